@@ -1,0 +1,28 @@
+// CHECK (always on), DCHECK (debug, fuzz and sanitizer builds) and the one way to die.
+//
+// fatal() writes one line, `seemalloc: <kind> 0x<address>`, to stderr and aborts. Its text is stable: people grep it.
+#pragma once
+
+#include "core/base/compiler.h"
+
+namespace seemalloc {
+
+// Ends the process: misuse by the program (double free, invalid free) or broken metadata. Any thread; takes no lock.
+[[noreturn]] SEEMALLOC_COLD void fatal(const char* kind, const void* address);
+
+// Ends the process after a failed CHECK of our own.
+[[noreturn]] SEEMALLOC_COLD void check_failed(const char* condition, const char* file, int line);
+
+// Writes one line `seemalloc: <text>` to stderr; never stdout. Any thread.
+SEEMALLOC_COLD void warn(const char* text);
+
+}  // namespace seemalloc
+
+#define CHECK(condition) \
+  (SEEMALLOC_LIKELY(condition) ? (void)0 : ::seemalloc::check_failed(#condition, __FILE__, __LINE__))
+
+#ifdef SEEMALLOC_DEBUG
+#define DCHECK(condition) CHECK(condition)
+#else
+#define DCHECK(condition) ((void)sizeof(!(condition)))
+#endif

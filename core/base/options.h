@@ -1,0 +1,67 @@
+// Options by name: their table (options_table.h), their parser, their values.
+//
+// Values are constant-initialised to their defaults, so they may be read before anything has run.
+// Threads: values are relaxed atomics; texts are only written before threads start or under set()'s lock by the caller.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/text.h"
+#include "core/base/units.h"
+
+namespace seemalloc::options {
+
+inline constexpr size_t TiB = size_t{1} << 40;
+
+enum class Kind { kBytes, kMilliseconds, kCount, kSwitch, kText, kForeign };
+enum class When { kStart, kAny };
+enum class Foreign : uint64_t { kPass, kReport, kFatal };
+
+enum class Id {
+#define OPTION(name, kind, fallback, min, max, when, help) name,
+#include "core/base/options_table.h"
+#undef OPTION
+  kCount
+};
+
+struct Row {
+  const char* name;
+  Kind kind;
+  uint64_t fallback;
+  uint64_t min;
+  uint64_t max;
+  When when;
+  const char* help;
+};
+
+inline constexpr size_t kCount = static_cast<size_t>(Id::kCount);
+inline constexpr size_t kMaxTextBytes = 256;
+
+// The row of an option, in table order.
+const Row& row(Id id);
+// Looks an option up by name; false when there is none.
+bool find(const char* name, size_t length, Id* id);
+
+namespace detail {
+extern std::atomic<uint64_t> values[kCount];
+}
+
+// The current value of a number, byte, time or switch option, in its unit.
+inline uint64_t get(Id id) { return detail::values[static_cast<size_t>(id)].load(std::memory_order_relaxed); }
+// The current value of a text option; "" when unset.
+const char* get_text(Id id);
+
+// Parses and stores. On failure stores nothing and appends to `problem` what was wrong and what is expected.
+bool set(Id id, const char* value, size_t length, Text& problem);
+// Appends the current value as it would be written in SEEMALLOC_CONF.
+void print(Id id, Text& out);
+// Appends the default, likewise, and the range or the words an option takes.
+void print_default(Id id, Text& out);
+void print_expected(Id id, Text& out);
+
+// Reads "name:value,name:value". Each unknown name or bad value is reported through `report` (one line) and skipped.
+void parse(const char* text, void (*report)(const char* line));
+
+}  // namespace seemalloc::options

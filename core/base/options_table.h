@@ -1,0 +1,24 @@
+// The options, one row each: OPTION(name, kind, default, min, max, when, help).
+//
+// The only list of options there is: the parser, `seemalloc set`, the public API and docs/options.md are made from it.
+// kind: kBytes (suffixes K M G T), kMilliseconds, kCount, kSwitch (0/1, on/off, true/false), kText, kForeign.
+// when: kStart (read once from SEEMALLOC_CONF) or kAny (may also be set while the program runs).
+// kText rows: default, min and max are 0 (empty text).
+OPTION(sample, kBytes, 512 * KiB, 0, TiB, kAny,
+       "mean number of allocated bytes between two heap samples; 1 records every allocation, 0 turns sampling off")
+OPTION(stack_depth, kCount, 64, 4, 128, kAny, "frames kept of each sampled stack; deeper stacks are cut and counted")
+OPTION(purge_delay, kMilliseconds, 1000, 0, 3600000, kAny,
+       "how long a free page stays with the process before it is given back to the system; 0 gives back at once")
+OPTION(purge, kSwitch, 1, 0, 1, kAny, "give free pages back to the system at all")
+OPTION(thread_cache, kBytes, 32 * MiB, 64 * KiB, TiB, kAny,
+       "bytes of free blocks that all threads together may keep for themselves")
+OPTION(foreign, kForeign, 0, 0, 2, kAny,
+       "what free() does with a pointer that is not ours: pass (to the next allocator, or report and carry on), "
+       "report (carry on), fatal")
+OPTION(helper, kSwitch, 1, 0, 1, kStart, "start a helper thread (control socket, timed purge) once the heap is worth it")
+OPTION(socket, kSwitch, 1, 0, 1, kStart, "serve the control socket")
+OPTION(at_start, kSwitch, 0, 0, 1, kStart, "start the helper thread when the program starts instead of when the heap grows")
+OPTION(socket_dir, kText, 0, 0, 0, kStart, "folder of the control socket instead of /tmp/seemalloc-UID")
+OPTION(dump_at_exit, kText, 0, 0, 0, kAny, "write a heap profile to this file at exit; %p is the process id, %n a count")
+OPTION(dump_signal, kCount, 0, 0, 64, kStart, "on this signal number write a heap profile to dump_prefix; 0 is off")
+OPTION(dump_prefix, kText, 0, 0, 0, kAny, "start of the names of profiles written on a signal (default: seemalloc)")

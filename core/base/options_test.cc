@@ -1,0 +1,73 @@
+#include "core/base/options.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace seemalloc::options {
+namespace {
+
+std::vector<std::string> lines;
+void keep(const char* line) { lines.push_back(line); }
+
+std::string printed(Id id) {
+  FixedText<512> text;
+  print(id, text);
+  return text.c_str();
+}
+
+TEST(Options, ReadsNumbersWithSuffixes) {
+  lines.clear();
+  parse("sample:64K,purge_delay:250,thread_cache:1g", keep);
+  EXPECT_TRUE(lines.empty());
+  EXPECT_EQ(get(Id::sample), 64 * KiB);
+  EXPECT_EQ(get(Id::purge_delay), 250u);
+  EXPECT_EQ(get(Id::thread_cache), GiB);
+  EXPECT_EQ(printed(Id::thread_cache), "1G");
+}
+
+TEST(Options, NamesWhatItDoesNotKnowAndCarriesOn) {
+  lines.clear();
+  parse("smaple:1M,sample:1M", keep);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("\"smaple\""), std::string::npos) << lines[0];
+  EXPECT_EQ(get(Id::sample), MiB);
+}
+
+TEST(Options, SaysWhatABadValueShouldHaveBeen) {
+  lines.clear();
+  parse("sample:lots,purge:maybe,foreign:never,stack_depth:3,sample:99999999999999999999,purge", keep);
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_NE(lines[0].find("bad value \"lots\" for sample ignored; expected bytes from 0 to 1T"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[1].find("0 or 1"), std::string::npos) << lines[1];
+  EXPECT_NE(lines[2].find("pass, report or fatal"), std::string::npos) << lines[2];
+  EXPECT_NE(lines[3].find("a number from 4 to 128"), std::string::npos) << lines[3];
+}
+
+TEST(Options, KeepsTexts) {
+  lines.clear();
+  parse("dump_at_exit:/tmp/x.%p.pb,", keep);
+  EXPECT_TRUE(lines.empty());
+  EXPECT_STREQ(get_text(Id::dump_at_exit), "/tmp/x.%p.pb");
+  std::string too_long(kMaxTextBytes, 'x');
+  parse(("dump_at_exit:" + too_long).c_str(), keep);
+  EXPECT_EQ(lines.size(), 1u);
+  EXPECT_STREQ(get_text(Id::dump_at_exit), "/tmp/x.%p.pb");
+}
+
+TEST(Options, EveryDefaultIsItsOwnValidValue) {
+  for (size_t i = 0; i < kCount; i++) {
+    Id id = static_cast<Id>(i);
+    if (row(id).kind == Kind::kText) continue;
+    FixedText<64> text;
+    FixedText<256> problem;
+    print_default(id, text);
+    EXPECT_TRUE(set(id, text.c_str(), text.size(), problem)) << row(id).name << " " << text.c_str();
+    EXPECT_EQ(get(id), row(id).fallback) << row(id).name;
+    EXPECT_GT(text_length(row(id).help), 20u);
+  }
+}
+
+}  // namespace
+}  // namespace seemalloc::options

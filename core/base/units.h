@@ -1,0 +1,35 @@
+// The units everything is counted in, and the fixed shape of pages and regions.
+//
+// Used by every layer. Page sizes of the operating system are not here: they are read at run time (os/os.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace seemalloc {
+
+inline constexpr size_t KiB = size_t{1} << 10;
+inline constexpr size_t MiB = size_t{1} << 20;
+inline constexpr size_t GiB = size_t{1} << 30;
+
+// Our page: the granule of the page map and of spans.
+inline constexpr size_t kPageShift = 13;
+inline constexpr size_t kPageBytes = size_t{1} << kPageShift;
+
+// A region is one huge page of x86-64, aligned to its size, and is filled with spans.
+inline constexpr size_t kRegionShift = 21;
+inline constexpr size_t kRegionBytes = size_t{1} << kRegionShift;
+inline constexpr size_t kPagesPerRegion = kRegionBytes / kPageBytes;
+
+// Writes of different threads are kept this far apart.
+inline constexpr size_t kCacheLineBytes = 64;
+
+inline constexpr uint64_t kMillisecond_ns = 1000000;
+inline constexpr uint64_t kSecond_ns = 1000 * kMillisecond_ns;
+
+constexpr bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
+constexpr size_t round_up(size_t n, size_t power_of_two) { return (n + power_of_two - 1) & ~(power_of_two - 1); }
+constexpr size_t round_down(size_t n, size_t power_of_two) { return n & ~(power_of_two - 1); }
+constexpr size_t pages_for(size_t bytes) { return (bytes + kPageBytes - 1) >> kPageShift; }
+
+}  // namespace seemalloc

@@ -1,0 +1,255 @@
+#include "core/os/os.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include <atomic>
+
+#include "core/base/check.h"
+#include "core/base/text.h"
+#include "core/base/units.h"
+#include "core/os/syscall.h"
+
+namespace seemalloc {
+
+void warn(const char* text) {
+  FixedText<512> line;
+  line << "seemalloc: " << text << "\n";
+  os::write_stderr(line.c_str(), line.size());
+}
+
+namespace {
+[[noreturn]] void abort_now() {
+  // Not abort(): it may flush or lock inside a libc whose state we do not know. SIGABRT to this thread, then a trap.
+  os::sys(SYS_tgkill, os::process_id(), os::thread_id(), /*SIGABRT=*/6);
+  __builtin_trap();
+}
+}  // namespace
+
+void fatal(const char* kind, const void* address) {
+  FixedText<256> line;
+  line << "seemalloc: " << kind << " " << Hex{reinterpret_cast<uint64_t>(address)} << "\n";
+  os::write_stderr(line.c_str(), line.size());
+  abort_now();
+}
+
+void check_failed(const char* condition, const char* file, int line) {
+  FixedText<512> text;
+  text << "seemalloc: internal check failed: " << condition << " at " << file << ":" << line << "\n";
+  os::write_stderr(text.c_str(), text.size());
+  abort_now();
+}
+
+}  // namespace seemalloc
+
+namespace seemalloc::os {
+
+#ifdef SEEMALLOC_FAULT_INJECTION
+long (*fault_hook)(long number) = nullptr;
+#endif
+
+namespace {
+
+std::atomic<uint64_t> map_calls, map_bytes, unmap_calls, unmap_bytes, purge_calls, purge_bytes, remap_calls, refused_calls;
+
+void count(std::atomic<uint64_t>& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
+
+uint64_t read_clock(clockid_t id) {
+  // clock_gettime is a vDSO call in libc: no lock, no allocation; errno is only written on failure.
+  timespec t{};
+  clock_gettime(id, &t);
+  return static_cast<uint64_t>(t.tv_sec) * kSecond_ns + static_cast<uint64_t>(t.tv_nsec);
+}
+
+}  // namespace
+
+size_t page_bytes() {
+  static std::atomic<size_t> cached{0};
+  size_t bytes = cached.load(std::memory_order_relaxed);
+  if (bytes == 0) {
+    bytes = getauxval(AT_PAGESZ);
+    if (!is_power_of_two(bytes)) bytes = 4096;
+    cached.store(bytes, std::memory_order_relaxed);
+  }
+  return bytes;
+}
+
+void* map(size_t bytes) {
+  count(map_calls);
+  long result = sys(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (sys_failed(result)) {
+    count(refused_calls);
+    return nullptr;
+  }
+  count(map_bytes, bytes);
+  return reinterpret_cast<void*>(result);
+}
+
+void* map_aligned(size_t bytes, size_t alignment) {
+  void* start = map(bytes);
+  if (start == nullptr || (reinterpret_cast<uintptr_t>(start) & (alignment - 1)) == 0) return start;
+  unmap(start, bytes);
+  if (bytes + alignment < bytes) return nullptr;
+  start = map(bytes + alignment);
+  if (start == nullptr) return nullptr;
+  uintptr_t first = reinterpret_cast<uintptr_t>(start);
+  uintptr_t aligned = round_up(first, alignment);
+  uintptr_t end = first + bytes + alignment;
+  // Where trimming is refused the ends stay mapped and untouched: address space lost, no memory.
+  if (aligned != first) unmap(start, aligned - first);
+  if (end != aligned + bytes) unmap(reinterpret_cast<void*>(aligned + bytes), end - (aligned + bytes));
+  return reinterpret_cast<void*>(aligned);
+}
+
+bool unmap(void* start, size_t bytes) {
+  count(unmap_calls);
+  if (sys_failed(sys(SYS_munmap, as_long(start), static_cast<long>(bytes)))) {
+    count(refused_calls);
+    return false;
+  }
+  count(unmap_bytes, bytes);
+  return true;
+}
+
+bool purge(void* start, size_t bytes) {
+  count(purge_calls);
+  if (sys_failed(sys(SYS_madvise, as_long(start), static_cast<long>(bytes), MADV_DONTNEED))) {
+    count(refused_calls);
+    return false;
+  }
+  count(purge_bytes, bytes);
+  return true;
+}
+
+void* remap(void* start, size_t old_bytes, size_t new_bytes, bool may_move) {
+  count(remap_calls);
+  long result = sys(SYS_mremap, as_long(start), static_cast<long>(old_bytes), static_cast<long>(new_bytes),
+                    may_move ? MREMAP_MAYMOVE : 0);
+  if (sys_failed(result)) {
+    count(refused_calls);
+    return nullptr;
+  }
+  if (new_bytes > old_bytes) count(map_bytes, new_bytes - old_bytes);
+  if (new_bytes < old_bytes) count(unmap_bytes, old_bytes - new_bytes);
+  return reinterpret_cast<void*>(result);
+}
+
+size_t resident_bytes(const void* start, size_t bytes) {
+  unsigned char present[1024];
+  size_t page = page_bytes();
+  size_t resident = 0;
+  uintptr_t at = round_down(reinterpret_cast<uintptr_t>(start), page);
+  uintptr_t end = reinterpret_cast<uintptr_t>(start) + bytes;
+  while (at < end) {
+    size_t pages = (end - at + page - 1) / page;
+    if (pages > sizeof(present)) pages = sizeof(present);
+    if (sys_failed(sys(SYS_mincore, static_cast<long>(at), static_cast<long>(pages * page), as_long(present)))) return resident;
+    for (size_t i = 0; i < pages; i++) resident += (present[i] & 1) ? page : 0;
+    at += pages * page;
+  }
+  return resident;
+}
+
+Counters counters() {
+  auto read = [](std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
+  return Counters{read(map_calls),   read(map_bytes),   read(unmap_calls), read(unmap_bytes),
+                  read(purge_calls), read(purge_bytes), read(remap_calls), read(refused_calls)};
+}
+
+uint64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }
+uint64_t coarse_monotonic_ns() { return read_clock(CLOCK_MONOTONIC_COARSE); }
+uint64_t realtime_ns() { return read_clock(CLOCK_REALTIME); }
+
+int process_id() { return static_cast<int>(sys(SYS_getpid)); }
+int thread_id() { return static_cast<int>(sys(SYS_gettid)); }
+
+unsigned cpu_count() {
+  unsigned long mask[1024 / (8 * sizeof(unsigned long))] = {};
+  long bytes = sys(SYS_sched_getaffinity, 0, sizeof(mask), as_long(mask));
+  unsigned count = 0;
+  if (!sys_failed(bytes)) {
+    for (unsigned long word : mask) {
+      for (; word != 0; word &= word - 1) count++;
+    }
+  }
+  return count == 0 ? 1 : count;
+}
+
+uint64_t random_bits() {
+  uint64_t bits = 0;
+  constexpr long kGrndNonblock = 1;
+  if (sys(SYS_getrandom, as_long(&bits), sizeof(bits), kGrndNonblock) == static_cast<long>(sizeof(bits))) return bits;
+  bits = monotonic_ns() ^ (reinterpret_cast<uintptr_t>(&bits) << 16) ^ (static_cast<uint64_t>(thread_id()) << 40);
+  bits *= 0x9E3779B97F4A7C15u;
+  return bits ^ (bits >> 29);
+}
+
+bool is_privileged() { return getauxval(AT_SECURE) != 0; }
+
+int open_file(const char* path, int flags, unsigned mode) {
+  return static_cast<int>(sys(SYS_openat, AT_FDCWD, as_long(path), flags | O_CLOEXEC, static_cast<long>(mode)));
+}
+
+void close_file(int fd) { sys(SYS_close, fd); }
+
+namespace {
+constexpr long kInterrupted = -4;  // -EINTR
+}
+
+long read_some(int fd, void* buffer, size_t bytes) {
+  long result;
+  do {
+    result = sys(SYS_read, fd, as_long(buffer), static_cast<long>(bytes));
+  } while (result == kInterrupted);
+  return result;
+}
+
+int write_all(int fd, const void* data, size_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  while (bytes != 0) {
+    long result = sys(SYS_write, fd, as_long(at), static_cast<long>(bytes));
+    if (result == kInterrupted) continue;
+    if (sys_failed(result)) return static_cast<int>(result);
+    at += result;
+    bytes -= static_cast<size_t>(result);
+  }
+  return 0;
+}
+
+void write_stderr(const char* text, size_t bytes) { write_all(2, text, bytes); }
+
+int rename_file(const char* from, const char* to) {
+  return static_cast<int>(sys(SYS_renameat2, AT_FDCWD, as_long(from), AT_FDCWD, as_long(to), 0));
+}
+
+int remove_file(const char* path) { return static_cast<int>(sys(SYS_unlinkat, AT_FDCWD, as_long(path), 0)); }
+
+bool read_memory(const void* from, void* to, size_t bytes) {
+  iovec local{to, bytes};
+  iovec remote{const_cast<void*>(from), bytes};
+  long result = sys(SYS_process_vm_readv, process_id(), as_long(&local), 1, as_long(&remote), 1, 0);
+  if (result == static_cast<long>(bytes)) return true;
+  constexpr long kFault = -14;
+  if (!sys_failed(result) || result == kFault) return false;
+  // Refused by a sandbox: the file shows the same memory.
+  int fd = open_file("/proc/self/mem", O_RDONLY);
+  if (fd < 0) return false;
+  result = sys(SYS_pread64, fd, as_long(to), static_cast<long>(bytes), as_long(from));
+  close_file(fd);
+  return result == static_cast<long>(bytes);
+}
+
+void futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns) {
+  timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns), static_cast<long>(timeout_ns % kSecond_ns)};
+  sys(SYS_futex, as_long(word), FUTEX_WAIT_PRIVATE, static_cast<long>(expected), timeout_ns != 0 ? as_long(&timeout) : 0);
+}
+
+void futex_wake(const void* word, int count) { sys(SYS_futex, as_long(word), FUTEX_WAKE_PRIVATE, count); }
+
+}  // namespace seemalloc::os

@@ -1,0 +1,76 @@
+// The operating system as the allocator sees it: memory, time, identity, files. The only folder with system calls.
+//
+// Nothing here touches errno, allocates or locks. Functions that can fail return null, false or -errno; callers degrade.
+// Threads: all functions may be called from any thread at any time, signal handlers included.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace seemalloc::os {
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+// Bytes of an OS page: 4 KiB, 16 KiB or 64 KiB; read from the auxiliary vector once.
+size_t page_bytes();
+
+// Fresh zeroed private memory, readable and writable, not yet backed. `bytes` is a multiple of page_bytes().
+// Returns null when refused.
+void* map(size_t bytes);
+// The same, aligned to `alignment` (a power of two ≥ page_bytes()).
+void* map_aligned(size_t bytes, size_t alignment);
+// Gives the range back whole. False when refused (the number of mappings is limited): the range is still there.
+bool unmap(void* start, size_t bytes);
+// Gives the backing of the range back; it reads as zero afterwards. False when refused.
+bool purge(void* start, size_t bytes);
+// Grows or shrinks a mapping made by map(); may move it when `may_move`. Returns null when refused.
+void* remap(void* start, size_t old_bytes, size_t new_bytes, bool may_move);
+// Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell.
+size_t resident_bytes(const void* start, size_t bytes);
+
+// Calls made and bytes passed since the process began. Relaxed counters; reading them may tear between fields.
+struct Counters {
+  uint64_t map_calls, map_bytes;
+  uint64_t unmap_calls, unmap_bytes;
+  uint64_t purge_calls, purge_bytes;
+  uint64_t remap_calls;
+  uint64_t refused_calls;  // any of the above that the kernel refused
+};
+Counters counters();
+
+// ---- time, identity -----------------------------------------------------------------------------------------------
+
+uint64_t monotonic_ns();         // CLOCK_MONOTONIC
+uint64_t coarse_monotonic_ns();  // CLOCK_MONOTONIC_COARSE, a few ns per call, resolution 1–4 ms
+uint64_t realtime_ns();          // CLOCK_REALTIME
+int process_id();                // not cached: right after fork and raw clone
+int thread_id();
+// CPUs this process may run on (affinity mask), at least 1.
+unsigned cpu_count();
+// Random bits; from getrandom, else from the clock and addresses.
+uint64_t random_bits();
+// True when the process is setuid/setgid or has raised capabilities (AT_SECURE).
+bool is_privileged();
+
+// ---- files --------------------------------------------------------------------------------------------------------
+
+// Like open(2) with O_CLOEXEC added; returns a descriptor or -errno.
+int open_file(const char* path, int flags, unsigned mode = 0600);
+void close_file(int fd);
+// Reads up to `bytes`, retrying on EINTR. Returns bytes read (0 at the end) or -errno.
+long read_some(int fd, void* buffer, size_t bytes);
+// Writes all of it, retrying on EINTR and short writes. 0 or -errno.
+int write_all(int fd, const void* data, size_t bytes);
+// Writes to standard error.
+void write_stderr(const char* text, size_t bytes);
+int rename_file(const char* from, const char* to);
+int remove_file(const char* path);
+
+// Copies `bytes` from our own address space without faulting where nothing is mapped. False when any byte is missing.
+bool read_memory(const void* from, void* to, size_t bytes);
+
+// Waits while *word == expected; wakes up at the latest after `timeout_ns` (0: no limit).
+void futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns = 0);
+void futex_wake(const void* word, int count);
+
+}  // namespace seemalloc::os

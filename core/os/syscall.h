@@ -1,0 +1,59 @@
+// System calls without the C library: no errno, no cancellation point, no lock, usable before libc is relocated.
+//
+// Every call the core makes into the kernel goes through sys(). In the test build (SEEMALLOC_FAULT_INJECTION) it first
+// asks a hook that may refuse the call, so each failure path can be reached (os/fault.h).
+// Returns: the kernel's value, or -errno (see sys_failed).
+#pragma once
+
+#include <sys/syscall.h>
+
+#include "core/base/compiler.h"
+
+namespace seemalloc::os {
+
+#ifdef SEEMALLOC_FAULT_INJECTION
+// Set by tests. Returns 0 to let the call pass, or the -errno to answer instead of making it.
+extern long (*fault_hook)(long number);
+#endif
+
+SEEMALLOC_ALWAYS_INLINE bool sys_failed(long result) { return static_cast<unsigned long>(result) >= -4095UL; }
+
+SEEMALLOC_ALWAYS_INLINE long raw_sys(long number, long a, long b, long c, long d, long e, long f) {
+#if defined(__x86_64__)
+  long result;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+#elif defined(__aarch64__)
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = e;
+  register long x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+  return x0;
+#else
+#error "seemalloc supports x86-64 and aarch64"
+#endif
+}
+
+inline long sys(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+#ifdef SEEMALLOC_FAULT_INJECTION
+  if (fault_hook != nullptr) {
+    long refusal = fault_hook(number);
+    if (refusal != 0) return refusal;
+  }
+#endif
+  return raw_sys(number, a, b, c, d, e, f);
+}
+
+inline long as_long(const void* p) { return reinterpret_cast<long>(p); }
+
+}  // namespace seemalloc::os

@@ -1,0 +1,64 @@
+// What the sampler recorded: stacks, the live table, and the profile made of them.
+//
+// Called by core/api only, on the sampled path (about once per 512 KiB allocated), so locks are allowed; but nothing
+// here calls malloc, the dynamic linker or anything that could. Threads: any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/profile/stack.h"
+
+namespace seemalloc::profile {
+
+// Handle of one sampled block that is alive; 0 is "not recorded".
+using SampleId = uint32_t;
+
+struct Allocation {
+  size_t requested_bytes;  // what the program asked for
+  size_t allocated_bytes;  // what the block really takes (its size class, or whole pages)
+  uint64_t interval_bytes;  // mean sampling interval the sample was drawn with; 1: every allocation is recorded (weight 1)
+};
+
+// Records a sampled allocation. Returns 0, and counts a dropped sample, when there is no memory for the record.
+SampleId record_alloc(const Allocation& allocation, const Stack& stack);
+// The sampled block is gone. Requires: id ≠ 0, returned by record_alloc, not yet freed.
+void record_free(SampleId id);
+// The sampled block was resized in place: in-use bytes follow, allocated totals do not change.
+void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes);
+
+struct SampleTotals {
+  uint64_t samples;          // recorded since the process began
+  uint64_t live_samples;     // still alive
+  uint64_t dropped;          // lost for want of memory
+  uint64_t stacks;           // distinct stacks
+  // Unbiased estimates of everything allocated, by weights 1/(1-exp(-allocated/interval)).
+  double alloc_objects, alloc_bytes, inuse_objects, inuse_bytes;
+  double inuse_bytes_stderr;  // standard error of inuse_bytes
+};
+SampleTotals sample_totals();
+
+// Where a profile is written to; false when the destination failed (writing stops).
+struct Sink {
+  bool (*write)(void* context, const void* data, size_t bytes);
+  void* context;
+};
+
+// Writes the heap profile as an uncompressed profile.proto (sample types alloc_objects/count, alloc_space/bytes,
+// inuse_objects/count, inuse_space/bytes; default inuse_space; period_type space/bytes). False when the sink failed or
+// memory for the snapshot was refused.
+bool write_heap_profile(const Sink& sink, uint64_t interval_bytes);
+
+// The same into one contiguous anonymous mapping; the caller unmaps it with os::unmap(data, mapped_bytes).
+struct Buffer {
+  char* data;
+  size_t bytes;
+  size_t mapped_bytes;
+};
+bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes);
+
+// Fork: taken before, released after in the parent and the child.
+void lock_for_fork();
+void unlock_after_fork();
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,29 @@
+// One captured call stack, innermost caller first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace seemalloc::profile {
+
+inline constexpr size_t kMaxStackDepth = 128;
+
+struct Stack {
+  uint32_t depth = 0;      // valid entries of pcs
+  bool truncated = false;  // the stack was deeper than asked for
+  bool broken = false;     // unwinding stopped before the thread's first frame: no rule for a frame, or bad memory
+  uintptr_t pcs[kMaxStackDepth];  // return addresses, as found (one past the call)
+};
+
+// Captures the calling thread's stack, without the leading frames that lie inside this library (when it is a library of
+// its own), at most `max_depth` (≤ kMaxStackDepth) frames.
+// Takes no lock, allocates nothing, calls nothing of the dynamic linker that could. Safe in signal handlers.
+void capture_stack(Stack* out, size_t max_depth);
+
+// For the fork and statistics code: how many captures ended truncated or broken so far.
+struct UnwindCounters {
+  uint64_t captures, truncated, broken;
+};
+UnwindCounters unwind_counters();
+
+}  // namespace seemalloc::profile
