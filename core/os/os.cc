@@ -127,10 +127,10 @@ bool purge(void* start, size_t bytes) {
   return true;
 }
 
-void* remap(void* start, size_t old_bytes, size_t new_bytes, bool may_move) {
+void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target) {
   count(remap_calls);
   long result = sys(SYS_mremap, as_long(start), static_cast<long>(old_bytes), static_cast<long>(new_bytes),
-                    may_move ? MREMAP_MAYMOVE : 0);
+                    target != nullptr ? MREMAP_MAYMOVE | MREMAP_FIXED : 0, as_long(target));
   if (sys_failed(result)) {
     count(refused_calls);
     return nullptr;

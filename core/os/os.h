@@ -23,8 +23,9 @@ void* map_aligned(size_t bytes, size_t alignment);
 bool unmap(void* start, size_t bytes);
 // Gives the backing of the range back; it reads as zero afterwards. False when refused.
 bool purge(void* start, size_t bytes);
-// Grows or shrinks a mapping made by map(); may move it when `may_move`. Returns null when refused.
-void* remap(void* start, size_t old_bytes, size_t new_bytes, bool may_move);
+// Grows or shrinks a mapping in place, or moves it onto the mapping at `target` (of new_bytes) when that is not null.
+// Returns the start, or null when refused: nothing has changed.
+void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target);
 // Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell.
 size_t resident_bytes(const void* start, size_t bytes);
 

@@ -1,0 +1,19 @@
+// The helper thread: serves the control socket and gives free memory back while the program is idle.
+//
+// Started lazily, once the heap is worth it, from a slow path that holds no lock of ours; signals blocked, small stack.
+// Without it (option off, refused) slow paths purge and there is no socket. After fork the child starts its own.
+#pragma once
+
+namespace seemalloc {
+
+// Starts the helper when the heap has grown enough and it does not run. Cheap when there is nothing to do.
+void start_helper_if_due();
+// At load: starts it at once when the option says so.
+void start_helper_at_load();
+// At exit: removes the socket, writes the exit profile.
+void stop_helper_at_exit();
+
+void lock_helper_for_fork();
+void unlock_helper_after_fork(bool in_child);
+
+}  // namespace seemalloc

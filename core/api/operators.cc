@@ -1,0 +1,103 @@
+// The C++ operators new and delete, all 22 of them.
+//
+// The C++ runtime is the program's, not ours: std::get_new_handler, std::__throw_bad_alloc and the exception machinery
+// are weak references, null in a C program, which never calls these operators.
+#include <new>
+
+#include "core/api/fast_path.h"
+#include "core/base/units.h"
+
+// Emitted by the compiler for the catch clause below.
+__asm__(
+    ".weak __gxx_personality_v0\n"
+    ".weak __cxa_begin_catch\n"
+    ".weak __cxa_end_catch\n"
+    ".weak _ZSt15get_new_handlerv\n"
+    ".weak _ZSt17__throw_bad_allocv\n");
+
+extern "C" void (*_ZSt15get_new_handlerv())() __attribute__((weak));
+extern "C" [[noreturn]] void _ZSt17__throw_bad_allocv() __attribute__((weak));
+
+namespace seemalloc {
+namespace {
+
+constexpr size_t kDefaultAlignment = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
+void* allocate_any(size_t bytes, size_t alignment) {
+  return alignment <= kDefaultAlignment ? allocate(bytes) : allocate_aligned(bytes, alignment);
+}
+
+// Asks the program's new-handler to make room until there is room; throws when there is no handler (any more).
+SEEMALLOC_COLD void* new_slow(size_t bytes, size_t alignment) {
+  for (;;) {
+    void (*handler)() = _ZSt15get_new_handlerv != nullptr ? _ZSt15get_new_handlerv() : nullptr;
+    if (handler == nullptr) {
+      if (_ZSt17__throw_bad_allocv == nullptr) fatal("operator new: out of memory and no C++ runtime to throw", nullptr);
+      _ZSt17__throw_bad_allocv();
+    }
+    handler();
+    void* p = allocate_any(bytes, alignment);
+    if (p != nullptr) return p;
+  }
+}
+
+SEEMALLOC_COLD void* new_nothrow_slow(size_t bytes, size_t alignment) noexcept {
+  bool handler = _ZSt15get_new_handlerv != nullptr && _ZSt15get_new_handlerv() != nullptr;
+  if (!handler) return nullptr;
+  try {
+    return new_slow(bytes, alignment);
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+SEEMALLOC_ALWAYS_INLINE void* new_block(size_t bytes) {
+  void* p = allocate(bytes);
+  return SEEMALLOC_LIKELY(p != nullptr) ? p : new_slow(bytes, kDefaultAlignment);
+}
+SEEMALLOC_ALWAYS_INLINE void* new_block_nothrow(size_t bytes) {
+  void* p = allocate(bytes);
+  return SEEMALLOC_LIKELY(p != nullptr) ? p : new_nothrow_slow(bytes, kDefaultAlignment);
+}
+void* new_aligned(size_t bytes, std::align_val_t alignment) {
+  void* p = allocate_any(bytes, static_cast<size_t>(alignment));
+  return SEEMALLOC_LIKELY(p != nullptr) ? p : new_slow(bytes, static_cast<size_t>(alignment));
+}
+void* new_aligned_nothrow(size_t bytes, std::align_val_t alignment) {
+  void* p = allocate_any(bytes, static_cast<size_t>(alignment));
+  return SEEMALLOC_LIKELY(p != nullptr) ? p : new_nothrow_slow(bytes, static_cast<size_t>(alignment));
+}
+
+}  // namespace
+}  // namespace seemalloc
+
+#define EXPORTED __attribute__((visibility("default")))
+using std::align_val_t;
+using std::nothrow_t;
+using std::size_t;
+
+EXPORTED void* operator new(size_t bytes) { return seemalloc::new_block(bytes); }
+EXPORTED void* operator new[](size_t bytes) { return seemalloc::new_block(bytes); }
+EXPORTED void* operator new(size_t bytes, const nothrow_t&) noexcept { return seemalloc::new_block_nothrow(bytes); }
+EXPORTED void* operator new[](size_t bytes, const nothrow_t&) noexcept { return seemalloc::new_block_nothrow(bytes); }
+EXPORTED void* operator new(size_t bytes, align_val_t a) { return seemalloc::new_aligned(bytes, a); }
+EXPORTED void* operator new[](size_t bytes, align_val_t a) { return seemalloc::new_aligned(bytes, a); }
+EXPORTED void* operator new(size_t bytes, align_val_t a, const nothrow_t&) noexcept {
+  return seemalloc::new_aligned_nothrow(bytes, a);
+}
+EXPORTED void* operator new[](size_t bytes, align_val_t a, const nothrow_t&) noexcept {
+  return seemalloc::new_aligned_nothrow(bytes, a);
+}
+
+EXPORTED void operator delete(void* p) noexcept { seemalloc::deallocate(p); }
+EXPORTED void operator delete[](void* p) noexcept { seemalloc::deallocate(p); }
+EXPORTED void operator delete(void* p, const nothrow_t&) noexcept { seemalloc::deallocate(p); }
+EXPORTED void operator delete[](void* p, const nothrow_t&) noexcept { seemalloc::deallocate(p); }
+EXPORTED void operator delete(void* p, size_t) noexcept { seemalloc::deallocate(p); }
+EXPORTED void operator delete[](void* p, size_t) noexcept { seemalloc::deallocate(p); }
+EXPORTED void operator delete(void* p, align_val_t) noexcept { seemalloc::deallocate(p); }
+EXPORTED void operator delete[](void* p, align_val_t) noexcept { seemalloc::deallocate(p); }
+EXPORTED void operator delete(void* p, size_t, align_val_t) noexcept { seemalloc::deallocate(p); }
+EXPORTED void operator delete[](void* p, size_t, align_val_t) noexcept { seemalloc::deallocate(p); }
+EXPORTED void operator delete(void* p, align_val_t, const nothrow_t&) noexcept { seemalloc::deallocate(p); }
+EXPORTED void operator delete[](void* p, align_val_t, const nothrow_t&) noexcept { seemalloc::deallocate(p); }

@@ -1,0 +1,110 @@
+#include "core/api/process.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "core/api/foreign.h"
+#include "core/api/helper.h"
+#include "core/api/sampling.h"
+#include "core/base/check.h"
+#include "core/base/options.h"
+#include "core/heap/sampled.h"
+#include "core/heap/thread_heap.h"
+#include "core/os/arena.h"
+#include "core/os/os.h"
+#include "core/pages/page_heap.h"
+#include "core/pages/page_map.h"
+
+namespace seemalloc {
+
+namespace {
+
+enum class Phase { kUntouched, kUsable, kStarted };
+
+std::atomic<Phase> phase{Phase::kUntouched};
+Lock start_lock;
+bool options_read = false;
+pthread_key_t thread_key;
+bool have_thread_key = false;
+
+// Runs after all C++ thread_local destructors. Other keys' destructors may still allocate: thread_cache.finished sends
+// them to the central lists.
+void thread_ends(void* cache) {
+  heap::ThreadCache* mine = static_cast<heap::ThreadCache*>(cache);
+  heap::ThreadHeap* ending = mine->heap;
+  mine->finished = true;
+  if (ending != &heap::no_heap) heap::abandon_heap(*ending);
+}
+
+void read_options_once() {
+  if (options_read || environ == nullptr) return;
+  options_read = true;
+  if (os::is_privileged()) return;  // the environment is somebody else's
+  constexpr const char kName[] = "SEEMALLOC_CONF=";
+  for (char** variable = environ; *variable != nullptr; variable++) {
+    if (text_equal(*variable, sizeof(kName) - 1, kName)) options::parse(*variable + sizeof(kName) - 1, warn);
+  }
+}
+
+void before_fork() {
+  lock_helper_for_fork();
+  heap::lock_for_fork();
+  heap::lock_sampled_for_fork();
+  lock_sampling_for_fork();
+  pages::lock_for_fork();
+}
+
+void unlock_lower_layers() {
+  pages::unlock_after_fork();
+  unlock_sampling_after_fork();
+  heap::unlock_sampled_after_fork();
+}
+
+void after_fork_in_parent() {
+  unlock_lower_layers();
+  heap::unlock_after_fork_parent();
+  unlock_helper_after_fork(false);
+}
+
+void after_fork_in_child() {
+  unlock_lower_layers();
+  heap::unlock_after_fork_child();
+  unlock_helper_after_fork(true);
+}
+
+__attribute__((constructor(101))) void library_loaded() {
+  start_process();
+  {
+    LockGuard guard(start_lock);
+    read_options_once();
+  }
+  find_next_allocator();
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  phase.store(Phase::kStarted, std::memory_order_release);
+  start_helper_at_load();
+}
+
+__attribute__((destructor(101))) void library_unloaded() { stop_helper_at_exit(); }
+
+}  // namespace
+
+void start_process() {
+  if (SEEMALLOC_LIKELY(phase.load(std::memory_order_acquire) != Phase::kUntouched)) return;
+  LockGuard guard(start_lock);
+  if (phase.load(std::memory_order_relaxed) != Phase::kUntouched) return;
+  read_options_once();
+  start_sampling();
+  have_thread_key = pthread_key_create(&thread_key, thread_ends) == 0;
+  phase.store(Phase::kUsable, std::memory_order_release);
+}
+
+// Without a key (a program may use them all up) the heap of an ended thread stays with it: memory, not correctness.
+void end_with_thread(heap::ThreadCache* cache) {
+  if (have_thread_key) pthread_setspecific(thread_key, cache);
+}
+
+bool process_started() { return phase.load(std::memory_order_acquire) == Phase::kStarted; }
+
+}  // namespace seemalloc

@@ -1,0 +1,38 @@
+#include "core/api/sampling.h"
+#include "core/base/options.h"
+#include "core/heap/thread_heap.h"
+#include "core/profile/heap_profile.h"
+#include "core/profile/sampler.h"
+
+namespace seemalloc {
+
+namespace {
+
+void draw(heap::ThreadHeap& heap) {
+  uint64_t interval = options::get(options::Id::sample);
+  profile::Random random{heap.random_state};
+  heap.sample_distance = profile::draw_distance_bytes(random, interval);
+  heap.sample_interval = interval;
+  heap.random_state = random.state;
+}
+
+}  // namespace
+
+void start_sampling() { heap::draw_sample_distance = draw; }
+
+SEEMALLOC_NOINLINE uint32_t record_sample(size_t requested_bytes, size_t allocated_bytes, uint64_t interval_bytes) {
+  profile::Stack stack;
+  profile::capture_stack(&stack, options::get(options::Id::stack_depth));
+  return profile::record_alloc({requested_bytes, allocated_bytes, interval_bytes}, stack);
+}
+
+void forget_sample(uint32_t id) { profile::record_free(id); }
+
+void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes) {
+  profile::record_resize(id, requested_bytes, allocated_bytes);
+}
+
+void lock_sampling_for_fork() { profile::lock_for_fork(); }
+void unlock_sampling_after_fork() { profile::unlock_after_fork(); }
+
+}  // namespace seemalloc

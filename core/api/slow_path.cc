@@ -1,0 +1,233 @@
+#include "core/api/slow_path.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/api/fast_path.h"
+#include "core/api/foreign.h"
+#include "core/api/helper.h"
+#include "core/api/process.h"
+#include "core/api/sampling.h"
+#include "core/heap/central.h"
+#include "core/heap/large.h"
+#include "core/heap/remote.h"
+#include "core/heap/sampled.h"
+#include "core/heap/size_class.h"
+#include "core/heap/thread_heap.h"
+#include "core/pages/page_heap.h"
+#include "core/pages/page_map.h"
+
+namespace seemalloc {
+
+using heap::ThreadHeap;
+using pages::page_map;
+using pages::Span;
+using pages::SpanKind;
+
+ThreadHeap* thread_heap() {
+  ThreadHeap* mine = heap::thread_cache.heap;
+  if (SEEMALLOC_LIKELY(mine != &heap::no_heap)) return mine;
+  if (heap::thread_cache.finished) return nullptr;
+  start_process();
+  mine = heap::adopt_heap();
+  if (mine != nullptr) end_with_thread(&heap::thread_cache);
+  return mine;
+}
+
+namespace {
+
+void* out_of_memory() {
+  errno = ENOMEM;
+  return nullptr;
+}
+
+// A block of a sampled span, recorded; null when there is no memory for one.
+void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class) {
+  void* p = heap::allocate_sampled(size_class);
+  if (p == nullptr) return nullptr;
+  uint32_t id = record_sample(bytes, heap::kClasses[size_class].bytes, mine.sample_interval);
+  if (id != 0) heap::set_sample_id(page_map.span_of(p), p, id);
+  return p;
+}
+
+// Memory may be had back from our own free pages, then from our own lists.
+void* try_again(ThreadHeap& mine, unsigned size_class) {
+  heap::collect(mine, true);
+  pages::purge_all();
+  Block* block = nullptr;
+  for (;;) {
+    switch (heap::refill(mine, size_class, &block)) {
+      case heap::Refill::kBlock:
+        return block;
+      case heap::Refill::kSample:
+        continue;  // unrecorded: there is no memory for records either
+      case heap::Refill::kNoMemory:
+        return out_of_memory();
+    }
+  }
+}
+
+Span* large_span(size_t bytes, size_t alignment) {
+  if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return nullptr;
+  ThreadHeap* mine = thread_heap();
+  unsigned shard = mine != nullptr ? mine->shard : 0;
+  Span* span = heap::allocate_large(shard, bytes, alignment);
+  if (span == nullptr) {
+    pages::purge_all();
+    span = heap::allocate_large(shard, bytes, alignment);
+    if (span == nullptr) return nullptr;
+  }
+  if (mine != nullptr && heap::large_sample_due(*mine, span->bytes)) {
+    span->sample_id = record_sample(bytes, span->bytes, mine->sample_interval);
+  }
+  start_helper_if_due();
+  return span;
+}
+
+}  // namespace
+
+void* allocate_slow(size_t bytes, unsigned size_class) {
+  ThreadHeap* mine = thread_heap();
+  if (mine == nullptr) {
+    void* p = heap::central_allocate(size_class);
+    return p != nullptr ? p : out_of_memory();
+  }
+  start_helper_if_due();
+  Block* block = nullptr;
+  for (;;) {
+    switch (heap::refill(*mine, size_class, &block)) {
+      case heap::Refill::kBlock:
+        return block;
+      case heap::Refill::kSample: {
+        void* p = sampled_block(*mine, bytes, size_class);
+        if (p != nullptr) return p;
+        break;
+      }
+      case heap::Refill::kNoMemory:
+        return try_again(*mine, size_class);
+    }
+  }
+}
+
+void* allocate_large_slow(size_t bytes) {
+  Span* span = large_span(bytes, kPageBytes);
+  return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
+}
+
+void* allocate_zeroed_large(size_t bytes) {
+  Span* span = large_span(bytes, kPageBytes);
+  if (span == nullptr) return out_of_memory();
+  void* p = reinterpret_cast<void*>(span->start);
+  if (!span->known_zero) memset(p, 0, bytes);
+  return p;
+}
+
+void* allocate_aligned(size_t bytes, size_t alignment) {
+  if (bytes > static_cast<size_t>(PTRDIFF_MAX) || alignment > static_cast<size_t>(PTRDIFF_MAX) / 2) return out_of_memory();
+  if (alignment <= kPageBytes && bytes <= heap::kMaxSmallBytes) {
+    // Spans start at a page, so every block of a class whose size is a multiple of the alignment is aligned.
+    unsigned size_class = heap::class_of(bytes < alignment ? alignment : bytes);
+    while (size_class < heap::kClassCount && heap::kClasses[size_class].bytes % alignment != 0) size_class++;
+    if (size_class < heap::kClassCount) {
+      return allocate_from(size_class, bytes);
+    }
+  }
+  Span* span = large_span(bytes == 0 ? 1 : bytes, alignment);
+  return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
+}
+
+namespace {
+
+void free_large_block(void* p, Span* span) {
+  if (reinterpret_cast<uintptr_t>(p) != span->start) fatal("invalid free", p);
+  uint32_t id = span->sample_id;
+  if (id != 0) forget_sample(id);
+  heap::free_large(span);
+}
+
+void free_sampled_block(void* p, Span* span) {
+  bool valid = false;
+  uint32_t id = heap::free_sampled(span, p, &valid);
+  if (!valid) fatal((reinterpret_cast<uintptr_t>(p) - span->start) % span->block_bytes ? "invalid free" : "double free", p);
+  if (id != 0) forget_sample(id);
+}
+
+}  // namespace
+
+void deallocate_slow(void* p, Span* span) {
+  switch (span->kind) {
+    case SpanKind::kForeign:
+      if (p != nullptr) free_foreign(p);
+      return;
+    case SpanKind::kFree:
+      fatal("double free", p);
+    case SpanKind::kLarge:
+    case SpanKind::kHuge:
+      return free_large_block(p, span);
+    case SpanKind::kSampled:
+      return free_sampled_block(p, span);
+    case SpanKind::kSmall:
+      if ((reinterpret_cast<uintptr_t>(p) - span->start) % span->block_bytes != 0) fatal("invalid free", p);
+      return heap::free_remote(thread_heap(), span, static_cast<Block*>(p));
+  }
+}
+
+size_t usable_bytes(void* p) {
+  Span* span = page_map.span_of(p);
+  switch (span->kind) {
+    case SpanKind::kForeign:
+      return foreign_usable_bytes(p);
+    case SpanKind::kFree:
+      fatal("use of a freed block", p);
+    case SpanKind::kLarge:
+    case SpanKind::kHuge:
+      if (reinterpret_cast<uintptr_t>(p) != span->start) fatal("invalid pointer", p);
+      return span->bytes;
+    case SpanKind::kSampled:
+    case SpanKind::kSmall:
+      if ((reinterpret_cast<uintptr_t>(p) - span->start) % span->block_bytes != 0) fatal("invalid pointer", p);
+      return span->block_bytes;
+  }
+  return 0;
+}
+
+namespace {
+
+// True when the block can stay where it is and have the new size; *p is its address then.
+bool resize_in_place(void** p, Span* span, size_t bytes) {
+  switch (span->kind) {
+    case SpanKind::kLarge:
+    case SpanKind::kHuge:
+      if (!heap::resize_large(span, bytes)) return false;
+      *p = reinterpret_cast<void*>(span->start);
+      if (span->sample_id != 0) resize_sample(span->sample_id, bytes, span->bytes);
+      return true;
+    case SpanKind::kSmall:
+    case SpanKind::kSampled: {
+      // Shrinking to less than half is worth a move.
+      if (bytes > span->block_bytes || bytes < span->block_bytes / 2) return false;
+      uint32_t id = span->kind == SpanKind::kSampled ? heap::sample_id(span, *p) : 0;
+      if (id != 0) resize_sample(id, bytes, span->block_bytes);
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void* reallocate(void* p, size_t bytes) {
+  Span* span = page_map.span_of(p);
+  if (span->kind == SpanKind::kForeign) return reallocate_foreign(p, bytes);
+  size_t old_bytes = usable_bytes(p);
+  if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return out_of_memory();
+  if (resize_in_place(&p, span, bytes)) return p;
+  void* fresh = allocate(bytes);
+  if (fresh == nullptr) return bytes <= old_bytes ? p : nullptr;
+  memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
+  deallocate(p);
+  return fresh;
+}
+
+}  // namespace seemalloc

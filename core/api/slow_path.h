@@ -1,0 +1,37 @@
+// Where the fast paths go when a list ends or a span is not the thread's own: refill, samples, large blocks, remote,
+// foreign and invalid pointers. The only code that sees both the heap and the profiler.
+//
+// Threads: any. errno is only set on failure.
+#pragma once
+
+#include <cstddef>
+
+#include "core/base/check.h"
+#include "core/base/compiler.h"
+#include "core/pages/span.h"
+
+namespace seemalloc {
+
+namespace heap {
+struct ThreadHeap;
+}
+
+// The malloc list of the class is empty. Null with ENOMEM when out of memory.
+SEEMALLOC_NOINLINE void* allocate_slow(size_t bytes, unsigned size_class);
+// More than heap::kMaxSmallBytes.
+SEEMALLOC_NOINLINE void* allocate_large_slow(size_t bytes);
+// The same, zeroed; skips clearing memory known to be zero.
+void* allocate_zeroed_large(size_t bytes);
+// Any size, start aligned to a power of two.
+void* allocate_aligned(size_t bytes, size_t alignment);
+// A pointer whose span this thread does not own: remote, large, sampled, null, foreign or invalid.
+SEEMALLOC_NOINLINE void deallocate_slow(void* p, pages::Span* span);
+
+// As realloc and malloc_usable_size; p is not null.
+void* reallocate(void* p, size_t bytes);
+size_t usable_bytes(void* p);
+
+// The calling thread's heap, made on first use; null when it is past its destructors or memory is refused.
+heap::ThreadHeap* thread_heap();
+
+}  // namespace seemalloc

@@ -1,0 +1,51 @@
+#include "core/heap/large.h"
+
+#include "core/heap/size_class.h"
+#include "core/pages/huge.h"
+#include "core/pages/page_heap.h"
+
+namespace seemalloc::heap {
+
+using pages::SpanKind;
+
+size_t large_bytes(size_t bytes) { return round_up(bytes, kPageBytes); }
+
+Span* allocate_large(unsigned shard, size_t bytes, size_t alignment) {
+  size_t page_count = pages_for(bytes);
+  size_t alignment_pages = alignment <= kPageBytes ? 1 : alignment / kPageBytes;
+  if (page_count > pages::kMaxRegionRunPages || alignment_pages > pages::kMaxRegionRunPages) {
+    return pages::allocate_huge(bytes, alignment);
+  }
+  Span* span = pages::allocate_run(shard, page_count, alignment_pages, SpanKind::kLarge);
+  // A fragmented or refused heap may still have room for one mapping.
+  if (span == nullptr) return pages::allocate_huge(bytes, alignment);
+  span->set_live(1);
+  pages::publish(span);
+  return span;
+}
+
+void free_large(Span* span) {
+  if (span->kind == SpanKind::kHuge) {
+    pages::release_huge(span);
+  } else {
+    pages::release(span);
+  }
+  pages::tick();
+}
+
+bool resize_large(Span* span, size_t bytes) {
+  size_t page_count = pages_for(bytes);
+  size_t have = span->bytes >> kPageShift;
+  if (span->kind == SpanKind::kHuge) {
+    if (page_count <= pages::kMaxRegionRunPages) return page_count == have;
+    return pages::resize_huge(span, bytes, true);
+  }
+  if (page_count == have) return true;
+  if (page_count > pages::kMaxRegionRunPages) return false;
+  if (page_count > have) return pages::try_extend(span, page_count);
+  if (bytes <= kMaxSmallBytes) return false;
+  pages::shrink(span, page_count);
+  return true;
+}
+
+}  // namespace seemalloc::heap

@@ -1,0 +1,112 @@
+// The list of all thread heaps: making, recycling and handing them on, and what fork does to them.
+#include "core/base/check.h"
+#include "core/heap/central.h"
+#include "core/heap/remote.h"
+#include "core/heap/thread_heap.h"
+#include "core/os/arena.h"
+#include "core/pages/page_heap.h"
+
+#include <new>
+
+namespace seemalloc::heap {
+
+namespace {
+
+Lock registry;
+std::atomic<ThreadHeap*> first_heap{nullptr};
+ThreadHeap* first_idle = nullptr;
+
+ThreadHeap* make_heap_locked() {
+  void* memory = os::arena_allocate(sizeof(ThreadHeap), alignof(ThreadHeap));
+  if (memory == nullptr) return nullptr;
+  ThreadHeap* heap = new (memory) ThreadHeap;
+  heap->next_all = first_heap.load(std::memory_order_relaxed);
+  first_heap.store(heap, std::memory_order_release);
+  return heap;
+}
+
+void make_idle_locked(ThreadHeap& heap) {
+  heap.next_idle = first_idle;
+  first_idle = &heap;
+}
+
+// After fork the threads of these heaps do not exist. What their batches held may be half written: only what is
+// linked properly is published.
+void publish_batches_of_the_dead(ThreadHeap& heap) {
+  for (RemoteBatch& batch : heap.batches) {
+    uint32_t count = 0;
+    Block* last = nullptr;
+    for (Block* block = batch.first; block != nullptr && count < kMaxBatchBlocks; block = block->next) {
+      last = block;
+      count++;
+    }
+    if (batch.span != nullptr && count != 0) publish_remote(batch.span, batch.first, last, count);
+    batch = RemoteBatch{};
+  }
+  heap.batched_blocks = 0;
+}
+
+}  // namespace
+
+ThreadHeap* all_heaps() { return first_heap.load(std::memory_order_acquire); }
+Lock& registry_lock() { return registry; }
+
+ThreadHeap* adopt_heap() {
+  ThreadHeap* heap;
+  {
+    LockGuard guard(registry);
+    heap = first_idle;
+    if (heap != nullptr) {
+      first_idle = heap->next_idle;
+    } else {
+      heap = make_heap_locked();
+    }
+    if (heap == nullptr) return nullptr;
+    heap->cache = &thread_cache;
+    heap->state.store(HeapState::kActive, std::memory_order_seq_cst);
+  }
+  heap->shard = pages::next_shard();
+  thread_cache.heap = heap;
+  return heap;
+}
+
+void abandon_heap(ThreadHeap& heap) {
+  flush_batches(heap);
+  thread_cache.heap = &no_heap;
+  release_everything(heap);
+  LockGuard guard(registry);
+  make_idle_locked(heap);
+}
+
+void hand_on_zombie(ThreadHeap& heap) {
+  LockGuard guard(registry);
+  // Recycled meanwhile: its new thread sees the pending stack.
+  if (heap.state.load(std::memory_order_seq_cst) != HeapState::kZombie) return;
+  LockGuard slow(heap.slow_lock);
+  release_spans_locked(heap);
+}
+
+void lock_for_fork() {
+  registry.lock();
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) heap->slow_lock.lock();
+  lock_central_for_fork();
+}
+
+void unlock_after_fork_parent() {
+  unlock_central_after_fork();
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) heap->slow_lock.unlock();
+  registry.unlock();
+}
+
+void unlock_after_fork_child() {
+  unlock_after_fork_parent();
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    if (heap == thread_cache.heap || heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
+    publish_batches_of_the_dead(*heap);
+    release_everything(*heap);
+    LockGuard guard(registry);
+    make_idle_locked(*heap);
+  }
+}
+
+}  // namespace seemalloc::heap

@@ -1,0 +1,41 @@
+// Remote free: a block freed by a thread that does not own its span.
+//
+// Protocol. span->remote is one word:
+//   0           owned, nothing waiting
+//   kUnowned    in the central list's care
+//   otherwise   list head << 16 | length: blocks waiting for the owner; the span is on, or about to be on, the owner's
+//               pending stack
+// 1. The freeing thread gathers blocks per span (RemoteBatch) and publishes them with one CAS: word → longer list.
+// 2. Whoever makes the list from 0 pushes the span on owner->pending. From that CAS until the owner exchanges the word
+//    for 0, the owner cannot change: central_put refuses a span whose word is not 0. So owner is read after the CAS.
+// 3. The owner empties pending at its slow paths and takes each span's list with exchange(0).
+// 4. An ending thread stores state = kZombie, then empties pending once more; a pusher pushes, then reads state (both
+//    sequentially consistent): one of the two sees the other, and hands the span on.
+// 5. kUnowned: the blocks are freed under the central list's lock instead.
+// 6. A sleeping owner: when all live blocks of a span are on its remote list nobody can use the fast path on it any
+//    more, so the publisher may, with the owner's slow_lock, give the span back on the owner's behalf.
+// Checked by remote_test.cc (threads, also under the thread sanitizer) and remote_model_test.cc (every interleaving of
+// the protocol's steps on a small model).
+#pragma once
+
+#include <cstdint>
+
+#include "core/heap/thread_heap.h"
+#include "core/pages/span.h"
+
+namespace seemalloc::heap {
+
+inline constexpr uint64_t kUnowned = 1;
+
+inline uint64_t pack_remote(const Block* first, uint32_t count) { return reinterpret_cast<uint64_t>(first) << 16 | count; }
+inline Block* remote_first(uint64_t word) { return reinterpret_cast<Block*>(word >> 16); }
+inline uint32_t remote_count(uint64_t word) { return word == kUnowned ? 0 : static_cast<uint32_t>(word & 0xffff); }
+
+// Frees one block of another's span. `heap` is the calling thread's, for gathering; null publishes at once.
+void free_remote(ThreadHeap* heap, Span* span, Block* block);
+// Publishes everything gathered.
+void flush_batches(ThreadHeap& heap);
+// Publishes `count` linked blocks of one span.
+void publish_remote(Span* span, Block* first, Block* last, uint32_t count);
+
+}  // namespace seemalloc::heap

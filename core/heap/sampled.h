@@ -1,0 +1,27 @@
+// Blocks that the sampler records live in spans of their own, so that free() tells them by the span's owner (nobody) at
+// no cost to all others. Each block has a number beside it: the sampler's handle.
+//
+// Who calls: core/api's sample path and slow free. Threads: any; one lock per size class.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/pages/span.h"
+
+namespace seemalloc::heap {
+
+using pages::Span;
+
+// A block of the class with handle 0; null when out of memory.
+void* allocate_sampled(unsigned size_class);
+// The span holding it is kSampled.
+void set_sample_id(Span* span, const void* block, uint32_t id);
+uint32_t sample_id(const Span* span, const void* block);
+// Returns the handle. `*valid` is false, and nothing happens, when `block` is not a live block of the span.
+uint32_t free_sampled(Span* span, void* block, bool* valid);
+
+void lock_sampled_for_fork();
+void unlock_sampled_after_fork();
+
+}  // namespace seemalloc::heap

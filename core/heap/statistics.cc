@@ -1,0 +1,158 @@
+#include "core/heap/statistics.h"
+
+#include "core/heap/remote.h"
+#include "core/heap/thread_heap.h"
+#include "core/os/os.h"
+#include "core/pages/huge.h"
+#include "core/pages/page_heap.h"
+#include "core/pages/page_map.h"
+
+namespace seemalloc::heap {
+
+using pages::SpanKind;
+
+namespace {
+
+// Length of a list that its thread may be popping from: every link is checked to lie in the span before it is followed.
+SEEMALLOC_NO_TSAN uint32_t list_length_racy(const Span* span, Block* const* head) {
+  uint32_t length = 0;
+  const Block* block = __atomic_load_n(head, __ATOMIC_RELAXED);
+  while (block != nullptr && length < span->capacity && span->contains(block) &&
+         (reinterpret_cast<uintptr_t>(block) - span->start) % span->block_bytes == 0) {
+    length++;
+    block = __atomic_load_n(&block->next, __ATOMIC_RELAXED);
+  }
+  return length;
+}
+
+SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
+  Statistics& s = *static_cast<Statistics*>(context);
+  if (span->kind == SpanKind::kLarge || span->kind == SpanKind::kHuge) {
+    s.large_spans++;
+    s.large_bytes += span->bytes;
+    s.live_bytes += span->bytes;
+    return;
+  }
+  ClassStatistics& c = s.classes[span->size_class];
+  size_t carved = span->carved;
+  size_t remote = remote_count(span->remote.load(std::memory_order_relaxed));
+  size_t live = span->live_racy();
+  if (live > carved) live = carved;
+  if (remote > live) remote = live;
+  c.spans++;
+  c.span_bytes += span->bytes;
+  c.live += live - remote;
+  c.cached += remote;
+  c.free += carved - live;
+}
+
+// Malloc lists and stashes count as live in their spans: move them over to cached.
+SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
+  s.heaps++;
+  if (heap.state.load(std::memory_order_relaxed) != HeapState::kActive) return;
+  s.live_heaps++;
+  LockGuard guard(heap.slow_lock);  // keeps current spans in place and the thread from ending
+  if (heap.cache == nullptr) return;
+  for (unsigned i = 0; i < kClassCount; i++) {
+    const ClassState& cs = heap.classes[i];
+    if (cs.current == nullptr) continue;
+    size_t listed = list_length_racy(cs.current, &heap.cache->heads[i]) + cs.stash_count;
+    ClassStatistics& c = s.classes[i];
+    if (listed > c.live) listed = c.live;
+    c.live -= listed;
+    c.cached += listed;
+  }
+}
+
+}  // namespace
+
+Statistics statistics() {
+  Statistics s{};
+  pages::for_each_span(count_span, &s);
+  pages::for_each_huge_span(count_span, &s);
+  {
+    LockGuard guard(registry_lock());
+    for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) count_heap(s, *heap);
+  }
+  for (unsigned i = 0; i < kClassCount; i++) {
+    s.live_bytes += s.classes[i].live * kClasses[i].bytes;
+    s.cached_bytes += s.classes[i].cached * kClasses[i].bytes;
+    s.free_bytes += s.classes[i].free * kClasses[i].bytes;
+  }
+  return s;
+}
+
+namespace {
+
+// One bit per block of a span; 8 KiB of 8-byte blocks in the largest span.
+struct FreeMarks {
+  uint64_t bits[kMaxSpanPages * kPageBytes / 8 / 64];
+
+  bool mark(const Span* span, const Block* block) {
+    size_t offset = reinterpret_cast<uintptr_t>(block) - span->start;
+    if (offset >= span->bytes || offset % span->block_bytes != 0) return false;
+    size_t index = offset / span->block_bytes;
+    if (index >= span->carved || ((bits[index / 64] >> (index % 64)) & 1)) return false;
+    bits[index / 64] |= uint64_t{1} << (index % 64);
+    return true;
+  }
+  bool mark_list(const Span* span, const Block* block, uint32_t* count) {
+    for (; block != nullptr; block = block->next, ++*count) {
+      if (!mark(span, block)) return false;
+    }
+    return true;
+  }
+};
+
+struct Walk {
+  void (*f)(void* context, void* block, size_t bytes);
+  void* context;
+  bool sound;
+};
+
+// Marks what the owner's lists and batches hold of a span.
+bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    const ClassState& cs = heap->classes[span->size_class];
+    if (cs.current == span && heap->cache != nullptr) {
+      if (!marks.mark_list(span, heap->cache->heads[span->size_class], count)) return false;
+      if (!marks.mark_list(span, cs.stash, count)) return false;
+    }
+    for (const RemoteBatch& batch : heap->batches) {
+      if (batch.span == span && !marks.mark_list(span, batch.first, count)) return false;
+    }
+  }
+  return true;
+}
+
+void walk_span(void* context, Span* span) {
+  Walk& walk = *static_cast<Walk*>(context);
+  if (span->kind == SpanKind::kLarge || span->kind == SpanKind::kHuge) {
+    walk.f(walk.context, reinterpret_cast<void*>(span->start), span->bytes);
+    return;
+  }
+  FreeMarks marks{};
+  uint32_t in_free_list = 0, cached = 0;
+  uint64_t word = span->remote.load(std::memory_order_acquire);
+  bool sound = marks.mark_list(span, span->free_list, &in_free_list) && in_free_list == span->free_blocks();
+  if (word != kUnowned) sound = sound && marks.mark_list(span, remote_first(word), &cached) && cached == remote_count(word);
+  sound = sound && (span->kind == SpanKind::kSampled || mark_cached(marks, span, &cached));
+  if (!sound) {
+    walk.sound = false;
+    return;
+  }
+  for (uint32_t i = 0; i < span->carved; i++) {
+    if (!((marks.bits[i / 64] >> (i % 64)) & 1)) walk.f(walk.context, span->block_at(i), span->block_bytes);
+  }
+}
+
+}  // namespace
+
+bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context) {
+  Walk walk{f, context, true};
+  pages::for_each_span(walk_span, &walk);
+  pages::for_each_huge_span(walk_span, &walk);
+  return walk.sound;
+}
+
+}  // namespace seemalloc::heap

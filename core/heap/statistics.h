@@ -1,0 +1,38 @@
+// What the heap holds, counted when asked: the fast paths count nothing.
+//
+// Numbers are exact when no other thread runs; otherwise each is right at some moment during the walk.
+// Threads: any, off the fast path; takes the shard locks and the registry lock in turn.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/heap/size_class.h"
+
+namespace seemalloc::heap {
+
+struct ClassStatistics {
+  size_t spans;
+  size_t span_bytes;
+  size_t live;    // blocks the program has
+  size_t cached;  // blocks in malloc lists, stashes and remote lists
+  size_t free;    // blocks in the spans' own lists
+};
+
+struct Statistics {
+  std::array<ClassStatistics, kClassCount> classes;
+  size_t large_spans, large_bytes;  // whole-page blocks, huge ones included
+  size_t live_bytes;                // blocks the program has, by allocated size
+  size_t cached_bytes;              // blocks kept for threads
+  size_t free_bytes;                // blocks in the spans' own lists
+  size_t heaps;                     // thread heaps ever made
+  size_t live_heaps;                // with a thread now
+};
+Statistics statistics();
+
+// Calls f(context, block, allocated_bytes) for each block the program has. Requires: no other thread allocates or frees,
+// and f does neither. Returns false when a span's lists contradict its counts (broken metadata).
+bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context);
+
+}  // namespace seemalloc::heap

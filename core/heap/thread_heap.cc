@@ -1,0 +1,417 @@
+#include "core/heap/thread_heap.h"
+
+#include "core/base/check.h"
+#include "core/base/options.h"
+#include "core/heap/central.h"
+#include "core/heap/remote.h"
+#include "core/pages/page_heap.h"
+
+namespace seemalloc::heap {
+
+using pages::SpanKind;
+using pages::SpanState;
+
+constinit ThreadHeap no_heap;
+constinit thread_local ThreadCache thread_cache __attribute__((tls_model("initial-exec")));
+
+namespace {
+
+constexpr uint32_t kSlowEntriesPerCollection = 512;
+
+std::atomic<uint64_t> sample_generation{1};
+
+void never_sample(ThreadHeap& heap) { heap.sample_distance = INT64_MAX; }
+
+// Frees of a full span that make it worth looking at: refills then get a batch, not one block at a time.
+uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 16; }
+
+void file_available(ClassState& cs, Span* span) {
+  span->state = SpanState::kAvailable;
+  cs.available.push_front(span);
+}
+
+void file_full(ClassState& cs, Span* span) {
+  uint32_t live = span->live();
+  uint32_t threshold = full_threshold(span);
+  span->countdown = threshold;
+  span->bias = live - threshold;
+  span->state = SpanState::kFull;
+  cs.full.push_front(span);
+}
+
+// The next span to hand out from; null when out of memory.
+Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
+  Span* span = cs.available.front();
+  if (span != nullptr) {
+    cs.available.remove(span);
+    if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
+  } else {
+    span = central_take(size_class, &heap);
+    if (span == nullptr) {
+      span = new_small_span(heap.shard, size_class, cs.growth, SpanKind::kSmall);
+      if (span == nullptr) return nullptr;
+      if (cs.growth < 3) cs.growth++;
+      span->set_owner(&heap);
+      pages::publish(span);
+    }
+    heap.owned_spans++;
+  }
+  span->state = SpanState::kCurrent;
+  return span;
+}
+
+// The blocks to hand over next, all of them counted as live; 0 when out of memory.
+uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block** first) {
+  if (cs.stash != nullptr) {
+    uint32_t count = cs.stash_count;
+    *first = cs.stash;
+    cs.stash = nullptr;
+    cs.stash_count = 0;
+    return count;
+  }
+  for (;;) {
+    Span* span = cs.current;
+    if (span != nullptr) {
+      uint32_t count = span->free_blocks();
+      if (count != 0) {
+        *first = span->free_list;
+        span->free_list = nullptr;
+        span->set_live(span->carved);
+        return count;
+      }
+      if (span->carved < span->capacity) {
+        count = carve(span, first);
+        span->set_live(span->live() + count);
+        return count;
+      }
+      file_full(cs, span);
+    }
+    cs.current = next_span(heap, cs, size_class);
+    if (cs.current == nullptr) return 0;
+  }
+}
+
+// How many of `count` blocks come before the next sample point; draws the point after it when one is among them.
+uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_bytes, uint32_t count) {
+  int64_t bytes = int64_t{block_bytes} * count;
+  if (heap.sample_distance > bytes) {
+    heap.sample_distance -= bytes;
+    return count;
+  }
+  uint32_t before = static_cast<uint32_t>((heap.sample_distance - 1) / block_bytes);
+  draw_sample_distance(heap);
+  cs.sample_due = true;
+  return before;
+}
+
+// Splits the list behind its first `keep` blocks; the rest waits in the stash, where it still counts as live.
+void stash_rest(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
+  Block* rest = first;
+  if (keep != 0) {
+    Block* last = first;
+    for (uint32_t i = 1; i < keep; i++) last = last->next;
+    rest = last->next;
+    last->next = nullptr;
+  }
+  cs.stash = rest;
+  cs.stash_count = count - keep;
+}
+
+}  // namespace
+
+void (*draw_sample_distance)(ThreadHeap& heap) = never_sample;
+
+void invalidate_sample_distances() { sample_generation.fetch_add(1, std::memory_order_relaxed); }
+
+Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanKind kind) {
+  const SizeClass& c = kClasses[size_class];
+  size_t page_count = c.min_pages;
+  while (growth-- != 0 && page_count * 2 <= kMaxSpanPages) page_count *= 2;
+  Span* span = pages::allocate_run(shard, page_count, 1, kind);
+  if (span == nullptr && page_count > c.min_pages) span = pages::allocate_run(shard, c.min_pages, 1, kind);
+  if (span == nullptr) return nullptr;
+  span->size_class = static_cast<uint8_t>(size_class);
+  span->block_bytes = c.bytes;
+  span->capacity = static_cast<uint32_t>(span->bytes / c.bytes);
+  return span;
+}
+
+uint32_t carve(Span* span, Block** first) {
+  // Twice as much each time: memory that is not needed stays untouched.
+  uint32_t count = kClasses[span->size_class].max_blocks_per_extension;
+  if (count < span->carved) count = span->carved;
+  if (count > span->capacity - span->carved) count = span->capacity - span->carved;
+  Block* block = span->block_at(span->carved);
+  *first = block;
+  for (uint32_t i = 1; i < count; i++) {
+    Block* next = reinterpret_cast<Block*>(reinterpret_cast<uintptr_t>(block) + span->block_bytes);
+    block->next = next;
+    block = next;
+  }
+  block->next = nullptr;
+  span->carved += count;
+  return count;
+}
+
+namespace {
+void redraw_if_stale(ThreadHeap& heap) {
+  uint64_t generation = sample_generation.load(std::memory_order_relaxed);
+  if (heap.sample_generation == generation) return;
+  heap.sample_generation = generation;
+  for (ClassState& cs : heap.classes) cs.sample_due = false;
+  draw_sample_distance(heap);
+}
+}  // namespace
+
+bool large_sample_due(ThreadHeap& heap, size_t bytes) {
+  redraw_if_stale(heap);
+  if (heap.sample_distance > static_cast<int64_t>(bytes)) {
+    heap.sample_distance -= static_cast<int64_t>(bytes);
+    return false;
+  }
+  draw_sample_distance(heap);
+  return true;
+}
+
+Refill refill(ThreadHeap& heap, unsigned size_class, Block** block) {
+  if (heap.batched_blocks != 0) flush_batches(heap);
+  if (++heap.slow_entries >= kSlowEntriesPerCollection) collect(heap, false);
+  LockGuard guard(heap.slow_lock);
+  if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
+  ClassState& cs = heap.classes[size_class];
+  redraw_if_stale(heap);
+  if (cs.sample_due) {
+    cs.sample_due = false;
+    return Refill::kSample;
+  }
+  Block* first = nullptr;
+  uint32_t count = next_list(heap, cs, size_class, &first);
+  if (count == 0) return Refill::kNoMemory;
+  uint32_t usable = blocks_before_sample(heap, cs, kClasses[size_class].bytes, count);
+  if (usable < count) stash_rest(cs, first, usable, count);
+  if (usable == 0) {
+    cs.sample_due = false;
+    return Refill::kSample;
+  }
+  *block = first;
+  thread_cache.heads[size_class] = first->next;
+  cs.handed = usable;
+  return Refill::kBlock;
+}
+
+void retire_locked(ThreadHeap& heap, Span* span) {
+  DCHECK(span->live() == 0);
+  heap.owned_spans--;
+  span->set_owner(nullptr);
+  pages::release(span);
+}
+
+namespace {
+
+// A span on the available list has no live block left. One per class is kept: the next refill would ask for it again.
+void retire_or_keep(ThreadHeap& heap, ClassState& cs, Span* span) {
+  if (cs.available.size() <= 1) return;
+  cs.available.remove(span);
+  if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
+  retire_locked(heap, span);
+}
+
+void full_to_available(ClassState& cs, Span* span, uint32_t live) {
+  cs.full.remove(span);
+  span->set_live(live);
+  file_available(cs, span);
+}
+
+}  // namespace
+
+namespace {
+void span_countdown_locked(ThreadHeap& heap, Span* span) {
+  // Between the free and the lock a remote free may have found the span empty and given it back (remote.h, rule 6).
+  if (span->owner() != &heap) return;
+  ClassState& cs = heap.classes[span->size_class];
+  if (span->state == SpanState::kCurrent) return;
+  if (span->state == SpanState::kFull) full_to_available(cs, span, span->live());
+  if (span->live() == 0) retire_or_keep(heap, cs, span);
+}
+}  // namespace
+
+void span_countdown_slow(ThreadHeap& heap, Span* span) {
+  {
+    LockGuard guard(heap.slow_lock);
+    span_countdown_locked(heap, span);
+  }
+  pages::tick();
+}
+
+void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t count) {
+  Block* last = first;
+  while (last->next != nullptr) last = last->next;
+  last->next = span->free_list;
+  span->free_list = first;
+  ClassState& cs = heap.classes[span->size_class];
+  uint32_t live = span->live() - count;
+  if (span->state != SpanState::kFull) {
+    span->set_live(live);
+  } else if (span->capacity - live >= full_threshold(span)) {
+    full_to_available(cs, span, live);
+  } else {
+    span->countdown -= count;
+  }
+  if (live == 0 && span->state == SpanState::kAvailable) retire_or_keep(heap, cs, span);
+}
+
+void drain_pending_locked(ThreadHeap& heap) {
+  Span* span = heap.pending.exchange(nullptr, std::memory_order_seq_cst);
+  heap.pending_count.store(0, std::memory_order_relaxed);
+  while (span != nullptr) {
+    Span* next = span->pending_next;  // before the exchange: after it the span may be pushed again
+    uint64_t word = span->remote.exchange(0, std::memory_order_acq_rel);
+    return_blocks_locked(heap, span, remote_first(word), remote_count(word));
+    span = next;
+  }
+}
+
+// ---- collection ----
+
+namespace {
+
+std::atomic<size_t> cached_total{0};
+
+size_t free_bytes(const Span* span) { return size_t{span->free_blocks()} * span->block_bytes; }
+
+// Free bytes on the available lists, estimated from a few spans of each class.
+size_t estimate_cached(const ThreadHeap& heap) {
+  size_t total = 0;
+  for (const ClassState& cs : heap.classes) {
+    constexpr uint32_t kLook = 4;
+    size_t seen_bytes = 0;
+    uint32_t seen = 0;
+    for (Span* span = cs.available.back(); span != nullptr && seen < kLook; span = span->prev, seen++) {
+      seen_bytes += free_bytes(span);
+    }
+    if (seen != 0) total += seen_bytes / seen * cs.available.size();
+  }
+  return total;
+}
+
+// Hands the span that was freed into longest ago to everybody. False when a remote free to it is under way.
+bool give_away_oldest(ThreadHeap& heap, ClassState& cs, size_t* given_bytes) {
+  Span* span = cs.available.back();
+  *given_bytes = free_bytes(span);
+  cs.available.remove(span);
+  if (span->live() == 0) {
+    retire_locked(heap, span);
+    return true;
+  }
+  if (central_put(span)) {
+    heap.owned_spans--;
+    return true;
+  }
+  cs.available.push_front(span);
+  return false;
+}
+
+}  // namespace
+
+size_t cached_bytes_total() { return cached_total.load(std::memory_order_relaxed); }
+
+namespace {
+void collect_locked(ThreadHeap& heap, bool everything) {
+  size_t cached = estimate_cached(heap);
+  size_t others = cached_total.load(std::memory_order_relaxed) - heap.cached_bytes;
+  size_t budget = options::get(options::Id::thread_cache);
+  for (ClassState& cs : heap.classes) {
+    uint32_t unused = cs.low_water;
+    uint32_t give = everything ? cs.available.size() : (unused + 1) / 2;
+    bool over = cached + others > budget;
+    while (cs.available.size() != 0 && (give != 0 || over)) {
+      size_t given_bytes = 0;
+      if (!give_away_oldest(heap, cs, &given_bytes)) break;
+      cached -= given_bytes < cached ? given_bytes : cached;
+      over = cached + others > budget;
+      if (give != 0) give--;
+    }
+    cs.low_water = cs.available.size();
+  }
+  cached_total.fetch_add(cached - heap.cached_bytes, std::memory_order_relaxed);
+  heap.cached_bytes = cached;
+}
+}  // namespace
+
+void collect(ThreadHeap& heap, bool everything) {
+  heap.slow_entries = 0;
+  {
+    LockGuard guard(heap.slow_lock);
+    collect_locked(heap, everything);
+  }
+  pages::tick();
+}
+
+// ---- end of a thread ----
+
+namespace {
+
+// Puts the malloc list and the stash back where their blocks came from.
+void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
+  ClassState& cs = heap.classes[size_class];
+  Span* span = cs.current;
+  cs.sample_due = false;
+  if (span == nullptr) return;
+  Block** list_heads[] = {&heap.cache->heads[size_class], &cs.stash};
+  for (Block** head : list_heads) {
+    uint32_t count = 0;
+    for (Block* block = *head; block != nullptr; block = block->next) count++;
+    if (count != 0) return_blocks_locked(heap, span, *head, count);
+    *head = nullptr;
+  }
+  cs.stash_count = 0;
+  cs.current = nullptr;
+  if (span->live() == 0) {
+    retire_locked(heap, span);
+  } else if (span->free_blocks() == 0 && span->carved == span->capacity) {
+    file_full(cs, span);
+  } else {
+    file_available(cs, span);
+  }
+}
+
+void release_list_locked(ThreadHeap& heap, SpanList& list) {
+  for (Span* span = list.front(); span != nullptr;) {
+    Span* next = span->next;
+    list.remove(span);
+    if (span->live() == 0) {
+      retire_locked(heap, span);
+    } else if (central_put(span)) {
+      heap.owned_spans--;
+    } else {
+      list.push_front(span);
+    }
+    span = next;
+  }
+}
+
+}  // namespace
+
+void release_spans_locked(ThreadHeap& heap) {
+  drain_pending_locked(heap);
+  for (ClassState& cs : heap.classes) {
+    release_list_locked(heap, cs.available);
+    release_list_locked(heap, cs.full);
+    cs.low_water = 0;
+    cs.growth = 0;
+  }
+}
+
+void release_everything(ThreadHeap& heap) {
+  LockGuard guard(heap.slow_lock);
+  for (unsigned c = 0; c < kClassCount; c++) return_lists_locked(heap, c);
+  release_spans_locked(heap);
+  heap.cache = nullptr;
+  cached_total.fetch_sub(heap.cached_bytes, std::memory_order_relaxed);
+  heap.cached_bytes = 0;
+  heap.state.store(HeapState::kZombie, std::memory_order_seq_cst);
+  // A remote free that has not seen the new state has pushed before this (remote.h, rule 4).
+  release_spans_locked(heap);
+}
+
+}  // namespace seemalloc::heap

@@ -1,0 +1,185 @@
+#include "core/pages/huge.h"
+
+#include "core/base/options.h"
+#include "core/os/lock.h"
+#include "core/os/os.h"
+#include "core/pages/page_map.h"
+#include "core/pages/span_pool.h"
+
+namespace seemalloc::pages {
+
+namespace {
+
+struct Mapping {
+  uintptr_t start;
+  size_t bytes;
+  uint64_t freed_ns;
+  bool clean;  // unmapping was refused: kept for its address space, its memory is gone
+};
+
+constexpr unsigned kCacheSlots = 32;
+constexpr size_t kLargestCachedBytes = 64 * MiB;
+
+Lock lock;
+Mapping cache[kCacheSlots];
+unsigned cached = 0;
+SpanList in_use;
+size_t used_bytes = 0;
+
+size_t rounded(size_t bytes) { return round_up(bytes, os::page_bytes() > kPageBytes ? os::page_bytes() : kPageBytes); }
+
+void take_slot_locked(unsigned slot, Mapping* out) {
+  *out = cache[slot];
+  cache[slot] = cache[--cached];
+}
+
+// The smallest cached mapping that fits and wastes at most an eighth.
+bool take_cached(size_t bytes, size_t alignment, Mapping* out) {
+  LockGuard guard(lock);
+  unsigned best = kCacheSlots;
+  for (unsigned i = 0; i < cached; i++) {
+    const Mapping& m = cache[i];
+    if (m.bytes < bytes || m.bytes > bytes + bytes / 8 || (m.start & (alignment - 1)) != 0) continue;
+    if (best == kCacheSlots || m.bytes < cache[best].bytes) best = i;
+  }
+  if (best == kCacheSlots) return false;
+  take_slot_locked(best, out);
+  return true;
+}
+
+// Gives a mapping back. Where unmapping is refused (too many mappings) its memory goes and the address space is kept.
+void discard(Mapping mapping) {
+  page_map.set_foreign(mapping.start, kPageBytes);
+  if (os::unmap(reinterpret_cast<void*>(mapping.start), mapping.bytes)) return;
+  mapping.clean = os::purge(reinterpret_cast<void*>(mapping.start), mapping.bytes);
+  mapping.freed_ns = UINT64_MAX;  // never tried again by age
+  LockGuard guard(lock);
+  if (cached < kCacheSlots) cache[cached++] = mapping;
+}
+
+void enter(Span* span, const Mapping& mapping) {
+  span->start = mapping.start;
+  span->bytes = mapping.bytes;
+  span->known_zero = mapping.clean;
+  span->set_live(1);
+  page_map.set(span->start, kPageBytes, span);
+  LockGuard guard(lock);
+  in_use.push_front(span);
+  used_bytes += span->bytes;
+}
+
+}  // namespace
+
+Span* allocate_huge(size_t bytes, size_t alignment) {
+  bytes = rounded(bytes);
+  if (alignment < kPageBytes) alignment = kPageBytes;
+  Mapping mapping{};
+  if (!take_cached(bytes, alignment, &mapping)) {
+    void* start = os::map_aligned(bytes, alignment < os::page_bytes() ? os::page_bytes() : alignment);
+    if (start == nullptr) return nullptr;
+    mapping = Mapping{reinterpret_cast<uintptr_t>(start), bytes, 0, true};
+  }
+  Span* span = page_map.reserve(mapping.start, kPageBytes) ? take_span(SpanKind::kHuge) : nullptr;
+  if (span == nullptr) {
+    os::unmap(reinterpret_cast<void*>(mapping.start), mapping.bytes);
+    return nullptr;
+  }
+  enter(span, mapping);
+  return span;
+}
+
+void release_huge(Span* span) {
+  Mapping mapping{span->start, span->bytes, os::coarse_monotonic_ns(), false};
+  page_map.set_free(mapping.start, kPageBytes);
+  Mapping victim{};
+  {
+    LockGuard guard(lock);
+    in_use.remove(span);
+    used_bytes -= span->bytes;
+    bool keep = mapping.bytes <= kLargestCachedBytes && options::get(options::Id::purge_delay) != 0;
+    if (!keep) {
+      victim = mapping;
+    } else {
+      // A full cache gives up its oldest.
+      if (cached == kCacheSlots) {
+        unsigned oldest = 0;
+        for (unsigned i = 1; i < cached; i++) {
+          if (cache[i].freed_ns < cache[oldest].freed_ns) oldest = i;
+        }
+        take_slot_locked(oldest, &victim);
+      }
+      cache[cached++] = mapping;
+    }
+  }
+  give_span(span);
+  if (victim.bytes != 0) discard(victim);
+}
+
+bool resize_huge(Span* span, size_t bytes, bool may_move) {
+  bytes = rounded(bytes);
+  if (bytes == span->bytes) return true;
+  void* start = reinterpret_cast<void*>(span->start);
+  void* resized = os::remap(start, span->bytes, bytes, nullptr);
+  if (resized == nullptr) {
+    if (!may_move) return false;
+    // Moved to a place of our choosing: the kernel's own choice need not be aligned to our pages.
+    void* target = os::map_aligned(bytes, kPageBytes < os::page_bytes() ? os::page_bytes() : kPageBytes);
+    if (target == nullptr) return false;
+    if (!page_map.reserve(reinterpret_cast<uintptr_t>(target), kPageBytes) ||
+        os::remap(start, span->bytes, bytes, target) == nullptr) {
+      os::unmap(target, bytes);
+      return false;
+    }
+    page_map.set_foreign(span->start, kPageBytes);
+    resized = target;
+  }
+  LockGuard guard(lock);
+  used_bytes += bytes - span->bytes;
+  span->bytes = bytes;
+  span->start = reinterpret_cast<uintptr_t>(resized);
+  page_map.set(span->start, kPageBytes, span);
+  return true;
+}
+
+size_t purge_huge(uint64_t cutoff_ns) {
+  size_t purged_bytes = 0;
+  for (unsigned tries = 0; tries < kCacheSlots; tries++) {
+    Mapping victim{};
+    {
+      LockGuard guard(lock);
+      for (unsigned i = 0; i < cached; i++) {
+        if (cache[i].freed_ns >= cutoff_ns) continue;
+        take_slot_locked(i, &victim);
+        break;
+      }
+    }
+    if (victim.bytes == 0) break;
+    purged_bytes += victim.bytes;
+    discard(victim);
+  }
+  return purged_bytes;
+}
+
+HugeStatistics huge_statistics(bool with_residency) {
+  HugeStatistics statistics{};
+  LockGuard guard(lock);
+  statistics.spans = in_use.size();
+  statistics.used_bytes = used_bytes;
+  for (unsigned i = 0; i < cached; i++) statistics.cached_bytes += cache[i].clean ? 0 : cache[i].bytes;
+  if (with_residency) {
+    for (Span* span = in_use.front(); span != nullptr; span = span->next) {
+      statistics.resident_bytes += os::resident_bytes(reinterpret_cast<void*>(span->start), span->bytes);
+    }
+  }
+  return statistics;
+}
+
+void for_each_huge_span(void (*f)(void* context, Span* span), void* context) {
+  LockGuard guard(lock);
+  for (Span* span = in_use.front(); span != nullptr; span = span->next) f(context, span);
+}
+
+void lock_huge_for_fork() { lock.lock(); }
+void unlock_huge_after_fork() { lock.unlock(); }
+
+}  // namespace seemalloc::pages

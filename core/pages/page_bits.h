@@ -1,0 +1,94 @@
+// A set of the pages of one region: 256 bits, with the run searches the page heap needs.
+//
+// Pure data; the owner's lock protects it. Every operation is bounded by the 4 words or by the number of runs.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/units.h"
+
+namespace seemalloc::pages {
+
+class PageBits {
+ public:
+  static constexpr unsigned kWords = kPagesPerRegion / 64;
+  static_assert(kWords * 64 == kPagesPerRegion);
+
+  void set(unsigned first, unsigned count) {
+    for_words(first, count, [this](unsigned word, uint64_t mask) { words_[word] |= mask; });
+  }
+  void clear(unsigned first, unsigned count) {
+    for_words(first, count, [this](unsigned word, uint64_t mask) { words_[word] &= ~mask; });
+  }
+  bool any(unsigned first, unsigned count) const {
+    uint64_t found = 0;
+    for_words(first, count, [this, &found](unsigned word, uint64_t mask) { found |= words_[word] & mask; });
+    return found != 0;
+  }
+  bool test(unsigned page) const { return (words_[page / 64] >> (page % 64)) & 1; }
+  bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
+  unsigned count() const {
+    unsigned total = 0;
+    for (uint64_t word : words_) total += static_cast<unsigned>(__builtin_popcountll(word));
+    return total;
+  }
+
+  // The next run of set (or clear) pages at or after `from`; false when there is none.
+  bool next_run(bool set, unsigned from, unsigned* first, unsigned* length) const {
+    unsigned start = find(set, from);
+    if (start == kPagesPerRegion) return false;
+    *first = start;
+    *length = find(!set, start) - start;
+    return true;
+  }
+
+  // Length of the longest run of clear pages.
+  unsigned longest_clear_run() const {
+    unsigned longest = 0, first = 0, length = 0;
+    for (unsigned from = 0; next_run(false, from, &first, &length); from = first + length) {
+      if (length > longest) longest = length;
+    }
+    return longest;
+  }
+
+  // First run of `count` clear pages that starts at a multiple of `alignment` pages; kPagesPerRegion when none.
+  unsigned find_clear(unsigned count, unsigned alignment) const {
+    unsigned first = 0, length = 0;
+    for (unsigned from = 0; next_run(false, from, &first, &length); from = first + length) {
+      unsigned start = static_cast<unsigned>(round_up(first, alignment));
+      if (start + count <= first + length) return start;
+    }
+    return kPagesPerRegion;
+  }
+
+  PageBits& operator|=(const PageBits& other) {
+    for (unsigned i = 0; i < kWords; i++) words_[i] |= other.words_[i];
+    return *this;
+  }
+
+ private:
+  template <typename F>
+  static void for_words(unsigned first, unsigned count, F f) {
+    unsigned end = first + count;
+    for (unsigned word = first / 64; word * 64 < end; word++) {
+      unsigned low = word * 64 > first ? 0 : first - word * 64;
+      unsigned high = end - word * 64 < 64 ? end - word * 64 : 64;
+      uint64_t mask = (high == 64 ? ~uint64_t{0} : (uint64_t{1} << high) - 1) & ~((uint64_t{1} << low) - 1);
+      f(word, mask);
+    }
+  }
+
+  // First page at or after `from` whose bit equals `set`; kPagesPerRegion when none.
+  unsigned find(bool set, unsigned from) const {
+    for (unsigned word = from / 64; word < kWords; word++) {
+      uint64_t bits = set ? words_[word] : ~words_[word];
+      if (word == from / 64) bits &= ~uint64_t{0} << (from % 64);
+      if (bits != 0) return word * 64 + static_cast<unsigned>(__builtin_ctzll(bits));
+    }
+    return kPagesPerRegion;
+  }
+
+  uint64_t words_[kWords] = {};
+};
+
+}  // namespace seemalloc::pages

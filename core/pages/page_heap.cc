@@ -1,0 +1,382 @@
+#include "core/pages/page_heap.h"
+
+#include <atomic>
+
+#include "core/base/check.h"
+#include "core/base/options.h"
+#include "core/os/arena.h"
+#include "core/os/lock.h"
+#include "core/os/os.h"
+#include "core/pages/huge.h"
+#include "core/pages/page_map.h"
+#include "core/pages/reserve.h"
+#include "core/pages/region.h"
+#include "core/pages/span_pool.h"
+
+namespace seemalloc::pages {
+
+namespace {
+
+struct alignas(kCacheLineBytes) Shard {
+  Lock lock;
+  Region* buckets[kPagesPerRegion + 1];          // by longest free run
+  uint64_t filled[kPagesPerRegion / 64 + 1];     // which buckets have a region
+  Region* all;
+  Region* dirty;  // regions with free dirty pages
+};
+
+constinit Shard shards[kMaxShards];
+std::atomic<unsigned> shard_count{0};
+std::atomic<unsigned> shard_cursor{0};
+std::atomic<uint64_t> next_tick_ns{0};
+
+// ---- filing of regions ----
+
+void file(Shard& shard, Region* region) {
+  unsigned longest = region->longest_free;
+  region->prev = nullptr;
+  region->next = shard.buckets[longest];
+  if (region->next != nullptr) region->next->prev = region;
+  shard.buckets[longest] = region;
+  shard.filled[longest / 64] |= uint64_t{1} << (longest % 64);
+}
+
+void unfile(Shard& shard, Region* region) {
+  unsigned longest = region->longest_free;
+  (region->prev != nullptr ? region->prev->next : shard.buckets[longest]) = region->next;
+  if (region->next != nullptr) region->next->prev = region->prev;
+  if (shard.buckets[longest] == nullptr) shard.filled[longest / 64] &= ~(uint64_t{1} << (longest % 64));
+}
+
+void refile(Shard& shard, Region* region) {
+  unsigned longest = region->used.longest_clear_run();
+  if (longest == region->longest_free) return;
+  unfile(shard, region);
+  region->longest_free = static_cast<uint16_t>(longest);
+  file(shard, region);
+}
+
+// The tightest bucket at or above `pages` that has a region; kPagesPerRegion + 1 when none.
+unsigned tightest(const Shard& shard, unsigned pages) {
+  for (unsigned word = pages / 64; word < sizeof(shard.filled) / sizeof(shard.filled[0]); word++) {
+    uint64_t bits = shard.filled[word];
+    if (word == pages / 64) bits &= ~uint64_t{0} << (pages % 64);
+    if (bits != 0) return word * 64 + static_cast<unsigned>(__builtin_ctzll(bits));
+  }
+  return kPagesPerRegion + 1;
+}
+
+Region* add_region_locked(Shard& shard) {
+  uintptr_t base = reserve_region();
+  if (base == 0) return nullptr;
+  Region* region = page_map.reserve(base, kRegionBytes)
+                       ? static_cast<Region*>(os::arena_allocate(sizeof(Region), alignof(Region)))
+                       : nullptr;
+  if (region == nullptr) {
+    return_region(base);
+    return nullptr;
+  }
+  region->base = base;
+  region->shard = static_cast<uint16_t>(&shard - shards);
+  region->longest_free = kPagesPerRegion;
+  page_map.set_free(base, kRegionBytes);
+  region->next_all = shard.all;
+  shard.all = region;
+  file(shard, region);
+  return region;
+}
+
+// Finds and takes a run; false when the shard's regions have none.
+bool take_run_locked(Shard& shard, unsigned pages, unsigned alignment, Region** region, unsigned* first) {
+  for (unsigned bucket = tightest(shard, pages); bucket <= kPagesPerRegion; bucket = tightest(shard, bucket + 1)) {
+    for (Region* candidate = shard.buckets[bucket]; candidate != nullptr; candidate = candidate->next) {
+      *first = candidate->used.find_clear(pages, alignment);
+      if (*first == kPagesPerRegion) continue;  // only when aligned
+      *region = candidate;
+      return true;
+    }
+  }
+  return false;
+}
+
+// Marks pages as used and clean in the books. Returns true when all of them read as zero.
+bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
+  bool clean = !region->young.any(first, pages) && !region->old.any(first, pages);
+  region->used.set(first, pages);
+  region->young.clear(first, pages);
+  region->old.clear(first, pages);
+  refile(shard, region);
+  return clean;
+}
+
+void put_on_dirty_list(Shard& shard, Region* region) {
+  if (region->on_dirty_list) return;
+  region->on_dirty_list = true;
+  region->next_dirty = shard.dirty;
+  shard.dirty = region;
+}
+
+void free_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
+  region->used.clear(first, pages);
+  region->young.set(first, pages);
+  put_on_dirty_list(shard, region);
+  refile(shard, region);
+}
+
+unsigned shards_in_use() {
+  unsigned count = shard_count.load(std::memory_order_relaxed);
+  if (count == 0) {
+    count = os::cpu_count();
+    if (count > kMaxShards) count = kMaxShards;
+    shard_count.store(count, std::memory_order_relaxed);
+  }
+  return count;
+}
+
+// Takes the run from this shard, else from another, else from a new region.
+bool find_run(unsigned shard_index, unsigned pages, unsigned alignment, Region** region, unsigned* first, bool* clean) {
+  unsigned count = shards_in_use();
+  for (unsigned i = 0; i < count; i++) {
+    Shard& shard = shards[(shard_index + i) % count];
+    LockGuard guard(shard.lock);
+    if (!take_run_locked(shard, pages, alignment, region, first)) continue;
+    *clean = claim_pages(shard, *region, *first, pages);
+    return true;
+  }
+  Shard& shard = shards[shard_index % count];
+  LockGuard guard(shard.lock);
+  *region = add_region_locked(shard);
+  if (*region == nullptr) return false;
+  *first = 0;
+  *clean = claim_pages(shard, *region, 0, pages);
+  return true;
+}
+
+// ---- purge ----
+
+struct Range {
+  Region* region;
+  uint16_t first;
+  uint16_t pages;
+};
+constexpr unsigned kBatch = 64;
+
+// Detaches runs of dirty pages (as if used) so that the system calls need no lock. `everything` takes young ones too.
+unsigned detach_dirty_locked(Shard& shard, bool everything, Range* ranges) {
+  unsigned count = 0;
+  Region** link = &shard.dirty;
+  while (*link != nullptr && count < kBatch) {
+    Region* region = *link;
+    PageBits dirty = region->old;
+    if (everything) dirty |= region->young;
+    unsigned first = 0, length = 0;
+    bool filed = true;
+    for (unsigned from = 0; dirty.next_run(true, from, &first, &length); from = first + length) {
+      if (count == kBatch) {
+        filed = false;
+        break;
+      }
+      ranges[count++] = Range{region, static_cast<uint16_t>(first), static_cast<uint16_t>(length)};
+      region->used.set(first, length);
+      region->old.clear(first, length);
+      if (everything) region->young.clear(first, length);
+    }
+    refile(shard, region);
+    if (!filed) break;
+    if (region->young.empty() && region->old.empty()) {
+      region->on_dirty_list = false;
+      *link = region->next_dirty;
+    } else {
+      link = &region->next_dirty;
+    }
+  }
+  return count;
+}
+
+// Gives one range back; with OS pages larger than ours, its whole OS pages. False when (part of) it stays dirty.
+bool purge_range(const Range& range, size_t* purged_bytes) {
+  uintptr_t start = range.region->address_of(range.first);
+  uintptr_t end = range.region->address_of(range.first + range.pages);
+  uintptr_t inner_start = round_up(start, os::page_bytes());
+  uintptr_t inner_end = round_down(end, os::page_bytes());
+  if (inner_start >= inner_end || !os::purge(reinterpret_cast<void*>(inner_start), inner_end - inner_start)) return false;
+  *purged_bytes += inner_end - inner_start;
+  return inner_start == start && inner_end == end;
+}
+
+size_t purge_shard(Shard& shard, bool everything) {
+  size_t purged_bytes = 0;
+  Range ranges[kBatch];
+  for (;;) {
+    unsigned count;
+    {
+      LockGuard guard(shard.lock);
+      count = detach_dirty_locked(shard, everything, ranges);
+    }
+    if (count == 0) return purged_bytes;
+    bool stayed_dirty[kBatch];
+    bool refused = false;
+    for (unsigned i = 0; i < count; i++) refused |= stayed_dirty[i] = !purge_range(ranges[i], &purged_bytes);
+    LockGuard guard(shard.lock);
+    for (unsigned i = 0; i < count; i++) {
+      Region* region = ranges[i].region;
+      region->used.clear(ranges[i].first, ranges[i].pages);
+      if (stayed_dirty[i]) {
+        region->young.set(ranges[i].first, ranges[i].pages);
+        put_on_dirty_list(shard, region);
+      }
+      refile(shard, region);
+    }
+    // What was refused waits for the next period; trying again at once would never end.
+    if (refused && everything) return purged_bytes;
+  }
+}
+
+// Starts a new purge period: what stayed free through the last one is old now.
+void age_shard(Shard& shard) {
+  LockGuard guard(shard.lock);
+  for (Region* region = shard.dirty; region != nullptr; region = region->next_dirty) {
+    region->old |= region->young;
+    region->young = PageBits();
+  }
+}
+
+uint64_t purge_delay_ns() { return options::get(options::Id::purge_delay) * kMillisecond_ns; }
+
+}  // namespace
+
+unsigned next_shard() { return shard_cursor.fetch_add(1, std::memory_order_relaxed) % shards_in_use(); }
+
+Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pages, SpanKind kind) {
+  Span* span = take_span(kind);
+  if (span == nullptr) return nullptr;
+  Region* region = nullptr;
+  unsigned first = 0;
+  bool clean = false;
+  if (!find_run(shard_index, static_cast<unsigned>(page_count), static_cast<unsigned>(alignment_pages), &region, &first,
+                &clean)) {
+    give_span(span);
+    return nullptr;
+  }
+  span->region = region;
+  span->start = region->address_of(first);
+  span->bytes = page_count * kPageBytes;
+  span->known_zero = clean;
+  return span;
+}
+
+void publish(Span* span) { page_map.set(span->start, span->bytes, span); }
+
+void release(Span* span) {
+  Region* region = span->region;
+  page_map.set_free(span->start, span->bytes);
+  {
+    Shard& shard = shards[region->shard];
+    LockGuard guard(shard.lock);
+    free_pages(shard, region, region->page_of(span->start), static_cast<unsigned>(span->bytes >> kPageShift));
+  }
+  give_span(span);
+}
+
+bool try_extend(Span* span, size_t page_count) {
+  Region* region = span->region;
+  size_t have = span->bytes >> kPageShift;
+  unsigned first = region->page_of(span->start);
+  unsigned more = static_cast<unsigned>(page_count - have);
+  if (first + page_count > kPagesPerRegion) return false;
+  {
+    Shard& shard = shards[region->shard];
+    LockGuard guard(shard.lock);
+    if (region->used.any(first + static_cast<unsigned>(have), more)) return false;
+    claim_pages(shard, region, first + static_cast<unsigned>(have), more);
+  }
+  page_map.set(span->start + span->bytes, size_t{more} * kPageBytes, span);
+  span->bytes = page_count * kPageBytes;
+  return true;
+}
+
+void shrink(Span* span, size_t page_count) {
+  Region* region = span->region;
+  size_t have = span->bytes >> kPageShift;
+  if (page_count >= have) return;
+  page_map.set_free(span->start + page_count * kPageBytes, (have - page_count) * kPageBytes);
+  span->bytes = page_count * kPageBytes;
+  Shard& shard = shards[region->shard];
+  LockGuard guard(shard.lock);
+  free_pages(shard, region, region->page_of(span->start) + static_cast<unsigned>(page_count),
+             static_cast<unsigned>(have - page_count));
+}
+
+void tick() {
+  if (options::get(options::Id::purge) == 0) return;
+  uint64_t delay = purge_delay_ns();
+  if (delay == 0) {
+    purge_all();
+    return;
+  }
+  // Two periods per delay: a page is purged between half a delay and one delay after it was freed.
+  uint64_t now = os::coarse_monotonic_ns();
+  uint64_t due = next_tick_ns.load(std::memory_order_relaxed);
+  if (now < due || !next_tick_ns.compare_exchange_strong(due, now + delay / 2, std::memory_order_relaxed)) return;
+  for (unsigned i = 0; i < shards_in_use(); i++) {
+    purge_shard(shards[i], false);
+    age_shard(shards[i]);
+  }
+  purge_huge(now > delay ? now - delay : 0);
+}
+
+size_t purge_all() {
+  size_t purged_bytes = 0;
+  for (unsigned i = 0; i < shards_in_use(); i++) purged_bytes += purge_shard(shards[i], true);
+  return purged_bytes + purge_huge(UINT64_MAX);
+}
+
+PageStatistics page_statistics(bool with_residency) {
+  PageStatistics statistics{};
+  for (unsigned i = 0; i < shards_in_use(); i++) {
+    Shard& shard = shards[i];
+    LockGuard guard(shard.lock);
+    for (Region* region = shard.all; region != nullptr; region = region->next_all) {
+      PageBits dirty = region->old;
+      dirty |= region->young;
+      statistics.regions++;
+      statistics.mapped_bytes += kRegionBytes;
+      statistics.used_bytes += region->used.count() * kPageBytes;
+      statistics.dirty_bytes += dirty.count() * kPageBytes;
+      if (with_residency) statistics.resident_bytes += os::resident_bytes(reinterpret_cast<void*>(region->base), kRegionBytes);
+    }
+  }
+  return statistics;
+}
+
+void for_each_span(void (*f)(void* context, Span* span), void* context) {
+  for (unsigned i = 0; i < shards_in_use(); i++) {
+    Shard& shard = shards[i];
+    LockGuard guard(shard.lock);
+    for (Region* region = shard.all; region != nullptr; region = region->next_all) {
+      for (unsigned page = 0; page < kPagesPerRegion;) {
+        Span* span = page_map.span_of(reinterpret_cast<void*>(region->address_of(page)));
+        // A run being handed out or purged is marked used but not (or no longer) in the map.
+        bool is_span = span->kind != SpanKind::kFree && span->start == region->address_of(page);
+        if (is_span) f(context, span);
+        page += is_span ? static_cast<unsigned>(span->bytes >> kPageShift) : 1;
+      }
+    }
+  }
+}
+
+void lock_for_fork() {
+  for (Shard& shard : shards) shard.lock.lock();
+  lock_huge_for_fork();
+  lock_reserve_for_fork();
+  lock_span_pool_for_fork();
+}
+
+void unlock_after_fork() {
+  unlock_span_pool_after_fork();
+  unlock_reserve_after_fork();
+  unlock_huge_after_fork();
+  for (Shard& shard : shards) shard.lock.unlock();
+}
+
+}  // namespace seemalloc::pages

@@ -1,0 +1,62 @@
+// Page heap: hands out spans (runs of pages) and takes them back; decides what goes back to the system and when.
+//
+// Runs up to 1 MiB come from regions. Each CPU-numbered shard has its regions filed by their longest free run, and a
+// request takes the tightest bucket that fits, so full regions fill up first. Larger runs have mappings of their own
+// (huge.h). Who calls: core/heap, off the fast path. Cost: a lock and a few words of bitmap, whatever the heap's size.
+// Threads: any; one lock per shard, never held across a system call except when a shard grows by a region.
+// Invariants:
+//  1. a page is in `used` or in a free run; a free run never straddles regions; joining is implied by the bitmap.
+//  2. only pages freed since the last purge are ever purged: exact ranges, each once per free (never a merged neighbour).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/pages/span.h"
+
+namespace seemalloc::pages {
+
+inline constexpr unsigned kMaxShards = 8;
+// Largest run inside a region; larger ones are huge.
+inline constexpr size_t kMaxRegionRunPages = kPagesPerRegion / 2;
+
+// A span of `page_count` ≤ kMaxRegionRunPages pages, start aligned to `alignment_pages` (a power of two). Its fields are
+// reset, kind is `kind`, known_zero tells whether the memory is clean; owner is null. Null when the OS refuses memory.
+// The page map does not point at it yet: publish() does, once the caller has filled it in.
+Span* allocate_run(unsigned shard, size_t page_count, size_t alignment_pages, SpanKind kind);
+void publish(Span* span);
+
+// Gives a span back. Requires: no block of it is live and nobody else can reach it but by misuse.
+void release(Span* span);
+
+// Grows a kLarge span in place by taking the free pages behind it; false when they are in use.
+bool try_extend(Span* span, size_t page_count);
+// Gives back the pages of a kLarge span behind the first `page_count`.
+void shrink(Span* span, size_t page_count);
+
+// Gives pages that have been free for a while back to the system, when it is time. Cheap when it is not: reads a clock.
+// Requires: no lock held (it makes system calls).
+void tick();
+// Gives every free page back now. Returns bytes given back.
+size_t purge_all();
+
+// A shard for a new thread heap, round robin over the CPUs.
+unsigned next_shard();
+
+struct PageStatistics {
+  size_t regions;
+  size_t mapped_bytes;    // address space in regions
+  size_t used_bytes;      // in spans
+  size_t dirty_bytes;     // free, still backed by memory
+  size_t resident_bytes;  // of all regions, by the kernel's account
+};
+// `with_residency` asks the kernel about each region (slow: a system call each).
+PageStatistics page_statistics(bool with_residency);
+
+// Calls f(context, span) for each span inside regions, under the lock of its shard: f must not allocate or free pages.
+void for_each_span(void (*f)(void* context, Span* span), void* context);
+
+void lock_for_fork();
+void unlock_after_fork();
+
+}  // namespace seemalloc::pages

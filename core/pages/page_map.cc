@@ -1,0 +1,51 @@
+#include "core/pages/page_map.h"
+
+#include "core/os/lock.h"
+#include "core/os/os.h"
+
+namespace seemalloc::pages {
+
+namespace {
+Lock grow_lock;
+// What the pages of ours point at while they hold no block.
+constinit Span free_pages{.kind = SpanKind::kFree};
+}  // namespace
+
+constinit PageMap page_map;  // all zero, so it costs nothing in the file
+
+bool PageMap::reserve(uintptr_t start, size_t bytes) {
+  uintptr_t first = (start >> kPageShift) >> kLeafBits;
+  uintptr_t last = ((start + bytes - 1) >> kPageShift) >> kLeafBits;
+  if (last >> kRootBits != 0) return false;
+  for (uintptr_t i = first; i <= last; i++) {
+    if (__atomic_load_n(&root_[i], __ATOMIC_RELAXED) != 0) continue;
+    LockGuard guard(grow_lock);
+    if (__atomic_load_n(&root_[i], __ATOMIC_RELAXED) != 0) continue;
+    void* leaf = os::map(kLeafEntries * sizeof(uint64_t));
+    if (leaf == nullptr) return false;
+    leaf_bytes_.fetch_add(kLeafEntries * sizeof(uint64_t), std::memory_order_relaxed);
+    __atomic_store_n(&root_[i], reinterpret_cast<uintptr_t>(leaf) - reinterpret_cast<uintptr_t>(this), __ATOMIC_RELEASE);
+  }
+  return true;
+}
+
+void PageMap::store(uintptr_t page, uint64_t entry) {
+  uint64_t leaf = __atomic_load_n(&root_[page >> kLeafBits], __ATOMIC_RELAXED);
+  uint64_t* entries = reinterpret_cast<uint64_t*>(reinterpret_cast<uintptr_t>(this) + leaf);
+  __atomic_store_n(&entries[page & (kLeafEntries - 1)], entry, __ATOMIC_RELAXED);
+}
+
+void PageMap::set(uintptr_t start, size_t bytes, const Span* span) {
+  uint64_t entry = reinterpret_cast<uintptr_t>(span) - reinterpret_cast<uintptr_t>(this);
+  uintptr_t end = (start + bytes) >> kPageShift;
+  for (uintptr_t page = start >> kPageShift; page < end; page++) store(page, entry);
+}
+
+void PageMap::set_free(uintptr_t start, size_t bytes) { set(start, bytes, &free_pages); }
+
+void PageMap::set_foreign(uintptr_t start, size_t bytes) {
+  uintptr_t end = (start + bytes) >> kPageShift;
+  for (uintptr_t page = start >> kPageShift; page < end; page++) store(page, 0);
+}
+
+}  // namespace seemalloc::pages

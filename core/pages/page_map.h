@@ -1,0 +1,57 @@
+// Address → span, for any address: two levels over 48 bits, one entry per page.
+//
+// Who reads: free(), realloc(), malloc_usable_size() on every pointer they get, ours or not. Who writes: the page heap.
+// Entries are offsets from the map's own address, so that zero-filled memory means "the object at offset 0": the static
+// zero leaf for the root, and for a leaf a span record made of zeroes (kind kForeign, owner null). Null pointers and
+// foreign pointers therefore need no branch of their own.
+// Threads: entries are relaxed atomics; a pointer reaches another thread only through that program's own
+// synchronisation, which orders the entry too.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/base/compiler.h"
+#include "core/base/units.h"
+#include "core/pages/span.h"
+
+namespace seemalloc::pages {
+
+class PageMap {
+ public:
+  static constexpr unsigned kLeafBits = 18;
+  static constexpr unsigned kRootBits = 48 - kPageShift - kLeafBits;
+  static constexpr size_t kLeafEntries = size_t{1} << kLeafBits;
+
+  // The span at an address; never null. Addresses past 48 bits wrap: they fault on the first access anyway.
+  SEEMALLOC_ALWAYS_INLINE Span* span_of(const void* p) const {
+    uintptr_t page = reinterpret_cast<uintptr_t>(p) >> kPageShift;
+    uintptr_t self = reinterpret_cast<uintptr_t>(this);
+    uint64_t leaf = __atomic_load_n(&root_[(page >> kLeafBits) & ((size_t{1} << kRootBits) - 1)], __ATOMIC_RELAXED);
+    const uint64_t* entries = reinterpret_cast<const uint64_t*>(self + leaf);
+    uint64_t entry = __atomic_load_n(&entries[page & (kLeafEntries - 1)], __ATOMIC_RELAXED);
+    return reinterpret_cast<Span*>(self + entry);
+  }
+
+  // Makes sure that entries exist for the range. False when the OS refuses memory for a leaf.
+  bool reserve(uintptr_t start, size_t bytes);
+  // Points the range's pages at `span`. Requires: reserved.
+  void set(uintptr_t start, size_t bytes, const Span* span);
+  // Marks the range as ours without blocks, so that a late free() of it is an invalid free, not a foreign one.
+  void set_free(uintptr_t start, size_t bytes);
+  // Marks the range as not ours.
+  void set_foreign(uintptr_t start, size_t bytes);
+
+  size_t leaf_bytes() const { return leaf_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  void store(uintptr_t page, uint64_t entry);
+
+  uint64_t zero_leaf_[kLeafEntries] = {};  // must come first: offset 0. Never written
+  uint64_t root_[size_t{1} << kRootBits] = {};
+  std::atomic<size_t> leaf_bytes_{0};
+};
+
+extern PageMap page_map;
+
+}  // namespace seemalloc::pages

@@ -1,0 +1,57 @@
+#include "core/pages/reserve.h"
+
+#include "core/base/units.h"
+#include "core/os/lock.h"
+#include "core/os/os.h"
+
+namespace seemalloc::pages {
+
+namespace {
+constexpr size_t kFirstChunkBytes = 2 * kRegionBytes;
+constexpr size_t kLargestChunkBytes = 32 * kRegionBytes;
+
+Lock lock;
+uintptr_t next = 0;
+uintptr_t end = 0;
+uintptr_t returned = 0;  // one region that could not be used; more are leaked as untouched address space
+size_t chunk_bytes = kFirstChunkBytes;
+}  // namespace
+
+uintptr_t reserve_region() {
+  LockGuard guard(lock);
+  if (returned != 0) {
+    uintptr_t base = returned;
+    returned = 0;
+    return base;
+  }
+  if (next == end) {
+    // Under an address-space limit halve the reserve until it is granted.
+    void* chunk = nullptr;
+    size_t bytes = chunk_bytes;
+    for (; bytes >= kRegionBytes; bytes /= 2) {
+      chunk = os::map_aligned(bytes, kRegionBytes);
+      if (chunk != nullptr) break;
+    }
+    if (chunk == nullptr) return 0;
+    next = reinterpret_cast<uintptr_t>(chunk);
+    end = next + bytes;
+    if (chunk_bytes < kLargestChunkBytes) chunk_bytes *= 2;
+  }
+  uintptr_t base = next;
+  next += kRegionBytes;
+  return base;
+}
+
+void return_region(uintptr_t base) {
+  LockGuard guard(lock);
+  if (base + kRegionBytes == next) {
+    next = base;
+  } else {
+    returned = base;
+  }
+}
+
+void lock_reserve_for_fork() { lock.lock(); }
+void unlock_reserve_after_fork() { lock.unlock(); }
+
+}  // namespace seemalloc::pages

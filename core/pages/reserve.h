@@ -1,0 +1,18 @@
+// Address space for regions, taken from the system in growing chunks so that mappings stay few.
+//
+// Threads: any; one lock, held across mmap (a region is asked for once per 2 MiB of heap growth).
+#pragma once
+
+#include <cstdint>
+
+namespace seemalloc::pages {
+
+// The base of a fresh region: zeroed, readable and writable, aligned to its size; 0 when the OS refuses.
+uintptr_t reserve_region();
+// A region that could not be used after all comes back untouched.
+void return_region(uintptr_t base);
+
+void lock_reserve_for_fork();
+void unlock_reserve_after_fork();
+
+}  // namespace seemalloc::pages

@@ -1,0 +1,127 @@
+// Span: a run of pages cut into blocks of one size class, or one large block. The record lives outside the pages.
+//
+// Line 0 is what the owner's free() touches; line 1 starts with what other threads touch.
+// Threads: free_list, countdown, bias, carved belong to the owner (a ThreadHeap under its slow_lock for all but the fast
+// path; the central list's lock while unowned; the sampled heap's lock when sampled). owner and remote are atomic.
+// Invariants:
+//  1. countdown + bias == live: the blocks handed out (to the program, a malloc list, a stash or the remote list).
+//  2. every carved block that is not live is on free_list exactly once.
+//  3. remote == kUnowned only while owner is null, and changes from it only under the central list's lock.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/compiler.h"
+#include "core/base/units.h"
+
+namespace seemalloc {
+
+// A free block: its first word links it to the next.
+struct Block {
+  Block* next;
+};
+
+namespace pages {
+
+struct Region;
+
+enum class SpanKind : uint8_t {
+  kForeign = 0,  // the null span: nothing of ours is at this address
+  kFree,         // pages of ours that hold no block now
+  kSmall,        // blocks of one class
+  kSampled,      // blocks of one class, each of them recorded by the sampler
+  kLarge,        // one block of whole pages inside a region
+  kHuge,         // one block with a mapping of its own
+};
+
+enum class SpanState : uint8_t {
+  kCurrent,    // the thread heap hands out from it
+  kAvailable,  // on its owner's (or, unowned, the central) list, has free blocks
+  kFull,       // on no list until enough of it is freed
+};
+
+struct alignas(kCacheLineBytes) Span {
+  Block* free_list;    // freed by the owner since the last hand-over
+  const void* owner_;  // the ThreadHeap that may use the fast path; null: nobody. See owner()
+  uint32_t countdown;  // frees until the owner must look (free's only counter)
+  uint32_t bias;       // live = countdown + bias
+  uintptr_t start;
+  uint32_t block_bytes;  // 0 for large and huge: see bytes
+  uint32_t capacity;     // blocks that fit
+  uint32_t carved;       // blocks ever cut, from the start
+  uint8_t size_class;
+  SpanKind kind;
+  SpanState state;
+  bool known_zero;  // large: the pages read as zero and nobody wrote to them
+  size_t bytes;     // of the whole run
+
+  alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // blocks freed by others: see heap/remote.h
+  Span* pending_next;                                     // on the owner's pending stack
+  Span* next;                                             // on a list of its owner, the central list or the sampled heap
+  Span* prev;
+  Region* region;  // null for huge
+  union {
+    uint32_t* sample_ids;  // kSampled: one per block
+    uint32_t sample_id;    // kLarge, kHuge: 0 when not sampled
+  };
+
+  uint32_t live() const { return countdown + bias; }
+  void set_live(uint32_t live) { countdown = live, bias = 0; }
+  uint32_t free_blocks() const { return carved - live(); }
+
+  // Plain access compiles to a compare with memory; the thread sanitizer must see an atomic.
+  SEEMALLOC_ALWAYS_INLINE const void* owner() const {
+#ifdef __SANITIZE_THREAD__
+    return __atomic_load_n(&owner_, __ATOMIC_ACQUIRE);
+#else
+    return *const_cast<const void* const volatile*>(&owner_);
+#endif
+  }
+  void set_owner(const void* owner) { __atomic_store_n(&owner_, owner, __ATOMIC_RELEASE); }
+  const void* owner_acquire() const { return __atomic_load_n(&owner_, __ATOMIC_ACQUIRE); }
+  // Read by threads that do not own the span; exact only for who can exclude the owner.
+  SEEMALLOC_NO_TSAN uint32_t live_racy() const { return __atomic_load_n(&countdown, __ATOMIC_RELAXED) + __atomic_load_n(&bias, __ATOMIC_RELAXED); }
+
+  Block* block_at(uint32_t index) const { return reinterpret_cast<Block*>(start + size_t{index} * block_bytes); }
+  bool contains(const void* p) const { return reinterpret_cast<uintptr_t>(p) - start < bytes; }
+};
+static_assert(sizeof(Span) == 2 * kCacheLineBytes);
+
+// A doubly linked list of spans, newest first. The caller's lock protects it.
+class SpanList {
+ public:
+  Span* front() const { return head_; }
+  Span* back() const { return tail_; }
+  uint32_t size() const { return size_; }
+
+  void push_front(Span* span) {
+    span->prev = nullptr;
+    span->next = head_;
+    (head_ != nullptr ? head_->prev : tail_) = span;
+    head_ = span;
+    size_++;
+  }
+  void push_back(Span* span) {
+    span->next = nullptr;
+    span->prev = tail_;
+    (tail_ != nullptr ? tail_->next : head_) = span;
+    tail_ = span;
+    size_++;
+  }
+  void remove(Span* span) {
+    (span->prev != nullptr ? span->prev->next : head_) = span->next;
+    (span->next != nullptr ? span->next->prev : tail_) = span->prev;
+    span->next = span->prev = nullptr;
+    size_--;
+  }
+
+ private:
+  Span* head_ = nullptr;
+  Span* tail_ = nullptr;
+  uint32_t size_ = 0;
+};
+
+}  // namespace pages
+}  // namespace seemalloc
