@@ -1,8 +1,150 @@
 #include "core/api/helper.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+
+#include "core/api/control.h"
+#include "core/api/dump.h"
+#include "core/api/process.h"
+#include "core/base/check.h"
+#include "core/base/options.h"
+#include "core/os/lock.h"
+#include "core/os/os.h"
+#include "core/os/socket.h"
+#include "core/pages/page_heap.h"
+
 namespace seemalloc {
-void start_helper_if_due() {}
-void start_helper_at_load() {}
-void stop_helper_at_exit() {}
-void lock_helper_for_fork() {}
-void unlock_helper_after_fork(bool) {}
+
+namespace {
+
+// A process that never grows beyond its first regions gets no thread and no socket.
+constexpr unsigned kRegionsWorthAHelper = 2;
+constexpr size_t kStackBytes = 256 * KiB;
+constexpr uint64_t kIdle_ns = 2 * kSecond_ns;
+constexpr uint64_t kShortest_ns = 50 * kMillisecond_ns;
+
+enum class Helper { kNone, kRunning, kRefused };
+
+std::atomic<Helper> helper{Helper::kNone};
+std::atomic<int> helper_thread_id{0};
+std::atomic<bool> dump_asked{false};
+std::atomic<bool> exiting{false};
+// Held by the helper while it works, so that fork finds nothing half done; not while it waits.
+Lock work_lock;
+Control control;
+uint64_t loaded_ns = 0;
+int loaded_process = 0;
+
+uint64_t next_wait_ns() {
+  if (!pages::anything_dirty()) return kIdle_ns;
+  uint64_t half_delay = options::get(options::Id::purge_delay) * kMillisecond_ns / 2;
+  return half_delay < kShortest_ns ? kShortest_ns : half_delay < kIdle_ns ? half_delay : kIdle_ns;
 }
+
+void* run_helper(void*) {
+  os::name_thread("seemalloc");
+  helper_thread_id.store(os::thread_id(), std::memory_order_release);
+  while (!exiting.load(std::memory_order_relaxed)) {
+    uint64_t wait_ns;
+    {
+      LockGuard guard(work_lock);
+      pages::tick();
+      if (dump_asked.exchange(false, std::memory_order_relaxed)) dump_on_signal();
+      control.keep_open();
+      wait_ns = next_wait_ns();
+    }
+    control.wait(wait_ns);
+    LockGuard guard(work_lock);
+    control.serve();
+  }
+  return nullptr;
+}
+
+// Any thread may receive the signal: it only asks, and wakes the helper out of its poll.
+void on_dump_signal(int signal) {
+  dump_asked.store(true, std::memory_order_relaxed);
+  int thread = helper_thread_id.load(std::memory_order_acquire);
+  if (thread != 0 && thread != os::thread_id()) os::signal_thread(os::process_id(), thread, signal);
+}
+
+int dump_signal() { return static_cast<int>(options::get(options::Id::dump_signal)); }
+
+void install_dump_signal() {
+  int signal = dump_signal();
+  struct sigaction old {};
+  if (sigaction(signal, nullptr, &old) != 0 || old.sa_handler != SIG_DFL) {
+    warn("dump_signal: the signal is in use or cannot be caught; ignored");
+    return;
+  }
+  struct sigaction action {};
+  action.sa_handler = on_dump_signal;
+  action.sa_flags = SA_RESTART;
+  sigfillset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
+SEEMALLOC_COLD void start_helper() {
+  Helper none = Helper::kNone;
+  if (!helper.compare_exchange_strong(none, Helper::kRunning, std::memory_order_acq_rel)) return;
+  // In the child of vfork a thread would be the parent's.
+  if (os::process_id() != loaded_process) {
+    helper.store(Helper::kNone, std::memory_order_release);
+    return;
+  }
+  int saved_errno = errno;
+  sigset_t all, before;
+  sigfillset(&all);
+  if (dump_signal() != 0) sigdelset(&all, dump_signal());
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_t thread;
+  int result = pthread_create(&thread, &attributes, run_helper, nullptr);
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (result != 0) helper.store(Helper::kRefused, std::memory_order_release);
+  errno = saved_errno;
+}
+
+}  // namespace
+
+void start_helper_if_due() {
+  if (SEEMALLOC_LIKELY(helper.load(std::memory_order_relaxed) != Helper::kNone)) return;
+  if (pages::region_count() < kRegionsWorthAHelper || options::get(options::Id::helper) == 0 || !process_started()) return;
+  start_helper();
+}
+
+void start_helper_at_load() {
+  loaded_ns = os::monotonic_ns();
+  loaded_process = os::process_id();
+  bool wants_signal = dump_signal() != 0;
+  if (wants_signal) install_dump_signal();
+  if (options::get(options::Id::helper) == 0) return;
+  if (wants_signal || options::get(options::Id::at_start) != 0) start_helper();
+}
+
+void stop_helper_at_exit() {
+  exiting.store(true, std::memory_order_relaxed);
+  remove_socket();
+  dump_at_exit();
+}
+
+uint64_t helper_uptime_ns() { return os::monotonic_ns() - loaded_ns; }
+
+void lock_helper_for_fork() { work_lock.lock(); }
+
+void unlock_helper_after_fork(bool in_child) {
+  work_lock.unlock();
+  if (!in_child) return;
+  control.forget();
+  helper_thread_id.store(0, std::memory_order_relaxed);
+  loaded_process = os::process_id();
+  helper.store(Helper::kNone, std::memory_order_release);
+}
+
+}  // namespace seemalloc

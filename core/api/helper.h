@@ -4,6 +4,8 @@
 // Without it (option off, refused) slow paths purge and there is no socket. After fork the child starts its own.
 #pragma once
 
+#include <cstdint>
+
 namespace seemalloc {
 
 // Starts the helper when the heap has grown enough and it does not run. Cheap when there is nothing to do.
@@ -12,6 +14,9 @@ void start_helper_if_due();
 void start_helper_at_load();
 // At exit: removes the socket, writes the exit profile.
 void stop_helper_at_exit();
+
+// Since the library was loaded.
+uint64_t helper_uptime_ns();
 
 void lock_helper_for_fork();
 void unlock_helper_after_fork(bool in_child);

@@ -15,6 +15,21 @@ uint32_t record_sample(size_t requested_bytes, size_t allocated_bytes, uint64_t 
 void forget_sample(uint32_t id);
 void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes);
 
+struct SamplingReport {
+  bool available;  // false: this is the library without a profiler
+  uint64_t samples, live_samples, dropped, truncated, broken, stacks;
+  uint64_t estimate_bytes, estimate_stderr_bytes;  // in use, by the samples
+};
+SamplingReport sampling_report();
+
+// The heap profile in an anonymous mapping that the caller gives back with os::unmap(data, mapped_bytes).
+struct ProfileBytes {
+  char* data;
+  size_t bytes;
+  size_t mapped_bytes;
+};
+bool heap_profile(ProfileBytes* out);
+
 void lock_sampling_for_fork();
 void unlock_sampling_after_fork();
 

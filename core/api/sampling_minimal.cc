@@ -6,6 +6,8 @@ void start_sampling() {}
 uint32_t record_sample(size_t, size_t, uint64_t) { return 0; }
 void forget_sample(uint32_t) {}
 void resize_sample(uint32_t, size_t, size_t) {}
+SamplingReport sampling_report() { return {}; }
+bool heap_profile(ProfileBytes*) { return false; }
 void lock_sampling_for_fork() {}
 void unlock_sampling_after_fork() {}
 

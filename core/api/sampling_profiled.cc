@@ -32,6 +32,27 @@ void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes) 
   profile::record_resize(id, requested_bytes, allocated_bytes);
 }
 
+SamplingReport sampling_report() {
+  profile::SampleTotals totals = profile::sample_totals();
+  profile::UnwindCounters unwinding = profile::unwind_counters();
+  return {.available = true,
+          .samples = totals.samples,
+          .live_samples = totals.live_samples,
+          .dropped = totals.dropped,
+          .truncated = unwinding.truncated,
+          .broken = unwinding.broken,
+          .stacks = totals.stacks,
+          .estimate_bytes = static_cast<uint64_t>(totals.inuse_bytes),
+          .estimate_stderr_bytes = static_cast<uint64_t>(totals.inuse_bytes_stderr)};
+}
+
+bool heap_profile(ProfileBytes* out) {
+  profile::Buffer buffer{};
+  if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample))) return false;
+  *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
+  return true;
+}
+
 void lock_sampling_for_fork() { profile::lock_for_fork(); }
 void unlock_sampling_after_fork() { profile::unlock_after_fork(); }
 

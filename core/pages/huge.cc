@@ -160,6 +160,14 @@ size_t purge_huge(uint64_t cutoff_ns) {
   return purged_bytes;
 }
 
+bool anything_cached_huge() {
+  LockGuard guard(lock);
+  for (unsigned i = 0; i < cached; i++) {
+    if (!cache[i].clean) return true;
+  }
+  return false;
+}
+
 HugeStatistics huge_statistics(bool with_residency) {
   HugeStatistics statistics{};
   LockGuard guard(lock);

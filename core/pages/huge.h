@@ -23,6 +23,8 @@ bool resize_huge(Span* span, size_t bytes, bool may_move);
 // Unmaps cached mappings freed before `cutoff_ns`. Returns bytes given back.
 size_t purge_huge(uint64_t cutoff_ns);
 
+bool anything_cached_huge();
+
 struct HugeStatistics {
   size_t spans;
   size_t used_bytes;

@@ -29,6 +29,7 @@ constinit Shard shards[kMaxShards];
 std::atomic<unsigned> shard_count{0};
 std::atomic<unsigned> shard_cursor{0};
 std::atomic<uint64_t> next_tick_ns{0};
+std::atomic<unsigned> regions{0};
 
 // ---- filing of regions ----
 
@@ -83,6 +84,7 @@ Region* add_region_locked(Shard& shard) {
   region->next_all = shard.all;
   shard.all = region;
   file(shard, region);
+  regions.fetch_add(1, std::memory_order_relaxed);
   return region;
 }
 
@@ -245,6 +247,16 @@ uint64_t purge_delay_ns() { return options::get(options::Id::purge_delay) * kMil
 
 }  // namespace
 
+unsigned region_count() { return regions.load(std::memory_order_relaxed); }
+
+bool anything_dirty() {
+  for (unsigned i = 0; i < shards_in_use(); i++) {
+    LockGuard guard(shards[i].lock);
+    if (shards[i].dirty != nullptr) return true;
+  }
+  return anything_cached_huge();
+}
+
 unsigned next_shard() { return shard_cursor.fetch_add(1, std::memory_order_relaxed) % shards_in_use(); }
 
 Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pages, SpanKind kind) {
@@ -370,9 +382,13 @@ void lock_for_fork() {
   lock_huge_for_fork();
   lock_reserve_for_fork();
   lock_span_pool_for_fork();
+  page_map.grow_lock().lock();
+  os::arena_lock().lock();
 }
 
 void unlock_after_fork() {
+  os::arena_lock().unlock();
+  page_map.grow_lock().unlock();
   unlock_span_pool_after_fork();
   unlock_reserve_after_fork();
   unlock_huge_after_fork();

@@ -43,6 +43,11 @@ size_t purge_all();
 // A shard for a new thread heap, round robin over the CPUs.
 unsigned next_shard();
 
+// Regions so far: one relaxed load.
+unsigned region_count();
+// True when something waits to be given back.
+bool anything_dirty();
+
 struct PageStatistics {
   size_t regions;
   size_t mapped_bytes;    // address space in regions

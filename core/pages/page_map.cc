@@ -1,17 +1,18 @@
 #include "core/pages/page_map.h"
 
-#include "core/os/lock.h"
 #include "core/os/os.h"
 
 namespace seemalloc::pages {
 
 namespace {
-Lock grow_lock;
+Lock leaf_lock;
 // What the pages of ours point at while they hold no block.
 constinit Span free_pages{.kind = SpanKind::kFree};
 }  // namespace
 
 constinit PageMap page_map;  // all zero, so it costs nothing in the file
+
+Lock& PageMap::grow_lock() { return leaf_lock; }
 
 bool PageMap::reserve(uintptr_t start, size_t bytes) {
   uintptr_t first = (start >> kPageShift) >> kLeafBits;
@@ -19,7 +20,7 @@ bool PageMap::reserve(uintptr_t start, size_t bytes) {
   if (last >> kRootBits != 0) return false;
   for (uintptr_t i = first; i <= last; i++) {
     if (__atomic_load_n(&root_[i], __ATOMIC_RELAXED) != 0) continue;
-    LockGuard guard(grow_lock);
+    LockGuard guard(leaf_lock);
     if (__atomic_load_n(&root_[i], __ATOMIC_RELAXED) != 0) continue;
     void* leaf = os::map(kLeafEntries * sizeof(uint64_t));
     if (leaf == nullptr) return false;

@@ -13,6 +13,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/units.h"
+#include "core/os/lock.h"
 #include "core/pages/span.h"
 
 namespace seemalloc::pages {
@@ -41,6 +42,9 @@ class PageMap {
   void set_free(uintptr_t start, size_t bytes);
   // Marks the range as not ours.
   void set_foreign(uintptr_t start, size_t bytes);
+
+  // For the fork handlers.
+  Lock& grow_lock();
 
   size_t leaf_bytes() const { return leaf_bytes_.load(std::memory_order_relaxed); }
 

@@ -1,0 +1,256 @@
+#include "core/api/control.h"
+
+#include <atomic>
+
+#include "core/api/report.h"
+#include "core/api/runtime_options.h"
+#include "core/api/sampling.h"
+#include "core/base/options.h"
+#include "core/os/os.h"
+#include "core/os/socket.h"
+#include "core/pages/page_heap.h"
+
+namespace seemalloc {
+
+namespace {
+
+constexpr uint64_t kSendTimeout_ns = 5 * kSecond_ns;
+constexpr long kWouldBlock = -11;  // -EAGAIN
+
+// The process that made the socket file; 0: none. A forked child must not remove its parent's.
+std::atomic<int> socket_process{0};
+FixedText<options::kMaxTextBytes + 64> socket_path;
+
+void answer(int fd, const void* data, size_t bytes) {
+  FixedText<64> header;
+  header << "ok " << uint64_t{bytes} << "\n";
+  if (os::send_all(fd, header.c_str(), header.size()) == 0) os::send_all(fd, data, bytes);
+}
+
+void answer(int fd, const Text& text) { answer(fd, text.c_str(), text.size()); }
+void answer(int fd, const char* text) { answer(fd, text, text_length(text)); }
+
+void answer_error(int fd, const char* what, const char* detail = "") {
+  FixedText<512> line;
+  line << "error " << what << detail << "\n";
+  os::send_all(fd, line.c_str(), line.size());
+}
+
+// A large text in memory of its own: the helper's stack is small.
+class MappedText {
+ public:
+  explicit MappedText(size_t bytes) : bytes_(bytes), memory_(static_cast<char*>(os::map(bytes))) {}
+  ~MappedText() {
+    if (memory_ != nullptr) os::unmap(memory_, bytes_);
+  }
+  MappedText(const MappedText&) = delete;
+  MappedText& operator=(const MappedText&) = delete;
+  char* memory() const { return memory_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_;
+  char* memory_;
+};
+
+// ---- commands: each gets its arguments, NUL-terminated ----
+
+void do_ping(int fd, const char*) { answer(fd, "pong"); }
+void do_version(int fd, const char*) { answer(fd, SEEMALLOC_VERSION); }
+
+void do_profile(int fd, const char* kind) {
+  if (!text_equal(kind, "heap")) return answer_error(fd, "unknown profile, expected heap: ", kind);
+  if (!sampling_report().available) return answer_error(fd, "this is the library without a profiler (minimal)");
+  ProfileBytes profile{};
+  if (!heap_profile(&profile)) return answer_error(fd, "no memory for the profile");
+  answer(fd, profile.data, profile.bytes);
+  os::unmap(profile.data, profile.mapped_bytes);
+}
+
+void do_stats(int fd, const char*) {
+  MappedText memory(64 * KiB);
+  if (memory.memory() == nullptr) return answer_error(fd, "no memory for the statistics");
+  Text text(memory.memory(), memory.bytes());
+  write_json(text);
+  answer(fd, text);
+}
+
+void do_options(int fd, const char*) {
+  MappedText memory(64 * KiB);
+  if (memory.memory() == nullptr) return answer_error(fd, "no memory for the options");
+  Text text(memory.memory(), memory.bytes());
+  for (size_t i = 0; i < options::kCount; i++) {
+    options::Id id = static_cast<options::Id>(i);
+    const options::Row& row = options::row(id);
+    text << row.name << '\t';
+    options::print(id, text);
+    text << '\t';
+    options::print_default(id, text);
+    text << '\t' << (row.when == options::When::kAny ? "any" : "start") << '\t';
+    options::print_expected(id, text);
+    text << '\t' << row.help << '\n';
+  }
+  answer(fd, text);
+}
+
+void do_get(int fd, const char* name) {
+  options::Id id;
+  if (!options::find(name, text_length(name), &id)) return answer_error(fd, "no such option: ", name);
+  FixedText<options::kMaxTextBytes> value;
+  options::print(id, value);
+  answer(fd, value);
+}
+
+void do_set(int fd, const char* arguments) {
+  const char* value = arguments;
+  while (*value != 0 && *value != ' ') value++;
+  size_t name_length = static_cast<size_t>(value - arguments);
+  if (*value == ' ') value++;
+  FixedText<400> problem;
+  if (set_option(arguments, name_length, value, problem) != SetOption::kDone) return answer_error(fd, problem.c_str());
+  answer(fd, "");
+}
+
+void do_purge(int fd, const char*) {
+  FixedText<32> bytes;
+  bytes << uint64_t{pages::purge_all()};
+  answer(fd, bytes);
+}
+
+struct Command {
+  const char* name;
+  void (*run)(int fd, const char* arguments);
+};
+constexpr Command kCommands[] = {
+    {"ping", do_ping}, {"version", do_version}, {"profile", do_profile}, {"stats", do_stats},
+    {"options", do_options}, {"get", do_get}, {"set", do_set}, {"purge", do_purge},
+};
+
+void run_line(int fd, char* line) {
+  char* arguments = line;
+  while (*arguments != 0 && *arguments != ' ') arguments++;
+  if (*arguments == ' ') *arguments++ = 0;
+  for (const Command& command : kCommands) {
+    if (text_equal(line, command.name)) return command.run(fd, arguments);
+  }
+  answer_error(fd, "unknown command: ", line);
+}
+
+bool find_folder(Text& folder) {
+  const char* chosen = options::get_text(options::Id::socket_dir);
+  if (*chosen != 0) {
+    folder << chosen;
+  } else {
+    folder << "/tmp/seemalloc-" << os::effective_user();
+  }
+  return os::make_private_folder(folder.c_str());
+}
+
+}  // namespace
+
+void Control::keep_open() {
+  bool wanted = options::get(options::Id::socket) != 0 && !os::is_privileged() && !given_up_;
+  if (listener_ >= 0) {
+    // The program may have closed the descriptor and reused its number, or become another user.
+    bool same = os::identity(listener_) == os::FileIdentity{listener_device_, listener_inode_};
+    if (same && user_ == os::effective_user()) return;
+    if (same) os::close_file(listener_);
+    remove_socket();
+    listener_ = -1;
+  }
+  if (!wanted) return;
+  FixedText<options::kMaxTextBytes> folder;
+  socket_path.clear();
+  if (!find_folder(folder)) {
+    given_up_ = true;
+    return;
+  }
+  user_ = os::effective_user();
+  int process = os::process_id();
+  socket_path << folder.c_str() << "/" << process << ".sock";
+  listener_ = os::listen_unix(socket_path.c_str());
+  if (listener_ < 0) {
+    given_up_ = true;
+    return;
+  }
+  os::FileIdentity identity = os::identity(listener_);
+  listener_device_ = identity.device;
+  listener_inode_ = identity.inode;
+  socket_process.store(process, std::memory_order_release);
+}
+
+void Control::accept_client() {
+  unsigned peer = 0;
+  int fd = os::accept_unix(listener_, kSendTimeout_ns, &peer);
+  if (fd < 0) return;
+  if (peer != os::effective_user() && peer != 0) {
+    answer_error(fd, "permission denied: not the same user");
+    os::close_file(fd);
+    return;
+  }
+  for (Client& client : clients_) {
+    if (client.fd >= 0) continue;
+    client.fd = fd;
+    client.length = 0;
+    return;
+  }
+  answer_error(fd, "too many connections");
+  os::close_file(fd);
+}
+
+void Control::close_client(Client& client) {
+  os::close_file(client.fd);
+  client.fd = -1;
+}
+
+bool Control::read_client(Client& client) {
+  long received = os::receive_now(client.fd, client.line + client.length, kMaxLine - 1 - client.length);
+  if (received == kWouldBlock) return true;
+  if (received <= 0) return false;
+  client.length += static_cast<unsigned>(received);
+  unsigned start = 0;
+  for (unsigned i = 0; i < client.length; i++) {
+    if (client.line[i] != '\n') continue;
+    client.line[i] = 0;
+    run_line(client.fd, client.line + start);
+    start = i + 1;
+  }
+  for (unsigned i = start; i < client.length; i++) client.line[i - start] = client.line[i];
+  client.length -= start;
+  return client.length < kMaxLine - 1;  // a longer line is no command of ours
+}
+
+void Control::wait(uint64_t timeout_ns) {
+  os::Poll polls[kMaxClients + 1];
+  for (unsigned i = 0; i < kMaxClients; i++) polls[i] = {clients_[i].fd, false};
+  polls[kMaxClients] = {listener_, false};  // negative descriptors are passed over
+  os::poll_readable(polls, kMaxClients + 1, timeout_ns);
+  for (unsigned i = 0; i < kMaxClients; i++) clients_[i].ready = polls[i].readable;
+  listener_ready_ = polls[kMaxClients].readable;
+}
+
+void Control::serve() {
+  for (Client& client : clients_) {
+    if (client.fd >= 0 && client.ready && !read_client(client)) close_client(client);
+  }
+  if (listener_ready_ && os::identity(listener_) == os::FileIdentity{listener_device_, listener_inode_}) accept_client();
+}
+
+void Control::forget() {
+  // Closed, not only forgotten: an inherited connection would keep the parent's client waiting.
+  if (listener_ >= 0) os::close_file(listener_);
+  for (Client& client : clients_) {
+    if (client.fd >= 0) close_client(client);
+  }
+  listener_ = -1;
+  given_up_ = false;
+}
+
+void remove_socket() {
+  int process = socket_process.load(std::memory_order_acquire);
+  if (process == 0 || process != os::process_id()) return;
+  socket_process.store(0, std::memory_order_relaxed);
+  os::remove_file(socket_path.c_str());
+}
+
+}  // namespace seemalloc

@@ -1,0 +1,50 @@
+// The control socket: how `seemalloc` talks to a running process.
+//
+// One Unix socket per process, /tmp/seemalloc-UID/PID.sock, mode 0600 in a folder of mode 0700; only the same user and
+// root are answered. Off in privileged processes. The client sends lines, `COMMAND [ARGS]\n`; each is answered with
+// `ok <length>\n` and so many bytes, or `error <text>\n`. Commands: see kCommands in control.cc.
+// Threads: the helper thread alone; remove_socket() also from the exiting thread.
+#pragma once
+
+#include <cstdint>
+
+namespace seemalloc {
+
+class Control {
+ public:
+  // Opens the socket, again where the program has closed it or changed its user.
+  void keep_open();
+  // Waits until there is something to serve, `timeout_ns` has passed or a signal arrived.
+  void wait(uint64_t timeout_ns);
+  // Answers what wait() found.
+  void serve();
+  // Forgets every descriptor without touching the files: in the child of fork they belong to the parent.
+  void forget();
+
+ private:
+  static constexpr unsigned kMaxClients = 8;
+  static constexpr unsigned kMaxLine = 1024;
+  struct Client {
+    int fd = -1;
+    bool ready = false;
+    unsigned length = 0;
+    char line[kMaxLine];
+  };
+
+  void accept_client();
+  // False when the client is gone.
+  bool read_client(Client& client);
+  void close_client(Client& client);
+
+  int listener_ = -1;
+  uint64_t listener_device_ = 0, listener_inode_ = 0;
+  unsigned user_ = 0;
+  bool given_up_ = false;
+  bool listener_ready_ = false;
+  Client clients_[kMaxClients];
+};
+
+// Removes this process's socket file, if it is this process's.
+void remove_socket();
+
+}  // namespace seemalloc

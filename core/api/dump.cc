@@ -1,0 +1,89 @@
+#include "core/api/dump.h"
+
+#include <fcntl.h>
+
+#include <atomic>
+
+#include "core/api/sampling.h"
+#include "core/base/check.h"
+#include "core/base/options.h"
+#include "core/base/text.h"
+#include "core/os/os.h"
+
+namespace seemalloc {
+
+namespace {
+
+constexpr int kNotSupported = -95;  // -EOPNOTSUPP
+constexpr int kNoMemory = -12;      // -ENOMEM
+constexpr int kNameTooLong = -36;   // -ENAMETOOLONG
+
+std::atomic<unsigned> dumps{0};
+std::atomic<bool> warned{false};
+
+void expand(const char* pattern, unsigned number, Text& out) {
+  for (const char* at = pattern; *at != 0; at++) {
+    if (*at != '%' || at[1] == 0) {
+      out << *at;
+      continue;
+    }
+    at++;
+    if (*at == 'p') {
+      out << static_cast<uint64_t>(os::process_id());
+    } else if (*at == 'n') {
+      out << number;
+    } else if (*at == '%') {
+      out << '%';
+    } else {
+      out << '%' << *at;
+    }
+  }
+}
+
+int write_file(const char* path, const ProfileBytes& profile) {
+  FixedText<640> beside;
+  beside << path << ".tmp." << static_cast<uint64_t>(os::process_id());
+  int fd = os::open_file(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+  if (fd < 0) return fd;
+  int result = os::write_all(fd, profile.data, profile.bytes);
+  os::close_file(fd);
+  if (result == 0) result = os::rename_file(beside.c_str(), path);
+  if (result != 0) os::remove_file(beside.c_str());
+  return result;
+}
+
+void dump_or_warn(const char* pattern) {
+  int result = dump_heap_profile(pattern);
+  if (result == 0 || warned.exchange(true, std::memory_order_relaxed)) return;
+  FixedText<640> line;
+  line << "heap profile " << pattern << " could not be written (errno " << -result << ")";
+  warn(line.c_str());
+}
+
+}  // namespace
+
+int dump_heap_profile(const char* pattern) {
+  if (!sampling_report().available) return kNotSupported;
+  FixedText<512> path;
+  expand(pattern, dumps.fetch_add(1, std::memory_order_relaxed) + 1, path);
+  if (path.truncated()) return kNameTooLong;
+  ProfileBytes profile{};
+  if (!heap_profile(&profile)) return kNoMemory;
+  int result = write_file(path.c_str(), profile);
+  os::unmap(profile.data, profile.mapped_bytes);
+  return result;
+}
+
+void dump_at_exit() {
+  const char* pattern = options::get_text(options::Id::dump_at_exit);
+  if (*pattern != 0) dump_or_warn(pattern);
+}
+
+void dump_on_signal() {
+  const char* prefix = options::get_text(options::Id::dump_prefix);
+  FixedText<options::kMaxTextBytes + 32> pattern;
+  pattern << (*prefix != 0 ? prefix : "seemalloc") << ".%p.%n.heap.pb";
+  dump_or_warn(pattern.c_str());
+}
+
+}  // namespace seemalloc

@@ -1,0 +1,13 @@
+// Heap profiles into files: at exit, on a signal, from the API. Complete or not there at all: written beside, then renamed.
+#pragma once
+
+namespace seemalloc {
+
+// Writes the heap profile to `pattern` with %p (process id), %n (count of dumps) and %% replaced. 0 or -errno.
+int dump_heap_profile(const char* pattern);
+
+// What the options ask for. A failure is one line on stderr, once, and the program carries on.
+void dump_at_exit();
+void dump_on_signal();
+
+}  // namespace seemalloc

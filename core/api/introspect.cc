@@ -1,0 +1,120 @@
+// glibc's views of the heap: malloc_trim, malloc_stats, malloc_info, mallinfo, mallinfo2, mallopt. They tell the truth
+// where their words have a meaning here; fields of ptmalloc's own (fastbins, top) are 0.
+#include <errno.h>
+#include <limits.h>
+#include <malloc.h>
+#include <stdio.h>
+
+#include "core/api/report.h"
+#include "core/base/compiler.h"
+#include "core/heap/statistics.h"
+#include "core/heap/thread_heap.h"
+#include "core/os/os.h"
+#include "core/pages/huge.h"
+#include "core/pages/page_heap.h"
+
+using namespace seemalloc;
+
+SEEMALLOC_EXPORT int malloc_trim(size_t) noexcept {
+  heap::ThreadHeap* mine = heap::thread_cache.heap;
+  if (mine != &heap::no_heap) heap::collect(*mine, true);
+  return pages::purge_all() != 0;
+}
+
+SEEMALLOC_EXPORT struct mallinfo2 mallinfo2(void) noexcept {
+  heap::Statistics s = heap::statistics();
+  pages::PageStatistics regions = pages::page_statistics(false);
+  pages::HugeStatistics huge = pages::huge_statistics(false);
+  struct mallinfo2 info {};
+  info.arena = regions.mapped_bytes;                          // bytes not in mappings of their own
+  info.hblks = huge.spans;                                    // blocks with a mapping of their own
+  info.hblkhd = huge.used_bytes;
+  info.uordblks = s.live_bytes - huge.used_bytes;             // in use
+  info.fordblks = regions.mapped_bytes - info.uordblks;       // not in use
+  info.ordblks = s.large_spans;
+  for (const heap::ClassStatistics& c : s.classes) info.ordblks += c.cached + c.free;
+  info.keepcost = regions.dirty_bytes;                        // what malloc_trim would give back
+  return info;
+}
+
+namespace {
+int as_int(size_t n) { return n > INT_MAX ? INT_MAX : static_cast<int>(n); }
+}  // namespace
+
+SEEMALLOC_EXPORT struct mallinfo mallinfo(void) noexcept {
+  struct mallinfo2 wide = mallinfo2();
+  struct mallinfo info {};
+  info.arena = as_int(wide.arena);
+  info.ordblks = as_int(wide.ordblks);
+  info.hblks = as_int(wide.hblks);
+  info.hblkhd = as_int(wide.hblkhd);
+  info.uordblks = as_int(wide.uordblks);
+  info.fordblks = as_int(wide.fordblks);
+  info.keepcost = as_int(wide.keepcost);
+  return info;
+}
+
+SEEMALLOC_EXPORT void malloc_stats(void) noexcept {
+  heap::Statistics s = heap::statistics();
+  MemoryReport r = memory_report(s, true);
+  FixedText<2048> text;
+  auto row = [&text](const char* name, size_t bytes) { text << name << uint64_t{bytes} << "\n"; };
+  text << "seemalloc " SEEMALLOC_VERSION ", bytes:\n";
+  row("resident                ", r.rss);
+  row("  live                  ", r.live);
+  row("  cached                ", r.cached);
+  row("  fragmentation         ", r.fragmentation);
+  row("  metadata              ", r.metadata);
+  row("  not ours              ", r.not_ours);
+  row("allocated to the program ", r.live_allocated);
+  row("mapped                  ", r.mapped);
+  os::write_stderr(text.c_str(), text.size());
+}
+
+SEEMALLOC_EXPORT int malloc_info(int options, FILE* file) noexcept {
+  if (options != 0) return EINVAL;
+  heap::Statistics s = heap::statistics();
+  MemoryReport r = memory_report(s, true);
+  // One write: the stream's own buffer may come from us.
+  FixedText<16 * KiB> text;
+  text << "<malloc version=\"1\">\n<allocator name=\"seemalloc\" version=\"" SEEMALLOC_VERSION "\"/>\n<sizes>\n";
+  for (unsigned i = 0; i < heap::kClassCount; i++) {
+    const heap::ClassStatistics& c = s.classes[i];
+    if (c.spans == 0) continue;
+    text << "<size to=\"" << uint64_t{heap::kClasses[i].bytes} << "\" live=\"" << uint64_t{c.live} << "\" cached=\""
+         << uint64_t{c.cached} << "\" free=\"" << uint64_t{c.free} << "\" spans=\"" << uint64_t{c.spans} << "\"/>\n";
+  }
+  text << "</sizes>\n<large count=\"" << uint64_t{s.large_spans} << "\" size=\"" << uint64_t{s.large_bytes} << "\"/>\n";
+  auto row = [&text](const char* type, size_t bytes) {
+    text << "<memory type=\"" << type << "\" size=\"" << uint64_t{bytes} << "\"/>\n";
+  };
+  row("resident", r.rss);
+  row("live", r.live);
+  row("cached", r.cached);
+  row("fragmentation", r.fragmentation);
+  row("metadata", r.metadata);
+  row("not_ours", r.not_ours);
+  row("allocated", r.live_allocated);
+  row("mapped", r.mapped);
+  text << "</malloc>\n";
+  return fwrite(text.c_str(), 1, text.size(), file) == text.size() ? 0 : errno;
+}
+
+// ptmalloc's knobs (arenas, mmap thresholds, trimming) have no counterpart: known ones are accepted and do nothing, as
+// the allocators people switch between all do. Options are set by name: seemalloc_option_set().
+SEEMALLOC_EXPORT int mallopt(int parameter, int) noexcept {
+  switch (parameter) {
+    case M_MXFAST:
+    case M_TRIM_THRESHOLD:
+    case M_TOP_PAD:
+    case M_MMAP_THRESHOLD:
+    case M_MMAP_MAX:
+    case M_CHECK_ACTION:
+    case M_PERTURB:
+    case M_ARENA_TEST:
+    case M_ARENA_MAX:
+      return 1;
+    default:
+      return 0;
+  }
+}

@@ -1,0 +1,164 @@
+#include "core/api/report.h"
+
+#include "core/api/helper.h"
+#include "core/api/sampling.h"
+#include "core/base/options.h"
+#include "core/os/arena.h"
+#include "core/os/os.h"
+#include "core/os/socket.h"
+#include "core/pages/huge.h"
+#include "core/pages/page_map.h"
+
+namespace seemalloc {
+
+namespace {
+
+size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+size_t minus(size_t a, size_t b) { return a > b ? a - b : 0; }
+
+// Records, and the page map's entries: 8 bytes per page of the regions, in whole OS pages.
+size_t metadata_bytes(size_t regions) { return os::arena_used_bytes() + regions * (kPagesPerRegion * sizeof(uint64_t)); }
+
+}  // namespace
+
+MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
+  pages::PageStatistics regions = pages::page_statistics(with_residency);
+  pages::HugeStatistics huge = pages::huge_statistics(with_residency);
+  MemoryReport r{};
+  r.rss = os::resident_set_bytes();
+  r.live_allocated = s.live_bytes;
+  r.dirty = regions.dirty_bytes + huge.cached_bytes;
+  r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes + pages::page_map.leaf_bytes() + os::arena_mapped_bytes();
+  r.metadata = metadata_bytes(regions.regions);
+  if (!with_residency) return r;
+  // What is resident in spans: first the program's, then what is kept for threads; the rest is fragmentation.
+  size_t in_spans = minus(regions.resident_bytes, regions.dirty_bytes);
+  size_t live_in_regions = minus(s.live_bytes, huge.used_bytes);
+  size_t live_resident = smaller(live_in_regions, minus(in_spans, smaller(s.cached_bytes, in_spans / 2)));
+  size_t cached_resident = smaller(s.cached_bytes, minus(in_spans, live_resident));
+  r.live = live_resident + huge.resident_bytes;
+  r.cached = cached_resident + smaller(regions.dirty_bytes, regions.resident_bytes) + huge.cached_bytes;
+  r.fragmentation = minus(in_spans, live_resident + cached_resident);
+  // The parts were counted one after the other while the program ran: the kernel's total is what they must add up to.
+  size_t ours = r.live + r.cached + r.fragmentation + r.metadata;
+  r.not_ours = minus(r.rss, ours);
+  if (r.rss != 0 && ours > r.rss) {
+    size_t excess = ours - r.rss;
+    for (size_t* part : {&r.cached, &r.fragmentation, &r.live, &r.metadata}) {
+      size_t cut = smaller(excess, *part);
+      *part -= cut;
+      excess -= cut;
+    }
+  }
+  return r;
+}
+
+namespace {
+
+// {"a":1,"b":2} in the order given.
+class JsonObject {
+ public:
+  explicit JsonObject(Text& out) : out_(out) { out_ << '{'; }
+  ~JsonObject() { out_ << '}'; }
+  JsonObject& put(const char* name, uint64_t value) {
+    key(name);
+    out_ << value;
+    return *this;
+  }
+  JsonObject& put(const char* name, const char* value) {
+    key(name);
+    out_ << '"' << value << '"';
+    return *this;
+  }
+  Text& key(const char* name) {
+    if (!first_) out_ << ',';
+    first_ = false;
+    return out_ << '"' << name << "\":";
+  }
+
+ private:
+  Text& out_;
+  bool first_ = true;
+};
+
+void write_memory(Text& out, const MemoryReport& r) {
+  JsonObject(out)
+      .put("rss", r.rss)
+      .put("live", r.live)
+      .put("cached", r.cached)
+      .put("fragmentation", r.fragmentation)
+      .put("metadata", r.metadata)
+      .put("not_ours", r.not_ours)
+      .put("mapped", r.mapped)
+      .put("live_allocated", r.live_allocated)
+      .put("dirty", r.dirty);
+}
+
+void write_sampling(Text& out) {
+  SamplingReport r = sampling_report();
+  JsonObject(out)
+      .put("interval", options::get(options::Id::sample))
+      .put("samples", r.samples)
+      .put("live_samples", r.live_samples)
+      .put("dropped", r.dropped)
+      .put("truncated", r.truncated)
+      .put("broken", r.broken)
+      .put("stacks", r.stacks)
+      .put("estimate", r.estimate_bytes)
+      .put("estimate_stderr", r.estimate_stderr_bytes);
+}
+
+void write_system(Text& out) {
+  os::Counters c = os::counters();
+  uint64_t minor = 0, major = 0;
+  os::page_faults(&minor, &major);
+  JsonObject(out)
+      .put("map_calls", c.map_calls)
+      .put("map_bytes", c.map_bytes)
+      .put("unmap_calls", c.unmap_calls)
+      .put("unmap_bytes", c.unmap_bytes)
+      .put("purge_calls", c.purge_calls)
+      .put("purge_bytes", c.purge_bytes)
+      .put("remap_calls", c.remap_calls)
+      .put("refused_calls", c.refused_calls)
+      .put("minor_faults", minor)
+      .put("major_faults", major);
+}
+
+void write_classes(Text& out, const heap::Statistics& s) {
+  out << '[';
+  bool first = true;
+  for (unsigned i = 0; i < heap::kClassCount; i++) {
+    const heap::ClassStatistics& c = s.classes[i];
+    if (c.spans == 0) continue;
+    if (!first) out << ',';
+    first = false;
+    JsonObject(out)
+        .put("size", uint64_t{heap::kClasses[i].bytes})
+        .put("spans", c.spans)
+        .put("live", c.live)
+        .put("cached", c.cached)
+        .put("free", c.free);
+  }
+  out << ']';
+}
+
+}  // namespace
+
+void write_json(Text& out) {
+  heap::Statistics s = heap::statistics();
+  {
+    JsonObject root(out);
+    root.put("version", SEEMALLOC_VERSION)
+        .put("pid", static_cast<uint64_t>(os::process_id()))
+        .put("uptime_ms", helper_uptime_ns() / kMillisecond_ns);
+    write_memory(root.key("memory"), memory_report(s, true));
+    write_sampling(root.key("sampling"));
+    write_system(root.key("system"));
+    JsonObject(root.key("threads")).put("heaps", s.heaps).put("live", s.live_heaps);
+    JsonObject(root.key("large")).put("blocks", s.large_spans).put("bytes", s.large_bytes);
+    write_classes(root.key("size_classes"), s);
+  }
+}
+
+}  // namespace seemalloc

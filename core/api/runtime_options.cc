@@ -1,0 +1,31 @@
+#include "core/api/runtime_options.h"
+
+#include "core/base/options.h"
+#include "core/heap/thread_heap.h"
+
+namespace seemalloc {
+
+SetOption set_option(const char* name, size_t name_length, const char* value, Text& problem) {
+  static Lock lock;
+  options::Id id;
+  if (!options::find(name, name_length, &id)) {
+    problem << "no such option: ";
+    problem.append(name, name_length);
+    return SetOption::kUnknown;
+  }
+  if (options::row(id).when != options::When::kAny) {
+    problem << options::row(id).name << " is read at start only: set it in SEEMALLOC_CONF";
+    return SetOption::kOnlyAtStart;
+  }
+  FixedText<256> expected;
+  LockGuard guard(lock);
+  if (!options::set(id, value, text_length(value), expected)) {
+    problem << "bad value \"" << value << "\" for " << options::row(id).name << ", expected " << expected.c_str();
+    return SetOption::kBadValue;
+  }
+  // Distances already drawn belong to the old interval.
+  if (id == options::Id::sample) heap::invalidate_sample_distances();
+  return SetOption::kDone;
+}
+
+}  // namespace seemalloc

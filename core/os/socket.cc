@@ -1,0 +1,145 @@
+#include "core/os/socket.h"
+
+#include <fcntl.h>
+#include <linux/stat.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "core/base/text.h"
+#include "core/base/units.h"
+#include "core/os/os.h"
+#include "core/os/syscall.h"
+
+namespace seemalloc::os {
+
+namespace {
+
+constexpr long kInterrupted = -4;  // -EINTR
+constexpr int kNameTooLong = -36;  // -ENAMETOOLONG
+
+// Standard streams that the program has closed are not ours to take.
+int above_standard_streams(int fd) {
+  if (fd < 0 || fd > 2) return fd;
+  int moved = static_cast<int>(sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3));
+  close_file(fd);
+  return moved;
+}
+
+bool status_of(int folder_fd, const char* path, int flags, unsigned mask, struct statx* out) {
+  return !sys_failed(sys(SYS_statx, folder_fd, as_long(path), flags, static_cast<long>(mask), as_long(out)));
+}
+
+}  // namespace
+
+FileIdentity identity(int fd) {
+  struct statx status {};
+  if (!status_of(fd, "", AT_EMPTY_PATH, STATX_INO, &status)) return {};
+  return {uint64_t{status.stx_dev_major} << 32 | status.stx_dev_minor, status.stx_ino};
+}
+
+bool make_private_folder(const char* path) {
+  sys(SYS_mkdirat, AT_FDCWD, as_long(path), 0700);
+  struct statx status {};
+  if (!status_of(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID, &status)) return false;
+  return S_ISDIR(status.stx_mode) && status.stx_uid == effective_user() && (status.stx_mode & 077) == 0;
+}
+
+int listen_unix(const char* path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  size_t length = text_length(path);
+  if (length >= sizeof(address.sun_path)) return kNameTooLong;
+  for (size_t i = 0; i < length; i++) address.sun_path[i] = path[i];
+  int fd = above_standard_streams(static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+  if (fd < 0) return fd;
+  remove_file(path);
+  long result = sys(SYS_bind, fd, as_long(&address), sizeof(address));
+  if (!sys_failed(result)) result = sys(SYS_fchmodat, AT_FDCWD, as_long(path), 0600);
+  if (!sys_failed(result)) result = sys(SYS_listen, fd, 8);
+  if (sys_failed(result)) {
+    close_file(fd);
+    return static_cast<int>(result);
+  }
+  return fd;
+}
+
+int accept_unix(int listener, uint64_t send_timeout_ns, unsigned* peer_user) {
+  int fd = above_standard_streams(static_cast<int>(sys(SYS_accept4, listener, 0, 0, SOCK_CLOEXEC)));
+  if (fd < 0) return fd;
+  timeval timeout{static_cast<time_t>(send_timeout_ns / kSecond_ns), static_cast<long>(send_timeout_ns % kSecond_ns / 1000)};
+  sys(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, as_long(&timeout), sizeof(timeout));
+  struct {
+    int process;
+    unsigned user, group;
+  } peer{};
+  unsigned size = sizeof(peer);
+  long result = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, as_long(&peer), as_long(&size));
+  if (sys_failed(result)) {
+    close_file(fd);
+    return static_cast<int>(result);
+  }
+  *peer_user = peer.user;
+  return fd;
+}
+
+long receive_now(int fd, void* buffer, size_t bytes) {
+  long result;
+  do {
+    result = sys(SYS_recvfrom, fd, as_long(buffer), static_cast<long>(bytes), MSG_DONTWAIT);
+  } while (result == kInterrupted);
+  return result;
+}
+
+int send_all(int fd, const void* data, size_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  while (bytes != 0) {
+    long result = sys(SYS_sendto, fd, as_long(at), static_cast<long>(bytes), MSG_NOSIGNAL);
+    if (result == kInterrupted) continue;
+    if (sys_failed(result)) return static_cast<int>(result);
+    at += result;
+    bytes -= static_cast<size_t>(result);
+  }
+  return 0;
+}
+
+void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns) {
+  constexpr size_t kMost = 32;
+  pollfd fds[kMost];
+  if (count > kMost) count = kMost;
+  for (size_t i = 0; i < count; i++) fds[i] = pollfd{polls[i].fd, POLLIN, 0};
+  timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns), static_cast<long>(timeout_ns % kSecond_ns)};
+  long ready = sys(SYS_ppoll, as_long(fds), static_cast<long>(count), as_long(&timeout));
+  for (size_t i = 0; i < count; i++) polls[i].readable = !sys_failed(ready) && fds[i].revents != 0;
+}
+
+unsigned effective_user() { return static_cast<unsigned>(sys(SYS_geteuid)); }
+
+size_t resident_set_bytes() {
+  int fd = open_file("/proc/self/statm", O_RDONLY);
+  if (fd < 0) return 0;
+  char text[128];
+  long length = read_some(fd, text, sizeof(text));
+  close_file(fd);
+  long at = 0;
+  while (at < length && text[at] != ' ') at++;
+  size_t pages = 0;
+  for (at++; at < length && text[at] >= '0' && text[at] <= '9'; at++) pages = pages * 10 + static_cast<size_t>(text[at] - '0');
+  return pages * page_bytes();
+}
+
+void page_faults(uint64_t* minor, uint64_t* major) {
+  rusage usage{};
+  sys(SYS_getrusage, RUSAGE_SELF, as_long(&usage));
+  *minor = static_cast<uint64_t>(usage.ru_minflt);
+  *major = static_cast<uint64_t>(usage.ru_majflt);
+}
+
+void name_thread(const char* name) { sys(SYS_prctl, PR_SET_NAME, as_long(name)); }
+
+void signal_thread(int process, int thread, int signal) { sys(SYS_tgkill, process, thread, signal); }
+
+}  // namespace seemalloc::os

@@ -1,0 +1,79 @@
+#include "core/profile/build_id.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include "core/base/units.h"
+#include "core/os/os.h"
+
+namespace seemalloc::profile {
+
+namespace {
+
+using Header = ElfW(Ehdr);
+using Segment = ElfW(Phdr);
+using Note = ElfW(Nhdr);
+
+constexpr size_t kMaxSegments = 64;
+constexpr size_t kMaxNoteBytes = 1024;
+
+bool read_at(uintptr_t from, void* to, size_t bytes) {
+  return os::read_memory(reinterpret_cast<const void*>(from), to, bytes);
+}
+
+bool is_elf(const Header& header) {
+  const unsigned char* ident = header.e_ident;
+  return ident[EI_MAG0] == ELFMAG0 && ident[EI_MAG1] == ELFMAG1 && ident[EI_MAG2] == ELFMAG2 &&
+         ident[EI_MAG3] == ELFMAG3 && ident[EI_CLASS] == (sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32) &&
+         header.e_phentsize == sizeof(Segment);
+}
+
+// Looks through one segment of notes for the build id.
+bool find_in_notes(uintptr_t start, size_t bytes, size_t alignment, BuildId* out) {
+  alignas(8) char notes[kMaxNoteBytes];
+  if (bytes > sizeof(notes)) bytes = sizeof(notes);
+  if (!read_at(start, notes, bytes)) return false;
+  size_t at = 0;
+  while (at + sizeof(Note) <= bytes) {
+    Note note;
+    __builtin_memcpy(&note, notes + at, sizeof(note));
+    size_t name = at + sizeof(Note);
+    if (note.n_namesz > bytes || note.n_descsz > bytes) return false;
+    size_t description = round_up(name + note.n_namesz, alignment);
+    if (description + note.n_descsz > bytes) return false;
+    bool is_gnu = note.n_namesz == 4 && __builtin_memcmp(notes + name, "GNU", 4) == 0;
+    if (is_gnu && note.n_type == NT_GNU_BUILD_ID && note.n_descsz <= BuildId::kMaxBytes) {
+      __builtin_memcpy(out->bytes, notes + description, note.n_descsz);
+      out->size = note.n_descsz;
+      return true;
+    }
+    at = round_up(description + note.n_descsz, alignment);
+  }
+  return false;
+}
+
+}  // namespace
+
+BuildId read_build_id(uintptr_t start) {
+  BuildId id{};
+  Header header;
+  if (!read_at(start, &header, sizeof(header)) || !is_elf(header)) return id;
+  Segment segments[kMaxSegments];
+  size_t count = header.e_phnum < kMaxSegments ? header.e_phnum : kMaxSegments;
+  if (!read_at(start + header.e_phoff, segments, count * sizeof(Segment))) return id;
+  // What the file calls address v is at bias + v; the segment that holds offset 0 tells.
+  uintptr_t bias = start;
+  for (size_t i = 0; i < count; i++) {
+    if (segments[i].p_type != PT_LOAD || segments[i].p_offset >= os::page_bytes()) continue;
+    bias = start - (segments[i].p_vaddr - segments[i].p_offset);
+    break;
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (segments[i].p_type != PT_NOTE) continue;
+    size_t alignment = segments[i].p_align == 8 ? 8 : 4;
+    if (find_in_notes(bias + segments[i].p_vaddr, segments[i].p_memsz, alignment, &id)) return id;
+  }
+  return id;
+}
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,100 @@
+#include "core/profile/dwarf_cursor.h"
+
+namespace seemalloc::profile {
+namespace {
+
+// The low four bits of an encoding say the width, the next three what the number counts from.
+constexpr uint8_t kWidthMask = 0x0F, kBaseMask = 0xF0;
+constexpr uint8_t kPcRelative = 0x10, kDataRelative = 0x30;
+
+}  // namespace
+
+bool DwarfCursor::window_bytes(void* to, size_t count) {
+  if (at_ < window_start_ || at_ + count > window_start_ + window_bytes_) {
+    size_t wanted = end_ - at_ < kWindowBytes ? end_ - at_ : kWindowBytes;
+    if (!copy_from(at_, window_, wanted, false)) return false;
+    window_start_ = at_;
+    window_bytes_ = wanted;
+  }
+  __builtin_memcpy(to, window_ + (at_ - window_start_), count);
+  return true;
+}
+
+bool DwarfCursor::bytes(void* to, size_t count) {
+  bool there = count <= end_ - at_ && (trusted_ ? copy_from(at_, to, count, true) : window_bytes(to, count));
+  if (!there) {
+    fail();
+    return false;
+  }
+  at_ += count;
+  return true;
+}
+
+uint64_t DwarfCursor::fixed(unsigned width) {
+  uint64_t value = 0;
+  switch (width) {
+    case 1: return u8();
+    case 2: bytes(&value, 2); break;
+    case 4: bytes(&value, 4); break;
+    case 8: bytes(&value, 8); break;
+    default: fail();
+  }
+  return ok_ ? value : 0;
+}
+
+int64_t DwarfCursor::fixed_signed(unsigned width) {
+  uint64_t value = fixed(width);
+  unsigned unused = 64 - width * 8;
+  return static_cast<int64_t>(value << unused) >> unused;
+}
+
+uint64_t DwarfCursor::uleb() {
+  uint64_t value = 0;
+  for (unsigned shift = 0; ok_; shift += 7) {
+    uint8_t byte = u8();
+    if (shift < 64) value |= static_cast<uint64_t>(byte & 0x7F) << shift;
+    if ((byte & 0x80) == 0) break;
+  }
+  return ok_ ? value : 0;
+}
+
+int64_t DwarfCursor::sleb() {
+  uint64_t value = 0;
+  unsigned shift = 0;
+  while (ok_) {
+    uint8_t byte = u8();
+    if (shift < 64) value |= static_cast<uint64_t>(byte & 0x7F) << shift;
+    shift += 7;
+    if ((byte & 0x80) != 0) continue;
+    if ((byte & 0x40) != 0 && shift < 64) value |= ~uint64_t{0} << shift;
+    break;
+  }
+  return ok_ ? static_cast<int64_t>(value) : 0;
+}
+
+uintptr_t DwarfCursor::pointer(uint8_t encoding, uintptr_t data_base) {
+  if (encoding == kPointerOmitted) return 0;
+  uintptr_t here = at_;
+  uint64_t value = 0;
+  switch (encoding & kWidthMask) {
+    case 0x00: value = fixed(sizeof(void*)); break;
+    case 0x01: value = uleb(); break;
+    case 0x02: value = fixed(2); break;
+    case 0x03: value = fixed(4); break;
+    case 0x04: value = fixed(8); break;
+    case 0x09: value = static_cast<uint64_t>(sleb()); break;
+    case 0x0A: value = static_cast<uint64_t>(fixed_signed(2)); break;
+    case 0x0B: value = static_cast<uint64_t>(fixed_signed(4)); break;
+    case 0x0C: value = fixed(8); break;
+    default: fail();
+  }
+  switch (encoding & kBaseMask) {
+    case 0: break;
+    case kPcRelative: value += here; break;
+    case kDataRelative: value += data_base; break;
+    default: fail();  // indirect ones, which only personality routines use, and rarer bases
+  }
+  return ok_ ? value : 0;
+}
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,68 @@
+// Reads the numbers of DWARF, one after the other, from a bounded range of this process's memory.
+//
+// Trusted ranges are read in place. Untrusted ones (found through a guessed frame, so their module may be gone at any
+// moment) go through a small window filled by os::read_memory, which cannot fault.
+// Threads: none of its own. Invariant: after the first failure ok() stays false and every number read is 0.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/os/os.h"
+
+namespace seemalloc::profile {
+
+// How a pointer is written in .eh_frame (DW_EH_PE_*).
+inline constexpr uint8_t kPointerOmitted = 0xFF;
+
+// Copies a value from anywhere: in place when trusted, else without faulting. False when it is not there.
+inline bool copy_from(uintptr_t address, void* to, size_t count, bool trusted) {
+  if (!trusted) return os::read_memory(reinterpret_cast<const void*>(address), to, count);
+  __builtin_memcpy(to, reinterpret_cast<const void*>(address), count);
+  return true;
+}
+
+class DwarfCursor {
+ public:
+  DwarfCursor(uintptr_t start, uintptr_t end, bool trusted) : at_(start), end_(end), trusted_(trusted) {
+    if (start > end) fail();
+  }
+
+  uint8_t u8() {
+    uint8_t value = 0;
+    return bytes(&value, 1) ? value : uint8_t{0};
+  }
+  // An unsigned or signed little-endian number of 1, 2, 4 or 8 bytes.
+  uint64_t fixed(unsigned width);
+  int64_t fixed_signed(unsigned width);
+  uint64_t uleb();
+  int64_t sleb();
+  // A pointer in one of the encodings of .eh_frame; `data_base` is what data-relative ones count from.
+  uintptr_t pointer(uint8_t encoding, uintptr_t data_base);
+
+  void skip(uint64_t count) { count <= end_ - at_ ? void(at_ += count) : fail(); }
+  bool at_end() const { return at_ >= end_; }
+  bool ok() const { return ok_; }
+  bool trusted() const { return trusted_; }
+  uintptr_t address() const { return at_; }
+  uintptr_t end() const { return end_; }
+  // Moves to `address`; fails when it lies outside [lowest, end).
+  void seek(uintptr_t address, uintptr_t lowest) { address >= lowest && address < end_ ? void(at_ = address) : fail(); }
+
+ private:
+  static constexpr size_t kWindowBytes = 64;
+
+  void fail() { ok_ = false, at_ = end_; }
+  bool bytes(void* to, size_t count);
+  bool window_bytes(void* to, size_t count);
+
+  uintptr_t at_;
+  uintptr_t end_;
+  bool trusted_;
+  bool ok_ = true;
+  uintptr_t window_start_ = 0;
+  size_t window_bytes_ = 0;
+  uint8_t window_[kWindowBytes];
+};
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,119 @@
+#include "core/profile/eh_frame.h"
+
+#include "core/profile/cfa_program.h"
+#include "core/profile/dwarf_cursor.h"
+
+namespace seemalloc::profile {
+namespace {
+
+// The only form of the header's table that linkers write: pairs of 32-bit offsets from the header, sorted.
+constexpr uint8_t kTableEncoding = 0x3B, kCountEncoding = 0x03;
+struct TableEntry {
+  int32_t function;
+  int32_t description;
+};
+
+// The address of the entry of the last function that starts at or before `pc`; 0 when there is none.
+uintptr_t search_header(const Module& module, uintptr_t pc, bool trusted) {
+  uintptr_t header = module.eh_frame_header;
+  if (header < module.start || header >= module.end) return 0;
+  DwarfCursor cursor(header, module.end, trusted);
+  if (cursor.u8() != 1) return 0;  // version
+  uint8_t frame_encoding = cursor.u8(), count_encoding = cursor.u8(), table_encoding = cursor.u8();
+  cursor.pointer(frame_encoding, header);
+  if (count_encoding != kCountEncoding || table_encoding != kTableEncoding) return 0;
+  uint64_t count = cursor.fixed(4);
+  uintptr_t table = cursor.address();
+  if (!cursor.ok() || count == 0 || count > (module.end - table) / sizeof(TableEntry)) return 0;
+
+  auto wanted = static_cast<int64_t>(pc - header);
+  uint64_t low = 0, high = count;  // the last entry with function ≤ wanted is in [low, high), or there is none
+  TableEntry entry;
+  while (high - low > 1) {
+    uint64_t middle = low + (high - low) / 2;
+    if (!copy_from(table + middle * sizeof(entry), &entry, sizeof(entry), trusted)) return 0;
+    (entry.function <= wanted ? low : high) = middle;
+  }
+  if (!copy_from(table + low * sizeof(entry), &entry, sizeof(entry), trusted) || entry.function > wanted) return 0;
+  return header + static_cast<uintptr_t>(static_cast<intptr_t>(entry.description));
+}
+
+// Reads the length of an entry and narrows the cursor to it. False for the terminator and for nonsense.
+bool enter_entry(const Module& module, uintptr_t address, bool trusted, DwarfCursor* cursor) {
+  if (address < module.start || address >= module.end) return false;
+  DwarfCursor outer(address, module.end, trusted);
+  uint64_t length = outer.fixed(4);
+  if (length == 0xFFFFFFFF) length = outer.fixed(8);
+  if (!outer.ok() || length == 0 || length > module.end - outer.address()) return false;
+  *cursor = DwarfCursor(outer.address(), outer.address() + length, trusted);
+  return true;
+}
+
+// The augmentation data of a CIE, letter by letter; what its `z` counted lets unknown letters be skipped.
+bool read_augmentation(DwarfCursor& cursor, const char* letters, const Module& module, CommonEntry* common) {
+  if (letters[0] == 0) return true;
+  if (letters[0] != 'z') return false;
+  uint64_t bytes = cursor.uleb();
+  uintptr_t after = cursor.address() + bytes;
+  for (const char* letter = letters + 1; *letter != 0 && cursor.ok(); letter++) {
+    switch (*letter) {
+      case 'R': common->pointer_encoding = cursor.u8(); break;
+      case 'P': {
+        // Only its width matters: it is never followed (it points through a relocated word).
+        uint8_t encoding = cursor.u8();
+        cursor.pointer(encoding & 0x7F, module.eh_frame_header);
+        break;
+      }
+      case 'L': cursor.u8(); break;
+      case 'S': common->signal_frame = true; break;
+      case 'B': break;  // aarch64: return addresses are signed with the B key; stripped all the same
+      default: cursor.seek(after, cursor.address()); return cursor.ok() || after == cursor.end();
+    }
+  }
+  common->has_augmentation_data = true;
+  if (after != cursor.end()) cursor.seek(after, cursor.address());
+  return cursor.ok();
+}
+
+bool read_common_entry(const Module& module, uintptr_t address, bool trusted, CommonEntry* common) {
+  DwarfCursor cursor(0, 0, trusted);
+  if (!enter_entry(module, address, trusted, &cursor)) return false;
+  if (cursor.fixed(4) != 0) return false;  // a CIE has id 0
+  uint8_t version = cursor.u8();
+  if (version != 1 && version != 3 && version != 4) return false;
+  char letters[8];
+  size_t length = 0;
+  while ((letters[length] = static_cast<char>(cursor.u8())) != 0) {
+    if (++length == sizeof(letters)) return false;
+  }
+  if (version == 4) cursor.skip(2);  // address and segment size
+  common->code_alignment = cursor.uleb();
+  common->data_alignment = cursor.sleb();
+  uint64_t return_register = version == 1 ? cursor.u8() : cursor.uleb();
+  if (return_register >= kRegisterCount) return false;
+  common->return_register = static_cast<uint8_t>(return_register);
+  if (!read_augmentation(cursor, letters, module, common)) return false;
+  common->program_start = cursor.address();
+  common->program_end = cursor.end();
+  return cursor.ok();
+}
+
+}  // namespace
+
+bool find_row(const Module& module, uintptr_t pc, bool trusted, Row* row) {
+  uintptr_t address = search_header(module, pc, trusted);
+  DwarfCursor cursor(0, 0, trusted);
+  if (address == 0 || !enter_entry(module, address, trusted, &cursor)) return false;
+  uintptr_t id_address = cursor.address();
+  uint64_t common_distance = cursor.fixed(4);
+  CommonEntry common;
+  if (common_distance == 0 || !read_common_entry(module, id_address - common_distance, trusted, &common)) return false;
+  uintptr_t start = cursor.pointer(common.pointer_encoding, module.eh_frame_header);
+  uintptr_t bytes = cursor.pointer(common.pointer_encoding & 0x0F, 0);
+  if (!cursor.ok() || pc - start >= bytes) return false;
+  if (common.has_augmentation_data) cursor.skip(cursor.uleb());
+  if (!cursor.ok()) return false;
+  return CfaProgram(common, start, module.eh_frame_header).run(cursor, pc, row);
+}
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,82 @@
+// An array that grows in memory mapped for it alone: the scratch memory of a profile being written. Never malloc.
+//
+// Elements are copied by the kernel when it grows (mremap). When memory is refused the array keeps what it has, drops
+// further elements and says so for ever (failed()). Threads: one.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "core/base/units.h"
+#include "core/os/os.h"
+
+namespace seemalloc::profile {
+
+template <typename T>
+class GrowArray {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  GrowArray() = default;
+  GrowArray(const GrowArray&) = delete;
+  GrowArray& operator=(const GrowArray&) = delete;
+  ~GrowArray() {
+    if (data_ != nullptr) os::unmap(data_, mapped_bytes_);
+  }
+
+  void push(const T& element) {
+    if (size_ == capacity_ && !reserve(size_ + 1)) return;
+    data_[size_++] = element;
+  }
+  // Room for `count` elements in all. False, from then on for ever, when refused.
+  bool reserve(size_t count) {
+    if (failed_) return false;
+    if (count <= capacity_) return true;
+    size_t wanted = mapped_bytes_ == 0 ? kFirstBytes : mapped_bytes_ * 2;
+    if (wanted < count * sizeof(T)) wanted = count * sizeof(T);
+    wanted = round_up(wanted, os::page_bytes());
+    void* moved = data_ == nullptr ? os::map(wanted) : grown(wanted);
+    if (moved == nullptr) {
+      failed_ = true;
+      return false;
+    }
+    data_ = static_cast<T*>(moved);
+    mapped_bytes_ = wanted;
+    capacity_ = wanted / sizeof(T);
+    return true;
+  }
+  // Requires: size ≤ capacity, the elements in between have been written or are wanted zero.
+  void set_size(size_t size) { size_ = size; }
+  // The caller unmaps data() from now on.
+  void release() { data_ = nullptr, size_ = capacity_ = mapped_bytes_ = 0; }
+
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  size_t size() const { return size_; }
+  size_t capacity() const { return capacity_; }
+  size_t mapped_bytes() const { return mapped_bytes_; }
+  bool failed() const { return failed_; }
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+
+ private:
+  static constexpr size_t kFirstBytes = 64 * KiB;
+
+  // The mapping, made larger where it is or else moved.
+  void* grown(size_t bytes) {
+    if (void* in_place = os::remap(data_, mapped_bytes_, bytes, nullptr)) return in_place;
+    void* target = os::map(bytes);
+    if (target == nullptr) return nullptr;
+    void* moved = os::remap(data_, mapped_bytes_, bytes, target);
+    if (moved == nullptr) os::unmap(target, bytes);
+    return moved;
+  }
+
+  T* data_ = nullptr;
+  size_t size_ = 0;
+  size_t capacity_ = 0;
+  size_t mapped_bytes_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,342 @@
+// The profile is decoded by a reader written for this test and, where Go is installed, by pprof itself.
+#include <gtest/gtest.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <regex>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/os/os.h"
+#include "core/os/syscall.h"
+#include "core/profile/heap_profile.h"
+#include "core/profile/sampler.h"
+
+namespace seemalloc::profile {
+namespace {
+
+struct Field {
+  unsigned number;
+  uint64_t value = 0;  // of a varint
+  std::string bytes;   // of a delimited field
+};
+
+uint64_t read_varint(const std::string& text, size_t* at) {
+  uint64_t value = 0;
+  for (int shift = 0; shift < 64; shift += 7) {
+    unsigned char byte = static_cast<unsigned char>(text.at((*at)++));
+    value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+    if ((byte & 0x80) == 0) return value;
+  }
+  throw std::runtime_error("varint too long");
+}
+
+std::vector<Field> fields_of(const std::string& message) {
+  std::vector<Field> fields;
+  for (size_t at = 0; at < message.size();) {
+    uint64_t tag = read_varint(message, &at);
+    Field field{static_cast<unsigned>(tag >> 3), 0, {}};
+    uint64_t value = read_varint(message, &at);
+    if ((tag & 7) == 0) {
+      field.value = value;
+    } else {
+      if ((tag & 7) != 2 || value > message.size() - at) throw std::runtime_error("bad field");
+      field.bytes = message.substr(at, value);
+      at += value;
+    }
+    fields.push_back(field);
+  }
+  return fields;
+}
+
+std::vector<uint64_t> numbers_of(const std::string& packed) {
+  std::vector<uint64_t> numbers;
+  for (size_t at = 0; at < packed.size();) numbers.push_back(read_varint(packed, &at));
+  return numbers;
+}
+
+using Message = std::map<unsigned, Field>;  // for messages whose fields occur once
+Message message_of(const std::string& bytes) {
+  Message message;
+  for (Field& field : fields_of(bytes)) {
+    EXPECT_TRUE(message.emplace(field.number, field).second) << "field " << field.number << " twice";
+  }
+  return message;
+}
+
+struct Profile {
+  std::vector<std::string> strings, comments, types;
+  std::vector<Message> mappings;
+  std::map<uint64_t, Message> locations;
+  std::vector<Message> samples;
+  std::map<unsigned, uint64_t> numbers;
+  std::string period_type;
+
+  const std::string& string(uint64_t index) const { return strings.at(index); }
+};
+
+Profile decode(const std::string& bytes) {
+  Profile profile;
+  std::vector<Field> fields = fields_of(bytes);
+  for (Field& field : fields) {
+    if (field.number == 6) profile.strings.push_back(field.bytes);
+  }
+  auto type = [&](const std::string& message) {
+    Message value_type = message_of(message);
+    return profile.string(value_type[1].value) + "/" + profile.string(value_type[2].value);
+  };
+  for (Field& field : fields) {
+    switch (field.number) {
+      case 1: profile.types.push_back(type(field.bytes)); break;
+      case 2: profile.samples.push_back(message_of(field.bytes)); break;
+      case 3: profile.mappings.push_back(message_of(field.bytes)); break;
+      case 4: {
+        Message location = message_of(field.bytes);
+        EXPECT_TRUE(profile.locations.emplace(location[1].value, location).second);
+        break;
+      }
+      case 6: break;
+      case 11: profile.period_type = type(field.bytes); break;
+      case 13: profile.comments.push_back(profile.string(field.value)); break;
+      default: EXPECT_TRUE(profile.numbers.emplace(field.number, field.value).second);
+    }
+  }
+  return profile;
+}
+
+std::string written(uint64_t interval) {
+  Buffer buffer;
+  if (!heap_profile_to_buffer(&buffer, interval)) return "";
+  std::string bytes(buffer.data, buffer.bytes);
+  os::unmap(buffer.data, buffer.mapped_bytes);
+  return bytes;
+}
+
+Stack make_stack(std::initializer_list<uintptr_t> pcs) {
+  Stack stack;
+  for (uintptr_t pc : pcs) stack.pcs[stack.depth++] = pc;
+  return stack;
+}
+
+std::vector<uint64_t> addresses(const Profile& profile, const Message& sample) {
+  std::vector<uint64_t> result;
+  for (uint64_t id : numbers_of(sample.at(1).bytes)) result.push_back(profile.locations.at(id).at(3).value);
+  return result;
+}
+
+// Values of the one sample with this innermost address and block size.
+std::vector<uint64_t> values(const Profile& profile, uint64_t address, uint64_t bytes) {
+  std::vector<uint64_t> found;
+  for (const Message& sample : profile.samples) {
+    Message label = message_of(sample.at(3).bytes);
+    std::vector<uint64_t> stack = addresses(profile, sample);
+    if (stack.empty() || stack[0] != address || label[3].value != bytes) continue;
+    EXPECT_TRUE(found.empty()) << "two rows for one stack and size";
+    EXPECT_EQ(profile.string(label[1].value), "bytes");
+    EXPECT_EQ(profile.string(label[4].value), "bytes");
+    found = numbers_of(sample.at(2).bytes);
+  }
+  return found;
+}
+
+TEST(HeapProfileWriter, HasTheShapeOfAHeapProfile) {
+  uint64_t before_ns = os::realtime_ns();
+  Profile profile = decode(written(524288));
+  EXPECT_EQ(profile.strings.at(0), "");
+  EXPECT_EQ(profile.types, (std::vector<std::string>{"alloc_objects/count", "alloc_space/bytes", "inuse_objects/count",
+                                                     "inuse_space/bytes"}));
+  EXPECT_EQ(profile.period_type, "space/bytes");
+  EXPECT_EQ(profile.numbers[12], 524288u);
+  EXPECT_EQ(profile.string(profile.numbers[14]), "inuse_space");
+  EXPECT_GE(profile.numbers[9], before_ns);
+  EXPECT_NE(profile.string(profile.numbers[7]).find("operator new"), std::string::npos);
+  EXPECT_EQ(profile.numbers.count(8), 0u);  // keep_frames: none
+  EXPECT_GE(profile.comments.size(), 3u);
+}
+
+TEST(HeapProfileWriter, DropsTheAllocatorsFramesOnly) {
+  Profile profile = decode(written(1));
+  // pprof anchors the expression and matches names without their parameters.
+  std::regex drop("^(" + profile.string(profile.numbers[7]) + ")$");
+  for (const char* name : {"malloc", "calloc", "realloc", "reallocarray", "memalign", "posix_memalign", "aligned_alloc",
+                           "valloc", "pvalloc", "__libc_malloc", "__libc_memalign", "__posix_memalign", "operator new",
+                           "operator new[]", "_Znwm", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t",
+                           "seemalloc::heap::refill", "_ZN9seemalloc4heap6refillEv"}) {
+    EXPECT_TRUE(std::regex_match(name, drop)) << name;
+  }
+  for (const char* name : {"main", "my_malloc", "malloc_caller", "xmalloc", "operator newer", "strdup", "_Znot",
+                           "app::seemalloc::f", "std::vector<seemalloc::X>::push_back"}) {
+    EXPECT_FALSE(std::regex_match(name, drop)) << name;
+  }
+}
+
+TEST(HeapProfileWriter, ValuesAreUnbiasedSums) {
+  constexpr uintptr_t kPc = uintptr_t{1} << 44;
+  Stack stack = make_stack({kPc + 10, kPc + 20, kPc + 30});
+  SampleId ids[5];
+  for (SampleId& id : ids) id = record_alloc({100, 112, 524288}, stack);
+  record_alloc({4000, 4096, 524288}, stack);
+  record_free(record_alloc({7, 8, 1}, stack));
+  record_free(ids[0]);
+  record_free(ids[1]);
+  Profile profile = decode(written(524288));
+  double weight = sample_weight(112, 524288);
+  auto whole = [](double x) { return static_cast<uint64_t>(std::llround(x)); };
+  EXPECT_EQ(values(profile, kPc + 9, 112), (std::vector<uint64_t>{whole(5 * weight), whole(5 * weight * 112),
+                                                                  whole(3 * weight), whole(3 * weight * 112)}));
+  weight = sample_weight(4096, 524288);
+  EXPECT_EQ(values(profile, kPc + 9, 4096),
+            (std::vector<uint64_t>{whole(weight), whole(weight * 4096), whole(weight), whole(weight * 4096)}));
+  EXPECT_EQ(values(profile, kPc + 9, 8), (std::vector<uint64_t>{1, 8, 0, 0}));  // all dead: still there
+  for (SampleId id : {ids[2], ids[3], ids[4]}) record_free(id);
+  EXPECT_EQ(values(decode(written(524288)), kPc + 9, 112).at(3), 0u);
+}
+
+TEST(HeapProfileWriter, LocationsAreDistinctAndInTheirMappings) {
+  uintptr_t entry = getauxval(AT_ENTRY);
+  uintptr_t libc = reinterpret_cast<uintptr_t>(&fopen);
+  record_alloc({1, 16, 1}, make_stack({entry + 5, libc + 9, entry + 5, 0x123, (uintptr_t{2} << 44)}));
+  record_alloc({1, 16, 1}, make_stack({entry + 6, libc + 9}));
+  Profile profile = decode(written(1));
+
+  std::set<uint64_t> ids;
+  for (size_t i = 0; i < profile.mappings.size(); i++) {
+    Message& mapping = profile.mappings[i];
+    EXPECT_EQ(mapping[1].value, i + 1);
+    EXPECT_LT(mapping[2].value, mapping[3].value);
+    EXPECT_EQ(mapping.count(7), 0u);  // has_functions
+    ids.insert(mapping[1].value);
+  }
+  ASSERT_GE(profile.mappings.size(), 2u);
+  char exe[4096] = {};
+  ASSERT_GT(readlink("/proc/self/exe", exe, sizeof(exe) - 1), 0);
+  EXPECT_EQ(profile.string(profile.mappings[0][5].value), exe);
+
+  std::set<uint64_t> seen;
+  for (auto& [id, location] : profile.locations) {
+    EXPECT_NE(id, 0u);
+    EXPECT_TRUE(seen.insert(location[3].value).second) << "one address, two locations";
+    uint64_t mapping_id = location.count(2) != 0 ? location[2].value : 0;
+    if (mapping_id == 0) continue;
+    ASSERT_EQ(ids.count(mapping_id), 1u);
+    Message& mapping = profile.mappings[mapping_id - 1];
+    EXPECT_GE(location[3].value, mapping[2].value);
+    EXPECT_LT(location[3].value, mapping[3].value);
+  }
+  bool found = false;
+  for (const Message& sample : profile.samples) {
+    found = found || addresses(profile, sample) ==
+                         std::vector<uint64_t>{entry + 4, libc + 8, entry + 4, 0x122, (uintptr_t{2} << 44) - 1};
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(HeapProfileWriter, TellsHowManyStacksAreCut) {
+  Stack stack = make_stack({uintptr_t{3} << 44});
+  stack.truncated = true;
+  record_alloc({1, 16, 1}, stack);
+  record_alloc({1, 16, 1}, stack);
+  stack = make_stack({(uintptr_t{3} << 44) + 1});
+  stack.broken = true;
+  record_alloc({1, 16, 1}, stack);
+  record_alloc({1, 16, 1}, Stack());  // nothing could be unwound: a sample without locations
+  SampleTotals totals = sample_totals();
+  Profile profile = decode(written(1));
+  std::string all;
+  for (const std::string& comment : profile.comments) all += comment + "\n";
+  EXPECT_NE(all.find("2 samples with a truncated stack, 1 samples with a broken unwind"), std::string::npos) << all;
+  EXPECT_NE(all.find(std::to_string(totals.samples) + " samples recorded"), std::string::npos) << all;
+  EXPECT_NE(all.find("in use: " + std::to_string(std::llround(totals.inuse_bytes)) + " bytes estimated"),
+            std::string::npos) << all;
+  EXPECT_NE(all.find("standard error " + std::to_string(std::llround(totals.inuse_bytes_stderr))), std::string::npos);
+}
+
+TEST(HeapProfileWriter, WorksWithoutProc) {
+  os::fault_hook = [](long number) -> long { return number == SYS_openat ? -2 : 0; };
+  std::string bytes = written(1);
+  os::fault_hook = nullptr;
+  ASSERT_FALSE(bytes.empty());
+  Profile profile = decode(bytes);
+  EXPECT_TRUE(profile.mappings.empty());
+  EXPECT_EQ(profile.types.size(), 4u);
+  for (auto& [id, location] : profile.locations) EXPECT_EQ(location.count(2), 0u);
+}
+
+TEST(HeapProfileWriter, PassesOnWhatTheSinkSays) {
+  std::string kept;
+  auto keep = [](void* context, const void* data, size_t bytes) {
+    static_cast<std::string*>(context)->append(static_cast<const char*>(data), bytes);
+    return true;
+  };
+  EXPECT_TRUE(write_heap_profile({keep, &kept}, 1));
+  EXPECT_EQ(decode(kept).types.size(), 4u);
+  EXPECT_FALSE(write_heap_profile({[](void*, const void*, size_t) { return false; }, nullptr}, 1));
+}
+
+TEST(HeapProfileWriter, ManyRows) {
+  size_t before = decode(written(1)).samples.size();
+  for (uintptr_t i = 0; i < 50000; i++) {
+    Stack stack;
+    stack.depth = 20;
+    for (uint32_t f = 0; f < stack.depth; f++) stack.pcs[f] = (uintptr_t{4} << 44) + (i >> (f / 2)) * 16 + f;
+    record_free(record_alloc({1, 16, 1}, stack));
+  }
+  Profile profile = decode(written(1));
+  EXPECT_EQ(profile.samples.size(), before + 50000);
+}
+
+std::string output_of(const std::string& command, int* status) {
+  std::string output;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  char block[4096];
+  for (size_t n; pipe != nullptr && (n = fread(block, 1, sizeof(block), pipe)) != 0;) output.append(block, n);
+  *status = pipe == nullptr ? -1 : pclose(pipe);
+  return output;
+}
+
+// go tool pprof cannot symbolise C++ (github.com/google/pprof can); it checks the profile and names the mappings.
+TEST(HeapProfileWriter, PprofReadsIt) {
+  int status = 0;
+  output_of("go tool pprof -h", &status);
+  if (status != 0) GTEST_SKIP() << "no go tool pprof";
+  uintptr_t entry = getauxval(AT_ENTRY);
+  auto in_libc = reinterpret_cast<uintptr_t>(&fopen) + 4;
+  record_alloc({3 << 20, 3 << 20, 1}, make_stack({in_libc, entry + 4}));
+
+  char path[] = "/tmp/seemalloc_profile_XXXXXX";
+  int fd = mkstemp(path);
+  ASSERT_GE(fd, 0);
+  auto to_file = [](void* context, const void* data, size_t bytes) {
+    return os::write_all(*static_cast<int*>(context), data, bytes) == 0;
+  };
+  ASSERT_TRUE(write_heap_profile({to_file, &fd}, 524288));
+  close(fd);
+
+  std::string raw = output_of(std::string("go tool pprof -symbolize=none -raw ") + path, &status);
+  EXPECT_EQ(status, 0) << raw;
+  auto shows = [&](const std::string& output, const std::string& text) {
+    EXPECT_NE(output.find(text), std::string::npos) << text << "\n" << output.substr(0, 3000);
+  };
+  shows(raw, "PeriodType: space bytes");
+  shows(raw, "Period: 524288");
+  shows(raw, "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt]");
+  shows(raw, "bytes:[3145728 bytes]");
+  shows(raw, "Comment: in use: ");
+  std::string top = output_of(std::string("go tool pprof -symbolize=none -top ") + path, &status);
+  EXPECT_EQ(status, 0) << top;
+  shows(top, "Type: inuse_space");
+  char exe[4096] = {};
+  ASSERT_GT(readlink("/proc/self/exe", exe, sizeof(exe) - 1), 0);
+  shows(top, "[" + std::string(exe).substr(std::string(exe).rfind('/') + 1) + "]");
+  unlink(path);
+}
+
+}  // namespace
+}  // namespace seemalloc::profile

@@ -1,0 +1,91 @@
+// The live table: one record per sampled block that is alive, found by its SampleId.
+//
+// Records stand in chunks that never move, found through a two-level directory; ids are recycled. A thread takes ids
+// from a cache shared by the threads of its shard; full batches go through one global list, so a thread that only frees
+// feeds one that only allocates and the table stays as large as its peak (plus ≤ 16 × 2 batches).
+// Threads: any. Locks: a shard's, then the global one, then the arena's.
+// Invariants: 1. an id is in exactly one place: alive, a shard's list, or a global batch; 2. a batch on the global list
+// and `full` hold exactly kBatch ids; 3. id 0 is never handed out.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/units.h"
+#include "core/os/lock.h"
+#include "core/profile/bucket_table.h"
+#include "core/profile/heap_profile.h"
+
+namespace seemalloc::profile {
+
+// What is known of one live sample.
+struct LiveSample {
+  Bucket* bucket;  // stack, allocated bytes, interval
+  size_t requested_bytes;
+  uint64_t birth_ns;  // os::coarse_monotonic_ns
+  uint32_t thread_id;
+};
+
+class LiveTable {
+ public:
+  constexpr LiveTable() = default;
+
+  // Records a live sample; 0 when memory or ids are used up.
+  SampleId add(const LiveSample& sample);
+  // Forgets it. Returns the bucket it was in. Requires: id is alive.
+  Bucket* remove(SampleId id);
+  LiveSample get(SampleId id) const;
+  // Requires: id is alive, nobody else changes or removes it meanwhile.
+  void set_size(SampleId id, Bucket* bucket, size_t requested_bytes);
+  // Records that have ever been made; ids go up to this.
+  size_t capacity() const { return fresh_.load(std::memory_order_relaxed); }
+
+  void lock_all();
+  void unlock_all();
+
+ private:
+  static constexpr size_t kBatch = 64;
+  static constexpr size_t kShards = 16;
+  static constexpr size_t kChunkBits = 11;
+  static constexpr size_t kLeafBits = 10;
+  static constexpr size_t kRootBits = 32 - kLeafBits - kChunkBits;
+  static constexpr uint64_t kMaxIds = uint64_t{1} << 32;
+
+  struct Record {
+    std::atomic<Bucket*> bucket;  // null when free
+    uint64_t birth_ns;
+    uint32_t slack_bytes;  // allocated - requested; of a free record the next id of its list
+    uint32_t thread_id;    // of a free record that leads a global batch the next batch
+  };
+  struct Leaf {
+    std::atomic<Record*> chunks[size_t{1} << kLeafBits];
+  };
+  struct alignas(kCacheLineBytes) Shard {
+    Lock lock;
+    uint32_t count = 0;  // ids in `head`
+    SampleId head = 0;
+    SampleId full = 0;  // a whole batch in reserve, or 0
+  };
+
+  Record* record(SampleId id) const;
+  Shard& shard_of_thread(uint32_t thread_id) { return shards_[thread_id % kShards]; }
+  bool refill_locked(Shard& shard);
+  bool carve_batch_locked(Shard& shard);
+  bool make_chunk_locked(uint64_t first_id);
+  SampleId take_id(Shard& shard);
+  void give_id(Shard& shard, SampleId id);
+
+  Shard shards_[kShards];
+  alignas(kCacheLineBytes) Lock global_lock_;
+  SampleId batches_ = 0;
+  std::atomic<uint64_t> fresh_{0};  // ids below have been carved; written under global_lock_
+  std::atomic<Leaf*> root_[size_t{1} << kRootBits] = {};
+};
+
+// gettid, remembered per thread.
+uint32_t cached_thread_id();
+// The forked child's thread has a new id.
+void forget_thread_id();
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,94 @@
+#include "core/profile/modules.h"
+
+#include <link.h>
+#include <sys/auxv.h>
+
+#include "core/base/compiler.h"
+#include "core/profile/module_table.h"
+
+#ifndef DLFO_STRUCT_HAS_EH_DBASE
+// <dlfcn.h> of a C library older than glibc 2.35: the interface as that release fixed it.
+struct dl_find_object {
+  unsigned long long dlfo_flags;
+  void* dlfo_map_start;
+  void* dlfo_map_end;
+  struct link_map* dlfo_link_map;
+  void* dlfo_eh_frame;
+  unsigned long long reserved[7];
+};
+#endif
+// Weak: absent in older glibc, in musl, and in static programs that did not ask for it.
+extern "C" int _dl_find_object(void* address, struct dl_find_object* result) noexcept __attribute__((weak));
+
+namespace seemalloc::profile {
+
+#ifdef SEEMALLOC_DEBUG
+std::atomic<bool> without_dl_find_object{false};
+#endif
+
+namespace {
+
+bool has_dl_find_object() {
+#ifdef SEEMALLOC_DEBUG
+  if (without_dl_find_object.load(std::memory_order_relaxed)) return false;
+#endif
+  return _dl_find_object != nullptr;
+}
+
+uintptr_t address_of(const void* p) { return reinterpret_cast<uintptr_t>(p); }
+
+bool ask_dynamic_linker(uintptr_t pc, Module* module) {
+  struct dl_find_object found;
+  if (_dl_find_object(reinterpret_cast<void*>(pc), &found) != 0) return false;
+  module->start = address_of(found.dlfo_map_start);
+  module->end = address_of(found.dlfo_map_end);
+  module->eh_frame_header = address_of(found.dlfo_eh_frame);
+  module->identity = mix_identity(module->start, module->end, module->eh_frame_header, address_of(found.dlfo_link_map));
+  const char* name = found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_name : nullptr;
+  module->main_program = name != nullptr && name[0] == 0;
+  return true;
+}
+
+}  // namespace
+
+bool find_module(uintptr_t pc, Module* module) {
+  bool found = has_dl_find_object() ? ask_dynamic_linker(pc, module) : find_in_module_table(pc, module);
+  return found && pc >= module->start && pc < module->end;
+}
+
+bool own_library(uintptr_t* start, uintptr_t* end) {
+  // Bounds never change (we are never unloaded), so racing threads store the same values. `known` is stored last
+  // (release) and pairs with the acquire here.
+  enum : int { kUnknown, kLibrary, kStatic };
+  static std::atomic<int> known{kUnknown};
+  static std::atomic<uintptr_t> own_start{0}, own_end{0};
+  int state = known.load(std::memory_order_acquire);
+  if (SEEMALLOC_UNLIKELY(state == kUnknown)) {
+    Module own;
+    if (!find_module(address_of(reinterpret_cast<const void*>(&own_library)), &own)) return false;
+    own_start.store(own.start, std::memory_order_relaxed);
+    own_end.store(own.end, std::memory_order_relaxed);
+    state = own.main_program ? kStatic : kLibrary;
+    known.store(state, std::memory_order_release);
+  }
+  if (state != kLibrary) return false;
+  *start = own_start.load(std::memory_order_relaxed);
+  *end = own_end.load(std::memory_order_relaxed);
+  return true;
+}
+
+const Module* ModuleMemo::find_slow(uintptr_t pc) {
+  for (Module& module : kept_) {
+    if (pc - module.start < module.end - module.start) {
+      last_ = &module;
+      return last_;
+    }
+  }
+  Module found;
+  if (!find_module(pc, &found)) return nullptr;
+  last_ = &kept_[next_++ % kKept];
+  *last_ = found;
+  return last_;
+}
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,50 @@
+// Which loaded module a pc belongs to, and where that module's .eh_frame_hdr is.
+//
+// Asks glibc's _dl_find_object (≥ 2.35: lock-free, 5 ns) where there is one, else a table of our own (module_table.h).
+// Called by the unwinder. Threads: any, signal handlers included; takes no lock that anyone waits for.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace seemalloc::profile {
+
+struct Module {
+  uintptr_t start = 0;
+  uintptr_t end = 0;
+  uintptr_t eh_frame_header = 0;  // 0: the module has none
+  uint64_t identity = 0;          // well mixed; differs between modules that are loaded at the same time
+  bool main_program = false;
+};
+
+// False when `pc` belongs to no module we know: code made at run time, or a bad pc.
+bool find_module(uintptr_t pc, Module* module);
+
+// True when this code was loaded as a shared object of its own; `*start` and `*end` are then its bounds.
+bool own_library(uintptr_t* start, uintptr_t* end);
+
+// The last few modules of one capture. They stay loaded while it runs: their code is on the stack.
+class ModuleMemo {
+ public:
+  // Null when no module holds `pc`.
+  const Module* find(uintptr_t pc) {
+    if (pc - last_->start < last_->end - last_->start) return last_;
+    return find_slow(pc);
+  }
+
+ private:
+  const Module* find_slow(uintptr_t pc);
+
+  static constexpr unsigned kKept = 4;
+  Module kept_[kKept];
+  unsigned next_ = 0;
+  Module* last_ = &kept_[0];
+};
+
+#ifdef SEEMALLOC_DEBUG
+// Set by tests: behave as if the C library had no _dl_find_object.
+extern std::atomic<bool> without_dl_find_object;
+#endif
+
+}  // namespace seemalloc::profile

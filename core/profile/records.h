@@ -1,0 +1,51 @@
+// Everything the heap sampler has recorded: the one set of tables of the process, and sums over it.
+//
+// Written by heap_profile.cc, read by the profile writer. Threads: any; each table has its own locks.
+// Lock order: buckets, stacks, live table, arena. No two of them are held together but the last.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/profile/bucket_table.h"
+#include "core/profile/heap_profile.h"
+#include "core/profile/live_table.h"
+#include "core/profile/stack_table.h"
+
+namespace seemalloc::profile {
+
+struct Records {
+  BucketTable buckets;
+  StackTable stacks;
+  LiveTable live;
+  std::atomic<uint64_t> dropped{0};       // samples lost for want of memory
+  std::atomic<uint64_t> stale_resizes{0};  // resizes not followed for want of memory
+};
+extern Records records;
+
+// One bucket's counters, read once.
+struct Row {
+  const Bucket* bucket;
+  uint64_t alloc_samples;
+  uint64_t live_samples;
+
+  double alloc_objects() const { return bucket->weight * static_cast<double>(alloc_samples); }
+  double live_objects() const { return bucket->weight * static_cast<double>(live_samples); }
+  double bytes() const { return static_cast<double>(bucket->key.allocated_bytes); }
+};
+Row read_row(const Bucket& bucket);
+
+// Sums of rows. The estimate is Horvitz and Thompson's: each sample counts 1/p; under Poisson sampling its variance is
+// estimated by the sum over live samples of (1-p)/p² × bytes².
+class RowSums {
+ public:
+  void add(const Row& row);
+  // Without dropped and stacks, which no row knows.
+  SampleTotals totals() const;
+
+ private:
+  SampleTotals totals_ = {};
+  double variance_ = 0;
+};
+
+}  // namespace seemalloc::profile

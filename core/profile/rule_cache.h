@@ -1,0 +1,70 @@
+// From a pc to its rule: one global table of a fixed size, without locks.
+//
+// A hit costs about two loads; threads and signal handlers read and write freely. Each entry is two words stored with
+// relaxed atomics, and the guard word is key ^ scramble(rule): a pair torn between two writers matches no key.
+// A key is the pc mixed with the identity of its module, so modules that follow each other at one address differ.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace seemalloc::profile {
+
+class RuleCache {
+ public:
+  // The rule stored under `key`, or 0.
+  uint64_t find(uint64_t key) const {
+    const Bucket& bucket = buckets_[bucket_of(key)];
+    for (const Entry& entry : bucket.entries) {
+      uint64_t rule = entry.rule.load(std::memory_order_relaxed);
+      if ((entry.guard.load(std::memory_order_relaxed) ^ scramble(rule)) == key) return rule;
+    }
+    return 0;
+  }
+
+  // The newest entry of a bucket stands first; what stood there moves back, the last is forgotten.
+  void insert(uint64_t key, uint64_t rule) {
+    Bucket& bucket = buckets_[bucket_of(key)];
+    for (size_t i = kWays - 1; i > 0; i--) {
+      copy(bucket.entries[i - 1], bucket.entries[i]);
+    }
+    bucket.entries[0].rule.store(rule, std::memory_order_relaxed);
+    bucket.entries[0].guard.store(key ^ scramble(rule), std::memory_order_relaxed);
+  }
+
+  void clear() {
+    for (Bucket& bucket : buckets_) {
+      for (Entry& entry : bucket.entries) {
+        entry.rule.store(0, std::memory_order_relaxed);
+        entry.guard.store(0, std::memory_order_relaxed);
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kWays = 4;
+  static constexpr size_t kBucketBits = 10;  // 4096 rules in 64 KiB of .bss, touched as it fills
+
+  struct Entry {
+    std::atomic<uint64_t> guard{0};
+    std::atomic<uint64_t> rule{0};
+  };
+  struct alignas(64) Bucket {
+    Entry entries[kWays];
+  };
+
+  static size_t bucket_of(uint64_t key) { return (key * 0x9E3779B97F4A7C15) >> (64 - kBucketBits); }
+  static uint64_t scramble(uint64_t rule) {
+    uint64_t mixed = rule * 0xD1342543DE82EF95;
+    return mixed ^ (mixed >> 32);
+  }
+  static void copy(const Entry& from, Entry& to) {
+    to.rule.store(from.rule.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    to.guard.store(from.guard.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+
+  Bucket buckets_[size_t{1} << kBucketBits];
+};
+
+}  // namespace seemalloc::profile

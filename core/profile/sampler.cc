@@ -1,0 +1,84 @@
+#include "core/profile/sampler.h"
+
+#include <bit>
+
+#include "core/os/os.h"
+
+namespace seemalloc::profile {
+
+namespace {
+
+constexpr double kLn2 = 0.693147180559945309417232121458;
+constexpr double kSqrtHalf = 0.707106781186547524400844362105;
+constexpr uint64_t kMantissaMask = (uint64_t{1} << 52) - 1;
+constexpr uint64_t kExponentBias = 1023;
+// exp(-x) is below half an ulp of 1 from here on: the block is certain to be sampled.
+constexpr double kCertain = 37.0;
+
+double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + static_cast<int>(kExponentBias)) << 52);
+}
+
+// ln of a positive normal number, within a few ulp; also relatively exact just below 1.
+double natural_log(double x) {
+  uint64_t bits = std::bit_cast<uint64_t>(x);
+  int exponent = static_cast<int>(bits >> 52) - static_cast<int>(kExponentBias);
+  double mantissa = std::bit_cast<double>((bits & kMantissaMask) | (kExponentBias << 52));
+  if (mantissa > 2 * kSqrtHalf) {
+    mantissa *= 0.5;
+    exponent++;
+  }
+  // ln m = 2 artanh(s), s = (m-1)/(m+1); |s| ≤ 0.172, so the 12th term is below 1e-18.
+  double s = (mantissa - 1) / (mantissa + 1);
+  double square = s * s;
+  double sum = 0;
+  for (int n = 23; n >= 1; n -= 2) sum = sum * square + 1.0 / n;
+  return 2 * s * sum + exponent * kLn2;
+}
+
+// 1-exp(-x) for x ≥ 0, without cancellation for small x.
+double one_minus_exp(double x) {
+  if (x >= kCertain) return 1;
+  int halvings = static_cast<int>(x / kLn2 + 0.5);
+  double rest = x - halvings * kLn2;  // |rest| ≤ ln2/2
+  // 1-exp(-r) = r(1 - r/2(1 - r/3(…))): 16 terms leave less than 1e-20.
+  double series = 1;
+  for (int n = 16; n >= 2; n--) series = 1 - rest / n * series;
+  series *= rest;
+  if (halvings == 0) return series;
+  return 1 - power_of_two(-halvings) * (1 - series);
+}
+
+}  // namespace
+
+uint64_t Random::next() {
+  if (state == 0) {
+    state = os::random_bits();
+    if (state == 0) state = 0x9E3779B97F4A7C15u;
+  }
+  state ^= state >> 12;
+  state ^= state << 25;
+  state ^= state >> 27;
+  return state * 0x2545F4914F6CDD1Du;
+}
+
+int64_t draw_distance_bytes(Random& random, uint64_t interval_bytes) {
+  if (interval_bytes == 0) return INT64_MAX;
+  if (interval_bytes == 1) return 1;
+  // u in (0, 1]; the upper 53 bits are the best ones. Rounding up makes the integer exactly geometric, so that a block
+  // of s bytes is met with probability 1-exp(-s/R), which is what sample_weight undoes.
+  double u = static_cast<double>((random.next() >> 11) + 1) * 0x1p-53;
+  double distance = -natural_log(u) * static_cast<double>(interval_bytes);
+  if (distance >= 0x1p63) return INT64_MAX;
+  int64_t whole = static_cast<int64_t>(distance);
+  if (static_cast<double>(whole) < distance) whole++;
+  return whole < 1 ? 1 : whole;
+}
+
+double sample_weight(uint64_t bytes, uint64_t interval_bytes) {
+  if (interval_bytes <= 1) return 1;
+  if (bytes == 0) bytes = 1;
+  return 1 / one_minus_exp(static_cast<double>(bytes) / static_cast<double>(interval_bytes));
+}
+
+}  // namespace seemalloc::profile

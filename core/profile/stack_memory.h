@@ -1,0 +1,65 @@
+// Reads of the stack that cannot fault, and almost never cost a system call.
+//
+// The thread's own stack, from the lowest page seen in use up to its anchor (the thread's control block, or the
+// kernel's start-up data above main), is probed once and then read in place. Any other stack (signal stack, fibre,
+// clone with its own stack) is probed page by page in every capture: it may be gone by the next one.
+// Called by the unwinder; an object serves one capture. Threads: 24 bytes of thread-local storage.
+// Invariant: [low_, high_) was readable when probed in this capture, or belongs to the thread's own stack.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/compiler.h"
+
+namespace seemalloc::profile {
+
+class StackMemory {
+ public:
+  // Starts at stack pointer `sp`, which is in use by the running code.
+  explicit StackMemory(uintptr_t sp) { enter(sp); }
+
+  // The word at `address`; false when nothing is mapped there.
+  SEEMALLOC_ALWAYS_INLINE bool read(uintptr_t address, uintptr_t* value) {
+    if (SEEMALLOC_LIKELY(covers(address))) {
+      *value = load(address);
+      return true;
+    }
+    return read_slow(address, value);
+  }
+  bool covers(uintptr_t address) const { return address >= low_ && address < high_ && high_ - address >= sizeof(uintptr_t); }
+
+  // A frame at `sp` says its caller's frame ends at `cfa`. True when that can be: higher up on this stack, or (a few
+  // times in a capture, and only when the frame's rule came from a table) on another readable stack.
+  bool follow(uintptr_t sp, uintptr_t cfa) {
+    if (SEEMALLOC_LIKELY(cfa > sp && covers(cfa - sizeof(uintptr_t)))) return true;
+    return follow_slow(sp, cfa);
+  }
+  // The interrupted code's stack pointer, behind a signal frame. False when nothing is mapped there.
+  bool follow_signal(uintptr_t sp);
+
+  // From now on addresses are guesses: no other stack is entered, and pages off the own stack are probed at each read.
+  void distrust();
+
+ private:
+  // Further away than this is not the same stack.
+  static constexpr size_t kMaxStepBytes = size_t{1} << 20;
+  static constexpr unsigned kMaxSwitches = 4;
+
+  static SEEMALLOC_NO_TSAN uintptr_t load(uintptr_t address) {
+    uintptr_t value;
+    __builtin_memcpy(&value, reinterpret_cast<const void*>(address), sizeof(value));
+    return value;
+  }
+  void enter(uintptr_t sp);
+  SEEMALLOC_COLD bool read_slow(uintptr_t address, uintptr_t* value);
+  SEEMALLOC_COLD bool follow_slow(uintptr_t sp, uintptr_t cfa);
+
+  uintptr_t low_ = 0;
+  uintptr_t high_ = 0;
+  bool own_ = false;      // on the thread's own stack
+  bool trusted_ = true;
+  unsigned switches_ = 0;
+};
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,39 @@
+#include "core/profile/stack_table.h"
+
+namespace seemalloc::profile {
+
+uint64_t hash_stack(const Stack& stack) {
+  DCHECK(stack.depth <= kMaxStackDepth);
+  uint64_t hash = stack.depth * 4u + stack.truncated * 2u + stack.broken;
+  // Two frames a step: the multiplications depend on each other, so their number is the cost.
+  size_t i = 0;
+  for (; i + 2 <= stack.depth; i += 2) hash = mix(hash ^ stack.pcs[i], stack.pcs[i + 1]);
+  if (i < stack.depth) hash = mix(hash ^ stack.pcs[i], 0);
+  return mix(hash, hash);
+}
+
+bool same_stack(const InternedStack& interned, const Stack& stack) {
+  if (interned.depth != stack.depth) return false;
+  if (interned.truncated != stack.truncated || interned.broken != stack.broken) return false;
+  const uintptr_t* pcs = interned.pcs();
+  for (size_t i = 0; i < stack.depth; i++) {
+    if (pcs[i] != stack.pcs[i]) return false;
+  }
+  return true;
+}
+
+const InternedStack* StackTable::intern(const Stack& stack, uint64_t hash) {
+  auto equal = [&](const InternedStack& known) { return same_stack(known, stack); };
+  auto make = [&]() -> InternedStack* {
+    size_t bytes = sizeof(InternedStack) + stack.depth * sizeof(uintptr_t);
+    auto* fresh = static_cast<InternedStack*>(os::arena_allocate(bytes, alignof(InternedStack)));
+    if (fresh == nullptr) return nullptr;
+    *fresh = InternedStack{hash, stack.depth, stack.truncated, stack.broken};
+    uintptr_t* pcs = reinterpret_cast<uintptr_t*>(fresh + 1);
+    for (size_t i = 0; i < stack.depth; i++) pcs[i] = stack.pcs[i];
+    return fresh;
+  };
+  return table_.find_or_insert(hash, equal, make);
+}
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,43 @@
+// Interned stacks: each distinct stack is kept once and never moves, so that samples can point at it.
+//
+// Two stacks are the same when their frames and their truncated and broken marks are. Nothing is ever given back: the
+// memory is bounded by the number of distinct stacks of the program (16 + 8 × depth bytes each, and the table's slots).
+// Threads: any; a known stack is found without a lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/profile/intern_table.h"
+#include "core/profile/stack.h"
+
+namespace seemalloc::profile {
+
+struct InternedStack {
+  uint64_t hash;
+  uint32_t depth;
+  bool truncated;
+  bool broken;
+
+  const uintptr_t* pcs() const { return reinterpret_cast<const uintptr_t*>(this + 1); }
+};
+
+static_assert(sizeof(InternedStack) == 16);
+
+uint64_t hash_stack(const Stack& stack);
+bool same_stack(const InternedStack& interned, const Stack& stack);
+
+class StackTable {
+ public:
+  constexpr StackTable() = default;
+  // Requires: hash == hash_stack(stack). Null when memory is refused.
+  const InternedStack* intern(const Stack& stack, uint64_t hash);
+  size_t size() const { return table_.size(); }
+  void lock_all() { table_.lock_all(); }
+  void unlock_all() { table_.unlock_all(); }
+
+ private:
+  InternTable<InternedStack> table_;
+};
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,259 @@
+// Walks the calling thread's stack: cached rule, else row, else frame pointer, frame by frame.
+//
+// Called when an allocation is sampled and by the CPU sampler's signal handler. Threads: any; a capture lives on the
+// stack that it walks. Invariants: 1. no lock, no allocation, no errno. 2. memory is only read through StackMemory and,
+// for unwind tables, in modules that hold a pc of this stack. 3. once a step was a guess (frame pointer), everything
+// after it is untrusted: tables and foreign stacks are then read by system calls that cannot fault.
+#include "core/base/check.h"
+#include "core/profile/eh_frame.h"
+#include "core/profile/expression.h"
+#include "core/profile/modules.h"
+#include "core/profile/registers.h"
+#include "core/profile/rule.h"
+#include "core/profile/rule_cache.h"
+#include "core/profile/signal_return.h"
+#include "core/profile/stack.h"
+#include "core/profile/stack_memory.h"
+
+namespace seemalloc::profile {
+namespace {
+
+constinit RuleCache rule_cache;
+std::atomic<uint64_t> captures{0}, truncated_captures{0}, broken_captures{0};
+
+void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
+
+// The lowest and highest+1 pc that user code can have.
+constexpr uintptr_t kLowestPc = 4096, kHighestPc = uintptr_t{1} << 56;
+
+class Walk {
+ public:
+  enum class Step { kFrame, kEnd, kBroken };
+
+  explicit Walk(const Registers& registers) : registers_(registers), memory_(registers.sp()) {}
+
+  // Goes to the caller's frame. kEnd: there is none, this was the thread's first.
+  Step step();
+  uintptr_t pc() const { return registers_.pc(); }
+
+ private:
+  Step step_by_rule(Rule rule);
+  Step step_by_row(const Row& row);
+  Step step_by_frame_pointer();
+  Step step_without_row(const Module& module);
+  Step arrive(uintptr_t return_address, uintptr_t cfa);
+  bool cfa_of(const Row& row, uintptr_t* cfa);
+  bool recover(const Row& row, unsigned number, uintptr_t cfa, Registers* caller);
+
+  Registers registers_;
+  StackMemory memory_;
+  ModuleMemo modules_;
+  bool exact_pc_ = true;  // not a return address: the start, and code interrupted by a signal
+  bool trusted_ = true;         // no step so far was a guess
+  bool tables_trusted_ = true;  // the module of the current frame cannot go away meanwhile
+};
+
+Walk::Step Walk::step() {
+  // A return address may lie behind its function's last instruction: the call is what is looked up.
+  uintptr_t pc = registers_.pc() - (exact_pc_ ? 0 : 1);
+  const Module* module = modules_.find(pc);
+  if (SEEMALLOC_UNLIKELY(module == nullptr)) return step_by_frame_pointer();
+  tables_trusted_ = trusted_ || module->main_program;  // the main program is never unloaded
+  Rule rule{rule_cache.find(pc ^ module->identity)};
+  uint16_t tag;
+  if (SEEMALLOC_LIKELY(rule.exists() && code_tag(pc, tables_trusted_, &tag) && rule.tag() == tag)) {
+    return step_by_rule(rule);
+  }
+  Row row;
+  if (!find_row(*module, pc, tables_trusted_, &row)) return step_without_row(*module);
+  rule = code_tag(pc, tables_trusted_, &tag) ? pack(row, tag) : Rule{};
+  if (!rule.exists()) return step_by_row(row);
+  rule_cache.insert(pc ^ module->identity, rule.bits);
+  return step_by_rule(rule);
+}
+
+// The caller's pc and sp, checked. Also the end of what this frame knew about interrupted code.
+Walk::Step Walk::arrive(uintptr_t return_address, uintptr_t cfa) {
+  uintptr_t pc = plain_code_address(return_address);
+  if (pc == 0) return Step::kEnd;
+  if (pc < kLowestPc || pc >= kHighestPc) return Step::kBroken;
+  registers_.set(kPc, pc);
+  registers_.set(kSp, cfa);
+  return Step::kFrame;
+}
+
+Walk::Step Walk::step_by_rule(Rule rule) {
+  if (rule.is_first_frame()) return Step::kEnd;
+  unsigned base = rule.cfa_register();
+  if (SEEMALLOC_UNLIKELY(!registers_.has(base))) return Step::kBroken;
+  uintptr_t cfa = registers_.value[base] + static_cast<uintptr_t>(rule.cfa_offset());
+  // Only code that was interrupted, and only where a call does not push, may have a frame of no size.
+  uintptr_t lowest = registers_.sp() - (exact_pc_ ? 1 : 0);
+  if (cfa % sizeof(uintptr_t) != 0 || !memory_.follow(lowest, cfa)) return Step::kBroken;
+#if defined(__x86_64__)
+  uintptr_t return_address;
+  if (!memory_.read(cfa - sizeof(uintptr_t), &return_address)) return Step::kBroken;
+#endif
+  uint32_t slots = rule.slots();
+  for (unsigned i = 0; slots != 0; i++, slots >>= kSlotBits) {
+    uintptr_t slot = slots & ((1u << kSlotBits) - 1);
+    if (slot == 0) continue;
+    uintptr_t value;
+    if (!memory_.read(cfa - slot * sizeof(uintptr_t), &value)) return Step::kBroken;
+    registers_.set(kSlotRegisters[i], value);
+  }
+#if defined(__aarch64__)
+  if (!registers_.has(kLr)) return Step::kBroken;
+  uintptr_t return_address = registers_.value[kLr];
+#endif
+  uint64_t kept = kCalleeSaved & ~(rule.forgets() ? kCalleeSaved & ~register_bit(kFp) : 0);
+  registers_.known &= kept;
+  exact_pc_ = false;
+  return arrive(return_address, cfa);
+}
+
+bool Walk::cfa_of(const Row& row, uintptr_t* cfa) {
+  if (row.cfa_is_expression) {
+    return evaluate_expression(static_cast<uintptr_t>(row.cfa_value), tables_trusted_, registers_, memory_, nullptr, cfa);
+  }
+  if (!registers_.has(row.cfa_register)) return false;
+  *cfa = registers_.value[row.cfa_register] + static_cast<uintptr_t>(row.cfa_value);
+  return true;
+}
+
+// The caller's value of one register into `caller`; left unknown when it is lost. False when it cannot be read.
+bool Walk::recover(const Row& row, unsigned number, uintptr_t cfa, Registers* caller) {
+  uintptr_t value = 0;
+  auto block = static_cast<uintptr_t>(row.value[number]);
+  switch (row.how[number]) {
+    case How::kUndefined: return true;
+    case How::kSame:
+      if (!registers_.has(number)) return true;
+      value = registers_.value[number];
+      break;
+    case How::kInRegister:
+      if (!registers_.has(static_cast<unsigned>(block))) return true;
+      value = registers_.value[block];
+      break;
+    case How::kIsOffset: value = cfa + block; break;
+    case How::kAtOffset:
+      if (!memory_.read(cfa + block, &value)) return false;
+      break;
+    case How::kIsExpression:
+      if (!evaluate_expression(block, tables_trusted_, registers_, memory_, &cfa, &value)) return false;
+      break;
+    case How::kAtExpression: {
+      uintptr_t address;
+      if (!evaluate_expression(block, tables_trusted_, registers_, memory_, &cfa, &address)) return false;
+      if (!memory_.read(address, &value)) return false;
+      break;
+    }
+  }
+  caller->set(number, value);
+  return true;
+}
+
+Walk::Step Walk::step_by_row(const Row& row) {
+  if (row.how[row.return_register] == How::kUndefined) return Step::kEnd;
+  uintptr_t cfa;
+  if (!cfa_of(row, &cfa) || cfa % sizeof(uintptr_t) != 0) return Step::kBroken;
+  uintptr_t lowest = registers_.sp() - (exact_pc_ ? 1 : 0);
+  if (!row.signal_frame && !memory_.follow(lowest, cfa)) return Step::kBroken;
+  Registers caller;
+  caller.known = 0;
+  for (unsigned i = 0; i < kRegisterCount; i++) {
+    // What a called function may destroy is unknown unless the row says where it is.
+    bool lost = row.how[i] == How::kSame && (kCalleeSaved & register_bit(i)) == 0 && i != row.return_register;
+    if (!lost && i != kSp && !recover(row, i, cfa, &caller)) return Step::kBroken;
+  }
+  if (!caller.has(row.return_register)) return Step::kBroken;
+#if defined(__x86_64__)
+  if (row.how[kPc] == How::kSame) return Step::kBroken;
+#endif
+  registers_ = caller;
+  if (!row.signal_frame) registers_.known &= kCalleeSaved;
+  if (row.signal_frame && !memory_.follow_signal(cfa)) return Step::kBroken;
+  exact_pc_ = row.signal_frame;
+  return arrive(caller.value[row.return_register], cfa);
+}
+
+// A module's code without an entry: a signal trampoline, the start of a fibre, or assembly that nobody described.
+Walk::Step Walk::step_without_row(const Module& module) {
+  // A function's first instruction is no place to return to, unless its address was put on the stack by hand: for a
+  // signal handler to return to, or (makecontext) for a fibre's function. Nothing is above the latter.
+  Row row;
+  if (!exact_pc_ && find_row(module, registers_.pc(), tables_trusted_, &row)) {
+    return row.signal_frame ? step_by_row(row) : Step::kEnd;
+  }
+  if (!leave_signal_frame(&registers_, memory_)) return step_by_frame_pointer();
+  uintptr_t sp = registers_.sp();
+  if (!memory_.follow_signal(sp)) return Step::kBroken;
+  exact_pc_ = true;
+  return arrive(registers_.pc(), sp);
+}
+
+// The guess for code without tables: that it keeps a frame pointer. A frame record is the caller's frame pointer and
+// the return address. A null frame pointer is how the ABI marks the first frame.
+Walk::Step Walk::step_by_frame_pointer() {
+  trusted_ = false;
+  memory_.distrust();
+  if (!registers_.has(kFp)) return Step::kBroken;
+  uintptr_t record = registers_.fp();
+  if (record == 0) return Step::kEnd;
+  uintptr_t cfa = record + 2 * sizeof(uintptr_t);
+  if (record % sizeof(uintptr_t) != 0 || record < registers_.sp()) return Step::kBroken;
+  uintptr_t caller_record, return_address;
+  if (!memory_.follow(registers_.sp(), cfa) || !memory_.read(record, &caller_record) ||
+      !memory_.read(record + sizeof(uintptr_t), &return_address)) {
+    return Step::kBroken;
+  }
+  registers_.known = 0;
+  registers_.set(kFp, caller_record);
+  exact_pc_ = false;
+  return arrive(return_address, cfa);
+}
+
+// Fills `out` from the frames above the one `registers` describes.
+SEEMALLOC_NOINLINE void walk_stack(const Registers& registers, Stack* out, size_t max_depth) {
+  uintptr_t own_start = 0, own_end = 0;
+  bool skipping = own_library(&own_start, &own_end);
+  Walk walk(registers);
+  for (;;) {
+    Walk::Step step = walk.step();
+    if (step == Walk::Step::kEnd) return;
+    if (step == Walk::Step::kBroken) {
+      out->broken = true;
+      return;
+    }
+    uintptr_t pc = walk.pc();
+    skipping = skipping && pc - own_start < own_end - own_start;
+    if (skipping) continue;
+    if (out->depth == max_depth) {
+      out->truncated = true;
+      return;
+    }
+    out->pcs[out->depth++] = pc;
+  }
+}
+
+}  // namespace
+
+SEEMALLOC_NOINLINE void capture_stack(Stack* out, size_t max_depth) {
+  DCHECK(max_depth <= kMaxStackDepth);
+  out->depth = 0;
+  out->truncated = false;
+  out->broken = false;
+  Registers registers;
+  take_registers(&registers);
+  walk_stack(registers, out, max_depth);
+  count(captures);
+  if (out->truncated) count(truncated_captures);
+  if (out->broken) count(broken_captures);
+}
+
+UnwindCounters unwind_counters() {
+  return {captures.load(std::memory_order_relaxed), truncated_captures.load(std::memory_order_relaxed),
+          broken_captures.load(std::memory_order_relaxed)};
+}
+
+}  // namespace seemalloc::profile
