@@ -17,9 +17,8 @@ namespace seemalloc {
 namespace {
 
 struct NextAllocator {
-  void (*free)(void* p);
-  void* (*realloc)(void* p, size_t bytes);
-  size_t (*usable_size)(void* p);
+  void (*free_block)(void* p);
+    size_t (*usable_bytes)(void* p);
 };
 NextAllocator next{};
 
@@ -62,7 +61,7 @@ void report(void* p) {
 }
 
 bool pass_on(void* p) {
-  return options::get(options::Id::foreign) == static_cast<uint64_t>(options::Foreign::kPass) && next.free != nullptr &&
+  return options::get(options::Id::foreign) == static_cast<uint64_t>(options::Foreign::kPass) && next.free_block != nullptr &&
          looks_like_glibc_block(p);
 }
 
@@ -71,21 +70,20 @@ bool pass_on(void* p) {
 void find_next_allocator() {
   if (dlsym == nullptr) return;
   auto find = [](const char* name) { return dlsym(RTLD_NEXT, name); };
-  next.usable_size = reinterpret_cast<size_t (*)(void*)>(find("malloc_usable_size"));
-  next.realloc = reinterpret_cast<void* (*)(void*, size_t)>(find("realloc"));
-  next.free = reinterpret_cast<void (*)(void*)>(find("free"));
+  next.usable_bytes = reinterpret_cast<size_t (*)(void*)>(find("malloc_usable_size"));
+  next.free_block = reinterpret_cast<void (*)(void*)>(find("free"));
 }
 
 void free_foreign(void* p) {
   if (pass_on(p)) {
-    next.free(p);
+    next.free_block(p);
   } else {
     report(p);
   }
 }
 
 size_t foreign_usable_bytes(void* p) {
-  if (pass_on(p) && next.usable_size != nullptr) return next.usable_size(p);
+  if (pass_on(p) && next.usable_bytes != nullptr) return next.usable_bytes(p);
   report(p);
   return 0;
 }
@@ -97,7 +95,7 @@ void* reallocate_foreign(void* p, size_t bytes) {
   void* fresh = allocate(bytes);
   if (fresh == nullptr) return nullptr;
   memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
-  next.free(p);
+  next.free_block(p);
   return fresh;
 }
 

@@ -55,6 +55,16 @@ Span* central_take(unsigned size_class, const void* owner) {
   return span;
 }
 
+bool central_claim(Span* span, const void* owner) {
+  CentralClass& list = central[span->size_class];
+  LockGuard guard(list.lock);
+  if (span->remote.load(std::memory_order_relaxed) != kUnowned) return false;
+  if (span->state == SpanState::kAvailable) list.available.remove(span);
+  span->set_owner(owner);
+  span->remote.store(0, std::memory_order_release);
+  return true;
+}
+
 bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
   CentralClass& list = central[span->size_class];
   list.lock.lock();

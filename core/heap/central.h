@@ -22,6 +22,9 @@ bool central_put(Span* span);
 // A span with free blocks, owned by `owner` from now on; null when there is none.
 Span* central_take(unsigned size_class, const void* owner);
 
+// Gives this unowned span to `owner`, full or not. False when it has found an owner meanwhile.
+bool central_claim(Span* span, const void* owner);
+
 // `count` blocks of an unowned span come back. False when the span has found an owner meanwhile: try again.
 bool central_free(Span* span, Block* first, Block* last, uint32_t count);
 

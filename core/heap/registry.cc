@@ -40,7 +40,7 @@ void publish_batches_of_the_dead(ThreadHeap& heap) {
       last = block;
       count++;
     }
-    if (batch.span != nullptr && count != 0) publish_remote(batch.span, batch.first, last, count);
+    if (batch.span != nullptr && count != 0) publish_remote(nullptr, batch.span, batch.first, last, count);
     batch = RemoteBatch{};
   }
   heap.batched_blocks = 0;

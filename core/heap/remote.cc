@@ -43,22 +43,31 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
   owner.slow_lock.unlock();
 }
 
+// Rule 5: the blocks' span belongs to nobody, so it becomes this heap's, and its further frees here are local ones.
+bool claim(ThreadHeap& heap, Span* span, Block* first, uint32_t count) {
+  LockGuard guard(heap.slow_lock);
+  if (!central_claim(span, &heap)) return false;
+  heap.owned_spans++;
+  file_owned_locked(heap, span);
+  return_blocks_locked(heap, span, first, count);
+  return true;
+}
+
 }  // namespace
 
-void publish_remote(Span* span, Block* first, Block* last, uint32_t count) {
+void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uint32_t count) {
   uint64_t word = span->remote.load(std::memory_order_relaxed);
-  uint64_t longer;
-  do {
+  uint64_t longer = 0;
+  for (;;) {
     if (word == kUnowned) {
-      if (central_free(span, first, last, count)) return;
+      if (heap != nullptr ? claim(*heap, span, first, count) : central_free(span, first, last, count)) return;
       word = span->remote.load(std::memory_order_relaxed);
-      longer = word;
       continue;
     }
     last->next = remote_first(word);
     longer = pack_remote(first, remote_count(word) + count);
-  } while (word == kUnowned ||
-           !span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel, std::memory_order_relaxed));
+    if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel, std::memory_order_relaxed)) break;
+  }
   ThreadHeap* owner;
   if (word == 0) {
     owner = static_cast<ThreadHeap*>(const_cast<void*>(span->owner_acquire()));
@@ -79,14 +88,14 @@ void flush(ThreadHeap& heap, RemoteBatch& batch) {
   RemoteBatch full = batch;
   batch = RemoteBatch{};
   heap.batched_blocks -= full.count;
-  publish_remote(full.span, full.first, full.last, full.count);
+  publish_remote(&heap, full.span, full.first, full.last, full.count);
 }
 }  // namespace
 
 void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   block->next = nullptr;
   if (heap == nullptr) {
-    publish_remote(span, block, block, 1);
+    publish_remote(nullptr, span, block, block, 1);
     return;
   }
   RemoteBatch& batch = heap->batches[(reinterpret_cast<uintptr_t>(span) / sizeof(Span)) % kRemoteBatches];

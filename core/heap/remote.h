@@ -11,7 +11,7 @@
 // 3. The owner empties pending at its slow paths and takes each span's list with exchange(0).
 // 4. An ending thread stores state = kZombie, then empties pending once more; a pusher pushes, then reads state (both
 //    sequentially consistent): one of the two sees the other, and hands the span on.
-// 5. kUnowned: the blocks are freed under the central list's lock instead.
+// 5. kUnowned: the freeing thread claims the span for its heap; without a heap it frees under the central list's lock.
 // 6. A sleeping owner: when all live blocks of a span are on its remote list nobody can use the fast path on it any
 //    more, so the publisher may, with the owner's slow_lock, give the span back on the owner's behalf.
 // Checked by remote_test.cc (threads, also under the thread sanitizer) and remote_model_test.cc (every interleaving of
@@ -35,7 +35,7 @@ inline uint32_t remote_count(uint64_t word) { return word == kUnowned ? 0 : stat
 void free_remote(ThreadHeap* heap, Span* span, Block* block);
 // Publishes everything gathered.
 void flush_batches(ThreadHeap& heap);
-// Publishes `count` linked blocks of one span.
-void publish_remote(Span* span, Block* first, Block* last, uint32_t count);
+// Publishes `count` linked, null-terminated blocks of one span. `heap` is the calling thread's, or null.
+void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uint32_t count);
 
 }  // namespace seemalloc::heap

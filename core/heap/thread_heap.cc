@@ -4,6 +4,7 @@
 #include "core/base/options.h"
 #include "core/heap/central.h"
 #include "core/heap/remote.h"
+#include "core/os/os.h"
 #include "core/pages/page_heap.h"
 
 namespace seemalloc::heap {
@@ -16,14 +17,17 @@ constinit thread_local ThreadCache thread_cache __attribute__((tls_model("initia
 
 namespace {
 
-constexpr uint32_t kSlowEntriesPerCollection = 512;
+// Collection is considered this often, and done when the last one is this long ago: what was not needed in a quarter of
+// a second will hardly be needed in the next refill.
+constexpr uint32_t kSlowEntriesPerLook = 512;
+constexpr uint64_t kCollectionPeriod_ns = 250 * kMillisecond_ns;
 
 std::atomic<uint64_t> sample_generation{1};
 
 void never_sample(ThreadHeap& heap) { heap.sample_distance = INT64_MAX; }
 
 // Frees of a full span that make it worth looking at: refills then get a batch, not one block at a time.
-uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 16; }
+uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 8; }
 
 void file_available(ClassState& cs, Span* span) {
   span->state = SpanState::kAvailable;
@@ -154,6 +158,15 @@ uint32_t carve(Span* span, Block** first) {
 }
 
 namespace {
+void collect_if_due(ThreadHeap& heap) {
+  heap.slow_entries = 0;
+  uint64_t now = os::coarse_monotonic_ns();
+  bool over_budget = cached_bytes_total() > options::get(options::Id::thread_cache);
+  if (now - heap.collected_ns < kCollectionPeriod_ns && !over_budget) return;
+  heap.collected_ns = now;
+  collect(heap, false);
+}
+
 void redraw_if_stale(ThreadHeap& heap) {
   uint64_t generation = sample_generation.load(std::memory_order_relaxed);
   if (heap.sample_generation == generation) return;
@@ -175,7 +188,7 @@ bool large_sample_due(ThreadHeap& heap, size_t bytes) {
 
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block) {
   if (heap.batched_blocks != 0) flush_batches(heap);
-  if (++heap.slow_entries >= kSlowEntriesPerCollection) collect(heap, false);
+  if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
   LockGuard guard(heap.slow_lock);
   if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
   ClassState& cs = heap.classes[size_class];
@@ -241,6 +254,15 @@ void span_countdown_slow(ThreadHeap& heap, Span* span) {
     span_countdown_locked(heap, span);
   }
   pages::tick();
+}
+
+void file_owned_locked(ThreadHeap& heap, Span* span) {
+  ClassState& cs = heap.classes[span->size_class];
+  if (span->free_blocks() == 0 && span->carved == span->capacity) {
+    file_full(cs, span);
+  } else {
+    file_available(cs, span);
+  }
 }
 
 void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t count) {
@@ -339,7 +361,6 @@ void collect_locked(ThreadHeap& heap, bool everything) {
 }  // namespace
 
 void collect(ThreadHeap& heap, bool everything) {
-  heap.slow_entries = 0;
   {
     LockGuard guard(heap.slow_lock);
     collect_locked(heap, everything);
@@ -368,10 +389,8 @@ void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   cs.current = nullptr;
   if (span->live() == 0) {
     retire_locked(heap, span);
-  } else if (span->free_blocks() == 0 && span->carved == span->capacity) {
-    file_full(cs, span);
   } else {
-    file_available(cs, span);
+    file_owned_locked(heap, span);
   }
 }
 

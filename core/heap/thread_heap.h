@@ -71,7 +71,8 @@ struct ThreadHeap {
   alignas(kCacheLineBytes) Lock slow_lock;
   ThreadCache* cache = nullptr;
   unsigned shard = 0;
-  uint32_t slow_entries = 0;      // since the last collection
+  uint32_t slow_entries = 0;      // since collection was last considered
+  uint64_t collected_ns = 0;      // when it was last done
   uint32_t batched_blocks = 0;    // in batches
   uint32_t owned_spans = 0;
   int64_t sample_distance = 0;    // allocated bytes left until the next sample point
@@ -108,7 +109,8 @@ ThreadHeap* adopt_heap();
 // The calling thread is ending: every span goes to the central lists or the page heap, the heap to the next thread.
 void abandon_heap(ThreadHeap& heap);
 
-// Returns half of what was not used since the last call, all of it when the budget is exceeded. Requires: owned.
+// Hands on half of the spans that were not needed since the last call; more while the budget of all heaps is exceeded.
+// Requires: the calling thread owns `heap`.
 void collect(ThreadHeap& heap, bool everything);
 // Free bytes kept by all thread heaps, as of their last collections.
 size_t cached_bytes_total();
@@ -122,6 +124,8 @@ void invalidate_sample_distances();
 Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, pages::SpanKind kind);
 // Cuts the next blocks from the span's untouched end; returns how many, linked and null-terminated from *first.
 uint32_t carve(Span* span, Block** first);
+// Files a span that has become this heap's by what it has left.
+void file_owned_locked(ThreadHeap& heap, Span* span);
 // `count` blocks at `first` come back to a span of this heap.
 void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t count);
 // A span of this heap without live blocks goes back to the page heap.

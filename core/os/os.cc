@@ -135,8 +135,13 @@ void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target) {
     count(refused_calls);
     return nullptr;
   }
-  if (new_bytes > old_bytes) count(map_bytes, new_bytes - old_bytes);
-  if (new_bytes < old_bytes) count(unmap_bytes, old_bytes - new_bytes);
+  if (target != nullptr) {
+    count(unmap_bytes, old_bytes);  // the target's bytes were counted when it was mapped
+  } else if (new_bytes > old_bytes) {
+    count(map_bytes, new_bytes - old_bytes);
+  } else {
+    count(unmap_bytes, old_bytes - new_bytes);
+  }
   return reinterpret_cast<void*>(result);
 }
 

@@ -43,6 +43,10 @@ int64_t expression_block(DwarfCursor& cursor) {
   return block;
 }
 
+// A factored offset, in bytes. Nonsense wraps around.
+int64_t scale(uint64_t factor, int64_t unit) { return static_cast<int64_t>(factor * static_cast<uint64_t>(unit)); }
+int64_t scale(int64_t factor, int64_t unit) { return scale(static_cast<uint64_t>(factor), unit); }
+
 }  // namespace
 
 bool CfaProgram::set(uint64_t number, How how, int64_t value) {
@@ -77,8 +81,10 @@ CfaProgram::Next CfaProgram::advance(uint64_t units, uintptr_t pc) {
 }
 
 bool CfaProgram::define_cfa(uint8_t operation, DwarfCursor& cursor) {
-  bool has_register = operation == kDefineCfa || operation == kDefineCfaSigned || operation == kDefineCfaRegister;
-  if (has_register) {
+  bool has_both = operation == kDefineCfa || operation == kDefineCfaSigned;
+  // Changing one half needs the other: an expression has none.
+  if (!has_both && operation != kDefineCfaExpression && row_.cfa_is_expression) return false;
+  if (has_both || operation == kDefineCfaRegister) {
     uint64_t number = cursor.uleb();
     if (number >= kRegisterCount) return false;
     row_.cfa_register = static_cast<uint8_t>(number);
@@ -87,8 +93,8 @@ bool CfaProgram::define_cfa(uint8_t operation, DwarfCursor& cursor) {
   switch (operation) {
     case kDefineCfa: row_.cfa_value = static_cast<int64_t>(cursor.uleb()); break;
     case kDefineCfaOffset: row_.cfa_value = static_cast<int64_t>(cursor.uleb()); break;
-    case kDefineCfaSigned: row_.cfa_value = cursor.sleb() * common_.data_alignment; break;
-    case kDefineCfaOffsetSigned: row_.cfa_value = cursor.sleb() * common_.data_alignment; break;
+    case kDefineCfaSigned: row_.cfa_value = scale(cursor.sleb(), common_.data_alignment); break;
+    case kDefineCfaOffsetSigned: row_.cfa_value = scale(cursor.sleb(), common_.data_alignment); break;
     case kDefineCfaExpression:
       row_.cfa_is_expression = true;
       row_.cfa_value = expression_block(cursor);
@@ -102,11 +108,11 @@ bool CfaProgram::define_register(uint8_t operation, DwarfCursor& cursor) {
   uint64_t number = cursor.uleb();
   int64_t unit = common_.data_alignment;
   switch (operation) {
-    case kOffsetExtended: return set(number, How::kAtOffset, static_cast<int64_t>(cursor.uleb()) * unit);
-    case kOffsetExtendedSigned: return set(number, How::kAtOffset, cursor.sleb() * unit);
-    case kNegativeOffsetExtended: return set(number, How::kAtOffset, -static_cast<int64_t>(cursor.uleb()) * unit);
-    case kValueOffset: return set(number, How::kIsOffset, static_cast<int64_t>(cursor.uleb()) * unit);
-    case kValueOffsetSigned: return set(number, How::kIsOffset, cursor.sleb() * unit);
+    case kOffsetExtended: return set(number, How::kAtOffset, scale(cursor.uleb(), unit));
+    case kOffsetExtendedSigned: return set(number, How::kAtOffset, scale(cursor.sleb(), unit));
+    case kNegativeOffsetExtended: return set(number, How::kAtOffset, scale(0 - cursor.uleb(), unit));
+    case kValueOffset: return set(number, How::kIsOffset, scale(cursor.uleb(), unit));
+    case kValueOffsetSigned: return set(number, How::kIsOffset, scale(cursor.sleb(), unit));
     case kExpression: return set(number, How::kAtExpression, expression_block(cursor));
     case kValueExpression: return set(number, How::kIsExpression, expression_block(cursor));
     case kRegister: return set(number, How::kInRegister, static_cast<int64_t>(cursor.uleb()));
@@ -124,7 +130,7 @@ CfaProgram::Next CfaProgram::step(DwarfCursor& cursor, uintptr_t pc) {
   switch (operation & 0xC0) {
     case kAdvance: return advance(operand, pc);
     case kOffset:
-      return go_if(set(operand, How::kAtOffset, static_cast<int64_t>(cursor.uleb()) * common_.data_alignment));
+      return go_if(set(operand, How::kAtOffset, scale(cursor.uleb(), common_.data_alignment)));
     case kRestore: return go_if(restore(operand));
   }
   switch (operation) {

@@ -9,37 +9,28 @@ constexpr uint8_t kPcRelative = 0x10, kDataRelative = 0x30;
 
 }  // namespace
 
-bool DwarfCursor::window_bytes(void* to, size_t count) {
+// Through the window, or past the end.
+void DwarfCursor::number_slow(void* to, size_t count) {
+  if (trusted_ || count > end_ - at_) return fail();
   if (at_ < window_start_ || at_ + count > window_start_ + window_bytes_) {
     size_t wanted = end_ - at_ < kWindowBytes ? end_ - at_ : kWindowBytes;
-    if (!copy_from(at_, window_, wanted, false)) return false;
+    if (!copy_from(at_, window_, wanted, false)) return fail();
     window_start_ = at_;
     window_bytes_ = wanted;
   }
-  __builtin_memcpy(to, window_ + (at_ - window_start_), count);
-  return true;
-}
-
-bool DwarfCursor::bytes(void* to, size_t count) {
-  bool there = count <= end_ - at_ && (trusted_ ? copy_from(at_, to, count, true) : window_bytes(to, count));
-  if (!there) {
-    fail();
-    return false;
-  }
+  // Not memcpy(): the count is not known here, and the C library's may not be ready yet.
+  for (size_t i = 0; i < count; i++) static_cast<uint8_t*>(to)[i] = window_[at_ - window_start_ + i];
   at_ += count;
-  return true;
 }
 
 uint64_t DwarfCursor::fixed(unsigned width) {
-  uint64_t value = 0;
   switch (width) {
-    case 1: return u8();
-    case 2: bytes(&value, 2); break;
-    case 4: bytes(&value, 4); break;
-    case 8: bytes(&value, 8); break;
-    default: fail();
+    case 1: return number<uint8_t>();
+    case 2: return number<uint16_t>();
+    case 4: return number<uint32_t>();
+    case 8: return number<uint64_t>();
+    default: fail(); return 0;
   }
-  return ok_ ? value : 0;
 }
 
 int64_t DwarfCursor::fixed_signed(unsigned width) {

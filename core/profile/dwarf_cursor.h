@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/compiler.h"
 #include "core/os/os.h"
 
 namespace seemalloc::profile {
@@ -28,10 +29,7 @@ class DwarfCursor {
     if (start > end) fail();
   }
 
-  uint8_t u8() {
-    uint8_t value = 0;
-    return bytes(&value, 1) ? value : uint8_t{0};
-  }
+  uint8_t u8() { return number<uint8_t>(); }
   // An unsigned or signed little-endian number of 1, 2, 4 or 8 bytes.
   uint64_t fixed(unsigned width);
   int64_t fixed_signed(unsigned width);
@@ -53,8 +51,18 @@ class DwarfCursor {
   static constexpr size_t kWindowBytes = 64;
 
   void fail() { ok_ = false, at_ = end_; }
-  bool bytes(void* to, size_t count);
-  bool window_bytes(void* to, size_t count);
+  template <typename T>
+  T number() {
+    T value = 0;
+    if (SEEMALLOC_LIKELY(trusted_ && sizeof(T) <= end_ - at_)) {
+      __builtin_memcpy(&value, reinterpret_cast<const void*>(at_), sizeof(T));
+      at_ += sizeof(T);
+    } else {
+      number_slow(&value, sizeof(T));
+    }
+    return value;
+  }
+  SEEMALLOC_COLD void number_slow(void* to, size_t count);
 
   uintptr_t at_;
   uintptr_t end_;

@@ -63,12 +63,12 @@ void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) 
   before->live_samples.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Row read_row(const Bucket& bucket) {
-  return Row{&bucket, bucket.alloc_samples.load(std::memory_order_relaxed),
+BucketRow read_bucket(const Bucket& bucket) {
+  return BucketRow{&bucket, bucket.alloc_samples.load(std::memory_order_relaxed),
              bucket.live_samples.load(std::memory_order_relaxed)};
 }
 
-void RowSums::add(const Row& row) {
+void RowSums::add(const BucketRow& row) {
   double weight = row.bucket->weight;
   totals_.samples += row.alloc_samples;
   totals_.live_samples += row.live_samples;
@@ -87,7 +87,7 @@ SampleTotals RowSums::totals() const {
 
 SampleTotals sample_totals() {
   RowSums sums;
-  records.buckets.for_each([&](const Bucket& bucket) { sums.add(read_row(bucket)); });
+  records.buckets.for_each([&](const Bucket& bucket) { sums.add(read_bucket(bucket)); });
   SampleTotals totals = sums.totals();
   totals.dropped = records.dropped.load(std::memory_order_relaxed);
   totals.stacks = records.stacks.size();

@@ -41,7 +41,7 @@ std::map<Key, Counts> rows_from(uintptr_t base) {
   records.buckets.for_each([&](const Bucket& bucket) {
     uintptr_t pc = bucket.stack->depth == 0 ? 0 : bucket.stack->pcs()[0];
     if (pc >> 40 != base >> 40) return;
-    Row row = read_row(bucket);
+    BucketRow row = read_bucket(bucket);
     Counts& counts = rows[{pc, bucket.key.allocated_bytes, bucket.key.drawn_bytes, bucket.key.interval_bytes}];
     EXPECT_EQ(counts, Counts{}) << "two buckets with one key";
     counts = Counts{row.alloc_samples, row.live_samples};

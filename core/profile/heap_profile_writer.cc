@@ -72,7 +72,7 @@ class HeapProfileEncoder {
   void write_mappings();
   void write_mapping(const Mapping& mapping);
   void write_comments(uint64_t interval_bytes);
-  void write_row(const Row& row);
+  void write_row(const BucketRow& row);
   uint64_t location(uintptr_t return_address);
 
   uint64_t add_string(const char* text, size_t bytes) {
@@ -94,7 +94,7 @@ class HeapProfileEncoder {
   ProtoWriter out_;
   uint64_t strings_ = 0;
   uint64_t bytes_string_ = 0;
-  GrowArray<Row> rows_;
+  GrowArray<BucketRow> rows_;
   SampleTotals totals_ = {};
   uint64_t truncated_samples_ = 0;
   uint64_t broken_samples_ = 0;
@@ -118,7 +118,7 @@ void HeapProfileEncoder::take_snapshot() {
   rows_.reserve(records.buckets.size());
   RowSums sums;
   records.buckets.for_each([&](const Bucket& bucket) {
-    Row row = read_row(bucket);
+    BucketRow row = read_bucket(bucket);
     if (row.alloc_samples == 0 && row.live_samples == 0) return;  // made for a sample that was dropped
     rows_.push(row);
     sums.add(row);
@@ -220,7 +220,7 @@ uint64_t HeapProfileEncoder::location(uintptr_t return_address) {
   return id;
 }
 
-void HeapProfileEncoder::write_row(const Row& row) {
+void HeapProfileEncoder::write_row(const BucketRow& row) {
   uint64_t ids[kMaxStackDepth];
   const InternedStack& stack = *row.bucket->stack;
   for (size_t i = 0; i < stack.depth; i++) ids[i] = location(stack.pcs()[i]);

@@ -175,21 +175,29 @@ bool look_up(uintptr_t pc, Module* module) {
   return version.load(std::memory_order_relaxed) == before && pc >= module->start && pc < module->end;
 }
 
-// Invariant 3.
+// Fills in what is not in the table.
+void describe(Module* module) {
+  uintptr_t program_headers = getauxval(AT_PHDR);
+  module->main_program = program_headers >= module->start && program_headers < module->end;
+  module->permanent = module->main_program || holds_permanent_code(module->start, module->end);
+}
+
+// Invariant 3. Two system calls, so not asked of modules that cannot go.
 bool is_still_there(const Module& module) {
   Module now;
-  return read_module(module.start, &now) && now.identity == module.identity;
+  return module.permanent || (read_module(module.start, &now) && now.identity == module.identity);
+}
+
+bool look_up_valid(uintptr_t pc, Module* module) {
+  if (!look_up(pc, module)) return false;
+  describe(module);
+  return is_still_there(*module);
 }
 
 }  // namespace
 
 bool find_in_module_table(uintptr_t pc, Module* module) {
-  bool found = look_up(pc, module) && is_still_there(*module);
-  if (!found) found = refresh() && look_up(pc, module);
-  if (!found) return false;
-  uintptr_t program_headers = getauxval(AT_PHDR);
-  module->main_program = program_headers >= module->start && program_headers < module->end;
-  return true;
+  return look_up_valid(pc, module) || (refresh() && look_up_valid(pc, module));
 }
 
 void reset_module_table() {

@@ -46,10 +46,17 @@ bool ask_dynamic_linker(uintptr_t pc, Module* module) {
   module->identity = mix_identity(module->start, module->end, module->eh_frame_header, address_of(found.dlfo_link_map));
   const char* name = found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_name : nullptr;
   module->main_program = name != nullptr && name[0] == 0;
+  module->permanent = module->main_program || holds_permanent_code(module->start, module->end);
   return true;
 }
 
 }  // namespace
+
+bool holds_permanent_code(uintptr_t start, uintptr_t end) {
+  uintptr_t ours = address_of(reinterpret_cast<const void*>(&own_library));
+  uintptr_t of_libc = address_of(reinterpret_cast<const void*>(&getauxval));
+  return (ours >= start && ours < end) || (of_libc >= start && of_libc < end);
+}
 
 bool find_module(uintptr_t pc, Module* module) {
   bool found = has_dl_find_object() ? ask_dynamic_linker(pc, module) : find_in_module_table(pc, module);

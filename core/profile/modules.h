@@ -1,6 +1,6 @@
 // Which loaded module a pc belongs to, and where that module's .eh_frame_hdr is.
 //
-// Asks glibc's _dl_find_object (≥ 2.35: lock-free, 5 ns) where there is one, else a table of our own (module_table.h).
+// Asks glibc's _dl_find_object (≥ 2.35: no lock, 5 ns) where there is one, else a table of our own (module_table.h).
 // Called by the unwinder. Threads: any, signal handlers included; takes no lock that anyone waits for.
 #pragma once
 
@@ -16,10 +16,14 @@ struct Module {
   uintptr_t eh_frame_header = 0;  // 0: the module has none
   uint64_t identity = 0;          // well mixed; differs between modules that are loaded at the same time
   bool main_program = false;
+  bool permanent = false;  // the main program, the C library or this one: never unloaded
 };
 
 // False when `pc` belongs to no module we know: code made at run time, or a bad pc.
 bool find_module(uintptr_t pc, Module* module);
+
+// True when [start, end) holds code that is never unloaded, apart from the main program's.
+bool holds_permanent_code(uintptr_t start, uintptr_t end);
 
 // True when this code was loaded as a shared object of its own; `*start` and `*end` are then its bounds.
 bool own_library(uintptr_t* start, uintptr_t* end);

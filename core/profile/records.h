@@ -24,7 +24,7 @@ struct Records {
 extern Records records;
 
 // One bucket's counters, read once.
-struct Row {
+struct BucketRow {
   const Bucket* bucket;
   uint64_t alloc_samples;
   uint64_t live_samples;
@@ -33,13 +33,13 @@ struct Row {
   double live_objects() const { return bucket->weight * static_cast<double>(live_samples); }
   double bytes() const { return static_cast<double>(bucket->key.allocated_bytes); }
 };
-Row read_row(const Bucket& bucket);
+BucketRow read_bucket(const Bucket& bucket);
 
 // Sums of rows. The estimate is Horvitz and Thompson's: each sample counts 1/p; under Poisson sampling its variance is
 // estimated by the sum over live samples of (1-p)/p² × bytes².
 class RowSums {
  public:
-  void add(const Row& row);
+  void add(const BucketRow& row);
   // Without dropped and stacks, which no row knows.
   SampleTotals totals() const;
 

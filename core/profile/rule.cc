@@ -8,7 +8,7 @@ int slot_of(const Row& row, unsigned number) {
   if (row.how[number] == How::kSame) return 0;
   int64_t offset = row.value[number];
   if (row.how[number] != How::kAtOffset || offset >= 0 || offset % 8 != 0) return -1;
-  if (-offset > static_cast<int64_t>(kMaxSlotBytes)) return -1;
+  if (offset < -static_cast<int64_t>(kMaxSlotBytes)) return -1;
   return static_cast<int>(-offset / 8);
 }
 

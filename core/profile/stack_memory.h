@@ -27,7 +27,15 @@ class StackMemory {
     }
     return read_slow(address, value);
   }
-  bool covers(uintptr_t address) const { return address >= low_ && address < high_ && high_ - address >= sizeof(uintptr_t); }
+  // The word at `address`, in place. Requires: covers(address).
+  static SEEMALLOC_NO_TSAN uintptr_t load(uintptr_t address) {
+    uintptr_t value;
+    __builtin_memcpy(&value, reinterpret_cast<const void*>(address), sizeof(value));
+    return value;
+  }
+  bool covers(uintptr_t address) const {
+    return address >= low_ && address < high_ && high_ - address >= sizeof(uintptr_t);
+  }
 
   // A frame at `sp` says its caller's frame ends at `cfa`. True when that can be: higher up on this stack, or (a few
   // times in a capture, and only when the frame's rule came from a table) on another readable stack.
@@ -46,11 +54,6 @@ class StackMemory {
   static constexpr size_t kMaxStepBytes = size_t{1} << 20;
   static constexpr unsigned kMaxSwitches = 4;
 
-  static SEEMALLOC_NO_TSAN uintptr_t load(uintptr_t address) {
-    uintptr_t value;
-    __builtin_memcpy(&value, reinterpret_cast<const void*>(address), sizeof(value));
-    return value;
-  }
   void enter(uintptr_t sp);
   SEEMALLOC_COLD bool read_slow(uintptr_t address, uintptr_t* value);
   SEEMALLOC_COLD bool follow_slow(uintptr_t sp, uintptr_t cfa);

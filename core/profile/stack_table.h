@@ -1,7 +1,7 @@
 // Interned stacks: each distinct stack is kept once and never moves, so that samples can point at it.
 //
 // Two stacks are the same when their frames and their truncated and broken marks are. Nothing is ever given back: the
-// memory is bounded by the number of distinct stacks of the program (16 + 8 × depth bytes each, and the table's slots).
+// memory is bounded by the number of distinct stacks (16 + 8 × depth bytes each, and the slots of the table).
 // Threads: any; a known stack is found without a lock.
 #pragma once
 

@@ -38,9 +38,10 @@ class Walk {
 
  private:
   Step step_by_rule(Rule rule);
+  bool load_slots(uint32_t slots, uintptr_t cfa);
   Step step_by_row(const Row& row);
   Step step_by_frame_pointer();
-  Step step_without_row(const Module& module);
+  Step step_without_row(const Module* module);
   Step arrive(uintptr_t return_address, uintptr_t cfa);
   bool cfa_of(const Row& row, uintptr_t* cfa);
   bool recover(const Row& row, unsigned number, uintptr_t cfa, Registers* caller);
@@ -48,24 +49,26 @@ class Walk {
   Registers registers_;
   StackMemory memory_;
   ModuleMemo modules_;
-  bool exact_pc_ = true;  // not a return address: the start, and code interrupted by a signal
-  bool trusted_ = true;         // no step so far was a guess
-  bool tables_trusted_ = true;  // the module of the current frame cannot go away meanwhile
+  bool exact_pc_ = true;            // not a return address: the start, and code interrupted by a signal
+  bool on_frame_pointers_ = false;  // the last step was by frame pointer
+  bool trusted_ = true;             // no step so far was a guess
+  bool tables_trusted_ = true;      // the module of the current frame cannot go away meanwhile
 };
 
 Walk::Step Walk::step() {
   // A return address may lie behind its function's last instruction: the call is what is looked up.
   uintptr_t pc = registers_.pc() - (exact_pc_ ? 0 : 1);
   const Module* module = modules_.find(pc);
-  if (SEEMALLOC_UNLIKELY(module == nullptr)) return step_by_frame_pointer();
-  tables_trusted_ = trusted_ || module->main_program;  // the main program is never unloaded
+  if (SEEMALLOC_UNLIKELY(module == nullptr)) return step_without_row(nullptr);
+  tables_trusted_ = trusted_ || module->permanent;
   Rule rule{rule_cache.find(pc ^ module->identity)};
+  // Untrusted code is not looked at: a wrong rule for a guessed frame costs that stack, no more.
   uint16_t tag;
-  if (SEEMALLOC_LIKELY(rule.exists() && code_tag(pc, tables_trusted_, &tag) && rule.tag() == tag)) {
+  if (SEEMALLOC_LIKELY(rule.exists()) && (!tables_trusted_ || (code_tag(pc, true, &tag) && rule.tag() == tag))) {
     return step_by_rule(rule);
   }
   Row row;
-  if (!find_row(*module, pc, tables_trusted_, &row)) return step_without_row(*module);
+  if (!find_row(*module, pc, tables_trusted_, &row)) return step_without_row(module);
   rule = code_tag(pc, tables_trusted_, &tag) ? pack(row, tag) : Rule{};
   if (!rule.exists()) return step_by_row(row);
   rule_cache.insert(pc ^ module->identity, rule.bits);
@@ -82,7 +85,31 @@ Walk::Step Walk::arrive(uintptr_t return_address, uintptr_t cfa) {
   return Step::kFrame;
 }
 
+// Loads the saved registers.
+SEEMALLOC_ALWAYS_INLINE bool Walk::load_slots(uint32_t slots, uintptr_t cfa) {
+  constexpr uint32_t kSlotMask = (1u << kSlotBits) - 1;
+  bool near = kMaxSlotBytes < 256 && memory_.covers(cfa - kMaxSlotBytes);
+  if (SEEMALLOC_LIKELY(near && (registers_.known & kCalleeSaved) == kCalleeSaved)) {
+    // Without branches: which registers a function saves is not predictable. An unsaved one is loaded from itself.
+    for (unsigned i = 0; i < kSlotCount; i++) {
+      uintptr_t slot = slots >> (i * kSlotBits) & kSlotMask;
+      uintptr_t* value = &registers_.value[kSlotRegisters[i]];
+      uintptr_t from = slot == 0 ? reinterpret_cast<uintptr_t>(value) : cfa - slot * sizeof(uintptr_t);
+      *value = StackMemory::load(from);
+    }
+    return true;
+  }
+  for (unsigned i = 0; slots != 0; i++, slots >>= kSlotBits) {
+    uintptr_t slot = slots & kSlotMask, value;
+    if (slot == 0) continue;
+    if (!memory_.read(cfa - slot * sizeof(uintptr_t), &value)) return false;
+    registers_.set(kSlotRegisters[i], value);
+  }
+  return true;
+}
+
 Walk::Step Walk::step_by_rule(Rule rule) {
+  on_frame_pointers_ = false;
   if (rule.is_first_frame()) return Step::kEnd;
   unsigned base = rule.cfa_register();
   if (SEEMALLOC_UNLIKELY(!registers_.has(base))) return Step::kBroken;
@@ -94,14 +121,7 @@ Walk::Step Walk::step_by_rule(Rule rule) {
   uintptr_t return_address;
   if (!memory_.read(cfa - sizeof(uintptr_t), &return_address)) return Step::kBroken;
 #endif
-  uint32_t slots = rule.slots();
-  for (unsigned i = 0; slots != 0; i++, slots >>= kSlotBits) {
-    uintptr_t slot = slots & ((1u << kSlotBits) - 1);
-    if (slot == 0) continue;
-    uintptr_t value;
-    if (!memory_.read(cfa - slot * sizeof(uintptr_t), &value)) return Step::kBroken;
-    registers_.set(kSlotRegisters[i], value);
-  }
+  if (!load_slots(rule.slots(), cfa)) return Step::kBroken;
 #if defined(__aarch64__)
   if (!registers_.has(kLr)) return Step::kBroken;
   uintptr_t return_address = registers_.value[kLr];
@@ -114,7 +134,8 @@ Walk::Step Walk::step_by_rule(Rule rule) {
 
 bool Walk::cfa_of(const Row& row, uintptr_t* cfa) {
   if (row.cfa_is_expression) {
-    return evaluate_expression(static_cast<uintptr_t>(row.cfa_value), tables_trusted_, registers_, memory_, nullptr, cfa);
+    auto block = static_cast<uintptr_t>(row.cfa_value);
+    return evaluate_expression(block, tables_trusted_, registers_, memory_, nullptr, cfa);
   }
   if (!registers_.has(row.cfa_register)) return false;
   *cfa = registers_.value[row.cfa_register] + static_cast<uintptr_t>(row.cfa_value);
@@ -132,7 +153,7 @@ bool Walk::recover(const Row& row, unsigned number, uintptr_t cfa, Registers* ca
       value = registers_.value[number];
       break;
     case How::kInRegister:
-      if (!registers_.has(static_cast<unsigned>(block))) return true;
+      if (block >= kRegisterCount || !registers_.has(static_cast<unsigned>(block))) return true;
       value = registers_.value[block];
       break;
     case How::kIsOffset: value = cfa + block; break;
@@ -154,6 +175,7 @@ bool Walk::recover(const Row& row, unsigned number, uintptr_t cfa, Registers* ca
 }
 
 Walk::Step Walk::step_by_row(const Row& row) {
+  on_frame_pointers_ = false;
   if (row.how[row.return_register] == How::kUndefined) return Step::kEnd;
   uintptr_t cfa;
   if (!cfa_of(row, &cfa) || cfa % sizeof(uintptr_t) != 0) return Step::kBroken;
@@ -177,15 +199,18 @@ Walk::Step Walk::step_by_row(const Row& row) {
   return arrive(caller.value[row.return_register], cfa);
 }
 
-// A module's code without an entry: a signal trampoline, the start of a fibre, or assembly that nobody described.
-Walk::Step Walk::step_without_row(const Module& module) {
+// Code without an entry: a signal trampoline, the start of a fibre, assembly that nobody described, or (module is null)
+// code made at run time.
+Walk::Step Walk::step_without_row(const Module* module) {
   // A function's first instruction is no place to return to, unless its address was put on the stack by hand: for a
   // signal handler to return to, or (makecontext) for a fibre's function. Nothing is above the latter.
   Row row;
-  if (!exact_pc_ && find_row(module, registers_.pc(), tables_trusted_, &row)) {
+  if (module != nullptr && !exact_pc_ && find_row(*module, registers_.pc(), tables_trusted_, &row)) {
     return row.signal_frame ? step_by_row(row) : Step::kEnd;
   }
-  if (!leave_signal_frame(&registers_, memory_)) return step_by_frame_pointer();
+  // Looking costs a system call (1 µs), so only the first frame outside all modules is looked at.
+  bool look = module != nullptr || trusted_;
+  if (!look || !leave_signal_frame(&registers_, memory_)) return step_by_frame_pointer();
   uintptr_t sp = registers_.sp();
   if (!memory_.follow_signal(sp)) return Step::kBroken;
   exact_pc_ = true;
@@ -193,13 +218,20 @@ Walk::Step Walk::step_without_row(const Module& module) {
 }
 
 // The guess for code without tables: that it keeps a frame pointer. A frame record is the caller's frame pointer and
-// the return address. A null frame pointer is how the ABI marks the first frame.
+// the return address. A null frame pointer is how the ABI marks the first frame, but it is believed only at the end of
+// a chain: on x86-64 it may also be a register that nobody used.
 Walk::Step Walk::step_by_frame_pointer() {
+#if defined(__x86_64__)
+  bool in_chain = on_frame_pointers_;
+#else
+  bool in_chain = true;
+#endif
+  on_frame_pointers_ = true;
   trusted_ = false;
   memory_.distrust();
   if (!registers_.has(kFp)) return Step::kBroken;
   uintptr_t record = registers_.fp();
-  if (record == 0) return Step::kEnd;
+  if (record == 0) return in_chain ? Step::kEnd : Step::kBroken;
   uintptr_t cfa = record + 2 * sizeof(uintptr_t);
   if (record % sizeof(uintptr_t) != 0 || record < registers_.sp()) return Step::kBroken;
   uintptr_t caller_record, return_address;

@@ -100,7 +100,7 @@ NOINLINE void try_rubbish(const JitCode& code) {
   std::vector<uintptr_t> values = {0, 1, 8, 4095, 4096, at, at + 1, at + 16, at + 32, at + 48, at - 4096, at - 256,
                                    at + 4096, at + (1 << 20), at + (1 << 23), reinterpret_cast<uintptr_t>(heap),
                                    reinterpret_cast<uintptr_t>(&capture_last), code.low(), code.low() + kPage - 8,
-                                   uintptr_t{1} << 47, uintptr_t{1} << 63, ~uintptr_t{0}, ~uintptr_t{7}, ~uintptr_t{15}};
+                                   uintptr_t{1} << 47, uintptr_t{1} << 63, ~uintptr_t{0}, ~uintptr_t{7}};
   for (int i = -600; i < 600; i++) values.push_back(at + static_cast<uintptr_t>(i * 8));
   for (uintptr_t value : values) {
     call_jit(code, value);

@@ -1,0 +1,163 @@
+// Is every byte sampled with the probability it should be? Observed over expected sample counts within 4 standard
+// errors, for every way of allocating and the patterns that break countdown samplers.
+#include <gtest/gtest.h>
+#include <seemalloc/seemalloc.h>
+
+#include <cmath>
+#include <functional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "core/api/sampling.h"
+#include "core/api/test_api.h"
+#include "core/base/units.h"
+#include "core/heap/large.h"
+#include "core/heap/size_class.h"
+
+namespace seemalloc {
+namespace {
+
+size_t allocated_bytes(size_t bytes) {
+  return bytes <= heap::kMaxSmallBytes ? heap::kClasses[heap::class_of(bytes)].bytes : heap::large_bytes(bytes);
+}
+
+// Runs `n` allocations of `bytes` and compares the number of samples with the binomial's n·p.
+void expect_samples(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
+  ASSERT_EQ(seemalloc_profile_start(interval), 0);
+  uint64_t before = sampling_report().samples;
+  run();
+  double observed = static_cast<double>(sampling_report().samples - before);
+  double p = 1 - std::exp(-static_cast<double>(allocated_bytes(bytes)) / static_cast<double>(interval));
+  double expected = static_cast<double>(n) * p;
+  double error = std::sqrt(static_cast<double>(n) * p * (1 - p));
+  EXPECT_NEAR(observed, expected, 4 * error + 1e-9) << bytes << " bytes, " << observed / expected << " of expected " << expected;
+  EXPECT_EQ(sampling_report().dropped, 0u);
+  ASSERT_EQ(seemalloc_profile_stop(), 0);
+}
+
+struct Case {
+  size_t bytes, interval, n;
+};
+// About 2000 expected samples each, without allocating gigabytes at once.
+const Case kCases[] = {{16, 4 * KiB, 500000},      {64, 16 * KiB, 500000},     {1 * KiB, 64 * KiB, 130000},
+                       {8 * KiB, 128 * KiB, 32000}, {64 * KiB, 256 * KiB, 9000}, {1 * MiB, 2 * MiB, 5000}};
+
+class Sampling : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, Sampling, testing::ValuesIn(kCases), [](const auto& info) { return std::to_string(info.param.bytes); });
+
+TEST_P(Sampling, GrowOnly) {
+  Case c = GetParam();
+  std::vector<void*> blocks(c.n);
+  expect_samples(c.bytes, c.interval, c.n, [&] {
+    for (void*& p : blocks) p = sm_malloc(c.bytes);
+  });
+  for (void* p : blocks) sm_free(p);
+}
+
+TEST_P(Sampling, PingPong) {
+  Case c = GetParam();
+  expect_samples(c.bytes, c.interval, c.n, [&] {
+    for (size_t i = 0; i < c.n; i++) sm_free(sm_malloc(c.bytes));
+  });
+}
+
+TEST_P(Sampling, RandomWalk) {
+  Case c = GetParam();
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  std::vector<void*> blocks;
+  expect_samples(c.bytes, c.interval, c.n, [&] {
+    for (size_t made = 0; made < c.n;) {
+      if (blocks.empty() || random() % 2 == 0) {
+        blocks.push_back(sm_malloc(c.bytes));
+        made++;
+      } else {
+        std::swap(blocks[random() % blocks.size()], blocks.back());
+        sm_free(blocks.back());
+        blocks.pop_back();
+      }
+    }
+  });
+  for (void* p : blocks) sm_free(p);
+}
+
+TEST_P(Sampling, ThreadsThatEnd) {
+  Case c = GetParam();
+  constexpr size_t kThreads = 40;
+  expect_samples(c.bytes, c.interval, c.n / kThreads * kThreads, [&] {
+    for (size_t round = 0; round < kThreads / 4; round++) {
+      std::vector<std::thread> threads;
+      for (int t = 0; t < 4; t++) {
+        threads.emplace_back([&] {
+          for (size_t i = 0; i < c.n / kThreads; i++) sm_free(sm_malloc(c.bytes));
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+    }
+  });
+}
+
+TEST_P(Sampling, OtherWaysToAllocate) {
+  Case c = GetParam();
+  expect_samples(c.bytes, c.interval, c.n, [&] {
+    for (size_t i = 0; i < c.n; i++) sm_free(sm_calloc(1, c.bytes));
+  });
+  expect_samples(c.bytes, c.interval, c.n, [&] {
+    for (size_t i = 0; i < c.n; i++) sm_free(sm_memalign(16, c.bytes));
+  });
+  expect_samples(c.bytes, c.interval, c.n, [&] {
+    for (size_t i = 0; i < c.n; i++) sm_free(sm_realloc(nullptr, c.bytes));
+  });
+}
+
+// Classes interleaved and the interval changed on the way: each sample keeps its own weight, so the estimate holds.
+TEST(SamplingEstimate, LiveBytesOfAMixedHeap) {
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  SamplingReport before = sampling_report();
+  std::vector<void*> blocks;
+  double live = 0;
+  for (int i = 0; i < 300000; i++) {
+    if (i % 60000 == 0) ASSERT_EQ(seemalloc_profile_start(size_t{16 * KiB} << i / 60000), 0);
+    size_t bytes = random() % 100 == 0 ? random() % (100 * KiB) : random() % 600;
+    void* p = sm_malloc(bytes);
+    if (random() % 3 == 0) {
+      sm_free(p);
+    } else {
+      blocks.push_back(p);
+      live += static_cast<double>(sm_malloc_usable_size(p));
+    }
+  }
+  SamplingReport after = sampling_report();
+  double estimate = static_cast<double>(after.estimate_bytes) - static_cast<double>(before.estimate_bytes);
+  EXPECT_NEAR(estimate, live, 4 * static_cast<double>(after.estimate_stderr_bytes)) << live;
+  EXPECT_LT(static_cast<double>(after.estimate_stderr_bytes), live / 5);
+  for (void* p : blocks) sm_free(p);
+  EXPECT_EQ(sampling_report().live_samples, before.live_samples) << "every sampled block was freed";
+  ASSERT_EQ(seemalloc_profile_stop(), 0);
+}
+
+TEST(SamplingEstimate, EverythingRecordedIsExact) {
+  ASSERT_EQ(seemalloc_profile_start(1), 0);
+  SamplingReport before = sampling_report();
+  std::vector<void*> blocks;
+  size_t live = 0;
+  for (size_t i = 0; i < 20000; i++) {
+    blocks.push_back(sm_malloc(i % 3000));
+    live += sm_malloc_usable_size(blocks.back());
+  }
+  SamplingReport after = sampling_report();
+  EXPECT_EQ(after.samples - before.samples, 20000u);
+  EXPECT_EQ(after.estimate_bytes - before.estimate_bytes, live);
+  for (size_t i = 0; i < blocks.size(); i++) blocks[i] = sm_realloc(blocks[i], sm_malloc_usable_size(blocks[i]) + i % 50000);
+  for (void* p : blocks) sm_free(p);
+  EXPECT_EQ(sampling_report().live_samples, before.live_samples);
+  EXPECT_EQ(sampling_report().estimate_bytes, before.estimate_bytes);
+  ASSERT_EQ(seemalloc_profile_stop(), 0);
+}
+
+}  // namespace
+}  // namespace seemalloc

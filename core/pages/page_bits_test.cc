@@ -1,0 +1,58 @@
+#include "core/pages/page_bits.h"
+
+#include <gtest/gtest.h>
+
+#include <bitset>
+#include <random>
+
+namespace seemalloc::pages {
+namespace {
+
+using Model = std::bitset<kPagesPerRegion>;
+
+unsigned model_find(const Model& model, unsigned count, unsigned alignment) {
+  for (unsigned start = 0; start + count <= kPagesPerRegion; start += alignment) {
+    unsigned i = 0;
+    while (i < count && !model[start + i]) i++;
+    if (i == count) return start;
+  }
+  return kPagesPerRegion;
+}
+
+unsigned model_longest(const Model& model) {
+  unsigned longest = 0, run = 0;
+  for (unsigned i = 0; i < kPagesPerRegion; i++) {
+    run = model[i] ? 0 : run + 1;
+    longest = std::max(longest, run);
+  }
+  return longest;
+}
+
+TEST(PageBits, AgreesWithABitset) {
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  PageBits bits;
+  Model model;
+  for (int step = 0; step < 20000; step++) {
+    unsigned first = random() % kPagesPerRegion;
+    unsigned count = 1 + random() % (kPagesPerRegion - first);
+    if (random() % 3 != 0) count = std::min(count, static_cast<unsigned>(1 + random() % 9));
+    bool set = random() % 2;
+    for (unsigned i = first; i < first + count; i++) model[i] = set;
+    set ? bits.set(first, count) : bits.clear(first, count);
+    ASSERT_EQ(bits.count(), model.count());
+    ASSERT_EQ(bits.empty(), model.none());
+    ASSERT_EQ(bits.longest_clear_run(), model_longest(model));
+    unsigned want = 1 + random() % 64, alignment = 1u << random() % 6;
+    ASSERT_EQ(bits.find_clear(want, alignment), model_find(model, want, alignment));
+    unsigned probe = random() % kPagesPerRegion, length = 1 + random() % (kPagesPerRegion - probe);
+    bool any = false;
+    for (unsigned i = probe; i < probe + length; i++) any |= model[i];
+    ASSERT_EQ(bits.any(probe, length), any);
+    ASSERT_EQ(bits.test(probe), model[probe]);
+  }
+}
+
+}  // namespace
+}  // namespace seemalloc::pages

@@ -1,0 +1,233 @@
+#include "core/pages/page_heap.h"
+
+#include <gtest/gtest.h>
+#include <string.h>
+
+#include <map>
+#include <random>
+#include <vector>
+
+#include "core/base/options.h"
+#include "core/os/fault.h"
+#include "core/os/os.h"
+#include "core/pages/huge.h"
+#include "core/pages/page_map.h"
+
+namespace seemalloc::pages {
+namespace {
+
+Span* take(size_t page_count, size_t alignment = 1) {
+  Span* span = allocate_run(0, page_count, alignment, SpanKind::kLarge);
+  if (span != nullptr) {
+    span->set_live(1);
+    publish(span);
+  }
+  return span;
+}
+
+char* memory(const Span* span) { return reinterpret_cast<char*>(span->start); }
+
+bool all_zero(const char* p, size_t bytes) {
+  for (size_t i = 0; i < bytes; i++) {
+    if (p[i] != 0) return false;
+  }
+  return true;
+}
+
+TEST(PageMap, KnowsNothingOfForeignPointers) {
+  int local = 0;
+  for (const void* p : {static_cast<const void*>(nullptr), static_cast<const void*>(&local), reinterpret_cast<const void*>(~uintptr_t{0} >> 16)}) {
+    EXPECT_EQ(page_map.span_of(p)->kind, SpanKind::kForeign);
+    EXPECT_EQ(page_map.span_of(p)->owner(), nullptr);
+  }
+}
+
+TEST(PageMap, FindsTheSpanFromEveryPage) {
+  Span* span = take(5);
+  for (size_t offset = 0; offset < span->bytes; offset += 1000) EXPECT_EQ(page_map.span_of(memory(span) + offset), span);
+  char* p = memory(span);
+  release(span);
+  EXPECT_EQ(page_map.span_of(p)->kind, SpanKind::kFree);
+}
+
+// Runs never overlap, are aligned, zero when the heap says so, and what was written stays until they are released.
+TEST(PageHeap, RandomOperationsAgreeWithAModel) {
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  struct Run {
+    Span* span;
+    char fill;
+  };
+  std::map<uintptr_t, Run> runs;
+  for (int step = 0; step < 20000; step++) {
+    unsigned action = random() % 100;
+    if (action < 50 && runs.size() < 400) {
+      size_t page_count = random() % 20 == 0 ? 1 + random() % kMaxRegionRunPages : 1 + random() % 12;
+      size_t alignment = random() % 10 == 0 ? size_t{1} << random() % 7 : 1;
+      Span* span = take(page_count, alignment);
+      ASSERT_NE(span, nullptr);
+      ASSERT_EQ(span->start % (alignment * kPageBytes), 0u);
+      auto after = runs.lower_bound(span->start);
+      ASSERT_TRUE(after == runs.end() || span->start + span->bytes <= after->first);
+      if (after != runs.begin()) {
+        auto before = std::prev(after)->second.span;
+        ASSERT_LE(before->start + before->bytes, span->start);
+      }
+      if (span->known_zero) ASSERT_TRUE(all_zero(memory(span), span->bytes));
+      char fill = static_cast<char>(random());
+      memset(memory(span), fill, span->bytes);
+      runs[span->start] = {span, fill};
+    } else if (action < 95 && !runs.empty()) {
+      auto it = std::next(runs.begin(), random() % runs.size());
+      Span* span = it->second.span;
+      for (size_t i = 0; i < span->bytes; i += 512) ASSERT_EQ(memory(span)[i], it->second.fill);
+      if (random() % 4 == 0 && span->bytes > kPageBytes) {
+        shrink(span, 1 + random() % (span->bytes / kPageBytes - 1));
+        continue;
+      }
+      size_t more = span->bytes / kPageBytes + 1 + random() % 4;
+      if (random() % 4 == 0 && more <= kMaxRegionRunPages && try_extend(span, more)) {
+        memset(memory(span), it->second.fill, span->bytes);
+        continue;
+      }
+      release(span);
+      runs.erase(it);
+    } else {
+      purge_all();
+    }
+  }
+  size_t used = 0;
+  for (auto& [start, run] : runs) used += run.span->bytes;
+  EXPECT_EQ(page_statistics(false).used_bytes, used);
+  for (auto& [start, run] : runs) release(run.span);
+  EXPECT_EQ(page_statistics(false).used_bytes, 0u);
+}
+
+TEST(PageHeap, PurgesExactlyWhatWasFreed) {
+  purge_all();
+  std::vector<Span*> spans;
+  for (int i = 0; i < 64; i++) {
+    spans.push_back(take(2));
+    memset(memory(spans.back()), 1, spans.back()->bytes);
+  }
+  for (int i = 0; i < 64; i += 2) release(spans[i]);
+  EXPECT_EQ(purge_all(), 32 * 2 * kPageBytes);
+  uint64_t calls = os::counters().purge_calls;
+  EXPECT_EQ(purge_all(), 0u);
+  EXPECT_EQ(os::counters().purge_calls, calls) << "clean pages were purged again";
+  for (int i = 1; i < 64; i += 2) {
+    EXPECT_EQ(memory(spans[i])[100], 1);
+    release(spans[i]);
+  }
+  // The neighbours are clean: only the second half is purged, though it has merged with them.
+  EXPECT_EQ(purge_all(), 32 * 2 * kPageBytes);
+}
+
+// Freeing in order costs system calls in proportion to the bytes, not to the square (the O(N²) of merged neighbours).
+TEST(PageHeap, OrderedFreesPurgeEachByteOnce) {
+  FixedText<64> problem;
+  ASSERT_TRUE(options::set(options::Id::purge_delay, "0", 1, problem));
+  std::vector<Span*> spans;
+  for (int i = 0; i < 2000; i++) {
+    spans.push_back(take(1));
+    memory(spans.back())[0] = 1;
+  }
+  os::Counters before = os::counters();
+  for (Span* span : spans) {
+    release(span);
+    tick();
+  }
+  os::Counters after = os::counters();
+  EXPECT_EQ(after.purge_bytes - before.purge_bytes, 2000 * kPageBytes);
+  EXPECT_LE(after.purge_calls - before.purge_calls, 2000u);
+  ASSERT_TRUE(options::set(options::Id::purge_delay, "1000", 4, problem));
+}
+
+TEST(PageHeap, RefusedPurgeKeepsThePagesDirtyAndEnds) {
+  Span* span = take(4);
+  memset(memory(span), 1, span->bytes);
+  release(span);
+  {
+    os::RefuseCalls refuse(SYS_madvise, EAGAIN);
+    purge_all();
+    EXPECT_EQ(refuse.refusals(), 1u);
+  }
+  EXPECT_EQ(page_statistics(false).dirty_bytes, 4 * kPageBytes);
+  EXPECT_EQ(purge_all(), 4 * kPageBytes);
+}
+
+TEST(PageHeap, RefusedMemoryIsNullAndNothingIsLost) {
+  std::vector<Span*> spans;
+  {
+    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    while (Span* span = take(kMaxRegionRunPages)) spans.push_back(span);
+    EXPECT_GT(refuse.refusals(), 0u);
+    EXPECT_EQ(allocate_huge(4 * MiB, kPageBytes), nullptr);
+  }
+  Span* span = take(kMaxRegionRunPages);
+  EXPECT_NE(span, nullptr);
+  release(span);
+  for (Span* s : spans) release(s);
+}
+
+TEST(Huge, KeepsAFreedMappingForTheNext) {
+  Span* span = allocate_huge(3 * MiB + 5, kPageBytes);
+  ASSERT_NE(span, nullptr);
+  EXPECT_TRUE(span->known_zero);
+  uintptr_t start = span->start;
+  memory(span)[0] = 7;
+  release_huge(span);
+  uint64_t maps = os::counters().map_calls;
+  span = allocate_huge(3 * MiB, kPageBytes);
+  EXPECT_EQ(span->start, start);
+  EXPECT_FALSE(span->known_zero);
+  EXPECT_EQ(os::counters().map_calls, maps);
+  release_huge(span);
+  EXPECT_GE(purge_huge(UINT64_MAX), 3 * MiB);
+  EXPECT_EQ(page_map.span_of(reinterpret_cast<void*>(start))->kind, SpanKind::kForeign);
+}
+
+TEST(Huge, GrowsWithoutCopyingAndKeepsItsContents) {
+  Span* span = allocate_huge(2 * MiB, kPageBytes);
+  for (size_t i = 0; i < span->bytes; i += 4096) memory(span)[i] = static_cast<char>(i >> 12);
+  for (size_t bytes : {4 * MiB, 64 * MiB, 3 * MiB, 9 * MiB}) {
+    ASSERT_TRUE(resize_huge(span, bytes, true));
+    EXPECT_EQ(page_map.span_of(memory(span)), span);
+    EXPECT_EQ(span->start % kPageBytes, 0u);
+    for (size_t i = 0; i < 2 * MiB; i += 4096) ASSERT_EQ(memory(span)[i], static_cast<char>(i >> 12));
+    memory(span)[bytes - 1] = 1;
+  }
+  release_huge(span);
+}
+
+TEST(Huge, HonoursLargeAlignments) {
+  for (size_t alignment = kPageBytes; alignment <= 1 * GiB; alignment *= 4) {
+    Span* span = allocate_huge(5 * MiB, alignment);
+    ASSERT_NE(span, nullptr);
+    EXPECT_EQ(span->start % alignment, 0u);
+    release_huge(span);
+  }
+}
+
+TEST(Huge, RefusedUnmapLosesNoMemory) {
+  purge_huge(UINT64_MAX);
+  Span* span = allocate_huge(3 * MiB, kPageBytes);
+  memset(memory(span), 1, span->bytes);
+  uintptr_t start = span->start;
+  release_huge(span);
+  {
+    os::RefuseCalls refuse(SYS_munmap, ENOMEM);
+    purge_huge(UINT64_MAX);
+    EXPECT_GT(refuse.refusals(), 0u);
+  }
+  EXPECT_EQ(os::resident_bytes(reinterpret_cast<void*>(start), 3 * MiB), 0u) << "its memory went back";
+  span = allocate_huge(3 * MiB, kPageBytes);
+  EXPECT_EQ(span->start, start) << "its address space is used again";
+  EXPECT_TRUE(span->known_zero);
+  EXPECT_EQ(memory(span)[1 * MiB], 0);
+  release_huge(span);
+}
+
+}  // namespace
+}  // namespace seemalloc::pages
