@@ -35,7 +35,7 @@ SEEMALLOC_ALWAYS_INLINE void deallocate(void* p) {
   if (SEEMALLOC_UNLIKELY(span->free_list == block)) fatal("double free", p);
   block->next = span->free_list;
   span->free_list = block;
-  if (SEEMALLOC_UNLIKELY(--span->countdown == 0)) heap::span_countdown_slow(*heap, span);
+  if (SEEMALLOC_UNLIKELY(span->count_down())) heap::span_countdown_slow(*heap, span);
 }
 
 }  // namespace seemalloc

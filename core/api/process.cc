@@ -56,20 +56,20 @@ void before_fork() {
   pages::lock_for_fork();
 }
 
-void unlock_lower_layers() {
+void unlock_lower_layers(bool in_child) {
   pages::unlock_after_fork();
-  unlock_sampling_after_fork();
+  unlock_sampling_after_fork(in_child);
   heap::unlock_sampled_after_fork();
 }
 
 void after_fork_in_parent() {
-  unlock_lower_layers();
+  unlock_lower_layers(false);
   heap::unlock_after_fork_parent();
   unlock_helper_after_fork(false);
 }
 
 void after_fork_in_child() {
-  unlock_lower_layers();
+  unlock_lower_layers(true);
   heap::unlock_after_fork_child();
   unlock_helper_after_fork(true);
 }

@@ -31,6 +31,6 @@ struct ProfileBytes {
 bool heap_profile(ProfileBytes* out);
 
 void lock_sampling_for_fork();
-void unlock_sampling_after_fork();
+void unlock_sampling_after_fork(bool in_child);
 
 }  // namespace seemalloc

@@ -9,6 +9,6 @@ void resize_sample(uint32_t, size_t, size_t) {}
 SamplingReport sampling_report() { return {}; }
 bool heap_profile(ProfileBytes*) { return false; }
 void lock_sampling_for_fork() {}
-void unlock_sampling_after_fork() {}
+void unlock_sampling_after_fork(bool) {}
 
 }  // namespace seemalloc

@@ -2,6 +2,7 @@
 #include "core/base/options.h"
 #include "core/heap/thread_heap.h"
 #include "core/profile/heap_profile.h"
+#include "core/profile/module_table.h"
 #include "core/profile/sampler.h"
 
 namespace seemalloc {
@@ -54,6 +55,9 @@ bool heap_profile(ProfileBytes* out) {
 }
 
 void lock_sampling_for_fork() { profile::lock_for_fork(); }
-void unlock_sampling_after_fork() { profile::unlock_after_fork(); }
+void unlock_sampling_after_fork(bool in_child) {
+  profile::unlock_after_fork();
+  if (in_child) profile::reset_module_table();  // its refresh may have been under way in a thread that is gone
+}
 
 }  // namespace seemalloc

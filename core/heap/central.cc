@@ -1,5 +1,7 @@
 #include "core/heap/central.h"
 
+#include <atomic>
+
 #include "core/base/check.h"
 #include "core/heap/remote.h"
 #include "core/heap/size_class.h"
@@ -17,7 +19,17 @@ namespace {
 
 struct alignas(kCacheLineBytes) CentralClass {
   Lock lock;
+  std::atomic<bool> any;  // something is available: a hint that may be read without the lock
   SpanList available;
+
+  void add(Span* span) {
+    available.push_front(span);
+    any.store(true, std::memory_order_relaxed);
+  }
+  void remove(Span* span) {
+    available.remove(span);
+    any.store(available.size() != 0, std::memory_order_relaxed);
+  }
 };
 constinit CentralClass central[kClassCount];
 
@@ -25,7 +37,7 @@ bool has_free(const Span* span) { return span->free_blocks() != 0 || span->carve
 
 void file_locked(CentralClass& list, Span* span) {
   span->state = has_free(span) ? SpanState::kAvailable : SpanState::kFull;
-  if (span->state == SpanState::kAvailable) list.available.push_front(span);
+  if (span->state == SpanState::kAvailable) list.add(span);
 }
 
 }  // namespace
@@ -45,11 +57,11 @@ bool central_put(Span* span) {
 
 Span* central_take(unsigned size_class, const void* owner) {
   CentralClass& list = central[size_class];
-  if (list.available.front() == nullptr) return nullptr;  // a hint; a miss costs a new span
+  if (!list.any.load(std::memory_order_relaxed)) return nullptr;  // a miss costs a new span
   LockGuard guard(list.lock);
   Span* span = list.available.front();
   if (span == nullptr) return nullptr;
-  list.available.remove(span);
+  list.remove(span);
   span->set_owner(owner);
   span->remote.store(0, std::memory_order_release);
   return span;
@@ -59,7 +71,7 @@ bool central_claim(Span* span, const void* owner) {
   CentralClass& list = central[span->size_class];
   LockGuard guard(list.lock);
   if (span->remote.load(std::memory_order_relaxed) != kUnowned) return false;
-  if (span->state == SpanState::kAvailable) list.available.remove(span);
+  if (span->state == SpanState::kAvailable) list.remove(span);
   span->set_owner(owner);
   span->remote.store(0, std::memory_order_release);
   return true;
@@ -76,7 +88,7 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
   span->free_list = first;
   span->set_live(span->live() - count);
   if (span->live() == 0) {
-    if (span->state == SpanState::kAvailable) list.available.remove(span);
+    if (span->state == SpanState::kAvailable) list.remove(span);
     span->remote.store(0, std::memory_order_relaxed);
   } else if (span->state == SpanState::kFull) {
     file_locked(list, span);
@@ -106,7 +118,7 @@ Block* central_allocate(unsigned size_class) {
   span->free_list = block->next;
   span->set_live(span->live() + 1);
   if (!has_free(span)) {
-    list.available.remove(span);
+    list.remove(span);
     span->state = SpanState::kFull;
   }
   return block;

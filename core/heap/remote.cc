@@ -28,7 +28,7 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
   while (span != nullptr) {
     Span* next = span->pending_next;
     uint64_t word = span->remote.load(std::memory_order_acquire);
-    if (span->state != SpanState::kCurrent && remote_count(word) == span->live_racy()) {
+    if (span->state != SpanState::kCurrent && remote_count(word) == span->live_acquire()) {
       ClassState& cs = owner.classes[span->size_class];
       (span->state == SpanState::kFull ? cs.full : cs.available).remove(span);
       if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
@@ -76,7 +76,7 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uin
     return;
   }
   // Not ours to read any more once published; only compared, and reclaim looks again under the lock.
-  if (remote_count(longer) != span->live_racy()) return;
+  if (remote_count(longer) != span->live_acquire()) return;
   owner = static_cast<ThreadHeap*>(const_cast<void*>(span->owner_acquire()));
   if (owner != nullptr && owner->pending_count.load(std::memory_order_relaxed) >= kPendingBeforeReclaim) {
     reclaim_for_sleeper(*owner);

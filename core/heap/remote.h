@@ -13,7 +13,8 @@
 //    sequentially consistent): one of the two sees the other, and hands the span on.
 // 5. kUnowned: the freeing thread claims the span for its heap; without a heap it frees under the central list's lock.
 // 6. A sleeping owner: when all live blocks of a span are on its remote list nobody can use the fast path on it any
-//    more, so the publisher may, with the owner's slow_lock, give the span back on the owner's behalf.
+//    more, so the publisher may, with the owner's slow_lock, give the span back on the owner's behalf. free() counts
+//    down last (Span::count_down), so a count that matches also says that the owner's stores have been made.
 // Checked by remote_test.cc (threads, also under the thread sanitizer) and remote_model_test.cc (every interleaving of
 // the protocol's steps on a small model).
 #pragma once

@@ -36,7 +36,7 @@ SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
   ClassStatistics& c = s.classes[span->size_class];
   size_t carved = span->carved;
   size_t remote = remote_count(span->remote.load(std::memory_order_relaxed));
-  size_t live = span->live_racy();
+  size_t live = span->live_acquire();
   if (live > carved) live = carved;
   if (remote > live) remote = live;
   c.spans++;

@@ -37,8 +37,7 @@ void file_available(ClassState& cs, Span* span) {
 void file_full(ClassState& cs, Span* span) {
   uint32_t live = span->live();
   uint32_t threshold = full_threshold(span);
-  span->countdown = threshold;
-  span->bias = live - threshold;
+  span->set_countdown(threshold, live - threshold);
   span->state = SpanState::kFull;
   cs.full.push_front(span);
 }
@@ -277,7 +276,7 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t c
   } else if (span->capacity - live >= full_threshold(span)) {
     full_to_available(cs, span, live);
   } else {
-    span->countdown -= count;
+    span->set_countdown(span->countdown - count, span->bias);
   }
   if (live == 0 && span->state == SpanState::kAvailable) retire_or_keep(heap, cs, span);
 }

@@ -68,7 +68,11 @@ struct alignas(kCacheLineBytes) Span {
   };
 
   uint32_t live() const { return countdown + bias; }
-  void set_live(uint32_t live) { countdown = live, bias = 0; }
+  void set_live(uint32_t live) { set_countdown(live, 0); }
+  void set_countdown(uint32_t frees, uint32_t rest) {
+    __atomic_store_n(&countdown, frees, __ATOMIC_RELAXED);
+    __atomic_store_n(&bias, rest, __ATOMIC_RELAXED);
+  }
   uint32_t free_blocks() const { return carved - live(); }
 
   // Plain access compiles to a compare with memory; the thread sanitizer must see an atomic.
@@ -81,8 +85,22 @@ struct alignas(kCacheLineBytes) Span {
   }
   void set_owner(const void* owner) { __atomic_store_n(&owner_, owner, __ATOMIC_RELEASE); }
   const void* owner_acquire() const { return __atomic_load_n(&owner_, __ATOMIC_ACQUIRE); }
-  // Read by threads that do not own the span; exact only for who can exclude the owner.
-  SEEMALLOC_NO_TSAN uint32_t live_racy() const { return __atomic_load_n(&countdown, __ATOMIC_RELAXED) + __atomic_load_n(&bias, __ATOMIC_RELAXED); }
+
+  // The owner's last access of a free: everything it wrote to the span comes before. Pairs with live_acquire().
+  // Returns true at zero.
+  SEEMALLOC_ALWAYS_INLINE bool count_down() {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    __asm__ volatile("" ::: "memory");  // x86 keeps stores in order; one instruction instead of three
+    return --countdown == 0;
+#else
+    uint32_t left = countdown - 1;
+    __atomic_store_n(&countdown, left, __ATOMIC_RELEASE);
+    return left == 0;
+#endif
+  }
+  // Read by threads that do not own the span. Holding the owner's slow_lock it is at least the true number, and no
+  // access of the owner's that it counts is still under way.
+  uint32_t live_acquire() const { return __atomic_load_n(&countdown, __ATOMIC_ACQUIRE) + __atomic_load_n(&bias, __ATOMIC_RELAXED); }
 
   Block* block_at(uint32_t index) const { return reinterpret_cast<Block*>(start + size_t{index} * block_bytes); }
   bool contains(const void* p) const { return reinterpret_cast<uintptr_t>(p) - start < bytes; }

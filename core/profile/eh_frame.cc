@@ -16,15 +16,15 @@ struct TableEntry {
 // The address of the entry of the last function that starts at or before `pc`; 0 when there is none.
 uintptr_t search_header(const Module& module, uintptr_t pc, bool trusted) {
   uintptr_t header = module.eh_frame_header;
-  if (header < module.start || header >= module.end) return 0;
-  DwarfCursor cursor(header, module.end, trusted);
+  if (header < module.tables_start || header >= module.tables_end) return 0;
+  DwarfCursor cursor(header, module.tables_end, trusted);
   if (cursor.u8() != 1) return 0;  // version
   uint8_t frame_encoding = cursor.u8(), count_encoding = cursor.u8(), table_encoding = cursor.u8();
   cursor.pointer(frame_encoding, header);
   if (count_encoding != kCountEncoding || table_encoding != kTableEncoding) return 0;
   uint64_t count = cursor.fixed(4);
   uintptr_t table = cursor.address();
-  if (!cursor.ok() || count == 0 || count > (module.end - table) / sizeof(TableEntry)) return 0;
+  if (!cursor.ok() || count == 0 || count > (module.tables_end - table) / sizeof(TableEntry)) return 0;
 
   auto wanted = static_cast<int64_t>(pc - header);
   uint64_t low = 0, high = count;  // the last entry with function ≤ wanted is in [low, high), or there is none
@@ -40,11 +40,11 @@ uintptr_t search_header(const Module& module, uintptr_t pc, bool trusted) {
 
 // Reads the length of an entry and narrows the cursor to it. False for the terminator and for nonsense.
 bool enter_entry(const Module& module, uintptr_t address, bool trusted, DwarfCursor* cursor) {
-  if (address < module.start || address >= module.end) return false;
-  DwarfCursor outer(address, module.end, trusted);
+  if (address < module.tables_start || address >= module.tables_end) return false;
+  DwarfCursor outer(address, module.tables_end, trusted);
   uint64_t length = outer.fixed(4);
   if (length == 0xFFFFFFFF) length = outer.fixed(8);
-  if (!outer.ok() || length == 0 || length > module.end - outer.address()) return false;
+  if (!outer.ok() || length == 0 || length > module.tables_end - outer.address()) return false;
   *cursor = DwarfCursor(outer.address(), outer.address() + length, trusted);
   return true;
 }

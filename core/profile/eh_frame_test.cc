@@ -51,6 +51,8 @@ class FakeModule {
     close(length_field);
     module_.start = reinterpret_cast<uintptr_t>(memory_.data());
     module_.end = module_.start + memory_.size();
+    module_.tables_start = module_.start;
+    module_.tables_end = module_.end;
     module_.eh_frame_header = module_.start;
   }
 

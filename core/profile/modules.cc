@@ -4,6 +4,7 @@
 #include <sys/auxv.h>
 
 #include "core/base/compiler.h"
+#include "core/base/units.h"
 #include "core/profile/module_table.h"
 
 #ifndef DLFO_STRUCT_HAS_EH_DBASE
@@ -27,6 +28,9 @@ std::atomic<bool> without_dl_find_object{false};
 #endif
 
 namespace {
+
+// Where a module's tables must end when nothing else says it.
+constexpr size_t kMaxTableBytes = 256 * MiB;
 
 bool has_dl_find_object() {
 #ifdef SEEMALLOC_DEBUG
@@ -60,7 +64,14 @@ bool holds_permanent_code(uintptr_t start, uintptr_t end) {
 
 bool find_module(uintptr_t pc, Module* module) {
   bool found = has_dl_find_object() ? ask_dynamic_linker(pc, module) : find_in_module_table(pc, module);
-  return found && pc >= module->start && pc < module->end;
+  if (!found || pc < module->start || pc >= module->end) return false;
+  module->tables_start = module->start;
+  module->tables_end = module->end;
+  if (module->eh_frame_header >= module->end) {
+    // In a static program glibc's bounds are those of its code only.
+    module->tables_end = module->eh_frame_header + kMaxTableBytes;
+  }
+  return true;
 }
 
 bool own_library(uintptr_t* start, uintptr_t* end) {

@@ -14,6 +14,8 @@ struct Module {
   uintptr_t start = 0;
   uintptr_t end = 0;
   uintptr_t eh_frame_header = 0;  // 0: the module has none
+  uintptr_t tables_start = 0;     // the header and .eh_frame lie in [tables_start, tables_end)
+  uintptr_t tables_end = 0;
   uint64_t identity = 0;          // well mixed; differs between modules that are loaded at the same time
   bool main_program = false;
   bool permanent = false;  // the main program, the C library or this one: never unloaded

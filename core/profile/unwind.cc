@@ -218,8 +218,8 @@ Walk::Step Walk::step_without_row(const Module* module) {
 }
 
 // The guess for code without tables: that it keeps a frame pointer. A frame record is the caller's frame pointer and
-// the return address. A null frame pointer is how the ABI marks the first frame, but it is believed only at the end of
-// a chain: on x86-64 it may also be a register that nobody used.
+// the return address. Null is how the ABI marks the first frame, but it is believed only at the end of a chain: on
+// x86-64 it may also be a register that nobody used.
 Walk::Step Walk::step_by_frame_pointer() {
 #if defined(__x86_64__)
   bool in_chain = on_frame_pointers_;
@@ -239,6 +239,7 @@ Walk::Step Walk::step_by_frame_pointer() {
       !memory_.read(record + sizeof(uintptr_t), &return_address)) {
     return Step::kBroken;
   }
+  if (return_address == 0 && !in_chain) return Step::kBroken;
   registers_.known = 0;
   registers_.set(kFp, caller_record);
   exact_pc_ = false;

@@ -1,0 +1,129 @@
+// Remote free under threads; built with the thread sanitizer too.
+#include "core/heap/remote.h"
+
+#include <gtest/gtest.h>
+#include <seemalloc/seemalloc.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "core/api/test_api.h"
+#include "core/heap/statistics.h"
+#include "core/pages/page_heap.h"
+
+namespace seemalloc::heap {
+namespace {
+
+void count_one(void* context, void*, size_t) { ++*static_cast<size_t*>(context); }
+size_t live_blocks() {
+  size_t count = 0;
+  EXPECT_TRUE(for_each_live_block(count_one, &count));
+  return count;
+}
+
+size_t used_bytes() { return pages::page_statistics(false).used_bytes; }
+
+// A ring of slots: one thread fills them, others empty them.
+struct Ring {
+  std::vector<std::atomic<void*>> slots = std::vector<std::atomic<void*>>(512);
+  std::atomic<bool> done{false};
+};
+
+void produce(Ring& ring, int blocks, unsigned seed) {
+  std::mt19937 random(seed);
+  for (int i = 0; i < blocks; i++) {
+    void* p = sm_malloc(random() % 400);
+    *static_cast<volatile char*>(p) = 1;
+    void* old = ring.slots[random() % ring.slots.size()].exchange(p, std::memory_order_acq_rel);
+    if (old != nullptr) sm_free(old);
+  }
+}
+
+void consume(Ring& ring, unsigned seed) {
+  std::mt19937 random(seed);
+  while (!ring.done.load()) {
+    for (int i = 0; i < 64; i++) {
+      void* p = ring.slots[random() % ring.slots.size()].exchange(nullptr, std::memory_order_acq_rel);
+      if (p != nullptr) sm_free(p);
+    }
+  }
+}
+
+TEST(Remote, ProducersAndConsumersLoseNothing) {
+  size_t before = live_blocks();
+  Ring ring;
+  std::vector<std::thread> producers, consumers;
+  for (unsigned i = 0; i < 3; i++) consumers.emplace_back(consume, std::ref(ring), i);
+  for (unsigned i = 0; i < 3; i++) producers.emplace_back(produce, std::ref(ring), 100000, 100 + i);
+  for (std::thread& t : producers) t.join();
+  ring.done = true;
+  for (std::thread& t : consumers) t.join();
+  for (auto& slot : ring.slots) sm_free(slot.load());
+  EXPECT_EQ(live_blocks(), before);
+}
+
+// Owners end while others still free their blocks: spans change hands in every state of the protocol.
+TEST(Remote, OwnersThatEndWhileOthersFree) {
+  size_t before = live_blocks();
+  Ring ring;
+  std::vector<std::thread> consumers;
+  for (unsigned i = 0; i < 2; i++) consumers.emplace_back(consume, std::ref(ring), i);
+  for (unsigned round = 0; round < 200; round++) {
+    std::thread a(produce, std::ref(ring), 500, round), b(produce, std::ref(ring), 500, round + 1000);
+    a.join();
+    b.join();
+  }
+  ring.done = true;
+  for (std::thread& t : consumers) t.join();
+  for (auto& slot : ring.slots) sm_free(slot.load());
+  EXPECT_EQ(live_blocks(), before);
+}
+
+// One thread allocates and sleeps, another frees all of it: the memory comes back without the owner's help.
+TEST(Remote, ASleepingOwnersMemoryComesBack) {
+  std::vector<void*> blocks(400000);
+  std::atomic<int> stage{0};
+  std::thread owner([&] {
+    for (void*& p : blocks) p = sm_malloc(100);
+    stage = 1;
+    while (stage != 2) std::this_thread::yield();
+  });
+  while (stage != 1) std::this_thread::yield();
+  size_t full = used_bytes();
+  for (void* p : blocks) sm_free(p);
+  size_t after = used_bytes();
+  EXPECT_LT(after, full / 10) << "of " << full;
+  stage = 2;
+  owner.join();
+}
+
+TEST(Remote, AThreadsEndGivesEverythingBack) {
+  ASSERT_EQ(seemalloc_profile_stop(), 0);  // an empty sampled span per class is kept
+  size_t before = used_bytes();
+  std::thread([] {
+    std::vector<void*> blocks(100000);
+    for (size_t i = 0; i < blocks.size(); i++) blocks[i] = sm_malloc(i % 2000);
+    for (void* p : blocks) sm_free(p);
+  }).join();
+  EXPECT_LE(used_bytes(), before + 16 * kPageBytes);
+}
+
+// Phase 2 in another thread finds what phase 1 freed.
+TEST(Remote, PhasesShareMemory) {
+  auto phase = [] {
+    std::vector<void*> blocks(200000);
+    for (void*& p : blocks) p = sm_malloc(200);
+    size_t used = used_bytes();
+    for (void* p : blocks) sm_free(p);
+    return used;
+  };
+  size_t first = 0, second = 0;
+  std::thread([&] { first = phase(); }).join();
+  std::thread([&] { second = phase(); }).join();
+  EXPECT_LE(second, first + first / 20);
+}
+
+}  // namespace
+}  // namespace seemalloc::heap
