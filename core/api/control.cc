@@ -19,7 +19,7 @@ constexpr long kWouldBlock = -11;  // -EAGAIN
 
 // The process that made the socket file; 0: none. A forked child must not remove its parent's.
 std::atomic<int> socket_process{0};
-FixedText<options::kMaxTextBytes + 64> socket_path;
+char socket_path[options::kMaxTextBytes + 64];
 
 void answer(int fd, const void* data, size_t bytes) {
   FixedText<64> header;
@@ -160,15 +160,14 @@ void Control::keep_open() {
   }
   if (!wanted) return;
   FixedText<options::kMaxTextBytes> folder;
-  socket_path.clear();
   if (!find_folder(folder)) {
     given_up_ = true;
     return;
   }
   user_ = os::effective_user();
   int process = os::process_id();
-  socket_path << folder.c_str() << "/" << process << ".sock";
-  listener_ = os::listen_unix(socket_path.c_str());
+  Text(socket_path, sizeof(socket_path)) << folder.c_str() << "/" << process << ".sock";
+  listener_ = os::listen_unix(socket_path);
   if (listener_ < 0) {
     given_up_ = true;
     return;
@@ -250,7 +249,7 @@ void remove_socket() {
   int process = socket_process.load(std::memory_order_acquire);
   if (process == 0 || process != os::process_id()) return;
   socket_process.store(0, std::memory_order_relaxed);
-  os::remove_file(socket_path.c_str());
+  os::remove_file(socket_path);
 }
 
 }  // namespace seemalloc

@@ -28,7 +28,7 @@ class Control {
     int fd = -1;
     bool ready = false;
     unsigned length = 0;
-    char line[kMaxLine];
+    char line[kMaxLine] = {};
   };
 
   void accept_client();

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 
 #include <atomic>
 
@@ -23,7 +24,7 @@ namespace {
 // A process that never grows beyond its first regions gets no thread and no socket.
 constexpr unsigned kRegionsWorthAHelper = 2;
 constexpr size_t kStackBytes = 256 * KiB;
-constexpr uint64_t kIdle_ns = 2 * kSecond_ns;
+constexpr uint64_t kIdle_ns = 500 * kMillisecond_ns;
 constexpr uint64_t kShortest_ns = 50 * kMillisecond_ns;
 
 enum class Helper { kNone, kRunning, kRefused };
@@ -34,7 +35,7 @@ std::atomic<bool> dump_asked{false};
 std::atomic<bool> exiting{false};
 // Held by the helper while it works, so that fork finds nothing half done; not while it waits.
 Lock work_lock;
-Control control;
+constinit Control control;
 uint64_t loaded_ns = 0;
 int loaded_process = 0;
 
@@ -57,6 +58,8 @@ void* run_helper(void*) {
       wait_ns = next_wait_ns();
     }
     control.wait(wait_ns);
+    // A program whose main thread has ended lives until its last thread ends; we must not be the one that keeps it.
+    if (os::is_last_thread()) exit(0);
     LockGuard guard(work_lock);
     control.serve();
   }

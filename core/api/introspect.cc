@@ -17,7 +17,7 @@ using namespace seemalloc;
 
 SEEMALLOC_EXPORT int malloc_trim(size_t) noexcept {
   heap::ThreadHeap* mine = heap::thread_cache.heap;
-  if (mine != &heap::no_heap) heap::collect(*mine, true);
+  if (mine != nullptr) heap::collect(*mine, true);
   return pages::purge_all() != 0;
 }
 
@@ -100,21 +100,26 @@ SEEMALLOC_EXPORT int malloc_info(int options, FILE* file) noexcept {
   return fwrite(text.c_str(), 1, text.size(), file) == text.size() ? 0 : errno;
 }
 
-// ptmalloc's knobs (arenas, mmap thresholds, trimming) have no counterpart: known ones are accepted and do nothing, as
-// the allocators people switch between all do. Options are set by name: seemalloc_option_set().
-SEEMALLOC_EXPORT int mallopt(int parameter, int) noexcept {
+// ptmalloc's knobs (arenas, mmap thresholds, trimming) have no counterpart: what glibc would take is accepted and does
+// nothing. Our own options are set by name: seemalloc_option_set().
+SEEMALLOC_EXPORT int mallopt(int parameter, int value) noexcept {
+  constexpr int kLargestFastBlock = 80 * sizeof(size_t) / 4;
+  constexpr int kLargestMmapThreshold = 32 * MiB;
   switch (parameter) {
     case M_MXFAST:
+      return value >= 0 && value <= kLargestFastBlock;
+    case M_MMAP_THRESHOLD:
+      return value <= kLargestMmapThreshold;
+    case M_ARENA_TEST:
+    case M_ARENA_MAX:
+      return value > 0;
     case M_TRIM_THRESHOLD:
     case M_TOP_PAD:
-    case M_MMAP_THRESHOLD:
     case M_MMAP_MAX:
     case M_CHECK_ACTION:
     case M_PERTURB:
-    case M_ARENA_TEST:
-    case M_ARENA_MAX:
       return 1;
     default:
-      return 0;
+      return 1;  // as glibc does with parameters it does not know
   }
 }

@@ -83,3 +83,16 @@ SEEMALLOC_EXPORT void cfree(void* p) noexcept { deallocate(p); }
 SEEMALLOC_EXPORT void free_sized(void* p, size_t) noexcept { deallocate(p); }
 
 SEEMALLOC_EXPORT void free_aligned_sized(void* p, size_t, size_t) noexcept { deallocate(p); }
+
+// glibc's internal names: code that calls them must meet the same heap. Here, so that a static link has them too.
+SEEMALLOC_EXPORT void* __libc_malloc(size_t bytes) noexcept { return allocate(bytes); }
+SEEMALLOC_EXPORT void __libc_free(void* p) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void __libc_cfree(void* p) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void* __libc_calloc(size_t count, size_t each) noexcept { return calloc(count, each); }
+SEEMALLOC_EXPORT void* __libc_realloc(void* p, size_t bytes) noexcept { return realloc(p, bytes); }
+SEEMALLOC_EXPORT void* __libc_memalign(size_t alignment, size_t bytes) noexcept { return memalign(alignment, bytes); }
+SEEMALLOC_EXPORT void* __libc_valloc(size_t bytes) noexcept { return valloc(bytes); }
+SEEMALLOC_EXPORT void* __libc_pvalloc(size_t bytes) noexcept { return pvalloc(bytes); }
+SEEMALLOC_EXPORT int __posix_memalign(void** out, size_t alignment, size_t bytes) noexcept {
+  return posix_memalign(out, alignment, bytes);
+}

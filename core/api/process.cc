@@ -35,7 +35,7 @@ void thread_ends(void* cache) {
   heap::ThreadCache* mine = static_cast<heap::ThreadCache*>(cache);
   heap::ThreadHeap* ending = mine->heap;
   mine->finished = true;
-  if (ending != &heap::no_heap) heap::abandon_heap(*ending);
+  if (ending != nullptr) heap::abandon_heap(*ending);
 }
 
 void read_options_once() {
@@ -94,6 +94,7 @@ void start_process() {
   if (SEEMALLOC_LIKELY(phase.load(std::memory_order_acquire) != Phase::kUntouched)) return;
   LockGuard guard(start_lock);
   if (phase.load(std::memory_order_relaxed) != Phase::kUntouched) return;
+  pages::page_map.start();
   read_options_once();
   start_sampling();
   have_thread_key = pthread_key_create(&thread_key, thread_ends) == 0;

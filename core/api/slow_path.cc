@@ -26,7 +26,7 @@ using pages::SpanKind;
 
 ThreadHeap* thread_heap() {
   ThreadHeap* mine = heap::thread_cache.heap;
-  if (SEEMALLOC_LIKELY(mine != &heap::no_heap)) return mine;
+  if (SEEMALLOC_LIKELY(mine != nullptr)) return mine;
   if (heap::thread_cache.finished) return nullptr;
   start_process();
   mine = heap::adopt_heap();
@@ -50,21 +50,18 @@ void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class) {
   return p;
 }
 
-// Memory may be had back from our own free pages, then from our own lists.
-void* try_again(ThreadHeap& mine, unsigned size_class) {
-  heap::collect(mine, true);
+// The OS has refused memory: what we keep ourselves goes back, so that it can be had in another shape.
+void make_room(ThreadHeap* mine) {
+  if (mine != nullptr) heap::collect(*mine, true);
   pages::purge_all();
+  pages::unmap_empty_regions();
+}
+
+void* try_again(ThreadHeap& mine, unsigned size_class) {
+  make_room(&mine);
   Block* block = nullptr;
-  for (;;) {
-    switch (heap::refill(mine, size_class, &block)) {
-      case heap::Refill::kBlock:
-        return block;
-      case heap::Refill::kSample:
-        continue;  // unrecorded: there is no memory for records either
-      case heap::Refill::kNoMemory:
-        return out_of_memory();
-    }
-  }
+  // There is no memory for records either.
+  return heap::refill(mine, size_class, &block, false) == heap::Refill::kBlock ? block : out_of_memory();
 }
 
 Span* large_span(size_t bytes, size_t alignment) {
@@ -73,7 +70,7 @@ Span* large_span(size_t bytes, size_t alignment) {
   unsigned shard = mine != nullptr ? mine->shard : 0;
   Span* span = heap::allocate_large(shard, bytes, alignment);
   if (span == nullptr) {
-    pages::purge_all();
+    make_room(mine);
     span = heap::allocate_large(shard, bytes, alignment);
     if (span == nullptr) return nullptr;
   }
@@ -94,19 +91,16 @@ void* allocate_slow(size_t bytes, unsigned size_class) {
   }
   start_helper_if_due();
   Block* block = nullptr;
-  for (;;) {
-    switch (heap::refill(*mine, size_class, &block)) {
-      case heap::Refill::kBlock:
-        return block;
-      case heap::Refill::kSample: {
-        void* p = sampled_block(*mine, bytes, size_class);
-        if (p != nullptr) return p;
-        break;
-      }
-      case heap::Refill::kNoMemory:
-        return try_again(*mine, size_class);
-    }
+  switch (heap::refill(*mine, size_class, &block)) {
+    case heap::Refill::kBlock:
+      return block;
+    case heap::Refill::kSample:
+      if (void* p = sampled_block(*mine, bytes, size_class)) return p;
+      return try_again(*mine, size_class);
+    case heap::Refill::kNoMemory:
+      return try_again(*mine, size_class);
   }
+  return nullptr;
 }
 
 void* allocate_large_slow(size_t bytes) {
@@ -148,8 +142,14 @@ void free_large_block(void* p, Span* span) {
 void free_sampled_block(void* p, Span* span) {
   bool valid = false;
   uint32_t id = heap::free_sampled(span, p, &valid);
-  if (!valid) fatal((reinterpret_cast<uintptr_t>(p) - span->start) % span->block_bytes ? "invalid free" : "double free", p);
+  if (!valid) fatal(span->is_block_start(p) ? "double free" : "invalid free", p);
   if (id != 0) forget_sample(id);
+}
+
+void free_small_block(void* p, Span* span) {
+  Block* block = static_cast<Block*>(p);
+  if (!span->is_block_start(p)) fatal("invalid free", p);
+  heap::free_remote(thread_heap(), span, block);
 }
 
 }  // namespace
@@ -167,10 +167,11 @@ void deallocate_slow(void* p, Span* span) {
     case SpanKind::kSampled:
       return free_sampled_block(p, span);
     case SpanKind::kSmall:
-      if ((reinterpret_cast<uintptr_t>(p) - span->start) % span->block_bytes != 0) fatal("invalid free", p);
-      return heap::free_remote(thread_heap(), span, static_cast<Block*>(p));
+      return free_small_block(p, span);
   }
 }
+
+void report_misuse_slow(const char* kind, void* p) { fatal(kind, p); }
 
 size_t usable_bytes(void* p) {
   Span* span = page_map.span_of(p);
@@ -185,7 +186,7 @@ size_t usable_bytes(void* p) {
       return span->bytes;
     case SpanKind::kSampled:
     case SpanKind::kSmall:
-      if ((reinterpret_cast<uintptr_t>(p) - span->start) % span->block_bytes != 0) fatal("invalid pointer", p);
+      if (!span->is_block_start(p)) fatal("invalid pointer", p);
       return span->block_bytes;
   }
   return 0;

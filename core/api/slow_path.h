@@ -27,6 +27,9 @@ void* allocate_aligned(size_t bytes, size_t alignment);
 // A pointer whose span this thread does not own: remote, large, sampled, null, foreign or invalid.
 SEEMALLOC_NOINLINE void deallocate_slow(void* p, pages::Span* span);
 
+// fatal() as a call that seems to return: the fast path needs no stack frame for it.
+SEEMALLOC_COLD void report_misuse_slow(const char* kind, void* p);
+
 // As realloc and malloc_usable_size; p is not null.
 void* reallocate(void* p, size_t bytes);
 size_t usable_bytes(void* p);

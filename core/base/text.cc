@@ -32,6 +32,11 @@ Text& Text::append(const char* s, size_t length) {
   return *this;
 }
 
+void Text::end_line() {
+  if (size_ + 1 >= capacity_) size_--;
+  *this << '\n';
+}
+
 Text& Text::operator<<(const char* s) { return append(s, text_length(s)); }
 Text& Text::operator<<(char c) { return append(&c, 1); }
 

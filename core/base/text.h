@@ -25,6 +25,8 @@ class Text {
   Text& operator<<(unsigned n) { return *this << static_cast<uint64_t>(n); }
   Text& operator<<(Hex h);
   Text& append(const char* s, size_t length);
+  // A newline, in place of the last character where there is no room left.
+  void end_line();
 
   const char* c_str() const { return buffer_; }
   size_t size() const { return size_; }

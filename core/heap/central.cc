@@ -49,7 +49,7 @@ bool central_put(Span* span) {
   if (!span->remote.compare_exchange_strong(nothing, kUnowned, std::memory_order_acq_rel, std::memory_order_relaxed)) {
     return false;
   }
-  span->set_owner(nullptr);
+  span->disown();
   span->set_live(span->live());
   file_locked(list, span);
   return true;

@@ -15,11 +15,13 @@ namespace {
 Lock registry;
 std::atomic<ThreadHeap*> first_heap{nullptr};
 ThreadHeap* first_idle = nullptr;
+ThreadHeap* oldest_heap = nullptr;
 
 ThreadHeap* make_heap_locked() {
   void* memory = os::arena_allocate(sizeof(ThreadHeap), alignof(ThreadHeap));
   if (memory == nullptr) return nullptr;
   ThreadHeap* heap = new (memory) ThreadHeap;
+  if (oldest_heap == nullptr) oldest_heap = heap;
   heap->next_all = first_heap.load(std::memory_order_relaxed);
   first_heap.store(heap, std::memory_order_release);
   return heap;
@@ -56,7 +58,12 @@ ThreadHeap* adopt_heap() {
   {
     LockGuard guard(registry);
     heap = first_idle;
-    if (heap != nullptr) {
+    ThreadHeap* oldest = oldest_heap;
+    if (oldest != nullptr && oldest->cache == &thread_cache) {
+      // Made before thread-local memory was initialised, which has wiped our pointer to it. Its lists are lost: a few
+      // blocks that will never be handed out.
+      heap = oldest;
+    } else if (heap != nullptr) {
       first_idle = heap->next_idle;
     } else {
       heap = make_heap_locked();
@@ -65,6 +72,7 @@ ThreadHeap* adopt_heap() {
     heap->cache = &thread_cache;
     heap->state.store(HeapState::kActive, std::memory_order_seq_cst);
   }
+
   heap->shard = pages::next_shard();
   thread_cache.heap = heap;
   return heap;
@@ -72,7 +80,7 @@ ThreadHeap* adopt_heap() {
 
 void abandon_heap(ThreadHeap& heap) {
   flush_batches(heap);
-  thread_cache.heap = &no_heap;
+  thread_cache.heap = nullptr;
   release_everything(heap);
   LockGuard guard(registry);
   make_idle_locked(heap);

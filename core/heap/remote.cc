@@ -1,5 +1,6 @@
 #include "core/heap/remote.h"
 
+#include "core/base/check.h"
 #include "core/heap/central.h"
 #include "core/pages/page_heap.h"
 
@@ -60,10 +61,12 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uin
   uint64_t longer = 0;
   for (;;) {
     if (word == kUnowned) {
+      last->next = nullptr;  // a failed exchange may have linked it to what was there before
       if (heap != nullptr ? claim(*heap, span, first, count) : central_free(span, first, last, count)) return;
       word = span->remote.load(std::memory_order_relaxed);
       continue;
     }
+    if (remote_first(word) == first) fatal("double free", first);
     last->next = remote_first(word);
     longer = pack_remote(first, remote_count(word) + count);
     if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel, std::memory_order_relaxed)) break;
@@ -103,6 +106,7 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
     if (batch.span != nullptr) flush(*heap, batch);
     batch = RemoteBatch{span, block, block, 1};
   } else {
+    if (batch.first == block) fatal("double free", block);
     block->next = batch.first;
     batch.first = block;
     batch.count++;

@@ -18,7 +18,7 @@ SEEMALLOC_NO_TSAN uint32_t list_length_racy(const Span* span, Block* const* head
   uint32_t length = 0;
   const Block* block = __atomic_load_n(head, __ATOMIC_RELAXED);
   while (block != nullptr && length < span->capacity && span->contains(block) &&
-         (reinterpret_cast<uintptr_t>(block) - span->start) % span->block_bytes == 0) {
+         span->is_block_start(block)) {
     length++;
     block = __atomic_load_n(&block->next, __ATOMIC_RELAXED);
   }

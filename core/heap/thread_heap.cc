@@ -12,7 +12,6 @@ namespace seemalloc::heap {
 using pages::SpanKind;
 using pages::SpanState;
 
-constinit ThreadHeap no_heap;
 constinit thread_local ThreadCache thread_cache __attribute__((tls_model("initial-exec")));
 
 namespace {
@@ -63,6 +62,15 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   return span;
 }
 
+// A list about to be handed to malloc, its first links looked at: what a stray write or an invalid free has left there is
+// met before it is followed. Checking every link would cost a cache miss each (docs/decisions/0001).
+Block* checked(const Span* span, Block* first) {
+  if (!span->contains(first) || !span->is_block_start(first)) fatal("invalid free", first);
+  Block* second = first->next;
+  if (second != nullptr && (!span->contains(second) || !span->is_block_start(second))) fatal("corrupted free list", first);
+  return first;
+}
+
 // The blocks to hand over next, all of them counted as live; 0 when out of memory.
 uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block** first) {
   if (cs.stash != nullptr) {
@@ -77,7 +85,7 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
     if (span != nullptr) {
       uint32_t count = span->free_blocks();
       if (count != 0) {
-        *first = span->free_list;
+        *first = checked(span, span->free_list);
         span->free_list = nullptr;
         span->set_live(span->carved);
         return count;
@@ -134,8 +142,7 @@ Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanK
   if (span == nullptr && page_count > c.min_pages) span = pages::allocate_run(shard, c.min_pages, 1, kind);
   if (span == nullptr) return nullptr;
   span->size_class = static_cast<uint8_t>(size_class);
-  span->block_bytes = c.bytes;
-  span->capacity = static_cast<uint32_t>(span->bytes / c.bytes);
+  span->set_block_bytes(c.bytes);
   return span;
 }
 
@@ -185,7 +192,7 @@ bool large_sample_due(ThreadHeap& heap, size_t bytes) {
   return true;
 }
 
-Refill refill(ThreadHeap& heap, unsigned size_class, Block** block) {
+Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.batched_blocks != 0) flush_batches(heap);
   if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
   LockGuard guard(heap.slow_lock);
@@ -194,12 +201,12 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block) {
   redraw_if_stale(heap);
   if (cs.sample_due) {
     cs.sample_due = false;
-    return Refill::kSample;
+    if (may_sample) return Refill::kSample;
   }
   Block* first = nullptr;
   uint32_t count = next_list(heap, cs, size_class, &first);
   if (count == 0) return Refill::kNoMemory;
-  uint32_t usable = blocks_before_sample(heap, cs, kClasses[size_class].bytes, count);
+  uint32_t usable = may_sample ? blocks_before_sample(heap, cs, kClasses[size_class].bytes, count) : count;
   if (usable < count) stash_rest(cs, first, usable, count);
   if (usable == 0) {
     cs.sample_due = false;
@@ -214,7 +221,7 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block) {
 void retire_locked(ThreadHeap& heap, Span* span) {
   DCHECK(span->live() == 0);
   heap.owned_spans--;
-  span->set_owner(nullptr);
+  span->disown();
   pages::release(span);
 }
 
@@ -266,7 +273,9 @@ void file_owned_locked(ThreadHeap& heap, Span* span) {
 
 void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t count) {
   Block* last = first;
-  while (last->next != nullptr) last = last->next;
+  for (uint32_t i = 1; i < count && last->next != nullptr; i++) last = last->next;
+  // Blocks freed twice by different threads, or written to since: the chain is not what was counted.
+  if (last->next != nullptr || count > span->live()) fatal("corrupted free list", last);
   last->next = span->free_list;
   span->free_list = first;
   ClassState& cs = heap.classes[span->size_class];

@@ -24,12 +24,10 @@ using pages::SpanList;
 
 struct ThreadHeap;
 
-// Stands for "no heap": not null, because the null span's owner is. Its address is all that is used.
-extern ThreadHeap no_heap;
-
-// Thread-local part: all that malloc touches. A new thread finds every list empty and so enters the slow path.
+// Thread-local part: all that malloc touches. All zero at first: a new thread, or code that runs before thread-local
+// memory is initialised (ifunc resolvers), finds every list empty and so enters the slow path.
 struct ThreadCache {
-  ThreadHeap* heap = &no_heap;
+  ThreadHeap* heap = nullptr;
   Block* heads[kClassCount] = {};
   bool finished = false;  // the thread's heap is gone: it is past its last destructors
 };
@@ -94,8 +92,9 @@ extern void (*draw_sample_distance)(ThreadHeap& heap);
 enum class Refill { kBlock, kSample, kNoMemory };
 
 // The malloc list of `size_class` is empty: takes a block for the caller and hands the next list to the cache.
+// With may_sample false a sample that is due goes unrecorded (there is no memory for it).
 // Requires: the calling thread owns `heap`.
-Refill refill(ThreadHeap& heap, unsigned size_class, Block** block);
+Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample = true);
 
 // A block of `bytes` is being allocated outside the lists (a large one): true when it is the sample.
 // Requires: the calling thread owns `heap`.

@@ -20,7 +20,8 @@ namespace seemalloc {
 
 void warn(const char* text) {
   FixedText<512> line;
-  line << "seemalloc: " << text << "\n";
+  line << "seemalloc: " << text;
+  line.end_line();
   os::write_stderr(line.c_str(), line.size());
 }
 

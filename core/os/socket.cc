@@ -138,6 +138,23 @@ void page_faults(uint64_t* minor, uint64_t* major) {
   *major = static_cast<uint64_t>(usage.ru_majflt);
 }
 
+bool is_last_thread() {
+  // "pid (name) S …": the name may hold anything, its last parenthesis ends it. Field 20 is the number of threads; an
+  // ended main thread is a zombie that still counts.
+  char text[512];
+  int fd = open_file("/proc/self/stat", O_RDONLY);
+  if (fd < 0) return false;
+  long length = read_some(fd, text, sizeof(text) - 1);
+  close_file(fd);
+  if (length <= 0) return false;
+  const char* at = text + length;
+  while (at != text && *at != ')') at--;
+  if (at == text || at + 2 >= text + length || at[2] != 'Z') return false;
+  int field = 2;
+  for (; at != text + length && field < 20; at++) field += *at == ' ';
+  return at + 1 < text + length && at[0] == '2' && at[1] == ' ';
+}
+
 void name_thread(const char* name) { sys(SYS_prctl, PR_SET_NAME, as_long(name)); }
 
 void signal_thread(int process, int thread, int signal) { sys(SYS_tgkill, process, thread, signal); }

@@ -40,6 +40,8 @@ unsigned effective_user();
 // Resident set from /proc/self/statm; 0 without /proc.
 size_t resident_set_bytes();
 void page_faults(uint64_t* minor, uint64_t* major);
+// True when the main thread has ended (pthread_exit) and the calling thread is the only one left. False without /proc.
+bool is_last_thread();
 void name_thread(const char* name);
 void signal_thread(int process, int thread, int signal);
 

@@ -31,6 +31,14 @@ std::atomic<unsigned> shard_cursor{0};
 std::atomic<uint64_t> next_tick_ns{0};
 std::atomic<unsigned> regions{0};
 
+Lock region_pool_lock;
+os::Pool<Region> region_pool;
+
+Region* take_region() {
+  LockGuard guard(region_pool_lock);
+  return region_pool.take();
+}
+
 // ---- filing of regions ----
 
 void file(Shard& shard, Region* region) {
@@ -70,13 +78,12 @@ unsigned tightest(const Shard& shard, unsigned pages) {
 Region* add_region_locked(Shard& shard) {
   uintptr_t base = reserve_region();
   if (base == 0) return nullptr;
-  Region* region = page_map.reserve(base, kRegionBytes)
-                       ? static_cast<Region*>(os::arena_allocate(sizeof(Region), alignof(Region)))
-                       : nullptr;
+  Region* region = page_map.reserve(base, kRegionBytes) ? take_region() : nullptr;
   if (region == nullptr) {
     return_region(base);
     return nullptr;
   }
+  *region = Region{};
   region->base = base;
   region->shard = static_cast<uint16_t>(&shard - shards);
   region->longest_free = kPagesPerRegion;
@@ -343,6 +350,49 @@ size_t purge_all() {
   return purged_bytes + purge_huge(UINT64_MAX);
 }
 
+namespace {
+
+// Takes one region without spans out of the books; null when there is none.
+Region* detach_empty_locked(Shard& shard) {
+  Region* region = shard.buckets[kPagesPerRegion];
+  if (region == nullptr) return nullptr;
+  unfile(shard, region);
+  Region** link = &shard.all;
+  while (*link != region) link = &(*link)->next_all;
+  *link = region->next_all;
+  if (region->on_dirty_list) {
+    link = &shard.dirty;
+    while (*link != region) link = &(*link)->next_dirty;
+    *link = region->next_dirty;
+  }
+  return region;
+}
+
+}  // namespace
+
+size_t unmap_empty_regions() {
+  size_t bytes = 0;
+  for (unsigned i = 0; i < shards_in_use(); i++) {
+    for (;;) {
+      Region* region;
+      {
+        LockGuard guard(shards[i].lock);
+        region = detach_empty_locked(shards[i]);
+      }
+      if (region == nullptr) break;
+      regions.fetch_sub(1, std::memory_order_relaxed);
+      page_map.set_foreign(region->base, kRegionBytes);
+      // Refused: the address space is lost, as small as it is; its memory goes.
+      void* start = reinterpret_cast<void*>(region->base);
+      if (!os::unmap(start, kRegionBytes)) os::purge(start, kRegionBytes);
+      bytes += kRegionBytes;
+      LockGuard guard(region_pool_lock);
+      region_pool.give(region);
+    }
+  }
+  return bytes + unmap_reserve();
+}
+
 PageStatistics page_statistics(bool with_residency) {
   PageStatistics statistics{};
   for (unsigned i = 0; i < shards_in_use(); i++) {
@@ -382,6 +432,7 @@ void lock_for_fork() {
   lock_huge_for_fork();
   lock_reserve_for_fork();
   lock_span_pool_for_fork();
+  region_pool_lock.lock();
   page_map.grow_lock().lock();
   os::arena_lock().lock();
 }
@@ -389,6 +440,7 @@ void lock_for_fork() {
 void unlock_after_fork() {
   os::arena_lock().unlock();
   page_map.grow_lock().unlock();
+  region_pool_lock.unlock();
   unlock_span_pool_after_fork();
   unlock_reserve_after_fork();
   unlock_huge_after_fork();

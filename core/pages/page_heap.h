@@ -40,6 +40,10 @@ void tick();
 // Gives every free page back now. Returns bytes given back.
 size_t purge_all();
 
+// Gives the address space of regions without spans back: only when memory is refused, since each costs a mapping's split.
+// Requires: no lock held. Returns bytes given back.
+size_t unmap_empty_regions();
+
 // A shard for a new thread heap, round robin over the CPUs.
 unsigned next_shard();
 

@@ -7,7 +7,7 @@ namespace seemalloc::pages {
 namespace {
 Lock leaf_lock;
 // What the pages of ours point at while they hold no block.
-constinit Span free_pages{.kind = SpanKind::kFree};
+constinit Span free_pages{.owner_ = Span::kNobody, .kind = SpanKind::kFree};
 }  // namespace
 
 constinit PageMap page_map;  // all zero, so it costs nothing in the file
@@ -37,7 +37,7 @@ void PageMap::store(uintptr_t page, uint64_t entry) {
 }
 
 void PageMap::set(uintptr_t start, size_t bytes, const Span* span) {
-  uint64_t entry = reinterpret_cast<uintptr_t>(span) - reinterpret_cast<uintptr_t>(this);
+  uint64_t entry = reinterpret_cast<uintptr_t>(span) - reinterpret_cast<uintptr_t>(&foreign_);
   uintptr_t end = (start + bytes) >> kPageShift;
   for (uintptr_t page = start >> kPageShift; page < end; page++) store(page, entry);
 }

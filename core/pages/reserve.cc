@@ -51,6 +51,15 @@ void return_region(uintptr_t base) {
   }
 }
 
+size_t unmap_reserve() {
+  LockGuard guard(lock);
+  size_t bytes = end - next;
+  if (bytes == 0 || !os::unmap(reinterpret_cast<void*>(next), bytes)) return 0;
+  end = next;
+  chunk_bytes = kFirstChunkBytes;
+  return bytes;
+}
+
 void lock_reserve_for_fork() { lock.lock(); }
 void unlock_reserve_after_fork() { lock.unlock(); }
 

@@ -3,6 +3,7 @@
 // Threads: any; one lock, held across mmap (a region is asked for once per 2 MiB of heap growth).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace seemalloc::pages {
@@ -11,6 +12,9 @@ namespace seemalloc::pages {
 uintptr_t reserve_region();
 // A region that could not be used after all comes back untouched.
 void return_region(uintptr_t base);
+
+// Gives the part of the reserve that was never used back to the system. Returns bytes given back.
+size_t unmap_reserve();
 
 void lock_reserve_for_fork();
 void unlock_reserve_after_fork();

@@ -3,10 +3,11 @@
 // Line 0 is what the owner's free() touches; line 1 starts with what other threads touch.
 // Threads: free_list, countdown, bias, carved belong to the owner (a ThreadHeap under its slow_lock for all but the fast
 // path; the central list's lock while unowned; the sampled heap's lock when sampled). owner and remote are atomic.
+// An owner is never null: a thread without a heap compares its null with it and must not match.
 // Invariants:
 //  1. countdown + bias == live: the blocks handed out (to the program, a malloc list, a stash or the remote list).
 //  2. every carved block that is not live is on free_list exactly once.
-//  3. remote == kUnowned only while owner is null, and changes from it only under the central list's lock.
+//  3. remote == kUnowned only while owner is kNobody, and changes from it only under the central list's lock.
 #pragma once
 
 #include <atomic>
@@ -44,7 +45,8 @@ enum class SpanState : uint8_t {
 
 struct alignas(kCacheLineBytes) Span {
   Block* free_list;    // freed by the owner since the last hand-over
-  const void* owner_;  // the ThreadHeap that may use the fast path; null: nobody. See owner()
+  uintptr_t owner_;    // the ThreadHeap that may use the fast path, or kNobody. See owner()
+  uint64_t reciprocal;  // of block_bytes, for is_block_start()
   uint32_t countdown;  // frees until the owner must look (free's only counter)
   uint32_t bias;       // live = countdown + bias
   uintptr_t start;
@@ -55,13 +57,13 @@ struct alignas(kCacheLineBytes) Span {
   SpanKind kind;
   SpanState state;
   bool known_zero;  // large: the pages read as zero and nobody wrote to them
-  size_t bytes;     // of the whole run
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // blocks freed by others: see heap/remote.h
   Span* pending_next;                                     // on the owner's pending stack
   Span* next;                                             // on a list of its owner, the central list or the sampled heap
   Span* prev;
   Region* region;  // null for huge
+  size_t bytes;    // of the whole run
   union {
     uint32_t* sample_ids;  // kSampled: one per block
     uint32_t sample_id;    // kLarge, kHuge: 0 when not sampled
@@ -78,13 +80,15 @@ struct alignas(kCacheLineBytes) Span {
   // Plain access compiles to a compare with memory; the thread sanitizer must see an atomic.
   SEEMALLOC_ALWAYS_INLINE const void* owner() const {
 #ifdef __SANITIZE_THREAD__
-    return __atomic_load_n(&owner_, __ATOMIC_ACQUIRE);
+    return owner_acquire();
 #else
-    return *const_cast<const void* const volatile*>(&owner_);
+    return reinterpret_cast<const void*>(*const_cast<const volatile uintptr_t*>(&owner_));
 #endif
   }
-  void set_owner(const void* owner) { __atomic_store_n(&owner_, owner, __ATOMIC_RELEASE); }
-  const void* owner_acquire() const { return __atomic_load_n(&owner_, __ATOMIC_ACQUIRE); }
+  const void* owner_acquire() const { return reinterpret_cast<const void*>(__atomic_load_n(&owner_, __ATOMIC_ACQUIRE)); }
+  void set_owner(const void* owner) { __atomic_store_n(&owner_, reinterpret_cast<uintptr_t>(owner), __ATOMIC_RELEASE); }
+  void disown() { __atomic_store_n(&owner_, kNobody, __ATOMIC_RELEASE); }
+  static constexpr uintptr_t kNobody = 1;
 
   // The owner's last access of a free: everything it wrote to the span comes before. Pairs with live_acquire().
   // Returns true at zero.
@@ -101,6 +105,17 @@ struct alignas(kCacheLineBytes) Span {
   // Read by threads that do not own the span. Holding the owner's slow_lock it is at least the true number, and no
   // access of the owner's that it counts is still under way.
   uint32_t live_acquire() const { return __atomic_load_n(&countdown, __ATOMIC_ACQUIRE) + __atomic_load_n(&bias, __ATOMIC_RELAXED); }
+
+  // True when p is where a block starts: the offset is a multiple of block_bytes (Lemire's divisibility test; a
+  // multiplication instead of a division). Requires: p lies in the span, which is cut into blocks.
+  SEEMALLOC_ALWAYS_INLINE bool is_block_start(const void* p) const {
+    return (reinterpret_cast<uintptr_t>(p) - start) * reciprocal < reciprocal;
+  }
+  void set_block_bytes(uint32_t block) {
+    block_bytes = block;
+    capacity = static_cast<uint32_t>(bytes / block);
+    reciprocal = UINT64_MAX / block + 1;
+  }
 
   Block* block_at(uint32_t index) const { return reinterpret_cast<Block*>(start + size_t{index} * block_bytes); }
   bool contains(const void* p) const { return reinterpret_cast<uintptr_t>(p) - start < bytes; }

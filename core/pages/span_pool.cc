@@ -21,7 +21,7 @@ Span* take_span(SpanKind kind) {
   if (span == nullptr) span = static_cast<Span*>(os::arena_allocate(sizeof(Span), alignof(Span)));
   if (span == nullptr) return nullptr;
   span->free_list = nullptr;
-  span->set_owner(nullptr);
+  span->disown();
   span->set_live(0);
   span->block_bytes = span->capacity = span->carved = 0;
   span->size_class = 0;
@@ -37,7 +37,7 @@ Span* take_span(SpanKind kind) {
 
 void give_span(Span* span) {
   span->kind = SpanKind::kFree;
-  span->set_owner(nullptr);
+  span->disown();
   LockGuard guard(lock);
   span->next = free_spans;
   free_spans = span;

@@ -1,0 +1,146 @@
+// What the shared libraries show to the world: the documented names and nothing else; what they ask of it: libc alone.
+//
+// Reads the files named by SEEMALLOC_LIB and SEEMALLOC_MINIMAL_LIB with nm and readelf; runs none of their code.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "harness/child.h"
+
+namespace {
+
+const char* kFamily =
+    "malloc free calloc realloc reallocarray memalign posix_memalign aligned_alloc valloc pvalloc malloc_usable_size "
+    "malloc_trim malloc_stats malloc_info mallinfo mallinfo2 mallopt cfree free_sized free_aligned_sized "
+    "__libc_malloc __libc_free __libc_calloc __libc_realloc __libc_memalign __libc_valloc __libc_pvalloc __posix_memalign";
+// The twenty of the standard.
+const char* kOperators =
+    "_Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_t _ZnamSt11align_val_t "
+    "_ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm "
+    "_ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t "
+    "_ZdaPvmSt11align_val_t _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t";
+// Other spellings that some allocators have; they do no harm (sized and nothrow at once is in no standard).
+const char* kTolerated =
+    "_ZdlPvmRKSt9nothrow_t _ZdaPvmRKSt9nothrow_t _ZdlPvmSt11align_val_tRKSt9nothrow_t "
+    "_ZdaPvmSt11align_val_tRKSt9nothrow_t __libc_cfree __libc_reallocarray __libc_mallopt __libc_mallinfo";
+
+std::set<std::string> words(const std::string& text) {
+  std::istringstream stream(text);
+  std::set<std::string> result;
+  for (std::string word; stream >> word;) result.insert(word);
+  return result;
+}
+
+std::string output_of(std::vector<std::string> argv) {
+  conform::Outcome outcome = conform::run({argv, {"LC_ALL=C"}, 20});
+  EXPECT_TRUE(outcome.exited(0)) << outcome.all();
+  return outcome.out;
+}
+
+struct Symbol {
+  std::string name;
+  char kind;
+};
+
+std::vector<Symbol> symbols(const std::string& library, const char* which) {
+  std::vector<Symbol> result;
+  for (const std::string& line : conform::lines_of(output_of({"nm", "-D", "-P", "--without-symbol-versions", which, library}))) {
+    std::istringstream stream(line);
+    Symbol symbol;
+    if (stream >> symbol.name >> symbol.kind) result.push_back(symbol);
+  }
+  return result;
+}
+
+class Exports : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const char* path = getenv(GetParam());
+    ASSERT_NE(path, nullptr) << GetParam() << " is not set";
+    library_ = path;
+  }
+  std::string library_;
+};
+
+TEST_P(Exports, AreTheDocumentedSurface) {
+  std::set<std::string> allowed = words(std::string(kFamily) + " " + kOperators + " " + kTolerated);
+  std::set<std::string> found;
+  for (const Symbol& symbol : symbols(library_, "--defined-only")) {
+    found.insert(symbol.name);
+    bool ours = symbol.name.rfind("seemalloc_", 0) == 0;
+    EXPECT_TRUE(ours || allowed.count(symbol.name)) << symbol.name << " (" << symbol.kind << ") is nobody's business";
+  }
+  for (const std::string& name : words(std::string(kFamily) + " " + kOperators)) {
+    EXPECT_TRUE(found.count(name)) << name << " is missing";
+  }
+}
+
+TEST_P(Exports, NeedOnlyLibc) {
+  for (const std::string& line : conform::lines_of(output_of({"readelf", "-dW", library_}))) {
+    if (line.find("(NEEDED)") != std::string::npos) {
+      EXPECT_NE(line.find("[libc.so.6]"), std::string::npos) << line;
+    }
+    EXPECT_EQ(line.find("TEXTREL"), std::string::npos) << line;
+    EXPECT_EQ(line.find("RPATH"), std::string::npos) << line;
+    EXPECT_EQ(line.find("RUNPATH"), std::string::npos) << line;
+  }
+}
+
+TEST_P(Exports, NeverGoAwayAndAreBoundAtOnce) {
+  std::string dynamic = output_of({"readelf", "-dW", library_});
+  EXPECT_NE(dynamic.find("NODELETE"), std::string::npos);
+  EXPECT_NE(dynamic.find("NOW"), std::string::npos);
+  EXPECT_NE(dynamic.find("(SONAME)"), std::string::npos) << "without a name of its own, linking records the build's path";
+  std::string segments = output_of({"readelf", "-lW", library_});
+  EXPECT_NE(segments.find("GNU_RELRO"), std::string::npos);
+  EXPECT_EQ(segments.find("RWE"), std::string::npos) << segments;
+}
+
+TEST_P(Exports, AskOnlyWhatLibcHas) {
+  std::string libc;
+  for (const std::string& line : conform::lines_of(output_of({"ldd", library_}))) {
+    size_t arrow = line.find("libc.so.6 => ");
+    if (arrow != std::string::npos) libc = line.substr(arrow + 13, line.find(" (") - arrow - 13);
+  }
+  ASSERT_NE(libc, "");
+  std::set<std::string> known;
+  for (const Symbol& symbol : symbols(libc, "--defined-only")) known.insert(symbol.name);
+  for (const Symbol& symbol : symbols(library_, "--undefined-only")) {
+    bool weak = symbol.kind == 'w' || symbol.kind == 'v';
+    EXPECT_TRUE(weak || known.count(symbol.name)) << symbol.name << " is not libc's";
+    // Calls that allocate would come back to us from inside.
+    for (const char* name : {"printf", "fprintf", "fopen", "strdup", "opendir", "qsort", "getline", "vasprintf", "localtime"}) {
+      EXPECT_NE(symbol.name, name) << "allocates";
+    }
+  }
+}
+
+// malloc is called before any constructor has run, and the helper may start before the last: all state is constant-initialised.
+TEST_P(Exports, ConstructNothingAtRunTime) {
+  for (const std::string& line : conform::lines_of(output_of({"nm", "-C", library_}))) {
+    EXPECT_EQ(line.find("_GLOBAL__sub_I"), std::string::npos) << line;
+    EXPECT_EQ(line.find("__static_initialization_and_destruction"), std::string::npos) << line;
+    EXPECT_EQ(line.find("guard variable for"), std::string::npos) << line;
+  }
+}
+
+// A library loaded late gets its initial-exec TLS from a surplus of about 1.5 KiB that all such libraries share.
+TEST_P(Exports, TakeLittleStaticTls) {
+  for (const std::string& line : conform::lines_of(output_of({"readelf", "-lW", library_}))) {
+    std::istringstream stream(line);
+    std::string type, offset, address, physical, file_size, memory_size;
+    if (!(stream >> type >> offset >> address >> physical >> file_size >> memory_size) || type != "TLS") continue;
+    size_t bytes = strtoull(memory_size.c_str(), nullptr, 16);
+    RecordProperty("tls_bytes", static_cast<int>(bytes));
+    EXPECT_LE(bytes, 1024u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Libraries, Exports, testing::Values("SEEMALLOC_LIB", "SEEMALLOC_MINIMAL_LIB"),
+                         [](const auto& info) { return std::string(info.index == 0 ? "full" : "minimal"); });
+
+}  // namespace

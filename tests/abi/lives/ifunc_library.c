@@ -1,0 +1,25 @@
+// A library whose function is chosen by an ifunc resolver that allocates: malloc runs while the dynamic linker relocates.
+#include <stdlib.h>
+#include <string.h>
+
+void* ifunc_block;
+
+static int chosen(void) { return 42; }
+
+static int (*resolve(void))(void) {
+  char* scratch = malloc(200);
+  memset(scratch, 1, 200);
+  char* kept = calloc(1, 5000);
+  char* large = malloc(1 << 20);
+  large[1 << 19] = 1;
+  free(large);
+  free(scratch);
+  if (ifunc_block == NULL) {
+    ifunc_block = kept;
+  } else {
+    free(kept);
+  }
+  return chosen;
+}
+
+int ifunc_answer(void) __attribute__((ifunc("resolve")));

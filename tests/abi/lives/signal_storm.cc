@@ -1,0 +1,64 @@
+// A storm of signals whose handler does not allocate: interrupted system calls and locks inside the allocator must not show.
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+
+#include <atomic>
+
+#include "expect.h"
+
+namespace {
+
+std::atomic<int> storms{0};
+std::atomic<size_t*> slots[256];
+std::atomic<bool> stop{false};
+
+void handler(int) { storms.fetch_add(1, std::memory_order_relaxed); }
+
+void* hammer(void* argument) {
+  unsigned long state = reinterpret_cast<unsigned long>(argument);
+  while (!stop.load(std::memory_order_relaxed)) {
+    errno = 77;
+    size_t size = sizeof(size_t) + random_size(&state) * (random_below(&state, 50) == 0 ? 8 : 1);
+    auto block = static_cast<size_t*>(malloc(size));
+    EXPECT(block != nullptr);
+    *block = size;
+    reinterpret_cast<unsigned char*>(block)[size - 1] = static_cast<unsigned char>(size);
+    size_t* old = slots[random_below(&state, 256)].exchange(block);
+    if (old != nullptr) {
+      EXPECT(reinterpret_cast<unsigned char*>(old)[*old - 1] == static_cast<unsigned char>(*old));
+      free(old);
+    }
+    EXPECT(errno == 77);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+int main() {
+  expect_subject();
+  struct sigaction action = {};
+  action.sa_handler = handler;  // no SA_RESTART: calls do return EINTR
+  sigaction(SIGALRM, &action, nullptr);
+  sigaction(SIGUSR1, &action, nullptr);
+  itimerval every = {{0, 100}, {0, 100}};
+  setitimer(ITIMER_REAL, &every, nullptr);
+  pthread_t threads[4];
+  for (size_t i = 0; i < 4; i++) {
+    EXPECT(pthread_create(&threads[i], nullptr, hammer, reinterpret_cast<void*>(i + 1)) == 0);
+  }
+  timespec start, now;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  do {
+    for (pthread_t thread : threads) pthread_kill(thread, SIGUSR1);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 < 1200);
+  stop = true;
+  for (pthread_t thread : threads) pthread_join(thread, nullptr);
+  every = {};
+  setitimer(ITIMER_REAL, &every, nullptr);
+  EXPECT(storms > 1000);
+  for (auto& slot : slots) free(slot.exchange(nullptr));
+  return ok();
+}

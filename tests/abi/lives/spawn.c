@@ -1,0 +1,56 @@
+// vfork + exec, posix_spawn and system() from a program whose threads hammer malloc. vfork's child shares our memory: nothing
+// of the allocator may run differently there or be left changed.
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include "expect.h"
+
+extern char** environ;
+static volatile int stop;
+
+static void* hammer(void* argument) {
+  unsigned long state = (unsigned long)argument;
+  while (!stop) {
+    size_t size = random_size(&state);
+    free_marked(marked(malloc(size), size), size);
+  }
+  return NULL;
+}
+
+static void expect_end(pid_t pid) {
+  int status = 0;
+  EXPECT(pid > 0);
+  EXPECT(waitpid(pid, &status, 0) == pid);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(int argc, char** argv) {
+  expect_subject();
+  if (argc > 1) return 0;
+  pthread_t threads[4];
+  for (size_t i = 0; i < 4; i++) EXPECT(pthread_create(&threads[i], NULL, hammer, (void*)(i + 1)) == 0);
+  char* arguments[] = {argv[0], "child", NULL};
+  for (int i = 0; i < 40; i++) {
+    pid_t pid = vfork();
+    if (pid == 0) {
+      execve("/proc/self/exe", arguments, environ);
+      _exit(4);
+    }
+    expect_end(pid);
+    EXPECT(posix_spawn(&pid, argv[0], NULL, NULL, arguments, environ) == 0);
+    expect_end(pid);
+    free_marked(marked(malloc(3000), 3000), 3000);
+  }
+  // A child of vfork that cannot exec and leaves.
+  pid_t pid = vfork();
+  if (pid == 0) {
+    execl("/no/such/program", "x", NULL);
+    _exit(0);
+  }
+  expect_end(pid);
+  EXPECT(system("true") == 0);
+  stop = 1;
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  return ok();
+}

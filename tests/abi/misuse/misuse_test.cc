@@ -1,0 +1,228 @@
+// What becomes of each misuse of misuse.c, with seemalloc and, beside it, with glibc.
+//
+// Reads MISUSE_PROGRAM, SEEMALLOC_LIB. A "must" that is not caught fails the test; the others are counted and printed, so
+// that a lost catch and a new one both show. "Caught" is the end by SIGABRT; the line on stderr is judged for seemalloc only.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "../harness/child.h"
+
+namespace {
+
+using conform::Outcome;
+
+enum class Must {
+  kAbort,    // one line "seemalloc: KIND 0x…" and SIGABRT, for the sizes in `must`
+  kForeign,  // one line "seemalloc: foreign pointer 0x…" and on it goes
+};
+
+struct Row {
+  const char* kind;
+  std::vector<size_t> must;    // caught, or the test fails
+  std::vector<size_t> wanted;  // counted only; but never a hang
+  const char* line;            // what the line may say, separated by '|'
+  Must how = Must::kAbort;
+};
+
+// Small ones by class, then of pages, large and huge.
+using Sizes = std::vector<size_t>;
+const Sizes kSmall = {16, 48, 64, 256, 1024}, kPaged = {8192, 30000}, kLarge = {200000, 5 << 20};
+const Sizes kWithInterior = {48, 64, 256, 1024, 8192, 30000};
+
+Sizes operator+(Sizes a, const Sizes& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+const Sizes kAll = kSmall + kPaged + kLarge;
+
+// A large block's pages may have gone, or have been taken again, by the second time.
+const char* kDouble = "double free|invalid free";
+const char* kUse = "double free|invalid free|invalid pointer|use of a freed block";
+
+// What free and realloc see on their slow paths is a must; what would cost the fast path is wanted.
+const std::vector<Row>& table() {
+  static const std::vector<Row> rows = {
+      {"double_now", kAll, {}, kDouble},
+      {"double_with_one_between", kPaged + kLarge, kSmall, kDouble},
+      {"double_after_others", kPaged + kLarge, kSmall, kDouble},
+      {"double_in_thread", {5 << 20}, kSmall + kPaged + Sizes{200000}, kDouble},
+      {"double_from_thread", kLarge, kSmall + kPaged, kDouble},
+      {"double_in_two_threads", kLarge, kSmall + kPaged, kDouble},
+      {"double_of_exited_threads", kLarge, kSmall + kPaged, kDouble},
+      {"double_aligned", kAll, {}, kDouble},
+      {"double_after_realloc", kSmall + kPaged + Sizes{200000}, {5 << 20}, kDouble},
+      {"interior_16", kLarge, kWithInterior, "invalid free"},
+      {"interior_middle", {200000}, kWithInterior + Sizes{5 << 20}, "invalid free"},
+      {"interior_page", kLarge, {30000}, "invalid free"},
+      {"interior_in_thread", {48, 256, 8192, 200000}, {}, "invalid free"},
+      {"misaligned_1", kLarge, kSmall + kPaged, "invalid free"},
+      {"misaligned_8", kLarge, kSmall + kPaged, "invalid free"},
+      {"realloc_interior", kWithInterior + kLarge, {}, "invalid free|invalid pointer"},
+      {"stack", {64}, {}, "foreign pointer", Must::kForeign},
+      {"static_data", {64}, {}, "foreign pointer", Must::kForeign},
+      {"code", {64}, {}, "foreign pointer", Must::kForeign},
+      {"own_mapping", {64}, {}, "foreign pointer", Must::kForeign},
+      {"unmapped", {64}, {}, "foreign pointer", Must::kForeign},
+      {"low_address", {64}, {}, "foreign pointer", Must::kForeign},
+      {"small_number", {64}, {}, "foreign pointer", Must::kForeign},
+      {"not_canonical", {64}, {}, "foreign pointer", Must::kForeign},
+      {"kernel_address", {64}, {}, "foreign pointer", Must::kForeign},
+      {"realloc_stack", {64}, {}, "foreign pointer", Must::kForeign},
+      {"overwritten_by_text", kSmall, {}, "corrupted free list"},
+      {"overwritten_in_list", kSmall, {}, "corrupted free list"},
+      {"overwritten_by_stack_pointer", kSmall, {}, "corrupted free list"},
+      {"overwritten_low_byte", kSmall, {}, "corrupted free list"},
+      {"overwritten_by_zero", {}, kSmall, "corrupted free list"},
+      {"realloc_freed", kAll, {}, kUse},
+      {"usable_size_of_freed", kLarge, kSmall + kPaged, kUse},
+      {"overflow", {}, kSmall, "corrupted free list|double free|invalid free"},
+  };
+  return rows;
+}
+
+std::string variable(const char* name) {
+  const char* value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Outcome misuse(const char* kind, size_t size, std::vector<std::string> environment) {
+  return conform::run({{variable("MISUSE_PROGRAM"), kind, std::to_string(size)}, environment, 4});
+}
+
+std::vector<std::string> preloaded(const std::string& options = "") {
+  return {"LD_PRELOAD=" + variable("SEEMALLOC_LIB"), "SEEMALLOC_CONF=" + options};
+}
+
+std::string pointer_of(const Outcome& outcome) {
+  for (const std::string& line : conform::lines_of(outcome.out)) {
+    if (line.rfind("pointer ", 0) == 0) return line.substr(8);
+  }
+  return "";
+}
+
+bool survived(const Outcome& outcome) {
+  return outcome.exited(0) && outcome.out.find("survived") != std::string::npos;
+}
+
+// Exactly one line "seemalloc: WHAT POINTER", first on stderr, WHAT being one of `allowed`; indented lines may explain.
+// Returns what is wrong, or "".
+std::string line_problem(const Outcome& outcome, const std::string& allowed, bool with_pointer) {
+  std::vector<std::string> lines = conform::lines_of(outcome.err);
+  if (lines.empty()) return "no line on stderr";
+  for (size_t i = 1; i < lines.size(); i++) {
+    if (lines[i].empty() || lines[i][0] != ' ') return "more than one line: " + lines[i];
+  }
+  for (size_t from = 0; from <= allowed.size();) {
+    size_t to = allowed.find('|', from);
+    if (to == std::string::npos) to = allowed.size();
+    std::string start = "seemalloc: " + allowed.substr(from, to - from) + " ";
+    from = to + 1;
+    if (lines[0].rfind(start + "0x", 0) != 0) continue;
+    std::string rest = lines[0].substr(start.size());
+    std::string pointer = pointer_of(outcome);
+    bool same = rest.rfind(pointer, 0) == 0 && (rest.size() == pointer.size() || !isxdigit(rest[pointer.size()]));
+    return !with_pointer || same ? "" : "another pointer than " + pointer + ": " + lines[0];
+  }
+  return "expected \"seemalloc: " + allowed + " 0x…\", got: " + lines[0];
+}
+
+// One letter per size: A aborted, s survived, S by another signal, T no end.
+char letter(const Outcome& outcome) {
+  if (outcome.timed_out) return 'T';
+  if (outcome.died_of(SIGABRT)) return 'A';
+  if (survived(outcome)) return 's';
+  return 'S';
+}
+
+void expect_caught(const Row& row, const Outcome& outcome) {
+  if (row.how == Must::kForeign) {
+    EXPECT_TRUE(survived(outcome)) << "expected one line and no end, got " << outcome.all();
+    EXPECT_EQ(line_problem(outcome, row.line, true), "") << outcome.all();
+    return;
+  }
+  EXPECT_TRUE(outcome.died_of(SIGABRT)) << "expected SIGABRT, got " << outcome.all();
+  if (!outcome.died_of(SIGABRT)) return;
+  // What an overwritten link leads to is not the pointer that was overwritten.
+  EXPECT_EQ(line_problem(outcome, row.line, std::string(row.line) != "corrupted free list"), "");
+}
+
+TEST(Misuse, Table) {
+  ASSERT_NE(variable("MISUSE_PROGRAM"), "");
+  ASSERT_EQ(access(variable("SEEMALLOC_LIB").c_str(), R_OK), 0) << "no library at SEEMALLOC_LIB";
+  int all = 0, aborted = 0, reported = 0, glibc = 0;
+  std::vector<std::string> missed;
+  printf("A aborted, r reported and carried on, s survived unseen, S crashed, T hung; one letter per size,\n");
+  printf("the musts first, then | and what is wanted besides\n");
+  printf("%-30s %-12s %-12s\n", "", "seemalloc", "glibc");
+  for (const Row& row : table()) {
+    std::string ours, theirs;
+    for (size_t size : row.must + row.wanted) {
+      std::string name = std::string(row.kind) + " " + std::to_string(size);
+      SCOPED_TRACE(name);
+      bool must = ours.size() < row.must.size();
+      if (ours.size() == row.must.size() && !row.must.empty()) ours += '|', theirs += '|';
+      Outcome outcome = misuse(row.kind, size, preloaded());
+      Outcome other = misuse(row.kind, size, {"LD_PRELOAD", "SEEMALLOC_CONF"});
+      char mine = letter(outcome);
+      if (mine == 's' && outcome.err.rfind("seemalloc: ", 0) == 0) mine = 'r';
+      ours += mine;
+      theirs += letter(other);
+      all++;
+      aborted += mine == 'A';
+      reported += mine == 'r';
+      glibc += letter(other) == 'A';
+      if (must) {
+        expect_caught(row, outcome);
+      } else {
+        if (mine != 'A') missed.push_back(name);
+        EXPECT_FALSE(outcome.timed_out) << "not caught is one thing, hanging another: " << outcome.all();
+      }
+    }
+    printf("%-30s %-12s %-12s\n", row.kind, ours.c_str(), theirs.c_str());
+  }
+  printf("%d of %d misuses caught (%d abort, %d reported); glibc: %d\n", aborted + reported, all, aborted, reported, glibc);
+  printf("not yet caught (%zu):", missed.size());
+  for (const std::string& name : missed) printf(" %s,", name.c_str());
+  printf("\n");
+}
+
+TEST(Misuse, ForeignPointersAreFatalByOption) {
+  for (const Row& row : table()) {
+    if (row.how != Must::kForeign) continue;
+    SCOPED_TRACE(row.kind);
+    Outcome outcome = misuse(row.kind, 64, preloaded("foreign:fatal"));
+    EXPECT_TRUE(outcome.died_of(SIGABRT)) << outcome.all();
+    EXPECT_EQ(line_problem(outcome, row.line, true), "");
+  }
+}
+
+TEST(Misuse, ForeignPointersAreReportedByOption) {
+  for (const Row& row : table()) {
+    if (row.how != Must::kForeign) continue;
+    SCOPED_TRACE(row.kind);
+    Outcome outcome = misuse(row.kind, 64, preloaded("foreign:report"));
+    EXPECT_TRUE(survived(outcome)) << outcome.all();
+    EXPECT_EQ(line_problem(outcome, row.line, true), "") << outcome.all();
+  }
+}
+
+// Sampled blocks live in spans of their own: the same must hold there.
+TEST(Misuse, IsCaughtInSampledBlocksToo) {
+  for (const char* kind : {"double_now", "double_in_thread", "interior_16", "misaligned_1"}) {
+    for (size_t size : {size_t{64}, size_t{1024}, size_t{30000}, size_t{5} << 20}) {
+      SCOPED_TRACE(std::string(kind) + " " + std::to_string(size));
+      Outcome outcome = misuse(kind, size, preloaded("sample:1"));
+      EXPECT_TRUE(outcome.died_of(SIGABRT)) << outcome.all();
+      EXPECT_EQ(line_problem(outcome, "double free|invalid free", true), "");
+    }
+  }
+}
+
+}  // namespace

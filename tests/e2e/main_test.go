@@ -1,0 +1,209 @@
+// Package e2e runs the real tool against real programs on the real library.
+//
+// The library is taken from $SEEMALLOC_OUT/lib, or out/lib of this repository, as `./dev build` leaves it; without it
+// the tests are skipped, or fail where SEEMALLOC_REQUIRE_LIB=1. The tool and the test program are built here.
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	work    string // a folder for everything that is built, readable by other users
+	binary  string // the tool
+	leaky   string // leaky.cc compiled
+	library string // libseemalloc.so
+	problem string // why nothing can be tested, "" when all is there
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		if err := prepare(); err != nil {
+			problem = err.Error()
+		}
+		if work != "" {
+			defer os.RemoveAll(work)
+		}
+		return m.Run()
+	}())
+}
+
+func prepare() error {
+	out := os.Getenv("SEEMALLOC_OUT")
+	if out == "" {
+		out = "../../out"
+	}
+	var err error
+	if library, err = filepath.Abs(filepath.Join(out, "lib", "libseemalloc.so")); err != nil {
+		return err
+	}
+	if _, err := os.Stat(library); err != nil {
+		return fmt.Errorf("%s is not there: `./dev build` makes it", library)
+	}
+	if work, err = os.MkdirTemp("", "seemalloc-e2e"); err != nil {
+		return err
+	}
+	if err := os.Chmod(work, 0o755); err != nil {
+		return err
+	}
+	binary, leaky = filepath.Join(work, "seemalloc"), filepath.Join(work, "leaky")
+	if err := build("go", "build", "-o", binary, "../../tool"); err != nil {
+		return err
+	}
+	return build("c++", "-O2", "-g", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread", "testdata/leaky.cc", "-o", leaky)
+}
+
+func build(command ...string) error {
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %v\n%s", strings.Join(command, " "), err, out)
+	}
+	return nil
+}
+
+// need skips the test, or fails it where the library is required.
+func need(t *testing.T) {
+	t.Helper()
+	if problem == "" {
+		return
+	}
+	if os.Getenv("SEEMALLOC_REQUIRE_LIB") == "1" {
+		t.Fatal(problem)
+	}
+	t.Skip(problem)
+}
+
+// environment is the caller's without any seemalloc variable, plus the library's place.
+func environment(more ...string) []string {
+	var env []string
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "SEEMALLOC_") && !strings.HasPrefix(variable, "LD_PRELOAD=") {
+			env = append(env, variable)
+		}
+	}
+	return append(append(env, "SEEMALLOC_LIB="+library), more...)
+}
+
+// tool runs the tool, which must succeed and say nothing on standard error.
+func tool(t *testing.T, args ...string) string {
+	t.Helper()
+	out, complaint, status := try(t, args...)
+	if status != 0 || complaint != "" {
+		t.Fatalf("seemalloc %v: status %d, %s", args, status, complaint)
+	}
+	return out
+}
+
+// try runs the tool and returns what it left.
+func try(t *testing.T, args ...string) (out, complaint string, status int) {
+	t.Helper()
+	command := exec.Command(binary, args...)
+	command.Env = environment()
+	command.Dir = work
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String(), command.ProcessState.ExitCode()
+}
+
+// program is a running test program that said it is ready.
+type program struct {
+	*exec.Cmd
+	pid   string
+	stdin io.WriteCloser
+	lines *bufio.Scanner
+	err   *bytes.Buffer
+}
+
+// launch starts command and waits for "ready"; the program ends with the test.
+func launch(t *testing.T, env []string, command ...string) *program {
+	t.Helper()
+	p := &program{Cmd: exec.Command(command[0], command[1:]...), err: new(bytes.Buffer)}
+	p.Env = environment(env...)
+	p.Dir = work
+	p.Stderr = p.err
+	p.stdin, _ = p.StdinPipe()
+	stdout, _ := p.StdoutPipe()
+	p.lines = bufio.NewScanner(stdout)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.pid = strconv.Itoa(p.Process.Pid)
+	t.Cleanup(func() {
+		p.stdin.Close()
+		_ = p.Process.Kill()
+		_ = p.Wait()
+		if p.err.Len() != 0 && !t.Failed() {
+			t.Errorf("the program said on standard error: %s", p.err)
+		}
+	})
+	p.expect(t, "ready")
+	return p
+}
+
+// leak starts the test program under `seemalloc run` with these flags.
+func leak(t *testing.T, scale int, flags ...string) *program {
+	t.Helper()
+	args := append(append([]string{binary, "run"}, flags...), "--", leaky, strconv.Itoa(scale))
+	p := launch(t, nil, args...)
+	if !strings.Contains(strings.Join(flags, " "), "socket") {
+		waitFor(t, socketOf(p.pid))
+	}
+	return p
+}
+
+func socketOf(pid string) string {
+	return filepath.Join(fmt.Sprintf("/tmp/seemalloc-%d", os.Geteuid()), pid+".sock")
+}
+
+// waitFor waits for a socket: the thread that opens it runs beside main, which may be ready first.
+func waitFor(t *testing.T, socket string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(socket); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not appear", socket)
+		}
+	}
+}
+
+// tell sends one command and waits until it is done.
+func (p *program) tell(t *testing.T, command string) {
+	t.Helper()
+	if _, err := io.WriteString(p.stdin, command+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	p.expect(t, "done")
+}
+
+func (p *program) expect(t *testing.T, line string) {
+	t.Helper()
+	if !p.lines.Scan() || p.lines.Text() != line {
+		t.Fatalf("the program printed %q instead of %q; standard error: %s", p.lines.Text(), line, p.err)
+	}
+}
+
+// parse reads JSON that the tool printed.
+func parse(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+}

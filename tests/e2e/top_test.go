@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// topReport is the part of `top --json` that the tests read.
+type topReport struct {
+	Total     int64
+	Error     float64 `json:"standard_error"`
+	Exact     *int64  `json:"exact_live"`
+	Functions []struct {
+		Name      string
+		Flat, Cum int64
+	}
+}
+
+func top(t *testing.T, target string, flags ...string) (report topReport, flat, cum map[string]int64) {
+	t.Helper()
+	parse(t, tool(t, append([]string{"top", target, "--json", "-n", "0"}, flags...)...), &report)
+	flat, cum = map[string]int64{}, map[string]int64{}
+	for _, f := range report.Functions {
+		flat[f.Name], cum[f.Name] = f.Flat, f.Cum
+	}
+	return report, flat, cum
+}
+
+// known is what one function of leaky.cc allocates at a scale.
+type known struct {
+	name        string
+	count, size int64
+	kept        bool
+}
+
+func knownAt(scale int64) []known {
+	return []known{
+		{"leak_small", scale * 2000, 64, true},
+		{"leak_medium", scale * 150, 1024, true}, // 50 of them in a thread
+		{"leak_large", scale, 128 << 10, true},
+		{"shop::Basket::put", scale * 200, 256, true}, // inlined into shop::fill
+		{"churn", scale * 1000, 512, false},
+	}
+}
+
+// deviation is the standard error of the estimate of count blocks of size bytes at a mean interval.
+func deviation(count, size int64, interval float64) float64 {
+	q := -math.Expm1(-float64(size) / interval)
+	return float64(size) * math.Sqrt(float64(count)*(1-q)/q)
+}
+
+// within says whether an estimate is as near to the truth as sampling promises, all but once in 16,000 times.
+func within(t *testing.T, what string, got, want int64, deviation float64) {
+	t.Helper()
+	if off := math.Abs(float64(got - want)); off > 4*deviation+1 {
+		t.Errorf("%s: %d, exactly %d: off by %.1f standard errors of %.0f", what, got, want, off/deviation, deviation)
+	}
+}
+
+func TestTopEstimates(t *testing.T) {
+	need(t)
+	const scale, interval = 300, 64 << 10
+	p := leak(t, scale, "--sample", "64K")
+	report, inuse, cum := top(t, p.pid)
+	_, alloc, _ := top(t, p.pid, "--by", "alloc")
+	_, objects, _ := top(t, p.pid, "--unit", "objects")
+	for _, k := range knownAt(scale) {
+		exact, error_ := k.count*k.size, deviation(k.count, k.size, interval)
+		within(t, k.name+" allocated", alloc[k.name], exact, error_)
+		if !k.kept {
+			if inuse[k.name] != 0 {
+				t.Errorf("%s holds %d bytes, but has freed all", k.name, inuse[k.name])
+			}
+			continue
+		}
+		within(t, k.name+" in use", inuse[k.name], exact, error_)
+		within(t, k.name+" objects", objects[k.name], k.count, error_/float64(k.size))
+	}
+	if cum["shop::fill"] != inuse["shop::Basket::put"] || cum["shop::fill"] == 0 {
+		t.Errorf("shop::fill %d, its inlined function %d", cum["shop::fill"], inuse["shop::Basket::put"])
+	}
+	within(t, "in thread", cum["in_thread"], scale*50*1024, deviation(scale*50, 1024, interval))
+	if report.Exact == nil {
+		t.Fatal("no exact total")
+	}
+	within(t, "total", report.Total, *report.Exact, report.Error)
+	for _, f := range report.Functions {
+		if regexp.MustCompile(`^(malloc|calloc|free|operator new.*|seemalloc::.*)$`).MatchString(f.Name) {
+			t.Errorf("a function of the allocator is shown: %s", f.Name)
+		}
+	}
+}
+
+// With an interval of 1 there is nothing to estimate.
+func TestTopExact(t *testing.T) {
+	need(t)
+	const scale = 3
+	p := leak(t, scale, "--sample", "1")
+	report, inuse, _ := top(t, p.pid)
+	_, alloc, _ := top(t, p.pid, "--by", "alloc")
+	_, objects, _ := top(t, p.pid, "--unit", "objects")
+	for _, k := range knownAt(scale) {
+		if alloc[k.name] != k.count*k.size {
+			t.Errorf("%s allocated %d, exactly %d", k.name, alloc[k.name], k.count*k.size)
+		}
+		if k.kept && (inuse[k.name] != k.count*k.size || objects[k.name] != k.count) {
+			t.Errorf("%s holds %d bytes in %d blocks, exactly %d in %d", k.name, inuse[k.name], objects[k.name], k.count*k.size, k.count)
+		}
+	}
+	if report.Error != 0 {
+		t.Errorf("standard error %g", report.Error)
+	}
+	p.tell(t, "m")
+	if _, more, _ := top(t, p.pid); more["leak_large"] != 2*scale*128<<10 {
+		t.Errorf("after more: leak_large %d", more["leak_large"])
+	}
+	p.tell(t, "f")
+	_, left, _ := top(t, p.pid)
+	for _, k := range knownAt(scale) {
+		if left[k.name] != 0 {
+			t.Errorf("after free: %s holds %d", k.name, left[k.name])
+		}
+	}
+}
+
+func TestTopText(t *testing.T) {
+	need(t)
+	p := leak(t, 100)
+	out := tool(t, "top", p.pid)
+	for _, want := range []string{"leaky (pid " + p.pid + "): bytes in use by function", "standard error; sampled once in 512.0 KiB", "exactly", "cum%  function\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+}
+
+// A saved profile is read by both pprofs without complaint, with the same total.
+func TestProfileIsReadByPprof(t *testing.T) {
+	need(t)
+	p := leak(t, 50, "--sample", "4K")
+	for name, flags := range map[string][]string{"named": nil, "raw": {"--raw"}} {
+		file := filepath.Join(t.TempDir(), name+".pb.gz")
+		tool(t, append([]string{"profile", p.pid, "-o", file}, flags...)...)
+		report, flat, _ := top(t, file)
+		within(t, name+" leak_large", flat["leak_large"], 50*128<<10, deviation(50, 128<<10, 4096))
+		for _, pprof := range []string{"pprof", "github.com/google/pprof"} {
+			c := exec.Command("go", "tool", pprof, "-top", "-unit=bytes", "-nodecount=0", "-nodefraction=0", file)
+			c.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
+			var out, complaint bytes.Buffer
+			c.Stdout, c.Stderr = &out, &complaint
+			if err := c.Run(); err != nil {
+				t.Fatalf("%s: %v\n%s", pprof, err, complaint.String())
+			}
+			if complaint.Len() != 0 && name == "named" {
+				t.Errorf("%s complains: %s", pprof, complaint.String())
+			}
+			if want := fmt.Sprintf("of %dB total", report.Total); !strings.Contains(out.String(), want) {
+				t.Errorf("%s of the %s profile does not say %q:\n%.400s", pprof, name, want, out.String())
+			}
+		}
+	}
+}
+
+// The library writes a profile at exit, which the tool reads after the process is gone.
+func TestDumpAtExit(t *testing.T) {
+	need(t)
+	file := filepath.Join(t.TempDir(), "exit.pb.gz")
+	p := leak(t, 3, "--sample", "1", "--conf", "dump_at_exit:"+file)
+	p.stdin.Close()
+	if err := p.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, flat, _ := top(t, file); flat["leak_large"] != 3*128<<10 {
+		t.Errorf("leak_large %d", flat["leak_large"])
+	}
+}

@@ -1,0 +1,27 @@
+"""Python: part of its own test-suite, with PYTHONMALLOC=malloc so that small objects come to malloc as well.
+"""
+from session import Failed
+
+# Debian's own: the tests belong to it, and another python3 may come first in the PATH.
+PYTHON = "/usr/bin/python3"
+NEEDS = [PYTHON]
+TIMEOUT = 240
+TESTS = """test_json test_re test_threading test_thread test_subprocess test_dict test_list test_set test_pickle
+  test_zlib test_bytes test_unicode test_deque test_gc test_ctypes test_fork1 test_mmap test_weakref test_queue
+  test_io""".split()
+
+
+def check(session):
+    tests = [name for name in TESTS if session.run(
+        [PYTHON, "-c", f"import importlib.util as u, sys; sys.exit(0 if u.find_spec('test.{name}') else 9)"],
+        preload=False, status=None).status == 0]
+    if "test_json" not in tests:
+        raise Failed("Python's own tests are not installed (Debian: libpython3.11-testsuite)")
+    # Its tests look at their own environment; what stays in there is ours to choose.
+    done = session.run([PYTHON, "-m", "test", "-j2", "--timeout", "100", *tests],
+                       env={"PYTHONMALLOC": "malloc", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(session.folder)})
+    text = done.stdout + done.stderr
+    if "Result: SUCCESS" not in text and "result: SUCCESS" not in text:
+        raise Failed("Python's test-suite does not say SUCCESS\n" + text[-3000:])
+    passed = [line for line in text.splitlines() if "tests OK" in line]
+    session.expect("number of tests run", passed[:1], [f"All {len(tests)} tests OK."])

@@ -1,0 +1,243 @@
+"""One run of one program: its folder, its environment, its processes and what is asked of each of them.
+
+A process started through run() or start() gets LD_PRELOAD; it must have the library mapped (looked up in /proc while it
+runs), must end in time and as expected, and must leave no line of seemalloc's on stderr. What it starts is ended by
+process id when the session ends, whatever happens.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+TAIL_LINES = 25
+# A process that ends within this time may do so before anybody has looked into /proc.
+UNSEEN_SECONDS = 0.5
+
+
+class Failed(Exception):
+    """The program did not do what it should have; the text says what, and shows the end of its output."""
+
+
+class Finished:
+    """A process that has ended: its status and what it printed."""
+
+    def __init__(self, status, stdout, stderr):
+        self.status, self.stdout, self.stderr = status, stdout, stderr
+
+
+class Session:
+    def __init__(self, name, root, library, conf, timeout):
+        self.name, self.root, self.library, self.conf = name, pathlib.Path(root), pathlib.Path(library), conf
+        self.source = self.root / "tests/programs"
+        # Builds outlive a session: Rust's and Go's take longer than the run.
+        self.builds = self.root / "build/programs"
+        self.deadline = time.monotonic() + timeout
+        self.timeout = timeout
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"seemalloc-{name}-"))
+        self.processes = []
+        self.seen = self.unseen = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            self._end(process)
+
+    def remove(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def mapped_note(self):
+        return f"mapped in {self.seen}" + (f", {self.unseen} too short to look" if self.unseen else "")
+
+    # ---- what a program's check() calls ----
+
+    def build(self, what, command, cwd=None, env=None):
+        """Runs a build step without the library; its failure is the program's."""
+        self.builds.mkdir(parents=True, exist_ok=True)
+        # A build is not what is timed and bounded here: a fresh machine downloads first.
+        began = time.monotonic()
+        done = subprocess.run([str(word) for word in command], cwd=cwd, env={**os.environ, **(env or {})},
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors="replace", timeout=900)
+        self.deadline += time.monotonic() - began
+        if done.returncode != 0:
+            raise Failed(f"{what} does not build: {words(command)}\n{tail(done.stdout)}")
+
+    def compile(self, name, *flags):
+        """Compiles the C++ program NAME.cc beside this file and returns the path of the binary."""
+        binary = self.folder / name
+        self.build(name, ["g++", "-std=c++20", "-O2", "-g", "-pthread", self.source / f"{name}.cc", "-o", binary, *flags])
+        return binary
+
+    def run(self, command, input=None, env=None, cwd=None, status=0, preload=True):
+        """Runs a command to its end and checks it (any status will do when None is asked); returns what it printed."""
+        process = self._launch(command, env, cwd, input, preload)
+        self._wait(process)
+        return self._finished(process, status)
+
+    def run_all(self, commands, **options):
+        """Runs commands side by side, then checks each; returns what they printed."""
+        processes = [self._launch(command, None, None, None, options.get("preload", True)) for command in commands]
+        for process in processes:
+            self._wait(process)
+        return [self._finished(process, 0) for process in processes]
+
+    def start(self, command, env=None, cwd=None):
+        """Starts a server; stop() ends and checks it."""
+        return self._launch(command, env, cwd, None, True)
+
+    def stop(self, process, status=0, ask=None):
+        """Ends a server through `ask` (a function) or SIGTERM, and checks how it ended."""
+        self.alive(process)
+        self._look(process)
+        if ask:
+            ask()
+        else:
+            process.terminate()
+        self._wait(process)
+        return self._finished(process, status)
+
+    def wait_until(self, process, ready, what):
+        """Waits until ready() is true; a server that ended or is too slow is a failure."""
+        while True:
+            try:
+                if ready():
+                    break
+            except OSError:
+                pass
+            self.alive(process)
+            if time.monotonic() > self.deadline:
+                raise Failed(f"{what}: not within {self.timeout} s\n{self._output(process)}")
+            time.sleep(0.05)
+
+    def alive(self, process):
+        if process.poll() is not None:
+            raise Failed(f"ended early ({how(process.returncode)}): {process.title}\n{self._output(process)}")
+
+    @staticmethod
+    def free_port():
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return probe.getsockname()[1]
+
+    @staticmethod
+    def expect(what, got, wanted):
+        if got != wanted:
+            raise Failed(f"{what}: got {str(got)[:400]!r}, expected {str(wanted)[:400]!r}")
+
+    # ---- processes ----
+
+    def _environment(self, extra, preload):
+        environment = {**os.environ, "LC_ALL": "C.UTF-8", **(extra or {})}
+        for name in ("LD_PRELOAD", "SEEMALLOC_CONF"):
+            environment.pop(name, None)
+        if preload:
+            environment["LD_PRELOAD"] = str(self.library)
+            if self.conf:
+                environment["SEEMALLOC_CONF"] = self.conf
+        return environment
+
+    def _launch(self, command, env, cwd, input, preload):
+        number = len(self.processes)
+        out, err = self.folder / f"{number}.stdout", self.folder / f"{number}.stderr"
+        feed = subprocess.DEVNULL
+        if input is not None:
+            feed_path = self.folder / f"{number}.stdin"
+            feed_path.write_text(input)
+            feed = open(feed_path, "rb")
+        # Files, not pipes: nobody has to read while we look into /proc, and a server's output cannot block it.
+        with open(out, "wb") as stdout, open(err, "wb") as stderr:
+            process = subprocess.Popen([str(word) for word in command], cwd=cwd or self.folder, stdin=feed,
+                                       stdout=stdout, stderr=stderr, env=self._environment(env, preload),
+                                       start_new_session=True)
+        if feed is not subprocess.DEVNULL:
+            feed.close()
+        process.title, process.out, process.err = words(command), out, err
+        process.began, process.preload, process.mapped = time.monotonic(), preload, False
+        self.processes.append(process)
+        return process
+
+    def _look(self, process):
+        try:
+            process.mapped = process.mapped or str(self.library) in pathlib.Path(f"/proc/{process.pid}/maps").read_text()
+        except OSError:
+            pass
+
+    def _wait(self, process):
+        pause = 0.002
+        while process.poll() is None:
+            if not process.mapped:
+                self._look(process)
+            elif pause < 0.02:
+                pause = 0.02
+            if time.monotonic() > self.deadline:
+                where = self._where(process)
+                self._end(process)
+                raise Failed(f"not ended after {self.timeout} s: {process.title}\n{where}{self._output(process)}")
+            time.sleep(pause)
+        process.took = time.monotonic() - process.began
+
+    def _finished(self, process, status):
+        stdout, stderr = process.out.read_text(errors="replace"), process.err.read_text(errors="replace")
+        if status is not None and process.returncode != status:
+            raise Failed(f"{how(process.returncode)}: {process.title}\n{self._output(process)}")
+        if process.preload:
+            ours = [line for line in (stdout + "\n" + stderr).splitlines() if line.startswith("seemalloc:")]
+            if ours:
+                raise Failed(f"printed by seemalloc in: {process.title}\n" + "\n".join(ours[:TAIL_LINES]))
+            if process.mapped:
+                self.seen += 1
+            elif process.took < UNSEEN_SECONDS:
+                self.unseen += 1
+            else:
+                raise Failed(f"{self.library.name} was never mapped in: {process.title}")
+        return Finished(process.returncode, stdout, stderr)
+
+    def _output(self, process):
+        text = ""
+        for name, path in (("stdout", process.out), ("stderr", process.err)):
+            content = path.read_text(errors="replace")
+            if content.strip():
+                text += f"---- the end of its {name} ----\n{tail(content)}\n"
+        return text or "(it printed nothing)\n"
+
+    def _where(self, process):
+        """What each thread waits for in the kernel: tells a deadlock (futex) from slowness."""
+        text = []
+        for task in sorted(pathlib.Path(f"/proc/{process.pid}/task").glob("*"))[:12]:
+            try:
+                state = (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                text.append(f"thread {task.name}: state {state}, in {(task / 'wchan').read_text() or '?'}")
+            except OSError:
+                pass
+        return "\n".join(text) + "\n"
+
+    @staticmethod
+    def _end(process):
+        # The group is the session of this very process: what it has started goes with it.
+        if process.poll() is None:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+
+
+def words(command):
+    text = " ".join(str(word) for word in command)
+    return text if len(text) < 300 else text[:300] + " …"
+
+
+def how(status):
+    if status is not None and status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    return f"exit status {status}"
+
+
+def tail(text):
+    return "\n".join(text.splitlines()[-TAIL_LINES:])

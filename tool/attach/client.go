@@ -1,0 +1,116 @@
+package attach
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxPayload bounds what a server may announce, so that a broken one cannot make the tool allocate without end.
+const maxPayload = 1 << 30
+
+// Client is one connection to a process's control socket. Not safe for concurrent use.
+type Client struct {
+	conn    *net.UnixConn
+	in      *bufio.Reader
+	timeout time.Duration
+	who     string
+}
+
+// ServerError is the text of an `error …` answer.
+type ServerError struct {
+	Who  string
+	Text string
+}
+
+func (e *ServerError) Error() string { return e.Who + ": " + e.Text }
+
+// DialPath connects to the socket at path. who names the process in error texts; timeout bounds each later request.
+func DialPath(path, who string, timeout time.Duration) (*Client, error) {
+	conn, err := net.DialTimeout("unix", path, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{conn: conn.(*net.UnixConn), in: bufio.NewReaderSize(conn, 64<<10), timeout: timeout, who: who}, nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Call sends one command line and returns the payload of its answer.
+func (c *Client) Call(command string, args ...string) ([]byte, error) {
+	line := strings.Join(append([]string{command}, args...), " ")
+	if strings.ContainsAny(line, "\n\r\x00") {
+		return nil, fmt.Errorf("%s: a command is one line, without control characters", c.who)
+	}
+	if err := c.conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
+		return nil, err
+	}
+	_, writeErr := io.WriteString(c.conn, line+"\n")
+	// A server that refuses the peer answers and closes without reading: its reason is worth more than EPIPE.
+	answer, err := c.in.ReadString('\n')
+	if err != nil {
+		if writeErr != nil {
+			err = writeErr
+		}
+		return nil, c.explain(command, err)
+	}
+	answer = strings.TrimSuffix(answer, "\n")
+	if text, ok := strings.CutPrefix(answer, "error"); ok {
+		return nil, &ServerError{Who: c.who, Text: strings.TrimSpace(text)}
+	}
+	number, ok := strings.CutPrefix(answer, "ok ")
+	length, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	if !ok || err != nil || length < 0 || length > maxPayload {
+		return nil, fmt.Errorf("%s: its control socket does not speak this protocol (answered %q)", c.who, clip(answer))
+	}
+	payload := make([]byte, length)
+	if n, err := io.ReadFull(c.in, payload); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%s: the answer to %q was cut short (%d of %d bytes): the process ended meanwhile; try again if it still runs",
+				c.who, command, n, length)
+		}
+		return nil, c.explain(command, err)
+	}
+	return payload, nil
+}
+
+// PeerPID returns the process at the other end, or 0 when the kernel does not say.
+func (c *Client) PeerPID() int {
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	pid := 0
+	_ = raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(cred.Pid)
+		}
+	})
+	return pid
+}
+
+func (c *Client) explain(command string, err error) error {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Errorf("%s: no answer to %q within %s: the process may be stopped or very busy; try again", c.who, command, c.timeout)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return fmt.Errorf("%s: closed the connection without answering %q: it ended, or does not let this user in", c.who, command)
+	}
+	return fmt.Errorf("%s: %w", c.who, err)
+}
+
+func clip(s string) string {
+	if len(s) > 60 {
+		return s[:60] + "…"
+	}
+	return s
+}

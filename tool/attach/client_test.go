@@ -1,0 +1,165 @@
+package attach_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/attach/fake"
+)
+
+func TestCall(t *testing.T) {
+	server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
+	client, err := attach.DialSocket(server.Path, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	// Several requests on one connection, an error among them.
+	if got, err := client.Call("ping"); err != nil || string(got) != "pong" {
+		t.Errorf("ping: %q %v", got, err)
+	}
+	if _, err := client.Call("get", "colour"); err == nil || !strings.Contains(err.Error(), "unknown option colour") {
+		t.Errorf("get colour: %v", err)
+	}
+	stats, err := attach.FetchStats(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := stats.Memory
+	if m.RSS != m.Live+m.Cached+m.Fragmentation+m.Metadata+m.NotOurs || m.RSS != 100<<20 {
+		t.Errorf("memory %+v", m)
+	}
+	if _, err := client.Call("get", "a\nset b c"); err == nil {
+		t.Error("a line break was sent")
+	}
+	if client.PeerPID() != os.Getpid() {
+		t.Errorf("peer %d", client.PeerPID())
+	}
+}
+
+func TestBrokenServers(t *testing.T) {
+	for _, test := range []struct{ name, raw, want string }{
+		{"closed", "", "without answering"},
+		{"cut short", "ok 100\nabc", "cut short (3 of 100 bytes)"},
+		{"nothing of it", "ok 100\n", "cut short (0 of 100 bytes)"},
+		{"another protocol", "HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak this protocol"},
+		{"negative", "ok -1\n", "does not speak this protocol"},
+		{"too long", "ok 99999999999999\n", "does not speak this protocol"},
+		{"refused", "error not permitted\n", "not permitted"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
+			server.Raw["stats"] = test.raw
+			client, err := attach.DialSocket(server.Path, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			_, err = attach.FetchStats(client)
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want …%s…", err, test.want)
+			}
+		})
+	}
+}
+
+func TestSilentServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err := attach.DialSocket(path, 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Call("ping"); err == nil || !strings.Contains(err.Error(), "no answer") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRemoveStale(t *testing.T) {
+	dir := t.TempDir()
+	listen := func(name string, keep bool) string {
+		path := filepath.Join(dir, name)
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener.SetUnlinkOnClose(false)
+		if keep {
+			t.Cleanup(func() { listener.Close() })
+		} else {
+			listener.Close()
+		}
+		return path
+	}
+	const nobody = "999999999" // above any pid_max
+	gone := listen(nobody+".sock", false)
+	answering := listen("999999998.sock", true) // of a process in another pid namespace
+	living := listen("1.sock", false)           // pid 1 exists: not ours to judge
+	other := filepath.Join(dir, "999999997.sock")
+	if err := os.WriteFile(other, nil, 0o600); err != nil { // not a socket
+		t.Fatal(err)
+	}
+	if n := attach.RemoveStale(dir); n != 1 {
+		t.Errorf("removed %d", n)
+	}
+	for path, want := range map[string]bool{gone: false, answering: true, living: true, other: true} {
+		if _, err := os.Lstat(path); (err == nil) != want {
+			t.Errorf("%s: %v", filepath.Base(path), err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	_ = os.Symlink(dir, link)
+	listen(nobody+".sock", false)
+	if n := attach.RemoveStale(link); n != 0 {
+		t.Error("followed a symbolic link")
+	}
+	if n := attach.RemoveStale("/nowhere"); n != 0 {
+		t.Error("removed something in a folder that is not there")
+	}
+}
+
+// The test process itself stands for a program with the allocator linked in.
+func TestFindsByPID(t *testing.T) {
+	self, err := attach.Find(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake.Start(t, self.SocketPaths()[0])
+	client, err := attach.Dial(self, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	for _, found := range attach.Scan(time.Second) {
+		if found.PID == os.Getpid() {
+			if found.Socket != attach.SocketOpen || found.Stats == nil || found.RSS() == 0 || found.Uptime() <= 0 {
+				t.Errorf("found %+v", found)
+			}
+			return
+		}
+	}
+	t.Error("not found by Scan")
+}
+
+func TestFindErrors(t *testing.T) {
+	if _, err := attach.Find(999999999); err == nil || !strings.Contains(err.Error(), "999999999") {
+		t.Errorf("got %v", err)
+	}
+	self, err := attach.Find(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := attach.Dial(self, time.Second); err == nil || !strings.Contains(err.Error(), "does not run on seemalloc") {
+		t.Errorf("got %v", err)
+	}
+}

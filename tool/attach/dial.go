@@ -1,0 +1,85 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dial connects to the control socket of p. Its error is one line that says what is wrong and what to do about it.
+func Dial(p *Process, timeout time.Duration) (*Client, error) {
+	var worst error
+	for _, path := range p.SocketPaths() {
+		client, err := DialPath(path, p.String(), timeout)
+		if err == nil {
+			// A number used again, or a folder made by someone else: names would come from the wrong program.
+			if peer := client.PeerPID(); peer != 0 && peer != p.PID {
+				client.Close()
+				return nil, fmt.Errorf("%s: its control socket %s belongs to pid %d: if that is meant, ask for that one", p, path, peer)
+			}
+			return client, nil
+		}
+		// "Not there" at one place says nothing once another place answered with something stronger.
+		if worst == nil || errors.Is(worst, fs.ErrNotExist) {
+			worst = err
+		}
+	}
+	return nil, p.explain(worst)
+}
+
+// DialSocket connects to a socket given by path.
+func DialSocket(path string, timeout time.Duration) (*Client, error) {
+	client, err := DialPath(path, path, timeout)
+	switch {
+	case err == nil:
+		return client, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: no such socket: `seemalloc ps` lists the processes that have one", path)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%s: permission denied: run as the process's owner or as root", path)
+	case errors.Is(err, unix.ECONNREFUSED):
+		return nil, fmt.Errorf("%s: nobody listens there: the process has ended", path)
+	}
+	return nil, fmt.Errorf("%s: %w", path, err)
+}
+
+// explain turns a failed connect into the state of the process that caused it.
+func (p *Process) explain(err error) error {
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("%s: nobody listens on its control socket: the process is ending, or the socket is a leftover (`seemalloc ps` removes those)", p)
+	}
+	mapped, mapsErr := p.MapsLibrary()
+	if errors.Is(err, fs.ErrPermission) || errors.Is(mapsErr, fs.ErrPermission) {
+		return p.denied()
+	}
+	switch {
+	case errors.Is(mapsErr, fs.ErrNotExist), errors.Is(mapsErr, unix.ESRCH):
+		return fmt.Errorf("%s has ended", p)
+	case !mapped && (mapsErr != nil || errors.Is(err, fs.ErrNotExist)):
+		return fmt.Errorf("%s does not run on seemalloc: start it with `seemalloc run -- %s …`", p, p.Name)
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: %w", p, err)
+	}
+	for _, option := range []string{"socket", "helper"} {
+		if off(p.conf(option)) {
+			return fmt.Errorf("%s runs on seemalloc, but its control socket was turned off by %s:0 in SEEMALLOC_CONF: start it without that", p, option)
+		}
+	}
+	return fmt.Errorf("%s runs on seemalloc, but has no control socket yet: it opens when the heap has grown, or at the start with SEEMALLOC_CONF=at_start:1 (`seemalloc run` sets it)", p)
+}
+
+func (p *Process) denied() error {
+	if os.Geteuid() == 0 {
+		return fmt.Errorf("%s: permission denied even to root: its container or a security policy protects it", p)
+	}
+	if p.UID == os.Geteuid() {
+		return fmt.Errorf("%s: permission denied although it is yours: it may be set-uid or otherwise protected; run as root", p)
+	}
+	return fmt.Errorf("%s belongs to %s: permission denied; run as %s or as root", p, p.User(), p.User())
+}
+
+func off(value string) bool { return value == "0" || value == "off" || value == "false" }

@@ -1,0 +1,104 @@
+// Package fake is a control socket for tests: it speaks the core's protocol without the core.
+package fake
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Stats is the statistics of a made-up process whose parts add up.
+const Stats = `{"version":"0.1.0","pid":4242,"uptime_ms":61500,
+"memory":{"rss":104857600,"live":73400320,"cached":10485760,"fragmentation":5242880,"metadata":2097152,"not_ours":13631488,
+"mapped":134217728,"live_allocated":75497472,"dirty":1048576},
+"sampling":{"interval":524288,"samples":1234,"live_samples":144,"dropped":2,"truncated":3,"broken":0,"stacks":17,
+"estimate":75000000,"estimate_stderr":6250000},
+"system":{"map_calls":12,"map_bytes":134217728,"unmap_calls":1,"unmap_bytes":4096,"purge_calls":7,"purge_bytes":7340032,
+"remap_calls":4,"refused_calls":0,"minor_faults":25600,"major_faults":1},
+"threads":{"heaps":9,"live":5},
+"size_classes":[{"size":16,"spans":3,"live":1000,"cached":20,"free":4},{"size":32,"spans":0,"live":0,"cached":0,"free":0},
+{"size":1024,"spans":40,"live":60000,"cached":100,"free":2000}],
+"a_field_from_the_future":{"x":1}}`
+
+// Server answers commands by their first word; a value that starts with "error" is an error.
+type Server struct {
+	Path    string
+	Answers map[string]func(args []string) string
+	// Raw, when set for a command, is sent as it is, and the connection closed: broken servers.
+	Raw map[string]string
+}
+
+// Start serves at path until the test ends.
+func Start(t *testing.T, path string) *Server {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(path)
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	options := map[string]string{"sample": "512K", "purge_delay": "1000"}
+	s := &Server{Path: path, Raw: map[string]string{}, Answers: map[string]func([]string) string{
+		"ping":    func([]string) string { return "pong" },
+		"version": func([]string) string { return "seemalloc 0.1.0" },
+		"stats":   func([]string) string { return Stats },
+		"purge":   func([]string) string { return "1048576" },
+		"options": func([]string) string {
+			return "sample\t" + options["sample"] + "\t512K\tany\tbytes\tmean number of bytes\n" +
+				"socket\t1\t1\tstart\tswitch\tserve the control socket\ndump_prefix\t\t\tany\ttext\tstart of names\n"
+		},
+		"get": func(args []string) string {
+			if value, ok := options[args[0]]; ok {
+				return value
+			}
+			return "error unknown option " + args[0]
+		},
+		"set": func(args []string) string {
+			if _, ok := options[args[0]]; !ok {
+				return "error unknown option " + args[0]
+			}
+			options[args[0]] = args[1]
+			return ""
+		},
+	}}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go s.serve(conn)
+		}
+	}()
+	return s
+}
+
+func (s *Server) serve(conn net.Conn) {
+	defer conn.Close()
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		words := strings.Split(lines.Text(), " ")
+		if raw, ok := s.Raw[words[0]]; ok {
+			fmt.Fprint(conn, raw)
+			return
+		}
+		answer := s.Answers[words[0]]
+		if answer == nil {
+			fmt.Fprintf(conn, "error unknown command %s\n", words[0])
+			continue
+		}
+		text := answer(words[1:])
+		if strings.HasPrefix(text, "error") {
+			fmt.Fprintf(conn, "%s\n", text)
+			continue
+		}
+		fmt.Fprintf(conn, "ok %d\n%s", len(text), text)
+	}
+}

@@ -1,0 +1,229 @@
+// Package attach finds the processes that run on seemalloc and talks to their control sockets.
+//
+// A socket's place is part of the protocol: /tmp/seemalloc-UID/PID.sock as the target sees it, with the uid and pid of
+// its own namespaces. It is reached through /proc/PID/root, so that processes in containers are found from outside.
+package attach
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Process is what /proc says of one process.
+type Process struct {
+	PID   int    // in this tool's pid namespace
+	NSPID int    // in the process's own pid namespace
+	UID   int    // effective, as this tool sees it
+	Name  string // the kernel's short name
+	// Defunct says that the first thread has ended while others, such as the allocator's helper, have not.
+	Defunct bool
+}
+
+// Find reads /proc/pid. A thread's id leads to its process.
+func Find(pid int) (*Process, error) {
+	data, err := os.ReadFile(procPath(pid, "status"))
+	if err != nil {
+		return nil, fmt.Errorf("no process has the id %d: `seemalloc ps` lists those that run on seemalloc", pid)
+	}
+	p := &Process{PID: pid, NSPID: pid}
+	for line := range strings.Lines(string(data)) {
+		key, value, _ := strings.Cut(line, ":")
+		fields := strings.Fields(value)
+		if len(fields) == 0 {
+			continue
+		}
+		switch key {
+		case "Name":
+			p.Name = strings.TrimSpace(value)
+		case "State":
+			p.Defunct = fields[0] == "Z"
+		case "Tgid":
+			if tgid := atoi(fields[0]); tgid > 0 && tgid != pid {
+				return Find(tgid)
+			}
+		case "Uid":
+			if len(fields) > 1 {
+				p.UID = atoi(fields[1])
+			}
+		case "NSpid":
+			p.NSPID = atoi(fields[len(fields)-1])
+		}
+	}
+	return p, nil
+}
+
+// String names the process in messages: "pid 12 (redis-server)".
+func (p *Process) String() string { return fmt.Sprintf("pid %d (%s)", p.PID, p.Name) }
+
+// User is the name of the process's owner, or the number where it has no name.
+func (p *Process) User() string {
+	if u, err := user.LookupId(strconv.Itoa(p.UID)); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(p.UID)
+}
+
+// Command is the command line, arguments separated by blanks; the short name where there is none.
+func (p *Process) Command() string {
+	if p.Defunct {
+		return "[" + p.Name + "] <defunct>"
+	}
+	data, err := os.ReadFile(procPath(p.PID, "cmdline"))
+	if err != nil || len(data) == 0 {
+		return "[" + p.Name + "]"
+	}
+	line := string(bytes.TrimSpace(bytes.ReplaceAll(data, []byte{0}, []byte{' '})))
+	return strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, line)
+}
+
+// RSS is the resident memory in bytes, 0 when it cannot be read.
+func (p *Process) RSS() int64 {
+	data, err := os.ReadFile(procPath(p.PID, "statm"))
+	fields := strings.Fields(string(data))
+	if err != nil || len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}
+
+// clockTicks is USER_HZ: the unit of /proc/PID/stat, 100 on every Linux architecture that Go runs on.
+const clockTicks = 100
+
+// Uptime is how long the process has run, 0 when it cannot be read.
+func (p *Process) Uptime() time.Duration {
+	stat, err := os.ReadFile(procPath(p.PID, "stat"))
+	if err != nil {
+		return 0
+	}
+	// The name in parentheses may hold blanks; count fields after it. starttime is field 22, the 20th after the name.
+	after := string(stat[bytes.LastIndexByte(stat, ')')+1:])
+	fields := strings.Fields(after)
+	uptime, err := os.ReadFile("/proc/uptime")
+	if err != nil || len(fields) < 20 {
+		return 0
+	}
+	start, _ := strconv.ParseFloat(fields[19], 64)
+	now, _ := strconv.ParseFloat(strings.Fields(string(uptime))[0], 64)
+	if d := time.Duration((now - start/clockTicks) * float64(time.Second)); d > 0 {
+		return d
+	}
+	return 0
+}
+
+var libraryLine = regexp.MustCompile(`/libseemalloc[^/]*\.so[^/ ]*( \(deleted\))?$`)
+
+// MapsLibrary says whether the process has libseemalloc in its address space; an error means that it may not be read.
+func (p *Process) MapsLibrary() (bool, error) {
+	maps, err := os.ReadFile(procPath(p.PID, "maps"))
+	if err != nil {
+		return false, err
+	}
+	if !bytes.Contains(maps, []byte("/libseemalloc")) {
+		return false, nil
+	}
+	for line := range strings.Lines(string(maps)) {
+		if libraryLine.MatchString(strings.TrimSuffix(line, "\n")) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// conf returns the value of one option in the process's SEEMALLOC_CONF ("" when unset or unreadable); the last one wins,
+// as in the core.
+func (p *Process) conf(name string) string {
+	env, err := os.ReadFile(procPath(p.PID, "environ"))
+	if err != nil {
+		return ""
+	}
+	found := ""
+	for _, variable := range strings.Split(string(env), "\x00") {
+		list, ok := strings.CutPrefix(variable, "SEEMALLOC_CONF=")
+		if !ok {
+			continue
+		}
+		for _, item := range strings.Split(list, ",") {
+			if value, ok := strings.CutPrefix(strings.TrimSpace(item), name+":"); ok {
+				found = value
+			}
+		}
+	}
+	return found
+}
+
+// SocketPaths lists where the process's control socket can be, most likely first.
+func (p *Process) SocketPaths() []string {
+	name := strconv.Itoa(p.NSPID) + ".sock"
+	root := procPath(p.PID, "root")
+	var paths []string
+	if dir := p.conf("socket_dir"); strings.HasPrefix(dir, "/") {
+		paths = append(paths, filepath.Join(root, dir, name), filepath.Join(dir, name))
+	}
+	inside := p.insideUID()
+	for _, uid := range []int{inside, p.UID} {
+		paths = append(paths, filepath.Join(root, Dir(uid), name))
+	}
+	// /proc/PID/root asks for more rights than a connect does, so the plain path stays as the last resort; it is the
+	// same file only where the process shares our pid namespace.
+	if p.NSPID == p.PID {
+		paths = append(paths, filepath.Join(Dir(p.UID), name))
+	}
+	return compact(paths)
+}
+
+// Dir is the folder of the control sockets of one user.
+func Dir(uid int) string { return "/tmp/seemalloc-" + strconv.Itoa(uid) }
+
+// insideUID is the process's uid as it sees itself: in a user namespace of its own it differs from what we see.
+func (p *Process) insideUID() int {
+	own, err1 := os.Readlink("/proc/self/ns/user")
+	its, err2 := os.Readlink(procPath(p.PID, "ns/user"))
+	if err1 != nil || err2 != nil || own == its {
+		return p.UID
+	}
+	data, err := os.ReadFile(procPath(p.PID, "uid_map"))
+	if err != nil {
+		return p.UID
+	}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) == 3 {
+			inside, outside, count := atoi(f[0]), atoi(f[1]), atoi(f[2])
+			if p.UID >= outside && p.UID-outside < count {
+				return inside + p.UID - outside
+			}
+		}
+	}
+	return p.UID
+}
+
+func procPath(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
+
+func atoi(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
+}
+
+func compact(list []string) []string {
+	seen := map[string]bool{}
+	out := list[:0]
+	for _, s := range list {
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,137 @@
+// Package cli holds the seemalloc commands, one file each, and what they share.
+//
+// Every command follows the same rules: results go to standard output and nothing else does; a failure is one line on
+// standard error, "seemalloc: …", that names the thing and the way out; the exit status is 1, or 2 when the command
+// line itself was wrong.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Version is this tool's version; the library's own is asked from a process.
+const Version = "0.1.0"
+
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// app is one run of the tool.
+type app struct {
+	out, err io.Writer
+	// started is set once a command's flags and arguments were found good: errors before that are usage errors.
+	started bool
+	socket  string
+	timeout time.Duration
+}
+
+// exitError carries an exit status of its own.
+type exitError struct {
+	error
+	status int
+}
+
+// usageError is a wrong command line that only the command itself can see.
+func usageError(format string, args ...any) error {
+	return exitError{fmt.Errorf(format, args...), exitUsage}
+}
+
+// Main runs the tool and returns its exit status.
+func Main(args []string, out, err io.Writer) int {
+	a := &app{out: out, err: err}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(err)
+	command, failure := root.ExecuteC()
+	if failure == nil {
+		return 0
+	}
+	status := exitFailure
+	var withStatus exitError
+	if errors.As(failure, &withStatus) {
+		status = withStatus.status
+	} else if !a.started {
+		status = exitUsage
+	}
+	text := oneLine(failure.Error())
+	if status == exitUsage {
+		text += fmt.Sprintf(" (see `%s --help`)", command.CommandPath())
+	}
+	a.say(text)
+	return status
+}
+
+// say writes one line to standard error.
+func (a *app) say(text string) { fmt.Fprintln(a.err, "seemalloc: "+text) }
+
+func oneLine(text string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\n", " ")), " ")
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "seemalloc",
+		Short: "Start programs on the seemalloc allocator and see who allocates while they run",
+		Long: `seemalloc is a memory allocator that one can look into while it runs.
+
+Start a program on it with ` + "`seemalloc run`" + `, then ask who holds its memory with ` + "`seemalloc top`" + `
+and where its resident memory is with ` + "`seemalloc stats`" + `.`,
+		Example: `  seemalloc run -- redis-server --port 7777
+  seemalloc ps
+  seemalloc top 4242`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs, // so that a mistyped command comes to RunE
+		Version:       Version,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			a.started = true
+		},
+		RunE: func(root *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknown(root, "command", args[0])
+			}
+			return root.Help()
+		},
+	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetHelpCommand(helpCommand())
+	root.AddCommand(a.runCommand(), a.psCommand(), a.topCommand(), a.profileCommand(), a.statsCommand(),
+		a.getCommand(), a.setCommand(), a.purgeCommand(), a.versionCommand(), a.optionsTopic())
+	return root
+}
+
+// helpCommand is cobra's, except that an unknown topic is an error.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND|TOPIC]",
+		Short: "Explain a command or a topic",
+		Example: `  seemalloc help top
+  seemalloc help options`,
+		RunE: func(c *cobra.Command, args []string) error {
+			topic, rest, err := c.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknown(c.Root(), "command or topic", args[0])
+			}
+			topic.InitDefaultHelpFlag()
+			return topic.Help()
+		},
+	}
+}
+
+// unknown is the error for a mistyped word, with the words that are like it.
+func unknown(root *cobra.Command, kind, word string) error {
+	root.SuggestionsMinimumDistance = 2
+	if near := root.SuggestionsFor(word); len(near) > 0 {
+		return usageError("no %s is called %q; did you mean %s?", kind, word, strings.Join(near, " or "))
+	}
+	return usageError("no %s is called %q", kind, word)
+}

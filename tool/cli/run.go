@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/library"
+)
+
+// What a shell returns for the same failures.
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+type runFlags struct {
+	sample, conf, lib string
+	minimal           bool
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var flags runFlags
+	c := &cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARGUMENTS…]",
+		Short: "Start a program on seemalloc",
+		Long: `Start a program on seemalloc, by LD_PRELOAD. The program takes the place of this command, so signals and the exit
+status are the program's own. Options for the allocator come from --conf and --sample, and otherwise from
+SEEMALLOC_CONF; ` + "`seemalloc help options`" + ` lists them. The control socket is there from the start (at_start:1).`,
+		Example: `  seemalloc run -- redis-server --port 7777
+  seemalloc run --sample 64K -- python3 job.py
+  seemalloc run --conf purge_delay:250,dump_at_exit:/tmp/job.%p.pb.gz -- ./job`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("which program? Give its command line")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return a.run(flags, args) },
+	}
+	c.Flags().StringVar(&flags.sample, "sample", "", "mean bytes between two heap samples (512K); 1 records every allocation, 0 none")
+	c.Flags().StringVar(&flags.conf, "conf", "", "options for the allocator, as name:value,…")
+	c.Flags().StringVar(&flags.lib, "lib", "", "the library to use, a file or a folder")
+	c.Flags().BoolVar(&flags.minimal, "minimal", false, "use the variant without profiler")
+	c.Flags().SetInterspersed(false) // flags behind the program's name are the program's
+	return c
+}
+
+var sizePattern = regexp.MustCompile(`^[0-9]+[KMGTkmgt]?$`)
+
+func (a *app) run(flags runFlags, args []string) error {
+	if flags.sample != "" && !sizePattern.MatchString(flags.sample) {
+		return usageError("--sample %s: expected a number of bytes, such as 512K, 1M, 1 or 0", flags.sample)
+	}
+	if flags.minimal && flags.sample != "" {
+		return usageError("--sample has no effect with --minimal, which has no profiler")
+	}
+	for _, item := range strings.Split(flags.conf, ",") {
+		if flags.conf != "" && !strings.Contains(item, ":") {
+			return usageError("--conf: %q is not of the form name:value; `seemalloc help options` lists the names", item)
+		}
+	}
+	name := library.Full
+	if flags.minimal {
+		name = library.Minimal
+	}
+	lib, err := library.Find(name, flags.lib)
+	if err != nil {
+		return err
+	}
+	path, err := exec.LookPath(args[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		if errors.Is(err, os.ErrPermission) {
+			return exitError{fmt.Errorf("%s: not an executable file: `chmod +x` makes it one", args[0]), exitNotExecutable}
+		}
+		return exitError{fmt.Errorf("%s: command not found: check the name and $PATH", args[0]), exitNotFound}
+	}
+	if reason := unreachable(path); reason != "" {
+		a.say("warning: " + reason)
+	}
+	err = syscall.Exec(path, args, environment(os.Environ(), lib, flags))
+	if errors.Is(err, syscall.ENOENT) {
+		return exitError{fmt.Errorf("%s: its interpreter or loader is not there: check its first line, or `file %s`", path, path), exitNotFound}
+	}
+	return exitError{fmt.Errorf("%s: cannot be executed: %w", path, err), exitNotExecutable}
+}
+
+// environment returns env with the library preloaded first and the options merged: ours, then those that are already
+// there, then the flags; in the core the last of a name wins.
+func environment(env []string, lib string, flags runFlags) []string {
+	preload, conf := []string{lib}, []string{"at_start:1"}
+	out := make([]string, 0, len(env)+2)
+	for _, variable := range env {
+		name, value, _ := strings.Cut(variable, "=")
+		switch name {
+		case "LD_PRELOAD":
+			for _, item := range strings.FieldsFunc(value, func(r rune) bool { return r == ':' || r == ' ' }) {
+				if item != lib {
+					preload = append(preload, item)
+				}
+			}
+		case "SEEMALLOC_CONF":
+			if value != "" {
+				conf = append(conf, value)
+			}
+		default:
+			out = append(out, variable)
+		}
+	}
+	if flags.conf != "" {
+		conf = append(conf, flags.conf)
+	}
+	if flags.sample != "" {
+		conf = append(conf, "sample:"+flags.sample)
+	}
+	return append(out, "LD_PRELOAD="+strings.Join(preload, ":"), "SEEMALLOC_CONF="+strings.Join(conf, ","))
+}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+)
+
+func (a *app) statsCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "stats PID",
+		Short: "Show where a process's resident memory is",
+		Long: `Show where a process's resident memory is: live, cached, fragmentation, metadata and not ours add up to RSS. Then
+sampling, what was asked of the system, and the size classes in use.`,
+		Example: `  seemalloc stats 4242
+  seemalloc stats 4242 --json | jq .memory`,
+		Args: a.pidArgs(0, 0),
+		RunE: func(_ *cobra.Command, args []string) error {
+			t, _, err := a.dial(args)
+			if err != nil {
+				return err
+			}
+			defer t.Close()
+			payload, err := t.Call("stats")
+			if err != nil {
+				return err
+			}
+			stats, err := attach.ParseStats(payload, t.name)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				// The library's own words, so that fields which this tool does not know come through.
+				var indented bytes.Buffer
+				if err := json.Indent(&indented, bytes.TrimSpace(payload), "", "  "); err != nil {
+					return err
+				}
+				fmt.Fprintln(a.out, indented.String())
+				return nil
+			}
+			fmt.Fprint(a.out, report.Stats(stats, t.name))
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	a.targetFlags(c)
+	return c
+}

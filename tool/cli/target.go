@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+	"seemalloc/tool/symbolize"
+)
+
+// target is a running process with an open control socket.
+type target struct {
+	*attach.Client
+	pid  int    // 0 when only a socket was named and the kernel does not tell whose it is
+	name string // for titles: "redis-server (pid 12)"
+	comm string
+}
+
+// targetFlags adds the flags of all commands that talk to a process.
+func (a *app) targetFlags(c *cobra.Command) {
+	c.Flags().StringVar(&a.socket, "socket", "", "talk to this control socket instead of looking for the one of PID")
+	c.Flags().DurationVar(&a.timeout, "timeout", 30*time.Second, "how long to wait for an answer")
+}
+
+// pidArgs checks the arguments of a command that takes a process id, which --socket makes optional, and then from
+// least to most others.
+func (a *app) pidArgs(least, most int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		rest := args
+		if len(args) > 0 && isNumber(args[0]) {
+			rest = args[1:]
+		} else if a.socket == "" {
+			if len(args) == 0 {
+				return fmt.Errorf("which process? Give its id; `seemalloc ps` lists those that run on seemalloc")
+			}
+			return fmt.Errorf("%q is not a process id; `seemalloc ps` lists those that run on seemalloc", args[0])
+		}
+		switch {
+		case len(rest) < least:
+			return fmt.Errorf("an argument is missing")
+		case len(rest) > most:
+			return fmt.Errorf("too many arguments: %q", rest[most])
+		}
+		return nil
+	}
+}
+
+// dial connects to the process that args begin with, or to --socket, and returns the other arguments.
+func (a *app) dial(args []string) (*target, []string, error) {
+	pid := 0
+	if len(args) > 0 && isNumber(args[0]) {
+		var err error
+		if pid, err = strconv.Atoi(args[0]); err != nil || pid <= 0 {
+			return nil, nil, usageError("%s is not a process id", args[0])
+		}
+		args = args[1:]
+	}
+	if a.socket != "" {
+		client, err := attach.DialSocket(a.socket, a.timeout)
+		if err != nil {
+			return nil, nil, err
+		}
+		if pid == 0 {
+			pid = client.PeerPID()
+		}
+		t := &target{Client: client, pid: pid, name: a.socket, comm: "process"}
+		if p, err := attach.Find(pid); pid != 0 && err == nil {
+			t.describe(p)
+		}
+		return t, args, nil
+	}
+	p, err := attach.Find(pid)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := attach.Dial(p, a.timeout)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &target{Client: client, pid: p.PID}
+	t.describe(p)
+	return t, args, nil
+}
+
+func (t *target) describe(p *attach.Process) {
+	t.name = fmt.Sprintf("%s (pid %d)", p.Name, p.PID)
+	t.comm = p.Name
+}
+
+// heapProfile takes a profile of the process and, unless raw, names its addresses.
+func (t *target) heapProfile(raw bool) (*profile.Profile, error) {
+	data, err := t.Call("profile", "heap")
+	if err != nil {
+		return nil, err
+	}
+	p, err := report.Parse(data, t.name)
+	if err != nil {
+		return nil, err
+	}
+	if !raw {
+		symbolize.Profile(p, symbolize.Files{PID: t.pid})
+	}
+	return p, nil
+}
+
+// profileFile reads a saved profile and names the addresses that have no name yet.
+func profileFile(path string) (*profile.Profile, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fileError(path, err)
+	}
+	p, err := report.Parse(data, path)
+	if err != nil {
+		return nil, err
+	}
+	symbolize.Profile(p, symbolize.Files{})
+	return p, nil
+}
+
+func isNumber(s string) bool {
+	for _, r := range s {
+		if r < '0' || r > '9' {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/attach/fake"
+)
+
+// Every error that a person meets: one line that names the thing and the way out.
+func TestErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	shop := buildShop(t)
+	good := shop.profileBytes(t)
+	self := strconv.Itoa(os.Getpid())
+	server := fake.Start(t, filepath.Join(dir, "socket"))
+	server.Answers["profile"] = func([]string) string { return string(good[:len(good)/2]) }
+
+	for _, test := range []struct {
+		name   string
+		args   []string
+		status int
+		texts  []string
+	}{
+		{"no such pid", []string{"top", "999999999"}, 1, []string{"999999999", "seemalloc ps"}},
+		{"pid zero", []string{"stats", "0"}, 2, []string{"0"}},
+		{"pid too large", []string{"stats", "99999999999999999999"}, 2, []string{"99999999999999999999"}},
+		{"not on seemalloc", []string{"stats", self}, 1, []string{"pid " + self, "does not run on seemalloc", "seemalloc run"}},
+		{"no such file", []string{"top", "nowhere.pb.gz"}, 1, []string{"nowhere.pb.gz", "no such file"}},
+		{"a folder", []string{"top", dir}, 1, []string{dir, "folder"}},
+		{"not a profile", []string{"top", write("text", []byte("hello, world\n"))}, 1, []string{"text", "not a profile"}},
+		{"a program", []string{"top", "/proc/self/exe"}, 1, []string{"not a profile"}},
+		{"empty", []string{"top", write("empty", nil)}, 1, []string{"empty", "not a profile"}},
+		{"truncated", []string{"top", write("cut", good[:len(good)-40])}, 1, []string{"cut", "truncated", "again"}},
+		{"truncated, compressed", []string{"top", write("cut.gz", compress(t, good)[:120])}, 1, []string{"cut.gz", "truncated"}},
+		{"cut in the gzip header", []string{"top", write("cut2.gz", compress(t, good)[:5])}, 1, []string{"cut2.gz", "truncated"}},
+		{"truncated on its way", []string{"top", "--socket", server.Path}, 1, []string{"truncated"}},
+		{"no such socket", []string{"stats", "--socket", dir + "/none"}, 1, []string{"none", "no such socket", "seemalloc ps"}},
+		{"unknown option", []string{"get", "--socket", server.Path, "colour"}, 1, []string{"colour"}},
+		{"unwritable", []string{"profile", "--socket", server.Path, "--raw", "-o", "/nowhere/x"}, 1, []string{""}},
+		{"library not found", []string{"run", "--", "true"}, 1, []string{"library not found", "/usr/lib", "--lib"}},
+		{"library not there", []string{"run", "--lib", "/nowhere.so", "--", "true"}, 1, []string{"library not found", "/nowhere.so"}},
+		{"value missing", []string{"top", write("noalloc", shop.withTypes(t, "cpu", "time"))}, 1, []string{"no inuse_space values", "cpu, time", "--by"}},
+		{"focus on nothing", []string{"top", write("good", good), "--focus", "nosuchfunction"}, 1, []string{"nosuchfunction"}},
+
+		{"usage: unknown command", []string{"tpo"}, 2, []string{`"tpo"`, "top", "--help"}},
+		{"usage: unknown topic", []string{"help", "tpo"}, 2, []string{`"tpo"`}},
+		{"usage: unknown flag", []string{"top", "1", "--colour"}, 2, []string{"--colour", "seemalloc top --help"}},
+		{"usage: nothing to show", []string{"top"}, 2, []string{"process id", "file"}},
+		{"usage: two files", []string{"top", "a", "b"}, 2, []string{"1 arg"}},
+		{"usage: pid missing", []string{"stats"}, 2, []string{"seemalloc ps"}},
+		{"usage: not a pid", []string{"stats", "redis"}, 2, []string{"redis", "process id"}},
+		{"usage: unit", []string{"top", "x", "--unit", "miles"}, 2, []string{"miles", "bytes or objects"}},
+		{"usage: sort", []string{"top", "x", "--sort", "name"}, 2, []string{"flat or cum"}},
+		{"usage: names", []string{"top", "x", "--names", "long"}, 2, []string{"templates"}},
+		{"usage: regular expression", []string{"top", "x", "--focus", "("}, 2, []string{"--focus"}},
+		{"usage: assignment", []string{"set", self, "sample"}, 2, []string{"NAME=VALUE"}},
+		{"usage: nothing to run", []string{"run"}, 2, []string{"which program"}},
+		{"usage: sample", []string{"run", "--sample", "lots", "--", "true"}, 2, []string{"--sample lots", "512K"}},
+		{"usage: conf", []string{"run", "--conf", "sample", "--", "true"}, 2, []string{"name:value"}},
+		{"usage: minimal", []string{"run", "--minimal", "--sample", "1", "--", "true"}, 2, []string{"--minimal"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tool(t, nil, test.args...).expectFailure(t, test.status, test.texts...)
+		})
+	}
+}
+
+// Another user's process: only root can set this up.
+func TestPermission(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become someone else")
+	}
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		t.Skip("needs setpriv")
+	}
+	self, err := attach.Find(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake.Start(t, self.SocketPaths()[0])
+	// The other user must be able to reach the tool.
+	if err := os.Chmod(filepath.Dir(filepath.Dir(binary)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", binary, "top", strconv.Itoa(os.Getpid()))
+	command.Dir = "/"
+	var r result
+	out, _ := command.Output()
+	r.out, r.status = string(out), command.ProcessState.ExitCode()
+	command = exec.Command(command.Args[0], command.Args[1:]...)
+	command.Dir = "/"
+	both, _ := command.CombinedOutput()
+	r.err = string(both)
+	r.expectFailure(t, 1, "belongs to root", "permission denied", "as root")
+}

@@ -1,0 +1,72 @@
+// Command options writes docs/options.md from core/base/options_table.h. Run it from anywhere in the repository after
+// a change to the table; a test fails while the two differ.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	if err := write(); err != nil {
+		fmt.Fprintln(os.Stderr, "options:", err)
+		os.Exit(1)
+	}
+}
+
+func write() error {
+	root, err := repository()
+	if err != nil {
+		return err
+	}
+	text, err := generate(root)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(document(root), []byte(text), 0o644)
+}
+
+func document(root string) string { return filepath.Join(root, "docs", "options.md") }
+
+// generate makes the document's text.
+func generate(root string) (string, error) {
+	table, err := os.ReadFile(filepath.Join(root, "core/base/options_table.h"))
+	if err != nil {
+		return "", err
+	}
+	rows, err := parseTable(string(table))
+	if err != nil {
+		return "", fmt.Errorf("core/base/options_table.h: %w", err)
+	}
+	source, err := os.ReadFile(filepath.Join(root, "core/base/options.cc"))
+	if err != nil {
+		return "", err
+	}
+	words, err := parseForeignWords(string(source))
+	if err != nil {
+		return "", fmt.Errorf("core/base/options.cc: %w", err)
+	}
+	for i := range rows {
+		rows[i].foreignMeaning = words
+	}
+	return markdown(rows), nil
+}
+
+// repository is the folder with go.mod, here or above.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if filepath.Dir(dir) == dir {
+			return "", errors.New("not within the repository: no go.mod here or above")
+		}
+		dir = filepath.Dir(dir)
+	}
+}

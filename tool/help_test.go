@@ -1,0 +1,43 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// Every command explains itself, with an example that names it.
+func TestHelp(t *testing.T) {
+	root := tool(t, nil, "--help").expectSuccess(t)
+	for _, name := range []string{"run", "ps", "top", "profile", "stats", "get", "set", "purge", "version", "help"} {
+		help := tool(t, nil, name, "--help").expectSuccess(t)
+		if !strings.Contains(help, "Examples:\n  seemalloc "+name) {
+			t.Errorf("%s: no example in\n%s", name, help)
+		}
+		if !strings.Contains(root, "\n  "+name+" ") {
+			t.Errorf("%s is not in the list of commands", name)
+		}
+	}
+	if tool(t, nil).expectSuccess(t) != root {
+		t.Error("without arguments it does not explain itself")
+	}
+}
+
+func TestHelpOptions(t *testing.T) {
+	text := tool(t, nil, "help", "options").expectSuccess(t)
+	for _, want := range []string{"\nsample  (bytes, 0 to 1T", "default 512K; set at any time)", "\nsocket_dir  (text", "SEEMALLOC_CONF"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	for _, line := range lines(text) {
+		if len([]rune(line)) > 130 || strings.HasPrefix(line, "|") {
+			t.Errorf("not fit for a terminal: %s", line)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if got := tool(t, nil, "version").expectSuccess(t); !strings.HasPrefix(got, "seemalloc 0.1.0 (go") {
+		t.Errorf("got %q", got)
+	}
+}

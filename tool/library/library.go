@@ -1,0 +1,77 @@
+// Package library finds libseemalloc.so for `seemalloc run`.
+package library
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// The file names of the two variants.
+const (
+	Full    = "libseemalloc.so"
+	Minimal = "libseemalloc_minimal.so"
+)
+
+// Find returns the absolute path of the library called name. explicit (a flag), or else $SEEMALLOC_LIB, decides alone
+// when it is set; it may be a file or a folder. The error lists the places looked at.
+func Find(name, explicit string) (string, error) {
+	for _, given := range []struct{ path, origin string }{{explicit, "--lib"}, {os.Getenv("SEEMALLOC_LIB"), "$SEEMALLOC_LIB"}} {
+		if given.path == "" {
+			continue
+		}
+		path, err := filepath.Abs(given.path)
+		if err == nil && isDir(path) {
+			path = filepath.Join(path, name)
+		}
+		if err != nil || !isFile(path) {
+			return "", fmt.Errorf("library not found: %s says %s, and no such file is there: `./dev build` makes out/lib/%s", given.origin, path, name)
+		}
+		return usable(path)
+	}
+	places := places(name)
+	for _, path := range places {
+		if isFile(path) {
+			return usable(path)
+		}
+	}
+	return "", fmt.Errorf("library not found: looked for %s: build it with `./dev build`, or name it with --lib PATH or $SEEMALLOC_LIB",
+		strings.Join(places, ", "))
+}
+
+// places lists where the library can be, beside this program first, so that a build tree uses its own.
+func places(name string) []string {
+	var list []string
+	if self, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(self); err == nil {
+			self = real
+		}
+		dir := filepath.Dir(self)
+		list = append(list, filepath.Join(dir, name), filepath.Join(filepath.Dir(dir), "lib", name))
+	}
+	list = append(list, filepath.Join("/usr/local/lib", name), filepath.Join("/usr/lib", name))
+	if triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]; triplet != "" {
+		list = append(list, filepath.Join("/usr/local/lib", triplet, name), filepath.Join("/usr/lib", triplet, name))
+	}
+	return append(list, filepath.Join("/usr/lib64", name))
+}
+
+// usable refuses paths that LD_PRELOAD cannot express.
+func usable(path string) (string, error) {
+	if strings.ContainsAny(path, " :\t\n") {
+		return "", fmt.Errorf("the library's path %q has a blank or a colon, which LD_PRELOAD cannot express: copy or link it to another place and use --lib", path)
+	}
+	return path, nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,144 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"seemalloc/tool/attach"
+)
+
+// Stats writes the statistics of one process: where its resident memory is, how it is sampled, what it asked of the
+// system, and the size classes in use.
+func Stats(s *attach.Stats, who string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: seemalloc %s, up %s, thread heaps %s in use, %s so far\n\n", who, orUnknown(s.Version),
+		Duration(time.Duration(s.UptimeMS)*time.Millisecond), Count(s.Threads.Live), Count(s.Threads.Heaps))
+	reconciliation(&b, s.Memory)
+	sampling(&b, s)
+	system(&b, s.System)
+	classes(&b, s.SizeClasses)
+	return b.String()
+}
+
+func reconciliation(b *strings.Builder, m attach.Memory) {
+	fmt.Fprintf(b, "Resident memory (RSS) %s, of which\n", Bytes(float64(m.RSS)))
+	sum := int64(0)
+	for _, part := range []struct {
+		name  string
+		bytes int64
+		help  string
+	}{
+		{"live", m.Live, "blocks that the program holds"},
+		{"cached", m.Cached, "free blocks and pages kept for the next allocation"},
+		{"fragmentation", m.Fragmentation, "free room in spans that still hold blocks, and rounding up to size classes"},
+		{"metadata", m.Metadata, "the allocator's own books, samples and stacks"},
+		{"not ours", m.NotOurs, "code, stacks, files, and memory mapped by others"},
+	} {
+		sum += part.bytes
+		fmt.Fprintf(b, "  %-14s %12s %7s  %s\n", part.name, Bytes(float64(part.bytes)), Percent(float64(part.bytes), float64(m.RSS)), part.help)
+	}
+	if sum != m.RSS {
+		fmt.Fprintf(b, "  %-14s %12s %7s  %s\n", "difference", Bytes(float64(m.RSS-sum)), Percent(float64(m.RSS-sum), float64(m.RSS)),
+			"the parts were not read at the same moment")
+	}
+	fmt.Fprintf(b, "Handed out %s (exact; may be more than is resident), address space %s, waiting to be given back %s\n\n",
+		Bytes(float64(m.LiveAllocated)), Bytes(float64(m.Mapped)), Bytes(float64(m.Dirty)))
+}
+
+func sampling(b *strings.Builder, s *attach.Stats) {
+	p := s.Sampling
+	if p.Interval == 0 {
+		fmt.Fprintf(b, "Sampling is off (`seemalloc set %d sample=512K` turns it on); %s samples so far\n", s.PID, Count(p.Samples))
+	} else {
+		fmt.Fprintf(b, "Sampling: one in %s on average; %s samples so far, %s of blocks still live, %s stacks\n",
+			Bytes(float64(p.Interval)), Count(p.Samples), Count(p.LiveSamples), Count(p.Stacks))
+	}
+	if p.Estimate != 0 {
+		fmt.Fprintf(b, "  the samples put the live bytes at %s ± %s (standard error); exactly they are %s\n",
+			Bytes(p.Estimate), Bytes(p.EstimateStderr), Bytes(float64(s.Memory.LiveAllocated)))
+	}
+	if losses := Losses(p); losses != "" {
+		fmt.Fprintf(b, "  %s\n", losses)
+	}
+	b.WriteByte('\n')
+}
+
+// Losses says what the profile lacks: samples without room, stacks cut or lost. "" when it lacks nothing.
+func Losses(p attach.Sampling) string {
+	var parts []string
+	for _, loss := range []struct {
+		count int64
+		text  string
+	}{
+		{p.Dropped, "samples dropped for want of room"},
+		{p.Truncated, "stacks cut at the depth limit (option stack_depth)"},
+		{p.Broken, "stacks that could not be followed to their end"},
+	} {
+		if loss.count != 0 {
+			parts = append(parts, loss.text+": "+Count(loss.count))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func system(b *strings.Builder, s attach.System) {
+	b.WriteString("Asked of the system\n")
+	for _, row := range []struct {
+		name         string
+		calls, bytes int64
+		help         string
+	}{
+		{"map", s.MapCalls, s.MapBytes, "address space taken"},
+		{"unmap", s.UnmapCalls, s.UnmapBytes, "address space given back"},
+		{"purge", s.PurgeCalls, s.PurgeBytes, "memory given back, address space kept"},
+		{"remap", s.RemapCalls, -1, "large blocks grown or moved without copying"},
+		{"refused", s.RefusedCalls, -1, "calls that the system refused"},
+	} {
+		size := ""
+		if row.bytes >= 0 {
+			size = Bytes(float64(row.bytes))
+		}
+		fmt.Fprintf(b, "  %-8s %10s calls %12s  %s\n", row.name, Count(row.calls), size, row.help)
+	}
+	fmt.Fprintf(b, "  page faults of the whole process: %s minor, %s major (from disk)\n\n", Count(s.MinorFaults), Count(s.MajorFaults))
+}
+
+func classes(b *strings.Builder, classes []attach.SizeClass) {
+	b.WriteString("Size classes in use (blocks)\n")
+	fmt.Fprintf(b, "  %10s %8s %12s %12s %12s %12s %7s\n", "size", "spans", "live", "cached", "free", "live bytes", "used")
+	none := true
+	for _, c := range classes {
+		if c.Spans == 0 && c.Live == 0 && c.Cached == 0 && c.Free == 0 {
+			continue
+		}
+		none = false
+		fmt.Fprintf(b, "  %10s %8s %12s %12s %12s %12s %7s\n", Count(c.Size), Count(c.Spans), Count(c.Live), Count(c.Cached),
+			Count(c.Free), Bytes(float64(c.Live*c.Size)), Percent(float64(c.Live), float64(c.Live+c.Cached+c.Free)))
+	}
+	if none {
+		b.WriteString("  none\n")
+	}
+}
+
+// Duration writes a time in its two largest units: "3h12m", "41.5s".
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "of unknown version"
+	}
+	return s
+}

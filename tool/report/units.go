@@ -1,0 +1,56 @@
+// Package report turns profiles and statistics into text and JSON for people.
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+var units = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+
+// Bytes writes a number of bytes with four significant digits at most: "512 B", "1.25 KiB", "17.3 GiB".
+func Bytes(n float64) string {
+	sign := ""
+	if n < 0 {
+		sign, n = "-", -n
+	}
+	unit := 0
+	for n >= 1023.95 && unit < len(units)-1 {
+		n /= 1024
+		unit++
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%s%.0f B", sign, n)
+	}
+	digits := 2
+	if n >= 100 {
+		digits = 1
+	}
+	return sign + strconv.FormatFloat(n, 'f', digits, 64) + " " + units[unit]
+}
+
+// Count writes a number with its thousands apart: "1,234,567".
+func Count(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, text = "-", text[1:]
+	}
+	var b strings.Builder
+	for i, digit := range text {
+		if i > 0 && (len(text)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(digit)
+	}
+	return sign + b.String()
+}
+
+// Percent writes part of whole: "12.34%"; "0%" where there is no whole.
+func Percent(part, whole float64) string {
+	if whole == 0 || part == 0 {
+		return "0%"
+	}
+	return strconv.FormatFloat(100*part/whole, 'f', 2, 64) + "%"
+}
