@@ -12,7 +12,7 @@ def check(session):
     (session.folder / "tmp").mkdir()
     session.run(["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}",
                  "--auth-root-authentication-method=normal", "--skip-test-db",
-                 "--skip-name-resolve"])  # a bare machine may not know its own name
+                 "--force"])  # a bare machine may not know its own name
     server = session.start(["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={socket}",
                             f"--tmpdir={session.folder / 'tmp'}", "--bind-address=127.0.0.1",
                             f"--port={session.free_port()}", "--skip-name-resolve", "--innodb-buffer-pool-size=64M"])

@@ -1,0 +1,129 @@
+// Each system call the core makes is refused, always or now and then, while a program allocates: blocks keep their
+// contents, failures are null with ENOMEM, and what was freed can be had again afterwards.
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <seemalloc/seemalloc.h>
+#include <unistd.h>
+#include <string.h>
+
+#include <thread>
+#include <vector>
+
+#include "core/api/test_api.h"
+#include "core/base/units.h"
+#include "core/os/fault.h"
+
+namespace seemalloc {
+namespace {
+
+struct Call {
+  const char* name;
+  long number;
+  long error;
+};
+const Call kCalls[] = {
+    {"mmap", SYS_mmap, ENOMEM},           {"munmap", SYS_munmap, ENOMEM},
+    {"madvise", SYS_madvise, EAGAIN},     {"mremap", SYS_mremap, ENOMEM},
+    {"mincore", SYS_mincore, EPERM},      {"getrandom", SYS_getrandom, ENOSYS},
+    {"openat", SYS_openat, EPERM},        {"process_vm_readv", SYS_process_vm_readv, EPERM},
+    {"sched_getaffinity", SYS_sched_getaffinity, EPERM},
+    {"futex", SYS_futex, EINTR},          {"getpid", SYS_getpid, EPERM},
+};
+
+struct Case {
+  Call call;
+  unsigned every;
+};
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Call& call : kCalls) {
+    for (unsigned every : {1u, 3u}) all.push_back({call, every});
+  }
+  return all;
+}
+
+class Refusal : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Calls, Refusal, testing::ValuesIn(cases()), [](const auto& info) {
+  return std::string(info.param.call.name) + (info.param.every == 1 ? "Always" : "Sometimes");
+});
+
+// Fills what it gets; counts what it does not get.
+unsigned churn() {
+  constexpr size_t kSizes[] = {8, 40, 500, 3000, 20000, 100000, 700000, 3 * MiB, 9 * MiB};
+  struct Owned {
+    unsigned char* p;
+    size_t bytes;
+  };
+  std::vector<Owned> blocks;
+  unsigned refused = 0;
+  for (unsigned i = 0; i < 300; i++) {
+    size_t bytes = kSizes[i * 7 % std::size(kSizes)];
+    errno = 0;
+    auto* p = static_cast<unsigned char*>(i % 5 == 0 ? sm_calloc(1, bytes) : sm_malloc(bytes));
+    if (p == nullptr) {
+      EXPECT_EQ(errno, ENOMEM);
+      refused++;
+      continue;
+    }
+    EXPECT_EQ(errno, 0);
+    memset(p, static_cast<int>(bytes), bytes);
+    blocks.push_back({p, bytes});
+    if (i % 3 == 0) {
+      Owned& b = blocks[i * 13 % blocks.size()];
+      if (auto* moved = static_cast<unsigned char*>(sm_realloc(b.p, b.bytes * 2))) {
+        b.p = moved;
+        memset(b.p + b.bytes, static_cast<int>(b.bytes), b.bytes);
+      }
+    }
+    if (blocks.size() > 40) {
+      Owned b = blocks[i % 40];
+      blocks[i % 40] = blocks.back();
+      blocks.pop_back();
+      for (size_t at : {size_t{0}, b.bytes / 2, b.bytes - 1}) EXPECT_EQ(b.p[at], static_cast<unsigned char>(b.bytes));
+      sm_free(b.p);
+    }
+  }
+  for (const Owned& b : blocks) sm_free(b.p);
+  return refused;
+}
+
+void count_block(void* context, void*, size_t) { ++*static_cast<size_t*>(context); }
+
+TEST_P(Refusal, LosesNothing) {
+  ASSERT_EQ(seemalloc_profile_start(16 * KiB), 0);
+  size_t before = 0, after = 0;
+  ASSERT_EQ(seemalloc_for_each_block(count_block, &before), 0);
+  {
+    os::RefuseCalls refuse(GetParam().call.number, GetParam().call.error, GetParam().every);
+    churn();
+    std::thread(churn).join();
+    seemalloc_statistics_t statistics;
+    EXPECT_EQ(seemalloc_statistics(&statistics, sizeof(statistics)), 0);
+    seemalloc_purge();
+  }
+  ASSERT_EQ(seemalloc_for_each_block(count_block, &after), 0);
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(churn(), 0u) << "what was refused once is refused for good";
+  ASSERT_EQ(seemalloc_profile_stop(), 0);
+}
+
+TEST(RefusalOfDumps, FailsWithTheCallsErrorAndLeavesNoFile) {
+  ASSERT_EQ(seemalloc_profile_start(1), 0);
+  std::thread([] { sm_free(sm_malloc(100)); }).join();
+  std::string path = testing::TempDir() + "/refused.pb";
+  for (long number : {SYS_openat, SYS_write, SYS_renameat2}) {
+    os::RefuseCalls refuse(number, ENOSPC);
+    errno = 0;
+    // openat is asked for the maps first, which a profile can do without; then for the file.
+    EXPECT_EQ(seemalloc_profile_dump(path.c_str()), -1);
+    EXPECT_EQ(errno, ENOSPC);
+    EXPECT_NE(access(path.c_str(), F_OK), 0);
+  }
+  EXPECT_EQ(seemalloc_profile_dump(path.c_str()), 0);
+  EXPECT_EQ(access(path.c_str(), F_OK), 0);
+  unlink(path.c_str());
+  ASSERT_EQ(seemalloc_profile_stop(), 0);
+}
+
+}  // namespace
+}  // namespace seemalloc
