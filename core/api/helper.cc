@@ -12,7 +12,6 @@
 #include "core/api/process.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
-#include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/os/socket.h"
 #include "core/pages/page_heap.h"
@@ -33,8 +32,6 @@ std::atomic<Helper> helper{Helper::kNone};
 std::atomic<int> helper_thread_id{0};
 std::atomic<bool> dump_asked{false};
 std::atomic<bool> exiting{false};
-// Held by the helper while it works, so that fork finds nothing half done; not while it waits.
-Lock work_lock;
 constinit Control control;
 uint64_t loaded_ns = 0;
 int loaded_process = 0;
@@ -49,18 +46,12 @@ void* run_helper(void*) {
   os::name_thread("seemalloc");
   helper_thread_id.store(os::thread_id(), std::memory_order_release);
   while (!exiting.load(std::memory_order_relaxed)) {
-    uint64_t wait_ns;
-    {
-      LockGuard guard(work_lock);
-      pages::tick();
-      if (dump_asked.exchange(false, std::memory_order_relaxed)) dump_on_signal();
-      control.keep_open();
-      wait_ns = next_wait_ns();
-    }
-    control.wait(wait_ns);
+    pages::tick();
+    if (dump_asked.exchange(false, std::memory_order_relaxed)) dump_on_signal();
+    control.keep_open();
+    control.wait(next_wait_ns());
     // A program whose main thread has ended lives until its last thread ends; we must not be the one that keeps it.
     if (os::is_last_thread()) exit(0);
-    LockGuard guard(work_lock);
     control.serve();
   }
   return nullptr;
@@ -139,11 +130,9 @@ void stop_helper_at_exit() {
 
 uint64_t helper_uptime_ns() { return os::monotonic_ns() - loaded_ns; }
 
-void lock_helper_for_fork() { work_lock.lock(); }
-
-void unlock_helper_after_fork(bool in_child) {
-  work_lock.unlock();
-  if (!in_child) return;
+// fork does not wait for the helper, which may be sending to a slow client: what it holds are locks that the fork handlers
+// take, and the state of the control socket, which the child forgets whatever it was.
+void forget_helper_in_child() {
   control.forget();
   helper_thread_id.store(0, std::memory_order_relaxed);
   loaded_process = os::process_id();

@@ -18,7 +18,7 @@ void stop_helper_at_exit();
 // Since the library was loaded.
 uint64_t helper_uptime_ns();
 
-void lock_helper_for_fork();
-void unlock_helper_after_fork(bool in_child);
+// In the child of fork there is no helper: the next slow path may start one.
+void forget_helper_in_child();
 
 }  // namespace seemalloc

@@ -49,7 +49,6 @@ void read_options_once() {
 }
 
 void before_fork() {
-  lock_helper_for_fork();
   heap::lock_for_fork();
   heap::lock_sampled_for_fork();
   lock_sampling_for_fork();
@@ -65,13 +64,12 @@ void unlock_lower_layers(bool in_child) {
 void after_fork_in_parent() {
   unlock_lower_layers(false);
   heap::unlock_after_fork_parent();
-  unlock_helper_after_fork(false);
 }
 
 void after_fork_in_child() {
   unlock_lower_layers(true);
   heap::unlock_after_fork_child();
-  unlock_helper_after_fork(true);
+  forget_helper_in_child();
 }
 
 __attribute__((constructor(101))) void library_loaded() {

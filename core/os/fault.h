@@ -31,13 +31,12 @@ class RefuseCalls {
       left--;
       return 0;
     }
-    if (++seen % period != 0) return 0;
+    if (++seen % period.load() != 0) return 0;
     refused++;
     return answer;
   }
-  static inline long target, answer;
-  static inline unsigned period;
-  static inline std::atomic<unsigned> left, refused, seen;
+  static inline std::atomic<long> target, answer;
+  static inline std::atomic<unsigned> period, left, refused, seen;
 };
 
 }  // namespace seemalloc::os

@@ -52,7 +52,7 @@ void check_failed(const char* condition, const char* file, int line) {
 namespace seemalloc::os {
 
 #ifdef SEEMALLOC_FAULT_INJECTION
-long (*fault_hook)(long number) = nullptr;
+std::atomic<long (*)(long number)> fault_hook{nullptr};
 #endif
 
 namespace {

@@ -7,13 +7,16 @@
 
 #include <sys/syscall.h>
 
+#include <atomic>
+
 #include "core/base/compiler.h"
 
 namespace seemalloc::os {
 
 #ifdef SEEMALLOC_FAULT_INJECTION
 // Set by tests. Returns 0 to let the call pass, or the -errno to answer instead of making it.
-extern long (*fault_hook)(long number);
+// The helper thread makes calls of its own, hence atomic.
+extern std::atomic<long (*)(long number)> fault_hook;
 #endif
 
 SEEMALLOC_ALWAYS_INLINE bool sys_failed(long result) { return static_cast<unsigned long>(result) >= -4095UL; }
@@ -46,8 +49,8 @@ SEEMALLOC_ALWAYS_INLINE long raw_sys(long number, long a, long b, long c, long d
 
 inline long sys(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
 #ifdef SEEMALLOC_FAULT_INJECTION
-  if (fault_hook != nullptr) {
-    long refusal = fault_hook(number);
+  if (long (*hook)(long) = fault_hook.load(std::memory_order_acquire)) {
+    long refusal = hook(number);
     if (refusal != 0) return refusal;
   }
 #endif
