@@ -29,8 +29,9 @@ void never_sample(ThreadHeap& heap) { heap.sample_distance = INT64_MAX; }
 uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 8; }
 
 void file_available(ClassState& cs, Span* span) {
+  // Behind the others: the longer a span waits, the more blocks its next list has (docs/decisions/0004).
   span->state = SpanState::kAvailable;
-  cs.available.push_front(span);
+  cs.available.push_back(span);
 }
 
 void file_full(ClassState& cs, Span* span) {
@@ -228,11 +229,12 @@ void retire_locked(ThreadHeap& heap, Span* span) {
 namespace {
 
 // A span on the available list has no live block left. One per class is kept: the next refill would ask for it again.
-void retire_or_keep(ThreadHeap& heap, ClassState& cs, Span* span) {
-  if (cs.available.size() <= 1) return;
+bool retire_or_keep(ThreadHeap& heap, ClassState& cs, Span* span) {
+  if (cs.available.size() <= 1) return false;
   cs.available.remove(span);
   if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
   retire_locked(heap, span);
+  return true;
 }
 
 void full_to_available(ClassState& cs, Span* span, uint32_t live) {
@@ -244,22 +246,24 @@ void full_to_available(ClassState& cs, Span* span, uint32_t live) {
 }  // namespace
 
 namespace {
-void span_countdown_locked(ThreadHeap& heap, Span* span) {
+// True when pages were given back.
+bool span_countdown_locked(ThreadHeap& heap, Span* span) {
   // Between the free and the lock a remote free may have found the span empty and given it back (remote.h, rule 6).
-  if (span->owner() != &heap) return;
+  if (span->owner() != &heap) return false;
   ClassState& cs = heap.classes[span->size_class];
-  if (span->state == SpanState::kCurrent) return;
+  if (span->state == SpanState::kCurrent) return false;
   if (span->state == SpanState::kFull) full_to_available(cs, span, span->live());
-  if (span->live() == 0) retire_or_keep(heap, cs, span);
+  return span->live() == 0 && retire_or_keep(heap, cs, span);
 }
 }  // namespace
 
 void span_countdown_slow(ThreadHeap& heap, Span* span) {
+  bool retired;
   {
     LockGuard guard(heap.slow_lock);
-    span_countdown_locked(heap, span);
+    retired = span_countdown_locked(heap, span);
   }
-  pages::tick();
+  if (retired) pages::tick();
 }
 
 void file_owned_locked(ThreadHeap& heap, Span* span) {
@@ -324,9 +328,9 @@ size_t estimate_cached(const ThreadHeap& heap) {
   return total;
 }
 
-// Hands the span that was freed into longest ago to everybody. False when a remote free to it is under way.
+// Hands the span that has been available longest to everybody. False when a remote free to it is under way.
 bool give_away_oldest(ThreadHeap& heap, ClassState& cs, size_t* given_bytes) {
-  Span* span = cs.available.back();
+  Span* span = cs.available.front();
   *given_bytes = free_bytes(span);
   cs.available.remove(span);
   if (span->live() == 0) {
@@ -337,7 +341,7 @@ bool give_away_oldest(ThreadHeap& heap, ClassState& cs, size_t* given_bytes) {
     heap.owned_spans--;
     return true;
   }
-  cs.available.push_front(span);
+  cs.available.push_back(span);
   return false;
 }
 

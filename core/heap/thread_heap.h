@@ -56,7 +56,7 @@ struct ClassState {
   bool sample_due;       // the next allocation of this class is a sample
   uint8_t growth;        // log2 of the next span's size over the smallest
   uint32_t low_water;    // fewest available spans since the last collection
-  SpanList available;    // spans with free blocks, the one freed into last in front
+  SpanList available;    // spans with free blocks, the one that became so first in front
   SpanList full;         // spans to look at once enough of their blocks are freed
 };
 
@@ -66,7 +66,7 @@ struct ThreadHeap {
   std::atomic<uint32_t> pending_count{0};
   std::atomic<HeapState> state{HeapState::kActive};
 
-  alignas(kCacheLineBytes) Lock slow_lock;
+  alignas(kCacheLineBytes) OwnerLock slow_lock;
   ThreadCache* cache = nullptr;
   unsigned shard = 0;
   uint32_t slow_entries = 0;      // since collection was last considered

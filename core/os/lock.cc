@@ -25,6 +25,17 @@ void Lock::lock_slow() {
   while (state_.exchange(2, std::memory_order_acquire) != 0) os::futex_wait(&state_, 2);
 }
 
+void OwnerLock::lock_slow() {
+  constexpr uint64_t kLookAgain_ns = 50000;
+  for (int i = 0; !try_lock(); i++) {
+    if (i < kSpins) {
+      pause();
+    } else {
+      os::futex_wait(&held_, 1, kLookAgain_ns);
+    }
+  }
+}
+
 void Lock::wake() { os::futex_wake(&state_, 1); }
 
 }  // namespace seemalloc

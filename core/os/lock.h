@@ -37,15 +37,39 @@ class Lock {
   std::atomic<uint32_t> state_{0};
 };
 
+// A lock that one thread takes all the time and others hardly ever: released by a plain store, where Lock needs an atomic
+// exchange to know of sleepers. Who finds it held looks again after a while instead of being woken.
+class OwnerLock {
+ public:
+  constexpr OwnerLock() = default;
+  OwnerLock(const OwnerLock&) = delete;
+  OwnerLock& operator=(const OwnerLock&) = delete;
+
+  void lock() {
+    if (SEEMALLOC_UNLIKELY(!try_lock())) lock_slow();
+  }
+  bool try_lock() {
+    uint32_t free = 0;
+    return held_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed);
+  }
+  void unlock() { held_.store(0, std::memory_order_release); }
+
+ private:
+  SEEMALLOC_COLD void lock_slow();
+
+  std::atomic<uint32_t> held_{0};
+};
+
+template <typename L>
 class LockGuard {
  public:
-  explicit LockGuard(Lock& lock) : lock_(lock) { lock_.lock(); }
+  explicit LockGuard(L& lock) : lock_(lock) { lock_.lock(); }
   ~LockGuard() { lock_.unlock(); }
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 
  private:
-  Lock& lock_;
+  L& lock_;
 };
 
 }  // namespace seemalloc

@@ -18,11 +18,13 @@ struct Mapping {
 };
 
 constexpr unsigned kCacheSlots = 32;
-constexpr size_t kLargestCachedBytes = 64 * MiB;
+// Of all cached mappings together, and so of one: a growing vector leaves ever larger ones behind.
+constexpr size_t kMaxCachedBytes = 32 * MiB;
 
 Lock lock;
 Mapping cache[kCacheSlots];
 unsigned cached = 0;
+size_t cached_bytes = 0;
 SpanList in_use;
 size_t used_bytes = 0;
 
@@ -31,6 +33,23 @@ size_t rounded(size_t bytes) { return round_up(bytes, os::page_bytes() > kPageBy
 void take_slot_locked(unsigned slot, Mapping* out) {
   *out = cache[slot];
   cache[slot] = cache[--cached];
+  cached_bytes -= out->bytes;
+}
+
+void put_slot_locked(const Mapping& mapping) {
+  cache[cached++] = mapping;
+  cached_bytes += mapping.bytes;
+}
+
+// Makes room for a mapping of `bytes`: takes out the one freed longest ago. False when there is room.
+bool take_victim_locked(size_t bytes, Mapping* victim) {
+  if (cached == 0 || (cached < kCacheSlots && cached_bytes + bytes <= kMaxCachedBytes)) return false;
+  unsigned oldest = 0;
+  for (unsigned i = 1; i < cached; i++) {
+    if (cache[i].freed_ns < cache[oldest].freed_ns) oldest = i;
+  }
+  take_slot_locked(oldest, victim);
+  return true;
 }
 
 // The smallest cached mapping that fits and wastes at most an eighth.
@@ -54,7 +73,7 @@ void discard(Mapping mapping) {
   mapping.clean = os::purge(reinterpret_cast<void*>(mapping.start), mapping.bytes);
   mapping.freed_ns = UINT64_MAX;  // never tried again by age
   LockGuard guard(lock);
-  if (cached < kCacheSlots) cache[cached++] = mapping;
+  if (cached < kCacheSlots) put_slot_locked(mapping);
 }
 
 void enter(Span* span, const Mapping& mapping) {
@@ -66,6 +85,11 @@ void enter(Span* span, const Mapping& mapping) {
   LockGuard guard(lock);
   in_use.push_front(span);
   used_bytes += span->bytes;
+}
+
+void forget_locked(Span* span) {
+  in_use.remove(span);
+  used_bytes -= span->bytes;
 }
 
 }  // namespace
@@ -91,28 +115,27 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
 void release_huge(Span* span) {
   Mapping mapping{span->start, span->bytes, os::coarse_monotonic_ns(), false};
   page_map.set_free(mapping.start, kPageBytes);
-  Mapping victim{};
-  {
-    LockGuard guard(lock);
-    in_use.remove(span);
-    used_bytes -= span->bytes;
-    bool keep = mapping.bytes <= kLargestCachedBytes && options::get(options::Id::purge_delay) != 0;
-    if (!keep) {
-      victim = mapping;
-    } else {
-      // A full cache gives up its oldest.
-      if (cached == kCacheSlots) {
-        unsigned oldest = 0;
-        for (unsigned i = 1; i < cached; i++) {
-          if (cache[i].freed_ns < cache[oldest].freed_ns) oldest = i;
-        }
-        take_slot_locked(oldest, &victim);
+  bool keep = mapping.bytes <= kMaxCachedBytes && options::get(options::Id::purge_delay) != 0;
+  for (bool fits = false; keep && !fits;) {
+    Mapping victim{};
+    {
+      LockGuard guard(lock);
+      fits = !take_victim_locked(mapping.bytes, &victim);
+      if (fits) {
+        forget_locked(span);
+        put_slot_locked(mapping);
       }
-      cache[cached++] = mapping;
     }
+    if (!fits) discard(victim);
+  }
+  if (!keep) {
+    {
+      LockGuard guard(lock);
+      forget_locked(span);
+    }
+    discard(mapping);
   }
   give_span(span);
-  if (victim.bytes != 0) discard(victim);
 }
 
 bool resize_huge(Span* span, size_t bytes, bool may_move) {
