@@ -33,21 +33,25 @@ size_t rounded(size_t bytes) { return round_up(bytes, os::page_bytes() > kPageBy
 void take_slot_locked(unsigned slot, Mapping* out) {
   *out = cache[slot];
   cache[slot] = cache[--cached];
-  cached_bytes -= out->bytes;
+  if (!out->clean) cached_bytes -= out->bytes;
 }
 
-void put_slot_locked(const Mapping& mapping) {
+// False when every slot is taken.
+bool put_slot_locked(const Mapping& mapping) {
+  if (cached == kCacheSlots) return false;
   cache[cached++] = mapping;
-  cached_bytes += mapping.bytes;
+  if (!mapping.clean) cached_bytes += mapping.bytes;
+  return true;
 }
 
-// Makes room for a mapping of `bytes`: takes out the one freed longest ago. False when there is room.
+// Where `bytes` more would be too much: takes out the mapping with memory behind it that was freed longest ago.
 bool take_victim_locked(size_t bytes, Mapping* victim) {
-  if (cached == 0 || (cached < kCacheSlots && cached_bytes + bytes <= kMaxCachedBytes)) return false;
-  unsigned oldest = 0;
-  for (unsigned i = 1; i < cached; i++) {
-    if (cache[i].freed_ns < cache[oldest].freed_ns) oldest = i;
+  if (cached < kCacheSlots && cached_bytes + bytes <= kMaxCachedBytes) return false;
+  unsigned oldest = kCacheSlots;
+  for (unsigned i = 0; i < cached; i++) {
+    if (!cache[i].clean && (oldest == kCacheSlots || cache[i].freed_ns < cache[oldest].freed_ns)) oldest = i;
   }
+  if (oldest == kCacheSlots) return false;
   take_slot_locked(oldest, victim);
   return true;
 }
@@ -73,7 +77,7 @@ void discard(Mapping mapping) {
   mapping.clean = os::purge(reinterpret_cast<void*>(mapping.start), mapping.bytes);
   mapping.freed_ns = UINT64_MAX;  // never tried again by age
   LockGuard guard(lock);
-  if (cached < kCacheSlots) put_slot_locked(mapping);
+  put_slot_locked(mapping);  // no slot: address space is lost
 }
 
 void enter(Span* span, const Mapping& mapping) {
@@ -85,11 +89,6 @@ void enter(Span* span, const Mapping& mapping) {
   LockGuard guard(lock);
   in_use.push_front(span);
   used_bytes += span->bytes;
-}
-
-void forget_locked(Span* span) {
-  in_use.remove(span);
-  used_bytes -= span->bytes;
 }
 
 }  // namespace
@@ -116,26 +115,24 @@ void release_huge(Span* span) {
   Mapping mapping{span->start, span->bytes, os::coarse_monotonic_ns(), false};
   page_map.set_free(mapping.start, kPageBytes);
   bool keep = mapping.bytes <= kMaxCachedBytes && options::get(options::Id::purge_delay) != 0;
-  for (bool fits = false; keep && !fits;) {
+  {
+    LockGuard guard(lock);
+    in_use.remove(span);
+    used_bytes -= span->bytes;
+  }
+  give_span(span);
+  for (;;) {
     Mapping victim{};
     {
       LockGuard guard(lock);
-      fits = !take_victim_locked(mapping.bytes, &victim);
-      if (fits) {
-        forget_locked(span);
-        put_slot_locked(mapping);
+      if (keep && !take_victim_locked(mapping.bytes, &victim)) {
+        if (put_slot_locked(mapping)) return;
+        keep = false;
       }
     }
-    if (!fits) discard(victim);
+    discard(keep ? victim : mapping);
+    if (!keep) return;
   }
-  if (!keep) {
-    {
-      LockGuard guard(lock);
-      forget_locked(span);
-    }
-    discard(mapping);
-  }
-  give_span(span);
 }
 
 bool resize_huge(Span* span, size_t bytes, bool may_move) {
