@@ -59,7 +59,7 @@ ThreadHeap* adopt_heap() {
     LockGuard guard(registry);
     heap = first_idle;
     ThreadHeap* oldest = oldest_heap;
-    if (oldest != nullptr && oldest->cache == &thread_cache) {
+    if (oldest != nullptr && oldest->cache.load(std::memory_order_relaxed) == &thread_cache) {
       // Made before thread-local memory was initialised, which has wiped our pointer to it. Its lists are lost: a few
       // blocks that will never be handed out.
       heap = oldest;
@@ -69,7 +69,7 @@ ThreadHeap* adopt_heap() {
       heap = make_heap_locked();
     }
     if (heap == nullptr) return nullptr;
-    heap->cache = &thread_cache;
+    heap->cache.store(&thread_cache, std::memory_order_relaxed);
     heap->state.store(HeapState::kActive, std::memory_order_seq_cst);
   }
 

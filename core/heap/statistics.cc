@@ -52,11 +52,12 @@ SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
   if (heap.state.load(std::memory_order_relaxed) != HeapState::kActive) return;
   s.live_heaps++;
   LockGuard guard(heap.slow_lock);  // keeps current spans in place and the thread from ending
-  if (heap.cache == nullptr) return;
+  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
+  if (cache == nullptr) return;
   for (unsigned i = 0; i < kClassCount; i++) {
     const ClassState& cs = heap.classes[i];
     if (cs.current == nullptr) continue;
-    size_t listed = list_length_racy(cs.current, &heap.cache->heads[i]) + cs.stash_count;
+    size_t listed = list_length_racy(cs.current, &cache->heads[i]) + cs.stash_count;
     ClassStatistics& c = s.classes[i];
     if (listed > c.live) listed = c.live;
     c.live -= listed;
@@ -114,8 +115,9 @@ struct Walk {
 bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     const ClassState& cs = heap->classes[span->size_class];
-    if (cs.current == span && heap->cache != nullptr) {
-      if (!marks.mark_list(span, heap->cache->heads[span->size_class], count)) return false;
+    ThreadCache* cache = heap->cache.load(std::memory_order_relaxed);
+    if (cs.current == span && cache != nullptr) {
+      if (!marks.mark_list(span, cache->heads[span->size_class], count)) return false;
       if (!marks.mark_list(span, cs.stash, count)) return false;
     }
     for (const RemoteBatch& batch : heap->batches) {

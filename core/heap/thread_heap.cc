@@ -390,7 +390,7 @@ void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   Span* span = cs.current;
   cs.sample_due = false;
   if (span == nullptr) return;
-  Block** list_heads[] = {&heap.cache->heads[size_class], &cs.stash};
+  Block** list_heads[] = {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash};
   for (Block** head : list_heads) {
     uint32_t count = 0;
     for (Block* block = *head; block != nullptr; block = block->next) count++;
@@ -437,7 +437,7 @@ void release_everything(ThreadHeap& heap) {
   LockGuard guard(heap.slow_lock);
   for (unsigned c = 0; c < kClassCount; c++) return_lists_locked(heap, c);
   release_spans_locked(heap);
-  heap.cache = nullptr;
+  heap.cache.store(nullptr, std::memory_order_relaxed);
   cached_total.fetch_sub(heap.cached_bytes, std::memory_order_relaxed);
   heap.cached_bytes = 0;
   heap.state.store(HeapState::kZombie, std::memory_order_seq_cst);

@@ -67,7 +67,7 @@ struct ThreadHeap {
   std::atomic<HeapState> state{HeapState::kActive};
 
   alignas(kCacheLineBytes) OwnerLock slow_lock;
-  ThreadCache* cache = nullptr;
+  std::atomic<ThreadCache*> cache{nullptr};  // its thread's; null without a thread
   unsigned shard = 0;
   uint32_t slow_entries = 0;      // since collection was last considered
   uint64_t collected_ns = 0;      // when it was last done
