@@ -21,10 +21,13 @@ namespace {
 constexpr long kInterrupted = -4;  // -EINTR
 constexpr int kNameTooLong = -36;  // -ENAMETOOLONG
 
-// Standard streams that the program has closed are not ours to take.
-int above_standard_streams(int fd) {
-  if (fd < 0 || fd > 2) return fd;
-  int moved = static_cast<int>(sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3));
+// Programs count on the low numbers: closed standard streams, the lowest free one for the next open, lists of what is
+// open (Python's own tests look at 256). Ours are above those; where the limit is lower, above 2.
+int out_of_the_way(int fd) {
+  constexpr int kOurs = 256, kAboveStandardStreams = 3;
+  if (fd < 0) return fd;
+  int moved = static_cast<int>(sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kOurs));
+  if (moved < 0) moved = static_cast<int>(sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kAboveStandardStreams));
   close_file(fd);
   return moved;
 }
@@ -54,7 +57,7 @@ int listen_unix(const char* path) {
   size_t length = text_length(path);
   if (length >= sizeof(address.sun_path)) return kNameTooLong;
   for (size_t i = 0; i < length; i++) address.sun_path[i] = path[i];
-  int fd = above_standard_streams(static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+  int fd = out_of_the_way(static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (fd < 0) return fd;
   remove_file(path);
   long result = sys(SYS_bind, fd, as_long(&address), sizeof(address));
@@ -68,7 +71,7 @@ int listen_unix(const char* path) {
 }
 
 int accept_unix(int listener, uint64_t send_timeout_ns, unsigned* peer_user) {
-  int fd = above_standard_streams(static_cast<int>(sys(SYS_accept4, listener, 0, 0, SOCK_CLOEXEC)));
+  int fd = out_of_the_way(static_cast<int>(sys(SYS_accept4, listener, 0, 0, SOCK_CLOEXEC)));
   if (fd < 0) return fd;
   timeval timeout{static_cast<time_t>(send_timeout_ns / kSecond_ns), static_cast<long>(send_timeout_ns % kSecond_ns / 1000)};
   sys(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, as_long(&timeout), sizeof(timeout));

@@ -1,4 +1,4 @@
-// Unix sockets for the control socket: blocking with time limits, never inherited, never on descriptors 0–2.
+// Unix sockets for the control socket: blocking with time limits, never inherited, on descriptors from 256 up.
 //
 // Programs close descriptors they did not open (daemons close them all), and the number is reused: before each use of a
 // descriptor that lives long, compare its identity.
