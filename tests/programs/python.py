@@ -18,10 +18,18 @@ def check(session):
     if "test_json" not in tests:
         raise Failed("Python's own tests are not installed (Debian: libpython3.11-testsuite)")
     # Its tests look at their own environment; what stays in there is ours to choose.
-    done = session.run([PYTHON, "-m", "test", "-j2", "--timeout", "100", *tests],
-                       env={"PYTHONMALLOC": "malloc", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(session.folder)})
+    environment = {"PYTHONMALLOC": "malloc", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(session.folder)}
+    # test_subprocess lists the descriptors that a child has open: there our socket is one too many.
+    run(session, [name for name in tests if name != "test_subprocess"], environment)
+    if "test_subprocess" in tests:
+        run(session, ["test_subprocess"], environment | {"SEEMALLOC_CONF": "sample:64K,socket:0"})
+
+
+def run(session, tests, environment):
+    done = session.run([PYTHON, "-m", "test", "-j2", "--timeout", "100", *tests], env=environment)
     text = done.stdout + done.stderr
     if "Result: SUCCESS" not in text and "result: SUCCESS" not in text:
         raise Failed("Python's test-suite does not say SUCCESS\n" + text[-3000:])
-    passed = [line for line in text.splitlines() if "tests OK" in line]
-    session.expect("number of tests run", passed[:1], [f"All {len(tests)} tests OK."])
+    passed = [line for line in text.splitlines() if "tests OK" in line or "test OK" in line]
+    expected = f"All {len(tests)} tests OK." if len(tests) > 1 else "1 test OK."
+    session.expect("number of tests run", passed[:1], [expected])

@@ -138,8 +138,9 @@ class Session:
             environment.pop(name, None)
         if preload:
             environment["LD_PRELOAD"] = str(self.library)
-            if self.conf:
-                environment["SEEMALLOC_CONF"] = self.conf
+            conf = (extra or {}).get("SEEMALLOC_CONF", self.conf)
+            if conf:
+                environment["SEEMALLOC_CONF"] = conf
         return environment
 
     def _launch(self, command, env, cwd, input, preload):
