@@ -14,26 +14,33 @@ namespace seemalloc {
 
 namespace {
 
-constexpr uint64_t kSendTimeout_ns = 5 * kSecond_ns;
+// For one whole answer; the helper has other work.
+constexpr uint64_t kAnswerTime_ns = 5 * kSecond_ns;
+constexpr uint64_t kSendTimeout_ns = kSecond_ns;
+// After a failed accept (no descriptor to be had) the waiting client would wake us at once, and again.
+constexpr uint64_t kAcceptPause_ns = kSecond_ns;
 constexpr long kWouldBlock = -11;  // -EAGAIN
 
 // The process that made the socket file; 0: none. A forked child must not remove its parent's.
 std::atomic<int> socket_process{0};
 char socket_path[options::kMaxTextBytes + 64];
 
-void answer(int fd, const void* data, size_t bytes) {
+// Each answer says whether the client took it; one that did not is let go.
+bool answer(int fd, const void* data, size_t bytes) {
+  uint64_t deadline = os::monotonic_ns() + kAnswerTime_ns;
   FixedText<64> header;
   header << "ok " << uint64_t{bytes} << "\n";
-  if (os::send_all(fd, header.c_str(), header.size()) == 0) os::send_all(fd, data, bytes);
+  return os::send_all(fd, header.c_str(), header.size(), deadline) == 0 && os::send_all(fd, data, bytes, deadline) == 0;
 }
 
-void answer(int fd, const Text& text) { answer(fd, text.c_str(), text.size()); }
-void answer(int fd, const char* text) { answer(fd, text, text_length(text)); }
+bool answer(int fd, const Text& text) { return answer(fd, text.c_str(), text.size()); }
+bool answer(int fd, const char* text) { return answer(fd, text, text_length(text)); }
 
-void answer_error(int fd, const char* what, const char* detail = "") {
+bool answer_error(int fd, const char* what, const char* detail = "") {
   FixedText<512> line;
-  line << "error " << what << detail << "\n";
-  os::send_all(fd, line.c_str(), line.size());
+  line << "error " << what << detail;
+  line.end_line();
+  return os::send_all(fd, line.c_str(), line.size(), os::monotonic_ns() + kAnswerTime_ns) == 0;
 }
 
 // A large text in memory of its own: the helper's stack is small.
@@ -55,27 +62,28 @@ class MappedText {
 
 // ---- commands: each gets its arguments, NUL-terminated ----
 
-void do_ping(int fd, const char*) { answer(fd, "pong"); }
-void do_version(int fd, const char*) { answer(fd, SEEMALLOC_VERSION); }
+bool do_ping(int fd, const char*) { return answer(fd, "pong"); }
+bool do_version(int fd, const char*) { return answer(fd, SEEMALLOC_VERSION); }
 
-void do_profile(int fd, const char* kind) {
+bool do_profile(int fd, const char* kind) {
   if (!text_equal(kind, "heap")) return answer_error(fd, "unknown profile, expected heap: ", kind);
   if (!sampling_report().available) return answer_error(fd, "this is the library without a profiler (minimal)");
   ProfileBytes profile{};
   if (!heap_profile(&profile)) return answer_error(fd, "no memory for the profile");
-  answer(fd, profile.data, profile.bytes);
+  bool taken = answer(fd, profile.data, profile.bytes);
   os::unmap(profile.data, profile.mapped_bytes);
+  return taken;
 }
 
-void do_stats(int fd, const char*) {
+bool do_stats(int fd, const char*) {
   MappedText memory(64 * KiB);
   if (memory.memory() == nullptr) return answer_error(fd, "no memory for the statistics");
   Text text(memory.memory(), memory.bytes());
   write_json(text);
-  answer(fd, text);
+  return answer(fd, text);
 }
 
-void do_options(int fd, const char*) {
+bool do_options(int fd, const char*) {
   MappedText memory(64 * KiB);
   if (memory.memory() == nullptr) return answer_error(fd, "no memory for the options");
   Text text(memory.memory(), memory.bytes());
@@ -90,50 +98,50 @@ void do_options(int fd, const char*) {
     options::print_expected(id, text);
     text << '\t' << row.help << '\n';
   }
-  answer(fd, text);
+  return answer(fd, text);
 }
 
-void do_get(int fd, const char* name) {
+bool do_get(int fd, const char* name) {
   options::Id id;
   if (!options::find(name, text_length(name), &id)) return answer_error(fd, "no such option: ", name);
   FixedText<options::kMaxTextBytes> value;
   options::print(id, value);
-  answer(fd, value);
+  return answer(fd, value);
 }
 
-void do_set(int fd, const char* arguments) {
+bool do_set(int fd, const char* arguments) {
   const char* value = arguments;
   while (*value != 0 && *value != ' ') value++;
   size_t name_length = static_cast<size_t>(value - arguments);
   if (*value == ' ') value++;
   FixedText<400> problem;
   if (set_option(arguments, name_length, value, problem) != SetOption::kDone) return answer_error(fd, problem.c_str());
-  answer(fd, "");
+  return answer(fd, "");
 }
 
-void do_purge(int fd, const char*) {
+bool do_purge(int fd, const char*) {
   FixedText<32> bytes;
   bytes << uint64_t{pages::purge_all()};
-  answer(fd, bytes);
+  return answer(fd, bytes);
 }
 
 struct Command {
   const char* name;
-  void (*run)(int fd, const char* arguments);
+  bool (*run)(int fd, const char* arguments);
 };
 constexpr Command kCommands[] = {
     {"ping", do_ping}, {"version", do_version}, {"profile", do_profile}, {"stats", do_stats},
     {"options", do_options}, {"get", do_get}, {"set", do_set}, {"purge", do_purge},
 };
 
-void run_line(int fd, char* line) {
+bool run_line(int fd, char* line) {
   char* arguments = line;
   while (*arguments != 0 && *arguments != ' ') arguments++;
   if (*arguments == ' ') *arguments++ = 0;
   for (const Command& command : kCommands) {
     if (text_equal(line, command.name)) return command.run(fd, arguments);
   }
-  answer_error(fd, "unknown command: ", line);
+  return answer_error(fd, "unknown command: ", line);
 }
 
 bool find_folder(Text& folder) {
@@ -148,62 +156,64 @@ bool find_folder(Text& folder) {
 
 }  // namespace
 
+bool Control::Descriptor::is_ours() const { return fd >= 0 && os::identity(fd) == identity; }
+
+void Control::Descriptor::set(int number) {
+  fd = number;
+  identity = os::identity(number);
+}
+
+void Control::Descriptor::close() {
+  if (is_ours()) os::close_file(fd);
+  fd = -1;
+}
+
 void Control::keep_open() {
-  bool wanted = options::get(options::Id::socket) != 0 && !os::is_privileged() && !given_up_;
-  if (listener_ >= 0) {
-    // The program may have closed the descriptor and reused its number, or become another user.
-    bool same = os::identity(listener_) == os::FileIdentity{listener_device_, listener_inode_};
-    if (same && user_ == os::effective_user()) return;
-    if (same) os::close_file(listener_);
+  bool new_user = user_ != os::effective_user();
+  if (listener_.fd >= 0) {
+    if (!new_user && listener_.is_ours()) return;
+    listener_.close();
     remove_socket();
-    listener_ = -1;
   }
-  if (!wanted) return;
-  FixedText<options::kMaxTextBytes> folder;
-  if (!find_folder(folder)) {
-    given_up_ = true;
-    return;
-  }
+  if (new_user) given_up_ = false;
+  if (given_up_ || options::get(options::Id::socket) == 0 || os::is_privileged()) return;
   user_ = os::effective_user();
+  given_up_ = true;
+  FixedText<options::kMaxTextBytes> folder;
+  if (!find_folder(folder)) return;
   int process = os::process_id();
   Text(socket_path, sizeof(socket_path)) << folder.c_str() << "/" << process << ".sock";
-  listener_ = os::listen_unix(socket_path);
-  if (listener_ < 0) {
-    given_up_ = true;
-    return;
-  }
-  os::FileIdentity identity = os::identity(listener_);
-  listener_device_ = identity.device;
-  listener_inode_ = identity.inode;
+  int fd = os::listen_unix(socket_path);
+  if (fd < 0) return;
+  given_up_ = false;
+  listener_.set(fd);
   socket_process.store(process, std::memory_order_release);
 }
 
 void Control::accept_client() {
   unsigned peer = 0;
-  int fd = os::accept_unix(listener_, kSendTimeout_ns, &peer);
-  if (fd < 0) return;
-  if (peer != os::effective_user() && peer != 0) {
-    answer_error(fd, "permission denied: not the same user");
-    os::close_file(fd);
+  int fd = os::accept_unix(listener_.fd, kSendTimeout_ns, &peer);
+  if (fd < 0) {
+    accept_again_ns_ = os::monotonic_ns() + kAcceptPause_ns;
     return;
   }
-  for (Client& client : clients_) {
-    if (client.fd >= 0) continue;
-    client.fd = fd;
-    client.length = 0;
-    return;
+  const char* refusal = peer != os::effective_user() && peer != 0 ? "permission denied: not the same user" : "too many connections";
+  if (peer == os::effective_user() || peer == 0) {
+    for (Client& client : clients_) {
+      if (client.descriptor.fd >= 0) continue;
+      client.descriptor.set(fd);
+      client.length = 0;
+      return;
+    }
   }
-  answer_error(fd, "too many connections");
+  answer_error(fd, refusal);
   os::close_file(fd);
 }
 
-void Control::close_client(Client& client) {
-  os::close_file(client.fd);
-  client.fd = -1;
-}
-
 bool Control::read_client(Client& client) {
-  long received = os::receive_now(client.fd, client.line + client.length, kMaxLine - 1 - client.length);
+  int fd = client.descriptor.fd;
+  if (!client.descriptor.is_ours()) return false;
+  long received = os::receive_now(fd, client.line + client.length, kMaxLine - 1 - client.length);
   if (received == kWouldBlock) return true;
   if (received <= 0) return false;
   client.length += static_cast<unsigned>(received);
@@ -211,7 +221,7 @@ bool Control::read_client(Client& client) {
   for (unsigned i = 0; i < client.length; i++) {
     if (client.line[i] != '\n') continue;
     client.line[i] = 0;
-    run_line(client.fd, client.line + start);
+    if (!client.descriptor.is_ours() || !run_line(fd, client.line + start)) return false;
     start = i + 1;
   }
   for (unsigned i = start; i < client.length; i++) client.line[i - start] = client.line[i];
@@ -221,8 +231,9 @@ bool Control::read_client(Client& client) {
 
 void Control::wait(uint64_t timeout_ns) {
   os::Poll polls[kMaxClients + 1];
-  for (unsigned i = 0; i < kMaxClients; i++) polls[i] = {clients_[i].fd, false};
-  polls[kMaxClients] = {listener_, false};  // negative descriptors are passed over
+  for (unsigned i = 0; i < kMaxClients; i++) polls[i] = {clients_[i].descriptor.fd, false};
+  bool accepting = os::monotonic_ns() >= accept_again_ns_;
+  polls[kMaxClients] = {accepting ? listener_.fd : -1, false};  // negative descriptors are passed over
   os::poll_readable(polls, kMaxClients + 1, timeout_ns);
   for (unsigned i = 0; i < kMaxClients; i++) clients_[i].ready = polls[i].readable;
   listener_ready_ = polls[kMaxClients].readable;
@@ -230,18 +241,15 @@ void Control::wait(uint64_t timeout_ns) {
 
 void Control::serve() {
   for (Client& client : clients_) {
-    if (client.fd >= 0 && client.ready && !read_client(client)) close_client(client);
+    if (client.descriptor.fd >= 0 && client.ready && !read_client(client)) client.descriptor.close();
   }
-  if (listener_ready_ && os::identity(listener_) == os::FileIdentity{listener_device_, listener_inode_}) accept_client();
+  if (listener_ready_ && listener_.is_ours()) accept_client();
 }
 
 void Control::forget() {
   // Closed, not only forgotten: an inherited connection would keep the parent's client waiting.
-  if (listener_ >= 0) os::close_file(listener_);
-  for (Client& client : clients_) {
-    if (client.fd >= 0) close_client(client);
-  }
-  listener_ = -1;
+  listener_.close();
+  for (Client& client : clients_) client.descriptor.close();
   given_up_ = false;
 }
 

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "core/os/socket.h"
+
 namespace seemalloc {
 
 class Control {
@@ -24,8 +26,18 @@ class Control {
  private:
   static constexpr unsigned kMaxClients = 8;
   static constexpr unsigned kMaxLine = 1024;
-  struct Client {
+
+  // The program may close a descriptor of ours and get its number for a file of its own: looked at before each use.
+  struct Descriptor {
     int fd = -1;
+    os::FileIdentity identity;
+
+    void set(int number);
+    bool is_ours() const;
+    void close();
+  };
+  struct Client {
+    Descriptor descriptor;
     bool ready = false;
     unsigned length = 0;
     char line[kMaxLine] = {};
@@ -34,13 +46,12 @@ class Control {
   void accept_client();
   // False when the client is gone.
   bool read_client(Client& client);
-  void close_client(Client& client);
 
-  int listener_ = -1;
-  uint64_t listener_device_ = 0, listener_inode_ = 0;
+  Descriptor listener_;
   unsigned user_ = 0;
   bool given_up_ = false;
   bool listener_ready_ = false;
+  uint64_t accept_again_ns_ = 0;
   Client clients_[kMaxClients];
 };
 

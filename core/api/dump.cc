@@ -40,10 +40,10 @@ void expand(const char* pattern, unsigned number, Text& out) {
   }
 }
 
-int write_file(const char* path, const ProfileBytes& profile) {
+int write_file(const char* path, unsigned number, const ProfileBytes& profile) {
   FixedText<640> beside;
-  beside << path << ".tmp." << static_cast<uint64_t>(os::process_id());
-  int fd = os::open_file(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+  beside << path << ".tmp." << static_cast<uint64_t>(os::process_id()) << "." << number;
+  int fd = os::open_file(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (fd < 0) return fd;
   int result = os::write_all(fd, profile.data, profile.bytes);
   os::close_file(fd);
@@ -65,11 +65,12 @@ void dump_or_warn(const char* pattern) {
 int dump_heap_profile(const char* pattern) {
   if (!sampling_report().available) return kNotSupported;
   FixedText<512> path;
-  expand(pattern, dumps.fetch_add(1, std::memory_order_relaxed) + 1, path);
+  unsigned number = dumps.fetch_add(1, std::memory_order_relaxed) + 1;
+  expand(pattern, number, path);
   if (path.truncated()) return kNameTooLong;
   ProfileBytes profile{};
   if (!heap_profile(&profile)) return kNoMemory;
-  int result = write_file(path.c_str(), profile);
+  int result = write_file(path.c_str(), number, profile);
   os::unmap(profile.data, profile.mapped_bytes);
   return result;
 }

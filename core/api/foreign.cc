@@ -1,6 +1,7 @@
 #include "core/api/foreign.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -91,7 +92,10 @@ size_t foreign_usable_bytes(void* p) {
 void* reallocate_foreign(void* p, size_t bytes) {
   // Moves into our heap, so that the next free of it is an ordinary one.
   size_t old_bytes = foreign_usable_bytes(p);
-  if (old_bytes == 0) return nullptr;
+  if (old_bytes == 0) {
+    errno = EINVAL;
+    return nullptr;
+  }
   void* fresh = allocate(bytes);
   if (fresh == nullptr) return nullptr;
   memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);

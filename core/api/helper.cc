@@ -16,13 +16,18 @@
 #include "core/os/socket.h"
 #include "core/pages/page_heap.h"
 
+// glibc's: the least stack a thread needs, its thread-local memory included.
+extern "C" __attribute__((weak)) size_t __pthread_get_minstack(const pthread_attr_t* attributes);
+
 namespace seemalloc {
 
 namespace {
 
 // A process that never grows beyond its first regions gets no thread and no socket.
 constexpr unsigned kRegionsWorthAHelper = 2;
-constexpr size_t kStackBytes = 256 * KiB;
+// Besides the program's thread-local memory, which lies on it too. Untouched stack costs address space only; it is this
+// large for the program's exit handlers, should they run here.
+constexpr size_t kStackBytes = 1 * MiB;
 constexpr uint64_t kIdle_ns = 500 * kMillisecond_ns;
 constexpr uint64_t kShortest_ns = 50 * kMillisecond_ns;
 
@@ -49,9 +54,16 @@ void* run_helper(void*) {
     pages::tick();
     if (dump_asked.exchange(false, std::memory_order_relaxed)) dump_on_signal();
     control.keep_open();
+    // The exiting thread removes the socket once; one made since is ours to remove.
+    if (exiting.load(std::memory_order_seq_cst)) remove_socket();
     control.wait(next_wait_ns());
     // A program whose main thread has ended lives until its last thread ends; we must not be the one that keeps it.
-    if (os::is_last_thread()) exit(0);
+    if (os::is_last_thread()) {
+      sigset_t none;
+      sigemptyset(&none);
+      pthread_sigmask(SIG_SETMASK, &none, nullptr);
+      exit(0);
+    }
     control.serve();
   }
   return nullptr;
@@ -69,15 +81,14 @@ int dump_signal() { return static_cast<int>(options::get(options::Id::dump_signa
 void install_dump_signal() {
   int signal = dump_signal();
   struct sigaction old {};
-  if (sigaction(signal, nullptr, &old) != 0 || old.sa_handler != SIG_DFL) {
-    warn("dump_signal: the signal is in use or cannot be caught; ignored");
-    return;
-  }
+  bool usable = sigaction(signal, nullptr, &old) == 0 && old.sa_handler == SIG_DFL;
   struct sigaction action {};
   action.sa_handler = on_dump_signal;
   action.sa_flags = SA_RESTART;
   sigfillset(&action.sa_mask);
-  sigaction(signal, &action, nullptr);
+  if (!usable || sigaction(signal, &action, nullptr) != 0) {
+    warn("dump_signal: the signal is in use or cannot be caught; ignored");
+  }
 }
 
 SEEMALLOC_COLD void start_helper() {
@@ -95,7 +106,8 @@ SEEMALLOC_COLD void start_helper() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, kStackBytes);
+  size_t least = __pthread_get_minstack != nullptr ? __pthread_get_minstack(&attributes) : 0;
+  pthread_attr_setstacksize(&attributes, round_up(kStackBytes + least, os::page_bytes()));
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
   int result = pthread_create(&thread, &attributes, run_helper, nullptr);
@@ -123,7 +135,7 @@ void start_helper_at_load() {
 }
 
 void stop_helper_at_exit() {
-  exiting.store(true, std::memory_order_relaxed);
+  exiting.store(true, std::memory_order_seq_cst);
   remove_socket();
   dump_at_exit();
 }

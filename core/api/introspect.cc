@@ -29,8 +29,10 @@ SEEMALLOC_EXPORT struct mallinfo2 mallinfo2(void) noexcept {
   info.arena = regions.mapped_bytes;                          // bytes not in mappings of their own
   info.hblks = huge.spans;                                    // blocks with a mapping of their own
   info.hblkhd = huge.used_bytes;
-  info.uordblks = s.live_bytes - huge.used_bytes;             // in use
-  info.fordblks = regions.mapped_bytes - info.uordblks;       // not in use
+  // Counted one after the other while other threads go on: a difference may come out below zero.
+  auto minus = [](size_t a, size_t b) { return a > b ? a - b : 0; };
+  info.uordblks = minus(s.live_bytes, huge.used_bytes);       // in use
+  info.fordblks = minus(regions.mapped_bytes, info.uordblks);  // not in use
   info.ordblks = s.large_spans;
   for (const heap::ClassStatistics& c : s.classes) info.ordblks += c.cached + c.free;
   info.keepcost = regions.dirty_bytes;                        // what malloc_trim would give back
@@ -76,7 +78,7 @@ SEEMALLOC_EXPORT int malloc_info(int options, FILE* file) noexcept {
   heap::Statistics s = heap::statistics();
   MemoryReport r = memory_report(s, true);
   // One write: the stream's own buffer may come from us.
-  FixedText<16 * KiB> text;
+  FixedText<8 * KiB> text;
   text << "<malloc version=\"1\">\n<allocator name=\"seemalloc\" version=\"" SEEMALLOC_VERSION "\"/>\n<sizes>\n";
   for (unsigned i = 0; i < heap::kClassCount; i++) {
     const heap::ClassStatistics& c = s.classes[i];

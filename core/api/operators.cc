@@ -1,4 +1,4 @@
-// The C++ operators new and delete, all 22 of them.
+// The C++ operators new and delete: the 20 replaceable ones of the standard.
 //
 // The C++ runtime is the program's, not ours: std::get_new_handler, std::__throw_bad_alloc and the exception machinery
 // are weak references, null in a C program, which never calls these operators.

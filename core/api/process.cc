@@ -7,6 +7,7 @@
 
 #include "core/api/foreign.h"
 #include "core/api/helper.h"
+#include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
@@ -38,6 +39,12 @@ void thread_ends(void* cache) {
   if (ending != nullptr) heap::abandon_heap(*ending);
 }
 
+// The thread that is about to abort may hold its heap's lock: what its handlers allocate comes from the central lists.
+void leave_heap() {
+  heap::thread_cache = heap::ThreadCache{};
+  heap::thread_cache.finished = true;
+}
+
 void read_options_once() {
   if (options_read || environ == nullptr) return;
   options_read = true;
@@ -49,14 +56,19 @@ void read_options_once() {
 }
 
 void before_fork() {
+  fork_interrupts_a_holder = locks_held != 0;
+  lock_options_for_fork();
   heap::lock_for_fork();
   heap::lock_sampled_for_fork();
   lock_sampling_for_fork();
   pages::lock_for_fork();
+  fork_holds_every_lock = true;
 }
 
 void unlock_lower_layers(bool in_child) {
-  pages::unlock_after_fork();
+  fork_holds_every_lock = false;
+  fork_interrupts_a_holder = false;
+  pages::unlock_after_fork(in_child);
   unlock_sampling_after_fork(in_child);
   heap::unlock_sampled_after_fork();
 }
@@ -64,11 +76,13 @@ void unlock_lower_layers(bool in_child) {
 void after_fork_in_parent() {
   unlock_lower_layers(false);
   heap::unlock_after_fork_parent();
+  unlock_options_after_fork();
 }
 
 void after_fork_in_child() {
   unlock_lower_layers(true);
   heap::unlock_after_fork_child();
+  unlock_options_after_fork();
   forget_helper_in_child();
 }
 
@@ -92,9 +106,9 @@ void start_process() {
   if (SEEMALLOC_LIKELY(phase.load(std::memory_order_acquire) != Phase::kUntouched)) return;
   LockGuard guard(start_lock);
   if (phase.load(std::memory_order_relaxed) != Phase::kUntouched) return;
-  pages::page_map.start();
   read_options_once();
   start_sampling();
+  before_abort = leave_heap;
   have_thread_key = pthread_key_create(&thread_key, thread_ends) == 0;
   phase.store(Phase::kUsable, std::memory_order_release);
 }

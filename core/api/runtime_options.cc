@@ -5,8 +5,14 @@
 
 namespace seemalloc {
 
+namespace {
+Lock lock;
+}
+
+void lock_options_for_fork() { lock.lock_for_fork(); }
+void unlock_options_after_fork() { lock.unlock_after_fork(); }
+
 SetOption set_option(const char* name, size_t name_length, const char* value, Text& problem) {
-  static Lock lock;
   options::Id id;
   if (!options::find(name, name_length, &id)) {
     problem << "no such option: ";

@@ -224,8 +224,13 @@ void* reallocate(void* p, size_t bytes) {
   size_t old_bytes = usable_bytes(p);
   if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return out_of_memory();
   if (resize_in_place(&p, span, bytes)) return p;
+  int saved_errno = errno;
   void* fresh = allocate(bytes);
-  if (fresh == nullptr) return bytes <= old_bytes ? p : nullptr;
+  if (fresh == nullptr && bytes <= old_bytes) {
+    errno = saved_errno;  // it need not move to be smaller
+    return p;
+  }
+  if (fresh == nullptr) return nullptr;
   memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
   deallocate(p);
   return fresh;

@@ -10,6 +10,9 @@ namespace seemalloc {
 // Ends the process: misuse by the program (double free, invalid free) or broken metadata. Any thread; takes no lock.
 [[noreturn]] SEEMALLOC_COLD void fatal(const char* kind, const void* address);
 
+// Called before the process is aborted; the program's SIGABRT handler may allocate, and the failing thread may hold locks.
+extern void (*before_abort)();
+
 // Ends the process after a failed CHECK of our own.
 [[noreturn]] SEEMALLOC_COLD void check_failed(const char* condition, const char* file, int line);
 

@@ -133,11 +133,11 @@ size_t central_free_blocks(unsigned size_class) {
 }
 
 void lock_central_for_fork() {
-  for (CentralClass& list : central) list.lock.lock();
+  for (CentralClass& list : central) list.lock.lock_for_fork();
 }
 
 void unlock_central_after_fork() {
-  for (CentralClass& list : central) list.lock.unlock();
+  for (CentralClass& list : central) list.lock.unlock_after_fork();
 }
 
 }  // namespace seemalloc::heap

@@ -95,15 +95,15 @@ void hand_on_zombie(ThreadHeap& heap) {
 }
 
 void lock_for_fork() {
-  registry.lock();
-  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) heap->slow_lock.lock();
+  registry.lock_for_fork();
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) heap->slow_lock.lock_for_fork();
   lock_central_for_fork();
 }
 
 void unlock_after_fork_parent() {
   unlock_central_after_fork();
-  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) heap->slow_lock.unlock();
-  registry.unlock();
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) heap->slow_lock.unlock_after_fork();
+  registry.unlock_after_fork();
 }
 
 void unlock_after_fork_child() {

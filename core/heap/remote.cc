@@ -10,8 +10,11 @@ using pages::SpanState;
 
 namespace {
 
-// A sleeper's pending spans are looked at once this many have gathered, so that each look is paid for by the pushes.
+// A sleeper's pending spans are looked at once this many have gathered, and then when twice as many as had to stay: each
+// look is paid for by the pushes.
 constexpr uint32_t kPendingBeforeReclaim = 32;
+// A batch of more bytes than this is published at once: what sleeping threads keep in theirs is out of everybody's reach.
+constexpr size_t kMaxBatchBytes = 4 * KiB;
 
 void push_pending(ThreadHeap& owner, Span* span) {
   Span* top = owner.pending.load(std::memory_order_relaxed);
@@ -26,6 +29,7 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
   if (!owner.slow_lock.try_lock()) return;
   Span* span = owner.pending.exchange(nullptr, std::memory_order_seq_cst);
   owner.pending_count.store(0, std::memory_order_relaxed);
+  uint32_t stayed = 0;
   while (span != nullptr) {
     Span* next = span->pending_next;
     uint64_t word = span->remote.load(std::memory_order_acquire);
@@ -35,12 +39,14 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
       if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
       span->remote.store(0, std::memory_order_relaxed);
       span->set_live(0);
-      retire_locked(owner, span);
+      retire(span);
     } else {
       push_pending(owner, span);
+      stayed++;
     }
     span = next;
   }
+  owner.reclaim_at.store(2 * stayed < kPendingBeforeReclaim ? kPendingBeforeReclaim : 2 * stayed, std::memory_order_relaxed);
   owner.slow_lock.unlock();
 }
 
@@ -48,7 +54,6 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
 bool claim(ThreadHeap& heap, Span* span, Block* first, uint32_t count) {
   LockGuard guard(heap.slow_lock);
   if (!central_claim(span, &heap)) return false;
-  heap.owned_spans++;
   file_owned_locked(heap, span);
   return_blocks_locked(heap, span, first, count);
   return true;
@@ -71,18 +76,21 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uin
     longer = pack_remote(first, remote_count(word) + count);
     if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel, std::memory_order_relaxed)) break;
   }
-  ThreadHeap* owner;
-  if (word == 0) {
-    owner = static_cast<ThreadHeap*>(const_cast<void*>(span->owner_acquire()));
-    push_pending(*owner, span);
-    if (owner->state.load(std::memory_order_seq_cst) == HeapState::kZombie) hand_on_zombie(*owner);
+  // Compared only: once published the span may be given back and its record be another's.
+  bool all_remote = remote_count(longer) == span->live_acquire();
+  const void* owner_word = span->owner_acquire();
+  if (reinterpret_cast<uintptr_t>(owner_word) == Span::kNobody) {
+    // Given back meanwhile; or, with an empty list, never handed out: these blocks were freed before.
+    if (word == 0) fatal("double free", first);
     return;
   }
-  // Not ours to read any more once published; only compared, and reclaim looks again under the lock.
-  if (remote_count(longer) != span->live_acquire()) return;
-  owner = static_cast<ThreadHeap*>(const_cast<void*>(span->owner_acquire()));
-  if (owner != nullptr && owner->pending_count.load(std::memory_order_relaxed) >= kPendingBeforeReclaim) {
-    reclaim_for_sleeper(*owner);
+  ThreadHeap& owner = *static_cast<ThreadHeap*>(const_cast<void*>(owner_word));
+  if (word == 0) {
+    push_pending(owner, span);
+    if (owner.state.load(std::memory_order_seq_cst) == HeapState::kZombie) hand_on_zombie(owner);
+  }
+  if (all_remote && owner.pending_count.load(std::memory_order_relaxed) >= owner.reclaim_at.load(std::memory_order_relaxed)) {
+    reclaim_for_sleeper(owner);
   }
 }
 
@@ -112,7 +120,7 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
     batch.count++;
   }
   heap->batched_blocks++;
-  if (batch.count >= kMaxBatchBlocks) flush(*heap, batch);
+  if (batch.count >= kMaxBatchBlocks || batch.count * size_t{span->block_bytes} >= kMaxBatchBytes) flush(*heap, batch);
 }
 
 void flush_batches(ThreadHeap& heap) {

@@ -128,11 +128,11 @@ uint32_t free_sampled(Span* span, void* p, bool* valid) {
 }
 
 void lock_sampled_for_fork() {
-  for (SampledClass& list : sampled) list.lock.lock();
+  for (SampledClass& list : sampled) list.lock.lock_for_fork();
 }
 
 void unlock_sampled_after_fork() {
-  for (SampledClass& list : sampled) list.lock.unlock();
+  for (SampledClass& list : sampled) list.lock.unlock_after_fork();
 }
 
 }  // namespace seemalloc::heap

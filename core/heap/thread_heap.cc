@@ -57,7 +57,6 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
       span->set_owner(&heap);
       pages::publish(span);
     }
-    heap.owned_spans++;
   }
   span->state = SpanState::kCurrent;
   return span;
@@ -215,13 +214,11 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
   }
   *block = first;
   thread_cache.heads[size_class] = first->next;
-  cs.handed = usable;
   return Refill::kBlock;
 }
 
-void retire_locked(ThreadHeap& heap, Span* span) {
+void retire(Span* span) {
   DCHECK(span->live() == 0);
-  heap.owned_spans--;
   span->disown();
   pages::release(span);
 }
@@ -229,11 +226,11 @@ void retire_locked(ThreadHeap& heap, Span* span) {
 namespace {
 
 // A span on the available list has no live block left. One per class is kept: the next refill would ask for it again.
-bool retire_or_keep(ThreadHeap& heap, ClassState& cs, Span* span) {
+bool retire_or_keep(ClassState& cs, Span* span) {
   if (cs.available.size() <= 1) return false;
   cs.available.remove(span);
   if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
-  retire_locked(heap, span);
+  retire(span);
   return true;
 }
 
@@ -253,7 +250,7 @@ bool span_countdown_locked(ThreadHeap& heap, Span* span) {
   ClassState& cs = heap.classes[span->size_class];
   if (span->state == SpanState::kCurrent) return false;
   if (span->state == SpanState::kFull) full_to_available(cs, span, span->live());
-  return span->live() == 0 && retire_or_keep(heap, cs, span);
+  return span->live() == 0 && retire_or_keep(cs, span);
 }
 }  // namespace
 
@@ -291,7 +288,7 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t c
   } else {
     span->set_countdown(span->countdown - count, span->bias);
   }
-  if (live == 0 && span->state == SpanState::kAvailable) retire_or_keep(heap, cs, span);
+  if (live == 0 && span->state == SpanState::kAvailable) retire_or_keep(cs, span);
 }
 
 void drain_pending_locked(ThreadHeap& heap) {
@@ -329,18 +326,15 @@ size_t estimate_cached(const ThreadHeap& heap) {
 }
 
 // Hands the span that has been available longest to everybody. False when a remote free to it is under way.
-bool give_away_oldest(ThreadHeap& heap, ClassState& cs, size_t* given_bytes) {
+bool give_away_oldest(ClassState& cs, size_t* given_bytes) {
   Span* span = cs.available.front();
   *given_bytes = free_bytes(span);
   cs.available.remove(span);
   if (span->live() == 0) {
-    retire_locked(heap, span);
+    retire(span);
     return true;
   }
-  if (central_put(span)) {
-    heap.owned_spans--;
-    return true;
-  }
+  if (central_put(span)) return true;
   cs.available.push_back(span);
   return false;
 }
@@ -360,7 +354,7 @@ void collect_locked(ThreadHeap& heap, bool everything) {
     bool over = cached + others > budget;
     while (cs.available.size() != 0 && (give != 0 || over)) {
       size_t given_bytes = 0;
-      if (!give_away_oldest(heap, cs, &given_bytes)) break;
+      if (!give_away_oldest(cs, &given_bytes)) break;
       cached -= given_bytes < cached ? given_bytes : cached;
       over = cached + others > budget;
       if (give != 0) give--;
@@ -400,21 +394,19 @@ void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   cs.stash_count = 0;
   cs.current = nullptr;
   if (span->live() == 0) {
-    retire_locked(heap, span);
+    retire(span);
   } else {
     file_owned_locked(heap, span);
   }
 }
 
-void release_list_locked(ThreadHeap& heap, SpanList& list) {
+void release_list_locked(SpanList& list) {
   for (Span* span = list.front(); span != nullptr;) {
     Span* next = span->next;
     list.remove(span);
     if (span->live() == 0) {
-      retire_locked(heap, span);
-    } else if (central_put(span)) {
-      heap.owned_spans--;
-    } else {
+      retire(span);
+    } else if (!central_put(span)) {
       list.push_front(span);
     }
     span = next;
@@ -426,8 +418,8 @@ void release_list_locked(ThreadHeap& heap, SpanList& list) {
 void release_spans_locked(ThreadHeap& heap) {
   drain_pending_locked(heap);
   for (ClassState& cs : heap.classes) {
-    release_list_locked(heap, cs.available);
-    release_list_locked(heap, cs.full);
+    release_list_locked(cs.available);
+    release_list_locked(cs.full);
     cs.low_water = 0;
     cs.growth = 0;
   }

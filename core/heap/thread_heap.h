@@ -52,7 +52,6 @@ struct ClassState {
   Span* current;         // the malloc list's blocks come from it
   Block* stash;          // the rest of a list that was cut at a sample point
   uint32_t stash_count;
-  uint32_t handed;       // length of the last list handed to malloc (statistics)
   bool sample_due;       // the next allocation of this class is a sample
   uint8_t growth;        // log2 of the next span's size over the smallest
   uint32_t low_water;    // fewest available spans since the last collection
@@ -64,6 +63,7 @@ struct ThreadHeap {
   // Spans that got their first remote free; pushed by any thread, emptied by the owner. Pairs: push release, empty acquire.
   alignas(kCacheLineBytes) std::atomic<Span*> pending{nullptr};
   std::atomic<uint32_t> pending_count{0};
+  std::atomic<uint32_t> reclaim_at{32};  // pending spans at which others look whether this heap sleeps (remote.cc)
   std::atomic<HeapState> state{HeapState::kActive};
 
   alignas(kCacheLineBytes) OwnerLock slow_lock;
@@ -72,7 +72,6 @@ struct ThreadHeap {
   uint32_t slow_entries = 0;      // since collection was last considered
   uint64_t collected_ns = 0;      // when it was last done
   uint32_t batched_blocks = 0;    // in batches
-  uint32_t owned_spans = 0;
   int64_t sample_distance = 0;    // allocated bytes left until the next sample point
   uint64_t sample_interval = 0;   // the mean it was drawn with; whoever draws sets both
   uint64_t random_state = 0;
@@ -127,8 +126,8 @@ uint32_t carve(Span* span, Block** first);
 void file_owned_locked(ThreadHeap& heap, Span* span);
 // `count` blocks at `first` come back to a span of this heap.
 void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t count);
-// A span of this heap without live blocks goes back to the page heap.
-void retire_locked(ThreadHeap& heap, Span* span);
+// A span without live blocks, off its owner's lists, goes back to the page heap.
+void retire(Span* span);
 // Takes in what other threads freed.
 void drain_pending_locked(ThreadHeap& heap);
 // The heap's thread is gone: hands on every span that can be. The rest waits for a remote free under way.

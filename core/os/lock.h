@@ -1,7 +1,7 @@
 // A mutex of one word: a bounded spin, then the kernel's futex. Constant-initialised, usable before constructors run.
 //
 // Not recursive, not fair. State: 0 free, 1 held, 2 held and somebody may sleep. The acquiring exchange pairs with the
-// releasing exchange in unlock(). A child of fork whose parent held it in another thread calls reset().
+// releasing exchange in unlock().
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,19 @@
 #include "core/base/compiler.h"
 
 namespace seemalloc {
+
+// The forking thread holds all of our locks from its prepare handler to its parent or child handler. Handlers of others
+// that run in between may allocate: for this thread locking means nothing then.
+extern constinit thread_local bool fork_holds_every_lock __attribute__((tls_model("initial-exec")));
+// Set around the prepare handler: fork was called in such a signal handler.
+extern constinit thread_local bool fork_interrupts_a_holder __attribute__((tls_model("initial-exec")));
+// Locks this thread holds. Not zero in a signal handler that has interrupted one of our critical sections.
+extern constinit thread_local unsigned locks_held __attribute__((tls_model("initial-exec")));
+// Counted before a lock is taken and after it is released, so that a handler never sees too few.
+SEEMALLOC_ALWAYS_INLINE void count_held(int by) {
+  locks_held += static_cast<unsigned>(by);
+  __asm__ volatile("" ::: "memory");
+}
 
 class Lock {
  public:
@@ -20,21 +33,32 @@ class Lock {
   void lock() {
     if (SEEMALLOC_UNLIKELY(!try_lock())) lock_slow();
   }
-  bool try_lock() {
-    uint32_t free = 0;
-    return state_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed);
-  }
+  bool try_lock() { return fork_holds_every_lock || acquire(); }
   void unlock() {
+    if (SEEMALLOC_UNLIKELY(fork_holds_every_lock)) return;
     if (SEEMALLOC_UNLIKELY(state_.exchange(0, std::memory_order_release) == 2)) wake();
+    count_held(-1);
   }
+  // In a forked child whose parent's other threads may have held it.
   void reset() { state_.store(0, std::memory_order_relaxed); }
-  bool is_held() const { return state_.load(std::memory_order_relaxed) != 0; }
+  // Does not wait for ever: fork may have been called by a signal handler that interrupted the holder, which then goes on
+  // holding it in parent and child.
+  void lock_for_fork();
+  void unlock_after_fork();
 
  private:
+  bool acquire() {
+    uint32_t free = 0;
+    count_held(+1);
+    if (state_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+    count_held(-1);
+    return false;
+  }
   SEEMALLOC_COLD void lock_slow();
   SEEMALLOC_COLD void wake();
 
   std::atomic<uint32_t> state_{0};
+  bool held_by_fork_ = false;
 };
 
 // A lock that one thread takes all the time and others hardly ever: released by a plain store, where Lock needs an atomic
@@ -48,16 +72,27 @@ class OwnerLock {
   void lock() {
     if (SEEMALLOC_UNLIKELY(!try_lock())) lock_slow();
   }
-  bool try_lock() {
-    uint32_t free = 0;
-    return held_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed);
+  bool try_lock() { return fork_holds_every_lock || acquire(); }
+  void unlock() {
+    if (SEEMALLOC_UNLIKELY(fork_holds_every_lock)) return;
+    held_.store(0, std::memory_order_release);
+    count_held(-1);
   }
-  void unlock() { held_.store(0, std::memory_order_release); }
+  void lock_for_fork();
+  void unlock_after_fork();
 
  private:
+  bool acquire() {
+    uint32_t free = 0;
+    count_held(+1);
+    if (held_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+    count_held(-1);
+    return false;
+  }
   SEEMALLOC_COLD void lock_slow();
 
   std::atomic<uint32_t> held_{0};
+  bool held_by_fork_ = false;
 };
 
 template <typename L>

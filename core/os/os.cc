@@ -25,8 +25,11 @@ void warn(const char* text) {
   os::write_stderr(line.c_str(), line.size());
 }
 
+void (*before_abort)() = nullptr;
+
 namespace {
 [[noreturn]] void abort_now() {
+  if (before_abort != nullptr) before_abort();
   // Not abort(): it may flush or lock inside a libc whose state we do not know. SIGABRT to this thread, then a trap.
   os::sys(SYS_tgkill, os::process_id(), os::thread_id(), /*SIGABRT=*/6);
   __builtin_trap();
@@ -239,12 +242,13 @@ int remove_file(const char* path) { return static_cast<int>(sys(SYS_unlinkat, AT
 bool read_memory(const void* from, void* to, size_t bytes) {
   iovec local{to, bytes};
   iovec remote{const_cast<void*>(from), bytes};
-  long result = sys(SYS_process_vm_readv, process_id(), as_long(&local), 1, as_long(&remote), 1, 0);
+  // By thread: a main thread that has ended has no memory any more.
+  long result = sys(SYS_process_vm_readv, thread_id(), as_long(&local), 1, as_long(&remote), 1, 0);
   if (result == static_cast<long>(bytes)) return true;
   constexpr long kFault = -14;
   if (!sys_failed(result) || result == kFault) return false;
   // Refused by a sandbox: the file shows the same memory.
-  int fd = open_file("/proc/self/mem", O_RDONLY);
+  int fd = open_file("/proc/thread-self/mem", O_RDONLY);
   if (fd < 0) return false;
   result = sys(SYS_pread64, fd, as_long(to), static_cast<long>(bytes), as_long(from));
   close_file(fd);

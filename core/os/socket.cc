@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 
 #include "core/base/text.h"
@@ -97,9 +98,11 @@ long receive_now(int fd, void* buffer, size_t bytes) {
   return result;
 }
 
-int send_all(int fd, const void* data, size_t bytes) {
+int send_all(int fd, const void* data, size_t bytes, uint64_t deadline_ns) {
+  constexpr int kTimedOut = -110;  // -ETIMEDOUT
   const char* at = static_cast<const char*>(data);
   while (bytes != 0) {
+    if (monotonic_ns() >= deadline_ns) return kTimedOut;
     long result = sys(SYS_sendto, fd, as_long(at), static_cast<long>(bytes), MSG_NOSIGNAL);
     if (result == kInterrupted) continue;
     if (sys_failed(result)) return static_cast<int>(result);
@@ -122,7 +125,7 @@ void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns) {
 unsigned effective_user() { return static_cast<unsigned>(sys(SYS_geteuid)); }
 
 size_t resident_set_bytes() {
-  int fd = open_file("/proc/self/statm", O_RDONLY);
+  int fd = open_file("/proc/thread-self/statm", O_RDONLY);
   if (fd < 0) return 0;
   char text[128];
   long length = read_some(fd, text, sizeof(text));
@@ -142,6 +145,12 @@ void page_faults(uint64_t* minor, uint64_t* major) {
 }
 
 bool is_last_thread() {
+  // An ended main thread has no memory to read: asked first, since a file opened here may take the number that the
+  // program expects its next open to get.
+  constexpr long kNoSuchProcess = -3;  // -ESRCH
+  char from = 0, to = 0;
+  iovec local{&to, 1}, remote{&from, 1};
+  if (sys(SYS_process_vm_readv, process_id(), as_long(&local), 1, as_long(&remote), 1, 0) != kNoSuchProcess) return false;
   // "pid (name) S …": the name may hold anything, its last parenthesis ends it. Field 20 is the number of threads; an
   // ended main thread is a zombie that still counts.
   char text[512];

@@ -24,8 +24,8 @@ int listen_unix(const char* path);
 int accept_unix(int listener, uint64_t send_timeout_ns, unsigned* peer_user);
 // Bytes received without waiting (0: closed by the other end) or -errno (-EAGAIN: nothing there).
 long receive_now(int fd, void* buffer, size_t bytes);
-// Sends all of it without raising SIGPIPE. 0 or -errno.
-int send_all(int fd, const void* data, size_t bytes);
+// Sends all of it without raising SIGPIPE, until the deadline (monotonic). 0 or -errno.
+int send_all(int fd, const void* data, size_t bytes, uint64_t deadline_ns);
 
 struct Poll {
   int fd;

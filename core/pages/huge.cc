@@ -104,7 +104,7 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
   }
   Span* span = page_map.reserve(mapping.start, kPageBytes) ? take_span(SpanKind::kHuge) : nullptr;
   if (span == nullptr) {
-    os::unmap(reinterpret_cast<void*>(mapping.start), mapping.bytes);
+    discard(mapping);
     return nullptr;
   }
   enter(span, mapping);
@@ -145,12 +145,14 @@ bool resize_huge(Span* span, size_t bytes, bool may_move) {
     // Moved to a place of our choosing: the kernel's own choice need not be aligned to our pages.
     void* target = os::map_aligned(bytes, kPageBytes < os::page_bytes() ? os::page_bytes() : kPageBytes);
     if (target == nullptr) return false;
+    // Forgotten before it moves: from then on the old address may be another's.
+    page_map.set_foreign(span->start, kPageBytes);
     if (!page_map.reserve(reinterpret_cast<uintptr_t>(target), kPageBytes) ||
         os::remap(start, span->bytes, bytes, target) == nullptr) {
+      page_map.set(span->start, kPageBytes, span);
       os::unmap(target, bytes);
       return false;
     }
-    page_map.set_foreign(span->start, kPageBytes);
     resized = target;
   }
   LockGuard guard(lock);
@@ -207,7 +209,7 @@ void for_each_huge_span(void (*f)(void* context, Span* span), void* context) {
   for (Span* span = in_use.front(); span != nullptr; span = span->next) f(context, span);
 }
 
-void lock_huge_for_fork() { lock.lock(); }
-void unlock_huge_after_fork() { lock.unlock(); }
+void lock_huge_for_fork() { lock.lock_for_fork(); }
+void unlock_huge_after_fork() { lock.unlock_after_fork(); }
 
 }  // namespace seemalloc::pages

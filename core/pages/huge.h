@@ -2,7 +2,7 @@
 //
 // The cache keeps freed mappings for one purge delay, so that a program that allocates and frees big buffers in a loop
 // neither faults nor calls the kernel each time. Sizes are exact to the page; a cached mapping is reused when it is at
-// most an eighth too large. Threads: any; one lock, not held across system calls.
+// most an eighth too large. Threads: any; one lock, not held across system calls but mincore.
 #pragma once
 
 #include <cstddef>

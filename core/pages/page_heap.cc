@@ -187,6 +187,7 @@ unsigned detach_dirty_locked(Shard& shard, bool everything, Range* ranges) {
       }
       ranges[count++] = Range{region, static_cast<uint16_t>(first), static_cast<uint16_t>(length)};
       region->used.set(first, length);
+      region->purging.set(first, length);
       region->old.clear(first, length);
       if (everything) region->young.clear(first, length);
     }
@@ -202,15 +203,27 @@ unsigned detach_dirty_locked(Shard& shard, bool everything, Range* ranges) {
   return count;
 }
 
-// Gives one range back; with OS pages larger than ours, its whole OS pages. False when (part of) it stays dirty.
-bool purge_range(const Range& range, size_t* purged_bytes) {
-  uintptr_t start = range.region->address_of(range.first);
-  uintptr_t end = range.region->address_of(range.first + range.pages);
-  uintptr_t inner_start = round_up(start, os::page_bytes());
-  uintptr_t inner_end = round_down(end, os::page_bytes());
-  if (inner_start >= inner_end || !os::purge(reinterpret_cast<void*>(inner_start), inner_end - inner_start)) return false;
-  *purged_bytes += inner_end - inner_start;
-  return inner_start == start && inner_end == end;
+// Gives the whole OS pages of one range back; *clean is what has gone, empty when refused.
+void purge_range(const Range& range, Range* clean) {
+  uintptr_t start = round_up(range.region->address_of(range.first), os::page_bytes());
+  uintptr_t end = round_down(range.region->address_of(range.first + range.pages), os::page_bytes());
+  *clean = Range{range.region, range.first, 0};
+  if (start >= end || !os::purge(reinterpret_cast<void*>(start), end - start)) return;
+  clean->first = static_cast<uint16_t>(range.region->page_of(start));
+  clean->pages = static_cast<uint16_t>((end - start) >> kPageShift);
+}
+
+// The pages are free again: what was not purged is dirty as before.
+void reattach_locked(Shard& shard, const Range& range, const Range& clean) {
+  Region* region = range.region;
+  region->used.clear(range.first, range.pages);
+  region->purging.clear(range.first, range.pages);
+  if (clean.pages != range.pages) {
+    region->young.set(range.first, range.pages);
+    region->young.clear(clean.first, clean.pages);
+    put_on_dirty_list(shard, region);
+  }
+  refile(shard, region);
 }
 
 size_t purge_shard(Shard& shard, bool everything) {
@@ -223,21 +236,17 @@ size_t purge_shard(Shard& shard, bool everything) {
       count = detach_dirty_locked(shard, everything, ranges);
     }
     if (count == 0) return purged_bytes;
-    bool stayed_dirty[kBatch];
-    bool refused = false;
-    for (unsigned i = 0; i < count; i++) refused |= stayed_dirty[i] = !purge_range(ranges[i], &purged_bytes);
-    LockGuard guard(shard.lock);
+    Range clean[kBatch];
+    bool stayed_dirty = false;
     for (unsigned i = 0; i < count; i++) {
-      Region* region = ranges[i].region;
-      region->used.clear(ranges[i].first, ranges[i].pages);
-      if (stayed_dirty[i]) {
-        region->young.set(ranges[i].first, ranges[i].pages);
-        put_on_dirty_list(shard, region);
-      }
-      refile(shard, region);
+      purge_range(ranges[i], &clean[i]);
+      purged_bytes += clean[i].pages * kPageBytes;
+      stayed_dirty |= clean[i].pages != ranges[i].pages;
     }
+    LockGuard guard(shard.lock);
+    for (unsigned i = 0; i < count; i++) reattach_locked(shard, ranges[i], clean[i]);
     // What was refused waits for the next period; trying again at once would never end.
-    if (refused && everything) return purged_bytes;
+    if (stayed_dirty && everything) return purged_bytes;
   }
 }
 
@@ -428,23 +437,42 @@ void for_each_span(void (*f)(void* context, Span* span), void* context) {
 }
 
 void lock_for_fork() {
-  for (Shard& shard : shards) shard.lock.lock();
+  for (Shard& shard : shards) shard.lock.lock_for_fork();
   lock_huge_for_fork();
   lock_reserve_for_fork();
   lock_span_pool_for_fork();
-  region_pool_lock.lock();
-  page_map.grow_lock().lock();
-  os::arena_lock().lock();
+  region_pool_lock.lock_for_fork();
+  page_map.grow_lock().lock_for_fork();
+  os::arena_lock().lock_for_fork();
 }
 
-void unlock_after_fork() {
-  os::arena_lock().unlock();
-  page_map.grow_lock().unlock();
-  region_pool_lock.unlock();
+namespace {
+
+// The thread that was purging is the parent's: its pages may or may not have gone, so they count as dirty.
+void reattach_all_locked(Shard& shard) {
+  for (Region* region = shard.all; region != nullptr; region = region->next_all) {
+    if (region->purging.empty()) continue;
+    unsigned first = 0, length = 0;
+    PageBits purging = region->purging;
+    for (unsigned from = 0; purging.next_run(true, from, &first, &length); from = first + length) {
+      reattach_locked(shard, Range{region, static_cast<uint16_t>(first), static_cast<uint16_t>(length)}, Range{region, 0, 0});
+    }
+  }
+}
+
+}  // namespace
+
+void unlock_after_fork(bool in_child) {
+  os::arena_lock().unlock_after_fork();
+  page_map.grow_lock().unlock_after_fork();
+  region_pool_lock.unlock_after_fork();
   unlock_span_pool_after_fork();
   unlock_reserve_after_fork();
   unlock_huge_after_fork();
-  for (Shard& shard : shards) shard.lock.unlock();
+  for (Shard& shard : shards) {
+    if (in_child) reattach_all_locked(shard);
+    shard.lock.unlock_after_fork();
+  }
 }
 
 }  // namespace seemalloc::pages

@@ -3,10 +3,12 @@
 // Runs up to 1 MiB come from regions. Each CPU-numbered shard has its regions filed by their longest free run, and a
 // request takes the tightest bucket that fits, so full regions fill up first. Larger runs have mappings of their own
 // (huge.h). Who calls: core/heap, off the fast path. Cost: a lock and a few words of bitmap, whatever the heap's size.
-// Threads: any; one lock per shard, never held across a system call except when a shard grows by a region.
+// Threads: any; one lock per shard, never held across madvise or munmap; held across the mmap of a new region, and across
+// mincore while statistics with residency are taken.
 // Invariants:
 //  1. a page is in `used` or in a free run; a free run never straddles regions; joining is implied by the bitmap.
-//  2. only pages freed since the last purge are ever purged: exact ranges, each once per free (never a merged neighbour).
+//  2. only pages freed since the last purge are ever purged: exact ranges, each once per free (never a merged
+//     neighbour); with OS pages larger than ours, their whole OS pages.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,7 @@ inline constexpr unsigned kMaxShards = 8;
 inline constexpr size_t kMaxRegionRunPages = kPagesPerRegion / 2;
 
 // A span of `page_count` ≤ kMaxRegionRunPages pages, start aligned to `alignment_pages` (a power of two). Its fields are
-// reset, kind is `kind`, known_zero tells whether the memory is clean; owner is null. Null when the OS refuses memory.
+// reset, kind is `kind`, known_zero tells whether the memory is clean; nobody owns it. Null when the OS refuses memory.
 // The page map does not point at it yet: publish() does, once the caller has filled it in.
 Span* allocate_run(unsigned shard, size_t page_count, size_t alignment_pages, SpanKind kind);
 void publish(Span* span);
@@ -66,6 +68,7 @@ PageStatistics page_statistics(bool with_residency);
 void for_each_span(void (*f)(void* context, Span* span), void* context);
 
 void lock_for_fork();
-void unlock_after_fork();
+// In the child, what a purge under way had detached is put back.
+void unlock_after_fork(bool in_child);
 
 }  // namespace seemalloc::pages

@@ -38,7 +38,7 @@ TEST(PageMap, KnowsNothingOfForeignPointers) {
   int local = 0;
   for (const void* p : {static_cast<const void*>(nullptr), static_cast<const void*>(&local), reinterpret_cast<const void*>(~uintptr_t{0} >> 16)}) {
     EXPECT_EQ(page_map.span_of(p)->kind, SpanKind::kForeign);
-    EXPECT_EQ(page_map.span_of(p)->owner(), nullptr);
+    EXPECT_EQ(page_map.span_of(p)->owner_, Span::kNobody);
   }
 }
 

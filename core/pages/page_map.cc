@@ -10,6 +10,7 @@ Lock leaf_lock;
 constinit Span free_pages{.owner_ = Span::kNobody, .kind = SpanKind::kFree};
 }  // namespace
 
+constinit Span foreign_span{.owner_ = Span::kNobody, .kind = SpanKind::kForeign};
 constinit PageMap page_map;  // all zero, so it costs nothing in the file
 
 Lock& PageMap::grow_lock() { return leaf_lock; }
@@ -37,7 +38,7 @@ void PageMap::store(uintptr_t page, uint64_t entry) {
 }
 
 void PageMap::set(uintptr_t start, size_t bytes, const Span* span) {
-  uint64_t entry = reinterpret_cast<uintptr_t>(span) - reinterpret_cast<uintptr_t>(&foreign_);
+  uint64_t entry = reinterpret_cast<uintptr_t>(span) - reinterpret_cast<uintptr_t>(&foreign_span);
   uintptr_t end = (start + bytes) >> kPageShift;
   for (uintptr_t page = start >> kPageShift; page < end; page++) store(page, entry);
 }

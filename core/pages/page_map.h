@@ -1,9 +1,9 @@
 // Address → span, for any address: two levels over 48 bits, one entry per page.
 //
 // Who reads: free(), realloc(), malloc_usable_size() on every pointer they get, ours or not. Who writes: the page heap.
-// Entries are offsets within the map's own object, so that zero-filled memory means a static zero leaf for the root, and
-// for a leaf the span `foreign_` (kind kForeign, owned by nobody). Null pointers and foreign pointers therefore need no
-// branch of their own.
+// Entries are offsets, so that zero-filled memory means something: in the root the static zero leaf, in a leaf
+// `foreign_span` (kind kForeign, owned by nobody). Null pointers and foreign pointers therefore need no branch of their
+// own, not even before anything has been initialised.
 // Threads: entries are relaxed atomics; a pointer reaches another thread only through that program's own
 // synchronisation, which orders the entry too.
 #pragma once
@@ -18,6 +18,8 @@
 
 namespace seemalloc::pages {
 
+extern Span foreign_span;
+
 class PageMap {
  public:
   static constexpr unsigned kLeafBits = 18;
@@ -31,11 +33,8 @@ class PageMap {
     uint64_t leaf = __atomic_load_n(&root_[(page >> kLeafBits) & ((size_t{1} << kRootBits) - 1)], __ATOMIC_RELAXED);
     const uint64_t* entries = reinterpret_cast<const uint64_t*>(self + leaf);
     uint64_t entry = __atomic_load_n(&entries[page & (kLeafEntries - 1)], __ATOMIC_RELAXED);
-    return reinterpret_cast<Span*>(self + offsetof(PageMap, foreign_) + entry);
+    return reinterpret_cast<Span*>(reinterpret_cast<uintptr_t>(&foreign_span) + entry);
   }
-
-  // Before the first lookup. The map is all zero in the file, or it would take its size there.
-  void start() { foreign_.disown(); }
 
   // Makes sure that entries exist for the range. False when the OS refuses memory for a leaf.
   bool reserve(uintptr_t start, size_t bytes);
@@ -55,7 +54,6 @@ class PageMap {
   void store(uintptr_t page, uint64_t entry);
 
   uint64_t zero_leaf_[kLeafEntries] = {};  // must come first: offset 0. Never written
-  Span foreign_{};
   uint64_t root_[size_t{1} << kRootBits] = {};
   std::atomic<size_t> leaf_bytes_{0};
 };

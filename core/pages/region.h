@@ -1,7 +1,7 @@
 // Region: 256 pages of address space, aligned to 2 MiB, and which of its pages are in use, dirty or clean.
 //
 // A free page is clean (never touched, or purged: it reads as zero and has no memory behind it), young (freed in this
-// purge period) or old (freed in the one before). Never unmapped, never split: a region stays one mapping for good.
+// purge period) or old (freed in the one before). Never split; unmapped only as a whole, when the OS refuses memory.
 // Threads: the lock of the shard that owns it.
 #pragma once
 
@@ -13,7 +13,8 @@ namespace seemalloc::pages {
 
 struct Region {
   uintptr_t base;
-  PageBits used;   // in spans, or detached for the duration of a purge
+  PageBits used;   // in spans, or being purged
+  PageBits purging;  // detached for the duration of a purge; in the child of fork nobody would put them back
   PageBits young;  // free and dirty, freed in the current period
   PageBits old;    // free and dirty, freed in the period before
   uint16_t longest_free;  // longest run of pages not in use; the bucket the region is filed under

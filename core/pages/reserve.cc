@@ -60,7 +60,7 @@ size_t unmap_reserve() {
   return bytes;
 }
 
-void lock_reserve_for_fork() { lock.lock(); }
-void unlock_reserve_after_fork() { lock.unlock(); }
+void lock_reserve_for_fork() { lock.lock_for_fork(); }
+void unlock_reserve_after_fork() { lock.unlock_after_fork(); }
 
 }  // namespace seemalloc::pages

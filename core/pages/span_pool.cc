@@ -43,7 +43,7 @@ void give_span(Span* span) {
   free_spans = span;
 }
 
-void lock_span_pool_for_fork() { lock.lock(); }
-void unlock_span_pool_after_fork() { lock.unlock(); }
+void lock_span_pool_for_fork() { lock.lock_for_fork(); }
+void unlock_span_pool_after_fork() { lock.unlock_after_fork(); }
 
 }  // namespace seemalloc::pages

@@ -12,6 +12,7 @@ struct TableEntry {
   int32_t function;
   int32_t description;
 };
+constexpr size_t kBlockEntries = 32;
 
 // The address of the entry of the last function that starts at or before `pc`; 0 when there is none.
 uintptr_t search_header(const Module& module, uintptr_t pc, bool trusted) {
@@ -29,12 +30,22 @@ uintptr_t search_header(const Module& module, uintptr_t pc, bool trusted) {
   auto wanted = static_cast<int64_t>(pc - header);
   uint64_t low = 0, high = count;  // the last entry with function ≤ wanted is in [low, high), or there is none
   TableEntry entry;
-  while (high - low > 1) {
+  // An untrusted search ends with a block that is copied at once: it saves five of its system calls.
+  while (high - low > (trusted ? 1 : kBlockEntries)) {
     uint64_t middle = low + (high - low) / 2;
     if (!copy_from(table + middle * sizeof(entry), &entry, sizeof(entry), trusted)) return 0;
     (entry.function <= wanted ? low : high) = middle;
   }
-  if (!copy_from(table + low * sizeof(entry), &entry, sizeof(entry), trusted) || entry.function > wanted) return 0;
+  if (trusted) {
+    copy_from(table + low * sizeof(entry), &entry, sizeof(entry), true);
+  } else {
+    TableEntry block[kBlockEntries];
+    uint64_t left = high - low;
+    if (!copy_from(table + low * sizeof(entry), block, left * sizeof(entry), false)) return 0;
+    while (left > 1 && block[left - 1].function > wanted) left--;
+    entry = block[left - 1];
+  }
+  if (entry.function > wanted) return 0;
   return header + static_cast<uintptr_t>(static_cast<intptr_t>(entry.description));
 }
 

@@ -83,10 +83,10 @@ class InternTable {
   }
 
   void lock_all() {
-    for (Shard& each : shards_) each.lock.lock();
+    for (Shard& each : shards_) each.lock.lock_for_fork();
   }
   void unlock_all() {
-    for (Shard& each : shards_) each.lock.unlock();
+    for (Shard& each : shards_) each.lock.unlock_after_fork();
   }
 
  private:

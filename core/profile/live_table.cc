@@ -130,13 +130,13 @@ bool LiveTable::make_chunk_locked(uint64_t first_id) {
 }
 
 void LiveTable::lock_all() {
-  for (Shard& each : shards_) each.lock.lock();
-  global_lock_.lock();
+  for (Shard& each : shards_) each.lock.lock_for_fork();
+  global_lock_.lock_for_fork();
 }
 
 void LiveTable::unlock_all() {
-  global_lock_.unlock();
-  for (Shard& each : shards_) each.lock.unlock();
+  global_lock_.unlock_after_fork();
+  for (Shard& each : shards_) each.lock.unlock_after_fork();
 }
 
 }  // namespace seemalloc::profile

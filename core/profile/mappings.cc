@@ -47,7 +47,7 @@ constexpr size_t kDeletedBytes = sizeof(kDeleted) - 1;
 
 bool Mappings::read() {
   constexpr size_t kStepBytes = 16 * KiB;
-  int fd = os::open_file("/proc/self/maps", O_RDONLY);
+  int fd = os::open_file("/proc/thread-self/maps", O_RDONLY);
   if (fd >= 0) {
     long got = 1;
     while (got > 0 && text_.reserve(text_.size() + kStepBytes)) {

@@ -122,7 +122,7 @@ void add_entry(uint32_t* count, const Module& module) {
 // Requires: the caller holds `lock`.
 void read_maps_locked() {
   static char buffer[4096];
-  int fd = os::open_file("/proc/self/maps", O_RDONLY);
+  int fd = os::open_file("/proc/thread-self/maps", O_RDONLY);
   if (fd < 0) return;
   uint32_t count = 0;
   MapsParser parser;

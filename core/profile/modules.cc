@@ -1,6 +1,6 @@
 #include "core/profile/modules.h"
 
-#include <link.h>
+#include <dlfcn.h>
 #include <sys/auxv.h>
 
 #include "core/base/compiler.h"
@@ -41,6 +41,17 @@ bool has_dl_find_object() {
 
 uintptr_t address_of(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
+// Where the program starts: an address in the main program's code.
+uintptr_t program_entry() {
+  static std::atomic<uintptr_t> cached{0};
+  uintptr_t entry = cached.load(std::memory_order_relaxed);
+  if (SEEMALLOC_UNLIKELY(entry == 0)) {
+    entry = getauxval(AT_ENTRY);
+    cached.store(entry, std::memory_order_relaxed);
+  }
+  return entry;
+}
+
 bool ask_dynamic_linker(uintptr_t pc, Module* module) {
   struct dl_find_object found;
   if (_dl_find_object(reinterpret_cast<void*>(pc), &found) != 0) return false;
@@ -48,8 +59,8 @@ bool ask_dynamic_linker(uintptr_t pc, Module* module) {
   module->end = address_of(found.dlfo_map_end);
   module->eh_frame_header = address_of(found.dlfo_eh_frame);
   module->identity = mix_identity(module->start, module->end, module->eh_frame_header, address_of(found.dlfo_link_map));
-  const char* name = found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_name : nullptr;
-  module->main_program = name != nullptr && name[0] == 0;
+  // Not by the name in the link map: a guessed pc's module may be closed meanwhile, and its link map freed.
+  module->main_program = program_entry() >= module->start && program_entry() < module->end;
   module->permanent = module->main_program || holds_permanent_code(module->start, module->end);
   return true;
 }

@@ -2,7 +2,8 @@
 //
 // Made from a Row; kept in the rule cache. Rows that do not fit (expressions, signal frames, far or odd offsets) are
 // evaluated anew each time. Threads: plain values.
-// Layout, low to high: 2 bits kind, 3 CFA register, 16 CFA offset / 8 (signed), 24 slots, 1 forgets, 16 tag.
+// Two kinds are mere marks: "the first frame" and "no row here, nor a signal's return: only a frame pointer may help".
+// Layout, low to high: 2 bits kind (1 row, 2 first frame, 3 rowless), 3 CFA register, 16 CFA offset / 8 (signed), 24 slots, 1 forgets, 16 tag.
 // x86-64: six slots of 4 bits, register i is at CFA - 8 × slot, 0 if unchanged; the return address is at CFA - 8.
 // aarch64: two slots of 12 bits (x29, x30); `forgets` when x19–x28 are saved somewhere: they are then unknown.
 // The tag is a hash of the code around the pc: a library rebuilt and loaded again at the same place has other code.
@@ -34,7 +35,9 @@ struct Rule {
   static constexpr unsigned kCfaShift = 2, kOffsetShift = 5, kSlotShift = 21, kForgetsShift = 45, kTagShift = 48;
 
   bool exists() const { return bits != 0; }
+  bool is_mark() const { return (bits & 2) != 0; }
   bool is_first_frame() const { return (bits & 3) == 2; }  // the return address is undefined
+  static Rule rowless(uint16_t tag) { return Rule{3 | static_cast<uint64_t>(tag) << kTagShift}; }
   unsigned cfa_register() const { return kCfaRegisters[bits >> kCfaShift & 7]; }
   int64_t cfa_offset() const { return static_cast<int64_t>(static_cast<int16_t>(bits >> kOffsetShift)) * 8; }
   uint32_t slots() const { return bits >> kSlotShift & 0xFFFFFF; }

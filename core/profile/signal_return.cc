@@ -26,16 +26,15 @@ constexpr unsigned kOrder[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 1
 #endif
 static_assert(sizeof(kOrder) / sizeof(kOrder[0]) == kRegisterCount);
 
-bool is_return_code(uintptr_t pc) {
+}  // namespace
+
+bool is_signal_return(uintptr_t pc) {
   uint8_t code[sizeof(kReturnCode)];
   if (!os::read_memory(reinterpret_cast<const void*>(pc), code, sizeof(code))) return false;
   return __builtin_memcmp(code, kReturnCode, sizeof(code)) == 0;
 }
 
-}  // namespace
-
 bool leave_signal_frame(Registers* registers, StackMemory& memory) {
-  if (!is_return_code(registers->pc())) return false;
   uintptr_t saved = registers->sp() + kRegistersOffset;
   Registers interrupted;
   interrupted.known = 0;

@@ -9,7 +9,11 @@
 
 namespace seemalloc::profile {
 
-// True when the code at `registers->pc()` is the sigreturn system call; `*registers` are then the interrupted ones.
+// True when the code at `pc` is the sigreturn system call. One system call of our own: nothing need be mapped there.
+bool is_signal_return(uintptr_t pc);
+
+// Replaces `*registers` by the interrupted ones. Requires: is_signal_return(registers->pc()). False when the stack does
+// not hold them.
 bool leave_signal_frame(Registers* registers, StackMemory& memory);
 
 }  // namespace seemalloc::profile

@@ -12,7 +12,9 @@ struct Stack {
   uint32_t depth = 0;      // valid entries of pcs
   bool truncated = false;  // the stack was deeper than asked for
   bool broken = false;     // unwinding stopped before the thread's first frame: no rule for a frame, or bad memory
-  uintptr_t pcs[kMaxStackDepth];  // return addresses, as found (one past the call)
+  // Return addresses, as found: one past the call. For a frame that a signal interrupted, its pc plus 1. So pc - 1 lies
+  // in the instruction that ran, always.
+  uintptr_t pcs[kMaxStackDepth];
 };
 
 // Captures the calling thread's stack, without the leading frames that lie inside this library (when it is a library of

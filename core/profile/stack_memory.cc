@@ -92,12 +92,23 @@ void StackMemory::distrust() {
 
 bool StackMemory::read_slow(uintptr_t address, uintptr_t* value) {
   if (address % sizeof(uintptr_t) != 0) return false;
+  if (own_ || !trusted_) return read_copy(address, value);
   if (!os::read_memory(reinterpret_cast<const void*>(address), value, sizeof(*value))) return false;
-  if (own_ || !trusted_) return true;
   // The read was the probe of its page. Walking up, the readable range grows; after a jump it starts anew.
   uintptr_t page = round_down(address, os::page_bytes());
   if (page != high_) low_ = page;
   high_ = page + os::page_bytes();
+  return true;
+}
+
+bool StackMemory::read_copy(uintptr_t address, uintptr_t* value) {
+  uintptr_t block = round_down(address, kCopyBytes);
+  if (block != copy_start_) {
+    copy_start_ = 1;
+    if (!os::read_memory(reinterpret_cast<const void*>(block), copy_, kCopyBytes)) return false;
+    copy_start_ = block;
+  }
+  *value = copy_[(address - block) / sizeof(uintptr_t)];
   return true;
 }
 

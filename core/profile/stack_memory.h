@@ -3,6 +3,7 @@
 // The thread's own stack, from the lowest page seen in use up to its anchor (the thread's control block, or the
 // kernel's start-up data above main), is probed once and then read in place. Any other stack (signal stack, fibre,
 // clone with its own stack) is probed page by page in every capture: it may be gone by the next one.
+// After a guess (see unwind.cc) other memory is not even trusted to stay: it is copied, 512 bytes by a system call.
 // Called by the unwinder; an object serves one capture. Threads: 24 bytes of thread-local storage.
 // Invariant: [low_, high_) was readable when probed in this capture, or belongs to the thread's own stack.
 #pragma once
@@ -46,7 +47,7 @@ class StackMemory {
   // The interrupted code's stack pointer, behind a signal frame. False when nothing is mapped there.
   bool follow_signal(uintptr_t sp);
 
-  // From now on addresses are guesses: no other stack is entered, and pages off the own stack are probed at each read.
+  // From now on addresses are guesses: no other stack is entered, and off the own stack only copies are read.
   void distrust();
 
  private:
@@ -56,6 +57,7 @@ class StackMemory {
 
   void enter(uintptr_t sp);
   SEEMALLOC_COLD bool read_slow(uintptr_t address, uintptr_t* value);
+  bool read_copy(uintptr_t address, uintptr_t* value);
   SEEMALLOC_COLD bool follow_slow(uintptr_t sp, uintptr_t cfa);
 
   uintptr_t low_ = 0;
@@ -63,6 +65,10 @@ class StackMemory {
   bool own_ = false;      // on the thread's own stack
   bool trusted_ = true;
   unsigned switches_ = 0;
+  // A copy of the aligned block of memory at copy_start_; 1: none yet. Within a page, so all or nothing is there.
+  static constexpr size_t kCopyBytes = 512;
+  uintptr_t copy_start_ = 1;
+  uintptr_t copy_[kCopyBytes / sizeof(uintptr_t)];
 };
 
 }  // namespace seemalloc::profile

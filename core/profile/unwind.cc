@@ -35,13 +35,19 @@ class Walk {
   // Goes to the caller's frame. kEnd: there is none, this was the thread's first.
   Step step();
   uintptr_t pc() const { return registers_.pc(); }
+  // As Stack::pcs has it: behind the instruction that runs, also where a signal came before that.
+  uintptr_t return_address() const { return registers_.pc() + (exact_pc_ ? 1 : 0); }
 
  private:
-  Step step_by_rule(Rule rule);
+  Step step_by_rule(Rule rule, const Module* module);
+  Step step_by_mark(Rule mark, const Module* module);
   bool load_slots(uint32_t slots, uintptr_t cfa);
   Step step_by_row(const Row& row);
   Step step_by_frame_pointer();
   Step step_without_row(const Module* module);
+  Step step_outside_modules();
+  Step step_by_signal_return();
+  void remember_rowless(const Module& module);
   Step arrive(uintptr_t return_address, uintptr_t cfa);
   bool cfa_of(const Row& row, uintptr_t* cfa);
   bool recover(const Row& row, unsigned number, uintptr_t cfa, Registers* caller);
@@ -59,20 +65,20 @@ Walk::Step Walk::step() {
   // A return address may lie behind its function's last instruction: the call is what is looked up.
   uintptr_t pc = registers_.pc() - (exact_pc_ ? 0 : 1);
   const Module* module = modules_.find(pc);
-  if (SEEMALLOC_UNLIKELY(module == nullptr)) return step_without_row(nullptr);
+  if (SEEMALLOC_UNLIKELY(module == nullptr)) return step_outside_modules();
   tables_trusted_ = trusted_ || module->permanent;
   Rule rule{rule_cache.find(pc ^ module->identity)};
   // Untrusted code is not looked at: a wrong rule for a guessed frame costs that stack, no more.
   uint16_t tag;
   if (SEEMALLOC_LIKELY(rule.exists()) && (!tables_trusted_ || (code_tag(pc, true, &tag) && rule.tag() == tag))) {
-    return step_by_rule(rule);
+    return step_by_rule(rule, module);
   }
   Row row;
   if (!find_row(*module, pc, tables_trusted_, &row)) return step_without_row(module);
   rule = code_tag(pc, tables_trusted_, &tag) ? pack(row, tag) : Rule{};
   if (!rule.exists()) return step_by_row(row);
   rule_cache.insert(pc ^ module->identity, rule.bits);
-  return step_by_rule(rule);
+  return step_by_rule(rule, module);
 }
 
 // The caller's pc and sp, checked. Also the end of what this frame knew about interrupted code.
@@ -108,9 +114,15 @@ SEEMALLOC_ALWAYS_INLINE bool Walk::load_slots(uint32_t slots, uintptr_t cfa) {
   return true;
 }
 
-Walk::Step Walk::step_by_rule(Rule rule) {
+// Rules that say only what kind of code it is.
+Walk::Step Walk::step_by_mark(Rule mark, const Module* module) {
+  if (mark.is_first_frame()) return Step::kEnd;
+  return exact_pc_ ? step_without_row(module) : step_by_frame_pointer();
+}
+
+Walk::Step Walk::step_by_rule(Rule rule, const Module* module) {
+  if (SEEMALLOC_UNLIKELY(rule.is_mark())) return step_by_mark(rule, module);
   on_frame_pointers_ = false;
-  if (rule.is_first_frame()) return Step::kEnd;
   unsigned base = rule.cfa_register();
   if (SEEMALLOC_UNLIKELY(!registers_.has(base))) return Step::kBroken;
   uintptr_t cfa = registers_.value[base] + static_cast<uintptr_t>(rule.cfa_offset());
@@ -199,18 +211,39 @@ Walk::Step Walk::step_by_row(const Row& row) {
   return arrive(caller.value[row.return_register], cfa);
 }
 
-// Code without an entry: a signal trampoline, the start of a fibre, assembly that nobody described, or (module is null)
-// code made at run time.
+// Code in a module, but without an entry: a signal trampoline, the start of a fibre, assembly that nobody described, the
+// built-in functions of V8.
 Walk::Step Walk::step_without_row(const Module* module) {
   // A function's first instruction is no place to return to, unless its address was put on the stack by hand: for a
   // signal handler to return to, or (makecontext) for a fibre's function. Nothing is above the latter.
   Row row;
-  if (module != nullptr && !exact_pc_ && find_row(*module, registers_.pc(), tables_trusted_, &row)) {
+  if (!exact_pc_ && find_row(*module, registers_.pc(), tables_trusted_, &row)) {
     return row.signal_frame ? step_by_row(row) : Step::kEnd;
   }
-  // Looking costs a system call (1 µs), so only the first frame outside all modules is looked at.
-  bool look = module != nullptr || trusted_;
-  if (!look || !leave_signal_frame(&registers_, memory_)) return step_by_frame_pointer();
+  if (is_signal_return(registers_.pc())) return step_by_signal_return();
+  if (!exact_pc_) remember_rowless(*module);
+  return step_by_frame_pointer();
+}
+
+// All this took dozens of system calls where tables are not trusted, and one where they are (1 µs).
+void Walk::remember_rowless(const Module& module) {
+  uintptr_t pc = registers_.pc() - 1;
+  uint16_t tag;
+  if (code_tag(pc, tables_trusted_, &tag)) rule_cache.insert(pc ^ module.identity, Rule::rowless(tag).bits);
+}
+
+// Code made at run time, or a trampoline that is in no module. Only the first such frame of a stack is looked at, and
+// remembered under its bare pc. Should that become a trampoline one day, stacks through it come out wrong.
+Walk::Step Walk::step_outside_modules() {
+  uintptr_t pc = registers_.pc();
+  if (!trusted_ || rule_cache.find(pc) == Rule::rowless(0).bits) return step_by_frame_pointer();
+  if (is_signal_return(pc)) return step_by_signal_return();
+  rule_cache.insert(pc, Rule::rowless(0).bits);
+  return step_by_frame_pointer();
+}
+
+Walk::Step Walk::step_by_signal_return() {
+  if (!leave_signal_frame(&registers_, memory_)) return step_by_frame_pointer();
   uintptr_t sp = registers_.sp();
   if (!memory_.follow_signal(sp)) return Step::kBroken;
   exact_pc_ = true;
@@ -258,14 +291,13 @@ SEEMALLOC_NOINLINE void walk_stack(const Registers& registers, Stack* out, size_
       out->broken = true;
       return;
     }
-    uintptr_t pc = walk.pc();
-    skipping = skipping && pc - own_start < own_end - own_start;
+    skipping = skipping && walk.pc() - own_start < own_end - own_start;
     if (skipping) continue;
     if (out->depth == max_depth) {
       out->truncated = true;
       return;
     }
-    out->pcs[out->depth++] = pc;
+    out->pcs[out->depth++] = walk.return_address();
   }
 }
 

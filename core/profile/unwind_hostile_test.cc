@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/os/fault.h"
 #include "core/profile/modules.h"
 #include "core/profile/stack.h"
 
@@ -44,6 +45,24 @@ class UnwindHostile : public testing::TestWithParam<bool> {
 };
 INSTANTIATE_TEST_SUITE_P(Modules, UnwindHostile, testing::Bool(),
                          [](const auto& kind) { return kind.param ? "OwnTable" : "DynamicLinker"; });
+
+// While alive, counts what captures read by system calls.
+class CountReads {
+ public:
+  CountReads() {
+    reads = 0;
+    os::fault_hook = hook;
+  }
+  ~CountReads() { os::fault_hook = nullptr; }
+  int count() const { return reads; }
+
+ private:
+  static long hook(long number) {
+    if (number == SYS_process_vm_readv) reads++;
+    return 0;
+  }
+  static inline std::atomic<int> reads;
+};
 
 #if defined(__x86_64__)
 
@@ -85,6 +104,16 @@ TEST_P(UnwindHostile, WalksThroughCodeWithAFramePointer) {
     EXPECT_TRUE(last_stack_holds(code.low(), code.low() + kPage));
     auto* main_code = reinterpret_cast<char*>(call_jit);
     EXPECT_TRUE(last_stack_holds(reinterpret_cast<uintptr_t>(main_code), reinterpret_cast<uintptr_t>(main_code) + 256));
+  }
+}
+
+TEST_P(UnwindHostile, ReadsNothingBySystemCallsOnceAStackIsKnown) {
+  JitCode code(kWithFramePointer);
+  for (int i = 0; i < 4; i++) {
+    CountReads reads;
+    call_jit(code, 0);
+    if (i == 0) continue;
+    EXPECT_EQ(reads.count(), 0);
   }
 }
 
@@ -131,6 +160,22 @@ class GuardedStack {
   char* map_;
 };
 
+// A chain of frame pointers through rubbish and off the thread's stack, near the ends of what is mapped.
+TEST_P(UnwindHostile, SurvivesAFramePointerIntoOtherMemory) {
+  JitCode code(kWithRubbish);
+  GuardedStack stack;
+  uintptr_t* low = stack.top() - GuardedStack::kBytes / sizeof(uintptr_t);
+  for (uintptr_t next : {uintptr_t{0}, uintptr_t{8}, reinterpret_cast<uintptr_t>(stack.top() - 1)}) {
+    std::fill(low, stack.top(), next);
+    for (int words = -70; words < 70; words++) {
+      for (uintptr_t* end : {low, stack.top()}) {
+        call_jit(code, reinterpret_cast<uintptr_t>(end + words));
+        EXPECT_GE(last_stack.depth, 1u);
+      }
+    }
+  }
+}
+
 sigjmp_buf back;
 extern "C" NOINLINE void capture_and_leave() {
   capture_last();
@@ -138,9 +183,10 @@ extern "C" NOINLINE void capture_and_leave() {
 }
 
 // Runs capture_and_leave with the stack pointer at `sp`: the word there is its return address.
-NOINLINE void capture_at(uintptr_t* sp) {
+NOINLINE void capture_at(uintptr_t* sp, uintptr_t frame_pointer = 0) {
   if (sigsetjmp(back, 0) != 0) return;
-  __asm__ volatile("movq %0, %%rsp\n\txorl %%ebp, %%ebp\n\tjmp *%1" ::"r"(sp), "r"(capture_and_leave) : "memory");
+  __asm__ volatile("movq %0, %%rsp\n\tmovq %2, %%rbp\n\tjmp *%1" ::"a"(sp), "c"(capture_and_leave), "d"(frame_pointer)
+                   : "memory");
   __builtin_unreachable();
 }
 
@@ -161,6 +207,33 @@ TEST_P(UnwindHostile, SurvivesStacksThatEndEarly) {
         EXPECT_FALSE(last_stack.broken);
       }
     }
+  }
+}
+
+// A chain of frame records from `sp` up, as code made at run time leaves them; each returns to `return_address`.
+uintptr_t make_chain(uintptr_t* sp, int frames, int words_each, uintptr_t return_address) {
+  uintptr_t* record = sp + 1;
+  sp[0] = return_address;
+  for (int i = 0; i < frames; i++, record += words_each) {
+    bool last = i == frames - 1;
+    record[0] = last ? 0 : reinterpret_cast<uintptr_t>(record + words_each);
+    record[1] = last ? 0 : return_address;
+  }
+  return reinterpret_cast<uintptr_t>(sp + 1);
+}
+
+TEST_P(UnwindHostile, CopiesOtherStacksInBlocks) {
+  JitCode code(kWithFramePointer);
+  GuardedStack stack;
+  capture_last();
+  uintptr_t* sp = stack.top() - 1001;
+  uintptr_t frame_pointer = make_chain(sp, 100, 4, code.low() + 6);
+  for (int i = 0; i < 3; i++) {
+    CountReads reads;
+    capture_at(sp, frame_pointer);
+    EXPECT_FALSE(last_stack.broken);
+    EXPECT_EQ(last_stack.depth, 102u);
+    EXPECT_LE(reads.count(), 16);  // of 3200 bytes
   }
 }
 
@@ -188,11 +261,20 @@ TEST_P(UnwindHostile, FollowsASwitchOfStacks) {
 
 using CallBack = void (*)(void (*)());
 
+// bare(f, n) calls itself n times, then f. It keeps a frame pointer, and no table describes it.
+#if defined(__x86_64__)
+const char kBareFunction[] = R"(__asm__(".text\n.globl bare\n.type bare, @function\nbare:\npush %rbp\nmov %rsp, %rbp\n"
+    "dec %rsi\njs 1f\ncall bare\npop %rbp\nret\n1: call *%rdi\npop %rbp\nret\n.size bare, .-bare");
+)";
+#else
+const char kBareFunction[] = "";
+#endif
+
 // A library with one function that calls back, with a frame of the given size. Empty when there is no compiler.
 std::string build_library(const std::string& name, int frame_bytes) {
   std::string path = testing::TempDir() + "/seemalloc_" + std::to_string(getpid()) + "_" + name;
   std::ofstream(path + ".c") << "int call_back(void (*f)(void)) { volatile char room[" << frame_bytes
-                             << "]; room[1] = 1; f(); return room[1]; }\n";
+                             << "]; room[1] = 1; f(); return room[1]; }\n" << kBareFunction;
   std::string command = "cc -O2 -fomit-frame-pointer -shared -fPIC -o " + path + ".so " + path + ".c 2>/dev/null";
   bool built = system(command.c_str()) == 0;
   remove((path + ".c").c_str());
@@ -206,6 +288,27 @@ NOINLINE void call_library(const std::string& path) {
   call_back(capture_last);
   dlclose(library);
 }
+
+#if defined(__x86_64__)
+// V8's built-in functions: code in a library that may go, without an entry in its tables.
+TEST_P(UnwindHostile, RemembersThatALibrarysCodeHasNoRows) {
+  std::string path = build_library("e", 64);
+  if (path.empty()) GTEST_SKIP() << "no C compiler";
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr);
+  auto bare = reinterpret_cast<void (*)(void (*)(), long depth)>(dlsym(library, "bare"));
+  for (int i = 0; i < 4; i++) {
+    CountReads reads;
+    bare(capture_last, 20);
+    EXPECT_GE(last_stack.depth, 22u);
+    EXPECT_FALSE(last_stack.broken);
+    // The own table asks each time whether the library is still there.
+    if (i != 0) EXPECT_LE(reads.count(), GetParam() ? 2 : 0);
+  }
+  dlclose(library);
+  remove(path.c_str());
+}
+#endif
 
 TEST_P(UnwindHostile, NoticesThatALibraryWasReplacedAtTheSameAddress) {
   std::string path = build_library("a", 40), other = build_library("b", 400);
@@ -251,6 +354,58 @@ TEST_P(UnwindHostile, CapturesWhileLibrariesAreOpenedAndClosed) {
   }
   if (!path.empty()) remove(path.c_str());
 }
+
+#if defined(__x86_64__)
+// Guessed frames in a library that another thread closes, on memory that it takes away: neither may be read in place.
+struct Prey {
+  char* page;
+  std::atomic<uintptr_t> function{0};
+  std::atomic<bool> stop{false};
+};
+
+void come_and_go(const std::string& path, Prey* prey) {
+  constexpr size_t kWords = kPage / sizeof(uintptr_t);
+  auto* record = reinterpret_cast<uintptr_t*>(prey->page);
+  for (int i = 0; i < 400; i++) {
+    void* library = dlopen(path.c_str(), RTLD_NOW);
+    uintptr_t function = reinterpret_cast<uintptr_t>(dlsym(library, "call_back"));
+    mprotect(prey->page, kPage, PROT_READ | PROT_WRITE);
+    for (size_t at = 0; at < kWords; at += 8) {
+      record[at] = at + 8 < kWords ? reinterpret_cast<uintptr_t>(record + at + 8) : 0;
+      record[at + 1] = function + at;
+    }
+    prey->function = function;
+    usleep(static_cast<useconds_t>(i % 5 * 100));
+    mprotect(prey->page, kPage, PROT_NONE);
+    dlclose(library);
+  }
+  prey->stop = true;
+}
+
+TEST_P(UnwindHostile, SurvivesGuessesIntoModulesAndMemoryThatGo) {
+  std::string path = build_library("d", 64);
+  if (path.empty()) GTEST_SKIP() << "no C compiler";
+  JitCode code(kWithRubbish);
+  GuardedStack stack;
+  Prey prey{reinterpret_cast<char*>(stack.top()) - kPage};
+  std::thread hunted(come_and_go, path, &prey);
+  uint64_t in_library = 0, in_page = 0;
+  for (uintptr_t i = 0; !prey.stop; i++) {
+    // The first guess is right; then come records whose return addresses lie in the library, and records in the page.
+    uintptr_t* sp = stack.top() - 1001;
+    uintptr_t frame_pointer = make_chain(sp, 100, 4, prey.function + i % 64);
+    sp[0] = code.low() + 6;
+    capture_at(sp, frame_pointer);
+    in_library += last_stack.depth > 3;
+    capture_at(sp, reinterpret_cast<uintptr_t>(prey.page));
+    in_page += last_stack.depth > 3;
+  }
+  hunted.join();
+  EXPECT_GT(in_library, 0u);
+  EXPECT_GT(in_page, 0u);
+  remove(path.c_str());
+}
+#endif
 
 TEST_P(UnwindHostile, WorksInAChild) {
   std::atomic<bool> stop{false};

@@ -41,8 +41,11 @@ struct Reference {
 _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* to) {
   auto* reference = static_cast<Reference*>(to);
   if (reference->depth == static_cast<int>(kMaxStackDepth)) return _URC_END_OF_STACK;
+  // An interrupted frame's pc is that of its next instruction: ours is then one more.
+  int interrupted = 0;
+  uintptr_t pc = _Unwind_GetIPInfo(context, &interrupted);
   // libgcc also reports the 0 that it finds above the last frame.
-  if (_Unwind_GetIP(context) != 0) reference->pcs[reference->depth++] = _Unwind_GetIP(context);
+  if (pc != 0) reference->pcs[reference->depth++] = pc + (interrupted != 0 ? 1 : 0);
   return _URC_NO_REASON;
 }
 

@@ -51,7 +51,7 @@ const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {"double_now", kAll, {}, kDouble},
       {"double_with_one_between", kPaged + kLarge, kSmall, kDouble},
-      {"double_after_others", kPaged + kLarge, kSmall, kDouble},
+      {"double_after_others", kPaged + Sizes{200000}, kSmall + Sizes{5 << 20}, kDouble},
       {"double_in_thread", {5 << 20}, kSmall + kPaged + Sizes{200000}, kDouble},
       {"double_from_thread", kLarge, kSmall + kPaged, kDouble},
       {"double_in_two_threads", kLarge, kSmall + kPaged, kDouble},
