@@ -81,22 +81,48 @@ TEST(Remote, OwnersThatEndWhileOthersFree) {
   EXPECT_EQ(live_blocks(), before);
 }
 
-// One thread allocates and sleeps, another frees all of it: the memory comes back without the owner's help.
-TEST(Remote, ASleepingOwnersMemoryComesBack) {
-  std::vector<void*> blocks(400000);
+// One thread allocates and sleeps, another frees all of it: the memory comes back without the owner's help. Spans of many
+// blocks are freed batch by batch, spans of few by one.
+class SleepingOwner : public testing::TestWithParam<size_t> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, SleepingOwner, testing::Values(16, 100, 1000, 4096, 8000, 32768));
+
+TEST_P(SleepingOwner, MemoryComesBack) {
+  std::vector<void*> blocks(40000000 / GetParam());
   std::atomic<int> stage{0};
   std::thread owner([&] {
-    for (void*& p : blocks) p = sm_malloc(100);
+    for (void*& p : blocks) p = sm_malloc(GetParam());
     stage = 1;
     while (stage != 2) std::this_thread::yield();
   });
   while (stage != 1) std::this_thread::yield();
   size_t full = used_bytes();
   for (void* p : blocks) sm_free(p);
-  size_t after = used_bytes();
-  EXPECT_LT(after, full / 10) << "of " << full;
+  EXPECT_LT(used_bytes(), full / 10) << "of " << full;
   stage = 2;
   owner.join();
+}
+
+// What threads keep in batches nobody else can reach: it is little.
+TEST(Remote, SleepingFreersKeepLittle) {
+  std::vector<void*> blocks(1600);
+  for (void*& p : blocks) p = sm_malloc(30000);
+  size_t full = used_bytes();
+  std::atomic<int> freed{0};
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 100; t++) {
+    threads.emplace_back([&, t] {
+      for (size_t i = 0; i < 16; i++) sm_free(blocks[t * 16 + i]);
+      freed++;
+      while (!done) std::this_thread::yield();
+    });
+  }
+  while (freed != 100) std::this_thread::yield();
+  sm_free(sm_malloc(30000));  // the owner is awake: it takes in what was published
+  for (int i = 0; i < 100; i++) sm_free(sm_malloc(29000));
+  EXPECT_LT(used_bytes(), full / 5) << "of " << full;
+  done = true;
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Remote, AThreadsEndGivesEverythingBack) {

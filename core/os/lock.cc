@@ -36,7 +36,7 @@ bool acquire_in_time(bool interrupted, F acquire) {
 }
 }  // namespace
 
-void Lock::lock_for_fork() {
+void LockWord::lock_for_fork() {
   held_by_fork_ = acquire_in_time(fork_interrupts_a_holder, [this] { return acquire(); });
 }
 
@@ -44,10 +44,6 @@ void Lock::unlock_after_fork() {
   if (!held_by_fork_) return;
   held_by_fork_ = false;
   unlock();
-}
-
-void OwnerLock::lock_for_fork() {
-  held_by_fork_ = acquire_in_time(fork_interrupts_a_holder, [this] { return acquire(); });
 }
 
 void OwnerLock::unlock_after_fork() {
@@ -71,7 +67,7 @@ void OwnerLock::lock_slow() {
     if (i < kSpins) {
       pause();
     } else {
-      os::futex_wait(&held_, 1, kLookAgain_ns);
+      os::futex_wait(&state_, 1, kLookAgain_ns);
     }
   }
 }

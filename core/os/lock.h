@@ -1,7 +1,7 @@
-// A mutex of one word: a bounded spin, then the kernel's futex. Constant-initialised, usable before constructors run.
+// Mutexes of one word: a bounded spin, then the kernel's futex. Constant-initialised, usable before constructors run.
 //
 // Not recursive, not fair. State: 0 free, 1 held, 2 held and somebody may sleep. The acquiring exchange pairs with the
-// releasing exchange in unlock().
+// releasing exchange or store in unlock(). fork takes them all: see below.
 #pragma once
 
 #include <atomic>
@@ -24,29 +24,19 @@ SEEMALLOC_ALWAYS_INLINE void count_held(int by) {
   __asm__ volatile("" ::: "memory");
 }
 
-class Lock {
+// What the two kinds of lock share: taking the word, and fork.
+class LockWord {
  public:
-  constexpr Lock() = default;
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
+  constexpr LockWord() = default;
+  LockWord(const LockWord&) = delete;
+  LockWord& operator=(const LockWord&) = delete;
 
-  void lock() {
-    if (SEEMALLOC_UNLIKELY(!try_lock())) lock_slow();
-  }
   bool try_lock() { return fork_holds_every_lock || acquire(); }
-  void unlock() {
-    if (SEEMALLOC_UNLIKELY(fork_holds_every_lock)) return;
-    if (SEEMALLOC_UNLIKELY(state_.exchange(0, std::memory_order_release) == 2)) wake();
-    count_held(-1);
-  }
-  // In a forked child whose parent's other threads may have held it.
-  void reset() { state_.store(0, std::memory_order_relaxed); }
   // Does not wait for ever: fork may have been called by a signal handler that interrupted the holder, which then goes on
   // holding it in parent and child.
   void lock_for_fork();
-  void unlock_after_fork();
 
- private:
+ protected:
   bool acquire() {
     uint32_t free = 0;
     count_held(+1);
@@ -54,45 +44,46 @@ class Lock {
     count_held(-1);
     return false;
   }
-  SEEMALLOC_COLD void lock_slow();
-  SEEMALLOC_COLD void wake();
 
   std::atomic<uint32_t> state_{0};
   bool held_by_fork_ = false;
 };
 
-// A lock that one thread takes all the time and others hardly ever: released by a plain store, where Lock needs an atomic
-// exchange to know of sleepers. Who finds it held looks again after a while instead of being woken.
-class OwnerLock {
+class Lock : public LockWord {
  public:
-  constexpr OwnerLock() = default;
-  OwnerLock(const OwnerLock&) = delete;
-  OwnerLock& operator=(const OwnerLock&) = delete;
-
   void lock() {
     if (SEEMALLOC_UNLIKELY(!try_lock())) lock_slow();
   }
-  bool try_lock() { return fork_holds_every_lock || acquire(); }
   void unlock() {
     if (SEEMALLOC_UNLIKELY(fork_holds_every_lock)) return;
-    held_.store(0, std::memory_order_release);
+    if (SEEMALLOC_UNLIKELY(state_.exchange(0, std::memory_order_release) == 2)) wake();
     count_held(-1);
   }
-  void lock_for_fork();
+  void unlock_after_fork();
+  // In a forked child whose parent's other threads may have held it.
+  void reset() { state_.store(0, std::memory_order_relaxed); }
+
+ private:
+  SEEMALLOC_COLD void lock_slow();
+  SEEMALLOC_COLD void wake();
+};
+
+// A lock that one thread takes all the time and others hardly ever: released by a plain store, where Lock needs an atomic
+// exchange to know of sleepers. Who finds it held looks again after a while instead of being woken.
+class OwnerLock : public LockWord {
+ public:
+  void lock() {
+    if (SEEMALLOC_UNLIKELY(!try_lock())) lock_slow();
+  }
+  void unlock() {
+    if (SEEMALLOC_UNLIKELY(fork_holds_every_lock)) return;
+    state_.store(0, std::memory_order_release);
+    count_held(-1);
+  }
   void unlock_after_fork();
 
  private:
-  bool acquire() {
-    uint32_t free = 0;
-    count_held(+1);
-    if (held_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
-    count_held(-1);
-    return false;
-  }
   SEEMALLOC_COLD void lock_slow();
-
-  std::atomic<uint32_t> held_{0};
-  bool held_by_fork_ = false;
 };
 
 template <typename L>

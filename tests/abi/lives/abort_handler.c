@@ -1,0 +1,23 @@
+// The program's SIGABRT handler allocates after misuse was found: it gets memory, not a deadlock.
+#include <signal.h>
+
+#include "expect.h"
+
+static void on_abort(int signal) {
+  (void)signal;
+  void* block = malloc(100);
+  EXPECT(block != NULL);
+  free(block);
+  _exit(ok() == 0 && fflush(stdout) == 0 ? 0 : 1);
+}
+
+int main(void) {
+  expect_subject();
+  EXPECT(freopen("/dev/null", "w", stderr) != NULL);  // the line about the misuse is expected
+  EXPECT(signal(SIGABRT, on_abort) != SIG_ERR);
+  char* volatile block = malloc(40);
+  free(block);
+  free(block);
+  for (int i = 0; i < 100000; i++) (void)!malloc(40);
+  return 1;
+}

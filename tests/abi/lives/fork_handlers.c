@@ -1,0 +1,70 @@
+// fork between handlers that allocate, registered before the allocator's, with threads that allocate all the time; and fork
+// from a signal handler that has interrupted malloc or free (crash handlers that start a debugger do this).
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#include "expect.h"
+
+extern void fork_library_use(void);
+
+static volatile int forks;
+static volatile int stop;
+
+static void fork_once(void) {
+  pid_t pid = fork();
+  if (pid == 0) _exit(3);
+  int status = 0;
+  EXPECT(pid > 0 && waitpid(pid, &status, 0) == pid);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+  forks++;
+}
+
+static void on_alarm(int signal) {
+  (void)signal;
+  // Handlers that allocate are not for signal handlers: this fork has none.
+  fork_once();
+}
+
+static void* hammer(void* argument) {
+  unsigned long state = (unsigned long)argument;
+  while (!stop) {
+    size_t size = random_size(&state);
+    free_marked(marked(malloc(size), size), size);
+  }
+  return NULL;
+}
+
+static void between_handlers(void) {
+  fork_library_use();
+  pthread_t threads[3];
+  for (int i = 0; i < 3; i++) EXPECT(pthread_create(&threads[i], NULL, hammer, (void*)(size_t)(i + 1)) == 0);
+  while (forks < 100) fork_once();
+  stop = 1;
+  for (int i = 0; i < 3; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
+}
+
+static void from_signals(void) {
+  struct sigaction action = {0};
+  action.sa_handler = on_alarm;
+  action.sa_flags = SA_RESTART;
+  EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
+  struct itimerval every = {{0, 2000}, {0, 2000}};
+  EXPECT(setitimer(ITIMER_REAL, &every, NULL) == 0);
+  while (forks < 200) {
+    void* blocks[64];
+    for (int i = 0; i < 64; i++) blocks[i] = malloc((size_t)(20000 + i * 5000));
+    for (int i = 0; i < 64; i++) free(blocks[i]);
+  }
+}
+
+int main(int argc, char** argv) {
+  expect_subject();
+  if (argc > 1 && strcmp(argv[1], "signals") == 0) {
+    from_signals();
+  } else {
+    between_handlers();
+  }
+  return ok();
+}
