@@ -15,9 +15,11 @@ int main(void) {
   expect_subject();
   EXPECT(freopen("/dev/null", "w", stderr) != NULL);  // the line about the misuse is expected
   EXPECT(signal(SIGABRT, on_abort) != SIG_ERR);
-  char* volatile block = malloc(40);
-  free(block);
-  free(block);
+  // A link overwritten: met in the middle of a refill.
+  char* volatile blocks[4];
+  for (int i = 0; i < 4; i++) blocks[i] = malloc(40);
+  for (int i = 0; i < 4; i++) free(blocks[i]);
+  memset(blocks[3], 'A', 8);
   for (int i = 0; i < 100000; i++) (void)!malloc(40);
   return 1;
 }
