@@ -1,5 +1,6 @@
 #include "core/heap/sampled.h"
 
+#include "core/base/check.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/arena.h"
@@ -71,6 +72,7 @@ void* allocate_sampled(unsigned size_class) {
   if (span == nullptr) return nullptr;
   Block* block = span->free_list;
   if (block != nullptr) {
+    if (!span->contains(block) || !span->is_block_start(block)) fatal("corrupted free list", block);
     span->free_list = block->next;
   } else {
     block = span->block_at(span->carved++);
