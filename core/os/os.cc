@@ -54,6 +54,19 @@ void check_failed(const char* condition, const char* file, int line) {
 
 namespace seemalloc::os {
 
+#ifdef __SANITIZE_THREAD__
+// What one thread did to a mapping happens before another thread gets the same addresses: the kernel sees to it, and the
+// thread sanitizer, which does not know of our system calls, has to be told.
+extern "C" void __tsan_acquire(void* address);
+extern "C" void __tsan_release(void* address);
+static char address_space;
+static void before_unmapping() { __tsan_release(&address_space); }
+static void after_mapping() { __tsan_acquire(&address_space); }
+#else
+static void before_unmapping() {}
+static void after_mapping() {}
+#endif
+
 #ifdef SEEMALLOC_FAULT_INJECTION
 std::atomic<long (*)(long number)> fault_hook{nullptr};
 #endif
@@ -92,6 +105,7 @@ void* map(size_t bytes) {
     return nullptr;
   }
   count(map_bytes, bytes);
+  after_mapping();
   return reinterpret_cast<void*>(result);
 }
 
@@ -113,6 +127,7 @@ void* map_aligned(size_t bytes, size_t alignment) {
 
 bool unmap(void* start, size_t bytes) {
   count(unmap_calls);
+  before_unmapping();
   if (sys_failed(sys(SYS_munmap, as_long(start), static_cast<long>(bytes)))) {
     count(refused_calls);
     return false;
@@ -133,6 +148,7 @@ bool purge(void* start, size_t bytes) {
 
 void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target) {
   count(remap_calls);
+  before_unmapping();
   long result = sys(SYS_mremap, as_long(start), static_cast<long>(old_bytes), static_cast<long>(new_bytes),
                     target != nullptr ? MREMAP_MAYMOVE | MREMAP_FIXED : 0, as_long(target));
   if (sys_failed(result)) {
@@ -146,6 +162,7 @@ void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target) {
   } else {
     count(unmap_bytes, old_bytes - new_bytes);
   }
+  after_mapping();
   return reinterpret_cast<void*>(result);
 }
 
