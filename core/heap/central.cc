@@ -124,14 +124,6 @@ Block* central_allocate(unsigned size_class) {
   return block;
 }
 
-size_t central_free_blocks(unsigned size_class) {
-  CentralClass& list = central[size_class];
-  LockGuard guard(list.lock);
-  size_t blocks = 0;
-  for (Span* span = list.available.front(); span != nullptr; span = span->next) blocks += span->free_blocks();
-  return blocks;
-}
-
 void lock_central_for_fork() {
   for (CentralClass& list : central) list.lock.lock_for_fork();
 }

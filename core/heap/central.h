@@ -31,8 +31,6 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count);
 // One block without a thread heap, for threads that are past their destructors; null when out of memory.
 Block* central_allocate(unsigned size_class);
 
-size_t central_free_blocks(unsigned size_class);
-
 void lock_central_for_fork();
 void unlock_central_after_fork();
 

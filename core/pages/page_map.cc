@@ -45,9 +45,6 @@ void PageMap::set(uintptr_t start, size_t bytes, const Span* span) {
 
 void PageMap::set_free(uintptr_t start, size_t bytes) { set(start, bytes, &free_pages); }
 
-void PageMap::set_foreign(uintptr_t start, size_t bytes) {
-  uintptr_t end = (start + bytes) >> kPageShift;
-  for (uintptr_t page = start >> kPageShift; page < end; page++) store(page, 0);
-}
+void PageMap::set_foreign(uintptr_t start, size_t bytes) { set(start, bytes, &foreign_span); }
 
 }  // namespace seemalloc::pages
