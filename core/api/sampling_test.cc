@@ -22,18 +22,26 @@ size_t allocated_bytes(size_t bytes) {
   return bytes <= heap::kMaxSmallBytes ? heap::kClasses[heap::class_of(bytes)].bytes : heap::large_bytes(bytes);
 }
 
-// Runs `n` allocations of `bytes` and compares the number of samples with the binomial's n·p.
-void expect_samples(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
-  ASSERT_EQ(seemalloc_profile_start(interval), 0);
+// How many standard errors the samples of `n` allocations of `bytes` are from the binomial's n·p.
+double deviation(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
+  EXPECT_EQ(seemalloc_profile_start(interval), 0);
   uint64_t before = sampling_report().samples;
   run();
   double observed = static_cast<double>(sampling_report().samples - before);
   double p = 1 - std::exp(-static_cast<double>(allocated_bytes(bytes)) / static_cast<double>(interval));
   double expected = static_cast<double>(n) * p;
-  double error = std::sqrt(static_cast<double>(n) * p * (1 - p));
-  EXPECT_NEAR(observed, expected, 4 * error + 1e-9) << bytes << " bytes, " << observed / expected << " of expected " << expected;
   EXPECT_EQ(sampling_report().dropped, 0u);
-  ASSERT_EQ(seemalloc_profile_stop(), 0);
+  EXPECT_EQ(seemalloc_profile_stop(), 0);
+  return (observed - expected) / std::sqrt(expected * (1 - p));
+}
+
+// Some of the hundreds of comparisons of a test day land outside by luck alone; a bias does so again, on the same side.
+void expect_samples(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
+  double first = deviation(bytes, interval, n, run);
+  if (std::abs(first) <= 4) return;
+  double second = deviation(bytes, interval, n, run);
+  EXPECT_FALSE(std::abs(second) > 3 && std::signbit(first) == std::signbit(second))
+      << bytes << " bytes: " << first << " and again " << second << " standard errors from the expected number of samples";
 }
 
 struct Case {
@@ -51,8 +59,8 @@ TEST_P(Sampling, GrowOnly) {
   std::vector<void*> blocks(c.n);
   expect_samples(c.bytes, c.interval, c.n, [&] {
     for (void*& p : blocks) p = sm_malloc(c.bytes);
+    for (void* p : blocks) sm_free(p);
   });
-  for (void* p : blocks) sm_free(p);
 }
 
 TEST_P(Sampling, PingPong) {

@@ -159,7 +159,25 @@ func TestFindErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := attach.Dial(self, time.Second); err == nil || !strings.Contains(err.Error(), "does not run on seemalloc") {
-		t.Errorf("got %v", err)
+	expect := func() {
+		t.Helper()
+		if _, err := attach.Dial(self, time.Second); err == nil || !strings.Contains(err.Error(), "does not run on seemalloc") {
+			t.Errorf("got %v", err)
+		}
 	}
+	expect()
+	// Left behind by an earlier holder of the same pid.
+	path := self.SocketPaths()[0]
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Remove(path)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.SetUnlinkOnClose(false)
+	_ = listener.Close()
+	defer os.Remove(path)
+	expect()
 }

@@ -49,17 +49,18 @@ func DialSocket(path string, timeout time.Duration) (*Client, error) {
 
 // explain turns a failed connect into the state of the process that caused it.
 func (p *Process) explain(err error) error {
-	if errors.Is(err, unix.ECONNREFUSED) {
+	mapped, mapsErr := p.MapsLibrary()
+	// The number may be in use again since the process that left the socket behind.
+	if errors.Is(err, unix.ECONNREFUSED) && (mapped || mapsErr != nil) {
 		return fmt.Errorf("%s: nobody listens on its control socket: the process is ending, or the socket is a leftover (`seemalloc ps` removes those)", p)
 	}
-	mapped, mapsErr := p.MapsLibrary()
 	if errors.Is(err, fs.ErrPermission) || errors.Is(mapsErr, fs.ErrPermission) {
 		return p.denied()
 	}
 	switch {
 	case errors.Is(mapsErr, fs.ErrNotExist), errors.Is(mapsErr, unix.ESRCH):
 		return fmt.Errorf("%s has ended", p)
-	case !mapped && (mapsErr != nil || errors.Is(err, fs.ErrNotExist)):
+	case !mapped && (mapsErr != nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)):
 		return fmt.Errorf("%s does not run on seemalloc: start it with `seemalloc run -- %s …`", p, p.Name)
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s: %w", p, err)
