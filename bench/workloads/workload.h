@@ -1,7 +1,8 @@
-// What every workload needs: a random sequence that is the same each time, a clock, and the report at the end.
+// What every workload needs: a random sequence that is the same each time, a clock, a block to write to, memory figures.
 //
 // Workloads are ordinary programs on the allocator they are started with (LD_PRELOAD; nothing is linked). They touch each
-// block they get, because a block nobody writes to costs nothing. One thread each unless a workload says otherwise.
+// block they get, because a block nobody writes to costs nothing. One thread each unless a workload says otherwise. What
+// they measure themselves they print as lines "NAME VALUE". None of the helpers here but `fresh` allocates.
 #pragma once
 
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace workload {
 
@@ -27,6 +29,8 @@ class Random {
   }
   // Uniform in [0, limit), limit < 2^32.
   uint64_t below(uint64_t limit) { return (next() & 0xFFFFFFFF) * limit >> 32; }
+  // Uniform in [first, last], both below 2^32.
+  uint64_t between(uint64_t first, uint64_t last) { return first + below(last - first + 1); }
 
  private:
   uint64_t state_;
@@ -42,11 +46,20 @@ class Clock {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+inline void wait_ms(long milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+
 // Writes the first and last byte, as a program that uses the block would, and keeps the compiler from removing it.
 inline void touch(char* block, size_t bytes) {
   block[0] = 1;
   block[bytes - 1] = 1;
   asm volatile("" : : "r"(block) : "memory");
+}
+
+// A new block, touched.
+inline char* fresh(size_t bytes) {
+  char* block = static_cast<char*>(malloc(bytes));
+  touch(block, bytes);
+  return block;
 }
 
 // The nth argument as a number, or the default.
@@ -57,16 +70,27 @@ inline long argument(int count, char** arguments, int n, long fallback) {
 // Prints "NAME VALUE" for the runner: the time of one phase, say.
 inline void metric(const char* name, double value) { printf("%s %.6f\n", name, value); }
 
-// Prints the largest resident size of this program since exec (rusage's figure would include the runner's own, from
-// before exec). Read without malloc.
-inline void report() {
+// The figure after `field` in a file of /proc/self; 0 when it cannot be read.
+inline double proc_kib(const char* path, const char* field) {
   char text[4096];
-  const int file = open("/proc/self/status", O_RDONLY);
+  const int file = open(path, O_RDONLY);
   const ssize_t length = file < 0 ? 0 : read(file, text, sizeof text - 1);
   if (file >= 0) close(file);
-  if (length <= 0) return;
-  text[length] = 0;
-  if (const char* peak = strstr(text, "VmHWM:")) metric("peak_kib", strtod(peak + 6, nullptr));
+  text[length > 0 ? length : 0] = 0;
+  const char* found = strstr(text, field);
+  return found ? strtod(found + strlen(field), nullptr) : 0;
 }
+
+// The largest resident size of this program since exec (rusage's figure would include the runner's own, from before exec).
+inline double peak_kib() { return proc_kib("/proc/self/status", "VmHWM:"); }
+
+// The resident size now. The kernel counts it anew for smaps_rollup, in a few milliseconds; VmRSS may lag behind.
+inline double resident_kib() {
+  const double exact = proc_kib("/proc/self/smaps_rollup", "\nRss:");
+  return exact > 0 ? exact : proc_kib("/proc/self/status", "VmRSS:");
+}
+
+// Prints the peak, which every workload does at its end.
+inline void report() { metric("peak_kib", peak_kib()); }
 
 }  // namespace workload

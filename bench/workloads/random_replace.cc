@@ -13,17 +13,11 @@ namespace {
 void replace(uint64_t seed, long live, long operations) {
   workload::Random random(seed);
   std::vector<char*> blocks(live);
-  auto fresh = [&] {
-    const size_t bytes = 16 + random.below(1000);
-    char* block = static_cast<char*>(malloc(bytes));
-    workload::touch(block, bytes);
-    return block;
-  };
-  for (char*& block : blocks) block = fresh();
+  for (char*& block : blocks) block = workload::fresh(random.between(16, 1015));
   for (long i = 0; i < operations; ++i) {
     char*& block = blocks[random.below(live)];
     free(block);
-    block = fresh();
+    block = workload::fresh(random.between(16, 1015));
   }
   for (char* block : blocks) free(block);
 }

@@ -1,0 +1,118 @@
+"""Who is measured: seemalloc, the C library's own allocator and every peer that is here, each with its version.
+
+Each is a shared object under LD_PRELOAD, with its own defaults: options for allocators in the caller's environment do not
+reach the programs.
+"""
+import dataclasses
+import glob
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+
+from harness import Refused
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+OUT = pathlib.Path(os.environ.get("SEEMALLOC_OUT", ROOT / "out"))
+
+# name, library, Debian package
+DEBIAN = [
+    ("gperftools", "libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+    ("jemalloc-debian", "libjemalloc.so.2", "libjemalloc2"),
+    ("mimalloc-debian", "libmimalloc.so.2*", "libmimalloc2.0"),
+]
+OPTIONS = ("LD_PRELOAD", "SEEMALLOC_CONF", "MALLOC_", "_RJEM_MALLOC_CONF", "MIMALLOC_", "TCMALLOC_", "GLIBC_TUNABLES")
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocator:
+    name: str
+    library: pathlib.Path | None = None  # None: the C library's own
+    version: str = ""
+    ours: bool = False
+    options: tuple = ()  # (variable, value) pairs of its environment
+
+    def environment(self, *preload):
+        """What a program on this allocator is started with; `preload` are libraries to come before it."""
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(OPTIONS)}
+        libraries = [str(path) for path in (*preload, self.library) if path]
+        return {**clean, **dict(self.options), **({"LD_PRELOAD": ":".join(libraries)} if libraries else {})}
+
+    def loads(self):
+        """Whether a program runs on it at all. The loader goes on without a library that it cannot preload."""
+        done = subprocess.run(["cat", "/proc/self/maps"], env=self.environment(), capture_output=True, text=True)
+        return done.returncode == 0 and (self.library is None or str(self.library) in done.stdout)
+
+    def described(self):
+        return {"version": self.version, "options": dict(self.options),
+                "library": self.library and self.library.name,
+                "sha256": self.library and hashlib.sha256(self.library.read_bytes()).hexdigest()}
+
+
+def output_of(*command):
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
+
+
+def seemalloc(name="seemalloc", *options):
+    library = (OUT / "lib/libseemalloc.so").resolve()
+    commit = output_of("git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
+    return Allocator(name, library, commit, True, options) if library.exists() else None
+
+
+def glibc():
+    return Allocator("glibc", version=(os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc "))
+
+
+def built_peers(folder=OUT / "peers"):
+    """What bench/peers/build has built."""
+    kept = folder / "versions.json"
+    versions = json.loads(kept.read_text()) if kept.exists() else {}
+    return [Allocator(name, (folder / f"{name}.so").resolve(), version) for name, version in versions.items()
+            if (folder / f"{name}.so").exists()]
+
+
+def find_library(pattern):
+    for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"):
+        found = sorted(glob.glob(f"{folder}/{pattern}"))
+        if found:
+            return pathlib.Path(found[0]).resolve()
+    return None
+
+
+def debian_peers(say):
+    for name, pattern, package in DEBIAN:
+        library = find_library(pattern)
+        if library:
+            yield Allocator(name, library, output_of("dpkg-query", "-W", "-f", "${Version}", package))
+        else:
+            say(f"{name} is not installed (Debian: {package})")
+
+
+def all_of_them(peers, say):
+    """Every allocator that is here and loads, ours first; `peers` are NAME=PATH texts. Says what is missing."""
+    ours = seemalloc()
+    if ours is None:
+        say(f"no {OUT / 'lib/libseemalloc.so'}: ./dev build makes it; measuring the peers alone")
+    built = built_peers()
+    if not built:
+        say("no peers in out/peers: ./dev bench --peers builds them")
+    found = [*([ours] if ours else []), glibc(), *built, *debian_peers(say)]
+    for peer in peers:
+        name, separator, path = peer.partition("=")
+        if not separator or not name or not pathlib.Path(path).is_file():
+            raise Refused(f"--peer wants NAME=PATH of a library: {peer}")
+        found = [one for one in found if one.name != name] + [Allocator(name, pathlib.Path(path).resolve())]
+    for one in found:
+        if not one.loads():
+            say(f"{one.name} left out: {one.library} does not load")
+    return [one for one in found if one.loads()]
+
+
+def for_sampling():
+    """seemalloc three times: with sampling, with sampling again (what identical runs differ by), without."""
+    on = ("SEEMALLOC_CONF", "sample:524288")
+    return [seemalloc("sampling", on), seemalloc("sampling again", on), seemalloc("no sampling", ("SEEMALLOC_CONF", "sample:0"))]

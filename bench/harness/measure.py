@@ -1,0 +1,100 @@
+"""One run of one program: what it cost, what it says of itself, and what others did on the machine meanwhile."""
+import os
+import resource
+import signal
+import tempfile
+import time
+
+# Others' use of CPUs is not believed below this: the kernel counts the machine's time in ticks, a process's exactly.
+RESOLUTION_S = 0.03
+DISTURBED = 0.05  # of one CPU
+
+
+class Failed(Exception):
+    """The program crashed, said that it failed, or took too long."""
+
+
+def machine_busy_s():
+    """CPU time that everybody has used since boot, what the host took from this machine included."""
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def own_cpu_s():
+    """What this process, and everything that it has started and that has ended, have used."""
+    return sum(usage.ru_utime + usage.ru_stime
+               for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
+def observed(run):
+    """What `run` returns, and with it what others used while it ran."""
+    busy, own, began = machine_busy_s(), own_cpu_s(), time.monotonic()
+    measures = run()
+    wall = time.monotonic() - began
+    others = max(0.0, (machine_busy_s() - busy) - (own_cpu_s() - own))
+    return {**measures, "others_cpu_s": round(others, 3), "disturbed": others > DISTURBED * wall + RESOLUTION_S}
+
+
+def ending(status):
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"exit {os.waitstatus_to_exitcode(status)}"
+
+
+def metrics_of(printed):
+    """The lines "NAME VALUE" that the program printed."""
+    found = {}
+    for line in printed.splitlines():
+        name, _, value = line.strip().partition(" ")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            pass
+    return found
+
+
+def run_once(command, environment, limit_s):
+    """Runs a workload; its measures, or Failed."""
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile() as errors, open(os.devnull) as nothing:
+        began = time.monotonic()
+        process = os.posix_spawn(command[0], command, environment, setpgroup=0, file_actions=[
+            (os.POSIX_SPAWN_DUP2, nothing.fileno(), 0), (os.POSIX_SPAWN_DUP2, writing, 1),
+            (os.POSIX_SPAWN_DUP2, errors.fileno(), 2), (os.POSIX_SPAWN_CLOSE, reading)])
+        os.close(writing)
+        late = []
+
+        def give_up(*_):
+            late.append(True)
+            os.killpg(process, signal.SIGKILL)
+
+        before = signal.signal(signal.SIGALRM, give_up)
+        signal.setitimer(signal.ITIMER_REAL, limit_s)
+        try:
+            with open(reading, errors="replace") as pipe:
+                printed = pipe.read()
+            _, status, usage = os.wait4(process, 0)
+        except BaseException:
+            os.killpg(process, signal.SIGKILL)
+            raise
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        wall = time.monotonic() - began
+        if status != 0:
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip().splitlines()[-3:]
+            why = f"not done after {limit_s} s" if late else ending(status)
+            raise Failed(": ".join([why, *said]))
+    metrics = metrics_of(printed)
+    # The kernel's figure for a child begins with the size of its parent: the program's own is better.
+    peak_kib = metrics.pop("peak_kib", usage.ru_maxrss)
+    return {
+        "wall_s": wall,
+        "cpu_s": usage.ru_utime + usage.ru_stime, "user_s": usage.ru_utime, "system_s": usage.ru_stime,
+        "peak_mb": peak_kib / 1024,
+        "minor_faults": usage.ru_minflt, "major_faults": usage.ru_majflt,
+        "voluntary_switches": usage.ru_nvcsw, "involuntary_switches": usage.ru_nivcsw,
+        "metrics": metrics,
+    }

@@ -1,0 +1,163 @@
+"""A whole measurement: every row with every allocator, several rounds, and what of it is kept.
+
+In each round each row runs with all allocators in random order: a run that leaves the machine's memory cold or in small
+pieces then punishes each of the others now and then, instead of always the same one. The order follows from the seed, the
+round and the row's name alone.
+"""
+import json
+import os
+import pathlib
+import platform
+import random
+import subprocess
+import sys
+import time
+
+from harness import Refused, measure
+from harness.allocators import ROOT, output_of
+
+PROGRAMS = ROOT / "build/release/bench"
+PIN = PROGRAMS / "libpin.so"
+FORMAT = 2  # of the kept figures
+
+
+def say(*words):
+    print("bench:", *words, file=sys.stderr, flush=True)
+
+
+class Workload:
+    """A row of the catalogue, run by us."""
+
+    def __init__(self, row):
+        self.name, self.group, self.threads = row.name, row.group, row.threads
+        self.time, self.memory = row.time, row.memory
+        self.pinned = row.threads > 1
+        self.command = [str(PROGRAMS / row.program), *row.arguments]
+
+    def unavailable(self):
+        missing = [path for path in (self.command[0], str(PIN)) if not os.path.exists(path)]
+        return f"not built: {missing[0]} (./dev bench builds it)" if missing else None
+
+    def run(self, allocator, limit_s):
+        preload = [PIN] if self.pinned else []
+        return measure.run_once(self.command, allocator.environment(*preload), limit_s)
+
+
+class Program:
+    """A real program, which knows itself how it is run and measured. Its threads are not pinned: each of its processes
+    would begin at the first CPU, and who drives a server needs a CPU too."""
+    time, memory, pinned = "wall_s", "peak_mb", False
+
+    def __init__(self, row):
+        self.row, self.name, self.group, self.threads = row, row.name, row.group, row.threads
+
+    def unavailable(self):
+        return self.row.available()
+
+    def run(self, allocator, limit_s):
+        try:
+            return self.row.run(allocator.environment(), limit_s)
+        except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as problem:
+            raise measure.Failed(str(problem) or type(problem).__name__) from problem
+
+
+def order(seed, number, row, names):
+    """In which order the allocators take their turns."""
+    names = list(names)
+    random.Random(f"{seed}/{number}/{row}").shuffle(names)
+    return names
+
+
+def run_undisturbed(run, repeats):
+    """Runs again while others use the machine, `repeats` times at most; keeps the run they disturbed least."""
+    attempts = []
+    while not attempts or (attempts[-1]["disturbed"] and len(attempts) <= repeats):
+        attempts.append(measure.observed(run))
+    kept = min(attempts, key=lambda one: (one["disturbed"], one["others_cpu_s"]))
+    return {**kept, "attempts": len(attempts)}
+
+
+def first_line(path, prefix=""):
+    try:
+        with open(path) as file:
+            return next((line.partition(":")[2].strip() if prefix else line.strip()
+                         for line in file if line.startswith(prefix)), "")
+    except OSError:
+        return ""
+
+
+def machine():
+    def bracketed(text):
+        return text.partition("[")[2].partition("]")[0]
+    return {
+        "cpu": first_line("/proc/cpuinfo", "model name") or platform.machine(), "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "kernel": platform.release(), "system": platform.freedesktop_os_release().get("PRETTY_NAME", ""),
+        "huge_pages": bracketed(first_line("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "governor": first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "load_at_start": round(os.getloadavg()[0], 2),
+    }
+
+
+class Session:
+    def __init__(self, rows, allocators, options, kind):
+        self.rows, self.allocators, self.options = rows, {one.name: one for one in allocators}, options
+        self.runs = {row.name: {name: [] for name in self.allocators} for row in rows}
+        self.failed = {row.name: {} for row in rows}
+        self.figures = {
+            "format": FORMAT, "kind": kind, "when": time.strftime("%Y-%m-%d %H:%M"), "machine": machine(),
+            "rounds": options.rounds, "seed": options.seed, "commit": output_of("git", "rev-parse", "--short=10", "HEAD"),
+            "ours": [one.name for one in allocators if one.ours],
+            "allocators": {one.name: one.described() for one in allocators},
+            "rows": {row.name: {"group": row.group, "threads": row.threads, "pinned": row.pinned, "time": row.time,
+                                "memory": row.memory}
+                     for row in rows},
+            "runs": self.runs, "failed": self.failed,
+        }
+
+    def take_turn(self, number, row):
+        for place, name in enumerate(order(self.options.seed, number, row.name, self.allocators)):
+            if name in self.failed[row.name]:
+                continue
+            try:
+                figures = run_undisturbed(lambda: row.run(self.allocators[name], self.options.limit), self.options.repeats)
+            except measure.Failed as problem:
+                self.failed[row.name][name] = str(problem)
+                say(f"FAILED: {row.name} on {name}: {problem}")
+                continue
+            self.runs[row.name][name].append({"round": number, "place": place, **figures})
+
+    def run(self, keep_in):
+        """All rounds; what there is so far is kept after each."""
+        began = time.monotonic()
+        for number in range(self.options.rounds):
+            for row in self.rows:
+                self.take_turn(number, row)
+                latest = {name: runs[-1] for name, runs in self.runs[row.name].items() if runs}
+                say(f"round {number + 1}/{self.options.rounds}: {row.name}: " + ", ".join(
+                    f"{name} {run['wall_s']:.2f}{'!' if run['disturbed'] else ''}"
+                    for name, run in latest.items() if run["round"] == number and "wall_s" in run) + " s")
+            took = time.monotonic() - began
+            self.figures["took_s"] = round(took)
+            keep(self.figures, keep_in)
+            left = took / (number + 1) * (self.options.rounds - number - 1)
+            if left > 60:
+                say(f"about {left / 60:.0f} minutes to go")
+        return self.figures
+
+
+def keep(figures, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(path.name + ".new")
+    new.write_text(json.dumps(figures, indent=1) + "\n")
+    new.rename(path)
+
+
+def load(path):
+    try:
+        figures = json.loads(pathlib.Path(path).read_text())
+    except (OSError, ValueError) as problem:
+        raise Refused(f"{path}: {problem}") from problem
+    if figures.get("format") != FORMAT:
+        raise Refused(f"{path}: not figures of this runner")
+    return figures

@@ -1,0 +1,28 @@
+"""Redis: one thread that stores 1 KiB values as strings, in a list and in a sorted set, asked by 50 pipelining clients."""
+import csv
+
+from .process import Failed, answers
+from .row import Row
+
+CLIENTS, PIPELINE, BYTES, KEYS = 50, 16, 1024, 100_000
+REQUESTS = {"set": 400_000, "get": 400_000, "lpush": 200_000, "zadd": 400_000}
+
+
+def once(run):
+    path = run.folder / "socket"
+    server = run.serve(["redis-server", "--port", "0", "--unixsocket", path, "--dir", run.folder, "--save", "",
+                        "--appendonly", "no"], lambda _: answers(path))
+    printed = []
+    with run.measuring(server) as figures:
+        for test, requests in REQUESTS.items():
+            printed.append(run.run(["redis-benchmark", "-s", path, "-t", test, "-n", requests, "-r", KEYS,
+                                    "-d", BYTES, "-P", PIPELINE, "-c", CLIENTS, "--csv"]))
+    run.stop(server)
+    rates = {row[0].lower(): float(row[1]) for text in printed for row in csv.reader(text.splitlines())
+             if len(row) > 1 and row[0].lower() in REQUESTS}
+    if set(rates) != set(REQUESTS):
+        raise Failed(f"redis-benchmark printed no rate of some test: {printed}")
+    return {**figures, "metrics": {f"{test}_per_s": rate for test, rate in rates.items()}}
+
+
+ROWS = [Row("Redis", 1, (("redis-server", "redis-server"), ("redis-benchmark", "redis-tools")), once)]

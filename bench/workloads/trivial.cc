@@ -1,0 +1,12 @@
+// trivial: starts, allocates 100 blocks of 10–1,000 bytes and ends.
+//
+// Stands for: shells, small tools, the many processes of a container. peak_kib is what an allocator costs before it has
+// done anything for the program.
+#include "workload.h"
+
+int main() {
+  char* blocks[100];
+  for (int i = 0; i < 100; ++i) blocks[i] = workload::fresh(10 * (i + 1));
+  for (char* block : blocks) free(block);
+  workload::report();
+}

@@ -1,0 +1,111 @@
+// The operations whose instructions are counted, each kCalls times, for callgrind (tests/instructions/run).
+//
+// Around every single call the counters are set to zero, and written out under the operation's name. What the call costs
+// in the allocator's library is that profile's self cost of the library: nothing else of it runs in between.
+// One thread. Some blocks of the size live on, others have been freed, so lists are there and spans neither appear nor
+// empty with every call. A few calls enter a slow path all the same: what most calls cost is what is kept.
+#include <malloc.h>
+#include <valgrind/callgrind.h>
+
+#include <cstdlib>
+#include <new>
+
+// Exactly five: if they are not counted as five, no other count is to be believed.
+extern "C" void five_instructions();
+asm(".type five_instructions, @function\n"
+    "five_instructions: nop; nop; nop; nop; ret\n"
+    ".size five_instructions, .-five_instructions\n");
+
+namespace {
+
+constexpr int kCalls = 32;
+
+template <typename Call>
+void count(const char* name, Call call) {
+  CALLGRIND_ZERO_STATS;
+  call();
+  CALLGRIND_DUMP_STATS_AT(name);
+}
+
+// 64 blocks that stay, and as many between them, in fours, that are freed.
+class Warm {
+ public:
+  explicit Warm(size_t bytes) {
+    for (void*& block : blocks_) block = malloc(bytes);
+    for (int i = 0; i < kBlocks; ++i) {
+      if (i / 4 % 2 == 0) free(blocks_[i]);
+    }
+  }
+  ~Warm() {
+    for (int i = 0; i < kBlocks; ++i) {
+      if (i / 4 % 2 != 0) free(blocks_[i]);
+    }
+  }
+
+ private:
+  static constexpr int kBlocks = 128;
+  void* blocks_[kBlocks];
+};
+
+void* blocks[kCalls];
+
+void count_malloc(const char* name, size_t bytes) {
+  Warm warm(bytes);
+  for (void*& block : blocks) count(name, [&] { block = malloc(bytes); });
+  for (void* block : blocks) free(block);
+}
+
+void count_free(const char* name, size_t bytes) {
+  Warm warm(bytes);
+  for (void*& block : blocks) block = malloc(bytes);
+  for (void* block : blocks) count(name, [&] { free(block); });
+}
+
+// A temporary block, over and over: what malloc costs where a span has so few blocks that no list gets long.
+void count_malloc_alone(const char* name, size_t bytes) {
+  Warm warm(bytes);
+  void* block = nullptr;
+  for (int i = 0; i < kCalls; ++i) {
+    count(name, [&] { block = malloc(bytes); });
+    free(block);
+  }
+}
+
+void count_calloc(const char* name, size_t bytes) {
+  Warm warm(bytes);
+  for (void*& block : blocks) count(name, [&] { block = calloc(1, bytes); });
+  for (void* block : blocks) free(block);
+}
+
+void count_operators(const char* name_of_new, const char* name_of_delete, size_t bytes) {
+  Warm warm(bytes);
+  for (void*& block : blocks) count(name_of_new, [&] { block = ::operator new(bytes); });
+  for (void* block : blocks) count(name_of_delete, [&] { ::operator delete(block, bytes); });
+}
+
+void count_in_place(const char* name_of_realloc, const char* name_of_usable_size, size_t bytes) {
+  void* block = malloc(bytes);
+  size_t usable = 0;
+  for (int i = 0; i < kCalls; ++i) {
+    count(name_of_realloc, [&] { block = realloc(block, bytes - i % 2); });
+    count(name_of_usable_size, [&] { usable = malloc_usable_size(block); });
+    if (usable < bytes) abort();
+  }
+  free(block);
+}
+
+}  // namespace
+
+int main() {
+  for (int i = 0; i < kCalls; ++i) count("five_instructions", five_instructions);
+  count_malloc("malloc_16", 16);
+  count_malloc("malloc_64", 64);
+  count_malloc("malloc_1024", 1024);
+  count_malloc("malloc_8192", 8192);
+  count_malloc_alone("malloc_32768", 32768);
+  count_calloc("calloc_64", 64);
+  count_operators("new_64", "delete_sized_64", 64);
+  count_free("free_64", 64);
+  count_free("free_8192", 8192);
+  count_in_place("realloc_in_place_64", "malloc_usable_size_64", 64);
+}
