@@ -81,9 +81,8 @@ Span* large_span(size_t bytes, size_t alignment) {
   return span;
 }
 
-}  // namespace
-
-void* allocate_slow(size_t bytes, unsigned size_class) {
+// A list has ended and nothing was freed into its span.
+SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, unsigned size_class) {
   ThreadHeap* mine = thread_heap();
   if (mine == nullptr) {
     void* p = heap::central_allocate(size_class);
@@ -101,6 +100,16 @@ void* allocate_slow(size_t bytes, unsigned size_class) {
       return try_again(*mine, size_class);
   }
   return nullptr;
+}
+
+}  // namespace
+
+void* allocate_slow(size_t bytes, unsigned size_class) {
+  ThreadHeap* mine = heap::thread_cache.heap;
+  if (SEEMALLOC_LIKELY(mine != nullptr)) {
+    if (Block* block = heap::take_freed(*mine, size_class)) return block;
+  }
+  return allocate_slower(bytes, size_class);
 }
 
 void* allocate_large_slow(size_t bytes) {

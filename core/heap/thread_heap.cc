@@ -13,9 +13,12 @@ using pages::SpanKind;
 using pages::SpanState;
 
 constinit thread_local ThreadCache thread_cache __attribute__((tls_model("initial-exec")));
+constinit Span no_span{};
 
 namespace {
 
+// What other threads have freed is taken in, and this thread's own remote frees are published, at least this often.
+constexpr uint32_t kFreedListsPerRefill = 32;
 // Collection is considered this often, and done when the last one is this long ago: what was not needed in a quarter of
 // a second will hardly be needed in the next refill.
 constexpr uint32_t kSlowEntriesPerLook = 512;
@@ -31,6 +34,7 @@ uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : spa
 void file_available(ClassState& cs, Span* span) {
   // Behind the others: the longer a span waits, the more blocks its next list has (docs/decisions/0004).
   span->state = SpanState::kAvailable;
+  span->set_live(span->live());
   cs.available.push_back(span);
 }
 
@@ -62,13 +66,11 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   return span;
 }
 
-// A list about to be handed to malloc, its first links looked at: what a stray write or an invalid free has left there is
-// met before it is followed. Checking every link would cost a cache miss each (docs/decisions/0001).
+// A list about to be handed to malloc.
 Block* checked(const Span* span, Block* first) {
-  if (!span->contains(first) || !span->is_block_start(first)) fatal("invalid free", first);
-  Block* second = first->next;
-  if (second != nullptr && (!span->contains(second) || !span->is_block_start(second))) fatal("corrupted free list", first);
-  return first;
+  if (first_links_are_sound(span, first)) return first;
+  bool start = span->contains(first) && span->is_block_start(first);
+  fatal(start ? "corrupted free list" : "invalid free", first);
 }
 
 // The blocks to hand over next, all of them counted as live; 0 when out of memory.
@@ -87,12 +89,12 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
       if (count != 0) {
         *first = checked(span, span->free_list);
         span->free_list = nullptr;
-        span->set_live(span->carved);
+        span->set_live_quietly(span->carved);
         return count;
       }
       if (span->carved < span->capacity) {
         count = carve(span, first);
-        span->set_live(span->live() + count);
+        span->set_live_quietly(span->live() + count);
         return count;
       }
       file_full(cs, span);
@@ -195,10 +197,12 @@ bool large_sample_due(ThreadHeap& heap, size_t bytes) {
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.batched_blocks != 0) flush_batches(heap);
   if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
+  heap.freed_lists = kFreedListsPerRefill;
   LockGuard guard(heap.slow_lock);
   if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
   ClassState& cs = heap.classes[size_class];
   redraw_if_stale(heap);
+  cs.ready = &no_span;
   if (cs.sample_due) {
     cs.sample_due = false;
     if (may_sample) return Refill::kSample;
@@ -212,6 +216,7 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
     cs.sample_due = false;
     return Refill::kSample;
   }
+  if (cs.stash == nullptr) cs.ready = cs.current;
   *block = first;
   thread_cache.heads[size_class] = first->next;
   return Refill::kBlock;
@@ -281,7 +286,9 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t c
   span->free_list = first;
   ClassState& cs = heap.classes[span->size_class];
   uint32_t live = span->live() - count;
-  if (span->state != SpanState::kFull) {
+  if (span->state == SpanState::kCurrent) {
+    span->set_live_quietly(live);
+  } else if (span->state == SpanState::kAvailable) {
     span->set_live(live);
   } else if (span->capacity - live >= full_threshold(span)) {
     full_to_available(cs, span, live);
@@ -383,6 +390,7 @@ void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.classes[size_class];
   Span* span = cs.current;
   cs.sample_due = false;
+  cs.ready = &no_span;
   if (span == nullptr) return;
   Block** list_heads[] = {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash};
   for (Block** head : list_heads) {

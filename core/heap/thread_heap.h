@@ -5,7 +5,8 @@
 //
 // Who calls: core/api's slow paths. Heaps are recycled and never unmapped: a stale pointer to one stays readable.
 // Threads: the owner, holding slow_lock; another thread only holding slow_lock and only for spans without live blocks
-// (remote.cc). The fast paths run without it: they touch heads[], and free_list and countdown of spans they own.
+// (remote.cc). Two paths of the owner run without it: the fast ones, which touch heads[], and free_list and countdown of
+// spans they own; and take_freed, which touches its current span only.
 // Lock order: registry → slow_lock → central list → page heap shard → arena.
 #pragma once
 
@@ -48,7 +49,11 @@ struct RemoteBatch {
 inline constexpr unsigned kRemoteBatches = 16;
 inline constexpr uint32_t kMaxBatchBlocks = 16;
 
+// Stands where there is no span: its list is always empty.
+extern constinit Span no_span;
+
 struct ClassState {
+  Span* ready = &no_span;  // current, or no_span while a stash or a sample comes first
   Span* current;         // the malloc list's blocks come from it
   Block* stash;          // the rest of a list that was cut at a sample point
   uint32_t stash_count;
@@ -69,6 +74,7 @@ struct ThreadHeap {
   alignas(kCacheLineBytes) OwnerLock slow_lock;
   std::atomic<ThreadCache*> cache{nullptr};  // its thread's; null without a thread
   unsigned shard = 0;
+  uint32_t freed_lists = 0;       // take_freed may still hand out so many before refill must look at the rest
   uint32_t slow_entries = 0;      // since collection was last considered
   uint64_t collected_ns = 0;      // when it was last done
   uint32_t batched_blocks = 0;    // in batches
@@ -83,6 +89,14 @@ struct ThreadHeap {
   ClassState classes[kClassCount] = {};
 };
 
+// What a stray write or an invalid free has left in front of a free list is met before it is followed. Checking every link
+// would cost a cache miss each (docs/decisions/0001).
+SEEMALLOC_ALWAYS_INLINE bool first_links_are_sound(const Span* span, const Block* first) {
+  if (!span->contains(first) || !span->is_block_start(first)) return false;
+  const Block* second = first->next;
+  return second == nullptr || (span->contains(second) && span->is_block_start(second));
+}
+
 // Called with the heap that needs a new sample point: sets sample_distance. Set once at start by core/api; until then,
 // and in the minimal library, nothing is sampled.
 extern void (*draw_sample_distance)(ThreadHeap& heap);
@@ -94,6 +108,24 @@ enum class Refill { kBlock, kSample, kNoMemory };
 // With may_sample false a sample that is due goes unrecorded (there is no memory for it).
 // Requires: the calling thread owns `heap`.
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample = true);
+
+// The malloc list is empty, but blocks of its span have been freed since it was handed over: they are the next list. No
+// lock, and no more than a few loads and stores, because a class of large blocks comes here with every malloc. Null when
+// refill has to decide. Requires: the calling thread owns `heap`.
+SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, unsigned size_class) {
+  Span* span = heap.classes[size_class].ready;
+  Block* first = span->free_list;
+  if (first == nullptr || heap.freed_lists == 0) return nullptr;
+  uint32_t count = span->free_blocks();
+  int64_t bytes = int64_t{count} * span->block_bytes;
+  if (heap.sample_distance <= bytes || !first_links_are_sound(span, first)) return nullptr;
+  heap.freed_lists--;
+  heap.sample_distance -= bytes;
+  span->free_list = nullptr;
+  span->set_live_quietly(span->carved);
+  thread_cache.heads[size_class] = first->next;
+  return first;
+}
 
 // A block of `bytes` is being allocated outside the lists (a large one): true when it is the sample.
 // Requires: the calling thread owns `heap`.

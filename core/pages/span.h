@@ -5,7 +5,8 @@
 // path; the central list's lock while unowned; the sampled heap's lock when sampled). owner and remote are atomic.
 // An owner is never null: a thread without a heap compares its null with it and must not match.
 // Invariants:
-//  1. countdown + bias == live: the blocks handed out (to the program, a malloc list, a stash or the remote list).
+//  1. countdown + bias == live (modulo 2^32): the blocks handed out (to the program, a malloc list, a stash or the
+//     remote list). A current span's countdown never reaches zero.
 //  2. every carved block that is not live is on free_list exactly once.
 //  3. remote == kUnowned only while owner is kNobody, and changes from it only under the central list's lock.
 #pragma once
@@ -71,10 +72,13 @@ struct alignas(kCacheLineBytes) Span {
 
   uint32_t live() const { return countdown + bias; }
   void set_live(uint32_t live) { set_countdown(live, 0); }
+  // For a span whose owner is not to be told of anything: it looks by itself whenever a list ends.
+  void set_live_quietly(uint32_t live) { set_countdown(live + kNever, 0 - kNever); }
   void set_countdown(uint32_t frees, uint32_t rest) {
     __atomic_store_n(&countdown, frees, __ATOMIC_RELAXED);
     __atomic_store_n(&bias, rest, __ATOMIC_RELAXED);
   }
+  static constexpr uint32_t kNever = uint32_t{1} << 31;
   uint32_t free_blocks() const { return carved - live(); }
 
   // Plain access compiles to a compare with memory; the thread sanitizer must see an atomic.
