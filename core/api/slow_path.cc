@@ -10,6 +10,7 @@
 #include "core/api/sampling.h"
 #include "core/heap/central.h"
 #include "core/heap/large.h"
+#include "core/heap/large_cache.h"
 #include "core/heap/remote.h"
 #include "core/heap/sampled.h"
 #include "core/heap/size_class.h"
@@ -53,7 +54,7 @@ void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class) {
 // The OS has refused memory: what we keep ourselves goes back, so that it can be had in another shape.
 void make_room(ThreadHeap* mine) {
   if (mine != nullptr) heap::collect(*mine, true);
-  pages::purge_all();
+  heap::purge_all();
   pages::unmap_empty_regions();
 }
 
@@ -112,13 +113,36 @@ void* allocate_slow(size_t bytes, unsigned size_class) {
   return allocate_slower(bytes, size_class);
 }
 
+namespace {
+
+// A large span that this thread has just freed; null when it has none of that size.
+SEEMALLOC_ALWAYS_INLINE Span* span_freed_before(size_t bytes) {
+  ThreadHeap* mine = heap::thread_cache.heap;
+  if (mine == nullptr || bytes > pages::kMaxRegionRunPages * kPageBytes) return nullptr;
+  return mine->large.take(pages_for(bytes));
+}
+
+SEEMALLOC_NOINLINE Span* sampled_span(Span* span, size_t bytes) {
+  span->sample_id = record_sample(bytes, span->bytes, heap::thread_cache.heap->sample_interval);
+  return span;
+}
+
+SEEMALLOC_ALWAYS_INLINE Span* cached_or_new_span(size_t bytes) {
+  Span* span = span_freed_before(bytes);
+  if (span == nullptr) return large_span(bytes, kPageBytes);
+  if (SEEMALLOC_LIKELY(!heap::large_sample_due(*heap::thread_cache.heap, span->bytes))) return span;
+  return sampled_span(span, bytes);
+}
+
+}  // namespace
+
 void* allocate_large_slow(size_t bytes) {
-  Span* span = large_span(bytes, kPageBytes);
+  Span* span = cached_or_new_span(bytes);
   return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
 }
 
 void* allocate_zeroed_large(size_t bytes) {
-  Span* span = large_span(bytes, kPageBytes);
+  Span* span = cached_or_new_span(bytes);
   if (span == nullptr) return out_of_memory();
   void* p = reinterpret_cast<void*>(span->start);
   if (!span->known_zero) memset(p, 0, bytes);
@@ -141,11 +165,19 @@ void* allocate_aligned(size_t bytes, size_t alignment) {
 
 namespace {
 
-void free_large_block(void* p, Span* span) {
+// The thread's cache takes the span. Most of the cost of a large block is elsewhere, but not of one that is never touched.
+SEEMALLOC_ALWAYS_INLINE bool keep_large_block(void* p, Span* span) {
+  ThreadHeap* mine = heap::thread_cache.heap;
+  return span->kind == SpanKind::kLarge && span->sample_id == 0 && reinterpret_cast<uintptr_t>(p) == span->start &&
+         mine != nullptr && mine->large.put(span);
+}
+
+SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
   if (reinterpret_cast<uintptr_t>(p) != span->start) fatal("invalid free", p);
   uint32_t id = span->sample_id;
+  span->sample_id = 0;
   if (id != 0) forget_sample(id);
-  heap::free_large(span);
+  if (!keep_large_block(p, span)) heap::free_large(span);
 }
 
 void free_sampled_block(void* p, Span* span) {
@@ -164,11 +196,13 @@ void free_small_block(void* p, Span* span) {
 }  // namespace
 
 void deallocate_slow(void* p, Span* span) {
+  if (keep_large_block(p, span)) return;
   switch (span->kind) {
     case SpanKind::kForeign:
       if (p != nullptr) free_foreign(p);
       return;
     case SpanKind::kFree:
+    case SpanKind::kCachedLarge:
       fatal("double free", p);
     case SpanKind::kLarge:
     case SpanKind::kHuge:
@@ -188,6 +222,7 @@ size_t usable_bytes(void* p) {
     case SpanKind::kForeign:
       return foreign_usable_bytes(p);
     case SpanKind::kFree:
+    case SpanKind::kCachedLarge:
       fatal("use of a freed block", p);
     case SpanKind::kLarge:
     case SpanKind::kHuge:

@@ -97,7 +97,7 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
   list.lock.unlock();
   if (empty) {
     pages::release(span);
-    pages::tick();
+    tick();
   }
   return true;
 }

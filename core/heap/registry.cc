@@ -16,6 +16,7 @@ Lock registry;
 std::atomic<ThreadHeap*> first_heap{nullptr};
 ThreadHeap* first_idle = nullptr;
 ThreadHeap* oldest_heap = nullptr;
+unsigned active_heaps = 0;
 
 ThreadHeap* make_heap_locked() {
   void* memory = os::arena_allocate(sizeof(ThreadHeap), alignof(ThreadHeap));
@@ -30,6 +31,7 @@ ThreadHeap* make_heap_locked() {
 void make_idle_locked(ThreadHeap& heap) {
   heap.next_idle = first_idle;
   first_idle = &heap;
+  active_heaps--;
 }
 
 // After fork the threads of these heaps do not exist. What their batches held may be half written: only what is
@@ -71,6 +73,7 @@ ThreadHeap* adopt_heap() {
     if (heap == nullptr) return nullptr;
     heap->cache.store(&thread_cache, std::memory_order_relaxed);
     heap->state.store(HeapState::kActive, std::memory_order_seq_cst);
+    share_large_budget(++active_heaps);
   }
 
   heap->shard = pages::next_shard();
@@ -80,6 +83,7 @@ ThreadHeap* adopt_heap() {
 
 void abandon_heap(ThreadHeap& heap) {
   flush_batches(heap);
+  heap.large.flush();
   thread_cache.heap = nullptr;
   release_everything(heap);
   LockGuard guard(registry);
@@ -109,8 +113,10 @@ void unlock_after_fork_parent() {
 void unlock_after_fork_child() {
   unlock_after_fork_parent();
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    heap->large.reset();
     if (heap == thread_cache.heap || heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
     publish_batches_of_the_dead(*heap);
+    heap->large.flush();
     release_everything(*heap);
     LockGuard guard(registry);
     make_idle_locked(*heap);

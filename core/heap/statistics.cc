@@ -27,6 +27,10 @@ SEEMALLOC_NO_TSAN uint32_t list_length_racy(const Span* span, Block* const* head
 
 SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
   Statistics& s = *static_cast<Statistics*>(context);
+  if (span->kind == SpanKind::kCachedLarge) {
+    s.cached_bytes += span->bytes;
+    return;
+  }
   if (span->kind == SpanKind::kLarge || span->kind == SpanKind::kHuge) {
     s.large_spans++;
     s.large_bytes += span->bytes;
@@ -129,6 +133,7 @@ bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
 
 void walk_span(void* context, Span* span) {
   Walk& walk = *static_cast<Walk*>(context);
+  if (span->kind == SpanKind::kCachedLarge) return;
   if (span->kind == SpanKind::kLarge || span->kind == SpanKind::kHuge) {
     walk.f(walk.context, reinterpret_cast<void*>(span->start), span->bytes);
     return;

@@ -24,8 +24,6 @@ constexpr uint32_t kFreedListsPerRefill = 32;
 constexpr uint32_t kSlowEntriesPerLook = 512;
 constexpr uint64_t kCollectionPeriod_ns = 250 * kMillisecond_ns;
 
-std::atomic<uint64_t> sample_generation{1};
-
 void never_sample(ThreadHeap& heap) { heap.sample_distance = INT64_MAX; }
 
 // Frees of a full span that make it worth looking at: refills then get a batch, not one block at a time.
@@ -134,6 +132,14 @@ void stash_rest(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
 
 void (*draw_sample_distance)(ThreadHeap& heap) = never_sample;
 
+std::atomic<uint64_t> sample_generation{1};
+
+void redraw_sample(ThreadHeap& heap) {
+  heap.sample_generation = sample_generation.load(std::memory_order_relaxed);
+  for (ClassState& cs : heap.classes) cs.sample_due = false;
+  draw_sample_distance(heap);
+}
+
 void invalidate_sample_distances() { sample_generation.fetch_add(1, std::memory_order_relaxed); }
 
 Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanKind kind) {
@@ -175,24 +181,7 @@ void collect_if_due(ThreadHeap& heap) {
   collect(heap, false);
 }
 
-void redraw_if_stale(ThreadHeap& heap) {
-  uint64_t generation = sample_generation.load(std::memory_order_relaxed);
-  if (heap.sample_generation == generation) return;
-  heap.sample_generation = generation;
-  for (ClassState& cs : heap.classes) cs.sample_due = false;
-  draw_sample_distance(heap);
-}
 }  // namespace
-
-bool large_sample_due(ThreadHeap& heap, size_t bytes) {
-  redraw_if_stale(heap);
-  if (heap.sample_distance > static_cast<int64_t>(bytes)) {
-    heap.sample_distance -= static_cast<int64_t>(bytes);
-    return false;
-  }
-  draw_sample_distance(heap);
-  return true;
-}
 
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.batched_blocks != 0) flush_batches(heap);
@@ -265,7 +254,7 @@ void span_countdown_slow(ThreadHeap& heap, Span* span) {
     LockGuard guard(heap.slow_lock);
     retired = span_countdown_locked(heap, span);
   }
-  if (retired) pages::tick();
+  if (retired) tick();
 }
 
 void file_owned_locked(ThreadHeap& heap, Span* span) {
@@ -378,7 +367,8 @@ void collect(ThreadHeap& heap, bool everything) {
     LockGuard guard(heap.slow_lock);
     collect_locked(heap, everything);
   }
-  pages::tick();
+  if (everything) heap.large.flush();
+  tick();
 }
 
 // ---- end of a thread ----

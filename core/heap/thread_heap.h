@@ -7,6 +7,7 @@
 // Threads: the owner, holding slow_lock; another thread only holding slow_lock and only for spans without live blocks
 // (remote.cc). Two paths of the owner run without it: the fast ones, which touch heads[], and free_list and countdown of
 // spans they own; and take_freed, which touches its current span only.
+// `large` has a lock of its own.
 // Lock order: registry → slow_lock → central list → page heap shard → arena.
 #pragma once
 
@@ -14,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/heap/large_cache.h"
 #include "core/heap/size_class.h"
 #include "core/os/lock.h"
 #include "core/pages/span.h"
@@ -85,6 +87,7 @@ struct ThreadHeap {
   size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
   ThreadHeap* next_idle = nullptr;
+  LargeCache large;
   RemoteBatch batches[kRemoteBatches] = {};
   ClassState classes[kClassCount] = {};
 };
@@ -100,6 +103,13 @@ SEEMALLOC_ALWAYS_INLINE bool first_links_are_sound(const Span* span, const Block
 // Called with the heap that needs a new sample point: sets sample_distance. Set once at start by core/api; until then,
 // and in the minimal library, nothing is sampled.
 extern void (*draw_sample_distance)(ThreadHeap& heap);
+
+// Bumped when the interval changes: what was drawn before is stale.
+extern std::atomic<uint64_t> sample_generation;
+SEEMALLOC_NOINLINE void redraw_sample(ThreadHeap& heap);
+SEEMALLOC_ALWAYS_INLINE void redraw_if_stale(ThreadHeap& heap) {
+  if (SEEMALLOC_UNLIKELY(heap.sample_generation != sample_generation.load(std::memory_order_relaxed))) redraw_sample(heap);
+}
 
 // The outcome of refill: one block, or the news that this allocation is the sample, or no memory.
 enum class Refill { kBlock, kSample, kNoMemory };
@@ -129,7 +139,15 @@ SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, unsigned size_class)
 
 // A block of `bytes` is being allocated outside the lists (a large one): true when it is the sample.
 // Requires: the calling thread owns `heap`.
-bool large_sample_due(ThreadHeap& heap, size_t bytes);
+SEEMALLOC_ALWAYS_INLINE bool large_sample_due(ThreadHeap& heap, size_t bytes) {
+  redraw_if_stale(heap);
+  if (SEEMALLOC_LIKELY(heap.sample_distance > static_cast<int64_t>(bytes))) {
+    heap.sample_distance -= static_cast<int64_t>(bytes);
+    return false;
+  }
+  draw_sample_distance(heap);
+  return true;
+}
 
 // The countdown of a span this heap owns reached zero: files it as available, or gives it back when it is empty.
 void span_countdown_slow(ThreadHeap& heap, Span* span);

@@ -277,6 +277,13 @@ void futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns) {
   sys(SYS_futex, as_long(word), FUTEX_WAIT_PRIVATE, static_cast<long>(expected), timeout_ns != 0 ? as_long(&timeout) : 0);
 }
 
+bool fence_all_threads() {
+  constexpr long kPrivateExpedited = 1 << 3, kRegisterPrivateExpedited = 1 << 4;
+  if (!sys_failed(sys(SYS_membarrier, kPrivateExpedited))) return true;
+  // Refused until the process has registered, which is free while it has one thread and a grace period later.
+  return !sys_failed(sys(SYS_membarrier, kRegisterPrivateExpedited)) && !sys_failed(sys(SYS_membarrier, kPrivateExpedited));
+}
+
 void futex_wake(const void* word, int count) { sys(SYS_futex, as_long(word), FUTEX_WAKE_PRIVATE, count); }
 
 }  // namespace seemalloc::os

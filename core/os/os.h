@@ -70,6 +70,9 @@ int remove_file(const char* path);
 // Copies `bytes` from our own address space without faulting where nothing is mapped. False when any byte is missing.
 bool read_memory(const void* from, void* to, size_t bytes);
 
+// Has every running thread of this process execute a full memory fence (membarrier). False when the kernel cannot.
+bool fence_all_threads();
+
 // Waits while *word == expected; wakes up at the latest after `timeout_ns` (0: no limit).
 void futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns = 0);
 void futex_wake(const void* word, int count);

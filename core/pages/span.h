@@ -35,6 +35,7 @@ enum class SpanKind : uint8_t {
   kSmall,        // blocks of one class
   kSampled,      // blocks of one class, each of them recorded by the sampler
   kLarge,        // one block of whole pages inside a region
+  kCachedLarge,  // such a span, free, kept by a thread for its next request
   kHuge,         // one block with a mapping of its own
 };
 
