@@ -86,8 +86,9 @@ Span* large_span(size_t bytes, size_t alignment) {
 SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, unsigned size_class) {
   ThreadHeap* mine = thread_heap();
   if (mine == nullptr) {
-    void* p = heap::central_allocate(size_class);
-    return p != nullptr ? p : out_of_memory();
+    Block* block = nullptr;
+    Span* from = nullptr;
+    return heap::central_lend(size_class, 1, &block, &from) != 0 ? block : out_of_memory();
   }
   start_helper_if_due();
   Block* block = nullptr;

@@ -16,7 +16,7 @@ Lock registry;
 std::atomic<ThreadHeap*> first_heap{nullptr};
 ThreadHeap* first_idle = nullptr;
 ThreadHeap* oldest_heap = nullptr;
-unsigned active_heaps = 0;
+std::atomic<unsigned> active{0};
 
 ThreadHeap* make_heap_locked() {
   void* memory = os::arena_allocate(sizeof(ThreadHeap), alignof(ThreadHeap));
@@ -31,7 +31,7 @@ ThreadHeap* make_heap_locked() {
 void make_idle_locked(ThreadHeap& heap) {
   heap.next_idle = first_idle;
   first_idle = &heap;
-  active_heaps--;
+  active.fetch_sub(1, std::memory_order_relaxed);
 }
 
 // After fork the threads of these heaps do not exist. What their batches held may be half written: only what is
@@ -53,6 +53,7 @@ void publish_batches_of_the_dead(ThreadHeap& heap) {
 }  // namespace
 
 ThreadHeap* all_heaps() { return first_heap.load(std::memory_order_acquire); }
+unsigned active_heaps() { return active.load(std::memory_order_relaxed); }
 Lock& registry_lock() { return registry; }
 
 ThreadHeap* adopt_heap() {
@@ -73,7 +74,7 @@ ThreadHeap* adopt_heap() {
     if (heap == nullptr) return nullptr;
     heap->cache.store(&thread_cache, std::memory_order_relaxed);
     heap->state.store(HeapState::kActive, std::memory_order_seq_cst);
-    share_large_budget(++active_heaps);
+    share_large_budget(active.fetch_add(1, std::memory_order_relaxed) + 1);
   }
 
   heap->shard = pages::next_shard();

@@ -67,7 +67,11 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uin
   for (;;) {
     if (word == kUnowned) {
       last->next = nullptr;  // a failed exchange may have linked it to what was there before
-      if (heap != nullptr ? claim(*heap, span, first, count) : central_free(span, first, last, count)) return;
+      bool ours = heap != nullptr && !span->lending;
+      if (ours ? claim(*heap, span, first, count) : central_free(span, first, last, count)) {
+        if (!ours) tick();
+        return;
+      }
       word = span->remote.load(std::memory_order_relaxed);
       continue;
     }

@@ -60,8 +60,9 @@ SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
   if (cache == nullptr) return;
   for (unsigned i = 0; i < kClassCount; i++) {
     const ClassState& cs = heap.classes[i];
-    if (cs.current == nullptr) continue;
-    size_t listed = list_length_racy(cs.current, &cache->heads[i]) + cs.stash_count;
+    const Span* source = cs.lender != nullptr ? cs.lender : cs.current;
+    if (source == nullptr) continue;
+    size_t listed = list_length_racy(source, &cache->heads[i]) + cs.stash_count;
     ClassStatistics& c = s.classes[i];
     if (listed > c.live) listed = c.live;
     c.live -= listed;
@@ -120,7 +121,7 @@ bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     const ClassState& cs = heap->classes[span->size_class];
     ThreadCache* cache = heap->cache.load(std::memory_order_relaxed);
-    if (cs.current == span && cache != nullptr) {
+    if ((cs.lender != nullptr ? cs.lender : cs.current) == span && cache != nullptr) {
       if (!marks.mark_list(span, cache->heads[span->size_class], count)) return false;
       if (!marks.mark_list(span, cs.stash, count)) return false;
     }

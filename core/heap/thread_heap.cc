@@ -44,6 +44,14 @@ void file_full(ClassState& cs, Span* span) {
   cs.full.push_front(span);
 }
 
+// A heap that grows will write to the whole span soon: one system call instead of a page fault for each of its pages
+// (docs/decisions/0006). Small heaps, and those with many threads for their size, keep what they do not touch.
+void populate_when_growing(Span* span) {
+  constexpr size_t kBytesPerThread = 16 * MiB;
+  if (!span->known_zero || pages::region_count() * kRegionBytes < kBytesPerThread * active_heaps()) return;
+  os::populate(reinterpret_cast<void*>(span->start), span->bytes);
+}
+
 // The next span to hand out from; null when out of memory.
 Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   Span* span = cs.available.front();
@@ -55,7 +63,11 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
     if (span == nullptr) {
       span = new_small_span(heap.shard, size_class, cs.growth, SpanKind::kSmall);
       if (span == nullptr) return nullptr;
-      if (cs.growth < 3) cs.growth++;
+      if (cs.growth < 3) {
+        cs.growth++;
+      } else {
+        populate_when_growing(span);
+      }
       span->set_owner(&heap);
       pages::publish(span);
     }
@@ -71,6 +83,16 @@ Block* checked(const Span* span, Block* first) {
   fatal(start ? "corrupted free list" : "invalid free", first);
 }
 
+// The first blocks of a class that a thread uses: few, so that classes it hardly uses cost it little.
+uint32_t borrow(ClassState& cs, unsigned size_class, Block** first) {
+  constexpr uint8_t kLists = 2;
+  constexpr uint32_t kBytes = 512, kMaxBlocks = 8;
+  if (cs.borrowed >= kLists || cs.current != nullptr || cs.available.front() != nullptr) return 0;
+  cs.borrowed++;
+  uint32_t blocks = kBytes / kClasses[size_class].bytes;
+  return central_lend(size_class, blocks == 0 ? 1 : blocks > kMaxBlocks ? kMaxBlocks : blocks, first, &cs.lender);
+}
+
 // The blocks to hand over next, all of them counted as live; 0 when out of memory.
 uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block** first) {
   if (cs.stash != nullptr) {
@@ -80,6 +102,8 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
     cs.stash_count = 0;
     return count;
   }
+  cs.lender = nullptr;
+  if (uint32_t count = borrow(cs, size_class, first)) return count;
   for (;;) {
     Span* span = cs.current;
     if (span != nullptr) {
@@ -205,7 +229,7 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
     cs.sample_due = false;
     return Refill::kSample;
   }
-  if (cs.stash == nullptr) cs.ready = cs.current;
+  if (cs.stash == nullptr && cs.current != nullptr) cs.ready = cs.current;
   *block = first;
   thread_cache.heads[size_class] = first->next;
   return Refill::kBlock;
@@ -381,16 +405,26 @@ void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   Span* span = cs.current;
   cs.sample_due = false;
   cs.ready = &no_span;
-  if (span == nullptr) return;
+  cs.borrowed = 0;
   Block** list_heads[] = {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash};
   for (Block** head : list_heads) {
     uint32_t count = 0;
-    for (Block* block = *head; block != nullptr; block = block->next) count++;
-    if (count != 0) return_blocks_locked(heap, span, *head, count);
+    Block* last = nullptr;
+    for (Block* block = *head; block != nullptr; block = block->next) {
+      last = block;
+      count++;
+    }
+    if (count == 0) continue;
+    if (cs.lender != nullptr) {
+      central_free(cs.lender, *head, last, count);
+    } else {
+      return_blocks_locked(heap, span, *head, count);
+    }
     *head = nullptr;
   }
   cs.stash_count = 0;
-  cs.current = nullptr;
+  cs.current = cs.lender = nullptr;
+  if (span == nullptr) return;
   if (span->live() == 0) {
     retire(span);
   } else {

@@ -57,9 +57,11 @@ extern constinit Span no_span;
 struct ClassState {
   Span* ready = &no_span;  // current, or no_span while a stash or a sample comes first
   Span* current;         // the malloc list's blocks come from it
+  Span* lender;          // or from this one: the class is new to the thread
   Block* stash;          // the rest of a list that was cut at a sample point
   uint32_t stash_count;
   bool sample_due;       // the next allocation of this class is a sample
+  uint8_t borrowed;      // lists taken from lending spans so far
   uint8_t growth;        // log2 of the next span's size over the smallest
   uint32_t low_water;    // fewest available spans since the last collection
   SpanList available;    // spans with free blocks, the one that became so first in front
@@ -189,6 +191,8 @@ void hand_on_zombie(ThreadHeap& heap);
 
 // All heaps ever made, newest first; never shrinks. The registry lock keeps their states.
 ThreadHeap* all_heaps();
+// Those that have a thread.
+unsigned active_heaps();
 Lock& registry_lock();
 
 void lock_for_fork();

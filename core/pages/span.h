@@ -58,7 +58,8 @@ struct alignas(kCacheLineBytes) Span {
   uint8_t size_class;
   SpanKind kind;
   SpanState state;
-  bool known_zero;  // large: the pages read as zero and nobody wrote to them
+  bool known_zero;  // the pages read as zero and nobody wrote to them
+  bool lending;     // unowned for good: its blocks are lent to many threads (heap/central.h)
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // blocks freed by others: see heap/remote.h
   Span* pending_next;                                     // on the owner's pending stack
