@@ -120,7 +120,7 @@ namespace {
 SEEMALLOC_ALWAYS_INLINE Span* span_freed_before(size_t bytes) {
   ThreadHeap* mine = heap::thread_cache.heap;
   if (mine == nullptr || bytes > pages::kMaxRegionRunPages * kPageBytes) return nullptr;
-  return mine->large.take(pages_for(bytes));
+  return mine->body->large.take(pages_for(bytes));
 }
 
 SEEMALLOC_NOINLINE Span* sampled_span(Span* span, size_t bytes) {
@@ -170,7 +170,7 @@ namespace {
 SEEMALLOC_ALWAYS_INLINE bool keep_large_block(void* p, Span* span) {
   ThreadHeap* mine = heap::thread_cache.heap;
   return span->kind == SpanKind::kLarge && span->sample_id == 0 && reinterpret_cast<uintptr_t>(p) == span->start &&
-         mine != nullptr && mine->large.put(span);
+         mine != nullptr && mine->body->large.put(span);
 }
 
 SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {

@@ -22,6 +22,7 @@ struct alignas(kCacheLineBytes) CentralClass {
   std::atomic<bool> any;  // something is available: a hint that may be read without the lock
   SpanList available;
   SpanList lending;
+  bool lent;  // since the last trim
 
   void add(Span* span) {
     span->state = SpanState::kAvailable;
@@ -108,6 +109,7 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
 uint32_t central_lend(unsigned size_class, uint32_t count, Block** first, Span** from) {
   CentralClass& list = central[size_class];
   LockGuard guard(list.lock);
+  list.lent = true;
   Span* span = list.lending.front();
   if (span == nullptr) {
     span = new_small_span(0, size_class, 0, SpanKind::kSmall);
@@ -138,6 +140,22 @@ uint32_t central_lend(unsigned size_class, uint32_t count, Block** first, Span**
   }
   *from = span;
   return lent;
+}
+
+void central_trim() {
+  for (CentralClass& list : central) {
+    Span* span;
+    {
+      LockGuard guard(list.lock);
+      span = list.lending.front();
+      bool drop = span != nullptr && span->live() == 0 && !list.lent;
+      list.lent = false;
+      if (!drop) continue;
+      list.remove(span);
+      span->remote.store(0, std::memory_order_relaxed);
+    }
+    pages::release(span);
+  }
 }
 
 void lock_central_for_fork() {

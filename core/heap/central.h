@@ -34,6 +34,9 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count);
 // through central_free.
 uint32_t central_lend(unsigned size_class, uint32_t count, Block** first, Span** from);
 
+// Gives empty lending spans back that have not been needed since the last call.
+void central_trim();
+
 void lock_central_for_fork();
 void unlock_central_after_fork();
 

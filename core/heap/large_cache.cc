@@ -1,6 +1,7 @@
 #include "core/heap/large_cache.h"
 
 #include "core/base/options.h"
+#include "core/heap/central.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
@@ -88,8 +89,9 @@ namespace {
 void flush_idle_large_caches(uint32_t epoch) {
   unsigned active = 0;
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    heap->large.flush_idle(epoch);
-    if (heap->state.load(std::memory_order_relaxed) == HeapState::kActive) active++;
+    if (heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
+    heap->body->large.flush_idle(epoch);
+    active++;
   }
   share_large_budget(active);
 }
@@ -101,6 +103,8 @@ void tick() {
   uint64_t half_delay = options::get(options::Id::purge_delay) * kMillisecond_ns / 2;
   if (now >= due && next_epoch_ns.compare_exchange_strong(due, now + half_delay, std::memory_order_relaxed)) {
     flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
+    purge_idle_bodies();
+    central_trim();
   }
   pages::tick();
 }

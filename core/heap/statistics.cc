@@ -59,7 +59,7 @@ SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
   ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
   if (cache == nullptr) return;
   for (unsigned i = 0; i < kClassCount; i++) {
-    const ClassState& cs = heap.classes[i];
+    const ClassState& cs = heap.body->classes[i];
     const Span* source = cs.lender != nullptr ? cs.lender : cs.current;
     if (source == nullptr) continue;
     size_t listed = list_length_racy(source, &cache->heads[i]) + cs.stash_count;
@@ -119,13 +119,13 @@ struct Walk {
 // Marks what the owner's lists and batches hold of a span.
 bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    const ClassState& cs = heap->classes[span->size_class];
+    const ClassState& cs = heap->body->classes[span->size_class];
     ThreadCache* cache = heap->cache.load(std::memory_order_relaxed);
     if ((cs.lender != nullptr ? cs.lender : cs.current) == span && cache != nullptr) {
       if (!marks.mark_list(span, cache->heads[span->size_class], count)) return false;
       if (!marks.mark_list(span, cs.stash, count)) return false;
     }
-    for (const RemoteBatch& batch : heap->batches) {
+    for (const RemoteBatch& batch : heap->body->batches) {
       if (batch.span == span && !marks.mark_list(span, batch.first, count)) return false;
     }
   }

@@ -13,7 +13,6 @@ using pages::SpanKind;
 using pages::SpanState;
 
 constinit thread_local ThreadCache thread_cache __attribute__((tls_model("initial-exec")));
-constinit Span no_span{};
 
 namespace {
 
@@ -85,7 +84,7 @@ Block* checked(const Span* span, Block* first) {
 
 // The first blocks of a class that a thread uses: few, so that classes it hardly uses cost it little.
 uint32_t borrow(ClassState& cs, unsigned size_class, Block** first) {
-  constexpr uint8_t kLists = 2;
+  constexpr uint8_t kLists = 4;
   constexpr uint32_t kBytes = 512, kMaxBlocks = 8;
   if (cs.borrowed >= kLists || cs.current != nullptr || cs.available.front() != nullptr) return 0;
   cs.borrowed++;
@@ -160,7 +159,7 @@ std::atomic<uint64_t> sample_generation{1};
 
 void redraw_sample(ThreadHeap& heap) {
   heap.sample_generation = sample_generation.load(std::memory_order_relaxed);
-  for (ClassState& cs : heap.classes) cs.sample_due = false;
+  for (ClassState& cs : heap.body->classes) cs.sample_due = false;
   draw_sample_distance(heap);
 }
 
@@ -213,9 +212,9 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
   heap.freed_lists = kFreedListsPerRefill;
   LockGuard guard(heap.slow_lock);
   if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
-  ClassState& cs = heap.classes[size_class];
+  ClassState& cs = heap.body->classes[size_class];
   redraw_if_stale(heap);
-  cs.ready = &no_span;
+  cs.ready = nullptr;
   if (cs.sample_due) {
     cs.sample_due = false;
     if (may_sample) return Refill::kSample;
@@ -265,7 +264,7 @@ namespace {
 bool span_countdown_locked(ThreadHeap& heap, Span* span) {
   // Between the free and the lock a remote free may have found the span empty and given it back (remote.h, rule 6).
   if (span->owner() != &heap) return false;
-  ClassState& cs = heap.classes[span->size_class];
+  ClassState& cs = heap.body->classes[span->size_class];
   if (span->state == SpanState::kCurrent) return false;
   if (span->state == SpanState::kFull) full_to_available(cs, span, span->live());
   return span->live() == 0 && retire_or_keep(cs, span);
@@ -282,7 +281,7 @@ void span_countdown_slow(ThreadHeap& heap, Span* span) {
 }
 
 void file_owned_locked(ThreadHeap& heap, Span* span) {
-  ClassState& cs = heap.classes[span->size_class];
+  ClassState& cs = heap.body->classes[span->size_class];
   if (span->free_blocks() == 0 && span->carved == span->capacity) {
     file_full(cs, span);
   } else {
@@ -297,7 +296,7 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t c
   if (last->next != nullptr || count > span->live()) fatal("corrupted free list", last);
   last->next = span->free_list;
   span->free_list = first;
-  ClassState& cs = heap.classes[span->size_class];
+  ClassState& cs = heap.body->classes[span->size_class];
   uint32_t live = span->live() - count;
   if (span->state == SpanState::kCurrent) {
     span->set_live_quietly(live);
@@ -333,7 +332,7 @@ size_t free_bytes(const Span* span) { return size_t{span->free_blocks()} * span-
 // Free bytes on the available lists, estimated from a few spans of each class.
 size_t estimate_cached(const ThreadHeap& heap) {
   size_t total = 0;
-  for (const ClassState& cs : heap.classes) {
+  for (const ClassState& cs : heap.body->classes) {
     constexpr uint32_t kLook = 4;
     size_t seen_bytes = 0;
     uint32_t seen = 0;
@@ -368,7 +367,7 @@ void collect_locked(ThreadHeap& heap, bool everything) {
   size_t cached = estimate_cached(heap);
   size_t others = cached_total.load(std::memory_order_relaxed) - heap.cached_bytes;
   size_t budget = options::get(options::Id::thread_cache);
-  for (ClassState& cs : heap.classes) {
+  for (ClassState& cs : heap.body->classes) {
     uint32_t unused = cs.low_water;
     uint32_t give = everything ? cs.available.size() : (unused + 1) / 2;
     bool over = cached + others > budget;
@@ -391,7 +390,7 @@ void collect(ThreadHeap& heap, bool everything) {
     LockGuard guard(heap.slow_lock);
     collect_locked(heap, everything);
   }
-  if (everything) heap.large.flush();
+  if (everything) heap.body->large.flush();
   tick();
 }
 
@@ -401,10 +400,10 @@ namespace {
 
 // Puts the malloc list and the stash back where their blocks came from.
 void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
-  ClassState& cs = heap.classes[size_class];
+  ClassState& cs = heap.body->classes[size_class];
   Span* span = cs.current;
   cs.sample_due = false;
-  cs.ready = &no_span;
+  cs.ready = nullptr;
   cs.borrowed = 0;
   Block** list_heads[] = {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash};
   for (Block** head : list_heads) {
@@ -449,7 +448,7 @@ void release_list_locked(SpanList& list) {
 
 void release_spans_locked(ThreadHeap& heap) {
   drain_pending_locked(heap);
-  for (ClassState& cs : heap.classes) {
+  for (ClassState& cs : heap.body->classes) {
     release_list_locked(cs.available);
     release_list_locked(cs.full);
     cs.low_water = 0;

@@ -51,11 +51,8 @@ struct RemoteBatch {
 inline constexpr unsigned kRemoteBatches = 16;
 inline constexpr uint32_t kMaxBatchBlocks = 16;
 
-// Stands where there is no span: its list is always empty.
-extern constinit Span no_span;
-
 struct ClassState {
-  Span* ready = &no_span;  // current, or no_span while a stash or a sample comes first
+  Span* ready;           // current, or null while a stash or a sample comes first
   Span* current;         // the malloc list's blocks come from it
   Span* lender;          // or from this one: the class is new to the thread
   Block* stash;          // the rest of a list that was cut at a sample point
@@ -66,6 +63,13 @@ struct ClassState {
   uint32_t low_water;    // fewest available spans since the last collection
   SpanList available;    // spans with free blocks, the one that became so first in front
   SpanList full;         // spans to look at once enough of their blocks are freed
+};
+
+// The large part of a heap. All zero while no thread has it, so its pages can go back to the system.
+struct HeapBody {
+  ClassState classes[kClassCount];
+  RemoteBatch batches[kRemoteBatches];
+  LargeCache large;
 };
 
 struct ThreadHeap {
@@ -89,9 +93,8 @@ struct ThreadHeap {
   size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
   ThreadHeap* next_idle = nullptr;
-  LargeCache large;
-  RemoteBatch batches[kRemoteBatches] = {};
-  ClassState classes[kClassCount] = {};
+  HeapBody* body = nullptr;       // never null, never changes
+  uint8_t idle_ticks = 0;         // 0 with a thread; kBodyPurged: the body's pages are gone. Registry lock
 };
 
 // What a stray write or an invalid free has left in front of a free list is met before it is followed. Checking every link
@@ -125,9 +128,10 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
 // lock, and no more than a few loads and stores, because a class of large blocks comes here with every malloc. Null when
 // refill has to decide. Requires: the calling thread owns `heap`.
 SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, unsigned size_class) {
-  Span* span = heap.classes[size_class].ready;
+  Span* span = heap.body->classes[size_class].ready;
+  if (span == nullptr || heap.freed_lists == 0) return nullptr;
   Block* first = span->free_list;
-  if (first == nullptr || heap.freed_lists == 0) return nullptr;
+  if (first == nullptr) return nullptr;
   uint32_t count = span->free_blocks();
   int64_t bytes = int64_t{count} * span->block_bytes;
   if (heap.sample_distance <= bytes || !first_links_are_sound(span, first)) return nullptr;
@@ -188,6 +192,10 @@ void release_spans_locked(ThreadHeap& heap);
 void release_everything(ThreadHeap& heap);
 // A remote free found the owner's thread gone: hands on what it left behind. Requires: no lock held.
 void hand_on_zombie(ThreadHeap& heap);
+
+inline constexpr uint8_t kBodyPurged = UINT8_MAX;
+// Gives the memory of heaps back that have had no thread for some ticks. Makes system calls.
+void purge_idle_bodies();
 
 // All heaps ever made, newest first; never shrinks. The registry lock keeps their states.
 ThreadHeap* all_heaps();
