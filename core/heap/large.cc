@@ -39,7 +39,7 @@ bool resize_large(Span* span, size_t bytes) {
   size_t have = span->bytes >> kPageShift;
   if (span->kind == SpanKind::kHuge) {
     if (page_count <= pages::kMaxRegionRunPages) return page_count == have;
-    return pages::resize_huge(span, bytes, true);
+    return pages::resize_huge(span, bytes);
   }
   if (page_count == have) return true;
   if (page_count > pages::kMaxRegionRunPages) return false;
