@@ -171,6 +171,10 @@ void deallocate_slow(void* p, Span* span) {
   }
 }
 
+void deallocate_outside(void* p) {
+  if (p != nullptr) deallocate_in(page_map.span_of(p), p);
+}
+
 void report_misuse_slow(const char* kind, void* p) { fatal(kind, p); }
 
 size_t usable_bytes(void* p) {

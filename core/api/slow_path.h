@@ -24,6 +24,8 @@ SEEMALLOC_NOINLINE void* allocate_large_slow(size_t bytes);
 void* allocate_zeroed_large(size_t bytes);
 // Any size, start aligned to a power of two.
 void* allocate_aligned(size_t bytes, size_t alignment);
+// A pointer outside the window of regions: null, foreign, huge, or in a region that it had no place for.
+SEEMALLOC_NOINLINE void deallocate_outside(void* p);
 // A pointer whose span this thread does not own: remote, large, sampled, null, foreign or invalid.
 SEEMALLOC_NOINLINE void deallocate_slow(void* p, pages::Span* span);
 
