@@ -16,14 +16,14 @@ void Window::set(size_t page, size_t count, const Span* span) {
   for (size_t i = page; i < page + count; i++) __atomic_store_n(&spans_[i], const_cast<Span*>(span), __ATOMIC_RELAXED);
 }
 
-// Chooses the base: an eighth of the address space below what the kernel would map next, so that there is as much room
+// Chooses the base: an eighth of the address space below where the kernel would map a region, so that there is as much room
 // for others; nearer where that is not to be had (a sanitizer's shadow).
 bool Window::place_locked() {
   if (base_ != kNowhere) return true;
   if (too_late_) return false;
-  void* probe = os::map(os::page_bytes());
+  void* probe = os::map(kRegionBytes);
   if (probe == nullptr) return false;
-  os::unmap(probe, os::page_bytes());
+  os::unmap(probe, kRegionBytes);
   uintptr_t top = round_down(reinterpret_cast<uintptr_t>(probe), kRegionBytes);
   for (size_t distance = round_down(top / 8, kRegionBytes); distance >= kLeastDistance; distance = round_down(distance / 8, kRegionBytes)) {
     uintptr_t base = top - distance;
