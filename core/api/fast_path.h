@@ -13,7 +13,7 @@
 namespace seemalloc {
 
 // A block of the class; `bytes` is what was asked for, told to the sampler.
-SEEMALLOC_ALWAYS_INLINE void* allocate_from(unsigned size_class, size_t bytes) {
+SEEMALLOC_ALWAYS_INLINE void* allocate_from(size_t size_class, size_t bytes) {
   Block** head = &heap::thread_cache.heads[size_class];
   Block* block = *head;
   if (SEEMALLOC_UNLIKELY(block == nullptr)) return allocate_slow(bytes, size_class);

@@ -83,7 +83,8 @@ Span* large_span(size_t bytes, size_t alignment) {
 
 }  // namespace
 
-void* allocate_slow(size_t bytes, unsigned size_class) {
+void* allocate_slow(size_t bytes, size_t wide_class) {
+  unsigned size_class = static_cast<unsigned>(wide_class);
   ThreadHeap* mine = thread_heap();
   if (mine == nullptr) {
     void* p = heap::central_allocate(size_class);

@@ -16,8 +16,8 @@ namespace heap {
 struct ThreadHeap;
 }
 
-// The malloc list of the class is empty. Null with ENOMEM when out of memory.
-SEEMALLOC_NOINLINE void* allocate_slow(size_t bytes, unsigned size_class);
+// The malloc list of the class is empty (its number as wide as the index it is: malloc need not convert it). Null with ENOMEM when out of memory.
+SEEMALLOC_NOINLINE void* allocate_slow(size_t bytes, size_t size_class);
 // More than heap::kMaxSmallBytes.
 SEEMALLOC_NOINLINE void* allocate_large_slow(size_t bytes);
 // The same, zeroed; skips clearing memory known to be zero.

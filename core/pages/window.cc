@@ -8,6 +8,7 @@ namespace seemalloc::pages {
 namespace {
 constexpr size_t kMapStepBytes = 64 * KiB;  // entries of 64 MiB
 constexpr size_t kLeastDistance = 4 * GiB;
+constexpr uintptr_t kLeastTop = 64 * GiB;
 }  // namespace
 
 constinit Window window;
@@ -25,8 +26,9 @@ bool Window::place_locked() {
   if (probe == nullptr) return false;
   os::unmap(probe, kRegionBytes);
   uintptr_t top = round_down(reinterpret_cast<uintptr_t>(probe), kRegionBytes);
-  for (size_t distance = round_down(top / 8, kRegionBytes); distance >= kLeastDistance; distance = round_down(distance / 8, kRegionBytes)) {
-    uintptr_t base = top - distance;
+  if (top < kLeastTop) top = kLeastTop;  // mapped from low addresses upwards (valgrind)
+  for (size_t distance = top / 8; distance >= kLeastDistance; distance /= 8) {
+    uintptr_t base = round_down(top - distance, kRegionBytes);
     size_t pages = round_down(distance / 2, kRegionBytes) / kPageBytes;
     uintptr_t map = round_down(base - pages * sizeof(Span*), kMapStepBytes);
     if (!os::map_at(map, kMapStepBytes)) continue;
