@@ -83,7 +83,7 @@ Span* large_span(size_t bytes, size_t alignment) {
 
 }  // namespace
 
-void* allocate_slow(size_t bytes, size_t wide_class) {
+void* allocate_slow(size_t bytes, size_t wide_class) noexcept {
   unsigned size_class = static_cast<unsigned>(wide_class);
   ThreadHeap* mine = thread_heap();
   if (mine == nullptr) {
@@ -104,7 +104,7 @@ void* allocate_slow(size_t bytes, size_t wide_class) {
   return nullptr;
 }
 
-void* allocate_large_slow(size_t bytes) {
+void* allocate_large_slow(size_t bytes) noexcept {
   Span* span = large_span(bytes, kPageBytes);
   return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
 }
@@ -117,7 +117,7 @@ void* allocate_zeroed_large(size_t bytes) {
   return p;
 }
 
-void* allocate_aligned(size_t bytes, size_t alignment) {
+void* allocate_aligned(size_t bytes, size_t alignment) noexcept {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX) || alignment > static_cast<size_t>(PTRDIFF_MAX) / 2) return out_of_memory();
   if (alignment <= kPageBytes && bytes <= heap::kMaxSmallBytes) {
     // Spans start at a page, so every block of a class whose size is a multiple of the alignment is aligned.
@@ -155,7 +155,7 @@ void free_small_block(void* p, Span* span) {
 
 }  // namespace
 
-void deallocate_slow(void* p, Span* span) {
+void deallocate_slow(void* p, Span* span) noexcept {
   switch (span->kind) {
     case SpanKind::kForeign:
       if (p != nullptr) free_foreign(p);
@@ -172,11 +172,11 @@ void deallocate_slow(void* p, Span* span) {
   }
 }
 
-void deallocate_outside(void* p) {
+void deallocate_outside(void* p) noexcept {
   if (p != nullptr) deallocate_in(page_map.span_of(p), p);
 }
 
-void report_misuse_slow(const char* kind, void* p) { fatal(kind, p); }
+void report_misuse_slow(const char* kind, void* p) noexcept { fatal(kind, p); }
 
 size_t usable_bytes(void* p) {
   Span* span = page_map.span_of(p);
