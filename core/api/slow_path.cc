@@ -106,7 +106,8 @@ SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, unsigned size_class) {
 
 }  // namespace
 
-void* allocate_slow(size_t bytes, unsigned size_class) {
+void* allocate_slow(size_t bytes, size_t wide_class) noexcept {
+  unsigned size_class = static_cast<unsigned>(wide_class);
   ThreadHeap* mine = heap::thread_cache.heap;
   if (SEEMALLOC_LIKELY(mine != nullptr)) {
     if (Block* block = heap::take_freed(*mine, size_class)) return block;
@@ -137,7 +138,7 @@ SEEMALLOC_ALWAYS_INLINE Span* cached_or_new_span(size_t bytes) {
 
 }  // namespace
 
-void* allocate_large_slow(size_t bytes) {
+void* allocate_large_slow(size_t bytes) noexcept {
   Span* span = cached_or_new_span(bytes);
   return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
 }
@@ -150,7 +151,7 @@ void* allocate_zeroed_large(size_t bytes) {
   return p;
 }
 
-void* allocate_aligned(size_t bytes, size_t alignment) {
+void* allocate_aligned(size_t bytes, size_t alignment) noexcept {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX) || alignment > static_cast<size_t>(PTRDIFF_MAX) / 2) return out_of_memory();
   if (alignment <= kPageBytes && bytes <= heap::kMaxSmallBytes) {
     // Spans start at a page, so every block of a class whose size is a multiple of the alignment is aligned.
@@ -196,7 +197,7 @@ void free_small_block(void* p, Span* span) {
 
 }  // namespace
 
-void deallocate_slow(void* p, Span* span) {
+void deallocate_slow(void* p, Span* span) noexcept {
   if (keep_large_block(p, span)) return;
   switch (span->kind) {
     case SpanKind::kForeign:
@@ -215,7 +216,11 @@ void deallocate_slow(void* p, Span* span) {
   }
 }
 
-void report_misuse_slow(const char* kind, void* p) { fatal(kind, p); }
+void deallocate_outside(void* p) noexcept {
+  if (p != nullptr) deallocate_in(page_map.span_of(p), p);
+}
+
+void report_misuse_slow(const char* kind, void* p) noexcept { fatal(kind, p); }
 
 size_t usable_bytes(void* p) {
   Span* span = page_map.span_of(p);

@@ -271,7 +271,7 @@ bool span_countdown_locked(ThreadHeap& heap, Span* span) {
 }
 }  // namespace
 
-void span_countdown_slow(ThreadHeap& heap, Span* span) {
+void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept {
   bool retired;
   {
     LockGuard guard(heap.slow_lock);

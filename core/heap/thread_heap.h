@@ -156,7 +156,7 @@ SEEMALLOC_ALWAYS_INLINE bool large_sample_due(ThreadHeap& heap, size_t bytes) {
 }
 
 // The countdown of a span this heap owns reached zero: files it as available, or gives it back when it is empty.
-void span_countdown_slow(ThreadHeap& heap, Span* span);
+void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept;
 
 // The heap of the calling thread, made (or recycled) if it has none; null when the OS refuses memory.
 ThreadHeap* adopt_heap();

@@ -126,6 +126,22 @@ void* map_aligned(size_t bytes, size_t alignment) {
   return reinterpret_cast<void*>(aligned);
 }
 
+bool map_at(uintptr_t start, size_t bytes) {
+  constexpr long kFixedNoReplace = 0x100000;  // MAP_FIXED_NOREPLACE, Linux 4.17: to an older kernel the address is a hint
+  count(map_calls);
+  long result = sys(SYS_mmap, static_cast<long>(start), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | kFixedNoReplace, -1, 0);
+  if (sys_failed(result)) {
+    count(refused_calls);
+    return false;
+  }
+  count(map_bytes, bytes);
+  after_mapping();
+  if (static_cast<uintptr_t>(result) == start) return true;
+  unmap(reinterpret_cast<void*>(result), bytes);
+  return false;
+}
+
 bool unmap(void* start, size_t bytes) {
   count(unmap_calls);
   before_unmapping();

@@ -19,6 +19,8 @@ size_t page_bytes();
 void* map(size_t bytes);
 // The same, aligned to `alignment` (a power of two ≥ page_bytes()).
 void* map_aligned(size_t bytes, size_t alignment);
+// The same at exactly this address. False when refused, also because something is there already.
+bool map_at(uintptr_t start, size_t bytes);
 // Gives the range back whole. False when refused (the number of mappings is limited): the range is still there.
 bool unmap(void* start, size_t bytes);
 // Gives the backing of the range back; it reads as zero afterwards. False when refused.

@@ -393,10 +393,7 @@ size_t unmap_empty_regions() {
       }
       if (region == nullptr) break;
       regions.fetch_sub(1, std::memory_order_relaxed);
-      page_map.set_foreign(region->base, kRegionBytes);
-      // Refused: the address space is lost, as small as it is; its memory goes.
-      void* start = reinterpret_cast<void*>(region->base);
-      if (!os::unmap(start, kRegionBytes)) os::purge(start, kRegionBytes);
+      unmap_region(region->base);
       bytes += kRegionBytes;
       LockGuard guard(region_pool_lock);
       region_pool.give(region);
@@ -445,6 +442,7 @@ void lock_for_fork() {
   lock_reserve_for_fork();
   lock_span_pool_for_fork();
   region_pool_lock.lock_for_fork();
+  window.grow_lock().lock_for_fork();
   page_map.grow_lock().lock_for_fork();
   os::arena_lock().lock_for_fork();
 }
@@ -468,6 +466,7 @@ void reattach_all_locked(Shard& shard) {
 void unlock_after_fork(bool in_child) {
   os::arena_lock().unlock_after_fork();
   page_map.grow_lock().unlock_after_fork();
+  window.grow_lock().unlock_after_fork();
   region_pool_lock.unlock_after_fork();
   unlock_span_pool_after_fork();
   unlock_reserve_after_fork();

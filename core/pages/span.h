@@ -83,14 +83,7 @@ struct alignas(kCacheLineBytes) Span {
   static constexpr uint32_t kNever = uint32_t{1} << 31;
   uint32_t free_blocks() const { return carved - live(); }
 
-  // Plain access compiles to a compare with memory; the thread sanitizer must see an atomic.
-  SEEMALLOC_ALWAYS_INLINE const void* owner() const {
-#ifdef __SANITIZE_THREAD__
-    return owner_acquire();
-#else
-    return reinterpret_cast<const void*>(*const_cast<const volatile uintptr_t*>(&owner_));
-#endif
-  }
+  SEEMALLOC_ALWAYS_INLINE const void* owner() const { return reinterpret_cast<const void*>(load_racing(owner_)); }
   const void* owner_acquire() const { return reinterpret_cast<const void*>(__atomic_load_n(&owner_, __ATOMIC_ACQUIRE)); }
   void set_owner(const void* owner) { __atomic_store_n(&owner_, reinterpret_cast<uintptr_t>(owner), __ATOMIC_RELEASE); }
   void disown() { __atomic_store_n(&owner_, kNobody, __ATOMIC_RELEASE); }
