@@ -109,7 +109,8 @@ uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_b
     heap.sample_distance -= bytes;
     return count;
   }
-  uint32_t before = static_cast<uint32_t>((heap.sample_distance - 1) / block_bytes);
+  // Less than the bytes of a list: fits 32 bits, in which division is fast.
+  uint32_t before = static_cast<uint32_t>(heap.sample_distance - 1) / block_bytes;
   draw_sample_distance(heap);
   cs.sample_due = true;
   return before;

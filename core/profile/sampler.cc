@@ -28,12 +28,14 @@ double natural_log(double x) {
     mantissa *= 0.5;
     exponent++;
   }
-  // ln m = 2 artanh(s), s = (m-1)/(m+1); |s| ≤ 0.172, so the 12th term is below 1e-18.
+  // ln m = 2 artanh(s), s = (m-1)/(m+1): the sum of s^(2k+1)/(2k+1). |s| ≤ 0.172, so 12 terms leave less than 1e-18.
+  // Added up as a tree: a chain would take three times as long.
   double s = (mantissa - 1) / (mantissa + 1);
-  double square = s * s;
-  double sum = 0;
-  for (int n = 23; n >= 1; n -= 2) sum = sum * square + 1.0 / n;
-  return 2 * s * sum + exponent * kLn2;
+  double z = s * s, z2 = z * z, z4 = z2 * z2;
+  double low = (1 + z * (1.0 / 3)) + z2 * (1.0 / 5 + z * (1.0 / 7));
+  double middle = (1.0 / 9 + z * (1.0 / 11)) + z2 * (1.0 / 13 + z * (1.0 / 15));
+  double high = (1.0 / 17 + z * (1.0 / 19)) + z2 * (1.0 / 21 + z * (1.0 / 23));
+  return 2 * s * (low + z4 * (middle + z4 * high)) + exponent * kLn2;
 }
 
 // 1-exp(-x) for x ≥ 0, without cancellation for small x.
