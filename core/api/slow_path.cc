@@ -30,7 +30,10 @@ ThreadHeap* thread_heap() {
   if (heap::thread_cache.finished) return nullptr;
   start_process();
   mine = heap::adopt_heap();
-  if (mine != nullptr) end_with_thread(&heap::thread_cache);
+  if (mine != nullptr) {
+    adopt_sampling(*mine);
+    end_with_thread(&heap::thread_cache);
+  }
   return mine;
 }
 
@@ -42,11 +45,11 @@ void* out_of_memory() {
 }
 
 // A block of a sampled span, recorded; null when there is no memory for one.
-void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class) {
-  void* p = heap::allocate_sampled(size_class);
+void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const void* site) {
+  uint32_t* id;
+  void* p = heap::allocate_sampled(size_class, &id);
   if (p == nullptr) return nullptr;
-  uint32_t id = record_sample(bytes, heap::kClasses[size_class].bytes, mine.sample_interval);
-  if (id != 0) heap::set_sample_id(page_map.span_of(p), p, id);
+  *id = record_sample(mine, bytes, heap::kClasses[size_class].bytes, site);
   return p;
 }
 
@@ -64,7 +67,7 @@ void* try_again(ThreadHeap& mine, unsigned size_class) {
   return heap::refill(mine, size_class, &block, false) == heap::Refill::kBlock ? block : out_of_memory();
 }
 
-Span* large_span(size_t bytes, size_t alignment) {
+Span* large_span(size_t bytes, size_t alignment, const void* site) {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return nullptr;
   ThreadHeap* mine = thread_heap();
   unsigned shard = mine != nullptr ? mine->shard : 0;
@@ -75,7 +78,7 @@ Span* large_span(size_t bytes, size_t alignment) {
     if (span == nullptr) return nullptr;
   }
   if (mine != nullptr && heap::large_sample_due(*mine, span->bytes)) {
-    span->sample_id = record_sample(bytes, span->bytes, mine->sample_interval);
+    span->sample_id = record_sample(*mine, bytes, span->bytes, site);
   }
   start_helper_if_due();
   return span;
@@ -95,7 +98,7 @@ void* allocate_slow(size_t bytes, unsigned size_class) {
     case heap::Refill::kBlock:
       return block;
     case heap::Refill::kSample:
-      if (void* p = sampled_block(*mine, bytes, size_class)) return p;
+      if (void* p = sampled_block(*mine, bytes, size_class, __builtin_return_address(0))) return p;
       return try_again(*mine, size_class);
     case heap::Refill::kNoMemory:
       return try_again(*mine, size_class);
@@ -104,12 +107,12 @@ void* allocate_slow(size_t bytes, unsigned size_class) {
 }
 
 void* allocate_large_slow(size_t bytes) {
-  Span* span = large_span(bytes, kPageBytes);
+  Span* span = large_span(bytes, kPageBytes, __builtin_return_address(0));
   return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
 }
 
 void* allocate_zeroed_large(size_t bytes) {
-  Span* span = large_span(bytes, kPageBytes);
+  Span* span = large_span(bytes, kPageBytes, __builtin_return_address(0));
   if (span == nullptr) return out_of_memory();
   void* p = reinterpret_cast<void*>(span->start);
   if (!span->known_zero) memset(p, 0, bytes);
@@ -126,7 +129,7 @@ void* allocate_aligned(size_t bytes, size_t alignment) {
       return allocate_from(size_class, bytes);
     }
   }
-  Span* span = large_span(bytes == 0 ? 1 : bytes, alignment);
+  Span* span = large_span(bytes == 0 ? 1 : bytes, alignment, __builtin_return_address(0));
   return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
 }
 
@@ -135,7 +138,7 @@ namespace {
 void free_large_block(void* p, Span* span) {
   if (reinterpret_cast<uintptr_t>(p) != span->start) fatal("invalid free", p);
   uint32_t id = span->sample_id;
-  if (id != 0) forget_sample(id);
+  if (id != 0) forget_sample(heap::thread_cache.heap, id);
   heap::free_large(span);
 }
 
@@ -143,7 +146,7 @@ void free_sampled_block(void* p, Span* span) {
   bool valid = false;
   uint32_t id = heap::free_sampled(span, p, &valid);
   if (!valid) fatal(span->is_block_start(p) ? "double free" : "invalid free", p);
-  if (id != 0) forget_sample(id);
+  if (id != 0) forget_sample(heap::thread_cache.heap, id);
 }
 
 void free_small_block(void* p, Span* span) {

@@ -1,7 +1,5 @@
 #include "core/profile/bucket_table.h"
 
-#include "core/profile/sampler.h"
-
 namespace seemalloc::profile {
 
 namespace {
@@ -28,7 +26,6 @@ Bucket* BucketTable::intern(const InternedStack& stack, const BucketKey& key) {
     fresh->hash = hash;
     fresh->stack = &stack;
     fresh->key = key;
-    fresh->weight = sample_weight(key.drawn_bytes, key.interval_bytes);
     return fresh;
   };
   return table_.find_or_insert(hash, equal, make);

@@ -1,10 +1,10 @@
 // Buckets: the samples of one stack, one size and one sampling probability, counted together.
 //
-// Counts are whole samples and the weight is one constant per bucket, so sums neither drift nor leave a remainder: when
+// Counts are whole samples and the weight is the same for all of a bucket, so sums neither drift nor leave a remainder: when
 // every sample of a bucket is freed, its in-use figures are exactly zero. Rows of one size each are what keeps
 // estimates of mixed sizes unbiased.
-// Threads: any; a known bucket is found without a lock; counts are relaxed atomics, so a reader may see an allocation
-// and its bucket's other counter one operation apart.
+// Threads: any; a known bucket is found without a lock. Counters only go up: each sample costs one atomic addition when it
+// is made and one when it ends. A reader that loads `left` first never sees more leave than came.
 #pragma once
 
 #include <atomic>
@@ -28,9 +28,9 @@ struct alignas(kCacheLineBytes) Bucket {
   uint64_t hash;
   const InternedStack* stack;
   BucketKey key;
-  double weight;                          // blocks that one sample stands for
-  std::atomic<uint64_t> alloc_samples;    // ever; not those that were resized into this bucket
-  std::atomic<uint64_t> live_samples;
+  std::atomic<uint64_t> alloc_samples;  // ever; not those that were resized into this bucket
+  std::atomic<uint64_t> resized_into;
+  std::atomic<uint64_t> left;  // freed, or resized into another bucket; its release pairs with the acquire of readers
 };
 static_assert(sizeof(Bucket) == kCacheLineBytes);
 
