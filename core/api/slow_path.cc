@@ -61,8 +61,12 @@ void make_room(ThreadHeap* mine) {
 }
 
 void* try_again(ThreadHeap& mine, unsigned size_class) {
+  Block* block = heap::thread_cache.heads[size_class];
+  if (block != nullptr) {  // it was a sample's block that could not be had
+    heap::thread_cache.heads[size_class] = block->next;
+    return block;
+  }
   make_room(&mine);
-  Block* block = nullptr;
   // There is no memory for records either.
   return heap::refill(mine, size_class, &block, false) == heap::Refill::kBlock ? block : out_of_memory();
 }

@@ -129,6 +129,22 @@ void stash_rest(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
   cs.stash_count = count - keep;
 }
 
+// A sample was due where the malloc list ended: what comes behind it is the next list.
+void hand_out_stash(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
+  if (cs.stash == nullptr) return;
+  Block* first = cs.stash;
+  uint32_t count = cs.stash_count;
+  uint32_t usable = blocks_before_sample(heap, cs, kClasses[size_class].bytes, count);
+  if (usable == 0) return;
+  if (usable < count) {
+    stash_rest(cs, first, usable, count);
+  } else {
+    cs.stash = nullptr;
+    cs.stash_count = 0;
+  }
+  thread_cache.heads[size_class] = first;
+}
+
 }  // namespace
 
 void (*draw_sample_distance)(ThreadHeap& heap) = never_sample;
@@ -202,7 +218,10 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
   redraw_if_stale(heap);
   if (cs.sample_due) {
     cs.sample_due = false;
-    if (may_sample) return Refill::kSample;
+    if (may_sample) {
+      hand_out_stash(heap, cs, size_class);
+      return Refill::kSample;
+    }
   }
   Block* first = nullptr;
   uint32_t count = next_list(heap, cs, size_class, &first);

@@ -91,7 +91,8 @@ extern void (*draw_sample_distance)(ThreadHeap& heap);
 // The outcome of refill: one block, or the news that this allocation is the sample, or no memory.
 enum class Refill { kBlock, kSample, kNoMemory };
 
-// The malloc list of `size_class` is empty: takes a block for the caller and hands the next list to the cache.
+// The malloc list of `size_class` is empty: takes a block for the caller and hands the next list to the cache. (For a
+// sample too the list that follows it may have been handed over.)
 // With may_sample false a sample that is due goes unrecorded (there is no memory for it).
 // Requires: the calling thread owns `heap`.
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample = true);
