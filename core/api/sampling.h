@@ -17,9 +17,8 @@ void start_sampling();
 // The calling thread has got this heap.
 void adopt_sampling(heap::ThreadHeap& mine);
 
-// Records an allocation made by the calling thread, with its stack. 0 when it could not be recorded (counted). `site` is
-// an address in a caller, best the program's: samples of different places that share all frames' addresses are told
-// apart by it sooner.
+// Records an allocation made by the calling thread, with its stack. 0 when it could not be recorded (counted). `site`
+// is an address in a caller, best the program's: by it, places that allocate at one stack pointer are told apart.
 uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes, const void* site);
 // `mine` is null in a thread that has no heap.
 void forget_sample(heap::ThreadHeap* mine, uint32_t id);

@@ -75,7 +75,7 @@ struct ThreadHeap {
   int64_t sample_distance = 0;    // allocated bytes left until the next sample point
   uint64_t sample_interval = 0;   // the mean it was drawn with; whoever draws sets both
   uint64_t random_state = 0;
-  void* recorder = nullptr;       // core/api's, for the samples of whichever thread has the heap
+  void* recorder = nullptr;       // core/api's, for the samples of the thread that has the heap
   uint64_t sample_generation = 0;  // the interval's generation the distance was drawn with
   size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;

@@ -31,32 +31,29 @@ BucketKey key_of(const Allocation& allocation) {
   return {allocation.allocated_bytes, allocation.allocated_bytes, allocation.interval_bytes};
 }
 
-// A sample left the bucket.
-void count_left(Bucket* bucket) { bucket->left.fetch_add(1, std::memory_order_release); }
-
 // One more sample in the bucket, which is null when memory was refused.
-SampleId add_sample(const Allocation& allocation, Bucket* bucket, IdCache* ids) {
+SampleId add_sample(const Allocation& allocation, Bucket* bucket, Recorder* recorder) {
   SampleId id = 0;
   if (SEEMALLOC_LIKELY(bucket != nullptr)) {
     LiveSample sample{bucket, allocation.requested_bytes, os::coarse_monotonic_ns(), cached_thread_id()};
-    id = ids != nullptr ? records.live.add(sample, *ids) : records.live.add(sample);
+    id = recorder != nullptr ? records.live.add(sample, recorder->ids) : records.live.add(sample);
   }
   if (SEEMALLOC_UNLIKELY(id == 0)) {
     count(records.dropped);
     return 0;
   }
-  count(bucket->alloc_samples);
+  bucket->count_alloc(recorder);
   return id;
 }
 
 // Walks the stack above `registers`, and remembers it when there is a memory for it.
 SEEMALLOC_NOINLINE Bucket* find_bucket_by_walk(const Registers& registers, const Allocation& allocation, uintptr_t site,
-                                               size_t max_depth, StackMemo* memo) {
-  StackMemo::Entry* entry = memo != nullptr ? &memo->begin(registers, site, max_depth) : nullptr;
+                                               size_t max_depth, Recorder* recorder) {
+  StackMemo::Entry* entry = recorder != nullptr ? &recorder->memo.begin(registers, site, max_depth) : nullptr;
   WalkNotes notes(entry);
   Stack stack;
   walk_stack(registers, max_depth, &stack, &notes);
-  Bucket* bucket = records.buckets.intern(stack, key_of(allocation), records.stacks);
+  Bucket* bucket = records.buckets.intern(stack, key_of(allocation), records.stacks, recorder);
   if (notes.complete() && bucket != nullptr) {
     entry->bucket = bucket;
     entry->stack = bucket->stack;
@@ -64,8 +61,9 @@ SEEMALLOC_NOINLINE Bucket* find_bucket_by_walk(const Registers& registers, const
   return bucket;
 }
 
-SEEMALLOC_NOINLINE Bucket* find_other_bucket(StackMemo::Entry& entry, const Allocation& allocation) {
-  Bucket* bucket = records.buckets.intern(*entry.stack, key_of(allocation));
+SEEMALLOC_NOINLINE Bucket* find_other_bucket(StackMemo::Entry& entry, const Allocation& allocation,
+                                             const Recorder* recorder) {
+  Bucket* bucket = records.buckets.intern(*entry.stack, key_of(allocation), recorder);
   if (bucket != nullptr) entry.bucket = bucket;
   return bucket;
 }
@@ -89,22 +87,24 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
   Registers registers;
   take_registers(&registers);
   RecorderUse use(recorder);
-  StackMemo* memo = use.get() != nullptr ? &use.get()->memo : nullptr;
-  StackMemo::Entry* known = memo != nullptr ? memo->find(registers, site, max_depth) : nullptr;
+  recorder = use.get();
+  StackMemo::Entry* known = recorder != nullptr ? recorder->memo.find(registers, site, max_depth) : nullptr;
   Bucket* bucket;
   if (SEEMALLOC_UNLIKELY(known == nullptr)) {
-    bucket = find_bucket_by_walk(registers, allocation, site, max_depth, memo);
+    bucket = find_bucket_by_walk(registers, allocation, site, max_depth, recorder);
   } else {
     bucket = known->bucket;
-    if (bucket->key != key_of(allocation)) bucket = find_other_bucket(*known, allocation);
+    if (bucket->key != key_of(allocation)) bucket = find_other_bucket(*known, allocation, recorder);
     if (SEEMALLOC_UNLIKELY(known->stack->truncated)) count_truncated_stack();
   }
-  return add_sample(allocation, bucket, use.get() != nullptr ? &use.get()->ids : nullptr);
+  return add_sample(allocation, bucket, recorder);
 }
 
 void record_free(Recorder* recorder, SampleId id) {
   RecorderUse use(recorder);
-  count_left(use.get() != nullptr ? records.live.remove(id, use.get()->ids) : records.live.remove(id));
+  recorder = use.get();
+  Bucket* bucket = recorder != nullptr ? records.live.remove(id, recorder->ids) : records.live.remove(id);
+  bucket->count_left(recorder);
 }
 
 void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) {
@@ -121,15 +121,15 @@ void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) 
   }
   records.live.set_size(id, after, requested_bytes);
   if (after == before) return;
-  count(after->resized_into);
-  count_left(before);
+  after->left.fetch_sub(1, std::memory_order_relaxed);
+  before->left.fetch_add(1, std::memory_order_release);
 }
 
 BucketRow read_bucket(const Bucket& bucket) {
-  uint64_t left = bucket.left.load(std::memory_order_acquire);
-  uint64_t samples = bucket.alloc_samples.load(std::memory_order_relaxed);
-  uint64_t live = samples + bucket.resized_into.load(std::memory_order_relaxed) - left;
-  return BucketRow{&bucket, samples, live, sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes)};
+  uint64_t left = bucket.own_left.load(std::memory_order_acquire);
+  left += bucket.left.load(std::memory_order_acquire);
+  uint64_t samples = bucket.own_alloc.load(std::memory_order_relaxed) + bucket.alloc.load(std::memory_order_relaxed);
+  return BucketRow{&bucket, samples, samples - left, sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes)};
 }
 
 void RowSums::add(const BucketRow& row) {

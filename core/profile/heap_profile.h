@@ -26,8 +26,8 @@ Recorder* make_recorder();
 // Another thread will use it from now on; its last one may have vanished anywhere in the middle (fork).
 void adopt_recorder(Recorder& recorder);
 
-// Records a sampled allocation with the caller's stack, at most `max_depth` frames of it. Returns 0, and counts a dropped
-// sample, when there is no memory for the record. `site`: see StackMemo::find.
+// Records a sampled allocation with the caller's stack, at most `max_depth` frames of it. Returns 0, and counts a
+// dropped sample, when there is no memory for the record. `site`: see StackMemo::find.
 SampleId record_alloc(Recorder* recorder, const Allocation& allocation, uintptr_t site, size_t max_depth);
 // The same with a stack captured before.
 SampleId record_alloc(const Allocation& allocation, const Stack& stack);

@@ -2,7 +2,7 @@
 //
 // Records stand in chunks that never move, found through a two-level directory; ids are recycled. A thread takes ids
 // from a cache of its own (IdCache) or, without one, from the shared one; full batches go through one global list, so a
-// thread that only frees feeds one that only allocates and the table stays as large as its peak (plus 2 batches a cache).
+// thread that only frees feeds one that only allocates and the table stays as large as its peak (plus 2 batches each).
 // Threads: any; a cache is one thread's. Locks: the shared cache's, then the global one, then the arena's.
 // Invariants: 1. an id is in exactly one place: alive, a cache's list, or a global batch; 2. a batch on the global list
 // and `full` hold exactly kBatch ids; 3. id 0 is never handed out.

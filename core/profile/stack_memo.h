@@ -1,13 +1,13 @@
 // Remembers the stacks one thread has sampled, so that the same stack need not be walked again.
 //
 // A walk that only followed rules from unwind tables, on the thread's own stack, is determined by the registers it
-// started with, the return addresses and frame pointers it used, and the code they lie in. An entry keeps exactly those;
-// when all of them are there again, the walk would give the same stack.
+// started with, the return addresses and frame pointers it used, and the code they lie in. An entry keeps exactly
+// those; when all of them are there again, the walk would give the same stack.
 // Called by record_alloc(), with what the unwinder notes in a WalkNotes. Threads: one at a time, its owner.
-// Invariants: 1. words are checked in the order of the walk, so each pc is known to be this thread's own, and its module
-// therefore loaded, before that module's code is looked at; 2. every word that is no code lies between the stack pointer
-// and the end of the thread's own stack, which stay mapped; 3. an entry is found only when it is complete: `stack` is set
-// last. A new thread must clear() what another has left.
+// Invariants: 1. words are checked in the order of the walk, so each pc is known to be on this thread's stack, and its
+// module therefore loaded, before that module's code is looked at; 2. every word that is no code lies between the stack
+// pointer and the end of the thread's own stack, which stay mapped; 3. an entry is found only when it is complete:
+// `stack` is set last. A new thread must clear() what another has left.
 #pragma once
 
 #include <cstddef>
