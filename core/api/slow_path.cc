@@ -31,7 +31,10 @@ ThreadHeap* thread_heap() {
   if (heap::thread_cache.finished) return nullptr;
   start_process();
   mine = heap::adopt_heap();
-  if (mine != nullptr) end_with_thread(&heap::thread_cache);
+  if (mine != nullptr) {
+    adopt_sampling(*mine);
+    end_with_thread(&heap::thread_cache);
+  }
   return mine;
 }
 
@@ -43,11 +46,11 @@ void* out_of_memory() {
 }
 
 // A block of a sampled span, recorded; null when there is no memory for one.
-void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class) {
-  void* p = heap::allocate_sampled(size_class);
+void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const void* site) {
+  uint32_t* id;
+  void* p = heap::allocate_sampled(size_class, &id);
   if (p == nullptr) return nullptr;
-  uint32_t id = record_sample(bytes, heap::kClasses[size_class].bytes, mine.sample_interval);
-  if (id != 0) heap::set_sample_id(page_map.span_of(p), p, id);
+  *id = record_sample(mine, bytes, heap::kClasses[size_class].bytes, site);
   return p;
 }
 
@@ -59,13 +62,17 @@ void make_room(ThreadHeap* mine) {
 }
 
 void* try_again(ThreadHeap& mine, unsigned size_class) {
+  Block* block = heap::thread_cache.heads[size_class];
+  if (block != nullptr) {  // it was a sample's block that could not be had
+    heap::thread_cache.heads[size_class] = block->next;
+    return block;
+  }
   make_room(&mine);
-  Block* block = nullptr;
   // There is no memory for records either.
   return heap::refill(mine, size_class, &block, false) == heap::Refill::kBlock ? block : out_of_memory();
 }
 
-Span* large_span(size_t bytes, size_t alignment) {
+Span* large_span(size_t bytes, size_t alignment, const void* site) {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return nullptr;
   ThreadHeap* mine = thread_heap();
   unsigned shard = mine != nullptr ? mine->shard : 0;
@@ -76,7 +83,7 @@ Span* large_span(size_t bytes, size_t alignment) {
     if (span == nullptr) return nullptr;
   }
   if (mine != nullptr && heap::large_sample_due(*mine, span->bytes)) {
-    span->sample_id = record_sample(bytes, span->bytes, mine->sample_interval);
+    span->sample_id = record_sample(*mine, bytes, span->bytes, site);
   }
   start_helper_if_due();
   return span;
@@ -96,7 +103,7 @@ SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, unsigned size_class) {
     case heap::Refill::kBlock:
       return block;
     case heap::Refill::kSample:
-      if (void* p = sampled_block(*mine, bytes, size_class)) return p;
+      if (void* p = sampled_block(*mine, bytes, size_class, __builtin_return_address(0))) return p;
       return try_again(*mine, size_class);
     case heap::Refill::kNoMemory:
       return try_again(*mine, size_class);
@@ -124,27 +131,27 @@ SEEMALLOC_ALWAYS_INLINE Span* span_freed_before(size_t bytes) {
   return mine->body->large.take(pages_for(bytes));
 }
 
-SEEMALLOC_NOINLINE Span* sampled_span(Span* span, size_t bytes) {
-  span->sample_id = record_sample(bytes, span->bytes, heap::thread_cache.heap->sample_interval);
+SEEMALLOC_NOINLINE Span* sampled_span(Span* span, size_t bytes, const void* site) {
+  span->sample_id = record_sample(*heap::thread_cache.heap, bytes, span->bytes, site);
   return span;
 }
 
-SEEMALLOC_ALWAYS_INLINE Span* cached_or_new_span(size_t bytes) {
+SEEMALLOC_ALWAYS_INLINE Span* cached_or_new_span(size_t bytes, const void* site) {
   Span* span = span_freed_before(bytes);
-  if (span == nullptr) return large_span(bytes, kPageBytes);
+  if (span == nullptr) return large_span(bytes, kPageBytes, site);
   if (SEEMALLOC_LIKELY(!heap::large_sample_due(*heap::thread_cache.heap, span->bytes))) return span;
-  return sampled_span(span, bytes);
+  return sampled_span(span, bytes, site);
 }
 
 }  // namespace
 
 void* allocate_large_slow(size_t bytes) noexcept {
-  Span* span = cached_or_new_span(bytes);
+  Span* span = cached_or_new_span(bytes, __builtin_return_address(0));
   return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
 }
 
 void* allocate_zeroed_large(size_t bytes) {
-  Span* span = cached_or_new_span(bytes);
+  Span* span = cached_or_new_span(bytes, __builtin_return_address(0));
   if (span == nullptr) return out_of_memory();
   void* p = reinterpret_cast<void*>(span->start);
   if (!span->known_zero) memset(p, 0, bytes);
@@ -161,7 +168,7 @@ void* allocate_aligned(size_t bytes, size_t alignment) noexcept {
       return allocate_from(size_class, bytes);
     }
   }
-  Span* span = large_span(bytes == 0 ? 1 : bytes, alignment);
+  Span* span = large_span(bytes == 0 ? 1 : bytes, alignment, __builtin_return_address(0));
   return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
 }
 
@@ -178,7 +185,7 @@ SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
   if (reinterpret_cast<uintptr_t>(p) != span->start) fatal("invalid free", p);
   uint32_t id = span->sample_id;
   span->sample_id = 0;
-  if (id != 0) forget_sample(id);
+  if (id != 0) forget_sample(heap::thread_cache.heap, id);
   if (!keep_large_block(p, span)) heap::free_large(span);
 }
 
@@ -186,7 +193,7 @@ void free_sampled_block(void* p, Span* span) {
   bool valid = false;
   uint32_t id = heap::free_sampled(span, p, &valid);
   if (!valid) fatal(span->is_block_start(p) ? "double free" : "invalid free", p);
-  if (id != 0) forget_sample(id);
+  if (id != 0) forget_sample(heap::thread_cache.heap, id);
 }
 
 void free_small_block(void* p, Span* span) {

@@ -132,23 +132,43 @@ uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_b
     heap.sample_distance -= bytes;
     return count;
   }
-  uint32_t before = static_cast<uint32_t>((heap.sample_distance - 1) / block_bytes);
+  // Less than the bytes of a list: fits 32 bits, in which division is fast.
+  uint32_t before = static_cast<uint32_t>(heap.sample_distance - 1) / block_bytes;
   draw_sample_distance(heap);
   cs.sample_due = true;
   return before;
 }
 
-// Splits the list behind its first `keep` blocks; the rest waits in the stash, where it still counts as live.
-void stash_rest(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
-  Block* rest = first;
-  if (keep != 0) {
+// Splits the list: `keep` blocks to hand out, which are returned, and the others, which wait in the stash, where they
+// still count as live. The shorter part is taken off the front: every step may cost a cache miss. Requires: keep < count.
+Block* split_list(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
+  uint32_t front = keep < count - keep ? keep : count - keep;
+  Block* behind = first;
+  if (front != 0) {
     Block* last = first;
-    for (uint32_t i = 1; i < keep; i++) last = last->next;
-    rest = last->next;
+    for (uint32_t i = 1; i < front; i++) last = last->next;
+    behind = last->next;
     last->next = nullptr;
   }
-  cs.stash = rest;
+  cs.stash = front == keep ? behind : first;
   cs.stash_count = count - keep;
+  return front == keep ? first : behind;
+}
+
+// A sample was due where the malloc list ended: what comes behind it is the next list.
+void hand_out_stash(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
+  if (cs.stash == nullptr) return;
+  Block* first = cs.stash;
+  uint32_t count = cs.stash_count;
+  uint32_t usable = blocks_before_sample(heap, cs, kClasses[size_class].bytes, count);
+  if (usable == 0) return;
+  if (usable < count) {
+    first = split_list(cs, first, usable, count);
+  } else {
+    cs.stash = nullptr;
+    cs.stash_count = 0;
+  }
+  thread_cache.heads[size_class] = first;
 }
 
 }  // namespace
@@ -217,13 +237,16 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
   cs.ready = nullptr;
   if (cs.sample_due) {
     cs.sample_due = false;
-    if (may_sample) return Refill::kSample;
+    if (may_sample) {
+      hand_out_stash(heap, cs, size_class);
+      return Refill::kSample;
+    }
   }
   Block* first = nullptr;
   uint32_t count = next_list(heap, cs, size_class, &first);
   if (count == 0) return Refill::kNoMemory;
   uint32_t usable = may_sample ? blocks_before_sample(heap, cs, kClasses[size_class].bytes, count) : count;
-  if (usable < count) stash_rest(cs, first, usable, count);
+  if (usable < count) first = split_list(cs, first, usable, count);
   if (usable == 0) {
     cs.sample_due = false;
     return Refill::kSample;

@@ -89,6 +89,7 @@ struct ThreadHeap {
   int64_t sample_distance = 0;    // allocated bytes left until the next sample point
   uint64_t sample_interval = 0;   // the mean it was drawn with; whoever draws sets both
   uint64_t random_state = 0;
+  void* recorder = nullptr;       // core/api's, for the samples of the thread that has the heap
   uint64_t sample_generation = 0;  // the interval's generation the distance was drawn with
   size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
@@ -119,7 +120,8 @@ SEEMALLOC_ALWAYS_INLINE void redraw_if_stale(ThreadHeap& heap) {
 // The outcome of refill: one block, or the news that this allocation is the sample, or no memory.
 enum class Refill { kBlock, kSample, kNoMemory };
 
-// The malloc list of `size_class` is empty: takes a block for the caller and hands the next list to the cache.
+// The malloc list of `size_class` is empty: takes a block for the caller and hands the next list to the cache. (For a
+// sample too the list that follows it may have been handed over.)
 // With may_sample false a sample that is due goes unrecorded (there is no memory for it).
 // Requires: the calling thread owns `heap`.
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample = true);
