@@ -6,9 +6,9 @@
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
 #include "core/base/options.h"
+#include "core/heap/large_cache.h"
 #include "core/os/os.h"
 #include "core/os/socket.h"
-#include "core/pages/page_heap.h"
 
 namespace seemalloc {
 
@@ -121,7 +121,7 @@ bool do_set(int fd, const char* arguments) {
 
 bool do_purge(int fd, const char*) {
   FixedText<32> bytes;
-  bytes << uint64_t{pages::purge_all()};
+  bytes << uint64_t{heap::purge_all()};
   return answer(fd, bytes);
 }
 

@@ -8,12 +8,12 @@
 #include "core/base/compiler.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
-#include "core/pages/page_map.h"
+#include "core/pages/window.h"
 
 namespace seemalloc {
 
 // A block of the class; `bytes` is what was asked for, told to the sampler.
-SEEMALLOC_ALWAYS_INLINE void* allocate_from(unsigned size_class, size_t bytes) {
+SEEMALLOC_ALWAYS_INLINE void* allocate_from(size_t size_class, size_t bytes) {
   Block** head = &heap::thread_cache.heads[size_class];
   Block* block = *head;
   if (SEEMALLOC_UNLIKELY(block == nullptr)) return allocate_slow(bytes, size_class);
@@ -27,8 +27,7 @@ SEEMALLOC_ALWAYS_INLINE void* allocate(size_t bytes) {
   return allocate_large_slow(bytes);
 }
 
-SEEMALLOC_ALWAYS_INLINE void deallocate(void* p) {
-  pages::Span* span = pages::page_map.span_of(p);
+SEEMALLOC_ALWAYS_INLINE void deallocate_in(pages::Span* span, void* p) {
   heap::ThreadHeap* heap = heap::thread_cache.heap;
   if (SEEMALLOC_UNLIKELY(span->owner() != heap)) return deallocate_slow(p, span);
   Block* block = static_cast<Block*>(p);
@@ -36,6 +35,12 @@ SEEMALLOC_ALWAYS_INLINE void deallocate(void* p) {
   block->next = span->free_list;
   span->free_list = block;
   if (SEEMALLOC_UNLIKELY(span->count_down())) heap::span_countdown_slow(*heap, span);
+}
+
+SEEMALLOC_ALWAYS_INLINE void deallocate(void* p) {
+  size_t page = pages::window.page_of(p);
+  if (SEEMALLOC_UNLIKELY(page >= pages::window.pages())) return deallocate_outside(p);
+  deallocate_in(pages::window.span_at(page), p);
 }
 
 }  // namespace seemalloc

@@ -12,6 +12,7 @@
 #include "core/api/process.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
+#include "core/heap/large_cache.h"
 #include "core/os/os.h"
 #include "core/os/socket.h"
 #include "core/pages/page_heap.h"
@@ -51,7 +52,7 @@ void* run_helper(void*) {
   os::name_thread("seemalloc");
   helper_thread_id.store(os::thread_id(), std::memory_order_release);
   while (!exiting.load(std::memory_order_relaxed)) {
-    pages::tick();
+    heap::tick();
     if (dump_asked.exchange(false, std::memory_order_relaxed)) dump_on_signal();
     control.keep_open();
     // The exiting thread removes the socket once; one made since is ours to remove.

@@ -7,6 +7,7 @@
 
 #include "core/api/report.h"
 #include "core/base/compiler.h"
+#include "core/heap/large_cache.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
@@ -18,7 +19,7 @@ using namespace seemalloc;
 SEEMALLOC_EXPORT int malloc_trim(size_t) noexcept {
   heap::ThreadHeap* mine = heap::thread_cache.heap;
   if (mine != nullptr) heap::collect(*mine, true);
-  return pages::purge_all() != 0;
+  return heap::purge_all() != 0;
 }
 
 SEEMALLOC_EXPORT struct mallinfo2 mallinfo2(void) noexcept {

@@ -28,6 +28,7 @@ const Call kCalls[] = {
     {"openat", SYS_openat, EPERM},        {"process_vm_readv", SYS_process_vm_readv, EPERM},
     {"sched_getaffinity", SYS_sched_getaffinity, EPERM},
     {"futex", SYS_futex, EINTR},          {"getpid", SYS_getpid, EPERM},
+    {"membarrier", SYS_membarrier, ENOSYS},
 };
 
 struct Case {

@@ -28,7 +28,7 @@ MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
   r.rss = os::resident_set_bytes();
   r.live_allocated = s.live_bytes;
   r.dirty = regions.dirty_bytes + huge.cached_bytes;
-  r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes + pages::page_map.leaf_bytes() + os::arena_mapped_bytes();
+  r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes + pages::page_map.map_bytes() + os::arena_mapped_bytes();
   r.metadata = metadata_bytes(regions.regions);
   if (!with_residency) return r;
   // What is resident in spans: first the program's, then what is kept for threads; the rest is fragmentation.

@@ -7,12 +7,21 @@
 
 namespace seemalloc {
 
+namespace heap {
+struct ThreadHeap;
+}
+
 // Installs the drawing of sample points; before this nothing is sampled. Called once.
 void start_sampling();
 
-// Records an allocation made by the calling thread, with its stack. 0 when it could not be recorded (counted).
-uint32_t record_sample(size_t requested_bytes, size_t allocated_bytes, uint64_t interval_bytes);
-void forget_sample(uint32_t id);
+// The calling thread has got this heap.
+void adopt_sampling(heap::ThreadHeap& mine);
+
+// Records an allocation made by the calling thread, with its stack. 0 when it could not be recorded (counted). `site`
+// is an address in a caller, best the program's: by it, places that allocate at one stack pointer are told apart.
+uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes, const void* site);
+// `mine` is null in a thread that has no heap.
+void forget_sample(heap::ThreadHeap* mine, uint32_t id);
 void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes);
 
 struct SamplingReport {

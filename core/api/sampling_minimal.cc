@@ -3,8 +3,9 @@
 namespace seemalloc {
 
 void start_sampling() {}
-uint32_t record_sample(size_t, size_t, uint64_t) { return 0; }
-void forget_sample(uint32_t) {}
+void adopt_sampling(heap::ThreadHeap&) {}
+uint32_t record_sample(heap::ThreadHeap&, size_t, size_t, const void*) { return 0; }
+void forget_sample(heap::ThreadHeap*, uint32_t) {}
 void resize_sample(uint32_t, size_t, size_t) {}
 SamplingReport sampling_report() { return {}; }
 bool heap_profile(ProfileBytes*) { return false; }

@@ -17,17 +17,26 @@ void draw(heap::ThreadHeap& heap) {
   heap.random_state = random.state;
 }
 
+profile::Recorder* recorder_of(const heap::ThreadHeap& heap) { return static_cast<profile::Recorder*>(heap.recorder); }
+
 }  // namespace
 
 void start_sampling() { heap::draw_sample_distance = draw; }
 
-SEEMALLOC_NOINLINE uint32_t record_sample(size_t requested_bytes, size_t allocated_bytes, uint64_t interval_bytes) {
-  profile::Stack stack;
-  profile::capture_stack(&stack, options::get(options::Id::stack_depth));
-  return profile::record_alloc({requested_bytes, allocated_bytes, interval_bytes}, stack);
+void adopt_sampling(heap::ThreadHeap& mine) {
+  if (mine.recorder != nullptr) profile::adopt_recorder(*recorder_of(mine));
 }
 
-void forget_sample(uint32_t id) { profile::record_free(id); }
+SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes,
+                                          const void* site) {
+  if (SEEMALLOC_UNLIKELY(mine.recorder == nullptr)) mine.recorder = profile::make_recorder();
+  return profile::record_alloc(recorder_of(mine), {requested_bytes, allocated_bytes, mine.sample_interval},
+                               reinterpret_cast<uintptr_t>(site), options::get(options::Id::stack_depth));
+}
+
+void forget_sample(heap::ThreadHeap* mine, uint32_t id) {
+  profile::record_free(mine != nullptr ? recorder_of(*mine) : nullptr, id);
+}
 
 void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes) {
   profile::record_resize(id, requested_bytes, allocated_bytes);

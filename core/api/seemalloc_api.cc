@@ -9,7 +9,7 @@
 #include "core/api/sampling.h"
 #include "core/base/compiler.h"
 #include "core/base/options.h"
-#include "core/pages/page_heap.h"
+#include "core/heap/large_cache.h"
 
 using namespace seemalloc;
 
@@ -88,7 +88,7 @@ SEEMALLOC_EXPORT long seemalloc_option_get(const char* name, char* out, size_t s
   return static_cast<long>(value.size());
 }
 
-SEEMALLOC_EXPORT size_t seemalloc_purge(void) { return pages::purge_all(); }
+SEEMALLOC_EXPORT size_t seemalloc_purge(void) { return heap::purge_all(); }
 
 SEEMALLOC_EXPORT int seemalloc_for_each_block(void (*f)(void* context, void* block, size_t allocated_bytes), void* context) {
   return heap::for_each_live_block(f, context) ? 0 : -1;

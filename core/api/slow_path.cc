@@ -10,6 +10,7 @@
 #include "core/api/sampling.h"
 #include "core/heap/central.h"
 #include "core/heap/large.h"
+#include "core/heap/large_cache.h"
 #include "core/heap/remote.h"
 #include "core/heap/sampled.h"
 #include "core/heap/size_class.h"
@@ -30,7 +31,10 @@ ThreadHeap* thread_heap() {
   if (heap::thread_cache.finished) return nullptr;
   start_process();
   mine = heap::adopt_heap();
-  if (mine != nullptr) end_with_thread(&heap::thread_cache);
+  if (mine != nullptr) {
+    adopt_sampling(*mine);
+    end_with_thread(&heap::thread_cache);
+  }
   return mine;
 }
 
@@ -42,29 +46,33 @@ void* out_of_memory() {
 }
 
 // A block of a sampled span, recorded; null when there is no memory for one.
-void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class) {
-  void* p = heap::allocate_sampled(size_class);
+void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const void* site) {
+  uint32_t* id;
+  void* p = heap::allocate_sampled(size_class, &id);
   if (p == nullptr) return nullptr;
-  uint32_t id = record_sample(bytes, heap::kClasses[size_class].bytes, mine.sample_interval);
-  if (id != 0) heap::set_sample_id(page_map.span_of(p), p, id);
+  *id = record_sample(mine, bytes, heap::kClasses[size_class].bytes, site);
   return p;
 }
 
 // The OS has refused memory: what we keep ourselves goes back, so that it can be had in another shape.
 void make_room(ThreadHeap* mine) {
   if (mine != nullptr) heap::collect(*mine, true);
-  pages::purge_all();
+  heap::purge_all();
   pages::unmap_empty_regions();
 }
 
 void* try_again(ThreadHeap& mine, unsigned size_class) {
+  Block* block = heap::thread_cache.heads[size_class];
+  if (block != nullptr) {  // it was a sample's block that could not be had
+    heap::thread_cache.heads[size_class] = block->next;
+    return block;
+  }
   make_room(&mine);
-  Block* block = nullptr;
   // There is no memory for records either.
   return heap::refill(mine, size_class, &block, false) == heap::Refill::kBlock ? block : out_of_memory();
 }
 
-Span* large_span(size_t bytes, size_t alignment) {
+Span* large_span(size_t bytes, size_t alignment, const void* site) {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return nullptr;
   ThreadHeap* mine = thread_heap();
   unsigned shard = mine != nullptr ? mine->shard : 0;
@@ -75,19 +83,19 @@ Span* large_span(size_t bytes, size_t alignment) {
     if (span == nullptr) return nullptr;
   }
   if (mine != nullptr && heap::large_sample_due(*mine, span->bytes)) {
-    span->sample_id = record_sample(bytes, span->bytes, mine->sample_interval);
+    span->sample_id = record_sample(*mine, bytes, span->bytes, site);
   }
   start_helper_if_due();
   return span;
 }
 
-}  // namespace
-
-void* allocate_slow(size_t bytes, unsigned size_class) {
+// A list has ended and nothing was freed into its span.
+SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, unsigned size_class) {
   ThreadHeap* mine = thread_heap();
   if (mine == nullptr) {
-    void* p = heap::central_allocate(size_class);
-    return p != nullptr ? p : out_of_memory();
+    Block* block = nullptr;
+    Span* from = nullptr;
+    return heap::central_lend(size_class, 1, &block, &from) != 0 ? block : out_of_memory();
   }
   start_helper_if_due();
   Block* block = nullptr;
@@ -95,7 +103,7 @@ void* allocate_slow(size_t bytes, unsigned size_class) {
     case heap::Refill::kBlock:
       return block;
     case heap::Refill::kSample:
-      if (void* p = sampled_block(*mine, bytes, size_class)) return p;
+      if (void* p = sampled_block(*mine, bytes, size_class, __builtin_return_address(0))) return p;
       return try_again(*mine, size_class);
     case heap::Refill::kNoMemory:
       return try_again(*mine, size_class);
@@ -103,20 +111,54 @@ void* allocate_slow(size_t bytes, unsigned size_class) {
   return nullptr;
 }
 
-void* allocate_large_slow(size_t bytes) {
-  Span* span = large_span(bytes, kPageBytes);
+}  // namespace
+
+void* allocate_slow(size_t bytes, size_t wide_class) noexcept {
+  unsigned size_class = static_cast<unsigned>(wide_class);
+  ThreadHeap* mine = heap::thread_cache.heap;
+  if (SEEMALLOC_LIKELY(mine != nullptr)) {
+    if (Block* block = heap::take_freed(*mine, size_class)) return block;
+  }
+  return allocate_slower(bytes, size_class);
+}
+
+namespace {
+
+// A large span that this thread has just freed; null when it has none of that size.
+SEEMALLOC_ALWAYS_INLINE Span* span_freed_before(size_t bytes) {
+  ThreadHeap* mine = heap::thread_cache.heap;
+  if (mine == nullptr || bytes > pages::kMaxRegionRunPages * kPageBytes) return nullptr;
+  return mine->body->large.take(pages_for(bytes));
+}
+
+SEEMALLOC_NOINLINE Span* sampled_span(Span* span, size_t bytes, const void* site) {
+  span->sample_id = record_sample(*heap::thread_cache.heap, bytes, span->bytes, site);
+  return span;
+}
+
+SEEMALLOC_ALWAYS_INLINE Span* cached_or_new_span(size_t bytes, const void* site) {
+  Span* span = span_freed_before(bytes);
+  if (span == nullptr) return large_span(bytes, kPageBytes, site);
+  if (SEEMALLOC_LIKELY(!heap::large_sample_due(*heap::thread_cache.heap, span->bytes))) return span;
+  return sampled_span(span, bytes, site);
+}
+
+}  // namespace
+
+void* allocate_large_slow(size_t bytes) noexcept {
+  Span* span = cached_or_new_span(bytes, __builtin_return_address(0));
   return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
 }
 
 void* allocate_zeroed_large(size_t bytes) {
-  Span* span = large_span(bytes, kPageBytes);
+  Span* span = cached_or_new_span(bytes, __builtin_return_address(0));
   if (span == nullptr) return out_of_memory();
   void* p = reinterpret_cast<void*>(span->start);
   if (!span->known_zero) memset(p, 0, bytes);
   return p;
 }
 
-void* allocate_aligned(size_t bytes, size_t alignment) {
+void* allocate_aligned(size_t bytes, size_t alignment) noexcept {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX) || alignment > static_cast<size_t>(PTRDIFF_MAX) / 2) return out_of_memory();
   if (alignment <= kPageBytes && bytes <= heap::kMaxSmallBytes) {
     // Spans start at a page, so every block of a class whose size is a multiple of the alignment is aligned.
@@ -126,24 +168,32 @@ void* allocate_aligned(size_t bytes, size_t alignment) {
       return allocate_from(size_class, bytes);
     }
   }
-  Span* span = large_span(bytes == 0 ? 1 : bytes, alignment);
+  Span* span = large_span(bytes == 0 ? 1 : bytes, alignment, __builtin_return_address(0));
   return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
 }
 
 namespace {
 
-void free_large_block(void* p, Span* span) {
+// The thread's cache takes the span. Most of the cost of a large block is elsewhere, but not of one that is never touched.
+SEEMALLOC_ALWAYS_INLINE bool keep_large_block(void* p, Span* span) {
+  ThreadHeap* mine = heap::thread_cache.heap;
+  return span->kind == SpanKind::kLarge && span->sample_id == 0 && reinterpret_cast<uintptr_t>(p) == span->start &&
+         mine != nullptr && mine->body->large.put(span);
+}
+
+SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
   if (reinterpret_cast<uintptr_t>(p) != span->start) fatal("invalid free", p);
   uint32_t id = span->sample_id;
-  if (id != 0) forget_sample(id);
-  heap::free_large(span);
+  span->sample_id = 0;
+  if (id != 0) forget_sample(heap::thread_cache.heap, id);
+  if (!keep_large_block(p, span)) heap::free_large(span);
 }
 
 void free_sampled_block(void* p, Span* span) {
   bool valid = false;
   uint32_t id = heap::free_sampled(span, p, &valid);
   if (!valid) fatal(span->is_block_start(p) ? "double free" : "invalid free", p);
-  if (id != 0) forget_sample(id);
+  if (id != 0) forget_sample(heap::thread_cache.heap, id);
 }
 
 void free_small_block(void* p, Span* span) {
@@ -154,12 +204,14 @@ void free_small_block(void* p, Span* span) {
 
 }  // namespace
 
-void deallocate_slow(void* p, Span* span) {
+void deallocate_slow(void* p, Span* span) noexcept {
+  if (keep_large_block(p, span)) return;
   switch (span->kind) {
     case SpanKind::kForeign:
       if (p != nullptr) free_foreign(p);
       return;
     case SpanKind::kFree:
+    case SpanKind::kCachedLarge:
       fatal("double free", p);
     case SpanKind::kLarge:
     case SpanKind::kHuge:
@@ -171,7 +223,11 @@ void deallocate_slow(void* p, Span* span) {
   }
 }
 
-void report_misuse_slow(const char* kind, void* p) { fatal(kind, p); }
+void deallocate_outside(void* p) noexcept {
+  if (p != nullptr) deallocate_in(page_map.span_of(p), p);
+}
+
+void report_misuse_slow(const char* kind, void* p) noexcept { fatal(kind, p); }
 
 size_t usable_bytes(void* p) {
   Span* span = page_map.span_of(p);
@@ -179,6 +235,7 @@ size_t usable_bytes(void* p) {
     case SpanKind::kForeign:
       return foreign_usable_bytes(p);
     case SpanKind::kFree:
+    case SpanKind::kCachedLarge:
       fatal("use of a freed block", p);
     case SpanKind::kLarge:
     case SpanKind::kHuge:

@@ -1,7 +1,8 @@
 // Where the fast paths go when a list ends or a span is not the thread's own: refill, samples, large blocks, remote,
 // foreign and invalid pointers. The only code that sees both the heap and the profiler.
 //
-// Threads: any. errno is only set on failure.
+// Threads: any. errno is only set on failure. What the fast paths end in is noexcept, so that the operators, compiled with
+// exceptions, need no frame for it.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +17,21 @@ namespace heap {
 struct ThreadHeap;
 }
 
-// The malloc list of the class is empty. Null with ENOMEM when out of memory.
-SEEMALLOC_NOINLINE void* allocate_slow(size_t bytes, unsigned size_class);
+// The malloc list of the class is empty (its number as wide as the index it is: malloc need not convert it). Null with ENOMEM when out of memory.
+SEEMALLOC_NOINLINE void* allocate_slow(size_t bytes, size_t size_class) noexcept;
 // More than heap::kMaxSmallBytes.
-SEEMALLOC_NOINLINE void* allocate_large_slow(size_t bytes);
+SEEMALLOC_NOINLINE void* allocate_large_slow(size_t bytes) noexcept;
 // The same, zeroed; skips clearing memory known to be zero.
 void* allocate_zeroed_large(size_t bytes);
 // Any size, start aligned to a power of two.
-void* allocate_aligned(size_t bytes, size_t alignment);
+void* allocate_aligned(size_t bytes, size_t alignment) noexcept;
+// A pointer outside the window of regions: null, foreign, huge, or in a region that it had no place for.
+SEEMALLOC_NOINLINE void deallocate_outside(void* p) noexcept;
 // A pointer whose span this thread does not own: remote, large, sampled, null, foreign or invalid.
-SEEMALLOC_NOINLINE void deallocate_slow(void* p, pages::Span* span);
+SEEMALLOC_NOINLINE void deallocate_slow(void* p, pages::Span* span) noexcept;
 
 // fatal() as a call that seems to return: the fast path needs no stack frame for it.
-SEEMALLOC_COLD void report_misuse_slow(const char* kind, void* p);
+SEEMALLOC_COLD void report_misuse_slow(const char* kind, void* p) noexcept;
 
 // As realloc and malloc_usable_size; p is not null.
 void* reallocate(void* p, size_t bytes);

@@ -8,5 +8,23 @@
 // Reads memory that another thread may be writing; the value is validated before use.
 #define SEEMALLOC_NO_TSAN __attribute__((no_sanitize("thread")))
 
+// A variable of this library: addressed directly, not through the table of what others may define.
+#define SEEMALLOC_HIDDEN __attribute__((visibility("hidden")))
+
 #define SEEMALLOC_LIKELY(x) __builtin_expect(!!(x), 1)
 #define SEEMALLOC_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+namespace seemalloc {
+
+// Reads a word that another thread may be writing, once, in no order. A plain read, because compilers make an instruction
+// of its own of every atomic (and volatile) one; the thread sanitizer must see an atomic. For the fast paths, not for loops.
+template <typename T>
+SEEMALLOC_ALWAYS_INLINE T load_racing(const T& word) {
+#ifdef __SANITIZE_THREAD__
+  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+#else
+  return word;
+#endif
+}
+
+}  // namespace seemalloc

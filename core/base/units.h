@@ -24,7 +24,8 @@ inline constexpr size_t kPagesPerRegion = kRegionBytes / kPageBytes;
 // Writes of different threads are kept this far apart.
 inline constexpr size_t kCacheLineBytes = 64;
 
-inline constexpr uint64_t kMillisecond_ns = 1000000;
+inline constexpr uint64_t kMicrosecond_ns = 1000;
+inline constexpr uint64_t kMillisecond_ns = 1000 * kMicrosecond_ns;
 inline constexpr uint64_t kSecond_ns = 1000 * kMillisecond_ns;
 
 constexpr bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }

@@ -21,13 +21,16 @@ struct alignas(kCacheLineBytes) CentralClass {
   Lock lock;
   std::atomic<bool> any;  // something is available: a hint that may be read without the lock
   SpanList available;
+  SpanList lending;
+  bool lent;  // since the last trim
 
   void add(Span* span) {
-    available.push_front(span);
-    any.store(true, std::memory_order_relaxed);
+    span->state = SpanState::kAvailable;
+    (span->lending ? lending : available).push_front(span);
+    any.store(available.size() != 0, std::memory_order_relaxed);
   }
   void remove(Span* span) {
-    available.remove(span);
+    (span->lending ? lending : available).remove(span);
     any.store(available.size() != 0, std::memory_order_relaxed);
   }
 };
@@ -36,8 +39,11 @@ constinit CentralClass central[kClassCount];
 bool has_free(const Span* span) { return span->free_blocks() != 0 || span->carved < span->capacity; }
 
 void file_locked(CentralClass& list, Span* span) {
-  span->state = has_free(span) ? SpanState::kAvailable : SpanState::kFull;
-  if (span->state == SpanState::kAvailable) list.add(span);
+  if (has_free(span)) {
+    list.add(span);
+  } else {
+    span->state = SpanState::kFull;
+  }
 }
 
 }  // namespace
@@ -87,41 +93,69 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
   last->next = span->free_list;
   span->free_list = first;
   span->set_live(span->live() - count);
-  if (span->live() == 0) {
-    if (span->state == SpanState::kAvailable) list.remove(span);
-    span->remote.store(0, std::memory_order_relaxed);
-  } else if (span->state == SpanState::kFull) {
-    file_locked(list, span);
-  }
-  bool empty = span->live() == 0;
-  list.lock.unlock();
+  if (span->state == SpanState::kFull) file_locked(list, span);
+  // One small lending span stays: threads that come and go would make a new one each.
+  bool stays = span->lending && list.lending.size() == 1 && span->bytes <= kPageBytes;
+  bool empty = span->live() == 0 && !stays;
   if (empty) {
-    pages::release(span);
-    pages::tick();
+    list.remove(span);
+    span->remote.store(0, std::memory_order_relaxed);
   }
+  list.lock.unlock();
+  if (empty) pages::release(span);
   return true;
 }
 
-Block* central_allocate(unsigned size_class) {
+uint32_t central_lend(unsigned size_class, uint32_t count, Block** first, Span** from) {
   CentralClass& list = central[size_class];
   LockGuard guard(list.lock);
-  Span* span = list.available.front();
+  list.lent = true;
+  Span* span = list.lending.front();
   if (span == nullptr) {
     span = new_small_span(0, size_class, 0, SpanKind::kSmall);
-    if (span == nullptr) return nullptr;
+    if (span == nullptr) return 0;
+    span->lending = true;
     span->remote.store(kUnowned, std::memory_order_release);
     pages::publish(span);
-    file_locked(list, span);
+    list.add(span);
   }
-  if (span->free_list == nullptr) carve(span, &span->free_list);
-  Block* block = span->free_list;
-  span->free_list = block->next;
-  span->set_live(span->live() + 1);
+  // One by one from its untouched end: what is not lent is not touched.
+  uint32_t lent = 0;
+  Block** link = first;
+  for (; lent < count && (span->free_list != nullptr || span->carved < span->capacity); lent++) {
+    Block* block = span->free_list;
+    if (block != nullptr) {
+      span->free_list = block->next;
+    } else {
+      block = span->block_at(span->carved++);
+    }
+    *link = block;
+    link = &block->next;
+  }
+  *link = nullptr;
+  span->set_live(span->live() + lent);
   if (!has_free(span)) {
     list.remove(span);
     span->state = SpanState::kFull;
   }
-  return block;
+  *from = span;
+  return lent;
+}
+
+void central_trim() {
+  for (CentralClass& list : central) {
+    Span* span;
+    {
+      LockGuard guard(list.lock);
+      span = list.lending.front();
+      bool drop = span != nullptr && span->live() == 0 && !list.lent;
+      list.lent = false;
+      if (!drop) continue;
+      list.remove(span);
+      span->remote.store(0, std::memory_order_relaxed);
+    }
+    pages::release(span);
+  }
 }
 
 void lock_central_for_fork() {

@@ -2,6 +2,8 @@
 //
 // Spans come from ending threads and from collection, and go to whichever thread needs one next. Full unowned spans are
 // on no list; the free that empties a block of one brings it back.
+// Lending spans are the exception: they serve the first few blocks of each thread that uses the class, and stay here
+// until they are empty. So a thread that needs one block of each size does not get a span of each.
 // Threads: any; one lock per class. Invariant: span->remote == kUnowned exactly while the span is in the central
 // list's care, and only changes from and to that under the class's lock.
 #pragma once
@@ -28,8 +30,12 @@ bool central_claim(Span* span, const void* owner);
 // `count` blocks of an unowned span come back. False when the span has found an owner meanwhile: try again.
 bool central_free(Span* span, Block* first, Block* last, uint32_t count);
 
-// One block without a thread heap, for threads that are past their destructors; null when out of memory.
-Block* central_allocate(unsigned size_class);
+// Up to `count` linked, null-terminated blocks of one lending span, counted as live; 0 when out of memory. They come back
+// through central_free.
+uint32_t central_lend(unsigned size_class, uint32_t count, Block** first, Span** from);
+
+// Gives empty lending spans back that have not been needed since the last call.
+void central_trim();
 
 void lock_central_for_fork();
 void unlock_central_after_fork();

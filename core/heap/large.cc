@@ -1,5 +1,6 @@
 #include "core/heap/large.h"
 
+#include "core/heap/large_cache.h"
 #include "core/heap/size_class.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
@@ -30,7 +31,7 @@ void free_large(Span* span) {
   } else {
     pages::release(span);
   }
-  pages::tick();
+  tick();
 }
 
 bool resize_large(Span* span, size_t bytes) {
@@ -38,7 +39,7 @@ bool resize_large(Span* span, size_t bytes) {
   size_t have = span->bytes >> kPageShift;
   if (span->kind == SpanKind::kHuge) {
     if (page_count <= pages::kMaxRegionRunPages) return page_count == have;
-    return pages::resize_huge(span, bytes, true);
+    return pages::resize_huge(span, bytes);
   }
   if (page_count == have) return true;
   if (page_count > pages::kMaxRegionRunPages) return false;

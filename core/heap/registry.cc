@@ -16,11 +16,30 @@ Lock registry;
 std::atomic<ThreadHeap*> first_heap{nullptr};
 ThreadHeap* first_idle = nullptr;
 ThreadHeap* oldest_heap = nullptr;
+std::atomic<unsigned> active{0};
+
+// Bodies lie one behind the other, so that the pages of idle ones can be purged together.
+constexpr unsigned kBodiesPerChunk = 32;
+HeapBody* next_body = nullptr;
+HeapBody* bodies_end = nullptr;
+
+HeapBody* take_body_locked() {
+  if (next_body != bodies_end) return next_body;
+  size_t bytes = round_up(sizeof(HeapBody) * kBodiesPerChunk, os::page_bytes());
+  void* chunk = os::map(bytes);
+  if (chunk == nullptr) return nullptr;
+  next_body = static_cast<HeapBody*>(chunk);
+  bodies_end = next_body + kBodiesPerChunk;
+  return next_body;
+}
 
 ThreadHeap* make_heap_locked() {
-  void* memory = os::arena_allocate(sizeof(ThreadHeap), alignof(ThreadHeap));
+  HeapBody* body = take_body_locked();
+  void* memory = body != nullptr ? os::arena_allocate(sizeof(ThreadHeap), alignof(ThreadHeap)) : nullptr;
   if (memory == nullptr) return nullptr;
   ThreadHeap* heap = new (memory) ThreadHeap;
+  heap->body = body;
+  next_body++;
   if (oldest_heap == nullptr) oldest_heap = heap;
   heap->next_all = first_heap.load(std::memory_order_relaxed);
   first_heap.store(heap, std::memory_order_release);
@@ -28,14 +47,16 @@ ThreadHeap* make_heap_locked() {
 }
 
 void make_idle_locked(ThreadHeap& heap) {
+  heap.idle_ticks = 1;
   heap.next_idle = first_idle;
   first_idle = &heap;
+  active.fetch_sub(1, std::memory_order_relaxed);
 }
 
 // After fork the threads of these heaps do not exist. What their batches held may be half written: only what is
 // linked properly is published.
 void publish_batches_of_the_dead(ThreadHeap& heap) {
-  for (RemoteBatch& batch : heap.batches) {
+  for (RemoteBatch& batch : heap.body->batches) {
     uint32_t count = 0;
     Block* last = nullptr;
     for (Block* block = batch.first; block != nullptr && count < kMaxBatchBlocks; block = block->next) {
@@ -51,6 +72,7 @@ void publish_batches_of_the_dead(ThreadHeap& heap) {
 }  // namespace
 
 ThreadHeap* all_heaps() { return first_heap.load(std::memory_order_acquire); }
+unsigned active_heaps() { return active.load(std::memory_order_relaxed); }
 Lock& registry_lock() { return registry; }
 
 ThreadHeap* adopt_heap() {
@@ -69,8 +91,10 @@ ThreadHeap* adopt_heap() {
       heap = make_heap_locked();
     }
     if (heap == nullptr) return nullptr;
+    heap->idle_ticks = 0;
     heap->cache.store(&thread_cache, std::memory_order_relaxed);
     heap->state.store(HeapState::kActive, std::memory_order_seq_cst);
+    share_large_budget(active.fetch_add(1, std::memory_order_relaxed) + 1);
   }
 
   heap->shard = pages::next_shard();
@@ -80,10 +104,44 @@ ThreadHeap* adopt_heap() {
 
 void abandon_heap(ThreadHeap& heap) {
   flush_batches(heap);
+  heap.body->large.flush();
   thread_cache.heap = nullptr;
   release_everything(heap);
   LockGuard guard(registry);
   make_idle_locked(heap);
+}
+
+namespace {
+void purge_whole_pages(const HeapBody* first, const HeapBody* last) {
+  uintptr_t start = round_up(reinterpret_cast<uintptr_t>(first), os::page_bytes());
+  uintptr_t end = round_down(reinterpret_cast<uintptr_t>(last + 1), os::page_bytes());
+  if (start < end) os::purge(reinterpret_cast<void*>(start), end - start);
+}
+}  // namespace
+
+void purge_idle_bodies() {
+  constexpr uint8_t kPatience = 2;
+  LockGuard guard(registry);
+  // Newest first, so addresses mostly go down.
+  HeapBody* first = nullptr;
+  HeapBody* last = nullptr;
+  bool fresh = false;
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    bool idle = heap->idle_ticks > kPatience;
+    if (!idle || heap->body + 1 != first) {
+      if (fresh) purge_whole_pages(first, last);
+      fresh = false;
+      first = last = idle ? heap->body : nullptr;
+    }
+    if (idle) {
+      first = heap->body;
+      fresh |= heap->idle_ticks != kBodyPurged;
+      heap->idle_ticks = kBodyPurged;
+    } else if (heap->idle_ticks != 0) {
+      heap->idle_ticks++;
+    }
+  }
+  if (fresh) purge_whole_pages(first, last);
 }
 
 void hand_on_zombie(ThreadHeap& heap) {
@@ -109,8 +167,10 @@ void unlock_after_fork_parent() {
 void unlock_after_fork_child() {
   unlock_after_fork_parent();
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    heap->body->large.reset();
     if (heap == thread_cache.heap || heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
     publish_batches_of_the_dead(*heap);
+    heap->body->large.flush();
     release_everything(*heap);
     LockGuard guard(registry);
     make_idle_locked(*heap);

@@ -34,7 +34,7 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
     Span* next = span->pending_next;
     uint64_t word = span->remote.load(std::memory_order_acquire);
     if (span->state != SpanState::kCurrent && remote_count(word) == span->live_acquire()) {
-      ClassState& cs = owner.classes[span->size_class];
+      ClassState& cs = owner.body->classes[span->size_class];
       (span->state == SpanState::kFull ? cs.full : cs.available).remove(span);
       if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
       span->remote.store(0, std::memory_order_relaxed);
@@ -67,7 +67,11 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uin
   for (;;) {
     if (word == kUnowned) {
       last->next = nullptr;  // a failed exchange may have linked it to what was there before
-      if (heap != nullptr ? claim(*heap, span, first, count) : central_free(span, first, last, count)) return;
+      bool ours = heap != nullptr && !span->lending;
+      if (ours ? claim(*heap, span, first, count) : central_free(span, first, last, count)) {
+        if (!ours) tick();
+        return;
+      }
       word = span->remote.load(std::memory_order_relaxed);
       continue;
     }
@@ -109,7 +113,7 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
     publish_remote(nullptr, span, block, block, 1);
     return;
   }
-  RemoteBatch& batch = heap->batches[(reinterpret_cast<uintptr_t>(span) / sizeof(Span)) % kRemoteBatches];
+  RemoteBatch& batch = heap->body->batches[(reinterpret_cast<uintptr_t>(span) / sizeof(Span)) % kRemoteBatches];
   if (batch.span != span) {
     if (batch.span != nullptr) flush(*heap, batch);
     batch = RemoteBatch{span, block, block, 1};
@@ -124,7 +128,7 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
 }
 
 void flush_batches(ThreadHeap& heap) {
-  for (RemoteBatch& batch : heap.batches) {
+  for (RemoteBatch& batch : heap.body->batches) {
     if (batch.span != nullptr) flush(heap, batch);
   }
 }

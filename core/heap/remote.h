@@ -11,7 +11,8 @@
 // 3. The owner empties pending at its slow paths and takes each span's list with exchange(0).
 // 4. An ending thread stores state = kZombie, then empties pending once more; a pusher pushes, then reads state (both
 //    sequentially consistent): one of the two sees the other, and hands the span on.
-// 5. kUnowned: the freeing thread claims the span for its heap; without a heap it frees under the central list's lock.
+// 5. kUnowned: the freeing thread claims the span for its heap; without a heap, and always when the span is a lending one,
+//    it frees under the central list's lock.
 // 6. A sleeping owner: when all live blocks of a span are on its remote list nobody can use the fast path on it any
 //    more, so the publisher may, with the owner's slow_lock, give the span back on the owner's behalf. free() counts
 //    down last (Span::count_down), so a count that matches also says that the owner's stores have been made.

@@ -21,7 +21,7 @@ struct IdTable {
 };
 
 struct alignas(kCacheLineBytes) SampledClass {
-  Lock lock;
+  OwnerLock lock;  // hardly ever contended, even while every allocation is a sample: it is held for a few instructions
   SpanList available;
   IdTable* free_tables;
 };
@@ -58,13 +58,16 @@ Span* new_span_locked(SampledClass& list, unsigned size_class) {
 
 // Index of the block in its span; capacity or more when the address is not a block's start.
 uint32_t index_of(const Span* span, const void* block) {
+  if (!span->is_block_start(block)) return UINT32_MAX;
+  // reciprocal is 2^64 / block_bytes rounded up: exact for multiples of block_bytes below 2^32.
+  __extension__ using Wide = unsigned __int128;
   size_t offset = reinterpret_cast<uintptr_t>(block) - span->start;
-  return offset % span->block_bytes != 0 ? UINT32_MAX : static_cast<uint32_t>(offset / span->block_bytes);
+  return static_cast<uint32_t>(static_cast<Wide>(offset) * span->reciprocal >> 64);
 }
 
 }  // namespace
 
-void* allocate_sampled(unsigned size_class) {
+void* allocate_sampled(unsigned size_class, uint32_t** id) {
   SampledClass& list = sampled[size_class];
   LockGuard guard(list.lock);
   Span* span = list.available.front();
@@ -78,17 +81,13 @@ void* allocate_sampled(unsigned size_class) {
     block = span->block_at(span->carved++);
   }
   span->set_live(span->live() + 1);
-  span->sample_ids[index_of(span, block)] = 0;
+  *id = &span->sample_ids[index_of(span, block)];
+  **id = 0;
   if (span->live() == span->capacity) {
     list.available.remove(span);
     span->state = SpanState::kFull;
   }
   return block;
-}
-
-void set_sample_id(Span* span, const void* block, uint32_t id) {
-  LockGuard guard(sampled[span->size_class].lock);
-  span->sample_ids[index_of(span, block)] = id;
 }
 
 uint32_t sample_id(const Span* span, const void* block) {

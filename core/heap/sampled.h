@@ -13,10 +13,8 @@ namespace seemalloc::heap {
 
 using pages::Span;
 
-// A block of the class with handle 0; null when out of memory.
-void* allocate_sampled(unsigned size_class);
-// The span holding it is kSampled.
-void set_sample_id(Span* span, const void* block, uint32_t id);
+// A block of the class; null when out of memory. Its handle, 0 at first, is at *id; whoever has the block may set it.
+void* allocate_sampled(unsigned size_class, uint32_t** id);
 uint32_t sample_id(const Span* span, const void* block);
 // Returns the handle. `*valid` is false, and nothing happens, when `block` is not a live block of the span.
 uint32_t free_sampled(Span* span, void* block, bool* valid);

@@ -27,6 +27,10 @@ SEEMALLOC_NO_TSAN uint32_t list_length_racy(const Span* span, Block* const* head
 
 SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
   Statistics& s = *static_cast<Statistics*>(context);
+  if (span->kind == SpanKind::kCachedLarge) {
+    s.cached_bytes += span->bytes;
+    return;
+  }
   if (span->kind == SpanKind::kLarge || span->kind == SpanKind::kHuge) {
     s.large_spans++;
     s.large_bytes += span->bytes;
@@ -55,9 +59,10 @@ SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
   ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
   if (cache == nullptr) return;
   for (unsigned i = 0; i < kClassCount; i++) {
-    const ClassState& cs = heap.classes[i];
-    if (cs.current == nullptr) continue;
-    size_t listed = list_length_racy(cs.current, &cache->heads[i]) + cs.stash_count;
+    const ClassState& cs = heap.body->classes[i];
+    const Span* source = cs.lender != nullptr ? cs.lender : cs.current;
+    if (source == nullptr) continue;
+    size_t listed = list_length_racy(source, &cache->heads[i]) + cs.stash_count;
     ClassStatistics& c = s.classes[i];
     if (listed > c.live) listed = c.live;
     c.live -= listed;
@@ -114,13 +119,13 @@ struct Walk {
 // Marks what the owner's lists and batches hold of a span.
 bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    const ClassState& cs = heap->classes[span->size_class];
+    const ClassState& cs = heap->body->classes[span->size_class];
     ThreadCache* cache = heap->cache.load(std::memory_order_relaxed);
-    if (cs.current == span && cache != nullptr) {
+    if ((cs.lender != nullptr ? cs.lender : cs.current) == span && cache != nullptr) {
       if (!marks.mark_list(span, cache->heads[span->size_class], count)) return false;
       if (!marks.mark_list(span, cs.stash, count)) return false;
     }
-    for (const RemoteBatch& batch : heap->batches) {
+    for (const RemoteBatch& batch : heap->body->batches) {
       if (batch.span == span && !marks.mark_list(span, batch.first, count)) return false;
     }
   }
@@ -129,6 +134,7 @@ bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
 
 void walk_span(void* context, Span* span) {
   Walk& walk = *static_cast<Walk*>(context);
+  if (span->kind == SpanKind::kCachedLarge) return;
   if (span->kind == SpanKind::kLarge || span->kind == SpanKind::kHuge) {
     walk.f(walk.context, reinterpret_cast<void*>(span->start), span->bytes);
     return;

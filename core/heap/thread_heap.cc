@@ -16,12 +16,12 @@ constinit thread_local ThreadCache thread_cache __attribute__((tls_model("initia
 
 namespace {
 
+// What other threads have freed is taken in, and this thread's own remote frees are published, at least this often.
+constexpr uint32_t kFreedListsPerRefill = 32;
 // Collection is considered this often, and done when the last one is this long ago: what was not needed in a quarter of
 // a second will hardly be needed in the next refill.
 constexpr uint32_t kSlowEntriesPerLook = 512;
 constexpr uint64_t kCollectionPeriod_ns = 250 * kMillisecond_ns;
-
-std::atomic<uint64_t> sample_generation{1};
 
 void never_sample(ThreadHeap& heap) { heap.sample_distance = INT64_MAX; }
 
@@ -31,6 +31,7 @@ uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : spa
 void file_available(ClassState& cs, Span* span) {
   // Behind the others: the longer a span waits, the more blocks its next list has (docs/decisions/0004).
   span->state = SpanState::kAvailable;
+  span->set_live(span->live());
   cs.available.push_back(span);
 }
 
@@ -40,6 +41,14 @@ void file_full(ClassState& cs, Span* span) {
   span->set_countdown(threshold, live - threshold);
   span->state = SpanState::kFull;
   cs.full.push_front(span);
+}
+
+// A heap that grows will write to the whole span soon: one system call instead of a page fault for each of its pages
+// (docs/decisions/0006). Small heaps, and those with many threads for their size, keep what they do not touch.
+void populate_when_growing(Span* span) {
+  constexpr size_t kBytesPerThread = 16 * MiB;
+  if (!span->known_zero || pages::region_count() * kRegionBytes < kBytesPerThread * active_heaps()) return;
+  os::populate(reinterpret_cast<void*>(span->start), span->bytes);
 }
 
 // The next span to hand out from; null when out of memory.
@@ -53,7 +62,11 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
     if (span == nullptr) {
       span = new_small_span(heap.shard, size_class, cs.growth, SpanKind::kSmall);
       if (span == nullptr) return nullptr;
-      if (cs.growth < 3) cs.growth++;
+      if (cs.growth < 3) {
+        cs.growth++;
+      } else {
+        populate_when_growing(span);
+      }
       span->set_owner(&heap);
       pages::publish(span);
     }
@@ -62,13 +75,21 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   return span;
 }
 
-// A list about to be handed to malloc, its first links looked at: what a stray write or an invalid free has left there is
-// met before it is followed. Checking every link would cost a cache miss each (docs/decisions/0001).
+// A list about to be handed to malloc.
 Block* checked(const Span* span, Block* first) {
-  if (!span->contains(first) || !span->is_block_start(first)) fatal("invalid free", first);
-  Block* second = first->next;
-  if (second != nullptr && (!span->contains(second) || !span->is_block_start(second))) fatal("corrupted free list", first);
-  return first;
+  if (first_links_are_sound(span, first)) return first;
+  bool start = span->contains(first) && span->is_block_start(first);
+  fatal(start ? "corrupted free list" : "invalid free", first);
+}
+
+// The first blocks of a class that a thread uses: few, so that classes it hardly uses cost it little.
+uint32_t borrow(ClassState& cs, unsigned size_class, Block** first) {
+  constexpr uint8_t kLists = 4;
+  constexpr uint32_t kBytes = 512, kMaxBlocks = 8;
+  if (cs.borrowed >= kLists || cs.current != nullptr || cs.available.front() != nullptr) return 0;
+  cs.borrowed++;
+  uint32_t blocks = kBytes / kClasses[size_class].bytes;
+  return central_lend(size_class, blocks == 0 ? 1 : blocks > kMaxBlocks ? kMaxBlocks : blocks, first, &cs.lender);
 }
 
 // The blocks to hand over next, all of them counted as live; 0 when out of memory.
@@ -80,6 +101,8 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
     cs.stash_count = 0;
     return count;
   }
+  cs.lender = nullptr;
+  if (uint32_t count = borrow(cs, size_class, first)) return count;
   for (;;) {
     Span* span = cs.current;
     if (span != nullptr) {
@@ -87,12 +110,12 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
       if (count != 0) {
         *first = checked(span, span->free_list);
         span->free_list = nullptr;
-        span->set_live(span->carved);
+        span->set_live_quietly(span->carved);
         return count;
       }
       if (span->carved < span->capacity) {
         count = carve(span, first);
-        span->set_live(span->live() + count);
+        span->set_live_quietly(span->live() + count);
         return count;
       }
       file_full(cs, span);
@@ -109,28 +132,56 @@ uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_b
     heap.sample_distance -= bytes;
     return count;
   }
-  uint32_t before = static_cast<uint32_t>((heap.sample_distance - 1) / block_bytes);
+  // Less than the bytes of a list: fits 32 bits, in which division is fast.
+  uint32_t before = static_cast<uint32_t>(heap.sample_distance - 1) / block_bytes;
   draw_sample_distance(heap);
   cs.sample_due = true;
   return before;
 }
 
-// Splits the list behind its first `keep` blocks; the rest waits in the stash, where it still counts as live.
-void stash_rest(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
-  Block* rest = first;
-  if (keep != 0) {
+// Splits the list: `keep` blocks to hand out, which are returned, and the others, which wait in the stash, where they
+// still count as live. The shorter part is taken off the front: every step may cost a cache miss. Requires: keep < count.
+Block* split_list(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
+  uint32_t front = keep < count - keep ? keep : count - keep;
+  Block* behind = first;
+  if (front != 0) {
     Block* last = first;
-    for (uint32_t i = 1; i < keep; i++) last = last->next;
-    rest = last->next;
+    for (uint32_t i = 1; i < front; i++) last = last->next;
+    behind = last->next;
     last->next = nullptr;
   }
-  cs.stash = rest;
+  cs.stash = front == keep ? behind : first;
   cs.stash_count = count - keep;
+  return front == keep ? first : behind;
+}
+
+// A sample was due where the malloc list ended: what comes behind it is the next list.
+void hand_out_stash(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
+  if (cs.stash == nullptr) return;
+  Block* first = cs.stash;
+  uint32_t count = cs.stash_count;
+  uint32_t usable = blocks_before_sample(heap, cs, kClasses[size_class].bytes, count);
+  if (usable == 0) return;
+  if (usable < count) {
+    first = split_list(cs, first, usable, count);
+  } else {
+    cs.stash = nullptr;
+    cs.stash_count = 0;
+  }
+  thread_cache.heads[size_class] = first;
 }
 
 }  // namespace
 
 void (*draw_sample_distance)(ThreadHeap& heap) = never_sample;
+
+std::atomic<uint64_t> sample_generation{1};
+
+void redraw_sample(ThreadHeap& heap) {
+  heap.sample_generation = sample_generation.load(std::memory_order_relaxed);
+  for (ClassState& cs : heap.body->classes) cs.sample_due = false;
+  draw_sample_distance(heap);
+}
 
 void invalidate_sample_distances() { sample_generation.fetch_add(1, std::memory_order_relaxed); }
 
@@ -173,45 +224,34 @@ void collect_if_due(ThreadHeap& heap) {
   collect(heap, false);
 }
 
-void redraw_if_stale(ThreadHeap& heap) {
-  uint64_t generation = sample_generation.load(std::memory_order_relaxed);
-  if (heap.sample_generation == generation) return;
-  heap.sample_generation = generation;
-  for (ClassState& cs : heap.classes) cs.sample_due = false;
-  draw_sample_distance(heap);
-}
 }  // namespace
-
-bool large_sample_due(ThreadHeap& heap, size_t bytes) {
-  redraw_if_stale(heap);
-  if (heap.sample_distance > static_cast<int64_t>(bytes)) {
-    heap.sample_distance -= static_cast<int64_t>(bytes);
-    return false;
-  }
-  draw_sample_distance(heap);
-  return true;
-}
 
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.batched_blocks != 0) flush_batches(heap);
   if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
+  heap.freed_lists = kFreedListsPerRefill;
   LockGuard guard(heap.slow_lock);
   if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
-  ClassState& cs = heap.classes[size_class];
+  ClassState& cs = heap.body->classes[size_class];
   redraw_if_stale(heap);
+  cs.ready = nullptr;
   if (cs.sample_due) {
     cs.sample_due = false;
-    if (may_sample) return Refill::kSample;
+    if (may_sample) {
+      hand_out_stash(heap, cs, size_class);
+      return Refill::kSample;
+    }
   }
   Block* first = nullptr;
   uint32_t count = next_list(heap, cs, size_class, &first);
   if (count == 0) return Refill::kNoMemory;
   uint32_t usable = may_sample ? blocks_before_sample(heap, cs, kClasses[size_class].bytes, count) : count;
-  if (usable < count) stash_rest(cs, first, usable, count);
+  if (usable < count) first = split_list(cs, first, usable, count);
   if (usable == 0) {
     cs.sample_due = false;
     return Refill::kSample;
   }
+  if (cs.stash == nullptr && cs.current != nullptr) cs.ready = cs.current;
   *block = first;
   thread_cache.heads[size_class] = first->next;
   return Refill::kBlock;
@@ -247,24 +287,24 @@ namespace {
 bool span_countdown_locked(ThreadHeap& heap, Span* span) {
   // Between the free and the lock a remote free may have found the span empty and given it back (remote.h, rule 6).
   if (span->owner() != &heap) return false;
-  ClassState& cs = heap.classes[span->size_class];
+  ClassState& cs = heap.body->classes[span->size_class];
   if (span->state == SpanState::kCurrent) return false;
   if (span->state == SpanState::kFull) full_to_available(cs, span, span->live());
   return span->live() == 0 && retire_or_keep(cs, span);
 }
 }  // namespace
 
-void span_countdown_slow(ThreadHeap& heap, Span* span) {
+void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept {
   bool retired;
   {
     LockGuard guard(heap.slow_lock);
     retired = span_countdown_locked(heap, span);
   }
-  if (retired) pages::tick();
+  if (retired) tick();
 }
 
 void file_owned_locked(ThreadHeap& heap, Span* span) {
-  ClassState& cs = heap.classes[span->size_class];
+  ClassState& cs = heap.body->classes[span->size_class];
   if (span->free_blocks() == 0 && span->carved == span->capacity) {
     file_full(cs, span);
   } else {
@@ -279,9 +319,11 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t c
   if (last->next != nullptr || count > span->live()) fatal("corrupted free list", last);
   last->next = span->free_list;
   span->free_list = first;
-  ClassState& cs = heap.classes[span->size_class];
+  ClassState& cs = heap.body->classes[span->size_class];
   uint32_t live = span->live() - count;
-  if (span->state != SpanState::kFull) {
+  if (span->state == SpanState::kCurrent) {
+    span->set_live_quietly(live);
+  } else if (span->state == SpanState::kAvailable) {
     span->set_live(live);
   } else if (span->capacity - live >= full_threshold(span)) {
     full_to_available(cs, span, live);
@@ -313,7 +355,7 @@ size_t free_bytes(const Span* span) { return size_t{span->free_blocks()} * span-
 // Free bytes on the available lists, estimated from a few spans of each class.
 size_t estimate_cached(const ThreadHeap& heap) {
   size_t total = 0;
-  for (const ClassState& cs : heap.classes) {
+  for (const ClassState& cs : heap.body->classes) {
     constexpr uint32_t kLook = 4;
     size_t seen_bytes = 0;
     uint32_t seen = 0;
@@ -348,7 +390,7 @@ void collect_locked(ThreadHeap& heap, bool everything) {
   size_t cached = estimate_cached(heap);
   size_t others = cached_total.load(std::memory_order_relaxed) - heap.cached_bytes;
   size_t budget = options::get(options::Id::thread_cache);
-  for (ClassState& cs : heap.classes) {
+  for (ClassState& cs : heap.body->classes) {
     uint32_t unused = cs.low_water;
     uint32_t give = everything ? cs.available.size() : (unused + 1) / 2;
     bool over = cached + others > budget;
@@ -371,7 +413,8 @@ void collect(ThreadHeap& heap, bool everything) {
     LockGuard guard(heap.slow_lock);
     collect_locked(heap, everything);
   }
-  pages::tick();
+  if (everything) heap.body->large.flush();
+  tick();
 }
 
 // ---- end of a thread ----
@@ -380,19 +423,30 @@ namespace {
 
 // Puts the malloc list and the stash back where their blocks came from.
 void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
-  ClassState& cs = heap.classes[size_class];
+  ClassState& cs = heap.body->classes[size_class];
   Span* span = cs.current;
   cs.sample_due = false;
-  if (span == nullptr) return;
+  cs.ready = nullptr;
+  cs.borrowed = 0;
   Block** list_heads[] = {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash};
   for (Block** head : list_heads) {
     uint32_t count = 0;
-    for (Block* block = *head; block != nullptr; block = block->next) count++;
-    if (count != 0) return_blocks_locked(heap, span, *head, count);
+    Block* last = nullptr;
+    for (Block* block = *head; block != nullptr; block = block->next) {
+      last = block;
+      count++;
+    }
+    if (count == 0) continue;
+    if (cs.lender != nullptr) {
+      central_free(cs.lender, *head, last, count);
+    } else {
+      return_blocks_locked(heap, span, *head, count);
+    }
     *head = nullptr;
   }
   cs.stash_count = 0;
-  cs.current = nullptr;
+  cs.current = cs.lender = nullptr;
+  if (span == nullptr) return;
   if (span->live() == 0) {
     retire(span);
   } else {
@@ -417,7 +471,7 @@ void release_list_locked(SpanList& list) {
 
 void release_spans_locked(ThreadHeap& heap) {
   drain_pending_locked(heap);
-  for (ClassState& cs : heap.classes) {
+  for (ClassState& cs : heap.body->classes) {
     release_list_locked(cs.available);
     release_list_locked(cs.full);
     cs.low_water = 0;

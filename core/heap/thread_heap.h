@@ -5,7 +5,9 @@
 //
 // Who calls: core/api's slow paths. Heaps are recycled and never unmapped: a stale pointer to one stays readable.
 // Threads: the owner, holding slow_lock; another thread only holding slow_lock and only for spans without live blocks
-// (remote.cc). The fast paths run without it: they touch heads[], and free_list and countdown of spans they own.
+// (remote.cc). Two paths of the owner run without it: the fast ones, which touch heads[], and free_list and countdown of
+// spans they own; and take_freed, which touches its current span only.
+// `large` has a lock of its own.
 // Lock order: registry → slow_lock → central list → page heap shard → arena.
 #pragma once
 
@@ -13,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/heap/large_cache.h"
 #include "core/heap/size_class.h"
 #include "core/os/lock.h"
 #include "core/pages/span.h"
@@ -49,14 +52,24 @@ inline constexpr unsigned kRemoteBatches = 16;
 inline constexpr uint32_t kMaxBatchBlocks = 16;
 
 struct ClassState {
+  Span* ready;           // current, or null while a stash or a sample comes first
   Span* current;         // the malloc list's blocks come from it
+  Span* lender;          // or from this one: the class is new to the thread
   Block* stash;          // the rest of a list that was cut at a sample point
   uint32_t stash_count;
   bool sample_due;       // the next allocation of this class is a sample
+  uint8_t borrowed;      // lists taken from lending spans so far
   uint8_t growth;        // log2 of the next span's size over the smallest
   uint32_t low_water;    // fewest available spans since the last collection
   SpanList available;    // spans with free blocks, the one that became so first in front
   SpanList full;         // spans to look at once enough of their blocks are freed
+};
+
+// The large part of a heap. All zero while no thread has it, so its pages can go back to the system.
+struct HeapBody {
+  ClassState classes[kClassCount];
+  RemoteBatch batches[kRemoteBatches];
+  LargeCache large;
 };
 
 struct ThreadHeap {
@@ -69,38 +82,83 @@ struct ThreadHeap {
   alignas(kCacheLineBytes) OwnerLock slow_lock;
   std::atomic<ThreadCache*> cache{nullptr};  // its thread's; null without a thread
   unsigned shard = 0;
+  uint32_t freed_lists = 0;       // take_freed may still hand out so many before refill must look at the rest
   uint32_t slow_entries = 0;      // since collection was last considered
   uint64_t collected_ns = 0;      // when it was last done
   uint32_t batched_blocks = 0;    // in batches
   int64_t sample_distance = 0;    // allocated bytes left until the next sample point
   uint64_t sample_interval = 0;   // the mean it was drawn with; whoever draws sets both
   uint64_t random_state = 0;
+  void* recorder = nullptr;       // core/api's, for the samples of the thread that has the heap
   uint64_t sample_generation = 0;  // the interval's generation the distance was drawn with
   size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
   ThreadHeap* next_idle = nullptr;
-  RemoteBatch batches[kRemoteBatches] = {};
-  ClassState classes[kClassCount] = {};
+  HeapBody* body = nullptr;       // never null, never changes
+  uint8_t idle_ticks = 0;         // 0 with a thread; kBodyPurged: the body's pages are gone. Registry lock
 };
+
+// What a stray write or an invalid free has left in front of a free list is met before it is followed. Checking every link
+// would cost a cache miss each (docs/decisions/0001).
+SEEMALLOC_ALWAYS_INLINE bool first_links_are_sound(const Span* span, const Block* first) {
+  if (!span->contains(first) || !span->is_block_start(first)) return false;
+  const Block* second = first->next;
+  return second == nullptr || (span->contains(second) && span->is_block_start(second));
+}
 
 // Called with the heap that needs a new sample point: sets sample_distance. Set once at start by core/api; until then,
 // and in the minimal library, nothing is sampled.
 extern void (*draw_sample_distance)(ThreadHeap& heap);
 
+// Bumped when the interval changes: what was drawn before is stale.
+extern std::atomic<uint64_t> sample_generation;
+SEEMALLOC_NOINLINE void redraw_sample(ThreadHeap& heap);
+SEEMALLOC_ALWAYS_INLINE void redraw_if_stale(ThreadHeap& heap) {
+  if (SEEMALLOC_UNLIKELY(heap.sample_generation != sample_generation.load(std::memory_order_relaxed))) redraw_sample(heap);
+}
+
 // The outcome of refill: one block, or the news that this allocation is the sample, or no memory.
 enum class Refill { kBlock, kSample, kNoMemory };
 
-// The malloc list of `size_class` is empty: takes a block for the caller and hands the next list to the cache.
+// The malloc list of `size_class` is empty: takes a block for the caller and hands the next list to the cache. (For a
+// sample too the list that follows it may have been handed over.)
 // With may_sample false a sample that is due goes unrecorded (there is no memory for it).
 // Requires: the calling thread owns `heap`.
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample = true);
 
+// The malloc list is empty, but blocks of its span have been freed since it was handed over: they are the next list. No
+// lock, and no more than a few loads and stores, because a class of large blocks comes here with every malloc. Null when
+// refill has to decide. Requires: the calling thread owns `heap`.
+SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, unsigned size_class) {
+  Span* span = heap.body->classes[size_class].ready;
+  if (span == nullptr || heap.freed_lists == 0) return nullptr;
+  Block* first = span->free_list;
+  if (first == nullptr) return nullptr;
+  uint32_t count = span->free_blocks();
+  int64_t bytes = int64_t{count} * span->block_bytes;
+  if (heap.sample_distance <= bytes || !first_links_are_sound(span, first)) return nullptr;
+  heap.freed_lists--;
+  heap.sample_distance -= bytes;
+  span->free_list = nullptr;
+  span->set_live_quietly(span->carved);
+  thread_cache.heads[size_class] = first->next;
+  return first;
+}
+
 // A block of `bytes` is being allocated outside the lists (a large one): true when it is the sample.
 // Requires: the calling thread owns `heap`.
-bool large_sample_due(ThreadHeap& heap, size_t bytes);
+SEEMALLOC_ALWAYS_INLINE bool large_sample_due(ThreadHeap& heap, size_t bytes) {
+  redraw_if_stale(heap);
+  if (SEEMALLOC_LIKELY(heap.sample_distance > static_cast<int64_t>(bytes))) {
+    heap.sample_distance -= static_cast<int64_t>(bytes);
+    return false;
+  }
+  draw_sample_distance(heap);
+  return true;
+}
 
 // The countdown of a span this heap owns reached zero: files it as available, or gives it back when it is empty.
-void span_countdown_slow(ThreadHeap& heap, Span* span);
+void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept;
 
 // The heap of the calling thread, made (or recycled) if it has none; null when the OS refuses memory.
 ThreadHeap* adopt_heap();
@@ -137,8 +195,14 @@ void release_everything(ThreadHeap& heap);
 // A remote free found the owner's thread gone: hands on what it left behind. Requires: no lock held.
 void hand_on_zombie(ThreadHeap& heap);
 
+inline constexpr uint8_t kBodyPurged = UINT8_MAX;
+// Gives the memory of heaps back that have had no thread for some ticks. Makes system calls.
+void purge_idle_bodies();
+
 // All heaps ever made, newest first; never shrinks. The registry lock keeps their states.
 ThreadHeap* all_heaps();
+// Those that have a thread.
+unsigned active_heaps();
 Lock& registry_lock();
 
 void lock_for_fork();

@@ -74,6 +74,7 @@ std::atomic<long (*)(long number)> fault_hook{nullptr};
 namespace {
 
 std::atomic<uint64_t> map_calls, map_bytes, unmap_calls, unmap_bytes, purge_calls, purge_bytes, remap_calls, refused_calls;
+std::atomic<uint64_t> populate_calls, populate_bytes;
 
 void count(std::atomic<uint64_t>& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
 
@@ -125,6 +126,22 @@ void* map_aligned(size_t bytes, size_t alignment) {
   return reinterpret_cast<void*>(aligned);
 }
 
+bool map_at(uintptr_t start, size_t bytes) {
+  constexpr long kFixedNoReplace = 0x100000;  // MAP_FIXED_NOREPLACE, Linux 4.17: to an older kernel the address is a hint
+  count(map_calls);
+  long result = sys(SYS_mmap, static_cast<long>(start), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | kFixedNoReplace, -1, 0);
+  if (sys_failed(result)) {
+    count(refused_calls);
+    return false;
+  }
+  count(map_bytes, bytes);
+  after_mapping();
+  if (static_cast<uintptr_t>(result) == start) return true;
+  unmap(reinterpret_cast<void*>(result), bytes);
+  return false;
+}
+
 bool unmap(void* start, size_t bytes) {
   count(unmap_calls);
   before_unmapping();
@@ -143,6 +160,22 @@ bool purge(void* start, size_t bytes) {
     return false;
   }
   count(purge_bytes, bytes);
+  return true;
+}
+
+bool populate(void* start, size_t bytes) {
+  constexpr long kPopulateWrite = 23;
+  constexpr long kInvalid = -22;
+  static std::atomic<bool> unknown{false};
+  if (unknown.load(std::memory_order_relaxed)) return false;
+  count(populate_calls);
+  long result = sys(SYS_madvise, as_long(start), static_cast<long>(bytes), kPopulateWrite);
+  if (sys_failed(result)) {
+    if (result == kInvalid) unknown.store(true, std::memory_order_relaxed);
+    count(refused_calls);
+    return false;
+  }
+  count(populate_bytes, bytes);
   return true;
 }
 
@@ -185,7 +218,7 @@ size_t resident_bytes(const void* start, size_t bytes) {
 Counters counters() {
   auto read = [](std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
   return Counters{read(map_calls),   read(map_bytes),   read(unmap_calls), read(unmap_bytes),
-                  read(purge_calls), read(purge_bytes), read(remap_calls), read(refused_calls)};
+                  read(purge_calls), read(purge_bytes), read(populate_calls), read(populate_bytes), read(remap_calls), read(refused_calls)};
 }
 
 uint64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }
@@ -275,6 +308,13 @@ bool read_memory(const void* from, void* to, size_t bytes) {
 void futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns) {
   timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns), static_cast<long>(timeout_ns % kSecond_ns)};
   sys(SYS_futex, as_long(word), FUTEX_WAIT_PRIVATE, static_cast<long>(expected), timeout_ns != 0 ? as_long(&timeout) : 0);
+}
+
+bool fence_all_threads() {
+  constexpr long kPrivateExpedited = 1 << 3, kRegisterPrivateExpedited = 1 << 4;
+  if (!sys_failed(sys(SYS_membarrier, kPrivateExpedited))) return true;
+  // Refused until the process has registered, which is free while it has one thread and a grace period later.
+  return !sys_failed(sys(SYS_membarrier, kRegisterPrivateExpedited)) && !sys_failed(sys(SYS_membarrier, kPrivateExpedited));
 }
 
 void futex_wake(const void* word, int count) { sys(SYS_futex, as_long(word), FUTEX_WAKE_PRIVATE, count); }

@@ -19,10 +19,15 @@ size_t page_bytes();
 void* map(size_t bytes);
 // The same, aligned to `alignment` (a power of two ≥ page_bytes()).
 void* map_aligned(size_t bytes, size_t alignment);
+// The same at exactly this address. False when refused, also because something is there already.
+bool map_at(uintptr_t start, size_t bytes);
 // Gives the range back whole. False when refused (the number of mappings is limited): the range is still there.
 bool unmap(void* start, size_t bytes);
 // Gives the backing of the range back; it reads as zero afterwards. False when refused.
 bool purge(void* start, size_t bytes);
+// Backs the range with memory at once, as if each page had been written to: one call instead of a fault per page. False
+// when refused (Linux < 5.14, or out of memory): nothing is lost.
+bool populate(void* start, size_t bytes);
 // Grows or shrinks a mapping in place, or moves it onto the mapping at `target` (of new_bytes) when that is not null.
 // Returns the start, or null when refused: nothing has changed.
 void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target);
@@ -34,6 +39,7 @@ struct Counters {
   uint64_t map_calls, map_bytes;
   uint64_t unmap_calls, unmap_bytes;
   uint64_t purge_calls, purge_bytes;
+  uint64_t populate_calls, populate_bytes;
   uint64_t remap_calls;
   uint64_t refused_calls;  // any of the above that the kernel refused
 };
@@ -69,6 +75,9 @@ int remove_file(const char* path);
 
 // Copies `bytes` from our own address space without faulting where nothing is mapped. False when any byte is missing.
 bool read_memory(const void* from, void* to, size_t bytes);
+
+// Has every running thread of this process execute a full memory fence (membarrier). False when the kernel cannot.
+bool fence_all_threads();
 
 // Waits while *word == expected; wakes up at the latest after `timeout_ns` (0: no limit).
 void futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns = 0);

@@ -17,9 +17,11 @@ struct Mapping {
   bool clean;  // unmapping was refused: kept for its address space, its memory is gone
 };
 
-constexpr unsigned kCacheSlots = 32;
-// Of all cached mappings together, and so of one: a growing vector leaves ever larger ones behind.
+constexpr unsigned kCacheSlots = 128;
+// Of all cached mappings together, besides half of what is in use: a growing vector leaves ever larger ones behind.
 constexpr size_t kMaxCachedBytes = 32 * MiB;
+// What a request leaves of a cached mapping is worth keeping from here on.
+constexpr size_t kMinRestBytes = 256 * KiB;
 
 Lock lock;
 Mapping cache[kCacheSlots];
@@ -27,6 +29,8 @@ unsigned cached = 0;
 size_t cached_bytes = 0;
 SpanList in_use;
 size_t used_bytes = 0;
+
+size_t max_cached_bytes() { return kMaxCachedBytes + used_bytes / 2; }
 
 size_t rounded(size_t bytes) { return round_up(bytes, os::page_bytes() > kPageBytes ? os::page_bytes() : kPageBytes); }
 
@@ -36,8 +40,22 @@ void take_slot_locked(unsigned slot, Mapping* out) {
   if (!out->clean) cached_bytes -= out->bytes;
 }
 
-// False when every slot is taken.
-bool put_slot_locked(const Mapping& mapping) {
+// False when every slot is taken. Neighbours become one: rests would otherwise fill the slots.
+bool put_slot_locked(Mapping mapping) {
+  for (unsigned i = 0; i < cached;) {
+    const Mapping& m = cache[i];
+    bool before = m.start + m.bytes == mapping.start;
+    if (m.clean != mapping.clean || (!before && mapping.start + mapping.bytes != m.start)) {
+      i++;
+      continue;
+    }
+    Mapping neighbour{};
+    take_slot_locked(i, &neighbour);
+    if (before) mapping.start = neighbour.start;
+    mapping.bytes += neighbour.bytes;
+    if (neighbour.freed_ns > mapping.freed_ns) mapping.freed_ns = neighbour.freed_ns;
+    i = 0;
+  }
   if (cached == kCacheSlots) return false;
   cache[cached++] = mapping;
   if (!mapping.clean) cached_bytes += mapping.bytes;
@@ -46,7 +64,7 @@ bool put_slot_locked(const Mapping& mapping) {
 
 // Where `bytes` more would be too much: takes out the mapping with memory behind it that was freed longest ago.
 bool take_victim_locked(size_t bytes, Mapping* victim) {
-  if (cached < kCacheSlots && cached_bytes + bytes <= kMaxCachedBytes) return false;
+  if (cached < kCacheSlots && cached_bytes + bytes <= max_cached_bytes()) return false;
   unsigned oldest = kCacheSlots;
   for (unsigned i = 0; i < cached; i++) {
     if (!cache[i].clean && (oldest == kCacheSlots || cache[i].freed_ns < cache[oldest].freed_ns)) oldest = i;
@@ -56,17 +74,25 @@ bool take_victim_locked(size_t bytes, Mapping* victim) {
   return true;
 }
 
-// The smallest cached mapping that fits and wastes at most an eighth.
+// The smallest cached mapping that fits, else the largest one of at least a quarter: its memory is worth moving. A rest
+// that is worth keeping stays in the cache.
 bool take_cached(size_t bytes, size_t alignment, Mapping* out) {
   LockGuard guard(lock);
   unsigned best = kCacheSlots;
   for (unsigned i = 0; i < cached; i++) {
     const Mapping& m = cache[i];
-    if (m.bytes < bytes || m.bytes > bytes + bytes / 8 || (m.start & (alignment - 1)) != 0) continue;
-    if (best == kCacheSlots || m.bytes < cache[best].bytes) best = i;
+    if (m.bytes < bytes / 4 || (m.start & (alignment - 1)) != 0) continue;
+    bool better = best == kCacheSlots || (cache[best].bytes < bytes ? m.bytes > cache[best].bytes
+                                                                    : m.bytes >= bytes && m.bytes < cache[best].bytes);
+    if (better) best = i;
   }
   if (best == kCacheSlots) return false;
   take_slot_locked(best, out);
+  if (out->bytes < bytes + bytes / 8 || out->bytes - bytes < kMinRestBytes) return true;
+  Mapping rest{out->start + bytes, out->bytes - bytes, out->freed_ns, out->clean};
+  if (!page_map.reserve(rest.start, kPageBytes)) return true;
+  page_map.set_free(rest.start, kPageBytes);
+  if (put_slot_locked(rest)) out->bytes = bytes;
   return true;
 }
 
@@ -78,6 +104,28 @@ void discard(Mapping mapping) {
   mapping.freed_ns = UINT64_MAX;  // never tried again by age
   LockGuard guard(lock);
   put_slot_locked(mapping);  // no slot: address space is lost
+}
+
+// Makes a mapping `bytes` long, moving its page tables when there is no room behind it. False when refused: nothing changed.
+bool remap(Mapping* mapping, size_t bytes) {
+  void* start = reinterpret_cast<void*>(mapping->start);
+  void* resized = os::remap(start, mapping->bytes, bytes, nullptr);
+  if (resized == nullptr) {
+    // To a place of our choosing: the kernel's own choice need not be aligned to our pages.
+    void* target = os::map_aligned(bytes, kPageBytes < os::page_bytes() ? os::page_bytes() : kPageBytes);
+    if (target == nullptr) return false;
+    // Forgotten before it moves: from then on the old address may be another's.
+    page_map.set_foreign(mapping->start, kPageBytes);
+    if (!page_map.reserve(reinterpret_cast<uintptr_t>(target), kPageBytes) ||
+        os::remap(start, mapping->bytes, bytes, target) == nullptr) {
+      os::unmap(target, bytes);
+      return false;
+    }
+    resized = target;
+  }
+  mapping->start = reinterpret_cast<uintptr_t>(resized);
+  mapping->bytes = bytes;
+  return true;
 }
 
 void enter(Span* span, const Mapping& mapping) {
@@ -97,7 +145,13 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
   bytes = rounded(bytes);
   if (alignment < kPageBytes) alignment = kPageBytes;
   Mapping mapping{};
-  if (!take_cached(bytes, alignment, &mapping)) {
+  bool have = take_cached(bytes, alignment, &mapping);
+  // What is longer than asked for, by less than is worth keeping, stays so; what is shorter grows.
+  if (have && mapping.bytes < bytes && (alignment > kPageBytes || !remap(&mapping, bytes))) {
+    discard(mapping);
+    have = false;
+  }
+  if (!have) {
     void* start = os::map_aligned(bytes, alignment < os::page_bytes() ? os::page_bytes() : alignment);
     if (start == nullptr) return nullptr;
     mapping = Mapping{reinterpret_cast<uintptr_t>(start), bytes, 0, true};
@@ -114,11 +168,12 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
 void release_huge(Span* span) {
   Mapping mapping{span->start, span->bytes, os::coarse_monotonic_ns(), false};
   page_map.set_free(mapping.start, kPageBytes);
-  bool keep = mapping.bytes <= kMaxCachedBytes && options::get(options::Id::purge_delay) != 0;
+  bool keep = options::get(options::Id::purge_delay) != 0;
   {
     LockGuard guard(lock);
     in_use.remove(span);
     used_bytes -= span->bytes;
+    keep = keep && mapping.bytes <= max_cached_bytes();
   }
   give_span(span);
   for (;;) {
@@ -135,30 +190,18 @@ void release_huge(Span* span) {
   }
 }
 
-bool resize_huge(Span* span, size_t bytes, bool may_move) {
+bool resize_huge(Span* span, size_t bytes) {
   bytes = rounded(bytes);
   if (bytes == span->bytes) return true;
-  void* start = reinterpret_cast<void*>(span->start);
-  void* resized = os::remap(start, span->bytes, bytes, nullptr);
-  if (resized == nullptr) {
-    if (!may_move) return false;
-    // Moved to a place of our choosing: the kernel's own choice need not be aligned to our pages.
-    void* target = os::map_aligned(bytes, kPageBytes < os::page_bytes() ? os::page_bytes() : kPageBytes);
-    if (target == nullptr) return false;
-    // Forgotten before it moves: from then on the old address may be another's.
-    page_map.set_foreign(span->start, kPageBytes);
-    if (!page_map.reserve(reinterpret_cast<uintptr_t>(target), kPageBytes) ||
-        os::remap(start, span->bytes, bytes, target) == nullptr) {
-      page_map.set(span->start, kPageBytes, span);
-      os::unmap(target, bytes);
-      return false;
-    }
-    resized = target;
+  Mapping mapping{span->start, span->bytes, 0, false};
+  if (!remap(&mapping, bytes)) {
+    page_map.set(span->start, kPageBytes, span);
+    return false;
   }
   LockGuard guard(lock);
   used_bytes += bytes - span->bytes;
   span->bytes = bytes;
-  span->start = reinterpret_cast<uintptr_t>(resized);
+  span->start = mapping.start;
   page_map.set(span->start, kPageBytes, span);
   return true;
 }

@@ -1,8 +1,8 @@
 // Huge runs: more than half a region, each with a mapping of its own, and a small cache of freed ones.
 //
 // The cache keeps freed mappings for one purge delay, so that a program that allocates and frees big buffers in a loop
-// neither faults nor calls the kernel each time. Sizes are exact to the page; a cached mapping is reused when it is at
-// most an eighth too large. Threads: any; one lock, not held across system calls but mincore.
+// neither faults nor calls the kernel each time. A request takes the first part of a longer one, or has a shorter one grow
+// by moving its page tables. Threads: any; one lock, not held across system calls but mincore.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ void release_huge(Span* span);
 
 // Resizes in place or by moving page tables (mremap), never by copying. False when refused: the span is unchanged.
 // May change span->start.
-bool resize_huge(Span* span, size_t bytes, bool may_move);
+bool resize_huge(Span* span, size_t bytes);
 
 // Unmaps cached mappings freed before `cutoff_ns`. Returns bytes given back.
 size_t purge_huge(uint64_t cutoff_ns);

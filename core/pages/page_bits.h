@@ -51,6 +51,9 @@ class PageBits {
     return longest;
   }
 
+  // Length of the run of clear pages that a clear page lies in.
+  unsigned clear_run_around(unsigned page) const { return find(true, page) - set_before(page); }
+
   // First run of `count` clear pages that starts at a multiple of `alignment` pages; kPagesPerRegion when none.
   unsigned find_clear(unsigned count, unsigned alignment) const {
     unsigned first = 0, length = 0;
@@ -86,6 +89,16 @@ class PageBits {
       if (bits != 0) return word * 64 + static_cast<unsigned>(__builtin_ctzll(bits));
     }
     return kPagesPerRegion;
+  }
+
+  // One behind the last set page before `page`; 0 when none.
+  unsigned set_before(unsigned page) const {
+    for (unsigned word = page / 64 + 1; word-- > 0;) {
+      uint64_t bits = words_[word];
+      if (word == page / 64) bits &= (uint64_t{1} << (page % 64)) - 1;
+      if (bits != 0) return word * 64 + 64 - static_cast<unsigned>(__builtin_clzll(bits));
+    }
+    return 0;
   }
 
   uint64_t words_[kWords] = {};

@@ -51,6 +51,12 @@ TEST(PageBits, AgreesWithABitset) {
     for (unsigned i = probe; i < probe + length; i++) any |= model[i];
     ASSERT_EQ(bits.any(probe, length), any);
     ASSERT_EQ(bits.test(probe), model[probe]);
+    if (!model[probe]) {
+      unsigned low = probe, high = probe;
+      while (low > 0 && !model[low - 1]) low--;
+      while (high < kPagesPerRegion && !model[high]) high++;
+      ASSERT_EQ(bits.clear_run_around(probe), high - low);
+    }
   }
 }
 

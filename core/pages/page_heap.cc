@@ -57,13 +57,14 @@ void unfile(Shard& shard, Region* region) {
   if (shard.buckets[longest] == nullptr) shard.filled[longest / 64] &= ~(uint64_t{1} << (longest % 64));
 }
 
-void refile(Shard& shard, Region* region) {
-  unsigned longest = region->used.longest_clear_run();
+void refile(Shard& shard, Region* region, unsigned longest) {
   if (longest == region->longest_free) return;
   unfile(shard, region);
   region->longest_free = static_cast<uint16_t>(longest);
   file(shard, region);
 }
+
+void refile(Shard& shard, Region* region) { refile(shard, region, region->used.longest_clear_run()); }
 
 // The tightest bucket at or above `pages` that has a region; kPagesPerRegion + 1 when none.
 unsigned tightest(const Shard& shard, unsigned pages) {
@@ -111,10 +112,11 @@ bool take_run_locked(Shard& shard, unsigned pages, unsigned alignment, Region** 
 // Marks pages as used and clean in the books. Returns true when all of them read as zero.
 bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   bool clean = !region->young.any(first, pages) && !region->old.any(first, pages);
+  bool from_longest = region->used.clear_run_around(first) == region->longest_free;
   region->used.set(first, pages);
   region->young.clear(first, pages);
   region->old.clear(first, pages);
-  refile(shard, region);
+  if (from_longest) refile(shard, region);
   return clean;
 }
 
@@ -129,7 +131,8 @@ void free_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   region->used.clear(first, pages);
   region->young.set(first, pages);
   put_on_dirty_list(shard, region);
-  refile(shard, region);
+  unsigned run = region->used.clear_run_around(first);
+  if (run > region->longest_free) refile(shard, region, run);
 }
 
 unsigned shards_in_use() {
@@ -390,10 +393,7 @@ size_t unmap_empty_regions() {
       }
       if (region == nullptr) break;
       regions.fetch_sub(1, std::memory_order_relaxed);
-      page_map.set_foreign(region->base, kRegionBytes);
-      // Refused: the address space is lost, as small as it is; its memory goes.
-      void* start = reinterpret_cast<void*>(region->base);
-      if (!os::unmap(start, kRegionBytes)) os::purge(start, kRegionBytes);
+      unmap_region(region->base);
       bytes += kRegionBytes;
       LockGuard guard(region_pool_lock);
       region_pool.give(region);
@@ -442,6 +442,7 @@ void lock_for_fork() {
   lock_reserve_for_fork();
   lock_span_pool_for_fork();
   region_pool_lock.lock_for_fork();
+  window.grow_lock().lock_for_fork();
   page_map.grow_lock().lock_for_fork();
   os::arena_lock().lock_for_fork();
 }
@@ -465,6 +466,7 @@ void reattach_all_locked(Shard& shard) {
 void unlock_after_fork(bool in_child) {
   os::arena_lock().unlock_after_fork();
   page_map.grow_lock().unlock_after_fork();
+  window.grow_lock().unlock_after_fork();
   region_pool_lock.unlock_after_fork();
   unlock_span_pool_after_fork();
   unlock_reserve_after_fork();

@@ -192,7 +192,7 @@ TEST(Huge, GrowsWithoutCopyingAndKeepsItsContents) {
   Span* span = allocate_huge(2 * MiB, kPageBytes);
   for (size_t i = 0; i < span->bytes; i += 4096) memory(span)[i] = static_cast<char>(i >> 12);
   for (size_t bytes : {4 * MiB, 64 * MiB, 3 * MiB, 9 * MiB}) {
-    ASSERT_TRUE(resize_huge(span, bytes, true));
+    ASSERT_TRUE(resize_huge(span, bytes));
     EXPECT_EQ(page_map.span_of(memory(span)), span);
     EXPECT_EQ(span->start % kPageBytes, 0u);
     for (size_t i = 0; i < 2 * MiB; i += 4096) ASSERT_EQ(memory(span)[i], static_cast<char>(i >> 12));

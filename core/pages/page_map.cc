@@ -6,16 +6,16 @@ namespace seemalloc::pages {
 
 namespace {
 Lock leaf_lock;
-// What the pages of ours point at while they hold no block.
-constinit Span free_pages{.owner_ = Span::kNobody, .kind = SpanKind::kFree};
 }  // namespace
 
 constinit Span foreign_span{.owner_ = Span::kNobody, .kind = SpanKind::kForeign};
+constinit Span free_span{.owner_ = Span::kNobody, .kind = SpanKind::kFree};
 constinit PageMap page_map;  // all zero, so it costs nothing in the file
 
 Lock& PageMap::grow_lock() { return leaf_lock; }
 
 bool PageMap::reserve(uintptr_t start, size_t bytes) {
+  if (window.has_entry(start)) return true;
   uintptr_t first = (start >> kPageShift) >> kLeafBits;
   uintptr_t last = ((start + bytes - 1) >> kPageShift) >> kLeafBits;
   if (last >> kRootBits != 0) return false;
@@ -38,12 +38,16 @@ void PageMap::store(uintptr_t page, uint64_t entry) {
 }
 
 void PageMap::set(uintptr_t start, size_t bytes, const Span* span) {
+  if (window.contains(start)) {
+    window.set(window.page_of(reinterpret_cast<void*>(start)), bytes >> kPageShift, span);
+    return;
+  }
   uint64_t entry = reinterpret_cast<uintptr_t>(span) - reinterpret_cast<uintptr_t>(&foreign_span);
   uintptr_t end = (start + bytes) >> kPageShift;
   for (uintptr_t page = start >> kPageShift; page < end; page++) store(page, entry);
 }
 
-void PageMap::set_free(uintptr_t start, size_t bytes) { set(start, bytes, &free_pages); }
+void PageMap::set_free(uintptr_t start, size_t bytes) { set(start, bytes, &free_span); }
 
 void PageMap::set_foreign(uintptr_t start, size_t bytes) { set(start, bytes, &foreign_span); }
 

@@ -1,9 +1,10 @@
-// Address → span, for any address: two levels over 48 bits, one entry per page.
+// Address → span, for any address: the window's flat map (window.h) for most of ours; for the rest, ours or not, two levels
+// over 48 bits. One entry per page.
 //
-// Who reads: free(), realloc(), malloc_usable_size() on every pointer they get, ours or not. Who writes: the page heap.
+// Who reads: realloc(), malloc_usable_size() and free() of what is not in the window. Who writes: the page heap.
 // Entries are offsets, so that zero-filled memory means something: in the root the static zero leaf, in a leaf
 // `foreign_span` (kind kForeign, owned by nobody). Null pointers and foreign pointers therefore need no branch of their
-// own, not even before anything has been initialised.
+// own, not even before anything has been initialised (the window has no pages then).
 // Threads: entries are relaxed atomics; a pointer reaches another thread only through that program's own
 // synchronisation, which orders the entry too.
 #pragma once
@@ -15,10 +16,13 @@
 #include "core/base/units.h"
 #include "core/os/lock.h"
 #include "core/pages/span.h"
+#include "core/pages/window.h"
 
 namespace seemalloc::pages {
 
+// What pages point at that are not ours, and ours while they hold no block.
 extern Span foreign_span;
+extern Span free_span;
 
 class PageMap {
  public:
@@ -28,6 +32,8 @@ class PageMap {
 
   // The span at an address; never null. Addresses past 48 bits wrap: they fault on the first access anyway.
   SEEMALLOC_ALWAYS_INLINE Span* span_of(const void* p) const {
+    size_t near = window.page_of(p);
+    if (SEEMALLOC_LIKELY(near < window.pages())) return window.span_at(near);
     uintptr_t page = reinterpret_cast<uintptr_t>(p) >> kPageShift;
     uintptr_t self = reinterpret_cast<uintptr_t>(this);
     uint64_t leaf = __atomic_load_n(&root_[(page >> kLeafBits) & ((size_t{1} << kRootBits) - 1)], __ATOMIC_RELAXED);
@@ -48,7 +54,8 @@ class PageMap {
   // For the fork handlers.
   Lock& grow_lock();
 
-  size_t leaf_bytes() const { return leaf_bytes_.load(std::memory_order_relaxed); }
+  // Address space of the maps, the window's included.
+  size_t map_bytes() const { return leaf_bytes_.load(std::memory_order_relaxed) + window.map_bytes(); }
 
  private:
   void store(uintptr_t page, uint64_t entry);

@@ -3,6 +3,8 @@
 #include "core/base/units.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/pages/page_map.h"
+#include "core/pages/window.h"
 
 namespace seemalloc::pages {
 
@@ -15,10 +17,8 @@ uintptr_t next = 0;
 uintptr_t end = 0;
 uintptr_t returned = 0;  // one region that could not be used; more are leaked as untouched address space
 size_t chunk_bytes = kFirstChunkBytes;
-}  // namespace
 
-uintptr_t reserve_region() {
-  LockGuard guard(lock);
+uintptr_t reserve_outside_locked() {
   if (returned != 0) {
     uintptr_t base = returned;
     returned = 0;
@@ -36,13 +36,29 @@ uintptr_t reserve_region() {
     next = reinterpret_cast<uintptr_t>(chunk);
     end = next + bytes;
     if (chunk_bytes < kLargestChunkBytes) chunk_bytes *= 2;
+    window.step_over();
   }
   uintptr_t base = next;
   next += kRegionBytes;
   return base;
 }
+}  // namespace
+
+uintptr_t reserve_region() {
+  LockGuard guard(lock);
+  uintptr_t base = window.map_region();
+  return base != 0 ? base : reserve_outside_locked();
+}
+
+void unmap_region(uintptr_t base) {
+  if (window.contains(base)) return window.unmap_region(base);
+  page_map.set_foreign(base, kRegionBytes);
+  void* start = reinterpret_cast<void*>(base);
+  if (!os::unmap(start, kRegionBytes)) os::purge(start, kRegionBytes);
+}
 
 void return_region(uintptr_t base) {
+  if (window.contains(base)) return window.unmap_region(base);
   LockGuard guard(lock);
   if (base + kRegionBytes == next) {
     next = base;

@@ -5,7 +5,8 @@
 // path; the central list's lock while unowned; the sampled heap's lock when sampled). owner and remote are atomic.
 // An owner is never null: a thread without a heap compares its null with it and must not match.
 // Invariants:
-//  1. countdown + bias == live: the blocks handed out (to the program, a malloc list, a stash or the remote list).
+//  1. countdown + bias == live (modulo 2^32): the blocks handed out (to the program, a malloc list, a stash or the
+//     remote list). A current span's countdown never reaches zero.
 //  2. every carved block that is not live is on free_list exactly once.
 //  3. remote == kUnowned only while owner is kNobody, and changes from it only under the central list's lock.
 #pragma once
@@ -34,6 +35,7 @@ enum class SpanKind : uint8_t {
   kSmall,        // blocks of one class
   kSampled,      // blocks of one class, each of them recorded by the sampler
   kLarge,        // one block of whole pages inside a region
+  kCachedLarge,  // such a span, free, kept by a thread for its next request
   kHuge,         // one block with a mapping of its own
 };
 
@@ -56,7 +58,8 @@ struct alignas(kCacheLineBytes) Span {
   uint8_t size_class;
   SpanKind kind;
   SpanState state;
-  bool known_zero;  // large: the pages read as zero and nobody wrote to them
+  bool known_zero;  // the pages read as zero and nobody wrote to them
+  bool lending;     // unowned for good: its blocks are lent to many threads (heap/central.h)
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // blocks freed by others: see heap/remote.h
   Span* pending_next;                                     // on the owner's pending stack
@@ -71,20 +74,16 @@ struct alignas(kCacheLineBytes) Span {
 
   uint32_t live() const { return countdown + bias; }
   void set_live(uint32_t live) { set_countdown(live, 0); }
+  // For a span whose owner is not to be told of anything: it looks by itself whenever a list ends.
+  void set_live_quietly(uint32_t live) { set_countdown(live + kNever, 0 - kNever); }
   void set_countdown(uint32_t frees, uint32_t rest) {
     __atomic_store_n(&countdown, frees, __ATOMIC_RELAXED);
     __atomic_store_n(&bias, rest, __ATOMIC_RELAXED);
   }
+  static constexpr uint32_t kNever = uint32_t{1} << 31;
   uint32_t free_blocks() const { return carved - live(); }
 
-  // Plain access compiles to a compare with memory; the thread sanitizer must see an atomic.
-  SEEMALLOC_ALWAYS_INLINE const void* owner() const {
-#ifdef __SANITIZE_THREAD__
-    return owner_acquire();
-#else
-    return reinterpret_cast<const void*>(*const_cast<const volatile uintptr_t*>(&owner_));
-#endif
-  }
+  SEEMALLOC_ALWAYS_INLINE const void* owner() const { return reinterpret_cast<const void*>(load_racing(owner_)); }
   const void* owner_acquire() const { return reinterpret_cast<const void*>(__atomic_load_n(&owner_, __ATOMIC_ACQUIRE)); }
   void set_owner(const void* owner) { __atomic_store_n(&owner_, reinterpret_cast<uintptr_t>(owner), __ATOMIC_RELEASE); }
   void disown() { __atomic_store_n(&owner_, kNobody, __ATOMIC_RELEASE); }

@@ -1,7 +1,5 @@
 #include "core/profile/bucket_table.h"
 
-#include "core/profile/sampler.h"
-
 namespace seemalloc::profile {
 
 namespace {
@@ -10,15 +8,15 @@ uint64_t hash_bucket(uint64_t stack_hash, const BucketKey& key) {
 }
 }  // namespace
 
-Bucket* BucketTable::intern(const Stack& stack, const BucketKey& key, StackTable& stacks) {
+Bucket* BucketTable::intern(const Stack& stack, const BucketKey& key, StackTable& stacks, const Recorder* owner) {
   uint64_t stack_hash = hash_stack(stack);
   auto equal = [&](const Bucket& known) { return known.key == key && same_stack(*known.stack, stack); };
   if (Bucket* known = table_.find(hash_bucket(stack_hash, key), equal)) return known;
   const InternedStack* interned = stacks.intern(stack, stack_hash);
-  return interned == nullptr ? nullptr : intern(*interned, key);
+  return interned == nullptr ? nullptr : intern(*interned, key, owner);
 }
 
-Bucket* BucketTable::intern(const InternedStack& stack, const BucketKey& key) {
+Bucket* BucketTable::intern(const InternedStack& stack, const BucketKey& key, const Recorder* owner) {
   uint64_t hash = hash_bucket(stack.hash, key);
   // A stack is interned once, so its address is its identity.
   auto equal = [&](const Bucket& known) { return known.key == key && known.stack == &stack; };
@@ -28,7 +26,7 @@ Bucket* BucketTable::intern(const InternedStack& stack, const BucketKey& key) {
     fresh->hash = hash;
     fresh->stack = &stack;
     fresh->key = key;
-    fresh->weight = sample_weight(key.drawn_bytes, key.interval_bytes);
+    fresh->owner = owner;
     return fresh;
   };
   return table_.find_or_insert(hash, equal, make);

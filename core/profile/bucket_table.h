@@ -1,10 +1,11 @@
 // Buckets: the samples of one stack, one size and one sampling probability, counted together.
 //
-// Counts are whole samples and the weight is one constant per bucket, so sums neither drift nor leave a remainder: when
-// every sample of a bucket is freed, its in-use figures are exactly zero. Rows of one size each are what keeps
+// Counts are whole samples and the weight is the same for all of a bucket, so sums neither drift nor leave a remainder:
+// when every sample of a bucket is freed, its in-use figures are exactly zero. Rows of one size each are what keeps
 // estimates of mixed sizes unbiased.
-// Threads: any; a known bucket is found without a lock; counts are relaxed atomics, so a reader may see an allocation
-// and its bucket's other counter one operation apart.
+// Threads: any; a known bucket is found without a lock. The thread whose recorder made the bucket counts its samples by
+// plain stores, all others by atomic additions. A reader that loads `own_left`, then `left`, then the others never sees
+// more leave than came.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,8 @@
 
 namespace seemalloc::profile {
 
+struct Recorder;
+
 struct BucketKey {
   size_t allocated_bytes;   // what each block takes now
   size_t drawn_bytes;       // what it took when it was sampled: its probability, which resizing does not change
@@ -24,22 +27,39 @@ struct BucketKey {
   bool operator==(const BucketKey&) const = default;
 };
 
-struct alignas(kCacheLineBytes) Bucket {
+struct Bucket {
   uint64_t hash;
   const InternedStack* stack;
   BucketKey key;
-  double weight;                          // blocks that one sample stands for
-  std::atomic<uint64_t> alloc_samples;    // ever; not those that were resized into this bucket
-  std::atomic<uint64_t> live_samples;
+  const Recorder* owner;  // who made it: no other may change own_alloc and own_left. Null: made without a recorder
+  std::atomic<uint64_t> own_alloc, own_left;
+  std::atomic<uint64_t> alloc;  // samples ever drawn, without own_alloc and those that were resized into this bucket
+  std::atomic<uint64_t> left;   // freed or resized into another, without own_left; less those resized into this one
+
+  void count_alloc(const Recorder* by) {
+    if (by == owner && by != nullptr) {
+      own_alloc.store(own_alloc.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    } else {
+      alloc.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  // Release: whoever sees that a sample left sees that it came. Pairs with read_bucket().
+  void count_left(const Recorder* by) {
+    if (by == owner && by != nullptr) {
+      own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    } else {
+      left.fetch_add(1, std::memory_order_release);
+    }
+  }
 };
-static_assert(sizeof(Bucket) == kCacheLineBytes);
+static_assert(sizeof(Bucket) == 80);
 
 class BucketTable {
  public:
   constexpr BucketTable() = default;
-  // The bucket of this stack and key, made if there is none. Null when memory is refused.
-  Bucket* intern(const Stack& stack, const BucketKey& key, StackTable& stacks);
-  Bucket* intern(const InternedStack& stack, const BucketKey& key);
+  // The bucket of this stack and key, made (for `owner`) if there is none. Null when memory is refused.
+  Bucket* intern(const Stack& stack, const BucketKey& key, StackTable& stacks, const Recorder* owner = nullptr);
+  Bucket* intern(const InternedStack& stack, const BucketKey& key, const Recorder* owner = nullptr);
   template <typename Visit>
   void for_each(Visit visit) const {
     table_.for_each(visit);

@@ -3,8 +3,13 @@
 #include <bit>
 
 #include "core/base/check.h"
+#include "core/os/arena.h"
 #include "core/os/os.h"
+#include "core/profile/recorder.h"
 #include "core/profile/records.h"
+#include "core/profile/registers.h"
+#include "core/profile/sampler.h"
+#include "core/profile/unwind.h"
 
 namespace seemalloc::profile {
 
@@ -22,27 +27,84 @@ double square_root(double x) {
 
 void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
-}  // namespace
+BucketKey key_of(const Allocation& allocation) {
+  return {allocation.allocated_bytes, allocation.allocated_bytes, allocation.interval_bytes};
+}
 
-SampleId record_alloc(const Allocation& allocation, const Stack& stack) {
-  BucketKey key{allocation.allocated_bytes, allocation.allocated_bytes, allocation.interval_bytes};
-  Bucket* bucket = records.buckets.intern(stack, key, records.stacks);
+// One more sample in the bucket, which is null when memory was refused.
+SampleId add_sample(const Allocation& allocation, Bucket* bucket, Recorder* recorder) {
   SampleId id = 0;
   if (SEEMALLOC_LIKELY(bucket != nullptr)) {
-    id = records.live.add({bucket, allocation.requested_bytes, os::coarse_monotonic_ns(), cached_thread_id()});
+    LiveSample sample{bucket, allocation.requested_bytes, os::coarse_monotonic_ns(), cached_thread_id()};
+    id = recorder != nullptr ? records.live.add(sample, recorder->ids) : records.live.add(sample);
   }
   if (SEEMALLOC_UNLIKELY(id == 0)) {
     count(records.dropped);
     return 0;
   }
-  count(bucket->alloc_samples);
-  count(bucket->live_samples);
+  bucket->count_alloc(recorder);
   return id;
 }
 
-void record_free(SampleId id) {
-  Bucket* bucket = records.live.remove(id);
-  bucket->live_samples.fetch_sub(1, std::memory_order_relaxed);
+// Walks the stack above `registers`, and remembers it when there is a memory for it.
+SEEMALLOC_NOINLINE Bucket* find_bucket_by_walk(const Registers& registers, const Allocation& allocation, uintptr_t site,
+                                               size_t max_depth, Recorder* recorder) {
+  StackMemo::Entry* entry = recorder != nullptr ? &recorder->memo.begin(registers, site, max_depth) : nullptr;
+  WalkNotes notes(entry);
+  Stack stack;
+  walk_stack(registers, max_depth, &stack, &notes);
+  Bucket* bucket = records.buckets.intern(stack, key_of(allocation), records.stacks, recorder);
+  if (notes.complete() && bucket != nullptr) {
+    entry->bucket = bucket;
+    entry->stack = bucket->stack;
+  }
+  return bucket;
+}
+
+SEEMALLOC_NOINLINE Bucket* find_other_bucket(StackMemo::Entry& entry, const Allocation& allocation,
+                                             const Recorder* recorder) {
+  Bucket* bucket = records.buckets.intern(*entry.stack, key_of(allocation), recorder);
+  if (bucket != nullptr) entry.bucket = bucket;
+  return bucket;
+}
+
+}  // namespace
+
+Recorder* make_recorder() { return static_cast<Recorder*>(os::arena_allocate(sizeof(Recorder), alignof(Recorder))); }
+
+void adopt_recorder(Recorder& recorder) {
+  if (recorder.busy) recorder.ids = IdCache{};  // they may be half taken: at most two batches are lost
+  recorder.busy = false;
+  recorder.memo.clear();
+}
+
+SampleId record_alloc(const Allocation& allocation, const Stack& stack) {
+  return add_sample(allocation, records.buckets.intern(stack, key_of(allocation), records.stacks), nullptr);
+}
+
+SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& allocation, uintptr_t site,
+                                         size_t max_depth) {
+  Registers registers;
+  take_registers(&registers);
+  RecorderUse use(recorder);
+  recorder = use.get();
+  StackMemo::Entry* known = recorder != nullptr ? recorder->memo.find(registers, site, max_depth) : nullptr;
+  Bucket* bucket;
+  if (SEEMALLOC_UNLIKELY(known == nullptr)) {
+    bucket = find_bucket_by_walk(registers, allocation, site, max_depth, recorder);
+  } else {
+    bucket = known->bucket;
+    if (bucket->key != key_of(allocation)) bucket = find_other_bucket(*known, allocation, recorder);
+    if (SEEMALLOC_UNLIKELY(known->stack->truncated)) count_truncated_stack();
+  }
+  return add_sample(allocation, bucket, recorder);
+}
+
+void record_free(Recorder* recorder, SampleId id) {
+  RecorderUse use(recorder);
+  recorder = use.get();
+  Bucket* bucket = recorder != nullptr ? records.live.remove(id, recorder->ids) : records.live.remove(id);
+  bucket->count_left(recorder);
 }
 
 void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) {
@@ -59,24 +121,25 @@ void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) 
   }
   records.live.set_size(id, after, requested_bytes);
   if (after == before) return;
-  count(after->live_samples);
-  before->live_samples.fetch_sub(1, std::memory_order_relaxed);
+  after->left.fetch_sub(1, std::memory_order_relaxed);
+  before->left.fetch_add(1, std::memory_order_release);
 }
 
 BucketRow read_bucket(const Bucket& bucket) {
-  return BucketRow{&bucket, bucket.alloc_samples.load(std::memory_order_relaxed),
-             bucket.live_samples.load(std::memory_order_relaxed)};
+  uint64_t left = bucket.own_left.load(std::memory_order_acquire);
+  left += bucket.left.load(std::memory_order_acquire);
+  uint64_t samples = bucket.own_alloc.load(std::memory_order_relaxed) + bucket.alloc.load(std::memory_order_relaxed);
+  return BucketRow{&bucket, samples, samples - left, sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes)};
 }
 
 void RowSums::add(const BucketRow& row) {
-  double weight = row.bucket->weight;
   totals_.samples += row.alloc_samples;
   totals_.live_samples += row.live_samples;
   totals_.alloc_objects += row.alloc_objects();
   totals_.alloc_bytes += row.alloc_objects() * row.bytes();
   totals_.inuse_objects += row.live_objects();
   totals_.inuse_bytes += row.live_objects() * row.bytes();
-  variance_ += row.live_objects() * (weight - 1) * row.bytes() * row.bytes();  // (1-p)/p² = w(w-1)
+  variance_ += row.live_objects() * (row.weight - 1) * row.bytes() * row.bytes();  // (1-p)/p² = w(w-1)
 }
 
 SampleTotals RowSums::totals() const {

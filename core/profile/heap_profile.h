@@ -20,10 +20,20 @@ struct Allocation {
   uint64_t interval_bytes;  // mean sampling interval the sample was drawn with; 1: every allocation is recorded (weight 1)
 };
 
-// Records a sampled allocation. Returns 0, and counts a dropped sample, when there is no memory for the record.
+// A thread's memory of what it sampled (recorder.h); null when memory is refused, and everything works without.
+struct Recorder;
+Recorder* make_recorder();
+// Another thread will use it from now on; its last one may have vanished anywhere in the middle (fork).
+void adopt_recorder(Recorder& recorder);
+
+// Records a sampled allocation with the caller's stack, at most `max_depth` frames of it. Returns 0, and counts a
+// dropped sample, when there is no memory for the record. `site`: see StackMemo::find.
+SampleId record_alloc(Recorder* recorder, const Allocation& allocation, uintptr_t site, size_t max_depth);
+// The same with a stack captured before.
 SampleId record_alloc(const Allocation& allocation, const Stack& stack);
 // The sampled block is gone. Requires: id ≠ 0, returned by record_alloc, not yet freed.
-void record_free(SampleId id);
+void record_free(Recorder* recorder, SampleId id);
+inline void record_free(SampleId id) { record_free(nullptr, id); }
 // The sampled block was resized in place: in-use bytes follow, allocated totals do not change.
 void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes);
 

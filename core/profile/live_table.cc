@@ -31,23 +31,37 @@ LiveTable::Record* LiveTable::record(SampleId id) const {
   return chunk + (id & ((1u << kChunkBits) - 1));
 }
 
-SampleId LiveTable::add(const LiveSample& sample) {
-  SampleId id = take_id(shard_of_thread(cached_thread_id()));
-  if (id == 0) return 0;
+SampleId LiveTable::add(const LiveSample& sample, IdCache& cache) {
+  if (cache.head == 0 && !refill(cache)) return 0;
+  SampleId id = cache.head;
   Record* fresh = record(id);
+  cache.head = fresh->slack_bytes;
+  cache.count--;
   fresh->birth_ns = sample.birth_ns;
   fresh->thread_id = sample.thread_id;
-  set_size(id, sample.bucket, sample.requested_bytes);
+  set_size(fresh, sample.bucket, sample.requested_bytes);
   return id;
 }
 
-Bucket* LiveTable::remove(SampleId id) {
+SampleId LiveTable::add(const LiveSample& sample) {
+  LockGuard guard(shared_lock_);
+  return add(sample, shared_);
+}
+
+Bucket* LiveTable::remove(SampleId id, IdCache& cache) {
   Record* gone = record(id);
   Bucket* bucket = gone->bucket.load(std::memory_order_relaxed);
   CHECK(bucket != nullptr);  // freed twice: an id in two places would corrupt the lists (invariant 1)
   gone->bucket.store(nullptr, std::memory_order_relaxed);
-  give_id(shard_of_thread(cached_thread_id()), id);
+  gone->slack_bytes = cache.head;
+  cache.head = id;
+  if (++cache.count == kBatch) put_full_batch(cache);
   return bucket;
+}
+
+Bucket* LiveTable::remove(SampleId id) {
+  LockGuard guard(shared_lock_);
+  return remove(id, shared_);
 }
 
 LiveSample LiveTable::get(SampleId id) const {
@@ -57,59 +71,49 @@ LiveSample LiveTable::get(SampleId id) const {
   return LiveSample{bucket, bucket->key.allocated_bytes - alive->slack_bytes, alive->birth_ns, alive->thread_id};
 }
 
-void LiveTable::set_size(SampleId id, Bucket* bucket, size_t requested_bytes) {
-  Record* alive = record(id);
+void LiveTable::set_size(Record* alive, Bucket* bucket, size_t requested_bytes) {
   alive->slack_bytes = slack(bucket->key.allocated_bytes, requested_bytes);
   alive->bucket.store(bucket, std::memory_order_relaxed);
 }
 
-SampleId LiveTable::take_id(Shard& shard) {
-  LockGuard guard(shard.lock);
-  if (shard.head == 0 && !refill_locked(shard)) return 0;
-  SampleId id = shard.head;
-  shard.head = record(id)->slack_bytes;
-  shard.count--;
-  return id;
+void LiveTable::set_size(SampleId id, Bucket* bucket, size_t requested_bytes) {
+  set_size(record(id), bucket, requested_bytes);
 }
 
-void LiveTable::give_id(Shard& shard, SampleId id) {
-  LockGuard guard(shard.lock);
-  record(id)->slack_bytes = shard.head;
-  shard.head = id;
-  if (++shard.count < kBatch) return;
-  if (shard.full != 0) {
+void LiveTable::put_full_batch(IdCache& cache) {
+  if (cache.full != 0) {
     LockGuard global(global_lock_);
-    record(shard.full)->thread_id = batches_;
-    batches_ = shard.full;
+    record(cache.full)->thread_id = batches_;
+    batches_ = cache.full;
   }
-  shard.full = shard.head;
-  shard.head = 0;
-  shard.count = 0;
+  cache.full = cache.head;
+  cache.head = 0;
+  cache.count = 0;
 }
 
-bool LiveTable::refill_locked(Shard& shard) {
-  if (shard.full == 0) {
+bool LiveTable::refill(IdCache& cache) {
+  if (cache.full == 0) {
     LockGuard global(global_lock_);
-    if (batches_ == 0) return carve_batch_locked(shard);
-    shard.full = batches_;
+    if (batches_ == 0) return carve_batch_locked(cache);
+    cache.full = batches_;
     batches_ = record(batches_)->thread_id;
   }
-  shard.head = shard.full;
-  shard.full = 0;
-  shard.count = kBatch;
+  cache.head = cache.full;
+  cache.full = 0;
+  cache.count = kBatch;
   return true;
 }
 
-// Requires: the shard's and the global lock.
-bool LiveTable::carve_batch_locked(Shard& shard) {
+// Requires: the global lock.
+bool LiveTable::carve_batch_locked(IdCache& cache) {
   uint64_t first = fresh_.load(std::memory_order_relaxed);
   if (first == kMaxIds) return false;
   if (first % (size_t{1} << kChunkBits) == 0 && !make_chunk_locked(first)) return false;
   for (uint64_t id = first + kBatch; id-- > first;) {
     if (id == 0) break;  // invariant 3: the first batch is one short
-    record(static_cast<SampleId>(id))->slack_bytes = shard.head;
-    shard.head = static_cast<SampleId>(id);
-    shard.count++;
+    record(static_cast<SampleId>(id))->slack_bytes = cache.head;
+    cache.head = static_cast<SampleId>(id);
+    cache.count++;
   }
   fresh_.store(first + kBatch, std::memory_order_relaxed);
   return true;
@@ -130,13 +134,13 @@ bool LiveTable::make_chunk_locked(uint64_t first_id) {
 }
 
 void LiveTable::lock_all() {
-  for (Shard& each : shards_) each.lock.lock_for_fork();
+  shared_lock_.lock_for_fork();
   global_lock_.lock_for_fork();
 }
 
 void LiveTable::unlock_all() {
   global_lock_.unlock_after_fork();
-  for (Shard& each : shards_) each.lock.unlock_after_fork();
+  shared_lock_.unlock_after_fork();
 }
 
 }  // namespace seemalloc::profile

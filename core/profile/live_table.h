@@ -1,10 +1,10 @@
 // The live table: one record per sampled block that is alive, found by its SampleId.
 //
 // Records stand in chunks that never move, found through a two-level directory; ids are recycled. A thread takes ids
-// from a cache shared by the threads of its shard; full batches go through one global list, so a thread that only frees
-// feeds one that only allocates and the table stays as large as its peak (plus ≤ 16 × 2 batches).
-// Threads: any. Locks: a shard's, then the global one, then the arena's.
-// Invariants: 1. an id is in exactly one place: alive, a shard's list, or a global batch; 2. a batch on the global list
+// from a cache of its own (IdCache) or, without one, from the shared one; full batches go through one global list, so a
+// thread that only frees feeds one that only allocates and the table stays as large as its peak (plus 2 batches each).
+// Threads: any; a cache is one thread's. Locks: the shared cache's, then the global one, then the arena's.
+// Invariants: 1. an id is in exactly one place: alive, a cache's list, or a global batch; 2. a batch on the global list
 // and `full` hold exactly kBatch ids; 3. id 0 is never handed out.
 #pragma once
 
@@ -27,13 +27,22 @@ struct LiveSample {
   uint32_t thread_id;
 };
 
+// Ids that are not in use.
+struct IdCache {
+  uint32_t count = 0;  // ids in `head`
+  SampleId head = 0;
+  SampleId full = 0;  // a whole batch in reserve, or 0
+};
+
 class LiveTable {
  public:
   constexpr LiveTable() = default;
 
   // Records a live sample; 0 when memory or ids are used up.
+  SampleId add(const LiveSample& sample, IdCache& cache);
   SampleId add(const LiveSample& sample);
   // Forgets it. Returns the bucket it was in. Requires: id is alive.
+  Bucket* remove(SampleId id, IdCache& cache);
   Bucket* remove(SampleId id);
   LiveSample get(SampleId id) const;
   // Requires: id is alive, nobody else changes or removes it meanwhile.
@@ -46,7 +55,6 @@ class LiveTable {
 
  private:
   static constexpr size_t kBatch = 64;
-  static constexpr size_t kShards = 16;
   static constexpr size_t kChunkBits = 11;
   static constexpr size_t kLeafBits = 10;
   static constexpr size_t kRootBits = 32 - kLeafBits - kChunkBits;
@@ -61,22 +69,15 @@ class LiveTable {
   struct Leaf {
     std::atomic<Record*> chunks[size_t{1} << kLeafBits];
   };
-  struct alignas(kCacheLineBytes) Shard {
-    Lock lock;
-    uint32_t count = 0;  // ids in `head`
-    SampleId head = 0;
-    SampleId full = 0;  // a whole batch in reserve, or 0
-  };
-
   Record* record(SampleId id) const;
-  Shard& shard_of_thread(uint32_t thread_id) { return shards_[thread_id % kShards]; }
-  bool refill_locked(Shard& shard);
-  bool carve_batch_locked(Shard& shard);
+  bool refill(IdCache& cache);
+  bool carve_batch_locked(IdCache& cache);
   bool make_chunk_locked(uint64_t first_id);
-  SampleId take_id(Shard& shard);
-  void give_id(Shard& shard, SampleId id);
+  void put_full_batch(IdCache& cache);
+  static void set_size(Record* alive, Bucket* bucket, size_t requested_bytes);
 
-  Shard shards_[kShards];
+  Lock shared_lock_;
+  IdCache shared_;
   alignas(kCacheLineBytes) Lock global_lock_;
   SampleId batches_ = 0;
   std::atomic<uint64_t> fresh_{0};  // ids below have been carved; written under global_lock_

@@ -28,9 +28,10 @@ struct BucketRow {
   const Bucket* bucket;
   uint64_t alloc_samples;
   uint64_t live_samples;
+  double weight;  // blocks that one sample stands for
 
-  double alloc_objects() const { return bucket->weight * static_cast<double>(alloc_samples); }
-  double live_objects() const { return bucket->weight * static_cast<double>(live_samples); }
+  double alloc_objects() const { return weight * static_cast<double>(alloc_samples); }
+  double live_objects() const { return weight * static_cast<double>(live_samples); }
   double bytes() const { return static_cast<double>(bucket->key.allocated_bytes); }
 };
 BucketRow read_bucket(const Bucket& bucket);

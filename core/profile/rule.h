@@ -20,11 +20,11 @@ namespace seemalloc::profile {
 #if defined(__x86_64__)
 inline constexpr unsigned kSlotRegisters[] = {kBx, kFp, kR12, kR12 + 1, kR12 + 2, kR12 + 3};
 inline constexpr unsigned kCfaRegisters[] = {kSp, kFp, kBx, 10, kR12, kR12 + 1, kR12 + 2, kR12 + 3};
-inline constexpr unsigned kSlotBits = 4;
+inline constexpr unsigned kSlotBits = 4, kFrameSlot = 1;
 #elif defined(__aarch64__)
 inline constexpr unsigned kSlotRegisters[] = {kFp, kLr};
 inline constexpr unsigned kCfaRegisters[] = {kSp, kFp, kX19, kX19 + 1, kX19 + 2, kX19 + 3, kX19 + 4, kX19 + 5};
-inline constexpr unsigned kSlotBits = 12;
+inline constexpr unsigned kSlotBits = 12, kFrameSlot = 0, kReturnSlot = 1;
 #endif
 inline constexpr unsigned kSlotCount = sizeof(kSlotRegisters) / sizeof(kSlotRegisters[0]);
 inline constexpr uintptr_t kMaxSlotBytes = 8 * ((1u << kSlotBits) - 1);
@@ -40,6 +40,7 @@ struct Rule {
   static Rule rowless(uint16_t tag) { return Rule{3 | static_cast<uint64_t>(tag) << kTagShift}; }
   unsigned cfa_register() const { return kCfaRegisters[bits >> kCfaShift & 7]; }
   int64_t cfa_offset() const { return static_cast<int64_t>(static_cast<int16_t>(bits >> kOffsetShift)) * 8; }
+  uint32_t slot(unsigned index) const { return slots() >> (index * kSlotBits) & ((1u << kSlotBits) - 1); }
   uint32_t slots() const { return bits >> kSlotShift & 0xFFFFFF; }
   bool forgets() const { return (bits >> kForgetsShift & 1) != 0; }
   uint16_t tag() const { return static_cast<uint16_t>(bits >> kTagShift); }

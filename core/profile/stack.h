@@ -24,7 +24,7 @@ void capture_stack(Stack* out, size_t max_depth);
 
 // For the fork and statistics code: how many captures ended truncated or broken so far.
 struct UnwindCounters {
-  uint64_t captures, truncated, broken;
+  uint64_t truncated, broken;
 };
 UnwindCounters unwind_counters();
 

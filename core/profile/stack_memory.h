@@ -47,6 +47,8 @@ class StackMemory {
   // The interrupted code's stack pointer, behind a signal frame. False when nothing is mapped there.
   bool follow_signal(uintptr_t sp);
 
+  bool is_own() const { return own_; }  // the thread's own stack
+
   // From now on addresses are guesses: no other stack is entered, and off the own stack only copies are read.
   void distrust();
 

@@ -13,13 +13,15 @@
 #include "core/profile/rule_cache.h"
 #include "core/profile/signal_return.h"
 #include "core/profile/stack.h"
+#include "core/profile/stack_memo.h"
 #include "core/profile/stack_memory.h"
+#include "core/profile/unwind.h"
 
 namespace seemalloc::profile {
 namespace {
 
 constinit RuleCache rule_cache;
-std::atomic<uint64_t> captures{0}, truncated_captures{0}, broken_captures{0};
+std::atomic<uint64_t> truncated_captures{0}, broken_captures{0};
 
 void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
@@ -30,7 +32,10 @@ class Walk {
  public:
   enum class Step { kFrame, kEnd, kBroken };
 
-  explicit Walk(const Registers& registers) : registers_(registers), memory_(registers.sp()) {}
+  Walk(const Registers& registers, WalkNotes* notes)
+      : registers_(registers), memory_(registers.sp()), notes_(notes) {
+    if (!memory_.is_own()) notes_->give_up();
+  }
 
   // Goes to the caller's frame. kEnd: there is none, this was the thread's first.
   Step step();
@@ -54,6 +59,7 @@ class Walk {
 
   Registers registers_;
   StackMemory memory_;
+  WalkNotes* notes_;
   ModuleMemo modules_;
   bool exact_pc_ = true;            // not a return address: the start, and code interrupted by a signal
   bool on_frame_pointers_ = false;  // the last step was by frame pointer
@@ -66,6 +72,7 @@ Walk::Step Walk::step() {
   uintptr_t pc = registers_.pc() - (exact_pc_ ? 0 : 1);
   const Module* module = modules_.find(pc);
   if (SEEMALLOC_UNLIKELY(module == nullptr)) return step_outside_modules();
+  notes_->in_code(pc, *module);
   tables_trusted_ = trusted_ || module->permanent;
   Rule rule{rule_cache.find(pc ^ module->identity)};
   // Untrusted code is not looked at: a wrong rule for a guessed frame costs that stack, no more.
@@ -129,15 +136,22 @@ Walk::Step Walk::step_by_rule(Rule rule, const Module* module) {
   // Only code that was interrupted, and only where a call does not push, may have a frame of no size.
   uintptr_t lowest = registers_.sp() - (exact_pc_ ? 1 : 0);
   if (cfa % sizeof(uintptr_t) != 0 || !memory_.follow(lowest, cfa)) return Step::kBroken;
+  if (!memory_.is_own()) notes_->give_up();
+  notes_->frame_from(base, registers_);
 #if defined(__x86_64__)
   uintptr_t return_address;
   if (!memory_.read(cfa - sizeof(uintptr_t), &return_address)) return Step::kBroken;
+  notes_->read(cfa - sizeof(uintptr_t), return_address);
 #endif
   if (!load_slots(rule.slots(), cfa)) return Step::kBroken;
 #if defined(__aarch64__)
   if (!registers_.has(kLr)) return Step::kBroken;
   uintptr_t return_address = registers_.value[kLr];
+  uintptr_t return_slot = rule.slot(kReturnSlot);
+  return_slot != 0 ? notes_->read(cfa - return_slot * sizeof(uintptr_t), return_address) : notes_->give_up();
 #endif
+  uintptr_t frame_slot = rule.slot(kFrameSlot);
+  if (frame_slot != 0) notes_->frame_pointer_is_at(cfa - frame_slot * sizeof(uintptr_t));
   uint64_t kept = kCalleeSaved & ~(rule.forgets() ? kCalleeSaved & ~register_bit(kFp) : 0);
   registers_.known &= kept;
   exact_pc_ = false;
@@ -187,6 +201,7 @@ bool Walk::recover(const Row& row, unsigned number, uintptr_t cfa, Registers* ca
 }
 
 Walk::Step Walk::step_by_row(const Row& row) {
+  notes_->give_up();
   on_frame_pointers_ = false;
   if (row.how[row.return_register] == How::kUndefined) return Step::kEnd;
   uintptr_t cfa;
@@ -214,6 +229,7 @@ Walk::Step Walk::step_by_row(const Row& row) {
 // Code in a module, but without an entry: a signal trampoline, the start of a fibre, assembly that nobody described, the
 // built-in functions of V8.
 Walk::Step Walk::step_without_row(const Module* module) {
+  notes_->give_up();
   // A function's first instruction is no place to return to, unless its address was put on the stack by hand: for a
   // signal handler to return to, or (makecontext) for a fibre's function. Nothing is above the latter.
   Row row;
@@ -235,6 +251,7 @@ void Walk::remember_rowless(const Module& module) {
 // Code made at run time, or a trampoline that is in no module. Only the first such frame of a stack is looked at, and
 // remembered under its bare pc. Should that become a trampoline one day, stacks through it come out wrong.
 Walk::Step Walk::step_outside_modules() {
+  notes_->give_up();
   uintptr_t pc = registers_.pc();
   if (!trusted_ || rule_cache.find(pc) == Rule::rowless(0).bits) return step_by_frame_pointer();
   if (is_signal_return(pc)) return step_by_signal_return();
@@ -254,6 +271,7 @@ Walk::Step Walk::step_by_signal_return() {
 // the return address. Null is how the ABI marks the first frame, but it is believed only at the end of a chain: on
 // x86-64 it may also be a register that nobody used.
 Walk::Step Walk::step_by_frame_pointer() {
+  notes_->give_up();
 #if defined(__x86_64__)
   bool in_chain = on_frame_pointers_;
 #else
@@ -280,10 +298,10 @@ Walk::Step Walk::step_by_frame_pointer() {
 }
 
 // Fills `out` from the frames above the one `registers` describes.
-SEEMALLOC_NOINLINE void walk_stack(const Registers& registers, Stack* out, size_t max_depth) {
+void fill(const Registers& registers, size_t max_depth, Stack* out, WalkNotes* notes) {
   uintptr_t own_start = 0, own_end = 0;
   bool skipping = own_library(&own_start, &own_end);
-  Walk walk(registers);
+  Walk walk(registers, notes);
   for (;;) {
     Walk::Step step = walk.step();
     if (step == Walk::Step::kEnd) return;
@@ -303,22 +321,28 @@ SEEMALLOC_NOINLINE void walk_stack(const Registers& registers, Stack* out, size_
 
 }  // namespace
 
-SEEMALLOC_NOINLINE void capture_stack(Stack* out, size_t max_depth) {
+SEEMALLOC_NOINLINE void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkNotes* notes) {
   DCHECK(max_depth <= kMaxStackDepth);
   out->depth = 0;
   out->truncated = false;
   out->broken = false;
-  Registers registers;
-  take_registers(&registers);
-  walk_stack(registers, out, max_depth);
-  count(captures);
+  fill(registers, max_depth, out, notes);
+  if (out->broken) notes->give_up();
   if (out->truncated) count(truncated_captures);
   if (out->broken) count(broken_captures);
 }
 
+SEEMALLOC_NOINLINE void capture_stack(Stack* out, size_t max_depth) {
+  Registers registers;
+  take_registers(&registers);
+  WalkNotes none(nullptr);
+  walk_stack(registers, max_depth, out, &none);
+}
+
+void count_truncated_stack() { count(truncated_captures); }
+
 UnwindCounters unwind_counters() {
-  return {captures.load(std::memory_order_relaxed), truncated_captures.load(std::memory_order_relaxed),
-          broken_captures.load(std::memory_order_relaxed)};
+  return {truncated_captures.load(std::memory_order_relaxed), broken_captures.load(std::memory_order_relaxed)};
 }
 
 }  // namespace seemalloc::profile

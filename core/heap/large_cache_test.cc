@@ -1,0 +1,153 @@
+// Large spans kept by their threads: used again, bounded, and given back by whoever ticks.
+#include "core/heap/large_cache.h"
+
+#include <gtest/gtest.h>
+#include <seemalloc/seemalloc.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "core/api/test_api.h"
+#include "core/base/options.h"
+#include "core/heap/statistics.h"
+#include "core/os/fault.h"
+#include "core/pages/page_heap.h"
+
+namespace seemalloc::heap {
+namespace {
+
+size_t used_bytes() { return pages::page_statistics(false).used_bytes; }
+size_t large_bytes_live() { return statistics().large_bytes; }
+
+TEST(LargeCache, TheNextBlockOfTheSizeIsTheOneJustFreed) {
+  for (size_t bytes : {40 * KiB, 256 * KiB, 1 * MiB}) {
+    void* p = sm_malloc(bytes);
+    sm_free(p);
+    EXPECT_EQ(sm_malloc(bytes), p) << bytes;
+    sm_free(p);
+  }
+}
+
+TEST(LargeCache, AnEighthMayBeWastedNotMore) {
+  purge_all();
+  void* p = sm_malloc(96 * KiB);
+  sm_free(p);
+  void* smaller = sm_malloc(88 * KiB);
+  EXPECT_EQ(smaller, p);
+  EXPECT_EQ(sm_malloc_usable_size(smaller), 96 * KiB);
+  sm_free(smaller);
+  void* half = sm_malloc(48 * KiB);
+  EXPECT_NE(half, p);
+  sm_free(half);
+}
+
+TEST(LargeCache, CallocClearsWhatWasWritten) {
+  auto* p = static_cast<unsigned char*>(sm_malloc(256 * KiB));
+  memset(p, 0xA5, 256 * KiB);
+  sm_free(p);
+  auto* again = static_cast<unsigned char*>(sm_calloc(1, 256 * KiB));
+  for (size_t i = 0; i < 256 * KiB; i++) ASSERT_EQ(again[i], 0) << i;
+  sm_free(again);
+}
+
+TEST(LargeCache, ABlockInItIsFree) {
+  void* p = sm_malloc(200 * KiB);
+  size_t live = large_bytes_live();
+  sm_free(p);
+  EXPECT_EQ(large_bytes_live() + 200 * KiB, live);
+  EXPECT_DEATH(sm_free(p), "double free");
+  EXPECT_DEATH(sm_malloc_usable_size(p), "freed");
+}
+
+TEST(LargeCache, KeepsLittle) {
+  purge_all();
+  size_t before = used_bytes();
+  std::vector<void*> blocks(100);
+  for (void*& p : blocks) p = sm_malloc(500 * KiB);
+  for (void* p : blocks) sm_free(p);
+  EXPECT_LE(used_bytes(), before + 2 * MiB);
+}
+
+TEST(LargeCache, AThreadThatEndsKeepsNothing) {
+  purge_all();
+  size_t before = used_bytes();
+  std::thread([] { sm_free(sm_malloc(500 * KiB)); }).join();
+  EXPECT_LE(used_bytes(), before + 64 * KiB);
+}
+
+// An idle thread's spans go back without its help; where the kernel has no membarrier they stay.
+TEST(LargeCache, IdleThreadsAreEmptied) {
+  std::atomic<int> stage{0};
+  std::thread idle([&] {
+    sm_free(sm_malloc(500 * KiB));
+    stage = 1;
+    while (stage != 2) std::this_thread::yield();
+  });
+  while (stage != 1) std::this_thread::yield();
+  size_t full = used_bytes();
+  {
+    os::RefuseCalls refuse(SYS_membarrier, EPERM);
+    purge_all();
+    EXPECT_EQ(used_bytes(), full);
+  }
+  purge_all();
+  EXPECT_LE(used_bytes(), full - 500 * KiB);
+  stage = 2;
+  idle.join();
+}
+
+TEST(LargeCache, TimeEmptiesThem) {
+  std::atomic<bool> done{false};
+  std::thread idle([&] {
+    sm_free(sm_malloc(500 * KiB));
+    while (!done) std::this_thread::yield();
+  });
+  size_t full = 0;
+  for (int i = 0; i < 1000 && used_bytes() < 500 * KiB; i++) std::this_thread::yield();
+  full = used_bytes();
+  bool emptied = false;
+  for (int i = 0; i < 400 && !emptied; i++) {  // some half delays; far more time than needed
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    tick();
+    emptied = used_bytes() + 500 * KiB <= full;
+  }
+  EXPECT_TRUE(emptied);
+  done = true;
+  idle.join();
+}
+
+// Threads use their caches while another empties them all the time. Each block carries its owner's mark.
+TEST(LargeCache, EmptiedWhileInUse) {
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 3; t++) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(seed + t);
+      unsigned* live[4] = {};
+      for (int i = 0; i < 20000; i++) {
+        unsigned*& p = live[random() % 4];
+        if (p != nullptr) {
+          EXPECT_EQ(*p, t);
+          sm_free(p);
+        }
+        p = static_cast<unsigned*>(sm_malloc((1 + random() % 12) * 40 * KiB));
+        *p = t;
+      }
+      for (unsigned* p : live) sm_free(p);
+    });
+  }
+  std::thread emptier([&] {
+    while (!done) purge_all();
+  });
+  for (std::thread& t : threads) t.join();
+  done = true;
+  emptier.join();
+  EXPECT_TRUE(for_each_live_block([](void*, void*, size_t) {}, nullptr));
+}
+
+}  // namespace
+}  // namespace seemalloc::heap

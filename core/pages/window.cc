@@ -1,0 +1,95 @@
+#include "core/pages/window.h"
+
+#include "core/os/os.h"
+#include "core/pages/page_map.h"
+
+namespace seemalloc::pages {
+
+namespace {
+constexpr size_t kMapStepBytes = 64 * KiB;  // entries of 64 MiB
+constexpr size_t kLeastDistance = 4 * GiB;
+constexpr uintptr_t kLeastTop = 64 * GiB;
+}  // namespace
+
+constinit Window window;
+
+void Window::set(size_t page, size_t count, const Span* span) {
+  for (size_t i = page; i < page + count; i++) __atomic_store_n(&spans_[i], const_cast<Span*>(span), __ATOMIC_RELAXED);
+}
+
+// Chooses the base: an eighth of the address space below where the kernel would map a region, so that there is as much room
+// for others; nearer where that is not to be had (a sanitizer's shadow).
+bool Window::place_locked() {
+  if (base_ != kNowhere) return true;
+  if (too_late_) return false;
+  void* probe = os::map(kRegionBytes);
+  if (probe == nullptr) return false;
+  os::unmap(probe, kRegionBytes);
+  uintptr_t top = round_down(reinterpret_cast<uintptr_t>(probe), kRegionBytes);
+  if (top < kLeastTop) top = kLeastTop;  // mapped from low addresses upwards (valgrind)
+  for (size_t distance = top / 8; distance >= kLeastDistance; distance /= 8) {
+    uintptr_t base = round_down(top - distance, kRegionBytes);
+    size_t pages = round_down(distance / 2, kRegionBytes) / kPageBytes;
+    uintptr_t map = round_down(base - pages * sizeof(Span*), kMapStepBytes);
+    if (!os::map_at(map, kMapStepBytes)) continue;
+    map_bytes_.store(kMapStepBytes, std::memory_order_relaxed);
+    end_ = pages;
+    __atomic_store_n(&spans_, reinterpret_cast<Span**>(map), __ATOMIC_RELAXED);
+    __atomic_store_n(&base_, base, __ATOMIC_RELEASE);
+    return true;
+  }
+  return false;
+}
+
+// Makes entries for one region more.
+bool Window::add_region_locked() {
+  if (pages_ + kPagesPerRegion > end_) return false;
+  size_t have = map_bytes();
+  if ((pages_ + kPagesPerRegion) * sizeof(Span*) > have) {
+    if (!os::map_at(reinterpret_cast<uintptr_t>(spans_) + have, kMapStepBytes)) return false;
+    map_bytes_.store(have + kMapStepBytes, std::memory_order_relaxed);
+  }
+  set(pages_, kPagesPerRegion, &foreign_span);
+  __atomic_store_n(&pages_, pages_ + kPagesPerRegion, __ATOMIC_RELEASE);
+  return true;
+}
+
+uintptr_t Window::map_region() {
+  LockGuard guard(lock_);
+  if (!place_locked()) return 0;
+  while (search_ < pages_ && span_at(search_) != &foreign_span) search_ += kPagesPerRegion;
+  if (search_ == pages_ && !add_region_locked()) return 0;
+  uintptr_t start = base_ + search_ * kPageBytes;
+  if (!os::map_at(start, kRegionBytes)) return 0;
+  set(search_, kPagesPerRegion, &free_span);
+  search_ += kPagesPerRegion;
+  return start;
+}
+
+void Window::step_over() {
+  LockGuard guard(lock_);
+  if (search_ < pages_) search_ += kPagesPerRegion;
+}
+
+void Window::unmap_region(uintptr_t start) {
+  LockGuard guard(lock_);
+  size_t page = (start - base_) >> kPageShift;
+  set(page, kPagesPerRegion, &foreign_span);
+  if (!os::unmap(reinterpret_cast<void*>(start), kRegionBytes)) {
+    os::purge(reinterpret_cast<void*>(start), kRegionBytes);
+  } else if (page < search_) {
+    search_ = page;
+  }
+}
+
+bool Window::has_entry(uintptr_t start) {
+  LockGuard guard(lock_);
+  // Placed before anything is outside, so that nothing outside is ever where the window will be.
+  if (!place_locked()) too_late_ = true;
+  size_t page = (start - base_) >> kPageShift;
+  if (page < pages_) return true;
+  if (page < end_) end_ = page;
+  return false;
+}
+
+}  // namespace seemalloc::pages

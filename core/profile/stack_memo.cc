@@ -1,0 +1,80 @@
+#include "core/profile/stack_memo.h"
+
+namespace seemalloc::profile {
+
+namespace {
+
+// The aligned word of code that holds `pc`: a library rebuilt and loaded again at the same place has other code.
+uintptr_t code_word(uintptr_t pc) { return pc & ~uintptr_t{7}; }
+
+}  // namespace
+
+StackMemo::Entry& StackMemo::begin(const Registers& registers, uintptr_t site, size_t max_depth) {
+  Set& set = sets_[set_of(registers.sp(), site)];
+  set.last_found = static_cast<uint8_t>((set.last_found + 1) % kWays);
+  Entry& entry = set.ways[set.last_found];
+  entry.stack = nullptr;
+  entry.bucket = nullptr;
+  entry.pc = registers.pc();
+  entry.sp = registers.sp();
+  entry.fp = registers.fp();
+  entry.site = site;
+  entry.max_depth = static_cast<uint16_t>(max_depth);
+  entry.word_count = 0;
+  entry.visit_count = 0;
+  entry.uses_fp = false;
+  return entry;
+}
+
+void StackMemo::clear() {
+  for (Set& set : sets_) {
+    for (Entry& entry : set.ways) entry.stack = nullptr;
+  }
+}
+
+bool StackMemo::holds_in_modules(const Entry& entry) {
+  size_t checked = 0;
+  for (size_t i = 0; i < entry.visit_count; i++) {
+    const Visit& visit = entry.visits[i];
+    if (!words_hold(entry, checked, visit.before)) return false;
+    checked = visit.before;
+    Module module;
+    if (!find_module(visit.pc, &module) || module.identity != visit.identity) return false;
+  }
+  return words_hold(entry, checked, entry.word_count);
+}
+
+void WalkNotes::add(uintptr_t address, uintptr_t value) {
+  if (entry_ == nullptr) return;
+  if (entry_->word_count == StackMemo::kMaxWords) return give_up();
+  entry_->words[entry_->word_count++] = {address, value};
+}
+
+void WalkNotes::read(uintptr_t address, uintptr_t value) {
+  if (entry_ == nullptr) return;
+  if (address < entry_->sp) return give_up();  // not known to stay
+  add(address, value);
+}
+
+void WalkNotes::in_module(uintptr_t pc, const Module& module) {
+  if (entry_ == nullptr) return;
+  size_t known = 0;
+  while (known < entry_->visit_count && entry_->visits[known].identity != module.identity) known++;
+  if (known == entry_->visit_count) {
+    if (known == StackMemo::kMaxVisits) return give_up();
+    entry_->visits[entry_->visit_count++] = {pc, module.identity, entry_->word_count};
+  }
+  add(code_word(pc), StackMemory::load(code_word(pc)));
+}
+
+void WalkNotes::from_frame_pointer(const Registers& registers) {
+  if (entry_ == nullptr || frame_pointer_at_ == kChecked) return;
+  if (frame_pointer_at_ == kInitial) {
+    entry_->uses_fp = true;
+  } else {
+    read(frame_pointer_at_, registers.fp());
+  }
+  frame_pointer_at_ = kChecked;
+}
+
+}  // namespace seemalloc::profile

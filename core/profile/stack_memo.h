@@ -1,0 +1,137 @@
+// Remembers the stacks one thread has sampled, so that the same stack need not be walked again.
+//
+// A walk that only followed rules from unwind tables, on the thread's own stack, is determined by the registers it
+// started with, the return addresses and frame pointers it used, and the code they lie in. An entry keeps exactly
+// those; when all of them are there again, the walk would give the same stack.
+// Called by record_alloc(), with what the unwinder notes in a WalkNotes. Threads: one at a time, its owner.
+// Invariants: 1. words are checked in the order of the walk, so each pc is known to be on this thread's stack, and its
+// module therefore loaded, before that module's code is looked at; 2. every word that is no code lies between the stack
+// pointer and the end of the thread's own stack, which stay mapped; 3. an entry is found only when it is complete:
+// `stack` is set last. A new thread must clear() what another has left.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/units.h"
+#include "core/profile/bucket_table.h"
+#include "core/profile/modules.h"
+#include "core/profile/registers.h"
+#include "core/profile/stack_memory.h"
+#include "core/profile/stack_table.h"
+
+namespace seemalloc::profile {
+
+class StackMemo {
+ public:
+  struct Word {
+    uintptr_t address;
+    uintptr_t value;
+  };
+  // A module that may be unloaded.
+  struct Visit {
+    uintptr_t pc;
+    uint64_t identity;
+    uint32_t before;  // it is checked before this word
+  };
+  static constexpr size_t kMaxWords = 80;
+  static constexpr size_t kMaxVisits = 4;
+
+  struct alignas(kCacheLineBytes) Entry {
+    const InternedStack* stack;  // null: nothing is remembered
+    Bucket* bucket;              // the one its last sample was counted in
+    uintptr_t pc, sp, fp;
+    uintptr_t site;
+    uint16_t max_depth;
+    uint16_t word_count;
+    uint8_t visit_count;
+    bool uses_fp;  // the walk started from the frame pointer register
+    Word words[kMaxWords];
+    Visit visits[kMaxVisits];
+  };
+
+  // The entry of the stack above `registers`; null when it is not known. `site` is any address in a caller: it only
+  // tells apart places that allocate at the same stack pointer.
+  Entry* find(const Registers& registers, uintptr_t site, size_t max_depth) {
+    Set& set = sets_[set_of(registers.sp(), site)];
+    for (uint8_t i = 0; i < kWays; i++) {
+      Entry& entry = set.ways[i];
+      if (entry.sp != registers.sp() || entry.site != site || entry.stack == nullptr) continue;
+      if (entry.pc != registers.pc() || entry.max_depth != max_depth) continue;
+      if (entry.uses_fp && entry.fp != registers.fp()) continue;
+      if (!holds(entry)) continue;
+      set.last_found = i;
+      return &entry;
+    }
+    return nullptr;
+  }
+
+  // An entry for that stack, which the caller completes by setting `stack` and `bucket`.
+  Entry& begin(const Registers& registers, uintptr_t site, size_t max_depth);
+  void clear();
+
+ private:
+  static constexpr size_t kWays = 2;
+  static constexpr unsigned kSetBits = 3;
+
+  struct Set {
+    Entry ways[kWays];
+    uint8_t last_found;
+  };
+
+  static size_t set_of(uintptr_t sp, uintptr_t site) {
+    return ((sp ^ site << 20) * 0x9E3779B97F4A7C15) >> (64 - kSetBits);
+  }
+  SEEMALLOC_ALWAYS_INLINE static bool holds(const Entry& entry) {
+    if (entry.visit_count != 0) return holds_in_modules(entry);
+    return words_hold(entry, 0, entry.word_count);
+  }
+  SEEMALLOC_ALWAYS_INLINE static bool words_hold(const Entry& entry, size_t from, size_t to) {
+    for (const Word *word = entry.words + from, *end = entry.words + to; word != end; word++) {
+      if (StackMemory::load(word->address) != word->value) return false;
+    }
+    return true;
+  }
+  static bool holds_in_modules(const Entry& entry);
+
+  Set sets_[size_t{1} << kSetBits];
+};
+
+// What a walk depends on, noted on its way into an entry.
+class WalkNotes {
+ public:
+  explicit WalkNotes(StackMemo::Entry* entry) : entry_(entry) {}
+
+  // False when the walk cannot be remembered.
+  bool complete() const { return entry_ != nullptr; }
+  void give_up() { entry_ = nullptr; }
+  // The next step is taken by a rule for the code at `pc`.
+  void in_code(uintptr_t pc, const Module& module) {
+    if (!module.permanent) in_module(pc, module);
+  }
+  // That step's frame ends at base + a constant, where base is the stack pointer or the frame pointer.
+  void frame_from(unsigned base, const Registers& registers) {
+    if (base == kFp) {
+      from_frame_pointer(registers);
+    } else if (base != kSp) {
+      give_up();
+    }
+  }
+  // The step read a return address.
+  void read(uintptr_t address, uintptr_t value);
+  // It found the caller's frame pointer there.
+  void frame_pointer_is_at(uintptr_t address) { frame_pointer_at_ = address; }
+
+ private:
+  // Where the frame pointer came from, unless from a word of the stack.
+  static constexpr uintptr_t kInitial = 0, kChecked = 1;
+
+  void in_module(uintptr_t pc, const Module& module);
+  void from_frame_pointer(const Registers& registers);
+  void add(uintptr_t address, uintptr_t value);
+
+  StackMemo::Entry* entry_;
+  uintptr_t frame_pointer_at_ = kInitial;
+};
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,398 @@
+#include "core/profile/stack_memo.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/profile/recorder.h"
+#include "core/profile/records.h"
+#include "core/profile/unwind.h"
+
+namespace seemalloc::profile {
+namespace {
+
+#define NOINLINE __attribute__((noipa))
+// Keeps a call from becoming a jump, so that its frame is there to be found.
+#define KEEP_FRAME __asm__ volatile("" ::: "memory")
+
+StackTable stacks;
+StackMemo memo;
+size_t max_depth = kMaxStackDepth;
+int found, remembered, left_out;
+
+// Looks the stack up and walks it too: what is found must be what is there.
+NOINLINE void look() {
+  Registers registers;
+  take_registers(&registers);
+  StackMemo::Entry* entry = memo.find(registers, 0, max_depth);
+  Stack walked;
+  if (entry != nullptr) {
+    WalkNotes none(nullptr);
+    walk_stack(registers, max_depth, &walked, &none);
+    EXPECT_TRUE(same_stack(*entry->stack, walked));
+    found++;
+    return;
+  }
+  entry = &memo.begin(registers, 0, max_depth);
+  WalkNotes notes(entry);
+  walk_stack(registers, max_depth, &walked, &notes);
+  notes.complete() ? remembered++ : left_out++;
+  if (notes.complete()) entry->stack = stacks.intern(walked, hash_stack(walked));
+  KEEP_FRAME;
+}
+
+class Memo : public testing::Test {
+ protected:
+  void SetUp() override {
+    memo.clear();
+    max_depth = kMaxStackDepth;
+    found = remembered = left_out = 0;
+  }
+};
+
+TEST_F(Memo, RecallsWhateverElseTheRegistersHold) {
+  register long counter __asm__("rbx");
+  for (counter = 0; counter < 10; counter++) {
+    __asm__ volatile("" : "+r"(counter));
+    look();
+  }
+  EXPECT_EQ(remembered, 1);
+  EXPECT_EQ(found, 9);
+}
+
+NOINLINE void left() {
+  look();
+  KEEP_FRAME;
+}
+NOINLINE void right() {
+  look();
+  KEEP_FRAME;
+}
+NOINLINE void outer_left(void (*f)()) {
+  f();
+  KEEP_FRAME;
+}
+NOINLINE void outer_right(void (*f)()) {
+  f();
+  KEEP_FRAME;
+}
+
+// The same depth, the same stack pointer, other callers: near and far.
+TEST_F(Memo, TellsCallersApart) {
+  void (*volatile inner[])() = {left, right};
+  void (*volatile outer[])(void (*)()) = {outer_left, outer_right};
+  std::mt19937 random(1);
+  for (int i = 0; i < 1000; i++) outer[random() % 2](inner[random() % 2]);
+  EXPECT_GT(found, 100);
+  for (int i = 0; i < 10; i++) outer[0](inner[0]);
+  EXPECT_GT(found, 100 + 8);
+}
+
+// The frames of these two end elsewhere, but what a walk of the first looked at is still there when the second runs:
+// but for the frame pointer.
+NOINLINE void look_with_room(size_t bytes) {
+  __asm__ volatile("" ::"r"(__builtin_alloca(bytes)));
+  look();
+  KEEP_FRAME;
+}
+NOINLINE void much_then_little(size_t all) {
+  __asm__ volatile("" ::"r"(__builtin_alloca(all - 64)));
+  look_with_room(64);
+  KEEP_FRAME;
+}
+NOINLINE void little_then_much(size_t all) {
+  __asm__ volatile("" ::"r"(__builtin_alloca(64)));
+  look_with_room(all - 64);
+  KEEP_FRAME;
+}
+TEST_F(Memo, TellsFramesApartThatOnlyTheFramePointerTellsApart) {
+  for (int i = 0; i < 10; i++) {
+    volatile int step = i % 2;
+    if (step == 0) memo.clear();
+    void (*volatile call)(size_t) = step == 0 ? much_then_little : little_then_much;
+    call(1024);
+  }
+  EXPECT_EQ(found, 0);
+  EXPECT_EQ(remembered, 10);
+}
+
+TEST_F(Memo, TellsDepthsApart) {
+  look();
+  for (size_t depth : {4, 5, 4, 5, 4, 5}) {
+    max_depth = depth;
+    look();
+  }
+  EXPECT_EQ(left_out, 0);
+}
+
+void any_way(std::mt19937& random, int depth);
+
+NOINLINE void by_alloca(std::mt19937& random, int depth) {
+  auto* room = static_cast<volatile char*>(__builtin_alloca(random() % 3 * 64 + 1));
+  room[0] = 1;
+  any_way(random, depth);
+  KEEP_FRAME;
+}
+// Realigned: its CFA is an expression when the function also has a variable-sized frame.
+NOINLINE void by_realigned_stack(std::mt19937& random, int depth) {
+  alignas(128) volatile char aligned[128];
+  auto* room = static_cast<volatile char*>(__builtin_alloca(random() % 3 * 64 + 1));
+  aligned[0] = static_cast<char>(depth);
+  room[0] = aligned[0];
+  any_way(random, depth);
+  KEEP_FRAME;
+}
+NOINLINE void by_function(std::mt19937& random, int depth) {
+  std::function<void()> f = [&] { any_way(random, depth); };
+  f();
+  KEEP_FRAME;
+}
+std::mt19937* sort_random;
+int sort_depth;
+int compare_ints(const void* a, const void* b) {
+  if (sort_random != nullptr) any_way(*std::exchange(sort_random, nullptr), sort_depth);
+  return *static_cast<const int*>(a) - *static_cast<const int*>(b);
+}
+NOINLINE void by_qsort(std::mt19937& random, int depth) {
+  int numbers[] = {4, 2, 7, 1, 9, 3};
+  sort_random = &random;
+  sort_depth = depth;
+  qsort(numbers, 6, sizeof(int), compare_ints);
+}
+// The frame pointer is an ordinary register here.
+__attribute__((noipa, optimize("omit-frame-pointer"))) void by_rubbish(std::mt19937& random, int depth) {
+  register uintptr_t rubbish __asm__("rbp") = random();
+  __asm__ volatile("" : "+r"(rubbish));
+  any_way(random, depth);
+  __asm__ volatile("" : "+r"(rubbish));
+}
+
+NOINLINE void any_way(std::mt19937& random, int depth) {
+  if (depth <= 0) return look();
+  switch (random() % 5) {
+    case 0: by_alloca(random, depth - 1); break;
+    case 1: by_realigned_stack(random, depth - 1); break;
+    case 2: by_function(random, depth - 1); break;
+    case 3: by_qsort(random, depth - 1); break;
+    default: by_rubbish(random, depth - 1);
+  }
+  KEEP_FRAME;
+}
+
+TEST_F(Memo, AgreesWithTheWalkOnRandomCallChains) {
+  std::mt19937 random(std::random_device{}());
+  for (int i = 0; i < 20000; i++) {
+    unsigned seed = random() % 8 + static_cast<unsigned>(i / 1000) * 8;
+    std::mt19937 choices(seed);
+    SCOPED_TRACE(seed);
+    any_way(choices, static_cast<int>(seed % 7));
+  }
+  EXPECT_GT(found, 1000);
+}
+
+ucontext_t fibre_context, main_context;
+void fibre_main() {
+  for (int i = 0; i < 3; i++) look();
+  swapcontext(&fibre_context, &main_context);
+}
+
+// They may be unmapped by the next look.
+TEST_F(Memo, LeavesOtherStacksOut) {
+  std::vector<char> room(64 * 1024);
+  getcontext(&fibre_context);
+  fibre_context.uc_stack.ss_sp = room.data();
+  fibre_context.uc_stack.ss_size = room.size();
+  makecontext(&fibre_context, fibre_main, 0);
+  swapcontext(&main_context, &fibre_context);
+  EXPECT_EQ(left_out, 3);
+  EXPECT_EQ(found, 0);
+}
+
+// ---- modules that come and go -------------------------------------------------------------------------------------
+
+#if defined(__x86_64__)
+using CallBack = int (*)(void (*)());
+
+// A library with one function that calls back. `index` shows in the code behind the call, `more` is put
+// behind it. Empty when there is no compiler.
+std::string build_library(const std::string& name, int frame_bytes, int index, const std::string& more) {
+  std::string path = testing::TempDir() + "/seemalloc_" + std::to_string(getpid()) + "_memo_" + name;
+  std::ofstream(path + ".c") << "int call_back(void (*f)(void)) { volatile char room[" << frame_bytes
+                             << "]; f(); return room[" << index << "]; }\n" << more;
+  std::string command = "cc -O2 -fomit-frame-pointer -shared -fPIC -o " + path + ".so " + path + ".c 2>/dev/null";
+  bool built = system(command.c_str()) == 0;
+  remove((path + ".c").c_str());
+  return built ? path + ".so" : "";
+}
+
+// Two libraries that differ in nothing but the size of a frame; each caller makes up for that, so that all a walk of
+// the first stack looked at is still there when the second runs.
+constexpr size_t kFrame = 1000, kOtherFrame = 3000;
+template <size_t kRoom>
+NOINLINE void call_with_room(CallBack call_back) {
+  volatile char room[64 + kRoom];
+  room[1] = 0;
+  call_back(look);
+  room[0] = room[1];
+}
+// Far below, so that what else this thread does leaves the old frames there.
+NOINLINE void far_below(void (*call)(CallBack), CallBack call_back) {
+  auto* room = static_cast<volatile char*>(__builtin_alloca(64 * 1024));
+  __asm__ volatile("" ::"r"(room));
+  call(call_back);
+  KEEP_FRAME;
+}
+
+CallBack open_in_another_thread(const std::string& path, void** library) {
+  CallBack call_back = nullptr;
+  std::thread([&] {
+    if (*library != nullptr) dlclose(*library);
+    *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    call_back = reinterpret_cast<CallBack>(dlsym(*library, "call_back"));
+  }).join();
+  return call_back;
+}
+
+TEST_F(Memo, NoticesThatALibraryWasReplacedAtTheSameAddress) {
+  std::string larger = "const char more[64] = {1};\n";  // its tables are elsewhere
+  std::string paths[] = {build_library("a", kFrame, 1, ""), build_library("b", kOtherFrame, 2, ""),
+                         build_library("c", kOtherFrame, 1, larger)};
+  if (paths[0].empty()) GTEST_SKIP() << "no C compiler";
+  void* library = nullptr;
+  CallBack call_back = nullptr;
+  for (int i = 0; i < 60; i++) {
+    // The first library twice, then one of the others.
+    volatile int step = i % 3;  // volatile: the compiler must not make several calls of one
+    if (step != 1) call_back = open_in_another_thread(paths[step == 2 ? 1 + i % 2 : 0], &library);
+    if (step == 0) memo.clear();
+    void (*volatile call)(CallBack) = step == 2 ? call_with_room<0> : call_with_room<kOtherFrame - kFrame>;
+    int before = found;
+    far_below(call, call_back);
+    EXPECT_EQ(found - before, step == 1 ? 1 : 0) << i;
+  }
+  dlclose(library);
+  for (const std::string& path : paths) remove(path.c_str());
+}
+#endif
+
+// ---- the recorder -------------------------------------------------------------------------------------------------
+
+NOINLINE SampleId sample(Recorder* recorder, uintptr_t site, size_t depth) {
+  SampleId id = record_alloc(recorder, {48, 48, 1}, site, depth);
+  KEEP_FRAME;
+  return id;
+}
+
+const InternedStack* stack_of(SampleId id) { return records.live.get(id).bucket->stack; }
+
+TEST(Recorder, RecordsTheSameStackAsWithoutOne) {
+  Recorder* recorder = make_recorder();
+  const InternedStack* stack = nullptr;
+  for (int i = 0; i < 100; i++) {
+    SampleId id = sample(i % 3 == 0 ? nullptr : recorder, static_cast<uintptr_t>(i % 5), 64);
+    ASSERT_NE(id, 0u);
+    if (stack == nullptr) stack = stack_of(id);
+    EXPECT_EQ(stack_of(id), stack);
+    record_free(i % 2 == 0 ? nullptr : recorder, id);
+  }
+}
+
+TEST(Recorder, CountsTruncatedStacksThatItRecalls) {
+  Recorder* recorder = make_recorder();
+  UnwindCounters before = unwind_counters();
+  for (int i = 0; i < 5; i++) record_free(recorder, sample(recorder, 0, 4));
+  EXPECT_EQ(unwind_counters().truncated - before.truncated, 5u);
+}
+
+TEST(Recorder, KnowsBucketsOfSeveralSizes) {
+  Recorder* recorder = make_recorder();
+  for (int i = 0; i < 50; i++) {
+    size_t bytes = 64u << i % 3;
+    SampleId id = record_alloc(recorder, {bytes, bytes, 1}, 0, 64);
+    EXPECT_EQ(records.live.get(id).bucket->key.allocated_bytes, bytes);
+    record_free(recorder, id);
+  }
+}
+
+TEST(Recorder, PassesFromThreadToThread) {
+  Recorder* recorder = make_recorder();
+  std::vector<SampleId> ids;
+  for (int i = 0; i < 20; i++) {
+    std::thread([&] {
+      adopt_recorder(*recorder);
+      for (int k = 0; k < 100; k++) {
+        ids.push_back(sample(recorder, 0, 64));
+        SampleId without = sample(nullptr, 0, 64);
+        EXPECT_EQ(stack_of(ids.back())->depth, stack_of(without)->depth);
+        record_free(without);
+      }
+      recorder->busy = i % 4 == 0;  // its thread did not survive a fork
+    }).join();
+  }
+  std::sort(ids.begin(), ids.end());
+  EXPECT_TRUE(std::adjacent_find(ids.begin(), ids.end()) == ids.end()) << "an id was given out twice";
+  for (SampleId id : ids) record_free(id);
+}
+
+Recorder* interrupted;
+std::atomic<int> interruptions{0};
+void on_alarm(int) {
+  SampleId id = sample(interrupted, 0, 64);
+  record_free(interrupted, id);
+  interruptions++;
+}
+
+NOINLINE SampleId sample_left() {
+  SampleId id = sample(interrupted, 1, 64);
+  KEEP_FRAME;
+  return id;
+}
+NOINLINE SampleId sample_right() {
+  SampleId id = sample(interrupted, 1, 64);
+  KEEP_FRAME;
+  return id;
+}
+
+TEST(Recorder, SurvivesSignalHandlersThatAllocate) {
+  interrupted = make_recorder();
+  SampleId (*volatile ways[])() = {sample_left, sample_right};
+  const InternedStack* expected[2] = {};
+  struct sigaction action {}, old;
+  action.sa_handler = on_alarm;
+  sigaction(SIGALRM, &action, &old);
+  itimerval timer{{0, 50}, {0, 50}}, none{};
+  setitimer(ITIMER_REAL, &timer, nullptr);
+  std::vector<SampleId> ids;
+  for (int i = 0; i < 10000000 && interruptions < 300; i++) {
+    int way = i / 64 % 2;
+    SampleId id = ways[way]();
+    if (expected[way] == nullptr) expected[way] = stack_of(id);
+    ASSERT_EQ(stack_of(id), expected[way]);
+    ids.push_back(id);
+    if (ids.size() < 200) continue;
+    std::sort(ids.begin(), ids.end());
+    ASSERT_TRUE(std::adjacent_find(ids.begin(), ids.end()) == ids.end());
+    for (SampleId each : ids) record_free(interrupted, each);
+    ids.clear();
+  }
+  setitimer(ITIMER_REAL, &none, nullptr);
+  sigaction(SIGALRM, &old, nullptr);
+  EXPECT_GT(interruptions, 0);
+  EXPECT_NE(expected[0], expected[1]);
+}
+
+}  // namespace
+}  // namespace seemalloc::profile
