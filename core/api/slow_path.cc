@@ -94,8 +94,7 @@ SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, unsigned size_class) {
   ThreadHeap* mine = thread_heap();
   if (mine == nullptr) {
     Block* block = nullptr;
-    Span* from = nullptr;
-    return heap::central_lend(size_class, 1, &block, &from) != 0 ? block : out_of_memory();
+    return heap::central_lend(size_class, 1, &block) != 0 ? block : out_of_memory();
   }
   start_helper_if_due();
   Block* block = nullptr;

@@ -17,12 +17,23 @@ using pages::SpanState;
 
 namespace {
 
+constexpr uint32_t kMaxLists = 64;
+// Of all classes together.
+constexpr size_t kMaxListedBytes = 4 * MiB;
+std::atomic<size_t> listed_bytes{0};
+
 struct alignas(kCacheLineBytes) CentralClass {
   Lock lock;
   std::atomic<bool> any;  // something is available: a hint that may be read without the lock
   SpanList available;
   SpanList lending;
   bool lent;  // since the last trim
+  uint32_t list_count;
+  uint32_t list_low_water;  // fewest lists since the last central_publish_lists
+  struct {
+    Block* first;
+    uint32_t count;
+  } lists[kMaxLists];
 
   void add(Span* span) {
     span->state = SpanState::kAvailable;
@@ -106,7 +117,7 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
   return true;
 }
 
-uint32_t central_lend(unsigned size_class, uint32_t count, Block** first, Span** from) {
+uint32_t central_lend(unsigned size_class, uint32_t count, Block** first) {
   CentralClass& list = central[size_class];
   LockGuard guard(list.lock);
   list.lent = true;
@@ -138,8 +149,57 @@ uint32_t central_lend(unsigned size_class, uint32_t count, Block** first, Span**
     list.remove(span);
     span->state = SpanState::kFull;
   }
-  *from = span;
   return lent;
+}
+
+bool central_give_list(unsigned size_class, Block* first, uint32_t count) {
+  CentralClass& list = central[size_class];
+  if (listed_bytes.load(std::memory_order_relaxed) >= kMaxListedBytes) return false;
+  LockGuard guard(list.lock);
+  if (list.list_count == kMaxLists) return false;
+  list.lists[list.list_count++] = {first, count};
+  listed_bytes.fetch_add(size_t{count} * kClasses[size_class].bytes, std::memory_order_relaxed);
+  return true;
+}
+
+uint32_t central_take_list(unsigned size_class, Block** first) {
+  CentralClass& list = central[size_class];
+  if (__atomic_load_n(&list.list_count, __ATOMIC_RELAXED) == 0) return 0;  // a miss costs a new span
+  LockGuard guard(list.lock);
+  if (list.list_count == 0) return 0;
+  auto& last = list.lists[--list.list_count];
+  if (list.list_count < list.list_low_water) list.list_low_water = list.list_count;
+  listed_bytes.fetch_sub(size_t{last.count} * kClasses[size_class].bytes, std::memory_order_relaxed);
+  *first = last.first;
+  return last.count;
+}
+
+size_t central_listed_blocks(unsigned size_class) {
+  CentralClass& list = central[size_class];
+  LockGuard guard(list.lock);
+  size_t blocks = 0;
+  for (uint32_t i = 0; i < list.list_count; i++) blocks += list.lists[i].count;
+  return blocks;
+}
+
+void central_publish_lists(bool all) {
+  for (unsigned c = 0; c < kClassCount; c++) {
+    CentralClass& list = central[c];
+    for (;;) {
+      Block* first = nullptr;
+      {
+        LockGuard guard(list.lock);
+        if (list.list_count == 0 || (!all && list.list_low_water == 0)) break;
+        auto& last = list.lists[--list.list_count];
+        if (list.list_low_water != 0) list.list_low_water--;
+        listed_bytes.fetch_sub(size_t{last.count} * kClasses[c].bytes, std::memory_order_relaxed);
+        first = last.first;
+      }
+      publish_list(nullptr, first);
+    }
+    LockGuard guard(list.lock);
+    list.list_low_water = list.list_count;
+  }
 }
 
 void central_trim() {

@@ -104,12 +104,14 @@ void tick() {
   if (now >= due && next_epoch_ns.compare_exchange_strong(due, now + half_delay, std::memory_order_relaxed)) {
     flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
     purge_idle_bodies();
+    central_publish_lists(false);
     central_trim();
   }
   pages::tick();
 }
 
 size_t purge_all() {
+  central_publish_lists(true);
   flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
   return pages::purge_all();
 }

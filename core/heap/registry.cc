@@ -53,22 +53,6 @@ void make_idle_locked(ThreadHeap& heap) {
   active.fetch_sub(1, std::memory_order_relaxed);
 }
 
-// After fork the threads of these heaps do not exist. What their batches held may be half written: only what is
-// linked properly is published.
-void publish_batches_of_the_dead(ThreadHeap& heap) {
-  for (RemoteBatch& batch : heap.body->batches) {
-    uint32_t count = 0;
-    Block* last = nullptr;
-    for (Block* block = batch.first; block != nullptr && count < kMaxBatchBlocks; block = block->next) {
-      last = block;
-      count++;
-    }
-    if (batch.span != nullptr && count != 0) publish_remote(nullptr, batch.span, batch.first, last, count);
-    batch = RemoteBatch{};
-  }
-  heap.batched_blocks = 0;
-}
-
 }  // namespace
 
 ThreadHeap* all_heaps() { return first_heap.load(std::memory_order_acquire); }
@@ -103,7 +87,6 @@ ThreadHeap* adopt_heap() {
 }
 
 void abandon_heap(ThreadHeap& heap) {
-  flush_batches(heap);
   heap.body->large.flush();
   thread_cache.heap = nullptr;
   release_everything(heap);
@@ -169,7 +152,6 @@ void unlock_after_fork_child() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     heap->body->large.reset();
     if (heap == thread_cache.heap || heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
-    publish_batches_of_the_dead(*heap);
     heap->body->large.flush();
     release_everything(*heap);
     LockGuard guard(registry);

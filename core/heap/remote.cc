@@ -3,6 +3,7 @@
 #include "core/base/check.h"
 #include "core/heap/central.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/page_map.h"
 
 namespace seemalloc::heap {
 
@@ -13,8 +14,10 @@ namespace {
 // A sleeper's pending spans are looked at once this many have gathered, and then when twice as many as had to stay: each
 // look is paid for by the pushes.
 constexpr uint32_t kPendingBeforeReclaim = 32;
-// A batch of more bytes than this is published at once: what sleeping threads keep in theirs is out of everybody's reach.
-constexpr size_t kMaxBatchBytes = 4 * KiB;
+// More blocks, or bytes, of a class than this are published: what sleeping threads keep is out of everybody's reach.
+constexpr uint32_t kMaxForeignBlocks = 16;
+constexpr size_t kMaxForeignClassBytes = 32 * KiB;
+constexpr size_t kMaxForeignBytes = 64 * KiB;  // of all classes together
 
 void push_pending(ThreadHeap& owner, Span* span) {
   Span* top = owner.pending.load(std::memory_order_relaxed);
@@ -98,39 +101,88 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uin
   }
 }
 
+void publish_list(ThreadHeap* heap, Block* first) {
+  while (first != nullptr) {
+    Span* span = pages::page_map.span_of(first);
+    Block* last = first;
+    uint32_t count = 1;
+    while (last->next != nullptr && span->contains(last->next)) {
+      last = last->next;
+      count++;
+    }
+    Block* rest = last->next;
+    last->next = nullptr;
+    publish_remote(heap, span, first, last, count);
+    first = rest;
+  }
+}
+
 namespace {
-void flush(ThreadHeap& heap, RemoteBatch& batch) {
-  RemoteBatch full = batch;
-  batch = RemoteBatch{};
-  heap.batched_blocks -= full.count;
-  publish_remote(&heap, full.span, full.first, full.last, full.count);
+// The owner has not looked at what it has been sent for a while: it sleeps, or it does not allocate.
+bool owner_is_behind(const Block* block) {
+  constexpr uint32_t kBacklog = 16;
+  const void* owner = pages::page_map.span_of(block)->owner_acquire();
+  return reinterpret_cast<uintptr_t>(owner) != Span::kNobody &&
+         static_cast<const ThreadHeap*>(owner)->pending_count.load(std::memory_order_relaxed) >= kBacklog;
+}
+
+void publish_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class, bool offer) {
+  Block* first = cs.foreign;
+  uint32_t count = cs.foreign_count;
+  heap.foreign_bytes -= size_t{count} * kClasses[size_class].bytes;
+  cs.foreign = nullptr;
+  cs.foreign_count = 0;
+  if (!offer || !owner_is_behind(first) || !central_give_list(size_class, first, count)) publish_list(&heap, first);
 }
 }  // namespace
 
 void free_remote(ThreadHeap* heap, Span* span, Block* block) {
-  block->next = nullptr;
-  if (heap == nullptr) {
-    publish_remote(nullptr, span, block, block, 1);
+  // A span without an owner becomes ours (rule 5), and its further frees fast ones.
+  bool unowned = reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody && !span->lending;
+  if (heap == nullptr || unowned) {
+    block->next = nullptr;
+    publish_remote(heap, span, block, block, 1);
     return;
   }
-  RemoteBatch& batch = heap->body->batches[(reinterpret_cast<uintptr_t>(span) / sizeof(Span)) % kRemoteBatches];
-  if (batch.span != span) {
-    if (batch.span != nullptr) flush(*heap, batch);
-    batch = RemoteBatch{span, block, block, 1};
-  } else {
-    if (batch.first == block) fatal("double free", block);
-    block->next = batch.first;
-    batch.first = block;
-    batch.count++;
+  unsigned size_class = span->size_class;
+  ClassState& cs = heap->body->classes[size_class];
+  if (cs.foreign == block) fatal("double free", block);
+  block->next = cs.foreign;
+  cs.foreign = block;
+  cs.foreign_count++;
+  heap->foreign_bytes += span->block_bytes;
+  if (cs.foreign_count >= kMaxForeignBlocks || size_t{cs.foreign_count} * span->block_bytes > kMaxForeignClassBytes) {
+    publish_foreign(*heap, cs, size_class, true);
+  } else if (heap->foreign_bytes > kMaxForeignBytes) {
+    flush_foreign(*heap);
   }
-  heap->batched_blocks++;
-  if (batch.count >= kMaxBatchBlocks || batch.count * size_t{span->block_bytes} >= kMaxBatchBytes) flush(*heap, batch);
 }
 
-void flush_batches(ThreadHeap& heap) {
-  for (RemoteBatch& batch : heap.body->batches) {
-    if (batch.span != nullptr) flush(heap, batch);
+void flush_foreign(ThreadHeap& heap) {
+  for (unsigned c = 0; c < kClassCount; c++) {
+    ClassState& cs = heap.body->classes[c];
+    if (cs.foreign != nullptr) publish_foreign(heap, cs, c, false);
   }
+}
+
+void publish_lists_of_ending(ThreadHeap& heap) {
+  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
+  for (unsigned c = 0; c < kClassCount; c++) {
+    ClassState& cs = heap.body->classes[c];
+    Block* foreign = cs.foreign;
+    cs.foreign = nullptr;
+    cs.foreign_count = 0;
+    publish_list(nullptr, foreign);
+    if (!cs.mixed) continue;
+    Block* listed = cache->heads[c];
+    Block* stash = cs.stash;
+    cache->heads[c] = cs.stash = nullptr;
+    cs.stash_count = 0;
+    cs.mixed = false;
+    publish_list(nullptr, listed);
+    publish_list(nullptr, stash);
+  }
+  heap.foreign_bytes = 0;
 }
 
 }  // namespace seemalloc::heap

@@ -5,7 +5,9 @@
 //   kUnowned    in the central list's care
 //   otherwise   list head << 16 | length: blocks waiting for the owner; the span is on, or about to be on, the owner's
 //               pending stack
-// 1. The freeing thread gathers blocks per span (RemoteBatch) and publishes them with one CAS: word → longer list.
+// 1. The freeing thread gathers blocks per class (ClassState::foreign). They are its next malloc list, still counted as live
+//    by their spans: threads that free each other's blocks and need such blocks themselves have nothing to tell each other.
+//    When there are too many they are published, those of one span with one CAS: word → longer list.
 // 2. Whoever makes the list from 0 pushes the span on owner->pending. From that CAS until the owner exchanges the word
 //    for 0, the owner cannot change: central_put refuses a span whose word is not 0. So owner is read after the CAS.
 // 3. The owner empties pending at its slow paths and takes each span's list with exchange(0).
@@ -36,7 +38,11 @@ inline uint32_t remote_count(uint64_t word) { return word == kUnowned ? 0 : stat
 // Frees one block of another's span. `heap` is the calling thread's, for gathering; null publishes at once.
 void free_remote(ThreadHeap* heap, Span* span, Block* block);
 // Publishes everything gathered.
-void flush_batches(ThreadHeap& heap);
+void flush_foreign(ThreadHeap& heap);
+// Publishes a null-terminated list of blocks of any spans. `heap` is the calling thread's, or null.
+void publish_list(ThreadHeap* heap, Block* first);
+// Publishes what the heap's malloc lists have of other spans, and everything gathered: its thread ends, or is gone.
+void publish_lists_of_ending(ThreadHeap& heap);
 // Publishes `count` linked, null-terminated blocks of one span. `heap` is the calling thread's, or null.
 void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uint32_t count);
 

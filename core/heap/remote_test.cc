@@ -98,6 +98,7 @@ TEST_P(SleepingOwner, MemoryComesBack) {
   while (stage != 1) std::this_thread::yield();
   size_t full = used_bytes();
   for (void* p : blocks) sm_free(p);
+  central_publish_lists(true);  // what two ticks would do
   EXPECT_LT(used_bytes(), full / 10) << "of " << full;
   stage = 2;
   owner.join();

@@ -1,5 +1,6 @@
 #include "core/heap/statistics.h"
 
+#include "core/heap/central.h"
 #include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
@@ -13,14 +14,16 @@ using pages::SpanKind;
 
 namespace {
 
-// Length of a list that its thread may be popping from: every link is checked to lie in the span before it is followed.
-SEEMALLOC_NO_TSAN uint32_t list_length_racy(const Span* span, Block* const* head) {
+// Length of a list that its thread may be popping from: every link is checked to be a block of the class before it is
+// followed.
+SEEMALLOC_NO_TSAN uint32_t list_length_racy(unsigned size_class, Block* const* head) {
+  constexpr uint32_t kLongest = kMaxSpanPages * kPageBytes / 8;
   uint32_t length = 0;
-  const Block* block = __atomic_load_n(head, __ATOMIC_RELAXED);
-  while (block != nullptr && length < span->capacity && span->contains(block) &&
-         span->is_block_start(block)) {
+  for (const Block* block = __atomic_load_n(head, __ATOMIC_RELAXED); block != nullptr && length < kLongest;
+       block = __atomic_load_n(&block->next, __ATOMIC_RELAXED)) {
+    const Span* span = pages::page_map.span_of(block);
+    if (span->kind != SpanKind::kSmall || span->size_class != size_class || !span->is_block_start(block)) break;
     length++;
-    block = __atomic_load_n(&block->next, __ATOMIC_RELAXED);
   }
   return length;
 }
@@ -60,9 +63,7 @@ SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
   if (cache == nullptr) return;
   for (unsigned i = 0; i < kClassCount; i++) {
     const ClassState& cs = heap.body->classes[i];
-    const Span* source = cs.lender != nullptr ? cs.lender : cs.current;
-    if (source == nullptr) continue;
-    size_t listed = list_length_racy(source, &cache->heads[i]) + cs.stash_count;
+    size_t listed = list_length_racy(i, &cache->heads[i]) + cs.stash_count + cs.foreign_count;
     ClassStatistics& c = s.classes[i];
     if (listed > c.live) listed = c.live;
     c.live -= listed;
@@ -81,6 +82,10 @@ Statistics statistics() {
     for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) count_heap(s, *heap);
   }
   for (unsigned i = 0; i < kClassCount; i++) {
+    size_t listed = central_listed_blocks(i);
+    if (listed > s.classes[i].live) listed = s.classes[i].live;
+    s.classes[i].live -= listed;
+    s.classes[i].cached += listed;
     s.live_bytes += s.classes[i].live * kClasses[i].bytes;
     s.cached_bytes += s.classes[i].cached * kClasses[i].bytes;
     s.free_bytes += s.classes[i].free * kClasses[i].bytes;
@@ -116,18 +121,22 @@ struct Walk {
   bool sound;
 };
 
-// Marks what the owner's lists and batches hold of a span.
+// Marks what threads' lists hold of a span. A list may have blocks of many spans.
+bool mark_listed(FreeMarks& marks, const Span* span, const Block* block, uint32_t* count) {
+  for (; block != nullptr; block = block->next) {
+    if (!span->contains(block)) continue;
+    if (!marks.mark(span, block)) return false;
+    ++*count;
+  }
+  return true;
+}
+
 bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     const ClassState& cs = heap->body->classes[span->size_class];
     ThreadCache* cache = heap->cache.load(std::memory_order_relaxed);
-    if ((cs.lender != nullptr ? cs.lender : cs.current) == span && cache != nullptr) {
-      if (!marks.mark_list(span, cache->heads[span->size_class], count)) return false;
-      if (!marks.mark_list(span, cs.stash, count)) return false;
-    }
-    for (const RemoteBatch& batch : heap->body->batches) {
-      if (batch.span == span && !marks.mark_list(span, batch.first, count)) return false;
-    }
+    if (cache != nullptr && !mark_listed(marks, span, cache->heads[span->size_class], count)) return false;
+    if (!mark_listed(marks, span, cs.stash, count) || !mark_listed(marks, span, cs.foreign, count)) return false;
   }
   return true;
 }
@@ -157,6 +166,7 @@ void walk_span(void* context, Span* span) {
 }  // namespace
 
 bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context) {
+  central_publish_lists(true);  // to where the walk looks
   Walk walk{f, context, true};
   pages::for_each_span(walk_span, &walk);
   pages::for_each_huge_span(walk_span, &walk);

@@ -18,6 +18,8 @@ namespace {
 
 // What other threads have freed is taken in, and this thread's own remote frees are published, at least this often.
 constexpr uint32_t kFreedListsPerRefill = 32;
+// Blocks of other threads' spans that this one has not used itself by then are published.
+constexpr uint32_t kRefillsPerFlush = 128;
 // Collection is considered this often, and done when the last one is this long ago: what was not needed in a quarter of
 // a second will hardly be needed in the next refill.
 constexpr uint32_t kSlowEntriesPerLook = 512;
@@ -82,6 +84,15 @@ Block* checked(const Span* span, Block* first) {
   fatal(start ? "corrupted free list" : "invalid free", first);
 }
 
+uint32_t take_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block** first) {
+  uint32_t count = cs.foreign_count;
+  *first = cs.foreign;
+  heap.foreign_bytes -= size_t{count} * kClasses[size_class].bytes;
+  cs.foreign = nullptr;
+  cs.foreign_count = 0;
+  return count;
+}
+
 // The first blocks of a class that a thread uses: few, so that classes it hardly uses cost it little.
 uint32_t borrow(ClassState& cs, unsigned size_class, Block** first) {
   constexpr uint8_t kLists = 4;
@@ -89,7 +100,7 @@ uint32_t borrow(ClassState& cs, unsigned size_class, Block** first) {
   if (cs.borrowed >= kLists || cs.current != nullptr || cs.available.front() != nullptr) return 0;
   cs.borrowed++;
   uint32_t blocks = kBytes / kClasses[size_class].bytes;
-  return central_lend(size_class, blocks == 0 ? 1 : blocks > kMaxBlocks ? kMaxBlocks : blocks, first, &cs.lender);
+  return central_lend(size_class, blocks == 0 ? 1 : blocks > kMaxBlocks ? kMaxBlocks : blocks, first);
 }
 
 // The blocks to hand over next, all of them counted as live; 0 when out of memory.
@@ -101,8 +112,11 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
     cs.stash_count = 0;
     return count;
   }
-  cs.lender = nullptr;
+  cs.mixed = true;
+  constexpr uint32_t kWorthARefill = 8;
+  if (cs.foreign_count >= kWorthARefill) return take_foreign(heap, cs, size_class, first);
   if (uint32_t count = borrow(cs, size_class, first)) return count;
+  cs.mixed = false;
   for (;;) {
     Span* span = cs.current;
     if (span != nullptr) {
@@ -119,6 +133,12 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
         return count;
       }
       file_full(cs, span);
+      cs.current = nullptr;
+    }
+    if (cs.available.front() == nullptr) {
+      uint32_t count = cs.foreign != nullptr ? take_foreign(heap, cs, size_class, first) : central_take_list(size_class, first);
+      cs.mixed = count != 0;
+      if (count != 0) return count;
     }
     cs.current = next_span(heap, cs, size_class);
     if (cs.current == nullptr) return 0;
@@ -227,7 +247,7 @@ void collect_if_due(ThreadHeap& heap) {
 }  // namespace
 
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
-  if (heap.batched_blocks != 0) flush_batches(heap);
+  if (heap.foreign_bytes != 0 && heap.slow_entries % kRefillsPerFlush == 0) flush_foreign(heap);
   if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
   heap.freed_lists = kFreedListsPerRefill;
   LockGuard guard(heap.slow_lock);
@@ -431,21 +451,12 @@ void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   Block** list_heads[] = {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash};
   for (Block** head : list_heads) {
     uint32_t count = 0;
-    Block* last = nullptr;
-    for (Block* block = *head; block != nullptr; block = block->next) {
-      last = block;
-      count++;
-    }
-    if (count == 0) continue;
-    if (cs.lender != nullptr) {
-      central_free(cs.lender, *head, last, count);
-    } else {
-      return_blocks_locked(heap, span, *head, count);
-    }
+    for (Block* block = *head; block != nullptr; block = block->next) count++;
+    if (count != 0) return_blocks_locked(heap, span, *head, count);
     *head = nullptr;
   }
   cs.stash_count = 0;
-  cs.current = cs.lender = nullptr;
+  cs.current = nullptr;
   if (span == nullptr) return;
   if (span->live() == 0) {
     retire(span);
@@ -480,6 +491,7 @@ void release_spans_locked(ThreadHeap& heap) {
 }
 
 void release_everything(ThreadHeap& heap) {
+  publish_lists_of_ending(heap);
   LockGuard guard(heap.slow_lock);
   for (unsigned c = 0; c < kClassCount; c++) return_lists_locked(heap, c);
   release_spans_locked(heap);

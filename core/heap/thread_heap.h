@@ -41,22 +41,14 @@ enum class HeapState : uint8_t {
   kZombie,  // its thread is gone; whoever finishes a remote free to it hands its spans on
 };
 
-// Blocks of one span freed by a thread that does not own it, not yet published.
-struct RemoteBatch {
-  Span* span;
-  Block* first;
-  Block* last;
-  uint32_t count;
-};
-inline constexpr unsigned kRemoteBatches = 16;
-inline constexpr uint32_t kMaxBatchBlocks = 16;
-
 struct ClassState {
   Span* ready;           // current, or null while a stash or a sample comes first
   Span* current;         // the malloc list's blocks come from it
-  Span* lender;          // or from this one: the class is new to the thread
+  Block* foreign;        // freed here, blocks of other threads' spans: the next malloc list, or published (remote.h)
+  uint32_t foreign_count;
   Block* stash;          // the rest of a list that was cut at a sample point
   uint32_t stash_count;
+  bool mixed;            // malloc list and stash are not current's: of lending spans, or foreign
   bool sample_due;       // the next allocation of this class is a sample
   uint8_t borrowed;      // lists taken from lending spans so far
   uint8_t growth;        // log2 of the next span's size over the smallest
@@ -68,7 +60,6 @@ struct ClassState {
 // The large part of a heap. All zero while no thread has it, so its pages can go back to the system.
 struct HeapBody {
   ClassState classes[kClassCount];
-  RemoteBatch batches[kRemoteBatches];
   LargeCache large;
 };
 
@@ -85,7 +76,7 @@ struct ThreadHeap {
   uint32_t freed_lists = 0;       // take_freed may still hand out so many before refill must look at the rest
   uint32_t slow_entries = 0;      // since collection was last considered
   uint64_t collected_ns = 0;      // when it was last done
-  uint32_t batched_blocks = 0;    // in batches
+  size_t foreign_bytes = 0;       // in all classes
   int64_t sample_distance = 0;    // allocated bytes left until the next sample point
   uint64_t sample_interval = 0;   // the mean it was drawn with; whoever draws sets both
   uint64_t random_state = 0;
