@@ -14,7 +14,7 @@ namespace seemalloc::heap {
 
 inline constexpr size_t kSmallestTableMax = 1024;
 inline constexpr size_t kMaxSmallBytes = 32 * KiB;
-inline constexpr size_t kMaxSpanPages = 8;  // 64 KiB
+inline constexpr size_t kMaxSpanPages = 16;  // 128 KiB, for blocks of 1 KiB and more; half of it for smaller ones
 
 namespace detail {
 

@@ -45,14 +45,6 @@ void file_full(ClassState& cs, Span* span) {
   cs.full.push_front(span);
 }
 
-// A heap that grows will write to the whole span soon: one system call instead of a page fault for each of its pages
-// (docs/decisions/0006). Small heaps, and those with many threads for their size, keep what they do not touch.
-void populate_when_growing(Span* span) {
-  constexpr size_t kBytesPerThread = 16 * MiB;
-  if (!span->known_zero || pages::region_count() * kRegionBytes < kBytesPerThread * active_heaps()) return;
-  os::populate(reinterpret_cast<void*>(span->start), span->bytes);
-}
-
 // The next span to hand out from; null when out of memory.
 Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   Span* span = cs.available.front();
@@ -64,11 +56,7 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
     if (span == nullptr) {
       span = new_small_span(heap.shard, size_class, cs.growth, SpanKind::kSmall);
       if (span == nullptr) return nullptr;
-      if (cs.growth < 3) {
-        cs.growth++;
-      } else {
-        populate_when_growing(span);
-      }
+      if (cs.growth < 4) cs.growth++;
       span->set_owner(&heap);
       pages::publish(span);
     }
@@ -208,7 +196,8 @@ void invalidate_sample_distances() { sample_generation.fetch_add(1, std::memory_
 Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanKind kind) {
   const SizeClass& c = kClasses[size_class];
   size_t page_count = c.min_pages;
-  while (growth-- != 0 && page_count * 2 <= kMaxSpanPages) page_count *= 2;
+  size_t most = c.bytes < KiB ? kMaxSpanPages / 2 : kMaxSpanPages;
+  while (growth-- != 0 && page_count * 2 <= most) page_count *= 2;
   Span* span = pages::allocate_run(shard, page_count, 1, kind);
   if (span == nullptr && page_count > c.min_pages) span = pages::allocate_run(shard, c.min_pages, 1, kind);
   if (span == nullptr) return nullptr;

@@ -74,7 +74,6 @@ std::atomic<long (*)(long number)> fault_hook{nullptr};
 namespace {
 
 std::atomic<uint64_t> map_calls, map_bytes, unmap_calls, unmap_bytes, purge_calls, purge_bytes, remap_calls, refused_calls;
-std::atomic<uint64_t> populate_calls, populate_bytes;
 
 void count(std::atomic<uint64_t>& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
 
@@ -163,22 +162,6 @@ bool purge(void* start, size_t bytes) {
   return true;
 }
 
-bool populate(void* start, size_t bytes) {
-  constexpr long kPopulateWrite = 23;
-  constexpr long kInvalid = -22;
-  static std::atomic<bool> unknown{false};
-  if (unknown.load(std::memory_order_relaxed)) return false;
-  count(populate_calls);
-  long result = sys(SYS_madvise, as_long(start), static_cast<long>(bytes), kPopulateWrite);
-  if (sys_failed(result)) {
-    if (result == kInvalid) unknown.store(true, std::memory_order_relaxed);
-    count(refused_calls);
-    return false;
-  }
-  count(populate_bytes, bytes);
-  return true;
-}
-
 void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target) {
   count(remap_calls);
   before_unmapping();
@@ -218,7 +201,7 @@ size_t resident_bytes(const void* start, size_t bytes) {
 Counters counters() {
   auto read = [](std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
   return Counters{read(map_calls),   read(map_bytes),   read(unmap_calls), read(unmap_bytes),
-                  read(purge_calls), read(purge_bytes), read(populate_calls), read(populate_bytes), read(remap_calls), read(refused_calls)};
+                  read(purge_calls), read(purge_bytes), read(remap_calls), read(refused_calls)};
 }
 
 uint64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }

@@ -25,9 +25,6 @@ bool map_at(uintptr_t start, size_t bytes);
 bool unmap(void* start, size_t bytes);
 // Gives the backing of the range back; it reads as zero afterwards. False when refused.
 bool purge(void* start, size_t bytes);
-// Backs the range with memory at once, as if each page had been written to: one call instead of a fault per page. False
-// when refused (Linux < 5.14, or out of memory): nothing is lost.
-bool populate(void* start, size_t bytes);
 // Grows or shrinks a mapping in place, or moves it onto the mapping at `target` (of new_bytes) when that is not null.
 // Returns the start, or null when refused: nothing has changed.
 void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target);
@@ -39,7 +36,6 @@ struct Counters {
   uint64_t map_calls, map_bytes;
   uint64_t unmap_calls, unmap_bytes;
   uint64_t purge_calls, purge_bytes;
-  uint64_t populate_calls, populate_bytes;
   uint64_t remap_calls;
   uint64_t refused_calls;  // any of the above that the kernel refused
 };

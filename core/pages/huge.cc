@@ -18,7 +18,8 @@ struct Mapping {
 };
 
 constexpr unsigned kCacheSlots = 128;
-// Of all cached mappings together, besides half of what is in use: a growing vector leaves ever larger ones behind.
+// Of all cached mappings together, besides half of what is in use. One may be as large, or an eighth of what is in use: a
+// growing vector leaves ever larger ones behind.
 constexpr size_t kMaxCachedBytes = 32 * MiB;
 // What a request leaves of a cached mapping is worth keeping from here on.
 constexpr size_t kMinRestBytes = 256 * KiB;
@@ -173,7 +174,7 @@ void release_huge(Span* span) {
     LockGuard guard(lock);
     in_use.remove(span);
     used_bytes -= span->bytes;
-    keep = keep && mapping.bytes <= max_cached_bytes();
+    keep = keep && mapping.bytes <= (kMaxCachedBytes < used_bytes / 8 ? used_bytes / 8 : kMaxCachedBytes);
   }
   give_span(span);
   for (;;) {
