@@ -61,16 +61,6 @@ void count_free(const char* name, size_t bytes) {
   for (void* block : blocks) count(name, [&] { free(block); });
 }
 
-// A temporary block, over and over: what malloc costs where a span has so few blocks that no list gets long.
-void count_malloc_alone(const char* name, size_t bytes) {
-  Warm warm(bytes);
-  void* block = nullptr;
-  for (int i = 0; i < kCalls; ++i) {
-    count(name, [&] { block = malloc(bytes); });
-    free(block);
-  }
-}
-
 void count_calloc(const char* name, size_t bytes) {
   Warm warm(bytes);
   for (void*& block : blocks) count(name, [&] { block = calloc(1, bytes); });
@@ -102,7 +92,6 @@ int main() {
   count_malloc("malloc_64", 64);
   count_malloc("malloc_1024", 1024);
   count_malloc("malloc_8192", 8192);
-  count_malloc_alone("malloc_32768", 32768);
   count_calloc("calloc_64", 64);
   count_operators("new_64", "delete_sized_64", 64);
   count_free("free_64", 64);
