@@ -28,7 +28,7 @@ struct alignas(kCacheLineBytes) CentralClass {
   SpanList available;
   SpanList lending;
   bool lent;  // since the last trim
-  uint32_t list_count;
+  std::atomic<uint32_t> list_count;
   uint32_t list_low_water;  // fewest lists since the last central_publish_lists
   struct {
     Block* first;
@@ -101,6 +101,10 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
     list.lock.unlock();
     return false;
   }
+  const Block* same = span->lending ? span->free_list : nullptr;
+  for (unsigned looked = 16; same != nullptr && looked != 0; looked--, same = same->next) {
+    if (same == first) fatal("double free", first);
+  }
   last->next = span->free_list;
   span->free_list = first;
   span->set_live(span->live() - count);
@@ -164,7 +168,7 @@ bool central_give_list(unsigned size_class, Block* first, uint32_t count) {
 
 uint32_t central_take_list(unsigned size_class, Block** first) {
   CentralClass& list = central[size_class];
-  if (__atomic_load_n(&list.list_count, __ATOMIC_RELAXED) == 0) return 0;  // a miss costs a new span
+  if (list.list_count.load(std::memory_order_relaxed) == 0) return 0;  // a miss costs a new span
   LockGuard guard(list.lock);
   if (list.list_count == 0) return 0;
   auto& last = list.lists[--list.list_count];

@@ -2,6 +2,7 @@
 
 #include "core/base/options.h"
 #include "core/heap/central.h"
+#include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
@@ -105,6 +106,7 @@ void tick() {
     flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
     purge_idle_bodies();
     central_publish_lists(false);
+    reclaim_for_sleepers();
     central_trim();
   }
   pages::tick();
@@ -112,6 +114,7 @@ void tick() {
 
 size_t purge_all() {
   central_publish_lists(true);
+  reclaim_for_sleepers();
   flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
   return pages::purge_all();
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kPendingBeforeReclaim = 32;
 // More blocks, or bytes, of a class than this are published: what sleeping threads keep is out of everybody's reach.
 constexpr uint32_t kMaxForeignBlocks = 16;
-constexpr size_t kMaxForeignClassBytes = 32 * KiB;
+constexpr size_t kMaxForeignClassBytes = 16 * KiB;
 constexpr size_t kMaxForeignBytes = 64 * KiB;  // of all classes together
 
 void push_pending(ThreadHeap& owner, Span* span) {
@@ -101,12 +101,25 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uin
   }
 }
 
+void reclaim_for_sleepers() {
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    if (heap != thread_cache.heap && heap->pending_count.load(std::memory_order_relaxed) != 0) reclaim_for_sleeper(*heap);
+  }
+}
+
+bool is_list_of(const Block* first, uint32_t count) {
+  for (; first != nullptr && count != 0; count--) first = first->next;
+  return first == nullptr && count == 0;
+}
+
 void publish_list(ThreadHeap* heap, Block* first) {
   while (first != nullptr) {
     Span* span = pages::page_map.span_of(first);
+    if (span->kind != pages::SpanKind::kSmall) fatal("corrupted free list", first);
     Block* last = first;
     uint32_t count = 1;
     while (last->next != nullptr && span->contains(last->next)) {
+      if (count == span->capacity) fatal("double free", first);  // a block is twice in the list, which has no end
       last = last->next;
       count++;
     }
@@ -132,6 +145,7 @@ void publish_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class, bool
   heap.foreign_bytes -= size_t{count} * kClasses[size_class].bytes;
   cs.foreign = nullptr;
   cs.foreign_count = 0;
+  if (!is_list_of(first, count)) fatal("double free", first);
   if (!offer || !owner_is_behind(first) || !central_give_list(size_class, first, count)) publish_list(&heap, first);
 }
 }  // namespace
@@ -146,7 +160,11 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   }
   unsigned size_class = span->size_class;
   ClassState& cs = heap->body->classes[size_class];
-  if (cs.foreign == block) fatal("double free", block);
+  // Two steps are as good as free, all are not; but lent blocks are rare.
+  const Block* same = cs.foreign;
+  for (uint32_t looked = span->lending ? kMaxForeignBlocks : 2; same != nullptr && looked != 0; looked--, same = same->next) {
+    if (same == block) fatal("double free", block);
+  }
   block->next = cs.foreign;
   cs.foreign = block;
   cs.foreign_count++;

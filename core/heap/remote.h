@@ -41,6 +41,10 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block);
 void flush_foreign(ThreadHeap& heap);
 // Publishes a null-terminated list of blocks of any spans. `heap` is the calling thread's, or null.
 void publish_list(ThreadHeap* heap, Block* first);
+// True when the list ends behind so many blocks: one that was freed twice makes a ring of it.
+bool is_list_of(const Block* first, uint32_t count);
+// Gives back what sleeping owners have only remotely freed blocks in, however little has gathered.
+void reclaim_for_sleepers();
 // Publishes what the heap's malloc lists have of other spans, and everything gathered: its thread ends, or is gone.
 void publish_lists_of_ending(ThreadHeap& heap);
 // Publishes `count` linked, null-terminated blocks of one span. `heap` is the calling thread's, or null.

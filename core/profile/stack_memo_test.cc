@@ -373,7 +373,7 @@ TEST(Recorder, SurvivesSignalHandlersThatAllocate) {
   struct sigaction action {}, old;
   action.sa_handler = on_alarm;
   sigaction(SIGALRM, &action, &old);
-  itimerval timer{{0, 50}, {0, 50}}, none{};
+  itimerval timer{{0, 1000}, {0, 1000}}, none{};  // a handler under a sanitizer takes long
   setitimer(ITIMER_REAL, &timer, nullptr);
   std::vector<SampleId> ids;
   for (int i = 0; i < 10000000 && interruptions < 300; i++) {
