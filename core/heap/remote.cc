@@ -107,15 +107,21 @@ void reclaim_for_sleepers() {
   }
 }
 
-bool is_list_of(const Block* first, uint32_t count) {
-  for (; first != nullptr && count != 0; count--) first = first->next;
-  return first == nullptr && count == 0;
+void check_foreign(const Block* first, uint32_t count, unsigned size_class) {
+  const Block* block = first;
+  for (; block != nullptr && count != 0; count--, block = block->next) {
+    const Span* span = pages::page_map.span_of(block);
+    if (span->kind != pages::SpanKind::kSmall || span->size_class != size_class || !span->is_block_start(block)) {
+      fatal("corrupted free list", first);
+    }
+  }
+  if (block != nullptr || count != 0) fatal("double free", first);
 }
 
 void publish_list(ThreadHeap* heap, Block* first) {
   while (first != nullptr) {
     Span* span = pages::page_map.span_of(first);
-    if (span->kind != pages::SpanKind::kSmall) fatal("corrupted free list", first);
+    if (span->kind != pages::SpanKind::kSmall || !span->is_block_start(first)) fatal("corrupted free list", first);
     Block* last = first;
     uint32_t count = 1;
     while (last->next != nullptr && span->contains(last->next)) {
@@ -145,7 +151,7 @@ void publish_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class, bool
   heap.foreign_bytes -= size_t{count} * kClasses[size_class].bytes;
   cs.foreign = nullptr;
   cs.foreign_count = 0;
-  if (!is_list_of(first, count)) fatal("double free", first);
+  check_foreign(first, count, size_class);
   if (!offer || !owner_is_behind(first) || !central_give_list(size_class, first, count)) publish_list(&heap, first);
 }
 }  // namespace

@@ -41,8 +41,8 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block);
 void flush_foreign(ThreadHeap& heap);
 // Publishes a null-terminated list of blocks of any spans. `heap` is the calling thread's, or null.
 void publish_list(ThreadHeap* heap, Block* first);
-// True when the list ends behind so many blocks: one that was freed twice makes a ring of it.
-bool is_list_of(const Block* first, uint32_t count);
+// Fatal unless the list has so many blocks of the class: one freed twice makes a ring of it, one written to leads elsewhere.
+void check_foreign(const Block* first, uint32_t count, unsigned size_class);
 // Gives back what sleeping owners have only remotely freed blocks in, however little has gathered.
 void reclaim_for_sleepers();
 // Publishes what the heap's malloc lists have of other spans, and everything gathered: its thread ends, or is gone.

@@ -75,7 +75,7 @@ Block* checked(const Span* span, Block* first) {
 uint32_t take_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block** first) {
   uint32_t count = cs.foreign_count;
   *first = cs.foreign;
-  if (!is_list_of(*first, count)) fatal("double free", *first);
+  check_foreign(*first, count, size_class);
   heap.foreign_bytes -= size_t{count} * kClasses[size_class].bytes;
   cs.foreign = nullptr;
   cs.foreign_count = 0;
