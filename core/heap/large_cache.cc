@@ -57,20 +57,16 @@ void LargeCache::drop(unsigned slot) {
   pages::release(span);
 }
 
-size_t LargeCache::flush_before(uint32_t epoch) {
-  size_t before = bytes_;
+void LargeCache::flush_before(uint32_t epoch) {
   for (unsigned i = 0; i < kSlots; i++) {
     if (static_cast<int32_t>(epoch - epochs_[i]) > 0) drop(i);
   }
-  return before - bytes_;
 }
 
-size_t LargeCache::flush() {
-  const uint32_t never = 0;
-  while (!lock_.enter()) os::futex_wait(&never, 0, 50 * kMicrosecond_ns);  // nobody wakes it: a pause
-  size_t given = flush_before(large_epoch.load(std::memory_order_relaxed) + 1);
+void LargeCache::flush() {
+  while (!lock_.enter()) os::pause(50 * kMicrosecond_ns);
+  flush_before(large_epoch.load(std::memory_order_relaxed) + 1);
   lock_.leave();
-  return given;
 }
 
 void LargeCache::reset() {
@@ -79,11 +75,10 @@ void LargeCache::reset() {
   for (Span* span : spans_) bytes_ += span != nullptr ? span->bytes : 0;
 }
 
-size_t LargeCache::flush_idle(uint32_t epoch) {
-  if (bytes() == 0 || !lock_.try_close()) return 0;
-  size_t given = flush_before(epoch);
+void LargeCache::flush_idle(uint32_t epoch) {
+  if (bytes() == 0 || !lock_.try_close()) return;
+  flush_before(epoch);
   lock_.open();
-  return given;
 }
 
 namespace {

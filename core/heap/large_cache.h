@@ -48,11 +48,11 @@ class LargeCache {
     return true;
   }
 
-  // Gives spans back to the page heap: those that were put before `epoch`, or all. Returns bytes given back.
+  // Gives spans back to the page heap: those that were put before `epoch`, or all.
   // By the owner:
-  size_t flush();
+  void flush();
   // By another thread; nothing where the owner is busy:
-  size_t flush_idle(uint32_t epoch);
+  void flush_idle(uint32_t epoch);
   // In a forked child: whoever was in is gone.
   void reset();
 
@@ -75,7 +75,7 @@ class LargeCache {
   SEEMALLOC_NOINLINE Span* take_any(size_t page_count);
   // Makes last_ an empty slot, and the bytes fit.
   SEEMALLOC_NOINLINE void make_room(size_t bytes, size_t limit);
-  size_t flush_before(uint32_t epoch);
+  void flush_before(uint32_t epoch);
   void drop(unsigned slot);
   SEEMALLOC_ALWAYS_INLINE void set_bytes(size_t bytes) { __atomic_store_n(&bytes_, bytes, __ATOMIC_RELAXED); }
 

@@ -30,10 +30,10 @@ void never_sample(ThreadHeap& heap) { heap.sample_distance = INT64_MAX; }
 // Frees of a full span that make it worth looking at: refills then get a batch, not one block at a time.
 uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 8; }
 
-void file_available(ClassState& cs, Span* span) {
+void file_available(ClassState& cs, Span* span, uint32_t live) {
   // Behind the others: the longer a span waits, the more blocks its next list has (docs/decisions/0004).
   span->state = SpanState::kAvailable;
-  span->set_live(span->live());
+  span->set_live(live);
   cs.available.push_back(span);
 }
 
@@ -286,8 +286,7 @@ bool retire_or_keep(ClassState& cs, Span* span) {
 
 void full_to_available(ClassState& cs, Span* span, uint32_t live) {
   cs.full.remove(span);
-  span->set_live(live);
-  file_available(cs, span);
+  file_available(cs, span, live);
 }
 
 }  // namespace
@@ -318,7 +317,7 @@ void file_owned_locked(ThreadHeap& heap, Span* span) {
   if (span->free_blocks() == 0 && span->carved == span->capacity) {
     file_full(cs, span);
   } else {
-    file_available(cs, span);
+    file_available(cs, span, span->live());
   }
 }
 

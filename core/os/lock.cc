@@ -27,10 +27,9 @@ template <typename F>
 bool acquire_in_time(bool interrupted, F acquire) {
   constexpr int kTries = 2000, kTriesInterrupted = 3;
   constexpr uint64_t kPause_ns = 100000;
-  const uint32_t never = 0;
   for (int i = 0; i < (interrupted ? kTriesInterrupted : kTries); i++) {
     if (acquire()) return true;
-    os::futex_wait(&never, 0, kPause_ns);  // nobody wakes it: a pause
+    os::pause(kPause_ns);
   }
   return false;
 }

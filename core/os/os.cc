@@ -300,6 +300,11 @@ bool fence_all_threads() {
   return !sys_failed(sys(SYS_membarrier, kRegisterPrivateExpedited)) && !sys_failed(sys(SYS_membarrier, kPrivateExpedited));
 }
 
+void pause(uint64_t ns) {
+  const uint32_t never = 0;  // nobody wakes it
+  futex_wait(&never, 0, ns);
+}
+
 void futex_wake(const void* word, int count) { sys(SYS_futex, as_long(word), FUTEX_WAKE_PRIVATE, count); }
 
 }  // namespace seemalloc::os

@@ -78,5 +78,7 @@ bool fence_all_threads();
 // Waits while *word == expected; wakes up at the latest after `timeout_ns` (0: no limit).
 void futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns = 0);
 void futex_wake(const void* word, int count);
+// Sleeps for about so long.
+void pause(uint64_t ns);
 
 }  // namespace seemalloc::os
