@@ -104,6 +104,7 @@ void write_sampling(Text& out) {
       .put("truncated", r.truncated)
       .put("broken", r.broken)
       .put("stacks", r.stacks)
+      .put("stretched", r.stretched)
       .put("estimate", r.estimate_bytes)
       .put("estimate_stderr", r.estimate_stderr_bytes);
 }

@@ -30,7 +30,7 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
     return SetOption::kBadValue;
   }
   // Distances already drawn belong to the old interval.
-  if (id == options::Id::sample) heap::invalidate_sample_distances();
+  if (id == options::Id::sample || id == options::Id::sample_limit) heap::invalidate_sample_distances();
   return SetOption::kDone;
 }
 

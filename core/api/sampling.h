@@ -27,6 +27,7 @@ void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes);
 struct SamplingReport {
   bool available;  // false: this is the library without a profiler
   uint64_t samples, live_samples, dropped, truncated, broken, stacks;
+  uint64_t stretched;  // samples taken at a longer interval than asked for (option sample_limit)
   uint64_t estimate_bytes, estimate_stderr_bytes;  // in use, by the samples
 };
 SamplingReport sampling_report();

@@ -1,23 +1,43 @@
+#include <atomic>
+
 #include "core/api/sampling.h"
 #include "core/base/options.h"
 #include "core/heap/thread_heap.h"
 #include "core/profile/heap_profile.h"
 #include "core/profile/module_table.h"
+#include "core/profile/recorder.h"
 #include "core/profile/sampler.h"
 
 namespace seemalloc {
 
 namespace {
 
-void draw(heap::ThreadHeap& heap) {
-  uint64_t interval = options::get(options::Id::sample);
-  profile::Random random{heap.random_state};
-  heap.sample_distance = profile::draw_distance_bytes(random, interval);
-  heap.sample_interval = interval;
-  heap.random_state = random.state;
-}
+std::atomic<uint64_t> stretched_samples{0};
 
 profile::Recorder* recorder_of(const heap::ThreadHeap& heap) { return static_cast<profile::Recorder*>(heap.recorder); }
+
+// log2 of how much longer the next interval is than the option says (docs/decisions/0009).
+uint8_t next_stretch(heap::ThreadHeap& heap, uint64_t base, bool sampled) {
+  uint64_t limit = options::get(options::Id::sample_limit);
+  if (base <= 1 || limit == 0 || heap.recorder == nullptr) return 0;
+  profile::SamplePace& pace = recorder_of(heap)->pace;
+  if (sampled) {
+    pace.count(limit);
+  } else {
+    pace.relax(limit);
+  }
+  if (pace.stretch() != 0) heap::sample_distances_stretched.store(true, std::memory_order_relaxed);
+  return static_cast<uint8_t>(pace.stretch());
+}
+
+void draw(heap::ThreadHeap& heap, bool sampled) {
+  uint64_t base = options::get(options::Id::sample);
+  heap.sample_stretch = next_stretch(heap, base, sampled);
+  heap.sample_base = base;
+  profile::Random random{heap.random_state};
+  heap.sample_distance = profile::draw_distance_bytes(random, base << heap.sample_stretch);
+  heap.random_state = random.state;
+}
 
 }  // namespace
 
@@ -30,7 +50,8 @@ void adopt_sampling(heap::ThreadHeap& mine) {
 SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes,
                                           const void* site) {
   if (SEEMALLOC_UNLIKELY(mine.recorder == nullptr)) mine.recorder = profile::make_recorder();
-  return profile::record_alloc(recorder_of(mine), {requested_bytes, allocated_bytes, mine.sample_interval},
+  if (mine.due_interval != mine.sample_base) stretched_samples.fetch_add(1, std::memory_order_relaxed);
+  return profile::record_alloc(recorder_of(mine), {requested_bytes, allocated_bytes, mine.due_interval},
                                reinterpret_cast<uintptr_t>(site), options::get(options::Id::stack_depth));
 }
 
@@ -52,6 +73,7 @@ SamplingReport sampling_report() {
           .truncated = unwinding.truncated,
           .broken = unwinding.broken,
           .stacks = totals.stacks,
+          .stretched = stretched_samples.load(std::memory_order_relaxed),
           .estimate_bytes = static_cast<uint64_t>(totals.inuse_bytes),
           .estimate_stderr_bytes = static_cast<uint64_t>(totals.inuse_bytes_stderr)};
 }

@@ -25,6 +25,7 @@ size_t allocated_bytes(size_t bytes) {
 
 // How many standard errors the samples of `n` allocations of `bytes` are from the binomial's n·p.
 double deviation(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
+  EXPECT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
   heap::purge_all();  // a large span kept from before may be an eighth longer than it need be
   EXPECT_EQ(seemalloc_profile_start(interval), 0);
   uint64_t before = sampling_report().samples;
@@ -34,6 +35,7 @@ double deviation(size_t bytes, size_t interval, size_t n, const std::function<vo
   double expected = static_cast<double>(n) * p;
   EXPECT_EQ(sampling_report().dropped, 0u);
   EXPECT_EQ(seemalloc_profile_stop(), 0);
+  EXPECT_EQ(seemalloc_option_set("sample_limit", "10000"), 0);
   return (observed - expected) / std::sqrt(expected * (1 - p));
 }
 
@@ -148,6 +150,40 @@ TEST(SamplingEstimate, LiveBytesOfAMixedHeap) {
   for (void* p : blocks) sm_free(p);
   EXPECT_EQ(sampling_report().live_samples, before.live_samples) << "every sampled block was freed";
   ASSERT_EQ(seemalloc_profile_stop(), 0);
+}
+
+// A thread that allocates far too fast for its samples takes fewer; what they say together stays right.
+TEST(SamplingEstimate, HoldsWhereSamplesAreLimited) {
+  ASSERT_EQ(seemalloc_option_set("sample_limit", "2000"), 0);
+  ASSERT_EQ(seemalloc_profile_start(4 * KiB), 0);
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::thread([seed] {
+    std::mt19937 random(seed);
+    SamplingReport before = sampling_report();
+    std::vector<void*> blocks;
+    double live = 0, all = 0;
+    for (int i = 0; i < 400000; i++) {
+      size_t bytes = random() % 200 == 0 ? random() % (100 * KiB) : random() % 2000;
+      void* p = sm_malloc(bytes);
+      double usable = static_cast<double>(sm_malloc_usable_size(p));
+      all += usable;
+      if (i % 4 != 0) {
+        sm_free(p);
+      } else {
+        blocks.push_back(p);
+        live += usable;
+      }
+    }
+    SamplingReport after = sampling_report();
+    double estimate = static_cast<double>(after.estimate_bytes) - static_cast<double>(before.estimate_bytes);
+    EXPECT_NEAR(estimate, live, 4 * static_cast<double>(after.estimate_stderr_bytes)) << live;
+    EXPECT_GT(after.stretched, before.stretched);
+    EXPECT_LT(static_cast<double>(after.samples - before.samples), all / (4 * KiB) / 2);
+    for (void* p : blocks) sm_free(p);
+  }).join();
+  ASSERT_EQ(seemalloc_profile_stop(), 0);
+  ASSERT_EQ(seemalloc_option_set("sample_limit", "10000"), 0);
 }
 
 // In a thread of its own: lists handed to malloc before the interval changed are used up as they were drawn.

@@ -6,6 +6,9 @@
 // kText rows: default, min and max are 0 (empty text).
 OPTION(sample, kBytes, 512 * KiB, 0, TiB, kAny,
        "mean number of allocated bytes between two heap samples; 1 records every allocation, 0 turns sampling off")
+OPTION(sample_limit, kCount, 10000, 0, 1000000000, kAny,
+       "samples that a thread takes in a second of its CPU time at most, by a longer interval (each sample knows its own); "
+       "0: no limit. Not for sample:1")
 OPTION(stack_depth, kCount, 64, 4, 128, kAny, "frames kept of each sampled stack; deeper stacks are cut and counted")
 OPTION(purge_delay, kMilliseconds, 1000, 0, 3600000, kAny,
        "how long a free page stays with the process before it is given back to the system; 0 gives back at once")

@@ -103,6 +103,7 @@ void tick() {
     central_publish_lists(false);
     reclaim_for_sleepers();
     central_trim();
+    if (sample_distances_stretched.exchange(false, std::memory_order_relaxed)) invalidate_sample_distances();
   }
   pages::tick();
 }

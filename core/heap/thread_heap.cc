@@ -25,7 +25,7 @@ constexpr uint32_t kRefillsPerFlush = 128;
 constexpr uint32_t kSlowEntriesPerLook = 512;
 constexpr uint64_t kCollectionPeriod_ns = 250 * kMillisecond_ns;
 
-void never_sample(ThreadHeap& heap) { heap.sample_distance = INT64_MAX; }
+void never_sample(ThreadHeap& heap, bool) { heap.sample_distance = INT64_MAX; }
 
 // Frees of a full span that make it worth looking at: refills then get a batch, not one block at a time.
 uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 8; }
@@ -143,8 +143,8 @@ uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_b
   }
   // Less than the bytes of a list: fits 32 bits, in which division is fast.
   uint32_t before = static_cast<uint32_t>(heap.sample_distance - 1) / block_bytes;
-  draw_sample_distance(heap);
-  cs.sample_due = true;
+  cs.sample_due = static_cast<uint8_t>(1 + heap.sample_stretch);
+  draw_sample_distance(heap, true);
   return before;
 }
 
@@ -162,6 +162,11 @@ Block* split_list(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
   cs.stash = front == keep ? behind : first;
   cs.stash_count = count - keep;
   return front == keep ? first : behind;
+}
+
+void take_due_sample(ThreadHeap& heap, ClassState& cs) {
+  heap.due_interval = heap.sample_base << (cs.sample_due - 1);
+  cs.sample_due = 0;
 }
 
 // A sample was due where the malloc list ended: what comes behind it is the next list.
@@ -182,14 +187,19 @@ void hand_out_stash(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
 
 }  // namespace
 
-void (*draw_sample_distance)(ThreadHeap& heap) = never_sample;
+void (*draw_sample_distance)(ThreadHeap& heap, bool sampled) = never_sample;
 
 std::atomic<uint64_t> sample_generation{1};
+std::atomic<bool> sample_distances_stretched{false};
 
+// Distances are exponential, so what is left of one may be drawn again at any time. Points already reached stay, unless
+// they belong to an interval that the user has changed.
 void redraw_sample(ThreadHeap& heap) {
   heap.sample_generation = sample_generation.load(std::memory_order_relaxed);
-  for (ClassState& cs : heap.body->classes) cs.sample_due = false;
-  draw_sample_distance(heap);
+  uint64_t base = heap.sample_base;
+  draw_sample_distance(heap, false);
+  if (heap.sample_base == base) return;
+  for (ClassState& cs : heap.body->classes) cs.sample_due = 0;
 }
 
 void invalidate_sample_distances() { sample_generation.fetch_add(1, std::memory_order_relaxed); }
@@ -245,8 +255,8 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
   ClassState& cs = heap.body->classes[size_class];
   redraw_if_stale(heap);
   cs.ready = nullptr;
-  if (cs.sample_due) {
-    cs.sample_due = false;
+  if (cs.sample_due != 0) {
+    take_due_sample(heap, cs);
     if (may_sample) {
       hand_out_stash(heap, cs, size_class);
       return Refill::kSample;
@@ -258,7 +268,7 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
   uint32_t usable = may_sample ? blocks_before_sample(heap, cs, kClasses[size_class].bytes, count) : count;
   if (usable < count) first = split_list(cs, first, usable, count);
   if (usable == 0) {
-    cs.sample_due = false;
+    take_due_sample(heap, cs);
     return Refill::kSample;
   }
   if (cs.stash == nullptr && cs.current != nullptr) cs.ready = cs.current;
@@ -434,7 +444,7 @@ namespace {
 void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
   Span* span = cs.current;
-  cs.sample_due = false;
+  cs.sample_due = 0;
   cs.ready = nullptr;
   cs.borrowed = 0;
   Block** list_heads[] = {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash};

@@ -49,7 +49,7 @@ struct ClassState {
   Block* stash;          // the rest of a list that was cut at a sample point
   uint32_t stash_count;
   bool mixed;            // malloc list and stash are not current's: of lending spans, or foreign
-  bool sample_due;       // the next allocation of this class is a sample
+  uint8_t sample_due;    // the next allocation of this class is a sample: 1 + the stretch of its interval; else 0
   uint8_t borrowed;      // lists taken from lending spans so far
   uint8_t growth;        // log2 of the next span's size over the smallest
   uint32_t low_water;    // fewest available spans since the last collection
@@ -78,10 +78,12 @@ struct ThreadHeap {
   uint64_t collected_ns = 0;      // when it was last done
   size_t foreign_bytes = 0;       // in all classes
   int64_t sample_distance = 0;    // allocated bytes left until the next sample point
-  uint64_t sample_interval = 0;   // the mean it was drawn with; whoever draws sets both
+  uint64_t sample_base = 0;       // the mean it was drawn with is this << sample_stretch; whoever draws sets all three
+  uint64_t due_interval = 0;      // the mean with which the sample that is being taken was drawn
   uint64_t random_state = 0;
   void* recorder = nullptr;       // core/api's, for the samples of the thread that has the heap
   uint64_t sample_generation = 0;  // the interval's generation the distance was drawn with
+  uint8_t sample_stretch = 0;
   size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
   ThreadHeap* next_idle = nullptr;
@@ -97,12 +99,14 @@ SEEMALLOC_ALWAYS_INLINE bool first_links_are_sound(const Span* span, const Block
   return second == nullptr || (span->contains(second) && span->is_block_start(second));
 }
 
-// Called with the heap that needs a new sample point: sets sample_distance. Set once at start by core/api; until then,
-// and in the minimal library, nothing is sampled.
-extern void (*draw_sample_distance)(ThreadHeap& heap);
+// Called with the heap that needs a new sample point: sets sample_distance. `sampled`: because the last one was reached.
+// Set once at start by core/api; until then, and in the minimal library, nothing is sampled.
+extern void (*draw_sample_distance)(ThreadHeap& heap, bool sampled);
 
-// Bumped when the interval changes: what was drawn before is stale.
+// Bumped when what was drawn before is to be drawn again: the interval has changed, or could be shorter again.
 extern std::atomic<uint64_t> sample_generation;
+// Set by who draws a stretched distance: the next tick has all distances drawn again.
+extern std::atomic<bool> sample_distances_stretched;
 SEEMALLOC_NOINLINE void redraw_sample(ThreadHeap& heap);
 SEEMALLOC_ALWAYS_INLINE void redraw_if_stale(ThreadHeap& heap) {
   if (SEEMALLOC_UNLIKELY(heap.sample_generation != sample_generation.load(std::memory_order_relaxed))) redraw_sample(heap);
@@ -144,7 +148,8 @@ SEEMALLOC_ALWAYS_INLINE bool large_sample_due(ThreadHeap& heap, size_t bytes) {
     heap.sample_distance -= static_cast<int64_t>(bytes);
     return false;
   }
-  draw_sample_distance(heap);
+  heap.due_interval = heap.sample_base << heap.sample_stretch;
+  draw_sample_distance(heap, true);
   return true;
 }
 
@@ -162,7 +167,7 @@ void collect(ThreadHeap& heap, bool everything);
 // Free bytes kept by all thread heaps, as of their last collections.
 size_t cached_bytes_total();
 
-// Redraws every heap's next sample point at its next slow-path entry (the interval has changed).
+// Redraws every heap's next sample point at its next slow-path entry.
 void invalidate_sample_distances();
 
 // ---- for remote.cc, registry and statistics: under slow_lock ----

@@ -207,6 +207,7 @@ Counters counters() {
 uint64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }
 uint64_t coarse_monotonic_ns() { return read_clock(CLOCK_MONOTONIC_COARSE); }
 uint64_t realtime_ns() { return read_clock(CLOCK_REALTIME); }
+uint64_t thread_cpu_ns() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 int process_id() { return static_cast<int>(sys(SYS_getpid)); }
 int thread_id() { return static_cast<int>(sys(SYS_gettid)); }

@@ -46,6 +46,7 @@ Counters counters();
 uint64_t monotonic_ns();         // CLOCK_MONOTONIC
 uint64_t coarse_monotonic_ns();  // CLOCK_MONOTONIC_COARSE, a few ns per call, resolution 1–4 ms
 uint64_t realtime_ns();          // CLOCK_REALTIME
+uint64_t thread_cpu_ns();        // CLOCK_THREAD_CPUTIME_ID: a system call
 int process_id();                // not cached: right after fork and raw clone
 int thread_id();
 // CPUs this process may run on (affinity mask), at least 1.

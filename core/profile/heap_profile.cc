@@ -75,6 +75,7 @@ Recorder* make_recorder() { return static_cast<Recorder*>(os::arena_allocate(siz
 void adopt_recorder(Recorder& recorder) {
   if (recorder.busy) recorder.ids = IdCache{};  // they may be half taken: at most two batches are lost
   recorder.busy = false;
+  recorder.pace.restart();
   recorder.memo.clear();
 }
 

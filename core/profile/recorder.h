@@ -1,16 +1,19 @@
-// What one thread keeps so that its samples are cheap: the stacks it has sampled lately and ids for the live table.
+// What one thread keeps so that its samples are cheap: the stacks it has sampled lately, ids for the live table, and how
+// far apart they have to be.
 //
 // Made by core/api for a thread heap, and handed on with it. Threads: the heap's. A signal handler that allocates while
 // its thread is in here finds it `busy` and does without.
 #pragma once
 
 #include "core/profile/live_table.h"
+#include "core/profile/sample_pace.h"
 #include "core/profile/stack_memo.h"
 
 namespace seemalloc::profile {
 
 struct Recorder {
   bool busy;
+  SamplePace pace;
   IdCache ids;
   StackMemo memo;
 };

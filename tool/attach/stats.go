@@ -40,6 +40,7 @@ type Sampling struct {
 	Truncated      int64   `json:"truncated"`
 	Broken         int64   `json:"broken"`
 	Stacks         int64   `json:"stacks"`
+	Stretched      int64   `json:"stretched"` // samples at a longer interval than asked for
 	Estimate       float64 `json:"estimate"`
 	EstimateStderr float64 `json:"estimate_stderr"`
 }

@@ -54,6 +54,10 @@ func sampling(b *strings.Builder, s *attach.Stats) {
 		fmt.Fprintf(b, "Sampling: one in %s on average; %s samples so far, %s of blocks still live, %s stacks\n",
 			Bytes(float64(p.Interval)), Count(p.Samples), Count(p.LiveSamples), Count(p.Stacks))
 	}
+	if p.Stretched != 0 {
+		fmt.Fprintf(b, "  %s of the samples at a longer interval: their threads would have taken more than sample_limit a second\n",
+			Count(p.Stretched))
+	}
 	if p.Estimate != 0 {
 		fmt.Fprintf(b, "  the samples put the live bytes at %s ± %s (standard error); exactly they are %s\n",
 			Bytes(p.Estimate), Bytes(p.EstimateStderr), Bytes(float64(s.Memory.LiveAllocated)))

@@ -15,7 +15,7 @@ import (
 const Stats = `{"version":"0.1.0","pid":4242,"uptime_ms":61500,
 "memory":{"rss":104857600,"live":73400320,"cached":10485760,"fragmentation":5242880,"metadata":2097152,"not_ours":13631488,
 "mapped":134217728,"live_allocated":75497472,"dirty":1048576},
-"sampling":{"interval":524288,"samples":1234,"live_samples":144,"dropped":2,"truncated":3,"broken":0,"stacks":17,
+"sampling":{"interval":524288,"samples":1234,"live_samples":144,"dropped":2,"truncated":3,"broken":0,"stacks":17,"stretched":5,
 "estimate":75000000,"estimate_stderr":6250000},
 "system":{"map_calls":12,"map_bytes":134217728,"unmap_calls":1,"unmap_bytes":4096,"purge_calls":7,"purge_bytes":7340032,
 "remap_calls":4,"refused_calls":0,"minor_faults":25600,"major_faults":1},

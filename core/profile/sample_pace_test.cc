@@ -1,0 +1,80 @@
+#include "core/profile/sample_pace.h"
+
+#include <gtest/gtest.h>
+
+namespace seemalloc::profile {
+namespace {
+
+constexpr uint64_t kSecond_ns = 1000000000;
+constexpr uint64_t kLimit = 6400;  // 100 in 1/64 s
+
+// Runs a thread that would take `rate` samples per second at the interval asked for; looks 64 times a second. Returns the
+// samples of the last period, as of a second.
+double run(SamplePace& pace, double rate, unsigned periods, uint64_t* now) {
+  double taken = 0;
+  for (unsigned i = 0; i < periods; i++) {
+    taken = rate / 64 / static_cast<double>(uint64_t{1} << pace.stretch());
+    for (double n = 1; n <= taken; n++) pace.count(UINT32_MAX);  // no look of its own
+    *now += kSecond_ns / 64;
+    pace.look(*now, kLimit);
+  }
+  return taken * 64;
+}
+
+TEST(SamplePace, LeavesAThreadAloneThatSamplesLittle) {
+  SamplePace pace;
+  uint64_t now = 1;
+  pace.look(now, kLimit);
+  run(pace, kLimit * 0.9, 200, &now);
+  EXPECT_EQ(pace.stretch(), 0u);
+}
+
+TEST(SamplePace, StaysBelowTheLimitAndNotFarBelow) {
+  for (double rate : {2.0 * kLimit, 17.0 * kLimit, 1000.0 * kLimit}) {
+    SamplePace pace;
+    uint64_t now = 1;
+    pace.look(now, kLimit);
+    double taken = run(pace, rate, 3, &now);
+    EXPECT_LE(taken, kLimit) << rate;
+    EXPECT_GE(taken, kLimit / 4) << rate;
+    unsigned settled = pace.stretch();
+    run(pace, rate, 50, &now);
+    EXPECT_EQ(pace.stretch(), settled) << "goes to and fro at " << rate;
+  }
+}
+
+TEST(SamplePace, ComesBackWhenTheRateFalls) {
+  SamplePace pace;
+  uint64_t now = 1;
+  pace.look(now, kLimit);
+  run(pace, 5000.0 * kLimit, 3, &now);
+  EXPECT_GT(pace.stretch(), 10u);
+  run(pace, kLimit / 100.0, 3, &now);
+  EXPECT_EQ(pace.stretch(), 0u);
+}
+
+TEST(SamplePace, HasABound) {
+  SamplePace pace;
+  pace.look(1, 1);
+  for (unsigned i = 0; i < 1000; i++) pace.count(UINT32_MAX);
+  pace.look(2, 1);
+  EXPECT_EQ(pace.stretch(), SamplePace::kMaxStretch);
+}
+
+TEST(SamplePace, AnotherThreadsClockIsNotComparedWithThisOnes) {
+  SamplePace pace;
+  pace.look(50 * kSecond_ns, kLimit);
+  for (unsigned i = 0; i < 1000; i++) pace.count(UINT32_MAX);
+  pace.restart();
+  pace.look(1, kLimit);  // earlier than before: were it compared, the difference would be negative
+  EXPECT_EQ(pace.stretch(), 0u);
+}
+
+TEST(SamplePace, CountsByTheThreadsOwnClock) {
+  SamplePace pace;
+  for (unsigned i = 0; i < 100000; i++) pace.count(1000);  // far more than 1,000 a second
+  EXPECT_GT(pace.stretch(), 0u);
+}
+
+}  // namespace
+}  // namespace seemalloc::profile
