@@ -120,5 +120,17 @@ def memory():
     yield Row("trivial program", "memory", "trivial", [], 1, time=None)
 
 
+def scaling():
+    """The same work and the same number of live blocks in all threads together, by ever more threads."""
+    for threads in (1, 2, 4, 8, 16, 32, 64):
+        yield Row(f"random replace, {threads_text(threads)}", "random replacement, 64 k live", "random_replace",
+                  words(threads, 64_000 // threads, 60_000_000), threads, memory=None)
+    for most in (64, 1 << 10, 8 << 10):
+        for threads in (1, 2, 5, 10, 20):
+            yield Row(f"t-test, {threads_text(threads)}, up to {bytes_text(most)}", f"t-test, up to {bytes_text(most)}", "ttest",
+                      words(threads, most, 20_000_000, 10), threads, memory=None)
+
+
+SCALING = list(scaling())
 ROWS = [row for rows in (ping_pong, large, random_replacement, bulk, cross_thread, server, ttest, threads, growth, memory)
         for row in rows()]

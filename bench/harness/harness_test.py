@@ -121,6 +121,24 @@ class Sampling(unittest.TestCase):
         self.assertIn("*geometric mean*", text)
 
 
+class Scaling(unittest.TestCase):
+    def test_throughput_is_compared_with_the_same_allocators_at_one_thread_per_core(self):
+        rows = {"one": ("g", 1, {"a": around(1.9), "b": around(1.9)}), "two": ("g", 2, {"a": around(1), "b": around(1)}),
+                "eight": ("g", 8, {"a": around(1.25), "b": around(0.9)})}
+        text = tables.report(figures_of(rows, ["a", "b"], kind="scaling", failed={"eight": {"b": "crashed"}}))
+        self.assertIn("| 1 | 1.90 s, 0.53 | 1.90 s, 0.53 |", text)
+        self.assertIn("| 8 | 1.25 s, 0.80 | failed |", text)
+        self.assertIn("| *least* | 0.80 | 1.00 |", text, "one thread cannot be as fast as two; it does not count")
+
+    def test_every_row_does_the_same_work(self):
+        import catalog
+        work = {}
+        for row in catalog.SCALING:
+            total = int(row.arguments[0]) * int(row.arguments[1]) if row.program == "random_replace" else row.arguments[1]
+            work.setdefault(row.group, set()).add((total, row.arguments[2]))
+        self.assertEqual([len(kinds) for kinds in work.values()], [1] * len(work))
+
+
 class Order(unittest.TestCase):
     names = list("abcdef")
 

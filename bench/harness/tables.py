@@ -191,9 +191,43 @@ def sampling(figures):
                   *(sampling_table(figures, kind) for kind in KINDS), failures(figures))
 
 
+def scaling_table(figures, group, rows):
+    """Each row's time, and the throughput against the same allocator's with as many threads as there are cores."""
+    names = list(figures["allocators"])
+    cores = figures["machine"]["cores"]
+    threads = {row: figures["rows"][row]["threads"] for row in rows}
+    medians = {row: {name: statistics.median(values) for name, values in compare.values_of(figures, row, "wall_s").items()}
+               for row in rows}
+    base = next((row for row in rows if threads[row] == cores), None)
+    lines, least = [], {}
+    for row in rows:
+        cells = []
+        for name in names:
+            taken, reference = medians[row].get(name), medians[base].get(name) if base else None
+            if taken is None or reference is None:
+                cells.append(FAILED if taken is None else number(taken))
+                continue
+            if threads[row] >= cores:
+                least[name] = min(least.get(name, 1), reference / taken)
+            cells.append(f"{number(taken)} s, {reference / taken:.2f}")
+        lines.append([str(threads[row]), *cells])
+    lines.append(["*least*", *(f"{least[name]:.2f}" if name in least else "" for name in names)])
+    return f"### {group}\n\n" + table(["threads", *names], lines)
+
+
+def scaling(figures):
+    cores = figures["machine"]["cores"]
+    return joined("# The same work by more threads", about(figures),
+                  f"Median times, and the throughput against that of the same allocator with {cores} threads, one per core: 1.00 "
+                  f"where more threads cost nothing. The last line is the least with {cores} threads or more.",
+                  *(scaling_table(figures, group, rows) for group, rows in grouped(figures, figures["rows"])), failures(figures))
+
+
 def joined(*parts):
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def report(figures, plots=()):
+    if figures["kind"] == "scaling":
+        return scaling(figures)
     return sampling(figures) if figures["kind"] == "sampling" else comparison(figures, plots)
