@@ -1,16 +1,14 @@
 // fork between handlers that allocate, registered before the allocator's, with threads that allocate all the time; and fork
 // from a signal handler that has interrupted malloc or free (crash handlers that start a debugger do this).
-#include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
-#include "expect.h"
+#include "hammer.h"
 
 extern void fork_library_use(void);
 
 static volatile int forks;
-static volatile int stop;
 
 static void fork_once(void) {
   pid_t pid = fork();
@@ -27,22 +25,11 @@ static void on_alarm(int signal) {
   fork_once();
 }
 
-static void* hammer(void* argument) {
-  unsigned long state = (unsigned long)argument;
-  while (!stop) {
-    size_t size = random_size(&state);
-    free_marked(marked(malloc(size), size), size);
-  }
-  return NULL;
-}
-
 static void between_handlers(void) {
   fork_library_use();
-  pthread_t threads[3];
-  for (int i = 0; i < 3; i++) EXPECT(pthread_create(&threads[i], NULL, hammer, (void*)(size_t)(i + 1)) == 0);
+  start_hammers(3);
   while (forks < 100) fork_once();
-  stop = 1;
-  for (int i = 0; i < 3; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
+  stop_hammers();
 }
 
 static void from_signals(void) {

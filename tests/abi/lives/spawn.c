@@ -1,22 +1,11 @@
 // vfork + exec, posix_spawn and system() from a program whose threads hammer malloc. vfork's child shares our memory: nothing
 // of the allocator may run differently there or be left changed.
-#include <pthread.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
-#include "expect.h"
+#include "hammer.h"
 
 extern char** environ;
-static volatile int stop;
-
-static void* hammer(void* argument) {
-  unsigned long state = (unsigned long)argument;
-  while (!stop) {
-    size_t size = random_size(&state);
-    free_marked(marked(malloc(size), size), size);
-  }
-  return NULL;
-}
 
 static void expect_end(pid_t pid) {
   int status = 0;
@@ -28,8 +17,7 @@ static void expect_end(pid_t pid) {
 int main(int argc, char** argv) {
   expect_subject();
   if (argc > 1) return 0;
-  pthread_t threads[4];
-  for (size_t i = 0; i < 4; i++) EXPECT(pthread_create(&threads[i], NULL, hammer, (void*)(i + 1)) == 0);
+  start_hammers(4);
   char* arguments[] = {argv[0], "child", NULL};
   for (int i = 0; i < 40; i++) {
     pid_t pid = vfork();
@@ -50,7 +38,6 @@ int main(int argc, char** argv) {
   }
   expect_end(pid);
   EXPECT(system("true") == 0);
-  stop = 1;
-  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  stop_hammers();
   return ok();
 }
