@@ -1,0 +1,185 @@
+// AsymmetricLock (asymmetric_lock.h) as a small state machine on a machine with store buffers, and every interleaving of its
+// steps: one owner, two others, each going in twice. A store waits in its thread's buffer until it drains, at any time; an
+// exchange and a membarrier empty buffers at once. Variants with a known mistake must fail: otherwise this test could not.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <deque>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace {
+
+constexpr int kOthers = 2, kVisits = 2, kDone = 100;
+enum Variable { kInside, kClosed };
+
+struct State {
+  std::array<bool, 2> memory{};                     // inside_, closed_
+  std::deque<std::pair<Variable, bool>> owners;     // the owner's buffered stores, oldest first
+  std::array<std::deque<std::pair<Variable, bool>>, kOthers> others;
+  int owner = 0, owner_visits = 0;                  // program counters
+  std::array<int, kOthers> other{}, other_visits{};
+  int in = 0;                                       // threads in the guarded part
+  auto operator<=>(const State&) const = default;
+};
+
+struct Variant {
+  bool membarrier = true;      // the other has the owner's buffer emptied before it looks
+  bool exchange = true;        // closing is one atomic step
+  bool owner_looks_after = true;  // the owner sets inside_ before it reads closed_
+};
+
+class Explorer {
+ public:
+  explicit Explorer(Variant variant) : variant_(variant) {}
+  // Empty when no path has two threads in.
+  std::string explore() {
+    visit(State{});
+    return problem_;
+  }
+  size_t states() const { return seen_.size(); }
+  bool owner_got_in() const { return owner_got_in_; }
+  bool other_got_in() const { return other_got_in_; }
+
+ private:
+  void visit(const State& s) {
+    if (!problem_.empty() || !seen_.insert(s).second) return;
+    if (s.in > 1) {
+      problem_ = "two threads are in";
+      return;
+    }
+    drain_one(s);
+    if (s.owner != kDone) step_owner(s);
+    for (int i = 0; i < kOthers; i++) {
+      if (s.other[i] != kDone) step_other(s, i);
+    }
+  }
+
+  static bool load(const State& s, const std::deque<std::pair<Variable, bool>>& buffer, Variable variable) {
+    bool value = s.memory[variable];
+    for (const auto& [which, stored] : buffer) {
+      if (which == variable) value = stored;  // a thread sees its own stores
+    }
+    return value;
+  }
+  static void drain(State& s, std::deque<std::pair<Variable, bool>>& buffer) {
+    for (const auto& [which, stored] : buffer) s.memory[which] = stored;
+    buffer.clear();
+  }
+  void drain_one(const State& s) {
+    for (int i = -1; i < kOthers; i++) {
+      State next = s;
+      auto& buffer = i < 0 ? next.owners : next.others[i];
+      if (buffer.empty()) continue;
+      next.memory[buffer.front().first] = buffer.front().second;
+      buffer.pop_front();
+      visit(next);
+    }
+  }
+
+  void step_owner(State s) {
+    switch (s.owner) {
+      case 0:  // inside_ = true; in the wrong order only after a look at closed_
+        if (!variant_.owner_looks_after) {
+          s.owner = load(s, s.owners, kClosed) ? 3 : 4;
+          return visit(s);
+        }
+        s.owners.emplace_back(kInside, true);
+        s.owner = 1;
+        return visit(s);
+      case 1:  // closed_?
+        if (load(s, s.owners, kClosed)) {
+          s.owners.emplace_back(kInside, false);
+          s.owner = 3;
+        } else {
+          s.in++;
+          owner_got_in_ = true;
+          s.owner = 2;
+        }
+        return visit(s);
+      case 2:  // out: inside_ = false
+        s.in--;
+        s.owners.emplace_back(kInside, false);
+        s.owner = 3;
+        return visit(s);
+      case 3:
+        s.owner = ++s.owner_visits == kVisits ? kDone : 0;
+        return visit(s);
+      case 4:
+        s.owners.emplace_back(kInside, true);
+        s.in++;
+        s.owner = 2;
+        return visit(s);
+    }
+  }
+
+  void step_other(State s, int i) {
+    auto& buffer = s.others[i];
+    switch (s.other[i]) {
+      case 0:  // closed_.exchange(true); without it: a load, later a store
+        if (variant_.exchange) drain(s, buffer);
+        if (load(s, buffer, kClosed)) {
+          s.other[i] = 5;
+        } else if (variant_.exchange) {
+          s.memory[kClosed] = true;
+          s.other[i] = 2;
+        } else {
+          s.other[i] = 1;
+        }
+        return visit(s);
+      case 1:
+        buffer.emplace_back(kClosed, true);
+        s.other[i] = 2;
+        return visit(s);
+      case 2:  // membarrier: every thread's buffer
+        if (variant_.membarrier) {
+          drain(s, s.owners);
+          for (auto& one : s.others) drain(s, one);
+        }
+        s.other[i] = 3;
+        return visit(s);
+      case 3:  // inside_?
+        if (load(s, buffer, kInside)) {
+          buffer.emplace_back(kClosed, false);
+          s.other[i] = 5;
+        } else {
+          s.in++;
+          other_got_in_ = true;
+          s.other[i] = 4;
+        }
+        return visit(s);
+      case 4:  // out: closed_ = false
+        s.in--;
+        buffer.emplace_back(kClosed, false);
+        s.other[i] = 5;
+        return visit(s);
+      case 5:
+        s.other[i] = ++s.other_visits[i] == kVisits ? kDone : 0;
+        return visit(s);
+    }
+  }
+
+  Variant variant_;
+  std::set<State> seen_;
+  std::string problem_;
+  bool owner_got_in_ = false, other_got_in_ = false;
+};
+
+TEST(AsymmetricLockModel, NeverTwoInAnyInterleaving) {
+  Explorer explorer({});
+  EXPECT_EQ(explorer.explore(), "");
+  EXPECT_GT(explorer.states(), 1000u);
+  EXPECT_TRUE(explorer.owner_got_in());
+  EXPECT_TRUE(explorer.other_got_in());
+}
+
+TEST(AsymmetricLockModel, WithoutTheMembarrierBothGetIn) { EXPECT_NE(Explorer({.membarrier = false}).explore(), ""); }
+
+TEST(AsymmetricLockModel, WithoutTheExchangeTwoOthersGetIn) { EXPECT_NE(Explorer({.exchange = false}).explore(), ""); }
+
+TEST(AsymmetricLockModel, AnOwnerThatLooksFirstIsNotSeen) {
+  EXPECT_NE(Explorer({.owner_looks_after = false}).explore(), "");
+}
+
+}  // namespace
