@@ -42,26 +42,51 @@ class PageBits {
     return true;
   }
 
+  // Calls f(first, length) for each run of clear pages, from the first on: two steps a run, however long it is.
+  template <typename F>
+  void for_each_clear_run(F f) const {
+    uint64_t before = 0;  // whether the page before the word is clear
+    unsigned first = 0;
+    bool inside = false;
+    for (unsigned word = 0; word < kWords; word++) {
+      uint64_t clear = ~words_[word];
+      uint64_t edges = clear ^ (clear << 1 | before);
+      before = clear >> 63;
+      for (; edges != 0; edges &= edges - 1, inside = !inside) {
+        unsigned page = word * 64 + static_cast<unsigned>(__builtin_ctzll(edges));
+        if (inside) f(first, page - first);
+        first = page;
+      }
+    }
+    if (inside) f(first, kPagesPerRegion - first);
+  }
+
   // Length of the longest run of clear pages.
   unsigned longest_clear_run() const {
-    unsigned longest = 0, first = 0, length = 0;
-    for (unsigned from = 0; next_run(false, from, &first, &length); from = first + length) {
-      if (length > longest) longest = length;
-    }
+    unsigned longest = 0;
+    for_each_clear_run([&](unsigned, unsigned length) { longest = length > longest ? length : longest; });
     return longest;
   }
 
   // Length of the run of clear pages that a clear page lies in.
   unsigned clear_run_around(unsigned page) const { return find(true, page) - set_before(page); }
 
-  // First run of `count` clear pages that starts at a multiple of `alignment` pages; kPagesPerRegion when none.
-  unsigned find_clear(unsigned count, unsigned alignment) const {
-    unsigned first = 0, length = 0;
-    for (unsigned from = 0; next_run(false, from, &first, &length); from = first + length) {
+  struct Fit {
+    unsigned first;    // kPagesPerRegion when there is none
+    unsigned longest;  // the longest run of clear pages once this one is taken
+  };
+  // First run of `count` clear pages that starts at a multiple of `alignment` pages.
+  Fit find_clear(unsigned count, unsigned alignment) const {
+    Fit fit{kPagesPerRegion, 0};
+    auto leave = [&fit](unsigned length) { fit.longest = length > fit.longest ? length : fit.longest; };
+    for_each_clear_run([&](unsigned first, unsigned length) {
       unsigned start = static_cast<unsigned>(round_up(first, alignment));
-      if (start + count <= first + length) return start;
-    }
-    return kPagesPerRegion;
+      if (fit.first != kPagesPerRegion || start + count > first + length) return leave(length);
+      fit.first = start;
+      leave(start - first);
+      leave(first + length - start - count);
+    });
+    return fit;
   }
 
   PageBits& operator|=(const PageBits& other) {

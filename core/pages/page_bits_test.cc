@@ -45,7 +45,11 @@ TEST(PageBits, AgreesWithABitset) {
     ASSERT_EQ(bits.empty(), model.none());
     ASSERT_EQ(bits.longest_clear_run(), model_longest(model));
     unsigned want = 1 + random() % 64, alignment = 1u << random() % 6;
-    ASSERT_EQ(bits.find_clear(want, alignment), model_find(model, want, alignment));
+    PageBits::Fit fit = bits.find_clear(want, alignment);
+    ASSERT_EQ(fit.first, model_find(model, want, alignment));
+    Model after = model;
+    for (unsigned i = 0; i < want && fit.first != kPagesPerRegion; i++) after[fit.first + i] = true;
+    ASSERT_EQ(fit.longest, model_longest(after));
     unsigned probe = random() % kPagesPerRegion, length = 1 + random() % (kPagesPerRegion - probe);
     bool any = false;
     for (unsigned i = probe; i < probe + length; i++) any |= model[i];

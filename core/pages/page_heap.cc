@@ -97,11 +97,11 @@ Region* add_region_locked(Shard& shard) {
 }
 
 // Finds and takes a run; false when the shard's regions have none.
-bool take_run_locked(Shard& shard, unsigned pages, unsigned alignment, Region** region, unsigned* first) {
+bool take_run_locked(Shard& shard, unsigned pages, unsigned alignment, Region** region, PageBits::Fit* fit) {
   for (unsigned bucket = tightest(shard, pages); bucket <= kPagesPerRegion; bucket = tightest(shard, bucket + 1)) {
     for (Region* candidate = shard.buckets[bucket]; candidate != nullptr; candidate = candidate->next) {
-      *first = candidate->used.find_clear(pages, alignment);
-      if (*first == kPagesPerRegion) continue;  // only when aligned
+      *fit = candidate->used.find_clear(pages, alignment);
+      if (fit->first == kPagesPerRegion) continue;  // only when aligned
       *region = candidate;
       return true;
     }
@@ -109,15 +109,14 @@ bool take_run_locked(Shard& shard, unsigned pages, unsigned alignment, Region** 
   return false;
 }
 
-// Marks pages as used and clean in the books. Returns true when all of them read as zero.
-bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
+// Marks pages as used and clean in the books. Returns true when all of them read as zero. The caller refiles the region.
+bool claim_pages(Region* region, unsigned first, unsigned pages) {
   bool clean = !region->young.any(first, pages) && !region->old.any(first, pages);
-  bool from_longest = region->used.clear_run_around(first) == region->longest_free;
   region->used.set(first, pages);
+  if (clean) return true;
   region->young.clear(first, pages);
   region->old.clear(first, pages);
-  if (from_longest) refile(shard, region);
-  return clean;
+  return false;
 }
 
 void put_on_dirty_list(Shard& shard, Region* region) {
@@ -151,8 +150,11 @@ bool find_run(unsigned shard_index, unsigned pages, unsigned alignment, Region**
   for (unsigned i = 0; i < count; i++) {
     Shard& shard = shards[(shard_index + i) % count];
     LockGuard guard(shard.lock);
-    if (!take_run_locked(shard, pages, alignment, region, first)) continue;
-    *clean = claim_pages(shard, *region, *first, pages);
+    PageBits::Fit fit;
+    if (!take_run_locked(shard, pages, alignment, region, &fit)) continue;
+    *first = fit.first;
+    *clean = claim_pages(*region, fit.first, pages);
+    refile(shard, *region, fit.longest);
     return true;
   }
   Shard& shard = shards[shard_index % count];
@@ -160,7 +162,8 @@ bool find_run(unsigned shard_index, unsigned pages, unsigned alignment, Region**
   *region = add_region_locked(shard);
   if (*region == nullptr) return false;
   *first = 0;
-  *clean = claim_pages(shard, *region, 0, pages);
+  *clean = claim_pages(*region, 0, pages);
+  refile(shard, *region, kPagesPerRegion - pages);
   return true;
 }
 
@@ -319,7 +322,8 @@ bool try_extend(Span* span, size_t page_count) {
     Shard& shard = shards[region->shard];
     LockGuard guard(shard.lock);
     if (region->used.any(first + static_cast<unsigned>(have), more)) return false;
-    claim_pages(shard, region, first + static_cast<unsigned>(have), more);
+    claim_pages(region, first + static_cast<unsigned>(have), more);
+    refile(shard, region);
   }
   page_map.set(span->start + span->bytes, size_t{more} * kPageBytes, span);
   span->bytes = page_count * kPageBytes;
