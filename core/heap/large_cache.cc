@@ -22,45 +22,62 @@ std::atomic<uint64_t> next_epoch_ns{0};
 }  // namespace
 
 void share_large_budget(unsigned threads) {
-  size_t share = options::get(options::Id::thread_cache) / (2 * (threads == 0 ? 1 : threads));
+  size_t share = options::get(options::Id::thread_cache) / (4 * (threads == 0 ? 1 : threads));
   if (share > kMaxBytesPerThread) share = kMaxBytesPerThread;
   large_limit_bytes.store(options::get(options::Id::purge_delay) == 0 ? 0 : share, std::memory_order_relaxed);
 }
 
-Span* LargeCache::take_any(size_t page_count) {
-  if (bytes_ == 0) return nullptr;
-  for (unsigned slot = 0; slot < kSlots; slot++) {
-    Span* span = spans_[slot];
-    if (span == nullptr) continue;
-    size_t have = span->bytes >> kPageShift;
-    if (have < page_count || have - page_count > page_count / 8) continue;
-    take_slot(slot);
-    last_ = slot;
-    return span;
+size_t LargeCache::next_filled(size_t pages) const {
+  for (size_t word = pages / 64; word < sizeof(filled_) / sizeof(filled_[0]); word++) {
+    uint64_t bits = filled_[word];
+    if (word == pages / 64) bits &= ~uint64_t{0} << (pages % 64);
+    if (bits != 0) return word * 64 + static_cast<size_t>(__builtin_ctzll(bits));
   }
-  return nullptr;
+  return kLists;
 }
 
+Span* LargeCache::take_larger(size_t page_count) {
+  size_t pages = next_filled(page_count);
+  if (pages > page_count + page_count / 8 || pages == kLists) return nullptr;
+  Span* span = lists_[pages];
+  take_first(pages);
+  return span;
+}
+
+// Lists take turns, so that sizes no longer asked for make room for those that are.
 void LargeCache::make_room(size_t bytes, size_t limit) {
-  unsigned slot = 0;
-  while (slot < kSlots && spans_[slot] != nullptr) slot++;
-  if (slot == kSlots) drop(slot = victim_);
-  for (; bytes_ + bytes > limit; victim_ = (victim_ + 1) % kSlots) drop(victim_);
-  last_ = slot;
+  while (bytes_ + bytes > limit) {
+    size_t pages = next_filled(victim_);
+    if (pages == kLists) pages = next_filled(0);
+    if (pages == kLists) return;
+    Span* span = lists_[pages];
+    take_first(pages);
+    pages::release(span);
+    victim_ = static_cast<uint16_t>(pages + 1);
+  }
 }
 
-void LargeCache::drop(unsigned slot) {
-  Span* span = spans_[slot];
-  if (span == nullptr) return;
-  spans_[slot] = nullptr;
-  set_bytes(bytes_ - span->bytes);
-  pages::release(span);
+// The span freed last is in front, so the older ones are the list's end.
+void LargeCache::drop_before(size_t pages, uint32_t epoch) {
+  Span* kept = nullptr;
+  Span* span = lists_[pages];
+  for (; span != nullptr && static_cast<int32_t>(epoch - span->cached_epoch) <= 0; span = span->next) kept = span;
+  if (kept != nullptr) {
+    __atomic_store_n(&kept->next, nullptr, __ATOMIC_RELEASE);
+  } else {
+    set_list(pages, nullptr);
+  }
+  while (span != nullptr) {
+    Span* next = span->next;
+    set_bytes(bytes_ - span->bytes);
+    span->sample_id = 0;
+    pages::release(span);
+    span = next;
+  }
 }
 
 void LargeCache::flush_before(uint32_t epoch) {
-  for (unsigned i = 0; i < kSlots; i++) {
-    if (static_cast<int32_t>(epoch - epochs_[i]) > 0) drop(i);
-  }
+  for (size_t pages = next_filled(0); pages != kLists; pages = next_filled(pages + 1)) drop_before(pages, epoch);
 }
 
 void LargeCache::flush() {
@@ -72,7 +89,10 @@ void LargeCache::flush() {
 void LargeCache::reset() {
   lock_.reset();
   bytes_ = 0;
-  for (Span* span : spans_) bytes_ += span != nullptr ? span->bytes : 0;
+  for (size_t pages = 0; pages < kLists; pages++) {
+    set_list(pages, lists_[pages]);
+    for (Span* span = lists_[pages]; span != nullptr; span = span->next) bytes_ += span->bytes;
+  }
 }
 
 void LargeCache::flush_idle(uint32_t epoch) {

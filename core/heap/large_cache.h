@@ -1,10 +1,11 @@
 // LargeCache: large spans that a thread has just freed, for its next requests of about the same size.
 //
-// A program that allocates and frees a buffer at once would otherwise take the page heap's lock and write the page map
-// for each of its pages, both ways. Bounded by bytes and slots; what stays unused for a purge delay goes to the page heap.
+// A program that allocates and frees buffers would otherwise take the page heap's lock and write the page map for each of
+// their pages, both ways. One list per number of pages, the span freed last in front: what is wanted next is found without
+// a search. Bounded by bytes; what stays unused for a purge delay goes to the page heap.
 // Who calls: core/api's slow paths and, for idle threads, whoever ticks.
-// Threads: the owner between enter and leave of `lock`, another thread between try_close and open. A slot is taken and
-// filled by one store each, so that in a forked child every slot is one or the other.
+// Threads: the owner between enter and leave of `lock`, another thread between try_close and open. A span is put on and
+// taken off its list by one store each, so that in a forked child it is on it or not.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <cstdint>
 
 #include "core/os/asymmetric_lock.h"
+#include "core/pages/page_heap.h"
 #include "core/pages/span.h"
 
 namespace seemalloc::heap {
@@ -24,16 +26,15 @@ extern std::atomic<uint32_t> large_epoch;
 
 class LargeCache {
  public:
-  static constexpr unsigned kSlots = 8;
-
   // The owner's. A span of at least `page_count` pages, and at most an eighth more; its contents are what they were.
+  // Requires: 1 ≤ page_count ≤ kMaxRegionRunPages.
   SEEMALLOC_ALWAYS_INLINE Span* take(size_t page_count) {
     if (!lock_.enter()) return nullptr;
-    Span* span = spans_[last_];
-    if (SEEMALLOC_LIKELY(span != nullptr && span->bytes == page_count << kPageShift)) {
-      take_slot(last_);
+    Span* span = lists_[page_count];
+    if (SEEMALLOC_LIKELY(span != nullptr)) {
+      take_first(page_count);
     } else {
-      span = take_any(page_count);
+      span = take_larger(page_count);
     }
     lock_.leave();
     return span;
@@ -41,9 +42,9 @@ class LargeCache {
   // Keeps a kLarge span; false when it is not to be kept.
   SEEMALLOC_ALWAYS_INLINE bool put(Span* span) {
     size_t limit = large_limit_bytes.load(std::memory_order_relaxed);
-    if (span->bytes > limit / 2 || !lock_.enter()) return false;
-    if (SEEMALLOC_UNLIKELY(spans_[last_] != nullptr || bytes_ + span->bytes > limit)) make_room(span->bytes, limit);
-    fill_slot(last_, span);
+    if (span->bytes > limit || !lock_.enter()) return false;
+    if (SEEMALLOC_UNLIKELY(bytes_ + span->bytes > limit)) make_room(span->bytes, limit);
+    push(span);
     lock_.leave();
     return true;
   }
@@ -59,32 +60,43 @@ class LargeCache {
   size_t bytes() const { return __atomic_load_n(&bytes_, __ATOMIC_RELAXED); }
 
  private:
-  SEEMALLOC_ALWAYS_INLINE void take_slot(unsigned slot) {
-    Span* span = spans_[slot];
-    spans_[slot] = nullptr;
+  SEEMALLOC_ALWAYS_INLINE void take_first(size_t pages) {
+    Span* span = lists_[pages];
+    set_list(pages, span->next);
     set_bytes(bytes_ - span->bytes);
+    span->sample_id = 0;
     span->kind = pages::SpanKind::kLarge;
   }
-  SEEMALLOC_ALWAYS_INLINE void fill_slot(unsigned slot, Span* span) {
+  SEEMALLOC_ALWAYS_INLINE void push(Span* span) {
+    size_t pages = span->bytes >> kPageShift;
     span->kind = pages::SpanKind::kCachedLarge;
     span->known_zero = false;
-    epochs_[slot] = large_epoch.load(std::memory_order_relaxed);
+    span->cached_epoch = large_epoch.load(std::memory_order_relaxed);
+    span->next = lists_[pages];
     set_bytes(bytes_ + span->bytes);
-    spans_[slot] = span;
+    set_list(pages, span);
   }
-  SEEMALLOC_NOINLINE Span* take_any(size_t page_count);
-  // Makes last_ an empty slot, and the bytes fit.
+  // Also notes which lists have a span.
+  SEEMALLOC_ALWAYS_INLINE void set_list(size_t pages, Span* first) {
+    __atomic_store_n(&lists_[pages], first, __ATOMIC_RELEASE);
+    uint64_t bit = uint64_t{1} << (pages % 64);
+    filled_[pages / 64] = first != nullptr ? filled_[pages / 64] | bit : filled_[pages / 64] & ~bit;
+  }
+  SEEMALLOC_ALWAYS_INLINE void set_bytes(size_t bytes) { __atomic_store_n(&bytes_, bytes, __ATOMIC_RELAXED); }
+  // The first list at or above `pages` that has a span; kLists when there is none.
+  size_t next_filled(size_t pages) const;
+  SEEMALLOC_NOINLINE Span* take_larger(size_t page_count);
   SEEMALLOC_NOINLINE void make_room(size_t bytes, size_t limit);
   void flush_before(uint32_t epoch);
-  void drop(unsigned slot);
-  SEEMALLOC_ALWAYS_INLINE void set_bytes(size_t bytes) { __atomic_store_n(&bytes_, bytes, __ATOMIC_RELAXED); }
+  void drop_before(size_t pages, uint32_t epoch);
+
+  static constexpr size_t kLists = pages::kMaxRegionRunPages + 1;
 
   AsymmetricLock lock_;
-  unsigned last_ = 0;    // the slot used last: where a malloc after a free looks first
-  unsigned victim_ = 0;  // the slot to empty next when there is no room
+  uint16_t victim_ = 0;  // the list to take spans from next when there is no room
   size_t bytes_ = 0;
-  Span* spans_[kSlots] = {};
-  uint32_t epochs_[kSlots] = {};
+  uint64_t filled_[kLists / 64 + 1] = {};
+  Span* lists_[kLists] = {};  // by pages
 };
 
 // Sets how much each of so many threads may keep. Called when a thread gets its heap and at every tick.

@@ -43,6 +43,37 @@ TEST(LargeCache, AnEighthMayBeWastedNotMore) {
   sm_free(half);
 }
 
+// All of them are found again, the one freed last of each size first.
+TEST(LargeCache, KeepsManySizesAtOnce) {
+  purge_all();
+  share_large_budget(1);
+  std::vector<void*> blocks;
+  for (size_t pages = 5; pages <= 14; pages++) {
+    for (int i = 0; i < 2; i++) blocks.push_back(sm_malloc(pages * kPageBytes));
+  }
+  for (void* p : blocks) sm_free(p);
+  size_t used = used_bytes();
+  for (size_t pages = 5, i = 0; pages <= 14; pages++, i += 2) {
+    EXPECT_EQ(sm_malloc(pages * kPageBytes), blocks[i + 1]);
+    EXPECT_EQ(sm_malloc(pages * kPageBytes), blocks[i]);
+  }
+  EXPECT_EQ(used_bytes(), used);
+  for (void* p : blocks) sm_free(p);
+}
+
+// Sizes that nobody asks for any more do not keep a new one out.
+TEST(LargeCache, MakesRoomForANewSize) {
+  purge_all();
+  share_large_budget(1);
+  std::vector<void*> blocks(100);
+  for (void*& p : blocks) p = sm_malloc(40 * KiB);
+  for (void* p : blocks) sm_free(p);
+  void* p = sm_malloc(1 * MiB);
+  sm_free(p);
+  EXPECT_EQ(sm_malloc(1 * MiB), p);
+  sm_free(p);
+}
+
 TEST(LargeCache, CallocClearsWhatWasWritten) {
   auto* p = static_cast<unsigned char*>(sm_malloc(256 * KiB));
   memset(p, 0xA5, 256 * KiB);

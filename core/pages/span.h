@@ -70,6 +70,7 @@ struct alignas(kCacheLineBytes) Span {
   union {
     uint32_t* sample_ids;  // kSampled: one per block
     uint32_t sample_id;    // kLarge, kHuge: 0 when not sampled
+    uint32_t cached_epoch;  // kCachedLarge: when it was put (heap/large_cache.h)
   };
 
   uint32_t live() const { return countdown + bias; }
