@@ -90,7 +90,8 @@ Span* large_span(size_t bytes, size_t alignment, const void* site) {
 }
 
 // A list has ended and nothing was freed into its span.
-SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, unsigned size_class) {
+SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
+  unsigned size_class = static_cast<unsigned>(wide_class);
   ThreadHeap* mine = thread_heap();
   if (mine == nullptr) {
     Block* block = nullptr;
@@ -112,8 +113,7 @@ SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, unsigned size_class) {
 
 }  // namespace
 
-void* allocate_slow(size_t bytes, size_t wide_class) noexcept {
-  unsigned size_class = static_cast<unsigned>(wide_class);
+void* allocate_slow(size_t bytes, size_t size_class) noexcept {
   ThreadHeap* mine = heap::thread_cache.heap;
   if (SEEMALLOC_LIKELY(mine != nullptr)) {
     if (Block* block = heap::take_freed(*mine, size_class)) return block;

@@ -254,7 +254,7 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
   if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
   ClassState& cs = heap.body->classes[size_class];
   redraw_if_stale(heap);
-  cs.ready = nullptr;
+  heap.body->ready[size_class] = nullptr;
   if (cs.sample_due != 0) {
     take_due_sample(heap, cs);
     if (may_sample) {
@@ -271,7 +271,7 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
     take_due_sample(heap, cs);
     return Refill::kSample;
   }
-  if (cs.stash == nullptr && cs.current != nullptr) cs.ready = cs.current;
+  if (cs.stash == nullptr && cs.current != nullptr) heap.body->ready[size_class] = cs.current;
   *block = first;
   thread_cache.heads[size_class] = first->next;
   return Refill::kBlock;
@@ -445,7 +445,7 @@ void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
   Span* span = cs.current;
   cs.sample_due = 0;
-  cs.ready = nullptr;
+  heap.body->ready[size_class] = nullptr;
   cs.borrowed = 0;
   Block** list_heads[] = {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash};
   for (Block** head : list_heads) {

@@ -42,7 +42,6 @@ enum class HeapState : uint8_t {
 };
 
 struct ClassState {
-  Span* ready;           // current, or null while a stash or a sample comes first
   Span* current;         // the malloc list's blocks come from it
   Block* foreign;        // freed here, blocks of other threads' spans: the next malloc list, or published (remote.h)
   uint32_t foreign_count;
@@ -59,6 +58,7 @@ struct ClassState {
 
 // The large part of a heap. All zero while no thread has it, so its pages can go back to the system.
 struct HeapBody {
+  Span* ready[kClassCount];  // for take_freed: a class's current, or null while a stash or a sample comes first
   ClassState classes[kClassCount];
   LargeCache large;
 };
@@ -94,9 +94,10 @@ struct ThreadHeap {
 // What a stray write or an invalid free has left in front of a free list is met before it is followed. Checking every link
 // would cost a cache miss each (docs/decisions/0001).
 SEEMALLOC_ALWAYS_INLINE bool first_links_are_sound(const Span* span, const Block* first) {
-  if (!span->contains(first) || !span->is_block_start(first)) return false;
+  if (!span->is_carved_block(first)) return false;
   const Block* second = first->next;
-  return second == nullptr || (span->contains(second) && span->is_block_start(second));
+  __asm__ volatile("" ::: "memory");  // what was loaded is loaded again: cheaper than to save registers for it
+  return second == nullptr || span->is_carved_block(second);
 }
 
 // Called with the heap that needs a new sample point: sets sample_distance. `sampled`: because the last one was reached.
@@ -124,18 +125,17 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
 // The malloc list is empty, but blocks of its span have been freed since it was handed over: they are the next list. No
 // lock, and no more than a few loads and stores, because a class of large blocks comes here with every malloc. Null when
 // refill has to decide. Requires: the calling thread owns `heap`.
-SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, unsigned size_class) {
-  Span* span = heap.body->classes[size_class].ready;
-  if (span == nullptr || heap.freed_lists == 0) return nullptr;
+SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
+  Span* span = heap.body->ready[size_class];
+  if (span == nullptr) return nullptr;
   Block* first = span->free_list;
-  if (first == nullptr) return nullptr;
-  uint32_t count = span->free_blocks();
-  int64_t bytes = int64_t{count} * span->block_bytes;
-  if (heap.sample_distance <= bytes || !first_links_are_sound(span, first)) return nullptr;
-  heap.freed_lists--;
-  heap.sample_distance -= bytes;
+  if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
+  if (heap.freed_lists-- == 0) return nullptr;  // refill sets it anew
+  int64_t distance = heap.sample_distance - int64_t{span->free_blocks_of_current()} * span->block_bytes;
+  if (distance <= 0) return nullptr;
+  heap.sample_distance = distance;
   span->free_list = nullptr;
-  span->set_live_quietly(span->carved);
+  span->set_all_live();
   thread_cache.heads[size_class] = first->next;
   return first;
 }

@@ -82,6 +82,9 @@ struct alignas(kCacheLineBytes) Span {
     __atomic_store_n(&bias, rest, __ATOMIC_RELAXED);
   }
   static constexpr uint32_t kNever = uint32_t{1} << 31;
+  // After set_live_quietly() the bias stays what it is: only the countdown changes.
+  uint32_t free_blocks_of_current() const { return carved + kNever - countdown; }
+  void set_all_live() { __atomic_store_n(&countdown, carved + kNever, __ATOMIC_RELAXED); }
   uint32_t free_blocks() const { return carved - live(); }
 
   SEEMALLOC_ALWAYS_INLINE const void* owner() const { return reinterpret_cast<const void*>(load_racing(owner_)); }
@@ -110,6 +113,13 @@ struct alignas(kCacheLineBytes) Span {
   // multiplication instead of a division). Requires: p lies in the span, which is cut into blocks.
   SEEMALLOC_ALWAYS_INLINE bool is_block_start(const void* p) const {
     return (reinterpret_cast<uintptr_t>(p) - start) * reciprocal < reciprocal;
+  }
+  // True when p is where a block starts that has been cut, whatever p is: the product's upper half is the block's number
+  // (more than that for offsets past 32 bits).
+  SEEMALLOC_ALWAYS_INLINE bool is_carved_block(const void* p) const {
+    __extension__ using Product = unsigned __int128;
+    Product product = static_cast<Product>(reinterpret_cast<uintptr_t>(p) - start) * reciprocal;
+    return static_cast<uint64_t>(product) < reciprocal && static_cast<uint64_t>(product >> 64) < carved;
   }
   void set_block_bytes(uint32_t block) {
     block_bytes = block;
