@@ -17,6 +17,9 @@ std::atomic<ThreadHeap*> first_heap{nullptr};
 ThreadHeap* first_idle = nullptr;
 ThreadHeap* oldest_heap = nullptr;
 std::atomic<unsigned> active{0};
+// More heaps than this are not kept as they are: threads that end together are not soon followed by as many.
+constexpr unsigned kMaxParked = 16;
+unsigned parked = 0;
 
 // Bodies lie one behind the other, so that the pages of idle ones can be purged together.
 constexpr unsigned kBodiesPerChunk = 32;
@@ -53,6 +56,25 @@ void make_idle_locked(ThreadHeap& heap) {
   active.fetch_sub(1, std::memory_order_relaxed);
 }
 
+// The heap has left the idle list, for its next thread or to be emptied.
+void make_active_locked(ThreadHeap& heap) {
+  if (heap.state.load(std::memory_order_relaxed) == HeapState::kParked) parked--;
+  heap.idle_ticks = 0;
+  heap.state.store(HeapState::kActive, std::memory_order_seq_cst);
+  active.fetch_add(1, std::memory_order_relaxed);
+}
+
+// False when there is no room: the heap is to be emptied.
+bool keep_as_is(ThreadHeap& heap) {
+  if (!park(heap)) return false;
+  LockGuard guard(registry);
+  if (parked == kMaxParked) return false;
+  parked++;
+  heap.state.store(HeapState::kParked, std::memory_order_seq_cst);
+  make_idle_locked(heap);
+  return true;
+}
+
 }  // namespace
 
 ThreadHeap* all_heaps() { return first_heap.load(std::memory_order_acquire); }
@@ -75,10 +97,9 @@ ThreadHeap* adopt_heap() {
       heap = make_heap_locked();
     }
     if (heap == nullptr) return nullptr;
-    heap->idle_ticks = 0;
+    make_active_locked(*heap);
     heap->cache.store(&thread_cache, std::memory_order_relaxed);
-    heap->state.store(HeapState::kActive, std::memory_order_seq_cst);
-    share_large_budget(active.fetch_add(1, std::memory_order_relaxed) + 1);
+    share_large_budget(active_heaps());
   }
 
   heap->shard = pages::next_shard();
@@ -89,6 +110,7 @@ ThreadHeap* adopt_heap() {
 void abandon_heap(ThreadHeap& heap) {
   heap.body->large.flush();
   thread_cache.heap = nullptr;
+  if (keep_as_is(heap)) return;
   release_everything(heap);
   LockGuard guard(registry);
   make_idle_locked(heap);
@@ -102,6 +124,30 @@ void purge_whole_pages(const HeapBody* first, const HeapBody* last) {
 }
 }  // namespace
 
+namespace {
+ThreadHeap* take_parked(bool all) {
+  constexpr uint8_t kPatience = 2;
+  LockGuard guard(registry);
+  for (ThreadHeap** link = &first_idle; *link != nullptr; link = &(*link)->next_idle) {
+    ThreadHeap* heap = *link;
+    if (heap->state.load(std::memory_order_relaxed) != HeapState::kParked) continue;
+    if (!all && heap->idle_ticks <= kPatience) continue;
+    *link = heap->next_idle;
+    make_active_locked(*heap);
+    return heap;
+  }
+  return nullptr;
+}
+}  // namespace
+
+void release_parked(bool all) {
+  while (ThreadHeap* heap = take_parked(all)) {
+    release_everything(*heap);
+    LockGuard guard(registry);
+    make_idle_locked(*heap);
+  }
+}
+
 void purge_idle_bodies() {
   constexpr uint8_t kPatience = 2;
   LockGuard guard(registry);
@@ -110,7 +156,7 @@ void purge_idle_bodies() {
   HeapBody* last = nullptr;
   bool fresh = false;
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    bool idle = heap->idle_ticks > kPatience;
+    bool idle = heap->idle_ticks > kPatience && heap->state.load(std::memory_order_relaxed) == HeapState::kZombie;
     if (!idle || heap->body + 1 != first) {
       if (fresh) purge_whole_pages(first, last);
       fresh = false;

@@ -198,7 +198,7 @@ void publish_lists_of_ending(ThreadHeap& heap) {
     cs.foreign_count = 0;
     publish_list(nullptr, foreign);
     if (!cs.mixed) continue;
-    Block* listed = cache->heads[c];
+    Block* listed = cache->heads[c];  // a parked heap has no mixed lists
     Block* stash = cs.stash;
     cache->heads[c] = cs.stash = nullptr;
     cs.stash_count = 0;

@@ -13,6 +13,7 @@
 // 3. The owner empties pending at its slow paths and takes each span's list with exchange(0).
 // 4. An ending thread stores state = kZombie, then empties pending once more; a pusher pushes, then reads state (both
 //    sequentially consistent): one of the two sees the other, and hands the span on.
+//    A parked heap is an owner that sleeps: what is pushed waits for its next thread, or for the tick that makes it a zombie.
 // 5. kUnowned: the freeing thread claims the span for its heap; without a heap, and always when the span is a lending one,
 //    it frees under the central list's lock.
 // 6. A sleeping owner: when all live blocks of a span are on its remote list nobody can use the fast path on it any

@@ -56,14 +56,14 @@ SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
 // Malloc lists and stashes count as live in their spans: move them over to cached.
 SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
   s.heaps++;
-  if (heap.state.load(std::memory_order_relaxed) != HeapState::kActive) return;
-  s.live_heaps++;
+  HeapState state = heap.state.load(std::memory_order_relaxed);
+  if (state == HeapState::kZombie) return;
+  if (state == HeapState::kActive) s.live_heaps++;
   LockGuard guard(heap.slow_lock);  // keeps current spans in place and the thread from ending
   ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
-  if (cache == nullptr) return;
   for (unsigned i = 0; i < kClassCount; i++) {
     const ClassState& cs = heap.body->classes[i];
-    size_t listed = list_length_racy(i, &cache->heads[i]) + cs.stash_count + cs.foreign_count;
+    size_t listed = (cache != nullptr ? list_length_racy(i, &cache->heads[i]) : 0) + cs.stash_count + cs.foreign_count;
     ClassStatistics& c = s.classes[i];
     if (listed > c.live) listed = c.live;
     c.live -= listed;

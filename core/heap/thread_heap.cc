@@ -440,28 +440,25 @@ void collect(ThreadHeap& heap, bool everything) {
 
 namespace {
 
+void return_list_locked(ThreadHeap& heap, Span* span, Block** head) {
+  uint32_t count = 0;
+  for (Block* block = *head; block != nullptr; block = block->next) count++;
+  if (count != 0) return_blocks_locked(heap, span, *head, count);
+  *head = nullptr;
+}
+
 // Puts the malloc list and the stash back where their blocks came from.
 void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
   Span* span = cs.current;
   cs.sample_due = 0;
   heap.body->ready[size_class] = nullptr;
-  cs.borrowed = 0;
-  Block** list_heads[] = {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash};
-  for (Block** head : list_heads) {
-    uint32_t count = 0;
-    for (Block* block = *head; block != nullptr; block = block->next) count++;
-    if (count != 0) return_blocks_locked(heap, span, *head, count);
-    *head = nullptr;
-  }
+  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // a parked heap has none
+  if (cache != nullptr) return_list_locked(heap, span, &cache->heads[size_class]);
+  return_list_locked(heap, span, &cs.stash);
   cs.stash_count = 0;
   cs.current = nullptr;
-  if (span == nullptr) return;
-  if (span->live() == 0) {
-    retire(span);
-  } else {
-    file_owned_locked(heap, span);
-  }
+  if (span != nullptr) file_owned_locked(heap, span);
 }
 
 void release_list_locked(SpanList& list) {
@@ -486,6 +483,7 @@ void release_spans_locked(ThreadHeap& heap) {
     release_list_locked(cs.full);
     cs.low_water = 0;
     cs.growth = 0;
+    cs.borrowed = 0;
   }
 }
 
@@ -500,6 +498,58 @@ void release_everything(ThreadHeap& heap) {
   heap.state.store(HeapState::kZombie, std::memory_order_seq_cst);
   // A remote free that has not seen the new state has pushed before this (remote.h, rule 4).
   release_spans_locked(heap);
+}
+
+// ---- a heap between two threads ----
+
+namespace {
+
+// A heap with more than this has what other threads may need, free or to be freed.
+constexpr size_t kMaxParkedBytes = 1 * MiB;
+
+bool is_small(const ThreadHeap& heap) {
+  size_t bytes = 0;
+  for (const ClassState& cs : heap.body->classes) {
+    if (cs.current != nullptr) bytes += cs.current->bytes;
+    for (const SpanList* list : {&cs.available, &cs.full}) {
+      for (const Span* span = list->front(); span != nullptr; span = span->next) {
+        if ((bytes += span->bytes) > kMaxParkedBytes) return false;
+      }
+    }
+  }
+  return true;
+}
+
+// The malloc list and the stash are of other spans: the next thread's first list.
+void keep_as_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
+  for (Block** head : {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash}) {
+    while (Block* block = *head) {
+      *head = block->next;
+      block->next = cs.foreign;
+      cs.foreign = block;
+      cs.foreign_count++;
+      heap.foreign_bytes += kClasses[size_class].bytes;
+    }
+  }
+  cs.stash_count = 0;
+  cs.mixed = false;
+}
+
+}  // namespace
+
+bool park(ThreadHeap& heap) {
+  LockGuard guard(heap.slow_lock);
+  drain_pending_locked(heap);
+  if (!is_small(heap)) return false;
+  for (unsigned c = 0; c < kClassCount; c++) {
+    ClassState& cs = heap.body->classes[c];
+    if (cs.mixed) keep_as_foreign(heap, cs, c);
+    return_lists_locked(heap, c);
+    bool unused = cs.foreign == nullptr && cs.available.size() == 0 && cs.full.size() == 0;
+    if (unused) cs.borrowed = 0;
+  }
+  heap.cache.store(nullptr, std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace seemalloc::heap

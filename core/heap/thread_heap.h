@@ -38,6 +38,7 @@ extern constinit thread_local ThreadCache thread_cache __attribute__((tls_model(
 
 enum class HeapState : uint8_t {
   kActive,  // has a thread
+  kParked,  // its thread is gone; what it has waits for the next thread for a few ticks
   kZombie,  // its thread is gone; whoever finishes a remote free to it hands its spans on
 };
 
@@ -158,7 +159,8 @@ void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept;
 
 // The heap of the calling thread, made (or recycled) if it has none; null when the OS refuses memory.
 ThreadHeap* adopt_heap();
-// The calling thread is ending: every span goes to the central lists or the page heap, the heap to the next thread.
+// The calling thread is ending: the heap goes to the next thread, with its spans if they are few. Else, and when no thread
+// comes, every span goes to the central lists or the page heap.
 void abandon_heap(ThreadHeap& heap);
 
 // Hands on half of the spans that were not needed since the last call; more while the budget of all heaps is exceeded.
@@ -188,12 +190,18 @@ void drain_pending_locked(ThreadHeap& heap);
 void release_spans_locked(ThreadHeap& heap);
 // The same for a heap whose thread has ended or does not exist after fork; leaves it a zombie.
 void release_everything(ThreadHeap& heap);
+// The heap's thread is ending: puts its lists away so that the next thread may have the heap as it is. False when that
+// would keep too much from others: release_everything().
+bool park(ThreadHeap& heap);
 // A remote free found the owner's thread gone: hands on what it left behind. Requires: no lock held.
 void hand_on_zombie(ThreadHeap& heap);
 
 inline constexpr uint8_t kBodyPurged = UINT8_MAX;
 // Gives the memory of heaps back that have had no thread for some ticks. Makes system calls.
 void purge_idle_bodies();
+
+// Parked heaps that no thread has taken for some ticks, or all of them, hand on what they have. Requires: no lock held.
+void release_parked(bool all);
 
 // All heaps ever made, newest first; never shrinks. The registry lock keeps their states.
 ThreadHeap* all_heaps();

@@ -1,0 +1,165 @@
+// A heap between two threads: kept as it is when it is small, handed on when no thread comes.
+#include <gtest/gtest.h>
+#include <seemalloc/seemalloc.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "core/api/test_api.h"
+#include "core/heap/large_cache.h"
+#include "core/heap/statistics.h"
+#include "core/heap/thread_heap.h"
+#include "core/pages/page_map.h"
+
+namespace seemalloc::heap {
+namespace {
+
+constexpr size_t kBytes = 1000;
+constexpr size_t kBlocks = 400;  // more than what is lent
+
+using Blocks = std::vector<void*>;
+
+const void* owner_of(void* p) { return pages::page_map.span_of(p)->owner_acquire(); }
+bool is_unowned(void* p) { return owner_of(p) == reinterpret_cast<const void*>(Span::kNobody); }
+
+Blocks fill(size_t blocks = kBlocks) {
+  Blocks all(blocks);
+  for (void*& p : all) p = sm_malloc(kBytes);
+  return all;
+}
+void free_all(const Blocks& all) {
+  for (void* p : all) sm_free(p);
+}
+// What a thread that has ended has left.
+Blocks left_behind(size_t blocks = kBlocks) {
+  Blocks all;
+  std::thread([&] { all = fill(blocks); }).join();
+  return all;
+}
+
+void count_one(void* context, void*, size_t) { ++*static_cast<size_t*>(context); }
+size_t live_blocks() {
+  size_t count = 0;
+  EXPECT_TRUE(for_each_live_block(count_one, &count));
+  return count;
+}
+
+TEST(Parked, TheNextThreadHasTheHeapAsItIs) {
+  purge_all();
+  Blocks all = left_behind();
+  const void* owner = owner_of(all.back());
+  ASSERT_FALSE(is_unowned(all.back()));
+  std::thread([&] {
+    void* p = sm_malloc(kBytes);
+    EXPECT_EQ(thread_cache.heap, owner);
+    sm_free(p);
+    sm_free(all.back());  // its own block now
+    EXPECT_EQ(pages::page_map.span_of(all.back())->remote.load(), 0u);
+    all.pop_back();
+    free_all(all);
+  }).join();
+}
+
+TEST(Parked, NothingIsLostOrCountedTwice) {
+  purge_all();
+  size_t before = live_blocks();
+  size_t live_bytes = statistics().live_bytes;
+  for (int i = 0; i < 20; i++) {
+    std::thread([] {
+      Blocks all[3];
+      for (Blocks& blocks : all) blocks = fill(30);
+      for (Blocks& blocks : all) free_all(blocks);
+    }).join();
+    EXPECT_EQ(live_blocks(), before) << i;
+    EXPECT_LE(statistics().live_bytes, live_bytes + 4096) << i;
+  }
+}
+
+TEST(Parked, PurgingHandsOn) {
+  Blocks all = left_behind();
+  EXPECT_FALSE(is_unowned(all.back()));
+  purge_all();
+  EXPECT_TRUE(is_unowned(all.back()));
+  free_all(all);
+}
+
+TEST(Parked, TimeHandsOn) {
+  Blocks all = left_behind();
+  bool unowned = false;
+  for (int i = 0; i < 400 && !unowned; i++) {  // some half delays; far more time than needed
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    tick();
+    unowned = is_unowned(all.back());
+  }
+  EXPECT_TRUE(unowned);
+  free_all(all);
+}
+
+TEST(Parked, WhatOthersFreeMeanwhileIsUsedAgain) {
+  purge_all();
+  size_t before = live_blocks();
+  Blocks all = left_behind();
+  free_all(all);  // remotely: their owner has no thread
+  std::thread([&] { free_all(fill()); }).join();
+  EXPECT_EQ(live_blocks(), before);
+  free_all(left_behind());
+  purge_all();
+  EXPECT_EQ(live_blocks(), before);
+}
+
+TEST(Parked, MuchIsHandedOnAtOnce) {
+  purge_all();
+  Blocks all = left_behind(4 * MiB / kBytes);
+  EXPECT_TRUE(is_unowned(all.front()));
+  EXPECT_TRUE(is_unowned(all.back()));
+  free_all(all);
+}
+
+TEST(Parked, ThreadsThatEndTogetherDoNotAllKeepTheirs) {
+  purge_all();
+  constexpr int kThreads = 40;
+  std::vector<Blocks> all(kThreads);
+  std::vector<std::thread> threads;
+  std::atomic<int> filled{0};
+  for (Blocks& blocks : all) {
+    threads.emplace_back([&] {
+      blocks = fill(50);
+      filled++;
+      while (filled != kThreads) std::this_thread::yield();
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  int unowned = 0;
+  for (const Blocks& blocks : all) unowned += is_unowned(blocks.back());
+  EXPECT_GE(unowned, kThreads - 16);
+  EXPECT_LT(unowned, kThreads);
+  for (const Blocks& blocks : all) free_all(blocks);
+}
+
+#ifndef __SANITIZE_THREAD__  // it does not allow threads in a child
+TEST(Parked, AForkedChildMayUseThem) {
+  Blocks all = left_behind();
+  pid_t child = fork();
+  if (child == 0) {
+    bool sound = false;
+    std::thread([&] {
+      free_all(all);
+      free_all(fill());
+      purge_all();
+      sound = for_each_live_block([](void*, void*, size_t) {}, nullptr);
+    }).join();
+    _exit(sound ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  free_all(all);
+}
+#endif
+
+}  // namespace
+}  // namespace seemalloc::heap
