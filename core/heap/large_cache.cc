@@ -119,7 +119,7 @@ void tick() {
   uint64_t half_delay = options::get(options::Id::purge_delay) * kMillisecond_ns / 2;
   if (now >= due && next_epoch_ns.compare_exchange_strong(due, now + half_delay, std::memory_order_relaxed)) {
     flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
-    release_parked(false);
+    release_parked();
     purge_idle_bodies();
     central_publish_lists(false);
     reclaim_for_sleepers();
@@ -130,7 +130,7 @@ void tick() {
 }
 
 size_t purge_all() {
-  release_parked(true);
+  release_parked();
   central_publish_lists(true);
   reclaim_for_sleepers();
   flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);

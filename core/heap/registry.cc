@@ -125,13 +125,11 @@ void purge_whole_pages(const HeapBody* first, const HeapBody* last) {
 }  // namespace
 
 namespace {
-ThreadHeap* take_parked(bool all) {
-  constexpr uint8_t kPatience = 2;
+ThreadHeap* take_parked() {
   LockGuard guard(registry);
   for (ThreadHeap** link = &first_idle; *link != nullptr; link = &(*link)->next_idle) {
     ThreadHeap* heap = *link;
     if (heap->state.load(std::memory_order_relaxed) != HeapState::kParked) continue;
-    if (!all && heap->idle_ticks <= kPatience) continue;
     *link = heap->next_idle;
     make_active_locked(*heap);
     return heap;
@@ -140,8 +138,8 @@ ThreadHeap* take_parked(bool all) {
 }
 }  // namespace
 
-void release_parked(bool all) {
-  while (ThreadHeap* heap = take_parked(all)) {
+void release_parked() {
+  while (ThreadHeap* heap = take_parked()) {
     release_everything(*heap);
     LockGuard guard(registry);
     make_idle_locked(*heap);

@@ -38,7 +38,7 @@ extern constinit thread_local ThreadCache thread_cache __attribute__((tls_model(
 
 enum class HeapState : uint8_t {
   kActive,  // has a thread
-  kParked,  // its thread is gone; what it has waits for the next thread for a few ticks
+  kParked,  // its thread is gone; what it has waits for the next thread until a tick
   kZombie,  // its thread is gone; whoever finishes a remote free to it hands its spans on
 };
 
@@ -200,8 +200,8 @@ inline constexpr uint8_t kBodyPurged = UINT8_MAX;
 // Gives the memory of heaps back that have had no thread for some ticks. Makes system calls.
 void purge_idle_bodies();
 
-// Parked heaps that no thread has taken for some ticks, or all of them, hand on what they have. Requires: no lock held.
-void release_parked(bool all);
+// Parked heaps, which no thread has taken yet, hand on what they have. Requires: no lock held.
+void release_parked();
 
 // All heaps ever made, newest first; never shrinks. The registry lock keeps their states.
 ThreadHeap* all_heaps();
