@@ -130,14 +130,14 @@ TEST(LargeCache, IdleThreadsAreEmptied) {
 }
 
 TEST(LargeCache, TimeEmptiesThem) {
-  std::atomic<bool> done{false};
+  std::atomic<bool> freed{false}, done{false};
   std::thread idle([&] {
     sm_free(sm_malloc(500 * KiB));
+    freed = true;
     while (!done) std::this_thread::yield();
   });
-  size_t full = 0;
-  for (int i = 0; i < 1000 && used_bytes() < 500 * KiB; i++) std::this_thread::yield();
-  full = used_bytes();
+  while (!freed) std::this_thread::yield();
+  size_t full = used_bytes();
   bool emptied = false;
   for (int i = 0; i < 400 && !emptied; i++) {  // some half delays; far more time than needed
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
