@@ -27,4 +27,13 @@ SEEMALLOC_ALWAYS_INLINE T load_racing(const T& word) {
 #endif
 }
 
+// Asks for a line that will be written; without this target's own instruction it would come for reading only.
+SEEMALLOC_ALWAYS_INLINE void prefetch_for_write(const void* p) {
+#ifdef __x86_64__
+  __asm__ volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
+#else
+  __builtin_prefetch(p, 1);
+#endif
+}
+
 }  // namespace seemalloc

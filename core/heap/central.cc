@@ -31,8 +31,8 @@ struct alignas(kCacheLineBytes) CentralClass {
   std::atomic<uint32_t> list_count;
   uint32_t list_low_water;  // fewest lists since the last central_publish_lists
   struct {
-    Block* first;
     uint32_t count;
+    Block* blocks[kMaxForeignBlocks];
   } lists[kMaxLists];
 
   void add(Span* span) {
@@ -156,26 +156,38 @@ uint32_t central_lend(unsigned size_class, uint32_t count, Block** first) {
   return lent;
 }
 
-bool central_give_list(unsigned size_class, Block* first, uint32_t count) {
+bool central_give_blocks(unsigned size_class, Block* const* blocks, uint32_t count) {
   CentralClass& list = central[size_class];
   if (listed_bytes.load(std::memory_order_relaxed) >= kMaxListedBytes) return false;
   LockGuard guard(list.lock);
   if (list.list_count == kMaxLists) return false;
-  list.lists[list.list_count++] = {first, count};
+  auto& last = list.lists[list.list_count++];
+  last.count = count;
+  for (uint32_t i = 0; i < count; i++) last.blocks[i] = blocks[i];
   listed_bytes.fetch_add(size_t{count} * kClasses[size_class].bytes, std::memory_order_relaxed);
   return true;
 }
 
-uint32_t central_take_list(unsigned size_class, Block** first) {
+namespace {
+uint32_t take_blocks_locked(CentralClass& list, unsigned size_class, Block** blocks) {
+  const auto& last = list.lists[--list.list_count];
+  for (uint32_t i = 0; i < last.count; i++) {
+    prefetch_for_write(last.blocks[i]);
+    blocks[i] = last.blocks[i];
+  }
+  listed_bytes.fetch_sub(size_t{last.count} * kClasses[size_class].bytes, std::memory_order_relaxed);
+  return last.count;
+}
+}  // namespace
+
+uint32_t central_take_blocks(unsigned size_class, Block** blocks) {
   CentralClass& list = central[size_class];
   if (list.list_count.load(std::memory_order_relaxed) == 0) return 0;  // a miss costs a new span
   LockGuard guard(list.lock);
   if (list.list_count == 0) return 0;
-  auto& last = list.lists[--list.list_count];
+  uint32_t count = take_blocks_locked(list, size_class, blocks);
   if (list.list_count < list.list_low_water) list.list_low_water = list.list_count;
-  listed_bytes.fetch_sub(size_t{last.count} * kClasses[size_class].bytes, std::memory_order_relaxed);
-  *first = last.first;
-  return last.count;
+  return count;
 }
 
 size_t central_listed_blocks(unsigned size_class) {
@@ -190,16 +202,15 @@ void central_publish_lists(bool all) {
   for (unsigned c = 0; c < kClassCount; c++) {
     CentralClass& list = central[c];
     for (;;) {
-      Block* first = nullptr;
+      Block* blocks[kMaxForeignBlocks];
+      uint32_t count = 0;
       {
         LockGuard guard(list.lock);
         if (list.list_count == 0 || (!all && list.list_low_water == 0)) break;
-        auto& last = list.lists[--list.list_count];
+        count = take_blocks_locked(list, c, blocks);
         if (list.list_low_water != 0) list.list_low_water--;
-        listed_bytes.fetch_sub(size_t{last.count} * kClasses[c].bytes, std::memory_order_relaxed);
-        first = last.first;
       }
-      publish_list(nullptr, first);
+      publish_blocks(nullptr, blocks, count);
     }
     LockGuard guard(list.lock);
     list.list_low_water = list.list_count;

@@ -34,15 +34,15 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count);
 // through central_free.
 uint32_t central_lend(unsigned size_class, uint32_t count, Block** first);
 
-// A null-terminated list of `count` blocks of any spans, all of them counted as live there, for whichever thread would
-// otherwise need a new span: threads that free much of what a sleeping thread owns can use it themselves. False when there
-// is no room: publish them (remote.h).
-bool central_give_list(unsigned size_class, Block* first, uint32_t count);
-// Blocks of such a list; 0 when there is none.
-uint32_t central_take_list(unsigned size_class, Block** first);
-// Blocks in such lists.
+// `count` ≤ kMaxForeignBlocks blocks of any spans, all of them counted as live there, for whichever thread would otherwise
+// need a new span: threads that free much of what a sleeping thread owns can use it themselves. False when there is no
+// room: publish them (remote.h).
+bool central_give_blocks(unsigned size_class, Block* const* blocks, uint32_t count);
+// Takes one such batch; 0 when there is none.
+uint32_t central_take_blocks(unsigned size_class, Block** blocks);
+// Blocks in such batches.
 size_t central_listed_blocks(unsigned size_class);
-// Publishes the lists that were not needed since the last call, or all of them.
+// Publishes the batches that were not needed since the last call, or all of them.
 void central_publish_lists(bool all);
 
 // Gives empty lending spans back that have not been needed since the last call.

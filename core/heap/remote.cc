@@ -11,11 +11,11 @@ using pages::SpanState;
 
 namespace {
 
-// A sleeper's pending spans are looked at once this many have gathered, and then when twice as many as had to stay: each
-// look is paid for by the pushes.
+// A sleeper's pending spans are looked at once so many wait, and enough of them to pay for the look can be given back.
 constexpr uint32_t kPendingBeforeReclaim = 32;
-// More blocks, or bytes, of a class than this are published: what sleeping threads keep is out of everybody's reach.
-constexpr uint32_t kMaxForeignBlocks = 16;
+constexpr uint32_t kLeastComplete = 8;
+// More bytes of a class than this, or kMaxForeignBlocks, are published: what sleeping threads keep is out of everybody's
+// reach.
 constexpr size_t kMaxForeignClassBytes = 16 * KiB;
 constexpr size_t kMaxForeignBytes = 64 * KiB;  // of all classes together
 
@@ -32,6 +32,7 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
   if (!owner.slow_lock.try_lock()) return;
   Span* span = owner.pending.exchange(nullptr, std::memory_order_seq_cst);
   owner.pending_count.store(0, std::memory_order_relaxed);
+  owner.complete_count.store(0, std::memory_order_relaxed);
   uint32_t stayed = 0;
   while (span != nullptr) {
     Span* next = span->pending_next;
@@ -49,37 +50,53 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
     }
     span = next;
   }
-  owner.reclaim_at.store(2 * stayed < kPendingBeforeReclaim ? kPendingBeforeReclaim : 2 * stayed, std::memory_order_relaxed);
+  owner.reclaim_at.store(stayed / 4 < kLeastComplete ? kLeastComplete : stayed / 4, std::memory_order_relaxed);
   owner.slow_lock.unlock();
 }
 
+// All live blocks of one of the owner's spans have been freed by others.
+void one_more_complete(ThreadHeap& owner) {
+  uint32_t complete = owner.complete_count.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (complete >= owner.reclaim_at.load(std::memory_order_relaxed) &&
+      owner.pending_count.load(std::memory_order_relaxed) >= kPendingBeforeReclaim) {
+    reclaim_for_sleeper(owner);
+  }
+}
+
 // Rule 5: the blocks' span belongs to nobody, so it becomes this heap's, and its further frees here are local ones.
-bool claim(ThreadHeap& heap, Span* span, Block* first, uint32_t count) {
+bool claim(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
   LockGuard guard(heap.slow_lock);
   if (!central_claim(span, &heap)) return false;
   file_owned_locked(heap, span);
-  return_blocks_locked(heap, span, first, count);
+  return_blocks_locked(heap, span, list, count);
   return true;
 }
 
-}  // namespace
+// The span was found without an owner. False when it has got one meanwhile.
+bool free_unowned(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
+  BlockList list = link_blocks(blocks, count);
+  if (heap != nullptr && !span->lending) return claim(*heap, span, list, count);
+  if (!central_free(span, list.first, list.last, count)) return false;
+  tick();
+  return true;
+}
 
-void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uint32_t count) {
+// Publishes blocks of one span.
+void publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
+  Block* first = blocks[0];
+  Block* last = nullptr;  // parcel
   uint64_t word = span->remote.load(std::memory_order_relaxed);
   uint64_t longer = 0;
   for (;;) {
     if (word == kUnowned) {
-      last->next = nullptr;  // a failed exchange may have linked it to what was there before
-      bool ours = heap != nullptr && !span->lending;
-      if (ours ? claim(*heap, span, first, count) : central_free(span, first, last, count)) {
-        if (!ours) tick();
-        return;
-      }
+      if (free_unowned(heap, span, blocks, count)) return;
+      last = nullptr;  // the blocks were linked instead
       word = span->remote.load(std::memory_order_relaxed);
       continue;
     }
     if (remote_first(word) == first) fatal("double free", first);
-    last->next = remote_first(word);
+    if (last == nullptr) last = write_parcels(span, blocks, count);
+    set_next_parcel(span, last, remote_first(word));
     longer = pack_remote(first, remote_count(word) + count);
     if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel, std::memory_order_relaxed)) break;
   }
@@ -96,10 +113,23 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* first, Block* last, uin
     push_pending(owner, span);
     if (owner.state.load(std::memory_order_seq_cst) == HeapState::kZombie) hand_on_zombie(owner);
   }
-  if (all_remote && owner.pending_count.load(std::memory_order_relaxed) >= owner.reclaim_at.load(std::memory_order_relaxed)) {
-    reclaim_for_sleeper(owner);
+  if (all_remote) one_more_complete(owner);
+}
+
+// Publishes a null-terminated list, a part at a time.
+void publish_list(Block* first) {
+  while (first != nullptr) {
+    Block* blocks[kMaxForeignBlocks];
+    uint32_t count = 0;
+    for (; first != nullptr && count < kMaxForeignBlocks; first = first->next) {
+      if (pages::page_map.span_of(first)->kind != pages::SpanKind::kSmall) fatal("corrupted free list", first);
+      blocks[count++] = first;
+    }
+    publish_blocks(nullptr, blocks, count);
   }
 }
+
+}  // namespace
 
 void reclaim_for_sleepers() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
@@ -107,32 +137,21 @@ void reclaim_for_sleepers() {
   }
 }
 
-void check_foreign(const Block* first, uint32_t count, unsigned size_class) {
-  const Block* block = first;
-  for (; block != nullptr && count != 0; count--, block = block->next) {
-    const Span* span = pages::page_map.span_of(block);
-    if (span->kind != pages::SpanKind::kSmall || span->size_class != size_class || !span->is_block_start(block)) {
-      fatal("corrupted free list", first);
+void publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count) {
+  while (count != 0) {
+    Span* span = pages::page_map.span_of(blocks[0]);
+    Block* same[kMaxForeignBlocks];
+    uint32_t same_count = 0, others = 0;
+    for (uint32_t i = 0; i < count; i++) {
+      if (!span->contains(blocks[i])) {
+        blocks[others++] = blocks[i];
+        continue;
+      }
+      if (span->kind != pages::SpanKind::kSmall || !span->is_block_start(blocks[i])) fatal("corrupted free list", blocks[i]);
+      same[same_count++] = blocks[i];
     }
-  }
-  if (block != nullptr || count != 0) fatal("double free", first);
-}
-
-void publish_list(ThreadHeap* heap, Block* first) {
-  while (first != nullptr) {
-    Span* span = pages::page_map.span_of(first);
-    if (span->kind != pages::SpanKind::kSmall || !span->is_block_start(first)) fatal("corrupted free list", first);
-    Block* last = first;
-    uint32_t count = 1;
-    while (last->next != nullptr && span->contains(last->next)) {
-      if (count == span->capacity) fatal("double free", first);  // a block is twice in the list, which has no end
-      last = last->next;
-      count++;
-    }
-    Block* rest = last->next;
-    last->next = nullptr;
-    publish_remote(heap, span, first, last, count);
-    first = rest;
+    publish_remote(heap, span, same, same_count);
+    count = others;
   }
 }
 
@@ -145,25 +164,19 @@ bool owner_is_behind(const Block* block) {
          static_cast<const ThreadHeap*>(owner)->pending_count.load(std::memory_order_relaxed) >= kBacklog;
 }
 
-void publish_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class, bool offer) {
-  Block* first = cs.foreign;
-  uint32_t count = cs.foreign_count;
-  heap.foreign_bytes -= size_t{count} * kClasses[size_class].bytes;
-  cs.foreign = nullptr;
-  cs.foreign_count = 0;
-  check_foreign(first, count, size_class);
-  if (!offer || !owner_is_behind(first) || !central_give_list(size_class, first, count)) publish_list(&heap, first);
+void publish_foreign(ThreadHeap& heap, unsigned size_class, bool offer) {
+  Block* blocks[kMaxForeignBlocks];
+  uint32_t count = take_foreign(heap, size_class, blocks);
+  if (!offer || !owner_is_behind(blocks[0]) || !central_give_blocks(size_class, blocks, count)) {
+    publish_blocks(&heap, blocks, count);
+  }
 }
 }  // namespace
 
 void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   // A span without an owner becomes ours (rule 5), and its further frees fast ones.
   bool unowned = reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody && !span->lending;
-  if (heap == nullptr || unowned) {
-    block->next = nullptr;
-    publish_remote(heap, span, block, block, 1);
-    return;
-  }
+  if (heap == nullptr || unowned) return publish_remote(heap, span, &block, 1);
   unsigned size_class = span->size_class;
   ClassState& cs = heap->body->classes[size_class];
   // Two steps are as good as free, all are not; but lent blocks are rare.
@@ -173,19 +186,43 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   }
   block->next = cs.foreign;
   cs.foreign = block;
-  cs.foreign_count++;
+  uint32_t count = ++cs.foreign_count;
   heap->foreign_bytes += span->block_bytes;
-  if (cs.foreign_count >= kMaxForeignBlocks || size_t{cs.foreign_count} * span->block_bytes > kMaxForeignClassBytes) {
-    publish_foreign(*heap, cs, size_class, true);
+  if (count == kMaxForeignBlocks || size_t{count} * span->block_bytes > kMaxForeignClassBytes) {
+    publish_foreign(*heap, size_class, true);
   } else if (heap->foreign_bytes > kMaxForeignBytes) {
     flush_foreign(*heap);
   }
 }
 
+namespace {
+// False: the program has written to a freed block.
+bool is_block_of(unsigned size_class, const Block* block) {
+  const Span* span = pages::page_map.span_of(block);
+  return span->kind == pages::SpanKind::kSmall && span->size_class == size_class && span->is_block_start(block);
+}
+}  // namespace
+
+uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks) {
+  ClassState& cs = heap.body->classes[size_class];
+  uint32_t count = cs.foreign_count;
+  Block* first = cs.foreign;
+  heap.foreign_bytes -= size_t{count} * kClasses[size_class].bytes;
+  cs.foreign = nullptr;
+  cs.foreign_count = 0;
+  Block* block = first;
+  uint32_t taken = 0;
+  for (; block != nullptr && taken < count; block = block->next) {
+    if (!is_block_of(size_class, block)) fatal("corrupted free list", first);
+    blocks[taken++] = block;
+  }
+  if (block != nullptr || taken != count) fatal("double free", first);  // a block twice makes a ring of it, or cuts it
+  return count;
+}
+
 void flush_foreign(ThreadHeap& heap) {
   for (unsigned c = 0; c < kClassCount; c++) {
-    ClassState& cs = heap.body->classes[c];
-    if (cs.foreign != nullptr) publish_foreign(heap, cs, c, false);
+    if (heap.body->classes[c].foreign_count != 0) publish_foreign(heap, c, false);
   }
 }
 
@@ -196,15 +233,15 @@ void publish_lists_of_ending(ThreadHeap& heap) {
     Block* foreign = cs.foreign;
     cs.foreign = nullptr;
     cs.foreign_count = 0;
-    publish_list(nullptr, foreign);
+    publish_list(foreign);  // not by count: after fork the thread may have been about to write it
     if (!cs.mixed) continue;
     Block* listed = cache->heads[c];  // a parked heap has no mixed lists
     Block* stash = cs.stash;
     cache->heads[c] = cs.stash = nullptr;
     cs.stash_count = 0;
     cs.mixed = false;
-    publish_list(nullptr, listed);
-    publish_list(nullptr, stash);
+    publish_list(listed);
+    publish_list(stash);
   }
   heap.foreign_bytes = 0;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <thread>
@@ -101,6 +102,27 @@ TEST_P(SleepingOwner, MemoryComesBack) {
   central_publish_lists(true);  // what two ticks would do
   reclaim_for_sleepers();
   EXPECT_LT(used_bytes(), full / 10) << "of " << full;
+  stage = 2;
+  owner.join();
+}
+
+// The same in random order, so that all of its spans wait, partly free, for most of the time; and nobody ticks.
+TEST(Remote, ASleepersLastSpansComeBackToo) {
+  std::vector<void*> blocks(60000);
+  std::atomic<int> stage{0};
+  std::thread owner([&] {
+    for (void*& p : blocks) p = sm_malloc(500);
+    stage = 1;
+    while (stage != 2) std::this_thread::yield();
+  });
+  while (stage != 1) std::this_thread::yield();
+  size_t full = used_bytes();
+  std::shuffle(blocks.begin(), blocks.end(), std::mt19937(1));
+  std::thread([&] {
+    for (void* p : blocks) sm_free(p);
+  }).join();
+  central_publish_lists(true);
+  EXPECT_LT(used_bytes(), full / 5) << "of " << full;
   stage = 2;
   owner.join();
 }

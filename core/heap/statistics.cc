@@ -131,6 +131,19 @@ bool mark_listed(FreeMarks& marks, const Span* span, const Block* block, uint32_
   return true;
 }
 
+bool mark_parcels(FreeMarks& marks, const Span* span, Block* parcel, uint32_t* count) {
+  while (parcel != nullptr) {
+    Block* blocks[kMaxParcelBlocks];
+    uint32_t here = read_parcel(span, parcel, blocks, &parcel);
+    if (here == 0) return false;
+    for (uint32_t i = 0; i < here; i++) {
+      if (!marks.mark(span, blocks[i])) return false;
+    }
+    *count += here;
+  }
+  return true;
+}
+
 bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     const ClassState& cs = heap->body->classes[span->size_class];
@@ -152,7 +165,7 @@ void walk_span(void* context, Span* span) {
   uint32_t in_free_list = 0, cached = 0;
   uint64_t word = span->remote.load(std::memory_order_acquire);
   bool sound = marks.mark_list(span, span->free_list, &in_free_list) && in_free_list == span->free_blocks();
-  if (word != kUnowned) sound = sound && marks.mark_list(span, remote_first(word), &cached) && cached == remote_count(word);
+  if (word != kUnowned) sound = sound && mark_parcels(marks, span, remote_first(word), &cached) && cached == remote_count(word);
   sound = sound && (span->kind == SpanKind::kSampled || mark_cached(marks, span, &cached));
   if (!sound) {
     walk.sound = false;

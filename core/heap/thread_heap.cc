@@ -72,13 +72,12 @@ Block* checked(const Span* span, Block* first) {
   fatal(start ? "corrupted free list" : "invalid free", first);
 }
 
-uint32_t take_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block** first) {
-  uint32_t count = cs.foreign_count;
-  *first = cs.foreign;
-  check_foreign(*first, count, size_class);
-  heap.foreign_bytes -= size_t{count} * kClasses[size_class].bytes;
-  cs.foreign = nullptr;
-  cs.foreign_count = 0;
+// Blocks of other threads' spans: those this thread has freed itself, else (with `others`) what lies behind a sleeper.
+uint32_t foreign_list(ThreadHeap& heap, unsigned size_class, bool others, Block** first) {
+  Block* blocks[kMaxForeignBlocks];
+  uint32_t count = take_foreign(heap, size_class, blocks);
+  if (count == 0 && others) count = central_take_blocks(size_class, blocks);
+  if (count != 0) *first = link_blocks(blocks, count).first;
   return count;
 }
 
@@ -103,7 +102,7 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
   }
   cs.mixed = true;
   constexpr uint32_t kWorthARefill = 8;
-  if (cs.foreign_count >= kWorthARefill) return take_foreign(heap, cs, size_class, first);
+  if (cs.foreign_count >= kWorthARefill) return foreign_list(heap, size_class, false, first);
   if (uint32_t count = borrow(cs, size_class, first)) return count;
   cs.mixed = false;
   for (;;) {
@@ -125,7 +124,7 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
       cs.current = nullptr;
     }
     if (cs.available.front() == nullptr) {
-      uint32_t count = cs.foreign != nullptr ? take_foreign(heap, cs, size_class, first) : central_take_list(size_class, first);
+      uint32_t count = foreign_list(heap, size_class, true, first);
       cs.mixed = count != 0;
       if (count != 0) return count;
     }
@@ -331,13 +330,10 @@ void file_owned_locked(ThreadHeap& heap, Span* span) {
   }
 }
 
-void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t count) {
-  Block* last = first;
-  for (uint32_t i = 1; i < count && last->next != nullptr; i++) last = last->next;
-  // Blocks freed twice by different threads, or written to since: the chain is not what was counted.
-  if (last->next != nullptr || count > span->live()) fatal("corrupted free list", last);
-  last->next = span->free_list;
-  span->free_list = first;
+void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
+  if (count > span->live()) fatal("double free", list.first);  // by different threads
+  list.last->next = span->free_list;
+  span->free_list = list.first;
   ClassState& cs = heap.body->classes[span->size_class];
   uint32_t live = span->live() - count;
   if (span->state == SpanState::kCurrent) {
@@ -355,11 +351,26 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t c
 void drain_pending_locked(ThreadHeap& heap) {
   Span* span = heap.pending.exchange(nullptr, std::memory_order_seq_cst);
   heap.pending_count.store(0, std::memory_order_relaxed);
+  heap.complete_count.store(0, std::memory_order_relaxed);
   while (span != nullptr) {
-    Span* next = span->pending_next;  // before the exchange: after it the span may be pushed again
-    uint64_t word = span->remote.exchange(0, std::memory_order_acq_rel);
-    return_blocks_locked(heap, span, remote_first(word), remote_count(word));
-    span = next;
+    // All the words first: each locked instruction would wait for what has been written to the blocks before.
+    constexpr uint32_t kAtOnce = 16;
+    struct {
+      Span* span;
+      uint64_t word;
+    } taken[kAtOnce];
+    uint32_t count = 0;
+    while (span != nullptr && count < kAtOnce) {
+      Span* next = span->pending_next;  // before the exchange: after it the span may be pushed again
+      uint64_t word = span->remote.exchange(0, std::memory_order_acq_rel);
+      prefetch_for_write(remote_first(word));
+      taken[count++] = {span, word};
+      span = next;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+      uint32_t blocks = remote_count(taken[i].word);
+      return_blocks_locked(heap, taken[i].span, open_parcels(taken[i].span, remote_first(taken[i].word), blocks), blocks);
+    }
   }
 }
 
@@ -442,8 +453,9 @@ namespace {
 
 void return_list_locked(ThreadHeap& heap, Span* span, Block** head) {
   uint32_t count = 0;
-  for (Block* block = *head; block != nullptr; block = block->next) count++;
-  if (count != 0) return_blocks_locked(heap, span, *head, count);
+  Block* last = nullptr;
+  for (Block* block = *head; block != nullptr; block = block->next, count++) last = block;
+  if (count != 0) return_blocks_locked(heap, span, {*head, last}, count);
   *head = nullptr;
 }
 

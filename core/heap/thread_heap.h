@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "core/heap/large_cache.h"
+#include "core/heap/parcel.h"
 #include "core/heap/size_class.h"
 #include "core/os/lock.h"
 #include "core/pages/span.h"
@@ -57,6 +58,8 @@ struct ClassState {
   SpanList full;         // spans to look at once enough of their blocks are freed
 };
 
+inline constexpr uint32_t kMaxForeignBlocks = 16;
+
 // The large part of a heap. All zero while no thread has it, so its pages can go back to the system.
 struct HeapBody {
   Span* ready[kClassCount];  // for take_freed: a class's current, or null while a stash or a sample comes first
@@ -68,7 +71,8 @@ struct ThreadHeap {
   // Spans that got their first remote free; pushed by any thread, emptied by the owner. Pairs: push release, empty acquire.
   alignas(kCacheLineBytes) std::atomic<Span*> pending{nullptr};
   std::atomic<uint32_t> pending_count{0};
-  std::atomic<uint32_t> reclaim_at{32};  // pending spans at which others look whether this heap sleeps (remote.cc)
+  std::atomic<uint32_t> complete_count{0};  // of them, those whose live blocks have all been freed: estimated
+  std::atomic<uint32_t> reclaim_at{8};      // so many of those, and others look whether this heap sleeps (remote.cc)
   std::atomic<HeapState> state{HeapState::kActive};
 
   alignas(kCacheLineBytes) OwnerLock slow_lock;
@@ -180,8 +184,8 @@ Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, pages
 uint32_t carve(Span* span, Block** first);
 // Files a span that has become this heap's by what it has left.
 void file_owned_locked(ThreadHeap& heap, Span* span);
-// `count` blocks at `first` come back to a span of this heap.
-void return_blocks_locked(ThreadHeap& heap, Span* span, Block* first, uint32_t count);
+// `count` blocks come back to a span of this heap.
+void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t count);
 // A span without live blocks, off its owner's lists, goes back to the page heap.
 void retire(Span* span);
 // Takes in what other threads freed.
