@@ -79,6 +79,34 @@ TEST(Parked, NothingIsLostOrCountedTwice) {
   }
 }
 
+// More than a foreign list holds: the last blocks of a class are not lost, and the next thread's go on being published.
+TEST(Parked, AFullForeignListIsNotMadeLonger) {
+  purge_all();
+  size_t before = live_blocks();
+  std::atomic<bool> done{false};
+  Blocks others;
+  std::thread owner([&] {
+    others = fill(4000);
+    done = true;
+    while (done) std::this_thread::yield();
+  });
+  while (!done) std::this_thread::yield();
+  for (int round = 0; round < 50; round++) {
+    std::thread([&] {
+      for (int i = 0; i < 40; i++) {
+        sm_free(others.back());
+        others.pop_back();
+        if (i % 3 == 0) others.push_back(sm_malloc(kBytes));
+      }
+    }).join();
+  }
+  free_all(others);
+  done = false;
+  owner.join();
+  purge_all();
+  EXPECT_EQ(live_blocks(), before);
+}
+
 TEST(Parked, PurgingHandsOn) {
   Blocks all = left_behind();
   EXPECT_FALSE(is_unowned(all.back()));

@@ -188,7 +188,7 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   cs.foreign = block;
   uint32_t count = ++cs.foreign_count;
   heap->foreign_bytes += span->block_bytes;
-  if (count == kMaxForeignBlocks || size_t{count} * span->block_bytes > kMaxForeignClassBytes) {
+  if (count >= kMaxForeignBlocks || size_t{count} * span->block_bytes > kMaxForeignClassBytes) {
     publish_foreign(*heap, size_class, true);
   } else if (heap->foreign_bytes > kMaxForeignBytes) {
     flush_foreign(*heap);
@@ -212,6 +212,7 @@ uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks) {
   cs.foreign_count = 0;
   Block* block = first;
   uint32_t taken = 0;
+  CHECK(count <= kMaxForeignBlocks);
   for (; block != nullptr && taken < count; block = block->next) {
     if (!is_block_of(size_class, block)) fatal("corrupted free list", first);
     blocks[taken++] = block;
@@ -226,22 +227,26 @@ void flush_foreign(ThreadHeap& heap) {
   }
 }
 
-void publish_lists_of_ending(ThreadHeap& heap) {
+void publish_mixed_lists(ThreadHeap& heap, unsigned size_class) {
+  ClassState& cs = heap.body->classes[size_class];
   ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
+  Block* listed = cache->heads[size_class];
+  Block* stash = cs.stash;
+  cache->heads[size_class] = cs.stash = nullptr;
+  cs.stash_count = 0;
+  cs.mixed = false;
+  publish_list(listed);
+  publish_list(stash);
+}
+
+void publish_lists_of_ending(ThreadHeap& heap) {
   for (unsigned c = 0; c < kClassCount; c++) {
     ClassState& cs = heap.body->classes[c];
     Block* foreign = cs.foreign;
     cs.foreign = nullptr;
     cs.foreign_count = 0;
     publish_list(foreign);  // not by count: after fork the thread may have been about to write it
-    if (!cs.mixed) continue;
-    Block* listed = cache->heads[c];  // a parked heap has no mixed lists
-    Block* stash = cs.stash;
-    cache->heads[c] = cs.stash = nullptr;
-    cs.stash_count = 0;
-    cs.mixed = false;
-    publish_list(listed);
-    publish_list(stash);
+    if (cs.mixed) publish_mixed_lists(heap, c);  // a parked heap has none
   }
   heap.foreign_bytes = 0;
 }

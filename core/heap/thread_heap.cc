@@ -532,6 +532,22 @@ bool is_small(const ThreadHeap& heap) {
   return true;
 }
 
+uint32_t mixed_blocks(const ThreadHeap& heap, unsigned size_class) {
+  uint32_t count = 0;
+  for (const Block* list : {heap.cache.load(std::memory_order_relaxed)->heads[size_class], heap.body->classes[size_class].stash}) {
+    for (; list != nullptr; list = list->next) count++;
+  }
+  return count;
+}
+
+// What the lists of other spans have beyond what a foreign list may hold goes where it came from.
+void publish_what_is_too_much(ThreadHeap& heap) {
+  for (unsigned c = 0; c < kClassCount; c++) {
+    const ClassState& cs = heap.body->classes[c];
+    if (cs.mixed && cs.foreign_count + mixed_blocks(heap, c) >= kMaxForeignBlocks) publish_mixed_lists(heap, c);
+  }
+}
+
 // The malloc list and the stash are of other spans: the next thread's first list.
 void keep_as_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   for (Block** head : {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash}) {
@@ -550,6 +566,7 @@ void keep_as_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
 }  // namespace
 
 bool park(ThreadHeap& heap) {
+  publish_what_is_too_much(heap);
   LockGuard guard(heap.slow_lock);
   drain_pending_locked(heap);
   if (!is_small(heap)) return false;
