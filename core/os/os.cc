@@ -1,6 +1,7 @@
 #include "core/os/os.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -180,6 +181,22 @@ void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target) {
   }
   after_mapping();
   return reinterpret_cast<void*>(result);
+}
+
+Moved move_pages(void* start, size_t bytes, void* target, bool keep) {
+  constexpr long kDontUnmap = 4;  // MREMAP_DONTUNMAP
+  count(remap_calls);
+  before_unmapping();
+  long result = sys(SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(bytes),
+                    MREMAP_MAYMOVE | MREMAP_FIXED | (keep ? kDontUnmap : 0), as_long(target));
+  if (sys_failed(result)) {
+    count(refused_calls);
+    // Not known to the kernel or forbidden: it has not begun. Else it may have made room already.
+    return result == -EPERM || result == -ENOSYS || result == -EINVAL ? Moved::kRefused : Moved::kRefusedTargetLost;
+  }
+  if (!keep) count(unmap_bytes, bytes);  // the target's bytes were counted when it was mapped
+  after_mapping();
+  return Moved::kYes;
 }
 
 size_t resident_bytes(const void* start, size_t bytes) {

@@ -28,6 +28,10 @@ bool purge(void* start, size_t bytes);
 // Grows or shrinks a mapping in place, or moves it onto the mapping at `target` (of new_bytes) when that is not null.
 // Returns the start, or null when refused: nothing has changed.
 void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target);
+enum class Moved { kYes, kRefused, kRefusedTargetLost };
+// Moves the pages of one mapping onto the mapping at `target`, as long as it. With `keep` the range stays mapped, empty (Linux
+// 5.7); else it is gone. Refused: nothing has moved, but there may be nothing at the target any more.
+Moved move_pages(void* start, size_t bytes, void* target, bool keep);
 // Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell.
 size_t resident_bytes(const void* start, size_t bytes);
 

@@ -1,143 +1,222 @@
 #include "core/pages/huge.h"
 
+#include <string.h>
+
+#include <atomic>
+
 #include "core/base/options.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/pages/huge_cache.h"
 #include "core/pages/page_map.h"
+#include "core/pages/seams.h"
 #include "core/pages/span_pool.h"
 
 namespace seemalloc::pages {
 
 namespace {
 
-struct Mapping {
+// What is left of a run behind a block is worth keeping for others from here on; less stays with the block.
+constexpr size_t kMinRestBytes = 256 * KiB;
+// Moving costs some 10 faults a call.
+constexpr size_t kMinPieceBytes = 64 * KiB;
+constexpr unsigned kMaxPieces = 32;
+// A block of more parts than one in so many bytes is cheaper to copy than to move.
+constexpr size_t kBytesPerMove = 128 * KiB;
+// A range is kept up to this, or an eighth of what is in use: a growing vector leaves ever larger ones behind, while what
+// follows it may be small blocks, which have no use for them.
+constexpr size_t kMaxKeptBytes = 32 * MiB;
+// Each refused move may cost address space: after so many, none is tried until everything is given back.
+constexpr unsigned kMaxRefusedMoves = 8;
+
+constinit Lock lock;
+constinit HugeCache cache;
+constinit Seams seams;
+constinit SpanList in_use;
+constinit size_t used_bytes = 0;
+constinit std::atomic<unsigned> refused_moves{0};
+
+struct Range {
   uintptr_t start;
   size_t bytes;
-  uint64_t freed_ns;
-  bool clean;  // unmapping was refused: kept for its address space, its memory is gone
+  uintptr_t end() const { return start + bytes; }
 };
 
-constexpr unsigned kCacheSlots = 128;
-// Of all cached mappings together, besides half of what is in use. One may be as large, or an eighth of what is in use: a
-// growing vector leaves ever larger ones behind.
-constexpr size_t kMaxCachedBytes = 32 * MiB;
-// What a request leaves of a cached mapping is worth keeping from here on.
-constexpr size_t kMinRestBytes = 256 * KiB;
+void* pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-Lock lock;
-Mapping cache[kCacheSlots];
-unsigned cached = 0;
-size_t cached_bytes = 0;
-SpanList in_use;
-size_t used_bytes = 0;
+size_t granule() { return os::page_bytes() > kPageBytes ? os::page_bytes() : kPageBytes; }
+size_t rounded(size_t bytes) { return round_up(bytes, granule()); }
 
-size_t max_cached_bytes() { return kMaxCachedBytes + used_bytes / 2; }
+// A block's memory is its bytes and a reserve behind them; the span counts the reserve in pages.
+size_t reserve_of(const Span* span) { return size_t{span->capacity} << kPageShift; }
+Range memory_of(const Span* span) { return Range{span->start, span->bytes + reserve_of(span)}; }
 
-size_t rounded(size_t bytes) { return round_up(bytes, os::page_bytes() > kPageBytes ? os::page_bytes() : kPageBytes); }
-
-void take_slot_locked(unsigned slot, Mapping* out) {
-  *out = cache[slot];
-  cache[slot] = cache[--cached];
-  if (!out->clean) cached_bytes -= out->bytes;
+// Freed now, in steps of an eighth of the purge delay: what is freed in one step is kept as one.
+uint64_t freed_now() {
+  uint64_t step = options::get(options::Id::purge_delay) * kMillisecond_ns / 8 + 1;
+  return os::coarse_monotonic_ns() / step * step;
 }
 
-// False when every slot is taken. Neighbours become one: rests would otherwise fill the slots.
-bool put_slot_locked(Mapping mapping) {
-  for (unsigned i = 0; i < cached;) {
-    const Mapping& m = cache[i];
-    bool before = m.start + m.bytes == mapping.start;
-    if (m.clean != mapping.clean || (!before && mapping.start + mapping.bytes != m.start)) {
-      i++;
-      continue;
+void note_mapping(const Range& range) {
+  LockGuard guard(lock);
+  seams.add(range.start);
+  seams.add(range.end());
+}
+
+// Before a range goes away: whoever maps something there notes it anew.
+void forget_mapping(const Range& range) {
+  page_map.forget(range.start, range.bytes);
+  LockGuard guard(lock);
+  seams.remove(range.start, range.end());
+}
+
+// Gives memory back. Where unmapping is refused (too many mappings) its memory goes and the address space is kept.
+void discard(const Range& range) {
+  if (range.bytes == 0) return;
+  forget_mapping(range);
+  if (os::unmap(pointer(range.start), range.bytes)) return;
+  bool clean = os::purge(pointer(range.start), range.bytes);
+  note_mapping(range);
+  LockGuard guard(lock);
+  cache.put(Extent{range.start, range.bytes, UINT64_MAX, false, clean});  // never tried again by age. No record: it is lost
+}
+
+// Keeps memory for the next request; where there is no record for it, what was freed longest ago goes.
+void keep(const Extent& extent) {
+  for (;;) {
+    Extent oldest;
+    {
+      LockGuard guard(lock);
+      if (cache.put(extent)) return;
+      if (!cache.take_oldest(&oldest)) break;
     }
-    Mapping neighbour{};
-    take_slot_locked(i, &neighbour);
-    if (before) mapping.start = neighbour.start;
-    mapping.bytes += neighbour.bytes;
-    if (neighbour.freed_ns > mapping.freed_ns) mapping.freed_ns = neighbour.freed_ns;
-    i = 0;
+    discard(Range{oldest.start, oldest.bytes});
   }
-  if (cached == kCacheSlots) return false;
-  cache[cached++] = mapping;
-  if (!mapping.clean) cached_bytes += mapping.bytes;
+  discard(Range{extent.start, extent.bytes});
+}
+
+bool map_fresh(size_t bytes, size_t alignment, Range* out) {
+  void* start = os::map_aligned(bytes, alignment < granule() ? granule() : alignment);
+  if (start == nullptr) return false;
+  *out = Range{reinterpret_cast<uintptr_t>(start), bytes};
+  note_mapping(*out);
   return true;
 }
 
-// Where `bytes` more would be too much: takes out the mapping with memory behind it that was freed longest ago.
-bool take_victim_locked(size_t bytes, Mapping* victim) {
-  if (cached < kCacheSlots && cached_bytes + bytes <= max_cached_bytes()) return false;
-  unsigned oldest = kCacheSlots;
-  for (unsigned i = 0; i < cached; i++) {
-    if (!cache[i].clean && (oldest == kCacheSlots || cache[i].freed_ns < cache[oldest].freed_ns)) oldest = i;
-  }
-  if (oldest == kCacheSlots) return false;
-  take_slot_locked(oldest, victim);
-  return true;
-}
+// ---- moving ----
 
-// The smallest cached mapping that fits, else the largest one of at least a quarter: its memory is worth moving. A rest
-// that is worth keeping stays in the cache.
-bool take_cached(size_t bytes, size_t alignment, Mapping* out) {
+// The part of `range` up to its first seam.
+Range first_part(const Range& range) {
   LockGuard guard(lock);
-  unsigned best = kCacheSlots;
-  for (unsigned i = 0; i < cached; i++) {
-    const Mapping& m = cache[i];
-    if (m.bytes < bytes / 4 || (m.start & (alignment - 1)) != 0) continue;
-    bool better = best == kCacheSlots || (cache[best].bytes < bytes ? m.bytes > cache[best].bytes
-                                                                    : m.bytes >= bytes && m.bytes < cache[best].bytes);
-    if (better) best = i;
-  }
-  if (best == kCacheSlots) return false;
-  take_slot_locked(best, out);
-  if (out->bytes < bytes + bytes / 8 || out->bytes - bytes < kMinRestBytes) return true;
-  Mapping rest{out->start + bytes, out->bytes - bytes, out->freed_ns, out->clean};
-  if (!page_map.reserve(rest.start, kPageBytes)) return true;
-  page_map.set_free(rest.start, kPageBytes);
-  if (put_slot_locked(rest)) out->bytes = bytes;
-  return true;
+  return Range{range.start, seams.next(range.start, range.end()) - range.start};
 }
 
-// Gives a mapping back. Where unmapping is refused (too many mappings) its memory goes and the address space is kept.
-void discard(Mapping mapping) {
-  page_map.set_foreign(mapping.start, kPageBytes);
-  if (os::unmap(reinterpret_cast<void*>(mapping.start), mapping.bytes)) return;
-  mapping.clean = os::purge(reinterpret_cast<void*>(mapping.start), mapping.bytes);
-  mapping.freed_ns = UINT64_MAX;  // never tried again by age
-  LockGuard guard(lock);
-  put_slot_locked(mapping);  // no slot: address space is lost
+// A range that memory is moved to. A refused move may leave a hole in it that is another's already.
+struct Target {
+  Range range;
+  Range hole{0, 0};
+};
+
+void abandon(const Target& target) {
+  if (target.hole.bytes == 0) return discard(target.range);
+  discard(Range{target.range.start, target.hole.start - target.range.start});
+  discard(Range{target.hole.end(), target.range.end() - target.hole.end()});
 }
 
-// Makes a mapping `bytes` long, moving its page tables when there is no room behind it. False when refused: nothing changed.
-bool remap(Mapping* mapping, size_t bytes) {
-  void* start = reinterpret_cast<void*>(mapping->start);
-  void* resized = os::remap(start, mapping->bytes, bytes, nullptr);
-  if (resized == nullptr) {
-    // To a place of our choosing: the kernel's own choice need not be aligned to our pages.
-    void* target = os::map_aligned(bytes, kPageBytes < os::page_bytes() ? os::page_bytes() : kPageBytes);
-    if (target == nullptr) return false;
-    // Forgotten before it moves: from then on the old address may be another's.
-    page_map.set_foreign(mapping->start, kPageBytes);
-    if (!page_map.reserve(reinterpret_cast<uintptr_t>(target), kPageBytes) ||
-        os::remap(start, mapping->bytes, bytes, target) == nullptr) {
-      os::unmap(target, bytes);
+// Moves one part to `at` in the target.
+bool move_part(const Range& part, uintptr_t at, bool keep_mapped, Target* target) {
+  if (!keep_mapped) forget_mapping(part);
+  os::Moved moved = os::move_pages(pointer(part.start), part.bytes, pointer(at), keep_mapped);
+  note_mapping(Range{at, part.bytes});
+  if (moved == os::Moved::kYes) return true;
+  refused_moves.fetch_add(1, std::memory_order_relaxed);
+  if (moved == os::Moved::kRefusedTargetLost) target->hole = Range{at, part.bytes};
+  note_mapping(part);
+  return false;
+}
+
+// Moves a piece to `at`; what is refused is given back.
+bool move_piece(Range piece, uintptr_t at, Target* target) {
+  while (piece.bytes != 0) {
+    Range part = first_part(piece);
+    if (!move_part(part, at, false, target)) {
+      discard(piece);
       return false;
     }
-    resized = target;
+    at += part.bytes;
+    piece = Range{part.end(), piece.bytes - part.bytes};
   }
-  mapping->start = reinterpret_cast<uintptr_t>(resized);
-  mapping->bytes = bytes;
   return true;
 }
 
-void enter(Span* span, const Mapping& mapping) {
-  span->start = mapping.start;
-  span->bytes = mapping.bytes;
-  span->known_zero = mapping.clean;
-  span->set_live(1);
-  page_map.set(span->start, kPageBytes, span);
+bool may_move() { return refused_moves.load(std::memory_order_relaxed) < kMaxRefusedMoves; }
+
+// Puts cached memory into the target from `at` on, as far as it reaches. False when a move was refused: the target is to be
+// abandoned.
+bool fill(uintptr_t at, Target* target) {
+  Extent pieces[kMaxPieces];
+  unsigned count = 0;
+  if (may_move()) {
+    LockGuard guard(lock);
+    if (seams.complete()) count = cache.take_pieces(target->range.end() - at, kMinPieceBytes, pieces, kMaxPieces);
+  }
+  bool sound = true;
+  for (unsigned i = 0; i < count; i++) {
+    const Extent& piece = pieces[i];
+    if (!sound) {
+      keep(piece);
+      continue;
+    }
+    sound = move_piece(Range{piece.start, piece.bytes}, at, target);
+    at += piece.bytes;
+  }
+  return sound;
+}
+
+// Cached memory that is not side by side, moved together, and fresh memory behind it.
+bool gather(size_t bytes, size_t alignment, Range* out) {
+  {
+    LockGuard guard(lock);
+    if (cache.dirty_bytes() < bytes / 4) return false;
+  }
+  Target target;
+  if (!may_move() || !map_fresh(bytes, alignment, &target.range)) return false;
+  if (!fill(target.range.start, &target)) {
+    abandon(target);
+    return false;
+  }
+  *out = target.range;
+  return true;
+}
+
+// ---- taking ----
+
+bool take_cached(size_t bytes, size_t alignment, Range* out, bool* clean) {
   LockGuard guard(lock);
-  in_use.push_front(span);
-  used_bytes += span->bytes;
+  Extent extent;
+  if (!cache.take_fit(bytes, alignment, kMinRestBytes, &extent)) return false;
+  *out = Range{extent.start, extent.bytes};
+  *clean = extent.clean;
+  return true;
+}
+
+bool take_memory(size_t bytes, size_t alignment, Range* out, bool* clean) {
+  *clean = false;
+  if (take_cached(bytes, alignment, out, clean) || gather(bytes, alignment, out)) return true;
+  *clean = true;
+  return map_fresh(bytes, alignment, out);
+}
+
+void set_sizes_locked(Span* span, const Range& memory, size_t bytes) {
+  used_bytes += bytes - span->bytes;
+  span->start = memory.start;
+  span->bytes = bytes;
+  span->capacity = static_cast<uint32_t>((memory.bytes - bytes) >> kPageShift);
+}
+
+void set_sizes(Span* span, const Range& memory, size_t bytes) {
+  LockGuard guard(lock);
+  set_sizes_locked(span, memory, bytes);
 }
 
 }  // namespace
@@ -145,93 +224,162 @@ void enter(Span* span, const Mapping& mapping) {
 Span* allocate_huge(size_t bytes, size_t alignment) {
   bytes = rounded(bytes);
   if (alignment < kPageBytes) alignment = kPageBytes;
-  Mapping mapping{};
-  bool have = take_cached(bytes, alignment, &mapping);
-  // What is longer than asked for, by less than is worth keeping, stays so; what is shorter grows.
-  if (have && mapping.bytes < bytes && (alignment > kPageBytes || !remap(&mapping, bytes))) {
-    discard(mapping);
-    have = false;
-  }
-  if (!have) {
-    void* start = os::map_aligned(bytes, alignment < os::page_bytes() ? os::page_bytes() : alignment);
-    if (start == nullptr) return nullptr;
-    mapping = Mapping{reinterpret_cast<uintptr_t>(start), bytes, 0, true};
-  }
-  Span* span = page_map.reserve(mapping.start, kPageBytes) ? take_span(SpanKind::kHuge) : nullptr;
+  Range memory;
+  bool clean;
+  if (!take_memory(bytes, alignment, &memory, &clean)) return nullptr;
+  Span* span = page_map.reserve(memory.start, kPageBytes) ? take_span(SpanKind::kHuge) : nullptr;
   if (span == nullptr) {
-    discard(mapping);
+    discard(memory);
     return nullptr;
   }
-  enter(span, mapping);
+  span->bytes = 0;
+  span->known_zero = clean;
+  span->set_live(1);
+  LockGuard guard(lock);
+  set_sizes_locked(span, memory, bytes);
+  page_map.set(span->start, kPageBytes, span);
+  in_use.push_front(span);
   return span;
 }
 
+namespace {
+void keep_or_discard(const Range& range) {
+  size_t most;
+  {
+    LockGuard guard(lock);
+    most = used_bytes / 8 > kMaxKeptBytes ? used_bytes / 8 : kMaxKeptBytes;
+  }
+  if (range.bytes > most || options::get(options::Id::purge_delay) == 0) return discard(range);
+  bool sparse = os::resident_bytes(pointer(range.start), range.bytes) < range.bytes / 2;
+  keep(Extent{range.start, range.bytes, freed_now(), sparse, false});
+}
+}  // namespace
+
 void release_huge(Span* span) {
-  Mapping mapping{span->start, span->bytes, os::coarse_monotonic_ns(), false};
-  page_map.set_free(mapping.start, kPageBytes);
-  bool keep = options::get(options::Id::purge_delay) != 0;
+  Range memory = memory_of(span);
+  page_map.set_free(memory.start, kPageBytes);
   {
     LockGuard guard(lock);
     in_use.remove(span);
     used_bytes -= span->bytes;
-    keep = keep && mapping.bytes <= (kMaxCachedBytes < used_bytes / 8 ? used_bytes / 8 : kMaxCachedBytes);
   }
   give_span(span);
-  for (;;) {
-    Mapping victim{};
-    {
-      LockGuard guard(lock);
-      if (keep && !take_victim_locked(mapping.bytes, &victim)) {
-        if (put_slot_locked(mapping)) return;
-        keep = false;
-      }
-    }
-    discard(keep ? victim : mapping);
-    if (!keep) return;
-  }
+  keep_or_discard(memory);
 }
+
+// ---- resizing ----
+
+namespace {
+
+// The block has the memory. What it does not need any more goes, when it is worth it.
+void resize_within(Span* span, size_t bytes) {
+  Range memory = memory_of(span);
+  Range rest{memory.start + bytes, memory.bytes - bytes};
+  bool give = bytes < span->bytes && rest.bytes >= kMinRestBytes;
+  if (give) memory.bytes = bytes;
+  set_sizes(span, memory, bytes);
+  if (give) keep_or_discard(rest);
+}
+
+// A block that grows for the second time by little will do so again.
+size_t with_room(const Span* span, size_t bytes) {
+  if (span->carved == 0 || bytes - span->bytes > bytes / 4) return bytes;
+  return rounded(bytes + bytes / 8);
+}
+
+// Takes what lies behind the block: cached memory, or addresses that nobody has.
+bool grow_behind(Span* span, size_t bytes) {
+  Range memory = memory_of(span);
+  size_t whole = with_room(span, bytes);
+  Target more{Range{memory.end(), whole - memory.bytes}};
+  bool cached;
+  {
+    LockGuard guard(lock);
+    cached = cache.take_at(more.range.start, more.range.bytes);
+  }
+  if (!cached) {
+    if (!os::map_at(more.range.start, more.range.bytes)) return false;
+    note_mapping(more.range);
+    if (!fill(more.range.start, &more)) {
+      abandon(more);
+      return false;
+    }
+  }
+  set_sizes(span, Range{memory.start, whole}, bytes);
+  span->carved++;
+  return true;
+}
+
+// Moves the block's pages part by part. Its own mapping stays until all have arrived, so what is refused can be undone.
+bool move_block(const Range& from, Target* target) {
+  bool in_parts = first_part(from).bytes != from.bytes;
+  Range rest = from;
+  uintptr_t at = target->range.start;
+  while (rest.bytes != 0) {
+    Range part = first_part(rest);
+    if (!move_part(part, at, in_parts, target)) {
+      // Copied back: the parts that came before are mapped at both places, empty where they came from.
+      memcpy(pointer(from.start), pointer(target->range.start), at - target->range.start);
+      return false;
+    }
+    at += part.bytes;
+    rest = Range{part.end(), rest.bytes - part.bytes};
+  }
+  if (in_parts) discard(from);
+  return true;
+}
+
+bool cheap_to_move(const Range& memory) {
+  LockGuard guard(lock);
+  return seams.complete() && seams.between(memory.start, memory.end()) <= memory.bytes / kBytesPerMove;
+}
+
+bool grow_by_moving(Span* span, size_t bytes) {
+  Range memory = memory_of(span);
+  Target target;
+  if (!may_move() || !cheap_to_move(memory) || !map_fresh(with_room(span, bytes), kPageBytes, &target.range)) return false;
+  page_map.set_foreign(span->start, kPageBytes);  // before the addresses may be another's
+  if (!page_map.reserve(target.range.start, kPageBytes) || !fill(target.range.start + memory.bytes, &target) ||
+      !move_block(memory, &target)) {
+    page_map.set(span->start, kPageBytes, span);
+    abandon(target);
+    return false;
+  }
+  set_sizes(span, target.range, bytes);
+  page_map.set(span->start, kPageBytes, span);
+  span->carved++;
+  return true;
+}
+
+}  // namespace
 
 bool resize_huge(Span* span, size_t bytes) {
   bytes = rounded(bytes);
-  if (bytes == span->bytes) return true;
-  Mapping mapping{span->start, span->bytes, 0, false};
-  if (!remap(&mapping, bytes)) {
-    page_map.set(span->start, kPageBytes, span);
-    return false;
+  if (bytes <= memory_of(span).bytes) {
+    resize_within(span, bytes);
+    return true;
   }
-  LockGuard guard(lock);
-  used_bytes += bytes - span->bytes;
-  span->bytes = bytes;
-  span->start = mapping.start;
-  page_map.set(span->start, kPageBytes, span);
-  return true;
+  return grow_behind(span, bytes) || grow_by_moving(span, bytes);
 }
 
 size_t purge_huge(uint64_t cutoff_ns) {
   size_t purged_bytes = 0;
-  for (unsigned tries = 0; tries < kCacheSlots; tries++) {
-    Mapping victim{};
+  if (cutoff_ns == UINT64_MAX) refused_moves.store(0, std::memory_order_relaxed);
+  for (unsigned tries = 0; tries < HugeCache::kExtents; tries++) {
+    Extent extent;
     {
       LockGuard guard(lock);
-      for (unsigned i = 0; i < cached; i++) {
-        if (cache[i].freed_ns >= cutoff_ns) continue;
-        take_slot_locked(i, &victim);
-        break;
-      }
+      if (!cache.take_old(cutoff_ns, &extent)) break;
     }
-    if (victim.bytes == 0) break;
-    purged_bytes += victim.bytes;
-    discard(victim);
+    purged_bytes += extent.bytes;
+    discard(Range{extent.start, extent.bytes});
   }
   return purged_bytes;
 }
 
 bool anything_cached_huge() {
   LockGuard guard(lock);
-  for (unsigned i = 0; i < cached; i++) {
-    if (!cache[i].clean) return true;
-  }
-  return false;
+  return cache.dirty_bytes() != 0;
 }
 
 HugeStatistics huge_statistics(bool with_residency) {
@@ -239,10 +387,11 @@ HugeStatistics huge_statistics(bool with_residency) {
   LockGuard guard(lock);
   statistics.spans = in_use.size();
   statistics.used_bytes = used_bytes;
-  for (unsigned i = 0; i < cached; i++) statistics.cached_bytes += cache[i].clean ? 0 : cache[i].bytes;
+  statistics.cached_bytes = cache.dirty_bytes();
   if (with_residency) {
     for (Span* span = in_use.front(); span != nullptr; span = span->next) {
-      statistics.resident_bytes += os::resident_bytes(reinterpret_cast<void*>(span->start), span->bytes);
+      Range memory = memory_of(span);
+      statistics.resident_bytes += os::resident_bytes(pointer(memory.start), memory.bytes);
     }
   }
   return statistics;

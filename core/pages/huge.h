@@ -1,8 +1,12 @@
-// Huge runs: more than half a region, each with a mapping of its own, and a small cache of freed ones.
+// Huge runs: more than half a region, outside of regions, and what is kept of freed ones (huge_cache.h).
 //
-// The cache keeps freed mappings for one purge delay, so that a program that allocates and frees big buffers in a loop
-// neither faults nor calls the kernel each time. A request takes the first part of a longer one, or has a shorter one grow
-// by moving its page tables. Threads: any; one lock, not held across system calls but mincore.
+// Freed memory is kept for one purge delay. A fault costs as much as moving 70 pages (docs/decisions/0010), so memory that is
+// resident is used again wherever it lies: the first part of a run of it; else pieces of it are moved to where a block
+// is to be. Threads: any; one lock, not held across system calls but mincore.
+// Invariants:
+//  1. a block's memory is its bytes and a reserve behind them (Span::capacity, in pages), for it to grow into.
+//  2. between two seams (seams.h) our memory is one mapping of the kernel's; it is moved from seam to seam.
+//  3. before addresses are given up, their entries are foreign and their seams forgotten.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +20,8 @@ namespace seemalloc::pages {
 Span* allocate_huge(size_t bytes, size_t alignment);
 void release_huge(Span* span);
 
-// Resizes in place or by moving page tables (mremap), never by copying. False when refused: the span is unchanged.
-// May change span->start.
+// Resizes in place or by moving page tables (mremap), never by copying. False when refused or when it would take too many moves:
+// the span is unchanged. May change span->start.
 bool resize_huge(Span* span, size_t bytes);
 
 // Unmaps cached mappings freed before `cutoff_ns`. Returns bytes given back.

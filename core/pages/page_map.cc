@@ -51,4 +51,18 @@ void PageMap::set_free(uintptr_t start, size_t bytes) { set(start, bytes, &free_
 
 void PageMap::set_foreign(uintptr_t start, size_t bytes) { set(start, bytes, &foreign_span); }
 
+void PageMap::forget(uintptr_t start, size_t bytes) {
+  uintptr_t end = (start + bytes) >> kPageShift;
+  for (uintptr_t page = start >> kPageShift; page < end; page++) {
+    uintptr_t address = page << kPageShift;
+    if (window.contains(address)) {
+      window.set(window.page_of(reinterpret_cast<void*>(address)), 1, &foreign_span);
+    } else if (__atomic_load_n(&root_[page >> kLeafBits], __ATOMIC_RELAXED) == 0) {
+      page |= kLeafEntries - 1;  // no entries in all of this leaf
+    } else if (span_of(reinterpret_cast<void*>(address)) != &foreign_span) {
+      store(page, 0);
+    }
+  }
+}
+
 }  // namespace seemalloc::pages

@@ -50,6 +50,8 @@ class PageMap {
   void set_free(uintptr_t start, size_t bytes);
   // Marks the range as not ours.
   void set_foreign(uintptr_t start, size_t bytes);
+  // The same where not every page has an entry.
+  void forget(uintptr_t start, size_t bytes);
 
   // For the fork handlers.
   Lock& grow_lock();

@@ -1,0 +1,277 @@
+// Huge memory: what is cached and how it serves the next request (huge_cache.h, seams.h, huge.h), refusals included.
+#include "core/pages/huge.h"
+
+#include <gtest/gtest.h>
+#include <string.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "core/os/fault.h"
+#include "core/os/os.h"
+#include "core/pages/huge_cache.h"
+#include "core/pages/page_map.h"
+#include "core/pages/seams.h"
+
+namespace seemalloc::pages {
+namespace {
+
+char* memory(const Span* span) { return reinterpret_cast<char*>(span->start); }
+
+Span* written(size_t bytes, char fill = 1) {
+  Span* span = allocate_huge(bytes, kPageBytes);
+  memset(memory(span), fill, span->bytes);
+  return span;
+}
+
+TEST(Seams, AgreeWithAModel) {
+  static Seams seams;
+  std::set<uintptr_t> model;
+  std::mt19937 random(1);
+  for (int i = 0; i < 20000; i++) {
+    uintptr_t a = 1 + random() % 1000, b = a + random() % 50;
+    if (random() % 3 != 0) {
+      seams.add(a);
+      model.insert(a);
+    } else {
+      seams.remove(a, b);
+      model.erase(model.lower_bound(a), model.upper_bound(b));
+    }
+    auto behind = model.upper_bound(a);
+    ASSERT_EQ(seams.next(a, b), behind == model.end() || *behind >= b ? b : *behind);
+    ASSERT_EQ(seams.between(a, b), std::count_if(model.begin(), model.end(), [&](uintptr_t s) { return a < s && s < b; }));
+  }
+  EXPECT_TRUE(seams.complete());
+}
+
+TEST(Seams, TooManyAreNoticed) {
+  static Seams seams;
+  for (uintptr_t i = 0; i < Seams::kMost; i++) seams.add(i * 2);
+  EXPECT_TRUE(seams.complete());
+  seams.add(10);
+  EXPECT_TRUE(seams.complete()) << "it is there already";
+  seams.add(11);
+  EXPECT_FALSE(seams.complete());
+}
+
+// ---- the cache ----
+
+Extent extent(uintptr_t start, size_t bytes, uint64_t freed = 1, bool sparse = false) {
+  return Extent{start, bytes, freed, sparse, false};
+}
+
+TEST(HugeCache, TheTightestRunServesWithItsFirstPart) {
+  static HugeCache cache;
+  for (const Extent& e : {extent(1000, 100), extent(2000, 30), extent(2030, 30, 2), extent(3000, 50)}) ASSERT_TRUE(cache.put(e));
+  Extent out;
+  ASSERT_TRUE(cache.take_fit(55, 1, 10, &out));
+  EXPECT_EQ(out.start, 2000u) << "two side by side are one run";
+  EXPECT_EQ(out.bytes, 60u) << "a small rest stays with it";
+  EXPECT_EQ(out.freed_ns, 2u);
+  ASSERT_TRUE(cache.take_fit(40, 1, 10, &out));
+  EXPECT_EQ(out.start, 3000u);
+  EXPECT_EQ(out.bytes, 40u);
+  EXPECT_EQ(cache.dirty_bytes(), 110u);
+  EXPECT_FALSE(cache.take_fit(101, 1, 10, &out));
+  EXPECT_FALSE(cache.take_fit(20, 4096, 10, &out)) << "aligned";
+  EXPECT_FALSE(cache.take_at(1001, 10));
+  EXPECT_FALSE(cache.take_at(1000, 101));
+  EXPECT_TRUE(cache.take_at(1000, 60));
+  EXPECT_TRUE(cache.take_at(1060, 40));
+  EXPECT_TRUE(cache.take_at(3040, 10));
+  EXPECT_EQ(cache.dirty_bytes(), 0u);
+}
+
+TEST(HugeCache, SparseExtentsAreNoPartOfRuns) {
+  static HugeCache cache;
+  ASSERT_TRUE(cache.put(extent(1000, 100, 1, true)));
+  ASSERT_TRUE(cache.put(extent(1100, 100, 1, true)));
+  Extent out;
+  EXPECT_FALSE(cache.take_fit(150, 1, 10, &out));
+  ASSERT_TRUE(cache.take_fit(60, 1, 10, &out));
+  EXPECT_EQ(out.bytes, 100u) << "whole, up to twice what is asked for";
+  Extent pieces[4];
+  ASSERT_TRUE(cache.put(extent(2000, 20)));
+  EXPECT_EQ(cache.take_pieces(1000, 10, pieces, 4), 1u) << "dense ones come first";
+  EXPECT_EQ(pieces[0].start, 2000u);
+  EXPECT_EQ(cache.take_pieces(1000, 10, pieces, 4), 1u);
+  EXPECT_TRUE(pieces[0].sparse);
+}
+
+TEST(HugeCache, WhatWasFreedAtOneTimeBecomesOneAndGoesByAge) {
+  static HugeCache cache;
+  for (uintptr_t i = 0; i < 2 * HugeCache::kExtents; i++) ASSERT_TRUE(cache.put(extent(1000 + i, 1)));
+  for (unsigned i = 1; i < HugeCache::kExtents; i++) ASSERT_TRUE(cache.put(extent(10000 + i * 2, 1, 5)));
+  EXPECT_FALSE(cache.put(extent(20000, 1))) << "no record left";
+  Extent out;
+  ASSERT_TRUE(cache.take_oldest(&out));
+  EXPECT_EQ(out.bytes, size_t{2 * HugeCache::kExtents});
+  EXPECT_FALSE(cache.take_old(5, &out));
+  EXPECT_TRUE(cache.take_old(6, &out));
+}
+
+// No byte is handed out twice and none is lost, whatever is put and taken.
+TEST(HugeCache, AgreesWithAModel) {
+  static HugeCache cache;
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  std::vector<bool> inside(4000);
+  size_t total = 0;
+  auto taken = [&](const Extent& e) {
+    for (uintptr_t at = e.start; at < e.start + e.bytes; at++) {
+      ASSERT_TRUE(inside[at]);
+      inside[at] = false;
+    }
+    total -= e.bytes;
+  };
+  for (int step = 0; step < 20000; step++) {
+    size_t bytes = 1 + random() % 60;
+    Extent out, pieces[8];
+    switch (random() % 5) {
+      case 0:
+      case 1: {
+        uintptr_t start = random() % 3900;
+        if (std::count(inside.begin() + start, inside.begin() + start + bytes, true) != 0) break;
+        if (!cache.put(extent(start, bytes, random() % 3, random() % 4 == 0))) break;
+        std::fill_n(inside.begin() + start, bytes, true);
+        total += bytes;
+        break;
+      }
+      case 2:
+        if (cache.take_fit(bytes, size_t{1} << random() % 3, 8, &out)) {
+          ASSERT_GE(out.bytes, bytes);
+          taken(out);
+        }
+        break;
+      case 3: {
+        unsigned count = cache.take_pieces(bytes, 3, pieces, 8);
+        for (unsigned i = 0; i < count; i++) taken(pieces[i]);
+        break;
+      }
+      default: {
+        uintptr_t start = random() % 4000;
+        if (cache.take_at(start, bytes)) taken(extent(start, bytes));
+        if (random() % 20 == 0 && cache.take_old(2, &out)) taken(out);
+      }
+    }
+    ASSERT_EQ(cache.dirty_bytes(), total);
+  }
+}
+
+// ---- the whole ----
+
+class HugeMemory : public testing::Test {
+ protected:
+  void SetUp() override { purge_huge(UINT64_MAX); }
+  void TearDown() override { purge_huge(UINT64_MAX); }
+};
+
+// Frees blocks with a gap between any two: no run has more than `each`.
+void free_apart(size_t each, int count, std::vector<Span*>* between) {
+  std::vector<Span*> blocks;
+  for (int i = 0; i < 2 * count; i++) blocks.push_back(written(each, 9));
+  for (int i = 0; i < 2 * count; i++) {
+    if (i % 2 == 0) {
+      release_huge(blocks[i]);
+    } else {
+      between->push_back(blocks[i]);
+    }
+  }
+}
+
+TEST_F(HugeMemory, ALargeBlockIsGatheredFromSmallerOnes) {
+  std::vector<Span*> between;
+  free_apart(2 * MiB, 4, &between);
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 8 * MiB);
+  Span* span = allocate_huge(8 * MiB, kPageBytes);
+  EXPECT_FALSE(span->known_zero);
+  EXPECT_EQ(os::resident_bytes(memory(span), span->bytes), 8 * MiB) << "no page of it is fresh";
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u);
+  memset(memory(span), 3, span->bytes);
+  // It is moved part by part when it grows.
+  ASSERT_TRUE(resize_huge(span, 11 * MiB));
+  EXPECT_EQ(page_map.span_of(memory(span)), span);
+  for (size_t i = 0; i < 8 * MiB; i += 4096) ASSERT_EQ(memory(span)[i], 3);
+  memory(span)[11 * MiB - 1] = 1;
+  for (Span* b : between) {
+    EXPECT_EQ(memory(b)[5000], 9);
+    release_huge(b);
+  }
+  release_huge(span);
+  EXPECT_GE(purge_huge(UINT64_MAX), 19 * MiB);
+  EXPECT_EQ(huge_statistics(false).used_bytes, 0u);
+}
+
+TEST_F(HugeMemory, AShrunkBlockLeavesItsEndToOthers) {
+  Span* span = written(9 * MiB);
+  ASSERT_TRUE(resize_huge(span, 3 * MiB));
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 6 * MiB);
+  Span* other = allocate_huge(6 * MiB, kPageBytes);
+  EXPECT_EQ(memory(other), memory(span) + 3 * MiB);
+  release_huge(other);
+  EXPECT_TRUE(resize_huge(span, 5 * MiB)) << "and takes it back";
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 4 * MiB);
+  release_huge(span);
+}
+
+TEST_F(HugeMemory, AHardlyTouchedBlockIsUsedAgainFromItsStart) {
+  Span* span = allocate_huge(8 * MiB, kPageBytes);
+  memset(memory(span), 1, MiB);
+  uintptr_t start = span->start;
+  release_huge(span);
+  span = allocate_huge(5 * MiB, kPageBytes);
+  EXPECT_EQ(span->start, start);
+  EXPECT_EQ(huge_statistics(false).used_bytes, 5 * MiB);
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u) << "the untouched end stays with the block";
+  EXPECT_TRUE(resize_huge(span, 8 * MiB));
+  EXPECT_EQ(span->start, start);
+  release_huge(span);
+  EXPECT_EQ(purge_huge(UINT64_MAX), 8 * MiB);
+}
+
+TEST_F(HugeMemory, ARefusedMoveLosesNoContents) {
+  for (unsigned skip = 0; skip < 7; skip++) {
+    std::vector<Span*> between;
+    free_apart(2 * MiB, 4, &between);
+    Span* span = allocate_huge(6 * MiB, kPageBytes);  // of three parts
+    memset(memory(span), 4, span->bytes);
+    {
+      os::RefuseCalls refuse(SYS_mremap, skip % 2 == 0 ? EFAULT : EPERM, 1, skip);
+      if (resize_huge(span, 9 * MiB)) memset(memory(span), 4, span->bytes);
+      Span* other = allocate_huge(5 * MiB, kPageBytes);
+      ASSERT_NE(other, nullptr);
+      memset(memory(other), 5, other->bytes);
+      release_huge(other);
+    }
+    EXPECT_EQ(page_map.span_of(memory(span)), span);
+    for (size_t i = 0; i < span->bytes; i += 4096) ASSERT_EQ(memory(span)[i], 4);
+    for (Span* b : between) {
+      for (size_t i = 0; i < b->bytes; i += 4096) ASSERT_EQ(memory(b)[i], 9);
+      release_huge(b);
+    }
+    release_huge(span);
+    purge_huge(UINT64_MAX);
+  }
+}
+
+// After enough refusals moves are not tried until everything was given back: each may have cost address space.
+TEST_F(HugeMemory, MovesThatAreAlwaysRefusedAreGivenUp) {
+  std::vector<Span*> between;
+  os::RefuseCalls refuse(SYS_mremap, EPERM);
+  for (int round = 0; round < 20; round++) {
+    free_apart(2 * MiB, 2, &between);
+    Span* span = written(4 * MiB);
+    EXPECT_FALSE(resize_huge(span, 64 * MiB));
+    EXPECT_EQ(memory(span)[MiB], 1);
+    release_huge(span);
+  }
+  EXPECT_LE(refuse.refusals(), 8u);
+  for (Span* b : between) release_huge(b);
+}
+
+}  // namespace
+}  // namespace seemalloc::pages
