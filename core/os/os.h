@@ -28,6 +28,11 @@ bool purge(void* start, size_t bytes);
 // Grows or shrinks a mapping in place, or moves it onto the mapping at `target` (of new_bytes) when that is not null.
 // Returns the start, or null when refused: nothing has changed.
 void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target);
+// Whether a fault in the range may take a huge page, whatever the system's default (unless that is `never`). False when refused.
+bool set_huge_pages(void* start, size_t bytes, bool on);
+// Before part of a huge page is purged: has the kernel split it, which by itself it does only when memory is short; until
+// then all of it would stay taken. The range's contents are lost. Refused: nothing has changed.
+void split_huge_page(void* start, size_t bytes);
 // Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell.
 size_t resident_bytes(const void* start, size_t bytes);
 
@@ -37,6 +42,7 @@ struct Counters {
   uint64_t unmap_calls, unmap_bytes;
   uint64_t purge_calls, purge_bytes;
   uint64_t remap_calls;
+  uint64_t huge_page_calls;  // to turn huge pages on
   uint64_t refused_calls;  // any of the above that the kernel refused
 };
 Counters counters();
