@@ -121,6 +121,7 @@ void write_system(Text& out) {
       .put("purge_calls", c.purge_calls)
       .put("purge_bytes", c.purge_bytes)
       .put("remap_calls", c.remap_calls)
+      .put("huge_page_calls", c.huge_page_calls)
       .put("refused_calls", c.refused_calls)
       .put("minor_faults", minor)
       .put("major_faults", major);

@@ -13,6 +13,9 @@ OPTION(stack_depth, kCount, 64, 4, 128, kAny, "frames kept of each sampled stack
 OPTION(purge_delay, kMilliseconds, 1000, 0, 3600000, kAny,
        "how long a free page stays with the process before it is given back to the system; 0 gives back at once")
 OPTION(purge, kSwitch, 1, 0, 1, kAny, "give free pages back to the system at all")
+OPTION(huge_pages, kSwitch, 1, 0, 1, kAny,
+       "let a heap of more than 64 MiB grow by huge pages (2 MiB) while the kernel gives them quickly, smaller heaps by small "
+       "pages; off: as the system is set")
 OPTION(thread_cache, kBytes, 32 * MiB, 64 * KiB, TiB, kAny,
        "bytes of free blocks that all threads together may keep for themselves")
 OPTION(foreign, kForeign, 0, 0, 2, kAny,

@@ -203,12 +203,22 @@ void redraw_sample(ThreadHeap& heap) {
 
 void invalidate_sample_distances() { sample_generation.fetch_add(1, std::memory_order_relaxed); }
 
+namespace {
+// Lists are linked through the blocks, so every OS page of a carved span is written, if each has a block's start. What
+// nobody has carved yet is, at most and in all heaps together, a small part of the regions.
+bool written_everywhere(const SizeClass& c) {
+  constexpr size_t kLeastRegions = 32, kRegionsPerHeap = 10;
+  return c.bytes <= os::page_bytes() && pages::region_count() >= kLeastRegions + kRegionsPerHeap * active_heaps();
+}
+}  // namespace
+
 Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanKind kind) {
   const SizeClass& c = kClasses[size_class];
   size_t page_count = c.min_pages;
   size_t most = c.bytes < KiB ? kMaxSpanPages / 2 : kMaxSpanPages;
   while (growth-- != 0 && page_count * 2 <= most) page_count *= 2;
-  Span* span = pages::allocate_run(shard, page_count, 1, kind);
+  bool dense = kind == SpanKind::kSmall && page_count * 2 > most && written_everywhere(c);
+  Span* span = pages::allocate_run(shard, page_count, 1, kind, dense);
   if (span == nullptr && page_count > c.min_pages) span = pages::allocate_run(shard, c.min_pages, 1, kind);
   if (span == nullptr) return nullptr;
   span->size_class = static_cast<uint8_t>(size_class);

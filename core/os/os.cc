@@ -74,7 +74,8 @@ std::atomic<long (*)(long number)> fault_hook{nullptr};
 
 namespace {
 
-std::atomic<uint64_t> map_calls, map_bytes, unmap_calls, unmap_bytes, purge_calls, purge_bytes, remap_calls, refused_calls;
+std::atomic<uint64_t> map_calls, map_bytes, unmap_calls, unmap_bytes, purge_calls, purge_bytes, remap_calls, huge_page_calls,
+    refused_calls;
 
 void count(std::atomic<uint64_t>& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
 
@@ -163,6 +164,19 @@ bool purge(void* start, size_t bytes) {
   return true;
 }
 
+bool set_huge_pages(void* start, size_t bytes, bool on) {
+  if (on) count(huge_page_calls);
+  if (sys_failed(sys(SYS_madvise, as_long(start), static_cast<long>(bytes), on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE))) {
+    count(refused_calls);
+    return false;
+  }
+  return true;
+}
+
+void split_huge_page(void* start, size_t bytes) {
+  if (sys_failed(sys(SYS_madvise, as_long(start), static_cast<long>(bytes), MADV_FREE))) count(refused_calls);
+}
+
 void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target) {
   count(remap_calls);
   before_unmapping();
@@ -218,7 +232,8 @@ size_t resident_bytes(const void* start, size_t bytes) {
 Counters counters() {
   auto read = [](std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
   return Counters{read(map_calls),   read(map_bytes),   read(unmap_calls), read(unmap_bytes),
-                  read(purge_calls), read(purge_bytes), read(remap_calls), read(refused_calls)};
+                  read(purge_calls), read(purge_bytes), read(remap_calls), read(huge_page_calls),
+                  read(refused_calls)};
 }
 
 uint64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }

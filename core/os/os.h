@@ -32,6 +32,11 @@ enum class Moved { kYes, kRefused, kRefusedTargetLost };
 // Moves the pages of one mapping onto the mapping at `target`, as long as it. With `keep` the range stays mapped, empty (Linux
 // 5.7); else it is gone. Refused: nothing has moved, but there may be nothing at the target any more.
 Moved move_pages(void* start, size_t bytes, void* target, bool keep);
+// Whether a fault in the range may take a huge page, whatever the system's default (unless that is `never`). False when refused.
+bool set_huge_pages(void* start, size_t bytes, bool on);
+// Before part of a huge page is purged: has the kernel split it, which by itself it does only when memory is short; until
+// then all of it would stay taken. The range's contents are lost. Refused: nothing has changed.
+void split_huge_page(void* start, size_t bytes);
 // Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell.
 size_t resident_bytes(const void* start, size_t bytes);
 
@@ -41,6 +46,7 @@ struct Counters {
   uint64_t unmap_calls, unmap_bytes;
   uint64_t purge_calls, purge_bytes;
   uint64_t remap_calls;
+  uint64_t huge_page_calls;  // to turn huge pages on
   uint64_t refused_calls;  // any of the above that the kernel refused
 };
 Counters counters();

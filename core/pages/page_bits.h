@@ -93,6 +93,10 @@ class PageBits {
     for (unsigned i = 0; i < kWords; i++) words_[i] |= other.words_[i];
     return *this;
   }
+  PageBits& operator-=(const PageBits& other) {
+    for (unsigned i = 0; i < kWords; i++) words_[i] &= ~other.words_[i];
+    return *this;
+  }
 
  private:
   template <typename F>

@@ -8,12 +8,15 @@
 #include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/pages/huge.h"
+#include "core/pages/huge_page_pacing.h"
 #include "core/pages/page_map.h"
 #include "core/pages/reserve.h"
 #include "core/pages/region.h"
 #include "core/pages/span_pool.h"
 
 namespace seemalloc::pages {
+
+constinit HugePagePacing huge_page_pacing;
 
 namespace {
 
@@ -30,6 +33,10 @@ std::atomic<unsigned> shard_count{0};
 std::atomic<unsigned> shard_cursor{0};
 std::atomic<uint64_t> next_tick_ns{0};
 std::atomic<unsigned> regions{0};
+
+// Huge pages: memory that they brought and nobody has asked for yet stays below 1/kSpareShare of what regions have.
+constexpr size_t kSpareShare = 32;
+std::atomic<size_t> spare_pages{0};
 
 Lock region_pool_lock;
 os::Pool<Region> region_pool;
@@ -96,27 +103,60 @@ Region* add_region_locked(Shard& shard) {
   return region;
 }
 
-// Finds and takes a run; false when the shard's regions have none.
-bool take_run_locked(Shard& shard, unsigned pages, unsigned alignment, Region** region, PageBits::Fit* fit) {
-  for (unsigned bucket = tightest(shard, pages); bucket <= kPagesPerRegion; bucket = tightest(shard, bucket + 1)) {
+struct Run {
+  Region* region;
+  unsigned first;
+  unsigned pages;
+  unsigned longest_left;  // of the region's free runs, once this one is taken
+  bool clean;             // all of it reads as zero
+  bool takes_huge_page;   // its first touch does, for the whole region
+};
+
+// Finds a run; false when the shard's regions have none. What has been paid for by a huge page is for dense spans.
+bool find_run_locked(Shard& shard, unsigned alignment, bool dense, Run* run) {
+  for (unsigned bucket = tightest(shard, run->pages); bucket <= kPagesPerRegion; bucket = tightest(shard, bucket + 1)) {
     for (Region* candidate = shard.buckets[bucket]; candidate != nullptr; candidate = candidate->next) {
-      *fit = candidate->used.find_clear(pages, alignment);
-      if (fit->first == kPagesPerRegion) continue;  // only when aligned
-      *region = candidate;
+      if (!dense && !candidate->spare.empty()) continue;
+      PageBits::Fit fit = candidate->used.find_clear(run->pages, alignment);
+      if (fit.first == kPagesPerRegion) continue;  // only when aligned
+      run->region = candidate;
+      run->first = fit.first;
+      run->longest_left = fit.longest;
       return true;
     }
   }
   return false;
 }
 
+// These pages, if they are spare, are not any more.
+void forget_spare(Region* region, unsigned first, unsigned pages) {
+  if (!region->spare.any(first, pages)) return;
+  unsigned before = region->spare.count();
+  region->spare.clear(first, pages);
+  spare_pages.fetch_sub(before - region->spare.count(), std::memory_order_relaxed);
+}
+
+bool is_dirty(const Region* region, unsigned first, unsigned pages) {
+  return region->young.any(first, pages) || region->old.any(first, pages);
+}
+
+// Requires: some of the pages are dirty. They are known zero where a huge page brought them and nobody has had them.
+bool reads_as_zero(const Region* region, unsigned first, unsigned pages) {
+  PageBits written = region->young;
+  written |= region->old;
+  written -= region->spare;
+  return !written.any(first, pages);
+}
+
 // Marks pages as used and clean in the books. Returns true when all of them read as zero. The caller refiles the region.
 bool claim_pages(Region* region, unsigned first, unsigned pages) {
-  bool clean = !region->young.any(first, pages) && !region->old.any(first, pages);
   region->used.set(first, pages);
-  if (clean) return true;
+  if (!is_dirty(region, first, pages)) return true;
+  bool clean = reads_as_zero(region, first, pages);
   region->young.clear(first, pages);
   region->old.clear(first, pages);
-  return false;
+  forget_spare(region, first, pages);
+  return clean;
 }
 
 void put_on_dirty_list(Shard& shard, Region* region) {
@@ -144,27 +184,86 @@ unsigned shards_in_use() {
   return count;
 }
 
+// ---- huge pages ----
+
+bool huge_pages_on() { return options::get(options::Id::huge_pages) != 0; }
+
+// Has the next fault in a region without memory take a huge page, if it is time for one. Nothing of it is handed out yet: a
+// single small page would be in the way.
+bool expect_huge_page_locked(const Region* region) {
+  if (region->longest_free != kPagesPerRegion || !region->young.empty() || !region->old.empty()) return false;
+  size_t spare_after = spare_pages.load(std::memory_order_relaxed) + kPagesPerRegion;
+  if (spare_after * kSpareShare > size_t{region_count()} * kPagesPerRegion) return false;
+  if (!huge_pages_on() || !huge_page_pacing.due()) return false;
+  if (!os::set_huge_pages(reinterpret_cast<void*>(region->base), kRegionBytes, true)) {
+    huge_page_pacing.refused(0);
+    return false;
+  }
+  spare_pages.fetch_add(kPagesPerRegion, std::memory_order_relaxed);
+  return true;
+}
+
+void claim_run_locked(Shard& shard, bool dense, Run* run) {
+  run->takes_huge_page = dense && expect_huge_page_locked(run->region);
+  run->clean = claim_pages(run->region, run->first, run->pages);
+  refile(shard, run->region, run->longest_left);
+}
+
+// The rest of the huge page is free memory like any other: it is purged if nobody asks for it.
+void enter_spare(Region* region) {
+  Shard& shard = shards[region->shard];
+  LockGuard guard(shard.lock);
+  region->huge = true;
+  region->spare.set(0, kPagesPerRegion);
+  region->spare -= region->used;
+  region->spare -= region->young;
+  region->spare -= region->old;
+  region->young |= region->spare;
+  spare_pages.fetch_add(region->spare.count(), std::memory_order_relaxed);
+  put_on_dirty_list(shard, region);
+}
+
+// Touches the run, which is ours, and measures what the kernel takes for it.
+void fault_huge_page(const Run& run) {
+  Region* region = run.region;
+  uintptr_t last_page = region->base + kRegionBytes - os::page_bytes();
+  uint64_t begin = os::thread_cpu_ns();
+  *reinterpret_cast<volatile char*>(region->address_of(run.first)) = 0;
+  uint64_t took = os::thread_cpu_ns() - begin;
+  bool came = os::resident_bytes(reinterpret_cast<void*>(last_page), os::page_bytes()) != 0;
+  // What is purged must not come back by the kernel's own collecting of small pages; and mappings merge.
+  os::set_huge_pages(reinterpret_cast<void*>(region->base), kRegionBytes, false);
+  came ? huge_page_pacing.delivered(took) : huge_page_pacing.refused(took);
+  if (came) enter_spare(region);
+  spare_pages.fetch_sub(kPagesPerRegion, std::memory_order_relaxed);
+}
+
+// ---- runs ----
+
+bool take_run_from_new_region(Shard& shard, bool dense, Run* run) {
+  LockGuard guard(shard.lock);
+  run->region = add_region_locked(shard);
+  if (run->region == nullptr) return false;
+  // Where the system gives huge pages to everybody, a small heap would take 2 MiB at its first touch. Also if one is
+  // expected: what has been one mapping with its neighbours becomes one again.
+  if (huge_pages_on()) os::set_huge_pages(reinterpret_cast<void*>(run->region->base), kRegionBytes, false);
+  run->first = 0;
+  run->longest_left = kPagesPerRegion - run->pages;
+  claim_run_locked(shard, dense, run);
+  return true;
+}
+
 // Takes the run from this shard, else from another, else from a new region.
-bool find_run(unsigned shard_index, unsigned pages, unsigned alignment, Region** region, unsigned* first, bool* clean) {
+bool take_run(unsigned shard_index, unsigned alignment, bool dense, Run* run) {
   unsigned count = shards_in_use();
   for (unsigned i = 0; i < count; i++) {
     Shard& shard = shards[(shard_index + i) % count];
     LockGuard guard(shard.lock);
-    PageBits::Fit fit;
-    if (!take_run_locked(shard, pages, alignment, region, &fit)) continue;
-    *first = fit.first;
-    *clean = claim_pages(*region, fit.first, pages);
-    refile(shard, *region, fit.longest);
+    if (!find_run_locked(shard, alignment, dense, run)) continue;
+    claim_run_locked(shard, dense, run);
     return true;
   }
-  Shard& shard = shards[shard_index % count];
-  LockGuard guard(shard.lock);
-  *region = add_region_locked(shard);
-  if (*region == nullptr) return false;
-  *first = 0;
-  *clean = claim_pages(*region, 0, pages);
-  refile(shard, *region, kPagesPerRegion - pages);
-  return true;
+  return take_run_from_new_region(shards[shard_index % count], dense, run);
 }
 
 // ---- purge ----
@@ -173,6 +272,7 @@ struct Range {
   Region* region;
   uint16_t first;
   uint16_t pages;
+  bool splits_huge_page;
 };
 constexpr unsigned kBatch = 64;
 
@@ -191,11 +291,14 @@ unsigned detach_dirty_locked(Shard& shard, bool everything, Range* ranges) {
         filed = false;
         break;
       }
-      ranges[count++] = Range{region, static_cast<uint16_t>(first), static_cast<uint16_t>(length)};
+      bool splits = region->huge && length != kPagesPerRegion;
+      region->huge = false;
+      ranges[count++] = Range{region, static_cast<uint16_t>(first), static_cast<uint16_t>(length), splits};
       region->used.set(first, length);
       region->purging.set(first, length);
       region->old.clear(first, length);
       if (everything) region->young.clear(first, length);
+      forget_spare(region, first, length);
     }
     refile(shard, region);
     if (!filed) break;
@@ -213,7 +316,8 @@ unsigned detach_dirty_locked(Shard& shard, bool everything, Range* ranges) {
 void purge_range(const Range& range, Range* clean) {
   uintptr_t start = round_up(range.region->address_of(range.first), os::page_bytes());
   uintptr_t end = round_down(range.region->address_of(range.first + range.pages), os::page_bytes());
-  *clean = Range{range.region, range.first, 0};
+  *clean = Range{range.region, range.first, 0, false};
+  if (start < end && range.splits_huge_page) os::split_huge_page(reinterpret_cast<void*>(start), end - start);
   if (start >= end || !os::purge(reinterpret_cast<void*>(start), end - start)) return;
   clean->first = static_cast<uint16_t>(range.region->page_of(start));
   clean->pages = static_cast<uint16_t>((end - start) >> kPageShift);
@@ -281,21 +385,20 @@ bool anything_dirty() {
 
 unsigned next_shard() { return shard_cursor.fetch_add(1, std::memory_order_relaxed) % shards_in_use(); }
 
-Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pages, SpanKind kind) {
+Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pages, SpanKind kind, bool dense) {
   Span* span = take_span(kind);
   if (span == nullptr) return nullptr;
-  Region* region = nullptr;
-  unsigned first = 0;
-  bool clean = false;
-  if (!find_run(shard_index, static_cast<unsigned>(page_count), static_cast<unsigned>(alignment_pages), &region, &first,
-                &clean)) {
+  Run run{};
+  run.pages = static_cast<unsigned>(page_count);
+  if (!take_run(shard_index, static_cast<unsigned>(alignment_pages), dense, &run)) {
     give_span(span);
     return nullptr;
   }
-  span->region = region;
-  span->start = region->address_of(first);
+  if (run.takes_huge_page) fault_huge_page(run);
+  span->region = run.region;
+  span->start = run.region->address_of(run.first);
   span->bytes = page_count * kPageBytes;
-  span->known_zero = clean;
+  span->known_zero = run.clean;
   return span;
 }
 
@@ -373,6 +476,7 @@ Region* detach_empty_locked(Shard& shard) {
   Region* region = shard.buckets[kPagesPerRegion];
   if (region == nullptr) return nullptr;
   unfile(shard, region);
+  forget_spare(region, 0, kPagesPerRegion);
   Region** link = &shard.all;
   while (*link != region) link = &(*link)->next_all;
   *link = region->next_all;
@@ -417,6 +521,7 @@ PageStatistics page_statistics(bool with_residency) {
       statistics.regions++;
       statistics.mapped_bytes += kRegionBytes;
       statistics.used_bytes += region->used.count() * kPageBytes;
+      statistics.huge_pages += region->huge ? 1 : 0;
       statistics.dirty_bytes += dirty.count() * kPageBytes;
       if (with_residency) statistics.resident_bytes += os::resident_bytes(reinterpret_cast<void*>(region->base), kRegionBytes);
     }
@@ -460,7 +565,8 @@ void reattach_all_locked(Shard& shard) {
     unsigned first = 0, length = 0;
     PageBits purging = region->purging;
     for (unsigned from = 0; purging.next_run(true, from, &first, &length); from = first + length) {
-      reattach_locked(shard, Range{region, static_cast<uint16_t>(first), static_cast<uint16_t>(length)}, Range{region, 0, 0});
+      reattach_locked(shard, Range{region, static_cast<uint16_t>(first), static_cast<uint16_t>(length), false},
+                      Range{region, 0, 0, false});
     }
   }
 }

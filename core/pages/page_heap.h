@@ -3,12 +3,15 @@
 // Runs up to 1 MiB come from regions. Each CPU-numbered shard has its regions filed by their longest free run, and a
 // request takes the tightest bucket that fits, so full regions fill up first. Larger runs have mappings of their own
 // (huge.h). Who calls: core/heap, off the fast path. Cost: a lock and a few words of bitmap, whatever the heap's size.
-// Threads: any; one lock per shard, never held across madvise or munmap; held across the mmap of a new region, and across
-// mincore while statistics with residency are taken.
+// The regions of a large heap that grows by dense spans get a huge page each, while that pays (huge_page_pacing.h).
+// Threads: any; one lock per shard, never held across a purge, munmap or a fault; held across the mmap of a new region and
+// the madvise that says which pages it gets, and across mincore while statistics with residency are taken.
 // Invariants:
 //  1. a page is in `used` or in a free run; a free run never straddles regions; joining is implied by the bitmap.
 //  2. only pages freed since the last purge are ever purged: exact ranges, each once per free (never a merged
 //     neighbour); with OS pages larger than ours, their whole OS pages.
+//  3. no region may take huge pages but from when one is expected until it has come: the kernel never puts one where
+//     something was purged. What it brought and nobody has yet is free and dirty, and at most 1/32 of the regions.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +27,9 @@ inline constexpr size_t kMaxRegionRunPages = kPagesPerRegion / 2;
 
 // A span of `page_count` ≤ kMaxRegionRunPages pages, start aligned to `alignment_pages` (a power of two). Its fields are
 // reset, kind is `kind`, known_zero tells whether the memory is clean; nobody owns it. Null when the OS refuses memory.
-// The page map does not point at it yet: publish() does, once the caller has filled it in.
-Span* allocate_run(unsigned shard, size_t page_count, size_t alignment_pages, SpanKind kind);
+// The page map does not point at it yet: publish() does, once the caller has filled it in. `dense`: nearly all of its OS
+// pages will be written soon, and the heap is large: it may lie on huge pages.
+Span* allocate_run(unsigned shard, size_t page_count, size_t alignment_pages, SpanKind kind, bool dense = false);
 void publish(Span* span);
 
 // Gives a span back. Requires: no block of it is live and nobody else can reach it but by misuse.
@@ -59,6 +63,7 @@ struct PageStatistics {
   size_t mapped_bytes;    // address space in regions
   size_t used_bytes;      // in spans
   size_t dirty_bytes;     // free, still backed by memory
+  size_t huge_pages;      // regions that lie on one
   size_t resident_bytes;  // of all regions, by the kernel's account
 };
 // `with_residency` asks the kernel about each region (slow: a system call each).

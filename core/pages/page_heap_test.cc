@@ -11,6 +11,7 @@
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/pages/huge.h"
+#include "core/pages/huge_page_pacing.h"
 #include "core/pages/page_map.h"
 
 namespace seemalloc::pages {
@@ -169,6 +170,108 @@ TEST(PageHeap, RefusedMemoryIsNullAndNothingIsLost) {
   EXPECT_NE(span, nullptr);
   release(span);
   for (Span* s : spans) release(s);
+}
+
+// ---- huge pages ----
+
+Span* take_dense(size_t page_count) {
+  Span* span = allocate_run(0, page_count, 1, SpanKind::kLarge, true);
+  if (span != nullptr) {
+    span->set_live(1);
+    publish(span);
+  }
+  return span;
+}
+
+// A heap that is large enough for one, full, and owes nothing.
+std::vector<Span*> fill_many_regions() {
+  while (!huge_page_pacing.due()) huge_page_pacing.delivered(0);
+  std::vector<Span*> spans;
+  while (region_count() < 40) spans.push_back(take(kMaxRegionRunPages));
+  purge_all();
+  unsigned regions = region_count();
+  while (region_count() == regions) spans.push_back(take(kMaxRegionRunPages));
+  spans.push_back(take(kMaxRegionRunPages));  // the second half of the last one
+  return spans;
+}
+
+void release_all(const std::vector<Span*>& spans) {
+  for (Span* span : spans) release(span);
+  purge_all();
+}
+
+size_t resident(uintptr_t start, size_t bytes) { return os::resident_bytes(reinterpret_cast<void*>(start), bytes); }
+
+TEST(HugePages, ADenseRunOfALargeHeapBringsOneAndTheRestIsPurgedIfNobodyWantsIt) {
+  std::vector<Span*> spans = fill_many_regions();
+  Span* first = take_dense(8);
+  if (page_statistics(false).huge_pages == 0) GTEST_SKIP() << "the kernel has no huge page";
+  uintptr_t base = round_down(first->start, kRegionBytes);
+  EXPECT_TRUE(first->known_zero);
+  EXPECT_EQ(resident(base, kRegionBytes), kRegionBytes);
+  EXPECT_EQ(page_statistics(false).dirty_bytes, kRegionBytes - first->bytes);
+  // What is not dense lies elsewhere; what is, in it, and as zero as fresh memory.
+  Span* sparse = take(kMaxRegionRunPages);
+  EXPECT_NE(round_down(sparse->start, kRegionBytes), base);
+  Span* rest = take(kMaxRegionRunPages);
+  EXPECT_NE(round_down(rest->start, kRegionBytes), base);
+  Span* second = take_dense(8);
+  EXPECT_EQ(round_down(second->start, kRegionBytes), base);
+  EXPECT_TRUE(second->known_zero);
+  EXPECT_TRUE(all_zero(memory(second), second->bytes));
+  memset(memory(second), 7, second->bytes);
+  release(second);
+  second = take_dense(8);
+  EXPECT_FALSE(second->known_zero);
+  EXPECT_EQ(purge_all(), kRegionBytes - first->bytes - second->bytes);
+  EXPECT_EQ(resident(base, kRegionBytes), first->bytes + second->bytes);
+  EXPECT_EQ(page_statistics(false).huge_pages, 0u);
+  for (Span* span : {first, second, sparse, rest}) release(span);
+  release_all(spans);
+}
+
+TEST(HugePages, SpareMemoryIsBounded) {
+  std::vector<Span*> spans = fill_many_regions();
+  Span* first = take_dense(8);
+  if (page_statistics(false).huge_pages == 0) GTEST_SKIP() << "the kernel has no huge page";
+  std::vector<Span*> runs{first};
+  // Two fit a region, and a fifth of it is left.
+  for (int i = 0; i < 20; i++) {
+    while (!huge_page_pacing.due()) huge_page_pacing.delivered(0);
+    runs.push_back(take_dense(100));
+    EXPECT_LE(page_statistics(false).dirty_bytes * 32, region_count() * kRegionBytes);
+  }
+  release_all(runs);
+  release_all(spans);
+}
+
+TEST(HugePages, RefusedOnesAreDoneWithout) {
+  std::vector<Span*> spans = fill_many_regions();
+  Span* span;
+  {
+    os::RefuseCalls refuse(SYS_madvise, EINVAL);
+    span = take_dense(8);
+    EXPECT_GT(refuse.refusals(), 0u);
+  }
+  ASSERT_NE(span, nullptr);
+  EXPECT_EQ(page_statistics(false).huge_pages, 0u);
+  EXPECT_EQ(page_statistics(false).dirty_bytes, 0u);
+  EXPECT_FALSE(huge_page_pacing.due());
+  memset(memory(span), 1, span->bytes);
+  release(span);
+  release_all(spans);
+}
+
+TEST(HugePages, NoneWhenTurnedOff) {
+  FixedText<64> problem;
+  ASSERT_TRUE(options::set(options::Id::huge_pages, "0", 1, problem));
+  std::vector<Span*> spans = fill_many_regions();
+  uint64_t calls = os::counters().huge_page_calls;
+  Span* span = take_dense(8);
+  EXPECT_EQ(os::counters().huge_page_calls, calls);
+  release(span);
+  release_all(spans);
+  ASSERT_TRUE(options::set(options::Id::huge_pages, "1", 1, problem));
 }
 
 TEST(Huge, KeepsAFreedMappingForTheNext) {

@@ -17,9 +17,11 @@ struct Region {
   PageBits purging;  // detached for the duration of a purge; in the child of fork nobody would put them back
   PageBits young;  // free and dirty, freed in the current period
   PageBits old;    // free and dirty, freed in the period before
+  PageBits spare;  // of young and old: memory of a huge page that was never handed out; reads as zero
   uint16_t longest_free;  // longest run of pages not in use; the bucket the region is filed under
   uint16_t shard;
   bool on_dirty_list;
+  bool huge;  // lies on one huge page that is not split yet
   Region* next;  // in its bucket
   Region* prev;
   Region* next_dirty;

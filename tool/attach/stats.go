@@ -47,16 +47,17 @@ type Sampling struct {
 
 // System counts what was asked of the kernel.
 type System struct {
-	MapCalls     int64 `json:"map_calls"`
-	MapBytes     int64 `json:"map_bytes"`
-	UnmapCalls   int64 `json:"unmap_calls"`
-	UnmapBytes   int64 `json:"unmap_bytes"`
-	PurgeCalls   int64 `json:"purge_calls"`
-	PurgeBytes   int64 `json:"purge_bytes"`
-	RemapCalls   int64 `json:"remap_calls"`
-	RefusedCalls int64 `json:"refused_calls"`
-	MinorFaults  int64 `json:"minor_faults"`
-	MajorFaults  int64 `json:"major_faults"`
+	MapCalls      int64 `json:"map_calls"`
+	MapBytes      int64 `json:"map_bytes"`
+	UnmapCalls    int64 `json:"unmap_calls"`
+	UnmapBytes    int64 `json:"unmap_bytes"`
+	PurgeCalls    int64 `json:"purge_calls"`
+	PurgeBytes    int64 `json:"purge_bytes"`
+	RemapCalls    int64 `json:"remap_calls"`
+	HugePageCalls int64 `json:"huge_page_calls"`
+	RefusedCalls  int64 `json:"refused_calls"`
+	MinorFaults   int64 `json:"minor_faults"`
+	MajorFaults   int64 `json:"major_faults"`
 }
 
 // Threads counts thread heaps.
