@@ -228,6 +228,12 @@ void deallocate_outside(void* p) noexcept {
 
 void report_misuse_slow(const char* kind, void* p) noexcept { fatal(kind, p); }
 
+namespace {
+size_t block_bytes(const void* p, const Span* span) {
+  return span->kind == SpanKind::kSampled ? heap::sampled_block_bytes(span, p) : span->block_bytes;
+}
+}  // namespace
+
 size_t usable_bytes(void* p) {
   Span* span = page_map.span_of(p);
   switch (span->kind) {
@@ -243,7 +249,7 @@ size_t usable_bytes(void* p) {
     case SpanKind::kSampled:
     case SpanKind::kSmall:
       if (!span->is_block_start(p)) fatal("invalid pointer", p);
-      return span->block_bytes;
+      return block_bytes(p, span);
   }
   return 0;
 }
@@ -262,9 +268,10 @@ bool resize_in_place(void** p, Span* span, size_t bytes) {
     case SpanKind::kSmall:
     case SpanKind::kSampled: {
       // Shrinking to less than half is worth a move.
-      if (bytes > span->block_bytes || bytes < span->block_bytes / 2) return false;
+      size_t have = block_bytes(*p, span);
+      if (bytes > have || bytes < have / 2) return false;
       uint32_t id = span->kind == SpanKind::kSampled ? heap::sample_id(span, *p) : 0;
-      if (id != 0) resize_sample(id, bytes, span->block_bytes);
+      if (id != 0) resize_sample(id, bytes, have);
       return true;
     }
     default:

@@ -30,22 +30,31 @@ struct alignas(kCacheLineBytes) CentralClass {
   bool lent;  // since the last trim
   std::atomic<uint32_t> list_count;
   uint32_t list_low_water;  // fewest lists since the last central_publish_lists
-  struct {
-    uint32_t count;
-    Block* blocks[kMaxForeignBlocks];
-  } lists[kMaxLists];
 
   void add(Span* span) {
     span->state = SpanState::kAvailable;
-    (span->lending ? lending : available).push_front(span);
-    any.store(available.size() != 0, std::memory_order_relaxed);
+    (span->lending() ? lending : available).push_front(span);
+    note_any();
   }
   void remove(Span* span) {
-    (span->lending ? lending : available).remove(span);
-    any.store(available.size() != 0, std::memory_order_relaxed);
+    (span->lending() ? lending : available).remove(span);
+    note_any();
   }
+  // One of which not much is lent: else it would be a few blocks for its owner, and others' frees to it remote ones.
+  Span* lending_to_take() const {
+    Span* span = lending.front();
+    return span != nullptr && span->live() <= span->capacity / 2 ? span : nullptr;
+  }
+  void note_any() { any.store(available.size() + lending.size() != 0, std::memory_order_relaxed); }
 };
 constinit CentralClass central[kClassCount];
+
+// Apart from the classes: a program that hands nothing on never touches them.
+struct List {
+  uint32_t count;
+  Block* blocks[kMaxForeignBlocks];
+};
+List lists[kClassCount][kMaxLists];
 
 bool has_free(const Span* span) { return span->free_blocks() != 0 || span->carved < span->capacity; }
 
@@ -77,8 +86,10 @@ Span* central_take(unsigned size_class, const void* owner) {
   if (!list.any.load(std::memory_order_relaxed)) return nullptr;  // a miss costs a new span
   LockGuard guard(list.lock);
   Span* span = list.available.front();
+  if (span == nullptr) span = list.lending_to_take();
   if (span == nullptr) return nullptr;
   list.remove(span);
+  span->set_lending(false);
   span->set_owner(owner);
   span->remote.store(0, std::memory_order_release);
   return span;
@@ -101,7 +112,7 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
     list.lock.unlock();
     return false;
   }
-  const Block* same = span->lending ? span->free_list : nullptr;
+  const Block* same = span->lending() ? span->free_list : nullptr;
   for (unsigned looked = 16; same != nullptr && looked != 0; looked--, same = same->next) {
     if (same == first) fatal("double free", first);
   }
@@ -110,7 +121,7 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
   span->set_live(span->live() - count);
   if (span->state == SpanState::kFull) file_locked(list, span);
   // One small lending span stays: threads that come and go would make a new one each.
-  bool stays = span->lending && list.lending.size() == 1 && span->bytes <= kPageBytes;
+  bool stays = span->lending() && list.lending.size() == 1 && span->bytes <= kPageBytes;
   bool empty = span->live() == 0 && !stays;
   if (empty) {
     list.remove(span);
@@ -129,7 +140,7 @@ uint32_t central_lend(unsigned size_class, uint32_t count, Block** first) {
   if (span == nullptr) {
     span = new_small_span(0, size_class, 0, SpanKind::kSmall);
     if (span == nullptr) return 0;
-    span->lending = true;
+    span->set_lending(true);
     span->remote.store(kUnowned, std::memory_order_release);
     pages::publish(span);
     list.add(span);
@@ -161,7 +172,7 @@ bool central_give_blocks(unsigned size_class, Block* const* blocks, uint32_t cou
   if (listed_bytes.load(std::memory_order_relaxed) >= kMaxListedBytes) return false;
   LockGuard guard(list.lock);
   if (list.list_count == kMaxLists) return false;
-  auto& last = list.lists[list.list_count++];
+  List& last = lists[size_class][list.list_count++];
   last.count = count;
   for (uint32_t i = 0; i < count; i++) last.blocks[i] = blocks[i];
   listed_bytes.fetch_add(size_t{count} * kClasses[size_class].bytes, std::memory_order_relaxed);
@@ -170,7 +181,7 @@ bool central_give_blocks(unsigned size_class, Block* const* blocks, uint32_t cou
 
 namespace {
 uint32_t take_blocks_locked(CentralClass& list, unsigned size_class, Block** blocks) {
-  const auto& last = list.lists[--list.list_count];
+  const List& last = lists[size_class][--list.list_count];
   for (uint32_t i = 0; i < last.count; i++) {
     prefetch_for_write(last.blocks[i]);
     blocks[i] = last.blocks[i];
@@ -194,7 +205,7 @@ size_t central_listed_blocks(unsigned size_class) {
   CentralClass& list = central[size_class];
   LockGuard guard(list.lock);
   size_t blocks = 0;
-  for (uint32_t i = 0; i < list.list_count; i++) blocks += list.lists[i].count;
+  for (uint32_t i = 0; i < list.list_count; i++) blocks += lists[size_class][i].count;
   return blocks;
 }
 

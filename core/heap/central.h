@@ -3,7 +3,8 @@
 // Spans come from ending threads and from collection, and go to whichever thread needs one next. Full unowned spans are
 // on no list; the free that empties a block of one brings it back.
 // Lending spans are the exception: they serve the first few blocks of each thread that uses the class, and stay here
-// until they are empty. So a thread that needs one block of each size does not get a span of each.
+// until they are empty, or until a thread that needs more takes one that hardly lends. So a thread that needs one block of
+// each size does not get a span of each.
 // Threads: any; one lock per class. Invariant: span->remote == kUnowned exactly while the span is in the central
 // list's care, and only changes from and to that under the class's lock.
 #pragma once
@@ -21,7 +22,8 @@ using pages::Span;
 // remote empty; false when a remote free came in between (the span stays the owner's).
 bool central_put(Span* span);
 
-// A span with free blocks, owned by `owner` from now on; null when there is none.
+// A span with free blocks, owned by `owner` from now on; null when there is none. The last resort is a lending span of which
+// at most half is lent.
 Span* central_take(unsigned size_class, const void* owner);
 
 // Gives this unowned span to `owner`, full or not. False when it has found an owner meanwhile.

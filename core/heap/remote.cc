@@ -75,7 +75,7 @@ bool claim(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
 // The span was found without an owner. False when it has got one meanwhile.
 bool free_unowned(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
   BlockList list = link_blocks(blocks, count);
-  if (heap != nullptr && !span->lending) return claim(*heap, span, list, count);
+  if (heap != nullptr && !span->lending()) return claim(*heap, span, list, count);
   if (!central_free(span, list.first, list.last, count)) return false;
   tick();
   return true;
@@ -175,13 +175,13 @@ void publish_foreign(ThreadHeap& heap, unsigned size_class, bool offer) {
 
 void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   // A span without an owner becomes ours (rule 5), and its further frees fast ones.
-  bool unowned = reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody && !span->lending;
+  bool unowned = reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody && !span->lending();
   if (heap == nullptr || unowned) return publish_remote(heap, span, &block, 1);
   unsigned size_class = span->size_class;
   ClassState& cs = heap->body->classes[size_class];
   // Two steps are as good as free, all are not; but lent blocks are rare.
   const Block* same = cs.foreign;
-  for (uint32_t looked = span->lending ? kMaxForeignBlocks : 2; same != nullptr && looked != 0; looked--, same = same->next) {
+  for (uint32_t looked = span->lending() ? kMaxForeignBlocks : 2; same != nullptr && looked != 0; looked--, same = same->next) {
     if (same == block) fatal("double free", block);
   }
   block->next = cs.foreign;

@@ -1,5 +1,7 @@
 #include "core/heap/sampled.h"
 
+#include <array>
+
 #include "core/base/check.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
@@ -30,9 +32,40 @@ constinit SampledClass sampled[kClassCount];
 // Marks a block that is not handed out; sampler handles are below it.
 constexpr uint32_t kNotLive = UINT32_MAX;
 
+// Per block its handle, and behind all of these its class.
 size_t table_bytes(const Span* span) {
-  return round_up(span->capacity * sizeof(uint32_t) < sizeof(IdTable) ? sizeof(IdTable) : span->capacity * sizeof(uint32_t), 8);
+  size_t bytes = span->capacity * (sizeof(uint32_t) + sizeof(uint8_t));
+  return round_up(bytes < sizeof(IdTable) ? sizeof(IdTable) : bytes, 8);
 }
+uint8_t* block_classes(const Span* span) { return reinterpret_cast<uint8_t*>(span->sample_ids + span->capacity); }
+
+// Two to a doubling (16, 32, 48, 64, 96, 128, 192 …): samples are few and of many classes, and a span of each would cost a
+// small program more than all of its samples.
+constexpr size_t shared_block_bytes(size_t bytes) {
+  size_t doubled = 16;
+  while (doubled < bytes) doubled *= 2;
+  return doubled >= 64 && bytes <= doubled / 4 * 3 ? doubled / 4 * 3 : doubled;
+}
+constexpr std::array<uint8_t, kClassCount> make_shared_classes() {
+  std::array<uint8_t, kClassCount> shared{};
+  for (unsigned c = 0; c < kClassCount; c++) {
+    size_t bytes = shared_block_bytes(kClasses[c].bytes);
+    shared[c] = static_cast<uint8_t>(class_of(bytes));
+  }
+  return shared;
+}
+// The class of the sampled span that a class's samples live in.
+constexpr auto kSharedClass = make_shared_classes();
+
+constexpr bool shared_classes_fit() {
+  for (unsigned c = 0; c < kClassCount; c++) {
+    size_t bytes = kClasses[c].bytes, shared = kClasses[kSharedClass[c]].bytes;
+    // allocate_aligned() may have chosen the class for the power of two in its size.
+    if (shared < bytes || (bytes >= 16 && shared % (bytes & (0 - bytes)) != 0)) return false;
+  }
+  return true;
+}
+static_assert(shared_classes_fit());
 
 Span* new_span_locked(SampledClass& list, unsigned size_class) {
   Span* span = new_small_span(0, size_class, 0, SpanKind::kSampled);
@@ -68,10 +101,11 @@ uint32_t index_of(const Span* span, const void* block) {
 }  // namespace
 
 void* allocate_sampled(unsigned size_class, uint32_t** id) {
-  SampledClass& list = sampled[size_class];
+  unsigned shared = kSharedClass[size_class];
+  SampledClass& list = sampled[shared];
   LockGuard guard(list.lock);
   Span* span = list.available.front();
-  if (span == nullptr) span = new_span_locked(list, size_class);
+  if (span == nullptr) span = new_span_locked(list, shared);
   if (span == nullptr) return nullptr;
   Block* block = span->free_list;
   if (block != nullptr) {
@@ -81,13 +115,19 @@ void* allocate_sampled(unsigned size_class, uint32_t** id) {
     block = span->block_at(span->carved++);
   }
   span->set_live(span->live() + 1);
-  *id = &span->sample_ids[index_of(span, block)];
+  uint32_t index = index_of(span, block);
+  block_classes(span)[index] = static_cast<uint8_t>(size_class);
+  *id = &span->sample_ids[index];
   **id = 0;
   if (span->live() == span->capacity) {
     list.available.remove(span);
     span->state = SpanState::kFull;
   }
   return block;
+}
+
+size_t sampled_block_bytes(const Span* span, const void* block) {
+  return kClasses[block_classes(span)[index_of(span, block)]].bytes;
 }
 
 uint32_t sample_id(const Span* span, const void* block) {

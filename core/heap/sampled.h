@@ -1,5 +1,5 @@
 // Blocks that the sampler records live in spans of their own, so that free() tells them by the span's owner (nobody) at
-// no cost to all others. Each block has a number beside it: the sampler's handle.
+// no cost to all others. Each block has a number beside it: the sampler's handle. Neighbouring classes share their spans.
 //
 // Who calls: core/api's sample path and slow free. Threads: any; one lock per size class.
 #pragma once
@@ -16,6 +16,8 @@ using pages::Span;
 // A block of the class; null when out of memory. Its handle, 0 at first, is at *id; whoever has the block may set it.
 void* allocate_sampled(unsigned size_class, uint32_t** id);
 uint32_t sample_id(const Span* span, const void* block);
+// The size of the class that it was allocated as. Requires: a live block.
+size_t sampled_block_bytes(const Span* span, const void* block);
 // Returns the handle. `*valid` is false, and nothing happens, when `block` is not a live block of the span.
 uint32_t free_sampled(Span* span, void* block, bool* valid);
 

@@ -214,7 +214,8 @@ bool written_everywhere(const SizeClass& c) {
 
 Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanKind kind) {
   const SizeClass& c = kClasses[size_class];
-  size_t page_count = c.min_pages;
+  // Samples are few: a span of one block will do.
+  size_t page_count = kind == SpanKind::kSampled ? pages_for(c.bytes) : c.min_pages;
   size_t most = c.bytes < KiB ? kMaxSpanPages / 2 : kMaxSpanPages;
   while (growth-- != 0 && page_count * 2 <= most) page_count *= 2;
   bool dense = kind == SpanKind::kSmall && page_count * 2 > most && written_everywhere(c);

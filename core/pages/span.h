@@ -59,7 +59,7 @@ struct alignas(kCacheLineBytes) Span {
   SpanKind kind;
   SpanState state;
   bool known_zero;  // the pages read as zero and nobody wrote to them
-  bool lending;     // unowned for good: its blocks are lent to many threads (heap/central.h)
+  bool lending_;    // unowned: its blocks are lent to many threads (heap/central.h). See lending()
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // blocks freed by others: see heap/remote.h
   Span* pending_next;                                     // on the owner's pending stack
@@ -92,6 +92,10 @@ struct alignas(kCacheLineBytes) Span {
   void set_owner(const void* owner) { __atomic_store_n(&owner_, reinterpret_cast<uintptr_t>(owner), __ATOMIC_RELEASE); }
   void disown() { __atomic_store_n(&owner_, kNobody, __ATOMIC_RELEASE); }
   static constexpr uintptr_t kNobody = 1;
+
+  // Changes under the central list's lock; a hint without it.
+  bool lending() const { return __atomic_load_n(&lending_, __ATOMIC_RELAXED); }
+  void set_lending(bool lending) { __atomic_store_n(&lending_, lending, __ATOMIC_RELAXED); }
 
   // The owner's last access of a free: everything it wrote to the span comes before. Pairs with live_acquire().
   // Returns true at zero.

@@ -27,7 +27,8 @@ Span* take_span(SpanKind kind) {
   span->size_class = 0;
   span->kind = kind;
   span->state = SpanState::kFull;
-  span->known_zero = span->lending = false;
+  span->known_zero = false;
+  span->set_lending(false);
   span->remote.store(0, std::memory_order_relaxed);
   span->pending_next = span->next = span->prev = nullptr;
   span->region = nullptr;
