@@ -228,14 +228,9 @@ void deallocate_outside(void* p) noexcept {
 
 void report_misuse_slow(const char* kind, void* p) noexcept { fatal(kind, p); }
 
-namespace {
-size_t block_bytes(const void* p, const Span* span) {
-  return span->kind == SpanKind::kSampled ? heap::sampled_block_bytes(span, p) : span->block_bytes;
-}
-}  // namespace
-
 size_t usable_bytes(void* p) {
   Span* span = page_map.span_of(p);
+  if (SEEMALLOC_LIKELY(span->kind == SpanKind::kSmall && span->is_block_start(p))) return span->block_bytes;
   switch (span->kind) {
     case SpanKind::kForeign:
       return foreign_usable_bytes(p);
@@ -247,14 +242,18 @@ size_t usable_bytes(void* p) {
       if (reinterpret_cast<uintptr_t>(p) != span->start) fatal("invalid pointer", p);
       return span->bytes;
     case SpanKind::kSampled:
-    case SpanKind::kSmall:
       if (!span->is_block_start(p)) fatal("invalid pointer", p);
-      return block_bytes(p, span);
+      return heap::sampled_block_bytes(span, p);
+    case SpanKind::kSmall:
+      fatal("invalid pointer", p);
   }
   return 0;
 }
 
 namespace {
+
+// Shrinking to less than half is worth a move.
+bool fits_in_place(size_t bytes, size_t have) { return bytes <= have && bytes >= have / 2; }
 
 // True when the block can stay where it is and have the new size; *p is its address then.
 bool resize_in_place(void** p, Span* span, size_t bytes) {
@@ -266,11 +265,11 @@ bool resize_in_place(void** p, Span* span, size_t bytes) {
       if (span->sample_id != 0) resize_sample(span->sample_id, bytes, span->bytes);
       return true;
     case SpanKind::kSmall:
+      return fits_in_place(bytes, span->block_bytes);
     case SpanKind::kSampled: {
-      // Shrinking to less than half is worth a move.
-      size_t have = block_bytes(*p, span);
-      if (bytes > have || bytes < have / 2) return false;
-      uint32_t id = span->kind == SpanKind::kSampled ? heap::sample_id(span, *p) : 0;
+      size_t have = heap::sampled_block_bytes(span, *p);
+      if (!fits_in_place(bytes, have)) return false;
+      uint32_t id = heap::sample_id(span, *p);
       if (id != 0) resize_sample(id, bytes, have);
       return true;
     }
