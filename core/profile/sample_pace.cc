@@ -23,9 +23,13 @@ void SamplePace::relax(uint64_t limit) {
 
 void SamplePace::look(uint64_t cpu_ns, uint64_t limit) {
   if (since_ns_ != 0) {
-    double allowed = static_cast<double>(cpu_ns - since_ns_) * static_cast<double>(limit) / static_cast<double>(kSecond_ns);
+    double elapsed_s = static_cast<double>(cpu_ns - since_ns_) / static_cast<double>(kSecond_ns);
+    double allowed = elapsed_s * static_cast<double>(limit);
     double expected = samples_ == 0 ? 1 : samples_;
-    for (; expected > allowed && stretch_ < kMaxStretch; expected /= 2) stretch_++;
+    spent_s_ += expected / static_cast<double>(limit) - elapsed_s;
+    if (spent_s_ < 0) spent_s_ = 0;
+    for (; spent_s_ > 1 && expected > allowed && stretch_ < kMaxStretch; expected /= 2) stretch_++;
+    if (spent_s_ > 1) spent_s_ = 1;
     // Not before it would be well below the limit afterwards, or it would go to and fro.
     for (; expected * 4 <= allowed && stretch_ > 0; expected *= 2) stretch_--;
   }

@@ -1,9 +1,10 @@
 // SamplePace: how much longer than asked a thread's sampling interval has to be, so that sampling stays cheap.
 //
 // A thread that allocates terabytes a second (a buffer allocated and freed in a loop) would spend more time on samples than
-// on its work, and learn nothing from the millionth. So a thread takes at most so many samples in a second of its CPU time:
-// while it has more, the interval doubles; when it has far fewer, it halves. The estimate stays unbiased, because each
-// sample stands for what the interval it was drawn with says, and that was chosen before the point was drawn.
+// on its work, and learn nothing from the millionth. So a thread takes at most so many samples in a second of its CPU
+// time, and a second's in advance: a start-up is sampled as asked. While it has more, the interval doubles; when it has
+// far fewer, it halves. The estimate stays unbiased, because each sample stands for what the interval it was drawn with says, and that was
+// chosen before the point was drawn.
 // Threads: one thread's. Cost: a clock is read once in 1/64 of a second's samples.
 #pragma once
 
@@ -30,6 +31,7 @@ class SamplePace {
 
  private:
   uint64_t since_ns_ = 0;  // when counting began; 0: not yet
+  double spent_s_ = 0;     // of the second in advance
   uint32_t samples_ = 0;   // since then
   uint8_t stretch_ = 0;
 };

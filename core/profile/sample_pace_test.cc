@@ -34,7 +34,7 @@ TEST(SamplePace, StaysBelowTheLimitAndNotFarBelow) {
     SamplePace pace;
     uint64_t now = 1;
     pace.look(now, kLimit);
-    double taken = run(pace, rate, 3, &now);
+    double taken = run(pace, rate, 70, &now);  // a second's samples in advance
     EXPECT_LE(taken, kLimit) << rate;
     EXPECT_GE(taken, kLimit / 4) << rate;
     unsigned settled = pace.stretch();
@@ -47,10 +47,23 @@ TEST(SamplePace, ComesBackWhenTheRateFalls) {
   SamplePace pace;
   uint64_t now = 1;
   pace.look(now, kLimit);
-  run(pace, 5000.0 * kLimit, 3, &now);
+  run(pace, 5000.0 * kLimit, 70, &now);
   EXPECT_GT(pace.stretch(), 10u);
   run(pace, kLimit / 100.0, 3, &now);
   EXPECT_EQ(pace.stretch(), 0u);
+}
+
+TEST(SamplePace, LeavesABurstAlone) {
+  SamplePace pace;
+  uint64_t now = 1;
+  pace.look(now, kLimit);
+  run(pace, kLimit * 50.0, 1, &now);
+  EXPECT_EQ(pace.stretch(), 0u) << "less than a second's";
+  run(pace, kLimit / 10.0, 64, &now);
+  run(pace, kLimit * 50.0, 1, &now);
+  EXPECT_EQ(pace.stretch(), 0u) << "what was not taken meanwhile";
+  run(pace, kLimit * 50.0, 2, &now);
+  EXPECT_GT(pace.stretch(), 0u);
 }
 
 TEST(SamplePace, HasABound) {
