@@ -17,11 +17,11 @@ std::atomic<uint64_t> stretched_samples{0};
 profile::Recorder* recorder_of(const heap::ThreadHeap& heap) { return static_cast<profile::Recorder*>(heap.recorder); }
 
 // log2 of how much longer the next interval is than the option says (docs/decisions/0009).
-uint8_t next_stretch(heap::ThreadHeap& heap, uint64_t base, bool sampled) {
+uint8_t next_stretch(heap::ThreadHeap& heap, uint64_t base, heap::Draw reason) {
   uint64_t limit = options::get(options::Id::sample_limit);
   if (base <= 1 || limit == 0 || heap.recorder == nullptr) return 0;
   profile::SamplePace& pace = recorder_of(heap)->pace;
-  if (sampled) {
+  if (reason == heap::Draw::kSampled) {
     pace.count(limit);
   } else {
     pace.relax(limit);
@@ -30,12 +30,11 @@ uint8_t next_stretch(heap::ThreadHeap& heap, uint64_t base, bool sampled) {
   return static_cast<uint8_t>(pace.stretch());
 }
 
-void draw(heap::ThreadHeap& heap, bool sampled) {
-  uint64_t base = options::get(options::Id::sample);
-  heap.sample_stretch = next_stretch(heap, base, sampled);
-  heap.sample_base = base;
+void draw(heap::ThreadHeap& heap, heap::Draw reason) {
+  if (reason == heap::Draw::kNewInterval) heap.sample_base = options::get(options::Id::sample);
+  heap.sample_stretch = next_stretch(heap, heap.sample_base, reason);
   profile::Random random{heap.random_state};
-  heap.sample_distance = profile::draw_distance_bytes(random, base << heap.sample_stretch);
+  heap.sample_distance = profile::draw_distance_bytes(random, heap.sample_base << heap.sample_stretch);
   heap.random_state = random.state;
 }
 

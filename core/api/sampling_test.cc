@@ -15,6 +15,7 @@
 #include "core/heap/large.h"
 #include "core/heap/large_cache.h"
 #include "core/heap/size_class.h"
+#include "core/heap/thread_heap.h"
 
 namespace seemalloc {
 namespace {
@@ -184,6 +185,20 @@ TEST(SamplingEstimate, HoldsWhereSamplesAreLimited) {
   }).join();
   ASSERT_EQ(seemalloc_profile_stop(), 0);
   ASSERT_EQ(seemalloc_option_set("sample_limit", "10000"), 0);
+}
+
+// Distances are drawn again all the time, because some other thread's are stretched: no point is lost by that.
+TEST_P(Sampling, WhileDistancesAreDrawnAgain) {
+  Case c = GetParam();
+  std::vector<void*> blocks(64);
+  expect_samples(c.bytes, c.interval, c.n / blocks.size() * blocks.size(), [&] {
+    for (size_t i = 0; i < c.n / blocks.size(); i++) {
+      heap::sample_distances_stretched = true;
+      heap::relax_sample_distances();
+      for (void*& p : blocks) p = sm_malloc(c.bytes);
+      for (void* p : blocks) sm_free(p);
+    }
+  });
 }
 
 // In a thread of its own: lists handed to malloc before the interval changed are used up as they were drawn.

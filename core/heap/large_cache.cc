@@ -117,14 +117,14 @@ void tick() {
   uint64_t now = os::coarse_monotonic_ns();
   uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);
   uint64_t half_delay = options::get(options::Id::purge_delay) * kMillisecond_ns / 2;
-  if (now >= due && next_epoch_ns.compare_exchange_strong(due, now + half_delay, std::memory_order_relaxed)) {
+  if (now >= due && next_epoch_ns.compare_exchange_strong(due, now + half_delay + kMillisecond_ns, std::memory_order_relaxed)) {
     flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
     release_parked();
     purge_idle_bodies();
     central_publish_lists(false);
     reclaim_for_sleepers();
     central_trim();
-    if (sample_distances_stretched.exchange(false, std::memory_order_relaxed)) invalidate_sample_distances();
+    relax_sample_distances();
   }
   pages::tick();
 }

@@ -1,5 +1,6 @@
 // The list of all thread heaps: making, recycling and handing them on, and what fork does to them.
 #include "core/base/check.h"
+#include "core/base/options.h"
 #include "core/heap/central.h"
 #include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
@@ -66,6 +67,7 @@ void make_active_locked(ThreadHeap& heap) {
 
 // False when there is no room: the heap is to be emptied.
 bool keep_as_is(ThreadHeap& heap) {
+  if (options::get(options::Id::purge_delay) == 0) return false;
   if (!park(heap)) return false;
   LockGuard guard(registry);
   if (parked == kMaxParked) return false;
@@ -122,6 +124,15 @@ void purge_whole_pages(const HeapBody* first, const HeapBody* last) {
   uintptr_t end = round_down(reinterpret_cast<uintptr_t>(last + 1), os::page_bytes());
   if (start < end) os::purge(reinterpret_cast<void*>(start), end - start);
 }
+
+// A remote free that is under way keeps a span with its zombie.
+bool has_no_spans(ThreadHeap& heap) {
+  LockGuard guard(heap.slow_lock);
+  for (const ClassState& cs : heap.body->classes) {
+    if (cs.available.size() != 0 || cs.full.size() != 0) return false;
+  }
+  return true;
+}
 }  // namespace
 
 namespace {
@@ -154,7 +165,8 @@ void purge_idle_bodies() {
   HeapBody* last = nullptr;
   bool fresh = false;
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    bool idle = heap->idle_ticks > kPatience && heap->state.load(std::memory_order_relaxed) == HeapState::kZombie;
+    bool idle = heap->idle_ticks > kPatience && heap->state.load(std::memory_order_relaxed) == HeapState::kZombie &&
+                (heap->idle_ticks == kBodyPurged || has_no_spans(*heap));
     if (!idle || heap->body + 1 != first) {
       if (fresh) purge_whole_pages(first, last);
       fresh = false;

@@ -127,7 +127,9 @@ void* allocate_sampled(unsigned size_class, uint32_t** id) {
 }
 
 size_t sampled_block_bytes(const Span* span, const void* block) {
-  return kClasses[block_classes(span)[index_of(span, block)]].bytes;
+  uint32_t index = index_of(span, block);
+  if (index >= span->carved) fatal("invalid pointer", const_cast<void*>(block));
+  return kClasses[block_classes(span)[index]].bytes;
 }
 
 uint32_t sample_id(const Span* span, const void* block) {

@@ -25,7 +25,7 @@ constexpr uint32_t kRefillsPerFlush = 128;
 constexpr uint32_t kSlowEntriesPerLook = 512;
 constexpr uint64_t kCollectionPeriod_ns = 250 * kMillisecond_ns;
 
-void never_sample(ThreadHeap& heap, bool) { heap.sample_distance = INT64_MAX; }
+void never_sample(ThreadHeap& heap, Draw) { heap.sample_distance = INT64_MAX; }
 
 // Frees of a full span that make it worth looking at: refills then get a batch, not one block at a time.
 uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 8; }
@@ -143,7 +143,7 @@ uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_b
   // Less than the bytes of a list: fits 32 bits, in which division is fast.
   uint32_t before = static_cast<uint32_t>(heap.sample_distance - 1) / block_bytes;
   cs.sample_due = static_cast<uint8_t>(1 + heap.sample_stretch);
-  draw_sample_distance(heap, true);
+  draw_sample_distance(heap, Draw::kSampled);
   return before;
 }
 
@@ -186,22 +186,28 @@ void hand_out_stash(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
 
 }  // namespace
 
-void (*draw_sample_distance)(ThreadHeap& heap, bool sampled) = never_sample;
+void (*draw_sample_distance)(ThreadHeap& heap, Draw reason) = never_sample;
 
 std::atomic<uint64_t> sample_generation{1};
+std::atomic<uint32_t> relax_generation{0};
 std::atomic<bool> sample_distances_stretched{false};
 
-// Distances are exponential, so what is left of one may be drawn again at any time. Points already reached stay, unless
-// they belong to an interval that the user has changed.
 void redraw_sample(ThreadHeap& heap) {
   heap.sample_generation = sample_generation.load(std::memory_order_relaxed);
-  uint64_t base = heap.sample_base;
-  draw_sample_distance(heap, false);
-  if (heap.sample_base == base) return;
   for (ClassState& cs : heap.body->classes) cs.sample_due = 0;
+  draw_sample_distance(heap, Draw::kNewInterval);
+}
+
+void relax_sample(ThreadHeap& heap) {
+  heap.relax_generation = relax_generation.load(std::memory_order_relaxed);
+  draw_sample_distance(heap, Draw::kTimePassed);
 }
 
 void invalidate_sample_distances() { sample_generation.fetch_add(1, std::memory_order_relaxed); }
+
+void relax_sample_distances() {
+  if (sample_distances_stretched.exchange(false, std::memory_order_relaxed)) relax_generation.fetch_add(1, std::memory_order_relaxed);
+}
 
 namespace {
 // Lists are linked through the blocks, so every OS page of a carved span is written, if each has a block's start. What
@@ -256,11 +262,8 @@ void collect_if_due(ThreadHeap& heap) {
 
 }  // namespace
 
-Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
-  if (heap.foreign_bytes != 0 && heap.slow_entries % kRefillsPerFlush == 0) flush_foreign(heap);
-  if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
-  heap.freed_lists = kFreedListsPerRefill;
-  LockGuard guard(heap.slow_lock);
+namespace {
+Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
   ClassState& cs = heap.body->classes[size_class];
   redraw_if_stale(heap);
@@ -285,6 +288,17 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
   *block = first;
   thread_cache.heads[size_class] = first->next;
   return Refill::kBlock;
+}
+}  // namespace
+
+Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
+  if (heap.foreign_bytes != 0 && heap.slow_entries % kRefillsPerFlush == 0) flush_foreign(heap);
+  if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
+  heap.freed_lists = kFreedListsPerRefill;
+  LockGuard guard(heap.slow_lock);
+  Refill outcome = refill_locked(heap, size_class, block, may_sample);
+  relax_if_due(heap);  // after the point that a list held has been taken
+  return outcome;
 }
 
 void retire(Span* span) {

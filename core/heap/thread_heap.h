@@ -88,6 +88,7 @@ struct ThreadHeap {
   uint64_t random_state = 0;
   void* recorder = nullptr;       // core/api's, for the samples of the thread that has the heap
   uint64_t sample_generation = 0;  // the interval's generation the distance was drawn with
+  uint32_t relax_generation = 0;
   uint8_t sample_stretch = 0;
   size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
@@ -105,15 +106,28 @@ SEEMALLOC_ALWAYS_INLINE bool first_links_are_sound(const Span* span, const Block
   return second == nullptr || span->is_carved_block(second);
 }
 
-// Called with the heap that needs a new sample point: sets sample_distance. `sampled`: because the last one was reached.
-// Set once at start by core/api; until then, and in the minimal library, nothing is sampled.
-extern void (*draw_sample_distance)(ThreadHeap& heap, bool sampled);
+enum class Draw {
+  kSampled,      // the last point was reached
+  kTimePassed,   // the interval may be shorter again
+  kNewInterval,  // the option has changed: takes it over as sample_base
+};
+// Called with the heap that needs a new sample point: sets sample_distance. Set once at start by core/api; until then, and in
+// the minimal library, nothing is sampled.
+extern void (*draw_sample_distance)(ThreadHeap& heap, Draw reason);
 
-// Bumped when what was drawn before is to be drawn again: the interval has changed, or could be shorter again.
+// Bumped when the option has changed: what was drawn before is stale.
 extern std::atomic<uint64_t> sample_generation;
-// Set by who draws a stretched distance: the next tick has all distances drawn again.
+// Bumped by a tick after stretched distances were drawn: they may be drawn again. Distances are exponential, so that what is
+// left of one may be drawn again at any time, but not because of where its point lies: never between seeing that a list
+// holds the point and taking it.
+extern std::atomic<uint32_t> relax_generation;
+// Set by who draws a stretched distance.
 extern std::atomic<bool> sample_distances_stretched;
 SEEMALLOC_NOINLINE void redraw_sample(ThreadHeap& heap);
+SEEMALLOC_NOINLINE void relax_sample(ThreadHeap& heap);
+SEEMALLOC_ALWAYS_INLINE void relax_if_due(ThreadHeap& heap) {
+  if (SEEMALLOC_UNLIKELY(heap.relax_generation != relax_generation.load(std::memory_order_relaxed))) relax_sample(heap);
+}
 SEEMALLOC_ALWAYS_INLINE void redraw_if_stale(ThreadHeap& heap) {
   if (SEEMALLOC_UNLIKELY(heap.sample_generation != sample_generation.load(std::memory_order_relaxed))) redraw_sample(heap);
 }
@@ -149,12 +163,13 @@ SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
 // Requires: the calling thread owns `heap`.
 SEEMALLOC_ALWAYS_INLINE bool large_sample_due(ThreadHeap& heap, size_t bytes) {
   redraw_if_stale(heap);
+  relax_if_due(heap);
   if (SEEMALLOC_LIKELY(heap.sample_distance > static_cast<int64_t>(bytes))) {
     heap.sample_distance -= static_cast<int64_t>(bytes);
     return false;
   }
   heap.due_interval = heap.sample_base << heap.sample_stretch;
-  draw_sample_distance(heap, true);
+  draw_sample_distance(heap, Draw::kSampled);
   return true;
 }
 
@@ -173,8 +188,9 @@ void collect(ThreadHeap& heap, bool everything);
 // Free bytes kept by all thread heaps, as of their last collections.
 size_t cached_bytes_total();
 
-// Redraws every heap's next sample point at its next slow-path entry.
+// Redraws every heap's next sample point at its next slow-path entry: the option has changed; or time has passed.
 void invalidate_sample_distances();
+void relax_sample_distances();
 
 // ---- for remote.cc, registry and statistics: under slow_lock ----
 

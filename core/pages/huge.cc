@@ -287,10 +287,9 @@ size_t with_room(const Span* span, size_t bytes) {
   return rounded(bytes + bytes / 8);
 }
 
-// Takes what lies behind the block: cached memory, or addresses that nobody has.
-bool grow_behind(Span* span, size_t bytes) {
+// Takes what lies behind the block: cached memory, or addresses that nobody has. It has `whole` bytes then.
+bool grow_behind(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
-  size_t whole = with_room(span, bytes);
   Target more{Range{memory.end(), whole - memory.bytes}};
   bool cached;
   {
@@ -337,7 +336,8 @@ bool cheap_to_move(const Range& memory) {
 bool grow_by_moving(Span* span, size_t bytes) {
   Range memory = memory_of(span);
   Target target;
-  if (!may_move() || !cheap_to_move(memory) || !map_fresh(with_room(span, bytes), kPageBytes, &target.range)) return false;
+  if (!may_move() || !cheap_to_move(memory)) return false;
+  if (!map_fresh(with_room(span, bytes), kPageBytes, &target.range) && !map_fresh(bytes, kPageBytes, &target.range)) return false;
   page_map.set_foreign(span->start, kPageBytes);  // before the addresses may be another's
   if (!page_map.reserve(target.range.start, kPageBytes) || !fill(target.range.start + memory.bytes, &target) ||
       !move_block(memory, &target)) {
@@ -359,7 +359,8 @@ bool resize_huge(Span* span, size_t bytes) {
     resize_within(span, bytes);
     return true;
   }
-  return grow_behind(span, bytes) || grow_by_moving(span, bytes);
+  size_t whole = with_room(span, bytes);
+  return grow_behind(span, bytes, whole) || (whole != bytes && grow_behind(span, bytes, bytes)) || grow_by_moving(span, bytes);
 }
 
 size_t purge_huge(uint64_t cutoff_ns) {

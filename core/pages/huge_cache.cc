@@ -135,7 +135,7 @@ bool HugeCache::take_oldest(Extent* out) {
   uint64_t oldest = UINT64_MAX;
   unsigned found = kExtents;
   for (unsigned i = 0; i < count_; i++) {
-    if (extents_[i].clean || (found != kExtents && extents_[i].freed_ns >= oldest)) continue;
+    if (extents_[i].clean || extents_[i].freed_ns >= oldest) continue;  // UINT64_MAX: neither unmapped nor purged before
     oldest = extents_[i].freed_ns;
     found = i;
   }

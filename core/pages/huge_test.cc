@@ -113,6 +113,14 @@ TEST(HugeCache, WhatWasFreedAtOneTimeBecomesOneAndGoesByAge) {
   EXPECT_TRUE(cache.take_old(6, &out));
 }
 
+// Neither unmapped nor purged when it was tried: to take it again would never end.
+TEST(HugeCache, WhatCannotBeGivenBackIsNotTakenForIt) {
+  static HugeCache cache;
+  ASSERT_TRUE(cache.put(extent(1000, 1, UINT64_MAX)));
+  Extent out;
+  EXPECT_FALSE(cache.take_oldest(&out));
+}
+
 // No byte is handed out twice and none is lost, whatever is put and taken.
 TEST(HugeCache, AgreesWithAModel) {
   static HugeCache cache;
@@ -231,6 +239,20 @@ TEST_F(HugeMemory, AHardlyTouchedBlockIsUsedAgainFromItsStart) {
   EXPECT_EQ(span->start, start);
   release_huge(span);
   EXPECT_EQ(purge_huge(UINT64_MAX), 8 * MiB);
+}
+
+// Room for further growth is taken only where it is to be had.
+TEST_F(HugeMemory, GrowsInPlaceWhereOnlyThatMuchIsFree) {
+  uintptr_t start = reinterpret_cast<uintptr_t>(os::map(64 * MiB));
+  Span* span = written(8 * MiB);
+  ASSERT_TRUE(os::unmap(reinterpret_cast<void*>(start), 64 * MiB));
+  span->carved = 1;  // it has grown before, so the next growth asks for an eighth more
+  uintptr_t end = span->start + span->bytes;
+  if (!os::map_at(end + 1 * MiB, kPageBytes)) GTEST_SKIP() << "something is behind the block";
+  EXPECT_TRUE(resize_huge(span, 9 * MiB));
+  EXPECT_EQ(span->start + span->bytes, end + 1 * MiB) << "it stayed";
+  os::unmap(reinterpret_cast<void*>(end + 1 * MiB), kPageBytes);
+  release_huge(span);
 }
 
 TEST_F(HugeMemory, ARefusedMoveLosesNoContents) {

@@ -18,11 +18,11 @@ void SamplePace::count(uint64_t limit) {
 void SamplePace::relax(uint64_t limit) {
   if (stretch_ == 0) return;
   uint64_t now = os::thread_cpu_ns();
-  if (since_ns_ == 0 || now - since_ns_ >= kSecond_ns / kPeriods) look(now, limit);
+  if (since_ns_ == 0 || now < since_ns_ || now - since_ns_ >= kSecond_ns / kPeriods) look(now, limit);
 }
 
 void SamplePace::look(uint64_t cpu_ns, uint64_t limit) {
-  if (since_ns_ != 0) {
+  if (since_ns_ != 0 && cpu_ns >= since_ns_) {  // a forked child's clock begins anew
     double elapsed_s = static_cast<double>(cpu_ns - since_ns_) / static_cast<double>(kSecond_ns);
     double allowed = elapsed_s * static_cast<double>(limit);
     double expected = samples_ == 0 ? 1 : samples_;

@@ -83,6 +83,17 @@ TEST(SamplePace, AnotherThreadsClockIsNotComparedWithThisOnes) {
   EXPECT_EQ(pace.stretch(), 0u);
 }
 
+TEST(SamplePace, AClockThatBeginsAnewIsNoLongTime) {
+  SamplePace pace;
+  uint64_t now = 1;
+  pace.look(now, kLimit);
+  run(pace, 1000.0 * kLimit, 70, &now);
+  unsigned stretch = pace.stretch();
+  EXPECT_GT(stretch, 5u);
+  pace.look(5, kLimit);  // in a forked child
+  EXPECT_EQ(pace.stretch(), stretch);
+}
+
 TEST(SamplePace, CountsByTheThreadsOwnClock) {
   SamplePace pace;
   for (unsigned i = 0; i < 100000; i++) pace.count(1000);  // far more than 1,000 a second
