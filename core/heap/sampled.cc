@@ -128,7 +128,7 @@ void* allocate_sampled(unsigned size_class, uint32_t** id) {
 
 size_t sampled_block_bytes(const Span* span, const void* block) {
   uint32_t index = index_of(span, block);
-  if (index >= span->carved) fatal("invalid pointer", const_cast<void*>(block));
+  if (index >= span->capacity) fatal("invalid pointer", const_cast<void*>(block));
   return kClasses[block_classes(span)[index]].bytes;
 }
 
