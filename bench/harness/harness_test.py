@@ -139,6 +139,13 @@ class Scaling(unittest.TestCase):
         self.assertEqual([len(kinds) for kinds in work.values()], [1] * len(work))
 
 
+class About(unittest.TestCase):
+    def test_counts_the_rounds_that_were_made(self):
+        figures = figures_of({"row": ("g", 1, {"a": [1, 1, 1], "b": [1, 1, 1]})}, ["a", "b"])
+        self.assertEqual(figures["rounds"], 5, "asked for")
+        self.assertIn("today, 3 rounds, ", tables.about(figures))
+
+
 class Order(unittest.TestCase):
     names = list("abcdef")
 

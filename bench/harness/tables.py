@@ -135,8 +135,10 @@ def about(figures):
     marked, count = compare.disturbed(figures)
     runs = [run for row in figures["runs"].values() for some in row.values() for run in some]
     again = sum(run["attempts"] - 1 for run in runs)
+    # Of a run that was stopped there are fewer than were asked for.
+    rounds = max((len(some) for row in figures["runs"].values() for some in row.values()), default=0)
     return "\n".join([
-        f"- {figures['when']}, {figures['rounds']} rounds, seed {figures['seed']}, "
+        f"- {figures['when']}, {rounds} rounds, seed {figures['seed']}, "
         f"{count} runs in {figures.get('took_s', 0) / 60:.0f} min",
         f"- {', '.join(part for part in described if part)}; load at the start {machine['load_at_start']}",
         f"- {versions}",

@@ -242,7 +242,6 @@ size_t usable_bytes(void* p) {
       if (reinterpret_cast<uintptr_t>(p) != span->start) fatal("invalid pointer", p);
       return span->bytes;
     case SpanKind::kSampled:
-      if (!span->is_block_start(p)) fatal("invalid pointer", p);
       return heap::sampled_block_bytes(span, p);
     case SpanKind::kSmall:
       fatal("invalid pointer", p);

@@ -65,6 +65,13 @@ void make_active_locked(ThreadHeap& heap) {
   active.fetch_add(1, std::memory_order_relaxed);
 }
 
+// Hands on what the heap has; the next thread may have it.
+void empty_heap(ThreadHeap& heap) {
+  release_everything(heap);
+  LockGuard guard(registry);
+  make_idle_locked(heap);
+}
+
 // False when there is no room: the heap is to be emptied.
 bool keep_as_is(ThreadHeap& heap) {
   if (options::get(options::Id::purge_delay) == 0) return false;
@@ -112,10 +119,7 @@ ThreadHeap* adopt_heap() {
 void abandon_heap(ThreadHeap& heap) {
   heap.body->large.flush();
   thread_cache.heap = nullptr;
-  if (keep_as_is(heap)) return;
-  release_everything(heap);
-  LockGuard guard(registry);
-  make_idle_locked(heap);
+  if (!keep_as_is(heap)) empty_heap(heap);
 }
 
 namespace {
@@ -133,9 +137,7 @@ bool has_no_spans(ThreadHeap& heap) {
   }
   return true;
 }
-}  // namespace
 
-namespace {
 ThreadHeap* take_parked() {
   LockGuard guard(registry);
   for (ThreadHeap** link = &first_idle; *link != nullptr; link = &(*link)->next_idle) {
@@ -150,11 +152,7 @@ ThreadHeap* take_parked() {
 }  // namespace
 
 void release_parked() {
-  while (ThreadHeap* heap = take_parked()) {
-    release_everything(*heap);
-    LockGuard guard(registry);
-    make_idle_locked(*heap);
-  }
+  while (ThreadHeap* heap = take_parked()) empty_heap(*heap);
 }
 
 void purge_idle_bodies() {
@@ -209,9 +207,7 @@ void unlock_after_fork_child() {
     heap->body->large.reset();
     if (heap == thread_cache.heap || heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
     heap->body->large.flush();
-    release_everything(*heap);
-    LockGuard guard(registry);
-    make_idle_locked(*heap);
+    empty_heap(*heap);
   }
 }
 

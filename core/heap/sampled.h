@@ -16,7 +16,7 @@ using pages::Span;
 // A block of the class; null when out of memory. Its handle, 0 at first, is at *id; whoever has the block may set it.
 void* allocate_sampled(unsigned size_class, uint32_t** id);
 uint32_t sample_id(const Span* span, const void* block);
-// The size of the class that it was allocated as. Requires: a live block.
+// The size of the class that it was allocated as. Fatal where no block starts. Requires: the block is live.
 size_t sampled_block_bytes(const Span* span, const void* block);
 // Returns the handle. `*valid` is false, and nothing happens, when `block` is not a live block of the span.
 uint32_t free_sampled(Span* span, void* block, bool* valid);

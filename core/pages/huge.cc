@@ -333,11 +333,11 @@ bool cheap_to_move(const Range& memory) {
   return seams.complete() && seams.between(memory.start, memory.end()) <= memory.bytes / kBytesPerMove;
 }
 
-bool grow_by_moving(Span* span, size_t bytes) {
+bool grow_by_moving(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
   Target target;
   if (!may_move() || !cheap_to_move(memory)) return false;
-  if (!map_fresh(with_room(span, bytes), kPageBytes, &target.range) && !map_fresh(bytes, kPageBytes, &target.range)) return false;
+  if (!map_fresh(whole, kPageBytes, &target.range) && (whole == bytes || !map_fresh(bytes, kPageBytes, &target.range))) return false;
   page_map.set_foreign(span->start, kPageBytes);  // before the addresses may be another's
   if (!page_map.reserve(target.range.start, kPageBytes) || !fill(target.range.start + memory.bytes, &target) ||
       !move_block(memory, &target)) {
@@ -360,7 +360,8 @@ bool resize_huge(Span* span, size_t bytes) {
     return true;
   }
   size_t whole = with_room(span, bytes);
-  return grow_behind(span, bytes, whole) || (whole != bytes && grow_behind(span, bytes, bytes)) || grow_by_moving(span, bytes);
+  return grow_behind(span, bytes, whole) || (whole != bytes && grow_behind(span, bytes, bytes)) ||
+         grow_by_moving(span, bytes, whole);
 }
 
 size_t purge_huge(uint64_t cutoff_ns) {
