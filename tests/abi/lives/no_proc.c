@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   if (argc > 1) return inside();
   // The program's own path by name: /proc/self/exe will be gone.
   if (unshare(CLONE_NEWNS) != 0) cannot("unshare of the mount namespace is not allowed");
-  EXPECT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+  if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) cannot("the mounts cannot be made private");
   if (umount2("/proc", MNT_DETACH) != 0) cannot("/proc cannot be unmounted");
   if (access("/proc/self", F_OK) == 0) cannot("/proc is mounted twice");
   execl(argv[0], argv[0], "inside", NULL);
