@@ -197,18 +197,31 @@ void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target) {
   return reinterpret_cast<void*>(result);
 }
 
-Moved move_pages(void* start, size_t bytes, void* target, bool keep) {
-  constexpr long kDontUnmap = 4;  // MREMAP_DONTUNMAP
+bool is_one_mapping(void* start, size_t bytes) {
+  // Asks for a page more in place: the kernel first looks whether the mapping reaches that far.
+  constexpr long kEndsBefore = -EFAULT;
+  count(remap_calls);
+  long result = sys(SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(bytes + page_bytes()), 0);
+  if (!sys_failed(result)) unmap(static_cast<char*>(start) + bytes, page_bytes());
+  return result != kEndsBefore;
+}
+
+// Always to a greater length. From Linux 6.17 on a move of equal lengths takes a range of several mappings, one after the
+// other, and where it is refused in the midst of them, some have gone; with a length that changes the kernel checks first, in
+// every version, that the range is in one mapping, and moves all of it or nothing (mm/mremap.c: vrm_move_only, move_vma).
+// Not MREMAP_DONTUNMAP: it wants equal lengths, and what is locked (mlock) counts as locked for ever.
+Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes) {
+  DCHECK(new_bytes > bytes);
   count(remap_calls);
   before_unmapping();
-  long result = sys(SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(bytes),
-                    MREMAP_MAYMOVE | MREMAP_FIXED | (keep ? kDontUnmap : 0), as_long(target));
+  long result = sys(SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(new_bytes),
+                    MREMAP_MAYMOVE | MREMAP_FIXED, as_long(target));
   if (sys_failed(result)) {
     count(refused_calls);
     // Not known to the kernel or forbidden: it has not begun. Else it may have made room already.
     return result == -EPERM || result == -ENOSYS || result == -EINVAL ? Moved::kRefused : Moved::kRefusedTargetLost;
   }
-  if (!keep) count(unmap_bytes, bytes);  // the target's bytes were counted when it was mapped
+  count(unmap_bytes, bytes);  // the target's bytes were counted when it was mapped
   after_mapping();
   return Moved::kYes;
 }

@@ -28,10 +28,12 @@ bool purge(void* start, size_t bytes);
 // Grows or shrinks a mapping in place, or moves it onto the mapping at `target` (of new_bytes) when that is not null.
 // Returns the start, or null when refused: nothing has changed.
 void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target);
+// Whether the range is part of one mapping, which the program's own calls may have split. True where the kernel does not tell.
+bool is_one_mapping(void* start, size_t bytes);
 enum class Moved { kYes, kRefused, kRefusedTargetLost };
-// Moves the pages of one mapping onto the mapping at `target`, as long as it. With `keep` the range stays mapped, empty (Linux
-// 5.7); else it is gone. Refused: nothing has moved, but there may be nothing at the target any more.
-Moved move_pages(void* start, size_t bytes, void* target, bool keep);
+// Moves the pages of one mapping to `target`, with fresh memory behind them up to `new_bytes`; what was mapped there is gone.
+// Refused: nothing has moved, but there may be nothing at the target any more. Requires: new_bytes > bytes.
+Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes);
 // Whether a fault in the range may take a huge page, whatever the system's default (unless that is `never`). False when refused.
 bool set_huge_pages(void* start, size_t bytes, bool on);
 // Before part of a huge page is purged: has the kernel split it, which by itself it does only when memory is short; until

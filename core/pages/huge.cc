@@ -63,6 +63,14 @@ void note_mapping(const Range& range) {
   seams.add(range.end());
 }
 
+// One mapping has come where there may have been others of ours.
+void replace_mapping(const Range& range) {
+  LockGuard guard(lock);
+  seams.remove(range.start, range.end() - 1);
+  seams.add(range.start);
+  seams.add(range.end());
+}
+
 // Before a range goes away: whoever maps something there notes it anew.
 void forget_mapping(const Range& range) {
   page_map.forget(range.start, range.bytes);
@@ -113,8 +121,9 @@ Range first_part(const Range& range) {
 
 // A range that memory is moved to. A refused move may leave a hole in it that is another's already.
 struct Target {
-  Range range;
+  Range range{0, 0};
   Range hole{0, 0};
+  uintptr_t filled = range.end();  // from here on it has pieces
 };
 
 void abandon(const Target& target) {
@@ -123,23 +132,30 @@ void abandon(const Target& target) {
   discard(Range{target.hole.end(), target.range.end() - target.hole.end()});
 }
 
-// Moves one part to `at` in the target.
-bool move_part(const Range& part, uintptr_t at, bool keep_mapped, Target* target) {
-  if (!keep_mapped) forget_mapping(part);
-  os::Moved moved = os::move_pages(pointer(part.start), part.bytes, pointer(at), keep_mapped);
-  note_mapping(Range{at, part.bytes});
-  if (moved == os::Moved::kYes) return true;
+// Moves one part to `at` in the target, with `room` behind it (os::move_pages): what is moved next replaces that.
+bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
+  forget_mapping(part);
+  Range moved{at, part.bytes + room};
+  os::Moved result = os::move_pages(pointer(part.start), part.bytes, pointer(at), moved.bytes);
+  if (result == os::Moved::kYes) {
+    replace_mapping(moved);
+    return true;
+  }
   refused_moves.fetch_add(1, std::memory_order_relaxed);
-  if (moved == os::Moved::kRefusedTargetLost) target->hole = Range{at, part.bytes};
+  if (result == os::Moved::kRefusedTargetLost) target->hole = moved;
   note_mapping(part);
   return false;
 }
 
-// Moves a piece to `at`; what is refused is given back.
+// Moves a piece to `at`; what is refused is given back, and a last granule that would leave no room for the others.
 bool move_piece(Range piece, uintptr_t at, Target* target) {
+  if (at + piece.bytes == target->range.end()) {
+    piece.bytes -= granule();
+    discard(Range{piece.end(), granule()});
+  }
   while (piece.bytes != 0) {
     Range part = first_part(piece);
-    if (!move_part(part, at, false, target)) {
+    if (!move_part(part, at, granule(), target)) {
       discard(piece);
       return false;
     }
@@ -160,6 +176,7 @@ bool fill(uintptr_t at, Target* target) {
     LockGuard guard(lock);
     if (seams.complete()) count = cache.take_pieces(target->range.end() - at, kMinPieceBytes, pieces, kMaxPieces);
   }
+  if (count != 0) target->filled = at;
   bool sound = true;
   for (unsigned i = 0; i < count; i++) {
     const Extent& piece = pieces[i];
@@ -309,46 +326,78 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
   return true;
 }
 
-// Moves the block's pages part by part. Its own mapping stays until all have arrived, so what is refused can be undone.
-bool move_block(const Range& from, Target* target) {
-  bool in_parts = first_part(from).bytes != from.bytes;
+// Moves the block's pages part by part. Where that is refused in the midst all of it is copied to the spare place, which is
+// there for that: nothing that could be refused lies between a block in two halves and a whole one.
+bool move_block(const Range& from, const Range& spare, Target* target) {
   Range rest = from;
   uintptr_t at = target->range.start;
   while (rest.bytes != 0) {
     Range part = first_part(rest);
-    if (!move_part(part, at, in_parts, target)) {
-      // Copied back: the parts that came before are mapped at both places, empty where they came from.
-      memcpy(pointer(from.start), pointer(target->range.start), at - target->range.start);
-      return false;
-    }
+    size_t room = part.bytes == rest.bytes ? target->filled - (at + part.bytes) : granule();
+    if (!move_part(part, at, room, target)) break;
     at += part.bytes;
     rest = Range{part.end(), rest.bytes - part.bytes};
   }
-  if (in_parts) discard(from);
+  if (rest.bytes == 0) return true;
+  if (rest.start == from.start) return false;
+  size_t moved = from.bytes - rest.bytes;
+  memcpy(pointer(spare.start), pointer(target->range.start), moved);
+  memcpy(pointer(spare.start + moved), pointer(rest.start), rest.bytes);
+  discard(rest);
+  abandon(*target);
+  *target = Target{spare};
   return true;
 }
 
-bool cheap_to_move(const Range& memory) {
-  LockGuard guard(lock);
-  return seams.complete() && seams.between(memory.start, memory.end()) <= memory.bytes / kBytesPerMove;
+// Not so where the program has split it (madvise, mlock, mprotect of a part): copied, it is whole again.
+bool is_as_we_made_it(Range memory) {
+  while (memory.bytes != 0) {
+    Range part = first_part(memory);
+    if (!os::is_one_mapping(pointer(part.start), part.bytes)) return false;
+    memory = Range{part.end(), memory.bytes - part.bytes};
+  }
+  return true;
+}
+
+bool movable(const Range& memory) {
+  if (!may_move()) return false;
+  {
+    LockGuard guard(lock);
+    if (!seams.complete() || seams.between(memory.start, memory.end()) > memory.bytes / kBytesPerMove) return false;
+  }
+  return is_as_we_made_it(memory);
+}
+
+// Places for a block that is to grow: one to move it to and, if that takes several calls, a spare one.
+bool map_places(const Range& memory, size_t bytes, Range* place, Range* spare) {
+  *spare = Range{0, 0};
+  if (!map_fresh(bytes, kPageBytes, place)) return false;
+  bool in_parts = first_part(memory).bytes != memory.bytes;
+  if (page_map.reserve(place->start, kPageBytes) &&
+      (!in_parts || (map_fresh(bytes, kPageBytes, spare) && page_map.reserve(spare->start, kPageBytes)))) {
+    return true;
+  }
+  discard(*place);
+  discard(*spare);
+  return false;
 }
 
 bool grow_by_moving(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
-  Target target;
-  if (!may_move() || !cheap_to_move(memory)) return false;
-  if (!map_fresh(whole, kPageBytes, &target.range) && (whole == bytes || !map_fresh(bytes, kPageBytes, &target.range))) return false;
+  Range place, spare;
+  if (!movable(memory)) return false;
+  if (!map_places(memory, whole, &place, &spare) && (whole == bytes || !map_places(memory, bytes, &place, &spare))) return false;
+  Target target{place};
   page_map.set_foreign(span->start, kPageBytes);  // before the addresses may be another's
-  if (!page_map.reserve(target.range.start, kPageBytes) || !fill(target.range.start + memory.bytes, &target) ||
-      !move_block(memory, &target)) {
-    page_map.set(span->start, kPageBytes, span);
-    abandon(target);
-    return false;
+  bool moved = fill(target.range.start + memory.bytes + granule(), &target) && move_block(memory, spare, &target);
+  if (!moved) abandon(target);
+  if (target.range.start != spare.start) discard(spare);
+  if (moved) {
+    set_sizes(span, target.range, bytes);
+    span->carved++;
   }
-  set_sizes(span, target.range, bytes);
   page_map.set(span->start, kPageBytes, span);
-  span->carved++;
-  return true;
+  return moved;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Contents: blocks are distinct, wholly writable to their usable size, zero from calloc, and kept by realloc.
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <sys/mman.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -173,6 +174,28 @@ TEST(Contents, KeptByGrowthInSteps) {
       for (; filled < size; filled++) block[filled] = static_cast<unsigned char>(filled / 3);
     }
     for (size_t i = 0; i < filled; i++) ASSERT_EQ(block[i], static_cast<unsigned char>(i / 3));
+    free(block);
+  }
+}
+
+// Calls on parts of a block make several mappings of it, which a kernel may move one by one, or only some of them.
+TEST(Contents, KeptByGrowthOfABlockWithAdviceToItsParts) {
+  constexpr size_t kPart = 64 << 10;
+  for (size_t size = size_t{2} << 20; size <= size_t{16} << 20; size *= 2) {
+    auto block = opaque(static_cast<unsigned char*>(malloc(size)));
+    auto first = reinterpret_cast<unsigned char*>((reinterpret_cast<uintptr_t>(block) + kPart - 1) / kPart * kPart);
+    for (size_t i = 0; i < size; i += 509) block[i] = static_cast<unsigned char>(i * 131 + size);
+    for (unsigned i = 0; i < 8; i++) {
+      unsigned char* part = first + 2 * i * kPart;
+      ASSERT_EQ(madvise(part, kPart, i % 2 == 0 ? MADV_DONTDUMP : MADV_DONTFORK), 0);
+      if (i == 5) mlock(part, kPart);  // refused where the limit is 0
+    }
+    for (size_t larger = size + size / 3; larger < 5 * size; larger *= 2) {
+      block = opaque(static_cast<unsigned char*>(realloc(block, larger)));
+      ASSERT_NE(block, nullptr);
+      for (size_t i = 0; i < size; i += 509) ASSERT_EQ(block[i], static_cast<unsigned char>(i * 131 + size));
+      block[larger - 1] = 1;
+    }
     free(block);
   }
 }
