@@ -86,13 +86,16 @@ void LargeCache::flush() {
   lock_.leave();
 }
 
+// Writes only what is wrong: the pages of an idle heap are the parent's, or none at all.
 void LargeCache::reset() {
   lock_.reset();
-  bytes_ = 0;
+  size_t bytes = 0;
   for (size_t pages = 0; pages < kLists; pages++) {
-    set_list(pages, lists_[pages]);
-    for (Span* span = lists_[pages]; span != nullptr; span = span->next) bytes_ += span->bytes;
+    bool noted = ((filled_[pages / 64] >> (pages % 64)) & 1) != 0;
+    if (noted != (lists_[pages] != nullptr)) set_list(pages, lists_[pages]);
+    for (Span* span = lists_[pages]; span != nullptr; span = span->next) bytes += span->bytes;
   }
+  if (bytes_ != bytes) bytes_ = bytes;
 }
 
 void LargeCache::flush_idle(uint32_t epoch) {

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <new>
 #include <random>
 #include <thread>
 #include <vector>
@@ -13,6 +16,7 @@
 #include "core/base/options.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
+#include "core/os/os.h"
 #include "core/pages/page_heap.h"
 
 namespace seemalloc::heap {
@@ -28,6 +32,16 @@ TEST(LargeCache, TheNextBlockOfTheSizeIsTheOneJustFreed) {
     EXPECT_EQ(sm_malloc(bytes), p) << bytes;
     sm_free(p);
   }
+}
+
+// In a forked child every heap is looked at; those that nobody uses must not become the child's own memory.
+TEST(LargeCache, ResettingAnEmptyOneWritesNothing) {
+  size_t bytes = round_up(sizeof(LargeCache), os::page_bytes());
+  void* memory = os::map(bytes);
+  LargeCache* cache = new (memory) LargeCache();
+  ASSERT_EQ(mprotect(memory, bytes, PROT_READ), 0);
+  EXPECT_EXIT((cache->reset(), _exit(0)), testing::ExitedWithCode(0), "");
+  os::unmap(memory, bytes);
 }
 
 TEST(LargeCache, AnEighthMayBeWastedNotMore) {

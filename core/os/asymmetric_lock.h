@@ -39,9 +39,10 @@ class AsymmetricLock {
   }
   void open() { closed_.store(false, std::memory_order_release); }
 
+  // In a forked child. One that nobody holds is not written to.
   void reset() {
-    inside_.store(false, std::memory_order_relaxed);
-    closed_.store(false, std::memory_order_relaxed);
+    if (inside_.load(std::memory_order_relaxed)) inside_.store(false, std::memory_order_relaxed);
+    if (closed_.load(std::memory_order_relaxed)) closed_.store(false, std::memory_order_relaxed);
   }
 
  private:
