@@ -78,15 +78,31 @@ void forget_mapping(const Range& range) {
   seams.remove(range.start, range.end());
 }
 
-// Gives memory back. Where unmapping is refused (too many mappings) its memory goes and the address space is kept.
-void discard(const Range& range) {
-  if (range.bytes == 0) return;
-  forget_mapping(range);
-  if (os::unmap(pointer(range.start), range.bytes)) return;
-  bool clean = os::purge(pointer(range.start), range.bytes);
-  note_mapping(range);
+// Gives the first parts of a range back, as many as can be noted again; *range is the rest. Where unmapping is refused (too
+// many mappings) their memory goes and the address space is kept, seams and all.
+void discard_first_parts(Range* range) {
+  constexpr unsigned kMostNoted = 64;
+  uintptr_t noted[kMostNoted];
+  unsigned count;
+  {
+    LockGuard guard(lock);
+    count = seams.copy(range->start, range->end(), noted, kMostNoted);
+  }
+  Range parts = *range;
+  if (count == kMostNoted) parts.bytes = noted[--count] - parts.start;
+  *range = Range{parts.end(), range->bytes - parts.bytes};
+  forget_mapping(parts);
+  if (os::unmap(pointer(parts.start), parts.bytes)) return;
+  bool clean = os::purge(pointer(parts.start), parts.bytes);
+  note_mapping(parts);
   LockGuard guard(lock);
-  cache.put(Extent{range.start, range.bytes, UINT64_MAX, false, clean});  // never tried again by age. No record: it is lost
+  for (unsigned i = 0; i < count; i++) seams.add(noted[i]);
+  cache.put(Extent{parts.start, parts.bytes, UINT64_MAX, false, clean});  // never tried again by age. No record: it is lost
+}
+
+// Gives memory back.
+void discard(Range range) {
+  while (range.bytes != 0) discard_first_parts(&range);
 }
 
 // Keeps memory for the next request; where there is no record for it, what was freed longest ago goes.

@@ -57,6 +57,10 @@ TEST(Seams, TooManyAreNoticed) {
   EXPECT_TRUE(seams.complete()) << "it is there already";
   seams.add(11);
   EXPECT_FALSE(seams.complete());
+  seams.remove(0, Seams::kMost);
+  EXPECT_FALSE(seams.complete()) << "half of them are left";
+  seams.remove(0, 2 * Seams::kMost - 100);
+  EXPECT_TRUE(seams.complete());
 }
 
 // ---- the cache ----
@@ -347,6 +351,27 @@ TEST_F(HugeMemory, ABlockThatTheProgramHasSplitIsLeftToBeCopied) {
   EXPECT_TRUE(grow_apart(other, 8 * MiB)) << "that is no matter of other blocks";
   expect_moved_with_contents(other, from, true, 7);
   release_huge(other);
+}
+
+// What could not be unmapped is as many mappings as before.
+TEST_F(HugeMemory, WhatCouldNotBeGivenBackIsStillMovedPartByPart) {
+  std::vector<Span*> between;
+  free_apart(2 * MiB, 3, &between);
+  Span* span = allocate_huge(6 * MiB, kPageBytes);
+  uintptr_t start = span->start;
+  release_huge(span);
+  {
+    os::RefuseCalls refuse(SYS_munmap, ENOMEM);
+    purge_huge(UINT64_MAX);
+  }
+  span = allocate_huge(6 * MiB, kPageBytes);
+  ASSERT_EQ(span->start, start);
+  EXPECT_TRUE(span->known_zero);
+  memset(memory(span), 3, span->bytes);
+  EXPECT_TRUE(grow_apart(span, 9 * MiB));
+  expect_moved_with_contents(span, start, true, 3);
+  release_huge(span);
+  for (Span* b : between) release_huge(b);
 }
 
 // What the kernel refuses in the midst: the second half may not be moved, the first may.

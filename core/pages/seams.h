@@ -30,6 +30,7 @@ class Seams {
     unsigned i = at_or_behind(first), end = at_or_behind(last + 1);
     memmove(&seams_[i], &seams_[end], (count_ - end) * sizeof(seams_[0]));
     count_ -= end - i;
+    if (count_ <= kMost / 8) complete_ = true;
   }
   // The first seam behind `start`; `end` when there is none before it.
   uintptr_t next(uintptr_t start, uintptr_t end) const {
@@ -38,7 +39,13 @@ class Seams {
   }
   // How many lie between the two.
   unsigned between(uintptr_t start, uintptr_t end) const { return start >= end ? 0 : at_or_behind(end) - at_or_behind(start + 1); }
-  // False once there have been too many to note.
+  // Copies the first of those that lie between the two, at most so many. Returns how many.
+  unsigned copy(uintptr_t start, uintptr_t end, uintptr_t* out, unsigned most) const {
+    unsigned count = between(start, end) < most ? between(start, end) : most;
+    memcpy(out, &seams_[at_or_behind(start + 1)], count * sizeof(seams_[0]));
+    return count;
+  }
+  // False once there have been too many to note, until few are left. What was not noted then costs a refused move at most.
   bool complete() const { return complete_; }
 
  private:
