@@ -26,8 +26,9 @@ constexpr size_t kBytesPerMove = 128 * KiB;
 // A range is kept up to this, or an eighth of what is in use: a growing vector leaves ever larger ones behind, while what
 // follows it may be small blocks, which have no use for them.
 constexpr size_t kMaxKeptBytes = 32 * MiB;
-// Each refused move may cost address space: after so many, none is tried until everything is given back.
+// Each refused move may cost address space: after so many, one is tried now and then until everything is given back.
 constexpr unsigned kMaxRefusedMoves = 8;
+constexpr unsigned kDelaysBetweenTries = 64;  // purge delays, and a second
 
 constinit Lock lock;
 constinit HugeCache cache;
@@ -35,6 +36,7 @@ constinit Seams seams;
 constinit SpanList in_use;
 constinit size_t used_bytes = 0;
 constinit std::atomic<unsigned> refused_moves{0};
+constinit std::atomic<uint64_t> last_refused_ns{0};
 
 struct Range {
   uintptr_t start;
@@ -157,6 +159,7 @@ bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
     replace_mapping(moved);
     return true;
   }
+  last_refused_ns.store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
   refused_moves.fetch_add(1, std::memory_order_relaxed);
   if (result == os::Moved::kRefusedTargetLost) target->hole = moved;
   note_mapping(part);
@@ -181,7 +184,13 @@ bool move_piece(Range piece, uintptr_t at, Target* target) {
   return true;
 }
 
-bool may_move() { return refused_moves.load(std::memory_order_relaxed) < kMaxRefusedMoves; }
+bool may_move() {
+  if (refused_moves.load(std::memory_order_relaxed) < kMaxRefusedMoves) return true;
+  uint64_t wait_ns = kSecond_ns + kDelaysBetweenTries * options::get(options::Id::purge_delay) * kMillisecond_ns;
+  if (os::coarse_monotonic_ns() - last_refused_ns.load(std::memory_order_relaxed) < wait_ns) return false;
+  refused_moves.store(kMaxRefusedMoves - 1, std::memory_order_relaxed);
+  return true;
+}
 
 // Puts cached memory into the target from `at` on, as far as it reaches. False when a move was refused: the target is to be
 // abandoned.

@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "core/base/options.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/pages/huge_cache.h"
@@ -372,6 +373,25 @@ TEST_F(HugeMemory, WhatCouldNotBeGivenBackIsStillMovedPartByPart) {
   expect_moved_with_contents(span, start, true, 3);
   release_huge(span);
   for (Span* b : between) release_huge(b);
+}
+
+TEST_F(HugeMemory, AMoveIsTriedAgainSomeTimeAfterTheLastRefusal) {
+  auto report = [](const char* line) { ADD_FAILURE() << line; };
+  options::parse("purge_delay:1", report);
+  {
+    os::RefuseCalls refuse(SYS_mremap, EPERM);
+    for (int i = 0; i < 8; i++) {
+      Span* span = written(4 * MiB);
+      EXPECT_FALSE(grow_apart(span, 8 * MiB));
+      release_huge(span);
+    }
+  }
+  Span* span = written(4 * MiB);
+  EXPECT_FALSE(grow_apart(span, 8 * MiB)) << "not at once";
+  usleep(1'200'000);
+  EXPECT_TRUE(resize_huge(span, 8 * MiB));
+  release_huge(span);
+  options::parse("purge_delay:1000", report);
 }
 
 // What the kernel refuses in the midst: the second half may not be moved, the first may.
