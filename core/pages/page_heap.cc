@@ -190,7 +190,7 @@ bool huge_pages_on() { return options::get(options::Id::huge_pages) != 0; }
 
 // Has the next fault in a region without memory take a huge page, if it is time for one. Nothing of it is handed out yet: a
 // single small page would be in the way.
-bool expect_huge_page_locked(const Region* region) {
+bool expect_huge_page_locked(Region* region) {
   if (region->longest_free != kPagesPerRegion || !region->young.empty() || !region->old.empty()) return false;
   size_t spare_after = spare_pages.load(std::memory_order_relaxed) + kPagesPerRegion;
   if (spare_after * kSpareShare > size_t{region_count()} * kPagesPerRegion) return false;
@@ -200,6 +200,7 @@ bool expect_huge_page_locked(const Region* region) {
     return false;
   }
   spare_pages.fetch_add(kPagesPerRegion, std::memory_order_relaxed);
+  region->expecting = true;
   return true;
 }
 
@@ -210,9 +211,7 @@ void claim_run_locked(Shard& shard, bool dense, Run* run) {
 }
 
 // The rest of the huge page is free memory like any other: it is purged if nobody asks for it.
-void enter_spare(Region* region) {
-  Shard& shard = shards[region->shard];
-  LockGuard guard(shard.lock);
+void enter_spare_locked(Shard& shard, Region* region) {
   region->huge = true;
   region->spare.set(0, kPagesPerRegion);
   region->spare -= region->used;
@@ -223,19 +222,30 @@ void enter_spare(Region* region) {
   put_on_dirty_list(shard, region);
 }
 
+void end_expecting_locked(Shard& shard, Region* region, bool came) {
+  region->expecting = false;
+  if (came) enter_spare_locked(shard, region);
+  spare_pages.fetch_sub(kPagesPerRegion, std::memory_order_relaxed);
+}
+
+// What is purged must not come back by the kernel's own collecting of small pages; and mappings merge.
+bool huge_page_came(const Region* region) {
+  os::set_huge_pages(reinterpret_cast<void*>(region->base), kRegionBytes, false);
+  uintptr_t last_page = region->base + kRegionBytes - os::page_bytes();
+  return os::resident_bytes(reinterpret_cast<void*>(last_page), os::page_bytes()) != 0;
+}
+
 // Touches the run, which is ours, and measures what the kernel takes for it.
 void fault_huge_page(const Run& run) {
   Region* region = run.region;
-  uintptr_t last_page = region->base + kRegionBytes - os::page_bytes();
   uint64_t begin = os::thread_cpu_ns();
   *reinterpret_cast<volatile char*>(region->address_of(run.first)) = 0;
   uint64_t took = os::thread_cpu_ns() - begin;
-  bool came = os::resident_bytes(reinterpret_cast<void*>(last_page), os::page_bytes()) != 0;
-  // What is purged must not come back by the kernel's own collecting of small pages; and mappings merge.
-  os::set_huge_pages(reinterpret_cast<void*>(region->base), kRegionBytes, false);
+  bool came = huge_page_came(region);
   came ? huge_page_pacing.delivered(took) : huge_page_pacing.refused(took);
-  if (came) enter_spare(region);
-  spare_pages.fetch_sub(kPagesPerRegion, std::memory_order_relaxed);
+  Shard& shard = shards[region->shard];
+  LockGuard guard(shard.lock);
+  end_expecting_locked(shard, region, came);
 }
 
 // ---- runs ----
@@ -558,6 +568,13 @@ void lock_for_fork() {
 
 namespace {
 
+// The thread that was about to touch a region is the parent's: nobody else would enter what came.
+void end_expecting_all_locked(Shard& shard) {
+  for (Region* region = shard.all; region != nullptr; region = region->next_all) {
+    if (region->expecting) end_expecting_locked(shard, region, huge_page_came(region));
+  }
+}
+
 // The thread that was purging is the parent's: its pages may or may not have gone, so they count as dirty.
 void reattach_all_locked(Shard& shard) {
   for (Region* region = shard.all; region != nullptr; region = region->next_all) {
@@ -582,7 +599,10 @@ void unlock_after_fork(bool in_child) {
   unlock_reserve_after_fork();
   unlock_huge_after_fork();
   for (Shard& shard : shards) {
-    if (in_child) reattach_all_locked(shard);
+    if (in_child) {
+      reattach_all_locked(shard);
+      end_expecting_all_locked(shard);
+    }
     shard.lock.unlock_after_fork();
   }
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <map>
 #include <random>
@@ -242,6 +244,34 @@ TEST(HugePages, SpareMemoryIsBounded) {
     EXPECT_LE(page_statistics(false).dirty_bytes * 32, region_count() * kRegionBytes);
   }
   release_all(runs);
+  release_all(spans);
+}
+
+// Forks while a huge page is being taken: when the kernel is asked whether it came.
+long fork_when_asked_for_residency(long number) {
+  if (number != SYS_mincore) return 0;
+  os::fault_hook = nullptr;
+  lock_for_fork();
+  int child = fork();
+  unlock_after_fork(child == 0);
+  if (child == 0) {
+    bool entered = page_statistics(false).dirty_bytes == kRegionBytes - 8 * kPageBytes && purge_all() == kRegionBytes - 8 * kPageBytes;
+    _exit(entered ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "in the child nobody else would enter it";
+  return 0;
+}
+
+TEST(HugePages, WhatIsBeingTakenIsEnteredInAForkedChild) {
+  std::vector<Span*> spans = fill_many_regions();
+  os::fault_hook = fork_when_asked_for_residency;
+  Span* first = take_dense(8);
+  os::fault_hook = nullptr;
+  if (page_statistics(false).huge_pages == 0) GTEST_SKIP() << "the kernel has no huge page";
+  EXPECT_EQ(page_statistics(false).dirty_bytes, kRegionBytes - first->bytes);
+  release(first);
   release_all(spans);
 }
 

@@ -22,6 +22,7 @@ struct Region {
   uint16_t shard;
   bool on_dirty_list;
   bool huge;  // lies on one huge page that is not split yet
+  bool expecting;  // its first touch, which is under way, takes a huge page
   Region* next;  // in its bucket
   Region* prev;
   Region* next_dirty;
