@@ -123,38 +123,54 @@ void* allocate_slow(size_t bytes, size_t size_class) noexcept {
 
 namespace {
 
-// A large span that this thread has just freed; null when it has none of that size.
-SEEMALLOC_ALWAYS_INLINE Span* span_freed_before(size_t bytes) {
+bool may_be_cached(const ThreadHeap* mine, size_t bytes) {
+  return mine != nullptr && bytes <= pages::kMaxRegionRunPages * kPageBytes;
+}
+
+void* block_of(const Span* span) { return reinterpret_cast<void*>(span->start); }
+
+// For the program, unless it is a sample.
+SEEMALLOC_NOINLINE void* sample_if_due(Span* span, size_t bytes, const void* site) {
+  ThreadHeap& mine = *heap::thread_cache.heap;
+  if (heap::large_sample_due(mine, span->bytes)) span->sample_id = record_sample(mine, bytes, span->bytes, site);
+  return block_of(span);
+}
+
+// The thread has freed no span of just this size. *clean: the block reads as zero.
+SEEMALLOC_NOINLINE void* allocate_larger_or_new(size_t bytes, const void* site, bool* clean) {
   ThreadHeap* mine = heap::thread_cache.heap;
-  if (mine == nullptr || bytes > pages::kMaxRegionRunPages * kPageBytes) return nullptr;
-  return mine->body->large.take(pages_for(bytes));
+  Span* span = may_be_cached(mine, bytes) ? mine->body->large.take_larger(pages_for(bytes)) : nullptr;
+  *clean = false;
+  if (span != nullptr) return sample_if_due(span, bytes, site);
+  span = large_span(bytes, kPageBytes, site);
+  if (span == nullptr) return out_of_memory();
+  *clean = span->known_zero;
+  return block_of(span);
 }
 
-SEEMALLOC_NOINLINE Span* sampled_span(Span* span, size_t bytes, const void* site) {
-  span->sample_id = record_sample(*heap::thread_cache.heap, bytes, span->bytes, site);
-  return span;
-}
-
-SEEMALLOC_ALWAYS_INLINE Span* cached_or_new_span(size_t bytes, const void* site) {
-  Span* span = span_freed_before(bytes);
-  if (span == nullptr) return large_span(bytes, kPageBytes, site);
-  if (SEEMALLOC_LIKELY(!heap::large_sample_due(*heap::thread_cache.heap, span->bytes))) return span;
-  return sampled_span(span, bytes, site);
+SEEMALLOC_NOINLINE void* allocate_larger_or_new(size_t bytes, const void* site) {
+  bool clean;
+  return allocate_larger_or_new(bytes, site, &clean);
 }
 
 }  // namespace
 
+// All that is rare is a call in the end, so that nothing is saved on the stack.
 void* allocate_large_slow(size_t bytes) noexcept {
-  Span* span = cached_or_new_span(bytes, __builtin_return_address(0));
-  return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
+  ThreadHeap* mine = heap::thread_cache.heap;
+  Span* span = SEEMALLOC_LIKELY(may_be_cached(mine, bytes)) ? mine->body->large.take(pages_for(bytes)) : nullptr;
+  if (SEEMALLOC_UNLIKELY(span == nullptr)) return allocate_larger_or_new(bytes, __builtin_return_address(0));
+  if (SEEMALLOC_LIKELY(heap::pass_sample(*mine, span->bytes))) return block_of(span);
+  return sample_if_due(span, bytes, __builtin_return_address(0));
 }
 
 void* allocate_zeroed_large(size_t bytes) {
-  Span* span = cached_or_new_span(bytes, __builtin_return_address(0));
-  if (span == nullptr) return out_of_memory();
-  void* p = reinterpret_cast<void*>(span->start);
-  if (!span->known_zero) memset(p, 0, bytes);
-  return p;
+  ThreadHeap* mine = heap::thread_cache.heap;
+  Span* span = may_be_cached(mine, bytes) ? mine->body->large.take(pages_for(bytes)) : nullptr;
+  bool clean = false;
+  void* p = span != nullptr ? sample_if_due(span, bytes, __builtin_return_address(0))
+                            : allocate_larger_or_new(bytes, __builtin_return_address(0), &clean);
+  return p == nullptr || clean ? p : memset(p, 0, bytes);
 }
 
 void* allocate_aligned(size_t bytes, size_t alignment) noexcept {
@@ -185,10 +201,12 @@ SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
   uint32_t id = span->sample_id;
   span->sample_id = 0;
   if (id != 0) forget_sample(heap::thread_cache.heap, id);
-  if (!keep_large_block(p, span)) heap::free_large(span);
+  ThreadHeap* mine = heap::thread_cache.heap;
+  if (span->kind == SpanKind::kLarge && mine != nullptr && mine->body->large.put_making_room(span)) return;
+  heap::free_large(span);
 }
 
-void free_sampled_block(void* p, Span* span) {
+SEEMALLOC_NOINLINE void free_sampled_block(void* p, Span* span) {
   bool valid = false;
   uint32_t id = heap::free_sampled(span, p, &valid);
   if (!valid) fatal(span->is_block_start(p) ? "double free" : "invalid free", p);
@@ -201,10 +219,7 @@ void free_small_block(void* p, Span* span) {
   heap::free_remote(thread_heap(), span, block);
 }
 
-}  // namespace
-
-void deallocate_slow(void* p, Span* span) noexcept {
-  if (keep_large_block(p, span)) return;
+SEEMALLOC_NOINLINE void deallocate_by_kind(void* p, Span* span) {
   switch (span->kind) {
     case SpanKind::kForeign:
       if (p != nullptr) free_foreign(p);
@@ -220,6 +235,13 @@ void deallocate_slow(void* p, Span* span) noexcept {
     case SpanKind::kSmall:
       return free_small_block(p, span);
   }
+}
+
+}  // namespace
+
+// All that is rare is a call in the end, so that nothing is saved on the stack.
+void deallocate_slow(void* p, Span* span) noexcept {
+  if (!keep_large_block(p, span)) deallocate_by_kind(p, span);
 }
 
 void deallocate_outside(void* p) noexcept {

@@ -27,32 +27,45 @@ void share_large_budget(unsigned threads) {
   large_limit_bytes.store(options::get(options::Id::purge_delay) == 0 ? 0 : share, std::memory_order_relaxed);
 }
 
-size_t LargeCache::next_filled(size_t pages) const {
+size_t LargeCache::next_filled(size_t pages) {
   for (size_t word = pages / 64; word < sizeof(filled_) / sizeof(filled_[0]); word++) {
     uint64_t bits = filled_[word];
     if (word == pages / 64) bits &= ~uint64_t{0} << (pages % 64);
-    if (bits != 0) return word * 64 + static_cast<size_t>(__builtin_ctzll(bits));
+    for (; bits != 0; bits &= bits - 1) {
+      size_t found = word * 64 + static_cast<size_t>(__builtin_ctzll(bits));
+      if (lists_[found] != nullptr) return found;
+      filled_[word] &= ~(bits & -bits);
+    }
   }
   return kLists;
 }
 
 Span* LargeCache::take_larger(size_t page_count) {
+  if (!lock_.enter()) return nullptr;
+  file_last();
   size_t pages = next_filled(page_count);
-  if (pages > page_count + page_count / 8 || pages == kLists) return nullptr;
-  Span* span = lists_[pages];
-  take_first(pages);
+  Span* span = pages <= page_count + page_count / 8 && pages != kLists ? take_first(pages) : nullptr;
+  lock_.leave();
   return span;
+}
+
+bool LargeCache::put_making_room(Span* span) {
+  size_t limit = large_limit_bytes.load(std::memory_order_relaxed);
+  if (span->bytes > limit || !lock_.enter()) return false;
+  make_room(span->bytes, limit);
+  push(span, bytes_ + span->bytes);
+  lock_.leave();
+  return true;
 }
 
 // Lists take turns, so that sizes no longer asked for make room for those that are.
 void LargeCache::make_room(size_t bytes, size_t limit) {
+  file_last();
   while (bytes_ + bytes > limit) {
     size_t pages = next_filled(victim_);
     if (pages == kLists) pages = next_filled(0);
     if (pages == kLists) return;
-    Span* span = lists_[pages];
-    take_first(pages);
-    pages::release(span);
+    pages::release(take_first(pages));
     victim_ = static_cast<uint16_t>(pages + 1);
   }
 }
@@ -70,13 +83,13 @@ void LargeCache::drop_before(size_t pages, uint32_t epoch) {
   while (span != nullptr) {
     Span* next = span->next;
     set_bytes(bytes_ - span->bytes);
-    span->sample_id = 0;
     pages::release(span);
     span = next;
   }
 }
 
 void LargeCache::flush_before(uint32_t epoch) {
+  file_last();
   for (size_t pages = next_filled(0); pages != kLists; pages = next_filled(pages + 1)) drop_before(pages, epoch);
 }
 
@@ -89,10 +102,12 @@ void LargeCache::flush() {
 // Writes only what is wrong: the pages of an idle heap are the parent's, or none at all.
 void LargeCache::reset() {
   lock_.reset();
-  size_t bytes = 0;
+  // A span on its way from there to its list is in both.
+  if (last_ != nullptr && lists_[last_->bytes >> kPageShift] == last_) set_last(nullptr);
+  size_t bytes = last_ != nullptr ? last_->bytes : 0;
   for (size_t pages = 0; pages < kLists; pages++) {
-    bool noted = ((filled_[pages / 64] >> (pages % 64)) & 1) != 0;
-    if (noted != (lists_[pages] != nullptr)) set_list(pages, lists_[pages]);
+    uint64_t bit = uint64_t{1} << (pages % 64);
+    if (lists_[pages] != nullptr && (filled_[pages / 64] & bit) == 0) filled_[pages / 64] |= bit;
     for (Span* span = lists_[pages]; span != nullptr; span = span->next) bytes += span->bytes;
   }
   if (bytes_ != bytes) bytes_ = bytes;

@@ -1,11 +1,12 @@
 // LargeCache: large spans that a thread has just freed, for its next requests of about the same size.
 //
 // A program that allocates and frees buffers would otherwise take the page heap's lock and write the page map for each of
-// their pages, both ways. One list per number of pages, the span freed last in front: what is wanted next is found without
-// a search. Bounded by bytes; what stays unused for a purge delay goes to the page heap.
+// their pages, both ways. The span freed last has a place of its own, of a fixed address: who allocates and frees one buffer
+// waits for few loads. The others: one list per number of pages, the one freed last in front. What is wanted next is found
+// without a search. Bounded by bytes; what stays unused for a purge delay goes to the page heap.
 // Who calls: core/api's slow paths and, for idle threads, whoever ticks.
 // Threads: the owner between enter and leave of `lock`, another thread between try_close and open. A span is put on and
-// taken off its list by one store each, so that in a forked child it is on it or not.
+// taken off its place by one store each, and moved by two, so that in a forked child it is in one place or none.
 #pragma once
 
 #include <atomic>
@@ -21,33 +22,38 @@ namespace seemalloc::heap {
 using pages::Span;
 
 // What one thread may keep, and the time in half purge delays.
-extern std::atomic<size_t> large_limit_bytes;
-extern std::atomic<uint32_t> large_epoch;
+extern std::atomic<size_t> large_limit_bytes SEEMALLOC_HIDDEN;
+extern std::atomic<uint32_t> large_epoch SEEMALLOC_HIDDEN;
 
 class LargeCache {
  public:
-  // The owner's. A span of at least `page_count` pages, and at most an eighth more; its contents are what they were.
+  // The owner's. A span of `page_count` pages; its contents are what they were.
   // Requires: 1 ≤ page_count ≤ kMaxRegionRunPages.
   SEEMALLOC_ALWAYS_INLINE Span* take(size_t page_count) {
-    if (!lock_.enter()) return nullptr;
-    Span* span = lists_[page_count];
-    if (SEEMALLOC_LIKELY(span != nullptr)) {
-      take_first(page_count);
+    if (SEEMALLOC_UNLIKELY(!lock_.enter())) return nullptr;
+    Span* span = last_;
+    if (span != nullptr && span->bytes == page_count << kPageShift) {
+      set_last(nullptr);
+      count_out(span);
     } else {
-      span = take_larger(page_count);
+      span = take_first(page_count);
     }
     lock_.leave();
     return span;
   }
-  // Keeps a kLarge span; false when it is not to be kept.
+  // The same, when there is none: one that is longer by at most an eighth.
+  Span* take_larger(size_t page_count);
+  // Keeps a kLarge span; false when there is no room for it.
   SEEMALLOC_ALWAYS_INLINE bool put(Span* span) {
-    size_t limit = large_limit_bytes.load(std::memory_order_relaxed);
-    if (span->bytes > limit || !lock_.enter()) return false;
-    if (SEEMALLOC_UNLIKELY(bytes_ + span->bytes > limit)) make_room(span->bytes, limit);
-    push(span);
+    if (SEEMALLOC_UNLIKELY(!lock_.enter())) return false;
+    size_t bytes = bytes_ + span->bytes;
+    bool fits = bytes <= large_limit_bytes.load(std::memory_order_relaxed);
+    if (SEEMALLOC_LIKELY(fits)) push(span, bytes);
     lock_.leave();
-    return true;
+    return fits;
   }
+  // The same, giving others back for it; false when it is not to be kept.
+  bool put_making_room(Span* span);
 
   // Gives spans back to the page heap: those that were put before `epoch`, or all.
   // By the owner:
@@ -60,33 +66,42 @@ class LargeCache {
   size_t bytes() const { return __atomic_load_n(&bytes_, __ATOMIC_RELAXED); }
 
  private:
-  SEEMALLOC_ALWAYS_INLINE void take_first(size_t pages) {
+  SEEMALLOC_ALWAYS_INLINE Span* take_first(size_t pages) {
     Span* span = lists_[pages];
+    if (SEEMALLOC_UNLIKELY(span == nullptr)) return nullptr;
     set_list(pages, span->next);
+    count_out(span);
+    return span;
+  }
+  SEEMALLOC_ALWAYS_INLINE void count_out(Span* span) {
     set_bytes(bytes_ - span->bytes);
-    span->sample_id = 0;
     span->kind = pages::SpanKind::kLarge;
   }
-  SEEMALLOC_ALWAYS_INLINE void push(Span* span) {
-    size_t pages = span->bytes >> kPageShift;
+  SEEMALLOC_ALWAYS_INLINE void push(Span* span, size_t bytes_then) {
     span->kind = pages::SpanKind::kCachedLarge;
-    span->known_zero = false;
     span->cached_epoch = large_epoch.load(std::memory_order_relaxed);
+    set_bytes(bytes_then);
+    if (last_ != nullptr) file(last_);
+    set_last(span);
+  }
+  SEEMALLOC_ALWAYS_INLINE void file(Span* span) {
+    size_t pages = span->bytes >> kPageShift;
     span->next = lists_[pages];
-    set_bytes(bytes_ + span->bytes);
+    filled_[pages / 64] |= uint64_t{1} << (pages % 64);
     set_list(pages, span);
   }
-  // Also notes which lists have a span.
+  void file_last() {
+    if (last_ != nullptr) file(last_);
+    set_last(nullptr);
+  }
+  SEEMALLOC_ALWAYS_INLINE void set_last(Span* span) { __atomic_store_n(&last_, span, __ATOMIC_RELEASE); }
   SEEMALLOC_ALWAYS_INLINE void set_list(size_t pages, Span* first) {
     __atomic_store_n(&lists_[pages], first, __ATOMIC_RELEASE);
-    uint64_t bit = uint64_t{1} << (pages % 64);
-    filled_[pages / 64] = first != nullptr ? filled_[pages / 64] | bit : filled_[pages / 64] & ~bit;
   }
   SEEMALLOC_ALWAYS_INLINE void set_bytes(size_t bytes) { __atomic_store_n(&bytes_, bytes, __ATOMIC_RELAXED); }
   // The first list at or above `pages` that has a span; kLists when there is none.
-  size_t next_filled(size_t pages) const;
-  SEEMALLOC_NOINLINE Span* take_larger(size_t page_count);
-  SEEMALLOC_NOINLINE void make_room(size_t bytes, size_t limit);
+  size_t next_filled(size_t pages);
+  void make_room(size_t bytes, size_t limit);
   void flush_before(uint32_t epoch);
   void drop_before(size_t pages, uint32_t epoch);
 
@@ -95,7 +110,8 @@ class LargeCache {
   AsymmetricLock lock_;
   uint16_t victim_ = 0;  // the list to take spans from next when there is no room
   size_t bytes_ = 0;
-  uint64_t filled_[kLists / 64 + 1] = {};
+  Span* last_ = nullptr;  // the span freed last, on no list yet: most often it is the next one wanted
+  uint64_t filled_[kLists / 64 + 1] = {};  // which lists may have a span: a bit stays until the empty list is met
   Span* lists_[kLists] = {};  // by pages
 };
 

@@ -75,6 +75,21 @@ TEST(LargeCache, KeepsManySizesAtOnce) {
   for (void* p : blocks) sm_free(p);
 }
 
+// What has been taken again is not found by who would have a longer one, first in its list or freed last.
+TEST(LargeCache, WhatWasTakenIsNotFoundAgain) {
+  purge_all();
+  void* longer[2] = {sm_malloc(176 * KiB), sm_malloc(176 * KiB)};
+  for (int freed : {1, 2}) {
+    for (int i = 0; i < freed; i++) sm_free(longer[i]);
+    for (int i = freed; i-- > 0;) EXPECT_EQ(sm_malloc(176 * KiB), longer[i]);
+    void* p = sm_malloc(160 * KiB);
+    EXPECT_EQ(sm_malloc_usable_size(p), 160 * KiB);
+    sm_free(p);
+  }
+  for (void* p : longer) sm_free(p);
+  EXPECT_TRUE(for_each_live_block([](void*, void*, size_t) {}, nullptr));
+}
+
 // Sizes that nobody asks for any more do not keep a new one out.
 TEST(LargeCache, MakesRoomForANewSize) {
   purge_all();
@@ -120,6 +135,23 @@ TEST(LargeCache, AThreadThatEndsKeepsNothing) {
   size_t before = used_bytes();
   std::thread([] { sm_free(sm_malloc(500 * KiB)); }).join();
   EXPECT_LE(used_bytes(), before + 64 * KiB);
+}
+
+// Spans on lists and the one freed last are the forking thread's in the child, each of them once; other threads' go back.
+TEST(LargeCache, AForkedChildHasThemOnce) {
+  purge_all();
+  void* blocks[3];
+  for (void*& p : blocks) p = sm_malloc(300 * KiB);
+  for (void* p : blocks) sm_free(p);
+  EXPECT_EXIT(
+      {
+        for (int i = 2; i >= 0; i--) {
+          if (sm_malloc(300 * KiB) != blocks[i]) _exit(1);
+        }
+        void* fresh = sm_malloc(300 * KiB);
+        _exit(fresh == blocks[0] || fresh == blocks[1] || fresh == blocks[2] ? 2 : 0);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 // An idle thread's spans go back without its help; where the kernel has no membarrier they stay.

@@ -188,25 +188,43 @@ void hand_out_stash(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
 
 void (*draw_sample_distance)(ThreadHeap& heap, Draw reason) = never_sample;
 
-std::atomic<uint64_t> sample_generation{1};
-std::atomic<uint32_t> relax_generation{0};
+namespace {
+constexpr uint64_t kOptionChange = uint64_t{1} << 32;
+}
+std::atomic<uint64_t> sample_changes{kOptionChange};
 std::atomic<bool> sample_distances_stretched{false};
 
 void redraw_sample(ThreadHeap& heap) {
-  heap.sample_generation = sample_generation.load(std::memory_order_relaxed);
+  uint64_t changes = sample_changes.load(std::memory_order_relaxed);
+  if (changes / kOptionChange == heap.sample_changes / kOptionChange) return;
+  heap.sample_changes = changes;
   for (ClassState& cs : heap.body->classes) cs.sample_due = 0;
   draw_sample_distance(heap, Draw::kNewInterval);
 }
 
 void relax_sample(ThreadHeap& heap) {
-  heap.relax_generation = relax_generation.load(std::memory_order_relaxed);
+  uint64_t changes = sample_changes.load(std::memory_order_relaxed);
+  if (changes / kOptionChange != heap.sample_changes / kOptionChange) return;  // redraw_sample does it
+  heap.sample_changes = changes;
   draw_sample_distance(heap, Draw::kTimePassed);
 }
 
-void invalidate_sample_distances() { sample_generation.fetch_add(1, std::memory_order_relaxed); }
+void invalidate_sample_distances() { sample_changes.fetch_add(kOptionChange, std::memory_order_relaxed); }
 
 void relax_sample_distances() {
-  if (sample_distances_stretched.exchange(false, std::memory_order_relaxed)) relax_generation.fetch_add(1, std::memory_order_relaxed);
+  if (sample_distances_stretched.exchange(false, std::memory_order_relaxed)) sample_changes.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool large_sample_due(ThreadHeap& heap, size_t bytes) {
+  redraw_if_stale(heap);
+  relax_if_due(heap);
+  if (SEEMALLOC_LIKELY(heap.sample_distance > static_cast<int64_t>(bytes))) {
+    heap.sample_distance -= static_cast<int64_t>(bytes);
+    return false;
+  }
+  heap.due_interval = heap.sample_base << heap.sample_stretch;
+  draw_sample_distance(heap, Draw::kSampled);
+  return true;
 }
 
 namespace {

@@ -87,8 +87,7 @@ struct ThreadHeap {
   uint64_t due_interval = 0;      // the mean with which the sample that is being taken was drawn
   uint64_t random_state = 0;
   void* recorder = nullptr;       // core/api's, for the samples of the thread that has the heap
-  uint64_t sample_generation = 0;  // the interval's generation the distance was drawn with
-  uint32_t relax_generation = 0;
+  uint64_t sample_changes = 0;    // those that the distance was drawn after
   uint8_t sample_stretch = 0;
   size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
@@ -115,21 +114,23 @@ enum class Draw {
 // the minimal library, nothing is sampled.
 extern void (*draw_sample_distance)(ThreadHeap& heap, Draw reason);
 
-// Bumped when the option has changed: what was drawn before is stale.
-extern std::atomic<uint64_t> sample_generation;
-// Bumped by a tick after stretched distances were drawn: they may be drawn again. Distances are exponential, so that what is
+// What heaps have to hear of. Upper half: counts changes of the option, after which what was drawn before is stale. Lower
+// half: ticks after stretched distances were drawn, which may be drawn again. Distances are exponential, so that what is
 // left of one may be drawn again at any time, but not because of where its point lies: never between seeing that a list
 // holds the point and taking it.
-extern std::atomic<uint32_t> relax_generation;
+extern std::atomic<uint64_t> sample_changes SEEMALLOC_HIDDEN;
 // Set by who draws a stretched distance.
 extern std::atomic<bool> sample_distances_stretched;
 SEEMALLOC_NOINLINE void redraw_sample(ThreadHeap& heap);
 SEEMALLOC_NOINLINE void relax_sample(ThreadHeap& heap);
-SEEMALLOC_ALWAYS_INLINE void relax_if_due(ThreadHeap& heap) {
-  if (SEEMALLOC_UNLIKELY(heap.relax_generation != relax_generation.load(std::memory_order_relaxed))) relax_sample(heap);
+SEEMALLOC_ALWAYS_INLINE bool sample_changes_seen(const ThreadHeap& heap) {
+  return SEEMALLOC_LIKELY(heap.sample_changes == sample_changes.load(std::memory_order_relaxed));
 }
 SEEMALLOC_ALWAYS_INLINE void redraw_if_stale(ThreadHeap& heap) {
-  if (SEEMALLOC_UNLIKELY(heap.sample_generation != sample_generation.load(std::memory_order_relaxed))) redraw_sample(heap);
+  if (!sample_changes_seen(heap)) redraw_sample(heap);
+}
+SEEMALLOC_ALWAYS_INLINE void relax_if_due(ThreadHeap& heap) {
+  if (!sample_changes_seen(heap)) relax_sample(heap);
 }
 
 // The outcome of refill: one block, or the news that this allocation is the sample, or no memory.
@@ -159,19 +160,16 @@ SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
   return first;
 }
 
-// A block of `bytes` is being allocated outside the lists (a large one): true when it is the sample.
-// Requires: the calling thread owns `heap`.
-SEEMALLOC_ALWAYS_INLINE bool large_sample_due(ThreadHeap& heap, size_t bytes) {
-  redraw_if_stale(heap);
-  relax_if_due(heap);
-  if (SEEMALLOC_LIKELY(heap.sample_distance > static_cast<int64_t>(bytes))) {
-    heap.sample_distance -= static_cast<int64_t>(bytes);
-    return false;
-  }
-  heap.due_interval = heap.sample_base << heap.sample_stretch;
-  draw_sample_distance(heap, Draw::kSampled);
+// A block of `bytes` is being allocated outside the lists (a large one): true when it is no sample. False: nothing has been
+// done, large_sample_due() tells. Requires: the calling thread owns `heap`.
+SEEMALLOC_ALWAYS_INLINE bool pass_sample(ThreadHeap& heap, size_t bytes) {
+  int64_t left = heap.sample_distance - static_cast<int64_t>(bytes);
+  if (SEEMALLOC_UNLIKELY(left <= 0) || !sample_changes_seen(heap)) return false;
+  heap.sample_distance = left;
   return true;
 }
+// The same: true when it is the sample.
+bool large_sample_due(ThreadHeap& heap, size_t bytes);
 
 // The countdown of a span this heap owns reached zero: files it as available, or gives it back when it is empty.
 void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept;

@@ -53,12 +53,15 @@ struct alignas(kCacheLineBytes) Span {
   uint32_t bias;       // live = countdown + bias
   uintptr_t start;
   uint32_t block_bytes;  // 0 for large and huge: see bytes
-  uint32_t capacity;     // blocks that fit
+  union {
+    uint32_t capacity;      // blocks that fit
+    uint32_t cached_epoch;  // kCachedLarge: when it was put (heap/large_cache.h)
+  };
   uint32_t carved;       // blocks ever cut, from the start
   uint8_t size_class;
   SpanKind kind;
   SpanState state;
-  bool known_zero;  // the pages read as zero and nobody wrote to them
+  bool known_zero;  // the pages read as zero, as the page heap hands them out
   bool lending_;    // unowned: its blocks are lent to many threads (heap/central.h). See lending()
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // blocks freed by others: see heap/remote.h
@@ -70,7 +73,6 @@ struct alignas(kCacheLineBytes) Span {
   union {
     uint32_t* sample_ids;  // kSampled: one per block
     uint32_t sample_id;    // kLarge, kHuge: 0 when not sampled
-    uint32_t cached_epoch;  // kCachedLarge: when it was put (heap/large_cache.h)
   };
 
   uint32_t live() const { return countdown + bias; }
