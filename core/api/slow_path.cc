@@ -237,11 +237,16 @@ SEEMALLOC_NOINLINE void deallocate_by_kind(void* p, Span* span) {
   }
 }
 
+SEEMALLOC_ALWAYS_INLINE bool gather_small_block(void* p, const Span* span) {
+  ThreadHeap* mine = heap::thread_cache.heap;
+  return span->kind == SpanKind::kSmall && mine != nullptr && heap::gather_foreign(*mine, span, static_cast<Block*>(p));
+}
+
 }  // namespace
 
 // All that is rare is a call in the end, so that nothing is saved on the stack.
 void deallocate_slow(void* p, Span* span) noexcept {
-  if (!keep_large_block(p, span)) deallocate_by_kind(p, span);
+  if (!gather_small_block(p, span) && !keep_large_block(p, span)) deallocate_by_kind(p, span);
 }
 
 void deallocate_outside(void* p) noexcept {

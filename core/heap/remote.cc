@@ -14,10 +14,6 @@ namespace {
 // A sleeper's pending spans are looked at once so many wait, and enough of them to pay for the look can be given back.
 constexpr uint32_t kPendingBeforeReclaim = 32;
 constexpr uint32_t kLeastComplete = 8;
-// More bytes of a class than this, or kMaxForeignBlocks, are published: what sleeping threads keep is out of everybody's
-// reach.
-constexpr size_t kMaxForeignClassBytes = 16 * KiB;
-constexpr size_t kMaxForeignBytes = 64 * KiB;  // of all classes together
 
 void push_pending(ThreadHeap& owner, Span* span) {
   Span* top = owner.pending.load(std::memory_order_relaxed);

@@ -37,6 +37,29 @@ inline uint64_t pack_remote(const Block* first, uint32_t count) { return reinter
 inline Block* remote_first(uint64_t word) { return reinterpret_cast<Block*>(word >> 16); }
 inline uint32_t remote_count(uint64_t word) { return word == kUnowned ? 0 : static_cast<uint32_t>(word & 0xffff); }
 
+// More bytes of a class than this, or kMaxForeignBlocks, are published: what sleeping threads keep is out of everybody's
+// reach.
+inline constexpr size_t kMaxForeignClassBytes = 16 * KiB;
+inline constexpr size_t kMaxForeignBytes = 64 * KiB;  // of all classes together
+
+// Rule 1 for one block of a small span that is not `heap`'s, when that is all there is to do; else false, and free_remote
+// decides. `heap` is the calling thread's. Inlined, with few stores and no stack frame: stores leave in order, those to blocks
+// wait for another processor's cache, and the fewer others stand between them the more are under way at once.
+SEEMALLOC_ALWAYS_INLINE bool gather_foreign(ThreadHeap& heap, const Span* span, Block* block) {
+  if (reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody || !span->is_block_start(block)) return false;
+  ClassState& cs = heap.body->classes[span->size_class];
+  uint32_t count = cs.foreign_count + 1;
+  size_t bytes = heap.foreign_bytes + span->block_bytes;
+  size_t class_bytes = size_t{count} * span->block_bytes;
+  if (count >= kMaxForeignBlocks || class_bytes > kMaxForeignClassBytes || bytes > kMaxForeignBytes) return false;
+  Block* last = cs.foreign;
+  if (last != nullptr && (last == block || last->next == block)) return false;  // freed twice
+  block->next = last;
+  cs.foreign = block;
+  cs.foreign_count = count;
+  heap.foreign_bytes = bytes;
+  return true;
+}
 // Frees one block of another's span. `heap` is the calling thread's, for gathering; null publishes at once.
 void free_remote(ThreadHeap* heap, Span* span, Block* block);
 // Takes what has been gathered of the class, the last one first: at most kMaxForeignBlocks. Returns their number. Fatal when

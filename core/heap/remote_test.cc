@@ -14,6 +14,7 @@
 #include "core/heap/central.h"
 #include "core/heap/statistics.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/page_map.h"
 
 namespace seemalloc::heap {
 namespace {
@@ -126,6 +127,46 @@ TEST(Remote, ASleepersLastSpansComeBackToo) {
   EXPECT_LT(used_bytes(), full / 5) << "of " << full;
   stage = 2;
   owner.join();
+}
+
+// What the calling thread's heap has of the span's class.
+const ClassState& foreign_state(const Span& span) { return thread_cache.heap->body->classes[span.size_class]; }
+
+// What the short path leaves to free_remote: a batch that is full, blocks freed twice, places where no block starts, spans
+// without an owner.
+TEST(Remote, GatheringLeavesWhatIsRareAlone) {
+  ASSERT_EQ(seemalloc_profile_stop(), 0);
+  std::vector<Block*> blocks(64);
+  for (Block*& block : blocks) block = static_cast<Block*>(sm_malloc(200));
+  std::thread([&] {
+    sm_free(sm_malloc(3000));  // so that the thread has a heap
+    auto last = [&](size_t i) { return blocks[blocks.size() - 1 - i]; };  // of the thread's own span, not of lent ones
+    size_t before = thread_cache.heap->foreign_bytes;  // the lent block just freed
+    Span* span = pages::page_map.span_of(last(0));
+    ASSERT_NE(reinterpret_cast<uintptr_t>(span->owner()), Span::kNobody);
+    EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, reinterpret_cast<Block*>(reinterpret_cast<char*>(last(0)) + 8)));
+    ASSERT_TRUE(gather_foreign(*thread_cache.heap, span, last(0)));
+    EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, last(0)));
+    ASSERT_TRUE(gather_foreign(*thread_cache.heap, span, last(1)));
+    EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, last(0)));
+    for (size_t i = 2; i < kMaxForeignBlocks - 1; i++) ASSERT_TRUE(gather_foreign(*thread_cache.heap, span, last(i)));
+    EXPECT_EQ(foreign_state(*span).foreign_count, kMaxForeignBlocks - 1);
+    EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, last(kMaxForeignBlocks - 1)));
+    EXPECT_EQ(thread_cache.heap->foreign_bytes - before, (kMaxForeignBlocks - 1) * span->block_bytes);
+    free_remote(thread_cache.heap, span, last(kMaxForeignBlocks - 1));
+    EXPECT_EQ(foreign_state(*span).foreign_count, 0u);
+    EXPECT_EQ(thread_cache.heap->foreign_bytes, before);
+  }).join();
+  for (size_t i = 0; i < blocks.size() - kMaxForeignBlocks; i++) sm_free(blocks[i]);
+  ASSERT_EQ(seemalloc_profile_start(512 * 1024), 0);
+}
+
+TEST(Remote, WhatNobodyOwnsIsNotGathered) {
+  Block* lent = nullptr;
+  ASSERT_NE(central_lend(20, 1, &lent), 0u);
+  sm_free(sm_malloc(1));  // so that this thread has a heap
+  EXPECT_FALSE(gather_foreign(*thread_cache.heap, pages::page_map.span_of(lent), lent));
+  sm_free(lent);
 }
 
 // What threads keep in batches nobody else can reach: it is little.
