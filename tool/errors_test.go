@@ -27,6 +27,11 @@ func TestErrors(t *testing.T) {
 	server := fake.Start(t, filepath.Join(dir, "socket"))
 	server.Answers["profile"] = func([]string) string { return string(good[:len(good)/2]) }
 
+	broken := write("broken", []byte("#!/no/such/interpreter\n"))
+	if err := os.Chmod(broken, 0o755); err != nil {
+		t.Fatal(err)
+	}
+
 	for _, test := range []struct {
 		name   string
 		args   []string
@@ -70,6 +75,21 @@ func TestErrors(t *testing.T) {
 		{"usage: sample", []string{"run", "--sample", "lots", "--", "true"}, 2, []string{"--sample lots", "512K"}},
 		{"usage: conf", []string{"run", "--conf", "sample", "--", "true"}, 2, []string{"name:value"}},
 		{"usage: minimal", []string{"run", "--minimal", "--sample", "1", "--", "true"}, 2, []string{"--minimal"}},
+		{"usage: nothing to compare", []string{"compare"}, 2, []string{"which program"}},
+		{"usage: unknown allocator", []string{"compare", "--alloc", "glibc,gmalloc", "--", "true"}, 2, []string{`"gmalloc"`, "jemalloc, tcmalloc", "NAME=PATH"}},
+		{"usage: no allocator", []string{"compare", "--alloc", "", "--", "true"}, 2, []string{"--alloc", "glibc,jemalloc"}},
+		{"usage: allocator twice", []string{"compare", "--alloc", "glibc,glibc", "--", "true"}, 2, []string{"glibc is named twice"}},
+		{"usage: allocator's file", []string{"compare", "--alloc", "x=/nowhere.so", "--", "true"}, 2, []string{"/nowhere.so", "no such file"}},
+		{"usage: allocator's text", []string{"compare", "--alloc", "x=" + write("x.so", []byte("text")), "--", "true"}, 2, []string{"x.so", "not a shared library"}},
+		{"usage: rounds", []string{"compare", "--rounds", "0", "--", "true"}, 2, []string{"--rounds 0", "1 to 1000"}},
+		{"usage: for", []string{"compare", "--for", "-1s", "--", "true"}, 2, []string{"--for -1s", "30s"}},
+		{"usage: for without a unit", []string{"compare", "--for", "30", "--", "true"}, 2, []string{"--for", "30"}},
+		{"usage: load", []string{"compare", "--load", " ", "--", "true"}, 2, []string{"--load", "shell"}},
+		{"usage: up without a load", []string{"compare", "--up-after", "1s", "--", "true"}, 2, []string{"--up-after", "--load"}},
+		{"usage: no such program", []string{"compare", "--", "no-such-command"}, 2, []string{"no-such-command", "not found"}},
+		{"usage: no such library", []string{"compare", "--lib", "/nowhere.so", "--", "true"}, 2, []string{"library not found", "/nowhere.so"}},
+		{"usage: no interpreter", []string{"compare", "--alloc", "glibc", "--", broken}, 2, []string{"broken", "interpreter"}},
+		{"compare: unwritable", []string{"compare", "--alloc", "glibc", "--keep-output", "/proc/x", "--", "true"}, 1, []string{"/proc/x"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tool(t, nil, test.args...).expectFailure(t, test.status, test.texts...)

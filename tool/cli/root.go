@@ -105,7 +105,7 @@ and where its resident memory is with ` + "`seemalloc stats`" + `.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.runCommand(), a.psCommand(), a.topCommand(), a.profileCommand(), a.statsCommand(),
-		a.getCommand(), a.setCommand(), a.purgeCommand(), a.versionCommand(), a.optionsTopic())
+		a.getCommand(), a.setCommand(), a.purgeCommand(), a.compareCommand(), a.versionCommand(), a.optionsTopic())
 	return root
 }
 

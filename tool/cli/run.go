@@ -74,12 +74,9 @@ func (a *app) run(flags runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	path, err := exec.LookPath(args[0])
-	if err != nil && !errors.Is(err, exec.ErrDot) {
-		if errors.Is(err, os.ErrPermission) {
-			return exitError{fmt.Errorf("%s: not an executable file: `chmod +x` makes it one", args[0]), exitNotExecutable}
-		}
-		return exitError{fmt.Errorf("%s: command not found: check the name and $PATH", args[0]), exitNotFound}
+	path, err := executable(args[0])
+	if err != nil {
+		return err
 	}
 	if reason := unreachable(path); reason != "" {
 		a.say("warning: " + reason)
@@ -89,6 +86,18 @@ func (a *app) run(flags runFlags, args []string) error {
 		return exitError{fmt.Errorf("%s: its interpreter or loader is not there: check its first line, or `file %s`", path, path), exitNotFound}
 	}
 	return exitError{fmt.Errorf("%s: cannot be executed: %w", path, err), exitNotExecutable}
+}
+
+// executable finds the program called name; its error has the status that a shell would return.
+func executable(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil || errors.Is(err, exec.ErrDot):
+		return path, nil
+	case errors.Is(err, os.ErrPermission):
+		return "", exitError{fmt.Errorf("%s: not an executable file: `chmod +x` makes it one", name), exitNotExecutable}
+	}
+	return "", exitError{fmt.Errorf("%s: command not found: check the name and $PATH", name), exitNotFound}
 }
 
 // environment returns env with the library preloaded first and the options merged: ours, then those that are already

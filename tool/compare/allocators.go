@@ -1,0 +1,201 @@
+package compare
+
+import (
+	"debug/elf"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Allocator is one that the command is run on.
+type Allocator struct {
+	Name    string `json:"name"`
+	Library string `json:"library,omitempty"` // to preload, links followed as /proc/PID/maps shows it; "" is the C library's own
+}
+
+// Missing is an allocator that is not here.
+type Missing struct {
+	Name    string `json:"name"`
+	Package string `json:"package,omitempty"` // Debian's
+	Reason  string `json:"reason,omitempty"`  // what else there is to say
+}
+
+func (m Missing) String() string {
+	if m.Package != "" {
+		return fmt.Sprintf("%s is not installed (Debian: %s)", m.Name, m.Package)
+	}
+	return m.Name + ": " + m.Reason
+}
+
+// The two that are not looked for by a soname.
+const (
+	Glibc = "glibc"
+	Ours  = "seemalloc"
+)
+
+// known allocators in the order in which they are shown. A name's first pattern that is there counts.
+var known = []struct {
+	name     string
+	patterns []string // of file names
+	debian   string
+}{
+	{Glibc, nil, ""},
+	{"jemalloc", []string{"libjemalloc.so.2"}, "libjemalloc2"},
+	// The minimal one first: the other is the same allocator with profilers.
+	{"tcmalloc", []string{"libtcmalloc_minimal.so.4", "libtcmalloc.so.4"}, "libtcmalloc-minimal4"},
+	{"mimalloc", []string{"libmimalloc.so.3*", "libmimalloc.so.2*"}, "libmimalloc2.0"},
+	{Ours, nil, ""},
+}
+
+// Names of the known allocators.
+func Names() []string {
+	var names []string
+	for _, one := range known {
+		names = append(names, one.name)
+	}
+	return names
+}
+
+// Places where libraries lie, in the order in which they are searched.
+func Places() []string {
+	var places []string
+	for _, pattern := range []string{"/usr/local/lib", "/usr/local/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib/*-linux-gnu",
+		"/usr/lib64", "/lib64", "/usr/lib"} {
+		found, _ := filepath.Glob(pattern)
+		places = append(places, found...)
+	}
+	return places
+}
+
+// Finder finds allocators.
+type Finder struct {
+	Places []string
+	Ours   func() (string, error)  // the library of this project
+	Usable func(path string) error // whether the file can be preloaded
+}
+
+// Find takes NAME or NAME=PATH, all known names if none is given. Unknown names, names given twice and unusable paths are
+// errors; what is known and not here is not.
+func (f Finder) Find(wanted []string) (found []Allocator, missing []Missing, err error) {
+	if len(wanted) == 0 {
+		wanted = Names()
+	}
+	seen := map[string]bool{}
+	for _, word := range wanted {
+		name, path, given := strings.Cut(word, "=")
+		if seen[name] {
+			return nil, nil, fmt.Errorf("%s is named twice", name)
+		}
+		seen[name] = true
+		var one Allocator
+		var lack *Missing
+		if given {
+			one, err = f.given(name, path)
+		} else {
+			one, lack, err = f.known(name)
+		}
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case lack != nil:
+			missing = append(missing, *lack)
+		default:
+			found = append(found, one)
+		}
+	}
+	return found, missing, nil
+}
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9._+-]+$`) // also part of a file's name, with --keep-output
+
+func (f Finder) given(name, path string) (Allocator, error) {
+	if !namePattern.MatchString(name) || path == "" {
+		return Allocator{}, fmt.Errorf("%q is not of the form NAME=PATH", name+"="+path)
+	}
+	if name == Glibc {
+		return Allocator{}, fmt.Errorf("%s=%s: %s is the C library's own allocator: choose another name", name, path, Glibc)
+	}
+	path, err := real(path)
+	if err != nil {
+		return Allocator{}, fmt.Errorf("%s: no such file: expected an allocator's shared library", path)
+	}
+	if err := f.Usable(path); err != nil {
+		return Allocator{}, err
+	}
+	return Allocator{name, path}, nil
+}
+
+func (f Finder) known(name string) (Allocator, *Missing, error) {
+	switch name {
+	case Glibc:
+		return Allocator{Name: Glibc}, nil, nil
+	case Ours:
+		path, err := f.Ours()
+		if err == nil {
+			path, err = real(path)
+		}
+		if err != nil {
+			return Allocator{}, &Missing{Name: Ours, Reason: err.Error()}, nil
+		}
+		return Allocator{Ours, path}, nil, nil
+	}
+	for _, one := range known {
+		if one.name != name {
+			continue
+		}
+		if path := f.search(one.patterns); path != "" {
+			return Allocator{name, path}, nil, nil
+		}
+		return Allocator{}, &Missing{Name: name, Package: one.debian}, nil
+	}
+	return Allocator{}, nil, fmt.Errorf("no allocator called %q is known: expected %s, or NAME=PATH of another's shared library",
+		name, strings.Join(Names(), ", "))
+}
+
+// search returns the first file that can be used, "" if there is none.
+func (f Finder) search(patterns []string) string {
+	for _, pattern := range patterns {
+		for _, place := range f.Places {
+			files, _ := filepath.Glob(filepath.Join(place, pattern))
+			slices.Sort(files)
+			for _, file := range files {
+				if path, err := real(file); err == nil && f.Usable(path) == nil {
+					return path
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// real is path without links, which is how /proc/PID/maps names it; on an error the path that was asked for.
+func real(path string) (string, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return path, err
+	}
+	followed, err := filepath.EvalSymlinks(absolute)
+	if err != nil {
+		return path, err
+	}
+	return followed, nil
+}
+
+// SharedLibrary says why the file cannot be preloaded, nil if it can as far as its header tells. Whether it is for this
+// machine shows when it is tried.
+func SharedLibrary(path string) error {
+	if strings.ContainsAny(path, " :\t\n") {
+		return fmt.Errorf("%q has a blank or a colon, which LD_PRELOAD cannot express: copy or link it to another place", path)
+	}
+	file, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("%s: not a shared library", path)
+	}
+	defer file.Close()
+	if file.Type != elf.ET_DYN {
+		return fmt.Errorf("%s: not a shared library, but %s", path, file.Type)
+	}
+	return nil
+}

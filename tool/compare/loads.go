@@ -1,0 +1,50 @@
+package compare
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// Loads says why no program runs on the library, nil if one does: the loader goes on without what it cannot preload. The
+// program is cat, which shows its own memory map; without a cat that can tell, nil.
+func Loads(ctx context.Context, library string, env []string) error {
+	cat, err := exec.LookPath("cat")
+	if err != nil || library == "" {
+		return nil
+	}
+	maps := func(library string) (string, string, error) {
+		command := exec.CommandContext(ctx, cat, "/proc/self/maps")
+		command.Env = Environment(env, library)
+		var out, complaint bytes.Buffer
+		command.Stdout, command.Stderr = &out, &complaint
+		err := command.Run()
+		return out.String(), firstLine(complaint.String()), err
+	}
+	if plain, _, err := maps(""); err != nil || !strings.Contains(plain, "libc.so") {
+		return nil // a static cat
+	}
+	seen, complaint, err := maps(library)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: a program on it fails: %w", library, errors.Join(err, text(complaint)))
+	case !strings.Contains(seen, library):
+		return fmt.Errorf("%s does not load: %s", library, complaint)
+	}
+	return nil
+}
+
+func text(complaint string) error {
+	if complaint == "" {
+		return nil
+	}
+	return errors.New(complaint)
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}

@@ -1,0 +1,204 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// shell runs a script on the C library's own allocator.
+func shell(t *testing.T, ctx context.Context, script string, more func(*Command)) (Run, error) {
+	t.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	errs, err := os.Create(filepath.Join(t.TempDir(), "errors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errs.Close()
+	command := &Command{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: os.Environ()}
+	if more != nil {
+		more(command)
+	}
+	return command.Run(ctx, Allocator{Name: Glibc}, null, errs)
+}
+
+func TestRun(t *testing.T) {
+	run, err := shell(t, context.Background(), "echo first >&2; echo last >&2; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 0.15; exit 4", nil)
+	if err != nil || run.Ending != "exit 4" || run.said != "last" || run.Allocator != Glibc {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	v := run.Values
+	if v["wall_s"] < 0.15 || v["cpu_s"] <= 0 || v["cpu_s"] > v["wall_s"] || v["minor_faults"] < 10 || v["switches"] < 1 {
+		t.Errorf("%+v", v)
+	}
+	// A shell is smaller than this test, and so the kernel's figure for it must not be believed.
+	if v["peak_rss"] < 500<<10 || v["peak_rss"] > 8<<20 || v["final_rss"] > v["peak_rss"] || v["final_rss"] < 300<<10 {
+		t.Errorf("peak %g, final %g", v["peak_rss"], v["final_rss"])
+	}
+}
+
+func TestRunKilled(t *testing.T) {
+	if run, err := shell(t, context.Background(), "kill -SEGV $$", nil); err != nil || !strings.Contains(run.Ending, "signal 11") {
+		t.Errorf("%+v, %v", run, err)
+	}
+}
+
+// Nobody reads the memory of a program that is over in a moment, and a figure from its first millisecond would be wrong.
+func TestRunThatIsTooShort(t *testing.T) {
+	run, err := shell(t, context.Background(), "exit 0", nil)
+	if _, ok := run.Values["final_rss"]; err != nil || ok && run.Values["wall_s"] < readable.Seconds() {
+		t.Errorf("%+v, %v", run, err)
+	}
+}
+
+// gone waits for the process whose id the file holds to end.
+func gone(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil || strings.Contains(string(stat), ") Z ") || pid == 0 {
+			return
+		}
+	}
+	t.Errorf("pid %d still runs", pid)
+}
+
+func TestRunEndsWhatIsLeft(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	if _, err := shell(t, context.Background(), "sleep 60 & echo $! >"+file, nil); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, file)
+}
+
+func TestRunInterrupted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := shell(t, ctx, "sleep 60 & echo $! >"+file+"; wait", nil)
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 4*time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+	gone(t, file)
+}
+
+func TestRunMemoryOfTheLargestProcess(t *testing.T) {
+	run, err := shell(t, context.Background(), `sh -c 'x=$(head -c 30000000 /dev/zero | tr "\0" x); sleep 0.5'; true`, nil)
+	if err != nil || run.Ending != "exit 0" {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	if run.Values["peak_rss"] < 25e6 || run.Values["final_rss"] < 25e6 {
+		t.Errorf("%+v", run.Values)
+	}
+}
+
+func TestServer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ended")
+	run, err := shell(t, context.Background(), "trap 'echo >"+file+"; exit 0' TERM; while :; do sleep 0.05; done", func(c *Command) { c.For = 400 * time.Millisecond })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := run.Values["wall_s"]; ok || run.Values["peak_rss"] == 0 || run.Values["minor_faults"] == 0 {
+		t.Errorf("%+v", run.Values)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error("it was not asked to end")
+	}
+}
+
+func TestServerThatEnds(t *testing.T) {
+	_, err := shell(t, context.Background(), "echo no port >&2; exit 3", func(c *Command) { c.For = 5 * time.Second })
+	var failed Failed
+	if !errors.As(err, &failed) || !strings.Contains(failed.Reason, "it ended by itself after") || !strings.HasSuffix(failed.Reason, "exit 3: no port") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestServerThatCrashesAtTheEnd(t *testing.T) {
+	_, err := shell(t, context.Background(), "trap 'kill -ABRT $$' TERM; while :; do sleep 0.05; done", func(c *Command) { c.For = 200 * time.Millisecond })
+	if err == nil || !strings.Contains(err.Error(), "asked to end, it was killed by signal 6") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	server := func(load string, most time.Duration) (Run, error) {
+		return shell(t, context.Background(), "while :; do sleep 0.05; done", func(c *Command) {
+			c.Load, c.UpAfter, c.For = load, 50*time.Millisecond, most
+		})
+	}
+	run, err := server("sleep 0.3", 0)
+	if v := run.Values["load_s"]; err != nil || v < 0.3 || v > 5 {
+		t.Errorf("%+v, %v", run, err)
+	}
+	for load, reason := range map[string]string{"exit 7": "the load failed: exit 7", "sleep 60": "the load was not done after 200ms"} {
+		if _, err := server(load, 200*time.Millisecond); err == nil || !strings.HasPrefix(err.Error(), reason) {
+			t.Errorf("%s: %v", load, err)
+		}
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	_, err := shell(t, context.Background(), "", func(c *Command) { c.Path = "/no/such/program" })
+	var failed Failed
+	if !errors.Is(err, syscall.ENOENT) || errors.As(err, &failed) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestLoads(t *testing.T) {
+	if err := Loads(context.Background(), "", nil); err != nil {
+		t.Error(err)
+	}
+	if err := Loads(context.Background(), "/nowhere/libx.so", os.Environ()); err == nil || !strings.Contains(err.Error(), "/nowhere/libx.so does not load") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSeen(t *testing.T) {
+	m := &member{pid: os.Getpid(), loaded: Unknown}
+	seen := func(library string) Seen {
+		(&tree{library: library}).look(m)
+		return m.loaded
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := seen(self); got != Yes {
+		t.Errorf("this program's own file: %s", got)
+	}
+	// By now it is another program.
+	for range loaderLimit {
+		seen("/nowhere/libx.so")
+	}
+	if m.loaded != No {
+		t.Errorf("no such library: %s", m.loaded)
+	}
+	gone := &member{pid: 1 << 30, loaded: Unknown}
+	if (&tree{library: self}).look(gone); gone.loaded != Unknown {
+		t.Errorf("no such process: %s", gone.loaded)
+	}
+}
+
+func TestStatic(t *testing.T) {
+	if static("/bin/sh") || static("/etc/passwd") || static("/nowhere") {
+		t.Error("called static")
+	}
+}

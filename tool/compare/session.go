@@ -1,0 +1,86 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Session is all rounds of a comparison.
+type Session struct {
+	Allocators []Allocator
+	Rounds     int
+	Seed       uint64
+	Expected   string // how a good run ends; "": whatever
+	Run        func(ctx context.Context, a Allocator, round int) (Run, error)
+	Say        func(round int, a Allocator) // before each run
+
+	Runs     []Run // of all, also of those that were excluded later
+	Excluded []Excluded
+}
+
+// Do runs every allocator once a round. One that fails is excluded from then on. It stops early when the context ends,
+// whose error it returns, or when of several allocators only one is left; what has been measured stays.
+func (s *Session) Do(ctx context.Context) error {
+	left := append([]Allocator(nil), s.Allocators...)
+	for round := 1; round <= s.Rounds; round++ {
+		for _, a := range Order(s.Seed, round, left) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			s.Say(round, a)
+			reason, err := s.once(ctx, a, round)
+			if err != nil {
+				return err
+			}
+			if reason != "" {
+				s.Excluded = append(s.Excluded, Excluded{a.Name, round, reason})
+				left = without(left, a)
+			}
+		}
+		if len(left) < min(2, len(s.Allocators)) {
+			break
+		}
+	}
+	return nil
+}
+
+// once returns why the run does not count, "" if it does.
+func (s *Session) once(ctx context.Context, a Allocator, round int) (string, error) {
+	run, err := s.Run(ctx, a, round)
+	run.Round = round
+	var failed Failed
+	switch {
+	case errors.As(err, &failed):
+		return failed.Reason, nil
+	case err != nil:
+		return "", err
+	}
+	s.Runs = append(s.Runs, run)
+	return s.wrong(a, run), nil
+}
+
+func (s *Session) wrong(a Allocator, run Run) string {
+	if s.Expected != "" && run.Ending != s.Expected {
+		reason := fmt.Sprintf("%s instead of %s", run.Ending, s.Expected)
+		if run.said != "" {
+			reason += ": " + run.said
+		}
+		return reason
+	}
+	if a.Library != "" && run.Loaded == No {
+		return fmt.Sprintf("%s was not in the program's memory: LD_PRELOAD does not reach it (static, set-uid, or started with an environment of its own)",
+			a.Library)
+	}
+	return ""
+}
+
+func without(list []Allocator, one Allocator) []Allocator {
+	var rest []Allocator
+	for _, a := range list {
+		if a != one {
+			rest = append(rest, a)
+		}
+	}
+	return rest
+}
