@@ -5,6 +5,7 @@
 #include "core/api/report.h"
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
+#include "core/api/trace.h"
 #include "core/base/options.h"
 #include "core/heap/large_cache.h"
 #include "core/os/os.h"
@@ -46,9 +47,9 @@ bool answer_error(int fd, const char* what, const char* detail = "") {
 // A large text in memory of its own: the helper's stack is small.
 class MappedText {
  public:
-  explicit MappedText(size_t bytes) : bytes_(bytes), memory_(static_cast<char*>(os::map(bytes))) {}
+  explicit MappedText(size_t bytes) : bytes_(bytes), memory_(static_cast<char*>(os::map(bytes, os::Reason::kReport))) {}
   ~MappedText() {
-    if (memory_ != nullptr) os::unmap(memory_, bytes_);
+    if (memory_ != nullptr) os::unmap(memory_, bytes_, os::Reason::kReport);
   }
   MappedText(const MappedText&) = delete;
   MappedText& operator=(const MappedText&) = delete;
@@ -71,15 +72,17 @@ bool do_profile(int fd, const char* kind) {
   ProfileBytes profile{};
   if (!heap_profile(&profile)) return answer_error(fd, "no memory for the profile");
   bool taken = answer(fd, profile.data, profile.bytes);
-  os::unmap(profile.data, profile.mapped_bytes);
+  os::unmap(profile.data, profile.mapped_bytes, os::Reason::kReport);
   return taken;
 }
 
-bool do_stats(int fd, const char*) {
+bool do_stats(int fd, const char* how) {
+  bool brief = text_equal(how, "brief");
+  if (!brief && *how != 0) return answer_error(fd, "unknown kind of statistics, expected brief or nothing: ", how);
   MappedText memory(64 * KiB);
   if (memory.memory() == nullptr) return answer_error(fd, "no memory for the statistics");
   Text text(memory.memory(), memory.bytes());
-  write_json(text);
+  write_json(text, !brief);
   return answer(fd, text);
 }
 
@@ -125,6 +128,46 @@ bool do_purge(int fd, const char*) {
   return answer(fd, bytes);
 }
 
+bool answer_start(int fd) {
+  unsigned reader = 0;
+  switch (start_trace(&reader)) {
+    case TraceStart::kNoMemory: return answer_error(fd, "no memory for the trace");
+    case TraceStart::kTooManyReaders: return answer_error(fd, "too many are tracing it already");
+    case TraceStart::kStarted: break;
+  }
+  FixedText<32> name;
+  name << reader;
+  return answer(fd, name);
+}
+
+bool answer_read(int fd, unsigned reader) {
+  MappedText memory(kTraceTextBytes);
+  if (memory.memory() == nullptr) return answer_error(fd, "no memory for the events");
+  Text text(memory.memory(), memory.bytes());
+  if (!read_trace(reader, text)) return answer_error(fd, "this trace has ended: it was not read for 5 s");
+  return answer(fd, text);
+}
+
+// The number behind the first word of `arguments`, which it ends; 0: none.
+unsigned cut_number(const char* arguments, size_t* word_length) {
+  size_t at = 0;
+  while (arguments[at] != 0 && arguments[at] != ' ') at++;
+  *word_length = at;
+  unsigned number = 0;
+  while (arguments[at] == ' ') at++;
+  for (; arguments[at] >= '0' && arguments[at] <= '9'; at++) number = number * 10 + static_cast<unsigned>(arguments[at] - '0');
+  return number;
+}
+
+bool do_trace(int fd, const char* arguments) {
+  size_t length = 0;
+  unsigned reader = cut_number(arguments, &length);
+  if (text_equal(arguments, length, "start")) return answer_start(fd);
+  if (text_equal(arguments, length, "read")) return answer_read(fd, reader);
+  if (text_equal(arguments, length, "stop")) return stop_trace(reader) ? answer(fd, "") : answer_error(fd, "no such trace");
+  return answer_error(fd, "expected trace start, read N or stop N: ", arguments);
+}
+
 struct Command {
   const char* name;
   bool (*run)(int fd, const char* arguments);
@@ -132,6 +175,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"ping", do_ping}, {"version", do_version}, {"profile", do_profile}, {"stats", do_stats},
     {"options", do_options}, {"get", do_get}, {"set", do_set}, {"purge", do_purge},
+    {"trace", do_trace},
 };
 
 bool run_line(int fd, char* line) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "core/api/report.h"
 #include "core/api/sampling.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
@@ -40,24 +41,46 @@ void expand(const char* pattern, unsigned number, Text& out) {
   }
 }
 
-int write_file(const char* path, unsigned number, const ProfileBytes& profile) {
+int write_file(const char* path, unsigned number, const char* data, size_t bytes) {
   FixedText<640> beside;
   beside << path << ".tmp." << static_cast<uint64_t>(os::process_id()) << "." << number;
   int fd = os::open_file(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (fd < 0) return fd;
-  int result = os::write_all(fd, profile.data, profile.bytes);
+  int result = os::write_all(fd, data, bytes);
   os::close_file(fd);
   if (result == 0) result = os::rename_file(beside.c_str(), path);
   if (result != 0) os::remove_file(beside.c_str());
   return result;
 }
 
-void dump_or_warn(const char* pattern) {
-  int result = dump_heap_profile(pattern);
+void warn_of(const char* what, const char* pattern, int result) {
   if (result == 0 || warned.exchange(true, std::memory_order_relaxed)) return;
   FixedText<640> line;
-  line << "heap profile " << pattern << " could not be written (errno " << -result << ")";
+  line << what << " " << pattern << " could not be written (errno " << -result << ")";
   warn(line.c_str());
+}
+
+void dump_or_warn(const char* pattern) { warn_of("heap profile", pattern, dump_heap_profile(pattern)); }
+
+// The path that the pattern stands for, and the number it got.
+bool next_path(const char* pattern, Text& path, unsigned* number) {
+  *number = dumps.fetch_add(1, std::memory_order_relaxed) + 1;
+  expand(pattern, *number, path);
+  return !path.truncated();
+}
+
+int write_statistics(const char* pattern) {
+  FixedText<512> path;
+  unsigned number = 0;
+  if (!next_path(pattern, path, &number)) return kNameTooLong;
+  constexpr size_t kBytes = 64 * KiB;
+  char* memory = static_cast<char*>(os::map(kBytes, os::Reason::kReport));
+  if (memory == nullptr) return kNoMemory;
+  Text text(memory, kBytes);
+  write_json(text, true);
+  int result = write_file(path.c_str(), number, text.c_str(), text.size());
+  os::unmap(memory, kBytes, os::Reason::kReport);
+  return result;
 }
 
 }  // namespace
@@ -65,19 +88,20 @@ void dump_or_warn(const char* pattern) {
 int dump_heap_profile(const char* pattern) {
   if (!sampling_report().available) return kNotSupported;
   FixedText<512> path;
-  unsigned number = dumps.fetch_add(1, std::memory_order_relaxed) + 1;
-  expand(pattern, number, path);
-  if (path.truncated()) return kNameTooLong;
+  unsigned number = 0;
+  if (!next_path(pattern, path, &number)) return kNameTooLong;
   ProfileBytes profile{};
   if (!heap_profile(&profile)) return kNoMemory;
-  int result = write_file(path.c_str(), number, profile);
-  os::unmap(profile.data, profile.mapped_bytes);
+  int result = write_file(path.c_str(), number, profile.data, profile.bytes);
+  os::unmap(profile.data, profile.mapped_bytes, os::Reason::kReport);
   return result;
 }
 
 void dump_at_exit() {
   const char* pattern = options::get_text(options::Id::dump_at_exit);
   if (*pattern != 0) dump_or_warn(pattern);
+  pattern = options::get_text(options::Id::stats_at_exit);
+  if (*pattern != 0) warn_of("statistics", pattern, write_statistics(pattern));
 }
 
 void dump_on_signal() {

@@ -1,4 +1,4 @@
-// Heap profiles into files: at exit, on a signal, from the API. Complete or not there at all: written beside, then renamed.
+// Heap profiles and statistics into files: at exit, on a signal, from the API. Complete or not there at all: written beside, then renamed.
 #pragma once
 
 namespace seemalloc {

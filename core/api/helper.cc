@@ -10,6 +10,7 @@
 #include "core/api/control.h"
 #include "core/api/dump.h"
 #include "core/api/process.h"
+#include "core/api/trace.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/large_cache.h"
@@ -66,6 +67,7 @@ void* run_helper(void*) {
       exit(0);
     }
     control.serve();
+    tick_trace(os::monotonic_ns());
   }
   return nullptr;
 }
@@ -147,6 +149,7 @@ uint64_t helper_uptime_ns() { return os::monotonic_ns() - loaded_ns; }
 // take, and the state of the control socket, which the child forgets whatever it was.
 void forget_helper_in_child() {
   control.forget();
+  forget_trace_in_child();
   helper_thread_id.store(0, std::memory_order_relaxed);
   loaded_process = os::process_id();
   helper.store(Helper::kNone, std::memory_order_release);

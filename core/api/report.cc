@@ -4,6 +4,7 @@
 #include "core/api/sampling.h"
 #include "core/base/options.h"
 #include "core/os/arena.h"
+#include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/os/socket.h"
 #include "core/pages/huge.h"
@@ -81,14 +82,13 @@ class JsonObject {
   bool first_ = true;
 };
 
-void write_memory(Text& out, const MemoryReport& r) {
-  JsonObject(out)
-      .put("rss", r.rss)
-      .put("live", r.live)
-      .put("cached", r.cached)
-      .put("fragmentation", r.fragmentation)
-      .put("metadata", r.metadata)
-      .put("not_ours", r.not_ours)
+void write_memory(Text& out, const MemoryReport& r, bool with_residency) {
+  JsonObject object(out);
+  object.put("rss", r.rss);
+  if (with_residency) {
+    object.put("live", r.live).put("cached", r.cached).put("fragmentation", r.fragmentation).put("not_ours", r.not_ours);
+  }
+  object.put("metadata", r.metadata)
       .put("mapped", r.mapped)
       .put("live_allocated", r.live_allocated)
       .put("dirty", r.dirty);
@@ -109,12 +109,66 @@ void write_sampling(Text& out) {
       .put("estimate_stderr", r.estimate_stderr_bytes);
 }
 
+// One object for each call and reason that there was.
+void write_calls(Text& out) {
+  out << '[';
+  bool first = true;
+  for (unsigned i = 0; i < os::kCalls * os::kReasons; i++) {
+    os::Call call = static_cast<os::Call>(i / os::kReasons);
+    os::Reason reason = static_cast<os::Reason>(i % os::kReasons);
+    os::CallCount c = os::call_count(call, reason);
+    if (c.calls == 0) continue;
+    if (!first) out << ',';
+    first = false;
+    JsonObject(out)
+        .put("call", os::call_name(call))
+        .put("reason", os::reason_name(reason))
+        .put("calls", c.calls)
+        .put("bytes", c.bytes)
+        .put("refused", c.refused)
+        .put("ns", c.ns);
+  }
+  out << ']';
+}
+
+void write_locks(Text& out) {
+  LockWaits shared = shared_lock_waits(), owner = owner_lock_waits();
+  JsonObject(out)
+      .put("shared_short_waits", shared.short_waits)
+      .put("shared_waits", shared.waits)
+      .put("shared_wait_ns", shared.wait_ns)
+      .put("heap_short_waits", owner.short_waits)
+      .put("heap_waits", owner.waits)
+      .put("heap_wait_ns", owner.wait_ns);
+}
+
+void write_spans(Text& out, const heap::SpanStatistics& s) {
+  pages::PageStatistics regions = pages::page_statistics(false);
+  JsonObject(out)
+      .put("owned", s.owned)
+      .put("owned_bytes", s.owned_bytes)
+      .put("central", s.central)
+      .put("central_bytes", s.central_bytes)
+      .put("empty", s.empty)
+      .put("empty_bytes", s.empty_bytes)
+      .put("sampled", s.sampled)
+      .put("sampled_bytes", s.sampled_bytes)
+      .put("cached_large", s.cached_large)
+      .put("cached_large_bytes", s.cached_large_bytes)
+      .put("free_dirty_bytes", regions.dirty_bytes)
+      .put("free_clean_bytes", minus(regions.mapped_bytes, regions.used_bytes + regions.dirty_bytes));
+}
+
+void write_blocks(Text& out, const heap::Statistics& s) {
+  JsonObject(out).put("live_bytes", s.live_bytes).put("cached_bytes", s.cached_bytes).put("free_bytes", s.free_bytes);
+}
+
 void write_system(Text& out) {
   os::Counters c = os::counters();
   uint64_t minor = 0, major = 0;
   os::page_faults(&minor, &major);
-  JsonObject(out)
-      .put("map_calls", c.map_calls)
+  JsonObject object(out);
+  object.put("map_calls", c.map_calls)
       .put("map_bytes", c.map_bytes)
       .put("unmap_calls", c.unmap_calls)
       .put("unmap_bytes", c.unmap_bytes)
@@ -125,6 +179,9 @@ void write_system(Text& out) {
       .put("refused_calls", c.refused_calls)
       .put("minor_faults", minor)
       .put("major_faults", major);
+  write_calls(object.key("calls"));
+  pages::Refaults refaults = pages::refaults();
+  object.put("refault_runs", refaults.runs).put("refault_bytes", refaults.bytes);
 }
 
 void write_classes(Text& out, const heap::Statistics& s) {
@@ -140,24 +197,29 @@ void write_classes(Text& out, const heap::Statistics& s) {
         .put("spans", c.spans)
         .put("live", c.live)
         .put("cached", c.cached)
-        .put("free", c.free);
+        .put("free", c.free)
+        .put("refills", c.refills);
   }
   out << ']';
 }
 
 }  // namespace
 
-void write_json(Text& out) {
+void write_json(Text& out, bool with_residency) {
   heap::Statistics s = heap::statistics();
   {
     JsonObject root(out);
     root.put("version", SEEMALLOC_VERSION)
         .put("pid", static_cast<uint64_t>(os::process_id()))
-        .put("uptime_ms", helper_uptime_ns() / kMillisecond_ns);
-    write_memory(root.key("memory"), memory_report(s, true));
+        .put("uptime_ms", helper_uptime_ns() / kMillisecond_ns)
+        .put("time_ns", os::monotonic_ns());
+    write_memory(root.key("memory"), memory_report(s, with_residency), with_residency);
     write_sampling(root.key("sampling"));
     write_system(root.key("system"));
-    JsonObject(root.key("threads")).put("heaps", s.heaps).put("live", s.live_heaps);
+    JsonObject(root.key("threads")).put("heaps", s.heaps).put("live", s.live_heaps).put("remote_frees", s.remote_frees);
+    write_locks(root.key("locks"));
+    write_spans(root.key("spans"), s.spans);
+    write_blocks(root.key("blocks"), s);
     JsonObject(root.key("large")).put("blocks", s.large_spans).put("bytes", s.large_bytes);
     write_classes(root.key("size_classes"), s);
   }

@@ -25,7 +25,7 @@ struct MemoryReport {
 // Asks the kernel which of our pages are resident when `with_residency`: about 10 µs per region.
 MemoryReport memory_report(const heap::Statistics& statistics, bool with_residency);
 
-// The statistics of the control socket, as one JSON object.
-void write_json(Text& out);
+// The statistics of the control socket, as one JSON object. Without residency the parts of rss that rest on it are left out.
+void write_json(Text& out, bool with_residency);
 
 }  // namespace seemalloc

@@ -32,13 +32,17 @@ struct SamplingReport {
 };
 SamplingReport sampling_report();
 
-// The heap profile in an anonymous mapping that the caller gives back with os::unmap(data, mapped_bytes).
+// The heap profile in an anonymous mapping that the caller gives back with os::unmap(data, mapped_bytes, os::Reason::kReport).
 struct ProfileBytes {
   char* data;
   size_t bytes;
   size_t mapped_bytes;
 };
 bool heap_profile(ProfileBytes* out);
+
+// The calling thread's stack, innermost first, without our own frames: at most `most` return addresses. Takes no lock and
+// makes no memory. Returns their number; 0 in the library without a profiler.
+unsigned call_stack(uintptr_t* frames, unsigned most);
 
 void lock_sampling_for_fork();
 void unlock_sampling_after_fork(bool in_child);

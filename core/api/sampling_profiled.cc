@@ -7,6 +7,7 @@
 #include "core/profile/module_table.h"
 #include "core/profile/recorder.h"
 #include "core/profile/sampler.h"
+#include "core/profile/stack.h"
 
 namespace seemalloc {
 
@@ -82,6 +83,14 @@ bool heap_profile(ProfileBytes* out) {
   if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample))) return false;
   *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
   return true;
+}
+
+unsigned call_stack(uintptr_t* frames, unsigned most) {
+  profile::Stack stack;
+  profile::capture_stack(&stack, profile::kMaxStackDepth);  // in full: cut ones would be counted as such
+  unsigned depth = stack.depth < most ? stack.depth : most;
+  for (unsigned i = 0; i < depth; i++) frames[i] = stack.pcs[i];
+  return depth;
 }
 
 void lock_sampling_for_fork() { profile::lock_for_fork(); }

@@ -57,7 +57,7 @@ void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const v
 // The OS has refused memory: what we keep ourselves goes back, so that it can be had in another shape.
 void make_room(ThreadHeap* mine) {
   if (mine != nullptr) heap::collect(*mine, true);
-  heap::purge_all();
+  heap::purge_all(os::Reason::kPressure);
   pages::unmap_empty_regions();
 }
 

@@ -26,5 +26,7 @@ OPTION(socket, kSwitch, 1, 0, 1, kStart, "serve the control socket")
 OPTION(at_start, kSwitch, 0, 0, 1, kStart, "start the helper thread when the program starts instead of when the heap grows")
 OPTION(socket_dir, kText, 0, 0, 0, kStart, "folder of the control socket instead of /tmp/seemalloc-UID")
 OPTION(dump_at_exit, kText, 0, 0, 0, kAny, "write a heap profile to this file at exit; %p is the process id, %n a count")
+OPTION(stats_at_exit, kText, 0, 0, 0, kAny,
+       "write the statistics (JSON) to this file at exit; %p is the process id, %n a count")
 OPTION(dump_signal, kCount, 0, 0, 64, kStart, "on this signal number write a heap profile to dump_prefix; 0 is off")
 OPTION(dump_prefix, kText, 0, 0, 0, kAny, "start of the names of profiles written on a signal (default: seemalloc)")

@@ -147,12 +147,12 @@ void tick() {
   pages::tick();
 }
 
-size_t purge_all() {
+size_t purge_all(os::Reason reason) {
   release_parked();
   central_publish_lists(true);
   reclaim_for_sleepers();
   flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
-  return pages::purge_all();
+  return pages::purge_all(reason);
 }
 
 }  // namespace seemalloc::heap

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "core/os/asymmetric_lock.h"
+#include "core/os/calls.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/span.h"
 
@@ -122,6 +123,6 @@ void share_large_budget(unsigned threads);
 // is not: reads a clock. Requires: no lock held (it makes system calls).
 void tick();
 // Gives every free page back now, other threads' cached large spans included. Returns bytes given back to the system.
-size_t purge_all();
+size_t purge_all(os::Reason reason = os::Reason::kAsked);
 
 }  // namespace seemalloc::heap

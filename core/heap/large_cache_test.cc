@@ -37,11 +37,11 @@ TEST(LargeCache, TheNextBlockOfTheSizeIsTheOneJustFreed) {
 // In a forked child every heap is looked at; those that nobody uses must not become the child's own memory.
 TEST(LargeCache, ResettingAnEmptyOneWritesNothing) {
   size_t bytes = round_up(sizeof(LargeCache), os::page_bytes());
-  void* memory = os::map(bytes);
+  void* memory = os::map(bytes, os::Reason::kHuge);
   LargeCache* cache = new (memory) LargeCache();
   ASSERT_EQ(mprotect(memory, bytes, PROT_READ), 0);
   EXPECT_EXIT((cache->reset(), _exit(0)), testing::ExitedWithCode(0), "");
-  os::unmap(memory, bytes);
+  os::unmap(memory, bytes, os::Reason::kHuge);
 }
 
 TEST(LargeCache, AnEighthMayBeWastedNotMore) {

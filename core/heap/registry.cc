@@ -30,7 +30,7 @@ HeapBody* bodies_end = nullptr;
 HeapBody* take_body_locked() {
   if (next_body != bodies_end) return next_body;
   size_t bytes = round_up(sizeof(HeapBody) * kBodiesPerChunk, os::page_bytes());
-  void* chunk = os::map(bytes);
+  void* chunk = os::map(bytes, os::Reason::kRecords);
   if (chunk == nullptr) return nullptr;
   next_body = static_cast<HeapBody*>(chunk);
   bodies_end = next_body + kBodiesPerChunk;
@@ -126,7 +126,7 @@ namespace {
 void purge_whole_pages(const HeapBody* first, const HeapBody* last) {
   uintptr_t start = round_up(reinterpret_cast<uintptr_t>(first), os::page_bytes());
   uintptr_t end = round_down(reinterpret_cast<uintptr_t>(last + 1), os::page_bytes());
-  if (start < end) os::purge(reinterpret_cast<void*>(start), end - start);
+  if (start < end) os::purge(reinterpret_cast<void*>(start), end - start, os::Reason::kRecords);
 }
 
 // A remote free that is under way keeps a span with its zombie.

@@ -160,19 +160,44 @@ bool owner_is_behind(const Block* block) {
          static_cast<const ThreadHeap*>(owner)->pending_count.load(std::memory_order_relaxed) >= kBacklog;
 }
 
+// Of threads without a heap.
+std::atomic<uint64_t> heapless_remote_frees{0};
+
+// Blocks that are published, by the thread whose heap this is.
+void count_remote_frees(ThreadHeap* heap, uint32_t blocks) {
+  if (heap == nullptr) {
+    heapless_remote_frees.fetch_add(blocks, std::memory_order_relaxed);
+  } else {
+    uint64_t before = heap->remote_frees.load(std::memory_order_relaxed);
+    heap->remote_frees.store(before + blocks, std::memory_order_relaxed);  // nobody else writes it
+  }
+}
+
 void publish_foreign(ThreadHeap& heap, unsigned size_class, bool offer) {
   Block* blocks[kMaxForeignBlocks];
   uint32_t count = take_foreign(heap, size_class, blocks);
+  count_remote_frees(&heap, count);
   if (!offer || !owner_is_behind(blocks[0]) || !central_give_blocks(size_class, blocks, count)) {
     publish_blocks(&heap, blocks, count);
   }
 }
 }  // namespace
 
+uint64_t remote_frees() {
+  uint64_t sum = heapless_remote_frees.load(std::memory_order_relaxed);
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    sum += heap->remote_frees.load(std::memory_order_relaxed);
+  }
+  return sum;
+}
+
 void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   // A span without an owner becomes ours (rule 5), and its further frees fast ones.
   bool unowned = reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody && !span->lending();
-  if (heap == nullptr || unowned) return publish_remote(heap, span, &block, 1);
+  if (heap == nullptr || unowned) {
+    count_remote_frees(heap, 1);
+    return publish_remote(heap, span, &block, 1);
+  }
   unsigned size_class = span->size_class;
   ClassState& cs = heap->body->classes[size_class];
   // Two steps are as good as free, all are not; but lent blocks are rare.
@@ -239,6 +264,7 @@ void publish_lists_of_ending(ThreadHeap& heap) {
   for (unsigned c = 0; c < kClassCount; c++) {
     ClassState& cs = heap.body->classes[c];
     Block* foreign = cs.foreign;
+    count_remote_frees(&heap, cs.foreign_count);
     cs.foreign = nullptr;
     cs.foreign_count = 0;
     publish_list(foreign);  // not by count: after fork the thread may have been about to write it

@@ -28,9 +28,21 @@ SEEMALLOC_NO_TSAN uint32_t list_length_racy(unsigned size_class, Block* const* h
   return length;
 }
 
+void count_one(size_t& spans, size_t& bytes, const Span* span) {
+  spans++;
+  bytes += span->bytes;
+}
+
+void count_state(SpanStatistics& s, const Span* span, size_t live) {
+  if (span->kind == SpanKind::kSampled) return count_one(s.sampled, s.sampled_bytes, span);
+  if (reinterpret_cast<uintptr_t>(span->owner_acquire()) == Span::kNobody) return count_one(s.central, s.central_bytes, span);
+  live != 0 ? count_one(s.owned, s.owned_bytes, span) : count_one(s.empty, s.empty_bytes, span);
+}
+
 SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
   Statistics& s = *static_cast<Statistics*>(context);
   if (span->kind == SpanKind::kCachedLarge) {
+    count_one(s.spans.cached_large, s.spans.cached_large_bytes, span);
     s.cached_bytes += span->bytes;
     return;
   }
@@ -46,8 +58,8 @@ SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
   size_t live = span->live_acquire();
   if (live > carved) live = carved;
   if (remote > live) remote = live;
-  c.spans++;
-  c.span_bytes += span->bytes;
+  count_one(c.spans, c.span_bytes, span);
+  count_state(s.spans, span, live);
   c.live += live - remote;
   c.cached += remote;
   c.free += carved - live;
@@ -68,6 +80,7 @@ SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
     if (listed > c.live) listed = c.live;
     c.live -= listed;
     c.cached += listed;
+    c.refills += cs.refills;
   }
 }
 
@@ -86,10 +99,12 @@ Statistics statistics() {
     if (listed > s.classes[i].live) listed = s.classes[i].live;
     s.classes[i].live -= listed;
     s.classes[i].cached += listed;
+    s.classes[i].refills += settled_refills(i);
     s.live_bytes += s.classes[i].live * kClasses[i].bytes;
     s.cached_bytes += s.classes[i].cached * kClasses[i].bytes;
     s.free_bytes += s.classes[i].free * kClasses[i].bytes;
   }
+  s.remote_frees = remote_frees();
   return s;
 }
 

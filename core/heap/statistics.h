@@ -18,6 +18,16 @@ struct ClassStatistics {
   size_t live;    // blocks the program has
   size_t cached;  // blocks in malloc lists, stashes and remote lists
   size_t free;    // blocks in the spans' own lists
+  uint64_t refills;  // times that a thread had no free block of its own at hand
+};
+
+// Small spans by who has them.
+struct SpanStatistics {
+  size_t owned, owned_bytes;      // a thread heap's, with live blocks
+  size_t central, central_bytes;  // nobody's: the next thread in need takes them
+  size_t empty, empty_bytes;      // without a live block, kept by a thread heap
+  size_t sampled, sampled_bytes;  // of sampled blocks
+  size_t cached_large, cached_large_bytes;  // large blocks' spans, kept for their thread's next request
 };
 
 struct Statistics {
@@ -26,6 +36,8 @@ struct Statistics {
   size_t live_bytes;                // blocks the program has, by allocated size
   size_t cached_bytes;              // blocks kept for threads
   size_t free_bytes;                // blocks in the spans' own lists
+  SpanStatistics spans;
+  uint64_t remote_frees;            // blocks freed by threads other than their span's owner, and sent to it
   size_t heaps;                     // thread heaps ever made
   size_t live_heaps;                // with a thread now
 };

@@ -243,6 +243,7 @@ Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanK
   size_t most = c.bytes < KiB ? kMaxSpanPages / 2 : kMaxSpanPages;
   while (growth-- != 0 && page_count * 2 <= most) page_count *= 2;
   bool dense = kind == SpanKind::kSmall && page_count * 2 > most && written_everywhere(c);
+  os::ForSizeClass label(size_class);
   Span* span = pages::allocate_run(shard, page_count, 1, kind, dense);
   if (span == nullptr && page_count > c.min_pages) span = pages::allocate_run(shard, c.min_pages, 1, kind);
   if (span == nullptr) return nullptr;
@@ -281,9 +282,29 @@ void collect_if_due(ThreadHeap& heap) {
 }  // namespace
 
 namespace {
+
+std::atomic<uint64_t> settled[kClassCount];
+
+void settle_refills(ClassState& cs, unsigned size_class) {
+  if (cs.refills == 0) return;
+  settled[size_class].fetch_add(cs.refills, std::memory_order_relaxed);
+  cs.refills = 0;
+}
+
+void count_refill(ClassState& cs, unsigned size_class) {
+  constexpr uint32_t kMost = uint32_t{1} << 31;
+  if (SEEMALLOC_UNLIKELY(++cs.refills == kMost)) settle_refills(cs, size_class);
+}
+
+}  // namespace
+
+uint64_t settled_refills(unsigned size_class) { return settled[size_class].load(std::memory_order_relaxed); }
+
+namespace {
 Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
   ClassState& cs = heap.body->classes[size_class];
+  count_refill(cs, size_class);
   redraw_if_stale(heap);
   heap.body->ready[size_class] = nullptr;
   if (cs.sample_due != 0) {
@@ -547,6 +568,7 @@ void release_everything(ThreadHeap& heap) {
   LockGuard guard(heap.slow_lock);
   for (unsigned c = 0; c < kClassCount; c++) return_lists_locked(heap, c);
   release_spans_locked(heap);
+  for (unsigned c = 0; c < kClassCount; c++) settle_refills(heap.body->classes[c], c);
   heap.cache.store(nullptr, std::memory_order_relaxed);
   cached_total.fetch_sub(heap.cached_bytes, std::memory_order_relaxed);
   heap.cached_bytes = 0;

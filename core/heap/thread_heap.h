@@ -47,6 +47,7 @@ struct ClassState {
   Span* current;         // the malloc list's blocks come from it
   Block* foreign;        // freed here, blocks of other threads' spans: the next malloc list, or published (remote.h)
   uint32_t foreign_count;
+  uint32_t refills;      // not yet in settled_refills()
   Block* stash;          // the rest of a list that was cut at a sample point
   uint32_t stash_count;
   bool mixed;            // malloc list and stash are not current's: of lending spans, or foreign
@@ -89,6 +90,7 @@ struct ThreadHeap {
   void* recorder = nullptr;       // core/api's, for the samples of the thread that has the heap
   uint64_t sample_changes = 0;    // those that the distance was drawn after
   uint8_t sample_stretch = 0;
+  std::atomic<uint64_t> remote_frees{0};  // blocks its threads have published; written by the owner
   size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
   ThreadHeap* next_idle = nullptr;
@@ -220,6 +222,9 @@ void purge_idle_bodies();
 
 // Parked heaps, which no thread has taken yet, hand on what they have. Requires: no lock held.
 void release_parked();
+
+// Refills of a class by heaps that are in nobody's hands any more; the others have theirs in ClassState.
+uint64_t settled_refills(unsigned size_class);
 
 // All heaps ever made, newest first; never shrinks. The registry lock keeps their states.
 ThreadHeap* all_heaps();

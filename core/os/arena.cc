@@ -22,11 +22,11 @@ void* arena_allocate(size_t bytes, size_t alignment) {
   uintptr_t start = round_up(next, alignment);
   if (start + bytes > end || next == 0) {
     size_t chunk = bytes + alignment > kChunkBytes ? round_up(bytes + alignment, page_bytes()) : kChunkBytes;
-    void* fresh = map(chunk);
+    void* fresh = map(chunk, Reason::kRecords);
     if (fresh == nullptr && chunk == kChunkBytes) {
       // Little address space left: ask for no more than is needed now.
       chunk = round_up(bytes + alignment, page_bytes());
-      fresh = map(chunk);
+      fresh = map(chunk, Reason::kRecords);
     }
     if (fresh == nullptr) return nullptr;
     mapped_bytes.fetch_add(chunk, std::memory_order_relaxed);

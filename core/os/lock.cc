@@ -1,5 +1,6 @@
 #include "core/os/lock.h"
 
+#include "core/base/units.h"
 #include "core/os/os.h"
 
 namespace seemalloc {
@@ -51,24 +52,48 @@ void OwnerLock::unlock_after_fork() {
   unlock();
 }
 
+namespace {
+
+struct alignas(kCacheLineBytes) WaitCounters {
+  std::atomic<uint64_t> short_waits, waits, wait_ns;
+
+  void count_short() { short_waits.fetch_add(1, std::memory_order_relaxed); }
+  void count_long(uint64_t since_ns) {
+    waits.fetch_add(1, std::memory_order_relaxed);
+    wait_ns.fetch_add(os::monotonic_ns() - since_ns, std::memory_order_relaxed);
+  }
+  LockWaits read() const {
+    return {short_waits.load(std::memory_order_relaxed), waits.load(std::memory_order_relaxed),
+            wait_ns.load(std::memory_order_relaxed)};
+  }
+};
+constinit WaitCounters shared_waits, owner_waits;
+
+}  // namespace
+
+LockWaits shared_lock_waits() { return shared_waits.read(); }
+LockWaits owner_lock_waits() { return owner_waits.read(); }
+
 void Lock::lock_slow() {
   for (int i = 0; i < kSpins; i++) {
-    if (state_.load(std::memory_order_relaxed) == 0 && try_lock()) return;
+    if (state_.load(std::memory_order_relaxed) == 0 && try_lock()) return shared_waits.count_short();
     pause();
   }
+  uint64_t begin = os::monotonic_ns();
   count_held(+1);
   while (state_.exchange(2, std::memory_order_acquire) != 0) os::futex_wait(&state_, 2);
+  shared_waits.count_long(begin);
 }
 
 void OwnerLock::lock_slow() {
   constexpr uint64_t kLookAgain_ns = 50000;
-  for (int i = 0; !try_lock(); i++) {
-    if (i < kSpins) {
-      pause();
-    } else {
-      os::futex_wait(&state_, 1, kLookAgain_ns);
-    }
+  for (int i = 0; i < kSpins; i++) {
+    if (try_lock()) return owner_waits.count_short();
+    pause();
   }
+  uint64_t begin = os::monotonic_ns();
+  while (!try_lock()) os::futex_wait(&state_, 1, kLookAgain_ns);
+  owner_waits.count_long(begin);
 }
 
 void Lock::wake() { os::futex_wake(&state_, 1); }

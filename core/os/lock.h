@@ -86,6 +86,15 @@ class OwnerLock : public LockWord {
   SEEMALLOC_COLD void lock_slow();
 };
 
+// How often a lock was found held, since the process began. Nothing is counted where it was free.
+struct LockWaits {
+  uint64_t short_waits;  // it was free again within the spin
+  uint64_t waits;        // those that went to sleep
+  uint64_t wait_ns;      // what these took
+};
+LockWaits shared_lock_waits();  // of Lock
+LockWaits owner_lock_waits();   // of OwnerLock: a thread's heap, wanted by others
+
 template <typename L>
 class LockGuard {
  public:

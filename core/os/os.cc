@@ -74,10 +74,10 @@ std::atomic<long (*)(long number)> fault_hook{nullptr};
 
 namespace {
 
-std::atomic<uint64_t> map_calls, map_bytes, unmap_calls, unmap_bytes, purge_calls, purge_bytes, remap_calls, huge_page_calls,
-    refused_calls;
+// What remapping has added to and taken from the address space.
+std::atomic<uint64_t> remap_grown_bytes, remap_gone_bytes;
 
-void count(std::atomic<uint64_t>& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
+void count(std::atomic<uint64_t>& counter, uint64_t by) { counter.fetch_add(by, std::memory_order_relaxed); }
 
 uint64_t read_clock(clockid_t id) {
   // clock_gettime is a vDSO call in libc: no lock, no allocation; errno is only written on failure.
@@ -99,110 +99,85 @@ size_t page_bytes() {
   return bytes;
 }
 
-void* map(size_t bytes) {
-  count(map_calls);
-  long result = sys(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (sys_failed(result)) {
-    count(refused_calls);
-    return nullptr;
-  }
-  count(map_bytes, bytes);
+void* map(size_t bytes, Reason reason) {
+  long result = counted_call(Call::kMap, reason, bytes,
+                             {SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1});
+  if (sys_failed(result)) return nullptr;
   after_mapping();
   return reinterpret_cast<void*>(result);
 }
 
-void* map_aligned(size_t bytes, size_t alignment) {
-  void* start = map(bytes);
+void* map_aligned(size_t bytes, size_t alignment, Reason reason) {
+  void* start = map(bytes, reason);
   if (start == nullptr || (reinterpret_cast<uintptr_t>(start) & (alignment - 1)) == 0) return start;
-  unmap(start, bytes);
+  unmap(start, bytes, reason);
   if (bytes + alignment < bytes) return nullptr;
-  start = map(bytes + alignment);
+  start = map(bytes + alignment, reason);
   if (start == nullptr) return nullptr;
   uintptr_t first = reinterpret_cast<uintptr_t>(start);
   uintptr_t aligned = round_up(first, alignment);
   uintptr_t end = first + bytes + alignment;
   // Where trimming is refused the ends stay mapped and untouched: address space lost, no memory.
-  if (aligned != first) unmap(start, aligned - first);
-  if (end != aligned + bytes) unmap(reinterpret_cast<void*>(aligned + bytes), end - (aligned + bytes));
+  if (aligned != first) unmap(start, aligned - first, reason);
+  if (end != aligned + bytes) unmap(reinterpret_cast<void*>(aligned + bytes), end - (aligned + bytes), reason);
   return reinterpret_cast<void*>(aligned);
 }
 
-bool map_at(uintptr_t start, size_t bytes) {
+bool map_at(uintptr_t start, size_t bytes, Reason reason) {
   constexpr long kFixedNoReplace = 0x100000;  // MAP_FIXED_NOREPLACE, Linux 4.17: to an older kernel the address is a hint
-  count(map_calls);
-  long result = sys(SYS_mmap, static_cast<long>(start), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | kFixedNoReplace, -1, 0);
-  if (sys_failed(result)) {
-    count(refused_calls);
-    return false;
-  }
-  count(map_bytes, bytes);
+  long result = counted_call(Call::kMap, reason, bytes,
+                             {SYS_mmap, static_cast<long>(start), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | kFixedNoReplace, -1});
+  if (sys_failed(result)) return false;
   after_mapping();
   if (static_cast<uintptr_t>(result) == start) return true;
-  unmap(reinterpret_cast<void*>(result), bytes);
+  unmap(reinterpret_cast<void*>(result), bytes, reason);
   return false;
 }
 
-bool unmap(void* start, size_t bytes) {
-  count(unmap_calls);
+bool unmap(void* start, size_t bytes, Reason reason) {
   before_unmapping();
-  if (sys_failed(sys(SYS_munmap, as_long(start), static_cast<long>(bytes)))) {
-    count(refused_calls);
-    return false;
-  }
-  count(unmap_bytes, bytes);
-  return true;
+  return !sys_failed(counted_call(Call::kUnmap, reason, bytes, {SYS_munmap, as_long(start), static_cast<long>(bytes)}));
 }
 
-bool purge(void* start, size_t bytes) {
-  count(purge_calls);
-  if (sys_failed(sys(SYS_madvise, as_long(start), static_cast<long>(bytes), MADV_DONTNEED))) {
-    count(refused_calls);
-    return false;
-  }
-  count(purge_bytes, bytes);
-  return true;
+namespace {
+bool advise(Call call, Reason reason, void* start, size_t bytes, long advice) {
+  return !sys_failed(counted_call(call, reason, bytes, {SYS_madvise, as_long(start), static_cast<long>(bytes), advice}));
 }
+}  // namespace
+
+bool purge(void* start, size_t bytes, Reason reason) { return advise(Call::kDontNeed, reason, start, bytes, MADV_DONTNEED); }
 
 bool set_huge_pages(void* start, size_t bytes, bool on) {
-  if (on) count(huge_page_calls);
-  if (sys_failed(sys(SYS_madvise, as_long(start), static_cast<long>(bytes), on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE))) {
-    count(refused_calls);
-    return false;
-  }
-  return true;
+  if (on) return advise(Call::kHugePage, Reason::kHugePages, start, bytes, MADV_HUGEPAGE);
+  return advise(Call::kNoHugePage, Reason::kHugePages, start, bytes, MADV_NOHUGEPAGE);
 }
 
-void split_huge_page(void* start, size_t bytes) {
-  if (sys_failed(sys(SYS_madvise, as_long(start), static_cast<long>(bytes), MADV_FREE))) count(refused_calls);
-}
+void split_huge_page(void* start, size_t bytes) { advise(Call::kFree, Reason::kHugePages, start, bytes, MADV_FREE); }
 
-void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target) {
-  count(remap_calls);
+void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target, Reason reason) {
   before_unmapping();
-  long result = sys(SYS_mremap, as_long(start), static_cast<long>(old_bytes), static_cast<long>(new_bytes),
-                    target != nullptr ? MREMAP_MAYMOVE | MREMAP_FIXED : 0, as_long(target));
-  if (sys_failed(result)) {
-    count(refused_calls);
-    return nullptr;
-  }
+  long result = counted_call(Call::kRemap, reason, new_bytes,
+                             {SYS_mremap, as_long(start), static_cast<long>(old_bytes), static_cast<long>(new_bytes),
+                              target != nullptr ? MREMAP_MAYMOVE | MREMAP_FIXED : 0, as_long(target)});
+  if (sys_failed(result)) return nullptr;
   if (target != nullptr) {
-    count(unmap_bytes, old_bytes);  // the target's bytes were counted when it was mapped
+    count(remap_gone_bytes, old_bytes);  // the target's bytes were counted when it was mapped
   } else if (new_bytes > old_bytes) {
-    count(map_bytes, new_bytes - old_bytes);
+    count(remap_grown_bytes, new_bytes - old_bytes);
   } else {
-    count(unmap_bytes, old_bytes - new_bytes);
+    count(remap_gone_bytes, old_bytes - new_bytes);
   }
   after_mapping();
   return reinterpret_cast<void*>(result);
 }
 
-bool is_one_mapping(void* start, size_t bytes) {
+bool is_one_mapping(void* start, size_t bytes, Reason reason) {
   // Asks for a page more in place: the kernel first looks whether the mapping reaches that far.
   constexpr long kEndsBefore = -EFAULT;
-  count(remap_calls);
-  long result = sys(SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(bytes + page_bytes()), 0);
-  if (!sys_failed(result)) unmap(static_cast<char*>(start) + bytes, page_bytes());
+  long result = counted_call(Call::kRemapProbe, reason, 0,
+                             {SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(bytes + page_bytes())});
+  if (!sys_failed(result)) unmap(static_cast<char*>(start) + bytes, page_bytes(), reason);
   return result != kEndsBefore;
 }
 
@@ -210,23 +185,22 @@ bool is_one_mapping(void* start, size_t bytes) {
 // other, and where it is refused in the midst of them, some have gone; with a length that changes the kernel checks first, in
 // every version, that the range is in one mapping, and moves all of it or nothing (mm/mremap.c: vrm_move_only, move_vma).
 // Not MREMAP_DONTUNMAP: it wants equal lengths, and what is locked (mlock) counts as locked for ever.
-Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes) {
+Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes, Reason reason) {
   DCHECK(new_bytes > bytes);
-  count(remap_calls);
   before_unmapping();
-  long result = sys(SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(new_bytes),
-                    MREMAP_MAYMOVE | MREMAP_FIXED, as_long(target));
+  long result = counted_call(Call::kRemap, reason, bytes,
+                             {SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(new_bytes),
+                              MREMAP_MAYMOVE | MREMAP_FIXED, as_long(target)});
   if (sys_failed(result)) {
-    count(refused_calls);
     // Not known to the kernel or forbidden: it has not begun. Else it may have made room already.
     return result == -EPERM || result == -ENOSYS || result == -EINVAL ? Moved::kRefused : Moved::kRefusedTargetLost;
   }
-  count(unmap_bytes, bytes);  // the target's bytes were counted when it was mapped
+  count(remap_gone_bytes, bytes);  // the target's bytes were counted when it was mapped
   after_mapping();
   return Moved::kYes;
 }
 
-size_t resident_bytes(const void* start, size_t bytes) {
+size_t resident_bytes(const void* start, size_t bytes, Reason reason) {
   unsigned char present[1024];
   size_t page = page_bytes();
   size_t resident = 0;
@@ -235,7 +209,9 @@ size_t resident_bytes(const void* start, size_t bytes) {
   while (at < end) {
     size_t pages = (end - at + page - 1) / page;
     if (pages > sizeof(present)) pages = sizeof(present);
-    if (sys_failed(sys(SYS_mincore, static_cast<long>(at), static_cast<long>(pages * page), as_long(present)))) return resident;
+    long result = counted_call(Call::kMincore, reason, pages * page,
+                               {SYS_mincore, static_cast<long>(at), static_cast<long>(pages * page), as_long(present)});
+    if (sys_failed(result)) return resident;
     for (size_t i = 0; i < pages; i++) resident += (present[i] & 1) ? page : 0;
     at += pages * page;
   }
@@ -243,10 +219,18 @@ size_t resident_bytes(const void* start, size_t bytes) {
 }
 
 Counters counters() {
-  auto read = [](std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
-  return Counters{read(map_calls),   read(map_bytes),   read(unmap_calls), read(unmap_bytes),
-                  read(purge_calls), read(purge_bytes), read(remap_calls), read(huge_page_calls),
-                  read(refused_calls)};
+  CallCount map = call_count(Call::kMap), unmap = call_count(Call::kUnmap), purge = call_count(Call::kDontNeed);
+  Counters c{};
+  c.map_calls = map.calls;
+  c.map_bytes = map.bytes + remap_grown_bytes.load(std::memory_order_relaxed);
+  c.unmap_calls = unmap.calls;
+  c.unmap_bytes = unmap.bytes + remap_gone_bytes.load(std::memory_order_relaxed);
+  c.purge_calls = purge.calls;
+  c.purge_bytes = purge.bytes;
+  c.remap_calls = call_count(Call::kRemap).calls + call_count(Call::kRemapProbe).calls;
+  c.huge_page_calls = call_count(Call::kHugePage).calls;
+  for (unsigned i = 0; i < kCalls; i++) c.refused_calls += call_count(static_cast<Call>(i)).refused;
+  return c;
 }
 
 uint64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }

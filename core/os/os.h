@@ -7,45 +7,47 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/os/calls.h"
+
 namespace seemalloc::os {
 
-// ---- memory -------------------------------------------------------------------------------------------------------
+// ---- memory: each call is counted under its reason (calls.h) -------------------------------------------------------
 
 // Bytes of an OS page: 4 KiB, 16 KiB or 64 KiB; read from the auxiliary vector once.
 size_t page_bytes();
 
 // Fresh zeroed private memory, readable and writable, not yet backed. `bytes` is a multiple of page_bytes().
 // Returns null when refused.
-void* map(size_t bytes);
+void* map(size_t bytes, Reason reason);
 // The same, aligned to `alignment` (a power of two ≥ page_bytes()).
-void* map_aligned(size_t bytes, size_t alignment);
+void* map_aligned(size_t bytes, size_t alignment, Reason reason);
 // The same at exactly this address. False when refused, also because something is there already.
-bool map_at(uintptr_t start, size_t bytes);
+bool map_at(uintptr_t start, size_t bytes, Reason reason);
 // Gives the range back whole. False when refused (the number of mappings is limited): the range is still there.
-bool unmap(void* start, size_t bytes);
+bool unmap(void* start, size_t bytes, Reason reason);
 // Gives the backing of the range back; it reads as zero afterwards. False when refused.
-bool purge(void* start, size_t bytes);
+bool purge(void* start, size_t bytes, Reason reason);
 // Grows or shrinks a mapping in place, or moves it onto the mapping at `target` (of new_bytes) when that is not null.
 // Returns the start, or null when refused: nothing has changed.
-void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target);
+void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target, Reason reason);
 // Whether the range is part of one mapping, which the program's own calls may have split. True where the kernel does not tell.
-bool is_one_mapping(void* start, size_t bytes);
+bool is_one_mapping(void* start, size_t bytes, Reason reason);
 enum class Moved { kYes, kRefused, kRefusedTargetLost };
 // Moves the pages of one mapping to `target`, with fresh memory behind them up to `new_bytes`; what was mapped there is gone.
 // Refused: nothing has moved, but there may be nothing at the target any more. Requires: new_bytes > bytes.
-Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes);
+Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes, Reason reason);
 // Whether a fault in the range may take a huge page, whatever the system's default (unless that is `never`). False when refused.
 bool set_huge_pages(void* start, size_t bytes, bool on);
 // Before part of a huge page is purged: has the kernel split it, which by itself it does only when memory is short; until
 // then all of it would stay taken. The range's contents are lost. Refused: nothing has changed.
 void split_huge_page(void* start, size_t bytes);
 // Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell.
-size_t resident_bytes(const void* start, size_t bytes);
+size_t resident_bytes(const void* start, size_t bytes, Reason reason = Reason::kReport);
 
-// Calls made and bytes passed since the process began. Relaxed counters; reading them may tear between fields.
+// The same calls summed up over their reasons.
 struct Counters {
-  uint64_t map_calls, map_bytes;
-  uint64_t unmap_calls, unmap_bytes;
+  uint64_t map_calls, map_bytes;      // bytes: also what remapping has added
+  uint64_t unmap_calls, unmap_bytes;  // bytes: also what it has taken away
   uint64_t purge_calls, purge_bytes;
   uint64_t remap_calls;
   uint64_t huge_page_calls;  // to turn huge pages on

@@ -82,7 +82,7 @@ void forget_mapping(const Range& range) {
 
 // Gives the first parts of a range back, as many as can be noted again; *range is the rest. Where unmapping is refused (too
 // many mappings) their memory goes and the address space is kept, seams and all.
-void discard_first_parts(Range* range) {
+void discard_first_parts(Range* range, os::Reason reason) {
   constexpr unsigned kMostNoted = 64;
   uintptr_t noted[kMostNoted];
   unsigned count;
@@ -94,8 +94,8 @@ void discard_first_parts(Range* range) {
   if (count == kMostNoted) parts.bytes = noted[--count] - parts.start;
   *range = Range{parts.end(), range->bytes - parts.bytes};
   forget_mapping(parts);
-  if (os::unmap(pointer(parts.start), parts.bytes)) return;
-  bool clean = os::purge(pointer(parts.start), parts.bytes);
+  if (os::unmap(pointer(parts.start), parts.bytes, reason)) return;
+  bool clean = os::purge(pointer(parts.start), parts.bytes, reason);
   note_mapping(parts);
   LockGuard guard(lock);
   for (unsigned i = 0; i < count; i++) seams.add(noted[i]);
@@ -103,8 +103,8 @@ void discard_first_parts(Range* range) {
 }
 
 // Gives memory back.
-void discard(Range range) {
-  while (range.bytes != 0) discard_first_parts(&range);
+void discard(Range range, os::Reason reason = os::Reason::kHuge) {
+  while (range.bytes != 0) discard_first_parts(&range, reason);
 }
 
 // Keeps memory for the next request; where there is no record for it, what was freed longest ago goes.
@@ -122,7 +122,7 @@ void keep(const Extent& extent) {
 }
 
 bool map_fresh(size_t bytes, size_t alignment, Range* out) {
-  void* start = os::map_aligned(bytes, alignment < granule() ? granule() : alignment);
+  void* start = os::map_aligned(bytes, alignment < granule() ? granule() : alignment, os::Reason::kHuge);
   if (start == nullptr) return false;
   *out = Range{reinterpret_cast<uintptr_t>(start), bytes};
   note_mapping(*out);
@@ -154,7 +154,7 @@ void abandon(const Target& target) {
 bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
   forget_mapping(part);
   Range moved{at, part.bytes + room};
-  os::Moved result = os::move_pages(pointer(part.start), part.bytes, pointer(at), moved.bytes);
+  os::Moved result = os::move_pages(pointer(part.start), part.bytes, pointer(at), moved.bytes, os::Reason::kHuge);
   if (result == os::Moved::kYes) {
     replace_mapping(moved);
     return true;
@@ -292,7 +292,7 @@ void keep_or_discard(const Range& range) {
     most = used_bytes / 8 > kMaxKeptBytes ? used_bytes / 8 : kMaxKeptBytes;
   }
   if (range.bytes > most || options::get(options::Id::purge_delay) == 0) return discard(range);
-  bool sparse = os::resident_bytes(pointer(range.start), range.bytes) < range.bytes / 2;
+  bool sparse = os::resident_bytes(pointer(range.start), range.bytes, os::Reason::kHuge) < range.bytes / 2;
   keep(Extent{range.start, range.bytes, freed_now(), sparse, false});
 }
 }  // namespace
@@ -339,7 +339,7 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
     cached = cache.take_at(more.range.start, more.range.bytes);
   }
   if (!cached) {
-    if (!os::map_at(more.range.start, more.range.bytes)) return false;
+    if (!os::map_at(more.range.start, more.range.bytes, os::Reason::kHuge)) return false;
     note_mapping(more.range);
     if (!fill(more.range.start, &more)) {
       abandon(more);
@@ -378,7 +378,7 @@ bool move_block(const Range& from, const Range& spare, Target* target) {
 bool is_as_we_made_it(Range memory) {
   while (memory.bytes != 0) {
     Range part = first_part(memory);
-    if (!os::is_one_mapping(pointer(part.start), part.bytes)) return false;
+    if (!os::is_one_mapping(pointer(part.start), part.bytes, os::Reason::kHuge)) return false;
     memory = Range{part.end(), memory.bytes - part.bytes};
   }
   return true;
@@ -438,7 +438,7 @@ bool resize_huge(Span* span, size_t bytes) {
          grow_by_moving(span, bytes, whole);
 }
 
-size_t purge_huge(uint64_t cutoff_ns) {
+size_t purge_huge(uint64_t cutoff_ns, os::Reason reason) {
   size_t purged_bytes = 0;
   if (cutoff_ns == UINT64_MAX) refused_moves.store(0, std::memory_order_relaxed);
   for (unsigned tries = 0; tries < HugeCache::kExtents; tries++) {
@@ -448,7 +448,7 @@ size_t purge_huge(uint64_t cutoff_ns) {
       if (!cache.take_old(cutoff_ns, &extent)) break;
     }
     purged_bytes += extent.bytes;
-    discard(Range{extent.start, extent.bytes});
+    discard(Range{extent.start, extent.bytes}, reason);
   }
   return purged_bytes;
 }

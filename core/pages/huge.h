@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/os/calls.h"
 #include "core/pages/span.h"
 
 namespace seemalloc::pages {
@@ -25,7 +26,7 @@ void release_huge(Span* span);
 bool resize_huge(Span* span, size_t bytes);
 
 // Unmaps cached mappings freed before `cutoff_ns`. Returns bytes given back.
-size_t purge_huge(uint64_t cutoff_ns);
+size_t purge_huge(uint64_t cutoff_ns, os::Reason reason = os::Reason::kAsked);
 
 bool anything_cached_huge();
 

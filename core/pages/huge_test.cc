@@ -250,15 +250,15 @@ TEST_F(HugeMemory, AHardlyTouchedBlockIsUsedAgainFromItsStart) {
 
 // Room for further growth is taken only where it is to be had.
 TEST_F(HugeMemory, GrowsInPlaceWhereOnlyThatMuchIsFree) {
-  uintptr_t start = reinterpret_cast<uintptr_t>(os::map(64 * MiB));
+  uintptr_t start = reinterpret_cast<uintptr_t>(os::map(64 * MiB, os::Reason::kHuge));
   Span* span = written(8 * MiB);
-  ASSERT_TRUE(os::unmap(reinterpret_cast<void*>(start), 64 * MiB));
+  ASSERT_TRUE(os::unmap(reinterpret_cast<void*>(start), 64 * MiB, os::Reason::kHuge));
   span->carved = 1;  // it has grown before, so the next growth asks for an eighth more
   uintptr_t end = span->start + span->bytes;
-  if (!os::map_at(end + 1 * MiB, kPageBytes)) GTEST_SKIP() << "something is behind the block";
+  if (!os::map_at(end + 1 * MiB, kPageBytes, os::Reason::kHuge)) GTEST_SKIP() << "something is behind the block";
   EXPECT_TRUE(resize_huge(span, 9 * MiB));
   EXPECT_EQ(span->start + span->bytes, end + 1 * MiB) << "it stayed";
-  os::unmap(reinterpret_cast<void*>(end + 1 * MiB), kPageBytes);
+  os::unmap(reinterpret_cast<void*>(end + 1 * MiB), kPageBytes, os::Reason::kHuge);
   release_huge(span);
 }
 
@@ -313,7 +313,7 @@ void expect_moved_with_contents(Span* span, uintptr_t from, bool moved, char fil
 
 // Grows a block that cannot grow where it is.
 bool grow_apart(Span* span, size_t bytes) {
-  os::map_at(span->start + span->bytes, os::page_bytes());
+  os::map_at(span->start + span->bytes, os::page_bytes(), os::Reason::kHuge);
   return resize_huge(span, bytes);
 }
 

@@ -148,9 +148,34 @@ bool reads_as_zero(const Region* region, unsigned first, unsigned pages) {
   return !written.any(first, pages);
 }
 
+// ---- refaults ----
+
+struct alignas(kCacheLineBytes) RefaultCounters {
+  std::atomic<uint64_t> runs, bytes;
+};
+constinit RefaultCounters refault_counters;
+
+void note_given_back(Region* region, unsigned first, unsigned pages) {
+  if (pages == 0) return;
+  region->given_back.set(first, pages);
+  region->given_back_ns = os::coarse_monotonic_ns();
+}
+
+SEEMALLOC_NOINLINE void count_refault(Region* region, unsigned first, unsigned pages) {
+  constexpr uint64_t kLeast_ns = kSecond_ns / 2;
+  unsigned before = region->given_back.count();
+  region->given_back.clear(first, pages);
+  uint64_t window_ns = 2 * options::get(options::Id::purge_delay) * kMillisecond_ns;
+  if (window_ns < kLeast_ns) window_ns = kLeast_ns;
+  if (os::coarse_monotonic_ns() - region->given_back_ns > window_ns) return;
+  refault_counters.runs.fetch_add(1, std::memory_order_relaxed);
+  refault_counters.bytes.fetch_add((before - region->given_back.count()) * kPageBytes, std::memory_order_relaxed);
+}
+
 // Marks pages as used and clean in the books. Returns true when all of them read as zero. The caller refiles the region.
 bool claim_pages(Region* region, unsigned first, unsigned pages) {
   region->used.set(first, pages);
+  if (region->given_back.any(first, pages)) count_refault(region, first, pages);
   if (!is_dirty(region, first, pages)) return true;
   bool clean = reads_as_zero(region, first, pages);
   region->young.clear(first, pages);
@@ -232,7 +257,7 @@ void end_expecting_locked(Shard& shard, Region* region, bool came) {
 bool huge_page_came(const Region* region) {
   os::set_huge_pages(reinterpret_cast<void*>(region->base), kRegionBytes, false);
   uintptr_t last_page = region->base + kRegionBytes - os::page_bytes();
-  return os::resident_bytes(reinterpret_cast<void*>(last_page), os::page_bytes()) != 0;
+  return os::resident_bytes(reinterpret_cast<void*>(last_page), os::page_bytes(), os::Reason::kHugePages) != 0;
 }
 
 // Touches the run, which is ours, and measures what the kernel takes for it.
@@ -323,12 +348,12 @@ unsigned detach_dirty_locked(Shard& shard, bool everything, Range* ranges) {
 }
 
 // Gives the whole OS pages of one range back; *clean is what has gone, empty when refused.
-void purge_range(const Range& range, Range* clean) {
+void purge_range(const Range& range, os::Reason reason, Range* clean) {
   uintptr_t start = round_up(range.region->address_of(range.first), os::page_bytes());
   uintptr_t end = round_down(range.region->address_of(range.first + range.pages), os::page_bytes());
   *clean = Range{range.region, range.first, 0, false};
   if (start < end && range.splits_huge_page) os::split_huge_page(reinterpret_cast<void*>(start), end - start);
-  if (start >= end || !os::purge(reinterpret_cast<void*>(start), end - start)) return;
+  if (start >= end || !os::purge(reinterpret_cast<void*>(start), end - start, reason)) return;
   clean->first = static_cast<uint16_t>(range.region->page_of(start));
   clean->pages = static_cast<uint16_t>((end - start) >> kPageShift);
 }
@@ -338,6 +363,7 @@ void reattach_locked(Shard& shard, const Range& range, const Range& clean) {
   Region* region = range.region;
   region->used.clear(range.first, range.pages);
   region->purging.clear(range.first, range.pages);
+  note_given_back(region, clean.first, clean.pages);
   if (clean.pages != range.pages) {
     region->young.set(range.first, range.pages);
     region->young.clear(clean.first, clean.pages);
@@ -346,7 +372,7 @@ void reattach_locked(Shard& shard, const Range& range, const Range& clean) {
   refile(shard, region);
 }
 
-size_t purge_shard(Shard& shard, bool everything) {
+size_t purge_shard(Shard& shard, bool everything, os::Reason reason) {
   size_t purged_bytes = 0;
   Range ranges[kBatch];
   for (;;) {
@@ -359,7 +385,7 @@ size_t purge_shard(Shard& shard, bool everything) {
     Range clean[kBatch];
     bool stayed_dirty = false;
     for (unsigned i = 0; i < count; i++) {
-      purge_range(ranges[i], &clean[i]);
+      purge_range(ranges[i], reason, &clean[i]);
       purged_bytes += clean[i].pages * kPageBytes;
       stayed_dirty |= clean[i].pages != ranges[i].pages;
     }
@@ -459,7 +485,7 @@ void tick() {
   if (options::get(options::Id::purge) == 0) return;
   uint64_t delay = purge_delay_ns();
   if (delay == 0) {
-    purge_all();
+    purge_all(os::Reason::kDecay);
     return;
   }
   // Two periods per delay: a page is purged between half a delay and one delay after it was freed.
@@ -467,16 +493,16 @@ void tick() {
   uint64_t due = next_tick_ns.load(std::memory_order_relaxed);
   if (now < due || !next_tick_ns.compare_exchange_strong(due, now + delay / 2, std::memory_order_relaxed)) return;
   for (unsigned i = 0; i < shards_in_use(); i++) {
-    purge_shard(shards[i], false);
+    purge_shard(shards[i], false, os::Reason::kDecay);
     age_shard(shards[i]);
   }
-  purge_huge(now > delay ? now - delay : 0);
+  purge_huge(now > delay ? now - delay : 0, os::Reason::kDecay);
 }
 
-size_t purge_all() {
+size_t purge_all(os::Reason reason) {
   size_t purged_bytes = 0;
-  for (unsigned i = 0; i < shards_in_use(); i++) purged_bytes += purge_shard(shards[i], true);
-  return purged_bytes + purge_huge(UINT64_MAX);
+  for (unsigned i = 0; i < shards_in_use(); i++) purged_bytes += purge_shard(shards[i], true, reason);
+  return purged_bytes + purge_huge(UINT64_MAX, reason);
 }
 
 namespace {
@@ -518,6 +544,10 @@ size_t unmap_empty_regions() {
     }
   }
   return bytes + unmap_reserve();
+}
+
+Refaults refaults() {
+  return {refault_counters.runs.load(std::memory_order_relaxed), refault_counters.bytes.load(std::memory_order_relaxed)};
 }
 
 PageStatistics page_statistics(bool with_residency) {

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/os/calls.h"
 #include "core/pages/span.h"
 
 namespace seemalloc::pages {
@@ -44,7 +45,7 @@ void shrink(Span* span, size_t page_count);
 // Requires: no lock held (it makes system calls).
 void tick();
 // Gives every free page back now. Returns bytes given back.
-size_t purge_all();
+size_t purge_all(os::Reason reason = os::Reason::kAsked);
 
 // Gives the address space of regions without spans back: only when memory is refused, since each costs a mapping's split.
 // Requires: no lock held. Returns bytes given back.
@@ -57,6 +58,15 @@ unsigned next_shard();
 unsigned region_count();
 // True when something waits to be given back.
 bool anything_dirty();
+
+// Purged memory that was handed out again within twice the purge delay (at least half a second): it had better been kept.
+// Of regions only, since what a huge block had is unmapped. The time is that of the region's last purge: pages that went
+// earlier may count too, none is missed.
+struct Refaults {
+  uint64_t runs;  // allocations that met some
+  uint64_t bytes;
+};
+Refaults refaults();
 
 struct PageStatistics {
   size_t regions;

@@ -127,6 +127,73 @@ TEST(PageHeap, PurgesExactlyWhatWasFreed) {
   EXPECT_EQ(purge_all(), 32 * 2 * kPageBytes);
 }
 
+// One hole among spans in use: it is purged, and taken again at once, later, or never purged at all.
+class RefaultTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    purge_all();
+    for (Span*& span : spans_) span = take(2);
+    before_ = refaults();
+  }
+  void TearDown() override {
+    for (Span* span : spans_) release(span);
+  }
+  void make_hole() {
+    hole_ = spans_[20]->start;
+    release(spans_[20]);
+  }
+  void fill_hole() {
+    spans_[20] = take(2);
+    ASSERT_EQ(spans_[20]->start, hole_) << "the tightest run is that hole";
+  }
+  void expect_refaults(uint64_t runs) {
+    Refaults after = refaults();
+    EXPECT_EQ(after.runs - before_.runs, runs);
+    EXPECT_EQ(after.bytes - before_.bytes, runs * 2 * kPageBytes);
+  }
+
+  Span* spans_[40];
+  uintptr_t hole_ = 0;
+  Refaults before_{};
+};
+
+TEST_F(RefaultTest, PurgedMemoryHandedOutAgainSoonIsOne) {
+  for (unsigned i = 0; i < 3; i++) {
+    make_hole();
+    purge_all();
+    expect_refaults(i);
+    fill_hole();
+    expect_refaults(i + 1);
+  }
+}
+
+TEST_F(RefaultTest, FreedMemoryThatWasKeptIsNone) {
+  make_hole();
+  fill_hole();
+  expect_refaults(0);
+}
+
+TEST_F(RefaultTest, ARefusedPurgeIsNone) {
+  make_hole();
+  {
+    os::RefuseCalls refuse(SYS_madvise, EINVAL);
+    purge_all();
+  }
+  fill_hole();
+  expect_refaults(0);
+}
+
+TEST_F(RefaultTest, AfterAWhileItIsNoneAnyMore) {
+  FixedText<64> problem;
+  ASSERT_TRUE(options::set(options::Id::purge_delay, "100", 3, problem));
+  make_hole();
+  purge_all();
+  os::pause(600 * kMillisecond_ns);  // half a second is the least window
+  fill_hole();
+  expect_refaults(0);
+  ASSERT_TRUE(options::set(options::Id::purge_delay, "1000", 4, problem));
+}
+
 // Freeing in order costs system calls in proportion to the bytes, not to the square (the O(N²) of merged neighbours).
 TEST(PageHeap, OrderedFreesPurgeEachByteOnce) {
   FixedText<64> problem;

@@ -23,7 +23,7 @@ bool PageMap::reserve(uintptr_t start, size_t bytes) {
     if (__atomic_load_n(&root_[i], __ATOMIC_RELAXED) != 0) continue;
     LockGuard guard(leaf_lock);
     if (__atomic_load_n(&root_[i], __ATOMIC_RELAXED) != 0) continue;
-    void* leaf = os::map(kLeafEntries * sizeof(uint64_t));
+    void* leaf = os::map(kLeafEntries * sizeof(uint64_t), os::Reason::kPageMap);
     if (leaf == nullptr) return false;
     leaf_bytes_.fetch_add(kLeafEntries * sizeof(uint64_t), std::memory_order_relaxed);
     __atomic_store_n(&root_[i], reinterpret_cast<uintptr_t>(leaf) - reinterpret_cast<uintptr_t>(this), __ATOMIC_RELEASE);

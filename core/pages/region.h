@@ -18,6 +18,8 @@ struct Region {
   PageBits young;  // free and dirty, freed in the current period
   PageBits old;    // free and dirty, freed in the period before
   PageBits spare;  // of young and old: memory of a huge page that was never handed out; reads as zero
+  PageBits given_back;    // clean because they were purged, and not handed out since
+  uint64_t given_back_ns;  // when any of them last were (coarse)
   uint16_t longest_free;  // longest run of pages not in use; the bucket the region is filed under
   uint16_t shard;
   bool on_dirty_list;

@@ -29,7 +29,7 @@ uintptr_t reserve_outside_locked() {
     void* chunk = nullptr;
     size_t bytes = chunk_bytes;
     for (; bytes >= kRegionBytes; bytes /= 2) {
-      chunk = os::map_aligned(bytes, kRegionBytes);
+      chunk = os::map_aligned(bytes, kRegionBytes, os::Reason::kGrowth);
       if (chunk != nullptr) break;
     }
     if (chunk == nullptr) return 0;
@@ -50,15 +50,15 @@ uintptr_t reserve_region() {
   return base != 0 ? base : reserve_outside_locked();
 }
 
-void unmap_region(uintptr_t base) {
-  if (window.contains(base)) return window.unmap_region(base);
+void unmap_region(uintptr_t base, os::Reason reason) {
+  if (window.contains(base)) return window.unmap_region(base, reason);
   page_map.set_foreign(base, kRegionBytes);
   void* start = reinterpret_cast<void*>(base);
-  if (!os::unmap(start, kRegionBytes)) os::purge(start, kRegionBytes);
+  if (!os::unmap(start, kRegionBytes, reason)) os::purge(start, kRegionBytes, reason);
 }
 
 void return_region(uintptr_t base) {
-  if (window.contains(base)) return window.unmap_region(base);
+  if (window.contains(base)) return window.unmap_region(base, os::Reason::kGrowth);
   LockGuard guard(lock);
   if (base + kRegionBytes == next) {
     next = base;
@@ -67,10 +67,10 @@ void return_region(uintptr_t base) {
   }
 }
 
-size_t unmap_reserve() {
+size_t unmap_reserve(os::Reason reason) {
   LockGuard guard(lock);
   size_t bytes = end - next;
-  if (bytes == 0 || !os::unmap(reinterpret_cast<void*>(next), bytes)) return 0;
+  if (bytes == 0 || !os::unmap(reinterpret_cast<void*>(next), bytes, reason)) return 0;
   end = next;
   chunk_bytes = kFirstChunkBytes;
   return bytes;

@@ -22,16 +22,16 @@ void Window::set(size_t page, size_t count, const Span* span) {
 bool Window::place_locked() {
   if (base_ != kNowhere) return true;
   if (too_late_) return false;
-  void* probe = os::map(kRegionBytes);
+  void* probe = os::map(kRegionBytes, os::Reason::kPageMap);
   if (probe == nullptr) return false;
-  os::unmap(probe, kRegionBytes);
+  os::unmap(probe, kRegionBytes, os::Reason::kPageMap);
   uintptr_t top = round_down(reinterpret_cast<uintptr_t>(probe), kRegionBytes);
   if (top < kLeastTop) top = kLeastTop;  // mapped from low addresses upwards (valgrind)
   for (size_t distance = top / 8; distance >= kLeastDistance; distance /= 8) {
     uintptr_t base = round_down(top - distance, kRegionBytes);
     size_t pages = round_down(distance / 2, kRegionBytes) / kPageBytes;
     uintptr_t map = round_down(base - pages * sizeof(Span*), kMapStepBytes);
-    if (!os::map_at(map, kMapStepBytes)) continue;
+    if (!os::map_at(map, kMapStepBytes, os::Reason::kPageMap)) continue;
     map_bytes_.store(kMapStepBytes, std::memory_order_relaxed);
     end_ = pages;
     __atomic_store_n(&spans_, reinterpret_cast<Span**>(map), __ATOMIC_RELAXED);
@@ -46,7 +46,7 @@ bool Window::add_region_locked() {
   if (pages_ + kPagesPerRegion > end_) return false;
   size_t have = map_bytes();
   if ((pages_ + kPagesPerRegion) * sizeof(Span*) > have) {
-    if (!os::map_at(reinterpret_cast<uintptr_t>(spans_) + have, kMapStepBytes)) return false;
+    if (!os::map_at(reinterpret_cast<uintptr_t>(spans_) + have, kMapStepBytes, os::Reason::kPageMap)) return false;
     map_bytes_.store(have + kMapStepBytes, std::memory_order_relaxed);
   }
   set(pages_, kPagesPerRegion, &foreign_span);
@@ -60,7 +60,7 @@ uintptr_t Window::map_region() {
   while (search_ < pages_ && span_at(search_) != &foreign_span) search_ += kPagesPerRegion;
   if (search_ == pages_ && !add_region_locked()) return 0;
   uintptr_t start = base_ + search_ * kPageBytes;
-  if (!os::map_at(start, kRegionBytes)) return 0;
+  if (!os::map_at(start, kRegionBytes, os::Reason::kGrowth)) return 0;
   set(search_, kPagesPerRegion, &free_span);
   search_ += kPagesPerRegion;
   return start;
@@ -71,12 +71,12 @@ void Window::step_over() {
   if (search_ < pages_) search_ += kPagesPerRegion;
 }
 
-void Window::unmap_region(uintptr_t start) {
+void Window::unmap_region(uintptr_t start, os::Reason reason) {
   LockGuard guard(lock_);
   size_t page = (start - base_) >> kPageShift;
   set(page, kPagesPerRegion, &foreign_span);
-  if (!os::unmap(reinterpret_cast<void*>(start), kRegionBytes)) {
-    os::purge(reinterpret_cast<void*>(start), kRegionBytes);
+  if (!os::unmap(reinterpret_cast<void*>(start), kRegionBytes, reason)) {
+    os::purge(reinterpret_cast<void*>(start), kRegionBytes, reason);
   } else if (page < search_) {
     search_ = page;
   }

@@ -20,6 +20,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/units.h"
+#include "core/os/calls.h"
 #include "core/os/lock.h"
 #include "core/pages/span.h"
 
@@ -43,7 +44,7 @@ class alignas(kCacheLineBytes) Window {
   // The last map_region() was refused, but memory as such is not: the place is somebody else's. Leaves it out.
   void step_over();
   // Gives a region back; its place is used again. Refused: the place is lost, its memory goes.
-  void unmap_region(uintptr_t start);
+  void unmap_region(uintptr_t start, os::Reason reason = os::Reason::kPressure);
   bool contains(uintptr_t address) const { return page_of(reinterpret_cast<void*>(address)) < pages(); }
 
   // Something of ours begins at `start`. True when the page's entry is here; else it is to be in the two-level map for good:

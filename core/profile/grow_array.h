@@ -21,7 +21,7 @@ class GrowArray {
   GrowArray(const GrowArray&) = delete;
   GrowArray& operator=(const GrowArray&) = delete;
   ~GrowArray() {
-    if (data_ != nullptr) os::unmap(data_, mapped_bytes_);
+    if (data_ != nullptr) os::unmap(data_, mapped_bytes_, os::Reason::kReport);
   }
 
   void push(const T& element) {
@@ -35,7 +35,7 @@ class GrowArray {
     size_t wanted = mapped_bytes_ == 0 ? kFirstBytes : mapped_bytes_ * 2;
     if (wanted < count * sizeof(T)) wanted = count * sizeof(T);
     wanted = round_up(wanted, os::page_bytes());
-    void* moved = data_ == nullptr ? os::map(wanted) : grown(wanted);
+    void* moved = data_ == nullptr ? os::map(wanted, os::Reason::kReport) : grown(wanted);
     if (moved == nullptr) {
       failed_ = true;
       return false;
@@ -64,11 +64,11 @@ class GrowArray {
 
   // The mapping, made larger where it is or else moved.
   void* grown(size_t bytes) {
-    if (void* in_place = os::remap(data_, mapped_bytes_, bytes, nullptr)) return in_place;
-    void* target = os::map(bytes);
+    if (void* in_place = os::remap(data_, mapped_bytes_, bytes, nullptr, os::Reason::kReport)) return in_place;
+    void* target = os::map(bytes, os::Reason::kReport);
     if (target == nullptr) return nullptr;
-    void* moved = os::remap(data_, mapped_bytes_, bytes, target);
-    if (moved == nullptr) os::unmap(target, bytes);
+    void* moved = os::remap(data_, mapped_bytes_, bytes, target, os::Reason::kReport);
+    if (moved == nullptr) os::unmap(target, bytes, os::Reason::kReport);
     return moved;
   }
 

@@ -59,7 +59,7 @@ struct Sink {
 // memory for the snapshot was refused.
 bool write_heap_profile(const Sink& sink, uint64_t interval_bytes);
 
-// The same into one contiguous anonymous mapping; the caller unmaps it with os::unmap(data, mapped_bytes).
+// The same into one contiguous anonymous mapping; the caller unmaps it with os::unmap(data, mapped_bytes, os::Reason::kReport).
 struct Buffer {
   char* data;
   size_t bytes;

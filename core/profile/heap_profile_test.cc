@@ -185,7 +185,7 @@ TEST(HeapProfile, ThreadsKeepTheBooksTogether) {
       EXPECT_LE(totals.live_samples, totals.samples + kThreads);
       Buffer buffer;
       ASSERT_TRUE(heap_profile_to_buffer(&buffer, 1));
-      os::unmap(buffer.data, buffer.mapped_bytes);
+      os::unmap(buffer.data, buffer.mapped_bytes, os::Reason::kReport);
     }
   });
   for (std::thread& thread : threads) thread.join();
@@ -233,7 +233,7 @@ TEST(HeapProfile, DropsAndCountsWhenMemoryIsRefused) {
   EXPECT_EQ(after.samples - before.samples, ids.size());
   EXPECT_GT(records.stale_resizes.load(), 0u);
   EXPECT_TRUE(heap_profile_to_buffer(&buffer, 1));
-  os::unmap(buffer.data, buffer.mapped_bytes);
+  os::unmap(buffer.data, buffer.mapped_bytes, os::Reason::kReport);
   for (SampleId id : ids) record_free(id);
   EXPECT_EQ(sample_totals().live_samples, before.live_samples);
 }
@@ -262,7 +262,7 @@ TEST(HeapProfile, WritingSurvivesEachRefusedCall) {
     Buffer buffer;
     bool written = heap_profile_to_buffer(&buffer, 1);
     os::fault_hook = nullptr;
-    if (written) os::unmap(buffer.data, buffer.mapped_bytes);
+    if (written) os::unmap(buffer.data, buffer.mapped_bytes, os::Reason::kReport);
     ASSERT_EQ(mapped_pages(), before) << "refusal " << nth;
     if (written) break;
     refusals++;

@@ -115,7 +115,7 @@ std::string written(uint64_t interval) {
   Buffer buffer;
   if (!heap_profile_to_buffer(&buffer, interval)) return "";
   std::string bytes(buffer.data, buffer.bytes);
-  os::unmap(buffer.data, buffer.mapped_bytes);
+  os::unmap(buffer.data, buffer.mapped_bytes, os::Reason::kReport);
   return bytes;
 }
 

@@ -15,7 +15,7 @@ class LocationTable {
   LocationTable(const LocationTable&) = delete;
   LocationTable& operator=(const LocationTable&) = delete;
   ~LocationTable() {
-    if (slots_ != nullptr) os::unmap(slots_, capacity_ * sizeof(Slot));
+    if (slots_ != nullptr) os::unmap(slots_, capacity_ * sizeof(Slot), os::Reason::kReport);
   }
 
   // The address's number; `*is_new` when this call gave it. 0 when memory is refused.
@@ -50,14 +50,14 @@ class LocationTable {
     Slot* old = slots_;
     size_t old_capacity = capacity_;
     size_t capacity = old == nullptr ? kFirstBytes / sizeof(Slot) : old_capacity * 2;
-    void* larger = os::map(capacity * sizeof(Slot));
+    void* larger = os::map(capacity * sizeof(Slot), os::Reason::kReport);
     if (larger == nullptr) return false;
     slots_ = static_cast<Slot*>(larger);
     capacity_ = capacity;
     for (size_t i = 0; i < old_capacity; i++) {
       if (old[i].id != 0) find(old[i].address) = old[i];
     }
-    if (old != nullptr) os::unmap(old, old_capacity * sizeof(Slot));
+    if (old != nullptr) os::unmap(old, old_capacity * sizeof(Slot), os::Reason::kReport);
     return true;
   }
 

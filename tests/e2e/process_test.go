@@ -92,7 +92,7 @@ func TestOptionsAndPurge(t *testing.T) {
 			t.Errorf("set %s: status %d, %q", bad, status, complaint)
 		}
 	}
-	if all := tool(t, "get", p.pid); !strings.Contains(all, "purge_delay   3600000  1000") {
+	if all := tool(t, "get", p.pid); !strings.Contains(strings.Join(strings.Fields(all), " "), "purge_delay 3600000 1000") {
 		t.Errorf("get:\n%s", all)
 	}
 	p.tell(t, "f")
