@@ -24,6 +24,7 @@ var (
 	work    string // a folder for everything that is built, readable by other users
 	binary  string // the tool
 	leaky   string // leaky.cc compiled
+	caller  string // caller.cc compiled
 	library string // libseemalloc.so
 	problem string // why nothing can be tested, "" when all is there
 )
@@ -58,11 +59,17 @@ func prepare() error {
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
-	binary, leaky = filepath.Join(work, "seemalloc"), filepath.Join(work, "leaky")
+	binary, leaky, caller = filepath.Join(work, "seemalloc"), filepath.Join(work, "leaky"), filepath.Join(work, "caller")
 	if err := build("go", "build", "-o", binary, "../../tool"); err != nil {
 		return err
 	}
-	return build("c++", "-O2", "-g", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread", "testdata/leaky.cc", "-o", leaky)
+	for _, program := range []struct{ source, binary string }{{"leaky", leaky}, {"caller", caller}} {
+		if err := build("c++", "-O2", "-g", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread",
+			"testdata/"+program.source+".cc", "-o", program.binary); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func build(command ...string) error {

@@ -3,6 +3,8 @@ package attach
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // Stats is the answer to `stats`: bytes, counts and milliseconds. Fields that an older or newer core does not send
@@ -11,10 +13,14 @@ type Stats struct {
 	Version     string      `json:"version"`
 	PID         int         `json:"pid"`
 	UptimeMS    int64       `json:"uptime_ms"`
+	TimeNS      int64       `json:"time_ns"` // CLOCK_MONOTONIC when it was written
 	Memory      Memory      `json:"memory"`
 	Sampling    Sampling    `json:"sampling"`
 	System      System      `json:"system"`
 	Threads     Threads     `json:"threads"`
+	Locks       Locks       `json:"locks"`
+	Spans       Spans       `json:"spans"`
+	Blocks      Blocks      `json:"blocks"`
 	SizeClasses []SizeClass `json:"size_classes"`
 }
 
@@ -58,12 +64,155 @@ type System struct {
 	RefusedCalls  int64 `json:"refused_calls"`
 	MinorFaults   int64 `json:"minor_faults"`
 	MajorFaults   int64 `json:"major_faults"`
+	Calls         Calls `json:"calls"`
+	RefaultRuns   int64 `json:"refault_runs"`  // allocations that met memory purged shortly before
+	RefaultBytes  int64 `json:"refault_bytes"` // how much of it
+}
+
+// CallCount counts one kind of call into the kernel, made for one reason.
+type CallCount struct {
+	Call    string `json:"call"`   // mmap, madvise:dontneed, …
+	Reason  string `json:"reason"` // growth, decay, …
+	Calls   int64  `json:"calls"`  // refused ones included
+	Bytes   int64  `json:"bytes"`
+	Refused int64  `json:"refused"`
+	NS      int64  `json:"ns"`
+}
+
+// Calls is all that the allocator asked of the kernel about memory.
+type Calls []CallCount
+
+// ReportReason is the reason of calls made to answer this tool: no doing of the program's.
+const ReportReason = "report"
+
+// Sum adds up the calls whose name is call or begins with "call:", without those made to answer this tool. An empty
+// call means all.
+func (c Calls) Sum(call string) CallCount {
+	sum := CallCount{Call: call}
+	for _, one := range c {
+		if one.Reason == ReportReason || call != "" && one.Call != call && !strings.HasPrefix(one.Call, call+":") {
+			continue
+		}
+		sum.Calls += one.Calls
+		sum.Bytes += one.Bytes
+		sum.Refused += one.Refused
+		sum.NS += one.NS
+	}
+	return sum
+}
+
+// Purged is how many bytes of free memory were given back. Splitting a huge page only prepares it.
+func (c Calls) Purged() int64 {
+	sum := int64(0)
+	for _, one := range c {
+		switch one.Call {
+		case "madvise:dontneed", "madvise:free":
+			if one.Reason != "huge_pages" {
+				sum += one.Bytes
+			}
+		case "munmap": // a large block's memory; others unmap what was never free memory
+			if one.Reason == "decay" || one.Reason == "asked" || one.Reason == "pressure" {
+				sum += one.Bytes
+			}
+		}
+	}
+	return sum
+}
+
+// WithoutReport leaves out the calls made to answer this tool.
+func (c Calls) WithoutReport() Calls {
+	var out Calls
+	for _, one := range c {
+		if one.Reason != ReportReason {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// Plus adds up, by call and reason.
+func (c Calls) Plus(more Calls) Calls {
+	out := slices.Clone(c)
+	for _, one := range more {
+		i := slices.IndexFunc(out, func(o CallCount) bool { return o.Call == one.Call && o.Reason == one.Reason })
+		if i < 0 {
+			out = append(out, one)
+			continue
+		}
+		out[i].Calls += one.Calls
+		out[i].Bytes += one.Bytes
+		out[i].Refused += one.Refused
+		out[i].NS += one.NS
+	}
+	return out
+}
+
+// Minus returns what came after before.
+func (c Calls) Minus(before Calls) Calls {
+	type key struct{ call, reason string }
+	had := map[key]CallCount{}
+	for _, one := range before {
+		had[key{one.Call, one.Reason}] = one
+	}
+	var out Calls
+	for _, one := range c {
+		b := had[key{one.Call, one.Reason}]
+		one.Calls -= b.Calls
+		one.Bytes -= b.Bytes
+		one.Refused -= b.Refused
+		one.NS -= b.NS
+		if one.Calls != 0 {
+			out = append(out, one)
+		}
+	}
+	return out
 }
 
 // Threads counts thread heaps.
 type Threads struct {
 	Heaps int64 `json:"heaps"`
 	Live  int64 `json:"live"`
+	// RemoteFrees counts blocks that were sent back to the thread whose memory they are.
+	RemoteFrees int64 `json:"remote_frees"`
+}
+
+// Locks counts how often a lock was found held: short waits were over within a spin, the others slept.
+type Locks struct {
+	SharedShortWaits int64 `json:"shared_short_waits"`
+	SharedWaits      int64 `json:"shared_waits"`
+	SharedWaitNS     int64 `json:"shared_wait_ns"`
+	HeapShortWaits   int64 `json:"heap_short_waits"`
+	HeapWaits        int64 `json:"heap_waits"`
+	HeapWaitNS       int64 `json:"heap_wait_ns"`
+}
+
+// Waits is how often a thread slept for a lock.
+func (l Locks) Waits() int64 { return l.SharedWaits + l.HeapWaits }
+
+// WaitNS is how long.
+func (l Locks) WaitNS() int64 { return l.SharedWaitNS + l.HeapWaitNS }
+
+// Spans says who has the regions' spans, and what the pages without one are.
+type Spans struct {
+	Owned            int64 `json:"owned"`
+	OwnedBytes       int64 `json:"owned_bytes"`
+	Central          int64 `json:"central"`
+	CentralBytes     int64 `json:"central_bytes"`
+	Empty            int64 `json:"empty"`
+	EmptyBytes       int64 `json:"empty_bytes"`
+	Sampled          int64 `json:"sampled"`
+	SampledBytes     int64 `json:"sampled_bytes"`
+	CachedLarge      int64 `json:"cached_large"`
+	CachedLargeBytes int64 `json:"cached_large_bytes"`
+	FreeDirtyBytes   int64 `json:"free_dirty_bytes"`
+	FreeCleanBytes   int64 `json:"free_clean_bytes"`
+}
+
+// Blocks are bytes by what blocks are doing, by allocated size, whether resident or not.
+type Blocks struct {
+	LiveBytes   int64 `json:"live_bytes"`
+	CachedBytes int64 `json:"cached_bytes"` // free, in threads' lists
+	FreeBytes   int64 `json:"free_bytes"`   // free, in their spans
 }
 
 // SizeClass counts the spans and blocks of one class.
@@ -73,11 +222,19 @@ type SizeClass struct {
 	Live   int64 `json:"live"`
 	Cached int64 `json:"cached"`
 	Free   int64 `json:"free"`
+	// Refills counts how often a thread had no free block of its own at hand.
+	Refills int64 `json:"refills"`
 }
 
 // FetchStats asks for the statistics.
-func FetchStats(c *Client) (*Stats, error) {
-	payload, err := c.Call("stats")
+func FetchStats(c *Client) (*Stats, error) { return fetchStats(c, "stats") }
+
+// FetchBriefStats leaves out the parts of Memory for which the kernel would have to be asked about each region: Live,
+// Cached, Fragmentation and NotOurs.
+func FetchBriefStats(c *Client) (*Stats, error) { return fetchStats(c, "stats", "brief") }
+
+func fetchStats(c *Client, command string, args ...string) (*Stats, error) {
+	payload, err := c.Call(command, args...)
 	if err != nil {
 		return nil, err
 	}

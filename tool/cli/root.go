@@ -32,7 +32,7 @@ type app struct {
 	timeout time.Duration
 }
 
-// exitError carries an exit status of its own.
+// exitError carries an exit status of its own; without an error in it nothing is said.
 type exitError struct {
 	error
 	status int
@@ -58,6 +58,9 @@ func Main(args []string, out, err io.Writer) int {
 	var withStatus exitError
 	if errors.As(failure, &withStatus) {
 		status = withStatus.status
+		if withStatus.error == nil {
+			return status
+		}
 	} else if !a.started {
 		status = exitUsage
 	}
@@ -105,7 +108,7 @@ and where its resident memory is with ` + "`seemalloc stats`" + `.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.runCommand(), a.psCommand(), a.topCommand(), a.profileCommand(), a.statsCommand(),
-		a.getCommand(), a.setCommand(), a.purgeCommand(), a.compareCommand(), a.versionCommand(), a.optionsTopic())
+		a.getCommand(), a.setCommand(), a.purgeCommand(), a.statCommand(), a.traceCommand(), a.compareCommand(), a.versionCommand(), a.optionsTopic())
 	return root
 }
 

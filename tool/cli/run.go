@@ -54,7 +54,8 @@ SEEMALLOC_CONF; ` + "`seemalloc help options`" + ` lists them. The control socke
 
 var sizePattern = regexp.MustCompile(`^[0-9]+[KMGTkmgt]?$`)
 
-func (a *app) run(flags runFlags, args []string) error {
+// check looks at the flags' values.
+func (flags runFlags) check() error {
 	if flags.sample != "" && !sizePattern.MatchString(flags.sample) {
 		return usageError("--sample %s: expected a number of bytes, such as 512K, 1M, 1 or 0", flags.sample)
 	}
@@ -66,22 +67,26 @@ func (a *app) run(flags runFlags, args []string) error {
 			return usageError("--conf: %q is not of the form name:value; `seemalloc help options` lists the names", item)
 		}
 	}
+	return nil
+}
+
+// find returns the paths of the program and of the library that it is to run on.
+func (flags runFlags) find(args []string) (path, lib string, err error) {
 	name := library.Full
 	if flags.minimal {
 		name = library.Minimal
 	}
-	lib, err := library.Find(name, flags.lib)
-	if err != nil {
-		return err
+	if lib, err = library.Find(name, flags.lib); err != nil {
+		return "", "", err
 	}
-	path, err := executable(args[0])
-	if err != nil {
-		return err
+	if path, err = executable(args[0]); err != nil {
+		return "", "", err
 	}
-	if reason := unreachable(path); reason != "" {
-		a.say("warning: " + reason)
-	}
-	err = syscall.Exec(path, args, environment(os.Environ(), lib, flags))
+	return path, lib, nil
+}
+
+// executionError explains why the program at path could not be started.
+func executionError(path string, err error) error {
 	if errors.Is(err, syscall.ENOENT) {
 		return exitError{fmt.Errorf("%s: its interpreter or loader is not there: check its first line, or `file %s`", path, path), exitNotFound}
 	}
@@ -98,6 +103,20 @@ func executable(name string) (string, error) {
 		return "", exitError{fmt.Errorf("%s: not an executable file: `chmod +x` makes it one", name), exitNotExecutable}
 	}
 	return "", exitError{fmt.Errorf("%s: command not found: check the name and $PATH", name), exitNotFound}
+}
+
+func (a *app) run(flags runFlags, args []string) error {
+	if err := flags.check(); err != nil {
+		return err
+	}
+	path, lib, err := flags.find(args)
+	if err != nil {
+		return err
+	}
+	if reason := unreachable(path); reason != "" {
+		a.say("warning: " + reason)
+	}
+	return executionError(path, syscall.Exec(path, args, environment(os.Environ(), lib, flags)))
 }
 
 // environment returns env with the library preloaded first and the options merged: ours, then those that are already

@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestStatLines(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--conf", "purge_delay:60000", "--", caller)
+	waitFor(t, socketOf(p.pid))
+	go func() { _, _ = p.stdin.Write([]byte("wgh\n")) }()
+	lines := strings.Split(strings.TrimSpace(tool(t, "stat", p.pid, "--interval", "500ms", "--count", "4", "--json")), "\n")
+	if len(lines) != 4 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	advice, maps := 0.0, 0.0
+	for _, line := range lines {
+		var stat struct {
+			Seconds, RSS float64
+			Madvise      float64 `json:"madvise_per_s"`
+			Mmap         float64 `json:"mmap_per_s"`
+		}
+		if err := json.Unmarshal([]byte(line), &stat); err != nil || stat.RSS == 0 {
+			t.Fatalf("%v in %s", err, line)
+		}
+		advice += stat.Madvise * stat.Seconds
+		maps += stat.Mmap * stat.Seconds
+	}
+	// Regions that are taken get an advice each.
+	if advice < holes || advice > holes+10 || maps < 2 {
+		t.Errorf("%.0f madvise, %.0f mmap in\n%s", advice, maps, strings.Join(lines, "\n"))
+	}
+}
+
+func TestStatText(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--", caller)
+	waitFor(t, socketOf(p.pid))
+	lines := strings.Split(strings.TrimSpace(tool(t, "stat", p.pid, "--interval", "10ms", "--count", "45")), "\n")
+	if len(lines) != 45+3*2 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	columns := len(strings.Fields(lines[1]))
+	for i, line := range lines {
+		header := i%22 < 2
+		if header != (strings.Contains(line, "madvise") || strings.Contains(line, "memory, MiB")) {
+			t.Errorf("line %d: %s", i, line)
+		}
+		if !header && len(strings.Fields(line)) != columns {
+			t.Errorf("%d columns in %q", columns, line)
+		}
+	}
+}
+
+func TestStatOfARun(t *testing.T) {
+	need(t)
+	out, summary, status := try(t, "stat", "--conf", "purge_delay:60000", "--", caller, "ghx")
+	if status != 3 || out != "ready\n" {
+		t.Errorf("status %d, standard output %q", status, out)
+	}
+	for _, want := range []string{
+		`^caller: exit status 3 after \d+\.\d\d s; CPU `,
+		fmt.Sprintf(`\nmadvise:dontneed +asked +%d +3\.1\d MiB +0 `, holes),
+		`\nmmap +huge +1 +100\.\d MiB `, `\nmunmap +huge +1 +100\.\d MiB `,
+		`\nall +\d+ `, `\nPage faults: `, `\nRefaults: `, `\nThreads: 1 heaps, `,
+	} {
+		if !regexp.MustCompile(want).MatchString(summary) {
+			t.Errorf("%s is not in\n%s", want, summary)
+		}
+	}
+	if strings.Contains(summary, "report") {
+		t.Errorf("calls made for the tool itself are shown:\n%s", summary)
+	}
+}
+
+// Its children count too.
+func TestStatOfAShell(t *testing.T) {
+	need(t)
+	out, summary, status := try(t, "stat", "--", "sh", "-c", caller+" g; "+caller+" g")
+	if status != 0 || out != "ready\nready\n" {
+		t.Errorf("status %d, standard output %q", status, out)
+	}
+	// The shell itself leaves statistics only if it lives long enough to be asked.
+	if !regexp.MustCompile(fmt.Sprintf(`\nmadvise:dontneed +asked +%d `, 2*holes)).MatchString(summary) || !regexp.MustCompile(` of [23] processes `).MatchString(summary) {
+		t.Errorf("not both in\n%s", summary)
+	}
+}
+
+func TestStatOfAKilledRun(t *testing.T) {
+	need(t)
+	out, summary, status := try(t, "stat", "--", caller, "gwk")
+	if status != 128+9 || out != "ready\n" {
+		t.Errorf("status %d, standard output %q", status, out)
+	}
+	for _, want := range []string{"signal: killed", "last time it was asked", "madvise:dontneed"} {
+		if !strings.Contains(summary, want) {
+			t.Errorf("%q is not in\n%s", want, summary)
+		}
+	}
+}
+
+func TestStatOfAProgramThatSaysNothing(t *testing.T) {
+	need(t)
+	_, summary, status := try(t, "stat", "--", binary, "version") // ends without exit handlers
+	if status != 0 || !strings.Contains(summary, "No statistics") {
+		t.Errorf("status %d\n%s", status, summary)
+	}
+}

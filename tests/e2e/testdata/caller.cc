@@ -1,0 +1,58 @@
+// Has the allocator make known calls into the kernel, from functions with known names, as it is told on standard input or
+// by its arguments.
+#include <malloc.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+static constexpr int kBlocks = 100;
+static constexpr size_t kBytes = 64 << 10;
+static char* blocks[kBlocks];
+
+#define KNOWN extern "C" __attribute__((noinline)) void
+
+// One mmap and one munmap: more than is kept for the next block.
+KNOWN take_huge() {
+  char* block = static_cast<char*>(malloc(size_t{100} << 20));
+  *static_cast<volatile char*>(block) = 1;
+  free(block);
+  asm volatile("");
+}
+
+// Half as many holes as blocks, each between two blocks in use: a madvise each.
+KNOWN give_back_holes() {
+  for (char*& block : blocks) {
+    block = static_cast<char*>(malloc(kBytes));
+    memset(block, 1, kBytes);
+  }
+  malloc_trim(0);
+  for (int i = 0; i < kBlocks; i += 2) free(blocks[i]);
+  malloc_trim(0);
+  asm volatile("");
+}
+
+static void obey(int command) {
+  if (command == 'h') take_huge();
+  if (command == 'g') give_back_holes();
+  if (command == 'x') exit(3);
+  if (command == 'k') raise(SIGKILL);
+  if (command == 'w') sleep(1);
+  if (command == '\n') {
+    puts("done");
+    fflush(stdout);
+  }
+}
+
+int main(int argc, char** argv) {
+  malloc_trim(0);
+  puts("ready");
+  fflush(stdout);
+  if (argc > 1) {
+    for (const char* command = argv[1]; *command != 0; command++) obey(*command);
+    return 0;
+  }
+  for (int command; (command = getchar()) != EOF;) obey(command);
+}

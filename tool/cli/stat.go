@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+)
+
+const (
+	shortestStat   = 10 * time.Millisecond
+	linesPerHeader = 20
+)
+
+type statFlags struct {
+	interval time.Duration
+	count    int
+	asJSON   bool
+	run      runFlags
+	watch    bool // lines while a command runs
+}
+
+func (a *app) statCommand() *cobra.Command {
+	var flags statFlags
+	c := &cobra.Command{
+		Use:   "stat PID | stat -- COMMAND [ARGUMENTS…]",
+		Short: "Show once a second what the allocator does, or sum up a whole run",
+		Long: `Show, one line per interval as vmstat does, what a process's allocator holds and what it did since the line before.
+With a command instead of a process, run it on seemalloc and print a summary when it has ended, on standard error; the
+exit status is the command's. With --interval it prints the lines too, also on standard error.
+
+Memory, in MiB now:
+  rss       resident memory of the process
+  live      blocks that the program holds
+  cached    free blocks, in threads' lists and in spans that are in use
+  dirty     free pages that are still backed by memory
+Per second:
+  minor, major    page faults of the whole process; major ones had to wait for a disk
+  madvise   advice given to the kernel: memory that it may take back, and which addresses may have huge pages
+  MB        free memory given back (1,000,000 bytes), by madvise or, of large blocks, munmap
+  mmap      address space taken, given back or moved: mmap, munmap and mremap
+  re-MB     refaults: memory that was given back and used again within twice the purge delay
+  refills   how often a thread had no free block of its own at hand, and went to its heap
+  remote    blocks sent back to the thread whose memory they are, by others that freed them
+  lockwait  how often a thread slept for a lock of the allocator
+  sys%      time in the calls counted here, of one CPU`,
+		Example: `  seemalloc stat 4242
+  seemalloc stat 4242 --interval 200ms --count 50
+  seemalloc stat 4242 --json | jq .rss
+  seemalloc stat -- python3 job.py`,
+		Args: func(c *cobra.Command, args []string) error {
+			if dash := c.ArgsLenAtDash(); dash >= 0 {
+				return commandArgs(args, dash, a.socket)
+			}
+			return a.pidArgs(0, 0)(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			flags.watch = c.Flags().Changed("interval")
+			if err := flags.check(); err != nil {
+				return err
+			}
+			if c.ArgsLenAtDash() >= 0 {
+				return a.statRun(flags, args)
+			}
+			return a.statProcess(flags, args)
+		},
+	}
+	c.Flags().DurationVar(&flags.interval, "interval", time.Second, "time between two lines")
+	c.Flags().IntVar(&flags.count, "count", 0, "number of lines; 0: until the process ends or Ctrl-C")
+	c.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object per line")
+	c.Flags().StringVar(&flags.run.conf, "conf", "", "with a command: options for the allocator, as name:value,…")
+	c.Flags().StringVar(&flags.run.lib, "lib", "", "with a command: the library to use, a file or a folder")
+	a.targetFlags(c)
+	return c
+}
+
+// commandArgs checks what stands before and behind the double dash.
+func commandArgs(args []string, dash int, socket string) error {
+	switch {
+	case dash != 0:
+		return fmt.Errorf("%q before --: give either a process or a command", args[0])
+	case len(args) == 0:
+		return errors.New("which program? Give its command line behind --")
+	case socket != "":
+		return errors.New("--socket names a process that runs already; it cannot be given with a command")
+	}
+	return nil
+}
+
+func (f *statFlags) check() error {
+	if f.interval < shortestStat {
+		return usageError("--interval %s: expected %s or more", f.interval, shortestStat)
+	}
+	if f.count < 0 {
+		return usageError("--count %d: expected 0 or more", f.count)
+	}
+	return f.run.check()
+}
+
+// statLines prints lines about a process as they come.
+type statLines struct {
+	out    io.Writer
+	asJSON bool
+	lines  int
+	before *attach.Stats
+}
+
+// next prints the line for an answer; the first one is only what the second is compared with.
+func (s *statLines) next(now *attach.Stats) error {
+	before := s.before
+	s.before = now
+	if before == nil {
+		return nil
+	}
+	stat := report.NewStat(before, now)
+	defer func() { s.lines++ }()
+	if s.asJSON {
+		return json.NewEncoder(s.out).Encode(stat)
+	}
+	text := stat.Text()
+	if s.lines%linesPerHeader == 0 {
+		text = report.StatHeader() + text
+	}
+	_, err := fmt.Fprint(s.out, text)
+	return err
+}
+
+func (a *app) statProcess(flags statFlags, args []string) error {
+	t, _, err := a.dial(args)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	defer signal.Stop(interrupted)
+	ticker := time.NewTicker(flags.interval)
+	defer ticker.Stop()
+	lines := statLines{out: a.out, asJSON: flags.asJSON}
+	for {
+		stats, err := attach.FetchBriefStats(t.Client)
+		if err != nil {
+			var refused *attach.ServerError
+			if lines.before == nil || errors.As(err, &refused) || !gone(t.pid) {
+				return err
+			}
+			a.say(t.name + " has ended")
+			return nil
+		}
+		if stats.TimeNS == 0 {
+			return fmt.Errorf("%s: its library does not count what stat shows: it is older than this tool", t.name)
+		}
+		if err := lines.next(stats); err != nil {
+			return err
+		}
+		if flags.count != 0 && lines.lines >= flags.count {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-interrupted:
+			return nil
+		}
+	}
+}
+
+// ---- a whole run ----
+
+func (a *app) statRun(flags statFlags, args []string) error {
+	folder, err := os.MkdirTemp("", "seemalloc-stat")
+	if err != nil {
+		return fmt.Errorf("no folder for the statistics: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	run, err := a.startRun(flags, args, folder)
+	if err != nil {
+		return err
+	}
+	last := run.watch()
+	facts := run.facts()
+	stats, others := readExitStats(folder, run.command.Process.Pid)
+	facts.AtExit = stats != nil
+	if stats == nil {
+		stats = last
+	}
+	facts.Processes = len(others)
+	if stats != nil {
+		facts.Processes++
+	}
+	if flags.asJSON {
+		err = json.NewEncoder(a.err).Encode(runJSON(facts, stats, others))
+	} else {
+		_, err = fmt.Fprint(a.err, report.Run(facts, stats, others))
+	}
+	if err != nil {
+		return err
+	}
+	return exitError{nil, run.status()}
+}
+
+// runJSON is what `stat --json -- COMMAND` prints: the system's facts and the library's own words.
+func runJSON(facts report.RunFacts, stats *attach.Stats, others []*attach.Stats) any {
+	return struct {
+		report.RunFacts
+		Stats  *attach.Stats   `json:"stats"`
+		Others []*attach.Stats `json:"other_processes,omitempty"`
+	}{facts, stats, others}
+}
+
+// exitStatus is what a shell reports.
+func exitStatus(state *os.ProcessState) int {
+	if wait, ok := state.Sys().(syscall.WaitStatus); ok && wait.Signaled() {
+		const bySignal = 128
+		return bySignal + int(wait.Signal())
+	}
+	return state.ExitCode()
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+)
+
+// statRun is a command that runs under `seemalloc stat`.
+type statRun struct {
+	command *exec.Cmd
+	began   time.Time
+	ended   chan struct{}
+	flags   statFlags
+	lines   statLines
+}
+
+// startRun starts the command, whose processes leave their statistics in folder when they end.
+func (a *app) startRun(flags statFlags, args []string, folder string) (*statRun, error) {
+	path, lib, err := flags.run.find(args)
+	if err != nil {
+		return nil, err
+	}
+	if reason := unreachable(path); reason != "" {
+		a.say("warning: " + reason)
+	}
+	conf := []string{"stats_at_exit:" + filepath.Join(folder, "%p.json")}
+	if flags.run.conf != "" {
+		conf = []string{flags.run.conf, conf[0]}
+	}
+	flags.run.conf = strings.Join(conf, ",")
+	run := &statRun{flags: flags, ended: make(chan struct{}), lines: statLines{out: a.err, asJSON: flags.asJSON}}
+	run.command = &exec.Cmd{Path: path, Args: args, Env: environment(os.Environ(), lib, flags.run), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	run.forwardSignals()
+	run.began = time.Now()
+	if err := run.command.Start(); err != nil {
+		return nil, executionError(path, err)
+	}
+	go func() {
+		_ = run.command.Wait()
+		close(run.ended)
+	}()
+	return run, nil
+}
+
+// forwardSignals leaves what the terminal sends to all to the command, and passes on what comes to this process alone.
+func (r *statRun) forwardSignals() {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		for s := range signals {
+			if (s == syscall.SIGTERM || s == syscall.SIGHUP) && r.command.Process != nil {
+				_ = r.command.Process.Signal(s)
+			}
+		}
+	}()
+}
+
+// watch asks the process now and then until it ends; returns the last answer, nil when there was none.
+func (r *statRun) watch() *attach.Stats {
+	const firstLook = 50 * time.Millisecond
+	var client *attach.Client
+	var last *attach.Stats
+	wait := min(firstLook, r.flags.interval)
+	for {
+		select {
+		case <-r.ended:
+			if client != nil {
+				client.Close()
+			}
+			return last
+		case <-time.After(wait):
+		}
+		if client == nil {
+			if client = r.dial(); client == nil {
+				continue
+			}
+		}
+		wait = r.flags.interval
+		stats, err := attach.FetchBriefStats(client)
+		if err != nil {
+			client.Close()
+			client = nil
+			continue
+		}
+		last = stats
+		if r.flags.watch {
+			_ = r.lines.next(stats)
+		}
+	}
+}
+
+func (r *statRun) dial() *attach.Client {
+	p, err := attach.Find(r.command.Process.Pid)
+	if err != nil {
+		return nil
+	}
+	client, err := attach.Dial(p, 5*time.Second)
+	if err != nil {
+		return nil
+	}
+	return client
+}
+
+func (r *statRun) status() int { return exitStatus(r.command.ProcessState) }
+
+// facts is what the system says about the command, which has ended.
+func (r *statRun) facts() report.RunFacts {
+	state := r.command.ProcessState
+	facts := report.RunFacts{
+		Command: filepath.Base(r.command.Path), Status: state.String(), Elapsed: time.Since(r.began),
+		User: state.UserTime(), System: state.SystemTime(),
+	}
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		const kib = 1024
+		facts.PeakRSS = usage.Maxrss * kib
+	}
+	return facts
+}
+
+// readExitStats reads what the command and its children left in folder.
+func readExitStats(folder string, pid int) (own *attach.Stats, others []*attach.Stats) {
+	files, _ := filepath.Glob(filepath.Join(folder, "*.json"))
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		stats, err := attach.ParseStats(data, file)
+		if err != nil {
+			continue
+		}
+		if filepath.Base(file) == strconv.Itoa(pid)+".json" {
+			own = stats
+		} else {
+			others = append(others, stats)
+		}
+	}
+	return own, others
+}
