@@ -62,10 +62,16 @@ extern "C" void __tsan_acquire(void* address);
 extern "C" void __tsan_release(void* address);
 static char address_space;
 static void before_unmapping() { __tsan_release(&address_space); }
-static void after_mapping() { __tsan_acquire(&address_space); }
+static void after_moving() { __tsan_acquire(&address_space); }
+// Stacks of ended threads are unmapped without a word to it; libc's mmap, which it knows, has it forget what was there.
+static void after_mapping(long start, size_t bytes) {
+  after_moving();
+  mmap(reinterpret_cast<void*>(start), bytes, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
 #else
 static void before_unmapping() {}
-static void after_mapping() {}
+static void after_moving() {}
+static void after_mapping(long, size_t) {}
 #endif
 
 #ifdef SEEMALLOC_FAULT_INJECTION
@@ -103,7 +109,7 @@ void* map(size_t bytes, Reason reason) {
   long result = counted_call(Call::kMap, reason, bytes,
                              {SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1});
   if (sys_failed(result)) return nullptr;
-  after_mapping();
+  after_mapping(result, bytes);
   return reinterpret_cast<void*>(result);
 }
 
@@ -129,7 +135,7 @@ bool map_at(uintptr_t start, size_t bytes, Reason reason) {
                              {SYS_mmap, static_cast<long>(start), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | kFixedNoReplace, -1});
   if (sys_failed(result)) return false;
-  after_mapping();
+  after_mapping(result, bytes);
   if (static_cast<uintptr_t>(result) == start) return true;
   unmap(reinterpret_cast<void*>(result), bytes, reason);
   return false;
@@ -168,7 +174,7 @@ void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target, Reaso
   } else {
     count(remap_gone_bytes, old_bytes - new_bytes);
   }
-  after_mapping();
+  after_moving();
   return reinterpret_cast<void*>(result);
 }
 
@@ -196,7 +202,7 @@ Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes, Reas
     return result == -EPERM || result == -ENOSYS || result == -EINVAL ? Moved::kRefused : Moved::kRefusedTargetLost;
   }
   count(remap_gone_bytes, bytes);  // the target's bytes were counted when it was mapped
-  after_mapping();
+  after_moving();
   return Moved::kYes;
 }
 

@@ -274,7 +274,11 @@ size_t resident(uintptr_t start, size_t bytes) { return os::resident_bytes(reint
 TEST(HugePages, ADenseRunOfALargeHeapBringsOneAndTheRestIsPurgedIfNobodyWantsIt) {
   std::vector<Span*> spans = fill_many_regions();
   Span* first = take_dense(8);
-  if (page_statistics(false).huge_pages == 0) GTEST_SKIP() << "the kernel has no huge page";
+  if (page_statistics(false).huge_pages == 0) {
+    release(first);
+    release_all(spans);
+    GTEST_SKIP() << "the kernel has no huge page";
+  }
   uintptr_t base = round_down(first->start, kRegionBytes);
   EXPECT_TRUE(first->known_zero);
   EXPECT_EQ(resident(base, kRegionBytes), kRegionBytes);
@@ -302,7 +306,11 @@ TEST(HugePages, ADenseRunOfALargeHeapBringsOneAndTheRestIsPurgedIfNobodyWantsIt)
 TEST(HugePages, SpareMemoryIsBounded) {
   std::vector<Span*> spans = fill_many_regions();
   Span* first = take_dense(8);
-  if (page_statistics(false).huge_pages == 0) GTEST_SKIP() << "the kernel has no huge page";
+  if (page_statistics(false).huge_pages == 0) {
+    release(first);
+    release_all(spans);
+    GTEST_SKIP() << "the kernel has no huge page";
+  }
   std::vector<Span*> runs{first};
   // Two fit a region, and a fifth of it is left.
   for (int i = 0; i < 20; i++) {
@@ -336,7 +344,11 @@ TEST(HugePages, WhatIsBeingTakenIsEnteredInAForkedChild) {
   os::fault_hook = fork_when_asked_for_residency;
   Span* first = take_dense(8);
   os::fault_hook = nullptr;
-  if (page_statistics(false).huge_pages == 0) GTEST_SKIP() << "the kernel has no huge page";
+  if (page_statistics(false).huge_pages == 0) {
+    release(first);
+    release_all(spans);
+    GTEST_SKIP() << "the kernel has no huge page";
+  }
   EXPECT_EQ(page_statistics(false).dirty_bytes, kRegionBytes - first->bytes);
   release(first);
   release_all(spans);
