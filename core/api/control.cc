@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "core/api/mapped_text.h"
 #include "core/api/report.h"
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
@@ -44,23 +45,6 @@ bool answer_error(int fd, const char* what, const char* detail = "") {
   return os::send_all(fd, line.c_str(), line.size(), os::monotonic_ns() + kAnswerTime_ns) == 0;
 }
 
-// A large text in memory of its own: the helper's stack is small.
-class MappedText {
- public:
-  explicit MappedText(size_t bytes) : bytes_(bytes), memory_(static_cast<char*>(os::map(bytes, os::Reason::kReport))) {}
-  ~MappedText() {
-    if (memory_ != nullptr) os::unmap(memory_, bytes_, os::Reason::kReport);
-  }
-  MappedText(const MappedText&) = delete;
-  MappedText& operator=(const MappedText&) = delete;
-  char* memory() const { return memory_; }
-  size_t bytes() const { return bytes_; }
-
- private:
-  size_t bytes_;
-  char* memory_;
-};
-
 // ---- commands: each gets its arguments, NUL-terminated ----
 
 bool do_ping(int fd, const char*) { return answer(fd, "pong"); }
@@ -79,7 +63,7 @@ bool do_profile(int fd, const char* kind) {
 bool do_stats(int fd, const char* how) {
   bool brief = text_equal(how, "brief");
   if (!brief && *how != 0) return answer_error(fd, "unknown kind of statistics, expected brief or nothing: ", how);
-  MappedText memory(64 * KiB);
+  MappedText memory(kJsonBytes);
   if (memory.memory() == nullptr) return answer_error(fd, "no memory for the statistics");
   Text text(memory.memory(), memory.bytes());
   write_json(text, !brief);
@@ -112,10 +96,15 @@ bool do_get(int fd, const char* name) {
   return answer(fd, value);
 }
 
+size_t first_word_length(const char* line) {
+  size_t length = 0;
+  while (line[length] != 0 && line[length] != ' ') length++;
+  return length;
+}
+
 bool do_set(int fd, const char* arguments) {
-  const char* value = arguments;
-  while (*value != 0 && *value != ' ') value++;
-  size_t name_length = static_cast<size_t>(value - arguments);
+  size_t name_length = first_word_length(arguments);
+  const char* value = arguments + name_length;
   if (*value == ' ') value++;
   FixedText<400> problem;
   if (set_option(arguments, name_length, value, problem) != SetOption::kDone) return answer_error(fd, problem.c_str());
@@ -148,20 +137,17 @@ bool answer_read(int fd, unsigned reader) {
   return answer(fd, text);
 }
 
-// The number behind the first word of `arguments`, which it ends; 0: none.
-unsigned cut_number(const char* arguments, size_t* word_length) {
-  size_t at = 0;
-  while (arguments[at] != 0 && arguments[at] != ' ') at++;
-  *word_length = at;
+// 0: there is none.
+unsigned number_at(const char* text) {
+  while (*text == ' ') text++;
   unsigned number = 0;
-  while (arguments[at] == ' ') at++;
-  for (; arguments[at] >= '0' && arguments[at] <= '9'; at++) number = number * 10 + static_cast<unsigned>(arguments[at] - '0');
+  for (; *text >= '0' && *text <= '9'; text++) number = number * 10 + static_cast<unsigned>(*text - '0');
   return number;
 }
 
 bool do_trace(int fd, const char* arguments) {
-  size_t length = 0;
-  unsigned reader = cut_number(arguments, &length);
+  size_t length = first_word_length(arguments);
+  unsigned reader = number_at(arguments + length);
   if (text_equal(arguments, length, "start")) return answer_start(fd);
   if (text_equal(arguments, length, "read")) return answer_read(fd, reader);
   if (text_equal(arguments, length, "stop")) return stop_trace(reader) ? answer(fd, "") : answer_error(fd, "no such trace");
@@ -179,8 +165,7 @@ constexpr Command kCommands[] = {
 };
 
 bool run_line(int fd, char* line) {
-  char* arguments = line;
-  while (*arguments != 0 && *arguments != ' ') arguments++;
+  char* arguments = line + first_word_length(line);
   if (*arguments == ' ') *arguments++ = 0;
   for (const Command& command : kCommands) {
     if (text_equal(line, command.name)) return command.run(fd, arguments);

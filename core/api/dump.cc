@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "core/api/mapped_text.h"
 #include "core/api/report.h"
 #include "core/api/sampling.h"
 #include "core/base/check.h"
@@ -73,14 +74,11 @@ int write_statistics(const char* pattern) {
   FixedText<512> path;
   unsigned number = 0;
   if (!next_path(pattern, path, &number)) return kNameTooLong;
-  constexpr size_t kBytes = 64 * KiB;
-  char* memory = static_cast<char*>(os::map(kBytes, os::Reason::kReport));
-  if (memory == nullptr) return kNoMemory;
-  Text text(memory, kBytes);
+  MappedText memory(kJsonBytes);
+  if (memory.memory() == nullptr) return kNoMemory;
+  Text text(memory.memory(), memory.bytes());
   write_json(text, true);
-  int result = write_file(path.c_str(), number, text.c_str(), text.size());
-  os::unmap(memory, kBytes, os::Reason::kReport);
-  return result;
+  return write_file(path.c_str(), number, text.c_str(), text.size());
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 // Protocol: a slot's state is 2·position + 1 while the event of that position is being written, and one more once it is
 // there; `head_` follows, moved on by whoever finds the slot taken. Words are written by releases and read by acquires
 // between two looks at the state, so that a reader who sees a word of a later event sees the later state too.
-// Lies in zeroed memory of its own, bytes_for() large. Threads: any; a place by one at a time. Signal handlers may write.
+// Lies in zeroed memory of its own, bytes() large. Threads: any; a place by one at a time. Signal handlers may write.
 #pragma once
 
 #include <atomic>

@@ -82,6 +82,22 @@ class JsonObject {
   bool first_ = true;
 };
 
+// [a,b]: each element is written to what next() returns.
+class JsonArray {
+ public:
+  explicit JsonArray(Text& out) : out_(out) { out_ << '['; }
+  ~JsonArray() { out_ << ']'; }
+  Text& next() {
+    if (!first_) out_ << ',';
+    first_ = false;
+    return out_;
+  }
+
+ private:
+  Text& out_;
+  bool first_ = true;
+};
+
 void write_memory(Text& out, const MemoryReport& r, bool with_residency) {
   JsonObject object(out);
   object.put("rss", r.rss);
@@ -111,16 +127,13 @@ void write_sampling(Text& out) {
 
 // One object for each call and reason that there was.
 void write_calls(Text& out) {
-  out << '[';
-  bool first = true;
+  JsonArray array(out);
   for (unsigned i = 0; i < os::kCalls * os::kReasons; i++) {
     os::Call call = static_cast<os::Call>(i / os::kReasons);
     os::Reason reason = static_cast<os::Reason>(i % os::kReasons);
     os::CallCount c = os::call_count(call, reason);
     if (c.calls == 0) continue;
-    if (!first) out << ',';
-    first = false;
-    JsonObject(out)
+    JsonObject(array.next())
         .put("call", os::call_name(call))
         .put("reason", os::reason_name(reason))
         .put("calls", c.calls)
@@ -128,7 +141,6 @@ void write_calls(Text& out) {
         .put("refused", c.refused)
         .put("ns", c.ns);
   }
-  out << ']';
 }
 
 void write_locks(Text& out) {
@@ -185,14 +197,11 @@ void write_system(Text& out) {
 }
 
 void write_classes(Text& out, const heap::Statistics& s) {
-  out << '[';
-  bool first = true;
+  JsonArray array(out);
   for (unsigned i = 0; i < heap::kClassCount; i++) {
     const heap::ClassStatistics& c = s.classes[i];
     if (c.spans == 0) continue;
-    if (!first) out << ',';
-    first = false;
-    JsonObject(out)
+    JsonObject(array.next())
         .put("size", uint64_t{heap::kClasses[i].bytes})
         .put("spans", c.spans)
         .put("live", c.live)
@@ -200,7 +209,6 @@ void write_classes(Text& out, const heap::Statistics& s) {
         .put("free", c.free)
         .put("refills", c.refills);
   }
-  out << ']';
 }
 
 }  // namespace

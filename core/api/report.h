@@ -27,5 +27,7 @@ MemoryReport memory_report(const heap::Statistics& statistics, bool with_residen
 
 // The statistics of the control socket, as one JSON object. Without residency the parts of rss that rest on it are left out.
 void write_json(Text& out, bool with_residency);
+// So much room it needs.
+inline constexpr size_t kJsonBytes = 64 * KiB;
 
 }  // namespace seemalloc

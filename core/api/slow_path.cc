@@ -127,6 +127,11 @@ bool may_be_cached(const ThreadHeap* mine, size_t bytes) {
   return mine != nullptr && bytes <= pages::kMaxRegionRunPages * kPageBytes;
 }
 
+// A span of just this size that the thread has freed; null when it has none.
+SEEMALLOC_ALWAYS_INLINE Span* freed_before(ThreadHeap* mine, size_t bytes) {
+  return SEEMALLOC_LIKELY(may_be_cached(mine, bytes)) ? mine->body->large.take(pages_for(bytes)) : nullptr;
+}
+
 void* block_of(const Span* span) { return reinterpret_cast<void*>(span->start); }
 
 // For the program, unless it is a sample.
@@ -158,15 +163,14 @@ SEEMALLOC_NOINLINE void* allocate_larger_or_new(size_t bytes, const void* site) 
 // All that is rare is a call in the end, so that nothing is saved on the stack.
 void* allocate_large_slow(size_t bytes) noexcept {
   ThreadHeap* mine = heap::thread_cache.heap;
-  Span* span = SEEMALLOC_LIKELY(may_be_cached(mine, bytes)) ? mine->body->large.take(pages_for(bytes)) : nullptr;
+  Span* span = freed_before(mine, bytes);
   if (SEEMALLOC_UNLIKELY(span == nullptr)) return allocate_larger_or_new(bytes, __builtin_return_address(0));
   if (SEEMALLOC_LIKELY(heap::pass_sample(*mine, span->bytes))) return block_of(span);
   return sample_if_due(span, bytes, __builtin_return_address(0));
 }
 
 void* allocate_zeroed_large(size_t bytes) {
-  ThreadHeap* mine = heap::thread_cache.heap;
-  Span* span = may_be_cached(mine, bytes) ? mine->body->large.take(pages_for(bytes)) : nullptr;
+  Span* span = freed_before(heap::thread_cache.heap, bytes);
   bool clean = false;
   void* p = span != nullptr ? sample_if_due(span, bytes, __builtin_return_address(0))
                             : allocate_larger_or_new(bytes, __builtin_return_address(0), &clean);

@@ -6,7 +6,8 @@
 // without a search. Bounded by bytes; what stays unused for a purge delay goes to the page heap.
 // Who calls: core/api's slow paths and, for idle threads, whoever ticks.
 // Threads: the owner between enter and leave of `lock`, another thread between try_close and open. A span is put on and
-// taken off its place by one store each, and moved by two, so that in a forked child it is in one place or none.
+// taken off its place by one store each, and moved by two, the new place first: a forked child finds it once or, where reset()
+// sees to it, twice.
 #pragma once
 
 #include <atomic>

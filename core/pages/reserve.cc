@@ -50,11 +50,12 @@ uintptr_t reserve_region() {
   return base != 0 ? base : reserve_outside_locked();
 }
 
-void unmap_region(uintptr_t base, os::Reason reason) {
-  if (window.contains(base)) return window.unmap_region(base, reason);
+void unmap_region(uintptr_t base) {
+  constexpr os::Reason kReason = os::Reason::kPressure;
+  if (window.contains(base)) return window.unmap_region(base, kReason);
   page_map.set_foreign(base, kRegionBytes);
   void* start = reinterpret_cast<void*>(base);
-  if (!os::unmap(start, kRegionBytes, reason)) os::purge(start, kRegionBytes, reason);
+  if (!os::unmap(start, kRegionBytes, kReason)) os::purge(start, kRegionBytes, kReason);
 }
 
 void return_region(uintptr_t base) {
@@ -67,10 +68,10 @@ void return_region(uintptr_t base) {
   }
 }
 
-size_t unmap_reserve(os::Reason reason) {
+size_t unmap_reserve() {
   LockGuard guard(lock);
   size_t bytes = end - next;
-  if (bytes == 0 || !os::unmap(reinterpret_cast<void*>(next), bytes, reason)) return 0;
+  if (bytes == 0 || !os::unmap(reinterpret_cast<void*>(next), bytes, os::Reason::kPressure)) return 0;
   end = next;
   chunk_bytes = kFirstChunkBytes;
   return bytes;

@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/os/calls.h"
-
 namespace seemalloc::pages {
 
 // The base of a fresh region: zeroed, readable and writable, aligned to its size; 0 when the OS refuses.
@@ -16,10 +14,10 @@ uintptr_t reserve_region();
 // A region that could not be used after all comes back untouched.
 void return_region(uintptr_t base);
 // Unmaps a region nothing points into. Refused: its address space is lost, as small as it is; its memory goes.
-void unmap_region(uintptr_t base, os::Reason reason = os::Reason::kPressure);
+void unmap_region(uintptr_t base);
 
 // Gives the part of the reserve that was never used back to the system. Returns bytes given back.
-size_t unmap_reserve(os::Reason reason = os::Reason::kPressure);
+size_t unmap_reserve();
 
 void lock_reserve_for_fork();
 void unlock_reserve_after_fork();

@@ -196,7 +196,7 @@ func (a *app) measure(ctx context.Context, flags compareFlags, command *compare.
 		defer errs.Close()
 		run, err := command.Run(ctx, one, out, errs)
 		if errors.Is(err, syscall.ENOENT) {
-			err = exitError{fmt.Errorf("%s: its interpreter or loader is not there: check its first line, or `file %s`", command.Path, command.Path), exitUsage}
+			err = exitError{noLoader(command.Path), exitUsage}
 		}
 		return run, err
 	}

@@ -70,8 +70,8 @@ func (flags runFlags) check() error {
 	return nil
 }
 
-// find returns the paths of the program and of the library that it is to run on.
-func (flags runFlags) find(args []string) (path, lib string, err error) {
+// find returns the paths of the program and of the library that it is to run on, and warns where that one cannot reach it.
+func (a *app) find(flags runFlags, args []string) (path, lib string, err error) {
 	name := library.Full
 	if flags.minimal {
 		name = library.Minimal
@@ -82,15 +82,22 @@ func (flags runFlags) find(args []string) (path, lib string, err error) {
 	if path, err = executable(args[0]); err != nil {
 		return "", "", err
 	}
+	if reason := unreachable(path); reason != "" {
+		a.say("warning: " + reason)
+	}
 	return path, lib, nil
 }
 
 // executionError explains why the program at path could not be started.
 func executionError(path string, err error) error {
 	if errors.Is(err, syscall.ENOENT) {
-		return exitError{fmt.Errorf("%s: its interpreter or loader is not there: check its first line, or `file %s`", path, path), exitNotFound}
+		return exitError{noLoader(path), exitNotFound}
 	}
 	return exitError{fmt.Errorf("%s: cannot be executed: %w", path, err), exitNotExecutable}
+}
+
+func noLoader(path string) error {
+	return fmt.Errorf("%s: its interpreter or loader is not there: check its first line, or `file %s`", path, path)
 }
 
 // executable finds the program called name; its error has the status that a shell would return.
@@ -109,12 +116,9 @@ func (a *app) run(flags runFlags, args []string) error {
 	if err := flags.check(); err != nil {
 		return err
 	}
-	path, lib, err := flags.find(args)
+	path, lib, err := a.find(flags, args)
 	if err != nil {
 		return err
-	}
-	if reason := unreachable(path); reason != "" {
-		a.say("warning: " + reason)
 	}
 	return executionError(path, syscall.Exec(path, args, environment(os.Environ(), lib, flags)))
 }

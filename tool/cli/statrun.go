@@ -25,12 +25,9 @@ type statRun struct {
 
 // startRun starts the command, whose processes leave their statistics in folder when they end.
 func (a *app) startRun(flags statFlags, args []string, folder string) (*statRun, error) {
-	path, lib, err := flags.run.find(args)
+	path, lib, err := a.find(flags.run, args)
 	if err != nil {
 		return nil, err
-	}
-	if reason := unreachable(path); reason != "" {
-		a.say("warning: " + reason)
 	}
 	conf := []string{"stats_at_exit:" + filepath.Join(folder, "%p.json")}
 	if flags.run.conf != "" {

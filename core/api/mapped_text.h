@@ -1,0 +1,27 @@
+// MappedText: memory of its own for an answer or a file, since the helper's stack is small.
+#pragma once
+
+#include <cstddef>
+
+#include "core/os/os.h"
+
+namespace seemalloc {
+
+// memory() is null where it was refused.
+class MappedText {
+ public:
+  explicit MappedText(size_t bytes) : bytes_(bytes), memory_(static_cast<char*>(os::map(bytes, os::Reason::kReport))) {}
+  ~MappedText() {
+    if (memory_ != nullptr) os::unmap(memory_, bytes_, os::Reason::kReport);
+  }
+  MappedText(const MappedText&) = delete;
+  MappedText& operator=(const MappedText&) = delete;
+  char* memory() const { return memory_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_;
+  char* memory_;
+};
+
+}  // namespace seemalloc
