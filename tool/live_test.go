@@ -115,6 +115,7 @@ func TestStats(t *testing.T) {
 		"metadata           2.00 MiB   2.00%", "not ours          13.00 MiB  13.00%",
 		"1,234 samples so far", "71.53 MiB ± 5.96 MiB", "samples dropped for want of room: 2",
 		"purge             7 calls     7.00 MiB", "25,600 minor", "1,024       40       60,000",
+		"after 2.0s (purge:balanced); of 6.00 MiB that went by itself 1.50 MiB were wanted again soon (25.00%)",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)

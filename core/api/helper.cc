@@ -17,6 +17,7 @@
 #include "core/os/os.h"
 #include "core/os/socket.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/purge.h"
 
 // glibc's: the least stack a thread needs, its thread-local memory included.
 extern "C" __attribute__((weak)) size_t __pthread_get_minstack(const pthread_attr_t* attributes);
@@ -32,6 +33,8 @@ constexpr unsigned kRegionsWorthAHelper = 2;
 constexpr size_t kStackBytes = 1 * MiB;
 constexpr uint64_t kIdle_ns = 500 * kMillisecond_ns;
 constexpr uint64_t kShortest_ns = 50 * kMillisecond_ns;
+// What the coarse clock may be late: a helper that woke before the time would sleep once more.
+constexpr uint64_t kClockStep_ns = 10 * kMillisecond_ns;
 
 enum class Helper { kNone, kRunning, kRefused };
 
@@ -44,16 +47,17 @@ uint64_t loaded_ns = 0;
 int loaded_process = 0;
 
 uint64_t next_wait_ns() {
-  if (!pages::anything_dirty()) return kIdle_ns;
-  uint64_t half_delay = options::get(options::Id::purge_delay) * kMillisecond_ns / 2;
-  return half_delay < kShortest_ns ? kShortest_ns : half_delay < kIdle_ns ? half_delay : kIdle_ns;
+  uint64_t wait = pages::next_tick_in_ns();
+  wait = kClockStep_ns + (wait < kShortest_ns ? kShortest_ns : wait < kIdle_ns ? wait : kIdle_ns);
+  pages::helper_ticks_in(wait);
+  return wait;
 }
 
 void* run_helper(void*) {
   os::name_thread("seemalloc");
   helper_thread_id.store(os::thread_id(), std::memory_order_release);
   while (!exiting.load(std::memory_order_relaxed)) {
-    heap::tick();
+    heap::tick(true);
     if (dump_asked.exchange(false, std::memory_order_relaxed)) dump_on_signal();
     control.keep_open();
     // The exiting thread removes the socket once; one made since is ours to remove.

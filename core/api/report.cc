@@ -9,6 +9,8 @@
 #include "core/os/socket.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_map.h"
+#include "core/pages/purge.h"
+#include "core/pages/refaults.h"
 
 namespace seemalloc {
 
@@ -32,13 +34,15 @@ MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
   r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes + pages::page_map.map_bytes() + os::arena_mapped_bytes();
   r.metadata = metadata_bytes(regions.regions);
   if (!with_residency) return r;
+  // What is left to the kernel may be resident still.
+  size_t free_bytes = regions.dirty_bytes + regions.lazy_bytes;
   // What is resident in spans: first the program's, then what is kept for threads; the rest is fragmentation.
-  size_t in_spans = minus(regions.resident_bytes, regions.dirty_bytes);
+  size_t in_spans = minus(regions.resident_bytes, free_bytes);
   size_t live_in_regions = minus(s.live_bytes, huge.used_bytes);
   size_t live_resident = smaller(live_in_regions, minus(in_spans, smaller(s.cached_bytes, in_spans / 2)));
   size_t cached_resident = smaller(s.cached_bytes, minus(in_spans, live_resident));
   r.live = live_resident + huge.resident_bytes;
-  r.cached = cached_resident + smaller(regions.dirty_bytes, regions.resident_bytes) + huge.cached_bytes;
+  r.cached = cached_resident + smaller(free_bytes, regions.resident_bytes) + huge.cached_bytes;
   r.fragmentation = minus(in_spans, live_resident + cached_resident);
   // The parts were counted one after the other while the program ran: the kernel's total is what they must add up to.
   size_t ours = r.live + r.cached + r.fragmentation + r.metadata;
@@ -196,6 +200,15 @@ void write_system(Text& out) {
   object.put("refault_runs", refaults.runs).put("refault_bytes", refaults.bytes);
 }
 
+void write_purge(Text& out) {
+  pages::PurgeStatistics p = pages::purge_statistics();
+  JsonObject(out)
+      .put("mode", options::word(options::Id::purge, static_cast<uint64_t>(pages::purge_mode())))
+      .put("delay_ms", p.delay_ns / kMillisecond_ns)
+      .put("given_back", p.purged_bytes)
+      .put("postponed", p.postponed);
+}
+
 void write_classes(Text& out, const heap::Statistics& s) {
   JsonArray array(out);
   for (unsigned i = 0; i < heap::kClassCount; i++) {
@@ -224,6 +237,7 @@ void write_json(Text& out, bool with_residency) {
     write_memory(root.key("memory"), memory_report(s, with_residency), with_residency);
     write_sampling(root.key("sampling"));
     write_system(root.key("system"));
+    write_purge(root.key("purge"));
     JsonObject(root.key("threads")).put("heaps", s.heaps).put("live", s.live_heaps).put("remote_frees", s.remote_frees);
     write_locks(root.key("locks"));
     write_spans(root.key("spans"), s.spans);

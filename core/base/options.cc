@@ -13,7 +13,31 @@ constexpr Row kRows[kCount] = {
 
 char texts[kCount][kMaxTextBytes];
 
-constexpr const char* kForeignWords[] = {"pass", "report", "fatal"};
+// The words of each choice, by value.
+constexpr unsigned kMostWords = 4;
+struct Choice {
+  Id id;
+  const char* words[kMostWords];
+};
+constexpr Choice kChoices[] = {
+    {Id::foreign, {"pass", "report", "fatal"}},
+    {Id::purge, {"balanced", "eager", "never"}},
+};
+
+// Choices that were switches once: the words of one are still understood.
+struct OldSwitch {
+  Id id;
+  uint64_t on, off;
+};
+constexpr OldSwitch kOldSwitches[] = {{Id::purge, static_cast<uint64_t>(Purge::kBalanced), static_cast<uint64_t>(Purge::kNever)}};
+
+struct Alias {
+  const char* name;
+  Id id;
+};
+constexpr Alias kAliases[] = {{"delay", Id::purge_delay}};
+
+std::atomic<bool> chosen[kCount];
 
 struct Suffix {
   char letter;
@@ -54,18 +78,44 @@ bool parse_switch(const char* value, size_t length, uint64_t* out) {
   return false;
 }
 
-bool parse_foreign(const char* value, size_t length, uint64_t* out) {
-  for (uint64_t i = 0; i < 3; i++) {
-    if (text_equal(value, length, kForeignWords[i])) return *out = i, true;
+const char* const* words_of(Id id) {
+  for (const Choice& choice : kChoices) {
+    if (choice.id == id) return choice.words;
+  }
+  return kChoices[0].words;  // not reached: options_test goes through all rows
+}
+
+bool parse_choice(Id id, const char* value, size_t length, uint64_t* out) {
+  const char* const* words = words_of(id);
+  for (uint64_t i = 0; i <= row(id).max; i++) {
+    if (text_equal(value, length, words[i])) return *out = i, true;
+  }
+  uint64_t on = 0;
+  for (const OldSwitch& old : kOldSwitches) {
+    if (old.id == id && parse_switch(value, length, &on)) return *out = on != 0 ? old.on : old.off, true;
   }
   return false;
 }
 
-void print_number(Kind kind, uint64_t value, Text& out) {
-  if (kind == Kind::kForeign) {
-    out << kForeignWords[value];
-    return;
+bool parse_value(Id id, const char* value, size_t length, uint64_t* out) {
+  switch (row(id).kind) {
+    case Kind::kSwitch:
+      return parse_switch(value, length, out);
+    case Kind::kChoice:
+      return parse_choice(id, value, length, out);
+    default:
+      return parse_number(value, length, row(id).kind == Kind::kBytes, out);
   }
+}
+
+// "balanced, eager or never".
+void print_words(Id id, Text& out) {
+  const char* const* words = words_of(id);
+  uint64_t last = row(id).max;
+  for (uint64_t i = 0; i <= last; i++) out << (i == 0 ? "" : i == last ? " or " : ", ") << words[i];
+}
+
+void print_number(Kind kind, uint64_t value, Text& out) {
   if (kind == Kind::kBytes && value != 0) {
     for (const Suffix& suffix : kSuffixes) {
       if (value & ((uint64_t{1} << suffix.shift) - 1)) continue;
@@ -105,8 +155,15 @@ bool find(const char* name, size_t length, Id* id) {
     *id = static_cast<Id>(i);
     return true;
   }
+  for (const Alias& alias : kAliases) {
+    if (text_equal(name, length, alias.name)) return *id = alias.id, true;
+  }
   return false;
 }
+
+const char* word(Id id, uint64_t value) { return words_of(id)[value]; }
+
+bool is_chosen(Id id) { return chosen[static_cast<size_t>(id)].load(std::memory_order_relaxed); }
 
 const char* get_text(Id id) { return texts[static_cast<size_t>(id)]; }
 
@@ -114,27 +171,35 @@ bool set(Id id, const char* value, size_t length, Text& problem) {
   const Row& r = row(id);
   if (r.kind == Kind::kText) return set_text(id, value, length, problem);
   uint64_t number = 0;
-  bool good = r.kind == Kind::kSwitch    ? parse_switch(value, length, &number)
-              : r.kind == Kind::kForeign ? parse_foreign(value, length, &number)
-                                         : parse_number(value, length, r.kind == Kind::kBytes, &number);
-  if (!good || number < r.min || number > r.max) {
+  if (!parse_value(id, value, length, &number) || number < r.min || number > r.max) {
     print_expected(id, problem);
     return false;
   }
   detail::values[static_cast<size_t>(id)].store(number, std::memory_order_relaxed);
+  chosen[static_cast<size_t>(id)].store(true, std::memory_order_relaxed);
   return true;
 }
+
+namespace {
+void print_value(Id id, uint64_t value, Text& out) {
+  if (row(id).kind == Kind::kChoice) {
+    out << word(id, value);
+  } else {
+    print_number(row(id).kind, value, out);
+  }
+}
+}  // namespace
 
 void print(Id id, Text& out) {
   if (row(id).kind == Kind::kText) {
     out << get_text(id);
   } else {
-    print_number(row(id).kind, get(id), out);
+    print_value(id, get(id), out);
   }
 }
 
 void print_default(Id id, Text& out) {
-  if (row(id).kind != Kind::kText) print_number(row(id).kind, row(id).fallback, out);
+  if (row(id).kind != Kind::kText) print_value(id, row(id).fallback, out);
 }
 
 void print_expected(Id id, Text& out) {
@@ -143,8 +208,8 @@ void print_expected(Id id, Text& out) {
     case Kind::kSwitch:
       out << "0 or 1";
       return;
-    case Kind::kForeign:
-      out << "pass, report or fatal";
+    case Kind::kChoice:
+      print_words(id, out);
       return;
     case Kind::kText:
       out << "a text";

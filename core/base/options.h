@@ -15,9 +15,11 @@ namespace seemalloc::options {
 
 inline constexpr size_t TiB = size_t{1} << 40;
 
-enum class Kind { kBytes, kMilliseconds, kCount, kSwitch, kText, kForeign };
+enum class Kind { kBytes, kMilliseconds, kCount, kSwitch, kText, kChoice };
 enum class When { kStart, kAny };
+// The choices, by the value of their option.
 enum class Foreign : uint64_t { kPass, kReport, kFatal };
+enum class Purge : uint64_t { kBalanced, kEager, kNever };
 
 enum class Id {
 #define OPTION(name, kind, fallback, min, max, when, help) name,
@@ -41,15 +43,19 @@ inline constexpr size_t kMaxTextBytes = 256;
 
 // The row of an option, in table order.
 const Row& row(Id id);
-// Looks an option up by name; false when there is none.
+// Looks an option up by name or alias; false when there is none.
 bool find(const char* name, size_t length, Id* id);
 
 namespace detail {
 extern std::atomic<uint64_t> values[kCount];
 }
 
-// The current value of a number, byte, time or switch option, in its unit.
+// The current value of an option that is no text, in its unit; of a choice, the number of its word.
 inline uint64_t get(Id id) { return detail::values[static_cast<size_t>(id)].load(std::memory_order_relaxed); }
+// Whether it was given a value, be it the default; not for texts.
+bool is_chosen(Id id);
+// The word of a choice for one of its values.
+const char* word(Id id, uint64_t value);
 // The current value of a text option; "" when unset.
 const char* get_text(Id id);
 

@@ -1,7 +1,8 @@
 // The options, one row each: OPTION(name, kind, default, min, max, when, help).
 //
 // The only list of options there is: the parser, `seemalloc set`, the public API and docs/options.md are made from it.
-// kind: kBytes (suffixes K M G T), kMilliseconds, kCount, kSwitch (0/1, on/off, true/false), kText, kForeign.
+// kind: kBytes (suffixes K M G T), kMilliseconds, kCount, kSwitch (0/1, on/off, true/false), kText, kChoice (one of the
+//   words in options.cc, max the last one's number).
 // when: kStart (read once from SEEMALLOC_CONF) or kAny (may also be set while the program runs).
 // kText rows: default, min and max are 0 (empty text).
 OPTION(sample, kBytes, 512 * KiB, 0, TiB, kAny,
@@ -10,15 +11,21 @@ OPTION(sample_limit, kCount, 10000, 0, 1000000000, kAny,
        "samples that a thread takes in a second of its CPU time at most, by a longer interval (each sample knows its own); "
        "0: no limit. Not for sample:1")
 OPTION(stack_depth, kCount, 64, 4, 128, kAny, "frames kept of each sampled stack; deeper stacks are cut and counted")
+OPTION(purge, kChoice, 0, 0, 2, kAny,
+       "when free memory goes back to the system by itself: balanced (purge_delay after it was freed), eager (at once), never; on "
+       "and off are balanced and never")
 OPTION(purge_delay, kMilliseconds, 1000, 0, 3600000, kAny,
-       "how long a free page stays with the process before it is given back to the system; 0 gives back at once")
-OPTION(purge, kSwitch, 1, 0, 1, kAny, "give free pages back to the system at all")
+       "how long a free page stays with the process before it is given back to the system; 0 gives back at once. Short "
+       "name: delay")
+OPTION(purge_free, kSwitch, 0, 0, 1, kAny,
+       "leave free pages to the kernel, which takes them when memory is short (MADV_FREE), instead of giving them back: fewer page "
+       "faults, but RSS does not fall until then")
 OPTION(huge_pages, kSwitch, 1, 0, 1, kAny,
        "let a heap of more than 64 MiB grow by huge pages (2 MiB) while the kernel gives them quickly, smaller heaps by small "
        "pages; off: as the system is set")
 OPTION(thread_cache, kBytes, 32 * MiB, 64 * KiB, TiB, kAny,
        "bytes of free blocks that all threads together may keep for themselves")
-OPTION(foreign, kForeign, 0, 0, 2, kAny,
+OPTION(foreign, kChoice, 0, 0, 2, kAny,
        "what free() does with a pointer that is not ours: pass (to the next allocator, or report and carry on), "
        "report (carry on), fatal")
 OPTION(helper, kSwitch, 1, 0, 1, kStart, "start a helper thread (control socket, timed purge) once the heap is worth it")

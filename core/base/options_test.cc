@@ -19,12 +19,13 @@ std::string printed(Id id) {
 
 TEST(Options, ReadsNumbersWithSuffixes) {
   lines.clear();
-  parse("sample:64K,purge_delay:250,thread_cache:1g", keep);
+  parse("sample:64K,purge_delay:250,sample_limit:77", keep);
   EXPECT_TRUE(lines.empty());
   EXPECT_EQ(get(Id::sample), 64 * KiB);
   EXPECT_EQ(get(Id::purge_delay), 250u);
-  EXPECT_EQ(get(Id::thread_cache), GiB);
-  EXPECT_EQ(printed(Id::thread_cache), "1G");
+  EXPECT_EQ(get(Id::sample_limit), 77u);
+  parse("sample:1g", keep);
+  EXPECT_EQ(printed(Id::sample), "1G");
 }
 
 TEST(Options, NamesWhatItDoesNotKnowAndCarriesOn) {
@@ -40,9 +41,42 @@ TEST(Options, SaysWhatABadValueShouldHaveBeen) {
   parse("sample:lots,purge:maybe,foreign:never,stack_depth:3,sample:99999999999999999999,purge", keep);
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_NE(lines[0].find("bad value \"lots\" for sample ignored; expected bytes from 0 to 1T"), std::string::npos) << lines[0];
-  EXPECT_NE(lines[1].find("0 or 1"), std::string::npos) << lines[1];
+  EXPECT_NE(lines[1].find("balanced, eager or never"), std::string::npos) << lines[1];
   EXPECT_NE(lines[2].find("pass, report or fatal"), std::string::npos) << lines[2];
   EXPECT_NE(lines[3].find("a number from 4 to 128"), std::string::npos) << lines[3];
+}
+
+TEST(Options, ChoicesAreWordsAndWhatWasASwitchStillIs) {
+  lines.clear();
+  auto purge_after = [](const char* text) {
+    parse(text, keep);
+    return static_cast<Purge>(get(Id::purge));
+  };
+  EXPECT_EQ(purge_after("purge:eager"), Purge::kEager);
+  EXPECT_EQ(printed(Id::purge), "eager");
+  for (const char* off : {"purge:never", "purge:off", "purge:0", "purge:false"}) EXPECT_EQ(purge_after(off), Purge::kNever) << off;
+  for (const char* on : {"purge:balanced", "purge:on", "purge:1", "purge:true"}) EXPECT_EQ(purge_after(on), Purge::kBalanced) << on;
+  EXPECT_TRUE(lines.empty());
+  parse("purge:2,foreign:1,foreign:on", keep);
+  EXPECT_EQ(lines.size(), 3u);
+}
+
+TEST(Options, AnAliasIsTheOption) {
+  lines.clear();
+  parse("delay:1234", keep);
+  EXPECT_TRUE(lines.empty());
+  EXPECT_EQ(get(Id::purge_delay), 1234u);
+  parse("delay:never", keep);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("for purge_delay ignored; expected milliseconds from 0 to 3600000"), std::string::npos) << lines[0];
+}
+
+TEST(Options, KnowsWhatWasChosen) {
+  EXPECT_FALSE(is_chosen(Id::thread_cache));
+  parse("thread_cache:1,thread_cache:", keep);
+  EXPECT_FALSE(is_chosen(Id::thread_cache)) << "bad values are no choice";
+  parse("thread_cache:32M", keep);
+  EXPECT_TRUE(is_chosen(Id::thread_cache));
 }
 
 TEST(Options, KeepsTexts) {

@@ -6,6 +6,7 @@
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/purge.h"
 
 namespace seemalloc::heap {
 
@@ -19,12 +20,19 @@ constexpr size_t kMaxBytesPerThread = 2 * MiB;
 
 std::atomic<uint64_t> next_epoch_ns{0};
 
+// Half a purge delay, but not longer because pages are kept for longer: what is given to the page heap is not given back yet.
+uint64_t half_delay_ns() {
+  constexpr uint64_t kMost_ns = 500 * kMillisecond_ns;
+  uint64_t half = pages::purge_delay_ns() / 2;
+  return half < kMost_ns ? half : kMost_ns;
+}
+
 }  // namespace
 
 void share_large_budget(unsigned threads) {
   size_t share = options::get(options::Id::thread_cache) / (4 * (threads == 0 ? 1 : threads));
   if (share > kMaxBytesPerThread) share = kMaxBytesPerThread;
-  large_limit_bytes.store(options::get(options::Id::purge_delay) == 0 ? 0 : share, std::memory_order_relaxed);
+  large_limit_bytes.store(pages::purge_mode() == options::Purge::kEager ? 0 : share, std::memory_order_relaxed);
 }
 
 size_t LargeCache::next_filled(size_t pages) {
@@ -131,20 +139,19 @@ void flush_idle_large_caches(uint32_t epoch) {
 }
 }  // namespace
 
-void tick() {
+void tick(bool by_helper) {
   uint64_t now = os::coarse_monotonic_ns();
   uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);
-  uint64_t half_delay = options::get(options::Id::purge_delay) * kMillisecond_ns / 2;
-  if (now >= due && next_epoch_ns.compare_exchange_strong(due, now + half_delay + kMillisecond_ns, std::memory_order_relaxed)) {
+  if (now >= due && next_epoch_ns.compare_exchange_strong(due, now + half_delay_ns() + kMillisecond_ns, std::memory_order_relaxed)) {
     flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
     release_parked();
-    purge_idle_bodies();
+    if (pages::purge_mode() != options::Purge::kNever) purge_idle_bodies();
     central_publish_lists(false);
     reclaim_for_sleepers();
     central_trim();
     relax_sample_distances();
   }
-  pages::tick();
+  pages::tick(by_helper);
 }
 
 size_t purge_all(os::Reason reason) {

@@ -122,7 +122,7 @@ void share_large_budget(unsigned threads);
 
 // Gives large spans that idle threads keep, and pages that have been free for a while, back when it is time. Cheap when it
 // is not: reads a clock. Requires: no lock held (it makes system calls).
-void tick();
+void tick(bool by_helper = false);
 // Gives every free page back now, other threads' cached large spans included. Returns bytes given back to the system.
 size_t purge_all(os::Reason reason = os::Reason::kAsked);
 

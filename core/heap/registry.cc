@@ -6,6 +6,7 @@
 #include "core/heap/thread_heap.h"
 #include "core/os/arena.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/purge.h"
 
 #include <new>
 
@@ -74,7 +75,7 @@ void empty_heap(ThreadHeap& heap) {
 
 // False when there is no room: the heap is to be emptied.
 bool keep_as_is(ThreadHeap& heap) {
-  if (options::get(options::Id::purge_delay) == 0) return false;
+  if (pages::purge_mode() == options::Purge::kEager) return false;
   if (!park(heap)) return false;
   LockGuard guard(registry);
   if (parked == kMaxParked) return false;

@@ -153,6 +153,7 @@ bool advise(Call call, Reason reason, void* start, size_t bytes, long advice) {
 }  // namespace
 
 bool purge(void* start, size_t bytes, Reason reason) { return advise(Call::kDontNeed, reason, start, bytes, MADV_DONTNEED); }
+bool purge_lazily(void* start, size_t bytes, Reason reason) { return advise(Call::kFree, reason, start, bytes, MADV_FREE); }
 
 bool set_huge_pages(void* start, size_t bytes, bool on) {
   if (on) return advise(Call::kHugePage, Reason::kHugePages, start, bytes, MADV_HUGEPAGE);
@@ -243,6 +244,7 @@ uint64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }
 uint64_t coarse_monotonic_ns() { return read_clock(CLOCK_MONOTONIC_COARSE); }
 uint64_t realtime_ns() { return read_clock(CLOCK_REALTIME); }
 uint64_t thread_cpu_ns() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+uint64_t process_cpu_ns() { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
 
 int process_id() { return static_cast<int>(sys(SYS_getpid)); }
 int thread_id() { return static_cast<int>(sys(SYS_gettid)); }

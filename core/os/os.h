@@ -27,6 +27,9 @@ bool map_at(uintptr_t start, size_t bytes, Reason reason);
 bool unmap(void* start, size_t bytes, Reason reason);
 // Gives the backing of the range back; it reads as zero afterwards. False when refused.
 bool purge(void* start, size_t bytes, Reason reason);
+// Leaves the backing to the kernel, which takes it when memory is short (MADV_FREE, Linux 4.5): until it is written again
+// nobody knows what it reads as. False when refused.
+bool purge_lazily(void* start, size_t bytes, Reason reason);
 // Grows or shrinks a mapping in place, or moves it onto the mapping at `target` (of new_bytes) when that is not null.
 // Returns the start, or null when refused: nothing has changed.
 void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target, Reason reason);
@@ -61,6 +64,7 @@ uint64_t monotonic_ns();         // CLOCK_MONOTONIC
 uint64_t coarse_monotonic_ns();  // CLOCK_MONOTONIC_COARSE, a few ns per call, resolution 1–4 ms
 uint64_t realtime_ns();          // CLOCK_REALTIME
 uint64_t thread_cpu_ns();        // CLOCK_THREAD_CPUTIME_ID: a system call
+uint64_t process_cpu_ns();       // CLOCK_PROCESS_CPUTIME_ID, all threads: a system call
 int process_id();                // not cached: right after fork and raw clone
 int thread_id();
 // CPUs this process may run on (affinity mask), at least 1.

@@ -9,6 +9,8 @@
 #include "core/os/os.h"
 #include "core/pages/huge_cache.h"
 #include "core/pages/page_map.h"
+#include "core/pages/purge.h"
+#include "core/pages/refaults.h"
 #include "core/pages/seams.h"
 #include "core/pages/span_pool.h"
 
@@ -35,6 +37,7 @@ constinit HugeCache cache;
 constinit Seams seams;
 constinit SpanList in_use;
 constinit size_t used_bytes = 0;
+constinit size_t peak_bytes = 0;  // the most that was in use in this window (purge.h)
 constinit std::atomic<unsigned> refused_moves{0};
 constinit std::atomic<uint64_t> last_refused_ns{0};
 
@@ -53,9 +56,10 @@ size_t rounded(size_t bytes) { return round_up(bytes, granule()); }
 size_t reserve_of(const Span* span) { return size_t{span->capacity} << kPageShift; }
 Range memory_of(const Span* span) { return Range{span->start, span->bytes + reserve_of(span)}; }
 
-// Freed now, in steps of an eighth of the purge delay: what is freed in one step is kept as one.
+// Freed now, in steps of an eighth of the purge delay: what is freed in one step is kept as one. What never goes has no age.
 uint64_t freed_now() {
-  uint64_t step = options::get(options::Id::purge_delay) * kMillisecond_ns / 8 + 1;
+  if (purge_mode() == options::Purge::kNever) return 0;
+  uint64_t step = purge_delay_ns() / 8 + 1;
   return os::coarse_monotonic_ns() / step * step;
 }
 
@@ -246,11 +250,13 @@ bool take_memory(size_t bytes, size_t alignment, Range* out, bool* clean) {
   *clean = false;
   if (take_cached(bytes, alignment, out, clean) || gather(bytes, alignment, out)) return true;
   *clean = true;
+  note_huge_mapped(bytes);
   return map_fresh(bytes, alignment, out);
 }
 
 void set_sizes_locked(Span* span, const Range& memory, size_t bytes) {
   used_bytes += bytes - span->bytes;
+  if (used_bytes > peak_bytes) peak_bytes = used_bytes;
   span->start = memory.start;
   span->bytes = bytes;
   span->capacity = static_cast<uint32_t>((memory.bytes - bytes) >> kPageShift);
@@ -286,12 +292,13 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
 
 namespace {
 void keep_or_discard(const Range& range) {
+  options::Purge mode = purge_mode();
   size_t most;
   {
     LockGuard guard(lock);
     most = used_bytes / 8 > kMaxKeptBytes ? used_bytes / 8 : kMaxKeptBytes;
   }
-  if (range.bytes > most || options::get(options::Id::purge_delay) == 0) return discard(range);
+  if (mode == options::Purge::kEager || (mode == options::Purge::kBalanced && range.bytes > most)) return discard(range);
   bool sparse = os::resident_bytes(pointer(range.start), range.bytes, os::Reason::kHuge) < range.bytes / 2;
   keep(Extent{range.start, range.bytes, freed_now(), sparse, false});
 }
@@ -438,10 +445,11 @@ bool resize_huge(Span* span, size_t bytes) {
          grow_by_moving(span, bytes, whole);
 }
 
-size_t purge_huge(uint64_t cutoff_ns, os::Reason reason) {
+size_t purge_huge(uint64_t cutoff_ns, os::Reason reason, unsigned most) {
   size_t purged_bytes = 0;
   if (cutoff_ns == UINT64_MAX) refused_moves.store(0, std::memory_order_relaxed);
-  for (unsigned tries = 0; tries < HugeCache::kExtents; tries++) {
+  if (most > HugeCache::kExtents) most = HugeCache::kExtents;
+  for (unsigned tries = 0; tries < most; tries++) {
     Extent extent;
     {
       LockGuard guard(lock);
@@ -451,6 +459,27 @@ size_t purge_huge(uint64_t cutoff_ns, os::Reason reason) {
     discard(Range{extent.start, extent.bytes}, reason);
   }
   return purged_bytes;
+}
+
+size_t purge_huge_oldest(size_t bytes, os::Reason reason) {
+  size_t purged_bytes = 0;
+  for (unsigned tries = 0; tries < HugeCache::kExtents && purged_bytes < bytes; tries++) {
+    Extent extent;
+    {
+      LockGuard guard(lock);
+      if (!cache.take_oldest(&extent)) break;
+    }
+    purged_bytes += extent.bytes;
+    discard(Range{extent.start, extent.bytes}, reason);
+  }
+  return purged_bytes;
+}
+
+HugeTotals huge_totals(bool new_window) {
+  LockGuard guard(lock);
+  HugeTotals totals{used_bytes, peak_bytes, cache.dirty_bytes()};
+  if (new_window) peak_bytes = used_bytes;
+  return totals;
 }
 
 bool anything_cached_huge() {

@@ -25,8 +25,17 @@ void release_huge(Span* span);
 // the span is unchanged. May change span->start.
 bool resize_huge(Span* span, size_t bytes);
 
-// Unmaps cached mappings freed before `cutoff_ns`. Returns bytes given back.
-size_t purge_huge(uint64_t cutoff_ns, os::Reason reason = os::Reason::kAsked);
+// Unmaps cached mappings freed before `cutoff_ns`, at most so many. Returns bytes given back.
+size_t purge_huge(uint64_t cutoff_ns, os::Reason reason = os::Reason::kAsked, unsigned most = UINT32_MAX);
+// Unmaps cached mappings until it has been so many bytes, those freed first to begin with.
+size_t purge_huge_oldest(size_t bytes, os::Reason reason);
+
+struct HugeTotals {
+  size_t used_bytes;
+  size_t peak_bytes;  // the most that was in use since the last call with `new_window`
+  size_t cached_bytes;
+};
+HugeTotals huge_totals(bool new_window);
 
 bool anything_cached_huge();
 

@@ -33,6 +33,14 @@ class PageBits {
     return total;
   }
 
+  unsigned count(unsigned first, unsigned count) const {
+    unsigned total = 0;
+    for_words(first, count, [this, &total](unsigned word, uint64_t mask) {
+      total += static_cast<unsigned>(__builtin_popcountll(words_[word] & mask));
+    });
+    return total;
+  }
+
   // The next run of set (or clear) pages at or after `from`; false when there is none.
   bool next_run(bool set, unsigned from, unsigned* first, unsigned* length) const {
     unsigned start = find(set, from);
@@ -68,8 +76,9 @@ class PageBits {
     return longest;
   }
 
-  // Length of the run of clear pages that a clear page lies in.
-  unsigned clear_run_around(unsigned page) const { return find(true, page) - set_before(page); }
+  // Length of the run of clear pages that a clear page lies in, and of the run of set pages that a set page lies in.
+  unsigned clear_run_around(unsigned page) const { return find(true, page) - one_behind(true, page); }
+  unsigned set_run_around(unsigned page) const { return find(false, page) - one_behind(false, page); }
 
   struct Fit {
     unsigned first;    // kPagesPerRegion when there is none
@@ -120,10 +129,10 @@ class PageBits {
     return kPagesPerRegion;
   }
 
-  // One behind the last set page before `page`; 0 when none.
-  unsigned set_before(unsigned page) const {
+  // One behind the last page before `page` whose bit equals `set`; 0 when none.
+  unsigned one_behind(bool set, unsigned page) const {
     for (unsigned word = page / 64 + 1; word-- > 0;) {
-      uint64_t bits = words_[word];
+      uint64_t bits = set ? words_[word] : ~words_[word];
       if (word == page / 64) bits &= (uint64_t{1} << (page % 64)) - 1;
       if (bits != 0) return word * 64 + 64 - static_cast<unsigned>(__builtin_clzll(bits));
     }

@@ -1,4 +1,4 @@
-// Page heap: hands out spans (runs of pages) and takes them back; decides what goes back to the system and when.
+// Page heap: hands out spans (runs of pages) and takes them back. What goes back to the system and when: purge.h.
 //
 // Runs up to 1 MiB come from regions. Each CPU-numbered shard has its regions filed by their longest free run, and a
 // request takes the tightest bucket that fits, so full regions fill up first. Larger runs have mappings of their own
@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/os/calls.h"
 #include "core/pages/span.h"
 
 namespace seemalloc::pages {
@@ -41,12 +40,6 @@ bool try_extend(Span* span, size_t page_count);
 // Gives back the pages of a kLarge span behind the first `page_count`.
 void shrink(Span* span, size_t page_count);
 
-// Gives pages that have been free for a while back to the system, when it is time. Cheap when it is not: reads a clock.
-// Requires: no lock held (it makes system calls).
-void tick();
-// Gives every free page back now. Returns bytes given back.
-size_t purge_all(os::Reason reason = os::Reason::kAsked);
-
 // Gives the address space of regions without spans back: only when memory is refused, since each costs a mapping's split.
 // Requires: no lock held. Returns bytes given back.
 size_t unmap_empty_regions();
@@ -56,23 +49,13 @@ unsigned next_shard();
 
 // Regions so far: one relaxed load.
 unsigned region_count();
-// True when something waits to be given back.
-bool anything_dirty();
-
-// Purged memory that was handed out again within twice the purge delay (at least half a second): it had better been kept.
-// Of regions only, since what a huge block had is unmapped. The time is that of the region's last purge: pages that went
-// earlier may count too, none is missed.
-struct Refaults {
-  uint64_t runs;  // allocations that met some
-  uint64_t bytes;
-};
-Refaults refaults();
 
 struct PageStatistics {
   size_t regions;
   size_t mapped_bytes;    // address space in regions
   size_t used_bytes;      // in spans
   size_t dirty_bytes;     // free, still backed by memory
+  size_t lazy_bytes;      // free, left to the kernel, which may have taken it (purge_free)
   size_t huge_pages;      // regions that lie on one
   size_t resident_bytes;  // of all regions, by the kernel's account
 };

@@ -9,15 +9,19 @@
 #include <random>
 #include <vector>
 
-#include "core/base/options.h"
+#include "core/base/option_for_test.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/pages/huge.h"
 #include "core/pages/huge_page_pacing.h"
 #include "core/pages/page_map.h"
+#include "core/pages/purge.h"
 
 namespace seemalloc::pages {
 namespace {
+
+using options::Id;
+using options::OptionForTest;
 
 Span* take(size_t page_count, size_t alignment = 1) {
   Span* span = allocate_run(0, page_count, alignment, SpanKind::kLarge);
@@ -53,8 +57,25 @@ TEST(PageMap, FindsTheSpanFromEveryPage) {
   EXPECT_EQ(page_map.span_of(p)->kind, SpanKind::kFree);
 }
 
+struct Mode {
+  const char* name;
+  const char* purge;
+  const char* delay_ms;
+  const char* purge_free;
+};
+
+class PageHeapModes : public testing::TestWithParam<Mode> {};
+INSTANTIATE_TEST_SUITE_P(All, PageHeapModes,
+                         testing::Values(Mode{"balanced", "balanced", "1000", "0"}, Mode{"short_delay", "balanced", "1", "0"},
+                                         Mode{"eager", "eager", "1000", "0"}, Mode{"never", "never", "1", "0"},
+                                         Mode{"lazily", "balanced", "1", "1"}, Mode{"eager_lazily", "eager", "1", "1"}),
+                         [](const auto& info) { return info.param.name; });
+
 // Runs never overlap, are aligned, zero when the heap says so, and what was written stays until they are released.
-TEST(PageHeap, RandomOperationsAgreeWithAModel) {
+TEST_P(PageHeapModes, RandomOperationsAgreeWithAModel) {
+  OptionForTest purge(Id::purge, GetParam().purge), delay(Id::purge_delay, GetParam().delay_ms);
+  OptionForTest lazily(Id::purge_free, GetParam().purge_free);
+  purge_all();
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
@@ -96,8 +117,10 @@ TEST(PageHeap, RandomOperationsAgreeWithAModel) {
       }
       release(span);
       runs.erase(it);
-    } else {
+    } else if (random() % 4 == 0) {
       purge_all();
+    } else {
+      tick();
     }
   }
   size_t used = 0;
@@ -105,6 +128,9 @@ TEST(PageHeap, RandomOperationsAgreeWithAModel) {
   EXPECT_EQ(page_statistics(false).used_bytes, used);
   for (auto& [start, run] : runs) release(run.span);
   EXPECT_EQ(page_statistics(false).used_bytes, 0u);
+  purge_all();
+  EXPECT_EQ(page_statistics(false).dirty_bytes, 0u);
+  EXPECT_EQ(page_statistics(false).lazy_bytes, 0u);
 }
 
 TEST(PageHeap, PurgesExactlyWhatWasFreed) {
@@ -125,93 +151,6 @@ TEST(PageHeap, PurgesExactlyWhatWasFreed) {
   }
   // The neighbours are clean: only the second half is purged, though it has merged with them.
   EXPECT_EQ(purge_all(), 32 * 2 * kPageBytes);
-}
-
-// One hole among spans in use: it is purged, and taken again at once, later, or never purged at all.
-class RefaultTest : public testing::Test {
- protected:
-  void SetUp() override {
-    purge_all();
-    for (Span*& span : spans_) span = take(2);
-    before_ = refaults();
-  }
-  void TearDown() override {
-    for (Span* span : spans_) release(span);
-  }
-  void make_hole() {
-    hole_ = spans_[20]->start;
-    release(spans_[20]);
-  }
-  void fill_hole() {
-    spans_[20] = take(2);
-    ASSERT_EQ(spans_[20]->start, hole_) << "the tightest run is that hole";
-  }
-  void expect_refaults(uint64_t runs) {
-    Refaults after = refaults();
-    EXPECT_EQ(after.runs - before_.runs, runs);
-    EXPECT_EQ(after.bytes - before_.bytes, runs * 2 * kPageBytes);
-  }
-
-  Span* spans_[40];
-  uintptr_t hole_ = 0;
-  Refaults before_{};
-};
-
-TEST_F(RefaultTest, PurgedMemoryHandedOutAgainSoonIsOne) {
-  for (unsigned i = 0; i < 3; i++) {
-    make_hole();
-    purge_all();
-    expect_refaults(i);
-    fill_hole();
-    expect_refaults(i + 1);
-  }
-}
-
-TEST_F(RefaultTest, FreedMemoryThatWasKeptIsNone) {
-  make_hole();
-  fill_hole();
-  expect_refaults(0);
-}
-
-TEST_F(RefaultTest, ARefusedPurgeIsNone) {
-  make_hole();
-  {
-    os::RefuseCalls refuse(SYS_madvise, EINVAL);
-    purge_all();
-  }
-  fill_hole();
-  expect_refaults(0);
-}
-
-TEST_F(RefaultTest, AfterAWhileItIsNoneAnyMore) {
-  FixedText<64> problem;
-  ASSERT_TRUE(options::set(options::Id::purge_delay, "100", 3, problem));
-  make_hole();
-  purge_all();
-  os::pause(600 * kMillisecond_ns);  // half a second is the least window
-  fill_hole();
-  expect_refaults(0);
-  ASSERT_TRUE(options::set(options::Id::purge_delay, "1000", 4, problem));
-}
-
-// Freeing in order costs system calls in proportion to the bytes, not to the square (the O(N²) of merged neighbours).
-TEST(PageHeap, OrderedFreesPurgeEachByteOnce) {
-  FixedText<64> problem;
-  ASSERT_TRUE(options::set(options::Id::purge_delay, "0", 1, problem));
-  std::vector<Span*> spans;
-  for (int i = 0; i < 2000; i++) {
-    spans.push_back(take(1));
-    memory(spans.back())[0] = 1;
-  }
-  os::Counters before = os::counters();
-  for (Span* span : spans) {
-    release(span);
-    tick();
-  }
-  os::Counters after = os::counters();
-  EXPECT_EQ(after.purge_bytes - before.purge_bytes, 2000 * kPageBytes);
-  EXPECT_LE(after.purge_calls - before.purge_calls, 2000u);
-  ASSERT_TRUE(options::set(options::Id::purge_delay, "1000", 4, problem));
 }
 
 TEST(PageHeap, RefusedPurgeKeepsThePagesDirtyAndEnds) {
@@ -372,15 +311,13 @@ TEST(HugePages, RefusedOnesAreDoneWithout) {
 }
 
 TEST(HugePages, NoneWhenTurnedOff) {
-  FixedText<64> problem;
-  ASSERT_TRUE(options::set(options::Id::huge_pages, "0", 1, problem));
+  OptionForTest off(Id::huge_pages, "0");
   std::vector<Span*> spans = fill_many_regions();
   uint64_t calls = os::counters().huge_page_calls;
   Span* span = take_dense(8);
   EXPECT_EQ(os::counters().huge_page_calls, calls);
   release(span);
   release_all(spans);
-  ASSERT_TRUE(options::set(options::Id::huge_pages, "1", 1, problem));
 }
 
 TEST(Huge, KeepsAFreedMappingForTheNext) {

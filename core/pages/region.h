@@ -1,7 +1,8 @@
 // Region: 256 pages of address space, aligned to 2 MiB, and which of its pages are in use, dirty or clean.
 //
-// A free page is clean (never touched, or purged: it reads as zero and has no memory behind it), young (freed in this
-// purge period) or old (freed in the one before). Never split; unmapped only as a whole, when the OS refuses memory.
+// A free page is clean (never touched, or purged: it reads as zero and has no memory behind it), dirty, or left to the kernel to
+// take (MADV_FREE: nobody knows what it reads as). A dirty one is young (freed in this purge period), old (freed in the one
+// before) or due (freed earlier). Never split; unmapped only as a whole, when the OS refuses memory.
 // Threads: the lock of the shard that owns it.
 #pragma once
 
@@ -17,18 +18,39 @@ struct Region {
   PageBits purging;  // detached for the duration of a purge; in the child of fork nobody would put them back
   PageBits young;  // free and dirty, freed in the current period
   PageBits old;    // free and dirty, freed in the period before
-  PageBits spare;  // of young and old: memory of a huge page that was never handed out; reads as zero
-  PageBits given_back;    // clean because they were purged, and not handed out since
-  uint64_t given_back_ns;  // when any of them last were (coarse)
+  PageBits due;    // free and dirty, freed before that: to be purged
+  PageBits spare;  // of the dirty: memory of a huge page that was never handed out; reads as zero
+  PageBits lazy;   // free, left to the kernel
+  PageBits gone;   // purged in the window gone_window and not handed out since
+  PageBits gone_before;  // the same in the window before that one
+  uint32_t gone_window;
   uint16_t longest_free;  // longest run of pages not in use; the bucket the region is filed under
   uint16_t shard;
   bool on_dirty_list;
+  bool ripe;  // on the list of those with a run to be purged at once
   bool huge;  // lies on one huge page that is not split yet
   bool expecting;  // its first touch, which is under way, takes a huge page
   Region* next;  // in its bucket
   Region* prev;
   Region* next_dirty;
+  Region* next_ripe;
   Region* next_all;  // of the shard, for walks
+
+  PageBits dirty() const {
+    PageBits all = young;
+    all |= old;
+    all |= due;
+    return all;
+  }
+  bool is_dirty(unsigned first, unsigned pages) const {
+    return young.any(first, pages) || old.any(first, pages) || due.any(first, pages);
+  }
+  // These pages are not dirty any more.
+  void forget_dirty(unsigned first, unsigned pages) {
+    young.clear(first, pages);
+    old.clear(first, pages);
+    due.clear(first, pages);
+  }
 
   uintptr_t address_of(unsigned page) const { return base + size_t{page} * kPageBytes; }
   unsigned page_of(uintptr_t address) const { return static_cast<unsigned>((address - base) >> kPageShift); }

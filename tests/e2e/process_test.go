@@ -101,6 +101,11 @@ func TestOptionsAndPurge(t *testing.T) {
 	if after := statsOf(t, p.pid).Memory.RSS; after > before/2 {
 		t.Errorf("RSS %d before the purge, %d after", before, after)
 	}
+	for set, now := range map[string]string{"purge=eager": "purge=eager\n", "purge=0": "purge=never\n", "delay=5000": "delay=5000\n"} {
+		if got := tool(t, "set", p.pid, set); got != now {
+			t.Errorf("set %s printed %q", set, got)
+		}
+	}
 }
 
 func listed(t *testing.T, pid string) (found bool, socket string) {

@@ -17,6 +17,7 @@ type Stats struct {
 	Memory      Memory      `json:"memory"`
 	Sampling    Sampling    `json:"sampling"`
 	System      System      `json:"system"`
+	Purge       Purge       `json:"purge"`
 	Threads     Threads     `json:"threads"`
 	Locks       Locks       `json:"locks"`
 	Spans       Spans       `json:"spans"`
@@ -166,6 +167,14 @@ func (c Calls) Minus(before Calls) Calls {
 		}
 	}
 	return out
+}
+
+// Purge says how free memory goes back to the system by itself. Mode is "" where the core does not send it.
+type Purge struct {
+	Mode      string `json:"mode"`
+	DelayMS   int64  `json:"delay_ms"`
+	GivenBack int64  `json:"given_back"`
+	Postponed int64  `json:"postponed"` // ticks that ended since purging had its share of the processor time
 }
 
 // Threads counts thread heaps.

@@ -12,9 +12,10 @@ import (
 
 func (a *app) purgeCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "purge PID",
-		Short:   "Give a process's free memory back to the system now",
-		Long:    `Give a process's free memory back to the system now, without waiting for the purge delay.`,
+		Use:   "purge PID",
+		Short: "Give a process's free memory back to the system now",
+		Long: `Give a process's free memory back to the system now, without waiting for the purge delay and whatever the option
+purge says. What sleeping threads keep goes too, but for a few blocks of each size that only they can give.`,
 		Example: `  seemalloc purge 4242`,
 		Args:    a.pidArgs(0, 0),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -14,7 +14,8 @@ func (a *app) setCommand() *cobra.Command {
 		Long: `Change an option of a process while it runs. ` + "`seemalloc help options`" + ` lists them; those marked "start" can only be
 given in SEEMALLOC_CONF. Prints the option's new value.`,
 		Example: `  seemalloc set 4242 sample=64K
-  seemalloc set 4242 purge_delay=250`,
+  seemalloc set 4242 purge=eager
+  seemalloc set 4242 delay=250`,
 		Args: func(c *cobra.Command, args []string) error {
 			if err := a.pidArgs(1, 1)(c, args); err != nil {
 				return err

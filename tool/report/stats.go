@@ -17,6 +17,7 @@ func Stats(s *attach.Stats, who string) string {
 	reconciliation(&b, s.Memory)
 	sampling(&b, s)
 	system(&b, s.System)
+	purge(&b, s.Purge, s.System.RefaultBytes)
 	classes(&b, s.SizeClasses)
 	return b.String()
 }
@@ -106,6 +107,19 @@ func system(b *strings.Builder, s attach.System) {
 		fmt.Fprintf(b, "  %-8s %10s calls %12s  %s\n", row.name, Count(row.calls), size, row.help)
 	}
 	fmt.Fprintf(b, "  page faults of the whole process: %s minor, %s major (from disk)\n\n", Count(s.MinorFaults), Count(s.MajorFaults))
+}
+
+func purge(b *strings.Builder, p attach.Purge, refaulted int64) {
+	switch p.Mode {
+	case "":
+		return
+	case "never":
+		b.WriteString("Free memory goes back only on request (option purge)\n\n")
+		return
+	}
+	fmt.Fprintf(b, "Free memory goes back after %s (purge:%s); of %s that went by itself %s were wanted again soon (%s)\n\n",
+		Duration(time.Duration(p.DelayMS)*time.Millisecond), p.Mode, Bytes(float64(p.GivenBack)), Bytes(float64(refaulted)),
+		Percent(float64(refaulted), float64(p.GivenBack)))
 }
 
 func classes(b *strings.Builder, classes []attach.SizeClass) {

@@ -44,12 +44,15 @@ func generate(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	words, err := parseForeignWords(string(source))
+	words, err := parseChoices(string(source))
 	if err != nil {
 		return "", fmt.Errorf("core/base/options.cc: %w", err)
 	}
 	for i := range rows {
-		rows[i].foreignMeaning = words
+		rows[i].words = words[rows[i].name]
+		if rows[i].kind == "kChoice" && uint64(len(rows[i].words)) != rows[i].most+1 {
+			return "", fmt.Errorf("core/base/options.cc: %d words for the choice %s, expected %d", len(rows[i].words), rows[i].name, rows[i].most+1)
+		}
 	}
 	return markdown(rows), nil
 }

@@ -18,7 +18,7 @@ var expectations = map[string]func(row) string{
 	"kCount":        func(r row) string { return fmt.Sprintf("number, %d to %d", r.least, r.most) },
 	"kSwitch":       func(row) string { return "switch: 0/1, off/on, false/true" },
 	"kText":         func(row) string { return "text without a comma" },
-	"kForeign":      func(r row) string { return strings.Join(r.foreignMeaning, ", ") },
+	"kChoice":       func(r row) string { return strings.Join(r.words, ", ") },
 }
 
 // markdown writes docs/options.md.
@@ -48,8 +48,8 @@ func fallback(r row) string {
 		return "`" + size(r.fallback) + "`"
 	case r.kind == "kText":
 		return "empty"
-	case r.kind == "kForeign" && r.fallback < uint64(len(r.foreignMeaning)):
-		return "`" + r.foreignMeaning[r.fallback] + "`"
+	case r.kind == "kChoice" && r.fallback < uint64(len(r.words)):
+		return "`" + r.words[r.fallback] + "`"
 	}
 	return "`" + strconv.FormatUint(r.fallback, 10) + "`"
 }
@@ -66,17 +66,22 @@ func size(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-var foreignWords = regexp.MustCompile(`kForeignWords\[\]\s*=\s*\{([^}]*)\}`)
+var choices = regexp.MustCompile(`\{Id::(\w+), \{((?:"\w+"(?:, )?)+)\}\}`)
 
-// parseForeignWords reads the words of kForeign values from core/base/options.cc, the one place that has them in order.
-func parseForeignWords(source string) ([]string, error) {
-	match := foreignWords.FindStringSubmatch(source)
-	if match == nil {
-		return nil, fmt.Errorf("kForeignWords not found")
+// parseChoices reads the words of each kChoice option from core/base/options.cc, the one place that has them in order.
+func parseChoices(source string) (map[string][]string, error) {
+	words := map[string][]string{}
+	for _, match := range choices.FindAllStringSubmatch(source, -1) {
+		for _, literal := range stringLiterals.FindAllString(match[2], -1) {
+			word, err := strconv.Unquote(literal)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", literal, err)
+			}
+			words[match[1]] = append(words[match[1]], word)
+		}
 	}
-	var words []string
-	for _, literal := range stringLiterals.FindAllString(match[1], -1) {
-		words = append(words, strings.Trim(literal, `"`))
+	if len(words) == 0 {
+		return nil, fmt.Errorf("no kChoices found")
 	}
 	return words, nil
 }

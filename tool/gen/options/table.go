@@ -9,12 +9,12 @@ import (
 
 // row is one OPTION(…) of core/base/options_table.h.
 type row struct {
-	name, kind     string
-	fallback       uint64
-	least, most    uint64
-	when           string
-	help           string
-	foreignMeaning []string // the words of a kForeign row, by value
+	name, kind  string
+	fallback    uint64
+	least, most uint64
+	when        string
+	help        string
+	words       []string // of a kChoice row, by value
 }
 
 // parseTable reads the rows of the table. Anything that it does not understand is an error: a row that is left out

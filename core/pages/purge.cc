@@ -1,0 +1,238 @@
+#include "core/pages/purge.h"
+
+#include <atomic>
+
+#include "core/os/os.h"
+#include "core/pages/huge.h"
+#include "core/pages/purge_budget.h"
+#include "core/pages/purge_delay.h"
+#include "core/pages/refaults.h"
+#include "core/pages/shard.h"
+#include "core/pages/sweep.h"
+
+namespace seemalloc::pages {
+
+namespace {
+
+using options::Purge;
+
+// In the mode eager: what is too small to go at once goes after this.
+constexpr uint64_t kEagerDelay_ns = 100 * kMillisecond_ns;
+// Ticks that do something are this far apart at least.
+constexpr uint64_t kWatch_ns = 50 * kMillisecond_ns;
+// So late may the helper be before the program's threads tick.
+constexpr uint64_t kLate_ns = 100 * kMillisecond_ns;
+// A process that works and has less free memory than this keeps it.
+constexpr size_t kFloor_bytes = 512 * KiB;
+// Free memory may be this much, or half of what is in use, or what was in use a short while ago.
+constexpr size_t kLeastCap_bytes = 64 * MiB;
+
+constinit PurgeDelay tuned_delay;
+constinit PurgeBudget budget;
+std::atomic<uint64_t> next_watch_ns{0}, period_end_ns{0};
+std::atomic<uint64_t> helper_ticks_by_ns{0};
+std::atomic<unsigned> periods{0};
+// As of the last period's or window's end; a window is two periods.
+std::atomic<bool> small_and_busy{false};
+std::atomic<bool> anything_due{false};  // a period has ended since all that was due went
+std::atomic<size_t> takes_before{0}, peak_before{0};
+std::atomic<uint64_t> purged_before{0}, refaulted_before{0};
+std::atomic<uint64_t> total_purged{0}, total_postponed{0};
+
+void add(std::atomic<uint64_t>& sum, uint64_t by) { sum.fetch_add(by, std::memory_order_relaxed); }
+
+// True for one thread: from here on the next one waits for `wait_ns`.
+bool is_due(std::atomic<uint64_t>& next_ns, uint64_t now, uint64_t wait_ns) {
+  uint64_t due = next_ns.load(std::memory_order_relaxed);
+  // Waits that have become shorter count at once.
+  if (now < due && due - now <= wait_ns) return false;
+  return next_ns.compare_exchange_strong(due, now + wait_ns, std::memory_order_relaxed);
+}
+
+struct Totals {
+  size_t used_bytes = 0, peak_bytes = 0, dirty_bytes = 0, takes = 0;
+};
+
+Totals totals(bool new_window) {
+  Totals t;
+  for (unsigned i = 0; i < shards_in_use(); i++) {
+    Shard& shard = shards[i];
+    LockGuard guard(shard.lock);
+    t.used_bytes += shard.used_pages * kPageBytes;
+    t.peak_bytes += shard.peak_pages * kPageBytes;
+    t.dirty_bytes += shard.dirty_pages * kPageBytes;
+    t.takes += shard.takes;
+    if (new_window) shard.peak_pages = shard.used_pages;
+  }
+  HugeTotals huge = huge_totals(new_window);
+  t.used_bytes += huge.used_bytes;
+  t.peak_bytes += huge.peak_bytes;
+  t.dirty_bytes += huge.cached_bytes;
+  return t;
+}
+
+// ---- periods and windows ----
+
+// What stayed free through the last period is old now, and what was old is due.
+void age(Shard& shard) {
+  LockGuard guard(shard.lock);
+  for (Region* region = shard.dirty; region != nullptr; region = region->next_dirty) {
+    region->due |= region->old;
+    region->old = region->young;
+    region->young = PageBits();
+  }
+}
+
+void end_window(const Totals& t, uint64_t now) {
+  peak_before.store(t.peak_bytes, std::memory_order_relaxed);
+  uint64_t purged = total_purged.load(std::memory_order_relaxed), refaulted = refaults().bytes;
+  uint64_t purged_here = purged - purged_before.exchange(purged, std::memory_order_relaxed);
+  uint64_t refaulted_here = refaulted - refaulted_before.exchange(refaulted, std::memory_order_relaxed);
+  bool tuned = purge_mode() == Purge::kBalanced && !options::is_chosen(options::Id::purge_delay);
+  if (tuned) tuned_delay.window_ended(purged_here, refaulted_here);
+  // What went in this window went in its first delay: later there was no tick. So two delays after that it is too long ago.
+  begin_refault_window(now + 3 * purge_delay_ns());
+}
+
+void end_period(uint64_t now) {
+  bool new_window = periods.fetch_add(1, std::memory_order_relaxed) % 2 == 1;
+  Totals t = totals(new_window);
+  bool busy = takes_before.exchange(t.takes, std::memory_order_relaxed) != t.takes;
+  small_and_busy.store(busy && t.dirty_bytes < kFloor_bytes, std::memory_order_relaxed);
+  if (new_window) end_window(t, now);
+  for (unsigned i = 0; i < shards_in_use(); i++) age(shards[i]);
+  anything_due.store(true, std::memory_order_relaxed);
+}
+
+// ---- giving back ----
+
+void sweep_counted(Sweeping* s) {
+  size_t before = s->given_bytes;
+  sweep_all(s);
+  add(total_purged, s->given_bytes - before);
+}
+
+void count_huge(size_t bytes) {
+  add(total_purged, bytes);
+  note_huge_gone(bytes);
+}
+
+// What has been kept for longer than the delay. Large ranges first while somebody works. False when the budget is spent.
+bool purge_due(PurgeBudget* paid_by) {
+  if (!anything_due.exchange(false, std::memory_order_relaxed)) return true;
+  Sweeping large{What::kDue, kWorthACall_pages, paid_by};
+  if (!budget.idle()) sweep_counted(&large);
+  Sweeping all{What::kDue, 1, paid_by};
+  all.postponed = large.postponed;
+  sweep_counted(&all);
+  if (all.postponed) anything_due.store(true, std::memory_order_relaxed);
+  return !all.postponed;
+}
+
+bool purge_due_huge(PurgeBudget* paid_by, uint64_t cutoff_ns) {
+  constexpr unsigned kAtATime = 4;
+  for (;;) {
+    if (paid_by != nullptr && !paid_by->may_spend()) return false;
+    uint64_t begin = os::thread_cpu_ns();
+    size_t bytes = purge_huge(cutoff_ns, os::Reason::kDecay, kAtATime);
+    if (bytes == 0) return true;
+    if (paid_by != nullptr) paid_by->spent(os::thread_cpu_ns() - begin);
+    count_huge(bytes);
+  }
+}
+
+// What was freed first goes first.
+void purge_about(size_t bytes) {
+  Sweeping s;
+  s.pages_left = bytes / kPageBytes;
+  sweep_counted(&s);
+  s.what = What::kOld;
+  sweep_counted(&s);
+  size_t huge = s.pages_left != 0 ? purge_huge_oldest(s.pages_left * kPageBytes, os::Reason::kDecay) : 0;
+  count_huge(huge);
+  s.pages_left -= huge / kPageBytes < s.pages_left ? huge / kPageBytes : s.pages_left;
+  s.what = What::kDirty;
+  sweep_counted(&s);
+}
+
+// Free memory and what is in use are together at most what was in use lately, or half as much again as now.
+void keep_below_cap() {
+  Totals t = totals(false);
+  size_t peak = peak_before.load(std::memory_order_relaxed);
+  if (t.peak_bytes > peak) peak = t.peak_bytes;
+  size_t cap = t.used_bytes / 2 > kLeastCap_bytes ? t.used_bytes / 2 : kLeastCap_bytes;
+  if (peak > t.used_bytes + cap) cap = peak - t.used_bytes;
+  if (t.dirty_bytes > cap) purge_about(t.dirty_bytes - cap);
+}
+
+void watch(Purge mode, uint64_t now, uint64_t delay) {
+  budget.tick(now, os::process_cpu_ns());
+  if (is_due(period_end_ns, now, delay / 2)) end_period(now);
+  keep_below_cap();
+  bool eager = mode == Purge::kEager;
+  if (!eager && small_and_busy.load(std::memory_order_relaxed)) return;
+  PurgeBudget* paid_by = eager ? nullptr : &budget;
+  if (!purge_due(paid_by) || !purge_due_huge(paid_by, now > delay ? now - delay : 0)) add(total_postponed, 1);
+}
+
+}  // namespace
+
+Purge purge_mode() {
+  Purge mode = static_cast<Purge>(options::get(options::Id::purge));
+  return mode == Purge::kBalanced && options::get(options::Id::purge_delay) == 0 ? Purge::kEager : mode;
+}
+
+uint64_t purge_delay_ns() {
+  if (purge_mode() == Purge::kEager) return kEagerDelay_ns;
+  if (!options::is_chosen(options::Id::purge_delay)) return tuned_delay.ns();
+  return options::get(options::Id::purge_delay) * kMillisecond_ns;
+}
+
+void tick(bool by_helper) {
+  Purge mode = purge_mode();
+  if (mode == Purge::kNever) return;
+  if (mode == Purge::kEager) add(total_purged, sweep_ripe());
+  uint64_t now = os::coarse_monotonic_ns();
+  if (!by_helper && now < helper_ticks_by_ns.load(std::memory_order_relaxed)) return;
+  uint64_t delay = purge_delay_ns();
+  if (is_due(next_watch_ns, now, delay / 2 < kWatch_ns ? delay / 2 : kWatch_ns)) watch(mode, now, delay);
+}
+
+uint64_t next_tick_in_ns() {
+  if (purge_mode() == Purge::kNever || !anything_dirty()) return UINT64_MAX;
+  uint64_t half_delay = purge_delay_ns() / 2;
+  uint64_t wait_ns = half_delay;
+  if (totals(false).dirty_bytes > kLeastCap_bytes) wait_ns = 4 * kWatch_ns;
+  if (anything_due.load(std::memory_order_relaxed)) wait_ns = kWatch_ns;
+  return wait_ns < half_delay ? wait_ns : half_delay;
+}
+
+void helper_ticks_in(uint64_t ns) {
+  bool often_enough = purge_delay_ns() / 2 >= kWatch_ns;
+  uint64_t by_ns = often_enough ? os::coarse_monotonic_ns() + ns + kLate_ns : 0;
+  helper_ticks_by_ns.store(by_ns, std::memory_order_relaxed);
+}
+
+size_t purge_all(os::Reason reason) {
+  Sweeping s;
+  s.what = What::kEverything;
+  s.on_request = true;
+  s.reason = reason;
+  sweep_all(&s);
+  return s.given_bytes + purge_huge(UINT64_MAX, reason);
+}
+
+bool anything_dirty() {
+  for (unsigned i = 0; i < shards_in_use(); i++) {
+    LockGuard guard(shards[i].lock);
+    if (shards[i].dirty_pages != 0) return true;
+  }
+  return anything_cached_huge();
+}
+
+PurgeStatistics purge_statistics() {
+  return PurgeStatistics{purge_delay_ns(), total_purged.load(std::memory_order_relaxed),
+                         total_postponed.load(std::memory_order_relaxed)};
+}
+
+}  // namespace seemalloc::pages

@@ -1,0 +1,59 @@
+// PurgeDelay: how long freed memory is kept before it is given back, by what became of what was.
+//
+// Memory that goes back and is wanted again costs a system call and a fault per page (20 % of a server's work was once reported),
+// memory that nobody wants costs as long as it is kept. So it is counted how much of what was given back is handed out
+// again soon (refaults): more than a fifth, and the delay is doubled; less than a twentieth for five windows, and it is halved.
+// A window is as long as the delay. One in which hardly anything went back says nothing, but that a delay which has
+// grown is not needed. Times and bytes come from the caller: pure arithmetic.
+// Threads: any; atomic, and a lost update is a window less.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/units.h"
+
+namespace seemalloc::pages {
+
+class PurgeDelay {
+ public:
+  static constexpr uint64_t kFirst_ns = 1000 * kMillisecond_ns;
+  static constexpr uint64_t kShortest_ns = 250 * kMillisecond_ns;
+  static constexpr uint64_t kLongest_ns = 30 * kSecond_ns;
+  static constexpr size_t kTooLittle_bytes = 1 * MiB;
+  static constexpr unsigned kQuietWindows = 5;
+
+  uint64_t ns() const { return delay_ns_.load(std::memory_order_relaxed); }
+
+  // A window has ended, in which so much was given back and so much was wanted again, of what went in it or not long before.
+  void window_ended(size_t purged_bytes, size_t refaulted_bytes) {
+    size_t purged = remember(purged_bytes_, purged_bytes), refaulted = remember(refaulted_bytes_, refaulted_bytes);
+    if (purged >= kTooLittle_bytes && refaulted > purged / 5) return set(ns() * 2);
+    bool quiet = purged >= kTooLittle_bytes ? refaulted < purged / 20 : ns() > kFirst_ns;
+    unsigned windows = quiet ? quiet_windows_.load(std::memory_order_relaxed) + 1 : 0;
+    quiet_windows_.store(windows, std::memory_order_relaxed);
+    if (windows == kQuietWindows) set(ns() / 2);
+  }
+
+ private:
+  // Refaults come later than what they belong to: the past counts half, a quarter, …
+  static size_t remember(std::atomic<size_t>& sum, size_t bytes) {
+    size_t now = sum.load(std::memory_order_relaxed) / 2 + bytes;
+    sum.store(now, std::memory_order_relaxed);
+    return now;
+  }
+  // What was learned with another delay does not count for this one.
+  void set(uint64_t ns) {
+    delay_ns_.store(ns < kShortest_ns ? kShortest_ns : ns > kLongest_ns ? kLongest_ns : ns, std::memory_order_relaxed);
+    quiet_windows_.store(0, std::memory_order_relaxed);
+    purged_bytes_.store(0, std::memory_order_relaxed);
+    refaulted_bytes_.store(0, std::memory_order_relaxed);
+  }
+
+  std::atomic<uint64_t> delay_ns_{kFirst_ns};
+  std::atomic<unsigned> quiet_windows_{0};
+  std::atomic<size_t> purged_bytes_{0}, refaulted_bytes_{0};
+};
+
+}  // namespace seemalloc::pages

@@ -1,0 +1,90 @@
+// The delay by a simulated process: what it wants again soon is kept longer, what nobody wants goes sooner.
+#include "core/pages/purge_delay.h"
+
+#include <gtest/gtest.h>
+
+namespace seemalloc::pages {
+namespace {
+
+void windows(PurgeDelay& delay, int count, size_t purged, size_t refaulted) {
+  for (int i = 0; i < count; i++) delay.window_ended(purged, refaulted);
+}
+
+TEST(PurgeDelay, DoublesWhileWhatWentIsWantedAgainAndStopsAtTheLongest) {
+  PurgeDelay delay;
+  uint64_t before = delay.ns();
+  EXPECT_EQ(before, 1 * kSecond_ns);
+  delay.window_ended(10 * MiB, 3 * MiB);
+  EXPECT_EQ(delay.ns(), 2 * before);
+  windows(delay, 10, 10 * MiB, 10 * MiB);
+  EXPECT_EQ(delay.ns(), 30 * kSecond_ns);
+}
+
+TEST(PurgeDelay, HalvesAfterFiveQuietWindowsAndStopsAtTheShortest) {
+  PurgeDelay delay;
+  windows(delay, 4, 10 * MiB, 0);
+  EXPECT_EQ(delay.ns(), 1 * kSecond_ns);
+  delay.window_ended(10 * MiB, 0);
+  EXPECT_EQ(delay.ns(), 500 * kMillisecond_ns);
+  windows(delay, 50, 10 * MiB, 0);
+  EXPECT_EQ(delay.ns(), 250 * kMillisecond_ns);
+}
+
+TEST(PurgeDelay, StaysBetweenTheTwoMarks) {
+  PurgeDelay delay;
+  windows(delay, 100, 100 * MiB, 10 * MiB);
+  EXPECT_EQ(delay.ns(), 1 * kSecond_ns);
+  // One such window begins the five anew.
+  windows(delay, 4, 100 * MiB, 0);
+  windows(delay, 1, 100 * MiB, 30 * MiB);
+  windows(delay, 2, 100 * MiB, 0);
+  EXPECT_EQ(delay.ns(), 1 * kSecond_ns);
+}
+
+TEST(PurgeDelay, HardlyAnythingSaysNothingButEndsALongDelay) {
+  PurgeDelay delay;
+  windows(delay, 100, 100 * KiB, 100 * KiB);
+  EXPECT_EQ(delay.ns(), 1 * kSecond_ns) << "neither up nor down";
+  windows(delay, 3, 10 * MiB, 10 * MiB);
+  EXPECT_EQ(delay.ns(), 8 * kSecond_ns);
+  windows(delay, 15, 0, 0);
+  EXPECT_EQ(delay.ns(), 1 * kSecond_ns);
+  windows(delay, 15, 0, 0);
+  EXPECT_EQ(delay.ns(), 1 * kSecond_ns);
+}
+
+// Bursts of 100 MiB with a pause between them: what has been free for a delay goes back. By a clock of its own.
+struct Bursts {
+  uint64_t pause_ns;
+  size_t refaults_after = 0;  // in the last hundred bursts
+
+  void run(PurgeDelay& delay) {
+    uint64_t window_end = delay.ns(), now = 0;
+    size_t purged = 0, refaulted = 0;
+    for (int burst = 0; burst < 500; burst++) {
+      if (pause_ns > delay.ns()) {
+        purged += 100 * MiB;
+        if (pause_ns <= 3 * delay.ns()) refaulted += 100 * MiB;
+        if (burst >= 400) refaults_after++;
+      }
+      for (now += pause_ns; now >= window_end; window_end += delay.ns(), purged = refaulted = 0) delay.window_ended(purged, refaulted);
+    }
+  }
+};
+
+TEST(PurgeDelay, AShortPauseStopsBeingPurgedAndALongOneIsPurgedSoon) {
+  for (uint64_t milliseconds : {1200, 2000, 2900}) {
+    PurgeDelay delay;
+    Bursts bursts{milliseconds * kMillisecond_ns};
+    bursts.run(delay);
+    EXPECT_LE(bursts.refaults_after, 35u) << milliseconds << " ms, at " << delay.ns();
+  }
+  PurgeDelay delay;
+  Bursts bursts{10 * kSecond_ns};
+  bursts.run(delay);
+  EXPECT_EQ(bursts.refaults_after, 100u);
+  EXPECT_EQ(delay.ns(), PurgeDelay::kShortest_ns);
+}
+
+}  // namespace
+}  // namespace seemalloc::pages

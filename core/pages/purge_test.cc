@@ -1,0 +1,388 @@
+// What goes back to the system by itself and when: the modes, refaults, floor, cap, memory left to the kernel, refusals, and
+// options that change under load. The model of the books in each mode: page_heap_test.
+#include "core/pages/purge.h"
+
+#include <gtest/gtest.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "core/base/option_for_test.h"
+#include "core/os/fault.h"
+#include "core/os/os.h"
+#include "core/pages/huge.h"
+#include "core/pages/page_heap.h"
+#include "core/pages/refaults.h"
+
+namespace seemalloc::pages {
+namespace {
+
+using options::Id;
+using options::OptionForTest;
+
+constexpr const char* kHour_ms = "3600000";
+
+Span* take(size_t page_count, unsigned shard = 0) {
+  Span* span = allocate_run(shard, page_count, 1, SpanKind::kLarge);
+  span->set_live(1);
+  publish(span);
+  return span;
+}
+
+char* memory(const Span* span) { return reinterpret_cast<char*>(span->start); }
+Span* written(size_t page_count) {
+  Span* span = take(page_count);
+  memset(memory(span), 1, span->bytes);
+  return span;
+}
+
+size_t dirty_bytes() { return page_statistics(false).dirty_bytes; }
+size_t resident(uintptr_t start, size_t bytes) { return os::resident_bytes(reinterpret_cast<void*>(start), bytes); }
+
+// Ticks until nothing is dirty; false when that takes far longer than it should.
+bool tick_until_clean() {
+  for (int i = 0; i < 2000; i++) {
+    tick();
+    if (dirty_bytes() == 0) return true;
+    os::pause(5 * kMillisecond_ns);
+  }
+  return false;
+}
+
+void tick_for(uint64_t ns) {
+  for (uint64_t end = os::monotonic_ns() + ns; os::monotonic_ns() < end; os::pause(5 * kMillisecond_ns)) tick();
+}
+
+class Purge : public testing::Test {
+ protected:
+  void SetUp() override { purge_all(); }
+  void TearDown() override { purge_all(); }
+};
+
+// ---- modes ----
+
+// Freeing in order costs system calls in proportion to the bytes, not to the square (the O(N²) of merged neighbours): each page goes
+// back once, and one call takes 64 KiB.
+TEST_F(Purge, EagerOrderedFreesGiveEachByteBackOnceInFewCalls) {
+  OptionForTest mode(Id::purge, "eager");
+  std::vector<Span*> spans;
+  for (int i = 0; i < 2000; i++) spans.push_back(written(1));
+  os::Counters before = os::counters();
+  for (Span* span : spans) {
+    release(span);
+    tick();
+  }
+  // Besides, at each region's end and each tenth of a second, what is smaller.
+  EXPECT_LE(os::counters().purge_calls - before.purge_calls, 2000 / 8 + 50u);
+  EXPECT_LE(dirty_bytes(), 50 * 8 * kPageBytes) << "most of it went at once";
+  purge_all();
+  EXPECT_EQ(os::counters().purge_bytes - before.purge_bytes, 2000 * kPageBytes);
+}
+
+TEST_F(Purge, EagerGivesWhatIsSmallBackALittleLater) {
+  OptionForTest mode(Id::purge, "eager");
+  std::vector<Span*> spans;
+  for (int i = 0; i < 400; i++) spans.push_back(written(1));
+  for (size_t i = 0; i < spans.size(); i += 2) release(spans[i]);
+  tick();
+  EXPECT_GT(dirty_bytes(), 100 * kPageBytes) << "one call each would be too many";
+  EXPECT_TRUE(tick_until_clean());
+  for (size_t i = 1; i < spans.size(); i += 2) release(spans[i]);
+}
+
+TEST_F(Purge, ADelayOfNothingIsEager) {
+  OptionForTest delay(Id::purge_delay, "0");
+  EXPECT_EQ(purge_mode(), options::Purge::kEager);
+  release(written(64));
+  tick();
+  EXPECT_EQ(dirty_bytes(), 0u);
+  OptionForTest never(Id::purge, "never");
+  EXPECT_EQ(purge_mode(), options::Purge::kNever);
+}
+
+TEST_F(Purge, EagerKeepsNoHugeMemory) {
+  OptionForTest mode(Id::purge, "eager");
+  release_huge(allocate_huge(4 * MiB, kPageBytes));
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u);
+}
+
+TEST_F(Purge, NeverGivesBackOnRequestOnly) {
+  OptionForTest mode(Id::purge, "never"), delay(Id::purge_delay, "1");
+  Span* span = written(100);
+  Span* huge = allocate_huge(100 * MiB, kPageBytes);
+  release(span);
+  release_huge(huge);
+  tick_for(100 * kMillisecond_ns);
+  EXPECT_EQ(dirty_bytes(), 100 * kPageBytes);
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 100 * MiB);
+  EXPECT_EQ(purge_all(), 100 * kPageBytes + 100 * MiB);
+}
+
+TEST_F(Purge, AModeThatChangesCountsAtOnce) {
+  OptionForTest mode(Id::purge, "never"), delay(Id::purge_delay, kHour_ms);
+  release(written(100));
+  tick_for(20 * kMillisecond_ns);
+  ASSERT_EQ(dirty_bytes(), 100 * kPageBytes);
+  {
+    OptionForTest balanced(Id::purge, "balanced");
+    tick_for(60 * kMillisecond_ns);
+    EXPECT_EQ(dirty_bytes(), 100 * kPageBytes) << "the hour is not over";
+    OptionForTest shorter(Id::purge_delay, "10");
+    EXPECT_TRUE(tick_until_clean()) << "though a wait of half an hour had begun";
+  }
+  release(written(100));
+  OptionForTest eager(Id::purge, "eager");
+  EXPECT_TRUE(tick_until_clean()) << "what was freed before";
+}
+
+// ---- the helper ----
+
+TEST_F(Purge, TheProgramsThreadsLeaveItToTheHelperUnlessItIsLate) {
+  OptionForTest delay(Id::purge_delay, "100");
+  release(written(100));
+  helper_ticks_in(300 * kMillisecond_ns);
+  tick_for(200 * kMillisecond_ns);
+  EXPECT_EQ(dirty_bytes(), 100 * kPageBytes);
+  EXPECT_LE(next_tick_in_ns(), 50 * kMillisecond_ns);
+  for (int i = 0; i < 100 && dirty_bytes() != 0; i++) {
+    tick(true);
+    os::pause(20 * kMillisecond_ns);
+  }
+  EXPECT_EQ(dirty_bytes(), 0u);
+  EXPECT_EQ(next_tick_in_ns(), UINT64_MAX);
+  release(written(100));
+  EXPECT_TRUE(tick_until_clean()) << "it has not come";
+}
+
+// ---- refaults ----
+
+TEST_F(Purge, WhatGoesAndIsWantedAgainSoonIsARefault) {
+  OptionForTest delay(Id::purge_delay, "300");
+  release(written(100));
+  ASSERT_TRUE(tick_until_clean());
+  uint64_t before = refaults().bytes;
+  Span* span = written(100);
+  EXPECT_EQ(refaults().bytes - before, 100 * kPageBytes);
+  release(span);
+  span = written(100);
+  EXPECT_EQ(refaults().bytes - before, 100 * kPageBytes) << "once, and not what was still there";
+  release(span);
+}
+
+TEST_F(Purge, WhatIsWantedLateIsNoRefault) {
+  OptionForTest delay(Id::purge_delay, "20");
+  uint64_t before = refaults().bytes;
+  release(written(100));
+  ASSERT_TRUE(tick_until_clean());
+  tick_for(300 * kMillisecond_ns);
+  release(written(100));
+  ASSERT_TRUE(tick_until_clean());
+  os::pause(300 * kMillisecond_ns);  // nobody ticks
+  release(written(100));
+  EXPECT_EQ(refaults().bytes, before);
+}
+
+TEST_F(Purge, WhatWasAskedForIsNoRefault) {
+  uint64_t before = refaults().bytes;
+  release(written(100));
+  purge_all();
+  release(written(100));
+  EXPECT_EQ(refaults().bytes, before);
+}
+
+TEST_F(Purge, HugeMemoryRefaultsToo) {
+  OptionForTest delay(Id::purge_delay, "300");
+  uint64_t before = refaults().bytes;
+  Span* span = allocate_huge(4 * MiB, kPageBytes);
+  memset(memory(span), 1, span->bytes);
+  release_huge(span);
+  for (int i = 0; i < 1000 && huge_statistics(false).cached_bytes != 0; i++) tick_for(10 * kMillisecond_ns);
+  ASSERT_EQ(huge_statistics(false).cached_bytes, 0u);
+  release_huge(allocate_huge(3 * MiB, kPageBytes));
+  EXPECT_EQ(refaults().bytes - before, 3 * MiB);
+}
+
+// ---- floor and cap ----
+
+TEST_F(Purge, AWorkingProcessKeepsALittleAndAnIdleOneDoesNot) {
+  OptionForTest delay(Id::purge_delay, "20");
+  Span* fence = take(1);
+  Span* little = written(10);
+  Span* fence2 = take(1);
+  release(little);
+  for (int i = 0; i < 60; i++) {  // does not fit where `little` was
+    release(take(20));
+    tick();
+    os::pause(5 * kMillisecond_ns);
+  }
+  EXPECT_GE(dirty_bytes(), 10 * kPageBytes);
+  EXPECT_TRUE(tick_until_clean());
+  release(fence);
+  release(fence2);
+}
+
+// What is free and does not fit what is wanted: at most half of what is in use, whatever the delay.
+TEST_F(Purge, FreeMemoryIsAShareOfWhatIsInUse) {
+  OptionForTest delay(Id::purge_delay, kHour_ms);
+  constexpr size_t kGroups = 32 * MiB / kPageBytes;
+  std::vector<Span*> kept, freed;
+  for (size_t i = 0; i < kGroups; i++) {
+    kept.push_back(take(1));
+    freed.push_back(take(3));
+  }
+  for (Span* span : freed) release(span);
+  tick_for(120 * kMillisecond_ns);
+  EXPECT_EQ(dirty_bytes(), 96 * MiB) << "it was in use a short while ago";
+  for (size_t i = 0; i < kGroups * 3 / 4; i++) kept.push_back(take(4));
+  tick_for(120 * kMillisecond_ns);
+  EXPECT_LE(dirty_bytes(), 65 * MiB);
+  EXPECT_GE(dirty_bytes(), 60 * MiB) << "and not more than has to go";
+  for (Span* span : kept) release(span);
+}
+
+// ---- left to the kernel ----
+
+TEST_F(Purge, WhatIsLeftToTheKernelIsNotTakenForZero) {
+  OptionForTest lazily(Id::purge_free, "1"), delay(Id::purge_delay, "10");
+  Span* span = written(100);
+  uintptr_t start = span->start;
+  release(span);
+  ASSERT_TRUE(tick_until_clean());
+  EXPECT_EQ(page_statistics(false).lazy_bytes, 100 * kPageBytes);
+  span = take(40);
+  ASSERT_EQ(span->start, start);
+  EXPECT_FALSE(span->known_zero);
+  memset(memory(span), 2, span->bytes);
+  EXPECT_EQ(page_statistics(false).lazy_bytes, 60 * kPageBytes);
+  release(span);
+  EXPECT_EQ(purge_all(), 100 * kPageBytes) << "asked for, it goes at once";
+  EXPECT_EQ(resident(start, 100 * kPageBytes), 0u);
+  EXPECT_EQ(page_statistics(false).lazy_bytes, 0u);
+  span = take(100);
+  EXPECT_TRUE(span->known_zero);
+  EXPECT_EQ(memory(span)[0], 0);
+  release(span);
+}
+
+// ---- refusals ----
+
+TEST_F(Purge, WhatIsRefusedStaysDirtyAndIsTriedAgain) {
+  for (const char* mode : {"balanced", "eager"}) {
+    OptionForTest purge(Id::purge, mode), delay(Id::purge_delay, "10");
+    std::vector<Span*> spans;
+    for (int i = 0; i < 300; i++) spans.push_back(written(1));
+    for (int i = 0; i < 300; i += 2) release(spans[i]);
+    release(written(64));
+    {
+      os::RefuseCalls refuse(SYS_madvise, EAGAIN);
+      tick_for(300 * kMillisecond_ns);
+      EXPECT_GT(refuse.refusals(), 0u) << mode;
+      EXPECT_LT(refuse.refusals(), 300 * 151u) << mode;
+      purge_all();
+    }
+    EXPECT_EQ(dirty_bytes(), (150 + 64) * kPageBytes) << mode;
+    EXPECT_TRUE(tick_until_clean()) << mode;
+    for (int i = 1; i < 300; i += 2) release(spans[i]);
+    purge_all();
+  }
+}
+
+// ---- fork ----
+
+// Forks in the midst of a purge: when the kernel is asked to take the memory.
+long fork_when_purging(long number) {
+  if (number != SYS_madvise) return 0;
+  os::fault_hook = nullptr;
+  lock_for_fork();
+  int child = fork();
+  unlock_after_fork(child == 0);
+  if (child == 0) {
+    bool back = dirty_bytes() == 100 * kPageBytes && purge_all() == 100 * kPageBytes && dirty_bytes() == 0;
+    Span* span = take(100);
+    _exit(back && span->known_zero && memory(span)[0] == 0 && page_statistics(false).used_bytes == span->bytes ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "in the child nobody else would put it back";
+  return 0;
+}
+
+TEST_F(Purge, WhatIsBeingPurgedIsPutBackInAForkedChild) {
+  release(written(100));
+  os::fault_hook = fork_when_purging;
+  EXPECT_EQ(purge_all(), 100 * kPageBytes);
+  os::fault_hook = nullptr;
+  EXPECT_EQ(dirty_bytes(), 0u);
+}
+
+// ---- under load ----
+
+// Threads take, write, check and release runs while the options change under them.
+TEST_F(Purge, OptionsChangeUnderLoad) {
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 3; t++) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(seed + t);
+      std::vector<Span*> mine(50);
+      while (!done) {
+        Span*& span = mine[random() % mine.size()];
+        if (span != nullptr) {
+          for (size_t i = 0; i < span->bytes; i += 512) ASSERT_EQ(memory(span)[i], static_cast<char>(t + 1));
+          release(span);
+        }
+        span = take(1 + random() % 30, t);
+        if (span->known_zero) ASSERT_EQ(memory(span)[random() % span->bytes], 0);
+        memset(memory(span), static_cast<int>(t + 1), span->bytes);
+        if (random() % 8 == 0) tick();
+        if (random() % 200 == 0) purge_all();
+      }
+      for (Span* span : mine) {
+        if (span != nullptr) release(span);
+      }
+    });
+  }
+  std::mt19937 random(seed);
+  OptionForTest purge(Id::purge, "balanced"), delay(Id::purge_delay, "1"), lazily(Id::purge_free, "0");
+  auto choose = [&random](Id id, std::vector<const char*> values) {
+    FixedText<256> problem;
+    const char* value = values[random() % values.size()];
+    ASSERT_TRUE(options::set(id, value, strlen(value), problem));
+  };
+  for (int i = 0; i < 150; i++) {
+    choose(Id::purge, {"balanced", "eager", "never"});
+    choose(Id::purge_delay, {"0", "1", "7", "1000"});
+    choose(Id::purge_free, {"0", "1"});
+    os::pause(5 * kMillisecond_ns);
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+  purge_all();
+  EXPECT_EQ(page_statistics(false).used_bytes, 0u);
+  EXPECT_EQ(dirty_bytes(), 0u);
+}
+
+// The last test: what the kernel refuses once is not asked for again.
+TEST_F(Purge, WhereTheKernelTakesNothingLaterItGetsItNow) {
+  OptionForTest lazily(Id::purge_free, "1"), delay(Id::purge_delay, "10");
+  Span* span = written(100);
+  uintptr_t start = span->start;
+  release(span);
+  {
+    os::RefuseCalls refuse(SYS_madvise, EINVAL);
+    while (refuse.refusals() == 0) tick_for(10 * kMillisecond_ns);
+  }
+  EXPECT_TRUE(tick_until_clean());
+  EXPECT_EQ(resident(start, 100 * kPageBytes), 0u);
+  EXPECT_EQ(page_statistics(false).lazy_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace seemalloc::pages

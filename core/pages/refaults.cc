@@ -1,0 +1,72 @@
+#include "core/pages/refaults.h"
+
+#include <atomic>
+
+#include "core/os/os.h"
+#include "core/pages/shard.h"
+
+namespace seemalloc::pages {
+
+namespace {
+
+std::atomic<uint32_t> window{0};
+std::atomic<uint64_t> window_stale_ns{0};
+// Huge memory given back in this window and in the one before, and not mapped again since.
+std::atomic<size_t> huge_gone{0}, huge_gone_before{0};
+std::atomic<uint64_t> huge_refaulted{0}, huge_refaulted_runs{0};
+
+}  // namespace
+
+void note_gone(Region* region, unsigned first, unsigned pages) {
+  uint32_t now = window.load(std::memory_order_relaxed);
+  if (region->gone_window != now) {
+    region->gone_before = region->gone_window + 1 == now ? region->gone : PageBits();
+    region->gone = PageBits();
+    region->gone_window = now;
+  }
+  region->gone.set(first, pages);
+}
+
+void note_refaults(Shard& shard, Region* region, unsigned first, unsigned pages) {
+  if (!region->gone.any(first, pages) && !region->gone_before.any(first, pages)) return;
+  uint32_t ago = window.load(std::memory_order_relaxed) - region->gone_window;
+  if (os::coarse_monotonic_ns() > window_stale_ns.load(std::memory_order_relaxed)) ago = 2;
+  size_t again = ago <= 1 ? region->gone.count(first, pages) : 0;
+  if (ago == 0) again += region->gone_before.count(first, pages);
+  shard.refaulted_pages += again;
+  shard.refaulted_runs += again != 0;
+  region->gone.clear(first, pages);
+  region->gone_before.clear(first, pages);
+}
+
+void note_huge_gone(size_t bytes) { huge_gone.fetch_add(bytes, std::memory_order_relaxed); }
+
+void note_huge_mapped(size_t bytes) {
+  size_t wanted = bytes;
+  for (std::atomic<size_t>* gone : {&huge_gone, &huge_gone_before}) {
+    size_t left = gone->load(std::memory_order_relaxed);
+    size_t again = left < bytes ? left : bytes;
+    if (again == 0 || !gone->compare_exchange_strong(left, left - again, std::memory_order_relaxed)) continue;
+    huge_refaulted.fetch_add(again, std::memory_order_relaxed);
+    bytes -= again;
+  }
+  if (bytes != wanted) huge_refaulted_runs.fetch_add(1, std::memory_order_relaxed);
+}
+
+void begin_refault_window(uint64_t stale_ns) {
+  window.fetch_add(1, std::memory_order_relaxed);
+  window_stale_ns.store(stale_ns, std::memory_order_relaxed);
+  huge_gone_before.store(huge_gone.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+Refaults refaults() {
+  Refaults sum{huge_refaulted_runs.load(std::memory_order_relaxed), huge_refaulted.load(std::memory_order_relaxed)};
+  for (unsigned i = 0; i < shards_in_use(); i++) {
+    LockGuard guard(shards[i].lock);
+    sum.runs += shards[i].refaulted_runs;
+    sum.bytes += shards[i].refaulted_pages * kPageBytes;
+  }
+  return sum;
+}
+
+}  // namespace seemalloc::pages

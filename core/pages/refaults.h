@@ -1,0 +1,34 @@
+// Refaults: memory that was given back and is handed out again soon, which would better have been kept.
+//
+// Counted in windows as long as the purge delay: what went in this window or in the one before and is wanted again is a refault,
+// of regions page by page, of huge memory by its sum. Who calls: the purge (what has gone, when a window ends), page heap and
+// huge memory (what is handed out). Threads: any; what concerns a region is under its shard's lock, the rest is atomic.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace seemalloc::pages {
+
+struct Region;
+struct Shard;
+
+// With the shard's lock held:
+void note_gone(Region* region, unsigned first, unsigned pages);
+void note_refaults(Shard& shard, Region* region, unsigned first, unsigned pages);
+
+void note_huge_gone(size_t bytes);
+// So many bytes of huge memory have been mapped.
+void note_huge_mapped(size_t bytes);
+
+// A window ends and the next one begins. Where none has begun by `stale_ns`, since nobody ticks, what went is too long ago.
+void begin_refault_window(uint64_t stale_ns);
+
+// Since the process began.
+struct Refaults {
+  uint64_t runs;  // allocations that met some
+  uint64_t bytes;
+};
+Refaults refaults();
+
+}  // namespace seemalloc::pages

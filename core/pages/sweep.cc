@@ -1,0 +1,238 @@
+#include "core/pages/sweep.h"
+
+#include <atomic>
+
+#include "core/base/options.h"
+#include "core/os/os.h"
+#include "core/pages/purge_budget.h"
+#include "core/pages/refaults.h"
+#include "core/pages/shard.h"
+
+namespace seemalloc::pages {
+
+namespace {
+
+std::atomic<bool> anything_ripe{false};
+std::atomic<bool> lazy_refused{false};  // the kernel does not know it
+
+// ---- detaching ----
+
+struct Range {
+  uint16_t first, pages;
+};
+
+// Runs of one region that are being given back.
+struct Batch {
+  Region* region = nullptr;
+  bool splits_huge_page = false;
+  unsigned count = 0;
+  Range ranges[kPagesPerRegion / 2];
+};
+
+PageBits chosen_pages(const Region* region, What what) {
+  PageBits pages = region->due;
+  if (what != What::kDue) pages |= region->old;
+  if (what == What::kDirty || what == What::kEverything) pages |= region->young;
+  if (what == What::kEverything) pages |= region->lazy;
+  return pages;
+}
+
+void detach_range_locked(Shard& shard, Region* region, unsigned first, unsigned pages) {
+  shard.dirty_pages -= region->dirty().count(first, pages);
+  region->used.set(first, pages);
+  region->purging.set(first, pages);
+  region->forget_dirty(first, pages);
+  region->lazy.clear(first, pages);
+  forget_spare(region, first, pages);
+}
+
+// Detaches the runs of a region that are wanted, as if they were used.
+void detach_locked(Shard& shard, Region* region, Sweeping* s, Batch* batch) {
+  batch->region = region;
+  batch->count = 0;
+  PageBits pages = chosen_pages(region, s->what);
+  unsigned first = 0, length = 0;
+  for (unsigned from = 0; s->pages_left != 0 && pages.next_run(true, from, &first, &length); from = first + length) {
+    if (length < s->least) continue;
+    detach_range_locked(shard, region, first, length);
+    batch->ranges[batch->count++] = Range{static_cast<uint16_t>(first), static_cast<uint16_t>(length)};
+    s->pages_left -= length < s->pages_left ? length : s->pages_left;
+  }
+  if (batch->count == 0) return;
+  batch->splits_huge_page = region->huge && batch->ranges[0].pages != kPagesPerRegion;
+  region->huge = false;
+  shard.refile(region);
+}
+
+// The next region that has something to be given back; false when there is none.
+bool detach_next_locked(Shard& shard, WalkPosition* position, Sweeping* s, Batch* batch) {
+  while (s->pages_left != 0) {
+    Region* region = shard.dirty_behind(position->seen);
+    if (region == nullptr) return false;
+    // Not when it is detached: what is refused would come back in front of a walk that has not kept any.
+    if (region->dirty().empty() && region->lazy.empty() && region->purging.empty()) {
+      shard.take_off_dirty_list(position->seen);
+      continue;
+    }
+    position->seen = region;
+    detach_locked(shard, region, s, batch);
+    if (batch->count != 0) return true;
+  }
+  return false;
+}
+
+bool detach_ripe_locked(Shard& shard, Sweeping* s, Batch* batch) {
+  while (Region* region = shard.ripe) {
+    shard.ripe = region->next_ripe;
+    region->ripe = false;
+    detach_locked(shard, region, s, batch);
+    if (batch->count != 0) return true;
+  }
+  return false;
+}
+
+// ---- giving back ----
+
+enum class How { kNow, kLazily };
+
+How how_for(const Sweeping& s) {
+  bool lazily = options::get(options::Id::purge_free) != 0 && !s.on_request;
+  return lazily && !lazy_refused.load(std::memory_order_relaxed) ? How::kLazily : How::kNow;
+}
+
+// The whole OS pages of one range go. Returns what has gone: empty when refused.
+Range purge_range(const Batch& batch, const Range& range, How how, os::Reason reason) {
+  Region* region = batch.region;
+  uintptr_t start = round_up(region->address_of(range.first), os::page_bytes());
+  uintptr_t end = round_down(region->address_of(range.first + range.pages), os::page_bytes());
+  if (start >= end) return Range{range.first, 0};
+  void* memory = reinterpret_cast<void*>(start);
+  if (how == How::kNow && batch.splits_huge_page && &range == batch.ranges) os::split_huge_page(memory, end - start);
+  bool gone = how == How::kNow ? os::purge(memory, end - start, reason) : os::purge_lazily(memory, end - start, reason);
+  if (!gone && how == How::kLazily) lazy_refused.store(true, std::memory_order_relaxed);
+  if (!gone) return Range{range.first, 0};
+  return Range{static_cast<uint16_t>(region->page_of(start)), static_cast<uint16_t>((end - start) >> kPageShift)};
+}
+
+// The pages are free again: what has not gone is dirty as if just freed.
+void reattach_locked(Shard& shard, Region* region, const Range& range, const Range& gone) {
+  region->used.clear(range.first, range.pages);
+  region->purging.clear(range.first, range.pages);
+  if (gone.pages == range.pages) return;
+  region->young.set(range.first, range.pages);
+  region->young.clear(gone.first, gone.pages);
+  shard.dirty_pages += range.pages - gone.pages;
+  shard.put_on_dirty_list(region);
+}
+
+void reattach_batch(Shard& shard, const Batch& batch, const Range* gone, How how, bool on_request) {
+  Region* region = batch.region;
+  LockGuard guard(shard.lock);
+  for (unsigned i = 0; i < batch.count; i++) {
+    // In the child of a fork by a signal handler that interrupted us they are back already.
+    if (!region->purging.any(batch.ranges[i].first, batch.ranges[i].pages)) continue;
+    reattach_locked(shard, region, batch.ranges[i], gone[i]);
+    if (gone[i].pages == 0) continue;
+    if (how == How::kLazily) {
+      region->lazy.set(gone[i].first, gone[i].pages);
+      shard.put_on_dirty_list(region);
+    } else if (!on_request) {
+      note_gone(region, gone[i].first, gone[i].pages);
+    }
+  }
+  shard.refile(region);
+}
+
+// Returns the bytes that went.
+size_t give_back(Shard& shard, const Batch& batch, const Sweeping& s) {
+  Range gone[kPagesPerRegion / 2];
+  How how = how_for(s);
+  size_t pages = 0;
+  for (unsigned i = 0; i < batch.count; i++) {
+    gone[i] = purge_range(batch, batch.ranges[i], how, s.reason);
+    pages += gone[i].pages;
+  }
+  reattach_batch(shard, batch, gone, how, s.on_request);
+  return pages * kPageBytes;
+}
+
+// Takes the time since the last call from the budget.
+void pay(const Sweeping& s, uint64_t* since_ns) {
+  if (s.budget == nullptr) return;
+  uint64_t now = os::thread_cpu_ns();
+  s.budget->spent(now - *since_ns);
+  *since_ns = now;
+}
+
+bool may_go_on(const Sweeping& s) { return s.budget == nullptr || s.budget->may_spend(); }
+
+}  // namespace
+
+void sweep(Shard& shard, Sweeping* s) {
+  constexpr unsigned kRegionsPerPayment = 8;
+  WalkPosition position;
+  {
+    LockGuard guard(shard.lock);
+    if (shard.dirty == nullptr) return;
+    shard.begin_walk(&position);
+  }
+  uint64_t since_ns = s->budget != nullptr ? os::thread_cpu_ns() : 0;
+  Batch batch;
+  for (unsigned count = 1;; count++) {
+    s->postponed = !may_go_on(*s);
+    {
+      LockGuard guard(shard.lock);
+      if (s->postponed || !detach_next_locked(shard, &position, s, &batch)) {
+        shard.end_walk(&position);
+        break;
+      }
+    }
+    s->given_bytes += give_back(shard, batch, *s);
+    if (count % kRegionsPerPayment == 0) pay(*s, &since_ns);
+  }
+  pay(*s, &since_ns);
+}
+
+void sweep_all(Sweeping* s) {
+  for (unsigned i = 0; i < shards_in_use() && !s->postponed; i++) sweep(shards[i], s);
+}
+
+void note_ripe(Shard& shard, Region* region, unsigned first) {
+  if (region->ripe || region->dirty().set_run_around(first) < kWorthACall_pages) return;
+  region->ripe = true;
+  region->next_ripe = shard.ripe;
+  shard.ripe = region;
+  anything_ripe.store(true, std::memory_order_relaxed);
+}
+
+size_t sweep_ripe() {
+  if (!anything_ripe.load(std::memory_order_relaxed) || !anything_ripe.exchange(false, std::memory_order_relaxed)) return 0;
+  Sweeping s{What::kDirty, kWorthACall_pages};
+  for (unsigned i = 0; i < shards_in_use(); i++) {
+    Batch batch;
+    for (;;) {
+      {
+        LockGuard guard(shards[i].lock);
+        if (!detach_ripe_locked(shards[i], &s, &batch)) break;
+      }
+      s.given_bytes += give_back(shards[i], batch, s);
+    }
+  }
+  return s.given_bytes;
+}
+
+void reattach_all_locked(Shard& shard) {
+  shard.walks = nullptr;
+  for (Region* region = shard.all; region != nullptr; region = region->next_all) {
+    if (region->purging.empty()) continue;
+    unsigned first = 0, length = 0;
+    PageBits purging = region->purging;
+    for (unsigned from = 0; purging.next_run(true, from, &first, &length); from = first + length) {
+      // The pages may or may not have gone, so they count as dirty.
+      reattach_locked(shard, region, Range{static_cast<uint16_t>(first), static_cast<uint16_t>(length)}, Range{0, 0});
+    }
+    shard.refile(region);
+  }
+}
+
+}  // namespace seemalloc::pages
