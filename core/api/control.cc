@@ -185,18 +185,6 @@ bool find_folder(Text& folder) {
 
 }  // namespace
 
-bool Control::Descriptor::is_ours() const { return fd >= 0 && os::identity(fd) == identity; }
-
-void Control::Descriptor::set(int number) {
-  fd = number;
-  identity = os::identity(number);
-}
-
-void Control::Descriptor::close() {
-  if (is_ours()) os::close_file(fd);
-  fd = -1;
-}
-
 void Control::keep_open() {
   bool new_user = user_ != os::effective_user();
   if (listener_.fd >= 0) {
@@ -258,12 +246,14 @@ bool Control::read_client(Client& client) {
   return client.length < kMaxLine - 1;  // a longer line is no command of ours
 }
 
-void Control::wait(uint64_t timeout_ns) {
-  os::Poll polls[kMaxClients + 1];
+void Control::wait(StallWatch& stalls, uint64_t timeout_ns) {
+  os::Poll polls[kMaxClients + 2];
   for (unsigned i = 0; i < kMaxClients; i++) polls[i] = {clients_[i].descriptor.fd, false};
   bool accepting = os::monotonic_ns() >= accept_again_ns_;
   polls[kMaxClients] = {accepting ? listener_.fd : -1, false};  // negative descriptors are passed over
-  os::poll_readable(polls, kMaxClients + 1, timeout_ns);
+  polls[kMaxClients + 1] = stalls.wanted();
+  os::poll_readable(polls, kMaxClients + 2, timeout_ns);
+  stalls.note(polls[kMaxClients + 1]);
   for (unsigned i = 0; i < kMaxClients; i++) clients_[i].ready = polls[i].readable;
   listener_ready_ = polls[kMaxClients].readable;
 }

@@ -8,7 +8,8 @@
 
 #include <cstdint>
 
-#include "core/os/socket.h"
+#include "core/api/stall_watch.h"
+#include "core/os/descriptor.h"
 
 namespace seemalloc {
 
@@ -16,8 +17,8 @@ class Control {
  public:
   // Opens the socket, again where the program has closed it or changed its user.
   void keep_open();
-  // Waits until there is something to serve, `timeout_ns` has passed or a signal arrived.
-  void wait(uint64_t timeout_ns);
+  // Waits until there is something to serve, the kernel reports a stall, `timeout_ns` has passed or a signal arrived.
+  void wait(StallWatch& stalls, uint64_t timeout_ns);
   // Answers what wait() found.
   void serve();
   // Forgets every descriptor without touching the files: in the child of fork they belong to the parent.
@@ -27,17 +28,8 @@ class Control {
   static constexpr unsigned kMaxClients = 8;
   static constexpr unsigned kMaxLine = 1024;
 
-  // The program may close a descriptor of ours and get its number for a file of its own: looked at before each use.
-  struct Descriptor {
-    int fd = -1;
-    os::FileIdentity identity;
-
-    void set(int number);
-    bool is_ours() const;
-    void close();
-  };
   struct Client {
-    Descriptor descriptor;
+    os::Descriptor descriptor;
     bool ready = false;
     unsigned length = 0;
     char line[kMaxLine] = {};
@@ -47,7 +39,7 @@ class Control {
   // False when the client is gone.
   bool read_client(Client& client);
 
-  Descriptor listener_;
+  os::Descriptor listener_;
   unsigned user_ = 0;
   bool given_up_ = false;
   bool listener_ready_ = false;

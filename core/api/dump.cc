@@ -83,9 +83,9 @@ int write_statistics(const char* pattern) {
 
 }  // namespace
 
-int dump_heap_profile(const char* pattern) {
+namespace {
+int dump_named(const char* pattern, Text& path) {
   if (!sampling_report().available) return kNotSupported;
-  FixedText<512> path;
   unsigned number = 0;
   if (!next_path(pattern, path, &number)) return kNameTooLong;
   ProfileBytes profile{};
@@ -93,6 +93,23 @@ int dump_heap_profile(const char* pattern) {
   int result = write_file(path.c_str(), number, profile.data, profile.bytes);
   os::unmap(profile.data, profile.mapped_bytes, os::Reason::kReport);
   return result;
+}
+
+void append_prefix_pattern(Text& pattern) {
+  const char* prefix = options::get_text(options::Id::dump_prefix);
+  pattern << (*prefix != 0 ? prefix : "seemalloc") << ".%p.%n.heap.pb";
+}
+}  // namespace
+
+int dump_heap_profile(const char* pattern) {
+  FixedText<512> path;
+  return dump_named(pattern, path);
+}
+
+int dump_by_prefix(Text& path) {
+  FixedText<options::kMaxTextBytes + 32> pattern;
+  append_prefix_pattern(pattern);
+  return dump_named(pattern.c_str(), path);
 }
 
 void dump_at_exit() {
@@ -103,9 +120,8 @@ void dump_at_exit() {
 }
 
 void dump_on_signal() {
-  const char* prefix = options::get_text(options::Id::dump_prefix);
   FixedText<options::kMaxTextBytes + 32> pattern;
-  pattern << (*prefix != 0 ? prefix : "seemalloc") << ".%p.%n.heap.pb";
+  append_prefix_pattern(pattern);
   dump_or_warn(pattern.c_str());
 }
 

@@ -10,10 +10,12 @@
 #include "core/api/control.h"
 #include "core/api/dump.h"
 #include "core/api/process.h"
+#include "core/api/stall_watch.h"
 #include "core/api/trace.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/large_cache.h"
+#include "core/heap/pressure.h"
 #include "core/os/os.h"
 #include "core/os/socket.h"
 #include "core/pages/page_heap.h"
@@ -43,6 +45,7 @@ std::atomic<int> helper_thread_id{0};
 std::atomic<bool> dump_asked{false};
 std::atomic<bool> exiting{false};
 constinit Control control;
+constinit StallWatch stalls;
 uint64_t loaded_ns = 0;
 int loaded_process = 0;
 
@@ -62,7 +65,10 @@ void* run_helper(void*) {
     control.keep_open();
     // The exiting thread removes the socket once; one made since is ours to remove.
     if (exiting.load(std::memory_order_seq_cst)) remove_socket();
-    control.wait(next_wait_ns());
+    uint64_t watch_ns = heap::watch_pressure(stalls.take_report());
+    stalls.keep_open();
+    uint64_t wait_ns = next_wait_ns();
+    control.wait(stalls, watch_ns < wait_ns ? watch_ns : wait_ns);
     // A program whose main thread has ended lives until its last thread ends; we must not be the one that keeps it.
     if (os::is_last_thread()) {
       sigset_t none;
@@ -153,6 +159,7 @@ uint64_t helper_uptime_ns() { return os::monotonic_ns() - loaded_ns; }
 // take, and the state of the control socket, which the child forgets whatever it was.
 void forget_helper_in_child() {
   control.forget();
+  stalls.forget();
   forget_trace_in_child();
   helper_thread_id.store(0, std::memory_order_relaxed);
   loaded_process = os::process_id();

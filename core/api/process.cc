@@ -11,6 +11,7 @@
 #include "core/api/sampling.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
+#include "core/heap/pressure.h"
 #include "core/heap/sampled.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/arena.h"
@@ -53,6 +54,7 @@ void read_options_once() {
   for (char** variable = environ; *variable != nullptr; variable++) {
     if (text_equal(*variable, sizeof(kName) - 1, kName)) options::parse(*variable + sizeof(kName) - 1, warn);
   }
+  heap::pressure_options_read();
 }
 
 void before_fork() {
@@ -83,6 +85,7 @@ void after_fork_in_child() {
   unlock_lower_layers(true);
   heap::unlock_after_fork_child();
   unlock_options_after_fork();
+  heap::forget_pressure_in_child();
   forget_helper_in_child();
 }
 

@@ -3,10 +3,12 @@
 #include "core/api/helper.h"
 #include "core/api/sampling.h"
 #include "core/base/options.h"
+#include "core/heap/pressure.h"
 #include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/os/socket.h"
+#include "core/pages/backing.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_map.h"
 #include "core/pages/purge.h"
@@ -209,6 +211,20 @@ void write_purge(Text& out) {
       .put("postponed", p.postponed);
 }
 
+void write_pressure(Text& out) {
+  heap::PressureStatistics p = heap::pressure_statistics();
+  JsonObject(out)
+      .put("limit", p.limit)
+      .put("usage", p.usage)
+      .put("short", uint64_t{p.now})
+      .put("times", p.times)
+      .put("rounds", p.rounds)
+      .put("purged_bytes", p.purged_bytes)
+      .put("ns", p.ns)
+      .put("heap", pages::backing.total_bytes())
+      .put("refusals", pages::backing.refusals());
+}
+
 void write_classes(Text& out, const heap::Statistics& s) {
   JsonArray array(out);
   for (unsigned i = 0; i < heap::kClassCount; i++) {
@@ -238,6 +254,7 @@ void write_json(Text& out, bool with_residency) {
     write_sampling(root.key("sampling"));
     write_system(root.key("system"));
     write_purge(root.key("purge"));
+    write_pressure(root.key("pressure"));
     JsonObject(root.key("threads")).put("heaps", s.heaps).put("live", s.live_heaps).put("remote_frees", s.remote_frees);
     write_locks(root.key("locks"));
     write_spans(root.key("spans"), s.spans);

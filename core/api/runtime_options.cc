@@ -1,6 +1,7 @@
 #include "core/api/runtime_options.h"
 
 #include "core/base/options.h"
+#include "core/heap/pressure.h"
 #include "core/heap/thread_heap.h"
 
 namespace seemalloc {
@@ -31,6 +32,8 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
   }
   // Distances already drawn belong to the old interval.
   if (id == options::Id::sample || id == options::Id::sample_limit) heap::invalidate_sample_distances();
+  using options::Id;
+  if (id == Id::heap_limit || id == Id::heap_soft_limit || id == Id::pressure) heap::pressure_options_changed();
   return SetOption::kDone;
 }
 

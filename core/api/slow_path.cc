@@ -5,16 +5,19 @@
 
 #include "core/api/fast_path.h"
 #include "core/api/foreign.h"
+#include "core/api/heap_limit.h"
 #include "core/api/helper.h"
 #include "core/api/process.h"
 #include "core/api/sampling.h"
 #include "core/heap/central.h"
 #include "core/heap/large.h"
 #include "core/heap/large_cache.h"
+#include "core/heap/pressure.h"
 #include "core/heap/remote.h"
 #include "core/heap/sampled.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
+#include "core/pages/backing.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
 
@@ -68,8 +71,22 @@ void* try_again(ThreadHeap& mine, unsigned size_class) {
     return block;
   }
   make_room(&mine);
+  LastTry last_try;
   // There is no memory for records either.
-  return heap::refill(mine, size_class, &block, false) == heap::Refill::kBlock ? block : out_of_memory();
+  if (heap::refill(mine, size_class, &block, false) == heap::Refill::kBlock) return block;
+  last_try.failed(heap::kClasses[size_class].bytes);
+  return out_of_memory();
+}
+
+// The heap has grown by what was agreed with whoever looked last.
+SEEMALLOC_COLD void look(size_t upcoming_bytes) {
+  int saved_errno = errno;
+  heap::look_at_pressure(upcoming_bytes);
+  errno = saved_errno;
+}
+
+SEEMALLOC_ALWAYS_INLINE void look_if_due(size_t upcoming_bytes) {
+  if (SEEMALLOC_UNLIKELY(pages::backing.look_is_due())) look(upcoming_bytes);
 }
 
 Span* large_span(size_t bytes, size_t alignment, const void* site) {
@@ -79,13 +96,18 @@ Span* large_span(size_t bytes, size_t alignment, const void* site) {
   Span* span = heap::allocate_large(shard, bytes, alignment);
   if (span == nullptr) {
     make_room(mine);
+    LastTry last_try;
     span = heap::allocate_large(shard, bytes, alignment);
-    if (span == nullptr) return nullptr;
+    if (span == nullptr) {
+      last_try.failed(bytes);
+      return nullptr;
+    }
   }
   if (mine != nullptr && heap::large_sample_due(*mine, span->bytes)) {
     span->sample_id = record_sample(*mine, bytes, span->bytes, site);
   }
   start_helper_if_due();
+  look_if_due(span->bytes);
   return span;
 }
 
@@ -98,6 +120,7 @@ SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
     return heap::central_lend(size_class, 1, &block) != 0 ? block : out_of_memory();
   }
   start_helper_if_due();
+  look_if_due(0);
   Block* block = nullptr;
   switch (heap::refill(*mine, size_class, &block)) {
     case heap::Refill::kBlock:
@@ -289,11 +312,14 @@ bool fits_in_place(size_t bytes, size_t have) { return bytes <= have && bytes >=
 bool resize_in_place(void** p, Span* span, size_t bytes) {
   switch (span->kind) {
     case SpanKind::kLarge:
-    case SpanKind::kHuge:
+    case SpanKind::kHuge: {
+      size_t before = span->bytes;
       if (!heap::resize_large(span, bytes)) return false;
       *p = reinterpret_cast<void*>(span->start);
+      if (span->bytes > before) look_if_due(span->bytes - before);
       if (span->sample_id != 0) resize_sample(span->sample_id, bytes, span->bytes);
       return true;
+    }
     case SpanKind::kSmall:
       return fits_in_place(bytes, span->block_bytes);
     case SpanKind::kSampled: {

@@ -10,6 +10,9 @@ namespace seemalloc {
 // Ends the process: misuse by the program (double free, invalid free) or broken metadata. Any thread; takes no lock.
 [[noreturn]] SEEMALLOC_COLD void fatal(const char* kind, const void* address);
 
+// The same with one line of text, `seemalloc: <text>`.
+[[noreturn]] SEEMALLOC_COLD void fatal_text(const char* text);
+
 // Called before the process is aborted; the program's SIGABRT handler may allocate, and the failing thread may hold locks.
 extern void (*before_abort)();
 

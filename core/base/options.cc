@@ -22,6 +22,7 @@ struct Choice {
 constexpr Choice kChoices[] = {
     {Id::foreign, {"pass", "report", "fatal"}},
     {Id::purge, {"balanced", "eager", "never"}},
+    {Id::heap_limit_action, {"fail", "abort"}},
 };
 
 // Choices that were switches once: the words of one are still understood.

@@ -20,6 +20,7 @@ enum class When { kStart, kAny };
 // The choices, by the value of their option.
 enum class Foreign : uint64_t { kPass, kReport, kFatal };
 enum class Purge : uint64_t { kBalanced, kEager, kNever };
+enum class LimitAction : uint64_t { kFail, kAbort };
 
 enum class Id {
 #define OPTION(name, kind, fallback, min, max, when, help) name,

@@ -25,6 +25,17 @@ OPTION(huge_pages, kSwitch, 1, 0, 1, kAny,
        "pages; off: as the system is set")
 OPTION(thread_cache, kBytes, 32 * MiB, 64 * KiB, TiB, kAny,
        "bytes of free blocks that all threads together may keep for themselves")
+OPTION(pressure, kSwitch, 1, 0, 1, kAny,
+       "give free memory back early while the cgroup's memory limit is near or the kernel reports that memory is short; not with "
+       "purge:never")
+OPTION(heap_soft_limit, kBytes, 0, 0, 1024 * TiB, kAny,
+       "while the heap has more bytes than this from the system, all that is free is given back before it grows; 0: no limit")
+OPTION(heap_limit, kBytes, 0, 0, 1024 * TiB, kAny,
+       "most bytes that the heap may have from the system; what does not fit once all that is free has been given back is "
+       "refused, see heap_limit_action; 0: no limit")
+OPTION(heap_limit_action, kChoice, 0, 0, 1, kAny,
+       "what is done about an allocation beyond heap_limit: fail (null and ENOMEM; operator new throws), abort (a line on "
+       "stderr, a heap profile named after dump_prefix, SIGABRT)")
 OPTION(foreign, kChoice, 0, 0, 2, kAny,
        "what free() does with a pointer that is not ours: pass (to the next allocator, or report and carry on), "
        "report (carry on), fatal")

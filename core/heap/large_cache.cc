@@ -2,6 +2,7 @@
 
 #include "core/base/options.h"
 #include "core/heap/central.h"
+#include "core/heap/pressure.h"
 #include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
@@ -30,7 +31,7 @@ uint64_t half_delay_ns() {
 }  // namespace
 
 void share_large_budget(unsigned threads) {
-  size_t share = options::get(options::Id::thread_cache) / (4 * (threads == 0 ? 1 : threads));
+  size_t share = thread_cache_budget() / (4 * (threads == 0 ? 1 : threads));
   if (share > kMaxBytesPerThread) share = kMaxBytesPerThread;
   large_limit_bytes.store(pages::purge_mode() == options::Purge::kEager ? 0 : share, std::memory_order_relaxed);
 }
@@ -150,6 +151,7 @@ void tick(bool by_helper) {
     reclaim_for_sleepers();
     central_trim();
     relax_sample_distances();
+    watch_without_helper();
   }
   pages::tick(by_helper);
 }

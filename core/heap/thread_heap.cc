@@ -3,6 +3,7 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/central.h"
+#include "core/heap/pressure.h"
 #include "core/heap/remote.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
@@ -273,7 +274,7 @@ namespace {
 void collect_if_due(ThreadHeap& heap) {
   heap.slow_entries = 0;
   uint64_t now = os::coarse_monotonic_ns();
-  bool over_budget = cached_bytes_total() > options::get(options::Id::thread_cache);
+  bool over_budget = cached_bytes_total() > thread_cache_budget();
   if (now - heap.collected_ns < kCollectionPeriod_ns && !over_budget) return;
   heap.collected_ns = now;
   collect(heap, false);
@@ -483,7 +484,7 @@ namespace {
 void collect_locked(ThreadHeap& heap, bool everything) {
   size_t cached = estimate_cached(heap);
   size_t others = cached_total.load(std::memory_order_relaxed) - heap.cached_bytes;
-  size_t budget = options::get(options::Id::thread_cache);
+  size_t budget = thread_cache_budget();
   for (ClassState& cs : heap.body->classes) {
     uint32_t unused = cs.low_water;
     uint32_t give = everything ? cs.available.size() : (unused + 1) / 2;

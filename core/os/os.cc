@@ -15,6 +15,7 @@
 #include "core/base/check.h"
 #include "core/base/text.h"
 #include "core/base/units.h"
+#include "core/os/cgroup.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc {
@@ -40,6 +41,14 @@ namespace {
 void fatal(const char* kind, const void* address) {
   FixedText<256> line;
   line << "seemalloc: " << kind << " " << Hex{reinterpret_cast<uint64_t>(address)} << "\n";
+  os::write_stderr(line.c_str(), line.size());
+  abort_now();
+}
+
+void fatal_text(const char* text) {
+  FixedText<1024> line;
+  line << "seemalloc: " << text;
+  line.end_line();
   os::write_stderr(line.c_str(), line.size());
   abort_now();
 }
@@ -249,7 +258,8 @@ uint64_t process_cpu_ns() { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
 int process_id() { return static_cast<int>(sys(SYS_getpid)); }
 int thread_id() { return static_cast<int>(sys(SYS_gettid)); }
 
-unsigned cpu_count() {
+namespace {
+unsigned affinity_count() {
   unsigned long mask[1024 / (8 * sizeof(unsigned long))] = {};
   long bytes = sys(SYS_sched_getaffinity, 0, sizeof(mask), as_long(mask));
   unsigned count = 0;
@@ -259,6 +269,13 @@ unsigned cpu_count() {
     }
   }
   return count == 0 ? 1 : count;
+}
+}  // namespace
+
+unsigned cpu_count() {
+  unsigned cpus = affinity_count();
+  unsigned quota = cpus > 1 ? cpu_quota() : 0;
+  return quota != 0 && quota < cpus ? quota : cpus;
 }
 
 uint64_t random_bits() {

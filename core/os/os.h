@@ -67,7 +67,8 @@ uint64_t thread_cpu_ns();        // CLOCK_THREAD_CPUTIME_ID: a system call
 uint64_t process_cpu_ns();       // CLOCK_PROCESS_CPUTIME_ID, all threads: a system call
 int process_id();                // not cached: right after fork and raw clone
 int thread_id();
-// CPUs this process may run on (affinity mask), at least 1.
+// CPUs this process may use: those it may run on (affinity mask), or fewer where its cgroup grants less time. At least 1. Reads
+// files.
 unsigned cpu_count();
 // Random bits; from getrandom, else from the clock and addresses.
 uint64_t random_bits();

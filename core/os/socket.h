@@ -1,4 +1,5 @@
-// Unix sockets for the control socket: blocking with time limits, never inherited, on descriptors from 256 up.
+// Unix sockets for the control socket, and what else the helper waits for: with time limits, never inherited, on descriptors from
+// 256 up.
 //
 // Programs close descriptors they did not open (daemons close them all), and the number is reused: before each use of a
 // descriptor that lives long, compare its identity.
@@ -27,9 +28,17 @@ long receive_now(int fd, void* buffer, size_t bytes);
 // Sends all of it without raising SIGPIPE, until the deadline (monotonic). 0 or -errno.
 int send_all(int fd, const void* data, size_t bytes, uint64_t deadline_ns);
 
+// Like open_file, with a number that is out of the program's way.
+int open_apart(const char* path, int flags);
+// A descriptor on which the kernel reports (Poll::urgent) that tasks have waited for memory, more than a twentieth of the time or so:
+// of a file in the format of /proc/pressure/memory (PSI, Linux 5.2). Or -errno.
+int watch_stalls(const char* pressure_file);
+
 struct Poll {
   int fd;
   bool readable;
+  bool urgent = false;  // waits for the kernel's report instead
+  bool broken = false;  // there will be none any more
 };
 // Waits until one can be read (or is at its end), a signal arrives, or the time is over.
 void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns);

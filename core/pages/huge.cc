@@ -7,6 +7,7 @@
 #include "core/base/options.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/pages/backing.h"
 #include "core/pages/huge_cache.h"
 #include "core/pages/page_map.h"
 #include "core/pages/purge.h"
@@ -37,6 +38,7 @@ constinit HugeCache cache;
 constinit Seams seams;
 constinit SpanList in_use;
 constinit size_t used_bytes = 0;
+constinit size_t memory_bytes = 0;  // of the blocks in use, with what they have to grow into
 constinit size_t peak_bytes = 0;  // the most that was in use in this window (purge.h)
 constinit std::atomic<unsigned> refused_moves{0};
 constinit std::atomic<uint64_t> last_refused_ns{0};
@@ -45,6 +47,43 @@ struct Range {
   uintptr_t start;
   size_t bytes;
   uintptr_t end() const { return start + bytes; }
+};
+
+// Holds the lock while the books change, and has the backing know what they say then.
+class BookGuard {
+ public:
+  BookGuard() { lock.lock(); }
+  ~BookGuard() {
+    backing.set_huge_bytes(memory_bytes + cache.dirty_bytes());
+    lock.unlock();
+  }
+  BookGuard(const BookGuard&) = delete;
+  BookGuard& operator=(const BookGuard&) = delete;
+};
+
+// Memory that is not in the books yet, or not any more, counted as long as this lives.
+class Hold {
+ public:
+  Hold() = default;
+  ~Hold() {
+    if (bytes_ != 0) backing.give_back(bytes_);
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  // False when heap_limit does not allow it.
+  bool charge(size_t bytes) {
+    if (!backing.charge(bytes)) return false;
+    bytes_ += bytes;
+    return true;
+  }
+  void add(size_t bytes) {
+    backing.add(bytes);
+    bytes_ += bytes;
+  }
+
+ private:
+  size_t bytes_ = 0;
 };
 
 void* pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
@@ -101,7 +140,7 @@ void discard_first_parts(Range* range, os::Reason reason) {
   if (os::unmap(pointer(parts.start), parts.bytes, reason)) return;
   bool clean = os::purge(pointer(parts.start), parts.bytes, reason);
   note_mapping(parts);
-  LockGuard guard(lock);
+  BookGuard guard;
   for (unsigned i = 0; i < count; i++) seams.add(noted[i]);
   cache.put(Extent{parts.start, parts.bytes, UINT64_MAX, false, clean});  // never tried again by age. No record: it is lost
 }
@@ -116,7 +155,7 @@ void keep(const Extent& extent) {
   for (;;) {
     Extent oldest;
     {
-      LockGuard guard(lock);
+      BookGuard guard;
       if (cache.put(extent)) return;
       if (!cache.take_oldest(&oldest)) break;
     }
@@ -202,7 +241,7 @@ bool fill(uintptr_t at, Target* target) {
   Extent pieces[kMaxPieces];
   unsigned count = 0;
   if (may_move()) {
-    LockGuard guard(lock);
+    BookGuard guard;
     if (seams.complete()) count = cache.take_pieces(target->range.end() - at, kMinPieceBytes, pieces, kMaxPieces);
   }
   if (count != 0) target->filled = at;
@@ -221,6 +260,8 @@ bool fill(uintptr_t at, Target* target) {
 
 // Cached memory that is not side by side, moved together, and fresh memory behind it.
 bool gather(size_t bytes, size_t alignment, Range* out) {
+  // What is moved counts twice until it has arrived: near a limit it is given back instead.
+  if (options::get(options::Id::heap_limit) != 0) return false;
   {
     LockGuard guard(lock);
     if (cache.dirty_bytes() < bytes / 4) return false;
@@ -237,18 +278,26 @@ bool gather(size_t bytes, size_t alignment, Range* out) {
 
 // ---- taking ----
 
-bool take_cached(size_t bytes, size_t alignment, Range* out, bool* clean) {
-  LockGuard guard(lock);
+bool take_cached(size_t bytes, size_t alignment, Hold* hold, Range* out, bool* clean) {
+  BookGuard guard;
   Extent extent;
   if (!cache.take_fit(bytes, alignment, kMinRestBytes, &extent)) return false;
+  if (!extent.clean) {
+    hold->add(extent.bytes);
+  } else if (!hold->charge(extent.bytes)) {
+    cache.put(extent);
+    return false;
+  }
   *out = Range{extent.start, extent.bytes};
   *clean = extent.clean;
   return true;
 }
 
-bool take_memory(size_t bytes, size_t alignment, Range* out, bool* clean) {
+bool take_memory(size_t bytes, size_t alignment, Hold* hold, Range* out, bool* clean) {
   *clean = false;
-  if (take_cached(bytes, alignment, out, clean) || gather(bytes, alignment, out)) return true;
+  if (take_cached(bytes, alignment, hold, out, clean)) return true;
+  if (!hold->charge(bytes)) return false;
+  if (gather(bytes, alignment, out)) return true;
   *clean = true;
   note_huge_mapped(bytes);
   return map_fresh(bytes, alignment, out);
@@ -256,6 +305,7 @@ bool take_memory(size_t bytes, size_t alignment, Range* out, bool* clean) {
 
 void set_sizes_locked(Span* span, const Range& memory, size_t bytes) {
   used_bytes += bytes - span->bytes;
+  memory_bytes += memory.bytes - memory_of(span).bytes;
   if (used_bytes > peak_bytes) peak_bytes = used_bytes;
   span->start = memory.start;
   span->bytes = bytes;
@@ -263,7 +313,7 @@ void set_sizes_locked(Span* span, const Range& memory, size_t bytes) {
 }
 
 void set_sizes(Span* span, const Range& memory, size_t bytes) {
-  LockGuard guard(lock);
+  BookGuard guard;
   set_sizes_locked(span, memory, bytes);
 }
 
@@ -274,7 +324,8 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
   if (alignment < kPageBytes) alignment = kPageBytes;
   Range memory;
   bool clean;
-  if (!take_memory(bytes, alignment, &memory, &clean)) return nullptr;
+  Hold hold;
+  if (!take_memory(bytes, alignment, &hold, &memory, &clean)) return nullptr;
   Span* span = page_map.reserve(memory.start, kPageBytes) ? take_span(SpanKind::kHuge) : nullptr;
   if (span == nullptr) {
     discard(memory);
@@ -283,7 +334,7 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
   span->bytes = 0;
   span->known_zero = clean;
   span->set_live(1);
-  LockGuard guard(lock);
+  BookGuard guard;
   set_sizes_locked(span, memory, bytes);
   page_map.set(span->start, kPageBytes, span);
   in_use.push_front(span);
@@ -298,6 +349,7 @@ void keep_or_discard(const Range& range) {
     LockGuard guard(lock);
     most = used_bytes / 8 > kMaxKeptBytes ? used_bytes / 8 : kMaxKeptBytes;
   }
+  if (most > reserve_limit()) most = reserve_limit();
   if (mode == options::Purge::kEager || (mode == options::Purge::kBalanced && range.bytes > most)) return discard(range);
   bool sparse = os::resident_bytes(pointer(range.start), range.bytes, os::Reason::kHuge) < range.bytes / 2;
   keep(Extent{range.start, range.bytes, freed_now(), sparse, false});
@@ -308,9 +360,10 @@ void release_huge(Span* span) {
   Range memory = memory_of(span);
   page_map.set_free(memory.start, kPageBytes);
   {
-    LockGuard guard(lock);
+    BookGuard guard;
     in_use.remove(span);
     used_bytes -= span->bytes;
+    memory_bytes -= memory.bytes;
   }
   give_span(span);
   keep_or_discard(memory);
@@ -340,9 +393,11 @@ size_t with_room(const Span* span, size_t bytes) {
 bool grow_behind(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
   Target more{Range{memory.end(), whole - memory.bytes}};
+  Hold growth;
+  if (!growth.charge(more.range.bytes)) return false;
   bool cached;
   {
-    LockGuard guard(lock);
+    BookGuard guard;
     cached = cache.take_at(more.range.start, more.range.bytes);
   }
   if (!cached) {
@@ -418,6 +473,9 @@ bool grow_by_moving(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
   Range place, spare;
   if (!movable(memory)) return false;
+  if (!backing.has_room(whole - memory.bytes)) whole = bytes;
+  Hold growth;
+  if (!growth.charge(whole - memory.bytes)) return false;
   if (!map_places(memory, whole, &place, &spare) && (whole == bytes || !map_places(memory, bytes, &place, &spare))) return false;
   Target target{place};
   page_map.set_foreign(span->start, kPageBytes);  // before the addresses may be another's
@@ -452,7 +510,7 @@ size_t purge_huge(uint64_t cutoff_ns, os::Reason reason, unsigned most) {
   for (unsigned tries = 0; tries < most; tries++) {
     Extent extent;
     {
-      LockGuard guard(lock);
+      BookGuard guard;
       if (!cache.take_old(cutoff_ns, &extent)) break;
     }
     purged_bytes += extent.bytes;
@@ -466,7 +524,7 @@ size_t purge_huge_oldest(size_t bytes, os::Reason reason) {
   for (unsigned tries = 0; tries < HugeCache::kExtents && purged_bytes < bytes; tries++) {
     Extent extent;
     {
-      LockGuard guard(lock);
+      BookGuard guard;
       if (!cache.take_oldest(&extent)) break;
     }
     purged_bytes += extent.bytes;

@@ -7,6 +7,7 @@
 #include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/pages/backing.h"
 #include "core/pages/huge.h"
 #include "core/pages/huge_page_pacing.h"
 #include "core/pages/page_map.h"
@@ -27,7 +28,7 @@ std::atomic<size_t> spare_pages{0};
 
 namespace {
 
-std::atomic<unsigned> shard_count{0};
+std::atomic<unsigned> shard_count{1};
 std::atomic<unsigned> shard_cursor{0};
 std::atomic<unsigned> regions{0};
 
@@ -64,15 +65,7 @@ Region* add_region_locked(Shard& shard) {
 
 }  // namespace
 
-unsigned shards_in_use() {
-  unsigned count = shard_count.load(std::memory_order_relaxed);
-  if (count == 0) {
-    count = os::cpu_count();
-    if (count > kMaxShards) count = kMaxShards;
-    shard_count.store(count, std::memory_order_relaxed);
-  }
-  return count;
-}
+unsigned shards_in_use() { return shard_count.load(std::memory_order_relaxed); }
 
 namespace {
 
@@ -99,6 +92,12 @@ bool find_run_locked(Shard& shard, unsigned alignment, bool dense, Run* run) {
     }
   }
   return false;
+}
+
+// Of these free pages, those without memory behind them.
+size_t clean_bytes(const Region* region, unsigned first, unsigned pages) {
+  unsigned dirty = region->is_dirty(first, pages) ? region->dirty().count(first, pages) : 0;
+  return (pages - dirty) * kPageBytes;
 }
 
 // Dirty pages do where a huge page brought them and nobody has had them.
@@ -146,6 +145,7 @@ bool expect_huge_page_locked(Region* region) {
   if (region->longest_free != kPagesPerRegion || !region->dirty().empty() || !region->lazy.empty()) return false;
   size_t spare_after = spare_pages.load(std::memory_order_relaxed) + kPagesPerRegion;
   if (spare_after * kSpareShare > size_t{region_count()} * kPagesPerRegion) return false;
+  if (memory_is_short.load(std::memory_order_relaxed) || !backing.has_room(kRegionBytes)) return false;
   if (!huge_pages_on() || !huge_page_pacing.due()) return false;
   if (!os::set_huge_pages(reinterpret_cast<void*>(region->base), kRegionBytes, true)) {
     huge_page_pacing.refused(0);
@@ -156,10 +156,13 @@ bool expect_huge_page_locked(Region* region) {
   return true;
 }
 
-void claim_run_locked(Shard& shard, bool dense, Run* run) {
+// False when heap_limit is reached.
+bool claim_run_locked(Shard& shard, bool dense, Run* run) {
+  if (!backing.charge(clean_bytes(run->region, run->first, run->pages))) return false;
   run->takes_huge_page = dense && expect_huge_page_locked(run->region);
   run->clean = claim_pages(shard, run->region, run->first, run->pages);
   shard.refile(run->region, run->longest_left);
+  return true;
 }
 
 // The rest of the huge page is free memory like any other: it is purged if nobody asks for it.
@@ -171,6 +174,7 @@ void enter_spare_locked(Shard& shard, Region* region) {
   region->young |= region->spare;
   shard.dirty_pages += region->spare.count();
   spare_pages.fetch_add(region->spare.count(), std::memory_order_relaxed);
+  backing.add(region->spare.count() * kPageBytes);
   shard.put_on_dirty_list(region);
 }
 
@@ -211,8 +215,7 @@ bool take_run_from_new_region(Shard& shard, bool dense, Run* run) {
   if (huge_pages_on()) os::set_huge_pages(reinterpret_cast<void*>(run->region->base), kRegionBytes, false);
   run->first = 0;
   run->longest_left = kPagesPerRegion - run->pages;
-  claim_run_locked(shard, dense, run);
-  return true;
+  return claim_run_locked(shard, dense, run);
 }
 
 // Takes the run from this shard, else from another, else from a new region.
@@ -222,8 +225,7 @@ bool take_run(unsigned shard_index, unsigned alignment, bool dense, Run* run) {
     Shard& shard = shards[(shard_index + i) % count];
     LockGuard guard(shard.lock);
     if (!find_run_locked(shard, alignment, dense, run)) continue;
-    claim_run_locked(shard, dense, run);
-    return true;
+    return claim_run_locked(shard, dense, run);
   }
   return take_run_from_new_region(shards[shard_index % count], dense, run);
 }
@@ -232,7 +234,16 @@ bool take_run(unsigned shard_index, unsigned alignment, bool dense, Run* run) {
 
 unsigned region_count() { return regions.load(std::memory_order_relaxed); }
 
-unsigned next_shard() { return shard_cursor.fetch_add(1, std::memory_order_relaxed) % shards_in_use(); }
+// Processors are counted for the second thread heap: a program of one thread needs no more than one shard, and the count asks the
+// kernel several times.
+unsigned next_shard() {
+  unsigned turn = shard_cursor.fetch_add(1, std::memory_order_relaxed);
+  if (turn == 1) {
+    unsigned count = os::cpu_count();
+    shard_count.store(count > kMaxShards ? kMaxShards : count, std::memory_order_relaxed);
+  }
+  return turn % shards_in_use();
+}
 
 Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pages, SpanKind kind, bool dense) {
   Span* span = take_span(kind);
@@ -274,6 +285,7 @@ bool try_extend(Span* span, size_t page_count) {
     Shard& shard = shards[region->shard];
     LockGuard guard(shard.lock);
     if (region->used.any(first + static_cast<unsigned>(have), more)) return false;
+    if (!backing.charge(clean_bytes(region, first + static_cast<unsigned>(have), more))) return false;
     claim_pages(shard, region, first + static_cast<unsigned>(have), more);
     shard.refile(region);
   }
@@ -302,6 +314,7 @@ Region* detach_empty_locked(Shard& shard) {
   if (region == nullptr) return nullptr;
   shard.unfile(region);
   forget_spare(region, 0, kPagesPerRegion);
+  backing.give_back(region->dirty().count() * kPageBytes);
   Region** link = &shard.all;
   while (*link != region) link = &(*link)->next_all;
   *link = region->next_all;

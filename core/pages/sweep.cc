@@ -4,6 +4,7 @@
 
 #include "core/base/options.h"
 #include "core/os/os.h"
+#include "core/pages/backing.h"
 #include "core/pages/purge_budget.h"
 #include "core/pages/refaults.h"
 #include "core/pages/shard.h"
@@ -39,6 +40,7 @@ PageBits chosen_pages(const Region* region, What what) {
 
 void detach_range_locked(Shard& shard, Region* region, unsigned first, unsigned pages) {
   shard.dirty_pages -= region->dirty().count(first, pages);
+  if (!region->lazy.empty()) backing.add(region->lazy.count(first, pages) * kPageBytes);  // all that is detached is charged
   region->used.set(first, pages);
   region->purging.set(first, pages);
   region->forget_dirty(first, pages);
@@ -118,6 +120,7 @@ Range purge_range(const Batch& batch, const Range& range, How how, os::Reason re
 void reattach_locked(Shard& shard, Region* region, const Range& range, const Range& gone) {
   region->used.clear(range.first, range.pages);
   region->purging.clear(range.first, range.pages);
+  backing.give_back(gone.pages * kPageBytes);
   if (gone.pages == range.pages) return;
   region->young.set(range.first, range.pages);
   region->young.clear(gone.first, gone.pages);

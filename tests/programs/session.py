@@ -22,6 +22,10 @@ class Failed(Exception):
     """The program did not do what it should have; the text says what, and shows the end of its output."""
 
 
+class Skipped(Exception):
+    """This machine cannot do what the program needs; the text says what."""
+
+
 class Finished:
     """A process that has ended: its status and what it printed."""
 

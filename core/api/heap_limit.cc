@@ -1,0 +1,41 @@
+#include "core/api/heap_limit.h"
+
+#include <atomic>
+
+#include "core/api/dump.h"
+#include "core/base/check.h"
+#include "core/base/options.h"
+#include "core/base/text.h"
+#include "core/pages/backing.h"
+
+namespace seemalloc {
+
+namespace {
+
+[[noreturn]] void abort_at_limit(size_t bytes) {
+  FixedText<512> path;
+  int result = dump_by_prefix(path);
+  FixedText<900> line;
+  line << "heap_limit of " << options::get(options::Id::heap_limit) << " bytes reached: " << pages::backing.total_bytes()
+       << " in use, " << bytes << " more wanted; ";
+  if (result == 0) {
+    line << "heap profile: " << path.c_str();
+  } else {
+    line << "no heap profile (errno " << -result << ")";
+  }
+  fatal_text(line.c_str());
+}
+
+}  // namespace
+
+LastTry::LastTry() : refusals_(pages::backing.refusals()) {}
+
+void LastTry::failed(size_t bytes) const {
+  bool wanted = options::get(options::Id::heap_limit_action) == static_cast<uint64_t>(options::LimitAction::kAbort);
+  if (!wanted || pages::backing.refusals() == refusals_) return;
+  // Others, and the program's own SIGABRT handler, get null meanwhile.
+  static std::atomic<bool> ending{false};
+  if (!ending.exchange(true, std::memory_order_relaxed)) abort_at_limit(bytes);
+}
+
+}  // namespace seemalloc

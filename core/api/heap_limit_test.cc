@@ -1,0 +1,200 @@
+// heap_limit and heap_soft_limit, through the malloc family.
+#include "core/api/heap_limit.h"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/api/runtime_options.h"
+#include "core/api/test_api.h"
+#include "core/base/options.h"
+#include "core/heap/large_cache.h"
+#include "core/heap/pressure.h"
+#include "core/pages/backing.h"
+
+namespace seemalloc {
+namespace {
+
+void set(const char* name, const std::string& value) {
+  FixedText<256> problem;
+  ASSERT_EQ(set_option(name, strlen(name), value.c_str(), problem), SetOption::kDone) << problem.c_str();
+}
+
+// An option for the time of a test.
+class Option {
+ public:
+  Option(const char* name, size_t value, const char* after = "0") : name_(name), after_(after) { set(name, std::to_string(value)); }
+  ~Option() { set(name_, after_); }
+
+ private:
+  const char* name_;
+  const char* after_;
+};
+
+size_t used_bytes() {
+  heap::purge_all();
+  return pages::backing.total_bytes();
+}
+
+std::vector<void*> fill(size_t each, size_t bytes) {
+  std::vector<void*> blocks;
+  for (size_t sum = 0; sum + each <= bytes; sum += each) {
+    void* p = sm_malloc(each);
+    if (p == nullptr) break;
+    memset(p, 0x5A, each);
+    blocks.push_back(p);
+  }
+  return blocks;
+}
+
+void free_all(std::vector<void*>& blocks) {
+  for (void* p : blocks) sm_free(p);
+  blocks.clear();
+}
+
+class HeapLimit : public testing::TestWithParam<size_t> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, HeapLimit, testing::Values(24, 500, 20000, 300 * KiB, 3 * MiB));
+
+TEST_P(HeapLimit, FailsWithErrnoAndLosesNothing) {
+  constexpr size_t kRoom = 16 * MiB;
+  size_t before = used_bytes();
+  Option limit("heap_limit", before + kRoom);
+  errno = 0;
+  std::vector<void*> blocks = fill(GetParam(), 2 * kRoom);
+  EXPECT_EQ(errno, ENOMEM);
+  EXPECT_GE(blocks.size() * GetParam(), kRoom * 3 / 4 - 3 * MiB);
+  EXPECT_LE(pages::backing.total_bytes(), before + kRoom + kRegionBytes);
+  // All that is refused says so, and what was there stays.
+  unsigned char* last = static_cast<unsigned char*>(blocks.back());
+  errno = 0;
+  EXPECT_EQ(sm_realloc(last, 40 * MiB), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  EXPECT_EQ(last[GetParam() - 1], 0x5A);
+  EXPECT_EQ(sm_calloc(1, 40 * MiB), nullptr);
+  EXPECT_EQ(sm_memalign(64 * KiB, 40 * MiB), nullptr);
+  void* aligned = nullptr;
+  EXPECT_EQ(sm_posix_memalign(&aligned, 64, 40 * MiB), ENOMEM);
+  free_all(blocks);
+  // Freed memory of one kind makes room for another.
+  std::vector<void*> others = fill(GetParam() < MiB ? 3 * MiB : 500, 12 * MiB);
+  EXPECT_GE(others.size(), 4u);
+  free_all(others);
+}
+
+TEST(HeapLimitAtRunTime, BelowWhatIsUsedRefusesGrowthOnly) {
+  used_bytes();  // nothing is kept of what the tests before have freed
+  std::vector<void*> blocks = fill(1000, 8 * MiB);
+  {
+    Option limit("heap_limit", 4 * MiB);
+    EXPECT_EQ(sm_malloc(4 * MiB), nullptr);
+    for (void* p : blocks) EXPECT_EQ(static_cast<unsigned char*>(p)[999], 0x5A);
+    sm_free(blocks.back());
+    blocks.back() = sm_malloc(1000);
+    EXPECT_NE(blocks.back(), nullptr) << "a block that is free already";
+  }
+  void* p = sm_malloc(4 * MiB);
+  EXPECT_NE(p, nullptr);
+  sm_free(p);
+  free_all(blocks);
+}
+
+TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
+  std::string prefix = testing::TempDir() + "/limit_test_" + std::to_string(getpid());
+  size_t before = used_bytes();
+  set("dump_prefix", prefix);
+  set("heap_limit_action", "abort");
+  set("sample", "64K");
+  auto pass_the_limit = [before] {
+    set("heap_limit", std::to_string(before + 8 * MiB));
+    fill(500, 100 * MiB);
+  };
+  EXPECT_EXIT(pass_the_limit(), testing::KilledBySignal(SIGABRT),
+              "seemalloc: heap_limit of [0-9]+ bytes reached: [0-9]+ in use, [0-9]+ more wanted; heap profile: .*heap.pb");
+  unsigned profiles = 0;
+  for (auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
+    if (entry.path().string().find("limit_test_" + std::to_string(getpid())) == std::string::npos) continue;
+    profiles++;
+    EXPECT_GT(std::filesystem::file_size(entry.path()), 100u);
+    std::filesystem::remove(entry.path());
+  }
+  EXPECT_EQ(profiles, 1u);
+  // Without a place for the profile it still ends, and says so.
+  set("dump_prefix", "/nowhere/at/all");
+  EXPECT_EXIT(pass_the_limit(), testing::KilledBySignal(SIGABRT), "more wanted; no heap profile \\(errno 2\\)");
+  set("heap_limit_action", "fail");
+  set("dump_prefix", "");
+  set("sample", "512K");
+}
+
+// What is live is half of the limit all the time; what is free is of another kind than what is wanted next.
+TEST(SoftLimit, WhatIsFreeGoesBeforeTheHeapGrows) {
+  constexpr size_t kRoom = 32 * MiB, kBurst = 16 * MiB;
+  size_t before = used_bytes();
+  size_t most = 0;
+  uint64_t rounds = heap::pressure_statistics().rounds;
+  Option delay("purge_delay", 600000, "1000");
+  Option soft("heap_soft_limit", before + kRoom);
+  for (size_t each : {size_t{100}, 3 * MiB, size_t{5000}, 200 * KiB, size_t{30}, 2 * MiB, size_t{1000}, 5 * MiB}) {
+    std::vector<void*> blocks = fill(each, kBurst);
+    EXPECT_EQ(blocks.size(), kBurst / each) << "it refuses nothing";
+    most = std::max(most, pages::backing.total_bytes());
+    free_all(blocks);
+  }
+  EXPECT_LE(most, before + kRoom + 6 * MiB);
+  EXPECT_GT(heap::pressure_statistics().rounds, rounds);
+}
+
+TEST(SoftLimit, ALiveHeapAboveItGrowsWithoutAStorm) {
+  size_t before = used_bytes();
+  Option soft("heap_soft_limit", before + 4 * MiB);
+  std::vector<void*> blocks = fill(1000, 8 * MiB);
+  uint64_t rounds = heap::pressure_statistics().rounds;
+  // Frees and allocates again: no growth, so nothing to give back but what the helper, if it runs, takes at its pace.
+  for (int i = 0; i < 200000; i++) {
+    size_t at = static_cast<size_t>(i) * 7919 % blocks.size();
+    sm_free(blocks[at]);
+    blocks[at] = sm_malloc(1000);
+  }
+  EXPECT_LE(heap::pressure_statistics().rounds, rounds + 20);
+  free_all(blocks);
+}
+
+TEST(Limits, CachesFollowTheLeast) {
+  size_t budget = heap::thread_cache_budget();
+  EXPECT_LE(budget, 32 * MiB);
+  {
+    Option limit("heap_limit", 160 * MiB);
+    EXPECT_LE(heap::thread_cache_budget(), 10 * MiB);
+    Option soft("heap_soft_limit", 80 * MiB);
+    EXPECT_LE(heap::thread_cache_budget(), 5 * MiB);
+  }
+  EXPECT_EQ(heap::thread_cache_budget(), budget);
+}
+
+TEST(Limits, ThreadsReachThemTogether) {
+  Option limit("heap_limit", used_bytes() + 16 * MiB);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; i++) {
+    threads.emplace_back([i] {
+      for (int round = 0; round < 4; round++) {
+        std::vector<void*> blocks = fill(i % 2 == 0 ? 700 : 90000, 12 * MiB);
+        free_all(blocks);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  void* p = sm_malloc(8 * MiB);
+  EXPECT_NE(p, nullptr) << "all of it was freed";
+  sm_free(p);
+}
+
+}  // namespace
+}  // namespace seemalloc

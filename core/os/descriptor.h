@@ -1,0 +1,25 @@
+// Descriptor: one of ours that lives long. The program may close it and get its number for a file of its own: looked at before each
+// use. Threads: its owner's.
+#pragma once
+
+#include "core/os/os.h"
+#include "core/os/socket.h"
+
+namespace seemalloc::os {
+
+struct Descriptor {
+  int fd = -1;
+  FileIdentity identity;
+
+  void set(int number) {
+    fd = number;
+    identity = os::identity(number);
+  }
+  bool is_ours() const { return fd >= 0 && os::identity(fd) == identity; }
+  void close() {
+    if (is_ours()) close_file(fd);
+    fd = -1;
+  }
+};
+
+}  // namespace seemalloc::os

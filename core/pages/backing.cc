@@ -1,0 +1,48 @@
+#include "core/pages/backing.h"
+
+#include "core/base/options.h"
+#include "core/os/arena.h"
+#include "core/pages/page_heap.h"
+
+namespace seemalloc::pages {
+
+constinit Backing backing;
+constinit std::atomic<size_t> least_limit{SIZE_MAX};
+constinit std::atomic<bool> memory_is_short{false};
+
+namespace {
+// Records, and the page map's entries: 8 bytes per page of the regions.
+size_t record_bytes() { return os::arena_used_bytes() + region_count() * (kPagesPerRegion * sizeof(uint64_t)); }
+
+bool fits(size_t before, size_t bytes, size_t limit) {
+  size_t records = record_bytes();
+  return bytes <= limit && before <= limit - bytes && records <= limit - bytes - before;
+}
+}  // namespace
+
+bool Backing::charge(size_t bytes) {
+  if (bytes == 0) return true;
+  size_t limit = options::get(options::Id::heap_limit);
+  if (SEEMALLOC_LIKELY(limit == 0)) {
+    add(bytes);
+    return true;
+  }
+  // Compared and added in one step: threads that come together must not pass the limit together.
+  size_t before = charged_.load(std::memory_order_relaxed);
+  do {
+    if (!fits(before + huge_.load(std::memory_order_relaxed), bytes, limit)) {
+      refusals_.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+  } while (!charged_.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
+  return true;
+}
+
+bool Backing::has_room(size_t bytes) const {
+  size_t limit = options::get(options::Id::heap_limit);
+  return limit == 0 || fits(this->bytes(), bytes, limit);
+}
+
+size_t Backing::total_bytes() const { return bytes() + record_bytes(); }
+
+}  // namespace seemalloc::pages

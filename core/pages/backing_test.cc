@@ -1,0 +1,183 @@
+#include "core/pages/backing.h"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <string.h>
+
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/options.h"
+#include "core/os/fault.h"
+#include "core/os/os.h"
+#include "core/pages/huge.h"
+#include "core/pages/page_heap.h"
+#include "core/pages/purge.h"
+
+namespace seemalloc::pages {
+namespace {
+
+Span* take(size_t page_count) {
+  Span* span = allocate_run(0, page_count, 1, SpanKind::kLarge);
+  if (span != nullptr) {
+    span->set_live(1);
+    publish(span);
+  }
+  return span;
+}
+
+// Sums up what invariant 1 says.
+size_t counted_bytes() {
+  PageStatistics regions = page_statistics(false);
+  HugeStatistics huge = huge_statistics(false);
+  size_t reserves = 0;
+  for_each_huge_span([](void* sum, Span* span) { *static_cast<size_t*>(sum) += size_t{span->capacity} << kPageShift; }, &reserves);
+  return regions.used_bytes + regions.dirty_bytes + huge.used_bytes + reserves + huge.cached_bytes;
+}
+
+class HeapLimit {
+ public:
+  explicit HeapLimit(size_t bytes) { set(bytes); }
+  ~HeapLimit() { set(0); }
+  static void set(size_t bytes) {
+    std::string text = std::to_string(bytes);
+    FixedText<64> problem;
+    EXPECT_TRUE(options::set(options::Id::heap_limit, text.c_str(), text.size(), problem)) << problem.c_str();
+  }
+};
+
+TEST(Backing, RefusesWhatIsBeyondTheLimit) {
+  purge_all();
+  HeapLimit limit(backing.total_bytes() + 4 * MiB);
+  uint64_t refusals = backing.refusals();
+  std::vector<Span*> spans;
+  while (Span* span = take(16)) spans.push_back(span);
+  EXPECT_GE(backing.refusals(), refusals + 1);
+  EXPECT_GE(spans.size(), 4 * MiB / (16 * kPageBytes) - 2);
+  EXPECT_LE(spans.size(), 4 * MiB / (16 * kPageBytes));
+  EXPECT_EQ(allocate_huge(2 * MiB, kPageBytes), nullptr);
+  unsigned regions = region_count();
+  EXPECT_EQ(take(16), nullptr);
+  EXPECT_EQ(region_count(), regions) << "a refused request leaves no region behind";
+  // What is free and dirty has room already.
+  release(spans.back());
+  spans.back() = take(16);
+  EXPECT_NE(spans.back(), nullptr);
+  // Huge memory has none before that is purged.
+  for (Span* span : spans) release(span);
+  EXPECT_EQ(allocate_huge(3 * MiB, kPageBytes), nullptr);
+  purge_all();
+  Span* span = allocate_huge(3 * MiB, kPageBytes);
+  ASSERT_NE(span, nullptr);
+  EXPECT_FALSE(resize_huge(span, 12 * MiB));
+  EXPECT_EQ(span->bytes, 3 * MiB) << "unchanged";
+  release_huge(span);
+}
+
+TEST(Backing, AHugeBlockGrowsByItsGrowthOnly) {
+  purge_all();
+  HeapLimit limit(backing.total_bytes() + 40 * MiB);
+  Span* span = allocate_huge(24 * MiB, kPageBytes);
+  ASSERT_NE(span, nullptr);
+  memset(reinterpret_cast<void*>(span->start), 1, span->bytes);
+  // Nothing may lie behind it, so that it has to move; both at once would not fit.
+  void* behind = reinterpret_cast<void*>(span->start + span->bytes);
+  bool mapped = os::map_at(span->start + span->bytes, os::page_bytes(), os::Reason::kHuge);
+  EXPECT_TRUE(resize_huge(span, 36 * MiB));
+  EXPECT_EQ(reinterpret_cast<char*>(span->start)[24 * MiB - 1], 1);
+  if (mapped) os::unmap(behind, os::page_bytes(), os::Reason::kHuge);
+  release_huge(span);
+  EXPECT_EQ(backing.bytes(), counted_bytes());
+}
+
+// Whatever is done, and whatever of it the kernel refuses: the counter is what a walk finds.
+void random_operations(unsigned seed, bool limited) {
+  std::mt19937 random(seed);
+  std::vector<Span*> runs, huge;
+  auto pick = [&random](std::vector<Span*>& from) {
+    std::swap(from[random() % from.size()], from.back());
+    Span* span = from.back();
+    from.pop_back();
+    return span;
+  };
+  for (int step = 0; step < 3000; step++) {
+    if (limited && step % 100 == 0) HeapLimit::set(backing.total_bytes() + random() % (8 * MiB));
+    unsigned action = random() % 100;
+    if (action < 30) {
+      if (Span* span = take(1 + random() % 40)) runs.push_back(span);
+    } else if (action < 45) {
+      if (Span* span = allocate_huge(MiB + random() % (6 * MiB), kPageBytes)) huge.push_back(span);
+    } else if (action < 60 && !huge.empty()) {
+      Span* span = huge[random() % huge.size()];
+      resize_huge(span, MiB + random() % (12 * MiB));
+    } else if (action < 65 && !runs.empty()) {
+      Span* span = runs[random() % runs.size()];
+      try_extend(span, span->bytes / kPageBytes + 1 + random() % 4);
+    } else if (action < 90 && !runs.empty()) {
+      release(pick(runs));
+    } else if (action < 97 && !huge.empty()) {
+      release_huge(pick(huge));
+    } else if (action == 98) {
+      purge_all();
+    } else if (action == 99) {
+      unmap_empty_regions();
+    }
+    ASSERT_EQ(backing.bytes(), counted_bytes()) << "step " << step;
+  }
+  for (Span* span : runs) release(span);
+  for (Span* span : huge) release_huge(span);
+}
+
+TEST(Backing, IsTheSumOfItsParts) {
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  random_operations(seed, false);
+  ASSERT_EQ(backing.bytes(), counted_bytes());
+}
+
+TEST(Backing, IsTheSumOfItsPartsNearALimit) {
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  random_operations(seed, true);
+  HeapLimit::set(0);
+  EXPECT_GT(backing.refusals(), 0u);
+}
+
+TEST(Backing, IsTheSumOfItsPartsWhateverIsRefused) {
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  for (long number : {SYS_mmap, SYS_munmap, SYS_madvise, SYS_mremap}) {
+    SCOPED_TRACE(number);
+    os::RefuseCalls refuse(number, ENOMEM, 3);
+    random_operations(seed, false);
+  }
+}
+
+TEST(Backing, ThreadsDoNotPassTheLimitTogether) {
+  purge_all();
+  constexpr size_t kRoom = 16 * MiB;
+  size_t most = backing.total_bytes() + kRoom;
+  HeapLimit limit(most);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; i++) {
+    threads.emplace_back([most] {
+      std::vector<Span*> spans;
+      for (int round = 0; round < 50; round++) {
+        while (Span* span = take(8)) {
+          spans.push_back(span);
+          EXPECT_LE(backing.total_bytes(), most + 256 * KiB) << "but for a step of our own records";
+          if (spans.size() == 100) break;
+        }
+        for (Span* span : spans) release(span);
+        spans.clear();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  purge_all();
+}
+
+}  // namespace
+}  // namespace seemalloc::pages
