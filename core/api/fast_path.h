@@ -32,8 +32,7 @@ SEEMALLOC_ALWAYS_INLINE void deallocate_in(pages::Span* span, void* p) {
   if (SEEMALLOC_UNLIKELY(span->owner() != heap)) return deallocate_slow(p, span);
   Block* block = static_cast<Block*>(p);
   if (SEEMALLOC_UNLIKELY(span->free_list == block)) return report_misuse_slow("double free", p);
-  block->next = span->free_list;
-  span->free_list = block;
+  span->push_freed(block);
   if (SEEMALLOC_UNLIKELY(span->count_down())) heap::span_countdown_slow(*heap, span);
 }
 

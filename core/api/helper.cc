@@ -14,8 +14,10 @@
 #include "core/api/trace.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
+#include "core/heap/holes.h"
 #include "core/heap/large_cache.h"
 #include "core/heap/pressure.h"
+#include "core/heap/thread_heap.h"
 #include "core/os/os.h"
 #include "core/os/socket.h"
 #include "core/pages/page_heap.h"
@@ -50,8 +52,10 @@ uint64_t loaded_ns = 0;
 int loaded_process = 0;
 
 uint64_t next_wait_ns() {
+  constexpr uint64_t kBetweenSlices_ns = 20 * kMillisecond_ns;
   uint64_t wait = pages::next_tick_in_ns();
   wait = kClockStep_ns + (wait < kShortest_ns ? kShortest_ns : wait < kIdle_ns ? wait : kIdle_ns);
+  if (heap::holes_wait()) wait = kBetweenSlices_ns;
   pages::helper_ticks_in(wait);
   return wait;
 }
@@ -59,6 +63,7 @@ uint64_t next_wait_ns() {
 void* run_helper(void*) {
   os::name_thread("seemalloc");
   helper_thread_id.store(os::thread_id(), std::memory_order_release);
+  heap::hole_helper.store(&heap::thread_cache, std::memory_order_relaxed);
   while (!exiting.load(std::memory_order_relaxed)) {
     heap::tick(true);
     if (dump_asked.exchange(false, std::memory_order_relaxed)) dump_on_signal();

@@ -69,7 +69,6 @@ void before_fork() {
 
 void unlock_lower_layers(bool in_child) {
   fork_holds_every_lock = false;
-  fork_interrupts_a_holder = false;
   pages::unlock_after_fork(in_child);
   unlock_sampling_after_fork(in_child);
   heap::unlock_sampled_after_fork();
@@ -79,12 +78,14 @@ void after_fork_in_parent() {
   unlock_lower_layers(false);
   heap::unlock_after_fork_parent();
   unlock_options_after_fork();
+  fork_interrupts_a_holder = false;
 }
 
 void after_fork_in_child() {
   unlock_lower_layers(true);
   heap::unlock_after_fork_child();
   unlock_options_after_fork();
+  fork_interrupts_a_holder = false;
   heap::forget_pressure_in_child();
   forget_helper_in_child();
 }

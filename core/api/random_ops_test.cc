@@ -15,6 +15,7 @@
 
 #include "core/api/test_api.h"
 #include "core/base/units.h"
+#include "core/heap/holes.h"
 
 namespace seemalloc {
 namespace {
@@ -239,6 +240,19 @@ TEST(RandomOps, SmallCacheBudgetAndImmediatePurge) {
   run_threads(chosen_seed(), chosen_seconds() / 3);
   ASSERT_EQ(seemalloc_option_set("thread_cache", "32M"), 0);
   ASSERT_EQ(seemalloc_option_set("purge_delay", "1000"), 0);
+}
+
+// Half-empty spans lose pages all the time, and for_each_block finds every block once at the end.
+TEST(RandomOps, WhileHolesArePurged) {
+  uint64_t before = heap::hole_counters().spans;
+  std::atomic<bool> done{false};
+  std::thread purger([&] {
+    while (!done) heap::purge_all_holes();
+  });
+  run_threads(chosen_seed(), chosen_seconds());
+  done = true;
+  purger.join();
+  EXPECT_GT(heap::hole_counters().spans, before);
 }
 
 }  // namespace

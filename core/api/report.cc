@@ -3,6 +3,7 @@
 #include "core/api/helper.h"
 #include "core/api/sampling.h"
 #include "core/base/options.h"
+#include "core/heap/holes.h"
 #include "core/heap/pressure.h"
 #include "core/os/arena.h"
 #include "core/os/lock.h"
@@ -204,11 +205,15 @@ void write_system(Text& out) {
 
 void write_purge(Text& out) {
   pages::PurgeStatistics p = pages::purge_statistics();
+  heap::HoleCounters holes = heap::hole_counters();
   JsonObject(out)
       .put("mode", options::word(options::Id::purge, static_cast<uint64_t>(pages::purge_mode())))
       .put("delay_ms", p.delay_ns / kMillisecond_ns)
       .put("given_back", p.purged_bytes)
-      .put("postponed", p.postponed);
+      .put("postponed", p.postponed)
+      .put("hole_spans", holes.spans)
+      .put("hole_bytes", holes.purged_bytes)
+      .put("hole_refilled_bytes", holes.refilled_bytes);
 }
 
 void write_pressure(Text& out) {

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "core/base/check.h"
+#include "core/heap/holes.h"
 #include "core/heap/remote.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
@@ -26,6 +27,7 @@ struct alignas(kCacheLineBytes) CentralClass {
   Lock lock;
   std::atomic<bool> any;  // something is available: a hint that may be read without the lock
   SpanList available;
+  SpanList looked;  // available too, the last to be taken: they have been searched for holes
   SpanList lending;
   bool lent;  // since the last trim
   std::atomic<uint32_t> list_count;
@@ -33,19 +35,24 @@ struct alignas(kCacheLineBytes) CentralClass {
 
   void add(Span* span) {
     span->state = SpanState::kAvailable;
-    (span->lending() ? lending : available).push_front(span);
+    span->look.since = hole_epoch.load(std::memory_order_relaxed);
+    if (worth_another_look(span)) span->look.worth_from = 0;
+    list_of(span).push_front(span);
     note_any();
   }
   void remove(Span* span) {
-    (span->lending() ? lending : available).remove(span);
+    list_of(span).remove(span);
     note_any();
+  }
+  SpanList& list_of(const Span* span) {
+    return span->lending() ? lending : span->look.worth_from == 0 ? available : looked;
   }
   // One of which not much is lent: else it would be a few blocks for its owner, and others' frees to it remote ones.
   Span* lending_to_take() const {
     Span* span = lending.front();
     return span != nullptr && span->live() <= span->capacity / 2 ? span : nullptr;
   }
-  void note_any() { any.store(available.size() + lending.size() != 0, std::memory_order_relaxed); }
+  void note_any() { any.store(available.size() + looked.size() + lending.size() != 0, std::memory_order_relaxed); }
 };
 constinit CentralClass central[kClassCount];
 
@@ -56,7 +63,7 @@ struct List {
 };
 List lists[kClassCount][kMaxLists];
 
-bool has_free(const Span* span) { return span->free_blocks() != 0 || span->carved < span->capacity; }
+bool has_free(const Span* span) { return span->free_blocks() != 0 || span->carved < span->capacity || span->holes != 0; }
 
 void file_locked(CentralClass& list, Span* span) {
   if (has_free(span)) {
@@ -86,6 +93,7 @@ Span* central_take(unsigned size_class, const void* owner) {
   if (!list.any.load(std::memory_order_relaxed)) return nullptr;  // a miss costs a new span
   LockGuard guard(list.lock);
   Span* span = list.available.front();
+  if (span == nullptr) span = list.looked.front();
   if (span == nullptr) span = list.lending_to_take();
   if (span == nullptr) return nullptr;
   list.remove(span);
@@ -98,7 +106,7 @@ Span* central_take(unsigned size_class, const void* owner) {
 bool central_claim(Span* span, const void* owner) {
   CentralClass& list = central[span->size_class];
   LockGuard guard(list.lock);
-  if (span->remote.load(std::memory_order_relaxed) != kUnowned) return false;
+  if (span->remote.load(std::memory_order_relaxed) != kUnowned || span->state == SpanState::kDetached) return false;
   if (span->state == SpanState::kAvailable) list.remove(span);
   span->set_owner(owner);
   span->remote.store(0, std::memory_order_release);
@@ -120,9 +128,13 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
   span->free_list = first;
   span->set_live(span->live() - count);
   if (span->state == SpanState::kFull) file_locked(list, span);
+  if (span->state == SpanState::kAvailable && span->look.worth_from != 0 && worth_another_look(span)) {
+    list.remove(span);
+    list.add(span);
+  }
   // One small lending span stays: threads that come and go would make a new one each.
   bool stays = span->lending() && list.lending.size() == 1 && span->bytes <= kPageBytes;
-  bool empty = span->live() == 0 && !stays;
+  bool empty = span->is_empty() && !stays && span->state != SpanState::kDetached;
   if (empty) {
     list.remove(span);
     span->remote.store(0, std::memory_order_relaxed);
@@ -226,6 +238,46 @@ void central_publish_lists(bool all) {
     LockGuard guard(list.lock);
     list.list_low_water = list.list_count;
   }
+}
+
+Span* central_detach(unsigned size_class, uint32_t least_periods, bool* more) {
+  CentralClass& list = central[size_class];
+  *more = false;
+  if (!list.any.load(std::memory_order_relaxed)) return nullptr;
+  LockGuard guard(list.lock);
+  for (unsigned i = 0; i < kHoleLooks; i++) {
+    Span* span = list.available.back();  // there longest
+    if (span == nullptr || !has_waited(span, least_periods)) return nullptr;
+    list.remove(span);
+    if (may_have_holes(span)) {
+      note_detached(span);
+      return span;
+    }
+    note_look(span);
+    list.add(span);
+  }
+  *more = true;
+  return nullptr;
+}
+
+Lock& central_lock(unsigned size_class) { return central[size_class].lock; }
+
+void central_reattach(Span* span) {
+  CentralClass& list = central[span->size_class];
+  bool empty;
+  {
+    LockGuard guard(list.lock);
+    empty = span->is_empty();
+    forget_detached();
+    if (empty) {
+      span->state = SpanState::kFull;  // a child of fork is not to file it
+      span->remote.store(0, std::memory_order_relaxed);
+    } else {
+      note_look(span);
+      list.add(span);
+    }
+  }
+  if (empty) pages::release(span);
 }
 
 void central_trim() {

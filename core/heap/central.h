@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/os/lock.h"
 #include "core/pages/span.h"
 
 namespace seemalloc::heap {
@@ -46,6 +47,14 @@ uint32_t central_take_blocks(unsigned size_class, Block** blocks);
 size_t central_listed_blocks(unsigned size_class);
 // Publishes the batches that were not needed since the last call, or all of them.
 void central_publish_lists(bool all);
+
+// For holes.cc. Takes a span off its list that has been there for so long and may have holes; null when there is none, and with
+// *more when it has looked for long enough. Frees go on as before, but nobody gets it.
+Span* central_detach(unsigned size_class, uint32_t least_periods, bool* more);
+// Whose holder nobody else changes a detached span's counts.
+Lock& central_lock(unsigned size_class);
+// The span is back; it goes to the page heap when all of it has been freed meanwhile.
+void central_reattach(Span* span);
 
 // Gives empty lending spans back that have not been needed since the last call.
 void central_trim();

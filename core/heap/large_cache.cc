@@ -2,6 +2,7 @@
 
 #include "core/base/options.h"
 #include "core/heap/central.h"
+#include "core/heap/holes.h"
 #include "core/heap/pressure.h"
 #include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
@@ -154,6 +155,7 @@ void tick(bool by_helper) {
     watch_without_helper();
   }
   pages::tick(by_helper);
+  purge_holes_if_due(now);
 }
 
 size_t purge_all(os::Reason reason) {
@@ -161,7 +163,8 @@ size_t purge_all(os::Reason reason) {
   central_publish_lists(true);
   reclaim_for_sleepers();
   flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
-  return pages::purge_all(reason);
+  size_t in_spans = purge_all_holes();
+  return in_spans + pages::purge_all(reason);
 }
 
 }  // namespace seemalloc::heap

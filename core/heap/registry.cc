@@ -2,6 +2,7 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/central.h"
+#include "core/heap/holes.h"
 #include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/arena.h"
@@ -130,9 +131,10 @@ void purge_whole_pages(const HeapBody* first, const HeapBody* last) {
   if (start < end) os::purge(reinterpret_cast<void*>(start), end - start, os::Reason::kRecords);
 }
 
-// A remote free that is under way keeps a span with its zombie.
+// A remote free that is under way keeps a span with its zombie, and so does a purge of parts of it.
 bool has_no_spans(ThreadHeap& heap) {
   LockGuard guard(heap.slow_lock);
+  if (heap.detached_spans != 0) return false;
   for (const ClassState& cs : heap.body->classes) {
     if (cs.available.size() != 0 || cs.full.size() != 0) return false;
   }
@@ -204,9 +206,13 @@ void unlock_after_fork_parent() {
 
 void unlock_after_fork_child() {
   unlock_after_fork_parent();
+  // A signal handler that has interrupted one of our critical sections may fork: the locks of that section stay held until this
+  // thread goes on with it, so nothing that takes a lock is done here. What other threads had stays theirs, for good.
+  bool may_lock = !fork_interrupts_a_holder;
+  forget_purger_in_child(may_lock);
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     heap->body->large.reset();
-    if (heap == thread_cache.heap || heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
+    if (!may_lock || heap == thread_cache.heap || heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
     heap->body->large.flush();
     empty_heap(*heap);
   }

@@ -33,12 +33,13 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
   while (span != nullptr) {
     Span* next = span->pending_next;
     uint64_t word = span->remote.load(std::memory_order_acquire);
-    if (span->state != SpanState::kCurrent && remote_count(word) == span->live_acquire()) {
+    bool on_list = span->state == SpanState::kFull || span->state == SpanState::kAvailable;
+    if (on_list && remote_count(word) + span->hole_blocks() == span->live_acquire()) {
       ClassState& cs = owner.body->classes[span->size_class];
       (span->state == SpanState::kFull ? cs.full : cs.available).remove(span);
       if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
       span->remote.store(0, std::memory_order_relaxed);
-      span->set_live(0);
+      span->set_live(span->hole_blocks());
       retire(span);
     } else {
       push_pending(owner, span);
@@ -71,7 +72,7 @@ bool claim(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
 // The span was found without an owner. False when it has got one meanwhile.
 bool free_unowned(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
   BlockList list = link_blocks(blocks, count);
-  if (heap != nullptr && !span->lending()) return claim(*heap, span, list, count);
+  if (heap != nullptr && !span->lending() && claim(*heap, span, list, count)) return true;
   if (!central_free(span, list.first, list.last, count)) return false;
   tick();
   return true;
@@ -97,7 +98,7 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t
     if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel, std::memory_order_relaxed)) break;
   }
   // Compared only: once published the span may be given back and its record be another's.
-  bool all_remote = remote_count(longer) == span->live_acquire();
+  bool all_remote = remote_count(longer) + span->hole_blocks() == span->live_acquire();
   const void* owner_word = span->owner_acquire();
   if (reinterpret_cast<uintptr_t>(owner_word) == Span::kNobody) {
     // Given back meanwhile; or, with an empty list, never handed out: these blocks were freed before.

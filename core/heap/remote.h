@@ -14,8 +14,8 @@
 // 4. An ending thread stores state = kZombie, then empties pending once more; a pusher pushes, then reads state (both
 //    sequentially consistent): one of the two sees the other, and hands the span on.
 //    A parked heap is an owner that sleeps: what is pushed waits for its next thread, or for the tick that makes it a zombie.
-// 5. kUnowned: the freeing thread claims the span for its heap; without a heap, and always when the span is a lending one,
-//    it frees under the central list's lock.
+// 5. kUnowned: the freeing thread claims the span for its heap; without a heap, and always when the span is a lending one or
+//    detached (holes.h), it frees under the central list's lock.
 // 6. A sleeping owner: when all live blocks of a span are in its remote chain nobody can use the fast path on it any
 //    more, so the publisher may, with the owner's slow_lock, give the span back on the owner's behalf. It looks when so many
 //    spans are so far that they pay for a look at all that are pending. free() counts

@@ -1,6 +1,7 @@
 #include "core/heap/statistics.h"
 
 #include "core/heap/central.h"
+#include "core/heap/holes.h"
 #include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
@@ -55,7 +56,7 @@ SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
   ClassStatistics& c = s.classes[span->size_class];
   size_t carved = span->carved;
   size_t remote = remote_count(span->remote.load(std::memory_order_relaxed));
-  size_t live = span->live_acquire();
+  size_t live = span->live_acquire() - span->hole_blocks();
   if (live > carved) live = carved;
   if (remote > live) remote = live;
   count_one(c.spans, c.span_bytes, span);
@@ -122,6 +123,16 @@ struct FreeMarks {
     bits[index / 64] |= uint64_t{1} << (index % 64);
     return true;
   }
+  bool mark_holes(const Span* span) {
+    uint32_t count = 0;
+    for (uint32_t pages = span->holes; pages != 0; pages &= pages - 1) {
+      BlockRange range = blocks_starting_in(span, lowest_page(pages));
+      for (uint32_t i = range.first; i < range.end; i++, count++) {
+        if (!mark(span, span->block_at(i))) return false;
+      }
+    }
+    return count == span->hole_blocks();
+  }
   bool mark_list(const Span* span, const Block* block, uint32_t* count) {
     for (; block != nullptr; block = block->next, ++*count) {
       if (!mark(span, block)) return false;
@@ -180,6 +191,7 @@ void walk_span(void* context, Span* span) {
   uint32_t in_free_list = 0, cached = 0;
   uint64_t word = span->remote.load(std::memory_order_acquire);
   bool sound = marks.mark_list(span, span->free_list, &in_free_list) && in_free_list == span->free_blocks();
+  sound = sound && marks.mark_holes(span);
   if (word != kUnowned) sound = sound && mark_parcels(marks, span, remote_first(word), &cached) && cached == remote_count(word);
   sound = sound && (span->kind == SpanKind::kSampled || mark_cached(marks, span, &cached));
   if (!sound) {
@@ -194,6 +206,7 @@ void walk_span(void* context, Span* span) {
 }  // namespace
 
 bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context) {
+  HolePurgePause pause;
   central_publish_lists(true);  // to where the walk looks
   Walk walk{f, context, true};
   pages::for_each_span(walk_span, &walk);

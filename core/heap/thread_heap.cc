@@ -3,6 +3,7 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/central.h"
+#include "core/heap/holes.h"
 #include "core/heap/pressure.h"
 #include "core/heap/remote.h"
 #include "core/os/os.h"
@@ -34,6 +35,7 @@ uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : spa
 void file_available(ClassState& cs, Span* span, uint32_t live) {
   // Behind the others: the longer a span waits, the more blocks its next list has (docs/decisions/0004).
   span->state = SpanState::kAvailable;
+  span->look.since = hole_epoch.load(std::memory_order_relaxed);
   span->set_live(live);
   cs.available.push_back(span);
 }
@@ -63,6 +65,7 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
     }
   }
   span->state = SpanState::kCurrent;
+  span->look.worth_from = 0;
   return span;
 }
 
@@ -114,6 +117,11 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
         *first = checked(span, span->free_list);
         span->free_list = nullptr;
         span->set_live_quietly(span->carved);
+        return count;
+      }
+      if (span->holes != 0) {
+        count = refill_hole(span, first);
+        span->set_live_quietly(span->live());
         return count;
       }
       if (span->carved < span->capacity) {
@@ -342,7 +350,7 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
 }
 
 void retire(Span* span) {
-  DCHECK(span->live() == 0);
+  DCHECK(span->is_empty());
   span->disown();
   pages::release(span);
 }
@@ -371,9 +379,10 @@ bool span_countdown_locked(ThreadHeap& heap, Span* span) {
   // Between the free and the lock a remote free may have found the span empty and given it back (remote.h, rule 6).
   if (span->owner() != &heap) return false;
   ClassState& cs = heap.body->classes[span->size_class];
-  if (span->state == SpanState::kCurrent) return false;
+  // Who has detached it looks when it comes back.
+  if (span->state == SpanState::kCurrent || span->state == SpanState::kDetached) return false;
   if (span->state == SpanState::kFull) full_to_available(cs, span, span->live());
-  return span->live() == 0 && retire_or_keep(cs, span);
+  return span->is_empty() && retire_or_keep(cs, span);
 }
 }  // namespace
 
@@ -388,7 +397,7 @@ void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept {
 
 void file_owned_locked(ThreadHeap& heap, Span* span) {
   ClassState& cs = heap.body->classes[span->size_class];
-  if (span->free_blocks() == 0 && span->carved == span->capacity) {
+  if (span->free_blocks() == 0 && span->carved == span->capacity && span->holes == 0) {
     file_full(cs, span);
   } else {
     file_available(cs, span, span->live());
@@ -396,7 +405,7 @@ void file_owned_locked(ThreadHeap& heap, Span* span) {
 }
 
 void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
-  if (count > span->live()) fatal("double free", list.first);  // by different threads
+  if (count > span->live() - span->hole_blocks()) fatal("double free", list.first);  // by different threads
   list.last->next = span->free_list;
   span->free_list = list.first;
   ClassState& cs = heap.body->classes[span->size_class];
@@ -405,12 +414,12 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t
     span->set_live_quietly(live);
   } else if (span->state == SpanState::kAvailable) {
     span->set_live(live);
-  } else if (span->capacity - live >= full_threshold(span)) {
+  } else if (span->state == SpanState::kFull && span->capacity - live >= full_threshold(span)) {
     full_to_available(cs, span, live);
   } else {
     span->set_countdown(span->countdown - count, span->bias);
   }
-  if (live == 0 && span->state == SpanState::kAvailable) retire_or_keep(cs, span);
+  if (span->is_empty() && span->state == SpanState::kAvailable) retire_or_keep(cs, span);
 }
 
 void drain_pending_locked(ThreadHeap& heap) {
@@ -467,7 +476,7 @@ bool give_away_oldest(ClassState& cs, size_t* given_bytes) {
   Span* span = cs.available.front();
   *given_bytes = free_bytes(span);
   cs.available.remove(span);
-  if (span->live() == 0) {
+  if (span->is_empty()) {
     retire(span);
     return true;
   }
@@ -542,7 +551,7 @@ void release_list_locked(SpanList& list) {
   for (Span* span = list.front(); span != nullptr;) {
     Span* next = span->next;
     list.remove(span);
-    if (span->live() == 0) {
+    if (span->is_empty()) {
       retire(span);
     } else if (!central_put(span)) {
       list.push_front(span);

@@ -5,7 +5,7 @@
 //
 // Who calls: core/api's slow paths. Heaps are recycled and never unmapped: a stale pointer to one stays readable.
 // Threads: the owner, holding slow_lock; another thread only holding slow_lock and only for spans without live blocks
-// (remote.cc). Two paths of the owner run without it: the fast ones, which touch heads[], and free_list and countdown of
+// (remote.cc), or to take a span off its list and put it back (holes.h). Two paths of the owner run without it: the fast ones, which touch heads[], and free_list and countdown of
 // spans they own; and take_freed, which touches its current span only.
 // `large` has a lock of its own.
 // Lock order: registry → slow_lock → central list → page heap shard → arena.
@@ -95,6 +95,7 @@ struct ThreadHeap {
   ThreadHeap* next_all = nullptr;
   ThreadHeap* next_idle = nullptr;
   HeapBody* body = nullptr;       // never null, never changes
+  uint32_t detached_spans = 0;    // whose pages are being purged: on none of its lists (holes.h). slow_lock
   uint8_t idle_ticks = 0;         // 0 with a thread; kBodyPurged: the body's pages are gone. Registry lock
 };
 

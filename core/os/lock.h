@@ -14,7 +14,7 @@ namespace seemalloc {
 // The forking thread holds all of our locks from its prepare handler to its parent or child handler. Handlers of others
 // that run in between may allocate: for this thread locking means nothing then.
 extern constinit thread_local bool fork_holds_every_lock __attribute__((tls_model("initial-exec")));
-// Set around the prepare handler: fork was called in such a signal handler.
+// Set from the prepare handler to the end of the parent's and child's: fork was called in such a signal handler.
 extern constinit thread_local bool fork_interrupts_a_holder __attribute__((tls_model("initial-exec")));
 // Locks this thread holds. Not zero in a signal handler that has interrupted one of our critical sections.
 extern constinit thread_local unsigned locks_held __attribute__((tls_model("initial-exec")));

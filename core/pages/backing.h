@@ -1,7 +1,8 @@
 // Backing: how much memory stands behind the heap, and the limits it has to stay below.
 //
 // Counted are the bytes of spans in use, of free pages and cached huge memory not yet given back, and of our own records: what a
-// program cannot get rid of but by freeing and purging. Spans count whole, touched or not. Where clean pages are taken or huge memory
+// program cannot get rid of but by freeing and purging. Spans count whole, touched or not, holes included: what is in them is
+// promised to their blocks. Where clean pages are taken or huge memory
 // is wanted, the bytes are charged first; pages are given back when they have been purged. Each goes with a page fault or
 // a system call, so that one shared counter does not matter; dirty pages used again cost nothing. Huge memory is counted by its
 // books (huge.cc), and what is on its way into them by a charge.

@@ -294,6 +294,18 @@ bool try_extend(Span* span, size_t page_count) {
   return true;
 }
 
+bool lies_on_huge_page(const Span* span) {
+  LockGuard guard(shards[span->region->shard].lock);
+  return span->region->huge;
+}
+
+bool take_huge_page_apart(const Span* span) {
+  LockGuard guard(shards[span->region->shard].lock);
+  bool was_huge = span->region->huge;
+  span->region->huge = false;
+  return was_huge;
+}
+
 void shrink(Span* span, size_t page_count) {
   Region* region = span->region;
   size_t have = span->bytes >> kPageShift;

@@ -44,6 +44,11 @@ void shrink(Span* span, size_t page_count);
 // Requires: no lock held. Returns bytes given back.
 size_t unmap_empty_regions();
 
+// For what purges parts of a span. Whether its region lies on a huge page; and, before the first part of that goes: true when
+// os::split_huge_page() is due, which is said once.
+bool lies_on_huge_page(const Span* span);
+bool take_huge_page_apart(const Span* span);
+
 // A shard for a new thread heap, round robin over the CPUs.
 unsigned next_shard();
 

@@ -4,13 +4,14 @@
 
 #include "core/os/os.h"
 #include "core/pages/huge.h"
-#include "core/pages/purge_budget.h"
 #include "core/pages/purge_delay.h"
 #include "core/pages/refaults.h"
 #include "core/pages/shard.h"
 #include "core/pages/sweep.h"
 
 namespace seemalloc::pages {
+
+constinit PurgeBudget purge_budget;
 
 namespace {
 
@@ -28,7 +29,6 @@ constexpr size_t kFloor_bytes = 512 * KiB;
 constexpr size_t kLeastCap_bytes = 64 * MiB;
 
 constinit PurgeDelay tuned_delay;
-constinit PurgeBudget budget;
 std::atomic<uint64_t> next_watch_ns{0}, period_end_ns{0};
 std::atomic<uint64_t> helper_ticks_by_ns{0};
 std::atomic<unsigned> periods{0};
@@ -121,7 +121,7 @@ void count_huge(size_t bytes) {
 bool purge_due(PurgeBudget* paid_by) {
   if (!anything_due.exchange(false, std::memory_order_relaxed)) return true;
   Sweeping large{What::kDue, kWorthACall_pages, paid_by};
-  if (!budget.idle()) sweep_counted(&large);
+  if (!purge_budget.idle()) sweep_counted(&large);
   Sweeping all{What::kDue, 1, paid_by};
   all.postponed = large.postponed;
   sweep_counted(&all);
@@ -166,12 +166,12 @@ void keep_below_cap() {
 }
 
 void watch(Purge mode, uint64_t now, uint64_t delay) {
-  budget.tick(now, os::process_cpu_ns());
+  purge_budget.tick(now, os::process_cpu_ns());
   if (is_due(period_end_ns, now, delay / 2)) end_period(now);
   keep_below_cap();
   bool eager = mode == Purge::kEager;
   if (!eager && small_and_busy.load(std::memory_order_relaxed)) return;
-  PurgeBudget* paid_by = eager ? nullptr : &budget;
+  PurgeBudget* paid_by = eager ? nullptr : &purge_budget;
   if (!purge_due(paid_by) || !purge_due_huge(paid_by, now > delay ? now - delay : 0)) add(total_postponed, 1);
 }
 

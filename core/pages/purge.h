@@ -12,10 +12,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/compiler.h"
 #include "core/base/options.h"
 #include "core/os/calls.h"
+#include "core/pages/purge_budget.h"
 
 namespace seemalloc::pages {
+
+// What giving memory back may cost, holes in spans included.
+extern constinit PurgeBudget purge_budget SEEMALLOC_HIDDEN;
 
 // balanced, eager or never, as the options say; a delay of 0 is eager.
 options::Purge purge_mode();

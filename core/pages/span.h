@@ -2,11 +2,13 @@
 //
 // Line 0 is what the owner's free() touches; line 1 starts with what other threads touch.
 // Threads: free_list, countdown, bias, carved belong to the owner (a ThreadHeap under its slow_lock for all but the fast
-// path; the central list's lock while unowned; the sampled heap's lock when sampled). owner and remote are atomic.
+// path; the central list's lock while unowned; the sampled heap's lock when sampled). owner and remote are atomic. Of a
+// detached span the list behind its first block and the holes are the purger's (heap/holes.h).
 // An owner is never null: a thread without a heap compares its null with it and must not match.
 // Invariants:
 //  1. countdown + bias == live (modulo 2^32): the blocks handed out (to the program, a malloc list, a stash or the
-//     remote list). A current span's countdown never reaches zero.
+//     remote list), and those that lie in holes (heap/holes.h). A current span's countdown never reaches zero; that of an
+//     available one does when all but the blocks in holes are free.
 //  2. every carved block that is not live is on free_list exactly once.
 //  3. remote == kUnowned only while owner is kNobody, and changes from it only under the central list's lock.
 #pragma once
@@ -43,6 +45,7 @@ enum class SpanState : uint8_t {
   kCurrent,    // the thread heap hands out from it
   kAvailable,  // on its owner's (or, unowned, the central) list, has free blocks
   kFull,       // on no list until enough of it is freed
+  kDetached,   // on no list while parts of it are purged (heap/holes.h): frees go on, nothing is handed out
 };
 
 struct alignas(kCacheLineBytes) Span {
@@ -70,13 +73,21 @@ struct alignas(kCacheLineBytes) Span {
   Span* prev;
   Region* region;  // null for huge
   size_t bytes;    // of the whole run
+  uint32_t holes;  // OS pages given back to the system, from the first that the span touches; no list has their blocks
+  uint32_t hole_blocks_;  // that start there. See hole_blocks()
   union {
     uint32_t* sample_ids;  // kSampled: one per block
     uint32_t sample_id;    // kLarge, kHuge: 0 when not sampled
+    struct {
+      uint32_t since;       // when it became available (heap/holes.h)
+      uint32_t worth_from;  // free blocks that make another look for holes worth it
+    } look;                 // kSmall
   };
 
   uint32_t live() const { return countdown + bias; }
-  void set_live(uint32_t live) { set_countdown(live, 0); }
+  void set_live(uint32_t live) { set_countdown(live - hole_blocks_, hole_blocks_); }
+  // Nobody has a block of it.
+  bool is_empty() const { return live() == hole_blocks_; }
   // For a span whose owner is not to be told of anything: it looks by itself whenever a list ends.
   void set_live_quietly(uint32_t live) { set_countdown(live + kNever, 0 - kNever); }
   void set_countdown(uint32_t frees, uint32_t rest) {
@@ -87,7 +98,27 @@ struct alignas(kCacheLineBytes) Span {
   // After set_live_quietly() the bias stays what it is: only the countdown changes.
   uint32_t free_blocks_of_current() const { return carved + kNever - countdown; }
   void set_all_live() { __atomic_store_n(&countdown, carved + kNever, __ATOMIC_RELAXED); }
+  // Those on free_list.
   uint32_t free_blocks() const { return carved - live(); }
+
+  // Changes under the lock of whoever cares for the span; a hint without it.
+  uint32_t hole_blocks() const { return __atomic_load_n(&hole_blocks_, __ATOMIC_RELAXED); }
+  // So many free blocks have been taken off the list because their pages go. They count as live now, by the bias: the
+  // countdown is the owner's, who may be counting.
+  void add_holes(uint32_t pages, uint32_t blocks) {
+    holes |= pages;
+    __atomic_store_n(&hole_blocks_, hole_blocks_ + blocks, __ATOMIC_RELAXED);
+    __atomic_store_n(&bias, bias + blocks, __ATOMIC_RELAXED);
+  }
+  // They are about to be handed out: they go on counting as live.
+  void remove_holes(uint32_t pages, uint32_t blocks) {
+    holes &= ~pages;
+    __atomic_store_n(&hole_blocks_, hole_blocks_ - blocks, __ATOMIC_RELAXED);
+  }
+  void forget_holes() {
+    holes = 0;
+    __atomic_store_n(&hole_blocks_, 0, __ATOMIC_RELAXED);
+  }
 
   SEEMALLOC_ALWAYS_INLINE const void* owner() const { return reinterpret_cast<const void*>(load_racing(owner_)); }
   const void* owner_acquire() const { return reinterpret_cast<const void*>(__atomic_load_n(&owner_, __ATOMIC_ACQUIRE)); }
@@ -98,6 +129,14 @@ struct alignas(kCacheLineBytes) Span {
   // Changes under the central list's lock; a hint without it.
   bool lending() const { return __atomic_load_n(&lending_, __ATOMIC_RELAXED); }
   void set_lending(bool lending) { __atomic_store_n(&lending_, lending, __ATOMIC_RELAXED); }
+
+  // The owner's free: the block is on the list as soon as another thread can see it there, with its link.
+  SEEMALLOC_ALWAYS_INLINE void push_freed(Block* block) {
+    block->next = free_list;
+    __atomic_store_n(&free_list, block, __ATOMIC_RELEASE);
+  }
+  // The list as another thread sees it that has detached the span: what is behind the first block does not change.
+  Block* free_list_acquire() const { return __atomic_load_n(&free_list, __ATOMIC_ACQUIRE); }
 
   // The owner's last access of a free: everything it wrote to the span comes before. Pairs with live_acquire().
   // Returns true at zero.

@@ -22,6 +22,7 @@ Span* take_span(SpanKind kind) {
   if (span == nullptr) return nullptr;
   span->free_list = nullptr;
   span->disown();
+  span->forget_holes();
   span->set_live(0);
   span->block_bytes = span->capacity = span->carved = 0;
   span->size_class = 0;

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "hammer.h"
 
@@ -46,10 +47,35 @@ static void from_signals(void) {
   }
 }
 
+// What a child gives back: blocks of a thread that it does not have.
+static void* keep_blocks(void* arg) {
+  (void)arg;
+  static char* kept[200];
+  for (int i = 0; i < 200; i++) kept[i] = malloc((size_t)(16 + i * 500));
+  for (int i = 0; i < 200; i++) free(kept[i]);
+  while (!hammers_stop) usleep(1000);
+  return NULL;
+}
+
+static void from_signals_beside_a_thread(void) {
+  pthread_t keeper;
+  sigset_t alarm;  // for the main thread
+  sigemptyset(&alarm);
+  sigaddset(&alarm, SIGALRM);
+  EXPECT(pthread_sigmask(SIG_BLOCK, &alarm, NULL) == 0);
+  EXPECT(pthread_create(&keeper, NULL, keep_blocks, NULL) == 0);
+  EXPECT(pthread_sigmask(SIG_UNBLOCK, &alarm, NULL) == 0);
+  from_signals();
+  hammers_stop = 1;
+  EXPECT(pthread_join(keeper, NULL) == 0);
+}
+
 int main(int argc, char** argv) {
   expect_subject();
   if (argc > 1 && strcmp(argv[1], "signals") == 0) {
     from_signals();
+  } else if (argc > 1 && strcmp(argv[1], "beside") == 0) {
+    from_signals_beside_a_thread();
   } else {
     between_handlers();
   }

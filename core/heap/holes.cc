@@ -1,0 +1,465 @@
+#include "core/heap/holes.h"
+
+#include "core/base/check.h"
+#include "core/base/options.h"
+#include "core/heap/central.h"
+#include "core/heap/remote.h"
+#include "core/heap/size_class.h"
+#include "core/heap/thread_heap.h"
+#include "core/os/os.h"
+#include "core/pages/page_heap.h"
+#include "core/pages/purge.h"
+#include "core/pages/purge_delay.h"
+
+namespace seemalloc::heap {
+
+using pages::SpanKind;
+using pages::SpanState;
+
+std::atomic<uint32_t> hole_epoch{1};
+std::atomic<const void*> hole_helper{nullptr};
+std::atomic<Span*> detached_span{nullptr};
+
+namespace {
+
+// What has become available at any time of a period has waited for two whole ones after the third.
+constexpr uint32_t kPeriodsToWait = 3;
+constexpr uint64_t kShortestPeriod_ns = 125 * kMillisecond_ns;
+constexpr uint64_t kLongestPeriod_ns = 8 * kSecond_ns;  // when doubled
+// At once: by the helper, and by a thread of the program where there is none. As much rest follows, or much more when the
+// program works (PurgeBudget).
+constexpr uint64_t kSlice_ns = 5 * kMillisecond_ns;
+constexpr uint64_t kShortSlice_ns = 500 * kMicrosecond_ns;
+constexpr uint64_t kRest_ns = 15 * kMillisecond_ns;
+// Smaller heaps are left alone.
+constexpr unsigned kLeastRegions = 2;
+
+std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, refilled_bytes{0};
+
+// Who purges: an address of its thread's own. Null when nobody does.
+std::atomic<const void*> purger{nullptr};
+
+bool become_purger() {
+  const void* nobody = nullptr;
+  return purger.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire, std::memory_order_relaxed);
+}
+void cease_to_purge() { purger.store(nullptr, std::memory_order_release); }
+
+// ---- pages of a span ----
+
+unsigned page_shift() { return static_cast<unsigned>(__builtin_ctzll(os::page_bytes())); }
+
+uintptr_t address_of_page(const Span* span, unsigned page) { return ((span->start >> page_shift()) + page) << page_shift(); }
+
+unsigned page_at(const Span* span, uintptr_t address) {
+  return static_cast<unsigned>((address >> page_shift()) - (span->start >> page_shift()));
+}
+
+// The pages that [start, end) of the span touches.
+uint32_t pages_touched(const Span* span, uintptr_t start, uintptr_t end) {
+  return (UINT32_MAX << page_at(span, start)) & (UINT32_MAX >> (31 - page_at(span, end - 1)));
+}
+static_assert(kMaxSpanPages * kPageBytes / 4096 <= 32);  // no OS page is smaller
+
+// Those that are the span's alone (OS pages may be larger than ours) and that somebody may have written to.
+uint32_t purgeable_pages(const Span* span) {
+  uintptr_t end = span->start + (span->known_zero ? size_t{span->carved} * span->block_bytes : span->bytes);
+  uintptr_t first = round_up(span->start, os::page_bytes()), last = round_down(span->start + span->bytes, os::page_bytes());
+  if (end > last) end = last;
+  return first < end ? pages_touched(span, first, end) : 0;
+}
+
+// ---- what is free of a detached span ----
+
+// The purger's, of which there is one: too large for a stack.
+constexpr uint32_t kMaxBlocks = kMaxSpanPages * kPageBytes / 8;
+uint16_t listed[kMaxBlocks];        // numbers of the list's blocks behind the first, in this order
+uint64_t is_free[kMaxBlocks / 64];  // by number: these, and those that lie in holes
+
+struct FreeList {
+  Block* first;    // stays where it is: the owner frees in front of it
+  uint32_t count;  // of blocks, itself included
+};
+
+uint32_t number_of(const Span* span, const Block* block) {
+  return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(block) - span->start) / span->block_bytes);
+}
+
+// False when it is marked already.
+bool mark_free(uint32_t number) {
+  uint64_t bit = uint64_t{1} << (number % 64);
+  if ((is_free[number / 64] & bit) != 0) return false;
+  is_free[number / 64] |= bit;
+  return true;
+}
+
+// Asks for all lines with links at once; the list would have us wait for one after the other.
+void prefetch_links(const Span* span) {
+  size_t step = span->block_bytes < kCacheLineBytes ? kCacheLineBytes : span->block_bytes;
+  uintptr_t end = span->start + size_t{span->carved} * span->block_bytes;
+  for (uintptr_t at = span->start; at < end; at += step) __builtin_prefetch(reinterpret_cast<const void*>(at));
+}
+
+// Reads the list into `listed` and `is_free`. False when it is not what was counted: the program has written to what it has
+// freed (its owner will report it), or is freeing just now.
+bool read_list(const Span* span, const FreeList& list) {
+  prefetch_links(span);
+  uint32_t behind = 0;
+  for (const Block* block = list.first->next; block != nullptr; block = block->next) {
+    if (behind + 1 >= list.count || block == list.first || !span->is_carved_block(block)) return false;
+    uint32_t number = number_of(span, block);
+    if (!mark_free(number)) return false;
+    listed[behind++] = static_cast<uint16_t>(number);
+  }
+  return behind + 1 == list.count;
+}
+
+bool mark_hole_blocks(const Span* span) {
+  for (uint32_t pages = span->holes; pages != 0; pages &= pages - 1) {
+    BlockRange range = blocks_starting_in(span, lowest_page(pages));
+    for (uint32_t i = range.first; i < range.end; i++) {
+      if (!mark_free(i)) return false;
+    }
+  }
+  return true;
+}
+
+// Pages that a block touches which is not free, and the one of the first free block's link.
+uint32_t busy_pages(const Span* span, const Block* first) {
+  uintptr_t link = reinterpret_cast<uintptr_t>(first);
+  uint32_t busy = pages_touched(span, link, link + sizeof(Block));
+  for (uint32_t from = 0; from < span->carved; from += 64) {
+    uint64_t others = ~is_free[from / 64];
+    for (; others != 0; others &= others - 1) {
+      uint32_t number = from + static_cast<uint32_t>(__builtin_ctzll(others));
+      if (number >= span->carved) break;
+      uintptr_t block = reinterpret_cast<uintptr_t>(span->block_at(number));
+      if (block != link) busy |= pages_touched(span, block, block + span->block_bytes);
+    }
+  }
+  return busy;
+}
+
+// The pages to purge: new holes. 0 when there is none, or not enough to take a huge page apart.
+uint32_t find_holes(const Span* span, const FreeList& list) {
+  for (uint32_t word = 0; word * 64 < span->carved; word++) is_free[word] = 0;
+  if (list.first == nullptr || !read_list(span, list) || !mark_hole_blocks(span)) return 0;
+  uint32_t pages = purgeable_pages(span) & ~busy_pages(span, list.first) & ~span->holes;
+  unsigned all = static_cast<unsigned>(span->bytes / os::page_bytes());
+  bool enough = static_cast<unsigned>(__builtin_popcount(pages)) * 2 >= all || !pages::lies_on_huge_page(span);
+  return enough ? pages : 0;
+}
+
+// Takes the blocks that start in these pages off the list.
+void unlink_blocks(Span* span, const FreeList& list, uint32_t pages) {
+  Block* kept = list.first;
+  uint32_t holes = 0, unlinked = 0;
+  bool gap = false;
+  for (uint32_t i = 0; i + 1 < list.count; i++) {
+    Block* block = span->block_at(listed[i]);
+    uint32_t page = uint32_t{1} << page_at(span, reinterpret_cast<uintptr_t>(block));
+    if ((pages & page) != 0) {
+      holes |= page;
+      unlinked++;
+      gap = true;
+      continue;
+    }
+    if (gap) kept->next = block;
+    gap = false;
+    kept = block;
+  }
+  if (gap) kept->next = nullptr;
+  span->add_holes(holes, unlinked);
+}
+
+// Returns the bytes that have gone; *refused when the kernel did not take all of them.
+size_t purge_pages(const Span* span, uint32_t pages, bool* refused) {
+  bool splits = pages::take_huge_page_apart(span);
+  size_t bytes = 0;
+  while (pages != 0) {
+    unsigned first = lowest_page(pages);
+    uint64_t rest = ~(uint64_t{pages} >> first);
+    unsigned count = static_cast<unsigned>(__builtin_ctzll(rest));
+    pages &= ~(static_cast<uint32_t>((uint64_t{1} << count) - 1) << first);
+    void* start = reinterpret_cast<void*>(address_of_page(span, first));
+    size_t length = count * os::page_bytes();
+    if (splits) os::split_huge_page(start, length);
+    if (os::purge(start, length, os::Reason::kHole)) {
+      bytes += length;
+    } else {
+      *refused = true;
+    }
+  }
+  return bytes;
+}
+
+// ---- one pass over all spans that wait ----
+
+struct Pass {
+  uint32_t least_periods;
+  uint64_t end_ns;
+  size_t bytes = 0;
+  bool refused = false;
+
+  bool over() const { return refused || os::monotonic_ns() >= end_ns; }
+};
+
+// Steps 2 to 4 for a span of a heap, or of nobody. L is the lock under which others change its counts.
+template <typename L>
+void purge_detached(Span* span, L& lock, Pass& pass) {
+  FreeList list{};
+  {
+    LockGuard guard(lock);
+    list.count = listed_blocks(span);  // first: what is counted is on the list
+    list.first = span->free_list_acquire();
+  }
+  uint32_t pages = find_holes(span, list);
+  if (pages == 0) return;
+  {
+    LockGuard guard(lock);
+    unlink_blocks(span, list, pages);
+  }
+  size_t bytes = purge_pages(span, pages, &pass.refused);
+  pass.bytes += bytes;
+  purged_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  spans_with_holes.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Null when there is none; with *more when it has looked for long enough.
+Span* detach_from(ClassState& cs, uint32_t least_periods, bool* more) {
+  *more = false;
+  for (unsigned i = 0; i < kHoleLooks; i++) {
+    Span* span = cs.available.front();  // there longest
+    if (span == nullptr || !has_waited(span, least_periods)) return nullptr;
+    cs.available.remove(span);
+    if (may_have_holes(span)) {
+      if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
+      note_detached(span);
+      return span;
+    }
+    span->look.since = hole_epoch.load(std::memory_order_relaxed);
+    cs.available.push_back(span);
+  }
+  *more = true;
+  return nullptr;
+}
+
+// The same for the heap's classes from *size_class on.
+Span* detach_owned(ThreadHeap& heap, unsigned* size_class, uint32_t least_periods, bool* more) {
+  *more = false;
+  if (!heap.slow_lock.try_lock()) return nullptr;  // busy: another time
+  Span* span = nullptr;
+  for (; *size_class < kClassCount; ++*size_class) {
+    span = detach_from(heap.body->classes[*size_class], least_periods, more);
+    if (span != nullptr || *more) break;
+  }
+  if (span != nullptr) heap.detached_spans++;
+  heap.slow_lock.unlock();
+  return span;
+}
+
+// Step 5. The countdown is the owner's and has gone on meanwhile.
+void reattach_owned(ThreadHeap& heap, Span* span) {
+  {
+    LockGuard guard(heap.slow_lock);
+    heap.detached_spans--;
+    forget_detached();
+    ClassState& cs = heap.body->classes[span->size_class];
+    span->state = SpanState::kAvailable;
+    span->look.since = hole_epoch.load(std::memory_order_relaxed);
+    note_look(span);
+    if (span->live_acquire() == span->hole_blocks() && cs.available.size() != 0) {
+      retire(span);
+    } else {
+      cs.available.push_back(span);
+    }
+  }
+  if (heap.state.load(std::memory_order_seq_cst) == HeapState::kZombie) hand_on_zombie(heap);
+}
+
+void purge_heap(ThreadHeap& heap, Pass& pass) {
+  if (heap.state.load(std::memory_order_relaxed) == HeapState::kZombie) return;
+  unsigned size_class = 0;
+  bool more = true;
+  while (more && !pass.over()) {
+    Span* span = detach_owned(heap, &size_class, pass.least_periods, &more);
+    if (span == nullptr) continue;
+    purge_detached(span, heap.slow_lock, pass);
+    reattach_owned(heap, span);
+    more = true;
+  }
+}
+
+void purge_unowned(Pass& pass) {
+  for (unsigned c = 0; c < kClassCount && !pass.over();) {
+    bool more = false;
+    Span* span = central_detach(c, pass.least_periods, &more);
+    if (span != nullptr) {
+      purge_detached(span, central_lock(c), pass);
+      central_reattach(span);
+    } else if (!more) {
+      c++;
+    }
+  }
+}
+
+void run(Pass& pass) {
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr && !pass.over(); heap = heap->next_all) purge_heap(*heap, pass);
+  purge_unowned(pass);
+}
+
+// ---- when ----
+
+std::atomic<uint64_t> next_slice_ns{0};
+std::atomic<bool> unfinished{false};  // spans of this period are left
+
+// The purger's. A period is half a purge delay, and twice as long whenever much of what was purged is wanted again.
+constexpr unsigned kMostDoubled = 6;
+struct Periods {
+  uint64_t next_ns;
+  unsigned doubled;
+  uint64_t purged_before, refilled_before;
+};
+Periods periods;
+
+void set_length(uint64_t purged, uint64_t refilled) {
+  constexpr uint64_t kLittle = 1 * MiB;
+  if (purged >= kLittle && refilled > purged / 5) {
+    if (periods.doubled < kMostDoubled) periods.doubled++;
+  } else if (refilled < kLittle && periods.doubled != 0) {
+    periods.doubled--;
+  }
+}
+
+// Half a purge delay, but not longer because free runs are kept for longer: holes have their own measure of what is wanted again.
+uint64_t shortest_period_ns() {
+  constexpr uint64_t kTuned_ns = pages::PurgeDelay::kFirst_ns / 2;
+  uint64_t half = pages::purge_delay_ns() / 2;
+  if (!options::is_chosen(options::Id::purge_delay) && half > kTuned_ns) half = kTuned_ns;
+  return half > kShortestPeriod_ns ? half : kShortestPeriod_ns;
+}
+
+void begin_period(uint64_t now) {
+  uint64_t purged = purged_bytes.load(std::memory_order_relaxed), refilled = refilled_bytes.load(std::memory_order_relaxed);
+  set_length(purged - periods.purged_before, refilled - periods.refilled_before);
+  periods.purged_before = purged;
+  periods.refilled_before = refilled;
+  uint64_t length = shortest_period_ns();
+  for (unsigned i = 0; i < periods.doubled && length < kLongestPeriod_ns; i++) length *= 2;
+  periods.next_ns = now + length;
+  unfinished.store(true, std::memory_order_relaxed);
+  hole_epoch.fetch_add(1, std::memory_order_relaxed);
+}
+
+void run_slice(uint64_t now, uint64_t most_ns) {
+  if (now >= periods.next_ns) begin_period(now);
+  if (!unfinished.load(std::memory_order_relaxed)) return;
+  if (!pages::purge_budget.may_spend()) return;
+  uint64_t begin = os::monotonic_ns();
+  Pass pass{kPeriodsToWait, begin + most_ns};
+  run(pass);
+  uint64_t end = os::monotonic_ns();
+  pages::purge_budget.spent(end - begin);
+  // What was refused would be refused again.
+  if (pass.refused) periods.doubled = kMostDoubled;
+  if (pass.refused || end < pass.end_ns) unfinished.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+BlockRange blocks_starting_in(const Span* span, unsigned page) {
+  uintptr_t page_start = address_of_page(span, page), page_end = page_start + os::page_bytes();
+  auto blocks_before = [span](uintptr_t address) {
+    if (address <= span->start) return uint32_t{0};
+    uint64_t blocks = (address - span->start + span->block_bytes - 1) / span->block_bytes;
+    return blocks < span->carved ? static_cast<uint32_t>(blocks) : span->carved;
+  };
+  return {blocks_before(page_start), blocks_before(page_end)};
+}
+
+bool may_have_holes(const Span* span) {
+  size_t free_bytes = size_t{listed_blocks(span)} * span->block_bytes;
+  return free_bytes >= 2 * os::page_bytes() && worth_another_look(span);
+}
+
+void note_look(Span* span) {
+  uint32_t live = span->live_acquire() - span->hole_blocks();
+  span->look.worth_from = listed_blocks(span) + (live < 8 ? 1 : live / 8);
+}
+
+uint32_t refill_hole(Span* span, Block** first) {
+  unsigned page = lowest_page(span->holes);
+  BlockRange range = blocks_starting_in(span, page);
+  CHECK(range.first < range.end);
+  for (uint32_t i = range.first; i + 1 < range.end; i++) span->block_at(i)->next = span->block_at(i + 1);
+  span->block_at(range.end - 1)->next = nullptr;
+  *first = span->block_at(range.first);
+  span->remove_holes(uint32_t{1} << page, range.end - range.first);
+  refilled_bytes.fetch_add(os::page_bytes(), std::memory_order_relaxed);
+  return range.end - range.first;
+}
+
+void purge_holes_if_due(uint64_t now_ns) {
+  if (now_ns < next_slice_ns.load(std::memory_order_relaxed)) return;
+  const void* helper = hole_helper.load(std::memory_order_relaxed);
+  if (helper != nullptr && helper != &thread_cache) return;
+  if (pages::purge_mode() == options::Purge::kNever || pages::region_count() < kLeastRegions || !become_purger()) return;
+  next_slice_ns.store(now_ns + kRest_ns, std::memory_order_relaxed);
+  run_slice(now_ns, helper != nullptr ? kSlice_ns : kShortSlice_ns);
+  cease_to_purge();
+}
+
+bool holes_wait() {
+  return unfinished.load(std::memory_order_relaxed) && pages::purge_mode() != options::Purge::kNever;
+}
+
+namespace {
+// Waits for a slice of another thread, but not for a signal handler's own.
+bool become_purger_in_time() {
+  constexpr int kTries = 500;
+  for (int i = 0; i < kTries; i++) {
+    if (become_purger()) return true;
+    if (purger.load(std::memory_order_relaxed) == &thread_cache) return false;
+    os::pause(100 * kMicrosecond_ns);
+  }
+  return false;
+}
+}  // namespace
+
+size_t purge_all_holes() {
+  if (!become_purger_in_time()) return 0;
+  hole_epoch.fetch_add(1, std::memory_order_relaxed);  // what is on a list has been there since before
+  Pass pass{1, UINT64_MAX};
+  run(pass);
+  cease_to_purge();
+  return pass.bytes;
+}
+
+HolePurgePause::HolePurgePause() {
+  while (!become_purger()) os::pause(50 * kMicrosecond_ns);
+}
+HolePurgePause::~HolePurgePause() { cease_to_purge(); }
+
+HoleCounters hole_counters() {
+  auto read = [](const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
+  return {read(spans_with_holes), read(purged_bytes), read(refilled_bytes)};
+}
+
+// ---- fork ----
+
+void forget_purger_in_child(bool may_lock) {
+  hole_helper.store(nullptr, std::memory_order_relaxed);
+  // fork was called by a signal handler in the midst of a purge: the purger is this thread, which will go on.
+  if (purger.load(std::memory_order_relaxed) == &thread_cache) return;
+  Span* span = detached_span.load(std::memory_order_relaxed);
+  if (span != nullptr && may_lock) {
+    if (span->remote.load(std::memory_order_relaxed) == kUnowned) {
+      central_reattach(span);
+    } else {
+      reattach_owned(*static_cast<ThreadHeap*>(const_cast<void*>(span->owner_acquire())), span);
+    }
+  }
+  purger.store(nullptr, std::memory_order_relaxed);
+}
+
+}  // namespace seemalloc::heap

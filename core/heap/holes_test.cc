@@ -1,0 +1,442 @@
+// Holes of half-empty spans: what goes, what stays, who may do what meanwhile. The threads' tests run under the thread
+// sanitizer too.
+#include "core/heap/holes.h"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <seemalloc/seemalloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "core/api/test_api.h"
+#include "core/base/options.h"
+#include "core/heap/large_cache.h"
+#include "core/heap/statistics.h"
+#include "core/heap/thread_heap.h"
+#include "core/os/fault.h"
+#include "core/os/os.h"
+#include "core/pages/page_heap.h"
+#include "core/pages/page_map.h"
+
+namespace seemalloc::heap {
+namespace {
+
+struct Filled {
+  unsigned char* p;
+  size_t bytes;
+  unsigned char fill;
+};
+using Blocks = std::vector<Filled>;
+
+Filled make(size_t bytes, unsigned char fill) {
+  Filled b{static_cast<unsigned char*>(sm_malloc(bytes)), bytes, fill};
+  memset(b.p, fill, bytes);
+  return b;
+}
+void expect_filled(const Filled& b) {
+  for (size_t i = 0; i < b.bytes; i++) {
+    if (b.p[i] == b.fill) continue;
+    ADD_FAILURE() << "byte " << i << " of " << b.bytes << " at " << static_cast<void*>(b.p);
+    abort();
+  }
+}
+
+// `total` bytes in blocks, one in `keep` of which stays.
+Blocks sparse(size_t bytes, size_t total, size_t keep) {
+  Blocks all, kept;
+  for (size_t i = 0; i < total / bytes; i++) all.push_back(make(bytes, static_cast<unsigned char>(i)));
+  for (size_t i = 0; i < all.size(); i++) {
+    if (i % keep == 0) {
+      kept.push_back(all[i]);
+    } else {
+      sm_free(all[i].p);
+    }
+  }
+  return kept;
+}
+void free_all(const Blocks& blocks) {
+  for (const Filled& b : blocks) {
+    expect_filled(b);
+    sm_free(b.p);
+  }
+}
+
+bool heap_is_sound() {
+  return for_each_live_block([](void*, void*, size_t) {}, nullptr);
+}
+bool nothing_is_detached() {
+  HolePurgePause pause;
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    if (heap->detached_spans != 0) return false;
+  }
+  return true;
+}
+size_t used_bytes() { return pages::page_statistics(false).used_bytes; }
+
+// Without spans of other tests and their holes.
+class Holes : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(seemalloc_profile_stop(), 0);
+    collect(*thread_cache_heap(), true);
+    purge_all();
+  }
+  static ThreadHeap* thread_cache_heap() {
+    sm_free(sm_malloc(1));
+    return thread_cache.heap;
+  }
+};
+
+class HolesOfSize : public Holes, public testing::WithParamInterface<size_t> {};
+INSTANTIATE_TEST_SUITE_P(Bytes, HolesOfSize,
+                         testing::Values(8, 16, 48, 112, 500, 1000, 1800, 3000, 4096, 7000, 8192, 12000, 20000, 32768));
+
+TEST_P(HolesOfSize, GoAndCanBeHadAgain) {
+  size_t bytes = GetParam();
+  constexpr size_t kTotal = 4 * MiB;
+  size_t apart = 64 * KiB / bytes < 4 ? 4 : 64 * KiB / bytes;
+  Blocks kept = sparse(bytes, kTotal, apart);
+  size_t purged = purge_all_holes();
+  EXPECT_GT(purged, kTotal / 2);
+  EXPECT_TRUE(heap_is_sound());
+  EXPECT_EQ(purge_all_holes(), 0u) << "what has gone is purged again";
+  for (const Filled& b : kept) expect_filled(b);
+  size_t used = used_bytes();
+  std::set<void*> places;
+  Blocks again;
+  for (size_t i = 0; i < (kTotal - kTotal / apart) / bytes; i++) {
+    again.push_back(make(bytes, static_cast<unsigned char>(i * 7)));
+    EXPECT_TRUE(places.insert(again.back().p).second);
+  }
+  EXPECT_LE(used_bytes(), used + 256 * KiB) << "new spans, where holes could have been had";
+  EXPECT_TRUE(heap_is_sound());
+  free_all(kept);
+  free_all(again);
+  EXPECT_TRUE(heap_is_sound());
+}
+
+TEST_P(HolesOfSize, AnEmptySpanGoesWithItsHoles) {
+  size_t bytes = GetParam();
+  size_t before = used_bytes();
+  Blocks kept = sparse(bytes, 4 * MiB, 64 * KiB / bytes < 4 ? 4 : 64 * KiB / bytes);
+  EXPECT_GT(purge_all_holes(), 0u);
+  free_all(kept);
+  EXPECT_TRUE(heap_is_sound());
+  EXPECT_LE(used_bytes(), before + 512 * KiB);
+}
+
+TEST_P(HolesOfSize, AreFoundByTheBlocksThatStartInThem) {
+  Blocks kept = sparse(GetParam(), 1 * MiB, 64 * KiB / GetParam() < 4 ? 4 : 64 * KiB / GetParam());
+  const Span* span = pages::page_map.span_of(kept.back().p);
+  uint32_t seen = 0;
+  for (unsigned page = 0; page < 32; page++) {
+    BlockRange range = blocks_starting_in(span, page);
+    EXPECT_EQ(range.first, seen);
+    for (uint32_t i = range.first; i < range.end; i++) {
+      uintptr_t block = reinterpret_cast<uintptr_t>(span->block_at(i));
+      EXPECT_EQ(block / os::page_bytes() - span->start / os::page_bytes(), page);
+    }
+    seen = range.end;
+  }
+  EXPECT_EQ(seen, span->carved);
+  free_all(kept);
+}
+
+TEST_F(Holes, TheMemoryIsGone) {
+  Blocks kept = sparse(500, 16 * MiB, 200);
+  size_t before = pages::page_statistics(true).resident_bytes;
+  size_t purged = purge_all_holes();
+  EXPECT_GT(purged, 8 * MiB);  // the rest is in spans that are empty
+  EXPECT_LE(pages::page_statistics(true).resident_bytes, before - purged);
+  free_all(kept);
+}
+
+TEST_F(Holes, AreFreeInStatistics) {
+  Blocks kept = sparse(500, 8 * MiB, 200);
+  const ClassStatistics before = statistics().classes[class_of(500)];
+  EXPECT_GT(purge_all_holes(), 0u);
+  const ClassStatistics after = statistics().classes[class_of(500)];
+  EXPECT_EQ(after.live, before.live);
+  EXPECT_EQ(after.free, before.free);
+  EXPECT_EQ(after.spans, before.spans);
+  free_all(kept);
+}
+
+TEST_F(Holes, WhatIsFreedLaterGoesLater) {
+  Blocks kept = sparse(500, 8 * MiB, 4);  // some of them on every page
+  EXPECT_LT(purge_all_holes(), 1 * MiB);
+  Blocks few;
+  for (size_t i = 0; i < kept.size(); i++) {
+    if (i % 16 == 0) {
+      few.push_back(kept[i]);
+    } else {
+      sm_free(kept[i].p);
+    }
+  }
+  EXPECT_GT(purge_all_holes(), 4 * MiB);
+  EXPECT_TRUE(heap_is_sound());
+  free_all(few);
+}
+
+TEST_F(Holes, WantedAgainTheyAreCounted) {
+  Blocks kept = sparse(500, 8 * MiB, 200);
+  purge_all_holes();
+  uint64_t before = hole_counters().refilled_bytes;
+  Blocks again;
+  for (int i = 0; i < 4000; i++) again.push_back(make(500, 1));
+  EXPECT_GT(hole_counters().refilled_bytes, before + 1 * MiB);
+  free_all(kept);
+  free_all(again);
+}
+
+// The owner sleeps in a call that never returns.
+TEST_F(Holes, OfASleepingThread) {
+  std::atomic<int> stage{0};
+  std::thread owner([&] {
+    Blocks kept = sparse(500, 8 * MiB, 200);
+    stage = 1;
+    while (stage != 2) std::this_thread::yield();
+    free_all(kept);
+    free_all(sparse(500, 8 * MiB, 200));
+  });
+  while (stage != 1) std::this_thread::yield();
+  EXPECT_GT(purge_all_holes(), 4 * MiB);
+  stage = 2;
+  owner.join();
+  EXPECT_TRUE(heap_is_sound());
+}
+
+TEST_F(Holes, OfSpansThatNobodyOwns) {
+  Blocks kept;
+  std::thread([&] { kept = sparse(500, 8 * MiB, 200); }).join();  // too much to be parked
+  release_parked();
+  const Span* span = pages::page_map.span_of(kept.back().p);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(span->owner_acquire()), Span::kNobody);
+  EXPECT_GT(purge_all_holes(), 4 * MiB);
+  EXPECT_EQ(purge_all_holes(), 0u);
+  EXPECT_TRUE(heap_is_sound());
+  // They are used before new ones, and given back when they are empty.
+  size_t used = used_bytes();
+  Blocks again;
+  for (int i = 0; i < 8000; i++) again.push_back(make(500, static_cast<unsigned char>(i)));
+  EXPECT_LE(used_bytes(), used + 256 * KiB);
+  EXPECT_TRUE(heap_is_sound());
+  free_all(kept);
+  free_all(again);
+  EXPECT_TRUE(heap_is_sound());
+}
+
+// A thread that comes upon an unowned span by freeing into it owns its holes.
+TEST_F(Holes, AreClaimedWithTheirSpan) {
+  Blocks kept;
+  std::thread([&] { kept = sparse(1000, 8 * MiB, 100); }).join();
+  release_parked();
+  EXPECT_GT(purge_all_holes(), 4 * MiB);
+  size_t before = used_bytes();
+  free_all(kept);
+  EXPECT_TRUE(heap_is_sound());
+  EXPECT_LT(used_bytes(), before / 2);
+}
+
+TEST_F(Holes, TimePurgesThem) {
+  uint64_t before = hole_counters().purged_bytes;
+  Blocks kept = sparse(500, 8 * MiB, 200);
+  bool purged = false;
+  for (int i = 0; i < 400 && !purged; i++) {  // far more time than needed
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    tick();
+    purged = hole_counters().purged_bytes > before + 4 * MiB;
+  }
+  EXPECT_TRUE(purged);
+  free_all(kept);
+}
+
+TEST_F(Holes, NothingIsPurgedWhenPurgingIsOff) {
+  ASSERT_EQ(seemalloc_option_set("purge", "0"), 0);
+  Blocks kept = sparse(500, 8 * MiB, 200);
+  uint64_t before = hole_counters().purged_bytes;
+  for (int i = 0; i < 40; i++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    tick();
+  }
+  EXPECT_EQ(hole_counters().purged_bytes, before);
+  ASSERT_EQ(seemalloc_option_set("purge", "1"), 0);
+  free_all(kept);
+}
+
+TEST_F(Holes, RefusedTheyStayWhatTheyAre) {
+  Blocks kept = sparse(500, 8 * MiB, 200);
+  {
+    os::RefuseCalls refuse(SYS_madvise, EAGAIN);
+    EXPECT_EQ(purge_all_holes(), 0u);
+  }
+  {
+    os::RefuseCalls refuse(SYS_madvise, EAGAIN, 3);
+    for (int i = 0; i < 10; i++) purge_all_holes();
+  }
+  EXPECT_TRUE(heap_is_sound());
+  EXPECT_GT(purge_all_holes(), 2 * MiB) << "what was refused once is refused for good";
+  Blocks again;
+  for (int i = 0; i < 16000; i++) again.push_back(make(500, static_cast<unsigned char>(i)));
+  EXPECT_TRUE(heap_is_sound());
+  free_all(kept);
+  free_all(again);
+}
+
+// A list that the program has written to is not followed: its owner meets it, or nobody.
+TEST_F(Holes, ABrokenListIsLeftAlone) {
+  Blocks kept = sparse(500, 2 * MiB, 200);
+  std::vector<std::pair<void**, void*>> broken;
+  std::set<Span*> seen;
+  for (const Filled& b : kept) {
+    Span* span = pages::page_map.span_of(b.p);
+    if (span->state != pages::SpanState::kAvailable || span->free_list == nullptr || !seen.insert(span).second) continue;
+    void** link = reinterpret_cast<void**>(span->free_list->next);
+    if (link == nullptr) continue;
+    broken.emplace_back(link, *link);
+    void* wrong[] = {b.p + 1, reinterpret_cast<void*>(0x4242424242424242), nullptr, span->free_list, link};
+    *link = wrong[broken.size() % 5];
+  }
+  ASSERT_GT(broken.size(), 10u);
+  EXPECT_LT(purge_all_holes(), 128 * KiB);
+  for (auto [link, before] : broken) *link = before;
+  EXPECT_TRUE(heap_is_sound());
+  free_all(kept);
+}
+
+// ---- threads ----
+
+struct Box {
+  std::atomic<Filled*> slot{nullptr};
+};
+Box boxes[64];
+
+// Allocates, fills, checks, frees, and hands to others, in bursts of one size after the other: spans fill and empty.
+void work(unsigned seed, int rounds) {
+  std::mt19937 random(seed);
+  constexpr size_t kSizes[] = {16, 60, 200, 500, 1000, 2500, 9000, 30000};
+  for (int round = 0; round < rounds; round++) {
+    size_t bytes = kSizes[random() % std::size(kSizes)];
+    Blocks blocks;
+    for (size_t i = 0; i < 300 * KiB / bytes; i++) blocks.push_back(make(bytes, static_cast<unsigned char>(random())));
+    while (blocks.size() > 1) {
+      size_t at = random() % blocks.size();
+      Filled b = blocks[at];
+      blocks[at] = blocks.back();
+      blocks.pop_back();
+      expect_filled(b);
+      if (random() % 40 != 0) {
+        sm_free(b.p);
+        continue;
+      }
+      auto* letter = static_cast<Filled*>(sm_malloc(sizeof(Filled)));
+      *letter = b;
+      Filled* old = boxes[random() % std::size(boxes)].slot.exchange(letter);
+      if (old == nullptr) continue;
+      expect_filled(*old);
+      sm_free(old->p);
+      sm_free(old);
+    }
+    free_all(blocks);
+  }
+}
+
+void empty_boxes() {
+  for (Box& box : boxes) {
+    if (Filled* letter = box.slot.exchange(nullptr)) {
+      expect_filled(*letter);
+      sm_free(letter->p);
+      sm_free(letter);
+    }
+  }
+}
+
+int rounds() {
+  const char* seconds = getenv("SEEMALLOC_SECONDS");  // the longer, the more
+  return 30 * (seconds != nullptr ? atoi(seconds) + 1 : 4);
+}
+
+TEST_F(Holes, PurgedWhileThreadsWork) {
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  uint64_t before = hole_counters().spans;
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 3; t++) threads.emplace_back(work, seed + t, rounds());
+  std::thread purger([&] {
+    while (!done) purge_all_holes();
+  });
+  for (std::thread& t : threads) t.join();
+  done = true;
+  purger.join();
+  empty_boxes();
+  EXPECT_GT(hole_counters().spans, before);
+  EXPECT_TRUE(heap_is_sound());
+}
+
+TEST_F(Holes, PurgedWhileThreadsEnd) {
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::atomic<bool> done{false};
+  std::thread purger([&] {
+    while (!done) {
+      purge_all_holes();
+      release_parked();
+      purge_idle_bodies();
+    }
+  });
+  for (int i = 0; i < rounds(); i++) {
+    std::thread a(work, seed + 2 * i, 2), b(work, seed + 2 * i + 1, 2);
+    a.join();
+    b.join();
+  }
+  done = true;
+  purger.join();
+  empty_boxes();
+  EXPECT_TRUE(heap_is_sound());
+  EXPECT_TRUE(nothing_is_detached());
+}
+
+#ifndef __SANITIZE_THREAD__  // it does not allow threads in a child
+TEST_F(Holes, AChildOfAPurgingProcess) {
+  std::mt19937 random(1);
+  std::atomic<bool> done{false};
+  std::thread purger([&] {
+    while (!done) purge_all_holes();
+  });
+  int failed = 0;
+  for (int i = 0; i < 60; i++) {
+    Blocks kept = sparse(100 + random() % 1000, 4 * MiB, 100);
+    os::pause(random() % 3000 * kMicrosecond_ns);
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(60);  // a lock that nobody holds any more
+      bool sound = heap_is_sound() && nothing_is_detached();
+      free_all(kept);
+      free_all(sparse(500, 4 * MiB, 200));
+      purge_all();
+      std::thread([] { free_all(sparse(300, 1 * MiB, 10)); }).join();
+      _exit(sound && heap_is_sound() ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    failed += status != 0;
+    free_all(kept);
+  }
+  done = true;
+  purger.join();
+  EXPECT_EQ(failed, 0);
+}
+#endif
+
+}  // namespace
+}  // namespace seemalloc::heap
