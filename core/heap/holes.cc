@@ -195,9 +195,17 @@ size_t purge_pages(const Span* span, uint32_t pages, bool* refused) {
 
 // ---- one pass over all spans that wait ----
 
+// Where a pass goes on. Heaps are never unmade, and new ones come in front.
+struct Place {
+  ThreadHeap* heap;  // null: spans without an owner are next
+  unsigned size_class;
+};
+Place the_beginning() { return Place{all_heaps(), 0}; }
+
 struct Pass {
   uint32_t least_periods;
   uint64_t end_ns;
+  Place place;
   size_t bytes = 0;
   bool refused = false;
 
@@ -277,35 +285,42 @@ void reattach_owned(ThreadHeap& heap, Span* span) {
   if (heap.state.load(std::memory_order_seq_cst) == HeapState::kZombie) hand_on_zombie(heap);
 }
 
-void purge_heap(ThreadHeap& heap, Pass& pass) {
-  if (heap.state.load(std::memory_order_relaxed) == HeapState::kZombie) return;
-  unsigned size_class = 0;
-  bool more = true;
-  while (more && !pass.over()) {
-    Span* span = detach_owned(heap, &size_class, pass.least_periods, &more);
+// False when time is up before the end.
+bool purge_heap(ThreadHeap& heap, Pass& pass) {
+  if (heap.state.load(std::memory_order_relaxed) == HeapState::kZombie) return true;
+  for (bool more = true; more;) {
+    if (pass.over()) return false;
+    Span* span = detach_owned(heap, &pass.place.size_class, pass.least_periods, &more);
     if (span == nullptr) continue;
     purge_detached(span, heap.slow_lock, pass);
     reattach_owned(heap, span);
     more = true;
   }
+  return true;
 }
 
-void purge_unowned(Pass& pass) {
-  for (unsigned c = 0; c < kClassCount && !pass.over();) {
+bool purge_unowned(Pass& pass) {
+  while (pass.place.size_class < kClassCount) {
+    if (pass.over()) return false;
     bool more = false;
-    Span* span = central_detach(c, pass.least_periods, &more);
+    Span* span = central_detach(pass.place.size_class, pass.least_periods, &more);
     if (span != nullptr) {
-      purge_detached(span, central_lock(c), pass);
+      purge_detached(span, central_lock(pass.place.size_class), pass);
       central_reattach(span);
     } else if (!more) {
-      c++;
+      pass.place.size_class++;
     }
   }
+  return true;
 }
 
-void run(Pass& pass) {
-  for (ThreadHeap* heap = all_heaps(); heap != nullptr && !pass.over(); heap = heap->next_all) purge_heap(*heap, pass);
-  purge_unowned(pass);
+// False when time is up before the end: pass.place is where.
+bool run(Pass& pass) {
+  while (ThreadHeap* heap = pass.place.heap) {
+    if (!purge_heap(*heap, pass)) return false;
+    pass.place = Place{heap->next_all, 0};
+  }
+  return purge_unowned(pass);
 }
 
 // ---- when ----
@@ -319,6 +334,7 @@ struct Periods {
   uint64_t next_ns;
   unsigned doubled;
   uint64_t purged_before, refilled_before;
+  Place place;  // where the last slice stopped
 };
 Periods periods;
 
@@ -347,6 +363,8 @@ void begin_period(uint64_t now) {
   uint64_t length = shortest_period_ns();
   for (unsigned i = 0; i < periods.doubled && length < kLongestPeriod_ns; i++) length *= 2;
   periods.next_ns = now + length;
+  // What has not fitted goes on first.
+  if (!unfinished.load(std::memory_order_relaxed)) periods.place = the_beginning();
   unfinished.store(true, std::memory_order_relaxed);
   hole_epoch.fetch_add(1, std::memory_order_relaxed);
 }
@@ -355,14 +373,14 @@ void run_slice(uint64_t now, uint64_t most_ns) {
   if (now >= periods.next_ns) begin_period(now);
   if (!unfinished.load(std::memory_order_relaxed)) return;
   if (!pages::purge_budget.may_spend()) return;
-  uint64_t begin = os::monotonic_ns();
-  Pass pass{kPeriodsToWait, begin + most_ns};
-  run(pass);
-  uint64_t end = os::monotonic_ns();
-  pages::purge_budget.spent(end - begin);
+  uint64_t cpu_before = os::thread_cpu_ns();
+  Pass pass{kPeriodsToWait, os::monotonic_ns() + most_ns, periods.place};
+  bool complete = run(pass);
+  periods.place = pass.place;
+  pages::purge_budget.spent(os::thread_cpu_ns() - cpu_before);
   // What was refused would be refused again.
   if (pass.refused) periods.doubled = kMostDoubled;
-  if (pass.refused || end < pass.end_ns) unfinished.store(false, std::memory_order_relaxed);
+  if (pass.refused || complete) unfinished.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -399,19 +417,21 @@ uint32_t refill_hole(Span* span, Block** first) {
   return range.end - range.first;
 }
 
+namespace {
+bool wanted() { return pages::purge_mode() != options::Purge::kNever && pages::region_count() >= kLeastRegions; }
+}  // namespace
+
 void purge_holes_if_due(uint64_t now_ns) {
   if (now_ns < next_slice_ns.load(std::memory_order_relaxed)) return;
   const void* helper = hole_helper.load(std::memory_order_relaxed);
   if (helper != nullptr && helper != &thread_cache) return;
-  if (pages::purge_mode() == options::Purge::kNever || pages::region_count() < kLeastRegions || !become_purger()) return;
+  if (!wanted() || !become_purger()) return;
   next_slice_ns.store(now_ns + kRest_ns, std::memory_order_relaxed);
   run_slice(now_ns, helper != nullptr ? kSlice_ns : kShortSlice_ns);
   cease_to_purge();
 }
 
-bool holes_wait() {
-  return unfinished.load(std::memory_order_relaxed) && pages::purge_mode() != options::Purge::kNever;
-}
+bool holes_wait() { return unfinished.load(std::memory_order_relaxed) && wanted(); }
 
 namespace {
 // Waits for a slice of another thread, but not for a signal handler's own.
@@ -429,7 +449,7 @@ bool become_purger_in_time() {
 size_t purge_all_holes() {
   if (!become_purger_in_time()) return 0;
   hole_epoch.fetch_add(1, std::memory_order_relaxed);  // what is on a list has been there since before
-  Pass pass{1, UINT64_MAX};
+  Pass pass{1, UINT64_MAX, the_beginning()};
   run(pass);
   cease_to_purge();
   return pass.bytes;

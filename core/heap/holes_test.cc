@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/api/test_api.h"
+#include "core/base/option_for_test.h"
 #include "core/base/options.h"
 #include "core/heap/large_cache.h"
 #include "core/heap/statistics.h"
@@ -404,6 +405,38 @@ TEST_F(Holes, PurgedWhileThreadsEnd) {
   empty_boxes();
   EXPECT_TRUE(heap_is_sound());
   EXPECT_TRUE(nothing_is_detached());
+}
+
+// A slice of time is over before all heaps have been looked at: the next one goes on where it stopped.
+TEST_F(Holes, EachOfManyHeapsGetsItsTurn) {
+#ifdef __SANITIZE_THREAD__
+  constexpr unsigned kThreads = 50;
+#else
+  constexpr unsigned kThreads = 1500;
+#endif
+  options::OptionForTest delay(options::Id::purge_delay, "250");
+  std::atomic<unsigned> ready{0};
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  uint64_t before = hole_counters().spans;
+  for (unsigned i = 0; i < kThreads; i++) {
+    threads.emplace_back([&] {
+      Blocks kept = sparse(1000, 128 * KiB, 50);
+      ready++;
+      while (!done) os::pause(20 * kMillisecond_ns);
+      free_all(kept);
+    });
+  }
+  while (ready != kThreads) os::pause(1 * kMillisecond_ns);
+  uint64_t end_ns = os::monotonic_ns() + 30 * kSecond_ns;
+  while ((hole_counters().spans - before < kThreads || holes_wait()) && os::monotonic_ns() < end_ns) {
+    os::pause(15 * kMillisecond_ns);
+    tick();
+  }
+  EXPECT_GE(hole_counters().spans - before, kThreads);
+  EXPECT_FALSE(holes_wait());
+  done = true;
+  for (std::thread& thread : threads) thread.join();
 }
 
 #ifndef __SANITIZE_THREAD__  // it does not allow threads in a child

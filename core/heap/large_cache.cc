@@ -24,9 +24,10 @@ std::atomic<uint64_t> next_epoch_ns{0};
 
 // Half a purge delay, but not longer because pages are kept for longer: what is given to the page heap is not given back yet.
 uint64_t half_delay_ns() {
+  constexpr uint64_t kLeast_ns = 50 * kMillisecond_ns;
   constexpr uint64_t kMost_ns = 500 * kMillisecond_ns;
   uint64_t half = pages::purge_delay_ns() / 2;
-  return half < kMost_ns ? half : kMost_ns;
+  return half < kLeast_ns ? kLeast_ns : half < kMost_ns ? half : kMost_ns;
 }
 
 }  // namespace

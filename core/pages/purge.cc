@@ -38,6 +38,9 @@ std::atomic<bool> anything_due{false};  // a period has ended since all that was
 std::atomic<size_t> takes_before{0}, peak_before{0};
 std::atomic<uint64_t> purged_before{0}, refaulted_before{0};
 std::atomic<uint64_t> total_purged{0}, total_postponed{0};
+// Locked memory (mlock) is refused: it is asked for again after a second, then two, up to a minute.
+constexpr uint64_t kLongestRefusalWait_ns = 60 * kSecond_ns;
+std::atomic<uint64_t> refusal_wait_ns{0}, refused_until_ns{0};
 
 void add(std::atomic<uint64_t>& sum, uint64_t by) { sum.fetch_add(by, std::memory_order_relaxed); }
 
@@ -74,12 +77,28 @@ Totals totals(bool new_window) {
 // ---- periods and windows ----
 
 // What stayed free through the last period is old now, and what was old is due.
-void age(Shard& shard) {
-  LockGuard guard(shard.lock);
-  for (Region* region = shard.dirty; region != nullptr; region = region->next_dirty) {
+bool age_some_locked(Shard& shard, WalkPosition* position) {
+  for (unsigned looks = 0; looks < kLooksPerLock; looks++) {
+    Region* region = shard.dirty_behind(position->seen);
+    if (region == nullptr) return false;
     region->due |= region->old;
     region->old = region->young;
     region->young = PageBits();
+    position->seen = region;
+  }
+  return true;
+}
+
+void age(Shard& shard) {
+  WalkPosition position;
+  {
+    LockGuard guard(shard.lock);
+    shard.begin_walk(&position);
+  }
+  for (bool more = true; more;) {
+    LockGuard guard(shard.lock);
+    more = age_some_locked(shard, &position);
+    if (!more) shard.end_walk(&position);
   }
 }
 
@@ -106,10 +125,20 @@ void end_period(uint64_t now) {
 
 // ---- giving back ----
 
+void note_outcome(bool anything_went) {
+  uint64_t wait = anything_went ? 0 : refusal_wait_ns.load(std::memory_order_relaxed) * 2;
+  if (!anything_went && wait == 0) wait = kSecond_ns;
+  if (wait > kLongestRefusalWait_ns) wait = kLongestRefusalWait_ns;
+  refusal_wait_ns.store(wait, std::memory_order_relaxed);
+  if (wait != 0) refused_until_ns.store(os::coarse_monotonic_ns() + wait, std::memory_order_relaxed);
+}
+
 void sweep_counted(Sweeping* s) {
   size_t before = s->given_bytes;
+  s->refused = false;
   sweep_all(s);
   add(total_purged, s->given_bytes - before);
+  if (s->refused || s->given_bytes != before) note_outcome(s->given_bytes != before);
 }
 
 void count_huge(size_t bytes) {
@@ -168,6 +197,7 @@ void keep_below_cap() {
 void watch(Purge mode, uint64_t now, uint64_t delay) {
   purge_budget.tick(now, os::process_cpu_ns());
   if (is_due(period_end_ns, now, delay / 2)) end_period(now);
+  if (now < refused_until_ns.load(std::memory_order_relaxed)) return;
   keep_below_cap();
   bool eager = mode == Purge::kEager;
   if (!eager && small_and_busy.load(std::memory_order_relaxed)) return;

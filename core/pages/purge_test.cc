@@ -292,6 +292,22 @@ TEST_F(Purge, WhatIsRefusedStaysDirtyAndIsTriedAgain) {
   }
 }
 
+// Locked memory is refused for ever: it is not asked for all the time.
+TEST_F(Purge, WhatIsRefusedIsNotAskedForAtEachTick) {
+  OptionForTest delay(Id::purge_delay, "10");
+  std::vector<Span*> spans;
+  constexpr unsigned kSpans = 400;
+  for (unsigned i = 0; i < kSpans; i++) spans.push_back(take(100));
+  for (Span* span : spans) release(span);
+  {
+    os::RefuseCalls refuse(SYS_madvise, EINVAL);
+    tick_for(1500 * kMillisecond_ns);
+    EXPECT_GE(refuse.refusals(), kSpans / 4);
+    EXPECT_LE(refuse.refusals(), 4 * kSpans);
+  }
+  purge_all();
+}
+
 // ---- fork ----
 
 // Forks in the midst of a purge: when the kernel is asked to take the memory.

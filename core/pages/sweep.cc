@@ -66,11 +66,14 @@ void detach_locked(Shard& shard, Region* region, Sweeping* s, Batch* batch) {
   shard.refile(region);
 }
 
-// The next region that has something to be given back; false when there is none.
-bool detach_next_locked(Shard& shard, WalkPosition* position, Sweeping* s, Batch* batch) {
-  while (s->pages_left != 0) {
+enum class Next { kFound, kLookOn, kEnd };
+
+// The next region that has something to be given back. A few at a time, so that others get the lock.
+Next detach_next_locked(Shard& shard, WalkPosition* position, Sweeping* s, Batch* batch) {
+  for (unsigned looks = 0; s->pages_left != 0; looks++) {
+    if (looks == kLooksPerLock) return Next::kLookOn;
     Region* region = shard.dirty_behind(position->seen);
-    if (region == nullptr) return false;
+    if (region == nullptr) return Next::kEnd;
     // Not when it is detached: what is refused would come back in front of a walk that has not kept any.
     if (region->dirty().empty() && region->lazy.empty() && region->purging.empty()) {
       shard.take_off_dirty_list(position->seen);
@@ -78,9 +81,9 @@ bool detach_next_locked(Shard& shard, WalkPosition* position, Sweeping* s, Batch
     }
     position->seen = region;
     detach_locked(shard, region, s, batch);
-    if (batch->count != 0) return true;
+    if (batch->count != 0) return Next::kFound;
   }
-  return false;
+  return Next::kEnd;
 }
 
 bool detach_ripe_locked(Shard& shard, Sweeping* s, Batch* batch) {
@@ -146,17 +149,17 @@ void reattach_batch(Shard& shard, const Batch& batch, const Range* gone, How how
   shard.refile(region);
 }
 
-// Returns the bytes that went.
-size_t give_back(Shard& shard, const Batch& batch, const Sweeping& s) {
+void give_back(Shard& shard, const Batch& batch, Sweeping* s) {
   Range gone[kPagesPerRegion / 2];
-  How how = how_for(s);
+  How how = how_for(*s);
   size_t pages = 0;
   for (unsigned i = 0; i < batch.count; i++) {
-    gone[i] = purge_range(batch, batch.ranges[i], how, s.reason);
+    gone[i] = purge_range(batch, batch.ranges[i], how, s->reason);
     pages += gone[i].pages;
   }
-  reattach_batch(shard, batch, gone, how, s.on_request);
-  return pages * kPageBytes;
+  reattach_batch(shard, batch, gone, how, s->on_request);
+  s->given_bytes += pages * kPageBytes;
+  s->refused |= pages == 0;
 }
 
 // Takes the time since the last call from the budget.
@@ -183,14 +186,14 @@ void sweep(Shard& shard, Sweeping* s) {
   Batch batch;
   for (unsigned count = 1;; count++) {
     s->postponed = !may_go_on(*s);
+    Next next;
     {
       LockGuard guard(shard.lock);
-      if (s->postponed || !detach_next_locked(shard, &position, s, &batch)) {
-        shard.end_walk(&position);
-        break;
-      }
+      next = s->postponed ? Next::kEnd : detach_next_locked(shard, &position, s, &batch);
+      if (next == Next::kEnd) shard.end_walk(&position);
     }
-    s->given_bytes += give_back(shard, batch, *s);
+    if (next == Next::kEnd) break;
+    if (next == Next::kFound) give_back(shard, batch, s);
     if (count % kRegionsPerPayment == 0) pay(*s, &since_ns);
   }
   pay(*s, &since_ns);
@@ -218,7 +221,7 @@ size_t sweep_ripe() {
         LockGuard guard(shards[i].lock);
         if (!detach_ripe_locked(shards[i], &s, &batch)) break;
       }
-      s.given_bytes += give_back(shards[i], batch, s);
+      give_back(shards[i], batch, &s);
     }
   }
   return s.given_bytes;

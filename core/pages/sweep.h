@@ -23,6 +23,9 @@ inline constexpr unsigned kWorthACall_pages = 64 * KiB / kPageBytes;
 // Which free pages: each has those of the ones before it.
 enum class What { kDue, kOld, kDirty, kEverything };
 
+// Regions that a walk looks at before others may have the shard's lock.
+inline constexpr unsigned kLooksPerLock = 64;
+
 struct Sweeping {
   What what = What::kDue;
   unsigned least = 1;             // pages of a range
@@ -31,6 +34,7 @@ struct Sweeping {
   os::Reason reason = os::Reason::kDecay;
   size_t pages_left = SIZE_MAX;   // at most about so many are given back; counted down
   size_t given_bytes = 0;         // counted up
+  bool refused = false;           // of some region nothing went
   bool postponed = false;         // the budget was spent before the end
 };
 
