@@ -107,7 +107,7 @@ class JsonArray {
 
 void write_memory(Text& out, const MemoryReport& r, bool with_residency) {
   JsonObject object(out);
-  object.put("rss", r.rss);
+  object.put("rss", r.rss).put("peak_rss", os::peak_resident_set_bytes());
   if (with_residency) {
     object.put("live", r.live).put("cached", r.cached).put("fragmentation", r.fragmentation).put("not_ours", r.not_ours);
   }

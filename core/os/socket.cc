@@ -12,6 +12,7 @@
 
 #include "core/base/text.h"
 #include "core/base/units.h"
+#include "core/os/cgroup_text.h"
 #include "core/os/os.h"
 #include "core/os/syscall.h"
 
@@ -157,6 +158,23 @@ size_t resident_set_bytes() {
   return pages * page_bytes();
 }
 
+size_t peak_resident_set_bytes() {
+  int fd = open_file("/proc/thread-self/status", O_RDONLY);
+  if (fd < 0) return 0;
+  char text[2048];
+  long length = read_some(fd, text, sizeof(text));
+  close_file(fd);
+  Slice rest{text, length > 0 ? static_cast<size_t>(length) : 0}, line;
+  while (take_field(&rest, '\n', &line)) {
+    Slice key;
+    if (!take_field(&line, ':', &key) || !key.equals("VmHWM")) continue;
+    while (line.length != 0 && (*line.at == ' ' || *line.at == '\t')) line = Slice{line.at + 1, line.length - 1};
+    uint64_t kib = 0;
+    return parse_number(line, &kib) ? kib * KiB : 0;
+  }
+  return 0;
+}
+
 void page_faults(uint64_t* minor, uint64_t* major) {
   rusage usage{};
   sys(SYS_getrusage, RUSAGE_SELF, as_long(&usage));
@@ -176,7 +194,7 @@ bool is_last_thread() {
   char text[512];
   int fd = open_file("/proc/self/stat", O_RDONLY);
   if (fd < 0) return false;
-  long length = read_some(fd, text, sizeof(text) - 1);
+  long length = read_some(fd, text, sizeof(text));
   close_file(fd);
   if (length <= 0) return false;
   const char* at = text + length;

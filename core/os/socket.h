@@ -48,6 +48,9 @@ void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns);
 unsigned effective_user();
 // Resident set from /proc/self/statm; 0 without /proc.
 size_t resident_set_bytes();
+// The most it has been since the program was started, from /proc/self/status; 0 without /proc. (What getrusage says begins with
+// the size of the process that started it.)
+size_t peak_resident_set_bytes();
 void page_faults(uint64_t* minor, uint64_t* major);
 // True when the main thread has ended (pthread_exit) and the calling thread is the only one left. False without /proc.
 bool is_last_thread();

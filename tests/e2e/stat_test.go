@@ -77,6 +77,18 @@ func TestStatOfARun(t *testing.T) {
 	}
 }
 
+// Its own, not that of the tool that starts it, with which the kernel's figure begins.
+func TestStatTellsThePeakOfTheCommand(t *testing.T) {
+	need(t)
+	out, summary, _ := try(t, "stat", "--json", "--", "true")
+	var said struct {
+		PeakRSS int64 `json:"peak_rss"`
+	}
+	if err := json.Unmarshal([]byte(summary), &said); err != nil || said.PeakRSS <= 0 || said.PeakRSS > 6<<20 {
+		t.Errorf("%v: %d bytes; %s%s", err, said.PeakRSS, out, summary)
+	}
+}
+
 // Its children count too.
 func TestStatOfAShell(t *testing.T) {
 	need(t)

@@ -28,6 +28,7 @@ type Stats struct {
 // Memory reconciles the resident memory: RSS = Live + Cached + Fragmentation + Metadata + NotOurs.
 type Memory struct {
 	RSS           int64 `json:"rss"`
+	PeakRSS       int64 `json:"peak_rss"` // since the program was started; 0 where the library does not say
 	Live          int64 `json:"live"`
 	Cached        int64 `json:"cached"`
 	Fragmentation int64 `json:"fragmentation"`

@@ -192,6 +192,7 @@ func (a *app) statRun(flags statFlags, args []string) error {
 	if stats == nil {
 		stats = last
 	}
+	facts.PeakRSS = run.peakRSS(stats)
 	facts.Processes = len(others)
 	if stats != nil {
 		facts.Processes++

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seemalloc/tool/attach"
+	"seemalloc/tool/compare"
 	"seemalloc/tool/report"
 )
 
@@ -116,11 +117,20 @@ func (r *statRun) facts() report.RunFacts {
 		Command: filepath.Base(r.command.Path), Status: state.String(), Elapsed: time.Since(r.began),
 		User: state.UserTime(), System: state.SystemTime(),
 	}
-	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
-		const kib = 1024
-		facts.PeakRSS = usage.Maxrss * kib
-	}
 	return facts
+}
+
+// peakRSS in bytes, 0 when nobody knows. stats is the command's own last word.
+func (r *statRun) peakRSS(stats *attach.Stats) int64 {
+	own := int64(0)
+	if stats != nil {
+		own = stats.Memory.PeakRSS
+	}
+	used, ok := r.command.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return own
+	}
+	return compare.PeakRSS(used, own)
 }
 
 // readExitStats reads what the command and its children left in folder.

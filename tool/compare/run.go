@@ -246,13 +246,18 @@ func (p *process) values(t *tree) Run {
 	if p.took < readable {
 		read = status{}
 	}
-	if peak := truePeak(used.Maxrss*kib, ownPeak(), read.peak); peak > 0 {
+	if peak := PeakRSS(used, read.peak); peak > 0 {
 		run.Values["peak_rss"] = float64(peak)
 	}
 	if read.rss > 0 {
 		run.Values["final_rss"] = float64(read.rss)
 	}
 	return run
+}
+
+// PeakRSS of a child that has ended, in bytes; 0: nobody knows. read is the last that /proc or the child itself said.
+func PeakRSS(used *syscall.Rusage, read int64) int64 {
+	return truePeak(used.Maxrss*kib, ownPeak(), read)
 }
 
 // truePeak: the kernel's figure for a child (that of the largest process) begins with the size of its parent, this tool.

@@ -93,12 +93,19 @@ type RunFacts struct {
 	AtExit bool `json:"at_exit"`
 }
 
+func known(bytes int64) string {
+	if bytes == 0 {
+		return "unknown"
+	}
+	return Bytes(float64(bytes))
+}
+
 // Run is the summary of a whole run; stats is nil when there are none of the command itself, others are those of its child
 // processes.
 func Run(f RunFacts, stats *attach.Stats, others []*attach.Stats) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s after %s; CPU %s user, %s system; peak RSS %s\n", f.Command, f.Status, precise(f.Elapsed), precise(f.User),
-		precise(f.System), Bytes(float64(f.PeakRSS)))
+		precise(f.System), known(f.PeakRSS))
 	all := others
 	switch {
 	case stats == nil && len(others) == 0:
