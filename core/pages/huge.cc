@@ -342,12 +342,20 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
 }
 
 namespace {
+// An eighth of what is in use. A range that is more than all of that was what a part of the program's work was about, and is
+// wanted again when this part comes again: up to what was in use lately.
+size_t most_kept_locked(size_t bytes) {
+  size_t most = used_bytes / 8 > kMaxKeptBytes ? used_bytes / 8 : kMaxKeptBytes;
+  size_t kept = used_bytes + cache.dirty_bytes();
+  return bytes > used_bytes && peak_bytes > kept + most ? peak_bytes - kept : most;
+}
+
 void keep_or_discard(const Range& range) {
   options::Purge mode = purge_mode();
   size_t most;
   {
     LockGuard guard(lock);
-    most = used_bytes / 8 > kMaxKeptBytes ? used_bytes / 8 : kMaxKeptBytes;
+    most = most_kept_locked(range.bytes);
   }
   if (most > reserve_limit()) most = reserve_limit();
   if (mode == options::Purge::kEager || (mode == options::Purge::kBalanced && range.bytes > most)) return discard(range);

@@ -198,6 +198,25 @@ void free_apart(size_t each, int count, std::vector<Span*>* between) {
   }
 }
 
+TEST_F(HugeMemory, TheBlockThatAPartOfTheWorkWasAboutIsKept) {
+  huge_totals(true);
+  release_huge(written(200 * MiB));
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 200 * MiB);
+  huge_totals(true);
+  huge_totals(true);  // nothing was in use in that window
+  release_huge(written(100 * MiB));  // a part of what is kept
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 100 * MiB) << "no more than was in use lately";
+}
+
+TEST_F(HugeMemory, WhatAGrowingVectorLeavesBehindIsNotKept) {
+  huge_totals(true);
+  Span* half = written(100 * MiB);
+  Span* whole = written(200 * MiB);
+  release_huge(half);
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u);
+  release_huge(whole);
+}
+
 TEST_F(HugeMemory, ALargeBlockIsGatheredFromSmallerOnes) {
   std::vector<Span*> between;
   free_apart(2 * MiB, 4, &between);
