@@ -1,0 +1,59 @@
+// steady [THREADS] [LIVE_MB] [OPERATIONS] [DAYS]: each thread keeps its share of LIVE_MB alive and replaces blocks, OPERATIONS
+// in all; one in eight is freed by another thread. Over a day sizes drift from 16–512 bytes to 16 bytes–64 KiB and back.
+//
+// Stands for: a server that is busy for weeks, with a live heap that does not grow; time is compressed: nothing waits. What
+// then grows is fragmentation, what threads keep, and what waits for the wrong thread. The first quarter of the run is
+// for warming up: it holds whole days, so that each kind of block has been there.
+#include <atomic>
+#include <cmath>
+#include <numbers>
+
+#include "live_heap.h"
+#include "timeline.h"
+
+namespace {
+
+constexpr int kTables = 1024;
+std::atomic<char*> handed_over[kTables];
+std::atomic<long> running;
+
+// To free it, or to leave it to whichever thread comes by here next, and free what another one left.
+void bury(workload::Random& random, char* block) {
+  if (random.below(8) == 0) block = handed_over[random.below(kTables)].exchange(block, std::memory_order_acq_rel);
+  free(block);
+}
+
+void work(uint64_t seed, size_t live_bytes, long operations, long days) {
+  workload::LiveHeap heap(seed, live_bytes, live_bytes / 32);
+  double largest = 512;
+  for (long i = 0; i < operations; ++i) {
+    if (i % 1024 == 0) {
+      const double hour = 2 * std::numbers::pi * days * i / operations;
+      largest = 512 * std::exp2(7 * (1 - std::cos(hour)) / 2);
+    }
+    heap.replace(16, largest, [&](char* victim) { bury(heap.random(), victim); });
+  }
+  heap.free_all();
+  --running;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const long threads = workload::argument(count, arguments, 1, 4);
+  const size_t live = workload::argument(count, arguments, 2, 100) * 1'000'000;
+  const long operations = workload::argument(count, arguments, 3, 60'000'000);
+  const long days = workload::argument(count, arguments, 4, 16);
+  workload::Timeline timeline;
+  workload::Clock clock;
+  running = threads;
+  std::vector<std::thread> all;
+  for (long i = 0; i < threads; ++i) all.emplace_back(work, i + 1, live / threads, operations / threads, days);
+  timeline.watch([threads] { return running < threads; });
+  for (auto& thread : all) thread.join();
+  workload::metric("ns_per_operation", clock.seconds() * 1e9 / operations);
+  for (auto& place : handed_over) free(place.exchange(nullptr));
+  workload::metric("live_kib", live / 1024.0);
+  timeline.print();
+  workload::report();
+}
