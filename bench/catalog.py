@@ -17,6 +17,10 @@ class Row:
     time: str | None = "wall_s"  # what is compared for time; None where time says nothing
     memory: str | None = "peak_mb"  # what is compared for space: this, or a metric that the program prints
     metrics: tuple[str, ...] = ()  # further metrics that are worth a look
+    pinned: bool | None = None  # None: where there is more than one thread
+    subjects: tuple[str, ...] = ()  # the allocators it runs on; none: all
+    rounds: int | None = None  # None: all of them
+    cgroup_mib: int | None = None  # the limit of the memory cgroup that it runs in
 
 
 def bytes_text(count):

@@ -22,6 +22,15 @@ DEBIAN = [
     ("jemalloc-debian", "libjemalloc.so.2", "libjemalloc2"),
     ("mimalloc-debian", "libmimalloc.so.2*", "libmimalloc2.0"),
 ]
+# What the proofs compare beside the defaults: name of another one and what to add to its name, variable, value.
+VARIANTS = [
+    ("seemalloc", "eager", "SEEMALLOC_CONF", "purge:eager"),
+    ("seemalloc", "never", "SEEMALLOC_CONF", "purge:never"),
+    ("jemalloc", "decay 0", "MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0"),
+    ("jemalloc", "background", "MALLOC_CONF", "background_thread:true"),
+    ("gperftools", "rate 10", "TCMALLOC_RELEASE_RATE", "10"),
+    ("gperftools", "aggressive", "TCMALLOC_AGGRESSIVE_DECOMMIT", "1"),
+]
 OPTIONS = ("LD_PRELOAD", "SEEMALLOC_CONF", "MALLOC_", "_RJEM_MALLOC_CONF", "MIMALLOC_", "TCMALLOC_", "GLIBC_TUNABLES")
 
 
@@ -43,6 +52,11 @@ class Allocator:
         """Whether a program runs on it at all. The loader goes on without a library that it cannot preload."""
         done = subprocess.run(["cat", "/proc/self/maps"], env=self.environment(), capture_output=True, text=True)
         return done.returncode == 0 and (self.library is None or str(self.library) in done.stdout)
+
+    def complaint(self):
+        """What it says at once of the options that it is given: one that knows them says nothing."""
+        done = subprocess.run(["cat", os.devnull], env=self.environment(), capture_output=True, text=True)
+        return done.stderr.strip()
 
     def described(self):
         return {"version": self.version, "options": dict(self.options),
@@ -110,6 +124,23 @@ def all_of_them(peers, say):
         if not one.loads():
             say(f"{one.name} left out: {one.library} does not load")
     return [one for one in found if one.loads()]
+
+
+def for_proofs(peers, say):
+    """Every allocator that is here, each followed by itself with other options, where it knows them."""
+    found = []
+    for one in all_of_them(peers, say):
+        found.append(one)
+        for base, name, variable, value in VARIANTS:
+            if base != one.name:
+                continue
+            variant = dataclasses.replace(one, name=f"{base} {name}", options=((variable, value),))
+            complaint = variant.complaint()
+            if complaint:
+                say(f"{variant.name} left out: {complaint.splitlines()[0]}")
+            else:
+                found.append(variant)
+    return found
 
 
 def for_sampling():

@@ -18,7 +18,8 @@ from unittest import mock
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[0] = str(HERE.parent)
-from harness import compare, measure, session, tables
+import proofs
+from harness import allocators, cgroup, compare, criteria, measure, proof_report, session, tables
 from harness.allocators import Allocator
 
 
@@ -204,7 +205,8 @@ class Runs(unittest.TestCase):
                 raise measure.Failed("killed")
             return {"wall_s": 1.0}
         tried = []
-        row = types.SimpleNamespace(name="row", group="g", threads=1, pinned=False, time="wall_s", memory="peak_mb", run=run)
+        row = types.SimpleNamespace(name="row", group="g", threads=1, pinned=False, time="wall_s", memory="peak_mb",
+                                    subjects=(), rounds=None, run=run)
         options = types.SimpleNamespace(rounds=3, seed=1, repeats=0, limit=1)
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(session, "say"):
             kept = pathlib.Path(folder) / "figures.json"
@@ -270,6 +272,156 @@ class Pinning(unittest.TestCase):
         if len(os.sched_getaffinity(0)) > 1:
             self.assertEqual(told[4], [min(os.sched_getaffinity(0))])
             self.assertNotIn(told[0], told[1:4])
+
+
+def proof_figures(runs, failed=None, options=None):
+    """Figures of proofs: row → {name: [metrics, …]}; a metric that is a list is a series."""
+    def run(metrics):
+        series = {name: value for name, value in metrics.items() if isinstance(value, list)}
+        plain = {name: value for name, value in metrics.items() if name not in series}
+        return {"wall_s": 1.0, "others_cpu_s": 0, "disturbed": False, "attempts": 1, "metrics": plain,
+                **({"series": series} if series else {})}
+    names = sorted({name for some in runs.values() for name in some})
+    figures = figures_of({row: ("g", 1, {}) for row in runs}, names, failed=failed, kind="proofs")
+    figures["runs"] = {row: {name: [run(one) for one in some] for name, some in row_runs.items()} for row, row_runs in runs.items()}
+    for name, described in figures["allocators"].items():
+        described["options"] = (options or {}).get(name, {})
+    return figures
+
+
+def line(first, last, count=64):
+    """A series over a minute that goes from one value to the other."""
+    return [[60 * i / (count - 1), first + (last - first) * i / (count - 1)] for i in range(count)]
+
+
+class Criteria(unittest.TestCase):
+    def test_a_limit_holds_for_the_median_and_for_equality(self):
+        figures = proof_figures({"row": {"a": [{"x": 3}, {"x": 9}, {"x": 5}]}})
+        for limit, verdict in ((6, criteria.MET), (5, criteria.MET), (4, criteria.MISSED)):
+            self.assertEqual(criteria.below(figures, "row", "a", "x", limit, "").verdict, verdict)
+        self.assertEqual(criteria.above(figures, "row", "a", "x", 5, "").verdict, criteria.MET)
+        self.assertEqual(criteria.above(figures, "row", "a", "x", 6, "").verdict, criteria.MISSED)
+
+    def test_without_figures_nothing_is_met(self):
+        figures = proof_figures({"row": {"a": [{"x": 1}], "b": [{"y": 1}]}}, failed={"row": {"a": "killed"}})
+        for row, name in (("row", "a"), ("row", "b"), ("row", "c"), ("another", "a")):
+            self.assertEqual(criteria.below(figures, row, name, "x", 9, "").verdict, criteria.UNKNOWN)
+            self.assertEqual(criteria.at_most(figures, (row, name), ("row", "b"), "x", 9, "").verdict, criteria.UNKNOWN)
+            self.assertEqual(criteria.no_growth(figures, row, name, 9).verdict, criteria.UNKNOWN)
+
+    def test_a_missed_ratio_counts_only_where_the_spreads_are_apart(self):
+        for one, verdict in (([5, 5.2, 5.3], criteria.MET), ([5.6, 5.7, 5.8], criteria.MISSED), ([5.1, 5.7, 5.8], criteria.UNCLEAR)):
+            both = {"a": one, "b": [4.9, 5, 5.1]}
+            figures = proof_figures({"row": {name: [{"x": value} for value in some] for name, some in both.items()}})
+            self.assertEqual(criteria.at_most(figures, ("row", "a"), ("row", "b"), "x", 1.1, "").verdict, verdict, one)
+
+    def test_one_run_each_is_compared_as_it_is(self):
+        figures = proof_figures({"row": {"a": [{"x": 8}], "b": [{"x": 10}]}})
+        self.assertEqual(criteria.at_least(figures, ("row", "a"), ("row", "b"), "x", 0.9, "").verdict, criteria.MISSED)
+        self.assertEqual(criteria.at_least(figures, ("row", "a"), ("row", "b"), "x", 0.8, "").verdict, criteria.MET)
+
+    def test_flat_is_about_the_worst_row_against_the_first(self):
+        rows = ("1", "3", "10")
+        for values, verdict in (((10, 11, 10), criteria.MET), ((10, 12, 10), criteria.MISSED), ((10, 8, 6), criteria.MET)):
+            figures = proof_figures({row: {"a": [{"x": value}]} for row, value in zip(rows, values)})
+            self.assertEqual(criteria.flat(figures, "a", "x", rows, 1.1, "").verdict, verdict, values)
+        self.assertEqual(criteria.flat(figures, "a", "x", (*rows, "30"), 1.1, "").verdict, criteria.UNKNOWN)
+
+    def test_growth_is_from_the_end_of_the_first_quarter_to_the_end(self):
+        self.assertEqual(criteria.growth(line(100, 100)), 1)
+        self.assertAlmostEqual(criteria.growth(line(0, 100)), 0.9375 / 0.1875, delta=0.2)
+        warming_up = [[i, 10 if i < 8 else 100] for i in range(65)]
+        self.assertEqual(criteria.growth(warming_up), 1)
+        self.assertIsNone(criteria.growth([]))
+        self.assertIsNone(criteria.growth([[0.0, 1], [1.0, 1]]))
+
+    def test_a_leak_is_growth(self):
+        for last, verdict in ((104, criteria.MET), (120, criteria.MISSED)):
+            figures = proof_figures({"row": {"a": [{"rss_kib": line(100, last)}]}})
+            self.assertEqual(criteria.no_growth(figures, "row", "a", 1.05).verdict, verdict)
+
+    def test_a_rate_is_of_the_second_half(self):
+        points = [[0, 0], [10, 90_000], [20, 100_000], [30, 110_000]]
+        self.assertEqual(criteria.rate(proof_figures({"row": {"a": [{"faults": points}]}}), "row", "a", "faults"), 1000)
+        self.assertIsNone(criteria.rate(proof_figures({"row": {"a": [{}]}}), "row", "a", "faults"))
+
+
+class Series(unittest.TestCase):
+    def test_points_are_read_and_other_lines_are_not(self):
+        printed = "series rss_kib 0.5 100\nseries rss_kib 1.0 200\nseries maps 0.5 7\nrss_most_kib 200\nseries torn 1\n"
+        self.assertEqual(measure.series_of(printed), {"rss_kib": [[0.5, 100], [1.0, 200]], "maps": [[0.5, 7]]})
+        self.assertEqual(measure.metrics_of(printed), {"rss_most_kib": 200})
+
+
+class Proofs(unittest.TestCase):
+    def setUp(self):
+        base = ("seemalloc", "glibc", "mimalloc2", "mimalloc3", "snmalloc", "rpmalloc", "jemalloc", "gperftools")
+        self.names = {*base, *(f"{name} {variant}" for name, variant, _, _ in allocators.VARIANTS)}
+
+    def test_rows_have_names_of_their_own_and_run_on_allocators_that_exist(self):
+        names = [row.name for row in proofs.ROWS]
+        self.assertEqual(len(names), len(set(names)))
+        for row in proofs.ROWS:
+            self.assertTrue(row.subjects)
+            self.assertLessEqual(set(row.subjects), self.names, row.name)
+
+    def test_every_variant_is_used(self):
+        used = {name for row in proofs.ROWS for name in row.subjects}
+        self.assertLessEqual({f"{name} {variant}" for name, variant, _, _ in allocators.VARIANTS}, used)
+
+    def test_nothing_is_met_without_figures(self):
+        figures = proof_figures({row.name: {} for row in proofs.ROWS})
+        for proof in proofs.PROOFS:
+            findings = list(proof.judge(figures))
+            self.assertTrue(findings, proof.key)
+            self.assertEqual({one.verdict for one in findings}, {criteria.UNKNOWN}, proof.key)
+
+    def test_report(self):
+        runs = {row.name: {name: [{"requests_per_s": 100 if name == proofs.OURS else 101, "p99_us": 10, "rss_kib": line(1, 1)}]
+                           for name in row.subjects} for row in proofs.ROWS}
+        figures = proof_figures(runs, {proofs.RPC.name: {"glibc": "killed"}}, {"seemalloc eager": {"SEEMALLOC_CONF": "purge:eager"}})
+        text = proof_report.report(figures, proofs.PROOFS, [("An RPC echo server", "plots/proof-rpc.svg")])
+        for part in ("| requests/s, default against purge:never | 0.99 × | at least 0.99 × | met |",
+                     "![An RPC echo server](plots/proof-rpc.svg)",
+                     "- seemalloc eager: `SEEMALLOC_CONF=purge:eager`", "| glibc | failed |", "(#an-rpc-echo-server) | ",
+                     f"| seemalloc: growth of RSS, {proofs.ONE_WAY.name} | 1.00 × | at most 1.05 × | met |"):
+            self.assertIn(part, text)
+        columns = 0
+        for one in text.splitlines():
+            now = one.count("|") if one.startswith("|") else 0
+            self.assertTrue(not columns or not now or now == columns, one)
+            columns = now
+
+    def test_a_row_runs_on_its_own_allocators_and_for_its_own_rounds(self):
+        def row(name, **more):
+            run = lambda allocator, _: ran.append((name, allocator.name)) or {"wall_s": 1.0}  # noqa: E731
+            return types.SimpleNamespace(name=name, group="g", threads=1, pinned=False, time=None, memory=None, run=run,
+                                         **{"subjects": (), "rounds": None, **more})
+        ran = []
+        options = types.SimpleNamespace(rounds=2, seed=1, repeats=0, limit=1)
+        rows = [row("all"), row("some", subjects=("b",)), row("once", rounds=1)]
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(session, "say"):
+            kept = pathlib.Path(folder) / "figures.json"
+            figures = session.Session(rows, [Allocator("a"), Allocator("b")], options, "proofs").run(kept)
+        self.assertEqual(collections.Counter(ran), {("all", "a"): 2, ("all", "b"): 2, ("some", "b"): 2, ("once", "a"): 1, ("once", "b"): 1})
+        self.assertEqual(list(figures["runs"]["some"]), ["b"])
+
+
+class InCgroup(unittest.TestCase):
+    def run_in(self, script, kills):
+        row = cgroup.InCgroup(next(row for row in proofs.ROWS if row.cgroup_mib))
+        row.command = ["/bin/sh", "-c", script]
+        folder = types.SimpleNamespace(command=lambda *words: ["sh", *words[1:]], kills=lambda: kills, peak_bytes=lambda: 3 << 20)
+        return row.run_in(folder, Allocator("glibc"), 10)
+
+    def test_killed_by_the_limit_is_a_result(self):
+        self.assertEqual(self.run_in("kill -KILL $$", 1)["metrics"], {"lived": 0, "cgroup_peak_kib": 3072})
+        lived = self.run_in("true", 0)
+        self.assertEqual((lived["metrics"]["lived"], lived["wall_s"] > 0), (1, True))
+
+    def test_any_other_failure_is_one(self):
+        with self.assertRaisesRegex(measure.Failed, "exit 3"):
+            self.run_in("exit 3", 0)
 
 
 class Readme(unittest.TestCase):

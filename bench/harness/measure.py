@@ -54,6 +54,16 @@ def metrics_of(printed):
     return found
 
 
+def series_of(printed):
+    """The lines "series NAME SECONDS VALUE" that the program printed: name → [[seconds, value], …]."""
+    found = {}
+    for line in printed.splitlines():
+        words = line.split()
+        if len(words) == 4 and words[0] == "series":
+            found.setdefault(words[1], []).append([float(words[2]), float(words[3])])
+    return found
+
+
 def run_once(command, environment, limit_s):
     """Runs a workload; its measures, or Failed."""
     reading, writing = os.pipe()
@@ -87,7 +97,7 @@ def run_once(command, environment, limit_s):
             said = errors.read().decode(errors="replace").strip().splitlines()[-3:]
             why = f"not done after {limit_s} s" if late else ending(status)
             raise Failed(": ".join([why, *said]))
-    metrics = metrics_of(printed)
+    metrics, series = metrics_of(printed), series_of(printed)
     # The kernel's figure for a child begins with the size of its parent: the program's own is better.
     peak_kib = metrics.pop("peak_kib", usage.ru_maxrss)
     return {
@@ -96,5 +106,5 @@ def run_once(command, environment, limit_s):
         "peak_mb": peak_kib / 1024,
         "minor_faults": usage.ru_minflt, "major_faults": usage.ru_majflt,
         "voluntary_switches": usage.ru_nvcsw, "involuntary_switches": usage.ru_nivcsw,
-        "metrics": metrics,
+        "metrics": metrics, **({"series": series} if series else {}),
     }

@@ -31,7 +31,8 @@ class Workload:
     def __init__(self, row):
         self.name, self.group, self.threads = row.name, row.group, row.threads
         self.time, self.memory = row.time, row.memory
-        self.pinned = row.threads > 1
+        self.pinned = row.threads > 1 if row.pinned is None else row.pinned
+        self.subjects, self.rounds = row.subjects, row.rounds
         self.command = [str(PROGRAMS / row.program), *row.arguments]
 
     def unavailable(self):
@@ -47,6 +48,7 @@ class Program:
     """A real program, which knows itself how it is run and measured. Its threads are not pinned: each of its processes
     would begin at the first CPU, and who drives a server needs a CPU too."""
     time, memory, pinned = "wall_s", "peak_mb", False
+    subjects, rounds = (), None
 
     def __init__(self, row):
         self.row, self.name, self.group, self.threads = row, row.name, row.group, row.threads
@@ -59,6 +61,11 @@ class Program:
             return self.row.run(allocator.environment(), limit_s)
         except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as problem:
             raise measure.Failed(str(problem) or type(problem).__name__) from problem
+
+
+def subjects_of(row, names):
+    """Who runs that row, in the order of the names."""
+    return [name for name in names if not row.subjects or name in row.subjects]
 
 
 def order(seed, number, row, names):
@@ -102,7 +109,7 @@ def machine():
 class Session:
     def __init__(self, rows, allocators, options, kind):
         self.rows, self.allocators, self.options = rows, {one.name: one for one in allocators}, options
-        self.runs = {row.name: {name: [] for name in self.allocators} for row in rows}
+        self.runs = {row.name: {name: [] for name in subjects_of(row, self.allocators)} for row in rows}
         self.failed = {row.name: {} for row in rows}
         self.figures = {
             "format": FORMAT, "kind": kind, "when": time.strftime("%Y-%m-%d %H:%M"), "machine": machine(),
@@ -116,11 +123,13 @@ class Session:
         }
 
     def take_turn(self, number, row):
-        for place, name in enumerate(order(self.options.seed, number, row.name, self.allocators)):
+        for place, name in enumerate(order(self.options.seed, number, row.name, self.runs[row.name])):
             if name in self.failed[row.name]:
                 continue
+            # Only a time is worth another try: what is resident does not depend on what others do.
+            repeats = self.options.repeats if row.time else 0
             try:
-                figures = run_undisturbed(lambda: row.run(self.allocators[name], self.options.limit), self.options.repeats)
+                figures = run_undisturbed(lambda: row.run(self.allocators[name], self.options.limit), repeats)
             except measure.Failed as problem:
                 self.failed[row.name][name] = str(problem)
                 say(f"FAILED: {row.name} on {name}: {problem}")
@@ -132,6 +141,8 @@ class Session:
         began = time.monotonic()
         for number in range(self.options.rounds):
             for row in self.rows:
+                if row.rounds is not None and number >= row.rounds:
+                    continue
                 self.take_turn(number, row)
                 latest = {name: runs[-1] for name, runs in self.runs[row.name].items() if runs}
                 say(f"round {number + 1}/{self.options.rounds}: {row.name}: " + ", ".join(

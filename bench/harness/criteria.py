@@ -1,0 +1,123 @@
+"""Whether figures meet a criterion: a limit, a ratio to another run, no growth over time. Each answer is a Finding.
+
+A limit is compared with the median. A ratio that misses its limit is not called missed where the spreads (smallest to largest)
+of the two overlap: then the runs do not tell. Without figures there is no answer either.
+"""
+import dataclasses
+import statistics
+
+from harness import compare
+
+MET, MISSED, UNCLEAR, UNKNOWN = "met", "**missed**", "not to be told: the spreads overlap", "not measured"
+# Figures have noise in their last digits, and a limit of 1.00 is one for what is shown.
+DIGITS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    what: str
+    found: str
+    limit: str
+    verdict: str
+
+
+def values(figures, row, name, metric):
+    runs = figures["runs"].get(row, {}).get(name, [])
+    found = [compare.value_of(run, metric) for run in runs]
+    return [] if name in figures["failed"].get(row, {}) else [value for value in found if value is not None]
+
+
+def median(figures, row, name, metric):
+    some = values(figures, row, name, metric)
+    return statistics.median(some) if some else None
+
+
+def text(value):
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
+
+
+def verdict(what, value, limit, side, unit):
+    """`side`: "at most" or "at least"."""
+    unit = f" {unit}".rstrip()
+    bound = f"{side} {text(limit)}{unit}"
+    if value is None:
+        return Finding(what, "", bound, UNKNOWN)
+    met = round(value, DIGITS) <= limit if side == "at most" else round(value, DIGITS) >= limit
+    return Finding(what, text(value) + unit, bound, MET if met else MISSED)
+
+
+def below(figures, row, name, metric, limit, what):
+    return verdict(what, median(figures, row, name, metric), limit, "at most", "")
+
+
+def above(figures, row, name, metric, limit, what):
+    return verdict(what, median(figures, row, name, metric), limit, "at least", "")
+
+
+def overlap(one, other):
+    return min(one) <= max(other) and min(other) <= max(one)
+
+
+def ratio(figures, one, other, metric, limit, side, what):
+    """`one` and `other` are (row, name)."""
+    above, beneath = (values(figures, *place, metric) for place in (one, other))
+    base = statistics.median(beneath) if beneath else 0
+    found = verdict(what, statistics.median(above) / base if above and base else None, limit, side, "×")
+    if found.verdict == MISSED and min(len(above), len(beneath)) > 1 and overlap(above, beneath):
+        return dataclasses.replace(found, verdict=UNCLEAR)
+    return found
+
+
+def at_most(figures, one, other, metric, limit, what):
+    return ratio(figures, one, other, metric, limit, "at most", what)
+
+
+def at_least(figures, one, other, metric, limit, what):
+    return ratio(figures, one, other, metric, limit, "at least", what)
+
+
+def flat(figures, name, metric, rows, limit, what):
+    """The largest of the rows' medians, of the first row's; less is no harm. That the spreads of the two overlap is a doubt."""
+    medians = [median(figures, row, name, metric) for row in rows]
+    what = f"{name}: {what}"
+    if None in medians:
+        return verdict(what, None, limit, "at most", "×")
+    worst = rows[medians.index(max(medians))]
+    found = at_most(figures, (worst, name), (rows[0], name), metric, limit, what)
+    return dataclasses.replace(found, found=f"{found.found} ({' · '.join(text(value) for value in medians)})")
+
+
+# ---- over time ----
+
+def part(points, begin, end):
+    """The values between these parts of the run."""
+    last = points[-1][0]
+    return [value for seconds, value in points if begin * last <= seconds <= end * last]
+
+
+def growth(points):
+    """The median of the last eighth, of that of the second eighth: the first one is for growing up. None: too few points."""
+    if not points:
+        return None
+    early, late = part(points, 1 / 8, 1 / 4), part(points, 7 / 8, 1)
+    return statistics.median(late) / max(statistics.median(early), compare.FLOOR) if early and late else None
+
+
+def series(figures, row, name, which):
+    """The points of each run."""
+    return [run["series"][which] for run in figures["runs"].get(row, {}).get(name, []) if which in run.get("series", {})]
+
+
+def no_growth(figures, row, name, limit):
+    grown = [value for value in map(growth, series(figures, row, name, "rss_kib")) if value is not None]
+    return verdict(f"{name}: growth of RSS, {row}", statistics.median(grown) if grown else None, limit, "at most", "×")
+
+
+def rate(figures, row, name, which):
+    """How fast a count rose in the second half, per second."""
+    rates = []
+    for points in series(figures, row, name, which):
+        late = [point for point in points if point[0] >= points[-1][0] / 2]
+        if len(late) > 1:
+            rates.append((late[-1][1] - late[0][1]) / max(late[-1][0] - late[0][0], compare.FLOOR))
+    return statistics.median(rates) if rates else None

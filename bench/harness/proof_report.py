@@ -1,0 +1,81 @@
+"""The proofs as Markdown: what is measured, what the figures must show, whether they do, and all of them."""
+import statistics
+
+from harness import compare, criteria, tables
+
+
+def summary(figures, proofs):
+    lines = []
+    for proof in proofs:
+        verdicts = [finding.verdict for finding in proof.judge(figures)]
+        counts = [f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(verdicts)]
+        shown = "all met" if set(verdicts) == {criteria.MET} else ", ".join(counts)
+        lines.append(f"| [{proof.title}](#{anchor(proof.title)}) | {shown} |")
+    return "\n".join(["| proof | criteria |", "|---|---|", *lines])
+
+
+def anchor(title):
+    return "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalnum() or letter == "-")
+
+
+def findings_table(findings):
+    lines = [f"| {one.what} | {one.found} | {one.limit} | {one.verdict} |" for one in findings]
+    return "\n".join(["| criterion | found | limit | |", "|---|---|---|---|", *lines])
+
+
+def number(value):
+    return f"{value:,.0f}" if value == round(value) else tables.number(value)
+
+
+def cell(values, scale):
+    if not values:
+        return ""
+    values = [value * scale for value in values]
+    low, middle, high = min(values), statistics.median(values), max(values)
+    spread = f"<br><small>{number(low)}–{number(high)}</small>" if low != high else ""
+    return number(middle) + spread
+
+
+def row_table(figures, row, columns):
+    """One line per allocator; columns that nobody has a figure for are left out. Growth has one where RSS was watched."""
+    runs, failed = figures["runs"][row], figures["failed"].get(row, {})
+    shown = [column for column in columns if any(criteria.values(figures, row, name, column.metric) for name in runs)]
+    watched = any(criteria.series(figures, row, name, "rss_kib") for name in runs)
+    lines = []
+    for name in runs:
+        if name in failed:
+            lines.append([name, tables.FAILED, *[""] * (len(shown) - 1 + watched)])
+            continue
+        line = [name, *(cell(criteria.values(figures, row, name, column.metric), column.scale) for column in shown)]
+        if watched:
+            line.append(cell([grown for points in criteria.series(figures, row, name, "rss_kib")
+                              if (grown := criteria.growth(points)) is not None], 1))
+        lines.append(line)
+    headings = ["", *(column.heading for column in shown), *(["RSS grows, ×"] if watched else [])]
+    return f"**{row}**\n\n" + tables.table(headings, lines)
+
+
+def section(figures, proof, plots):
+    rows = [row.name for row in proof.rows if row.name in figures["runs"]]
+    pictures = [f"![{title}]({path})" for title, path in plots if title == proof.title]
+    if not rows:
+        return ""
+    return tables.joined(f"## {proof.title}", proof.what, f"Criterion: {proof.criterion}", findings_table(proof.judge(figures)),
+                         *pictures, *(row_table(figures, row, proof.columns) for row in rows)).rstrip()
+
+
+def options(figures):
+    lines = [f"- {name}: " + ", ".join(f"`{variable}={value}`" for variable, value in one["options"].items())
+             for name, one in figures["allocators"].items() if one["options"]]
+    return "Options, where they are not the defaults:\n\n" + "\n".join(lines) if lines else ""
+
+
+LEGEND = ("Medians, and small the smallest and the largest run. All by `./dev bench --proofs --publish`; verdicts are computed from "
+          "the figures, by the limits in `bench/proofs.py`.")
+
+
+def report(figures, proofs, plots=()):
+    present = [proof for proof in proofs if any(row.name in figures["runs"] for row in proof.rows)]
+    return tables.joined("# Memory goes back by itself, at no cost: what proves it", tables.about(figures), LEGEND,
+                         summary(figures, present), options(figures), tables.failures(figures),
+                         *(section(figures, proof, plots) for proof in present))

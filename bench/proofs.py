@@ -1,0 +1,241 @@
+"""The proofs that memory goes back by itself, at no cost: which programs run on whom, and what their figures must show.
+
+bench/run --proofs imports PROOFS. What each program stands for is written at the top of bench/workloads/PROGRAM.cc. A criterion
+is judged by the figures alone; harness/criteria.py has the words for it, harness/proof_report.py shows them. Short runs of the
+same programs stand in tests/programs.
+"""
+import dataclasses
+import typing
+
+from catalog import Row, words
+from harness import criteria
+
+FLAT = 1.10  # time per object, of that with the fewest objects
+RPC_THROUGHPUT, RPC_P99 = 0.99, 1.02  # of purge:never
+DEAD_RETURNED = 0.80
+OF_BEST_RETURNED = 0.85
+GROWTH = 1.05  # resident size, from the end of the first quarter on
+CHURN_RSS = 2.0  # of what is alive
+MAPPINGS = 1_000
+# What 1 % of one processor serves at 1 µs each; the report's server had 500,000.
+FAULTS_PER_S = 10_000
+
+MILLIONS = (1, 3, 10, 30)
+OURS, EAGER, NEVER = "seemalloc", "seemalloc eager", "seemalloc never"
+PEERS = ("glibc", "jemalloc", "mimalloc2", "rpmalloc", "gperftools")
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    heading: str
+    metric: str
+    scale: float = 1  # what the figure is multiplied with
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    key: str  # of its plot: plots/proof-KEY.svg
+    title: str
+    what: str  # is measured
+    criterion: str
+    rows: list[Row]
+    columns: tuple[Column, ...]
+    judge: typing.Callable  # figures → [Finding]
+    plot: str | None = None  # which kind, of harness/proof_plots.py
+    axes: tuple = ()  # of the plot: (heading, metric or series, scale) each
+
+
+MIB = 1 / 1024  # of a figure in KiB
+
+
+# ---- objects freed in order ----
+
+def objects_row(millions, shuffled):
+    # A short run is repeated, each time in a process of its own.
+    runs = {1: 5, 3: 3}.get(millions, 1)
+    rounds, order = (1, "shuffled") if shuffled else (3, "in order")
+    # Those that give back take half a minute for 30 M.
+    more = () if millions > 10 else ("gperftools rate 10", "gperftools aggressive")
+    return Row(f"{millions} M objects, freed {order}", "objects", "ordered_free",
+               words(rounds, millions * 1_000_000, int(shuffled), runs), 1,
+               subjects=(OURS, EAGER, *(() if shuffled else (NEVER,)), "gperftools", *more, "glibc"))
+
+
+def sort_row(sort):
+    return Row(f"3 M strings, {'sorted' if sort else 'not sorted'}", "strings", "string_sort", words(int(sort), 3_000_000), 1,
+               subjects=(OURS, EAGER, "gperftools", "gperftools aggressive", "glibc"))
+
+
+IN_ORDER = [objects_row(millions, False) for millions in MILLIONS]
+SHUFFLED = [objects_row(millions, True) for millions in MILLIONS[:3]]
+STRINGS = [sort_row(sort) for sort in (False, True)]
+
+
+def judge_objects(figures):
+    for name in (OURS, EAGER):
+        yield criteria.flat(figures, name, "ns_per_block", [row.name for row in IN_ORDER], FLAT, "ns per object")
+    for name in (OURS, EAGER):
+        for one, other in [*zip(IN_ORDER, SHUFFLED), STRINGS]:
+            metric, unit = ("wall_s", "all of it") if one in STRINGS else ("free_ns", "the frees")
+            yield criteria.at_most(figures, (one.name, name), (other.name, name), metric, 1.0,
+                                   f"{name}: {one.name}, against {other.name.rpartition(', ')[2]}: {unit}")
+
+
+# ---- an RPC server ----
+
+RPC = Row("RPC echo, 4 KiB to 4 MiB", "rpc", "rpc_echo", words(8, 8_000, 4096), 8, pinned=False,
+          subjects=(OURS, EAGER, NEVER, "jemalloc", "jemalloc decay 0", "gperftools", "glibc", "mimalloc2"))
+# A P99 that is to be told from one 2 % higher needs many requests.
+RPC_LONG = Row("RPC echo, five times as long", "rpc", "rpc_echo", words(8, 40_000, 4096), 8, pinned=False, subjects=(OURS, NEVER))
+
+
+def judge_rpc(figures):
+    default, never = (RPC_LONG.name, OURS), (RPC_LONG.name, NEVER)
+    yield criteria.at_least(figures, default, never, "requests_per_s", RPC_THROUGHPUT, "requests/s, default against purge:never")
+    yield criteria.at_most(figures, default, never, "p99_us", RPC_P99, "P99, default against purge:never")
+    yield criteria.below(figures, *default, "server_faults_per_s", FAULTS_PER_S, "page faults/s at defaults")
+
+
+# ---- idle after a load peak ----
+
+IDLE = Row("idle for 5 s", "idle", "idle_return", words(5), 1, time=None, memory="rss_after_kib",
+           subjects=(OURS, EAGER, *PEERS, "jemalloc background", "mimalloc3", "snmalloc"))
+# jemalloc begins after 10 s and is done after 20: the best that peers do is looked for then too.
+IDLE_LONG = Row("idle for 22 s", "idle", "idle_return", words(22), 1, time=None, memory="rss_after_kib", rounds=1,
+                subjects=("jemalloc background",))
+
+
+def judge_idle(figures):
+    share = "returned_percent"
+    yield criteria.above(figures, IDLE.name, OURS, share, 100 * DEAD_RETURNED, "% of the dead bytes returned in 5 s")
+    peers = [(row.name, name) for row in (IDLE, IDLE_LONG) for name in ("jemalloc background", "rpmalloc")]
+    row, name = max(peers, key=lambda place: criteria.median(figures, *place, share) or 0)
+    yield criteria.at_least(figures, (IDLE.name, OURS), (row, name), share, OF_BEST_RETURNED,
+                            f"the same, of the best peer's ({name}, {row})")
+
+
+# ---- in a memory cgroup ----
+
+# 200 MiB alive at most; the same program and limit as the test tests/programs/memory_cgroup.py.
+CGROUP = Row("bursts of 200 MiB in 260 MiB", "cgroup", "memory_cgroup", words(200, 3), 2, time=None, memory=None, pinned=False,
+             subjects=(OURS, EAGER, NEVER, "glibc", "jemalloc", "gperftools"), cgroup_mib=260)
+
+
+def judge_cgroup(figures):
+    def share(name):
+        lived = criteria.values(figures, CGROUP.name, name, "lived")
+        return f"{name}: share of the runs that lived", sum(lived) / len(lived) if lived else None
+
+    for name in (OURS, EAGER):
+        yield criteria.verdict(*share(name), 1, "at least", "")
+    # That the limit is one.
+    for name in (NEVER, "glibc"):
+        yield criteria.verdict(*share(name), 0, "at most", "")
+
+
+# ---- busy for long ----
+
+STEADY = Row("busy, 32 MB live", "steady", "steady", words(4, 32, 40_000_000, 48), 4, memory="rss_most_kib",
+             subjects=(OURS, EAGER, *PEERS, "snmalloc"))
+
+
+def judge_steady(figures):
+    for name in (OURS, EAGER):
+        yield criteria.no_growth(figures, STEADY.name, name, GROWTH)
+
+
+# ---- 100 GB through 200 MB ----
+
+CHURN = Row("100 GB through 200 MB", "churn", "churn", words(2, 200, 100), 2, memory="rss_most_kib",
+            subjects=(OURS, EAGER, *PEERS))
+
+
+def judge_churn(figures):
+    for name in (OURS, EAGER):
+        rss, live = (criteria.median(figures, CHURN.name, name, metric) for metric in ("rss_most_kib", "live_kib"))
+        yield criteria.verdict(f"{name}: largest RSS, of what is alive", live and rss / live, CHURN_RSS, "at most", "×")
+        yield criteria.below(figures, CHURN.name, name, "mappings_most", MAPPINGS, f"{name}: mappings")
+    rate = criteria.rate(figures, CHURN.name, OURS, "faults")
+    yield criteria.verdict("page faults/s at defaults, second half of the run", rate, FAULTS_PER_S, "at most", "")
+
+
+# ---- one allocates, another frees ----
+
+ONE_WAY = Row("one way for 5 s", "one way", "one_way", words(5), 2, time=None, memory="rss_most_kib",
+              subjects=(OURS, EAGER, "glibc", "jemalloc", "mimalloc2", "gperftools"))
+ONE_WAY_LONG = Row("one way for a minute", "one way", "one_way", words(60), 2, time=None, memory="rss_most_kib", rounds=1,
+                   subjects=(OURS,))
+
+
+def judge_one_way(figures):
+    for row in (ONE_WAY_LONG, ONE_WAY):
+        yield criteria.no_growth(figures, row.name, OURS, GROWTH)
+
+
+RSS_COLUMNS = (Column("largest RSS, MiB", "rss_most_kib", MIB), Column("mappings at most", "mappings_most"))
+
+PROOFS = [
+    Proof("objects", "Objects freed in order",
+          "Report 1: objects of 32 bytes are made and freed in the order in which they were made, three times over; beside it "
+          "freed in random order, and strings built and dropped, sorted and not. Time per object, page faults included; of "
+          "short runs the median of several processes.",
+          "At no number of objects more than 10 % above the time per object of 1 M, in both modes that give memory back. "
+          "Freeing in order never slower than freeing in random order, and not sorting never slower than sorting.",
+          [*IN_ORDER, *SHUFFLED, *STRINGS],
+          (Column("ns per object", "ns_per_block"), Column("of it freeing", "free_ns"), Column("wall, s", "wall_s"),
+           Column("CPU, s", "cpu_s"), Column("of it system", "system_s")),
+          judge_objects, "by_objects"),
+    Proof("rpc", "An RPC echo server",
+          "Report 3: eight connections on loopback, requests of 4 KiB to 4 MiB, each read into a fresh block, sent back, and "
+          "the block freed. The client is another process and not under the allocator that is measured.",
+          f"At defaults at least {RPC_THROUGHPUT} × the throughput of `purge:never`, and at most {RPC_P99} × its P99.",
+          [RPC, RPC_LONG],
+          (Column("requests/s", "requests_per_s"), Column("MB/s", "mb_per_s"), Column("P50, µs", "p50_us"),
+           Column("P99, µs", "p99_us"), Column("server's page faults/s", "server_faults_per_s"),
+           Column("server's CPU, s", "server_cpu_s"), Column("server's peak, MB", "peak_mb")),
+          judge_rpc, "dots",
+          (("requests/s", "requests_per_s", 1), ("P99, ms", "p99_us", 1e-3), ("page faults/s", "server_faults_per_s", 1))),
+    Proof("idle", "Idle after a load peak",
+          "600,000 objects of 16 to 1,015 bytes, all but each 200th freed, then silence: no call of malloc or free. Returned: by "
+          "how much the resident size fell from the peak to the end of the silence, of the bytes that were freed. Afterwards "
+          "ten allocations, at which some allocators begin to give back.",
+          f"{DEAD_RETURNED:.0%} of the dead bytes returned, and {OF_BEST_RETURNED:.0%} of what the best of jemalloc with its "
+          "background thread (which is given 22 s too) and rpmalloc returns.",
+          [IDLE, IDLE_LONG],
+          (Column("RSS full, MiB", "rss_full_kib", MIB), Column("freed", "rss_freed_kib", MIB),
+           Column("after the silence", "rss_after_kib", MIB), Column("after ten calls", "rss_stirred_kib", MIB),
+           Column("returned, %", "returned_percent")),
+          judge_idle, "over_time", (("RSS, MiB", "rss_kib", MIB),)),
+    Proof("cgroup", "In a memory cgroup",
+          "In a cgroup with 1.3 times what it needs a program makes and frees bursts of small, huge and large blocks, each of "
+          "which fills the need, so that what one has left behind is in the way of the next. The kernel kills what goes beyond "
+          "the limit.",
+          "It lives through them, and dies under glibc and with `purge:never`.",
+          [CGROUP],
+          (Column("lived, % of the runs", "lived", 100), Column("most that the cgroup held, MiB", "cgroup_peak_kib", MIB),
+           Column("wall, s", "wall_s")),
+          judge_cgroup),
+    Proof("steady", "Busy for long",
+          "Four threads replace blocks of mixed sizes and lifetimes, whose sizes drift by day and night for 48 days; as many bytes "
+          "live all the time. 40 million blocks: an hour of 11,000 a second, in seconds. Growth: resident size in the last "
+          "eighth of the run, against that of the second eighth.",
+          f"No growth: at most {GROWTH - 1:.0%}.",
+          [STEADY],
+          (*RSS_COLUMNS, Column("ns per replacement", "ns_per_operation")),
+          judge_steady, "over_run", (("RSS, MiB", "rss_kib", MIB),)),
+    Proof("churn", "100 GB through a heap of 200 MB",
+          "Two threads replace blocks of 256 bytes to 4 MiB, each page written to, until 100 GB have been allocated and freed.",
+          f"RSS at most {CHURN_RSS:g} × what is alive, at most {MAPPINGS:,} mappings, and at most {FAULTS_PER_S:,} page faults a "
+          "second: what 1 % of one processor serves.",
+          [CHURN],
+          (*RSS_COLUMNS, Column("GB/s", "gb_per_s"), Column("page faults", "minor_faults"), Column("CPU, s", "cpu_s")),
+          judge_churn, "over_run", (("RSS, MiB", "rss_kib", MIB), ("mappings", "mappings", 1))),
+    Proof("one-way", "One thread allocates, another frees",
+          "One thread only allocates and another one only frees, with 131,000 to 262,000 blocks on their way: none is ever freed "
+          "where it was made. Growth as above.",
+          f"RSS flat over a minute: growth at most {GROWTH - 1:.0%}.",
+          [ONE_WAY_LONG, ONE_WAY],
+          (*RSS_COLUMNS, Column("blocks/s", "blocks_per_s")),
+          judge_one_way, "over_time", (("RSS, MiB", "rss_kib", MIB),)),
+]
+ROWS = [row for proof in PROOFS for row in proof.rows]
