@@ -10,8 +10,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+
+# Workloads, what they print and what is asked of it are the benchmarks'.
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent.parent / "bench"))
+from harness import measure  # noqa: E402 (the path above comes first)
 
 TAIL_LINES = 25
 # A process that ends within this time may do so before anybody has looked into /proc.
@@ -78,6 +83,18 @@ class Session:
         self.build(name, ["g++", "-std=c++20", "-O2", "-g", "-pthread", self.source / f"{name}.cc", "-o", binary, *flags])
         return binary
 
+    def workload(self, name):
+        """Compiles the benchmarks' program NAME and returns the path of the binary."""
+        binary = self.folder / name
+        self.build(name, ["g++", "-std=c++20", "-O2", "-g", "-pthread", "-fno-builtin-malloc", "-fno-builtin-free",
+                          self.root / f"bench/workloads/{name}.cc", "-o", binary])
+        return binary
+
+    def measure(self, command, **options):
+        """Runs a workload; what it printed of itself: figures by name, and series of [seconds, value] by name."""
+        printed = self.run(command, **options).stdout
+        return measure.metrics_of(printed), measure.series_of(printed)
+
     def run(self, command, input=None, env=None, cwd=None, status=0, preload=True):
         """Runs a command to its end and checks it (any status will do when None is asked); returns what it printed."""
         process = self._launch(command, env, cwd, input, preload)
@@ -133,6 +150,16 @@ class Session:
     def expect(what, got, wanted):
         if got != wanted:
             raise Failed(f"{what}: got {str(got)[:400]!r}, expected {str(wanted)[:400]!r}")
+
+    @staticmethod
+    def at_most(what, got, limit):
+        if got is None or got > limit:
+            raise Failed(f"{what}: {got if got is None else round(got, 3)}, expected at most {limit}")
+
+    @staticmethod
+    def at_least(what, got, limit):
+        if got is None or got < limit:
+            raise Failed(f"{what}: {got if got is None else round(got, 3)}, expected at least {limit}")
 
     # ---- processes ----
 

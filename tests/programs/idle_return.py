@@ -1,0 +1,16 @@
+"""C++: a program that has freed most of its objects and then does nothing gives their memory back by itself.
+"""
+from proofs import DEAD_RETURNED
+
+NEEDS = ["g++"]
+CONFS = ["", "sample:64K", "purge:eager"]
+TIMEOUT = 300
+
+
+def check(session):
+    binary = session.workload("idle_return")
+    figures, _ = session.measure([binary, "6", "200000"])
+    session.at_least("% of the dead bytes returned", figures["returned_percent"], 100 * DEAD_RETURNED)
+    # That the figure tells: with nothing given back it must be small.
+    figures, _ = session.measure([binary, "2", "200000"], env={"SEEMALLOC_CONF": "purge:never"})
+    session.at_most("% of the dead bytes returned with purge:never", figures["returned_percent"], 5)
