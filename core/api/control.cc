@@ -51,10 +51,11 @@ bool do_ping(int fd, const char*) { return answer(fd, "pong"); }
 bool do_version(int fd, const char*) { return answer(fd, SEEMALLOC_VERSION); }
 
 bool do_profile(int fd, const char* kind) {
-  if (!text_equal(kind, "heap")) return answer_error(fd, "unknown profile, expected heap: ", kind);
+  bool remote = text_equal(kind, "remote");
+  if (!remote && !text_equal(kind, "heap")) return answer_error(fd, "unknown profile, expected heap or remote: ", kind);
   if (!sampling_report().available) return answer_error(fd, "this is the library without a profiler (minimal)");
   ProfileBytes profile{};
-  if (!heap_profile(&profile)) return answer_error(fd, "no memory for the profile");
+  if (!(remote ? remote_free_profile(&profile) : heap_profile(&profile))) return answer_error(fd, "no memory for the profile");
   bool taken = answer(fd, profile.data, profile.bytes);
   os::unmap(profile.data, profile.mapped_bytes, os::Reason::kReport);
   return taken;
@@ -67,6 +68,14 @@ bool do_stats(int fd, const char* how) {
   if (memory.memory() == nullptr) return answer_error(fd, "no memory for the statistics");
   Text text(memory.memory(), memory.bytes());
   write_json(text, !brief);
+  return answer(fd, text);
+}
+
+bool do_threads(int fd, const char*) {
+  MappedText memory(threads_json_bytes());
+  if (memory.memory() == nullptr) return answer_error(fd, "no memory for the threads");
+  Text text(memory.memory(), memory.bytes());
+  write_threads_json(text, memory.bytes());
   return answer(fd, text);
 }
 
@@ -161,7 +170,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"ping", do_ping}, {"version", do_version}, {"profile", do_profile}, {"stats", do_stats},
     {"options", do_options}, {"get", do_get}, {"set", do_set}, {"purge", do_purge},
-    {"trace", do_trace},
+    {"trace", do_trace}, {"threads", do_threads},
 };
 
 bool run_line(int fd, char* line) {

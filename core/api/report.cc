@@ -5,6 +5,7 @@
 #include "core/base/options.h"
 #include "core/heap/holes.h"
 #include "core/heap/pressure.h"
+#include "core/heap/thread_heap.h"
 #include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
@@ -245,7 +246,48 @@ void write_classes(Text& out, const heap::Statistics& s) {
   }
 }
 
+constexpr size_t kThreadRoom = 256;  // the longest object of one thread, and what ends the list
+
+struct ThreadList {
+  Text& out;
+  size_t room;
+  JsonArray array;
+  uint64_t left_out;
+};
+
+void write_thread(void* context, const heap::ThreadStatistics& t) {
+  ThreadList& list = *static_cast<ThreadList*>(context);
+  if (list.out.size() + 2 * kThreadRoom > list.room) {
+    list.left_out++;
+    return;
+  }
+  JsonObject(list.array.next())
+      .put("tid", uint64_t{t.thread_id > 0 ? static_cast<unsigned>(t.thread_id) : 0})  // the kernel may refuse to tell
+      .put("list_bytes", t.list_bytes)
+      .put("empty_bytes", t.empty_bytes)
+      .put("free_bytes", t.free_bytes)
+      .put("large_bytes", t.large_bytes)
+      .put("live_bytes", t.live_bytes)
+      .put("refills", t.refills)
+      .put("remote_frees", t.remote_frees);
+}
+
 }  // namespace
+
+// Some heaps may be made between this and the writing.
+size_t threads_json_bytes() { return round_up((heap::active_heaps() + 16) * kThreadRoom, os::page_bytes()); }
+
+void write_threads_json(Text& out, size_t room) {
+  JsonObject root(out);
+  root.put("time_ns", os::monotonic_ns());
+  uint64_t left_out = 0;
+  {
+    ThreadList list{out, room, JsonArray(root.key("threads")), 0};
+    heap::for_each_thread(write_thread, &list);
+    left_out = list.left_out;
+  }
+  root.put("left_out", left_out);
+}
 
 void write_json(Text& out, bool with_residency) {
   heap::Statistics s = heap::statistics();
@@ -265,6 +307,7 @@ void write_json(Text& out, bool with_residency) {
     write_spans(root.key("spans"), s.spans);
     write_blocks(root.key("blocks"), s);
     JsonObject(root.key("large")).put("blocks", s.large_spans).put("bytes", s.large_bytes);
+    JsonObject(root.key("realloc")).put("copies", s.copies).put("copied_bytes", s.copied_bytes);
     write_classes(root.key("size_classes"), s);
   }
 }

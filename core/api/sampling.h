@@ -17,6 +17,9 @@ void start_sampling();
 // The calling thread has got this heap.
 void adopt_sampling(heap::ThreadHeap& mine);
 
+// Set while the thread allocates in place of a block that realloc has to copy: such samples are marked.
+extern constinit thread_local bool moving_block __attribute__((tls_model("initial-exec")));
+
 // Records an allocation made by the calling thread, with its stack. 0 when it could not be recorded (counted). `site`
 // is an address in a caller, best the program's: by it, places that allocate at one stack pointer are told apart.
 uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes, const void* site);
@@ -39,6 +42,8 @@ struct ProfileBytes {
   size_t mapped_bytes;
 };
 bool heap_profile(ProfileBytes* out);
+// The same of sampled blocks that another thread than the one that allocated them has freed.
+bool remote_free_profile(ProfileBytes* out);
 
 // The calling thread's stack, innermost first, without our own frames: at most `most` return addresses. Takes no lock and
 // makes no memory. Returns their number; 0 in the library without a profiler.

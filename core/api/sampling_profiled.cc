@@ -51,7 +51,7 @@ SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t request
                                           const void* site) {
   if (SEEMALLOC_UNLIKELY(mine.recorder == nullptr)) mine.recorder = profile::make_recorder();
   if (mine.due_interval != mine.sample_base) stretched_samples.fetch_add(1, std::memory_order_relaxed);
-  return profile::record_alloc(recorder_of(mine), {requested_bytes, allocated_bytes, mine.due_interval},
+  return profile::record_alloc(recorder_of(mine), {requested_bytes, allocated_bytes, mine.due_interval, moving_block},
                                reinterpret_cast<uintptr_t>(site), options::get(options::Id::stack_depth));
 }
 
@@ -78,12 +78,17 @@ SamplingReport sampling_report() {
           .estimate_stderr_bytes = static_cast<uint64_t>(totals.inuse_bytes_stderr)};
 }
 
-bool heap_profile(ProfileBytes* out) {
+namespace {
+bool profile_of(profile::Kind kind, ProfileBytes* out) {
   profile::Buffer buffer{};
-  if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample))) return false;
+  if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample), kind)) return false;
   *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
   return true;
 }
+}  // namespace
+
+bool heap_profile(ProfileBytes* out) { return profile_of(profile::Kind::kHeap, out); }
+bool remote_free_profile(ProfileBytes* out) { return profile_of(profile::Kind::kRemoteFrees, out); }
 
 unsigned call_stack(uintptr_t* frames, unsigned most) {
   profile::Stack stack;

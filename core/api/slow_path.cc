@@ -336,6 +336,17 @@ bool resize_in_place(void** p, Span* span, size_t bytes) {
 
 }  // namespace
 
+constinit thread_local bool moving_block = false;
+
+namespace {
+// By the thread whose heap this is; null: not counted.
+void count_copy(ThreadHeap* mine, size_t bytes) {
+  if (mine == nullptr) return;
+  mine->copies.store(mine->copies.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  mine->copied_bytes.store(mine->copied_bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+}
+}  // namespace
+
 void* reallocate(void* p, size_t bytes) {
   Span* span = page_map.span_of(p);
   if (span->kind == SpanKind::kForeign) return reallocate_foreign(p, bytes);
@@ -343,13 +354,17 @@ void* reallocate(void* p, size_t bytes) {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return out_of_memory();
   if (resize_in_place(&p, span, bytes)) return p;
   int saved_errno = errno;
+  moving_block = true;
   void* fresh = allocate(bytes);
+  moving_block = false;
   if (fresh == nullptr && bytes <= old_bytes) {
     errno = saved_errno;  // it need not move to be smaller
     return p;
   }
   if (fresh == nullptr) return nullptr;
-  memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
+  size_t copied = bytes < old_bytes ? bytes : old_bytes;
+  memcpy(fresh, p, copied);
+  count_copy(heap::thread_cache.heap, copied);
   deallocate(p);
   return fresh;
 }

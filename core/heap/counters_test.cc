@@ -1,5 +1,7 @@
 // Refills, remote frees and the states of spans, as statistics() counts them.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 #include <vector>
@@ -83,6 +85,73 @@ TEST(Counters, SpansAreCountedByState) {
   void* large = sm_malloc(200000);
   sm_free(large);
   EXPECT_GE(statistics().spans.cached_large_bytes, cached + (cached == 0 ? 200000 : 0));
+}
+
+TEST(Counters, CopiesOfReallocAreCounted) {
+  Statistics before = statistics();
+  void* block = sm_malloc(1000);
+  block = sm_realloc(block, 1000);  // fits
+  EXPECT_EQ(statistics().copies, before.copies);
+  block = sm_realloc(block, 5000);
+  block = sm_realloc(block, 20000);
+  Statistics after = statistics();
+  EXPECT_EQ(after.copies - before.copies, 2u);
+  uint64_t least = 1000 + 5000;  // what was in use of the blocks; what was copied is all of them
+  EXPECT_GE(after.copied_bytes - before.copied_bytes, least);
+  EXPECT_LE(after.copied_bytes - before.copied_bytes, least * 5 / 4);
+  sm_free(block);
+}
+
+ThreadStatistics statistics_of(int thread_id) {
+  struct Wanted {
+    int thread_id;
+    ThreadStatistics found;
+  } wanted{thread_id, {}};
+  for_each_thread(
+      [](void* context, const ThreadStatistics& thread) {
+        auto* w = static_cast<Wanted*>(context);
+        if (thread.thread_id == w->thread_id) w->found = thread;
+      },
+      &wanted);
+  return wanted.found;
+}
+
+TEST(Counters, AThreadIsListedWithWhatItKeepsAndDid) {
+  FixedText<64> problem;
+  ASSERT_TRUE(options::set(options::Id::sample, "0", 1, problem));
+  invalidate_sample_distances();
+  std::vector<void*> mine = allocate(1600);
+  int hoarder = 0;
+  std::thread([&] {
+    hoarder = gettid();
+    std::vector<void*> blocks = allocate(1000);
+    ThreadStatistics full = statistics_of(hoarder);
+    EXPECT_GE(full.live_bytes, 1000 * kBytes - full.list_bytes);
+    EXPECT_GT(full.refills, 0u);
+    for (size_t i = 0; i < blocks.size(); i += 2) sm_free(blocks[i]);
+    void* large = sm_malloc(200000);
+    sm_free(large);
+    ThreadStatistics half = statistics_of(hoarder);
+    EXPECT_GE(half.free_bytes, 400 * kBytes);
+    EXPECT_GE(half.large_bytes, 200000u);
+    EXPECT_EQ(half.remote_frees, full.remote_frees);
+    for (void* block : mine) sm_free(block);
+    ThreadStatistics freed = statistics_of(hoarder);
+    EXPECT_GE(freed.remote_frees - half.remote_frees, mine.size() - kMaxForeignBlocks);
+    EXPECT_EQ(freed.refills, half.refills) << "it has only freed";
+    for (size_t i = 1; i < blocks.size(); i += 2) sm_free(blocks[i]);
+  }).join();
+  EXPECT_EQ(statistics_of(hoarder).thread_id, 0) << "it has ended";
+  EXPECT_EQ(statistics_of(gettid()).thread_id, gettid());
+}
+
+TEST(Counters, AForkedChildsThreadHasItsNewId) {
+  sm_free(sm_malloc(100));
+  pid_t child = fork();
+  if (child == 0) _exit(statistics_of(gettid()).thread_id == gettid() ? 0 : 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

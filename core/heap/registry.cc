@@ -6,6 +6,7 @@
 #include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/arena.h"
+#include "core/os/os.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 
@@ -94,6 +95,7 @@ Lock& registry_lock() { return registry; }
 
 ThreadHeap* adopt_heap() {
   ThreadHeap* heap;
+  int thread_id = os::thread_id();
   {
     LockGuard guard(registry);
     heap = first_idle;
@@ -110,6 +112,7 @@ ThreadHeap* adopt_heap() {
     if (heap == nullptr) return nullptr;
     make_active_locked(*heap);
     heap->cache.store(&thread_cache, std::memory_order_relaxed);
+    heap->thread_id.store(thread_id, std::memory_order_relaxed);
     share_large_budget(active_heaps());
   }
 
@@ -210,6 +213,7 @@ void unlock_after_fork_child() {
   // thread goes on with it, so nothing that takes a lock is done here. What other threads had stays theirs, for good.
   bool may_lock = !fork_interrupts_a_holder;
   forget_purger_in_child(may_lock);
+  if (thread_cache.heap != nullptr) thread_cache.heap->thread_id.store(os::thread_id(), std::memory_order_relaxed);
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     heap->body->large.reset();
     if (!may_lock || heap == thread_cache.heap || heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;

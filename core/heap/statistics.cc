@@ -69,6 +69,8 @@ SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
 // Malloc lists and stashes count as live in their spans: move them over to cached.
 SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
   s.heaps++;
+  s.copies += heap.copies.load(std::memory_order_relaxed);
+  s.copied_bytes += heap.copied_bytes.load(std::memory_order_relaxed);
   HeapState state = heap.state.load(std::memory_order_relaxed);
   if (state == HeapState::kZombie) return;
   if (state == HeapState::kActive) s.live_heaps++;
@@ -107,6 +109,56 @@ Statistics statistics() {
   }
   s.remote_frees = remote_frees();
   return s;
+}
+
+namespace {
+
+// Requires: the owner's slow_lock. The owner may be freeing.
+SEEMALLOC_NO_TSAN void add_span(ThreadStatistics& t, const Span* span) {
+  size_t carved = span->carved;
+  size_t live = span->live_acquire();
+  if (live > carved) live = carved;
+  size_t in_holes = span->hole_blocks();  // free, and their pages are gone
+  live -= in_holes < live ? in_holes : live;
+  carved -= in_holes < carved ? in_holes : carved;
+  if (carved > live) (live == 0 ? t.empty_bytes : t.free_bytes) += (carved - live) * span->block_bytes;
+  t.live_bytes += live * span->block_bytes;
+}
+
+void add_spans(ThreadStatistics& t, const SpanList& list, const Span* but) {
+  for (const Span* span = list.front(); span != nullptr; span = span->next) {
+    if (span != but) add_span(t, span);
+  }
+}
+
+SEEMALLOC_NO_TSAN ThreadStatistics statistics_of(ThreadHeap& heap) {
+  ThreadStatistics t{};
+  t.thread_id = heap.thread_id.load(std::memory_order_relaxed);
+  t.remote_frees = heap.remote_frees.load(std::memory_order_relaxed);
+  t.large_bytes = heap.body->large.bytes();
+  LockGuard guard(heap.slow_lock);
+  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
+  for (unsigned i = 0; i < kClassCount; i++) {
+    const ClassState& cs = heap.body->classes[i];
+    size_t listed = (cache != nullptr ? list_length_racy(i, &cache->heads[i]) : 0) + cs.stash_count;
+    t.list_bytes += (listed + cs.foreign_count) * kClasses[i].bytes;
+    t.refills += cs.refills;
+    if (cs.current != nullptr) add_span(t, cs.current);
+    add_spans(t, cs.available, cs.current);
+    add_spans(t, cs.full, cs.current);
+  }
+  // Listed blocks of its own spans count as live there; those of others' spans do not, and are few.
+  t.live_bytes -= t.list_bytes < t.live_bytes ? t.list_bytes : t.live_bytes;
+  return t;
+}
+
+}  // namespace
+
+void for_each_thread(void (*f)(void* context, const ThreadStatistics& thread), void* context) {
+  LockGuard guard(registry_lock());
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    if (heap->state.load(std::memory_order_relaxed) == HeapState::kActive) f(context, statistics_of(*heap));
+  }
 }
 
 namespace {

@@ -38,10 +38,24 @@ struct Statistics {
   size_t free_bytes;                // blocks in the spans' own lists
   SpanStatistics spans;
   uint64_t remote_frees;            // blocks freed by threads other than their span's owner, and sent to it
+  uint64_t copies, copied_bytes;    // blocks that realloc had to copy
   size_t heaps;                     // thread heaps ever made
   size_t live_heaps;                // with a thread now
 };
 Statistics statistics();
+
+// What one thread's heap has, and what its thread did. Counts are the heap's: those of threads that had it before are in them.
+struct ThreadStatistics {
+  int thread_id;
+  size_t list_bytes;   // free blocks in its lists, those of other threads' spans included
+  size_t empty_bytes;  // its spans without a live block
+  size_t free_bytes;   // free blocks in its other spans
+  size_t large_bytes;  // large blocks that it freed and may have again
+  size_t live_bytes;   // blocks of its spans that the program has, or that wait in some thread's lists
+  uint64_t refills, remote_frees;
+};
+// Calls f for each heap that has a thread now, under locks: f allocates nothing and makes no system call.
+void for_each_thread(void (*f)(void* context, const ThreadStatistics& thread), void* context);
 
 // Calls f(context, block, allocated_bytes) for each block the program has. Requires: no other thread allocates or frees,
 // and f does neither. Returns false when a span's lists contradict its counts (broken metadata).

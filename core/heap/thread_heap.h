@@ -81,6 +81,7 @@ struct ThreadHeap {
   unsigned shard = 0;
   uint32_t freed_lists = 0;       // take_freed may still hand out so many before refill must look at the rest
   uint32_t slow_entries = 0;      // since collection was last considered
+  std::atomic<int32_t> thread_id{0};  // its last thread's; written under the registry lock
   uint64_t collected_ns = 0;      // when it was last done
   size_t foreign_bytes = 0;       // in all classes
   int64_t sample_distance = 0;    // allocated bytes left until the next sample point
@@ -91,6 +92,8 @@ struct ThreadHeap {
   uint64_t sample_changes = 0;    // those that the distance was drawn after
   uint8_t sample_stretch = 0;
   std::atomic<uint64_t> remote_frees{0};  // blocks its threads have published; written by the owner
+  std::atomic<uint64_t> copies{0};        // blocks that realloc had to copy, by its threads; written by the owner
+  std::atomic<uint64_t> copied_bytes{0};
   size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
   ThreadHeap* next_idle = nullptr;
@@ -98,6 +101,8 @@ struct ThreadHeap {
   uint32_t detached_spans = 0;    // whose pages are being purged: on none of its lists (holes.h). slow_lock
   uint8_t idle_ticks = 0;         // 0 with a thread; kBodyPurged: the body's pages are gone. Registry lock
 };
+
+static_assert(sizeof(ThreadHeap) == 4 * kCacheLineBytes);
 
 // What a stray write or an invalid free has left in front of a free list is met before it is followed. Checking every link
 // would cost a cache miss each (docs/decisions/0001).

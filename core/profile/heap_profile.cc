@@ -27,8 +27,21 @@ double square_root(double x) {
 
 void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
+// Of a block of which the program wanted less than half: rounding up to a size class never does that, alignment does.
+SEEMALLOC_NOINLINE uint64_t asked_log2(size_t requested_bytes) {
+  return 1 + static_cast<uint64_t>(std::bit_width(requested_bytes > 1 ? requested_bytes - 1 : 0));
+}
+
+uint64_t traits_of(size_t requested_bytes, size_t allocated_bytes, bool moved) {
+  constexpr size_t kLeast = 64;
+  uint64_t traits = moved ? BucketKey::kMoved : 0;
+  if (SEEMALLOC_UNLIKELY(requested_bytes < allocated_bytes / 2) && allocated_bytes >= kLeast) traits |= asked_log2(requested_bytes);
+  return traits;
+}
+
 BucketKey key_of(const Allocation& allocation) {
-  return {allocation.allocated_bytes, allocation.allocated_bytes, allocation.interval_bytes};
+  return {allocation.allocated_bytes, allocation.allocated_bytes, allocation.interval_bytes,
+          traits_of(allocation.requested_bytes, allocation.allocated_bytes, allocation.moved)};
 }
 
 // One more sample in the bucket, which is null when memory was refused.
@@ -61,9 +74,8 @@ SEEMALLOC_NOINLINE Bucket* find_bucket_by_walk(const Registers& registers, const
   return bucket;
 }
 
-SEEMALLOC_NOINLINE Bucket* find_other_bucket(StackMemo::Entry& entry, const Allocation& allocation,
-                                             const Recorder* recorder) {
-  Bucket* bucket = records.buckets.intern(*entry.stack, key_of(allocation), recorder);
+SEEMALLOC_NOINLINE Bucket* find_other_bucket(StackMemo::Entry& entry, const BucketKey& key, const Recorder* recorder) {
+  Bucket* bucket = records.buckets.intern(*entry.stack, key, recorder);
   if (bucket != nullptr) entry.bucket = bucket;
   return bucket;
 }
@@ -95,7 +107,8 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
     bucket = find_bucket_by_walk(registers, allocation, site, max_depth, recorder);
   } else {
     bucket = known->bucket;
-    if (bucket->key != key_of(allocation)) bucket = find_other_bucket(*known, allocation, recorder);
+    BucketKey key = key_of(allocation);
+    if (bucket->key != key) bucket = find_other_bucket(*known, key, recorder);
     if (SEEMALLOC_UNLIKELY(known->stack->truncated)) count_truncated_stack();
   }
   return add_sample(allocation, bucket, recorder);
@@ -104,14 +117,15 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
 void record_free(Recorder* recorder, SampleId id) {
   RecorderUse use(recorder);
   recorder = use.get();
-  Bucket* bucket = recorder != nullptr ? records.live.remove(id, recorder->ids) : records.live.remove(id);
-  bucket->count_left(recorder);
+  LeftSample left = recorder != nullptr ? records.live.remove(id, recorder->ids) : records.live.remove(id);
+  left.bucket->count_left(recorder, left.thread_id != cached_thread_id());
 }
 
 void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) {
   Bucket* before = records.live.get(id).bucket;
   BucketKey key = before->key;
   key.allocated_bytes = allocated_bytes;
+  key.traits = traits_of(requested_bytes, allocated_bytes, key.moved());
   Bucket* after = before;
   if (key != before->key) {
     after = records.buckets.intern(*before->stack, key);
@@ -128,9 +142,10 @@ void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) 
 
 BucketRow read_bucket(const Bucket& bucket) {
   uint64_t left = bucket.own_left.load(std::memory_order_acquire);
-  left += bucket.left.load(std::memory_order_acquire);
+  uint64_t elsewhere = bucket.left_elsewhere.load(std::memory_order_acquire);
+  left += bucket.left.load(std::memory_order_acquire) + elsewhere;
   uint64_t samples = bucket.own_alloc.load(std::memory_order_relaxed) + bucket.alloc.load(std::memory_order_relaxed);
-  return BucketRow{&bucket, samples, samples - left, sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes)};
+  return BucketRow{&bucket, samples, samples - left, elsewhere, sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes)};
 }
 
 void RowSums::add(const BucketRow& row) {

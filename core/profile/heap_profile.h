@@ -18,6 +18,7 @@ struct Allocation {
   size_t requested_bytes;  // what the program asked for
   size_t allocated_bytes;  // what the block really takes (its size class, or whole pages)
   uint64_t interval_bytes;  // mean sampling interval the sample was drawn with; 1: every allocation is recorded (weight 1)
+  bool moved = false;       // in place of a block that realloc had to copy
 };
 
 // A thread's memory of what it sampled (recorder.h); null when memory is refused, and everything works without.
@@ -54,9 +55,15 @@ struct Sink {
   void* context;
 };
 
-// Writes the heap profile as an uncompressed profile.proto (sample types alloc_objects/count, alloc_space/bytes,
-// inuse_objects/count, inuse_space/bytes; default inuse_space; period_type space/bytes). False when the sink failed or
-// memory for the snapshot was refused.
+enum class Kind {
+  kHeap,         // alloc_objects/count, alloc_space/bytes, inuse_objects/count, inuse_space/bytes; default inuse_space
+  kRemoteFrees,  // remote_free_objects/count, remote_free_space/bytes: blocks that another thread has freed, since the start
+};
+
+// Writes a profile as an uncompressed profile.proto (period_type space/bytes). Each row has the label "bytes", the
+// blocks' size; rows of blocks that have less than half of their size in use by the program also "asked", what was asked for,
+// rounded up to a power of two; rows of blocks that realloc moved to also "moved", 1.
+// False when the sink failed or memory for the snapshot was refused.
 bool write_heap_profile(const Sink& sink, uint64_t interval_bytes);
 
 // The same into one contiguous anonymous mapping; the caller unmaps it with os::unmap(data, mapped_bytes, os::Reason::kReport).
@@ -65,7 +72,7 @@ struct Buffer {
   size_t bytes;
   size_t mapped_bytes;
 };
-bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes);
+bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind = Kind::kHeap);
 
 // Fork: taken before, released after in the parent and the child.
 void lock_for_fork();

@@ -169,11 +169,13 @@ TEST(HeapProfile, ThreadsKeepTheBooksTogether) {
     threads.emplace_back([&, t] {
       std::mt19937_64 random(t);
       for (int i = 0; i < kSteps; i++) {
-        Allocation allocation{50, size_t{64} << random() % 3, 1 + random() % 2};
+        size_t bytes = size_t{64} << random() % 3;
+        Allocation allocation{bytes - 14, bytes, 1 + random() % 2};
         SampleId id = record_alloc(allocation, make_stack(kBase, random() % 300));
         ASSERT_NE(id, 0u);
         allocated.fetch_add(1);
-        if (random() % 4 == 0) record_resize(id, 100, size_t{128} << random() % 3);
+        bytes = size_t{128} << random() % 3;
+        if (random() % 4 == 0) record_resize(id, bytes - 28, bytes);
         SampleId other = mailbox[random() % mailbox.size()].exchange(id);
         if (other != 0) record_free(other);
       }

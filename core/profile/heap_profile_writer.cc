@@ -62,6 +62,7 @@ uint64_t rounded(double value) {
 
 class HeapProfileEncoder {
  public:
+  explicit HeapProfileEncoder(Kind kind) : kind_(kind) {}
   // False when memory was refused; then nothing may be used of it.
   bool encode(uint64_t interval_bytes);
   GrowArray<char>& bytes() { return out_.bytes(); }
@@ -69,10 +70,13 @@ class HeapProfileEncoder {
  private:
   void take_snapshot();
   void write_types(uint64_t interval_bytes);
+  void write_value_types();
   void write_mappings();
   void write_mapping(const Mapping& mapping);
   void write_comments(uint64_t interval_bytes);
   void write_row(const BucketRow& row);
+  void write_values(const BucketRow& row);
+  void write_label(uint64_t key, uint64_t value, uint64_t unit);
   uint64_t location(uintptr_t return_address);
 
   uint64_t add_string(const char* text, size_t bytes) {
@@ -91,9 +95,10 @@ class HeapProfileEncoder {
     out_.end();
   }
 
+  Kind kind_;
   ProtoWriter out_;
   uint64_t strings_ = 0;
-  uint64_t bytes_string_ = 0;
+  uint64_t bytes_string_ = 0, count_string_ = 0, asked_string_ = 0, moved_string_ = 0;
   GrowArray<BucketRow> rows_;
   SampleTotals totals_ = {};
   uint64_t truncated_samples_ = 0;
@@ -120,6 +125,7 @@ void HeapProfileEncoder::take_snapshot() {
   records.buckets.for_each([&](const Bucket& bucket) {
     BucketRow row = read_bucket(bucket);
     if (row.alloc_samples == 0 && row.live_samples == 0) return;  // made for a sample that was dropped
+    if (kind_ == Kind::kRemoteFrees && row.elsewhere_samples == 0) return;
     rows_.push(row);
     sums.add(row);
     if (bucket.stack->truncated) truncated_samples_ += row.alloc_samples;
@@ -131,23 +137,30 @@ void HeapProfileEncoder::take_snapshot() {
 }
 
 void HeapProfileEncoder::write_types(uint64_t interval_bytes) {
-  uint64_t count = add_string("count");
+  count_string_ = add_string("count");
   bytes_string_ = add_string("bytes");
+  asked_string_ = add_string("asked");
+  moved_string_ = add_string("moved");
   uint64_t space = add_string("space");
-  uint64_t alloc_objects = add_string("alloc_objects");
-  uint64_t alloc_space = add_string("alloc_space");
-  uint64_t inuse_objects = add_string("inuse_objects");
-  uint64_t inuse_space = add_string("inuse_space");
   uint64_t drop_frames = add_string(kDropFrames);
-  write_value_type(profile_field::kSampleType, alloc_objects, count);
-  write_value_type(profile_field::kSampleType, alloc_space, bytes_string_);
-  write_value_type(profile_field::kSampleType, inuse_objects, count);
-  write_value_type(profile_field::kSampleType, inuse_space, bytes_string_);
-  out_.number(profile_field::kDefaultSampleType, inuse_space);
+  write_value_types();
   write_value_type(profile_field::kPeriodType, space, bytes_string_);
   out_.number(profile_field::kPeriod, interval_bytes);
   out_.number(profile_field::kTimeNanos, os::realtime_ns());
   out_.number(profile_field::kDropFrames, drop_frames);
+}
+
+void HeapProfileEncoder::write_value_types() {
+  static constexpr const char* kHeapTypes[] = {"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"};
+  static constexpr const char* kRemoteTypes[] = {"remote_free_objects", "remote_free_space"};
+  const char* const* types = kind_ == Kind::kHeap ? kHeapTypes : kRemoteTypes;
+  unsigned count = kind_ == Kind::kHeap ? 4 : 2;
+  uint64_t name = 0;
+  for (unsigned i = 0; i < count; i++) {
+    name = add_string(types[i]);
+    write_value_type(profile_field::kSampleType, name, i % 2 == 0 ? count_string_ : bytes_string_);
+  }
+  out_.number(profile_field::kDefaultSampleType, name);
 }
 
 void HeapProfileEncoder::write_mappings() {
@@ -228,25 +241,41 @@ void HeapProfileEncoder::write_row(const BucketRow& row) {
   out_.begin(sample_field::kLocationId);
   for (size_t i = 0; i < stack.depth; i++) out_.varint(ids[i]);
   out_.end();
+  write_values(row);
+  const BucketKey& key = row.bucket->key;
+  write_label(bytes_string_, key.allocated_bytes, bytes_string_);
+  if (key.asked_log2() != 0) write_label(asked_string_, uint64_t{1} << (key.asked_log2() - 1), bytes_string_);
+  if (key.moved()) write_label(moved_string_, 1, count_string_);
+  out_.end();
+}
+
+void HeapProfileEncoder::write_values(const BucketRow& row) {
   out_.begin(sample_field::kValue);
-  out_.varint(rounded(row.alloc_objects()));
-  out_.varint(rounded(row.alloc_objects() * row.bytes()));
-  out_.varint(rounded(row.live_objects()));
-  out_.varint(rounded(row.live_objects() * row.bytes()));
+  if (kind_ == Kind::kHeap) {
+    out_.varint(rounded(row.alloc_objects()));
+    out_.varint(rounded(row.alloc_objects() * row.bytes()));
+    out_.varint(rounded(row.live_objects()));
+    out_.varint(rounded(row.live_objects() * row.bytes()));
+  } else {
+    out_.varint(rounded(row.elsewhere_objects()));
+    out_.varint(rounded(row.elsewhere_objects() * row.bytes()));
+  }
   out_.end();
+}
+
+void HeapProfileEncoder::write_label(uint64_t key, uint64_t value, uint64_t unit) {
   out_.begin(sample_field::kLabel);
-  out_.number(label_field::kKey, bytes_string_);
-  out_.number(label_field::kNum, row.bucket->key.allocated_bytes);
-  out_.number(label_field::kNumUnit, bytes_string_);
-  out_.end();
+  out_.number(label_field::kKey, key);
+  out_.number(label_field::kNum, value);
+  out_.number(label_field::kNumUnit, unit);
   out_.end();
 }
 
 }  // namespace
 
-bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes) {
+bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind) {
   *out = Buffer{};
-  HeapProfileEncoder encoder;
+  HeapProfileEncoder encoder(kind);
   if (!encoder.encode(interval_bytes)) return false;
   GrowArray<char>& bytes = encoder.bytes();
   *out = Buffer{bytes.data(), bytes.size(), bytes.mapped_bytes()};
@@ -255,7 +284,7 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes) {
 }
 
 bool write_heap_profile(const Sink& sink, uint64_t interval_bytes) {
-  HeapProfileEncoder encoder;
+  HeapProfileEncoder encoder(Kind::kHeap);
   if (!encoder.encode(interval_bytes)) return false;
   return sink.write(sink.context, encoder.bytes().data(), encoder.bytes().size());
 }

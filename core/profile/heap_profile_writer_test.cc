@@ -12,6 +12,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/os/os.h"
@@ -71,6 +72,13 @@ Message message_of(const std::string& bytes) {
   return message;
 }
 
+// The first field of each number: a sample may have several labels.
+Message first_of(const std::string& bytes) {
+  Message message;
+  for (Field& field : fields_of(bytes)) message.emplace(field.number, field);
+  return message;
+}
+
 struct Profile {
   std::vector<std::string> strings, comments, types;
   std::vector<Message> mappings;
@@ -95,7 +103,7 @@ Profile decode(const std::string& bytes) {
   for (Field& field : fields) {
     switch (field.number) {
       case 1: profile.types.push_back(type(field.bytes)); break;
-      case 2: profile.samples.push_back(message_of(field.bytes)); break;
+      case 2: profile.samples.push_back(first_of(field.bytes)); break;
       case 3: profile.mappings.push_back(message_of(field.bytes)); break;
       case 4: {
         Message location = message_of(field.bytes);
@@ -111,9 +119,9 @@ Profile decode(const std::string& bytes) {
   return profile;
 }
 
-std::string written(uint64_t interval) {
+std::string written(uint64_t interval, Kind kind = Kind::kHeap) {
   Buffer buffer;
-  if (!heap_profile_to_buffer(&buffer, interval)) return "";
+  if (!heap_profile_to_buffer(&buffer, interval, kind)) return "";
   std::string bytes(buffer.data, buffer.bytes);
   os::unmap(buffer.data, buffer.mapped_bytes, os::Reason::kReport);
   return bytes;
@@ -197,6 +205,61 @@ TEST(HeapProfileWriter, ValuesAreUnbiasedSums) {
   EXPECT_EQ(values(profile, kPc + 9, 8), (std::vector<uint64_t>{1, 8, 0, 0}));  // all dead: still there
   for (SampleId id : {ids[2], ids[3], ids[4]}) record_free(id);
   EXPECT_EQ(values(decode(written(524288)), kPc + 9, 112).at(3), 0u);
+}
+
+// The labels of the one sample in use with this innermost address.
+std::map<std::string, uint64_t> labels(const Profile& profile, const std::string& bytes, uint64_t address) {
+  std::map<std::string, uint64_t> found;
+  for (const Field& field : fields_of(bytes)) {
+    if (field.number != 2) continue;
+    std::map<std::string, uint64_t> here;
+    uint64_t innermost = 0, in_use = 0;
+    for (const Field& part : fields_of(field.bytes)) {
+      if (part.number == 2) in_use = numbers_of(part.bytes).at(2);
+      if (part.number == 1) innermost = profile.locations.at(numbers_of(part.bytes).at(0)).at(3).value;
+      if (part.number != 3) continue;
+      Message label = message_of(part.bytes);
+      here[profile.string(label[1].value)] = label[3].value;
+    }
+    if (innermost == address && in_use != 0) found = here;
+  }
+  return found;
+}
+
+TEST(HeapProfileWriter, LabelsWhatIsFarLargerThanAskedForAndWhatReallocMoved) {
+  constexpr uintptr_t kPc = uintptr_t{3} << 44;
+  record_alloc({100, 4096, 1}, make_stack({kPc + 10}));
+  record_alloc({100, 112, 1, true}, make_stack({kPc + 20}));
+  record_alloc({1, 16, 1}, make_stack({kPc + 30}));  // small blocks cannot be smaller
+  record_alloc({2048, 4096, 1}, make_stack({kPc + 40}));
+  SampleId grows = record_alloc({100, 4096, 1}, make_stack({kPc + 50}));
+  record_resize(grows, 4000, 4096);
+  std::string bytes = written(1);
+  Profile profile;
+  for (const Field& field : fields_of(bytes)) {
+    if (field.number == 6) profile.strings.push_back(field.bytes);
+    if (field.number == 4) profile.locations.emplace(message_of(field.bytes)[1].value, message_of(field.bytes));
+  }
+  using Labels = std::map<std::string, uint64_t>;
+  EXPECT_EQ(labels(profile, bytes, kPc + 9), (Labels{{"bytes", 4096}, {"asked", 128}}));
+  EXPECT_EQ(labels(profile, bytes, kPc + 19), (Labels{{"bytes", 112}, {"moved", 1}}));
+  EXPECT_EQ(labels(profile, bytes, kPc + 29), (Labels{{"bytes", 16}}));
+  EXPECT_EQ(labels(profile, bytes, kPc + 39), (Labels{{"bytes", 4096}}));
+  EXPECT_EQ(labels(profile, bytes, kPc + 49), (Labels{{"bytes", 4096}})) << "the row that it has become";
+}
+
+TEST(HeapProfileWriter, RemoteFreesAreThoseOfOtherThreads) {
+  constexpr uintptr_t kPc = uintptr_t{4} << 44;
+  SampleId ids[5];
+  for (SampleId& id : ids) id = record_alloc({100, 112, 1}, make_stack({kPc + 10}));
+  record_free(ids[0]);
+  record_free(record_alloc({100, 112, 1}, make_stack({kPc + 20})));
+  std::thread([&] { for (int i = 1; i < 4; i++) record_free(ids[i]); }).join();
+  Profile profile = decode(written(1, Kind::kRemoteFrees));
+  EXPECT_EQ(profile.types, (std::vector<std::string>{"remote_free_objects/count", "remote_free_space/bytes"}));
+  EXPECT_EQ(values(profile, kPc + 9, 112), (std::vector<uint64_t>{3, 3 * 112}));
+  EXPECT_EQ(values(profile, kPc + 19, 112), (std::vector<uint64_t>{})) << "freed by its own thread";
+  record_free(ids[4]);
 }
 
 TEST(HeapProfileWriter, LocationsAreDistinctAndInTheirMappings) {

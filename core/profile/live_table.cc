@@ -48,18 +48,19 @@ SampleId LiveTable::add(const LiveSample& sample) {
   return add(sample, shared_);
 }
 
-Bucket* LiveTable::remove(SampleId id, IdCache& cache) {
+LeftSample LiveTable::remove(SampleId id, IdCache& cache) {
   Record* gone = record(id);
   Bucket* bucket = gone->bucket.load(std::memory_order_relaxed);
   CHECK(bucket != nullptr);  // freed twice: an id in two places would corrupt the lists (invariant 1)
+  uint32_t thread_id = gone->thread_id;
   gone->bucket.store(nullptr, std::memory_order_relaxed);
   gone->slack_bytes = cache.head;
   cache.head = id;
   if (++cache.count == kBatch) put_full_batch(cache);
-  return bucket;
+  return {bucket, thread_id};
 }
 
-Bucket* LiveTable::remove(SampleId id) {
+LeftSample LiveTable::remove(SampleId id) {
   LockGuard guard(shared_lock_);
   return remove(id, shared_);
 }

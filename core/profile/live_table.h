@@ -27,6 +27,12 @@ struct LiveSample {
   uint32_t thread_id;
 };
 
+// What is known of one that was removed.
+struct LeftSample {
+  Bucket* bucket;
+  uint32_t thread_id;
+};
+
 // Ids that are not in use.
 struct IdCache {
   uint32_t count = 0;  // ids in `head`
@@ -41,9 +47,9 @@ class LiveTable {
   // Records a live sample; 0 when memory or ids are used up.
   SampleId add(const LiveSample& sample, IdCache& cache);
   SampleId add(const LiveSample& sample);
-  // Forgets it. Returns the bucket it was in. Requires: id is alive.
-  Bucket* remove(SampleId id, IdCache& cache);
-  Bucket* remove(SampleId id);
+  // Forgets it. Returns the bucket it was in, and who allocated it. Requires: id is alive.
+  LeftSample remove(SampleId id, IdCache& cache);
+  LeftSample remove(SampleId id);
   LiveSample get(SampleId id) const;
   // Requires: id is alive, nobody else changes or removes it meanwhile.
   void set_size(SampleId id, Bucket* bucket, size_t requested_bytes);

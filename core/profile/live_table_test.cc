@@ -37,7 +37,7 @@ TEST(LiveTable, KeepsWhatItWasTold) {
   EXPECT_EQ(sample.thread_id, 42u);
   table.set_size(id, bucket(), 61);
   EXPECT_EQ(table.get(id).requested_bytes, 61u);
-  EXPECT_EQ(table.remove(id), bucket());
+  EXPECT_EQ(table.remove(id).bucket, bucket());
 }
 
 TEST(LiveTable, HandsOutEachIdOnceAndRecycles) {
@@ -96,7 +96,7 @@ TEST(LiveTable, SurvivesRefusedMemory) {
   EXPECT_LT(ids.size(), 50000u);
   os::fault_hook = nullptr;
   EXPECT_NE(add(table), 0u);
-  for (SampleId id : ids) EXPECT_EQ(table.remove(id), bucket());
+  for (SampleId id : ids) EXPECT_EQ(table.remove(id).bucket, bucket());
 }
 
 TEST(LiveTableDeathTest, AnIdFreedTwiceIsFatal) {

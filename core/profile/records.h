@@ -28,10 +28,12 @@ struct BucketRow {
   const Bucket* bucket;
   uint64_t alloc_samples;
   uint64_t live_samples;
+  uint64_t elsewhere_samples;  // freed by another thread
   double weight;  // blocks that one sample stands for
 
   double alloc_objects() const { return weight * static_cast<double>(alloc_samples); }
   double live_objects() const { return weight * static_cast<double>(live_samples); }
+  double elsewhere_objects() const { return weight * static_cast<double>(elsewhere_samples); }
   double bytes() const { return static_cast<double>(bucket->key.allocated_bytes); }
 };
 BucketRow read_bucket(const Bucket& bucket);

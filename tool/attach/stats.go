@@ -22,6 +22,8 @@ type Stats struct {
 	Locks       Locks       `json:"locks"`
 	Spans       Spans       `json:"spans"`
 	Blocks      Blocks      `json:"blocks"`
+	Large       Large       `json:"large"`
+	Realloc     Realloc     `json:"realloc"`
 	SizeClasses []SizeClass `json:"size_classes"`
 }
 
@@ -223,6 +225,18 @@ type Blocks struct {
 	LiveBytes   int64 `json:"live_bytes"`
 	CachedBytes int64 `json:"cached_bytes"` // free, in threads' lists
 	FreeBytes   int64 `json:"free_bytes"`   // free, in their spans
+}
+
+// Large counts blocks of whole pages.
+type Large struct {
+	Blocks int64 `json:"blocks"`
+	Bytes  int64 `json:"bytes"`
+}
+
+// Realloc counts blocks that could not be resized where they were.
+type Realloc struct {
+	Copies      int64 `json:"copies"`
+	CopiedBytes int64 `json:"copied_bytes"`
 }
 
 // SizeClass counts the spans and blocks of one class.
