@@ -25,6 +25,7 @@ var (
 	binary  string // the tool
 	leaky   string // leaky.cc compiled
 	caller  string // caller.cc compiled
+	sick    string // sick.cc compiled
 	library string // libseemalloc.so
 	problem string // why nothing can be tested, "" when all is there
 )
@@ -60,11 +61,12 @@ func prepare() error {
 		return err
 	}
 	binary, leaky, caller = filepath.Join(work, "seemalloc"), filepath.Join(work, "leaky"), filepath.Join(work, "caller")
+	sick = filepath.Join(work, "sick")
 	if err := build("go", "build", "-o", binary, "../../tool"); err != nil {
 		return err
 	}
-	for _, program := range []struct{ source, binary string }{{"leaky", leaky}, {"caller", caller}} {
-		if err := build("c++", "-O2", "-g", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread",
+	for _, program := range []struct{ source, binary string }{{"leaky", leaky}, {"caller", caller}, {"sick", sick}} {
+		if err := build("c++", "-std=c++20", "-O2", "-g", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread",
 			"testdata/"+program.source+".cc", "-o", program.binary); err != nil {
 			return err
 		}

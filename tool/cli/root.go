@@ -2,7 +2,7 @@
 //
 // Every command follows the same rules: results go to standard output and nothing else does; a failure is one line on
 // standard error, "seemalloc: …", that names the thing and the way out; the exit status is 1, or 2 when the command
-// line itself was wrong.
+// line itself was wrong. (doctor: 3 when it has found something.)
 package cli
 
 import (
@@ -108,7 +108,7 @@ and where its resident memory is with ` + "`seemalloc stats`" + `.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.runCommand(), a.psCommand(), a.topCommand(), a.profileCommand(), a.statsCommand(),
-		a.getCommand(), a.setCommand(), a.purgeCommand(), a.statCommand(), a.traceCommand(), a.compareCommand(), a.versionCommand(), a.optionsTopic())
+		a.getCommand(), a.setCommand(), a.purgeCommand(), a.statCommand(), a.traceCommand(), a.doctorCommand(), a.compareCommand(), a.versionCommand(), a.optionsTopic())
 	return root
 }
 

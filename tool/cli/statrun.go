@@ -15,42 +15,56 @@ import (
 	"seemalloc/tool/report"
 )
 
-// statRun is a command that runs under `seemalloc stat`.
-type statRun struct {
+// child is a command that runs on seemalloc while this tool looks at it.
+type child struct {
 	command *exec.Cmd
 	began   time.Time
 	ended   chan struct{}
-	flags   statFlags
-	lines   statLines
+}
+
+// statRun is a command that runs under `seemalloc stat`.
+type statRun struct {
+	*child
+	flags statFlags
+	lines statLines
 }
 
 // startRun starts the command, whose processes leave their statistics in folder when they end.
 func (a *app) startRun(flags statFlags, args []string, folder string) (*statRun, error) {
-	path, lib, err := a.find(flags.run, args)
-	if err != nil {
-		return nil, err
-	}
 	conf := []string{"stats_at_exit:" + filepath.Join(folder, "%p.json")}
 	if flags.run.conf != "" {
 		conf = []string{flags.run.conf, conf[0]}
 	}
 	flags.run.conf = strings.Join(conf, ",")
-	run := &statRun{flags: flags, ended: make(chan struct{}), lines: statLines{out: a.err, asJSON: flags.asJSON}}
-	run.command = &exec.Cmd{Path: path, Args: args, Env: environment(os.Environ(), lib, flags.run), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	run.forwardSignals()
-	run.began = time.Now()
-	if err := run.command.Start(); err != nil {
+	started, err := a.startChild(flags.run, args)
+	if err != nil {
+		return nil, err
+	}
+	return &statRun{child: started, flags: flags, lines: statLines{out: a.err, asJSON: flags.asJSON}}, nil
+}
+
+// startChild starts the command with this tool's standard files.
+func (a *app) startChild(flags runFlags, args []string) (*child, error) {
+	path, lib, err := a.find(flags, args)
+	if err != nil {
+		return nil, err
+	}
+	c := &child{ended: make(chan struct{})}
+	c.command = &exec.Cmd{Path: path, Args: args, Env: environment(os.Environ(), lib, flags), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	c.forwardSignals()
+	c.began = time.Now()
+	if err := c.command.Start(); err != nil {
 		return nil, executionError(path, err)
 	}
 	go func() {
-		_ = run.command.Wait()
-		close(run.ended)
+		_ = c.command.Wait()
+		close(c.ended)
 	}()
-	return run, nil
+	return c, nil
 }
 
 // forwardSignals leaves what the terminal sends to all to the command, and passes on what comes to this process alone.
-func (r *statRun) forwardSignals() {
+func (r *child) forwardSignals() {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
@@ -96,7 +110,7 @@ func (r *statRun) watch() *attach.Stats {
 	}
 }
 
-func (r *statRun) dial() *attach.Client {
+func (r *child) dial() *attach.Client {
 	p, err := attach.Find(r.command.Process.Pid)
 	if err != nil {
 		return nil

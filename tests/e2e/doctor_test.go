@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// diagnosis is the part of `doctor --json` that the tests read.
+type diagnosis struct {
+	PID      int
+	Status   string
+	Seconds  float64
+	Findings []struct {
+		ID, Severity, Title, Figure, Why string
+		Value                            float64
+		Change                           []string
+		Sites                            []struct {
+			Place string
+			Stack []string
+			Bytes float64
+			Share float64
+		}
+	}
+	Looks []struct{ ID, Seen, Missing string } `json:"looked_at"`
+}
+
+func (d diagnosis) ids() string {
+	var ids []string
+	for _, finding := range d.Findings {
+		ids = append(ids, finding.ID+" ("+finding.Figure+")")
+	}
+	return strings.Join(ids, ", ")
+}
+
+const foundStatus = 3
+
+// examine runs doctor on a process; its exit status must say whether something was found.
+func examine(t *testing.T, pid string, lasts string) (d diagnosis) {
+	t.Helper()
+	out, complaint, status := try(t, "doctor", pid, "--for", lasts, "--json")
+	if complaint != "" || status != 0 && status != foundStatus {
+		t.Fatalf("status %d, %s", status, complaint)
+	}
+	parse(t, out, &d)
+	if (status == foundStatus) != (len(d.Findings) > 0) {
+		t.Errorf("status %d with %d findings", status, len(d.Findings))
+	}
+	for _, look := range d.Looks {
+		if look.Missing != "" {
+			t.Errorf("%s: %s", look.ID, look.Missing)
+		}
+	}
+	if len(d.Looks) != 9 {
+		t.Errorf("%d looks", len(d.Looks))
+	}
+	return d
+}
+
+// examineLong looks again where nothing is found: on a busy machine the program may hardly have run.
+func examineLong(t *testing.T, pid string) (d diagnosis) {
+	t.Helper()
+	for range 6 {
+		if d = examine(t, pid, "1500ms"); len(d.Findings) != 0 {
+			break
+		}
+	}
+	return d
+}
+
+// expectOnly wants this finding and no other, in this place.
+func (d diagnosis) expectOnly(t *testing.T, id, place string) {
+	t.Helper()
+	if len(d.Findings) != 1 || d.Findings[0].ID != id {
+		t.Fatalf("found %q instead of %s alone", d.ids(), id)
+	}
+	f := d.Findings[0]
+	if f.Title == "" || f.Figure == "" || f.Why == "" || len(f.Change) == 0 || f.Value <= 0 {
+		t.Errorf("incomplete: %+v", f)
+	}
+	if place == "" {
+		return
+	}
+	if len(f.Sites) == 0 || !strings.HasPrefix(f.Sites[0].Place, place+" ") || f.Sites[0].Share < 0.8 {
+		t.Errorf("%s is not the place: %+v", place, f.Sites)
+	}
+}
+
+func TestDoctorFinds(t *testing.T) {
+	need(t)
+	for _, test := range []struct{ way, conf, id, place string }{
+		{"storm", "purge_delay:0", "purge-storm", "receive_buffer"},
+		{"fragments", "purge_delay:1000", "fragmentation", "remember_session"},
+		{"frees", "purge_delay:1000", "only-frees", "make_message"},
+		{"hoards", "purge_delay:1000", "hoarding", ""},
+		{"copies", "purge_delay:1000", "realloc-copies", "append_line"},
+		{"aligned", "purge_delay:1000", "over-alignment", "make_aligned_counter"},
+	} {
+		t.Run(test.way, func(t *testing.T) {
+			p := launch(t, nil, binary, "run", "--conf", test.conf, "--", sick, test.way)
+			waitFor(t, socketOf(p.pid))
+			examineLong(t, p.pid).expectOnly(t, test.id, test.place)
+		})
+	}
+}
+
+// The same program as the storm's, where memory may stay for a while.
+func TestDoctorFindsNoStormByDefault(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--", sick, "storm")
+	waitFor(t, socketOf(p.pid))
+	time.Sleep(2 * time.Second)
+	if d := examine(t, p.pid, "2s"); len(d.Findings) != 0 {
+		t.Errorf("found %s", d.ids())
+	}
+}
+
+func TestDoctorFindsAStormInEagerMode(t *testing.T) {
+	need(t)
+	if !strings.Contains(tool(t, "help", "options"), "balanced, eager, never") {
+		t.Skip("this library has no modes of purging")
+	}
+	p := launch(t, nil, binary, "run", "--conf", "purge:eager", "--", sick, "storm")
+	waitFor(t, socketOf(p.pid))
+	d := examineLong(t, p.pid)
+	d.expectOnly(t, "purge-storm", "receive_buffer")
+	if !strings.Contains(strings.Join(d.Findings[0].Change, "\n"), "purge=balanced") {
+		t.Errorf("%q", d.Findings[0].Change)
+	}
+}
+
+func TestDoctorFindsBloat(t *testing.T) {
+	need(t)
+	mode, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
+	if err != nil || strings.Contains(string(mode), "[never]") {
+		t.Skip("this system has no transparent huge pages")
+	}
+	p := launch(t, nil, binary, "run", "--", sick, "bloat")
+	waitFor(t, socketOf(p.pid))
+	d := examine(t, p.pid, "1s")
+	if len(d.Findings) == 0 && hugeBytes(t, p.pid) < 16<<20 {
+		t.Skip("the system gave no huge pages")
+	}
+	d.expectOnly(t, "huge-pages", "")
+}
+
+// hugeBytes is what lies in huge pages.
+func hugeBytes(t *testing.T, pid string) int {
+	t.Helper()
+	data, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(data), "AnonHugePages:")
+	kib, err := strconv.Atoi(strings.Fields(after + " 0")[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+func TestDoctorFindsDroppedSamples(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--", sick, "drops")
+	waitFor(t, socketOf(p.pid))
+	tool(t, "set", p.pid, "sample=1")
+	if _, err := io.WriteString(p.stdin, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	p.expect(t, "ready")
+	examine(t, p.pid, "1s").expectOnly(t, "samples-lost", "")
+}
+
+func TestDoctorFindsTheLimit(t *testing.T) {
+	need(t)
+	group := memoryGroup(t, 128<<20)
+	// The shell puts itself in, and the program takes its place.
+	p := launch(t, nil, "sh", "-c", "echo $$ > "+group+"/cgroup.procs && exec "+binary+" run -- "+sick+" limit")
+	waitFor(t, socketOf(p.pid))
+	examine(t, p.pid, "1s").expectOnly(t, "memory-limit", "load_table")
+}
+
+// memoryGroup makes a memory cgroup for the test, of v2 or v1.
+func memoryGroup(t *testing.T, limit int) string {
+	t.Helper()
+	for _, place := range []struct{ mount, file string }{
+		{"/sys/fs/cgroup", "memory.max"}, {"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+	} {
+		folder := filepath.Join(place.mount, "seemalloc-doctor-test")
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			for range 100 { // until the kernel has seen its process end
+				if err := os.Remove(folder); err == nil {
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			t.Errorf("%s stays", folder)
+		})
+		// Not created: a folder that is no cgroup has no such file.
+		file, err := os.OpenFile(filepath.Join(folder, place.file), os.O_WRONLY, 0)
+		if err != nil {
+			continue
+		}
+		_, err = file.WriteString(strconv.Itoa(limit))
+		file.Close()
+		if err == nil {
+			return folder
+		}
+	}
+	t.Skip("no memory cgroup can be made here")
+	return ""
+}
+
+func TestDoctorFindsNothingInACleanProgram(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--", sick, "clean")
+	waitFor(t, socketOf(p.pid))
+	if d := examine(t, p.pid, "2s"); len(d.Findings) != 0 {
+		t.Errorf("found %s", d.ids())
+	}
+	out := tool(t, "doctor", p.pid, "--for", "200ms") // status 0
+	for _, want := range []string{"sick (pid " + p.pid + "), looked at for ", ": nothing found\n", "\nLooked at\n  ok page faults"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+}
+
+// doctorRun runs `doctor -- sick WAY`, which may go on for this long.
+func doctorRun(t *testing.T, lasts time.Duration, args ...string) (out, report string, status int) {
+	t.Helper()
+	command := exec.Command(binary, append([]string{"doctor"}, args...)...)
+	command.Env, command.Dir = environment(), work
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(lasts, func() { stdin.Close() })
+	var exit *exec.ExitError
+	if err := command.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String(), command.ProcessState.ExitCode()
+}
+
+func TestDoctorOfARun(t *testing.T) {
+	need(t)
+	out, report, status := doctorRun(t, 3*time.Second, "--for", "1s", "--", sick, "copies")
+	if status != foundStatus || out != "ready\n" {
+		t.Errorf("status %d, standard output %q", status, out)
+	}
+	for _, want := range []string{"sick (pid ", "exit status 0, looked at for ", ": 1 finding\n", "Blocks grow by being copied  [realloc-copies]\n", " append_line sick.cc:"} {
+		if !strings.Contains(report, want) {
+			t.Errorf("%q is not in\n%s", want, report)
+		}
+	}
+	_, report, status = doctorRun(t, 2*time.Second, "--json", "--", sick, "clean")
+	var d diagnosis
+	parse(t, report, &d)
+	if status != 0 || len(d.Findings) != 0 || d.Status != "exit status 0" || d.Seconds < 1 {
+		t.Errorf("status %d\n%s", status, report)
+	}
+}
+
+func TestDoctorOfAShortRun(t *testing.T) {
+	need(t)
+	out, complaint, status := try(t, "doctor", "--", "true")
+	if status != 1 || out != "" || !strings.Contains(complaint, "before it could be looked at twice") {
+		t.Errorf("status %d, %q", status, complaint)
+	}
+}

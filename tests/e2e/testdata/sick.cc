@@ -1,0 +1,254 @@
+// Programs that are ill in one way each, for `seemalloc doctor`: sick WAY runs until standard input ends. Each function that
+// is to be named is one of its own.
+#include <errno.h>
+#include <malloc.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#define KNOWN extern "C" __attribute__((noinline))
+
+static constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
+static std::atomic<bool> ended{false};
+
+// The calls are not the last ones of their functions, which the compiler would turn into jumps.
+template <typename T>
+static T* keep(T* p) {
+  asm volatile("" : "+r"(p) : : "memory");
+  return p;
+}
+
+static bool over() {
+  pollfd in{0, POLLIN, 0};
+  char c;
+  if (poll(&in, 1, 0) == 1 && read(0, &c, 1) <= 0) {
+    ended = true;
+    ended.notify_all();
+  }
+  return ended;
+}
+
+static void ready() {
+  puts("ready");
+  fflush(stdout);
+}
+
+static void rest() {
+  ready();
+  while (!over()) usleep(20000);
+}
+
+// ---- storm: 32 MiB are taken, touched and freed, again and again ----
+
+KNOWN char* receive_buffer() { return keep(static_cast<char*>(malloc(256 * kKiB))); }
+
+static void storm() {
+  ready();
+  while (!over()) {
+    char* buffers[128];
+    for (char*& buffer : buffers) memset(buffer = receive_buffer(), 1, 256 * kKiB);
+    for (char* buffer : buffers) free(buffer);
+    usleep(2000);
+  }
+}
+
+// ---- fragments: of 100 MiB every eighth block stays, one on each page ----
+
+KNOWN char* remember_session() { return keep(static_cast<char*>(malloc(512))); }
+
+static void fragments() {
+  std::vector<char*> sessions(200 * kKiB);
+  for (char*& session : sessions) memset(session = remember_session(), 1, 512);
+  for (size_t i = 0; i < sessions.size(); i++) {
+    if (i % 8 != 0) free(sessions[i]);
+  }
+  rest();
+}
+
+// ---- frees: one thread allocates, another one frees, a batch at a time ----
+
+KNOWN char* make_message() { return keep(static_cast<char*>(malloc(96))); }
+
+static constexpr size_t kBatch = 4096, kBatches = 4;
+static char* batches[kBatches][kBatch];
+static std::atomic<bool> full[kBatches];
+
+static void wait_until(const std::atomic<bool>& flag, bool value) {
+  while (flag != value && !ended) std::this_thread::yield();
+}
+
+static void frees() {
+  std::thread consumer([] {
+    for (size_t i = 0; !ended; i = (i + 1) % kBatches) {
+      wait_until(full[i], true);
+      if (ended) return;
+      for (char* message : batches[i]) free(message);
+      full[i] = false;
+    }
+  });
+  ready();
+  for (size_t i = 0; !over(); i = (i + 1) % kBatches) {
+    wait_until(full[i], false);
+    for (char*& message : batches[i]) *(message = make_message()) = 1;
+    full[i] = true;
+  }
+  consumer.join();
+}
+
+// ---- hoards: threads use blocks of all sizes once, free them and sleep ----
+
+static void use_all_sizes() {
+  constexpr size_t kEach = 512 * kKiB;
+  for (size_t size = 64; size <= 32 * kKiB; size += size / 8) {
+    std::vector<char*> blocks(kEach / size);
+    for (char*& block : blocks) memset(block = static_cast<char*>(malloc(size)), 1, size);
+    for (char* block : blocks) free(block);
+    free(keep(static_cast<char*>(malloc(size))));  // its list is as long as can be
+  }
+}
+
+static void hoards() {
+  constexpr int kThreads = 24;
+  std::vector<std::thread> threads;
+  std::atomic<int> asleep{0};
+  for (int i = 0; i < kThreads; i++) {
+    threads.emplace_back([&] {
+      use_all_sizes();
+      asleep++;
+      ended.wait(false);
+    });
+  }
+  while (asleep != kThreads) usleep(1000);
+  rest();
+  for (std::thread& thread : threads) thread.join();
+}
+
+// ---- bloat: sparse memory that the program itself has asked huge pages for ----
+
+static void bloat() {
+  constexpr size_t kBytes = 96 * kKiB, kHuge = 2 * kMiB, kKept = 20;
+  std::vector<char*> blocks(1000);
+  for (char*& block : blocks) block = static_cast<char*>(malloc(kBytes));
+  std::vector<char*> kept;
+  for (size_t i = 0; i < blocks.size(); i++) {
+    if (i % kKept == 0) {
+      kept.push_back(blocks[i]);
+    } else {
+      free(blocks[i]);
+    }
+  }
+  malloc_trim(0);
+  for (char* block : kept) {
+    uintptr_t region = reinterpret_cast<uintptr_t>(block) & ~(kHuge - 1);
+    madvise(reinterpret_cast<void*>(region), kHuge, MADV_HUGEPAGE);
+    *block = 1;
+  }
+  rest();
+}
+
+// ---- copies: text that grows by little and little ----
+
+KNOWN char* append_line(char* text, size_t bytes) { return keep(static_cast<char*>(realloc(text, bytes))); }
+
+static void copies() {
+  ready();
+  while (!over()) {
+    for (int round = 0; round < 200; round++) {
+      char* text = nullptr;
+      for (size_t bytes = 64; bytes < 30 * kKiB; bytes += 512) {
+        text = append_line(text, bytes);
+        text[bytes - 1] = 1;
+      }
+      free(text);
+    }
+  }
+}
+
+// ---- aligned: small objects, each on a page of its own ----
+
+KNOWN void* make_aligned_counter() { return keep(aligned_alloc(4096, 64)); }
+
+static void aligned() {
+  std::vector<void*> counters(20000);
+  for (void*& counter : counters) memset(counter = make_aligned_counter(), 1, 64);
+  rest();
+}
+
+// ---- limit: the caller has put it into a memory cgroup of 128 MiB ----
+
+KNOWN char* load_table() { return keep(static_cast<char*>(malloc(kMiB))); }
+
+static void limit() {
+  for (int i = 0; i < 120; i++) memset(load_table(), 1, kMiB);
+  rest();
+}
+
+// ---- drops: no more address space for records, but blocks to be had again; sample:1 ----
+
+static void drops() {
+  constexpr size_t kCount = 400000;
+  std::vector<char*> blocks(kCount);
+  for (char*& block : blocks) memset(block = static_cast<char*>(malloc(256)), 1, 256);
+  ready();
+  while (getchar() != '\n') {  // sampling is being turned on
+  }
+  rlimit now{};
+  getrlimit(RLIMIT_AS, &now);
+  FILE* statm = fopen("/proc/self/statm", "r");
+  unsigned long pages = 0;
+  if (fscanf(statm, "%lu", &pages) != 1) abort();
+  fclose(statm);
+  rlimit tight = now;
+  tight.rlim_cur = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  setrlimit(RLIMIT_AS, &tight);
+  for (char* block : blocks) free(block);
+  for (char*& block : blocks) block = static_cast<char*>(malloc(256));
+  setrlimit(RLIMIT_AS, &now);  // the answers to the tool have room
+  rest();
+}
+
+// ---- clean: what programs do ----
+
+static void clean() {
+  std::vector<std::string> words(100000);
+  unsigned seed = 1;
+  auto random = [&] { return seed = seed * 1664525 + 1013904223; };
+  std::thread helper([&] {
+    unsigned own = 7;
+    std::vector<std::string> mine(1000);
+    while (!ended) {
+      for (std::string& word : mine) word.assign(16 + (own = own * 1664525 + 1013904223) % 2000, 'x');
+      usleep(1000);
+    }
+  });
+  ready();
+  while (!over()) {
+    for (int i = 0; i < 2000; i++) words[random() % words.size()] = std::string(16 + random() % 400, 'y');
+    char* buffer = static_cast<char*>(malloc(100 * kKiB));
+    memset(buffer, 1, 100 * kKiB);
+    free(buffer);
+    usleep(1000);
+  }
+  helper.join();
+}
+
+int main(int, char** argv) {
+  static const struct {
+    const char* name;
+    void (*run)();
+  } kWays[] = {{"storm", storm}, {"fragments", fragments}, {"frees", frees},     {"hoards", hoards}, {"bloat", bloat},
+               {"copies", copies}, {"aligned", aligned},   {"limit", limit},     {"drops", drops},   {"clean", clean}};
+  for (const auto& way : kWays) {
+    if (strcmp(argv[1], way.name) == 0) way.run();
+  }
+}

@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/doctor"
+)
+
+const (
+	// exitFound is the status when something was found: neither a failure nor a wrong command line.
+	exitFound = 3
+
+	shortestDoctor = 100 * time.Millisecond
+	// A command is looked at so often, from as soon as it can be asked.
+	doctorInterval = 500 * time.Millisecond
+	doctorFirst    = 10 * time.Millisecond
+)
+
+type doctorFlags struct {
+	lasts  time.Duration
+	asJSON bool
+	hide   string
+	hidden *regexp.Regexp
+	run    runFlags
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var flags doctorFlags
+	c := &cobra.Command{
+		Use:   "doctor PID | doctor -- COMMAND [ARGUMENTS…]",
+		Short: "Say what is wrong with a process's memory, and what to change",
+		Long: `Look at all that the allocator and the kernel report about a process, twice with --for between, and say in plain words
+what is wrong and what to change: each finding with its figure, the option, and the places in the program, estimated
+from samples. Nothing found is an answer too, with what was looked at.
+
+With a command instead of a process, run it on seemalloc and look at it until it ends, twice a second: the worst that
+was seen is shown, rates over --for each. The answer then goes to standard error, as the command's own output is on
+standard output.
+
+Looked at:
+` + checkList() + `
+Exit status: 0 nothing found, 3 something found (of any severity), 1 it could not look, 2 wrong command line.`,
+		Example: `  seemalloc doctor 4242
+  seemalloc doctor 4242 --for 1m
+  seemalloc doctor 4242 --hide '^z(m|c|re)alloc'     # charge Redis's wrappers to their callers
+  seemalloc doctor 4242 --json | jq '.findings[] | {id, figure}'
+  seemalloc doctor -- python3 job.py`,
+		Args: func(c *cobra.Command, args []string) error {
+			if dash := c.ArgsLenAtDash(); dash >= 0 {
+				return commandArgs(args, dash, a.socket)
+			}
+			return a.pidArgs(0, 0)(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := flags.check(); err != nil {
+				return err
+			}
+			if c.ArgsLenAtDash() >= 0 {
+				return a.doctorRun(flags, args)
+			}
+			return a.doctorProcess(flags, args)
+		},
+	}
+	c.Flags().DurationVar(&flags.lasts, "for", 10*time.Second, "time between the two looks; Ctrl-C ends it sooner")
+	c.Flags().BoolVar(&flags.asJSON, "json", false, "print JSON")
+	c.Flags().StringVar(&flags.hide, "hide", "", "take functions that match this regular expression out of the stacks")
+	c.Flags().StringVar(&flags.run.sample, "sample", "", "with a command: mean bytes between two heap samples (512K)")
+	c.Flags().StringVar(&flags.run.conf, "conf", "", "with a command: options for the allocator, as name:value,…")
+	c.Flags().StringVar(&flags.run.lib, "lib", "", "with a command: the library to use, a file or a folder")
+	a.targetFlags(c)
+	return c
+}
+
+func checkList() string {
+	var b strings.Builder
+	for _, check := range doctor.Checks() {
+		fmt.Fprintf(&b, "  %-15s %s\n", check.ID, check.What)
+	}
+	return b.String()
+}
+
+func (f *doctorFlags) check() error {
+	if f.lasts < shortestDoctor {
+		return usageError("--for %s: expected %s or more", f.lasts, shortestDoctor)
+	}
+	if f.hide != "" {
+		var err error
+		if f.hidden, err = regexp.Compile(f.hide); err != nil {
+			return usageError("--hide: %v", err)
+		}
+	}
+	return f.run.check()
+}
+
+// take looks at the process.
+func (f *doctorFlags) take(c *attach.Client, pid int, name string) (*doctor.Snapshot, error) {
+	snapshot, err := doctor.Take(c, pid, name)
+	if err == nil {
+		snapshot.Hide = f.hidden
+	}
+	return snapshot, err
+}
+
+// doctorAnswer is what `doctor --json` prints.
+type doctorAnswer struct {
+	Source string `json:"source"`
+	PID    int    `json:"pid"`
+	Status string `json:"status,omitempty"` // how the command ended
+	*doctor.Diagnosis
+}
+
+func (answer *doctorAnswer) print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(answer)
+	}
+	who := answer.Source
+	if answer.Status != "" {
+		who += ", " + answer.Status
+	}
+	_, err := io.WriteString(out, answer.Text(who))
+	return err
+}
+
+// found is the exit status as an error; nil when nothing was found.
+func (answer *doctorAnswer) found() error {
+	if len(answer.Findings) == 0 {
+		return nil
+	}
+	return exitError{nil, exitFound}
+}
+
+func (a *app) doctorProcess(flags doctorFlags, args []string) error {
+	t, _, err := a.dial(args)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	before, err := flags.take(t.Client, t.pid, t.name)
+	if err != nil {
+		return err
+	}
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(interrupted)
+	select {
+	case <-time.After(flags.lasts):
+	case <-interrupted:
+	}
+	after, err := flags.take(t.Client, t.pid, t.name)
+	if err != nil {
+		var refused *attach.ServerError
+		if !errors.As(err, &refused) && gone(t.pid) {
+			return fmt.Errorf("%s has ended before it could be looked at again: give a shorter --for, or its command line behind --", t.name)
+		}
+		return err
+	}
+	answer := doctorAnswer{Source: t.name, PID: t.pid, Diagnosis: doctor.Examine(doctor.Pair{Before: before, After: after}, doctor.All)}
+	if err := answer.print(a.out, flags.asJSON); err != nil {
+		return err
+	}
+	return answer.found()
+}
+
+// ---- a whole run ----
+
+func (a *app) doctorRun(flags doctorFlags, args []string) error {
+	run, err := a.startChild(flags.run, args)
+	if err != nil {
+		return err
+	}
+	watch := doctor.Watch{Window: flags.lasts}
+	run.look(flags, &watch)
+	diagnosis := watch.Diagnosis()
+	name := fmt.Sprintf("%s (pid %d)", filepath.Base(run.command.Path), run.command.Process.Pid)
+	status := run.command.ProcessState.String()
+	if diagnosis == nil {
+		return fmt.Errorf("%s ended after %.1f s (%s), before it could be looked at twice: a longer run is needed", name,
+			time.Since(run.began).Seconds(), status)
+	}
+	answer := doctorAnswer{Source: name, PID: run.command.Process.Pid, Status: status, Diagnosis: diagnosis}
+	if err := answer.print(a.err, flags.asJSON); err != nil {
+		return err
+	}
+	return answer.found()
+}
+
+// look adds looks until the command ends.
+func (r *child) look(flags doctorFlags, watch *doctor.Watch) {
+	var client *attach.Client
+	defer func() {
+		if client != nil {
+			client.Close()
+		}
+	}()
+	wait := doctorFirst
+	for {
+		select {
+		case <-r.ended:
+			return
+		case <-time.After(wait):
+		}
+		if client == nil {
+			if client = r.dial(); client == nil {
+				continue
+			}
+		}
+		snapshot, err := flags.take(client, r.command.Process.Pid, r.command.Path)
+		if err != nil {
+			client.Close()
+			client = nil
+			continue
+		}
+		wait = doctorInterval
+		watch.Add(snapshot)
+	}
+}

@@ -1,0 +1,140 @@
+package doctor
+
+import (
+	"fmt"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+)
+
+// bloat is what is resident in the regions though it lies in no span and has not been freed either: huge pages brought it.
+func bloat(s *Snapshot) float64 {
+	if s.Memory == nil {
+		return 0
+	}
+	m, spans := s.Stats.Memory, s.Stats.Spans
+	resident := m.Live + m.Cached + m.Fragmentation
+	known := spans.OwnedBytes + spans.CentralBytes + spans.EmptyBytes + spans.SampledBytes + spans.CachedLargeBytes +
+		s.Stats.Large.Bytes + m.Dirty
+	return float64(max(min(resident-known, s.Memory.AnonHugePages), 0))
+}
+
+// hugePages: a huge page holds a few live pages, and all of it is resident.
+func hugePages(p Pair) (string, *Finding, error) {
+	if p.After.Memory == nil || p.Before.Memory == nil {
+		return "", nil, errNoProc
+	}
+	bytes := min(bloat(p.Before), bloat(p.After))
+	huge := float64(p.After.Memory.AnonHugePages)
+	seen := fmt.Sprintf("%s in huge pages, %s of it unused", report.Bytes(huge), report.Bytes(bytes))
+	severity, bad := waste(bytes, float64(p.After.Stats.Memory.RSS))
+	if !bad {
+		return seen, nil, nil
+	}
+	advice := []string{
+		"leave the addresses of malloc's blocks out of madvise(MADV_HUGEPAGE) calls of your own",
+		"`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` where the system says always",
+	}
+	if p.After.Options["huge_pages"] == "0" {
+		advice = append([]string{"option huge_pages:0 leaves it to the system: with 1, the default, sparse memory is kept from huge pages"}, advice...)
+	}
+	return seen, &Finding{
+		Severity: severity, Title: "Huge pages hold memory that nobody uses",
+		Figure: fmt.Sprintf("%s of %s in huge pages are neither in a block nor free: nobody has asked for them", report.Bytes(bytes),
+			report.Bytes(huge)),
+		Value: bytes,
+		Why: "Where a huge page may be taken, touching one byte makes 2 MiB resident. The allocator lets that happen only where a region " +
+			"is going to be dense; these pages came otherwise.",
+		Change: advice,
+	}, nil
+}
+
+// reallocCopies: realloc could not grow blocks where they are, and copied them.
+func reallocCopies(p Pair) (string, *Finding, error) {
+	copied := p.perSecond(func(s *attach.Stats) int64 { return s.Realloc.CopiedBytes })
+	copies := p.perSecond(func(s *attach.Stats) int64 { return s.Realloc.Copies })
+	seen := fmt.Sprintf("%s/s copied by realloc, in %s copies/s", report.Bytes(copied), report.Count(int64(copies)))
+	if copied < copyRate {
+		return seen, nil, nil
+	}
+	finding := &Finding{
+		Severity: Warning, Title: "Blocks grow by being copied",
+		Figure: fmt.Sprintf("%s/s copied by realloc in %s copies/s, of %s on average", report.Bytes(copied), report.Count(int64(copies)),
+			report.Bytes(ratio(copied, copies))),
+		Value: copied,
+		Why: "A block that outgrows its size class has to move, and all of it is copied. (Blocks above 1 MiB are moved by the kernel " +
+			"without copying, and are not counted here.)",
+		Change: []string{
+			"ask for the size that will be needed at once: reserve(), or a first realloc to the expected size",
+			"let buffers grow by a factor (one and a half, or two) instead of by steps: then each byte is copied about once",
+		},
+		Places: "Blocks that realloc had to move, bytes per second in their new places",
+	}
+	if copied >= severeCopyRate {
+		finding.Severity = Severe
+	}
+	if p.Before.Heap != nil && p.After.Heap != nil {
+		grown := growth(p.Before.Heap, p.After.Heap, "alloc_space", p.Seconds())
+		finding.Sites = sites(p.After, p.After.Heap, func(s *sample) float64 {
+			if label(s, "moved") == 0 {
+				return 0
+			}
+			return grown(s)
+		})
+	}
+	return seen, finding, nil
+}
+
+// overAlignment: blocks of which the program wanted less than half. No size class wastes that much; an alignment does.
+func overAlignment(p Pair) (string, *Finding, error) {
+	if p.After.Heap == nil || p.Before.Heap == nil {
+		return "", nil, errNoProfile
+	}
+	before, _ := oversized(p.Before)
+	wasted, count := oversized(p.After)
+	bytes := min(before, wasted)
+	seen := fmt.Sprintf("%s in %s blocks (estimated) beyond what was asked for", report.Bytes(wasted), report.Count(int64(count)))
+	severity, bad := waste(bytes, float64(p.After.Stats.Memory.LiveAllocated))
+	if !bad {
+		return seen, nil, nil
+	}
+	finding := &Finding{
+		Severity: severity, Title: "Blocks are far larger than what was asked for",
+		Figure: fmt.Sprintf("%s in %s blocks, on average %s each, are there for their alignment only", report.Bytes(wasted),
+			report.Count(int64(count)), report.Bytes(ratio(wasted, count))),
+		Value: bytes,
+		Why: "A block aligned to N bytes takes a multiple of N bytes. Here the alignment is more than twice the size that was asked for, so " +
+			"that more than half of each block is never used.",
+		Change: []string{
+			"ask for the alignment that is needed: 64 bytes keep blocks from sharing a cache line, 16 are what malloc gives anyway",
+			"or allocate one aligned array for many of these objects",
+		},
+		Places: "Bytes beyond what was asked for, in use now",
+	}
+	over := excess(p.After)
+	finding.Sites = sites(p.After, p.After.Heap, over)
+	return seen, finding, nil
+}
+
+// excess weighs by the bytes beyond what was asked for (rounded up, so at least so many).
+func excess(s *Snapshot) weigh {
+	objects := value(s.Heap, "inuse_objects")
+	return func(row *sample) float64 {
+		asked := label(row, "asked")
+		if asked == 0 {
+			return 0
+		}
+		return float64(objects(row) * (label(row, "bytes") - asked))
+	}
+}
+
+func oversized(s *Snapshot) (bytes, count float64) {
+	over, objects := excess(s), value(s.Heap, "inuse_objects")
+	for _, row := range s.Heap.Sample {
+		if w := over(row); w > 0 {
+			bytes += w
+			count += float64(objects(row))
+		}
+	}
+	return bytes, count
+}

@@ -1,0 +1,113 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// readLimits lists the memory limits that a process is under, its own group's and those above, of cgroup v2 or v1. Nil:
+// the kernel does not tell; empty: there is none.
+func readLimits(pid int) []Limit {
+	groups := procFile(pid, "cgroup")
+	if groups == "" {
+		return nil
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	found := []Limit{}
+	for _, place := range memoryGroups(groups, string(mounts)) {
+		for group := place.group; ; group = filepath.Dir(group) {
+			found = append(found, limitsOf(filepath.Join(place.mount, group), group)...)
+			if group == "/" || group == "." {
+				break
+			}
+		}
+	}
+	return found
+}
+
+// memoryGroup is where a process's group is found: a mount and a path below it.
+type memoryGroup struct{ mount, group string }
+
+// memoryGroups reads /proc/PID/cgroup and /proc/self/mountinfo.
+func memoryGroups(groups, mounts string) []memoryGroup {
+	var found []memoryGroup
+	for line := range strings.Lines(groups) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) < 3 {
+			continue
+		}
+		v2 := fields[0] == "0" && fields[1] == ""
+		if !v2 && !slices.Contains(strings.Split(fields[1], ","), "memory") {
+			continue
+		}
+		for _, m := range memoryMounts(mounts, v2) {
+			// A mount may begin below the root of the hierarchy, as in a container.
+			group := filepath.Clean("/" + strings.TrimPrefix(fields[2], strings.TrimSuffix(m.root, "/")))
+			found = append(found, memoryGroup{m.place, group})
+			break
+		}
+	}
+	return found
+}
+
+type cgroupMount struct{ root, place string }
+
+func memoryMounts(mounts string, v2 bool) []cgroupMount {
+	const root, place = 3, 4
+	var found []cgroupMount
+	for line := range strings.Lines(mounts) {
+		before, after, ok := strings.Cut(line, " - ")
+		fields, kind := strings.Fields(before), strings.Fields(after)
+		if !ok || len(fields) <= place || len(kind) < 3 {
+			continue
+		}
+		if v2 && kind[0] == "cgroup2" || !v2 && kind[0] == "cgroup" && slices.Contains(strings.Split(kind[2], ","), "memory") {
+			found = append(found, cgroupMount{fields[root], fields[place]})
+		}
+	}
+	return found
+}
+
+// limitsOf reads one group's folder.
+func limitsOf(folder, group string) []Limit {
+	read := func(name string) string {
+		data, _ := os.ReadFile(filepath.Join(folder, name))
+		return strings.TrimSpace(string(data))
+	}
+	const unlimited = 1 << 60 // v1 writes a number near 2^63
+	var found []Limit
+	for _, file := range []string{"memory.max", "memory.high", "memory.limit_in_bytes"} {
+		bytes := number(read(file)) // "max" is 0
+		if bytes <= 0 || bytes >= unlimited {
+			continue
+		}
+		limit := Limit{Group: group, File: file, Bytes: bytes}
+		stat := fieldsOf(read("memory.stat"))
+		if file == "memory.limit_in_bytes" {
+			limit.Used = number(read("memory.usage_in_bytes")) - stat["total_inactive_file"]
+			limit.Failures = number(read("memory.failcnt"))
+			limit.Kills = fieldsOf(read("memory.oom_control"))["oom_kill"]
+		} else {
+			events := fieldsOf(read("memory.events"))
+			limit.Used = number(read("memory.current")) - stat["inactive_file"]
+			limit.Failures = events[strings.TrimPrefix(file, "memory.")]
+			limit.Kills = events["oom_kill"]
+		}
+		limit.Used = max(limit.Used, 0)
+		found = append(found, limit)
+	}
+	return found
+}
+
+// fieldsOf reads lines of a name and a number.
+func fieldsOf(text string) map[string]int64 {
+	fields := map[string]int64{}
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) == 2 {
+			fields[words[0]] = number(words[1])
+		}
+	}
+	return fields
+}

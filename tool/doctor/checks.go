@@ -1,0 +1,55 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+)
+
+// checks in the order in which their looks are shown.
+var checks = []Check{
+	{"purge-storm", "page faults by giving memory back too soon", Rate, purgeStorm},
+	{"fragmentation", "spans half empty", State, fragmentation},
+	{"only-frees", "threads that only free what others allocate", Rate, onlyFrees},
+	{"hoarding", "free memory that idle threads keep", Rate, hoarding},
+	{"huge-pages", "memory that huge pages brought and nobody uses", State, hugePages},
+	{"realloc-copies", "blocks that grow by being copied", Rate, reallocCopies},
+	{"over-alignment", "blocks far larger than what was asked for", State, overAlignment},
+	{"memory-limit", "the limit of a memory cgroup", State, memoryLimit},
+	{"samples-lost", "what the profile lacks", State, samplesLost},
+}
+
+// Checks lists the checks' names and what they look at.
+func Checks() []Look {
+	var list []Look
+	for _, check := range checks {
+		list = append(list, Look{ID: check.ID, What: check.What})
+	}
+	return list
+}
+
+var (
+	errOldLibrary = errors.New("the process's library is too old to tell")
+	errNoProc     = errors.New("/proc does not show it to this user")
+	errNoProfile  = errors.New("the process's library has no profiler (libseemalloc_minimal)")
+)
+
+// waste says how bad it is that so much of the resident memory is there for nothing; false: not bad.
+func waste(bytes, rss float64) (Severity, bool) {
+	switch {
+	case bytes < wasteBytes || bytes < wasteShare*rss:
+		return "", false
+	case bytes >= severeWasteShare*rss:
+		return Severe, true
+	}
+	return Warning, true
+}
+
+// percent is a share for people: "34 %".
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+func ratio(part, whole float64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return part / whole
+}

@@ -1,0 +1,106 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"seemalloc/tool/report"
+)
+
+// memoryLimit: the kernel is about to kill the process, or already makes it wait for memory.
+func memoryLimit(p Pair) (string, *Finding, error) {
+	if p.After.Limits == nil {
+		return "", nil, errNoProc
+	}
+	if len(p.After.Limits) == 0 {
+		return "no limit is set", nil, nil
+	}
+	tightest, share := p.After.Limits[0], 0.0
+	for _, limit := range p.After.Limits {
+		if s := ratio(float64(limit.Used), float64(limit.Bytes)); s > share {
+			tightest, share = limit, s
+		}
+	}
+	met := p.failures(tightest)
+	used := fmt.Sprintf("%s of %s (%s, %s)", report.Bytes(float64(tightest.Used)), report.Bytes(float64(tightest.Bytes)), percent(share),
+		tightest.File)
+	if share < nearLimit {
+		return used, nil, nil
+	}
+	memory := p.After.Stats.Memory
+	free := float64(memory.Cached)
+	finding := &Finding{
+		Severity: Warning, Title: "The memory limit is near",
+		Figure: used + " of cgroup " + tightest.Group, Value: share,
+		Why: fmt.Sprintf("At the limit the kernel takes what it can and then kills a process of the group. This process has %s resident, of "+
+			"which %s are live blocks and %s free memory that the allocator keeps.", report.Bytes(float64(memory.RSS)),
+			report.Bytes(float64(memory.Live)), report.Bytes(free)),
+	}
+	if met > 0 {
+		finding.Figure += fmt.Sprintf("; met %s times meanwhile", report.Count(met))
+	}
+	if share >= severeNearLimit || met > 0 {
+		finding.Severity = Severe
+	}
+	if free >= wasteShare*float64(memory.RSS) {
+		finding.Change = append(finding.Change, fmt.Sprintf("`seemalloc purge %d` gives free memory back now; option purge_delay, now %s ms, "+
+			"shorter: it goes back sooner by itself", p.After.Stats.PID, optionText(p, "purge_delay")))
+	}
+	finding.Change = append(finding.Change, fmt.Sprintf("raise %s of %s, or hold less: `seemalloc top %d` shows who holds it", tightest.File,
+		tightest.Group, p.After.Stats.PID))
+	if p.After.Heap != nil {
+		inuse := value(p.After.Heap, "inuse_space")
+		finding.Places = "Who holds the live bytes"
+		finding.Sites = sites(p.After, p.After.Heap, func(s *sample) float64 { return float64(inuse(s)) })
+	}
+	return used, finding, nil
+}
+
+// failures counts how often the limit was met between the looks.
+func (p Pair) failures(limit Limit) int64 {
+	for _, before := range p.Before.Limits {
+		if before.Group == limit.Group && before.File == limit.File {
+			return max(limit.Failures-before.Failures, 0)
+		}
+	}
+	return 0
+}
+
+// samplesLost: what other findings and profiles rest on is incomplete.
+func samplesLost(p Pair) (string, *Finding, error) {
+	s := p.After.Stats.Sampling
+	seen := fmt.Sprintf("%s samples, %s dropped, %s stacks cut, %s broken", report.Count(s.Samples), report.Count(s.Dropped),
+		report.Count(s.Truncated), report.Count(s.Broken))
+	if s.Interval == 0 {
+		seen += "; sampling is off, so no place in the program can be named"
+	}
+	var figures, change []string
+	severity := Note
+	many := func(count int64) bool {
+		return s.Samples >= leastSamples && float64(count) >= incompleteShare*float64(s.Samples)
+	}
+	if s.Dropped > 0 {
+		figures = append(figures, fmt.Sprintf("%s samples dropped for want of memory, %s recorded", report.Count(s.Dropped), report.Count(s.Samples)))
+		change = append(change, fmt.Sprintf("the system refuses memory for the records (ulimit -v, a cgroup, overcommit): raise that limit, or "+
+			"sample less (`seemalloc set %d sample=4M`)", p.After.Stats.PID))
+		severity = Warning
+	}
+	if many(s.Truncated) {
+		figures = append(figures, fmt.Sprintf("%s of %s stacks cut at their depth limit", report.Count(s.Truncated), report.Count(s.Samples)))
+		change = append(change, fmt.Sprintf("option stack_depth, now %s: more frames (`seemalloc set %d stack_depth=128`)",
+			optionText(p, "stack_depth"), p.After.Stats.PID))
+	}
+	if many(s.Broken) {
+		figures = append(figures, fmt.Sprintf("%s of %s stacks could not be followed to their end", report.Count(s.Broken), report.Count(s.Samples)))
+		change = append(change, "compile with -fasynchronous-unwind-tables (usually the default) or -fno-omit-frame-pointer")
+	}
+	if len(figures) == 0 {
+		return seen, nil, nil
+	}
+	return seen, &Finding{
+		Severity: severity, Title: "The profile is incomplete", Figure: strings.Join(figures, "; "),
+		Value:  float64(s.Dropped + s.Truncated + s.Broken),
+		Why:    "Places are named and bytes charged to them by samples of allocations. What is missing there is missing in `seemalloc top` and above.",
+		Change: change,
+	}, nil
+}

@@ -1,0 +1,143 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+	"seemalloc/tool/symbolize"
+)
+
+// Take looks at a process. What the library is too old to tell is no error, but for the statistics; pid is 0 where only the
+// socket is known.
+func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
+	stats, err := attach.FetchStats(c)
+	if err != nil {
+		return nil, err
+	}
+	if stats.TimeNS == 0 {
+		return nil, fmt.Errorf("%s: its library does not count what doctor looks at: it is older than this tool", name)
+	}
+	s := &Snapshot{Stats: stats, Options: options(c)}
+	if s.Threads, err = attach.FetchThreads(c); err != nil {
+		return nil, err
+	}
+	if s.Heap, err = fetchProfile(c, "heap", name); err != nil {
+		return nil, err
+	}
+	if s.Remote, err = fetchProfile(c, "remote", name); err != nil {
+		return nil, err
+	}
+	s.Name = func(p *profile.Profile) { symbolize.Profile(p, symbolize.Files{PID: pid}) }
+	if pid != 0 {
+		s.Tasks, s.Memory, s.Limits = readTasks(pid), readMemory(pid), readLimits(pid)
+	}
+	return s, nil
+}
+
+// fetchProfile is nil without an error where the library does not make such profiles.
+func fetchProfile(c *attach.Client, kind, name string) (*profile.Profile, error) {
+	data, err := c.Call("profile", kind)
+	var refused *attach.ServerError
+	if errors.As(err, &refused) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return report.Parse(data, name)
+}
+
+// options are the values in effect, by name; none where the library does not tell.
+func options(c *attach.Client) map[string]string {
+	payload, err := c.Call("options")
+	if err != nil {
+		return nil
+	}
+	values := map[string]string{}
+	for line := range strings.Lines(string(payload)) {
+		if fields := strings.Split(line, "\t"); len(fields) > 1 {
+			values[fields[0]] = fields[1]
+		}
+	}
+	return values
+}
+
+func procFile(pid int, name string) string {
+	data, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), name))
+	return string(data)
+}
+
+// readTasks asks for the CPU time of each thread; nil where the kernel does not tell.
+func readTasks(pid int) map[int]Task {
+	entries, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+	if err != nil {
+		return nil
+	}
+	tasks := map[int]Task{}
+	for _, entry := range entries {
+		folder := filepath.Join("task", entry.Name())
+		fields := strings.Fields(procFile(pid, filepath.Join(folder, "schedstat")))
+		if len(fields) == 0 {
+			continue
+		}
+		tid, name := taskStatus(procFile(pid, filepath.Join(folder, "status")))
+		tasks[tid] = Task{Name: name, CPUNS: number(fields[0])}
+	}
+	if len(tasks) == 0 {
+		return nil
+	}
+	return tasks
+}
+
+// taskStatus reads a thread's name and its id in its own pid namespace.
+func taskStatus(status string) (tid int, name string) {
+	for line := range strings.Lines(status) {
+		key, value, _ := strings.Cut(line, ":")
+		switch fields := strings.Fields(value); {
+		case key == "Name":
+			name = strings.TrimSpace(value)
+		case (key == "NSpid" || key == "Pid") && len(fields) > 0:
+			tid = int(number(fields[len(fields)-1]))
+		}
+	}
+	return tid, name
+}
+
+// readMemory is nil where the kernel does not tell.
+func readMemory(pid int) *Memory {
+	return parseMemory(procFile(pid, "smaps_rollup"))
+}
+
+func parseMemory(rollup string) *Memory {
+	m := &Memory{}
+	for line := range strings.Lines(rollup) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		switch bytes := number(fields[1]) * kib; fields[0] {
+		case "Rss:":
+			m.RSS = bytes
+		case "AnonHugePages:":
+			m.AnonHugePages = bytes
+		}
+	}
+	if m.RSS == 0 {
+		return nil
+	}
+	return m
+}
+
+// number is 0 for what is none.
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}

@@ -1,0 +1,151 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+)
+
+// thread is what one thread did between the looks.
+type thread struct {
+	attach.Thread
+	name                 string
+	cpu                  float64 // of one processor
+	refills, remoteFrees float64 // per second
+	known                bool    // the kernel knows it in both looks
+}
+
+// threads lists those that are in both looks.
+func (p Pair) threads() []thread {
+	before := map[int]attach.Thread{}
+	for _, t := range p.Before.Threads {
+		before[t.TID] = t
+	}
+	var list []thread
+	for _, now := range p.After.Threads {
+		old, found := before[now.TID]
+		if !found || p.Seconds() <= 0 {
+			continue
+		}
+		per := func(before, after int64) float64 { return float64(max(after-before, 0)) / p.Seconds() }
+		t := thread{Thread: now, refills: per(old.Refills, now.Refills), remoteFrees: per(old.RemoteFrees, now.RemoteFrees)}
+		taskBefore, was := p.Before.Tasks[now.TID]
+		task, is := p.After.Tasks[now.TID]
+		if t.known = was && is; t.known {
+			t.name = task.Name
+			t.cpu = per(taskBefore.CPUNS, task.CPUNS) / 1e9
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+func (t thread) String() string {
+	if t.name == "" {
+		return fmt.Sprintf("thread %d", t.TID)
+	}
+	return fmt.Sprintf("thread %d (%s)", t.TID, t.name)
+}
+
+// naming writes the first few of many threads.
+func naming(list []thread) string {
+	const most = 3
+	var names []string
+	for _, t := range list[:min(len(list), most)] {
+		names = append(names, t.String())
+	}
+	if len(list) > most {
+		names = append(names, fmt.Sprintf("%d more", len(list)-most))
+	}
+	return strings.Join(names, ", ")
+}
+
+// onlyFrees: a thread frees what others allocate, and allocates nothing, so that each block has to be sent back.
+func onlyFrees(p Pair) (string, *Finding, error) {
+	if p.After.Threads == nil || p.Before.Threads == nil {
+		return "", nil, errOldLibrary
+	}
+	var found []thread
+	sum, all := 0.0, 0.0
+	for _, t := range p.threads() {
+		all += t.remoteFrees
+		if t.remoteFrees > 0 && t.refills <= refillsPerRemoteFree*t.remoteFrees {
+			found = append(found, t)
+			sum += t.remoteFrees
+		}
+	}
+	seen := fmt.Sprintf("%s blocks/s sent back to other threads, %s/s of them by threads that allocate nothing", report.Count(int64(all)),
+		report.Count(int64(sum)))
+	if sum < remoteRate {
+		return seen, nil, nil
+	}
+	slices.SortFunc(found, func(a, b thread) int { return int(b.remoteFrees - a.remoteFrees) })
+	finding := &Finding{
+		Severity: Note, Title: "Threads only free what others have allocated",
+		Figure: fmt.Sprintf("%s blocks/s are freed by threads that allocate nothing: %s", report.Count(int64(sum)), naming(found)),
+		Value:  sum,
+		Why: "A block goes back to the span it is from, which belongs to the thread that allocated it. Freed by another thread it has to " +
+			"be sent there, and both processors' caches miss on it. Memory does not grow by that, but each such free costs several times one of its own.",
+		Change: []string{
+			"free a block in the thread that allocated it: hand it back through the queue it came by, or reference counts that end there",
+			"or let the thread that frees allocate too (buffers that go both ways)",
+		},
+		Places: "Allocated here, freed by other threads, per second",
+	}
+	if sum >= severeRemoteRate {
+		finding.Severity = Warning
+	}
+	if p.Before.Remote != nil && p.After.Remote != nil {
+		finding.Sites = sites(p.After, p.After.Remote, growth(p.Before.Remote, p.After.Remote, "remote_free_space", p.Seconds()))
+	}
+	return seen, finding, nil
+}
+
+// hoarding: threads that do nothing keep free memory that no other thread can use.
+func hoarding(p Pair) (string, *Finding, error) {
+	switch {
+	case p.After.Threads == nil || p.Before.Threads == nil:
+		return "", nil, errOldLibrary
+	case p.After.Tasks == nil || p.Before.Tasks == nil:
+		return "", nil, errNoProc
+	}
+	var idle []thread
+	kept := 0.0
+	for _, t := range p.threads() {
+		if t.known && t.cpu < idleCPUShare && t.refills == 0 && t.Kept() > 0 {
+			idle = append(idle, t)
+			kept += float64(t.Kept())
+		}
+	}
+	rss := float64(p.After.Stats.Memory.RSS)
+	seen := fmt.Sprintf("%s kept by %s (%s of RSS)", report.Bytes(kept), report.Plural(len(idle), "idle thread"), percent(ratio(kept, rss)))
+	severity, bad := waste(kept, rss)
+	if !bad {
+		return seen, nil, nil
+	}
+	slices.SortFunc(idle, func(a, b thread) int { return int(b.Kept() - a.Kept()) })
+	finding := &Finding{
+		Severity: severity, Title: "Idle threads keep free memory",
+		Figure: fmt.Sprintf("%s kept by %s that did nothing for %.1f s: %s", report.Bytes(kept), report.Plural(len(idle), "thread"),
+			p.Seconds(), naming(idle)),
+		Value: kept,
+		Why: "A thread keeps lists of free blocks and empty spans for its next allocations, for each size it has used. While it sleeps " +
+			"nobody else can have them.",
+		Change: []string{
+			"let such threads end, or have fewer of them: a thread that ends gives all back",
+			"call malloc_trim(0) in a thread before it sleeps for long",
+			fmt.Sprintf("option thread_cache, now %s: what all threads together may keep, counted while they work", optionText(p, "thread_cache")),
+		},
+	}
+	return seen, finding, nil
+}
+
+func optionText(p Pair, name string) string {
+	if text := p.After.Options[name]; text != "" {
+		return text
+	}
+	return "unknown"
+}
