@@ -12,9 +12,10 @@ static constexpr int kBlocks = 100;
 static constexpr size_t kBytes = 64 << 10;
 static char* blocks[kBlocks];
 
+static char* volatile weight;  // never touched
 #define KNOWN extern "C" __attribute__((noinline)) void
 
-// One mmap and one munmap: more than is kept for the next block.
+// One mmap and one munmap: more than is kept for the next block, since `weight` outweighs it.
 KNOWN take_huge() {
   char* block = static_cast<char*>(malloc(size_t{100} << 20));
   *static_cast<volatile char*>(block) = 1;
@@ -47,6 +48,7 @@ static void obey(int command) {
 }
 
 int main(int argc, char** argv) {
+  weight = static_cast<char*>(malloc(size_t{200} << 20));
   malloc_trim(0);
   puts("ready");
   fflush(stdout);
