@@ -124,8 +124,9 @@ void HeapProfileEncoder::take_snapshot() {
   RowSums sums;
   records.buckets.for_each([&](const Bucket& bucket) {
     BucketRow row = read_bucket(bucket);
-    if (row.alloc_samples == 0 && row.live_samples == 0) return;  // made for a sample that was dropped
-    if (kind_ == Kind::kRemoteFrees && row.elsewhere_samples == 0) return;
+    // Made for a sample that was dropped; or all that was resized into it has left.
+    bool empty = row.alloc_samples == 0 && row.live_samples == 0;
+    if (kind_ == Kind::kRemoteFrees ? row.elsewhere_samples == 0 : empty) return;
     rows_.push(row);
     sums.add(row);
     if (bucket.stack->truncated) truncated_samples_ += row.alloc_samples;

@@ -254,11 +254,17 @@ TEST(HeapProfileWriter, RemoteFreesAreThoseOfOtherThreads) {
   for (SampleId& id : ids) id = record_alloc({100, 112, 1}, make_stack({kPc + 10}));
   record_free(ids[0]);
   record_free(record_alloc({100, 112, 1}, make_stack({kPc + 20})));
-  std::thread([&] { for (int i = 1; i < 4; i++) record_free(ids[i]); }).join();
+  SampleId grown = record_alloc({100, 4096, 1}, make_stack({kPc + 30}));
+  record_resize(grown, 4000, 4096);
+  std::thread([&] {
+    for (int i = 1; i < 4; i++) record_free(ids[i]);
+    record_free(grown);
+  }).join();
   Profile profile = decode(written(1, Kind::kRemoteFrees));
   EXPECT_EQ(profile.types, (std::vector<std::string>{"remote_free_objects/count", "remote_free_space/bytes"}));
   EXPECT_EQ(values(profile, kPc + 9, 112), (std::vector<uint64_t>{3, 3 * 112}));
   EXPECT_EQ(values(profile, kPc + 19, 112), (std::vector<uint64_t>{})) << "freed by its own thread";
+  EXPECT_EQ(values(profile, kPc + 29, 4096), (std::vector<uint64_t>{1, 4096})) << "by another one, after it had grown";
   record_free(ids[4]);
 }
 
