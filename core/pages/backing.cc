@@ -43,6 +43,17 @@ bool Backing::has_room(size_t bytes) const {
   return limit == 0 || fits(this->bytes(), bytes, limit);
 }
 
+void Backing::restate(size_t bytes) {
+  charged_.store(bytes, std::memory_order_relaxed);
+  restated_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Backing::lower_next_look(size_t at_bytes) {
+  size_t before = next_look();
+  while (at_bytes < before && !look_at_bytes_.compare_exchange_weak(before, at_bytes, std::memory_order_relaxed)) {
+  }
+}
+
 size_t Backing::total_bytes() const { return bytes() + record_bytes(); }
 
 }  // namespace seemalloc::pages

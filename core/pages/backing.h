@@ -5,7 +5,7 @@
 // promised to their blocks. Where clean pages are taken or huge memory
 // is wanted, the bytes are charged first; pages are given back when they have been purged. Each goes with a page fault or
 // a system call, so that one shared counter does not matter; dirty pages used again cost nothing. Huge memory is counted by its
-// books (huge.cc), and what is on its way into them by a charge.
+// books (huge.cc), and what is on its way into them or out of them by a charge (Hold).
 // Threads: any; atomic.
 // Invariant: while nobody allocates or frees, bytes() is the used and dirty pages of the regions, and the memory of huge blocks and
 // of the huge cache; `backing_test` compares them.
@@ -31,6 +31,10 @@ class alignas(kCacheLineBytes) Backing {
   void add(size_t bytes) { charged_.fetch_add(bytes, std::memory_order_relaxed); }
   void give_back(size_t bytes) { charged_.fetch_sub(bytes, std::memory_order_relaxed); }
   void set_huge_bytes(size_t bytes) { huge_.store(bytes, std::memory_order_relaxed); }
+  // In a forked child, of what the regions have by their books: charges of threads that are the parent's are gone.
+  void restate(size_t bytes);
+  // How often that was done: charges of before are not to be given back.
+  unsigned restated() const { return restated_.load(std::memory_order_relaxed); }
   // Whether so much could be charged now.
   bool has_room(size_t bytes) const;
 
@@ -41,6 +45,9 @@ class alignas(kCacheLineBytes) Backing {
   // words lie in one line.
   bool look_is_due() const { return bytes() >= look_at_bytes_.load(std::memory_order_relaxed); }
   void set_next_look(size_t at_bytes) { look_at_bytes_.store(at_bytes, std::memory_order_relaxed); }
+  // Not later than that.
+  void lower_next_look(size_t at_bytes);
+  size_t next_look() const { return look_at_bytes_.load(std::memory_order_relaxed); }
   // Charges that heap_limit has refused.
   uint64_t refusals() const { return refusals_.load(std::memory_order_relaxed); }
 
@@ -49,9 +56,45 @@ class alignas(kCacheLineBytes) Backing {
   std::atomic<size_t> huge_{0};
   std::atomic<size_t> look_at_bytes_{kFirstLook_bytes};
   std::atomic<uint64_t> refusals_{0};
+  std::atomic<unsigned> restated_{0};
 };
 
 extern constinit Backing backing SEEMALLOC_HIDDEN;
+
+// Memory that is not in the books yet, or not any more, counted as long as this lives. Of one thread.
+class Hold {
+ public:
+  Hold() = default;
+  ~Hold() { release(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  // False when heap_limit does not allow it.
+  bool charge(size_t bytes) {
+    if (!backing.charge(bytes)) return false;
+    note(bytes);
+    return true;
+  }
+  // While the books still count it: so it is counted all the time.
+  void add(size_t bytes) {
+    backing.add(bytes);
+    note(bytes);
+  }
+  void release() {
+    if (bytes_ != 0 && restated_ == backing.restated()) backing.give_back(bytes_);
+    bytes_ = 0;
+  }
+
+ private:
+  void note(size_t bytes) {
+    if (restated_ != backing.restated()) bytes_ = 0;
+    restated_ = backing.restated();
+    bytes_ += bytes;
+  }
+
+  size_t bytes_ = 0;
+  unsigned restated_ = backing.restated();
+};
 
 // The least of the limits known: the cgroup's, heap_limit, heap_soft_limit. SIZE_MAX: none. Set by core/heap/pressure.h.
 extern std::atomic<size_t> least_limit SEEMALLOC_HIDDEN;

@@ -3,12 +3,16 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/base/option_for_test.h"
 #include "core/base/options.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
@@ -18,6 +22,8 @@
 
 namespace seemalloc::pages {
 namespace {
+
+using options::OptionForTest;
 
 Span* take(size_t page_count) {
   Span* span = allocate_run(0, page_count, 1, SpanKind::kLarge);
@@ -91,6 +97,143 @@ TEST(Backing, AHugeBlockGrowsByItsGrowthOnly) {
   release_huge(span);
   EXPECT_EQ(backing.bytes(), counted_bytes());
 }
+
+// What is behind a block and cached is counted already.
+TEST(Backing, AHugeBlockGrowsIntoWhatIsCachedBehindItAtTheLimit) {
+  purge_all();
+  Span* span = allocate_huge(16 * MiB, kPageBytes);
+  ASSERT_NE(span, nullptr);
+  memset(reinterpret_cast<void*>(span->start), 1, span->bytes);
+  ASSERT_TRUE(resize_huge(span, 8 * MiB));
+  ASSERT_EQ(huge_statistics(false).cached_bytes, 8 * MiB);
+  {
+    HeapLimit limit(backing.total_bytes());
+    EXPECT_TRUE(resize_huge(span, 16 * MiB));
+    EXPECT_EQ(huge_statistics(false).cached_bytes, 0u);
+    EXPECT_FALSE(resize_huge(span, 17 * MiB));
+  }
+  release_huge(span);
+  EXPECT_EQ(backing.bytes(), counted_bytes());
+}
+
+// ---- on its way ----
+
+size_t least_seen;
+
+// Each of these calls may take long, while others charge.
+long note_least(long number) {
+  if (number == SYS_munmap || number == SYS_madvise || number == SYS_mincore) least_seen = std::min(least_seen, backing.bytes());
+  return 0;
+}
+
+template <typename F>
+size_t least_during(F f) {
+  least_seen = SIZE_MAX;
+  os::fault_hook = note_least;
+  f();
+  os::fault_hook = nullptr;
+  return least_seen;
+}
+
+Span* written_huge(size_t bytes) {
+  Span* span = allocate_huge(bytes, kPageBytes);
+  memset(reinterpret_cast<void*>(span->start), 1, span->bytes);
+  return span;
+}
+
+TEST(Backing, HugeMemoryThatIsUnmappedCountsUntilItHasGone) {
+  purge_all();
+  OptionForTest eager(options::Id::purge, "eager");
+  size_t before = backing.bytes();
+  Span* span = written_huge(16 * MiB);
+  size_t least = least_during([span] { ASSERT_TRUE(resize_huge(span, 8 * MiB)); });
+  EXPECT_NE(least, SIZE_MAX);
+  EXPECT_GE(least, before + 16 * MiB);
+  least = least_during([span] { release_huge(span); });
+  EXPECT_NE(least, SIZE_MAX);
+  EXPECT_GE(least, before + 8 * MiB);
+  EXPECT_EQ(backing.bytes(), before);
+}
+
+TEST(Backing, HugeMemoryThatIsKeptCountsUntilItHasGone) {
+  purge_all();
+  OptionForTest kept(options::Id::purge, "never");
+  size_t before = backing.bytes();
+  Span* span = written_huge(16 * MiB);
+  EXPECT_GE(least_during([span] { ASSERT_TRUE(resize_huge(span, 8 * MiB)); }), before + 16 * MiB);
+  size_t least = least_during([span] { release_huge(span); });
+  EXPECT_NE(least, SIZE_MAX) << "the kernel is asked how much of it was touched";
+  EXPECT_GE(least, before + 16 * MiB);
+  ASSERT_EQ(huge_statistics(false).cached_bytes, 16 * MiB);
+  least = least_during([] { EXPECT_GE(purge_huge(UINT64_MAX, os::Reason::kAsked, 1), 8 * MiB); });
+  EXPECT_NE(least, SIZE_MAX);
+  EXPECT_GE(least, before + 16 * MiB);
+  release_huge(written_huge(8 * MiB));
+  size_t cached = huge_statistics(false).cached_bytes;
+  ASSERT_GE(cached, 8 * MiB);
+  EXPECT_GE(least_during([] { EXPECT_GE(purge_huge_oldest(1, os::Reason::kAsked), 8 * MiB); }), before + cached);
+  purge_all();
+  EXPECT_EQ(backing.bytes(), before);
+}
+
+// ---- fork ----
+
+int fork_between_handlers() {
+  lock_for_fork();
+  int child = fork();
+  unlock_after_fork(child == 0);
+  return child;
+}
+
+void expect_good_end(int child) {
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Backing, AChildCountsNothingThatOtherThreadsHadUnderWay) {
+  Span* run = take(16);
+  Span* huge = allocate_huge(3 * MiB, kPageBytes);
+  release(take(8));
+  backing.add(100 * MiB);  // a thread of the parent is about to map that
+  int child = fork_between_handlers();
+  if (child == 0) {
+    bool same = backing.bytes() == counted_bytes();
+    release(run);
+    release_huge(huge);
+    purge_all();
+    _exit(same && backing.bytes() == counted_bytes() && backing.bytes() < 100 * MiB ? 0 : 1);
+  }
+  expect_good_end(child);
+  backing.give_back(100 * MiB);
+  EXPECT_EQ(backing.bytes(), counted_bytes());
+  release(run);
+  release_huge(huge);
+}
+
+// The thread that forks is on its way itself: a signal handler of the program forks.
+long fork_when_unmapping(long number) {
+  if (number != SYS_munmap) return 0;
+  os::fault_hook = nullptr;
+  int child = fork_between_handlers();
+  if (child != 0) expect_good_end(child);
+  return 0;
+}
+
+TEST(Backing, AForkingThreadGivesBackWhatItsChildCounts) {
+  purge_all();
+  OptionForTest eager(options::Id::purge, "eager");
+  Span* span = written_huge(16 * MiB);
+  int parent = getpid();
+  os::fault_hook = fork_when_unmapping;
+  release_huge(span);
+  EXPECT_TRUE(os::fault_hook.load() == nullptr) << "it has forked";
+  os::fault_hook = nullptr;
+  if (getpid() != parent) _exit(backing.bytes() == counted_bytes() ? 0 : 1);
+  EXPECT_EQ(backing.bytes(), counted_bytes());
+}
+
+// ---- together ----
 
 // Whatever is done, and whatever of it the kernel refuses: the counter is what a walk finds.
 void random_operations(unsigned seed, bool limited) {

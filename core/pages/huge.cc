@@ -49,41 +49,18 @@ struct Range {
   uintptr_t end() const { return start + bytes; }
 };
 
-// Holds the lock while the books change, and has the backing know what they say then.
+size_t book_bytes() { return memory_bytes + cache.dirty_bytes(); }
+
+// Holds the lock while the books change, and has the backing know what they say then. What leaves the books is held before.
 class BookGuard {
  public:
   BookGuard() { lock.lock(); }
   ~BookGuard() {
-    backing.set_huge_bytes(memory_bytes + cache.dirty_bytes());
+    backing.set_huge_bytes(book_bytes());
     lock.unlock();
   }
   BookGuard(const BookGuard&) = delete;
   BookGuard& operator=(const BookGuard&) = delete;
-};
-
-// Memory that is not in the books yet, or not any more, counted as long as this lives.
-class Hold {
- public:
-  Hold() = default;
-  ~Hold() {
-    if (bytes_ != 0) backing.give_back(bytes_);
-  }
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
-
-  // False when heap_limit does not allow it.
-  bool charge(size_t bytes) {
-    if (!backing.charge(bytes)) return false;
-    bytes_ += bytes;
-    return true;
-  }
-  void add(size_t bytes) {
-    backing.add(bytes);
-    bytes_ += bytes;
-  }
-
- private:
-  size_t bytes_ = 0;
 };
 
 void* pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
@@ -154,10 +131,12 @@ void discard(Range range, os::Reason reason = os::Reason::kHuge) {
 void keep(const Extent& extent) {
   for (;;) {
     Extent oldest;
+    Hold hold;
     {
       BookGuard guard;
       if (cache.put(extent)) return;
       if (!cache.take_oldest(&oldest)) break;
+      hold.add(oldest.bytes);
     }
     discard(Range{oldest.start, oldest.bytes});
   }
@@ -278,16 +257,20 @@ bool gather(size_t bytes, size_t alignment, Range* out) {
 
 // ---- taking ----
 
-bool take_cached(size_t bytes, size_t alignment, Hold* hold, Range* out, bool* clean) {
-  BookGuard guard;
-  Extent extent;
-  if (!cache.take_fit(bytes, alignment, kMinRestBytes, &extent)) return false;
-  if (!extent.clean) {
-    hold->add(extent.bytes);
-  } else if (!hold->charge(extent.bytes)) {
+// Memory out of the cache is counted already; for a clean extent there has to be room, else it is put back.
+bool hold_extent_locked(const Extent& extent, Hold* hold) {
+  if (extent.clean && !hold->charge(extent.bytes)) {
     cache.put(extent);
     return false;
   }
+  if (!extent.clean) hold->add(extent.bytes);
+  return true;
+}
+
+bool take_cached(size_t bytes, size_t alignment, Hold* hold, Range* out, bool* clean) {
+  BookGuard guard;
+  Extent extent;
+  if (!cache.take_fit(bytes, alignment, kMinRestBytes, &extent) || !hold_extent_locked(extent, hold)) return false;
   *out = Range{extent.start, extent.bytes};
   *clean = extent.clean;
   return true;
@@ -367,8 +350,10 @@ void keep_or_discard(const Range& range) {
 void release_huge(Span* span) {
   Range memory = memory_of(span);
   page_map.set_free(memory.start, kPageBytes);
+  Hold hold;
   {
     BookGuard guard;
+    hold.add(memory.bytes);
     in_use.remove(span);
     used_bytes -= span->bytes;
     memory_bytes -= memory.bytes;
@@ -386,7 +371,11 @@ void resize_within(Span* span, size_t bytes) {
   Range memory = memory_of(span);
   Range rest{memory.start + bytes, memory.bytes - bytes};
   bool give = bytes < span->bytes && rest.bytes >= kMinRestBytes;
-  if (give) memory.bytes = bytes;
+  Hold hold;
+  if (give) {
+    hold.add(rest.bytes);
+    memory.bytes = bytes;
+  }
   set_sizes(span, memory, bytes);
   if (give) keep_or_discard(rest);
 }
@@ -402,13 +391,14 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
   Target more{Range{memory.end(), whole - memory.bytes}};
   Hold growth;
-  if (!growth.charge(more.range.bytes)) return false;
   bool cached;
   {
     BookGuard guard;
-    cached = cache.take_at(more.range.start, more.range.bytes);
+    Extent behind;
+    cached = cache.take_at(more.range.start, more.range.bytes, &behind) && hold_extent_locked(behind, &growth);
   }
   if (!cached) {
+    if (!growth.charge(more.range.bytes)) return false;
     if (!os::map_at(more.range.start, more.range.bytes, os::Reason::kHuge)) return false;
     note_mapping(more.range);
     if (!fill(more.range.start, &more)) {
@@ -517,9 +507,11 @@ size_t purge_huge(uint64_t cutoff_ns, os::Reason reason, unsigned most) {
   if (most > HugeCache::kExtents) most = HugeCache::kExtents;
   for (unsigned tries = 0; tries < most; tries++) {
     Extent extent;
+    Hold hold;
     {
       BookGuard guard;
       if (!cache.take_old(cutoff_ns, &extent)) break;
+      if (!extent.clean) hold.add(extent.bytes);
     }
     purged_bytes += extent.bytes;
     discard(Range{extent.start, extent.bytes}, reason);
@@ -531,9 +523,11 @@ size_t purge_huge_oldest(size_t bytes, os::Reason reason) {
   size_t purged_bytes = 0;
   for (unsigned tries = 0; tries < HugeCache::kExtents && purged_bytes < bytes; tries++) {
     Extent extent;
+    Hold hold;
     {
       BookGuard guard;
       if (!cache.take_oldest(&extent)) break;
+      hold.add(extent.bytes);
     }
     purged_bytes += extent.bytes;
     discard(Range{extent.start, extent.bytes}, reason);
@@ -575,5 +569,6 @@ void for_each_huge_span(void (*f)(void* context, Span* span), void* context) {
 
 void lock_huge_for_fork() { lock.lock_for_fork(); }
 void unlock_huge_after_fork() { lock.unlock_after_fork(); }
+void restate_huge_in_child() { backing.set_huge_bytes(book_bytes()); }
 
 }  // namespace seemalloc::pages

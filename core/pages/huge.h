@@ -50,5 +50,7 @@ void for_each_huge_span(void (*f)(void* context, Span* span), void* context);
 
 void lock_huge_for_fork();
 void unlock_huge_after_fork();
+// In a forked child: has the backing know what the books say.
+void restate_huge_in_child();
 
 }  // namespace seemalloc::pages

@@ -79,14 +79,13 @@ bool HugeCache::take_fit(size_t bytes, size_t alignment, size_t least_rest, Exte
   return true;
 }
 
-bool HugeCache::take_at(uintptr_t start, size_t bytes) {
+bool HugeCache::take_at(uintptr_t start, size_t bytes, Extent* out) {
   for (unsigned i = 0; i < count_ && extents_[i].start <= start; i++) {
     if (extents_[i].start != start) continue;
     size_t run_bytes;
     end_of_run(i, &run_bytes);
     if (run_bytes < bytes) return false;
-    Extent taken;
-    take_from(i, bytes, &taken);
+    take_from(i, bytes, out);
     return true;
   }
   return false;

@@ -31,7 +31,7 @@ class HugeCache {
   // left. Of a sparse one what is left is no use to others: all of it, up to twice `bytes`.
   bool take_fit(size_t bytes, size_t alignment, size_t least_rest, Extent* out);
   // Exactly [start, start + bytes).
-  bool take_at(uintptr_t start, size_t bytes);
+  bool take_at(uintptr_t start, size_t bytes, Extent* out);
   // Extents with memory behind them, of at least `least` bytes each, up to `bytes` in all and as few as possible; else one that
   // is sparse. Returns how many.
   unsigned take_pieces(size_t bytes, size_t least, Extent* pieces, unsigned most);

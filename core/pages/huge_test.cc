@@ -84,11 +84,12 @@ TEST(HugeCache, TheTightestRunServesWithItsFirstPart) {
   EXPECT_EQ(cache.dirty_bytes(), 110u);
   EXPECT_FALSE(cache.take_fit(101, 1, 10, &out));
   EXPECT_FALSE(cache.take_fit(20, 4096, 10, &out)) << "aligned";
-  EXPECT_FALSE(cache.take_at(1001, 10));
-  EXPECT_FALSE(cache.take_at(1000, 101));
-  EXPECT_TRUE(cache.take_at(1000, 60));
-  EXPECT_TRUE(cache.take_at(1060, 40));
-  EXPECT_TRUE(cache.take_at(3040, 10));
+  EXPECT_FALSE(cache.take_at(1001, 10, &out));
+  EXPECT_FALSE(cache.take_at(1000, 101, &out));
+  EXPECT_TRUE(cache.take_at(1000, 60, &out));
+  EXPECT_EQ(out.bytes, 60u);
+  EXPECT_TRUE(cache.take_at(1060, 40, &out));
+  EXPECT_TRUE(cache.take_at(3040, 10, &out));
   EXPECT_EQ(cache.dirty_bytes(), 0u);
 }
 
@@ -169,7 +170,7 @@ TEST(HugeCache, AgreesWithAModel) {
       }
       default: {
         uintptr_t start = random() % 4000;
-        if (cache.take_at(start, bytes)) taken(extent(start, bytes));
+        if (cache.take_at(start, bytes, &out)) taken(out);
         if (random() % 20 == 0 && cache.take_old(2, &out)) taken(out);
       }
     }

@@ -56,8 +56,7 @@ Region* add_region_locked(Shard& shard) {
   region->shard = static_cast<uint16_t>(&shard - shards);
   region->longest_free = kPagesPerRegion;
   page_map.set_free(base, kRegionBytes);
-  region->next_all = shard.all;
-  shard.all = region;
+  shard.add_to_all(region);
   shard.file(region);
   regions.fetch_add(1, std::memory_order_relaxed);
   return region;
@@ -327,16 +326,10 @@ Region* detach_empty_locked(Shard& shard) {
   shard.unfile(region);
   forget_spare(region, 0, kPagesPerRegion);
   backing.give_back(region->dirty().count() * kPageBytes);
-  Region** link = &shard.all;
-  while (*link != region) link = &(*link)->next_all;
-  *link = region->next_all;
-  if (region->on_dirty_list) {
-    Region* before = nullptr;
-    for (Region* at = shard.dirty; at != region; at = at->next_dirty) before = at;
-    shard.take_off_dirty_list(before);
-  }
+  shard.remove_from_all(region);
+  if (region->on_dirty_list) shard.take_off_dirty_list(region->prev_dirty);
   if (region->ripe) {
-    link = &shard.ripe;
+    Region** link = &shard.ripe;
     while (*link != region) link = &(*link)->next_ripe;
     *link = region->next_ripe;
   }
@@ -420,6 +413,17 @@ void end_expecting_all_locked(Shard& shard) {
 }
 }  // namespace
 
+namespace {
+// In a fork in the midst of a change of the books they do not say what is charged: then it stays as it is.
+void restate_backing_in_child() {
+  if (fork_interrupts_a_holder) return;
+  size_t pages = 0;
+  for (Shard& shard : shards) pages += shard.used_pages + shard.dirty_pages;
+  backing.restate(pages * kPageBytes);
+  restate_huge_in_child();
+}
+}  // namespace
+
 void unlock_after_fork(bool in_child) {
   os::arena_lock().unlock_after_fork();
   page_map.grow_lock().unlock_after_fork();
@@ -435,6 +439,7 @@ void unlock_after_fork(bool in_child) {
     }
     shard.lock.unlock_after_fork();
   }
+  if (in_child) restate_backing_in_child();
 }
 
 }  // namespace seemalloc::pages

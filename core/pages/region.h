@@ -33,8 +33,10 @@ struct Region {
   Region* next;  // in its bucket
   Region* prev;
   Region* next_dirty;
+  Region* prev_dirty;
   Region* next_ripe;
   Region* next_all;  // of the shard, for walks
+  Region* prev_all;
 
   PageBits dirty() const {
     PageBits all = young;

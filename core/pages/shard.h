@@ -75,12 +75,24 @@ struct alignas(kCacheLineBytes) Shard {
     return kPagesPerRegion + 1;
   }
 
+  void add_to_all(Region* region) {
+    region->next_all = all;
+    region->prev_all = nullptr;
+    if (all != nullptr) all->prev_all = region;
+    all = region;
+  }
+  void remove_from_all(Region* region) {
+    (region->prev_all != nullptr ? region->prev_all->next_all : all) = region->next_all;
+    if (region->next_all != nullptr) region->next_all->prev_all = region->prev_all;
+  }
+
   // The region on the dirty list behind that one; the first behind null.
   Region* dirty_behind(const Region* before) const { return before != nullptr ? before->next_dirty : dirty; }
   void take_off_dirty_list(Region* before) {
     Region* region = dirty_behind(before);
     region->on_dirty_list = false;
     (before != nullptr ? before->next_dirty : dirty) = region->next_dirty;
+    if (region->next_dirty != nullptr) region->next_dirty->prev_dirty = before;
     for (WalkPosition* walk = walks; walk != nullptr; walk = walk->next) {
       if (walk->seen == region) walk->seen = before;
     }
@@ -100,6 +112,8 @@ struct alignas(kCacheLineBytes) Shard {
     if (region->on_dirty_list) return;
     region->on_dirty_list = true;
     region->next_dirty = dirty;
+    region->prev_dirty = nullptr;
+    if (dirty != nullptr) dirty->prev_dirty = region;
     dirty = region;
   }
 };
