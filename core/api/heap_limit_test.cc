@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -18,7 +19,10 @@
 #include "core/base/options.h"
 #include "core/heap/large_cache.h"
 #include "core/heap/pressure.h"
+#include "core/heap/size_class.h"
+#include "core/os/os.h"
 #include "core/pages/backing.h"
+#include "core/pages/purge.h"
 
 namespace seemalloc {
 namespace {
@@ -106,6 +110,36 @@ TEST(HeapLimitAtRunTime, BelowWhatIsUsedRefusesGrowthOnly) {
   free_all(blocks);
 }
 
+// Threads that wait, each with an empty span of each class for its next refill.
+TEST(HeapLimitAtRunTime, TheEmptySpansOfOtherThreadsMakeRoom) {
+  constexpr int kThreads = 4;
+  used_bytes();
+  std::atomic<int> ready{0};
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; i++) {
+    threads.emplace_back([&] {
+      for (unsigned c = 0; c < heap::kClassCount; c++) {
+        std::vector<void*> blocks = fill(heap::kClasses[c].bytes, 256 * KiB);
+        free_all(blocks);
+      }
+      ready++;
+      while (!done) os::pause(kMillisecond_ns);
+    });
+  }
+  while (ready != kThreads) os::pause(kMillisecond_ns);
+  pages::purge_all();
+  size_t kept = pages::backing.total_bytes();
+  {
+    Option limit("heap_limit", kept);
+    void* p = sm_malloc(2 * MiB);
+    EXPECT_NE(p, nullptr) << "of " << kept;
+    sm_free(p);
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
   std::string prefix = testing::TempDir() + "/limit_test_" + std::to_string(getpid());
   size_t before = used_bytes();
@@ -165,6 +199,22 @@ TEST(SoftLimit, ALiveHeapAboveItGrowsWithoutAStorm) {
   }
   EXPECT_LE(heap::pressure_statistics().rounds, rounds + 20);
   free_all(blocks);
+}
+
+// Others may have taken what room there was, and the next growth is to be seen early.
+TEST(Limits, AHeapThatHasShrunkIsLookedAtEarlierAgain) {
+  void* p = sm_malloc(64 * MiB);
+  heap::look_at_pressure(0);
+  size_t agreed = pages::backing.next_look();
+  ASSERT_GE(agreed, 64 * MiB);
+  sm_free(p);
+  used_bytes();
+  for (int i = 0; i < 100 && pages::backing.next_look() == agreed; i++) {  // the helper may be looking itself
+    heap::watch_pressure(false);
+    os::pause(kMillisecond_ns);
+  }
+  EXPECT_LE(pages::backing.next_look(), agreed - 32 * MiB);
+  EXPECT_GE(pages::backing.next_look(), pages::Backing::kFirstLook_bytes);
 }
 
 TEST(Limits, CachesFollowTheLeast) {

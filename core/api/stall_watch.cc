@@ -12,9 +12,13 @@ namespace {
 
 constexpr uint64_t kTryAgain_ns = 60 * kSecond_ns;
 
-int open_report() {
+// -1: there is none; or, with *again, it is to be asked for once more soon: the machine's report is that of strangers, too.
+int open_report(bool* again) {
   char path[os::MemoryGroup::kMaxPath];
-  int fd = heap::memory_group_file("memory.pressure", path) ? os::watch_stalls(path) : -1;
+  heap::GroupFile file = heap::memory_group_file("memory.pressure", path);
+  *again = file == heap::GroupFile::kAskAgain;
+  if (*again) return -1;
+  int fd = file == heap::GroupFile::kFound ? os::watch_stalls(path) : -1;
   return fd >= 0 ? fd : os::watch_stalls("/proc/pressure/memory");
 }
 
@@ -28,8 +32,9 @@ void StallWatch::keep_open() {
   }
   uint64_t now = os::coarse_monotonic_ns();
   if (descriptor_.fd >= 0 || now < try_again_ns_) return;
-  try_again_ns_ = now + kTryAgain_ns;
-  int fd = open_report();
+  bool again;
+  int fd = open_report(&again);
+  if (!again) try_again_ns_ = now + kTryAgain_ns;
   if (fd >= 0) descriptor_.set(fd);
 }
 

@@ -435,22 +435,30 @@ bool holes_wait() { return unfinished.load(std::memory_order_relaxed) && wanted(
 
 namespace {
 // Waits for a slice of another thread, but not for a signal handler's own.
-bool become_purger_in_time() {
-  constexpr int kTries = 500;
-  for (int i = 0; i < kTries; i++) {
+bool become_purger_in_time(uint64_t most_ns) {
+  constexpr uint64_t kPause_ns = 100 * kMicrosecond_ns, kLongest_ns = 50 * kMillisecond_ns;
+  if (most_ns > kLongest_ns) most_ns = kLongest_ns;
+  for (uint64_t waited_ns = 0; waited_ns < most_ns; waited_ns += kPause_ns) {
     if (become_purger()) return true;
     if (purger.load(std::memory_order_relaxed) == &thread_cache) return false;
-    os::pause(100 * kMicrosecond_ns);
+    os::pause(kPause_ns);
   }
   return false;
 }
+
+// The purger's: where the last of these passes has stopped before the end.
+bool unfinished_pass = false;
+Place next_place;
 }  // namespace
 
-size_t purge_all_holes() {
-  if (!become_purger_in_time()) return 0;
+size_t purge_all_holes(uint64_t most_ns) {
+  if (!become_purger_in_time(most_ns)) return 0;
   hole_epoch.fetch_add(1, std::memory_order_relaxed);  // what is on a list has been there since before
-  Pass pass{1, UINT64_MAX, the_beginning()};
-  run(pass);
+  uint64_t begin = os::monotonic_ns();
+  bool bounded = most_ns < UINT64_MAX - begin;
+  Pass pass{1, bounded ? begin + most_ns : UINT64_MAX, bounded && unfinished_pass ? next_place : the_beginning()};
+  unfinished_pass = !run(pass);
+  next_place = pass.place;
   cease_to_purge();
   return pass.bytes;
 }

@@ -40,8 +40,8 @@ extern std::atomic<uint32_t> hole_epoch;
 void purge_holes_if_due(uint64_t now_ns);
 // It has not fitted: the next slice is due in some milliseconds.
 bool holes_wait();
-// Purges all holes there are. Returns bytes given back.
-size_t purge_all_holes();
+// Purges all holes there are, or those it comes to in about `most_ns`. Returns bytes given back.
+size_t purge_all_holes(uint64_t most_ns = UINT64_MAX);
 
 // The helper thread, by the address of its thread_cache: where there is one, slow paths leave it to purge_holes_if_due() there.
 extern std::atomic<const void*> hole_helper;

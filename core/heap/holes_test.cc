@@ -125,6 +125,19 @@ TEST_P(HolesOfSize, GoAndCanBeHadAgain) {
   EXPECT_TRUE(heap_is_sound());
 }
 
+TEST_F(Holes, APassOfSomeTimeEndsAndTheNextOneGoesOn) {
+  Blocks kept = sparse(1000, 16 * MiB, 64);
+  EXPECT_EQ(purge_all_holes(0), 0u);
+  uint64_t begin = os::monotonic_ns();
+  size_t first = purge_all_holes(200 * kMicrosecond_ns);
+  uint64_t took = os::monotonic_ns() - begin;
+  EXPECT_LT(first, 12 * MiB) << "in " << took << " ns";
+  size_t rest = purge_all_holes();
+  EXPECT_GT(first + rest, 8 * MiB);
+  EXPECT_TRUE(nothing_is_detached());
+  free_all(kept);
+}
+
 TEST_P(HolesOfSize, AnEmptySpanGoesWithItsHoles) {
   size_t bytes = GetParam();
   size_t before = used_bytes();

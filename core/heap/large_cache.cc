@@ -159,12 +159,13 @@ void tick(bool by_helper) {
   purge_holes_if_due(now);
 }
 
-size_t purge_all(os::Reason reason) {
+size_t purge_all(os::Reason reason, uint64_t most_in_holes_ns) {
   release_parked();
   central_publish_lists(true);
   reclaim_for_sleepers();
+  retire_empty_spans();
   flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
-  size_t in_spans = purge_all_holes();
+  size_t in_spans = purge_all_holes(most_in_holes_ns);
   return in_spans + pages::purge_all(reason);
 }
 

@@ -123,7 +123,8 @@ void share_large_budget(unsigned threads);
 // Gives large spans that idle threads keep, and pages that have been free for a while, back when it is time. Cheap when it
 // is not: reads a clock. Requires: no lock held (it makes system calls).
 void tick(bool by_helper = false);
-// Gives every free page back now, other threads' cached large spans included. Returns bytes given back to the system.
-size_t purge_all(os::Reason reason = os::Reason::kAsked);
+// Gives every free page back now, other threads' cached large spans and empty spans included; of holes in spans what can be
+// had in about `most_in_holes_ns`. Returns bytes given back to the system.
+size_t purge_all(os::Reason reason = os::Reason::kAsked, uint64_t most_in_holes_ns = UINT64_MAX);
 
 }  // namespace seemalloc::heap

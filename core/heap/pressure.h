@@ -35,8 +35,23 @@ void pressure_options_changed();
 // In a forked child: nobody looks. Its cgroup may be another soon.
 void forget_pressure_in_child();
 
-// The path of a file of the process's memory cgroup, of version 2, into `path` (os::MemoryGroup::kMaxPath bytes); false: there is none.
-bool memory_group_file(const char* name, char* path);
+// The path of a file of the process's memory cgroup, of version 2, into `path` (os::MemoryGroup::kMaxPath bytes).
+enum class GroupFile {
+  kFound,
+  kNone,
+  kAskAgain,  // somebody looks just now
+};
+GroupFile memory_group_file(const char* name, char* path);
+
+// The right to look, where nobody else does.
+class PressureTurn {
+ public:
+  PressureTurn();
+  ~PressureTurn();
+  PressureTurn(const PressureTurn&) = delete;
+  PressureTurn& operator=(const PressureTurn&) = delete;
+  const bool mine;
+};
 
 struct PressureStatistics {
   uint64_t times;         // that memory has become short

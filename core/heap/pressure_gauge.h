@@ -16,6 +16,7 @@ namespace seemalloc::heap {
 class PressureGauge {
  public:
   static constexpr uint64_t kLasts_ns = 2 * kSecond_ns;
+  static constexpr unsigned kLevels = 4;  // of cgroups; each counts for itself how often its limit was met
 
   struct Reading {
     uint64_t now_ns;
@@ -23,19 +24,26 @@ class PressureGauge {
     size_t bytes;
     uint64_t hits;  // of the limit, so far
     bool stalled;   // by the kernel's account, since the last reading
+    unsigned level = 0;  // whose limit and hits these are
   };
 
   bool update(const Reading& r) {
     bool limited = r.limit != SIZE_MAX;
     // Hits are read near the limit only: the first number is where counting begins.
-    bool hit = r.hits > hits_ && hits_ != 0;
-    if (r.hits != 0) hits_ = r.hits;
+    uint64_t& hits = hits_[r.level % kLevels];
+    bool hit = r.hits > hits && hits != 0;
+    if (r.hits != 0) hits = r.hits;
     bool begins = r.stalled || (limited && (r.bytes > part(r.limit, 90) || (hit && r.bytes > part(r.limit, 75))));
     bool goes_on = short_ && limited && r.bytes > part(r.limit, 80);
     if (begins || goes_on) last_sign_ns_ = r.now_ns;
     if (begins && !short_) times_++;
     short_ = begins || goes_on || (short_ && r.now_ns - last_sign_ns_ < kLasts_ns);
     return short_;
+  }
+
+  // The levels are others now.
+  void forget_hits() {
+    for (uint64_t& hits : hits_) hits = 0;
   }
 
   bool memory_is_short() const { return short_; }
@@ -46,34 +54,46 @@ class PressureGauge {
 
   bool short_ = false;
   uint64_t last_sign_ns_ = 0;
-  uint64_t hits_ = 0;
+  uint64_t hits_[kLevels] = {};
   uint64_t times_ = 0;
 };
 
 // Giving everything back while memory is short: what it costs, and what it costs the program to fault in what it wants again, is
-// to stay below a few percent of one processor. Where the alternative is to be killed, more.
+// to stay below a few percent of one processor. Where the alternative is to be killed, more: there a few rounds, one close behind
+// the other, may each give back what the program has freed meanwhile, as long as their share is kept in the long run.
 class PurgePace {
  public:
   static constexpr uint64_t kShortest_ns = 20 * kMillisecond_ns;
-  static constexpr uint64_t kLongest_ns = kSecond_ns;
+  static constexpr uint64_t kLongest_ns = 60 * kSecond_ns;
+  static constexpr uint64_t kLongestScarce_ns = 10 * kSecond_ns;
   static constexpr uint64_t kRefault_ns = 1000;  // per 4 KiB
   static constexpr uint64_t kShare = 50, kScarceShare = 10;
-  static constexpr size_t kLittle_bytes = 64 * KiB;  // a round that gives back less was not worth it
+  static constexpr uint64_t kScarceAhead_ns = kSecond_ns;  // so much cost after a rest, before the share counts
+  // A round that gives back less was not worth it; the next one waits for at least so long.
+  static constexpr size_t kLittle_bytes = 64 * KiB;
+  static constexpr uint64_t kAfterLittle_ns = 500 * kMillisecond_ns;
+  static constexpr uint64_t kAfterLittleScarce_ns = 100 * kMillisecond_ns;
 
   bool due(uint64_t now_ns) const { return now_ns >= next_ns_; }
   bool due_when_scarce(uint64_t now_ns) const { return now_ns >= next_scarce_ns_; }
   uint64_t next_ns() const { return next_ns_; }
+  uint64_t next_scarce_ns() const { return next_scarce_ns_; }
 
   void done(uint64_t now_ns, uint64_t took_ns, size_t bytes) {
     uint64_t cost = took_ns + bytes / 4096 * kRefault_ns;
-    uint64_t wait = bytes < kLittle_bytes ? kLongest_ns / 2 : cost * kShare;
-    next_ns_ = now_ns + (wait < kShortest_ns ? kShortest_ns : wait > kLongest_ns ? kLongest_ns : wait);
-    wait = cost * kScarceShare;
-    next_scarce_ns_ = now_ns + (wait > kLongest_ns / 5 ? kLongest_ns / 5 : wait);
+    bool little = bytes < kLittle_bytes;
+    next_ns_ = now_ns + within(cost * kShare, little ? kAfterLittle_ns : kShortest_ns, kLongest_ns);
+    paid_until_ns_ = (paid_until_ns_ > now_ns ? paid_until_ns_ : now_ns) + cost * kScarceShare;
+    uint64_t ahead = paid_until_ns_ - now_ns, free = kScarceAhead_ns * kScarceShare;
+    if (ahead > free + kLongestScarce_ns) paid_until_ns_ = now_ns + (ahead = free + kLongestScarce_ns);
+    next_scarce_ns_ = now_ns + within(ahead > free ? ahead - free : 0, little ? kAfterLittleScarce_ns : 0, kLongestScarce_ns);
   }
 
  private:
+  static uint64_t within(uint64_t wait, uint64_t least, uint64_t most) { return wait < least ? least : wait > most ? most : wait; }
+
   uint64_t next_ns_ = 0;
+  uint64_t paid_until_ns_ = 0;  // what it has cost would be its share of the time until then
   uint64_t next_scarce_ns_ = 0;
 };
 

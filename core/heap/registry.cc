@@ -161,6 +161,27 @@ void release_parked() {
   while (ThreadHeap* heap = take_parked()) empty_heap(*heap);
 }
 
+namespace {
+// Nobody but the holder of slow_lock can reach it (remote.h, rule 6).
+bool retire_if_empty(ClassState& cs, Span* span) {
+  if (span == nullptr || span->live_acquire() != span->hole_blocks()) return false;
+  cs.available.remove(span);
+  if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
+  retire(span);
+  return true;
+}
+}  // namespace
+
+void retire_empty_spans() {
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    if (heap->state.load(std::memory_order_relaxed) != HeapState::kActive || !heap->slow_lock.try_lock()) continue;
+    for (ClassState& cs : heap->body->classes) {
+      if (!retire_if_empty(cs, cs.available.front())) retire_if_empty(cs, cs.available.back());
+    }
+    heap->slow_lock.unlock();
+  }
+}
+
 void purge_idle_bodies() {
   constexpr uint8_t kPatience = 2;
   LockGuard guard(registry);

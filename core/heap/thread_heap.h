@@ -226,6 +226,9 @@ inline constexpr uint8_t kBodyPurged = UINT8_MAX;
 // Gives the memory of heaps back that have had no thread for some ticks. Makes system calls.
 void purge_idle_bodies();
 
+// The empty spans that threads keep, one per class, for their next refill go back. Requires: no lock held.
+void retire_empty_spans();
+
 // Parked heaps, which no thread has taken yet, hand on what they have. Requires: no lock held.
 void release_parked();
 

@@ -247,6 +247,7 @@ bool MemoryGroup::read(GroupUsage* usage) const {
   bool any = false;
   for (unsigned i = 0; i < count_; i++) {
     GroupUsage level;
+    level.level = i;
     if (!read_level(levels_[i].path_length, &level) || level.limit == SIZE_MAX) continue;
     if (!any || room(level) < room(*usage)) *usage = level;
     any = true;
@@ -293,7 +294,7 @@ bool UsageFiles::read(const MemoryGroup& group, GroupUsage* usage) const {
     Lines lines(usage_[i]);
     uint64_t bytes = 0;
     if (!lines.next(&line) || !parse_number(line, &bytes)) return false;
-    GroupUsage level{group.level_limit(i), static_cast<size_t>(bytes), 0};
+    GroupUsage level{group.level_limit(i), static_cast<size_t>(bytes), 0, i};
     if (is_near(level.bytes, level.limit)) {
       uint64_t files = file_bytes(Lines(stat_[i]), group.version());
       level.bytes -= files < bytes ? files : bytes;

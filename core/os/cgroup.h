@@ -19,6 +19,7 @@ struct GroupUsage {
   size_t limit = SIZE_MAX;  // memory.max or memory.high, whichever is less
   size_t bytes = 0;         // near the limit without the pages of files, which the kernel drops first
   uint64_t hits = 0;        // how often the limit was met so far; read once three quarters of it are used
+  unsigned level = 0;       // which level it is
 };
 
 class MemoryGroup {

@@ -198,9 +198,11 @@ TEST_F(Cgroup, TheTightestLevelOfTheHierarchyCounts) {
   GroupUsage usage;
   ASSERT_TRUE(memory.read(&usage));
   EXPECT_EQ(usage.limit, 8 * GiB) << "the one with the least room is read, also where it is wider";
+  EXPECT_EQ(usage.level, 1u);
   write("cg/kubepods/memory.current", "1048576\n");
   ASSERT_TRUE(memory.read(&usage));
   EXPECT_EQ(usage.limit, 1 * GiB);
+  EXPECT_EQ(usage.level, 0u);
   // Seen by each reading: a limit that was changed.
   write("cg/kubepods/pod1/memory.max", "536870912\n");
   ASSERT_TRUE(memory.read(&usage));
@@ -284,6 +286,7 @@ TEST_F(Cgroup, KeptFilesAreLookedAtBeforeTheyAreRead) {
   ASSERT_TRUE(files.read(memory, &usage));
   EXPECT_EQ(usage.limit, 512 * MiB);
   EXPECT_EQ(usage.bytes, 50 * MiB);
+  EXPECT_EQ(usage.level, 0u);
   // As the kernel's files do: the number changes, the file stays.
   write("cg/pod/app/memory.current", "62914560\n");
   ASSERT_TRUE(files.read(memory, &usage));
