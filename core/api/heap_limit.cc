@@ -6,7 +6,6 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
-#include "core/pages/backing.h"
 
 namespace seemalloc {
 
@@ -28,11 +27,23 @@ namespace {
 
 }  // namespace
 
-LastTry::LastTry() : refusals_(pages::backing.refusals()) {}
+namespace {
+constinit thread_local bool may_fail = false;
+}
 
-void LastTry::failed(size_t bytes) const {
+MayFail::MayFail() : before_(may_fail) { may_fail = true; }
+MayFail::~MayFail() { may_fail = before_; }
+
+bool Attempt::limit_refused() const { return pages::backing.refusals() != refusals_; }
+
+bool Attempt::is_hopeless(size_t bytes) const {
+  size_t limit = options::get(options::Id::heap_limit);
+  return limit_refused() && limit != 0 && bytes > limit;
+}
+
+void Attempt::failed(size_t bytes) const {
   bool wanted = options::get(options::Id::heap_limit_action) == static_cast<uint64_t>(options::LimitAction::kAbort);
-  if (!wanted || pages::backing.refusals() == refusals_) return;
+  if (!wanted || may_fail || !limit_refused()) return;
   // Others, and the program's own SIGABRT handler, get null meanwhile.
   static std::atomic<bool> ending{false};
   if (!ending.exchange(true, std::memory_order_relaxed)) abort_at_limit(bytes);

@@ -22,6 +22,7 @@
 #include "core/heap/size_class.h"
 #include "core/os/os.h"
 #include "core/pages/backing.h"
+#include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 
 namespace seemalloc {
@@ -108,6 +109,53 @@ TEST(HeapLimitAtRunTime, BelowWhatIsUsedRefusesGrowthOnly) {
   EXPECT_NE(p, nullptr);
   sm_free(p);
   free_all(blocks);
+}
+
+TEST(HeapLimitAtRunTime, AReallocMakesRoomForItsGrowth) {
+  used_bytes();
+  char* p = static_cast<char*>(sm_malloc(40 * MiB));
+  p[40 * MiB - 1] = 7;
+  std::vector<void*> others = fill(1000, 16 * MiB);
+  Option limit("heap_limit", pages::backing.total_bytes());
+  free_all(others);
+  // In two places at once it would not fit.
+  char* grown = static_cast<char*>(sm_realloc(p, 52 * MiB));
+  ASSERT_NE(grown, nullptr) << "what is free is more than the growth";
+  EXPECT_EQ(grown[40 * MiB - 1], 7);
+  sm_free(grown);
+}
+
+TEST(HeapLimitAtRunTime, AReallocToLessNeverFailsNorEndsTheProcess) {
+  used_bytes();
+  char* p = static_cast<char*>(sm_malloc(3 * MiB));
+  p[0] = 7;
+  set("heap_limit_action", "abort");
+  {
+    Option limit("heap_limit", used_bytes());
+    errno = 0;
+    char* less = static_cast<char*>(sm_realloc(p, 600 * KiB));
+    EXPECT_EQ(less, p) << "there is no room for a smaller one beside it";
+    EXPECT_EQ(errno, 0);
+    EXPECT_EQ(less[0], 7);
+  }
+  set("heap_limit_action", "fail");
+  sm_free(p);
+}
+
+TEST(HeapLimitAtRunTime, KeepsAddressesAndWhatWouldNotHelp) {
+  used_bytes();
+  void* live = sm_malloc(32 * MiB);
+  std::vector<void*> others = fill(1000, 16 * MiB);
+  Option limit("heap_limit", pages::backing.total_bytes());
+  free_all(others);
+  unsigned regions = pages::region_count();
+  size_t dirty = pages::page_statistics(false).dirty_bytes;
+  EXPECT_EQ(sm_malloc(options::get(options::Id::heap_limit) + MiB), nullptr);
+  EXPECT_GE(pages::page_statistics(false).dirty_bytes + MiB, dirty) << "no purge makes room for that";
+  EXPECT_EQ(sm_malloc(24 * MiB), nullptr);
+  EXPECT_LT(pages::page_statistics(false).dirty_bytes, dirty / 4);
+  EXPECT_GE(pages::region_count(), regions) << "the limit does not count addresses";
+  sm_free(live);
 }
 
 // Threads that wait, each with an empty span of each class for its next refill.

@@ -57,25 +57,38 @@ void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const v
   return p;
 }
 
-// The OS has refused memory: what we keep ourselves goes back, so that it can be had in another shape.
-void make_room(ThreadHeap* mine) {
+// Memory was refused: what we keep ourselves goes back, so that it can be had in another shape. heap_limit does not count
+// addresses.
+void make_room(ThreadHeap* mine, bool only_for_limit) {
   if (mine != nullptr) heap::collect(*mine, true);
   heap::purge_all(os::Reason::kPressure);
-  pages::unmap_empty_regions();
+  if (!only_for_limit) pages::unmap_empty_regions();
 }
 
-void* try_again(ThreadHeap& mine, unsigned size_class) {
+void* try_again(ThreadHeap& mine, unsigned size_class, const Attempt& first) {
   Block* block = heap::thread_cache.heads[size_class];
   if (block != nullptr) {  // it was a sample's block that could not be had
     heap::thread_cache.heads[size_class] = block->next;
     return block;
   }
-  make_room(&mine);
-  LastTry last_try;
+  make_room(&mine, first.limit_refused());
+  Attempt last;
   // There is no memory for records either.
   if (heap::refill(mine, size_class, &block, false) == heap::Refill::kBlock) return block;
-  last_try.failed(heap::kClasses[size_class].bytes);
+  last.failed(heap::kClasses[size_class].bytes);
   return out_of_memory();
+}
+
+Span* try_large_again(ThreadHeap* mine, size_t bytes, size_t alignment, const Attempt& first) {
+  if (first.is_hopeless(bytes)) {
+    first.failed(bytes);
+    return nullptr;
+  }
+  make_room(mine, first.limit_refused());
+  Attempt last;
+  Span* span = heap::allocate_large(mine != nullptr ? mine->shard : 0, bytes, alignment);
+  if (span == nullptr) last.failed(bytes);
+  return span;
 }
 
 // The heap has grown by what was agreed with whoever looked last.
@@ -92,17 +105,10 @@ SEEMALLOC_ALWAYS_INLINE void look_if_due(size_t upcoming_bytes) {
 Span* large_span(size_t bytes, size_t alignment, const void* site) {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return nullptr;
   ThreadHeap* mine = thread_heap();
-  unsigned shard = mine != nullptr ? mine->shard : 0;
-  Span* span = heap::allocate_large(shard, bytes, alignment);
-  if (span == nullptr) {
-    make_room(mine);
-    LastTry last_try;
-    span = heap::allocate_large(shard, bytes, alignment);
-    if (span == nullptr) {
-      last_try.failed(bytes);
-      return nullptr;
-    }
-  }
+  Attempt attempt;
+  Span* span = heap::allocate_large(mine != nullptr ? mine->shard : 0, bytes, alignment);
+  if (span == nullptr) span = try_large_again(mine, bytes, alignment, attempt);
+  if (span == nullptr) return nullptr;
   if (mine != nullptr && heap::large_sample_due(*mine, span->bytes)) {
     span->sample_id = record_sample(*mine, bytes, span->bytes, site);
   }
@@ -122,14 +128,15 @@ SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
   start_helper_if_due();
   look_if_due(0);
   Block* block = nullptr;
+  Attempt attempt;
   switch (heap::refill(*mine, size_class, &block)) {
     case heap::Refill::kBlock:
       return block;
     case heap::Refill::kSample:
       if (void* p = sampled_block(*mine, bytes, size_class, __builtin_return_address(0))) return p;
-      return try_again(*mine, size_class);
+      return try_again(*mine, size_class, attempt);
     case heap::Refill::kNoMemory:
-      return try_again(*mine, size_class);
+      return try_again(*mine, size_class, attempt);
   }
   return nullptr;
 }
@@ -308,13 +315,22 @@ namespace {
 // Shrinking to less than half is worth a move.
 bool fits_in_place(size_t bytes, size_t have) { return bytes <= have && bytes >= have / 2; }
 
+// Where heap_limit does not let the block grow, what is free makes room: elsewhere it would need all of its size.
+bool resize_large_block(Span* span, size_t bytes) {
+  Attempt attempt;
+  if (heap::resize_large(span, bytes)) return true;
+  if (bytes <= span->bytes || !attempt.limit_refused() || attempt.is_hopeless(bytes)) return false;
+  make_room(heap::thread_cache.heap, true);
+  return heap::resize_large(span, bytes);
+}
+
 // True when the block can stay where it is and have the new size; *p is its address then.
 bool resize_in_place(void** p, Span* span, size_t bytes) {
   switch (span->kind) {
     case SpanKind::kLarge:
     case SpanKind::kHuge: {
       size_t before = span->bytes;
-      if (!heap::resize_large(span, bytes)) return false;
+      if (!resize_large_block(span, bytes)) return false;
       *p = reinterpret_cast<void*>(span->start);
       if (span->bytes > before) look_if_due(span->bytes - before);
       if (span->sample_id != 0) resize_sample(span->sample_id, bytes, span->bytes);
@@ -345,6 +361,28 @@ void count_copy(ThreadHeap* mine, size_t bytes) {
   mine->copies.store(mine->copies.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   mine->copied_bytes.store(mine->copied_bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
 }
+
+void* move_block(void* p, size_t old_bytes, size_t bytes) {
+  moving_block = true;
+  void* fresh = allocate(bytes);
+  moving_block = false;
+  if (fresh == nullptr) return nullptr;
+  size_t copied = bytes < old_bytes ? bytes : old_bytes;
+  memcpy(fresh, p, copied);
+  count_copy(heap::thread_cache.heap, copied);
+  deallocate(p);
+  return fresh;
+}
+
+// It need not move to be smaller.
+void* move_or_stay(void* p, size_t old_bytes, size_t bytes) {
+  int saved_errno = errno;
+  MayFail may_fail;
+  void* fresh = move_block(p, old_bytes, bytes);
+  if (fresh != nullptr) return fresh;
+  errno = saved_errno;
+  return p;
+}
 }  // namespace
 
 void* reallocate(void* p, size_t bytes) {
@@ -353,20 +391,7 @@ void* reallocate(void* p, size_t bytes) {
   size_t old_bytes = usable_bytes(p);
   if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return out_of_memory();
   if (resize_in_place(&p, span, bytes)) return p;
-  int saved_errno = errno;
-  moving_block = true;
-  void* fresh = allocate(bytes);
-  moving_block = false;
-  if (fresh == nullptr && bytes <= old_bytes) {
-    errno = saved_errno;  // it need not move to be smaller
-    return p;
-  }
-  if (fresh == nullptr) return nullptr;
-  size_t copied = bytes < old_bytes ? bytes : old_bytes;
-  memcpy(fresh, p, copied);
-  count_copy(heap::thread_cache.heap, copied);
-  deallocate(p);
-  return fresh;
+  return bytes <= old_bytes ? move_or_stay(p, old_bytes, bytes) : move_block(p, old_bytes, bytes);
 }
 
 }  // namespace seemalloc
