@@ -86,7 +86,12 @@ Span* try_large_again(ThreadHeap* mine, size_t bytes, size_t alignment, const At
   }
   make_room(mine, first.limit_refused());
   Attempt last;
-  Span* span = heap::allocate_large(mine != nullptr ? mine->shard : 0, bytes, alignment);
+  unsigned shard = mine != nullptr ? mine->shard : 0;
+  Span* span = heap::allocate_large(shard, bytes, alignment);
+  // heap_limit was not all that refused.
+  if (span == nullptr && first.limit_refused() && !last.limit_refused() && pages::unmap_empty_regions() != 0) {
+    span = heap::allocate_large(shard, bytes, alignment);
+  }
   if (span == nullptr) last.failed(bytes);
   return span;
 }
@@ -319,7 +324,9 @@ bool fits_in_place(size_t bytes, size_t have) { return bytes <= have && bytes >=
 bool resize_large_block(Span* span, size_t bytes) {
   Attempt attempt;
   if (heap::resize_large(span, bytes)) return true;
-  if (bytes <= span->bytes || !attempt.limit_refused() || attempt.is_hopeless(bytes)) return false;
+  // A large block finds room elsewhere among what is dirty, which the limit counts already.
+  if (span->kind != SpanKind::kHuge || bytes <= span->bytes) return false;
+  if (!attempt.limit_refused() || attempt.is_hopeless(bytes)) return false;
   make_room(heap::thread_cache.heap, true);
   return heap::resize_large(span, bytes);
 }

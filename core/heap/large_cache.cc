@@ -165,8 +165,9 @@ size_t purge_all(os::Reason reason, uint64_t most_in_holes_ns) {
   reclaim_for_sleepers();
   retire_empty_spans();
   flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
-  size_t in_spans = purge_all_holes(most_in_holes_ns);
-  return in_spans + pages::purge_all(reason);
+  // What is free as a whole first: where memory is short that is the most in the least time.
+  size_t bytes = pages::purge_all(reason);
+  return bytes + purge_all_holes(most_in_holes_ns);
 }
 
 }  // namespace seemalloc::heap

@@ -54,9 +54,9 @@ Outlook outlook(uint64_t now, size_t limit, size_t room) {
 }
 
 // Everything that can be had without its thread's help. *o is what is left.
-void give_everything_back(Outlook* o, uint64_t most_in_holes_ns) {
+void give_everything_back(Outlook* o) {
   uint64_t begin = os::monotonic_ns();
-  size_t bytes = purge_all(os::Reason::kPressure, most_in_holes_ns);
+  size_t bytes = purge_all(os::Reason::kPressure, kLongestHolePass_ns);
   uint64_t end = os::monotonic_ns();
   *o = outlook(end, o->limit, o->limit != SIZE_MAX ? o->room + bytes : SIZE_MAX);
   watch.rules.gave(*o, end - begin, bytes);
@@ -135,7 +135,7 @@ void look_at_pressure(size_t upcoming_bytes) {
   os::GroupUsage usage;
   read_usage(now, false, false, &usage);
   Outlook o = outlook(now, usage.limit, room_left(usage, upcoming_bytes));
-  if (watch.rules.gives_to_grow(o, helper_watches(now))) give_everything_back(&o, kLongestHolePass_ns);
+  if (watch.rules.gives_to_grow(o, helper_watches(now))) give_everything_back(&o);
   pages::backing.set_next_look(o.heap_bytes + PressureRules::next_step(o));
 }
 
@@ -157,7 +157,7 @@ uint64_t watch_once(bool stalled, bool by_helper) {
   os::GroupUsage usage;
   read_usage(now, stalled, by_helper, &usage);
   Outlook o = outlook(now, usage.limit, room_left(usage, 0));
-  if (watch.rules.gives_by_watch(o)) give_everything_back(&o, by_helper ? UINT64_MAX : kLongestHolePass_ns);
+  if (watch.rules.gives_by_watch(o)) give_everything_back(&o);
   bring_next_look_forward(o);
   return watch.rules.next_wait_ns(o, pages::anything_dirty());
 }
