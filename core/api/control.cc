@@ -2,7 +2,11 @@
 
 #include <atomic>
 
+#include "core/api/cpu_profiler.h"
+#include "core/api/dump.h"
+#include "core/api/dump_names.h"
 #include "core/api/mapped_text.h"
+#include "core/api/profile_kinds.h"
 #include "core/api/report.h"
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
@@ -10,6 +14,7 @@
 #include "core/base/options.h"
 #include "core/heap/large_cache.h"
 #include "core/os/os.h"
+#include "core/os/process.h"
 #include "core/os/socket.h"
 
 namespace seemalloc {
@@ -50,15 +55,35 @@ bool answer_error(int fd, const char* what, const char* detail = "") {
 bool do_ping(int fd, const char*) { return answer(fd, "pong"); }
 bool do_version(int fd, const char*) { return answer(fd, SEEMALLOC_VERSION); }
 
-bool do_profile(int fd, const char* kind) {
-  bool remote = text_equal(kind, "remote");
-  if (!remote && !text_equal(kind, "heap")) return answer_error(fd, "unknown profile, expected heap or remote: ", kind);
+bool do_profile(int fd, const char* name) {
+  const ProfileKind* kind = find_profile_kind(name);
+  if (kind == nullptr) {
+    FixedText<400> problem;
+    problem << "no profile is called \"" << name << "\", expected one of ";
+    list_profile_kinds(problem);
+    return answer_error(fd, problem.c_str());
+  }
   if (!sampling_report().available) return answer_error(fd, "this is the library without a profiler (minimal)");
   ProfileBytes profile{};
-  if (!(remote ? remote_free_profile(&profile) : heap_profile(&profile))) return answer_error(fd, "no memory for the profile");
+  if (!kind->take(&profile)) return answer_error(fd, "no memory for the profile");
   bool taken = answer(fd, profile.data, profile.bytes);
-  os::unmap(profile.data, profile.mapped_bytes, os::Reason::kReport);
+  give_back(profile);
   return taken;
+}
+
+bool do_baseline(int fd, const char*) {
+  if (!set_profile_baseline()) return answer_error(fd, "this is the library without a profiler (minimal)");
+  return answer(fd, "");
+}
+
+// With a pattern for its name, or without; answers with the name.
+bool do_dump(int fd, const char* pattern) {
+  FixedText<kDumpPathBytes> path;
+  int result = *pattern != 0 ? dump_profile(*find_profile_kind("heap"), pattern, &path) : dump_by_prefix(DumpReason::kAsked, path);
+  if (result == 0) return answer(fd, path);
+  FixedText<kDumpPathBytes + 64> problem;
+  problem << path.c_str() << " could not be written (errno " << -result << ")";
+  return answer_error(fd, problem.c_str());
 }
 
 bool do_stats(int fd, const char* how) {
@@ -163,6 +188,27 @@ bool do_trace(int fd, const char* arguments) {
   return answer_error(fd, "expected trace start, read N or stop N: ", arguments);
 }
 
+// "[HZ [MILLISECONDS]]"
+bool answer_cpu_start(int fd, const char* arguments) {
+  CpuRequest request = requested_cpu_profile();
+  size_t length = first_word_length(arguments);
+  if (length != 0) request.frequency = number_at(arguments);
+  request.most_ns = number_at(arguments + length) * kMillisecond_ns;
+  if (request.frequency < 1 || request.frequency > kMaxCpuFrequency) {
+    return answer_error(fd, "expected a frequency from 1 to 4000 and a time in ms: ", arguments);
+  }
+  CpuStart started = start_cpu_profile(request);
+  return started == CpuStart::kStarted ? answer(fd, "") : answer_error(fd, text_of(started));
+}
+
+bool do_cpu(int fd, const char* arguments) {
+  size_t length = first_word_length(arguments);
+  const char* rest = arguments + length + (arguments[length] == ' ' ? 1 : 0);
+  if (text_equal(arguments, length, "start")) return answer_cpu_start(fd, rest);
+  if (text_equal(arguments, "stop")) return stop_cpu_profile() ? answer(fd, "") : answer_error(fd, "no CPU profile is running");
+  return answer_error(fd, "expected cpu start [HZ [MILLISECONDS]] or cpu stop: ", arguments);
+}
+
 struct Command {
   const char* name;
   bool (*run)(int fd, const char* arguments);
@@ -170,7 +216,9 @@ struct Command {
 constexpr Command kCommands[] = {
     {"ping", do_ping}, {"version", do_version}, {"profile", do_profile}, {"stats", do_stats},
     {"options", do_options}, {"get", do_get}, {"set", do_set}, {"purge", do_purge},
-    {"trace", do_trace}, {"threads", do_threads},
+    {"trace", do_trace}, {"threads", do_threads}, {"baseline", do_baseline}, {"cpu", do_cpu},
+    {"trace", do_trace}, {"threads", do_threads}, {"baseline", do_baseline},
+    {"dump", do_dump},
 };
 
 bool run_line(int fd, char* line) {
@@ -255,14 +303,17 @@ bool Control::read_client(Client& client) {
   return client.length < kMaxLine - 1;  // a longer line is no command of ours
 }
 
-void Control::wait(StallWatch& stalls, uint64_t timeout_ns) {
-  os::Poll polls[kMaxClients + 2];
+void Control::wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns) {
+  constexpr unsigned kPolls = kMaxClients + 3;
+  os::Poll polls[kPolls];
   for (unsigned i = 0; i < kMaxClients; i++) polls[i] = {clients_[i].descriptor.fd, false};
   bool accepting = os::monotonic_ns() >= accept_again_ns_;
   polls[kMaxClients] = {accepting ? listener_.fd : -1, false};  // negative descriptors are passed over
   polls[kMaxClients + 1] = stalls.wanted();
-  os::poll_readable(polls, kMaxClients + 2, timeout_ns);
+  polls[kMaxClients + 2] = wake_up.wanted();
+  os::poll_readable(polls, kPolls, timeout_ns);
   stalls.note(polls[kMaxClients + 1]);
+  wake_up.note(polls[kMaxClients + 2]);
   for (unsigned i = 0; i < kMaxClients; i++) clients_[i].ready = polls[i].readable;
   listener_ready_ = polls[kMaxClients].readable;
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/api/stall_watch.h"
+#include "core/api/wake_up.h"
 #include "core/os/descriptor.h"
 
 namespace seemalloc {
@@ -17,8 +18,8 @@ class Control {
  public:
   // Opens the socket, again where the program has closed it or changed its user.
   void keep_open();
-  // Waits until there is something to serve, the kernel reports a stall, `timeout_ns` has passed or a signal arrived.
-  void wait(StallWatch& stalls, uint64_t timeout_ns);
+  // Waits until there is something to serve, the kernel reports a stall, somebody wakes us, or `timeout_ns` has passed.
+  void wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns);
   // Answers what wait() found.
   void serve();
   // Forgets every descriptor without touching the files: in the child of fork they belong to the parent.

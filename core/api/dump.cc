@@ -4,7 +4,10 @@
 
 #include <atomic>
 
+#include "core/api/auto_dump.h"
+#include "core/api/dump_names.h"
 #include "core/api/mapped_text.h"
+#include "core/api/profile_kinds.h"
 #include "core/api/report.h"
 #include "core/api/sampling.h"
 #include "core/base/check.h"
@@ -14,115 +17,158 @@
 
 namespace seemalloc {
 
+using options::Id;
+
 namespace {
 
 constexpr int kNotSupported = -95;  // -EOPNOTSUPP
-constexpr int kNoMemory = -12;      // -ENOMEM
 constexpr int kNameTooLong = -36;   // -ENAMETOOLONG
 
-std::atomic<unsigned> dumps{0};
+std::atomic<unsigned> files{0};
 std::atomic<bool> warned{false};
+std::atomic<uint64_t> written{0}, failed{0}, removed{0};
+std::atomic<int> last_error{0};
 
-void expand(const char* pattern, unsigned number, Text& out) {
-  for (const char* at = pattern; *at != 0; at++) {
-    if (*at != '%' || at[1] == 0) {
-      out << *at;
-      continue;
-    }
-    at++;
-    if (*at == 'p') {
-      out << static_cast<uint64_t>(os::process_id());
-    } else if (*at == 'n') {
-      out << number;
-    } else if (*at == '%') {
-      out << '%';
-    } else {
-      out << '%' << *at;
-    }
-  }
+int write_special_file(const char* path, const char* data, size_t bytes) {
+  int fd = os::open_special_file(path);
+  if (fd < 0) return fd;
+  int result = os::write_all(fd, data, bytes);
+  os::close_file(fd);
+  return result;
 }
 
-int write_file(const char* path, unsigned number, const char* data, size_t bytes) {
-  FixedText<640> beside;
-  beside << path << ".tmp." << static_cast<uint64_t>(os::process_id()) << "." << number;
+int write_file(const char* path, const char* data, size_t bytes, os::FileIdentity* identity = nullptr) {
+  if (os::is_special_file(path)) return write_special_file(path, data, bytes);
+  FixedText<kDumpPathBytes + 64> beside;
+  beside << path << ".tmp." << os::process_id() << "." << files.fetch_add(1, std::memory_order_relaxed);
   int fd = os::open_file(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (fd < 0) return fd;
   int result = os::write_all(fd, data, bytes);
+  if (identity != nullptr) *identity = os::identity(fd);
   os::close_file(fd);
   if (result == 0) result = os::rename_file(beside.c_str(), path);
   if (result != 0) os::remove_file(beside.c_str());
   return result;
 }
 
-void warn_of(const char* what, const char* pattern, int result) {
-  if (result == 0 || warned.exchange(true, std::memory_order_relaxed)) return;
-  FixedText<640> line;
-  line << what << " " << pattern << " could not be written (errno " << -result << ")";
-  warn(line.c_str());
-}
-
-void dump_or_warn(const char* pattern) { warn_of("heap profile", pattern, dump_heap_profile(pattern)); }
-
-// The path that the pattern stands for, and the number it got.
-bool next_path(const char* pattern, Text& path, unsigned* number) {
-  *number = dumps.fetch_add(1, std::memory_order_relaxed) + 1;
-  expand(pattern, *number, path);
-  return !path.truncated();
-}
-
-int write_statistics(const char* pattern) {
-  FixedText<512> path;
-  unsigned number = 0;
-  if (!next_path(pattern, path, &number)) return kNameTooLong;
-  MappedText memory(kJsonBytes);
-  if (memory.memory() == nullptr) return kNoMemory;
-  Text text(memory.memory(), memory.bytes());
-  write_json(text, true);
-  return write_file(path.c_str(), number, text.c_str(), text.size());
-}
-
-}  // namespace
-
-namespace {
-int dump_named(const char* pattern, Text& path) {
-  if (!sampling_report().available) return kNotSupported;
-  unsigned number = 0;
-  if (!next_path(pattern, path, &number)) return kNameTooLong;
-  ProfileBytes profile{};
-  if (!heap_profile(&profile)) return kNoMemory;
-  int result = write_file(path.c_str(), number, profile.data, profile.bytes);
-  os::unmap(profile.data, profile.mapped_bytes, os::Reason::kReport);
+int count(int result) {
+  (result == 0 ? written : failed).fetch_add(1, std::memory_order_relaxed);
+  if (result != 0) last_error.store(-result, std::memory_order_relaxed);
   return result;
 }
 
-void append_prefix_pattern(Text& pattern) {
-  const char* prefix = options::get_text(options::Id::dump_prefix);
-  pattern << (*prefix != 0 ? prefix : "seemalloc") << ".%p.%n.heap.pb";
+int write_statistics(const char* pattern, Text& path) {
+  if (!dump_name_from(pattern, path)) return kNameTooLong;
+  MappedText memory(kJsonBytes);
+  if (memory.memory() == nullptr) return kDumpNoMemory;
+  Text text(memory.memory(), memory.bytes());
+  write_json(text, true);
+  return write_file(path.c_str(), text.c_str(), text.size());
+}
+
+int write_kind(const ProfileKind& kind, const char* path, os::FileIdentity* identity = nullptr) {
+  if (!sampling_report().available) return kNotSupported;
+  ProfileBytes profile{};
+  if (!kind.take(&profile)) return kDumpNoMemory;
+  int result = write_file(path, profile.data, profile.bytes, identity);
+  give_back(profile);
+  return result;
+}
+
+const ProfileKind& heap_kind() { return *find_profile_kind("heap"); }
+
+}  // namespace
+
+int dump_profile(const ProfileKind& kind, const char* pattern, Text* path) {
+  FixedText<kDumpPathBytes> name;
+  int result = dump_name_from(pattern, name) ? write_kind(kind, name.c_str()) : kNameTooLong;
+  if (path != nullptr) *path << name.c_str();
+  return count(result);
+}
+
+int dump_heap_profile(const char* pattern) { return dump_profile(heap_kind(), pattern); }
+
+int write_profile(const ProfileBytes& profile, const char* pattern) {
+  FixedText<kDumpPathBytes> path;
+  return count(dump_name_from(pattern, path) ? write_file(path.c_str(), profile.data, profile.bytes) : kNameTooLong);
+}
+
+namespace {
+constexpr const char* kReasons[kDumpReasons] = {"dump_alloc_interval", "dump_growth_interval", "dump_time_interval",
+                                                "dump_on_failure", "dump_signal", "asked for", "at exit"};
+
+void say(DumpReason reason, const char* path) {
+  if (options::get(Id::verbose) == 0) return;
+  FixedText<kDumpPathBytes + 64> line;
+  line << "heap profile " << path << " (" << kReasons[static_cast<unsigned>(reason)] << ")";
+  warn(line.c_str());
 }
 }  // namespace
 
-int dump_heap_profile(const char* pattern) {
-  FixedText<512> path;
-  return dump_named(pattern, path);
+int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file) {
+  int result = next_dump_name(reason, path) ? write_kind(heap_kind(), path.c_str(), file) : kNameTooLong;
+  if (result == 0) say(reason, path.c_str());
+  return count(result);
 }
 
-int dump_by_prefix(Text& path) {
-  FixedText<options::kMaxTextBytes + 32> pattern;
-  append_prefix_pattern(pattern);
-  return dump_named(pattern.c_str(), path);
+void warn_of_failed_dump(const char* what, const char* path, int result) {
+  if (result == 0 || warned.exchange(true, std::memory_order_relaxed)) return;
+  FixedText<kDumpPathBytes + 128> line;
+  line << what << " " << path << " could not be written (errno " << -result << ")";
+  warn(line.c_str());
 }
+
+namespace {
+
+void dump_to(const char* pattern) {
+  FixedText<kDumpPathBytes> path;
+  int result = dump_profile(heap_kind(), pattern, &path);
+  warn_of_failed_dump("heap profile", path.c_str(), result);
+}
+
+// Its name, or "".
+void dump_finally(Text& path) {
+  if (options::get(Id::dump_final) == 0) return;
+  int result = dump_by_prefix(DumpReason::kExit, path);
+  warn_of_failed_dump("heap profile", path.c_str(), result);
+  if (result != 0) path.clear();
+}
+
+void write_statistics_to(const char* pattern) {
+  FixedText<kDumpPathBytes> path;
+  int result = count(write_statistics(pattern, path));
+  warn_of_failed_dump("statistics", path.c_str(), result);
+}
+
+// What is in use now, by the samples.
+void say_what_is_left(const char* profile) {
+  SamplingReport r = sampling_report();
+  FixedText<kDumpPathBytes + 256> line;
+  line << "still in use at exit: about " << r.estimate_bytes << " bytes (standard error " << r.estimate_stderr_bytes << "), by "
+       << r.live_samples << " samples";
+  if (*profile != 0) line << "; `seemalloc top " << profile << "` shows whose";
+  warn(line.c_str());
+}
+
+}  // namespace
 
 void dump_at_exit() {
-  const char* pattern = options::get_text(options::Id::dump_at_exit);
-  if (*pattern != 0) dump_or_warn(pattern);
-  pattern = options::get_text(options::Id::stats_at_exit);
-  if (*pattern != 0) warn_of("statistics", pattern, write_statistics(pattern));
+  finish_dumps();
+  const char* pattern = options::get_text(Id::dump_at_exit);
+  if (*pattern != 0) dump_to(pattern);
+  FixedText<kDumpPathBytes> path;
+  dump_finally(path);
+  if (options::get(Id::leak_summary) != 0) say_what_is_left(path.c_str());
+  pattern = options::get_text(Id::stats_at_exit);
+  if (*pattern != 0) write_statistics_to(pattern);
+  if (options::get(Id::stats_print) != 0) print_statistics();
 }
 
-void dump_on_signal() {
-  FixedText<options::kMaxTextBytes + 32> pattern;
-  append_prefix_pattern(pattern);
-  dump_or_warn(pattern.c_str());
+DumpStatistics dump_statistics() {
+  return {written.load(std::memory_order_relaxed), failed.load(std::memory_order_relaxed), removed.load(std::memory_order_relaxed),
+          last_error.load(std::memory_order_relaxed)};
 }
+
+void count_removed_dumps(unsigned count) { removed.fetch_add(count, std::memory_order_relaxed); }
 
 }  // namespace seemalloc

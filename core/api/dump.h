@@ -1,17 +1,42 @@
-// Heap profiles and statistics into files: at exit, on a signal, from the API. Complete or not there at all: written beside, then renamed.
+// Profiles and statistics into files: at exit, on a signal, by themselves (auto_dump.h), from the API and the socket. Complete or
+// not there at all: written beside, then renamed. What is no file (a terminal, a pipe) is written to as it is.
+//
+// A file that cannot be written is one line on stderr, once for all, and counted; the program carries on.
+// Threads: any. Requires: no lock held. Not in signal handlers.
 #pragma once
 
+#include "core/api/dump_rules.h"
 #include "core/base/text.h"
+#include "core/os/socket.h"
 
 namespace seemalloc {
 
-// Writes the heap profile to `pattern` with %p (process id), %n (count of dumps) and %% replaced. 0 or -errno.
-int dump_heap_profile(const char* pattern);
-// The same to a file named after dump_prefix, as on a signal; the name, also of one that could not be written, is appended to `path`.
-int dump_by_prefix(Text& path);
+struct ProfileBytes;
+struct ProfileKind;
 
-// What the options ask for. A failure is one line on stderr, once, and the program carries on.
+inline constexpr int kDumpNoMemory = -12;  // -ENOMEM
+
+// Writes the heap profile to `pattern` with %p (process id), %n (count of dumps), %t (time) and %% replaced. 0 or -errno.
+int dump_heap_profile(const char* pattern);
+// The same of a profile of any kind; the name, also of one that could not be written, is appended to `path`, if there is one.
+int dump_profile(const ProfileKind& kind, const char* pattern, Text* path = nullptr);
+// A profile that is there already.
+int write_profile(const ProfileBytes& profile, const char* pattern);
+// The heap profile to a file named after dump_prefix (dump_names.h). *file is what was written.
+int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file = nullptr);
+
+// Unless it is 0, says so on stderr, the first time.
+void warn_of_failed_dump(const char* what, const char* path, int result);
+
+// What the options ask for.
 void dump_at_exit();
-void dump_on_signal();
+
+struct DumpStatistics {
+  uint64_t written, failed;
+  uint64_t removed;  // older ones (option dump_keep)
+  int last_error;    // of those that failed, an errno; 0: none has
+};
+DumpStatistics dump_statistics();
+void count_removed_dumps(unsigned files);
 
 }  // namespace seemalloc

@@ -2,7 +2,9 @@
 
 #include <atomic>
 
+#include "core/api/auto_dump.h"
 #include "core/api/dump.h"
+#include "core/api/dump_names.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
@@ -12,8 +14,8 @@ namespace seemalloc {
 namespace {
 
 [[noreturn]] void abort_at_limit(size_t bytes) {
-  FixedText<512> path;
-  int result = dump_by_prefix(path);
+  FixedText<kDumpPathBytes> path;
+  int result = dump_by_prefix(DumpReason::kFailure, path);
   FixedText<900> line;
   line << "heap_limit of " << options::get(options::Id::heap_limit) << " bytes reached: " << pages::backing.total_bytes()
        << " in use, " << bytes << " more wanted; ";
@@ -43,7 +45,8 @@ bool Attempt::is_hopeless(size_t bytes) const {
 
 void Attempt::failed(size_t bytes) const {
   bool wanted = options::get(options::Id::heap_limit_action) == static_cast<uint64_t>(options::LimitAction::kAbort);
-  if (!wanted || may_fail || !limit_refused()) return;
+  if (may_fail) return;
+  if (!wanted || !limit_refused()) return dump_after_failure();
   // Others, and the program's own SIGABRT handler, get null meanwhile.
   static std::atomic<bool> ending{false};
   if (!ending.exchange(true, std::memory_order_relaxed)) abort_at_limit(bytes);

@@ -7,11 +7,16 @@
 
 #include <atomic>
 
+#include "core/api/auto_dump.h"
 #include "core/api/control.h"
+#include "core/api/cpu_profiler.h"
+#include "core/api/cpu_runs.h"
 #include "core/api/dump.h"
 #include "core/api/process.h"
+#include "core/api/sampling.h"
 #include "core/api/stall_watch.h"
 #include "core/api/trace.h"
+#include "core/api/wake_up.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/holes.h"
@@ -19,7 +24,8 @@
 #include "core/heap/pressure.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
-#include "core/os/socket.h"
+#include "core/os/process.h"
+#include "core/pages/collapse.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 
@@ -44,10 +50,10 @@ enum class Helper { kNone, kRunning, kRefused };
 
 std::atomic<Helper> helper{Helper::kNone};
 std::atomic<int> helper_thread_id{0};
-std::atomic<bool> dump_asked{false};
 std::atomic<bool> exiting{false};
 constinit Control control;
 constinit StallWatch stalls;
+constinit WakeUp wake_up;
 uint64_t loaded_ns = 0;
 int loaded_process = 0;
 
@@ -56,24 +62,41 @@ uint64_t next_wait_ns() {
   uint64_t wait = pages::next_tick_in_ns();
   wait = kClockStep_ns + (wait < kShortest_ns ? kShortest_ns : wait < kIdle_ns ? wait : kIdle_ns);
   if (heap::holes_wait()) wait = kBetweenSlices_ns;
+  uint64_t dump = next_dump_tick_in_ns();
+  if (dump < wait) wait = dump;
   pages::helper_ticks_in(wait);
   return wait;
+}
+
+// Half a second late at most.
+void set_baseline_if_due() {
+  static bool done = false;
+  uint64_t after = options::get(options::Id::baseline_after);
+  if (done || after == 0 || helper_uptime_ns() < after * kMillisecond_ns) return;
+  set_profile_baseline();
+  done = true;
 }
 
 void* run_helper(void*) {
   os::name_thread("seemalloc");
   helper_thread_id.store(os::thread_id(), std::memory_order_release);
+  cpu_signal_wakes(os::thread_id());
   heap::hole_helper.store(&heap::thread_cache, std::memory_order_relaxed);
   while (!exiting.load(std::memory_order_relaxed)) {
     heap::tick(true);
-    if (dump_asked.exchange(false, std::memory_order_relaxed)) dump_on_signal();
+    tick_dumps();
+    set_baseline_if_due();
+    wake_up.keep_open(dumps_want_helper());
     control.keep_open();
     // The exiting thread removes the socket once; one made since is ours to remove.
     if (exiting.load(std::memory_order_seq_cst)) remove_socket();
     uint64_t watch_ns = heap::watch_pressure(stalls.take_report());
     stalls.keep_open();
+    follow_cpu_signal();
+    uint64_t profiler_ns = tick_cpu_profiler();
+    if (profiler_ns < watch_ns) watch_ns = profiler_ns;
     uint64_t wait_ns = next_wait_ns();
-    control.wait(stalls, watch_ns < wait_ns ? watch_ns : wait_ns);
+    control.wait(stalls, wake_up, watch_ns < wait_ns ? watch_ns : wait_ns);
     // A program whose main thread has ended lives until its last thread ends; we must not be the one that keeps it.
     if (os::is_last_thread()) {
       sigset_t none;
@@ -84,15 +107,12 @@ void* run_helper(void*) {
     control.serve();
     tick_trace(os::monotonic_ns());
   }
+  helper_thread_id.store(0, std::memory_order_relaxed);
   return nullptr;
 }
 
-// Any thread may receive the signal: it only asks, and wakes the helper out of its poll.
-void on_dump_signal(int signal) {
-  dump_asked.store(true, std::memory_order_relaxed);
-  int thread = helper_thread_id.load(std::memory_order_acquire);
-  if (thread != 0 && thread != os::thread_id()) os::signal_thread(os::process_id(), thread, signal);
-}
+// Any thread may receive the signal: it only asks.
+void on_dump_signal(int) { ask_for_dump(DumpReason::kSignal); }
 
 int dump_signal() { return static_cast<int>(options::get(options::Id::dump_signal)); }
 
@@ -120,7 +140,9 @@ SEEMALLOC_COLD void start_helper() {
   int saved_errno = errno;
   sigset_t all, before;
   sigfillset(&all);
-  if (dump_signal() != 0) sigdelset(&all, dump_signal());
+  for (int signal : {dump_signal(), cpu_signal()}) {
+    if (signal != 0) sigdelset(&all, signal);
+  }
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -143,19 +165,31 @@ void start_helper_if_due() {
   start_helper();
 }
 
+void start_helper_for_work() {
+  if (options::get(options::Id::helper) != 0 && process_started()) start_helper();
+}
+
 void start_helper_at_load() {
   loaded_ns = os::monotonic_ns();
   loaded_process = os::process_id();
-  bool wants_signal = dump_signal() != 0;
-  if (wants_signal) install_dump_signal();
+  if (dump_signal() != 0) install_dump_signal();
+  bool wants_cpu = start_cpu_run();
   if (options::get(options::Id::helper) == 0) return;
-  if (wants_signal || options::get(options::Id::at_start) != 0) start_helper();
+  if (dumps_want_helper() || wants_cpu || options::get(options::Id::at_start) != 0) start_helper();
 }
 
 void stop_helper_at_exit() {
   exiting.store(true, std::memory_order_seq_cst);
   remove_socket();
+  end_cpu_run();
   dump_at_exit();
+}
+
+bool helper_runs() { return helper.load(std::memory_order_relaxed) == Helper::kRunning; }
+
+void wake_helper() {
+  int thread = helper_thread_id.load(std::memory_order_acquire);
+  if (thread != 0) wake_up.wake(os::process_id(), thread);
 }
 
 uint64_t helper_uptime_ns() { return os::monotonic_ns() - loaded_ns; }
@@ -165,7 +199,11 @@ uint64_t helper_uptime_ns() { return os::monotonic_ns() - loaded_ns; }
 void forget_helper_in_child() {
   control.forget();
   stalls.forget();
+  wake_up.forget();
+  pages::forget_collapse_in_child();
   forget_trace_in_child();
+  forget_cpu_profile_in_child();
+  forget_cpu_run_in_child();
   helper_thread_id.store(0, std::memory_order_relaxed);
   loaded_process = os::process_id();
   helper.store(Helper::kNone, std::memory_order_release);

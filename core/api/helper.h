@@ -10,10 +10,17 @@ namespace seemalloc {
 
 // Starts the helper when the heap has grown enough and it does not run. Cheap when there is nothing to do.
 void start_helper_if_due();
+// Starts it whatever the heap's size: there is work for it. Requires: no lock of ours is held.
+void start_helper_for_work();
 // At load: starts it at once when the option says so.
 void start_helper_at_load();
 // At exit: removes the socket, writes the exit profile.
 void stop_helper_at_exit();
+
+// There is a helper: what is left to it will be done.
+bool helper_runs();
+// Has it look at what is to be done. Any thread, signal handlers too.
+void wake_helper();
 
 // Since the library was loaded.
 uint64_t helper_uptime_ns();

@@ -31,7 +31,6 @@ SEEMALLOC_EXPORT struct mallinfo2 mallinfo2(void) noexcept {
   info.hblks = huge.spans;                                    // blocks with a mapping of their own
   info.hblkhd = huge.used_bytes;
   // Counted one after the other while other threads go on: a difference may come out below zero.
-  auto minus = [](size_t a, size_t b) { return a > b ? a - b : 0; };
   info.uordblks = minus(s.live_bytes, huge.used_bytes);       // in use
   info.fordblks = minus(regions.mapped_bytes, info.uordblks);  // not in use
   info.ordblks = s.large_spans;
@@ -57,22 +56,7 @@ SEEMALLOC_EXPORT struct mallinfo mallinfo(void) noexcept {
   return info;
 }
 
-SEEMALLOC_EXPORT void malloc_stats(void) noexcept {
-  heap::Statistics s = heap::statistics();
-  MemoryReport r = memory_report(s, true);
-  FixedText<2048> text;
-  auto row = [&text](const char* name, size_t bytes) { text << name << uint64_t{bytes} << "\n"; };
-  text << "seemalloc " SEEMALLOC_VERSION ", bytes:\n";
-  row("resident                ", r.rss);
-  row("  live                  ", r.live);
-  row("  cached                ", r.cached);
-  row("  fragmentation         ", r.fragmentation);
-  row("  metadata              ", r.metadata);
-  row("  not ours              ", r.not_ours);
-  row("allocated to the program ", r.live_allocated);
-  row("mapped                  ", r.mapped);
-  os::write_stderr(text.c_str(), text.size());
-}
+SEEMALLOC_EXPORT void malloc_stats(void) noexcept { print_statistics(); }
 
 SEEMALLOC_EXPORT int malloc_info(int options, FILE* file) noexcept {
   if (options != 0) return EINVAL;

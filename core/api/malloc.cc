@@ -1,8 +1,9 @@
-// malloc, free and their family, as the C library exports them. The fast paths are in fast_path.h.
+// malloc, free and their family, as the C library exports them. The fast paths are in fast_path.h, what is around them in
+// block_calls.h.
 #include <errno.h>
 #include <malloc.h>
-#include <string.h>
 
+#include "core/api/block_calls.h"
 #include "core/api/fast_path.h"
 #include "core/os/os.h"
 
@@ -12,26 +13,9 @@ SEEMALLOC_EXPORT void* malloc(size_t bytes) noexcept { return allocate(bytes); }
 
 SEEMALLOC_EXPORT void free(void* p) noexcept { deallocate(p); }
 
-SEEMALLOC_EXPORT void* calloc(size_t count, size_t each) noexcept {
-  size_t bytes;
-  if (SEEMALLOC_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  if (SEEMALLOC_UNLIKELY(bytes > heap::kMaxSmallBytes)) return allocate_zeroed_large(bytes);
-  void* p = allocate(bytes);
-  if (SEEMALLOC_LIKELY(p != nullptr)) memset(p, 0, bytes);
-  return p;
-}
+SEEMALLOC_EXPORT void* calloc(size_t count, size_t each) noexcept { return new_zeroed(count, each); }
 
-SEEMALLOC_EXPORT void* realloc(void* p, size_t bytes) noexcept {
-  if (p == nullptr) return allocate(bytes);
-  if (bytes == 0) {
-    deallocate(p);
-    return nullptr;
-  }
-  return reallocate(p, bytes);
-}
+SEEMALLOC_EXPORT void* realloc(void* p, size_t bytes) noexcept { return resize(p, bytes); }
 
 SEEMALLOC_EXPORT void* reallocarray(void* p, size_t count, size_t each) noexcept {
   size_t bytes;
@@ -42,27 +26,12 @@ SEEMALLOC_EXPORT void* reallocarray(void* p, size_t count, size_t each) noexcept
   return realloc(p, bytes);
 }
 
-SEEMALLOC_EXPORT void* memalign(size_t alignment, size_t bytes) noexcept {
-  // glibc rounds an alignment that is not a power of two up to one, and refuses what cannot be rounded.
-  if (alignment > SIZE_MAX / 2 + 1) {
-    errno = EINVAL;
-    return nullptr;
-  }
-  size_t power = 16;
-  while (power < alignment) power *= 2;
-  return allocate_aligned(bytes, power);
-}
+SEEMALLOC_EXPORT void* memalign(size_t alignment, size_t bytes) noexcept { return new_aligned_to(alignment, bytes); }
 
 SEEMALLOC_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) noexcept { return memalign(alignment, bytes); }
 
 SEEMALLOC_EXPORT int posix_memalign(void** out, size_t alignment, size_t bytes) noexcept {
-  if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
-  int saved = errno;
-  void* p = allocate_aligned(bytes, alignment);
-  errno = saved;
-  if (p == nullptr) return ENOMEM;
-  *out = p;
-  return 0;
+  return new_aligned_to(out, alignment, bytes);
 }
 
 SEEMALLOC_EXPORT void* valloc(size_t bytes) noexcept { return allocate_aligned(bytes, os::page_bytes()); }
@@ -76,7 +45,7 @@ SEEMALLOC_EXPORT void* pvalloc(size_t bytes) noexcept {
   return allocate_aligned(round_up(bytes, page), page);
 }
 
-SEEMALLOC_EXPORT size_t malloc_usable_size(void* p) noexcept { return p == nullptr ? 0 : usable_bytes(p); }
+SEEMALLOC_EXPORT size_t malloc_usable_size(void* p) noexcept { return usable(p); }
 
 SEEMALLOC_EXPORT void cfree(void* p) noexcept { deallocate(p); }
 

@@ -5,7 +5,10 @@
 
 #include <atomic>
 
+#include "core/api/auto_dump.h"
+#include "core/api/cpu_profiler.h"
 #include "core/api/foreign.h"
+#include "core/api/foreign_options.h"
 #include "core/api/helper.h"
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
@@ -37,6 +40,7 @@ void thread_ends(void* cache) {
   heap::ThreadCache* mine = static_cast<heap::ThreadCache*>(cache);
   heap::ThreadHeap* ending = mine->heap;
   mine->finished = true;
+  cpu_profiler_loses_thread();
   if (ending != nullptr) heap::abandon_heap(*ending);
 }
 
@@ -46,15 +50,21 @@ void leave_heap() {
   heap::thread_cache.finished = true;
 }
 
-void read_options_once() {
-  if (options_read || environ == nullptr) return;
-  options_read = true;
-  if (os::is_privileged()) return;  // the environment is somebody else's
+void read_environment() {
+  read_foreign_options(environ, warn);
   constexpr const char kName[] = "SEEMALLOC_CONF=";
   for (char** variable = environ; *variable != nullptr; variable++) {
     if (text_equal(*variable, sizeof(kName) - 1, kName)) options::parse(*variable + sizeof(kName) - 1, warn);
   }
+  report_options_without_effect(warn);
+}
+
+void read_options_once() {
+  if (options_read || environ == nullptr) return;
+  options_read = true;
+  if (!os::is_privileged()) read_environment();  // else it is somebody else's
   heap::pressure_options_read();
+  dump_options_read();
 }
 
 void before_fork() {
@@ -87,6 +97,7 @@ void after_fork_in_child() {
   unlock_options_after_fork();
   fork_interrupts_a_holder = false;
   heap::forget_pressure_in_child();
+  forget_dumps_in_child();
   forget_helper_in_child();
 }
 
@@ -98,6 +109,7 @@ __attribute__((constructor(101))) void library_loaded() {
   }
   find_next_allocator();
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  mark_children_of_foreign_options();
   phase.store(Phase::kStarted, std::memory_order_release);
   start_helper_at_load();
 }

@@ -1,5 +1,6 @@
 #include "core/api/report.h"
 
+#include "core/api/dump.h"
 #include "core/api/helper.h"
 #include "core/api/sampling.h"
 #include "core/base/options.h"
@@ -9,7 +10,7 @@
 #include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
-#include "core/os/socket.h"
+#include "core/os/process.h"
 #include "core/pages/backing.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_map.h"
@@ -21,10 +22,6 @@ namespace seemalloc {
 namespace {
 
 size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
-size_t minus(size_t a, size_t b) { return a > b ? a - b : 0; }
-
-// Records, and the page map's entries: 8 bytes per page of the regions, in whole OS pages.
-size_t metadata_bytes(size_t regions) { return os::arena_used_bytes() + regions * (kPagesPerRegion * sizeof(uint64_t)); }
 
 }  // namespace
 
@@ -36,7 +33,7 @@ MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
   r.live_allocated = s.live_bytes;
   r.dirty = regions.dirty_bytes + huge.cached_bytes;
   r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes + pages::page_map.map_bytes() + os::arena_mapped_bytes();
-  r.metadata = metadata_bytes(regions.regions);
+  r.metadata = pages::record_bytes(regions.regions);
   if (!with_residency) return r;
   // What is left to the kernel may be resident still.
   size_t free_bytes = regions.dirty_bytes + regions.lazy_bytes;
@@ -231,6 +228,15 @@ void write_pressure(Text& out) {
       .put("refusals", pages::backing.refusals());
 }
 
+void write_dumps(Text& out) {
+  DumpStatistics d = dump_statistics();
+  JsonObject(out)
+      .put("written", d.written)
+      .put("failed", d.failed)
+      .put("removed", d.removed)
+      .put("last_errno", static_cast<uint64_t>(d.last_error));
+}
+
 void write_classes(Text& out, const heap::Statistics& s) {
   JsonArray array(out);
   for (unsigned i = 0; i < heap::kClassCount; i++) {
@@ -302,6 +308,7 @@ void write_json(Text& out, bool with_residency) {
     write_system(root.key("system"));
     write_purge(root.key("purge"));
     write_pressure(root.key("pressure"));
+    write_dumps(root.key("dumps"));
     JsonObject(root.key("threads")).put("heaps", s.heaps).put("live", s.live_heaps).put("remote_frees", s.remote_frees);
     write_locks(root.key("locks"));
     write_spans(root.key("spans"), s.spans);
@@ -310,6 +317,23 @@ void write_json(Text& out, bool with_residency) {
     JsonObject(root.key("realloc")).put("copies", s.copies).put("copied_bytes", s.copied_bytes);
     write_classes(root.key("size_classes"), s);
   }
+}
+
+void print_statistics() {
+  heap::Statistics s = heap::statistics();
+  MemoryReport r = memory_report(s, true);
+  FixedText<2048> text;
+  auto row = [&text](const char* name, size_t bytes) { text << name << uint64_t{bytes} << "\n"; };
+  text << "seemalloc " SEEMALLOC_VERSION ", bytes:\n";
+  row("resident                ", r.rss);
+  row("  live                  ", r.live);
+  row("  cached                ", r.cached);
+  row("  fragmentation         ", r.fragmentation);
+  row("  metadata              ", r.metadata);
+  row("  not ours              ", r.not_ours);
+  row("allocated to the program ", r.live_allocated);
+  row("mapped                  ", r.mapped);
+  os::write_stderr(text.c_str(), text.size());
 }
 
 }  // namespace seemalloc

@@ -30,6 +30,9 @@ void write_json(Text& out, bool with_residency);
 // So much room it needs.
 inline constexpr size_t kJsonBytes = 64 * KiB;
 
+// A few lines of text on standard error: malloc_stats().
+void print_statistics();
+
 // What each thread keeps and did, as one JSON object. Threads for which there is no room are left out, and counted.
 void write_threads_json(Text& out, size_t room);
 // So much room it needs.

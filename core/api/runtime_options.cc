@@ -1,5 +1,6 @@
 #include "core/api/runtime_options.h"
 
+#include "core/api/auto_dump.h"
 #include "core/base/options.h"
 #include "core/heap/pressure.h"
 #include "core/heap/thread_heap.h"
@@ -33,8 +34,14 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
   // Distances already drawn belong to the old interval.
   if (id == options::Id::sample || id == options::Id::sample_limit) heap::invalidate_sample_distances();
   using options::Id;
+  dump_option_changed(id);
   if (id == Id::heap_limit || id == Id::heap_soft_limit || id == Id::pressure) heap::pressure_options_changed();
   return SetOption::kDone;
+}
+
+void copy_text_option(options::Id id, Text& out) {
+  LockGuard guard(lock);
+  out << options::get_text(id);
 }
 
 }  // namespace seemalloc

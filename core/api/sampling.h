@@ -26,6 +26,9 @@ uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t al
 // `mine` is null in a thread that has no heap.
 void forget_sample(heap::ThreadHeap* mine, uint32_t id);
 void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes);
+// What the calling thread has freed since it began, estimated by samples: stands still while there are none. The thread's own
+// word, which it writes. Null in the library without a profiler.
+const uint64_t* thread_freed_bytes();
 
 struct SamplingReport {
   bool available;  // false: this is the library without a profiler
@@ -42,12 +45,40 @@ struct ProfileBytes {
   size_t mapped_bytes;
 };
 bool heap_profile(ProfileBytes* out);
-// The same of sampled blocks that another thread than the one that allocated them has freed.
+// The same of other kinds (profile_kinds.cc).
 bool remote_free_profile(ProfileBytes* out);
+bool allocs_profile(ProfileBytes* out);
+bool peak_profile(ProfileBytes* out);
+bool since_profile(ProfileBytes* out);
+bool churn_profile(ProfileBytes* out);
+bool lifetime_profile(ProfileBytes* out);
+// From now on since_profile() counts from here. False in the library without a profiler.
+bool set_profile_baseline();
+
+// The heap has grown since this thread last said so (core/pages/growth.h): records for whom. Requires: no lock held.
+void record_growth();
+// Who made it grow; who uses the memory pools that the program reports; whose blocks pin half-empty spans.
+bool growth_profile(ProfileBytes* out);
+bool pool_profile(ProfileBytes* out);
+bool fragmentation_profile(ProfileBytes* out);
 
 // The calling thread's stack, innermost first, without our own frames: at most `most` return addresses. Takes no lock and
 // makes no memory. Returns their number; 0 in the library without a profiler.
 unsigned call_stack(uintptr_t* frames, unsigned most);
+
+// The samples of one stack and one size.
+struct SampleRow {
+  const uintptr_t* return_addresses;  // innermost first
+  unsigned depth;
+  size_t bytes;             // of each block
+  uint64_t interval_bytes;  // with which they were drawn
+  uint64_t samples, live_samples;
+  double objects, live_objects;  // estimated
+};
+// Calls f for each; f may allocate. The number that the estimate of a row would have, had it been drawn with another interval,
+// is one over the chance of a sample: chance_of_sample().
+void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context);
+double chance_of_sample(size_t bytes, uint64_t interval_bytes);
 
 void lock_sampling_for_fork();
 void unlock_sampling_after_fork(bool in_child);

@@ -1,4 +1,5 @@
 #include "core/api/sampling.h"
+#include "core/pages/growth.h"
 
 namespace seemalloc {
 
@@ -10,7 +11,20 @@ void resize_sample(uint32_t, size_t, size_t) {}
 SamplingReport sampling_report() { return {}; }
 bool heap_profile(ProfileBytes*) { return false; }
 bool remote_free_profile(ProfileBytes*) { return false; }
+bool allocs_profile(ProfileBytes*) { return false; }
+bool peak_profile(ProfileBytes*) { return false; }
+bool since_profile(ProfileBytes*) { return false; }
+bool churn_profile(ProfileBytes*) { return false; }
+bool lifetime_profile(ProfileBytes*) { return false; }
+bool set_profile_baseline() { return false; }
+void record_growth() { pages::take_growth(); }
+bool growth_profile(ProfileBytes*) { return false; }
+bool pool_profile(ProfileBytes*) { return false; }
+bool fragmentation_profile(ProfileBytes*) { return false; }
 unsigned call_stack(uintptr_t*, unsigned) { return 0; }
+const uint64_t* thread_freed_bytes() { return nullptr; }
+void for_each_sample_row(void (*)(void* context, const SampleRow& row), void*) {}
+double chance_of_sample(size_t, uint64_t) { return 1; }
 void lock_sampling_for_fork() {}
 void unlock_sampling_after_fork(bool) {}
 

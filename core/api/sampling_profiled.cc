@@ -1,11 +1,19 @@
 #include <atomic>
 
+#include "core/api/auto_dump.h"
 #include "core/api/sampling.h"
 #include "core/base/options.h"
+#include "core/heap/fragmentation.h"
+#include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
+#include "core/pages/growth.h"
+#include "core/profile/fragmentation_profile.h"
+#include "core/profile/growth_profile.h"
 #include "core/profile/heap_profile.h"
 #include "core/profile/module_table.h"
+#include "core/profile/pool_profile.h"
 #include "core/profile/recorder.h"
+#include "core/profile/records.h"
 #include "core/profile/sampler.h"
 #include "core/profile/stack.h"
 
@@ -35,9 +43,30 @@ void draw(heap::ThreadHeap& heap, heap::Draw reason) {
   if (reason == heap::Draw::kNewInterval) heap.sample_base = options::get(options::Id::sample);
   heap.sample_stretch = next_stretch(heap, heap.sample_base, reason);
   profile::Random random{heap.random_state};
-  heap.sample_distance = profile::draw_distance_bytes(random, heap.sample_base << heap.sample_stretch);
+  int64_t distance = profile::draw_distance_bytes(random, heap.sample_base << heap.sample_stretch);
+  heap.sample_at = heap.handed_out_bytes + static_cast<uint64_t>(distance);
   heap.random_state = random.state;
 }
+
+// The bytes that one sample of so many stands for: bytes/(1-exp(-bytes/interval)), within 3 %.
+int64_t stands_for(uint64_t bytes, uint64_t interval) {
+  if (interval <= 1 || bytes >= 4 * interval) return static_cast<int64_t>(bytes);
+  double x = static_cast<double>(bytes), mean = static_cast<double>(interval);
+  return static_cast<int64_t>(mean + x / 2 + x * x / (12 * mean));
+}
+
+// What the calling thread has freed, estimated: what it was handed out, without what it holds by its samples. A block that
+// another thread frees is that thread's.
+struct ThreadSamples {
+  int64_t live_bytes;    // of its samples, less those of others that it freed
+  uint64_t freed_bytes;  // never falls
+  void left(const heap::ThreadHeap& mine, int64_t bytes) {
+    live_bytes -= bytes;
+    int64_t freed = static_cast<int64_t>(mine.handed_out_bytes) - live_bytes;
+    if (freed > static_cast<int64_t>(freed_bytes)) freed_bytes = static_cast<uint64_t>(freed);
+  }
+};
+constinit thread_local ThreadSamples thread_samples __attribute__((tls_model("initial-exec"))) = {};
 
 }  // namespace
 
@@ -51,16 +80,25 @@ SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t request
                                           const void* site) {
   if (SEEMALLOC_UNLIKELY(mine.recorder == nullptr)) mine.recorder = profile::make_recorder();
   if (mine.due_interval != mine.sample_base) stretched_samples.fetch_add(1, std::memory_order_relaxed);
-  return profile::record_alloc(recorder_of(mine), {requested_bytes, allocated_bytes, mine.due_interval, moving_block},
-                               reinterpret_cast<uintptr_t>(site), options::get(options::Id::stack_depth));
+  uint64_t interval = mine.due_interval;
+  int64_t bytes = stands_for(allocated_bytes, interval);
+  thread_samples.live_bytes += bytes;
+  uint32_t id = profile::record_alloc(recorder_of(mine), {requested_bytes, allocated_bytes, interval, moving_block},
+                                      reinterpret_cast<uintptr_t>(site), options::get(options::Id::stack_depth));
+  if (SEEMALLOC_UNLIKELY(dumps_armed.load(std::memory_order_relaxed))) look_for_dump(static_cast<uint64_t>(bytes));
+  return id;
 }
 
 void forget_sample(heap::ThreadHeap* mine, uint32_t id) {
-  profile::record_free(mine != nullptr ? recorder_of(*mine) : nullptr, id);
+  profile::FreedSample freed = profile::record_free(mine != nullptr ? recorder_of(*mine) : nullptr, id);
+  if (mine != nullptr) thread_samples.left(*mine, stands_for(freed.allocated_bytes, freed.interval_bytes));
 }
+
+const uint64_t* thread_freed_bytes() { return &thread_samples.freed_bytes; }
 
 void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes) {
   profile::record_resize(id, requested_bytes, allocated_bytes);
+  if (SEEMALLOC_UNLIKELY(dumps_armed.load(std::memory_order_relaxed))) look_for_dump(0);
 }
 
 SamplingReport sampling_report() {
@@ -79,16 +117,59 @@ SamplingReport sampling_report() {
 }
 
 namespace {
-bool profile_of(profile::Kind kind, ProfileBytes* out) {
-  profile::Buffer buffer{};
-  if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample), kind)) return false;
+bool hand_over(const profile::Buffer& buffer, ProfileBytes* out) {
   *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
   return true;
+}
+bool profile_of(profile::Kind kind, ProfileBytes* out) {
+  profile::Buffer buffer{};
+  // The exact figure first: encoding takes time, and the two stand side by side.
+  uint64_t live_bytes = heap::statistics().live_bytes;
+  if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample), kind, live_bytes)) return false;
+  return hand_over(buffer, out);
 }
 }  // namespace
 
 bool heap_profile(ProfileBytes* out) { return profile_of(profile::Kind::kHeap, out); }
 bool remote_free_profile(ProfileBytes* out) { return profile_of(profile::Kind::kRemoteFrees, out); }
+bool allocs_profile(ProfileBytes* out) { return profile_of(profile::Kind::kAllocs, out); }
+bool peak_profile(ProfileBytes* out) { return profile_of(profile::Kind::kPeak, out); }
+bool since_profile(ProfileBytes* out) { return profile_of(profile::Kind::kSince, out); }
+bool churn_profile(ProfileBytes* out) { return profile_of(profile::Kind::kChurn, out); }
+bool lifetime_profile(ProfileBytes* out) { return profile_of(profile::Kind::kLifetime, out); }
+
+bool set_profile_baseline() {
+  profile::set_baseline();
+  return true;
+}
+
+SEEMALLOC_NOINLINE void record_growth() {
+  pages::Growth growth = pages::take_growth();
+  profile::record_growth(growth.bytes, growth.times, options::get(options::Id::stack_depth));
+}
+
+bool growth_profile(ProfileBytes* out) {
+  profile::Buffer buffer{};
+  return profile::growth_profile_to_buffer(&buffer) && hand_over(buffer, out);
+}
+
+bool pool_profile(ProfileBytes* out) {
+  profile::Buffer buffer{};
+  return profile::pool_profile_to_buffer(&buffer, options::get(options::Id::sample)) && hand_over(buffer, out);
+}
+
+bool fragmentation_profile(ProfileBytes* out) {
+  profile::FragmentationProfile charges;
+  if (!charges.begin()) return false;
+  heap::for_each_sample_share(
+      [](void* context, const heap::SampleShare& share) {
+        if (share.sample_id == 0) return;
+        static_cast<profile::FragmentationProfile*>(context)->add(share.sample_id, share.home_bytes, share.own_bytes, share.has_home);
+      },
+      &charges);
+  profile::Buffer buffer{};
+  return charges.finish(&buffer, options::get(options::Id::sample), heap::fragmented_bytes()) && hand_over(buffer, out);
+}
 
 unsigned call_stack(uintptr_t* frames, unsigned most) {
   profile::Stack stack;
@@ -98,9 +179,32 @@ unsigned call_stack(uintptr_t* frames, unsigned most) {
   return depth;
 }
 
-void lock_sampling_for_fork() { profile::lock_for_fork(); }
+void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context) {
+  profile::records.buckets.for_each([&](const profile::Bucket& bucket) {
+    profile::BucketRow row = profile::read_bucket(bucket);
+    if (row.alloc_samples == 0 && row.live_samples == 0) return;
+    f(context, {.return_addresses = bucket.stack->pcs(),
+                .depth = bucket.stack->depth,
+                .bytes = bucket.key.allocated_bytes,
+                .interval_bytes = bucket.key.interval_bytes,
+                .samples = row.alloc_samples,
+                .live_samples = row.live_samples,
+                .objects = row.alloc_objects(),
+                .live_objects = row.live_objects()});
+  });
+}
+
+double chance_of_sample(size_t bytes, uint64_t interval_bytes) { return 1 / profile::sample_weight(bytes, interval_bytes); }
+
+void lock_sampling_for_fork() {
+  profile::lock_pools_for_fork();
+  profile::lock_growth_for_fork();
+  profile::lock_for_fork();
+}
 void unlock_sampling_after_fork(bool in_child) {
   profile::unlock_after_fork();
+  profile::unlock_growth_after_fork();
+  profile::unlock_pools_after_fork();
   if (in_child) profile::reset_module_table();  // its refresh may have been under way in a thread that is gone
 }
 

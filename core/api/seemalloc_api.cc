@@ -3,7 +3,10 @@
 #include <seemalloc/seemalloc.h>
 #include <string.h>
 
+#include "core/api/cpu_profiler.h"
 #include "core/api/dump.h"
+#include "core/api/helper.h"
+#include "core/api/profile_kinds.h"
 #include "core/api/report.h"
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
@@ -42,6 +45,50 @@ SEEMALLOC_EXPORT int seemalloc_profile_dump(const char* path) {
   if (path == nullptr) return fail(EINVAL);
   int result = dump_heap_profile(path);
   return result == 0 ? 0 : fail(-result);
+}
+
+SEEMALLOC_EXPORT int seemalloc_profile_dump_kind(const char* kind, const char* path) {
+  const ProfileKind* known = kind != nullptr ? find_profile_kind(kind) : nullptr;
+  if (known == nullptr || path == nullptr) return fail(EINVAL);
+  int result = dump_profile(*known, path);
+  return result == 0 ? 0 : fail(-result);
+}
+
+SEEMALLOC_EXPORT int seemalloc_profile_baseline(void) { return set_profile_baseline() ? 0 : fail(ENOTSUP); }
+
+namespace {
+int error_of(CpuStart result) {
+  switch (result) {
+    case CpuStart::kStarted: return 0;
+    case CpuStart::kUnavailable: return ENOTSUP;
+    case CpuStart::kRunning: return EALREADY;
+    case CpuStart::kSignalInUse:
+    case CpuStart::kTimerInUse: return EBUSY;
+    case CpuStart::kNoMemory: return ENOMEM;
+    case CpuStart::kNoTimers: return EAGAIN;
+  }
+  return EINVAL;
+}
+}  // namespace
+
+SEEMALLOC_EXPORT int seemalloc_cpu_start(unsigned frequency) {
+  if (frequency > kMaxCpuFrequency) return fail(EINVAL);
+  CpuRequest request = requested_cpu_profile();
+  if (frequency != 0) request.frequency = frequency;
+  int error = error_of(start_cpu_profile(request));
+  if (error != 0) return fail(error);
+  start_helper_for_work();  // it looks for new threads
+  return 0;
+}
+
+SEEMALLOC_EXPORT int seemalloc_cpu_stop(void) { return stop_cpu_profile() ? 0 : fail(ESRCH); }
+
+SEEMALLOC_EXPORT int seemalloc_cpu_dump(const char* path) { return seemalloc_profile_dump_kind("cpu", path); }
+
+SEEMALLOC_EXPORT int seemalloc_cpu_running(size_t* interrupts) {
+  CpuReport report = cpu_report();
+  if (interrupts != nullptr) *interrupts = report.interrupts;
+  return report.running ? 1 : 0;
 }
 
 SEEMALLOC_EXPORT int seemalloc_statistics(seemalloc_statistics_t* out, size_t size) {

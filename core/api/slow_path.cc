@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/api/cpu_profiler.h"
 #include "core/api/fast_path.h"
 #include "core/api/foreign.h"
 #include "core/api/heap_limit.h"
@@ -18,6 +19,7 @@
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
 #include "core/pages/backing.h"
+#include "core/pages/growth.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
 
@@ -37,6 +39,7 @@ ThreadHeap* thread_heap() {
   if (mine != nullptr) {
     adopt_sampling(*mine);
     end_with_thread(&heap::thread_cache);
+    cpu_profiler_meets_thread();
   }
   return mine;
 }
@@ -51,9 +54,12 @@ void* out_of_memory() {
 // A block of a sampled span, recorded; null when there is no memory for one.
 void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const void* site) {
   uint32_t* id;
-  void* p = heap::allocate_sampled(size_class, &id);
+  heap::HomeId home = mine.due_home;
+  mine.due_home = 0;
+  void* p = heap::allocate_sampled(size_class, home, &id);
   if (p == nullptr) return nullptr;
-  *id = record_sample(mine, bytes, heap::kClasses[size_class].bytes, site);
+  uint32_t recorded = record_sample(mine, bytes, heap::kClasses[size_class].bytes, site);
+  __atomic_store_n(id, recorded, __ATOMIC_RELEASE);  // pairs with for_each_sampled_block()
   return p;
 }
 
@@ -107,12 +113,18 @@ SEEMALLOC_ALWAYS_INLINE void look_if_due(size_t upcoming_bytes) {
   if (SEEMALLOC_UNLIKELY(pages::backing.look_is_due())) look(upcoming_bytes);
 }
 
+// Every slow path that may have taken memory from the system ends with this: for its caller the heap has grown.
+SEEMALLOC_ALWAYS_INLINE void record_growth_if_any() {
+  if (SEEMALLOC_UNLIKELY(pages::growth.times != 0)) record_growth();
+}
+
 Span* large_span(size_t bytes, size_t alignment, const void* site) {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return nullptr;
   ThreadHeap* mine = thread_heap();
   Attempt attempt;
   Span* span = heap::allocate_large(mine != nullptr ? mine->shard : 0, bytes, alignment);
   if (span == nullptr) span = try_large_again(mine, bytes, alignment, attempt);
+  record_growth_if_any();
   if (span == nullptr) return nullptr;
   if (mine != nullptr && heap::large_sample_due(*mine, span->bytes)) {
     span->sample_id = record_sample(*mine, bytes, span->bytes, site);
@@ -122,9 +134,7 @@ Span* large_span(size_t bytes, size_t alignment, const void* site) {
   return span;
 }
 
-// A list has ended and nothing was freed into its span.
-SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
-  unsigned size_class = static_cast<unsigned>(wide_class);
+SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_class, const void* site) {
   ThreadHeap* mine = thread_heap();
   if (mine == nullptr) {
     Block* block = nullptr;
@@ -138,12 +148,19 @@ SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
     case heap::Refill::kBlock:
       return block;
     case heap::Refill::kSample:
-      if (void* p = sampled_block(*mine, bytes, size_class, __builtin_return_address(0))) return p;
+      if (void* p = sampled_block(*mine, bytes, size_class, site)) return p;
       return try_again(*mine, size_class, attempt);
     case heap::Refill::kNoMemory:
       return try_again(*mine, size_class, attempt);
   }
   return nullptr;
+}
+
+// A list has ended and nothing was freed into its span.
+SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
+  void* p = allocate_by_refill(bytes, static_cast<unsigned>(wide_class), __builtin_return_address(0));
+  record_growth_if_any();
+  return p;
 }
 
 }  // namespace
@@ -323,16 +340,20 @@ bool fits_in_place(size_t bytes, size_t have) { return bytes <= have && bytes >=
 // Where heap_limit does not let the block grow, what is free makes room: elsewhere it would need all of its size.
 bool resize_large_block(Span* span, size_t bytes) {
   Attempt attempt;
-  if (heap::resize_large(span, bytes)) return true;
+  bool resized = heap::resize_large(span, bytes);
+  record_growth_if_any();
+  if (resized) return true;
   // A large block finds room elsewhere among what is dirty, which the limit counts already.
   if (span->kind != SpanKind::kHuge || bytes <= span->bytes) return false;
   if (!attempt.limit_refused() || attempt.is_hopeless(bytes)) return false;
   make_room(heap::thread_cache.heap, true);
-  return heap::resize_large(span, bytes);
+  resized = heap::resize_large(span, bytes);
+  record_growth_if_any();
+  return resized;
 }
 
-// True when the block can stay where it is and have the new size; *p is its address then.
-bool resize_in_place(void** p, Span* span, size_t bytes) {
+// True when the block can stay where it is and have the new size; *p is its address then. Inlined: realloc is one function.
+SEEMALLOC_ALWAYS_INLINE bool resize_in_place(void** p, Span* span, size_t bytes) {
   switch (span->kind) {
     case SpanKind::kLarge:
     case SpanKind::kHuge: {
@@ -391,6 +412,13 @@ void* move_or_stay(void* p, size_t old_bytes, size_t bytes) {
   return p;
 }
 }  // namespace
+
+size_t resize_without_moving(void* p, size_t bytes) {
+  Span* span = page_map.span_of(p);
+  bool fits = bytes <= static_cast<size_t>(PTRDIFF_MAX) && bytes > heap::kMaxSmallBytes;
+  if (span->kind == SpanKind::kLarge && fits) resize_in_place(&p, span, bytes);  // huge ones may move
+  return usable_bytes(p);
+}
 
 void* reallocate(void* p, size_t bytes) {
   Span* span = page_map.span_of(p);

@@ -36,6 +36,8 @@ SEEMALLOC_COLD void report_misuse_slow(const char* kind, void* p) noexcept;
 // As realloc and malloc_usable_size; p is not null.
 void* reallocate(void* p, size_t bytes);
 size_t usable_bytes(void* p);
+// Has the block as long as asked for where that can be done where it is; returns how long it is then.
+size_t resize_without_moving(void* p, size_t bytes);
 
 // The calling thread's heap, made on first use; null when it is past its destructors or memory is refused.
 heap::ThreadHeap* thread_heap();

@@ -23,6 +23,8 @@ constexpr Choice kChoices[] = {
     {Id::foreign, {"pass", "report", "fatal"}},
     {Id::purge, {"balanced", "eager", "never"}},
     {Id::heap_limit_action, {"fail", "abort"}},
+    {Id::cpu_clock, {"cpu", "wall"}},
+    {Id::dump_names, {"seemalloc", "gperftools", "jemalloc"}},
 };
 
 // Choices that were switches once: the words of one are still understood.

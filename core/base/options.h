@@ -21,6 +21,8 @@ enum class When { kStart, kAny };
 enum class Foreign : uint64_t { kPass, kReport, kFatal };
 enum class Purge : uint64_t { kBalanced, kEager, kNever };
 enum class LimitAction : uint64_t { kFail, kAbort };
+enum class CpuClock : uint64_t { kCpu, kWall };
+enum class DumpNames : uint64_t { kSeemalloc, kGperftools, kJemalloc };
 
 enum class Id {
 #define OPTION(name, kind, fallback, min, max, when, help) name,

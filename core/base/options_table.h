@@ -11,6 +11,9 @@ OPTION(sample_limit, kCount, 10000, 0, 1000000000, kAny,
        "samples that a thread takes in a second of its CPU time at most, by a longer interval (each sample knows its own); "
        "0: no limit. Not for sample:1")
 OPTION(stack_depth, kCount, 64, 4, 128, kAny, "frames kept of each sampled stack; deeper stacks are cut and counted")
+OPTION(baseline_after, kMilliseconds, 0, 0, 3600000, kStart,
+       "set the baseline of profiles of the kind since so long after the start, when the program has warmed up; 0: it is set by "
+       "`seemalloc baseline` or the API only. Needs the helper")
 OPTION(purge, kChoice, 0, 0, 2, kAny,
        "when free memory goes back to the system by itself: balanced (purge_delay after it was freed), eager (at once), never; on "
        "and off are balanced and never")
@@ -21,8 +24,8 @@ OPTION(purge_free, kSwitch, 0, 0, 1, kAny,
        "leave free pages to the kernel, which takes them when memory is short (MADV_FREE), instead of giving them back: fewer page "
        "faults, but RSS does not fall until then")
 OPTION(huge_pages, kSwitch, 1, 0, 1, kAny,
-       "let a heap of more than 64 MiB grow by huge pages (2 MiB) while the kernel gives them quickly, smaller heaps by small "
-       "pages; off: as the system is set")
+       "let a heap of more than 64 MiB grow by huge pages (2 MiB) while the kernel gives them quickly, and move what stays dense "
+       "to them; smaller heaps have small pages; off: as the system is set")
 OPTION(thread_cache, kBytes, 32 * MiB, 64 * KiB, TiB, kAny,
        "bytes of free blocks that all threads together may keep for themselves")
 OPTION(pressure, kSwitch, 1, 0, 1, kAny,
@@ -43,8 +46,38 @@ OPTION(helper, kSwitch, 1, 0, 1, kStart, "start a helper thread (control socket,
 OPTION(socket, kSwitch, 1, 0, 1, kStart, "serve the control socket")
 OPTION(at_start, kSwitch, 0, 0, 1, kStart, "start the helper thread when the program starts instead of when the heap grows")
 OPTION(socket_dir, kText, 0, 0, 0, kStart, "folder of the control socket instead of /tmp/seemalloc-UID")
-OPTION(dump_at_exit, kText, 0, 0, 0, kAny, "write a heap profile to this file at exit; %p is the process id, %n a count")
+OPTION(dump_at_exit, kText, 0, 0, 0, kAny,
+       "write a heap profile to this file at exit; %p is the process id, %n a count, %t the time in seconds since 1970")
 OPTION(stats_at_exit, kText, 0, 0, 0, kAny,
-       "write the statistics (JSON) to this file at exit; %p is the process id, %n a count")
+       "write the statistics (JSON) to this file at exit; %p, %n and %t as in dump_at_exit")
 OPTION(dump_signal, kCount, 0, 0, 64, kStart, "on this signal number write a heap profile to dump_prefix; 0 is off")
-OPTION(dump_prefix, kText, 0, 0, 0, kAny, "start of the names of profiles written on a signal (default: seemalloc)")
+OPTION(dump_prefix, kText, 0, 0, 0, kAny,
+       "start of the names of profiles that are not given a name (default: seemalloc); %p is the process id, %n a count, %t the "
+       "time in seconds since 1970")
+OPTION(dump_names, kChoice, 0, 0, 2, kAny,
+       "how names go on behind dump_prefix: seemalloc (PREFIX.PID.N.heap.pb), gperftools (PREFIX.0001.heap), jemalloc "
+       "(PREFIX.PID.N.i0.heap); the last two take % as it is")
+OPTION(dump_alloc_interval, kBytes, 0, 0, 1024 * TiB, kAny,
+       "write a heap profile to dump_prefix each time so many bytes have been allocated (by the samples); 0 is off")
+OPTION(dump_growth_interval, kBytes, 0, 0, 1024 * TiB, kAny,
+       "write a heap profile to dump_prefix each time the heap has so many bytes more from the system than ever at such a dump; "
+       "0 is off")
+OPTION(dump_time_interval, kCount, 0, 0, 31536000, kAny,
+       "write a heap profile to dump_prefix every so many seconds, also while the process is idle; 0 is off")
+OPTION(dump_on_failure, kSwitch, 0, 0, 1, kAny,
+       "write a heap profile to dump_prefix when an allocation fails for want of memory or at heap_limit, every 10 s at most")
+OPTION(dump_keep, kCount, 0, 0, 1000, kAny,
+       "so many of the profiles written by themselves (dump_*_interval, dump_on_failure) are kept, older ones removed; 0 keeps all")
+OPTION(dump_final, kSwitch, 0, 0, 1, kAny, "write a heap profile to dump_prefix at exit")
+OPTION(leak_summary, kSwitch, 0, 0, 1, kAny, "at exit say on standard error how much is still in use")
+OPTION(stats_print, kSwitch, 0, 0, 1, kAny, "at exit print the statistics of malloc_stats() on standard error")
+OPTION(verbose, kSwitch, 0, 0, 1, kAny,
+       "say on standard error which profiles are written, and which settings of other allocators have no effect")
+OPTION(cpu_profile, kText, 0, 0, 0, kStart,
+       "profile the CPU time of the whole run and write the profile to this file at exit; %p is the process id, %n a count")
+OPTION(cpu_frequency, kCount, 100, 1, 4000, kAny, "times that each thread is interrupted in a second of its CPU time while that is profiled")
+OPTION(cpu_clock, kChoice, 0, 0, 1, kAny,
+       "the time that a CPU profile counts: cpu (that threads run), wall (that passes; interrupts sleeping threads, too)")
+OPTION(cpu_signal, kCount, 0, 0, 64, kStart,
+       "on this signal number a CPU profile begins, on the next one it ends and is written to cpu_profile or, named after dump_prefix, "
+       "PREFIX.PID.N.cpu.pb; 0 is off")

@@ -140,7 +140,7 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
     span->remote.store(0, std::memory_order_relaxed);
   }
   list.lock.unlock();
-  if (empty) pages::release(span);
+  if (empty) retire(span);
   return true;
 }
 
@@ -277,7 +277,7 @@ void central_reattach(Span* span) {
       list.add(span);
     }
   }
-  if (empty) pages::release(span);
+  if (empty) retire(span);
 }
 
 void central_trim() {
@@ -292,7 +292,7 @@ void central_trim() {
       list.remove(span);
       span->remote.store(0, std::memory_order_relaxed);
     }
-    pages::release(span);
+    retire(span);
   }
 }
 

@@ -19,10 +19,8 @@ namespace {
 constexpr uint64_t kFindAgain_ns = 30 * kSecond_ns;
 // Nobody has watched for so long: there is no helper.
 constexpr uint64_t kUnwatched_ns = 2 * kSecond_ns;
-// In a thread of the program, which waits for it.
+// A thread of the program waits for it, or the helper's other work does.
 constexpr uint64_t kLongestHolePass_ns = 50 * kMillisecond_ns;
-// One that was about to look is soon done.
-constexpr uint64_t kRetry_ns = PressureRules::kRetry_ns;
 static_assert(PressureGauge::kLevels >= os::MemoryGroup::kMaxLevels);
 
 // Whoever looks has all of this.
@@ -40,11 +38,8 @@ std::atomic<uint64_t> last_watch_ns{0}, last_helper_watch_ns{0};
 std::atomic<uint64_t> times_short{0}, rounds{0}, round_bytes{0}, round_ns{0};
 std::atomic<size_t> seen_limit{0}, seen_usage{0};
 
-size_t minus(size_t a, size_t b) { return a > b ? a - b : 0; }
-
 bool watching() {
-  bool never = options::get(Id::purge) == static_cast<uint64_t>(options::Purge::kNever);
-  return options::get(Id::pressure) != 0 && !never;
+  return options::get(Id::pressure) != 0 && pages::purge_mode() != options::Purge::kNever;
 }
 
 // ---- giving back ----
@@ -150,7 +145,7 @@ void bring_next_look_forward(const Outlook& o) {
 
 uint64_t watch_once(bool stalled, bool by_helper) {
   PressureTurn turn;
-  if (!turn.mine) return kRetry_ns;
+  if (!turn.mine) return PressureRules::kRetry_ns;  // who looks is soon done
   uint64_t now = os::monotonic_ns();
   last_watch_ns.store(now, std::memory_order_relaxed);
   if (by_helper) last_helper_watch_ns.store(now, std::memory_order_relaxed);

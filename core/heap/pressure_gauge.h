@@ -86,7 +86,7 @@ class PurgePace {
     paid_until_ns_ = (paid_until_ns_ > now_ns ? paid_until_ns_ : now_ns) + cost * kScarceShare;
     uint64_t ahead = paid_until_ns_ - now_ns, free = kScarceAhead_ns * kScarceShare;
     if (ahead > free + kLongestScarce_ns) paid_until_ns_ = now_ns + (ahead = free + kLongestScarce_ns);
-    next_scarce_ns_ = now_ns + within(ahead > free ? ahead - free : 0, little ? kAfterLittleScarce_ns : 0, kLongestScarce_ns);
+    next_scarce_ns_ = now_ns + within(minus(ahead, free), little ? kAfterLittleScarce_ns : 0, kLongestScarce_ns);
   }
 
  private:

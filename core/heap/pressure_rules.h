@@ -74,17 +74,16 @@ class PressureRules {
   // When the helper looks again. `dirty`: there is something to be given back.
   uint64_t next_wait_ns(const Outlook& o, bool dirty) const {
     uint64_t paced = UINT64_MAX;
-    if (dirty && gauge.memory_is_short()) paced = longer(until(pace.next_ns(), o.now_ns), kRetry_ns);
+    if (dirty && gauge.memory_is_short()) paced = longer(minus(pace.next_ns(), o.now_ns), kRetry_ns);
     // A heap of some size may soon be larger, and free; nobody tells us.
     if (o.limit == SIZE_MAX || (!dirty && o.heap_bytes < o.limit / 16)) return paced;
-    uint64_t filled = until(o.room, scarce_room(o.limit)) / kFill_bytes_per_ns;
+    uint64_t filled = minus(o.room, scarce_room(o.limit)) / kFill_bytes_per_ns;
     filled = longer(filled, dirty ? kShortestWait_ns : kShortestIdleWait_ns);
-    filled = longer(filled, until(pace.next_scarce_ns(), o.now_ns));  // nothing would be given back before
+    filled = longer(filled, minus(pace.next_scarce_ns(), o.now_ns));  // nothing would be given back before
     return filled < paced ? filled : paced;
   }
 
  private:
-  static uint64_t until(uint64_t end, uint64_t begin) { return end > begin ? end - begin : 0; }
   static uint64_t longer(uint64_t a, uint64_t b) { return a > b ? a : b; }
   static size_t at_least_a_step(size_t bytes) { return bytes < kLeastStep_bytes ? kLeastStep_bytes : bytes; }
 

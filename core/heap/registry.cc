@@ -117,6 +117,8 @@ ThreadHeap* adopt_heap() {
   }
 
   heap->shard = pages::next_shard();
+  heap->sample_at -= heap->handed_out_bytes;  // each thread has a clock of its own
+  heap->handed_out_bytes = 0;
   thread_cache.heap = heap;
   return heap;
 }

@@ -25,6 +25,7 @@ struct IdTable {
 struct alignas(kCacheLineBytes) SampledClass {
   OwnerLock lock;  // hardly ever contended, even while every allocation is a sample: it is held for a few instructions
   SpanList available;
+  SpanList full;
   IdTable* free_tables;
 };
 constinit SampledClass sampled[kClassCount];
@@ -32,12 +33,13 @@ constinit SampledClass sampled[kClassCount];
 // Marks a block that is not handed out; sampler handles are below it.
 constexpr uint32_t kNotLive = UINT32_MAX;
 
-// Per block its handle, and behind all of these its class.
+// Per block its handle, behind all of these its home, and then its class.
 size_t table_bytes(const Span* span) {
-  size_t bytes = span->capacity * (sizeof(uint32_t) + sizeof(uint8_t));
+  size_t bytes = span->capacity * (sizeof(uint32_t) + sizeof(HomeId) + sizeof(uint8_t));
   return round_up(bytes < sizeof(IdTable) ? sizeof(IdTable) : bytes, 8);
 }
-uint8_t* block_classes(const Span* span) { return reinterpret_cast<uint8_t*>(span->sample_ids + span->capacity); }
+HomeId* block_homes(const Span* span) { return span->sample_ids + span->capacity; }
+uint8_t* block_classes(const Span* span) { return reinterpret_cast<uint8_t*>(block_homes(span) + span->capacity); }
 
 // Two to a doubling (16, 32, 48, 64, 96, 128, 192 …): samples are few and of many classes, and a span of each would cost a
 // small program more than all of its samples.
@@ -98,15 +100,7 @@ uint32_t index_of(const Span* span, const void* block) {
   return static_cast<uint32_t>(static_cast<Wide>(offset) * span->reciprocal >> 64);
 }
 
-}  // namespace
-
-void* allocate_sampled(unsigned size_class, uint32_t** id) {
-  unsigned shared = kSharedClass[size_class];
-  SampledClass& list = sampled[shared];
-  LockGuard guard(list.lock);
-  Span* span = list.available.front();
-  if (span == nullptr) span = new_span_locked(list, shared);
-  if (span == nullptr) return nullptr;
+void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, HomeId home, uint32_t** id) {
   Block* block = span->free_list;
   if (block != nullptr) {
     if (!span->contains(block) || !span->is_block_start(block)) fatal("corrupted free list", block);
@@ -119,10 +113,28 @@ void* allocate_sampled(unsigned size_class, uint32_t** id) {
   block_classes(span)[index] = static_cast<uint8_t>(size_class);
   *id = &span->sample_ids[index];
   **id = 0;
+  block_homes(span)[index] = home;
   if (span->live() == span->capacity) {
     list.available.remove(span);
+    list.full.push_front(span);
     span->state = SpanState::kFull;
   }
+  return block;
+}
+
+}  // namespace
+
+void* allocate_sampled(unsigned size_class, HomeId home, uint32_t** id) {
+  unsigned shared = kSharedClass[size_class];
+  SampledClass& list = sampled[shared];
+  void* block = nullptr;
+  {
+    LockGuard guard(list.lock);
+    Span* span = list.available.front();
+    if (span == nullptr) span = new_span_locked(list, shared);
+    if (span != nullptr) block = allocate_from_locked(list, span, size_class, home, id);
+  }
+  if (block == nullptr) leave_home(home);
   return block;
 }
 
@@ -143,12 +155,14 @@ uint32_t free_sampled(Span* span, void* p, bool* valid) {
   SampledClass& list = sampled[span->size_class];
   bool empty = false;
   uint32_t id = 0;
+  HomeId home = 0;
   {
     LockGuard guard(list.lock);
     uint32_t index = index_of(span, p);
     *valid = index < span->carved && span->sample_ids[index] != kNotLive;
     if (!*valid) return 0;
     id = span->sample_ids[index];
+    home = block_homes(span)[index];
     span->sample_ids[index] = kNotLive;
     Block* block = static_cast<Block*>(p);
     block->next = span->free_list;
@@ -156,6 +170,7 @@ uint32_t free_sampled(Span* span, void* p, bool* valid) {
     span->set_live(span->live() - 1);
     if (span->state == SpanState::kFull) {
       span->state = SpanState::kAvailable;
+      list.full.remove(span);
       list.available.push_front(span);
     }
     empty = span->live() == 0 && list.available.size() > 1;
@@ -167,14 +182,49 @@ uint32_t free_sampled(Span* span, void* p, bool* valid) {
     }
   }
   if (empty) pages::release(span);
+  leave_home(home);
   return id;
+}
+
+namespace {
+void visit(const Span* span, void (*f)(void* context, const SampledBlock& block), void* context) {
+  if (span->live() == 0) return;
+  double share = static_cast<double>(span->free_blocks()) * span->block_bytes / span->live();
+  for (uint32_t i = 0; i < span->carved; i++) {
+    uint32_t id = __atomic_load_n(&span->sample_ids[i], __ATOMIC_ACQUIRE);
+    if (id != kNotLive) f(context, {span->block_at(i), id, block_homes(span)[i], share});
+  }
+}
+
+// From the front of the list to its back, one by one, until all that were there have come.
+void visit_list(SampledClass& owner, SpanList& list, void (*f)(void* context, const SampledBlock& block), void* context) {
+  uint32_t count = 0;
+  for (uint32_t seen = 0;; seen++) {
+    LockGuard guard(owner.lock);
+    if (seen == 0) count = list.size();
+    Span* span = list.front();
+    if (seen == count || span == nullptr) return;
+    list.remove(span);
+    list.push_back(span);
+    visit(span, f, context);
+  }
+}
+}  // namespace
+
+void for_each_sampled_block(void (*f)(void* context, const SampledBlock& block), void* context) {
+  for (SampledClass& each : sampled) {
+    visit_list(each, each.full, f, context);
+    visit_list(each, each.available, f, context);
+  }
 }
 
 void lock_sampled_for_fork() {
   for (SampledClass& list : sampled) list.lock.lock_for_fork();
+  lock_homes_for_fork();
 }
 
 void unlock_sampled_after_fork() {
+  unlock_homes_after_fork();
   for (SampledClass& list : sampled) list.lock.unlock_after_fork();
 }
 

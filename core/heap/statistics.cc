@@ -154,6 +154,18 @@ SEEMALLOC_NO_TSAN ThreadStatistics statistics_of(ThreadHeap& heap) {
 
 }  // namespace
 
+uint64_t allocated_by_this_thread() {
+  const ThreadHeap* mine = thread_cache.heap;
+  if (mine == nullptr) return 0;
+  uint64_t listed = 0;
+  for (unsigned i = 0; i < kClassCount; i++) {
+    uint64_t blocks = 0;
+    for (const Block* block = thread_cache.heads[i]; block != nullptr; block = block->next) blocks++;
+    listed += blocks * kClasses[i].bytes;
+  }
+  return mine->handed_out_bytes - listed;
+}
+
 void for_each_thread(void (*f)(void* context, const ThreadStatistics& thread), void* context) {
   LockGuard guard(registry_lock());
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {

@@ -57,6 +57,10 @@ struct ThreadStatistics {
 // Calls f for each heap that has a thread now, under locks: f allocates nothing and makes no system call.
 void for_each_thread(void (*f)(void* context, const ThreadStatistics& thread), void* context);
 
+// What the calling thread has been given since it began, by allocated size. Exact but for blocks that grew in place and, at most one
+// per size class, a sample that is due. Walks the thread's lists. 0 without a heap.
+uint64_t allocated_by_this_thread();
+
 // Calls f(context, block, allocated_bytes) for each block the program has. Requires: no other thread allocates or frees,
 // and f does neither. Returns false when a span's lists contradict its counts (broken metadata).
 bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context);

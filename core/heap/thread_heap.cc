@@ -4,10 +4,12 @@
 #include "core/base/options.h"
 #include "core/heap/central.h"
 #include "core/heap/holes.h"
+#include "core/heap/homes.h"
 #include "core/heap/pressure.h"
 #include "core/heap/remote.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/page_map.h"
 
 namespace seemalloc::heap {
 
@@ -27,7 +29,7 @@ constexpr uint32_t kRefillsPerFlush = 128;
 constexpr uint32_t kSlowEntriesPerLook = 512;
 constexpr uint64_t kCollectionPeriod_ns = 250 * kMillisecond_ns;
 
-void never_sample(ThreadHeap& heap, Draw) { heap.sample_distance = INT64_MAX; }
+void never_sample(ThreadHeap& heap, Draw) { heap.sample_at = UINT64_MAX; }
 
 // Frees of a full span that make it worth looking at: refills then get a batch, not one block at a time.
 uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 8; }
@@ -144,13 +146,14 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
 
 // How many of `count` blocks come before the next sample point; draws the point after it when one is among them.
 uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_bytes, uint32_t count) {
-  int64_t bytes = int64_t{block_bytes} * count;
-  if (heap.sample_distance > bytes) {
-    heap.sample_distance -= bytes;
+  uint64_t clock = heap.handed_out_bytes + uint64_t{block_bytes} * count;
+  if (clock < heap.sample_at) {
+    heap.handed_out_bytes = clock;
     return count;
   }
   // Less than the bytes of a list: fits 32 bits, in which division is fast.
-  uint32_t before = static_cast<uint32_t>(heap.sample_distance - 1) / block_bytes;
+  uint32_t before = static_cast<uint32_t>(heap.sample_at - heap.handed_out_bytes - 1) / block_bytes;
+  heap.handed_out_bytes += uint64_t{block_bytes} * (before + 1);  // with the sample's own block
   cs.sample_due = static_cast<uint8_t>(1 + heap.sample_stretch);
   draw_sample_distance(heap, Draw::kSampled);
   return before;
@@ -172,9 +175,14 @@ Block* split_list(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
   return front == keep ? first : behind;
 }
 
+// Requires: what follows the sample in its list is the stash.
 void take_due_sample(ThreadHeap& heap, ClassState& cs) {
   heap.due_interval = heap.sample_base << (cs.sample_due - 1);
   cs.sample_due = 0;
+  leave_home(heap.due_home);
+  // Where everything is recorded nothing is estimated: each block stands for itself, where it is.
+  bool stands_for_others = heap.due_interval > 1 && cs.stash != nullptr;
+  heap.due_home = stands_for_others ? enter_home(pages::page_map.span_of(cs.stash)) : 0;
 }
 
 // A sample was due where the malloc list ended: what comes behind it is the next list.
@@ -227,10 +235,8 @@ void relax_sample_distances() {
 bool large_sample_due(ThreadHeap& heap, size_t bytes) {
   redraw_if_stale(heap);
   relax_if_due(heap);
-  if (SEEMALLOC_LIKELY(heap.sample_distance > static_cast<int64_t>(bytes))) {
-    heap.sample_distance -= static_cast<int64_t>(bytes);
-    return false;
-  }
+  heap.handed_out_bytes += bytes;
+  if (SEEMALLOC_LIKELY(heap.handed_out_bytes < heap.sample_at)) return false;
   heap.due_interval = heap.sample_base << heap.sample_stretch;
   draw_sample_distance(heap, Draw::kSampled);
   return true;
@@ -258,6 +264,7 @@ Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanK
   if (span == nullptr) return nullptr;
   span->size_class = static_cast<uint8_t>(size_class);
   span->set_block_bytes(c.bytes);
+  if (kind == SpanKind::kSmall) span_comes(span);
   return span;
 }
 
@@ -322,6 +329,8 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
       hand_out_stash(heap, cs, size_class);
       return Refill::kSample;
     }
+    leave_home(heap.due_home);
+    heap.due_home = 0;
   }
   Block* first = nullptr;
   uint32_t count = next_list(heap, cs, size_class, &first);
@@ -351,6 +360,7 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
 
 void retire(Span* span) {
   DCHECK(span->is_empty());
+  span_goes(span);
   span->disown();
   pages::release(span);
 }

@@ -84,13 +84,15 @@ struct ThreadHeap {
   std::atomic<int32_t> thread_id{0};  // its last thread's; written under the registry lock
   uint64_t collected_ns = 0;      // when it was last done
   size_t foreign_bytes = 0;       // in all classes
-  int64_t sample_distance = 0;    // allocated bytes left until the next sample point
+  uint64_t handed_out_bytes = 0;  // to its thread, in lists and large blocks: the clock that samples go by
+  uint64_t sample_at = 0;         // the next sample point on that clock
   uint64_t sample_base = 0;       // the mean it was drawn with is this << sample_stretch; whoever draws sets all three
   uint64_t due_interval = 0;      // the mean with which the sample that is being taken was drawn
   uint64_t random_state = 0;
   void* recorder = nullptr;       // core/api's, for the samples of the thread that has the heap
   uint64_t sample_changes = 0;    // those that the distance was drawn after
   uint8_t sample_stretch = 0;
+  uint32_t due_home = 0;          // of the sample that is being taken (homes.h)
   std::atomic<uint64_t> remote_frees{0};  // blocks its threads have published; written by the owner
   std::atomic<uint64_t> copies{0};        // blocks that realloc had to copy, by its threads; written by the owner
   std::atomic<uint64_t> copied_bytes{0};
@@ -118,7 +120,7 @@ enum class Draw {
   kTimePassed,   // the interval may be shorter again
   kNewInterval,  // the option has changed: takes it over as sample_base
 };
-// Called with the heap that needs a new sample point: sets sample_distance. Set once at start by core/api; until then, and in
+// Called with the heap that needs a new sample point: sets sample_at. Set once at start by core/api; until then, and in
 // the minimal library, nothing is sampled.
 extern void (*draw_sample_distance)(ThreadHeap& heap, Draw reason);
 
@@ -141,7 +143,8 @@ SEEMALLOC_ALWAYS_INLINE void relax_if_due(ThreadHeap& heap) {
   if (!sample_changes_seen(heap)) relax_sample(heap);
 }
 
-// The outcome of refill: one block, or the news that this allocation is the sample, or no memory.
+// The outcome of refill: one block, or the news that this allocation is the sample (due_interval and due_home tell of what kind), or
+// no memory.
 enum class Refill { kBlock, kSample, kNoMemory };
 
 // The malloc list of `size_class` is empty: takes a block for the caller and hands the next list to the cache. (For a
@@ -159,9 +162,9 @@ SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
   Block* first = span->free_list;
   if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
   if (heap.freed_lists-- == 0) return nullptr;  // refill sets it anew
-  int64_t distance = heap.sample_distance - int64_t{span->free_blocks_of_current()} * span->block_bytes;
-  if (distance <= 0) return nullptr;
-  heap.sample_distance = distance;
+  uint64_t clock = heap.handed_out_bytes + uint64_t{span->free_blocks_of_current()} * span->block_bytes;
+  if (clock >= heap.sample_at) return nullptr;
+  heap.handed_out_bytes = clock;
   span->free_list = nullptr;
   span->set_all_live();
   thread_cache.heads[size_class] = first->next;
@@ -171,9 +174,9 @@ SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
 // A block of `bytes` is being allocated outside the lists (a large one): true when it is no sample. False: nothing has been
 // done, large_sample_due() tells. Requires: the calling thread owns `heap`.
 SEEMALLOC_ALWAYS_INLINE bool pass_sample(ThreadHeap& heap, size_t bytes) {
-  int64_t left = heap.sample_distance - static_cast<int64_t>(bytes);
-  if (SEEMALLOC_UNLIKELY(left <= 0) || !sample_changes_seen(heap)) return false;
-  heap.sample_distance = left;
+  uint64_t clock = heap.handed_out_bytes + bytes;
+  if (SEEMALLOC_UNLIKELY(clock >= heap.sample_at) || !sample_changes_seen(heap)) return false;
+  heap.handed_out_bytes = clock;
   return true;
 }
 // The same: true when it is the sample.

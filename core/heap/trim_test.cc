@@ -13,7 +13,7 @@
 #include "core/base/option_for_test.h"
 #include "core/heap/large_cache.h"
 #include "core/os/os.h"
-#include "core/os/socket.h"
+#include "core/os/process.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
 

@@ -17,8 +17,8 @@ struct alignas(kCacheLineBytes) Cell {
 };
 constinit Cell cells[kCalls][kReasons];
 
-constexpr const char* kCallNames[] = {"mmap",         "munmap",           "mremap",             "mremap:probe", "madvise:dontneed",
-                                      "madvise:free", "madvise:hugepage", "madvise:nohugepage", "mincore"};
+constexpr const char* kCallNames[] = {"mmap",         "munmap",           "mremap",             "mremap:probe",     "madvise:dontneed",
+                                      "madvise:free", "madvise:hugepage", "madvise:nohugepage", "madvise:collapse", "mincore"};
 static_assert(sizeof(kCallNames) / sizeof(kCallNames[0]) == kCalls);
 constexpr const char* kReasonNames[] = {"growth", "huge",     "records", "page_map",   "decay",
                                         "asked",  "pressure", "hole",    "huge_pages", "report"};

@@ -21,6 +21,7 @@ enum class Call : uint8_t {
   kFree,        // madvise: the backing may go
   kHugePage,    // madvise: faults may take huge pages
   kNoHugePage,  // madvise: they may not
+  kCollapse,    // madvise: small pages become a huge one now
   kMincore,     // what is resident?
   kCount,
 };
@@ -35,7 +36,7 @@ enum class Reason : uint8_t {
   kAsked,      // malloc_trim, seemalloc_purge, `seemalloc purge`
   kPressure,   // memory was refused, or the system says that it is short
   kHole,       // idle holes inside spans in use
-  kHugePages,  // which regions get huge pages, and splitting one
+  kHugePages,  // which regions get huge pages, making and splitting one
   kReport,     // statistics, profiles and traces being written
   kCount,
 };

@@ -38,7 +38,7 @@ struct Difference {
 TEST(Calls, AreCountedOnceByCallAndReason) {
   Difference mapped{Call::kMap, kReason}, unmapped{Call::kUnmap, kReason}, purged{Call::kDontNeed, kReason}, remapped{Call::kRemap, kReason},
       residency{Call::kMincore, kReason}, huge{Call::kHugePage, Reason::kHugePages}, small{Call::kNoHugePage, Reason::kHugePages},
-      split{Call::kFree, Reason::kHugePages}, other{Call::kMap, Reason::kPressure};
+      split{Call::kFree, Reason::kHugePages}, collapsed{Call::kCollapse, Reason::kHugePages}, other{Call::kMap, Reason::kPressure};
   Counters before = counters();
   void* memory = map_aligned(kBytes, page_bytes(), kReason);
   ASSERT_NE(memory, nullptr);
@@ -48,6 +48,7 @@ TEST(Calls, AreCountedOnceByCallAndReason) {
   bool no_huge = set_huge_pages(memory, kBytes, false);
   bool huge_on = set_huge_pages(memory, kBytes, true);
   split_huge_page(memory, kBytes);
+  bool collapse = collapse_into_huge_pages(memory, kBytes) == 0;
   memory = remap(memory, kBytes, kBytes / 2, nullptr, kReason);
   ASSERT_NE(memory, nullptr);
   EXPECT_TRUE(unmap(memory, kBytes / 2, kReason));
@@ -57,6 +58,7 @@ TEST(Calls, AreCountedOnceByCallAndReason) {
   small.expect(1, no_huge ? kBytes : 0, no_huge ? 0 : 1);  // kernels without huge pages refuse
   huge.expect(1, huge_on ? kBytes : 0, huge_on ? 0 : 1);
   split.expect(1, kBytes, 0);
+  collapsed.expect(1, collapse ? kBytes : 0, collapse ? 0 : 1);
   remapped.expect(1, kBytes / 2, 0);
   unmapped.expect(1, kBytes / 2, 0);
   other.expect(0, 0, 0);

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 
 #include "core/base/text.h"
+#include "core/base/units.h"
 #include "core/os/cgroup_text.h"
+#include "core/os/lines.h"
 #include "core/os/os.h"
 #include "core/os/syscall.h"
 
@@ -11,68 +13,7 @@ namespace seemalloc::os {
 
 namespace {
 
-constexpr long kInterrupted = -4;  // -EINTR
-
 using Path = FixedText<MemoryGroup::kMaxPath>;
-
-// A file, line by line. A line that does not fit (mounts of many layers) is left out.
-class Lines {
- public:
-  explicit Lines(const char* path) : fd_(open_file(path, O_RDONLY)), closes_(true) {}
-  // One that stays open. Of one that is not ours any more there are no lines.
-  explicit Lines(const Descriptor& kept) : fd_(kept.is_ours() ? kept.fd : -1), closes_(false) {}
-  ~Lines() {
-    if (closes_ && fd_ >= 0) close_file(fd_);
-  }
-  Lines(const Lines&) = delete;
-  Lines& operator=(const Lines&) = delete;
-
-  bool next(Slice* line) {
-    for (;;) {
-      size_t end = start_;
-      while (end < filled_ && buffer_[end] != '\n') end++;
-      if (end == filled_) {
-        if (fill()) continue;
-        end = filled_;  // fill() moves what there is
-        if (start_ == end) return false;
-      }
-      bool whole = !cut_;
-      *line = Slice{buffer_ + start_, end - start_};
-      start_ = end < filled_ ? end + 1 : end;
-      cut_ = false;
-      if (whole) return true;
-    }
-  }
-
- private:
-  // More characters behind the ones from start_ on; false at the end of the file.
-  bool fill() {
-    if (fd_ < 0) return false;
-    if (start_ == 0 && filled_ == sizeof(buffer_)) {
-      cut_ = true;
-      filled_ = 0;
-    }
-    for (size_t i = start_; i < filled_; i++) buffer_[i - start_] = buffer_[i];
-    filled_ -= start_;
-    start_ = 0;
-    long got;
-    do {
-      got = sys(SYS_pread64, fd_, as_long(buffer_ + filled_), static_cast<long>(sizeof(buffer_) - filled_), offset_);
-    } while (got == kInterrupted);
-    if (got <= 0) return false;
-    filled_ += static_cast<size_t>(got);
-    offset_ += got;
-    return true;
-  }
-
-  int fd_;
-  bool closes_;
-  long offset_ = 0;
-  bool cut_ = false;  // the beginning of the line has been given up
-  size_t start_ = 0;
-  size_t filled_ = 0;
-  char buffer_[1024];
-};
 
 // Where the group of a controller is: its directory, and how much of that is the mount point.
 struct Place {
@@ -147,7 +88,7 @@ Slice first_line(const char* directory, size_t length, const char* name, char* b
 constexpr const char* kUsageNames[] = {"memory.usage_in_bytes", "memory.current"};  // versions 1 and 2
 
 bool is_near(size_t bytes, size_t limit) { return bytes > limit / 4 * 3; }
-size_t room(const GroupUsage& usage) { return usage.limit > usage.bytes ? usage.limit - usage.bytes : 0; }
+size_t room(const GroupUsage& usage) { return minus(usage.limit, usage.bytes); }
 
 size_t read_limit(const char* directory, size_t length, const char* name) {
   char buffer[64];

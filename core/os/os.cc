@@ -169,6 +169,12 @@ bool set_huge_pages(void* start, size_t bytes, bool on) {
   return advise(Call::kNoHugePage, Reason::kHugePages, start, bytes, MADV_NOHUGEPAGE);
 }
 
+int collapse_into_huge_pages(void* start, size_t bytes) {
+  constexpr long kCollapse = 25;  // MADV_COLLAPSE, not in older headers
+  return static_cast<int>(
+      counted_call(Call::kCollapse, Reason::kHugePages, bytes, {SYS_madvise, as_long(start), static_cast<long>(bytes), kCollapse}));
+}
+
 void split_huge_page(void* start, size_t bytes) { advise(Call::kFree, Reason::kHugePages, start, bytes, MADV_FREE); }
 
 void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target, Reason reason) {

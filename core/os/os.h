@@ -44,6 +44,10 @@ bool set_huge_pages(void* start, size_t bytes, bool on);
 // Before part of a huge page is purged: has the kernel split it, which by itself it does only when memory is short; until
 // then all of it would stay taken. The range's contents are lost. Refused: nothing has changed.
 void split_huge_page(void* start, size_t bytes);
+// Moves what the range holds onto huge pages now; what had no memory gets some, and nothing changes for who reads or writes
+// meanwhile (MADV_COLLAPSE, Linux 6.1). The range has to be one in which set_huge_pages() allows them; the system's setting
+// does not count (huge_page_setting.h). 0 or -errno: -ENOMEM, -EBUSY and -EAGAIN may pass.
+int collapse_into_huge_pages(void* start, size_t bytes);
 // Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell.
 size_t resident_bytes(const void* start, size_t bytes, Reason reason = Reason::kReport);
 

@@ -3,17 +3,15 @@
 #include <fcntl.h>
 #include <linux/stat.h>
 #include <poll.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <sys/un.h>
+#include <time.h>
 
 #include "core/base/text.h"
 #include "core/base/units.h"
-#include "core/os/cgroup_text.h"
 #include "core/os/os.h"
+#include "core/os/process.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {
@@ -44,6 +42,24 @@ FileIdentity identity(int fd) {
   struct statx status {};
   if (!status_of(fd, "", AT_EMPTY_PATH, STATX_INO, &status)) return {};
   return {uint64_t{status.stx_dev_major} << 32 | status.stx_dev_minor, status.stx_ino};
+}
+
+FileIdentity identity(const char* path) {
+  struct statx status {};
+  if (!status_of(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_INO, &status)) return {};
+  return {uint64_t{status.stx_dev_major} << 32 | status.stx_dev_minor, status.stx_ino};
+}
+
+bool is_special_file(const char* path) {
+  struct statx status {};
+  if (!status_of(AT_FDCWD, path, 0, STATX_TYPE, &status)) return false;
+  return !S_ISREG(status.stx_mode) && !S_ISDIR(status.stx_mode);
+}
+
+int open_special_file(const char* path) {
+  int fd = open_file(path, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+  if (fd >= 0) sys(SYS_fcntl, fd, F_SETFL, O_WRONLY);  // from here on it waits for its reader
+  return fd;
 }
 
 bool make_private_folder(const char* path) {
@@ -129,6 +145,21 @@ int watch_stalls(const char* pressure_file) {
   return result;
 }
 
+namespace {
+uint64_t set_of(int signal) { return uint64_t{1} << (signal - 1); }
+}  // namespace
+
+int watch_signal(int signal) {
+  uint64_t set = set_of(signal);
+  return out_of_the_way(static_cast<int>(sys(SYS_signalfd4, -1, as_long(&set), sizeof(set), O_CLOEXEC | O_NONBLOCK)));
+}
+
+void take_signal(int signal) {
+  uint64_t set = set_of(signal);
+  timespec now{};
+  sys(SYS_rt_sigtimedwait, as_long(&set), 0, as_long(&now), sizeof(set));
+}
+
 void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns) {
   constexpr size_t kMost = 32;
   pollfd fds[kMost];
@@ -142,71 +173,5 @@ void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns) {
     polls[i].readable = polls[i].urgent ? (events & POLLPRI) != 0 && !polls[i].broken : events != 0;
   }
 }
-
-unsigned effective_user() { return static_cast<unsigned>(sys(SYS_geteuid)); }
-
-size_t resident_set_bytes() {
-  int fd = open_file("/proc/thread-self/statm", O_RDONLY);
-  if (fd < 0) return 0;
-  char text[128];
-  long length = read_some(fd, text, sizeof(text));
-  close_file(fd);
-  long at = 0;
-  while (at < length && text[at] != ' ') at++;
-  size_t pages = 0;
-  for (at++; at < length && text[at] >= '0' && text[at] <= '9'; at++) pages = pages * 10 + static_cast<size_t>(text[at] - '0');
-  return pages * page_bytes();
-}
-
-size_t peak_resident_set_bytes() {
-  int fd = open_file("/proc/thread-self/status", O_RDONLY);
-  if (fd < 0) return 0;
-  char text[2048];
-  long length = read_some(fd, text, sizeof(text));
-  close_file(fd);
-  Slice rest{text, length > 0 ? static_cast<size_t>(length) : 0}, line;
-  while (take_field(&rest, '\n', &line)) {
-    Slice key;
-    if (!take_field(&line, ':', &key) || !key.equals("VmHWM")) continue;
-    while (line.length != 0 && (*line.at == ' ' || *line.at == '\t')) line = Slice{line.at + 1, line.length - 1};
-    uint64_t kib = 0;
-    return parse_number(line, &kib) ? kib * KiB : 0;
-  }
-  return 0;
-}
-
-void page_faults(uint64_t* minor, uint64_t* major) {
-  rusage usage{};
-  sys(SYS_getrusage, RUSAGE_SELF, as_long(&usage));
-  *minor = static_cast<uint64_t>(usage.ru_minflt);
-  *major = static_cast<uint64_t>(usage.ru_majflt);
-}
-
-bool is_last_thread() {
-  // An ended main thread has no memory to read: asked first, since a file opened here may take the number that the
-  // program expects its next open to get.
-  constexpr long kNoSuchProcess = -3;  // -ESRCH
-  char from = 0, to = 0;
-  iovec local{&to, 1}, remote{&from, 1};
-  if (sys(SYS_process_vm_readv, process_id(), as_long(&local), 1, as_long(&remote), 1, 0) != kNoSuchProcess) return false;
-  // "pid (name) S …": the name may hold anything, its last parenthesis ends it. Field 20 is the number of threads; an
-  // ended main thread is a zombie that still counts.
-  char text[512];
-  int fd = open_file("/proc/self/stat", O_RDONLY);
-  if (fd < 0) return false;
-  long length = read_some(fd, text, sizeof(text));
-  close_file(fd);
-  if (length <= 0) return false;
-  const char* at = text + length;
-  while (at != text && *at != ')') at--;
-  if (at == text || at + 2 >= text + length || at[2] != 'Z') return false;
-  int field = 2;
-  for (; at != text + length && field < 20; at++) field += *at == ' ';
-  return at + 1 < text + length && at[0] == '2' && at[1] == ' ';
-}
-
-void name_thread(const char* name) { sys(SYS_prctl, PR_SET_NAME, as_long(name)); }
-
-void signal_thread(int process, int thread, int signal) { sys(SYS_tgkill, process, thread, signal); }
 
 }  // namespace seemalloc::os

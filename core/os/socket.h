@@ -16,6 +16,12 @@ struct FileIdentity {
 };
 // Of an open descriptor; zeroes when it is closed.
 FileIdentity identity(int fd);
+// Of what is at a path, links not followed; zeroes when there is nothing.
+FileIdentity identity(const char* path);
+// Whether there is something at the path that is neither a file nor a folder: a terminal, a pipe, a device.
+bool is_special_file(const char* path);
+// Opens one for writing; does not wait for a reader. A descriptor or -errno.
+int open_special_file(const char* path);
 
 // Makes the folder for this user alone (0700) if missing. False when it is not a folder, not ours or open to others.
 bool make_private_folder(const char* path);
@@ -34,6 +40,11 @@ int open_apart(const char* path, int flags);
 // of a file in the format of /proc/pressure/memory (PSI, Linux 5.2). Or -errno.
 int watch_stalls(const char* pressure_file);
 
+// A descriptor that can be read while this signal, which the calling thread has blocked, is pending for it. Or -errno.
+int watch_signal(int signal);
+// Takes such a signal away, if there is one.
+void take_signal(int signal);
+
 struct Poll {
   int fd;
   bool readable;
@@ -42,19 +53,5 @@ struct Poll {
 };
 // Waits until one can be read (or is at its end), a signal arrives, or the time is over.
 void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns);
-
-// ---- facts about the process ----
-
-unsigned effective_user();
-// Resident set from /proc/self/statm; 0 without /proc.
-size_t resident_set_bytes();
-// The most it has been since the program was started, from /proc/self/status; 0 without /proc. (What getrusage says begins with
-// the size of the process that started it.)
-size_t peak_resident_set_bytes();
-void page_faults(uint64_t* minor, uint64_t* major);
-// True when the main thread has ended (pthread_exit) and the calling thread is the only one left. False without /proc.
-bool is_last_thread();
-void name_thread(const char* name);
-void signal_thread(int process, int thread, int signal);
 
 }  // namespace seemalloc::os

@@ -6,16 +6,15 @@
 
 namespace seemalloc::pages {
 
+size_t record_bytes(size_t regions) { return os::arena_used_bytes() + regions * (kPagesPerRegion * sizeof(uint64_t)); }
+
 constinit Backing backing;
 constinit std::atomic<size_t> least_limit{SIZE_MAX};
 constinit std::atomic<bool> memory_is_short{false};
 
 namespace {
-// Records, and the page map's entries: 8 bytes per page of the regions.
-size_t record_bytes() { return os::arena_used_bytes() + region_count() * (kPagesPerRegion * sizeof(uint64_t)); }
-
 bool fits(size_t before, size_t bytes, size_t limit) {
-  size_t records = record_bytes();
+  size_t records = record_bytes(region_count());
   return bytes <= limit && before <= limit - bytes && records <= limit - bytes - before;
 }
 }  // namespace
@@ -54,6 +53,6 @@ void Backing::lower_next_look(size_t at_bytes) {
   }
 }
 
-size_t Backing::total_bytes() const { return bytes() + record_bytes(); }
+size_t Backing::total_bytes() const { return bytes() + record_bytes(region_count()); }
 
 }  // namespace seemalloc::pages

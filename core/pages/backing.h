@@ -20,6 +20,9 @@
 
 namespace seemalloc::pages {
 
+// Our own records, and the page map's entries: 8 bytes per page of so many regions.
+size_t record_bytes(size_t regions);
+
 class alignas(kCacheLineBytes) Backing {
  public:
   // A process that stays smaller never looks for a limit.

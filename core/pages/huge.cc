@@ -8,6 +8,7 @@
 #include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/pages/backing.h"
+#include "core/pages/growth.h"
 #include "core/pages/huge_cache.h"
 #include "core/pages/page_map.h"
 #include "core/pages/purge.h"
@@ -164,6 +165,7 @@ struct Target {
   Range range{0, 0};
   Range hole{0, 0};
   uintptr_t filled = range.end();  // from here on it has pieces
+  size_t reused = 0;               // their bytes: memory that we had
 };
 
 void abandon(const Target& target) {
@@ -233,12 +235,27 @@ bool fill(uintptr_t at, Target* target) {
     }
     sound = move_piece(Range{piece.start, piece.bytes}, at, target);
     at += piece.bytes;
+    target->reused += piece.bytes;
   }
   return sound;
 }
 
+// Of so much that has been added to what blocks have, the part that was not moved to the target.
+size_t fresh_bytes(size_t bytes, const Target& target) { return bytes > target.reused ? bytes - target.reused : 0; }
+
+void note_if_any(size_t bytes) {
+  if (bytes != 0) note_growth(bytes);
+}
+
+struct Taken {
+  Range range;
+  bool clean;  // reads as zero
+  bool dense;  // most of it is resident
+  size_t fresh_bytes;  // of it, what we did not have before
+};
+
 // Cached memory that is not side by side, moved together, and fresh memory behind it.
-bool gather(size_t bytes, size_t alignment, Range* out) {
+bool gather(size_t bytes, size_t alignment, Taken* out) {
   // What is moved counts twice until it has arrived: near a limit it is given back instead.
   if (options::get(options::Id::heap_limit) != 0) return false;
   {
@@ -251,7 +268,7 @@ bool gather(size_t bytes, size_t alignment, Range* out) {
     abandon(target);
     return false;
   }
-  *out = target.range;
+  *out = Taken{target.range, false, false, fresh_bytes(bytes, target)};
   return true;
 }
 
@@ -267,23 +284,23 @@ bool hold_extent_locked(const Extent& extent, Hold* hold) {
   return true;
 }
 
-bool take_cached(size_t bytes, size_t alignment, Hold* hold, Range* out, bool* clean) {
+bool take_cached(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
   BookGuard guard;
   Extent extent;
   if (!cache.take_fit(bytes, alignment, kMinRestBytes, &extent) || !hold_extent_locked(extent, hold)) return false;
-  *out = Range{extent.start, extent.bytes};
-  *clean = extent.clean;
+  *out = Taken{Range{extent.start, extent.bytes}, extent.clean, !extent.clean && !extent.sparse, 0};
   return true;
 }
 
-bool take_memory(size_t bytes, size_t alignment, Hold* hold, Range* out, bool* clean) {
-  *clean = false;
-  if (take_cached(bytes, alignment, hold, out, clean)) return true;
+bool take_memory(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
+  if (take_cached(bytes, alignment, hold, out)) return true;
   if (!hold->charge(bytes)) return false;
+  *out = Taken{};
   if (gather(bytes, alignment, out)) return true;
-  *clean = true;
+  out->clean = true;
   note_huge_mapped(bytes);
-  return map_fresh(bytes, alignment, out);
+  out->fresh_bytes = bytes;
+  return map_fresh(bytes, alignment, &out->range);
 }
 
 void set_sizes_locked(Span* span, const Range& memory, size_t bytes) {
@@ -305,20 +322,21 @@ void set_sizes(Span* span, const Range& memory, size_t bytes) {
 Span* allocate_huge(size_t bytes, size_t alignment) {
   bytes = rounded(bytes);
   if (alignment < kPageBytes) alignment = kPageBytes;
-  Range memory;
-  bool clean;
+  Taken memory;
   Hold hold;
-  if (!take_memory(bytes, alignment, &hold, &memory, &clean)) return nullptr;
-  Span* span = page_map.reserve(memory.start, kPageBytes) ? take_span(SpanKind::kHuge) : nullptr;
+  if (!take_memory(bytes, alignment, &hold, &memory)) return nullptr;
+  Span* span = page_map.reserve(memory.range.start, kPageBytes) ? take_span(SpanKind::kHuge) : nullptr;
   if (span == nullptr) {
-    discard(memory);
+    discard(memory.range);
     return nullptr;
   }
+  note_if_any(memory.fresh_bytes);
   span->bytes = 0;
-  span->known_zero = clean;
+  span->known_zero = memory.clean;
+  span->known_dense = memory.dense;
   span->set_live(1);
   BookGuard guard;
-  set_sizes_locked(span, memory, bytes);
+  set_sizes_locked(span, memory.range, bytes);
   page_map.set(span->start, kPageBytes, span);
   in_use.push_front(span);
   return span;
@@ -333,7 +351,7 @@ size_t most_kept_locked(size_t bytes) {
   return bytes > used_bytes && peak_bytes > kept + most ? peak_bytes - kept : most;
 }
 
-void keep_or_discard(const Range& range) {
+void keep_or_discard(const Range& range, bool known_dense) {
   options::Purge mode = purge_mode();
   size_t most;
   {
@@ -342,13 +360,15 @@ void keep_or_discard(const Range& range) {
   }
   if (most > reserve_limit()) most = reserve_limit();
   if (mode == options::Purge::kEager || (mode == options::Purge::kBalanced && range.bytes > most)) return discard(range);
-  bool sparse = os::resident_bytes(pointer(range.start), range.bytes, os::Reason::kHuge) < range.bytes / 2;
+  // The kernel looks at each page: not for memory that comes and goes.
+  bool sparse = !known_dense && os::resident_bytes(pointer(range.start), range.bytes, os::Reason::kHuge) < range.bytes / 2;
   keep(Extent{range.start, range.bytes, freed_now(), sparse, false});
 }
 }  // namespace
 
 void release_huge(Span* span) {
   Range memory = memory_of(span);
+  bool known_dense = span->known_dense;
   page_map.set_free(memory.start, kPageBytes);
   Hold hold;
   {
@@ -359,7 +379,7 @@ void release_huge(Span* span) {
     memory_bytes -= memory.bytes;
   }
   give_span(span);
-  keep_or_discard(memory);
+  keep_or_discard(memory, known_dense);
 }
 
 // ---- resizing ----
@@ -377,7 +397,7 @@ void resize_within(Span* span, size_t bytes) {
     memory.bytes = bytes;
   }
   set_sizes(span, memory, bytes);
-  if (give) keep_or_discard(rest);
+  if (give) keep_or_discard(rest, span->known_dense);
 }
 
 // A block that grows for the second time by little will do so again.
@@ -391,11 +411,12 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
   Target more{Range{memory.end(), whole - memory.bytes}};
   Hold growth;
-  bool cached;
+  bool cached, dense = false;
   {
     BookGuard guard;
     Extent behind;
     cached = cache.take_at(more.range.start, more.range.bytes, &behind) && hold_extent_locked(behind, &growth);
+    dense = cached && !behind.clean && !behind.sparse;
   }
   if (!cached) {
     if (!growth.charge(more.range.bytes)) return false;
@@ -405,8 +426,10 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
       abandon(more);
       return false;
     }
+    note_if_any(fresh_bytes(more.range.bytes, more));
   }
   set_sizes(span, Range{memory.start, whole}, bytes);
+  span->known_dense = span->known_dense && dense;
   span->carved++;
   return true;
 }
@@ -481,7 +504,9 @@ bool grow_by_moving(Span* span, size_t bytes, size_t whole) {
   if (!moved) abandon(target);
   if (target.range.start != spare.start) discard(spare);
   if (moved) {
+    note_if_any(fresh_bytes(target.range.bytes - memory.bytes, target));
     set_sizes(span, target.range, bytes);
+    span->known_dense = false;
     span->carved++;
   }
   page_map.set(span->start, kPageBytes, span);

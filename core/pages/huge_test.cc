@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/options.h"
+#include "core/os/calls.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/pages/huge_cache.h"
@@ -251,6 +252,23 @@ TEST_F(HugeMemory, AShrunkBlockLeavesItsEndToOthers) {
   EXPECT_TRUE(resize_huge(span, 5 * MiB)) << "and takes it back";
   EXPECT_EQ(huge_statistics(false).cached_bytes, 4 * MiB);
   release_huge(span);
+}
+
+// The kernel needs some 100 µs to look at 2 MiB.
+TEST_F(HugeMemory, TheKernelIsAskedAboutFreshMemoryOnly) {
+  auto asked = [] { return os::call_count(os::Call::kMincore, os::Reason::kHuge).calls; };
+  uint64_t before = asked();
+  release_huge(written(4 * MiB));
+  EXPECT_EQ(asked(), before + 1);
+  Span* again = allocate_huge(4 * MiB, kPageBytes);
+  ASSERT_FALSE(again->known_zero);
+  ASSERT_TRUE(resize_huge(again, 3 * MiB)) << "its end is kept as well";
+  release_huge(again);
+  EXPECT_EQ(asked(), before + 1);
+  Span* grown = allocate_huge(4 * MiB, kPageBytes);
+  ASSERT_TRUE(resize_huge(grown, 9 * MiB)) << "by memory that nobody has touched";
+  release_huge(grown);
+  EXPECT_GT(asked(), before + 1);
 }
 
 TEST_F(HugeMemory, AHardlyTouchedBlockIsUsedAgainFromItsStart) {

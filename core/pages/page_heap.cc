@@ -8,6 +8,8 @@
 #include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/pages/backing.h"
+#include "core/pages/collapse.h"
+#include "core/pages/growth.h"
 #include "core/pages/huge.h"
 #include "core/pages/huge_page_pacing.h"
 #include "core/pages/page_map.h"
@@ -24,6 +26,7 @@ namespace seemalloc::pages {
 constinit HugePagePacing huge_page_pacing;
 
 constinit Shard shards[kMaxShards];
+constinit thread_local Growth growth __attribute__((tls_model("initial-exec"))) = {};
 std::atomic<size_t> spare_pages{0};
 
 namespace {
@@ -59,6 +62,7 @@ Region* add_region_locked(Shard& shard) {
   shard.add_to_all(region);
   shard.file(region);
   regions.fetch_add(1, std::memory_order_relaxed);
+  note_growth(kRegionBytes);
   return region;
 }
 
@@ -116,7 +120,7 @@ bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   note_refaults(shard, region, first, pages);
   if (!region->is_dirty(first, pages) && !region->lazy.any(first, pages)) return true;
   bool clean = reads_as_zero(region, first, pages);
-  shard.dirty_pages -= region->dirty().count(first, pages);
+  shard.dirty_count(region) -= region->dirty().count(first, pages);
   region->forget_dirty(first, pages);
   region->lazy.clear(first, pages);
   forget_spare(region, first, pages);
@@ -126,10 +130,12 @@ bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
 void free_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   region->used.clear(first, pages);
   region->young.set(first, pages);
+  region->freed_pages = static_cast<uint16_t>(region->freed_pages + pages < UINT16_MAX ? region->freed_pages + pages : UINT16_MAX);
   shard.used_pages -= pages;
-  shard.dirty_pages += pages;
-  shard.put_on_dirty_list(region);
-  if (purge_mode() == options::Purge::kEager) note_ripe(shard, region, first);
+  shard.dirty_count(region) += pages;
+  if (region->resting && region->used.count() < kDense_pages) shard.wake(region);
+  if (!region->resting) shard.put_on_dirty_list(region);
+  if (!region->resting && purge_mode() == options::Purge::kEager) note_ripe(shard, region, first);
   unsigned run = region->used.clear_run_around(first);
   if (run > region->longest_free) shard.refile(region, run);
 }
@@ -141,7 +147,8 @@ bool huge_pages_on() { return options::get(options::Id::huge_pages) != 0; }
 // Has the next fault in a region without memory take a huge page, if it is time for one. Nothing of it is handed out yet: a
 // single small page would be in the way.
 bool expect_huge_page_locked(Region* region) {
-  if (region->longest_free != kPagesPerRegion || !region->dirty().empty() || !region->lazy.empty()) return false;
+  if (region->collapsing || region->longest_free != kPagesPerRegion) return false;
+  if (!region->dirty().empty() || !region->lazy.empty()) return false;
   size_t spare_after = spare_pages.load(std::memory_order_relaxed) + kPagesPerRegion;
   if (spare_after * kSpareShare > size_t{region_count()} * kPagesPerRegion) return false;
   if (memory_is_short.load(std::memory_order_relaxed) || !backing.has_room(kRegionBytes)) return false;
@@ -299,8 +306,10 @@ bool lies_on_huge_page(const Span* span) {
 }
 
 bool take_huge_page_apart(const Span* span) {
-  LockGuard guard(shards[span->region->shard].lock);
+  Shard& shard = shards[span->region->shard];
+  LockGuard guard(shard.lock);
   bool was_huge = span->region->huge;
+  if (span->region->resting) shard.wake(span->region);
   span->region->huge = false;
   return was_huge;
 }
@@ -322,8 +331,10 @@ namespace {
 // Takes one region without spans out of the books; null when there is none.
 Region* detach_empty_locked(Shard& shard) {
   Region* region = shard.buckets[kPagesPerRegion];
+  while (region != nullptr && region->collapsing) region = region->next;
   if (region == nullptr) return nullptr;
   shard.unfile(region);
+  if (shard.next_look == region) shard.next_look = region->next_all;
   forget_spare(region, 0, kPagesPerRegion);
   backing.give_back(region->dirty().count() * kPageBytes);
   shard.remove_from_all(region);
@@ -377,7 +388,8 @@ PageStatistics page_statistics(bool with_residency) {
   return statistics;
 }
 
-void for_each_span(void (*f)(void* context, Span* span), void* context) {
+// The owner of a large span may be putting it into its cache, or taking it out.
+SEEMALLOC_NO_TSAN void for_each_span(void (*f)(void* context, Span* span), void* context) {
   for (unsigned i = 0; i < shards_in_use(); i++) {
     Shard& shard = shards[i];
     LockGuard guard(shard.lock);
@@ -418,7 +430,7 @@ namespace {
 void restate_backing_in_child() {
   if (fork_interrupts_a_holder) return;
   size_t pages = 0;
-  for (Shard& shard : shards) pages += shard.used_pages + shard.dirty_pages;
+  for (Shard& shard : shards) pages += shard.used_pages + shard.dirty_pages + shard.resting_pages;
   backing.restate(pages * kPageBytes);
   restate_huge_in_child();
 }
@@ -436,6 +448,7 @@ void unlock_after_fork(bool in_child) {
     if (in_child) {
       reattach_all_locked(shard);
       end_expecting_all_locked(shard);
+      end_collapsing_all_locked(shard);
     }
     shard.lock.unlock_after_fork();
   }

@@ -11,7 +11,8 @@
 //  2. only pages freed since the last purge are ever purged: exact ranges, each once per free (never a merged
 //     neighbour); with OS pages larger than ours, their whole OS pages.
 //  3. no region may take huge pages but from when one is expected until it has come: the kernel never puts one where
-//     something was purged. What it brought and nobody has yet is free and dirty, and at most 1/32 of the regions.
+//     something was purged. What it brought and nobody has yet is free and dirty: at most 1/32 of the regions, and what is
+//     free of dense ones, which keep theirs. Dense regions that have small pages get one later (collapse.h).
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "core/os/os.h"
+#include "core/pages/collapse.h"
 #include "core/pages/huge.h"
 #include "core/pages/purge_delay.h"
 #include "core/pages/refaults.h"
@@ -119,7 +120,10 @@ void end_period(uint64_t now) {
   bool busy = takes_before.exchange(t.takes, std::memory_order_relaxed) != t.takes;
   small_and_busy.store(busy && t.dirty_bytes < kFloor_bytes, std::memory_order_relaxed);
   if (new_window) end_window(t, now);
-  for (unsigned i = 0; i < shards_in_use(); i++) age(shards[i]);
+  for (unsigned i = 0; i < shards_in_use(); i++) {
+    if (purge_mode() != Purge::kBalanced) wake_resting(shards[i]);
+    age(shards[i]);
+  }
   anything_due.store(true, std::memory_order_relaxed);
 }
 
@@ -146,16 +150,22 @@ void count_huge(size_t bytes) {
   note_huge_gone(bytes);
 }
 
-// What has been kept for longer than the delay. Large ranges first while somebody works. False when the budget is spent.
+bool sweep_due(PurgeBudget* paid_by, unsigned least, Apart apart) {
+  Sweeping s{What::kDue, least, paid_by};
+  s.apart = apart;
+  sweep_counted(&s);
+  return !s.postponed;
+}
+
+// What has been kept for longer than the delay. While somebody works, large ranges first and huge pages last; those that are
+// still dense stay, unless memory counts more. False when the budget is spent.
 bool purge_due(PurgeBudget* paid_by) {
   if (!anything_due.exchange(false, std::memory_order_relaxed)) return true;
-  Sweeping large{What::kDue, kWorthACall_pages, paid_by};
-  if (!purge_budget.idle()) sweep_counted(&large);
-  Sweeping all{What::kDue, 1, paid_by};
-  all.postponed = large.postponed;
-  sweep_counted(&all);
-  if (all.postponed) anything_due.store(true, std::memory_order_relaxed);
-  return !all.postponed;
+  bool all_gone = purge_budget.idle() ||
+                  (sweep_due(paid_by, kWorthACall_pages, Apart::kNone) && sweep_due(paid_by, 1, Apart::kNone));
+  all_gone = all_gone && sweep_due(paid_by, 1, paid_by != nullptr ? Apart::kSparse : Apart::kAny);
+  if (!all_gone) anything_due.store(true, std::memory_order_relaxed);
+  return all_gone;
 }
 
 bool purge_due_huge(PurgeBudget* paid_by, uint64_t cutoff_ns) {
@@ -170,18 +180,22 @@ bool purge_due_huge(PurgeBudget* paid_by, uint64_t cutoff_ns) {
   }
 }
 
-// What was freed first goes first.
+// What was freed first goes first, parts of huge pages last.
 void purge_about(size_t bytes) {
   Sweeping s;
   s.pages_left = bytes / kPageBytes;
+  s.apart = Apart::kNone;
   sweep_counted(&s);
   s.what = What::kOld;
   sweep_counted(&s);
   size_t huge = s.pages_left != 0 ? purge_huge_oldest(s.pages_left * kPageBytes, os::Reason::kDecay) : 0;
   count_huge(huge);
   s.pages_left -= huge / kPageBytes < s.pages_left ? huge / kPageBytes : s.pages_left;
-  s.what = What::kDirty;
-  sweep_counted(&s);
+  for (Apart apart : {Apart::kNone, Apart::kAny}) {
+    s.apart = apart;
+    s.what = What::kDirty;
+    sweep_counted(&s);
+  }
 }
 
 // Free memory and what is in use are together at most what was in use lately, or half as much again as now.
@@ -194,15 +208,23 @@ void keep_below_cap() {
   if (t.dirty_bytes > cap) purge_about(t.dirty_bytes - cap);
 }
 
-void watch(Purge mode, uint64_t now, uint64_t delay) {
-  purge_budget.tick(now, os::process_cpu_ns());
+// False when the budget is spent, or the kernel has refused lately.
+bool give_back_what_is_due(Purge mode, uint64_t now, uint64_t delay) {
   if (is_due(period_end_ns, now, delay / 2)) end_period(now);
-  if (now < refused_until_ns.load(std::memory_order_relaxed)) return;
+  if (now < refused_until_ns.load(std::memory_order_relaxed)) return false;
   keep_below_cap();
   bool eager = mode == Purge::kEager;
-  if (!eager && small_and_busy.load(std::memory_order_relaxed)) return;
+  if (!eager && small_and_busy.load(std::memory_order_relaxed)) return true;
   PurgeBudget* paid_by = eager ? nullptr : &purge_budget;
-  if (!purge_due(paid_by) || !purge_due_huge(paid_by, now > delay ? now - delay : 0)) add(total_postponed, 1);
+  bool all_gone = purge_due(paid_by) && purge_due_huge(paid_by, minus(now, delay));
+  if (!all_gone) add(total_postponed, 1);
+  return all_gone;
+}
+
+// What is left of the budget goes into huge pages.
+void watch(Purge mode, bool by_helper, uint64_t now, uint64_t delay) {
+  purge_budget.tick(now, os::process_cpu_ns());
+  if (give_back_what_is_due(mode, now, delay) && by_helper) collapse_dense_regions(now);
 }
 
 }  // namespace
@@ -225,7 +247,7 @@ void tick(bool by_helper) {
   uint64_t now = os::coarse_monotonic_ns();
   if (!by_helper && now < helper_ticks_by_ns.load(std::memory_order_relaxed)) return;
   uint64_t delay = purge_delay_ns();
-  if (is_due(next_watch_ns, now, delay / 2 < kWatch_ns ? delay / 2 : kWatch_ns)) watch(mode, now, delay);
+  if (is_due(next_watch_ns, now, delay / 2 < kWatch_ns ? delay / 2 : kWatch_ns)) watch(mode, by_helper, now, delay);
 }
 
 uint64_t next_tick_in_ns() {
@@ -244,6 +266,7 @@ void helper_ticks_in(uint64_t ns) {
 }
 
 size_t purge_all(os::Reason reason) {
+  for (unsigned i = 0; i < shards_in_use(); i++) wake_resting(shards[i]);
   Sweeping s;
   s.what = What::kEverything;
   s.on_request = true;

@@ -18,6 +18,8 @@
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/refaults.h"
+#include "core/pages/region.h"
+#include "core/pages/sweep.h"
 
 namespace seemalloc::pages {
 namespace {
@@ -243,6 +245,55 @@ TEST_F(Purge, FreeMemoryIsAShareOfWhatIsInUse) {
   EXPECT_LE(dirty_bytes(), 65 * MiB);
   EXPECT_GE(dirty_bytes(), 60 * MiB) << "and not more than has to go";
   for (Span* span : kept) release(span);
+}
+
+// ---- huge pages ----
+
+TEST_F(Purge, HugePagesAreTakenApartLastAndWholeOnesNeedNotBe) {
+  std::vector<Span*> spans;
+  for (int i = 0; i < 8; i++) spans.push_back(written(128));
+  size_t first = spans[0]->region == spans[1]->region ? 0 : 1;
+  Span *whole = spans[first], *part = spans[first + 2], *small = spans[first + 4];
+  whole->region->huge = part->region->huge = true;
+  uintptr_t part_start = part->start;
+  Region* part_region = part->region;
+  for (Span* span : {whole, spans[first + 1], part, small}) release(span);
+  Sweeping s{What::kDirty};
+  s.apart = Apart::kNone;
+  sweep_all(&s);
+  EXPECT_EQ(s.given_bytes, (256 + 128) * kPageBytes);
+  EXPECT_EQ(resident(part_start, 128 * kPageBytes), 128 * kPageBytes);
+  s.apart = Apart::kSparse;
+  sweep_all(&s);
+  EXPECT_EQ(dirty_bytes(), 0u);
+  EXPECT_FALSE(part_region->huge);
+  for (Span* span : spans) {
+    bool released = span == whole || span == spans[first + 1] || span == part || span == small;
+    if (!released) release(span);
+  }
+}
+
+TEST_F(Purge, WhatIsFreeOfADenseHugePageStays) {
+  OptionForTest delay(Id::purge_delay, "10");
+  std::vector<Span*> spans;
+  for (int i = 0; i < 2; i++) spans.push_back(written(128));
+  while (spans[spans.size() - 2]->region != spans.back()->region) spans.push_back(written(128));
+  Region* region = spans.back()->region;
+  region->huge = true;
+  shrink(spans.back(), 116);
+  tick_for(100 * kMillisecond_ns);
+  EXPECT_EQ(dirty_bytes(), 12 * kPageBytes);
+  EXPECT_TRUE(region->huge);
+  {
+    OptionForTest mode(Id::purge, "eager");
+    EXPECT_TRUE(tick_until_clean()) << "memory counts more";
+  }
+  EXPECT_FALSE(region->huge);
+  region->huge = true;
+  shrink(spans.back(), 115);
+  EXPECT_TRUE(tick_until_clean()) << "it is not dense any more";
+  EXPECT_FALSE(region->huge);
+  for (Span* span : spans) release(span);
 }
 
 // ---- left to the kernel ----

@@ -12,6 +12,9 @@
 
 namespace seemalloc::pages {
 
+// From so many pages in use on a region is dense: worth a huge page, and worth keeping the one it lies on.
+inline constexpr unsigned kDense_pages = kPagesPerRegion * 95 / 100 + 1;
+
 struct Region {
   uintptr_t base;
   PageBits used;   // in spans, or being purged
@@ -29,7 +32,13 @@ struct Region {
   bool on_dirty_list;
   bool ripe;  // on the list of those with a run to be purged at once
   bool huge;  // lies on one huge page that is not split yet
+  bool resting;  // huge and dense: what is free of it stays with it, and is on the list of those that rest
   bool expecting;  // its first touch, which is under way, takes a huge page
+  bool collapsing;  // is being moved onto a huge page (collapse.h): must not be unmapped
+  uint8_t attempts;  // to do that
+  uint16_t freed_pages;  // since dense_since_ns
+  uint16_t charged_pages;  // for the one under way
+  uint64_t dense_since_ns;  // as far as is known; 0: was not dense when last looked at
   Region* next;  // in its bucket
   Region* prev;
   Region* next_dirty;

@@ -4,8 +4,8 @@
 // a Shard and in its regions is under its lock. Cost: a few words, whatever the number of regions.
 // Invariants:
 //  1. a region is in the bucket of its longest_free, which is its longest run of pages not in `used`.
-//  2. a region with dirty or lazy pages is on the dirty list; one without may still be.
-//  3. used_pages and dirty_pages are the sums over the regions; pages being purged are neither.
+//  2. a region with dirty or lazy pages is on the dirty list, unless it rests; one without may still be.
+//  3. used_pages, and dirty_pages with resting_pages, are the sums over the regions; pages being purged are neither.
 #pragma once
 
 #include <atomic>
@@ -32,11 +32,14 @@ struct alignas(kCacheLineBytes) Shard {
   uint64_t filled[kPagesPerRegion / 64 + 1];     // which buckets have a region
   Region* all;
   Region* dirty;  // regions with free dirty pages
+  Region* resting;  // dense ones on huge pages, whose free pages stay
   WalkPosition* walks;  // over the dirty list, under way
   Region* ripe;   // regions with a run to be purged at once (sweep.h)
+  Region* next_look;  // where the search for dense regions goes on (collapse.h); null: at the first
   size_t used_pages;  // in spans
   size_t peak_pages;  // the most there have been in spans in this window
   size_t dirty_pages;
+  size_t resting_pages;  // free and dirty, of regions that rest
   size_t refaulted_pages;  // purged and handed out again soon
   size_t refaulted_runs;   // takes that met some
   size_t takes;            // runs handed out
@@ -96,6 +99,29 @@ struct alignas(kCacheLineBytes) Shard {
     for (WalkPosition* walk = walks; walk != nullptr; walk = walk->next) {
       if (walk->seen == region) walk->seen = before;
     }
+  }
+  // Dirty pages of a region are counted there.
+  size_t& dirty_count(const Region* region) { return region->resting ? resting_pages : dirty_pages; }
+  // What is free of the region is out of the purge's sight. Requires: it is on the dirty list.
+  void rest(Region* region) {
+    take_off_dirty_list(region->prev_dirty);
+    size_t pages = region->dirty().count();
+    dirty_pages -= pages;
+    resting_pages += pages;
+    region->resting = true;
+    region->prev_dirty = nullptr;
+    region->next_dirty = resting;
+    if (resting != nullptr) resting->prev_dirty = region;
+    resting = region;
+  }
+  void wake(Region* region) {
+    (region->prev_dirty != nullptr ? region->prev_dirty->next_dirty : resting) = region->next_dirty;
+    if (region->next_dirty != nullptr) region->next_dirty->prev_dirty = region->prev_dirty;
+    region->resting = false;
+    size_t pages = region->dirty().count();
+    resting_pages -= pages;
+    dirty_pages += pages;
+    put_on_dirty_list(region);
   }
   void begin_walk(WalkPosition* walk) {
     walk->next = walks;

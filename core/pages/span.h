@@ -65,7 +65,9 @@ struct alignas(kCacheLineBytes) Span {
   SpanKind kind;
   SpanState state;
   bool known_zero;  // the pages read as zero, as the page heap hands them out
+  bool known_dense;  // kHuge: its memory was used before, and most of it is resident
   bool lending_;    // unowned: its blocks are lent to many threads (heap/central.h). See lending()
+  uint32_t home_;   // of sampled blocks that would lie in it (heap/homes.h); 0: of none. See home()
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // blocks freed by others: see heap/remote.h
   Span* pending_next;                                     // on the owner's pending stack
@@ -129,6 +131,10 @@ struct alignas(kCacheLineBytes) Span {
   // Changes under the central list's lock; a hint without it.
   bool lending() const { return __atomic_load_n(&lending_, __ATOMIC_RELAXED); }
   void set_lending(bool lending) { __atomic_store_n(&lending_, lending, __ATOMIC_RELAXED); }
+
+  // Changes under the lock of the homes; a hint without it.
+  uint32_t home() const { return __atomic_load_n(&home_, __ATOMIC_RELAXED); }
+  void set_home(uint32_t home) { __atomic_store_n(&home_, home, __ATOMIC_RELAXED); }
 
   // The owner's free: the block is on the list as soon as another thread can see it there, with its link.
   SEEMALLOC_ALWAYS_INLINE void push_freed(Block* block) {

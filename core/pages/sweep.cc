@@ -48,11 +48,24 @@ void detach_range_locked(Shard& shard, Region* region, unsigned first, unsigned 
   forget_spare(region, first, pages);
 }
 
+// Whether the region lies on a huge page that stays, though these of its pages are free. When all that is free of a dense one is
+// due, the region rests: what is free is memory like any other, so that not only dense spans may use it up.
+bool keeps_huge_page_locked(Shard& shard, Region* region, const PageBits& pages, Apart apart) {
+  if (!region->huge || apart == Apart::kAny || pages.count() == kPagesPerRegion) return false;
+  if (apart == Apart::kNone) return true;
+  if (region->used.count() < kDense_pages) return false;
+  bool settled = region->young.empty() && region->old.empty() && region->lazy.empty() && region->purging.empty();
+  if (!pages.empty()) forget_spare(region, 0, kPagesPerRegion);
+  if (settled) shard.rest(region);
+  return true;
+}
+
 // Detaches the runs of a region that are wanted, as if they were used.
 void detach_locked(Shard& shard, Region* region, Sweeping* s, Batch* batch) {
   batch->region = region;
   batch->count = 0;
   PageBits pages = chosen_pages(region, s->what);
+  if (region->collapsing || keeps_huge_page_locked(shard, region, pages, s->apart)) return;
   unsigned first = 0, length = 0;
   for (unsigned from = 0; s->pages_left != 0 && pages.next_run(true, from, &first, &length); from = first + length) {
     if (length < s->least) continue;
@@ -197,6 +210,14 @@ void sweep(Shard& shard, Sweeping* s) {
     if (count % kRegionsPerPayment == 0) pay(*s, &since_ns);
   }
   pay(*s, &since_ns);
+}
+
+void wake_resting(Shard& shard) {
+  for (bool more = true; more;) {
+    LockGuard guard(shard.lock);
+    for (unsigned i = 0; i < kLooksPerLock && shard.resting != nullptr; i++) shard.wake(shard.resting);
+    more = shard.resting != nullptr;
+  }
 }
 
 void sweep_all(Sweeping* s) {

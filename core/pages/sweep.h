@@ -26,6 +26,9 @@ enum class What { kDue, kOld, kDirty, kEverything };
 // Regions that a walk looks at before others may have the shard's lock.
 inline constexpr unsigned kLooksPerLock = 64;
 
+// Which huge pages may be taken apart for the part of them that is free. Whole ones go at any time.
+enum class Apart { kNone, kSparse, kAny };
+
 struct Sweeping {
   What what = What::kDue;
   unsigned least = 1;             // pages of a range
@@ -36,7 +39,11 @@ struct Sweeping {
   size_t given_bytes = 0;         // counted up
   bool refused = false;           // of some region nothing went
   bool postponed = false;         // the budget was spent before the end
+  Apart apart = Apart::kAny;
 };
+
+// What is free of dense huge pages is in the purge's sight again. Requires: no lock held.
+void wake_resting(Shard& shard);
 
 // Requires: no lock held, as all of these.
 void sweep(Shard& shard, Sweeping* s);

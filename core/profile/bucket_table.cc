@@ -1,5 +1,7 @@
 #include "core/profile/bucket_table.h"
 
+#include "core/profile/sampler.h"
+
 namespace seemalloc::profile {
 
 namespace {
@@ -7,6 +9,32 @@ uint64_t hash_bucket(uint64_t stack_hash, const BucketKey& key) {
   return mix(stack_hash ^ key.allocated_bytes, mix(key.drawn_bytes ^ key.traits << 48, key.interval_bytes));
 }
 }  // namespace
+
+// Made if there are none. Null when memory is refused.
+Lifetimes* Bucket::lifetimes_of(FreedBy by) {
+  std::atomic<Lifetimes*>& place = lifetimes[static_cast<unsigned>(by)];
+  Lifetimes* known = place.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  auto* fresh = static_cast<Lifetimes*>(os::arena_allocate(sizeof(Lifetimes), alignof(Lifetimes)));
+  if (fresh == nullptr) return nullptr;
+  // Where two threads come at once, one record is lost: the arena takes nothing back.
+  return place.compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
+}
+
+bool Bucket::count_left_slow(const Recorder* by, bool elsewhere, uint64_t lived_ns) {
+  bool is_owner = by == owner && by != nullptr;
+  FreedBy who = elsewhere ? FreedBy::kAnother : is_owner ? FreedBy::kOwner : FreedBy::kSame;
+  Lifetimes* record = lifetimes_of(who);
+  if (record != nullptr) who == FreedBy::kOwner ? record->add_alone(lived_ns) : record->add(lived_ns);
+  if (elsewhere) {
+    left_elsewhere.fetch_add(1, std::memory_order_release);
+  } else if (is_owner) {
+    own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  } else {
+    left.fetch_add(1, std::memory_order_release);
+  }
+  return record != nullptr;
+}
 
 Bucket* BucketTable::intern(const Stack& stack, const BucketKey& key, StackTable& stacks, const Recorder* owner) {
   uint64_t stack_hash = hash_stack(stack);
@@ -27,6 +55,8 @@ Bucket* BucketTable::intern(const InternedStack& stack, const BucketKey& key, co
     fresh->stack = &stack;
     fresh->key = key;
     fresh->owner = owner;
+    double weight = sample_weight(key.drawn_bytes, key.interval_bytes);
+    fresh->weighted_bytes = static_cast<int64_t>(weight * static_cast<double>(key.allocated_bytes) + 0.5);
     return fresh;
   };
   return table_.find_or_insert(hash, equal, make);

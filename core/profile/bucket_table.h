@@ -5,7 +5,7 @@
 // estimates of mixed sizes unbiased.
 // Threads: any; a known bucket is found without a lock. The thread whose recorder made the bucket counts its samples by
 // plain stores, all others by atomic additions. A reader that loads what left before what came never sees more leave
-// than came.
+// than came. Bytes in a bucket: 168, and 80 for each way in which its samples have been freed (lifetimes.h).
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 
 #include "core/base/compiler.h"
 #include "core/profile/intern_table.h"
+#include "core/profile/lifetimes.h"
 #include "core/profile/stack_table.h"
 
 namespace seemalloc::profile {
@@ -40,30 +41,46 @@ struct Bucket {
   const InternedStack* stack;
   BucketKey key;
   const Recorder* owner;  // who made it: no other may change own_alloc and own_left. Null: made without a recorder
+  int64_t weighted_bytes;  // that one sample stands for now
   std::atomic<uint64_t> own_alloc, own_left;
+  std::atomic<uint64_t> own_asked;  // bytes that the program asked for, of own_alloc
+  std::atomic<uint64_t> at_peak;    // peak.h: epoch << 32 | live samples
+  std::atomic<Lifetimes*> lifetimes[kFreedBys];
   std::atomic<uint64_t> alloc;  // samples ever drawn, without own_alloc and those that were resized into this bucket
   std::atomic<uint64_t> left;   // freed or resized into another, without the others that left; less those resized into this one
   std::atomic<uint64_t> left_elsewhere;  // freed by another thread than the one that allocated them
+  std::atomic<uint64_t> asked;  // as own_asked, of alloc
+  std::atomic<uint64_t> mark_alloc, mark_live;  // what the counts were at the baseline (records.h)
 
-  void count_alloc(const Recorder* by) {
+  void count_alloc(const Recorder* by, size_t asked_bytes) {
     if (by == owner && by != nullptr) {
       own_alloc.store(own_alloc.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      own_asked.store(own_asked.load(std::memory_order_relaxed) + asked_bytes, std::memory_order_relaxed);
     } else {
       alloc.fetch_add(1, std::memory_order_relaxed);
+      asked.fetch_add(asked_bytes, std::memory_order_relaxed);
     }
   }
-  // Release: whoever sees that a sample left sees that it came. Pairs with read_bucket().
-  void count_left(const Recorder* by, bool elsewhere) {
-    if (SEEMALLOC_UNLIKELY(elsewhere)) {
-      left_elsewhere.fetch_add(1, std::memory_order_release);
-    } else if (by == owner && by != nullptr) {
-      own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    } else {
-      left.fetch_add(1, std::memory_order_release);
-    }
+  // A sample that lived so long has been freed; `elsewhere`: by another thread than the one that allocated it. False when memory for its
+  // lifetime is refused. Release: whoever sees that a sample left sees that it came. Pairs with read_bucket().
+  SEEMALLOC_ALWAYS_INLINE bool count_left(const Recorder* by, bool elsewhere, uint64_t lived_ns) {
+    Lifetimes* own = lifetimes[static_cast<unsigned>(FreedBy::kOwner)].load(std::memory_order_relaxed);
+    if (SEEMALLOC_UNLIKELY(elsewhere || by != owner || own == nullptr)) return count_left_slow(by, elsewhere, lived_ns);
+    own->add_alone(lived_ns);
+    own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    return true;
   }
+  uint64_t live_samples() const {
+    uint64_t gone = own_left.load(std::memory_order_acquire) + left_elsewhere.load(std::memory_order_acquire);
+    gone += left.load(std::memory_order_acquire);
+    return own_alloc.load(std::memory_order_relaxed) + alloc.load(std::memory_order_relaxed) - gone;
+  }
+
+ private:
+  SEEMALLOC_NOINLINE bool count_left_slow(const Recorder* by, bool elsewhere, uint64_t lived_ns);
+  Lifetimes* lifetimes_of(FreedBy by);
 };
-static_assert(sizeof(Bucket) == 96);
+static_assert(sizeof(Bucket) == 168);
 
 class BucketTable {
  public:

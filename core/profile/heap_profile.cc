@@ -3,12 +3,14 @@
 #include <bit>
 
 #include "core/base/check.h"
+#include "core/base/units.h"
 #include "core/os/arena.h"
 #include "core/os/os.h"
 #include "core/profile/recorder.h"
 #include "core/profile/records.h"
 #include "core/profile/registers.h"
 #include "core/profile/sampler.h"
+#include "core/profile/square_root.h"
 #include "core/profile/unwind.h"
 
 namespace seemalloc::profile {
@@ -16,14 +18,6 @@ namespace seemalloc::profile {
 constinit Records records;
 
 namespace {
-
-// Newton's method from a guess with half the exponent. libm's sqrt is not ours to call.
-double square_root(double x) {
-  if (!(x > 0)) return 0;
-  double root = std::bit_cast<double>((std::bit_cast<uint64_t>(x) >> 1) + (uint64_t{1023} << 51));
-  for (int i = 0; i < 5; i++) root = 0.5 * (root + x / root);
-  return root;
-}
 
 void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
@@ -44,18 +38,31 @@ BucketKey key_of(const Allocation& allocation) {
           traits_of(allocation.requested_bytes, allocation.allocated_bytes, allocation.moved)};
 }
 
+// The clock that births and deaths are timed with. Where every block is recorded a few ns count.
+uint64_t life_clock_ns(uint64_t interval_bytes) {
+  return SEEMALLOC_LIKELY(interval_bytes > 1) ? os::monotonic_ns() : os::coarse_monotonic_ns();
+}
+
+int64_t* pending_of(Recorder* recorder) { return recorder != nullptr ? &recorder->pending_bytes : nullptr; }
+
 // One more sample in the bucket, which is null when memory was refused.
 SampleId add_sample(const Allocation& allocation, Bucket* bucket, Recorder* recorder) {
   SampleId id = 0;
   if (SEEMALLOC_LIKELY(bucket != nullptr)) {
-    LiveSample sample{bucket, allocation.requested_bytes, os::coarse_monotonic_ns(), cached_thread_id()};
+    uint64_t now = life_clock_ns(allocation.interval_bytes);
+    if (SEEMALLOC_UNLIKELY(records.first_sample_ns.load(std::memory_order_relaxed) == 0)) {
+      records.first_sample_ns.store(now, std::memory_order_relaxed);
+    }
+    LiveSample sample{bucket, allocation.requested_bytes, now, cached_thread_id()};
     id = recorder != nullptr ? records.live.add(sample, recorder->ids) : records.live.add(sample);
   }
   if (SEEMALLOC_UNLIKELY(id == 0)) {
     count(records.dropped);
     return 0;
   }
-  bucket->count_alloc(recorder);
+  records.peak.keep(*bucket);
+  bucket->count_alloc(recorder, allocation.requested_bytes);
+  records.peak.add(bucket->weighted_bytes, pending_of(recorder));
   return id;
 }
 
@@ -114,11 +121,17 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
   return add_sample(allocation, bucket, recorder);
 }
 
-void record_free(Recorder* recorder, SampleId id) {
+FreedSample record_free(Recorder* recorder, SampleId id) {
   RecorderUse use(recorder);
   recorder = use.get();
   LeftSample left = recorder != nullptr ? records.live.remove(id, recorder->ids) : records.live.remove(id);
-  left.bucket->count_left(recorder, left.thread_id != cached_thread_id());
+  Bucket& bucket = *left.bucket;
+  bool elsewhere = left.thread_id != cached_thread_id();
+  uint64_t now = life_clock_ns(bucket.key.interval_bytes);
+  records.peak.keep(bucket);
+  if (SEEMALLOC_UNLIKELY(!bucket.count_left(recorder, elsewhere, minus(now, left.birth_ns)))) count(records.lost_lifetimes);
+  records.peak.add(-bucket.weighted_bytes, pending_of(recorder));
+  return {bucket.key.drawn_bytes, bucket.key.interval_bytes};
 }
 
 void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) {
@@ -136,8 +149,11 @@ void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) 
   }
   records.live.set_size(id, after, requested_bytes);
   if (after == before) return;
+  records.peak.keep(*after);
+  records.peak.keep(*before);
   after->left.fetch_sub(1, std::memory_order_relaxed);
   before->left.fetch_add(1, std::memory_order_release);
+  records.peak.add(after->weighted_bytes - before->weighted_bytes, nullptr);
 }
 
 BucketRow read_bucket(const Bucket& bucket) {
@@ -145,7 +161,29 @@ BucketRow read_bucket(const Bucket& bucket) {
   uint64_t elsewhere = bucket.left_elsewhere.load(std::memory_order_acquire);
   left += bucket.left.load(std::memory_order_acquire) + elsewhere;
   uint64_t samples = bucket.own_alloc.load(std::memory_order_relaxed) + bucket.alloc.load(std::memory_order_relaxed);
-  return BucketRow{&bucket, samples, samples - left, elsewhere, sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes)};
+  return BucketRow{.bucket = &bucket,
+                   .alloc_samples = samples,
+                   .live_samples = samples - left,
+                   .elsewhere_samples = elsewhere,
+                   .asked_bytes = bucket.own_asked.load(std::memory_order_relaxed) + bucket.asked.load(std::memory_order_relaxed),
+                   .mark_alloc = bucket.mark_alloc.load(std::memory_order_relaxed),
+                   .mark_live = bucket.mark_live.load(std::memory_order_relaxed),
+                   .peak_samples = 0,
+                   .weight = sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes)};
+}
+
+void set_baseline() {
+  Baseline& baseline = records.baseline;
+  LockGuard guard(baseline.lock);
+  uint32_t version = baseline.version.load(std::memory_order_relaxed);
+  baseline.version.store(version + 1, std::memory_order_seq_cst);
+  records.buckets.for_each([](Bucket& bucket) {
+    BucketRow row = read_bucket(bucket);
+    bucket.mark_alloc.store(row.alloc_samples, std::memory_order_relaxed);
+    bucket.mark_live.store(row.live_samples, std::memory_order_relaxed);
+  });
+  baseline.time_ns.store(os::monotonic_ns(), std::memory_order_relaxed);
+  baseline.version.store(version + 2, std::memory_order_release);
 }
 
 void RowSums::add(const BucketRow& row) {
@@ -174,6 +212,7 @@ SampleTotals sample_totals() {
 }
 
 void lock_for_fork() {
+  records.baseline.lock.lock_for_fork();
   records.buckets.lock_all();
   records.stacks.lock_all();
   records.live.lock_all();
@@ -184,6 +223,7 @@ void unlock_after_fork() {
   records.live.unlock_all();
   records.stacks.unlock_all();
   records.buckets.unlock_all();
+  records.baseline.lock.unlock_after_fork();
 }
 
 }  // namespace seemalloc::profile

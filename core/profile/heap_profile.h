@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/profile/buffer.h"
 #include "core/profile/stack.h"
 
 namespace seemalloc::profile {
@@ -32,8 +33,13 @@ void adopt_recorder(Recorder& recorder);
 SampleId record_alloc(Recorder* recorder, const Allocation& allocation, uintptr_t site, size_t max_depth);
 // The same with a stack captured before.
 SampleId record_alloc(const Allocation& allocation, const Stack& stack);
+// What a sample that is gone stood for.
+struct FreedSample {
+  size_t allocated_bytes;
+  uint64_t interval_bytes;
+};
 // The sampled block is gone. Requires: id ≠ 0, returned by record_alloc, not yet freed.
-void record_free(Recorder* recorder, SampleId id);
+FreedSample record_free(Recorder* recorder, SampleId id);
 inline void record_free(SampleId id) { record_free(nullptr, id); }
 // The sampled block was resized in place: in-use bytes follow, allocated totals do not change.
 void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes);
@@ -58,6 +64,12 @@ struct Sink {
 enum class Kind {
   kHeap,         // alloc_objects/count, alloc_space/bytes, inuse_objects/count, inuse_space/bytes; default inuse_space
   kRemoteFrees,  // remote_free_objects/count, remote_free_space/bytes: blocks that another thread has freed, since the start
+  kAllocs,       // alloc_objects/count, alloc_space/bytes
+  kPeak,         // peak_objects/count, peak_space/bytes: in use at the high-water mark (peak.h)
+  kSince,        // the types of kHeap, less what there was at the baseline
+  kChurn,        // alloc_, requested_, moved_ (by realloc) and short_ (freed within 10 ms) objects and space
+  kLifetime,     // alive_ and freed_ objects and space, by age and who freed them (lifetime_rows.h)
+  kCount,
 };
 
 // Writes a profile as an uncompressed profile.proto (period_type space/bytes). Each row has the label "bytes", the
@@ -66,13 +78,12 @@ enum class Kind {
 // False when the sink failed or memory for the snapshot was refused.
 bool write_heap_profile(const Sink& sink, uint64_t interval_bytes);
 
-// The same into one contiguous anonymous mapping; the caller unmaps it with os::unmap(data, mapped_bytes, os::Reason::kReport).
-struct Buffer {
-  char* data;
-  size_t bytes;
-  size_t mapped_bytes;
-};
-bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind = Kind::kHeap);
+// The same into memory that the caller gives back. False when memory was refused. `exact_live_bytes` is what the estimate
+// is an estimate of; 0: not known.
+bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind = Kind::kHeap, uint64_t exact_live_bytes = 0);
+
+// From now on kSince counts from here.
+void set_baseline();
 
 // Fork: taken before, released after in the parent and the child.
 void lock_for_fork();

@@ -10,114 +10,18 @@
 #include <map>
 #include <regex>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/os/os.h"
 #include "core/os/syscall.h"
+#include "core/profile/decoder_for_test.h"
 #include "core/profile/heap_profile.h"
 #include "core/profile/sampler.h"
 
 namespace seemalloc::profile {
 namespace {
-
-struct Field {
-  unsigned number;
-  uint64_t value = 0;  // of a varint
-  std::string bytes;   // of a delimited field
-};
-
-uint64_t read_varint(const std::string& text, size_t* at) {
-  uint64_t value = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    unsigned char byte = static_cast<unsigned char>(text.at((*at)++));
-    value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-    if ((byte & 0x80) == 0) return value;
-  }
-  throw std::runtime_error("varint too long");
-}
-
-std::vector<Field> fields_of(const std::string& message) {
-  std::vector<Field> fields;
-  for (size_t at = 0; at < message.size();) {
-    uint64_t tag = read_varint(message, &at);
-    Field field{static_cast<unsigned>(tag >> 3), 0, {}};
-    uint64_t value = read_varint(message, &at);
-    if ((tag & 7) == 0) {
-      field.value = value;
-    } else {
-      if ((tag & 7) != 2 || value > message.size() - at) throw std::runtime_error("bad field");
-      field.bytes = message.substr(at, value);
-      at += value;
-    }
-    fields.push_back(field);
-  }
-  return fields;
-}
-
-std::vector<uint64_t> numbers_of(const std::string& packed) {
-  std::vector<uint64_t> numbers;
-  for (size_t at = 0; at < packed.size();) numbers.push_back(read_varint(packed, &at));
-  return numbers;
-}
-
-using Message = std::map<unsigned, Field>;  // for messages whose fields occur once
-Message message_of(const std::string& bytes) {
-  Message message;
-  for (Field& field : fields_of(bytes)) {
-    EXPECT_TRUE(message.emplace(field.number, field).second) << "field " << field.number << " twice";
-  }
-  return message;
-}
-
-// The first field of each number: a sample may have several labels.
-Message first_of(const std::string& bytes) {
-  Message message;
-  for (Field& field : fields_of(bytes)) message.emplace(field.number, field);
-  return message;
-}
-
-struct Profile {
-  std::vector<std::string> strings, comments, types;
-  std::vector<Message> mappings;
-  std::map<uint64_t, Message> locations;
-  std::vector<Message> samples;
-  std::map<unsigned, uint64_t> numbers;
-  std::string period_type;
-
-  const std::string& string(uint64_t index) const { return strings.at(index); }
-};
-
-Profile decode(const std::string& bytes) {
-  Profile profile;
-  std::vector<Field> fields = fields_of(bytes);
-  for (Field& field : fields) {
-    if (field.number == 6) profile.strings.push_back(field.bytes);
-  }
-  auto type = [&](const std::string& message) {
-    Message value_type = message_of(message);
-    return profile.string(value_type[1].value) + "/" + profile.string(value_type[2].value);
-  };
-  for (Field& field : fields) {
-    switch (field.number) {
-      case 1: profile.types.push_back(type(field.bytes)); break;
-      case 2: profile.samples.push_back(first_of(field.bytes)); break;
-      case 3: profile.mappings.push_back(message_of(field.bytes)); break;
-      case 4: {
-        Message location = message_of(field.bytes);
-        EXPECT_TRUE(profile.locations.emplace(location[1].value, location).second);
-        break;
-      }
-      case 6: break;
-      case 11: profile.period_type = type(field.bytes); break;
-      case 13: profile.comments.push_back(profile.string(field.value)); break;
-      default: EXPECT_TRUE(profile.numbers.emplace(field.number, field.value).second);
-    }
-  }
-  return profile;
-}
 
 std::string written(uint64_t interval, Kind kind = Kind::kHeap) {
   Buffer buffer;
@@ -131,12 +35,6 @@ Stack make_stack(std::initializer_list<uintptr_t> pcs) {
   Stack stack;
   for (uintptr_t pc : pcs) stack.pcs[stack.depth++] = pc;
   return stack;
-}
-
-std::vector<uint64_t> addresses(const Profile& profile, const Message& sample) {
-  std::vector<uint64_t> result;
-  for (uint64_t id : numbers_of(sample.at(1).bytes)) result.push_back(profile.locations.at(id).at(3).value);
-  return result;
 }
 
 // Values of the one sample with this innermost address and block size.

@@ -6,19 +6,16 @@
 
 namespace seemalloc::profile {
 
-namespace {
 constinit thread_local uint32_t thread_id_cache = 0;
 
+namespace {
 uint32_t slack(size_t allocated_bytes, size_t requested_bytes) {
-  size_t bytes = allocated_bytes > requested_bytes ? allocated_bytes - requested_bytes : 0;
+  size_t bytes = minus(allocated_bytes, requested_bytes);
   return bytes > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(bytes);
 }
 }  // namespace
 
-uint32_t cached_thread_id() {
-  if (thread_id_cache == 0) thread_id_cache = static_cast<uint32_t>(os::thread_id());
-  return thread_id_cache;
-}
+SEEMALLOC_COLD uint32_t find_thread_id() { return thread_id_cache = static_cast<uint32_t>(os::thread_id()); }
 
 void forget_thread_id() { thread_id_cache = 0; }
 
@@ -52,12 +49,12 @@ LeftSample LiveTable::remove(SampleId id, IdCache& cache) {
   Record* gone = record(id);
   Bucket* bucket = gone->bucket.load(std::memory_order_relaxed);
   CHECK(bucket != nullptr);  // freed twice: an id in two places would corrupt the lists (invariant 1)
-  uint32_t thread_id = gone->thread_id;
+  LeftSample left{bucket, gone->birth_ns, gone->thread_id};
   gone->bucket.store(nullptr, std::memory_order_relaxed);
   gone->slack_bytes = cache.head;
   cache.head = id;
   if (++cache.count == kBatch) put_full_batch(cache);
-  return {bucket, thread_id};
+  return left;
 }
 
 LeftSample LiveTable::remove(SampleId id) {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/compiler.h"
 #include "core/base/units.h"
 #include "core/os/lock.h"
 #include "core/profile/bucket_table.h"
@@ -23,13 +24,14 @@ namespace seemalloc::profile {
 struct LiveSample {
   Bucket* bucket;  // stack, allocated bytes, interval
   size_t requested_bytes;
-  uint64_t birth_ns;  // os::coarse_monotonic_ns
+  uint64_t birth_ns;  // CLOCK_MONOTONIC, see life_clock_ns()
   uint32_t thread_id;
 };
 
 // What is known of one that was removed.
 struct LeftSample {
   Bucket* bucket;
+  uint64_t birth_ns;
   uint32_t thread_id;
 };
 
@@ -90,8 +92,13 @@ class LiveTable {
   std::atomic<Leaf*> root_[size_t{1} << kRootBits] = {};
 };
 
+extern constinit thread_local uint32_t thread_id_cache __attribute__((tls_model("initial-exec")));
+uint32_t find_thread_id();
 // gettid, remembered per thread.
-uint32_t cached_thread_id();
+inline uint32_t cached_thread_id() {
+  uint32_t id = thread_id_cache;
+  return SEEMALLOC_LIKELY(id != 0) ? id : find_thread_id();
+}
 // The forked child's thread has a new id.
 void forget_thread_id();
 

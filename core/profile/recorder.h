@@ -15,6 +15,7 @@ struct Recorder {
   bool busy;
   SamplePace pace;
   IdCache ids;
+  int64_t pending_bytes;  // in use, of which the peak does not know yet
   StackMemo memo;
 };
 

@@ -1,7 +1,7 @@
 // Everything the heap sampler has recorded: the one set of tables of the process, and sums over it.
 //
 // Written by heap_profile.cc, read by the profile writer. Threads: any; each table has its own locks.
-// Lock order: buckets, stacks, live table, arena. No two of them are held together but the last.
+// Lock order: baseline, buckets, stacks, live table, arena. No two of them are held together but the last.
 #pragma once
 
 #include <atomic>
@@ -10,16 +10,28 @@
 #include "core/profile/bucket_table.h"
 #include "core/profile/heap_profile.h"
 #include "core/profile/live_table.h"
+#include "core/profile/peak.h"
 #include "core/profile/stack_table.h"
 
 namespace seemalloc::profile {
+
+// The moment that a profile of the kind `since` counts from: each bucket keeps what its counts were then.
+struct Baseline {
+  Lock lock;  // one thread sets it at a time
+  std::atomic<uint32_t> version{0};  // odd while it is being set
+  std::atomic<uint64_t> time_ns{0};  // CLOCK_MONOTONIC; 0: never set, everything counts
+};
 
 struct Records {
   BucketTable buckets;
   StackTable stacks;
   LiveTable live;
-  std::atomic<uint64_t> dropped{0};       // samples lost for want of memory
-  std::atomic<uint64_t> stale_resizes{0};  // resizes not followed for want of memory
+  Peak peak;
+  Baseline baseline;
+  std::atomic<uint64_t> first_sample_ns{0};  // CLOCK_MONOTONIC; 0: none yet
+  std::atomic<uint64_t> dropped{0};         // samples lost for want of memory
+  std::atomic<uint64_t> stale_resizes{0};   // resizes not followed for want of memory
+  std::atomic<uint64_t> lost_lifetimes{0};  // of freed samples, for want of memory
 };
 extern Records records;
 
@@ -29,11 +41,18 @@ struct BucketRow {
   uint64_t alloc_samples;
   uint64_t live_samples;
   uint64_t elsewhere_samples;  // freed by another thread
+  uint64_t asked_bytes;        // by the samples
+  uint64_t mark_alloc, mark_live;  // counts at the baseline
+  uint64_t peak_samples;           // live at the high-water mark; filled in by who wants it
   double weight;  // blocks that one sample stands for
 
   double alloc_objects() const { return weight * static_cast<double>(alloc_samples); }
   double live_objects() const { return weight * static_cast<double>(live_samples); }
   double elsewhere_objects() const { return weight * static_cast<double>(elsewhere_samples); }
+  double peak_objects() const { return weight * static_cast<double>(peak_samples); }
+  // Since the baseline; that of the live ones may be negative.
+  double new_objects() const { return weight * static_cast<double>(alloc_samples - mark_alloc); }
+  double more_live_objects() const { return weight * (static_cast<double>(live_samples) - static_cast<double>(mark_live)); }
   double bytes() const { return static_cast<double>(bucket->key.allocated_bytes); }
 };
 BucketRow read_bucket(const Bucket& bucket);

@@ -1,7 +1,8 @@
-// Signal frames without unwind tables: the interrupted registers, from where the kernel put them.
+// The registers that a signal interrupted, from where the kernel put them.
 //
-// Needed where the code that returns from a signal handler has no entry in .eh_frame: aarch64's vDSO, musl, the Go
-// runtime. Called by the unwinder for a pc in a module that has no row. Threads: none of its own.
+// For captures in a signal handler; and for walking through one where the code that returns from it has no entry in
+// .eh_frame: aarch64's vDSO, musl, the Go runtime. Called by the unwinder, there for a pc in a module that has no row.
+// Threads: none of its own.
 #pragma once
 
 #include "core/profile/registers.h"
@@ -15,5 +16,8 @@ bool is_signal_return(uintptr_t pc);
 // Replaces `*registers` by the interrupted ones. Requires: is_signal_return(registers->pc()). False when the stack does
 // not hold them.
 bool leave_signal_frame(Registers* registers, StackMemory& memory);
+
+// All registers, as the handler's third argument has them.
+Registers interrupted_registers(const void* ucontext);
 
 }  // namespace seemalloc::profile

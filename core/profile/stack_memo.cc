@@ -50,14 +50,12 @@ void WalkNotes::add(uintptr_t address, uintptr_t value) {
   entry_->words[entry_->word_count++] = {address, value};
 }
 
-void WalkNotes::read(uintptr_t address, uintptr_t value) {
-  if (entry_ == nullptr) return;
+void WalkNotes::note(uintptr_t address, uintptr_t value) {
   if (address < entry_->sp) return give_up();  // not known to stay
   add(address, value);
 }
 
 void WalkNotes::in_module(uintptr_t pc, const Module& module) {
-  if (entry_ == nullptr) return;
   size_t known = 0;
   while (known < entry_->visit_count && entry_->visits[known].identity != module.identity) known++;
   if (known == entry_->visit_count) {
@@ -68,7 +66,7 @@ void WalkNotes::in_module(uintptr_t pc, const Module& module) {
 }
 
 void WalkNotes::from_frame_pointer(const Registers& registers) {
-  if (entry_ == nullptr || frame_pointer_at_ == kChecked) return;
+  if (frame_pointer_at_ == kChecked) return;
   if (frame_pointer_at_ == kInitial) {
     entry_->uses_fp = true;
   } else {

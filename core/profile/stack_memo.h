@@ -107,18 +107,20 @@ class WalkNotes {
   void give_up() { entry_ = nullptr; }
   // The next step is taken by a rule for the code at `pc`.
   void in_code(uintptr_t pc, const Module& module) {
-    if (!module.permanent) in_module(pc, module);
+    if (!module.permanent && complete()) in_module(pc, module);
   }
   // That step's frame ends at base + a constant, where base is the stack pointer or the frame pointer.
   void frame_from(unsigned base, const Registers& registers) {
-    if (base == kFp) {
+    if (base == kFp && complete()) {
       from_frame_pointer(registers);
-    } else if (base != kSp) {
+    } else if (base != kSp && base != kFp) {
       give_up();
     }
   }
   // The step read a return address.
-  void read(uintptr_t address, uintptr_t value);
+  void read(uintptr_t address, uintptr_t value) {
+    if (complete()) note(address, value);
+  }
   // It found the caller's frame pointer there.
   void frame_pointer_is_at(uintptr_t address) { frame_pointer_at_ = address; }
 
@@ -128,6 +130,7 @@ class WalkNotes {
 
   void in_module(uintptr_t pc, const Module& module);
   void from_frame_pointer(const Registers& registers);
+  void note(uintptr_t address, uintptr_t value);
   void add(uintptr_t address, uintptr_t value);
 
   StackMemo::Entry* entry_;

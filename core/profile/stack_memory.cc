@@ -85,6 +85,8 @@ void StackMemory::enter(uintptr_t sp) {
   if (!own_ && !trusted_) low_ = high_ = 0;
 }
 
+bool StackMemory::is_there() const { return own_ || page_is_readable(low_); }
+
 void StackMemory::distrust() {
   trusted_ = false;
   if (!own_) low_ = high_ = 0;

@@ -17,8 +17,10 @@ namespace seemalloc::profile {
 
 class StackMemory {
  public:
-  // Starts at stack pointer `sp`, which is in use by the running code.
+  // Starts at stack pointer `sp`, which is in use by the running code, or else is_there() must be asked first.
   explicit StackMemory(uintptr_t sp) { enter(sp); }
+  // False when nothing is mapped where it started: interrupted code may keep anything in that register.
+  bool is_there() const;
 
   // The word at `address`; false when nothing is mapped there.
   SEEMALLOC_ALWAYS_INLINE bool read(uintptr_t address, uintptr_t* value) {

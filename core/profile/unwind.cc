@@ -5,6 +5,7 @@
 // for unwind tables, in modules that hold a pc of this stack. 3. once a step was a guess (frame pointer), everything
 // after it is untrusted: tables and foreign stacks are then read by system calls that cannot fault.
 #include "core/base/check.h"
+#include "core/profile/call_site.h"
 #include "core/profile/eh_frame.h"
 #include "core/profile/expression.h"
 #include "core/profile/modules.h"
@@ -28,6 +29,9 @@ void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_or
 // The lowest and highest+1 pc that user code can have.
 constexpr uintptr_t kLowestPc = 4096, kHighestPc = uintptr_t{1} << 56;
 
+// Where a walk begins: in the caller of this code, or wherever a signal came.
+enum class Start { kHere, kInterrupted };
+
 class Walk {
  public:
   enum class Step { kFrame, kEnd, kBroken };
@@ -37,6 +41,8 @@ class Walk {
     if (!memory_.is_own()) notes_->give_up();
   }
 
+  // False when there is no stack where the registers say. Asked before the first step where they may say anything.
+  bool starts_on_a_stack() const { return memory_.is_there(); }
   // Goes to the caller's frame. kEnd: there is none, this was the thread's first.
   Step step();
   uintptr_t pc() const { return registers_.pc(); }
@@ -44,11 +50,16 @@ class Walk {
   uintptr_t return_address() const { return registers_.pc() + (exact_pc_ ? 1 : 0); }
 
  private:
+  bool is_current(Rule rule, uintptr_t pc, const Module& module) const;
   Step step_by_rule(Rule rule, const Module* module);
   Step step_by_mark(Rule mark, const Module* module);
   bool load_slots(uint32_t slots, uintptr_t cfa);
   Step step_by_row(const Row& row);
+  Step step_by_guess();
   Step step_by_frame_pointer();
+  Step step_by_stack_top(uintptr_t return_slot);
+  uintptr_t return_slot_on_top();
+  bool holds_return_address(uintptr_t address);
   Step step_without_row(const Module* module);
   Step step_outside_modules();
   Step step_by_signal_return();
@@ -75,17 +86,23 @@ Walk::Step Walk::step() {
   notes_->in_code(pc, *module);
   tables_trusted_ = trusted_ || module->permanent;
   Rule rule{rule_cache.find(pc ^ module->identity)};
-  // Untrusted code is not looked at: a wrong rule for a guessed frame costs that stack, no more.
-  uint16_t tag;
-  if (SEEMALLOC_LIKELY(rule.exists()) && (!tables_trusted_ || (code_tag(pc, true, &tag) && rule.tag() == tag))) {
-    return step_by_rule(rule, module);
+  if (SEEMALLOC_UNLIKELY(!rule.exists() || !is_current(rule, pc, *module))) {
+    Row row;
+    if (!find_row(*module, pc, tables_trusted_, &row)) return step_without_row(module);
+    uint16_t tag;
+    rule = code_tag(pc, tables_trusted_, &tag) ? pack(row, tag) : Rule{};
+    if (!rule.exists()) return step_by_row(row);
+    rule_cache.insert(pc ^ module->identity, rule.bits);
   }
-  Row row;
-  if (!find_row(*module, pc, tables_trusted_, &row)) return step_without_row(module);
-  rule = code_tag(pc, tables_trusted_, &tag) ? pack(row, tag) : Rule{};
-  if (!rule.exists()) return step_by_row(row);
-  rule_cache.insert(pc ^ module->identity, rule.bits);
   return step_by_rule(rule, module);
+}
+
+// Whether the rule was made for the code that is there now. Code that nobody can unload is not looked at. Nor is untrusted
+// code: a wrong rule for a guessed frame costs that stack, no more.
+bool Walk::is_current(Rule rule, uintptr_t pc, const Module& module) const {
+  if (SEEMALLOC_LIKELY(module.permanent) || !tables_trusted_) return true;
+  uint16_t tag;
+  return code_tag(pc, true, &tag) && rule.tag() == tag;
 }
 
 // The caller's pc and sp, checked. Also the end of what this frame knew about interrupted code.
@@ -104,6 +121,7 @@ SEEMALLOC_ALWAYS_INLINE bool Walk::load_slots(uint32_t slots, uintptr_t cfa) {
   bool near = kMaxSlotBytes < 256 && memory_.covers(cfa - kMaxSlotBytes);
   if (SEEMALLOC_LIKELY(near && (registers_.known & kCalleeSaved) == kCalleeSaved)) {
     // Without branches: which registers a function saves is not predictable. An unsaved one is loaded from itself.
+#pragma GCC unroll 8
     for (unsigned i = 0; i < kSlotCount; i++) {
       uintptr_t slot = slots >> (i * kSlotBits) & kSlotMask;
       uintptr_t* value = &registers_.value[kSlotRegisters[i]];
@@ -124,10 +142,10 @@ SEEMALLOC_ALWAYS_INLINE bool Walk::load_slots(uint32_t slots, uintptr_t cfa) {
 // Rules that say only what kind of code it is.
 Walk::Step Walk::step_by_mark(Rule mark, const Module* module) {
   if (mark.is_first_frame()) return Step::kEnd;
-  return exact_pc_ ? step_without_row(module) : step_by_frame_pointer();
+  return exact_pc_ ? step_without_row(module) : step_by_guess();
 }
 
-Walk::Step Walk::step_by_rule(Rule rule, const Module* module) {
+SEEMALLOC_ALWAYS_INLINE Walk::Step Walk::step_by_rule(Rule rule, const Module* module) {
   if (SEEMALLOC_UNLIKELY(rule.is_mark())) return step_by_mark(rule, module);
   on_frame_pointers_ = false;
   unsigned base = rule.cfa_register();
@@ -238,7 +256,7 @@ Walk::Step Walk::step_without_row(const Module* module) {
   }
   if (is_signal_return(registers_.pc())) return step_by_signal_return();
   if (!exact_pc_) remember_rowless(*module);
-  return step_by_frame_pointer();
+  return step_by_guess();
 }
 
 // All this took dozens of system calls where tables are not trusted, and one where they are (1 µs).
@@ -253,33 +271,68 @@ void Walk::remember_rowless(const Module& module) {
 Walk::Step Walk::step_outside_modules() {
   notes_->give_up();
   uintptr_t pc = registers_.pc();
-  if (!trusted_ || rule_cache.find(pc) == Rule::rowless(0).bits) return step_by_frame_pointer();
+  if (!trusted_ || rule_cache.find(pc) == Rule::rowless(0).bits) return step_by_guess();
   if (is_signal_return(pc)) return step_by_signal_return();
   rule_cache.insert(pc, Rule::rowless(0).bits);
-  return step_by_frame_pointer();
+  return step_by_guess();
 }
 
 Walk::Step Walk::step_by_signal_return() {
-  if (!leave_signal_frame(&registers_, memory_)) return step_by_frame_pointer();
+  if (!leave_signal_frame(&registers_, memory_)) return step_by_guess();
   uintptr_t sp = registers_.sp();
   if (!memory_.follow_signal(sp)) return Step::kBroken;
   exact_pc_ = true;
   return arrive(registers_.pc(), sp);
 }
 
-// The guess for code without tables: that it keeps a frame pointer. A frame record is the caller's frame pointer and
+// The guess for code without tables: that it keeps a frame pointer; or, interrupted, that it has none yet.
+Walk::Step Walk::step_by_guess() {
+  notes_->give_up();
+  trusted_ = false;
+  memory_.distrust();
+  uintptr_t return_slot = exact_pc_ ? return_slot_on_top() : 0;
+  return return_slot != 0 ? step_by_stack_top(return_slot) : step_by_frame_pointer();
+}
+
+bool Walk::holds_return_address(uintptr_t address) {
+  uintptr_t word;
+  return memory_.read(address, &word) && is_behind_call(word);
+}
+
+// Where interrupted code may have its return address when there is none beside the frame pointer: on top of the stack
+// (a leaf, or the first instruction), or below the frame pointer that it has just pushed. 0: nowhere there.
+uintptr_t Walk::return_slot_on_top() {
+#if defined(__x86_64__)
+  uintptr_t sp = registers_.sp(), fp = registers_.fp(), top;
+  if (sp % sizeof(uintptr_t) != 0) return 0;
+  if (fp >= sp && holds_return_address(fp + sizeof(uintptr_t))) return 0;
+  if (holds_return_address(sp)) return sp;
+  if (!memory_.read(sp, &top) || top != fp) return 0;
+  return holds_return_address(sp + sizeof(uintptr_t)) ? sp + sizeof(uintptr_t) : 0;
+#else
+  return 0;
+#endif
+}
+
+Walk::Step Walk::step_by_stack_top(uintptr_t return_slot) {
+  uintptr_t cfa = return_slot + sizeof(uintptr_t), return_address;
+  if (!memory_.follow(registers_.sp() - 1, cfa) || !memory_.read(return_slot, &return_address)) return Step::kBroken;
+  registers_.known &= kCalleeSaved;  // not changed so far
+  on_frame_pointers_ = false;
+  exact_pc_ = false;
+  return arrive(return_address, cfa);
+}
+
+// A frame record is the caller's frame pointer and
 // the return address. Null is how the ABI marks the first frame, but it is believed only at the end of a chain: on
 // x86-64 it may also be a register that nobody used.
 Walk::Step Walk::step_by_frame_pointer() {
-  notes_->give_up();
 #if defined(__x86_64__)
   bool in_chain = on_frame_pointers_;
 #else
   bool in_chain = true;
 #endif
   on_frame_pointers_ = true;
-  trusted_ = false;
-  memory_.distrust();
   if (!registers_.has(kFp)) return Step::kBroken;
   uintptr_t record = registers_.fp();
   if (record == 0) return in_chain ? Step::kEnd : Step::kBroken;
@@ -297,11 +350,16 @@ Walk::Step Walk::step_by_frame_pointer() {
   return arrive(return_address, cfa);
 }
 
-// Fills `out` from the frames above the one `registers` describes.
-void fill(const Registers& registers, size_t max_depth, Stack* out, WalkNotes* notes) {
+// Fills `out` from the frames above the one that `registers` describes.
+void fill(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes) {
   uintptr_t own_start = 0, own_end = 0;
-  bool skipping = own_library(&own_start, &own_end);
+  bool skipping = start == Start::kHere && own_library(&own_start, &own_end);
   Walk walk(registers, notes);
+  if (start == Start::kInterrupted) {
+    out->pcs[out->depth++] = walk.return_address();
+    out->broken = !walk.starts_on_a_stack();
+    if (out->broken) return;
+  }
   for (;;) {
     Walk::Step step = walk.step();
     if (step == Walk::Step::kEnd) return;
@@ -319,17 +377,27 @@ void fill(const Registers& registers, size_t max_depth, Stack* out, WalkNotes* n
   }
 }
 
-}  // namespace
-
-SEEMALLOC_NOINLINE void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkNotes* notes) {
+SEEMALLOC_NOINLINE void walk_from(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes) {
   DCHECK(max_depth <= kMaxStackDepth);
   out->depth = 0;
   out->truncated = false;
   out->broken = false;
-  fill(registers, max_depth, out, notes);
+  fill(registers, start, max_depth, out, notes);
   if (out->broken) notes->give_up();
   if (out->truncated) count(truncated_captures);
   if (out->broken) count(broken_captures);
+}
+
+}  // namespace
+
+void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkNotes* notes) {
+  walk_from(registers, Start::kHere, max_depth, out, notes);
+}
+
+void capture_stack_from(const void* ucontext, Stack* out, size_t max_depth) {
+  DCHECK(max_depth >= 1);
+  WalkNotes none(nullptr);
+  walk_from(interrupted_registers(ucontext), Start::kInterrupted, max_depth, out, &none);
 }
 
 SEEMALLOC_NOINLINE void capture_stack(Stack* out, size_t max_depth) {

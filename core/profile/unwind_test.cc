@@ -18,6 +18,7 @@
 
 #include "core/profile/modules.h"
 #include "core/profile/stack.h"
+#include "core/profile/unwind.h"
 
 namespace seemalloc::profile {
 namespace {
@@ -319,6 +320,16 @@ TEST_P(Unwind, CrossesFromASignalStack) {
 std::atomic<int> steps{0}, differences{0}, broken_steps{0};
 std::atomic<bool> stepping{false};
 std::string first_difference;
+std::atomic<int> differences_from_registers{0};
+// True when the interrupted stack is the end of the handler's own.
+bool is_end_of_own_stack(const void* context) {
+  static Stack own, from;
+  capture_stack(&own, kMaxStackDepth);
+  capture_stack_from(context, &from, kMaxStackDepth);
+  return from.broken == own.broken && from.depth < own.depth &&
+         std::equal(from.pcs, from.pcs + from.depth, own.pcs + own.depth - from.depth);
+}
+
 void on_step(int, siginfo_t*, void* context) {
   constexpr greg_t kTrapFlag = 0x100;
   greg_t& flags = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL];
@@ -327,6 +338,7 @@ void on_step(int, siginfo_t*, void* context) {
   steps++;
   broken_steps += verdict.broken;
   if (!verdict.same && differences++ == 0) first_difference = verdict.text;
+  differences_from_registers += !is_end_of_own_stack(context);
 }
 
 NOINLINE void stepped_code() {
@@ -350,7 +362,7 @@ TEST_P(Unwind, AgreesWithLibgccAtEveryInstruction) {
   action.sa_sigaction = on_step;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGTRAP, &action, &old);
-  steps = differences = broken_steps = 0;
+  steps = differences = differences_from_registers = broken_steps = 0;
   stepping = true;
   raise(SIGTRAP);
   stepped_code();
@@ -359,6 +371,7 @@ TEST_P(Unwind, AgreesWithLibgccAtEveryInstruction) {
   sigaction(SIGTRAP, &old, nullptr);
   EXPECT_GT(steps, 3000);
   EXPECT_EQ(differences, 0) << "of " << steps << "\n" << first_difference;
+  EXPECT_EQ(differences_from_registers, 0) << "of " << steps;
   // libgcc rewrites its own frame just before it jumps into a handler: there nobody can tell.
   EXPECT_LT(broken_steps, steps / 100);
 }

@@ -1,6 +1,6 @@
 // What the shared libraries show to the world: the documented names and nothing else; what they ask of it: libc alone.
 //
-// Reads the files named by SEEMALLOC_LIB and SEEMALLOC_MINIMAL_LIB with nm and readelf; runs none of their code.
+// Reads the files named by SEEMALLOC_LIB, SEEMALLOC_MINIMAL_LIB and SEEMALLOC_COMPAT_LIB with nm and readelf; runs none of their code.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -28,11 +28,50 @@ const char* kTolerated =
     "_ZdlPvmRKSt9nothrow_t _ZdaPvmRKSt9nothrow_t _ZdlPvmSt11align_val_tRKSt9nothrow_t "
     "_ZdaPvmSt11align_val_tRKSt9nothrow_t __libc_cfree __libc_reallocarray __libc_mallopt __libc_mallinfo";
 
+// What libseemalloc_compat.so has beside: the calls of docs/compat.md.
+const char* kJemalloc =
+    "mallctl mallctlnametomib mallctlbymib mallocx rallocx xallocx sallocx dallocx sdallocx nallocx malloc_stats_print "
+    "malloc_message malloc_conf";
+// These also with the prefixes je_ and _rjem_.
+const char* kPrefixed =
+    "malloc calloc realloc free free_sized free_aligned_sized posix_memalign aligned_alloc memalign valloc malloc_usable_size";
+const char* kTcmalloc =
+    "tc_version tc_malloc tc_malloc_skip_new_handler tc_free tc_free_sized tc_realloc tc_calloc tc_cfree tc_memalign "
+    "tc_posix_memalign tc_valloc tc_pvalloc tc_malloc_size tc_nallocx tc_malloc_stats tc_mallopt tc_mallinfo tc_mallinfo2 "
+    "tc_set_new_mode tc_query_new_mode tc_new tc_newarray tc_new_nothrow tc_newarray_nothrow tc_new_aligned tc_newarray_aligned "
+    "tc_new_aligned_nothrow tc_newarray_aligned_nothrow tc_delete tc_deletearray tc_delete_sized tc_deletearray_sized "
+    "tc_delete_nothrow tc_deletearray_nothrow tc_delete_aligned tc_deletearray_aligned tc_delete_sized_aligned "
+    "tc_deletearray_sized_aligned tc_delete_aligned_nothrow tc_deletearray_aligned_nothrow";
+const char* kProfilers =
+    "HeapProfilerStart HeapProfilerStop HeapProfilerDump IsHeapProfilerRunning GetHeapProfile ProfilerStart "
+    "ProfilerStartWithOptions ProfilerStop ProfilerFlush ProfilerEnable ProfilerDisable ProfilerRegisterThread "
+    "ProfilingIsEnabledForAllThreads ProfilerGetCurrentState";
+const char* kExtensionForC =
+    "VerifyAllMemory VerifyNewMemory VerifyArrayNewMemory VerifyMallocMemory MallocMemoryStats GetStats GetNumericProperty "
+    "SetNumericProperty MarkThreadIdle MarkThreadBusy MarkThreadTemporarilyIdle ReleaseToSystem ReleaseFreeMemory "
+    "SetMemoryReleaseRate GetMemoryReleaseRate GetEstimatedAllocatedSize GetAllocatedSize GetThreadCacheSize GetOwnership";
+// Of the class MallocExtension; its other names are mangled ones of the class or of SysAllocator.
+const char* kExtension =
+    "_ZN15MallocExtension8instanceEv _ZN15MallocExtension8RegisterEPS_ _ZN15MallocExtension10InitializeEv "
+    "_ZTV15MallocExtension _ZTI15MallocExtension _ZTS15MallocExtension _ZTV12SysAllocator _ZTI12SysAllocator _ZTS12SysAllocator "
+    "_ZN15MallocExtensionD2Ev _ZN12SysAllocatorD2Ev _ZN15MallocExtension18GetNumericPropertyEPKcPm";
+
 std::set<std::string> words(const std::string& text) {
   std::istringstream stream(text);
   std::set<std::string> result;
   for (std::string word; stream >> word;) result.insert(word);
   return result;
+}
+
+std::set<std::string> compatibility_names() {
+  std::set<std::string> names = words(std::string(kJemalloc) + " " + kTcmalloc + " " + kProfilers + " " + kExtension);
+  names.insert("je_get_defrag_hint");
+  for (const std::string& name : words(std::string(kJemalloc) + " " + kPrefixed)) {
+    names.insert("je_" + name);
+    names.insert("_rjem_" + name);
+  }
+  for (const std::string& name : words(kExtensionForC)) names.insert("MallocExtension_" + name);
+  return names;
 }
 
 std::string output_of(std::vector<std::string> argv) {
@@ -63,20 +102,25 @@ class Exports : public testing::TestWithParam<const char*> {
     ASSERT_NE(path, nullptr) << GetParam() << " is not set";
     library_ = path;
   }
+  bool is_compatibility() const { return library_.find("_compat") != std::string::npos; }
   std::string library_;
 };
 
 TEST_P(Exports, AreTheDocumentedSurface) {
   std::set<std::string> allowed = words(std::string(kFamily) + " " + kOperators + " " + kTolerated);
+  std::set<std::string> more = is_compatibility() ? compatibility_names() : std::set<std::string>{};
+  allowed.insert(more.begin(), more.end());
   std::set<std::string> found;
   for (const Symbol& symbol : symbols(library_, "--defined-only")) {
     found.insert(symbol.name);
     bool ours = symbol.name.rfind("seemalloc_", 0) == 0;
+    bool of_class = symbol.name.rfind("_ZN15MallocExtension", 0) == 0 || symbol.name.rfind("_ZN12SysAllocator", 0) == 0;
+    ours = ours || (is_compatibility() && of_class);
     EXPECT_TRUE(ours || allowed.count(symbol.name)) << symbol.name << " (" << symbol.kind << ") is nobody's business";
   }
-  for (const std::string& name : words(std::string(kFamily) + " " + kOperators)) {
-    EXPECT_TRUE(found.count(name)) << name << " is missing";
-  }
+  std::set<std::string> wanted = words(std::string(kFamily) + " " + kOperators);
+  wanted.insert(more.begin(), more.end());
+  for (const std::string& name : wanted) EXPECT_TRUE(found.count(name)) << name << " is missing";
 }
 
 TEST_P(Exports, NeedOnlyLibc) {
@@ -140,7 +184,11 @@ TEST_P(Exports, TakeLittleStaticTls) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Libraries, Exports, testing::Values("SEEMALLOC_LIB", "SEEMALLOC_MINIMAL_LIB"),
-                         [](const auto& info) { return std::string(info.index == 0 ? "full" : "minimal"); });
+std::string name_of(const testing::TestParamInfo<const char*>& info) {
+  const char* names[] = {"full", "minimal", "compat"};
+  return names[info.index];
+}
+INSTANTIATE_TEST_SUITE_P(Libraries, Exports, testing::Values("SEEMALLOC_LIB", "SEEMALLOC_MINIMAL_LIB", "SEEMALLOC_COMPAT_LIB"),
+                         name_of);
 
 }  // namespace

@@ -26,8 +26,32 @@ int seemalloc_profile_start(size_t interval_bytes);
 int seemalloc_profile_stop(void);
 
 /* Writes the heap profile (profile.proto, as pprof reads it) to a file, replacing it at once when it is complete.
- * %p in the path stands for the process id, %n for a count. Returns 0, or -1 with errno of the failing call. */
+ * %p in the path stands for the process id, %n for a count, %t for the seconds since 1970. Returns 0, or -1 with errno of the failing call. */
 int seemalloc_profile_dump(const char* path);
+
+/* The same for another kind of profile: "heap", "remote" and those that docs/profiles.md lists. Returns 0, or -1 with
+ * errno EINVAL (no such kind) or that of the failing call. */
+int seemalloc_profile_dump_kind(const char* kind, const char* path);
+
+/* Sets the baseline of profiles of the kind "since": they show what has been allocated, and what more or less is in use, from
+ * now on. Returns 0, or -1 with errno ENOTSUP in the library without a profiler. */
+int seemalloc_profile_baseline(void);
+
+/* Starts profiling the CPU time of all threads: each is interrupted by SIGPROF this many times in a second that it runs
+ * (0: option cpu_frequency, which is 100 by default). What the last profile saw is forgotten. Returns 0, or -1 with errno
+ * EINVAL (above 4000), EALREADY (one is running), EBUSY (the program uses SIGPROF or ITIMER_PROF itself), EAGAIN (the
+ * kernel refuses timers), ENOMEM, or ENOTSUP in the library without a profiler. */
+int seemalloc_cpu_start(unsigned frequency);
+
+/* Stops it; what was seen is kept until the next start. Returns 0, or -1 with errno ESRCH when none was running. */
+int seemalloc_cpu_stop(void);
+
+/* Writes what the CPU profile has seen so far, or the last one has (profile.proto: samples/count, cpu/nanoseconds), as
+ * seemalloc_profile_dump does; seemalloc_profile_dump_kind("cpu", path) is the same. */
+int seemalloc_cpu_dump(const char* path);
+
+/* 1 while a CPU profile is running, else 0. *interrupts, unless null: how many samples it, or the last one, has taken. */
+int seemalloc_cpu_running(size_t* interrupts);
 
 /* Memory as the allocator accounts for it; all fields in bytes. */
 typedef struct seemalloc_statistics_t {
@@ -53,6 +77,40 @@ long seemalloc_option_get(const char* name, char* out, size_t size);
 
 /* Gives all free pages back to the system now. Returns the bytes given back. */
 size_t seemalloc_purge(void);
+
+/* ---- memory pools ----
+ *
+ * A program with an arena, a slab or a pool of its own takes large blocks from malloc and hands out small ones itself: the heap
+ * profile shows who made the pool grow, not who uses it. Such a program reports its blocks here; a sample of them, drawn
+ * as malloc's are (option sample), appears with its stacks in the profile of the kind `pools`, labelled with the pool's name.
+ * A block that is no sample costs a few nanoseconds.
+ *
+ * A null pool is allowed everywhere and stands for none: that is what seemalloc_pool_create gives when memory is refused, and
+ * always in the library without a profiler. To run without seemalloc too, declare the functions weak and ask one:
+ *
+ *   #pragma weak seemalloc_pool_create
+ *   #pragma weak seemalloc_pool_alloc
+ *   ...
+ *   seemalloc_pool_t* pool = seemalloc_pool_create ? seemalloc_pool_create("texts") : NULL;
+ *   ...
+ *   if (pool) seemalloc_pool_alloc(pool, block, bytes);
+ */
+typedef struct seemalloc_pool_t seemalloc_pool_t;
+
+/* A pool of this name, of which the first 47 bytes count. Pools of one name are shown together. */
+seemalloc_pool_t* seemalloc_pool_create(const char* name);
+
+/* The pool has handed out this block. One that it hands out again without a seemalloc_pool_free has been freed in between. */
+void seemalloc_pool_alloc(seemalloc_pool_t* pool, const void* block, size_t bytes);
+
+/* The pool has taken this block back. */
+void seemalloc_pool_free(seemalloc_pool_t* pool, const void* block);
+
+/* The pool has taken all of its blocks back: an arena that begins anew. */
+void seemalloc_pool_reset(seemalloc_pool_t* pool);
+
+/* The pool and all of its blocks are gone. No other thread may use it meanwhile, and nobody afterwards. */
+void seemalloc_pool_destroy(seemalloc_pool_t* pool);
 
 /* For tests: calls f(context, block, allocated_bytes) for each live block. No other thread may allocate or free
  * meanwhile, nor f. Returns 0, or -1 when the heap's records contradict each other. */

@@ -1,6 +1,7 @@
 // A setuid program obeys no variable. Linked with libseemalloc.a (the dynamic linker drops LD_PRELOAD for setuid programs).
 //   secure                   makes a setuid copy of itself and runs it; needs root
-//   secure inside            prints whether it is AT_SECURE; its allocator had SEEMALLOC_CONF with an unknown option
+//   secure inside            prints whether it is AT_SECURE; its allocator had SEEMALLOC_CONF and other allocators' variables
+//                            with what is unknown to it
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/sendfile.h>
@@ -25,6 +26,9 @@ static void run(const char* program, char* out, char* err, size_t size) {
     dup2(pipes[0][1], 1);
     dup2(pipes[1][1], 2);
     setenv("SEEMALLOC_CONF", "no_such_option:1", 1);
+    setenv("MALLOC_CONF", "no_such_pair:1", 1);
+    setenv("TCMALLOC_RELEASE_RATE", "no_such_rate", 1);
+    setenv("HEAPPROFILE", "/tmp/secure-profile/is/not/written", 1);
     execl(program, program, "inside", NULL);
     _exit(5);
   }
@@ -49,7 +53,8 @@ int main(int argc, char** argv) {
   run(argv[0], out, err, sizeof(err));
   EXPECT(strcmp(out, "0\n") == 0);
   const char* subject = getenv("EXPECT_SEEMALLOC");
-  if (subject != NULL && *subject != 0) EXPECT(strstr(err, "no_such_option") != NULL);
+  const char* said[] = {"no_such_option", "no_such_pair", "no_such_rate", "secure-profile"};
+  for (size_t i = 0; subject != NULL && *subject != 0 && i < sizeof(said) / sizeof(said[0]); i++) EXPECT(strstr(err, said[i]) != NULL);
 
   char copy[] = "/tmp/secure-XXXXXX";
   int to = mkstemp(copy), from = open(argv[0], O_RDONLY);

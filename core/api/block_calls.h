@@ -1,0 +1,59 @@
+// What the C library's calls do around the fast paths, for all names that they have (malloc.cc, core/compat). Nothing here leaves this
+// library, whoever else has a malloc.
+//
+// Threads: any.
+#pragma once
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/api/fast_path.h"
+
+namespace seemalloc {
+
+SEEMALLOC_ALWAYS_INLINE void* new_zeroed(size_t count, size_t each) {
+  size_t bytes;
+  if (SEEMALLOC_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  if (SEEMALLOC_UNLIKELY(bytes > heap::kMaxSmallBytes)) return allocate_zeroed_large(bytes);
+  void* p = allocate(bytes);
+  if (SEEMALLOC_LIKELY(p != nullptr)) memset(p, 0, bytes);
+  return p;
+}
+
+SEEMALLOC_ALWAYS_INLINE void* resize(void* p, size_t bytes) {
+  if (p == nullptr) return allocate(bytes);
+  if (bytes == 0) {
+    deallocate(p);
+    return nullptr;
+  }
+  return reallocate(p, bytes);
+}
+
+// glibc rounds an alignment that is not a power of two up to one, and refuses what cannot be rounded.
+inline void* new_aligned_to(size_t alignment, size_t bytes) {
+  if (alignment > SIZE_MAX / 2 + 1) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  size_t power = 16;
+  while (power < alignment) power *= 2;
+  return allocate_aligned(bytes, power);
+}
+
+// As posix_memalign.
+inline int new_aligned_to(void** out, size_t alignment, size_t bytes) {
+  if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
+  int saved = errno;
+  void* p = allocate_aligned(bytes, alignment);
+  errno = saved;
+  if (p == nullptr) return ENOMEM;
+  *out = p;
+  return 0;
+}
+
+inline size_t usable(const void* p) { return p == nullptr ? 0 : usable_bytes(const_cast<void*>(p)); }
+
+}  // namespace seemalloc

@@ -1,0 +1,16 @@
+#include "core/api/cpu_profiler.h"
+
+namespace seemalloc {
+
+CpuRequest requested_cpu_profile() { return {}; }
+CpuStart start_cpu_profile(const CpuRequest&) { return CpuStart::kUnavailable; }
+const char* text_of(CpuStart) { return "this is the library without a profiler (minimal)"; }
+bool stop_cpu_profile() { return false; }
+bool cpu_profile(ProfileBytes*) { return false; }
+CpuReport cpu_report() { return {}; }
+void cpu_profiler_meets_thread() {}
+void cpu_profiler_loses_thread() {}
+uint64_t tick_cpu_profiler() { return UINT64_MAX; }
+void forget_cpu_profile_in_child() {}
+
+}  // namespace seemalloc

@@ -1,0 +1,422 @@
+// The parts and who touches them: the handler writes to the session that `active` points to, in whatever thread; everything
+// else is done under `lock`, which no handler takes. A session stays where it is until no handler can have seen it.
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+
+#include "core/api/cpu_profiler.h"
+#include "core/base/check.h"
+#include "core/base/options.h"
+#include "core/base/units.h"
+#include "core/os/lock.h"
+#include "core/os/os.h"
+#include "core/os/threads.h"
+#include "core/profile/cpu_profile.h"
+#include "core/profile/unwind.h"
+
+namespace seemalloc {
+
+namespace {
+
+using os::ThreadClock;
+
+// Between two looks of the helper: a thread that ends sooner, and never asks for memory, is not seen.
+constexpr uint64_t kLook_ns = 20 * kMillisecond_ns;
+constexpr uint64_t kSoon_ns = 5 * kMillisecond_ns;
+// A look costs at most this part of the time: listing 10,000 threads takes 10 ms.
+constexpr uint64_t kLookShare = 50;
+
+struct ThreadTimer {
+  int thread;
+  int timer;
+  bool seen;  // by the look that is under way
+};
+
+// In zeroed memory of its own.
+struct Session {
+  profile::CpuStore store;
+  unsigned max_depth;
+  void* token;  // what its timers' signals carry: later ones are of a session that has ended
+  std::atomic<uint64_t> interrupts;
+  // ---- under `lock` ----
+  profile::CpuSums sums;
+  profile::GrowArray<ThreadTimer> timers;  // by thread, ascending
+  ThreadClock clock;
+  uint64_t period_ns;
+  uint64_t began_ns, ends_ns, ended_ns;  // monotonic; ends_ns 0: when it is stopped, ended_ns 0: it runs
+  uint64_t cpu_before_ns, cpu_ns;        // the process's, at the start and used
+  uint64_t look_took_ns;
+  uint64_t threads, without_timer;
+  uint64_t random;
+  const char* ended_by;
+};
+
+Lock lock;
+Session* session = nullptr;  // the one that runs, or the last one
+std::atomic<Session*> active{nullptr};
+std::atomic<unsigned> in_handler{0};
+std::atomic<uintptr_t> sessions{0};
+std::atomic<ThreadClock> session_clock{ThreadClock::kCpu};
+bool helper_is_open = false;  // the helper lets the signal through
+
+// ---- the handler ----
+
+void on_interrupt(int, siginfo_t* info, void* context) {
+  int saved_errno = errno;
+  // First in, then a look at the session: who ends it takes it away and then waits until nobody is in.
+  in_handler.fetch_add(1, std::memory_order_seq_cst);
+  Session* mine = active.load(std::memory_order_seq_cst);
+  if (mine != nullptr && info->si_code == SI_TIMER && info->si_value.sival_ptr == mine->token) {
+    mine->interrupts.fetch_add(1, std::memory_order_relaxed);
+    profile::Stack stack;
+    profile::capture_stack_from(context, &stack, mine->max_depth);
+    // The kernel looks at these timers at its own ticks, and while the thread is in a system call the signal waits: all
+    // that time was spent here.
+    uint64_t missed = info->si_overrun > 0 ? static_cast<uint64_t>(info->si_overrun) : 0;
+    mine->store.add(stack, 1 + missed);
+  }
+  in_handler.fetch_sub(1, std::memory_order_seq_cst);
+  errno = saved_errno;
+}
+
+bool handler_is_ours(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == on_interrupt;
+}
+
+// Ours stays once it is there: signals that are still on their way when a profile ends would kill the process.
+CpuStart take_signal() {
+  struct sigaction now {};
+  if (sigaction(SIGPROF, nullptr, &now) != 0) return CpuStart::kSignalInUse;
+  bool free = (now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
+  if (!free && !handler_is_ours(now)) return CpuStart::kSignalInUse;
+  if (os::has_profiling_timer()) return CpuStart::kTimerInUse;
+  if (!free) return CpuStart::kStarted;
+  struct sigaction ours {};
+  ours.sa_sigaction = on_interrupt;
+  ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+  sigfillset(&ours.sa_mask);
+  return sigaction(SIGPROF, &ours, nullptr) == 0 ? CpuStart::kStarted : CpuStart::kSignalInUse;
+}
+
+bool signal_is_still_ours() {
+  struct sigaction now {};
+  return sigaction(SIGPROF, nullptr, &now) == 0 && handler_is_ours(now);
+}
+
+// ---- sessions, under `lock` ----
+
+bool is_running() { return session != nullptr && session->ended_ns == 0; }
+
+size_t session_bytes() { return round_up(sizeof(Session), os::page_bytes()); }
+
+// False when a handler would not come to its end.
+bool wait_for_handlers() {
+  constexpr unsigned kPatience = 200;
+  for (unsigned tries = 0; in_handler.load(std::memory_order_seq_cst) != 0; tries++) {
+    if (tries == kPatience) return false;
+    os::pause(kMillisecond_ns);
+  }
+  return true;
+}
+
+void forget_last_session() {
+  Session* old = session;
+  session = nullptr;
+  if (old == nullptr) return;
+  old->sums.~CpuSums();
+  old->timers.~GrowArray();
+  // A handler that never returns (its thread was cancelled in it) may have it still: then it stays.
+  if (wait_for_handlers()) os::unmap(old, session_bytes(), os::Reason::kReport);
+}
+
+size_t place_of(int thread) {
+  size_t low = 0, high = session->timers.size();
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (session->timers[middle].thread < thread) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+bool is_at(size_t place, int thread) {
+  return place < session->timers.size() && session->timers[place].thread == thread;
+}
+
+// The first interrupt comes at a random time of the first period: the chance of a short thread is what it should be.
+uint64_t first_period_ns() {
+  session->random = session->random * 0x5851F42D4C957F2D + 0x14057B7EF767814F;
+  return 1 + (session->random >> 33) % session->period_ns;
+}
+
+bool insert_timer(size_t place, ThreadTimer timer) {
+  profile::GrowArray<ThreadTimer>& timers = session->timers;
+  if (!timers.reserve(timers.size() + 1)) return false;
+  timers.push(timer);
+  for (size_t i = timers.size() - 1; i > place; i--) timers[i] = timers[i - 1];
+  timers[place] = timer;
+  return true;
+}
+
+void remove_timer(size_t place) {
+  profile::GrowArray<ThreadTimer>& timers = session->timers;
+  if (timers[place].timer >= 0) os::delete_timer(timers[place].timer);
+  for (size_t i = place + 1; i < timers.size(); i++) timers[i - 1] = timers[i];
+  timers.set_size(timers.size() - 1);
+}
+
+// A thread that is refused a timer is remembered without one, so that it is counted once.
+void add_thread(size_t place, int thread) {
+  int timer = os::make_thread_timer(thread, session->clock, SIGPROF, session->token);
+  if (timer >= 0 && !os::set_timer(timer, first_period_ns(), session->period_ns)) {
+    os::delete_timer(timer);
+    timer = -1;
+  }
+  constexpr int kEnded = -22;  // -EINVAL
+  if (timer == kEnded) return;
+  if (timer < 0) {
+    session->without_timer++;
+  } else {
+    session->threads++;
+  }
+  if (!insert_timer(place, {thread, timer < 0 ? -1 : timer, true}) && timer >= 0) os::delete_timer(timer);
+}
+
+void see_thread(void*, int thread) {
+  size_t place = place_of(thread);
+  if (is_at(place, thread)) {
+    session->timers[place].seen = true;
+  } else {
+    add_thread(place, thread);
+  }
+}
+
+// Gives timers to new threads and takes them from those that ended: the kernel keeps a dead thread's timer.
+void look_for_threads() {
+  uint64_t began = os::monotonic_ns();
+  profile::GrowArray<ThreadTimer>& timers = session->timers;
+  for (size_t i = 0; i < timers.size(); i++) timers[i].seen = false;
+  if (!os::for_each_thread(see_thread, nullptr)) return;
+  size_t kept = 0;
+  for (size_t i = 0; i < timers.size(); i++) {
+    if (timers[i].seen) {
+      timers[kept++] = timers[i];
+    } else if (timers[i].timer >= 0) {
+      os::delete_timer(timers[i].timer);
+    }
+  }
+  timers.set_size(kept);
+  session->look_took_ns = os::monotonic_ns() - began;
+}
+
+void collect() {
+  session->store.take_all([](const profile::CpuSample& sample) { session->sums.add(sample); });
+}
+
+void end_session(const char* why) {
+  active.store(nullptr, std::memory_order_seq_cst);
+  profile::GrowArray<ThreadTimer>& timers = session->timers;
+  for (size_t i = 0; i < timers.size(); i++) {
+    if (timers[i].timer >= 0) os::delete_timer(timers[i].timer);
+  }
+  timers.set_size(0);
+  session->cpu_ns = os::process_cpu_ns() - session->cpu_before_ns;
+  session->ended_ns = os::monotonic_ns();
+  session->ended_by = why;
+  wait_for_handlers();
+  collect();
+}
+
+CpuStart begin_session(const CpuRequest& request) {
+  forget_last_session();
+  Session* fresh = static_cast<Session*>(os::map(session_bytes(), os::Reason::kReport));
+  if (fresh == nullptr) return CpuStart::kNoMemory;
+  fresh->max_depth = static_cast<unsigned>(options::get(options::Id::stack_depth));
+  fresh->token = reinterpret_cast<void*>(0x5EE0000 + sessions.fetch_add(1, std::memory_order_relaxed));
+  fresh->clock = request.wall ? ThreadClock::kWall : ThreadClock::kCpu;
+  fresh->period_ns = kSecond_ns / request.frequency;
+  fresh->random = os::random_bits();
+  fresh->began_ns = os::monotonic_ns();
+  fresh->ends_ns = request.most_ns != 0 ? fresh->began_ns + request.most_ns : 0;
+  fresh->cpu_before_ns = os::process_cpu_ns();
+  session = fresh;
+  session_clock.store(fresh->clock, std::memory_order_relaxed);
+  active.store(fresh, std::memory_order_seq_cst);
+  look_for_threads();
+  if (session->threads == 0) add_thread(place_of(os::thread_id()), os::thread_id());  // no /proc: this one at least
+  if (session->threads != 0) return CpuStart::kStarted;
+  end_session(nullptr);
+  return CpuStart::kNoTimers;
+}
+
+// ---- the helper's part ----
+
+// All signals are blocked in the helper; its own work shows in the profile, too.
+void open_helper(bool open) {
+  if (helper_is_open == open) return;
+  helper_is_open = open;
+  sigset_t ours;
+  sigemptyset(&ours);
+  sigaddset(&ours, SIGPROF);
+  pthread_sigmask(open ? SIG_UNBLOCK : SIG_BLOCK, &ours, nullptr);
+}
+
+void warn_of_end(const char* why) {
+  FixedText<160> line;
+  line << "CPU profile ended: " << why;
+  warn(line.c_str());
+}
+
+// Null while it may go on.
+const char* reason_to_end() {
+  if (!signal_is_still_ours()) return "the program has set a handler of its own for SIGPROF";
+  if (os::has_profiling_timer()) return "the program has set ITIMER_PROF";
+  return nullptr;
+}
+
+uint64_t next_look_ns(uint64_t now_ns) {
+  uint64_t wait = kLook_ns;
+  if (session->look_took_ns * kLookShare > wait) wait = session->look_took_ns * kLookShare;
+  if (session->store.ring_is_half_full()) wait = kSoon_ns;
+  uint64_t left = session->ends_ns != 0 ? session->ends_ns - now_ns : wait;
+  return left < wait ? left : wait;
+}
+
+uint64_t tick_locked() {
+  if (!is_running()) return UINT64_MAX;
+  uint64_t now = os::monotonic_ns();
+  const char* why = reason_to_end();
+  bool due = session->ends_ns != 0 && now >= session->ends_ns;
+  if (why != nullptr) warn_of_end(why);
+  if (why != nullptr || due) {
+    end_session(why);
+    return UINT64_MAX;
+  }
+  uint64_t wait = next_look_ns(now);
+  look_for_threads();
+  session->store.take_evicted([](const profile::CpuSample& sample) { session->sums.add(sample); });
+  return wait;
+}
+
+}  // namespace
+
+CpuRequest requested_cpu_profile() {
+  CpuRequest request{static_cast<unsigned>(options::get(options::Id::cpu_frequency))};
+  request.wall = options::get(options::Id::cpu_clock) == static_cast<uint64_t>(options::CpuClock::kWall);
+  return request;
+}
+
+CpuStart start_cpu_profile(const CpuRequest& request) {
+  DCHECK(request.frequency >= 1 && request.frequency <= kMaxCpuFrequency);
+  LockGuard guard(lock);
+  if (is_running()) return CpuStart::kRunning;
+  CpuStart taken = take_signal();
+  return taken == CpuStart::kStarted ? begin_session(request) : taken;
+}
+
+const char* text_of(CpuStart result) {
+  switch (result) {
+    case CpuStart::kStarted: return "started";
+    case CpuStart::kUnavailable: return "this is the library without a profiler (minimal)";
+    case CpuStart::kRunning: return "a CPU profile is running already";
+    case CpuStart::kSignalInUse: return "the program handles SIGPROF itself";
+    case CpuStart::kTimerInUse: return "the program uses the profiling timer itself (ITIMER_PROF)";
+    case CpuStart::kNoMemory: return "no memory for the profile";
+    case CpuStart::kNoTimers: return "the kernel gives no timers (ulimit -i limits them)";
+  }
+  return "";
+}
+
+bool stop_cpu_profile() {
+  LockGuard guard(lock);
+  if (!is_running()) return false;
+  end_session(nullptr);
+  return true;
+}
+
+namespace {
+
+profile::CpuProfileFacts facts_locked() {
+  if (session == nullptr) return {.clock = ThreadClock::kCpu, .period_ns = kSecond_ns / requested_cpu_profile().frequency};
+  const Session& s = *session;
+  bool running = is_running();
+  return {.clock = s.clock,
+          .period_ns = s.period_ns,
+          .duration_ns = (running ? os::monotonic_ns() : s.ended_ns) - s.began_ns,
+          .interrupts = s.interrupts.load(std::memory_order_relaxed),
+          .evictions = s.store.evictions(),
+          .lost = s.store.lost(),
+          .lost_ticks = s.store.lost_ticks(),
+          .process_cpu_ns = running ? os::process_cpu_ns() - s.cpu_before_ns : s.cpu_ns,
+          .threads = s.threads,
+          .without_timer = s.without_timer,
+          .ended = s.ended_by};
+}
+
+}  // namespace
+
+bool cpu_profile(ProfileBytes* out) {
+  LockGuard guard(lock);
+  if (is_running()) collect();
+  profile::CpuSums nothing;
+  profile::Buffer buffer{};
+  if (!profile::write_cpu_profile(session != nullptr ? session->sums : nothing, facts_locked(), &buffer)) return false;
+  *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
+  return true;
+}
+
+CpuReport cpu_report() {
+  LockGuard guard(lock);
+  if (session == nullptr) return {.available = true};
+  return {true, is_running(), session->interrupts.load(std::memory_order_relaxed), session->store.evictions()};
+}
+
+// Neither waits: it may be called in a handler that has interrupted the holder. The helper's next look makes up for it.
+void cpu_profiler_meets_thread() {
+  if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock()) return;
+  if (is_running()) {
+    int thread = os::thread_id();
+    size_t place = place_of(thread);
+    // The number may have been another thread's, which has ended since the last look.
+    bool stale = is_at(place, thread) && session->timers[place].timer >= 0 && !os::is_timer_set(session->timers[place].timer);
+    if (stale) remove_timer(place);
+    if (!is_at(place, thread)) add_thread(place, thread);
+  }
+  lock.unlock();
+}
+
+void cpu_profiler_loses_thread() {
+  if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock()) return;
+  if (is_running()) {
+    size_t place = place_of(os::thread_id());
+    if (is_at(place, os::thread_id())) remove_timer(place);
+  }
+  lock.unlock();
+}
+
+uint64_t tick_cpu_profiler() {
+  uint64_t wait = UINT64_MAX;
+  if (active.load(std::memory_order_relaxed) != nullptr) {
+    LockGuard guard(lock);
+    wait = tick_locked();
+  }
+  // In wall time it would be woken for nothing.
+  open_helper(wait != UINT64_MAX && session_clock.load(std::memory_order_relaxed) == ThreadClock::kCpu);
+  return wait;
+}
+
+// The session is left as it is, shared with the parent: another thread may have been changing it.
+void forget_cpu_profile_in_child() {
+  lock.reset();
+  active.store(nullptr, std::memory_order_relaxed);
+  in_handler.store(0, std::memory_order_relaxed);
+  session = nullptr;
+  helper_is_open = false;
+}
+
+}  // namespace seemalloc

@@ -1,0 +1,403 @@
+// CPU profiles of this process: the truth of their figures, threads, signals and timers of the program's own, fork, refusals.
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <seemalloc/seemalloc.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/api/cpu_profiler.h"
+#include "core/api/test_api.h"
+#include "core/base/units.h"
+#include "core/os/fault.h"
+#include "core/os/os.h"
+#include "core/profile/decoder_for_test.h"
+
+namespace seemalloc {
+namespace {
+
+#ifdef __SANITIZE_THREAD__
+constexpr bool kSignalsComeLate = true;  // the thread sanitizer keeps them until the thread makes a call that it knows
+#else
+constexpr bool kSignalsComeLate = false;
+#endif
+
+// Each uses so much CPU time of its thread.
+// Each in a section of its own, whose ends the linker knows.
+extern "C" const char __start_burn_a_code, __stop_burn_a_code, __start_burn_b_code, __stop_burn_b_code;
+#define BURNER(name) __attribute__((noipa, section(#name "_code")))
+BURNER(burn_a) void burn_a(uint64_t ns) {
+  for (uint64_t end = os::thread_cpu_ns() + ns; os::thread_cpu_ns() < end;) {
+    for (int i = 0; i < 20000; i++) asm volatile("" : "+r"(i));
+  }
+}
+BURNER(burn_b) void burn_b(uint64_t ns) {
+  for (uint64_t end = os::thread_cpu_ns() + ns; os::thread_cpu_ns() < end;) {
+    for (int i = 0; i < 20000; i++) asm volatile("" : "+r"(i));
+  }
+}
+
+bool is_in(uint64_t address, void (*function)(uint64_t)) {
+  bool first = function == burn_a;
+  auto start = reinterpret_cast<uint64_t>(first ? &__start_burn_a_code : &__start_burn_b_code);
+  auto stop = reinterpret_cast<uint64_t>(first ? &__stop_burn_a_code : &__stop_burn_b_code);
+  return address >= start && address < stop;
+}
+
+struct Seen {
+  std::vector<profile::DecodedRow> rows;
+  std::vector<std::string> comments;
+  uint64_t period = 0;
+
+  // Interrupts and CPU time of the stacks that have this function.
+  uint64_t interrupts(void (*function)(uint64_t)) const { return sum(function, 0); }
+  uint64_t ns(void (*function)(uint64_t)) const { return sum(function, 1); }
+  uint64_t all_ns() const {
+    int64_t sum = 0;
+    for (const auto& row : rows) sum += row.values[1];
+    return static_cast<uint64_t>(sum);
+  }
+  bool has_comment(const std::string& part) const {
+    for (const std::string& comment : comments) {
+      if (comment.find(part) != std::string::npos) return true;
+    }
+    return false;
+  }
+  // The number in front of this text.
+  uint64_t number_before(const std::string& text) const {
+    for (const std::string& comment : comments) {
+      size_t at = comment.find(text);
+      if (at == std::string::npos) continue;
+      size_t start = comment.find_last_not_of("0123456789", at - 1) + 1;
+      return strtoull(comment.c_str() + start, nullptr, 10);
+    }
+    return 0;
+  }
+
+ private:
+  uint64_t sum(void (*function)(uint64_t), size_t value) const {
+    int64_t sum = 0;
+    for (const auto& row : rows) {
+      for (uint64_t address : row.stack) {
+        if (!is_in(address, function)) continue;
+        sum += row.values[value];
+        break;
+      }
+    }
+    return static_cast<uint64_t>(sum);
+  }
+};
+
+Seen seen() {
+  ProfileBytes bytes{};
+  EXPECT_TRUE(cpu_profile(&bytes));
+  std::string text(bytes.data, bytes.bytes);
+  os::unmap(bytes.data, bytes.mapped_bytes, os::Reason::kReport);
+  profile::Profile decoded = profile::decode(text);
+  return {profile::rows_of(text), decoded.comments, decoded.numbers[12]};
+}
+
+int start(unsigned frequency) { return seemalloc_cpu_start(frequency) == 0 ? 0 : errno; }
+int stop() { return seemalloc_cpu_stop() == 0 ? 0 : errno; }
+
+template <typename Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < 10000; i++) {
+    if (condition()) return true;
+    os::pause(kMillisecond_ns);
+  }
+  return false;
+}
+
+TEST(CpuProfiler, IsEmptyBeforeTheFirst) {
+  EXPECT_EQ(stop(), ESRCH);
+  EXPECT_EQ(seemalloc_cpu_running(nullptr), 0);
+  EXPECT_TRUE(seen().rows.empty());
+}
+
+TEST(CpuProfiler, ChecksWhatItIsAsked) {
+  EXPECT_EQ(start(4001), EINVAL);
+  ASSERT_EQ(start(50), 0);
+  EXPECT_EQ(start(50), EALREADY);
+  EXPECT_EQ(seemalloc_cpu_running(nullptr), 1);
+  EXPECT_EQ(stop(), 0);
+  EXPECT_EQ(stop(), ESRCH);
+  EXPECT_EQ(seen().period, 20 * kMillisecond_ns);
+  ASSERT_EQ(start(0), 0);
+  EXPECT_EQ(stop(), 0);
+  EXPECT_EQ(seen().period, 10 * kMillisecond_ns);
+}
+
+// Two functions that use CPU time two to one, in turns, in two threads.
+TEST(CpuProfiler, TellsTheTruth) {
+  if (kSignalsComeLate) GTEST_SKIP();
+  ASSERT_EQ(start(200), 0);
+  auto work = [] {
+    sm_free(sm_malloc(100));  // it is met here
+    for (int i = 0; i < 25; i++) {
+      burn_a(24 * kMillisecond_ns);
+      burn_b(12 * kMillisecond_ns);
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  ASSERT_EQ(stop(), 0);
+  Seen profile = seen();
+  double a = static_cast<double>(profile.ns(burn_a)), b = static_cast<double>(profile.ns(burn_b));
+  double samples = static_cast<double>(profile.interrupts(burn_a) + profile.interrupts(burn_b));
+  EXPECT_GT(samples, 60);
+  double error = std::sqrt(2.0 / 3 * 1 / 3 / samples);
+  EXPECT_NEAR(a / (a + b), 2.0 / 3, 4.5 * error + 0.02) << samples << " samples";
+  // Of 1.8 s in all. Ticks of a machine that others use, too, come late; they are not forgotten.
+  EXPECT_NEAR((a + b) / 1.8e9, 1, 0.25);
+  EXPECT_EQ(profile.number_before(" samples with a broken unwind"), 0u);
+  size_t interrupts = 0;
+  seemalloc_cpu_running(&interrupts);
+  EXPECT_GE(interrupts, profile.interrupts(burn_a) + profile.interrupts(burn_b));
+}
+
+// A timer's signal that waits, since the kernel looks at its own ticks only, stands for all the time since.
+TEST(CpuProfiler, CountsTimeAboveTheKernelsOwnFrequency) {
+  if (kSignalsComeLate) GTEST_SKIP();
+  ASSERT_EQ(start(4000), 0);
+  burn_a(500 * kMillisecond_ns);
+  ASSERT_EQ(stop(), 0);
+  EXPECT_NEAR(static_cast<double>(seen().ns(burn_a)) / 0.5e9, 1, 0.25);
+}
+
+TEST(CpuProfiler, SeesThreadsThatComeAndGo) {
+  if (kSignalsComeLate) GTEST_SKIP();
+  constexpr int kThreads = 40;
+  ASSERT_EQ(start(500), 0);
+  for (int i = 0; i < kThreads; i += 2) {
+    auto work = [] {
+      sm_free(sm_malloc(100));  // it is met here
+      burn_b(20 * kMillisecond_ns);
+    };
+    std::thread one(work), two(work);
+    one.join();
+    two.join();
+  }
+  ASSERT_EQ(stop(), 0);
+  Seen profile = seen();
+  EXPECT_GE(profile.number_before(" had a timer"), uint64_t{kThreads});
+  EXPECT_NEAR(static_cast<double>(profile.ns(burn_b)) / (kThreads * 20e6), 1, 0.4);
+}
+
+// Threads that never ask for memory are found by the helper.
+TEST(CpuProfiler, SeesThreadsThatNeverAskForMemory) {
+  if (kSignalsComeLate) GTEST_SKIP();
+  ASSERT_EQ(start(200), 0);
+  os::pause(300 * kMillisecond_ns);
+  std::thread([] { burn_b(1000 * kMillisecond_ns); }).join();
+  ASSERT_EQ(stop(), 0);
+  EXPECT_GT(seen().ns(burn_b), uint64_t{300} * kMillisecond_ns);
+}
+
+void by_the_program(int) {}
+
+TEST(CpuProfiler, LeavesAHandlerOfTheProgramAlone) {
+  struct sigaction before {}, now {};
+  sigaction(SIGPROF, nullptr, &before);
+  signal(SIGPROF, by_the_program);
+  EXPECT_EQ(start(100), EBUSY);
+  sigaction(SIGPROF, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, by_the_program);
+  EXPECT_EQ(seemalloc_cpu_running(nullptr), 0);
+  sigaction(SIGPROF, &before, nullptr);
+  itimerval times{{1000, 0}, {1000, 0}};
+  setitimer(ITIMER_PROF, &times, nullptr);
+  EXPECT_EQ(start(100), EBUSY);
+  times = {};
+  setitimer(ITIMER_PROF, &times, nullptr);
+  EXPECT_EQ(start(100), 0);
+  EXPECT_EQ(stop(), 0);
+}
+
+TEST(CpuProfiler, EndsWhenTheProgramTakesTheSignal) {
+  ASSERT_EQ(start(100), 0);
+  struct sigaction ours {};
+  sigaction(SIGPROF, nullptr, &ours);
+  burn_a(100 * kMillisecond_ns);
+  testing::internal::CaptureStderr();
+  signal(SIGPROF, by_the_program);
+  EXPECT_TRUE(eventually([] { return seemalloc_cpu_running(nullptr) == 0; }));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "seemalloc: CPU profile ended: the program has set a handler of its own for SIGPROF\n");
+  EXPECT_EQ(stop(), ESRCH);
+  EXPECT_TRUE(seen().has_comment("ended early: the program has set a handler"));
+  sigaction(SIGPROF, &ours, nullptr);
+}
+
+TEST(CpuProfiler, EndsByItself) {
+  CpuRequest request{100};
+  request.most_ns = 50 * kMillisecond_ns;
+  ASSERT_EQ(start_cpu_profile(request), CpuStart::kStarted);
+  EXPECT_TRUE(eventually([] { return seemalloc_cpu_running(nullptr) == 0; }));
+  EXPECT_FALSE(seen().has_comment("ended early"));
+}
+
+TEST(CpuProfiler, IsNotInherited) {
+  if (kSignalsComeLate) GTEST_SKIP() << "the sanitizer allows no threads after a fork";
+  ASSERT_EQ(start(1000), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    size_t interrupts = 1;
+    bool good = seemalloc_cpu_running(&interrupts) == 0 && interrupts == 0 && stop() == ESRCH;
+    burn_a(50 * kMillisecond_ns);
+    seemalloc_cpu_running(&interrupts);
+    good = good && interrupts == 0;
+    good = good && start(1000) == 0;
+    burn_b(100 * kMillisecond_ns);
+    good = good && stop() == 0;
+    Seen profile = seen();
+    good = good && profile.ns(burn_a) == 0 && (profile.ns(burn_b) > 0 || kSignalsComeLate);
+    _exit(good ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(seemalloc_cpu_running(nullptr), 1);
+  burn_a(100 * kMillisecond_ns);
+  EXPECT_EQ(stop(), 0);
+  EXPECT_TRUE(kSignalsComeLate || seen().ns(burn_a) > 0);
+}
+
+// Signals that no timer of ours has sent are no samples, and do no harm, nor do those that come when it has ended.
+TEST(CpuProfiler, TakesAStormOfSignals) {
+  ASSERT_EQ(start(10), 0);
+  size_t before = 0, after = 0;
+  seemalloc_cpu_running(&before);
+  pthread_t target = pthread_self();
+  std::thread storm([target] {
+    for (int i = 0; i < 20000; i++) pthread_kill(target, SIGPROF);
+  });
+  burn_a(100 * kMillisecond_ns);
+  storm.join();
+  seemalloc_cpu_running(&after);
+  EXPECT_EQ(stop(), 0);
+  EXPECT_LT(after - before, 100u);
+  raise(SIGPROF);
+}
+
+TEST(CpuProfiler, KeepsErrno) {
+  ASSERT_EQ(start(4000), 0);
+  uint64_t wrong = 0;
+  for (uint64_t end = os::thread_cpu_ns() + 300 * kMillisecond_ns; os::thread_cpu_ns() < end;) {
+    errno = 4711;
+    for (int i = 0; i < 1000; i++) asm volatile("" : "+r"(i));
+    wrong += errno != 4711;
+  }
+  EXPECT_EQ(stop(), 0);
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(CpuProfiler, DoesNotInterruptARead) {
+  CpuRequest request{1000, true};
+  ASSERT_EQ(start_cpu_profile(request), CpuStart::kStarted);
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  std::thread writer([&] {
+    // The timers interrupt this one, too.
+    for (uint64_t end = os::monotonic_ns() + 200 * kMillisecond_ns; os::monotonic_ns() < end;) os::pause(10 * kMillisecond_ns);
+    EXPECT_EQ(write(pipes[1], "x", 1), 1);
+  });
+  char letter;
+  EXPECT_EQ(read(pipes[0], &letter, 1), 1) << errno;
+  writer.join();
+  EXPECT_EQ(stop(), 0);
+  // The wall's time: it slept all the while.
+  EXPECT_TRUE(kSignalsComeLate || seen().all_ns() > 100 * kMillisecond_ns);
+  close(pipes[0]);
+  close(pipes[1]);
+}
+
+// Starts and stops while threads come, allocate and go: what must not happen is a deadlock or a lost session.
+TEST(CpuProfiler, StartsAndStopsUnderLoad) {
+  std::atomic<bool> done{false};
+  std::vector<std::thread> makers;
+  for (int i = 0; i < 3; i++) {
+    makers.emplace_back([&] {
+      while (!done) {
+        std::thread([] {
+          std::vector<void*> blocks;
+          for (size_t n = 0; n < 2000; n++) blocks.push_back(sm_malloc(n % 500));
+          for (void* block : blocks) sm_free(block);
+        }).join();
+      }
+    });
+  }
+  for (int i = 0; i < 30; i++) {
+    ASSERT_EQ(start(4000), 0);
+    os::pause(5 * kMillisecond_ns);
+    EXPECT_TRUE(i % 3 != 0 || !seen().comments.empty());
+    ASSERT_EQ(stop(), 0);
+  }
+  done = true;
+  for (std::thread& maker : makers) maker.join();
+  EXPECT_EQ(seemalloc_cpu_running(nullptr), 0);
+}
+
+TEST(CpuProfiler, SaysWhatIsRefused) {
+  {
+    os::RefuseCalls refuse(SYS_timer_create, EAGAIN);
+    EXPECT_EQ(start(100), EAGAIN);
+    EXPECT_GE(refuse.refusals(), 1u);
+  }
+  EXPECT_EQ(seemalloc_cpu_running(nullptr), 0);
+  EXPECT_GE(seen().number_before(" were refused one"), 1u);
+  {
+    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    EXPECT_EQ(start(100), ENOMEM);
+    ProfileBytes bytes{};
+    EXPECT_FALSE(cpu_profile(&bytes));
+  }
+  {
+    os::RefuseCalls refuse(SYS_timer_settime, EINVAL);
+    EXPECT_EQ(start(100), EAGAIN);
+  }
+}
+
+// Without /proc the calling thread is profiled, and those that ask for memory.
+TEST(CpuProfiler, WorksWithoutProc) {
+  if (kSignalsComeLate) GTEST_SKIP();
+  os::RefuseCalls refuse(SYS_openat, ENOENT);
+  ASSERT_EQ(start(500), 0);
+  burn_a(100 * kMillisecond_ns);
+  std::thread([] {
+    sm_free(sm_malloc(10));
+    burn_b(100 * kMillisecond_ns);
+  }).join();
+  ASSERT_EQ(stop(), 0);
+  Seen profile = seen();
+  EXPECT_EQ(profile.number_before(" had a timer"), 2u);
+  EXPECT_GT(profile.ns(burn_a), 0u);
+  EXPECT_GT(profile.ns(burn_b), 0u);
+}
+
+TEST(CpuProfiler, IsWrittenToAFile) {
+  ASSERT_EQ(start(500), 0);
+  burn_a(50 * kMillisecond_ns);
+  ASSERT_EQ(stop(), 0);
+  std::string path = testing::TempDir() + "cpu_profiler_test." + std::to_string(getpid()) + ".pb";
+  ASSERT_EQ(seemalloc_cpu_dump(path.c_str()), 0) << errno;
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  unlink(path.c_str());
+  EXPECT_EQ(profile::decode(text.str()).types, (std::vector<std::string>{"samples/count", "cpu/nanoseconds"}));
+}
+
+}  // namespace
+}  // namespace seemalloc

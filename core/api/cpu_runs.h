@@ -1,0 +1,22 @@
+// CPU profiles that options and variables ask for: of a whole run, or from one signal to the next; and their files.
+//
+// SEEMALLOC_CONF: cpu_profile, cpu_signal. gperftools' variables: CPUPROFILE, CPUPROFILESIGNAL, CPUPROFILE_FREQUENCY and
+// CPUPROFILE_REALTIME, with its names for the files of children and its last line on stderr.
+#pragma once
+
+namespace seemalloc {
+
+// At load, with the options read. True when the helper is needed for it.
+bool start_cpu_run();
+// The helper's: what the signal asked for since the last time.
+void follow_cpu_signal();
+// At exit: writes what is still running.
+void end_cpu_run();
+// The signal that toggles; 0: none. It must reach the helper.
+int cpu_signal();
+// In the helper: it is the one that the signal's handler wakes. 0: there is none (any more).
+void cpu_signal_wakes(int thread);
+
+void forget_cpu_run_in_child();
+
+}  // namespace seemalloc

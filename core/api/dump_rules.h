@@ -1,0 +1,78 @@
+// DumpRules: when a heap profile is due by itself. No clock, no files: what has happened is told, what is due comes back.
+//
+// Threads: any; each time a dump becomes due, one caller is told so.
+// Rules, which dump_rules_test compares with a model:
+//   1. allocated: due each time at least the interval has been allocated since it was last due.
+//   2. growth: due each time the heap is at least the interval larger than when it was last due; it never is where it shrinks.
+//   3. time: due every interval; where that was missed by more than an interval (a process that was stopped), once.
+//   4. An interval that is set counts from that moment on; 0 is never.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace seemalloc {
+
+// Why a profile is written. The first three are this file's.
+enum class DumpReason : unsigned { kAllocated, kGrowth, kTime, kFailure, kSignal, kAsked, kExit };
+inline constexpr unsigned kDumpReasons = 7;
+constexpr unsigned dump_bit(DumpReason reason) { return 1u << static_cast<unsigned>(reason); }
+
+class DumpRules {
+ public:
+  // Each returns the bit of its reason when a dump is due, else 0.
+  unsigned allocated(uint64_t bytes) {
+    if (allocated_.is_off()) return 0;
+    uint64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    return allocated_.passed(total) ? dump_bit(DumpReason::kAllocated) : 0;
+  }
+  unsigned heap_is(uint64_t bytes) { return growth_.passed(bytes) ? dump_bit(DumpReason::kGrowth) : 0; }
+  unsigned time_is(uint64_t now_ns) {
+    uint64_t due = time_.due();
+    uint64_t next = due + time_.interval();
+    return time_.passed(now_ns, now_ns < next ? due : now_ns) ? dump_bit(DumpReason::kTime) : 0;
+  }
+
+  void set_alloc_interval(uint64_t bytes) { allocated_.set(bytes, total_.load(std::memory_order_relaxed)); }
+  void set_growth_interval(uint64_t bytes, uint64_t heap_bytes) { growth_.set(bytes, heap_bytes); }
+  void set_time_interval(uint64_t ns, uint64_t now_ns) { time_.set(ns, now_ns); }
+
+  bool any() const { return !allocated_.is_off() || !growth_.is_off() || !time_.is_off(); }
+  // UINT64_MAX: never.
+  uint64_t next_time_ns() const { return time_.due(); }
+
+ private:
+  // A mark that moves on by an interval each time it is passed.
+  class Mark {
+   public:
+    bool is_off() const { return due() == kNever; }
+    uint64_t due() const { return due_.load(std::memory_order_relaxed); }
+    uint64_t interval() const { return interval_.load(std::memory_order_relaxed); }
+    void set(uint64_t interval, uint64_t from) {
+      interval_.store(interval, std::memory_order_relaxed);
+      due_.store(interval != 0 ? add(from, interval) : kNever, std::memory_order_relaxed);
+    }
+    bool passed(uint64_t at) { return passed(at, at); }
+    // Counts on from `from`. False for all but one of those who find it passed.
+    bool passed(uint64_t at, uint64_t from) {
+      uint64_t due = due_.load(std::memory_order_relaxed);
+      while (due != kNever && at >= due) {
+        if (due_.compare_exchange_weak(due, add(from, interval()), std::memory_order_relaxed)) return true;
+      }
+      return false;
+    }
+
+   private:
+    static constexpr uint64_t kNever = UINT64_MAX;
+    static uint64_t add(uint64_t a, uint64_t b) {
+      uint64_t sum = a + b;
+      return sum < a || sum == kNever ? kNever - 1 : sum;
+    }
+    std::atomic<uint64_t> interval_{0}, due_{kNever};
+  };
+
+  std::atomic<uint64_t> total_{0};
+  Mark allocated_, growth_, time_;
+};
+
+}  // namespace seemalloc

@@ -1,0 +1,125 @@
+#include "core/api/wake_up.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/base/units.h"
+#include "core/os/fault.h"
+#include "core/os/os.h"
+
+namespace seemalloc {
+namespace {
+
+constexpr uint64_t kLong_ns = 20 * kSecond_ns;
+
+void block(int signal) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+// What the helper does: returns how long it was away.
+uint64_t wait(WakeUp& wake_up, uint64_t timeout_ns) {
+  uint64_t begin = os::monotonic_ns();
+  os::Poll polls[] = {wake_up.wanted()};
+  os::poll_readable(polls, 1, timeout_ns);
+  wake_up.note(polls[0]);
+  return os::monotonic_ns() - begin;
+}
+
+class WakeUpTest : public testing::Test {
+ protected:
+  void SetUp() override { block(WakeUp::signal()); }
+};
+
+TEST_F(WakeUpTest, BeforeAndWhileItWaits) {
+  WakeUp wake_up;
+  wake_up.keep_open(true);
+  int me = os::thread_id();
+  wake_up.wake(os::process_id(), me);
+  wake_up.wake(os::process_id(), me);
+  EXPECT_LT(wait(wake_up, kLong_ns), kLong_ns / 2);
+  EXPECT_GE(wait(wake_up, 20 * kMillisecond_ns), 15 * kMillisecond_ns) << "once";
+  std::thread other([&] {
+    os::pause(20 * kMillisecond_ns);
+    wake_up.wake(os::process_id(), me);
+  });
+  EXPECT_LT(wait(wake_up, kLong_ns), kLong_ns / 2);
+  other.join();
+}
+
+TEST_F(WakeUpTest, NoneIsLost) {
+  WakeUp wake_up;
+  wake_up.keep_open(true);
+  int me = os::thread_id();
+  std::atomic<unsigned> asked{0};
+  constexpr unsigned kMany = 20000;
+  std::thread other([&] {
+    for (unsigned i = 0; i < kMany; i++) {
+      asked.fetch_add(1);
+      wake_up.wake(os::process_id(), me);
+    }
+  });
+  uint64_t begin = os::monotonic_ns();
+  while (asked.load() != kMany) wait(wake_up, kSecond_ns);
+  EXPECT_LT(os::monotonic_ns() - begin, kLong_ns);
+  other.join();
+}
+
+// The program may wait for this signal itself.
+TEST_F(WakeUpTest, TheProgramsOwnSignalIsLeftAlone) {
+  WakeUp wake_up;
+  wake_up.keep_open(true);
+  kill(getpid(), WakeUp::signal());
+  for (int i = 0; i < 10; i++) wait(wake_up, kMillisecond_ns);
+  sigset_t pending;
+  sigpending(&pending);
+  EXPECT_TRUE(sigismember(&pending, WakeUp::signal()));
+  os::take_signal(WakeUp::signal());
+  sigpending(&pending);
+  EXPECT_FALSE(sigismember(&pending, WakeUp::signal()));
+}
+
+TEST_F(WakeUpTest, RefusedItWakesWhenItsTimeIsOver) {
+  WakeUp wake_up;
+  {
+    os::RefuseCalls refuse(SYS_signalfd4, ENOSYS);
+    wake_up.keep_open(true);
+  }
+  EXPECT_LT(wake_up.wanted().fd, 0);
+  wake_up.wake(os::process_id(), os::thread_id());
+  EXPECT_GE(wait(wake_up, 20 * kMillisecond_ns), 15 * kMillisecond_ns);
+  wake_up.forget();
+  wake_up.keep_open(true);
+  EXPECT_GE(wake_up.wanted().fd, 0);
+}
+
+TEST_F(WakeUpTest, NoDescriptorWhereNobodyWakes) {
+  WakeUp wake_up;
+  wake_up.keep_open(false);
+  EXPECT_LT(wake_up.wanted().fd, 0);
+  wake_up.keep_open(true);
+  int fd = wake_up.wanted().fd;
+  wake_up.keep_open(false);
+  EXPECT_LT(wake_up.wanted().fd, 0);
+  EXPECT_EQ(os::identity(fd), os::FileIdentity{}) << "closed";
+}
+
+TEST_F(WakeUpTest, ClosedByTheProgramItIsOpenedAgain) {
+  WakeUp wake_up;
+  wake_up.keep_open(true);
+  close(wake_up.wanted().fd);
+  wake_up.keep_open(true);
+  wake_up.wake(os::process_id(), os::thread_id());
+  EXPECT_LT(wait(wake_up, kLong_ns), kLong_ns / 2);
+}
+
+}  // namespace
+}  // namespace seemalloc

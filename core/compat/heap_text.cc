@@ -1,0 +1,178 @@
+#include "core/compat/heap_text.h"
+
+#include <fcntl.h>
+
+#include "core/base/options.h"
+#include "core/base/text.h"
+#include "core/os/os.h"
+
+namespace seemalloc::compat {
+
+namespace {
+
+constexpr int kNoMemory = -12;     // -ENOMEM
+constexpr int kNameTooLong = -36;  // -ENAMETOOLONG
+
+uint64_t rounded(double value) { return value > 0 ? static_cast<uint64_t>(value + 0.5) : 0; }
+
+// The interval that the header names: that of now, or the default while nothing is sampled.
+uint64_t header_interval() {
+  uint64_t interval = options::get(options::Id::sample);
+  return interval != 0 ? interval : options::row(options::Id::sample).fallback;
+}
+
+struct Counts {
+  uint64_t live = 0, live_bytes = 0, all = 0, all_bytes = 0;
+  void add(const Counts& other) {
+    live += other.live;
+    live_bytes += other.live_bytes;
+    all += other.all;
+    all_bytes += other.all_bytes;
+  }
+};
+
+// What a row says so that a reader who scales it by the header's interval comes to our estimate: the samples themselves, if
+// they were drawn with it.
+Counts counts_of(const SampleRow& row, HeapText form, uint64_t interval) {
+  double scale = form == HeapText::kAbsolute ? 1 : chance_of_sample(row.bytes, interval);
+  Counts counts;
+  counts.live = rounded(row.live_objects * scale);
+  counts.all = rounded(row.objects * scale);
+  if (counts.live == 0 && row.live_samples != 0) counts.live = 1;
+  if (counts.all < counts.live) counts.all = counts.live;
+  counts.live_bytes = counts.live * row.bytes;
+  counts.all_bytes = counts.all * row.bytes;
+  return counts;
+}
+
+struct Writer {
+  Text* out;  // null: only sums and bounds
+  HeapText form;
+  uint64_t interval;
+  Counts sum;
+  size_t bound;  // bytes that the rows take at most
+};
+
+void append_counts(Text& out, const Counts& counts) {
+  out << counts.live << ": " << counts.live_bytes << " [" << counts.all << ": " << counts.all_bytes << "]";
+}
+
+void append_stack(Text& out, const SampleRow& row) {
+  out << "@";
+  for (unsigned i = 0; i < row.depth; i++) out << " 0x" << Hex{row.return_addresses[i]};
+}
+
+void write_row(void* context, const SampleRow& row) {
+  Writer& writer = *static_cast<Writer*>(context);
+  Counts counts = counts_of(row, writer.form, writer.interval);
+  writer.sum.add(counts);
+  writer.bound += 128 + size_t{row.depth} * 20;
+  if (writer.out == nullptr) return;
+  if (writer.form == HeapText::kJemalloc) {
+    append_stack(*writer.out, row);
+    *writer.out << "\n  t*: ";
+    append_counts(*writer.out, counts);
+  } else {
+    append_counts(*writer.out, counts);
+    append_stack(*writer.out << " ", row);
+  }
+  *writer.out << "\n";
+}
+
+void write_header(Text& out, HeapText form, uint64_t interval, const Counts& sum) {
+  if (form == HeapText::kJemalloc) {
+    out << "heap_v2/" << interval << "\n  t*: ";
+    append_counts(out, sum);
+    out << "\n";
+    return;
+  }
+  out << "heap profile: ";
+  append_counts(out, sum);
+  out << " @ ";
+  if (form == HeapText::kSampled) {
+    out << "heap_v2/" << interval;
+  } else {
+    out << (form == HeapText::kGrowth ? "growth" : "heapprofile");
+  }
+  out << "\n";
+}
+
+void write_maps(Text& out) {
+  out << "\nMAPPED_LIBRARIES:\n";
+  int fd = os::open_file("/proc/self/maps", O_RDONLY);
+  if (fd < 0) return;
+  char part[1024];
+  for (long n; (n = os::read_some(fd, part, sizeof(part))) > 0;) out.append(part, static_cast<size_t>(n));
+  os::close_file(fd);
+}
+
+size_t maps_bytes() {
+  int fd = os::open_file("/proc/self/maps", O_RDONLY);
+  if (fd < 0) return 0;
+  char part[1024];
+  size_t bytes = 0;
+  for (long n; (n = os::read_some(fd, part, sizeof(part))) > 0;) bytes += static_cast<size_t>(n);
+  os::close_file(fd);
+  return bytes;
+}
+
+// False: there was no room for what has come since it was measured.
+bool write_all(Text& text, HeapText form) {
+  bool rows = form != HeapText::kGrowth;
+  Writer writer{nullptr, form, header_interval(), {}, 0};
+  if (rows) for_each_sample_row(write_row, &writer);
+  write_header(text, form, writer.interval, writer.sum);
+  writer.out = &text;
+  if (rows) for_each_sample_row(write_row, &writer);
+  write_maps(text);
+  return !text.truncated();
+}
+
+size_t room_for(HeapText form) {
+  Writer writer{nullptr, form, header_interval(), {}, 0};
+  if (form != HeapText::kGrowth) for_each_sample_row(write_row, &writer);
+  return writer.bound + writer.bound / 4 + maps_bytes() + 64 * KiB;
+}
+
+}  // namespace
+
+bool heap_text(HeapText form, ProfileBytes* out) {
+  size_t room = room_for(form);
+  for (int tries = 0; tries < 4; tries++, room *= 2) {
+    size_t bytes = round_up(room, os::page_bytes());
+    char* memory = static_cast<char*>(os::map(bytes, os::Reason::kReport));
+    if (memory == nullptr) return false;
+    Text text(memory, bytes);
+    if (write_all(text, form)) {
+      *out = {memory, text.size(), bytes};
+      return true;
+    }
+    os::unmap(memory, bytes, os::Reason::kReport);
+  }
+  return false;
+}
+
+namespace {
+int write_beside(const char* path, const ProfileBytes& text) {
+  FixedText<1088> beside;
+  beside << path << ".tmp." << static_cast<uint64_t>(os::thread_id());
+  if (beside.truncated()) return kNameTooLong;
+  int fd = os::open_file(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  if (fd < 0) return fd;
+  int result = os::write_all(fd, text.data, text.bytes);
+  os::close_file(fd);
+  if (result == 0) result = os::rename_file(beside.c_str(), path);
+  if (result != 0) os::remove_file(beside.c_str());
+  return result;
+}
+}  // namespace
+
+int write_heap_text(HeapText form, const char* path) {
+  ProfileBytes text{};
+  if (!heap_text(form, &text)) return kNoMemory;
+  int result = write_beside(path, text);
+  os::unmap(text.data, text.mapped_bytes, os::Reason::kReport);
+  return result;
+}
+
+}  // namespace seemalloc::compat

@@ -1,0 +1,25 @@
+// The heap profile as text, in the forms that gperftools and jemalloc write and that their own tools read.
+//
+// Who calls: the other files of this folder. Threads: any. Nothing here is allocated from the heap: an anonymous mapping holds it.
+#pragma once
+
+#include <cstddef>
+
+#include "core/api/sampling.h"
+
+namespace seemalloc::compat {
+
+enum class HeapText {
+  kSampled,   // gperftools' GetHeapSample: counts of samples, "heap_v2/interval": the reader scales them up
+  kAbsolute,  // gperftools' heap profiler: estimates, "heapprofile": the reader takes them as they are
+  kJemalloc,  // jemalloc's prof.dump, as jeprof reads it
+  kGrowth,    // gperftools' GetHeapGrowthStacks: without rows, which only the growth profile has
+};
+
+// False when memory is refused. Give it back with os::unmap(out->data, out->mapped_bytes, os::Reason::kReport). The text is
+// NUL-terminated.
+bool heap_text(HeapText form, ProfileBytes* out);
+// The same to a file, complete or not at all. 0 or -errno.
+int write_heap_text(HeapText form, const char* path);
+
+}  // namespace seemalloc::compat

@@ -1,0 +1,205 @@
+// The calls of jemalloc: mallctl and its kin, the family with flags, malloc_stats_print. Each by three names: its own, and with the
+// prefixes je_ and _rjem_ (Rust's crates), under which the standard family is here as well.
+//
+// Threads: any.
+#include "core/api/block_calls.h"
+#include "core/base/compiler.h"
+#include "core/base/text.h"
+#include "core/compat/mallctl.h"
+#include "core/compat/stats_snapshot.h"
+#include "core/os/os.h"
+
+using namespace seemalloc;
+using namespace seemalloc::compat;
+
+namespace {
+
+// The flags of mallocx and its kin. Bits 0–5: the logarithm of the alignment; 6: zeroed; the rest names a thread's cache and an arena,
+// of which there is one.
+struct Flags {
+  unsigned bits;
+  explicit Flags(int flags) : bits(static_cast<unsigned>(flags)) {}
+  size_t alignment() const { return size_t{1} << (bits & 0x3f); }
+  bool zeroed() const { return (bits & 0x40) != 0; }
+  // Whether blocks of this size have to be asked for by alignment.
+  bool aligned(size_t bytes) const { return alignment() > (bytes > sizeof(void*) ? 2 * sizeof(void*) : sizeof(void*)); }
+};
+
+void* new_block(size_t bytes, Flags flags) {
+  if (flags.aligned(bytes)) {
+    void* p = allocate_aligned(bytes, flags.alignment());
+    return p != nullptr && flags.zeroed() ? memset(p, 0, usable_bytes(p)) : p;
+  }
+  if (!flags.zeroed()) return allocate(bytes);
+  if (bytes > heap::kMaxSmallBytes) return allocate_zeroed_large(bytes);
+  void* p = allocate(bytes);
+  return p != nullptr ? memset(p, 0, usable_bytes(p)) : nullptr;
+}
+
+void* resize_aligned(void* p, size_t old_bytes, size_t bytes, Flags flags) {
+  bool in_place = reinterpret_cast<uintptr_t>(p) % flags.alignment() == 0;
+  if (in_place && bytes <= old_bytes && bytes >= old_bytes / 2) return p;
+  void* fresh = allocate_aligned(bytes, flags.alignment());
+  if (fresh == nullptr) return nullptr;
+  memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
+  deallocate(p);
+  return fresh;
+}
+
+void* resize_block(void* p, size_t bytes, Flags flags) {
+  if (bytes == 0) bytes = 1;
+  size_t old_bytes = usable_bytes(p);
+  void* fresh = flags.aligned(bytes) ? resize_aligned(p, old_bytes, bytes, flags) : reallocate(p, bytes);
+  if (fresh == nullptr || !flags.zeroed()) return fresh;
+  size_t now = usable_bytes(fresh);
+  if (now > old_bytes) memset(static_cast<char*>(fresh) + old_bytes, 0, now - old_bytes);
+  return fresh;
+}
+
+size_t resize_in_its_place(void* p, size_t bytes, size_t extra) {
+  size_t most = bytes > SIZE_MAX - extra ? SIZE_MAX : bytes + extra;
+  size_t now = resize_without_moving(p, most);
+  return now >= bytes ? now : resize_without_moving(p, bytes);
+}
+
+using WriteText = void (*)(void* context, const char* text);
+
+void write_to_stderr(void*, const char* text) { os::write_stderr(text, text_length(text)); }
+
+void append_figures(Text& out, const Snapshot& s) {
+  auto row = [&out](const char* name, size_t bytes) { out << name << uint64_t{bytes}; };
+  row("Allocated: ", s.allocated);
+  row(", active: ", s.active());
+  row(", metadata: ", s.metadata);
+  row(" (n_thp 0), resident: ", s.resident);
+  row(", mapped: ", s.active() + s.free_dirty + s.metadata);
+  row(", retained: ", s.free_clean);
+  out << "\n";
+}
+
+void append_classes(Text& out, const Snapshot& s) {
+  out << "bins:           size          allocated       curregs      free      spans\n";
+  for (unsigned i = 0; i < heap::kClassCount; i++) {
+    const ClassFigures& c = s.classes[i];
+    if (c.spans == 0) continue;
+    uint64_t bytes = heap::kClasses[i].bytes;
+    out << "  " << bytes << "  " << bytes * c.live << "  " << uint64_t{c.live} << "  " << uint64_t{c.free} << "  "
+        << uint64_t{c.spans} << "\n";
+  }
+  out << "large: " << uint64_t{s.large} << "\n";
+}
+
+void append_text(Text& out, const Snapshot& s, bool general, bool classes) {
+  out << "___ Begin jemalloc statistics ___\n";
+  if (general) out << "Version: \"5.3.0-seemalloc-" SEEMALLOC_VERSION "\"\nArenas: 1\n";
+  append_figures(out, s);
+  if (classes) append_classes(out, s);
+  out << "--- End jemalloc statistics ---\n";
+}
+
+void append_json(Text& out, const Snapshot& s) {
+  auto row = [&out](const char* name, size_t value, const char* end = ",") { out << "\"" << name << "\":" << uint64_t{value} << end; };
+  out << "{\"jemalloc\":{\"version\":\"5.3.0-seemalloc-" SEEMALLOC_VERSION "\",\"arenas\":{\"narenas\":1},\"stats\":{";
+  row("allocated", s.allocated);
+  row("active", s.active());
+  row("metadata", s.metadata);
+  row("metadata_thp", 0);
+  row("resident", s.resident);
+  row("mapped", s.active() + s.free_dirty + s.metadata);
+  row("retained", s.free_clean);
+  row("zero_reallocs", 0, "}}}\n");
+}
+
+bool has_letter(const char* options, char letter) {
+  if (options == nullptr) return false;
+  while (*options != 0 && *options != letter) options++;
+  return *options == letter;
+}
+
+}  // namespace
+
+// Variables that are the program's, where it has them. What it says in malloc_conf comes too late here: SEEMALLOC_CONF and MALLOC_CONF
+// are read.
+#define JEMALLOC_VARIABLES(prefix)                                                                          \
+  extern "C" {                                                                                             \
+  __attribute__((visibility("default"))) WriteText prefix##malloc_message = nullptr;                       \
+  __attribute__((visibility("default"), weak)) const char* prefix##malloc_conf = nullptr;                  \
+  }
+JEMALLOC_VARIABLES()
+JEMALLOC_VARIABLES(je_)
+JEMALLOC_VARIABLES(_rjem_)
+
+namespace {
+// Options are letters: J for JSON, g without general information, a, b and l without parts that have no counterpart here or
+// (b) without the size classes.
+void print_statistics(WriteText write, void* context, const char* options) {
+  Snapshot s;
+  take_snapshot(&s);
+  FixedText<8 * KiB> text;
+  if (has_letter(options, 'J')) {
+    append_json(text, s);
+  } else {
+    append_text(text, s, !has_letter(options, 'g'), !has_letter(options, 'b'));
+  }
+  if (write == nullptr) write = malloc_message != nullptr ? malloc_message : write_to_stderr;
+  write(context, text.c_str());
+}
+}  // namespace
+
+#define JEMALLOC_CALLS(prefix)                                                                                              \
+  SEEMALLOC_EXPORT int prefix##mallctl(const char* name, void* old_value, size_t* old_bytes, void* new_value,              \
+                                       size_t new_bytes) noexcept {                                                        \
+    return control(name, old_value, old_bytes, new_value, new_bytes);                                                      \
+  }                                                                                                                        \
+  SEEMALLOC_EXPORT int prefix##mallctlnametomib(const char* name, size_t* mib, size_t* length) noexcept {                  \
+    return name_to_mib(name, mib, length);                                                                                 \
+  }                                                                                                                        \
+  SEEMALLOC_EXPORT int prefix##mallctlbymib(const size_t* mib, size_t length, void* old_value, size_t* old_bytes,          \
+                                            void* new_value, size_t new_bytes) noexcept {                                  \
+    return control_by_mib(mib, length, old_value, old_bytes, new_value, new_bytes);                                        \
+  }                                                                                                                        \
+  SEEMALLOC_EXPORT void* prefix##mallocx(size_t bytes, int flags) noexcept { return new_block(bytes, Flags(flags)); }      \
+  SEEMALLOC_EXPORT void* prefix##rallocx(void* p, size_t bytes, int flags) noexcept {                                      \
+    return resize_block(p, bytes, Flags(flags));                                                                           \
+  }                                                                                                                        \
+  SEEMALLOC_EXPORT size_t prefix##xallocx(void* p, size_t bytes, size_t extra, int) noexcept {                             \
+    return resize_in_its_place(p, bytes, extra);                                                                           \
+  }                                                                                                                        \
+  SEEMALLOC_EXPORT size_t prefix##sallocx(const void* p, int) noexcept { return usable(p); }                               \
+  SEEMALLOC_EXPORT void prefix##dallocx(void* p, int) noexcept { deallocate(p); }                                          \
+  SEEMALLOC_EXPORT void prefix##sdallocx(void* p, size_t, int) noexcept { deallocate(p); }                                 \
+  SEEMALLOC_EXPORT size_t prefix##nallocx(size_t bytes, int flags) noexcept {                                              \
+    return good_size(bytes, Flags(flags).alignment());                                                                     \
+  }                                                                                                                        \
+  SEEMALLOC_EXPORT void prefix##malloc_stats_print(WriteText write, void* context, const char* options) noexcept {         \
+    print_statistics(write, context, options);                                                                             \
+  }
+
+#define STANDARD_CALLS(prefix)                                                                                   \
+  SEEMALLOC_EXPORT void* prefix##malloc(size_t bytes) noexcept { return allocate(bytes); }                       \
+  SEEMALLOC_EXPORT void* prefix##calloc(size_t count, size_t each) noexcept { return new_zeroed(count, each); }  \
+  SEEMALLOC_EXPORT void* prefix##realloc(void* p, size_t bytes) noexcept { return resize(p, bytes); }            \
+  SEEMALLOC_EXPORT void prefix##free(void* p) noexcept { deallocate(p); }                                        \
+  SEEMALLOC_EXPORT void prefix##free_sized(void* p, size_t) noexcept { deallocate(p); }                          \
+  SEEMALLOC_EXPORT void prefix##free_aligned_sized(void* p, size_t, size_t) noexcept { deallocate(p); }          \
+  SEEMALLOC_EXPORT int prefix##posix_memalign(void** out, size_t alignment, size_t bytes) noexcept {             \
+    return new_aligned_to(out, alignment, bytes);                                                                \
+  }                                                                                                              \
+  SEEMALLOC_EXPORT void* prefix##aligned_alloc(size_t alignment, size_t bytes) noexcept {                        \
+    return new_aligned_to(alignment, bytes);                                                                     \
+  }                                                                                                              \
+  SEEMALLOC_EXPORT void* prefix##memalign(size_t alignment, size_t bytes) noexcept {                             \
+    return new_aligned_to(alignment, bytes);                                                                     \
+  }                                                                                                              \
+  SEEMALLOC_EXPORT void* prefix##valloc(size_t bytes) noexcept { return allocate_aligned(bytes, os::page_bytes()); } \
+  SEEMALLOC_EXPORT size_t prefix##malloc_usable_size(void* p) noexcept { return usable(p); }
+
+JEMALLOC_CALLS()
+JEMALLOC_CALLS(je_)
+JEMALLOC_CALLS(_rjem_)
+STANDARD_CALLS(je_)
+STANDARD_CALLS(_rjem_)
+
+// Redis's own jemalloc has this for its active defragmentation: whether a block would do better elsewhere. Nothing says that
+// a new block would lie better here; the pages between live blocks go back without moving any (docs/purging.md).
+SEEMALLOC_EXPORT int je_get_defrag_hint(void*) noexcept { return 0; }

@@ -1,0 +1,328 @@
+// Compiled with run-time type information, for programs that derive from these classes.
+//
+// The C++ runtime is the program's, not ours: what we would need of it is done here by the layout that its types have had since
+// gcc 5, with the program's operators new and delete.
+#include "core/compat/malloc_extension.h"
+
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include "core/api/block_calls.h"
+#include "core/api/sampling.h"
+#include "core/base/compiler.h"
+#include "core/base/text.h"
+#include "core/compat/control_settings.h"
+#include "core/compat/heap_text.h"
+#include "core/compat/mallctl.h"
+#include "core/compat/numeric_properties.h"
+#include "core/compat/stats_snapshot.h"
+#include "core/heap/large_cache.h"
+#include "core/heap/statistics.h"
+#include "core/os/os.h"
+#include "core/pages/page_map.h"
+
+// What the types' descriptions are made of; null in a C program, which never asks.
+__asm__(
+    ".weak _ZTVN10__cxxabiv117__class_type_infoE\n"
+    ".weak __cxa_pure_virtual\n");
+
+using namespace seemalloc;
+using namespace seemalloc::compat;
+
+namespace {
+
+// ---- types of the C++ runtime ----
+
+struct StringLayout {
+  char* data;
+  size_t length;
+  union {
+    char local[16];
+    size_t capacity;
+  };
+
+  bool is_local() const { return data == local; }
+  size_t room() const { return is_local() ? sizeof(local) - 1 : capacity; }
+};
+static_assert(sizeof(StringLayout) == sizeof(std::string));
+
+// Throws as the program's operator new does.
+void append(std::string* to, const char* text, size_t length) {
+  StringLayout& s = *reinterpret_cast<StringLayout*>(to);
+  size_t all = s.length + length;
+  if (all > s.room()) {
+    size_t capacity = all > 2 * s.room() ? all : 2 * s.room();
+    char* fresh = static_cast<char*>(::operator new(capacity + 1));
+    memcpy(fresh, s.data, s.length);
+    if (!s.is_local()) ::operator delete(s.data);
+    s.data = fresh;
+    s.capacity = capacity;
+  }
+  memcpy(s.data + s.length, text, length);
+  s.data[all] = 0;
+  s.length = all;
+}
+
+using FreeList = MallocExtension::FreeListInfo;
+struct VectorLayout {
+  FreeList *begin, *end, *limit;
+};
+static_assert(sizeof(VectorLayout) == sizeof(std::vector<FreeList>));
+
+// Empties the vector and makes room for so many.
+void reserve(VectorLayout& v, size_t count) {
+  v.end = v.begin;
+  if (static_cast<size_t>(v.limit - v.begin) >= count) return;
+  auto* fresh = static_cast<FreeList*>(::operator new(count * sizeof(FreeList)));
+  ::operator delete(v.begin);
+  v = {fresh, fresh, fresh + count};
+}
+
+// ---- texts ----
+
+void append_heap_text(HeapText form, std::string* out) {
+  ProfileBytes text{};
+  if (!heap_text(form, &text)) return;
+  append(out, text.data, text.bytes);
+  os::unmap(text.data, text.mapped_bytes, os::Reason::kReport);
+}
+
+// "MALLOC: + 123 ( 0.1 MiB) what", as scripts that read gperftools' statistics expect it.
+void append_bytes(Text& out, char sign, size_t bytes, const char* what) {
+  FixedText<32> number, megabytes;
+  number << uint64_t{bytes};
+  uint64_t tenths = uint64_t{bytes} / (MiB / 10);
+  megabytes << tenths / 10 << "." << tenths % 10;
+  out << "MALLOC: " << sign << " ";
+  for (size_t i = number.size(); i < 12; i++) out << ' ';
+  out << number.c_str() << " (";
+  for (size_t i = megabytes.size(); i < 7; i++) out << ' ';
+  out << megabytes.c_str() << " MiB) " << what << "\n";
+}
+
+void append_statistics(Text& out, const Snapshot& s) {
+  constexpr char kLine[] = "------------------------------------------------\n";
+  constexpr char kSum[] = "MALLOC:   ------------\n";
+  out << kLine;
+  append_bytes(out, ' ', s.allocated, "Bytes in use by application");
+  append_bytes(out, '+', s.free_dirty, "Bytes in page heap freelist");
+  append_bytes(out, '+', s.fragmentation, "Bytes in central cache freelist");
+  append_bytes(out, '+', 0, "Bytes in transfer cache freelist");
+  append_bytes(out, '+', s.cached, "Bytes in thread cache freelists");
+  append_bytes(out, '+', s.metadata, "Bytes in malloc metadata");
+  out << kSum;
+  append_bytes(out, '=', s.active() + s.free_dirty + s.metadata, "Actual memory used (physical + swap)");
+  append_bytes(out, '+', s.free_clean, "Bytes released to OS (aka unmapped)");
+  out << kSum;
+  append_bytes(out, '=', s.heap + s.metadata, "Virtual address space used");
+  out << "MALLOC:\nMALLOC:   " << uint64_t{s.threads} << " Thread heaps in use\nMALLOC:   " << uint64_t{kPageBytes}
+      << " Page size\n" << kLine << "seemalloc " SEEMALLOC_VERSION "\n";
+}
+
+// ---- samples as words: count, bytes, depth, return addresses ----
+
+struct Words {
+  void** out;  // null: only counted
+  size_t count = 0;
+  void put(uintptr_t word) {
+    if (out != nullptr) out[count] = reinterpret_cast<void*>(word);
+    count++;
+  }
+};
+
+void put_live_row(void* context, const SampleRow& row) {
+  Words& words = *static_cast<Words*>(context);
+  if (row.live_samples == 0) return;
+  words.put(row.live_samples);
+  words.put(row.live_samples * row.bytes);
+  words.put(row.depth);
+  for (unsigned i = 0; i < row.depth; i++) words.put(row.return_addresses[i]);
+}
+
+// ---- giving memory back ----
+
+// Given back beyond what was asked for: the next requests are served by it.
+std::atomic<size_t> released_ahead{0};
+
+bool served_ahead(size_t bytes) {
+  size_t ahead = released_ahead.load(std::memory_order_relaxed);
+  while (ahead >= bytes) {
+    if (released_ahead.compare_exchange_weak(ahead, ahead - bytes, std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+// ---- the calling thread ----
+
+struct OwnCache {
+  int thread_id;
+  size_t bytes;
+};
+
+void add_own(void* context, const heap::ThreadStatistics& t) {
+  OwnCache& own = *static_cast<OwnCache*>(context);
+  if (t.thread_id == own.thread_id) own.bytes += t.list_bytes + t.empty_bytes + t.free_bytes + t.large_bytes;
+}
+
+void empty_thread_cache() {
+  if (heap::ThreadHeap* mine = heap::thread_cache.heap) heap::collect(*mine, true);
+}
+
+void put_list(VectorLayout& v, size_t least, size_t most, size_t bytes, const char* type) {
+  if (bytes != 0 && v.end != v.limit) *v.end++ = {least, most, bytes, type};
+}
+
+}  // namespace
+
+// ---- the one instance: nothing but a pointer to the table of functions, and so there before any constructor runs ----
+
+constexpr size_t kTableHead = 2;  // the table begins with what is not functions
+extern "C" SEEMALLOC_HIDDEN void* const seemalloc_extension_table[kTableHead + 1];
+__asm__(".hidden seemalloc_extension_table\n.set seemalloc_extension_table, _ZTV15MallocExtension\n");
+
+namespace {
+constinit const void* instance_object = &seemalloc_extension_table[kTableHead];
+}
+
+SysAllocator::~SysAllocator() {}
+MallocExtension::~MallocExtension() {}
+
+void MallocExtension::Initialize() {}
+MallocExtension* MallocExtension::instance() { return reinterpret_cast<MallocExtension*>(&instance_object); }
+// Another allocator that is loaded as well introduces itself here; it is not the one that serves malloc.
+void MallocExtension::Register(MallocExtension*) {}
+
+bool MallocExtension::VerifyAllMemory() { return true; }
+bool MallocExtension::VerifyNewMemory(const void*) { return true; }
+bool MallocExtension::VerifyArrayNewMemory(const void*) { return true; }
+bool MallocExtension::VerifyMallocMemory(const void*) { return true; }
+
+bool MallocExtension::MallocMemoryStats(int* blocks, size_t* total, int histogram[64]) {
+  Snapshot s;
+  take_snapshot(&s);
+  size_t count = 0;
+  memset(histogram, 0, 64 * sizeof(histogram[0]));
+  for (unsigned i = 0; i < heap::kClassCount; i++) {
+    histogram[std::bit_width(heap::kClasses[i].bytes) - 1] += static_cast<int>(s.classes[i].live);
+    count += s.classes[i].live;
+  }
+  *blocks = static_cast<int>(count);
+  *total = s.allocated;
+  return true;
+}
+
+void MallocExtension::GetStats(char* buffer, int length) {
+  if (buffer == nullptr || length <= 0) return;
+  Snapshot s;
+  take_snapshot(&s);
+  Text text(buffer, static_cast<size_t>(length));
+  append_statistics(text, s);
+}
+
+void MallocExtension::GetHeapSample(std::string* writer) { append_heap_text(HeapText::kSampled, writer); }
+void MallocExtension::GetHeapGrowthStacks(std::string* writer) { append_heap_text(HeapText::kGrowth, writer); }
+void MallocExtension::Ranges(void*, RangeFunction*) {}
+
+bool MallocExtension::GetNumericProperty(const char* property, size_t* value) { return get_property(property, value); }
+bool MallocExtension::SetNumericProperty(const char* property, size_t value) { return set_property(property, value); }
+
+void MallocExtension::MarkThreadIdle() { empty_thread_cache(); }
+void MallocExtension::MarkThreadBusy() {}
+void MallocExtension::MarkThreadTemporarilyIdle() { empty_thread_cache(); }
+
+SysAllocator* MallocExtension::GetSystemAllocator() { return nullptr; }
+void MallocExtension::SetSystemAllocator(SysAllocator*) {}
+
+void MallocExtension::ReleaseToSystem(size_t bytes) {
+  if (served_ahead(bytes)) return;
+  size_t released = purge_everything();
+  if (released > bytes) released_ahead.store(released - bytes, std::memory_order_relaxed);
+}
+void MallocExtension::ReleaseFreeMemory() { purge_everything(); }
+void MallocExtension::SetMemoryReleaseRate(double rate) { set_release_rate(rate); }
+double MallocExtension::GetMemoryReleaseRate() { return release_rate(); }
+
+size_t MallocExtension::GetEstimatedAllocatedSize(size_t bytes) { return good_size(bytes, 1); }
+size_t MallocExtension::GetAllocatedSize(const void* p) { return usable(p); }
+MallocExtension::Ownership MallocExtension::GetOwnership(const void* p) {
+  return pages::page_map.span_of(p)->kind == pages::SpanKind::kForeign ? kNotOwned : kOwned;
+}
+
+void MallocExtension::GetFreeListSizes(std::vector<FreeListInfo>* out) {
+  VectorLayout& v = *reinterpret_cast<VectorLayout*>(out);
+  Snapshot s;
+  take_snapshot(&s);
+  reserve(v, heap::kClassCount + 2);
+  size_t least = 1;
+  for (unsigned i = 0; i < heap::kClassCount; i++) {
+    size_t bytes = heap::kClasses[i].bytes;
+    put_list(v, least, bytes, s.classes[i].free * bytes, "tcmalloc.central");
+    least = bytes + 1;
+  }
+  put_list(v, kPageBytes, INT64_MAX, s.free_dirty, "tcmalloc.large");
+  put_list(v, kPageBytes, INT64_MAX, s.free_clean, "tcmalloc.large_unmapped");
+}
+
+void** MallocExtension::ReadStackTraces(int* sample_period) {
+  *sample_period = static_cast<int>(size_t{1} << sample_interval_log2());
+  Words words{nullptr};
+  for_each_sample_row(put_live_row, &words);
+  // Rows that come meanwhile find room or are left out.
+  size_t room = words.count + words.count / 4 + 1024;
+  auto** out = static_cast<void**>(::operator new[](room * sizeof(void*)));
+  struct Limited {
+    Words words;
+    size_t room;
+  } limited{{out}, room};
+  for_each_sample_row(
+      [](void* context, const SampleRow& row) {
+        Limited& l = *static_cast<Limited*>(context);
+        if (l.words.count + 3 + row.depth < l.room) put_live_row(&l.words, row);
+      },
+      &limited);
+  limited.words.put(0);
+  return out;
+}
+
+void** MallocExtension::ReadHeapGrowthStackTraces() { return nullptr; }
+
+size_t MallocExtension::GetThreadCacheSize() {
+  OwnCache own{os::thread_id(), 0};
+  heap::for_each_thread(add_own, &own);
+  return own.bytes;
+}
+
+// ---- the same for C ----
+
+namespace {
+MallocExtension* extension() { return MallocExtension::instance(); }
+}  // namespace
+
+SEEMALLOC_EXPORT int MallocExtension_VerifyAllMemory(void) { return extension()->VerifyAllMemory(); }
+SEEMALLOC_EXPORT int MallocExtension_VerifyNewMemory(const void* p) { return extension()->VerifyNewMemory(p); }
+SEEMALLOC_EXPORT int MallocExtension_VerifyArrayNewMemory(const void* p) { return extension()->VerifyArrayNewMemory(p); }
+SEEMALLOC_EXPORT int MallocExtension_VerifyMallocMemory(const void* p) { return extension()->VerifyMallocMemory(p); }
+SEEMALLOC_EXPORT int MallocExtension_MallocMemoryStats(int* blocks, size_t* total, int histogram[64]) {
+  return extension()->MallocMemoryStats(blocks, total, histogram);
+}
+SEEMALLOC_EXPORT void MallocExtension_GetStats(char* buffer, int length) { extension()->GetStats(buffer, length); }
+SEEMALLOC_EXPORT int MallocExtension_GetNumericProperty(const char* name, size_t* value) {
+  return extension()->GetNumericProperty(name, value);
+}
+SEEMALLOC_EXPORT int MallocExtension_SetNumericProperty(const char* name, size_t value) {
+  return extension()->SetNumericProperty(name, value);
+}
+SEEMALLOC_EXPORT void MallocExtension_MarkThreadIdle(void) { extension()->MarkThreadIdle(); }
+SEEMALLOC_EXPORT void MallocExtension_MarkThreadBusy(void) { extension()->MarkThreadBusy(); }
+SEEMALLOC_EXPORT void MallocExtension_MarkThreadTemporarilyIdle(void) { extension()->MarkThreadTemporarilyIdle(); }
+SEEMALLOC_EXPORT void MallocExtension_ReleaseToSystem(size_t bytes) { extension()->ReleaseToSystem(bytes); }
+SEEMALLOC_EXPORT void MallocExtension_ReleaseFreeMemory(void) { extension()->ReleaseFreeMemory(); }
+SEEMALLOC_EXPORT void MallocExtension_SetMemoryReleaseRate(double rate) { extension()->SetMemoryReleaseRate(rate); }
+SEEMALLOC_EXPORT double MallocExtension_GetMemoryReleaseRate(void) { return extension()->GetMemoryReleaseRate(); }
+SEEMALLOC_EXPORT size_t MallocExtension_GetEstimatedAllocatedSize(size_t bytes) {
+  return extension()->GetEstimatedAllocatedSize(bytes);
+}
+SEEMALLOC_EXPORT size_t MallocExtension_GetAllocatedSize(const void* p) { return extension()->GetAllocatedSize(p); }
+SEEMALLOC_EXPORT size_t MallocExtension_GetThreadCacheSize(void) { return extension()->GetThreadCacheSize(); }
+SEEMALLOC_EXPORT int MallocExtension_GetOwnership(const void* p) { return extension()->GetOwnership(p); }

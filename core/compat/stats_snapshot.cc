@@ -1,0 +1,69 @@
+#include "core/compat/stats_snapshot.h"
+
+#include "core/api/report.h"
+#include "core/heap/statistics.h"
+#include "core/os/lock.h"
+#include "core/pages/huge.h"
+#include "core/pages/page_heap.h"
+
+namespace seemalloc::compat {
+
+namespace {
+
+Lock lock;
+constinit Snapshot kept{};
+
+// The parts are counted one after the other while other threads go on: a difference may come out below zero.
+size_t minus(size_t a, size_t b) { return a > b ? a - b : 0; }
+size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+}  // namespace
+
+void take_snapshot(Snapshot* out) {
+  heap::Statistics s = heap::statistics();
+  MemoryReport report = memory_report(s, false);
+  pages::PageStatistics regions = pages::page_statistics(false);
+  pages::HugeStatistics huge = pages::huge_statistics(false);
+  Snapshot& n = *out;
+  n = Snapshot{};
+  n.heap = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes;
+  n.free_dirty = smaller(regions.dirty_bytes + regions.lazy_bytes + huge.cached_bytes, n.heap);
+  n.free_clean = minus(n.heap, regions.used_bytes + huge.used_bytes + n.free_dirty);
+  n.allocated = smaller(s.live_bytes, n.active());
+  n.cached = smaller(s.cached_bytes, n.active() - n.allocated);
+  n.fragmentation = n.active() - n.allocated - n.cached;
+  n.large = s.large_bytes;
+  n.metadata = report.metadata;
+  n.resident = n.active() + n.free_dirty + n.metadata;
+  if (report.rss != 0) n.resident = smaller(n.resident, report.rss);
+  n.threads = s.live_heaps;
+  for (unsigned i = 0; i < heap::kClassCount; i++) {
+    n.classes[i] = {s.classes[i].live, s.classes[i].cached + s.classes[i].free, s.classes[i].spans};
+  }
+}
+
+void refresh_snapshot() {
+  Snapshot fresh;
+  take_snapshot(&fresh);
+  LockGuard guard(lock);
+  fresh.epoch = kept.epoch + 1;
+  kept = fresh;
+}
+
+void kept_snapshot(Snapshot* out) {
+  for (int tries = 0; tries < 2; tries++) {
+    {
+      LockGuard guard(lock);
+      *out = kept;
+    }
+    if (out->epoch != 0) return;
+    refresh_snapshot();
+  }
+}
+
+void forget_snapshot_in_child() {
+  lock.reset();
+  kept = Snapshot{};
+}
+
+}  // namespace seemalloc::compat

@@ -1,0 +1,55 @@
+// Lines: a file, line by line, without allocation. For the kernel's own files, whose text is made while it is read.
+// Threads: its owner's.
+#pragma once
+
+#include <fcntl.h>
+
+#include "core/os/cgroup_text.h"
+#include "core/os/descriptor.h"
+#include "core/os/os.h"
+
+namespace seemalloc::os {
+
+// A line that does not fit (mounts of many layers) is left out.
+class Lines {
+ public:
+  explicit Lines(const char* path) : fd_(open_file(path, O_RDONLY)), closes_(true) {}
+  // One that stays open. Of one that is not ours any more there are no lines.
+  explicit Lines(const Descriptor& kept) : fd_(kept.is_ours() ? kept.fd : -1), closes_(false) {}
+  ~Lines() {
+    if (closes_ && fd_ >= 0) close_file(fd_);
+  }
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
+
+  bool next(Slice* line) {
+    for (;;) {
+      size_t end = start_;
+      while (end < filled_ && buffer_[end] != '\n') end++;
+      if (end == filled_) {
+        if (fill()) continue;
+        end = filled_;  // fill() moves what there is
+        if (start_ == end) return false;
+      }
+      bool whole = !cut_;
+      *line = Slice{buffer_ + start_, end - start_};
+      start_ = end < filled_ ? end + 1 : end;
+      cut_ = false;
+      if (whole) return true;
+    }
+  }
+
+ private:
+  // More characters behind the ones from start_ on; false at the end of the file.
+  bool fill();
+
+  int fd_;
+  bool closes_;
+  long offset_ = 0;
+  bool cut_ = false;  // the beginning of the line has been given up
+  size_t start_ = 0;
+  size_t filled_ = 0;
+  char buffer_[1024];
+};
+
+}  // namespace seemalloc::os

@@ -1,0 +1,82 @@
+#include "core/os/process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+
+#include "core/base/units.h"
+#include "core/os/cgroup_text.h"
+#include "core/os/lines.h"
+#include "core/os/os.h"
+#include "core/os/syscall.h"
+
+namespace seemalloc::os {
+
+namespace {
+
+// The beginning of a file; empty where it cannot be read.
+Slice read_start(const char* path, char* buffer, size_t capacity) {
+  int fd = open_file(path, O_RDONLY);
+  if (fd < 0) return {};
+  long length = read_some(fd, buffer, capacity);
+  close_file(fd);
+  return Slice{buffer, length > 0 ? static_cast<size_t>(length) : 0};
+}
+
+}  // namespace
+
+unsigned effective_user() { return static_cast<unsigned>(sys(SYS_geteuid)); }
+
+size_t resident_set_bytes() {
+  char text[128];
+  Slice rest = read_start("/proc/thread-self/statm", text, sizeof(text)), size;
+  uint64_t pages = 0;
+  return take_field(&rest, ' ', &size) && parse_number(rest, &pages) ? pages * page_bytes() : 0;
+}
+
+size_t peak_resident_set_bytes() {
+  Lines lines("/proc/thread-self/status");
+  for (Slice line, key; lines.next(&line);) {
+    if (!take_field(&line, ':', &key) || !key.equals("VmHWM")) continue;
+    while (line.length != 0 && (*line.at == ' ' || *line.at == '\t')) line = Slice{line.at + 1, line.length - 1};
+    uint64_t kib = 0;
+    return parse_number(line, &kib) ? kib * KiB : 0;
+  }
+  return 0;
+}
+
+void page_faults(uint64_t* minor, uint64_t* major) {
+  rusage usage{};
+  sys(SYS_getrusage, RUSAGE_SELF, as_long(&usage));
+  *minor = static_cast<uint64_t>(usage.ru_minflt);
+  *major = static_cast<uint64_t>(usage.ru_majflt);
+}
+
+bool is_last_thread() {
+  // An ended main thread has no memory to read: asked first, since a file opened here may take the number that the
+  // program expects its next open to get.
+  constexpr long kNoSuchProcess = -3;  // -ESRCH
+  char from = 0, to = 0;
+  iovec local{&to, 1}, remote{&from, 1};
+  if (sys(SYS_process_vm_readv, process_id(), as_long(&local), 1, as_long(&remote), 1, 0) != kNoSuchProcess) return false;
+  // "pid (name) S …": the name may hold anything, its last parenthesis ends it. Behind it are the state (field 3; an ended main
+  // thread is a zombie that still counts) and, as field 20, the number of threads.
+  char text[512];
+  Slice rest = read_start("/proc/self/stat", text, sizeof(text)), field;
+  size_t name_end = rest.length;
+  while (name_end != 0 && rest.at[name_end - 1] != ')') name_end--;
+  if (name_end == 0 || name_end == rest.length) return false;
+  rest = Slice{rest.at + name_end + 1, rest.length - name_end - 1};
+  if (!take_field(&rest, ' ', &field) || !field.equals("Z")) return false;
+  for (int number = 4; number <= 20; number++) {
+    if (!take_field(&rest, ' ', &field)) return false;
+  }
+  return field.equals("2");
+}
+
+void name_thread(const char* name) { sys(SYS_prctl, PR_SET_NAME, as_long(name)); }
+
+void signal_thread(int process, int thread, int signal) { sys(SYS_tgkill, process, thread, signal); }
+
+}  // namespace seemalloc::os

@@ -1,0 +1,21 @@
+// The process that we are in: its user, memory and threads, as the kernel tells. Threads: any. Allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace seemalloc::os {
+
+unsigned effective_user();
+// Resident set from /proc/self/statm; 0 without /proc.
+size_t resident_set_bytes();
+// The most it has been since the program was started, from /proc/self/status; 0 without /proc. (What getrusage says begins with
+// the size of the process that started it.)
+size_t peak_resident_set_bytes();
+void page_faults(uint64_t* minor, uint64_t* major);
+// True when the main thread has ended (pthread_exit) and the calling thread is the only one left. False without /proc.
+bool is_last_thread();
+void name_thread(const char* name);
+void signal_thread(int process, int thread, int signal);
+
+}  // namespace seemalloc::os

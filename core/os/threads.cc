@@ -1,0 +1,104 @@
+#include "core/os/threads.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "core/base/units.h"
+#include "core/os/os.h"
+#include "core/os/socket.h"
+#include "core/os/syscall.h"
+
+namespace seemalloc::os {
+
+namespace {
+
+// linux_dirent64, whose name has no fixed length.
+struct Entry {
+  uint64_t inode;
+  int64_t offset;
+  uint16_t bytes;
+  uint8_t type;
+  char name[1];
+};
+
+// struct sigevent of the kernel: the C libraries disagree about what its last field is called.
+struct Notification {
+  void* value;
+  int signal;
+  int how;
+  int thread;
+  char rest[64 - 2 * sizeof(void*) - sizeof(int)];
+};
+static_assert(sizeof(Notification) == 64);
+
+// The clock that counts what one thread runs, as the kernel numbers it: the thread's id, inverted, above three bits that say
+// "of a thread, as the scheduler measures it".
+long clock_of(int thread, ThreadClock clock) {
+  constexpr int kOfThread = 4, kScheduler = 2;
+  if (clock == ThreadClock::kWall) return CLOCK_MONOTONIC;
+  return static_cast<int>(~static_cast<unsigned>(thread) << 3 | kOfThread | kScheduler);
+}
+
+timespec timespec_of(uint64_t ns) {
+  return {static_cast<time_t>(ns / kSecond_ns), static_cast<long>(ns % kSecond_ns)};
+}
+
+// 0: no thread's name.
+int number_of(const char* name) {
+  int number = 0;
+  for (; *name >= '0' && *name <= '9'; name++) number = number * 10 + (*name - '0');
+  return *name == 0 ? number : 0;
+}
+
+}  // namespace
+
+bool for_each_thread(void (*visit)(void* context, int thread), void* context) {
+  int fd = open_apart("/proc/self/task", O_RDONLY | O_DIRECTORY);
+  if (fd < 0) return false;
+  alignas(Entry) char buffer[4096];
+  long bytes;
+  while ((bytes = sys(SYS_getdents64, fd, as_long(buffer), sizeof(buffer))) > 0 && !sys_failed(bytes)) {
+    for (long at = 0; at < bytes;) {
+      const Entry* entry = reinterpret_cast<const Entry*>(buffer + at);
+      int thread = number_of(entry->name);
+      if (thread != 0) visit(context, thread);
+      at += entry->bytes;
+    }
+  }
+  close_file(fd);
+  return bytes == 0;
+}
+
+int make_thread_timer(int thread, ThreadClock clock, int signal, void* value) {
+  Notification notification{};
+  notification.value = value;
+  notification.signal = signal;
+  notification.how = SIGEV_THREAD_ID;
+  notification.thread = thread;
+  int timer = -1;
+  long result = sys(SYS_timer_create, clock_of(thread, clock), as_long(&notification), as_long(&timer));
+  return sys_failed(result) ? static_cast<int>(result) : timer;
+}
+
+bool set_timer(int timer, uint64_t first_ns, uint64_t period_ns) {
+  itimerspec times{timespec_of(period_ns), timespec_of(first_ns)};
+  return !sys_failed(sys(SYS_timer_settime, timer, 0, as_long(&times), 0));
+}
+
+bool is_timer_set(int timer) {
+  itimerspec times{};
+  if (sys_failed(sys(SYS_timer_gettime, timer, as_long(&times)))) return false;
+  return times.it_value.tv_sec != 0 || times.it_value.tv_nsec != 0;
+}
+
+void delete_timer(int timer) { sys(SYS_timer_delete, timer); }
+
+bool has_profiling_timer() {
+  itimerval times{};
+  if (sys_failed(sys(SYS_getitimer, ITIMER_PROF, as_long(&times)))) return false;
+  return times.it_value.tv_sec != 0 || times.it_value.tv_usec != 0;
+}
+
+}  // namespace seemalloc::os

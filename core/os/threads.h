@@ -1,0 +1,27 @@
+// The threads of this process, and timers that interrupt one of them: what a CPU profiler asks of the kernel.
+//
+// Nothing here touches errno, allocates or locks. Threads: all functions may be called from any thread.
+#pragma once
+
+#include <cstdint>
+
+namespace seemalloc::os {
+
+// visit(context, id) for each thread of this process. False when /proc does not tell.
+bool for_each_thread(void (*visit)(void* context, int thread), void* context);
+
+enum class ThreadClock { kCpu, kWall };  // the time that the thread runs; the time that passes
+
+// Makes a timer, not yet set, that sends `signal` to a thread of this process, with `value` as its si_value.sival_ptr. Its
+// id, at least 0, or -errno (-EAGAIN: RLIMIT_SIGPENDING counts timers too; -EINVAL: the thread has ended).
+int make_thread_timer(int thread, ThreadClock clock, int signal, void* value);
+// Has it go off after `first_ns` and then every `period_ns`. Requires: both > 0.
+bool set_timer(int timer, uint64_t first_ns, uint64_t period_ns);
+// Whether it will go off again. Not once its thread has ended.
+bool is_timer_set(int timer);
+void delete_timer(int timer);
+
+// Whether a timer of the program's own sends SIGPROF: setitimer(ITIMER_PROF).
+bool has_profiling_timer();
+
+}  // namespace seemalloc::os

@@ -1,0 +1,199 @@
+#include "core/pages/collapse.h"
+
+#include <errno.h>
+
+#include "core/base/options.h"
+#include "core/os/huge_page_setting.h"
+#include "core/os/os.h"
+#include "core/os/page_residence.h"
+#include "core/pages/backing.h"
+#include "core/pages/purge.h"
+#include "core/pages/shard.h"
+#include "core/pages/sweep.h"
+
+namespace seemalloc::pages {
+
+namespace {
+
+// Smaller heaps keep small pages, as they do when they grow.
+constexpr unsigned kLeastRegions = 32;
+constexpr unsigned kMostAtATime = 8;
+// One that took so long was the last of its round: the kernel had to make room, which counts as a stall of the process (PSI).
+constexpr uint64_t kSlow_ns = 3 * kMillisecond_ns;
+// How many regions of a shard are looked at in a round.
+constexpr unsigned kLooks = 256;
+// So many pages may be freed while a region is watched.
+constexpr unsigned kCalm_pages = kPagesPerRegion - kDense_pages;
+constexpr size_t kDense_bytes = kDense_pages * kPageBytes;
+constexpr unsigned kMostDoublings = 8;
+
+// The helper's, one after the other.
+constinit CollapsePacing pacing;
+constinit os::HugePageSetting setting;
+constinit os::PageResidence residence;
+
+void* memory_of(const Region* region) { return reinterpret_cast<void*>(region->base); }
+
+void watch_anew(Region* region, uint64_t now_ns) {
+  region->dense_since_ns = now_ns;
+  region->freed_pages = 0;
+}
+
+// Whether the region has been dense and calm for long enough.
+bool is_ready(Region* region, uint64_t now_ns) {
+  bool has_small_pages = !region->huge && !region->expecting && !region->collapsing;
+  if (!has_small_pages || region->used.count() < kDense_pages || !region->purging.empty()) {
+    region->dense_since_ns = 0;
+    return false;
+  }
+  if (region->dense_since_ns == 0 || region->freed_pages > kCalm_pages) watch_anew(region, now_ns);
+  unsigned doublings = region->attempts < kMostDoublings ? region->attempts : kMostDoublings;
+  return now_ns - region->dense_since_ns >= kDenseFor_ns << doublings;
+}
+
+// Pages without memory of their own, as far as we know; those left to the kernel are among them.
+PageBits pages_without_memory(const Region* region) {
+  PageBits pages;
+  pages.set(0, kPagesPerRegion);
+  pages -= region->used;
+  pages -= region->dirty();
+  return pages;
+}
+
+// False when heap_limit is reached.
+bool begin_locked(Region* region, uint64_t now_ns) {
+  unsigned pages = pages_without_memory(region).count();
+  // Asked first: nobody is refused anything here.
+  if (!backing.has_room(pages * kPageBytes) || !backing.charge(pages * kPageBytes)) return false;
+  region->charged_pages = static_cast<uint16_t>(pages);
+  region->collapsing = true;
+  if (region->attempts < kMostDoublings) region->attempts++;
+  watch_anew(region, now_ns);
+  return true;
+}
+
+// What a huge page has brought for pages that had no memory is as if just freed.
+void enter_brought_locked(Shard& shard, Region* region) {
+  PageBits brought = pages_without_memory(region);
+  region->huge = true;
+  region->young |= brought;
+  region->lazy = PageBits();
+  shard.dirty_pages += brought.count();
+  backing.add(brought.count() * kPageBytes);
+  if (!brought.empty()) shard.put_on_dirty_list(region);
+}
+
+void end_locked(Shard& shard, Region* region, bool done) {
+  region->collapsing = false;
+  if (done) enter_brought_locked(shard, region);
+  backing.give_back(region->charged_pages * kPageBytes);
+}
+
+// Goes through the shards' regions, in each round from where the last one has ended.
+class Search {
+ public:
+  explicit Search(uint64_t now_ns) : now_ns_(now_ns) {}
+
+  // The next region to be moved, begun; null when there is none, or enough have been looked at.
+  Region* next() {
+    for (; shard_ < shards_in_use(); shard_++, looks_ = kLooks) {
+      while (looks_ != 0) {
+        if (Region* region = look_at_some()) return region;
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  Region* look_at_some() {
+    Shard& shard = shards[shard_];
+    LockGuard guard(shard.lock);
+    if (shard.next_look == nullptr) shard.next_look = shard.all;
+    for (unsigned i = 0; i < kLooksPerLock && looks_ != 0 && shard.next_look != nullptr; i++, looks_--) {
+      Region* region = shard.next_look;
+      shard.next_look = region->next_all;
+      if (is_ready(region, now_ns_) && begin_locked(region, now_ns_)) return region;
+    }
+    if (shard.next_look == nullptr) looks_ = 0;  // once through
+    return nullptr;
+  }
+
+  uint64_t now_ns_;
+  unsigned shard_ = 0;
+  unsigned looks_ = kLooks;  // left in this shard
+};
+
+// As the growth does it: the mappings stay one, and the kernel's own collecting finds nothing.
+int collapse(const Region* region) {
+  if (!os::set_huge_pages(memory_of(region), kRegionBytes, true)) return -ENOMEM;
+  int result = os::collapse_into_huge_pages(memory_of(region), kRegionBytes);
+  os::set_huge_pages(memory_of(region), kRegionBytes, false);
+  return result;
+}
+
+// False when the kernel has refused, so that others would be refused too.
+bool try_region(Region* region, uint64_t now_ns) {
+  bool worth_it = residence.own_bytes(memory_of(region), kRegionBytes) >= kDense_bytes;
+  int result = worth_it ? collapse(region) : 0;
+  {
+    Shard& shard = shards[region->shard];
+    LockGuard guard(shard.lock);
+    // Not so in the child of a fork by a signal handler that interrupted us.
+    if (region->collapsing) end_locked(shard, region, worth_it && result == 0);
+  }
+  if (!worth_it) return true;
+  result == 0 ? pacing.done() : pacing.refused(-result, now_ns);
+  return result == 0;
+}
+
+bool wanted() {
+  if (options::get(options::Id::huge_pages) == 0 || region_count() < kLeastRegions) return false;
+  // Nobody would notice; or memory counts more; or nothing is to be done behind the program's back.
+  if (purge_budget.idle() || purge_mode() != options::Purge::kBalanced) return false;
+  if (memory_is_short.load(std::memory_order_relaxed)) return false;
+  size_t limit = least_limit.load(std::memory_order_relaxed);
+  return limit == SIZE_MAX || backing.total_bytes() <= limit / 10 * 7;
+}
+
+// Under a limit a little at a time: each may bring a twentieth of a region, and the cgroup's figures are a while old.
+unsigned most_in_a_round() { return least_limit.load(std::memory_order_relaxed) == SIZE_MAX ? kMostAtATime : 1; }
+
+}  // namespace
+
+void CollapsePacing::refused(int error, uint64_t now_ns) {
+  // Such a kernel says so each time. Where it has been done before, it is this region that cannot.
+  if (error == EINVAL && !known_) unknown_ = true;
+  next_ns_ = now_ns + wait_ns_;
+  wait_ns_ = wait_ns_ * 2 < kLongestWait_ns ? wait_ns_ * 2 : kLongestWait_ns;
+}
+
+void collapse_dense_regions(uint64_t now_ns) {
+  if (!pacing.due(now_ns) || !wanted()) return;
+  pacing.begin_round(now_ns);
+  if (!setting.allows()) return pacing.forbidden(now_ns);
+  Search search(now_ns);
+  for (unsigned most = most_in_a_round(), i = 0; i < most && purge_budget.may_spend(); i++) {
+    uint64_t begin = os::thread_cpu_ns();
+    Region* region = search.next();
+    if (region == nullptr) return;
+    bool go_on = try_region(region, now_ns);
+    uint64_t took = os::thread_cpu_ns() - begin;
+    purge_budget.spent(took);
+    if (!go_on || took >= kSlow_ns) return;
+  }
+}
+
+void end_collapsing_all_locked(Shard& shard) {
+  for (Region* region = shard.all; region != nullptr; region = region->next_all) {
+    if (!region->collapsing) continue;
+    os::set_huge_pages(memory_of(region), kRegionBytes, false);
+    end_locked(shard, region, true);
+  }
+}
+
+void forget_collapse_in_child() {
+  setting.close();
+  residence.close();
+}
+
+}  // namespace seemalloc::pages

@@ -1,0 +1,14 @@
+// A finished profile in one anonymous mapping, which whoever has it gives back: os::unmap(data, mapped_bytes, os::Reason::kReport).
+#pragma once
+
+#include <cstddef>
+
+namespace seemalloc::profile {
+
+struct Buffer {
+  char* data;
+  size_t bytes;
+  size_t mapped_bytes;
+};
+
+}  // namespace seemalloc::profile

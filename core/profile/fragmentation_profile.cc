@@ -1,0 +1,74 @@
+#include "core/profile/fragmentation_profile.h"
+
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/profile/profile_encoder.h"
+#include "core/profile/records.h"
+#include "core/profile/sampler.h"
+#include "core/profile/square_root.h"
+
+namespace seemalloc::profile {
+
+bool FragmentationProfile::begin() {
+  constexpr size_t kMore = 4096;  // that may come while it is filled
+  return charges_.reserve(records.live.capacity() + kMore);
+}
+
+void FragmentationProfile::add(SampleId id, double home_bytes, double own_bytes, bool has_home) {
+  if (charges_.size() == charges_.capacity()) {
+    left_out_++;
+    return;
+  }
+  const Bucket* bucket = records.live.get(id).bucket;
+  if (!has_home && bucket->key.interval_bytes > 1) homeless_++;
+  charges_.push({bucket, id, static_cast<float>(home_bytes), static_cast<float>(own_bytes)});
+}
+
+double FragmentationProfile::standard_error() const { return square_root(variance_); }
+
+// The charges of a bucket from `first` on: writes its row. Returns where the next bucket's begin.
+size_t FragmentationProfile::write_bucket(ProfileEncoder& encoder, size_t first) {
+  const Bucket& bucket = *charges_[first].bucket;
+  double weight = sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes);
+  double objects = 0, bytes = 0;
+  size_t i = first;
+  for (SampleId last = 0; i < charges_.size() && charges_[i].bucket == &bucket; last = charges_[i].id, i++) {
+    if (charges_[i].id == last) continue;  // seen twice: it has moved between two lists
+    double others = charges_[i].home_bytes, own = charges_[i].own_bytes;
+    objects += (others > 0 ? weight - 1 : 0) + (own > 0 ? 1 : 0);
+    bytes += (weight - 1) * others + own;
+    variance_ += (1 - 1 / weight) * (weight - 1) * (weight - 1) * others * others;
+  }
+  charged_bytes_ += bytes;
+  int64_t values[] = {rounded(objects), rounded(bytes)};
+  Label label{"bytes", static_cast<int64_t>(bucket.key.allocated_bytes), "bytes"};
+  if (values[1] != 0) encoder.row(bucket.stack->pcs(), bucket.stack->depth, values, &label, 1);
+  return i;
+}
+
+void FragmentationProfile::write_comments(ProfileEncoder& encoder, uint64_t exact_bytes) const {
+  FixedText<400> text;
+  text << "fragmentation: " << exact_bytes << " bytes free in spans that live blocks keep, exactly; " << rounded(charged_bytes_)
+       << " bytes charged to the stacks of such blocks, standard error " << rounded(standard_error())
+       << " bytes; the rest is kept by blocks that lie in threads' lists";
+  encoder.comment(text);
+  text.clear();
+  text << "samples: " << uint64_t{charges_.size()} << " in use; " << homeless_ << " of which it is not known where they would be, "
+       << left_out_ << " that came too late";
+  encoder.comment(text);
+}
+
+bool FragmentationProfile::finish(Buffer* out, uint64_t interval_bytes, uint64_t exact_bytes) {
+  *out = Buffer{};
+  static constexpr ValueType kTypes[] = {{"fragmentation_objects", "count"}, {"fragmentation_space", "bytes"}};
+  ProfileEncoder encoder;
+  if (!encoder.begin(kTypes, 2, {"space", "bytes"}, interval_bytes)) return false;
+  auto before = [](const Charge& a, const Charge& b) { return a.bucket != b.bucket ? a.bucket < b.bucket : a.id < b.id; };
+  std::sort(charges_.data(), charges_.data() + charges_.size(), before);
+  for (size_t i = 0; i < charges_.size();) i = write_bucket(encoder, i);
+  write_comments(encoder, exact_bytes);
+  return encoder.finish(out);
+}
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,51 @@
+// The fragmentation profile: free memory in half-empty spans, charged to the stacks of the live blocks that keep it there.
+//
+// A sample of weight w stands for itself, where it lies, and for w-1 blocks like it in ordinary spans. What each of them is charged,
+// core/heap/fragmentation.h knows; here it is weighted and summed up. So the sum over all samples is right on average for what
+// all live blocks are charged, with the variance (1-p)(w-1)²x² for each, p = 1/w.
+// Threads: one. add() makes no system call, takes no lock and never calls malloc: it is called under the heap's locks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/profile/buffer.h"
+#include "core/profile/bucket_table.h"
+#include "core/profile/grow_array.h"
+#include "core/profile/heap_profile.h"
+
+namespace seemalloc::profile {
+
+class ProfileEncoder;
+
+class FragmentationProfile {
+ public:
+  // Makes room for all samples that are alive. False when memory was refused.
+  bool begin();
+  // Requires: the sample is alive. Each sample counts once.
+  void add(SampleId id, double home_bytes, double own_bytes, bool has_home);
+  // fragmentation_objects, fragmentation_space. `exact_bytes`: what has been counted without samples. False when memory was refused.
+  bool finish(Buffer* out, uint64_t interval_bytes, uint64_t exact_bytes);
+
+  // What has been added, for tests and reports. Requires: finish() has been called.
+  double charged_bytes() const { return charged_bytes_; }
+  double standard_error() const;
+
+ private:
+  struct Charge {
+    const Bucket* bucket;
+    SampleId id;
+    float home_bytes, own_bytes;
+  };
+
+  size_t write_bucket(ProfileEncoder& encoder, size_t first);
+  void write_comments(ProfileEncoder& encoder, uint64_t exact_bytes) const;
+
+  GrowArray<Charge> charges_;
+  uint64_t left_out_ = 0;   // came while this was going on
+  uint64_t homeless_ = 0;
+  double charged_bytes_ = 0;
+  double variance_ = 0;
+};
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,105 @@
+#include "core/profile/growth_profile.h"
+
+#include <atomic>
+
+#include "core/base/compiler.h"
+#include "core/base/text.h"
+#include "core/profile/profile_encoder.h"
+#include "core/profile/records.h"
+
+namespace seemalloc::profile {
+
+namespace {
+
+struct GrowthSite {
+  uint64_t hash;
+  const InternedStack* stack;
+  std::atomic<uint64_t> times, bytes;
+
+  void add(uint64_t more_times, uint64_t more_bytes) {
+    times.fetch_add(more_times, std::memory_order_relaxed);
+    bytes.fetch_add(more_bytes, std::memory_order_relaxed);
+  }
+};
+
+constinit InternTable<GrowthSite> sites;
+constinit GrowthSite stackless{};
+constinit std::atomic<bool> begun{false};
+
+GrowthSite* make_site(const Stack& stack, uint64_t hash) {
+  if (sites.size() >= kMostGrowthStacks) return nullptr;
+  const InternedStack* interned = records.stacks.intern(stack, hash);
+  if (interned == nullptr) return nullptr;
+  auto equal = [&](const GrowthSite& known) { return known.stack == interned; };
+  auto make = [&]() -> GrowthSite* {
+    auto* fresh = static_cast<GrowthSite*>(os::arena_allocate(sizeof(GrowthSite), alignof(GrowthSite)));
+    if (fresh == nullptr) return nullptr;
+    fresh->hash = hash;
+    fresh->stack = interned;
+    return fresh;
+  };
+  return sites.find_or_insert(hash, equal, make);
+}
+
+void write_comments(ProfileEncoder& encoder, const GrowthTotals& totals) {
+  FixedText<256> text;
+  text << "heap growth: " << totals.bytes << " bytes taken from the system in " << totals.times
+       << " pieces, exactly; what was given back since is not subtracted";
+  encoder.comment(text);
+  text.clear();
+  text << "stacks: " << uint64_t{totals.stacks} << " distinct; without a stack " << totals.stackless_bytes << " bytes in "
+       << totals.stackless_times << " pieces (the first of the process; those at more than " << uint64_t{kMostGrowthStacks}
+       << " stacks)";
+  encoder.comment(text);
+}
+
+void write_site(ProfileEncoder& encoder, const GrowthSite& site) {
+  int64_t values[] = {static_cast<int64_t>(site.times.load(std::memory_order_relaxed)),
+                      static_cast<int64_t>(site.bytes.load(std::memory_order_relaxed))};
+  if (values[0] == 0) return;
+  const InternedStack* stack = site.stack;
+  encoder.row(stack != nullptr ? stack->pcs() : nullptr, stack != nullptr ? stack->depth : 0, values, nullptr, 0);
+}
+
+}  // namespace
+
+SEEMALLOC_NOINLINE void record_growth(size_t bytes, uint64_t times, size_t max_depth) {
+  GrowthSite* site = nullptr;
+  if (begun.load(std::memory_order_relaxed)) {
+    Stack stack;
+    capture_stack(&stack, max_depth);
+    uint64_t hash = hash_stack(stack);
+    site = sites.find(hash, [&](const GrowthSite& known) { return same_stack(*known.stack, stack); });
+    if (site == nullptr) site = make_site(stack, hash);
+  }
+  begun.store(true, std::memory_order_relaxed);
+  (site != nullptr ? *site : stackless).add(times, bytes);
+}
+
+GrowthTotals growth_totals() {
+  GrowthTotals totals{};
+  totals.stackless_times = totals.times = stackless.times.load(std::memory_order_relaxed);
+  totals.stackless_bytes = totals.bytes = stackless.bytes.load(std::memory_order_relaxed);
+  sites.for_each([&](const GrowthSite& site) {
+    totals.times += site.times.load(std::memory_order_relaxed);
+    totals.bytes += site.bytes.load(std::memory_order_relaxed);
+    totals.stacks++;
+  });
+  return totals;
+}
+
+bool growth_profile_to_buffer(Buffer* out) {
+  *out = Buffer{};
+  static constexpr ValueType kTypes[] = {{"growth_objects", "count"}, {"growth_space", "bytes"}};
+  ProfileEncoder encoder;
+  if (!encoder.begin(kTypes, 2, {"space", "bytes"}, 1)) return false;
+  write_comments(encoder, growth_totals());
+  sites.for_each([&](const GrowthSite& site) { write_site(encoder, site); });
+  write_site(encoder, stackless);
+  return encoder.finish(out);
+}
+
+void lock_growth_for_fork() { sites.lock_all(); }
+void unlock_growth_after_fork() { sites.unlock_all(); }
+
+}  // namespace seemalloc::profile

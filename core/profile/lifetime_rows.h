@@ -1,0 +1,19 @@
+// The rows of a lifetime profile: one for each power of ten of age at which a bucket's blocks died, by whom they were freed,
+// and one for those that live. And the labels that rows of buckets have in all kinds. Threads: one.
+#pragma once
+
+#include "core/profile/profile_encoder.h"
+#include "core/profile/records.h"
+
+namespace seemalloc::profile {
+
+inline constexpr unsigned kBucketLabels = 3;
+// The labels of a bucket's rows: "bytes", perhaps "asked" and "moved" (heap_profile.h). Returns their number.
+unsigned bucket_labels(const BucketKey& key, Label* labels);
+
+// Values: alive_objects, alive_space, freed_objects, freed_space. Labels besides: "lifetime", a class of age, or "alive"; of
+// the freed "freed_by" ("same thread", "another thread"), and "mean", "deviation", "least", "most" of all with the same
+// stack, size and freed_by, in nanoseconds.
+void write_lifetime_rows(ProfileEncoder& encoder, const BucketRow& row);
+
+}  // namespace seemalloc::profile

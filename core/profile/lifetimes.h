@@ -1,0 +1,74 @@
+// How long freed blocks have lived: the count per power of ten, mean, deviation, least and most. One for each bucket and way
+// of being freed, made when it is first needed (80 bytes).
+//
+// Threads: add_alone() is one thread's, add() anybody's, never mixed on one object; readers any, each figure right at some moment.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/compiler.h"
+#include "core/profile/square_root.h"
+
+namespace seemalloc::profile {
+
+// Classes of age: under 1 µs, under 10 µs, …, under 1000 s, and more.
+inline constexpr unsigned kAgeClasses = 11;
+// The least age that is not in the class; of the last UINT64_MAX.
+inline constexpr uint64_t kAgeClassEnds_ns[kAgeClasses] = {
+    1'000,         10'000,         100'000,         1'000'000,         10'000'000, 100'000'000,
+    1'000'000'000, 10'000'000'000, 100'000'000'000, 1'000'000'000'000, UINT64_MAX};
+// "1ms to 10ms".
+const char* age_class_name(unsigned age_class);
+inline unsigned age_class_of(uint64_t ns) {
+  unsigned c = 0;
+  while (c + 1 < kAgeClasses && ns >= kAgeClassEnds_ns[c]) c++;
+  return c;
+}
+
+// What died younger than this is short-lived. The coarse clock, which blocks that are all recorded are timed with, can tell no less.
+inline constexpr uint64_t kShortLife_ns = 10'000'000;
+inline constexpr unsigned kShortClasses = 5;  // so many age classes end before it
+static_assert(kAgeClassEnds_ns[kShortClasses - 1] == kShortLife_ns);
+
+class Lifetimes {
+ public:
+  void add_alone(uint64_t ns) {
+    // Within one tick of the coarse clock: most, where every block is recorded.
+    if (ns == 0) {
+      counts_[0].store(counts_[0].load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      inverted_least_.store(UINT64_MAX, std::memory_order_relaxed);
+      return;
+    }
+    add_aged_alone(ns);
+  }
+  void add(uint64_t ns);
+
+  uint64_t count(unsigned age_class) const { return counts_[age_class].load(std::memory_order_relaxed); }
+  uint64_t count() const;
+  // Of something: count() ≠ 0.
+  uint64_t least_ns() const { return ~inverted_least_.load(std::memory_order_relaxed); }
+  uint64_t most_ns() const { return most_.load(std::memory_order_relaxed); }
+  double mean_ns() const;
+  double deviation_ns() const;
+
+ private:
+  SEEMALLOC_NOINLINE void add_aged_alone(uint64_t ns);
+
+  std::atomic<uint32_t> counts_[kAgeClasses] = {};
+  std::atomic<double> sum_{0}, squares_{0};
+  std::atomic<uint64_t> most_{0};
+  std::atomic<uint64_t> inverted_least_{0};  // so that memory of zeros has none
+};
+static_assert(sizeof(Lifetimes) == 80);
+
+// By whom a block was freed.
+enum class FreedBy : unsigned {
+  kOwner,    // the thread that allocated it, which made the bucket: add_alone()
+  kSame,     // the thread that allocated it
+  kAnother,  // another thread
+};
+inline constexpr unsigned kFreedBys = 3;
+
+}  // namespace seemalloc::profile

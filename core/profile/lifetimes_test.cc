@@ -1,0 +1,88 @@
+#include "core/profile/lifetimes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace seemalloc::profile {
+namespace {
+
+TEST(Lifetimes, ClassesArePowersOfTen) {
+  uint64_t end = 1000;
+  for (unsigned c = 0; c + 1 < kAgeClasses; c++, end *= 10) {
+    EXPECT_EQ(kAgeClassEnds_ns[c], end);
+    EXPECT_EQ(age_class_of(end - 1), c);
+    EXPECT_EQ(age_class_of(end), c + 1);
+  }
+  EXPECT_EQ(age_class_of(0), 0u);
+  EXPECT_EQ(age_class_of(UINT64_MAX), kAgeClasses - 1);
+  EXPECT_EQ(std::string(age_class_name(age_class_of(kShortLife_ns - 1))), "1ms to 10ms");
+  EXPECT_EQ(age_class_of(kShortLife_ns), kShortClasses);
+}
+
+struct Model {
+  std::map<unsigned, uint64_t> counts;
+  std::vector<uint64_t> ages;
+
+  void add(uint64_t ns) {
+    ages.push_back(ns);
+    unsigned c = 0;
+    for (uint64_t end = 1000; c + 1 < kAgeClasses && ns >= end; end *= 10) c++;
+    counts[c]++;
+  }
+  void expect(const Lifetimes& lifetimes) {
+    for (unsigned c = 0; c < kAgeClasses; c++) EXPECT_EQ(lifetimes.count(c), counts[c]) << age_class_name(c);
+    EXPECT_EQ(lifetimes.count(), ages.size());
+    long double sum = 0, squares = 0;
+    for (uint64_t age : ages) sum += age;
+    long double mean = sum / ages.size();
+    for (uint64_t age : ages) squares += (age - mean) * (age - mean);
+    long double deviation = std::sqrt(squares / ages.size());
+    EXPECT_NEAR(lifetimes.mean_ns() / static_cast<double>(mean), 1, 1e-9);
+    EXPECT_NEAR(lifetimes.deviation_ns(), static_cast<double>(deviation), 1e-3 * static_cast<double>(deviation) + 1e-6 * static_cast<double>(mean));
+    EXPECT_EQ(lifetimes.least_ns(), *std::min_element(ages.begin(), ages.end()));
+    EXPECT_EQ(lifetimes.most_ns(), *std::max_element(ages.begin(), ages.end()));
+  }
+};
+
+TEST(Lifetimes, AgreeWithAModel) {
+  uint64_t seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 40; round++) {
+    Lifetimes alone, shared;
+    Model model;
+    for (uint64_t n = 1 + random() % 2000; n != 0; n--) {
+      uint64_t ns = random() % 8 == 0 ? 0 : random() >> (10 + random() % 54);
+      model.add(ns);
+      alone.add_alone(ns);
+      shared.add(ns);
+    }
+    model.expect(alone);
+    model.expect(shared);
+  }
+}
+
+TEST(Lifetimes, ThreadsLoseNothing) {
+  constexpr int kThreads = 4, kSteps = 20000;
+  Lifetimes lifetimes;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; t++) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < kSteps; i++) lifetimes.add(1000 + i * kThreads + t);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Model model;
+  for (uint64_t i = 0; i < kSteps * kThreads; i++) model.add(1000 + i);
+  model.expect(lifetimes);
+}
+
+}  // namespace
+}  // namespace seemalloc::profile

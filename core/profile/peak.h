@@ -1,0 +1,64 @@
+// The high-water mark of the bytes in use, by the samples, and the figure of each bucket at that moment.
+//
+// Nothing is copied when a mark is passed: the mark gets a new number (epoch), and a bucket keeps the count it had when it
+// changes for the first time afterwards; one that has not changed since has the same count still. Threads with a recorder
+// gather their changes, and tell of them when they are more than 1/1024 of the mark (and 4 KiB): that is how far a thread may
+// be off, and what spares a shared word in every sample. An operation under way in another thread while a mark is
+// passed may be counted on either side.
+// Threads: any; no lock. Cost: a load and a compare per sample, an addition by compare and exchange when a bucket changes for the first time after a mark.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/base/compiler.h"
+#include "core/base/units.h"
+#include "core/profile/bucket_table.h"
+
+namespace seemalloc::profile {
+
+class Peak {
+ public:
+  constexpr Peak() = default;
+
+  // Before the bucket's count of live samples changes.
+  SEEMALLOC_ALWAYS_INLINE void keep(Bucket& bucket) {
+    uint64_t word = bucket.at_peak.load(std::memory_order_relaxed);
+    uint32_t now = epoch();
+    if (SEEMALLOC_UNLIKELY(static_cast<uint32_t>(word >> 32) != now)) keep_slow(bucket, word, now);
+  }
+  // After it: so many bytes more are in use, or less. `pending`: what this thread has not told yet; null: there is nowhere to gather.
+  SEEMALLOC_ALWAYS_INLINE void add(int64_t bytes, int64_t* pending) {
+    if (SEEMALLOC_LIKELY(pending != nullptr)) {
+      bytes += *pending;
+      int64_t grain = grain_bytes();
+      bool small = static_cast<uint64_t>(bytes + grain) <= static_cast<uint64_t>(2 * grain);
+      *pending = small ? bytes : 0;
+      if (small) return;
+    }
+    tell(bytes);
+  }
+
+  // Live samples of the bucket when the mark of this epoch was passed.
+  uint64_t samples_at(const Bucket& bucket, uint32_t epoch_read) const;
+  uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
+  int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  uint64_t time_ns() const { return time_ns_.load(std::memory_order_relaxed); }  // os::coarse_monotonic_ns
+  // How far each thread that allocates may be off.
+  int64_t grain_bytes() const { return grain_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr int64_t kLeastGrain = 4 * KiB;
+
+  SEEMALLOC_NOINLINE static void keep_slow(Bucket& bucket, uint64_t word, uint32_t now);
+  SEEMALLOC_NOINLINE void tell(int64_t bytes);
+
+  // Read with every sample, written at a new mark.
+  alignas(kCacheLineBytes) std::atomic<uint32_t> epoch_{0};
+  std::atomic<int64_t> grain_{kLeastGrain};
+  std::atomic<int64_t> bytes_{0};
+  std::atomic<uint64_t> time_ns_{0};
+  alignas(kCacheLineBytes) std::atomic<int64_t> in_use_{0};
+};
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,248 @@
+#include "core/profile/pool_profile.h"
+
+#include <string.h>
+
+#include <atomic>
+
+#include "core/base/compiler.h"
+#include "core/base/text.h"
+#include "core/profile/pool_table.h"
+#include "core/profile/profile_encoder.h"
+#include "core/profile/records.h"
+#include "core/profile/sampler.h"
+#include "core/profile/square_root.h"
+
+namespace seemalloc::profile {
+
+struct PoolName {
+  uint64_t hash;
+  char text[kMaxPoolNameBytes + 1];
+};
+
+struct Pool {
+  Pool* next;  // of those that may be used again; else whatever it was
+  const PoolName* name;
+  std::atomic<uint64_t> live_samples;
+};
+
+namespace {
+// Objects are summed up in units of 1/1024: what a sample adds when it comes it takes away exactly when it goes.
+constexpr double kUnitsPerObject = 1024;
+}  // namespace
+
+struct PoolSite {
+  uint64_t hash;
+  const InternedStack* stack;
+  const PoolName* name;
+  std::atomic<uint64_t> samples, alloc_units, alloc_bytes;
+  std::atomic<uint64_t> left, left_units, left_bytes;
+};
+
+namespace {
+
+constinit InternTable<PoolName> names;
+constinit InternTable<PoolSite> sites;
+constinit PoolTable live;
+constinit PoolName other_pools{0, "(other pools)"};
+constinit Lock pool_lock;
+constinit os::Pool<Pool> pool_records;
+std::atomic<uint64_t> created{0}, destroyed{0}, dropped{0};
+
+void count(std::atomic<uint64_t>& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
+
+struct Weighted {
+  uint64_t units, bytes;
+};
+Weighted weighted(uint64_t bytes, uint64_t interval_bytes) {
+  double weight = sample_weight(bytes, interval_bytes);
+  return {static_cast<uint64_t>(rounded(weight * kUnitsPerObject)), static_cast<uint64_t>(rounded(weight * static_cast<double>(bytes)))};
+}
+
+// Cut where a character begins.
+size_t name_length(const char* name) {
+  size_t length = 0;
+  while (length <= kMaxPoolNameBytes && name[length] != 0) length++;
+  if (length <= kMaxPoolNameBytes) return length;
+  length = kMaxPoolNameBytes;
+  while (length != 0 && (static_cast<unsigned char>(name[length]) & 0xC0) == 0x80) length--;
+  return length;
+}
+
+const PoolName* intern_name(const char* name) {
+  size_t length = name_length(name);
+  uint64_t hash = length;
+  for (size_t i = 0; i < length; i++) hash = mix(hash, static_cast<unsigned char>(name[i]));
+  auto equal = [&](const PoolName& known) { return text_equal(name, length, known.text); };
+  if (const PoolName* known = names.find(hash, equal)) return known;
+  if (names.size() >= kMostPoolNames) return &other_pools;
+  auto make = [&]() -> PoolName* {
+    auto* fresh = static_cast<PoolName*>(os::arena_allocate(sizeof(PoolName), alignof(PoolName)));
+    if (fresh == nullptr) return nullptr;
+    fresh->hash = hash;
+    memcpy(fresh->text, name, length);
+    return fresh;
+  };
+  return names.find_or_insert(hash, equal, make);
+}
+
+PoolSite* intern_site(const PoolName* name, const Stack& stack) {
+  uint64_t stack_hash = hash_stack(stack);
+  uint64_t hash = mix(stack_hash, reinterpret_cast<uintptr_t>(name));
+  auto equal = [&](const PoolSite& known) { return known.name == name && same_stack(*known.stack, stack); };
+  if (PoolSite* known = sites.find(hash, equal)) return known;
+  const InternedStack* interned = records.stacks.intern(stack, stack_hash);
+  if (interned == nullptr) return nullptr;
+  auto make = [&]() -> PoolSite* {
+    auto* fresh = static_cast<PoolSite*>(os::arena_allocate(sizeof(PoolSite), alignof(PoolSite)));
+    if (fresh == nullptr) return nullptr;
+    fresh->hash = hash;
+    fresh->stack = interned;
+    fresh->name = name;
+    return fresh;
+  };
+  return sites.find_or_insert(hash, equal, make);
+}
+
+// Release: whoever sees that a sample left sees that it came. Pairs with read().
+void count_left(const PoolSample& sample) {
+  Weighted w = weighted(sample.bytes, sample.interval_bytes);
+  sample.site->left_units.fetch_add(w.units, std::memory_order_release);
+  sample.site->left_bytes.fetch_add(w.bytes, std::memory_order_release);
+  sample.site->left.fetch_add(1, std::memory_order_release);
+}
+
+struct SiteRow {
+  uint64_t samples, live_samples;
+  uint64_t values[4];
+};
+SiteRow read(const PoolSite& site) {
+  uint64_t left = site.left.load(std::memory_order_acquire);
+  uint64_t left_units = site.left_units.load(std::memory_order_acquire);
+  uint64_t left_bytes = site.left_bytes.load(std::memory_order_acquire);
+  uint64_t samples = site.samples.load(std::memory_order_relaxed);
+  uint64_t units = site.alloc_units.load(std::memory_order_relaxed), bytes = site.alloc_bytes.load(std::memory_order_relaxed);
+  auto objects = [](uint64_t some) { return static_cast<uint64_t>(rounded(static_cast<double>(some) / kUnitsPerObject)); };
+  return {samples, samples - left, {objects(units), bytes, objects(units - left_units), bytes - left_bytes}};
+}
+
+void write_comments(ProfileEncoder& encoder, const PoolTotals& totals, uint64_t interval_bytes) {
+  FixedText<256> text;
+  text << "memory pools: " << totals.created << " created, " << totals.open << " of them open, with " << uint64_t{names.size()}
+       << " names; one sample every " << interval_bytes << " bytes on average, " << totals.samples << " recorded, "
+       << totals.live_samples << " of them in use, " << totals.dropped << " more dropped for want of memory";
+  encoder.comment(text);
+  text.clear();
+  text << "in use: " << rounded(totals.inuse_bytes) << " bytes estimated, standard error " << rounded(totals.inuse_bytes_stderr)
+       << " bytes; these blocks lie in memory that the heap profile shows where the pools got it";
+  encoder.comment(text);
+}
+
+void write_site(ProfileEncoder& encoder, const PoolSite& site) {
+  SiteRow row = read(site);
+  if (row.samples == 0) return;
+  int64_t values[4];
+  for (unsigned i = 0; i < 4; i++) values[i] = static_cast<int64_t>(row.values[i]);
+  Label label{"pool", 0, nullptr, site.name->text};
+  encoder.row(site.stack->pcs(), site.stack->depth, values, &label, 1);
+}
+
+}  // namespace
+
+Pool* create_pool(const char* name) {
+  const PoolName* interned = intern_name(name);
+  if (interned == nullptr) return nullptr;
+  LockGuard guard(pool_lock);
+  Pool* pool = pool_records.take();
+  if (pool == nullptr) return nullptr;
+  pool->name = interned;
+  pool->live_samples.store(0, std::memory_order_relaxed);
+  count(created);
+  return pool;
+}
+
+void reset_pool(Pool* pool) {
+  uint64_t most = pool->live_samples.load(std::memory_order_relaxed);
+  if (most == 0) return;
+  live.remove_all(pool, most, [&](const PoolSample& sample) {
+    pool->live_samples.fetch_sub(1, std::memory_order_relaxed);
+    count_left(sample);
+  });
+}
+
+void destroy_pool(Pool* pool) {
+  reset_pool(pool);
+  count(destroyed);
+  LockGuard guard(pool_lock);
+  pool_records.give(pool);
+}
+
+SEEMALLOC_NOINLINE bool record_pool_alloc(Pool* pool, uintptr_t block, uint64_t bytes, uint64_t interval_bytes, size_t max_depth) {
+  Stack stack;
+  capture_stack(&stack, max_depth);
+  PoolSite* site = intern_site(pool->name, stack);
+  if (site == nullptr || !live.add({block, pool, site, bytes, interval_bytes})) {
+    count(dropped);
+    return false;
+  }
+  Weighted w = weighted(bytes, interval_bytes);
+  count(site->samples);
+  count(site->alloc_units, w.units);
+  count(site->alloc_bytes, w.bytes);
+  count(pool->live_samples);
+  return true;
+}
+
+bool may_be_pool_sample(uintptr_t block) { return live.may_hold(block); }
+
+bool record_pool_free(Pool* pool, uintptr_t block) {
+  PoolSample sample;
+  if (!live.remove(block, pool, &sample)) return false;
+  pool->live_samples.fetch_sub(1, std::memory_order_relaxed);
+  count_left(sample);
+  return true;
+}
+
+PoolTotals pool_totals() {
+  PoolTotals totals{};
+  totals.open = 0 - destroyed.load(std::memory_order_relaxed);
+  totals.created = created.load(std::memory_order_relaxed);
+  totals.open += totals.created;
+  totals.dropped = dropped.load(std::memory_order_relaxed);
+  sites.for_each([&](const PoolSite& site) { totals.samples += site.samples.load(std::memory_order_relaxed); });
+  double variance = 0;
+  live.for_each([&](const PoolSample& sample) {
+    double weight = sample_weight(sample.bytes, sample.interval_bytes), bytes = static_cast<double>(sample.bytes);
+    totals.live_samples++;
+    totals.inuse_bytes += weight * bytes;
+    variance += weight * (weight - 1) * bytes * bytes;  // (1-p)/p² = w(w-1)
+  });
+  totals.inuse_bytes_stderr = square_root(variance);
+  return totals;
+}
+
+bool pool_profile_to_buffer(Buffer* out, uint64_t interval_bytes) {
+  *out = Buffer{};
+  static constexpr ValueType kTypes[] = {
+      {"alloc_objects", "count"}, {"alloc_space", "bytes"}, {"inuse_objects", "count"}, {"inuse_space", "bytes"}};
+  ProfileEncoder encoder;
+  if (!encoder.begin(kTypes, 4, {"space", "bytes"}, interval_bytes)) return false;
+  write_comments(encoder, pool_totals(), interval_bytes);
+  sites.for_each([&](const PoolSite& site) { write_site(encoder, site); });
+  return encoder.finish(out);
+}
+
+void lock_pools_for_fork() {
+  pool_lock.lock_for_fork();
+  names.lock_all();
+  sites.lock_all();
+  live.lock_all();
+}
+
+void unlock_pools_after_fork() {
+  live.unlock_all();
+  sites.unlock_all();
+  names.unlock_all();
+  pool_lock.unlock_after_fork();
+}
+
+}  // namespace seemalloc::profile

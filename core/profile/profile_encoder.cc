@@ -1,0 +1,199 @@
+#include "core/profile/profile_encoder.h"
+
+#include "core/os/os.h"
+#include "core/profile/stack.h"
+
+namespace seemalloc::profile {
+
+namespace {
+
+// Field numbers of profile.proto.
+namespace profile_field {
+enum : unsigned {
+  kSampleType = 1,
+  kSample = 2,
+  kMapping = 3,
+  kLocation = 4,
+  kStringTable = 6,
+  kDropFrames = 7,
+  kTimeNanos = 9,
+  kDurationNanos = 10,
+  kPeriodType = 11,
+  kPeriod = 12,
+  kComment = 13,
+  kDefaultSampleType = 14
+};
+}
+namespace value_type_field {
+enum : unsigned { kType = 1, kUnit = 2 };
+}
+namespace sample_field {
+enum : unsigned { kLocationId = 1, kValue = 2, kLabel = 3 };
+}
+namespace label_field {
+enum : unsigned { kKey = 1, kString = 2, kNumber = 3, kNumberUnit = 4 };
+}
+namespace mapping_field {
+enum : unsigned { kId = 1, kMemoryStart = 2, kMemoryLimit = 3, kFileOffset = 4, kFilename = 5, kBuildId = 6 };
+}
+namespace location_field {
+enum : unsigned { kId = 1, kMappingId = 2, kAddress = 3 };
+}
+
+// The allocator's doors: pprof cuts a stack below the first frame (from the root) whose simplified name matches as a
+// whole. Mangled forms are there for profiles symbolised without demangling.
+constexpr char kDropFrames[] =
+    "(__libc_|__)?(malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|valloc|pvalloc)"
+    "|operator new(\\[\\])?|_Zn[aw][jm].*|seemalloc::.*|_ZN9seemalloc.*";
+
+constexpr unsigned kMostLabels = 12;
+
+}  // namespace
+
+int64_t rounded(double value) {
+  if (value < 0) return -rounded(-value);
+  return value >= 0x1p63 ? INT64_MAX : static_cast<int64_t>(value + 0.5);
+}
+
+bool ProfileEncoder::begin(const ValueType* types, unsigned count, ValueType period_type, uint64_t period) {
+  value_count_ = count;
+  if (!mappings_.read()) {
+    refused_ = true;
+    return false;
+  }
+  add_string("", 0);  // index 0 by definition
+  for (unsigned i = 0; i < count; i++) write_value_type(profile_field::kSampleType, types[i]);
+  if (count != 0) out_.number(profile_field::kDefaultSampleType, string(types[count - 1].type));
+  write_value_type(profile_field::kPeriodType, period_type);
+  out_.number(profile_field::kPeriod, period);
+  out_.number(profile_field::kTimeNanos, os::realtime_ns());
+  if (drop_frames_) out_.number(profile_field::kDropFrames, string(kDropFrames));
+  write_mappings();
+  return !out_.failed();
+}
+
+void ProfileEncoder::duration(uint64_t ns) { out_.number(profile_field::kDurationNanos, ns); }
+
+void ProfileEncoder::comment(const Text& text) {
+  uint64_t index = add_string(text.c_str(), text.size());
+  out_.number(profile_field::kComment, index);
+}
+
+bool ProfileEncoder::finish(Buffer* out) {
+  *out = Buffer{};
+  if (refused_ || out_.failed()) return false;
+  GrowArray<char>& bytes = out_.bytes();
+  *out = Buffer{bytes.data(), bytes.size(), bytes.mapped_bytes()};
+  bytes.release();
+  return true;
+}
+
+uint64_t ProfileEncoder::add_string(const char* text, size_t bytes) {
+  out_.text(profile_field::kStringTable, text, bytes);
+  return strings_++;
+}
+
+// Requires: no message is begun: what is written now stays where it is.
+uint64_t ProfileEncoder::string(const char* text) {
+  uint64_t hash = 0;
+  size_t bytes = 0;
+  for (; text[bytes] != 0; bytes++) hash = (hash ^ static_cast<unsigned char>(text[bytes])) * 0x100000001B3;
+  if (bytes == 0) return 0;
+  Known& known = known_[(hash ^ hash >> 32) % kKnown];
+  if (known.bytes == bytes && memcmp(out_.bytes().data() + known.at, text, bytes) == 0) return known.index;
+  uint64_t index = add_string(text, bytes);
+  known = out_.failed() ? Known{} : Known{out_.bytes().size() - bytes, bytes, index};
+  return index;
+}
+
+void ProfileEncoder::write_value_type(unsigned field, ValueType type) {
+  uint64_t name = string(type.type), unit = string(type.unit);
+  out_.begin(field);
+  out_.number(value_type_field::kType, name);
+  out_.number(value_type_field::kUnit, unit);
+  out_.end();
+}
+
+// The main binary first: that is how readers know it.
+void ProfileEncoder::write_mappings() {
+  for (size_t i = 0; i < mappings_.size(); i++) {
+    if (mappings_[i].id == 1) write_mapping(mappings_[i]);
+  }
+  for (size_t i = 0; i < mappings_.size(); i++) {
+    if (mappings_[i].id != 1) write_mapping(mappings_[i]);
+  }
+}
+
+void ProfileEncoder::write_mapping(const Mapping& mapping) {
+  uint64_t filename = add_string(mappings_.path(mapping), mapping.path_bytes);
+  uint64_t build_id = 0;
+  BuildId id = mapping.file_start == 0 ? BuildId{} : read_build_id(mapping.file_start);
+  if (id.size != 0) {
+    char hex[2 * BuildId::kMaxBytes];
+    for (size_t i = 0; i < id.size; i++) {
+      hex[2 * i] = "0123456789abcdef"[id.bytes[i] >> 4];
+      hex[2 * i + 1] = "0123456789abcdef"[id.bytes[i] & 15];
+    }
+    build_id = add_string(hex, 2 * id.size);
+  }
+  out_.begin(profile_field::kMapping);
+  out_.number(mapping_field::kId, mapping.id);
+  out_.number(mapping_field::kMemoryStart, mapping.start);
+  out_.number(mapping_field::kMemoryLimit, mapping.limit);
+  out_.number(mapping_field::kFileOffset, mapping.file_offset);
+  out_.number(mapping_field::kFilename, filename);
+  out_.number(mapping_field::kBuildId, build_id);
+  out_.end();
+}
+
+// The location of a call; written when it is met for the first time.
+uint64_t ProfileEncoder::location(uintptr_t return_address) {
+  uintptr_t address = return_address - 1;  // inside the call
+  bool is_new;
+  uint64_t id = locations_.number(address, &is_new);
+  if (id == 0) refused_ = true;
+  if (is_new) {
+    out_.begin(profile_field::kLocation);
+    out_.number(location_field::kId, id);
+    out_.number(location_field::kMappingId, mappings_.id_of(address));
+    out_.number(location_field::kAddress, address);
+    out_.end();
+  }
+  return id;
+}
+
+void ProfileEncoder::row(const uintptr_t* return_addresses, unsigned depth, const int64_t* values, const Label* labels,
+                         unsigned label_count) {
+  DCHECK(depth <= kMaxStackDepth && label_count <= kMostLabels);
+  uint64_t ids[kMaxStackDepth];
+  for (unsigned i = 0; i < depth; i++) ids[i] = location(return_addresses[i]);
+  uint64_t keys[kMostLabels], texts[kMostLabels], units[kMostLabels];
+  for (unsigned i = 0; i < label_count; i++) {
+    keys[i] = string(labels[i].key);
+    texts[i] = labels[i].text != nullptr ? string(labels[i].text) : 0;
+    units[i] = labels[i].unit != nullptr ? string(labels[i].unit) : 0;
+  }
+  out_.begin(profile_field::kSample);
+  out_.begin(sample_field::kLocationId);
+  for (unsigned i = 0; i < depth; i++) out_.varint(ids[i]);
+  out_.end();
+  out_.begin(sample_field::kValue);
+  for (unsigned i = 0; i < value_count_; i++) out_.varint(static_cast<uint64_t>(values[i]));
+  out_.end();
+  for (unsigned i = 0; i < label_count; i++) write_label(labels[i], keys[i], texts[i], units[i]);
+  out_.end();
+}
+
+void ProfileEncoder::write_label(const Label& label, uint64_t key, uint64_t text, uint64_t unit) {
+  out_.begin(sample_field::kLabel);
+  out_.number(label_field::kKey, key);
+  if (label.text != nullptr) {
+    out_.number(label_field::kString, text);
+  } else {
+    out_.number(label_field::kNumber, static_cast<uint64_t>(label.number));
+    out_.number(label_field::kNumberUnit, unit);
+  }
+  out_.end();
+}
+
+}  // namespace seemalloc::profile

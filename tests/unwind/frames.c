@@ -1,0 +1,248 @@
+// Frames of every kind that C has, in random order: from small ones to realigned ones of variable size, callbacks, signals,
+// threads, fibres, code without unwind tables, code made at run time, recursion without end.
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#ifdef __GLIBC__
+#include <ucontext.h>
+#endif
+
+#include "noted.h"
+
+static __thread unsigned long state;
+static unsigned random_below(unsigned limit) {
+  state = state * 6364136223846793005 + 1442695040888963407;
+  return (unsigned)(state >> 33) % limit;
+}
+
+enum { kWays = 9, kNowhere = 100 };
+static NOINLINE void any(int depth);
+
+static NOINLINE void through_nothing(int depth) {
+  NOTE();
+  any(depth);
+  KEEP_FRAME;
+  FORGET();
+}
+
+// Needs all registers that a function must keep, the one for frame pointers included.
+static NOINLINE long through_registers(int depth, long a, long b, long c, long d, long e, long f) {
+  NOTE();
+  long g = a * b, h = c * d, i = e * f;
+  any(depth);
+  FORGET();
+  return a + b * c - d * e + f * g - h * i;
+}
+
+static NOINLINE void through_array(int depth) {
+  NOTE();
+  volatile char room[300];
+  room[depth % 300] = 1;
+  any(depth + room[depth % 300] - 1);
+  FORGET();
+}
+
+static NOINLINE void through_alloca(int depth) {
+  NOTE();
+  volatile char* room = (volatile char*)__builtin_alloca(random_below(9000) + 1);
+  room[0] = 1;
+  any(depth);
+  KEEP_FRAME;
+  FORGET();
+}
+
+// Its CFA is an expression.
+static NOINLINE void through_realigned_stack(int depth) {
+  NOTE();
+  _Alignas(128) volatile char aligned[128];
+  aligned[0] = (char)depth;
+  volatile char* room = (volatile char*)__builtin_alloca(random_below(100) + 1);
+  room[0] = aligned[0];
+  any(depth);
+  KEEP_FRAME;
+  FORGET();
+}
+
+// ---- through others' code ----
+
+static __thread int callback_depth;
+static NOINLINE int compare(const void* a, const void* b) {
+  NOTE();
+  int depth = callback_depth;
+  callback_depth = 0;
+  if (depth > 0) any(depth);
+  FORGET();
+  return *(const int*)a - *(const int*)b;
+}
+
+static NOINLINE void through_qsort(int depth) {
+  NOTE();
+  int numbers[] = {4, 2, 7, 1, 9, 3};
+  callback_depth = depth;
+  NOTE_OTHERS();
+  qsort(numbers, 6, sizeof(int), compare);
+  FORGET();
+  KEEP_FRAME;
+  FORGET();
+}
+
+static __thread int signal_depth, on_signal_stack;
+static void on_signal(int number) {
+  NOTE();
+  on_signal_stack += number == SIGUSR2;
+  any(signal_depth);
+  on_signal_stack -= number == SIGUSR2;
+  FORGET();
+}
+
+static NOINLINE void through_signal(int depth) {
+  if (on_signal_stack) depth = 0;  // a walk changes stacks a few times only
+  NOTE();
+  signal_depth = depth;
+  NOTE_OTHERS();
+  raise(depth % 2 == 0 || on_signal_stack ? SIGUSR1 : SIGUSR2);
+  FORGET();
+  KEEP_FRAME;
+  FORGET();
+}
+
+static void handle_signals(void) {
+  static _Alignas(16) char room[256 * 1024];
+  stack_t stack = {.ss_sp = room, .ss_size = sizeof(room)};
+  sigaltstack(&stack, NULL);
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_NODEFER};
+  sigaction(SIGUSR1, &action, NULL);
+  action.sa_flags |= SA_ONSTACK;
+  sigaction(SIGUSR2, &action, NULL);
+}
+
+// ---- code without unwind tables, that keeps a frame pointer ----
+
+#if defined(__x86_64__)
+#define HAS_BARE_CODE 1
+// bare_call(f) calls f. Position-independent, so that it runs anywhere.
+void bare_call(void (*function)(void));
+extern const char bare_end[];
+__asm__(".text\n.type bare_call, @function\nbare_call:\npushq %rbp\nmovq %rsp, %rbp\ncall *%rdi\npopq %rbp\nret\n"
+        "bare_end:\n.size bare_call, .-bare_call\n");
+
+static __thread int bare_depth;
+static NOINLINE void called_by_bare(void) {
+  NOTE();
+  any(bare_depth);
+  FORGET();
+}
+
+static void (*made_at_run_time)(void (*)(void));
+static void make_code(void) {
+  void* code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memcpy(code, (const void*)bare_call, (size_t)(bare_end - (const char*)bare_call));
+  mprotect(code, 4096, PROT_READ | PROT_EXEC);
+  made_at_run_time = (void (*)(void (*)(void)))code;
+}
+
+static NOINLINE void through_bare(int depth) {
+  NOTE();
+  bare_depth = depth;
+  NOTE_OTHERS();
+  depth % 2 == 0 ? bare_call(called_by_bare) : made_at_run_time(called_by_bare);
+  FORGET();
+  KEEP_FRAME;
+  FORGET();
+}
+#endif
+
+static NOINLINE void any(int depth) {
+  NOTE();
+  switch (depth <= 0 ? kNowhere : random_below(kWays)) {
+    case kNowhere: check(); break;
+    case 0: through_registers(depth - 1, depth, 3, 5, 7, 11, 13); break;
+    case 1: through_array(depth - 1); break;
+    case 2: through_alloca(depth - 1); break;
+    case 3: through_realigned_stack(depth - 1); break;
+#ifdef HAS_BARE_CODE
+    case 4: through_bare(depth - 1); break;
+#endif
+#ifndef NO_TABLES_IN_LIBC
+    case 5: through_qsort(depth - 1); break;
+    case 6: through_signal(depth - 1); break;
+#endif
+    default: through_nothing(depth - 1); break;
+  }
+  FORGET();
+}
+
+// ---- where stacks begin ----
+
+static void* thread_main(void* argument) {
+  state = (unsigned long)argument;
+  NOTE();
+  for (int i = 0; i < 50; i++) any(i % 12);
+  FORGET();
+  return NULL;
+}
+
+static NOINLINE int recurse(int n) {
+  NOTE();
+  int result = 1;
+  if (n == 0) {
+    check();
+  } else {
+    if (n > kMostNoted / 2) FORGET();  // there is no room for more, nor in a capture
+    result += recurse(n - 1);
+    if (n > kMostNoted / 2) NOTE();
+  }
+  FORGET();
+  return result;
+}
+
+#ifdef __GLIBC__
+static ucontext_t fibre, back;
+static void fibre_main(void) {
+  int outer = noted_count;
+  uintptr_t kept[kMostNoted];
+  memcpy(kept, (uintptr_t*)noted, sizeof(kept));
+  noted_count = 0;
+  NOTE();
+  for (int i = 0; i < 20; i++) any(i % 8);
+  memcpy((uintptr_t*)noted, kept, sizeof(kept));
+  noted_count = outer;
+  swapcontext(&fibre, &back);
+}
+
+static NOINLINE void run_fibre(void) {
+  enum { kBytes = 512 * 1024 };
+  char* map = mmap(NULL, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(map + 4096, kBytes - 8192, PROT_READ | PROT_WRITE);
+  getcontext(&fibre);
+  fibre.uc_stack.ss_sp = map + 4096;
+  fibre.uc_stack.ss_size = kBytes - 8192;
+  fibre.uc_link = &back;
+  makecontext(&fibre, fibre_main, 0);
+  swapcontext(&back, &fibre);
+  munmap(map, kBytes);
+}
+#endif
+
+int main(void) {
+  NOTE();
+  handle_signals();
+#ifdef HAS_BARE_CODE
+  make_code();
+#endif
+  state = 1;
+  for (int i = 0; i < 400; i++) any(i % 20);
+  for (int n = 0; n < 100000; n = n * 3 + 1) {
+    if (recurse(n) != n + 1) return 1;
+  }
+#ifdef __GLIBC__
+  for (int i = 0; i < 5; i++) run_fibre();
+#endif
+  pthread_t threads[3];
+  for (size_t i = 0; i < 3; i++) pthread_create(&threads[i], NULL, thread_main, (void*)(i + 2));
+  for (size_t i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+  if (checks < 400) return 1;
+  puts("ok");
+  return 0;
+}

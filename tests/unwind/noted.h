@@ -1,0 +1,76 @@
+// Stacks that a program knows itself: each function notes where it will return to, and a capture must find exactly that.
+// C and C++; the programs that include it are linked with libseemalloc.a and capture.cc.
+//
+// A function begins with NOTE() and ends with FORGET(). NOTE_OTHERS() stands for the frames of code that notes nothing (qsort,
+// a signal's frame). check() compares, and ends the program at the first difference.
+#pragma once
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "capture.h"
+
+#define NOINLINE __attribute__((noipa))
+// Keeps a call from becoming a jump, so that its frame is there to be found.
+#define KEEP_FRAME __asm__ volatile("" ::: "memory")
+
+enum { kMostNoted = 400, kOthers = 1, kMostOthers = 8, kLibraryStart = 5 };
+// Volatile: glibc says that raise() calls nothing of ours.
+static __thread volatile uintptr_t noted[kMostNoted];
+static __thread volatile int noted_count;
+static __thread long checks;
+
+static inline void note_word(uintptr_t word) {
+  noted[noted_count] = word;
+  noted_count = noted_count + 1;
+}
+static inline void forget_word(void) { noted_count = noted_count - 1; }
+#define NOTE() note_word((uintptr_t)__builtin_return_address(0))
+#define NOTE_OTHERS() note_word(kOthers)
+#define FORGET() forget_word()
+
+static void difference(const struct captured* stack, const char* what) {
+  fprintf(stderr, "%s; check %ld%s%s\n", what, checks, stack->broken ? ", broken" : "", stack->truncated ? ", truncated" : "");
+  for (int i = 0; i < stack->depth || i < noted_count; i++) {
+    uintptr_t found = i < stack->depth ? stack->pcs[i] : 0, expected = i < noted_count ? noted[noted_count - 1 - i] : 0;
+    fprintf(stderr, "%3d found %12lx noted %12lx\n", i, (unsigned long)found, (unsigned long)expected);
+  }
+  _exit(1);
+}
+
+// The frames that were noted, from `at` on; where they end.
+static int match_noted(const struct captured* stack, int at) {
+  for (int i = noted_count - 1; i >= 0; i--) {
+    int skipped = 0;
+    if (noted[i] == kOthers) {
+      i--;
+      while (at < stack->depth && stack->pcs[at] != noted[i]) at++, skipped++;
+    }
+    if (at == stack->depth && stack->truncated) return at;
+    if (skipped > kMostOthers) difference(stack, "too many unknown frames");
+    if (at == stack->depth || stack->pcs[at] != noted[i]) difference(stack, "not the frames that were called");
+    at++;
+  }
+  return at;
+}
+
+// The stack of the caller is the noted one, up to the thread's first frame.
+static NOINLINE void check(void) {
+  NOTE();
+  struct captured stack;
+  capture(&stack);
+  checks++;
+  int at = 0;
+  while (at < stack.depth && stack.pcs[at] != noted[noted_count - 1]) at++;
+  if (at > 2) difference(&stack, "the caller's frame is not there");
+  at = match_noted(&stack, at);
+#ifdef NO_TABLES_IN_LIBC
+  (void)at;
+#else
+  if (stack.broken) difference(&stack, "broken");
+  if (!stack.truncated && stack.depth - at > kLibraryStart) difference(&stack, "frames beyond the first");
+#endif
+  FORGET();
+}
