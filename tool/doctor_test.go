@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"seemalloc/tool/attach"
 	"seemalloc/tool/attach/fake"
 )
 
@@ -16,11 +15,7 @@ import (
 // two questions, which are a second apart.
 func serveCopying(t *testing.T, bytes int) (pid string, server *fake.Server) {
 	t.Helper()
-	self, err := attach.Find(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	server = fake.Start(t, self.SocketPaths()[0])
+	server = serve(t)
 	asked := 0
 	server.Answers["stats"] = func([]string) string {
 		asked++

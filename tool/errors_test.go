@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"testing"
 
-	"seemalloc/tool/attach"
 	"seemalloc/tool/attach/fake"
 )
 
@@ -56,7 +55,7 @@ func TestErrors(t *testing.T) {
 		{"unwritable", []string{"profile", "--socket", server.Path, "--raw", "-o", "/nowhere/x"}, 1, []string{""}},
 		{"library not found", []string{"run", "--", "true"}, 1, []string{"library not found", "/usr/lib", "--lib"}},
 		{"library not there", []string{"run", "--lib", "/nowhere.so", "--", "true"}, 1, []string{"library not found", "/nowhere.so"}},
-		{"value missing", []string{"top", write("noalloc", shop.withTypes(t, "cpu", "time"))}, 1, []string{"no inuse_space values", "cpu, time", "--by"}},
+		{"value missing", []string{"top", write("noalloc", shop.withTypes(t, "cpu", "time")), "--by", "inuse"}, 1, []string{"no inuse_space values", "cpu, time", "--by"}},
 		{"focus on nothing", []string{"top", write("good", good), "--focus", "nosuchfunction"}, 1, []string{"nosuchfunction"}},
 
 		{"statistics of an older library", []string{"stat", "--socket", server.Path}, 1, []string{"older than this tool"}},
@@ -64,6 +63,28 @@ func TestErrors(t *testing.T) {
 		{"stat of a process not on seemalloc", []string{"stat", self}, 1, []string{"does not run on seemalloc"}},
 		{"stat without a library", []string{"stat", "--", "true"}, 1, []string{"library not found", "--lib"}},
 
+		{"not a profile, to convert", []string{"convert", write("text2", []byte("hello\n")), "--to", "csv"}, 1, []string{"text2", "not a profile", "hello", "expected profile.proto"}},
+		{"damaged text", []string{"top", write("je.heap", []byte("heap_v2/1\n@ 0x1\n t*: 1: 2\n"))}, 1, []string{"je.heap", "line 3", "t*: OBJECTS: BYTES"}},
+		{"convert to what it cannot hold", []string{"convert", write("cpu", shop.withTypes(t, "samples", "cpu")), "--to", "dhat"}, 1, []string{"cpu: the format dhat", "samples, cpu", "--to"}},
+		{"convert to nowhere", []string{"convert", write("good1", good), "-o", "/nowhere/x.csv"}, 1, []string{"/nowhere/x.csv", "no such"}},
+		{"no such base", []string{"top", write("good2", good), "--base", "nowhere.pb"}, 1, []string{"nowhere.pb", "no such file"}},
+		{"base of another kind", []string{"top", write("good3", good), "--base", write("cpu2", shop.withTypes(t, "samples", "cpu")), "--by", "inuse"}, 1, []string{"cpu2", "no inuse_space values"}},
+
+		{"diff of two kinds", []string{"diff", write("good4", good), write("cpu3", shop.withTypes(t, "samples", "cpu"))}, 1, []string{"good4 has inuse_space", "cpu3 has cpu", "--by"}},
+		{"diff of what is not there", []string{"diff", write("good5", good), "999999999"}, 1, []string{"999999999", "seemalloc ps"}},
+
+		{"usage: diff of one", []string{"diff", "x"}, 2, []string{"which two", "process id"}},
+		{"usage: diff's rows", []string{"diff", "x", "y", "-n", "-1"}, 2, []string{"-n -1", "0 or more"}},
+		{"usage: tree's least", []string{"tree", "x", "--min", "101"}, 2, []string{"--min 101", "0 to 100"}},
+		{"usage: tree's depth", []string{"tree", "x", "--depth", "-1"}, 2, []string{"--depth -1"}},
+		{"usage: peek at nothing", []string{"peek", "x"}, 2, []string{"which function"}},
+		{"usage: list's expression", []string{"list", "x", "("}, 2, []string{"(: not a regular expression"}},
+		{"usage: convert to what", []string{"convert", "x"}, 2, []string{"which format", "--to proto|heap"}},
+		{"usage: convert to something", []string{"convert", "x", "--to", "xml"}, 2, []string{"--to xml", "speedscope"}},
+		{"usage: convert's extension", []string{"convert", "x", "-o", "x.txt"}, 2, []string{"-o x.txt", ".pb.gz", "--to"}},
+		{"usage: convert nothing", []string{"convert", "--to", "csv"}, 2, []string{"which process or file"}},
+		{"usage: no folder of debug information", []string{"top", write("good2", good), "--debug-dir", "/nowhere"}, 2, []string{"--debug-dir /nowhere", "expected a folder"}},
+		{"usage: no perf map", []string{"top", write("good3", good), "--perf-map", dir}, 2, []string{"--perf-map " + dir, "START BYTES NAME"}},
 		{"usage: unknown command", []string{"tpo"}, 2, []string{`"tpo"`, "top", "--help"}},
 		{"usage: unknown topic", []string{"help", "tpo"}, 2, []string{`"tpo"`}},
 		{"usage: unknown flag", []string{"top", "1", "--colour"}, 2, []string{"--colour", "seemalloc top --help"}},
@@ -128,11 +149,7 @@ func TestPermission(t *testing.T) {
 	if err != nil {
 		t.Skip("needs setpriv")
 	}
-	self, err := attach.Find(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	fake.Start(t, self.SocketPaths()[0])
+	serve(t)
 	// The other user must be able to reach the tool.
 	if err := os.Chmod(filepath.Dir(filepath.Dir(binary)), 0o755); err != nil {
 		t.Fatal(err)

@@ -13,14 +13,20 @@ import (
 	"seemalloc/tool/attach/fake"
 )
 
-// serveSelf makes this test process look like a program on seemalloc.
-func serveSelf(t *testing.T, profile []byte) (pid string) {
+// serve makes this test process look like a program on seemalloc, with the fake server's answers.
+func serve(t *testing.T) *fake.Server {
 	t.Helper()
 	self, err := attach.Find(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := fake.Start(t, self.SocketPaths()[0])
+	return fake.Start(t, self.SocketPaths()[0])
+}
+
+// serveSelf makes this test process look like a program on seemalloc.
+func serveSelf(t *testing.T, profile []byte) (pid string) {
+	t.Helper()
+	server := serve(t)
 	server.Answers["profile"] = func(args []string) string {
 		if len(args) != 1 || args[0] != "heap" {
 			return "error unknown profile"

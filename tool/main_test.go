@@ -14,6 +14,9 @@ import (
 // binary is the tool, built once for all tests of this package.
 var binary string
 
+// cacheHome is the tool's XDG_CACHE_HOME: it gets nothing of the user's, and leaves nothing there.
+var cacheHome string
+
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "seemalloc-tool-test")
@@ -23,6 +26,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "bin", "seemalloc")
+		cacheHome = filepath.Join(dir, "cache")
 		if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 			return 1
@@ -52,7 +56,7 @@ func toolIn(t *testing.T, dir string, env []string, args ...string) result {
 			command.Env = append(command.Env, variable)
 		}
 	}
-	command.Env = append(command.Env, env...)
+	command.Env = append(append(command.Env, "XDG_CACHE_HOME="+cacheHome), env...)
 	var out, errors_ bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errors_
 	err := command.Run()

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"debug/elf"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/pprof/profile"
 )
@@ -19,18 +23,44 @@ type shop struct {
 	text      *elf.Prog
 }
 
-func buildShop(t *testing.T) *shop {
-	t.Helper()
+// compiledShop compiles once for all tests, which get a copy each; nil without a compiler.
+var compiledShop = sync.OnceValues(func() ([]byte, error) {
 	compiler, err := exec.LookPath("g++")
 	if err != nil {
 		if compiler, err = exec.LookPath("c++"); err != nil {
-			t.Skip("no C++ compiler")
+			return nil, nil
 		}
 	}
-	s := &shop{path: filepath.Join(t.TempDir(), "shop"), functions: map[string]uint64{}}
-	out, err := exec.Command(compiler, "-O1", "-g", "-fno-optimize-sibling-calls", "-fPIE", "-pie", "testdata/shop.cc", "-o", s.path).CombinedOutput()
+	dir, err := os.MkdirTemp("", "seemalloc-shop")
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "shop")
+	out, err := exec.Command(compiler, "-O1", "-g", "-fno-optimize-sibling-calls", "-fPIE", "-pie", "testdata/shop.cc", "-o", program).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
+	}
+	return os.ReadFile(program)
+})
+
+func buildShop(t *testing.T) *shop {
+	t.Helper()
+	program, err := compiledShop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if program == nil {
+		t.Skip("no C++ compiler")
+	}
+	s := &shop{path: filepath.Join(t.TempDir(), "shop"), functions: map[string]uint64{}}
+	if err := os.WriteFile(s.path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Older than the profiles of it, as it would be.
+	old := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	if err := os.Chtimes(s.path, old, old); err != nil {
+		t.Fatal(err)
 	}
 	file, err := elf.Open(s.path)
 	if err != nil {

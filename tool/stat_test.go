@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"seemalloc/tool/attach"
 	"seemalloc/tool/attach/fake"
 )
 
@@ -17,11 +16,7 @@ import (
 // between any two questions.
 func serveCounting(t *testing.T) (pid string, server *fake.Server) {
 	t.Helper()
-	self, err := attach.Find(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	server = fake.Start(t, self.SocketPaths()[0])
+	server = serve(t)
 	asked := 0
 	server.Answers["stats"] = func(args []string) string {
 		if len(args) != 1 || args[0] != "brief" {

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -240,22 +238,13 @@ func TestDoctorFindsNothingInACleanProgram(t *testing.T) {
 func doctorRun(t *testing.T, lasts time.Duration, args ...string) (out, report string, status int) {
 	t.Helper()
 	command := exec.Command(binary, append([]string{"doctor"}, args...)...)
-	command.Env, command.Dir = environment(), work
-	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &stdout, &stderr
+	command.Env = environment()
 	stdin, err := command.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	time.AfterFunc(lasts, func() { stdin.Close() })
-	var exit *exec.ExitError
-	if err := command.Wait(); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return stdout.String(), stderr.String(), command.ProcessState.ExitCode()
+	out, report = finish(t, command, func() { time.AfterFunc(lasts, func() { stdin.Close() }) })
+	return out, report, command.ProcessState.ExitCode()
 }
 
 func TestDoctorOfARun(t *testing.T) {

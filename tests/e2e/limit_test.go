@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"errors"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -24,18 +22,11 @@ func limited(t *testing.T, options string) (out, complaint string, signal syscal
 	}
 	command := exec.Command(program, strconv.Itoa(limitBytes))
 	command.Env = environment("LD_PRELOAD="+library, "SEEMALLOC_CONF=heap_limit:64M"+options)
-	command.Dir = work
-	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &stdout, &stderr
-	err := command.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
+	out, complaint = finish(t, command, nil)
 	if status := command.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
 		signal = status.Signal()
 	}
-	return stdout.String(), stderr.String(), signal
+	return out, complaint, signal
 }
 
 // At the limit each way to allocate fails as its documentation says, and what is freed can be had again.

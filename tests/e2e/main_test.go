@@ -21,13 +21,16 @@ import (
 )
 
 var (
-	work    string // a folder for everything that is built, readable by other users
-	binary  string // the tool
-	leaky   string // leaky.cc compiled
-	caller  string // caller.cc compiled
-	sick    string // sick.cc compiled
-	library string // libseemalloc.so
-	problem string // why nothing can be tested, "" when all is there
+	work      string // a folder for everything that is built, readable by other users
+	binary    string // the tool
+	leaky     string // leaky.cc compiled
+	caller    string // caller.cc compiled
+	sick      string // sick.cc compiled
+	kinds     string // kinds.cc compiled
+	heapKinds string // heap_kinds.cc compiled
+	burn      string // burn.cc compiled
+	library   string // libseemalloc.so
+	problem   string // why nothing can be tested, "" when all is there
 )
 
 func TestMain(m *testing.M) {
@@ -61,12 +64,14 @@ func prepare() error {
 		return err
 	}
 	binary, leaky, caller = filepath.Join(work, "seemalloc"), filepath.Join(work, "leaky"), filepath.Join(work, "caller")
-	sick = filepath.Join(work, "sick")
+	sick, kinds, heapKinds = filepath.Join(work, "sick"), filepath.Join(work, "kinds"), filepath.Join(work, "heap_kinds")
+	burn = filepath.Join(work, "burn")
 	if err := build("go", "build", "-o", binary, "../../tool"); err != nil {
 		return err
 	}
-	for _, program := range []struct{ source, binary string }{{"leaky", leaky}, {"caller", caller}, {"sick", sick}} {
+	for _, program := range []struct{ source, binary string }{{"leaky", leaky}, {"caller", caller}, {"sick", sick}, {"kinds", kinds}, {"heap_kinds", heapKinds}, {"burn", burn}} {
 		if err := build("c++", "-std=c++20", "-O2", "-g", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread",
+			"-I../../core/include",
 			"testdata/"+program.source+".cc", "-o", program.binary); err != nil {
 			return err
 		}
@@ -119,15 +124,27 @@ func try(t *testing.T, args ...string) (out, complaint string, status int) {
 	t.Helper()
 	command := exec.Command(binary, args...)
 	command.Env = environment()
-	command.Dir = work
+	out, complaint = finish(t, command, nil)
+	return out, complaint, command.ProcessState.ExitCode()
+}
+
+// finish runs the command to its end, whatever its status, and returns what it printed. `started`, which may be nil, is
+// called once it runs.
+func finish(t *testing.T, command *exec.Cmd, started func()) (out, complaint string) {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &stdout, &stderr
-	err := command.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	command.Dir, command.Stdout, command.Stderr = work, &stdout, &stderr
+	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return stdout.String(), stderr.String(), command.ProcessState.ExitCode()
+	if started != nil {
+		started()
+	}
+	var exit *exec.ExitError
+	if err := command.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String()
 }
 
 // program is a running test program that said it is ready.

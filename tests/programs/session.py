@@ -95,11 +95,12 @@ class Session:
         printed = self.run(command, **options).stdout
         return measure.metrics_of(printed), measure.series_of(printed)
 
-    def run(self, command, input=None, env=None, cwd=None, status=0, preload=True):
-        """Runs a command to its end and checks it (any status will do when None is asked); returns what it printed."""
+    def run(self, command, input=None, env=None, cwd=None, status=0, preload=True, says=None):
+        """Runs a command to its end and checks it (any status will do when None is asked); returns what it printed. The library
+        may say nothing but what has the text `says` in it."""
         process = self._launch(command, env, cwd, input, preload)
         self._wait(process)
-        return self._finished(process, status)
+        return self._finished(process, status, says)
 
     def run_all(self, commands, **options):
         """Runs commands side by side, then checks each; returns what they printed."""
@@ -108,9 +109,14 @@ class Session:
             self._wait(process)
         return [self._finished(process, 0) for process in processes]
 
-    def start(self, command, env=None, cwd=None):
+    def start(self, command, env=None, cwd=None, preload=True):
         """Starts a server; stop() ends and checks it."""
-        return self._launch(command, env, cwd, None, True)
+        return self._launch(command, env, cwd, None, preload)
+
+    def has_library(self, process):
+        """Whether a server has the library mapped, however it came by it."""
+        self._look(process)
+        return process.mapped
 
     def stop(self, process, status=0, ask=None):
         """Ends a server through `ask` (a function) or SIGTERM, and checks how it ended."""
@@ -150,6 +156,10 @@ class Session:
     def expect(what, got, wanted):
         if got != wanted:
             raise Failed(f"{what}: got {str(got)[:400]!r}, expected {str(wanted)[:400]!r}")
+
+    @staticmethod
+    def skipped(why):
+        return Skipped(why)
 
     @staticmethod
     def at_most(what, got, limit):
@@ -214,12 +224,13 @@ class Session:
             time.sleep(pause)
         process.took = time.monotonic() - process.began
 
-    def _finished(self, process, status):
+    def _finished(self, process, status, says=None):
         stdout, stderr = process.out.read_text(errors="replace"), process.err.read_text(errors="replace")
         if status is not None and process.returncode != status:
             raise Failed(f"{how(process.returncode)}: {process.title}\n{self._output(process)}")
         if process.preload:
-            ours = [line for line in (stdout + "\n" + stderr).splitlines() if line.startswith("seemalloc:")]
+            ours = [line for line in (stdout + "\n" + stderr).splitlines()
+                    if line.startswith("seemalloc:") and not (says and says in line)]
             if ours:
                 raise Failed(f"printed by seemalloc in: {process.title}\n" + "\n".join(ours[:TAIL_LINES]))
             if process.mapped:

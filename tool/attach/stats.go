@@ -18,6 +18,7 @@ type Stats struct {
 	Sampling    Sampling    `json:"sampling"`
 	System      System      `json:"system"`
 	Purge       Purge       `json:"purge"`
+	Dumps       Dumps       `json:"dumps"`
 	Threads     Threads     `json:"threads"`
 	Locks       Locks       `json:"locks"`
 	Spans       Spans       `json:"spans"`
@@ -186,6 +187,14 @@ type Threads struct {
 	Live  int64 `json:"live"`
 	// RemoteFrees counts blocks that were sent back to the thread whose memory they are.
 	RemoteFrees int64 `json:"remote_frees"`
+}
+
+// Dumps counts the files that the process has written or tried to: profiles and statistics.
+type Dumps struct {
+	Written   int64 `json:"written"`
+	Failed    int64 `json:"failed"`
+	Removed   int64 `json:"removed"`    // older ones (option dump_keep)
+	LastErrno int64 `json:"last_errno"` // of those that failed
 }
 
 // Locks counts how often a lock was found held: short waits were over within a spin, the others slept.

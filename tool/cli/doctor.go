@@ -58,12 +58,7 @@ Exit status: 0 nothing found, 3 something found (of any severity), 1 it could no
   seemalloc doctor 4242 --hide '^z(m|c|re)alloc'     # charge Redis's wrappers to their callers
   seemalloc doctor 4242 --json | jq '.findings[] | {id, figure}'
   seemalloc doctor -- python3 job.py`,
-		Args: func(c *cobra.Command, args []string) error {
-			if dash := c.ArgsLenAtDash(); dash >= 0 {
-				return commandArgs(args, dash, a.socket)
-			}
-			return a.pidArgs(0, 0)(c, args)
-		},
+		Args: a.pidOrCommand,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := flags.check(); err != nil {
 				return err
@@ -78,8 +73,8 @@ Exit status: 0 nothing found, 3 something found (of any severity), 1 it could no
 	c.Flags().BoolVar(&flags.asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&flags.hide, "hide", "", "take functions that match this regular expression out of the stacks")
 	c.Flags().StringVar(&flags.run.sample, "sample", "", "with a command: mean bytes between two heap samples (512K)")
-	c.Flags().StringVar(&flags.run.conf, "conf", "", "with a command: options for the allocator, as name:value,…")
-	c.Flags().StringVar(&flags.run.lib, "lib", "", "with a command: the library to use, a file or a folder")
+	flags.run.register(c, "with a command: ")
+	a.symbolFlags(c)
 	a.targetFlags(c)
 	return c
 }

@@ -4,37 +4,91 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
 
 func (a *app) profileCommand() *cobra.Command {
-	var output string
+	var output, kind string
 	var raw bool
+	var window time.Duration
 	c := &cobra.Command{
 		Use:   "profile PID",
-		Short: "Save a heap profile of a process",
-		Long: `Save a heap profile of a process as a gzip-compressed profile.proto, which ` + "`seemalloc top`" + `, pprof, ` + "`go tool pprof`" + `
-and many viewers read. Names, files and lines are put in unless --raw is given; on another machine they could not be
-found again. Prints the name of the file.`,
+		Short: "Save a profile of a process's memory",
+		Long: `Save a profile of a process's memory as a gzip-compressed profile.proto, which ` + "`seemalloc top`" + `, pprof,
+` + "`go tool pprof`" + ` and many viewers read. Names, files and lines are put in unless --raw is given; on another machine
+they could not be found again. Prints the name of the file.
+
+` + kindsHelp,
 		Example: `  seemalloc profile 4242 -o heap.pb.gz
+  seemalloc profile 4242 --kind peak
+  seemalloc profile 4242 --kind allocs --seconds 10s
   seemalloc profile 4242 -o - | go tool pprof -top -`,
 		Args: a.pidArgs(0, 0),
-		RunE: func(_ *cobra.Command, args []string) error { return a.profile(args, output, raw) },
+		RunE: func(_ *cobra.Command, args []string) error { return a.profile(args, kind, window, output, raw) },
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "file to write, - for standard output (default seemalloc.NAME.PID.heap.pb.gz)")
+	c.Flags().StringVarP(&output, "output", "o", "", "file to write, - for standard output (default seemalloc.NAME.PID.KIND.pb.gz)")
 	c.Flags().BoolVar(&raw, "raw", false, "leave out names, files and lines: addresses and build ids only")
+	c.Flags().StringVar(&kind, "kind", "heap", "what to show, see above")
+	a.symbolFlags(c)
+	windowFlag(c, &window)
 	a.targetFlags(c)
 	return c
 }
 
-func (a *app) profile(args []string, output string, raw bool) error {
+// kindsHelp describes the library's list of kinds (core/api/profile_kinds.cc).
+const kindsHelp = `Kinds of profiles:
+  heap      blocks in use, and all that were allocated since the start
+  allocs    all that were allocated since sampling began, or, with --seconds, in that time
+  peak      blocks that were in use when most bytes were
+  since     what there is more, or less, than at the baseline (` + "`seemalloc baseline`" + `)
+  churn     allocations, bytes asked for, copies by realloc, blocks freed within 10 ms; also with --seconds
+  lifetime  how long blocks lived, where they were allocated, and whether another thread freed them
+  remote    blocks that another thread than the one that allocated them has freed; also with --seconds
+  cpu       CPU time, as far as it has been profiled (` + "`seemalloc cpu`" + `)
+  growth    who made the heap grow from the system; what was given back is not subtracted
+  pools     blocks of memory pools that the program reports (seemalloc_pool_create), by pool
+  fragmentation
+            free memory in half-empty spans, by the stacks of the blocks that pin them
+docs/profiles.md and docs/profiles-heap.md explain each with an example.`
+
+func checkKind(kind string) error {
+	if kind == "" || strings.ContainsFunc(kind, func(r rune) bool { return (r < 'a' || r > 'z') && r != '_' && r != '-' }) {
+		return usageError("--kind %q: expected the name of a kind of profile, such as heap", kind)
+	}
+	return nil
+}
+
+// windowFlag adds --seconds.
+func windowFlag(c *cobra.Command, window *time.Duration) {
+	c.Flags().DurationVar(window, "seconds", 0, "show only what happens in so much time from now: 10s, 2m")
+}
+
+// checkWindow wants kinds whose rows are the same from one moment to the next, but for their values.
+func checkWindow(kind string, window time.Duration) error {
+	switch {
+	case window < 0:
+		return usageError("--seconds %s: expected a time from now on, such as 10s", window)
+	case window > 0 && (kind == "peak" || kind == "lifetime" || kind == "since"):
+		return usageError("--seconds: a %s profile has a time of its own; expected a kind that counts, such as allocs or churn", kind)
+	}
+	return nil
+}
+
+func (a *app) profile(args []string, kind string, window time.Duration, output string, raw bool) error {
+	if err := checkKind(kind); err != nil {
+		return err
+	}
+	if err := checkWindow(kind, window); err != nil {
+		return err
+	}
 	t, _, err := a.dial(args)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	p, err := t.heapProfile(raw)
+	p, err := t.takeProfile(kind, window, raw)
 	if err != nil {
 		return err
 	}
@@ -47,7 +101,7 @@ func (a *app) profile(args []string, output string, raw bool) error {
 		return err
 	}
 	if output == "" {
-		output = fmt.Sprintf("seemalloc.%s.%d.heap.pb.gz", fileName(t.comm), t.pid)
+		output = fmt.Sprintf("seemalloc.%s.%d.%s.pb.gz", fileName(t.comm), t.pid, kind)
 	}
 	if err := writeFile(output, compressed.Bytes()); err != nil {
 		return err

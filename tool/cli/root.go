@@ -30,6 +30,8 @@ type app struct {
 	started bool
 	socket  string
 	timeout time.Duration
+	// Where names are looked for besides the usual places.
+	debugDirs, perfMaps []string
 }
 
 // exitError carries an exit status of its own; without an error in it nothing is said.
@@ -94,8 +96,9 @@ and where its resident memory is with ` + "`seemalloc stats`" + `.`,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs, // so that a mistyped command comes to RunE
 		Version:       Version,
-		PersistentPreRun: func(*cobra.Command, []string) {
+		PersistentPreRunE: func(*cobra.Command, []string) error {
 			a.started = true
+			return a.setUpNames()
 		},
 		RunE: func(root *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -107,8 +110,8 @@ and where its resident memory is with ` + "`seemalloc stats`" + `.`,
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.runCommand(), a.psCommand(), a.topCommand(), a.profileCommand(), a.statsCommand(),
-		a.getCommand(), a.setCommand(), a.purgeCommand(), a.statCommand(), a.traceCommand(), a.doctorCommand(), a.compareCommand(), a.versionCommand(), a.optionsTopic())
+	root.AddCommand(a.runCommand(), a.psCommand(), a.topCommand(), a.treeCommand(), a.peekCommand(), a.listCommand(), a.diffCommand(), a.profileCommand(), a.dumpCommand(), a.baselineCommand(), a.convertCommand(), a.cpuCommand(), a.statsCommand(),
+		a.getCommand(), a.setCommand(), a.purgeCommand(), a.statCommand(), a.traceCommand(), a.doctorCommand(), a.webCommand(), a.compareCommand(), a.versionCommand(), a.optionsTopic())
 	return root
 }
 

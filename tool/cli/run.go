@@ -45,11 +45,16 @@ SEEMALLOC_CONF; ` + "`seemalloc help options`" + ` lists them. The control socke
 		RunE: func(_ *cobra.Command, args []string) error { return a.run(flags, args) },
 	}
 	c.Flags().StringVar(&flags.sample, "sample", "", "mean bytes between two heap samples (512K); 1 records every allocation, 0 none")
-	c.Flags().StringVar(&flags.conf, "conf", "", "options for the allocator, as name:value,…")
-	c.Flags().StringVar(&flags.lib, "lib", "", "the library to use, a file or a folder")
+	flags.register(c, "")
 	c.Flags().BoolVar(&flags.minimal, "minimal", false, "use the variant without profiler")
 	c.Flags().SetInterspersed(false) // flags behind the program's name are the program's
 	return c
+}
+
+// register adds the flags of all subcommands that start a program; `when` comes before each explanation.
+func (flags *runFlags) register(c *cobra.Command, when string) {
+	c.Flags().StringVar(&flags.conf, "conf", "", when+"options for the allocator, as name:value,…")
+	c.Flags().StringVar(&flags.lib, "lib", "", when+"the library to use, a file or a folder")
 }
 
 var sizePattern = regexp.MustCompile(`^[0-9]+[KMGTkmgt]?$`)

@@ -57,12 +57,7 @@ Per second:
   seemalloc stat 4242 --interval 200ms --count 50
   seemalloc stat 4242 --json | jq .rss
   seemalloc stat -- python3 job.py`,
-		Args: func(c *cobra.Command, args []string) error {
-			if dash := c.ArgsLenAtDash(); dash >= 0 {
-				return commandArgs(args, dash, a.socket)
-			}
-			return a.pidArgs(0, 0)(c, args)
-		},
+		Args: a.pidOrCommand,
 		RunE: func(c *cobra.Command, args []string) error {
 			flags.watch = c.Flags().Changed("interval")
 			if err := flags.check(); err != nil {
@@ -77,23 +72,9 @@ Per second:
 	c.Flags().DurationVar(&flags.interval, "interval", time.Second, "time between two lines")
 	c.Flags().IntVar(&flags.count, "count", 0, "number of lines; 0: until the process ends or Ctrl-C")
 	c.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object per line")
-	c.Flags().StringVar(&flags.run.conf, "conf", "", "with a command: options for the allocator, as name:value,…")
-	c.Flags().StringVar(&flags.run.lib, "lib", "", "with a command: the library to use, a file or a folder")
+	flags.run.register(c, "with a command: ")
 	a.targetFlags(c)
 	return c
-}
-
-// commandArgs checks what stands before and behind the double dash.
-func commandArgs(args []string, dash int, socket string) error {
-	switch {
-	case dash != 0:
-		return fmt.Errorf("%q before --: give either a process or a command", args[0])
-	case len(args) == 0:
-		return errors.New("which program? Give its command line behind --")
-	case socket != "":
-		return errors.New("--socket names a process that runs already; it cannot be given with a command")
-	}
-	return nil
 }
 
 func (f *statFlags) check() error {

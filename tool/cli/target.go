@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -93,15 +93,21 @@ func (t *target) describe(p *attach.Process) {
 	t.comm = p.Name
 }
 
-// heapProfile takes a profile of the process and, unless raw, names its addresses.
-func (t *target) heapProfile(raw bool) (*profile.Profile, error) {
-	data, err := t.Call("profile", "heap")
+// takeProfile takes a profile of the process, or of what happens in a window from now, and, unless raw, names its addresses.
+func (t *target) takeProfile(kind string, window time.Duration, raw bool) (*profile.Profile, error) {
+	p, err := t.rawProfile(kind)
 	if err != nil {
 		return nil, err
 	}
-	p, err := report.Parse(data, t.name)
-	if err != nil {
-		return nil, err
+	if window > 0 {
+		time.Sleep(window)
+		after, err := t.rawProfile(kind)
+		if err != nil {
+			return nil, err
+		}
+		if p, err = report.Window(p, after); err != nil {
+			return nil, fmt.Errorf("%s: its two profiles do not go together: %w", t.name, err)
+		}
 	}
 	if !raw {
 		symbolize.Profile(p, symbolize.Files{PID: t.pid})
@@ -109,18 +115,12 @@ func (t *target) heapProfile(raw bool) (*profile.Profile, error) {
 	return p, nil
 }
 
-// profileFile reads a saved profile and names the addresses that have no name yet.
-func profileFile(path string) (*profile.Profile, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fileError(path, err)
-	}
-	p, err := report.Parse(data, path)
+func (t *target) rawProfile(kind string) (*profile.Profile, error) {
+	data, err := t.Call("profile", kind)
 	if err != nil {
 		return nil, err
 	}
-	symbolize.Profile(p, symbolize.Files{})
-	return p, nil
+	return report.Parse(data, t.name)
 }
 
 func isNumber(s string) bool {
@@ -130,4 +130,19 @@ func isNumber(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// pidOrCommand checks the arguments of a subcommand that takes a process, or a command behind the double dash.
+func (a *app) pidOrCommand(c *cobra.Command, args []string) error {
+	switch dash := c.ArgsLenAtDash(); {
+	case dash < 0:
+		return a.pidArgs(0, 0)(c, args)
+	case dash != 0:
+		return fmt.Errorf("%q before --: give either a process or a command", args[0])
+	case len(args) == 0:
+		return errors.New("which program? Give its command line behind --")
+	case a.socket != "":
+		return errors.New("--socket names a process that runs already; it cannot be given with a command")
+	}
+	return nil
 }

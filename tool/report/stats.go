@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	"seemalloc/tool/attach"
@@ -18,6 +19,7 @@ func Stats(s *attach.Stats, who string) string {
 	sampling(&b, s)
 	system(&b, s.System)
 	purge(&b, s.Purge, s.System.RefaultBytes)
+	dumps(&b, s.Dumps)
 	classes(&b, s.SizeClasses)
 	return b.String()
 }
@@ -120,6 +122,21 @@ func purge(b *strings.Builder, p attach.Purge, refaulted int64) {
 	fmt.Fprintf(b, "Free memory goes back after %s (purge:%s); of %s that went by itself %s were wanted again soon (%s)\n\n",
 		Duration(time.Duration(p.DelayMS)*time.Millisecond), p.Mode, Bytes(float64(p.GivenBack)), Bytes(float64(refaulted)),
 		Percent(float64(refaulted), float64(p.GivenBack)))
+}
+
+// dumps says nothing where there were none.
+func dumps(b *strings.Builder, d attach.Dumps) {
+	if d.Written+d.Failed == 0 {
+		return
+	}
+	fmt.Fprintf(b, "Profiles written to files: %s", Count(d.Written))
+	if d.Removed != 0 {
+		fmt.Fprintf(b, ", older ones removed: %s", Count(d.Removed))
+	}
+	if d.Failed != 0 {
+		fmt.Fprintf(b, "; could not be written: %s (last: %s)", Count(d.Failed), syscall.Errno(d.LastErrno))
+	}
+	b.WriteString("\n\n")
 }
 
 func classes(b *strings.Builder, classes []attach.SizeClass) {

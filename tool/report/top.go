@@ -26,25 +26,99 @@ type Top struct {
 	// Records counts the profile's rows that have a value; each stands for one or more samples of one stack.
 	Records int   `json:"records"`
 	Period  int64 `json:"interval"`
-	Rows    []Row `json:"functions"`
+	// Whole is what percentages are of: the total, or for a change the total before.
+	Whole  int64 `json:"percentages_of"`
+	Change bool  `json:"-"` // values are differences, and shown with their sign
+	Rows   []Row `json:"functions"`
 }
 
-// SampleIndex finds the value of the profile's samples that a person asks for: by "inuse" or "alloc", in "bytes" or
-// "objects"; or by the name of any sample type.
+// SampleIndex finds the value of the profile's samples that a person asks for: by "inuse" or "alloc" or another kind,
+// in "bytes" or "objects"; by the name of any sample type; or, by "", what is in use, else the profile's own default.
 func SampleIndex(p *profile.Profile, by, unit string) (int, error) {
+	suffix := map[string]string{"bytes": "_space", "objects": "_objects"}[unit]
 	want := by
-	switch by {
-	case "inuse", "alloc":
-		want += map[string]string{"bytes": "_space", "objects": "_objects"}[unit]
+	if by == "" {
+		want = "inuse"
 	}
 	var have []string
 	for i, t := range p.SampleType {
-		if t.Type == want {
+		if t.Type == want || t.Type == want+suffix {
 			return i, nil
 		}
 		have = append(have, t.Type)
 	}
+	if by == "" && len(have) > 0 {
+		return defaultIndex(p, suffix), nil
+	}
+	if want == "inuse" || want == "alloc" {
+		want += suffix
+	}
 	return 0, fmt.Errorf("no %s values in this profile: it has %s (choose with --by)", want, strings.Join(have, ", "))
+}
+
+// defaultIndex is the profile's own default, or its last sample type; with the suffix where there is such a one too.
+func defaultIndex(p *profile.Profile, suffix string) int {
+	index := len(p.SampleType) - 1
+	for i, t := range p.SampleType {
+		if t.Type == p.DefaultSampleType {
+			index = i
+		}
+	}
+	kind, isSpace := strings.CutSuffix(p.SampleType[index].Type, "_space")
+	if !isSpace {
+		kind = strings.TrimSuffix(p.SampleType[index].Type, "_objects")
+	}
+	for i, t := range p.SampleType {
+		if t.Type == kind+suffix {
+			return i
+		}
+	}
+	return index
+}
+
+// TypeName says in words what a sample type counts.
+func TypeName(name string) string {
+	words := map[string]string{
+		"inuse_space": "bytes in use", "inuse_objects": "objects in use",
+		"alloc_space": "bytes allocated", "alloc_objects": "objects allocated",
+		"peak_space": "bytes in use at the peak", "peak_objects": "objects in use at the peak",
+		"requested_space": "bytes asked for",
+		"moved_space":     "bytes copied by realloc", "moved_objects": "objects copied by realloc",
+		"short_space": "bytes freed within 10 ms", "short_objects": "objects freed within 10 ms",
+		"freed_space": "bytes freed", "freed_objects": "objects freed",
+		"alive_space": "bytes alive", "alive_objects": "objects alive",
+		"remote_free_space": "bytes freed by another thread", "remote_free_objects": "objects freed by another thread",
+	}[name]
+	if words == "" {
+		return name
+	}
+	return words
+}
+
+// Total adds up the values at index.
+func Total(p *profile.Profile, index int) int64 {
+	total := int64(0)
+	for _, sample := range p.Sample {
+		total += sample.Value[index]
+	}
+	return total
+}
+
+// Subtract leaves what p has more, or less, than base; both are used up. Sample types that only one has are dropped.
+func Subtract(p, base *profile.Profile) (*profile.Profile, error) {
+	both := []*profile.Profile{p, base}
+	if err := profile.CompatibilizeSampleTypes(both); err != nil {
+		return nil, fmt.Errorf("they have no sample type in common")
+	}
+	taken, comments := p.TimeNanos, p.Comments
+	base.Scale(-1)
+	base.PeriodType, base.Period = p.PeriodType, p.Period
+	change, err := profile.Merge(both)
+	if err != nil {
+		return nil, err
+	}
+	change.TimeNanos, change.Comments = taken, comments
+	return change, nil
 }
 
 // NewTop adds up the values at index by function. Frames that the profile itself calls uninteresting (the allocator's
@@ -67,7 +141,7 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 		t.Total += value
 		t.Records++
 		seen := map[*Row]bool{}
-		for depth, frame := range frames(sample) {
+		for depth, frame := range Frames(sample) {
 			row := rows[frame.Name]
 			if row == nil {
 				row = &Row{Name: frame.Name, File: frame.File}
@@ -84,30 +158,34 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 		}
 	}
 	for _, row := range order {
-		t.Rows = append(t.Rows, *row)
+		if row.Flat != 0 || row.Cum != 0 { // of a difference, where all has cancelled out
+			t.Rows = append(t.Rows, *row)
+		}
 	}
 	t.Sort("flat")
-	t.Error = math.Sqrt(variance(p, index))
+	t.Whole = t.Total
+	t.Error = math.Sqrt(Variance(p, index))
 	return t, nil
 }
 
-type frameName struct{ Name, File string }
+// Frame is a function in a stack.
+type Frame struct{ Name, File string }
 
-// frames lists a sample's functions, innermost first.
-func frames(sample *profile.Sample) []frameName {
-	var list []frameName
+// Frames lists a sample's functions, innermost first.
+func Frames(sample *profile.Sample) []Frame {
+	var list []Frame
 	for _, loc := range sample.Location {
 		for _, line := range loc.Line {
 			if line.Function != nil {
-				list = append(list, frameName{line.Function.Name, line.Function.Filename})
+				list = append(list, Frame{line.Function.Name, line.Function.Filename})
 			}
 		}
 		if len(loc.Line) == 0 {
-			list = append(list, frameName{Name: fmt.Sprintf("%#x", loc.Address)})
+			list = append(list, Frame{Name: fmt.Sprintf("%#x", loc.Address)})
 		}
 	}
 	if len(list) == 0 {
-		list = append(list, frameName{Name: "(no stack)"})
+		list = append(list, Frame{Name: "(no stack)"})
 	}
 	return list
 }
@@ -140,10 +218,23 @@ func compareDown(a, b int64) int {
 	return 0
 }
 
-// variance estimates the sampling error of the total at index, squared. A block of s bytes is recorded with
+// Variance estimates the sampling error of the total at index, squared. A block of s bytes is recorded with
 // probability q = 1-exp(-s/R) and then counted as 1/q blocks, so n counted blocks come from n·q recorded ones, each of
-// which adds (1-q)/q² to the variance of the count: n·(1-q)/q in all, times s² for bytes.
-func variance(p *profile.Profile, index int) float64 {
+// which adds (1-q)/q² to the variance of the count: n·(1-q)/q in all, times s² for bytes. What is not the size of a block has an
+// error that the profile states.
+func Variance(p *profile.Profile, index int) float64 {
+	if stated, found := StatedError(p, index); found {
+		return stated * stated
+	}
+	sum, of := 0.0, varianceOf(p, index)
+	for _, sample := range p.Sample {
+		sum += of(sample)
+	}
+	return sum
+}
+
+// varianceOf returns what one row of the profile adds to it.
+func varianceOf(p *profile.Profile, index int) func(*profile.Sample) float64 {
 	kind, _, _ := strings.Cut(p.SampleType[index].Type, "_")
 	objects, bytes := -1, -1
 	for i, t := range p.SampleType {
@@ -154,14 +245,14 @@ func variance(p *profile.Profile, index int) float64 {
 			bytes = i
 		}
 	}
-	if objects < 0 || bytes < 0 || p.Period <= 1 {
-		return 0
+	if objects < 0 || bytes < 0 || p.Period <= 1 || kind == "fragmentation" {
+		return func(*profile.Sample) float64 { return 0 }
 	}
-	sum := 0.0
-	for _, sample := range p.Sample {
-		n, b := float64(sample.Value[objects]), float64(sample.Value[bytes])
-		if n <= 0 || b <= 0 {
-			continue
+	return func(sample *profile.Sample) float64 {
+		// Of a difference at least that of what is left.
+		n, b := math.Abs(float64(sample.Value[objects])), math.Abs(float64(sample.Value[bytes]))
+		if n == 0 || b == 0 {
+			return 0
 		}
 		size := b / n
 		q := -math.Expm1(-size / float64(p.Period))
@@ -169,16 +260,15 @@ func variance(p *profile.Profile, index int) float64 {
 		if index == bytes {
 			one *= size * size
 		}
-		sum += one
+		return one
 	}
-	return sum
 }
 
 // Text writes the table: flat, flat%, sum%, cum, cum%, name.
 func (t *Top) Text(limit int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%12s %7s %7s %12s %7s  %s\n", "flat", "flat%", "sum%", "cum", "cum%", "function")
-	sum := int64(0)
+	sum, total := int64(0), float64(t.Whole)
 	for i, row := range t.Rows {
 		if limit > 0 && i == limit {
 			rest := int64(0)
@@ -186,11 +276,10 @@ func (t *Top) Text(limit int) string {
 				rest += row.Flat
 			}
 			fmt.Fprintf(&b, "%12s %7s %7s %12s %7s  (%s more functions: -n 0 shows all)\n",
-				t.Value(rest), Percent(float64(rest), float64(t.Total)), "", "", "", Count(int64(len(t.Rows)-i)))
+				t.Value(rest), Percent(float64(rest), total), "", "", "", Count(int64(len(t.Rows)-i)))
 			break
 		}
 		sum += row.Flat
-		total := float64(t.Total)
 		fmt.Fprintf(&b, "%12s %7s %7s %12s %7s  %s\n", t.Value(row.Flat), Percent(float64(row.Flat), total),
 			Percent(float64(sum), total), t.Value(row.Cum), Percent(float64(row.Cum), total), row.Name)
 	}
@@ -199,8 +288,8 @@ func (t *Top) Text(limit int) string {
 
 // Value writes one value of the report in its unit.
 func (t *Top) Value(v int64) string {
-	if t.Unit == "bytes" {
-		return Bytes(float64(v))
+	if t.Change {
+		return Signed(v, t.Unit)
 	}
-	return Count(v)
+	return Amount(v, t.Unit)
 }

@@ -30,6 +30,20 @@ func Bytes(n float64) string {
 	return sign + strconv.FormatFloat(n, 'f', digits, 64) + " " + units[unit]
 }
 
+// Amount writes a value of a profile in its unit: bytes, times, or numbers of things.
+func Amount(v int64, unit string) string {
+	switch unit {
+	case "bytes":
+		return Bytes(float64(v))
+	case "nanoseconds":
+		if v < 0 {
+			return "-" + Took(-v)
+		}
+		return Took(v)
+	}
+	return Count(v)
+}
+
 // Count writes a number with its thousands apart: "1,234,567".
 func Count(n int64) string {
 	text := strconv.FormatInt(n, 10)

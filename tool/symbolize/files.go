@@ -2,14 +2,16 @@ package symbolize
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/google/pprof/profile"
+	"time"
 )
 
 // Files says where the files of a profile are looked for.
@@ -17,50 +19,149 @@ type Files struct {
 	// PID is the process that the profile was just taken from, 0 for a saved profile. Its files are then read the way
 	// it sees them, even in a container or when they have been deleted or replaced meanwhile.
 	PID int
-	// DebugDirs are folders of debug information besides /usr/lib/debug.
+	// DebugDirs are folders of programs and debug information besides /usr/lib/debug.
 	DebugDirs []string
+	// PerfMaps are files with the names of code made at run time, besides those of PID.
+	PerfMaps []string
+	// Server gets debug information from elsewhere; nil: from where the environment says.
+	Server *Debuginfod
+	// Say is told, a line each, what people should know: why names are missing, what takes so long.
+	Say func(string)
 }
 
-// open returns the file that m maps and the file with its debug information, each nil when it cannot be had. A file
-// whose build id is not the mapping's is not the one that runs, and is not used.
-func (f Files) open(m *profile.Mapping, isMain bool) (main, debug *object) {
-	for _, path := range f.candidates(m, isMain) {
+// Default is what is used where Files says nothing. A program sets it once, before anything else.
+var Default Files
+
+func (f Files) orDefault() Files {
+	f.DebugDirs = append(f.DebugDirs[:len(f.DebugDirs):len(f.DebugDirs)], Default.DebugDirs...)
+	f.PerfMaps = append(f.PerfMaps[:len(f.PerfMaps):len(f.PerfMaps)], Default.PerfMaps...)
+	if f.Say == nil {
+		f.Say = Default.Say
+	}
+	if f.Server == nil {
+		f.Server = Default.Server
+	}
+	if f.Server == nil {
+		f.Server = NewDebuginfod(f.Say)
+	}
+	return f
+}
+
+func (f Files) say(line string) {
+	if f.Say != nil {
+		f.Say(line)
+	}
+}
+
+// binaries are the file that a module stands for and, where that has none itself, the one with its debug information;
+// each nil when it cannot be had.
+type binaries struct {
+	main, separate *object
+	name           string // of the file, as the profile has it
+	why            string // both are nil
+}
+
+func (b *binaries) any() *object   { return b.main.or(b.separate) }
+func (b *binaries) debug() *object { return b.separate.or(b.main) }
+
+func (b *binaries) close() {
+	b.main.close()
+	b.separate.close()
+}
+
+// key is what names are remembered under: the build id, else the very file.
+func (b *binaries) key() string {
+	if id := b.any().buildID(); id != "" {
+		return id
+	}
+	return b.any().identity
+}
+
+// doubt is asked where a profile does not say which file it was: one written after it was taken is another one.
+func (b *binaries) doubt(taken time.Time) string {
+	if taken.IsZero() || b.main == nil || !b.main.modified.After(taken) {
+		return ""
+	}
+	return "written after the profile was taken, which has no build id of it: its names may be wrong"
+}
+
+// open finds a module's files. One whose build id is not the module's is not the one that ran, and is not used.
+func (f Files) open(m *module) *binaries {
+	b := &binaries{name: strings.TrimSuffix(m.file, " (deleted)")}
+	if m.file == vdsoName {
+		if b.main = f.openVdso(m.buildID); b.main == nil {
+			b.why = "the kernel's code is only known of a process that runs, or of this kernel"
+		}
+		return b
+	}
+	for _, path := range f.candidates(m) {
 		o := openObject(path)
 		if o == nil {
+			b.why = cmp.Or(b.why, whyNot(path))
 			continue
 		}
-		if id := o.buildID(); m.BuildID == "" || strings.EqualFold(id, m.BuildID) {
-			main = o
+		if id := o.buildID(); m.buildID == "" || id == m.buildID {
+			b.main = o
 			break
+		} else {
+			b.why = fmt.Sprintf("not the file that ran (replaced since?): its build id is %s, the profile's %s", abridged(id), abridged(m.buildID))
 		}
 		o.close()
 	}
-	if main.hasDebug() {
-		return main, nil
+	if !b.main.hasDebug() {
+		b.separate = f.debugFile(m, b.main, cmp.Or(m.buildID, b.main.buildID()))
 	}
-	id := m.BuildID
-	if id == "" {
-		id = main.buildID()
+	return b
+}
+
+// whyNot says why a file cannot be used.
+func whyNot(path string) string {
+	file, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "no such file"
+	case errors.Is(err, fs.ErrPermission):
+		return "permission denied"
+	case err != nil:
+		return "cannot be opened"
 	}
-	return main, f.debugFile(m, main, strings.ToLower(id))
+	file.Close()
+	return "not an ELF file"
+}
+
+// abridged is enough of a build id to recognise it.
+func abridged(id string) string {
+	switch {
+	case id == "":
+		return "none"
+	case len(id) > 12:
+		return id[:12] + "…"
+	}
+	return id
 }
 
 // candidates are the places where the mapped file can be, most trustworthy first.
-func (f Files) candidates(m *profile.Mapping, isMain bool) []string {
-	path := strings.TrimSuffix(m.File, " (deleted)")
-	if f.PID == 0 {
-		return []string{path}
+func (f Files) candidates(m *module) []string {
+	path := strings.TrimSuffix(m.file, " (deleted)")
+	var list []string
+	if f.PID != 0 {
+		proc := "/proc/" + strconv.Itoa(f.PID)
+		list = append(list, filepath.Join(proc, "root", path))
+		// map_files needs privileges, but leads to the mapped file itself, whatever has become of its name.
+		if span := mapFilesName(proc, m.locations[0].Mapping.Start); span != "" {
+			list = append(list, filepath.Join(proc, "map_files", span))
+		}
+		if m.isMain {
+			list = append(list, filepath.Join(proc, "exe"))
+		}
 	}
-	proc := "/proc/" + strconv.Itoa(f.PID)
-	list := []string{filepath.Join(proc, "root", path)}
-	// map_files needs privileges, but leads to the mapped file itself, whatever has become of its name.
-	if span := mapFilesName(proc, m.Start); span != "" {
-		list = append(list, filepath.Join(proc, "map_files", span))
+	list = append(list, path)
+	if m.buildID != "" { // else it could be any file of that name
+		for _, dir := range f.DebugDirs {
+			list = append(list, filepath.Join(dir, path), filepath.Join(dir, filepath.Base(path)))
+		}
 	}
-	if isMain {
-		list = append(list, filepath.Join(proc, "exe"))
-	}
-	return append(list, path)
+	return list
 }
 
 // mapFilesName is the entry of /proc/PID/map_files for the mapping that holds address.
@@ -86,11 +187,11 @@ func (f Files) roots() []string {
 	return []string{"/proc/" + strconv.Itoa(f.PID) + "/root", "/"}
 }
 
-// debugFile finds separate debug information: by build id, by the link in the file, in the cache of debuginfod's
-// clients. (This tool downloads nothing by itself.)
-func (f Files) debugFile(m *profile.Mapping, main *object, id string) *object {
+// debugFile finds separate debug information: by build id, in the cache of debuginfod's clients, by the link in the
+// file, from debuginfod's servers.
+func (f Files) debugFile(m *module, main *object, id string) *object {
 	var byID []string
-	if len(id) > 2 {
+	if isBuildID(id) {
 		name := filepath.Join(".build-id", id[:2], id[2:]+".debug")
 		for _, root := range f.roots() {
 			byID = append(byID, filepath.Join(root, "usr/lib/debug", name))
@@ -98,30 +199,28 @@ func (f Files) debugFile(m *profile.Mapping, main *object, id string) *object {
 		for _, dir := range f.DebugDirs {
 			byID = append(byID, filepath.Join(dir, name))
 		}
-		if cache, err := os.UserCacheDir(); err == nil {
-			byID = append(byID, filepath.Join(cache, "debuginfod_client", id, "debuginfo"))
-		}
+		byID = append(byID, clientCaches(id)...)
 	}
 	for _, path := range byID {
-		if o := openObject(path); o != nil {
-			if o.buildID() == id {
-				return o
-			}
-			o.close()
+		if o := openWithID(path, id); o != nil {
+			return o
 		}
 	}
-	return f.linkedDebugFile(m, main, id)
+	if o := f.linkedDebugFile(m, main, id); o != nil {
+		return o
+	}
+	return f.Server.find(id, m.file)
 }
 
 // linkedDebugFile follows .gnu_debuglink, which names a file and gives its checksum.
-func (f Files) linkedDebugFile(m *profile.Mapping, main *object, id string) *object {
+func (f Files) linkedDebugFile(m *module, main *object, id string) *object {
 	link := main.section(".gnu_debuglink")
 	end := bytes.IndexByte(link, 0)
 	if end <= 0 || len(link) < 4 {
 		return nil
 	}
 	name, sum := filepath.Base(string(link[:end])), main.elf.ByteOrder.Uint32(link[len(link)-4:])
-	dir := filepath.Dir(strings.TrimSuffix(m.File, " (deleted)"))
+	dir := filepath.Dir(strings.TrimSuffix(m.file, " (deleted)"))
 	var paths []string
 	for _, root := range f.roots() {
 		for _, place := range []string{dir, filepath.Join(dir, ".debug"), filepath.Join("/usr/lib/debug", dir)} {
@@ -161,18 +260,20 @@ func (f Files) alternate(debug *object) *object {
 	} else {
 		paths = append(paths, filepath.Join(debug.dir(), name))
 	}
-	if len(id) > 2 {
+	if isBuildID(id) {
+		place := filepath.Join(".build-id", id[:2], id[2:]+".debug")
 		for _, root := range f.roots() {
-			paths = append(paths, filepath.Join(root, "usr/lib/debug/.build-id", id[:2], id[2:]+".debug"))
+			paths = append(paths, filepath.Join(root, "usr/lib/debug", place))
 		}
+		for _, dir := range f.DebugDirs {
+			paths = append(paths, filepath.Join(dir, place), filepath.Join(dir, filepath.Base(name)))
+		}
+		paths = append(paths, clientCaches(id)...)
 	}
 	for _, path := range paths {
-		if o := openObject(path); o != nil {
-			if o.buildID() == id {
-				return o
-			}
-			o.close()
+		if o := openWithID(path, id); o != nil {
+			return o
 		}
 	}
-	return nil
+	return f.Server.find(id, filepath.Base(name))
 }

@@ -22,6 +22,7 @@ const maxOrigins = 8
 func (d *debugInfo) function(c call) function {
 	if c.alternate {
 		if d.alternate == nil {
+			d.lacksAlternate = true
 			return function{display: "(inlined; its name is in a dwz file that is not installed)"}
 		}
 		return d.alternate.function(call{function: c.function})
@@ -70,6 +71,7 @@ func (d *debugInfo) resolve(offset dwarf.Offset) function {
 		var alternate bool
 		if offset, alternate = reference(next); alternate {
 			if d.alternate == nil {
+				d.lacksAlternate = true
 				break
 			}
 			other := d.alternate.function(call{function: offset})
@@ -95,6 +97,13 @@ func (d *debugInfo) text(field *dwarf.Field) (string, bool) {
 		return "", false
 	}
 	name, ok := field.Val.(string)
+	if offset, isOffset := field.Val.(int64); isOffset && field.Class == dwarf.ClassStringAlt {
+		if d.alternate == nil {
+			d.lacksAlternate = true
+			return "", false
+		}
+		name, ok = cString(d.alternate.strings, uint32(offset)), true
+	}
 	return name, ok && name != ""
 }
 
@@ -133,7 +142,7 @@ func (d *debugInfo) scopeOf(target dwarf.Offset) string {
 
 // enter adds the name of a scope to the path that leads to it.
 func (d *debugInfo) enter(path []string, scope *dwarf.Entry) []string {
-	name, named := scope.Val(dwarf.AttrName).(string)
+	name, named := d.text(scope.AttrField(dwarf.AttrName))
 	switch scope.Tag {
 	case dwarf.TagNamespace:
 		if !named {
@@ -161,10 +170,10 @@ func (d *debugInfo) enter(path []string, scope *dwarf.Entry) []string {
 func (d *debugInfo) rootOf(offset dwarf.Offset) dwarf.Offset {
 	root := dwarf.Offset(0)
 	for _, u := range d.units {
-		if u > offset {
+		if u.root > offset {
 			break
 		}
-		root = u
+		root = u.root
 	}
 	return root
 }

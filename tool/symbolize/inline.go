@@ -12,9 +12,16 @@ type call struct {
 }
 
 // readUnit adds the frames of a unit's addresses to found.
-func (d *debugInfo) readUnit(u unit, symbols map[uint64]string, found map[uint64][]frame) {
+func (d *debugInfo) readUnit(u unit, splits *splitFiles, symbols map[uint64]string, found map[uint64][]frame) {
 	calls := map[uint64][]call{} // outermost first
-	d.walkUnit(u, calls)
+	inner, root := d, u.root
+	if split := splits.open(u); split != nil {
+		defer split.object.close()
+		inner, root = split.debugInfo, split.root
+	}
+	if root.Children {
+		inner.walkUnit(root.Offset, u.addresses, calls)
+	}
 	lines := d.linesOf(u)
 	for _, address := range u.addresses {
 		chain := calls[address]
@@ -27,7 +34,7 @@ func (d *debugInfo) readUnit(u unit, symbols map[uint64]string, found map[uint64
 		}
 		frames := make([]frame, 0, len(chain))
 		for i := len(chain) - 1; i >= 0; i-- {
-			f := d.function(chain[i])
+			f := inner.function(chain[i])
 			fr := frame{system: f.system, display: f.display, file: place.file, line: place.line, startLine: f.line}
 			// A name without its scope ("push_back") is worth less than the symbol table's.
 			if symbol := symbols[address]; i == 0 && f.system == "" && symbol != "" {
@@ -40,16 +47,12 @@ func (d *debugInfo) readUnit(u unit, symbols map[uint64]string, found map[uint64
 	}
 }
 
-// walkUnit finds the functions that hold the unit's addresses, first where compilers put nearly all of them: outside of
-// types and other functions. Types are most of a C++ unit. Only for what is left, such as some lambdas, it looks
-// everywhere.
-func (d *debugInfo) walkUnit(u unit, calls map[uint64][]call) {
-	if !u.root.Children {
-		return
-	}
-	left := d.walkPass(u.root.Offset, u.addresses, calls, false)
+// walkUnit finds the functions that hold addresses, first where compilers put nearly all of them: outside of types and
+// other functions. Types are most of a C++ unit. Only for what is left, such as some lambdas, it looks everywhere.
+func (d *debugInfo) walkUnit(root dwarf.Offset, addresses []uint64, calls map[uint64][]call) {
+	left := d.walkPass(root, addresses, calls, false)
 	if len(left) != 0 {
-		d.walkPass(u.root.Offset, left, calls, true)
+		d.walkPass(root, left, calls, true)
 	}
 }
 
@@ -156,6 +159,9 @@ func (d *debugInfo) hits(entry *dwarf.Entry, addresses []uint64) []uint64 {
 	}
 	if entry.AttrField(dwarf.AttrRanges) == nil {
 		return nil // a declaration
+	}
+	if d.skeleton != nil {
+		return within(addresses, d.skeleton.ranges(entry, d.order))
 	}
 	ranges, err := d.data.Ranges(entry)
 	if err != nil {

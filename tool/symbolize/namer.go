@@ -1,6 +1,7 @@
 package symbolize
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,12 +29,14 @@ func (p Place) String() string {
 
 // Namer names the return addresses of a running process, each once. Not safe for concurrent use.
 type Namer struct {
-	pid    int
+	files  Files
 	places map[uint64][]Place
 }
 
-// NewNamer makes a Namer for the process pid.
-func NewNamer(pid int) *Namer { return &Namer{pid: pid, places: map[uint64][]Place{}} }
+// NewNamer makes a Namer for the process pid. It has no notes: what it names comes piece by piece.
+func NewNamer(pid int) *Namer {
+	return &Namer{files: Files{PID: pid, Server: cmp.Or(Default.Server, NewDebuginfod(Default.Say)), Say: func(string) {}}, places: map[uint64][]Place{}}
+}
 
 // Learn finds the names of those return addresses that are new. It must be done while the process runs.
 func (n *Namer) Learn(addresses []uint64) {
@@ -58,7 +61,7 @@ func (n *Namer) Learn(addresses []uint64) {
 		}
 		p.Location = append(p.Location, loc)
 	}
-	Profile(p, Files{PID: n.pid})
+	Profile(p, n.files)
 	for i, loc := range p.Location {
 		n.places[fresh[i]] = placesOf(loc)
 	}
@@ -98,7 +101,7 @@ func (n *Namer) Stack(addresses []uint64) []Place {
 
 // mappings are the process's code, the program's own file first.
 func (n *Namer) mappings() []*profile.Mapping {
-	proc := "/proc/" + strconv.Itoa(n.pid)
+	proc := "/proc/" + strconv.Itoa(n.files.PID)
 	data, err := os.ReadFile(proc + "/maps")
 	if err != nil {
 		return nil

@@ -1,9 +1,12 @@
 package symbolize
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/google/pprof/profile"
 	"github.com/ianlancetaylor/demangle"
@@ -63,12 +66,41 @@ func Rename(p *profile.Profile, style Style) {
 	}
 }
 
+// shorten fills in the short names of all frames. Long templates take longest of all that is done for an address, so it
+// is done once for each name, on all processors.
+func shorten(all ...[]frame) {
+	unique := map[string]*string{}
+	var todo []string
+	for _, frames := range all {
+		for _, f := range frames {
+			if unique[f.system] == nil {
+				unique[f.system] = new(string)
+				todo = append(todo, f.system)
+			}
+		}
+	}
+	var group sync.WaitGroup
+	workers := runtime.GOMAXPROCS(0)
+	for worker := range workers {
+		group.Go(func() {
+			for i := worker; i < len(todo); i += workers {
+				*unique[todo[i]] = Demangle(todo[i], Short)
+			}
+		})
+	}
+	group.Wait()
+	for _, frames := range all {
+		for i := range frames {
+			frames[i].short = *unique[frames[i].system]
+		}
+	}
+}
+
 // functions hands out the profile's function records, one for each name and file.
 type functions struct {
 	profile *profile.Profile
 	known   map[functionKey]*profile.Function
 	last    uint64
-	short   map[string]string // demangled names
 }
 
 type functionKey struct {
@@ -77,22 +109,29 @@ type functionKey struct {
 }
 
 func newFunctions(p *profile.Profile) *functions {
-	f := &functions{profile: p, known: map[functionKey]*profile.Function{}, short: map[string]string{}}
+	f := &functions{profile: p, known: map[functionKey]*profile.Function{}}
 	for _, old := range p.Function {
 		f.last = max(f.last, old.ID)
 	}
 	return f
 }
 
-func (f *functions) get(fr frame) *profile.Function {
-	name := fr.display
-	if name == "" {
-		var ok bool
-		if name, ok = f.short[fr.system]; !ok {
-			name = Demangle(fr.system, Short)
-			f.short[fr.system] = name
-		}
+// put adds a frame to a location, behind its inner ones.
+func (f *functions) put(loc *profile.Location, fr frame) {
+	if !fr.named() {
+		fr.display = "(unnamed)"
 	}
+	loc.Line = append(loc.Line, profile.Line{Function: f.get(fr), Line: int64(fr.line)})
+	if m := loc.Mapping; m != nil {
+		// Left unset for made-up names, so that pprof on a machine with the right files may still do better.
+		m.HasFunctions = m.HasFunctions || fr.system != ""
+		m.HasFilenames = m.HasFilenames || fr.file != ""
+		m.HasLineNumbers = m.HasLineNumbers || fr.line != 0
+	}
+}
+
+func (f *functions) get(fr frame) *profile.Function {
+	name := cmp.Or(fr.display, fr.short)
 	key := functionKey{name, fr.system, fr.file, fr.startLine}
 	if function := f.known[key]; function != nil {
 		return function

@@ -6,20 +6,27 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
+	"time"
 
-	"github.com/google/pprof/profile"
 	"golang.org/x/sys/unix"
 )
 
 // object is one ELF file in memory. All methods may be called on nil, which knows nothing.
 type object struct {
-	elf  *elf.File
-	data []byte // the whole file, mapped
-	path string // where it was opened
+	elf      *elf.File
+	data     []byte // the whole file
+	isMapped bool   // data is a memory map
+	path     string // where it was opened
+	identity string // of the file, as long as nobody writes to it
+	modified time.Time
 }
 
 // openObject maps the file at path; nil when that is not a readable ELF file.
@@ -37,18 +44,45 @@ func openObject(path string) *object {
 	if err != nil {
 		return nil
 	}
+	o := newObject(data, path)
+	if o == nil {
+		_ = unix.Munmap(data)
+		return nil
+	}
+	o.isMapped, o.modified = true, info.ModTime()
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		o.identity = fmt.Sprintf("file %d:%d, %d bytes, written %d.%09d, changed %d.%09d",
+			stat.Dev, stat.Ino, stat.Size, stat.Mtim.Sec, stat.Mtim.Nsec, stat.Ctim.Sec, stat.Ctim.Nsec)
+	}
+	return o
+}
+
+// newObject reads an ELF file that is in memory; nil when it is none.
+func newObject(data []byte, path string) *object {
 	parsed, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
-		_ = unix.Munmap(data)
 		return nil
 	}
 	return &object{elf: parsed, data: data, path: path}
 }
 
+// openWithID opens a file if it is the one with that build id.
+func openWithID(path, id string) *object {
+	if path == "" {
+		return nil
+	}
+	o := openObject(path)
+	if o != nil && o.buildID() != id {
+		o.close()
+		return nil
+	}
+	return o
+}
+
 func (o *object) close() {
-	if o != nil && o.data != nil {
+	if o != nil && o.isMapped {
 		_ = unix.Munmap(o.data)
-		o.data = nil
+		o.data, o.isMapped = nil, false
 	}
 }
 
@@ -80,6 +114,27 @@ func (o *object) section(name string) []byte {
 		return inflate(o.raw(s.Offset, s.FileSize))
 	}
 	return nil
+}
+
+// sections reads several sections at once, since to decompress one can take seconds; nil when the file is damaged.
+func (o *object) sections(names ...string) map[string][]byte {
+	found := make([][]byte, len(names))
+	damaged := make([]bool, len(names))
+	var group sync.WaitGroup
+	for i, name := range names {
+		group.Go(func() {
+			damaged[i] = safely(func() bool { found[i] = o.section(name); return false })
+		})
+	}
+	group.Wait()
+	if slices.Contains(damaged, true) {
+		return nil
+	}
+	byName := map[string][]byte{}
+	for i, name := range names {
+		byName[name] = found[i]
+	}
+	return byName
 }
 
 // raw is a part of the file, without copying it.
@@ -161,34 +216,6 @@ func noteBuildID(notes []byte, order binary.ByteOrder) string {
 		notes = notes[min(descEnd, uint64(len(notes))):]
 	}
 	return ""
-}
-
-// translator returns the function that turns run-time addresses within m into the file's own addresses: the mapping
-// says which byte of the file is at an address, and the loadable segments say which address the file gave that byte.
-func (o *object) translator(m *profile.Mapping) func(uint64) (uint64, bool) {
-	return func(address uint64) (uint64, bool) {
-		if o == nil || address < m.Start || m.Limit != 0 && address >= m.Limit {
-			return 0, false
-		}
-		offset := address - m.Start + m.Offset
-		var executable *elf.Prog
-		for _, segment := range o.elf.Progs {
-			if segment.Type != elf.PT_LOAD || segment.Flags&elf.PF_X == 0 {
-				continue
-			}
-			executable = segment
-			if !o.isDebugOnly() && offset >= segment.Off && offset-segment.Off < segment.Filesz {
-				return offset - segment.Off + segment.Vaddr, true
-			}
-		}
-		if executable == nil {
-			return 0, false
-		}
-		// strip --only-keep-debug moves the segments' places in the file, but not their addresses. With the one
-		// executable segment that linkers make, its first page is where the mapping starts.
-		const pageMask = 4095
-		return address - m.Start + executable.Vaddr&^pageMask, o.isDebugOnly()
-	}
 }
 
 // isDebugOnly says whether the code itself was taken out, as in files under /usr/lib/debug.

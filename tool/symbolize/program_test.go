@@ -40,6 +40,12 @@ func run(t *testing.T, name string, args ...string) {
 	}
 }
 
+// emptyCache gives the test a cache of its own: what one test remembers of a build id must not help another.
+func emptyCache(t *testing.T) {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+}
+
 // compile builds testdata/marks.cc in a folder of its own.
 func compile(t *testing.T, flags ...string) string {
 	t.Helper()
@@ -48,6 +54,7 @@ func compile(t *testing.T, flags ...string) string {
 
 func compileWith(t *testing.T, compiler string, flags ...string) string {
 	t.Helper()
+	emptyCache(t)
 	source, _ := filepath.Abs("testdata/marks.cc")
 	path := filepath.Join(t.TempDir(), "marks")
 	args := append([]string{"-O2", "-g", "-Wl,--build-id", source, "-o", path}, flags...)

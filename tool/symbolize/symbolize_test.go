@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/pprof/profile"
 )
 
 // expectFull checks names, inlined frames, files and lines of every mark.
@@ -209,6 +211,7 @@ func TestRust(t *testing.T) {
 	rustc := tool(t, "rustc")
 	for _, flags := range [][]string{{}, {"-C", "symbol-mangling-version=v0"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			emptyCache(t)
 			path := filepath.Join(t.TempDir(), "marks")
 			args := append([]string{"-O", "-g", "-C", "link-arg=-Wl,--build-id", "testdata/marks.rs", "-o", path}, flags...)
 			if out, err := exec.Command(rustc, args...).CombinedOutput(); err != nil {
@@ -222,5 +225,124 @@ func TestRust(t *testing.T) {
 				t.Errorf("got %s", got)
 			}
 		})
+	}
+}
+
+// What compilers and packagers do to debug sections.
+func TestCompressedSections(t *testing.T) {
+	objcopy := tool(t, "objcopy")
+	for _, kind := range []string{"zlib", "zlib-gnu", "zstd"} {
+		t.Run(kind, func(t *testing.T) {
+			path := compile(t)
+			if out, err := exec.Command(objcopy, "--compress-debug-sections="+kind, path).CombinedOutput(); err != nil {
+				t.Skipf("%v\n%s", err, out)
+			}
+			program := start(t, path)
+			p := program.profile(t, idOf(t, path))
+			Profile(p, Files{})
+			expectFull(t, func(mark string) string { return stack(p, mark) })
+		})
+	}
+}
+
+// dwz moves what several debug files have in common to a file of its own, names included.
+func TestSharedDebugFile(t *testing.T) {
+	dwz := tool(t, "dwz")
+	path := compile(t)
+	dir := filepath.Dir(path)
+	id := idOf(t, path)
+	if err := os.MkdirAll(filepath.Join(dir, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Two programs are needed to have anything in common.
+	other := filepath.Join(dir, "x", "other")
+	run(t, tool(t, "g++", "clang++"), "-O2", "-g", "-DOTHER", "-Wl,--build-id", "testdata/marks.cc", "-o", other)
+	shared := filepath.Join(dir, "shared.debug")
+	run(t, dwz, "-m", shared, path, other)
+	program := start(t, path)
+	look := func(files Files) (*profile.Profile, Result) {
+		p := program.profile(t, id)
+		return p, Profile(p, files)
+	}
+	if err := os.Rename(shared, shared+".away"); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := look(Files{})
+	if got := stack(p, "plain"); !strings.HasPrefix(got, "plain_c marks.cc:") {
+		t.Errorf("without the shared file: %s", got)
+	}
+	if err := os.Rename(shared+".away", shared); err != nil {
+		t.Fatal(err)
+	}
+	p, result := look(Files{})
+	expectFull(t, func(mark string) string { return stack(p, mark) })
+	if result.Known != 0 {
+		t.Errorf("what was known without it is still used: %+v", result)
+	}
+	emptyCache(t)
+	elsewhere := t.TempDir()
+	if err := os.Rename(shared, filepath.Join(elsewhere, "shared.debug")); err != nil {
+		t.Fatal(err)
+	}
+	p, _ = look(Files{DebugDirs: []string{elsewhere}})
+	expectFull(t, func(mark string) string { return stack(p, mark) })
+}
+
+// Somebody must be told why there are no names: the file is another one, or none.
+func TestReplacedSince(t *testing.T) {
+	path := compile(t)
+	id := idOf(t, path)
+	program := start(t, path)
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "marks")
+	if err := os.Rename(path, kept); err != nil {
+		t.Fatal(err)
+	}
+	saved := func() *profile.Profile {
+		p := program.profile(t, id)
+		for _, m := range p.Mapping {
+			if m.File == kept {
+				m.File, m.BuildID = path, id
+			}
+		}
+		return p
+	}
+	p := saved()
+	result := Profile(p, Files{})
+	if want := path + ": no such file; functions in it are shown as marks+0x… (--debug-dir DIR names"; len(result.Notes) != 1 || !strings.HasPrefix(result.Notes[0], want) {
+		t.Errorf("gone: %q", result.Notes)
+	}
+	if got := stack(p, "plain"); !strings.HasPrefix(got, "marks+0x") {
+		t.Errorf("gone: %s", got)
+	}
+	run(t, tool(t, "g++", "clang++"), "-O1", "-Wl,--build-id", "testdata/marks.cc", "-o", path)
+	again := saved()
+	result = Profile(again, Files{})
+	want := fmt.Sprintf("%s: not the file that ran (replaced since?): its build id is %s…, the profile's %s…;", path, idOf(t, path)[:12], id[:12])
+	if len(result.Notes) != 1 || !strings.HasPrefix(result.Notes[0], want) {
+		t.Errorf("replaced: %q, want %q", result.Notes, want)
+	}
+	// With the right file the names come, also into a profile that was saved without them.
+	for _, p := range []*profile.Profile{again, saved()} {
+		if result := Profile(p, Files{DebugDirs: []string{dir}}); len(result.Notes) != 0 {
+			t.Errorf("%q", result.Notes)
+		}
+		expectFull(t, func(mark string) string { return stack(p, mark) })
+	}
+}
+
+// Many missing files are one line.
+func TestNotesAreFew(t *testing.T) {
+	emptyCache(t)
+	p := &profile.Profile{}
+	for i := range uint64(9) {
+		m := &profile.Mapping{ID: i + 1, Start: i * 0x1000, Limit: i*0x1000 + 0x1000, File: fmt.Sprintf("/nowhere/lib%d.so", i)}
+		p.Mapping = append(p.Mapping, m)
+		p.Location = append(p.Location, &profile.Location{ID: i + 1, Mapping: m, Address: i*0x1000 + 16})
+	}
+	var said []string
+	Profile(p, Files{Say: func(line string) { said = append(said, line) }})
+	if len(said) != 1 || !strings.HasPrefix(said[0], "/nowhere/lib0.so, /nowhere/lib1.so, /nowhere/lib2.so, 6 more: no such file; functions in it are shown as FILE+0x…") {
+		t.Errorf("%q", said)
 	}
 }

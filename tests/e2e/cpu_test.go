@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// cpuReport is what `cpu --json` prints, as far as it is looked at.
+type cpuReport struct {
+	Type      string
+	Total     int64
+	Functions []struct {
+		Name      string
+		Flat, Cum int64
+	}
+	CPU struct {
+		Samples     int64
+		ProcessCPU  int64  `json:"process_cpu_ns"`
+		EndedEarly  string `json:"ended_early"`
+		Lost        int64
+		BrokenStack int64 `json:"broken"`
+	}
+	Kernel []struct {
+		Name      string
+		NS        int64
+		Functions []struct{ Name string }
+		From      []struct{ Name string }
+	}
+}
+
+func (r cpuReport) cum(name string) int64 {
+	for _, f := range r.Functions {
+		if f.Name == name {
+			return f.Cum
+		}
+	}
+	return 0
+}
+
+// expectTwoToOne checks what burn.cc does, within the error of so many samples.
+func (r cpuReport) expectTwoToOne(t *testing.T) {
+	t.Helper()
+	two, one := float64(r.cum("burn_two")), float64(r.cum("burn_one"))
+	if two+one == 0 || r.CPU.Samples == 0 {
+		t.Fatalf("nothing of burn_two and burn_one in %+v", r)
+	}
+	share, tolerance := two/(two+one), 4.5*math.Sqrt(2.0/9/float64(r.CPU.Samples))+0.02
+	if math.Abs(share-2.0/3) > tolerance {
+		t.Errorf("burn_two has %.3f of it, want 0.667 ± %.3f (%d samples)", share, tolerance, r.CPU.Samples)
+	}
+	if two+one < 0.9*float64(r.Total) {
+		t.Errorf("burn_two and burn_one are %.0f of %d ns", two+one, r.Total)
+	}
+}
+
+func TestCPUOfAProcess(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--", burn, "for", "1e9")
+	waitFor(t, socketOf(p.pid))
+	file := filepath.Join(t.TempDir(), "cpu.pb.gz")
+	var r cpuReport
+	parse(t, tool(t, "cpu", p.pid, "--for", "2s", "--hz", "200", "--json", "-o", file), &r)
+	if r.Type != "cpu" || r.CPU.BrokenStack != 0 || r.CPU.Lost != 0 || r.CPU.EndedEarly != "" {
+		t.Errorf("%+v", r)
+	}
+	r.expectTwoToOne(t)
+	if out := tool(t, "top", file, "--sort", "cum"); !regexp.MustCompile(` s +\d+\.\d+% +\d+\.\d+% +\d.* burn_two\n`).MatchString(out) && !strings.Contains(out, "burn_two") {
+		t.Errorf("no burn_two in\n%s", out)
+	}
+	// Again, as a table; and by hand.
+	out := tool(t, "cpu", p.pid, "--for", "500ms")
+	if !regexp.MustCompile(`(?s)CPU time by function\nTotal .* samples, one every 10\.00 ms.*burn_two`).MatchString(out) {
+		t.Errorf("no table:\n%s", out)
+	}
+	_, complaint, status := try(t, "cpu", p.pid, "--hz", "5000")
+	if status != 2 || !strings.Contains(complaint, "--hz 5000: expected 1 to 4000") {
+		t.Errorf("%d %s", status, complaint)
+	}
+}
+
+func TestCPUOfARun(t *testing.T) {
+	need(t)
+	_, complaint, status := try(t, "cpu", "--hz", "500", "--json", "--", burn, "for", "1.5")
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, complaint)
+	}
+	var r cpuReport
+	parse(t, complaint, &r)
+	r.expectTwoToOne(t)
+	if share := float64(r.Total) / float64(r.CPU.ProcessCPU); share < 0.8 || share > 1.1 {
+		t.Errorf("the samples stand for %.2f of the time used: %+v", share, r.CPU)
+	}
+	if _, complaint, status := try(t, "cpu", "--", burn, "nothing"); status != 2 || !strings.Contains(complaint, "exit status 2") {
+		t.Errorf("%d %s", status, complaint)
+	}
+}
+
+func TestCPUOfShortThreads(t *testing.T) {
+	need(t)
+	_, complaint, status := try(t, "cpu", "--hz", "500", "--json", "--", burn, "threads", "40")
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, complaint)
+	}
+	var r cpuReport
+	parse(t, complaint, &r)
+	r.expectTwoToOne(t)
+	if r.Total < 40*60e6*6/10 {
+		t.Errorf("of 40 threads of 60 ms %d ns were seen", r.Total)
+	}
+}
+
+// profiled runs burn.cc on the library with gperftools' variables.
+func profiled(t *testing.T, variables []string, args ...string) (complaint string, status int) {
+	t.Helper()
+	command := exec.Command(burn, args...)
+	command.Env = append(environment("LD_PRELOAD="+library), variables...)
+	_, complaint = finish(t, command, nil)
+	return complaint, command.ProcessState.ExitCode()
+}
+
+var lastLine = regexp.MustCompile(`^PROFILE: interrupts/evictions/bytes = (\d+)/(\d+)/(\d+)\n$`)
+
+func TestCPUPROFILE(t *testing.T) {
+	need(t)
+	file := filepath.Join(t.TempDir(), "50%done.prof")
+	complaint, status := profiled(t, []string{"CPUPROFILE=" + file, "CPUPROFILE_FREQUENCY=250"}, "for", "1")
+	match := lastLine.FindStringSubmatch(complaint)
+	if status != 0 || match == nil {
+		t.Fatalf("status %d, %s", status, complaint)
+	}
+	if n, _ := strconv.Atoi(match[1]); n < 50 || n > 260 {
+		t.Errorf("%d interrupts in a second of 250", n)
+	}
+	info, err := os.Stat(file)
+	if err != nil || strconv.FormatInt(info.Size(), 10) != match[3] {
+		t.Errorf("%v, %s bytes", err, match[3])
+	}
+	if out := tool(t, "top", file, "--sort", "cum"); !strings.Contains(out, "burn_two") {
+		t.Errorf("no burn_two in\n%s", out)
+	}
+}
+
+// A child of fork writes nothing; what it executes writes to the file with its number.
+func TestCPUPROFILEOfChildren(t *testing.T) {
+	need(t)
+	folder := t.TempDir()
+	file := filepath.Join(folder, "cpu.prof")
+	complaint, status := profiled(t, []string{"CPUPROFILE=" + file}, "fork")
+	if files, _ := filepath.Glob(file + "*"); status != 0 || !lastLine.MatchString(complaint) || len(files) != 1 {
+		t.Errorf("status %d, %s, %v", status, complaint, files)
+	}
+	complaint, status = profiled(t, []string{"CPUPROFILE=" + file}, "exec")
+	files, _ := filepath.Glob(file + "_*")
+	if status != 0 || len(files) != 1 || strings.Count(complaint, "PROFILE: ") != 2 {
+		t.Fatalf("status %d, %s, %v", status, complaint, files)
+	}
+	if out := tool(t, "top", files[0], "--sort", "cum"); !strings.Contains(out, "burn_two") {
+		t.Errorf("no burn_two in\n%s", out)
+	}
+}
+
+func TestCPUPROFILESIGNAL(t *testing.T) {
+	need(t)
+	file := filepath.Join(t.TempDir(), "cpu.prof")
+	p := launch(t, []string{"LD_PRELOAD=" + library, "CPUPROFILE=" + file, "CPUPROFILESIGNAL=12"}, burn, "for", "1e9")
+	waitFor(t, socketOf(p.pid))
+	for _, name := range []string{file + ".0", file + ".1"} {
+		for _, wait := range []time.Duration{2 * time.Second, 0} {
+			if err := p.Process.Signal(syscall.SIGUSR2); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(wait)
+		}
+		dumped(t, name)
+		time.Sleep(time.Second) // for the line
+		if out := tool(t, "top", name, "--sort", "cum"); !strings.Contains(out, "burn_two") {
+			t.Errorf("no burn_two in\n%s", out)
+		}
+	}
+	if got := strings.Count(p.err.String(), "PROFILE: interrupts/evictions/bytes = "); got != 2 {
+		t.Errorf("%d last lines: %s", got, p.err)
+	}
+	_ = p.Process.Kill()
+	_ = p.Wait()
+	p.err.Reset()
+}
+
+// Bad values are said once, and the program carries on.
+func TestCPUPROFILEWithBadValues(t *testing.T) {
+	need(t)
+	complaint, status := profiled(t, []string{"CPUPROFILE=/nowhere/at/all", "CPUPROFILE_FREQUENCY=often"}, "for", "0.1")
+	for _, want := range []string{`CPUPROFILE_FREQUENCY: bad value "often" ignored; expected a number from 1`, "CPU profile /nowhere/at/all could not be written (errno 2)"} {
+		if !strings.Contains(complaint, want) {
+			t.Errorf("%q is not in %s", want, complaint)
+		}
+	}
+	if status != 0 || strings.Contains(complaint, "PROFILE: int") {
+		t.Errorf("status %d, %s", status, complaint)
+	}
+}
+
+func TestCPUOfAProgramThatHandlesSIGPROF(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--", burn, "handler")
+	waitFor(t, socketOf(p.pid))
+	time.Sleep(300 * time.Millisecond)
+	_, complaint, status := try(t, "cpu", p.pid, "--for", "1s")
+	if status != 1 || !strings.Contains(complaint, "the program handles SIGPROF itself") {
+		t.Errorf("status %d, %s", status, complaint)
+	}
+}
+
+// By the kernel: where it is permitted, page faults and madvise are told apart, and the program's function is named.
+func TestCPUByTheKernel(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--", burn, "kernel")
+	waitFor(t, socketOf(p.pid))
+	out, complaint, status := try(t, "cpu", p.pid, "--kernel", "--for", "2s", "--hz", "500", "--json")
+	if status != 0 && (strings.Contains(complaint, "it takes root") || strings.Contains(complaint, "perf_event_open")) {
+		t.Skip(complaint)
+	}
+	if status != 0 {
+		t.Fatalf("status %d, %s", status, complaint)
+	}
+	var r cpuReport
+	parse(t, out, &r)
+	entries := map[string]int64{}
+	for _, entry := range r.Kernel {
+		entries[entry.Name] = entry.NS
+	}
+	if entries["page faults"] < r.Total/5 || entries["madvise"] == 0 {
+		t.Errorf("of %d ns: %v", r.Total, entries)
+	}
+}
+
+func TestCPUByTheKernelWithoutPermission(t *testing.T) {
+	need(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to be another user")
+	}
+	command := exec.Command(binary, "cpu", strconv.Itoa(os.Getpid()), "--kernel", "--for", "1s")
+	command.Env = environment()
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	_, complaint := finish(t, command, nil)
+	if command.ProcessState.ExitCode() != 1 || !strings.Contains(complaint, "it takes root") {
+		t.Errorf("status %d, %s", command.ProcessState.ExitCode(), complaint)
+	}
+}

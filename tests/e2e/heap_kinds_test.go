@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// startHeapKinds runs one way of heap_kinds.cc under the tool.
+func startHeapKinds(t *testing.T, way string, flags ...string) *program {
+	t.Helper()
+	p := launch(t, nil, append(append([]string{binary, "run"}, flags...), "--", heapKinds, way)...)
+	waitFor(t, socketOf(p.pid))
+	return p
+}
+
+// fragmentationSaid is what the profile says of itself: bytes that are free, and that are charged to somebody.
+func fragmentationSaid(t *testing.T, pid string) (exact, charged int64) {
+	t.Helper()
+	out := tool(t, "top", pid, "--kind", "fragmentation")
+	found := regexp.MustCompile(`fragmentation: (\d+) bytes free in spans that live blocks keep, exactly; (\d+) bytes charged`).FindStringSubmatch(out)
+	if found == nil {
+		t.Fatalf("the exact total is not in\n%s", out)
+	}
+	exact, _ = strconv.ParseInt(found[1], 10, 64)
+	charged, _ = strconv.ParseInt(found[2], 10, 64)
+	return exact, charged
+}
+
+// Half-empty spans are charged to the few blocks that keep them, not to the many in full ones.
+func TestFragmentationIsChargedToWhoPinsSpans(t *testing.T) {
+	need(t)
+	p := startHeapKinds(t, "pinned", "--sample", "2K", "--conf", "purge:never,sample_limit:0")
+	report, flat, _ := top(t, p.pid, "--kind", "fragmentation")
+	// 4,000 sessions, and spans of 400 blocks: each span of the requests is kept by some of them. One request in 13 was a sample, elsewhere.
+	exact, charged := fragmentationSaid(t, p.pid)
+	if most := int64(400000 * 99 / 100 * 160); exact > most || exact < most*9/10 {
+		t.Errorf("%d bytes are free, expected nearly %d", exact, most)
+	}
+	if off := charged - report.Total; off < -16 || off > 16 { // rows are rounded
+		t.Errorf("the profile says that %d bytes are charged, its rows %d", charged, report.Total)
+	}
+	if report.Error <= 0 || report.Error > float64(exact)/10 {
+		t.Errorf("standard error %.0f", report.Error)
+	}
+	within(t, "remember_session", flat["remember_session"], exact, report.Error)
+	if flat["fill_table"] > exact/50 {
+		t.Errorf("fill_table, whose spans are full, is charged %d", flat["fill_table"])
+	}
+	if flat["serve_request"] != 0 {
+		t.Errorf("serve_request, whose blocks are all freed, is charged %d", flat["serve_request"])
+	}
+	_, objects, _ := top(t, p.pid, "--kind", "fragmentation", "--unit", "objects")
+	within(t, "objects", objects["remember_session"], 4000, deviation(4000, 160, 2<<10)/160)
+}
+
+// Where everything is recorded nothing is estimated.
+func TestFragmentationWithEverythingRecorded(t *testing.T) {
+	need(t)
+	p := startHeapKinds(t, "pinned", "--sample", "1", "--conf", "purge:never")
+	report, flat, _ := top(t, p.pid, "--kind", "fragmentation")
+	exact, charged := fragmentationSaid(t, p.pid)
+	if off := exact - charged; off < -1000 || off > 1000 || exact < 20<<20 {
+		t.Errorf("%d bytes are free, %d charged", exact, charged)
+	}
+	if off := math.Abs(float64(flat["remember_session"])/float64(exact) - 1); off > 0.02 {
+		t.Errorf("remember_session is charged %d of %d", flat["remember_session"], exact)
+	}
+	if report.Error != 0 {
+		t.Errorf("standard error %g", report.Error)
+	}
+}
+
+// The heap grows for whom it grows first; who uses what is there makes it grow no more.
+func TestGrowthIsChargedToWhoMadeTheHeapGrow(t *testing.T) {
+	need(t)
+	p := startHeapKinds(t, "grown")
+	report, flat, _ := top(t, p.pid, "--kind", "growth")
+	const mib = 1 << 20
+	if flat["load_index"] < 62*mib || flat["load_index"] > 68*mib {
+		t.Errorf("load_index has made the heap grow by %d, expected 64 MiB", flat["load_index"])
+	}
+	if flat["map_table"] != 96*mib {
+		t.Errorf("map_table has made the heap grow by %d, expected 96 MiB", flat["map_table"])
+	}
+	if flat["reuse"] > 2*mib {
+		t.Errorf("reuse has made the heap grow by %d", flat["reuse"])
+	}
+	if flat["(no stack)"] != 2*mib {
+		t.Errorf("the first region: %d bytes", flat["(no stack)"])
+	}
+	if report.Error != 0 {
+		t.Errorf("standard error %g of what is counted", report.Error)
+	}
+	_, objects, _ := top(t, p.pid, "--kind", "growth", "--unit", "objects")
+	if objects["map_table"] != 1 {
+		t.Errorf("map_table: %d times", objects["map_table"])
+	}
+}
+
+// An arena's users show up by name, exactly when everything is recorded.
+func TestPoolsShowTheArenasUsers(t *testing.T) {
+	need(t)
+	p := startHeapKinds(t, "arena", "--sample", "1")
+	_, _, inuse := top(t, p.pid, "--kind", "pools")
+	_, _, alloc := top(t, p.pid, "--kind", "pools", "--by", "alloc")
+	for name, want := range map[string][2]int64{"read_text": {15000 * 200, 20000 * 200}, "parse_node": {20000 * 48, 20000 * 48}, "scratch": {0, 20000 * 1000}} {
+		if inuse[name] != want[0] || alloc[name] != want[1] {
+			t.Errorf("%s: %d in use, %d allocated, expected %v", name, inuse[name], alloc[name], want)
+		}
+	}
+	out := tool(t, "top", p.pid, "--kind", "pools")
+	for _, want := range []string{"texts", "nodes", "memory pools: 3 created"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+}
+
+func TestPoolsAreEstimated(t *testing.T) {
+	need(t)
+	p := startHeapKinds(t, "arena", "--sample", "4K")
+	_, _, cum := top(t, p.pid, "--kind", "pools")
+	within(t, "read_text", cum["read_text"], 15000*200, deviation(15000, 200, 4<<10))
+	within(t, "parse_node", cum["parse_node"], 20000*48, deviation(20000, 48, 4<<10))
+	if cum["scratch"] != 0 {
+		t.Errorf("scratch, which began anew, has %d", cum["scratch"])
+	}
+}
+
+// The same program without the library: its pools are nobody's business.
+func TestPoolsWithoutTheLibrary(t *testing.T) {
+	need(t)
+	launch(t, nil, heapKinds, "arena")
+}

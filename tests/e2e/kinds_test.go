@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startKinds runs kinds.cc with every allocation recorded.
+func startKinds(t *testing.T) *program {
+	t.Helper()
+	p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "at_start:1", "--", kinds)
+	waitFor(t, socketOf(p.pid))
+	return p
+}
+
+// near: the peak is captured to 4 KiB, or 1/1024 of it, per thread.
+func near(t *testing.T, what string, got, want int64) {
+	t.Helper()
+	if off := got - want; off > 8<<10 || off < -8<<10 {
+		t.Errorf("%s: %d, exactly %d", what, got, want)
+	}
+}
+
+func TestPeak(t *testing.T) {
+	need(t)
+	p := startKinds(t)
+	_, flat, _ := top(t, p.pid, "--kind", "peak")
+	near(t, "held", flat["held"], 1000*1024)
+	near(t, "spike", flat["spike"], 1000*4096)
+	if flat["short_lived"] != 0 || flat["long_lived"] != 0 {
+		t.Errorf("at the peak there were no %d or %d bytes", flat["short_lived"], flat["long_lived"])
+	}
+	if _, now, _ := top(t, p.pid); now["spike"] != 0 {
+		t.Errorf("spike still holds %d", now["spike"])
+	}
+	out := tool(t, "top", p.pid, "--kind", "peak")
+	for _, want := range []string{"bytes in use at the peak by function", "Says: peak: ", " ms before this profile was taken"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+}
+
+func TestSinceABaseline(t *testing.T) {
+	need(t)
+	p := startKinds(t)
+	if _, flat, _ := top(t, p.pid, "--kind", "since"); flat["held"] != 1000*1024 {
+		t.Errorf("without a baseline: held %d", flat["held"])
+	}
+	if out := tool(t, "baseline", p.pid); !strings.Contains(out, "baseline set") {
+		t.Error(out)
+	}
+	p.tell(t, "m")
+	report, flat, _ := top(t, p.pid, "--kind", "since")
+	if flat["after_mark"] != 100*2048 || flat["held"] != 0 || report.Exact != nil {
+		t.Errorf("since the mark: %v, exact %v", flat, report.Exact)
+	}
+	p.tell(t, "f")
+	_, flat, _ = top(t, p.pid, "--kind", "since")
+	_, allocated, _ := top(t, p.pid, "--kind", "since", "--by", "alloc")
+	if flat["after_mark"] != 0 || flat["held"] != -1000*1024 || allocated["after_mark"] != 100*2048 {
+		t.Errorf("after all was freed: %v, allocated %v", flat, allocated)
+	}
+}
+
+func TestBaselineByOption(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "at_start:1,baseline_after:1", "--", kinds)
+	waitFor(t, socketOf(p.pid))
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		out := tool(t, "top", p.pid, "--kind", "since")
+		if strings.Contains(out, "Says: since: the baseline was set ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(out)
+		}
+	}
+}
+
+func TestChurn(t *testing.T) {
+	need(t)
+	p := startKinds(t)
+	by := func(value string) map[string]int64 {
+		_, flat, _ := top(t, p.pid, "--kind", "churn", "--by", value)
+		return flat
+	}
+	_, short, _ := top(t, p.pid, "--kind", "churn") // what it is for
+	if n := short["short_lived"]; n > 1000*112 || n < 900*112 {
+		t.Errorf("short_lived: %d bytes freed within 10 ms", n)
+	}
+	if n := short["long_lived"] + short["held"]; n != 0 {
+		t.Errorf("long-lived blocks are short-lived: %d", n)
+	}
+	if n := by("alloc_objects")["short_lived"]; n != 1000 {
+		t.Errorf("short_lived: %d allocations", n)
+	}
+	if asked, got := by("requested_space")["short_lived"], by("alloc_space")["short_lived"]; asked != 100000 || got != 112000 {
+		t.Errorf("short_lived: %d bytes asked for, %d allocated", asked, got)
+	}
+	if n := by("moved_objects")["copied"]; n != 100 {
+		t.Errorf("copied: %d copies by realloc", n)
+	}
+}
+
+func TestLifetimes(t *testing.T) {
+	need(t)
+	p := startKinds(t)
+	var report struct {
+		Lifetimes []struct {
+			Name        string
+			Alive       int64
+			Freed       int64
+			FreedBytes  int64   `json:"freed_bytes"`
+			Elsewhere   int64   `json:"freed_by_another_thread"`
+			Least, Most int64   `json:"-"`
+			Mean        float64 `json:"mean_ns"`
+			LeastNS     int64   `json:"least_ns"`
+			Ages        map[string]int64
+		}
+	}
+	parse(t, tool(t, "top", p.pid, "--kind", "lifetime", "--json"), &report)
+	seen := 0
+	for _, row := range report.Lifetimes {
+		seen++
+		switch row.Name {
+		case "held":
+			if row.Alive != 1000 || row.Freed != 0 {
+				t.Errorf("%+v", row)
+			}
+		case "long_lived":
+			if row.Alive != 0 || row.Freed != 100 || row.FreedBytes != 25600 || row.LeastNS < 190e6 || row.Mean > 5e9 || row.Elsewhere != 0 {
+				t.Errorf("%+v", row)
+			}
+		case "short_lived":
+			if row.Freed != 1000 || row.Mean > 10e6 || row.Ages["under 1us"] < 900 {
+				t.Errorf("%+v", row)
+			}
+		case "passed_on":
+			if row.Freed != 100 || row.Elsewhere != 100 {
+				t.Errorf("%+v", row)
+			}
+		default:
+			seen--
+		}
+	}
+	if seen != 4 {
+		t.Errorf("of four functions %d are shown: %+v", seen, report)
+	}
+	if out := tool(t, "top", p.pid, "--kind", "lifetime"); !strings.Contains(out, "mean deviation      most  mostly") {
+		t.Errorf("no table in\n%s", out)
+	}
+}
+
+func TestAllocsOverAWindow(t *testing.T) {
+	need(t)
+	p := startKinds(t)
+	if _, flat, _ := top(t, p.pid, "--kind", "allocs"); flat["short_lived"] != 112000 || flat["held"] != 1024000 {
+		t.Errorf("since the start: %v", flat)
+	}
+	go func() {
+		time.Sleep(500 * time.Millisecond)
+		p.stdin.Write([]byte("m\n"))
+	}()
+	began := time.Now()
+	file := filepath.Join(t.TempDir(), "window.pb.gz")
+	tool(t, "profile", p.pid, "--kind", "allocs", "--seconds", "3s", "-o", file)
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("a window of 3 s took %v", took)
+	}
+	p.expect(t, "done")
+	_, flat, _ := top(t, file)
+	if flat["after_mark"] != 100*2048 || flat["held"] != 0 {
+		t.Errorf("in the window: %v", flat)
+	}
+	if out := tool(t, "top", file); !strings.Contains(out, " a second over 3") || !strings.Contains(out, "Says: window: ") {
+		t.Errorf("no rate in\n%s", out)
+	}
+}
+
+// A file says what the process would have.
+func TestFileSaysWhatItRestsOn(t *testing.T) {
+	need(t)
+	p := leak(t, 100, "--sample", "64K", "--conf", "stack_depth:4")
+	file := filepath.Join(t.TempDir(), "heap.pb.gz")
+	tool(t, "profile", p.pid, "-o", file)
+	out := tool(t, "top", file)
+	for _, want := range []string{"standard error; sampled once in 64.00 KiB", "exactly ", " are handed out", " samples with a truncated stack"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	report, _, _ := top(t, file)
+	if report.Exact == nil {
+		t.Fatal("no exact total")
+	}
+	within(t, "total", report.Total, *report.Exact, report.Error)
+}
+
+func TestUnknownKind(t *testing.T) {
+	need(t)
+	p := leak(t, 1)
+	for _, args := range [][]string{{"profile", p.pid, "--kind", "nonsense"}, {"top", p.pid, "--kind", "nonsense"}} {
+		out, complaint, status := try(t, args...)
+		if status != 1 || out != "" || !strings.Contains(complaint, `no profile is called "nonsense", expected one of heap, allocs, peak`) {
+			t.Errorf("%v: %d %q %q", args, status, out, complaint)
+		}
+	}
+	for _, args := range [][]string{{"top", p.pid, "--kind", "peak", "--seconds", "1s"}, {"top", p.pid, "--kind", "no such"}} {
+		if _, complaint, status := try(t, args...); status != 2 {
+			t.Errorf("%v: %d %q", args, status, complaint)
+		}
+	}
+}

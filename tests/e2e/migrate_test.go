@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The variables of other allocators, against their owners: where the owner's library is installed the same program runs on it with the
+// same variables, and must leave files of the same names.
+
+var (
+	gperftoolsLibraries = []string{os.Getenv("SEEMALLOC_GPERFTOOLS_LIB"), "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4",
+		"/usr/lib/aarch64-linux-gnu/libtcmalloc.so.4"}
+	jemallocLibraries = []string{os.Getenv("SEEMALLOC_JEMALLOC_LIB"), "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
+		"/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"}
+)
+
+// leaves runs the program with `variables`, in which DIR is a folder that stands for the run, and returns the names there.
+func leaves(t *testing.T, preload string, variables, commands []string) (names []string, complaint string) {
+	t.Helper()
+	dir := t.TempDir()
+	var here []string
+	for _, variable := range variables {
+		here = append(here, strings.ReplaceAll(variable, "DIR", dir))
+	}
+	_, complaint = dumping(t, dir, preload, here, commands...)
+	return named(t, dir), complaint
+}
+
+func sameAsOwner(t *testing.T, owners, variables, commands, want []string) {
+	t.Helper()
+	got, _ := leaves(t, "", variables, commands)
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("%v %v leaves %v, expected %v", variables, commands, got, want)
+	}
+	for _, owner := range owners {
+		if _, err := os.Stat(owner); err != nil {
+			continue
+		}
+		if theirs, _ := leaves(t, owner, variables, commands); strings.Join(theirs, " ") != strings.Join(want, " ") {
+			t.Errorf("%v %v: %s leaves %v, expected %v", variables, commands, filepath.Base(owner), theirs, want)
+		}
+		return
+	}
+	t.Log("the owner's library is not installed: not compared with it")
+}
+
+func TestGperftoolsVariables(t *testing.T) {
+	for name, test := range map[string]struct{ variables, commands, want []string }{
+		"at exit":  {[]string{"HEAPPROFILE=DIR/p"}, []string{"churn:1"}, numbered(1, 1, "p.%04d.heap")},
+		"relative": {[]string{"HEAPPROFILE=p"}, []string{"churn:1"}, numbered(1, 1, "p.%04d.heap")},
+		"bytes allocated": {[]string{"HEAPPROFILE=DIR/p", "HEAP_PROFILE_ALLOCATION_INTERVAL=8388608"}, []string{"churn:9", "await:1", "churn:9", "await:2"},
+			numbered(1, 3, "p.%04d.heap")},
+		"off": {[]string{"HEAPPROFILE=DIR/p", "HEAP_PROFILE_ALLOCATION_INTERVAL=0", "HEAP_PROFILE_INUSE_INTERVAL=0"}, []string{"keep:200", "churn:1100"},
+			numbered(1, 1, "p.%04d.heap")},
+		"high-water mark": {[]string{"HEAPPROFILE=DIR/p"}, []string{"keep:110", "await:1", "free", "keep:110"}, numbered(1, 2, "p.%04d.heap")},
+		"signal": {[]string{"HEAPPROFILE=DIR/p", "HEAPPROFILESIGNAL=12"}, []string{"keep:1", "signal:12", "await:1", "keep:1"},
+			numbered(1, 2, "p.%04d.heap")},
+		"a program it starts": {[]string{"HEAPPROFILE=DIR/p"}, []string{"churn:1", "exec:1"}, []string{"p.0001.heap", "p_PID.0001.heap"}},
+		"without HEAPPROFILE": {[]string{"HEAP_PROFILE_ALLOCATION_INTERVAL=1048576"}, []string{"churn:9"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) { sameAsOwner(t, gperftoolsLibraries, test.variables, test.commands, test.want) })
+	}
+	// As its documentation has it (the library itself gives a child that only forks its parent's names, and so takes its files).
+	t.Run("a child", func(t *testing.T) {
+		names, _ := leaves(t, "", []string{"HEAPPROFILE=DIR/p"}, []string{"fork:1"})
+		if len(names) != 2 || names[0] != "p.0001.heap" || !regexp.MustCompile(`^p_PID\.\d{4}\.heap$`).MatchString(names[1]) {
+			t.Errorf("%v", names)
+		}
+	})
+	t.Run("seconds", func(t *testing.T) {
+		names, _ := leaves(t, "", []string{"HEAPPROFILE=DIR/p", "HEAP_PROFILE_TIME_INTERVAL=1"}, []string{"sleep:1500"})
+		if strings.Join(names, " ") != "p.0001.heap p.0002.heap" {
+			t.Errorf("%v", names)
+		}
+	})
+}
+
+func TestJemallocVariables(t *testing.T) {
+	for name, test := range map[string]struct {
+		conf           string
+		commands, want []string
+	}{
+		"at exit":        {"prof:true,prof_final:true,prof_prefix:DIR/j", []string{"churn:1"}, []string{"j.PID.0.f.heap"}},
+		"default prefix": {"prof:true,prof_final:true", []string{"churn:1"}, []string{"jeprof.PID.0.f.heap"}},
+		"no prof":        {"prof_final:true,prof_prefix:DIR/j", []string{"churn:1"}, nil},
+		"empty prefix":   {"prof:true,prof_final:true,lg_prof_interval:20,prof_prefix:", []string{"churn:9"}, nil},
+		"leaks alone":    {"prof_leak:true,lg_prof_interval:20,prof_prefix:DIR/j", []string{"keep:3"}, nil},
+		"bytes allocated": {"prof:true,lg_prof_sample:0,lg_prof_interval:23,prof_prefix:DIR/j", []string{"churn:9", "await:1", "churn:9", "await:2"},
+			[]string{"j.PID.0.i0.heap", "j.PID.1.i1.heap"}},
+		"and at exit": {"prof:true,lg_prof_sample:0,lg_prof_interval:23,prof_final:true,prof_prefix:DIR/j", []string{"churn:9", "await:1"},
+			[]string{"j.PID.0.i0.heap", "j.PID.1.f.heap"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sameAsOwner(t, jemallocLibraries, []string{"MALLOC_CONF=" + test.conf}, test.commands, test.want)
+		})
+	}
+	// jemalloc dumps at each step of its own growth, 16 KiB or so; here it is each 2 MiB.
+	t.Run("growth", func(t *testing.T) {
+		names, _ := leaves(t, "", []string{"MALLOC_CONF=prof:true,prof_gdump:true,prof_prefix:DIR/j"},
+			[]string{"keep:3", "await:1", "keep:3", "await:2", "keep:3", "await:3", "free", "keep:9"})
+		if len(names) < 3 || len(names) > 5 || names[0] != "j.PID.0.u0.heap" {
+			t.Errorf("%v", names)
+		}
+	})
+	t.Run("leaks", func(t *testing.T) {
+		_, complaint := leaves(t, "", []string{"MALLOC_CONF=prof:true,prof_leak:true,prof_final:true,lg_prof_sample:0,prof_prefix:DIR/j"}, []string{"keep:10"})
+		line := regexp.MustCompile("^seemalloc: still in use at exit: about 10\\d{6} bytes \\(standard error 0\\), by \\d+ samples; `seemalloc top \\S+/j\\.\\d+\\.0\\.f\\.heap` shows whose\n$")
+		if !line.MatchString(complaint) {
+			t.Errorf("%q", complaint)
+		}
+	})
+	t.Run("statistics", func(t *testing.T) {
+		_, complaint := leaves(t, "", []string{"MALLOC_CONF=stats_print:true"}, []string{"churn:1"})
+		if !strings.HasPrefix(complaint, "seemalloc 0.1.0, bytes:\nresident ") {
+			t.Errorf("%q", complaint)
+		}
+	})
+}
+
+// Ours wins; what is not understood is a line, and the program runs.
+func TestForeignVariablesAndOurs(t *testing.T) {
+	names, complaint := leaves(t, "", []string{"HEAPPROFILE=DIR/p", "SEEMALLOC_CONF=dump_names:seemalloc,dump_prefix:DIR/ours,dump_final:1"}, []string{"churn:1"})
+	if strings.Join(names, " ") != "ours.PID.1.heap.pb" || complaint != "" {
+		t.Errorf("%v %q", names, complaint)
+	}
+	_, complaint = leaves(t, "", []string{"MALLOC_CONF=colour:red,narenas:4,prof:maybe", "TCMALLOC_RELEASE_RATE=fast"}, []string{"churn:1"})
+	for _, part := range []string{"MALLOC_CONF: bad pair \"colour:red\" ignored", "\"prof:maybe\" ignored; expected true or false",
+		"TCMALLOC_RELEASE_RATE: bad value \"fast\" ignored"} {
+		if strings.Count(complaint, part) != 1 {
+			t.Errorf("%q is not once in %q", part, complaint)
+		}
+	}
+	if strings.Count(complaint, "\n") != 3 {
+		t.Errorf("%q", complaint)
+	}
+	_, complaint = leaves(t, "", []string{"MALLOC_CONF=narenas:4,confirm_conf:true"}, []string{"churn:1"})
+	if complaint != "seemalloc: without effect here: narenas\n" {
+		t.Errorf("%q", complaint)
+	}
+}

@@ -1,0 +1,36 @@
+"""gperftools: a C++ program against its headers, linked with -ltcmalloc -lprofiler, on this library by its names and by LD_PRELOAD.
+"""
+import pathlib
+
+LIBRARY = "libseemalloc_compat.so"
+HEADER = pathlib.Path("/usr/include/gperftools/malloc_extension.h")
+
+
+def run(session, program, folder, environment, preload):
+    folder.mkdir()
+    # Beside the real profiler, whose handler for the signal is there from the start, ours refuses.
+    done = session.run([program, folder], preload=preload, env=environment, says="SIGPROF or its timer is in use" if preload else None)
+    lines = done.stdout.splitlines()
+    session.expect("steps", lines[:4] + lines[5:-1], ["properties", "release", "sizes", "texts", "names", "derived", "heap profiler"])
+    session.expect("the text of tc_version", "seemalloc" in lines[4], True)
+    for name in ("heap.0001.heap", "heap.0002.heap"):
+        session.expect(f"start of {name}", (folder / name).read_text()[:13], "heap profile:")
+    if lines[-1] == "CPU profiler":
+        session.at_least("bytes of the CPU profile", (folder / "cpu.prof").stat().st_size, 500)
+    else:
+        session.expect("the last step", lines[-1], "no CPU profiler")
+    return done
+
+
+def check(session):
+    if not HEADER.exists():
+        raise session.skipped("libgoogle-perftools-dev is not installed")
+    # As it would be built for gperftools itself: their libraries are what it asks for when it starts.
+    program = session.compile("gperftools_calls", "-fno-builtin", "-Wl,--no-as-needed", "-ltcmalloc", "-lprofiler")
+    names = session.library.parent / "seemalloc-compat"
+    run(session, program, session.folder / "by_name", {"LD_LIBRARY_PATH": str(names)}, preload=False)
+    # Beside the libraries that it was linked with.
+    run(session, program, session.folder / "preloaded", {}, preload=True)
+    # Linked with ours under their names: what it asks for is ours, by its own name.
+    ours = session.compile("gperftools_calls", "-fno-builtin", f"-L{names}", "-Wl,--no-as-needed", "-ltcmalloc_and_profiler")
+    run(session, ours, session.folder / "linked", {"LD_LIBRARY_PATH": str(session.library.parent)}, preload=False)

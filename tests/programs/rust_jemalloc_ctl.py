@@ -1,0 +1,32 @@
+"""Rust: tikv-jemallocator and tikv-jemalloc-ctl, linked with this library in place of the jemalloc they bring (JEMALLOC_OVERRIDE).
+"""
+import shutil
+
+NEEDS = ["cargo"]
+LIBRARY = "libseemalloc_compat.so"
+
+
+def check(session):
+    target = session.builds / "rust_jemalloc_ctl"
+    session.build("the Rust program", ["cargo", "build", "--release", "--locked", "--target-dir", target],
+                  cwd=session.source / "rust_jemalloc_ctl", env={"JEMALLOC_OVERRIDE": str(session.library)})
+    dump = session.folder / "rust.heap"
+    program = target / "release/rust_jemalloc_ctl"
+    # Linked, not preloaded.
+    done = session.run([program, dump], preload=False, env={"LD_LIBRARY_PATH": str(session.library.parent)})
+    lines = done.stdout.splitlines()
+    session.expect("steps", [line.split()[0] for line in lines],
+                   ["figures", "threads", "version", "settings", "profiles", "blocks"])
+    if "seemalloc" not in lines[2]:
+        session.expect("the version's text", lines[2], "a version that names seemalloc")
+    if "Begin jemalloc statistics" not in done.stderr:
+        session.expect("malloc_stats_print", done.stderr, "statistics")
+
+    # jeprof reads what prof.dump has written.
+    text = dump.read_text()
+    session.expect("the profile's first line", text.splitlines()[0], "heap_v2/524288")
+    if shutil.which("jeprof"):
+        shown = session.run(["jeprof", "--text", "--show_bytes", program, dump], preload=False).stdout
+        total = int(shown.splitlines()[0].split()[1])
+        session.at_least("bytes in use that jeprof sees", total, 20_000_000)
+        session.at_most("bytes in use that jeprof sees", total, 80_000_000)

@@ -1,0 +1,193 @@
+// The page in a real Chromium, against a program that leaks: every view is opened, clicked and filtered; what it shows is what
+// `seemalloc top` says of the same profile; nobody else gets in. SHOTS=FOLDER keeps a picture of each view.
+import assert from "node:assert/strict";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+const root = new URL("../..", import.meta.url).pathname;
+const require = createRequire(join(root, "web/package.json"));
+const { chromium } = require("playwright-core");
+const { AxeBuilder } = require("@axe-core/playwright");
+const out = process.env.SEEMALLOC_OUT ?? join(root, "out");
+const tool = join(out, "bin/seemalloc");
+const VIEWS = ["overview", "flame", "functions", "callers", "tree", "growth", "sizes", "kernel", "doctor", "settings"];
+
+const folder = mkdtempSync(join(tmpdir(), "seemalloc-web-"));
+const children = [];
+let browser, leak, url, errors;
+
+/** The first line that a process prints. */
+function firstLine(child) {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    child.stdout.on("data", (data) => {
+      text += data;
+      if (text.includes("\n")) resolve(text.split("\n")[0]);
+    });
+    child.on("exit", (status) => reject(new Error(`${child.spawnfile} ended: ${status}`)));
+  });
+}
+
+function start(...command) {
+  const child = spawn(command[0], command.slice(1), { stdio: ["ignore", "pipe", "inherit"] });
+  children.push(child);
+  return child;
+}
+
+async function serve(...args) {
+  return firstLine(start(tool, "web", ...args));
+}
+
+/** Opens a view of a page; what the console says is an error of the test. */
+async function open(address, state, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  errors = [];
+  page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
+  page.on("pageerror", (error) => errors.push(error.message));
+  await page.goto(address + "#" + new URLSearchParams(state));
+  return page;
+}
+
+async function close(page) {
+  await page.context().close();
+  assert.deepEqual(errors, []);
+}
+
+before(async () => {
+  const program = join(folder, "leak");
+  execFileSync("c++", ["-O1", "-g", join(root, "tests/web/leak.cc"), "-o", program]);
+  leak = start(tool, "run", "--sample", "64K", "--lib", join(out, "lib"), "--", program);
+  await firstLine(leak);
+  // The thread that opens the socket runs beside main.
+  for (let tries = 0; spawnSync(tool, ["get", String(leak.pid), "sample"]).status !== 0; tries++) {
+    assert.ok(tries < 200, "the program cannot be asked");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  url = await serve("--allow-set", String(leak.pid));
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+}, { timeout: 120_000 });
+
+after(async () => {
+  await browser?.close();
+  for (const child of children) child.kill("SIGKILL");
+  rmSync(folder, { recursive: true, force: true });
+});
+
+test("the overview names who holds and who grows", { timeout: 120_000 }, async () => {
+  const page = await open(url, { view: "overview" });
+  await page.getByText(/resident =/).waitFor();
+  await page.getByRole("listitem").filter({ hasText: /leaky_parser.* grows by/ }).waitFor({ timeout: 90_000 });
+  await page.getByRole("listitem").filter({ hasText: /leaky_session.* grows by/ }).waitFor({ timeout: 30_000 });
+  assert.equal(await page.locator("canvas").count(), 6, "a chart of the memory, and five more");
+  await close(page);
+});
+
+test("growth suspects are the two leaks", async () => {
+  const page = await open(url, { view: "growth" });
+  await page.locator("tbody tr").first().waitFor();
+  const first = await page.locator("tbody tr").evaluateAll((rows) => rows.slice(0, 2).map((row) => row.textContent.match(/leaky_\w+/)?.[0]));
+  assert.deepEqual(first.sort(), ["leaky_parser", "leaky_session"]);
+  await close(page);
+});
+
+test("functions are those of seemalloc top, on the same profile", async () => {
+  const page = await open(url, { view: "functions" });
+  const [moment] = (await (await fetch(url + "api/moments")).json()).slice(-1);
+  const file = join(folder, "moment.pb.gz");
+  writeFileSync(file, Buffer.from(await (await fetch(`${url}api/download?at=${moment.id}&format=proto`)).arrayBuffer()));
+  const top = JSON.parse(execFileSync(tool, ["top", file, "--json", "-n", "0"]));
+  const stacks = await (await fetch(`${url}api/profile?at=${moment.id}`)).json();
+  const index = stacks.types.findIndex((type) => type.name === top.type);
+  assert.equal(stacks.values.reduce((sum, values) => sum + values[index], 0), top.total);
+  await page.goto(`${url}#view=functions&at=${moment.id}`);
+  await page.getByRole("button", { name: "flat" }).waitFor();
+  const shown = await page.locator("tbody tr").evaluateAll((rows) => rows.map((row) => row.querySelector("button").textContent));
+  const own = top.functions.filter((row) => row.flat > 0).map((row) => row.name);
+  assert.deepEqual(shown.slice(0, own.length), own);
+  await page.getByLabel("focus").fill("leaky_session");
+  await page.getByRole("row", { name: /steady_work/ }).waitFor({ state: "detached" });
+  assert.match(page.url(), /focus=leaky_session/, "a link shows the same");
+  await page.getByLabel("focus").fill("(");
+  assert.equal(await page.getByLabel("focus").getAttribute("aria-invalid"), "true");
+  await close(page);
+});
+
+test("the flame graph is drawn, zooms by keys, and leads to callers", async () => {
+  const page = await open(url, { view: "flame" });
+  const canvas = page.locator("canvas.flame");
+  await canvas.waitFor();
+  await page.waitForFunction(() => document.querySelector("canvas.flame").height > 60);
+  const colours = await canvas.evaluate((one) => new Set(new Uint32Array(one.getContext("2d").getImageData(0, 0, one.width, one.height).data.buffer)).size);
+  assert.ok(colours > 5, `${colours} colours`);
+  await canvas.focus();
+  for (let i = 0; i < 5; i++) await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  const told = await page.locator(".told").textContent();
+  assert.doesNotMatch(told, /^all:/);
+  await page.getByRole("button", { name: "callers of it" }).click();
+  await page.getByText("called by").waitFor();
+  assert.match(page.url(), /view=callers&function=/);
+  await close(page);
+});
+
+test("what has changed since a moment is the leak", { timeout: 60_000 }, async () => {
+  const page = await open(url, { view: "functions" });
+  await page.getByRole("button", { name: "compare from now on" }).click();
+  await page.getByText("since then").waitFor({ timeout: 20_000 });
+  await page.getByLabel("search").fill("leaky_|steady");
+  for (const name of ["leaky_parser", "leaky_session"]) await page.getByRole("row", { name }).locator("td.more").waitFor({ timeout: 30_000 });
+  assert.equal(await page.getByRole("row", { name: "steady_work" }).locator("td.more").count(), 0);
+  await page.getByRole("button", { name: "Flame graph" }).click();
+  await page.getByText("grown").waitFor();
+  await close(page);
+});
+
+test("settings are set, and nonsense is refused in words", async () => {
+  const page = await open(url, { view: "settings" });
+  await page.getByLabel("purge_delay", { exact: true }).fill("333");
+  await page.getByRole("button", { name: "set", exact: true }).click();
+  await page.waitForFunction(() => !document.querySelector("form button"));
+  assert.equal(execFileSync(tool, ["get", String(leak.pid), "purge_delay"]).toString().trim().split(/\s+/).pop(), "333");
+  await page.getByLabel("purge_delay", { exact: true }).fill("soon");
+  await page.getByRole("button", { name: "set", exact: true }).click();
+  await page.getByText(/soon/).first().waitFor();
+  await page.getByRole("button", { name: "give free memory back now" }).click();
+  await page.getByText(/given back/).first().waitFor();
+  await page.close(); // the console tells of the refused request
+});
+
+test("every view stands, for everybody", { timeout: 180_000 }, async () => {
+  for (const colorScheme of ["light", "dark"]) {
+    for (const view of VIEWS) {
+      const page = await open(url, { view, function: view === "callers" ? "leaky_parser" : "" }, { colorScheme });
+      await page.locator("main section, main table").first().waitFor();
+      if (view === "doctor") await page.getByText("What was looked at").waitFor({ timeout: 30_000 });
+      await page.waitForTimeout(300);
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      assert.deepEqual(violations.map((one) => `${view} ${colorScheme}: ${one.id} ${one.nodes.map((node) => node.target).join(" ")}`), []);
+      if (process.env.SHOTS && colorScheme === "light") await page.screenshot({ path: join(process.env.SHOTS, `web-${view}.png`) });
+      await close(page);
+    }
+  }
+  const phone = await open(url, { view: "overview" }, { viewport: { width: 390, height: 800 } });
+  await phone.getByText(/resident =/).waitFor();
+  assert.ok(await phone.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "no sideways scrolling on a phone");
+  await close(phone);
+});
+
+test("saved profiles are shown too, and an ended process stays", { timeout: 60_000 }, async () => {
+  const files = await serve(join(folder, "moment.pb.gz"));
+  const page = await open(files, { view: "functions" });
+  await page.getByRole("row", { name: /leaky_parser/ }).waitFor();
+  await close(page);
+  leak.kill("SIGKILL");
+  const gone = await open(url, { view: "functions" });
+  await gone.getByText("The process does not answer any more").waitFor({ timeout: 20_000 });
+  await gone.getByRole("row", { name: /leaky_parser/ }).waitFor();
+  await gone.close();
+});

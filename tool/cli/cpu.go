@@ -1,0 +1,286 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+	"seemalloc/tool/symbolize"
+)
+
+// As in the library (core/api/cpu_profiler.h).
+const mostHz = 4000
+
+type cpuFlags struct {
+	duration       time.Duration
+	hz, rows       int
+	output, sort   string
+	asJSON, kernel bool
+	run            runFlags
+}
+
+func (a *app) cpuCommand() *cobra.Command {
+	var flags cpuFlags
+	c := &cobra.Command{
+		Use:   "cpu PID | cpu -- COMMAND [ARGUMENTS…]",
+		Short: "Show which functions use the CPU time, of a process or of a whole run",
+		Long: `Profile a process's CPU time for --for and show which functions used it: flat is a function's own time, cum includes the
+functions that it called. Each thread is interrupted --hz times in a second that it runs, by SIGPROF; a program that uses
+SIGPROF or ITIMER_PROF itself is left alone. Ctrl-C ends the profile sooner. -o saves it for ` + "`seemalloc top`" + ` and pprof.
+
+With a command instead of a process, run it on seemalloc and profile it from its start to its end, the processes that it
+starts included; the table goes to standard error, and the exit status is the command's.
+
+--kernel has the kernel sample instead (perf_event_open): the table then has the kernel's functions, too, and below it
+stands what the time in the kernel was for: page faults, madvise, other system calls. Stacks of the program are as
+complete as its frame pointers. It takes root, or kernel.perf_event_paranoid of 1 or less; the program need not run on seemalloc.`,
+		Example: `  seemalloc cpu 4242
+  seemalloc cpu 4242 --for 30s --hz 500 -o cpu.pb.gz
+  seemalloc cpu 4242 --kernel
+  seemalloc cpu --sort cum -- python3 job.py`,
+		Args: a.pidOrCommand,
+		RunE: func(c *cobra.Command, args []string) error {
+			isRun := c.ArgsLenAtDash() >= 0
+			if err := flags.check(isRun, c.Flags().Changed("for")); err != nil {
+				return err
+			}
+			switch {
+			case isRun:
+				return a.cpuRun(flags, args)
+			case flags.kernel:
+				return a.cpuKernel(flags, args)
+			}
+			return a.cpuProcess(flags, args)
+		},
+	}
+	f := c.Flags()
+	f.DurationVar(&flags.duration, "for", 10*time.Second, "how long to profile a process")
+	f.IntVar(&flags.hz, "hz", 100, "samples in a second of each thread's CPU time, 1 to "+strconv.Itoa(mostHz))
+	f.StringVarP(&flags.output, "output", "o", "", "save the profile to this file, too")
+	f.StringVar(&flags.sort, "sort", "flat", "flat or cum")
+	f.IntVarP(&flags.rows, "count", "n", 20, "number of functions; 0 shows all")
+	f.BoolVar(&flags.asJSON, "json", false, "print JSON")
+	f.BoolVar(&flags.kernel, "kernel", false, "have the kernel sample, and show what it did itself")
+	flags.run.register(c, "with a command: ")
+	a.targetFlags(c)
+	return c
+}
+
+func (f *cpuFlags) check(isRun, forGiven bool) error {
+	switch {
+	case f.hz < 1 || f.hz > mostHz:
+		return usageError("--hz %d: expected 1 to %d", f.hz, mostHz)
+	case f.duration <= 0:
+		return usageError("--for %s: expected more than 0", f.duration)
+	case f.sort != "flat" && f.sort != "cum":
+		return usageError("--sort %s: expected flat or cum", f.sort)
+	case f.rows < 0:
+		return usageError("-n %d: expected 0 or more", f.rows)
+	case isRun && forGiven:
+		return usageError("--for: a command is profiled until it ends")
+	case isRun && f.kernel:
+		return usageError("--kernel: only for a process that runs; give its id")
+	}
+	return f.run.check()
+}
+
+// cpuReport is what `cpu --json` prints.
+type cpuReport struct {
+	Source string `json:"source"`
+	*report.Top
+	CPU    report.CPU           `json:"cpu"`
+	Kernel []report.KernelEntry `json:"kernel,omitempty"`
+}
+
+// showCPU prints a named profile, and saves it if asked to.
+func (a *app) showCPU(p *profile.Profile, source string, flags cpuFlags, out io.Writer) error {
+	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Unit == "nanoseconds" })
+	if index < 0 {
+		return fmt.Errorf("%s: not a profile of time", source)
+	}
+	if flags.output != "" {
+		var compressed bytes.Buffer
+		if err := p.Write(&compressed); err != nil {
+			return fmt.Errorf("%s: its profile cannot be written: %w", source, err)
+		}
+		if err := writeFile(flags.output, compressed.Bytes()); err != nil {
+			return err
+		}
+	}
+	r := cpuReport{Source: source, CPU: report.NewCPU(p)}
+	if flags.kernel {
+		r.Kernel = report.KernelEntries(p, index)
+	}
+	var err error
+	if r.Top, err = report.NewTop(p, index); err != nil {
+		return fmt.Errorf("%s: %w", source, err)
+	}
+	r.Top.Sort(flags.sort)
+	if flags.asJSON {
+		if flags.rows > 0 && len(r.Rows) > flags.rows {
+			r.Rows = r.Rows[:flags.rows]
+		}
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	}
+	text := fmt.Sprintf("%s: %s time by function\n%s", source, strings.ToUpper(p.SampleType[index].Type), r.CPU.Text(r.Total)) + r.Text(flags.rows)
+	if flags.kernel {
+		text += report.KernelText(r.Kernel, r.Total)
+	}
+	_, err = fmt.Fprint(out, text)
+	return err
+}
+
+// ---- a process, by its own library ----
+
+func (a *app) cpuProcess(flags cpuFlags, args []string) error {
+	t, _, err := a.dial(args)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	// Should this tool be killed, the profile ends by itself.
+	const grace = 30 * time.Second
+	lease := (flags.duration + grace).Milliseconds()
+	if _, err := t.Call("cpu", "start", strconv.Itoa(flags.hz), strconv.FormatInt(lease, 10)); err != nil {
+		var refused *attach.ServerError
+		if errors.As(err, &refused) && strings.HasPrefix(refused.Text, "unknown command") {
+			return fmt.Errorf("%s: its library has no CPU profiler: it is older than this tool", t.name)
+		}
+		return err
+	}
+	if a.waitFor(flags.duration, t.pid) {
+		return fmt.Errorf("%s has ended, and its profile with it: `seemalloc cpu -- COMMAND` profiles a whole run", t.name)
+	}
+	var ended *attach.ServerError
+	if _, err := t.Call("cpu", "stop"); err != nil && !errors.As(err, &ended) { // it may have ended by itself: the profile says why
+		return err
+	}
+	p, err := t.takeProfile("cpu", 0, false)
+	if err != nil {
+		return err
+	}
+	return a.showCPU(p, t.name, flags, a.out)
+}
+
+// waitFor waits for so long, or for Ctrl-C; true when the process has ended meanwhile.
+func (a *app) waitFor(duration time.Duration, pid int) (ended bool) {
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(interrupted)
+	over := time.After(duration)
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-over:
+			return false
+		case <-interrupted:
+			return false
+		case <-ticker.C:
+			if p, err := attach.Find(pid); pid != 0 && (err != nil || p.Defunct) {
+				return true
+			}
+		}
+	}
+}
+
+// ---- a whole run ----
+
+func (a *app) cpuRun(flags cpuFlags, args []string) error {
+	folder, err := os.MkdirTemp("", "seemalloc-cpu")
+	if err != nil {
+		return fmt.Errorf("no folder for the profiles: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	conf := fmt.Sprintf("cpu_profile:%s,cpu_frequency:%d", filepath.Join(folder, "%p.pb"), flags.hz)
+	if flags.run.conf != "" {
+		conf = flags.run.conf + "," + conf
+	}
+	flags.run.conf = conf
+	run, err := a.startChild(flags.run, args)
+	if err != nil {
+		return err
+	}
+	<-run.ended
+	name := filepath.Base(run.command.Path)
+	p, processes := readCPUProfiles(folder)
+	if p == nil {
+		a.say(name + ": no profile: it did not run on seemalloc, was killed, or could not be profiled")
+		return exitError{nil, exitStatus(run.command.ProcessState)}
+	}
+	source := fmt.Sprintf("%s: %s after %s", name, run.command.ProcessState, report.Took(time.Since(run.began).Nanoseconds()))
+	if processes > 1 {
+		source += fmt.Sprintf(", %d processes", processes)
+	}
+	if err := a.showCPU(p, source, flags, a.err); err != nil {
+		return err
+	}
+	return exitError{nil, exitStatus(run.command.ProcessState)}
+}
+
+// readCPUProfiles reads and names what the command and its children left in folder; nil when there is nothing.
+func readCPUProfiles(folder string) (*profile.Profile, int) {
+	files, _ := filepath.Glob(filepath.Join(folder, "*.pb"))
+	var all []*profile.Profile
+	for _, file := range files {
+		if p, err := readProfile(file); err == nil && len(p.SampleType) == 2 {
+			symbolize.Profile(p, symbolize.Files{})
+			all = append(all, p)
+		}
+	}
+	if len(all) == 0 {
+		return nil, 0
+	}
+	// The longest is the command's own: merging adds up what lasted at the same time.
+	duration := int64(0)
+	var comments []string
+	for _, p := range all {
+		duration = max(duration, p.DurationNanos)
+		comments = append(comments, p.Comments...)
+	}
+	merged, err := profile.Merge(all)
+	if err != nil {
+		return all[0], 1
+	}
+	merged.DurationNanos, merged.Comments = duration, comments
+	return merged, len(all)
+}
+
+// ---- by the kernel ----
+
+func (a *app) cpuKernel(flags cpuFlags, args []string) error {
+	if a.socket != "" {
+		return usageError("--kernel: give the process's id, not its socket")
+	}
+	pid, err := strconv.Atoi(args[0])
+	if err != nil || pid <= 0 {
+		return usageError("%s is not a process id", args[0])
+	}
+	process, err := attach.Find(pid)
+	if err != nil {
+		return err
+	}
+	p, err := recordKernel(process, flags, func() { a.waitFor(flags.duration, pid) })
+	if err != nil {
+		return err
+	}
+	symbolize.Profile(p, symbolize.Files{PID: pid})
+	return a.showCPU(p, process.String(), flags, a.out)
+}

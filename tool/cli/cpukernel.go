@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/perf"
+	"seemalloc/tool/report"
+	"seemalloc/tool/symbolize"
+)
+
+// recordKernel samples the process until wait returns. The kernel's functions have their names, the program's not yet.
+func recordKernel(process *attach.Process, flags cpuFlags, wait func()) (*profile.Profile, error) {
+	kernel, err := symbolize.ReadKernel()
+	if err != nil {
+		return nil, fmt.Errorf("%s: no names for the kernel's functions: %w: it takes root, or kernel.kptr_restrict of 0 and kernel.perf_event_paranoid of 1 or less",
+			process, err)
+	}
+	recorder, err := perf.Open(process.PID, flags.hz)
+	if err != nil {
+		return nil, perf.Explain(err, process.String())
+	}
+	defer recorder.Close()
+	began := time.Now()
+	maker := newKernelProfile(kernel, process.PID, flags.hz)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		recorder.Follow(stop, maker.add)
+		close(done)
+	}()
+	wait()
+	close(stop)
+	<-done
+	return maker.finish(began, recorder.Lost), nil
+}
+
+// kernelProfile makes a profile of the samples that the kernel took.
+type kernelProfile struct {
+	p         *profile.Profile
+	kernel    *symbolize.Kernel
+	own       *profile.Mapping
+	mappings  []*profile.Mapping
+	pid       int
+	locations map[location]*profile.Location
+	functions map[string]*profile.Function
+	samples   map[string]*profile.Sample
+	period    int64
+}
+
+type location struct {
+	address  uint64
+	inKernel bool
+}
+
+func newKernelProfile(kernel *symbolize.Kernel, pid, hz int) *kernelProfile {
+	period := int64(time.Second) / int64(hz)
+	time := &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
+	return &kernelProfile{
+		p: &profile.Profile{
+			SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, time}, PeriodType: time, Period: period, DefaultSampleType: "cpu",
+		},
+		kernel: kernel, pid: pid, period: period, mappings: symbolize.Mappings(pid),
+		own:       &profile.Mapping{File: report.KernelFile, HasFunctions: true},
+		locations: map[location]*profile.Location{}, functions: map[string]*profile.Function{}, samples: map[string]*profile.Sample{},
+	}
+}
+
+func (k *kernelProfile) add(s perf.Sample) {
+	var stack []*profile.Location
+	key := ""
+	push := func(address uint64, inKernel bool) {
+		l := k.location(address, inKernel)
+		stack = append(stack, l)
+		key += fmt.Sprintf("%d ", l.ID)
+	}
+	for i, address := range s.Kernel {
+		if i > 0 {
+			address-- // into the call
+		}
+		push(address, true)
+	}
+	for i, address := range s.User {
+		// In a system call the innermost address is behind the instruction.
+		if i > 0 || len(s.Kernel) > 0 {
+			address--
+		}
+		// Without frame pointers the kernel takes anything for the next frame.
+		if i > 0 && k.mappingOf(address) == nil {
+			break
+		}
+		push(address, false)
+	}
+	sample := k.samples[key]
+	if sample == nil {
+		sample = &profile.Sample{Location: stack, Value: []int64{0, 0}}
+		k.samples[key] = sample
+		k.p.Sample = append(k.p.Sample, sample)
+	}
+	sample.Value[0]++
+	sample.Value[1] += k.period
+}
+
+func (k *kernelProfile) location(address uint64, inKernel bool) *profile.Location {
+	key := location{address, inKernel}
+	if l := k.locations[key]; l != nil {
+		return l
+	}
+	l := &profile.Location{ID: uint64(len(k.p.Location) + 1), Address: address}
+	if inKernel {
+		l.Mapping = k.own
+		name := k.kernel.Name(address)
+		if name == "" {
+			name = fmt.Sprintf("%#x", address)
+		}
+		l.Line = []profile.Line{{Function: k.function(name)}}
+	} else {
+		l.Mapping = k.mappingOf(address)
+	}
+	k.locations[key] = l
+	k.p.Location = append(k.p.Location, l)
+	return l
+}
+
+// mappingOf reads the process's mappings anew when code has come since the last time.
+func (k *kernelProfile) mappingOf(address uint64) *profile.Mapping {
+	for range 2 {
+		for _, m := range k.mappings {
+			if address >= m.Start && address < m.Limit {
+				return m
+			}
+		}
+		known := k.mappings
+		for _, m := range symbolize.Mappings(k.pid) {
+			if !slices.ContainsFunc(known, func(old *profile.Mapping) bool {
+				return old.Start == m.Start && old.Limit == m.Limit && old.File == m.File
+			}) {
+				k.mappings = append(k.mappings, m)
+			}
+		}
+		if len(k.mappings) == len(known) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (k *kernelProfile) function(name string) *profile.Function {
+	f := k.functions[name]
+	if f == nil {
+		f = &profile.Function{ID: uint64(len(k.p.Function) + 1), Name: name, SystemName: name, Filename: report.KernelFile}
+		k.functions[name] = f
+		k.p.Function = append(k.p.Function, f)
+	}
+	return f
+}
+
+func (k *kernelProfile) finish(began time.Time, lost int64) *profile.Profile {
+	k.p.Mapping = append(k.mappings, k.own)
+	for i, m := range k.p.Mapping {
+		m.ID = uint64(i + 1)
+	}
+	k.p.TimeNanos = began.UnixNano()
+	k.p.DurationNanos = time.Since(began).Nanoseconds()
+	k.p.Comments = []string{fmt.Sprintf("seemalloc: CPU time by the kernel's clock, the kernel's stacks included; lost %d", lost)}
+	return k.p
+}

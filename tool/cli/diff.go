@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/report"
+)
+
+type diffFlags struct {
+	view
+	rows   int
+	asJSON bool
+}
+
+func (a *app) diffCommand() *cobra.Command {
+	var flags diffFlags
+	c := &cobra.Command{
+		Use:   "diff BEFORE AFTER",
+		Short: "Show what has changed between two profiles",
+		Long: `Show what has changed between two profiles: by function, then by stack, the largest change first. Each of the two is a
+file or a process id, so that a saved profile can be compared with what a process holds now. Stacks that were not there
+before are marked as new, those that hold nothing any more as gone. ± is the standard error of a change from sampling,
+at most; a change that is not twice as large is marked with ~. The profiles may be of different processes and formats.`,
+		Example: `  seemalloc diff before.pb.gz after.pb.gz
+  seemalloc diff before.pb.gz 4242                 # what has grown since it was saved?
+  seemalloc diff jeprof.1.heap jeprof.2.heap --by alloc -n 5`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return fmt.Errorf("which two? Give two files, or a file and a process id (`seemalloc ps` lists them)")
+			}
+			return cobra.ExactArgs(2)(c, args)
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return a.diff(flags, args) },
+	}
+	flags.view.flags(c)
+	a.symbolFlags(c)
+	c.Flags().IntVarP(&flags.rows, "count", "n", 10, "number of functions and of stacks; 0 shows all")
+	c.Flags().BoolVar(&flags.asJSON, "json", false, "print JSON")
+	c.Flags().DurationVar(&a.timeout, "timeout", 30*time.Second, "how long to wait for an answer")
+	return c
+}
+
+// diffReport is what `diff --json` prints.
+type diffReport struct {
+	Before   string   `json:"before"`
+	After    string   `json:"after"`
+	Seconds  float64  `json:"seconds,omitempty"` // between them
+	Comments []string `json:"comments,omitempty"`
+	*report.Diff
+}
+
+func (a *app) diff(flags diffFlags, args []string) error {
+	if flags.rows < 0 {
+		return usageError("-n %d: expected 0 or more", flags.rows)
+	}
+	filters, err := flags.check()
+	if err != nil {
+		return err
+	}
+	before, i, err := a.load(args[:1], &flags.view, nil)
+	if err != nil {
+		return err
+	}
+	after, j, err := a.load(args[1:], &flags.view, nil)
+	if err != nil {
+		return err
+	}
+	if was, is := before.profile.SampleType[i].Type, after.profile.SampleType[j].Type; was != is {
+		return fmt.Errorf("%s has %s, but %s has %s: choose what both have with --by", before.source, was, after.source, is)
+	}
+	found := filters["focus"] == nil && filters["show"] == nil
+	for _, s := range []*subject{before, after} {
+		// What is only in one of them is no error: it is new, or gone.
+		focused, _, _, shown := s.profile.FilterSamplesByName(filters["focus"], filters["ignore"], filters["hide"], filters["show"])
+		found = found || filters["focus"] != nil && focused || filters["show"] != nil && shown
+	}
+	if !found {
+		return fmt.Errorf("%s, %s: no function matches %s", before.source, after.source, filters)
+	}
+	d, err := report.NewDiff(before.profile, i, after.profile, j)
+	if err != nil {
+		return err
+	}
+	seconds := float64(after.profile.TimeNanos-before.profile.TimeNanos) / 1e9
+	if before.profile.TimeNanos == 0 || after.profile.TimeNanos == 0 {
+		seconds = 0
+	}
+	if flags.asJSON {
+		return a.printJSON(diffReport{before.source, after.source, seconds, append(before.profile.Comments, after.profile.Comments...), d})
+	}
+	fmt.Fprint(a.out, diffHeading(before, after, d, seconds, filters), d.Text(flags.rows))
+	return nil
+}
+
+// diffHeading says what is compared, the sum, and what both could not see.
+func diffHeading(before, after *subject, d *report.Diff, seconds float64, filters filters) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s → %s: %s", before.source, after.source, report.TypeName(d.Type))
+	if seconds != 0 {
+		order := "later"
+		if seconds < 0 {
+			seconds, order = -seconds, "EARLIER: are the two exchanged?"
+		}
+		fmt.Fprintf(&b, ", %s %s", report.Duration(time.Duration(seconds*float64(time.Second))), order)
+	}
+	fmt.Fprintf(&b, "\nTotal %s → %s: %s", report.Amount(d.Total.Before, d.Unit), report.Amount(d.Total.After, d.Unit), report.Signed(d.Total.Change, d.Unit))
+	if d.Total.Error > 0 {
+		fmt.Fprintf(&b, " ± %s (standard error, at most)", report.Amount(int64(d.Total.Error), d.Unit))
+	}
+	fmt.Fprintf(&b, "; %s new, %d gone\n", report.Plural(d.New, "stack"), d.Gone)
+	if filters.any() {
+		b.WriteString("Filtered: " + filters.String() + "\n")
+	}
+	for _, s := range []*subject{before, after} {
+		var missing strings.Builder
+		s.missing(&missing, false)
+		for line := range strings.Lines(missing.String()) {
+			b.WriteString(s.source + ": " + line)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"os"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/symbolize"
+)
+
+// symbolFlags adds the flags of commands that name addresses.
+func (a *app) symbolFlags(c *cobra.Command) {
+	c.Flags().StringArrayVar(&a.debugDirs, "debug-dir", nil, "look for programs and debug information in this folder as well (may be repeated)")
+	c.Flags().StringArrayVar(&a.perfMaps, "perf-map", nil, "take names of code made at run time from this file, written as perf-PID.map (may be repeated)")
+}
+
+// setUpNames tells the symbolizer what holds for this run of the tool. What it has to say is said once.
+func (a *app) setUpNames() error {
+	for _, dir := range a.debugDirs {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return usageError("--debug-dir %s: expected a folder", dir)
+		}
+	}
+	for _, path := range a.perfMaps {
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			return usageError("--perf-map %s: expected a file with lines START BYTES NAME, such as /tmp/perf-4242.map", path)
+		}
+	}
+	var mutex sync.Mutex
+	said := map[string]bool{}
+	say := func(line string) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if !said[line] {
+			said[line] = true
+			a.say("note: " + line)
+		}
+	}
+	symbolize.Default = symbolize.Files{DebugDirs: a.debugDirs, PerfMaps: a.perfMaps, Say: say, Server: symbolize.NewDebuginfod(say)}
+	return nil
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/report"
+)
+
+// peekFlags are those of peek and list, which are pprof's own reports under our heading.
+type peekFlags struct {
+	view
+	sourcePath, trimPath string
+}
+
+func (a *app) peekCommand() *cobra.Command {
+	var flags peekFlags
+	c := &cobra.Command{
+		Use:   "peek PID|FILE FUNCTION",
+		Short: "Show who calls a function, and what it calls",
+		Long: `Show who calls the functions that match the regular expression FUNCTION, and what they call: callers above, callees
+below, each with the memory that goes through the call. (pprof's report of this name.)`,
+		Example: `  seemalloc peek 4242 createStringObject
+  seemalloc peek heap.pb.gz '^shop::' --by alloc`,
+		Args: a.functionArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.pprofReport(flags, args, "peek", "callers and callees", nil)
+		},
+	}
+	flags.view.flags(c)
+	flags.view.baseFlag(c)
+	a.symbolFlags(c)
+	a.targetFlags(c)
+	return c
+}
+
+func (a *app) listCommand() *cobra.Command {
+	var flags peekFlags
+	c := &cobra.Command{
+		Use:   "list PID|FILE FUNCTION",
+		Short: "Show a function's source with the memory of each line",
+		Long: `Show the source of the functions that match the regular expression FUNCTION, each line with the memory that it
+allocated itself (flat) and with what it calls (cum). (pprof's report of this name.) The source must be on this
+machine; --source-path says where it lies if not where it was compiled.`,
+		Example: `  seemalloc list 4242 createStringObject
+  seemalloc list heap.pb.gz '^shop::serve$' --source-path ~/src/shop --trim-path /build/shop`,
+		Args: a.functionArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.pprofReport(flags, args, "list", "line", map[string]string{"source_path": flags.sourcePath, "trim_path": flags.trimPath})
+		},
+	}
+	flags.view.flags(c)
+	flags.view.baseFlag(c)
+	c.Flags().StringVar(&flags.sourcePath, "source-path", "", "folders in which to look for the source, separated by :")
+	c.Flags().StringVar(&flags.trimPath, "trim-path", "", "beginnings of the paths in the profile to take off, separated by :")
+	a.targetFlags(c)
+	return c
+}
+
+// functionArgs checks for a process or a file, which --socket makes optional, and a function.
+func (a *app) functionArgs(c *cobra.Command, args []string) error {
+	if a.socket != "" && len(args) == 1 {
+		return nil
+	}
+	if len(args) < 2 {
+		return fmt.Errorf("which function of which process or file? Give a process id or a profile's file, and a regular expression")
+	}
+	return cobra.ExactArgs(2)(c, args)
+}
+
+func (a *app) pprofReport(flags peekFlags, args []string, command, by string, further map[string]string) error {
+	filters, err := flags.check()
+	if err != nil {
+		return err
+	}
+	functions := args[len(args)-1]
+	if _, err := regexp.Compile(functions); err != nil {
+		return usageError("%s: not a regular expression: %v", functions, err)
+	}
+	s, index, err := a.load(args[:len(args)-1], &flags.view, filters)
+	if err != nil {
+		return err
+	}
+	top, err := s.top(index)
+	if err != nil {
+		return err
+	}
+	text, err := report.Pprof(s.profile, index, command, functions, further)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.source, err)
+	}
+	fmt.Fprint(a.out, s.heading(top, filters, by), text)
+	return nil
+}

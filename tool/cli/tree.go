@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/report"
+)
+
+type treeFlags struct {
+	view
+	least    float64
+	depth    int
+	inverted bool
+	asJSON   bool
+}
+
+func (a *app) treeCommand() *cobra.Command {
+	var flags treeFlags
+	c := &cobra.Command{
+		Use:   "tree PID|FILE",
+		Short: "Show the memory as a tree of calls",
+		Long: `Show the memory of a process or a saved profile as a tree of calls: callers above the functions that they call, with what
+all below them holds together (cum) and what a function allocated itself (flat). With --invert it begins with the
+functions that hold the memory, and their callers stand below. A function that is the only one below another has
+the same indent.`,
+		Example: `  seemalloc tree 4242
+  seemalloc tree 4242 --invert --focus zslInsert
+  seemalloc tree after.pb.gz --base before.pb.gz --min 5`,
+		Args: a.sourceArgs(0),
+		RunE: func(_ *cobra.Command, args []string) error { return a.tree(flags, args) },
+	}
+	flags.view.flags(c)
+	flags.view.baseFlag(c)
+	f := c.Flags()
+	f.Float64Var(&flags.least, "min", 1, "leave out branches below this percentage of the total")
+	f.IntVar(&flags.depth, "depth", 0, "number of functions from the root; 0 is no limit")
+	f.BoolVar(&flags.inverted, "invert", false, "begin with the functions that hold the memory")
+	f.BoolVar(&flags.asJSON, "json", false, "print JSON, the whole tree")
+	a.symbolFlags(c)
+	a.targetFlags(c)
+	return c
+}
+
+// treeReport is what `tree --json` prints.
+type treeReport struct {
+	Source string       `json:"source"`
+	Base   string       `json:"base,omitempty"`
+	Type   string       `json:"type"`
+	Unit   string       `json:"unit"`
+	Tree   *report.Node `json:"tree"`
+}
+
+func (a *app) tree(flags treeFlags, args []string) error {
+	if flags.least < 0 || flags.least > 100 {
+		return usageError("--min %g: expected 0 to 100", flags.least)
+	}
+	if flags.depth < 0 {
+		return usageError("--depth %d: expected 0 or more", flags.depth)
+	}
+	filters, err := flags.check()
+	if err != nil {
+		return err
+	}
+	s, index, err := a.load(args, &flags.view, filters)
+	if err != nil {
+		return err
+	}
+	top, err := s.top(index)
+	if err != nil {
+		return err
+	}
+	root := report.NewTree(s.profile, index, flags.inverted)
+	if flags.asJSON {
+		return a.printJSON(treeReport{s.source, s.base, top.Type, top.Unit, root})
+	}
+	by := "call path"
+	if flags.inverted {
+		by = "function and its callers"
+	}
+	fmt.Fprint(a.out, s.heading(top, filters, by), top.TreeText(root, flags.least, flags.depth))
+	return nil
+}

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/symbolize"
+	"seemalloc/tool/web"
+)
+
+type webFlags struct {
+	listen   string
+	allowSet bool
+	run      runFlags
+}
+
+func (a *app) webCommand() *cobra.Command {
+	var flags webFlags
+	c := &cobra.Command{
+		Use:   "web PID | web FILE… | web -- COMMAND [ARGUMENTS…]",
+		Short: "Show a process's memory in the browser while it runs",
+		Long: `Serve a page that shows a process live: what its resident memory is made of, who holds it (flame graph, functions,
+callers, tree), what has changed between any two moments, what grows, size classes, calls into the kernel, what doctor
+says, and the options. The process is only looked at, unless --allow-set is given; the page works on after it has ended.
+With saved profiles instead of a process, it shows those, the first to the last.
+
+The address has a random token in it; it is printed on standard output. Ctrl-C ends it.`,
+		Example: `  seemalloc web 4242
+  seemalloc web --listen 127.0.0.1:8080 4242
+  seemalloc web before.pb.gz after.pb.gz       # choose "compared with" on the page
+  seemalloc web -- python3 job.py`,
+		Args: func(c *cobra.Command, args []string) error {
+			if c.ArgsLenAtDash() < 0 && a.socket == "" && len(args) > 0 && !isNumber(args[0]) {
+				return nil // files
+			}
+			return a.pidOrCommand(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error { return a.web(flags, args, c.ArgsLenAtDash() >= 0) },
+	}
+	c.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:0", "address of this machine alone to listen on; port 0: any that is free")
+	c.Flags().BoolVar(&flags.allowSet, "allow-set", false, "let the page set options and give free memory back")
+	flags.run.register(c, "with a command: ")
+	a.targetFlags(c)
+	return c
+}
+
+func (a *app) web(flags webFlags, args []string, isCommand bool) error {
+	if err := flags.run.check(); err != nil {
+		return err
+	}
+	listener, err := listenHere(flags.listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	history := &web.History{}
+	server, child, err := a.webServer(flags, args, isCommand, history)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "http://%s%s\n", listener.Addr(), server.Path())
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(interrupted)
+	served := make(chan error, 1)
+	go func() { served <- (&http.Server{Handler: server, ReadHeaderTimeout: 10 * time.Second}).Serve(listener) }()
+	select {
+	case err = <-served:
+		return fmt.Errorf("%s: %w", flags.listen, err)
+	case <-interrupted:
+	}
+	if child != nil {
+		return child.finish()
+	}
+	return nil
+}
+
+// listenHere listens on an address that no other machine reaches.
+func listenHere(address string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, usageError("--listen %s: expected HOST:PORT, such as 127.0.0.1:8080", address)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, usageError("--listen %s: only this machine may see the page: expected 127.0.0.1:PORT, [::1]:PORT or localhost:PORT", address)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen %s: %w", address, errors.Unwrap(err))
+	}
+	return listener, nil
+}
+
+func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *web.History) (*web.Server, *child, error) {
+	if isCommand {
+		return a.webOfCommand(flags, args, history)
+	}
+	if a.socket == "" && !isNumber(args[0]) {
+		server, err := webOfFiles(args, history)
+		return server, nil, err
+	}
+	t, _, err := a.dial(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	server, err := webOfProcess(flags, t.Client, t.name, t.pid, history)
+	return server, nil, err
+}
+
+func webOfProcess(flags webFlags, client *attach.Client, name string, pid int, history *web.History) (*web.Server, error) {
+	process := web.NewProcess(client, name, pid, func(p *profile.Profile) { symbolize.Profile(p, symbolize.Files{PID: pid}) })
+	return web.NewServer(web.Options{Title: name, AllowSet: flags.allowSet, Kinds: kinds()}, history, process, web.Watch(process, history))
+}
+
+// kinds lists what kindsHelp explains.
+func kinds() []web.Kind {
+	var list []web.Kind
+	for _, line := range strings.Split(kindsHelp, "\n") {
+		entry, ok := strings.CutPrefix(line, "  ")
+		switch {
+		case ok && !strings.HasPrefix(entry, " "):
+			name, what, _ := strings.Cut(entry, " ")
+			list = append(list, web.Kind{Name: name, What: strings.TrimSpace(what)})
+		case ok && len(list) > 0 && list[len(list)-1].What == "": // a long name has a line of its own
+			list[len(list)-1].What = strings.TrimSpace(entry)
+		}
+	}
+	return list
+}
+
+func webOfFiles(files []string, history *web.History) (*web.Server, error) {
+	var names []string
+	for _, file := range files {
+		p, err := readProfile(file)
+		if err != nil {
+			return nil, err
+		}
+		symbolize.Profile(p, symbolize.Files{})
+		history.AddProfile(p)
+		names = append(names, filepath.Base(file))
+	}
+	return web.NewServer(web.Options{Title: strings.Join(names, ", ")}, history, nil, nil)
+}
+
+// webOfCommand starts the command and waits until it can be asked.
+func (a *app) webOfCommand(flags webFlags, args []string, history *web.History) (*web.Server, *child, error) {
+	const patience = 10 * time.Second
+	started, err := a.startChild(flags.run, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	name := fmt.Sprintf("%s (pid %d)", filepath.Base(started.command.Path), started.command.Process.Pid)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(doctorFirst) {
+		select {
+		case <-started.ended:
+			return nil, nil, fmt.Errorf("%s ended before it could be asked (%s)", name, started.command.ProcessState)
+		default:
+		}
+		if client := started.dial(); client != nil {
+			server, err := webOfProcess(flags, client, name, started.command.Process.Pid, history)
+			return server, started, err
+		}
+	}
+	return nil, nil, fmt.Errorf("%s does not answer after %s: does it run on seemalloc?", name, patience)
+}
+
+// finish waits for the command, which has got the same signal from the terminal, and has its exit status.
+func (r *child) finish() error {
+	select {
+	case <-r.ended:
+	default:
+		_ = r.command.Process.Signal(syscall.SIGTERM)
+		<-r.ended
+	}
+	if status := r.command.ProcessState.ExitCode(); status > 0 {
+		return exitError{nil, status}
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package formats
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/google/pprof/profile"
+)
+
+// writeCollapsed writes one sample type as `outermost;…;innermost VALUE`, a line per stack of functions, sorted.
+func writeCollapsed(w io.Writer, p *profile.Profile, o Options) (Left, error) {
+	sums := map[string]int64{}
+	for _, sample := range p.Sample {
+		sums[rootFirst(stackOf(sample))] += sample.Value[o.Index]
+	}
+	var stacks []string
+	var left Left
+	for stack, value := range sums {
+		left.add(value)
+		if value > 0 {
+			stacks = append(stacks, stack)
+		}
+	}
+	slices.Sort(stacks)
+	out := bufio.NewWriter(w)
+	for _, stack := range stacks {
+		fmt.Fprintf(out, "%s %d\n", stack, sums[stack])
+	}
+	return left, out.Flush()
+}

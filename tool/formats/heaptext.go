@@ -1,0 +1,170 @@
+package formats
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/google/pprof/profile"
+)
+
+// writeHeapText writes `heap profile: … @ heap_v2/INTERVAL`, with the memory map behind it: addresses only, so that a
+// reader finds the names itself. Readers multiply the counts of a row by 1/(1-exp(-(bytes/objects)/interval)), so what is
+// written is what was recorded, not what was estimated. Where that cannot be told (differences, profiles with other
+// rows than sampling makes) the interval is written as 1, which readers take for "nothing to estimate".
+func writeHeapText(w io.Writer, p *profile.Profile, o Options) (Left, error) {
+	inuse, alloc := pairAt(p, o.Index), pairOf(p, "alloc")
+	if !inuse.ok() {
+		return Left{}, fmt.Errorf("the format heap holds objects and bytes, and this profile has %s: choose another with --to", typeNames(p))
+	}
+	if inuse == alloc {
+		inuse, alloc = alloc, pair{-1, -1}
+	}
+	if !hasAddresses(p) {
+		return Left{}, fmt.Errorf("the format heap holds addresses, and this profile has none: choose another with --to")
+	}
+	interval := heapInterval(p, inuse, alloc)
+	var rows []heapRow
+	var total heapRow
+	var left Left
+	for _, sample := range p.Sample {
+		left.add(sample.Value[inuse.bytes])
+		row := heapRow{
+			inuse: recorded(sample, inuse, interval),
+			alloc: recorded(sample, alloc, interval),
+			stack: sample.Location,
+		}
+		if row.inuse == (counted{}) && row.alloc == (counted{}) {
+			continue
+		}
+		total.inuse.add(row.inuse)
+		total.alloc.add(row.alloc)
+		rows = append(rows, row)
+	}
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "heap profile: %s @ heap_v2/%d\n", total.counts(), interval)
+	for _, comment := range p.Comments {
+		fmt.Fprintf(out, "# %s\n", strings.ReplaceAll(comment, "\n", " ")) // readers skip these lines
+	}
+	for _, row := range rows {
+		fmt.Fprintf(out, "%s @", row.counts())
+		for _, loc := range row.stack {
+			fmt.Fprintf(out, " %#x", loc.Address+1) // readers take one off, to come into the call
+		}
+		out.WriteByte('\n')
+	}
+	writeMemoryMap(out, p)
+	return left, out.Flush()
+}
+
+// counted is a number of blocks and their bytes, as they were recorded.
+type counted struct{ objects, bytes int64 }
+
+func (c *counted) add(other counted) {
+	c.objects += other.objects
+	c.bytes += other.bytes
+}
+
+type heapRow struct {
+	inuse, alloc counted
+	stack        []*profile.Location
+}
+
+func (r heapRow) counts() string {
+	return fmt.Sprintf("%d: %d [%d: %d]", r.inuse.objects, r.inuse.bytes, r.alloc.objects, r.alloc.bytes)
+}
+
+// heapInterval is the profile's mean sampling interval if every row comes out again when it is read, else 1.
+func heapInterval(p *profile.Profile, pairs ...pair) int64 {
+	if p.Period <= 1 || p.PeriodType == nil || p.PeriodType.Unit != "bytes" {
+		return 1
+	}
+	for _, sample := range p.Sample {
+		for _, at := range pairs {
+			if !at.ok() || sample.Value[at.objects] == 0 && sample.Value[at.bytes] == 0 {
+				continue
+			}
+			back := recorded(sample, at, p.Period).estimate(p.Period)
+			// Estimates are rounded to whole blocks and bytes.
+			if !near(back.objects, sample.Value[at.objects], 1, 0.01) || !near(back.bytes, sample.Value[at.bytes], 2, 1e-6) {
+				return 1
+			}
+		}
+	}
+	return p.Period
+}
+
+func near(a, b, absolute int64, relative float64) bool {
+	return math.Abs(float64(a-b)) <= float64(absolute)+relative*math.Abs(float64(b))
+}
+
+// chance is the probability that a block of size bytes is sampled.
+func chance(size float64, interval int64) float64 { return -math.Expm1(-size / float64(interval)) }
+
+// estimate is what a reader makes of the counts.
+func (c counted) estimate(interval int64) counted {
+	if c.objects == 0 {
+		return counted{}
+	}
+	q := chance(float64(c.bytes)/float64(c.objects), interval)
+	return counted{rounded(float64(c.objects) / q), rounded(float64(c.bytes) / q)}
+}
+
+// recorded undoes the estimate of a row.
+func recorded(sample *profile.Sample, at pair, interval int64) counted {
+	if !at.ok() || sample.Value[at.objects] <= 0 || sample.Value[at.bytes] <= 0 {
+		return counted{}
+	}
+	objects, bytes := sample.Value[at.objects], sample.Value[at.bytes]
+	if interval <= 1 {
+		return counted{objects, bytes}
+	}
+	// The mean size suffers from the rounding of the number of blocks; a label with the exact one is better.
+	if label := sample.NumLabel["bytes"]; len(label) == 1 {
+		q := chance(float64(label[0]), interval)
+		blocks := rounded(float64(objects) * q)
+		if near(rounded(float64(blocks)*float64(label[0])/q), bytes, 1, 0) {
+			return counted{blocks, blocks * label[0]}
+		}
+	}
+	q := chance(float64(bytes)/float64(objects), interval)
+	blocks := max(rounded(float64(objects)*q), 1)
+	return counted{blocks, rounded(float64(blocks) * sizeFor(float64(bytes)/float64(blocks), float64(interval)))}
+}
+
+// sizeFor finds the mean size of recorded blocks each of which stands for estimate bytes: size/chance(size) = estimate,
+// which grows with size. It is 0 where there is none, below one interval.
+func sizeFor(estimate, interval float64) float64 {
+	const steps = 60
+	low, high := 0.0, estimate
+	for range steps {
+		middle := (low + high) / 2
+		if middle == 0 || -middle/math.Expm1(-middle/interval) < estimate {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+func hasAddresses(p *profile.Profile) bool {
+	for _, loc := range p.Location {
+		if loc.Address != 0 {
+			return true
+		}
+	}
+	return len(p.Location) == 0
+}
+
+// writeMemoryMap writes the mappings as /proc/PID/maps has them, which is what jeprof understands.
+func writeMemoryMap(w io.Writer, p *profile.Profile) {
+	fmt.Fprint(w, "\nMAPPED_LIBRARIES:\n")
+	for _, m := range p.Mapping {
+		if m.File != "" && m.Limit > m.Start {
+			fmt.Fprintf(w, "%08x-%08x r-xp %08x 00:00 0 %s\n", m.Start, m.Limit, m.Offset, strings.ReplaceAll(m.File, "\n", " "))
+		}
+	}
+}

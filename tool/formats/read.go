@@ -1,0 +1,298 @@
+package formats
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
+)
+
+// Read reads a profile in any format that is known, compressed or not. name is its file for the error, which is one
+// line and says where the file is wrong and what was expected there.
+func Read(data []byte, name string) (*profile.Profile, error) {
+	plain := data
+	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+		var err error
+		if plain, err = unzip(data); err != nil {
+			return report.Parse(data, name) // which has the words for it
+		}
+	}
+	for _, known := range []struct {
+		is   func([]byte) bool
+		read func([]byte) (*profile.Profile, error)
+	}{
+		{isJemalloc, readJemalloc},
+		{isHeapText, readHeapText},
+		{isCPU, readCPU},
+		{isOtherText, readOtherText},
+	} {
+		if known.is(plain) {
+			p, err := known.read(plain)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			return p, nil
+		}
+	}
+	p, err := report.Parse(data, name)
+	if err != nil && strings.Contains(err.Error(), "not a profile") && len(plain) > 0 {
+		return nil, fmt.Errorf("%s: not a profile: it begins with %s; expected profile.proto (`seemalloc profile PID -o FILE`), "+
+			"a heap profile of gperftools (`heap profile: …`) or jemalloc (`heap_v2/…`), or a CPU profile of gperftools", name, beginning(plain))
+	}
+	return p, err
+}
+
+func unzip(data []byte) ([]byte, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(reader)
+}
+
+// beginning shows the first bytes of a file, on one line.
+func beginning(data []byte) string { return fmt.Sprintf("%q", data[:min(len(data), 24)]) }
+
+// lineError names a line and what was expected there.
+func lineError(number int, line, expected string) error {
+	const longest = 60
+	if len(line) > longest {
+		line = line[:longest] + "…"
+	}
+	return fmt.Errorf("line %d: expected %s, but it is %q", number, expected, line)
+}
+
+func cutOff(number int) error {
+	return fmt.Errorf("line %d: cut off in the middle: the file is truncated; copy it again", number)
+}
+
+// textFormat is how the lines of one of pprof's text formats look, to tell where a file is wrong: pprof says only that.
+type textFormat struct {
+	row      *regexp.Regexp
+	expected string
+	header   *regexp.Regexp // further lines that may stand before the rows
+}
+
+const (
+	counts    = `-?\d+: *-?\d+ *\[ *\d+: *\d+ *\]`
+	addresses = `@[ x0-9a-f]*`
+)
+
+var (
+	heapRows = textFormat{
+		row:      regexp.MustCompile(`^` + counts + ` *` + addresses + `$`),
+		expected: "OBJECTS: BYTES [OBJECTS: BYTES] @ 0xADDRESS …, or MAPPED_LIBRARIES:",
+	}
+	contentionRows = textFormat{
+		row:      regexp.MustCompile(`^\d+ +\d+ *` + addresses + `$`),
+		expected: "TIME COUNT @ 0xADDRESS …",
+		header:   regexp.MustCompile(`^[\w/ ]+=`),
+	}
+	countRows = textFormat{
+		row:      regexp.MustCompile(`^\d+ @( 0x[0-9a-f]+)+$`),
+		expected: "COUNT @ 0xADDRESS …",
+	}
+)
+
+// check walks the rows up to the memory map or the next section.
+func (f textFormat) check(data []byte) error {
+	number := 0
+	for line := range bytes.Lines(data) {
+		number++
+		text := strings.TrimSpace(string(line))
+		switch {
+		case number == 1 || text == "" || strings.HasPrefix(text, "#"), f.header != nil && f.header.MatchString(text):
+			continue
+		case isMemoryMap(text), strings.HasPrefix(text, "---"):
+			return nil
+		case !f.row.MatchString(text):
+			return lineError(number, text, f.expected)
+		case !bytes.HasSuffix(line, []byte("\n")):
+			return cutOff(number) // an address that is cut short would be taken for another
+		}
+	}
+	return nil
+}
+
+func isMemoryMap(line string) bool {
+	return strings.Contains(line, "MAPPED_LIBRARIES:") || strings.Contains(line, "--- Memory map:")
+}
+
+// readWith checks the rows and lets pprof read them.
+func (f textFormat) read(data []byte, kind string) (*profile.Profile, error) {
+	if err := f.check(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", kind, err)
+	}
+	p, err := profile.ParseData(data)
+	if err == nil {
+		err = p.CheckValid()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s that cannot be read: %v", kind, err)
+	}
+	return p, nil
+}
+
+func isHeapText(data []byte) bool { return bytes.HasPrefix(data, []byte("heap profile:")) }
+
+var (
+	heapHeader   = regexp.MustCompile(`^heap profile: *` + counts + ` *@ *(heap[_a-z0-9]*(/\d+)?|(growth|fragmentation)z?)\s*$`)
+	olderHeap    = regexp.MustCompile(`^heap profile: *` + counts + `\s*$`)
+	growthHeader = regexp.MustCompile(`@ *(growth|fragmentation)`)
+)
+
+// readHeapText reads what gperftools, older jemallocs and older Go write: `heap profile: …`.
+func readHeapText(data []byte) (*profile.Profile, error) {
+	const kind = "a heap profile"
+	first, _, whole := bytes.Cut(data, []byte("\n"))
+	header := string(bytes.TrimRight(first, "\r"))
+	if !heapHeader.MatchString(header) {
+		if olderHeap.MatchString(header) {
+			return nil, fmt.Errorf("%s: %w", kind, lineError(1, header, "`@ heapprofile` or `@ heap_v2/INTERVAL` at its end, which says how it was sampled"))
+		}
+		if !whole {
+			return nil, fmt.Errorf("%s: %w", kind, cutOff(1))
+		}
+		return nil, fmt.Errorf("%s: %w", kind, lineError(1, header, "heap profile: OBJECTS: BYTES [OBJECTS: BYTES] @ heap_v2/INTERVAL"))
+	}
+	p, err := heapRows.read(data, kind)
+	if err != nil {
+		return nil, err
+	}
+	p.DropFrames += "|" + allocatorDoors
+	trimAllocator(p)
+	// Without allocations since the start pprof calls what is in use just objects and space.
+	if pairOf(p, "").ok() && len(p.SampleType) == 2 && !growthHeader.MatchString(header) {
+		for _, t := range p.SampleType {
+			t.Type = "inuse_" + t.Type
+		}
+	}
+	for line := range bytes.Lines(data) {
+		if isMemoryMap(string(line)) {
+			break
+		}
+		if comment, is := bytes.CutPrefix(line, []byte("# ")); is {
+			p.Comments = append(p.Comments, string(bytes.TrimSpace(comment)))
+		}
+	}
+	return p, nil
+}
+
+var goCount = regexp.MustCompile(`^\S+ profile: total \d+\s`)
+
+func isOtherText(data []byte) bool {
+	return bytes.HasPrefix(data, []byte("--- ")) || goCount.Match(data)
+}
+
+// readOtherText reads contention profiles, stacks of threads, and the counts of Go (`goroutine profile: total 3`).
+func readOtherText(data []byte) (*profile.Profile, error) {
+	switch {
+	case goCount.Match(data):
+		return countRows.read(data, "a count of stacks")
+	case bytes.HasPrefix(data, []byte("--- contention")), bytes.HasPrefix(data, []byte("--- mutex")):
+		if isJava(data) {
+			break
+		}
+		return contentionRows.read(data, "a contention profile")
+	}
+	p, err := profile.ParseData(data)
+	if err == nil {
+		err = p.CheckValid()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("a text profile that pprof cannot read: %v: it begins with %s", err, beginning(data))
+	}
+	return p, nil
+}
+
+// isJava: Java's contention profiles have a `format = java` among their attributes.
+func isJava(data []byte) bool {
+	return bytes.Contains(data[:min(len(data), 512)], []byte("format = java"))
+}
+
+// cpuWords are how gperftools' CPU profile may be written: the native words of the program's machine.
+var cpuWords = []struct {
+	bytes int
+	order binary.ByteOrder
+}{{8, binary.LittleEndian}, {4, binary.LittleEndian}, {8, binary.BigEndian}, {4, binary.BigEndian}}
+
+// cpuReader reads words from data, from an offset on.
+type cpuReader struct {
+	data   []byte
+	offset int
+	bytes  int
+	order  binary.ByteOrder
+}
+
+func (r *cpuReader) word() (value uint64, ok bool) {
+	if r.offset+r.bytes > len(r.data) {
+		return 0, false
+	}
+	part := r.data[r.offset:]
+	r.offset += r.bytes
+	if r.bytes == 4 {
+		return uint64(r.order.Uint32(part)), true
+	}
+	return r.order.Uint64(part), true
+}
+
+const cpuHeaderWords = 5
+
+// cpuRecords returns a reader behind the header `0 3 0 PERIOD 0`; nil when there is none. Java's has a 1 as its third.
+func cpuRecords(data []byte) *cpuReader {
+	for _, kind := range cpuWords {
+		r := &cpuReader{data: data, bytes: kind.bytes, order: kind.order}
+		var header [cpuHeaderWords]uint64
+		whole := true
+		for i := range header {
+			var ok bool
+			header[i], ok = r.word()
+			whole = whole && ok
+		}
+		if whole && header[0] == 0 && header[1] == 3 && header[2] <= 1 && header[3] > 0 && header[4] == 0 {
+			return r
+		}
+	}
+	return nil
+}
+
+func isCPU(data []byte) bool { return cpuRecords(data) != nil }
+
+// readCPU reads gperftools' CPU profile: records of COUNT DEPTH ADDRESS…, the record 0 1 0, and the memory map. pprof
+// takes a file that was cut off for a whole one, so the records are walked first.
+func readCPU(data []byte) (*profile.Profile, error) {
+	const kind = "a CPU profile"
+	r := cpuRecords(data)
+	ended := false
+	for !ended && r.offset < len(data) {
+		begin := r.offset
+		count, ok1 := r.word()
+		depth, ok2 := r.word()
+		rest := uint64(len(data)-r.offset) / uint64(r.bytes)
+		if !ok1 || !ok2 || depth > rest {
+			return nil, fmt.Errorf("%s: offset %d: expected a record COUNT DEPTH ADDRESS…, but the file ends within it: it is truncated or damaged; copy it again", kind, begin)
+		}
+		for range depth {
+			address, _ := r.word()
+			ended = count == 0 && depth == 1 && address == 0
+		}
+	}
+	p, err := profile.ParseData(data)
+	if err == nil {
+		err = p.CheckValid()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s that cannot be read: %v", kind, err)
+	}
+	if !ended {
+		p.Comments = append(p.Comments, "the file has no end mark: the program may still have been writing, and what followed is missing")
+	}
+	return p, nil
+}

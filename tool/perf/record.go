@@ -1,0 +1,188 @@
+// Package perf samples the stacks of a process with the kernel's performance events: user and kernel side, by the kernel's own
+// clock (no hardware counter is needed). It needs nothing of the process, and a permission of the kernel's.
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	ringPages = 64 // of 4 KiB, for each CPU
+	maxFrames = 127
+	// Of struct perf_event_attr, Linux 5.13: threads are inherited, processes are not.
+	inheritThread = unix.CBitFieldMaskBit35
+	readInterval  = 50 * time.Millisecond
+)
+
+// Sample is one moment of one thread. Stacks are innermost first; addresses of callers are those that they return to.
+type Sample struct {
+	Thread       int
+	Kernel, User []uint64
+}
+
+// Recorder samples one process.
+type Recorder struct {
+	events  []int
+	rings   []*ring
+	threads map[int]bool
+	pid     int
+	attr    unix.PerfEventAttr
+	// Lost counts the samples that did not fit between two reads.
+	Lost int64
+}
+
+// Open begins to sample each thread of the process hz times in a second of its CPU time.
+func Open(pid, hz int) (*Recorder, error) {
+	r := &Recorder{pid: pid, threads: map[int]bool{}}
+	r.attr = unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Sample: uint64(time.Second) / uint64(hz),
+		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN,
+		Bits:        unix.PerfBitDisabled | unix.PerfBitInherit | inheritThread | unix.PerfBitExcludeHv, Sample_max_stack: maxFrames,
+	}
+	r.attr.Size = uint32(unsafe.Sizeof(r.attr))
+	// A thread that is made while the others are opened is its maker's heir, or found by the next look.
+	for {
+		fresh, err := r.openThreads()
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		if fresh == 0 {
+			break
+		}
+	}
+	for _, event := range r.events {
+		if err := unix.IoctlSetInt(event, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
+			r.Close()
+			return nil, fmt.Errorf("performance events cannot be turned on: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// openThreads opens the threads that are new, and returns how many those were.
+func (r *Recorder) openThreads() (int, error) {
+	folders, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(r.pid), "task", "*"))
+	if len(folders) == 0 {
+		return 0, unix.ESRCH
+	}
+	fresh := 0
+	for _, folder := range folders {
+		thread, err := strconv.Atoi(filepath.Base(folder))
+		if err != nil || r.threads[thread] {
+			continue
+		}
+		err = r.openThread(thread)
+		if err != nil && !errors.Is(err, unix.ESRCH) { // it may have ended
+			return fresh, err
+		}
+		r.threads[thread] = true
+		fresh++
+	}
+	return fresh, nil
+}
+
+// openThread opens an event of the thread on each CPU: only such ones can be inherited and share a ring.
+func (r *Recorder) openThread(thread int) error {
+	for cpu := range cpus() {
+		event, err := unix.PerfEventOpen(&r.attr, thread, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		if errors.Is(err, unix.EINVAL) && r.attr.Bits&inheritThread != 0 {
+			r.attr.Bits &^= inheritThread // an older kernel: child processes come too, and are left out below
+			event, err = unix.PerfEventOpen(&r.attr, thread, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		}
+		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
+			continue // that CPU is off
+		}
+		if err != nil {
+			return err
+		}
+		r.events = append(r.events, event)
+		for len(r.rings) <= cpu {
+			r.rings = append(r.rings, nil)
+		}
+		if r.rings[cpu] == nil {
+			if r.rings[cpu], err = newRing(event); err != nil {
+				return err
+			}
+		} else if err := unix.IoctlSetInt(event, unix.PERF_EVENT_IOC_SET_OUTPUT, r.rings[cpu].event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cpus is the number of CPUs that the system may have on.
+func cpus() int {
+	data, err := os.ReadFile("/sys/devices/system/cpu/possible")
+	if err == nil {
+		text := strings.TrimSpace(string(data))
+		if i := strings.LastIndexAny(text, "-,"); i >= 0 {
+			text = text[i+1:]
+		}
+		if last, err := strconv.Atoi(text); err == nil {
+			return last + 1
+		}
+	}
+	return runtime.NumCPU()
+}
+
+// Read hands on what has come since the last time.
+func (r *Recorder) Read(visit func(Sample)) {
+	for _, ring := range r.rings {
+		if ring != nil {
+			ring.read(func(kind uint32, body []byte) { r.record(kind, body, visit) })
+		}
+	}
+}
+
+func (r *Recorder) record(kind uint32, body []byte, visit func(Sample)) {
+	switch kind {
+	case unix.PERF_RECORD_LOST:
+		if len(body) >= 16 {
+			r.Lost += int64(word(body, 1))
+		}
+	case unix.PERF_RECORD_SAMPLE:
+		sample, process, ok := parseSample(body)
+		if ok && process == r.pid {
+			visit(sample)
+		}
+	}
+}
+
+// Follow reads until stop is closed or sends.
+func (r *Recorder) Follow(stop <-chan struct{}, visit func(Sample)) {
+	ticker := time.NewTicker(readInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			r.Read(visit)
+		case <-stop:
+			r.Read(visit)
+			return
+		}
+	}
+}
+
+// Close ends the sampling.
+func (r *Recorder) Close() {
+	for _, ring := range r.rings {
+		if ring != nil {
+			_ = unix.Munmap(ring.memory)
+		}
+	}
+	for _, event := range r.events {
+		_ = unix.Close(event)
+	}
+	r.events, r.rings = nil, nil
+}

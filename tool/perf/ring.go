@@ -1,0 +1,90 @@
+package perf
+
+import (
+	"encoding/binary"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ring is the memory in which the kernel leaves the records of one CPU: a page of its state, and the records behind it.
+type ring struct {
+	event  int
+	memory []byte
+	data   []byte
+	head   *uint64 // the kernel's
+	tail   *uint64 // ours
+}
+
+func newRing(event int) (*ring, error) {
+	page := os.Getpagesize()
+	memory, err := unix.Mmap(event, 0, page+ringPages*4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	state := (*unix.PerfEventMmapPage)(unsafe.Pointer(&memory[0]))
+	return &ring{event: event, memory: memory, data: memory[page:], head: &state.Data_head, tail: &state.Data_tail}, nil
+}
+
+// read visits the records that are there, and gives their room back.
+func (r *ring) read(visit func(kind uint32, body []byte)) {
+	const header = 8 // type, flags and length
+	head := atomic.LoadUint64(r.head)
+	at := atomic.LoadUint64(r.tail)
+	for head-at >= header {
+		first := r.bytes(at, header)
+		kind, length := binary.NativeEndian.Uint32(first), uint64(binary.NativeEndian.Uint16(first[6:]))
+		if length < header || length > head-at {
+			break
+		}
+		visit(kind, r.bytes(at+header, length-header))
+		at += length
+	}
+	atomic.StoreUint64(r.tail, head)
+}
+
+// bytes copies what may go over the end.
+func (r *ring) bytes(at, length uint64) []byte {
+	out := make([]byte, length)
+	size := uint64(len(r.data))
+	n := copy(out, r.data[at%size:])
+	copy(out[n:], r.data)
+	return out
+}
+
+// word is the nth word of a record.
+func word(body []byte, n int) uint64 { return binary.NativeEndian.Uint64(body[8*n:]) }
+
+// parseSample reads: address, process and thread, number of frames, frames.
+func parseSample(body []byte) (sample Sample, process int, ok bool) {
+	const before = 3
+	if len(body) < 8*before {
+		return sample, 0, false
+	}
+	process = int(int32(word(body, 1)))
+	sample.Thread = int(int32(word(body, 1) >> 32))
+	count := word(body, 2)
+	if count > uint64(len(body)/8-before) {
+		return sample, 0, false
+	}
+	side := &sample.User
+	for i := range int(count) {
+		address := word(body, before+i)
+		switch int64(address) {
+		case unix.PERF_CONTEXT_KERNEL:
+			side = &sample.Kernel
+		case unix.PERF_CONTEXT_USER:
+			side = &sample.User
+		default:
+			// Others are marks, too: of what runs in a virtual machine here.
+			if int64(address) >= unix.PERF_CONTEXT_MAX && int64(address) < 0 {
+				side = new([]uint64)
+				continue
+			}
+			*side = append(*side, address)
+		}
+	}
+	return sample, process, true
+}

@@ -1,0 +1,107 @@
+package perf
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func words(numbers ...uint64) []byte {
+	var out []byte
+	for _, n := range numbers {
+		out = binary.NativeEndian.AppendUint64(out, n)
+	}
+	return out
+}
+
+func mark(n int64) uint64 { return uint64(n) }
+
+func TestParseSample(t *testing.T) {
+	const ids = 42<<32 | 17
+	body := words(0xffff8000, ids, 7, mark(unix.PERF_CONTEXT_KERNEL), 0xffff8000, 0xffff9000, mark(unix.PERF_CONTEXT_USER), 0x4000, 0x5000,
+		mark(unix.PERF_CONTEXT_GUEST))
+	sample, process, ok := parseSample(body)
+	want := Sample{Thread: 42, Kernel: []uint64{0xffff8000, 0xffff9000}, User: []uint64{0x4000, 0x5000}}
+	if !ok || process != 17 || !reflect.DeepEqual(sample, want) {
+		t.Errorf("%v %d %+v", ok, process, sample)
+	}
+	for _, cut := range [][]byte{nil, body[:16], words(1, ids, 5, 1, 2), words(1, ids, 1<<60)} {
+		if _, _, ok := parseSample(cut); ok {
+			t.Errorf("taken: %v", cut)
+		}
+	}
+}
+
+// Records go over the end of the memory, and come whole.
+func TestRing(t *testing.T) {
+	var head, tail uint64
+	r := &ring{data: make([]byte, 64), head: &head, tail: &tail}
+	put := func(kind uint32, body []byte) {
+		record := binary.NativeEndian.AppendUint32(nil, kind)
+		record = binary.NativeEndian.AppendUint16(record, 0)
+		record = binary.NativeEndian.AppendUint16(record, uint16(8+len(body)))
+		for _, b := range append(record, body...) {
+			r.data[head%64] = b
+			head++
+		}
+	}
+	for round := range uint64(20) {
+		put(unix.PERF_RECORD_SAMPLE, words(round, round+1))
+		put(unix.PERF_RECORD_LOST, words(round))
+		var got []uint64
+		r.read(func(kind uint32, body []byte) {
+			got = append(got, uint64(kind))
+			for i := range len(body) / 8 {
+				got = append(got, word(body, i))
+			}
+		})
+		if want := []uint64{unix.PERF_RECORD_SAMPLE, round, round + 1, unix.PERF_RECORD_LOST, round}; !reflect.DeepEqual(got, want) {
+			t.Fatalf("round %d: %v", round, got)
+		}
+		if tail != head {
+			t.Fatalf("room not given back: %d of %d", tail, head)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for err, want := range map[error]string{
+		unix.ESRCH: "sleep has ended", unix.EACCES: "it takes root or CAP_PERFMON", unix.ENOSYS: "has no performance events",
+		unix.EMFILE: "too many threads", unix.ENOMEM: "perf_event_mlock_kb", errors.New("odd"): "perf_event_open: odd",
+	} {
+		if got := Explain(err, "sleep").Error(); !strings.Contains(got, want) {
+			t.Errorf("%v: %s", err, got)
+		}
+	}
+}
+
+// Of this process itself, where the kernel permits it.
+func TestRecord(t *testing.T) {
+	r, err := Open(os.Getpid(), 1000)
+	if err != nil {
+		t.Skip(Explain(err, "this process"))
+	}
+	defer r.Close()
+	samples, withUser := 0, 0
+	for i := range 400_000_000 {
+		if i%1_000_000 == 0 {
+			r.Read(func(s Sample) {
+				samples++
+				if len(s.User) > 0 {
+					withUser++
+				}
+			})
+		}
+	}
+	if samples < 10 || withUser < samples/2 {
+		t.Errorf("%d samples, %d with a stack of the program", samples, withUser)
+	}
+	if _, err := Open(1<<30, 100); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("of no process: %v", err)
+	}
+}

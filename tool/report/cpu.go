@@ -1,0 +1,229 @@
+package report
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// CPU is what a CPU profile says about itself.
+type CPU struct {
+	Samples  int64 `json:"samples"`
+	Duration int64 `json:"duration_ns"`
+	Period   int64 `json:"period_ns"`
+	// The process's CPU time by the kernel's account; 0 when the profile does not say.
+	Used int64 `json:"process_cpu_ns,omitempty"`
+	Lost int64 `json:"lost"`
+	// Samples whose stack is cut, or was not walked to its end.
+	Truncated int64  `json:"truncated"`
+	Broken    int64  `json:"broken"`
+	Refused   int64  `json:"threads_without_timer"`
+	Ended     string `json:"ended_early,omitempty"`
+}
+
+var cpuComments = map[string]*regexp.Regexp{
+	"lost":      regexp.MustCompile(`^seemalloc: .* lost (\d+)$`),
+	"used":      regexp.MustCompile(`^cpu: the process used (\d+) ns`),
+	"truncated": regexp.MustCompile(`(\d+) samples with a truncated stack`),
+	"broken":    regexp.MustCompile(`(\d+) samples with a broken unwind`),
+	"refused":   regexp.MustCompile(`^threads: .* (\d+) were refused one`),
+	"ended":     regexp.MustCompile(`^ended early: (.*)$`),
+}
+
+// NewCPU reads the profile's comments; those of several processes that were merged add up.
+func NewCPU(p *profile.Profile) CPU {
+	c := CPU{Duration: p.DurationNanos, Period: p.Period}
+	into := map[string]*int64{"lost": &c.Lost, "used": &c.Used, "truncated": &c.Truncated, "broken": &c.Broken, "refused": &c.Refused}
+	for _, comment := range p.Comments {
+		for name, pattern := range cpuComments {
+			match := pattern.FindStringSubmatch(comment)
+			if match == nil {
+				continue
+			}
+			if sum := into[name]; sum != nil {
+				n, _ := strconv.ParseInt(match[1], 10, 64)
+				*sum += n
+			} else {
+				c.Ended = match[1]
+			}
+		}
+	}
+	for _, sample := range p.Sample {
+		c.Samples += sample.Value[0]
+	}
+	return c
+}
+
+// Text is what stands above the table: how much was seen, how sure it is and what is missing. total is the time in the table.
+func (c CPU) Text(total int64) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Total %s of CPU time in %s: %s samples, one every %s of a thread's", Took(total), Took(c.Duration), Count(c.Samples), Took(c.Period))
+	if c.Used > 0 {
+		fmt.Fprintf(&b, "; the process used %s", Took(c.Used))
+	}
+	b.WriteByte('\n')
+	var missing []string
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{
+		{c.Lost, "samples lost for want of room"},
+		{c.Truncated, "stacks cut (option stack_depth)"},
+		{c.Broken, "stacks whose unwinding failed"},
+		{c.Refused, "threads without a timer (ulimit -i)"},
+	} {
+		if part.n > 0 {
+			missing = append(missing, Count(part.n)+" "+part.what)
+		}
+	}
+	// Threads that block SIGPROF, or ended between two ticks.
+	const shown = 0.8
+	if c.Used > int64(time.Second) && float64(total) < shown*float64(c.Used) {
+		missing = append(missing, Percent(float64(c.Used-total), float64(c.Used))+" of the CPU time (threads that block SIGPROF, or that live for milliseconds)")
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(&b, "Missing: %s\n", strings.Join(missing, ", "))
+	}
+	if c.Ended != "" {
+		fmt.Fprintf(&b, "Ended early: %s\n", c.Ended)
+	}
+	return b.String()
+}
+
+// ---- the kernel's side ----
+
+// KernelFile is the mapping of the kernel's functions.
+const KernelFile = "[kernel.kallsyms]"
+
+// KernelEntry is one way into the kernel: a system call, page faults, interrupts.
+type KernelEntry struct {
+	Name  string `json:"name"`
+	NS    int64  `json:"ns"`
+	Inner []Row  `json:"functions"` // of the kernel's, by what they used themselves
+	From  []Row  `json:"from"`      // the program's functions that it was entered from
+}
+
+var (
+	systemCall = regexp.MustCompile(`^(?:__(?:x64|ia32|arm64|se)_(?:compat_)?sys|ksys)_(\w+)$`)
+	libcPrefix = regexp.MustCompile(`^_*(GI_+)?(libc_)?`)
+	pageFault  = regexp.MustCompile(`^(asm_)?exc_page_fault$|^do_user_addr_fault$|^do_page_fault$|^el0_da$|^do_mem_abort$`)
+	interrupt  = regexp.MustCompile(`^asm_sysvec_|^asm_common_interrupt$|^el0_interrupt$|^irqentry_exit|^asm_exc_nmi$|^el0_irq`)
+)
+
+// entryOf names the way in by the kernel's part of a stack, innermost first.
+func entryOf(kernel []string) string {
+	for i := len(kernel) - 1; i >= 0; i-- {
+		if match := systemCall.FindStringSubmatch(kernel[i]); match != nil {
+			return match[1]
+		}
+		if pageFault.MatchString(kernel[i]) {
+			return "page faults"
+		}
+		if interrupt.MatchString(kernel[i]) {
+			return "interrupts"
+		}
+	}
+	return "other"
+}
+
+// sides takes a stack apart, innermost functions first.
+func sides(sample *profile.Sample) (kernel, user []string) {
+	for _, loc := range sample.Location {
+		for _, frame := range Frames(&profile.Sample{Location: []*profile.Location{loc}}) {
+			if loc.Mapping != nil && loc.Mapping.File == KernelFile {
+				kernel = append(kernel, frame.Name)
+			} else {
+				user = append(user, frame.Name)
+			}
+		}
+	}
+	return kernel, user
+}
+
+// caller is the program's function that entered the kernel; the C library's function of the same name as the system call is passed over.
+func caller(user []string, entry string) string {
+	for i, name := range user {
+		if libcPrefix.ReplaceAllString(name, "") != entry || i == len(user)-1 {
+			return name
+		}
+	}
+	return "(no stack)"
+}
+
+// KernelEntries groups a profile's time in the kernel by the way in; the largest comes first.
+func KernelEntries(p *profile.Profile, index int) []KernelEntry {
+	type sums struct {
+		ns          int64
+		inner, from map[string]int64
+	}
+	groups := map[string]*sums{}
+	for _, sample := range p.Sample {
+		kernel, user := sides(sample)
+		if len(kernel) == 0 {
+			continue
+		}
+		entry := entryOf(kernel)
+		from := caller(user, entry)
+		group := groups[entry]
+		if group == nil {
+			group = &sums{inner: map[string]int64{}, from: map[string]int64{}}
+			groups[entry] = group
+		}
+		group.ns += sample.Value[index]
+		group.inner[kernel[0]] += sample.Value[index]
+		group.from[from] += sample.Value[index]
+	}
+	var entries []KernelEntry
+	for name, group := range groups {
+		entries = append(entries, KernelEntry{name, group.ns, rowsOf(group.inner), rowsOf(group.from)})
+	}
+	slices.SortFunc(entries, func(a, b KernelEntry) int {
+		if a.NS != b.NS {
+			return compareDown(a.NS, b.NS)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return entries
+}
+
+func rowsOf(sums map[string]int64) []Row {
+	t := Top{}
+	for name, ns := range sums {
+		t.Rows = append(t.Rows, Row{Name: name, Flat: ns, Cum: ns})
+	}
+	t.Sort("flat")
+	return t.Rows
+}
+
+// KernelText writes the ways into the kernel with the functions that took most; total is the time of the whole profile.
+func KernelText(entries []KernelEntry, total int64) string {
+	var b strings.Builder
+	sum := int64(0)
+	for _, entry := range entries {
+		sum += entry.NS
+	}
+	fmt.Fprintf(&b, "\nIn the kernel: %s, %s of the time\n", Took(sum), Percent(float64(sum), float64(total)))
+	for _, entry := range entries {
+		fmt.Fprintf(&b, "%12s %7s  %s\n", Took(entry.NS), Percent(float64(entry.NS), float64(total)), entry.Name)
+		fmt.Fprintf(&b, "%22s  in   %s\n", "", shares(entry.Inner, entry.NS))
+		fmt.Fprintf(&b, "%22s  from %s\n", "", shares(entry.From, entry.NS))
+	}
+	return b.String()
+}
+
+func shares(rows []Row, whole int64) string {
+	const most = 4
+	var parts []string
+	for _, row := range rows[:min(most, len(rows))] {
+		parts = append(parts, fmt.Sprintf("%s %.0f%%", row.Name, 100*float64(row.Flat)/float64(whole)))
+	}
+	if len(rows) > most {
+		parts = append(parts, "…")
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,88 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+)
+
+// A stack is written innermost first; names in brackets are the kernel's.
+func timeProfile(rows map[string]int64) *profile.Profile {
+	p := &profile.Profile{
+		SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
+		PeriodType: &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, Period: 10_000_000, DurationNanos: 2_000_000_000,
+		Mapping: []*profile.Mapping{{ID: 1, File: "/bin/program"}, {ID: 2, File: KernelFile}},
+	}
+	for stack, count := range rows {
+		sample := &profile.Sample{Value: []int64{count, count * p.Period}}
+		for _, name := range strings.Fields(stack) {
+			mapping := p.Mapping[0]
+			if plain := strings.Trim(name, "[]"); plain != name {
+				name, mapping = plain, p.Mapping[1]
+			}
+			f := &profile.Function{ID: uint64(len(p.Function) + 1), Name: name}
+			p.Function = append(p.Function, f)
+			l := &profile.Location{ID: f.ID, Mapping: mapping, Line: []profile.Line{{Function: f}}}
+			p.Location = append(p.Location, l)
+			sample.Location = append(sample.Location, l)
+		}
+		p.Sample = append(p.Sample, sample)
+	}
+	return p
+}
+
+func TestCPUComments(t *testing.T) {
+	p := timeProfile(map[string]int64{"inner outer": 30, "outer": 10})
+	p.Comments = []string{
+		"seemalloc: CPU time, each thread interrupted every 10000000 ns of it; interrupts 41, evictions 3, lost 1",
+		"cpu: the process used 1500000000 ns; the samples stand for 400000000 ns, the lost ones for 10000000 ns",
+		"stacks: 2 distinct; 4 samples with a truncated stack, 5 samples with a broken unwind",
+		"threads: 7 had a timer, 2 were refused one", "ended early: the program has set ITIMER_PROF",
+		"seemalloc: CPU time, each thread interrupted every 10000000 ns of it; interrupts 1, evictions 0, lost 2",
+	}
+	c := NewCPU(p)
+	want := CPU{Samples: 40, Duration: 2_000_000_000, Period: 10_000_000, Used: 1_500_000_000, Lost: 3, Truncated: 4, Broken: 5, Refused: 2,
+		Ended: "the program has set ITIMER_PROF"}
+	if c != want {
+		t.Errorf("%+v, want %+v", c, want)
+	}
+	text := c.Text(400_000_000)
+	for _, part := range []string{
+		"Total 400.00 ms of CPU time in 2.00 s: 40 samples, one every 10.00 ms of a thread's; the process used 1.50 s\n",
+		"Missing: 3 samples lost for want of room, 4 stacks cut (option stack_depth), 5 stacks whose unwinding failed, 2 threads without a timer",
+		", 73.33% of the CPU time (threads that block SIGPROF", "Ended early: the program has set ITIMER_PROF\n",
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in\n%s", part, text)
+		}
+	}
+	if text := (CPU{Samples: 1, Period: 1000, Used: 1000}).Text(1000); strings.Contains(text, "Missing") {
+		t.Error(text)
+	}
+}
+
+func TestKernelEntries(t *testing.T) {
+	p := timeProfile(map[string]int64{
+		"[clear_page] [do_anonymous_page] [exc_page_fault] [asm_exc_page_fault] memset fill main":  50,
+		"[unmap_page_range] [do_madvise] [__x64_sys_madvise] [do_syscall_64] __madvise purge main": 20,
+		"[do_syscall_64] main":                           1,
+		"[run_timer] [asm_sysvec_apic_timer] in_between": 2,
+		"only_here main":                                 27,
+	})
+	entries := KernelEntries(p, 1)
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name+" in "+e.Inner[0].Name+" from "+e.From[0].Name)
+	}
+	want := "page faults in clear_page from memset, madvise in unmap_page_range from purge, interrupts in run_timer from in_between, other in do_syscall_64 from main"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("%v", got)
+	}
+	text := KernelText(entries, 1_000_000_000)
+	for _, part := range []string{"In the kernel: 730.00 ms, 73.00% of the time\n", "500.00 ms  50.00%  page faults\n", " in   clear_page 100%\n", " from purge 100%\n"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in\n%s", part, text)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/google/pprof/profile"
+)
+
+// Delta is how a function, or a stack, has changed.
+type Delta struct {
+	Name   string   `json:"name,omitempty"`
+	Stack  []string `json:"stack,omitempty"` // innermost function first
+	Before int64    `json:"before"`
+	After  int64    `json:"after"`
+	Change int64    `json:"change"`
+	// Error is the standard error of Change from sampling, at most: what is in both profiles adds to it.
+	Error float64 `json:"standard_error"`
+	// State is "new" for what was not there before, "gone" for what is not there any more.
+	State string `json:"state,omitempty"`
+}
+
+// Diff is what has changed between two profiles, by function (what each holds itself) and by stack.
+type Diff struct {
+	Type      string  `json:"type"`
+	Unit      string  `json:"unit"`
+	Total     Delta   `json:"total"`
+	New       int     `json:"new_stacks"`
+	Gone      int     `json:"gone_stacks"`
+	Functions []Delta `json:"functions"`
+	Stacks    []Delta `json:"stacks"`
+}
+
+// deltas collects the values of two profiles under one key.
+type deltas struct {
+	rows  map[string]*Delta
+	order []*Delta
+}
+
+func (d *deltas) at(key string, make func() *Delta) *Delta {
+	row := d.rows[key]
+	if row == nil {
+		row = make()
+		d.rows[key] = row
+		d.order = append(d.order, row)
+	}
+	return row
+}
+
+// NewDiff compares the values at indexes i and j of two profiles. Functions are compared by name, for addresses differ
+// from process to process. Frames that the profiles themselves call uninteresting are taken off, which changes them.
+func NewDiff(before *profile.Profile, i int, after *profile.Profile, j int) (*Diff, error) {
+	d := &Diff{Type: after.SampleType[j].Type, Unit: after.SampleType[j].Unit}
+	if strings.HasSuffix(d.Type, "_objects") {
+		d.Unit = "objects"
+	}
+	functions, stacks := deltas{rows: map[string]*Delta{}}, deltas{rows: map[string]*Delta{}}
+	for _, of := range []struct {
+		p     *profile.Profile
+		index int
+		value func(*Delta) *int64
+	}{
+		{before, i, func(row *Delta) *int64 { return &row.Before }},
+		{after, j, func(row *Delta) *int64 { return &row.After }},
+	} {
+		if err := of.p.RemoveUninteresting(); err != nil {
+			return nil, fmt.Errorf("the profile's drop_frames cannot be read: %v", err)
+		}
+		variance := varianceOf(of.p, of.index)
+		for _, sample := range of.p.Sample {
+			var names []string
+			for _, frame := range Frames(sample) {
+				names = append(names, frame.Name)
+			}
+			function := functions.at(names[0], func() *Delta { return &Delta{Name: names[0]} })
+			stack := stacks.at(strings.Join(names, "\n"), func() *Delta { return &Delta{Stack: names} })
+			for _, row := range []*Delta{&d.Total, function, stack} {
+				*of.value(row) += sample.Value[of.index]
+				row.Error += variance(sample)
+			}
+		}
+	}
+	d.Total.finish()
+	d.Functions, d.Stacks = functions.finish(), stacks.finish()
+	for _, stack := range d.Stacks {
+		switch stack.State {
+		case "new":
+			d.New++
+		case "gone":
+			d.Gone++
+		}
+	}
+	return d, nil
+}
+
+func (d *Delta) finish() {
+	d.Change = d.After - d.Before
+	d.Error = math.Sqrt(d.Error)
+	switch {
+	case d.Before == 0 && d.After != 0:
+		d.State = "new"
+	case d.Before != 0 && d.After == 0:
+		d.State = "gone"
+	}
+}
+
+// finish lists what has changed, the largest change first.
+func (d *deltas) finish() []Delta {
+	rows := []Delta{}
+	for _, row := range d.order {
+		if row.finish(); row.Change != 0 {
+			rows = append(rows, *row)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b Delta) int {
+		return cmp.Or(compareDown(a.Change, b.Change), -cmp.Compare(a.Change, b.Change), strings.Compare(a.Name, b.Name), slices.Compare(a.Stack, b.Stack))
+	})
+	return rows
+}
+
+// unsure: so small a change may be chance.
+func (d *Delta) unsure() bool {
+	const errors = 2
+	return math.Abs(float64(d.Change)) <= errors*d.Error
+}
+
+// Text writes both tables, limit rows of each; 0 shows all.
+func (d *Diff) Text(limit int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%12s %12s %12s %13s  %s\n", "before", "after", "change", "± error", "function, by what it holds itself")
+	unsure := false
+	for i := range d.Functions {
+		row := &d.Functions[i]
+		if limit > 0 && i == limit {
+			fmt.Fprintf(&b, "%52s  (%s more functions: -n 0 shows all)\n", "", Count(int64(len(d.Functions)-i)))
+			break
+		}
+		unsure = unsure || row.unsure()
+		fmt.Fprintf(&b, "%s  %s\n", d.columns(row), row.Name)
+	}
+	fmt.Fprintf(&b, "\n%12s %12s %12s %13s  %s\n", "before", "after", "change", "± error", "stack, innermost function first")
+	for i := range d.Stacks {
+		row := &d.Stacks[i]
+		if limit > 0 && i == limit {
+			fmt.Fprintf(&b, "%52s  (%s more stacks: -n 0 shows all)\n", "", Count(int64(len(d.Stacks)-i)))
+			break
+		}
+		unsure = unsure || row.unsure()
+		state := ""
+		if row.State != "" {
+			state = "(" + row.State + ") "
+		}
+		fmt.Fprintf(&b, "%s  %s%s\n", d.columns(row), state, strings.Join(row.Stack, " < "))
+	}
+	if unsure {
+		b.WriteString("\n~: within twice the standard error, may be chance\n")
+	}
+	return b.String()
+}
+
+func (d *Diff) columns(row *Delta) string {
+	mark, error_ := " ", ""
+	if row.unsure() {
+		mark = "~"
+	}
+	if row.Error > 0 {
+		error_ = "± " + Amount(int64(row.Error), d.Unit)
+	}
+	return fmt.Sprintf("%12s %12s %s%11s %13s", Amount(row.Before, d.Unit), Amount(row.After, d.Unit), mark, Signed(row.Change, d.Unit), error_)
+}
+
+// Signed writes a change with its sign.
+func Signed(v int64, unit string) string {
+	if v > 0 {
+		return "+" + Amount(v, unit)
+	}
+	return Amount(v, unit)
+}

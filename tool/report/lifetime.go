@@ -1,0 +1,145 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// LifetimeRow is what became of the blocks that one function allocated.
+type LifetimeRow struct {
+	Name      string           `json:"name"`
+	Alive     int64            `json:"alive"` // objects
+	Freed     int64            `json:"freed"`
+	FreedB    int64            `json:"freed_bytes"`
+	Elsewhere int64            `json:"freed_by_another_thread"`
+	Least     int64            `json:"least_ns"`
+	Mean      float64          `json:"mean_ns"`
+	Deviation float64          `json:"deviation_ns"`
+	Most      int64            `json:"most_ns"`
+	Ages      map[string]int64 `json:"ages"` // freed objects by class of age
+	squares   float64
+}
+
+// HasLifetimes says whether this is a profile of the kind lifetime.
+func HasLifetimes(p *profile.Profile) bool { return lifetimeColumns(p) != nil }
+
+func lifetimeColumns(p *profile.Profile) []int {
+	var columns []int
+	for _, want := range []string{"alive_objects", "freed_objects", "freed_space"} {
+		i := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == want })
+		if i < 0 {
+			return nil
+		}
+		columns = append(columns, i)
+	}
+	return columns
+}
+
+// Lifetimes sums up a lifetime profile by the functions that allocated, those that allocated most first. Mean and deviation
+// are over all blocks: each row brings those of its stack, size and way of being freed.
+func Lifetimes(p *profile.Profile) []LifetimeRow {
+	columns := lifetimeColumns(p)
+	rows := map[string]*LifetimeRow{}
+	for _, sample := range p.Sample {
+		name := Frames(sample)[0].Name
+		row := rows[name]
+		if row == nil {
+			row = &LifetimeRow{Name: name, Least: math.MaxInt64, Ages: map[string]int64{}}
+			rows[name] = row
+		}
+		row.Alive += sample.Value[columns[0]]
+		freed := sample.Value[columns[1]]
+		if freed == 0 {
+			continue
+		}
+		row.FreedB += sample.Value[columns[2]]
+		row.Ages[first(sample.Label["lifetime"])] += freed
+		if first(sample.Label["freed_by"]) == "another thread" {
+			row.Elsewhere += freed
+		}
+		mean, deviation := float64(number(sample, "mean")), float64(number(sample, "deviation"))
+		all := float64(row.Freed + freed)
+		row.Mean += (mean - row.Mean) * float64(freed) / all
+		row.squares += (deviation*deviation + mean*mean - row.squares) * float64(freed) / all
+		row.Freed += freed
+		row.Least, row.Most = min(row.Least, number(sample, "least")), max(row.Most, number(sample, "most"))
+	}
+	var list []LifetimeRow
+	for _, row := range rows {
+		if row.Freed == 0 {
+			row.Least = 0
+		}
+		row.Deviation = math.Sqrt(max(0, row.squares-row.Mean*row.Mean))
+		list = append(list, *row)
+	}
+	slices.SortFunc(list, func(a, b LifetimeRow) int {
+		if n := (b.Freed + b.Alive) - (a.Freed + a.Alive); n != 0 {
+			return int(max(-1, min(1, n)))
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return list
+}
+
+// LifetimeText writes the table.
+func LifetimeText(rows []LifetimeRow, limit int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%12s %12s %8s %9s %9s %9s %9s  %-14s  %s\n", "alive", "freed", "another%", "least", "mean", "deviation", "most", "mostly", "function")
+	for i, row := range rows {
+		if limit > 0 && i == limit {
+			fmt.Fprintf(&b, "(%s more functions: -n 0 shows all)\n", Count(int64(len(rows)-i)))
+			break
+		}
+		fmt.Fprintf(&b, "%12s %12s %8s %9s %9s %9s %9s  %-14s  %s\n", Count(row.Alive), Count(row.Freed),
+			Percent(float64(row.Elsewhere), float64(row.Freed)), row.age(float64(row.Least)), row.age(row.Mean), row.age(row.Deviation),
+			row.age(float64(row.Most)), row.mostly(), row.Name)
+	}
+	return b.String()
+}
+
+func (row LifetimeRow) age(ns float64) string {
+	if row.Freed == 0 {
+		return "-"
+	}
+	switch {
+	case ns < 1e3:
+		return fmt.Sprintf("%.0f ns", ns)
+	case ns < 1e6:
+		return fmt.Sprintf("%.3g us", ns/1e3)
+	case ns < 1e9:
+		return fmt.Sprintf("%.3g ms", ns/1e6)
+	case ns < 1e12:
+		return fmt.Sprintf("%.3g s", ns/1e9)
+	}
+	return time.Duration(ns).Round(time.Minute).String()
+}
+
+// mostly is the class of age in which most of them died.
+func (row LifetimeRow) mostly() string {
+	best := "-"
+	for name, count := range row.Ages {
+		if count > row.Ages[best] || count == row.Ages[best] && name < best {
+			best = name
+		}
+	}
+	return best
+}
+
+func first(texts []string) string {
+	if len(texts) == 0 {
+		return ""
+	}
+	return texts[0]
+}
+
+func number(sample *profile.Sample, label string) int64 {
+	if values := sample.NumLabel[label]; len(values) > 0 {
+		return values[0]
+	}
+	return 0
+}

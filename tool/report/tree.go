@@ -1,0 +1,129 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/pprof/profile"
+)
+
+// Node is a function in a tree of calls.
+type Node struct {
+	Name     string  `json:"name"`
+	Cum      int64   `json:"cum"`
+	Flat     int64   `json:"flat"`
+	Children []*Node `json:"children,omitempty"`
+	byName   map[string]*Node
+}
+
+func (n *Node) child(name string) *Node {
+	c := n.byName[name]
+	if c == nil {
+		c = &Node{Name: name, byName: map[string]*Node{}}
+		n.byName[name] = c
+		n.Children = append(n.Children, c)
+	}
+	return c
+}
+
+// NewTree adds the values at index up by stack: callers above the functions that they call, or inverted, the functions
+// that hold the memory above their callers. The root has no name. p's frames must have been pruned (NewTop does it).
+func NewTree(p *profile.Profile, index int, inverted bool) *Node {
+	root := &Node{byName: map[string]*Node{}}
+	for _, sample := range p.Sample {
+		value := sample.Value[index]
+		if value == 0 {
+			continue
+		}
+		stack := Frames(sample)
+		if !inverted {
+			slices.Reverse(stack)
+		}
+		node := root
+		node.Cum += value
+		for _, frame := range stack {
+			node = node.child(frame.Name)
+			node.Cum += value
+		}
+		node.Flat += value
+	}
+	root.sort()
+	return root
+}
+
+func (n *Node) sort() {
+	slices.SortStableFunc(n.Children, func(a, b *Node) int {
+		if order := compareDown(a.Cum, b.Cum); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	for _, c := range n.Children {
+		c.sort()
+	}
+}
+
+// TreeText writes the tree. Branches below least percent of the whole are summed up in a line, and so is what lies
+// deeper than depth functions; 0 is no limit. A function that is the only one shown below another stands at the same
+// indent, so that a tree is as deep as it has forks.
+func (t *Top) TreeText(root *Node, least float64, depth int) string {
+	w := treeWriter{top: t, depth: depth, least: int64(least / 100 * float64(max(t.Whole, -t.Whole)))}
+	fmt.Fprintf(&w.b, "%12s %8s %12s  %s\n", "cum", "cum%", "flat", "function")
+	w.children(root, "", 1)
+	return w.b.String()
+}
+
+type treeWriter struct {
+	b     strings.Builder
+	top   *Top
+	least int64
+	depth int
+}
+
+func (w *treeWriter) children(n *Node, indent string, level int) {
+	if len(n.Children) == 0 {
+		return
+	}
+	shown := 0
+	for shown < len(n.Children) && max(n.Children[shown].Cum, -n.Children[shown].Cum) >= w.least && (w.depth == 0 || level <= w.depth) {
+		shown++
+	}
+	fork := len(n.Children) > 1 && level > 1
+	for i, c := range n.Children[:shown] {
+		mark, below := "", indent
+		if fork && (shown > 1 || shown < len(n.Children)) {
+			mark, below = "├─ ", indent+"│  "
+			if i == len(n.Children)-1 {
+				mark, below = "└─ ", indent+"   "
+			}
+		}
+		flat := ""
+		if c.Flat != 0 {
+			flat = w.top.Value(c.Flat)
+		}
+		w.line(c.Cum, flat, indent+mark+c.Name)
+		w.children(c, below, level+1)
+	}
+	if shown == len(n.Children) {
+		return
+	}
+	rest := int64(0)
+	for _, c := range n.Children[shown:] {
+		rest += c.Cum
+	}
+	mark := ""
+	if fork {
+		mark = "└─ "
+	}
+	why := "smaller"
+	if w.depth != 0 && level > w.depth {
+		why = "deeper"
+	}
+	w.line(rest, "", fmt.Sprintf("%s%s(%s %s: --%s shows more)", indent, mark, Count(int64(len(n.Children)-shown)), why,
+		map[string]string{"smaller": "min 0", "deeper": "depth 0"}[why]))
+}
+
+func (w *treeWriter) line(cum int64, flat, text string) {
+	fmt.Fprintf(&w.b, "%12s %8s %12s  %s\n", w.top.Value(cum), Percent(float64(cum), float64(w.top.Whole)), flat, text)
+}

@@ -1,0 +1,54 @@
+package report
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// Window is what happened between two profiles of one process; both are used up.
+func Window(before, after *profile.Profile) (*profile.Profile, error) {
+	duration := after.TimeNanos - before.TimeNanos
+	window, err := Subtract(after, before)
+	if err != nil {
+		return nil, err
+	}
+	window.DurationNanos = duration
+	window.Comments = append([]string{"window: what changed in " + Duration(time.Duration(duration))}, window.Comments...)
+	return window, nil
+}
+
+// Rate is the total of a profile whose values grow with time, over the time that it covers; "" for others.
+func (t *Top) Rate(p *profile.Profile) string {
+	if p.DurationNanos <= 0 || !growing.MatchString(t.Type) {
+		return ""
+	}
+	duration := time.Duration(p.DurationNanos)
+	return fmt.Sprintf("%s a second over %s", Amount(int64(float64(t.Total)/duration.Seconds()), t.Unit), Duration(duration))
+}
+
+var growing = regexp.MustCompile(`^(alloc|requested|moved|short|freed|remote_free)_`)
+
+// As core/profile/heap_profile_writer.cc writes it.
+var exactLine = regexp.MustCompile(`^in use: \d+ bytes estimated, standard error \d+ bytes; exactly (\d+) bytes are handed out`)
+
+// Exact is what the profile's estimate of the bytes in use estimates, where the profile says it and shows all that is in use.
+func Exact(p *profile.Profile) *int64 {
+	var exact *int64
+	for _, line := range p.Comments {
+		switch match := exactLine.FindStringSubmatch(line); {
+		case match != nil:
+			if n, err := strconv.ParseInt(match[1], 10, 64); err == nil {
+				exact = &n
+			}
+		case difference.MatchString(line):
+			return nil
+		}
+	}
+	return exact
+}
+
+var difference = regexp.MustCompile(`^(since|window):`)

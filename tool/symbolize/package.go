@@ -1,0 +1,106 @@
+package symbolize
+
+import "encoding/binary"
+
+// splitPackage is a .dwp file: the sections of many .dwo files joined, and a hash table that says which share of each
+// is a unit's (DWARF 5, section 7.3.5).
+type splitPackage struct {
+	object   *object
+	index    []byte // .debug_cu_index
+	order    binary.ByteOrder
+	columns  []uint32 // which section each column of the table is about
+	units    uint32
+	slots    uint32
+	sections map[uint32][]byte
+	str      []byte
+}
+
+// The numbers of sections in the table.
+const (
+	packedInfo       = 1
+	packedAbbrev     = 3
+	packedStrOffsets = 6
+	packedRnglists   = 8
+)
+
+const (
+	packageHeaderBytes = 16
+	signatureBytes     = 8
+	cellBytes          = 4
+)
+
+// newSplitPackage reads a package; nil when the file is none, or one of before DWARF 5.
+func newSplitPackage(o *object) *splitPackage {
+	p := readPackageIndex(o.section(".debug_cu_index"), o.elf.ByteOrder)
+	if p == nil {
+		return nil
+	}
+	p.object = o
+	p.sections = map[uint32][]byte{
+		packedInfo: o.section(".debug_info.dwo"), packedAbbrev: o.section(".debug_abbrev.dwo"),
+		packedStrOffsets: o.section(".debug_str_offsets.dwo"), packedRnglists: o.section(".debug_rnglists.dwo"),
+	}
+	p.str = o.section(".debug_str.dwo")
+	return p
+}
+
+func readPackageIndex(index []byte, order binary.ByteOrder) *splitPackage {
+	if len(index) < packageHeaderBytes || order.Uint16(index) != 5 {
+		return nil
+	}
+	p := &splitPackage{index: index, order: order, units: order.Uint32(index[8:]), slots: order.Uint32(index[12:])}
+	columns := order.Uint32(index[4:])
+	const mostColumns = 16
+	need := packageHeaderBytes + uint64(p.slots)*(signatureBytes+cellBytes) + uint64(columns)*cellBytes*(1+2*uint64(p.units))
+	if columns > mostColumns || p.slots == 0 || p.slots&(p.slots-1) != 0 || need > uint64(len(index)) {
+		return nil
+	}
+	for i := range columns {
+		p.columns = append(p.columns, p.cell(0, i, columns))
+	}
+	return p
+}
+
+// cell reads the tables behind the hash table: row 0 names the columns, then come a row of offsets per unit and a row
+// of sizes per unit.
+func (p *splitPackage) cell(row, column, columns uint32) uint32 {
+	start := packageHeaderBytes + uint64(p.slots)*(signatureBytes+cellBytes)
+	return p.order.Uint32(p.index[start+cellBytes*(uint64(row)*uint64(columns)+uint64(column)):])
+}
+
+// find returns the shares of the unit with that id, nil when it is not in the package.
+func (p *splitPackage) find(id uint64) *splitSections {
+	mask := uint64(p.slots - 1)
+	rows := packageHeaderBytes + uint64(p.slots)*signatureBytes
+	slot, step := id&mask, id>>32&mask|1
+	for range p.slots {
+		row := p.order.Uint32(p.index[rows+slot*cellBytes:])
+		switch {
+		case row == 0 || row > p.units:
+			return nil
+		case p.order.Uint64(p.index[packageHeaderBytes+slot*signatureBytes:]) == id:
+			return p.shares(row)
+		}
+		slot = (slot + step) & mask
+	}
+	return nil
+}
+
+func (p *splitPackage) shares(row uint32) *splitSections {
+	shares := &splitSections{str: p.str}
+	of := map[uint32]*[]byte{
+		packedInfo: &shares.info, packedAbbrev: &shares.abbrev, packedStrOffsets: &shares.strOffsets, packedRnglists: &shares.rnglists,
+	}
+	columns := uint32(len(p.columns))
+	for i, kind := range p.columns {
+		share := of[kind]
+		if share == nil {
+			continue
+		}
+		offset, size := uint64(p.cell(row, uint32(i), columns)), uint64(p.cell(row+p.units, uint32(i), columns))
+		if section := p.sections[kind]; offset+size <= uint64(len(section)) {
+			*share = section[offset : offset+size : offset+size]
+		}
+	}
+	return shares
+}

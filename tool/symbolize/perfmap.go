@@ -1,0 +1,203 @@
+package symbolize
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/google/pprof/profile"
+)
+
+// Code that a program makes while it runs has no file. Its makers (node --perf-basic-prof, java with
+// -XX:+DumpPerfMapAtExit or `jcmd PID Compiler.perfmap`, .NET with DOTNET_PerfMapEnabled, python -X perf) write names
+// into /tmp/perf-PID.map: lines "START BYTES NAME", hexadecimal, appended as code is made. Where a place was used more
+// than once the last line counts.
+
+// perfMaps are the maps of the files' process, or those that were named, in order of preference.
+func (f Files) perfMaps() []string {
+	paths := append([]string(nil), f.PerfMaps...)
+	if f.PID == 0 {
+		return paths
+	}
+	// The process writes the number that it has itself, into the /tmp that it sees.
+	pid := strconv.Itoa(f.PID)
+	inside := innermostPID(f.PID)
+	paths = append(paths, filepath.Join("/proc", pid, "root/tmp", "perf-"+inside+".map"))
+	return append(paths, "/tmp/perf-"+pid+".map")
+}
+
+// innermostPID is a process's number in its own namespace.
+func innermostPID(pid int) string {
+	number := strconv.Itoa(pid)
+	status, err := os.ReadFile("/proc/" + number + "/status")
+	if err != nil {
+		return number
+	}
+	for line := range strings.Lines(string(status)) {
+		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			if fields := strings.Fields(numbers); len(fields) > 0 {
+				return fields[len(fields)-1]
+			}
+		}
+	}
+	return number
+}
+
+// generatedCode are the names of code made at run time, by address.
+type generatedCode map[uint64]string
+
+// put names a location if it is known.
+func (g generatedCode) put(loc *profile.Location, names *functions, result *Result) bool {
+	name, ok := g[loc.Address]
+	if ok {
+		loc.Line = nil
+		names.put(loc, generatedFrame(name))
+		result.Generated++
+	}
+	return ok
+}
+
+// nameGenerated looks addresses (sorted) up in the perf maps.
+func (f Files) nameGenerated(addresses []uint64) generatedCode {
+	found := generatedCode{}
+	owner := processOwner(f.PID)
+	for i, path := range f.perfMaps() {
+		var open []uint64
+		for _, a := range addresses {
+			if _, done := found[a]; !done {
+				open = append(open, a)
+			}
+		}
+		if len(open) == 0 {
+			break
+		}
+		// What the user has named may belong to anybody.
+		file, err := openPerfMap(path, owner, i < len(f.PerfMaps))
+		if err != nil {
+			continue
+		}
+		maps.Copy(found, scanPerfMap(file, open))
+		file.Close()
+	}
+	return found
+}
+
+// generatedNote says how names could be had for as many addresses of generated code; nothing when it is not known that
+// there is any.
+func (f Files) generatedNote(unnamed int) []string {
+	if unnamed == 0 || f.PID == 0 && len(f.PerfMaps) == 0 {
+		return nil
+	}
+	places := "1 address is"
+	if unnamed > 1 {
+		places = fmt.Sprintf("%d addresses are", unnamed)
+	}
+	paths := f.perfMaps()
+	return []string{fmt.Sprintf("%s in no file, nor in %s: code made at run time has names only if its maker writes that map "+
+		"(node --perf-basic-prof, python -X perf, jcmd PID Compiler.perfmap)", places, paths[len(paths)-1])}
+}
+
+// processOwner is the user of a process, -1 when there is none.
+func processOwner(pid int) int {
+	if pid == 0 {
+		return -1
+	}
+	info, err := os.Stat("/proc/" + strconv.Itoa(pid))
+	if err != nil {
+		return -1
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(stat.Uid)
+	}
+	return -1
+}
+
+// errNotPerfMap: not a regular file, or one that somebody else has put into /tmp, which anybody may.
+var errNotPerfMap = errors.New("not the process's perf map")
+
+func openPerfMap(path string, owner int, anybody bool) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		trusted := ok && (anybody || int(stat.Uid) == owner || int(stat.Uid) == os.Geteuid() || stat.Uid == 0)
+		if !info.Mode().IsRegular() || !trusted {
+			err = errNotPerfMap
+		}
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// scanPerfMap finds the names of addresses (sorted) in one pass, with memory for the names that are found only: a Java
+// program's map has tens of thousands of lines, a profile some hundred addresses in generated code.
+func scanPerfMap(file io.Reader, addresses []uint64) generatedCode {
+	found := generatedCode{}
+	reader := bufio.NewReaderSize(file, 256<<10)
+	for {
+		line, err := reader.ReadSlice('\n')
+		start, end, name := perfMapLine(line)
+		for i := lowest(addresses, start); i < len(addresses) && addresses[i] < end; i++ {
+			found[addresses[i]] = string(name)
+		}
+		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a name of 256 KiB
+			_, err = reader.ReadSlice('\n')
+		}
+		if err != nil {
+			return found
+		}
+	}
+}
+
+// perfMapLine reads a line; start = end for one that is none, such as one that is being written.
+func perfMapLine(line []byte) (start, end uint64, name []byte) {
+	first, rest, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(" "))
+	second, name, ok := bytes.Cut(rest, []byte(" "))
+	start, err := parseHex(first)
+	size, err2 := parseHex(second)
+	if !ok || err != nil || err2 != nil || start+size < start || len(name) == 0 {
+		return 0, 0, nil
+	}
+	return start, start + size, name
+}
+
+func parseHex(digits []byte) (uint64, error) {
+	return strconv.ParseUint(strings.TrimPrefix(string(digits), "0x"), 16, 64)
+}
+
+var (
+	// py::NAME:FILE, as python -X perf writes it.
+	pythonName = regexp.MustCompile(`^py::(.+?):(/.*|<.*>|[^:]+\.py)$`)
+	// KIND:NAME FILE:LINE:COLUMN, as V8 writes it, with a mark of the compiler in front of the name.
+	scriptName = regexp.MustCompile(`^(?:LazyCompile|JS|Function|Script|Eval):[*~^+']*(\S*) ?(\S*?):(\d+)(?::\d+)?$`)
+)
+
+// generatedFrame reads the name of a function, and its file and line where the maker's way of writing them is known.
+func generatedFrame(name string) frame {
+	if m := pythonName.FindStringSubmatch(name); m != nil {
+		return frame{display: m[1], file: m[2]}
+	}
+	if m := scriptName.FindStringSubmatch(name); m != nil {
+		if m[1] == "" {
+			m[1] = "(anonymous)"
+		}
+		line, _ := strconv.Atoi(m[3])
+		return frame{display: m[1], file: m[2], startLine: line}
+	}
+	return frame{display: name}
+}

@@ -1,0 +1,149 @@
+package web
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// Point is one look at the process: bytes now, and counts since the start. Rates are made of two points.
+type Point struct {
+	Time          int64 `json:"t"` // ms since 1970
+	RSS           int64 `json:"rss"`
+	Live          int64 `json:"live"`
+	Cached        int64 `json:"cached"`
+	Fragmentation int64 `json:"frag"`
+	Metadata      int64 `json:"meta"`
+	NotOurs       int64 `json:"other"`
+	Dirty         int64 `json:"dirty"`
+	LiveAllocated int64 `json:"handed"` // exact bytes handed out
+	Faults        int64 `json:"faults"` // since the start, as all below
+	Purged        int64 `json:"purged"`
+	Refaults      int64 `json:"refaults"`
+	KernelCalls   int64 `json:"calls"`
+	KernelNS      int64 `json:"kernel_ns"`
+	Refills       int64 `json:"refills"`
+	RemoteFrees   int64 `json:"remote"`
+	LockWaits     int64 `json:"lockwaits"`
+	Threads       int64 `json:"threads"`
+}
+
+// Moment is a heap profile that was kept, for the diff of any two of them.
+type Moment struct {
+	ID      int   `json:"id"`
+	Time    int64 `json:"t"` // ms since 1970
+	InUse   int64 `json:"inuse"`
+	Asked   bool  `json:"asked"` // somebody asked for it: kept when others go
+	profile *profile.Profile
+	held    func() (map[*stack]int64, error) // bytes in use by stack; found out once
+}
+
+// What is kept at most. A point is 144 bytes, so 6,000 of them are below 1 MB; a moment may be some MB.
+const (
+	mostPoints  = 6000
+	mostMoments = 60
+)
+
+// History keeps points and moments of a process in bounded memory: when there are too many, those far back are thinned
+// out, so that the last minutes are there second by second and hours back are still there in steps. Safe for concurrent use.
+type History struct {
+	mutex   sync.Mutex
+	points  []Point
+	moments []*Moment
+	next    int
+	stacks  knownStacks
+}
+
+// Add keeps a point.
+func (h *History) Add(p Point) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.points = append(h.points, p)
+	if len(h.points) > mostPoints {
+		h.points = thinned(h.points)
+	}
+}
+
+// thinned drops every other one of the older half.
+func thinned(points []Point) []Point {
+	half := len(points) / 2
+	kept := points[:0]
+	for i, p := range points {
+		if i >= half || i%2 == 0 {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// Since returns the points after the time, in ms since 1970.
+func (h *History) Since(ms int64) []Point {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	first, _ := slices.BinarySearchFunc(h.points, ms+1, func(p Point, ms int64) int { return int(p.Time - ms) })
+	return slices.Clone(h.points[first:])
+}
+
+// AddMoment keeps a profile and returns what it is called.
+func (h *History) AddMoment(p *profile.Profile, inUse int64, asked bool) Moment {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.next++
+	taken := p.TimeNanos / int64(time.Millisecond)
+	if taken == 0 {
+		taken = time.Now().UnixMilli()
+	}
+	m := &Moment{ID: h.next, Time: taken, InUse: inUse, Asked: asked, profile: p,
+		held: sync.OnceValues(func() (map[*stack]int64, error) { return h.stacks.held(p) })}
+	h.moments = append(h.moments, m)
+	if len(h.moments) > mostMoments {
+		h.dropOne()
+	}
+	return *m
+}
+
+// dropOne lets the moment go whose neighbours are nearest to each other for how long ago it was: what remains is spread
+// ever more thinly towards the past. The first, the last and those that were asked for stay as long as there are others.
+func (h *History) dropOne() {
+	now := h.moments[len(h.moments)-1].Time
+	best, least := -1, 0.0
+	for i := 1; i < len(h.moments)-1; i++ {
+		m := h.moments[i]
+		if m.Asked {
+			continue
+		}
+		gap := float64(h.moments[i+1].Time-h.moments[i-1].Time) / float64(now-m.Time+1000)
+		if best < 0 || gap < least {
+			best, least = i, gap
+		}
+	}
+	if best < 0 {
+		best = 1
+	}
+	h.moments = slices.Delete(h.moments, best, best+1)
+}
+
+// Moments lists what is kept, the oldest first.
+func (h *History) Moments() []Moment {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	out := make([]Moment, len(h.moments))
+	for i, m := range h.moments {
+		out[i] = *m
+	}
+	return out
+}
+
+// Moment finds one by its id; 0 is the last one.
+func (h *History) Moment(id int) (Moment, bool) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	for i := len(h.moments) - 1; i >= 0; i-- {
+		if id == 0 || h.moments[i].ID == id {
+			return *h.moments[i], true
+		}
+	}
+	return Moment{}, false
+}

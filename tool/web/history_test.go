@@ -1,0 +1,81 @@
+package web
+
+import (
+	"math/rand"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// A week of seconds stays within bounds, in order, with the last minutes complete and the beginning still there.
+func TestPointsAreThinnedTowardsThePast(t *testing.T) {
+	h := &History{}
+	const week = 7 * 24 * 3600
+	for s := int64(1); s <= week; s++ {
+		h.Add(Point{Time: 1000 * s})
+	}
+	all := h.Since(0)
+	if len(all) > mostPoints {
+		t.Errorf("%d points", len(all))
+	}
+	for i := 1; i < len(all); i++ {
+		if all[i].Time <= all[i-1].Time {
+			t.Fatalf("point %d is not later than the one before", i)
+		}
+	}
+	if first := all[0].Time / 1000; first != 1 {
+		t.Errorf("the first is of second %d", first)
+	}
+	if recent := h.Since(1000 * (week - 600)); len(recent) != 600 {
+		t.Errorf("%d points of the last 600 s", len(recent))
+	}
+	if none := h.Since(1000 * week); len(none) != 0 {
+		t.Errorf("%d points after the last one", len(none))
+	}
+}
+
+// Whatever comes, moments are bounded and in order; the first, the last and those that were asked for stay.
+func TestMomentsAreThinnedButNotThoseThatWereAskedFor(t *testing.T) {
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewSource(seed))
+	h := &History{}
+	now, asked := int64(1e12), map[int]bool{}
+	first, last := 0, 0
+	for i := range 2000 {
+		now += 1 + random.Int63n(20_000)
+		keep := len(asked) < mostMoments/2 && random.Intn(40) == 0
+		m := h.AddMoment(&profile.Profile{TimeNanos: now * int64(time.Millisecond)}, int64(i), keep)
+		if keep {
+			asked[m.ID] = true
+		}
+		if i == 0 {
+			first = m.ID
+		}
+		last = m.ID
+	}
+	all := h.Moments()
+	if len(all) > mostMoments {
+		t.Errorf("%d moments", len(all))
+	}
+	if all[0].ID != first || all[len(all)-1].ID != last {
+		t.Errorf("the ends are %d and %d instead of %d and %d", all[0].ID, all[len(all)-1].ID, first, last)
+	}
+	for i := 1; i < len(all); i++ {
+		if all[i].Time <= all[i-1].Time {
+			t.Fatalf("moment %d is not later than the one before", i)
+		}
+	}
+	for id := range asked {
+		if m, ok := h.Moment(id); !ok || m.ID != id {
+			t.Errorf("moment %d, which was asked for, is gone", id)
+		}
+	}
+	if m, ok := h.Moment(0); !ok || m.ID != last {
+		t.Errorf("0 is %d, not the last one", m.ID)
+	}
+	if _, ok := h.Moment(last + 1); ok {
+		t.Error("a moment that never was is found")
+	}
+}

@@ -1,0 +1,374 @@
+// Package web serves a page that shows a process, or saved profiles, live: what its memory is, who holds it, what changed.
+//
+// Everything is below a path with a random token, on the loopback address. Requests of other sites are refused by their Host
+// and Origin. A process is only looked at, unless the user allows more (Options.AllowSet). The page is in web/, built into dist/,
+// which is part of the tool: nothing is fetched from elsewhere.
+package web
+
+import (
+	"bytes"
+	"crypto/rand"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/formats"
+)
+
+//go:embed dist
+var dist embed.FS
+
+// Options of a server.
+type Options struct {
+	Title    string
+	AllowSet bool // options may be set and free memory given back from the page
+	Kinds    []Kind
+}
+
+// Server answers the page's requests.
+type Server struct {
+	options Options
+	history *History
+	process *Process // nil: saved profiles only
+	watcher *Watcher
+	token   string
+	mux     *http.ServeMux
+}
+
+// NewServer makes a server; process and watcher are nil for saved profiles.
+func NewServer(options Options, history *History, process *Process, watcher *Watcher) (*Server, error) {
+	var random [16]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return nil, err
+	}
+	s := &Server{options: options, history: history, process: process, watcher: watcher, token: hex.EncodeToString(random[:]), mux: http.NewServeMux()}
+	assets, err := fs.Sub(dist, "dist")
+	if err != nil {
+		return nil, err
+	}
+	s.mux.Handle("GET /", http.FileServerFS(assets))
+	s.get("state", s.state)
+	s.get("series", s.series)
+	s.get("moments", s.moments)
+	s.get("profile", s.profile)
+	s.get("suspects", s.suspects)
+	s.get("stats", s.stats)
+	s.get("settings", s.settings)
+	s.get("doctor", s.doctor)
+	s.mux.HandleFunc("GET /api/download", s.download)
+	s.post("moments", s.takeMoment)
+	s.post("settings", s.set)
+	s.post("purge", s.purge)
+	return s, nil
+}
+
+// Path is where the page is: "/TOKEN/".
+func (s *Server) Path() string { return "/" + s.token + "/" }
+
+// ServeHTTP lets in those that know the token.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !isLocal(r.Host) {
+		http.Error(w, "this page is for this machine alone", http.StatusForbidden)
+		return
+	}
+	if origin := r.Header.Get("Origin"); origin != "" && !sameHost(origin, r.Host) {
+		http.Error(w, "requests of other pages are refused", http.StatusForbidden)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	http.StripPrefix("/"+s.token, s.mux).ServeHTTP(w, r)
+}
+
+func isLocal(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = hostport
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return ip != nil && ip.IsLoopback()
+}
+
+func sameHost(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && u.Host == host
+}
+
+// problem is an error with the status that it is answered with.
+type problem struct {
+	status int
+	error
+}
+
+func badRequest(format string, args ...any) error {
+	return problem{http.StatusBadRequest, fmt.Errorf(format, args...)}
+}
+
+func (s *Server) get(name string, answer func(url.Values) (any, error)) {
+	s.mux.HandleFunc("GET /api/"+name, func(w http.ResponseWriter, r *http.Request) {
+		reply(w, func() (any, error) { return answer(r.URL.Query()) })
+	})
+}
+
+func (s *Server) post(name string, answer func(*http.Request) (any, error)) {
+	s.mux.HandleFunc("POST /api/"+name, func(w http.ResponseWriter, r *http.Request) {
+		// A form of another page cannot send this type without asking first.
+		if r.Header.Get("Content-Type") != "application/json" {
+			http.Error(w, "expected application/json", http.StatusUnsupportedMediaType)
+			return
+		}
+		reply(w, func() (any, error) { return answer(r) })
+	})
+}
+
+func reply(w http.ResponseWriter, answer func() (any, error)) {
+	value, err := answer()
+	if err != nil {
+		status := http.StatusBadGateway // the process did not answer
+		var known problem
+		if errors.As(err, &known) {
+			status = known.status
+		}
+		http.Error(w, err.Error(), status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value)
+}
+
+// number reads a parameter; absent is 0.
+func number(q url.Values, name string) (int64, error) {
+	text := q.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, badRequest("%s=%q: expected a number", name, text)
+	}
+	return n, nil
+}
+
+func (s *Server) needProcess() error {
+	if s.process == nil {
+		return badRequest("this shows saved profiles: there is no process to ask")
+	}
+	return nil
+}
+
+// ---- what the page asks for ----
+
+type state struct {
+	Title    string `json:"title"`
+	PID      int    `json:"pid,omitempty"`
+	Live     bool   `json:"live"` // of a process that runs
+	Ended    string `json:"ended,omitempty"`
+	AllowSet bool   `json:"allow_set"`
+	Kinds    []Kind `json:"kinds"` // of profiles that can be taken
+}
+
+// Kind of profile.
+type Kind struct {
+	Name string `json:"name"`
+	What string `json:"what"`
+}
+
+func (s *Server) state(url.Values) (any, error) {
+	answer := state{Title: s.options.Title, AllowSet: s.options.AllowSet, Kinds: s.options.Kinds}
+	if s.process != nil {
+		answer.PID, answer.Live = s.process.PID, true
+		if _, err := s.watcher.Last(); err != nil {
+			answer.Live, answer.Ended = false, err.Error()
+		}
+	}
+	return answer, nil
+}
+
+func (s *Server) series(q url.Values) (any, error) {
+	since, err := number(q, "since")
+	return s.history.Since(since), err
+}
+
+func (s *Server) moments(url.Values) (any, error) { return s.history.Moments(), nil }
+
+func (s *Server) takeMoment(*http.Request) (any, error) {
+	if err := s.needProcess(); err != nil {
+		return nil, err
+	}
+	return s.watcher.Take()
+}
+
+// moment finds the profile that a parameter names; 0 is the last one.
+func (s *Server) moment(q url.Values, name string) (*profile.Profile, error) {
+	id, err := number(q, name)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := s.history.Moment(int(id))
+	if !ok {
+		return nil, problem{http.StatusNotFound, fmt.Errorf("%s=%d: no such profile is kept", name, id)}
+	}
+	return m.profile, nil
+}
+
+// profile answers with the heap at a moment, also against another one, or with another kind of profile, taken now.
+func (s *Server) profile(q url.Values) (any, error) {
+	if kind := q.Get("kind"); kind != "" && kind != "heap" {
+		if err := s.needProcess(); err != nil {
+			return nil, err
+		}
+		p, _, err := s.process.Profile(kind)
+		if err != nil {
+			return nil, err
+		}
+		return NewStacks(p, nil)
+	}
+	p, err := s.moment(q, "at")
+	if err != nil {
+		return nil, err
+	}
+	var base *profile.Profile
+	if q.Has("base") {
+		if base, err = s.moment(q, "base"); err != nil {
+			return nil, err
+		}
+	}
+	return NewStacks(p, base)
+}
+
+func (s *Server) suspects(q url.Values) (any, error) {
+	const most = 30
+	from, err := number(q, "from")
+	if err != nil {
+		return nil, err
+	}
+	var window []Moment
+	for _, m := range s.history.Moments() {
+		if m.Time >= from {
+			window = append(window, m)
+		}
+	}
+	return Suspects(window, most)
+}
+
+func (s *Server) stats(url.Values) (any, error) {
+	if err := s.needProcess(); err != nil {
+		return nil, err
+	}
+	last, err := s.watcher.Last()
+	if last == nil && err == nil {
+		err = problem{http.StatusServiceUnavailable, errors.New("the process has not been looked at yet")}
+	}
+	if last == nil {
+		return nil, err
+	}
+	return last, nil
+}
+
+func (s *Server) doctor(url.Values) (any, error) {
+	if err := s.needProcess(); err != nil {
+		return nil, err
+	}
+	return s.process.Diagnose()
+}
+
+type setting struct {
+	Name     string `json:"name"`
+	Value    string `json:"value"`
+	Default  string `json:"default"`
+	Any      bool   `json:"any"` // may be set while the process runs
+	Expected string `json:"expected"`
+	Help     string `json:"help"`
+}
+
+func (s *Server) settings(url.Values) (any, error) {
+	if err := s.needProcess(); err != nil {
+		return nil, err
+	}
+	var text []byte
+	err := s.process.Do(func(c *attach.Client) (err error) {
+		text, err = c.Call("options")
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := []setting{}
+	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		if f := strings.Split(line, "\t"); len(f) >= 6 {
+			all = append(all, setting{f[0], f[1], f[2], f[3] == "any", f[4], f[5]})
+		}
+	}
+	return all, nil
+}
+
+// command sends one that changes something.
+func (s *Server) command(name string, args ...string) (any, error) {
+	if err := s.needProcess(); err != nil {
+		return nil, err
+	}
+	if !s.options.AllowSet {
+		return nil, problem{http.StatusForbidden, errors.New("read only: start `seemalloc web` with --allow-set to change the process")}
+	}
+	var answer []byte
+	err := s.process.Do(func(c *attach.Client) (err error) {
+		answer, err = c.Call(name, args...)
+		return err
+	})
+	var refused *attach.ServerError
+	if errors.As(err, &refused) {
+		err = problem{http.StatusBadRequest, err}
+	}
+	return string(answer), err
+}
+
+func (s *Server) set(r *http.Request) (any, error) {
+	var change struct{ Name, Value string }
+	if err := json.NewDecoder(r.Body).Decode(&change); err != nil || change.Name == "" || strings.ContainsAny(change.Name, " \n") {
+		return nil, badRequest("expected {\"name\": …, \"value\": …}")
+	}
+	return s.command("set", change.Name, change.Value)
+}
+
+func (s *Server) purge(*http.Request) (any, error) { return s.command("purge") }
+
+// download writes a moment in one of the formats.
+func (s *Server) download(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	format := formats.ByName(q.Get("format"))
+	p, err := s.moment(q, "at")
+	if format == nil {
+		err = badRequest("format=%q: expected one of %s", q.Get("format"), formats.Names())
+	}
+	var body bytes.Buffer
+	if err == nil {
+		options := formats.Options{Source: s.options.Title, Index: len(p.SampleType) - 1}
+		_, err = format.Write(&body, p.Copy(), options)
+	}
+	if err != nil {
+		reply(w, func() (any, error) { return nil, err })
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", "seemalloc.heap"+format.Extensions[0]))
+	_, _ = w.Write(body.Bytes())
+}

@@ -1,0 +1,237 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/attach/fake"
+	"seemalloc/tool/report"
+)
+
+// serve starts a page of two saved profiles, a minute apart.
+func serve(t *testing.T) (base string, server *Server) {
+	t.Helper()
+	h := &History{}
+	h.AddProfile(heapOf(time.Unix(1e9, 0), map[string]int64{"gone": 500, "stays": 1000}))
+	h.AddProfile(heapOf(time.Unix(1e9+60, 0), map[string]int64{"stays": 4000, "new": 300}))
+	server, err := NewServer(Options{Title: "two files"}, h, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listen(t, server), server
+}
+
+func listen(t *testing.T, server *Server) string {
+	listener := httptest.NewServer(server)
+	t.Cleanup(listener.Close)
+	return listener.URL + server.Path()
+}
+
+func fetch(t *testing.T, request *http.Request, into any) (status int, body string) {
+	t.Helper()
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	data, _ := io.ReadAll(response.Body)
+	if into != nil {
+		if err := json.Unmarshal(data, into); err != nil {
+			t.Fatalf("%v in %s", err, data)
+		}
+	}
+	return response.StatusCode, string(data)
+}
+
+func get(t *testing.T, url string, into any) (int, string) {
+	t.Helper()
+	request, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fetch(t, request, into)
+}
+
+func TestOnlyWhoKnowsTheAddressGetsIn(t *testing.T) {
+	base, server := serve(t)
+	if status, body := get(t, base, nil); status != http.StatusOK || !strings.Contains(body, "page.js") {
+		t.Errorf("%d %s", status, body)
+	}
+	root := strings.TrimSuffix(base, server.Path())
+	for _, path := range []string{"/", "/api/state", "/" + strings.Repeat("0", 32) + "/api/state"} {
+		if status, _ := get(t, root+path, nil); status != http.StatusNotFound {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+	for header, value := range map[string]string{"Host": "evil.example:80", "Origin": "http://evil.example"} {
+		request, _ := http.NewRequest("GET", base+"api/state", nil)
+		request.Header.Set(header, value)
+		if header == "Host" { // rebinding: the name leads here, but is not ours
+			request.Host = value
+		}
+		if status, _ := fetch(t, request, nil); status != http.StatusForbidden {
+			t.Errorf("%s %s: %d", header, value, status)
+		}
+	}
+	// What a form of another page could send without asking.
+	request, _ := http.NewRequest("POST", base+"api/purge", strings.NewReader("{}"))
+	request.Header.Set("Content-Type", "text/plain")
+	if status, _ := fetch(t, request, nil); status != http.StatusUnsupportedMediaType {
+		t.Errorf("a form's POST: %d", status)
+	}
+}
+
+func TestStacksAddUpAsTopDoes(t *testing.T) {
+	base, server := serve(t)
+	var stacks Stacks
+	get(t, base+"api/profile?at=2&base=1", &stacks)
+	m, _ := server.history.Moment(2)
+	index, _ := report.SampleIndex(m.profile, "inuse", "bytes")
+	sum, before := int64(0), int64(0)
+	for i := range stacks.Stacks {
+		sum += stacks.Values[i][index]
+		before += stacks.Base[i][index]
+	}
+	if want := report.Total(m.profile, index); sum != want || before != 1500 {
+		t.Errorf("%d instead of %d; before %d", sum, want, before)
+	}
+	found := map[string][2]int64{}
+	for i, stack := range stacks.Stacks {
+		if stacks.Frames[stack[0]].Name != "main" {
+			t.Errorf("stack %d begins with %s", i, stacks.Frames[stack[0]].Name)
+		}
+		found[stacks.Frames[stack[len(stack)-1]].Name] = [2]int64{stacks.Base[i][index], stacks.Values[i][index]}
+	}
+	want := map[string][2]int64{"gone": {500, 0}, "stays": {1000, 4000}, "new": {0, 300}}
+	for name, values := range want {
+		if found[name] != values {
+			t.Errorf("%s: %v instead of %v", name, found[name], values)
+		}
+	}
+	if stacks.Types[stacks.Default].Name != "inuse_space" || stacks.Types[0].Unit != "objects" {
+		t.Errorf("types %+v, default %d", stacks.Types, stacks.Default)
+	}
+}
+
+func TestBadQuestionsGetAClearAnswer(t *testing.T) {
+	base, _ := serve(t)
+	for path, want := range map[string]string{
+		"api/profile?at=99":             "404 at=99: no such profile is kept",
+		"api/profile?at=x":              `400 at="x": expected a number`,
+		"api/profile?kind=cpu":          "400 this shows saved profiles",
+		"api/stats":                     "400 this shows saved profiles",
+		"api/doctor":                    "400 this shows saved profiles",
+		"api/download?at=1&format=gif":  `400 format="gif": expected one of proto, heap`,
+		"api/download?at=9&format=json": "404 at=9",
+		"api/nothing":                   "404",
+	} {
+		status, body := get(t, base+path, nil)
+		if got := http.StatusText(status); !strings.HasPrefix(want, strings.TrimSpace(itoa(status))) || !strings.Contains(body, strings.TrimSpace(strings.TrimPrefix(want, itoa(status)))) {
+			t.Errorf("%s: %d (%s) %s instead of %s", path, status, got, body, want)
+		}
+	}
+}
+
+func itoa(n int) string {
+	return string([]byte{byte('0' + n/100), byte('0' + n/10%10), byte('0' + n%10)})
+}
+
+func TestDownloadsAreTheSameProfile(t *testing.T) {
+	base, server := serve(t)
+	status, body := get(t, base+"api/download?at=1&format=proto", nil)
+	p, err := profile.Parse(bytes.NewReader([]byte(body)))
+	if status != http.StatusOK || err != nil {
+		t.Fatalf("%d, %v", status, err)
+	}
+	m, _ := server.history.Moment(1)
+	if report.Total(p, 1) != report.Total(m.profile, 1) {
+		t.Error("the totals differ")
+	}
+	if status, body := get(t, base+"api/download?at=1&format=collapsed", nil); status != http.StatusOK || !strings.Contains(body, "main;stays 1000") {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// process serves a page about a made-up process.
+func process(t *testing.T, allowSet bool) (base string, socket *fake.Server, server *Server) {
+	t.Helper()
+	socket = fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
+	var heap bytes.Buffer
+	_ = heapOf(time.Now(), map[string]int64{"holder": 1 << 20}).WriteUncompressed(&heap)
+	socket.Answers["profile"] = func([]string) string { return heap.String() }
+	client, err := attach.DialPath(socket.Path, "made-up", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &History{}
+	p := NewProcess(client, "made-up", 4242, func(*profile.Profile) {})
+	server, err = NewServer(Options{Title: "made-up", AllowSet: allowSet}, h, p, Watch(p, h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listen(t, server), socket, server
+}
+
+func send(t *testing.T, url, body string) (int, string) {
+	t.Helper()
+	request, _ := http.NewRequest("POST", url, strings.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	return fetch(t, request, nil)
+}
+
+func TestAProcessIsOnlyLookedAtUnlessAllowed(t *testing.T) {
+	base, socket, _ := process(t, false)
+	for _, what := range []string{"settings", "purge"} {
+		if status, body := send(t, base+"api/"+what, `{"name":"sample","value":"1M"}`); status != http.StatusForbidden || !strings.Contains(body, "--allow-set") {
+			t.Errorf("%s: %d %s", what, status, body)
+		}
+	}
+	base, _, _ = process(t, true)
+	if status, body := send(t, base+"api/purge", "{}"); status != http.StatusOK || strings.TrimSpace(body) != `"1048576"` {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, _ := send(t, base+"api/settings", `{"name":"a b","value":"1"}`); status != http.StatusBadRequest {
+		t.Errorf("a name with a space: %d", status)
+	}
+	_ = socket
+}
+
+func TestPointsAndMomentsOfAProcess(t *testing.T) {
+	base, _, server := process(t, false)
+	deadline := time.Now().Add(20 * time.Second)
+	for len(server.history.Since(0)) == 0 || len(server.history.Moments()) == 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody looks")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	var points []Point
+	get(t, base+"api/series?since=0", &points)
+	p := points[0]
+	if p.RSS != p.Live+p.Cached+p.Fragmentation+p.Metadata+p.NotOurs || p.RSS == 0 {
+		t.Errorf("%+v does not add up", p)
+	}
+	if status, _ := send(t, base+"api/moments", "{}"); status != http.StatusOK {
+		t.Errorf("a moment of now: %d", status)
+	}
+	var moments []Moment
+	get(t, base+"api/moments", &moments)
+	if last := moments[len(moments)-1]; !last.Asked || last.InUse != 1<<20 {
+		t.Errorf("%+v", last)
+	}
+	var settings []setting
+	get(t, base+"api/settings", &settings)
+	if len(settings) != 3 || settings[0].Name != "sample" || !settings[0].Any || settings[1].Any {
+		t.Errorf("%+v", settings)
+	}
+}

@@ -1,0 +1,165 @@
+package web
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
+)
+
+// Suspect is a stack whose memory grows: by how much in a second, and how sure that is.
+type Suspect struct {
+	Stack []string `json:"stack"`       // functions, innermost first
+	PerS  float64  `json:"bytes_per_s"` // the median of the slopes between all pairs of moments (Theil and Sen)
+	// Sure is the probability, 0 to 1, that memory which neither grows nor falls would not give such an order of values
+	// (Mann and Kendall's test, normal approximation, one-sided).
+	Sure   float64 `json:"sure"`
+	Now    int64   `json:"now"`
+	Values []int64 `json:"values"` // bytes in use, moment by moment
+}
+
+// leastMoments is below which no order of values says anything.
+const leastMoments = 4
+
+// Suspects ranks stacks by how fast what they allocated grows over the moments.
+func Suspects(moments []Moment, most int) ([]Suspect, error) {
+	if len(moments) < leastMoments {
+		return []Suspect{}, nil
+	}
+	times := make([]float64, len(moments))
+	found := map[*stack]*Suspect{}
+	for i, m := range moments {
+		times[i] = float64(m.Time) / 1000
+		held, err := m.held()
+		if err != nil {
+			return nil, err
+		}
+		for stack, bytes := range held {
+			s := found[stack]
+			if s == nil {
+				s = &Suspect{Stack: stack.names, Values: make([]int64, len(moments))}
+				found[stack] = s
+			}
+			s.Values[i] = bytes
+		}
+	}
+	out := []Suspect{}
+	for _, s := range found {
+		s.PerS = slope(times, s.Values)
+		s.Sure = certainty(s.Values)
+		s.Now = s.Values[len(s.Values)-1]
+		if s.PerS > 0 {
+			out = append(out, *s)
+		}
+	}
+	// A fast one that may be chance comes behind a slower one that is not.
+	slices.SortFunc(out, func(a, b Suspect) int { return descending(a.PerS*weight(a.Sure), b.PerS*weight(b.Sure)) })
+	return out[:min(len(out), most)], nil
+}
+
+// stack is one that was met in a profile: the same one in all that a history keeps.
+type stack struct{ names []string }
+
+// knownStacks has each stack once. Safe for concurrent use.
+type knownStacks struct {
+	mutex sync.Mutex
+	known map[string]*stack
+}
+
+// held says what each stack has in use in a profile, in bytes.
+func (k *knownStacks) held(p *profile.Profile) (map[*stack]int64, error) {
+	index, err := report.SampleIndex(p, "inuse", "bytes")
+	if err != nil {
+		return nil, err
+	}
+	p = p.Copy()
+	if err := p.RemoveUninteresting(); err != nil {
+		return nil, err
+	}
+	held := map[*stack]int64{}
+	for _, sample := range p.Sample {
+		if sample.Value[index] > 0 {
+			held[k.of(sample)] += sample.Value[index]
+		}
+	}
+	return held, nil
+}
+
+func (k *knownStacks) of(sample *profile.Sample) *stack {
+	var names []string
+	for _, frame := range report.Frames(sample) {
+		names = append(names, frame.Name)
+	}
+	key := strings.Join(names, "\n")
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if k.known == nil {
+		k.known = map[string]*stack{}
+	}
+	if k.known[key] == nil {
+		k.known[key] = &stack{names}
+	}
+	return k.known[key]
+}
+
+func weight(sure float64) float64 { return math.Pow(sure, 4) }
+
+func descending(a, b float64) int {
+	switch {
+	case a > b:
+		return -1
+	case a < b:
+		return 1
+	}
+	return 0
+}
+
+func slope(times []float64, values []int64) float64 {
+	var slopes []float64
+	for i := range values {
+		for j := i + 1; j < len(values); j++ {
+			if times[j] > times[i] {
+				slopes = append(slopes, float64(values[j]-values[i])/(times[j]-times[i]))
+			}
+		}
+	}
+	if len(slopes) == 0 {
+		return 0
+	}
+	slices.Sort(slopes)
+	return (slopes[(len(slopes)-1)/2] + slopes[len(slopes)/2]) / 2
+}
+
+// certainty is Mann and Kendall's test with their correction for ties.
+func certainty(values []int64) float64 {
+	n, score := float64(len(values)), 0.0
+	ties := map[int64]float64{}
+	for i, a := range values {
+		ties[a]++
+		for _, b := range values[i+1:] {
+			switch {
+			case b > a:
+				score++
+			case b < a:
+				score--
+			}
+		}
+	}
+	variance := n * (n - 1) * (2*n + 5)
+	for _, t := range ties {
+		variance -= t * (t - 1) * (2*t + 5)
+	}
+	if variance <= 0 || score <= 0 {
+		return 0
+	}
+	return 1 - math.Erfc((score-1)/math.Sqrt(variance/18)/math.Sqrt2)/2
+}
+
+// standardError is that of the total of a profile whose own frames are gone.
+func standardError(p *profile.Profile, index int) float64 {
+	return math.Sqrt(report.Variance(p, index))
+}

@@ -1,0 +1,160 @@
+// What the server answers (tool/web/server.go), and how it is asked. Paths are relative: the page lies below its token.
+
+export interface State {
+  title: string;
+  pid?: number;
+  live: boolean;
+  ended?: string;
+  allow_set: boolean;
+  kinds: { name: string; what: string }[] | null;
+}
+
+/** One look at the process: bytes now, and counts since its start. Times are ms since 1970. */
+export interface Point {
+  t: number;
+  rss: number;
+  live: number;
+  cached: number;
+  frag: number;
+  meta: number;
+  other: number;
+  dirty: number;
+  handed: number;
+  faults: number;
+  purged: number;
+  refaults: number;
+  calls: number;
+  kernel_ns: number;
+  refills: number;
+  remote: number;
+  lockwaits: number;
+  threads: number;
+}
+
+export interface Moment {
+  id: number;
+  t: number;
+  inuse: number;
+  asked: boolean;
+}
+
+export interface SampleType {
+  name: string;
+  unit: string;
+  what: string;
+}
+
+export interface Frame {
+  n: string;
+  f?: string;
+  l?: number;
+  m?: string;
+}
+
+/** A profile: each distinct stack once, the outermost frame first, with a value for each type. */
+export interface Stacks {
+  types: SampleType[];
+  default: number;
+  period: number;
+  t: number;
+  frames: Frame[];
+  stacks: number[][];
+  values: number[][];
+  base?: number[][];
+  comments: string[] | null;
+  errors: number[];
+}
+
+export interface Suspect {
+  stack: string[]; // innermost first
+  bytes_per_s: number;
+  sure: number;
+  now: number;
+  values: number[];
+}
+
+export interface SizeClass {
+  size: number;
+  spans: number;
+  live: number;
+  cached: number;
+  free: number;
+  refills: number;
+}
+
+export interface CallCount {
+  call: string;
+  reason: string;
+  calls: number;
+  bytes: number;
+  refused: number;
+  ns: number;
+}
+
+export interface Stats {
+  memory: Record<string, number>;
+  sampling: Record<string, number>;
+  system: { calls: CallCount[] | null; refault_bytes: number; minor_faults: number; major_faults: number };
+  purge: { mode: string; delay_ms: number; given_back: number; postponed: number };
+  size_classes: SizeClass[] | null;
+}
+
+export interface Setting {
+  name: string;
+  value: string;
+  default: string;
+  any: boolean;
+  expected: string;
+  help: string;
+}
+
+export interface Finding {
+  id: string;
+  severity: string;
+  title: string;
+  figure: string;
+  why: string;
+  change: string[];
+  places?: string;
+  sites?: { place: string; stack: string[]; bytes: number; share: number }[];
+}
+
+export interface Diagnosis {
+  seconds: number;
+  findings: Finding[] | null;
+  looked_at: { id: string; what: string; seen: string; missing?: string }[];
+}
+
+async function answer<T>(response: Response): Promise<T> {
+  if (!response.ok) throw new Error((await response.text()).trim() || response.statusText);
+  return response.json() as Promise<T>;
+}
+
+async function ask<T>(what: string): Promise<T> {
+  let response: Response;
+  try {
+    response = await fetch("api/" + what);
+  } catch {
+    throw new Error("seemalloc web does not answer any more");
+  }
+  return answer<T>(response);
+}
+
+async function send<T>(what: string, body: unknown = {}): Promise<T> {
+  return answer<T>(await fetch("api/" + what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
+}
+
+export const api = {
+  state: () => ask<State>("state"),
+  series: (since: number) => ask<Point[]>(`series?since=${since}`),
+  moments: () => ask<Moment[]>("moments"),
+  takeMoment: () => send<Moment>("moments"),
+  stacks: (kind: string, at: number, base?: number) =>
+    ask<Stacks>(`profile?kind=${kind}&at=${at}` + (base === undefined ? "" : `&base=${base}`)),
+  suspects: (from: number) => ask<Suspect[]>(`suspects?from=${from}`),
+  stats: () => ask<Stats>("stats"),
+  settings: () => ask<Setting[]>("settings"),
+  set: (name: string, value: string) => send<string>("settings", { name, value }),
+  purge: () => send<string>("purge"),
+  doctor: () => ask<Diagnosis>("doctor"),
+};

@@ -1,0 +1,102 @@
+// A chart over time: lines, or areas on top of each other. uPlot draws; the legend shows the values under the pointer.
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+
+export interface Line {
+  label: string;
+  values: number[];
+  colour: string;
+}
+
+interface Props {
+  title: string;
+  seconds: number[]; // since 1970
+  lines: Line[];
+  stacked?: boolean;
+  format: (value: number) => string;
+  bytes?: boolean; // ticks at powers of two
+  height?: number;
+}
+
+const POWERS = Array.from({ length: 50 }, (_, i) => 2 ** i);
+
+/** Each line with those below it. */
+function piled(lines: Line[]): number[][] {
+  const sums: number[][] = [];
+  for (const line of lines) {
+    const below = sums[sums.length - 1];
+    sums.push(line.values.map((value, i) => value + (below?.[i] ?? 0)));
+  }
+  return sums;
+}
+
+function options(props: Props, width: number): uPlot.Options {
+  const { lines, stacked, format } = props;
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const ink = dark ? "#c9c9c9" : "#444";
+  const order = stacked ? [...lines].reverse() : lines;
+  return {
+    width,
+    height: props.height ?? 220,
+    cursor: { drag: { x: true, y: false } },
+    axes: [
+      { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" } },
+      { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, size: 76, values: (_, ticks) => ticks.map(format), ...(props.bytes ? { incrs: POWERS } : {}) },
+    ],
+    scales: { y: { range: (_, least, most) => [Math.min(0, least), Math.max(most, 1e-9) * 1.05] } },
+    series: [
+      {},
+      ...order.map((line) => ({
+        label: line.label,
+        stroke: line.colour,
+        width: stacked ? 1 : 1.5,
+        ...(stacked ? { fill: line.colour } : {}),
+        points: { show: false },
+        // Of a pile, what the line itself is.
+        value: (_: uPlot, __: number, ___: number, index: number | null) => format(line.values[index ?? line.values.length - 1] ?? 0),
+      })),
+    ],
+  };
+}
+
+function data(props: Props): uPlot.AlignedData {
+  const values = props.stacked ? piled(props.lines).reverse() : props.lines.map((line) => line.values);
+  return [props.seconds, ...values];
+}
+
+export function Chart(props: Props) {
+  const place = useRef<HTMLDivElement>(null);
+  const chart = useRef<uPlot | null>(null);
+  const latest = useRef(props);
+  latest.current = props;
+  useEffect(() => {
+    const element = place.current!;
+    const make = () => {
+      chart.current?.destroy();
+      chart.current = new uPlot(options(latest.current, element.clientWidth), data(latest.current), element);
+    };
+    const observer = new ResizeObserver(() => {
+      if (chart.current?.width !== element.clientWidth) make();
+    });
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      chart.current?.destroy();
+      chart.current = null;
+    };
+  }, []);
+  useEffect(() => {
+    // The legend's texts close over the lines: they are made anew with them.
+    const one = chart.current;
+    if (!one) return;
+    options(props, one.width).series.forEach((series, i) => Object.assign(one.series[i]!, { value: series.value ?? one.series[i]!.value }));
+    one.setData(data(props));
+  });
+  const last = props.lines.map((line) => `${line.label} ${props.format(line.values[line.values.length - 1] ?? 0)}`).join(", ");
+  return (
+    <figure class="chart">
+      <figcaption>{props.title}</figcaption>
+      <div ref={place} role="img" aria-label={`${props.title}: now ${last}`} />
+    </figure>
+  );
+}

@@ -1,0 +1,22 @@
+// Colours of functions: by module, or by change.
+
+function hash(text: string): number {
+  let value = 2166136261;
+  for (let i = 0; i < text.length; i++) value = Math.imul(value ^ text.charCodeAt(i), 16777619);
+  return value >>> 0;
+}
+
+/** One hue per module, shades by function. Readable under black text in light, white text in dark. */
+export function ofFunction(module: string, name: string, dark: boolean): string {
+  const hue = hash(module) % 360;
+  const shade = (hash(name) % 9) - 4;
+  return dark ? `hsl(${hue} 34% ${30 + shade}%)` : `hsl(${hue} 58% ${80 + shade}%)`;
+}
+
+/** Red has grown, blue has shrunk; the stronger, the more of itself. */
+export function ofChange(now: number, before: number, dark: boolean): string {
+  const change = now - before;
+  const share = Math.min(1, Math.abs(change) / Math.max(1, now, before));
+  const hue = change >= 0 ? 8 : 212;
+  return dark ? `hsl(${hue} ${Math.round(share * 70)}% 34%)` : `hsl(${hue} ${Math.round(share * 85)}% ${90 - share * 22}%)`;
+}

@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import type { Node } from "../model/stacks.ts";
+import { hit, layout } from "./flame.ts";
+
+function node(name: string, total: number, base: number, children: Node[] = []): Node {
+  const self = total - children.reduce((sum, child) => sum + child.total, 0);
+  const one: Node = { name, frame: null, self, total, base, depth: 0, parent: null, children };
+  children.forEach((child) => (child.parent = one));
+  return one;
+}
+
+test("boxes lie inside of their caller's, by their share", () => {
+  const b = node("b", 30, 0, [node("c", 10, 0)]);
+  const root = node("all", 100, 0, [node("a", 50, 0), b]);
+  const { boxes, rows } = layout(root, 1000, false);
+  assert.equal(rows, 3);
+  assert.deepEqual(boxes.map((box) => [box.node.name, box.x, box.y, box.width]),
+    [["all", 0, 0, 1000], ["a", 0, 1, 500], ["b", 500, 1, 300], ["c", 500, 2, 100]]);
+  assert.equal(hit(boxes, rows, false, 650, 25)?.node.name, "b");
+  assert.equal(hit(boxes, rows, false, 900, 25), null);
+  assert.equal(hit(boxes, rows, true, 650, 25)?.node.name, "b", "the middle row of three is the same upside down");
+  assert.equal(hit(boxes, rows, true, 550, 5)?.node.name, "c");
+});
+
+test("zoomed in, callers are as wide as the picture", () => {
+  const b = node("b", 30, 0);
+  const root = node("all", 100, 0, [node("a", 70, 0), b]);
+  assert.deepEqual(layout(b, 400, false).boxes.map((box) => [box.node.name, box.width]), [["all", 400], ["b", 400]]);
+  assert.equal(root.children.length, 2);
+});
+
+test("of a change what is gone is seen, and nothing is wider than its caller", () => {
+  const root = node("all", 10, 100, [node("gone", 0, 90), node("new", 10, 0), node("same", 0, 10)]);
+  const { boxes } = layout(root, 1000, true);
+  const inside = boxes.filter((box) => box.y === 1);
+  assert.ok(inside.find((box) => box.node.name === "gone")!.width > 700);
+  assert.ok(inside.reduce((sum, box) => sum + box.width, 0) <= 1000.001);
+});
+
+test("100,000 frames that are too narrow to be seen are left out", () => {
+  const wide = node("all", 100_000, 0, Array.from({ length: 100_000 }, (_, i) => node(`f${i}`, 1, 0)));
+  const { boxes } = layout(wide, 1200, false);
+  assert.equal(boxes.length, 1);
+});

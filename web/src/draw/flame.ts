@@ -1,0 +1,99 @@
+// A flame graph on a canvas: only what is wide enough to be seen is drawn, so that 100,000 frames stay smooth.
+import type { Node } from "../model/stacks.ts";
+import { ofChange, ofFunction } from "./colour.ts";
+
+export const ROW = 20; // px
+const LEAST = 0.5; // px: narrower frames are not drawn
+
+export interface Box {
+  node: Node;
+  x: number;
+  y: number;
+  width: number;
+}
+
+export interface Look {
+  width: number;
+  up: boolean; // flames: the root at the bottom; else icicles
+  compares: boolean;
+  search: RegExp | null;
+  dark: boolean;
+  chosen: Node | null;
+}
+
+/** Of a change, what a frame's width stands for: the larger one, so that what is gone is seen too. */
+export function size(node: Node, compares: boolean): number {
+  return Math.max(0, compares ? Math.max(node.total, node.base) : node.total);
+}
+
+/** The boxes of what is below `top`, with its callers above it at full width. */
+export function layout(top: Node, width: number, compares: boolean): { boxes: Box[]; rows: number } {
+  const boxes: Box[] = [];
+  const path: Node[] = [];
+  for (let node: Node | null = top.parent; node; node = node.parent) path.unshift(node);
+  path.forEach((node, row) => boxes.push({ node, x: 0, y: row, width }));
+  let rows = path.length;
+  const place = (node: Node, x: number, row: number, room: number) => {
+    if (room < LEAST) return;
+    boxes.push({ node, x, y: row, width: room });
+    rows = Math.max(rows, row + 1);
+    const whole = Math.max(size(node, compares), node.children.reduce((sum, child) => sum + size(child, compares), 0));
+    if (whole === 0) return;
+    for (const child of node.children) {
+      const part = (room * size(child, compares)) / whole;
+      place(child, x, row + 1, part);
+      x += part;
+    }
+  };
+  place(top, 0, path.length, width);
+  return { boxes, rows };
+}
+
+function cut(context: CanvasRenderingContext2D, text: string, room: number): string {
+  if (context.measureText(text).width <= room) return text;
+  const letters = Math.floor(room / 7);
+  return letters < 3 ? "" : text.slice(0, letters - 1) + "…";
+}
+
+export function draw(canvas: HTMLCanvasElement, boxes: Box[], rows: number, look: Look): void {
+  const scale = devicePixelRatio || 1;
+  const height = rows * ROW;
+  canvas.width = Math.round(look.width * scale);
+  canvas.height = Math.round(height * scale);
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d")!;
+  context.scale(scale, scale);
+  context.clearRect(0, 0, look.width, height);
+  context.font = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+  context.textBaseline = "middle";
+  for (const box of boxes) {
+    const y = top(box, rows, look.up);
+    const { node } = box;
+    const found = look.search?.test(node.name);
+    context.fillStyle = found
+      ? "#c026d3"
+      : look.compares
+        ? ofChange(node.total, node.base, look.dark)
+        : ofFunction(node.frame?.m ?? "", node.name, look.dark);
+    context.fillRect(box.x, y, Math.max(box.width - 0.5, 0.5), ROW - 1);
+    if (node === look.chosen) {
+      context.strokeStyle = look.dark ? "#fff" : "#000";
+      context.lineWidth = 2;
+      context.strokeRect(box.x + 1, y + 1, box.width - 2.5, ROW - 3);
+    }
+    if (box.width > 24) {
+      context.fillStyle = found || look.dark ? "#fff" : "#111";
+      context.fillText(cut(context, node.name, box.width - 8), box.x + 4, y + ROW / 2);
+    }
+  }
+}
+
+function top(box: Box, rows: number, up: boolean): number {
+  return (up ? rows - 1 - box.y : box.y) * ROW;
+}
+
+/** What lies at that place of the canvas. */
+export function hit(boxes: Box[], rows: number, up: boolean, x: number, y: number): Box | null {
+  const row = up ? rows - 1 - Math.floor(y / ROW) : Math.floor(y / ROW);
+  return boxes.find((box) => box.y === row && x >= box.x && x < box.x + box.width) ?? null;
+}

@@ -1,0 +1,61 @@
+// The page: a bar of views, and the view.
+import "uplot/dist/uPlot.min.css";
+import "./style.css";
+import { render } from "preact";
+import { type State, api } from "./api.ts";
+import { type Change, type Shown, useAnswer, useShown } from "./state.ts";
+import { Growth } from "./views/growth.tsx";
+import { Overview, usePoints } from "./views/overview.tsx";
+import { Doctor, Kernel, Settings, Sizes } from "./views/process.tsx";
+import { PROFILE_VIEWS, Profile } from "./views/profile.tsx";
+
+// Those that ask a process.
+const PROCESS_VIEWS: Record<string, string> = { sizes: "Size classes", kernel: "Kernel", doctor: "Doctor", settings: "Settings" };
+
+function Bar({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
+  const views: [string, string][] = [
+    ["overview", "Overview"],
+    ...Object.entries(PROFILE_VIEWS).map(([id, [name]]): [string, string] => [id, name]),
+    ["growth", "Growth"],
+    ...(state.pid === undefined ? [] : Object.entries(PROCESS_VIEWS)),
+  ];
+  return (
+    <header>
+      <h1>{state.title}</h1>
+      <span class={state.live ? "alive" : "ended"} title={state.ended}>{state.live ? "live" : state.pid === undefined ? "saved" : "ended"}</span>
+      <nav aria-label="Views">
+        {views.map(([id, name]) => (
+          <button key={id} aria-current={shown.view === id ? "page" : undefined} onClick={() => change({ view: id })}>{name}</button>
+        ))}
+      </nav>
+    </header>
+  );
+}
+
+function Page() {
+  const [shown, change] = useShown();
+  const points = usePoints();
+  const { value: state, problem } = useAnswer(api.state, 2000, []);
+  if (!state) return <main><p role="status">{problem || "…"}</p></main>;
+  document.title = `${state.title} – seemalloc`;
+  let view;
+  if (shown.view in PROFILE_VIEWS) view = <Profile state={state} shown={shown} change={change} />;
+  else if (shown.view === "growth") view = <Growth change={change} />;
+  else if (shown.view === "sizes") view = <Sizes />;
+  else if (shown.view === "kernel") view = <Kernel />;
+  else if (shown.view === "doctor") view = <Doctor go={(to) => change({ view: to })} />;
+  else if (shown.view === "settings") view = <Settings state={state} />;
+  else view = <Overview points={points} state={state} change={change} />;
+  return (
+    <>
+      <Bar state={state} shown={shown} change={change} />
+      <main>
+        {problem && <p class="problem" role="alert">{problem}</p>}
+        {state.ended && <p class="problem" role="status">The process does not answer any more: {state.ended}. What was seen before is still here.</p>}
+        {view}
+      </main>
+    </>
+  );
+}
+
+render(<Page />, document.getElementById("page")!);

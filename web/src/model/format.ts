@@ -1,0 +1,38 @@
+// Figures as text.
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+export function bytes(value: number): string {
+  let unit = 0;
+  let size = Math.abs(value);
+  for (; size >= 1023.5 && unit < UNITS.length - 1; unit++) size /= 1024;
+  const digits = unit === 0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+  return `${value < 0 ? "−" : ""}${size.toFixed(digits)} ${UNITS[unit]}`;
+}
+
+export function count(value: number): string {
+  return Math.round(value).toLocaleString("en").replace("-", "−");
+}
+
+export function amount(value: number, unit: string, change = false): string {
+  const text = unit === "bytes" ? bytes(value) : unit === "nanoseconds" ? duration(value) : count(value);
+  return change && value > 0 ? "+" + text : text;
+}
+
+export function duration(ns: number): string {
+  const size = Math.abs(ns);
+  if (size < 1e3) return `${Math.round(ns)} ns`;
+  if (size < 1e6) return `${(ns / 1e3).toFixed(1)} µs`;
+  if (size < 1e9) return `${(ns / 1e6).toFixed(1)} ms`;
+  return `${(ns / 1e9).toFixed(2)} s`;
+}
+
+export function percent(part: number, whole: number): string {
+  if (whole === 0) return "";
+  const value = (100 * part) / whole;
+  return `${Math.abs(value) >= 9.95 ? value.toFixed(0) : value.toFixed(1)} %`.replace("-", "−");
+}
+
+export function clock(ms: number): string {
+  return new Date(ms).toLocaleTimeString("en-GB");
+}

@@ -1,0 +1,23 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import type { Point } from "../api.ts";
+import { bytes, count, percent } from "./format.ts";
+import { joined, rate } from "./series.ts";
+
+const point = (t: number, faults: number) => ({ t, faults }) as Point;
+
+test("rates are per second, whatever lies between two points", () => {
+  const points = [point(1000, 10), point(2000, 30), point(4000, 40), point(5000, 5)];
+  assert.deepEqual(rate(points, (p) => p.faults), [20, 20, 5, 0], "a count that falls began anew");
+});
+
+test("points that came twice are kept once, and no more than the bound", () => {
+  const all = joined([point(1, 0), point(2, 0)], [point(2, 0), point(3, 0), point(4, 0)], 3);
+  assert.deepEqual(all.map((p) => p.t), [2, 3, 4]);
+});
+
+test("figures", () => {
+  assert.deepEqual([0, 1023, 1024, 10.5 * 1024, 1023.9 * 1024, -3 * 2 ** 20].map(bytes), ["0 B", "1023 B", "1.00 KiB", "10.5 KiB", "1.00 MiB", "−3.00 MiB"]);
+  assert.equal(count(-1234567), "−1,234,567");
+  assert.deepEqual([percent(1, 3), percent(1, 1000), percent(0, 0)], ["33 %", "0.1 %", ""]);
+});

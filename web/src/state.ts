@@ -1,0 +1,106 @@
+// What the page shows, kept in the address behind the #, so that a link shows the same.
+import { useEffect, useState } from "preact/hooks";
+import type { Stacks } from "./api.ts";
+import type { Line } from "./model/stacks.ts";
+
+export interface Shown {
+  view: string;
+  kind: string; // of profile
+  at: number; // id of a moment; 0: the last one, and it follows
+  base: number; // compared with this one; -1: not
+  type: string; // a sample type; "": the profile's default
+  focus: string;
+  ignore: string;
+  hide: string;
+  module: string;
+  search: string;
+  function: string; // of the view "callers"
+  inverted: boolean;
+  folded: boolean;
+}
+
+const NOTHING: Shown = {
+  view: "overview", kind: "heap", at: 0, base: -1, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
+  inverted: false, folded: false,
+};
+
+export function read(hash: string): Shown {
+  const given = new URLSearchParams(hash.replace(/^#/, ""));
+  const shown: Record<string, unknown> = { ...NOTHING };
+  for (const [name, usual] of Object.entries(NOTHING)) {
+    const text = given.get(name);
+    if (text === null) continue;
+    if (typeof usual === "number") shown[name] = Number.isFinite(Number(text)) ? Number(text) : usual;
+    else shown[name] = typeof usual === "boolean" ? text === "1" : text;
+  }
+  return shown as unknown as Shown;
+}
+
+export function write(shown: Shown): string {
+  const out = new URLSearchParams();
+  for (const [name, usual] of Object.entries(NOTHING)) {
+    const value = shown[name as keyof Shown];
+    if (value !== usual) out.set(name, value === true ? "1" : String(value));
+  }
+  return "#" + out.toString();
+}
+
+export type Change = (change: Partial<Shown>) => void;
+
+/** What each view of a profile gets. */
+export interface ViewProps {
+  stacks: Stacks;
+  all: Line[]; // the stacks that pass the filters, with the values of the chosen type
+  unit: string;
+  shown: Shown;
+  change: Change;
+}
+
+export function useShown(): [Shown, Change] {
+  const [shown, setShown] = useState(() => read(location.hash));
+  useEffect(() => {
+    const follow = () => setShown(read(location.hash));
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
+  }, []);
+  const change: Change = (some) => {
+    const next = write({ ...read(location.hash), ...some });
+    // Another view is a step that "back" undoes; a letter typed into a filter is not.
+    if ("view" in some) location.hash = next;
+    else {
+      history.replaceState(null, "", next);
+      setShown(read(next));
+    }
+  };
+  return [shown, change];
+}
+
+/** Asks again every `every` ms while the page is visible, and at once when a dependency changes. */
+export function useAnswer<T>(ask: () => Promise<T>, every: number, needs: unknown[]): { value: T | null; problem: string } {
+  const [value, setValue] = useState<T | null>(null);
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    let over = false;
+    let timer = 0;
+    const once = async () => {
+      if (!document.hidden) {
+        try {
+          const got = await ask();
+          if (over) return;
+          setValue(got);
+          setProblem("");
+        } catch (failure) {
+          if (over) return;
+          setProblem(failure instanceof Error ? failure.message : String(failure));
+        }
+      }
+      if (every > 0 && !over) timer = window.setTimeout(once, every);
+    };
+    void once();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, needs);
+  return { value, problem };
+}

@@ -1,0 +1,113 @@
+// Flame graph: a click zooms in, one on the root or Esc out; arrows move, Enter zooms, so that no mouse is needed.
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Box, draw, hit, layout } from "../draw/flame.ts";
+import { amount, percent } from "../model/format.ts";
+import { type Node, pattern, tree } from "../model/stacks.ts";
+import type { ViewProps } from "../state.ts";
+
+function find(root: Node, path: string[]): Node {
+  let node = root;
+  for (const name of path) {
+    const child = node.children.find((one) => one.name === name);
+    if (!child) break;
+    node = child;
+  }
+  return node;
+}
+
+function pathOf(node: Node): string[] {
+  const path: string[] = [];
+  for (let at: Node | null = node; at?.parent; at = at.parent) path.unshift(at.name);
+  return path;
+}
+
+/** Where an arrow leads from a node. */
+function neighbour(node: Node, key: string): Node | null {
+  const siblings = node.parent?.children ?? [];
+  const place = siblings.indexOf(node);
+  switch (key) {
+    case "ArrowUp": return node.parent;
+    case "ArrowDown": return node.children.reduce<Node | null>((most, one) => (most && most.total >= one.total ? most : one), null);
+    case "ArrowLeft": return siblings[place - 1] ?? null;
+    case "ArrowRight": return siblings[place + 1] ?? null;
+  }
+  return null;
+}
+
+export function describe(node: Node, whole: number, unit: string, compares: boolean): string {
+  const now = `${amount(node.total, unit)}, ${percent(node.total, whole)}`;
+  const change = compares ? `, ${amount(node.total - node.base, unit, true)} since` : "";
+  return `${node.name}: ${now}${change}; itself ${amount(node.self, unit)}`;
+}
+
+export function Flame({ stacks, all, unit, shown, change }: ViewProps) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [width, setWidth] = useState(0);
+  const [path, setPath] = useState<string[]>([]);
+  const [chosen, setChosen] = useState<Node | null>(null);
+  const [hovered, setHovered] = useState<{ box: Box; x: number; y: number } | null>(null);
+  const [up, setUp] = useState(false);
+  const compares = stacks.base !== undefined;
+  const root = useMemo(() => tree(stacks, all, shown), [stacks, all, shown.inverted, shown.folded]);
+  const top = useMemo(() => find(root, path), [root, path]);
+  const { boxes, rows } = useMemo(() => layout(top, width, compares), [top, width, compares]);
+  const whole = Math.max(root.total, 1);
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+
+  useEffect(() => {
+    const element = canvas.current!;
+    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  useEffect(() => {
+    if (width > 0) draw(canvas.current!, boxes, rows, { width, up, compares, search: pattern(shown.search), dark, chosen });
+  }, [boxes, rows, width, up, compares, shown.search, dark, chosen]);
+
+  const at = (event: MouseEvent) => hit(boxes, rows, up, event.offsetX, event.offsetY);
+  const zoom = (node: Node) => {
+    setPath(pathOf(node));
+    setChosen(node);
+  };
+  const key = (event: KeyboardEvent) => {
+    if (event.key === "Escape") zoom(root);
+    else if (event.key === "Enter" && chosen) zoom(chosen);
+    else {
+      const next = neighbour(chosen ?? top, event.key);
+      if (!next) return;
+      setChosen(next);
+    }
+    event.preventDefault();
+  };
+  const told = hovered?.box.node ?? chosen ?? top;
+  return (
+    <section>
+      <div class="bar">
+        <label><input type="checkbox" checked={up} onChange={() => setUp(!up)} /> flames (root at the bottom)</label>
+        <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted })} /> from the allocating function to its callers</label>
+        <label><input type="checkbox" checked={shown.folded} onChange={() => change({ folded: !shown.folded })} /> fold recursion</label>
+        <button disabled={path.length === 0} onClick={() => zoom(root)}>whole picture</button>
+        <button disabled={!told.frame} onClick={() => change({ view: "callers", function: told.name })}>callers of {told.frame ? "it" : "…"}</button>
+      </div>
+      <p class="told" aria-live="polite">{describe(told, whole, unit, compares)}</p>
+      <canvas
+        ref={canvas}
+        class="flame"
+        tabIndex={0}
+        role="img"
+        aria-label={`Flame graph of ${boxes.length} frames; the table under Functions has the same figures. Arrows move, Enter zooms, Escape shows all.`}
+        onMouseMove={(event) => {
+          const box = at(event);
+          setHovered(box && { box, x: event.offsetX, y: event.offsetY });
+        }}
+        onMouseLeave={() => setHovered(null)}
+        onClick={(event) => {
+          const box = at(event);
+          if (box) zoom(box.node);
+        }}
+        onKeyDown={key}
+      />
+      {compares && <p class="legend"><span class="grown" /> grown <span class="shrunk" /> shrunk</p>}
+    </section>
+  );
+}

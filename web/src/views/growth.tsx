@@ -1,0 +1,52 @@
+// Stacks ranked by how steadily what they hold grows.
+import { useState } from "preact/hooks";
+import { type Suspect, api } from "../api.ts";
+import { bytes } from "../model/format.ts";
+import { type Change, useAnswer } from "../state.ts";
+import { Path } from "./path.tsx";
+
+const WINDOWS: [string, number][] = [["all that is kept", 0], ["last 10 minutes", 600], ["last minute", 60]];
+
+function Spark({ values }: { values: number[] }) {
+  const most = Math.max(1, ...values);
+  const points = values.map((value, i) => `${(i / Math.max(1, values.length - 1)) * 118 + 1},${27 - (value / most) * 25}`).join(" ");
+  return <svg width="120" height="28" aria-hidden="true"><polyline points={points} fill="none" stroke="currentColor" stroke-width="1.5" /></svg>;
+}
+
+function sure(one: Suspect): string {
+  if (one.sure > 0.999) return "practically certain";
+  return `${(100 * one.sure).toFixed(one.sure > 0.99 ? 1 : 0)} %`;
+}
+
+export function Growth({ change }: { change: Change }) {
+  const [seconds, setSeconds] = useState(0);
+  const { value, problem } = useAnswer(() => api.suspects(seconds ? Date.now() - 1000 * seconds : 0), 5000, [seconds]);
+  return (
+    <section>
+      <div class="bar">
+        <label>window <select value={seconds} onChange={(event) => setSeconds(Number(event.currentTarget.value))}>
+          {WINDOWS.map(([name, length]) => <option key={name} value={length}>{name}</option>)}
+        </select></label>
+      </div>
+      {problem && <p class="problem">{problem}</p>}
+      {value?.length === 0 && <p class="note">Nothing grows, or fewer than four profiles have been taken so far.</p>}
+      {value && value.length > 0 && (
+        <table class="figures">
+          <thead><tr><th scope="col">a second</th><th scope="col">holds now</th><th scope="col">how sure</th><th scope="col">over time</th><th scope="col">allocated in, called by …</th></tr></thead>
+          <tbody>
+            {value.map((one) => (
+              <tr key={one.stack.join()}>
+                <td>{bytes(one.bytes_per_s)}</td>
+                <td>{bytes(one.now)}</td>
+                <td>{sure(one)}</td>
+                <td><Spark values={one.values} /></td>
+                <td class="name"><Path stack={one.stack} change={change} most={8} /></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      <p class="note">A second: the median of the slopes between all pairs of profiles. How sure: Mann and Kendall's test that it is no chance.</p>
+    </section>
+  );
+}

@@ -1,0 +1,137 @@
+// What the process's memory is, over time and in words.
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { type Point, type Stacks, type State, type Suspect, api } from "../api.ts";
+import { Chart } from "../draw/chart.tsx";
+import { bytes, count, percent } from "../model/format.ts";
+import { joined, level, rate, seconds } from "../model/series.ts";
+import { lines, table, total } from "../model/stacks.ts";
+import { type Change, useAnswer } from "../state.ts";
+import { Path } from "./path.tsx";
+import { Word } from "./word.tsx";
+
+// From the program's own memory to what is around it.
+const PARTS: { label: string; of: (point: Point) => number; colour: string }[] = [
+  { label: "live", of: (p) => p.live, colour: "#2563eb" },
+  { label: "cached", of: (p) => p.cached, colour: "#38bdf8" },
+  { label: "fragmentation", of: (p) => p.frag, colour: "#f59e0b" },
+  { label: "metadata", of: (p) => p.meta, colour: "#a855f7" },
+  { label: "not ours", of: (p) => p.other, colour: "#9ca3af" },
+];
+
+export function usePoints(): Point[] {
+  const [points, setPoints] = useState<Point[]>([]);
+  useEffect(() => {
+    let timer = 0;
+    let over = false;
+    let last = 0;
+    const once = async () => {
+      try {
+        const more = document.hidden ? [] : await api.series(last);
+        if (over) return;
+        last = more[more.length - 1]?.t ?? last;
+        if (more.length) setPoints((before) => joined(before, more));
+      } catch {
+        // The state's own request says that the server is gone.
+      }
+      timer = window.setTimeout(once, 1000);
+    };
+    void once();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, []);
+  return points;
+}
+
+function Holders({ stacks, change }: { stacks: Stacks | null; change: Change }) {
+  const rows = useMemo(() => {
+    if (!stacks) return null;
+    const all = lines(stacks, stacks.default);
+    return { most: table(stacks, all).sort((a, b) => b.flat - a.flat).slice(0, 3), whole: total(all).value };
+  }, [stacks]);
+  if (!rows) return <p>…</p>;
+  if (rows.whole === 0) return <p>Nothing has been sampled yet: the program has allocated too little.</p>;
+  return (
+    <ol>
+      {rows.most.map((row) => (
+        <li key={row.name}>
+          <button class="link" onClick={() => change({ view: "callers", function: row.name })}>{row.name}</button> holds {bytes(row.flat)},{" "}
+          {percent(row.flat, rows.whole)} of what is in use
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Growers({ suspects, change }: { suspects: Suspect[] | null; change: Change }) {
+  const sure = (suspects ?? []).filter((one) => one.sure > 0.9).slice(0, 3);
+  if (!suspects) return <p>…</p>;
+  if (sure.length === 0) return <p>Nothing grows steadily so far.</p>;
+  return (
+    <ol>
+      {sure.map((one) => (
+        <li key={one.stack.join()}>
+          <Path stack={one.stack} change={change} /> grows by{" "}
+          {bytes(one.bytes_per_s)} a second and holds {bytes(one.now)}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+export function Overview({ points, state, change }: { points: Point[]; state: State; change: Change }) {
+  const last = points[points.length - 1];
+  const stacks = useAnswer(() => api.stacks("heap", 0), 5000, []);
+  const suspects = useAnswer(() => api.suspects(0), 5000, []);
+  const times = seconds(points);
+  const now = last && PARTS.map((part) => ({ ...part, value: part.of(last) }));
+  return (
+    <section>
+      {now && (
+        <p class="sum">
+          <strong>{bytes(last.rss)}</strong> resident ={" "}
+          {now.map((part, i) => (
+            <span key={part.label}>
+              {i > 0 && " + "}
+              <span class="swatch" style={{ background: part.colour }} /> {bytes(part.value)} <Word name={part.label} />
+            </span>
+          ))}
+        </p>
+      )}
+      {state.pid !== undefined && points.length > 0 && (
+        <Chart title="Resident memory, explained" seconds={times} stacked format={bytes} bytes height={260}
+          lines={PARTS.map((part) => ({ label: part.label, colour: part.colour, values: level(points, part.of) }))} />
+      )}
+      <div class="columns">
+        <div>
+          <h2>Who holds most</h2>
+          <Holders stacks={stacks.value} change={change} />
+          {stacks.problem && <p class="problem">{stacks.problem}</p>}
+        </div>
+        <div>
+          <h2>Who grows</h2>
+          <Growers suspects={suspects.value} change={change} />
+        </div>
+      </div>
+      {points.length > 1 && (
+        <div class="columns">
+          <Chart title="Page faults a second" seconds={times} format={count} lines={[{ label: "faults", colour: "#dc2626", values: rate(points, (p) => p.faults) }]} />
+          <Chart title="Given back to the system, a second" seconds={times} format={bytes} bytes
+            lines={[
+              { label: "given back", colour: "#16a34a", values: rate(points, (p) => p.purged) },
+              { label: "refaults", colour: "#dc2626", values: rate(points, (p) => p.refaults) },
+            ]} />
+          <Chart title="Free pages that are still there (dirty)" seconds={times} format={bytes} bytes lines={[{ label: "dirty", colour: "#0891b2", values: level(points, (p) => p.dirty) }]} />
+          <Chart title="Slow paths a second" seconds={times} format={count}
+            lines={[
+              { label: "refills", colour: "#7c3aed", values: rate(points, (p) => p.refills) },
+              { label: "remote frees", colour: "#ea580c", values: rate(points, (p) => p.remote) },
+              { label: "lock waits", colour: "#dc2626", values: rate(points, (p) => p.lockwaits) },
+            ]} />
+          <Chart title="Threads" seconds={times} format={count} lines={[{ label: "threads", colour: "#4b5563", values: level(points, (p) => p.threads) }]} />
+        </div>
+      )}
+    </section>
+  );
+}

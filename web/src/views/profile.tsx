@@ -1,0 +1,99 @@
+// What the views of a profile have in common: which one, compared with which, and what of it.
+import { useMemo } from "preact/hooks";
+import { type Moment, type Stacks, type State, api } from "../api.ts";
+import { amount, bytes, clock } from "../model/format.ts";
+import { isPattern, lines, total } from "../model/stacks.ts";
+import { type Change, type Shown, useAnswer } from "../state.ts";
+import { Callers } from "./callers.tsx";
+import { Flame } from "./flame.tsx";
+import { Functions } from "./functions.tsx";
+import { Tree } from "./tree.tsx";
+
+export const PROFILE_VIEWS: Record<string, [string, typeof Flame]> = {
+  flame: ["Flame graph", Flame],
+  functions: ["Functions", Functions],
+  callers: ["Callers", Callers],
+  tree: ["Tree", Tree],
+};
+
+const FORMATS = ["proto", "speedscope", "collapsed", "dhat", "csv", "json"];
+
+function label(moment: Moment): string {
+  return `${clock(moment.t)}, ${bytes(moment.inuse)} in use${moment.asked ? " (kept)" : ""}`;
+}
+
+function Choice({ state, stacks, moments, shown, change }: { state: State; stacks: Stacks | null; moments: Moment[]; shown: Shown; change: Change }) {
+  const text = (name: "focus" | "ignore" | "hide" | "search", help: string) => (
+    <label title={help}>
+      {name} <input value={shown[name]} aria-invalid={!isPattern(shown[name])} size={14} onInput={(event) => change({ [name]: event.currentTarget.value })} />
+    </label>
+  );
+  const modules = useMemo(() => [...new Set((stacks?.frames ?? []).map((frame) => frame.m ?? ""))].filter(Boolean).sort(), [stacks]);
+  const keep = async () => {
+    const moment = await api.takeMoment();
+    change({ base: moment.id });
+  };
+  return (
+    <div class="bar choice">
+      {(state.kinds?.length ?? 0) > 1 && (
+        <label>profile <select value={shown.kind} onChange={(event) => change({ kind: event.currentTarget.value, type: "", base: -1, at: 0 })}>
+          {state.kinds!.map((kind) => <option key={kind.name} value={kind.name} title={kind.what}>{kind.name}</option>)}
+        </select></label>
+      )}
+      <label>shows <select value={shown.type || stacks?.types[stacks.default]?.name} onChange={(event) => change({ type: event.currentTarget.value })}>
+        {stacks?.types.map((type) => <option key={type.name} value={type.name}>{type.what}</option>)}
+      </select></label>
+      <label>at <select value={shown.at} onChange={(event) => change({ at: Number(event.currentTarget.value) })}>
+        <option value={0}>{state.live ? "now (follows)" : "the last one"}</option>
+        {[...moments].reverse().map((moment) => <option key={moment.id} value={moment.id}>{label(moment)}</option>)}
+      </select></label>
+      <label>compared with <select value={shown.base} onChange={(event) => change({ base: Number(event.currentTarget.value) })}>
+        <option value={-1}>nothing</option>
+        {moments.map((moment) => <option key={moment.id} value={moment.id}>{label(moment)}</option>)}
+      </select></label>
+      {state.live && <button onClick={keep} title="Keeps a profile of now, and shows what changes from here on">compare from now on</button>}
+      {text("focus", "Only stacks with a function that matches this regular expression")}
+      {text("ignore", "No stacks with a function that matches")}
+      {text("hide", "Takes matching functions out of the stacks")}
+      <label>module <select value={shown.module} onChange={(event) => change({ module: event.currentTarget.value })}>
+        <option value="">all</option>
+        {modules.map((name) => <option key={name}>{name}</option>)}
+      </select></label>
+      {text("search", "Marks functions that match")}
+      <label>save as <select value="" onChange={(event) => {
+        location.href = `api/download?at=${shown.at}&format=${event.currentTarget.value}`;
+        event.currentTarget.value = "";
+      }}><option value="">…</option>{FORMATS.map((name) => <option key={name}>{name}</option>)}</select></label>
+    </div>
+  );
+}
+
+export function Profile({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
+  const follows = state.live && shown.at === 0;
+  const moments = useAnswer(api.moments, state.live ? 5000 : 0, [state.live]);
+  const { value: stacks, problem } = useAnswer(() => api.stacks(shown.kind, shown.at, shown.base >= 0 ? shown.base : undefined),
+    follows ? 5000 : 0, [shown.kind, shown.at, shown.base, follows]);
+  const type = Math.max(0, stacks ? (shown.type ? stacks.types.findIndex((one) => one.name === shown.type) : stacks.default) : 0);
+  const all = useMemo(() => (stacks ? lines(stacks, type, shown) : []), [stacks, type, shown.focus, shown.ignore, shown.hide, shown.module]);
+  const View = PROFILE_VIEWS[shown.view]![1];
+  const sum = total(all);
+  const unit = stacks?.types[type]?.unit ?? "bytes";
+  const error = stacks?.errors[type] ?? 0;
+  return (
+    <>
+      <Choice state={state} stacks={stacks} moments={moments.value ?? []} shown={shown} change={change} />
+      {problem && <p class="problem" role="alert">{problem}</p>}
+      {stacks && (
+        <>
+          <p class="sum">
+            <strong>{amount(sum.value, unit)}</strong> {stacks.types[type]?.what}
+            {error > 0 && ` ± ${amount(error, unit)} (standard error)`}
+            {stacks.base && `, ${amount(sum.value - sum.base, unit, true)} since then`}, at {clock(stacks.t)}
+          </p>
+          <View stacks={stacks} all={all} unit={unit} shown={shown} change={change} />
+          <details class="note"><summary>What this profile says of itself</summary><ul>{(stacks.comments ?? []).map((text) => <li key={text}>{text}</li>)}</ul></details>
+        </>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,21 @@
+// Words that are explained where they stand: on hover and on focus.
+
+const WORDS: Record<string, string> = {
+  flat: "What the function allocated itself.",
+  cum: "Cumulative: what the function allocated itself, and what the functions that it called did.",
+  live: "Blocks that the program holds.",
+  cached: "Free blocks and pages that are kept ready, so that the next allocations cost nothing.",
+  fragmentation: "Free blocks in spans that also hold live ones: memory that nobody else can have.",
+  metadata: "The allocator's own records, and those of the profiler.",
+  "not ours": "Resident memory of others: the program's code and data, stacks, its own mappings.",
+  dirty: "Free pages that are still backed by memory; they go back to the system after the purge delay.",
+  refault: "Memory that was used again shortly after it had been given back: giving it back did not pay.",
+  span: "A run of pages cut into blocks of one size.",
+  refills: "How often a thread had no free block of its own at hand and went to its heap.",
+  remote: "Blocks that were sent back to the thread whose memory they are, by others that freed them.",
+  "size class": "Requests are rounded up to one of about 100 sizes.",
+};
+
+export function Word({ name, children }: { name: string; children?: preact.ComponentChildren }) {
+  return <abbr title={WORDS[name]} tabIndex={0}>{children ?? name}</abbr>;
+}
