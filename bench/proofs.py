@@ -10,6 +10,9 @@ import typing
 from catalog import Row, words
 from harness import criteria
 
+TITLE = "Memory goes back by itself, at no cost: what proves it"
+OPTION, FILE = "--proofs", "bench/proofs.py"
+
 FLAT = 1.10  # time per object, of that with the fewest objects
 RPC_THROUGHPUT, RPC_P99 = 0.99, 1.02  # of purge:never
 DEAD_RETURNED = 0.80

@@ -31,7 +31,17 @@ VARIANTS = [
     ("gperftools", "rate 10", "TCMALLOC_RELEASE_RATE", "10"),
     ("gperftools", "aggressive", "TCMALLOC_AGGRESSIVE_DECOMMIT", "1"),
 ]
-OPTIONS = ("LD_PRELOAD", "SEEMALLOC_CONF", "MALLOC_", "_RJEM_MALLOC_CONF", "MIMALLOC_", "TCMALLOC_", "GLIBC_TUNABLES")
+# What profiles are compared with: the libraries that have a profiler, and what turns it on. No file is written.
+ANNOUNCED = "Starting tracking the heap"  # says gperftools of itself
+PROFILERS = [
+    ("seemalloc", "again", "SEEMALLOC_CONF", "sample:524288"),
+    ("seemalloc", "sample 0", "SEEMALLOC_CONF", "sample:0"),
+    ("seemalloc", "sample 1", "SEEMALLOC_CONF", "sample:1"),
+    ("jemalloc-debian", "prof", "MALLOC_CONF", "prof:true,lg_prof_sample:19"),
+    ("gperftools-profiler", "sampling", "TCMALLOC_SAMPLE_PARAMETER", "524288"),
+    ("gperftools-profiler", "HEAPPROFILE", "HEAPPROFILE", "/nonexistent/heap"),
+]
+OPTIONS = ("LD_PRELOAD", "HEAPPROFILE", "HEAP_PROFILE_", "DUMP_HEAPTRACK_OUTPUT", "SEEMALLOC_CONF", "MALLOC_", "_RJEM_MALLOC_CONF", "MIMALLOC_", "TCMALLOC_", "GLIBC_TUNABLES")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,19 +138,37 @@ def all_of_them(peers, say):
 
 def for_proofs(peers, say):
     """Every allocator that is here, each followed by itself with other options, where it knows them."""
+    return with_variants(all_of_them(peers, say), VARIANTS, say)
+
+
+def with_variants(everyone, variants, say):
     found = []
-    for one in all_of_them(peers, say):
+    for one in everyone:
         found.append(one)
-        for base, name, variable, value in VARIANTS:
+        for base, name, variable, value in variants:
             if base != one.name:
                 continue
             variant = dataclasses.replace(one, name=f"{base} {name}", options=((variable, value),))
             complaint = variant.complaint()
-            if complaint:
+            if complaint and not complaint.startswith(ANNOUNCED):
                 say(f"{variant.name} left out: {complaint.splitlines()[0]}")
             else:
                 found.append(variant)
     return found
+
+
+def for_profiling(peers, say):
+    """Those that have a profiler, with and without it."""
+    everyone = [one for one in all_of_them(peers, say) if one.name in ("seemalloc", "glibc", "jemalloc-debian")]
+    for base, name, pattern, package in (("gperftools-profiler", "", "libtcmalloc.so.4", "libgoogle-perftools4"),
+                                         ("glibc", " heaptrack", "heaptrack/libheaptrack_preload.so", "heaptrack")):
+        library = find_library(pattern)
+        if library is None:
+            say(f"{base}{name} is not installed (Debian: {package})")
+            continue
+        options = (("DUMP_HEAPTRACK_OUTPUT", os.devnull),) if name else ()
+        everyone.append(Allocator(base + name, library, output_of("dpkg-query", "-W", "-f", "${Version}", package), options=options))
+    return with_variants(everyone, PROFILERS, say)
 
 
 def for_sampling():

@@ -18,6 +18,7 @@ from unittest import mock
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[0] = str(HERE.parent)
+import profiling
 import proofs
 from harness import allocators, cgroup, compare, criteria, measure, proof_report, session, tables
 from harness.allocators import Allocator
@@ -370,17 +371,35 @@ class Proofs(unittest.TestCase):
         self.assertLessEqual({f"{name} {variant}" for name, variant, _, _ in allocators.VARIANTS}, used)
 
     def test_nothing_is_met_without_figures(self):
-        figures = proof_figures({row.name: {} for row in proofs.ROWS})
-        for proof in proofs.PROOFS:
-            findings = list(proof.judge(figures))
-            self.assertTrue(findings, proof.key)
-            self.assertEqual({one.verdict for one in findings}, {criteria.UNKNOWN}, proof.key)
+        for suite in (proofs, profiling):
+            figures = proof_figures({row.name: {} for row in suite.ROWS})
+            for proof in suite.PROOFS:
+                findings = list(proof.judge(figures))
+                self.assertTrue(findings, proof.key)
+                self.assertEqual({one.verdict for one in findings}, {criteria.UNKNOWN}, proof.key)
+            self.assertIn(f"# {suite.TITLE}\n", proof_report.report(figures, suite))
+
+    def test_profiles_are_measured_on_allocators_that_exist_each_at_least_once(self):
+        names = {f"{name} {variant}" for name, variant, _, _ in allocators.PROFILERS}
+        names |= {"seemalloc", "glibc", "glibc heaptrack", "jemalloc-debian", "gperftools-profiler"}
+        used = {name for row in profiling.ROWS for name in row.subjects}
+        self.assertEqual(used, names)
+
+    def test_an_estimate_is_compared_with_what_is_held(self):
+        # Blocks of the interval's size: p = 1 − 1/e; 1000 of them have a standard error of 24.1 blocks.
+        block, total = profiling.INTERVAL, 1000 * profiling.INTERVAL
+        truths = profiling.truths_of(f"peak_kib 7\ntruth right {total} {block}\ntruth off {total} {block}\ntruth gone {total} {block}\n")
+        functions = [{"name": "right", "cum": total}, {"name": "off", "cum": total - 48 * block}, {"name": "other", "cum": 9}]
+        right, off, gone = profiling.deviations(truths, {"functions": functions})
+        self.assertEqual(right, 0)
+        self.assertAlmostEqual(off, -1.99, 2)
+        self.assertAlmostEqual(gone, -41.5, 1)
 
     def test_report(self):
         runs = {row.name: {name: [{"requests_per_s": 100 if name == proofs.OURS else 101, "p99_us": 10, "rss_kib": line(1, 1)}]
                            for name in row.subjects} for row in proofs.ROWS}
         figures = proof_figures(runs, {proofs.RPC.name: {"glibc": "killed"}}, {"seemalloc eager": {"SEEMALLOC_CONF": "purge:eager"}})
-        text = proof_report.report(figures, proofs.PROOFS, [("An RPC echo server", "plots/proof-rpc.svg")])
+        text = proof_report.report(figures, proofs, [("An RPC echo server", "plots/proof-rpc.svg")])
         for part in ("| requests/s, default against purge:never | 0.99 × | at least 0.99 × | met |",
                      "![An RPC echo server](plots/proof-rpc.svg)",
                      "- seemalloc eager: `SEEMALLOC_CONF=purge:eager`", "| glibc | failed |", "(#an-rpc-echo-server) | ",

@@ -70,12 +70,14 @@ def options(figures):
     return "Options, where they are not the defaults:\n\n" + "\n".join(lines) if lines else ""
 
 
-LEGEND = ("Medians, and small the smallest and the largest run. All by `./dev bench --proofs --publish`; verdicts are computed from "
-          "the figures, by the limits in `bench/proofs.py`.")
+def legend(suite):
+    return (f"Medians, and small the smallest and the largest run. All by `./dev bench {suite.OPTION} --publish`; verdicts are computed "
+            f"from the figures, by the limits in `{suite.FILE}`.")
 
 
-def report(figures, proofs, plots=()):
-    present = [proof for proof in proofs if any(row.name in figures["runs"] for row in proof.rows)]
-    return tables.joined("# Memory goes back by itself, at no cost: what proves it", tables.about(figures), LEGEND,
+def report(figures, suite, plots=()):
+    """`suite`: the module that has the proofs."""
+    present = [proof for proof in suite.PROOFS if any(row.name in figures["runs"] for row in proof.rows)]
+    return tables.joined(f"# {suite.TITLE}", tables.about(figures), legend(suite),
                          summary(figures, present), options(figures), tables.failures(figures),
                          *(section(figures, proof, plots) for proof in present))

@@ -48,10 +48,10 @@ class Program:
     """A real program, which knows itself how it is run and measured. Its threads are not pinned: each of its processes
     would begin at the first CPU, and who drives a server needs a CPU too."""
     time, memory, pinned = "wall_s", "peak_mb", False
-    subjects, rounds = (), None
 
-    def __init__(self, row):
+    def __init__(self, row, subjects=(), rounds=None):
         self.row, self.name, self.group, self.threads = row, row.name, row.group, row.threads
+        self.subjects, self.rounds = subjects, rounds
 
     def unavailable(self):
         return self.row.available()

@@ -18,11 +18,14 @@ def once(run):
             printed.append(run.run(["redis-benchmark", "-s", path, "-t", test, "-n", requests, "-r", KEYS,
                                     "-d", BYTES, "-P", PIPELINE, "-c", CLIENTS, "--csv"]))
     run.stop(server)
-    rates = {row[0].lower(): float(row[1]) for text in printed for row in csv.reader(text.splitlines())
-             if len(row) > 1 and row[0].lower() in REQUESTS}
-    if set(rates) != set(REQUESTS):
+    tests = {row["test"].lower(): row for text in printed for row in csv.DictReader(text.splitlines())}
+    if set(tests) != set(REQUESTS):
         raise Failed(f"redis-benchmark printed no rate of some test: {printed}")
-    return {**figures, "metrics": {f"{test}_per_s": rate for test, rate in rates.items()}}
+    metrics = {f"{test}_per_s": float(row["rps"]) for test, row in tests.items()}
+    everything = sum(REQUESTS.values())
+    metrics["requests_per_s"] = everything / sum(count / metrics[f"{test}_per_s"] for test, count in REQUESTS.items())
+    metrics["p99_us"] = sum(count * 1000 * float(tests[test]["p99_latency_ms"]) for test, count in REQUESTS.items()) / everything
+    return {**figures, "metrics": metrics}
 
 
 ROWS = [Row("Redis", 1, (("redis-server", "redis-server"), ("redis-benchmark", "redis-tools")), once)]

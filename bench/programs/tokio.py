@@ -2,6 +2,8 @@
 import functools
 import subprocess
 
+from harness import measure
+
 from .process import expect
 from .row import BUILDS, HERE, Row
 
@@ -28,8 +30,9 @@ def once(run):
     with run.measuring(server) as figures:
         printed = run.run([client, port, CONNECTIONS, REQUESTS])
     run.stop(server, ask=lambda: run.run([client, port, "quit"]))
-    expect("the number of answers", printed.strip(), str(CONNECTIONS * REQUESTS))
-    return {**figures, "metrics": {"requests_per_s": CONNECTIONS * REQUESTS / figures["wall_s"]}}
+    said = measure.metrics_of(printed)
+    expect("the number of answers", said.get("answers"), CONNECTIONS * REQUESTS)
+    return {**figures, "metrics": {"requests_per_s": CONNECTIONS * REQUESTS / figures["wall_s"], "p99_us": said["p99_us"]}}
 
 
 ROWS = [Row("tokio HTTP service", 2, (("cargo", "cargo-web"),), once, prepare)]

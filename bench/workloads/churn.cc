@@ -10,7 +10,6 @@
 
 namespace {
 
-std::atomic<long> running;
 std::atomic<size_t> allocated_bytes;
 
 void work(uint64_t seed, size_t live_bytes, size_t total_bytes) {
@@ -18,7 +17,6 @@ void work(uint64_t seed, size_t live_bytes, size_t total_bytes) {
   while (heap.allocated_bytes() < total_bytes) heap.replace(256, 4 << 20, free);
   allocated_bytes += heap.allocated_bytes();
   heap.free_all();
-  --running;
 }
 
 }  // namespace
@@ -29,11 +27,7 @@ int main(int count, char** arguments) {
   const size_t total = workload::argument(count, arguments, 3, 100) * 1'000'000'000;
   workload::Timeline timeline;
   workload::Clock clock;
-  running = threads;
-  std::vector<std::thread> all;
-  for (long i = 0; i < threads; ++i) all.emplace_back(work, i + 1, live / threads, total / threads);
-  timeline.watch([threads] { return running < threads; });
-  for (auto& thread : all) thread.join();
+  timeline.watch_threads(threads, [&](long i) { work(i + 1, live / threads, total / threads); });
   workload::metric("gb_per_s", allocated_bytes / 1e9 / clock.seconds());
   workload::metric("live_kib", live / 1024.0);
   timeline.print();

@@ -15,7 +15,6 @@ namespace {
 
 constexpr int kTables = 1024;
 std::atomic<char*> handed_over[kTables];
-std::atomic<long> running;
 
 // To free it, or to leave it to whichever thread comes by here next, and free what another one left.
 void bury(workload::Random& random, char* block) {
@@ -34,7 +33,6 @@ void work(uint64_t seed, size_t live_bytes, long operations, long days) {
     heap.replace(16, largest, [&](char* victim) { bury(heap.random(), victim); });
   }
   heap.free_all();
-  --running;
 }
 
 }  // namespace
@@ -46,11 +44,7 @@ int main(int count, char** arguments) {
   const long days = workload::argument(count, arguments, 4, 16);
   workload::Timeline timeline;
   workload::Clock clock;
-  running = threads;
-  std::vector<std::thread> all;
-  for (long i = 0; i < threads; ++i) all.emplace_back(work, i + 1, live / threads, operations / threads, days);
-  timeline.watch([threads] { return running < threads; });
-  for (auto& thread : all) thread.join();
+  timeline.watch_threads(threads, [&](long i) { work(i + 1, live / threads, operations / threads, days); });
   workload::metric("ns_per_operation", clock.seconds() * 1e9 / operations);
   for (auto& place : handed_over) free(place.exchange(nullptr));
   workload::metric("live_kib", live / 1024.0);

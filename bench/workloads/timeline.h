@@ -9,6 +9,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
 
 #include "workload.h"
 
@@ -38,6 +41,21 @@ class Timeline {
   template <class Done>
   void watch(Done done) {
     for (; !done(); wait_ms(interval_ms_)) read();
+  }
+
+  // Runs work(0), work(1) … in so many threads, and reads until the first of them has ended.
+  template <class Work>
+  void watch_threads(long threads, Work work) {
+    std::atomic<bool> ended = false;
+    std::vector<std::thread> all;
+    for (long i = 0; i < threads; ++i) {
+      all.emplace_back([&ended, &work, i] {
+        work(i);
+        ended = true;
+      });
+    }
+    watch([&ended] { return ended.load(); });
+    for (auto& thread : all) thread.join();
   }
 
   void print() const {

@@ -1,7 +1,9 @@
-//! client PORT [CONNECTIONS REQUESTS]: asks the server, checks every answer, prints how many there were.
+//! client PORT [CONNECTIONS REQUESTS]: asks the server, checks every answer, prints how many there were and how long the slowest
+//! hundredth took at least.
 //! client PORT quit: ends the server.
 use bench_tokio::read_message;
 use std::io::Result;
+use std::time::Instant;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
@@ -11,12 +13,14 @@ fn value(connection: usize, number: usize) -> Vec<u8> {
     vec![(connection + number) as u8; 64 + (number * 7919 + connection * 31) % 8000]
 }
 
-async fn ask(connection: usize, port: u16, requests: usize) -> Result<usize> {
+/// How long each answer took, in microseconds.
+async fn ask(connection: usize, port: u16, requests: usize) -> Result<Vec<u64>> {
     let stream = TcpStream::connect(("127.0.0.1", port)).await?;
     stream.set_nodelay(true)?;
     let (reading, mut writing) = stream.into_split();
     let mut reader = BufReader::new(reading);
     let mut stored = vec![Vec::new(); KEYS];
+    let mut took = Vec::with_capacity(requests);
     for number in 0..requests {
         let key = number * 37 % KEYS;
         let (first, body) = match number % 20 {
@@ -26,8 +30,10 @@ async fn ask(connection: usize, port: u16, requests: usize) -> Result<usize> {
         };
         let head = format!("{first} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: client {connection}\r\nAccept: */*\r\n\
                             Accept-Language: en\r\nX-Request-Id: {connection}-{number}\r\nContent-Length: {}\r\n\r\n", body.len());
+        let begin = Instant::now();
         writing.write_all(&[head.as_bytes(), &body].concat()).await?;
         let answer = read_message(&mut reader).await?.expect("the server answers");
+        took.push(begin.elapsed().as_micros() as u64);
         assert!(answer.first.starts_with("HTTP/1.1 20"), "{}: {}", first, answer.first);
         if first.starts_with("PUT") {
             stored[key] = body;
@@ -35,7 +41,7 @@ async fn ask(connection: usize, port: u16, requests: usize) -> Result<usize> {
             assert!(answer.body == stored[key], "{first}: not what was stored");
         }
     }
-    Ok(requests)
+    Ok(took)
 }
 
 fn main() -> Result<()> {
@@ -48,11 +54,12 @@ fn main() -> Result<()> {
             return TcpStream::connect(("127.0.0.1", port)).await?.write_all(b"POST /quit HTTP/1.1\r\n\r\n").await;
         }
         let asking: Vec<_> = (0..number(1, 64)).map(|one| tokio::spawn(ask(one, port, number(2, 1000)))).collect();
-        let mut answered = 0;
+        let mut took = Vec::new();
         for one in asking {
-            answered += one.await.expect("no connection panics")?;
+            took.append(&mut one.await.expect("no connection panics")?);
         }
-        println!("{answered}");
+        took.sort_unstable();
+        println!("answers {}\np99_us {}", took.len(), took[took.len() * 99 / 100]);
         Ok(())
     })
 }
