@@ -8,7 +8,7 @@ import (
 // Every command explains itself, with an example that names it.
 func TestHelp(t *testing.T) {
 	root := tool(t, nil, "--help").expectSuccess(t)
-	for _, name := range []string{"run", "ps", "top", "tree", "peek", "list", "diff", "profile", "dump", "baseline", "convert", "cpu", "stats", "get", "set", "purge", "stat", "trace", "doctor", "compare", "version", "help"} {
+	for _, name := range []string{"run", "ps", "top", "tree", "peek", "list", "diff", "profile", "dump", "baseline", "convert", "cpu", "stats", "get", "set", "purge", "stat", "trace", "doctor", "web", "report", "compare", "version", "help"} {
 		help := tool(t, nil, name, "--help").expectSuccess(t)
 		if !strings.Contains(help, "Examples:\n  seemalloc "+name) {
 			t.Errorf("%s: no example in\n%s", name, help)

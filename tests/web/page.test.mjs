@@ -48,7 +48,7 @@ async function open(address, state, options = {}) {
   const page = await context.newPage();
   errors = [];
   page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
-  page.on("pageerror", (error) => errors.push(error.message));
+  page.on("pageerror", (error) => errors.push(error.stack));
   await page.goto(address + "#" + new URLSearchParams(state));
   return page;
 }
@@ -178,6 +178,75 @@ test("every view stands, for everybody", { timeout: 180_000 }, async () => {
   await phone.getByText(/resident =/).waitFor();
   assert.ok(await phone.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "no sideways scrolling on a phone");
   await close(phone);
+});
+
+/** Opens a report from its file; that it asks for anything else is an error of the test. */
+async function openReport(file, state) {
+  const page = await open("file://" + file, state);
+  page.asked = [];
+  page.on("request", (request) => /^(data|blob):/.test(request.url()) || page.asked.push(request.url()));
+  await page.reload();
+  await page.waitForFunction(() => document.querySelector("h1"));
+  return page;
+}
+
+async function closeReport(page, file) {
+  await page.waitForTimeout(1500); // the live page would have asked again
+  assert.deepEqual(page.asked.map((one) => one.replace(/#.*/, "")), ["file://" + file]);
+  await close(page);
+}
+
+test("a report opens from its file and asks nobody", { timeout: 120_000 }, async () => {
+  const file = join(folder, "report.html");
+  assert.equal(execFileSync(tool, ["report", String(leak.pid), "--for", "6s", "-o", file]).toString(), file + "\n");
+  const fromPage = join(folder, "downloaded.html");
+  while ((await (await fetch(url + "api/moments")).json()).length < 5) await new Promise((resolve) => setTimeout(resolve, 1000));
+  const live = await open(url, { view: "settings" });
+  const download = live.waitForEvent("download", { timeout: 60_000 });
+  await live.getByRole("link", { name: "Save a report" }).click();
+  await (await download).saveAs(fromPage);
+  await close(live);
+  for (const one of [file, fromPage]) {
+    const page = await openReport(one, { view: "overview" });
+    await page.getByText(/^report of /).waitFor();
+    await page.getByText(/resident =/).waitFor();
+    await page.getByRole("listitem").filter({ hasText: / holds .* of what is in use/ }).first().waitFor();
+    for (const view of VIEWS.filter((name) => name !== "callers")) {
+      await page.goto(`file://${one}#view=${view}`);
+      await page.locator("main section, main table").first().waitFor();
+      if (view === "functions" || view === "growth") await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
+      if (view === "sizes" || view === "kernel" || view === "settings") await page.locator("tbody tr").nth(3).waitFor();
+      if (view === "doctor") await page.getByText("What was looked at").waitFor();
+      assert.equal(await page.locator(".problem").count(), 0, view);
+    }
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    assert.deepEqual(violations.map((violation) => violation.id), []);
+    await closeReport(page, one);
+  }
+  const page = await openReport(file, { view: "functions" });
+  const moments = await page.getByLabel("compared with").locator("option").evaluateAll((options) => options.map((option) => option.value));
+  assert.ok(moments.length >= 5, `${moments}`);
+  await page.getByLabel("compared with").selectOption(moments[1]);
+  await page.getByText("since then").waitFor();
+  await page.getByRole("row", { name: "leaky_parser" }).locator("td.more").first().waitFor();
+  await page.getByLabel(/^profile/).selectOption("growth");
+  await page.locator("tbody tr").first().waitFor();
+  assert.match(page.url(), /kind=growth/);
+  assert.equal(await page.locator(".problem").count(), 0);
+  await closeReport(page, file);
+});
+
+test("no name in a report is code", async () => {
+  const evil = "</script><script>window.evil=1</script><!--<script>";
+  const stacks = join(folder, "evil.txt"); // a text of Java's, where a name may be anything
+  writeFileSync(stacks, `--- heapz 1 ---\nformat = java\nresolution = bytes\n  7048 1 @ 0x3 0x4\n  500 1 @ 0x5 0x4\n` +
+    `    0x3 ${evil} (source.java:3)\n    0x4 main (source.java:4)\n    0x5 <img/src=x/onerror=window.evil=1> (source.java:5)\n`);
+  const file = join(folder, "evil.html");
+  execFileSync(tool, ["report", stacks, "-o", file]);
+  const page = await openReport(file, { view: "functions" });
+  await page.getByRole("row", { name: evil }).waitFor();
+  assert.equal(await page.evaluate(() => window.evil), undefined);
+  await closeReport(page, file);
 });
 
 test("saved profiles are shown too, and an ended process stays", { timeout: 60_000 }, async () => {

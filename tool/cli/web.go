@@ -120,8 +120,12 @@ func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *
 }
 
 func webOfProcess(flags webFlags, client *attach.Client, name string, pid int, history *web.History) (*web.Server, error) {
-	process := web.NewProcess(client, name, pid, func(p *profile.Profile) { symbolize.Profile(p, symbolize.Files{PID: pid}) })
-	return web.NewServer(web.Options{Title: name, AllowSet: flags.allowSet, Kinds: kinds()}, history, process, web.Watch(process, history))
+	process := webProcess(client, name, pid)
+	return web.NewServer(web.Options{Title: name, AllowSet: flags.allowSet, Kinds: kinds()}, history, process, web.Watch(process, history, web.MomentInterval))
+}
+
+func webProcess(client *attach.Client, name string, pid int) *web.Process {
+	return web.NewProcess(client, name, pid, func(p *profile.Profile) { symbolize.Profile(p, symbolize.Files{PID: pid}) })
 }
 
 // kinds lists what kindsHelp explains.

@@ -44,6 +44,7 @@ type Server struct {
 	watcher *Watcher
 	token   string
 	mux     *http.ServeMux
+	answers map[string]func(url.Values) (any, error) // what GET api/… is answered with
 }
 
 // NewServer makes a server; process and watcher are nil for saved profiles.
@@ -52,7 +53,8 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	if _, err := rand.Read(random[:]); err != nil {
 		return nil, err
 	}
-	s := &Server{options: options, history: history, process: process, watcher: watcher, token: hex.EncodeToString(random[:]), mux: http.NewServeMux()}
+	s := &Server{options: options, history: history, process: process, watcher: watcher, token: hex.EncodeToString(random[:]), mux: http.NewServeMux(),
+		answers: map[string]func(url.Values) (any, error){}}
 	assets, err := fs.Sub(dist, "dist")
 	if err != nil {
 		return nil, err
@@ -67,6 +69,7 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	s.get("settings", s.settings)
 	s.get("doctor", s.doctor)
 	s.mux.HandleFunc("GET /api/download", s.download)
+	s.mux.HandleFunc("GET /api/report", s.report)
 	s.post("moments", s.takeMoment)
 	s.post("settings", s.set)
 	s.post("purge", s.purge)
@@ -122,6 +125,7 @@ func badRequest(format string, args ...any) error {
 }
 
 func (s *Server) get(name string, answer func(url.Values) (any, error)) {
+	s.answers[name] = answer
 	s.mux.HandleFunc("GET /api/"+name, func(w http.ResponseWriter, r *http.Request) {
 		reply(w, func() (any, error) { return answer(r.URL.Query()) })
 	})
@@ -183,7 +187,8 @@ type state struct {
 	Live     bool   `json:"live"` // of a process that runs
 	Ended    string `json:"ended,omitempty"`
 	AllowSet bool   `json:"allow_set"`
-	Kinds    []Kind `json:"kinds"` // of profiles that can be taken
+	Kinds    []Kind `json:"kinds"`            // of profiles that can be taken
+	Report   int64  `json:"report,omitempty"` // this is a report, of this time in ms since 1970
 }
 
 // Kind of profile.
@@ -255,15 +260,17 @@ func (s *Server) profile(q url.Values) (any, error) {
 	return NewStacks(p, base)
 }
 
+// suspects are those of the last so many seconds up to the last profile; 0: of all.
 func (s *Server) suspects(q url.Values) (any, error) {
 	const most = 30
-	from, err := number(q, "from")
+	last, err := number(q, "last")
 	if err != nil {
 		return nil, err
 	}
 	var window []Moment
-	for _, m := range s.history.Moments() {
-		if m.Time >= from {
+	all := s.history.Moments()
+	for _, m := range all {
+		if last == 0 || m.Time >= all[len(all)-1].Time-1000*last {
 			window = append(window, m)
 		}
 	}

@@ -123,6 +123,23 @@ func TestStacksAddUpAsTopDoes(t *testing.T) {
 	}
 }
 
+// The page reads lists: none of them is null.
+func TestStacksWithoutFramesAreLists(t *testing.T) {
+	bare := heapOf(time.Unix(1e9, 0), nil)
+	for _, p := range []*profile.Profile{bare, heapOf(time.Unix(1e9, 0), map[string]int64{"malloc": 100})} {
+		for _, sample := range p.Sample {
+			sample.Location = nil
+		}
+		stacks, err := NewStacks(p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := json.Marshal(stacks); bytes.Contains(text, []byte(`"frames":null`)) || bytes.Contains(text, []byte("[null")) || bytes.Contains(text, []byte(`s":null,"v`)) {
+			t.Errorf("%s", text)
+		}
+	}
+}
+
 func TestBadQuestionsGetAClearAnswer(t *testing.T) {
 	base, _ := serve(t)
 	for path, want := range map[string]string{
@@ -175,7 +192,7 @@ func process(t *testing.T, allowSet bool) (base string, socket *fake.Server, ser
 	}
 	h := &History{}
 	p := NewProcess(client, "made-up", 4242, func(*profile.Profile) {})
-	server, err = NewServer(Options{Title: "made-up", AllowSet: allowSet}, h, p, Watch(p, h))
+	server, err = NewServer(Options{Title: "made-up", AllowSet: allowSet}, h, p, Watch(p, h, MomentInterval))
 	if err != nil {
 		t.Fatal(err)
 	}

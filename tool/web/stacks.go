@@ -46,7 +46,7 @@ type Frame struct {
 // NewStacks makes Stacks of a profile with names, and of a base of the same kind if there is one. The allocator's own frames are
 // taken off. Both are left as they are.
 func NewStacks(p, base *profile.Profile) (*Stacks, error) {
-	s := &Stacks{Period: p.Period, Time: p.TimeNanos / 1e6, Comments: slices.Clone(p.Comments)}
+	s := &Stacks{Period: p.Period, Time: p.TimeNanos / 1e6, Comments: slices.Clone(p.Comments), Frames: []Frame{}, Stacks: [][]int32{}, Values: [][]int64{}}
 	for i, t := range p.SampleType {
 		unit := t.Unit
 		if strings.HasSuffix(t.Type, "_objects") {
@@ -101,7 +101,7 @@ func (b *stackBuilder) add(p *profile.Profile, values func(int) []int64) (*profi
 
 // index finds the sample's stack, or adds it.
 func (b *stackBuilder) index(sample *profile.Sample) int {
-	var stack []int32
+	stack := []int32{} // not nil, which would be null: all of its frames may be the allocator's
 	var key strings.Builder
 	for i := len(sample.Location) - 1; i >= 0; i-- {
 		location := sample.Location[i]

@@ -15,7 +15,7 @@ import (
 // Watching may take this share of the process's time: the next full look waits so many times as long as the last one took.
 const (
 	interval        = time.Second
-	momentInterval  = 5 * time.Second
+	MomentInterval  = 5 * time.Second
 	statsShare      = 200
 	momentShare     = 100
 	doctorBetween   = 2 * time.Second
@@ -89,15 +89,17 @@ func (p *Process) Diagnose() (*doctor.Diagnosis, error) {
 type Watcher struct {
 	process *Process
 	history *History
+	between time.Duration // from one profile to the next, at least
 
 	mutex sync.Mutex
 	last  *attach.Stats
 	ended error
+	over  chan struct{} // closed when ended is set
 }
 
-// Watch begins to look.
-func Watch(p *Process, h *History) *Watcher {
-	w := &Watcher{process: p, history: h}
+// Watch begins to look: for figures once a second, for a heap profile once in so much time.
+func Watch(p *Process, h *History, between time.Duration) *Watcher {
+	w := &Watcher{process: p, history: h, between: between, over: make(chan struct{})}
 	go w.points()
 	go w.moments()
 	return w
@@ -115,8 +117,12 @@ func (w *Watcher) end(err error) {
 	defer w.mutex.Unlock()
 	if w.ended == nil {
 		w.ended = err
+		close(w.over)
 	}
 }
+
+// Ended is closed when the process does not answer any more.
+func (w *Watcher) Ended() <-chan struct{} { return w.over }
 
 // points looks once a second; less often where a look takes long, since the kernel is asked about each region.
 func (w *Watcher) points() {
@@ -152,7 +158,7 @@ func (w *Watcher) moments() {
 			w.end(err)
 			return
 		}
-		time.Sleep(min(max(momentInterval-time.Since(began), momentShare*took, interval), longestInterval))
+		time.Sleep(min(max(w.between-time.Since(began), momentShare*took), longestInterval))
 	}
 }
 

@@ -1,4 +1,6 @@
 // What the server answers (tool/web/server.go), and how it is asked. Paths are relative: the page lies below its token.
+// In a report (tool/web/report.go) nobody is asked: the answers are in the page.
+import { type Report, Inlined } from "./model/inlined.ts";
 
 export interface State {
   title: string;
@@ -7,6 +9,7 @@ export interface State {
   ended?: string;
   allow_set: boolean;
   kinds: { name: string; what: string }[] | null;
+  report?: number; // this is a report, of this time
 }
 
 /** One look at the process: bytes now, and counts since its start. Times are ms since 1970. */
@@ -130,7 +133,11 @@ async function answer<T>(response: Response): Promise<T> {
   return response.json() as Promise<T>;
 }
 
+const element = document.getElementById("report");
+const inlined = element && new Inlined(JSON.parse(element.textContent!) as Report);
+
 async function ask<T>(what: string): Promise<T> {
+  if (inlined) return inlined.answer(what) as T;
   let response: Response;
   try {
     response = await fetch("api/" + what);
@@ -151,7 +158,7 @@ export const api = {
   takeMoment: () => send<Moment>("moments"),
   stacks: (kind: string, at: number, base?: number) =>
     ask<Stacks>(`profile?kind=${kind}&at=${at}` + (base === undefined ? "" : `&base=${base}`)),
-  suspects: (from: number) => ask<Suspect[]>(`suspects?from=${from}`),
+  suspects: (last: number) => ask<Suspect[]>(`suspects?last=${last}`),
   stats: () => ask<Stats>("stats"),
   settings: () => ask<Setting[]>("settings"),
   set: (name: string, value: string) => send<string>("settings", { name, value }),

@@ -3,6 +3,7 @@ import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { render } from "preact";
 import { type State, api } from "./api.ts";
+import { moment } from "./model/format.ts";
 import { type Change, type Shown, useAnswer, useShown } from "./state.ts";
 import { Growth } from "./views/growth.tsx";
 import { Overview, usePoints } from "./views/overview.tsx";
@@ -22,7 +23,9 @@ function Bar({ state, shown, change }: { state: State; shown: Shown; change: Cha
   return (
     <header>
       <h1>{state.title}</h1>
-      <span class={state.live ? "alive" : "ended"} title={state.ended}>{state.live ? "live" : state.pid === undefined ? "saved" : "ended"}</span>
+      <span class={state.live ? "alive" : "ended"} title={state.ended}>
+        {state.report ? `report of ${moment(state.report)}` : state.live ? "live" : state.pid === undefined ? "saved" : "ended"}
+      </span>
       <nav aria-label="Views">
         {views.map(([id, name]) => (
           <button key={id} aria-current={shown.view === id ? "page" : undefined} onClick={() => change({ view: id })}>{name}</button>
@@ -43,7 +46,7 @@ function Page() {
   else if (shown.view === "growth") view = <Growth change={change} />;
   else if (shown.view === "sizes") view = <Sizes />;
   else if (shown.view === "kernel") view = <Kernel />;
-  else if (shown.view === "doctor") view = <Doctor go={(to) => change({ view: to })} />;
+  else if (shown.view === "doctor") view = <Doctor state={state} go={(to) => change({ view: to })} />;
   else if (shown.view === "settings") view = <Settings state={state} />;
   else view = <Overview points={points} state={state} change={change} />;
   return (

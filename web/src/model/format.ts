@@ -36,3 +36,8 @@ export function percent(part: number, whole: number): string {
 export function clock(ms: number): string {
   return new Date(ms).toLocaleTimeString("en-GB");
 }
+
+/** With its day. */
+export function moment(ms: number): string {
+  return new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+}

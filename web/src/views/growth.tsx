@@ -20,7 +20,7 @@ function sure(one: Suspect): string {
 
 export function Growth({ change }: { change: Change }) {
   const [seconds, setSeconds] = useState(0);
-  const { value, problem } = useAnswer(() => api.suspects(seconds ? Date.now() - 1000 * seconds : 0), 5000, [seconds]);
+  const { value, problem } = useAnswer(() => api.suspects(seconds), 5000, [seconds]);
   return (
     <section>
       <div class="bar">

@@ -66,12 +66,12 @@ const SEEN: Record<string, string> = {
   "purge-storm": "kernel", fragmentation: "sizes", "huge-pages": "kernel", hoarding: "sizes", "realloc-copies": "functions", "over-alignment": "functions",
 };
 
-export function Doctor({ go }: { go: (view: string) => void }) {
+export function Doctor({ state, go }: { state: State; go: (view: string) => void }) {
   const [round, setRound] = useState(0);
   const { value, problem } = useAnswer(api.doctor, 0, [round]);
   return (
     <section>
-      <div class="bar"><button onClick={() => setRound(round + 1)}>look again</button> it looks twice, two seconds apart</div>
+      {!state.report && <div class="bar"><button onClick={() => setRound(round + 1)}>look again</button> it looks twice, two seconds apart</div>}
       <Problem text={problem} />
       {!value && !problem && <p>Looking …</p>}
       {value && !value.findings?.length && <p class="good">Nothing is wrong, as far as can be seen in {value.seconds.toFixed(1)} s.</p>}
@@ -144,8 +144,11 @@ export function Settings({ state }: { state: State }) {
   };
   return (
     <section>
+      {state.report ? <p class="note">As they were when this report was made.</p> : (
+        <p><a href="api/report" download>Save a report of all this</a>: one file that opens without seemalloc and without a network.</p>
+      )}
       {state.allow_set ? <div class="bar"><button onClick={purge}>give free memory back now</button></div>
-        : <p class="note">Read only: <code>seemalloc web --allow-set</code> lets this page change the process.</p>}
+        : !state.report && <p class="note">Read only: <code>seemalloc web --allow-set</code> lets this page change the process.</p>}
       <Problem text={problem} />
       <p aria-live="polite">{said}</p>
       <table class="figures"><tbody>{value?.map((one) => <Row key={one.name} one={one} may={state.allow_set} done={done} />)}</tbody></table>

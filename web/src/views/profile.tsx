@@ -60,10 +60,11 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
         {modules.map((name) => <option key={name}>{name}</option>)}
       </select></label>
       {text("search", "Marks functions that match")}
-      <label>save as <select value="" onChange={(event) => {
-        location.href = `api/download?at=${shown.at}&format=${event.currentTarget.value}`;
+      {!state.report && <label>save as <select value="" onChange={(event) => {
+        const format = event.currentTarget.value;
+        location.href = format === "report" ? "api/report" : `api/download?at=${shown.at}&format=${format}`;
         event.currentTarget.value = "";
-      }}><option value="">…</option>{FORMATS.map((name) => <option key={name}>{name}</option>)}</select></label>
+      }}><option value="">…</option>{FORMATS.map((name) => <option key={name}>{name}</option>)}<option value="report">report (all of this, to open without seemalloc)</option></select></label>}
     </div>
   );
 }

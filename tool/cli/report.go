@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/web"
+)
+
+// reportMoments is how many heap profiles a report of a process has: growth is seen in four or more.
+const reportMoments = 6
+
+func (a *app) reportCommand() *cobra.Command {
+	var output string
+	var lasts time.Duration
+	c := &cobra.Command{
+		Use:   "report PID | report FILE…",
+		Short: "Save the page of a process as one file that opens without anything else",
+		Long: `Save the page that ` + "`seemalloc web`" + ` shows, with what it shows, as one HTML file: what resident memory is made of over time,
+flame graph, functions, callers, tree, what changed between any two of its moments, what grows, size classes, calls into the
+kernel, what doctor says and the options. It opens in a browser without seemalloc and without a network; no request leaves
+it. The process is looked at for some seconds; of saved profiles all are in it. Prints the name of the file.
+
+The page of ` + "`seemalloc web`" + ` saves the same, of all that it has seen, in its settings.`,
+		Example: `  seemalloc report 4242 -o report.html
+  seemalloc report 4242 --for 1m
+  seemalloc report before.pb.gz after.pb.gz -o change.html`,
+		Args: func(c *cobra.Command, args []string) error {
+			if a.socket == "" && len(args) > 0 && !isNumber(args[0]) {
+				return nil // files
+			}
+			return a.sourceArgs(0)(c, args)
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return a.report(args, output, lasts) },
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "file to write, - for standard output (default seemalloc.NAME.PID.html)")
+	c.Flags().DurationVar(&lasts, "for", 5*time.Second, "how long to look at a process")
+	a.symbolFlags(c)
+	a.targetFlags(c)
+	return c
+}
+
+func (a *app) report(args []string, output string, lasts time.Duration) error {
+	if lasts < time.Second {
+		return usageError("--for %s: expected 1s or more", lasts)
+	}
+	history := &web.History{}
+	server, name, err := a.reportServer(args, history, lasts)
+	if err != nil {
+		return err
+	}
+	var page bytes.Buffer
+	if err := server.Report(&page); err != nil {
+		return fmt.Errorf("%s: %w", args0(args, a.socket), err)
+	}
+	if output == "-" {
+		_, err := a.out.Write(page.Bytes())
+		return err
+	}
+	if output == "" {
+		output = name
+	}
+	if err := writeFile(output, page.Bytes()); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out, output)
+	return nil
+}
+
+func args0(args []string, otherwise string) string {
+	if len(args) == 0 {
+		return otherwise
+	}
+	return args[0]
+}
+
+// reportServer fills the history, and says how the report may be called.
+func (a *app) reportServer(args []string, history *web.History, lasts time.Duration) (*web.Server, string, error) {
+	if a.socket == "" && !isNumber(args[0]) {
+		server, err := webOfFiles(args, history)
+		return server, "seemalloc." + strings.TrimSuffix(strings.TrimSuffix(filepath.Base(args[0]), ".gz"), ".pb") + ".html", err
+	}
+	t, _, err := a.dial(args)
+	if err != nil {
+		return nil, "", err
+	}
+	process := webProcess(t.Client, t.name, t.pid)
+	watcher := web.Watch(process, history, lasts/reportMoments)
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(interrupted)
+	select {
+	case <-time.After(lasts):
+	case <-watcher.Ended():
+	case <-interrupted:
+	}
+	server, err := web.NewServer(web.Options{Title: t.name, Kinds: kinds()}, history, process, watcher)
+	return server, fmt.Sprintf("seemalloc.%s.%d.html", fileName(t.comm), t.pid), err
+}

@@ -1,0 +1,238 @@
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// A report is the page in one file, with what the server would have answered: it opens without a server, and asks nobody.
+
+// mostReportRows bounds a report: rows of stacks with their values, over all its moments. A row takes some 20 bytes.
+const mostReportRows = 400_000
+
+// reportData is what web/src/model/inlined.ts reads.
+type reportData struct {
+	Answers map[string]any    `json:"answers"` // by what the page asks for: "stats", "suspects?last=60"
+	Missing map[string]string `json:"missing"` // what could not be answered, and why
+	// Profiles share their frames and stacks: most of them are in every moment.
+	Frames   []Frame                   `json:"frames"`
+	Stacks   [][]int32                 `json:"stacks"`
+	Profiles map[string]*reportProfile `json:"profiles"` // "heap 7": by kind and moment; other kinds, taken once, are of moment 0
+}
+
+type reportProfile struct {
+	Types    []SampleType `json:"types"`
+	Default  int          `json:"default"`
+	Period   int64        `json:"period"`
+	Time     int64        `json:"t"`
+	Comments []string     `json:"comments"`
+	Errors   []float64    `json:"errors"`
+	Rows     [][]int64    `json:"rows"` // the stack's index, and its values
+}
+
+// Report writes the page with all that can be known now. It asks the process, and looks for doctor twice.
+func (s *Server) Report(w io.Writer) error {
+	moments := s.history.Moments()
+	if len(moments) == 0 && len(s.history.Since(0)) == 0 {
+		return problem{http.StatusServiceUnavailable, errors.New("nothing has been seen yet that a report could show")}
+	}
+	builder := &reportBuilder{frames: map[Frame]int32{}, stacks: map[string]int64{},
+		data: reportData{Answers: map[string]any{}, Missing: map[string]string{}, Frames: []Frame{}, Stacks: [][]int32{}, Profiles: map[string]*reportProfile{}}}
+	data := &builder.data
+	kept, rows := []Moment{}, 0
+	for i, m := range spread(moments) {
+		added, err := builder.add(profileKey("heap", m.ID), m.profile)
+		if err != nil {
+			return err
+		}
+		// The first that comes is the last moment: it is there whatever its size.
+		if rows += added; i > 0 && rows > mostReportRows {
+			delete(data.Profiles, profileKey("heap", m.ID))
+			break
+		}
+		kept = append(kept, m)
+	}
+	slices.SortFunc(kept, func(a, b Moment) int { return a.ID - b.ID })
+	data.Answers["moments"] = kept
+	data.Answers["state"] = state{Title: s.options.Title, PID: s.pid(), Kinds: s.otherKinds(builder), Report: time.Now().UnixMilli()}
+	for name, q := range map[string]url.Values{
+		"series": nil, "suspects?last=0": {"last": {"0"}}, "suspects?last=600": {"last": {"600"}}, "suspects?last=60": {"last": {"60"}},
+		"stats": nil, "settings": nil, "doctor": nil,
+	} {
+		path, _, _ := strings.Cut(name, "?")
+		answer, err := s.answers[path](q)
+		if err != nil {
+			data.Missing[path] = err.Error()
+			continue
+		}
+		data.Answers[name] = answer
+	}
+	return writeReport(w, data)
+}
+
+func profileKey(kind string, id int) string { return kind + " " + strconv.Itoa(id) }
+
+func (s *Server) pid() int {
+	if s.process == nil {
+		return 0
+	}
+	return s.process.PID
+}
+
+// otherKinds takes a profile of each other kind that the process has, and says which there are in the report.
+func (s *Server) otherKinds(builder *reportBuilder) []Kind {
+	var kinds []Kind
+	for _, kind := range s.options.Kinds {
+		if kind.Name != "heap" {
+			if s.process == nil {
+				continue
+			}
+			p, _, err := s.process.Profile(kind.Name)
+			if err != nil || len(p.Sample) == 0 {
+				continue
+			}
+			if _, err := builder.add(profileKey(kind.Name, 0), p); err != nil {
+				continue
+			}
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds
+}
+
+// spread orders moments so that any number of the first ones is spread over the time: the last, the first, those that were
+// asked for, then halves between them.
+func spread(moments []Moment) []Moment {
+	var out []Moment
+	taken := make([]bool, len(moments))
+	take := func(i int) {
+		if !taken[i] {
+			taken[i] = true
+			out = append(out, moments[i])
+		}
+	}
+	if len(moments) == 0 {
+		return nil
+	}
+	take(len(moments) - 1)
+	take(0)
+	for i, m := range moments {
+		if m.Asked {
+			take(i)
+		}
+	}
+	for step := len(moments); step > 1; step = (step + 1) / 2 {
+		for i := 0; i < len(moments); i += (step + 1) / 2 {
+			take(i)
+		}
+	}
+	for i := range moments {
+		take(i)
+	}
+	return out
+}
+
+type reportBuilder struct {
+	data   reportData
+	frames map[Frame]int32
+	stacks map[string]int64
+}
+
+// add puts a profile in and returns the number of its rows.
+func (b *reportBuilder) add(key string, p *profile.Profile) (int, error) {
+	s, err := NewStacks(p, nil)
+	if err != nil {
+		return 0, err
+	}
+	frames := make([]int32, len(s.Frames))
+	for i, frame := range s.Frames {
+		index, known := b.frames[frame]
+		if !known {
+			index = int32(len(b.data.Frames))
+			b.frames[frame] = index
+			b.data.Frames = append(b.data.Frames, frame)
+		}
+		frames[i] = index
+	}
+	out := &reportProfile{Types: s.Types, Default: s.Default, Period: s.Period, Time: s.Time, Comments: s.Comments, Errors: s.Errors, Rows: [][]int64{}}
+	for i, stack := range s.Stacks {
+		for j, frame := range stack {
+			stack[j] = frames[frame]
+		}
+		key := fmt.Sprint(stack)
+		index, known := b.stacks[key]
+		if !known {
+			index = int64(len(b.data.Stacks))
+			b.stacks[key] = index
+			b.data.Stacks = append(b.data.Stacks, stack)
+		}
+		out.Rows = append(out.Rows, append([]int64{index}, s.Values[i]...))
+	}
+	b.data.Profiles[key] = out
+	return len(out.Rows), nil
+}
+
+// writeReport puts script, style and data into the page. A policy in it forbids every request.
+func writeReport(w io.Writer, data *reportData) error {
+	// json escapes <, > and &, so that no name ends the script that it stands in.
+	inlined, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	page, err := dist.ReadFile("dist/index.html")
+	if err != nil {
+		return err
+	}
+	script, err := dist.ReadFile("dist/page.js")
+	if err != nil {
+		return err
+	}
+	style, err := dist.ReadFile("dist/page.css")
+	if err != nil {
+		return err
+	}
+	hash := sha256.Sum256(script)
+	policy := fmt.Sprintf(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'sha256-%s'; style-src 'unsafe-inline'; img-src data: blob:">`,
+		base64.StdEncoding.EncodeToString(hash[:]))
+	for _, change := range []struct {
+		old string
+		new [][]byte
+	}{
+		{`<meta charset="utf-8">`, [][]byte{[]byte(`<meta charset="utf-8">` + "\n    " + policy)}},
+		{`<link rel="stylesheet" href="page.css">`, [][]byte{[]byte("<style>"), style, []byte("</style>")}},
+		{`<script src="page.js"></script>`, [][]byte{[]byte(`<script type="application/json" id="report">`), inlined, []byte("</script>\n    <script>"), script, []byte("</script>")}},
+	} {
+		before, after, found := bytes.Cut(page, []byte(change.old))
+		if !found {
+			return fmt.Errorf("the page has no %s", change.old)
+		}
+		page = bytes.Join([][]byte{before, bytes.Join(change.new, nil), after}, nil)
+	}
+	_, err = w.Write(page)
+	return err
+}
+
+// report answers with a file to keep.
+func (s *Server) report(w http.ResponseWriter, _ *http.Request) {
+	var body bytes.Buffer
+	if err := s.Report(&body); err != nil {
+		reply(w, func() (any, error) { return nil, err })
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Disposition", `attachment; filename="seemalloc.report.html"`)
+	_, _ = w.Write(body.Bytes())
+}

@@ -1,0 +1,149 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"seemalloc/tool/report"
+)
+
+// inlined reads back what a report carries.
+func inlined(t *testing.T, page string) (data struct {
+	Answers  map[string]json.RawMessage
+	Missing  map[string]string
+	Frames   []Frame
+	Stacks   [][]int32
+	Profiles map[string]*reportProfile
+}) {
+	t.Helper()
+	found := regexp.MustCompile(`(?s)<script type="application/json" id="report">(.*?)</script>`).FindStringSubmatch(page)
+	if found == nil {
+		t.Fatalf("no data in the report's %d bytes", len(page))
+	}
+	if err := json.Unmarshal([]byte(found[1]), &data); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Names that would end the script, or begin a comment in it, come through as they are.
+func TestAReportIsOnePageWhateverNamesAreIn(t *testing.T) {
+	const evil = `</script><script>alert(1)</script><!--<img src=http://evil.example/x>` + "\u2028"
+	h := &History{}
+	h.AddProfile(heapOf(time.Unix(1e9, 0), map[string]int64{evil: 500, "stays": 1000}))
+	h.AddProfile(heapOf(time.Unix(1e9+60, 0), map[string]int64{evil: 700, "new": 300}))
+	server, err := NewServer(Options{Title: evil}, h, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page bytes.Buffer
+	if err := server.Report(&page); err != nil {
+		t.Fatal(err)
+	}
+	text := page.String()
+	if n := strings.Count(strings.ToLower(text), "</script"); n != 2 {
+		t.Errorf("%d scripts end in the page, instead of its data and its code", n)
+	}
+	for _, other := range []string{"page.js", "page.css", "evil.example/x>"} {
+		if strings.Contains(text, other) {
+			t.Errorf("the page asks for %s", other)
+		}
+	}
+	if !strings.Contains(text, "default-src 'none'") {
+		t.Error("requests are not forbidden")
+	}
+	data := inlined(t, text)
+	var title state
+	if err := json.Unmarshal(data.Answers["state"], &title); err != nil || title.Title != evil || title.Report == 0 || title.Live {
+		t.Errorf("%+v, %v", title, err)
+	}
+	// Each profile adds up to the one that it was made of, stack by stack.
+	for _, m := range h.Moments() {
+		one := data.Profiles[profileKey("heap", m.ID)]
+		index, _ := report.SampleIndex(m.profile, "inuse", "bytes")
+		sum, ofEvil := int64(0), int64(0)
+		for _, row := range one.Rows {
+			stack := data.Stacks[row[0]]
+			if data.Frames[stack[0]].Name != "main" {
+				t.Errorf("stack %v", stack)
+			}
+			sum += row[1+index]
+			if data.Frames[stack[len(stack)-1]].Name == evil {
+				ofEvil += row[1+index]
+			}
+		}
+		if want := map[int]int64{1: 500, 2: 700}[m.ID]; sum != m.InUse || ofEvil != want {
+			t.Errorf("moment %d: %d of %d, %d of %d", m.ID, sum, m.InUse, ofEvil, want)
+		}
+	}
+	if data.Missing["stats"] == "" || data.Answers["stats"] != nil {
+		t.Error("files have no statistics, and the report does not say so")
+	}
+}
+
+func TestAReportOfAProcessHasAllItsViews(t *testing.T) {
+	base, _, server := process(t, false)
+	if status, _ := get(t, base+"api/report", nil); status == http.StatusOK && len(server.history.Since(0)) == 0 {
+		t.Error("a report of nothing")
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for len(server.history.Since(0)) == 0 || len(server.history.Moments()) == 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody looks")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	status, page := get(t, base+"api/report", nil)
+	if status != http.StatusOK {
+		t.Fatal(status, page)
+	}
+	data := inlined(t, page)
+	for _, name := range []string{"state", "series", "moments", "suspects?last=0", "suspects?last=60", "stats", "settings"} {
+		if data.Answers[name] == nil {
+			t.Errorf("%s: %s", name, data.Missing[name])
+		}
+	}
+	if data.Answers["doctor"] != nil || !strings.Contains(data.Missing["doctor"], "older than this tool") {
+		t.Errorf("what the made-up process cannot be asked for: %v", data.Missing)
+	}
+}
+
+func TestAReportOfNothingIsAnError(t *testing.T) {
+	server, err := NewServer(Options{}, &History{}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Report(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "nothing has been seen") {
+		t.Error(err)
+	}
+}
+
+// Of too many rows those moments stay that are spread over the time, the last one whatever its size.
+func TestAReportIsBounded(t *testing.T) {
+	var all []Moment
+	for i := range 33 {
+		all = append(all, Moment{ID: i, Asked: i == 5})
+	}
+	var ids []int
+	for _, m := range spread(all) {
+		ids = append(ids, m.ID)
+	}
+	if len(ids) != 33 || ids[0] != 32 || ids[1] != 0 || ids[2] != 5 || ids[3] < 14 || ids[3] > 18 {
+		t.Errorf("%v", ids)
+	}
+	seen := map[int]bool{}
+	for _, id := range ids {
+		seen[id] = true
+	}
+	if len(seen) != 33 {
+		t.Errorf("%v", ids)
+	}
+	if spread(nil) != nil {
+		t.Error("moments out of none")
+	}
+}

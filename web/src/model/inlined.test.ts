@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { Inlined, type Report } from "./inlined.ts";
+import type { Stacks } from "../api.ts";
+
+const types = [{ name: "inuse_objects", unit: "objects", what: "" }, { name: "inuse_space", unit: "bytes", what: "" }];
+const about = { types, default: 1, period: 1, comments: null, errors: [0, 0] };
+const REPORT: Report = {
+  answers: { moments: [{ id: 3, t: 1 }, { id: 8, t: 2 }], series: [{ t: 1 }, { t: 2 }, { t: 3 }], "suspects?last=60": ["last minute"], stats: {} },
+  missing: { doctor: "the process has ended" },
+  frames: [{ n: "main" }, { n: "gone" }, { n: "stays" }, { n: "new" }],
+  stacks: [[0, 1], [0, 2], [0, 3]],
+  profiles: {
+    "heap 3": { ...about, t: 1, rows: [[0, 1, 10], [1, 2, 20]] },
+    "heap 8": { ...about, t: 2, rows: [[1, 3, 30], [2, 4, 40]] },
+    "peak 0": { ...about, t: 2, rows: [[0, 5, 50]] },
+  },
+};
+
+test("profiles come out as the server would send them, also against another", () => {
+  const report = new Inlined(REPORT);
+  const last = report.answer("profile?kind=heap&at=0") as Stacks;
+  assert.deepEqual([last.t, last.stacks, last.values, last.base], [2, [[0, 2], [0, 3]], [[3, 30], [4, 40]], undefined]);
+  const change = report.answer("profile?kind=heap&at=8&base=3") as Stacks;
+  assert.deepEqual(change.stacks, [[0, 2], [0, 3], [0, 1]]);
+  assert.deepEqual(change.values, [[3, 30], [4, 40], [0, 0]]);
+  assert.deepEqual(change.base, [[2, 20], [0, 0], [1, 10]]);
+  assert.deepEqual((report.answer("profile?kind=peak&at=8&base=3") as Stacks).values, [[5, 50]]);
+  assert.deepEqual(REPORT.profiles["heap 8"]!.rows, [[1, 3, 30], [2, 4, 40]], "left as it was");
+});
+
+test("the same question has the same answer, and what is not there is said", () => {
+  const report = new Inlined(REPORT);
+  assert.equal(report.answer("profile?kind=heap&at=0"), report.answer("profile?kind=heap&at=0"));
+  assert.deepEqual(report.answer("series?since=1"), [{ t: 2 }, { t: 3 }]);
+  assert.deepEqual(report.answer("suspects?last=60"), ["last minute"]);
+  assert.throws(() => report.answer("doctor"), /the process has ended/);
+  assert.throws(() => report.answer("profile?kind=heap&at=9"), /no profile 9/);
+  assert.throws(() => report.answer("profile?kind=churn&at=0"), /no churn profile/);
+  assert.throws(() => report.answer("suspects?last=7"), /does not have it/);
+});

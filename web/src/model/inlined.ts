@@ -1,0 +1,79 @@
+// What a report (tool/web/report.go) has in it instead of a server. Answers are kept, so that the same question has the same one.
+import type { Frame, Moment, Point, SampleType, Stacks } from "../api.ts";
+
+export interface Report {
+  answers: Record<string, unknown>;
+  missing: Record<string, string>; // and why
+  frames: Frame[];
+  stacks: number[][];
+  profiles: Record<string, Profile>; // "heap 7"
+}
+
+interface Profile {
+  types: SampleType[];
+  default: number;
+  period: number;
+  t: number;
+  comments: string[] | null;
+  errors: number[];
+  rows: number[][]; // a stack's index, and its values
+}
+
+export class Inlined {
+  private readonly known = new Map<string, unknown>();
+  private readonly report: Report;
+
+  constructor(report: Report) {
+    this.report = report;
+  }
+
+  /** As the server answers GET api/WHAT; throws where the report has no answer. */
+  answer(what: string): unknown {
+    if (!this.known.has(what)) this.known.set(what, this.find(what));
+    return this.known.get(what);
+  }
+
+  private find(what: string): unknown {
+    const [path, query] = what.split("?", 2) as [string, string?];
+    const asked = new URLSearchParams(query);
+    if (path === "profile") return this.profile(asked);
+    const all = this.report.answers[what] ?? this.report.answers[path];
+    if (path === "series") return ((all ?? []) as Point[]).filter((point) => point.t > Number(asked.get("since")));
+    if (all === undefined) throw new Error(this.report.missing[path] ?? "this report does not have it");
+    return all;
+  }
+
+  private profile(asked: URLSearchParams): Stacks {
+    const kind = asked.get("kind") || "heap";
+    const now = this.one(kind, asked.get("at"));
+    const base = kind === "heap" && asked.has("base") ? this.one("heap", asked.get("base")) : null;
+    const { rows, ...about } = now;
+    const places = new Map<number, number>();
+    const stacks: Stacks = { ...about, frames: this.report.frames, stacks: [], values: [] };
+    const nothing = () => about.types.map(() => 0);
+    const place = (index: number): number => {
+      let known = places.get(index);
+      if (known === undefined) {
+        places.set(index, (known = stacks.stacks.length));
+        stacks.stacks.push(this.report.stacks[index]!);
+        stacks.values.push(nothing());
+      }
+      return known;
+    };
+    for (const [index, ...values] of rows) stacks.values[place(index!)] = values;
+    if (base) {
+      base.rows.forEach(([index]) => place(index!));
+      stacks.base = stacks.stacks.map(nothing);
+      for (const [index, ...values] of base.rows) stacks.base[place(index!)] = values;
+    }
+    return stacks;
+  }
+
+  private one(kind: string, at: string | null): Profile {
+    const moments = (this.report.answers.moments ?? []) as Moment[];
+    const id = Number(at) || (kind === "heap" ? (moments[moments.length - 1]?.id ?? 0) : 0);
+    const found = this.report.profiles[`${kind} ${kind === "heap" ? id : 0}`];
+    if (!found) throw new Error(id ? `this report has no profile ${id}` : `this report has no ${kind} profile`);
+    return found;
+  }
+}
