@@ -10,7 +10,11 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// LifetimeRow is what became of the blocks that one function allocated.
+// AgeClasses are the classes of age of a lifetime profile, the youngest first (core/profile/lifetimes.cc). Short ones end within 10 ms.
+var AgeClasses = []string{"under 1us", "1us to 10us", "10us to 100us", "100us to 1ms", "1ms to 10ms", "10ms to 100ms", "100ms to 1s",
+	"1s to 10s", "10s to 100s", "100s to 1000s", "over 1000s"}
+
+// LifetimeRow is what became of the blocks that one function, or one stack, allocated.
 type LifetimeRow struct {
 	Name      string           `json:"name"`
 	Alive     int64            `json:"alive"` // objects
@@ -22,6 +26,8 @@ type LifetimeRow struct {
 	Deviation float64          `json:"deviation_ns"`
 	Most      int64            `json:"most_ns"`
 	Ages      map[string]int64 `json:"ages"` // freed objects by class of age
+	AgeBytes  map[string]int64 `json:"-"`
+	Stack     []Frame          `json:"-"` // innermost first; of one of them
 	squares   float64
 }
 
@@ -43,13 +49,30 @@ func lifetimeColumns(p *profile.Profile) []int {
 // Lifetimes sums up a lifetime profile by the functions that allocated, those that allocated most first. Mean and deviation
 // are over all blocks: each row brings those of its stack, size and way of being freed.
 func Lifetimes(p *profile.Profile) []LifetimeRow {
+	return lifetimesBy(p, func(stack []Frame) string { return stack[0].Name })
+}
+
+// LifetimesByStack does so by the whole stack, whose functions are the rows' names, a line each.
+func LifetimesByStack(p *profile.Profile) []LifetimeRow { return lifetimesBy(p, StackName) }
+
+// StackName tells stacks of other functions apart.
+func StackName(stack []Frame) string {
+	var names []string
+	for _, frame := range stack {
+		names = append(names, frame.Name)
+	}
+	return strings.Join(names, "\n")
+}
+
+func lifetimesBy(p *profile.Profile, nameOf func([]Frame) string) []LifetimeRow {
 	columns := lifetimeColumns(p)
 	rows := map[string]*LifetimeRow{}
 	for _, sample := range p.Sample {
-		name := Frames(sample)[0].Name
+		stack := Frames(sample)
+		name := nameOf(stack)
 		row := rows[name]
 		if row == nil {
-			row = &LifetimeRow{Name: name, Least: math.MaxInt64, Ages: map[string]int64{}}
+			row = &LifetimeRow{Name: name, Least: math.MaxInt64, Ages: map[string]int64{}, AgeBytes: map[string]int64{}, Stack: stack}
 			rows[name] = row
 		}
 		row.Alive += sample.Value[columns[0]]
@@ -58,7 +81,9 @@ func Lifetimes(p *profile.Profile) []LifetimeRow {
 			continue
 		}
 		row.FreedB += sample.Value[columns[2]]
-		row.Ages[first(sample.Label["lifetime"])] += freed
+		age := first(sample.Label["lifetime"])
+		row.Ages[age] += freed
+		row.AgeBytes[age] += sample.Value[columns[2]]
 		if first(sample.Label["freed_by"]) == "another thread" {
 			row.Elsewhere += freed
 		}

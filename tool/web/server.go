@@ -68,6 +68,7 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	s.get("stats", s.stats)
 	s.get("settings", s.settings)
 	s.get("doctor", s.doctor)
+	s.get("lifetimes", s.lifetimes)
 	s.mux.HandleFunc("GET /api/download", s.download)
 	s.mux.HandleFunc("GET /api/report", s.report)
 	s.post("moments", s.takeMoment)

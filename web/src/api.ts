@@ -128,6 +128,32 @@ export interface Diagnosis {
   looked_at: { id: string; what: string; seen: string; missing?: string }[];
 }
 
+export interface LifetimeRow {
+  stack: string[]; // innermost first
+  alive: number;
+  freed: number;
+  freed_bytes: number;
+  elsewhere: number;
+  least_ns: number;
+  mean_ns: number;
+  most_ns: number;
+  ages: number[]; // freed blocks by class of age
+  short_objects: number;
+  short_bytes: number;
+  moved_objects: number;
+}
+
+export interface Lifetimes {
+  classes: string[];
+  short: number; // so many classes are those of temporary blocks
+  freed: number[];
+  bytes: number[];
+  alive: number;
+  rows: LifetimeRow[];
+  more: number;
+  says: string[] | null;
+}
+
 async function answer<T>(response: Response): Promise<T> {
   if (!response.ok) throw new Error((await response.text()).trim() || response.statusText);
   return response.json() as Promise<T>;
@@ -164,4 +190,5 @@ export const api = {
   set: (name: string, value: string) => send<string>("settings", { name, value }),
   purge: () => send<string>("purge"),
   doctor: () => ask<Diagnosis>("doctor"),
+  lifetimes: () => ask<Lifetimes>("lifetimes"),
 };

@@ -6,12 +6,13 @@ import { type State, api } from "./api.ts";
 import { moment } from "./model/format.ts";
 import { type Change, type Shown, useAnswer, useShown } from "./state.ts";
 import { Growth } from "./views/growth.tsx";
+import { Lifetimes } from "./views/lifetimes.tsx";
 import { Overview, usePoints } from "./views/overview.tsx";
 import { Doctor, Kernel, Settings, Sizes } from "./views/process.tsx";
 import { PROFILE_VIEWS, Profile } from "./views/profile.tsx";
 
 // Those that ask a process.
-const PROCESS_VIEWS: Record<string, string> = { sizes: "Size classes", kernel: "Kernel", doctor: "Doctor", settings: "Settings" };
+const PROCESS_VIEWS: Record<string, string> = { sizes: "Size classes", lifetimes: "Lifetimes", kernel: "Kernel", doctor: "Doctor", settings: "Settings" };
 
 function Bar({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
   const views: [string, string][] = [
@@ -45,6 +46,7 @@ function Page() {
   if (shown.view in PROFILE_VIEWS) view = <Profile state={state} shown={shown} change={change} />;
   else if (shown.view === "growth") view = <Growth change={change} />;
   else if (shown.view === "sizes") view = <Sizes />;
+  else if (shown.view === "lifetimes") view = <Lifetimes change={change} />;
   else if (shown.view === "kernel") view = <Kernel />;
   else if (shown.view === "doctor") view = <Doctor state={state} go={(to) => change({ view: to })} />;
   else if (shown.view === "settings") view = <Settings state={state} />;

@@ -13,6 +13,9 @@ const WORDS: Record<string, string> = {
   span: "A run of pages cut into blocks of one size.",
   refills: "How often a thread had no free block of its own at hand and went to its heap.",
   remote: "Blocks that were sent back to the thread whose memory they are, by others that freed them.",
+  lifetime: "How long a block lived: from its allocation to its free.",
+  temporary: "Freed within 10 ms of their allocation: a buffer that is kept would save them.",
+  "by another thread": "Freed by another thread than the one that allocated them: work for both.",
   "size class": "Requests are rounded up to one of about 100 sizes.",
 };
 

@@ -1,0 +1,127 @@
+// What the tests of views have in common: a program that leaks, profiles of it, pages in a real Chromium, and the tools that the
+// figures are compared with.
+import assert from "node:assert/strict";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+export const root = new URL("../..", import.meta.url).pathname;
+const require = createRequire(join(root, "web/package.json"));
+const { chromium } = require("playwright-core");
+const { AxeBuilder } = require("@axe-core/playwright");
+const out = process.env.SEEMALLOC_OUT ?? join(root, "out");
+export const tool = join(out, "bin/seemalloc");
+export const folder = mkdtempSync(join(tmpdir(), "seemalloc-web-"));
+export const program = join(folder, "leak");
+const children = [];
+let browser;
+
+/** The first line that a process prints. */
+function firstLine(child) {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    child.stdout.on("data", (data) => {
+      text += data;
+      if (text.includes("\n")) resolve(text.split("\n")[0]);
+    });
+    child.on("exit", (status) => reject(new Error(`${child.spawnfile} ended: ${status}`)));
+  });
+}
+
+function start(...command) {
+  const child = spawn(command[0], command.slice(1), { stdio: ["ignore", "pipe", "inherit"] });
+  children.push(child);
+  return child;
+}
+
+/** The address of a page of a process or of files. */
+export function serve(...args) {
+  return firstLine(start(tool, "web", ...args));
+}
+
+/** Starts the program that leaks, and waits until it can be asked. */
+export async function startLeak(sample = "64K") {
+  execFileSync("c++", ["-O1", "-g", join(root, "tests/web/leak.cc"), "-o", program]);
+  const leak = start(tool, "run", "--sample", sample, "--lib", join(out, "lib"), "--", program);
+  await firstLine(leak);
+  for (let tries = 0; spawnSync(tool, ["get", String(leak.pid), "sample"]).status !== 0; tries++) {
+    assert.ok(tries < 200, "the program cannot be asked");
+    await wait(50);
+  }
+  return leak;
+}
+
+export function wait(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+export function takeProfile(pid, name, ...args) {
+  const file = join(folder, name);
+  execFileSync(tool, ["profile", String(pid), "-o", file, ...args]);
+  return file;
+}
+
+export async function startBrowser() {
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+}
+
+export async function end() {
+  await browser?.close();
+  for (const child of children) child.kill("SIGKILL");
+  rmSync(folder, { recursive: true, force: true });
+}
+
+/** Opens a page; what its console says, and each request for another place, is an error of the test (close). */
+export async function open(address, state, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.errors = [];
+  page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()));
+  page.on("pageerror", (error) => page.errors.push(error.message));
+  page.on("request", (request) => {
+    const where = new URL(request.url());
+    if (where.protocol.startsWith("http") && where.origin !== new URL(address).origin) page.errors.push(`asks for ${request.url()}`);
+  });
+  await page.goto(state ? `${address}#${new URLSearchParams(state)}` : address);
+  return page;
+}
+
+export async function close(page) {
+  await page.context().close();
+  assert.deepEqual(page.errors, []);
+}
+
+export async function accessible(page, what) {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  assert.deepEqual(violations.map((one) => `${what}: ${one.id} ${one.nodes.map((node) => node.target).join(" ")}`), []);
+}
+
+/** What a button saves: the file's name and its contents. */
+export async function saved(page, press) {
+  const [download] = await Promise.all([page.waitForEvent("download"), press()]);
+  const chunks = [];
+  for await (const chunk of await download.createReadStream()) chunks.push(chunk);
+  return { name: download.suggestedFilename(), data: Buffer.concat(chunks) };
+}
+
+/** The reference: `go tool pprof`, with all values in bytes. */
+export function pprof(...args) {
+  return execFileSync("go", ["tool", "pprof", "-unit=B", ...args], { cwd: root, stdio: ["ignore", "pipe", "ignore"], maxBuffer: 1 << 28 }).toString();
+}
+
+/** `seemalloc top` of a file, or of its change since another. */
+export function top(file, ...args) {
+  return JSON.parse(execFileSync(tool, ["top", file, "--json", "-n", "0", ...args]));
+}
+
+/** Bytes as the page writes them (web/src/model/format.ts). */
+export function bytes(value, change = false) {
+  const units = ["B", "KiB", "MiB", "GiB"];
+  let size = Math.abs(value);
+  let unit = 0;
+  for (; size >= 1023.5 && unit < units.length - 1; unit++) size /= 1024;
+  const digits = unit === 0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+  return `${value < 0 ? "−" : change && value > 0 ? "+" : ""}${size.toFixed(digits)} ${units[unit]}`;
+}

@@ -1,0 +1,83 @@
+// A program whose blocks are known: how long they live, which spans they leave half empty, and what it makes the kernel do.
+// Does a step for each letter that it reads, and answers with the letter.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace {
+
+std::vector<void*> kept, waiting;
+
+void* filled(size_t bytes) {
+  void* block = malloc(bytes);
+  memset(block, 1, bytes);
+  return block;
+}
+
+__attribute__((noinline)) void temporary() {
+  for (int i = 0; i < 1000; i++) {
+    free(filled(200));
+    asm volatile("" ::: "memory");
+  }
+}
+
+__attribute__((noinline)) void handed_over() {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 300; i++) blocks.push_back(filled(3000));
+  std::thread([&] {
+    for (void* block : blocks) free(block);
+  }).join();
+}
+
+__attribute__((noinline)) void waits_a_while() {
+  for (int i = 0; i < 50; i++) waiting.push_back(filled(6000));
+}
+
+// Of 40,000 blocks every 40th stays.
+__attribute__((noinline)) void pins_spans() {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 40000; i++) blocks.push_back(filled(1000));
+  for (size_t i = 0; i < blocks.size(); i++) i % 40 == 0 ? kept.push_back(blocks[i]) : free(blocks[i]);
+}
+
+__attribute__((noinline)) void keeps_large() {
+  for (int i = 0; i < 10; i++) kept.push_back(filled(300000));
+  kept.push_back(filled(size_t{64} << 20));
+}
+
+__attribute__((noinline)) void takes_huge() {
+  for (int i = 0; i < 5; i++) {
+    free(filled(size_t{200} << 20));
+    asm volatile("" ::: "memory");
+  }
+}
+
+}  // namespace
+
+int main() {
+  puts("ready");
+  fflush(stdout);
+  for (char step; read(0, &step, 1) == 1;) {
+    switch (step) {
+      case 'l':
+        waits_a_while();
+        temporary();
+        handed_over();
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        for (void* block : waiting) free(block);
+        waiting.clear();
+        break;
+      case 'p': pins_spans(); break;
+      case 'g': keeps_large(); break;
+      case 'h': takes_huge(); break;
+      default: continue;
+    }
+    printf("%c\n", step);
+    fflush(stdout);
+  }
+}

@@ -1,0 +1,88 @@
+// How long blocks lived: a histogram of their ages, and the stacks that allocated them, those with most temporary blocks first.
+import { useState } from "preact/hooks";
+import { type LifetimeRow, api } from "../api.ts";
+import { bytes, count, duration, percent } from "../model/format.ts";
+import { type Change, useAnswer } from "../state.ts";
+import { Path } from "./path.tsx";
+import { Word } from "./word.tsx";
+
+const TEMPORARY = "#f59e0b";
+const LASTING = "#2563eb";
+const MOST = 200;
+
+type Order = "short" | "freed" | "bytes" | "mean";
+
+const ORDERS: Record<Order, [string, (row: LifetimeRow) => number]> = {
+  short: ["temporary blocks", (row) => row.short_objects],
+  bytes: ["bytes freed", (row) => row.freed_bytes],
+  freed: ["blocks freed", (row) => row.freed],
+  mean: ["mean age", (row) => row.mean_ns],
+};
+
+/** The ages of one stack, as columns of a small picture. */
+function Ages({ row, short, classes }: { row: LifetimeRow; short: number; classes: string[] }) {
+  const most = Math.max(1, ...row.ages);
+  const said = classes.flatMap((name, i) => (row.ages[i] ? [`${name}: ${count(row.ages[i]!)}`] : [])).join(", ");
+  return (
+    <svg width={classes.length * 9} height="20" role="img" aria-label={said || "none has been freed"}>
+      <title>{said}</title>
+      {row.ages.map((blocks, i) => blocks > 0 && (
+        <rect key={i} x={i * 9} width="8" y={20 - Math.max(2, (20 * blocks) / most)} height={Math.max(2, (20 * blocks) / most)} fill={i < short ? TEMPORARY : LASTING} />
+      ))}
+    </svg>
+  );
+}
+
+export function Lifetimes({ change }: { change: Change }) {
+  const [order, setOrder] = useState<Order>("short");
+  const [chosen, setChosen] = useState(-1);
+  const { value, problem } = useAnswer(api.lifetimes, 5000, []);
+  if (!value) return <section>{problem ? <p class="problem" role="alert">{problem}</p> : <p role="status">Looking …</p>}</section>;
+  const freed = value.freed.reduce((sum, one) => sum + one, 0);
+  const temporary = value.freed.slice(0, value.short).reduce((sum, one) => sum + one, 0);
+  const most = Math.max(1, ...value.freed);
+  const rows = value.rows.filter((row) => chosen < 0 || row.ages[chosen]! > 0).sort((a, b) => ORDERS[order][1](b) - ORDERS[order][1](a));
+  // What is freed is not in the heap's profile.
+  const toChurn: Change = (to) => change({ ...to, kind: "churn", type: "", at: 0, base: -1 });
+  return (
+    <section>
+      {problem && <p class="problem" role="alert">{problem}</p>}
+      <p class="sum"><strong>{percent(temporary, freed) || "None"}</strong> of {count(freed)} freed blocks were <Word name="temporary" />; {count(value.alive)} are alive.</p>
+      <table class="figures histogram">
+        <caption>Freed blocks by their <Word name="lifetime" /></caption>
+        <thead><tr><th scope="col">lived</th><th scope="col">blocks</th><th scope="col">%</th><th scope="col">bytes</th><th scope="col">blocks</th></tr></thead>
+        <tbody>
+          {value.classes.map((name, i) => (
+            <tr key={name}>
+              <td class="name"><button class="link" aria-pressed={chosen === i} onClick={() => setChosen(chosen === i ? -1 : i)}>{name}</button></td>
+              <td>{count(value.freed[i]!)}</td><td>{percent(value.freed[i]!, freed)}</td><td>{bytes(value.bytes[i]!)}</td>
+              <td class="meter"><span style={{ width: `${(100 * value.freed[i]!) / most}%`, background: i < value.short ? TEMPORARY : LASTING }} /></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <div class="bar">
+        <label>order by <select value={order} onChange={(event) => setOrder(event.currentTarget.value as Order)}>
+          {Object.entries(ORDERS).map(([id, [name]]) => <option key={id} value={id}>{name}</option>)}
+        </select></label>
+        {chosen >= 0 && <span>only stacks with blocks that lived {value.classes[chosen]} <button onClick={() => setChosen(-1)}>all</button></span>}
+      </div>
+      <table class="figures stacks">
+        <thead><tr><th scope="col"><Word name="temporary" /></th><th scope="col">of freed</th><th scope="col">freed</th><th scope="col">bytes</th><th scope="col">alive</th><th scope="col"><Word name="by another thread" /></th><th scope="col">mean age</th><th scope="col">greatest</th><th scope="col">ages</th><th scope="col">allocated in, called by …</th></tr></thead>
+        <tbody>
+          {rows.slice(0, MOST).map((row) => (
+            <tr key={row.stack.join("\n")}>
+              <td>{count(row.short_objects)}</td><td>{percent(row.short_objects, row.freed)}</td><td>{count(row.freed)}</td><td>{bytes(row.freed_bytes)}</td><td>{count(row.alive)}</td>
+              <td>{percent(row.elsewhere, row.freed)}</td><td>{row.freed ? duration(row.mean_ns) : ""}</td><td>{row.freed ? duration(row.most_ns) : ""}</td>
+              <td><Ages row={row} short={value.short} classes={value.classes} /></td>
+              <td class="name"><Path stack={row.stack} change={toChurn} most={8} /></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {rows.length + value.more > MOST && <p class="note">{rows.length + value.more - MOST} more stacks, with fewer blocks.</p>}
+      <p class="note">Since the start of the process, estimated from samples. Where every allocation is recorded (<code>sample:1</code>) ages are up to 10 ms off.</p>
+      <details class="note"><summary>What this profile says of itself</summary><ul>{(value.says ?? []).map((text) => <li key={text}>{text}</li>)}</ul></details>
+    </section>
+  );
+}
