@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,9 @@ type topFlags struct {
 	sort   string
 	rows   int
 	asJSON bool
+	// The full-screen view.
+	live     bool
+	interval time.Duration
 }
 
 func (a *app) topCommand() *cobra.Command {
@@ -26,8 +30,11 @@ func (a *app) topCommand() *cobra.Command {
 flat is what a function allocated itself, cum includes the functions that it called. Functions of the allocator
 itself are left out. The numbers are estimated from samples; the header gives the standard error of the total.
 --kind shows another kind of profile (see ` + "`seemalloc help profile`" + `), with its own values.
-A file may have any format that ` + "`seemalloc convert`" + ` reads: jemalloc's and gperftools' profiles open too.`,
+A file may have any format that ` + "`seemalloc convert`" + ` reads: jemalloc's and gperftools' profiles open too.
+--live shows it in the whole terminal and keeps it up to date; keys sort, filter, show changes, callers and other
+kinds of profiles (? lists them). It looks no more than a hundredth of the time.`,
 		Example: `  seemalloc top 4242
+  seemalloc top 4242 --live
   seemalloc top 4242 --by alloc --sort cum -n 40
   seemalloc top 4242 --kind peak
   seemalloc top 4242 --kind churn --seconds 10s
@@ -35,7 +42,15 @@ A file may have any format that ` + "`seemalloc convert`" + ` reads: jemalloc's 
   seemalloc top 4242 --base before.pb.gz           # what has changed since then
   seemalloc top seemalloc.redis-server.4242.heap.pb.gz --focus 'dictAdd|zset'`,
 		Args: a.sourceArgs(0),
-		RunE: func(_ *cobra.Command, args []string) error { return a.top(flags, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if flags.live {
+				return a.topLive(flags, args)
+			}
+			if c.Flags().Changed("interval") {
+				return usageError("--interval %s is for --live", flags.interval)
+			}
+			return a.top(flags, args)
+		},
 	}
 	flags.view.flags(c)
 	flags.view.baseFlag(c)
@@ -43,6 +58,8 @@ A file may have any format that ` + "`seemalloc convert`" + ` reads: jemalloc's 
 	f.StringVar(&flags.sort, "sort", "flat", "flat or cum")
 	f.IntVarP(&flags.rows, "count", "n", 20, "number of functions; 0 shows all")
 	f.BoolVar(&flags.asJSON, "json", false, "print JSON")
+	f.BoolVar(&flags.live, "live", false, "show it in the whole terminal, live")
+	f.DurationVar(&flags.interval, "interval", 2*time.Second, "with --live: time between two looks")
 	a.symbolFlags(c)
 	a.targetFlags(c)
 	return c

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/google/pprof/profile"
+	"golang.org/x/sys/unix"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/live"
+	"seemalloc/tool/report"
+	"seemalloc/tool/symbolize"
+)
+
+const shortestLook = 250 * time.Millisecond
+
+// topLive shows the table in the whole terminal, and again and again.
+func (a *app) topLive(flags topFlags, args []string) error {
+	filters, err := flags.check()
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.socket == "" && !isNumber(args[0]):
+		return usageError("--live: %s is a file; expected a process", args[0])
+	case flags.asJSON:
+		return usageError("--live and --json: a screen is not JSON; leave one out")
+	case flags.base != "":
+		return usageError("--live and --base: on the screen, b shows what changes; leave --base out")
+	case flags.window != 0:
+		return usageError("--live and --seconds: on the screen, b shows what changes; leave --seconds out")
+	case flags.interval < shortestLook:
+		return usageError("--interval %s: expected %s or more", flags.interval, shortestLook)
+	case !term.IsTerminal(os.Stdout.Fd()) || !term.IsTerminal(os.Stdin.Fd()):
+		return errors.New("--live needs a terminal; without it, top prints the table once")
+	}
+	t, _, err := a.dial(args)
+	if err != nil {
+		return err
+	}
+	t.Close() // each look has a connection of its own: one that has failed leaves nothing behind
+	options := live.Options{Title: t.name, By: flags.by, Unit: flags.unit, Sort: flags.sort, Interval: flags.interval, Filters: filters, Kinds: []string{flags.kind}}
+	for _, kind := range kinds() {
+		if kind.Name != flags.kind {
+			options.Kinds = append(options.Kinds, kind.Name)
+		}
+	}
+	// What there is to say meanwhile would spoil the screen: it is said afterwards.
+	var said bytes.Buffer
+	terminal := a.err
+	a.err = &said
+	err = live.Run(&lookedAt{a, args, t.pid, symbolize.Style(flags.names)}, options)
+	a.err = terminal
+	fmt.Fprint(a.err, said.String())
+	return err
+}
+
+// lookedAt is the process as a live.Source.
+type lookedAt struct {
+	app   *app
+	args  []string
+	pid   int
+	names symbolize.Style
+}
+
+func (l *lookedAt) Look(kind string) (*profile.Profile, *attach.Stats, error) {
+	p, stats, err := l.look(kind)
+	if err != nil && l.pid != 0 && errors.Is(unix.Kill(l.pid, 0), unix.ESRCH) {
+		err = live.Gone{Err: fmt.Errorf("the process has ended; this is the last that was seen of it")}
+	}
+	return p, stats, err
+}
+
+func (l *lookedAt) look(kind string) (*profile.Profile, *attach.Stats, error) {
+	t, _, err := l.app.dial(l.args)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer t.Close()
+	stats, err := attach.FetchStats(t.Client)
+	if refused := (*attach.ServerError)(nil); err != nil && !errors.As(err, &refused) { // an older library has none
+		return nil, nil, err
+	}
+	data, err := t.Call("profile", kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := report.Parse(data, t.name)
+	if err != nil {
+		return nil, nil, err
+	}
+	symbolize.Profile(p, symbolize.Files{PID: t.pid})
+	if l.names != symbolize.Short {
+		symbolize.Rename(p, l.names)
+	}
+	return p, stats, nil
+}

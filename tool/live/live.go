@@ -1,0 +1,382 @@
+// Package live is the full-screen view of a process in a terminal: `seemalloc top PID --live`. A look at the process is taken
+// every interval, but never for more than a hundredth of the time; keys choose what is shown of the last one.
+package live
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+)
+
+// Source is what is looked at.
+type Source interface {
+	// Look takes a profile of this kind, with its names, and the statistics, nil of a library without them. An error that is
+	// Gone is the last one.
+	Look(kind string) (*profile.Profile, *attach.Stats, error)
+}
+
+// Gone says that the process has ended.
+type Gone struct{ Err error }
+
+func (g Gone) Error() string { return g.Err.Error() }
+
+// Options of a screen.
+type Options struct {
+	Title    string
+	Kinds    []string // the first one is shown
+	By, Unit string   // as report.SampleIndex has them
+	Sort     string   // flat or cum
+	Interval time.Duration
+	Filters  map[string]*regexp.Regexp // focus, ignore, hide, show
+}
+
+const (
+	shortest = 250 * time.Millisecond
+	longest  = time.Minute
+	// A look may take a hundredth of the time: the process and its machine have other things to do.
+	share = 100
+)
+
+// Screen shows a source. It is a bubbletea model.
+type Screen struct {
+	source  Source
+	options Options
+
+	width, height int
+	kind          int
+	sampleType    string // chosen; "": by the options
+	byCum, paused bool
+	help          bool
+	typed         *typed // a filter that is being typed
+
+	last    *profile.Profile // untouched, for other types and filters
+	base    *profile.Profile // "since": compared with this one
+	stats   *attach.Stats
+	rates   *report.Stat
+	looked  time.Time
+	problem string
+	gone    bool
+	round   int // of looks: an answer of an earlier one is dropped, and so is its timer
+
+	top        *report.Top
+	shown      *profile.Profile // filtered, of which top was made
+	index      int
+	selected   string // a function: it stays chosen when the order changes
+	row, first int
+	around     *report.Neighbours // of the selected function: the second page
+}
+
+// typed is a line that the user is writing.
+type typed struct{ filter, text string }
+
+// New makes a screen.
+func New(source Source, options Options) *Screen {
+	if options.Filters == nil {
+		options.Filters = map[string]*regexp.Regexp{}
+	}
+	return &Screen{source: source, options: options, byCum: options.Sort == "cum", width: 80, height: 24}
+}
+
+// Run shows it until the user has seen enough.
+func Run(source Source, options Options) error {
+	_, err := tea.NewProgram(New(source, options), tea.WithAltScreen()).Run()
+	return err
+}
+
+type looked struct {
+	round   int
+	kind    int
+	profile *profile.Profile
+	stats   *attach.Stats
+	err     error
+	took    time.Duration
+}
+
+type lookAgain struct{ round int }
+
+// look asks the source, beside the screen.
+func (s *Screen) look() tea.Cmd {
+	round, kind := s.round, s.kind
+	return func() tea.Msg {
+		began := time.Now()
+		p, stats, err := s.source.Look(s.options.Kinds[kind])
+		return looked{round, kind, p, stats, err, time.Since(began)}
+	}
+}
+
+func (s *Screen) Init() tea.Cmd { return s.look() }
+
+func (s *Screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
+	switch m := message.(type) {
+	case tea.WindowSizeMsg:
+		s.width, s.height = m.Width, m.Height
+		s.follow()
+	case looked:
+		return s, s.answered(m)
+	case lookAgain:
+		if m.round == s.round && !s.paused && !s.gone {
+			return s, s.look()
+		}
+	case tea.KeyMsg:
+		return s, s.keys(m)
+	}
+	return s, nil
+}
+
+// keys takes one key, or several letters that came at once: typed fast, or pasted.
+func (s *Screen) keys(m tea.KeyMsg) tea.Cmd {
+	if m.Type == tea.KeyRunes && len(m.Runes) > 1 {
+		var all []tea.Cmd
+		for i := range m.Runes {
+			all = append(all, s.keys(tea.KeyMsg{Type: tea.KeyRunes, Runes: m.Runes[i : i+1]}))
+		}
+		return tea.Batch(all...)
+	}
+	if s.typed != nil {
+		s.letter(m)
+		return nil
+	}
+	return s.press(m.String())
+}
+
+// answered takes what a look has brought.
+func (s *Screen) answered(m looked) tea.Cmd {
+	if m.round != s.round {
+		return nil
+	}
+	if m.err != nil {
+		s.problem = m.err.Error()
+		_, s.gone = m.err.(Gone)
+	} else {
+		s.problem = ""
+		s.looked = time.Now()
+		s.last = m.profile
+		if m.stats != nil && s.stats != nil && m.stats.TimeNS > s.stats.TimeNS {
+			rates := report.NewStat(s.stats, m.stats)
+			s.rates = &rates
+		}
+		s.stats = m.stats
+		s.arrange()
+	}
+	if s.gone {
+		return nil
+	}
+	round := s.round
+	return tea.Tick(max(s.options.Interval, share*m.took), func(time.Time) tea.Msg { return lookAgain{round} })
+}
+
+// arrange makes the table of the last look: filters, difference, order.
+func (s *Screen) arrange() {
+	s.top, s.shown = nil, nil
+	if s.last == nil {
+		return
+	}
+	p, baseTotal, variance, err := s.difference()
+	if err != nil {
+		s.problem = err.Error()
+		return
+	}
+	if s.index, err = s.sampleIndex(p); err != nil {
+		s.problem = err.Error()
+		return
+	}
+	p.FilterSamplesByName(s.options.Filters["focus"], s.options.Filters["ignore"], s.options.Filters["hide"], s.options.Filters["show"])
+	if s.top, err = report.NewTop(p, s.index); err != nil {
+		s.problem = err.Error()
+		return
+	}
+	s.shown = p
+	if s.base != nil {
+		s.top.Whole, s.top.Change, s.top.Error = baseTotal, true, math.Sqrt(variance)
+	}
+	s.sort()
+	if s.around != nil {
+		around := report.Around(p, s.index, s.selected)
+		s.around = &around
+	}
+}
+
+// difference is a copy of the last profile, less the base if there is one, with the base's total and the variance of both.
+func (s *Screen) difference() (*profile.Profile, int64, float64, error) {
+	p := s.last.Copy()
+	if s.base == nil {
+		return p, 0, 0, nil
+	}
+	base := s.base.Copy()
+	total, variance := int64(0), 0.0
+	for _, of := range []*profile.Profile{p, base} {
+		index, err := s.sampleIndex(of)
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		variance += report.Variance(of, index)
+		total = report.Total(of, index)
+	}
+	p, err := report.Subtract(p, base)
+	return p, total, variance, err
+}
+
+func (s *Screen) sampleIndex(p *profile.Profile) (int, error) {
+	if s.sampleType != "" {
+		return report.SampleIndex(p, s.sampleType, s.options.Unit)
+	}
+	return report.SampleIndex(p, s.options.By, s.options.Unit)
+}
+
+func (s *Screen) sort() {
+	if s.top == nil {
+		return
+	}
+	s.top.Sort(map[bool]string{false: "flat", true: "cum"}[s.byCum])
+	if s.selected == "" && len(s.top.Rows) > 0 {
+		s.selected = s.top.Rows[0].Name
+	}
+	// The chosen function keeps being chosen wherever it has gone; one that is no more leaves its place to another.
+	if at := slices.IndexFunc(s.top.Rows, func(r report.Row) bool { return r.Name == s.selected }); at >= 0 {
+		s.row = at
+	}
+	s.follow()
+}
+
+// follow keeps the chosen row in the table and on the screen.
+func (s *Screen) follow() {
+	count := 0
+	if s.top != nil {
+		count = len(s.top.Rows)
+	}
+	s.row = max(0, min(s.row, count-1))
+	if count > 0 && s.around == nil {
+		s.selected = s.top.Rows[s.row].Name
+	}
+	page := s.page()
+	s.first = max(0, min(s.first, count-page))
+	s.first = min(s.first, s.row)
+	s.first = max(s.first, s.row-page+1)
+}
+
+// press does what a key is for.
+func (s *Screen) press(key string) tea.Cmd {
+	if s.help {
+		s.help = false
+		return nil
+	}
+	moves := map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -s.page(), "pgdown": s.page(), "home": -1 << 30, "end": 1 << 30}
+	if by, isMove := moves[key]; isMove {
+		if s.around == nil {
+			s.row = max(s.row+by, 0)
+			s.follow()
+		}
+		return nil
+	}
+	switch key {
+	case "q", "ctrl+c":
+		return tea.Quit
+	case "?", "h":
+		s.help = true
+	case "enter":
+		if s.shown != nil && s.selected != "" {
+			around := report.Around(s.shown, s.index, s.selected)
+			s.around = &around
+		}
+	case "esc", "backspace", "left":
+		s.around = nil
+		s.follow()
+	case "s":
+		s.byCum = !s.byCum
+		s.sort()
+	case "t":
+		s.nextType()
+	case "tab", "shift+tab":
+		step := map[string]int{"tab": 1, "shift+tab": len(s.options.Kinds) - 1}[key]
+		return s.show((s.kind + step) % len(s.options.Kinds))
+	case "b":
+		if s.base = s.last; s.top != nil && s.top.Change {
+			s.base = nil
+		}
+		s.arrange()
+	case " ":
+		if s.paused = !s.paused; !s.paused && !s.gone {
+			s.round++
+			return s.look()
+		}
+	case "+":
+		s.options.Interval = max(s.options.Interval/2, shortest)
+	case "-":
+		s.options.Interval = min(s.options.Interval*2, longest)
+	case "/", "f":
+		s.begin("focus")
+	case "\\", "i":
+		s.begin("ignore")
+	case "x":
+		s.begin("hide")
+	case "c":
+		clear(s.options.Filters)
+		s.arrange()
+	}
+	return nil
+}
+
+// show changes to another kind of profile, of which nothing is known yet.
+func (s *Screen) show(kind int) tea.Cmd {
+	s.kind, s.round = kind, s.round+1
+	s.last, s.base, s.around, s.sampleType, s.selected, s.row = nil, nil, nil, "", "", 0
+	s.problem = ""
+	s.arrange()
+	if s.gone {
+		return nil
+	}
+	return s.look()
+}
+
+// nextType changes to the next of the profile's values: bytes or objects, in use or allocated.
+func (s *Screen) nextType() {
+	if s.last == nil || s.top == nil {
+		return
+	}
+	types := s.last.SampleType
+	at := slices.IndexFunc(types, func(t *profile.ValueType) bool { return t.Type == s.top.Type })
+	s.sampleType = types[(at+1)%len(types)].Type
+	s.arrange()
+}
+
+func (s *Screen) begin(filter string) {
+	s.typed = &typed{filter: filter}
+	if given := s.options.Filters[filter]; given != nil {
+		s.typed.text = given.String()
+	}
+}
+
+// letter takes a key of a filter that is being typed.
+func (s *Screen) letter(key tea.KeyMsg) {
+	switch key.Type {
+	case tea.KeyEsc, tea.KeyCtrlC:
+		s.typed = nil
+	case tea.KeyBackspace:
+		if letters := []rune(s.typed.text); len(letters) > 0 {
+			s.typed.text = string(letters[:len(letters)-1])
+		}
+	case tea.KeyCtrlU:
+		s.typed.text = ""
+	case tea.KeySpace, tea.KeyRunes:
+		s.typed.text += string(key.Runes)
+	case tea.KeyEnter:
+		s.problem = ""
+		if s.typed.text == "" {
+			delete(s.options.Filters, s.typed.filter)
+		} else if compiled, err := regexp.Compile(s.typed.text); err != nil {
+			s.problem = fmt.Sprintf("%s %s: %v", s.typed.filter, s.typed.text, err)
+		} else {
+			s.options.Filters[s.typed.filter] = compiled
+		}
+		s.typed = nil
+		s.arrange()
+	}
+}

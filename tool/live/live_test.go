@@ -1,0 +1,277 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"math/rand"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/attach"
+)
+
+// rows are bytes by stack, outermost function first: "main parse grow".
+type rows map[string]int64
+
+func heapOf(of rows) *profile.Profile {
+	p := &profile.Profile{
+		SampleType: []*profile.ValueType{{Type: "inuse_objects", Unit: "count"}, {Type: "inuse_space", Unit: "bytes"}},
+		PeriodType: &profile.ValueType{Type: "space", Unit: "bytes"}, Period: 1, TimeNanos: 1,
+	}
+	locations := map[string]*profile.Location{}
+	for stack, bytes := range of {
+		sample := &profile.Sample{Value: []int64{1, bytes}}
+		for _, name := range strings.Fields(stack) {
+			if locations[name] == nil {
+				id := uint64(len(locations) + 1)
+				function := &profile.Function{ID: id, Name: name}
+				locations[name] = &profile.Location{ID: id, Line: []profile.Line{{Function: function}}}
+				p.Function = append(p.Function, function)
+				p.Location = append(p.Location, locations[name])
+			}
+			sample.Location = append([]*profile.Location{locations[name]}, sample.Location...)
+		}
+		p.Sample = append(p.Sample, sample)
+	}
+	return p
+}
+
+// process is a source that is told what to answer.
+type process struct {
+	heap  rows
+	err   error
+	asked []string
+}
+
+func (p *process) Look(kind string) (*profile.Profile, *attach.Stats, error) {
+	p.asked = append(p.asked, kind)
+	if p.err != nil {
+		return nil, nil, p.err
+	}
+	stats := &attach.Stats{TimeNS: int64(len(p.asked)) * 1e9}
+	stats.Memory.RSS = 300 << 20
+	stats.Sampling.Interval = 512 << 10
+	return heapOf(p.heap), stats, nil
+}
+
+func start(t *testing.T, p *process, options Options) *Screen {
+	t.Helper()
+	if options.Kinds == nil {
+		options.Kinds = []string{"heap", "peak", "churn"}
+	}
+	options.Title, options.Unit, options.Interval = "shop (pid 7)", "bytes", time.Second
+	s := New(p, options)
+	s.Update(tea.WindowSizeMsg{Width: 100, Height: 24})
+	s.Update(s.Init()())
+	return s
+}
+
+func key(name string) tea.KeyMsg {
+	for special, code := range map[string]tea.KeyType{"enter": tea.KeyEnter, "esc": tea.KeyEsc, "tab": tea.KeyTab, "up": tea.KeyUp, "down": tea.KeyDown,
+		"backspace": tea.KeyBackspace, "end": tea.KeyEnd, "home": tea.KeyHome, "pgdown": tea.KeyPgDown, "pgup": tea.KeyPgUp, "ctrl+u": tea.KeyCtrlU} {
+		if name == special {
+			return tea.KeyMsg{Type: code}
+		}
+	}
+	if name == " " {
+		return tea.KeyMsg{Type: tea.KeySpace, Runes: []rune{' '}}
+	}
+	return tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(name)}
+}
+
+// press presses keys, and lets what they ask for at once be answered.
+func press(s *Screen, keys ...string) {
+	for _, name := range keys {
+		if _, command := s.Update(key(name)); command != nil {
+			if message, isLook := command().(looked); isLook {
+				s.Update(message)
+			}
+		}
+	}
+}
+
+// look has the next look taken.
+func look(s *Screen) { s.Update(s.look()()) }
+
+// table is the names that are shown, in their order.
+func table(s *Screen) (names []string) {
+	for _, line := range strings.Split(ansi.Strip(s.View()), "\n")[headLines:] {
+		if fields := strings.Fields(line); len(fields) > 5 && strings.HasSuffix(fields[2], "%") {
+			names = append(names, fields[len(fields)-1])
+		}
+	}
+	return names
+}
+
+func expect(t *testing.T, s *Screen, pattern string) {
+	t.Helper()
+	if text := ansi.Strip(s.View()); !regexp.MustCompile(pattern).MatchString(text) {
+		t.Errorf("no %q in:\n%s", pattern, text)
+	}
+}
+
+func same(t *testing.T, what string, got []string, want string) {
+	t.Helper()
+	if text := strings.Join(got, " "); text != want {
+		t.Errorf("%s: %q, want %q", what, text, want)
+	}
+}
+
+func shop() *process {
+	return &process{heap: rows{"main load": 40 << 20, "main serve parse": 30 << 20, "main serve answer": 20 << 20}}
+}
+
+func TestSortedByKey(t *testing.T) {
+	s := start(t, shop(), Options{})
+	same(t, "flat", table(s), "load parse answer main serve")
+	expect(t, s, `shop \(pid 7\) +heap .* every 1s`)
+	expect(t, s, `RSS 300\.0 MiB`)
+	expect(t, s, `bytes in use: 90\.00 MiB`)
+	press(s, "s")
+	same(t, "cum", table(s), "main serve load parse answer")
+	press(s, "t")
+	expect(t, s, `objects in use: 3\b`)
+}
+
+func TestTheChosenFunctionStaysChosen(t *testing.T) {
+	p := shop()
+	s := start(t, p, Options{})
+	press(s, "down")
+	p.heap["main serve parse"] = 90 << 20
+	look(s)
+	same(t, "order", table(s), "parse load answer main serve")
+	press(s, "enter")
+	expect(t, s, `called by\n.*100\.00% +serve\n\n.*90\.00 MiB +parse\n`)
+	press(s, "esc", "down", "enter")
+	expect(t, s, `40\.00 MiB +load\n`)
+}
+
+func TestChangesFromNowOn(t *testing.T) {
+	p := shop()
+	s := start(t, p, Options{})
+	press(s, "b")
+	expect(t, s, `Nothing has changed so far`)
+	p.heap["main serve parse"] += 5 << 20
+	p.heap["main load"] -= 9 << 20
+	look(s)
+	same(t, "changes", table(s), "load parse serve main")
+	expect(t, s, `change of bytes in use: -4\.00 MiB.* \(90\.00 MiB before\)`)
+	expect(t, s, `\+5\.00 MiB`)
+	press(s, "b")
+	same(t, "all", table(s), "parse load answer main serve")
+}
+
+func TestFilters(t *testing.T) {
+	s := start(t, shop(), Options{})
+	press(s, "/", "p", "q", "backspace", "a", "r", "enter")
+	same(t, "focus", table(s), "parse main serve")
+	press(s, "/", "ctrl+u", "(", "enter")
+	expect(t, s, `focus \(: error parsing regexp`)
+	same(t, "a wrong one changes nothing", table(s), "parse main serve")
+	press(s, "ciserve", "enter") // pasted
+	same(t, "ignore", table(s), "load main")
+	press(s, "c", "/", "n", "o", "n", "e", "enter")
+	expect(t, s, `No stack passes the filters`)
+	press(s, "/", "esc", "c")
+	same(t, "cleared", table(s), "load parse answer main serve")
+}
+
+func TestPausedItAsksNobody(t *testing.T) {
+	p := shop()
+	s := start(t, p, Options{})
+	press(s, " ")
+	if _, command := s.Update(lookAgain{s.round}); command != nil {
+		t.Error("it looks while it is paused")
+	}
+	expect(t, s, "paused")
+	before := len(p.asked)
+	press(s, " ")
+	if len(p.asked) != before+1 {
+		t.Errorf("going on asks %d times, want once", len(p.asked)-before)
+	}
+	// The timer of before the pause would be a second one.
+	if _, command := s.Update(lookAgain{s.round - 1}); command != nil {
+		t.Error("an old timer still looks")
+	}
+}
+
+func TestAnotherKind(t *testing.T) {
+	p := shop()
+	s := start(t, p, Options{})
+	late := s.look()() // asked for before the change, answered after it
+	press(s, "tab")
+	if got := p.asked[len(p.asked)-1]; got != "peak" {
+		t.Errorf("asked for %s, want peak", got)
+	}
+	if _, command := s.Update(late); command != nil {
+		t.Error("an answer to what is no longer asked starts a timer")
+	}
+	expect(t, s, `pid 7\) +peak`)
+}
+
+func TestALookTakesAHundredthOfTheTime(t *testing.T) {
+	s := start(t, shop(), Options{})
+	began := time.Now()
+	command := s.answered(looked{round: s.round, profile: heapOf(rows{"main": 1}), took: 12 * time.Millisecond})
+	command()
+	if waited := time.Since(began); waited < 1200*time.Millisecond {
+		t.Errorf("the next look after %s, want 100 times the 12 ms that the last one took", waited)
+	}
+}
+
+func TestTheEndIsTold(t *testing.T) {
+	p := shop()
+	s := start(t, p, Options{})
+	p.err = errors.New("no answer within 30s")
+	look(s)
+	expect(t, s, "no answer within 30s")
+	same(t, "the last table stays", table(s), "load parse answer main serve")
+	p.err = Gone{errors.New("the process has ended")}
+	if _, command := s.Update(s.look()()); command != nil {
+		t.Error("it goes on asking")
+	}
+	expect(t, s, `has ended\n`)
+	same(t, "the last table stays", table(s), "load parse answer main serve")
+}
+
+// Any keys, on a screen of any size: never more lines or columns than there are, and the chosen row is among those shown.
+func TestAnyKeysOnAnyScreen(t *testing.T) {
+	seed := time.Now().UnixNano()
+	random := rand.New(rand.NewSource(seed))
+	keys := []string{"up", "down", "pgup", "pgdown", "home", "end", "enter", "esc", "s", "t", "tab", "b", " ", "+", "-", "/", "i", "x", "c", "?", "a", "(", "backspace"}
+	p := shop()
+	for i := range 60 {
+		p.heap[fmt.Sprintf("main f%d g%d", i%7, i)] = random.Int63n(1 << 20)
+	}
+	s := start(t, p, Options{})
+	for step := range 3000 {
+		switch random.Intn(10) {
+		case 0:
+			s.Update(tea.WindowSizeMsg{Width: 1 + random.Intn(120), Height: 1 + random.Intn(40)})
+		case 1:
+			p.heap[fmt.Sprintf("main f%d g%d", random.Intn(7), random.Intn(60))] = random.Int63n(1 << 20)
+			delete(p.heap, fmt.Sprintf("main f%d g%d", random.Intn(7), random.Intn(60)))
+			look(s)
+		default:
+			press(s, keys[random.Intn(len(keys))])
+		}
+		lines := strings.Split(s.View(), "\n")
+		if len(lines) != s.height {
+			t.Fatalf("seed %d, step %d: %d lines on a screen of %d", seed, step, len(lines), s.height)
+		}
+		for _, line := range lines {
+			if got := ansi.StringWidth(line); got > s.width {
+				t.Fatalf("seed %d, step %d: a line of %d columns on a screen of %d: %q", seed, step, got, s.width, line)
+			}
+		}
+		if s.top != nil && len(s.top.Rows) > 0 && (s.row < s.first || s.row >= s.first+s.page() || s.row >= len(s.top.Rows)) {
+			t.Fatalf("seed %d, step %d: row %d of %d is chosen, %d to %d are shown", seed, step, s.row, len(s.top.Rows), s.first, s.first+s.page())
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package live
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/charmbracelet/x/ansi"
+
+	"seemalloc/tool/report"
+)
+
+var (
+	bold     = lipgloss.NewStyle().Bold(true)
+	faint    = lipgloss.NewStyle().Faint(true)
+	reversed = lipgloss.NewStyle().Reverse(true)
+	grown    = lipgloss.NewStyle().Foreground(lipgloss.Color("1"))
+	shrunk   = lipgloss.NewStyle().Foreground(lipgloss.Color("4"))
+)
+
+// headLines and footLines stand above and below the table: page has the rest.
+const (
+	headLines = 6
+	footLines = 2
+)
+
+// page is how many functions there is room for.
+func (s *Screen) page() int { return max(s.height-headLines-footLines, 1) }
+
+func (s *Screen) View() string {
+	lines := s.head()
+	switch {
+	case s.help:
+		lines = append(lines[:1], strings.Split(help, "\n")...)
+	case s.around != nil:
+		lines = append(lines, s.neighbours()...)
+	default:
+		lines = append(lines, s.table()...)
+	}
+	room := max(s.height-footLines, 1)
+	for len(lines) < room {
+		lines = append(lines, "")
+	}
+	lines = append(lines[:room], s.foot()...)
+	lines = lines[:min(len(lines), max(s.height, 1))]
+	for i, line := range lines {
+		lines[i] = ansi.Truncate(line, s.width, "…")
+	}
+	return strings.Join(lines, "\n")
+}
+
+const help = `
+  up, down, page up, page down, home, end   choose a function
+  Enter, Esc     who calls it and what it calls, and back
+  s              sort by flat (what a function allocated itself) or cum (with all that it calls)
+  t              next value: bytes or objects, in use or allocated since the start
+  Tab            next kind of profile: heap, peak, churn …
+  b              from now on show what changes; again: all
+  / or f         focus: only stacks with a function that matches a regular expression
+  \ or i         ignore: no stacks with a function that matches
+  x              hide: take matching functions out of the stacks
+  c              clear the filters
+  space          pause, and go on
+  + -            look more often, less often
+  q              end
+
+  The numbers are estimated from samples; ± is the standard error of the total.
+  A key leads back.`
+
+// head is what stands above the table.
+func (s *Screen) head() []string {
+	state := "every " + s.options.Interval.String()
+	if s.paused {
+		state = "paused"
+	}
+	if s.gone {
+		state = "has ended"
+	}
+	title := bold.Render(s.options.Title) + "  " + s.options.Kinds[s.kind]
+	if !s.looked.IsZero() {
+		title += "  " + s.looked.Format("15:04:05")
+	}
+	lines := []string{title + "  " + state, "", "", s.total(), s.filters()}
+	if m := s.stats; m != nil {
+		lines[1] = fmt.Sprintf("RSS %s: live %s, cached %s, fragmentation %s, metadata %s, not ours %s", mib(m.Memory.RSS), mib(m.Memory.Live),
+			mib(m.Memory.Cached), mib(m.Memory.Fragmentation), mib(m.Memory.Metadata), mib(m.Memory.NotOurs))
+	}
+	if r := s.rates; r != nil {
+		lines[2] = fmt.Sprintf("per second: %.0f page faults, %.1f MB given back, %.1f MB refaulted, %.0f refills, %.0f remote frees",
+			r.MinorFaults+r.MajorFaults, r.PurgedMB, r.RefaultMB, r.Refills, r.RemoteFrees)
+	}
+	heading := fmt.Sprintf("%12s %7s %12s %7s  %s", "flat", "flat%", "cum", "cum%", "function")
+	if s.around != nil {
+		heading = fmt.Sprintf("%12s %7s  %s", "value", "of it", "function")
+	}
+	return append(lines, reversed.Render(padded(heading, s.width)))
+}
+
+func (s *Screen) total() string {
+	t := s.top
+	if t == nil {
+		return ""
+	}
+	text := report.TypeName(t.Type) + ": "
+	if s.base != nil {
+		text = "change of " + text
+	}
+	text += t.Value(t.Total)
+	if t.Error > 0 && len(s.options.Filters) == 0 {
+		text += " ± " + report.Amount(int64(t.Error), t.Unit)
+	}
+	if s.base != nil {
+		text += fmt.Sprintf(" (%s before)", report.Amount(t.Whole, t.Unit))
+	} else if rate := t.Rate(s.shown); rate != "" {
+		text += "; " + rate
+	}
+	if s.stats != nil {
+		if losses := report.Losses(s.stats.Sampling); losses != "" {
+			text += "; missing: " + losses
+		}
+	}
+	return text
+}
+
+func (s *Screen) filters() string {
+	var parts []string
+	for _, name := range []string{"focus", "ignore", "hide", "show"} {
+		if filter := s.options.Filters[name]; filter != nil {
+			parts = append(parts, name+" "+filter.String())
+		}
+	}
+	if parts == nil {
+		return ""
+	}
+	return "filtered: " + strings.Join(parts, ", ")
+}
+
+func (s *Screen) table() []string {
+	t := s.top
+	if t == nil {
+		return nil
+	}
+	if len(t.Rows) == 0 {
+		return []string{"", "  " + s.nothing()}
+	}
+	var lines []string
+	for i := s.first; i < len(t.Rows) && i < s.first+s.page(); i++ {
+		row := t.Rows[i]
+		line := fmt.Sprintf("%12s %7s %12s %7s  %s", t.Value(row.Flat), report.Percent(float64(row.Flat), float64(t.Whole)), t.Value(row.Cum),
+			report.Percent(float64(row.Cum), float64(t.Whole)), row.Name)
+		switch {
+		case i == s.row:
+			line = reversed.Render(padded(line, s.width))
+		case t.Change && row.Cum > 0:
+			line = grown.Render(line)
+		case t.Change && row.Cum < 0:
+			line = shrunk.Render(line)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// nothing says why there are no rows.
+func (s *Screen) nothing() string {
+	switch {
+	case len(s.options.Filters) > 0:
+		return "No stack passes the filters; c clears them."
+	case s.base != nil:
+		return "Nothing has changed so far."
+	case s.stats != nil && s.stats.Sampling.Interval == 0:
+		return "Sampling is off: `seemalloc set PID sample=512K` turns it on."
+	}
+	return "Nothing has been sampled yet."
+}
+
+// neighbours is the page of one function.
+func (s *Screen) neighbours() []string {
+	n := s.around
+	of := func(list []report.Neighbour, room int) []string {
+		var lines []string
+		for i, one := range list {
+			if i == room-1 && len(list) > room {
+				return append(lines, faint.Render(fmt.Sprintf("%12s %7s  %d more", "", "", len(list)-i)))
+			}
+			name := one.Name
+			if name == "" {
+				name = "(nothing: its stacks begin here)"
+			}
+			lines = append(lines, fmt.Sprintf("%12s %7s  %s", s.top.Value(one.Value), report.Percent(float64(one.Value), float64(n.Cum)), name))
+		}
+		return lines
+	}
+	half := max((s.page()-5)/2, 2)
+	lines := append([]string{faint.Render("called by")}, of(n.Callers, half)...)
+	lines = append(lines, "", bold.Render(fmt.Sprintf("%12s %7s  %s", s.top.Value(n.Cum), "", s.selected)),
+		fmt.Sprintf("%12s %7s  itself", s.top.Value(n.Flat), report.Percent(float64(n.Flat), float64(n.Cum))), faint.Render("calls"))
+	return append(lines, of(n.Callees, half)...)
+}
+
+// foot is what stands below.
+func (s *Screen) foot() []string {
+	note := s.problem
+	if s.typed != nil {
+		note = s.typed.filter + ": " + s.typed.text + "█  (a regular expression; Enter, Esc)"
+	}
+	keys := "q end  ? help  Enter callers  s sort  t value  Tab kind  b changes  / focus  \\ ignore  space pause"
+	if s.around != nil {
+		keys = "Esc back  q end  ? help"
+	}
+	return []string{note, faint.Render(keys)}
+}
+
+func mib(bytes int64) string { return report.Bytes(float64(bytes)) }
+
+// padded fills a line up, so that a bar goes over the whole width.
+func padded(line string, width int) string {
+	return line + strings.Repeat(" ", max(width-ansi.StringWidth(line), 0))
+}
