@@ -296,6 +296,39 @@ TEST_F(Purge, WhatIsFreeOfADenseHugePageStays) {
   for (Span* span : spans) release(span);
 }
 
+// Freed when the mode was eager, noted to go at once, but nobody has ticked before the mode was another for a while.
+TEST_F(Purge, WhatWasToGoAtOnceMayHaveComeToRest) {
+  OptionForTest delay(Id::purge_delay, "10");
+  std::vector<Span*> spans;
+  for (int i = 0; i < 2; i++) spans.push_back(written(128));
+  while (spans[spans.size() - 2]->region != spans.back()->region) spans.push_back(written(128));
+  Region* region = spans.back()->region;
+  for (bool refused : {false, true}) {
+    region->huge = true;
+    {
+      OptionForTest mode(Id::purge, "eager");
+      shrink(spans.back(), 116);
+    }
+    tick_for(100 * kMillisecond_ns);
+    ASSERT_TRUE(region->ripe);
+    ASSERT_TRUE(region->resting);
+    OptionForTest mode(Id::purge, "eager");
+    if (refused) {
+      os::RefuseCalls refuse(SYS_madvise, EAGAIN);
+      sweep_ripe();
+      ASSERT_GT(refuse.refusals(), 0u);
+      ASSERT_FALSE(region->resting);
+      EXPECT_TRUE(anything_dirty());
+    } else {
+      EXPECT_EQ(sweep_ripe(), 12 * kPageBytes);
+    }
+    ASSERT_TRUE(tick_until_clean());
+    ASSERT_FALSE(anything_dirty()) << "the shard's count goes wrong for good";
+    ASSERT_TRUE(try_extend(spans.back(), 128));
+  }
+  for (Span* span : spans) release(span);
+}
+
 // ---- left to the kernel ----
 
 TEST_F(Purge, WhatIsLeftToTheKernelIsNotTakenForZero) {

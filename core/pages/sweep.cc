@@ -66,6 +66,7 @@ void detach_locked(Shard& shard, Region* region, Sweeping* s, Batch* batch) {
   batch->count = 0;
   PageBits pages = chosen_pages(region, s->what);
   if (region->collapsing || keeps_huge_page_locked(shard, region, pages, s->apart)) return;
+  if (region->resting) shard.wake(region);  // it was ripe before
   unsigned first = 0, length = 0;
   for (unsigned from = 0; s->pages_left != 0 && pages.next_run(true, from, &first, &length); from = first + length) {
     if (length < s->least) continue;
