@@ -40,6 +40,31 @@ TEST(Counters, RefillsAreCountedByClassAndSurviveTheirThread) {
   EXPECT_EQ(statistics().classes[kClass].refills, after.classes[kClass].refills);
 }
 
+// Memory was refused, and then there was some: a list is handed out in which no sample may be.
+TEST(Counters, WhatIsHandedOutWithoutASampleCountsAndMovesTheSamplePointAlong) {
+  std::thread([] {
+    sm_free(sm_malloc(100));
+    ThreadHeap& heap = *thread_cache.heap;
+    redraw_if_stale(heap);
+    uint64_t allocated = allocated_by_this_thread(), left = heap.sample_at - heap.handed_out_bytes;
+    std::vector<void*> blocks;
+    for (unsigned i = 0; heap.handed_out_bytes < 8 * MiB; i++) {  // samples are 512 KiB apart
+      unsigned c = i % kClassCount;
+      while (thread_cache.heads[c] != nullptr) {
+        blocks.push_back(sm_malloc(kClasses[c].bytes));
+        allocated += kClasses[c].bytes;
+      }
+      Block* block = nullptr;
+      ASSERT_EQ(refill(heap, c, &block, false), Refill::kBlock);
+      blocks.push_back(block);
+      allocated += kClasses[c].bytes;
+      EXPECT_EQ(allocated_by_this_thread(), allocated) << kClasses[c].bytes;
+      EXPECT_EQ(heap.sample_at - heap.handed_out_bytes, left) << kClasses[c].bytes;
+    }
+    for (void* block : blocks) sm_free(block);
+  }).join();
+}
+
 TEST(Counters, RemoteFreesAreThoseOfOthersBlocks) {
   constexpr size_t kCount = 1600;
   FixedText<64> problem;

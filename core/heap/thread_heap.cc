@@ -159,6 +159,12 @@ uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_b
   return before;
 }
 
+// No sample is to be among these bytes: the next point moves along, so that what was drawn still lies before it.
+void pass_unsampled(ThreadHeap& heap, uint64_t bytes) {
+  heap.handed_out_bytes += bytes;
+  if (heap.sample_at <= UINT64_MAX - bytes) heap.sample_at += bytes;
+}
+
 // Splits the list: `keep` blocks to hand out, which are returned, and the others, which wait in the stash, where they
 // still count as live. The shorter part is taken off the front: every step may cost a cache miss. Requires: keep < count.
 Block* split_list(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
@@ -335,7 +341,12 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
   Block* first = nullptr;
   uint32_t count = next_list(heap, cs, size_class, &first);
   if (count == 0) return Refill::kNoMemory;
-  uint32_t usable = may_sample ? blocks_before_sample(heap, cs, kClasses[size_class].bytes, count) : count;
+  uint32_t block_bytes = kClasses[size_class].bytes, usable = count;
+  if (may_sample) {
+    usable = blocks_before_sample(heap, cs, block_bytes, count);
+  } else {
+    pass_unsampled(heap, uint64_t{block_bytes} * count);
+  }
   if (usable < count) first = split_list(cs, first, usable, count);
   if (usable == 0) {
     take_due_sample(heap, cs);
