@@ -249,6 +249,20 @@ test("no name in a report is code", async () => {
   await closeReport(page, file);
 });
 
+test("a process that is stopped for a while is looked at again", { timeout: 60_000 }, async () => {
+  const address = await serve("--timeout", "1s", String(leak.pid));
+  const page = await open(address, { view: "overview" });
+  await page.getByText(/resident =/).waitFor();
+  leak.kill("SIGSTOP");
+  await page.getByText("The process does not answer just now").waitFor({ timeout: 20_000 });
+  const points = async () => (await (await fetch(address + "api/series?since=0")).json()).length;
+  const before = await points();
+  leak.kill("SIGCONT");
+  await page.getByText("The process does not answer just now").waitFor({ state: "detached", timeout: 20_000 });
+  assert.ok((await points()) > before);
+  await close(page);
+});
+
 test("saved profiles are shown too, and an ended process stays", { timeout: 60_000 }, async () => {
   const files = await serve(join(folder, "moment.pb.gz"));
   const page = await open(files, { view: "functions" });

@@ -22,6 +22,7 @@ type Client struct {
 	in      *bufio.Reader
 	timeout time.Duration
 	who     string
+	lost    error
 }
 
 // ServerError is the text of an `error …` answer.
@@ -44,12 +45,29 @@ func DialPath(path, who string, timeout time.Duration) (*Client, error) {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Call sends one command line and returns the payload of its answer.
+// Lost says why the connection was given up, nil while it is good.
+func (c *Client) Lost() error { return c.lost }
+
+// Call sends one command line and returns the payload of its answer. After any error but a ServerError the connection is
+// closed, and each later call has the same error: an answer that comes too late would be taken for that to the next command.
 func (c *Client) Call(command string, args ...string) ([]byte, error) {
 	line := strings.Join(append([]string{command}, args...), " ")
 	if strings.ContainsAny(line, "\n\r\x00") {
 		return nil, fmt.Errorf("%s: a command is one line, without control characters", c.who)
 	}
+	if c.lost != nil {
+		return nil, c.lost
+	}
+	payload, err := c.exchange(command, line)
+	var refused *ServerError
+	if err != nil && !errors.As(err, &refused) {
+		c.lost = err
+		_ = c.Close()
+	}
+	return payload, err
+}
+
+func (c *Client) exchange(command, line string) ([]byte, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return nil, err
 	}

@@ -1,8 +1,10 @@
 package attach_test
 
 import (
+	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -180,4 +182,69 @@ func TestFindErrors(t *testing.T) {
 	_ = listener.Close()
 	defer os.Remove(path)
 	expect()
+}
+
+// An answer that comes after its time is not taken for that to the next command.
+func TestLateAnswersAreNobodys(t *testing.T) {
+	server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
+	late := make(chan struct{})
+	server.Answers["ping"] = func([]string) string { <-late; return "late" }
+	client, err := attach.DialSocket(server.Path, 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Call("get", "colour"); err == nil || client.Lost() != nil {
+		t.Errorf("a refusal: %v, lost %v", err, client.Lost())
+	}
+	_, silent := client.Call("ping")
+	close(late)
+	time.Sleep(100 * time.Millisecond)
+	if got, err := client.Call("version"); err == nil || silent == nil || client.Lost() == nil || err.Error() != silent.Error() {
+		t.Errorf("after %v: %q, %v", silent, got, err)
+	}
+}
+
+func TestRedialersTellWhoIsGone(t *testing.T) {
+	sleeper := exec.Command("sleep", "60")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := attach.Find(sleeper.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := attach.Redialer(p, time.Second)
+	if _, err := again(); err == nil || errors.Is(err, attach.ErrEnded) {
+		t.Errorf("one that runs, without a socket: %v", err)
+	}
+	_ = sleeper.Process.Kill()
+	for range 100 { // a zombie, and nothing
+		if _, err = again(); errors.Is(err, attach.ErrEnded) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !errors.Is(err, attach.ErrEnded) {
+		t.Errorf("killed: %v", err)
+	}
+	_ = sleeper.Wait()
+	if _, err := again(); !errors.Is(err, attach.ErrEnded) {
+		t.Errorf("ended: %v", err)
+	}
+
+	server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
+	bySocket := attach.SocketRedialer(server.Path, os.Getpid(), time.Second)
+	client, err := bySocket()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	if _, err := attach.SocketRedialer(server.Path, os.Getpid()+1, time.Second)(); !errors.Is(err, attach.ErrEnded) {
+		t.Errorf("another process listens: %v", err)
+	}
+	_ = os.Remove(server.Path)
+	if _, err := bySocket(); !errors.Is(err, attach.ErrEnded) {
+		t.Errorf("no socket: %v", err)
+	}
 }

@@ -10,6 +10,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ErrEnded is in an error's chain when the process is gone for good.
+var ErrEnded = errors.New("has ended")
+
+// Redialer returns a function that connects to p once more. Its error is ErrEnded when p is gone, whoever has its number by then.
+func Redialer(p *Process, timeout time.Duration) func() (*Client, error) {
+	began := p.startTicks()
+	return func() (*Client, error) {
+		now, err := Find(p.PID)
+		if err != nil || now.startTicks() != began {
+			return nil, fmt.Errorf("%s %w", p, ErrEnded)
+		}
+		client, err := Dial(now, timeout)
+		if err != nil && now.Defunct {
+			return nil, fmt.Errorf("%s %w", p, ErrEnded)
+		}
+		return client, err
+	}
+}
+
+// SocketRedialer is Redialer for a socket given by path, whose other end is the process peer (0: nobody knows).
+func SocketRedialer(path string, peer int, timeout time.Duration) func() (*Client, error) {
+	return func() (*Client, error) {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: its socket is gone: the process %w", path, ErrEnded)
+		}
+		client, err := DialSocket(path, timeout)
+		if err == nil && client.PeerPID() != peer {
+			client.Close()
+			return nil, fmt.Errorf("%s: another process listens there: pid %d %w", path, peer, ErrEnded)
+		}
+		return client, err
+	}
+}
+
 // Dial connects to the control socket of p. Its error is one line that says what is wrong and what to do about it.
 func Dial(p *Process, timeout time.Duration) (*Client, error) {
 	var worst error
@@ -42,7 +76,7 @@ func DialSocket(path string, timeout time.Duration) (*Client, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%s: permission denied: run as the process's owner or as root", path)
 	case errors.Is(err, unix.ECONNREFUSED):
-		return nil, fmt.Errorf("%s: nobody listens there: the process has ended", path)
+		return nil, fmt.Errorf("%s: nobody listens there: the process %w", path, ErrEnded)
 	}
 	return nil, fmt.Errorf("%s: %w", path, err)
 }
@@ -59,7 +93,7 @@ func (p *Process) explain(err error) error {
 	}
 	switch {
 	case errors.Is(mapsErr, fs.ErrNotExist), errors.Is(mapsErr, unix.ESRCH):
-		return fmt.Errorf("%s has ended", p)
+		return fmt.Errorf("%s %w", p, ErrEnded)
 	case !mapped && (mapsErr != nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)):
 		return fmt.Errorf("%s does not run on seemalloc: start it with `seemalloc run -- %s …`", p, p.Name)
 	case !errors.Is(err, fs.ErrNotExist):

@@ -102,20 +102,28 @@ func (p *Process) RSS() int64 {
 // clockTicks is USER_HZ: the unit of /proc/PID/stat, 100 on every Linux architecture that Go runs on.
 const clockTicks = 100
 
-// Uptime is how long the process has run, 0 when it cannot be read.
-func (p *Process) Uptime() time.Duration {
+// startTicks is when the process began, in ticks since the machine did: it tells holders of the same number apart. "" when it
+// cannot be read.
+func (p *Process) startTicks() string {
 	stat, err := os.ReadFile(procPath(p.PID, "stat"))
 	if err != nil {
-		return 0
+		return ""
 	}
 	// The name in parentheses may hold blanks; count fields after it. starttime is field 22, the 20th after the name.
-	after := string(stat[bytes.LastIndexByte(stat, ')')+1:])
-	fields := strings.Fields(after)
-	uptime, err := os.ReadFile("/proc/uptime")
-	if err != nil || len(fields) < 20 {
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 20 {
+		return ""
+	}
+	return fields[19]
+}
+
+// Uptime is how long the process has run, 0 when it cannot be read.
+func (p *Process) Uptime() time.Duration {
+	start, err := strconv.ParseFloat(p.startTicks(), 64)
+	uptime, readErr := os.ReadFile("/proc/uptime")
+	if err != nil || readErr != nil {
 		return 0
 	}
-	start, _ := strconv.ParseFloat(fields[19], 64)
 	now, _ := strconv.ParseFloat(strings.Fields(string(uptime))[0], 64)
 	if d := time.Duration((now - start/clockTicks) * float64(time.Second)); d > 0 {
 		return d

@@ -85,14 +85,14 @@ func args0(args []string, otherwise string) string {
 // reportServer fills the history, and says how the report may be called.
 func (a *app) reportServer(args []string, history *web.History, lasts time.Duration) (*web.Server, string, error) {
 	if a.socket == "" && !isNumber(args[0]) {
-		server, err := webOfFiles(args, history)
+		server, err := a.webOfFiles(args, history)
 		return server, "seemalloc." + strings.TrimSuffix(strings.TrimSuffix(filepath.Base(args[0]), ".gz"), ".pb") + ".html", err
 	}
 	t, _, err := a.dial(args)
 	if err != nil {
 		return nil, "", err
 	}
-	process := webProcess(t.Client, t.name, t.pid)
+	process := webProcess(t)
 	watcher := web.Watch(process, history, lasts/reportMoments)
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)

@@ -20,6 +20,8 @@ type target struct {
 	pid  int    // 0 when only a socket was named and the kernel does not tell whose it is
 	name string // for titles: "redis-server (pid 12)"
 	comm string
+	// again makes another connection, for those that stay when one is lost; attach.ErrEnded when the process is gone.
+	again func() (*attach.Client, error)
 }
 
 // targetFlags adds the flags of all commands that talk to a process.
@@ -66,10 +68,11 @@ func (a *app) dial(args []string) (*target, []string, error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		peer := client.PeerPID()
 		if pid == 0 {
-			pid = client.PeerPID()
+			pid = peer
 		}
-		t := &target{Client: client, pid: pid, name: a.socket, comm: "process"}
+		t := &target{Client: client, pid: pid, name: a.socket, comm: "process", again: attach.SocketRedialer(a.socket, peer, a.timeout)}
 		if p, err := attach.Find(pid); pid != 0 && err == nil {
 			t.describe(p)
 		}
@@ -83,7 +86,7 @@ func (a *app) dial(args []string) (*target, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &target{Client: client, pid: p.PID}
+	t := &target{Client: client, pid: p.PID, again: attach.Redialer(p, a.timeout)}
 	t.describe(p)
 	return t, args, nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -121,7 +122,12 @@ func (a *app) open(args []string, kind string, window time.Duration, named bool)
 	s := &subject{source: t.name, command: t.comm, pid: t.pid}
 	// Statistics first: naming the addresses takes time, and the two are shown side by side. An older library
 	// without them still has its profile shown.
-	if stats, err := attach.FetchStats(t.Client); err == nil && kind == "heap" && window == 0 {
+	stats, err := attach.FetchStats(t.Client)
+	var refused *attach.ServerError
+	switch {
+	case err != nil && !errors.As(err, &refused):
+		return nil, err
+	case err == nil && kind == "heap" && window == 0:
 		s.sampling = &stats.Sampling
 		s.exact = &stats.Memory.LiveAllocated
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -8,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -15,7 +18,6 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/spf13/cobra"
 
-	"seemalloc/tool/attach"
 	"seemalloc/tool/symbolize"
 	"seemalloc/tool/web"
 )
@@ -108,24 +110,26 @@ func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *
 		return a.webOfCommand(flags, args, history)
 	}
 	if a.socket == "" && !isNumber(args[0]) {
-		server, err := webOfFiles(args, history)
+		server, err := a.webOfFiles(args, history)
 		return server, nil, err
 	}
 	t, _, err := a.dial(args)
 	if err != nil {
 		return nil, nil, err
 	}
-	server, err := webOfProcess(flags, t.Client, t.name, t.pid, history)
+	server, err := webOfProcess(flags, t, history)
 	return server, nil, err
 }
 
-func webOfProcess(flags webFlags, client *attach.Client, name string, pid int, history *web.History) (*web.Server, error) {
-	process := webProcess(client, name, pid)
-	return web.NewServer(web.Options{Title: name, AllowSet: flags.allowSet, Kinds: kinds()}, history, process, web.Watch(process, history, web.MomentInterval))
+func webOfProcess(flags webFlags, t *target, history *web.History) (*web.Server, error) {
+	process := webProcess(t)
+	return web.NewServer(web.Options{Title: t.name, AllowSet: flags.allowSet, Kinds: kinds()}, history, process, web.Watch(process, history, web.MomentInterval))
 }
 
-func webProcess(client *attach.Client, name string, pid int) *web.Process {
-	return web.NewProcess(client, name, pid, func(p *profile.Profile) { symbolize.Profile(p, symbolize.Files{PID: pid}) })
+func webProcess(t *target) *web.Process {
+	process := web.NewProcess(t.Client, t.name, t.pid, func(p *profile.Profile) { symbolize.Profile(p, symbolize.Files{PID: t.pid}) })
+	process.Dial = t.again
+	return process
 }
 
 // kinds lists what kindsHelp explains.
@@ -144,16 +148,33 @@ func kinds() []web.Kind {
 	return list
 }
 
-func webOfFiles(files []string, history *web.History) (*web.Server, error) {
-	var names []string
+func (a *app) webOfFiles(files []string, history *web.History) (*web.Server, error) {
+	type saved struct {
+		name    string
+		profile *profile.Profile
+	}
+	var all []saved
+	timeless := ""
 	for _, file := range files {
 		p, err := readProfile(file)
 		if err != nil {
 			return nil, err
 		}
 		symbolize.Profile(p, symbolize.Files{})
-		history.AddProfile(p)
-		names = append(names, filepath.Base(file))
+		all = append(all, saved{filepath.Base(file), p})
+		if p.TimeNanos == 0 {
+			timeless = file
+		}
+	}
+	if timeless == "" {
+		slices.SortStableFunc(all, func(a, b saved) int { return cmp.Compare(a.profile.TimeNanos, b.profile.TimeNanos) })
+	} else if len(all) > 1 {
+		a.say(timeless + " does not say when it was taken: the files are shown in the order given, without growth")
+	}
+	var names []string
+	for _, one := range all {
+		history.AddFile(one.name, one.profile)
+		names = append(names, one.name)
 	}
 	return web.NewServer(web.Options{Title: strings.Join(names, ", ")}, history, nil, nil)
 }
@@ -165,15 +186,16 @@ func (a *app) webOfCommand(flags webFlags, args []string, history *web.History) 
 	if err != nil {
 		return nil, nil, err
 	}
-	name := fmt.Sprintf("%s (pid %d)", filepath.Base(started.command.Path), started.command.Process.Pid)
+	pid := started.command.Process.Pid
+	name := fmt.Sprintf("%s (pid %d)", filepath.Base(started.command.Path), pid)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(doctorFirst) {
 		select {
 		case <-started.ended:
 			return nil, nil, fmt.Errorf("%s ended before it could be asked (%s)", name, started.command.ProcessState)
 		default:
 		}
-		if client := started.dial(); client != nil {
-			server, err := webOfProcess(flags, client, name, started.command.Process.Pid, history)
+		if t, _, err := a.dial([]string{strconv.Itoa(pid)}); err == nil {
+			server, err := webOfProcess(flags, t, history)
 			return server, started, err
 		}
 	}

@@ -25,7 +25,10 @@ func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
 	if stats.TimeNS == 0 {
 		return nil, fmt.Errorf("%s: its library does not count what doctor looks at: it is older than this tool", name)
 	}
-	s := &Snapshot{Stats: stats, Options: options(c)}
+	s := &Snapshot{Stats: stats}
+	if s.Options, err = options(c); err != nil {
+		return nil, err
+	}
 	if s.Threads, err = attach.FetchThreads(c); err != nil {
 		return nil, err
 	}
@@ -56,10 +59,14 @@ func fetchProfile(c *attach.Client, kind, name string) (*profile.Profile, error)
 }
 
 // options are the values in effect, by name; none where the library does not tell.
-func options(c *attach.Client) map[string]string {
+func options(c *attach.Client) (map[string]string, error) {
 	payload, err := c.Call("options")
+	var refused *attach.ServerError
+	if errors.As(err, &refused) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	values := map[string]string{}
 	for line := range strings.Lines(string(payload)) {
@@ -67,7 +74,7 @@ func options(c *attach.Client) map[string]string {
 			values[fields[0]] = fields[1]
 		}
 	}
-	return values
+	return values, nil
 }
 
 func procFile(pid int, name string) string {

@@ -32,10 +32,12 @@ type Point struct {
 
 // Moment is a heap profile that was kept, for the diff of any two of them.
 type Moment struct {
-	ID      int   `json:"id"`
-	Time    int64 `json:"t"` // ms since 1970
-	InUse   int64 `json:"inuse"`
-	Asked   bool  `json:"asked"` // somebody asked for it: kept when others go
+	ID      int    `json:"id"`
+	Time    int64  `json:"t"` // ms since 1970; 0: a file that does not say
+	Name    string `json:"name,omitempty"`
+	InUse   int64  `json:"inuse"`
+	Asked   bool   `json:"asked"` // somebody asked for it or looks at it: kept when others go
+	looked  int    // when somebody did so last, in looks
 	profile *profile.Profile
 	held    func() (map[*stack]int64, error) // bytes in use by stack; found out once
 }
@@ -53,6 +55,7 @@ type History struct {
 	points  []Point
 	moments []*Moment
 	next    int
+	looks   int
 	stacks  knownStacks
 }
 
@@ -83,35 +86,51 @@ func (h *History) Since(ms int64) []Point {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	first, _ := slices.BinarySearchFunc(h.points, ms+1, func(p Point, ms int64) int { return int(p.Time - ms) })
-	return slices.Clone(h.points[first:])
+	return append([]Point{}, h.points[first:]...)
 }
 
 // AddMoment keeps a profile and returns what it is called.
 func (h *History) AddMoment(p *profile.Profile, inUse int64, asked bool) Moment {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	h.next++
-	taken := p.TimeNanos / int64(time.Millisecond)
-	if taken == 0 {
-		taken = time.Now().UnixMilli()
+	m := h.enter(&Moment{Time: p.TimeNanos / int64(time.Millisecond), InUse: inUse, Asked: asked, profile: p})
+	if m.Time == 0 {
+		m.Time = time.Now().UnixMilli()
 	}
-	m := &Moment{ID: h.next, Time: taken, InUse: inUse, Asked: asked, profile: p,
-		held: sync.OnceValues(func() (map[*stack]int64, error) { return h.stacks.held(p) })}
-	h.moments = append(h.moments, m)
 	if len(h.moments) > mostMoments {
 		h.dropOne()
 	}
 	return *m
 }
 
+// AddFile keeps a saved profile behind those that there are, however many: they are what is to be shown.
+func (h *History) AddFile(name string, p *profile.Profile) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.enter(&Moment{Time: p.TimeNanos / int64(time.Millisecond), Name: name, InUse: inUse(p), Asked: true, profile: p})
+}
+
+func (h *History) enter(m *Moment) *Moment {
+	h.next++
+	h.looks++
+	m.ID, m.looked = h.next, h.looks
+	m.held = sync.OnceValues(func() (map[*stack]int64, error) { return h.stacks.held(m.profile) })
+	h.moments = append(h.moments, m)
+	return m
+}
+
 // dropOne lets the moment go whose neighbours are nearest to each other for how long ago it was: what remains is spread
-// ever more thinly towards the past. The first, the last and those that were asked for stay as long as there are others.
+// ever more thinly towards the past. The first, the last and those that were asked for stay as long as there are others; then
+// the one goes that nobody has looked at for longest.
 func (h *History) dropOne() {
 	now := h.moments[len(h.moments)-1].Time
-	best, least := -1, 0.0
+	best, least, forgotten := -1, 0.0, 1
 	for i := 1; i < len(h.moments)-1; i++ {
 		m := h.moments[i]
 		if m.Asked {
+			if m.looked < h.moments[forgotten].looked {
+				forgotten = i
+			}
 			continue
 		}
 		gap := float64(h.moments[i+1].Time-h.moments[i-1].Time) / float64(now-m.Time+1000)
@@ -120,7 +139,7 @@ func (h *History) dropOne() {
 		}
 	}
 	if best < 0 {
-		best = 1
+		best = forgotten
 	}
 	h.moments = slices.Delete(h.moments, best, best+1)
 }
@@ -143,6 +162,20 @@ func (h *History) Moment(id int) (Moment, bool) {
 	for i := len(h.moments) - 1; i >= 0; i-- {
 		if id == 0 || h.moments[i].ID == id {
 			return *h.moments[i], true
+		}
+	}
+	return Moment{}, false
+}
+
+// Keep is Moment for somebody who looks at it, and may do so again: it stays when others go.
+func (h *History) Keep(id int) (Moment, bool) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	for _, m := range h.moments {
+		if m.ID == id {
+			h.looks++
+			m.Asked, m.looked = true, h.looks
+			return *m, true
 		}
 	}
 	return Moment{}, false

@@ -79,3 +79,33 @@ func TestMomentsAreThinnedButNotThoseThatWereAskedFor(t *testing.T) {
 		t.Error("a moment that never was is found")
 	}
 }
+
+// What somebody looks at stays, though others go; of more than can stay, what nobody has looked at for longest goes.
+func TestWhatIsLookedAtStays(t *testing.T) {
+	h := &History{}
+	now := int64(1e12)
+	add := func() int {
+		now += 5000
+		return h.AddMoment(&profile.Profile{TimeNanos: now * int64(time.Millisecond)}, 0, false).ID
+	}
+	first := add()
+	chosen := add()
+	for range 10 * mostMoments {
+		if _, ok := h.Keep(chosen); !ok {
+			t.Fatal("it is gone")
+		}
+		add()
+	}
+	for _, m := range h.Moments() {
+		h.Keep(m.ID)
+	}
+	for range 10 * mostMoments {
+		if _, ok := h.Keep(chosen); !ok {
+			t.Fatal("it is gone, among many that were looked at")
+		}
+		h.Keep(add())
+	}
+	if _, ok := h.Moment(first); !ok || len(h.Moments()) != mostMoments {
+		t.Errorf("%d moments, the first: %v", len(h.Moments()), ok)
+	}
+}

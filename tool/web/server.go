@@ -187,6 +187,7 @@ type state struct {
 	PID      int    `json:"pid,omitempty"`
 	Live     bool   `json:"live"` // of a process that runs
 	Ended    string `json:"ended,omitempty"`
+	Silent   string `json:"silent,omitempty"` // why it does not answer just now
 	AllowSet bool   `json:"allow_set"`
 	Kinds    []Kind `json:"kinds"`            // of profiles that can be taken
 	Report   int64  `json:"report,omitempty"` // this is a report, of this time in ms since 1970
@@ -199,11 +200,13 @@ type Kind struct {
 }
 
 func (s *Server) state(url.Values) (any, error) {
-	answer := state{Title: s.options.Title, AllowSet: s.options.AllowSet, Kinds: s.options.Kinds}
+	answer := state{Title: s.options.Title, AllowSet: s.options.AllowSet, Kinds: append([]Kind{}, s.options.Kinds...)}
 	if s.process != nil {
 		answer.PID, answer.Live = s.process.PID, true
 		if _, err := s.watcher.Last(); err != nil {
 			answer.Live, answer.Ended = false, err.Error()
+		} else if err := s.watcher.Silent(); err != nil {
+			answer.Silent = err.Error()
 		}
 	}
 	return answer, nil
@@ -229,7 +232,11 @@ func (s *Server) moment(q url.Values, name string) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, ok := s.history.Moment(int(id))
+	look := s.history.Keep
+	if id == 0 {
+		look = s.history.Moment
+	}
+	m, ok := look(int(id))
 	if !ok {
 		return nil, problem{http.StatusNotFound, fmt.Errorf("%s=%d: no such profile is kept", name, id)}
 	}

@@ -6,8 +6,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,6 +143,47 @@ func TestStacksWithoutFramesAreLists(t *testing.T) {
 	}
 }
 
+// The page takes what it gets for arrays.
+func TestNothingIsAnEmptyArray(t *testing.T) {
+	h := &History{}
+	h.AddProfile(heapOf(time.Unix(1e9, 0), nil))
+	h.AddProfile(heapOf(time.Unix(1e9+60, 0), nil))
+	server, err := NewServer(Options{}, h, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := listen(t, server)
+	for _, path := range []string{"series?since=0", "profile?at=0", "profile?at=2&base=1", "suspects", "state"} {
+		if status, body := get(t, base+"api/"+path, nil); status != http.StatusOK || strings.Contains(body, "null") {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	var stacks Stacks
+	if get(t, base+"api/profile?at=2&base=1", &stacks); stacks.Base == nil {
+		t.Error("nobody can see that it is a change")
+	}
+	if _, body := get(t, base+"api/profile?at=2", nil); strings.Contains(body, "base") {
+		t.Errorf("a change from nothing: %s", body)
+	}
+}
+
+// A moment that is chosen on the page is asked for again and again, while others come.
+func TestAChosenMomentStays(t *testing.T) {
+	base, server := serve(t)
+	chosen := Moment{}
+	for i := range 20 * mostMoments {
+		if i == 10 {
+			chosen = server.history.Moments()[7]
+		}
+		if i >= 10 && i%20 == 10 {
+			if status, body := get(t, base+"api/profile?at=0&base="+strconv.Itoa(chosen.ID), nil); status != http.StatusOK {
+				t.Fatalf("after %d: %d %s", i, status, body)
+			}
+		}
+		keep(server.history, heapOf(time.Unix(2e9+int64(i), 0), map[string]int64{"f": 1}), false)
+	}
+}
+
 func TestBadQuestionsGetAClearAnswer(t *testing.T) {
 	base, _ := serve(t)
 	for path, want := range map[string]string{
@@ -183,20 +227,29 @@ func TestDownloadsAreTheSameProfile(t *testing.T) {
 func process(t *testing.T, allowSet bool) (base string, socket *fake.Server, server *Server) {
 	t.Helper()
 	socket = fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
+	server = watched(t, socket, allowSet)
+	return listen(t, server), socket, server
+}
+
+// watched makes the server of a page about the process behind the socket.
+func watched(t *testing.T, socket *fake.Server, allowSet bool) *Server {
+	t.Helper()
 	var heap bytes.Buffer
 	_ = heapOf(time.Now(), map[string]int64{"holder": 1 << 20}).WriteUncompressed(&heap)
 	socket.Answers["profile"] = func([]string) string { return heap.String() }
-	client, err := attach.DialPath(socket.Path, "made-up", time.Second)
+	again := attach.SocketRedialer(socket.Path, os.Getpid(), time.Second)
+	client, err := again()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &History{}
 	p := NewProcess(client, "made-up", 4242, func(*profile.Profile) {})
-	server, err = NewServer(Options{Title: "made-up", AllowSet: allowSet}, h, p, Watch(p, h, MomentInterval))
+	p.Dial = again
+	server, err := NewServer(Options{Title: "made-up", AllowSet: allowSet}, h, p, Watch(p, h, MomentInterval))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return listen(t, server), socket, server
+	return server
 }
 
 func send(t *testing.T, url, body string) (int, string) {
@@ -251,4 +304,45 @@ func TestPointsAndMomentsOfAProcess(t *testing.T) {
 	if len(settings) != 3 || settings[0].Name != "sample" || !settings[0].Any || settings[1].Any {
 		t.Errorf("%+v", settings)
 	}
+}
+
+// A process that was stopped is looked at again when it goes on; one that is gone is not asked any more.
+func TestSilenceIsNotTheEnd(t *testing.T) {
+	socket := fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
+	var stopped atomic.Bool
+	for _, command := range []string{"stats", "ping"} {
+		answer := socket.Answers[command]
+		socket.Answers[command] = func(args []string) string {
+			for stopped.Load() {
+				time.Sleep(time.Millisecond)
+			}
+			return answer(args)
+		}
+	}
+	defer stopped.Store(false)
+	server := watched(t, socket, false)
+	base := listen(t, server)
+	until := func(what string, is func(state) bool) {
+		t.Helper()
+		var s state
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			get(t, base+"api/state", &s)
+			if is(s) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("never %s: %+v", what, s)
+			}
+			s = state{}
+		}
+	}
+	until("looked at", func(state) bool { return len(server.history.Since(0)) > 0 })
+	stopped.Store(true)
+	until("silent", func(s state) bool { return strings.Contains(s.Silent, "no answer to") && s.Live && s.Ended == "" })
+	stopped.Store(false)
+	before := len(server.history.Since(0))
+	until("looked at again", func(s state) bool { return s.Silent == "" && s.Live && len(server.history.Since(0)) > before })
+	_ = os.Remove(socket.Path)
+	stopped.Store(true) // what was connected is lost
+	until("ended", func(s state) bool { return !s.Live && strings.Contains(s.Ended, "has ended") })
 }

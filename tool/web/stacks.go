@@ -2,7 +2,6 @@ package web
 
 import (
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -17,13 +16,13 @@ type Stacks struct {
 	Types   []SampleType `json:"types"`
 	Default int          `json:"default"` // index of a type
 	Period  int64        `json:"period"`
-	Time    int64        `json:"t"` // ms since 1970
+	Time    int64        `json:"t"` // ms since 1970; 0: it does not say
 	Frames  []Frame      `json:"frames"`
 	// Stacks are indices into Frames, the outermost first.
 	Stacks [][]int32 `json:"stacks"`
 	Values [][]int64 `json:"values"` // of each stack, by type
-	// Base holds the values of the moment that is compared with, where one was asked for.
-	Base     [][]int64 `json:"base,omitempty"`
+	// Base holds the values of the moment that is compared with; nil where none was asked for.
+	Base     [][]int64 `json:"base,omitzero"`
 	Comments []string  `json:"comments"`
 	Errors   []float64 `json:"errors"` // standard errors of the totals, by type
 }
@@ -46,7 +45,11 @@ type Frame struct {
 // NewStacks makes Stacks of a profile with names, and of a base of the same kind if there is one. The allocator's own frames are
 // taken off. Both are left as they are.
 func NewStacks(p, base *profile.Profile) (*Stacks, error) {
-	s := &Stacks{Period: p.Period, Time: p.TimeNanos / 1e6, Comments: slices.Clone(p.Comments), Frames: []Frame{}, Stacks: [][]int32{}, Values: [][]int64{}}
+	// Not nil, even if a profile is empty: the page reads arrays.
+	s := &Stacks{
+		Period: p.Period, Time: p.TimeNanos / 1e6, Comments: append([]string{}, p.Comments...),
+		Types: []SampleType{}, Frames: []Frame{}, Stacks: [][]int32{}, Values: [][]int64{}, Errors: []float64{},
+	}
 	for i, t := range p.SampleType {
 		unit := t.Unit
 		if strings.HasSuffix(t.Type, "_objects") {
@@ -69,8 +72,9 @@ func NewStacks(p, base *profile.Profile) (*Stacks, error) {
 		return s, nil
 	}
 	builder.compares = true
-	for range s.Stacks {
-		s.Base = append(s.Base, make([]int64, len(s.Types)))
+	s.Base = make([][]int64, len(s.Stacks))
+	for i := range s.Base {
+		s.Base[i] = make([]int64, len(s.Types))
 	}
 	_, err = builder.add(base, func(index int) []int64 { return s.Base[index] })
 	return s, err

@@ -25,9 +25,9 @@ type Suspect struct {
 // leastMoments is below which no order of values says anything.
 const leastMoments = 4
 
-// Suspects ranks stacks by how fast what they allocated grows over the moments.
+// Suspects ranks stacks by how fast what they allocated grows over the moments: none when it is not known when one of them was.
 func Suspects(moments []Moment, most int) ([]Suspect, error) {
-	if len(moments) < leastMoments {
+	if len(moments) < leastMoments || slices.ContainsFunc(moments, func(m Moment) bool { return m.Time == 0 }) {
 		return []Suspect{}, nil
 	}
 	times := make([]float64, len(moments))

@@ -68,6 +68,23 @@ func TestTooFewMomentsSayNothing(t *testing.T) {
 	}
 }
 
+// A rate needs times.
+func TestFilesWithoutTimesSayNothing(t *testing.T) {
+	for _, timeless := range []int{-1, 3} {
+		h := &History{}
+		for i := range 2 * leastMoments {
+			p := heapOf(time.Unix(1e9+int64(i), 0), map[string]int64{"leak": int64(1+i) << 20})
+			if i == timeless {
+				p.TimeNanos = 0
+			}
+			h.AddFile("file", p)
+		}
+		if all, err := Suspects(h.Moments(), 10); err != nil || (len(all) == 1) != (timeless < 0) {
+			t.Errorf("file %d without a time: %v, %v", timeless, all, err)
+		}
+	}
+}
+
 // The test's figures against those of its inventors' normal approximation: five values in order.
 func TestCertainty(t *testing.T) {
 	for _, c := range []struct {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -28,6 +29,9 @@ type Process struct {
 	PID  int
 	// Symbolize names the addresses of a profile of it.
 	Symbolize func(*profile.Profile)
+	// Dial makes another connection when one is lost: a process that was stopped may go on. Its error is attach.ErrEnded when the
+	// process is gone. Nil: what is lost stays lost.
+	Dial func() (*attach.Client, error)
 
 	mutex  sync.Mutex
 	client *attach.Client
@@ -38,11 +42,34 @@ func NewProcess(client *attach.Client, name string, pid int, symbolize func(*pro
 	return &Process{Name: name, PID: pid, Symbolize: symbolize, client: client}
 }
 
-// Do has the connection to itself.
+// Do has the connection to itself; attach.ErrEnded when there can be none any more.
 func (p *Process) Do(f func(*attach.Client) error) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	if lost := p.client.Lost(); lost != nil {
+		if err := p.connect(lost); err != nil {
+			return err
+		}
+	}
 	return f(p.client)
+}
+
+// connect replaces a connection that is lost, once the process answers. It is asked for nothing but a sign of life: a process that
+// is stopped does all that it was asked meanwhile when it goes on.
+func (p *Process) connect(lost error) error {
+	if p.Dial == nil {
+		return fmt.Errorf("%w (%w)", lost, attach.ErrEnded)
+	}
+	client, err := p.Dial()
+	if err != nil {
+		return err
+	}
+	if _, err := client.Call("ping"); err != nil {
+		client.Close()
+		return err
+	}
+	p.client = client
+	return nil
 }
 
 // Profile takes a profile of the kind, with names; took is what the process had to do with it.
@@ -91,11 +118,18 @@ type Watcher struct {
 	history *History
 	between time.Duration // from one profile to the next, at least
 
-	mutex sync.Mutex
-	last  *attach.Stats
-	ended error
-	over  chan struct{} // closed when ended is set
+	mutex    sync.Mutex
+	last     *attach.Stats
+	ended    error
+	over     chan struct{} // closed when ended is set
+	failures [2]error      // of the last look and of the last profile; nil: it did not fail
 }
+
+// Which of the failures.
+const (
+	ofPoints = iota
+	ofMoments
+)
 
 // Watch begins to look: for figures once a second, for a heap profile once in so much time.
 func Watch(p *Process, h *History, between time.Duration) *Watcher {
@@ -112,13 +146,26 @@ func (w *Watcher) Last() (*attach.Stats, error) {
 	return w.last, w.ended
 }
 
-func (w *Watcher) end(err error) {
+// Silent says why the process cannot be looked at just now, nil if it can.
+func (w *Watcher) Silent() error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if w.ended == nil {
+	if w.failures[ofPoints] != nil {
+		return w.failures[ofPoints]
+	}
+	return w.failures[ofMoments]
+}
+
+// heard keeps how it went; false when there is nothing more to be asked.
+func (w *Watcher) heard(which int, err error) bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.failures[which] = err
+	if errors.Is(err, attach.ErrEnded) && w.ended == nil {
 		w.ended = err
 		close(w.over)
 	}
+	return w.ended == nil
 }
 
 // Ended is closed when the process does not answer any more.
@@ -133,9 +180,12 @@ func (w *Watcher) points() {
 			stats, err = attach.FetchStats(c)
 			return err
 		})
-		if err != nil {
-			w.end(err)
+		if !w.heard(ofPoints, err) {
 			return
+		}
+		if err != nil {
+			time.Sleep(interval)
+			continue
 		}
 		w.mutex.Lock()
 		w.last = stats
@@ -151,11 +201,12 @@ func (w *Watcher) moments() {
 		began := time.Now()
 		p, took, err := w.process.Profile("heap")
 		var refused *attach.ServerError
-		switch {
-		case err == nil:
+		if err == nil {
 			keep(w.history, p, false)
-		case !errors.As(err, &refused): // the library without a profiler says so each time
-			w.end(err)
+		} else if errors.As(err, &refused) { // the library without a profiler says so each time
+			err = nil
+		}
+		if !w.heard(ofMoments, err) {
 			return
 		}
 		time.Sleep(min(max(w.between-time.Since(began), momentShare*took), longestInterval))
@@ -173,11 +224,16 @@ func (w *Watcher) Take() (Moment, error) {
 
 // keep adds a profile to the history, with what it has in use.
 func keep(h *History, p *profile.Profile, asked bool) Moment {
-	inUse := int64(0)
-	if index, err := report.SampleIndex(p, "inuse", "bytes"); err == nil {
-		inUse = report.Total(p, index)
+	return h.AddMoment(p, inUse(p), asked)
+}
+
+// inUse is 0 for profiles of something else.
+func inUse(p *profile.Profile) int64 {
+	index, err := report.SampleIndex(p, "inuse", "bytes")
+	if err != nil {
+		return 0
 	}
-	return h.AddMoment(p, inUse, asked)
+	return report.Total(p, index)
 }
 
 func pointOf(s *attach.Stats, at time.Time) Point {
@@ -197,4 +253,4 @@ func pointOf(s *attach.Stats, at time.Time) Point {
 }
 
 // AddProfile keeps a saved profile.
-func (h *History) AddProfile(p *profile.Profile) { keep(h, p, true) }
+func (h *History) AddProfile(p *profile.Profile) { h.AddFile("", p) }

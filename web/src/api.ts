@@ -7,6 +7,7 @@ export interface State {
   pid?: number;
   live: boolean;
   ended?: string;
+  silent?: string; // why the process does not answer just now
   allow_set: boolean;
   kinds: { name: string; what: string }[] | null;
   report?: number; // this is a report, of this time
@@ -36,7 +37,8 @@ export interface Point {
 
 export interface Moment {
   id: number;
-  t: number;
+  t: number; // 0: a file that does not say
+  name?: string; // of a file
   inuse: number;
   asked: boolean;
 }

@@ -24,8 +24,8 @@ function Bar({ state, shown, change }: { state: State; shown: Shown; change: Cha
   return (
     <header>
       <h1>{state.title}</h1>
-      <span class={state.live ? "alive" : "ended"} title={state.ended}>
-        {state.report ? `report of ${moment(state.report)}` : state.live ? "live" : state.pid === undefined ? "saved" : "ended"}
+      <span class={state.live && !state.silent ? "alive" : "ended"} title={state.ended}>
+        {state.report ? `report of ${moment(state.report)}` : state.silent ? "silent" : state.live ? "live" : state.pid === undefined ? "saved" : "ended"}
       </span>
       <nav aria-label="Views">
         {views.map(([id, name]) => (
@@ -57,6 +57,7 @@ function Page() {
       <main>
         {problem && <p class="problem" role="alert">{problem}</p>}
         {state.ended && <p class="problem" role="status">The process does not answer any more: {state.ended}. What was seen before is still here.</p>}
+        {state.silent && <p class="problem" role="status">The process does not answer just now: {state.silent}. It is asked again and again.</p>}
         {view}
       </main>
     </>

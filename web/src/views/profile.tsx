@@ -19,7 +19,9 @@ export const PROFILE_VIEWS: Record<string, [string, typeof Flame]> = {
 const FORMATS = ["proto", "speedscope", "collapsed", "dhat", "csv", "json"];
 
 function label(moment: Moment): string {
-  return `${clock(moment.t)}, ${bytes(moment.inuse)} in use${moment.asked ? " (kept)" : ""}`;
+  const file = moment.name !== undefined;
+  const when = [moment.name, moment.t > 0 ? clock(moment.t) : "at an unknown time"].filter(Boolean).join(", ");
+  return `${when}, ${bytes(moment.inuse)} in use${moment.asked && !file ? " (kept)" : ""}`;
 }
 
 function Choice({ state, stacks, moments, shown, change }: { state: State; stacks: Stacks | null; moments: Moment[]; shown: Shown; change: Change }) {
@@ -89,7 +91,7 @@ export function Profile({ state, shown, change }: { state: State; shown: Shown; 
           <p class="sum">
             <strong>{amount(sum.value, unit)}</strong> {stacks.types[type]?.what}
             {error > 0 && ` ± ${amount(error, unit)} (standard error)`}
-            {stacks.base && `, ${amount(sum.value - sum.base, unit, true)} since then`}, at {clock(stacks.t)}
+            {stacks.base && `, ${amount(sum.value - sum.base, unit, true)} since then`}{stacks.t > 0 && `, at ${clock(stacks.t)}`}
           </p>
           <View stacks={stacks} all={all} unit={unit} shown={shown} change={change} />
           <details class="note"><summary>What this profile says of itself</summary><ul>{(stacks.comments ?? []).map((text) => <li key={text}>{text}</li>)}</ul></details>
