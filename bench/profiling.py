@@ -3,6 +3,7 @@
 bench/run --profiling imports PROOFS; see proofs.py, which has the same form. The load is the same with and without a profiler;
 peers run with theirs beside themselves without.
 """
+import collections
 import dataclasses
 import json
 import math
@@ -64,16 +65,44 @@ TOKIO = ProgramRow(tokio.ROWS[0], EVERYBODY)
 # ---- how right ----
 
 RUNS = 20
+# Of so many blocks without a sample a function's estimate is off as a normal variable is. Where fewer are expected it jumps by whole
+# blocks: there those are counted.
+FEW = 10
+WITHIN_PERCENT = 98  # of the estimates; 99.7 are expected
+# Of the 360 blocks of 3 MB in all runs 1.2 are expected to have no sample; more than this in one of 600 measurements.
+MISSED_BLOCKS = 5
+
+
+def chance(block):
+    """That a block of so many bytes is sampled."""
+    return -math.expm1(-block / INTERVAL)
+
+
+def estimates(profile):
+    return {function["name"]: function["cum"] for function in profile["functions"]}
+
+
+def without_a_sample(total, block):
+    """How many blocks are expected to have none."""
+    return total / block * (1 - chance(block))
 
 
 def deviations(truths, profile):
-    """Of each function: by how many standard errors the estimate is off. A block of b bytes is sampled with p = 1 − exp(−b/interval)
+    """Of each function: its name, and by how many standard errors the estimate is off. A block of b bytes is sampled with p = 1 − exp(−b/interval)
     and counts b/p, so that n of them have the variance n·b²·(1−p)/p."""
-    found = {function["name"]: function["cum"] for function in profile["functions"]}
+    found = estimates(profile)
     for name, total, block in truths:
-        chance = -math.expm1(-block / INTERVAL)
-        error = math.sqrt(total * block * (1 - chance) / chance)
-        yield (found.get(name, 0) - total) / max(error, 0.001 * total)  # what is printed is rounded
+        if without_a_sample(total, block) < FEW:
+            continue
+        error = math.sqrt(total * block * (1 - chance(block)) / chance(block))
+        yield name, (found.get(name, 0) - total) / max(error, 0.001 * total)  # what is printed is rounded
+
+
+def missed_blocks(truths, profile):
+    """How many blocks too few, or too many, the others have."""
+    found = estimates(profile)
+    return sum(abs(round((total - found.get(name, 0) * chance(block)) / block))
+               for name, total, block in truths if without_a_sample(total, block) < FEW)
 
 
 def truths_of(printed):
@@ -81,19 +110,30 @@ def truths_of(printed):
     return [(line[1], int(line[2]), int(line[3])) for line in lines if line[:1] == ["truth"]]
 
 
+def summary(compared):
+    """Of (truths, profile) pairs, one for each run."""
+    of_function = collections.defaultdict(list)
+    for truths, profile in compared:
+        for name, errors in deviations(truths, profile):
+            of_function[name].append(errors)
+    if not of_function:
+        raise process.Failed("known_truth printed no truth")
+    every = [errors for some in of_function.values() for errors in some]
+    off = sorted(map(abs, every))
+    return {"estimates": len(off), "worst_errors": off[-1], "mean_errors": sum(every) / len(off),
+            "bias_errors": max(abs(sum(some)) / math.sqrt(len(some)) for some in of_function.values()),
+            "within_three_percent": 100 * sum(one <= STANDARD_ERRORS for one in off) / len(off),
+            "missed_blocks": sum(missed_blocks(truths, profile) for truths, profile in compared)}
+
+
 def compare_with_truth(run):
-    all_off, metadata, path = [], [], run.folder / "heap.pb"
+    compared, metadata, path = [], [], run.folder / "heap.pb"
     for _ in range(RUNS):
         figures, printed = run.measure([WORKLOADS / "known_truth", 1074, path])
         shown = subprocess.run([OUT / "bin/seemalloc", "top", path, "-n", "0", "--json"], capture_output=True, text=True, check=True)
-        all_off += deviations(truths_of(printed), json.loads(shown.stdout))
+        compared.append((truths_of(printed), json.loads(shown.stdout)))
         metadata.append(measure.metrics_of(printed)["metadata_percent"])
-    if not all_off:
-        raise process.Failed("known_truth printed no truth")
-    off = sorted(map(abs, all_off))
-    return {**figures, "metrics": {"estimates": len(off), "worst_errors": off[-1], "mean_errors": sum(all_off) / len(off),
-                                   "within_three_percent": 100 * sum(one <= STANDARD_ERRORS for one in off) / len(off),
-                                   "metadata_percent": max(metadata)}}
+    return {**figures, "metrics": {**summary(compared), "metadata_percent": max(metadata)}}
 
 
 def built():
@@ -106,14 +146,18 @@ STACKS = Row("100,000 stacks", "profiling", "many_stacks", words(100_000, 5), 2,
 
 
 def judge_truth(figures):
-    yield criteria.below(figures, TRUTH.name, OURS, "worst_errors", STANDARD_ERRORS,
-                         f"the worst of {RUNS * 8} estimates, in standard errors")
+    yield criteria.below(figures, TRUTH.name, OURS, "bias_errors", STANDARD_ERRORS,
+                         f"the worst function's mean of {RUNS}, in standard errors of the mean")
+    yield criteria.above(figures, TRUTH.name, OURS, "within_three_percent", WITHIN_PERCENT,
+                         f"estimates within {STANDARD_ERRORS} standard errors, %")
+    yield criteria.below(figures, TRUTH.name, OURS, "missed_blocks", MISSED_BLOCKS, "blocks of 3 MB without a sample, of 360")
     yield criteria.below(figures, TRUTH.name, OURS, "metadata_percent", METADATA_PERCENT, "records, % of what is held")
 
 
 def judge_stacks(figures):
-    yield criteria.below(figures, STACKS.name, ALL, "dump_ms", DUMP_MS, "time to write the profile, ms")
-    yield criteria.below(figures, STACKS.name, ALL, "longest_pause_us", PAUSE_US, "longest pause of another thread meanwhile, µs")
+    yield criteria.never_above(figures, STACKS.name, ALL, "dump_ms", DUMP_MS, "longest time to write the profile, ms")
+    yield criteria.never_above(figures, STACKS.name, ALL, "longest_pause_us", PAUSE_US,
+                               "longest pause of another thread meanwhile, µs")
 
 
 LOAD_COLUMNS = (Column("P99, µs", "p99_us"), Column("CPU, s", "cpu_s"), Column("peak, MB", "peak_mb"))
@@ -134,16 +178,18 @@ PROOFS = [
           (("requests/s", "requests_per_s", 1), ("P99, ms", "p99_us", 1e-3), ("CPU, s", "cpu_s", 1))),
     Proof("truth", "How right a profile is",
           "Eight functions hold known shares of 1 GiB, 5 % to 30 %, in blocks of 64 bytes to 3 MB; a profile is written and read by "
-          "`seemalloc top`. Of 160 estimates that are right on average, one in two such measurements has one that is off by more than "
-          "three standard errors by chance.",
-          f"Each function within {STANDARD_ERRORS} standard errors of what it holds; our own records at most {METADATA_PERCENT} % of the heap.",
+          "`seemalloc top`. Of seven functions the estimates are normal, and one in three such measurements has one of 140 that is off by "
+          "more than three standard errors by chance; so each function's mean is judged, and their share. The eighth holds 18 blocks of 3 MB, nearly "
+          "all of which are sampled: there the others are counted. By chance a right profile misses in one of 40 measurements.",
+          f"Each function's mean within {STANDARD_ERRORS} standard errors of what it holds, {WITHIN_PERCENT} % of the estimates within {STANDARD_ERRORS} of theirs, at "
+          f"most {MISSED_BLOCKS} of the large blocks without a sample; our own records at most {METADATA_PERCENT} % of the heap.",
           [TRUTH],
-          (Column("estimates", "estimates"), Column("worst, standard errors", "worst_errors"), Column("mean", "mean_errors"),
-           Column("within three, %", "within_three_percent"), Column("records, %", "metadata_percent"), Column("peak, MB", "peak_mb")),
+          (Column("estimates", "estimates"), Column("worst, standard errors", "worst_errors"), Column("mean", "mean_errors"), Column("a function's worst mean", "bias_errors"),
+           Column("within three, %", "within_three_percent"), Column("large blocks missed", "missed_blocks"), Column("records, %", "metadata_percent"), Column("peak, MB", "peak_mb")),
           judge_truth),
     Proof("stacks", "A profile of 100,000 stacks",
           "Every allocation is recorded, each with another stack; five profiles are written while another thread allocates and frees.",
-          f"Written in {DUMP_MS} ms, and nobody stopped for longer than {PAUSE_US / 1000:g} ms.",
+          f"Each written in {DUMP_MS} ms, and nobody ever stopped for longer than {PAUSE_US / 1000:g} ms.",
           [STACKS],
           (Column("to write one, ms", "dump_ms"), Column("longest pause meanwhile, µs", "longest_pause_us"),
            Column("without, µs", "longest_pause_without_us"), Column("peak, MiB", "peak_kib", MIB)),

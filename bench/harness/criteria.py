@@ -1,6 +1,6 @@
 """Whether figures meet a criterion: a limit, a ratio to another run, no growth over time. Each answer is a Finding.
 
-A limit is compared with the median. A ratio that misses its limit is not called missed where the spreads (smallest to largest)
+A limit is compared with the median, one that nothing may ever exceed with the largest run. A ratio that misses its limit is not called missed where the spreads (smallest to largest)
 of the two overlap: then the runs do not tell. Without figures there is no answer either.
 """
 import dataclasses
@@ -32,22 +32,27 @@ def median(figures, row, name, metric):
     return statistics.median(some) if some else None
 
 
-def text(value):
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
+def text(value, digits=2):
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{digits}f}"
 
 
 def verdict(what, value, limit, side, unit):
     """`side`: "at most" or "at least"."""
-    unit = f" {unit}".rstrip()
-    bound = f"{side} {text(limit)}{unit}"
+    # Limits of ratios have three digits: 0.995 is not 0.99.
+    digits, unit = DIGITS if unit == "×" else 2, f" {unit}".rstrip()
+    bound = f"{side} {text(limit, digits)}{unit}"
     if value is None:
         return Finding(what, "", bound, UNKNOWN)
     met = round(value, DIGITS) <= limit if side == "at most" else round(value, DIGITS) >= limit
-    return Finding(what, text(value) + unit, bound, MET if met else MISSED)
+    return Finding(what, text(value, digits) + unit, bound, MET if met else MISSED)
 
 
 def below(figures, row, name, metric, limit, what):
     return verdict(what, median(figures, row, name, metric), limit, "at most", "")
+
+
+def never_above(figures, row, name, metric, limit, what):
+    return verdict(what, max(values(figures, row, name, metric), default=None), limit, "at most", "")
 
 
 def above(figures, row, name, metric, limit, what):

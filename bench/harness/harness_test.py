@@ -4,8 +4,10 @@
 Ends with "N passed, N failed, N skipped".
 """
 import collections
+import math
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -22,6 +24,7 @@ import profiling
 import proofs
 from harness import allocators, cgroup, compare, criteria, measure, proof_report, session, tables
 from harness.allocators import Allocator
+from programs import process, redis
 
 
 def figures_of(rows, names, ours=("a",), failed=None, kind="comparison"):
@@ -303,6 +306,17 @@ class Criteria(unittest.TestCase):
         self.assertEqual(criteria.above(figures, "row", "a", "x", 5, "").verdict, criteria.MET)
         self.assertEqual(criteria.above(figures, "row", "a", "x", 6, "").verdict, criteria.MISSED)
 
+    def test_what_may_never_be_exceeded_is_compared_with_the_largest(self):
+        figures = proof_figures({"row": {"a": [{"x": 3}, {"x": 9}, {"x": 5}]}})
+        for limit, verdict in ((9, criteria.MET), (8, criteria.MISSED)):
+            self.assertEqual(criteria.never_above(figures, "row", "a", "x", limit, "").verdict, verdict)
+        self.assertEqual(criteria.never_above(figures, "row", "b", "x", 9, "").verdict, criteria.UNKNOWN)
+
+    def test_a_ratio_is_shown_as_exactly_as_its_limit(self):
+        figures = proof_figures({"row": {"a": [{"x": 994}], "b": [{"x": 1000}]}})
+        found = criteria.at_least(figures, ("row", "a"), ("row", "b"), "x", 0.995, "")
+        self.assertEqual((found.found, found.limit, found.verdict), ("0.994 ×", "at least 0.995 ×", criteria.MISSED))
+
     def test_without_figures_nothing_is_met(self):
         figures = proof_figures({"row": {"a": [{"x": 1}], "b": [{"y": 1}]}}, failed={"row": {"a": "killed"}})
         for row, name in (("row", "a"), ("row", "b"), ("row", "c"), ("another", "a")):
@@ -390,20 +404,51 @@ class Proofs(unittest.TestCase):
         block, total = profiling.INTERVAL, 1000 * profiling.INTERVAL
         truths = profiling.truths_of(f"peak_kib 7\ntruth right {total} {block}\ntruth off {total} {block}\ntruth gone {total} {block}\n")
         functions = [{"name": "right", "cum": total}, {"name": "off", "cum": total - 48 * block}, {"name": "other", "cum": 9}]
-        right, off, gone = profiling.deviations(truths, {"functions": functions})
+        right, off, gone = [errors for _, errors in profiling.deviations(truths, {"functions": functions})]
         self.assertEqual(right, 0)
         self.assertAlmostEqual(off, -1.99, 2)
         self.assertAlmostEqual(gone, -41.5, 1)
+
+    def judged_truth(self, rng, factor=1.0, only=None):
+        """The verdicts on 20 profiles of what known_truth holds, made up; all estimates, or those of one block size, times the factor."""
+        compared = []
+        for _ in range(profiling.RUNS):
+            truths, functions = [], []
+            for percent, block in ((30, 96), (20, 256), (15, 1024), (10, 64), (8, 5120), (7, 32768), (5, 303104), (5, 3_006_464)):
+                count, p = math.ceil(1074e4 * percent / block), profiling.chance(block)
+                sampled = (sum(rng.random() < p for _ in range(count)) if count < 1000
+                           else round(rng.gauss(count * p, math.sqrt(count * p * (1 - p)))))
+                truths.append((str(block), count * block, block))
+                wrong = factor if only in (None, block) else 1
+                functions.append({"name": str(block), "cum": round(wrong * sampled * block / p)})
+            compared.append((truths, {"functions": functions}))
+        figures = proof_figures({profiling.TRUTH.name: {profiling.OURS: [{**profiling.summary(compared), "metadata_percent": 0.5}]}})
+        return [one.verdict for one in profiling.judge_truth(figures)]
+
+    def test_right_profiles_meet_the_criterion_and_wrong_ones_do_not(self):
+        rng = random.Random(2)
+        right = [set(self.judged_truth(rng)) == {criteria.MET} for _ in range(500)]
+        self.assertGreaterEqual(sum(right), 475, "by chance one in 40 is missed")
+        for factor in (0.94, 1.06):
+            self.assertEqual(self.judged_truth(rng, factor, only=96)[0], criteria.MISSED, factor)
+        self.assertEqual(self.judged_truth(rng, 0.5), [criteria.MISSED] * 3 + [criteria.MET])
+
+    def test_one_dump_that_takes_too_long_misses(self):
+        def judged(longest):
+            runs = [{"dump_ms": 90, "longest_pause_us": pause} for pause in (300, 200, longest, 300, 200)]
+            return [one.verdict for one in profiling.judge_stacks(proof_figures({profiling.STACKS.name: {profiling.ALL: runs}}))]
+        self.assertEqual(judged(900), [criteria.MET, criteria.MET])
+        self.assertEqual(judged(1100), [criteria.MET, criteria.MISSED])
 
     def test_report(self):
         runs = {row.name: {name: [{"requests_per_s": 100 if name == proofs.OURS else 101, "p99_us": 10, "rss_kib": line(1, 1)}]
                            for name in row.subjects} for row in proofs.ROWS}
         figures = proof_figures(runs, {proofs.RPC.name: {"glibc": "killed"}}, {"seemalloc eager": {"SEEMALLOC_CONF": "purge:eager"}})
         text = proof_report.report(figures, proofs, [("An RPC echo server", "plots/proof-rpc.svg")])
-        for part in ("| requests/s, default against purge:never | 0.99 × | at least 0.99 × | met |",
+        for part in ("| requests/s, default against purge:never | 0.990 × | at least 0.990 × | met |",
                      "![An RPC echo server](plots/proof-rpc.svg)",
                      "- seemalloc eager: `SEEMALLOC_CONF=purge:eager`", "| glibc | failed |", "(#an-rpc-echo-server) | ",
-                     f"| seemalloc: growth of RSS, {proofs.ONE_WAY.name} | 1.00 × | at most 1.05 × | met |"):
+                     f"| seemalloc: growth of RSS, {proofs.ONE_WAY.name} | 1.000 × | at most 1.050 × | met |"):
             self.assertIn(part, text)
         columns = 0
         for one in text.splitlines():
@@ -424,6 +469,38 @@ class Proofs(unittest.TestCase):
             figures = session.Session(rows, [Allocator("a"), Allocator("b")], options, "proofs").run(kept)
         self.assertEqual(collections.Counter(ran), {("all", "a"): 2, ("all", "b"): 2, ("some", "b"): 2, ("once", "a"): 1, ("once", "b"): 1})
         self.assertEqual(list(figures["runs"]["some"]), ["b"])
+
+
+class Programs(unittest.TestCase):
+    def run_row(self, once):
+        row = types.SimpleNamespace(name="row", group="g", threads=1, run=lambda environment, _: once())
+        return session.Program(row).run(Allocator("glibc"), 10)
+
+    def test_a_figure_that_was_not_printed_is_a_failure(self):
+        with self.assertRaisesRegex(measure.Failed, "missing in what it printed: 'rps'"):
+            self.run_row(lambda: {}["rps"])
+        with self.assertRaisesRegex(measure.Failed, "missing in what it printed: list index"):
+            self.run_row(lambda: [][0])
+
+    def test_redis_benchmark_without_a_rate_is_a_failure(self):
+        fake = mock.MagicMock()
+        fake.run.side_effect = [f'"test","avg_latency_ms"\n"{test.upper()}","1.0"\n' for test in redis.REQUESTS]
+        with self.assertRaisesRegex(measure.Failed, "'rps'"):
+            self.run_row(lambda: redis.once(fake))
+
+    def test_drivers_get_no_allocators_options(self):
+        given = {variable: "x" for _, _, variable, _ in allocators.VARIANTS + allocators.PROFILERS}
+        given |= {"LD_PRELOAD": "x", "DUMP_HEAPTRACK_OUTPUT": "x", "HOME": "/h"}
+        self.assertEqual(process.without_allocator(given), {"HOME": "/h"})
+
+    def test_before_an_allocator_of_the_programs_own_comes_the_one_under_test_and_the_c_librarys(self):
+        own = [(True, {}, ["libc"]), (True, {"LD_PRELOAD": "/a.so"}, ["a.so", "libc"]),
+               (False, {}, []), (False, {"LD_PRELOAD": "/a.so"}, ["a.so"])]
+        for links, environment, wanted in own:
+            with mock.patch.object(process, "links_an_allocator", lambda _: links), process.Run("row", environment, 10) as run:
+                got = process.preloaded(run._under_test(["program"], {}))
+            self.assertEqual([re.sub(r"[.-][\d.]*so.*", "", os.path.basename(path)) if "libc" in path else os.path.basename(path)
+                              for path in got], wanted, (links, environment))
 
 
 class InCgroup(unittest.TestCase):

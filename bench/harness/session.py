@@ -59,6 +59,8 @@ class Program:
     def run(self, allocator, limit_s):
         try:
             return self.row.run(allocator.environment(), limit_s)
+        except LookupError as problem:  # says nothing but the key
+            raise measure.Failed(f"something is missing in what it printed: {problem}") from problem
         except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as problem:
             raise measure.Failed(str(problem) or type(problem).__name__) from problem
 

@@ -23,6 +23,8 @@ import subprocess
 import tempfile
 import time
 
+from harness import allocators
+
 TICKS = os.sysconf("SC_CLK_TCK")
 LOOK_SECONDS = 0.05
 OWN_ALLOCATORS = ("libjemalloc", "libtcmalloc", "libmimalloc")
@@ -42,7 +44,8 @@ def become_child():
 
 
 def without_allocator(environment):
-    return {key: value for key, value in environment.items() if key not in ("LD_PRELOAD", "SEEMALLOC_CONF")}
+    """Drivers may be linked with one of the allocators, and would take its options for theirs."""
+    return {key: value for key, value in environment.items() if not key.startswith(allocators.OPTIONS)}
 
 
 def preloaded(environment):
@@ -57,7 +60,8 @@ def links_an_allocator(program):
 
 
 def c_library():
-    """The C library's file: preloaded, it comes before an allocator that the program is linked with."""
+    """The C library's file: preloaded, it comes before an allocator that the program is linked with, and what only wraps an
+    allocator (heaptrack) finds it next."""
     with open("/proc/self/maps") as maps:
         return next(line.split()[-1] for line in maps if re.search(r"/libc(-[\d.]+)?\.so", line))
 
@@ -184,8 +188,8 @@ class Run:
 
     def _under_test(self, command, variables):
         environment = {**self.environment, **variables}
-        if not preloaded(environment) and links_an_allocator(command[0]):
-            environment["LD_PRELOAD"] = c_library()
+        if links_an_allocator(command[0]):
+            environment["LD_PRELOAD"] = ":".join([*preloaded(environment), c_library()])
         return environment
 
     def _start(self, command, environment, input, cwd):
