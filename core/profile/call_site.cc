@@ -8,11 +8,12 @@ namespace {
 constexpr size_t kLongestCallBytes = 7;
 
 #if defined(__x86_64__)
-// The bytes of a call through a register or memory (FF /2) with this ModRM byte, without prefixes.
-constexpr size_t indirect_call_bytes(uint8_t modrm) {
+// The bytes of a call through a register or memory (FF /2) with this ModRM byte and the byte behind it, without prefixes.
+constexpr size_t indirect_call_bytes(uint8_t modrm, uint8_t sib) {
   unsigned mode = modrm >> 6, base = modrm & 7;
   bool has_sib = mode != 3 && base == 4;
-  size_t displacement = mode == 1 ? 1 : mode == 2 || (mode == 0 && base == 5) ? 4 : 0;
+  if (has_sib) base = sib & 7;
+  size_t displacement = mode == 1 ? 1 : mode == 2 || (mode == 0 && base == 5) ? 4 : 0;  // mode 0, base 5: no base, but an address
   return 2 + (has_sib ? 1 : 0) + displacement;
 }
 
@@ -21,7 +22,8 @@ bool ends_with_call(const uint8_t* end) {
   if (end[-5] == kCall) return true;
   for (size_t bytes = 2; bytes <= kLongestCallBytes; bytes++) {
     const uint8_t* call = end - bytes;
-    if (call[0] == kIndirect && (call[1] >> 3 & 7) == kIsCall && indirect_call_bytes(call[1]) == bytes) return true;
+    uint8_t sib = bytes > 2 ? call[2] : 0;
+    if (call[0] == kIndirect && (call[1] >> 3 & 7) == kIsCall && indirect_call_bytes(call[1], sib) == bytes) return true;
   }
   return false;
 }

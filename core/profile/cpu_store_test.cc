@@ -124,7 +124,8 @@ TEST(CpuStore, AgreesWithAModel) {
       Count& count = in[key_of(stack)];
       count.interrupts++;
       count.ticks += ticks;
-      if (random() % (lazy ? 15000 : 50) == 0) store->take_evicted(take);
+      bool full = !lazy && store->ring_is_half_full();  // as the helper does
+      if (full || random() % (lazy ? 15000 : 50) == 0) store->take_evicted(take);
       if (random() % 5000 == 0) store->take_all(take);
     }
     ASSERT_TRUE(store->take_all(take)) << "SEED=" << chosen;
@@ -138,18 +139,21 @@ TEST(CpuStore, AgreesWithAModel) {
   }
 }
 
-// Many writers, also on the same stacks, and the reader at the same time.
-TEST(CpuStore, LosesNothingBetweenThreads) {
+// Many writers, also on the same stacks, and the reader at the same time. `paced`: writers wait for the reader, so that there is always
+// room in the ring and nothing may be lost.
+void run_threads(bool paced) {
   uint64_t chosen = seed();
   auto store = make_store();
   constexpr int kThreads = 4, kSteps = 30000;
   std::atomic<int> running{kThreads};
+  std::atomic<int64_t> allowed{0};  // adds; each puts one sample into the ring at most
   std::vector<Model> in(kThreads);
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; t++) {
     threads.emplace_back([&, t] {
       std::mt19937_64 random(chosen + static_cast<uint64_t>(t));
       for (int step = 0; step < kSteps; step++) {
+        while (paced && allowed.fetch_sub(1) <= 0) std::this_thread::yield();
         uint64_t stacks = step % 2 == 0 ? 8 : 20000;
         Stack stack = stack_of(random() % stacks);
         store->add(stack, 1);
@@ -165,6 +169,7 @@ TEST(CpuStore, LosesNothingBetweenThreads) {
   for (int i = 0; running != 0; i++) {
     store->take_evicted(take);
     if (i % 16 == 0) store->take_all(take);
+    if (!store->ring_is_half_full()) allowed = CpuSampleRing::kSlots / 2 - 2 * kThreads;
   }
   for (std::thread& thread : threads) thread.join();
   ASSERT_TRUE(store->take_all(take));
@@ -176,8 +181,15 @@ TEST(CpuStore, LosesNothingBetweenThreads) {
   }
   EXPECT_EQ(total(expected).interrupts, total(out).interrupts + store->lost()) << "SEED=" << chosen;
   EXPECT_EQ(total(expected).ticks, total(out).ticks + store->lost_ticks());
+  if (paced) {
+    EXPECT_EQ(store->lost(), 0u);
+    EXPECT_TRUE(expected == out) << "SEED=" << chosen;
+  }
   for (const auto& [stack, count] : out) EXPECT_GE(expected[stack].interrupts, count.interrupts) << "SEED=" << chosen;
 }
+
+TEST(CpuStore, LosesNothingBetweenThreads) { run_threads(true); }
+TEST(CpuStore, CountsWhatIsLostBetweenThreads) { run_threads(false); }
 
 TEST(CpuSampleRing, IsFullAndThenNot) {
   void* memory = os::map(round_up(sizeof(CpuSampleRing), os::page_bytes()), os::Reason::kReport);

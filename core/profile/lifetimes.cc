@@ -25,27 +25,26 @@ void raise_to(std::atomic<uint64_t>& most, uint64_t x) {
 const char* age_class_name(unsigned age_class) { return kNames[age_class]; }
 
 void Lifetimes::add_aged_alone(uint64_t ns) {
-  std::atomic<uint32_t>& count = counts_[age_class_of(ns)];
-  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   double x = static_cast<double>(ns);
   sum_.store(sum_.load(std::memory_order_relaxed) + x, std::memory_order_relaxed);
   squares_.store(squares_.load(std::memory_order_relaxed) + x * x, std::memory_order_relaxed);
   if (ns > most_.load(std::memory_order_relaxed)) most_.store(ns, std::memory_order_relaxed);
   if (~ns > inverted_least_.load(std::memory_order_relaxed)) inverted_least_.store(~ns, std::memory_order_relaxed);
+  raise_alone(age_class_of(ns));
 }
 
 void Lifetimes::add(uint64_t ns) {
   if (ns == 0) {
-    counts_[0].fetch_add(1, std::memory_order_relaxed);
     if (inverted_least_.load(std::memory_order_relaxed) != UINT64_MAX) inverted_least_.store(UINT64_MAX, std::memory_order_relaxed);
+    counts_[0].fetch_add(1, std::memory_order_release);
     return;
   }
-  counts_[age_class_of(ns)].fetch_add(1, std::memory_order_relaxed);
   double x = static_cast<double>(ns);
   add_to(sum_, x);
   add_to(squares_, x * x);
   raise_to(most_, ns);
   raise_to(inverted_least_, ~ns);
+  counts_[age_class_of(ns)].fetch_add(1, std::memory_order_release);
 }
 
 uint64_t Lifetimes::count() const {

@@ -1,7 +1,8 @@
 // How long freed blocks have lived: the count per power of ten, mean, deviation, least and most. One for each bucket and way
-// of being freed, made when it is first needed (80 bytes).
+// of being freed, made when it is first needed (120 bytes).
 //
 // Threads: add_alone() is one thread's, add() anybody's, never mixed on one object; readers any, each figure right at some moment.
+// A count is raised last, with release: who has read it (acquire) finds the ages that it counts in the other figures.
 #pragma once
 
 #include <atomic>
@@ -37,15 +38,15 @@ class Lifetimes {
   void add_alone(uint64_t ns) {
     // Within one tick of the coarse clock: most, where every block is recorded.
     if (ns == 0) {
-      counts_[0].store(counts_[0].load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       inverted_least_.store(UINT64_MAX, std::memory_order_relaxed);
+      raise_alone(0);
       return;
     }
     add_aged_alone(ns);
   }
   void add(uint64_t ns);
 
-  uint64_t count(unsigned age_class) const { return counts_[age_class].load(std::memory_order_relaxed); }
+  uint64_t count(unsigned age_class) const { return counts_[age_class].load(std::memory_order_acquire); }
   uint64_t count() const;
   // Of something: count() ≠ 0.
   uint64_t least_ns() const { return ~inverted_least_.load(std::memory_order_relaxed); }
@@ -54,14 +55,19 @@ class Lifetimes {
   double deviation_ns() const;
 
  private:
+  friend struct FullLifetimes;  // a test's: no test can wait for 2^32 frees
   SEEMALLOC_NOINLINE void add_aged_alone(uint64_t ns);
+  void raise_alone(unsigned age_class) {
+    counts_[age_class].store(counts_[age_class].load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
 
-  std::atomic<uint32_t> counts_[kAgeClasses] = {};
+  // Everything recorded, 2^32 frees take minutes.
+  std::atomic<uint64_t> counts_[kAgeClasses] = {};
   std::atomic<double> sum_{0}, squares_{0};
   std::atomic<uint64_t> most_{0};
   std::atomic<uint64_t> inverted_least_{0};  // so that memory of zeros has none
 };
-static_assert(sizeof(Lifetimes) == 80);
+static_assert(sizeof(Lifetimes) == 120);
 
 // By whom a block was freed.
 enum class FreedBy : unsigned {

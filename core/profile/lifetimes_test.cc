@@ -3,14 +3,24 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace seemalloc::profile {
+
+// As after so many frees.
+struct FullLifetimes {
+  static void set_count(Lifetimes& lifetimes, unsigned age_class, uint64_t count) {
+    lifetimes.counts_[age_class].store(static_cast<decltype(lifetimes.counts_[0].load())>(count));
+  }
+};
+
 namespace {
 
 TEST(Lifetimes, ClassesArePowersOfTen) {
@@ -82,6 +92,44 @@ TEST(Lifetimes, ThreadsLoseNothing) {
   Model model;
   for (uint64_t i = 0; i < kSteps * kThreads; i++) model.add(1000 + i);
   model.expect(lifetimes);
+}
+
+// Everything recorded, a busy program frees as many in minutes.
+TEST(Lifetimes, CountMoreThan32Bits) {
+  for (uint64_t ns : {uint64_t{0}, uint64_t{500}, uint64_t{5'000'000'000}}) {
+    for (bool alone : {false, true}) {
+      Lifetimes lifetimes;
+      FullLifetimes::set_count(lifetimes, age_class_of(ns), UINT32_MAX);
+      alone ? lifetimes.add_alone(ns) : lifetimes.add(ns);
+      EXPECT_EQ(lifetimes.count(), uint64_t{1} << 32) << ns << (alone ? " alone" : "");
+    }
+  }
+}
+
+// Who reads a count finds what it counts in the other figures.
+TEST(Lifetimes, AReaderNeverSeesACountAlone) {
+  constexpr size_t kRecords = 30000;
+  constexpr uint64_t kAge = 3'000'000;
+  for (bool alone : {false, true}) {
+    auto records = std::make_unique<Lifetimes[]>(kRecords);
+    std::atomic<size_t> reading{0};
+    std::thread writer([&] {
+      for (size_t i = 0; i < kRecords; i++) {
+        while (reading.load(std::memory_order_acquire) < i) {
+        }
+        alone ? records[i].add_alone(kAge) : records[i].add(kAge);
+      }
+    });
+    size_t wrong = 0;
+    for (size_t i = 0; i < kRecords; i++) {
+      reading.store(i, std::memory_order_release);
+      while (records[i].count(age_class_of(kAge)) == 0) {
+      }
+      wrong += records[i].least_ns() != kAge || records[i].most_ns() != kAge || records[i].mean_ns() != static_cast<double>(kAge);
+    }
+    writer.join();
+    EXPECT_EQ(wrong, 0u) << (alone ? "alone" : "shared");
+  }
 }
 
 }  // namespace

@@ -320,6 +320,7 @@ TEST(CallSite, KnowsCalls) {
   EXPECT_TRUE(behind({0xFF, 0x13}));                          // call *(%rbx)
   EXPECT_TRUE(behind({0xFF, 0x50, 0x18}));                    // call *0x18(%rax)
   EXPECT_TRUE(behind({0xFF, 0x14, 0xC3}));                    // call *(%rbx,%rax,8)
+  EXPECT_TRUE(behind({0xFF, 0x14, 0xC5, 1, 2, 3, 4}));        // call *…(,%rax,8)
   EXPECT_TRUE(behind({0xFF, 0x54, 0x24, 8}));                 // call *8(%rsp)
   EXPECT_TRUE(behind({0xFF, 0x15, 1, 2, 3, 4}));              // call *…(%rip)
   EXPECT_TRUE(behind({0xFF, 0x90, 1, 2, 3, 4}));              // call *…(%rax)
