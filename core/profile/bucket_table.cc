@@ -57,6 +57,7 @@ Bucket* BucketTable::intern(const InternedStack& stack, const BucketKey& key, co
     fresh->owner = owner;
     double weight = sample_weight(key.drawn_bytes, key.interval_bytes);
     fresh->weighted_bytes = static_cast<int64_t>(weight * static_cast<double>(key.allocated_bytes) + 0.5);
+    if (!stack.has_bucket.exchange(true, std::memory_order_relaxed)) stacks_.fetch_add(1, std::memory_order_relaxed);
     return fresh;
   };
   return table_.find_or_insert(hash, equal, make);

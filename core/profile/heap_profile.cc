@@ -166,8 +166,8 @@ BucketRow read_bucket(const Bucket& bucket) {
                    .live_samples = samples - left,
                    .elsewhere_samples = elsewhere,
                    .asked_bytes = bucket.own_asked.load(std::memory_order_relaxed) + bucket.asked.load(std::memory_order_relaxed),
-                   .mark_alloc = bucket.mark_alloc.load(std::memory_order_relaxed),
-                   .mark_live = bucket.mark_live.load(std::memory_order_relaxed),
+                   .mark_alloc = bucket.mark_alloc.load(std::memory_order_acquire),
+                   .mark_live = bucket.mark_live.load(std::memory_order_acquire),
                    .peak_samples = 0,
                    .weight = sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes)};
 }
@@ -176,13 +176,13 @@ void set_baseline() {
   Baseline& baseline = records.baseline;
   LockGuard guard(baseline.lock);
   uint32_t version = baseline.version.load(std::memory_order_relaxed);
-  baseline.version.store(version + 1, std::memory_order_seq_cst);
+  baseline.version.store(version + 1, std::memory_order_relaxed);
   records.buckets.for_each([](Bucket& bucket) {
     BucketRow row = read_bucket(bucket);
-    bucket.mark_alloc.store(row.alloc_samples, std::memory_order_relaxed);
-    bucket.mark_live.store(row.live_samples, std::memory_order_relaxed);
+    bucket.mark_alloc.store(row.alloc_samples, std::memory_order_release);
+    bucket.mark_live.store(row.live_samples, std::memory_order_release);
   });
-  baseline.time_ns.store(os::monotonic_ns(), std::memory_order_relaxed);
+  baseline.time_ns.store(os::monotonic_ns(), std::memory_order_release);
   baseline.version.store(version + 2, std::memory_order_release);
 }
 
@@ -207,7 +207,7 @@ SampleTotals sample_totals() {
   records.buckets.for_each([&](const Bucket& bucket) { sums.add(read_bucket(bucket)); });
   SampleTotals totals = sums.totals();
   totals.dropped = records.dropped.load(std::memory_order_relaxed);
-  totals.stacks = records.stacks.size();
+  totals.stacks = records.buckets.stacks();
   return totals;
 }
 
@@ -219,7 +219,6 @@ void lock_for_fork() {
 }
 
 void unlock_after_fork() {
-  forget_thread_id();
   records.live.unlock_all();
   records.stacks.unlock_all();
   records.buckets.unlock_all();

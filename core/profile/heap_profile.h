@@ -48,7 +48,7 @@ struct SampleTotals {
   uint64_t samples;          // recorded since the process began
   uint64_t live_samples;     // still alive
   uint64_t dropped;          // lost for want of memory
-  uint64_t stacks;           // distinct stacks
+  uint64_t stacks;           // distinct stacks of samples
   // Unbiased estimates of everything allocated, by weights 1/(1-exp(-allocated/interval)).
   double alloc_objects, alloc_bytes, inuse_objects, inuse_bytes;
   double inuse_bytes_stderr;  // standard error of inuse_bytes

@@ -208,7 +208,7 @@ void comment_count(ProfileEncoder& encoder, uint64_t count, const char* what) {
   encoder.comment(text);
 }
 
-// What a reader must know to trust the figures, or not. `seemalloc top` reads these lines (tool/report/comments.go).
+// What a reader must know to trust the figures, or not. `seemalloc top` reads these lines (tool/report: window.go, kinds.go, cpu.go).
 void write_comments(ProfileEncoder& encoder, const Snapshot& snapshot, uint64_t interval_bytes, uint64_t exact_live_bytes) {
   SampleTotals totals = snapshot.sums.totals();
   FixedText<256> text;
@@ -222,7 +222,7 @@ void write_comments(ProfileEncoder& encoder, const Snapshot& snapshot, uint64_t 
   if (exact_live_bytes != 0) text << "; exactly " << exact_live_bytes << " bytes are handed out";
   encoder.comment(text);
   text.clear();
-  text << "stacks: " << records.stacks.size() << " distinct; " << snapshot.truncated_samples << " samples with a truncated stack, "
+  text << "stacks: " << records.buckets.stacks() << " distinct; " << snapshot.truncated_samples << " samples with a truncated stack, "
        << snapshot.broken_samples << " samples with a broken unwind";
   encoder.comment(text);
   comment_count(encoder, snapshot.other_interval_samples, " samples were drawn at another interval, and stand for what it says");

@@ -17,8 +17,6 @@ uint32_t slack(size_t allocated_bytes, size_t requested_bytes) {
 
 SEEMALLOC_COLD uint32_t find_thread_id() { return thread_id_cache = static_cast<uint32_t>(os::thread_id()); }
 
-void forget_thread_id() { thread_id_cache = 0; }
-
 LiveTable::Record* LiveTable::record(SampleId id) const {
   // Both pair with the release stores in make_chunk_locked().
   Leaf* leaf = root_[id >> (kLeafBits + kChunkBits)].load(std::memory_order_acquire);

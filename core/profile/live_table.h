@@ -94,12 +94,11 @@ class LiveTable {
 
 extern constinit thread_local uint32_t thread_id_cache __attribute__((tls_model("initial-exec")));
 uint32_t find_thread_id();
-// gettid, remembered per thread.
+// gettid, remembered per thread. A forked child's first thread goes on with the number that it had as a thread of the parent: what it
+// allocated there is its own.
 inline uint32_t cached_thread_id() {
   uint32_t id = thread_id_cache;
   return SEEMALLOC_LIKELY(id != 0) ? id : find_thread_id();
 }
-// The forked child's thread has a new id.
-void forget_thread_id();
 
 }  // namespace seemalloc::profile

@@ -18,7 +18,8 @@ namespace seemalloc::profile {
 // The moment that a profile of the kind `since` counts from: each bucket keeps what its counts were then.
 struct Baseline {
   Lock lock;  // one thread sets it at a time
-  std::atomic<uint32_t> version{0};  // odd while it is being set
+  // Odd while it is being set. Marks are stored with release and loaded with acquire: who has read a new one sees an odd version.
+  std::atomic<uint32_t> version{0};
   std::atomic<uint64_t> time_ns{0};  // CLOCK_MONOTONIC; 0: never set, everything counts
 };
 
@@ -50,8 +51,8 @@ struct BucketRow {
   double live_objects() const { return weight * static_cast<double>(live_samples); }
   double elsewhere_objects() const { return weight * static_cast<double>(elsewhere_samples); }
   double peak_objects() const { return weight * static_cast<double>(peak_samples); }
-  // Since the baseline; that of the live ones may be negative.
-  double new_objects() const { return weight * static_cast<double>(alloc_samples - mark_alloc); }
+  // Since the baseline; that of the live ones may be negative, the other where the baseline was set while the counts were read.
+  double new_objects() const { return weight * (static_cast<double>(alloc_samples) - static_cast<double>(mark_alloc)); }
   double more_live_objects() const { return weight * (static_cast<double>(live_samples) - static_cast<double>(mark_live)); }
   double bytes() const { return static_cast<double>(bucket->key.allocated_bytes); }
 };

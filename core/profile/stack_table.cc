@@ -28,7 +28,10 @@ const InternedStack* StackTable::intern(const Stack& stack, uint64_t hash) {
     size_t bytes = sizeof(InternedStack) + stack.depth * sizeof(uintptr_t);
     auto* fresh = static_cast<InternedStack*>(os::arena_allocate(bytes, alignof(InternedStack)));
     if (fresh == nullptr) return nullptr;
-    *fresh = InternedStack{hash, stack.depth, stack.truncated, stack.broken};
+    fresh->hash = hash;
+    fresh->depth = stack.depth;
+    fresh->truncated = stack.truncated;
+    fresh->broken = stack.broken;
     uintptr_t* pcs = reinterpret_cast<uintptr_t*>(fresh + 1);
     for (size_t i = 0; i < stack.depth; i++) pcs[i] = stack.pcs[i];
     return fresh;

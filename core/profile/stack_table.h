@@ -5,6 +5,7 @@
 // Threads: any; a known stack is found without a lock.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,6 +19,7 @@ struct InternedStack {
   uint32_t depth;
   bool truncated;
   bool broken;
+  mutable std::atomic<bool> has_bucket;  // of samples (bucket_table.h): growth and pools keep their stacks here too
 
   const uintptr_t* pcs() const { return reinterpret_cast<const uintptr_t*>(this + 1); }
 };
