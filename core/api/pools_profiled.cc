@@ -9,8 +9,8 @@
 #include "core/profile/sample_pace.h"
 #include "core/profile/sampler.h"
 
-using namespace seemalloc;
-
+// In a statically linked program readers know the allocator's own functions by this name, and take them out of the stacks.
+namespace seemalloc {
 namespace {
 
 // One thread's next sample point, of all pools together. All zero at first: stale.
@@ -59,6 +59,9 @@ SEEMALLOC_COLD void alloc_slow(profile::Pool* pool, uintptr_t block, uint64_t by
 }
 
 }  // namespace
+}  // namespace seemalloc
+
+using namespace seemalloc;
 
 SEEMALLOC_EXPORT seemalloc_pool_t* seemalloc_pool_create(const char* name) {
   return reinterpret_cast<seemalloc_pool_t*>(profile::create_pool(name != nullptr ? name : ""));

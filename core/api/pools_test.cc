@@ -160,6 +160,30 @@ TEST_F(Pools, LongNamesAreCutBetweenCharacters) {
   seemalloc_pool_destroy(pool);
 }
 
+// Readers of profiles take no others: labels are UTF-8, and an empty one is none.
+TEST_F(Pools, NamesCanBeRead) {
+  struct {
+    const char *given, *shown;
+  } names[] = {
+      {nullptr, "(no name)"},
+      {"", "(no name)"},
+      {"t\xC3\xA9xtes \xE2\x82\xAC \xF0\x9F\x98\x80", "t\xC3\xA9xtes \xE2\x82\xAC \xF0\x9F\x98\x80"},
+      {"t\xE9xtes", "t\xEF\xBF\xBDxtes"},                                   // Latin-1
+      {"cut \xE2\x82", "cut \xEF\xBF\xBD\xEF\xBF\xBD"},                    // in the middle of a character
+      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                            // longer than need be
+      {"\xE0\x80\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+      {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},            // half of a pair
+      {"\xF5\x80\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+  };
+  for (auto& name : names) {
+    std::map<std::string, Sums> before = by_pool();
+    seemalloc_pool_t* pool = seemalloc_pool_create(name.given);
+    seemalloc_pool_alloc(pool, at(1), 10);
+    EXPECT_EQ(by_pool()[name.shown].bytes, before[name.shown].bytes + 10) << name.shown;
+    seemalloc_pool_destroy(pool);
+  }
+}
+
 TEST_F(Pools, ThreadsShareThem) {
   seemalloc_pool_t* shared = seemalloc_pool_create("shared");
   std::vector<std::thread> threads;

@@ -19,12 +19,6 @@ struct PoolName {
   char text[kMaxPoolNameBytes + 1];
 };
 
-struct Pool {
-  Pool* next;  // of those that may be used again; else whatever it was
-  const PoolName* name;
-  std::atomic<uint64_t> live_samples;
-};
-
 namespace {
 // Objects are summed up in units of 1/1024: what a sample adds when it comes it takes away exactly when it goes.
 constexpr double kUnitsPerObject = 1024;
@@ -58,18 +52,39 @@ Weighted weighted(uint64_t bytes, uint64_t interval_bytes) {
   return {static_cast<uint64_t>(rounded(weight * kUnitsPerObject)), static_cast<uint64_t>(rounded(weight * static_cast<double>(bytes)))};
 }
 
-// Cut where a character begins.
-size_t name_length(const char* name) {
-  size_t length = 0;
-  while (length <= kMaxPoolNameBytes && name[length] != 0) length++;
-  if (length <= kMaxPoolNameBytes) return length;
-  length = kMaxPoolNameBytes;
-  while (length != 0 && (static_cast<unsigned char>(name[length]) & 0xC0) == 0x80) length--;
-  return length;
+// The bytes of the UTF-8 character that the text begins with; 0 where it begins with none. The text may end with it.
+size_t character_bytes(const char* text) {
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  size_t bytes = first >= 0xC2 && first < 0xE0 ? 2 : (first & 0xF0) == 0xE0 ? 3 : first >= 0xF0 && first <= 0xF4 ? 4 : 0;
+  for (size_t i = 1; i < bytes; i++) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  // Longer than need be, halves of a pair, beyond the last one.
+  if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0)) return 0;
+  if ((first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) >= 0x90)) return 0;
+  return bytes;
 }
 
-const PoolName* intern_name(const char* name) {
-  size_t length = name_length(name);
+// What a profile can hold: strings there are UTF-8, and a label that is empty is none. Cut where a character begins.
+void write_name(const char* name, Text& out) {
+  constexpr char kNoCharacter[] = "\xEF\xBF\xBD";  // U+FFFD, for each byte that is in none
+  while (*name != 0) {
+    size_t bytes = character_bytes(name);
+    size_t written = bytes != 0 ? bytes : sizeof(kNoCharacter) - 1;
+    if (out.size() + written > kMaxPoolNameBytes) return;
+    out.append(bytes != 0 ? name : kNoCharacter, written);
+    name += bytes != 0 ? bytes : 1;
+  }
+  if (out.size() == 0) out << "(no name)";
+}
+
+const PoolName* intern_name(const char* given) {
+  FixedText<kMaxPoolNameBytes + 1> text;
+  write_name(given, text);
+  const char* name = text.c_str();
+  size_t length = text.size();
   uint64_t hash = length;
   for (size_t i = 0; i < length; i++) hash = mix(hash, static_cast<unsigned char>(name[i]));
   auto equal = [&](const PoolName& known) { return text_equal(name, length, known.text); };
@@ -156,6 +171,7 @@ Pool* create_pool(const char* name) {
   if (pool == nullptr) return nullptr;
   pool->name = interned;
   pool->live_samples.store(0, std::memory_order_relaxed);
+  pool->first = 0;
   count(created);
   return pool;
 }

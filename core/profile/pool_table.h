@@ -1,11 +1,12 @@
 // PoolTable: the sampled blocks of memory pools that are in use, found by pool and address.
 //
 // A pool's free has only an address to go by, and nearly all blocks are no samples: may_hold() answers those with one load.
-// Open addressing in shards by hash; arrays come from the arena and double, one that was outgrown is left where it is (at most as
-// much again as the current ones).
+// Open addressing in shards by pool; arrays come from the arena and double, one that was outgrown is left where it is (at most as
+// much again as the current ones). A pool's samples are a list, so that emptying it costs what it has.
 // Threads: any; each shard has a lock. may_hold() takes none: whoever frees a block has got it from whoever added it.
 // Invariants: 1. an array has at least a null slot, which ends a search; 2. from a record's home slot to where it stands no slot
-// is null: what stands behind a removed one moves up; 3. filter_[i] counts the records whose address falls to i.
+// is null: what stands behind a removed one moves up; 3. filter_[i] counts the records whose address falls to i; 4. a pool's records
+// are linked from Pool::first by their slots' numbers, each once: they are in one shard.
 #pragma once
 
 #include <atomic>
@@ -19,8 +20,15 @@
 
 namespace seemalloc::profile {
 
-struct Pool;
+struct PoolName;
 struct PoolSite;
+
+struct Pool {
+  Pool* next;  // of those that may be used again; else whatever it was
+  const PoolName* name;
+  std::atomic<uint64_t> live_samples;
+  uint32_t first;  // the table's: where its list of samples begins, 0: it has none
+};
 
 struct PoolSample {
   uintptr_t block;  // 0: the slot is empty
@@ -28,6 +36,8 @@ struct PoolSample {
   PoolSite* site;
   uint64_t bytes;
   uint64_t interval_bytes;
+  // The table's: 1 + the slots of the pool's next and previous sample, 0 at the ends.
+  uint32_t next = 0, previous = 0;
 };
 
 class PoolTable {
@@ -39,8 +49,7 @@ class PoolTable {
 
   // Requires: not in the table. False when memory is refused.
   bool add(const PoolSample& sample) {
-    uint64_t hash = hash_of(sample.block, sample.pool);
-    Shard& home = shard(hash);
+    Shard& home = shard(sample.pool);
     LockGuard guard(home.lock);
     if (!make_room_locked(home)) return false;
     place(home, sample);
@@ -51,11 +60,10 @@ class PoolTable {
 
   // Takes the sample out; false when there is none.
   bool remove(uintptr_t block, const Pool* pool, PoolSample* out) {
-    uint64_t hash = hash_of(block, pool);
-    Shard& home = shard(hash);
+    Shard& home = shard(pool);
     LockGuard guard(home.lock);
     if (home.slots == nullptr) return false;
-    for (size_t i = hash & home.mask; home.slots[i].block != 0; i = (i + 1) & home.mask) {
+    for (size_t i = hash_of(block, pool) & home.mask; home.slots[i].block != 0; i = (i + 1) & home.mask) {
       if (home.slots[i].block != block || home.slots[i].pool != pool) continue;
       *out = home.slots[i];
       remove_at(home, i);
@@ -67,20 +75,12 @@ class PoolTable {
   // Takes all samples of a pool out, until it has been `most`: taken(sample) for each, under a lock.
   template <typename Taken>
   void remove_all(const Pool* pool, uint64_t most, Taken taken) {
-    for (Shard& each : shards_) {
-      if (most == 0) return;
-      LockGuard guard(each.lock);
-      if (each.slots == nullptr) continue;
-      for (size_t i = 0; i <= each.mask && most != 0;) {
-        if (each.slots[i].block == 0 || each.slots[i].pool != pool) {
-          i++;
-          continue;
-        }
-        PoolSample sample = each.slots[i];
-        remove_at(each, i);  // another may have moved here
-        taken(sample);
-        most--;
-      }
+    Shard& home = shard(pool);
+    LockGuard guard(home.lock);
+    for (; pool->first != 0 && most != 0; most--) {
+      PoolSample sample = home.slots[pool->first - 1];
+      remove_at(home, pool->first - 1);
+      taken(sample);
     }
   }
 
@@ -106,6 +106,7 @@ class PoolTable {
   static constexpr size_t kShardBits = 5;
   static constexpr size_t kFilterBits = 14;
   static constexpr size_t kFirstSlots = 16;
+  static constexpr size_t kMostSlots = size_t{1} << 31;  // numbers have 32 bits
 
   struct alignas(kCacheLineBytes) Shard {
     Lock lock;
@@ -115,23 +116,37 @@ class PoolTable {
   };
 
   static uint64_t hash_of(uintptr_t block, const Pool* pool) { return mix(block, reinterpret_cast<uintptr_t>(pool)); }
-  Shard& shard(uint64_t hash) { return shards_[hash >> (64 - kShardBits)]; }
+  Shard& shard(const Pool* pool) { return shards_[mix(reinterpret_cast<uintptr_t>(pool), 0) >> (64 - kShardBits)]; }
   std::atomic<uint32_t>& filter(uintptr_t block) { return filter_[block * 0x9E3779B97F4A7C15u >> (64 - kFilterBits)]; }
   const std::atomic<uint32_t>& filter(uintptr_t block) const { return filter_[block * 0x9E3779B97F4A7C15u >> (64 - kFilterBits)]; }
 
   static void place(Shard& home, const PoolSample& sample) {
     size_t i = hash_of(sample.block, sample.pool) & home.mask;
     while (home.slots[i].block != 0) i = (i + 1) & home.mask;
-    home.slots[i] = sample;
+    PoolSample& placed = home.slots[i];
+    placed = sample;
+    placed.next = sample.pool->first;
+    placed.previous = 0;
+    point_neighbours(home, placed, number(i), number(i));
+  }
+
+  static uint32_t number(size_t slot) { return static_cast<uint32_t>(slot + 1); }
+  // Who comes after the sample has `before` before it from now on, and who comes before it `after` behind it.
+  static void point_neighbours(Shard& home, const PoolSample& sample, uint32_t before, uint32_t after) {
+    if (sample.next != 0) home.slots[sample.next - 1].previous = before;
+    (sample.previous != 0 ? home.slots[sample.previous - 1].next : sample.pool->first) = after;
   }
 
   void remove_at(Shard& home, size_t hole) {
     filter(home.slots[hole].block).fetch_sub(1, std::memory_order_relaxed);
     home.count--;
+    const PoolSample& gone = home.slots[hole];
+    point_neighbours(home, gone, gone.previous, gone.next);
     for (size_t i = (hole + 1) & home.mask; home.slots[i].block != 0; i = (i + 1) & home.mask) {
       size_t wanted = hash_of(home.slots[i].block, home.slots[i].pool) & home.mask;
       if (((i - wanted) & home.mask) < ((i - hole) & home.mask)) continue;  // it stands behind the hole by right
       home.slots[hole] = home.slots[i];
+      point_neighbours(home, home.slots[hole], number(hole), number(hole));
       hole = i;
     }
     home.slots[hole].block = 0;
@@ -142,11 +157,15 @@ class PoolTable {
     size_t capacity = home.slots == nullptr ? 0 : home.mask + 1;
     if ((home.count + 1) * 4 <= capacity * 3) return true;
     size_t wanted = capacity == 0 ? kFirstSlots : capacity * 2;
+    if (wanted > kMostSlots) return home.count + 2 <= capacity;
     auto* larger = static_cast<PoolSample*>(os::arena_allocate(wanted * sizeof(PoolSample), alignof(PoolSample)));
     if (larger == nullptr) return home.count + 2 <= capacity;
     PoolSample* before = home.slots;
     home.slots = larger;
     home.mask = wanted - 1;
+    for (size_t i = 0; i < capacity; i++) {
+      if (before[i].block != 0) before[i].pool->first = 0;
+    }
     for (size_t i = 0; i < capacity; i++) {
       if (before[i].block != 0) place(home, before[i]);
     }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 
+#include <array>
 #include <map>
 #include <random>
 #include <thread>
@@ -11,11 +12,15 @@
 #include <vector>
 
 #include "core/os/fault.h"
+#include "core/os/os.h"
 
 namespace seemalloc::profile {
 namespace {
 
-Pool* pool_number(uintptr_t number) { return reinterpret_cast<Pool*>(number * 64); }
+Pool* pool_number(uintptr_t number) {
+  static std::array<Pool, 300> pools;
+  return &pools.at(number);
+}
 
 using Key = std::pair<uintptr_t, Pool*>;
 
@@ -124,6 +129,28 @@ TEST(PoolTable, Threads) {
   }
   for (std::thread& thread : threads) thread.join();
   table.for_each([](const PoolSample&) { FAIL() << "all were removed"; });
+}
+
+// A pool per request: what emptying it takes does not depend on what others hold.
+TEST(PoolTable, EmptyingAPoolCostsWhatItHas) {
+  static constinit PoolTable table;
+  auto request_ns = [] {
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 200; i++) {
+      uint64_t begin = os::thread_cpu_ns();
+      size_t taken = 0;
+      for (uintptr_t block = 16; block <= 160; block += 16) EXPECT_TRUE(table.add({block, pool_number(1), nullptr, 1, 1}));
+      table.remove_all(pool_number(1), UINT64_MAX, [&](const PoolSample&) { taken++; });
+      EXPECT_EQ(taken, 10u);
+      least = std::min(least, os::thread_cpu_ns() - begin);
+    }
+    return least;
+  };
+  uint64_t alone = request_ns();
+  for (uintptr_t other = 2; other < 300; other++) {
+    for (uintptr_t block = 16; block <= 16 * 2000; block += 16) ASSERT_TRUE(table.add({block, pool_number(other), nullptr, 1, 1}));
+  }
+  EXPECT_LT(request_ns(), 20 * alone);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ enum : unsigned { kId = 1, kMappingId = 2, kAddress = 3 };
 // whole. Mangled forms are there for profiles symbolised without demangling.
 constexpr char kDropFrames[] =
     "(__libc_|__)?(malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|valloc|pvalloc)"
-    "|operator new(\\[\\])?|_Zn[aw][jm].*|seemalloc::.*|_ZN9seemalloc.*";
+    "|operator new(\\[\\])?|_Zn[aw][jm].*|seemalloc::.*|_ZN9seemalloc.*|seemalloc_pool_alloc";
 
 constexpr unsigned kMostLabels = 12;
 

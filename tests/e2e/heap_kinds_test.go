@@ -2,10 +2,14 @@ package e2e
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/pprof/profile"
 )
 
 // startHeapKinds runs one way of heap_kinds.cc under the tool.
@@ -127,6 +131,52 @@ func TestPoolsAreEstimated(t *testing.T) {
 	within(t, "parse_node", cum["parse_node"], 20000*48, deviation(20000, 48, 4<<10))
 	if cum["scratch"] != 0 {
 		t.Errorf("scratch, which began anew, has %d", cum["scratch"])
+	}
+}
+
+// Where the library is part of the program its functions are no end of a stack: readers have to know them.
+func TestPoolsOfAStaticProgram(t *testing.T) {
+	need(t)
+	archive := filepath.Join(filepath.Dir(library), "libseemalloc.a")
+	program := filepath.Join(t.TempDir(), "heap_kinds")
+	if err := build("c++", "-std=c++20", "-O2", "-g", "-static", "-pthread", "-fno-optimize-sibling-calls", "-I../../core/include",
+		"testdata/heap_kinds.cc", "-o", program, archive, "-Wl,--eh-frame-hdr", "-Wl,-u,seemalloc_pool_create"); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, []string{"SEEMALLOC_CONF=sample:1"}, program, "arena")
+	waitFor(t, socketOf(p.pid))
+	file := filepath.Join(t.TempDir(), "pools.pb.gz")
+	tool(t, "profile", p.pid, "--kind", "pools", "-o", file)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := profile.ParseData(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken.RemoveUninteresting() // as pprof does
+	flat := map[string]int64{}
+	for _, sample := range taken.Sample {
+		lines := sample.Location[0].Line
+		if len(lines) == 0 {
+			t.Fatalf("a location without a name at %#x", sample.Location[0].Address)
+		}
+		flat[lines[0].Function.Name] += sample.Value[3]
+	}
+	for name := range flat {
+		if strings.Contains(name, "seemalloc") || strings.Contains(name, "anonymous") {
+			t.Errorf("%s, which is the allocator's, is charged %d bytes", name, flat[name])
+		}
+	}
+	_, shown, cum := top(t, p.pid, "--kind", "pools")
+	for name := range shown {
+		if strings.Contains(name, "seemalloc") || strings.Contains(name, "anonymous") {
+			t.Errorf("%s, which is the allocator's, is shown with %d bytes", name, shown[name])
+		}
+	}
+	if cum["parse_node"] != 20000*48 {
+		t.Errorf("parse_node: %d", cum["parse_node"])
 	}
 }
 
