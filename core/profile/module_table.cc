@@ -29,7 +29,8 @@ std::atomic<uint32_t> version{0};
 std::atomic<uint64_t> refreshed_at_ns{0};
 Lock lock;
 
-// What the ELF header in memory at `start` says. False when there is none.
+}  // namespace
+
 bool read_module(uintptr_t start, Module* module) {
   Elf64_Ehdr header;
   Elf64_Phdr segments[kMaxHeaders];
@@ -59,6 +60,8 @@ bool read_module(uintptr_t start, Module* module) {
   module->identity = mix_identity(start, module->end, module->eh_frame_header, sizes);
   return true;
 }
+
+namespace {
 
 // One line of /proc/self/maps, as far as we need it.
 struct Mapping {

@@ -13,6 +13,8 @@
 namespace seemalloc::profile {
 
 bool find_in_module_table(uintptr_t pc, Module* module);
+// What the ELF header in memory at `start` says. False when there is none.
+bool read_module(uintptr_t start, Module* module);
 
 // In the child of fork: another thread of the parent may have been writing the table.
 void reset_module_table();

@@ -1,6 +1,7 @@
 #include "core/profile/modules.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <sys/auxv.h>
 
 #include "core/base/compiler.h"
@@ -65,6 +66,31 @@ bool ask_dynamic_linker(uintptr_t pc, Module* module) {
   return true;
 }
 
+// In a static program its own code, by its headers. While glibc makes the list that _dl_find_object reads it allocates; to ask for
+// such a sample's stack would crash.
+bool find_in_static_program(uintptr_t pc, Module* module) {
+  enum : int { kUnknown, kBeingStored, kKnown, kNone };
+  static std::atomic<int> state{kUnknown};
+  static Module program;
+  int seen = state.load(std::memory_order_acquire);  // pairs with the store below
+  if (SEEMALLOC_LIKELY(seen == kNone)) return false;
+  Module here;
+  if (seen == kKnown) {
+    here = program;
+  } else {
+    bool is_static = getauxval(AT_BASE) == 0 && read_module(getauxval(AT_PHDR) - sizeof(Elf64_Ehdr), &here);
+    here.main_program = here.permanent = true;
+    if (state.compare_exchange_strong(seen, is_static ? kBeingStored : kNone, std::memory_order_relaxed) && is_static) {
+      program = here;
+      state.store(kKnown, std::memory_order_release);
+    }
+    if (!is_static) return false;
+  }
+  if (pc < here.start || pc >= here.end) return false;
+  *module = here;
+  return true;
+}
+
 }  // namespace
 
 bool holds_permanent_code(uintptr_t start, uintptr_t end) {
@@ -74,7 +100,7 @@ bool holds_permanent_code(uintptr_t start, uintptr_t end) {
 }
 
 bool find_module(uintptr_t pc, Module* module) {
-  bool found = has_dl_find_object() ? ask_dynamic_linker(pc, module) : find_in_module_table(pc, module);
+  bool found = find_in_static_program(pc, module) || (has_dl_find_object() ? ask_dynamic_linker(pc, module) : find_in_module_table(pc, module));
   if (!found || pc < module->start || pc >= module->end) return false;
   module->tables_start = module->start;
   module->tables_end = module->end;

@@ -1,6 +1,7 @@
 // Which loaded module a pc belongs to, and where that module's .eh_frame_hdr is.
 //
-// Asks glibc's _dl_find_object (≥ 2.35: no lock, 5 ns) where there is one, else a table of our own (module_table.h).
+// Asks glibc's _dl_find_object (≥ 2.35: no lock, 5 ns) where there is one, else a table of our own (module_table.h). A static program's
+// own code is found by its headers.
 // Called by the unwinder. Threads: any, signal handlers included; takes no lock that anyone waits for.
 #pragma once
 
