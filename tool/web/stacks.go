@@ -1,7 +1,9 @@
 package web
 
 import (
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,7 +62,7 @@ func NewStacks(p, base *profile.Profile) (*Stacks, error) {
 			s.Default = i
 		}
 	}
-	builder := &stackBuilder{stacks: s, frames: map[Frame]int32{}, known: map[string]int{}}
+	builder := &stackBuilder{stacks: s, frames: map[Frame]int32{}, seed: rand.Uint64()}
 	trimmed, err := builder.add(p, func(index int) []int64 { return s.Values[index] })
 	if err != nil {
 		return nil, err
@@ -69,6 +71,7 @@ func NewStacks(p, base *profile.Profile) (*Stacks, error) {
 		s.Errors = append(s.Errors, standardError(trimmed, i))
 	}
 	if base == nil {
+		s.fold()
 		return s, nil
 	}
 	builder.compares = true
@@ -76,22 +79,31 @@ func NewStacks(p, base *profile.Profile) (*Stacks, error) {
 	for i := range s.Base {
 		s.Base[i] = make([]int64, len(s.Types))
 	}
-	_, err = builder.add(base, func(index int) []int64 { return s.Base[index] })
-	return s, err
+	if _, err = builder.add(base, func(index int) []int64 { return s.Base[index] }); err != nil {
+		return nil, err
+	}
+	s.fold()
+	return s, nil
 }
 
 type stackBuilder struct {
 	stacks   *Stacks
 	frames   map[Frame]int32
-	known    map[string]int // stacks, by their frames' indices
+	places   map[*profile.Location][]int32 // the frames of each, the outermost first
+	seed     uint64
+	known    map[uint64]int32 // the last stack with this hash
+	earlier  []int32          // of each stack the one before it with the same hash, -1: none
+	room     []int32          // for stacks
+	zeros    []int64          // for values
 	compares bool
 }
 
 func (b *stackBuilder) add(p *profile.Profile, values func(int) []int64) (*profile.Profile, error) {
-	p = p.Copy()
+	p = shallow(p)
 	if err := p.RemoveUninteresting(); err != nil {
 		return nil, err
 	}
+	b.expect(p)
 	for _, sample := range p.Sample {
 		into := values(b.index(sample))
 		for i, value := range sample.Value {
@@ -103,43 +115,119 @@ func (b *stackBuilder) add(p *profile.Profile, values func(int) []int64) (*profi
 	return p, nil
 }
 
+// expect makes room for a profile: a million small pieces would take longer than all else.
+func (b *stackBuilder) expect(p *profile.Profile) {
+	b.places = make(map[*profile.Location][]int32, len(p.Location))
+	if b.known == nil {
+		b.known = make(map[uint64]int32, len(p.Sample))
+	}
+	b.stacks.Stacks = slices.Grow(b.stacks.Stacks, len(p.Sample))
+	b.stacks.Values = slices.Grow(b.stacks.Values, len(p.Sample))
+	b.earlier = slices.Grow(b.earlier, len(p.Sample))
+	rows := len(p.Sample)
+	if b.compares {
+		rows *= 2
+	}
+	b.zeros = make([]int64, rows*len(b.stacks.Types))
+	frames := 0
+	for _, sample := range p.Sample {
+		frames += len(sample.Location)
+	}
+	b.room = make([]int32, 0, frames)
+}
+
+// row is a new row of values.
+func (b *stackBuilder) row() []int64 {
+	n := len(b.stacks.Types)
+	row := b.zeros[:n:n]
+	b.zeros = b.zeros[n:]
+	return row
+}
+
+// shallow copies what RemoveUninteresting changes: locations and what samples say of them.
+func shallow(p *profile.Profile) *profile.Profile {
+	if p.DropFrames == "" {
+		return p
+	}
+	copied := &profile.Profile{SampleType: p.SampleType, Mapping: p.Mapping, Function: p.Function, Comments: p.Comments,
+		DropFrames: p.DropFrames, KeepFrames: p.KeepFrames, PeriodType: p.PeriodType, Period: p.Period}
+	locations := make(map[*profile.Location]*profile.Location, len(p.Location))
+	copied.Location = make([]*profile.Location, len(p.Location))
+	for i, location := range p.Location {
+		another := *location
+		copied.Location[i], locations[location] = &another, &another
+	}
+	copied.Sample = make([]*profile.Sample, len(p.Sample))
+	for i, sample := range p.Sample {
+		another := *sample
+		another.Location = make([]*profile.Location, len(sample.Location))
+		for j, location := range sample.Location {
+			another.Location[j] = locations[location]
+		}
+		copied.Sample[i] = &another
+	}
+	return copied
+}
+
 // index finds the sample's stack, or adds it.
 func (b *stackBuilder) index(sample *profile.Sample) int {
-	stack := []int32{} // not nil, which would be null: all of its frames may be the allocator's
-	var key strings.Builder
+	begin := len(b.room)
 	for i := len(sample.Location) - 1; i >= 0; i-- {
-		location := sample.Location[i]
-		module := ""
-		if location.Mapping != nil {
-			module = filepath.Base(location.Mapping.File)
-		}
-		if len(location.Line) == 0 {
-			stack = append(stack, b.frame(Frame{Name: "0x" + strconv.FormatUint(location.Address, 16), Module: module}))
-		}
-		for j := len(location.Line) - 1; j >= 0; j-- {
-			line := location.Line[j]
-			frame := Frame{Name: "?", Line: line.Line, Module: module}
-			if line.Function != nil {
-				frame.Name, frame.File = line.Function.Name, line.Function.Filename
-			}
-			stack = append(stack, b.frame(frame))
-		}
+		b.room = append(b.room, b.place(sample.Location[i])...)
 	}
+	stack := b.room[begin:len(b.room):len(b.room)]
+	if len(stack) == 0 {
+		stack = []int32{} // not nil, which would be null: all of its frames may be the allocator's
+	}
+	sum := b.seed
 	for _, frame := range stack {
-		key.WriteString(strconv.Itoa(int(frame)))
-		key.WriteByte(' ')
+		sum = (sum ^ uint64(frame)) * 0x9e3779b97f4a7c15
+		sum ^= sum >> 32
 	}
-	if index, ok := b.known[key.String()]; ok {
-		return index
+	last, found := b.known[sum]
+	if !found {
+		last = -1
+	}
+	for at := last; at >= 0; at = b.earlier[at] {
+		if slices.Equal(b.stacks.Stacks[at], stack) {
+			b.room = b.room[:begin]
+			return int(at)
+		}
 	}
 	index := len(b.stacks.Stacks)
-	b.known[key.String()] = index
+	b.known[sum] = int32(index)
+	b.earlier = append(b.earlier, last)
 	b.stacks.Stacks = append(b.stacks.Stacks, stack)
-	b.stacks.Values = append(b.stacks.Values, make([]int64, len(b.stacks.Types)))
+	b.stacks.Values = append(b.stacks.Values, b.row())
 	if b.compares {
-		b.stacks.Base = append(b.stacks.Base, make([]int64, len(b.stacks.Types)))
+		b.stacks.Base = append(b.stacks.Base, b.row())
 	}
 	return index
+}
+
+// place is a location's frames.
+func (b *stackBuilder) place(location *profile.Location) []int32 {
+	if frames, ok := b.places[location]; ok {
+		return frames
+	}
+	var frames []int32
+	module := ""
+	if location.Mapping != nil {
+		module = filepath.Base(location.Mapping.File)
+	}
+	if len(location.Line) == 0 {
+		frames = append(frames, b.frame(Frame{Name: "0x" + strconv.FormatUint(location.Address, 16), Module: module}))
+	}
+	for j := len(location.Line) - 1; j >= 0; j-- {
+		line := location.Line[j]
+		frame := Frame{Name: "?", Line: line.Line, Module: module}
+		if line.Function != nil {
+			frame.Name, frame.File = line.Function.Name, line.Function.Filename
+		}
+		frames = append(frames, b.frame(frame))
+	}
+	b.places[location] = frames
+	return frames
 }
 
 func (b *stackBuilder) frame(f Frame) int32 {

@@ -1,0 +1,142 @@
+package web
+
+import (
+	"fmt"
+	"math/rand"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// randomStacks is a profile with so many stacks, most of them small, below a few hundred functions.
+func randomStacks(random *rand.Rand, count int) *profile.Profile {
+	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "inuse_objects", Unit: "count"}, {Type: "inuse_space", Unit: "bytes"}}}
+	for i := range 300 {
+		function := &profile.Function{ID: uint64(i + 1), Name: fmt.Sprintf("f%d", i)}
+		p.Function = append(p.Function, function)
+		p.Location = append(p.Location, &profile.Location{ID: uint64(i + 1), Line: []profile.Line{{Function: function}}})
+	}
+	for range count {
+		sample := &profile.Sample{Value: []int64{1, 1 + int64(random.ExpFloat64()*1000)}}
+		if random.Intn(1000) == 0 {
+			sample.Value[1] *= 10000
+		}
+		for range random.Intn(8) {
+			sample.Location = append(sample.Location, p.Location[int(random.ExpFloat64()*20)%300])
+		}
+		p.Sample = append(p.Sample, sample)
+	}
+	return p
+}
+
+// tree is what a page makes of stacks: the values of each beginning of a stack.
+func tree(s *Stacks, values [][]int64) map[string][]int64 {
+	sums := map[string][]int64{}
+	add := func(path string, row []int64) {
+		if sums[path] == nil {
+			sums[path] = make([]int64, len(row))
+		}
+		for i, value := range row {
+			sums[path][i] += value
+		}
+	}
+	for i, stack := range s.Stacks {
+		path := ""
+		add(path, values[i])
+		for _, frame := range stack {
+			path += "/" + s.Frames[frame].Name
+			add(path, values[i])
+		}
+	}
+	return sums
+}
+
+func TestSmallStacksAreSummedUp(t *testing.T) {
+	seed := time.Now().UnixNano()
+	random := rand.New(rand.NewSource(seed))
+	p, base := randomStacks(random, manyStacks*3), randomStacks(random, manyStacks)
+	for _, base := range []*profile.Profile{nil, base} {
+		folded, err := NewStacks(p, base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(folded.Stacks) > manyStacks/2 {
+			t.Errorf("seed %d: %d stacks are left", seed, len(folded.Stacks))
+		}
+		if !slices.ContainsFunc(folded.Comments, func(c string) bool { return strings.Contains(c, smaller) }) {
+			t.Errorf("nothing is said: %q", folded.Comments)
+		}
+		// The same without folding.
+		want := &Stacks{Types: folded.Types, Frames: []Frame{}}
+		builder := &stackBuilder{stacks: want, frames: map[Frame]int32{}}
+		if _, err := builder.add(p, func(i int) []int64 { return want.Values[i] }); err != nil {
+			t.Fatal(err)
+		}
+		if base != nil {
+			builder.compares = true
+			for range want.Stacks {
+				want.Base = append(want.Base, make([]int64, 2))
+			}
+			if _, err := builder.add(base, func(i int) []int64 { return want.Base[i] }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		small := want.smallValues()
+		had, has := tree(want, want.Values), tree(folded, folded.Values)
+		if !reflect.DeepEqual(had[""], has[""]) {
+			t.Errorf("seed %d: totals %v, were %v", seed, has[""], had[""])
+		}
+		for path, value := range has {
+			if !strings.Contains(path, smaller) && !reflect.DeepEqual(value, had[path]) {
+				t.Fatalf("seed %d: %s has %v, had %v", seed, path, value, had[path])
+			}
+		}
+		for path, value := range had {
+			if large := float64(value[0]) >= small[0] || float64(value[1]) >= small[1]; large && has[path] == nil {
+				t.Fatalf("seed %d: %s is gone, with %v of %v", seed, path, value, had[""])
+			}
+		}
+		if base != nil {
+			if before, after := tree(want, want.Base), tree(folded, folded.Base); !reflect.DeepEqual(before[""], after[""]) {
+				t.Errorf("seed %d: totals before %v, were %v", seed, after[""], before[""])
+			}
+		}
+	}
+}
+
+func TestFewStacksAreLeftAlone(t *testing.T) {
+	p := randomStacks(rand.New(rand.NewSource(1)), 1000)
+	s, err := NewStacks(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, frame := range s.Frames {
+		if frame.Name == smaller {
+			t.Error("they are summed up")
+		}
+	}
+	distinct := map[string]bool{}
+	for _, sample := range p.Sample {
+		distinct[fmt.Sprint(sample.Location)] = true
+	}
+	if len(s.Stacks) != len(distinct) {
+		t.Errorf("%d stacks, want %d", len(s.Stacks), len(distinct))
+	}
+}
+
+// What NewStacks takes off is not taken off the profile that history keeps.
+func TestTheProfileIsLeftAsItIs(t *testing.T) {
+	p := randomStacks(rand.New(rand.NewSource(1)), 100)
+	p.DropFrames = "f[0-9]"
+	before := p.String()
+	if _, err := NewStacks(p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if after := p.String(); after != before {
+		t.Error("it has changed")
+	}
+}
