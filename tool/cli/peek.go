@@ -53,10 +53,15 @@ machine; --source-path says where it lies if not where it was compiled.`,
 	}
 	flags.view.flags(c)
 	flags.view.baseFlag(c)
-	c.Flags().StringVar(&flags.sourcePath, "source-path", "", "folders in which to look for the source, separated by :")
-	c.Flags().StringVar(&flags.trimPath, "trim-path", "", "beginnings of the paths in the profile to take off, separated by :")
+	sourceFlags(c, &flags.sourcePath, &flags.trimPath)
 	a.targetFlags(c)
 	return c
+}
+
+// sourceFlags adds those that say where source code lies.
+func sourceFlags(c *cobra.Command, path, trim *string) {
+	c.Flags().StringVar(path, "source-path", "", "folders in which to look for the source, separated by :")
+	c.Flags().StringVar(trim, "trim-path", "", "beginnings of the paths in the profile to take off, separated by :")
 }
 
 // functionArgs checks for a process or a file, which --socket makes optional, and a function.

@@ -85,7 +85,7 @@ func args0(args []string, otherwise string) string {
 // reportServer fills the history, and says how the report may be called.
 func (a *app) reportServer(args []string, history *web.History, lasts time.Duration) (*web.Server, string, error) {
 	if a.socket == "" && !isNumber(args[0]) {
-		server, err := a.webOfFiles(args, history)
+		server, err := a.webOfFiles(webFlags{}, args, history)
 		return server, "seemalloc." + strings.TrimSuffix(strings.TrimSuffix(filepath.Base(args[0]), ".gz"), ".pb") + ".html", err
 	}
 	t, _, err := a.dial(args)

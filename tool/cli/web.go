@@ -26,6 +26,8 @@ type webFlags struct {
 	listen   string
 	allowSet bool
 	run      runFlags
+
+	sourcePath, trimPath string
 }
 
 func (a *app) webCommand() *cobra.Command {
@@ -33,8 +35,8 @@ func (a *app) webCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "web PID | web FILE… | web -- COMMAND [ARGUMENTS…]",
 		Short: "Show a process's memory in the browser while it runs",
-		Long: `Serve a page that shows a process live: what its resident memory is made of, who holds it (flame graph, functions,
-callers, tree), what has changed between any two moments, what grows, size classes, calls into the kernel, what doctor
+		Long: `Serve a page that shows a process live: what its resident memory is made of, who holds it (flame graph, functions, graph,
+callers, tree, source), what has changed between any two moments, what grows, size classes, calls into the kernel, what doctor
 says, and the options. The process is only looked at, unless --allow-set is given; the page works on after it has ended.
 With saved profiles instead of a process, it shows those, the first to the last.
 
@@ -53,6 +55,7 @@ The address has a random token in it; it is printed on standard output. Ctrl-C e
 	}
 	c.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:0", "address of this machine alone to listen on; port 0: any that is free")
 	c.Flags().BoolVar(&flags.allowSet, "allow-set", false, "let the page set options and give free memory back")
+	sourceFlags(c, &flags.sourcePath, &flags.trimPath)
 	flags.run.register(c, "with a command: ")
 	a.targetFlags(c)
 	return c
@@ -110,7 +113,7 @@ func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *
 		return a.webOfCommand(flags, args, history)
 	}
 	if a.socket == "" && !isNumber(args[0]) {
-		server, err := a.webOfFiles(args, history)
+		server, err := a.webOfFiles(flags, args, history)
 		return server, nil, err
 	}
 	t, _, err := a.dial(args)
@@ -123,7 +126,13 @@ func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *
 
 func webOfProcess(flags webFlags, t *target, history *web.History) (*web.Server, error) {
 	process := webProcess(t)
-	return web.NewServer(web.Options{Title: t.name, AllowSet: flags.allowSet, Kinds: kinds()}, history, process, web.Watch(process, history, web.MomentInterval))
+	options := flags.options(t.name)
+	options.Kinds = kinds()
+	return web.NewServer(options, history, process, web.Watch(process, history, web.MomentInterval))
+}
+
+func (f *webFlags) options(title string) web.Options {
+	return web.Options{Title: title, AllowSet: f.allowSet, SourcePath: f.sourcePath, TrimPath: f.trimPath}
 }
 
 func webProcess(t *target) *web.Process {
@@ -148,7 +157,7 @@ func kinds() []web.Kind {
 	return list
 }
 
-func (a *app) webOfFiles(files []string, history *web.History) (*web.Server, error) {
+func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (*web.Server, error) {
 	type saved struct {
 		name    string
 		profile *profile.Profile
@@ -176,7 +185,7 @@ func (a *app) webOfFiles(files []string, history *web.History) (*web.Server, err
 		history.AddFile(one.name, one.profile)
 		names = append(names, one.name)
 	}
-	return web.NewServer(web.Options{Title: strings.Join(names, ", ")}, history, nil, nil)
+	return web.NewServer(flags.options(strings.Join(names, ", ")), history, nil, nil)
 }
 
 // webOfCommand starts the command and waits until it can be asked.

@@ -42,7 +42,7 @@ func TestSavedProfilesOfThePage(t *testing.T) {
 		if timeless != "" {
 			given = append(given, saved(t, timeless, 0))
 		}
-		if _, err := a.webOfFiles(given, history); err != nil {
+		if _, err := a.webOfFiles(webFlags{}, given, history); err != nil {
 			t.Fatal(err)
 		}
 		moments := history.Moments()

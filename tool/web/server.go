@@ -34,6 +34,8 @@ type Options struct {
 	Title    string
 	AllowSet bool // options may be set and free memory given back from the page
 	Kinds    []Kind
+	// Where source code lies, as for `seemalloc list`: folders in which to look, and beginnings of paths to take off, separated by ":".
+	SourcePath, TrimPath string
 }
 
 // Server answers the page's requests.
@@ -45,6 +47,8 @@ type Server struct {
 	token   string
 	mux     *http.ServeMux
 	answers map[string]func(url.Values) (any, error) // what GET api/… is answered with
+	pprofs  pprofPages
+	sources sources
 }
 
 // NewServer makes a server; process and watcher are nil for saved profiles.
@@ -55,6 +59,7 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	}
 	s := &Server{options: options, history: history, process: process, watcher: watcher, token: hex.EncodeToString(random[:]), mux: http.NewServeMux(),
 		answers: map[string]func(url.Values) (any, error){}}
+	s.sources.path, s.sources.trim = options.SourcePath, options.TrimPath
 	assets, err := fs.Sub(dist, "dist")
 	if err != nil {
 		return nil, err
@@ -64,6 +69,7 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	s.get("series", s.series)
 	s.get("moments", s.moments)
 	s.get("profile", s.profile)
+	s.get("source", s.source)
 	s.get("suspects", s.suspects)
 	s.get("stats", s.stats)
 	s.get("settings", s.settings)
@@ -71,6 +77,7 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	s.get("lifetimes", s.lifetimes)
 	s.mux.HandleFunc("GET /api/download", s.download)
 	s.mux.HandleFunc("GET /api/report", s.report)
+	s.mux.HandleFunc("GET /pprof/{name}/{page...}", s.pprof)
 	s.post("moments", s.takeMoment)
 	s.post("settings", s.set)
 	s.post("purge", s.purge)
@@ -253,7 +260,7 @@ func (s *Server) profile(q url.Values) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return NewStacks(p, nil)
+		return s.stacks(p, nil)
 	}
 	p, err := s.moment(q, "at")
 	if err != nil {
@@ -265,7 +272,17 @@ func (s *Server) profile(q url.Values) (any, error) {
 			return nil, err
 		}
 	}
-	return NewStacks(p, base)
+	return s.stacks(p, base)
+}
+
+// stacks lets the page read the source that they name.
+func (s *Server) stacks(p, base *profile.Profile) (any, error) {
+	stacks, err := NewStacks(p, base)
+	if err != nil {
+		return nil, err
+	}
+	s.sources.allow(stacks.Frames)
+	return stacks, nil
 }
 
 // suspects are those of the last so many seconds up to the last profile; 0: of all.

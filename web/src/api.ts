@@ -70,6 +70,12 @@ export interface Stacks {
   errors: number[];
 }
 
+export interface Source {
+  path: string; // where it was found
+  modified: number; // ms since 1970
+  lines: string[];
+}
+
 export interface Suspect {
   stack: string[]; // innermost first
   bytes_per_s: number;
@@ -186,6 +192,7 @@ export const api = {
   takeMoment: () => send<Moment>("moments"),
   stacks: (kind: string, at: number, base?: number) =>
     ask<Stacks>(`profile?kind=${kind}&at=${at}` + (base === undefined ? "" : `&base=${base}`)),
+  source: (file: string) => ask<Source>(`source?file=${encodeURIComponent(file)}`),
   suspects: (last: number) => ask<Suspect[]>(`suspects?last=${last}`),
   stats: () => ask<Stats>("stats"),
   settings: () => ask<Setting[]>("settings"),

@@ -17,11 +17,14 @@ export interface Shown {
   function: string; // of the view "callers"
   inverted: boolean;
   folded: boolean;
+  nodes: number; // of the graph: functions with less than so many percent are left out
+  edges: number; // likewise calls
+  most: number; // functions at most
 }
 
 const NOTHING: Shown = {
   view: "overview", kind: "heap", at: 0, base: -1, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
-  inverted: false, folded: false,
+  inverted: false, folded: false, nodes: 0.5, edges: 0.1, most: 80,
 };
 
 export function read(hash: string): Shown {

@@ -20,3 +20,9 @@ export function ofChange(now: number, before: number, dark: boolean): string {
   const hue = change >= 0 ? 8 : 212;
   return dark ? `hsl(${hue} ${Math.round(share * 70)}% 34%)` : `hsl(${hue} ${Math.round(share * 85)}% ${90 - share * 22}%)`;
 }
+
+/** By its share of the whole: from the page's own colour to red. Readable under black text in light, white text in dark. */
+export function ofShare(share: number, dark: boolean): string {
+  const strength = Math.sqrt(Math.min(1, Math.max(0, share)));
+  return dark ? `hsl(14 ${Math.round(strength * 60)}% ${24 + Math.round(strength * 8)}%)` : `hsl(14 ${Math.round(20 + strength * 70)}% ${96 - Math.round(strength * 24)}%)`;
+}

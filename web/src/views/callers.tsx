@@ -15,6 +15,7 @@ export function Callers(props: ViewProps) {
         <label>
           function <input list="functions" value={shown.function} size={50} onChange={(event) => change({ function: event.currentTarget.value })} />
         </label>
+        <button disabled={callers.length === 0} onClick={() => change({ view: "source", function: shown.function })}>source of it</button>
         <datalist id="functions">{names.slice(0, 2000).map((name) => <option key={name} value={name} />)}</datalist>
       </div>
       {callers.length === 0 ? (

@@ -7,13 +7,18 @@ import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Callers } from "./callers.tsx";
 import { Flame } from "./flame.tsx";
 import { Functions } from "./functions.tsx";
+import { Graph } from "./graph.tsx";
+import { PprofLink } from "./pprof.tsx";
+import { Source } from "./source.tsx";
 import { Tree } from "./tree.tsx";
 
 export const PROFILE_VIEWS: Record<string, [string, typeof Flame]> = {
   flame: ["Flame graph", Flame],
   functions: ["Functions", Functions],
+  graph: ["Graph", Graph],
   callers: ["Callers", Callers],
   tree: ["Tree", Tree],
+  source: ["Source", Source],
 };
 
 const FORMATS = ["proto", "speedscope", "collapsed", "dhat", "csv", "json"];
@@ -67,6 +72,7 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
         location.href = format === "report" ? "api/report" : `api/download?at=${shown.at}&format=${format}`;
         event.currentTarget.value = "";
       }}><option value="">…</option>{FORMATS.map((name) => <option key={name}>{name}</option>)}<option value="report">report (all of this, to open without seemalloc)</option></select></label>}
+      {!state.report && <PprofLink shown={shown} type={shown.type || stacks?.types[stacks.default]?.name || ""} />}
     </div>
   );
 }

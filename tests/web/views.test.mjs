@@ -1,0 +1,185 @@
+// The graph, the source, pprof's own pages and changes, in a real Chromium: their figures are those of the reference pprof and of
+// `seemalloc top` on the same profiles.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { accessible, bytes, close, end, folder, open, pprof, program, root, saved, serve, startBrowser, startLeak, takeProfile, top, wait } from "./harness.mjs";
+
+const source = join(root, "tests/web/leak.cc");
+let first, second, files;
+
+before(async () => {
+  const leak = await startLeak();
+  await wait(1500);
+  first = takeProfile(leak.pid, "first.pb.gz");
+  await wait(3000);
+  second = takeProfile(leak.pid, "second.pb.gz");
+  leak.kill("SIGKILL");
+  files = await serve(first, second);
+  await startBrowser();
+}, { timeout: 180_000 });
+
+after(end);
+
+/** Nodes and edges of `pprof -dot`, by name. */
+function dot(file) {
+  const text = pprof("-dot", "-sample_index=inuse_space", "-nodefraction=0", "-edgefraction=0", "-nodecount=1000", "-trim=false", file);
+  const edges = new Map();
+  for (const [, from, to, value] of text.matchAll(/tooltip="([^"]+?) -> ([^"]+?) \((\d+)B\)"/g)) edges.set(`${from} → ${to}`, Number(value));
+  return edges;
+}
+
+test("the graph has the nodes of top and the edges of pprof", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "graph", at: 2, nodes: 0, edges: 0, most: 160 });
+  await page.locator(".graph g[role=button]").first().waitFor();
+  const table = top(second);
+  const labels = await page.locator(".graph g[role=button]").evaluateAll((nodes) => nodes.map((node) => node.getAttribute("aria-label").replace(/ [\d.]+ %|100 %/g, "").trim()));
+  const holding = table.functions.filter((row) => row.cum > 0);
+  assert.deepEqual(labels.sort(), holding.map((row) => `${row.name}: itself ${bytes(row.flat)} of ${bytes(row.cum)}`).sort());
+  const edges = await page.locator(".graph .way title").evaluateAll((all) => all.map((one) => one.textContent));
+  const reference = [...dot(second)].filter(([, value]) => value > 0).map(([calls, value]) => `${calls}: ${bytes(value)}`);
+  assert.ok(reference.length > 5, `${reference.length} edges of pprof`);
+  assert.deepEqual(edges.sort(), reference.sort());
+  await accessible(page, "graph");
+  await close(page);
+});
+
+test("the graph leaves out what is small, focuses by click, and is walked by keys", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "graph", at: 2 });
+  const node = (name) => page.getByRole("button", { name: new RegExp(`^${name}: itself`) });
+  await node("leaky_parser").waitFor();
+  const before = await page.locator(".graph g[role=button]").count();
+  await page.getByLabel("functions from").selectOption("10");
+  await page.waitForFunction((all) => document.querySelectorAll(".graph g[role=button]").length < all, before);
+  assert.match(page.url(), /nodes=10/);
+  await page.getByText(/functions are left out/).waitFor();
+  await node("leaky_parser").click();
+  await node("steady_work").waitFor({ state: "detached" });
+  await node("leaky_session").waitFor({ state: "detached" });
+  assert.equal(await page.getByLabel("focus").inputValue(), "^leaky_parser$");
+  assert.equal(await node("leaky_parser").getAttribute("aria-pressed"), "true");
+  const row = top(second).functions.find((one) => one.name === "leaky_parser");
+  assert.equal(await page.locator(".sum strong").textContent(), bytes(row.cum), "the total is what goes through it");
+  await page.keyboard.press("Escape");
+  await node("leaky_session").waitFor();
+  await node("main").focus();
+  await page.keyboard.press("ArrowUp");
+  assert.doesNotMatch(await page.locator(".told").textContent(), /^main:/);
+  await page.keyboard.press("ArrowDown");
+  assert.match(await page.locator(".told").textContent(), /^main:/);
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => location.hash.includes("focus=%5Emain%24"));
+  await close(page);
+});
+
+test("the graph is saved as SVG and PNG", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "graph", at: 2 });
+  await page.locator(".graph g[role=button]").first().waitFor();
+  const svg = await saved(page, () => page.getByRole("button", { name: "SVG" }).click());
+  assert.equal(svg.name, "seemalloc.graph.svg");
+  const shown = await page.evaluate((text) => {
+    const one = new DOMParser().parseFromString(text, "image/svg+xml");
+    return { error: one.querySelector("parsererror")?.textContent, boxes: one.querySelectorAll("g[role=button]").length, width: Number(one.documentElement.getAttribute("width")) };
+  }, svg.data.toString());
+  assert.equal(shown.error, undefined);
+  assert.equal(shown.boxes, await page.locator(".graph g[role=button]").count());
+  assert.ok(shown.width > 100);
+  const png = await saved(page, () => page.getByRole("button", { name: "PNG" }).click());
+  assert.equal(png.data.subarray(1, 4).toString(), "PNG");
+  assert.equal(png.data.readUInt32BE(16), 2 * shown.width, "twice as fine");
+  await close(page);
+});
+
+/** The lines of `pprof -list`: number → [flat, cum]. */
+function listed(file, name, ...args) {
+  const lines = {};
+  for (const [, flat, cum, number] of pprof("-sample_index=inuse_space", ...args, `-list=^${name}$`, file).matchAll(/^ *(\.|-?\d+B?) +(\.|-?\d+B?) +(\d+):/gm)) {
+    const value = (text) => (text === "." ? 0 : parseInt(text, 10));
+    if (value(flat) || value(cum)) lines[number] = [value(flat), value(cum)];
+  }
+  return lines;
+}
+
+test("the source has the bytes of pprof -list on its lines", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "source", at: 2, function: "leaky_session" });
+  await page.locator("table.source tbody tr").first().waitFor();
+  for (const name of ["leaky_session", "leaky_parser", "filled", "main"]) {
+    await page.getByLabel("function", { exact: true }).fill(name);
+    await page.keyboard.press("Enter");
+    await page.getByRole("table", { name: `Source of ${name}`, exact: true }).waitFor();
+    const rows = await page.locator("table.source tr.held").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
+    const reference = Object.entries(listed(second, name)).map(([number, [flat, cum]]) => [flat ? bytes(flat) : "0 B", bytes(cum), number]);
+    assert.ok(reference.length > 0, name);
+    assert.deepEqual(rows.map((cells) => [cells[0] || "0 B", cells[1], cells[2]]), reference, name);
+    const text = readFileSync(source, "utf8").split("\n");
+    for (const cells of rows) assert.equal(cells[3], text[cells[2] - 1]);
+  }
+  await page.getByRole("button", { name: /^all \d+ lines of the file/ }).click();
+  assert.equal(await page.locator("table.source tbody tr").count(), readFileSync(source, "utf8").trimEnd().split("\n").length);
+  await accessible(page, "source");
+  await close(page);
+});
+
+test("source that is not here is said to be, and its lines still have their bytes", { timeout: 60_000 }, async () => {
+  // The same profile, with the file somewhere else.
+  const { gunzipSync } = await import("node:zlib");
+  const { writeFileSync } = await import("node:fs");
+  const moved = `${second}.moved.pb`;
+  const elsewhere = source.replace(/^./, "X"); // as long: strings of a protobuf carry their length
+  writeFileSync(moved, Buffer.from(gunzipSync(readFileSync(second)).toString("latin1").replaceAll(source, elsewhere), "latin1"));
+  const address = await serve("--source-path", folder, moved);
+  const page = await open(address, { view: "source", function: "leaky_parser" });
+  await page.getByText(/is not on this machine; --source-path/).waitFor();
+  const rows = await page.locator("table.source tr.held").evaluateAll((all) => all.map((row) => row.cells[2].textContent));
+  assert.deepEqual(rows, Object.keys(listed(second, "leaky_parser")));
+  page.errors = page.errors.filter((text) => !/404/.test(text)); // the console tells of the file
+  await close(page);
+  const found = await open(await serve("--source-path", root, "--trim-path", elsewhere.slice(0, elsewhere.length - "tests/web/leak.cc".length), moved), { view: "source", function: "leaky_parser" });
+  await found.getByText(`Read from ${source}`).waitFor();
+  await close(found);
+});
+
+test("pprof's pages have the same figures, load nothing, and lead back", { timeout: 90_000 }, async () => {
+  const page = await open(files, { view: "functions", at: 2 });
+  await page.getByRole("link", { name: "pprof" }).click();
+  await page.locator("#toptable tbody tr").first().waitFor();
+  assert.match(page.url(), /\/pprof\/2\/top\?si=inuse_space/);
+  const rows = await page.locator("#toptable tbody tr").evaluateAll((all) => all.map((row) => row.cells[5].textContent));
+  const { functions, total } = top(second);
+  const own = functions.filter((row) => row.flat > 0.005 * total).map((row) => row.name); // it leaves smaller ones out
+  assert.deepEqual(rows.slice(0, own.length), own);
+  const disassembly = spawnSync("objdump", ["--version"]).status === 0;
+  for (const [name, want] of [["flamegraph", /leaky_session/], ["peek?f=leaky_parser", /filled/], ["source?f=leaky_parser", /kept\.push_back/], ["disasm?f=leaky_parser", disassembly ? /call/ : /leaky_parser|disassembl/]]) {
+    await page.goto(`${files}pprof/2/${name}`);
+    await page.locator("#content, #stack-chart").first().waitFor();
+    if (name === "flamegraph") await page.waitForFunction(() => document.querySelectorAll("#stack-chart .boxtext").length > 0);
+    assert.match(await page.locator("#content, #stack-chart").first().innerText(), want, name);
+  }
+  await page.goto(`${files}pprof/2/source?f=leaky_parser`);
+  await page.locator("pre .livesrc, pre .deadsrc, pre .line").first().waitFor();
+  const hasDot = spawnSync("dot", ["-V"]).status === 0;
+  await page.goto(`${files}pprof/2/graph`);
+  if (hasDot) await page.locator("#graph svg").waitFor();
+  else await page.getByText("apt install graphviz").waitFor();
+  page.errors = page.errors.filter((text) => hasDot || !/501/.test(text));
+  await page.goto(`${files}pprof/2/top`);
+  const fonts = await page.evaluate(() => getComputedStyle(document.body).fontFamily);
+  assert.match(fonts, /^system-ui/, "in our look");
+  await page.getByRole("link", { name: "← seemalloc" }).click();
+  await page.getByRole("row", { name: /leaky_parser/ }).waitFor();
+  assert.match(page.url(), /view=functions/);
+  assert.match(page.url(), /at=2/);
+  await close(page);
+});
+
+test("filters and the change go with the way to pprof", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "functions", at: 2, base: 1, focus: "LEAKY_session" });
+  await page.getByRole("link", { name: "pprof" }).click();
+  await page.locator("#toptable tbody tr").first().waitFor();
+  assert.match(page.url(), /\/pprof\/2-1\/top/);
+  const rows = await page.locator("#toptable tbody tr").evaluateAll((all) => all.map((row) => row.cells[5].textContent));
+  assert.ok(rows.includes("leaky_session") && !rows.includes("leaky_parser"), rows.join());
+  await close(page);
+});

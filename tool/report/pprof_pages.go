@@ -1,0 +1,38 @@
+package report
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/google/pprof/driver"
+	"github.com/google/pprof/profile"
+)
+
+// pprofSettings guards pprof's settings, which are globals, while pages are made.
+var pprofSettings sync.Mutex
+
+// PprofPages are pprof's own pages of a profile, by name ("top", "graph", "peek", …): the handlers of its web interface, without
+// those that write its settings to disk. The profile must have its names. Disassembly opens the files of its mappings, and runs
+// objdump; the graph runs dot. Safe for concurrent use, but not beside Pprof.
+func PprofPages(p *profile.Profile) (map[string]http.Handler, error) {
+	pprofSettings.Lock()
+	defer pprofSettings.Unlock()
+	pages := map[string]http.Handler{}
+	take := func(args *driver.HTTPServerArgs) error {
+		for _, name := range []string{"top", "graph", "flamegraph", "peek", "source", "disasm", "download"} {
+			if handler := args.Handlers["/"+name]; handler != nil {
+				pages[name] = handler
+			}
+		}
+		return nil
+	}
+	err := driver.PProf(&driver.Options{
+		Flagset: pprofFlags{"http": "localhost:0", "no_browser": "true"}, Fetch: pprofFetcher{p.Copy()}, Sym: pprofNames{},
+		UI: &pprofUI{}, HTTPServer: take,
+	})
+	if err == nil && len(pages) == 0 {
+		err = errors.New("pprof has no pages")
+	}
+	return pages, err
+}

@@ -1,0 +1,221 @@
+package web
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
+)
+
+// pprof's own pages of a moment are below pprof/NAME/: NAME is a moment ("12"), one against another ("12-3"), or a kind of profile and
+// which one since the start ("lifetime.1"). A name without a number ("0", "lifetime") leads to one of now.
+
+//go:embed pprof.css
+var pprofStyle string
+
+// mostPprof is how many profiles' pages are kept: each has a copy of its profile.
+const mostPprof = 4
+
+type pprofPages struct {
+	mutex sync.Mutex
+	made  []madePages // the last one asked for at the end
+	taken int
+}
+
+type madePages struct {
+	name  string
+	title string
+	back  string // what our page shows, behind the #
+	pages map[string]http.Handler
+}
+
+func (p *pprofPages) find(name string) (madePages, bool) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	at := slices.IndexFunc(p.made, func(m madePages) bool { return m.name == name })
+	if at < 0 {
+		return madePages{}, false
+	}
+	found := p.made[at]
+	p.made = append(slices.Delete(p.made, at, at+1), found)
+	return found, true
+}
+
+func (p *pprofPages) keep(m madePages) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.made = slices.DeleteFunc(p.made, func(old madePages) bool { return old.name == m.name })
+	p.made = append(p.made, m)
+	if len(p.made) > mostPprof {
+		p.made = slices.Delete(p.made, 0, 1)
+	}
+}
+
+// pprof shows one of pprof's pages.
+func (s *Server) pprof(w http.ResponseWriter, r *http.Request) {
+	name, page := r.PathValue("name"), r.PathValue("page")
+	shown, err := s.pprofOf(name)
+	if err != nil {
+		reply(w, func() (any, error) { return nil, err })
+		return
+	}
+	if shown.name != name || page == "" {
+		if page == "" {
+			page = "top"
+		}
+		// Relative, as the token is not known here.
+		w.Header().Set("Location", (&url.URL{Path: "../" + shown.name + "/" + page, RawQuery: r.URL.RawQuery}).String())
+		w.WriteHeader(http.StatusFound)
+		return
+	}
+	handler := shown.pages[page]
+	if handler == nil {
+		http.Error(w, fmt.Sprintf("%s: pprof has no such page here", page), http.StatusNotFound)
+		return
+	}
+	answer := &pprofAnswer{header: http.Header{}, status: http.StatusOK}
+	handler.ServeHTTP(answer, r)
+	if !strings.HasPrefix(answer.header.Get("Content-Type"), "text/html") {
+		answer.pass(w, page)
+		return
+	}
+	nonce, body := dressed(answer.body.Bytes(), shown)
+	// Its scripts stand in the page; nothing else may run, and nothing may be loaded.
+	w.Header().Set("Content-Security-Policy", fmt.Sprintf("default-src 'none'; script-src 'nonce-%s' 'unsafe-hashes' %s; style-src 'unsafe-inline'; img-src data:", nonce, pprofHandler()))
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(answer.status)
+	_, _ = w.Write(body)
+}
+
+// pprofAnswer keeps what a handler of pprof's answers.
+type pprofAnswer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *pprofAnswer) Header() http.Header                { return a.header }
+func (a *pprofAnswer) WriteHeader(status int)             { a.status = status }
+func (a *pprofAnswer) Write(data []byte) (n int, _ error) { return a.body.Write(data) }
+
+// pass hands on what is no page: a profile, or pprof's excuse.
+func (a *pprofAnswer) pass(w http.ResponseWriter, page string) {
+	if a.status == http.StatusNotImplemented && page == "graph" {
+		http.Error(w, "pprof's graph needs the program dot (Debian: apt install graphviz). The Graph view of seemalloc's own page needs nothing.", http.StatusNotImplemented)
+		return
+	}
+	for _, header := range []string{"Content-Type", "Content-Disposition"} {
+		if value := a.header.Get(header); value != "" {
+			w.Header().Set(header, value)
+		}
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body.Bytes())
+}
+
+// pprofHandler allows the one handler that pprof writes into its HTML.
+func pprofHandler() string {
+	sum := sha256.Sum256([]byte("pprof_toggle_asm(event)"))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// dressed gives a page our look, a way back, and its scripts leave to run.
+func dressed(written []byte, shown madePages) (nonce string, page []byte) {
+	var random [16]byte
+	_, _ = rand.Read(random[:])
+	nonce = base64.StdEncoding.EncodeToString(random[:])
+	page = bytes.ReplaceAll(written, []byte("<script>"), []byte(`<script nonce="`+nonce+`">`))
+	page = bytes.ReplaceAll(page, []byte(`<script type="text/javascript">`), []byte(`<script nonce="`+nonce+`">`))
+	page = bytes.Replace(page, []byte("</head>"), []byte("<style>\n"+pprofStyle+"</style>\n</head>"), 1)
+	page = bytes.Replace(page, []byte("<html>"), []byte(`<html lang="en">`), 1)
+	back := fmt.Sprintf(`<a id="back" href="../../#%s">← seemalloc</a> <span>pprof of %s</span>`, html.EscapeString(shown.back), html.EscapeString(shown.title))
+	return nonce, bytes.Replace(page, []byte(`<a href="./">pprof</a>`), []byte(back), 1)
+}
+
+func (s *Server) pprofOf(name string) (madePages, error) {
+	if shown, ok := s.pprofs.find(name); ok {
+		return shown, nil
+	}
+	kind, number, numbered := strings.Cut(name, ".")
+	if kind != "" && strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz_") == "" {
+		if numbered {
+			return madePages{}, problem{http.StatusNotFound, fmt.Errorf("%s: this %s profile (number %s) is not kept any more: open pprof from the page again", name, kind, number)}
+		}
+		return s.pprofNow(kind)
+	}
+	return s.pprofMoment(name)
+}
+
+// pprofNow takes a profile for pprof's pages.
+func (s *Server) pprofNow(kind string) (madePages, error) {
+	if err := s.needProcess(); err != nil {
+		return madePages{}, err
+	}
+	p, _, err := s.process.Profile(kind)
+	if err != nil {
+		return madePages{}, err
+	}
+	s.pprofs.mutex.Lock()
+	s.pprofs.taken++
+	name := fmt.Sprintf("%s.%d", kind, s.pprofs.taken)
+	s.pprofs.mutex.Unlock()
+	return s.pprofMake(name, s.options.Title+", "+kind, url.Values{"view": {"functions"}, "kind": {kind}}, p)
+}
+
+func (s *Server) pprofMoment(name string) (madePages, error) {
+	first, second, compares := strings.Cut(name, "-")
+	var moments []Moment
+	for _, text := range []string{first, second} {
+		if text == "" && !compares {
+			continue
+		}
+		id, err := strconv.Atoi(text)
+		if err != nil {
+			return madePages{}, badRequest("%q: expected a moment (12), two (12-3) or a kind of profile", name)
+		}
+		m, ok := s.history.Moment(id)
+		if !ok {
+			return madePages{}, problem{http.StatusNotFound, fmt.Errorf("%s: no such profile is kept", text)}
+		}
+		moments = append(moments, m)
+	}
+	at := strconv.Itoa(moments[0].ID)
+	back := url.Values{"view": {"functions"}, "at": {at}}
+	if !compares {
+		if shown, ok := s.pprofs.find(at); ok {
+			return shown, nil
+		}
+		return s.pprofMake(at, s.options.Title, back, moments[0].profile)
+	}
+	change, err := report.Subtract(moments[0].profile.Copy(), moments[1].profile.Copy())
+	if err != nil {
+		return madePages{}, err
+	}
+	base := strconv.Itoa(moments[1].ID)
+	back.Set("base", base)
+	return s.pprofMake(at+"-"+base, s.options.Title+", change", back, change)
+}
+
+func (s *Server) pprofMake(name, title string, back url.Values, p *profile.Profile) (madePages, error) {
+	pages, err := report.PprofPages(p)
+	if err != nil {
+		return madePages{}, errors.Join(errors.New("pprof cannot show this profile"), err)
+	}
+	made := madePages{name: name, title: title, back: back.Encode(), pages: pages}
+	s.pprofs.keep(made)
+	return made, nil
+}

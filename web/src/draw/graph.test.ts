@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import type { Graph } from "../model/graph.ts";
+import { layout, letterOf, pathOf, shapeOf, wrapped } from "./graph.ts";
+
+function made(edges: [string, string, number][]): Graph {
+  const names = [...new Set(edges.flatMap(([from, to]) => [from, to]))];
+  return {
+    nodes: names.map((name) => ({ name, file: "", module: "", flat: 0, cum: 10, flatBase: 0, cumBase: 0 })),
+    edges: edges.map(([from, to, value]) => ({ from, to, value, base: 0, indirect: false })),
+    whole: 100, nodesLeft: 0, edgesLeft: 0,
+  };
+}
+
+test("callers lie above, and no two boxes on top of each other", () => {
+  const { boxes, ways, width, height } = layout(made([["main", "a", 5], ["main", "b", 5], ["a", "c", 5], ["b", "c", 5], ["c", "a", 1]]));
+  const at = new Map(boxes.map((box) => [box.name, box]));
+  assert.ok(at.get("main")!.y < at.get("a")!.y && at.get("main")!.y < at.get("b")!.y && at.get("b")!.y < at.get("c")!.y);
+  for (const one of boxes) {
+    assert.ok(one.x - one.width / 2 >= 0 && one.x + one.width / 2 <= width && one.y + one.height / 2 <= height, one.name);
+    for (const other of boxes) {
+      if (one === other) continue;
+      assert.ok(Math.abs(one.x - other.x) >= (one.width + other.width) / 2 || Math.abs(one.y - other.y) >= (one.height + other.height) / 2, `${one.name} ${other.name}`);
+    }
+  }
+  assert.equal(ways.length, 5, "also the one that closes a circle");
+  for (const way of ways) assert.match(pathOf(way.points), /^M[\d.,-]+( Q[\d.,-]+ [\d.,-]+)+$|^M[\d.,-]+ L[\d.,-]+$/);
+});
+
+test("names like those of JavaScript's own are names", () => {
+  assert.deepEqual(layout(made([["constructor", "__proto__", 1], ["toString", "constructor", 1]])).boxes.map((box) => box.name).sort(), ["__proto__", "constructor", "toString"]);
+});
+
+test("nothing to draw", () => assert.deepEqual(layout(made([])).boxes, []));
+
+test("small changes leave the picture as it is", () => {
+  const [before, after, other] = [made([["a", "b", 10]]), made([["a", "b", 11]]), made([["a", "c", 10]])];
+  assert.equal(shapeOf(before), shapeOf(after));
+  assert.notEqual(shapeOf(before), shapeOf(other));
+  assert.deepEqual([0, 0.07, 0.3, 0.6, 1].map(letterOf), [11, 14, 17, 20, 20]);
+});
+
+test("long names are cut where words end", () => {
+  assert.deepEqual(wrapped("std::unordered_map<std::string, int>::operator[]"), ["std::unordered_map<std::string, ", "int>::operator[]"]);
+  assert.deepEqual(wrapped("x".repeat(200)).map((line) => line.length), [34, 34, 34]);
+  assert.deepEqual(wrapped("main"), ["main"]);
+});
+
+test("eighty functions and two hundred calls are laid out in less than three seconds of a processor", () => {
+  const edges: [string, string, number][] = [];
+  for (let i = 1; i < 80; i++) edges.push([`f${Math.floor(i / 3)}`, `f${i}`, 80 - i]);
+  for (let i = 0; i < 120; i++) edges.push([`f${(i * 7) % 80}`, `f${(i * 13 + 1) % 80}`, 1]);
+  const began = process.cpuUsage();
+  assert.equal(layout(made(edges.filter(([from, to]) => from !== to))).boxes.length, 80);
+  const { user, system } = process.cpuUsage(began);
+  assert.ok(user + system < 3e6, `${user + system} µs`);
+});

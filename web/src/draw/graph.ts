@@ -1,0 +1,103 @@
+// Where the boxes and edges of a graph of calls lie: dagre lays them out in ranks, callers above.
+import { Graph as DagreGraph, layout as dagre } from "@dagrejs/dagre";
+import type { Edge, Graph } from "../model/graph.ts";
+import { weight } from "../model/graph.ts";
+
+const LETTERS = 34; // in a line of a box
+const LINES = 3; // of a name at most
+
+export interface Box {
+  name: string;
+  lines: string[]; // of the name
+  letter: number; // px
+  x: number; // its middle
+  y: number;
+  width: number;
+  height: number;
+}
+
+export interface Way {
+  edge: Edge;
+  points: { x: number; y: number }[];
+  label: { x: number; y: number };
+}
+
+export interface Picture {
+  width: number;
+  height: number;
+  boxes: Box[];
+  ways: Way[];
+}
+
+/** A name in lines: cut behind :: , ( < or a space where one is near. */
+export function wrapped(name: string): string[] {
+  const lines: string[] = [];
+  let rest = name;
+  while (rest.length > LETTERS && lines.length < LINES - 1) {
+    const piece = rest.slice(0, LETTERS);
+    const at = Math.max(...[":", ",", "<", "(", " ", "/", "."].map((sign) => piece.lastIndexOf(sign))) + 1;
+    const cut = at > LETTERS / 3 ? at : LETTERS;
+    lines.push(rest.slice(0, cut));
+    rest = rest.slice(cut);
+  }
+  lines.push(rest.length > LETTERS ? rest.slice(0, LETTERS - 1) + "…" : rest);
+  return lines;
+}
+
+/** The size of a box's letters: four steps, so that small changes of a live profile leave everything where it is. */
+export function letterOf(share: number): number {
+  return 11 + 3 * Math.min(3, Math.floor(4 * Math.sqrt(Math.max(0, share))));
+}
+
+/** What a layout depends on: while it stays the same, so does the picture. */
+export function shapeOf(graph: Graph): string {
+  const boxes = graph.nodes.map((node) => `${node.name}\t${letterOf(weight(node.cum, node.cumBase) / Math.max(1, graph.whole))}`);
+  return [...boxes.sort(), ...graph.edges.map((edge) => `${edge.from}\t→${edge.to}`).sort()].join("\n");
+}
+
+export function layout(graph: Graph): Picture {
+  const one = new DagreGraph({ multigraph: false });
+  one.setGraph({ rankdir: "TB", nodesep: 18, ranksep: 42, edgesep: 10, marginx: 8, marginy: 8 });
+  one.setDefaultEdgeLabel(() => ({}));
+  const boxes = new Map<string, Box>();
+  const ids = new Map<string, string>();
+  for (const node of graph.nodes) {
+    const letter = letterOf(weight(node.cum, node.cumBase) / Math.max(1, graph.whole));
+    const lines = wrapped(node.name);
+    const letters = Math.max(20, ...lines.map((line) => line.length));
+    const box = { name: node.name, lines, letter, x: 0, y: 0, width: letters * letter * 0.61 + 14, height: (lines.length + 2) * letter * 1.25 + 10 };
+    // dagre keeps nodes in plain objects, where a function's name may mean something ("__proto__").
+    ids.set(node.name, `n${boxes.size}`);
+    boxes.set(node.name, box);
+    one.setNode(ids.get(node.name)!, { width: box.width, height: box.height });
+  }
+  for (const edge of graph.edges) {
+    const share = weight(edge.value, edge.base) / Math.max(1, graph.whole);
+    one.setEdge(ids.get(edge.from)!, ids.get(edge.to)!, { width: 70, height: 14, labelpos: "c", weight: 1 + Math.floor(share * 20) });
+  }
+  dagre(one);
+  for (const [name, box] of boxes) {
+    const { x, y } = one.node(ids.get(name)!) as { x: number; y: number };
+    Object.assign(box, { x, y });
+  }
+  const ways = graph.edges.map((edge) => {
+    const { points, x, y } = one.edge(ids.get(edge.from)!, ids.get(edge.to)!) as { points: { x: number; y: number }[]; x: number; y: number };
+    return { edge, points, label: { x, y } };
+  });
+  const { width, height } = one.graph() as { width: number; height: number };
+  return { width: Math.max(1, width || 0), height: Math.max(1, height || 0), boxes: [...boxes.values()], ways };
+}
+
+/** The points as a smooth path of SVG. */
+export function pathOf(points: { x: number; y: number }[]): string {
+  const at = (point: { x: number; y: number }) => `${point.x.toFixed(1)},${point.y.toFixed(1)}`;
+  const last = points[points.length - 1];
+  if (!points[0] || !last) return "";
+  let path = `M${at(points[0])}`;
+  for (let i = 1; i < points.length - 1; i++) {
+    const [here, next] = [points[i]!, points[i + 1]!];
+    const end = i === points.length - 2 ? next : { x: (here.x + next.x) / 2, y: (here.y + next.y) / 2 };
+    path += ` Q${at(here)} ${at(end)}`;
+  }
+  return points.length === 2 ? `${path} L${at(last)}` : path;
+}

@@ -1,0 +1,89 @@
+// The graph of calls: a node per function, an edge per call, with what goes through it. Small ones are left out, as pprof does: calls
+// over a function that is left out are one edge, which says so. Pure functions.
+import type { Stacks } from "../api.ts";
+import { type Line, type Row, table, total } from "./stacks.ts";
+
+export interface Edge {
+  from: string;
+  to: string;
+  value: number;
+  base: number;
+  indirect: boolean; // functions between the two are left out
+}
+
+export interface Limits {
+  nodes: number; // functions with less than this share of the total are left out
+  edges: number; // likewise calls
+  most: number; // functions at most: the largest
+}
+
+export interface Graph {
+  nodes: Row[]; // the largest first
+  edges: Edge[];
+  whole: number; // what shares are of
+  nodesLeft: number; // out
+  edgesLeft: number;
+}
+
+/** What a node or an edge stands for: of a change, the larger side, so that what is gone is seen too. */
+export function weight(value: number, base: number): number {
+  return Math.max(Math.abs(value), Math.abs(base));
+}
+
+/** A function that calls itself has no edge to itself, and each stack counts once for an edge. */
+function calls(stacks: Stacks, all: Line[], kept: Set<string>): Edge[] {
+  const edges = new Map<string, Edge>();
+  for (const line of all) {
+    const seen = new Set<Edge>();
+    let from: string | null = null;
+    let skipped = false;
+    for (const index of line.frames) {
+      const to = stacks.frames[index]!.n;
+      if (!kept.has(to)) {
+        skipped = true;
+        continue;
+      }
+      if (from !== null && from !== to) {
+        const key = `${from}\n${to}`;
+        let edge = edges.get(key);
+        if (!edge) edges.set(key, (edge = { from, to, value: 0, base: 0, indirect: false }));
+        if (!seen.has(edge)) {
+          seen.add(edge);
+          edge.value += line.value;
+          edge.base += line.base;
+          edge.indirect ||= skipped;
+        }
+      }
+      from = to;
+      skipped = false;
+    }
+  }
+  return [...edges.values()];
+}
+
+export function graph(stacks: Stacks, all: Line[], limits: Limits): Graph {
+  const sum = total(all);
+  const whole = weight(sum.value, sum.base);
+  const rows = table(stacks, all)
+    .map((row) => ({ row, size: weight(row.cum, row.cumBase) }))
+    .sort((a, b) => b.size - a.size || (a.row.name < b.row.name ? -1 : 1));
+  const nodes = rows.filter((one, place) => place < limits.most && one.size > 0 && one.size >= limits.nodes * whole).map((one) => one.row);
+  const edges = calls(stacks, all, new Set(nodes.map((node) => node.name)));
+  const kept = edges.filter((edge) => weight(edge.value, edge.base) > 0 && weight(edge.value, edge.base) >= limits.edges * whole);
+  return { nodes, edges: kept, whole, nodesLeft: rows.length - nodes.length, edgesLeft: edges.length - kept.length };
+}
+
+/** The heaviest edge into a function, or out of it; null where there is none. */
+export function heaviest(edges: Edge[], name: string, direction: "in" | "out"): Edge | null {
+  let most: Edge | null = null;
+  for (const edge of edges) {
+    if ((direction === "in" ? edge.to : edge.from) !== name) continue;
+    if (!most || weight(edge.value, edge.base) > weight(most.value, most.base)) most = edge;
+  }
+  return most;
+}
+
+/** A regular expression that matches the name alone. */
+export function exactly(name: string): string {
+  return `^${name.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}$`;
+}

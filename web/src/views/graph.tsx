@@ -1,0 +1,167 @@
+// The graph of calls: a box per function, by what goes through it, an edge per call. A click shows only what goes through a function;
+// arrows move along the heaviest calls, Enter does what a click does, Escape shows all.
+import { useMemo, useRef, useState } from "preact/hooks";
+import { ofShare, ofChange } from "../draw/colour.ts";
+import { type Box, layout, pathOf, shapeOf } from "../draw/graph.ts";
+import { type Edge, exactly, graph, heaviest, weight } from "../model/graph.ts";
+import { amount, percent } from "../model/format.ts";
+import type { Row } from "../model/stacks.ts";
+import type { ViewProps } from "../state.ts";
+import { SavePicture } from "./picture.tsx";
+
+const STEPS = [0, 0.1, 0.5, 1, 2, 5, 10, 20];
+
+export function Graph({ stacks, all, unit, shown, change }: ViewProps) {
+  const compares = stacks.base !== undefined;
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const one = useMemo(() => graph(stacks, all, { nodes: shown.nodes / 100, edges: shown.edges / 100, most: shown.most }),
+    [stacks, all, shown.nodes, shown.edges, shown.most]);
+  const shape = useMemo(() => shapeOf(one), [one]);
+  const picture = useMemo(() => layout(one), [shape]);
+  const [chosen, setChosen] = useState("");
+  const [scale, setScale] = useState(0); // 0: as wide as the window
+  const svg = useRef<SVGSVGElement>(null);
+  const rows = useMemo(() => new Map(one.nodes.map((node) => [node.name, node])), [one]);
+  const edges = useMemo(() => new Map(one.edges.map((edge) => [`${edge.from}\n${edge.to}`, edge])), [one]);
+  const ink = dark ? "#e7e7e7" : "#1a1a1a";
+  const paper = dark ? "#161616" : "#ffffff";
+  const current = rows.has(chosen) ? chosen : one.nodes[0]?.name ?? "";
+
+  const shownValue = (value: number, base: number) => (compares ? amount(value - base, unit, true) : amount(value, unit));
+  const figures = (node: Row) => [
+    `${shownValue(node.flat, node.flatBase)}${compares ? "" : ` ${percent(node.flat, one.whole)}`}`,
+    `of ${shownValue(node.cum, node.cumBase)}${compares ? "" : ` ${percent(node.cum, one.whole)}`}`,
+  ];
+  const describe = (node: Row) => `${node.name}: itself ${figures(node).join(" ")}`;
+  const focused = (name: string) => shown.focus === exactly(name);
+  const focus = (name: string) => {
+    setChosen(name);
+    change({ focus: focused(name) ? "" : exactly(name) });
+  };
+  const go = (name: string | undefined) => {
+    if (name === undefined) return;
+    setChosen(name);
+    const place = picture.boxes.findIndex((box) => box.name === name);
+    svg.current?.querySelector<SVGGElement>(`[data-place="${place}"]`)?.focus();
+  };
+  const beside = (step: 1 | -1) => {
+    const here = picture.boxes.find((box) => box.name === current);
+    const row = picture.boxes.filter((box) => here && Math.abs(box.y - here.y) < 1).sort((a, b) => a.x - b.x);
+    return row[row.indexOf(here!) + step]?.name;
+  };
+  const key = (event: KeyboardEvent) => {
+    switch (event.key) {
+      case "ArrowDown": go(heaviest(one.edges, current, "out")?.to); break;
+      case "ArrowUp": go(heaviest(one.edges, current, "in")?.from); break;
+      case "ArrowLeft": go(beside(-1)); break;
+      case "ArrowRight": go(beside(1)); break;
+      case "Enter": case " ": focus(current); break;
+      case "Escape": change({ focus: "" }); break;
+      default: return;
+    }
+    event.preventDefault();
+  };
+  const draw = () => {
+    const [width, height] = [Math.ceil(picture.width), Math.ceil(picture.height)];
+    const copy = svg.current!.cloneNode(true) as SVGSVGElement;
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    copy.setAttribute("width", String(width));
+    copy.setAttribute("height", String(height));
+    copy.removeAttribute("style");
+    return { svg: new XMLSerializer().serializeToString(copy), width, height };
+  };
+  const share = (name: "nodes" | "edges", text: string, help: string) => (
+    <label title={help}>{text} <select value={shown[name]} onChange={(event) => change({ [name]: Number(event.currentTarget.value) })}>
+      {[...new Set([...STEPS, shown[name]])].sort((a, b) => a - b).map((step) => <option key={step} value={step}>{step} %</option>)}
+    </select></label>
+  );
+  const told = rows.get(current);
+  return (
+    <section>
+      <div class="bar">
+        {share("nodes", "functions from", "Functions with less than this share of the total are left out")}
+        {share("edges", "calls from", "Calls through which less than this share goes are left out")}
+        <label title="The largest functions, as many as this">at most <select value={shown.most} onChange={(event) => change({ most: Number(event.currentTarget.value) })}>
+          {[...new Set([20, 40, 80, 160, shown.most])].sort((a, b) => a - b).map((most) => <option key={most} value={most}>{most}</option>)}
+        </select></label>
+        <label>size <select value={scale} onChange={(event) => setScale(Number(event.currentTarget.value))}>
+          <option value={0}>fits</option>
+          {[0.5, 0.75, 1, 1.5, 2].map((step) => <option key={step} value={step}>{step * 100} %</option>)}
+        </select></label>
+        <button disabled={!shown.focus} onClick={() => change({ focus: "" })}>all functions</button>
+        <button disabled={!told} onClick={() => change({ view: "callers", function: current })}>callers of it</button>
+        <button disabled={!told?.file} onClick={() => change({ view: "source", function: current })}>source of it</button>
+        {picture.boxes.length > 0 && <SavePicture name="seemalloc.graph" draw={draw} />}
+      </div>
+      <p class="told" aria-live="polite">{told ? describe(told) : "No function is that large: lower the limits, or clear the filters."}</p>
+      <div class="graph">
+        <svg ref={svg} role="group" aria-label={`Graph of ${one.nodes.length} functions and ${one.edges.length} calls; the table under Functions has the same figures. Arrows move along calls, Enter shows only what goes through a function, Escape shows all.`}
+          viewBox={`0 0 ${Math.ceil(picture.width)} ${Math.ceil(picture.height)}`} onKeyDown={key} font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
+          style={scale ? { width: picture.width * scale, maxWidth: "none" } : { maxWidth: picture.width }}>
+          <rect width="100%" height="100%" fill={paper} />
+          {picture.ways.map((way) => {
+            const edge = edges.get(`${way.edge.from}\n${way.edge.to}`) ?? way.edge;
+            return <Way key={`${edge.from}\n${edge.to}`} edge={edge} path={pathOf(way.points)} points={way.points} label={way.label} text={shownValue(edge.value, edge.base)}
+              share={weight(edge.value, edge.base) / Math.max(1, one.whole)} ink={ink} paper={paper} />;
+          })}
+          {picture.boxes.map((box, place) => {
+            const node = rows.get(box.name);
+            if (!node) return null;
+            const fill = compares ? ofChange(node.cum, node.cumBase, dark) : ofShare(node.cum / Math.max(1, one.whole), dark);
+            return (
+              <g key={box.name} role="button" data-place={place} tabIndex={box.name === current ? 0 : -1} aria-label={describe(node)} aria-pressed={focused(box.name)}
+                onClick={() => focus(box.name)} onFocus={() => setChosen(box.name)}>
+                <title>{`${describe(node)}\n${node.file || node.module}`}</title>
+                <rect x={box.x - box.width / 2} y={box.y - box.height / 2} width={box.width} height={box.height} rx={4} fill={fill}
+                  stroke={ink} stroke-width={box.name === current ? 3 : 1} />
+                <Text box={box} lines={[...box.lines, ...figures(node)]} ink={ink} />
+              </g>
+            );
+          })}
+        </svg>
+      </div>
+      <p class="note">
+        {one.nodesLeft > 0 && `${one.nodesLeft} functions are left out. `}
+        {one.edgesLeft > 0 && `${one.edgesLeft} calls are left out. `}
+        Letters and colour: what goes through a function (<em>of …</em>); dashed: over functions that are left out.
+      </p>
+    </section>
+  );
+}
+
+function Text({ box, lines, ink }: { box: Box; lines: string[]; ink: string }) {
+  const height = box.letter * 1.25;
+  const first = box.y - ((lines.length - 1) * height) / 2 + box.letter * 0.35;
+  return (
+    <text text-anchor="middle" font-size={box.letter} fill={ink}>
+      {lines.map((line, i) => <tspan key={i} x={box.x} y={first + i * height}>{line}</tspan>)}
+    </text>
+  );
+}
+
+interface WayProps {
+  edge: Edge;
+  path: string;
+  points: { x: number; y: number }[];
+  label: { x: number; y: number };
+  text: string;
+  share: number;
+  ink: string;
+  paper: string;
+}
+
+function Way({ edge, path, points, label, text, share, ink, paper }: WayProps) {
+  const end = points[points.length - 1]!;
+  const before = points[points.length - 2] ?? end;
+  const angle = (Math.atan2(end.y - before.y, end.x - before.x) * 180) / Math.PI;
+  const wide = 1 + 5 * Math.min(1, share);
+  const head = 5 + wide;
+  return (
+    <g class="way">
+      <title>{`${edge.from} → ${edge.to}: ${text}${edge.indirect ? ", over functions that are left out" : ""}`}</title>
+      <path d={path} fill="none" stroke={ink} stroke-width={wide} stroke-opacity={0.35 + 0.5 * Math.min(1, share)} stroke-dasharray={edge.indirect ? "6 4" : undefined} />
+      <polygon points={`0,0 ${-head},${head / 2} ${-head},${-head / 2}`} fill={ink} transform={`translate(${end.x} ${end.y}) rotate(${angle})`} />
+      <text x={label.x} y={label.y} font-size={11} fill={ink} text-anchor="middle" dominant-baseline="middle" stroke={paper} stroke-width={4} paint-order="stroke">{text}</text>
+    </g>
+  );
+}

@@ -1,0 +1,15 @@
+// The way to pprof's own pages of what is shown (tool/web/pprof.go), which lead back.
+import type { Shown } from "../state.ts";
+
+export function pprofAddress(shown: Shown, type: string): string {
+  const name = shown.kind !== "heap" ? shown.kind : shown.base >= 0 ? `${shown.at}-${shown.base}` : String(shown.at);
+  const query = new URLSearchParams();
+  if (type) query.set("si", type);
+  // pprof tells letters' cases apart where this page does not.
+  for (const [key, text] of [["f", shown.focus], ["i", shown.ignore], ["h", shown.hide]] as const) if (text) query.set(key, `(?i)${text}`);
+  return `pprof/${name}/top?${query}`;
+}
+
+export function PprofLink({ shown, type }: { shown: Shown; type: string }) {
+  return <a href={pprofAddress(shown, type)} title="The same profile in the pages of pprof: top, graph, peek, source, disassembly">pprof</a>;
+}

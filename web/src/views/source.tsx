@@ -1,0 +1,58 @@
+// A function's source, each line with what it holds; where the source is not on this machine, the lines' numbers with their bytes.
+import { useMemo, useState } from "preact/hooks";
+import { type Source as Text, api } from "../api.ts";
+import { amount, clock } from "../model/format.ts";
+import { type Part, type Sum, byLine, excerpt, withLines } from "../model/source.ts";
+import { type ViewProps, useAnswer } from "../state.ts";
+import { Word } from "./word.tsx";
+
+export function Source({ stacks, all, unit, shown, change }: ViewProps) {
+  const names = useMemo(() => withLines(stacks, all), [stacks, all]);
+  const name = shown.function || names[0] || "";
+  const parts = useMemo(() => byLine(stacks, all, name), [stacks, all, name]);
+  return (
+    <section>
+      <div class="bar">
+        <label>
+          function <input list="functions" value={name} size={50} onChange={(event) => change({ function: event.currentTarget.value })} />
+        </label>
+        <datalist id="functions">{names.slice(0, 2000).map((one) => <option key={one} value={one} />)}</datalist>
+        <button disabled={parts.length === 0} onClick={() => change({ view: "callers", function: name })}>callers of it</button>
+      </div>
+      {parts.length === 0 && <p class="note">{name ? `No stack has ${name}.` : "No function here has a file and lines: was the program compiled with -g?"}</p>}
+      {parts.map((part) => <InFile key={part.file} part={part} name={name} unit={unit} compares={stacks.base !== undefined} taken={stacks.t} />)}
+    </section>
+  );
+}
+
+function InFile({ part, name, unit, compares, taken }: { part: Part; name: string; unit: string; compares: boolean; taken: number }) {
+  const [whole, setWhole] = useState(false);
+  const { value: text, problem } = useAnswer<Text | null>(() => (part.file ? api.source(part.file) : Promise.resolve(null)), 0, [part.file]);
+  const show = (value: number, base: number) => (value === 0 && base === 0 ? "" : compares ? amount(value - base, unit, true) : amount(value, unit));
+  const cells = (sum: Sum | undefined) => [<td>{sum && show(sum.flat, sum.flatBase)}</td>, <td>{sum && show(sum.cum, sum.cumBase)}</td>];
+  const numbers = [...part.lines.keys()].sort((a, b) => a - b);
+  const { from, to } = excerpt(part, text?.lines.length ?? 0, whole);
+  const rows = text ? Array.from({ length: Math.max(0, to - from + 1) }, (_, i) => from + i) : [];
+  // A line that the file does not have is of another version of it.
+  const beyond = text ? numbers.filter((number) => number > text.lines.length) : [];
+  return (
+    <>
+      <h2>{name} in {part.file || "a file that the profile does not name"}: {show(part.total.flat, part.total.flatBase) || "0"} itself, {show(part.total.cum, part.total.cumBase) || "0"} with what it calls</h2>
+      {!part.file && <p class="note">The profile has no file and lines for it: was the program compiled with -g?</p>}
+      {problem && <p class="note" role="status">The source cannot be shown: {problem}.</p>}
+      {text && text.path !== part.file && <p class="note">Read from {text.path}.</p>}
+      {text && taken > 0 && text.modified > taken && <p class="note">The file was changed at {clock(text.modified)}, after the profile was taken: lines may have moved.</p>}
+      {beyond.length > 0 && <p class="note">The file ends before line {beyond[0]}: it is another version.</p>}
+      <table class="figures source" aria-label={`Source of ${name}`}>
+        <thead><tr><th scope="col"><Word name="flat" /></th><th scope="col"><Word name="cum" /></th><th scope="col">line</th><th scope="col">{text ? "source" : ""}</th></tr></thead>
+        <tbody>
+          {rows.map((number) => (
+            <tr key={number} class={part.lines.has(number) ? "held" : undefined}>{cells(part.lines.get(number))}<td>{number}</td><td class="name"><code>{text!.lines[number - 1] || " "}</code></td></tr>
+          ))}
+          {(text ? beyond : numbers).map((number) => <tr key={`n${number}`} class="held">{cells(part.lines.get(number))}<td>{number || "?"}</td><td class="name" /></tr>)}
+        </tbody>
+      </table>
+      {text && <p><button onClick={() => setWhole(!whole)}>{whole ? "the function only" : `all ${text.lines.length} lines of the file`}</button></p>}
+    </>
+  );
+}
