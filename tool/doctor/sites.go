@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -46,13 +47,14 @@ func label(s *sample, name string) int64 {
 	return 0
 }
 
-// rowKey tells the rows of two profiles of one process apart, before names were given.
-func rowKey(s *sample) string {
+// rowKey tells the rows of two profiles of one process apart, before names were given. Some that were resized share one.
+func rowKey(p *profile.Profile, s *sample) string {
 	var b strings.Builder
 	for _, loc := range s.Location {
 		fmt.Fprintf(&b, "%x,", loc.Address)
 	}
-	fmt.Fprintf(&b, "%d,%d,%d", label(s, "bytes"), label(s, "asked"), label(s, "moved"))
+	interval := cmp.Or(label(s, "interval"), p.Period)
+	fmt.Fprintf(&b, "%d,%d,%d,%d", label(s, "bytes"), label(s, "asked"), label(s, "moved"), interval)
 	return b.String()
 }
 
@@ -61,11 +63,14 @@ func growth(before, after *profile.Profile, name string, seconds float64) weigh 
 	had := map[string]int64{}
 	old, now := value(before, name), value(after, name)
 	for _, s := range before.Sample {
-		had[rowKey(s)] += old(s)
+		had[rowKey(before, s)] += old(s)
 	}
 	grown := map[*sample]float64{}
 	for _, s := range after.Sample {
-		if delta := now(s) - had[rowKey(s)]; delta > 0 && seconds > 0 {
+		key := rowKey(after, s)
+		known := min(had[key], now(s))
+		had[key] -= known
+		if delta := now(s) - known; delta > 0 && seconds > 0 {
 			grown[s] = float64(delta) / seconds
 		}
 	}
