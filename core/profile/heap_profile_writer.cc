@@ -208,7 +208,7 @@ void comment_count(ProfileEncoder& encoder, uint64_t count, const char* what) {
   encoder.comment(text);
 }
 
-// What a reader must know to trust the figures, or not. `seemalloc top` reads these lines (tool/report: window.go, kinds.go, cpu.go).
+// What a reader must know to trust the figures, or not. `seemalloc top` reads these lines (tool/report: window.go, error.go, cpu.go).
 void write_comments(ProfileEncoder& encoder, const Snapshot& snapshot, uint64_t interval_bytes, uint64_t exact_live_bytes) {
   SampleTotals totals = snapshot.sums.totals();
   FixedText<256> text;
@@ -232,21 +232,22 @@ void write_comments(ProfileEncoder& encoder, const Snapshot& snapshot, uint64_t 
                 " lifetimes of freed samples lost for want of memory");
 }
 
-void write_row(ProfileEncoder& encoder, const RowKind& kind, const BucketRow& row) {
+void write_row(ProfileEncoder& encoder, const RowKind& kind, const BucketRow& row, uint64_t interval_bytes) {
   int64_t values[kMostValues];
   kind.values(row, values);
   Label labels[kBucketLabels];
-  unsigned count = bucket_labels(row.bucket->key, labels);
+  unsigned count = bucket_labels(row.bucket->key, interval_bytes, labels);
   encoder.row(row.bucket->stack->pcs(), row.bucket->stack->depth, values, labels, count);
 }
 
 }  // namespace
 
-unsigned bucket_labels(const BucketKey& key, Label* labels) {
+unsigned bucket_labels(const BucketKey& key, uint64_t interval_bytes, Label* labels) {
   unsigned count = 0;
   labels[count++] = {"bytes", static_cast<int64_t>(key.allocated_bytes), "bytes"};
   if (key.asked_log2() != 0) labels[count++] = {"asked", int64_t{1} << (key.asked_log2() - 1), "bytes"};
   if (key.moved()) labels[count++] = {"moved", 1, "count"};
+  if (key.interval_bytes != interval_bytes) labels[count++] = {"interval", static_cast<int64_t>(key.interval_bytes), "bytes"};
   return count;
 }
 
@@ -261,9 +262,9 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, uin
   if (rows.about != nullptr) rows.about(encoder, snapshot);
   for (size_t i = 0; i < snapshot.rows.size(); i++) {
     if (rows.values != nullptr) {
-      write_row(encoder, rows, snapshot.rows[i]);
+      write_row(encoder, rows, snapshot.rows[i], interval_bytes);
     } else {
-      write_lifetime_rows(encoder, snapshot.rows[i]);
+      write_lifetime_rows(encoder, snapshot.rows[i], interval_bytes);
     }
   }
   return encoder.finish(out);

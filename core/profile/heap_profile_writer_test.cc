@@ -105,6 +105,16 @@ TEST(HeapProfileWriter, ValuesAreUnbiasedSums) {
   EXPECT_EQ(values(decode(written(524288)), kPc + 9, 112).at(3), 0u);
 }
 
+// The strings and locations of a profile; decode() takes one label of a row.
+Profile tables_of(const std::string& bytes) {
+  Profile profile;
+  for (const Field& field : fields_of(bytes)) {
+    if (field.number == 6) profile.strings.push_back(field.bytes);
+    if (field.number == 4) profile.locations.emplace(message_of(field.bytes)[1].value, message_of(field.bytes));
+  }
+  return profile;
+}
+
 // The labels of the one sample in use with this innermost address.
 std::map<std::string, uint64_t> labels(const Profile& profile, const std::string& bytes, uint64_t address) {
   std::map<std::string, uint64_t> found;
@@ -133,17 +143,43 @@ TEST(HeapProfileWriter, LabelsWhatIsFarLargerThanAskedForAndWhatReallocMoved) {
   SampleId grows = record_alloc({100, 4096, 1}, make_stack({kPc + 50}));
   record_resize(grows, 4000, 4096);
   std::string bytes = written(1);
-  Profile profile;
-  for (const Field& field : fields_of(bytes)) {
-    if (field.number == 6) profile.strings.push_back(field.bytes);
-    if (field.number == 4) profile.locations.emplace(message_of(field.bytes)[1].value, message_of(field.bytes));
-  }
+  Profile profile = tables_of(bytes);
   using Labels = std::map<std::string, uint64_t>;
   EXPECT_EQ(labels(profile, bytes, kPc + 9), (Labels{{"bytes", 4096}, {"asked", 128}}));
   EXPECT_EQ(labels(profile, bytes, kPc + 19), (Labels{{"bytes", 112}, {"moved", 1}}));
   EXPECT_EQ(labels(profile, bytes, kPc + 29), (Labels{{"bytes", 16}}));
   EXPECT_EQ(labels(profile, bytes, kPc + 39), (Labels{{"bytes", 4096}}));
   EXPECT_EQ(labels(profile, bytes, kPc + 49), (Labels{{"bytes", 4096}})) << "the row that it has become";
+}
+
+// By this label a reader knows the sampling error of a row, whatever the option `sample` is when the profile is taken.
+TEST(HeapProfileWriter, LabelsRowsThatWereDrawnAtAnotherInterval) {
+  constexpr uintptr_t kPc = uintptr_t{5} << 44;
+  record_alloc({112, 112, 65536}, make_stack({kPc + 10}));
+  record_alloc({100, 4096, 524288, true}, make_stack({kPc + 20}));
+  using Labels = std::map<std::string, uint64_t>;
+  struct {
+    uint64_t interval;
+    Labels first, second;
+  } cases[] = {
+      {65536, {{"bytes", 112}}, {{"bytes", 4096}, {"asked", 128}, {"moved", 1}, {"interval", 524288}}},
+      {524288, {{"bytes", 112}, {"interval", 65536}}, {{"bytes", 4096}, {"asked", 128}, {"moved", 1}}},
+      {0, {{"bytes", 112}, {"interval", 65536}}, {{"bytes", 4096}, {"asked", 128}, {"moved", 1}, {"interval", 524288}}},
+  };
+  for (const auto& expected : cases) {
+    std::string bytes = written(expected.interval);
+    Profile profile = tables_of(bytes);
+    EXPECT_EQ(labels(profile, bytes, kPc + 9), expected.first) << "at " << expected.interval;
+    EXPECT_EQ(labels(profile, bytes, kPc + 19), expected.second) << "at " << expected.interval;
+  }
+  bool found = false;
+  for (const DecodedRow& row : rows_of(written(0, Kind::kLifetime))) {
+    if (row.stack.at(0) != kPc + 9) continue;
+    found = true;
+    EXPECT_EQ(row.labels.at("interval"), "65536");
+    EXPECT_EQ(row.labels.at("lifetime"), "alive");
+  }
+  EXPECT_TRUE(found);
 }
 
 TEST(HeapProfileWriter, RemoteFreesAreThoseOfOtherThreads) {

@@ -45,9 +45,9 @@ void write(ProfileEncoder& encoder, const BucketRow& row, uint64_t alive, uint64
   encoder.row(row.bucket->stack->pcs(), row.bucket->stack->depth, values, labels, count);
 }
 
-void write_freed(ProfileEncoder& encoder, const BucketRow& row, const FreedSums& freed, const char* by) {
+void write_freed(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes, const FreedSums& freed, const char* by) {
   Label labels[kMostLabels];
-  unsigned common = bucket_labels(row.bucket->key, labels);
+  unsigned common = bucket_labels(row.bucket->key, interval_bytes, labels);
   unsigned count = common + 1;
   labels[count++] = {"freed_by", 0, nullptr, by};
   labels[count++] = {"mean", rounded(freed.mean()), "nanoseconds"};
@@ -63,17 +63,17 @@ void write_freed(ProfileEncoder& encoder, const BucketRow& row, const FreedSums&
 
 }  // namespace
 
-void write_lifetime_rows(ProfileEncoder& encoder, const BucketRow& row) {
+void write_lifetime_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) {
   auto of = [&](FreedBy by) { return row.bucket->lifetimes[static_cast<unsigned>(by)].load(std::memory_order_acquire); };
   FreedSums same, another;
   same.add(of(FreedBy::kOwner));
   same.add(of(FreedBy::kSame));
   another.add(of(FreedBy::kAnother));
-  if (same.count != 0) write_freed(encoder, row, same, "same thread");
-  if (another.count != 0) write_freed(encoder, row, another, "another thread");
+  if (same.count != 0) write_freed(encoder, row, interval_bytes, same, "same thread");
+  if (another.count != 0) write_freed(encoder, row, interval_bytes, another, "another thread");
   if (row.live_samples == 0) return;
   Label labels[kMostLabels];
-  unsigned count = bucket_labels(row.bucket->key, labels);
+  unsigned count = bucket_labels(row.bucket->key, interval_bytes, labels);
   labels[count++] = {"lifetime", 0, nullptr, "alive"};
   write(encoder, row, row.live_samples, 0, labels, count);
 }

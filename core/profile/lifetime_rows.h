@@ -7,13 +7,13 @@
 
 namespace seemalloc::profile {
 
-inline constexpr unsigned kBucketLabels = 3;
-// The labels of a bucket's rows: "bytes", perhaps "asked" and "moved" (heap_profile.h). Returns their number.
-unsigned bucket_labels(const BucketKey& key, Label* labels);
+inline constexpr unsigned kBucketLabels = 4;
+// The labels of a bucket's rows: "bytes", perhaps "asked", "moved" and "interval" (heap_profile.h). Returns their number.
+unsigned bucket_labels(const BucketKey& key, uint64_t interval_bytes, Label* labels);
 
 // Values: alive_objects, alive_space, freed_objects, freed_space. Labels besides: "lifetime", a class of age, or "alive"; of
 // the freed "freed_by" ("same thread", "another thread"), and "mean", "deviation", "least", "most" of all with the same
 // stack, size and freed_by, in nanoseconds.
-void write_lifetime_rows(ProfileEncoder& encoder, const BucketRow& row);
+void write_lifetime_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes);
 
 }  // namespace seemalloc::profile

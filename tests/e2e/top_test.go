@@ -64,6 +64,29 @@ func within(t *testing.T, what string, got, want int64, deviation float64) {
 	}
 }
 
+// The samples that there are have the error with which they were drawn, whatever the interval is now.
+func TestTopAfterTheIntervalHasChanged(t *testing.T) {
+	need(t)
+	p := leak(t, 300, "--sample", "64K")
+	now := map[string]float64{}
+	for _, by := range []string{"inuse", "alloc"} {
+		report, _, _ := top(t, p.pid, "--by", by)
+		now[by] = report.Error
+	}
+	for _, sample := range []string{"512K", "1", "0"} {
+		tool(t, "set", p.pid, "sample="+sample)
+		for by, want := range now {
+			if report, _, _ := top(t, p.pid, "--by", by); math.Abs(report.Error/want-1) > 0.05 {
+				t.Errorf("sample=%s: the standard error of %s is %.0f, and was %.0f", sample, by, report.Error, want)
+			}
+		}
+		out := tool(t, "top", p.pid, "--by", "alloc", "--focus", "leak_large")
+		if !strings.Contains(out, "(standard error; sampled once in 64.00 KiB on average)") {
+			t.Errorf("sample=%s:\n%s", sample, out)
+		}
+	}
+}
+
 func TestTopEstimates(t *testing.T) {
 	need(t)
 	const scale, interval = 300, 64 << 10

@@ -108,7 +108,10 @@ func diffHeading(before, after *subject, d *report.Diff, seconds float64, filter
 		fmt.Fprintf(&b, ", %s %s", report.Duration(time.Duration(seconds*float64(time.Second))), order)
 	}
 	fmt.Fprintf(&b, "\nTotal %s → %s: %s", report.Amount(d.Total.Before, d.Unit), report.Amount(d.Total.After, d.Unit), report.Signed(d.Total.Change, d.Unit))
-	if d.Total.Error > 0 {
+	switch {
+	case !d.Total.Error.Known():
+		b.WriteString(" (its standard error is not known)")
+	case d.Total.Error > 0:
 		fmt.Fprintf(&b, " ± %s (standard error, at most)", report.Amount(int64(d.Total.Error), d.Unit))
 	}
 	fmt.Fprintf(&b, "; %s new, %d gone\n", report.Plural(d.New, "stack"), d.Gone)

@@ -217,10 +217,7 @@ func (s *subject) heading(t *report.Top, filters filters, by string) string {
 	if taken := s.taken(); taken != "" {
 		fmt.Fprintf(&b, ", %s", taken)
 	}
-	fmt.Fprintf(&b, "\nTotal %s", t.Value(t.Total))
-	if t.Error > 0 {
-		fmt.Fprintf(&b, " ± %s (standard error; sampled once in %s on average)", report.Amount(int64(t.Error), t.Unit), report.Bytes(float64(t.Period)))
-	}
+	fmt.Fprintf(&b, "\nTotal %s%s", t.Value(t.Total), t.Plus())
 	if s.exact != nil && t.Type == "inuse_space" && !filters.any() {
 		fmt.Fprintf(&b, "; exactly %s are handed out", report.Bytes(float64(*s.exact)))
 	}
@@ -294,7 +291,7 @@ func (s *subject) top(index int) (*report.Top, error) {
 		return nil, fmt.Errorf("%s: %w", s.source, err)
 	}
 	if s.base != "" {
-		t.Whole, t.Change, t.Error = s.baseTotal, true, math.Sqrt(s.variance)
+		t.Whole, t.Change, t.Error = s.baseTotal, true, report.StandardError(math.Sqrt(s.variance))
 	}
 	return t, nil
 }

@@ -195,7 +195,7 @@ func (s *Screen) arrange() {
 	}
 	s.shown = p
 	if s.base != nil {
-		s.top.Whole, s.top.Change, s.top.Error = baseTotal, true, math.Sqrt(variance)
+		s.top.Whole, s.top.Change, s.top.Error = baseTotal, true, report.StandardError(math.Sqrt(variance))
 	}
 	s.sort()
 	if s.around != nil {

@@ -18,7 +18,7 @@ type Delta struct {
 	After  int64    `json:"after"`
 	Change int64    `json:"change"`
 	// Error is the standard error of Change from sampling, at most: what is in both profiles adds to it.
-	Error float64 `json:"standard_error"`
+	Error StandardError `json:"standard_error"`
 	// State is "new" for what was not there before, "gone" for what is not there any more.
 	State string `json:"state,omitempty"`
 }
@@ -79,10 +79,11 @@ func NewDiff(before *profile.Profile, i int, after *profile.Profile, j int) (*Di
 			stack := stacks.at(strings.Join(names, "\n"), func() *Delta { return &Delta{Stack: names} })
 			for _, row := range []*Delta{&d.Total, function, stack} {
 				*of.value(row) += sample.Value[of.index]
-				row.Error += variance(sample)
+				row.Error += StandardError(variance(sample))
 			}
 		}
 	}
+	d.Total.Error = StandardError(Variance(before, i) + Variance(after, j))
 	d.Total.finish()
 	d.Functions, d.Stacks = functions.finish(), stacks.finish()
 	for _, stack := range d.Stacks {
@@ -98,7 +99,7 @@ func NewDiff(before *profile.Profile, i int, after *profile.Profile, j int) (*Di
 
 func (d *Delta) finish() {
 	d.Change = d.After - d.Before
-	d.Error = math.Sqrt(d.Error)
+	d.Error = StandardError(math.Sqrt(float64(d.Error)))
 	switch {
 	case d.Before == 0 && d.After != 0:
 		d.State = "new"
@@ -124,21 +125,21 @@ func (d *deltas) finish() []Delta {
 // unsure: so small a change may be chance.
 func (d *Delta) unsure() bool {
 	const errors = 2
-	return math.Abs(float64(d.Change)) <= errors*d.Error
+	return math.Abs(float64(d.Change)) <= errors*float64(d.Error)
 }
 
 // Text writes both tables, limit rows of each; 0 shows all.
 func (d *Diff) Text(limit int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%12s %12s %12s %13s  %s\n", "before", "after", "change", "± error", "function, by what it holds itself")
-	unsure := false
+	unsure, unknown := false, false
 	for i := range d.Functions {
 		row := &d.Functions[i]
 		if limit > 0 && i == limit {
 			fmt.Fprintf(&b, "%52s  (%s more functions: -n 0 shows all)\n", "", Count(int64(len(d.Functions)-i)))
 			break
 		}
-		unsure = unsure || row.unsure()
+		unsure, unknown = unsure || row.unsure(), unknown || !row.Error.Known()
 		fmt.Fprintf(&b, "%s  %s\n", d.columns(row), row.Name)
 	}
 	fmt.Fprintf(&b, "\n%12s %12s %12s %13s  %s\n", "before", "after", "change", "± error", "stack, innermost function first")
@@ -148,7 +149,7 @@ func (d *Diff) Text(limit int) string {
 			fmt.Fprintf(&b, "%52s  (%s more stacks: -n 0 shows all)\n", "", Count(int64(len(d.Stacks)-i)))
 			break
 		}
-		unsure = unsure || row.unsure()
+		unsure, unknown = unsure || row.unsure(), unknown || !row.Error.Known()
 		state := ""
 		if row.State != "" {
 			state = "(" + row.State + ") "
@@ -158,6 +159,9 @@ func (d *Diff) Text(limit int) string {
 	if unsure {
 		b.WriteString("\n~: within twice the standard error, may be chance\n")
 	}
+	if unknown {
+		b.WriteString("\n± ?: its standard error is not known\n")
+	}
 	return b.String()
 }
 
@@ -166,7 +170,9 @@ func (d *Diff) columns(row *Delta) string {
 	if row.unsure() {
 		mark = "~"
 	}
-	if row.Error > 0 {
+	if !row.Error.Known() {
+		error_ = "± ?"
+	} else if row.Error > 0 {
 		error_ = "± " + Amount(int64(row.Error), d.Unit)
 	}
 	return fmt.Sprintf("%12s %12s %s%11s %13s", Amount(row.Before, d.Unit), Amount(row.After, d.Unit), mark, Signed(row.Change, d.Unit), error_)

@@ -1,30 +1,11 @@
 package report
 
 import (
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/google/pprof/profile"
 )
-
-var standardError = regexp.MustCompile(`standard error (\d+) bytes`)
-
-// StatedError is the standard error of the total that the profile states itself, for values whose error cannot be found from
-// the values: a block is charged more or less of what others left free around it.
-func StatedError(p *profile.Profile, index int) (float64, bool) {
-	if p.SampleType[index].Type != "fragmentation_space" {
-		return 0, false
-	}
-	for _, comment := range p.Comments {
-		if found := standardError.FindStringSubmatch(comment); found != nil {
-			value, err := strconv.ParseFloat(found[1], 64)
-			return value, err == nil
-		}
-	}
-	return 0, false
-}
 
 // Pool is what one memory pool of the program's has, or pools of one name together.
 type Pool struct {

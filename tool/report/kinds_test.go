@@ -10,6 +10,7 @@ import (
 func TestStatedError(t *testing.T) {
 	p := &profile.Profile{
 		SampleType: []*profile.ValueType{{Type: "fragmentation_objects", Unit: "count"}, {Type: "fragmentation_space", Unit: "bytes"}},
+		Sample:     []*profile.Sample{{Value: []int64{1, 10}}},
 		Comments:   []string{"of no use", "fragmentation: 12 bytes free, exactly; 10 bytes charged, standard error 345 bytes; the rest"},
 	}
 	if value, found := StatedError(p, 1); !found || value != 345 {

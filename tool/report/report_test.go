@@ -67,7 +67,7 @@ func TestStandardError(t *testing.T) {
 				t.Fatal(err)
 			}
 			totals = append(totals, float64(top.Total))
-			errors = append(errors, top.Error)
+			errors = append(errors, float64(top.Error))
 		}
 		mean, spread := moments(totals)
 		promised, _ := moments(errors)

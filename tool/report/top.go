@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/pprof/profile"
 )
@@ -19,13 +20,16 @@ type Row struct {
 
 // Top is a profile by function.
 type Top struct {
-	Type  string  `json:"type"` // a sample type of the profile: inuse_space …
-	Unit  string  `json:"unit"` // bytes or objects
-	Total int64   `json:"total"`
-	Error float64 `json:"standard_error"` // of Total, from sampling
+	Type  string        `json:"type"` // a sample type of the profile: inuse_space …
+	Unit  string        `json:"unit"` // bytes or objects
+	Total int64         `json:"total"`
+	Error StandardError `json:"standard_error"` // of Total, from sampling
 	// Records counts the profile's rows that have a value; each stands for one or more samples of one stack.
 	Records int   `json:"records"`
-	Period  int64 `json:"interval"`
+	Period  int64 `json:"interval"` // at which samples are drawn when the profile is taken
+	// Least and Most are the intervals at which those of the rows were drawn: 0 where that is not known.
+	Least int64 `json:"least_interval,omitempty"`
+	Most  int64 `json:"most_interval,omitempty"`
 	// Whole is what percentages are of: the total, or for a change the total before.
 	Whole  int64 `json:"percentages_of"`
 	Change bool  `json:"-"` // values are differences, and shown with their sign
@@ -104,20 +108,36 @@ func Total(p *profile.Profile, index int) int64 {
 	return total
 }
 
-// Subtract leaves what p has more, or less, than base; both are used up. Sample types that only one has are dropped.
+// Subtract leaves what p has more, or less, than base; both are used up. Sample types that only one has are dropped. A comment says
+// that it is a difference, so that one which is saved and read again is not taken for a whole.
 func Subtract(p, base *profile.Profile) (*profile.Profile, error) {
+	return subtract(p, base, "difference")
+}
+
+// subtract: kind is the first word of the comment.
+func subtract(p, base *profile.Profile, kind string) (*profile.Profile, error) {
 	both := []*profile.Profile{p, base}
 	if err := profile.CompatibilizeSampleTypes(both); err != nil {
 		return nil, fmt.Errorf("they have no sample type in common")
 	}
-	taken, comments := p.TimeNanos, p.Comments
+	taken, comments, between := p.TimeNanos, p.Comments, int64(0)
+	if p.TimeNanos != 0 && base.TimeNanos != 0 {
+		between = max(p.TimeNanos-base.TimeNanos, 0)
+	}
 	base.Scale(-1)
+	if p.PeriodType != nil && p.PeriodType.Unit == "bytes" {
+		restateIntervals(base, p.Period)
+	}
 	base.PeriodType, base.Period = p.PeriodType, p.Period
 	change, err := profile.Merge(both)
 	if err != nil {
 		return nil, err
 	}
-	change.TimeNanos, change.Comments = taken, comments
+	what := kind + ": what changed between two profiles"
+	if between != 0 {
+		what = kind + ": what changed in " + Duration(time.Duration(between))
+	}
+	change.TimeNanos, change.DurationNanos, change.Comments = taken, between, append([]string{what}, comments...)
 	return change, nil
 }
 
@@ -127,7 +147,7 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	if err := p.RemoveUninteresting(); err != nil {
 		return nil, fmt.Errorf("the profile's drop_frames cannot be read: %v", err)
 	}
-	t := &Top{Type: p.SampleType[index].Type, Unit: p.SampleType[index].Unit, Period: p.Period}
+	t := &Top{Type: p.SampleType[index].Type, Unit: p.SampleType[index].Unit, Period: p.Period, Least: p.Period, Most: p.Period}
 	if strings.HasSuffix(t.Type, "_objects") {
 		t.Unit = "objects"
 	}
@@ -140,6 +160,11 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 		}
 		t.Total += value
 		t.Records++
+		if interval := intervalOf(p, sample); t.Records == 1 {
+			t.Least, t.Most = interval, interval
+		} else {
+			t.Least, t.Most = min(t.Least, interval), max(t.Most, interval)
+		}
 		seen := map[*Row]bool{}
 		for depth, frame := range Frames(sample) {
 			row := rows[frame.Name]
@@ -164,8 +189,23 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	}
 	t.Sort("flat")
 	t.Whole = t.Total
-	t.Error = math.Sqrt(Variance(p, index))
+	t.Error = StandardError(math.Sqrt(Variance(p, index)))
 	return t, nil
+}
+
+// Plus says how sure the total is, behind it; "" where everything was recorded, or where it is of no sampled blocks.
+func (t *Top) Plus() string {
+	switch {
+	case !t.Error.Known() && (t.Unit == "bytes" || t.Unit == "objects"):
+		return " (its standard error is not known)"
+	case !(t.Error > 0):
+		return ""
+	}
+	at := Bytes(float64(t.Most))
+	if t.Least != t.Most {
+		at = Bytes(float64(t.Least)) + " to " + at
+	}
+	return fmt.Sprintf(" ± %s (standard error; sampled once in %s on average)", Amount(int64(t.Error), t.Unit), at)
 }
 
 // Frame is a function in a stack.
@@ -216,52 +256,6 @@ func compareDown(a, b int64) int {
 		return 1
 	}
 	return 0
-}
-
-// Variance estimates the sampling error of the total at index, squared. A block of s bytes is recorded with
-// probability q = 1-exp(-s/R) and then counted as 1/q blocks, so n counted blocks come from n·q recorded ones, each of
-// which adds (1-q)/q² to the variance of the count: n·(1-q)/q in all, times s² for bytes. What is not the size of a block has an
-// error that the profile states.
-func Variance(p *profile.Profile, index int) float64 {
-	if stated, found := StatedError(p, index); found {
-		return stated * stated
-	}
-	sum, of := 0.0, varianceOf(p, index)
-	for _, sample := range p.Sample {
-		sum += of(sample)
-	}
-	return sum
-}
-
-// varianceOf returns what one row of the profile adds to it.
-func varianceOf(p *profile.Profile, index int) func(*profile.Sample) float64 {
-	kind, _, _ := strings.Cut(p.SampleType[index].Type, "_")
-	objects, bytes := -1, -1
-	for i, t := range p.SampleType {
-		switch t.Type {
-		case kind + "_objects":
-			objects = i
-		case kind + "_space":
-			bytes = i
-		}
-	}
-	if objects < 0 || bytes < 0 || p.Period <= 1 || kind == "fragmentation" {
-		return func(*profile.Sample) float64 { return 0 }
-	}
-	return func(sample *profile.Sample) float64 {
-		// Of a difference at least that of what is left.
-		n, b := math.Abs(float64(sample.Value[objects])), math.Abs(float64(sample.Value[bytes]))
-		if n == 0 || b == 0 {
-			return 0
-		}
-		size := b / n
-		q := -math.Expm1(-size / float64(p.Period))
-		one := n * (1 - q) / q
-		if index == bytes {
-			one *= size * size
-		}
-		return one
-	}
 }
 
 // Text writes the table: flat, flat%, sum%, cum, cum%, name.

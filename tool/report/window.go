@@ -11,14 +11,7 @@ import (
 
 // Window is what happened between two profiles of one process; both are used up.
 func Window(before, after *profile.Profile) (*profile.Profile, error) {
-	duration := after.TimeNanos - before.TimeNanos
-	window, err := Subtract(after, before)
-	if err != nil {
-		return nil, err
-	}
-	window.DurationNanos = duration
-	window.Comments = append([]string{"window: what changed in " + Duration(time.Duration(duration))}, window.Comments...)
-	return window, nil
+	return subtract(after, before, "window")
 }
 
 // Rate is the total of a profile whose values grow with time, over the time that it covers; "" for others.
@@ -51,4 +44,4 @@ func Exact(p *profile.Profile) *int64 {
 	return exact
 }
 
-var difference = regexp.MustCompile(`^(since|window):`)
+var difference = regexp.MustCompile(`^(since|window|difference):`)

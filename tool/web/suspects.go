@@ -159,7 +159,11 @@ func certainty(values []int64) float64 {
 	return 1 - math.Erfc((score-1)/math.Sqrt(variance/18)/math.Sqrt2)/2
 }
 
-// standardError is that of the total of a profile whose own frames are gone.
+// standardError is that of the total of a profile whose own frames are gone; 0 where it is not known.
 func standardError(p *profile.Profile, index int) float64 {
-	return math.Sqrt(report.Variance(p, index))
+	variance := report.Variance(p, index)
+	if math.IsNaN(variance) {
+		return 0
+	}
+	return math.Sqrt(variance)
 }
