@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -252,4 +253,28 @@ func TestPeekAndList(t *testing.T) {
 	expectTexts(t, out, "void* b = till(n);")
 	pid := serveSelf(t, shop.profileBytes(t))
 	expectTexts(t, tool(t, nil, "list", pid, "shop::basket").expectSuccess(t), "exactly 72.00 MiB", "ROUTINE ======================== shop::basket in ")
+	// The kind is that of the process, for both to be alike.
+	if got := tool(t, nil, "diff", now, pid, "--kind", "peak"); strings.Contains(got.err, "is a file") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// pprof's percentages of a difference are of all changes, gains and losses, and its own heading has a minus in it.
+func TestPeekAndListOfADifference(t *testing.T) {
+	shop := buildShop(t)
+	now := shopFile(t, shop, func(p *profile.Profile) {})
+	before := shopFile(t, shop, func(p *profile.Profile) {
+		p.Sample[1].Value = []int64{1, 1048576, 9, 9 * 1048576} // till: 3 MiB now
+	})
+	for command, first := range map[string]string{"peek": "----------", "list": "ROUTINE ="} {
+		out := tool(t, nil, command, now, "shop::till", "--base", before).expectSuccess(t)
+		got := lines(out)
+		at := slices.IndexFunc(got, func(line string) bool { return strings.HasPrefix(line, first) })
+		if at < 0 || !strings.HasPrefix(got[at-1], "Says: ") && !strings.HasPrefix(got[at-1], "Total -6.00 MiB") || !strings.Contains(out, "-6 MiB") {
+			t.Errorf("%s: its table does not follow our heading:\n%s", command, out)
+		}
+		if strings.Contains(out, "percentages are of") {
+			t.Errorf("%s: pprof's percentages are not of that:\n%s", command, out)
+		}
+	}
 }

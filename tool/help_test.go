@@ -22,6 +22,18 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// The note about missing names tells of --debug-dir: each command that may give it has the flag.
+func TestCommandsThatNameAddressesFindThem(t *testing.T) {
+	for _, name := range []string{"top", "tree", "peek", "list", "diff", "profile", "convert", "cpu", "trace", "doctor", "web", "report"} {
+		help := tool(t, nil, name, "--help").expectSuccess(t)
+		for _, flag := range []string{"--debug-dir", "--perf-map"} {
+			if !strings.Contains(help, flag) {
+				t.Errorf("%s has no %s", name, flag)
+			}
+		}
+	}
+}
+
 func TestHelpOptions(t *testing.T) {
 	text := tool(t, nil, "help", "options").expectSuccess(t)
 	for _, want := range []string{"\nsample  (bytes, 0 to 1T", "default 512K; set at any time)", "\nsocket_dir  (text", "SEEMALLOC_CONF"} {

@@ -64,6 +64,9 @@ func (a *app) convert(flags convertFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if flags.raw && flags.base != "" {
+		return usageError("--raw: a difference is found by names; expected --raw or --base, not both")
+	}
 	format, err := flags.format()
 	if err != nil {
 		return err

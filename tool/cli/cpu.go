@@ -78,6 +78,7 @@ complete as its frame pointers. It takes root, or kernel.perf_event_paranoid of 
 	f.BoolVar(&flags.kernel, "kernel", false, "have the kernel sample, and show what it did itself")
 	flags.run.register(c, "with a command: ")
 	a.targetFlags(c)
+	a.symbolFlags(c)
 	return c
 }
 

@@ -61,14 +61,18 @@ func (a *app) diff(flags diffFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	before, i, err := a.load(args[:1], &flags.view, nil)
-	if err != nil {
-		return err
+	var both [2]*subject
+	var indexes [2]int
+	for k := range both {
+		of := flags.view
+		if !a.isProcess(args[k:]) && a.isProcess(args[1-k:]) { // the kind is that of the other one, to be like this one
+			of.kind = defaultKind
+		}
+		if both[k], indexes[k], err = a.load(args[k:k+1], &of, nil); err != nil {
+			return err
+		}
 	}
-	after, j, err := a.load(args[1:], &flags.view, nil)
-	if err != nil {
-		return err
-	}
+	before, i, after, j := both[0], indexes[0], both[1], indexes[1]
 	if was, is := before.profile.SampleType[i].Type, after.profile.SampleType[j].Type; was != is {
 		return fmt.Errorf("%s has %s, but %s has %s: choose what both have with --by", before.source, was, after.source, is)
 	}

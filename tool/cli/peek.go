@@ -54,6 +54,7 @@ machine; --source-path says where it lies if not where it was compiled.`,
 	flags.view.flags(c)
 	flags.view.baseFlag(c)
 	sourceFlags(c, &flags.sourcePath, &flags.trimPath)
+	a.symbolFlags(c)
 	a.targetFlags(c)
 	return c
 }
@@ -92,6 +93,7 @@ func (a *app) pprofReport(flags peekFlags, args []string, command, by string, fu
 	if err != nil {
 		return err
 	}
+	s.byPprof = true
 	text, err := report.Pprof(s.profile, index, command, functions, further)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.source, err)

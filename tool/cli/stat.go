@@ -60,10 +60,11 @@ Per second:
 		Args: a.pidOrCommand,
 		RunE: func(c *cobra.Command, args []string) error {
 			flags.watch = c.Flags().Changed("interval")
-			if err := flags.check(); err != nil {
+			isRun := c.ArgsLenAtDash() >= 0
+			if err := flags.check(isRun); err != nil {
 				return err
 			}
-			if c.ArgsLenAtDash() >= 0 {
+			if isRun {
 				return a.statRun(flags, args)
 			}
 			return a.statProcess(flags, args)
@@ -77,12 +78,15 @@ Per second:
 	return c
 }
 
-func (f *statFlags) check() error {
+func (f *statFlags) check(isRun bool) error {
 	if f.interval < shortestStat {
 		return usageError("--interval %s: expected %s or more", f.interval, shortestStat)
 	}
 	if f.count < 0 {
 		return usageError("--count %d: expected 0 or more", f.count)
+	}
+	if isRun && f.count != 0 {
+		return usageError("--count: a command is watched until it ends; expected a process")
 	}
 	return f.run.check()
 }

@@ -55,6 +55,7 @@ or is short), hole (idle holes in spans in use), huge_pages (which addresses may
 	c.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object per event, and a summary as the last one")
 	c.Flags().BoolVar(&flags.stacks, "stacks", false, "print the whole stack below each event")
 	c.Flags().StringVar(&flags.hide, "hide", "", "take functions that match this regular expression out of the stacks")
+	a.symbolFlags(c)
 	a.targetFlags(c)
 	return c
 }

@@ -27,10 +27,12 @@ type view struct {
 	window                      time.Duration
 }
 
-// viewFlags adds the flags of a view to a command.
+const defaultKind = "heap"
+
+// flags adds the flags of a view to a command.
 func (v *view) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&v.kind, "kind", "heap", "kind of profile to take of a process")
+	f.StringVar(&v.kind, "kind", defaultKind, "kind of profile to take of a process")
 	windowFlag(c, &v.window)
 	f.StringVar(&v.by, "by", "", "inuse (held now), alloc (since the start), or a sample type of the profile (default: what the profile is for)")
 	f.StringVar(&v.unit, "unit", "bytes", "bytes or objects")
@@ -86,6 +88,8 @@ type subject struct {
 	base      string
 	baseTotal int64
 	variance  float64 // of both totals
+	// The table is pprof's, whose percentages are of the sum of all changes, gains and losses alike.
+	byPprof bool
 }
 
 // sourceArgs checks for one argument that is a process or a file, or none with --socket.
@@ -98,19 +102,25 @@ func (a *app) sourceArgs(rest int) cobra.PositionalArgs {
 	}
 }
 
+// isProcess says whether args begin with a process, not with a file.
+func (a *app) isProcess(args []string) bool { return a.socket != "" || isNumber(args[0]) }
+
 // open takes a profile of this kind of the process, or reads the file, that args begin with, and names its addresses if named is
 // set. A window, if any, is one of a process.
 func (a *app) open(args []string, kind string, window time.Duration, named bool) (*subject, error) {
-	if a.socket == "" && !isNumber(args[0]) {
+	if !a.isProcess(args) {
+		switch {
+		case window > 0:
+			return nil, usageError("--seconds: %s is a file; expected a process", args[0])
+		case kind != defaultKind:
+			return nil, usageError("--kind %s: %s is a file, which has a kind of its own; expected a process", kind, args[0])
+		}
 		p, err := readProfile(args[0])
 		if err != nil {
 			return nil, err
 		}
 		if named {
 			symbolize.Profile(p, symbolize.Files{})
-		}
-		if window > 0 {
-			return nil, usageError("--seconds: %s is a file; expected a process", args[0])
 		}
 		return &subject{source: args[0], profile: p, exact: report.Exact(p)}, nil
 	}
@@ -122,14 +132,16 @@ func (a *app) open(args []string, kind string, window time.Duration, named bool)
 	s := &subject{source: t.name, command: t.comm, pid: t.pid}
 	// Statistics first: naming the addresses takes time, and the two are shown side by side. An older library
 	// without them still has its profile shown.
-	stats, err := attach.FetchStats(t.Client)
-	var refused *attach.ServerError
-	switch {
-	case err != nil && !errors.As(err, &refused):
-		return nil, err
-	case err == nil && kind == "heap" && window == 0:
-		s.sampling = &stats.Sampling
-		s.exact = &stats.Memory.LiveAllocated
+	if kind == defaultKind && window == 0 {
+		stats, err := attach.FetchStats(t.Client)
+		var refused *attach.ServerError
+		switch {
+		case err != nil && !errors.As(err, &refused):
+			return nil, err
+		case err == nil:
+			s.sampling = &stats.Sampling
+			s.exact = &stats.Memory.LiveAllocated
+		}
 	}
 	s.profile, err = t.takeProfile(kind, window, !named)
 	return s, err
@@ -224,7 +236,7 @@ func (s *subject) heading(t *report.Top, filters filters, by string) string {
 	if rate := t.Rate(s.profile); rate != "" && s.base == "" {
 		fmt.Fprintf(&b, "; %s", rate)
 	}
-	if s.base != "" {
+	if s.base != "" && !s.byPprof {
 		fmt.Fprintf(&b, "; percentages are of the %s before", report.Amount(s.baseTotal, t.Unit))
 	}
 	b.WriteByte('\n')

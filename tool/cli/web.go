@@ -57,6 +57,7 @@ The address has a random token in it; it is printed on standard output. Ctrl-C e
 	c.Flags().BoolVar(&flags.allowSet, "allow-set", false, "let the page set options and give free memory back")
 	sourceFlags(c, &flags.sourcePath, &flags.trimPath)
 	flags.run.register(c, "with a command: ")
+	a.symbolFlags(c)
 	a.targetFlags(c)
 	return c
 }

@@ -33,8 +33,8 @@ func Pprof(p *profile.Profile, index int, command, functions string, flags map[s
 	}
 	// What stands before the table is in our own heading.
 	text := out.String()
-	if at := strings.IndexAny(text, "-R"); strings.HasPrefix(text, "Total: ") || strings.HasPrefix(text, "Showing ") {
-		text = text[max(at, 0):]
+	if table := pprofTable.FindStringIndex(text); table != nil {
+		text = text[table[0]:]
 	}
 	return binaryUnits(text), nil
 }
@@ -42,7 +42,9 @@ func Pprof(p *profile.Profile, index int, command, functions string, flags map[s
 var (
 	// pprofColumns is what stands before a function (peek) or a line of source (list): there, not in the source, are values.
 	pprofColumns = regexp.MustCompile(`^([^|:]*\||[^:]*\(flat, cum\)|[^:]*[0-9]:)`)
-	pprofBytes   = regexp.MustCompile(`(^| ) {0,2}(-?[0-9.]+)([kMGTP])B`)
+	// pprofTable is the first line of its table.
+	pprofTable = regexp.MustCompile(`(?m)^(-{10}|ROUTINE )`)
+	pprofBytes = regexp.MustCompile(`(^| ) {0,2}(-?[0-9.]+)([kMGTP])B`)
 )
 
 // binaryUnits writes MiB for pprof's MB, as our other reports do; the columns stay where they are.
