@@ -188,7 +188,7 @@ func (f *Folder) evict(spare string) {
 			}
 			continue
 		}
-		total += info.Size()
+		total += room(info)
 		if info.Name() != spare {
 			files = append(files, info)
 		}
@@ -202,9 +202,15 @@ func (f *Folder) evict(spare string) {
 			break
 		}
 		if os.Remove(filepath.Join(f.path, info.Name())) == nil {
-			total -= info.Size()
+			total -= room(info)
 		}
 	}
+}
+
+// room is what a file takes on the disk, with its name: that nothing is there to be had is an empty file, and there are many.
+func room(info fs.FileInfo) int64 {
+	const least = 4096
+	return max(info.Size(), least)
 }
 
 // isKey says whether key is a plain file name of ours: it may come from a profile that somebody sent.

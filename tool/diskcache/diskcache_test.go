@@ -54,7 +54,7 @@ func names(t *testing.T, f *Folder) string {
 }
 
 func TestKeepsWhatWasWritten(t *testing.T) {
-	f := open(t, 1000)
+	f := open(t, 100_000)
 	if f.Read("a") != nil || f.Path("a") != "" {
 		t.Error("there is something before the first write")
 	}
@@ -80,19 +80,19 @@ func TestKeepsWhatWasWritten(t *testing.T) {
 }
 
 func TestSizeIsBounded(t *testing.T) {
-	f := open(t, 1000)
+	f := open(t, 100_000)
 	for i, key := range []string{"oldest", "older", "old", "young"} {
-		write(t, f, key, 240)
+		write(t, f, key, 24_000)
 		age(t, f, key, time.Duration(10-i)*time.Hour)
 	}
 	if f.Read("oldest") == nil { // now it is the youngest
 		t.Fatal("evicted too early")
 	}
-	write(t, f, "new", 100) // 1060 bytes: down to 750
+	write(t, f, "new", 10_000) // 106,000 bytes: down to 75,000
 	if got := names(t, f); got != "new oldest young" {
 		t.Errorf("kept %s", got)
 	}
-	if err := f.Write("huge", make([]byte, 1001)); !errors.Is(err, errTooLarge) {
+	if err := f.Write("huge", make([]byte, 100_001)); !errors.Is(err, errTooLarge) {
 		t.Errorf("larger than all of the cache: %v", err)
 	}
 	if got := names(t, f); got != "new oldest young" {
@@ -100,8 +100,19 @@ func TestSizeIsBounded(t *testing.T) {
 	}
 }
 
+// Empty files are many, and take room as well: that there is no debug file of a program is kept as one.
+func TestEmptyFilesGo(t *testing.T) {
+	f := open(t, 100_000)
+	for i := range 1000 {
+		write(t, f, fmt.Sprintf("%d.absent", i), 0)
+	}
+	if n := len(strings.Fields(names(t, f))); n > 24 || n < 18 {
+		t.Errorf("%d empty files of 1000 are kept in 100,000 bytes", n)
+	}
+}
+
 func TestAbandonedFilesGo(t *testing.T) {
-	f := open(t, 1000)
+	f := open(t, 100_000)
 	write(t, f, "a", 1)
 	for name, by := range map[string]time.Duration{"killed": 2 * time.Hour, "busy": time.Minute} {
 		path := filepath.Join(f.path, temporaryPrefix+name)
@@ -129,7 +140,7 @@ func TestAbandonedFilesGo(t *testing.T) {
 
 // Keys may come from a profile that somebody sent.
 func TestKeysAreFileNames(t *testing.T) {
-	f := open(t, 1000)
+	f := open(t, 100_000)
 	write(t, f, "a", 1)
 	for _, key := range []string{"", ".", "..", "../a", "/etc/passwd", ".hidden", "a/b", "a\x00", strings.Repeat("a", 201)} {
 		if err := f.Write(key, nil); err == nil {
@@ -170,7 +181,7 @@ func TestNoPlace(t *testing.T) {
 }
 
 func TestFolderOfOthersIsLeftAlone(t *testing.T) {
-	f := open(t, 1000)
+	f := open(t, 100_000)
 	write(t, f, "a", 1)
 	if err := os.Chmod(f.path, 0o777); err != nil {
 		t.Fatal(err)
@@ -197,7 +208,7 @@ func TestFolderOfOthersIsLeftAlone(t *testing.T) {
 
 // A link in the folder must not lead out of it.
 func TestLinksAreNotFollowed(t *testing.T) {
-	f := open(t, 1000)
+	f := open(t, 100_000)
 	write(t, f, "a", 1)
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
