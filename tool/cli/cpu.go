@@ -43,8 +43,9 @@ func (a *app) cpuCommand() *cobra.Command {
 functions that it called. Each thread is interrupted --hz times in a second that it runs, by SIGPROF; a program that uses
 SIGPROF or ITIMER_PROF itself is left alone. Ctrl-C ends the profile sooner. -o saves it for ` + "`seemalloc top`" + ` and pprof.
 
-With a command instead of a process, run it on seemalloc and profile it from its start to its end, the processes that it
-starts included; the table goes to standard error, and the exit status is the command's.
+With a command instead of a process, run it on seemalloc and profile it from its start to its end, the programs that it
+starts included; the table goes to standard error, and the exit status is the command's. A process that was forked and executes
+nothing has no profile: what such ones used is said.
 
 --kernel has the kernel sample instead (perf_event_open): the table then has the kernel's functions, too, and below it
 stands what the time in the kernel was for: page faults, madvise, other system calls. Stacks of the program are as
@@ -77,8 +78,8 @@ complete as its frame pointers. It takes root, or kernel.perf_event_paranoid of 
 	f.BoolVar(&flags.asJSON, "json", false, "print JSON")
 	f.BoolVar(&flags.kernel, "kernel", false, "have the kernel sample, and show what it did itself")
 	flags.run.register(c, "with a command: ")
-	a.targetFlags(c)
 	a.symbolFlags(c)
+	a.targetFlags(c)
 	return c
 }
 
@@ -226,6 +227,7 @@ func (a *app) cpuRun(flags cpuFlags, args []string) error {
 		a.say(name + ": no profile: it did not run on seemalloc, was killed, or could not be profiled")
 		return exitError{nil, exitStatus(run.command.ProcessState)}
 	}
+	p.Comments = append(p.Comments, report.Unprofiled(p, run.command.ProcessState.UserTime()+run.command.ProcessState.SystemTime())...)
 	source := fmt.Sprintf("%s: %s after %s", name, run.command.ProcessState, report.Took(time.Since(run.began).Nanoseconds()))
 	if processes > 1 {
 		source += fmt.Sprintf(", %d processes", processes)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -43,8 +42,7 @@ type kernelProfile struct {
 	p         *profile.Profile
 	kernel    *symbolize.Kernel
 	own       *profile.Mapping
-	mappings  []*profile.Mapping
-	pid       int
+	mapped    *processCode
 	locations map[location]*profile.Location
 	functions map[string]*profile.Function
 	samples   map[string]*profile.Sample
@@ -63,7 +61,8 @@ func newKernelProfile(kernel *symbolize.Kernel, pid, hz int) *kernelProfile {
 		p: &profile.Profile{
 			SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, time}, PeriodType: time, Period: period, DefaultSampleType: "cpu",
 		},
-		kernel: kernel, pid: pid, period: period, mappings: symbolize.Mappings(pid),
+		kernel: kernel, period: period,
+		mapped:    newProcessCode(func() []*profile.Mapping { return symbolize.Mappings(pid) }),
 		own:       &profile.Mapping{File: report.KernelFile, HasFunctions: true},
 		locations: map[location]*profile.Location{}, functions: map[string]*profile.Function{}, samples: map[string]*profile.Sample{},
 	}
@@ -89,7 +88,7 @@ func (k *kernelProfile) add(s perf.Sample) {
 			address--
 		}
 		// Without frame pointers the kernel takes anything for the next frame.
-		if i > 0 && k.mappingOf(address) == nil {
+		if i > 0 && k.mapped.find(address) == nil {
 			break
 		}
 		push(address, false)
@@ -118,34 +117,11 @@ func (k *kernelProfile) location(address uint64, inKernel bool) *profile.Locatio
 		}
 		l.Line = []profile.Line{{Function: k.function(name)}}
 	} else {
-		l.Mapping = k.mappingOf(address)
+		l.Mapping = k.mapped.find(address)
 	}
 	k.locations[key] = l
 	k.p.Location = append(k.p.Location, l)
 	return l
-}
-
-// mappingOf reads the process's mappings anew when code has come since the last time.
-func (k *kernelProfile) mappingOf(address uint64) *profile.Mapping {
-	for range 2 {
-		for _, m := range k.mappings {
-			if address >= m.Start && address < m.Limit {
-				return m
-			}
-		}
-		known := k.mappings
-		for _, m := range symbolize.Mappings(k.pid) {
-			if !slices.ContainsFunc(known, func(old *profile.Mapping) bool {
-				return old.Start == m.Start && old.Limit == m.Limit && old.File == m.File
-			}) {
-				k.mappings = append(k.mappings, m)
-			}
-		}
-		if len(k.mappings) == len(known) {
-			return nil
-		}
-	}
-	return nil
 }
 
 func (k *kernelProfile) function(name string) *profile.Function {
@@ -159,7 +135,12 @@ func (k *kernelProfile) function(name string) *profile.Function {
 }
 
 func (k *kernelProfile) finish(began time.Time, lost int64) *profile.Profile {
-	k.p.Mapping = append(k.mappings, k.own)
+	for key, l := range k.locations { // what came too soon after a look
+		if !key.inKernel && l.Mapping == nil {
+			l.Mapping = k.mapped.known(key.address)
+		}
+	}
+	k.p.Mapping = append(k.mapped.list, k.own)
 	for i, m := range k.p.Mapping {
 		m.ID = uint64(i + 1)
 	}

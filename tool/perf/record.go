@@ -3,6 +3,7 @@
 package perf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -35,6 +36,7 @@ type Recorder struct {
 	events  []int
 	rings   []*ring
 	threads map[int]bool
+	opened  map[uint64]int // the thread for which the event of that id was opened
 	pid     int
 	attr    unix.PerfEventAttr
 	// Lost counts the samples that did not fit between two reads.
@@ -43,14 +45,15 @@ type Recorder struct {
 
 // Open begins to sample each thread of the process hz times in a second of its CPU time.
 func Open(pid, hz int) (*Recorder, error) {
-	r := &Recorder{pid: pid, threads: map[int]bool{}}
+	r := &Recorder{pid: pid, threads: map[int]bool{}, opened: map[uint64]int{}}
 	r.attr = unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Sample: uint64(time.Second) / uint64(hz),
-		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN,
+		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_ID | unix.PERF_SAMPLE_CALLCHAIN,
+		Read_format: unix.PERF_FORMAT_ID,
 		Bits:        unix.PerfBitDisabled | unix.PerfBitInherit | inheritThread | unix.PerfBitExcludeHv, Sample_max_stack: maxFrames,
 	}
 	r.attr.Size = uint32(unsafe.Sizeof(r.attr))
-	// A thread that is made while the others are opened is its maker's heir, or found by the next look.
+	// A thread that is made while the others are opened is its maker's heir, or found by the next look, or both: see isTwice.
 	for {
 		fresh, err := r.openThreads()
 		if err != nil {
@@ -107,6 +110,11 @@ func (r *Recorder) openThread(thread int) error {
 			return err
 		}
 		r.events = append(r.events, event)
+		id, err := eventID(event)
+		if err != nil {
+			return err
+		}
+		r.opened[id] = thread
 		for len(r.rings) <= cpu {
 			r.rings = append(r.rings, nil)
 		}
@@ -119,6 +127,21 @@ func (r *Recorder) openThread(thread int) error {
 		}
 	}
 	return nil
+}
+
+// eventID reads the id that stands in the event's samples, and in those of the events that threads inherit from it.
+func eventID(event int) (uint64, error) {
+	var answer [16]byte // the count and, by Read_format, the id
+	if n, err := unix.Read(event, answer[:]); err != nil || n != len(answer) {
+		return 0, fmt.Errorf("a performance event that cannot be read (%d bytes): %w", n, cmp.Or[error](err, unix.EIO))
+	}
+	return word(answer[:], 1), nil
+}
+
+// isTwice: the thread has events of its own, and this is a sample of those that it has inherited besides.
+func (r *Recorder) isTwice(thread int, id uint64) bool {
+	of, known := r.opened[id]
+	return known && of != thread && r.threads[thread]
 }
 
 // cpus is the number of CPUs that the system may have on.
@@ -152,8 +175,8 @@ func (r *Recorder) record(kind uint32, body []byte, visit func(Sample)) {
 			r.Lost += int64(word(body, 1))
 		}
 	case unix.PERF_RECORD_SAMPLE:
-		sample, process, ok := parseSample(body)
-		if ok && process == r.pid {
+		sample, process, id, ok := parseSample(body)
+		if ok && process == r.pid && !r.isTwice(sample.Thread, id) {
 			visit(sample)
 		}
 	}

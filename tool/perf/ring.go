@@ -57,17 +57,18 @@ func (r *ring) bytes(at, length uint64) []byte {
 // word is the nth word of a record.
 func word(body []byte, n int) uint64 { return binary.NativeEndian.Uint64(body[8*n:]) }
 
-// parseSample reads: address, process and thread, number of frames, frames.
-func parseSample(body []byte) (sample Sample, process int, ok bool) {
-	const before = 3
+// parseSample reads: address, process and thread, the event's id, number of frames, frames.
+func parseSample(body []byte) (sample Sample, process int, id uint64, ok bool) {
+	const before = 4
 	if len(body) < 8*before {
-		return sample, 0, false
+		return sample, 0, 0, false
 	}
 	process = int(int32(word(body, 1)))
 	sample.Thread = int(int32(word(body, 1) >> 32))
-	count := word(body, 2)
+	id = word(body, 2)
+	count := word(body, 3)
 	if count > uint64(len(body)/8-before) {
-		return sample, 0, false
+		return sample, 0, 0, false
 	}
 	side := &sample.User
 	for i := range int(count) {
@@ -86,5 +87,5 @@ func parseSample(body []byte) (sample Sample, process int, ok bool) {
 			*side = append(*side, address)
 		}
 	}
-	return sample, process, true
+	return sample, process, id, true
 }

@@ -23,15 +23,15 @@ func mark(n int64) uint64 { return uint64(n) }
 
 func TestParseSample(t *testing.T) {
 	const ids = 42<<32 | 17
-	body := words(0xffff8000, ids, 7, mark(unix.PERF_CONTEXT_KERNEL), 0xffff8000, 0xffff9000, mark(unix.PERF_CONTEXT_USER), 0x4000, 0x5000,
+	body := words(0xffff8000, ids, 99, 7, mark(unix.PERF_CONTEXT_KERNEL), 0xffff8000, 0xffff9000, mark(unix.PERF_CONTEXT_USER), 0x4000, 0x5000,
 		mark(unix.PERF_CONTEXT_GUEST))
-	sample, process, ok := parseSample(body)
+	sample, process, id, ok := parseSample(body)
 	want := Sample{Thread: 42, Kernel: []uint64{0xffff8000, 0xffff9000}, User: []uint64{0x4000, 0x5000}}
-	if !ok || process != 17 || !reflect.DeepEqual(sample, want) {
+	if !ok || process != 17 || id != 99 || !reflect.DeepEqual(sample, want) {
 		t.Errorf("%v %d %+v", ok, process, sample)
 	}
-	for _, cut := range [][]byte{nil, body[:16], words(1, ids, 5, 1, 2), words(1, ids, 1<<60)} {
-		if _, _, ok := parseSample(cut); ok {
+	for _, cut := range [][]byte{nil, body[:24], words(1, ids, 99, 5, 1, 2), words(1, ids, 99, 1<<60)} {
+		if _, _, _, ok := parseSample(cut); ok {
 			t.Errorf("taken: %v", cut)
 		}
 	}
@@ -66,6 +66,22 @@ func TestRing(t *testing.T) {
 		if tail != head {
 			t.Fatalf("room not given back: %d of %d", tail, head)
 		}
+	}
+}
+
+// A thread that was found has events of its own. If it was made after its maker's were opened, it has inherited those, too.
+func TestNoSampleTwice(t *testing.T) {
+	r := &Recorder{pid: 17, threads: map[int]bool{17: true, 18: true}, opened: map[uint64]int{100: 17, 101: 17, 200: 18}}
+	var got []int
+	for _, s := range []struct{ thread, event uint64 }{
+		{17, 100}, {17, 101}, {18, 200}, // each by its own
+		{18, 100}, {18, 101}, // inherited by one that has its own
+		{19, 100}, {19, 200}, // inherited by one that was made later
+	} {
+		r.record(unix.PERF_RECORD_SAMPLE, words(1, s.thread<<32|17, s.event, 0), func(sample Sample) { got = append(got, sample.Thread) })
+	}
+	if want := []int{17, 17, 18, 19, 19}; !reflect.DeepEqual(got, want) {
+		t.Errorf("threads %v, expected %v", got, want)
 	}
 }
 

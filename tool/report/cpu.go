@@ -23,6 +23,7 @@ type CPU struct {
 	Truncated int64  `json:"truncated"`
 	Broken    int64  `json:"broken"`
 	Refused   int64  `json:"threads_without_timer"`
+	Elsewhere int64  `json:"unprofiled_processes_ns,omitempty"`
 	Ended     string `json:"ended_early,omitempty"`
 }
 
@@ -32,13 +33,14 @@ var cpuComments = map[string]*regexp.Regexp{
 	"truncated": regexp.MustCompile(`(\d+) samples with a truncated stack`),
 	"broken":    regexp.MustCompile(`(\d+) samples with a broken unwind`),
 	"refused":   regexp.MustCompile(`^threads: .* (\d+) were refused one`),
+	"elsewhere": regexp.MustCompile(`^cpu: processes without a profile used (\d+) ns`),
 	"ended":     regexp.MustCompile(`^ended early: (.*)$`),
 }
 
 // NewCPU reads the profile's comments; those of several processes that were merged add up.
 func NewCPU(p *profile.Profile) CPU {
 	c := CPU{Duration: p.DurationNanos, Period: p.Period}
-	into := map[string]*int64{"lost": &c.Lost, "used": &c.Used, "truncated": &c.Truncated, "broken": &c.Broken, "refused": &c.Refused}
+	into := map[string]*int64{"lost": &c.Lost, "used": &c.Used, "truncated": &c.Truncated, "broken": &c.Broken, "refused": &c.Refused, "elsewhere": &c.Elsewhere}
 	for _, comment := range p.Comments {
 		for name, pattern := range cpuComments {
 			match := pattern.FindStringSubmatch(comment)
@@ -57,6 +59,17 @@ func NewCPU(p *profile.Profile) CPU {
 		c.Samples += sample.Value[0]
 	}
 	return c
+}
+
+// Unprofiled is a comment on the profile of a run whose processes used so much CPU time altogether, if much of that is in none of the
+// profiles that were merged. Each leaves out a little of its start and its end.
+func Unprofiled(p *profile.Profile, used time.Duration) []string {
+	const least, share = 100 * time.Millisecond, 0.1
+	rest := used - time.Duration(NewCPU(p).Used)
+	if rest < least || float64(rest) < share*float64(used) {
+		return nil
+	}
+	return []string{fmt.Sprintf("cpu: processes without a profile used %d ns", rest.Nanoseconds())}
 }
 
 // Text is what stands above the table: how much was seen, how sure it is and what is missing. total is the time in the table.
@@ -85,6 +98,9 @@ func (c CPU) Text(total int64) string {
 	const shown = 0.8
 	if c.Used > int64(time.Second) && float64(total) < shown*float64(c.Used) {
 		missing = append(missing, Percent(float64(c.Used-total), float64(c.Used))+" of the CPU time (threads that block SIGPROF, or that live for milliseconds)")
+	}
+	if c.Elsewhere > 0 {
+		missing = append(missing, Took(c.Elsewhere)+" of CPU time of processes that left no profile (forked without executing anything, or killed)")
 	}
 	if len(missing) > 0 {
 		fmt.Fprintf(&b, "Missing: %s\n", strings.Join(missing, ", "))

@@ -6,12 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/google/pprof/profile"
 )
-
-// Mappings are the code that the process pid has mapped, its own file first.
-func Mappings(pid int) []*profile.Mapping { return NewNamer(pid).mappings() }
 
 // Kernel names addresses of the running kernel.
 type Kernel struct {

@@ -1,7 +1,6 @@
 package symbolize
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,7 +34,11 @@ type Namer struct {
 
 // NewNamer makes a Namer for the process pid. It has no notes: what it names comes piece by piece.
 func NewNamer(pid int) *Namer {
-	return &Namer{files: Files{PID: pid, Server: cmp.Or(Default.Server, NewDebuginfod(Default.Say)), Say: func(string) {}}, places: map[uint64][]Place{}}
+	server := Default.Server
+	if server == nil {
+		server = NewDebuginfod(Default.Say)
+	}
+	return &Namer{files: Files{PID: pid, Server: server, Say: func(string) {}}, places: map[uint64][]Place{}}
 }
 
 // Learn finds the names of those return addresses that are new. It must be done while the process runs.
@@ -50,7 +53,7 @@ func (n *Namer) Learn(addresses []uint64) {
 	if len(fresh) == 0 {
 		return
 	}
-	p := &profile.Profile{Mapping: n.mappings()}
+	p := &profile.Profile{Mapping: Mappings(n.files.PID)}
 	for i, address := range fresh {
 		// In the call, not behind it.
 		loc := &profile.Location{ID: uint64(i + 1), Address: address - 1}
@@ -99,9 +102,9 @@ func (n *Namer) Stack(addresses []uint64) []Place {
 	return stack
 }
 
-// mappings are the process's code, the program's own file first.
-func (n *Namer) mappings() []*profile.Mapping {
-	proc := "/proc/" + strconv.Itoa(n.files.PID)
+// Mappings are the code that the process pid has mapped, its own file first.
+func Mappings(pid int) []*profile.Mapping {
+	proc := "/proc/" + strconv.Itoa(pid)
 	data, err := os.ReadFile(proc + "/maps")
 	if err != nil {
 		return nil

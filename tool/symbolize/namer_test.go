@@ -21,7 +21,7 @@ func sleeper(t *testing.T) (pid int, address uint64) {
 		_ = command.Wait()
 	})
 	for range 500 {
-		for _, m := range NewNamer(command.Process.Pid).mappings() {
+		for _, m := range Mappings(command.Process.Pid) {
 			if strings.Contains(m.File, "/libc.so") {
 				return command.Process.Pid, m.Start - m.Offset + nanosleep(t, m.File) + 8
 			}

@@ -142,7 +142,7 @@ func TestPerfMapWithLongNames(t *testing.T) {
 func TestVdso(t *testing.T) {
 	emptyCache(t)
 	var vdso *profile.Mapping
-	for _, m := range NewNamer(os.Getpid()).mappings() {
+	for _, m := range Mappings(os.Getpid()) {
 		if m.File == vdsoName {
 			vdso = m
 		}

@@ -1,7 +1,7 @@
 // Says "ready". Uses CPU time, two thirds of it in burn_two and one third in burn_one, and does what its argument says:
 //   for SECONDS   of CPU time in the main thread, then ends
 //   threads N     threads one after the other, each of 60 ms
-//   fork          a child of fork that ends by exit, then 0.2 s
+//   fork SECONDS  a child of fork that uses so much (0.1) and ends by exit, then 0.2 s
 //   exec          0.1 s, then itself with "for 0.2"
 //   handler       handles SIGPROF itself, then runs for ever
 //   kernel        has memory taken and given back by the kernel, for ever
@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
     for (int i = 0; i < atoi(argv[2]); i++) std::thread(burn_in_a_thread).join();
   } else if (what == "fork") {
     if (fork() == 0) {
-      burn(0.1);
+      burn(argc > 2 ? atof(argv[2]) : 0.1);
       exit(0);
     }
     wait(nullptr);
