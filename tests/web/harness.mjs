@@ -41,9 +41,10 @@ export function serve(...args) {
   return firstLine(start(tool, "web", ...args));
 }
 
-/** Starts the program that leaks, and waits until it can be asked. */
-export async function startLeak(sample = "64K") {
-  execFileSync("c++", ["-O1", "-g", join(root, "tests/web/leak.cc"), "-o", program]);
+/** Starts the program that leaks, in C++ or Rust, and waits until it can be asked. */
+export async function startLeak(sample = "64K", language = "C++") {
+  if (language === "Rust") execFileSync("rustc", ["--edition", "2021", "-g", "-C", "opt-level=1", join(root, "tests/web/leak.rs"), "-o", program]);
+  else execFileSync("c++", ["-O1", "-g", join(root, "tests/web/leak.cc"), "-o", program]);
   const leak = start(tool, "run", "--sample", sample, "--lib", join(out, "lib"), "--", program);
   await firstLine(leak);
   for (let tries = 0; spawnSync(tool, ["get", String(leak.pid), "sample"]).status !== 0; tries++) {

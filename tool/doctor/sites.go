@@ -9,11 +9,13 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
 )
 
 // Site is a place in the program, by the stacks of samples.
 type Site struct {
-	Place string   `json:"place"` // the first function outside of the allocator and of C++'s library
+	Place string   `json:"place"` // the first function outside of the allocator and of standard libraries
 	Stack []string `json:"stack"` // innermost first; of the largest of its stacks
 	Bytes float64  `json:"bytes"` // estimated; per second where the finding is a rate
 	Share float64  `json:"share"` // of all sites
@@ -170,12 +172,5 @@ func places(s *sample, hide *regexp.Regexp) []string {
 	return list
 }
 
-// placeOf passes over what stands between the program and the allocator in C++.
-func placeOf(stack []string) string {
-	for _, place := range stack {
-		if !strings.HasPrefix(place, "std::") && !strings.HasPrefix(place, "__gnu_cxx::") && !strings.HasPrefix(place, "void std::") {
-			return place
-		}
-	}
-	return stack[0]
-}
+// placeOf passes over what stands between the program and the allocator.
+func placeOf(stack []string) string { return stack[report.Inner(stack)] }

@@ -42,6 +42,8 @@ type Frame struct {
 	File   string `json:"f,omitempty"`
 	Line   int64  `json:"l,omitempty"`
 	Module string `json:"m,omitempty"`
+	// Plumbing is of a standard library, and only stands between the program and the allocator.
+	Plumbing bool `json:"p,omitempty"`
 }
 
 // NewStacks makes Stacks of a profile with names, and of a base of the same kind if there is one. The allocator's own frames are
@@ -236,6 +238,7 @@ func (b *stackBuilder) frame(f Frame) int32 {
 	}
 	index := int32(len(b.stacks.Frames))
 	b.frames[f] = index
+	f.Plumbing = report.Plumbing(f.Name)
 	b.stacks.Frames = append(b.stacks.Frames, f)
 	return index
 }

@@ -14,6 +14,7 @@ import (
 // Suspect is a stack whose memory grows: by how much in a second, and how sure that is.
 type Suspect struct {
 	Stack []string `json:"stack"`       // functions, innermost first
+	Inner int      `json:"inner"`       // so many of them are of a standard library: the next one is who holds the memory
 	PerS  float64  `json:"bytes_per_s"` // the median of the slopes between all pairs of moments (Theil and Sen)
 	// Sure is the probability, 0 to 1, that memory which neither grows nor falls would not give such an order of values
 	// (Mann and Kendall's test, normal approximation, one-sided).
@@ -41,7 +42,7 @@ func Suspects(moments []Moment, most int) ([]Suspect, error) {
 		for stack, bytes := range held {
 			s := found[stack]
 			if s == nil {
-				s = &Suspect{Stack: stack.names, Values: make([]int64, len(moments))}
+				s = &Suspect{Stack: stack.names, Inner: report.Inner(stack.names), Values: make([]int64, len(moments))}
 				found[stack] = s
 			}
 			s.Values[i] = bytes

@@ -54,6 +54,7 @@ export interface Frame {
   f?: string;
   l?: number;
   m?: string;
+  p?: boolean; // of a standard library: it only stands between the program and the allocator
 }
 
 /** A profile: each distinct stack once, the outermost frame first, with a value for each type. */
@@ -78,6 +79,7 @@ export interface Source {
 
 export interface Suspect {
   stack: string[]; // innermost first
+  inner: number; // so many of them are of a standard library; the next one holds the memory
   bytes_per_s: number;
   sure: number;
   now: number;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Stacks } from "../api.ts";
-import { type Node, around, isPattern, lines, table, total, tree } from "./stacks.ts";
+import { type Node, around, holders, isPattern, lines, table, total, tree } from "./stacks.ts";
 
 // main → parse → node, main → serve → serve → cache (recursive), and one that is only in the base.
 const STACKS: Stacks = {
@@ -38,6 +38,14 @@ test("a recursive function counts once", () => {
   assert.deepEqual([rows.get("serve")!.flat, rows.get("serve")!.cum], [50, 350]);
   assert.deepEqual([rows.get("main")!.flat, rows.get("main")!.cum], [0, 450]);
   assert.deepEqual([rows.get("parse")!.cum, rows.get("parse")!.cumBase, rows.get("parse")!.flatBase], [100, 110, 70]);
+});
+
+test("who holds memory is the function that uses the library, not the library", () => {
+  const frames = STACKS.frames.map((frame) => ({ ...frame, p: frame.n === "node" || frame.n === "cache" }));
+  assert.deepEqual(holders({ ...STACKS, frames }, lines(STACKS, 1)), [{ name: "serve", value: 350 }, { name: "parse", value: 100 }]);
+  const all = STACKS.frames.map((frame) => ({ ...frame, p: true }));
+  assert.deepEqual(holders({ ...STACKS, frames: all }, lines(STACKS, 1))[0], { name: "cache", value: 300 }, "nobody else is there");
+  assert.deepEqual(holders({ ...STACKS, stacks: [[]], values: [[1, 5]] }, [{ frames: [], value: 5, base: 0 }]), [{ name: "(no stack)", value: 5 }]);
 });
 
 test("the tree folds recursion and turns around", () => {

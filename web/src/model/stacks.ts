@@ -146,6 +146,20 @@ export function around(stacks: Stacks, all: Line[], name: string): { callers: Li
   return { callers, callees };
 }
 
+/** What each function holds by way of the standard libraries: a vector's memory is that of the function which fills it. */
+export function holders(stacks: Stacks, all: Line[]): { name: string; value: number }[] {
+  const found = new Map<string, number>();
+  for (const line of all) {
+    let place = line.frames.length - 1;
+    while (place > 0 && stacks.frames[line.frames[place]!]!.p) place--;
+    // Where all are of the libraries, it is the one that allocates.
+    if (place <= 0 && stacks.frames[line.frames[0]!]?.p) place = line.frames.length - 1;
+    const name = stacks.frames[line.frames[place]!]?.n ?? "(no stack)";
+    found.set(name, (found.get(name) ?? 0) + line.value);
+  }
+  return [...found].map(([name, value]) => ({ name, value })).sort((a, b) => b.value - a.value);
+}
+
 export function total(all: Line[]): { value: number; base: number } {
   let value = 0;
   let base = 0;

@@ -40,7 +40,7 @@ export function Growth({ change }: { change: Change }) {
                 <td>{bytes(one.now)}</td>
                 <td>{sure(one)}</td>
                 <td><Spark values={one.values} /></td>
-                <td class="name"><Path stack={one.stack} change={change} most={8} /></td>
+                <td class="name"><Path stack={one.stack} inner={one.inner} change={change} most={8} /></td>
               </tr>
             ))}
           </tbody>

@@ -4,7 +4,7 @@ import { type Point, type Stacks, type State, type Suspect, api } from "../api.t
 import { Chart } from "../draw/chart.tsx";
 import { bytes, count, percent } from "../model/format.ts";
 import { joined, level, rate, seconds } from "../model/series.ts";
-import { lines, table, total } from "../model/stacks.ts";
+import { holders, lines, total } from "../model/stacks.ts";
 import { type Change, useAnswer } from "../state.ts";
 import { Path } from "./path.tsx";
 import { Word } from "./word.tsx";
@@ -48,7 +48,7 @@ function Holders({ stacks, change }: { stacks: Stacks | null; change: Change }) 
   const rows = useMemo(() => {
     if (!stacks) return null;
     const all = lines(stacks, stacks.default);
-    return { most: table(stacks, all).sort((a, b) => b.flat - a.flat).slice(0, 3), whole: total(all).value };
+    return { most: holders(stacks, all).slice(0, 3), whole: total(all).value };
   }, [stacks]);
   if (!rows) return <p>…</p>;
   if (rows.whole === 0) return <p>Nothing has been sampled yet: the program has allocated too little.</p>;
@@ -56,8 +56,8 @@ function Holders({ stacks, change }: { stacks: Stacks | null; change: Change }) 
     <ol>
       {rows.most.map((row) => (
         <li key={row.name}>
-          <button class="link" onClick={() => change({ view: "callers", function: row.name })}>{row.name}</button> holds {bytes(row.flat)},{" "}
-          {percent(row.flat, rows.whole)} of what is in use
+          <button class="link" onClick={() => change({ view: "callers", function: row.name })}>{row.name}</button> holds {bytes(row.value)},{" "}
+          {percent(row.value, rows.whole)} of what is in use
         </li>
       ))}
     </ol>
@@ -72,7 +72,7 @@ function Growers({ suspects, change }: { suspects: Suspect[] | null; change: Cha
     <ol>
       {sure.map((one) => (
         <li key={one.stack.join()}>
-          <Path stack={one.stack} change={change} /> grows by{" "}
+          <Path stack={one.stack} inner={one.inner} change={change} /> grows by{" "}
           {bytes(one.bytes_per_s)} a second and holds {bytes(one.now)}
         </li>
       ))}

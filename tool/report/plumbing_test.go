@@ -1,0 +1,45 @@
+package report
+
+import "testing"
+
+func TestPlumbing(t *testing.T) {
+	for name, want := range map[string]bool{
+		"std::vector::_M_realloc_insert":                              true,
+		"std::__cxx11::basic_string::_M_construct":                    true,
+		"void std::vector::emplace_back":                              true,
+		"__gnu_cxx::new_allocator::allocate":                          true,
+		"alloc::alloc::alloc":                                         true,
+		"<alloc::alloc::Global>::alloc_impl":                          true,
+		"<alloc::alloc::Global as core::alloc::Allocator>::allocate":  true,
+		"<alloc::raw_vec::RawVec<>>::grow_one":                        true,
+		"<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem": true,
+		"core::iter::adapters::map::map_fold::{closure#0}":            true,
+		"hashbrown::raw::RawTable::reserve_rehash":                    true,
+		"__rust_alloc": true,
+		// Of programs.
+		"core::Widget::grow": false,
+		"alloc::Pool::take":  false,
+		"stdlib_like":        false,
+		"<leak::Session as core::clone::Clone>::clone": false,
+		"leak::leaky_cache":                            false,
+		"main":                                         false,
+		"0x7f001234":                                   false,
+	} {
+		if Plumbing(name) != want {
+			t.Errorf("%s: %t, want %t", name, !want, want)
+		}
+	}
+	for _, of := range []struct {
+		stack []string
+		want  int
+	}{
+		{[]string{"std::a", "__gnu_cxx::b", "mine", "std::c", "main"}, 2},
+		{[]string{"mine"}, 0},
+		{[]string{"std::a", "std::b"}, 0}, // nobody else is there
+		{nil, 0},
+	} {
+		if got := Inner(of.stack); got != of.want {
+			t.Errorf("%v: %d, want %d", of.stack, got, of.want)
+		}
+	}
+}
