@@ -117,6 +117,11 @@ export function top(file, ...args) {
   return JSON.parse(execFileSync(tool, ["top", file, "--json", "-n", "0", ...args]));
 }
 
+/** `seemalloc diff` of two files. */
+export function diff(before, after) {
+  return JSON.parse(execFileSync(tool, ["diff", before, after, "--json", "-n", "0"]));
+}
+
 /** Bytes as the page writes them (web/src/model/format.ts). */
 export function bytes(value, change = false) {
   const units = ["B", "KiB", "MiB", "GiB"];

@@ -5,7 +5,7 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { accessible, bytes, close, end, folder, open, pprof, program, root, saved, serve, startBrowser, startLeak, takeProfile, top, wait } from "./harness.mjs";
+import { accessible, bytes, diff, close, end, folder, open, pprof, program, root, saved, serve, startBrowser, startLeak, takeProfile, top, wait } from "./harness.mjs";
 
 const source = join(root, "tests/web/leak.cc");
 let first, second, files;
@@ -181,5 +181,94 @@ test("filters and the change go with the way to pprof", { timeout: 60_000 }, asy
   assert.match(page.url(), /\/pprof\/2-1\/top/);
   const rows = await page.locator("#toptable tbody tr").evaluateAll((all) => all.map((row) => row.cells[5].textContent));
   assert.ok(rows.includes("leaky_session") && !rows.includes("leaky_parser"), rows.join());
+  await close(page);
+});
+
+test("the changes are those of seemalloc diff, by stack and in all", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "changes", at: 2 });
+  await page.getByText("Choose two moments, or two files").waitFor();
+  await page.getByLabel("compared with").selectOption("1");
+  await page.getByRole("table", { name: "Stacks" }).waitFor();
+  const reference = diff(first, second);
+  const read = () => page.getByRole("table", { name: "Stacks" }).locator("tbody tr").evaluateAll((rows) => rows.map((row) => {
+    const [change, then, now, what, stack] = [...row.cells];
+    return { change: change.textContent, then: then.textContent, now: now.textContent, what: what.textContent, stack: stack.querySelector("span").title };
+  }));
+  const named = (one) => (one.before === 0 ? "new" : one.after === 0 ? "gone" : one.change > 0 ? "grown" : "shrunk");
+  const wanted = reference.stacks.filter((one) => one.change !== 0).map((one) => ({
+    change: bytes(one.change, true), then: bytes(one.before), now: bytes(one.after), what: named(one), stack: one.stack.join("\n"),
+  }));
+  assert.ok(wanted.length >= 2, `${wanted.length} stacks changed`);
+  const order = (rows) => [...rows].sort((a, b) => (a.stack < b.stack ? -1 : 1));
+  assert.deepEqual(order(await read()), order(wanted));
+  const totals = await page.getByRole("table", { name: "Totals" }).locator("tr").evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
+  assert.equal(totals[0][1], bytes(reference.total.before));
+  assert.equal(totals.at(-1)[1], bytes(reference.total.after));
+  assert.equal(totals.at(-1)[3], `${bytes(reference.total.change, true)} in all`);
+  for (const what of ["new", "grown", "shrunk", "gone"]) {
+    const of = reference.stacks.filter((one) => one.change !== 0 && named(one) === what);
+    const row = totals.find((cells) => cells[0] === what);
+    assert.deepEqual([row[1], parseInt(row[3], 10)], [bytes(of.reduce((sum, one) => sum + one.change, 0), true), of.length], what);
+  }
+  await page.getByRole("button", { name: "grown" }).click();
+  assert.match(page.url(), /what=grown/);
+  assert.deepEqual(new Set((await read()).map((row) => row.what)), new Set(["grown"]));
+  await accessible(page, "changes");
+  // The other way round what is new is gone.
+  await page.goto(`${files}#${new URLSearchParams({ view: "changes", at: 1, base: 2 })}`);
+  await page.getByText(`${bytes(-reference.total.change)} in all`).waitFor();
+  await close(page);
+});
+
+/** What the titles of a flame graph's SVG say, by function. */
+async function titles(page, svg) {
+  return page.evaluate((text) => {
+    const one = new DOMParser().parseFromString(text, "image/svg+xml");
+    if (one.querySelector("parsererror")) throw new Error(one.querySelector("parsererror").textContent);
+    return [...one.querySelectorAll("g")].map((g) => [g.querySelector("title").textContent, g.querySelector("rect").getAttribute("fill"), Number(g.querySelector("rect").getAttribute("y"))]);
+  }, svg.data.toString());
+}
+
+test("the flame graph is saved with the figures of top, by module or by change, either way up", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "flame", at: 2 });
+  const drawn = () => page.waitForFunction(() => document.querySelector("canvas.flame")?.height > 60);
+  await drawn();
+  const save = () => saved(page, () => page.getByRole("button", { name: "SVG" }).click());
+  const plain = await save();
+  assert.equal(plain.name, "seemalloc.flame.svg");
+  const rows = new Map(top(second).functions.map((row) => [row.name, row]));
+  const boxes = await titles(page, plain);
+  for (const name of ["main", "leaky_parser", "leaky_session"]) {
+    assert.ok(boxes.some(([title]) => title.startsWith(`${name}: ${bytes(rows.get(name).cum)},`)), `${name} in ${boxes.map(([title]) => title)}`);
+  }
+  assert.equal(await page.getByLabel("colour by").count(), 0, "nothing to compare with");
+  const png = await saved(page, () => page.getByRole("button", { name: "PNG" }).click());
+  assert.equal(png.data.subarray(1, 4).toString(), "PNG");
+  await page.getByLabel(/flames/).check();
+  assert.match(page.url(), /flames=1/);
+  const flames = await titles(page, await save());
+  const place = (all, name) => all.find(([title]) => title.startsWith(`${name}:`))[2];
+  assert.ok(place(boxes, "main") < place(boxes, "leaky_parser"));
+  assert.ok(place(flames, "main") > place(flames, "leaky_parser"));
+  await page.getByLabel("compared with").selectOption("1");
+  await page.getByText("grown").waitFor();
+  const byChange = await titles(page, await save());
+  assert.match(byChange.find(([title]) => title.startsWith("leaky_parser:"))[1], /^hsl\(8 /, "it has grown: red");
+  await page.getByLabel("colour by").selectOption("module");
+  const byModule = await titles(page, await save());
+  assert.deepEqual(byModule.map(([title]) => title), byChange.map(([title]) => title));
+  assert.notDeepEqual(byModule.map(([, fill]) => fill), byChange.map(([, fill]) => fill));
+  assert.equal(await page.getByText("grown").count(), 0);
+  await close(page);
+});
+
+test("bytes and objects, in use and allocated, are those of top", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "flame", at: 2 });
+  for (const [type, by, unit] of [["inuse_space", "inuse", "bytes"], ["inuse_objects", "inuse", "objects"], ["alloc_space", "alloc", "bytes"], ["alloc_objects", "alloc", "objects"]]) {
+    const { total } = top(second, "--by", by, "--unit", unit);
+    await page.getByLabel(/^shows /).selectOption(type);
+    const text = unit === "bytes" ? bytes(total) : total.toLocaleString("en");
+    await page.waitForFunction((want) => document.querySelector(".sum strong")?.textContent === want, text);
+  }
   await close(page);
 });

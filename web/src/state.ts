@@ -20,11 +20,14 @@ export interface Shown {
   nodes: number; // of the graph: functions with less than so many percent are left out
   edges: number; // likewise calls
   most: number; // functions at most
+  what: string; // of the changes: new, gone, grown or shrunk stacks alone
+  flames: boolean; // the flame graph's root at the bottom
+  colour: string; // of the flame graph: "module" or "change"; "": by change if there is one
 }
 
 const NOTHING: Shown = {
   view: "overview", kind: "heap", at: 0, base: -1, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
-  inverted: false, folded: false, nodes: 0.5, edges: 0.1, most: 80,
+  inverted: false, folded: false, nodes: 0.5, edges: 0.1, most: 80, what: "", flames: false, colour: "",
 };
 
 export function read(hash: string): Shown {

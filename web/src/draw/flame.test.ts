@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Node } from "../model/stacks.ts";
-import { hit, layout } from "./flame.ts";
+import { type Look, hit, layout, svgOf } from "./flame.ts";
 
 function node(name: string, total: number, base: number, children: Node[] = []): Node {
   const self = total - children.reduce((sum, child) => sum + child.total, 0);
@@ -42,4 +42,19 @@ test("100,000 frames that are too narrow to be seen are left out", () => {
   const wide = node("all", 100_000, 0, Array.from({ length: 100_000 }, (_, i) => node(`f${i}`, 1, 0)));
   const { boxes } = layout(wide, 1200, false);
   assert.equal(boxes.length, 1);
+});
+
+test("as SVG, each box has its place, its colour and what it means; names are text", () => {
+  const root = node("all", 100, 50, [node("a<script>&\u0001", 60, 0), node("b", 40, 50)]);
+  const { boxes, rows } = layout(root, 500, true);
+  const look: Look = { width: 500, up: false, byChange: true, search: null, dark: false, chosen: null };
+  const svg = svgOf(boxes, rows, look, (one) => `${one.name}: ${one.total}`);
+  assert.equal(svg.match(/<g>/g)?.length, 3);
+  assert.ok(svg.includes("<title>b: 40</title>"), svg);
+  assert.ok(!svg.includes("<script>") && svg.includes("a&#60;script&#62;&#38;?"), svg);
+  const fills = (text: string) => [...text.matchAll(/height="19" fill="([^"]+)"/g)].map((match) => match[1]);
+  assert.match(fills(svg)[1]!, /^hsl\(8 85%/, "all of it is new: red");
+  assert.match(fills(svg)[2]!, /^hsl\(212 /, "shrunk: blue");
+  assert.notDeepEqual(fills(svgOf(boxes, rows, { ...look, byChange: false }, () => "")), fills(svg));
+  assert.match(svgOf(boxes, rows, { ...look, up: true }, () => ""), /y="20" width="499.5"/, "flames have their root at the bottom");
 });

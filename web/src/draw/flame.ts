@@ -1,5 +1,6 @@
 // A flame graph on a canvas: only what is wide enough to be seen is drawn, so that 100,000 frames stay smooth.
 import type { Node } from "../model/stacks.ts";
+import { escaped } from "./save.ts";
 import { ofChange, ofFunction } from "./colour.ts";
 
 export const ROW = 20; // px
@@ -15,7 +16,7 @@ export interface Box {
 export interface Look {
   width: number;
   up: boolean; // flames: the root at the bottom; else icicles
-  compares: boolean;
+  byChange: boolean; // coloured by change, else by module
   search: RegExp | null;
   dark: boolean;
   chosen: Node | null;
@@ -55,6 +56,27 @@ function cut(context: CanvasRenderingContext2D, text: string, room: number): str
   return letters < 3 ? "" : text.slice(0, letters - 1) + "…";
 }
 
+function coloursOf(node: Node, look: Look): { fill: string; ink: string } {
+  if (look.search?.test(node.name)) return { fill: "#c026d3", ink: "#fff" };
+  const fill = look.byChange ? ofChange(node.total, node.base, look.dark) : ofFunction(node.frame?.m ?? "", node.name, look.dark);
+  return { fill, ink: look.dark ? "#fff" : "#111" };
+}
+
+/** The same picture as SVG; each box tells what `title` says of its node. */
+export function svgOf(boxes: Box[], rows: number, look: Look, title: (node: Node) => string): string {
+  const height = rows * ROW;
+  const letter = 7.2; // px wide, in 12 px of a monospaced font
+  const parts = boxes.map((box) => {
+    const y = top(box, rows, look.up);
+    const { fill, ink } = coloursOf(box.node, look);
+    const letters = Math.floor((box.width - 8) / letter);
+    const name = box.node.name.length <= letters ? box.node.name : letters >= 3 ? box.node.name.slice(0, letters - 1) + "…" : "";
+    const text = name && `<text x="${(box.x + 4).toFixed(1)}" y="${y + ROW / 2 + 4}" fill="${ink}">${escaped(name)}</text>`;
+    return `<g><title>${escaped(title(box.node))}</title><rect x="${box.x.toFixed(1)}" y="${y}" width="${Math.max(box.width - 0.5, 0.5).toFixed(1)}" height="${ROW - 1}" fill="${fill}"/>${text}</g>`;
+  });
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${Math.ceil(look.width)}" height="${height}" viewBox="0 0 ${Math.ceil(look.width)} ${height}" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"><rect width="100%" height="100%" fill="${look.dark ? "#161616" : "#ffffff"}"/>\n${parts.join("\n")}\n</svg>\n`;
+}
+
 export function draw(canvas: HTMLCanvasElement, boxes: Box[], rows: number, look: Look): void {
   const scale = devicePixelRatio || 1;
   const height = rows * ROW;
@@ -69,12 +91,8 @@ export function draw(canvas: HTMLCanvasElement, boxes: Box[], rows: number, look
   for (const box of boxes) {
     const y = top(box, rows, look.up);
     const { node } = box;
-    const found = look.search?.test(node.name);
-    context.fillStyle = found
-      ? "#c026d3"
-      : look.compares
-        ? ofChange(node.total, node.base, look.dark)
-        : ofFunction(node.frame?.m ?? "", node.name, look.dark);
+    const colours = coloursOf(node, look);
+    context.fillStyle = colours.fill;
     context.fillRect(box.x, y, Math.max(box.width - 0.5, 0.5), ROW - 1);
     if (node === look.chosen) {
       context.strokeStyle = look.dark ? "#fff" : "#000";
@@ -82,7 +100,7 @@ export function draw(canvas: HTMLCanvasElement, boxes: Box[], rows: number, look
       context.strokeRect(box.x + 1, y + 1, box.width - 2.5, ROW - 3);
     }
     if (box.width > 24) {
-      context.fillStyle = found || look.dark ? "#fff" : "#111";
+      context.fillStyle = colours.ink;
       context.fillText(cut(context, node.name, box.width - 8), box.x + 4, y + ROW / 2);
     }
   }

@@ -1,7 +1,7 @@
 // Where the boxes and edges of a graph of calls lie: dagre lays them out in ranks, callers above.
 import { Graph as DagreGraph, layout as dagre } from "@dagrejs/dagre";
 import type { Edge, Graph } from "../model/graph.ts";
-import { weight } from "../model/graph.ts";
+import { weight } from "../model/stacks.ts";
 
 const LETTERS = 34; // in a line of a box
 const LINES = 3; // of a name at most

@@ -1,7 +1,7 @@
 // The graph of calls: a node per function, an edge per call, with what goes through it. Small ones are left out, as pprof does: calls
 // over a function that is left out are one edge, which says so. Pure functions.
 import type { Stacks } from "../api.ts";
-import { type Line, type Row, table, total } from "./stacks.ts";
+import { type Line, type Row, table, total, weight } from "./stacks.ts";
 
 export interface Edge {
   from: string;
@@ -23,11 +23,6 @@ export interface Graph {
   whole: number; // what shares are of
   nodesLeft: number; // out
   edgesLeft: number;
-}
-
-/** What a node or an edge stands for: of a change, the larger side, so that what is gone is seen too. */
-export function weight(value: number, base: number): number {
-  return Math.max(Math.abs(value), Math.abs(base));
 }
 
 /** A function that calls itself has no edge to itself, and each stack counts once for an edge. */

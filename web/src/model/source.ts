@@ -1,6 +1,6 @@
 // A function by line: what each line allocated itself (flat), and with what it calls (cum). Pure functions.
 import type { Stacks } from "../api.ts";
-import type { Line } from "./stacks.ts";
+import { type Line, weight } from "./stacks.ts";
 
 export interface Sum {
   flat: number;
@@ -50,7 +50,7 @@ export function byLine(stacks: Stacks, all: Line[], name: string): Part[] {
       }
     });
   }
-  const size = (part: Part) => Math.max(Math.abs(part.total.cum), Math.abs(part.total.cumBase));
+  const size = (part: Part) => weight(part.total.cum, part.total.cumBase);
   return [...parts.values()].sort((a, b) => size(b) - size(a));
 }
 
@@ -69,7 +69,7 @@ export function withLines(stacks: Stacks, all: Line[]): string[] {
     line.frames.forEach((index, place) => {
       const frame = stacks.frames[index]!;
       if (!frame.f || !frame.l) return;
-      const own = place === line.frames.length - 1 ? Math.max(Math.abs(line.value), Math.abs(line.base)) : 0;
+      const own = place === line.frames.length - 1 ? weight(line.value, line.base) : 0;
       sums.set(frame.n, (sums.get(frame.n) ?? 0) + own);
     });
   }

@@ -169,3 +169,8 @@ export function total(all: Line[]): { value: number; base: number } {
   }
   return { value, base };
 }
+
+/** What a value stands for where two moments are compared: the larger side, so that what is gone is seen too. */
+export function weight(value: number, base: number): number {
+  return Math.max(Math.abs(value), Math.abs(base));
+}

@@ -1,9 +1,10 @@
 // Flame graph: a click zooms in, one on the root or Esc out; arrows move, Enter zooms, so that no mouse is needed.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Box, draw, hit, layout } from "../draw/flame.ts";
+import { type Box, draw, hit, layout, svgOf, ROW } from "../draw/flame.ts";
 import { amount, percent } from "../model/format.ts";
 import { type Node, pattern, tree } from "../model/stacks.ts";
 import type { ViewProps } from "../state.ts";
+import { SavePicture } from "./picture.tsx";
 
 function find(root: Node, path: string[]): Node {
   let node = root;
@@ -46,13 +47,15 @@ export function Flame({ stacks, all, unit, shown, change }: ViewProps) {
   const [path, setPath] = useState<string[]>([]);
   const [chosen, setChosen] = useState<Node | null>(null);
   const [hovered, setHovered] = useState<{ box: Box; x: number; y: number } | null>(null);
-  const [up, setUp] = useState(false);
+  const up = shown.flames;
   const compares = stacks.base !== undefined;
   const root = useMemo(() => tree(stacks, all, shown), [stacks, all, shown.inverted, shown.folded]);
   const top = useMemo(() => find(root, path), [root, path]);
   const { boxes, rows } = useMemo(() => layout(top, width, compares), [top, width, compares]);
   const whole = Math.max(root.total, 1);
+  const byChange = compares && shown.colour !== "module";
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const look = { width, up, byChange, search: pattern(shown.search), dark, chosen };
 
   useEffect(() => {
     const element = canvas.current!;
@@ -61,8 +64,8 @@ export function Flame({ stacks, all, unit, shown, change }: ViewProps) {
     return () => observer.disconnect();
   }, []);
   useEffect(() => {
-    if (width > 0) draw(canvas.current!, boxes, rows, { width, up, compares, search: pattern(shown.search), dark, chosen });
-  }, [boxes, rows, width, up, compares, shown.search, dark, chosen]);
+    if (width > 0) draw(canvas.current!, boxes, rows, look);
+  }, [boxes, rows, width, up, byChange, shown.search, dark, chosen]);
 
   const at = (event: MouseEvent) => hit(boxes, rows, up, event.offsetX, event.offsetY);
   const zoom = (node: Node) => {
@@ -83,11 +86,18 @@ export function Flame({ stacks, all, unit, shown, change }: ViewProps) {
   return (
     <section>
       <div class="bar">
-        <label><input type="checkbox" checked={up} onChange={() => setUp(!up)} /> flames (root at the bottom)</label>
+        <label><input type="checkbox" checked={up} onChange={() => change({ flames: !up })} /> flames (root at the bottom)</label>
+        {compares && (
+          <label>colour by <select value={byChange ? "change" : "module"} onChange={(event) => change({ colour: event.currentTarget.value })}>
+            <option value="change">change</option>
+            <option value="module">module</option>
+          </select></label>
+        )}
         <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted })} /> from the allocating function to its callers</label>
         <label><input type="checkbox" checked={shown.folded} onChange={() => change({ folded: !shown.folded })} /> fold recursion</label>
         <button disabled={path.length === 0} onClick={() => zoom(root)}>whole picture</button>
         <button disabled={!told.frame} onClick={() => change({ view: "callers", function: told.name })}>callers of {told.frame ? "it" : "…"}</button>
+        <SavePicture name="seemalloc.flame" draw={() => ({ svg: svgOf(boxes, rows, look, (node) => describe(node, whole, unit, compares)), width, height: rows * ROW })} />
       </div>
       <p class="told" aria-live="polite">{describe(told, whole, unit, compares)}</p>
       <canvas
@@ -107,7 +117,7 @@ export function Flame({ stacks, all, unit, shown, change }: ViewProps) {
         }}
         onKeyDown={key}
       />
-      {compares && <p class="legend"><span class="grown" /> grown <span class="shrunk" /> shrunk</p>}
+      {byChange && <p class="legend"><span class="grown" /> grown <span class="shrunk" /> shrunk</p>}
     </section>
   );
 }

@@ -3,9 +3,9 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { ofShare, ofChange } from "../draw/colour.ts";
 import { type Box, layout, pathOf, shapeOf } from "../draw/graph.ts";
-import { type Edge, exactly, graph, heaviest, weight } from "../model/graph.ts";
+import { type Edge, exactly, graph, heaviest } from "../model/graph.ts";
 import { amount, percent } from "../model/format.ts";
-import type { Row } from "../model/stacks.ts";
+import { type Row, weight } from "../model/stacks.ts";
 import type { ViewProps } from "../state.ts";
 import { SavePicture } from "./picture.tsx";
 

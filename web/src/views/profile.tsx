@@ -5,6 +5,7 @@ import { amount, bytes, clock } from "../model/format.ts";
 import { isPattern, lines, total } from "../model/stacks.ts";
 import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Callers } from "./callers.tsx";
+import { Changes } from "./changes.tsx";
 import { Flame } from "./flame.tsx";
 import { Functions } from "./functions.tsx";
 import { Graph } from "./graph.tsx";
@@ -19,6 +20,7 @@ export const PROFILE_VIEWS: Record<string, [string, typeof Flame]> = {
   callers: ["Callers", Callers],
   tree: ["Tree", Tree],
   source: ["Source", Source],
+  changes: ["Changes", Changes],
 };
 
 const FORMATS = ["proto", "speedscope", "collapsed", "dhat", "csv", "json"];
