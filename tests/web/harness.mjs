@@ -19,7 +19,7 @@ const children = [];
 let browser;
 
 /** The first line that a process prints. */
-function firstLine(child) {
+export function firstLine(child) {
   return new Promise((resolve, reject) => {
     let text = "";
     child.stdout.on("data", (data) => {
@@ -30,7 +30,7 @@ function firstLine(child) {
   });
 }
 
-function start(...command) {
+export function start(...command) {
   const child = spawn(command[0], command.slice(1), { stdio: ["ignore", "pipe", "inherit"] });
   children.push(child);
   return child;

@@ -81,8 +81,8 @@ after(async () => {
 test("the overview names who holds and who grows", { timeout: 120_000 }, async () => {
   const page = await open(url, { view: "overview" });
   await page.getByText(/resident =/).waitFor();
-  await page.getByRole("listitem").filter({ hasText: /leaky_parser.* grows by/ }).waitFor({ timeout: 90_000 });
-  await page.getByRole("listitem").filter({ hasText: /leaky_session.* grows by/ }).waitFor({ timeout: 30_000 });
+  await page.getByRole("listitem").filter({ hasText: /leaky_parser.* grows by/ }).first().waitFor({ timeout: 90_000 });
+  await page.getByRole("listitem").filter({ hasText: /leaky_session.* grows by/ }).first().waitFor({ timeout: 30_000 });
   assert.equal(await page.locator("canvas").count(), 6, "a chart of the memory, and five more");
   await close(page);
 });

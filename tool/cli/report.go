@@ -22,12 +22,13 @@ func (a *app) reportCommand() *cobra.Command {
 	var output string
 	var lasts time.Duration
 	c := &cobra.Command{
-		Use:   "report PID | report FILE…",
+		Use:   "report PID | report FILE… | report DIR",
 		Short: "Save the page of a process as one file that opens without anything else",
 		Long: `Save the page that ` + "`seemalloc web`" + ` shows, with what it shows, as one HTML file: what resident memory is made of over time,
 flame graph, functions, callers, tree, what changed between any two of its moments, what grows, size classes, calls into the
 kernel, what doctor says and the options. It opens in a browser without seemalloc and without a network; no request leaves
-it. The process is looked at for some seconds; of saved profiles all are in it. Prints the name of the file.
+it. The process is looked at for some seconds; of saved profiles, and of a folder that ` + "`seemalloc web --store`" + ` has
+written, it takes what they have. Prints the name of the file.
 
 The page of ` + "`seemalloc web`" + ` saves the same, of all that it has seen, in its settings.`,
 		Example: `  seemalloc report 4242 -o report.html
@@ -85,7 +86,7 @@ func args0(args []string, otherwise string) string {
 // reportServer fills the history, and says how the report may be called.
 func (a *app) reportServer(args []string, history *web.History, lasts time.Duration) (*web.Server, string, error) {
 	if a.socket == "" && !isNumber(args[0]) {
-		server, err := a.webOfFiles(webFlags{}, args, history)
+		server, err := a.webOfSaved(args, history)
 		return server, "seemalloc." + strings.TrimSuffix(strings.TrimSuffix(filepath.Base(args[0]), ".gz"), ".pb") + ".html", err
 	}
 	t, _, err := a.dial(args)
@@ -104,4 +105,15 @@ func (a *app) reportServer(args []string, history *web.History, lasts time.Durat
 	}
 	server, err := web.NewServer(web.Options{Title: t.name, Kinds: kinds()}, history, process, watcher)
 	return server, fmt.Sprintf("seemalloc.%s.%d.html", fileName(t.comm), t.pid), err
+}
+
+func (a *app) webOfSaved(args []string, history *web.History) (*web.Server, error) {
+	folder, err := openFolder(args)
+	if err != nil {
+		return nil, err
+	}
+	if folder != nil { // closed when the tool ends
+		return webOfStore(webFlags{}, history, folder)
+	}
+	return a.webOfFiles(webFlags{}, args, history)
 }

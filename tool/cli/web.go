@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/spf13/cobra"
 
+	"seemalloc/tool/store"
 	"seemalloc/tool/symbolize"
 	"seemalloc/tool/web"
 )
@@ -25,6 +27,9 @@ import (
 type webFlags struct {
 	listen   string
 	allowSet bool
+	store    string
+	size     string
+	tell     func(error) // what is not kept, and why
 	run      runFlags
 
 	sourcePath, trimPath string
@@ -33,18 +38,24 @@ type webFlags struct {
 func (a *app) webCommand() *cobra.Command {
 	var flags webFlags
 	c := &cobra.Command{
-		Use:   "web PID | web FILE… | web -- COMMAND [ARGUMENTS…]",
+		Use:   "web PID | web FILE… | web DIR | web -- COMMAND [ARGUMENTS…]",
 		Short: "Show a process's memory in the browser while it runs",
 		Long: `Serve a page that shows a process live: what its resident memory is made of, who holds it (flame graph, functions, graph,
 callers, tree, source), what has changed between any two moments, what grows, size classes, calls into the kernel, what doctor
 says, and the options. The process is only looked at, unless --allow-set is given; the page works on after it has ended.
 With saved profiles instead of a process, it shows those, the first to the last.
 
+With --store what is seen is also kept in a folder, once a second: figures, heap profiles, and the last answer of the other views.
+A process or a tool that is killed loses the last second at most. The folder keeps to its size: what is far back is thinned out.
+` + "`seemalloc web DIR`" + ` shows it again, also after the process is gone; a folder may be used for one process after another.
+
 The address has a random token in it; it is printed on standard output. Ctrl-C ends it.`,
 		Example: `  seemalloc web 4242
   seemalloc web --listen 127.0.0.1:8080 4242
   seemalloc web before.pb.gz after.pb.gz       # choose "compared with" on the page
-  seemalloc web -- python3 job.py`,
+  seemalloc web -- python3 job.py
+  seemalloc web --store history --store-size 1G 4242
+  seemalloc web history`,
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() < 0 && a.socket == "" && len(args) > 0 && !isNumber(args[0]) {
 				return nil // files
@@ -56,6 +67,8 @@ The address has a random token in it; it is printed on standard output. Ctrl-C e
 	c.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:0", "address of this machine alone to listen on; port 0: any that is free")
 	c.Flags().BoolVar(&flags.allowSet, "allow-set", false, "let the page set options and give free memory back")
 	sourceFlags(c, &flags.sourcePath, &flags.trimPath)
+	c.Flags().StringVar(&flags.store, "store", "", "keep what is seen in this folder too")
+	c.Flags().StringVar(&flags.size, "store-size", "256M", "how large the folder may become, 16M or more")
 	flags.run.register(c, "with a command: ")
 	a.symbolFlags(c)
 	a.targetFlags(c)
@@ -66,13 +79,25 @@ func (a *app) web(flags webFlags, args []string, isCommand bool) error {
 	if err := flags.run.check(); err != nil {
 		return err
 	}
+	size, err := parseSize(flags.size)
+	if err != nil || size < store.LeastSize {
+		return usageError("--store-size %s: expected a size of 16M or more, such as 256M or 2G", flags.size)
+	}
+	flags.tell = func(err error) { a.say("what is seen is not kept just now: " + oneLine(err.Error())) }
 	listener, err := listenHere(flags.listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
 	history := &web.History{}
-	server, child, err := a.webServer(flags, args, isCommand, history)
+	folder, err := flags.openStore(args, isCommand || a.socket != "", size)
+	if err != nil {
+		return err
+	}
+	if folder != nil {
+		defer folder.Close()
+	}
+	server, child, err := a.webServer(flags, args, isCommand, history, folder)
 	if err != nil {
 		return err
 	}
@@ -109,11 +134,15 @@ func listenHere(address string) (net.Listener, error) {
 	return listener, nil
 }
 
-func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *web.History) (*web.Server, *child, error) {
+func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *web.History, folder *store.Store) (*web.Server, *child, error) {
 	if isCommand {
-		return a.webOfCommand(flags, args, history)
+		return a.webOfCommand(flags, args, history, folder)
 	}
 	if a.socket == "" && !isNumber(args[0]) {
+		if folder != nil {
+			server, err := webOfStore(flags, history, folder)
+			return server, nil, err
+		}
 		server, err := a.webOfFiles(flags, args, history)
 		return server, nil, err
 	}
@@ -121,15 +150,74 @@ func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *
 	if err != nil {
 		return nil, nil, err
 	}
-	server, err := webOfProcess(flags, t, history)
+	server, err := webOfProcess(flags, t, history, folder)
 	return server, nil, err
 }
 
-func webOfProcess(flags webFlags, t *target, history *web.History) (*web.Server, error) {
+// openStore opens the folder of --store, or the one to be shown; nil: there is none.
+func (flags *webFlags) openStore(args []string, isProcess bool, size int64) (*store.Store, error) {
+	if !isProcess && len(args) > 0 && !isNumber(args[0]) {
+		if flags.store != "" {
+			return nil, usageError("--store %s: keeps what is seen of a process; %s is none: expected a process id, or a command behind --", flags.store, args[0])
+		}
+		return openFolder(args)
+	}
+	if flags.store == "" {
+		return nil, nil
+	}
+	return store.Create(flags.store, size)
+}
+
+// openFolder opens a folder that --store has written; nil when the arguments are files.
+func openFolder(args []string) (*store.Store, error) {
+	for _, arg := range args {
+		if info, err := os.Stat(arg); err != nil || !info.IsDir() {
+			continue
+		}
+		if len(args) > 1 {
+			return nil, usageError("%s is a folder: expected one folder of --store alone, or files", arg)
+		}
+		return store.Open(arg)
+	}
+	return nil, nil
+}
+
+func webOfStore(flags webFlags, history *web.History, folder *store.Store) (*web.Server, error) {
+	run, err := history.Reopen(folder)
+	if err != nil {
+		return nil, err
+	}
+	options := flags.options(run.Title)
+	options.PID = run.PID
+	return web.NewServer(options, history, nil, nil)
+}
+
+// parseSize reads 64K, 256M or 2G as the library's options do.
+func parseSize(text string) (int64, error) {
+	shift := 0
+	if digits := strings.TrimRight(text, "KMGT"); len(digits) == len(text)-1 {
+		shift = 10 * (1 + strings.IndexByte("KMGT", text[len(digits)]))
+		text = digits
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift {
+		return 0, errors.New("expected a size")
+	}
+	return n << shift, nil
+}
+
+func webOfProcess(flags webFlags, t *target, history *web.History, folder *store.Store) (*web.Server, error) {
 	process := webProcess(t)
+	between := web.MomentInterval
+	if folder != nil {
+		if err := history.KeepIn(folder, time.Now().UnixMilli(), t.name, t.pid, flags.tell); err != nil {
+			return nil, err
+		}
+		between = time.Second
+	}
 	options := flags.options(t.name)
 	options.Kinds = kinds()
-	return web.NewServer(options, history, process, web.Watch(process, history, web.MomentInterval))
+	return web.NewServer(options, history, process, web.Watch(process, history, between))
 }
 
 func (f *webFlags) options(title string) web.Options {
@@ -190,7 +278,7 @@ func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (
 }
 
 // webOfCommand starts the command and waits until it can be asked.
-func (a *app) webOfCommand(flags webFlags, args []string, history *web.History) (*web.Server, *child, error) {
+func (a *app) webOfCommand(flags webFlags, args []string, history *web.History, folder *store.Store) (*web.Server, *child, error) {
 	const patience = 10 * time.Second
 	started, err := a.startChild(flags.run, args)
 	if err != nil {
@@ -205,7 +293,7 @@ func (a *app) webOfCommand(flags webFlags, args []string, history *web.History) 
 		default:
 		}
 		if t, _, err := a.dial([]string{strconv.Itoa(pid)}); err == nil {
-			server, err := webOfProcess(flags, t, history)
+			server, err := webOfProcess(flags, t, history, folder)
 			return server, started, err
 		}
 	}

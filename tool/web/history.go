@@ -39,6 +39,7 @@ type Moment struct {
 	Asked   bool   `json:"asked"` // somebody asked for it or looks at it: kept when others go
 	looked  int    // when somebody did so last, in looks
 	profile *profile.Profile
+	load    func() (*profile.Profile, error) // instead of profile: it is in the folder
 	held    func() (map[*stack]int64, error) // bytes in use by stack; found out once
 }
 
@@ -49,7 +50,8 @@ const (
 )
 
 // History keeps points and moments of a process in bounded memory: when there are too many, those far back are thinned
-// out, so that the last minutes are there second by second and hours back are still there in steps. Safe for concurrent use.
+// out, so that the last minutes are there second by second and hours back are still there in steps. In a folder (stored.go) more
+// is kept. Safe for concurrent use.
 type History struct {
 	mutex   sync.Mutex
 	points  []Point
@@ -57,6 +59,7 @@ type History struct {
 	next    int
 	looks   int
 	stacks  knownStacks
+	disk    *disk // nil: in memory only; set before others see it
 }
 
 // Add keeps a point.
@@ -67,6 +70,7 @@ func (h *History) Add(p Point) {
 	if len(h.points) > mostPoints {
 		h.points = thinned(h.points)
 	}
+	h.disk.addPoint(p)
 }
 
 // thinned drops every other one of the older half.
@@ -91,12 +95,14 @@ func (h *History) Since(ms int64) []Point {
 
 // AddMoment keeps a profile and returns what it is called.
 func (h *History) AddMoment(p *profile.Profile, inUse int64, asked bool) Moment {
+	data := h.disk.encoded(p)
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	m := h.enter(&Moment{Time: p.TimeNanos / int64(time.Millisecond), InUse: inUse, Asked: asked, profile: p})
 	if m.Time == 0 {
 		m.Time = time.Now().UnixMilli()
 	}
+	h.disk.addMoment(m, data)
 	if len(h.moments) > mostMoments {
 		h.dropOne()
 	}
@@ -164,7 +170,7 @@ func (h *History) Moment(id int) (Moment, bool) {
 			return *h.moments[i], true
 		}
 	}
-	return Moment{}, false
+	return h.older(id)
 }
 
 // Keep is Moment for somebody who looks at it, and may do so again: it stays when others go.
@@ -178,5 +184,5 @@ func (h *History) Keep(id int) (Moment, bool) {
 			return *m, true
 		}
 	}
-	return Moment{}, false
+	return h.older(id)
 }

@@ -194,6 +194,7 @@ func (s *Server) pprofNow(kind string) (madePages, error) {
 func (s *Server) pprofMoment(name string) (madePages, error) {
 	first, second, compares := strings.Cut(name, "-")
 	var moments []Moment
+	var profiles []*profile.Profile
 	for _, text := range []string{first, second} {
 		if text == "" && !compares {
 			continue
@@ -206,7 +207,11 @@ func (s *Server) pprofMoment(name string) (madePages, error) {
 		if !ok {
 			return madePages{}, problem{http.StatusNotFound, fmt.Errorf("%s: no such profile is kept", text)}
 		}
-		moments = append(moments, m)
+		p, err := m.Profile()
+		if err != nil {
+			return madePages{}, err
+		}
+		moments, profiles = append(moments, m), append(profiles, p)
 	}
 	at := strconv.Itoa(moments[0].ID)
 	back := url.Values{"view": {"functions"}, "at": {at}}
@@ -214,9 +219,9 @@ func (s *Server) pprofMoment(name string) (madePages, error) {
 		if shown, ok := s.pprofs.find(at); ok {
 			return shown, nil
 		}
-		return s.pprofMake(at, s.options.Title, back, moments[0].profile)
+		return s.pprofMake(at, s.options.Title, back, profiles[0])
 	}
-	change, err := report.Subtract(moments[0].profile.Copy(), moments[1].profile.Copy())
+	change, err := report.Subtract(profiles[0].Copy(), profiles[1].Copy())
 	if err != nil {
 		return madePages{}, err
 	}

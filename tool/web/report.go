@@ -54,7 +54,11 @@ func (s *Server) Report(w io.Writer) error {
 	data := &builder.data
 	kept, rows := []Moment{}, 0
 	for i, m := range spread(moments) {
-		added, err := builder.add(profileKey("heap", m.ID), m.profile)
+		p, err := m.Profile()
+		if err != nil {
+			return err
+		}
+		added, err := builder.add(profileKey("heap", m.ID), p)
 		if err != nil {
 			return err
 		}
@@ -70,7 +74,7 @@ func (s *Server) Report(w io.Writer) error {
 	data.Answers["state"] = state{Title: s.options.Title, PID: s.pid(), Kinds: s.otherKinds(builder), Report: time.Now().UnixMilli()}
 	for name, q := range map[string]url.Values{
 		"series": nil, "suspects?last=0": {"last": {"0"}}, "suspects?last=600": {"last": {"600"}}, "suspects?last=60": {"last": {"60"}},
-		"stats": nil, "settings": nil, "doctor": nil,
+		"stats": nil, "settings": nil, "doctor": nil, "lifetimes": nil,
 	} {
 		path, _, _ := strings.Cut(name, "?")
 		answer, err := s.answers[path](q)
@@ -87,7 +91,7 @@ func profileKey(kind string, id int) string { return kind + " " + strconv.Itoa(i
 
 func (s *Server) pid() int {
 	if s.process == nil {
-		return 0
+		return s.options.PID
 	}
 	return s.process.PID
 }

@@ -32,6 +32,7 @@ var dist embed.FS
 // Options of a server.
 type Options struct {
 	Title    string
+	PID      int  // of a process that is not asked any more
 	AllowSet bool // options may be set and free memory given back from the page
 	Kinds    []Kind
 	// Where source code lies, as for `seemalloc list`: folders in which to look, and beginnings of paths to take off, separated by ":".
@@ -190,14 +191,15 @@ func (s *Server) needProcess() error {
 // ---- what the page asks for ----
 
 type state struct {
-	Title    string `json:"title"`
-	PID      int    `json:"pid,omitempty"`
-	Live     bool   `json:"live"` // of a process that runs
-	Ended    string `json:"ended,omitempty"`
-	Silent   string `json:"silent,omitempty"` // why it does not answer just now
-	AllowSet bool   `json:"allow_set"`
-	Kinds    []Kind `json:"kinds"`            // of profiles that can be taken
-	Report   int64  `json:"report,omitempty"` // this is a report, of this time in ms since 1970
+	Title    string       `json:"title"`
+	PID      int          `json:"pid,omitempty"`
+	Live     bool         `json:"live"` // of a process that runs
+	Ended    string       `json:"ended,omitempty"`
+	Silent   string       `json:"silent,omitempty"` // why it does not answer just now
+	AllowSet bool         `json:"allow_set"`
+	Kinds    []Kind       `json:"kinds"`            // of profiles that can be taken
+	Report   int64        `json:"report,omitempty"` // this is a report, of this time in ms since 1970
+	Stored   *storedState `json:"stored,omitempty"` // what is kept in a folder can be asked for by time
 }
 
 // Kind of profile.
@@ -208,8 +210,9 @@ type Kind struct {
 
 func (s *Server) state(url.Values) (any, error) {
 	answer := state{Title: s.options.Title, AllowSet: s.options.AllowSet, Kinds: append([]Kind{}, s.options.Kinds...)}
+	answer.PID, answer.Stored = s.pid(), s.history.storedState()
 	if s.process != nil {
-		answer.PID, answer.Live = s.process.PID, true
+		answer.Live = true
 		if _, err := s.watcher.Last(); err != nil {
 			answer.Live, answer.Ended = false, err.Error()
 		} else if err := s.watcher.Silent(); err != nil {
@@ -220,11 +223,32 @@ func (s *Server) state(url.Values) (any, error) {
 }
 
 func (s *Server) series(q url.Values) (any, error) {
+	from, until, err := window(q)
+	if err != nil {
+		return nil, err
+	}
+	if q.Has("from") || q.Has("until") {
+		return s.history.Between(from, until)
+	}
 	since, err := number(q, "since")
 	return s.history.Since(since), err
 }
 
-func (s *Server) moments(url.Values) (any, error) { return s.history.Moments(), nil }
+// window reads from and until, in ms since 1970; absent is no bound.
+func window(q url.Values) (from, until int64, err error) {
+	if from, err = number(q, "from"); err != nil {
+		return 0, 0, err
+	}
+	if until, err = number(q, "until"); until == 0 {
+		until = noEnd
+	}
+	return from, until, err
+}
+
+func (s *Server) moments(q url.Values) (any, error) {
+	from, until, err := window(q)
+	return s.history.Listed(from, until, mostListed), err
+}
 
 func (s *Server) takeMoment(*http.Request) (any, error) {
 	if err := s.needProcess(); err != nil {
@@ -247,7 +271,7 @@ func (s *Server) moment(q url.Values, name string) (*profile.Profile, error) {
 	if !ok {
 		return nil, problem{http.StatusNotFound, fmt.Errorf("%s=%d: no such profile is kept", name, id)}
 	}
-	return m.profile, nil
+	return m.Profile()
 }
 
 // profile answers with the heap at a moment, also against another one, or with another kind of profile, taken now.
@@ -285,15 +309,22 @@ func (s *Server) stacks(p, base *profile.Profile) (any, error) {
 	return stacks, nil
 }
 
-// suspects are those of the last so many seconds up to the last profile; 0: of all.
+// suspects are those of a time, or of the last so many seconds up to the last profile; without either, of all that is in memory.
 func (s *Server) suspects(q url.Values) (any, error) {
 	const most = 30
 	last, err := number(q, "last")
 	if err != nil {
 		return nil, err
 	}
+	from, until, err := window(q)
+	if err != nil {
+		return nil, err
+	}
 	var window []Moment
 	all := s.history.Moments()
+	if q.Has("from") || q.Has("until") {
+		all = s.history.Listed(from, until, mostMoments)
+	}
 	for _, m := range all {
 		if last == 0 || m.Time >= all[len(all)-1].Time-1000*last {
 			window = append(window, m)
@@ -303,8 +334,8 @@ func (s *Server) suspects(q url.Values) (any, error) {
 }
 
 func (s *Server) stats(url.Values) (any, error) {
-	if err := s.needProcess(); err != nil {
-		return nil, err
+	if s.process == nil {
+		return s.history.Noted("stats")
 	}
 	last, err := s.watcher.Last()
 	if last == nil && err == nil {
@@ -317,10 +348,14 @@ func (s *Server) stats(url.Values) (any, error) {
 }
 
 func (s *Server) doctor(url.Values) (any, error) {
-	if err := s.needProcess(); err != nil {
-		return nil, err
+	if s.process == nil {
+		return s.history.Noted("doctor")
 	}
-	return s.process.Diagnose()
+	diagnosis, err := s.process.Diagnose()
+	if err == nil {
+		s.history.Note("doctor", diagnosis)
+	}
+	return diagnosis, err
 }
 
 type setting struct {
@@ -333,11 +368,19 @@ type setting struct {
 }
 
 func (s *Server) settings(url.Values) (any, error) {
-	if err := s.needProcess(); err != nil {
-		return nil, err
+	if s.process == nil {
+		return s.history.Noted("settings")
 	}
+	all, err := s.process.settings()
+	if err == nil {
+		s.history.Note("settings", all)
+	}
+	return all, err
+}
+
+func (p *Process) settings() ([]setting, error) {
 	var text []byte
-	err := s.process.Do(func(c *attach.Client) (err error) {
+	err := p.Do(func(c *attach.Client) (err error) {
 		text, err = c.Call("options")
 		return err
 	})

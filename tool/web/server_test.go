@@ -19,6 +19,7 @@ import (
 	"seemalloc/tool/attach"
 	"seemalloc/tool/attach/fake"
 	"seemalloc/tool/report"
+	"seemalloc/tool/store"
 )
 
 // serve starts a page of two saved profiles, a minute apart.
@@ -226,23 +227,38 @@ func TestDownloadsAreTheSameProfile(t *testing.T) {
 // process serves a page about a made-up process.
 func process(t *testing.T, allowSet bool) (base string, socket *fake.Server, server *Server) {
 	t.Helper()
+	return processIn(t, allowSet, nil)
+}
+
+func processIn(t *testing.T, allowSet bool, s *store.Store) (base string, socket *fake.Server, server *Server) {
+	t.Helper()
 	socket = fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
-	server = watched(t, socket, allowSet)
+	server = watched(t, socket, allowSet, s)
 	return listen(t, server), socket, server
 }
 
 // watched makes the server of a page about the process behind the socket.
-func watched(t *testing.T, socket *fake.Server, allowSet bool) *Server {
+func watched(t *testing.T, socket *fake.Server, allowSet bool, s *store.Store) *Server {
 	t.Helper()
 	var heap bytes.Buffer
 	_ = heapOf(time.Now(), map[string]int64{"holder": 1 << 20}).WriteUncompressed(&heap)
-	socket.Answers["profile"] = func([]string) string { return heap.String() }
+	socket.Answers["profile"] = func(args []string) string {
+		if args[0] != "heap" {
+			return "error unknown profile"
+		}
+		return heap.String()
+	}
 	again := attach.SocketRedialer(socket.Path, os.Getpid(), time.Second)
 	client, err := again()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &History{}
+	if s != nil {
+		if err := h.KeepIn(s, time.Now().UnixMilli(), "made-up", 4242, func(error) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p := NewProcess(client, "made-up", 4242, func(*profile.Profile) {})
 	p.Dial = again
 	server, err := NewServer(Options{Title: "made-up", AllowSet: allowSet}, h, p, Watch(p, h, MomentInterval))
@@ -320,7 +336,7 @@ func TestSilenceIsNotTheEnd(t *testing.T) {
 		}
 	}
 	defer stopped.Store(false)
-	server := watched(t, socket, false)
+	server := watched(t, socket, false, nil)
 	base := listen(t, server)
 	until := func(what string, is func(state) bool) {
 		t.Helper()

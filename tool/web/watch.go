@@ -19,6 +19,7 @@ const (
 	MomentInterval  = 5 * time.Second
 	statsShare      = 200
 	momentShare     = 100
+	toolShare       = 4 // of this tool's time, for names and for writing
 	doctorBetween   = 2 * time.Second
 	longestInterval = time.Minute
 )
@@ -173,6 +174,11 @@ func (w *Watcher) Ended() <-chan struct{} { return w.over }
 
 // points looks once a second; less often where a look takes long, since the kernel is asked about each region.
 func (w *Watcher) points() {
+	if w.history.disk != nil {
+		if all, err := w.process.settings(); err == nil {
+			w.history.Note("settings", all)
+		}
+	}
 	for {
 		began := time.Now()
 		var stats *attach.Stats
@@ -191,6 +197,7 @@ func (w *Watcher) points() {
 		w.last = stats
 		w.mutex.Unlock()
 		w.history.Add(pointOf(stats, began))
+		w.history.Note("stats", stats)
 		took := time.Since(began)
 		time.Sleep(min(max(interval-took, statsShare*took), longestInterval))
 	}
@@ -209,7 +216,11 @@ func (w *Watcher) moments() {
 		if !w.heard(ofMoments, err) {
 			return
 		}
-		time.Sleep(min(max(w.between-time.Since(began), momentShare*took), longestInterval))
+		if err != nil { // it took as long as was waited for it
+			time.Sleep(interval)
+			continue
+		}
+		time.Sleep(min(max(w.between-time.Since(began), momentShare*took, toolShare*time.Since(began)), longestInterval))
 	}
 }
 

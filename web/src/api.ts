@@ -11,6 +11,7 @@ export interface State {
   allow_set: boolean;
   kinds: { name: string; what: string }[] | null;
   report?: number; // this is a report, of this time
+  stored?: { dir: string; problem?: string }; // what is kept in a folder can be asked for by time
 }
 
 /** One look at the process: bytes now, and counts since its start. Times are ms since 1970. */
@@ -187,15 +188,21 @@ async function send<T>(what: string, body: unknown = {}): Promise<T> {
   return answer<T>(await fetch("api/" + what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
 }
 
+/** A time of what is kept in a folder; 0 is no bound. */
+function window(from: number, until: number): string {
+  return `from=${from}&until=${until}`;
+}
+
 export const api = {
   state: () => ask<State>("state"),
+  between: (from: number, until: number) => ask<Point[]>(`series?${window(from, until)}`),
   series: (since: number) => ask<Point[]>(`series?since=${since}`),
-  moments: () => ask<Moment[]>("moments"),
+  moments: (from = 0, until = 0) => ask<Moment[]>(from || until ? `moments?${window(from, until)}` : "moments"),
   takeMoment: () => send<Moment>("moments"),
   stacks: (kind: string, at: number, base?: number) =>
     ask<Stacks>(`profile?kind=${kind}&at=${at}` + (base === undefined ? "" : `&base=${base}`)),
   source: (file: string) => ask<Source>(`source?file=${encodeURIComponent(file)}`),
-  suspects: (last: number) => ask<Suspect[]>(`suspects?last=${last}`),
+  suspects: (last: number, from = 0, until = 0) => ask<Suspect[]>(from || until ? `suspects?${window(from, until)}` : `suspects?last=${last}`),
   stats: () => ask<Stats>("stats"),
   settings: () => ask<Setting[]>("settings"),
   set: (name: string, value: string) => send<string>("settings", { name, value }),

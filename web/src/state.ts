@@ -8,6 +8,8 @@ export interface Shown {
   kind: string; // of profile
   at: number; // id of a moment; 0: the last one, and it follows
   base: number; // compared with this one; -1: not
+  from: number; // only this time, ms since 1970, of what is kept in a folder; 0: no bound
+  until: number;
   type: string; // a sample type; "": the profile's default
   focus: string;
   ignore: string;
@@ -26,7 +28,7 @@ export interface Shown {
 }
 
 const NOTHING: Shown = {
-  view: "overview", kind: "heap", at: 0, base: -1, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
+  view: "overview", kind: "heap", at: 0, base: -1, from: 0, until: 0, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
   inverted: false, folded: false, nodes: 0.5, edges: 0.1, most: 80, what: "", flames: false, colour: "",
 };
 

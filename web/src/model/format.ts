@@ -33,8 +33,10 @@ export function percent(part: number, whole: number): string {
   return `${Math.abs(value) >= 9.95 ? value.toFixed(0) : value.toFixed(1)} %`.replace("-", "−");
 }
 
+/** The time of day, with the day when it is another one than today. */
 export function clock(ms: number): string {
-  return new Date(ms).toLocaleTimeString("en-GB");
+  const at = new Date(ms);
+  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString("en-GB") : moment(ms);
 }
 
 /** With its day. */

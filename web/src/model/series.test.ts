@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Point } from "../api.ts";
-import { bytes, count, percent } from "./format.ts";
+import { bytes, clock, count, percent } from "./format.ts";
 import { joined, rate } from "./series.ts";
 
 const point = (t: number, faults: number) => ({ t, faults }) as Point;
@@ -20,4 +20,9 @@ test("figures", () => {
   assert.deepEqual([0, 1023, 1024, 10.5 * 1024, 1023.9 * 1024, -3 * 2 ** 20].map(bytes), ["0 B", "1023 B", "1.00 KiB", "10.5 KiB", "1.00 MiB", "−3.00 MiB"]);
   assert.equal(count(-1234567), "−1,234,567");
   assert.deepEqual([percent(1, 3), percent(1, 1000), percent(0, 0)], ["33 %", "0.1 %", ""]);
+});
+
+test("a time of another day has its day", () => {
+  assert.match(clock(Date.now()), /^\d\d:\d\d:\d\d$/);
+  assert.match(clock(Date.UTC(2001, 6, 5, 12)), /5 Jul 2001/);
 });

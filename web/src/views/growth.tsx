@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { type Suspect, api } from "../api.ts";
 import { bytes } from "../model/format.ts";
-import { type Change, useAnswer } from "../state.ts";
+import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Path } from "./path.tsx";
 
 const WINDOWS: [string, number][] = [["all that is kept", 0], ["last 10 minutes", 600], ["last minute", 60]];
@@ -18,16 +18,16 @@ function sure(one: Suspect): string {
   return `${(100 * one.sure).toFixed(one.sure > 0.99 ? 1 : 0)} %`;
 }
 
-export function Growth({ change }: { change: Change }) {
+export function Growth({ shown, change }: { shown: Shown; change: Change }) {
   const [seconds, setSeconds] = useState(0);
-  const { value, problem } = useAnswer(() => api.suspects(seconds), 5000, [seconds]);
+  const { value, problem } = useAnswer(() => api.suspects(seconds, shown.from, shown.until), 5000, [seconds, shown.from, shown.until]);
   return (
     <section>
-      <div class="bar">
+      {shown.from === 0 && shown.until === 0 && <div class="bar">
         <label>window <select value={seconds} onChange={(event) => setSeconds(Number(event.currentTarget.value))}>
           {WINDOWS.map(([name, length]) => <option key={name} value={length}>{name}</option>)}
         </select></label>
-      </div>
+      </div>}
       {problem && <p class="problem">{problem}</p>}
       {value?.length === 0 && <p class="note">Nothing grows, or there are fewer than four profiles so far, or not all of them say when they were taken.</p>}
       {value && value.length > 0 && (

@@ -5,7 +5,7 @@ import { Chart } from "../draw/chart.tsx";
 import { bytes, count, percent } from "../model/format.ts";
 import { joined, level, rate, seconds } from "../model/series.ts";
 import { holders, lines, total } from "../model/stacks.ts";
-import { type Change, useAnswer } from "../state.ts";
+import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Path } from "./path.tsx";
 import { Word } from "./word.tsx";
 
@@ -80,10 +80,10 @@ function Growers({ suspects, change }: { suspects: Suspect[] | null; change: Cha
   );
 }
 
-export function Overview({ points, state, change }: { points: Point[]; state: State; change: Change }) {
+export function Overview({ points, state, shown, change }: { points: Point[]; state: State; shown: Shown; change: Change }) {
   const last = points[points.length - 1];
   const stacks = useAnswer(() => api.stacks("heap", 0), 5000, []);
-  const suspects = useAnswer(() => api.suspects(0), 5000, []);
+  const suspects = useAnswer(() => api.suspects(0, shown.from, shown.until), 5000, [shown.from, shown.until]);
   const times = seconds(points);
   const now = last && PARTS.map((part) => ({ ...part, value: part.of(last) }));
   return (

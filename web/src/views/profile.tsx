@@ -38,6 +38,8 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
     </label>
   );
   const modules = useMemo(() => [...new Set((stacks?.frames ?? []).map((frame) => frame.m ?? ""))].filter(Boolean).sort(), [stacks]);
+  // One that is chosen and of another time than is listed.
+  const beside = (id: number) => id > 0 && !moments.some((moment) => moment.id === id) && <option value={id}>profile {id}</option>;
   const keep = async () => {
     const moment = await api.takeMoment();
     change({ base: moment.id });
@@ -54,10 +56,12 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
       </select></label>
       <label>at <select value={shown.at} onChange={(event) => change({ at: Number(event.currentTarget.value) })}>
         <option value={0}>{state.live ? "now (follows)" : "the last one"}</option>
+        {beside(shown.at)}
         {[...moments].reverse().map((moment) => <option key={moment.id} value={moment.id}>{label(moment)}</option>)}
       </select></label>
       <label>compared with <select value={shown.base} onChange={(event) => change({ base: Number(event.currentTarget.value) })}>
         <option value={-1}>nothing</option>
+        {beside(shown.base)}
         {moments.map((moment) => <option key={moment.id} value={moment.id}>{label(moment)}</option>)}
       </select></label>
       {state.live && <button onClick={keep} title="Keeps a profile of now, and shows what changes from here on">compare from now on</button>}
@@ -81,7 +85,7 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
 
 export function Profile({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
   const follows = state.live && shown.at === 0;
-  const moments = useAnswer(api.moments, state.live ? 5000 : 0, [state.live]);
+  const moments = useAnswer(() => api.moments(shown.from, shown.until), state.live ? 5000 : 0, [state.live, shown.from, shown.until]);
   const { value: stacks, problem } = useAnswer(() => api.stacks(shown.kind, shown.at, shown.base >= 0 ? shown.base : undefined),
     follows ? 5000 : 0, [shown.kind, shown.at, shown.base, follows]);
   const type = Math.max(0, stacks ? (shown.type ? stacks.types.findIndex((one) => one.name === shown.type) : stacks.default) : 0);

@@ -1,0 +1,70 @@
+package store
+
+import "fmt"
+
+// makeRoom thins out what is far back until so many bytes more fit. The database's file keeps its size, and what is freed in it is
+// used again. The lock is held.
+func (s *Store) makeRoom(more int64) error {
+	if s.limit == 0 {
+		return nil // opened to be read
+	}
+	for {
+		var pages, free int64
+		if err := s.db.QueryRow("SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count").Scan(&pages, &free); err != nil {
+			return s.explain(err)
+		}
+		// A sixteenth is left for tables' inner pages and for notes.
+		room := s.databaseBytes()/16*15 - (pages-free)*pageBytes
+		if more < room {
+			return nil
+		}
+		if s.pointBytes == 0 && len(s.moments) <= 2 {
+			return fmt.Errorf("%s: the size that the folder may have (%d bytes) is full", s.dir, s.limit)
+		}
+		var err error
+		if s.pointBytes > s.databaseBytes()/pointsPart || len(s.moments) <= 2 {
+			err = s.thinPoints()
+		} else {
+			err = s.dropMoment()
+		}
+		if err != nil {
+			return s.explain(err)
+		}
+	}
+}
+
+// thinPoints drops every other one of the older half, as the history in memory does.
+func (s *Store) thinPoints() error {
+	_, err := s.db.Exec(`DELETE FROM points WHERE t IN (SELECT t FROM (SELECT t, row_number() OVER (ORDER BY t) AS n FROM points)
+		WHERE n % 2 = 0 AND n <= (SELECT count(*) / 2 + 2 FROM points))`)
+	if err != nil {
+		return err
+	}
+	before := s.pointBytes
+	if err := s.db.QueryRow("SELECT coalesce(sum(length(data)), 0) FROM points").Scan(&s.pointBytes); err == nil && s.pointBytes == before {
+		s.pointBytes = 0 // one is left
+	}
+	return err
+}
+
+// dropMoment lets the one go whose neighbours are nearest to each other for how long ago it was (as web.History does); the first,
+// the last and those that were asked for stay as long as there are others.
+func (s *Store) dropMoment() error {
+	now := s.moments[len(s.moments)-1].Time
+	best, least := 1, 0.0
+	for i, found := 1, false; i < len(s.moments)-1; i++ {
+		m := s.moments[i]
+		if m.Asked {
+			continue
+		}
+		gap := float64(s.moments[i+1].Time-s.moments[i-1].Time) / float64(max(now-m.Time, 0)+1000)
+		if !found || gap < least {
+			best, least, found = i, gap, true
+		}
+	}
+	if _, err := s.db.Exec("DELETE FROM moments WHERE id = ?", s.moments[best].ID); err != nil {
+		return err
+	}
+	s.moments = append(s.moments[:best], s.moments[best+1:]...)
+	return nil
+}

@@ -1,0 +1,430 @@
+// Package store keeps on disk what `seemalloc web` has seen of a process: figures by the second, heap profiles, and the last
+// answer of each other kind. One folder, bounded in size; one tool at a time.
+//
+// A write is a transaction of its own in SQLite's write-ahead log: it is there as soon as the call returns, whatever happens to
+// the tool afterwards (a power failure may take the last seconds, never the rest). What is in a point or a profile is the
+// caller's business; here they are bytes with a time. Safe for concurrent use.
+package store
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+const (
+	file          = "history.db"
+	applicationID = 0x53656d61 // "Sema": tells our files from other databases
+	version       = 1          // of the tables below
+)
+
+// Sizes: of the limit, three quarters are the database's, which is never larger; an eighth is the largest profile, which may be in
+// the log as well; the log is kept to the rest.
+const (
+	LeastSize  = 16 << 20
+	UsualSize  = 256 << 20
+	logPages   = 256 // are copied to the database then
+	pageBytes  = 4096
+	pointsPart = 4 // a part of so many, of the database, is for points
+)
+
+const tables = `
+CREATE TABLE runs(id INTEGER PRIMARY KEY, t INTEGER NOT NULL, title TEXT NOT NULL, pid INTEGER NOT NULL);
+CREATE TABLE points(t INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE moments(id INTEGER PRIMARY KEY, t INTEGER NOT NULL, inuse INTEGER NOT NULL, asked INTEGER NOT NULL, run INTEGER NOT NULL, profile BLOB NOT NULL);
+CREATE TABLE notes(name TEXT PRIMARY KEY, data BLOB NOT NULL);`
+
+// Moment is a heap profile that is kept. Times are ms since 1970.
+type Moment struct {
+	ID    int
+	Time  int64
+	InUse int64
+	Asked bool // somebody asked for it: kept when others go
+	Run   int
+}
+
+// Run is a process that was watched.
+type Run struct {
+	ID    int
+	Time  int64
+	Title string
+	PID   int
+}
+
+// Store is an open folder.
+type Store struct {
+	dir   string
+	limit int64
+	lock  *os.File
+	db    *sql.DB // one connection
+
+	mutex      sync.Mutex
+	moments    []Moment // all that are kept, the oldest first
+	pointBytes int64
+}
+
+// Create opens the folder to write to it, makes it if there is none, and lets it grow to so many bytes.
+func Create(dir string, limit int64) (*Store, error) {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = os.MkdirAll(dir, 0o700)
+	case err == nil && len(entries) > 0 && !isStore(dir):
+		return nil, fmt.Errorf("%s: holds other files: expected a new or empty folder, or one that seemalloc has written", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, reason(err))
+	}
+	return open(dir, max(limit, LeastSize))
+}
+
+// Open opens a folder that was written before.
+func Open(dir string) (*Store, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, reason(err))
+	}
+	if !isStore(dir) {
+		return nil, fmt.Errorf("%s: there is no %s in it: expected a folder that `seemalloc web --store` has written", dir, file)
+	}
+	return open(dir, 0)
+}
+
+// isStore also knows a folder whose tool was killed before it had written.
+func isStore(dir string) bool {
+	for _, name := range []string{file, "lock"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// reason is an error without the path, which stands before it.
+func reason(err error) error {
+	var where *fs.PathError
+	if errors.As(err, &where) {
+		return where.Err
+	}
+	return err
+}
+
+func open(dir string, limit int64) (*Store, error) {
+	lock, err := acquire(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, limit: limit, lock: lock}
+	if err := s.openDatabase(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// acquire takes the folder for this tool alone. The kernel gives it back when the tool ends, however it does.
+func acquire(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot be opened for writing: %w", dir, reason(err))
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer lock.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s: cannot be locked: %w", dir, err)
+		}
+		who := make([]byte, 20)
+		n, _ := lock.ReadAt(who, 0)
+		return nil, fmt.Errorf("%s: is in use by another seemalloc (pid %s): end that one, or choose another folder", dir, strings.TrimSpace(string(who[:n])))
+	}
+	_ = lock.Truncate(0)
+	_, _ = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return lock, nil
+}
+
+func (s *Store) openDatabase() error {
+	// A database of others is private too: names of functions may be secrets.
+	path := filepath.Join(s.dir, file)
+	created, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, reason(err))
+	}
+	created.Close()
+	query := url.Values{"_pragma": {"journal_mode(wal)", "synchronous(normal)", "busy_timeout(2000)", fmt.Sprintf("wal_autocheckpoint(%d)", logPages)}}
+	if s.limit > 0 {
+		query["_pragma"] = append(query["_pragma"], fmt.Sprintf("journal_size_limit(%d)", s.limit/16), fmt.Sprintf("max_page_count(%d)", s.databaseBytes()/pageBytes))
+	}
+	if s.db, err = sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+query.Encode()); err != nil {
+		return err
+	}
+	s.db.SetMaxOpenConns(1)
+	var id, found int
+	if err := s.db.QueryRow("SELECT application_id, user_version FROM pragma_application_id, pragma_user_version").Scan(&id, &found); err != nil {
+		return s.explain(err)
+	}
+	switch {
+	case id == 0 && found == 0:
+		err = s.createTables()
+	case id != applicationID:
+		err = fmt.Errorf("%s: is a database of another program: expected one that `seemalloc web --store` has written", path)
+	case found > version:
+		err = fmt.Errorf("%s: was written by a newer seemalloc (format %d; this one reads up to %d): use that one, or another folder", s.dir, found, version)
+	}
+	if err != nil {
+		return err
+	}
+	var verdict string
+	if err := s.db.QueryRow("PRAGMA quick_check(1)").Scan(&verdict); err != nil {
+		return s.explain(err)
+	}
+	if verdict != "ok" {
+		return s.damaged(verdict)
+	}
+	return s.explain(s.load())
+}
+
+func (s *Store) createTables() error {
+	var tables_ int
+	if err := s.db.QueryRow("SELECT count(*) FROM sqlite_schema").Scan(&tables_); err != nil {
+		return s.explain(err)
+	}
+	if tables_ > 0 {
+		return fmt.Errorf("%s: is a database of another program: expected one that `seemalloc web --store` has written", filepath.Join(s.dir, file))
+	}
+	// All or nothing: a tool killed here leaves an empty file.
+	_, err := s.db.Exec(fmt.Sprintf("BEGIN; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", tables, applicationID, version))
+	return s.explain(err)
+}
+
+func (s *Store) load() error {
+	if err := s.db.QueryRow("SELECT coalesce(sum(length(data)), 0) FROM points").Scan(&s.pointBytes); err != nil {
+		return err
+	}
+	rows, err := s.db.Query("SELECT id, t, inuse, asked, run FROM moments ORDER BY id")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var m Moment
+		if err := rows.Scan(&m.ID, &m.Time, &m.InUse, &m.Asked, &m.Run); err != nil {
+			return err
+		}
+		s.moments = append(s.moments, m)
+	}
+	return rows.Err()
+}
+
+// explain has the words for what SQLite reports.
+func (s *Store) explain(err error) error {
+	var reported *sqlite.Error
+	if err == nil || !errors.As(err, &reported) {
+		return err
+	}
+	switch reported.Code() & 0xff {
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+		return s.damaged(reported.Error())
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%s: the disk, or the size that the folder may have, is full", s.dir)
+	}
+	return fmt.Errorf("%s: %w", s.dir, err)
+}
+
+func (s *Store) damaged(what string) error {
+	return fmt.Errorf("%s: is damaged (%s): what is in it cannot be trusted: choose another folder, or remove this one", filepath.Join(s.dir, file), strings.TrimSpace(what))
+}
+
+// Close ends the use of the folder.
+func (s *Store) Close() error {
+	var err error
+	if s.db != nil {
+		err = s.explain(s.db.Close())
+	}
+	s.lock.Close()
+	return err
+}
+
+func (s *Store) databaseBytes() int64 { return s.limit / 4 * 3 }
+
+// Dir is the folder.
+func (s *Store) Dir() string { return s.dir }
+
+// Begin notes that a process is watched from now on, and returns its run.
+func (s *Store) Begin(now int64, title string, pid int) (int, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	done, err := s.db.Exec("INSERT INTO runs(t, title, pid) VALUES(?, ?, ?)", now, title, pid)
+	if err != nil {
+		return 0, s.explain(err)
+	}
+	id, err := done.LastInsertId()
+	return int(id), err
+}
+
+// LastRun is the process that was watched last; nil: none was.
+func (s *Store) LastRun() (*Run, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var r Run
+	err := s.db.QueryRow("SELECT id, t, title, pid FROM runs ORDER BY id DESC LIMIT 1").Scan(&r.ID, &r.Time, &r.Title, &r.PID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &r, s.explain(err)
+}
+
+// AddPoint keeps figures of a time.
+func (s *Store) AddPoint(t int64, data []byte) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if err := s.makeRoom(int64(len(data))); err != nil {
+		return err
+	}
+	if _, err := s.db.Exec("INSERT OR REPLACE INTO points(t, data) VALUES(?, ?)", t, data); err != nil {
+		return s.explain(err)
+	}
+	s.pointBytes += int64(len(data))
+	return nil
+}
+
+// AddMoment keeps a profile under its own id, which must be new.
+func (s *Store) AddMoment(m Moment, profile []byte) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if most := s.limit / 8; int64(len(profile)) > most {
+		return fmt.Errorf("%s: a profile of %d bytes is too large for it: the folder may have %d; give it more with --store-size", s.dir, len(profile), s.limit)
+	}
+	if err := s.makeRoom(int64(len(profile))); err != nil {
+		return err
+	}
+	_, err := s.db.Exec("INSERT INTO moments(id, t, inuse, asked, run, profile) VALUES(?, ?, ?, ?, ?, ?)", m.ID, m.Time, m.InUse, m.Asked, m.Run, profile)
+	if err != nil {
+		return s.explain(err)
+	}
+	s.moments = append(s.moments, m)
+	return nil
+}
+
+// Note keeps the last answer of a name.
+func (s *Store) Note(name string, data []byte) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	_, err := s.db.Exec("INSERT OR REPLACE INTO notes(name, data) VALUES(?, ?)", name, data)
+	return s.explain(err)
+}
+
+// Noted is the last answer of a name; nil: none.
+func (s *Store) Noted(name string) ([]byte, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var data []byte
+	err := s.db.QueryRow("SELECT data FROM notes WHERE name = ?", name).Scan(&data)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return data, s.explain(err)
+}
+
+// Points returns at most so many points of a time, evenly chosen where there are more, the first and the last among them.
+func (s *Store) Points(from, until int64, most int) ([][]byte, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var count int
+	if err := s.db.QueryRow("SELECT count(*) FROM points WHERE t BETWEEN ? AND ?", from, until).Scan(&count); err != nil {
+		return nil, s.explain(err)
+	}
+	step := max(1, (count+most-2)/max(most-1, 1))
+	rows, err := s.db.Query(`SELECT data FROM (SELECT data, row_number() OVER (ORDER BY t) AS n FROM points WHERE t BETWEEN ? AND ?)
+		WHERE n % ? = 0 OR n = 1 OR n = ? ORDER BY n`, from, until, step, count)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	defer rows.Close()
+	var out [][]byte
+	for rows.Next() {
+		var data []byte
+		if err := rows.Scan(&data); err != nil {
+			return nil, s.explain(err)
+		}
+		out = append(out, data)
+	}
+	return out, s.explain(rows.Err())
+}
+
+// Moments lists at most so many moments of a time, evenly chosen where there are more; those that were asked for come first.
+func (s *Store) Moments(from, until int64, most int) []Moment {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var within, asked []Moment
+	for _, m := range s.moments {
+		switch {
+		case m.Time < from || m.Time > until:
+		case m.Asked:
+			asked = append(asked, m)
+		default:
+			within = append(within, m)
+		}
+	}
+	out := evenly(asked, most)
+	out = append(out, evenly(within, most-len(out))...)
+	slices.SortFunc(out, func(a, b Moment) int { return a.ID - b.ID })
+	return out
+}
+
+// evenly chooses, the first and the last among them.
+func evenly(all []Moment, most int) []Moment {
+	if len(all) <= most {
+		return slices.Clone(all)
+	}
+	var out []Moment
+	for i := range most {
+		out = append(out, all[i*(len(all)-1)/max(most-1, 1)])
+	}
+	return out
+}
+
+// Moment finds one by its id.
+func (s *Store) Moment(id int) (Moment, bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	i, found := slices.BinarySearchFunc(s.moments, id, func(m Moment, id int) int { return m.ID - id })
+	if !found {
+		return Moment{}, false
+	}
+	return s.moments[i], true
+}
+
+// LastID is the last moment's; 0: there is none.
+func (s *Store) LastID() int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if len(s.moments) == 0 {
+		return 0
+	}
+	return s.moments[len(s.moments)-1].ID
+}
+
+// Profile reads a moment's.
+func (s *Store) Profile(id int) ([]byte, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var data []byte
+	if err := s.db.QueryRow("SELECT profile FROM moments WHERE id = ?", id).Scan(&data); err != nil {
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil, fmt.Errorf("profile %d has gone meanwhile, to make room for newer ones", id)
+		}
+		return nil, s.explain(err)
+	}
+	return data, nil
+}

@@ -1,0 +1,303 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"fmt"
+	"math/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func create(t *testing.T, dir string, limit int64) *Store {
+	t.Helper()
+	s, err := Create(dir, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatWasWrittenIsReadAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a folder % with ? #") // all of which mean something in a URI
+	s := create(t, dir, 0)
+	run, err := s.Begin(1000, "redis-server (pid 12)", 12)
+	must(t, err)
+	for i := range 10 {
+		must(t, s.AddPoint(int64(1000*i), []byte(fmt.Sprint("point ", i))))
+	}
+	must(t, s.AddMoment(Moment{ID: 1, Time: 1500, InUse: 77, Run: run}, []byte("profile 1")))
+	must(t, s.AddMoment(Moment{ID: 2, Time: 2500, InUse: 88, Asked: true, Run: run}, []byte("profile 2")))
+	must(t, s.Note("stats", []byte("old")))
+	must(t, s.Note("stats", []byte("new")))
+	must(t, s.Close())
+	for _, name := range []string{"", file, "lock"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		must(t, err)
+		if info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%q is open to others: %s", name, info.Mode())
+		}
+	}
+
+	again, err := Open(dir)
+	must(t, err)
+	defer again.Close()
+	points, err := again.Points(2000, 8000, 100)
+	must(t, err)
+	if len(points) != 7 || string(points[0]) != "point 2" || string(points[6]) != "point 8" {
+		t.Errorf("%q", points)
+	}
+	points, err = again.Points(0, 1e6, 4)
+	must(t, err)
+	if len(points) > 5 || string(points[0]) != "point 0" || string(points[len(points)-1]) != "point 9" {
+		t.Errorf("%q", points)
+	}
+	if all := again.Moments(0, 1e6, 10); len(all) != 2 || all[1] != (Moment{2, 2500, 88, true, run}) {
+		t.Errorf("%v", all)
+	}
+	if few := again.Moments(0, 1e6, 1); len(few) != 1 || !few[0].Asked {
+		t.Errorf("%v", few)
+	}
+	if data, err := again.Profile(1); err != nil || string(data) != "profile 1" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if _, err := again.Profile(7); err == nil || !strings.Contains(err.Error(), "profile 7") {
+		t.Error(err)
+	}
+	if note, err := again.Noted("stats"); err != nil || string(note) != "new" {
+		t.Errorf("%q, %v", note, err)
+	}
+	if note, err := again.Noted("nothing"); err != nil || note != nil {
+		t.Errorf("%q, %v", note, err)
+	}
+	if last, err := again.LastRun(); err != nil || last == nil || *last != (Run{run, 1000, "redis-server (pid 12)", 12}) {
+		t.Errorf("%v, %v", last, err)
+	}
+	if again.LastID() != 2 {
+		t.Error(again.LastID())
+	}
+}
+
+// Ten times as much as may be kept goes in; the folder is never larger than it may be, and what stays is spread over the time.
+func TestTheFolderIsBounded(t *testing.T) {
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewSource(seed))
+	dir := t.TempDir()
+	s := create(t, dir, LeastSize)
+	written, now, largest := int64(0), int64(1e12), int64(0)
+	asked, id := 0, 0
+	for written < 10*LeastSize {
+		now += 1000
+		point := bytes.Repeat([]byte("p"), 200+random.Intn(300))
+		must(t, s.AddPoint(now, point))
+		written += int64(len(point))
+		if random.Intn(3) == 0 {
+			id++
+			data := make([]byte, random.Intn(300_000))
+			if random.Intn(50) == 0 {
+				data = make([]byte, LeastSize/8)
+			}
+			random.Read(data)
+			m := Moment{ID: id, Time: now, Asked: id == 5}
+			if m.Asked {
+				asked = id
+			}
+			must(t, s.AddMoment(m, data))
+			written += int64(len(data))
+		}
+		must(t, s.Note("stats", point))
+		if size := folderBytes(t, dir); size > largest {
+			largest = size
+		}
+	}
+	t.Logf("%d profiles, %d of them stay; at most %d bytes", id, len(s.moments), largest)
+	if largest > LeastSize {
+		t.Errorf("the folder had %d bytes; it may have %d", largest, LeastSize)
+	}
+	if largest < LeastSize/2 {
+		t.Errorf("the folder had no more than %d bytes; it may have %d", largest, LeastSize)
+	}
+	all := s.Moments(0, now, 1e6)
+	if all[0].ID != 1 || all[len(all)-1].ID != id {
+		t.Errorf("from %d to %d, of 1 to %d", all[0].ID, all[len(all)-1].ID, id)
+	}
+	if _, found := s.Moment(asked); !found {
+		t.Error("the one that was asked for is gone")
+	}
+	for _, m := range all {
+		if _, err := s.Profile(m.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Points(now, now, 10); err != nil {
+		t.Error(err)
+	}
+	if err := s.AddMoment(Moment{ID: id + 1}, make([]byte, LeastSize/8+1)); err == nil || !strings.Contains(err.Error(), "--store-size") {
+		t.Errorf("too large a profile: %v", err)
+	}
+}
+
+// Points alone are bounded too.
+func TestPointsAreThinned(t *testing.T) {
+	dir := t.TempDir()
+	s := create(t, dir, LeastSize)
+	const count = 20_000
+	for i := range count {
+		if err := s.AddPoint(int64(i), bytes.Repeat([]byte("p"), 500)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size := folderBytes(t, dir); size > LeastSize {
+		t.Errorf("%d bytes", size)
+	}
+	recent, err := s.Points(count-1000, count, count)
+	must(t, err)
+	all, err := s.Points(0, 0, 10)
+	must(t, err)
+	if len(recent) != 1000 || len(all) != 1 {
+		t.Errorf("%d of the last 1000; %d of the first", len(recent), len(all))
+	}
+}
+
+func folderBytes(t *testing.T, dir string) (sum int64) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil {
+			sum += info.Size()
+		}
+	}
+	return sum
+}
+
+// The child writes as fast as it can and says what it has written; killed in the midst of it, all of that is there.
+func TestNothingIsLostWhenTheToolIsKilled(t *testing.T) {
+	if dir := os.Getenv("SEEMALLOC_STORE_TEST"); dir != "" {
+		s, err := Create(dir, LeastSize)
+		must(t, err)
+		for i := s.LastID() + 1; ; i++ {
+			must(t, s.AddMoment(Moment{ID: i, Time: int64(i)}, bytes.Repeat([]byte{byte(i)}, 20_000)))
+			must(t, s.AddPoint(int64(i), []byte(strconv.Itoa(i))))
+			fmt.Println("written", i)
+		}
+	}
+	dir := t.TempDir()
+	for round := range 5 {
+		child := exec.Command(os.Args[0], "-test.run", t.Name())
+		child.Env = append(os.Environ(), "SEEMALLOC_STORE_TEST="+dir)
+		pipe, err := child.StdoutPipe()
+		must(t, err)
+		must(t, child.Start())
+		lines, last := bufio.NewScanner(pipe), 0
+		stop := time.Now().Add(time.Duration(50+rand.Intn(300)) * time.Millisecond)
+		for lines.Scan() {
+			if _, err := fmt.Sscanf(lines.Text(), "written %d", &last); err == nil && time.Now().After(stop) {
+				break
+			}
+		}
+		if round == 0 {
+			if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("in use by another seemalloc (pid %d)", child.Process.Pid)) {
+				t.Errorf("while it is written: %v", err)
+			}
+		}
+		must(t, child.Process.Kill())
+		_ = child.Wait()
+		s, err := Open(dir)
+		must(t, err)
+		points, err := s.Points(int64(last), int64(last), 10)
+		must(t, err)
+		if s.LastID() < last || len(points) != 1 {
+			t.Fatalf("round %d: %d was written, %d is there, %d points", round, last, s.LastID(), len(points))
+		}
+		data, err := s.Profile(last)
+		must(t, err)
+		if !bytes.Equal(data, bytes.Repeat([]byte{byte(last)}, 20_000)) {
+			t.Errorf("round %d: the profile is another one", round)
+		}
+		must(t, s.Close())
+	}
+}
+
+func TestFoldersThatAreNoneAreRefused(t *testing.T) {
+	written := func(t *testing.T) string {
+		dir := t.TempDir()
+		s := create(t, dir, 0)
+		for i := range 50 {
+			must(t, s.AddMoment(Moment{ID: i + 1, Time: int64(i)}, bytes.Repeat([]byte("x"), 10_000)))
+		}
+		must(t, s.Close())
+		return dir
+	}
+	change := func(t *testing.T, dir, statement string) {
+		db, err := sql.Open("sqlite", filepath.Join(dir, file))
+		must(t, err)
+		defer db.Close()
+		_, err = db.Exec(statement)
+		must(t, err)
+	}
+	overwrite := func(t *testing.T, dir string, at int64, with []byte) {
+		f, err := os.OpenFile(filepath.Join(dir, file), os.O_RDWR, 0)
+		must(t, err)
+		defer f.Close()
+		_, err = f.WriteAt(with, at)
+		must(t, err)
+	}
+	for name, c := range map[string]struct {
+		dir  func(*testing.T) string
+		want string
+	}{
+		"newer":   {func(t *testing.T) string { d := written(t); change(t, d, "PRAGMA user_version = 9"); return d }, "written by a newer seemalloc (format 9; this one reads up to 1)"},
+		"another": {func(t *testing.T) string { d := written(t); change(t, d, "PRAGMA application_id = 7"); return d }, "a database of another program"},
+		"text": {func(t *testing.T) string {
+			d := t.TempDir()
+			must(t, os.WriteFile(filepath.Join(d, file), bytes.Repeat([]byte("text "), 1000), 0o600))
+			return d
+		}, "is damaged"},
+		"a page": {func(t *testing.T) string {
+			d := written(t)
+			overwrite(t, d, 3*pageBytes, bytes.Repeat([]byte{0xa5}, 3*pageBytes))
+			return d
+		}, "is damaged"},
+		"cut": {func(t *testing.T) string {
+			d := written(t)
+			must(t, os.Truncate(filepath.Join(d, file), 20*pageBytes))
+			return d
+		}, "is damaged"},
+		"empty":  {func(t *testing.T) string { return t.TempDir() }, "there is no history.db in it"},
+		"absent": {func(t *testing.T) string { return filepath.Join(t.TempDir(), "absent") }, "absent: no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := c.dir(t)
+			if s, err := Open(dir); err == nil {
+				s.Close()
+				t.Error("it is opened")
+			} else if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "letter.txt"), nil, 0o600))
+	if _, err := Create(dir, 0); err == nil || !strings.Contains(err.Error(), "holds other files") {
+		t.Errorf("somebody's folder: %v", err)
+	}
+	if _, err := Create(filepath.Join(dir, "letter.txt", "below"), 0); err == nil || !strings.Contains(err.Error(), "not a directory") {
+		t.Errorf("below a file: %v", err)
+	}
+}

@@ -1,0 +1,229 @@
+package web
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"seemalloc/tool/report"
+	"seemalloc/tool/store"
+)
+
+func folder(t *testing.T, dir string) *store.Store {
+	t.Helper()
+	s, err := store.Create(dir, store.LeastSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// reopen serves what a folder has.
+func reopen(t *testing.T, dir string) (base string, h *History) {
+	t.Helper()
+	s, err := store.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	h = &History{}
+	run, err := h.Reopen(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := NewServer(Options{Title: run.Title, PID: run.PID}, h, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listen(t, server), h
+}
+
+// What memory has let go is in the folder: listed by time, found by its id, and any two can be compared, also afterwards.
+func TestMomentsThatAreGoneFromMemoryAreInTheFolder(t *testing.T) {
+	dir := t.TempDir()
+	s := folder(t, dir)
+	h := &History{}
+	const begin, count = int64(1e9), 300
+	if err := h.KeepIn(s, 1000*begin, "made-up (pid 7)", 7, func(error) {}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(count) {
+		h.Add(Point{Time: 1000 * (begin + i), RSS: i})
+		keep(h, heapOf(time.Unix(begin+i, 0), map[string]int64{"leak": 1000 * (i + 1), "steady": 5000}), false)
+	}
+	if err := h.Failure(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(h.Moments()); n > mostMoments {
+		t.Errorf("%d moments in memory", n)
+	}
+	inMemory := map[int]bool{}
+	for _, m := range h.Moments() {
+		inMemory[m.ID] = true
+	}
+	gone := 2
+	for inMemory[gone] {
+		gone++
+	}
+	check := func(base string) {
+		t.Helper()
+		var stacks Stacks
+		if status, body := get(t, base+"api/profile?at="+strconv.Itoa(count)+"&base="+strconv.Itoa(gone), nil); status != http.StatusOK {
+			t.Fatal(status, body)
+		} else if err := json.Unmarshal([]byte(body), &stacks); err != nil {
+			t.Fatal(err)
+		}
+		index := stacks.Default
+		for i, stack := range stacks.Stacks {
+			if stacks.Frames[stack[len(stack)-1]].Name == "leak" && (stacks.Values[i][index] != 1000*count || stacks.Base[i][index] != int64(1000*gone)) {
+				t.Errorf("leak had %d and has %d", stacks.Base[i][index], stacks.Values[i][index])
+			}
+		}
+		var listed []Moment
+		get(t, base+"api/moments?from="+strconv.FormatInt(1000*(begin+100), 10)+"&until="+strconv.FormatInt(1000*(begin+149), 10), &listed)
+		if len(listed) != 50 || listed[0].ID != 101 || listed[49].ID != 150 {
+			t.Errorf("%d moments of 50 seconds", len(listed))
+		}
+		get(t, base+"api/moments", &listed)
+		if len(listed) < mostListed || len(listed) > mostListed+mostMoments || listed[0].ID != 1 {
+			t.Errorf("%d moments of all", len(listed))
+		}
+		for i := 1; i < len(listed); i++ {
+			if listed[i].ID <= listed[i-1].ID {
+				t.Fatal("a moment is listed twice")
+			}
+		}
+		var points []Point
+		get(t, base+"api/series?from="+strconv.FormatInt(1000*(begin+10), 10)+"&until="+strconv.FormatInt(1000*(begin+19), 10), &points)
+		if len(points) != 10 || points[0].RSS != 10 || points[9].RSS != 19 {
+			t.Errorf("%+v", points)
+		}
+		var suspects []Suspect
+		get(t, base+"api/suspects?from="+strconv.FormatInt(1000*(begin+10), 10)+"&until="+strconv.FormatInt(1000*(begin+29), 10), &suspects)
+		if len(suspects) != 1 || suspects[0].Stack[0] != "leak" || len(suspects[0].Values) != 20 || math.Abs(suspects[0].PerS-1000) > 1 {
+			t.Errorf("%+v", suspects)
+		}
+	}
+	server, err := NewServer(Options{}, h, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(listen(t, server))
+	s.Close()
+
+	base, again := reopen(t, dir)
+	check(base)
+	if n := len(again.Since(0)); n != count {
+		t.Errorf("%d points", n)
+	}
+	moments := again.Moments()
+	if last := moments[len(moments)-1]; len(moments) > mostMoments || last.ID != count || last.InUse != 1000*count+5000 {
+		t.Errorf("%d moments, the last one %+v", len(moments), last)
+	}
+	p, err := moments[0].Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if index, err := report.SampleIndex(p, "inuse", "bytes"); err != nil || report.Total(p, index) != moments[0].InUse {
+		t.Errorf("the profile of %+v has another total (%v)", moments[0], err)
+	}
+	var now state
+	get(t, base+"api/state", &now)
+	if now.Title != "made-up (pid 7)" || now.PID != 7 || now.Live || now.Stored == nil || now.Stored.Dir != dir {
+		t.Errorf("%+v", now)
+	}
+}
+
+// A second process in the same folder goes on where the first one ended.
+func TestAFolderGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	for run := range int64(2) {
+		s := folder(t, dir)
+		h := &History{}
+		if err := h.KeepIn(s, 1e12+1000*run, "run "+strconv.FormatInt(run, 10), int(run), func(error) {}); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(h.Since(0)); n != int(run) {
+			t.Errorf("run %d begins with %d points", run, n)
+		}
+		h.Add(Point{Time: 1e12 + 1000*run})
+		if m := keep(h, heapOf(time.Unix(1e9+run, 0), map[string]int64{"f": 100}), false); m.ID != int(run)+1 {
+			t.Errorf("run %d begins with moment %d", run, m.ID)
+		}
+		s.Close()
+	}
+	_, h := reopen(t, dir)
+	if all := h.Moments(); len(all) != 1 || all[0].ID != 2 {
+		t.Errorf("of the last run: %+v", all)
+	}
+	if all := h.Listed(0, noEnd, 10); len(all) != 2 {
+		t.Errorf("of both: %+v", all)
+	}
+}
+
+func TestWhatTheProcessSaidLastIsKept(t *testing.T) {
+	dir := t.TempDir()
+	s := folder(t, dir)
+	base, _, server := processIn(t, false, s)
+	deadline := time.Now().Add(20 * time.Second)
+	for len(server.history.Since(0)) == 0 || len(server.history.Moments()) == 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody looks")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(100 * time.Millisecond) // the note comes after the point
+	views := []string{"stats", "settings", "state", "moments", "series?since=0", "suspects?last=0", "profile?at=0"}
+	live := map[string]string{}
+	for _, name := range views {
+		status, body := get(t, base+"api/"+name, nil)
+		if status != http.StatusOK {
+			t.Errorf("%s: %d %s", name, status, body)
+		}
+		live[name] = body
+	}
+	s.Close()
+	base, _ = reopen(t, dir)
+	for _, name := range views {
+		status, body := get(t, base+"api/"+name, nil)
+		if status != http.StatusOK {
+			t.Errorf("%s: %d %s", name, status, body)
+		}
+		if (name == "stats" || name == "settings") && strings.TrimSpace(body) != strings.TrimSpace(live[name]) {
+			t.Errorf("%s:\n%s\ninstead of\n%s", name, body, live[name])
+		}
+	}
+	if status, body := get(t, base+"api/doctor", nil); status != http.StatusNotFound || !strings.Contains(body, "nobody has asked") {
+		t.Errorf("doctor: %d %s", status, body)
+	}
+	if status, body := get(t, base+"api/report", nil); status != http.StatusOK || len(inlined(t, body).Profiles) == 0 {
+		t.Errorf("report: %d", status)
+	}
+}
+
+// A folder that cannot be written any more is said, and the page goes on.
+func TestAFolderThatFailsIsSaid(t *testing.T) {
+	s := folder(t, t.TempDir())
+	h := &History{}
+	told := 0
+	if err := h.KeepIn(s, 1, "x", 1, func(error) { told++ }); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	h.Add(Point{Time: 5})
+	h.Add(Point{Time: 6})
+	server, err := NewServer(Options{}, h, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var now state
+	get(t, listen(t, server)+"api/state", &now)
+	if now.Stored == nil || now.Stored.Problem == "" || len(h.Since(0)) != 2 || told != 1 {
+		t.Errorf("%+v, told %d times", now.Stored, told)
+	}
+}

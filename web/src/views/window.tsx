@@ -1,0 +1,22 @@
+// Which time is shown, of what is kept in a folder: the moments to choose from, the charts, and who grows follow it.
+import { type Point } from "../api.ts";
+import type { Change, Shown } from "../state.ts";
+
+/** As the input wants it: local time without a zone. */
+function local(ms: number): string {
+  return new Date(ms - 60_000 * new Date(ms).getTimezoneOffset()).toISOString().slice(0, 19);
+}
+
+export function Window({ points, shown, change }: { points: Point[]; shown: Shown; change: Change }) {
+  const bound = (name: "from" | "until", usual: number | undefined) => (
+    <label>{name} <input type="datetime-local" step="1" value={shown[name] || usual ? local(shown[name] || usual!) : ""}
+      onChange={(event) => change({ [name]: new Date(event.currentTarget.value).getTime() || 0 })} /></label>
+  );
+  return (
+    <div class="bar" role="group" aria-label="Time">
+      {bound("from", points[0]?.t)}
+      {bound("until", points[points.length - 1]?.t)}
+      <button disabled={!shown.from && !shown.until} onClick={() => change({ from: 0, until: 0 })}>all of the time</button>
+    </div>
+  );
+}
