@@ -2,10 +2,8 @@ package formats
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
 
@@ -17,12 +15,9 @@ import (
 // Read reads a profile in any format that is known, compressed or not. name is its file for the error, which is one
 // line and says where the file is wrong and what was expected there.
 func Read(data []byte, name string) (*profile.Profile, error) {
-	plain := data
-	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
-		var err error
-		if plain, err = unzip(data); err != nil {
-			return report.Parse(data, name) // which has the words for it
-		}
+	plain, err := report.Unzip(data, name)
+	if err != nil {
+		return nil, err
 	}
 	for _, known := range []struct {
 		is   func([]byte) bool
@@ -41,20 +36,12 @@ func Read(data []byte, name string) (*profile.Profile, error) {
 			return p, nil
 		}
 	}
-	p, err := report.Parse(data, name)
+	p, err := report.ParseUnzipped(plain, len(data), name)
 	if err != nil && strings.Contains(err.Error(), "not a profile") && len(plain) > 0 {
 		return nil, fmt.Errorf("%s: not a profile: it begins with %s; expected profile.proto (`seemalloc profile PID -o FILE`), "+
 			"a heap profile of gperftools (`heap profile: …`) or jemalloc (`heap_v2/…`), or a CPU profile of gperftools", name, beginning(plain))
 	}
 	return p, err
-}
-
-func unzip(data []byte) ([]byte, error) {
-	reader, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(reader)
 }
 
 // beginning shows the first bytes of a file, on one line.

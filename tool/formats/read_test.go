@@ -9,10 +9,13 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
 )
 
 // All that pprof reads comes out as pprof reads it.
@@ -68,6 +71,32 @@ func compressed(t *testing.T, data []byte) []byte {
 	}
 	w.Close()
 	return b.Bytes()
+}
+
+// A compressed profile is unpacked once: that is as much memory as its parsing takes.
+func TestUnzippedOnce(t *testing.T) {
+	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}, Comments: []string{strings.Repeat("many words, ", 1<<19)}}
+	var plain bytes.Buffer
+	if err := p.WriteUncompressed(&plain); err != nil {
+		t.Fatal(err)
+	}
+	zipped := compressed(t, plain.Bytes())
+	allocated := func(work func() error) float64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := work()
+		runtime.ReadMemStats(&after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	unzip := allocated(func() error { _, err := report.Unzip(zipped, "x"); return err })
+	parse := allocated(func() error { _, err := Read(plain.Bytes(), "x"); return err })
+	both := allocated(func() error { _, err := Read(zipped, "x"); return err })
+	if unzip < float64(plain.Len()) || both > parse+1.5*unzip {
+		t.Errorf("unpacking takes %.0f bytes, parsing %.0f, both %.0f", unzip, parse, both)
+	}
 }
 
 // Heap profiles without allocations since the start tell what is in use, and say so by the usual name.

@@ -13,19 +13,34 @@ import (
 
 // Parse reads a profile, compressed or not; name is its file or process for the error, which is one line.
 func Parse(data []byte, name string) (*profile.Profile, error) {
-	plain := data
-	if len(data) >= 2 && data[0] == 0x1f && data[1] == 0x8b {
-		reader, err := gzip.NewReader(bytes.NewReader(data))
-		if err == nil {
-			plain, err = io.ReadAll(reader)
-		}
-		switch {
-		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-			return nil, truncated(name, len(data))
-		case err != nil:
-			return nil, fmt.Errorf("%s: damaged: %v; take the profile again", name, err)
-		}
+	plain, err := Unzip(data, name)
+	if err != nil {
+		return nil, err
 	}
+	return ParseUnzipped(plain, len(data), name)
+}
+
+// Unzip is what is in data, if it is compressed, else data itself.
+func Unzip(data []byte, name string) ([]byte, error) {
+	if len(data) < 2 || data[0] != 0x1f || data[1] != 0x8b {
+		return data, nil
+	}
+	var plain []byte
+	reader, err := gzip.NewReader(bytes.NewReader(data))
+	if err == nil {
+		plain, err = io.ReadAll(reader)
+	}
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return nil, truncated(name, len(data))
+	case err != nil:
+		return nil, fmt.Errorf("%s: damaged: %v; take the profile again", name, err)
+	}
+	return plain, nil
+}
+
+// ParseUnzipped reads a profile that is not compressed any more; size is that of its file, for the error.
+func ParseUnzipped(plain []byte, size int, name string) (*profile.Profile, error) {
 	if len(plain) == 0 {
 		return nil, fmt.Errorf("%s: empty, not a profile: the writer may have been stopped; take the profile again", name)
 	}
@@ -37,7 +52,7 @@ func Parse(data []byte, name string) (*profile.Profile, error) {
 	case err == nil:
 		return p, nil
 	case isCut(plain):
-		return nil, truncated(name, len(data))
+		return nil, truncated(name, size)
 	}
 	return nil, fmt.Errorf("%s: not a profile: expected one as `seemalloc profile PID -o FILE` writes it (profile.proto)", name)
 }
