@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"seemalloc/tool/attach"
@@ -34,6 +35,33 @@ func serveSelf(t *testing.T, profile []byte) (pid string) {
 		return string(profile)
 	}
 	return strconv.Itoa(os.Getpid())
+}
+
+// The statistics stand beside what is in use now, and are asked for there alone: they cost the process some work.
+func TestStatisticsAreAskedForWhereTheyAreShown(t *testing.T) {
+	profile := buildShop(t).profileBytes(t)
+	server := serve(t)
+	var asked atomic.Int64
+	server.Answers["stats"] = func([]string) string {
+		asked.Add(1)
+		return fake.Stats
+	}
+	server.Answers["profile"] = func([]string) string { return string(profile) }
+	pid := strconv.Itoa(os.Getpid())
+	for _, of := range []struct {
+		args []string
+		want int64
+	}{
+		{[]string{"top", pid}, 1},
+		{[]string{"top", pid, "--kind", "peak"}, 0},
+		{[]string{"top", pid, "--by", "alloc", "--seconds", "10ms"}, 0},
+	} {
+		asked.Store(0)
+		tool(t, nil, of.args...).expectSuccess(t)
+		if got := asked.Load(); got != of.want {
+			t.Errorf("%v: asked %d times, expected %d", of.args, got, of.want)
+		}
+	}
 }
 
 func TestTopOfProcess(t *testing.T) {
