@@ -5,6 +5,7 @@
 #include "core/api/cpu_profiler.h"
 #include "core/api/dump.h"
 #include "core/api/dump_names.h"
+#include "core/api/heap_map_json.h"
 #include "core/api/mapped_text.h"
 #include "core/api/profile_kinds.h"
 #include "core/api/report.h"
@@ -209,6 +210,36 @@ bool do_cpu(int fd, const char* arguments) {
   return answer_error(fd, "expected cpu start [HZ [MILLISECONDS]] or cpu stop: ", arguments);
 }
 
+// The number that an argument spells in full, in hexadecimal; false where it spells none.
+bool read_hex(const char*& text, uint64_t* out) {
+  if (text[0] != '0' || text[1] != 'x') return false;
+  text += 2;
+  uint64_t number = 0;
+  unsigned digits = 0;
+  for (;; text++, digits++) {
+    unsigned c = static_cast<unsigned char>(*text);
+    unsigned digit = c - '0' < 10 ? c - '0' : (c | 32) - 'a' < 6 ? (c | 32) - 'a' + 10 : 16;
+    if (digit == 16) break;
+    number = number << 4 | digit;
+  }
+  *out = number;
+  return digits != 0 && digits <= 16;
+}
+
+// "[FROM TO]"
+bool do_map(int fd, const char* arguments) {
+  HeapMapRequest request;
+  if (*arguments != 0) {
+    const char* rest = arguments;
+    bool read = read_hex(rest, &request.from) && *rest++ == ' ' && read_hex(rest, &request.to) && *rest == 0;
+    if (!read || request.from >= request.to) return answer_error(fd, "expected map or map 0xFROM 0xTO: ", arguments);
+    request.with_parts = true;
+  }
+  HeapMapJson map(request);
+  if (!map.write()) return answer_error(fd, "no memory for the map");
+  return answer(fd, map.text());
+}
+
 struct Command {
   const char* name;
   bool (*run)(int fd, const char* arguments);
@@ -217,8 +248,7 @@ constexpr Command kCommands[] = {
     {"ping", do_ping}, {"version", do_version}, {"profile", do_profile}, {"stats", do_stats},
     {"options", do_options}, {"get", do_get}, {"set", do_set}, {"purge", do_purge},
     {"trace", do_trace}, {"threads", do_threads}, {"baseline", do_baseline}, {"cpu", do_cpu},
-    {"trace", do_trace}, {"threads", do_threads}, {"baseline", do_baseline},
-    {"dump", do_dump},
+    {"dump", do_dump}, {"map", do_map},
 };
 
 bool run_line(int fd, char* line) {

@@ -2,6 +2,7 @@
 
 #include "core/api/dump.h"
 #include "core/api/helper.h"
+#include "core/api/json.h"
 #include "core/api/sampling.h"
 #include "core/base/options.h"
 #include "core/heap/holes.h"
@@ -60,48 +61,6 @@ MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
 }
 
 namespace {
-
-// {"a":1,"b":2} in the order given.
-class JsonObject {
- public:
-  explicit JsonObject(Text& out) : out_(out) { out_ << '{'; }
-  ~JsonObject() { out_ << '}'; }
-  JsonObject& put(const char* name, uint64_t value) {
-    key(name);
-    out_ << value;
-    return *this;
-  }
-  JsonObject& put(const char* name, const char* value) {
-    key(name);
-    out_ << '"' << value << '"';
-    return *this;
-  }
-  Text& key(const char* name) {
-    if (!first_) out_ << ',';
-    first_ = false;
-    return out_ << '"' << name << "\":";
-  }
-
- private:
-  Text& out_;
-  bool first_ = true;
-};
-
-// [a,b]: each element is written to what next() returns.
-class JsonArray {
- public:
-  explicit JsonArray(Text& out) : out_(out) { out_ << '['; }
-  ~JsonArray() { out_ << ']'; }
-  Text& next() {
-    if (!first_) out_ << ',';
-    first_ = false;
-    return out_;
-  }
-
- private:
-  Text& out_;
-  bool first_ = true;
-};
 
 void write_memory(Text& out, const MemoryReport& r, bool with_residency) {
   JsonObject object(out);

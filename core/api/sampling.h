@@ -66,6 +66,17 @@ bool fragmentation_profile(ProfileBytes* out);
 // makes no memory. Returns their number; 0 in the library without a profiler.
 unsigned call_stack(uintptr_t* frames, unsigned most);
 
+// A sample that is alive, or was until now.
+struct SampleView {
+  const uintptr_t* return_addresses;  // innermost first; they stay
+  unsigned depth;
+  uint64_t stack;  // the same for samples of one stack
+  uint64_t born_ns;  // CLOCK_MONOTONIC
+  uint32_t thread_id;
+};
+// False where there is none. An id that is freed meanwhile may be another sample's already. Takes no lock.
+bool view_sample(uint32_t id, SampleView* out);
+
 // The samples of one stack and one size.
 struct SampleRow {
   const uintptr_t* return_addresses;  // innermost first

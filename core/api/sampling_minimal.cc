@@ -25,6 +25,7 @@ unsigned call_stack(uintptr_t*, unsigned) { return 0; }
 const uint64_t* thread_freed_bytes() { return nullptr; }
 void for_each_sample_row(void (*)(void* context, const SampleRow& row), void*) {}
 double chance_of_sample(size_t, uint64_t) { return 1; }
+bool view_sample(uint32_t, SampleView*) { return false; }
 void lock_sampling_for_fork() {}
 void unlock_sampling_after_fork(bool) {}
 

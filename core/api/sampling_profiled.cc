@@ -179,6 +179,15 @@ unsigned call_stack(uintptr_t* frames, unsigned most) {
   return depth;
 }
 
+bool view_sample(uint32_t id, SampleView* out) {
+  if (id == 0) return false;
+  profile::LiveSample sample = profile::records.live.get_if_alive(id);
+  if (sample.bucket == nullptr) return false;
+  const profile::InternedStack& stack = *sample.bucket->stack;
+  *out = {stack.pcs(), stack.depth, stack.hash, sample.birth_ns, sample.thread_id};
+  return true;
+}
+
 void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context) {
   profile::records.buckets.for_each([&](const profile::Bucket& bucket) {
     profile::BucketRow row = profile::read_bucket(bucket);

@@ -34,6 +34,16 @@ constexpr uint64_t kRest_ns = 15 * kMillisecond_ns;
 // Smaller heaps are left alone.
 constexpr unsigned kLeastRegions = 2;
 
+// When the last periods began, by number.
+constexpr uint32_t kRemembered = 64;
+std::atomic<uint64_t> began_ns[kRemembered];
+
+void begin_epoch() {
+  uint32_t epoch = hole_epoch.load(std::memory_order_relaxed) + 1;
+  began_ns[epoch % kRemembered].store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
+  hole_epoch.store(epoch, std::memory_order_relaxed);
+}
+
 std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, refilled_bytes{0};
 
 // Who purges: an address of its thread's own. Null when nobody does.
@@ -366,7 +376,7 @@ void begin_period(uint64_t now) {
   // What has not fitted goes on first.
   if (!unfinished.load(std::memory_order_relaxed)) periods.place = the_beginning();
   unfinished.store(true, std::memory_order_relaxed);
-  hole_epoch.fetch_add(1, std::memory_order_relaxed);
+  begin_epoch();
 }
 
 void run_slice(uint64_t now, uint64_t most_ns) {
@@ -431,6 +441,14 @@ void purge_holes_if_due(uint64_t now_ns) {
   cease_to_purge();
 }
 
+uint64_t ns_since_hole_epoch(uint32_t epoch) {
+  uint32_t now = hole_epoch.load(std::memory_order_relaxed);
+  uint32_t oldest = now < kRemembered ? 0 : now - kRemembered + 1;
+  uint64_t began = began_ns[(epoch < oldest ? oldest : epoch) % kRemembered].load(std::memory_order_relaxed);
+  uint64_t time = os::coarse_monotonic_ns();
+  return began == 0 || began > time ? 0 : time - began;  // 0: no period has ended yet
+}
+
 bool holes_wait() { return unfinished.load(std::memory_order_relaxed) && wanted(); }
 
 namespace {
@@ -453,7 +471,7 @@ Place next_place;
 
 size_t purge_all_holes(uint64_t most_ns) {
   if (!become_purger_in_time(most_ns)) return 0;
-  hole_epoch.fetch_add(1, std::memory_order_relaxed);  // what is on a list has been there since before
+  begin_epoch();  // what is on a list has been there since before
   uint64_t begin = os::monotonic_ns();
   bool bounded = most_ns < UINT64_MAX - begin;
   Pass pass{1, bounded ? begin + most_ns : UINT64_MAX, bounded && unfinished_pass ? next_place : the_beginning()};

@@ -43,6 +43,9 @@ bool holes_wait();
 // Purges all holes there are, or those it comes to in about `most_ns`. Returns bytes given back.
 size_t purge_all_holes(uint64_t most_ns = UINT64_MAX);
 
+// How long ago a period began, by its number: at least so long, where that is further back than is remembered.
+uint64_t ns_since_hole_epoch(uint32_t epoch);
+
 // The helper thread, by the address of its thread_cache: where there is one, slow paths leave it to purge_holes_if_due() there.
 extern std::atomic<const void*> hole_helper;
 

@@ -592,6 +592,27 @@ void for_each_huge_span(void (*f)(void* context, Span* span), void* context) {
   for (Span* span = in_use.front(); span != nullptr; span = span->next) f(context, span);
 }
 
+// Each one that has been seen goes to the end of the list, whose order means nothing.
+void visit_huge_spans(void (*f)(void* context, Span* span), void* context) {
+  constexpr uint32_t kAtOnce = 32;
+  uint32_t left = UINT32_MAX;
+  while (left != 0) {
+    LockGuard guard(lock);
+    if (left > in_use.size()) left = in_use.size();
+    for (uint32_t i = 0; i < kAtOnce && left != 0; i++, left--) {
+      Span* span = in_use.front();
+      in_use.remove(span);
+      in_use.push_back(span);
+      f(context, span);
+    }
+  }
+}
+
+unsigned kept_huge(Extent* out) {
+  LockGuard guard(lock);
+  return cache.copy(out);
+}
+
 void lock_huge_for_fork() { lock.lock_for_fork(); }
 void unlock_huge_after_fork() { lock.unlock_after_fork(); }
 void restate_huge_in_child() { backing.set_huge_bytes(book_bytes()); }

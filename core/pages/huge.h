@@ -47,6 +47,12 @@ struct HugeStatistics {
 };
 HugeStatistics huge_statistics(bool with_residency);
 void for_each_huge_span(void (*f)(void* context, Span* span), void* context);
+// The same for those that were there at the beginning, with the lock let go now and then: while others come and go, one may be seen
+// twice or not at all.
+void visit_huge_spans(void (*f)(void* context, Span* span), void* context);
+struct Extent;
+// What is kept of freed ones: copies HugeCache::kExtents at most. Returns how many.
+unsigned kept_huge(Extent* out);
 
 void lock_huge_for_fork();
 void unlock_huge_after_fork();

@@ -42,6 +42,11 @@ class HugeCache {
 
   // Of those with memory behind them.
   size_t dirty_bytes() const { return dirty_bytes_; }
+  // Copies them, at most kExtents. Returns how many.
+  unsigned copy(Extent* out) const {
+    for (unsigned i = 0; i < count_; i++) out[i] = extents_[i];
+    return count_;
+  }
 
  private:
   static bool continues(const Extent& before, const Extent& behind) {

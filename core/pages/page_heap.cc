@@ -446,6 +446,7 @@ void unlock_after_fork(bool in_child) {
   unlock_huge_after_fork();
   for (Shard& shard : shards) {
     if (in_child) {
+      shard.cursors = nullptr;  // on stacks of threads that are the parent's
       reattach_all_locked(shard);
       end_expecting_all_locked(shard);
       end_collapsing_all_locked(shard);

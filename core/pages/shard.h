@@ -16,6 +16,7 @@
 #include "core/os/lock.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/region.h"
+#include "core/pages/region_walk.h"
 
 namespace seemalloc::pages {
 
@@ -34,6 +35,7 @@ struct alignas(kCacheLineBytes) Shard {
   Region* dirty;  // regions with free dirty pages
   Region* resting;  // dense ones on huge pages, whose free pages stay
   WalkPosition* walks;  // over the dirty list, under way
+  RegionCursor* cursors;  // of walks over all regions, under way
   Region* ripe;   // regions with a run to be purged at once (sweep.h)
   Region* next_look;  // where the search for dense regions goes on (collapse.h); null: at the first
   size_t used_pages;  // in spans
@@ -87,6 +89,20 @@ struct alignas(kCacheLineBytes) Shard {
   void remove_from_all(Region* region) {
     (region->prev_all != nullptr ? region->prev_all->next_all : all) = region->next_all;
     if (region->next_all != nullptr) region->next_all->prev_all = region->prev_all;
+    for (RegionCursor* cursor = cursors; cursor != nullptr; cursor = cursor->next) {
+      if (cursor->at == region) cursor->at = region->next_all;
+    }
+  }
+  void begin_walk(RegionCursor* cursor) {
+    cursor->next = cursors;
+    cursors = cursor;
+  }
+  void end_walk(const RegionCursor* cursor) {
+    for (RegionCursor** link = &cursors; *link != nullptr; link = &(*link)->next) {
+      if (*link != cursor) continue;
+      *link = cursor->next;
+      return;
+    }
   }
 
   // The region on the dirty list behind that one; the first behind null.

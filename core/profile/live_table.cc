@@ -67,9 +67,16 @@ LiveSample LiveTable::get(SampleId id) const {
   return LiveSample{bucket, bucket->key.allocated_bytes - alive->slack_bytes, alive->birth_ns, alive->thread_id};
 }
 
+SEEMALLOC_NO_TSAN LiveSample LiveTable::get_if_alive(SampleId id) const {
+  const Record* alive = record(id);
+  Bucket* bucket = alive->bucket.load(std::memory_order_acquire);
+  if (bucket == nullptr) return LiveSample{};
+  return LiveSample{bucket, bucket->key.allocated_bytes - alive->slack_bytes, alive->birth_ns, alive->thread_id};
+}
+
 void LiveTable::set_size(Record* alive, Bucket* bucket, size_t requested_bytes) {
   alive->slack_bytes = slack(bucket->key.allocated_bytes, requested_bytes);
-  alive->bucket.store(bucket, std::memory_order_relaxed);
+  alive->bucket.store(bucket, std::memory_order_release);  // pairs with get_if_alive()
 }
 
 void LiveTable::set_size(SampleId id, Bucket* bucket, size_t requested_bytes) {

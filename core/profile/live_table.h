@@ -53,6 +53,8 @@ class LiveTable {
   LeftSample remove(SampleId id, IdCache& cache);
   LeftSample remove(SampleId id);
   LiveSample get(SampleId id) const;
+  // The same of an id that may be freed meanwhile: its bucket is null then, or what is told is of another sample.
+  LiveSample get_if_alive(SampleId id) const;
   // Requires: id is alive, nobody else changes or removes it meanwhile.
   void set_size(SampleId id, Bucket* bucket, size_t requested_bytes);
   // Records that have ever been made; ids go up to this.

@@ -111,7 +111,7 @@ and where its resident memory is with ` + "`seemalloc stats`" + `.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.runCommand(), a.psCommand(), a.topCommand(), a.treeCommand(), a.peekCommand(), a.listCommand(), a.diffCommand(), a.profileCommand(), a.dumpCommand(), a.baselineCommand(), a.convertCommand(), a.cpuCommand(), a.statsCommand(),
-		a.getCommand(), a.setCommand(), a.purgeCommand(), a.statCommand(), a.traceCommand(), a.doctorCommand(), a.webCommand(), a.reportCommand(), a.compareCommand(), a.versionCommand(), a.optionsTopic())
+		a.getCommand(), a.setCommand(), a.purgeCommand(), a.statCommand(), a.traceCommand(), a.mapCommand(), a.doctorCommand(), a.webCommand(), a.reportCommand(), a.compareCommand(), a.versionCommand(), a.optionsTopic())
 	return root
 }
 

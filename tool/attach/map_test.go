@@ -1,0 +1,90 @@
+package attach_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/attach/fake"
+)
+
+func dialMap(t *testing.T, answer func(args []string) string) *attach.Client {
+	t.Helper()
+	server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
+	if answer != nil {
+		server.Answers["map"] = answer
+	}
+	client, err := attach.DialSocket(server.Path, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+const mapEnd = `{"end":1,"regions":2,"page_bytes":8192,"os_page_bytes":4096,"left_out":3,"stacks_left_out":0,"new":1}` + "\n"
+
+func TestMapIsReadInTheOrderOfAddresses(t *testing.T) {
+	client := dialMap(t, func([]string) string {
+		return `{"region":"0xffff800000400000","shard":1,"used":200,"clean":56,"live_bytes":5,"parts":[{"page":0,"pages":2,"is":"small","size":64,"blocks":256,"live":3,"idle_ms":0,"stack":"0x1","age_ms":9,"later":"x"}]}
+{"region":"0x200000","huge":1,"used":256,"most":64}
+{"block":"0x900000","bytes":4194304,"room":8192,"stack":"0x1"}
+{"kept":"0x800000","bytes":2097152,"purged":1}
+{"stack":"0x1","frames":["0x10","0xffff800000000001"]}
+{"something":"new"}
+` + mapEnd
+	})
+	m, err := attach.FetchMap(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Regions) != 2 || m.Regions[0].Address != 0x200000 || m.Regions[1].Address != 0xffff800000400000 || m.Regions[0].Huge != 1 {
+		t.Errorf("%+v", m.Regions)
+	}
+	part := m.Regions[1].Parts[0]
+	if part.Is != "small" || part.Live != 3 || part.IdleMS == nil || *part.IdleMS != 0 || part.Stack != "0x1" || part.AgeMS != 9 {
+		t.Errorf("%+v", part)
+	}
+	if len(m.Blocks) != 1 || m.Blocks[0].Room != 8192 || m.Blocks[0].Stack != "0x1" || len(m.Kept) != 1 || m.Kept[0].Purged != 1 {
+		t.Errorf("%+v %+v", m.Blocks, m.Kept)
+	}
+	if s := m.Stacks["0x1"]; len(s) != 2 || s[1] != 0xffff800000000001 || m.LeftOut != 3 || m.PageBytes != 8192 || m.OSPageBytes != 4096 {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestMapOfAnotherVersion(t *testing.T) {
+	for answer, want := range map[string]string{
+		"":                           "last line is missing",
+		`{"region":12}` + "\n":       "different versions",
+		`{"region":"0x1"}` + "\n":    "last line is missing",
+		"error unknown command: map": "older than this tool",
+	} {
+		_, err := attach.FetchMap(dialMap(t, func([]string) string { return answer }))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: got %v", answer, err)
+		}
+	}
+}
+
+// The parts are asked for some regions at a time, each region once.
+func TestEachRegionIsAskedForOnce(t *testing.T) {
+	var regions []attach.MapRegion
+	for i := range 150 {
+		regions = append(regions, attach.MapRegion{Address: attach.Address(i+1) * attach.RegionBytes})
+	}
+	var asked []string
+	client := dialMap(t, func(args []string) string {
+		asked = append(asked, strings.Join(args, " "))
+		return `{"region":"` + args[0] + `"}` + "\n" + mapEnd
+	})
+	seen := 0
+	if err := attach.EachRegion(client, regions, func(*attach.Map, attach.MapRegion) error { seen++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(asked, ", "), "0x200000 0x8200000, 0x8200000 0x10200000, 0x10200000 0x12e00000"; got != want || seen != 3 {
+		t.Errorf("asked %s\nwant  %s; %d", got, want, seen)
+	}
+}

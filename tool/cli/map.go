@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+	"seemalloc/tool/symbolize"
+)
+
+type mapFlags struct {
+	asJSON, spans bool
+	rows          int
+}
+
+func (a *app) mapCommand() *cobra.Command {
+	var flags mapFlags
+	c := &cobra.Command{
+		Use:   "map PID",
+		Short: "Show the address space of a heap: regions, spans, what is free, and who pins what",
+		Long: `Show the address space of a process's heap as it is: each region (2 MiB) with what its pages are, by default those with
+most free memory in half-empty spans first; then the huge blocks. With --spans each span of the regions shown, with its class, how full
+it is, how long it has been idle, and who pins it: the stack and the age of the oldest sampled block that lies there, or would.
+
+A picture of a region has 64 characters of 32 KiB: # full, + more than half full, - less, . almost empty, L large block,
+d free with memory, a blank free without, o given back inside spans.`,
+		Example: `  seemalloc map 4242
+  seemalloc map 4242 --spans -n 1              # the region with most free memory in spans, span by span
+  seemalloc map 4242 --json | jq -s 'map(select(.is == "small" and .live == 1))'`,
+		Args: a.pidArgs(0, 0),
+		RunE: func(_ *cobra.Command, args []string) error { return a.heapMap(flags, args) },
+	}
+	c.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object per region in the order of addresses, with its parts, per huge block and per kept range")
+	c.Flags().BoolVar(&flags.spans, "spans", false, "print the spans of each region shown")
+	c.Flags().IntVarP(&flags.rows, "rows", "n", 20, "print this many regions, and huge blocks; 0: all")
+	a.targetFlags(c)
+	return c
+}
+
+func (a *app) heapMap(flags mapFlags, args []string) error {
+	if flags.rows < 0 {
+		return usageError("-n %d: expected 0 or more", flags.rows)
+	}
+	t, _, err := a.dial(args)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	whole, err := attach.FetchMap(t.Client)
+	if err != nil {
+		return err
+	}
+	namer := symbolize.NewNamer(t.pid)
+	if flags.asJSON {
+		return a.heapMapJSON(t, whole, namer)
+	}
+	shown := report.MostFragmented(whole.Regions, flags.rows)
+	fmt.Fprint(a.out, report.MapText(t.name, whole))
+	err = attach.EachRegion(t.Client, shown, func(m *attach.Map, r attach.MapRegion) error {
+		_, err := fmt.Fprint(a.out, report.MapRegionText(m, r))
+		if err == nil && flags.spans {
+			_, err = fmt.Fprint(a.out, report.MapSpansText(m, r, placeOfPin(namer, m)))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if left := len(whole.Regions) - len(shown); left > 0 {
+		fmt.Fprintf(a.out, "(%s more regions: -n 0 shows all)\n", report.Count(int64(left)))
+	}
+	_, err = fmt.Fprint(a.out, report.MapHugeText(whole, flags.rows))
+	return err
+}
+
+// placeOfPin names the function that a pin's stack allocated in.
+func placeOfPin(namer *symbolize.Namer, m *attach.Map) func(attach.MapPin) string {
+	return func(pin attach.MapPin) string {
+		frames := m.Stacks[pin.Stack]
+		if len(frames) == 0 {
+			return ""
+		}
+		namer.Learn(frames)
+		if stack := namer.Stack(frames); len(stack) > 0 {
+			return stack[0].String()
+		}
+		return "(no stack)"
+	}
+}
+
+// heapMapJSON prints regions as the process gives them, with names in place of addresses of code.
+func (a *app) heapMapJSON(t *target, whole *attach.Map, namer *symbolize.Namer) error {
+	out := json.NewEncoder(a.out)
+	named := map[string]bool{}
+	stacks := func(m *attach.Map) error {
+		for id, frames := range m.Stacks {
+			if named[id] {
+				continue
+			}
+			named[id] = true
+			namer.Learn(frames)
+			line := struct {
+				Stack  string      `json:"stack"`
+				Frames []jsonPlace `json:"frames"`
+			}{id, []jsonPlace{}}
+			for _, p := range namer.Stack(frames) {
+				line.Frames = append(line.Frames, jsonPlace(p))
+			}
+			if err := out.Encode(line); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := attach.EachRegion(t.Client, whole.Regions, func(m *attach.Map, r attach.MapRegion) error {
+		if err := stacks(m); err != nil {
+			return err
+		}
+		return out.Encode(r)
+	})
+	if err != nil {
+		return err
+	}
+	if err := stacks(whole); err != nil {
+		return err
+	}
+	for _, block := range whole.Blocks {
+		if err := out.Encode(block); err != nil {
+			return err
+		}
+	}
+	for _, kept := range whole.Kept {
+		if err := out.Encode(kept); err != nil {
+			return err
+		}
+	}
+	return nil
+}

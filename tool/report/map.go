@@ -1,0 +1,192 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"seemalloc/tool/attach"
+)
+
+// MapTotals sums up a heap map, in bytes.
+type MapTotals struct {
+	Regions, HugePages                       int64
+	Live, Free, Holes                        int64 // of spans
+	Dirty, Lazy, Empty                       int64 // free pages: with memory, left to the kernel, without
+	Blocks, BlockBytes, KeptBytes, KeptEmpty int64
+}
+
+// SumMap adds up the regions and the huge memory.
+func SumMap(m *attach.Map) MapTotals {
+	t := MapTotals{Regions: int64(len(m.Regions))}
+	for _, r := range m.Regions {
+		t.HugePages += int64(r.Huge)
+		t.Live += r.LiveBytes
+		t.Free += r.FreeBytes
+		t.Holes += r.HoleBytes
+		t.Dirty += r.Dirty * m.PageBytes
+		t.Lazy += r.Lazy * m.PageBytes
+		t.Empty += (r.Clean + r.Purged) * m.PageBytes
+	}
+	for _, b := range m.Blocks {
+		t.Blocks++
+		t.BlockBytes += b.Bytes
+	}
+	for _, k := range m.Kept {
+		if k.Purged == 1 {
+			t.KeptEmpty += k.Bytes
+		} else {
+			t.KeptBytes += k.Bytes
+		}
+	}
+	return t
+}
+
+// MostFragmented are the regions with most free memory in spans, at most so many (0: all), in the order of addresses.
+func MostFragmented(regions []attach.MapRegion, most int) []attach.MapRegion {
+	list := slices.Clone(regions)
+	slices.SortStableFunc(list, func(a, b attach.MapRegion) int { return cmp.Compare(b.FreeBytes, a.FreeBytes) })
+	if most > 0 && len(list) > most {
+		list = list[:most]
+	}
+	slices.SortFunc(list, func(a, b attach.MapRegion) int { return cmp.Compare(a.Address, b.Address) })
+	return list
+}
+
+// MapText is the heading: what all regions are.
+func MapText(name string, m *attach.Map) string {
+	t := SumMap(m)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: heap map\n", name)
+	fmt.Fprintf(&b, "%s regions of 2 MiB, %s of them on huge pages; in spans: live %s, free %s, given back inside %s; free pages: with memory %s, without %s\n",
+		Count(t.Regions), Count(t.HugePages), Bytes(float64(t.Live)), Bytes(float64(t.Free)), Bytes(float64(t.Holes)),
+		Bytes(float64(t.Dirty+t.Lazy)), Bytes(float64(t.Empty)))
+	fmt.Fprintf(&b, "%s huge blocks of %s; %s of freed ones are kept\n", Count(t.Blocks), Bytes(float64(t.BlockBytes)), Bytes(float64(t.KeptBytes)))
+	if m.LeftOut > 0 {
+		fmt.Fprintf(&b, "%s lines had no room in the answer\n", Count(m.LeftOut))
+	}
+	fmt.Fprintf(&b, "\n%-16s %6s %10s %10s %10s %10s %6s  %s\n", "region", "spans", "live", "free in", "free out", "empty", "mostly", "picture")
+	return b.String()
+}
+
+// MapRegionText is a region in one line. m is the answer that it came with.
+func MapRegionText(m *attach.Map, r attach.MapRegion) string {
+	mostly := "large"
+	if r.Most > 0 {
+		mostly = Count(r.Most)
+	}
+	if r.Spans == 0 {
+		mostly = "-"
+	}
+	huge := ""
+	if r.Huge == 1 {
+		huge = " huge page"
+	}
+	return fmt.Sprintf("%-16x %6s %10s %10s %10s %10s %6s  |%s|%s\n", uint64(r.Address), Count(r.Spans), Bytes(float64(r.LiveBytes)),
+		Bytes(float64(r.FreeBytes)), Bytes(float64((r.Dirty+r.Lazy)*m.PageBytes)),
+		Bytes(float64((r.Clean+r.Purged)*m.PageBytes+r.HoleBytes)), mostly, mapPicture(m, r), huge)
+}
+
+const pictureWidth = 64
+
+// mapPicture draws the parts: of each character's pages, what most of them are.
+func mapPicture(m *attach.Map, r attach.MapRegion) string {
+	pages := int(attach.RegionBytes / m.PageBytes)
+	each := max(1, pages/pictureWidth)
+	marks := make([]rune, 0, pages)
+	for _, part := range r.Parts {
+		for range part.Pages {
+			marks = append(marks, markOf(m, part, len(marks)-int(part.Page)))
+		}
+	}
+	var b strings.Builder
+	for cell := range slices.Chunk(marks, each) {
+		counts, best := map[rune]int{}, cell[0]
+		for _, mark := range cell {
+			counts[mark]++
+			if counts[mark] > counts[best] {
+				best = mark
+			}
+		}
+		b.WriteRune(best)
+	}
+	return b.String()
+}
+
+// markOf is the character of one page of a part.
+func markOf(m *attach.Map, part attach.MapPart, page int) rune {
+	switch part.Is {
+	case "large":
+		return 'L'
+	case "small", "sampled":
+		first := uint(int64(page) * m.PageBytes / m.OSPageBytes) // OS pages are 64 KiB at most where they are larger than ours
+		if first < 32 && part.Holes>>first&1 == 1 {
+			return 'o'
+		}
+		switch full := float64(part.Live) / float64(max(1, part.Blocks)); {
+		case full >= 0.95:
+			return '#'
+		case full >= 0.5:
+			return '+'
+		case full >= 0.1:
+			return '-'
+		}
+		return '.'
+	case "dirty", "lazy", "kept", "taken":
+		return 'd'
+	}
+	return ' '
+}
+
+// MapSpansText lists a region's spans; place names where a pin was allocated.
+func MapSpansText(m *attach.Map, r attach.MapRegion, place func(attach.MapPin) string) string {
+	var b strings.Builder
+	for _, part := range r.Parts {
+		fmt.Fprintf(&b, "    page %3d %10s  %-8s", part.Page, Bytes(float64(part.Pages*m.PageBytes)), part.Is)
+		if part.Size > 0 {
+			fmt.Fprintf(&b, " %6s B  %s of %s blocks", Count(part.Size), Count(part.Live), Count(part.Blocks))
+		}
+		if part.State != "" {
+			fmt.Fprintf(&b, ", %s", part.State)
+		}
+		if part.IdleMS != nil {
+			fmt.Fprintf(&b, ", idle for %s", MapAge(*part.IdleMS))
+		}
+		if part.Stack != "" {
+			fmt.Fprintf(&b, "; %s of %s", place(part.MapPin), MapAge(part.AgeMS))
+			if part.Samples > 1 {
+				fmt.Fprintf(&b, " and %s more samples", Count(part.Samples-1))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// MapHugeText lists the largest huge blocks.
+func MapHugeText(m *attach.Map, most int) string {
+	list := slices.Clone(m.Blocks)
+	slices.SortStableFunc(list, func(a, b attach.MapBlock) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	var b strings.Builder
+	if len(list) > 0 {
+		fmt.Fprintf(&b, "\n%-16s %10s %10s\n", "huge block", "bytes", "room")
+	}
+	for i, block := range list {
+		if most > 0 && i == most {
+			fmt.Fprintf(&b, "(%s more huge blocks: -n 0 shows all)\n", Count(int64(len(list)-i)))
+			break
+		}
+		fmt.Fprintf(&b, "%-16x %10s %10s\n", uint64(block.Address), Bytes(float64(block.Bytes)), Bytes(float64(block.Room)))
+	}
+	return b.String()
+}
+
+// MapAge writes milliseconds shortly.
+func MapAge(ms int64) string {
+	if ms < 1000 {
+		return fmt.Sprintf("%d ms", ms)
+	}
+	return (time.Duration(ms) * time.Millisecond).Round(time.Second).String()
+}
