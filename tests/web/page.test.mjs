@@ -14,7 +14,7 @@ const { chromium } = require("playwright-core");
 const { AxeBuilder } = require("@axe-core/playwright");
 const out = process.env.SEEMALLOC_OUT ?? join(root, "out");
 const tool = join(out, "bin/seemalloc");
-const VIEWS = ["overview", "flame", "functions", "callers", "tree", "growth", "sizes", "lifetimes", "kernel", "doctor", "settings"];
+const VIEWS = ["overview", "flame", "functions", "callers", "tree", "growth", "map", "sizes", "lifetimes", "kernel", "doctor", "settings"];
 
 const folder = mkdtempSync(join(tmpdir(), "seemalloc-web-"));
 const children = [];

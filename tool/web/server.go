@@ -47,6 +47,7 @@ type Server struct {
 	watcher *Watcher
 	token   string
 	mux     *http.ServeMux
+	heapMap heapMap
 	answers map[string]func(url.Values) (any, error) // what GET api/… is answered with
 	pprofs  pprofPages
 	sources sources
@@ -76,6 +77,8 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	s.get("settings", s.settings)
 	s.get("doctor", s.doctor)
 	s.get("lifetimes", s.lifetimes)
+	s.get("map", s.mapOfAll)
+	s.get("map/parts", s.mapOfSome)
 	s.mux.HandleFunc("GET /api/download", s.download)
 	s.mux.HandleFunc("GET /api/report", s.report)
 	s.mux.HandleFunc("GET /pprof/{name}/{page...}", s.pprof)

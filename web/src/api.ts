@@ -165,6 +165,59 @@ export interface Lifetimes {
   says: string[] | null;
 }
 
+/** Who has a sampled block somewhere, or would: nothing is known without a stack. */
+export interface MapPin {
+  stack?: string;
+  samples?: number;
+  age_ms?: number;
+  thread?: number;
+}
+
+export interface MapPart extends MapPin {
+  page: number;
+  pages: number;
+  is: string;
+  size?: number;
+  blocks?: number;
+  cut?: number;
+  live?: number;
+  returned?: number;
+  holes?: number;
+  state?: string;
+  idle_ms?: number;
+}
+
+export interface MapRegion {
+  region: string;
+  huge?: number;
+  parts?: MapPart[];
+}
+
+export interface MapBlock extends MapPin {
+  block: string;
+  bytes: number;
+  room: number;
+}
+
+/** All regions in sums, a value for each column. */
+export interface MapSums {
+  t: number;
+  page_bytes: number;
+  os_page_bytes: number;
+  columns: string[];
+  addresses: string[];
+  regions: number[][];
+  every: number;
+  blocks: MapBlock[] | null;
+  kept: { kept: string; bytes: number; purged: number; idle_ms?: number }[] | null;
+  stacks: Record<string, string[]>;
+}
+
+export interface MapParts {
+  regions: MapRegion[];
+  stacks: Record<string, string[]>;
+}
+
 async function answer<T>(response: Response): Promise<T> {
   if (!response.ok) throw new Error((await response.text()).trim() || response.statusText);
   return response.json() as Promise<T>;
@@ -208,5 +261,7 @@ export const api = {
   set: (name: string, value: string) => send<string>("settings", { name, value }),
   purge: () => send<string>("purge"),
   doctor: () => ask<Diagnosis>("doctor"),
+  map: () => ask<MapSums>("map"),
+  mapParts: (from: string, to: string) => ask<MapParts>(`map/parts?from=${from}&to=${to}`),
   lifetimes: () => ask<Lifetimes>("lifetimes"),
 };

@@ -6,6 +6,7 @@ import { type State, api } from "./api.ts";
 import { moment } from "./model/format.ts";
 import { type Change, type Shown, useAnswer, useShown } from "./state.ts";
 import { Growth } from "./views/growth.tsx";
+import { HeapMap } from "./views/heapmap.tsx";
 import { Lifetimes } from "./views/lifetimes.tsx";
 import { Overview, usePoints } from "./views/overview.tsx";
 import { Doctor, Kernel, Settings, Sizes } from "./views/process.tsx";
@@ -13,7 +14,7 @@ import { PROFILE_VIEWS, Profile } from "./views/profile.tsx";
 import { Window } from "./views/window.tsx";
 
 // Those that ask a process.
-const PROCESS_VIEWS: Record<string, string> = { sizes: "Size classes", lifetimes: "Lifetimes", kernel: "Kernel", doctor: "Doctor", settings: "Settings" };
+const PROCESS_VIEWS: Record<string, string> = { map: "Heap map", sizes: "Size classes", lifetimes: "Lifetimes", kernel: "Kernel", doctor: "Doctor", settings: "Settings" };
 
 // Those that show a time, which may be chosen where it is kept in a folder.
 const OF_A_TIME = new Set(["overview", "growth", ...Object.keys(PROFILE_VIEWS)]);
@@ -53,6 +54,7 @@ function Page() {
   if (shown.view in PROFILE_VIEWS) view = <Profile state={state} shown={shown} change={change} />;
   else if (shown.view === "growth") view = <Growth shown={shown} change={change} />;
   else if (shown.view === "sizes") view = <Sizes />;
+  else if (shown.view === "map") view = <HeapMap shown={shown} change={change} />;
   else if (shown.view === "lifetimes") view = <Lifetimes change={change} />;
   else if (shown.view === "kernel") view = <Kernel />;
   else if (shown.view === "doctor") view = <Doctor state={state} go={(to) => change({ view: to })} />;

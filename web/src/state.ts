@@ -17,6 +17,8 @@ export interface Shown {
   module: string;
   search: string;
   function: string; // of the view "callers"
+  region: string; // of the heap map: address of the first one that is shown in parts
+  paint: string; // of the heap map: "class" or ""
   inverted: boolean;
   folded: boolean;
   nodes: number; // of the graph: functions with less than so many percent are left out
@@ -30,6 +32,7 @@ export interface Shown {
 const NOTHING: Shown = {
   view: "overview", kind: "heap", at: 0, base: -1, from: 0, until: 0, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
   inverted: false, folded: false, nodes: 0.5, edges: 0.1, most: 80, what: "", flames: false, colour: "",
+  region: "", paint: "",
 };
 
 export function read(hash: string): Shown {

@@ -1,0 +1,192 @@
+// The heap map, in a real Chromium: what it draws and says is what the control socket answers, for a program whose spans are known; it
+// is moved through by mouse and by keys; 100 GiB stay smooth.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { accessible, bytes, close, end, open, serve, startBrowser, wait } from "./harness.mjs";
+import { askLines, endShapes, startShapes } from "./shapes.mjs";
+
+let shapes, url, lines, regions;
+
+const isRegion = (line) => line.region !== undefined;
+const byAddress = (a, b) => (BigInt(a.region) < BigInt(b.region) ? -1 : 1);
+
+async function parts(region) {
+  const all = await askLines(shapes.pid, `map ${region} 0x${(BigInt(region) + 0x200000n).toString(16)}`);
+  const stacks = Object.fromEntries(all.filter((line) => line.frames).map((line) => [line.stack, line.frames]));
+  return { ...all.find(isRegion), stacks };
+}
+
+before(async () => {
+  shapes = await startShapes("16K");
+  await shapes.tell("p");
+  await shapes.tell("g");
+  // Until everything that goes has gone.
+  for (let tries = 0, last = ""; tries < 60; tries++) {
+    lines = await askLines(shapes.pid, "map");
+    const now = JSON.stringify(lines.filter((line) => line.end === undefined && line.kept === undefined).map((line) => ({ ...line, age_ms: 0 })));
+    const given = lines.filter(isRegion).reduce((sum, line) => sum + line.hole_bytes, 0);
+    if (now === last && given > 20 << 20) break;
+    last = now;
+    await wait(500);
+  }
+  regions = lines.filter(isRegion).sort(byAddress);
+  url = await serve(shapes.pid);
+  await startBrowser();
+}, { timeout: 180_000 });
+
+after(async () => {
+  endShapes();
+  await end();
+});
+
+const sum = (name) => regions.reduce((all, region) => all + region[name], 0);
+
+test("its sums are those of the socket", { timeout: 60_000 }, async () => {
+  const page = await open(url, { view: "map" });
+  const told = await page.locator("p.sum").textContent();
+  assert.ok(told.includes(`${bytes(sum("free_bytes"))} beside ${bytes(sum("live_bytes"))} live`), told);
+  assert.ok(told.includes(`${bytes(sum("hole_bytes"))} given back inside spans`), told);
+  assert.ok(told.includes(`${bytes(8192 * (sum("clean") + sum("purged")))} without`), told);
+  assert.ok(told.includes(`${regions.length} regions are ${bytes(regions.length * 2 ** 21)} of addresses`), told);
+  assert.ok(sum("hole_bytes") > 20 << 20, "39 of 40 blocks have gone, and their pages");
+  const { default: ignored, ...rest } = await (await fetch(url + "api/map")).json();
+  assert.deepEqual(rest.addresses, regions.map((region) => region.region));
+  for (const [column, field] of [["live", "live_bytes"], ["used", "used"], ["most", "most"]]) {
+    assert.deepEqual(rest.regions.map((values) => values[rest.columns.indexOf(column)]), regions.map((region) => region[field]), column);
+  }
+  await accessible(page, "map");
+  await close(page);
+});
+
+function toldOf(region) {
+  const dirty = 8192 * (region.dirty + region.lazy + region.taken);
+  return `Region ${region.region}: live ${bytes(region.live_bytes)}, free in spans ${bytes(region.free_bytes)}, given back in spans ${bytes(region.hole_bytes)}, ` +
+    `free pages with memory ${bytes(dirty)}, without ${bytes(8192 * (region.clean + region.purged))}; `;
+}
+
+test("regions are told on hover and by keys, and kept in the address", { timeout: 60_000 }, async () => {
+  const page = await open(url, { view: "map" });
+  const canvas = page.locator("canvas.map.all");
+  await page.locator("p.told.all").filter({ hasText: `Region ${regions[0].region}` }).waitFor();
+  assert.ok((await page.locator("p.told.all").textContent()).startsWith(toldOf(regions[0])));
+  const { width } = await canvas.boundingBox();
+  const size = 34; // so few regions get the largest cells
+  const columns = Math.floor(width / size);
+  const third = 3;
+  await canvas.hover({ position: { x: (third % columns) * size + 10, y: Math.floor(third / columns) * size + 10 } });
+  await page.locator("p.told.all").filter({ hasText: regions[third].region }).waitFor();
+  assert.ok((await page.locator("p.told.all").textContent()).startsWith(toldOf(regions[third])));
+  await page.mouse.move(0, 0);
+  await canvas.focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowRight");
+  await page.locator("p.told.all").filter({ hasText: regions[2].region }).waitFor();
+  assert.match(page.url(), new RegExp(`region=${regions[2].region}`));
+  await page.getByRole("heading", { name: `Spans from ${regions[2].region} on` }).waitFor();
+  await close(page);
+});
+
+test("what is drawn is what is there", { timeout: 60_000 }, async () => {
+  const page = await open(url, { view: "map" });
+  await page.waitForFunction(() => document.querySelector("canvas.map.parts")?.width > 600 && document.querySelector("table.parts tbody tr"));
+  await page.waitForTimeout(300);
+  // Of the first cell, the share of each colour from below.
+  const heights = await page.locator("canvas.map.all").evaluate((canvas) => {
+    const scale = devicePixelRatio;
+    const data = canvas.getContext("2d").getImageData(34 * scale + 10 * scale, 0, 1, 33 * scale).data;
+    const counts = {};
+    for (let i = 0; i < data.length; i += 4) {
+      const key = [data[i], data[i + 1], data[i + 2]].join();
+      counts[key] = (counts[key] ?? 0) + 1 / scale;
+    }
+    return counts;
+  });
+  const share = (part) => (33 * part) / 2 ** 21;
+  const live = heights["37,99,235"] ?? 0;
+  const free = heights["245,158,11"] ?? 0;
+  assert.ok(Math.abs(live - share(regions[1].live_bytes)) < 2.5, `live ${live} px of ${share(regions[1].live_bytes)}`);
+  assert.ok(Math.abs(free - share(regions[1].free_bytes)) < 2.5, `free ${free} px of ${share(regions[1].free_bytes)}`);
+  const colours = await page.locator("canvas.map.parts").evaluate((one) => new Set(new Uint32Array(one.getContext("2d").getImageData(0, 0, one.width, one.height).data.buffer)).size);
+  assert.ok(colours > 5, `${colours} colours`);
+  await close(page);
+});
+
+test("spans are told by keys, with who pins them, and the table says the same", { timeout: 90_000 }, async () => {
+  let found, index;
+  for (const region of regions) {
+    found = await parts(region.region);
+    index = found.parts.findIndex((part) => part.is === "small" && part.size === 1024 && part.stack && part.state === "available");
+    if (index >= 0) break;
+  }
+  assert.ok(index >= 0, "of 1,000 blocks of 1,000 bytes about 60 are sampled, one for each 16 KiB");
+  const page = await open(url, { view: "map", region: found.region });
+  await page.locator("table.parts caption").filter({ hasText: found.region }).waitFor();
+  const canvas = page.locator("canvas.map.parts");
+  await canvas.focus();
+  for (let i = 0; i <= index; i++) await page.keyboard.press("ArrowRight");
+  const part = found.parts[index];
+  const told = page.locator("p.told.part");
+  await told.filter({ hasText: `${part.live} of ${part.blocks} blocks of 1.00 KiB live` }).waitFor();
+  assert.match(await told.textContent(), /available span.*waits for \d+ (m?s|min).*OS pages given back.*pins_spans/);
+  const rows = await page.locator("table.parts tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent.trim())));
+  assert.deepEqual(rows.map((row) => row[0]), found.parts.map((each) => String(each.page)));
+  assert.deepEqual(rows.map((row) => row[4]), found.parts.map((each) => (each.blocks ? each.live.toLocaleString("en") : "")));
+  assert.match(rows[index][8], /pins_spans/);
+  // The same by mouse.
+  await page.mouse.move(0, 0);
+  const { width } = await canvas.boundingBox();
+  await canvas.hover({ position: { x: ((part.page + part.pages / 2) * width) / 256, y: 10 } });
+  await told.filter({ hasText: "pins_spans" }).waitFor();
+  await told.getByRole("button", { name: "pins_spans" }).click();
+  await page.getByText("called by").waitFor();
+  await close(page);
+});
+
+test("huge blocks are listed with who allocated them, words are explained, also in the dark", { timeout: 60_000 }, async () => {
+  const page = await open(url, { view: "map", paint: "class" }, { colorScheme: "dark" });
+  const row = page.locator("table.blocks tbody tr").first();
+  await row.waitFor();
+  const [address, size, , who] = await row.evaluate((one) => [...one.cells].map((cell) => cell.textContent));
+  const block = lines.filter((line) => line.block).sort((a, b) => b.bytes - a.bytes)[0];
+  assert.deepEqual([address, size], [block.block, bytes(block.bytes)]);
+  assert.equal(block.bytes, 2 ** 26);
+  assert.match(who, /keeps_large/);
+  for (const word of ["regions", "given back", "fragmentation", "huge page", "waits for", "who pins it"]) {
+    assert.ok((await page.locator("abbr").filter({ hasText: word }).first().getAttribute("title")).length > 30, word);
+  }
+  await accessible(page, "map, dark");
+  await close(page);
+});
+
+test("100 GiB stay smooth", { timeout: 90_000 }, async () => {
+  const page = await open(url, { view: "overview" });
+  const map = await (await fetch(url + "api/map")).json();
+  const count = 51200;
+  const many = { ...map, addresses: [], regions: [] };
+  for (let i = 0; i < count; i++) {
+    many.addresses.push("0x" + (0x7f0000000000n + BigInt(i) * 0x200000n).toString(16));
+    many.regions.push(map.regions[i % map.regions.length]);
+  }
+  await page.route("**/api/map", (route) => route.fulfill({ contentType: "application/json", body: JSON.stringify(many) }));
+  await page.goto(url + "#view=map");
+  const canvas = page.locator("canvas.map.all");
+  await page.locator("p.told.all").filter({ hasText: "regions from 0x7f0000000000" }).waitFor();
+  assert.match(await canvas.getAttribute("aria-label"), /All 51200 regions in \d+ cells/);
+  const { width, height } = await canvas.boundingBox();
+  assert.ok(height <= 400, `${height} px`);
+  // Work for one step by key: the picture is drawn anew.
+  await canvas.focus();
+  const took = await page.evaluate(async () => {
+    const times = [];
+    for (let i = 0; i < 10; i++) {
+      const began = performance.now();
+      document.querySelector("canvas.map.all").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true, cancelable: true }));
+      await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+      times.push(performance.now() - began);
+    }
+    return times.sort((a, b) => a - b)[2];
+  });
+  console.log(`# a step over ${count} regions in ${Math.round(width)} px: ${took.toFixed(0)} ms`);
+  assert.ok(took < 100, `${took} ms`);
+  await close(page);
+});

@@ -1,0 +1,132 @@
+package web
+
+import (
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/symbolize"
+)
+
+// mapSums is all regions in sums, as the page reads them: 100 GiB have 51,200.
+type mapSums struct {
+	Time      int64     `json:"t"` // ms since 1970
+	PageBytes int64     `json:"page_bytes"`
+	OSPage    int64     `json:"os_page_bytes"`
+	Columns   []string  `json:"columns"`
+	Addresses []string  `json:"addresses"`
+	Regions   [][]int64 `json:"regions"` // a value for each column
+	// Every is how many ms the page should wait: a map may take this process a share of its time, no more.
+	Every  int64               `json:"every"`
+	Blocks []attach.MapBlock   `json:"blocks"`
+	Kept   []attach.MapKept    `json:"kept"`
+	Stacks map[string][]string `json:"stacks"` // functions, innermost first
+}
+
+var mapColumns = []string{"huge", "spans", "used", "taken", "dirty", "lazy", "purged", "clean", "live", "free", "holes", "most"}
+
+func columnsOf(r attach.MapRegion) []int64 {
+	return []int64{int64(r.Huge), r.Spans, r.Used, r.Taken, r.Dirty, r.Lazy, r.Purged, r.Clean, r.LiveBytes, r.FreeBytes, r.HoleBytes, r.Most}
+}
+
+// mapParts is some regions with all that is in them.
+type mapParts struct {
+	Regions []attach.MapRegion  `json:"regions"`
+	Stacks  map[string][]string `json:"stacks"`
+}
+
+// heapMap keeps the last answer, so that several pages cost the process no more than one.
+type heapMap struct {
+	mutex sync.Mutex
+	namer *symbolize.Namer
+	sums  *mapSums
+	until time.Time
+}
+
+// names has the functions of stacks. Requires: the mutex.
+func (h *heapMap) names(pid int, stacks map[string][]uint64) map[string][]string {
+	if h.namer == nil {
+		h.namer = symbolize.NewNamer(pid)
+	}
+	named := map[string][]string{}
+	for id, frames := range stacks {
+		h.namer.Learn(frames)
+		named[id] = []string{}
+		for _, place := range h.namer.Stack(frames) {
+			named[id] = append(named[id], place.Function)
+		}
+	}
+	return named
+}
+
+func (s *Server) mapOfAll(url.Values) (any, error) {
+	if err := s.needProcess(); err != nil {
+		return nil, err
+	}
+	h := &s.heapMap
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.sums != nil && time.Now().Before(h.until) {
+		return h.sums, nil
+	}
+	var m *attach.Map
+	var took time.Duration
+	err := s.process.Do(func(c *attach.Client) (err error) {
+		began := time.Now()
+		m, err = attach.FetchMap(c)
+		took = time.Since(began)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	wait := min(max(interval, statsShare*took), longestInterval)
+	sums := &mapSums{Time: time.Now().UnixMilli(), PageBytes: m.PageBytes, OSPage: m.OSPageBytes, Columns: mapColumns, Addresses: []string{},
+		Regions: [][]int64{}, Every: wait.Milliseconds(), Blocks: m.Blocks, Kept: m.Kept, Stacks: h.names(s.process.PID, m.Stacks)}
+	for _, r := range m.Regions {
+		sums.Addresses = append(sums.Addresses, "0x"+strconv.FormatUint(uint64(r.Address), 16))
+		sums.Regions = append(sums.Regions, columnsOf(r))
+	}
+	h.sums, h.until = sums, time.Now().Add(wait)
+	return sums, nil
+}
+
+func (s *Server) mapOfSome(q url.Values) (any, error) {
+	if err := s.needProcess(); err != nil {
+		return nil, err
+	}
+	const most = 64 // regions; the page shows 16
+	from, err := address(q, "from")
+	if err != nil {
+		return nil, err
+	}
+	to, err := address(q, "to")
+	if err != nil {
+		return nil, err
+	}
+	if to <= from {
+		return nil, badRequest("to=%q: expected more than from=%q", q.Get("to"), q.Get("from"))
+	}
+	var m *attach.Map
+	err = s.process.Do(func(c *attach.Client) (err error) {
+		m, err = attach.FetchMapOf(c, from, to)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := &s.heapMap
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return mapParts{Regions: append([]attach.MapRegion{}, m.Regions[:min(most, len(m.Regions))]...), Stacks: h.names(s.process.PID, m.Stacks)}, nil
+}
+
+func address(q url.Values, name string) (attach.Address, error) {
+	n, err := strconv.ParseUint(q.Get(name), 0, 64)
+	if err != nil {
+		return 0, badRequest("%s=%q: expected an address such as 0x7f0000200000", name, q.Get(name))
+	}
+	return attach.Address(n), nil
+}

@@ -1,0 +1,64 @@
+package web
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/attach/fake"
+)
+
+// The process is asked once for several pages that look at once; what they ask of its regions is passed on.
+func TestTheHeapMapIsAskedForOnce(t *testing.T) {
+	socket := fake.Start(t, filepath.Join(t.TempDir(), "s"))
+	var asked []string
+	socket.Answers["map"] = func(args []string) string {
+		asked = append(asked, strings.Join(args, " "))
+		return `{"region":"0xffff900000200000","used":256,"live_bytes":7,"most":64,"parts":[{"page":0,"pages":256,"is":"large","stack":"0x1"}]}
+{"stack":"0x1","frames":["0x10"]}
+{"end":1,"page_bytes":8192,"os_page_bytes":4096,"left_out":0}
+`
+	}
+	client, err := attach.DialSocket(socket.Path, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	process := NewProcess(client, "p", 0, func(*profile.Profile) {})
+	server, err := NewServer(Options{Title: "p"}, &History{}, process, &Watcher{process: process, history: &History{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := listen(t, server)
+	var sums mapSums
+	for range 3 {
+		if status, body := get(t, base+"api/map", &sums); status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	if len(asked) != 1 || asked[0] != "" {
+		t.Errorf("asked %q", asked)
+	}
+	if len(sums.Addresses) != 1 || sums.Addresses[0] != "0xffff900000200000" || len(sums.Regions[0]) != len(sums.Columns) || sums.Every < 1000 {
+		t.Errorf("%+v", sums)
+	}
+	var parts mapParts
+	if status, body := get(t, base+"api/map/parts?from=0xffff900000200000&to=0xffff900000400000", &parts); status != 200 {
+		t.Fatalf("%d %s", status, body)
+	}
+	if len(parts.Regions) != 1 || parts.Regions[0].Parts[0].Is != "large" || len(parts.Stacks["0x1"]) != 1 {
+		t.Errorf("%+v", parts)
+	}
+	for _, wrong := range []string{"?from=1", "?from=x&to=2", "?from=5&to=5", "?from=5&to=4"} {
+		if status, body := get(t, base+"api/map/parts"+wrong, nil); status != 400 || !strings.Contains(body, "expected") {
+			t.Errorf("%s: %d %s", wrong, status, body)
+		}
+	}
+	if len(asked) != 2 {
+		t.Errorf("asked %q", asked)
+	}
+}

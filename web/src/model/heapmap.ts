@@ -1,0 +1,141 @@
+// The heap map: regions in sums, several to a cell where there are many, and the parts of some. Pure functions.
+import type { MapPart, MapRegion, MapSums } from "../api.ts";
+import { bytes, count } from "./format.ts";
+
+/** What regions hold, in bytes. */
+export interface Sum {
+  first: number; // index of the region
+  regions: number;
+  live: number;
+  free: number; // free blocks in spans
+  holes: number; // of spans, given back
+  dirty: number; // free pages with memory
+  empty: number; // free pages without
+  huge: number; // regions on huge pages
+  spans: number;
+  most: number; // block size with most pages, of the region with most used pages; 0: large blocks, -1: no spans
+}
+
+export function whole(sum: Sum): number {
+  return sum.live + sum.free + sum.holes + sum.dirty + sum.empty;
+}
+
+/** Of memory in spans that has not gone back, what is not live: 0 to 1. */
+export function fragmentation(sum: { live: number; free: number }): number {
+  return sum.live + sum.free === 0 ? 0 : sum.free / (sum.live + sum.free);
+}
+
+function column(map: MapSums, name: string): number {
+  return map.columns.indexOf(name);
+}
+
+/** Sums of `each` regions after another. */
+export function sums(map: MapSums, each: number): Sum[] {
+  const [huge, spans, used, taken, dirty, lazy, purged, clean, live, free, holes, most] =
+    ["huge", "spans", "used", "taken", "dirty", "lazy", "purged", "clean", "live", "free", "holes", "most"].map((name) => column(map, name)) as
+      [number, number, number, number, number, number, number, number, number, number, number, number];
+  const out: Sum[] = [];
+  for (let first = 0; first < map.regions.length; first += each) {
+    const sum: Sum = { first, regions: 0, live: 0, free: 0, holes: 0, dirty: 0, empty: 0, huge: 0, spans: 0, most: -1 };
+    let mostUsed = 0;
+    for (let i = first; i < Math.min(first + each, map.regions.length); i++) {
+      const region = map.regions[i]!;
+      sum.regions++;
+      sum.live += region[live]!;
+      sum.free += region[free]!;
+      sum.holes += region[holes]!;
+      sum.dirty += (region[dirty]! + region[lazy]! + region[taken]!) * map.page_bytes;
+      sum.empty += (region[purged]! + region[clean]!) * map.page_bytes;
+      sum.huge += region[huge]!;
+      sum.spans += region[spans]!;
+      if (region[used]! > mostUsed) {
+        mostUsed = region[used]!;
+        sum.most = region[most]!;
+      }
+    }
+    out.push(sum);
+  }
+  return out;
+}
+
+export interface Grid {
+  each: number; // regions in a cell
+  columns: number;
+  rows: number;
+  size: number; // px of a cell, with the line between
+}
+
+/** Cells as large as fit for so many regions; where they would be smaller than can be seen, several share one. */
+export function grid(regions: number, width: number, most: number): Grid {
+  const least = 7;
+  const largest = 34;
+  for (let size = largest; size >= least; size--) {
+    const columns = Math.max(1, Math.floor(width / size));
+    const rows = Math.ceil(regions / columns);
+    if (rows * size <= most) return { each: 1, columns, rows: Math.max(1, rows), size };
+  }
+  const columns = Math.max(1, Math.floor(width / least));
+  const rows = Math.max(1, Math.floor(most / least));
+  const each = Math.ceil(regions / (columns * rows));
+  return { each, columns, rows: Math.ceil(Math.ceil(regions / each) / columns), size: least };
+}
+
+export function describeSum(map: MapSums, sum: Sum): string {
+  const address = map.addresses[sum.first] ?? "";
+  const what = sum.regions === 1 ? `Region ${address}` : `${count(sum.regions)} regions from ${address}`;
+  const mostly = sum.most < 0 ? "no spans" : sum.most === 0 ? "mostly large blocks" : `mostly blocks of ${bytes(sum.most)}`;
+  const huge = sum.huge === 0 ? "" : sum.regions === 1 ? ", on a huge page" : `, ${count(sum.huge)} on huge pages`;
+  return `${what}: live ${bytes(sum.live)}, free in spans ${bytes(sum.free)}, given back in spans ${bytes(sum.holes)}, ` +
+    `free pages with memory ${bytes(sum.dirty)}, without ${bytes(sum.empty)}; ${count(sum.spans)} spans, ${mostly}${huge}`;
+}
+
+/** How full a span is, 0 to 1; of free pages null. */
+export function occupancy(part: MapPart): number | null {
+  if (part.is === "large") return 1;
+  if (part.is !== "small" && part.is !== "sampled") return null;
+  return (part.live ?? 0) / Math.max(1, part.blocks ?? 1);
+}
+
+/** A time in words that may be days. */
+export function age(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 120) return `${seconds} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 120) return `${minutes} min`;
+  return `${Math.round(minutes / 60)} h`;
+}
+
+const FREE: Record<string, string> = {
+  dirty: "free pages, with memory behind them",
+  lazy: "free pages that the kernel may take",
+  purged: "free pages that went back lately",
+  clean: "free pages without memory",
+  taken: "pages about to be used, or to go back",
+  kept: "a freed large block that a thread keeps",
+};
+
+export function describePart(part: MapPart, pageBytes: number): string {
+  const size = bytes(part.pages * pageBytes);
+  if (part.is in FREE) return `${size}: ${FREE[part.is]}`;
+  if (part.is === "large") return `${size}: one large block${pinned(part)}`;
+  const full = `${count(part.live ?? 0)} of ${count(part.blocks ?? 0)} blocks of ${bytes(part.size ?? 0)} live`;
+  const kind = part.is === "sampled" ? "span of sampled blocks" : `${part.state ?? ""} span`.trim();
+  const idle = part.idle_ms === undefined ? "" : `, waits for ${age(part.idle_ms)}`;
+  const gone = part.holes ? `, ${bitCount(part.holes)} OS pages given back` : "";
+  return `${size}: ${kind}, ${full}${idle}${gone}${pinned(part)}`;
+}
+
+function pinned(part: MapPart): string {
+  return part.age_ms === undefined && !part.stack ? "" : `; the oldest sampled block is ${age(part.age_ms ?? 0)} old`;
+}
+
+export function bitCount(bits: number): number {
+  let n = 0;
+  for (let rest = bits >>> 0; rest; rest = (rest & (rest - 1)) >>> 0) n++;
+  return n;
+}
+
+export function partAt(region: MapRegion, page: number): number {
+  return (region.parts ?? []).findIndex((part) => page >= part.page && page < part.page + part.pages);
+}

@@ -1,0 +1,217 @@
+// The heap map: the address space as it is. Above all regions, below the spans of those that are chosen; a table says the same.
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type MapPart, type MapRegion, type MapSums, api } from "../api.ts";
+import { type Chosen, DIRTY, FREE, LARGE, LIVE, STRIP, STRIP_GAP, drawCells, drawStrips, ofClass, stripAt } from "../draw/heapmap.ts";
+import { bytes, count, percent } from "../model/format.ts";
+import { type Sum, age, describePart, describeSum, fragmentation, grid, occupancy, partAt, sums, whole } from "../model/heapmap.ts";
+import { type Change, type Shown, useAnswer } from "../state.ts";
+import { Path } from "./path.tsx";
+import { Word } from "./word.tsx";
+
+const IN_PARTS = 16; // regions
+const MOST_HEIGHT = 400; // px of the upper canvas
+const MOST_BLOCKS = 100;
+
+function useWidth(): [preact.RefObject<HTMLCanvasElement | null>, number] {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element) return;
+    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  return [canvas, width];
+}
+
+function isDark(): boolean {
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/** Who pins, with a way to the callers. */
+function Pin({ part, stacks, change }: { part: MapPart | { stack?: string; samples?: number; age_ms?: number }; stacks: Record<string, string[]>; change: Change }) {
+  const stack = part.stack ? stacks[part.stack] : undefined;
+  if (!stack) return null;
+  return <>{stack.length ? <Path stack={stack} change={change} most={4} /> : "(no stack)"} <small>{age(part.age_ms ?? 0)} old{(part.samples ?? 1) > 1 && `, ${count(part.samples! - 1)} more`}</small></>;
+}
+
+function Overall({ map, shown, change }: { map: MapSums; shown: Shown; change: Change }) {
+  const [canvas, width] = useWidth();
+  const [hovered, setHovered] = useState(-1);
+  const dark = isDark();
+  const shape = useMemo(() => grid(map.regions.length, Math.max(width, 200), MOST_HEIGHT), [map.regions.length, width]);
+  const cells = useMemo(() => sums(map, shape.each), [map, shape.each]);
+  const at = Math.max(0, map.addresses.indexOf(shown.region));
+  const chosen = Math.floor(at / shape.each);
+  useEffect(() => {
+    if (width > 0) drawCells(canvas.current!, width, cells, shape, chosen, { dark, byClass: shown.paint === "class" });
+  }, [cells, shape, width, chosen, dark, shown.paint]);
+  const choose = (cell: number) => {
+    const sum = cells[Math.min(Math.max(0, cell), cells.length - 1)];
+    if (sum) change({ region: map.addresses[sum.first]! });
+  };
+  const cellAt = (event: MouseEvent) => Math.floor(event.offsetY / shape.size) * shape.columns + Math.floor(event.offsetX / shape.size);
+  const STEPS: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -shape.columns, ArrowDown: shape.columns, Home: -cells.length, End: cells.length };
+  const told = cells[hovered] ?? cells[chosen];
+  return (
+    <>
+      <p class="told all" aria-live="polite">{told && describeSum(map, told)}</p>
+      <canvas
+        ref={canvas}
+        class="map all"
+        tabIndex={0}
+        role="img"
+        aria-label={`All ${map.regions.length} regions in ${cells.length} cells. Arrows move; the table below has the parts of those chosen.`}
+        onMouseMove={(event) => setHovered(cellAt(event))}
+        onMouseLeave={() => setHovered(-1)}
+        onClick={(event) => choose(cellAt(event))}
+        onKeyDown={(event) => {
+          const step = STEPS[event.key];
+          if (step === undefined) return;
+          choose(chosen + step);
+          event.preventDefault();
+        }}
+      />
+    </>
+  );
+}
+
+function Strips({ map, regions, stacks, change }: { map: MapSums; regions: MapRegion[]; stacks: Record<string, string[]>; change: Change }) {
+  const [canvas, width] = useWidth();
+  const [focused, setFocused] = useState<Chosen | null>(null);
+  const [hovered, setHovered] = useState<Chosen | null>(null);
+  const dark = isDark();
+  useEffect(() => {
+    if (width > 0) drawStrips(canvas.current!, width, regions, map.os_page_bytes / map.page_bytes, focused, { dark, byClass: true });
+  }, [regions, width, focused, dark]);
+  const place = (event: MouseEvent): Chosen | null => {
+    const { region, page } = stripAt(event.offsetX, event.offsetY, width);
+    return regions[region] ? { region, part: partAt(regions[region]!, page) } : null;
+  };
+  const move = (event: KeyboardEvent) => {
+    const now = focused ?? { region: 0, part: -1 };
+    const parts = regions[now.region]?.parts ?? [];
+    const page = parts[now.part]?.page ?? 0;
+    let next: Chosen | null = null;
+    if (event.key === "ArrowRight") next = { region: now.region, part: Math.min(now.part + 1, parts.length - 1) };
+    else if (event.key === "ArrowLeft") next = { region: now.region, part: Math.max(now.part - 1, 0) };
+    else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      const region = Math.min(Math.max(0, now.region + (event.key === "ArrowDown" ? 1 : -1)), regions.length - 1);
+      next = { region, part: regions[region] ? partAt(regions[region]!, page) : -1 };
+    }
+    if (!next) return;
+    setFocused(next);
+    event.preventDefault();
+  };
+  const told = hovered ?? focused;
+  const region = told && regions[told.region];
+  const part = told && region?.parts?.[told.part];
+  return (
+    <>
+      <p class="told part" aria-live="polite">
+        {part ? <>{region!.region} + {bytes(part.page * map.page_bytes)}, {describePart(part, map.page_bytes)} <Pin part={part} stacks={stacks} change={change} /></>
+          : "Point at a span, or move to it by arrows: it tells its size class, how full it is, how long it has waited, and who pins it."}
+      </p>
+      <canvas
+        ref={canvas}
+        class="map parts"
+        tabIndex={0}
+        role="img"
+        aria-label={`The spans of ${regions.length} regions. Left and right move between spans, up and down between regions; the table below says the same.`}
+        height={IN_PARTS * (STRIP + STRIP_GAP)}
+        onMouseMove={(event) => setHovered(place(event))}
+        onMouseLeave={() => setHovered(null)}
+        onClick={(event) => setFocused(place(event))}
+        onKeyDown={move}
+      />
+    </>
+  );
+}
+
+function Table({ map, region, stacks, change }: { map: MapSums; region: MapRegion; stacks: Record<string, string[]>; change: Change }) {
+  return (
+    <table class="figures parts">
+      <caption>{region.region}{region.huge ? ", on a huge page" : ""}</caption>
+      <thead><tr><th scope="col">page</th><th scope="col">bytes</th><th scope="col">what</th><th scope="col"><Word name="size class" /></th><th scope="col">live</th><th scope="col">of</th><th scope="col">full</th><th scope="col"><Word name="waits for" /></th><th scope="col"><Word name="who pins it" /></th></tr></thead>
+      <tbody>
+        {(region.parts ?? []).map((part) => {
+          const full = occupancy(part);
+          return (
+            <tr key={part.page}>
+              <td>{part.page}</td><td>{bytes(part.pages * map.page_bytes)}</td><td class="name">{part.is} {part.state}</td>
+              <td>{part.size && <span class="swatch" style={{ background: ofClass(part.size, isDark()) }} />} {part.size && bytes(part.size)}</td>
+              <td>{part.blocks && count(part.live ?? 0)}</td><td>{part.blocks && count(part.blocks)}</td><td>{full === null ? "" : percent(full, 1) || "0 %"}</td>
+              <td>{part.idle_ms === undefined ? "" : age(part.idle_ms)}</td><td class="name"><Pin part={part} stacks={stacks} change={change} /></td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}
+
+function Blocks({ map, change }: { map: MapSums; change: Change }) {
+  const blocks = [...(map.blocks ?? [])].sort((a, b) => b.bytes - a.bytes);
+  if (blocks.length === 0) return null;
+  return (
+    <table class="figures blocks">
+      <caption>Blocks above 1 MiB, with mappings of their own</caption>
+      <thead><tr><th scope="col">address</th><th scope="col">bytes</th><th scope="col">room to grow</th><th scope="col">allocated in, called by …</th></tr></thead>
+      <tbody>
+        {blocks.slice(0, MOST_BLOCKS).map((block) => (
+          <tr key={block.block}><td>{block.block}</td><td>{bytes(block.bytes)}</td><td>{bytes(block.room)}</td><td class="name"><Pin part={block} stacks={map.stacks} change={change} /></td></tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function add(cells: Sum[]): Sum {
+  const all: Sum = { first: 0, regions: 0, live: 0, free: 0, holes: 0, dirty: 0, empty: 0, huge: 0, spans: 0, most: -1 };
+  for (const cell of cells) {
+    for (const name of ["regions", "live", "free", "holes", "dirty", "empty", "huge", "spans"] as const) all[name] += cell[name];
+  }
+  return all;
+}
+
+export function HeapMap({ shown, change }: { shown: Shown; change: Change }) {
+  const [every, setEvery] = useState(2000);
+  const { value: map, problem } = useAnswer(api.map, every, [every]);
+  useEffect(() => {
+    if (map && Math.max(2000, map.every) !== every) setEvery(Math.max(2000, map.every));
+  }, [map]);
+  const all = useMemo(() => (map ? add(sums(map, 1024)) : null), [map]);
+  const at = map ? Math.max(0, map.addresses.indexOf(shown.region)) : 0;
+  const first = map?.addresses[at] ?? "";
+  const last = map?.addresses[Math.min(at + IN_PARTS, map.addresses.length) - 1] ?? "";
+  const parts = useAnswer(async () => (first ? api.mapParts(first, "0x" + (BigInt(last) + 0x200000n).toString(16)) : null), every, [first, last, every]);
+  const regions = useMemo(() => (parts.value?.regions ?? []).slice(0, IN_PARTS), [parts.value]);
+  if (!map || !all) return <section>{problem ? <p class="problem" role="alert">{problem}</p> : <p role="status">Looking …</p>}</section>;
+  const share = fragmentation(all);
+  return (
+    <section>
+      {problem && <p class="problem" role="alert">{problem}</p>}
+      <p class="sum">
+        <strong>{percent(share, 1) || "0 %"}</strong> of the memory of spans is free (<Word name="free in spans">fragmentation</Word>): {bytes(all.free)} beside {bytes(all.live)} live.{" "}
+        {count(all.regions)} <Word name="region">regions</Word> are {bytes(whole(all))} of addresses: {bytes(all.holes)} <Word name="given back" /> inside spans,{" "}
+        {bytes(all.dirty)} of free pages with memory, {bytes(all.empty)} without; {count(all.huge)} on a <Word name="huge page" />.
+      </p>
+      <div class="bar">
+        <label>live memory coloured by <select value={shown.paint} onChange={(event) => change({ paint: event.currentTarget.value })}>
+          <option value="">use</option><option value="class">size class</option>
+        </select></label>
+        <span class="legend map"><span style={{ background: LIVE }} />live<span style={{ background: FREE }} />free in spans<span style={{ background: DIRTY }} />free pages with memory<span />no memory; a line above: huge page</span>
+      </div>
+      <Overall map={map} shown={shown} change={change} />
+      <h2>Spans from {first} on</h2>
+      <p class="legend map">The colour is the <Word name="size class" />, <span style={{ background: LARGE }} />large blocks; filled as far as the blocks are live; a gap at the top is what was <Word name="given back" />.</p>
+      {parts.problem && <p class="problem" role="alert">{parts.problem}</p>}
+      <Strips map={map} regions={regions} stacks={parts.value?.stacks ?? {}} change={change} />
+      {regions[0] && <details open><summary>The first of them as a table</summary><Table map={map} region={regions[0]} stacks={parts.value?.stacks ?? {}} change={change} /></details>}
+      <Blocks map={map} change={change} />
+      {(map.kept ?? []).length > 0 && <p class="note">{bytes(map.kept!.reduce((sum, one) => sum + (one.purged ? 0 : one.bytes), 0))} of freed huge blocks are kept for the next one.</p>}
+      <p class="note"><code>seemalloc map PID</code> prints the same. Each region is as it was at a moment of its own. {count(all.spans)} spans in all.</p>
+    </section>
+  );
+}
