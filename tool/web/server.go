@@ -48,6 +48,7 @@ type Server struct {
 	token   string
 	mux     *http.ServeMux
 	heapMap heapMap
+	tracer  tracer
 	answers map[string]func(url.Values) (any, error) // what GET api/… is answered with
 	pprofs  pprofPages
 	sources sources
@@ -77,6 +78,7 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	s.get("settings", s.settings)
 	s.get("doctor", s.doctor)
 	s.get("lifetimes", s.lifetimes)
+	s.get("trace", s.trace)
 	s.get("map", s.mapOfAll)
 	s.get("map/parts", s.mapOfSome)
 	s.mux.HandleFunc("GET /api/download", s.download)

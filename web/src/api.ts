@@ -165,6 +165,43 @@ export interface Lifetimes {
   says: string[] | null;
 }
 
+export interface Bucket {
+  low: number;
+  high: number;
+  count: number;
+}
+
+export interface TracedCalls extends CallCount {
+  bytes_histogram: Bucket[];
+  ns_histogram: Bucket[];
+}
+
+export interface TraceEvent {
+  id: number;
+  time_s: number;
+  call: string;
+  reason: string;
+  bytes: number;
+  ns: number;
+  thread: number;
+  thread_name: string;
+  size_class?: number;
+  refused?: boolean;
+  stack: string[]; // places, innermost first
+}
+
+/** Since the trace began; and the events that the page has not had. */
+export interface Traced {
+  elapsed_s: number;
+  lost: number;
+  dropped: number;
+  calls: TracedCalls[];
+  running: boolean;
+  ended?: string;
+  next: number;
+  events: TraceEvent[];
+}
+
 /** Who has a sampled block somewhere, or would: nothing is known without a stack. */
 export interface MapPin {
   stack?: string;
@@ -261,6 +298,7 @@ export const api = {
   set: (name: string, value: string) => send<string>("settings", { name, value }),
   purge: () => send<string>("purge"),
   doctor: () => ask<Diagnosis>("doctor"),
+  trace: (since: number) => ask<Traced>(`trace?since=${since}`),
   map: () => ask<MapSums>("map"),
   mapParts: (from: string, to: string) => ask<MapParts>(`map/parts?from=${from}&to=${to}`),
   lifetimes: () => ask<Lifetimes>("lifetimes"),

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { type Setting, type State, api } from "../api.ts";
 import { bytes, count, duration } from "../model/format.ts";
 import { useAnswer } from "../state.ts";
+import { Trace } from "./trace.tsx";
 import { Word } from "./word.tsx";
 
 function Problem({ text }: { text: string }) {
@@ -56,7 +57,8 @@ export function Kernel() {
           ))}
         </tbody>
       </table>
-      <p class="note">Since the start of the process; calls with the reason "report" were made for this page. <code>seemalloc trace PID</code> shows each call and what caused it.</p>
+      <p class="note">Since the start of the process; calls with the reason "report" were made for this page. <code>seemalloc trace PID</code> shows each call and what caused it, as this does:</p>
+      <Trace />
     </section>
   );
 }

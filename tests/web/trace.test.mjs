@@ -1,0 +1,92 @@
+// The live trace in the view of the kernel, in a real Chromium: its calls, histograms and stacks are those of `seemalloc trace` of the
+// same time.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { after, before, test } from "node:test";
+import { accessible, bytes, close, end, open, serve, startBrowser, tool, wait } from "./harness.mjs";
+import { ask, endShapes, startShapes } from "./shapes.mjs";
+
+let shapes, url;
+
+before(async () => {
+  shapes = await startShapes("64K");
+  url = await serve(shapes.pid);
+  await startBrowser();
+}, { timeout: 120_000 });
+
+after(async () => {
+  endShapes();
+  await end();
+});
+
+/** What `seemalloc trace --json` prints while something is done. */
+async function traced(what) {
+  const child = spawn(tool, ["trace", shapes.pid, "--for", "0", "--json"], { stdio: ["ignore", "pipe", "inherit"] });
+  let text = "";
+  child.stdout.on("data", (data) => (text += data));
+  await wait(1500); // nothing says that it has begun
+  await what();
+  await wait(500);
+  child.kill("SIGINT");
+  await new Promise((resolve) => child.on("exit", resolve));
+  const all = text.trim().split("\n").map((line) => JSON.parse(line));
+  return { summary: all.at(-1).summary, events: all.slice(0, -1) };
+}
+
+test("calls, histograms and stacks are those of seemalloc trace", { timeout: 90_000 }, async () => {
+  const page = await open(url, { view: "kernel" });
+  const trace = page.locator("section.trace");
+  await trace.getByText(/Tracing for \d+ s/).waitFor();
+  const { summary, events } = await traced(() => shapes.tell("h"));
+  const want = summary.calls.filter((each) => each.reason === "huge");
+  assert.ok(want.length > 0 && want.some((each) => each.bytes >= 200 << 20), JSON.stringify(want));
+  const row = (each) => trace.locator("table.totals tbody tr").filter({ hasText: each.reason }).filter({ has: page.getByRole("button", { name: each.call, exact: true }) });
+  for (const each of want) {
+    await row(each).first().waitFor();
+    const cells = await row(each).first().evaluate((one) => [...one.cells].map((cell) => cell.textContent));
+    assert.deepEqual(cells.slice(0, 5), [each.call, each.reason, String(each.calls), bytes(each.bytes), String(each.refused)]);
+  }
+  const mmap = want.find((each) => each.call === "mmap");
+  await row(mmap).first().getByRole("button").click();
+  for (const [title, buckets] of [["Sizes", mmap.bytes_histogram], ["Durations", mmap.ns_histogram]]) {
+    const table = trace.locator("table.histogram").filter({ hasText: `${title}: mmap, huge` });
+    await table.waitFor();
+    assert.deepEqual(await table.locator("tbody tr").evaluateAll((rows) => rows.map((one) => Number(one.cells[2].textContent))), buckets.map((one) => one.count), title);
+  }
+  const known = events.filter((event) => event.call === "mmap" && event.reason === "huge");
+  assert.equal(await trace.locator("table.events tbody tr").count(), known.length, "only calls of the chosen kind");
+  await trace.locator("table.events tbody tr").first().getByRole("button").click();
+  const frames = await trace.locator("ol.stack li").allTextContents();
+  assert.ok(frames.some((frame) => frame.includes("takes_huge shapes.cc:")), frames.join());
+  assert.deepEqual(frames.map((frame) => frame.split(" ")[0]), known.at(-1).stack.map((frame) => frame.function.split(" ")[0]));
+  await accessible(page, "trace");
+  await close(page);
+});
+
+test("it is stopped, and the process records nothing any more", { timeout: 90_000 }, async () => {
+  const page = await open(url, { view: "kernel" }, { colorScheme: "dark" });
+  const trace = page.locator("section.trace");
+  await trace.getByText(/Tracing for \d+ s/).waitFor();
+  await shapes.tell("h");
+  await trace.locator("table.events tbody tr").first().waitFor();
+  await accessible(page, "trace, dark");
+  await trace.getByRole("button", { name: "stop tracing" }).click();
+  await trace.getByText(/Stopped/).waitFor();
+  const before = await trace.locator("table.events tbody tr").count();
+  await shapes.tell("h");
+  // Readers have numbers: once the page's is gone, nobody's is there.
+  let gone = false;
+  for (let tries = 0; tries < 60 && !gone; tries++) {
+    await wait(250);
+    const answers = await Promise.all([1, 2, 3, 4].map((reader) => ask(shapes.pid, `trace read ${reader}`).then(() => false, () => true)));
+    gone = answers.every(Boolean);
+  }
+  assert.ok(gone, "the trace goes on");
+  assert.equal(await trace.locator("table.events tbody tr").count(), before);
+  await trace.getByRole("button", { name: "trace", exact: true }).click();
+  await trace.getByText(/Tracing for \d+ s/).waitFor();
+  await shapes.tell("h");
+  await trace.locator("table.totals tbody tr").first().waitFor();
+  for (const word of ["lost", "reason", "place"]) assert.ok((await trace.locator("abbr").filter({ hasText: word }).first().getAttribute("title")).length > 30, word);
+  await close(page);
+});

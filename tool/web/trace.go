@@ -1,0 +1,177 @@
+package web
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+	"seemalloc/tool/symbolize"
+)
+
+const (
+	traceRead   = 200 * time.Millisecond // the process keeps 4096 events between two reads
+	traceUnseen = 5 * time.Second        // without a page that asks, the trace ends
+	tracedKept  = 2000                   // events
+	tracedSent  = 500                    // at a time, the last ones
+)
+
+// tracer traces the process's calls into the kernel while a page looks.
+type tracer struct {
+	mutex   sync.Mutex
+	running bool
+	asked   time.Time // when a page has last asked
+	began   time.Time
+	first   int64 // when the first event began
+	totals  report.TraceTotals
+	events  []traceEvent
+	next    int64 // id of the event that comes
+	lost    int64
+	dropped int64
+	ended   string // why it is over
+	namer   *symbolize.Namer
+	threads map[int]string
+}
+
+// traceEvent is one call, as the page shows it.
+type traceEvent struct {
+	ID        int64    `json:"id"`
+	Seconds   float64  `json:"time_s"` // since the first event
+	Call      string   `json:"call"`
+	Reason    string   `json:"reason"`
+	Bytes     int64    `json:"bytes"`
+	NS        int64    `json:"ns"`
+	Thread    int      `json:"thread"`
+	Name      string   `json:"thread_name"`
+	SizeClass int64    `json:"size_class,omitempty"`
+	Refused   bool     `json:"refused,omitempty"`
+	Stack     []string `json:"stack"` // places, innermost first
+}
+
+// traced is what has been seen since the trace began, and the events since the one that the page had last.
+type traced struct {
+	report.TraceSummary
+	Running bool         `json:"running"`
+	Ended   string       `json:"ended,omitempty"`
+	Next    int64        `json:"next"`
+	Events  []traceEvent `json:"events"`
+}
+
+// trace begins a trace if there is none, and answers with what it has seen.
+func (s *Server) trace(q url.Values) (any, error) {
+	if err := s.needProcess(); err != nil {
+		return nil, err
+	}
+	since, err := number(q, "since")
+	if err != nil {
+		return nil, err
+	}
+	t := &s.tracer
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.asked = time.Now()
+	if !t.running {
+		if err := t.start(s.process); err != nil {
+			return nil, err
+		}
+	}
+	events := t.events
+	for len(events) > 0 && events[0].ID < since {
+		events = events[1:]
+	}
+	if len(events) > tracedSent {
+		events = events[len(events)-tracedSent:]
+	}
+	return traced{TraceSummary: t.totals.Summary(time.Since(t.began), t.lost, t.dropped), Running: t.running, Ended: t.ended, Next: t.next,
+		Events: append([]traceEvent{}, events...)}, nil
+}
+
+// start begins anew: what was seen by an earlier trace had other beginnings. Requires: the mutex.
+func (t *tracer) start(process *Process) error {
+	var trace *attach.Trace
+	err := process.Do(func(c *attach.Client) (err error) {
+		trace, err = attach.StartTrace(c)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	t.running, t.ended, t.began, t.first = true, "", time.Now(), 0
+	t.totals, t.events, t.lost, t.dropped = report.TraceTotals{}, nil, 0, 0
+	if t.namer == nil {
+		t.namer, t.threads = symbolize.NewNamer(process.PID), map[int]string{}
+	}
+	go t.follow(process, trace)
+	return nil
+}
+
+// follow reads until no page asks any more, or the process does not answer.
+func (t *tracer) follow(process *Process, trace *attach.Trace) {
+	for {
+		time.Sleep(traceRead)
+		t.mutex.Lock()
+		unseen := time.Since(t.asked) > traceUnseen
+		t.mutex.Unlock()
+		var events []attach.Event
+		err := process.Do(func(*attach.Client) (err error) {
+			if unseen {
+				return errors.Join(trace.Stop(), errUnseen)
+			}
+			events, err = trace.Read()
+			return err
+		})
+		t.mutex.Lock()
+		for _, e := range events {
+			t.add(process.PID, e)
+		}
+		t.lost, t.dropped = trace.Lost, trace.Dropped
+		if err != nil {
+			t.running, t.ended = false, err.Error()
+		}
+		t.mutex.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+var errUnseen = errors.New("nobody looks")
+
+func (t *tracer) add(pid int, e attach.Event) {
+	if t.first == 0 {
+		t.first = e.TimeNS
+	}
+	t.totals.Add(e)
+	t.namer.Learn(e.Stack)
+	event := traceEvent{ID: t.next, Seconds: float64(e.TimeNS-t.first) / 1e9, Call: e.Call, Reason: e.Reason, Bytes: e.Bytes, NS: e.NS,
+		Thread: e.Thread, Name: t.threadName(pid, e.Thread), SizeClass: e.SizeClass, Refused: e.Refused, Stack: []string{}}
+	for _, place := range t.namer.Stack(e.Stack) {
+		event.Stack = append(event.Stack, place.String())
+	}
+	t.next++
+	t.keep(event)
+}
+
+func (t *tracer) keep(event traceEvent) {
+	if len(t.events) == tracedKept {
+		t.events = append([]traceEvent{}, t.events[tracedKept/2:]...)
+	}
+	t.events = append(t.events, event)
+}
+
+// threadName is the kernel's name of a thread, asked for when it is first met.
+func (t *tracer) threadName(pid, thread int) string {
+	name, known := t.threads[thread]
+	if !known {
+		data, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "task", strconv.Itoa(thread), "comm"))
+		name = strings.TrimSpace(string(data))
+		t.threads[thread] = name
+	}
+	return name
+}
