@@ -8,15 +8,15 @@ import { after, before, test } from "node:test";
 import { accessible, bytes, diff, close, end, folder, open, pprof, program, root, saved, serve, startBrowser, startLeak, takeProfile, top, wait } from "./harness.mjs";
 
 const source = join(root, "tests/web/leak.cc");
-let first, second, files;
+let leak, first, second, lifetimes, files;
 
 before(async () => {
-  const leak = await startLeak();
+  leak = await startLeak();
   await wait(1500);
   first = takeProfile(leak.pid, "first.pb.gz");
   await wait(3000);
   second = takeProfile(leak.pid, "second.pb.gz");
-  leak.kill("SIGKILL");
+  lifetimes = takeProfile(leak.pid, "lifetimes.pb.gz", "--kind", "lifetime");
   files = await serve(first, second);
   await startBrowser();
 }, { timeout: 180_000 });
@@ -271,4 +271,79 @@ test("bytes and objects, in use and allocated, are those of top", { timeout: 60_
     await page.waitForFunction((want) => document.querySelector(".sum strong")?.textContent === want, text);
   }
   await close(page);
+});
+
+/** The total that `pprof -tagfocus` leaves. */
+function focused(file, type, tag) {
+  const text = pprof("-top", "-nodefraction=0", "-nodecount=10000", `-sample_index=${type}`, `-tagfocus=${tag}`, file);
+  const rows = [...text.matchAll(/^ *(\d+)B? +[\d.]+% +[\d.]+% +\d+B? /gm)];
+  assert.ok(rows.length > 0, text);
+  return rows.reduce((sum, [, flat]) => sum + Number(flat), 0);
+}
+
+const total = (page, want) => page.waitForFunction((text) => document.querySelector(".sum strong")?.textContent === text, want);
+
+test("sizes choose what pprof's tagfocus does, and stand in the address", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "functions", at: 2 });
+  const all = top(second).total;
+  await total(page, bytes(all));
+  const small = focused(second, "inuse_space", "bytes=1b:2000b");
+  assert.ok(small > 0 && small < all, `${small} of ${all}`);
+  await page.getByLabel("size from").fill("1");
+  await page.getByLabel("to", { exact: true }).fill("2000");
+  await page.keyboard.press("Enter");
+  await total(page, bytes(small));
+  assert.match(page.url(), /sizeTo=2000/);
+  await page.getByRole("row", { name: /leaky_parser/ }).waitFor({ state: "detached" });
+  await page.getByLabel("size from").fill("100K");
+  await page.getByLabel("to", { exact: true }).fill("");
+  await page.keyboard.press("Enter");
+  await total(page, bytes(focused(second, "inuse_space", "bytes=102400b:")));
+  await page.getByRole("row", { name: /leaky_session/ }).waitFor({ state: "detached" });
+  await page.getByLabel("size from").fill("large");
+  await page.keyboard.press("Enter");
+  await total(page, bytes(all));
+  assert.equal(await page.getByLabel("size from").getAttribute("aria-invalid"), "true");
+  const link = await open(files, { view: "functions", at: 2, base: 1, sizeTo: "2K" });
+  await total(link, bytes(focused(second, "inuse_space", "bytes=:2048b")));
+  await accessible(link, "filters");
+  await close(link);
+  await close(page);
+});
+
+test("how long blocks lived, and who freed them, where the profile has it", { timeout: 60_000 }, async () => {
+  const page = await open(await serve(lifetimes), { view: "functions", type: "freed_space" });
+  const options = await page.getByLabel("lived").locator("option").evaluateAll((all) => all.map((one) => one.value).filter(Boolean));
+  assert.ok(options.includes("alive") && options.length >= 3, options.join());
+  for (const value of options.filter((one) => one !== "alive")) {
+    await page.getByLabel("lived").selectOption(value);
+    await total(page, bytes(focused(lifetimes, "freed_space", `lifetime=^${value}$`)));
+  }
+  await page.getByLabel("freed by").selectOption("same thread");
+  await page.getByLabel("lived").selectOption("");
+  await total(page, bytes(focused(lifetimes, "freed_space", "freed_by=^same thread$")));
+  await close(page);
+  const heap = await open(files, { view: "functions" });
+  await heap.getByLabel("size from").waitFor();
+  assert.equal(await heap.getByLabel("lived").count(), 0);
+  await close(heap);
+});
+
+test("a window of time, of a process", { timeout: 90_000 }, async () => {
+  const live = await serve(String(leak.pid));
+  const page = await open(live, { view: "functions", kind: "allocs" });
+  await page.getByRole("row", { name: /steady_work/ }).waitFor({ timeout: 30_000 });
+  const read = async () => Number((await (await fetch(`${live}api/profile?kind=allocs`)).json()).values.reduce((sum, values) => sum + values.at(-1), 0));
+  const whole = await read();
+  await page.getByLabel("over").selectOption("2");
+  await page.getByText("What this profile says of itself").click();
+  await page.getByText(/window: what changed in 2\.\d ?s/).waitFor({ timeout: 30_000 });
+  const answer = await (await fetch(`${live}api/profile?kind=allocs&seconds=2`)).json();
+  const window = answer.values.reduce((sum, values) => sum + values.at(-1), 0);
+  assert.ok(window > 1 << 20 && window < whole, `${window} of ${whole}`);
+  for (const kind of ["peak", "lifetime"]) assert.match(await (await fetch(`${live}api/profile?kind=${kind}&seconds=2`)).text(), /has a time of its own/);
+  await page.getByRole("combobox", { name: /^profile/ }).selectOption("lifetime");
+  await page.getByLabel("lived").waitFor({ timeout: 30_000 });
+  assert.equal(await page.getByLabel("over", { exact: true }).count(), 0);
+  await page.context().close();
 });

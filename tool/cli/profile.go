@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"seemalloc/tool/report"
 )
 
 func (a *app) profileCommand() *cobra.Command {
@@ -65,12 +67,12 @@ func windowFlag(c *cobra.Command, window *time.Duration) {
 	c.Flags().DurationVar(window, "seconds", 0, "show only what happens in so much time from now: 10s, 2m")
 }
 
-// checkWindow wants kinds whose rows are the same from one moment to the next, but for their values.
+// checkWindow wants kinds that can be subtracted.
 func checkWindow(kind string, window time.Duration) error {
 	switch {
 	case window < 0:
 		return usageError("--seconds %s: expected a time from now on, such as 10s", window)
-	case window > 0 && (kind == "peak" || kind == "lifetime" || kind == "since"):
+	case window > 0 && !report.TakesWindow(kind):
 		return usageError("--seconds: a %s profile has a time of its own; expected a kind that counts, such as allocs or churn", kind)
 	}
 	return nil

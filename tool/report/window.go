@@ -9,6 +9,10 @@ import (
 	"github.com/google/pprof/profile"
 )
 
+// TakesWindow says whether profiles of the kind can be subtracted: their rows are the same from one moment to the next, but for
+// their values.
+func TakesWindow(kind string) bool { return kind != "peak" && kind != "lifetime" && kind != "since" }
+
 // Window is what happened between two profiles of one process; both are used up.
 func Window(before, after *profile.Profile) (*profile.Profile, error) {
 	return subtract(after, before, "window")

@@ -285,11 +285,11 @@ func (s *Server) profile(q url.Values) (any, error) {
 		if err := s.needProcess(); err != nil {
 			return nil, err
 		}
-		p, _, err := s.process.Profile(kind)
+		p, err := s.window(q, kind)
 		if err != nil {
 			return nil, err
 		}
-		return s.stacks(p, nil)
+		return s.stacks(q, p, nil)
 	}
 	p, err := s.moment(q, "at")
 	if err != nil {
@@ -301,15 +301,20 @@ func (s *Server) profile(q url.Values) (any, error) {
 			return nil, err
 		}
 	}
-	return s.stacks(p, base)
+	return s.stacks(q, p, base)
 }
 
-// stacks lets the page read the source that they name.
-func (s *Server) stacks(p, base *profile.Profile) (any, error) {
-	stacks, err := NewStacks(p, base)
+// stacks are those of the rows that were asked for; the page may read the source that they name.
+func (s *Server) stacks(q url.Values, p, base *profile.Profile) (any, error) {
+	filter, err := newLabelFilter(q)
 	if err != nil {
 		return nil, err
 	}
+	stacks, err := NewStacks(filter.apply(p), filter.apply(base))
+	if err != nil {
+		return nil, err
+	}
+	stacks.Labels = labelsOf(p, base)
 	s.sources.allow(stacks.Frames)
 	return stacks, nil
 }

@@ -27,6 +27,8 @@ type Stacks struct {
 	Base     [][]int64 `json:"base,omitzero"`
 	Comments []string  `json:"comments"`
 	Errors   []float64 `json:"errors"` // standard errors of the totals, by type
+	// Labels say what else the rows can be chosen by; nil in a report, where nobody can be asked for others.
+	Labels *Labels `json:"labels,omitempty"`
 }
 
 // SampleType is what a value counts.

@@ -70,6 +70,13 @@ export interface Stacks {
   base?: number[][];
   comments: string[] | null;
   errors: number[];
+  labels?: Labels; // what else rows can be chosen by
+}
+
+export interface Labels {
+  least: number; // size of blocks; most 0: the rows have none
+  most: number;
+  texts: Record<string, string[]>;
 }
 
 export interface Source {
@@ -289,8 +296,8 @@ export const api = {
   series: (since: number) => ask<Point[]>(`series?since=${since}`),
   moments: (from = 0, until = 0) => ask<Moment[]>(from || until ? `moments?${window(from, until)}` : "moments"),
   takeMoment: () => send<Moment>("moments"),
-  stacks: (kind: string, at: number, base?: number) =>
-    ask<Stacks>(`profile?kind=${kind}&at=${at}` + (base === undefined ? "" : `&base=${base}`)),
+  stacks: (kind: string, at: number, base?: number, rows = "") =>
+    ask<Stacks>(`profile?kind=${kind}&at=${at}${base === undefined ? "" : `&base=${base}`}${rows}`),
   source: (file: string) => ask<Source>(`source?file=${encodeURIComponent(file)}`),
   suspects: (last: number, from = 0, until = 0) => ask<Suspect[]>(from || until ? `suspects?${window(from, until)}` : `suspects?last=${last}`),
   stats: () => ask<Stats>("stats"),

@@ -26,13 +26,17 @@ export interface Shown {
   most: number; // functions at most
   what: string; // of the changes: new, gone, grown or shrunk stacks alone
   flames: boolean; // the flame graph's root at the bottom
+  sizeFrom: string; // of blocks, as it was typed
+  sizeTo: string;
+  labels: string; // of rows: "lifetime=alive&pool=cache"
+  seconds: number; // a window from now on; 0: all that happened
   colour: string; // of the flame graph: "module" or "change"; "": by change if there is one
 }
 
 const NOTHING: Shown = {
   view: "overview", kind: "heap", at: 0, base: -1, from: 0, until: 0, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
   inverted: false, folded: false, nodes: 0.5, edges: 0.1, most: 80, what: "", flames: false, colour: "",
-  region: "", paint: "",
+  sizeFrom: "", sizeTo: "", labels: "", seconds: 0, region: "", paint: "",
 };
 
 export function read(hash: string): Shown {

@@ -3,6 +3,7 @@ import { useMemo } from "preact/hooks";
 import { type Moment, type Stacks, type State, api } from "../api.ts";
 import { amount, bytes, clock } from "../model/format.ts";
 import { isPattern, lines, total } from "../model/stacks.ts";
+import { asked } from "../model/rows.ts";
 import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Callers } from "./callers.tsx";
 import { Changes } from "./changes.tsx";
@@ -10,6 +11,7 @@ import { Flame } from "./flame.tsx";
 import { Functions } from "./functions.tsx";
 import { Graph } from "./graph.tsx";
 import { PprofLink } from "./pprof.tsx";
+import { RowFilters } from "./rows.tsx";
 import { Source } from "./source.tsx";
 import { Tree } from "./tree.tsx";
 
@@ -47,7 +49,7 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
   return (
     <div class="bar choice">
       {(state.kinds?.length ?? 0) > 1 && (
-        <label>profile <select value={shown.kind} onChange={(event) => change({ kind: event.currentTarget.value, type: "", base: -1, at: 0 })}>
+        <label>profile <select value={shown.kind} onChange={(event) => change({ kind: event.currentTarget.value, type: "", base: -1, at: 0, labels: "", seconds: 0 })}>
           {state.kinds!.map((kind) => <option key={kind.name} value={kind.name} title={kind.what}>{kind.name}</option>)}
         </select></label>
       )}
@@ -72,6 +74,7 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
         <option value="">all</option>
         {modules.map((name) => <option key={name}>{name}</option>)}
       </select></label>
+      <RowFilters state={state} stacks={stacks} shown={shown} change={change} />
       {text("search", "Marks functions that match")}
       {!state.report && <label>save as <select value="" onChange={(event) => {
         const format = event.currentTarget.value;
@@ -85,9 +88,10 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
 
 export function Profile({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
   const follows = state.live && shown.at === 0;
+  const rows = asked(shown);
   const moments = useAnswer(() => api.moments(shown.from, shown.until), state.live ? 5000 : 0, [state.live, shown.from, shown.until]);
-  const { value: stacks, problem } = useAnswer(() => api.stacks(shown.kind, shown.at, shown.base >= 0 ? shown.base : undefined),
-    follows ? 5000 : 0, [shown.kind, shown.at, shown.base, follows]);
+  const { value: stacks, problem } = useAnswer(() => api.stacks(shown.kind, shown.at, shown.base >= 0 ? shown.base : undefined, rows),
+    follows ? 5000 : 0, [shown.kind, shown.at, shown.base, rows, follows]);
   const type = Math.max(0, stacks ? (shown.type ? stacks.types.findIndex((one) => one.name === shown.type) : stacks.default) : 0);
   const all = useMemo(() => (stacks ? lines(stacks, type, shown) : []), [stacks, type, shown.focus, shown.ignore, shown.hide, shown.module]);
   const View = PROFILE_VIEWS[shown.view]![1];

@@ -1,0 +1,141 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
+)
+
+// Labels says what the rows of a profile can be told apart by, besides their stacks.
+type Labels struct {
+	// Least and Most are the sizes of blocks; 0: the rows have none.
+	Least int64 `json:"least"`
+	Most  int64 `json:"most"`
+	// Texts are the values of each label that is a text: how long blocks lived, who freed them, their pool.
+	Texts map[string][]string `json:"texts"`
+}
+
+// labelsOf looks at all rows, of the base too.
+func labelsOf(profiles ...*profile.Profile) *Labels {
+	l := &Labels{Texts: map[string][]string{}}
+	seen := map[string]bool{}
+	for _, p := range profiles {
+		if p == nil {
+			continue
+		}
+		for _, sample := range p.Sample {
+			for _, size := range sample.NumLabel["bytes"] {
+				if l.Most == 0 || size < l.Least {
+					l.Least = size
+				}
+				l.Most = max(l.Most, size)
+			}
+			for key, values := range sample.Label {
+				for _, value := range values {
+					if name := key + "\x00" + value; !seen[name] {
+						seen[name] = true
+						l.Texts[key] = append(l.Texts[key], value)
+					}
+				}
+			}
+		}
+	}
+	for _, values := range l.Texts {
+		slices.Sort(values)
+	}
+	return l
+}
+
+// labelFilter chooses rows by the sizes of their blocks and by labels that are texts.
+type labelFilter struct {
+	from, to int64               // bytes; to 0: any
+	texts    map[string][]string // of each label, one of these
+}
+
+// newLabelFilter reads size_from=, size_to= (bytes) and labels=, in which labels stand as in an address: "lifetime=alive&pool=cache".
+func newLabelFilter(q url.Values) (f labelFilter, err error) {
+	if f.from, err = number(q, "size_from"); err == nil {
+		f.to, err = number(q, "size_to")
+	}
+	switch {
+	case err != nil:
+		return f, err
+	case f.from < 0 || f.to < 0:
+		return f, badRequest("size_from=%d, size_to=%d: expected sizes of blocks in bytes", f.from, f.to)
+	case f.to > 0 && f.from > f.to:
+		return f, badRequest("size_from=%d is more than size_to=%d", f.from, f.to)
+	}
+	if f.texts, err = url.ParseQuery(q.Get("labels")); err != nil {
+		return f, badRequest("labels=%s: expected such as lifetime=alive", q.Get("labels"))
+	}
+	return f, nil
+}
+
+func (f labelFilter) passes(sample *profile.Sample) bool {
+	if f.from > 0 || f.to > 0 {
+		fits := func(size int64) bool { return size >= f.from && (f.to == 0 || size <= f.to) }
+		if !slices.ContainsFunc(sample.NumLabel["bytes"], fits) {
+			return false
+		}
+	}
+	for key, wanted := range f.texts {
+		if !slices.ContainsFunc(sample.Label[key], func(value string) bool { return slices.Contains(wanted, value) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// apply leaves p as it is.
+func (f labelFilter) apply(p *profile.Profile) *profile.Profile {
+	if p == nil || f.from == 0 && f.to == 0 && len(f.texts) == 0 {
+		return p
+	}
+	chosen := &profile.Profile{
+		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
+		Comments: p.Comments, DropFrames: p.DropFrames, KeepFrames: p.KeepFrames, TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos,
+		PeriodType: p.PeriodType, Period: p.Period,
+	}
+	for _, sample := range p.Sample {
+		if f.passes(sample) {
+			chosen.Sample = append(chosen.Sample, sample)
+		}
+	}
+	return chosen
+}
+
+// longestWindow is how long an answer may wait for things to happen.
+const longestWindow = 60
+
+// window takes a profile of what happens in the next so many seconds; 0: of all that happened.
+func (s *Server) window(q url.Values, kind string) (*profile.Profile, error) {
+	seconds, err := number(q, "seconds")
+	switch {
+	case err != nil:
+		return nil, err
+	case seconds < 0 || seconds > longestWindow:
+		return nil, badRequest("seconds=%d: expected 1 to %d, or 0 for all that happened", seconds, longestWindow)
+	case seconds > 0 && !report.TakesWindow(kind):
+		return nil, badRequest("seconds=%d: a %s profile has a time of its own", seconds, kind)
+	}
+	before, _, err := s.process.Profile(kind)
+	if err != nil || seconds == 0 {
+		return before, err
+	}
+	time.Sleep(time.Duration(seconds) * time.Second)
+	after, _, err := s.process.Profile(kind)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := report.Window(before, after)
+	if err != nil {
+		return nil, problem{http.StatusBadGateway, fmt.Errorf("the two profiles do not go together: %w", err)}
+	}
+	return taken, nil
+}
