@@ -18,13 +18,14 @@ export const program = join(folder, "leak");
 const children = [];
 let browser;
 
-/** The first line that a process prints. */
-export function firstLine(child) {
+/** The first line that a process prints, or the first that begins so. */
+export function firstLine(child, begin = "") {
   return new Promise((resolve, reject) => {
     let text = "";
     child.stdout.on("data", (data) => {
       text += data;
-      if (text.includes("\n")) resolve(text.split("\n")[0]);
+      const line = text.split("\n").slice(0, -1).find((one) => one.startsWith(begin));
+      if (line !== undefined) resolve(line);
     });
     child.on("exit", (status) => reject(new Error(`${child.spawnfile} ended: ${status}`)));
   });
@@ -41,10 +42,16 @@ export function serve(...args) {
   return firstLine(start(tool, "web", ...args));
 }
 
-/** Starts the program that leaks, in C++ or Rust, and waits until it can be asked. */
-export async function startLeak(sample = "64K", language = "C++") {
-  if (language === "Rust") execFileSync("rustc", ["--edition", "2021", "-g", "-C", "opt-level=1", join(root, "tests/web/leak.rs"), "-o", program]);
-  else execFileSync("c++", ["-O1", "-g", join(root, "tests/web/leak.cc"), "-o", program]);
+/** Starts `./dev demo leak LANGUAGE`, as it is after the build: the process and the page's address. */
+export async function startDemo(language) {
+  const demo = spawn("sh", ["demo/leak", language], { cwd: root, stdio: ["ignore", "pipe", "inherit"] });
+  children.push(demo);
+  return { demo, address: await firstLine(demo, "http://") };
+}
+
+/** Starts the program that leaks, and waits until it can be asked. */
+export async function startLeak(sample = "64K") {
+  execFileSync("c++", ["-O1", "-g", join(root, "demo/leak.cc"), "-o", program]);
   const leak = start(tool, "run", "--sample", sample, "--lib", join(out, "lib"), "--", program);
   await firstLine(leak);
   for (let tries = 0; spawnSync(tool, ["get", String(leak.pid), "sample"]).status !== 0; tries++) {

@@ -60,7 +60,7 @@ async function close(page) {
 
 before(async () => {
   const program = join(folder, "leak");
-  execFileSync("c++", ["-O1", "-g", join(root, "tests/web/leak.cc"), "-o", program]);
+  execFileSync("c++", ["-O1", "-g", join(root, "demo/leak.cc"), "-o", program]);
   leak = start(tool, "run", "--sample", "64K", "--lib", join(out, "lib"), "--", program);
   await firstLine(leak);
   // The thread that opens the socket runs beside main.

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { accessible, bytes, diff, close, end, folder, open, pprof, program, root, saved, serve, startBrowser, startLeak, takeProfile, top, wait } from "./harness.mjs";
 
-const source = join(root, "tests/web/leak.cc");
+const source = join(root, "demo/leak.cc");
 let leak, first, second, lifetimes, files;
 
 before(async () => {
@@ -136,7 +136,7 @@ test("source that is not here is said to be, and its lines still have their byte
   assert.deepEqual(rows, Object.keys(listed(second, "leaky_parser")));
   page.errors = page.errors.filter((text) => !/404/.test(text)); // the console tells of the file
   await close(page);
-  const found = await open(await serve("--source-path", root, "--trim-path", elsewhere.slice(0, elsewhere.length - "tests/web/leak.cc".length), moved), { view: "source", function: "leaky_parser" });
+  const found = await open(await serve("--source-path", root, "--trim-path", elsewhere.slice(0, elsewhere.length - "demo/leak.cc".length), moved), { view: "source", function: "leaky_parser" });
   await found.getByText(`Read from ${source}`).waitFor();
   await close(found);
 });
