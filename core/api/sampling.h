@@ -52,6 +52,7 @@ bool peak_profile(ProfileBytes* out);
 bool since_profile(ProfileBytes* out);
 bool churn_profile(ProfileBytes* out);
 bool lifetime_profile(ProfileBytes* out);
+bool deaths_profile(ProfileBytes* out);
 // From now on since_profile() counts from here. False in the library without a profiler.
 bool set_profile_baseline();
 

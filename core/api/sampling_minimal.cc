@@ -16,6 +16,7 @@ bool peak_profile(ProfileBytes*) { return false; }
 bool since_profile(ProfileBytes*) { return false; }
 bool churn_profile(ProfileBytes*) { return false; }
 bool lifetime_profile(ProfileBytes*) { return false; }
+bool deaths_profile(ProfileBytes*) { return false; }
 bool set_profile_baseline() { return false; }
 void record_growth() { pages::take_growth(); }
 bool growth_profile(ProfileBytes*) { return false; }

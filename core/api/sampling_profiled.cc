@@ -89,8 +89,14 @@ SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t request
   return id;
 }
 
+namespace {
+enum : uint64_t { kFreeStacksOff, kFreeStacksSampled, kFreeStacksAll };  // as the words in options.cc
+}
+
 void forget_sample(heap::ThreadHeap* mine, uint32_t id) {
-  profile::FreedSample freed = profile::record_free(mine != nullptr ? recorder_of(*mine) : nullptr, id);
+  uint64_t stacks = options::get(options::Id::free_stacks);
+  profile::DeathStacks wanted{stacks != kFreeStacksOff ? options::get(options::Id::stack_depth) : 0, stacks == kFreeStacksAll};
+  profile::FreedSample freed = profile::record_free(mine != nullptr ? recorder_of(*mine) : nullptr, id, wanted);
   if (mine != nullptr) thread_samples.left(*mine, stands_for(freed.allocated_bytes, freed.interval_bytes));
 }
 
@@ -137,6 +143,7 @@ bool peak_profile(ProfileBytes* out) { return profile_of(profile::Kind::kPeak, o
 bool since_profile(ProfileBytes* out) { return profile_of(profile::Kind::kSince, out); }
 bool churn_profile(ProfileBytes* out) { return profile_of(profile::Kind::kChurn, out); }
 bool lifetime_profile(ProfileBytes* out) { return profile_of(profile::Kind::kLifetime, out); }
+bool deaths_profile(ProfileBytes* out) { return profile_of(profile::Kind::kDeaths, out); }
 
 bool set_profile_baseline() {
   profile::set_baseline();

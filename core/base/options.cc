@@ -22,6 +22,7 @@ struct Choice {
 constexpr Choice kChoices[] = {
     {Id::foreign, {"pass", "report", "fatal"}},
     {Id::purge, {"balanced", "eager", "never"}},
+    {Id::free_stacks, {"off", "sampled", "all"}},
     {Id::heap_limit_action, {"fail", "abort"}},
     {Id::cpu_clock, {"cpu", "wall"}},
     {Id::dump_names, {"seemalloc", "gperftools", "jemalloc"}},

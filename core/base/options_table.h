@@ -11,6 +11,9 @@ OPTION(sample_limit, kCount, 10000, 0, 1000000000, kAny,
        "samples that a thread takes in a second of its CPU time at most, by a longer interval (each sample knows its own); "
        "0: no limit. Not for sample:1")
 OPTION(stack_depth, kCount, 64, 4, 128, kAny, "frames kept of each sampled stack; deeper stacks are cut and counted")
+OPTION(free_stacks, kChoice, 1, 0, 2, kAny,
+       "of which sampled blocks the stack that frees them is recorded, for profiles of the kind deaths: off, sampled (not where "
+       "sample:1 records everything), all")
 OPTION(baseline_after, kMilliseconds, 0, 0, 3600000, kStart,
        "set the baseline of profiles of the kind since so long after the start, when the program has warmed up; 0: it is set by "
        "`seemalloc baseline` or the API only. Needs the helper")

@@ -22,13 +22,12 @@ Lifetimes* Bucket::lifetimes_of(FreedBy by) {
 }
 
 bool Bucket::count_left_slow(const Recorder* by, bool elsewhere, uint64_t lived_ns) {
-  bool is_owner = by == owner && by != nullptr;
-  FreedBy who = elsewhere ? FreedBy::kAnother : is_owner ? FreedBy::kOwner : FreedBy::kSame;
+  FreedBy who = freed_by(by, elsewhere);
   Lifetimes* record = lifetimes_of(who);
   if (record != nullptr) who == FreedBy::kOwner ? record->add_alone(lived_ns) : record->add(lived_ns);
-  if (elsewhere) {
+  if (who == FreedBy::kAnother) {
     left_elsewhere.fetch_add(1, std::memory_order_release);
-  } else if (is_owner) {
+  } else if (who == FreedBy::kOwner) {
     own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   } else {
     left.fetch_add(1, std::memory_order_release);

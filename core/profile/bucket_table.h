@@ -5,7 +5,7 @@
 // estimates of mixed sizes unbiased.
 // Threads: any; a known bucket is found without a lock. The thread whose recorder made the bucket counts its samples by
 // plain stores, all others by atomic additions. A reader that loads what left before what came never sees more leave
-// than came. Bytes in a bucket: 168, and 120 for each way in which its samples have been freed (lifetimes.h).
+// than came. Bytes in a bucket: 168, and 128 for each way in which its samples have been freed (lifetimes.h).
 #pragma once
 
 #include <atomic>
@@ -69,6 +69,10 @@ struct Bucket {
     own->add_alone(lived_ns);
     own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     return true;
+  }
+  FreedBy freed_by(const Recorder* by, bool elsewhere) const {
+    if (elsewhere) return FreedBy::kAnother;
+    return by == owner && by != nullptr ? FreedBy::kOwner : FreedBy::kSame;
   }
   uint64_t live_samples() const {
     uint64_t gone = own_left.load(std::memory_order_acquire) + left_elsewhere.load(std::memory_order_acquire);

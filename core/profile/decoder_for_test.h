@@ -111,10 +111,13 @@ inline Profile decode(const std::string& bytes) {
   return profile;
 }
 
-// The innermost first.
+// The innermost first; 0 is a name without an address.
 inline std::vector<uint64_t> addresses(const Profile& profile, const Message& sample) {
   std::vector<uint64_t> result;
-  for (uint64_t id : numbers_of(sample.at(1).bytes)) result.push_back(profile.locations.at(id).at(3).value);
+  for (uint64_t id : numbers_of(sample.at(1).bytes)) {
+    const Message& location = profile.locations.at(id);
+    result.push_back(location.count(3) != 0 ? location.at(3).value : 0);
+  }
   return result;
 }
 

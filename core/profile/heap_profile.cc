@@ -96,6 +96,7 @@ void adopt_recorder(Recorder& recorder) {
   recorder.busy = false;
   recorder.pace.restart();
   recorder.memo.clear();
+  recorder.deaths.clear();
 }
 
 SampleId record_alloc(const Allocation& allocation, const Stack& stack) {
@@ -121,7 +122,33 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
   return add_sample(allocation, bucket, recorder);
 }
 
-FreedSample record_free(Recorder* recorder, SampleId id) {
+namespace {
+
+SEEMALLOC_NOINLINE const InternedStack* find_death_by_walk(const Registers& registers, const Lifetimes& lifetimes, size_t max_depth,
+                                                           Recorder* recorder) {
+  StackMemo::Entry* entry = recorder != nullptr ? &recorder->deaths.begin(registers, 0, max_depth) : nullptr;
+  WalkNotes notes(entry);
+  Stack stack;
+  walk_stack(registers, max_depth, &stack, &notes);
+  const InternedStack* interned = records.deaths.intern(lifetimes, stack, records.stacks);
+  if (notes.complete()) entry->stack = interned;
+  return interned;
+}
+
+// The caller frees a block that the bucket has counted already.
+SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth, Recorder* recorder) {
+  Registers registers;
+  take_registers(&registers);
+  Lifetimes* lifetimes = bucket.lifetimes[static_cast<unsigned>(by)].load(std::memory_order_acquire);
+  if (lifetimes == nullptr) return;
+  StackMemo::Entry* known = recorder != nullptr ? recorder->deaths.find(registers, 0, max_depth) : nullptr;
+  const InternedStack* stack = known != nullptr ? known->stack : find_death_by_walk(registers, *lifetimes, max_depth, recorder);
+  if (stack != nullptr) records.deaths.add(*lifetimes, stack, by == FreedBy::kOwner);
+}
+
+}  // namespace
+
+FreedSample record_free(Recorder* recorder, SampleId id, DeathStacks wanted) {
   RecorderUse use(recorder);
   recorder = use.get();
   LeftSample left = recorder != nullptr ? records.live.remove(id, recorder->ids) : records.live.remove(id);
@@ -131,6 +158,9 @@ FreedSample record_free(Recorder* recorder, SampleId id) {
   records.peak.keep(bucket);
   if (SEEMALLOC_UNLIKELY(!bucket.count_left(recorder, elsewhere, minus(now, left.birth_ns)))) count(records.lost_lifetimes);
   records.peak.add(-bucket.weighted_bytes, pending_of(recorder));
+  if (SEEMALLOC_UNLIKELY(wanted.max_depth != 0) && (wanted.of_all || bucket.key.interval_bytes > 1)) {
+    note_death(bucket, bucket.freed_by(recorder, elsewhere), wanted.max_depth, recorder);
+  }
   return {bucket.key.drawn_bytes, bucket.key.interval_bytes};
 }
 

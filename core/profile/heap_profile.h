@@ -39,7 +39,11 @@ struct FreedSample {
   uint64_t interval_bytes;
 };
 // The sampled block is gone. Requires: id ≠ 0, returned by record_alloc, not yet freed.
-FreedSample record_free(Recorder* recorder, SampleId id);
+struct DeathStacks {
+  size_t max_depth = 0;      // frames kept of the stack that frees; 0: it is not recorded
+  bool of_all = false;       // also of blocks that were recorded because all are
+};
+FreedSample record_free(Recorder* recorder, SampleId id, DeathStacks wanted = {});
 inline void record_free(SampleId id) { record_free(nullptr, id); }
 // The sampled block was resized in place: in-use bytes follow, allocated totals do not change.
 void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes);
@@ -69,6 +73,7 @@ enum class Kind {
   kSince,        // the types of kHeap, less what there was at the baseline
   kChurn,        // alloc_, requested_, moved_ (by realloc) and short_ (freed within 10 ms) objects and space
   kLifetime,     // alive_ and freed_ objects and space, by age and who freed them (lifetime_rows.h)
+  kDeaths,       // freed_objects/count, freed_space/bytes, by where they were allocated and where freed (lifetime_rows.h)
   kCount,
 };
 

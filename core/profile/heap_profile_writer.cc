@@ -32,8 +32,9 @@ struct RowKind {
   unsigned value_count;
   ValueType types[kMostValues];
   bool (*has)(const BucketRow& row);
-  void (*values)(const BucketRow& row, int64_t* out);  // null: rows are written by write_lifetime_rows()
+  void (*values)(const BucketRow& row, int64_t* out);  // null: rows are written by `write`
   void (*about)(ProfileEncoder& encoder, const Snapshot& snapshot);  // what it covers; may be null
+  void (*write)(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) = nullptr;
 };
 
 void put_pair(double objects, const BucketRow& row, int64_t* out) {
@@ -153,6 +154,25 @@ void about_lifetime(ProfileEncoder& encoder, const Snapshot& snapshot) {
   encoder.comment(text);
 }
 
+// ---- deaths ----
+
+bool has_deaths(const BucketRow& row) { return count_deaths(*row.bucket).all != 0; }
+
+void about_deaths(ProfileEncoder& encoder, const Snapshot& snapshot) {
+  cover_all(encoder, snapshot);
+  DeathCounts sum;
+  for (size_t i = 0; i < snapshot.rows.size(); i++) {
+    DeathCounts counts = count_deaths(*snapshot.rows[i].bucket);
+    sum.known += counts.known;
+    sum.all += counts.all;
+  }
+  FixedText<400> text;
+  text << "deaths: " << sum.all << " samples freed; by whom is not known of " << minus(sum.all, sum.known)
+       << " of them (option free_stacks); " << uint64_t{records.deaths.size()} << " pairs of stacks kept, at most "
+       << uint64_t{Deaths::kMost} << ", and " << uint64_t{Deaths::kMostOfOne} << " of one stack and size";
+  encoder.comment(text);
+}
+
 constexpr RowKind kRowKinds[] = {
     {4, {{"alloc_objects", "count"}, {"alloc_space", "bytes"}, {"inuse_objects", "count"}, {"inuse_space", "bytes"}},
      has_samples, heap_values, nullptr},
@@ -166,7 +186,8 @@ constexpr RowKind kRowKinds[] = {
       {"moved_space", "bytes"}, {"short_objects", "count"}, {"short_space", "bytes"}},
      has_churn, churn_values, about_churn},
     {4, {{"alive_objects", "count"}, {"alive_space", "bytes"}, {"freed_objects", "count"}, {"freed_space", "bytes"}},
-     has_lives, nullptr, about_lifetime},
+     has_lives, nullptr, about_lifetime, write_lifetime_rows},
+    {2, {{"freed_objects", "count"}, {"freed_space", "bytes"}}, has_deaths, nullptr, about_deaths, write_death_rows},
 };
 static_assert(sizeof(kRowKinds) / sizeof(kRowKinds[0]) == static_cast<unsigned>(Kind::kCount));
 
@@ -256,6 +277,7 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, uin
   const RowKind& rows = kRowKinds[static_cast<unsigned>(kind)];
   Snapshot snapshot;
   ProfileEncoder encoder;
+  if (kind == Kind::kDeaths) encoder.show_allocator();  // below an allocation is where the block was freed
   if (!take_snapshot(rows, interval_bytes, &snapshot)) return false;
   if (!encoder.begin(rows.types, rows.value_count, {"space", "bytes"}, interval_bytes)) return false;
   write_comments(encoder, snapshot, interval_bytes, exact_live_bytes);
@@ -264,7 +286,7 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, uin
     if (rows.values != nullptr) {
       write_row(encoder, rows, snapshot.rows[i], interval_bytes);
     } else {
-      write_lifetime_rows(encoder, snapshot.rows[i], interval_bytes);
+      rows.write(encoder, snapshot.rows[i], interval_bytes);
     }
   }
   return encoder.finish(out);

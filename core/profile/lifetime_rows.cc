@@ -1,5 +1,6 @@
 #include "core/profile/lifetime_rows.h"
 
+#include "core/profile/deaths.h"
 #include "core/profile/lifetimes.h"
 
 namespace seemalloc::profile {
@@ -61,7 +62,57 @@ void write_freed(ProfileEncoder& encoder, const BucketRow& row, uint64_t interva
   }
 }
 
+// The deaths first: they are counted after what they are part of.
+DeathCounts count_deaths(const Lifetimes& lifetimes) {
+  DeathCounts counts;
+  for (const Death* each = lifetimes.deaths(); each != nullptr; each = each->next) counts.known += each->count.load(std::memory_order_acquire);
+  counts.all = lifetimes.count();
+  return counts;
+}
+
+void write_deaths(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes, const Lifetimes& lifetimes, const char* by) {
+  Label labels[kBucketLabels + 1];
+  unsigned count = bucket_labels(row.bucket->key, interval_bytes, labels);
+  labels[count++] = {"freed_by", 0, nullptr, by};
+  const InternedStack* made = row.bucket->stack;
+  auto write_pair = [&](const InternedStack* freed, uint64_t samples) {
+    if (samples == 0) return;
+    double objects = row.weight * static_cast<double>(samples);
+    int64_t values[2] = {rounded(objects), rounded(objects * row.bytes())};
+    encoder.joined_row(freed != nullptr ? freed->pcs() : nullptr, freed != nullptr ? freed->depth : 0, made->pcs(), made->depth, values,
+                       labels, count);
+  };
+  uint64_t known = 0;
+  for (const Death* each = lifetimes.deaths(); each != nullptr; each = each->next) {
+    uint64_t samples = each->count.load(std::memory_order_acquire);
+    known += samples;
+    write_pair(each->stack, samples);
+  }
+  write_pair(nullptr, lifetimes.count() - known);
+}
+
 }  // namespace
+
+DeathCounts count_deaths(const Bucket& bucket) {
+  DeathCounts sum;
+  for (const std::atomic<Lifetimes*>& place : bucket.lifetimes) {
+    const Lifetimes* lifetimes = place.load(std::memory_order_acquire);
+    if (lifetimes == nullptr) continue;
+    DeathCounts counts = count_deaths(*lifetimes);
+    sum.known += counts.known;
+    sum.all += counts.all;
+  }
+  return sum;
+}
+
+void write_death_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) {
+  for (unsigned by = 0; by < kFreedBys; by++) {
+    const Lifetimes* lifetimes = row.bucket->lifetimes[by].load(std::memory_order_acquire);
+    if (lifetimes == nullptr) continue;
+    const char* name = static_cast<FreedBy>(by) == FreedBy::kAnother ? "another thread" : "same thread";
+    write_deaths(encoder, row, interval_bytes, *lifetimes, name);
+  }
+}
 
 void write_lifetime_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) {
   auto of = [&](FreedBy by) { return row.bucket->lifetimes[static_cast<unsigned>(by)].load(std::memory_order_acquire); };

@@ -1,4 +1,4 @@
-// The rows of a lifetime profile: one for each power of ten of age at which a bucket's blocks died, by whom they were freed,
+// The rows of a deaths profile: one for each pair of where blocks were allocated and where they were freed. The rows of a lifetime profile: one for each power of ten of age at which a bucket's blocks died, by whom they were freed,
 // and one for those that live. And the labels that rows of buckets have in all kinds. Threads: one.
 #pragma once
 
@@ -15,5 +15,14 @@ unsigned bucket_labels(const BucketKey& key, uint64_t interval_bytes, Label* lab
 // the freed "freed_by" ("same thread", "another thread"), and "mean", "deviation", "least", "most" of all with the same
 // stack, size and freed_by, in nanoseconds.
 void write_lifetime_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes);
+
+// Values: freed_objects, freed_space. The label "freed_by" besides. Below the frame that joins the two stacks is nothing where the
+// second is not known.
+void write_death_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes);
+// Samples of the bucket that were freed, and those of them whose stack that freed is known.
+struct DeathCounts {
+  uint64_t known = 0, all = 0;
+};
+DeathCounts count_deaths(const Bucket& bucket);
 
 }  // namespace seemalloc::profile

@@ -1,5 +1,5 @@
 // How long freed blocks have lived: the count per power of ten, mean, deviation, least and most. One for each bucket and way
-// of being freed, made when it is first needed (120 bytes).
+// of being freed, made when it is first needed (128 bytes).
 //
 // Threads: add_alone() is one thread's, add() anybody's, never mixed on one object; readers any, each figure right at some moment.
 // A count is raised last, with release: who has read it (acquire) finds the ages that it counts in the other figures.
@@ -33,6 +33,8 @@ inline constexpr uint64_t kShortLife_ns = 10'000'000;
 inline constexpr unsigned kShortClasses = 5;  // so many age classes end before it
 static_assert(kAgeClassEnds_ns[kShortClasses - 1] == kShortLife_ns);
 
+struct Death;
+
 class Lifetimes {
  public:
   void add_alone(uint64_t ns) {
@@ -54,6 +56,13 @@ class Lifetimes {
   double mean_ns() const;
   double deviation_ns() const;
 
+  // Where they died: deaths.h.
+  Death* deaths() const { return deaths_.load(std::memory_order_acquire); }
+  // False, with the first as it is by now in *first, unless it was *first.
+  bool put_death(Death** first, Death* fresh) {
+    return deaths_.compare_exchange_strong(*first, fresh, std::memory_order_acq_rel, std::memory_order_acquire);
+  }
+
  private:
   friend struct FullLifetimes;  // a test's: no test can wait for 2^32 frees
   SEEMALLOC_NOINLINE void add_aged_alone(uint64_t ns);
@@ -66,8 +75,9 @@ class Lifetimes {
   std::atomic<double> sum_{0}, squares_{0};
   std::atomic<uint64_t> most_{0};
   std::atomic<uint64_t> inverted_least_{0};  // so that memory of zeros has none
+  std::atomic<Death*> deaths_{nullptr};
 };
-static_assert(sizeof(Lifetimes) == 120);
+static_assert(sizeof(Lifetimes) == 128);
 
 // By whom a block was freed.
 enum class FreedBy : unsigned {

@@ -14,6 +14,7 @@ enum : unsigned {
   kSample = 2,
   kMapping = 3,
   kLocation = 4,
+  kFunction = 5,
   kStringTable = 6,
   kDropFrames = 7,
   kTimeNanos = 9,
@@ -37,7 +38,13 @@ namespace mapping_field {
 enum : unsigned { kId = 1, kMemoryStart = 2, kMemoryLimit = 3, kFileOffset = 4, kFilename = 5, kBuildId = 6 };
 }
 namespace location_field {
-enum : unsigned { kId = 1, kMappingId = 2, kAddress = 3 };
+enum : unsigned { kId = 1, kMappingId = 2, kAddress = 3, kLine = 4 };
+}
+namespace line_field {
+enum : unsigned { kFunctionId = 1 };
+}
+namespace function_field {
+enum : unsigned { kId = 1, kName = 2, kSystemName = 3 };
 }
 
 // The allocator's doors: pprof cuts a stack below the first frame (from the root) whose simplified name matches as a
@@ -162,11 +169,48 @@ uint64_t ProfileEncoder::location(uintptr_t return_address) {
   return id;
 }
 
+// The location that is a name and no address.
+uint64_t ProfileEncoder::joint() {
+  if (joint_ != 0) return joint_;
+  bool is_new;
+  joint_ = locations_.number(UINTPTR_MAX, &is_new);  // inside no call
+  if (joint_ == 0) refused_ = true;
+  uint64_t name = string(kJoint);
+  out_.begin(profile_field::kFunction);
+  out_.number(function_field::kId, 1);
+  out_.number(function_field::kName, name);
+  out_.number(function_field::kSystemName, name);
+  out_.end();
+  out_.begin(profile_field::kLocation);
+  out_.number(location_field::kId, joint_);
+  out_.begin(location_field::kLine);
+  out_.number(line_field::kFunctionId, 1);
+  out_.end();
+  out_.end();
+  return joint_;
+}
+
 void ProfileEncoder::row(const uintptr_t* return_addresses, unsigned depth, const int64_t* values, const Label* labels,
                          unsigned label_count) {
-  DCHECK(depth <= kMaxStackDepth && label_count <= kMostLabels);
+  DCHECK(depth <= kMaxStackDepth);
   uint64_t ids[kMaxStackDepth];
   for (unsigned i = 0; i < depth; i++) ids[i] = location(return_addresses[i]);
+  write_row(ids, depth, values, labels, label_count);
+}
+
+void ProfileEncoder::joined_row(const uintptr_t* freed, unsigned freed_depth, const uintptr_t* made, unsigned made_depth,
+                                const int64_t* values, const Label* labels, unsigned label_count) {
+  DCHECK(freed_depth <= kMaxStackDepth && made_depth <= kMaxStackDepth);
+  uint64_t ids[2 * kMaxStackDepth + 1];
+  unsigned depth = 0;
+  for (unsigned i = 0; i < freed_depth; i++) ids[depth++] = location(freed[i]);
+  ids[depth++] = joint();
+  for (unsigned i = 0; i < made_depth; i++) ids[depth++] = location(made[i]);
+  write_row(ids, depth, values, labels, label_count);
+}
+
+void ProfileEncoder::write_row(const uint64_t* ids, unsigned depth, const int64_t* values, const Label* labels, unsigned label_count) {
+  DCHECK(label_count <= kMostLabels);
   uint64_t keys[kMostLabels], texts[kMostLabels], units[kMostLabels];
   for (unsigned i = 0; i < label_count; i++) {
     keys[i] = string(labels[i].key);

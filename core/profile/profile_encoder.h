@@ -46,6 +46,12 @@ class ProfileEncoder {
   // `depth` ≤ kMaxStackDepth; as many values as types. Return addresses as in Stack.
   void row(const uintptr_t* return_addresses, unsigned depth, const int64_t* values, const Label* labels, unsigned label_count);
 
+  // A row of two stacks: nearer to the root `made`, where a block was allocated, and below it, behind a frame of the name kJoint,
+  // `freed`, where it was freed. Either may have no frames.
+  void joined_row(const uintptr_t* freed, unsigned freed_depth, const uintptr_t* made, unsigned made_depth, const int64_t* values,
+                  const Label* labels, unsigned label_count);
+  static constexpr const char* kJoint = "(freed by)";
+
   // Hands the profile over. False when memory was refused; then *out is empty.
   bool finish(Buffer* out);
 
@@ -63,6 +69,8 @@ class ProfileEncoder {
   void write_mappings();
   void write_mapping(const Mapping& mapping);
   uint64_t location(uintptr_t return_address);
+  uint64_t joint();
+  void write_row(const uint64_t* ids, unsigned depth, const int64_t* values, const Label* labels, unsigned label_count);
   void write_label(const Label& label, uint64_t key, uint64_t text, uint64_t unit);
 
   ProtoWriter out_;
@@ -71,6 +79,7 @@ class ProfileEncoder {
   unsigned value_count_ = 0;
   Mappings mappings_;
   LocationTable locations_;
+  uint64_t joint_ = 0;  // its location, once there is one
   bool refused_ = false;
   bool drop_frames_ = true;
 };

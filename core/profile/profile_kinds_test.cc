@@ -7,11 +7,13 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <tuple>
 #include <vector>
 
+#include "core/base/compiler.h"
 #include "core/os/os.h"
 #include "core/os/syscall.h"
 #include "core/profile/decoder_for_test.h"
@@ -85,7 +87,7 @@ struct Model {
   }
   void free(SampleId id) {
     Key key = blocks.at(id).key;
-    record_free(id);
+    record_free(nullptr, id, {id % 5 == 0 ? 0 : 4 + id % 3, true});
     blocks.erase(id);
     rows[key].live--;
     rows[key].freed++;
@@ -127,7 +129,7 @@ void expect_sums(const std::string& bytes, const Sums& expected, const char* kin
   SCOPED_TRACE(kind);
   std::map<std::pair<uint64_t, uint64_t>, std::vector<int64_t>> found;
   for (const DecodedRow& row : rows_of(bytes)) {
-    std::vector<int64_t>& sum = found[{row.stack.at(0), std::stoull(row.labels.at("bytes"))}];
+    std::vector<int64_t>& sum = found[{row.stack.back(), std::stoull(row.labels.at("bytes"))}];
     sum.resize(row.values.size());
     for (size_t i = 0; i < sum.size(); i++) sum[i] += row.values[i];
   }
@@ -142,19 +144,21 @@ void expect_sums(const std::string& bytes, const Sums& expected, const char* kin
 }
 
 void expect_all(const Model& model) {
-  Sums allocs, peak, since, churn, lifetime;
+  Sums allocs, peak, since, churn, lifetime, deaths;
   for (const auto& [key, c] : model.rows) {
     auto d = [](uint64_t n) { return static_cast<double>(n); };
     add(allocs, key, {d(c.alloc)});
     add(peak, key, {d(c.at_peak)});
     add(since, key, {d(c.alloc) - d(c.mark_alloc), d(c.live) - d(c.mark_live)});
     add(lifetime, key, {d(c.live), d(c.freed)});
+    add(deaths, key, {d(c.freed)});
     add(churn, key, {d(c.alloc)}, {d(c.asked)});
   }
   expect_sums(written(Kind::kAllocs), allocs, "allocs");
   expect_sums(written(Kind::kPeak), peak, "peak");
   expect_sums(written(Kind::kSince), since, "since");
   expect_sums(written(Kind::kLifetime), lifetime, "lifetime");
+  expect_sums(written(Kind::kDeaths), deaths, "deaths");
   // Churn has rows of stacks that only freed short-lived, resized blocks too; the rest agrees.
   std::map<std::pair<uint64_t, uint64_t>, std::vector<int64_t>> found;
   for (const DecodedRow& row : rows_of(written(Kind::kChurn))) {
@@ -236,6 +240,63 @@ TEST(ProfileKinds, LifetimesKnowAgesAndWhoFreed) {
     freed++;
   }
   EXPECT_EQ(freed, 3u);
+}
+
+SEEMALLOC_NOINLINE void free_here(SampleId id, DeathStacks wanted) {
+  record_free(nullptr, id, wanted);
+  asm volatile("");
+}
+SEEMALLOC_NOINLINE void free_there(Recorder* recorder, SampleId id, DeathStacks wanted) {
+  record_free(recorder, id, wanted);
+  asm volatile("");
+}
+
+// Of the rows of one place: blocks by who freed them and where, as the number of frames in front of the joint and the frame there that
+// the caller is in.
+struct DeathsFound {
+  std::map<std::pair<std::string, size_t>, int64_t> objects;  // by freed_by and depth of the stack that freed
+  std::set<std::vector<uint64_t>> stacks;
+};
+DeathsFound deaths_of(uintptr_t pc) {
+  DeathsFound found;
+  for (const DecodedRow& row : rows_of(written(Kind::kDeaths))) {
+    if (row.stack.back() != pc - 1) continue;
+    EXPECT_EQ(row.stack.at(row.stack.size() - 2), 0u) << "the joint";
+    EXPECT_NEAR(static_cast<double>(row.values.at(1)), static_cast<double>(row.values.at(0)) * 112, 56);  // both are rounded
+    found.objects[{row.labels.at("freed_by"), row.stack.size() - 2}] += row.values.at(0);
+    found.stacks.insert(std::vector<uint64_t>(row.stack.begin(), row.stack.end() - 2));
+  }
+  return found;
+}
+
+TEST(ProfileKinds, DeathsKnowWhereBlocksWereFreed) {
+  constexpr uintptr_t kPc = 0xB00000;
+  Stack stack = make_stack(kPc - 0x10000);
+  auto make = [&](uint64_t interval = 1) { return record_alloc({100, 112, interval}, stack); };
+  Recorder* recorder = make_recorder();
+  make();  // alive
+  for (int i = 0; i < 5; i++) free_here(make(), {3, true});
+  for (int i = 0; i < 7; i++) free_there(recorder, make(), {5, true});
+  for (int i = 0; i < 2; i++) free_here(make(), {3, false});  // not recorded: everything is
+  free_here(make(), {0, true});                              // not recorded: not wanted
+  DeathsFound found = deaths_of(kPc);
+  std::map<std::pair<std::string, size_t>, int64_t> expected{
+      {{"same thread", 0}, 3}, {{"same thread", 3}, 5}, {{"same thread", 5}, 7}};
+  EXPECT_EQ(found.objects, expected);
+  EXPECT_EQ(found.stacks.size(), 3u) << "a recalled stack is the same";
+  int64_t weight = std::llround(sample_weight(112, 4096));
+  free_here(make(4096), {3, false});
+  std::thread([&] { free_here(make(4096), {4, false}); }).join();
+  expected[{"same thread", 3}] += weight;
+  expected[{"same thread", 4}] += weight;
+  SampleId passed_on = make();
+  std::thread([&] { free_here(passed_on, {4, true}); }).join();
+  expected[{"another thread", 4}] = 1;
+  EXPECT_EQ(deaths_of(kPc).objects, expected);
+  std::string text = comments(written(Kind::kDeaths));
+  EXPECT_NE(text.find("deaths: "), std::string::npos) << text;
+  EXPECT_EQ(decode(written(Kind::kDeaths)).numbers.count(7), 0u) << "drop_frames would cut the second stack";
+  EXPECT_EQ(decode(written(Kind::kHeap)).numbers.count(7), 1u);
 }
 
 TEST(ProfileKinds, ChurnKnowsShortLivesAndCopies) {

@@ -17,6 +17,7 @@ struct Recorder {
   IdCache ids;
   int64_t pending_bytes;  // in use, of which the peak does not know yet
   StackMemo memo;
+  StackMemo deaths;  // stacks that free: their entries have no bucket
 };
 
 // The calling thread's use of a recorder: get() is null when there is none or it is in use.

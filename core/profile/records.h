@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/profile/bucket_table.h"
+#include "core/profile/deaths.h"
 #include "core/profile/heap_profile.h"
 #include "core/profile/live_table.h"
 #include "core/profile/peak.h"
@@ -27,6 +28,7 @@ struct Records {
   BucketTable buckets;
   StackTable stacks;
   LiveTable live;
+  Deaths deaths;
   Peak peak;
   Baseline baseline;
   std::atomic<uint64_t> first_sample_ns{0};  // CLOCK_MONOTONIC; 0: none yet

@@ -28,7 +28,9 @@ StackMemo::Entry& StackMemo::begin(const Registers& registers, uintptr_t site, s
 
 void StackMemo::clear() {
   for (Set& set : sets_) {
-    for (Entry& entry : set.ways) entry.stack = nullptr;
+    for (Entry& entry : set.ways) {
+      if (entry.stack != nullptr) entry.stack = nullptr;  // one that was never used has no memory yet
+    }
   }
 }
 

@@ -22,6 +22,10 @@ bool same_stack(const InternedStack& interned, const Stack& stack) {
   return true;
 }
 
+const InternedStack* StackTable::find(const Stack& stack, uint64_t hash) const {
+  return table_.find(hash, [&](const InternedStack& known) { return same_stack(known, stack); });
+}
+
 const InternedStack* StackTable::intern(const Stack& stack, uint64_t hash) {
   auto equal = [&](const InternedStack& known) { return same_stack(known, stack); };
   auto make = [&]() -> InternedStack* {

@@ -34,6 +34,8 @@ class StackTable {
   constexpr StackTable() = default;
   // Requires: hash == hash_stack(stack). Null when memory is refused.
   const InternedStack* intern(const Stack& stack, uint64_t hash);
+  // Null when there is none.
+  const InternedStack* find(const Stack& stack, uint64_t hash) const;
   size_t size() const { return table_.size(); }
   void lock_all() { table_.lock_all(); }
   void unlock_all() { table_.unlock_all(); }

@@ -1,10 +1,15 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/pprof/profile"
 )
 
 // startKinds runs kinds.cc with every allocation recorded.
@@ -152,6 +157,133 @@ func TestLifetimes(t *testing.T) {
 	if out := tool(t, "top", p.pid, "--kind", "lifetime"); !strings.Contains(out, "mean deviation      most  mostly") {
 		t.Errorf("no table in\n%s", out)
 	}
+}
+
+// pairsOf are the blocks of a profile of deaths: how many of those that one function allocated another freed ("" where that is not known).
+func pairsOf(t *testing.T, pid string) map[[2]string]int64 {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "deaths.pb.gz")
+	tool(t, "profile", pid, "--kind", "deaths", "-o", file)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := profile.ParseData(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs := map[[2]string]int64{}
+	for _, sample := range p.Sample {
+		var names []string
+		for _, loc := range sample.Location {
+			name := fmt.Sprintf("%#x", loc.Address)
+			if len(loc.Line) != 0 {
+				name = loc.Line[0].Function.Name
+			}
+			names = append(names, name)
+		}
+		at := slices.Index(names, "(freed by)")
+		if at < 0 || at+1 == len(names) {
+			t.Fatalf("not two stacks: %v", names)
+		}
+		freed := ""
+		if at != 0 {
+			freed = names[0]
+		}
+		pairs[[2]string{names[at+1], freed}] += sample.Value[0]
+	}
+	return pairs
+}
+
+// exactDeaths are those of kinds.cc.
+func exactDeaths(t *testing.T, pid string) {
+	t.Helper()
+	pairs := pairsOf(t, pid)
+	for pair, want := range map[[2]string]int64{
+		{"spike", "spike"}: 1000, {"short_lived", "short_lived"}: 1000, {"long_lived", "long_lived"}: 100, {"passed_on", "free_passed"}: 100,
+		{"copied", "copied"}: 200, // half of them by realloc
+	} {
+		found := int64(0)
+		for seen, n := range pairs {
+			if strings.HasPrefix(seen[0], pair[0]) && strings.HasPrefix(seen[1], pair[1]) {
+				found += n
+			} else if strings.HasPrefix(seen[0], pair[0]) {
+				t.Errorf("%d blocks of %s are said to be freed by %s", n, seen[0], seen[1])
+			}
+		}
+		if found != want {
+			t.Errorf("%d blocks of %s freed by %s, exactly %d", found, pair[0], pair[1], want)
+		}
+	}
+	for seen := range pairs {
+		if strings.HasPrefix(seen[0], "held") || strings.Contains(seen[0]+seen[1], "seemalloc") {
+			t.Errorf("%v", seen)
+		}
+	}
+}
+
+func TestDeaths(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "at_start:1,free_stacks:all", "--", kinds)
+	waitFor(t, socketOf(p.pid))
+	exactDeaths(t, p.pid)
+	report, flat, cum := top(t, p.pid, "--kind", "deaths")
+	if flat["free_passed"] != 100*512 || cum["passed_on"] != 100*512 || report.Total < 1000*4096 {
+		t.Errorf("freed by free_passed %d, of passed_on %d, in all %d", flat["free_passed"], cum["passed_on"], report.Total)
+	}
+	if out := tool(t, "top", p.pid, "--kind", "deaths"); !strings.Contains(out, "bytes freed by function") || !strings.Contains(out, "Says: deaths: ") {
+		t.Error(out)
+	}
+	p.tell(t, "f")
+	held := int64(0)
+	for pair, n := range pairsOf(t, p.pid) {
+		if pair[0] == "held" && pair[1] == "main" {
+			held += n
+		}
+	}
+	if held != 1000 {
+		t.Errorf("of held main has freed %d", held)
+	}
+}
+
+// By default where blocks are sampled, and only there.
+func TestDeathsByDefault(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--sample", "2K", "--conf", "at_start:1,sample_limit:0", "--", kinds)
+	waitFor(t, socketOf(p.pid))
+	_, _, cum := top(t, p.pid, "--kind", "deaths")
+	within(t, "spike", cum["spike"], 1000*4096, deviation(1000, 4096, 2<<10))
+	for pair, n := range pairsOf(t, p.pid) {
+		if pair[1] == "" && n != 0 {
+			t.Errorf("%d blocks of %s are not known to be freed by anybody", n, pair[0])
+		}
+	}
+	every := startKinds(t)
+	for pair, n := range pairsOf(t, every.pid) {
+		if pair[1] != "" {
+			t.Errorf("sample:1: %d blocks of %s freed by %s", n, pair[0], pair[1])
+		}
+	}
+	off := launch(t, nil, binary, "run", "--sample", "2K", "--conf", "at_start:1,free_stacks:off", "--", kinds)
+	waitFor(t, socketOf(off.pid))
+	for pair, n := range pairsOf(t, off.pid) {
+		if pair[1] != "" {
+			t.Errorf("free_stacks:off: %d blocks of %s freed by %s", n, pair[0], pair[1])
+		}
+	}
+}
+
+// Where the library is part of the program its functions stand at the ends of both stacks: they are taken off.
+func TestDeathsOfAStaticProgram(t *testing.T) {
+	need(t)
+	program := filepath.Join(t.TempDir(), "kinds")
+	if err := build("c++", "-std=c++20", "-O2", "-g", "-static", "-pthread", "-fno-optimize-sibling-calls", "testdata/kinds.cc", "-o", program,
+		filepath.Join(filepath.Dir(library), "libseemalloc.a"), "-Wl,--eh-frame-hdr"); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, []string{"SEEMALLOC_CONF=sample:1,at_start:1,free_stacks:all"}, program)
+	waitFor(t, socketOf(p.pid))
+	exactDeaths(t, p.pid)
 }
 
 func TestAllocsOverAWindow(t *testing.T) {

@@ -71,6 +71,7 @@ func Profile(p *profile.Profile, files Files) Result {
 		}
 	}
 	result.Unnamed += unnamed
+	trimJoined(p)
 	result.Notes = append(notes(modules), files.generatedNote(unnamed)...)
 	result.Notes = append(result.Notes, files.Server.Notes()...)
 	for _, note := range result.Notes {

@@ -1,0 +1,48 @@
+package symbolize
+
+import (
+	"slices"
+
+	"github.com/google/pprof/profile"
+)
+
+// Joint is the name of the frame between the two stacks of a row of a profile of deaths: nearer to the root is where the blocks
+// were allocated, nearer to the leaf where they were freed. core/profile/profile_encoder.h writes it.
+const Joint = "(freed by)"
+
+// trimJoined takes the allocator's own functions off the ends of both stacks of joined rows. drop_frames cannot: what it cuts below
+// the allocation is the other stack. They are there where the allocator is part of the program.
+func trimJoined(p *profile.Profile) {
+	joint := slices.IndexFunc(p.Location, isJoint)
+	if joint < 0 {
+		return
+	}
+	inside := map[*profile.Location]bool{}
+	for _, loc := range p.Location {
+		inside[loc] = slices.ContainsFunc(loc.Line, func(line profile.Line) bool {
+			return line.Function != nil && allocatorPattern.MatchString(line.Function.Name)
+		})
+	}
+	for _, sample := range p.Sample {
+		at := slices.Index(sample.Location, p.Location[joint])
+		if at < 0 {
+			continue
+		}
+		freed, made := outside(sample.Location[:at], inside), outside(sample.Location[at+1:], inside)
+		sample.Location = slices.Concat(freed, sample.Location[at:at+1], made)
+	}
+}
+
+// outside is the part of a stack, the leaf first, from the allocator's caller on.
+func outside(stack []*profile.Location, inside map[*profile.Location]bool) []*profile.Location {
+	for i := len(stack) - 1; i >= 0; i-- {
+		if inside[stack[i]] {
+			return stack[i+1:]
+		}
+	}
+	return stack
+}
+
+func isJoint(loc *profile.Location) bool {
+	return loc.Mapping == nil && len(loc.Line) == 1 && loc.Line[0].Function != nil && loc.Line[0].Function.Name == Joint
+}
