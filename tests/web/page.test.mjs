@@ -14,7 +14,7 @@ const { chromium } = require("playwright-core");
 const { AxeBuilder } = require("@axe-core/playwright");
 const out = process.env.SEEMALLOC_OUT ?? join(root, "out");
 const tool = join(out, "bin/seemalloc");
-const VIEWS = ["overview", "flame", "functions", "callers", "tree", "growth", "map", "sizes", "lifetimes", "kernel", "doctor", "settings"];
+const VIEWS = ["overview", "flame", "functions", "callers", "tree", "graph", "source", "changes", "growth", "map", "sizes", "lifetimes", "kernel", "doctor", "settings"];
 
 const folder = mkdtempSync(join(tmpdir(), "seemalloc-web-"));
 const children = [];
@@ -161,7 +161,7 @@ test("settings are set, and nonsense is refused in words", async () => {
   await page.close(); // the console tells of the refused request
 });
 
-test("every view stands, for everybody", { timeout: 180_000 }, async () => {
+test("every view stands, for everybody", { timeout: 300_000 }, async () => {
   for (const colorScheme of ["light", "dark"]) {
     for (const view of VIEWS) {
       const page = await open(url, { view, function: view === "callers" ? "leaky_parser" : "" }, { colorScheme });
