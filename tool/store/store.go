@@ -405,6 +405,19 @@ func (s *Store) Moment(id int) (Moment, bool) {
 	return s.moments[i], true
 }
 
+// Keep marks a moment as one that was asked for: it stays when others go. One that has gone already is nobody's loss.
+func (s *Store) Keep(id int) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	i, found := slices.BinarySearchFunc(s.moments, id, func(m Moment, id int) int { return m.ID - id })
+	if !found || s.moments[i].Asked || s.limit == 0 {
+		return nil
+	}
+	s.moments[i].Asked = true
+	_, err := s.db.Exec("UPDATE moments SET asked = 1 WHERE id = ?", id)
+	return s.explain(err)
+}
+
 // LastID is the last moment's; 0: there is none.
 func (s *Store) LastID() int {
 	s.mutex.Lock()

@@ -40,6 +40,7 @@ type Moment struct {
 	looked  int    // when somebody did so last, in looks
 	profile *profile.Profile
 	load    func() (*profile.Profile, error) // instead of profile: it is in the folder
+	written bool                             // the folder has it
 	held    func() (map[*stack]int64, error) // bytes in use by stack; found out once
 }
 
@@ -102,7 +103,9 @@ func (h *History) AddMoment(p *profile.Profile, inUse int64, asked bool) Moment 
 	if m.Time == 0 {
 		m.Time = time.Now().UnixMilli()
 	}
-	h.disk.addMoment(m, data)
+	if h.disk.addMoment(m, data) {
+		h.moments = h.disk.lighten(h, h.moments)
+	}
 	if len(h.moments) > mostMoments {
 		h.dropOne()
 	}
@@ -120,7 +123,16 @@ func (h *History) enter(m *Moment) *Moment {
 	h.next++
 	h.looks++
 	m.ID, m.looked = h.next, h.looks
-	m.held = sync.OnceValues(func() (map[*stack]int64, error) { return h.stacks.held(m.profile) })
+	m.held = sync.OnceValues(func() (map[*stack]int64, error) {
+		h.mutex.Lock()
+		one := *m // whose profile may go to the folder meanwhile
+		h.mutex.Unlock()
+		p, err := one.Profile()
+		if err != nil {
+			return nil, err
+		}
+		return h.stacks.held(p)
+	})
 	h.moments = append(h.moments, m)
 	return m
 }
@@ -175,6 +187,7 @@ func (h *History) Moment(id int) (Moment, bool) {
 
 // Keep is Moment for somebody who looks at it, and may do so again: it stays when others go.
 func (h *History) Keep(id int) (Moment, bool) {
+	h.disk.keep(id)
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	for _, m := range h.moments {

@@ -94,6 +94,21 @@ func (d *disk) points(from, until int64, most int) ([]Point, error) {
 	return points, nil
 }
 
+// loader reads a moment's profile.
+func (d *disk) loader(id int) func() (*profile.Profile, error) {
+	return func() (*profile.Profile, error) {
+		data, err := d.store.Profile(id)
+		if err != nil {
+			return nil, problem{http.StatusNotFound, err}
+		}
+		p, err := profile.ParseData(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: profile %d in it is damaged: %w", d.store.Dir(), id, err)
+		}
+		return p, nil
+	}
+}
+
 // moment is one of the folder; its profile is read when it is asked for.
 func (d *disk) moment(h *History, m store.Moment) *Moment {
 	d.mutex.Lock()
@@ -104,17 +119,7 @@ func (d *disk) moment(h *History, m store.Moment) *Moment {
 	if len(d.older) >= mostOlder {
 		clear(d.older)
 	}
-	load := func() (*profile.Profile, error) {
-		data, err := d.store.Profile(m.ID)
-		if err != nil {
-			return nil, problem{http.StatusNotFound, err}
-		}
-		p, err := profile.ParseData(data)
-		if err != nil {
-			return nil, fmt.Errorf("%s: profile %d in it is damaged: %w", d.store.Dir(), m.ID, err)
-		}
-		return p, nil
-	}
+	load := d.loader(m.ID)
 	one := &Moment{ID: m.ID, Time: m.Time, InUse: m.InUse, Asked: m.Asked, load: load}
 	one.held = sync.OnceValues(func() (map[*stack]int64, error) {
 		p, err := load()
@@ -162,9 +167,37 @@ func (d *disk) encoded(p *profile.Profile) []byte {
 	return data.Bytes()
 }
 
-func (d *disk) addMoment(m *Moment, data []byte) {
-	if data != nil {
-		d.wrote(d.store.AddMoment(store.Moment{ID: m.ID, Time: m.Time, InUse: m.InUse, Asked: m.Asked, Run: d.run}, data))
+// addMoment says whether the folder has it.
+func (d *disk) addMoment(m *Moment, data []byte) bool {
+	if data == nil {
+		return false
+	}
+	err := d.store.AddMoment(store.Moment{ID: m.ID, Time: m.Time, InUse: m.InUse, Asked: m.Asked, Run: d.run}, data)
+	d.wrote(err)
+	m.written = err == nil
+	return m.written
+}
+
+// lighten takes the profiles that the folder has out of memory, but for the last one's: those of 20,000 stacks take 20 MB each. What
+// the folder has let go is left out.
+func (d *disk) lighten(h *History, moments []*Moment) []*Moment {
+	last := moments[len(moments)-1]
+	return slices.DeleteFunc(moments, func(m *Moment) bool {
+		if m == last || !m.written {
+			return false
+		}
+		if m.profile != nil {
+			m.profile, m.load = nil, d.loader(m.ID)
+		}
+		_, found := d.store.Moment(m.ID)
+		return !found
+	})
+}
+
+// keep lets a moment stay that somebody looks at.
+func (d *disk) keep(id int) {
+	if d != nil && d.run != 0 {
+		d.wrote(d.store.Keep(id))
 	}
 }
 

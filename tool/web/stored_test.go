@@ -1,8 +1,10 @@
 package web
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"math"
+	"math/rand"
 	"net/http"
 	"strconv"
 	"strings"
@@ -225,5 +227,77 @@ func TestAFolderThatFailsIsSaid(t *testing.T) {
 	get(t, listen(t, server)+"api/state", &now)
 	if now.Stored == nil || now.Stored.Problem == "" || len(h.Since(0)) != 2 || told != 1 {
 		t.Errorf("%+v, told %d times", now.Stored, told)
+	}
+}
+
+// With a folder, memory has one profile, whatever is asked for; what somebody has looked at stays in both.
+func TestProfilesAreNotKeptTwice(t *testing.T) {
+	s := folder(t, t.TempDir())
+	h := &History{}
+	if err := h.KeepIn(s, 1, "x", 1, func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { // a page that looks meanwhile
+		defer close(done)
+		for range 50 {
+			if _, err := Suspects(h.Moments(), 10); err != nil {
+				t.Error(err)
+			}
+			if m, found := h.Keep(3); found {
+				if p, err := m.Profile(); err != nil || len(p.Sample) != 2 {
+					t.Errorf("%v, %v", p, err)
+				}
+			}
+		}
+	}()
+	for i := range int64(100) {
+		keep(h, heapOf(time.Unix(1e9+i, 0), map[string]int64{"leak": 1000 * (i + 1), "steady": 5000}), false)
+	}
+	<-done
+	inMemory := 0
+	for _, m := range h.Moments() {
+		if m.profile != nil {
+			inMemory++
+		}
+		p, err := m.Profile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inUse(p) != m.InUse {
+			t.Errorf("moment %d has %d instead of %d", m.ID, inUse(p), m.InUse)
+		}
+	}
+	if inMemory != 1 {
+		t.Errorf("%d profiles in memory", inMemory)
+	}
+	h.Keep(3)
+	if m, found := s.Moment(3); !found || !m.Asked {
+		t.Errorf("%+v, which somebody looks at, may go from the folder", m)
+	}
+}
+
+// What the folder has thinned out is not offered any more.
+func TestAMomentThatTheFolderLetGoIsNotListed(t *testing.T) {
+	s := folder(t, t.TempDir())
+	h := &History{}
+	if err := h.KeepIn(s, 1, "x", 1, func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	random := make([]byte, 1_500_000)
+	for i := range int64(30) {
+		p := heapOf(time.Unix(1e9+i, 0), map[string]int64{"f": 1000 * (i + 1)})
+		rand.New(rand.NewSource(i)).Read(random)
+		p.Comments = []string{hex.EncodeToString(random)}
+		keep(h, p, false)
+	}
+	all := h.Moments()
+	if len(all) == 30 || len(all) < 3 || all[0].ID != 1 || all[len(all)-1].ID != 30 {
+		t.Errorf("%d moments", len(all))
+	}
+	for _, m := range all {
+		if _, err := m.Profile(); err != nil {
+			t.Error(err)
+		}
 	}
 }
