@@ -63,8 +63,8 @@ test("any two moments are compared, and a time is chosen", { timeout: 120_000 },
   const moments = await get(url + "api/moments");
   const [from, until] = [moments[2].t, moments[moments.length - 2].t].map((ms) => 1000 * Math.ceil(ms / 1000));
   const local = (ms) => new Date(ms - 60_000 * new Date(ms).getTimezoneOffset()).toISOString().slice(0, 19);
-  await page.getByLabel("from").fill(local(from));
-  await page.getByLabel("until").fill(local(until));
+  await page.getByLabel("from", { exact: true }).fill(local(from));
+  await page.getByLabel("until", { exact: true }).fill(local(until));
   const within = moments.filter((one) => one.t >= from && one.t <= until).map((one) => String(one.id));
   assert.ok(within.length > 0 && within.length < all.length);
   await page.waitForFunction((count) => document.querySelectorAll("select")[2].options.length === count, within.length + 2); // "nothing" and the chosen one

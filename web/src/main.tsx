@@ -24,7 +24,8 @@ function Bar({ state, shown, change }: { state: State; shown: Shown; change: Cha
     ["overview", "Overview"],
     ...Object.entries(PROFILE_VIEWS).map(([id, [name]]): [string, string] => [id, name]),
     ["growth", "Growth"],
-    ...(state.pid === undefined ? [] : Object.entries(PROCESS_VIEWS)),
+    // The map is never kept: it is the process's as it is now.
+    ...(state.pid === undefined ? [] : Object.entries(PROCESS_VIEWS).filter(([id]) => id !== "map" || state.live || state.ended)),
   ];
   return (
     <header>
@@ -56,7 +57,7 @@ function Page() {
   else if (shown.view === "sizes") view = <Sizes />;
   else if (shown.view === "map") view = <HeapMap shown={shown} change={change} />;
   else if (shown.view === "lifetimes") view = <Lifetimes change={change} />;
-  else if (shown.view === "kernel") view = <Kernel />;
+  else if (shown.view === "kernel") view = <Kernel live={state.live} />;
   else if (shown.view === "doctor") view = <Doctor state={state} go={(to) => change({ view: to })} />;
   else if (shown.view === "settings") view = <Settings state={state} />;
   else view = <Overview points={points} state={state} shown={shown} change={change} />;

@@ -37,7 +37,7 @@ export function Sizes() {
   );
 }
 
-export function Kernel() {
+export function Kernel({ live }: { live: boolean }) {
   const { value, problem } = useAnswer(api.stats, 2000, []);
   const calls = [...(value?.system.calls ?? [])].sort((a, b) => b.ns - a.ns);
   return (
@@ -58,7 +58,7 @@ export function Kernel() {
         </tbody>
       </table>
       <p class="note">Since the start of the process; calls with the reason "report" were made for this page. <code>seemalloc trace PID</code> shows each call and what caused it, as this does:</p>
-      <Trace />
+      {live && <Trace />}
     </section>
   );
 }
