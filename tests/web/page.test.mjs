@@ -161,7 +161,7 @@ test("settings are set, and nonsense is refused in words", async () => {
   await page.close(); // the console tells of the refused request
 });
 
-test("every view stands, for everybody", { timeout: 300_000 }, async () => {
+test("every view stands, for everybody", { timeout: 400_000 }, async () => {
   for (const colorScheme of ["light", "dark"]) {
     for (const view of VIEWS) {
       const page = await open(url, { view, function: view === "callers" ? "leaky_parser" : "" }, { colorScheme });

@@ -74,7 +74,7 @@ func (s *Server) Report(w io.Writer) error {
 	data.Answers["state"] = state{Title: s.options.Title, PID: s.pid(), Kinds: s.otherKinds(builder), Report: time.Now().UnixMilli()}
 	for name, q := range map[string]url.Values{
 		"series": nil, "suspects?last=0": {"last": {"0"}}, "suspects?last=600": {"last": {"600"}}, "suspects?last=60": {"last": {"60"}},
-		"stats": nil, "settings": nil, "doctor": nil, "lifetimes": nil,
+		"stats": nil, "settings": nil, "doctor": nil, "lifetimes": nil, "map": nil,
 	} {
 		path, _, _ := strings.Cut(name, "?")
 		answer, err := s.answers[path](q)

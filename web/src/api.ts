@@ -270,6 +270,9 @@ async function answer<T>(response: Response): Promise<T> {
 const element = document.getElementById("report");
 const inlined = element && new Inlined(JSON.parse(element.textContent!) as Report);
 
+/** Nobody can be asked for more than what is in it. */
+export const isReport = !!inlined;
+
 async function ask<T>(what: string): Promise<T> {
   if (inlined) return inlined.answer(what) as T;
   let response: Response;

@@ -1,6 +1,6 @@
 // The heap map: the address space as it is. Above all regions, below the spans of those that are chosen; a table says the same.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type MapPart, type MapRegion, type MapSums, api } from "../api.ts";
+import { type MapPart, type MapRegion, type MapSums, api, isReport } from "../api.ts";
 import { type Chosen, DIRTY, FREE, LARGE, LIVE, STRIP, STRIP_GAP, drawCells, drawStrips, ofClass, stripAt } from "../draw/heapmap.ts";
 import { bytes, count, percent } from "../model/format.ts";
 import { type Sum, age, describePart, describeSum, fragmentation, grid, occupancy, partAt, sums, whole } from "../model/heapmap.ts";
@@ -185,7 +185,7 @@ export function HeapMap({ shown, change }: { shown: Shown; change: Change }) {
   const at = map ? Math.max(0, map.addresses.indexOf(shown.region)) : 0;
   const first = map?.addresses[at] ?? "";
   const last = map?.addresses[Math.min(at + IN_PARTS, map.addresses.length) - 1] ?? "";
-  const parts = useAnswer(async () => (first ? api.mapParts(first, "0x" + (BigInt(last) + 0x200000n).toString(16)) : null), every, [first, last, every]);
+  const parts = useAnswer(async () => (first && !isReport ? api.mapParts(first, "0x" + (BigInt(last) + 0x200000n).toString(16)) : null), every, [first, last, every]);
   const regions = useMemo(() => (parts.value?.regions ?? []).slice(0, IN_PARTS), [parts.value]);
   if (!map || !all) return <section>{problem ? <p class="problem" role="alert">{problem}</p> : <p role="status">Looking …</p>}</section>;
   const share = fragmentation(all);
@@ -204,11 +204,14 @@ export function HeapMap({ shown, change }: { shown: Shown; change: Change }) {
         <span class="legend map"><span style={{ background: LIVE }} />live<span style={{ background: FREE }} />free in spans<span style={{ background: DIRTY }} />free pages with memory<span />no memory; a line above: huge page</span>
       </div>
       <Overall map={map} shown={shown} change={change} />
+      {isReport && <p class="note">A report has the regions in sums. <code>seemalloc map PID --spans</code> and the live page show their spans.</p>}
+      {!isReport && <>
       <h2>Spans from {first} on</h2>
       <p class="legend map">The colour is the <Word name="size class" />, <span style={{ background: LARGE }} />large blocks; filled as far as the blocks are live; a gap at the top is what was <Word name="given back" />.</p>
       {parts.problem && <p class="problem" role="alert">{parts.problem}</p>}
       <Strips map={map} regions={regions} stacks={parts.value?.stacks ?? {}} change={change} />
       {regions[0] && <details open><summary>The first of them as a table</summary><Table map={map} region={regions[0]} stacks={parts.value?.stacks ?? {}} change={change} /></details>}
+      </>}
       <Blocks map={map} change={change} />
       {(map.kept ?? []).length > 0 && <p class="note">{bytes(map.kept!.reduce((sum, one) => sum + (one.purged ? 0 : one.bytes), 0))} of freed huge blocks are kept for the next one.</p>}
       <p class="note"><code>seemalloc map PID</code> prints the same. Each region is as it was at a moment of its own. {count(all.spans)} spans in all.</p>

@@ -65,7 +65,7 @@ export function Kernel({ live }: { live: boolean }) {
 
 // Where a finding is seen.
 const SEEN: Record<string, string> = {
-  "purge-storm": "kernel", fragmentation: "sizes", "huge-pages": "kernel", hoarding: "sizes", "realloc-copies": "functions", "over-alignment": "functions",
+  "purge-storm": "kernel", fragmentation: "map", "huge-pages": "kernel", hoarding: "sizes", "realloc-copies": "functions", "over-alignment": "functions",
 };
 
 export function Doctor({ state, go }: { state: State; go: (view: string) => void }) {

@@ -1,6 +1,6 @@
 // The live trace: each call into the kernel as it is made, histograms by call and reason, and the stack that caused one.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Bucket, type TraceEvent, type Traced, api } from "../api.ts";
+import { type Bucket, type TraceEvent, type Traced, api, isReport } from "../api.ts";
 import { bytes, count, duration } from "../model/format.ts";
 import { Word } from "./word.tsx";
 
@@ -35,7 +35,7 @@ function Histogram({ title, buckets, edge }: { title: string; buckets: Bucket[];
 const nameOf = (one: { call: string; reason: string }) => `${one.call}, ${one.reason}`;
 
 export function Trace() {
-  const [on, setOn] = useState(true);
+  const [on, setOn] = useState(!isReport);
   const [seen, setSeen] = useState<Traced | null>(null);
   const [events, setEvents] = useState<TraceEvent[]>([]);
   const [kind, setKind] = useState("");
@@ -70,6 +70,7 @@ export function Trace() {
   }, [on]);
   const shown = events.filter((event) => !kind || nameOf(event) === kind).slice(-SHOWN).reverse();
   const calls = seen?.calls ?? [];
+  if (isReport) return <p class="note">A report has no trace: it is of calls that are being made.</p>;
   const one = calls.find((each) => nameOf(each) === kind) ?? calls[0];
   return (
     <section class="trace" aria-label="Trace">
