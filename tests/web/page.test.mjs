@@ -147,6 +147,25 @@ test("what has changed since a moment is the leak", { timeout: 60_000 }, async (
   await close(page);
 });
 
+test("another kind is shown and saved as it is, without moments to choose", { timeout: 60_000 }, async () => {
+  const page = await open(url, { view: "functions", kind: "churn", base: "1", at: "1" });
+  await page.getByRole("row", { name: "steady_work" }).first().waitFor();
+  assert.equal(await page.locator(".problem").count(), 0);
+  for (const name of ["at", "compared with"]) assert.equal(await page.getByLabel(name, { exact: true }).count(), 0, name);
+  assert.equal(await page.getByRole("button", { name: "compare from now on" }).count(), 0);
+  await page.getByLabel(/^shows/).selectOption("short_objects");
+  const download = page.waitForEvent("download");
+  await page.getByLabel(/^save as/).selectOption("collapsed");
+  const saved = await download;
+  assert.equal(saved.suggestedFilename(), "seemalloc.churn.collapsed");
+  assert.match(saved.url(), /kind=churn/);
+  assert.match(saved.url(), /type=short_objects/);
+  await page.goto(`${url}#view=functions&focus=leaky_session`);
+  await page.getByText(/in use, at/).waitFor();
+  assert.doesNotMatch(await page.locator(".sum").textContent(), /±/, "the error of all is not that of a part");
+  await close(page);
+});
+
 test("settings are set, and nonsense is refused in words", async () => {
   const page = await open(url, { view: "settings" });
   await page.getByLabel("purge_delay", { exact: true }).fill("333");

@@ -41,7 +41,7 @@ type Moment struct {
 	profile *profile.Profile
 	load    func() (*profile.Profile, error) // instead of profile: it is in the folder
 	written bool                             // the folder has it
-	held    func() (map[*stack]int64, error) // bytes in use by stack; found out once
+	held    func() (map[stack]int64, error)  // bytes in use by stack; found out once
 }
 
 // What is kept at most. A point is 144 bytes, so 6,000 of them are below 1 MB; a moment may be some MB.
@@ -59,7 +59,6 @@ type History struct {
 	moments []*Moment
 	next    int
 	looks   int
-	stacks  knownStacks
 	disk    *disk // nil: in memory only; set before others see it
 }
 
@@ -123,7 +122,7 @@ func (h *History) enter(m *Moment) *Moment {
 	h.next++
 	h.looks++
 	m.ID, m.looked = h.next, h.looks
-	m.held = sync.OnceValues(func() (map[*stack]int64, error) {
+	m.held = sync.OnceValues(func() (map[stack]int64, error) {
 		h.mutex.Lock()
 		one := *m // whose profile may go to the folder meanwhile
 		h.mutex.Unlock()
@@ -131,7 +130,7 @@ func (h *History) enter(m *Moment) *Moment {
 		if err != nil {
 			return nil, err
 		}
-		return h.stacks.held(p)
+		return inUseByStack(p)
 	})
 	h.moments = append(h.moments, m)
 	return m

@@ -7,6 +7,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"embed"
 	"encoding/hex"
@@ -24,6 +25,7 @@ import (
 
 	"seemalloc/tool/attach"
 	"seemalloc/tool/formats"
+	"seemalloc/tool/report"
 )
 
 //go:embed dist
@@ -161,8 +163,11 @@ func reply(w http.ResponseWriter, answer func() (any, error)) {
 	if err != nil {
 		status := http.StatusBadGateway // the process did not answer
 		var known problem
+		var refused *attach.ServerError
 		if errors.As(err, &known) {
 			status = known.status
+		} else if errors.As(err, &refused) {
+			status = http.StatusBadRequest // it did answer
 		}
 		http.Error(w, err.Error(), status)
 		return
@@ -279,19 +284,24 @@ func (s *Server) moment(q url.Values, name string) (*profile.Profile, error) {
 	return m.Profile()
 }
 
-// profile answers with the heap at a moment, also against another one, or with another kind of profile, taken now.
-func (s *Server) profile(q url.Values) (any, error) {
-	if kind := q.Get("kind"); kind != "" && kind != "heap" {
-		if err := s.needProcess(); err != nil {
-			return nil, err
-		}
-		p, err := s.window(q, kind)
-		if err != nil {
-			return nil, err
-		}
-		return s.stacks(q, p, nil)
+// chosen is the heap at a moment, or another kind of profile, taken now.
+func (s *Server) chosen(q url.Values) (*profile.Profile, error) {
+	kind := q.Get("kind")
+	if kind == "" || kind == "heap" {
+		return s.moment(q, "at")
 	}
-	p, err := s.moment(q, "at")
+	if err := s.needProcess(); err != nil {
+		return nil, err
+	}
+	if id, err := number(q, "at"); err != nil || id != 0 || q.Has("base") {
+		return nil, badRequest("kind=%q is taken now: only heap profiles are kept, for at and base", kind)
+	}
+	return s.window(q, kind)
+}
+
+// profile answers with the chosen one, also against another moment.
+func (s *Server) profile(q url.Values) (any, error) {
+	p, err := s.chosen(q)
 	if err != nil {
 		return nil, err
 	}
@@ -419,10 +429,6 @@ func (s *Server) command(name string, args ...string) (any, error) {
 		answer, err = c.Call(name, args...)
 		return err
 	})
-	var refused *attach.ServerError
-	if errors.As(err, &refused) {
-		err = problem{http.StatusBadRequest, err}
-	}
 	return string(answer), err
 }
 
@@ -436,17 +442,23 @@ func (s *Server) set(r *http.Request) (any, error) {
 
 func (s *Server) purge(*http.Request) (any, error) { return s.command("purge") }
 
-// download writes a moment in one of the formats.
+// download writes what is chosen in one of the formats; those that have one value a stack have that of the type.
 func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	format := formats.ByName(q.Get("format"))
-	p, err := s.moment(q, "at")
+	p, err := s.chosen(q)
 	if format == nil {
 		err = badRequest("format=%q: expected one of %s", q.Get("format"), formats.Names())
 	}
+	index := 0
+	if err == nil {
+		if index, err = report.SampleIndex(p, q.Get("type"), "bytes"); err != nil {
+			err = problem{http.StatusBadRequest, err}
+		}
+	}
 	var body bytes.Buffer
 	if err == nil {
-		options := formats.Options{Source: s.options.Title, Index: len(p.SampleType) - 1}
+		options := formats.Options{Source: s.options.Title, Index: index}
 		_, err = format.Write(&body, p.Copy(), options)
 	}
 	if err != nil {
@@ -454,6 +466,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", "seemalloc.heap"+format.Extensions[0]))
+	kind := cmp.Or(q.Get("kind"), "heap")
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", "seemalloc."+kind+format.Extensions[0]))
 	_, _ = w.Write(body.Bytes())
 }

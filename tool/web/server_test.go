@@ -3,11 +3,13 @@ package web
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -185,6 +187,27 @@ func TestAChosenMomentStays(t *testing.T) {
 	}
 }
 
+// Files of other kinds, or of other tools, have other sample types, in another order.
+func TestProfilesAreComparedByType(t *testing.T) {
+	now, before := heapOf(time.Unix(1e9+60, 0), map[string]int64{"f": 7000}), heapOf(time.Unix(1e9, 0), map[string]int64{"f": 3000})
+	before.SampleType = []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}, {Type: "alloc_space", Unit: "bytes"}}
+	before.Sample[0].Value = []int64{3000, 99}
+	stacks, err := NewStacks(now, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(stacks.Types) != 1 || stacks.Types[0].Name != "inuse_space" || stacks.Default != 0 || len(stacks.Errors) != 1 {
+		t.Errorf("types %+v, default %d, errors %v", stacks.Types, stacks.Default, stacks.Errors)
+	}
+	if len(stacks.Values) != 1 || !slices.Equal(stacks.Values[0], []int64{7000}) || !slices.Equal(stacks.Base[0], []int64{3000}) {
+		t.Errorf("%v instead of 7000, %v instead of 3000", stacks.Values, stacks.Base)
+	}
+	before.SampleType[0].Unit = "pages"
+	if _, err := NewStacks(now, before); err == nil || !strings.Contains(err.Error(), "one is of inuse_objects in count, inuse_space in bytes, the other of inuse_space in pages") {
+		t.Errorf("nothing in common: %v", err)
+	}
+}
+
 func TestBadQuestionsGetAClearAnswer(t *testing.T) {
 	base, _ := serve(t)
 	for path, want := range map[string]string{
@@ -290,6 +313,46 @@ func TestAProcessIsOnlyLookedAtUnlessAllowed(t *testing.T) {
 		t.Errorf("a name with a space: %d", status)
 	}
 	_ = socket
+}
+
+// Other kinds are taken now, and saved as such; what the process refuses is no failure of its.
+func TestOtherKinds(t *testing.T) {
+	base, socket, _ := process(t, false)
+	answer := socket.Answers["profile"]
+	socket.Answers["profile"] = func(args []string) string {
+		if args[0] == "nonsense" {
+			return "error unknown kind nonsense"
+		}
+		if args[0] == "churn" {
+			var churn bytes.Buffer
+			p := heapOf(time.Now(), map[string]int64{"churner": 700})
+			p.SampleType[0].Type, p.SampleType[1].Type, p.DefaultSampleType = "short_objects", "short_space", ""
+			_ = p.WriteUncompressed(&churn)
+			return churn.String()
+		}
+		return answer(args)
+	}
+	for path, want := range map[string]string{
+		"profile?kind=churn&at=0":                                     `churner`,
+		"profile?kind=churn&at=3":                                     `400 kind="churn" is taken now`,
+		"profile?kind=churn&base=1":                                   `400 kind="churn" is taken now`,
+		"profile?kind=nonsense":                                       `process.sock: unknown kind nonsense`,
+		"download?kind=churn&format=collapsed&type=short_objects":     "main;churner 7\n",
+		"download?kind=churn&format=collapsed":                        "main;churner 700\n",
+		"download?kind=churn&format=collapsed&type=inuse_space&at=0":  "400 no inuse_space values",
+		"download?kind=heap&at=0&format=collapsed&type=inuse_objects": "main;holder 10485\n",
+	} {
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // until there is a moment
+			status, body := get(t, base+"api/"+path, nil)
+			if status == http.StatusNotFound && time.Now().Before(deadline) {
+				continue
+			}
+			if got := fmt.Sprintf("%d %s", status, body); !strings.Contains(got, want) || strings.HasPrefix(got, "502") {
+				t.Errorf("%s: %s instead of %s", path, got, want)
+			}
+			break
+		}
+	}
 }
 
 func TestPointsAndMomentsOfAProcess(t *testing.T) {

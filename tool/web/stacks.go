@@ -27,6 +27,8 @@ type Stacks struct {
 	Base     [][]int64 `json:"base,omitzero"`
 	Comments []string  `json:"comments"`
 	Errors   []float64 `json:"errors"` // standard errors of the totals, by type
+	// BaseErrors are those of the moment that is compared with.
+	BaseErrors []float64 `json:"base_errors,omitempty"`
 	// Labels say what else the rows can be chosen by; nil in a report, where nobody can be asked for others.
 	Labels *Labels `json:"labels,omitempty"`
 }
@@ -48,31 +50,39 @@ type Frame struct {
 	Plumbing bool `json:"p,omitempty"`
 }
 
-// NewStacks makes Stacks of a profile with names, and of a base of the same kind if there is one. The allocator's own frames are
-// taken off. Both are left as they are.
+// NewStacks makes Stacks of a profile with names, and of a base if there is one: then of the sample types that both have. The
+// allocator's own frames are taken off. Both are left as they are.
 func NewStacks(p, base *profile.Profile) (*Stacks, error) {
 	// Not nil, even if a profile is empty: the page reads arrays.
 	s := &Stacks{
 		Period: p.Period, Time: p.TimeNanos / 1e6, Comments: append([]string{}, p.Comments...),
 		Types: []SampleType{}, Frames: []Frame{}, Stacks: [][]int32{}, Values: [][]int64{}, Errors: []float64{},
 	}
-	for i, t := range p.SampleType {
+	for _, t := range p.SampleType {
+		if base != nil && indexOf(base, t) < 0 {
+			continue
+		}
 		unit := t.Unit
 		if strings.HasSuffix(t.Type, "_objects") {
 			unit = "objects"
 		}
 		s.Types = append(s.Types, SampleType{Name: t.Type, Unit: unit, What: report.TypeName(t.Type)})
 		if t.Type == p.DefaultSampleType || p.DefaultSampleType == "" {
-			s.Default = i
+			s.Default = len(s.Types) - 1
 		}
+	}
+	if base != nil && len(s.Types) == 0 {
+		return nil, badRequest("the two profiles have nothing in common: one is of %s, the other of %s", typeNames(p), typeNames(base))
 	}
 	builder := &stackBuilder{stacks: s, frames: map[Frame]int32{}, seed: rand.Uint64()}
 	trimmed, err := builder.add(p, func(index int) []int64 { return s.Values[index] })
 	if err != nil {
 		return nil, err
 	}
-	for i := range p.SampleType {
-		s.Errors = append(s.Errors, standardError(trimmed, i))
+	for i, t := range trimmed.SampleType {
+		if base == nil || indexOf(base, t) >= 0 {
+			s.Errors = append(s.Errors, standardError(trimmed, i))
+		}
 	}
 	if base == nil {
 		s.fold()
@@ -83,8 +93,13 @@ func NewStacks(p, base *profile.Profile) (*Stacks, error) {
 	for i := range s.Base {
 		s.Base[i] = make([]int64, len(s.Types))
 	}
-	if _, err = builder.add(base, func(index int) []int64 { return s.Base[index] }); err != nil {
+	if trimmed, err = builder.add(base, func(index int) []int64 { return s.Base[index] }); err != nil {
 		return nil, err
+	}
+	for _, t := range p.SampleType {
+		if index := indexOf(base, t); index >= 0 {
+			s.BaseErrors = append(s.BaseErrors, standardError(trimmed, index))
+		}
 	}
 	s.fold()
 	return s, nil
@@ -108,11 +123,15 @@ func (b *stackBuilder) add(p *profile.Profile, values func(int) []int64) (*profi
 		return nil, err
 	}
 	b.expect(p)
+	places := make([]int, len(p.SampleType))
+	for i, t := range p.SampleType {
+		places[i] = slices.IndexFunc(b.stacks.Types, func(known SampleType) bool { return known.Name == t.Type })
+	}
 	for _, sample := range p.Sample {
 		into := values(b.index(sample))
 		for i, value := range sample.Value {
-			if i < len(into) {
-				into[i] += value
+			if places[i] >= 0 {
+				into[places[i]] += value
 			}
 		}
 	}
@@ -171,6 +190,19 @@ func shallow(p *profile.Profile) *profile.Profile {
 		copied.Sample[i] = &another
 	}
 	return copied
+}
+
+// indexOf finds a sample type in another profile, -1 if it has none.
+func indexOf(p *profile.Profile, t *profile.ValueType) int {
+	return slices.IndexFunc(p.SampleType, func(other *profile.ValueType) bool { return other.Type == t.Type && other.Unit == t.Unit })
+}
+
+func typeNames(p *profile.Profile) string {
+	var names []string
+	for _, t := range p.SampleType {
+		names = append(names, t.Type+" in "+t.Unit)
+	}
+	return strings.Join(names, ", ")
 }
 
 // index finds the sample's stack, or adds it.

@@ -121,12 +121,12 @@ func (d *disk) moment(h *History, m store.Moment) *Moment {
 	}
 	load := d.loader(m.ID)
 	one := &Moment{ID: m.ID, Time: m.Time, InUse: m.InUse, Asked: m.Asked, load: load}
-	one.held = sync.OnceValues(func() (map[*stack]int64, error) {
+	one.held = sync.OnceValues(func() (map[stack]int64, error) {
 		p, err := load()
 		if err != nil {
 			return nil, err
 		}
-		return h.stacks.held(p)
+		return inUseByStack(p)
 	})
 	d.older[m.ID] = one
 	return one

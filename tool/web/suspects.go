@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
+	"unique"
 
 	"github.com/google/pprof/profile"
 
@@ -32,7 +32,7 @@ func Suspects(moments []Moment, most int) ([]Suspect, error) {
 		return []Suspect{}, nil
 	}
 	times := make([]float64, len(moments))
-	found := map[*stack]*Suspect{}
+	found := map[stack]*Suspect{}
 	for i, m := range moments {
 		times[i] = float64(m.Time) / 1000
 		held, err := m.held()
@@ -42,7 +42,8 @@ func Suspects(moments []Moment, most int) ([]Suspect, error) {
 		for stack, bytes := range held {
 			s := found[stack]
 			if s == nil {
-				s = &Suspect{Stack: stack.names, Inner: report.Inner(stack.names), Values: make([]int64, len(moments))}
+				names := stack.names()
+				s = &Suspect{Stack: names, Inner: report.Inner(names), Values: make([]int64, len(moments))}
 				found[stack] = s
 			}
 			s.Values[i] = bytes
@@ -62,17 +63,25 @@ func Suspects(moments []Moment, most int) ([]Suspect, error) {
 	return out[:min(len(out), most)], nil
 }
 
-// stack is one that was met in a profile: the same one in all that a history keeps.
-type stack struct{ names []string }
+// stack is the names of a stack's functions, innermost first: the same one in all profiles. It is forgotten with the last of them.
+type stack unique.Handle[string]
 
-// knownStacks has each stack once. Safe for concurrent use.
-type knownStacks struct {
-	mutex sync.Mutex
-	known map[string]*stack
+const betweenNames = "\x00"
+
+func stackOf(sample *profile.Sample) stack {
+	var names []string
+	for _, frame := range report.Frames(sample) {
+		names = append(names, frame.Name)
+	}
+	return stack(unique.Make(strings.Join(names, betweenNames)))
 }
 
-// held says what each stack has in use in a profile, in bytes.
-func (k *knownStacks) held(p *profile.Profile) (map[*stack]int64, error) {
+func (s stack) names() []string {
+	return strings.Split(unique.Handle[string](s).Value(), betweenNames)
+}
+
+// inUseByStack says what each stack has in use in a profile, in bytes.
+func inUseByStack(p *profile.Profile) (map[stack]int64, error) {
 	index, err := report.SampleIndex(p, "inuse", "bytes")
 	if err != nil {
 		return nil, err
@@ -81,30 +90,13 @@ func (k *knownStacks) held(p *profile.Profile) (map[*stack]int64, error) {
 	if err := p.RemoveUninteresting(); err != nil {
 		return nil, err
 	}
-	held := map[*stack]int64{}
+	held := map[stack]int64{}
 	for _, sample := range p.Sample {
 		if sample.Value[index] > 0 {
-			held[k.of(sample)] += sample.Value[index]
+			held[stackOf(sample)] += sample.Value[index]
 		}
 	}
 	return held, nil
-}
-
-func (k *knownStacks) of(sample *profile.Sample) *stack {
-	var names []string
-	for _, frame := range report.Frames(sample) {
-		names = append(names, frame.Name)
-	}
-	key := strings.Join(names, "\n")
-	k.mutex.Lock()
-	defer k.mutex.Unlock()
-	if k.known == nil {
-		k.known = map[string]*stack{}
-	}
-	if k.known[key] == nil {
-		k.known[key] = &stack{names}
-	}
-	return k.known[key]
 }
 
 func weight(sure float64) float64 { return math.Pow(sure, 4) }

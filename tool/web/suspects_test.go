@@ -1,8 +1,11 @@
 package web
 
 import (
+	"fmt"
 	"math"
 	"math/rand"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +86,37 @@ func TestFilesWithoutTimesSayNothing(t *testing.T) {
 			t.Errorf("file %d without a time: %v, %v", timeless, all, err)
 		}
 	}
+}
+
+// What is known of stacks goes with the profiles that they were in: a program may have ever new ones.
+func TestStacksOfThePastAreForgotten(t *testing.T) {
+	h := &History{}
+	inHeap := func() int64 {
+		var m runtime.MemStats
+		for range 3 { // what was reachable from what was freed
+			runtime.GC()
+		}
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := inHeap()
+	const perMoment, nameBytes = 50, 2000
+	padding := strings.Repeat("x", nameBytes)
+	for i := range 10 * mostMoments {
+		bytes := map[string]int64{}
+		for j := range perMoment {
+			bytes[fmt.Sprint(i, "-", j, padding)] = 100
+		}
+		m := keep(h, heapOf(time.Unix(1e9+int64(5*i), 0), bytes), false)
+		if _, err := m.held(); err != nil { // as Suspects does
+			t.Fatal(err)
+		}
+	}
+	// A name is in a profile and, as a part of a stack, once more; twice for room.
+	if grown, most := inHeap()-before, int64(2*2*mostMoments*perMoment*nameBytes); grown > most {
+		t.Errorf("%d bytes in use for %d moments, at most %d expected", grown, len(h.Moments()), most)
+	}
+	runtime.KeepAlive(h)
 }
 
 // The test's figures against those of its inventors' normal approximation: five values in order.

@@ -69,7 +69,8 @@ export interface Stacks {
   values: number[][];
   base?: number[][];
   comments: string[] | null;
-  errors: number[];
+  errors: number[]; // standard errors of the totals, by type
+  base_errors?: number[];
   labels?: Labels; // what else rows can be chosen by
 }
 

@@ -90,7 +90,11 @@ export function Chart(props: Props) {
     const one = chart.current;
     if (!one) return;
     options(props, one.width).series.forEach((series, i) => Object.assign(one.series[i]!, { value: series.value ?? one.series[i]!.value }));
-    one.setData(data(props));
+    const seconds = one.data[0];
+    const { min, max } = one.scales.x!;
+    const zoomed = min != null && max != null && (min > seconds[0]! || max < seconds[seconds.length - 1]!);
+    one.setData(data(props), !zoomed);
+    if (zoomed) one.redraw();
   });
   const last = props.lines.map((line) => `${line.label} ${props.format(line.values[line.values.length - 1] ?? 0)}`).join(", ");
   return (

@@ -5,7 +5,7 @@ import { type Look, hit, layout, svgOf } from "./flame.ts";
 
 function node(name: string, total: number, base: number, children: Node[] = []): Node {
   const self = total - children.reduce((sum, child) => sum + child.total, 0);
-  const one: Node = { name, frame: null, self, total, base, depth: 0, parent: null, children };
+  const one: Node = { name, frame: null, self, total, weight: Math.abs(self) + children.reduce((sum, child) => sum + child.weight, 0), base, depth: 0, parent: null, children };
   children.forEach((child) => (child.parent = one));
   return one;
 }
@@ -57,4 +57,9 @@ test("as SVG, each box has its place, its colour and what it means; names are te
   assert.match(fills(svg)[2]!, /^hsl\(212 /, "shrunk: blue");
   assert.notDeepEqual(fills(svgOf(boxes, rows, { ...look, byChange: false }, () => "")), fills(svg));
   assert.match(svgOf(boxes, rows, { ...look, up: true }, () => ""), /y="20" width="499.5"/, "flames have their root at the bottom");
+});
+
+test("losses are as wide as gains", () => {
+  const { boxes } = layout(node("all", 10, 0, [node("gained", 60, 0), node("lost", -50, 0)]), 110, false);
+  assert.deepEqual(boxes.map((box) => [box.node.name, Math.round(box.width)]), [["all", 110], ["gained", 60], ["lost", 50]]);
 });

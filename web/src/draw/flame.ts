@@ -24,7 +24,7 @@ export interface Look {
 
 /** Of a change, what a frame's width stands for: the larger one, so that what is gone is seen too. */
 export function size(node: Node, compares: boolean): number {
-  return Math.max(0, compares ? Math.max(node.total, node.base) : node.total);
+  return Math.max(0, compares ? Math.max(node.total, node.base) : node.weight);
 }
 
 /** The boxes of what is below `top`, with its callers above it at full width. */
@@ -58,7 +58,7 @@ function cut(context: CanvasRenderingContext2D, text: string, room: number): str
 
 function coloursOf(node: Node, look: Look): { fill: string; ink: string } {
   if (look.search?.test(node.name)) return { fill: "#c026d3", ink: "#fff" };
-  const fill = look.byChange ? ofChange(node.total, node.base, look.dark) : ofFunction(node.frame?.m ?? "", node.name, look.dark);
+  const fill = look.byChange || node.total < 0 ? ofChange(node.total, node.base, look.dark) : ofFunction(node.frame?.m ?? "", node.name, look.dark);
   return { fill, ink: look.dark ? "#fff" : "#111" };
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Stacks } from "../api.ts";
-import { type Node, around, holders, isPattern, lines, table, total, tree } from "./stacks.ts";
+import { type Node, around, find, holders, isPattern, isWhole, lines, pathOf, table, total, tree } from "./stacks.ts";
 
 // main → parse → node, main → serve → serve → cache (recursive), and one that is only in the base.
 const STACKS: Stacks = {
@@ -24,7 +24,7 @@ function check(node: Node): void {
 }
 
 test("filters choose stacks, and take functions out of them", () => {
-  assert.deepEqual(total(lines(STACKS, 1)), { value: 450, base: 410 });
+  assert.deepEqual(total(lines(STACKS, 1)), { value: 450, base: 410, weight: 450 });
   assert.equal(total(lines(STACKS, 1, { focus: "PARSE" })).value, 100);
   assert.equal(total(lines(STACKS, 1, { ignore: "cache|node" })).value, 50);
   assert.equal(total(lines(STACKS, 1, { module: "lib.so" })).value, 400);
@@ -84,4 +84,27 @@ test("sums of random profiles agree with the stacks", () => {
     const name = `f${Math.floor(next() * 20)}`;
     assert.equal(total(around(profile, all, name).callees).value, rows.find((row) => row.name === name)?.cum ?? 0, `seed ${seed}`);
   }
+});
+
+test("what is chosen is found again in the next tree, with its new figures", () => {
+  const chosen = tree(STACKS, lines(STACKS, 1)).children[0]!.children.find((one) => one.name === "serve")!;
+  assert.deepEqual(pathOf(chosen), ["main", "serve"]);
+  const later: Stacks = { ...STACKS, values: STACKS.values.map(([objects, bytes]) => [objects!, 2 * bytes!]) };
+  const again = find(tree(later, lines(later, 1)), pathOf(chosen));
+  assert.deepEqual([again.name, again.total], ["serve", 2 * chosen.total]);
+  const without: Stacks = { ...STACKS, values: [[1, 100], [0, 0], [0, 0], [0, 0]], base: undefined };
+  assert.equal(find(tree(without, lines(without, 1)), pathOf(chosen)).name, "main", "gone: the nearest that is there");
+});
+
+test("gains and losses are weighed alike", () => {
+  const since: Stacks = { ...STACKS, values: [[1, 100], [2, -300], [3, 50], [0, 0]], base: undefined };
+  const all = lines(since, 1);
+  assert.deepEqual(total(all), { value: -150, base: 0, weight: 450 });
+  const main = tree(since, all).children[0]!;
+  assert.deepEqual([main.total, main.weight], [-150, 450]);
+});
+
+test("a part is not the whole", () => {
+  assert.deepEqual([{}, { focus: "(" }, { hide: "x" }].map(isWhole), [true, true, true]);
+  assert.deepEqual([{ focus: "a" }, { ignore: "a" }, { module: "a" }].map(isWhole), [false, false, false]);
 });

@@ -8,6 +8,11 @@ export interface Filter {
   module?: string; // only stacks that end in this module
 }
 
+/** Whether all stacks pass. */
+export function isWhole(filter: Filter): boolean {
+  return !(pattern(filter.focus) || pattern(filter.ignore) || filter.module);
+}
+
 /** A stack that is left, with its value and, of a change, what it was before. */
 export interface Line {
   frames: number[];
@@ -52,6 +57,7 @@ export interface Node {
   frame: Frame | null; // null: the root
   self: number;
   total: number;
+  weight: number; // gains and losses of the kind "since", both as what they are large
   base: number;
   depth: number;
   parent: Node | null;
@@ -65,11 +71,12 @@ export interface Shape {
 
 /** The tree of calls. Functions are told apart by name; places in them are not. Children are sorted by name. */
 export function tree(stacks: Stacks, all: Line[], shape: Shape = {}): Node {
-  const root: Node = { name: "all", frame: null, self: 0, total: 0, base: 0, depth: 0, parent: null, children: [] };
+  const root: Node = { name: "all", frame: null, self: 0, total: 0, weight: 0, base: 0, depth: 0, parent: null, children: [] };
   const known = new Map<Node, Map<string, Node>>();
   for (const line of all) {
     let node = root;
     root.total += line.value;
+    root.weight += Math.abs(line.value);
     root.base += line.base;
     const order = shape.inverted ? [...line.frames].reverse() : line.frames;
     for (const index of order) {
@@ -79,11 +86,12 @@ export function tree(stacks: Stacks, all: Line[], shape: Shape = {}): Node {
       if (!children) known.set(node, (children = new Map()));
       let child = children.get(frame.n);
       if (!child) {
-        child = { name: frame.n, frame, self: 0, total: 0, base: 0, depth: node.depth + 1, parent: node, children: [] };
+        child = { name: frame.n, frame, self: 0, total: 0, weight: 0, base: 0, depth: node.depth + 1, parent: node, children: [] };
         children.set(frame.n, child);
         node.children.push(child);
       }
       child.total += line.value;
+      child.weight += Math.abs(line.value);
       child.base += line.base;
       node = child;
     }
@@ -95,6 +103,24 @@ export function tree(stacks: Stacks, all: Line[], shape: Shape = {}): Node {
   };
   sort(root);
   return root;
+}
+
+/** The names from the root to a node, without the root's. */
+export function pathOf(node: Node): string[] {
+  const path: string[] = [];
+  for (let at: Node | null = node; at?.parent; at = at.parent) path.unshift(at.name);
+  return path;
+}
+
+/** The node that a path leads to, or the last one on the way that is there. */
+export function find(root: Node, path: string[]): Node {
+  let node = root;
+  for (const name of path) {
+    const child = node.children.find((one) => one.name === name);
+    if (!child) break;
+    node = child;
+  }
+  return node;
 }
 
 export interface Row {
@@ -160,14 +186,17 @@ export function holders(stacks: Stacks, all: Line[]): { name: string; value: num
   return [...found].map(([name, value]) => ({ name, value })).sort((a, b) => b.value - a.value);
 }
 
-export function total(all: Line[]): { value: number; base: number } {
+/** The sums; weight is that of gains and losses alike, of which percentages are. */
+export function total(all: Line[]): { value: number; base: number; weight: number } {
   let value = 0;
   let base = 0;
+  let weight = 0;
   for (const line of all) {
     value += line.value;
     base += line.base;
+    weight += Math.abs(line.value);
   }
-  return { value, base };
+  return { value, base, weight };
 }
 
 /** What a value stands for where two moments are compared: the larger side, so that what is gone is seen too. */

@@ -24,9 +24,9 @@ export function Callers(props: ViewProps) {
         <>
           <h2>{shown.function}: {amount(total(callers).value, unit)}</h2>
           <h3>called by</h3>
-          <Flame {...props} all={callers} shown={{ ...shown, inverted: true }} />
+          <Flame {...props} fixed all={callers} shown={{ ...shown, inverted: true }} />
           <h3>calls</h3>
-          <Flame {...props} all={callees} shown={{ ...shown, inverted: false }} />
+          <Flame {...props} fixed all={callees} shown={{ ...shown, inverted: false }} />
         </>
       )}
     </section>

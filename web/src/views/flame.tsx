@@ -1,26 +1,10 @@
 // Flame graph: a click zooms in, one on the root or Esc out; arrows move, Enter zooms, so that no mouse is needed.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Box, draw, hit, layout, svgOf, ROW } from "../draw/flame.ts";
+import { draw, hit, layout, svgOf, ROW } from "../draw/flame.ts";
 import { amount, percent } from "../model/format.ts";
-import { type Node, pattern, tree } from "../model/stacks.ts";
+import { type Node, find, pathOf, pattern, tree } from "../model/stacks.ts";
 import type { ViewProps } from "../state.ts";
 import { SavePicture } from "./picture.tsx";
-
-function find(root: Node, path: string[]): Node {
-  let node = root;
-  for (const name of path) {
-    const child = node.children.find((one) => one.name === name);
-    if (!child) break;
-    node = child;
-  }
-  return node;
-}
-
-function pathOf(node: Node): string[] {
-  const path: string[] = [];
-  for (let at: Node | null = node; at?.parent; at = at.parent) path.unshift(at.name);
-  return path;
-}
 
 /** Where an arrow leads from a node. */
 function neighbour(node: Node, key: string): Node | null {
@@ -35,24 +19,27 @@ function neighbour(node: Node, key: string): Node | null {
   return null;
 }
 
-export function describe(node: Node, whole: number, unit: string, compares: boolean): string {
+/** What a function allocated itself is not known of the tree from the inside out. */
+export function describe(node: Node, whole: number, unit: string, compares: boolean, inverted = false): string {
   const now = `${amount(node.total, unit)}, ${percent(node.total, whole)}`;
   const change = compares ? `, ${amount(node.total - node.base, unit, true)} since` : "";
-  return `${node.name}: ${now}${change}; itself ${amount(node.self, unit)}`;
+  return `${node.name}: ${now}${change}${inverted ? "" : `; itself ${amount(node.self, unit)}`}`;
 }
 
-export function Flame({ stacks, all, unit, shown, change }: ViewProps) {
+/** Fixed: it may not be turned around. */
+export function Flame({ stacks, all, unit, shown, change, fixed = false }: ViewProps & { fixed?: boolean }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
   const [path, setPath] = useState<string[]>([]);
-  const [chosen, setChosen] = useState<Node | null>(null);
-  const [hovered, setHovered] = useState<{ box: Box; x: number; y: number } | null>(null);
+  const [chosenPath, setChosenPath] = useState<string[] | null>(null); // by names: the tree is made anew every few seconds
+  const [pointer, setPointer] = useState<{ x: number; y: number } | null>(null);
   const up = shown.flames;
   const compares = stacks.base !== undefined;
   const root = useMemo(() => tree(stacks, all, shown), [stacks, all, shown.inverted, shown.folded]);
   const top = useMemo(() => find(root, path), [root, path]);
+  const chosen = useMemo(() => chosenPath && find(root, chosenPath), [root, chosenPath]);
   const { boxes, rows } = useMemo(() => layout(top, width, compares), [top, width, compares]);
-  const whole = Math.max(root.total, 1);
+  const whole = Math.max(root.weight, 1);
   const byChange = compares && shown.colour !== "module";
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const look = { width, up, byChange, search: pattern(shown.search), dark, chosen };
@@ -70,7 +57,7 @@ export function Flame({ stacks, all, unit, shown, change }: ViewProps) {
   const at = (event: MouseEvent) => hit(boxes, rows, up, event.offsetX, event.offsetY);
   const zoom = (node: Node) => {
     setPath(pathOf(node));
-    setChosen(node);
+    setChosenPath(pathOf(node));
   };
   const key = (event: KeyboardEvent) => {
     if (event.key === "Escape") zoom(root);
@@ -78,11 +65,11 @@ export function Flame({ stacks, all, unit, shown, change }: ViewProps) {
     else {
       const next = neighbour(chosen ?? top, event.key);
       if (!next) return;
-      setChosen(next);
+      setChosenPath(pathOf(next));
     }
     event.preventDefault();
   };
-  const told = hovered?.box.node ?? chosen ?? top;
+  const told = (pointer && hit(boxes, rows, up, pointer.x, pointer.y)?.node) ?? chosen ?? top;
   return (
     <section>
       <div class="bar">
@@ -93,24 +80,21 @@ export function Flame({ stacks, all, unit, shown, change }: ViewProps) {
             <option value="module">module</option>
           </select></label>
         )}
-        <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted })} /> from the allocating function to its callers</label>
+        {!fixed && <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted })} /> from the allocating function to its callers</label>}
         <label><input type="checkbox" checked={shown.folded} onChange={() => change({ folded: !shown.folded })} /> fold recursion</label>
         <button disabled={path.length === 0} onClick={() => zoom(root)}>whole picture</button>
         <button disabled={!told.frame} onClick={() => change({ view: "callers", function: told.name })}>callers of {told.frame ? "it" : "…"}</button>
-        <SavePicture name="seemalloc.flame" draw={() => ({ svg: svgOf(boxes, rows, look, (node) => describe(node, whole, unit, compares)), width, height: rows * ROW })} />
+        <SavePicture name="seemalloc.flame" draw={() => ({ svg: svgOf(boxes, rows, look, (node) => describe(node, whole, unit, compares, shown.inverted)), width, height: rows * ROW })} />
       </div>
-      <p class="told" aria-live="polite">{describe(told, whole, unit, compares)}</p>
+      <p class="told" aria-live="polite">{describe(told, whole, unit, compares, shown.inverted)}</p>
       <canvas
         ref={canvas}
         class="flame"
         tabIndex={0}
         role="img"
         aria-label={`Flame graph of ${boxes.length} frames; the table under Functions has the same figures. Arrows move, Enter zooms, Escape shows all.`}
-        onMouseMove={(event) => {
-          const box = at(event);
-          setHovered(box && { box, x: event.offsetX, y: event.offsetY });
-        }}
-        onMouseLeave={() => setHovered(null)}
+        onMouseMove={(event) => setPointer({ x: event.offsetX, y: event.offsetY })}
+        onMouseLeave={() => setPointer(null)}
         onClick={(event) => {
           const box = at(event);
           if (box) zoom(box.node);

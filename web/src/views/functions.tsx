@@ -32,7 +32,7 @@ export function Functions({ stacks, all, unit, shown, change }: ViewProps) {
   const search = pattern(shown.search);
   const rows = useMemo(() => sorted(table(stacks, all), by), [stacks, all, by]);
   const passing = search ? rows.filter((row) => search.test(row.name)) : rows;
-  const whole = total(all).value;
+  const whole = total(all).weight;
   const head = (column: Column, text: preact.ComponentChildren) => (
     <th aria-sort={by === column ? (column === "name" ? "ascending" : "descending") : "none"}>
       <button onClick={() => setBy(column)}>{text}</button>

@@ -1,8 +1,8 @@
 // What the process's memory is, over time and in words.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type Point, type Stacks, type State, type Suspect, api } from "../api.ts";
+import { type Point, type SampleType, type Stacks, type State, type Suspect, api } from "../api.ts";
 import { Chart } from "../draw/chart.tsx";
-import { bytes, count, percent } from "../model/format.ts";
+import { amount, bytes, count, percent } from "../model/format.ts";
 import { joined, level, rate, seconds } from "../model/series.ts";
 import { holders, lines, total } from "../model/stacks.ts";
 import { type Change, type Shown, useAnswer } from "../state.ts";
@@ -44,11 +44,17 @@ export function usePoints(): Point[] {
   return points;
 }
 
+/** In words; saved profiles may be of something else than memory in use. */
+function holds(value: number, whole: number, type: SampleType | undefined): string {
+  if (type?.name === "inuse_space") return `holds ${bytes(value)}, ${percent(value, whole)} of what is in use`;
+  return `has ${amount(value, type?.unit ?? "")} of ${type?.what ?? "all"}, ${percent(value, whole)}`;
+}
+
 function Holders({ stacks, change }: { stacks: Stacks | null; change: Change }) {
   const rows = useMemo(() => {
     if (!stacks) return null;
     const all = lines(stacks, stacks.default);
-    return { most: holders(stacks, all).slice(0, 3), whole: total(all).value };
+    return { most: holders(stacks, all).slice(0, 3), whole: total(all).weight, type: stacks.types[stacks.default] };
   }, [stacks]);
   if (!rows) return <p>…</p>;
   if (rows.whole === 0) return <p>Nothing has been sampled yet: the program has allocated too little.</p>;
@@ -56,8 +62,7 @@ function Holders({ stacks, change }: { stacks: Stacks | null; change: Change }) 
     <ol>
       {rows.most.map((row) => (
         <li key={row.name}>
-          <button class="link" onClick={() => change({ view: "callers", function: row.name })}>{row.name}</button> holds {bytes(row.value)},{" "}
-          {percent(row.value, rows.whole)} of what is in use
+          <button class="link" onClick={() => change({ view: "callers", function: row.name })}>{row.name}</button> {holds(row.value, rows.whole, rows.type)}
         </li>
       ))}
     </ol>
@@ -112,6 +117,7 @@ export function Overview({ points, state, shown, change }: { points: Point[]; st
         <div>
           <h2>Who grows</h2>
           <Growers suspects={suspects.value} change={change} />
+          {suspects.problem && <p class="problem">{suspects.problem}</p>}
         </div>
       </div>
       {points.length > 1 && (

@@ -1,8 +1,8 @@
 // What the views of a profile have in common: which one, compared with which, and what of it.
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { type Moment, type Stacks, type State, api } from "../api.ts";
 import { amount, bytes, clock } from "../model/format.ts";
-import { isPattern, lines, total } from "../model/stacks.ts";
+import { isPattern, isWhole, lines, total } from "../model/stacks.ts";
 import { asked } from "../model/rows.ts";
 import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Callers } from "./callers.tsx";
@@ -33,6 +33,12 @@ function label(moment: Moment): string {
   return `${when}, ${bytes(moment.inuse)} in use${moment.asked && !file ? " (kept)" : ""}`;
 }
 
+function download(shown: Shown, format: string): string {
+  const asked = new URLSearchParams({ kind: shown.kind, at: shown.kind === "heap" ? String(shown.at) : "0", format });
+  if (shown.type) asked.set("type", shown.type);
+  return `api/download?${asked}`;
+}
+
 function Choice({ state, stacks, moments, shown, change }: { state: State; stacks: Stacks | null; moments: Moment[]; shown: Shown; change: Change }) {
   const text = (name: "focus" | "ignore" | "hide" | "search", help: string) => (
     <label title={help}>
@@ -42,10 +48,16 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
   const modules = useMemo(() => [...new Set((stacks?.frames ?? []).map((frame) => frame.m ?? ""))].filter(Boolean).sort(), [stacks]);
   // One that is chosen and of another time than is listed.
   const beside = (id: number) => id > 0 && !moments.some((moment) => moment.id === id) && <option value={id}>profile {id}</option>;
+  const [refused, setRefused] = useState("");
   const keep = async () => {
-    const moment = await api.takeMoment();
-    change({ base: moment.id });
+    try {
+      change({ base: (await api.takeMoment()).id });
+      setRefused("");
+    } catch (failure) {
+      setRefused(failure instanceof Error ? failure.message : String(failure));
+    }
   };
+  const isKept = shown.kind === "heap"; // other kinds are taken now
   return (
     <div class="bar choice">
       {(state.kinds?.length ?? 0) > 1 && (
@@ -56,17 +68,18 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
       <label>shows <select value={shown.type || stacks?.types[stacks.default]?.name} onChange={(event) => change({ type: event.currentTarget.value })}>
         {stacks?.types.map((type) => <option key={type.name} value={type.name}>{type.what}</option>)}
       </select></label>
-      <label>at <select value={shown.at} onChange={(event) => change({ at: Number(event.currentTarget.value) })}>
+      {isKept && <label>at <select value={shown.at} onChange={(event) => change({ at: Number(event.currentTarget.value) })}>
         <option value={0}>{state.live ? "now (follows)" : "the last one"}</option>
         {beside(shown.at)}
         {[...moments].reverse().map((moment) => <option key={moment.id} value={moment.id}>{label(moment)}</option>)}
-      </select></label>
-      <label>compared with <select value={shown.base} onChange={(event) => change({ base: Number(event.currentTarget.value) })}>
+      </select></label>}
+      {isKept && <label>compared with <select value={shown.base} onChange={(event) => change({ base: Number(event.currentTarget.value) })}>
         <option value={-1}>nothing</option>
         {beside(shown.base)}
         {moments.map((moment) => <option key={moment.id} value={moment.id}>{label(moment)}</option>)}
-      </select></label>
-      {state.live && <button onClick={keep} title="Keeps a profile of now, and shows what changes from here on">compare from now on</button>}
+      </select></label>}
+      {isKept && state.live && <button onClick={keep} title="Keeps a profile of now, and shows what changes from here on">compare from now on</button>}
+      {refused && <span class="problem" role="alert">{refused}</span>}
       {text("focus", "Only stacks with a function that matches this regular expression")}
       {text("ignore", "No stacks with a function that matches")}
       {text("hide", "Takes matching functions out of the stacks")}
@@ -78,7 +91,7 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
       {text("search", "Marks functions that match")}
       {!state.report && <label>save as <select value="" onChange={(event) => {
         const format = event.currentTarget.value;
-        location.href = format === "report" ? "api/report" : `api/download?at=${shown.at}&format=${format}`;
+        location.href = format === "report" ? "api/report" : download(shown, format);
         event.currentTarget.value = "";
       }}><option value="">…</option>{FORMATS.map((name) => <option key={name}>{name}</option>)}<option value="report">report (all of this, to open without seemalloc)</option></select></label>}
       {!state.report && <PprofLink shown={shown} type={shown.type || stacks?.types[stacks.default]?.name || ""} />}
@@ -87,17 +100,21 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
 }
 
 export function Profile({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
-  const follows = state.live && shown.at === 0;
+  const isKept = shown.kind === "heap";
+  const [at, base] = isKept ? [shown.at, shown.base] : [0, -1];
   const rows = asked(shown);
+  const follows = state.live && at === 0;
   const moments = useAnswer(() => api.moments(shown.from, shown.until), state.live ? 5000 : 0, [state.live, shown.from, shown.until]);
-  const { value: stacks, problem } = useAnswer(() => api.stacks(shown.kind, shown.at, shown.base >= 0 ? shown.base : undefined, rows),
-    follows ? 5000 : 0, [shown.kind, shown.at, shown.base, rows, follows]);
+  const { value: stacks, problem } = useAnswer(() => api.stacks(shown.kind, at, base >= 0 ? base : undefined, rows),
+    follows ? 5000 : 0, [shown.kind, at, base, rows, follows]);
   const type = Math.max(0, stacks ? (shown.type ? stacks.types.findIndex((one) => one.name === shown.type) : stacks.default) : 0);
   const all = useMemo(() => (stacks ? lines(stacks, type, shown) : []), [stacks, type, shown.focus, shown.ignore, shown.hide, shown.module]);
   const View = PROFILE_VIEWS[shown.view]![1];
   const sum = total(all);
   const unit = stacks?.types[type]?.unit ?? "bytes";
-  const error = stacks?.errors[type] ?? 0;
+  // That of the whole: of a part nobody knows it here.
+  const error = isWhole(shown) ? (stacks?.errors[type] ?? 0) : 0;
+  const changeError = Math.hypot(error, isWhole(shown) ? (stacks?.base_errors?.[type] ?? 0) : 0);
   return (
     <>
       <Choice state={state} stacks={stacks} moments={moments.value ?? []} shown={shown} change={change} />
@@ -107,7 +124,7 @@ export function Profile({ state, shown, change }: { state: State; shown: Shown; 
           <p class="sum">
             <strong>{amount(sum.value, unit)}</strong> {stacks.types[type]?.what}
             {error > 0 && ` ± ${amount(error, unit)} (standard error)`}
-            {stacks.base && `, ${amount(sum.value - sum.base, unit, true)} since then`}{stacks.t > 0 && `, at ${clock(stacks.t)}`}
+            {stacks.base && `, ${amount(sum.value - sum.base, unit, true)}${changeError > 0 ? ` ± ${amount(changeError, unit)}` : ""} since then`}{stacks.t > 0 && `, at ${clock(stacks.t)}`}
           </p>
           <View stacks={stacks} all={all} unit={unit} shown={shown} change={change} />
           <details class="note"><summary>What this profile says of itself</summary><ul>{(stacks.comments ?? []).map((text) => <li key={text}>{text}</li>)}</ul></details>

@@ -36,7 +36,7 @@ export function Tree({ stacks, all, unit, shown, change }: ViewProps) {
         <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted })} /> from the allocating function to its callers</label>
       </div>
       <ul class="tree" role="tree" aria-label="Tree of calls">
-        <Branch node={root} whole={root.total} unit={unit} compares={stacks.base !== undefined} open />
+        <Branch node={root} whole={root.weight} unit={unit} compares={stacks.base !== undefined} open />
       </ul>
     </section>
   );
