@@ -30,9 +30,6 @@ std::atomic<uint64_t> last_failure_ns{0};
 
 void update_armed() { dumps_armed.store(rules.any() || options::get(Id::dump_signal) != 0, std::memory_order_relaxed); }
 
-// A handler that has interrupted one of our critical sections, or runs between fork's: the profile needs the locks.
-bool may_lock() { return locks_held == 0 && !fork_holds_every_lock; }
-
 // Only what nobody has asked for by name is kept in the ring.
 bool is_automatic(DumpReason reason) {
   return reason == DumpReason::kAllocated || reason == DumpReason::kGrowth || reason == DumpReason::kTime ||
@@ -89,6 +86,8 @@ void dump_option_changed(Id id) {
   }
   update_armed();
 }
+
+bool may_lock() { return locks_held == 0 && !fork_holds_every_lock; }
 
 bool dumps_want_helper() { return dumps_armed.load(std::memory_order_relaxed); }
 

@@ -23,6 +23,9 @@ void dump_option_changed(options::Id id);
 // Whether the helper is wanted from the start.
 bool dumps_want_helper();
 
+// False in a signal handler that has interrupted one of our critical sections, or between fork's handlers: a profile needs the locks.
+bool may_lock();
+
 // Something may become due.
 extern std::atomic<bool> dumps_armed SEEMALLOC_HIDDEN;
 // A recorded sample stands for so many allocated bytes (0: a block has been resized). Asks, and without a helper writes.

@@ -38,7 +38,8 @@ struct Variables {
   unsigned number = 0;     // of profiles between two signals
 };
 constinit Variables variables;
-std::atomic<bool> running{false};  // a profile that this file has started
+std::atomic<bool> running{false};    // a profile that this file has started
+std::atomic<unsigned> ending{0};     // those that are about to end and write it
 std::atomic<bool> toggle_asked{false};
 std::atomic<int> helper_thread{0};
 
@@ -145,9 +146,7 @@ void write_last_line(size_t bytes) {
   os::write_stderr(line.c_str(), line.size());
 }
 
-// The exiting thread and the helper may come together.
-void end() {
-  if (!running.exchange(false, std::memory_order_relaxed)) return;
+void write() {
   stop_cpu_profile();
   FixedText<kMaxPathBytes> pattern;
   append_pattern(pattern);
@@ -163,6 +162,13 @@ void end() {
   } else if (is_by_variable()) {
     write_last_line(profile.bytes);
   }
+}
+
+// The exiting thread and the helper may come together.
+void end() {
+  ending.fetch_add(1, std::memory_order_seq_cst);  // before anybody can see that it does not run: end_cpu_run()
+  if (running.exchange(false, std::memory_order_seq_cst)) write();
+  ending.fetch_sub(1, std::memory_order_release);
 }
 
 // Any thread may receive the signal: it only asks, and passes it on to wake the helper out of its poll. What comes there like that
@@ -217,11 +223,17 @@ void follow_cpu_signal() {
   }
 }
 
-void end_cpu_run() { end(); }
+// What the helper is writing would end with the process.
+void end_cpu_run() {
+  constexpr uint64_t kLongest_ns = 3 * kSecond_ns, kStep_ns = kMillisecond_ns;
+  end();
+  for (uint64_t waited = 0; ending.load(std::memory_order_seq_cst) != 0 && waited < kLongest_ns; waited += kStep_ns) os::pause(kStep_ns);
+}
 
 // A profile is of one process. Where a signal begins one in the child it has a name of its own.
 void forget_cpu_run_in_child() {
   running = false;
+  ending = 0;
   variables.named_after_process = true;
   toggle_asked.store(false, std::memory_order_relaxed);
   helper_thread.store(0, std::memory_order_relaxed);

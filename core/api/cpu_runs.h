@@ -10,7 +10,7 @@ namespace seemalloc {
 bool start_cpu_run();
 // The helper's: what the signal asked for since the last time.
 void follow_cpu_signal();
-// At exit: writes what is still running.
+// At exit: writes what is still running; waits, up to 3 s, for what the helper is writing.
 void end_cpu_run();
 // The signal that toggles; 0: none. It must reach the helper.
 int cpu_signal();

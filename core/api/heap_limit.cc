@@ -14,8 +14,9 @@ namespace seemalloc {
 namespace {
 
 [[noreturn]] void abort_at_limit(size_t bytes) {
+  constexpr int kWouldDeadlock = -35;  // -EDEADLK
   FixedText<kDumpPathBytes> path;
-  int result = dump_by_prefix(DumpReason::kFailure, path);
+  int result = may_lock() ? dump_by_prefix(DumpReason::kFailure, path) : kWouldDeadlock;
   FixedText<900> line;
   line << "heap_limit of " << options::get(options::Id::heap_limit) << " bytes reached: " << pages::backing.total_bytes()
        << " in use, " << bytes << " more wanted; ";

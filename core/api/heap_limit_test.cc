@@ -20,6 +20,7 @@
 #include "core/heap/large_cache.h"
 #include "core/heap/pressure.h"
 #include "core/heap/size_class.h"
+#include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/pages/backing.h"
 #include "core/pages/page_heap.h"
@@ -211,6 +212,14 @@ TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
   // Without a place for the profile it still ends, and says so.
   set("dump_prefix", "/nowhere/at/all");
   EXPECT_EXIT(pass_the_limit(), testing::KilledBySignal(SIGABRT), "more wanted; no heap profile \\(errno 2\\)");
+  // A signal handler that has interrupted a holder of one of our locks would wait for itself.
+  set("dump_prefix", prefix);
+  auto pass_it_in_a_handler = [&] {
+    std::vector<void*> blocks = fill(500, 8 * MiB);
+    count_held(+1);
+    pass_the_limit();
+  };
+  EXPECT_EXIT(pass_it_in_a_handler(), testing::KilledBySignal(SIGABRT), "more wanted; no heap profile \\(errno 35\\)");
   set("heap_limit_action", "fail");
   set("dump_prefix", "");
   set("sample", "512K");

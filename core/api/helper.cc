@@ -86,7 +86,7 @@ void* run_helper(void*) {
     heap::tick(true);
     tick_dumps();
     set_baseline_if_due();
-    wake_up.keep_open(dumps_want_helper());
+    wake_up.keep_open();
     control.keep_open();
     // The exiting thread removes the socket once; one made since is ours to remove.
     if (exiting.load(std::memory_order_seq_cst)) remove_socket();

@@ -77,7 +77,8 @@ SEEMALLOC_EXPORT int seemalloc_cpu_start(unsigned frequency) {
   if (frequency != 0) request.frequency = frequency;
   int error = error_of(start_cpu_profile(request));
   if (error != 0) return fail(error);
-  start_helper_for_work();  // it looks for new threads
+  start_helper_for_work();  // it looks for new threads,
+  wake_helper();            // from now on
   return 0;
 }
 

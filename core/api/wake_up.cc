@@ -10,9 +10,14 @@ namespace seemalloc {
 
 int WakeUp::signal() { return options::get(options::Id::dump_signal) == SIGURG ? SIGWINCH : SIGURG; }
 
-void WakeUp::keep_open(bool wanted) {
+// In this order: of one that is pending from wake(), the sender is still in it or has said so.
+bool WakeUp::is_theirs() const {
+  return os::is_signal_pending(signal()) && sending_.load(std::memory_order_acquire) == 0 && !sent_.load(std::memory_order_relaxed);
+}
+
+void WakeUp::keep_open() {
+  if (theirs_) theirs_ = is_theirs();
   if (descriptor_.fd >= 0 && !descriptor_.is_ours()) descriptor_.fd = -1;
-  if (!wanted) return descriptor_.close();
   if (descriptor_.fd >= 0 || refused_) return;
   int fd = os::watch_signal(signal());
   refused_ = fd < 0;
@@ -24,22 +29,30 @@ void WakeUp::note(const os::Poll& poll) {
   if (sent_.exchange(false, std::memory_order_acquire)) {
     os::take_signal(signal());
     in_vain_ = 0;
-  } else if (poll.readable && ++in_vain_ == kManyTimes) {
-    descriptor_.fd = -1;  // somebody else's by now, and of a kind whose identities are all the same
-    in_vain_ = 0;
+    return;
   }
+  in_vain_ = poll.readable ? in_vain_ + 1 : 0;
+  if (in_vain_ != kManyTimes) return;
+  in_vain_ = 0;
+  theirs_ = is_theirs();
+  // The number is somebody else's by now, of a kind whose identities are all the same: not ours to close.
+  if (!os::is_signal_pending(signal())) descriptor_.fd = -1;
 }
 
 void WakeUp::wake(int process, int thread) {
   if (sent_.load(std::memory_order_relaxed)) return;
   // In this order: what is said to be sent can be taken.
+  sending_.fetch_add(1, std::memory_order_relaxed);
   os::signal_thread(process, thread, signal());
   sent_.store(true, std::memory_order_release);
+  sending_.fetch_sub(1, std::memory_order_release);
 }
 
 void WakeUp::forget() {
   descriptor_.close();
-  refused_ = false;
+  refused_ = theirs_ = false;
+  in_vain_ = 0;
+  sending_.store(0, std::memory_order_relaxed);
   sent_.store(false, std::memory_order_relaxed);
 }
 

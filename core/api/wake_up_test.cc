@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include "core/base/units.h"
@@ -27,6 +29,7 @@ void block(int signal) {
 
 // What the helper does: returns how long it was away.
 uint64_t wait(WakeUp& wake_up, uint64_t timeout_ns) {
+  wake_up.keep_open();
   uint64_t begin = os::monotonic_ns();
   os::Poll polls[] = {wake_up.wanted()};
   os::poll_readable(polls, 1, timeout_ns);
@@ -41,7 +44,7 @@ class WakeUpTest : public testing::Test {
 
 TEST_F(WakeUpTest, BeforeAndWhileItWaits) {
   WakeUp wake_up;
-  wake_up.keep_open(true);
+  wake_up.keep_open();
   int me = os::thread_id();
   wake_up.wake(os::process_id(), me);
   wake_up.wake(os::process_id(), me);
@@ -57,7 +60,7 @@ TEST_F(WakeUpTest, BeforeAndWhileItWaits) {
 
 TEST_F(WakeUpTest, NoneIsLost) {
   WakeUp wake_up;
-  wake_up.keep_open(true);
+  wake_up.keep_open();
   int me = os::thread_id();
   std::atomic<unsigned> asked{0};
   constexpr unsigned kMany = 20000;
@@ -76,7 +79,7 @@ TEST_F(WakeUpTest, NoneIsLost) {
 // The program may wait for this signal itself.
 TEST_F(WakeUpTest, TheProgramsOwnSignalIsLeftAlone) {
   WakeUp wake_up;
-  wake_up.keep_open(true);
+  wake_up.keep_open();
   kill(getpid(), WakeUp::signal());
   for (int i = 0; i < 10; i++) wait(wake_up, kMillisecond_ns);
   sigset_t pending;
@@ -87,36 +90,55 @@ TEST_F(WakeUpTest, TheProgramsOwnSignalIsLeftAlone) {
   EXPECT_FALSE(sigismember(&pending, WakeUp::signal()));
 }
 
+size_t open_descriptors() {
+  std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+// It shows at the descriptor as long as it is pending: no reason to wait no more, nor to open another one each time.
+TEST_F(WakeUpTest, WhileTheProgramsOwnSignalIsPendingItSleepsAndOpensNothing) {
+  WakeUp wake_up;
+  wake_up.keep_open();
+  int me = os::thread_id();
+  kill(getpid(), WakeUp::signal());
+  size_t open = open_descriptors();
+  for (int i = 0; i < 50; i++) wait(wake_up, kMillisecond_ns);
+  uint64_t begin = os::thread_cpu_ns();
+  unsigned slept = 0;
+  for (int i = 0; i < 3000; i++) slept += wait(wake_up, 20000) >= 20000;
+  EXPECT_GT(slept, 2900u);
+  EXPECT_LT(os::thread_cpu_ns() - begin, kSecond_ns);
+  EXPECT_EQ(open_descriptors(), open);
+  // Woken meanwhile it is late, and takes its own signal only.
+  wake_up.wake(os::process_id(), me);
+  wait(wake_up, kMillisecond_ns);
+  EXPECT_TRUE(os::is_signal_pending(WakeUp::signal()));
+  os::take_signal(WakeUp::signal());
+  EXPECT_FALSE(os::is_signal_pending(WakeUp::signal()));
+  wait(wake_up, kMillisecond_ns);
+  wake_up.wake(os::process_id(), me);
+  EXPECT_LT(wait(wake_up, kLong_ns), kLong_ns / 2) << "as before";
+}
+
 TEST_F(WakeUpTest, RefusedItWakesWhenItsTimeIsOver) {
   WakeUp wake_up;
   {
     os::RefuseCalls refuse(SYS_signalfd4, ENOSYS);
-    wake_up.keep_open(true);
+    wake_up.keep_open();
   }
   EXPECT_LT(wake_up.wanted().fd, 0);
   wake_up.wake(os::process_id(), os::thread_id());
   EXPECT_GE(wait(wake_up, 20 * kMillisecond_ns), 15 * kMillisecond_ns);
   wake_up.forget();
-  wake_up.keep_open(true);
+  wake_up.keep_open();
   EXPECT_GE(wake_up.wanted().fd, 0);
-}
-
-TEST_F(WakeUpTest, NoDescriptorWhereNobodyWakes) {
-  WakeUp wake_up;
-  wake_up.keep_open(false);
-  EXPECT_LT(wake_up.wanted().fd, 0);
-  wake_up.keep_open(true);
-  int fd = wake_up.wanted().fd;
-  wake_up.keep_open(false);
-  EXPECT_LT(wake_up.wanted().fd, 0);
-  EXPECT_EQ(os::identity(fd), os::FileIdentity{}) << "closed";
 }
 
 TEST_F(WakeUpTest, ClosedByTheProgramItIsOpenedAgain) {
   WakeUp wake_up;
-  wake_up.keep_open(true);
+  wake_up.keep_open();
   close(wake_up.wanted().fd);
-  wake_up.keep_open(true);
+  wake_up.keep_open();
   wake_up.wake(os::process_id(), os::thread_id());
   EXPECT_LT(wait(wake_up, kLong_ns), kLong_ns / 2);
 }

@@ -160,6 +160,11 @@ void take_signal(int signal) {
   sys(SYS_rt_sigtimedwait, as_long(&set), 0, as_long(&now), sizeof(set));
 }
 
+bool is_signal_pending(int signal) {
+  uint64_t pending = 0;
+  return !sys_failed(sys(SYS_rt_sigpending, as_long(&pending), sizeof(pending))) && (pending & set_of(signal)) != 0;
+}
+
 void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns) {
   constexpr size_t kMost = 32;
   pollfd fds[kMost];

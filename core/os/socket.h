@@ -42,8 +42,10 @@ int watch_stalls(const char* pressure_file);
 
 // A descriptor that can be read while this signal, which the calling thread has blocked, is pending for it. Or -errno.
 int watch_signal(int signal);
-// Takes such a signal away, if there is one.
+// Takes such a signal away, if there is one: first what was sent to the thread, then what was sent to the process.
 void take_signal(int signal);
+// Whether this signal, which the calling thread has blocked, is pending for it or for the whole process.
+bool is_signal_pending(int signal);
 
 struct Poll {
   int fd;
