@@ -7,7 +7,10 @@
 
 #include "core/api/cpu_profiler.h"
 #include "core/api/dump.h"
+#include "core/api/dump_names.h"
+#include "core/api/foreign_options.h"
 #include "core/api/profile_kinds.h"
+#include "core/api/runtime_options.h"
 #include "core/base/check.h"
 #include "core/base/compiler.h"
 #include "core/base/options.h"
@@ -26,18 +29,16 @@ namespace seemalloc {
 
 namespace {
 
-constexpr size_t kMaxPathBytes = 1024;
-
-// What gperftools' variables say. Written at load only, but for `number` and `in_child`.
+// What gperftools' variables say. Written at load only, but for `number` and `named_after_process`.
 struct Variables {
-  char* path = nullptr;  // the value of CPUPROFILE, in the environment; null: not set
-  bool named_after_process = false;
-  bool wall = false;
-  int signal = 0;
-  unsigned frequency = 0;  // 0: not set
-  unsigned number = 0;     // of profiles between two signals
+  char path[kDumpPathBytes];  // empty: CPUPROFILE is not set
+  bool named_after_process;   // it is a child's
+  bool wall;
+  int signal;
+  unsigned frequency;            // 0: not set
+  std::atomic<unsigned> number;  // of profiles between two signals
 };
-constinit Variables variables;
+constinit Variables variables{};
 std::atomic<bool> running{false};    // a profile that this file has started
 std::atomic<unsigned> ending{0};     // those that are about to end and write it
 std::atomic<bool> toggle_asked{false};
@@ -45,17 +46,9 @@ std::atomic<int> helper_thread{0};
 
 // ---- gperftools' variables ----
 
-char* value_of(const char* name) {
-  size_t length = text_length(name);
-  for (char** variable = environ; variable != nullptr && *variable != nullptr; variable++) {
-    if (text_equal(*variable, length, name) && (*variable)[length] == '=') return *variable + length + 1;
-  }
-  return nullptr;
-}
-
 // 0, and a line on stderr, when it is no number from 1 to `most`.
 unsigned number_in(const char* name, unsigned most) {
-  const char* value = value_of(name);
+  const char* value = value_in(environ, name);
   if (value == nullptr) return 0;
   unsigned number = 0;
   const char* at = value;
@@ -67,27 +60,34 @@ unsigned number_in(const char* name, unsigned most) {
   return 0;
 }
 
-// gperftools marks the first letter of the path for the processes that this one will start: they append their own number.
-void read_path(char* value) {
-  constexpr unsigned char kMark = 0x80;
-  unsigned char first = static_cast<unsigned char>(*value);
-  variables.path = value;
-  variables.named_after_process = (first & kMark) != 0;
-  *value = static_cast<char>(first | kMark);
-}
-
 // The variables are for the other profiler then; two of them would only be in each other's way.
 bool another_profiler_is_there() {
   uintptr_t theirs = reinterpret_cast<uintptr_t>(&ProfilerStart);
   return theirs != 0 && (theirs < reinterpret_cast<uintptr_t>(&__ehdr_start) || theirs >= reinterpret_cast<uintptr_t>(&_end));
 }
 
+void append_path(Text& path) {
+  path << variables.path;
+  if (variables.named_after_process) path << '_' << os::process_id();
+  if (variables.signal != 0) path << '.' << variables.number.load(std::memory_order_relaxed);
+}
+
 void read_variables() {
-  if (os::is_privileged() || another_profiler_is_there()) return;
-  char* path = value_of("CPUPROFILE");
-  if (path == nullptr || *path == 0) return;
-  read_path(path);
-  variables.wall = value_of("CPUPROFILE_REALTIME") != nullptr;
+  constexpr const char kName[] = "CPUPROFILE";
+  GperftoolsPath path;
+  variables.path[0] = 0;
+  if (os::is_privileged() || another_profiler_is_there() || !path.read(environ, kName)) return;
+  if (!path.is_child()) note_children_of(kName);
+  FixedText<kDumpPathBytes - 32> text;  // with room for what is put behind it
+  path.append_to(text);
+  if (text.truncated()) {
+    FixedText<kDumpPathBytes + 160> line;
+    line << kName << ": ignored, expected a path of fewer than " << uint64_t{kDumpPathBytes - 32} << " bytes: " << text.c_str() << "...";
+    return warn(line.c_str());
+  }
+  Text(variables.path, sizeof(variables.path)) << text.c_str();
+  variables.named_after_process = path.is_child();
+  variables.wall = value_in(environ, "CPUPROFILE_REALTIME") != nullptr;
   constexpr unsigned kMostSignals = 64;
   variables.signal = static_cast<int>(number_in("CPUPROFILESIGNAL", kMostSignals));
   // More than gperftools' most is its most.
@@ -95,21 +95,9 @@ void read_variables() {
   if (variables.frequency > kMaxCpuFrequency) variables.frequency = kMaxCpuFrequency;
 }
 
-// The path as a pattern, where a percent sign means more than itself.
-void append_path(Text& pattern) {
-  constexpr char kLetter = 0x7F;
-  for (const char* at = variables.path; *at != 0; at++) {
-    char letter = at == variables.path ? static_cast<char>(*at & kLetter) : *at;
-    pattern << letter;
-    if (letter == '%') pattern << letter;
-  }
-  if (variables.named_after_process) pattern << '_' << static_cast<uint64_t>(os::process_id());
-  if (variables.signal != 0) pattern << '.' << variables.number++;
-}
-
 // ---- both ----
 
-bool is_by_variable() { return variables.path != nullptr; }
+bool is_by_variable() { return variables.path[0] != 0; }
 
 CpuRequest request() {
   CpuRequest request = requested_cpu_profile();
@@ -119,16 +107,17 @@ CpuRequest request() {
   return request;
 }
 
-void append_pattern(Text& pattern) {
+// As it is with the variable, else a pattern.
+void append_name(Text& name) {
+  if (is_by_variable()) return append_path(name);
   const char* file = options::get_text(options::Id::cpu_profile);
-  const char* prefix = options::get_text(options::Id::dump_prefix);
-  if (is_by_variable()) {
-    append_path(pattern);
-  } else if (*file != 0) {
-    pattern << file;
-  } else {
-    pattern << (*prefix != 0 ? prefix : "seemalloc") << ".%p.%n.cpu.pb";
+  if (*file != 0) {
+    name << file;
+    return;
   }
+  FixedText<options::kMaxTextBytes> prefix;
+  copy_text_option(options::Id::dump_prefix, prefix);
+  name << (prefix.size() != 0 ? prefix.c_str() : "seemalloc") << ".%p.%n.cpu.pb";
 }
 
 void begin() {
@@ -146,29 +135,34 @@ void write_last_line(size_t bytes) {
   os::write_stderr(line.c_str(), line.size());
 }
 
-void write() {
-  stop_cpu_profile();
-  FixedText<kMaxPathBytes> pattern;
-  append_pattern(pattern);
+// What was seen so far, or by the last one.
+void write(bool ended) {
+  FixedText<kDumpPathBytes> name;
+  append_name(name);
   ProfileBytes profile{};
-  constexpr int kNoMemory = -12, kNameTooLong = -36;
-  int result = pattern.truncated() ? kNameTooLong : cpu_profile(&profile) ? 0 : kNoMemory;
-  if (result == 0) result = write_profile(profile, pattern.c_str());
+  int result = cpu_profile(&profile) ? 0 : kDumpNoMemory;
+  if (result == 0) result = is_by_variable() ? write_profile_as(profile, name.c_str()) : write_profile(profile, name.c_str());
   if (profile.data != nullptr) give_back(profile);
   if (result != 0) {
-    FixedText<kMaxPathBytes + 64> line;
-    line << "CPU profile " << pattern.c_str() << " could not be written (errno " << -result << ")";
+    FixedText<kDumpPathBytes + 64> line;
+    line << "CPU profile " << name.c_str() << " could not be written (errno " << -result << ")";
     warn(line.c_str());
-  } else if (is_by_variable()) {
+  } else if (is_by_variable() && ended) {
     write_last_line(profile.bytes);
   }
 }
 
 // The exiting thread and the helper may come together.
-void end() {
+bool end() {
   ending.fetch_add(1, std::memory_order_seq_cst);  // before anybody can see that it does not run: end_cpu_run()
-  if (running.exchange(false, std::memory_order_seq_cst)) write();
+  bool was_running = running.exchange(false, std::memory_order_seq_cst);
+  if (was_running) {
+    stop_cpu_profile();
+    write(true);
+    variables.number.fetch_add(1, std::memory_order_relaxed);
+  }
   ending.fetch_sub(1, std::memory_order_release);
+  return was_running;
 }
 
 // Any thread may receive the signal: it only asks, and passes it on to wake the helper out of its poll. What comes there like that
@@ -206,7 +200,10 @@ bool start_cpu_run() {
   bool chosen = *options::get_text(options::Id::cpu_profile) != 0 || options::get(options::Id::cpu_signal) != 0;
   if (!chosen) read_variables();
   if (!chosen && !is_by_variable()) return false;
-  if (cpu_signal() != 0) {
+  if (cpu_signal() != 0 && options::get(options::Id::helper) == 0) {
+    warn(is_by_variable() ? "CPUPROFILESIGNAL: nobody would follow the signal with helper:0; ignored"
+                          : "cpu_signal: nobody would follow the signal with helper:0; ignored");
+  } else if (cpu_signal() != 0) {
     install_signal(cpu_signal());
   } else {
     begin();
@@ -221,6 +218,20 @@ void follow_cpu_signal() {
   } else {
     begin();
   }
+}
+
+bool stop_cpu_run() { return end(); }
+
+bool flush_cpu_run() {
+  if (!running) return false;
+  write(false);
+  return true;
+}
+
+bool cpu_run_name(Text& name) {
+  if (!running) return false;
+  append_name(name);
+  return true;
 }
 
 // What the helper is writing would end with the process.

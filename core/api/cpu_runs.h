@@ -4,6 +4,8 @@
 // CPUPROFILE_REALTIME, with its names for the files of children and its last line on stderr.
 #pragma once
 
+#include "core/base/text.h"
+
 namespace seemalloc {
 
 // At load, with the options read. True when the helper is needed for it.
@@ -12,6 +14,11 @@ bool start_cpu_run();
 void follow_cpu_signal();
 // At exit: writes what is still running; waits, up to 3 s, for what the helper is writing.
 void end_cpu_run();
+// gperftools' ProfilerStop and ProfilerFlush: ends it, or only writes what it has seen so far. False when none is running.
+bool stop_cpu_run();
+bool flush_cpu_run();
+// Appends the name of its file (or the pattern for it).
+bool cpu_run_name(Text& name);
 // The signal that toggles; 0: none. It must reach the helper.
 int cpu_signal();
 // In the helper: it is the one that the signal's handler wakes. 0: there is none (any more).

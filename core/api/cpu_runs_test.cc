@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "core/api/dump.h"
-#include "core/base/options.h"
+#include "core/base/option_for_test.h"
 #include "core/base/units.h"
 #include "core/os/os.h"
 
@@ -20,6 +20,7 @@ namespace seemalloc {
 namespace {
 
 using options::Id;
+using options::OptionForTest;
 
 void choose(Id id, const std::string& value) {
   FixedText<256> problem;
@@ -58,6 +59,13 @@ class FullPipe {
 void toggle() {
   raise(SIGUSR2);
   follow_cpu_signal();
+}
+
+TEST(CpuRuns, WithoutAHelperNobodyFollowsTheSignal) {
+  OptionForTest helper(Id::helper, "0"), signal(Id::cpu_signal, "12");
+  testing::internal::CaptureStderr();
+  start_cpu_run();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "seemalloc: cpu_signal: nobody would follow the signal with helper:0; ignored\n");
 }
 
 // The helper writes when the second signal comes; the process that ends meanwhile would lose the file.

@@ -28,6 +28,7 @@ std::atomic<unsigned> files{0};
 std::atomic<bool> warned{false};
 std::atomic<uint64_t> written{0}, failed{0}, removed{0};
 std::atomic<int> last_error{0};
+std::atomic<WriteHeapDump> write_heap_dump{nullptr};
 
 int write_special_file(const char* path, const char* data, size_t bytes) {
   int fd = os::open_special_file(path);
@@ -37,19 +38,24 @@ int write_special_file(const char* path, const char* data, size_t bytes) {
   return result;
 }
 
-int write_file(const char* path, const char* data, size_t bytes, os::FileIdentity* identity = nullptr) {
+}  // namespace
+
+int write_file(const char* path, const char* data, size_t bytes, os::FileIdentity* file) {
   if (os::is_special_file(path)) return write_special_file(path, data, bytes);
   FixedText<kDumpPathBytes + 64> beside;
   beside << path << ".tmp." << os::process_id() << "." << files.fetch_add(1, std::memory_order_relaxed);
+  if (beside.truncated()) return kNameTooLong;
   int fd = os::open_file(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (fd < 0) return fd;
   int result = os::write_all(fd, data, bytes);
-  if (identity != nullptr) *identity = os::identity(fd);
+  if (file != nullptr) *file = os::identity(fd);
   os::close_file(fd);
   if (result == 0) result = os::rename_file(beside.c_str(), path);
   if (result != 0) os::remove_file(beside.c_str());
   return result;
 }
+
+namespace {
 
 int count(int result) {
   (result == 0 ? written : failed).fetch_add(1, std::memory_order_relaxed);
@@ -93,6 +99,10 @@ int write_profile(const ProfileBytes& profile, const char* pattern) {
   return count(dump_name_from(pattern, path) ? write_file(path.c_str(), profile.data, profile.bytes) : kNameTooLong);
 }
 
+int write_profile_as(const ProfileBytes& profile, const char* path) { return count(write_file(path, profile.data, profile.bytes)); }
+
+void write_heap_dumps_by(WriteHeapDump write) { write_heap_dump.store(write, std::memory_order_relaxed); }
+
 namespace {
 constexpr const char* kReasons[kDumpReasons] = {"dump_alloc_interval", "dump_growth_interval", "dump_time_interval",
                                                 "dump_on_failure", "dump_signal", "asked for", "at exit"};
@@ -106,7 +116,9 @@ void say(DumpReason reason, const char* path) {
 }  // namespace
 
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file) {
-  int result = next_dump_name(reason, path) ? write_kind(heap_kind(), path.c_str(), file) : kNameTooLong;
+  WriteHeapDump write = write_heap_dump.load(std::memory_order_relaxed);
+  int result = kNameTooLong;
+  if (next_dump_name(reason, path)) result = write != nullptr ? write(path.c_str(), file) : write_kind(heap_kind(), path.c_str(), file);
   if (result == 0) say(reason, path.c_str());
   return count(result);
 }

@@ -20,8 +20,15 @@ inline constexpr int kDumpNoMemory = -12;  // -ENOMEM
 int dump_heap_profile(const char* pattern);
 // The same of a profile of any kind; the name, also of one that could not be written, is appended to `path`, if there is one.
 int dump_profile(const ProfileKind& kind, const char* pattern, Text* path = nullptr);
-// A profile that is there already.
+// A profile that is there already; with a pattern for its name, or to this very path.
 int write_profile(const ProfileBytes& profile, const char* pattern);
+int write_profile_as(const ProfileBytes& profile, const char* path);
+// Anything else, as all of these are written, but not counted. *file is what was written. 0 or -errno.
+int write_file(const char* path, const char* data, size_t bytes, os::FileIdentity* file = nullptr);
+
+// In which form dump_by_prefix() writes, where it is not profile.proto: 0 or -errno. Null: profile.proto.
+using WriteHeapDump = int (*)(const char* path, os::FileIdentity* file);
+void write_heap_dumps_by(WriteHeapDump write);
 // The heap profile to a file named after dump_prefix (dump_names.h). *file is what was written.
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file = nullptr);
 

@@ -88,10 +88,14 @@ bool dump_name_from(const char* pattern, Text& path) {
 }
 
 bool next_dump_name(DumpReason reason, Text& path) {
+  return next_dump_name(reason, static_cast<options::DumpNames>(options::get(options::Id::dump_names)), path);
+}
+
+bool next_dump_name(DumpReason reason, options::DumpNames form, Text& path) {
   FixedText<options::kMaxTextBytes> prefix;
   copy_text_option(options::Id::dump_prefix, prefix);
   bool empty = prefix.size() == 0;
-  switch (static_cast<options::DumpNames>(options::get(options::Id::dump_names))) {
+  switch (form) {
     case options::DumpNames::kSeemalloc:
       seemalloc_name(empty ? "seemalloc" : prefix.c_str(), path);
       break;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/api/dump_rules.h"
+#include "core/base/options.h"
 #include "core/base/text.h"
 
 namespace seemalloc {
@@ -19,6 +20,8 @@ bool dump_name_from(const char* pattern, Text& path);
 //   jemalloc    PREFIX.PID.SEQ.vVSEQ.heap: v is i (bytes allocated), u (growth), m (asked for, signal), f (at exit, without
 //               VSEQ), and, which jemalloc has not, t (time) and o (an allocation failed)
 bool next_dump_name(DumpReason reason, Text& path);
+// The same in this form, whatever the option dump_names says.
+bool next_dump_name(DumpReason reason, options::DumpNames form, Text& path);
 
 // Whose names those of gperftools are without a process id. At load.
 void dump_names_begin();

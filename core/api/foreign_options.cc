@@ -19,7 +19,11 @@ void (*report_line)(const char* line);
 constexpr unsigned kMostWithoutEffect = 16;
 const char* without_effect[kMostWithoutEffect];
 unsigned without_effect_count = 0;
-bool children_to_mark = false;
+bool heap_is_profiled = false;
+// "NAME_USE_PID=1" of those whose children are to know.
+constexpr unsigned kMostMarks = 2;
+char marks[kMostMarks][40];
+unsigned mark_count = 0;
 
 void choose(Id id, const char* value) {
   FixedText<256> problem;
@@ -85,7 +89,7 @@ bool parse_thousandths(const char* value, uint64_t* number) {
 }
 
 enum Variable : unsigned {
-  kHeapProfile, kHeapProfileUsePid, kAllocationInterval, kInuseInterval, kTimeInterval, kProfileSignal, kHeapCheck, kSampleParameter,
+  kHeapProfile, kAllocationInterval, kInuseInterval, kTimeInterval, kProfileSignal, kHeapCheck, kSampleParameter,
   kAggressiveDecommit, kReleaseRate, kHeapLimitMb, kThreadCacheBytes, kDisableRelease, kVerbose, kMallocConf,
   // Of gperftools, and nothing that we have.
   kDeallocationInterval, kProfileMmap, kProfileOnlyMmap, kProfileMmapLog, kProfileCleanup, kSkipMmap, kSkipSbrk, kLargeReport,
@@ -93,7 +97,7 @@ enum Variable : unsigned {
 };
 
 constexpr const char* kNames[kVariables] = {
-    "HEAPPROFILE", "HEAPPROFILE_USE_PID", "HEAP_PROFILE_ALLOCATION_INTERVAL", "HEAP_PROFILE_INUSE_INTERVAL",
+    "HEAPPROFILE", "HEAP_PROFILE_ALLOCATION_INTERVAL", "HEAP_PROFILE_INUSE_INTERVAL",
     "HEAP_PROFILE_TIME_INTERVAL", "HEAPPROFILESIGNAL", "HEAPCHECK", "TCMALLOC_SAMPLE_PARAMETER",
     "TCMALLOC_AGGRESSIVE_DECOMMIT", "TCMALLOC_RELEASE_RATE", "TCMALLOC_HEAP_LIMIT_MB", "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES",
     "TCMALLOC_DISABLE_MEMORY_RELEASE", "PERFTOOLS_VERBOSE", "MALLOC_CONF",
@@ -119,39 +123,49 @@ void find_variables(char** environment, Values& values) {
   }
 }
 
-// Sets an option to a variable's number of units, if it is there.
-void choose_number(const Values& values, Variable variable, Id id, const char* expected, uint64_t unit = 1) {
+// A variable's number of units, if it is there and good.
+bool read_number(const Values& values, Variable variable, const char* expected, uint64_t unit, uint64_t most, uint64_t* out) {
   const char* value = values[variable];
-  if (value == nullptr) return;
+  if (value == nullptr) return false;
   uint64_t number;
-  bool good = parse_number(value, &number) && !__builtin_mul_overflow(number, unit, &number);
-  if (good && id == Id::dump_signal) good = number <= options::row(id).max;  // no other signal is near to it
-  if (!good) return complain(kNames[variable], value, expected);
-  choose(id, number);
+  bool good = parse_number(value, &number) && !__builtin_mul_overflow(number, unit, &number) && number <= most;
+  if (!good) return complain(kNames[variable], value, expected), false;
+  *out = number;
+  return true;
 }
 
-void choose_prefix(const char* prefix, bool with_process) {
+// Sets an option to it.
+void choose_number(const Values& values, Variable variable, Id id, const char* expected, uint64_t unit = 1, uint64_t most = UINT64_MAX) {
+  uint64_t number;
+  if (read_number(values, variable, expected, unit, most, &number)) choose(id, number);
+}
+
+HeapProfileIntervals read_intervals(const Values& values) {
+  HeapProfileIntervals intervals{GiB, 100 * MiB, 0};
+  read_number(values, kAllocationInterval, "bytes (0 is never)", 1, UINT64_MAX, &intervals.allocated);
+  read_number(values, kInuseInterval, "bytes (0 is never)", 1, UINT64_MAX, &intervals.growth);
+  read_number(values, kTimeInterval, "seconds (0 is never)", 1, UINT64_MAX, &intervals.seconds);
+  return intervals;
+}
+
+void read_heap_profile(char** environment, const Values& values) {
+  GperftoolsPath prefix;
+  heap_is_profiled = prefix.read(environment, kNames[kHeapProfile]);
+  if (!heap_is_profiled) return;
+  if (!prefix.is_child()) note_children_of(kNames[kHeapProfile]);
   FixedText<2 * options::kMaxTextBytes> text;
-  text << prefix;
-  if (with_process) text << '_' << os::process_id();
+  prefix.append_to(text);
+  if (prefix.is_child()) text << '_' << os::process_id();
   choose(Id::dump_prefix, text.c_str());
-}
-
-void read_heap_profile(const Values& values) {
-  const char* prefix = values[kHeapProfile];
-  if (prefix == nullptr || *prefix == 0) return;
-  bool is_child = values[kHeapProfileUsePid] != nullptr && is_true(values[kHeapProfileUsePid]);
-  children_to_mark = !is_child;
-  choose_prefix(prefix, is_child);
   choose(Id::dump_names, "gperftools");
   choose(Id::dump_final, 1);
   choose(Id::sample, 1);  // it records each allocation
-  choose(Id::dump_alloc_interval, GiB);
-  choose(Id::dump_growth_interval, 100 * MiB);
-  choose_number(values, kAllocationInterval, Id::dump_alloc_interval, "bytes (0 is never)");
-  choose_number(values, kInuseInterval, Id::dump_growth_interval, "bytes (0 is never)");
-  choose_number(values, kTimeInterval, Id::dump_time_interval, "seconds (0 is never)");
-  choose_number(values, kProfileSignal, Id::dump_signal, "the number of a signal");
+  HeapProfileIntervals intervals = read_intervals(values);
+  choose(Id::dump_alloc_interval, intervals.allocated);
+  choose(Id::dump_growth_interval, intervals.growth);
+  choose(Id::dump_time_interval, intervals.seconds);
+  // No other signal is near to one that is none.
+  choose_number(values, kProfileSignal, Id::dump_signal, "the number of a signal", 1, options::row(Id::dump_signal).max);
 }
 
 void read_release_rate(const char* value) {
@@ -169,10 +183,15 @@ void read_heap_check(const char* value) {
   choose(Id::sample, 1);
 }
 
-void read_gperftools(const Values& values) {
-  read_heap_profile(values);
+bool is_set(const char* value) { return value != nullptr && *value != 0; }
+
+void read_gperftools(char** environment, const Values& values) {
+  read_heap_profile(environment, values);
   read_heap_check(values[kHeapCheck]);
-  choose_number(values, kSampleParameter, Id::sample, "bytes (0 is never)");
+  // The other two record each allocation, whatever the sampler's interval.
+  if (!is_set(values[kHeapProfile]) && !is_set(values[kHeapCheck])) {
+    choose_number(values, kSampleParameter, Id::sample, "bytes (0 is never)");
+  }
   choose_number(values, kHeapLimitMb, Id::heap_limit, "a number of MiB (0 is no limit)", MiB);
   choose_number(values, kThreadCacheBytes, Id::thread_cache, "bytes");
   read_release_rate(values[kReleaseRate]);
@@ -248,7 +267,7 @@ void read_foreign_options(char** environment, void (*report)(const char* line)) 
   without_effect_count = 0;
   Values values = {};
   find_variables(environment, values);
-  read_gperftools(values);
+  read_gperftools(environment, values);
   if (values[kMallocConf] != nullptr) read_jemalloc(values[kMallocConf]);
 }
 
@@ -261,17 +280,70 @@ void report_options_without_effect(void (*report)(const char* line)) {
   report(line.c_str());
 }
 
-void mark_children_of_foreign_options() {
-  if (!children_to_mark || environ == nullptr) return;
-  static char mark[] = "HEAPPROFILE_USE_PID=1";
+HeapProfileIntervals heap_profile_intervals(char** environment, void (*report)(const char* line)) {
+  report_line = report;
+  Values values = {};
+  if (environment != nullptr) find_variables(environment, values);
+  return read_intervals(values);
+}
+
+bool heap_is_profiled_by_variable() { return heap_is_profiled; }
+
+// ---- children ----
+
+const char* value_in(char** environment, const char* name) {
+  size_t length = text_length(name);
+  for (char** variable = environment; variable != nullptr && *variable != nullptr; variable++) {
+    if (text_equal(*variable, length, name) && (*variable)[length] == '=') return *variable + length + 1;
+  }
+  return nullptr;
+}
+
+namespace {
+constexpr unsigned char kHighestBit = 0x80;
+
+// What begins with a letter of more bytes (UTF-8) has the bit, too, and a byte from 0x80 to 0xBF behind it.
+bool has_childs_bit(const char* path) {
+  auto byte = [path](unsigned i) { return static_cast<unsigned char>(path[i]); };
+  return (byte(0) & kHighestBit) != 0 && (byte(1) & 0xC0) != 0x80;
+}
+}  // namespace
+
+bool GperftoolsPath::read(char** environment, const char* name) {
+  value_ = value_in(environment, name);
+  if (value_ == nullptr || *value_ == 0) return false;
+  FixedText<sizeof(marks[0])> mark;
+  mark << name << "_USE_PID";
+  const char* use_pid = value_in(environment, mark.c_str());
+  is_child_ = (use_pid != nullptr && is_true(use_pid)) || has_childs_bit(value_);
+  return true;
+}
+
+void GperftoolsPath::append_to(Text& out) const {
+  char first = has_childs_bit(value_) ? static_cast<char>(static_cast<unsigned char>(*value_) & ~kHighestBit) : *value_;
+  out << first << value_ + 1;
+}
+
+void note_children_of(const char* name) {
+  FixedText<sizeof(marks[0])> mark;
+  mark << name << "_USE_PID=1";
+  for (unsigned i = 0; i < mark_count; i++) {
+    if (text_equal(marks[i], mark.c_str())) return;
+  }
+  if (mark_count != kMostMarks) Text(marks[mark_count++], sizeof(marks[0])) << mark.c_str();
+}
+
+void mark_children() {
+  if (mark_count == 0 || environ == nullptr) return;
   size_t count = 0;
   while (environ[count] != nullptr) count++;
-  size_t bytes = round_up((count + 2) * sizeof(char*), os::page_bytes());
+  size_t bytes = round_up((count + mark_count + 1) * sizeof(char*), os::page_bytes());
   char** longer = static_cast<char**>(os::map(bytes, os::Reason::kRecords));
   if (longer == nullptr) return;
   for (size_t i = 0; i < count; i++) longer[i] = environ[i];
-  longer[count] = mark;
+  for (unsigned i = 0; i < mark_count; i++) longer[count + i] = marks[i];
   environ = longer;
+  mark_count = 0;
 }
 
 }  // namespace seemalloc

@@ -76,6 +76,8 @@ TEST_F(ForeignOptions, Gperftools) {
        "sample:1 dump_signal:12 dump_prefix:/tmp/p dump_names:gperftools dump_alloc_interval:1M dump_time_interval:5 dump_final:1"},
       {{"TCMALLOC_SAMPLE_PARAMETER=65536"}, "sample:64K"},
       {{"TCMALLOC_SAMPLE_PARAMETER=0"}, "sample:0"},
+      {{"HEAPPROFILE=/tmp/p", "TCMALLOC_SAMPLE_PARAMETER=524288"}, kHeapProfile},
+      {{"TCMALLOC_SAMPLE_PARAMETER=65536", "HEAPPROFILE="}, "sample:64K"},
       {{"TCMALLOC_AGGRESSIVE_DECOMMIT=true"}, "purge:eager"},
       {{"TCMALLOC_AGGRESSIVE_DECOMMIT=yes"}, "purge:eager"},
       {{"TCMALLOC_AGGRESSIVE_DECOMMIT=1"}, "purge:eager"},
@@ -106,17 +108,26 @@ TEST_F(ForeignOptions, ChildrenOfAProfiledProgramPutTheirIdBehind) {
   EXPECT_NE(changed_by({"HEAPPROFILE=/tmp/p", "HEAPPROFILE_USE_PID=1"}).find(own), std::string::npos);
   EXPECT_EQ(changed_by({"HEAPPROFILE=/tmp/p", "HEAPPROFILE_USE_PID=0"}), kHeapProfile);
   char** before = environ;
-  mark_children_of_foreign_options();
+  note_children_of("CPUPROFILE");
+  mark_children();
   ASSERT_NE(environ, before);
   EXPECT_STREQ(getenv("HEAPPROFILE_USE_PID"), "1");
+  EXPECT_STREQ(getenv("CPUPROFILE_USE_PID"), "1");
   environ = before;
   EXPECT_NE(changed_by({"HEAPPROFILE=/tmp/p", "HEAPPROFILE_USE_PID=1"}), "");
-  mark_children_of_foreign_options();
+  mark_children();
   EXPECT_EQ(environ, before) << "it is there already";
 }
 
+// gperftools until 2.10 tells them by the highest bit of the first byte.
+TEST_F(ForeignOptions, TheOlderMarkOfChildrenIsUnderstood) {
+  std::string own = "dump_prefix:/tmp/p_" + std::to_string(getpid()) + " ";
+  EXPECT_NE(changed_by({"HEAPPROFILE=\xAFtmp/p"}).find(own), std::string::npos);
+  EXPECT_NE(changed_by({"HEAPPROFILE=\xC3\xA9/p"}).find("dump_prefix:\xC3\xA9/p "), std::string::npos) << "a letter of two bytes";
+}
+
 TEST_F(ForeignOptions, HeapCheckIsNotThereYet) {
-  EXPECT_EQ(changed_by({"HEAPCHECK=normal"}), "sample:1 leak_summary:1");
+  EXPECT_EQ(changed_by({"HEAPCHECK=normal", "TCMALLOC_SAMPLE_PARAMETER=524288"}), "sample:1 leak_summary:1");
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("no leak checker"), std::string::npos) << lines[0];
 }

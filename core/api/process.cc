@@ -109,9 +109,9 @@ __attribute__((constructor(101))) void library_loaded() {
   }
   find_next_allocator();
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-  mark_children_of_foreign_options();
   phase.store(Phase::kStarted, std::memory_order_release);
   start_helper_at_load();
+  mark_children();
 }
 
 __attribute__((destructor(101))) void library_unloaded() { stop_helper_at_exit(); }

@@ -39,6 +39,11 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
   return SetOption::kDone;
 }
 
+void print_option(options::Id id, Text& out) {
+  LockGuard guard(lock);
+  options::print(id, out);
+}
+
 void copy_text_option(options::Id id, Text& out) {
   LockGuard guard(lock);
   out << options::get_text(id);

@@ -13,8 +13,9 @@ enum class SetOption { kDone, kUnknown, kBadValue, kOnlyAtStart };
 // Appends to `problem` what was wrong. Threads: any; the last one wins.
 SetOption set_option(const char* name, size_t name_length, const char* value, Text& problem);
 
-// Appends the value of a text that may be set meanwhile.
+// Appends the value of a text that may be set meanwhile; or of any option, as it would be written in SEEMALLOC_CONF.
 void copy_text_option(options::Id id, Text& out);
+void print_option(options::Id id, Text& out);
 
 void lock_options_for_fork();
 void unlock_options_after_fork();

@@ -1,13 +1,21 @@
 // gperftools' calls that start, stop and write profiles: HeapProfiler…, Profiler….
 //
 // Threads: any; starting and stopping take turns, everything else does not wait.
-#include <errno.h>
+#include <seemalloc/seemalloc.h>
 #include <time.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <cerrno>
 #include <cstring>
 
 #include "core/api/block_calls.h"
+#include "core/api/cpu_profiler.h"
+#include "core/api/cpu_runs.h"
+#include "core/api/dump.h"
+#include "core/api/dump_names.h"
+#include "core/api/foreign_options.h"
+#include "core/api/profile_kinds.h"
+#include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
 #include "core/base/check.h"
 #include "core/base/compiler.h"
@@ -21,58 +29,84 @@
 using namespace seemalloc;
 using namespace seemalloc::compat;
 
-// In <seemalloc/seemalloc.h>; absent in a library without a CPU profiler.
-extern "C" {
-int seemalloc_cpu_start(unsigned frequency) __attribute__((weak));
-int seemalloc_cpu_stop(void) __attribute__((weak));
-int seemalloc_cpu_dump(const char* path) __attribute__((weak));
-int seemalloc_cpu_running(size_t* interrupts) __attribute__((weak));
-}
-
 namespace {
 
-constexpr size_t kPathBytes = 1024;  // as gperftools' ProfilerState has it
-
 void complain(const char* what, const char* path, const char* why) {
-  FixedText<kPathBytes + 160> line;
+  FixedText<kDumpPathBytes + 160> line;
   line << what << " " << path << ": " << why;
   warn(line.c_str());
 }
 
-// ---- heap ----
+void complain_of_length(const char* call, const char* what, size_t most, const char* text) {
+  FixedText<kDumpPathBytes + 160> line;
+  line << call << ": expected a " << what << " of fewer than " << uint64_t{most} << " bytes: " << text;
+  warn(line.c_str());
+}
 
+// ---- heap: what HEAPPROFILE does from the start, HeapProfilerStart does from then on, in gperftools' text, by the same options ----
+
+using options::Id;
+enum class Heap { kAsTheVariableSays, kOn, kOff };
+
+// Held while it is started or stopped, not while a profile is written.
 Lock heap_lock;
-char heap_prefix[kPathBytes];
-std::atomic<bool> heap_running{false};
-std::atomic<unsigned> heap_dumps{0};
+constinit std::atomic<Heap> heap_state{Heap::kAsTheVariableSays};
 bool heap_started_sampling = false;
 
-void dump_heap(const char* reason) {
-  FixedText<kPathBytes + 32> path;
-  {
-    LockGuard guard(heap_lock);
-    unsigned number = heap_dumps.fetch_add(1, std::memory_order_relaxed) + 1;
-    path << heap_prefix << ".";
-    for (unsigned digit = 1000; digit > 1 && number < digit; digit /= 10) path << "0";
-    path << number << ".heap";
+// What the options were before the start.
+constexpr Id kHeapOptions[] = {Id::dump_prefix, Id::dump_names, Id::dump_final, Id::dump_alloc_interval, Id::dump_growth_interval,
+                               Id::dump_time_interval};
+constexpr unsigned kHeapOptionCount = sizeof(kHeapOptions) / sizeof(kHeapOptions[0]);
+char options_before[kHeapOptionCount][options::kMaxTextBytes];
+
+bool heap_is_profiled() {
+  Heap state = heap_state.load(std::memory_order_acquire);
+  return state == Heap::kOn || (state == Heap::kAsTheVariableSays && heap_is_profiled_by_variable());
+}
+
+int write_as_text(const char* path, os::FileIdentity* file) { return write_heap_text(HeapText::kAbsolute, path, file); }
+
+void keep_options() {
+  for (unsigned i = 0; i < kHeapOptionCount; i++) {
+    Text value(options_before[i], sizeof(options_before[i]));
+    print_option(kHeapOptions[i], value);
   }
-  if (write_heap_text(HeapText::kAbsolute, path.c_str()) != 0) complain("heap profile", path.c_str(), "could not be written");
-  (void)reason;
+}
+
+void restore_options() {
+  for (unsigned i = 0; i < kHeapOptionCount; i++) set_option_to(options::row(kHeapOptions[i]).name, options_before[i]);
+}
+
+// What SEEMALLOC_CONF or `seemalloc set` has chosen is left as it is.
+void choose(Id id, uint64_t value) {
+  const options::Row& row = options::row(id);
+  if (options::get(id) == row.fallback) set_option_to(row.name, value < row.max ? value : row.max);
+}
+
+void choose_options(const char* prefix) {
+  set_option_to("dump_prefix", prefix);
+  set_option_to("dump_names", "gperftools");
+  HeapProfileIntervals intervals = heap_profile_intervals(environ, warn);
+  choose(Id::dump_alloc_interval, intervals.allocated);
+  choose(Id::dump_growth_interval, intervals.growth);
+  choose(Id::dump_time_interval, intervals.seconds);
+  choose(Id::dump_final, 1);
 }
 
 // ---- CPU ----
 
+constexpr size_t kPathBytes = 1024;  // as gperftools' ProfilerState has it
+static_assert(kPathBytes >= kDumpPathBytes);
+
 Lock cpu_lock;
-char cpu_path[kPathBytes];
+char cpu_path[kPathBytes];  // what ProfilerStart was given; empty: it has started none
 time_t cpu_started = 0;
 
-bool cpu_running(size_t* interrupts) {
-  *interrupts = 0;
-  return seemalloc_cpu_running != nullptr && seemalloc_cpu_running(interrupts) != 0;
-}
+bool cpu_is_running(size_t* interrupts) { return seemalloc_cpu_running(interrupts) != 0; }
 
 bool start_cpu(const char* path) {
-  if (path == nullptr || text_length(path) >= kPathBytes || seemalloc_cpu_start == nullptr) return false;
+  if (path == nullptr) return false;
+  if (text_length(path) >= kDumpPathBytes) return complain_of_length("ProfilerStart", "path", kDumpPathBytes, path), false;
   LockGuard guard(cpu_lock);
   if (cpu_path[0] != 0) return false;
   int saved = errno;
@@ -85,19 +119,34 @@ bool start_cpu(const char* path) {
   return true;
 }
 
-// Requires: cpu_lock.
+// To the path as it is: a percent sign means nothing more. Requires: cpu_lock.
 void write_cpu() {
-  int saved = errno;
-  if (seemalloc_cpu_dump(cpu_path) != 0) complain("CPU profile", cpu_path, "could not be written");
-  errno = saved;
+  ProfileBytes profile{};
+  bool written = cpu_profile(&profile) && write_profile_as(profile, cpu_path) == 0;
+  if (profile.data != nullptr) give_back(profile);
+  if (!written) complain("CPU profile", cpu_path, "could not be written");
 }
 
+// CPUPROFILE's, where ProfilerStart has started none.
 void stop_cpu() {
-  LockGuard guard(cpu_lock);
-  if (cpu_path[0] == 0) return;
-  seemalloc_cpu_stop();
-  write_cpu();
-  cpu_path[0] = 0;
+  {
+    LockGuard guard(cpu_lock);
+    if (cpu_path[0] != 0) {
+      stop_cpu_profile();
+      write_cpu();
+      cpu_path[0] = 0;
+      return;
+    }
+  }
+  stop_cpu_run();
+}
+
+void flush_cpu() {
+  {
+    LockGuard guard(cpu_lock);
+    if (cpu_path[0] != 0) return write_cpu();
+  }
+  flush_cpu_run();
 }
 
 // A program need not stop its profile before it ends.
@@ -106,31 +155,41 @@ __attribute__((destructor(102))) void stop_cpu_at_exit() { stop_cpu(); }
 }  // namespace
 
 SEEMALLOC_EXPORT void HeapProfilerStart(const char* prefix) {
-  if (prefix == nullptr || text_length(prefix) >= kPathBytes) return;
+  if (prefix == nullptr) return;
+  if (text_length(prefix) >= options::kMaxTextBytes) return complain_of_length("HeapProfilerStart", "prefix", options::kMaxTextBytes, prefix);
   LockGuard guard(heap_lock);
-  if (heap_running.load(std::memory_order_relaxed)) return;
-  memcpy(heap_prefix, prefix, text_length(prefix) + 1);
-  heap_dumps.store(0, std::memory_order_relaxed);
+  if (heap_is_profiled()) return;
+  keep_options();
+  choose_options(prefix);
+  write_heap_dumps_by(write_as_text);
   heap_started_sampling = !sampling_is_on();
   if (heap_started_sampling) switch_sampling(true);
-  heap_running.store(true, std::memory_order_release);
+  heap_state.store(Heap::kOn, std::memory_order_release);
 }
 
 SEEMALLOC_EXPORT void HeapProfilerStop(void) {
   LockGuard guard(heap_lock);
-  if (!heap_running.exchange(false, std::memory_order_relaxed)) return;
-  if (heap_started_sampling) switch_sampling(false);
+  if (!heap_is_profiled()) return;
+  if (heap_state.exchange(Heap::kOff, std::memory_order_relaxed) == Heap::kOn) {
+    restore_options();
+    write_heap_dumps_by(nullptr);
+    if (heap_started_sampling) switch_sampling(false);
+  } else {
+    for (const char* name : {"dump_final", "dump_alloc_interval", "dump_growth_interval", "dump_time_interval"}) set_option_to(name, uint64_t{0});
+  }
 }
 
-SEEMALLOC_EXPORT int IsHeapProfilerRunning(void) { return heap_running.load(std::memory_order_acquire) ? 1 : 0; }
+SEEMALLOC_EXPORT int IsHeapProfilerRunning(void) { return heap_is_profiled() ? 1 : 0; }
 
-SEEMALLOC_EXPORT void HeapProfilerDump(const char* reason) {
-  if (heap_running.load(std::memory_order_acquire)) dump_heap(reason);
+SEEMALLOC_EXPORT void HeapProfilerDump(const char*) {
+  if (!heap_is_profiled()) return;
+  FixedText<kDumpPathBytes> path;
+  if (dump_by_prefix(DumpReason::kAsked, path) != 0) complain("heap profile", path.c_str(), "could not be written");
 }
 
 SEEMALLOC_EXPORT char* GetHeapProfile(void) {
   ProfileBytes text{};
-  bool there = heap_running.load(std::memory_order_acquire) && heap_text(HeapText::kAbsolute, &text);
+  bool there = heap_is_profiled() && heap_text(HeapText::kAbsolute, &text);
   char* copy = static_cast<char*>(allocate(text.bytes + 1));
   if (copy != nullptr) {
     if (there) memcpy(copy, text.data, text.bytes);
@@ -162,25 +221,23 @@ SEEMALLOC_EXPORT int ProfilerStartWithOptions(const char* path, const Options* o
 }
 SEEMALLOC_EXPORT int ProfilerStart(const char* path) { return start_cpu(path) ? 1 : 0; }
 SEEMALLOC_EXPORT void ProfilerStop(void) { stop_cpu(); }
-SEEMALLOC_EXPORT void ProfilerFlush(void) {
-  LockGuard guard(cpu_lock);
-  if (cpu_path[0] != 0) write_cpu();
-}
+SEEMALLOC_EXPORT void ProfilerFlush(void) { flush_cpu(); }
 SEEMALLOC_EXPORT void ProfilerEnable(void) {}
 SEEMALLOC_EXPORT void ProfilerDisable(void) {}
 SEEMALLOC_EXPORT void ProfilerRegisterThread(void) {}
 SEEMALLOC_EXPORT int ProfilingIsEnabledForAllThreads(void) {
   size_t interrupts;
-  return cpu_running(&interrupts) ? 1 : 0;
+  return cpu_is_running(&interrupts) ? 1 : 0;
 }
 SEEMALLOC_EXPORT void ProfilerGetCurrentState(State* state) {
   size_t interrupts = 0;
   memset(state, 0, sizeof(*state));
-  state->enabled = cpu_running(&interrupts) ? 1 : 0;
+  state->enabled = cpu_is_running(&interrupts) ? 1 : 0;
   if (state->enabled == 0) return;
   LockGuard guard(cpu_lock);
   state->start_time = cpu_started;
-  memcpy(state->profile_name, cpu_path, sizeof(cpu_path));
+  Text name(state->profile_name, sizeof(state->profile_name));
+  if (cpu_path[0] != 0 || !cpu_run_name(name)) name << cpu_path;
   state->samples_gathered = static_cast<int>(interrupts);
 }
 

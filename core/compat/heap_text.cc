@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include "core/api/dump.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
 #include "core/os/os.h"
@@ -9,9 +10,6 @@
 namespace seemalloc::compat {
 
 namespace {
-
-constexpr int kNoMemory = -12;     // -ENOMEM
-constexpr int kNameTooLong = -36;  // -ENAMETOOLONG
 
 uint64_t rounded(double value) { return value > 0 ? static_cast<uint64_t>(value + 0.5) : 0; }
 
@@ -152,25 +150,10 @@ bool heap_text(HeapText form, ProfileBytes* out) {
   return false;
 }
 
-namespace {
-int write_beside(const char* path, const ProfileBytes& text) {
-  FixedText<1088> beside;
-  beside << path << ".tmp." << static_cast<uint64_t>(os::thread_id());
-  if (beside.truncated()) return kNameTooLong;
-  int fd = os::open_file(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-  if (fd < 0) return fd;
-  int result = os::write_all(fd, text.data, text.bytes);
-  os::close_file(fd);
-  if (result == 0) result = os::rename_file(beside.c_str(), path);
-  if (result != 0) os::remove_file(beside.c_str());
-  return result;
-}
-}  // namespace
-
-int write_heap_text(HeapText form, const char* path) {
+int write_heap_text(HeapText form, const char* path, os::FileIdentity* file) {
   ProfileBytes text{};
-  if (!heap_text(form, &text)) return kNoMemory;
-  int result = write_beside(path, text);
+  if (!heap_text(form, &text)) return kDumpNoMemory;
+  int result = write_file(path, text.data, text.bytes, file);
   os::unmap(text.data, text.mapped_bytes, os::Reason::kReport);
   return result;
 }

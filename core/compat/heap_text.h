@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "core/api/sampling.h"
+#include "core/os/socket.h"
 
 namespace seemalloc::compat {
 
@@ -19,7 +20,7 @@ enum class HeapText {
 // False when memory is refused. Give it back with os::unmap(out->data, out->mapped_bytes, os::Reason::kReport). The text is
 // NUL-terminated.
 bool heap_text(HeapText form, ProfileBytes* out);
-// The same to a file, complete or not at all. 0 or -errno.
-int write_heap_text(HeapText form, const char* path);
+// The same to a file (core/api/dump.h). 0 or -errno.
+int write_heap_text(HeapText form, const char* path, os::FileIdentity* file = nullptr);
 
 }  // namespace seemalloc::compat

@@ -1,14 +1,20 @@
 // The heap profile as gperftools and jemalloc write it: what their readers make of it is the truth.
 #include "core/compat/heap_text.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/api/test_api.h"
@@ -109,6 +115,42 @@ TEST(HeapText, FilesAreWholeOrNotThere) {
   EXPECT_EQ(line.rfind("heap_v2/", 0), 0u);
   remove(path.c_str());
   EXPECT_LT(write_heap_text(HeapText::kJemalloc, "/nowhere/at/all"), 0);
+}
+
+// What is no file is written to; renaming over it would take a device away from everybody.
+TEST(HeapText, APipeStaysAPipe) {
+  std::string path = testing::TempDir() + "heap_text_test.pipe." + std::to_string(os::process_id());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  int fd = open(path.c_str(), O_RDWR | O_NONBLOCK);
+  std::atomic<bool> done{false};
+  std::string read_here;
+  std::thread reader([&] {
+    char part[4096];
+    for (bool last = false; !last;) {
+      last = done;
+      for (ssize_t n; (n = read(fd, part, sizeof(part))) > 0;) read_here.append(part, static_cast<size_t>(n));
+      os::pause(kMillisecond_ns);
+    }
+  });
+  EXPECT_EQ(write_heap_text(HeapText::kJemalloc, path.c_str()), 0);
+  done = true;
+  reader.join();
+  close(fd);
+  EXPECT_EQ(read_here.rfind("heap_v2/", 0), 0u);
+  struct stat status {};
+  ASSERT_EQ(stat(path.c_str(), &status), 0);
+  EXPECT_TRUE(S_ISFIFO(status.st_mode));
+  remove(path.c_str());
+}
+
+TEST(HeapText, WhatAKilledWriterLeftIsNotInTheWay) {
+  std::string path = testing::TempDir() + "heap_text_test.left." + std::to_string(os::process_id());
+  std::string left = path + ".tmp." + std::to_string(os::thread_id());
+  std::ofstream(left) << "half of a";
+  EXPECT_EQ(write_heap_text(HeapText::kJemalloc, path.c_str()), 0);
+  remove(left.c_str());
+  remove(path.c_str());
+  EXPECT_EQ(write_heap_text(HeapText::kJemalloc, std::string(600, 'x').c_str()), -ENAMETOOLONG);
 }
 
 }  // namespace

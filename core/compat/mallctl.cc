@@ -2,8 +2,7 @@
 
 #include <sys/types.h>
 
-#include <atomic>
-
+#include "core/api/dump_names.h"
 #include "core/api/sampling.h"
 #include "core/api/slow_path.h"
 #include "core/base/options.h"
@@ -165,13 +164,9 @@ int prof_dump(Call& call) {
   if (call.writes()) {
     if (int error = call.get(&path)) return error;
   }
-  FixedText<512> name;
+  FixedText<kDumpPathBytes> name;
   if (path == nullptr) {
-    const char* prefix = options::get_text(options::Id::dump_prefix);
-    static std::atomic<unsigned> dumps{0};
-    unsigned number = dumps.fetch_add(1, std::memory_order_relaxed);
-    name << (*prefix != 0 ? prefix : "jeprof") << "." << static_cast<uint64_t>(os::process_id()) << "." << number << ".m"
-         << number << ".heap";
+    if (!next_dump_name(DumpReason::kAsked, options::DumpNames::kJemalloc, name)) return EFAULT;
     path = name.c_str();
   }
   return write_heap_text(HeapText::kJemalloc, path) == 0 ? 0 : EFAULT;

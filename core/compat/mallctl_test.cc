@@ -2,15 +2,20 @@
 #include "core/compat/mallctl.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/api/dump.h"
+#include "core/api/dump_names.h"
 #include "core/api/test_api.h"
 #include "core/base/options.h"
 #include "core/base/units.h"
@@ -165,6 +170,32 @@ TEST(Mallctl, SamplingIsSwitchedAndKeepsItsInterval) {
   EXPECT_EQ(options::get(options::Id::sample), size_t{1} << 17);
   EXPECT_EQ(set<size_t>("prof.reset", 64), EINVAL);
   EXPECT_EQ(set<size_t>("prof.reset", 19), 0);
+}
+
+// Those that jemalloc's options bring about are named alike: one count for all.
+TEST(Mallctl, DumpsWithoutANameTakeTheNextOne) {
+  namespace fs = std::filesystem;
+  char pattern[] = "/tmp/mallctl_test.XXXXXX";
+  std::string folder = mkdtemp(pattern), prefix = folder + "/j";
+  ASSERT_EQ(set("prof.prefix", prefix.c_str()), 0);
+  ASSERT_TRUE(set_option_to("dump_names", "jemalloc"));
+  for (int i = 0; i < 3; i++) {
+    FixedText<kDumpPathBytes> path;
+    EXPECT_EQ(dump_by_prefix(DumpReason::kAsked, path), 0);
+    EXPECT_EQ(done("prof.dump"), 0);
+  }
+  ASSERT_TRUE(set_option_to("dump_names", "seemalloc"));
+  EXPECT_EQ(done("prof.dump"), 0) << "jemalloc's form all the same";
+  ASSERT_EQ(set("prof.prefix", ""), 0);
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    std::string name = entry.path().filename();
+    EXPECT_EQ(name.rfind("j." + std::to_string(getpid()) + ".", 0), 0u) << name;
+    EXPECT_NE(name.find(".m"), std::string::npos) << name;
+    files++;
+  }
+  EXPECT_EQ(files, 7u) << "none is written over another";
+  fs::remove_all(folder);
 }
 
 TEST(Mallctl, GoodSizesAreWhatBlocksTake) {

@@ -1,0 +1,217 @@
+// gperftools' calls that profile: their files, beside what its variables have begun.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "core/api/cpu_runs.h"
+#include "core/api/foreign_options.h"
+#include "core/api/test_api.h"
+#include "core/base/option_for_test.h"
+#include "core/base/units.h"
+#include "core/compat/control_settings.h"
+
+extern "C" {
+struct ProfilerState {
+  int enabled;
+  time_t start_time;
+  char profile_name[1024];
+  int samples_gathered;
+};
+void HeapProfilerStart(const char* prefix);
+void HeapProfilerStop(void);
+void HeapProfilerDump(const char* reason);
+int IsHeapProfilerRunning(void);
+int ProfilerStart(const char* path);
+void ProfilerStop(void);
+void ProfilerFlush(void);
+void ProfilerGetCurrentState(ProfilerState* state);
+}
+
+namespace seemalloc::compat {
+namespace {
+
+namespace fs = std::filesystem;
+using options::Id;
+using options::OptionForTest;
+using Names = std::set<std::string>;
+
+class Profilers : public testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/gperftools_profilers_test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string in(const std::string& name) const { return folder_ + "/" + name; }
+  // The process's number is PID in them.
+  Names files() const {
+    Names names;
+    for (const auto& entry : fs::directory_iterator(folder_)) names.insert(entry.path().filename());
+    return names;
+  }
+  std::string start_of(const std::string& name) const {
+    std::string line;
+    std::ifstream file(in(name));
+    std::getline(file, line);
+    return line.substr(0, 13);
+  }
+
+  std::string folder_;
+};
+
+void churn(size_t bytes) {
+  for (size_t sum = 0; sum < bytes; sum += 64 * KiB) sm_free(sm_malloc(64 * KiB));
+}
+
+void say_nothing(const char*) {}
+
+// The first test: HEAPPROFILE is what the process started with.
+TEST_F(Profilers, WhatHEAPPROFILEBeganCanBeDumpedAndStopped) {
+  std::string variable = "HEAPPROFILE=" + in("p");
+  char* environment[] = {variable.data(), nullptr};
+  EXPECT_EQ(IsHeapProfilerRunning(), 0);
+  read_foreign_options(environment, say_nothing);
+  EXPECT_EQ(IsHeapProfilerRunning(), 1);
+  HeapProfilerStart(in("other").c_str());
+  HeapProfilerDump("one");
+  HeapProfilerDump("two");
+  EXPECT_EQ(files(), (Names{"p.0001.heap", "p.0002.heap"}));
+  HeapProfilerStop();
+  EXPECT_EQ(IsHeapProfilerRunning(), 0);
+  EXPECT_EQ(options::get(Id::dump_final), 0u);
+  EXPECT_EQ(options::get(Id::dump_alloc_interval), 0u);
+  HeapProfilerDump("three");
+  EXPECT_EQ(files().size(), 2u);
+  set_option_to("sample", uint64_t{512 * KiB});
+  set_option_to("dump_names", "seemalloc");
+}
+
+TEST_F(Profilers, NumbersGoOnFromStartToStart) {
+  std::string prefix = options::get_text(Id::dump_prefix);
+  uint64_t form = options::get(Id::dump_names);
+  size_t count = 0;
+  for (int i = 0; i < 3; i++) {
+    HeapProfilerStart(in("p").c_str());
+    HeapProfilerDump("one");
+    HeapProfilerStop();
+    EXPECT_EQ(files().size(), ++count) << "each has a file of its own";
+  }
+  for (const std::string& name : files()) EXPECT_EQ(start_of(name), "heap profile:") << name;
+  EXPECT_EQ(options::get_text(Id::dump_prefix), prefix) << "as before";
+  EXPECT_EQ(options::get(Id::dump_names), form);
+}
+
+TEST_F(Profilers, AStartedOneDumpsByItself) {
+  set_option_to("sample", uint64_t{1});
+  churn(MiB);
+  setenv("HEAP_PROFILE_ALLOCATION_INTERVAL", "1048576", 1);
+  HeapProfilerStart(in("p").c_str());
+  EXPECT_EQ(options::get(Id::dump_alloc_interval), 1 * MiB);
+  EXPECT_EQ(options::get(Id::dump_growth_interval), 100 * MiB);
+  churn(4 * MiB);
+  HeapProfilerStop();
+  unsetenv("HEAP_PROFILE_ALLOCATION_INTERVAL");
+  size_t count = files().size();
+  EXPECT_GE(count, 3u);
+  for (const std::string& name : files()) EXPECT_EQ(start_of(name), "heap profile:") << name;
+  EXPECT_EQ(options::get(Id::dump_alloc_interval), 0u);
+  churn(4 * MiB);
+  EXPECT_EQ(files().size(), count);
+  set_option_to("sample", uint64_t{512 * KiB});
+}
+
+TEST_F(Profilers, OneThatIsNotStoppedDumpsAtExit) {
+  EXPECT_EXIT({ HeapProfilerStart(in("p").c_str()); exit(0); }, testing::ExitedWithCode(0), "");
+  ASSERT_EQ(files().size(), 1u);
+  EXPECT_EQ(start_of(*files().begin()), "heap profile:");
+  EXPECT_EXIT({ HeapProfilerStart(in("p").c_str()); HeapProfilerStop(); exit(0); }, testing::ExitedWithCode(0), "");
+  EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(Profilers, ALongPrefixIsRefusedAtTheStart) {
+  testing::internal::CaptureStderr();
+  HeapProfilerStart(std::string(300, 'x').c_str());
+  EXPECT_EQ(IsHeapProfilerRunning(), 0);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("HeapProfilerStart: expected a prefix of fewer than 256 bytes: xxx"), std::string::npos);
+}
+
+TEST_F(Profilers, APathIsTakenAsItIs) {
+  ASSERT_EQ(ProfilerStart(in("50%n%p").c_str()), 1);
+  ProfilerFlush();
+  ProfilerStop();
+  EXPECT_EQ(files(), Names{"50%n%p"});
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ProfilerStart((folder_ + "/" + std::string(600, 'x')).c_str()), 0);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("ProfilerStart: expected a path of fewer than 512 bytes: /tmp/"), std::string::npos);
+}
+
+TEST_F(Profilers, WhatCPUPROFILEBeganCanBeFlushedAndStopped) {
+  testing::internal::CaptureStderr();
+  setenv("CPUPROFILE", in("50%n").c_str(), 1);
+  ASSERT_TRUE(start_cpu_run());
+  EXPECT_EQ(ProfilerStart(in("other").c_str()), 0);
+  ProfilerFlush();
+  EXPECT_EQ(files(), Names{"50%n"});
+  fs::remove(in("50%n"));
+  ProfilerState state;
+  ProfilerGetCurrentState(&state);
+  EXPECT_EQ(state.enabled, 1);
+  EXPECT_EQ(state.profile_name, in("50%n"));
+  ProfilerStop();
+  EXPECT_EQ(files(), Names{"50%n"});
+  ProfilerGetCurrentState(&state);
+  EXPECT_EQ(state.enabled, 0);
+  EXPECT_EQ(ProfilerStart(in("other").c_str()), 1) << "it is free again";
+  ProfilerStop();
+  EXPECT_EQ(files(), (Names{"50%n", "other"}));
+  std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("PROFILE: interrupts/evictions/bytes = "), std::string::npos) << said;
+}
+
+TEST_F(Profilers, ChildrenOfCPUPROFILEPutTheirIdBehind) {
+  testing::internal::CaptureStderr();
+  std::string own = "p_" + std::to_string(getpid()), marked = in("p");
+  setenv("CPUPROFILE", in("p").c_str(), 1);
+  setenv("CPUPROFILE_USE_PID", "1", 1);
+  ASSERT_TRUE(start_cpu_run());
+  ProfilerStop();
+  EXPECT_EQ(files(), Names{own});
+  unsetenv("CPUPROFILE_USE_PID");
+  fs::remove(in(own));
+  marked[0] = static_cast<char>(marked[0] | 0x80);
+  setenv("CPUPROFILE", marked.c_str(), 1);
+  ASSERT_TRUE(start_cpu_run());
+  ProfilerStop();
+  EXPECT_EQ(files(), Names{own}) << "gperftools 2.10's mark";
+  testing::internal::GetCapturedStderr();
+}
+
+TEST_F(Profilers, CPUPROFILEIsCheckedAtTheStart) {
+  auto refused = [](const char* says) {
+    testing::internal::CaptureStderr();
+    start_cpu_run();
+    std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find(says), std::string::npos) << said;
+    ProfilerState state;
+    ProfilerGetCurrentState(&state);
+    EXPECT_EQ(state.enabled, 0);
+  };
+  setenv("CPUPROFILE", in("p").c_str(), 1);
+  setenv("CPUPROFILESIGNAL", "12", 1);
+  OptionForTest helper(Id::helper, "0");
+  refused("CPUPROFILESIGNAL: nobody would follow the signal with helper:0; ignored");
+  unsetenv("CPUPROFILESIGNAL");
+  setenv("CPUPROFILE", (folder_ + "/" + std::string(600, 'x')).c_str(), 1);
+  refused("CPUPROFILE: ignored, expected a path of fewer than 480 bytes: /tmp/");
+  unsetenv("CPUPROFILE");
+}
+
+}  // namespace
+}  // namespace seemalloc::compat
