@@ -113,7 +113,7 @@ bool do_options(int fd, const char*) {
     options::Id id = static_cast<options::Id>(i);
     const options::Row& row = options::row(id);
     text << row.name << '\t';
-    options::print(id, text);
+    print_option(id, text);
     text << '\t';
     options::print_default(id, text);
     text << '\t' << (row.when == options::When::kAny ? "any" : "start") << '\t';
@@ -127,7 +127,7 @@ bool do_get(int fd, const char* name) {
   options::Id id;
   if (!options::find(name, text_length(name), &id)) return answer_error(fd, "no such option: ", name);
   FixedText<options::kMaxTextBytes> value;
-  options::print(id, value);
+  print_option(id, value);
   return answer(fd, value);
 }
 
@@ -189,15 +189,28 @@ bool do_trace(int fd, const char* arguments) {
   return answer_error(fd, "expected trace start, read N or stop N: ", arguments);
 }
 
+// A number of at most nine digits, behind it a space or the end; false where there is none. *at: what comes next.
+bool take_number(const char** at, uint64_t* number) {
+  const char* s = *at;
+  uint64_t n = 0;
+  for (; *s >= '0' && *s <= '9' && n < 100000000; s++) n = n * 10 + static_cast<uint64_t>(*s - '0');
+  if (s == *at || (*s != ' ' && *s != 0)) return false;
+  *at = *s == ' ' ? s + 1 : s;
+  *number = n;
+  return true;
+}
+
 // "[HZ [MILLISECONDS]]"
 bool answer_cpu_start(int fd, const char* arguments) {
   CpuRequest request = requested_cpu_profile();
-  size_t length = first_word_length(arguments);
-  if (length != 0) request.frequency = number_at(arguments);
-  request.most_ns = number_at(arguments + length) * kMillisecond_ns;
-  if (request.frequency < 1 || request.frequency > kMaxCpuFrequency) {
+  const char* at = arguments;
+  uint64_t frequency = request.frequency, ms = 0;
+  bool good = (*at == 0 || take_number(&at, &frequency)) && (*at == 0 || take_number(&at, &ms)) && *at == 0;
+  if (!good || frequency < 1 || frequency > kMaxCpuFrequency) {
     return answer_error(fd, "expected a frequency from 1 to 4000 and a time in ms: ", arguments);
   }
+  request.frequency = static_cast<unsigned>(frequency);
+  request.most_ns = ms * kMillisecond_ns;
   CpuStart started = start_cpu_profile(request);
   return started == CpuStart::kStarted ? answer(fd, "") : answer_error(fd, text_of(started));
 }
@@ -250,6 +263,15 @@ constexpr Command kCommands[] = {
     {"trace", do_trace}, {"threads", do_threads}, {"baseline", do_baseline}, {"cpu", do_cpu},
     {"dump", do_dump}, {"map", do_map},
 };
+constexpr bool each_is_there_once() {
+  for (const Command& a : kCommands) {
+    for (const Command& b : kCommands) {
+      if (&a != &b && __builtin_strcmp(a.name, b.name) == 0) return false;
+    }
+  }
+  return true;
+}
+static_assert(each_is_there_once());
 
 bool run_line(int fd, char* line) {
   char* arguments = line + first_word_length(line);

@@ -9,6 +9,7 @@
 #include "core/api/mapped_text.h"
 #include "core/api/profile_kinds.h"
 #include "core/api/report.h"
+#include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
@@ -166,13 +167,15 @@ void say_what_is_left(const char* profile) {
 
 void dump_at_exit() {
   finish_dumps();
-  const char* pattern = options::get_text(Id::dump_at_exit);
-  if (*pattern != 0) dump_to(pattern);
+  FixedText<options::kMaxTextBytes> pattern;
+  copy_text_option(Id::dump_at_exit, pattern);
+  if (pattern.size() != 0) dump_to(pattern.c_str());
   FixedText<kDumpPathBytes> path;
   dump_finally(path);
   if (options::get(Id::leak_summary) != 0) say_what_is_left(path.c_str());
-  pattern = options::get_text(Id::stats_at_exit);
-  if (*pattern != 0) write_statistics_to(pattern);
+  pattern.clear();
+  copy_text_option(Id::stats_at_exit, pattern);
+  if (pattern.size() != 0) write_statistics_to(pattern.c_str());
   if (options::get(Id::stats_print) != 0) print_statistics();
 }
 

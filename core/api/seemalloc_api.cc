@@ -127,7 +127,7 @@ SEEMALLOC_EXPORT long seemalloc_option_get(const char* name, char* out, size_t s
   options::Id id;
   if (name == nullptr || !options::find(name, text_length(name), &id)) return fail(ENOENT);
   FixedText<options::kMaxTextBytes> value;
-  options::print(id, value);
+  print_option(id, value);
   if (size != 0) {
     size_t length = value.size() < size ? value.size() : size - 1;
     memcpy(out, value.c_str(), length);

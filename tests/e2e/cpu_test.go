@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,6 +154,31 @@ func TestCPUPROFILE(t *testing.T) {
 	}
 	if out := tool(t, "top", file, "--sort", "cum"); !strings.Contains(out, "burn_two") {
 		t.Errorf("no burn_two in\n%s", out)
+	}
+}
+
+// What is no number is an error, not a part of it.
+func TestCPUStartOverTheSocketIsStrict(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--", burn, "for", "1e9")
+	waitFor(t, socketOf(p.pid))
+	conn, err := net.Dial("unix", socketOf(p.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	lines := bufio.NewReader(conn)
+	for request, want := range map[string]string{
+		"100 5s": "error expected", "100 x": "error expected", "100 5 5": "error expected", "x": "error expected", "0": "error expected",
+		"4001": "error expected", "99999999999999999999": "error expected", "100 99999999999999999999": "error expected",
+		"100 50": "ok 0",
+	} {
+		if _, err := fmt.Fprintf(conn, "cpu start %s\n", request); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("cpu start %s: %q, %v, expected %s", request, got, err, want)
+		}
 	}
 }
 
