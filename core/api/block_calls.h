@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/api/fast_path.h"
+#include "core/os/os.h"
 
 namespace seemalloc {
 
@@ -52,6 +53,16 @@ inline int new_aligned_to(void** out, size_t alignment, size_t bytes) {
   if (p == nullptr) return ENOMEM;
   *out = p;
   return 0;
+}
+
+// As pvalloc: whole pages.
+inline void* new_pages(size_t bytes) {
+  size_t page = os::page_bytes();
+  if (bytes > SIZE_MAX - page) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return allocate_aligned(round_up(bytes, page), page);
 }
 
 inline size_t usable(const void* p) { return p == nullptr ? 0 : usable_bytes(const_cast<void*>(p)); }

@@ -206,6 +206,14 @@ TEST_F(ForeignOptions, Jemalloc) {
   }
 }
 
+// With it sampling is switched on again.
+TEST_F(ForeignOptions, AnIntervalOutlastsProfActive) {
+  EXPECT_EQ(changed_by_conf("prof:true,prof_active:false,lg_prof_sample:12"), "sample:0 dump_names:jemalloc");
+  EXPECT_EQ(options::last_sample_interval(), 4 * KiB);
+  restore();
+  EXPECT_EQ(options::last_sample_interval(), 512 * KiB);
+}
+
 TEST_F(ForeignOptions, WhatJemallocWouldNotTakeIsReportedAndTheRestRead) {
   EXPECT_EQ(changed_by_conf("prof:yes,colour:red,lg_prof_sample:64,dirty_decay_ms:-2,dirty_decay_ms:soon,dirty_decay_ms:,"
                             "background_thread:1,lg_dirty_mult:0x,stats_print:true"),

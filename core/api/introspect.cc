@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <stdio.h>
 
+#include "core/api/other_names.h"
 #include "core/api/report.h"
 #include "core/base/compiler.h"
 #include "core/heap/large_cache.h"
@@ -22,7 +23,9 @@ SEEMALLOC_EXPORT int malloc_trim(size_t) noexcept {
   return heap::purge_all() != 0;
 }
 
-SEEMALLOC_EXPORT struct mallinfo2 mallinfo2(void) noexcept {
+namespace seemalloc {
+
+struct mallinfo2 heap_info() {
   heap::Statistics s = heap::statistics();
   pages::PageStatistics regions = pages::page_statistics(false);
   pages::HugeStatistics huge = pages::huge_statistics(false);
@@ -43,8 +46,8 @@ namespace {
 int as_int(size_t n) { return n > INT_MAX ? INT_MAX : static_cast<int>(n); }
 }  // namespace
 
-SEEMALLOC_EXPORT struct mallinfo mallinfo(void) noexcept {
-  struct mallinfo2 wide = mallinfo2();
+struct mallinfo heap_info_in_int() {
+  struct mallinfo2 wide = heap_info();
   struct mallinfo info {};
   info.arena = as_int(wide.arena);
   info.ordblks = as_int(wide.ordblks);
@@ -56,6 +59,10 @@ SEEMALLOC_EXPORT struct mallinfo mallinfo(void) noexcept {
   return info;
 }
 
+}  // namespace seemalloc
+
+SEEMALLOC_EXPORT struct mallinfo2 mallinfo2(void) noexcept { return heap_info(); }
+SEEMALLOC_EXPORT struct mallinfo mallinfo(void) noexcept { return heap_info_in_int(); }
 SEEMALLOC_EXPORT void malloc_stats(void) noexcept { print_statistics(); }
 
 SEEMALLOC_EXPORT int malloc_info(int options, FILE* file) noexcept {
@@ -89,7 +96,7 @@ SEEMALLOC_EXPORT int malloc_info(int options, FILE* file) noexcept {
 
 // ptmalloc's knobs (arenas, mmap thresholds, trimming) have no counterpart: what glibc would take is accepted and does
 // nothing. Our own options are set by name: seemalloc_option_set().
-SEEMALLOC_EXPORT int mallopt(int parameter, int value) noexcept {
+int seemalloc::accept_mallopt(int parameter, int value) {
   constexpr int kLargestFastBlock = 80 * sizeof(size_t) / 4;
   constexpr int kLargestMmapThreshold = 32 * MiB;
   switch (parameter) {
@@ -110,3 +117,5 @@ SEEMALLOC_EXPORT int mallopt(int parameter, int value) noexcept {
       return 1;  // as glibc does with parameters it does not know
   }
 }
+
+SEEMALLOC_EXPORT int mallopt(int parameter, int value) noexcept { return accept_mallopt(parameter, value); }

@@ -36,14 +36,7 @@ SEEMALLOC_EXPORT int posix_memalign(void** out, size_t alignment, size_t bytes) 
 
 SEEMALLOC_EXPORT void* valloc(size_t bytes) noexcept { return allocate_aligned(bytes, os::page_bytes()); }
 
-SEEMALLOC_EXPORT void* pvalloc(size_t bytes) noexcept {
-  size_t page = os::page_bytes();
-  if (bytes > SIZE_MAX - page) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  return allocate_aligned(round_up(bytes, page), page);
-}
+SEEMALLOC_EXPORT void* pvalloc(size_t bytes) noexcept { return new_pages(bytes); }
 
 SEEMALLOC_EXPORT size_t malloc_usable_size(void* p) noexcept { return usable(p); }
 

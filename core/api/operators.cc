@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/api/fast_path.h"
+#include "core/api/other_names.h"
 #include "core/base/units.h"
 
 extern "C" __attribute__((weak)) void* dlopen(const char* name, int flags) noexcept;
@@ -90,6 +91,14 @@ void* new_aligned_nothrow(size_t bytes, std::align_val_t alignment) {
 }
 
 }  // namespace
+
+void* call_new(size_t bytes) { return new_block(bytes); }
+void* call_new(size_t bytes, const std::nothrow_t&) noexcept { return new_block_nothrow(bytes); }
+void* call_new(size_t bytes, std::align_val_t alignment) { return new_aligned(bytes, alignment); }
+void* call_new(size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return new_aligned_nothrow(bytes, alignment);
+}
+
 }  // namespace seemalloc
 
 #define EXPORTED __attribute__((visibility("default")))

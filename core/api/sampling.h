@@ -92,6 +92,14 @@ struct SampleRow {
 void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context);
 double chance_of_sample(size_t bytes, uint64_t interval_bytes);
 
+// The growth profile. f may allocate.
+struct GrowthStack {
+  const uintptr_t* return_addresses;
+  unsigned depth;  // 0: without a stack
+  uint64_t times, bytes;
+};
+void for_each_growth_stack(void (*f)(void* context, const GrowthStack& row), void* context);
+
 void lock_sampling_for_fork();
 void unlock_sampling_after_fork(bool in_child);
 

@@ -25,6 +25,7 @@ bool fragmentation_profile(ProfileBytes*) { return false; }
 unsigned call_stack(uintptr_t*, unsigned) { return 0; }
 const uint64_t* thread_freed_bytes() { return nullptr; }
 void for_each_sample_row(void (*)(void* context, const SampleRow& row), void*) {}
+void for_each_growth_stack(void (*)(void* context, const GrowthStack& row), void*) {}
 double chance_of_sample(size_t, uint64_t) { return 1; }
 bool view_sample(uint32_t, SampleView*) { return false; }
 void lock_sampling_for_fork() {}

@@ -210,6 +210,19 @@ void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* c
   });
 }
 
+void for_each_growth_stack(void (*f)(void* context, const GrowthStack& row), void* context) {
+  struct Visitor {
+    void (*f)(void* context, const GrowthStack& row);
+    void* context;
+  } visitor{f, context};
+  profile::for_each_growth(
+      [](void* to, const profile::GrowthRow& row) {
+        const Visitor& v = *static_cast<Visitor*>(to);
+        v.f(v.context, {row.return_addresses, row.depth, row.times, row.bytes});
+      },
+      &visitor);
+}
+
 double chance_of_sample(size_t bytes, uint64_t interval_bytes) { return 1 / profile::sample_weight(bytes, interval_bytes); }
 
 void lock_sampling_for_fork() {

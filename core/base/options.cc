@@ -42,6 +42,7 @@ struct Alias {
 constexpr Alias kAliases[] = {{"delay", Id::purge_delay}};
 
 std::atomic<bool> chosen[kCount];
+std::atomic<uint64_t> last_interval{kRows[static_cast<size_t>(Id::sample)].fallback};
 
 struct Suffix {
   char letter;
@@ -169,6 +170,9 @@ const char* word(Id id, uint64_t value) { return words_of(id)[value]; }
 
 bool is_chosen(Id id) { return chosen[static_cast<size_t>(id)].load(std::memory_order_relaxed); }
 
+uint64_t last_sample_interval() { return last_interval.load(std::memory_order_relaxed); }
+void remember_sample_interval(uint64_t bytes) { last_interval.store(bytes, std::memory_order_relaxed); }
+
 const char* get_text(Id id) { return texts[static_cast<size_t>(id)]; }
 
 bool set(Id id, const char* value, size_t length, Text& problem) {
@@ -180,6 +184,7 @@ bool set(Id id, const char* value, size_t length, Text& problem) {
     return false;
   }
   detail::values[static_cast<size_t>(id)].store(number, std::memory_order_relaxed);
+  if (id == Id::sample && number != 0) remember_sample_interval(number);
   chosen[static_cast<size_t>(id)].store(true, std::memory_order_relaxed);
   return true;
 }

@@ -57,6 +57,9 @@ extern std::atomic<uint64_t> values[kCount];
 inline uint64_t get(Id id) { return detail::values[static_cast<size_t>(id)].load(std::memory_order_relaxed); }
 // Whether it was given a value, be it the default; not for texts.
 bool is_chosen(Id id);
+// What `sample` was the last time that it was not 0: with it sampling is switched on again. May be set while it is off.
+uint64_t last_sample_interval();
+void remember_sample_interval(uint64_t bytes);
 // The word of a choice for one of its values.
 const char* word(Id id, uint64_t value);
 // The current value of a text option; "" when unset.

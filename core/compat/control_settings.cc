@@ -1,6 +1,5 @@
 #include "core/compat/control_settings.h"
 
-#include <atomic>
 #include <bit>
 
 #include "core/api/runtime_options.h"
@@ -12,9 +11,6 @@ namespace seemalloc::compat {
 using options::Id;
 
 namespace {
-
-// The interval while sampling is off; 0: it never was on.
-std::atomic<uint64_t> last_interval{0};
 
 options::Purge purge_mode() { return static_cast<options::Purge>(options::get(Id::purge)); }
 
@@ -71,28 +67,16 @@ void set_release_rate(double rate) {
 bool sampling_is_on() { return options::get(Id::sample) != 0; }
 
 bool switch_sampling(bool on) {
-  uint64_t now = options::get(Id::sample);
-  if (on == (now != 0)) return true;
-  if (!on) {
-    last_interval.store(now, std::memory_order_relaxed);
-    return set_option_to("sample", uint64_t{0});
-  }
-  uint64_t last = last_interval.load(std::memory_order_relaxed);
-  return set_option_to("sample", last != 0 ? last : options::row(Id::sample).fallback);
+  return on == sampling_is_on() || set_option_to("sample", on ? options::last_sample_interval() : 0);
 }
 
-size_t sample_interval_log2() {
-  uint64_t interval = options::get(Id::sample);
-  if (interval == 0) interval = last_interval.load(std::memory_order_relaxed);
-  if (interval == 0) interval = options::row(Id::sample).fallback;
-  return static_cast<size_t>(std::bit_width(interval)) - 1;
-}
+size_t sample_interval_log2() { return static_cast<size_t>(std::bit_width(options::last_sample_interval())) - 1; }
 
 bool set_sample_interval_log2(size_t log2) {
   if (log2 >= 64 || uint64_t{1} << log2 > options::row(Id::sample).max) return false;
   uint64_t interval = uint64_t{1} << log2;
   if (sampling_is_on()) return set_option_to("sample", interval);
-  last_interval.store(interval, std::memory_order_relaxed);
+  options::remember_sample_interval(interval);
   return true;
 }
 

@@ -9,15 +9,11 @@
 
 namespace seemalloc::compat {
 
+uint64_t named_interval() { return options::last_sample_interval(); }
+
 namespace {
 
 uint64_t rounded(double value) { return value > 0 ? static_cast<uint64_t>(value + 0.5) : 0; }
-
-// The interval that the header names: that of now, or the default while nothing is sampled.
-uint64_t header_interval() {
-  uint64_t interval = options::get(options::Id::sample);
-  return interval != 0 ? interval : options::row(options::Id::sample).fallback;
-}
 
 struct Counts {
   uint64_t live = 0, live_bytes = 0, all = 0, all_bytes = 0;
@@ -55,26 +51,43 @@ void append_counts(Text& out, const Counts& counts) {
   out << counts.live << ": " << counts.live_bytes << " [" << counts.all << ": " << counts.all_bytes << "]";
 }
 
-void append_stack(Text& out, const SampleRow& row) {
+void append_stack(Text& out, const uintptr_t* return_addresses, unsigned depth) {
   out << "@";
-  for (unsigned i = 0; i < row.depth; i++) out << " 0x" << Hex{row.return_addresses[i]};
+  for (unsigned i = 0; i < depth; i++) out << " 0x" << Hex{return_addresses[i]};
 }
 
-void write_row(void* context, const SampleRow& row) {
-  Writer& writer = *static_cast<Writer*>(context);
-  Counts counts = counts_of(row, writer.form, writer.interval);
+void write_counts(Writer& writer, const Counts& counts, const uintptr_t* return_addresses, unsigned depth) {
   writer.sum.add(counts);
-  writer.bound += 128 + size_t{row.depth} * 20;
+  writer.bound += 128 + size_t{depth} * 20;
   if (writer.out == nullptr) return;
   if (writer.form == HeapText::kJemalloc) {
-    append_stack(*writer.out, row);
+    append_stack(*writer.out, return_addresses, depth);
     *writer.out << "\n  t*: ";
     append_counts(*writer.out, counts);
   } else {
     append_counts(*writer.out, counts);
-    append_stack(*writer.out << " ", row);
+    append_stack(*writer.out << " ", return_addresses, depth);
   }
   *writer.out << "\n";
+}
+
+void write_sample(void* context, const SampleRow& row) {
+  Writer& writer = *static_cast<Writer*>(context);
+  write_counts(writer, counts_of(row, writer.form, writer.interval), row.return_addresses, row.depth);
+}
+
+// gperftools' rows are pieces; these are those of one stack.
+void write_growth(void* context, const GrowthStack& row) {
+  Counts counts{row.times, row.bytes, row.times, row.bytes};
+  write_counts(*static_cast<Writer*>(context), counts, row.return_addresses, row.depth);
+}
+
+void write_rows(Writer& writer) {
+  if (writer.form == HeapText::kGrowth) {
+    for_each_growth_stack(write_growth, &writer);
+  } else {
+    for_each_sample_row(write_sample, &writer);
+  }
 }
 
 void write_header(Text& out, HeapText form, uint64_t interval, const Counts& sum) {
@@ -116,23 +129,24 @@ size_t maps_bytes() {
 
 // False: there was no room for what has come since it was measured.
 bool write_all(Text& text, HeapText form) {
-  bool rows = form != HeapText::kGrowth;
-  Writer writer{nullptr, form, header_interval(), {}, 0};
-  if (rows) for_each_sample_row(write_row, &writer);
+  Writer writer{nullptr, form, named_interval(), {}, 0};
+  write_rows(writer);
   write_header(text, form, writer.interval, writer.sum);
   writer.out = &text;
-  if (rows) for_each_sample_row(write_row, &writer);
+  write_rows(writer);
   write_maps(text);
   return !text.truncated();
 }
 
 size_t room_for(HeapText form) {
-  Writer writer{nullptr, form, header_interval(), {}, 0};
-  if (form != HeapText::kGrowth) for_each_sample_row(write_row, &writer);
+  Writer writer{nullptr, form, named_interval(), {}, 0};
+  write_rows(writer);
   return writer.bound + writer.bound / 4 + maps_bytes() + 64 * KiB;
 }
 
 }  // namespace
+
+uint64_t live_samples_at(const SampleRow& row, uint64_t interval) { return counts_of(row, HeapText::kSampled, interval).live; }
 
 bool heap_text(HeapText form, ProfileBytes* out) {
   size_t room = room_for(form);

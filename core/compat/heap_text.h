@@ -14,8 +14,13 @@ enum class HeapText {
   kSampled,   // gperftools' GetHeapSample: counts of samples, "heap_v2/interval": the reader scales them up
   kAbsolute,  // gperftools' heap profiler: estimates, "heapprofile": the reader takes them as they are
   kJemalloc,  // jemalloc's prof.dump, as jeprof reads it
-  kGrowth,    // gperftools' GetHeapGrowthStacks: without rows, which only the growth profile has
+  kGrowth,    // gperftools' GetHeapGrowthStacks: who made the heap grow, exact
 };
+
+// The interval that sampled texts name: that of now, or the last one while nothing is sampled.
+uint64_t named_interval();
+// How many live samples a row says it has, so that a reader who scales them up by this interval comes to our estimate.
+uint64_t live_samples_at(const SampleRow& row, uint64_t interval);
 
 // False when memory is refused. Give it back with os::unmap(out->data, out->mapped_bytes, os::Reason::kReport). The text is
 // NUL-terminated.

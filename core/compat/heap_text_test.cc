@@ -18,7 +18,9 @@
 #include <vector>
 
 #include "core/api/test_api.h"
+#include "core/base/text.h"
 #include "core/base/units.h"
+#include "core/compat/malloc_extension.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 
@@ -103,6 +105,55 @@ TEST(HeapText, ExactWhereEverythingIsRecorded) {
   Sum after = in_use(text_of(HeapText::kAbsolute), 0);
   EXPECT_EQ(after.blocks - before.blocks, 1000);
   EXPECT_EQ(after.bytes - before.bytes, 512000);
+  ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
+}
+
+// The growth profile's sum, in rows and as words.
+TEST(HeapText, GrowthIsWhatTheHeapHasGrownBy) {
+  std::vector<void*> blocks;
+  auto rows = [] { return in_use(text_of(HeapText::kGrowth), 0); };
+  auto words = [] {
+    Sum sum;
+    void** all = MallocExtension::instance()->ReadHeapGrowthStackTraces();
+    for (void** at = all; at[0] != nullptr; at += 3 + reinterpret_cast<uintptr_t>(at[2])) {
+      sum.blocks += static_cast<double>(reinterpret_cast<uintptr_t>(at[0]));
+      sum.bytes += static_cast<double>(reinterpret_cast<uintptr_t>(at[1]));
+    }
+    operator delete[](all);
+    return sum;
+  };
+  double before = rows().bytes;
+  for (int i = 0; i < 8; i++) blocks.push_back(sm_malloc(16 * MiB));
+  Sum after = rows();
+  EXPECT_GE(after.bytes - before, 8.0 * 16 * MiB);
+  EXPECT_LT(after.bytes - before, 9.0 * 16 * MiB);
+  EXPECT_GE(after.blocks, 8);
+  EXPECT_EQ(words().bytes, after.bytes);
+  EXPECT_EQ(words().blocks, after.blocks);
+  std::string text = text_of(HeapText::kGrowth);
+  FixedText<64> sum;
+  sum << "heap profile: " << static_cast<uint64_t>(after.blocks) << ": " << static_cast<uint64_t>(after.bytes) << " [";
+  EXPECT_EQ(first_line(text).rfind(sum.c_str(), 0), 0u) << first_line(text);
+  EXPECT_NE(first_line(text).find("] @ growth"), std::string::npos);
+  EXPECT_NE(text.find(" @ 0x"), std::string::npos);
+  for (void* p : blocks) sm_free(p);
+}
+
+// A reader scales the words up by the period, as the text.
+TEST(HeapText, WordsOfOtherIntervalsAreRestated) {
+  ASSERT_EQ(seemalloc_profile_start(16 * KiB), 0);
+  Held held(60000, 1024);
+  ASSERT_EQ(seemalloc_profile_start(100000), 0);
+  int period = 0;
+  void** all = MallocExtension::instance()->ReadStackTraces(&period);
+  EXPECT_EQ(period, 100000);
+  double sum = 0;
+  for (void** at = all; at[0] != nullptr; at += 3 + reinterpret_cast<uintptr_t>(at[2])) {
+    double count = static_cast<double>(reinterpret_cast<uintptr_t>(at[0])), bytes = static_cast<double>(reinterpret_cast<uintptr_t>(at[1]));
+    sum += bytes / (1 - std::exp(-bytes / count / period));
+  }
+  operator delete[](all);
+  EXPECT_NEAR(sum / (60000.0 * 1024), 1, 0.15);
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
 }
 

@@ -46,20 +46,25 @@ void* resize_aligned(void* p, size_t old_bytes, size_t bytes, Flags flags) {
   return fresh;
 }
 
+void zero_between(void* p, size_t from, size_t to) {
+  if (to > from) memset(static_cast<char*>(p) + from, 0, to - from);
+}
+
 void* resize_block(void* p, size_t bytes, Flags flags) {
   if (bytes == 0) bytes = 1;
   size_t old_bytes = usable_bytes(p);
   void* fresh = flags.aligned(bytes) ? resize_aligned(p, old_bytes, bytes, flags) : reallocate(p, bytes);
   if (fresh == nullptr || !flags.zeroed()) return fresh;
-  size_t now = usable_bytes(fresh);
-  if (now > old_bytes) memset(static_cast<char*>(fresh) + old_bytes, 0, now - old_bytes);
+  zero_between(fresh, old_bytes, usable_bytes(fresh));
   return fresh;
 }
 
-size_t resize_in_its_place(void* p, size_t bytes, size_t extra) {
-  size_t most = bytes > SIZE_MAX - extra ? SIZE_MAX : bytes + extra;
+size_t resize_in_its_place(void* p, size_t bytes, size_t extra, Flags flags) {
+  size_t before = usable_bytes(p), most = bytes > SIZE_MAX - extra ? SIZE_MAX : bytes + extra;
   size_t now = resize_without_moving(p, most);
-  return now >= bytes ? now : resize_without_moving(p, bytes);
+  if (now < bytes) now = resize_without_moving(p, bytes);
+  if (flags.zeroed()) zero_between(p, before, now);
+  return now;
 }
 
 using WriteText = void (*)(void* context, const char* text);
@@ -132,7 +137,8 @@ JEMALLOC_VARIABLES(_rjem_)
 namespace {
 // Options are letters: J for JSON, g without general information, a, b and l without parts that have no counterpart here or
 // (b) without the size classes.
-void print_statistics(WriteText write, void* context, const char* options) {
+// `write` before `message`, the program's variable.
+void print_statistics(WriteText write, WriteText message, void* context, const char* options) {
   Snapshot s;
   take_snapshot(&s);
   FixedText<8 * KiB> text;
@@ -141,7 +147,7 @@ void print_statistics(WriteText write, void* context, const char* options) {
   } else {
     append_text(text, s, !has_letter(options, 'g'), !has_letter(options, 'b'));
   }
-  if (write == nullptr) write = malloc_message != nullptr ? malloc_message : write_to_stderr;
+  if (write == nullptr) write = message != nullptr ? message : write_to_stderr;
   write(context, text.c_str());
 }
 }  // namespace
@@ -162,8 +168,8 @@ void print_statistics(WriteText write, void* context, const char* options) {
   SEEMALLOC_EXPORT void* prefix##rallocx(void* p, size_t bytes, int flags) noexcept {                                      \
     return resize_block(p, bytes, Flags(flags));                                                                           \
   }                                                                                                                        \
-  SEEMALLOC_EXPORT size_t prefix##xallocx(void* p, size_t bytes, size_t extra, int) noexcept {                             \
-    return resize_in_its_place(p, bytes, extra);                                                                           \
+  SEEMALLOC_EXPORT size_t prefix##xallocx(void* p, size_t bytes, size_t extra, int flags) noexcept {                       \
+    return resize_in_its_place(p, bytes, extra, Flags(flags));                                                             \
   }                                                                                                                        \
   SEEMALLOC_EXPORT size_t prefix##sallocx(const void* p, int) noexcept { return usable(p); }                               \
   SEEMALLOC_EXPORT void prefix##dallocx(void* p, int) noexcept { deallocate(p); }                                          \
@@ -172,7 +178,7 @@ void print_statistics(WriteText write, void* context, const char* options) {
     return good_size(bytes, Flags(flags).alignment());                                                                     \
   }                                                                                                                        \
   SEEMALLOC_EXPORT void prefix##malloc_stats_print(WriteText write, void* context, const char* options) noexcept {         \
-    print_statistics(write, context, options);                                                                             \
+    print_statistics(write, prefix##malloc_message, context, options);                                                     \
   }
 
 #define STANDARD_CALLS(prefix)                                                                                   \

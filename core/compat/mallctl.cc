@@ -2,7 +2,10 @@
 
 #include <sys/types.h>
 
+#include <bit>
+
 #include "core/api/dump_names.h"
+#include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
 #include "core/api/slow_path.h"
 #include "core/base/options.h"
@@ -24,6 +27,7 @@ namespace seemalloc::compat {
 namespace {
 
 using Call = ControlCall;
+using options::Id;
 
 // There is one arena, with the number 0. It answers to these as well: all arenas, and the number of arenas (jemalloc 3.x's way to
 // say all).
@@ -187,8 +191,24 @@ int prof_prefix(Call& call) {
   return prefix != nullptr && set_option_to("dump_prefix", prefix) ? 0 : EFAULT;
 }
 
-int always_off(Call& call) {
-  return call.read_write(false, [](bool on) { return on ? EPERM : 0; });
+// On as MALLOC_CONF's prof_gdump; dumps are then named as jemalloc's, unless another form was chosen.
+int prof_gdump(Call& call) {
+  bool now = options::get(Id::dump_growth_interval) != 0;
+  return call.read_write(now, [now](bool on) {
+    if (on == now) return 0;
+    if (on && !options::is_chosen(Id::dump_names)) set_option_to("dump_names", "jemalloc");
+    return set_option_to("dump_growth_interval", on ? kRegionBytes : 0) ? 0 : EFAULT;
+  });
+}
+
+// -1: never.
+ssize_t dump_interval_log2() { return static_cast<ssize_t>(std::bit_width(options::get(Id::dump_alloc_interval))) - 1; }
+
+// As it was at the start: whoever has asked keeps the pointer.
+char first_prefix[options::kMaxTextBytes];
+__attribute__((constructor(102))) void keep_first_prefix() {
+  Text prefix(first_prefix, sizeof(first_prefix));
+  copy_text_option(Id::dump_prefix, prefix);
 }
 
 // ---- options ----
@@ -222,7 +242,7 @@ constexpr Row kRows[] = {
     {"epoch", do_epoch},
     {"background_thread",
      [](Call& call) {
-       bool on = options::get(options::Id::helper) != 0;
+       bool on = options::get(Id::helper) != 0;
        return call.read_write(on, [on](bool wanted) { return wanted == on ? 0 : EPERM; });
      }},
     {"max_background_threads", [](Call& call) { return call.read_write(size_t{1}, [](size_t n) { return n != 0 ? 0 : EINVAL; }); }},
@@ -274,7 +294,7 @@ constexpr Row kRows[] = {
     {"stats.mapped", FIGURE(mapped_bytes(s))},
     {"stats.retained", FIGURE(s.free_clean)},
     {"stats.zero_reallocs", zero_size},
-    {"stats.background_thread.num_threads", VALUE(size_t{options::get(options::Id::helper)})},
+    {"stats.background_thread.num_threads", VALUE(size_t{options::get(Id::helper)})},
     {"stats.arenas.#.nthreads", ARENA_FIGURE(static_cast<unsigned>(s.threads))},
     {"stats.arenas.#.dss", no_dss},
     {"stats.arenas.#.dirty_decay_ms", VALUE(decay_ms())},
@@ -298,10 +318,10 @@ constexpr Row kRows[] = {
     {"prof.thread_active_init", always_on},
     {"prof.dump", prof_dump},
     {"prof.prefix", prof_prefix},
-    {"prof.gdump", always_off},
+    {"prof.gdump", prof_gdump},
     {"prof.reset", prof_reset},
     {"prof.lg_sample", VALUE(sample_interval_log2())},
-    {"prof.interval", VALUE(uint64_t{0})},
+    {"prof.interval", VALUE(options::get(Id::dump_alloc_interval))},
 
     {"config.cache_oblivious", no},
     {"config.debug", no},
@@ -328,11 +348,11 @@ constexpr Row kRows[] = {
     {"opt.narenas", VALUE(kArenas)},
     {"opt.percpu_arena", no_dss},
     {"opt.oversize_threshold", zero_size},
-    {"opt.background_thread", [](Call& call) { return option_switch(call, options::Id::helper); }},
+    {"opt.background_thread", [](Call& call) { return option_switch(call, Id::helper); }},
     {"opt.max_background_threads", VALUE(size_t{1})},
     {"opt.dirty_decay_ms", VALUE(decay_ms())},
     {"opt.muzzy_decay_ms", VALUE(ssize_t{0})},
-    {"opt.stats_print", no},
+    {"opt.stats_print", [](Call& call) { return option_switch(call, Id::stats_print); }},
     {"opt.stats_print_opts", empty_text},
     {"opt.junk", [](Call& call) { return call.text("false"); }},
     {"opt.zero", no},
@@ -343,15 +363,15 @@ constexpr Row kRows[] = {
     {"opt.lg_tcache_max", VALUE(size_t{15})},
     {"opt.thp", [](Call& call) { return call.text("default"); }},
     {"opt.prof", yes},
-    {"opt.prof_prefix", [](Call& call) { return call.text(options::get_text(options::Id::dump_prefix)); }},
-    {"opt.prof_active", [](Call& call) { return option_switch(call, options::Id::sample); }},
+    {"opt.prof_prefix", [](Call& call) { return call.text(first_prefix); }},
+    {"opt.prof_active", [](Call& call) { return option_switch(call, Id::sample); }},
     {"opt.prof_thread_active_init", yes},
     {"opt.lg_prof_sample", VALUE(sample_interval_log2())},
     {"opt.prof_accum", yes},
-    {"opt.lg_prof_interval", VALUE(ssize_t{-1})},
-    {"opt.prof_gdump", no},
-    {"opt.prof_final", [](Call& call) { return call.read_only(*options::get_text(options::Id::dump_at_exit) != 0); }},
-    {"opt.prof_leak", no},
+    {"opt.lg_prof_interval", VALUE(dump_interval_log2())},
+    {"opt.prof_gdump", [](Call& call) { return option_switch(call, Id::dump_growth_interval); }},
+    {"opt.prof_final", [](Call& call) { return option_switch(call, Id::dump_final); }},
+    {"opt.prof_leak", [](Call& call) { return option_switch(call, Id::leak_summary); }},
     {"opt.zero_realloc", [](Call& call) { return call.text("free"); }},
 };
 static_assert(heap::kMaxSmallBytes == size_t{1} << 15);

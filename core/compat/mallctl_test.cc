@@ -6,10 +6,13 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +20,7 @@
 #include "core/api/dump.h"
 #include "core/api/dump_names.h"
 #include "core/api/test_api.h"
+#include "core/base/option_for_test.h"
 #include "core/base/options.h"
 #include "core/base/units.h"
 #include "core/compat/control_settings.h"
@@ -129,23 +133,104 @@ TEST(Mallctl, AMibIsCutToItsRoom) {
   EXPECT_EQ(name_to_mib("arena.5.nothing", mib, &length), ENOENT);
 }
 
-// Each name of the table is found by itself and by its MIB, and answers something else than a crash.
-TEST(Mallctl, EveryNameCanBeAsked) {
+// By jemalloc's manual: the size of each name's value; 0 where there is none to be read.
+struct TypeRow {
+  const char* names;  // separated by spaces; a part in front of a colon stands before each
+  size_t bytes;
+};
+constexpr size_t kPointer = sizeof(void*);
+constexpr TypeRow kTypes[] = {
+    {"version thread.prof.name arena.#.dss stats.arenas.#.dss config.malloc_conf opt.metadata_thp opt.dss opt.percpu_arena "
+     "opt.stats_print_opts opt.junk opt.thp opt.prof_prefix opt.zero_realloc", kPointer},
+    {"epoch thread.allocated thread.deallocated thread.allocatedp thread.deallocatedp prof.interval", 8},
+    {"background_thread thread.tcache.enabled thread.prof.active arena.#.initialized prof.active prof.thread_active_init prof.gdump "
+     "config.cache_oblivious config.debug config.fill config.lazy_lock config.opt_safety_checks config.opt_size_checks config.prof "
+     "config.prof_libgcc config.prof_libunwind config.stats config.utrace config.xmalloc opt.abort opt.abort_conf opt.confirm_conf "
+     "opt.cache_oblivious opt.trust_madvise opt.retain opt.background_thread opt.stats_print opt.zero opt.utrace opt.xmalloc opt.tcache "
+     "opt.prof opt.prof_active opt.prof_thread_active_init opt.prof_accum opt.prof_gdump opt.prof_final opt.prof_leak", sizeof(bool)},
+    {"thread.arena tcache.create arenas.narenas arenas.nbins arenas.nhbins arenas.nlextents arenas.create opt.narenas "
+     "stats.arenas.#.nthreads arenas.bin.#.nregs arenas.bin.#.nshards", sizeof(unsigned)},
+    {"arena.#.dirty_decay_ms arena.#.muzzy_decay_ms arenas.dirty_decay_ms arenas.muzzy_decay_ms stats.arenas.#.dirty_decay_ms "
+     "stats.arenas.#.muzzy_decay_ms opt.dirty_decay_ms opt.muzzy_decay_ms opt.lg_prof_interval", sizeof(ssize_t)},
+    {"max_background_threads arenas.quantum arenas.page arenas.tcache_max arenas.bin.#.size arenas.bin.#.slab_size prof.lg_sample "
+     "stats.allocated stats.active stats.metadata stats.metadata_thp stats.resident stats.mapped stats.retained stats.zero_reallocs "
+     "stats.background_thread.num_threads stats.arenas.#.pactive stats.arenas.#.pdirty stats.arenas.#.pmuzzy stats.arenas.#.mapped "
+     "stats.arenas.#.retained stats.arenas.#.resident stats.arenas.#.base stats.arenas.#.internal stats.arenas.#.metadata_thp "
+     "stats.arenas.#.tcache_bytes stats.arenas.#.small.allocated stats.arenas.#.large.allocated stats.arenas.#.bins.#.curregs "
+     "stats.arenas.#.bins.#.curslabs opt.oversize_threshold opt.max_background_threads opt.tcache_max opt.lg_tcache_max "
+     "opt.lg_prof_sample", sizeof(size_t)},
+    {"thread.idle thread.tcache.flush tcache.flush tcache.destroy arena.#.purge arena.#.decay arena.#.reset arena.#.destroy arenas.lookup "
+     "prof.dump prof.prefix prof.reset", 0},
+};
+
+std::map<std::string, size_t> sizes_by_name() {
+  std::map<std::string, size_t> sizes;
+  for (const TypeRow& row : kTypes) {
+    std::istringstream names(row.names);
+    for (std::string name; names >> name;) sizes[name] = row.bytes;
+  }
+  return sizes;
+}
+
+// Each name of the table has a value of the type that jemalloc's manual says, by name and by MIB.
+TEST(Mallctl, EveryNameHasTheValueOfItsType) {
+  std::map<std::string, size_t> sizes = sizes_by_name();
   std::set<std::string> seen;
+  new_epoch();
   for (size_t i = 0; i < control_names(); i++) {
     std::string name = control_name(i);
     EXPECT_TRUE(seen.insert(name).second) << name << " is there twice";
-    if (name == "prof.dump" || name == "prof.reset") continue;
+    ASSERT_TRUE(sizes.contains(name)) << name;
+    size_t size = sizes[name];
     while (name.find('#') != std::string::npos) name.replace(name.find('#'), 1, "0");
     size_t mib[8], length = 8;
     ASSERT_EQ(name_to_mib(name.c_str(), mib, &length), 0) << name;
-    char out[64];
-    size_t bytes = sizeof(out);
-    int by_name = control(name.c_str(), out, &bytes, nullptr, 0);
-    bytes = sizeof(out);
-    EXPECT_EQ(control_by_mib(mib, length, out, &bytes, nullptr, 0), by_name) << name;
-    EXPECT_NE(by_name, ENOENT) << name;
+    unsigned char by_name[16], by_mib[16];
+    for (size_t wanted : {size_t{1}, size_t{4}, size_t{8}, size_t{16}}) {
+      memset(by_name, 0x5A, sizeof(by_name));
+      memset(by_mib, 0x5A, sizeof(by_mib));
+      size_t bytes = wanted, mib_bytes = wanted;
+      int error = control(name.c_str(), by_name, &bytes, nullptr, 0);
+      EXPECT_EQ(control_by_mib(mib, length, by_mib, &mib_bytes, nullptr, 0), error) << name;
+      if (size == 0) {
+        EXPECT_TRUE(error == EPERM || error == EFAULT || error == EINVAL) << name << ": " << error;
+        continue;
+      }
+      EXPECT_EQ(error, wanted == size ? 0 : EINVAL) << name << " in " << wanted;
+      EXPECT_EQ(bytes, std::min(wanted, size)) << name;
+      EXPECT_EQ(by_name[bytes], bytes < sizeof(by_name) ? 0x5A : by_name[bytes]) << name << ": no byte too many";
+      if (name.find("allocated") == std::string::npos) EXPECT_EQ(memcmp(by_name, by_mib, bytes), 0) << name;
+    }
   }
+  EXPECT_EQ(seen.size(), sizes.size());
+}
+
+TEST(Mallctl, OptionsAreWhatIsInForce) {
+  EXPECT_EQ(value<ssize_t>("opt.lg_prof_interval"), -1);
+  EXPECT_EQ(value<uint64_t>("prof.interval"), 0u);
+  for (const char* name : {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print", "prof.gdump"}) {
+    EXPECT_FALSE(value<bool>(name)) << name;
+  }
+  {
+    options::OptionForTest final(options::Id::dump_final, "1"), interval(options::Id::dump_alloc_interval, "1G"),
+        leaks(options::Id::leak_summary, "1"), print(options::Id::stats_print, "1"), growth(options::Id::dump_growth_interval, "2M");
+    EXPECT_EQ(value<ssize_t>("opt.lg_prof_interval"), 30);
+    EXPECT_EQ(value<uint64_t>("prof.interval"), uint64_t{1} << 30);
+    for (const char* name : {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print", "prof.gdump"}) {
+      EXPECT_TRUE(value<bool>(name)) << name;
+    }
+  }
+  EXPECT_EQ(set("prof.gdump", true), 0);
+  EXPECT_EQ(options::get(options::Id::dump_growth_interval), kRegionBytes);
+  EXPECT_EQ(set("prof.gdump", false), 0);
+  EXPECT_EQ(options::get(options::Id::dump_growth_interval), 0u);
+  set_option_to("dump_names", "seemalloc");
+  const char* before = value<const char*>("opt.prof_prefix");
+  std::string was = before;
+  ASSERT_EQ(set("prof.prefix", "/tmp/another"), 0);
+  EXPECT_EQ(value<const char*>("opt.prof_prefix"), before);
+  EXPECT_EQ(before, was) << "whoever keeps it";
+  ASSERT_EQ(set("prof.prefix", ""), 0);
 }
 
 TEST(Mallctl, DecayIsTheDelay) {

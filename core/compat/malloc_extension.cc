@@ -5,6 +5,7 @@
 #include "core/compat/malloc_extension.h"
 
 #include <bit>
+#include <climits>
 #include <cstring>
 #include <new>
 
@@ -124,20 +125,50 @@ void append_statistics(Text& out, const Snapshot& s) {
 
 struct Words {
   void** out;  // null: only counted
+  size_t room;
+  uint64_t interval;
   size_t count = 0;
+
+  // A row for which there is no room, nor for the 0 behind the last, is left out.
+  void row(uint64_t objects, uint64_t bytes, const uintptr_t* return_addresses, unsigned depth) {
+    if (objects == 0 || (out != nullptr && count + 3 + depth >= room)) return;
+    for (uint64_t word : {objects, bytes, uint64_t{depth}}) put(word);
+    for (unsigned i = 0; i < depth; i++) put(return_addresses[i]);
+  }
   void put(uintptr_t word) {
     if (out != nullptr) out[count] = reinterpret_cast<void*>(word);
     count++;
   }
 };
 
-void put_live_row(void* context, const SampleRow& row) {
-  Words& words = *static_cast<Words*>(context);
-  if (row.live_samples == 0) return;
-  words.put(row.live_samples);
-  words.put(row.live_samples * row.bytes);
-  words.put(row.depth);
-  for (unsigned i = 0; i < row.depth; i++) words.put(row.return_addresses[i]);
+void put_live(Words& words) {
+  for_each_sample_row(
+      [](void* context, const SampleRow& row) {
+        Words& to = *static_cast<Words*>(context);
+        uint64_t live = row.live_samples != 0 ? live_samples_at(row, to.interval) : 0;
+        to.row(live, live * row.bytes, row.return_addresses, row.depth);
+      },
+      &words);
+}
+
+void put_growth(Words& words) {
+  for_each_growth_stack(
+      [](void* context, const GrowthStack& row) {
+        static_cast<Words*>(context)->row(row.times, row.bytes, row.return_addresses, row.depth);
+      },
+      &words);
+}
+
+void** words_of(void (*put)(Words&)) {
+  Words counted{nullptr, 0, named_interval()};
+  put(counted);
+  // Rows that come meanwhile find room or are left out.
+  size_t room = counted.count + counted.count / 4 + 1024;
+  auto** out = static_cast<void**>(::operator new[](room * sizeof(void*)));
+  Words words{out, room, counted.interval};
+  put(words);
+  words.put(0);
+  return out;
 }
 
 // ---- giving memory back ----
@@ -265,27 +296,12 @@ void MallocExtension::GetFreeListSizes(std::vector<FreeListInfo>* out) {
 }
 
 void** MallocExtension::ReadStackTraces(int* sample_period) {
-  *sample_period = static_cast<int>(size_t{1} << sample_interval_log2());
-  Words words{nullptr};
-  for_each_sample_row(put_live_row, &words);
-  // Rows that come meanwhile find room or are left out.
-  size_t room = words.count + words.count / 4 + 1024;
-  auto** out = static_cast<void**>(::operator new[](room * sizeof(void*)));
-  struct Limited {
-    Words words;
-    size_t room;
-  } limited{{out}, room};
-  for_each_sample_row(
-      [](void* context, const SampleRow& row) {
-        Limited& l = *static_cast<Limited*>(context);
-        if (l.words.count + 3 + row.depth < l.room) put_live_row(&l.words, row);
-      },
-      &limited);
-  limited.words.put(0);
-  return out;
+  uint64_t interval = named_interval();
+  *sample_period = interval < INT_MAX ? static_cast<int>(interval) : INT_MAX;
+  return words_of(put_live);
 }
 
-void** MallocExtension::ReadHeapGrowthStackTraces() { return nullptr; }
+void** MallocExtension::ReadHeapGrowthStackTraces() { return words_of(put_growth); }
 
 size_t MallocExtension::GetThreadCacheSize() {
   OwnCache own{os::thread_id(), 0};

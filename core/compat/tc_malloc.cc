@@ -1,11 +1,13 @@
 // gperftools' second names of the malloc family and of C++'s operators.
 //
-// Threads: any.
+// Not by way of the first names: those may be the program's own by now, and call these. Threads: any.
 #include <malloc.h>
 
 #include <new>
 
 #include "core/api/block_calls.h"
+#include "core/api/other_names.h"
+#include "core/api/report.h"
 #include "core/base/compiler.h"
 #include "core/compat/mallctl.h"
 #include "core/os/os.h"
@@ -32,15 +34,15 @@ SEEMALLOC_EXPORT int tc_posix_memalign(void** out, size_t alignment, size_t byte
   return new_aligned_to(out, alignment, bytes);
 }
 SEEMALLOC_EXPORT void* tc_valloc(size_t bytes) noexcept { return allocate_aligned(bytes, os::page_bytes()); }
-SEEMALLOC_EXPORT void* tc_pvalloc(size_t bytes) noexcept { return pvalloc(bytes); }
+SEEMALLOC_EXPORT void* tc_pvalloc(size_t bytes) noexcept { return new_pages(bytes); }
 SEEMALLOC_EXPORT size_t tc_malloc_size(void* p) noexcept { return usable(p); }
 SEEMALLOC_EXPORT size_t tc_nallocx(size_t bytes, int flags) noexcept { return good_size(bytes, size_t{1} << (flags & 0x3f)); }
 
-SEEMALLOC_EXPORT void tc_malloc_stats(void) noexcept { malloc_stats(); }
-SEEMALLOC_EXPORT int tc_mallopt(int parameter, int value) noexcept { return mallopt(parameter, value); }
+SEEMALLOC_EXPORT void tc_malloc_stats(void) noexcept { print_statistics(); }
+SEEMALLOC_EXPORT int tc_mallopt(int parameter, int value) noexcept { return accept_mallopt(parameter, value); }
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-SEEMALLOC_EXPORT struct mallinfo tc_mallinfo(void) noexcept { return mallinfo(); }
-SEEMALLOC_EXPORT struct mallinfo2 tc_mallinfo2(void) noexcept { return mallinfo2(); }
+SEEMALLOC_EXPORT struct mallinfo tc_mallinfo(void) noexcept { return heap_info_in_int(); }
+SEEMALLOC_EXPORT struct mallinfo2 tc_mallinfo2(void) noexcept { return heap_info(); }
 
 // malloc asks no new-handler here: the mode is 0 and stays so.
 SEEMALLOC_EXPORT int tc_set_new_mode(int) noexcept { return 0; }
@@ -49,30 +51,30 @@ SEEMALLOC_EXPORT int tc_query_new_mode(void) noexcept { return 0; }
 using std::align_val_t;
 using std::nothrow_t;
 
-SEEMALLOC_EXPORT void* tc_new(size_t bytes) { return ::operator new(bytes); }
-SEEMALLOC_EXPORT void* tc_newarray(size_t bytes) { return ::operator new[](bytes); }
-SEEMALLOC_EXPORT void* tc_new_nothrow(size_t bytes, const nothrow_t& n) noexcept { return ::operator new(bytes, n); }
-SEEMALLOC_EXPORT void* tc_newarray_nothrow(size_t bytes, const nothrow_t& n) noexcept { return ::operator new[](bytes, n); }
-SEEMALLOC_EXPORT void* tc_new_aligned(size_t bytes, align_val_t a) { return ::operator new(bytes, a); }
-SEEMALLOC_EXPORT void* tc_newarray_aligned(size_t bytes, align_val_t a) { return ::operator new[](bytes, a); }
+SEEMALLOC_EXPORT void* tc_new(size_t bytes) { return call_new(bytes); }
+SEEMALLOC_EXPORT void* tc_newarray(size_t bytes) { return call_new(bytes); }
+SEEMALLOC_EXPORT void* tc_new_nothrow(size_t bytes, const nothrow_t& n) noexcept { return call_new(bytes, n); }
+SEEMALLOC_EXPORT void* tc_newarray_nothrow(size_t bytes, const nothrow_t& n) noexcept { return call_new(bytes, n); }
+SEEMALLOC_EXPORT void* tc_new_aligned(size_t bytes, align_val_t a) { return call_new(bytes, a); }
+SEEMALLOC_EXPORT void* tc_newarray_aligned(size_t bytes, align_val_t a) { return call_new(bytes, a); }
 SEEMALLOC_EXPORT void* tc_new_aligned_nothrow(size_t bytes, align_val_t a, const nothrow_t& n) noexcept {
-  return ::operator new(bytes, a, n);
+  return call_new(bytes, a, n);
 }
 SEEMALLOC_EXPORT void* tc_newarray_aligned_nothrow(size_t bytes, align_val_t a, const nothrow_t& n) noexcept {
-  return ::operator new[](bytes, a, n);
+  return call_new(bytes, a, n);
 }
 
-SEEMALLOC_EXPORT void tc_delete(void* p) noexcept { ::operator delete(p); }
-SEEMALLOC_EXPORT void tc_deletearray(void* p) noexcept { ::operator delete[](p); }
-SEEMALLOC_EXPORT void tc_delete_sized(void* p, size_t) noexcept { ::operator delete(p); }
-SEEMALLOC_EXPORT void tc_deletearray_sized(void* p, size_t) noexcept { ::operator delete[](p); }
-SEEMALLOC_EXPORT void tc_delete_nothrow(void* p, const nothrow_t&) noexcept { ::operator delete(p); }
-SEEMALLOC_EXPORT void tc_deletearray_nothrow(void* p, const nothrow_t&) noexcept { ::operator delete[](p); }
-SEEMALLOC_EXPORT void tc_delete_aligned(void* p, align_val_t a) noexcept { ::operator delete(p, a); }
-SEEMALLOC_EXPORT void tc_deletearray_aligned(void* p, align_val_t a) noexcept { ::operator delete[](p, a); }
-SEEMALLOC_EXPORT void tc_delete_sized_aligned(void* p, size_t, align_val_t a) noexcept { ::operator delete(p, a); }
-SEEMALLOC_EXPORT void tc_deletearray_sized_aligned(void* p, size_t, align_val_t a) noexcept { ::operator delete[](p, a); }
-SEEMALLOC_EXPORT void tc_delete_aligned_nothrow(void* p, align_val_t a, const nothrow_t&) noexcept { ::operator delete(p, a); }
-SEEMALLOC_EXPORT void tc_deletearray_aligned_nothrow(void* p, align_val_t a, const nothrow_t&) noexcept {
-  ::operator delete[](p, a);
+SEEMALLOC_EXPORT void tc_delete(void* p) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void tc_deletearray(void* p) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void tc_delete_sized(void* p, size_t) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void tc_deletearray_sized(void* p, size_t) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void tc_delete_nothrow(void* p, const nothrow_t&) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void tc_deletearray_nothrow(void* p, const nothrow_t&) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void tc_delete_aligned(void* p, align_val_t) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void tc_deletearray_aligned(void* p, align_val_t) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void tc_delete_sized_aligned(void* p, size_t, align_val_t) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void tc_deletearray_sized_aligned(void* p, size_t, align_val_t) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void tc_delete_aligned_nothrow(void* p, align_val_t, const nothrow_t&) noexcept { deallocate(p); }
+SEEMALLOC_EXPORT void tc_deletearray_aligned_nothrow(void* p, align_val_t, const nothrow_t&) noexcept {
+  deallocate(p);
 }

@@ -53,12 +53,10 @@ void write_comments(ProfileEncoder& encoder, const GrowthTotals& totals) {
   encoder.comment(text);
 }
 
-void write_site(ProfileEncoder& encoder, const GrowthSite& site) {
-  int64_t values[] = {static_cast<int64_t>(site.times.load(std::memory_order_relaxed)),
-                      static_cast<int64_t>(site.bytes.load(std::memory_order_relaxed))};
-  if (values[0] == 0) return;
+GrowthRow read_site(const GrowthSite& site) {
   const InternedStack* stack = site.stack;
-  encoder.row(stack != nullptr ? stack->pcs() : nullptr, stack != nullptr ? stack->depth : 0, values, nullptr, 0);
+  return {stack != nullptr ? stack->pcs() : nullptr, stack != nullptr ? stack->depth : 0, site.times.load(std::memory_order_relaxed),
+          site.bytes.load(std::memory_order_relaxed)};
 }
 
 }  // namespace
@@ -88,14 +86,29 @@ GrowthTotals growth_totals() {
   return totals;
 }
 
+void for_each_growth(void (*f)(void* context, const GrowthRow& row), void* context) {
+  auto visit = [&](const GrowthSite& site) {
+    GrowthRow row = read_site(site);
+    if (row.times != 0) f(context, row);
+  };
+  sites.for_each(visit);
+  visit(stackless);
+}
+
+namespace {
+void write_row(void* encoder, const GrowthRow& row) {
+  int64_t values[] = {static_cast<int64_t>(row.times), static_cast<int64_t>(row.bytes)};
+  static_cast<ProfileEncoder*>(encoder)->row(row.return_addresses, row.depth, values, nullptr, 0);
+}
+}  // namespace
+
 bool growth_profile_to_buffer(Buffer* out) {
   *out = Buffer{};
   static constexpr ValueType kTypes[] = {{"growth_objects", "count"}, {"growth_space", "bytes"}};
   ProfileEncoder encoder;
   if (!encoder.begin(kTypes, 2, {"space", "bytes"}, 1)) return false;
   write_comments(encoder, growth_totals());
-  sites.for_each([&](const GrowthSite& site) { write_site(encoder, site); });
-  write_site(encoder, stackless);
+  for_each_growth(write_row, &encoder);
   return encoder.finish(out);
 }
 

@@ -25,6 +25,13 @@ struct GrowthTotals {
 };
 GrowthTotals growth_totals();
 
+struct GrowthRow {
+  const uintptr_t* return_addresses;  // innermost first
+  unsigned depth;                     // 0: without a stack
+  uint64_t times, bytes;
+};
+void for_each_growth(void (*f)(void* context, const GrowthRow& row), void* context);
+
 // growth_objects, growth_space. False when memory was refused.
 bool growth_profile_to_buffer(Buffer* out);
 
