@@ -39,7 +39,10 @@ uint64_t wait(WakeUp& wake_up, uint64_t timeout_ns) {
 
 class WakeUpTest : public testing::Test {
  protected:
-  void SetUp() override { block(WakeUp::signal()); }
+  void SetUp() override {
+    block(WakeUp::signal());
+    while (os::is_signal_pending(WakeUp::signal())) os::take_signal(WakeUp::signal());  // of the test before
+  }
 };
 
 TEST_F(WakeUpTest, BeforeAndWhileItWaits) {
