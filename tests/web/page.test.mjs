@@ -230,7 +230,7 @@ test("a report opens from its file and asks nobody", { timeout: 120_000 }, async
     await page.getByText(/^report of /).waitFor();
     await page.getByText(/resident =/).waitFor();
     await page.getByRole("listitem").filter({ hasText: / holds .* of what is in use/ }).first().waitFor();
-    for (const view of VIEWS.filter((name) => name !== "callers" && name !== "map")) {
+    for (const view of VIEWS.filter((name) => name !== "callers")) {
       await page.goto(`file://${one}#view=${view}`);
       await page.locator("main section, main table").first().waitFor();
       if (view === "functions" || view === "growth") await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();

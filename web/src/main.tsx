@@ -24,8 +24,8 @@ function Bar({ state, shown, change }: { state: State; shown: Shown; change: Cha
     ["overview", "Overview"],
     ...Object.entries(PROFILE_VIEWS).map(([id, [name]]): [string, string] => [id, name]),
     ["growth", "Growth"],
-    // The map is never kept: it is the process's as it is now.
-    ...(state.pid === undefined ? [] : Object.entries(PROCESS_VIEWS).filter(([id]) => id !== "map" || state.live || state.ended)),
+    // The map is not kept over time: it is the process's as it is now, or was when the report was made.
+    ...(state.pid === undefined ? [] : Object.entries(PROCESS_VIEWS).filter(([id]) => id !== "map" || state.live || state.ended || state.report)),
   ];
   return (
     <header>
