@@ -1,7 +1,7 @@
 // Fragmentation: free blocks, with memory behind them, in spans that live blocks keep; and what each sampled block has to do with it.
 //
-// Who calls: core/api, when somebody asks. Threads: any; locks are taken span by span, for some microseconds each. What moves
-// meanwhile may be seen twice or not at all.
+// Who calls: core/api, when somebody asks. Threads: any; locks are taken span by span for the samples, region by region for the
+// bytes, for some microseconds each. What moves meanwhile may be seen twice or not at all.
 #pragma once
 
 #include <cstddef>

@@ -17,6 +17,7 @@
 #include "core/pages/refaults.h"
 #include "core/pages/reserve.h"
 #include "core/pages/region.h"
+#include "core/pages/region_walk.h"
 #include "core/pages/shard.h"
 #include "core/pages/span_pool.h"
 #include "core/pages/sweep.h"
@@ -388,20 +389,30 @@ PageStatistics page_statistics(bool with_residency) {
   return statistics;
 }
 
+namespace {
 // The owner of a large span may be putting it into its cache, or taking it out.
-SEEMALLOC_NO_TSAN void for_each_span(void (*f)(void* context, Span* span), void* context) {
-  for (unsigned i = 0; i < shards_in_use(); i++) {
-    Shard& shard = shards[i];
-    LockGuard guard(shard.lock);
-    for (Region* region = shard.all; region != nullptr; region = region->next_all) {
-      for (unsigned page = 0; page < kPagesPerRegion;) {
-        Span* span = page_map.span_of(reinterpret_cast<void*>(region->address_of(page)));
-        // A run being handed out or purged is marked used but not (or no longer) in the map.
-        bool is_span = span->kind != SpanKind::kFree && span->start == region->address_of(page);
-        if (is_span) f(context, span);
-        page += is_span ? static_cast<unsigned>(span->bytes >> kPageShift) : 1;
-      }
-    }
+SEEMALLOC_NO_TSAN void visit_spans_locked(const Region& region, void (*f)(void* context, Span* span), void* context) {
+  for (unsigned page = 0; page < kPagesPerRegion;) {
+    Span* span = page_map.span_of(reinterpret_cast<void*>(region.address_of(page)));
+    // A run being handed out or purged is marked used but not (or no longer) in the map.
+    bool is_span = span->kind != SpanKind::kFree && span->start == region.address_of(page);
+    if (is_span) f(context, span);
+    page += is_span ? static_cast<unsigned>(span->bytes >> kPageShift) : 1;
+  }
+}
+}  // namespace
+
+void for_each_span(void (*f)(void* context, Span* span), void* context) {
+  struct Visit {
+    void (*f)(void* context, Span* span);
+    void* context;
+  } visit{f, context};
+  auto visit_region = [](void* v, const Region& region) {
+    const Visit& to = *static_cast<const Visit*>(v);
+    visit_spans_locked(region, to.f, to.context);
+  };
+  RegionWalk walk;
+  while (walk.next(visit_region, &visit)) {
   }
 }
 

@@ -68,7 +68,8 @@ struct PageStatistics {
 // `with_residency` asks the kernel about each region (slow: a system call each).
 PageStatistics page_statistics(bool with_residency);
 
-// Calls f(context, span) for each span inside regions, under the lock of its shard: f must not allocate or free pages.
+// Calls f(context, span) for each span inside regions, under the lock of its shard, which is let go after each region: f must not
+// allocate or free pages, and what comes or goes meanwhile may be missed.
 void for_each_span(void (*f)(void* context, Span* span), void* context);
 
 void lock_for_fork();

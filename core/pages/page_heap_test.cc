@@ -5,8 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <map>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "core/base/option_for_test.h"
@@ -318,6 +320,54 @@ TEST(HugePages, NoneWhenTurnedOff) {
   EXPECT_EQ(os::counters().huge_page_calls, calls);
   release(span);
   release_all(spans);
+}
+
+// Regions come and go while somebody walks over all spans, and nobody waits until the walk is over.
+TEST(ForEachSpan, SeesWhatStaysOnceAndLetsOthersIn) {
+  purge_all();
+  std::atomic<unsigned> turns{0};
+  std::atomic<bool> over{false};
+  struct Walk {
+    std::atomic<unsigned>& turns;
+    std::map<const Span*, unsigned> seen;
+    unsigned turns_at_first = 0;
+    bool began = false, others_got_in = false;
+  };
+  std::vector<Span*> kept, between;
+  for (int i = 0; i < 200; i++) {
+    kept.push_back(take(kMaxRegionRunPages));
+    if (i % 4 == 0) between.push_back(take(kMaxRegionRunPages));
+  }
+  std::thread other([&] {
+    while (!over) {
+      for (Span*& span : between) release(span), turns++;
+      unmap_empty_regions();
+      for (Span*& span : between) span = take(kMaxRegionRunPages), turns++;
+    }
+  });
+  unsigned walks = 0, with_others = 0;
+  for (uint64_t end = os::monotonic_ns() + 20 * kSecond_ns; walks < 200 || (with_others < 5 && os::monotonic_ns() < end); walks++) {
+    Walk walk{turns, {}};
+    for (Span* span : kept) walk.seen[span] = 0;
+    for_each_span(
+        [](void* context, Span* span) {
+          Walk& w = *static_cast<Walk*>(context);
+          if (!w.began) w.turns_at_first = w.turns;
+          w.began = true;
+          w.others_got_in |= w.turns - w.turns_at_first >= 2;  // one may have had all it needed
+          if (auto found = w.seen.find(span); found != w.seen.end()) found->second++;
+        },
+        &walk);
+    for (auto [span, times] : walk.seen) ASSERT_EQ(times, 1u) << "walk " << walks;
+    with_others += walk.others_got_in;
+  }
+  EXPECT_GE(with_others, 5u);
+  over = true;
+  other.join();
+  for (Span* span : kept) release(span);
+  for (Span* span : between) release(span);
+  purge_all();
+  unmap_empty_regions();
 }
 
 TEST(Huge, KeepsAFreedMappingForTheNext) {

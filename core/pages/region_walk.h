@@ -1,6 +1,6 @@
 // A walk over all regions that lets the locks go: between two regions others allocate, free and purge as they like.
 //
-// Who walks: the heap map (heap/heap_map.h). Threads: any, each with a walk of its own. Regions that come meanwhile may be passed over;
+// Who walks: the heap map (heap/heap_map.h), for_each_span (statistics, fragmentation). Threads: any, each with a walk of its own. Regions that come meanwhile may be passed over;
 // one that goes is stepped over. Cost: a lock and a region's cache lines for each.
 #pragma once
 
