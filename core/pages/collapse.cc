@@ -67,6 +67,7 @@ bool begin_locked(Region* region, uint64_t now_ns) {
   if (!backing.has_room(pages * kPageBytes) || !backing.charge(pages * kPageBytes)) return false;
   region->charged_pages = static_cast<uint16_t>(pages);
   region->collapsing = true;
+  region->parted = false;
   if (region->attempts < kMostDoublings) region->attempts++;
   watch_anew(region, now_ns);
   return true;
@@ -75,7 +76,7 @@ bool begin_locked(Region* region, uint64_t now_ns) {
 // What a huge page has brought for pages that had no memory is as if just freed.
 void enter_brought_locked(Shard& shard, Region* region) {
   PageBits brought = pages_without_memory(region);
-  region->huge = true;
+  region->huge = !region->parted;
   region->young |= brought;
   region->lazy = PageBits();
   shard.dirty_pages += brought.count();
@@ -142,7 +143,7 @@ bool try_region(Region* region, uint64_t now_ns) {
     if (region->collapsing) end_locked(shard, region, worth_it && result == 0);
   }
   if (!worth_it) return true;
-  result == 0 ? pacing.done() : pacing.refused(-result, now_ns);
+  result == 0 ? pacing.done() : pacing.refused(-result, region->base, now_ns);
   return result == 0;
 }
 
@@ -160,9 +161,14 @@ unsigned most_in_a_round() { return least_limit.load(std::memory_order_relaxed) 
 
 }  // namespace
 
-void CollapsePacing::refused(int error, uint64_t now_ns) {
+void CollapsePacing::refused(int error, uintptr_t region, uint64_t now_ns) {
   // Such a kernel says so each time. Where it has been done before, it is this region that cannot.
-  if (error == EINVAL && !known_) unknown_ = true;
+  if (error == EINVAL && !known_ && !unknown_) {
+    bool seen = false;
+    for (unsigned i = 0; i < invalid_; i++) seen |= invalid_regions_[i] == region;
+    if (!seen) invalid_regions_[invalid_++] = region;
+    unknown_ = invalid_ == kInvalidRegions;
+  }
   next_ns_ = now_ns + wait_ns_;
   wait_ns_ = wait_ns_ * 2 < kLongestWait_ns ? wait_ns_ * 2 : kLongestWait_ns;
 }
@@ -187,7 +193,8 @@ void end_collapsing_all_locked(Shard& shard) {
   for (Region* region = shard.all; region != nullptr; region = region->next_all) {
     if (!region->collapsing) continue;
     os::set_huge_pages(memory_of(region), kRegionBytes, false);
-    end_locked(shard, region, true);
+    bool done = os::resident_bytes(memory_of(region), kRegionBytes, os::Reason::kHugePages) == kRegionBytes;
+    end_locked(shard, region, done);
   }
 }
 

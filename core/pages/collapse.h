@@ -42,12 +42,17 @@ class CollapsePacing {
     known_ = true;
     wait_ns_ = kFirstWait_ns;
   }
-  void refused(int error, uint64_t now_ns);
+  void refused(int error, uintptr_t region, uint64_t now_ns);
   void forbidden(uint64_t now_ns) { next_ns_ = now_ns + kForbiddenWait_ns; }
 
  private:
+  // So many regions for which the kernel says EINVAL, before it has done any, are no accident of theirs.
+  static constexpr unsigned kInvalidRegions = 3;
+
   bool known_ = false;    // the kernel has done it once
   bool unknown_ = false;  // it cannot
+  unsigned invalid_ = 0;  // of those regions, how many so far
+  uintptr_t invalid_regions_[kInvalidRegions] = {};
   uint64_t wait_ns_ = kFirstWait_ns;
   uint64_t next_ns_ = 0;
 };

@@ -34,17 +34,34 @@ using options::OptionForTest;
 
 constexpr uint64_t kNow_ns = 1000 * kSecond_ns;
 
-TEST(CollapsePacing, AKernelThatDoesNotKnowItIsAskedOnce) {
+constexpr uintptr_t kRegion = 1 << 30;
+
+TEST(CollapsePacing, AKernelThatDoesNotKnowItIsAskedForThreeRegions) {
   CollapsePacing pacing;
-  EXPECT_TRUE(pacing.due(kNow_ns));
-  pacing.refused(EINVAL, kNow_ns);
+  for (unsigned i = 0; i < 3; i++) {
+    EXPECT_TRUE(pacing.due(kNow_ns * (i + 1)));
+    pacing.refused(EINVAL, kRegion + i * kRegionBytes, kNow_ns * (i + 1));
+  }
   EXPECT_FALSE(pacing.due(kNow_ns * 1000));
+}
+
+TEST(CollapsePacing, ARegionThatCannotBeMovedIsNotTheKernel) {
+  CollapsePacing pacing;
+  uint64_t now = kNow_ns;
+  for (int i = 0; i < 20; i++, now += CollapsePacing::kLongestWait_ns) {
+    pacing.refused(EINVAL, kRegion + i % 2 * kRegionBytes, now);
+    pacing.refused(EBUSY, kRegion + (2 + i) * kRegionBytes, now);
+  }
+  EXPECT_TRUE(pacing.due(now));
+  pacing.done();
+  for (int i = 0; i < 20; i++, now += CollapsePacing::kLongestWait_ns) pacing.refused(EINVAL, kRegion + i * kRegionBytes, now);
+  EXPECT_TRUE(pacing.due(now)) << "it has been done once";
 }
 
 TEST(CollapsePacing, WhereItHasWorkedARefusalIsNotForGood) {
   CollapsePacing pacing;
   pacing.done();
-  pacing.refused(EINVAL, kNow_ns);
+  pacing.refused(EINVAL, kRegion, kNow_ns);
   EXPECT_FALSE(pacing.due(kNow_ns));
   EXPECT_TRUE(pacing.due(kNow_ns + CollapsePacing::kFirstWait_ns));
 }
@@ -55,13 +72,13 @@ TEST(CollapsePacing, EachRefusalMakesTheWaitLongerUntilOneIsDone) {
     uint64_t now = kNow_ns, wait = CollapsePacing::kFirstWait_ns;
     for (int i = 0; i < 20; i++) {
       ASSERT_TRUE(pacing.due(now));
-      pacing.refused(error, now);
+      pacing.refused(error, kRegion, now);
       EXPECT_FALSE(pacing.due(now + wait - 1));
       now += wait;
       wait = wait * 2 < CollapsePacing::kLongestWait_ns ? wait * 2 : CollapsePacing::kLongestWait_ns;
     }
     pacing.done();
-    pacing.refused(error, now);
+    pacing.refused(error, kRegion, now);
     EXPECT_TRUE(pacing.due(now + CollapsePacing::kFirstWait_ns));
   }
 }
@@ -478,9 +495,10 @@ TEST_F(Collapse, ARegionThatIsFreedMeanwhileStaysMapped) {
   EXPECT_EQ(region_count(), regions - 1);
 }
 
-// Forks while the kernel is about to move a region.
+// Forks before the kernel moves a region, or when it has: the second call for it, or the third.
+unsigned fork_at = 2;
 long fork_when_collapsing(long number) {
-  if (number != SYS_madvise || ++advices != 2) return 0;
+  if (number != SYS_madvise || ++advices != fork_at) return 0;
   os::fault_hook = nullptr;
   lock_for_fork();
   int child = fork();
@@ -488,8 +506,10 @@ long fork_when_collapsing(long number) {
   if (child == 0) {
     PageStatistics s = page_statistics(false);
     bool counted = backing.bytes() == s.used_bytes + s.dirty_bytes;
-    bool gone = purge_all() == 12 * kPageBytes && page_statistics(false).dirty_bytes == 0;
-    _exit(counted && gone && backing.bytes() == s.used_bytes ? 0 : 1);
+    size_t brought = fork_at == 2 ? 0 : 12 * kPageBytes;
+    bool entered = s.dirty_bytes == brought && s.huge_pages == (brought != 0);
+    bool gone = purge_all() == brought && page_statistics(false).dirty_bytes == 0;
+    _exit(counted && entered && gone && backing.bytes() == s.used_bytes ? 0 : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);
@@ -498,14 +518,62 @@ long fork_when_collapsing(long number) {
 }
 
 TEST_F(Collapse, WhatIsUnderWayIsOverInAForkedChild) {
-  fresh({128, 116});
-  pass_rounds(kSoon);
-  advices = 0;
-  os::fault_hook = fork_when_collapsing;
-  pass_rounds(kLongEnough);
-  EXPECT_EQ(os::fault_hook.load(), nullptr) << "it was tried";
-  expect_contents();
-  expect_books();
+  for (unsigned at : {2, 3}) {
+    fork_at = at;
+    Region* region = fresh({128, 116});
+    region->attempts = 0;
+    region->dense_since_ns = 0;
+    pass_rounds(kSoon);
+    advices = 0;
+    os::fault_hook = fork_when_collapsing;
+    pass_rounds(kLongEnough);
+    EXPECT_EQ(os::fault_hook.load(), nullptr) << "it was tried";
+    EXPECT_TRUE(region->huge);
+    expect_contents();
+    expect_books();
+    for (Span* span : own) release(span);
+    own.clear();
+    purge_all();
+  }
+}
+
+// Holes of a span are purged before the kernel moves its region, or when it has.
+Span* part_goes_of = nullptr;
+unsigned part_goes_at = 2;
+long purge_part_when_collapsing(long number) {
+  if (number != SYS_madvise || ++advices != part_goes_at) return 0;
+  os::fault_hook = nullptr;
+  EXPECT_TRUE(lies_on_huge_page(part_goes_of)) << "it may by now";
+  EXPECT_TRUE(take_huge_page_apart(part_goes_of)) << "it has to be split by now";
+  os::split_huge_page(memory(part_goes_of), kPageBytes);
+  EXPECT_TRUE(os::purge(memory(part_goes_of), kPageBytes, os::Reason::kHole));
+  return 0;
+}
+
+TEST_F(Collapse, WhatIsTakenApartMeanwhileDoesNotLieOnAHugePage) {
+  for (unsigned at : {2, 3}) {
+    part_goes_at = at;
+    Region* region = fresh({128, 116});
+    region->attempts = 0;
+    region->dense_since_ns = 0;
+    pass_rounds(kSoon);
+    part_goes_of = own[0];
+    advices = 0;
+    os::fault_hook = purge_part_when_collapsing;
+    pass_rounds(kLongEnough);
+    EXPECT_EQ(os::fault_hook.load(), nullptr) << "it was tried";
+    EXPECT_FALSE(region->huge);
+    EXPECT_FALSE(lies_on_huge_page(own[0]));
+    EXPECT_EQ(page_statistics(false).dirty_bytes, 12 * kPageBytes);
+    expect_books();
+    fill(own[0], 1);
+    pass_rounds(2 * kLongEnough);
+    EXPECT_TRUE(region->huge) << "the next time it does";
+    expect_contents();
+    for (Span* span : own) release(span);
+    own.clear();
+    purge_all();
+  }
 }
 
 // ---- under load ----

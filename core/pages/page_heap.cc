@@ -303,16 +303,18 @@ bool try_extend(Span* span, size_t page_count) {
 
 bool lies_on_huge_page(const Span* span) {
   LockGuard guard(shards[span->region->shard].lock);
-  return span->region->huge;
+  return span->region->huge || span->region->collapsing;
 }
 
 bool take_huge_page_apart(const Span* span) {
   Shard& shard = shards[span->region->shard];
   LockGuard guard(shard.lock);
-  bool was_huge = span->region->huge;
-  if (span->region->resting) shard.wake(span->region);
-  span->region->huge = false;
-  return was_huge;
+  Region* region = span->region;
+  bool may_be_huge = region->huge || region->collapsing;
+  if (region->resting) shard.wake(region);
+  region->huge = false;
+  region->parted = true;  // counts while it is being moved
+  return may_be_huge;
 }
 
 void shrink(Span* span, size_t page_count) {

@@ -45,8 +45,8 @@ void shrink(Span* span, size_t page_count);
 // Requires: no lock held. Returns bytes given back.
 size_t unmap_empty_regions();
 
-// For what purges parts of a span. Whether its region lies on a huge page; and, before the first part of that goes: true when
-// os::split_huge_page() is due, which is said once.
+// For what purges parts of a span. Whether its region lies on a huge page, or may by now, since it is being moved; and, before
+// the first part of that goes: true when os::split_huge_page() is due, which is said once, or at any time during a move.
 bool lies_on_huge_page(const Span* span);
 bool take_huge_page_apart(const Span* span);
 

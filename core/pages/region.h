@@ -35,6 +35,7 @@ struct Region {
   bool resting;  // huge and dense: what is free of it stays with it, and is on the list of those that rest
   bool expecting;  // its first touch, which is under way, takes a huge page
   bool collapsing;  // is being moved onto a huge page (collapse.h): must not be unmapped
+  bool parted;  // while that was going on some of it was given back: what comes of it is no huge page, or not for long
   uint8_t attempts;  // to do that
   uint16_t freed_pages;  // since dense_since_ns
   uint16_t charged_pages;  // for the one under way
