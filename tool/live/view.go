@@ -177,7 +177,7 @@ func (s *Screen) nothing() string {
 // neighbours is the page of one function.
 func (s *Screen) neighbours() []string {
 	n := s.around
-	of := func(list []report.Neighbour, room int) []string {
+	of := func(list []report.Named, room int) []string {
 		var lines []string
 		for i, one := range list {
 			if i == room-1 && len(list) > room {

@@ -1,8 +1,7 @@
 package report
 
 import (
-	"slices"
-	"strings"
+	"maps"
 
 	"github.com/google/pprof/profile"
 )
@@ -10,14 +9,9 @@ import (
 // Neighbours are the functions next to one function in the stacks, each with the values at an index of the stacks that go
 // from one to the other; largest first. A stack counts once for each pair, however often the function calls itself.
 type Neighbours struct {
-	Callers, Callees []Neighbour
+	// The name "" stands for no caller: the function is where its stacks begin.
+	Callers, Callees []Named
 	Flat, Cum        int64 // of the function itself
-}
-
-// Neighbour is one of them; the name "" stands for no caller: the function is where its stacks begin.
-type Neighbour struct {
-	Name  string
-	Value int64
 }
 
 // Around finds what calls the function and what it calls.
@@ -58,22 +52,9 @@ func Around(p *profile.Profile, index int, function string) Neighbours {
 			callees[name] += value
 		}
 	}
+	for _, values := range []map[string]int64{callers, callees} {
+		maps.DeleteFunc(values, func(_ string, value int64) bool { return value == 0 }) // of a difference, where all has cancelled out
+	}
 	n.Callers, n.Callees = largestFirst(callers), largestFirst(callees)
 	return n
-}
-
-func largestFirst(values map[string]int64) []Neighbour {
-	var list []Neighbour
-	for name, value := range values {
-		if value != 0 { // of a difference, where all has cancelled out
-			list = append(list, Neighbour{name, value})
-		}
-	}
-	slices.SortFunc(list, func(a, b Neighbour) int {
-		if a.Value != b.Value {
-			return compareDown(a.Value, b.Value)
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return list
 }

@@ -26,8 +26,8 @@ func TestAround(t *testing.T) {
 	p := stacksOf(map[string]int64{"main walk": 1, "main walk walk read": 10, "main walk walk walk": 100, "other read": 1000, "walk": 10000, "main": 5})
 	for function, want := range map[string]Neighbours{
 		// A stack in which walk calls itself counts once for walk as its own caller, and for walk as its callee.
-		"walk": {Callers: []Neighbour{{"", 10000}, {"main", 111}, {"walk", 110}}, Callees: []Neighbour{{"walk", 110}, {"read", 10}}, Flat: 10101, Cum: 10111},
-		"read": {Callers: []Neighbour{{"other", 1000}, {"walk", 10}}, Flat: 1010, Cum: 1010},
+		"walk": {Callers: []Named{{"", 10000}, {"main", 111}, {"walk", 110}}, Callees: []Named{{"walk", 110}, {"read", 10}}, Flat: 10101, Cum: 10111},
+		"read": {Callers: []Named{{"other", 1000}, {"walk", 10}}, Flat: 1010, Cum: 1010},
 		"none": {},
 	} {
 		if got := Around(p, 0, function); !reflect.DeepEqual(got, want) {

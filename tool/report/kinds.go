@@ -7,14 +7,29 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Pool is what one memory pool of the program's has, or pools of one name together.
-type Pool struct {
+// Named is what something with a name has: a memory pool of the program's, or pools of one name together; a function.
+type Named struct {
 	Name  string `json:"name"`
 	Value int64  `json:"value"`
 }
 
+// largestFirst lists sums by size, not by sign; equal ones by name.
+func largestFirst(sums map[string]int64) []Named {
+	var list []Named
+	for name, value := range sums {
+		list = append(list, Named{name, value})
+	}
+	slices.SortFunc(list, func(a, b Named) int {
+		if a.Value != b.Value {
+			return compareDown(a.Value, b.Value)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return list
+}
+
 // Pools adds up the values of a sample type by the label of memory pools, largest first; none when the profile has no such label.
-func Pools(p *profile.Profile, sampleType string) []Pool {
+func Pools(p *profile.Profile, sampleType string) []Named {
 	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == sampleType })
 	if index < 0 {
 		return nil
@@ -25,15 +40,5 @@ func Pools(p *profile.Profile, sampleType string) []Pool {
 			sums[name] += sample.Value[index]
 		}
 	}
-	var pools []Pool
-	for name, value := range sums {
-		pools = append(pools, Pool{name, value})
-	}
-	slices.SortFunc(pools, func(a, b Pool) int {
-		if a.Value != b.Value {
-			return compareDown(a.Value, b.Value)
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return pools
+	return largestFirst(sums)
 }

@@ -35,7 +35,7 @@ func TestPools(t *testing.T) {
 	}
 	types := []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}
 	p := &profile.Profile{SampleType: types, Sample: []*profile.Sample{sample("a", 1), sample("b", 5), sample("", 9), sample("a", 2), sample("c", 3)}}
-	want := []Pool{{"b", 5}, {"a", 3}, {"c", 3}}
+	want := []Named{{"b", 5}, {"a", 3}, {"c", 3}}
 	if got := Pools(p, "inuse_space"); !slices.Equal(got, want) {
 		t.Errorf("got %v, expected %v", got, want)
 	}

@@ -368,14 +368,19 @@ func (s *Server) stats(url.Values) (any, error) {
 }
 
 func (s *Server) doctor(url.Values) (any, error) {
+	return noted(s, "doctor", s.process.Diagnose)
+}
+
+// noted asks the process and keeps the answer; what is saved has the last one.
+func noted[T any](s *Server, name string, ask func() (T, error)) (any, error) {
 	if s.process == nil {
-		return s.history.Noted("doctor")
+		return s.history.Noted(name)
 	}
-	diagnosis, err := s.process.Diagnose()
+	answer, err := ask()
 	if err == nil {
-		s.history.Note("doctor", diagnosis)
+		s.history.Note(name, answer)
 	}
-	return diagnosis, err
+	return answer, err
 }
 
 type setting struct {
@@ -388,14 +393,7 @@ type setting struct {
 }
 
 func (s *Server) settings(url.Values) (any, error) {
-	if s.process == nil {
-		return s.history.Noted("settings")
-	}
-	all, err := s.process.settings()
-	if err == nil {
-		s.history.Note("settings", all)
-	}
-	return all, err
+	return noted(s, "settings", s.process.settings)
 }
 
 func (p *Process) settings() ([]setting, error) {
