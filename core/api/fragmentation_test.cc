@@ -85,7 +85,13 @@ Charged measure(const Blocks& blocks, size_t interval) {
   EXPECT_TRUE(heap::for_each_live_block(
       [](void* context, void* block, size_t) {
         auto& measuring = *static_cast<Measuring*>(context);
-        if (const Kind* kind = measuring.blocks->kind_of(block)) measuring.charged.exact[*kind] += true_share(block);
+        const Kind* kind = measuring.blocks->kind_of(block);
+        if (kind == nullptr) return;
+        double share = true_share(block);
+        double w = profile::sample_weight(sm_malloc_usable_size(block), measuring.interval);
+        measuring.charged.exact[*kind] += share;
+        // Of all blocks, not of those that were sampled: where a few have the most, they may all be missed, and so would their variance.
+        measuring.charged.variance[*kind] += (w - 1) * share * share;
       },
       &m));
   heap::for_each_sample_share(
@@ -96,7 +102,6 @@ Charged measure(const Blocks& blocks, size_t interval) {
         double w = profile::sample_weight(sm_malloc_usable_size(const_cast<void*>(share.block)), measuring.interval);
         measuring.charged.homeless += !share.has_home;
         measuring.charged.estimate[*kind] += (w - 1) * share.home_bytes + share.own_bytes;
-        measuring.charged.variance[*kind] += (1 - 1 / w) * (w - 1) * (w - 1) * share.home_bytes * share.home_bytes;
       },
       &m);
   return m.charged;
