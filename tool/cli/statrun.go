@@ -51,16 +51,35 @@ func (a *app) startChild(flags runFlags, args []string) (*child, error) {
 	}
 	c := &child{ended: make(chan struct{})}
 	c.command = &exec.Cmd{Path: path, Args: args, Env: environment(os.Environ(), lib, flags), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	c.forwardSignals()
-	c.began = time.Now()
-	if err := c.command.Start(); err != nil {
+	if err := c.start(); err != nil {
 		return nil, executionError(path, err)
 	}
-	go func() {
-		_ = c.command.Wait()
-		close(c.ended)
-	}()
 	return c, nil
+}
+
+func (r *child) start() error {
+	r.forwardSignals()
+	r.began = time.Now()
+	if err := r.command.Start(); err != nil {
+		return err
+	}
+	go func() {
+		_ = r.command.Wait()
+		close(r.ended)
+	}()
+	return nil
+}
+
+// end makes an end of the command, which may tidy up for a while.
+func (r *child) end() {
+	const patience = 5 * time.Second
+	_ = r.command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-r.ended:
+	case <-time.After(patience):
+		_ = r.command.Process.Kill()
+		<-r.ended
+	}
 }
 
 // forwardSignals leaves what the terminal sends to all to the command, and passes on what comes to this process alone.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/pprof/profile"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"seemalloc/tool/store"
 	"seemalloc/tool/symbolize"
@@ -32,11 +33,12 @@ type webFlags struct {
 	tell     func(error) // what is not kept, and why
 	run      runFlags
 
+	patience             time.Duration // until a command that was started answers
 	sourcePath, trimPath string
 }
 
 func (a *app) webCommand() *cobra.Command {
-	var flags webFlags
+	flags := webFlags{patience: 10 * time.Second}
 	c := &cobra.Command{
 		Use:   "web PID | web FILE… | web DIR | web -- COMMAND [ARGUMENTS…]",
 		Short: "Show a process's memory in the browser while it runs",
@@ -108,14 +110,22 @@ func (a *app) web(flags webFlags, args []string, isCommand bool) error {
 	served := make(chan error, 1)
 	go func() { served <- (&http.Server{Handler: server, ReadHeaderTimeout: 10 * time.Second}).Serve(listener) }()
 	select {
-	case err = <-served:
+	case err := <-served:
+		if child != nil {
+			child.end()
+		}
 		return fmt.Errorf("%s: %w", flags.listen, err)
-	case <-interrupted:
+	case received := <-interrupted:
+		if child == nil {
+			return nil
+		}
+		// Ctrl-C has reached the command too, and what else this process is sent is passed on (forwardSignals). Another signal could
+		// break off what the command does about that one.
+		if received == os.Interrupt && !ofTerminal() {
+			_ = child.command.Process.Signal(syscall.SIGTERM)
+		}
+		return a.finish(child)
 	}
-	if child != nil {
-		return child.finish()
-	}
-	return nil
 }
 
 // listenHere listens on an address that no other machine reaches.
@@ -277,39 +287,58 @@ func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (
 	return web.NewServer(flags.options(strings.Join(names, ", ")), history, nil, nil)
 }
 
-// webOfCommand starts the command and waits until it can be asked.
+// webOfCommand starts the command and waits until it can be asked; it does not outlive a page that cannot be shown.
 func (a *app) webOfCommand(flags webFlags, args []string, history *web.History, folder *store.Store) (*web.Server, *child, error) {
-	const patience = 10 * time.Second
 	started, err := a.startChild(flags.run, args)
 	if err != nil {
 		return nil, nil, err
 	}
-	pid := started.command.Process.Pid
-	name := fmt.Sprintf("%s (pid %d)", filepath.Base(started.command.Path), pid)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(doctorFirst) {
-		select {
-		case <-started.ended:
-			return nil, nil, fmt.Errorf("%s ended before it could be asked (%s)", name, started.command.ProcessState)
-		default:
-		}
-		if t, _, err := a.dial([]string{strconv.Itoa(pid)}); err == nil {
-			server, err := webOfProcess(flags, t, history, folder)
-			return server, started, err
-		}
+	server, err := a.webOfChild(flags, started, history, folder)
+	if err != nil {
+		started.end()
+		return nil, nil, err
 	}
-	return nil, nil, fmt.Errorf("%s does not answer after %s: does it run on seemalloc?", name, patience)
+	return server, started, nil
 }
 
-// finish waits for the command, which has got the same signal from the terminal, and has its exit status.
-func (r *child) finish() error {
+func (a *app) webOfChild(flags webFlags, started *child, history *web.History, folder *store.Store) (*web.Server, error) {
+	pid := strconv.Itoa(started.command.Process.Pid)
+	for deadline := time.Now().Add(flags.patience); time.Now().Before(deadline); time.Sleep(doctorFirst) {
+		select {
+		case <-started.ended:
+			return nil, fmt.Errorf("%s ended before it could be asked (%s)", started.name(), started.command.ProcessState)
+		default:
+		}
+		if t, _, err := a.dial([]string{pid}); err == nil {
+			return webOfProcess(flags, t, history, folder)
+		}
+	}
+	return nil, fmt.Errorf("%s does not answer after %s: does it run on seemalloc?", started.name(), flags.patience)
+}
+
+// ofTerminal: Ctrl-C on the terminal reaches this process and those that it has started.
+func ofTerminal() bool {
+	terminal, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer terminal.Close()
+	group, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// finish waits for the command, and has its exit status.
+func (a *app) finish(r *child) error {
+	const patience = 2 * time.Second
 	select {
 	case <-r.ended:
-	default:
-		_ = r.command.Process.Signal(syscall.SIGTERM)
+	case <-time.After(patience):
+		a.say(fmt.Sprintf("waits for %s to end; `kill %d` ends it", r.name(), r.command.Process.Pid))
 		<-r.ended
 	}
-	if status := r.command.ProcessState.ExitCode(); status > 0 {
-		return exitError{nil, status}
-	}
-	return nil
+	return exitError{nil, exitStatus(r.command.ProcessState)}
+}
+
+func (r *child) name() string {
+	return fmt.Sprintf("%s (pid %d)", filepath.Base(r.command.Path), r.command.Process.Pid)
 }

@@ -2,11 +2,16 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/pprof/profile"
 
@@ -63,5 +68,80 @@ func TestSavedProfilesOfThePage(t *testing.T) {
 		if strings.Contains(said.String(), "does not say when it was taken") != (timeless != "") {
 			t.Errorf("said %q", said.String())
 		}
+	}
+}
+
+// shell runs a script until it has said that it is ready.
+func shell(t *testing.T, script string) (started *child, said string) {
+	t.Helper()
+	said = filepath.Join(t.TempDir(), "said")
+	started = &child{command: exec.Command("/bin/sh", "-c", script), ended: make(chan struct{})}
+	started.command.Env = append(os.Environ(), "SAID="+said)
+	if err := started.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = started.command.Process.Kill() })
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if text, _ := os.ReadFile(said); strings.Contains(string(text), "ready") {
+			return started, said
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the script does not begin")
+		}
+	}
+}
+
+// After Ctrl-C the command does what it does about it, and its status is the tool's, also where it was a signal.
+func TestAfterCtrlC(t *testing.T) {
+	const trap = `trap 'echo terminated >>"$SAID"' TERM; trap 'echo interrupted >>"$SAID"; sleep 0.3; exit 3' INT; `
+	for _, c := range []struct {
+		script string
+		want   int
+		says   string
+	}{
+		{trap, 3, "ready\ninterrupted\n"},
+		{"", 128 + int(syscall.SIGINT), "ready\n"},
+		{"trap 'exit 0' INT; ", 0, "ready\n"},
+	} {
+		started, said := shell(t, c.script+`echo ready >"$SAID"; while :; do sleep 0.02; done`)
+		if err := started.command.Process.Signal(syscall.SIGINT); err != nil { // as the terminal does
+			t.Fatal(err)
+		}
+		err := (&app{err: &bytes.Buffer{}}).finish(started)
+		var status exitError
+		if !errors.As(err, &status) || status.status != c.want {
+			t.Errorf("%q: %v, expected status %d", c.script, err, c.want)
+		}
+		if text, _ := os.ReadFile(said); string(text) != c.says {
+			t.Errorf("%q: it said %q", c.script, text)
+		}
+	}
+}
+
+// A command that cannot be shown is not left behind, whether it minds being told so or not.
+func TestACommandThatCannotBeShownEnds(t *testing.T) {
+	folder := t.TempDir()
+	notSeemalloc := filepath.Join(folder, "libseemalloc.so")
+	if err := os.WriteFile(notSeemalloc, []byte{0}, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	pidFile := filepath.Join(folder, "pid")
+	a := &app{err: &bytes.Buffer{}}
+	flags := webFlags{patience: time.Second, run: runFlags{lib: notSeemalloc}}
+	_, started, err := a.webOfCommand(flags, []string{"/bin/sh", "-c", "echo $$ >" + pidFile + "; exec 2>&-; while :; do sleep 0.02; done"}, &web.History{}, nil)
+	if err == nil || started != nil || !strings.Contains(err.Error(), "does not answer after 1s") {
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(pidFile)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) { // a zombie would be there
+		t.Errorf("process %d is still there: %v", pid, err)
+	}
+	stubborn, _ := shell(t, `trap '' TERM; echo ready >"$SAID"; while :; do sleep 0.02; done`)
+	if stubborn.end(); stubborn.command.ProcessState == nil {
+		t.Error("nobody has waited for it")
 	}
 }
