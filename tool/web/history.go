@@ -57,15 +57,25 @@ type History struct {
 	mutex   sync.Mutex
 	points  []Point
 	moments []*Moment
+	ahead   int64 // ms that points are later than the clock, which was set back
 	next    int
 	looks   int
 	disk    *disk // nil: in memory only; set before others see it
 }
 
-// Add keeps a point.
+// Add keeps a point. Where the clock was set back, time goes on from the last one: the page asks for what is later than that.
 func (h *History) Add(p Point) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
+	if n := len(h.points); n > 0 {
+		last := h.points[n-1].Time
+		if p.Time > last {
+			h.ahead = 0
+		} else if p.Time+h.ahead <= last {
+			h.ahead = last + interval.Milliseconds() - p.Time
+		}
+		p.Time += h.ahead
+	}
 	h.points = append(h.points, p)
 	if len(h.points) > mostPoints {
 		h.points = thinned(h.points)

@@ -109,3 +109,31 @@ func TestWhatIsLookedAtStays(t *testing.T) {
 		t.Errorf("%d moments, the first: %v", len(h.Moments()), ok)
 	}
 }
+
+// The page asks for what is later than it has: it goes on getting points when the clock is set back, in steps of a second, and
+// follows the clock when that is right again.
+func TestTheClockIsSetBack(t *testing.T) {
+	const hour = 3600
+	h := &History{}
+	last, n := int64(0), 0
+	for _, begin := range []int64{10 * hour, 9 * hour, 8 * hour, 20 * hour} {
+		for s := range int64(100) {
+			h.Add(Point{Time: 1000 * (begin + s)})
+			if n++; n == 1 {
+				last = h.Since(0)[0].Time
+				continue
+			}
+			more := h.Since(last)
+			if len(more) != 1 {
+				t.Fatalf("from %d h on, second %d: %d new points", begin/hour, s, len(more))
+			}
+			if step := more[0].Time - last; step != 1000 && begin < 20*hour {
+				t.Fatalf("from %d h on, second %d: a step of %d ms", begin/hour, s, step)
+			}
+			last = more[0].Time
+		}
+	}
+	if want := int64(1000 * (20*hour + 99)); last != want {
+		t.Errorf("the last is of %d instead of %d", last, want)
+	}
+}

@@ -124,18 +124,28 @@ func (s *Server) window(q url.Values, kind string) (*profile.Profile, error) {
 	case seconds > 0 && !report.TakesWindow(kind):
 		return nil, badRequest("seconds=%d: a %s profile has a time of its own", seconds, kind)
 	}
-	before, _, err := s.process.Profile(kind)
-	if err != nil || seconds == 0 {
-		return before, err
+	if seconds == 0 {
+		return s.taken(kind)
 	}
-	time.Sleep(time.Duration(seconds) * time.Second)
-	after, _, err := s.process.Profile(kind)
-	if err != nil {
-		return nil, err
-	}
-	taken, err := report.Window(before, after)
-	if err != nil {
-		return nil, problem{http.StatusBadGateway, fmt.Errorf("the two profiles do not go together: %w", err)}
-	}
-	return taken, nil
+	return s.kinds.get(fmt.Sprint(kind, " in ", seconds), func() (*profile.Profile, time.Duration, error) {
+		before, tookBefore, err := s.process.Profile(kind)
+		if err != nil {
+			return nil, 0, err
+		}
+		time.Sleep(time.Duration(seconds) * time.Second)
+		after, tookAfter, err := s.process.Profile(kind)
+		if err != nil {
+			return nil, 0, err
+		}
+		taken, err := report.Window(before, after)
+		if err != nil {
+			err = problem{http.StatusBadGateway, fmt.Errorf("the two profiles do not go together: %w", err)}
+		}
+		return taken, tookBefore + tookAfter, err
+	})
+}
+
+// taken is a profile of a kind as it is now, or was when somebody asked a moment ago.
+func (s *Server) taken(kind string) (*profile.Profile, error) {
+	return s.kinds.get(kind, func() (*profile.Profile, time.Duration, error) { return s.process.Profile(kind) })
 }

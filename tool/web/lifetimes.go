@@ -61,10 +61,11 @@ func (s *Server) lifetimes(url.Values) (any, error) {
 
 // plainProfile takes a profile and takes the allocator's own frames off.
 func (s *Server) plainProfile(kind string) (*profile.Profile, error) {
-	p, _, err := s.process.Profile(kind)
+	p, err := s.taken(kind)
 	if err != nil {
 		return nil, err
 	}
+	p = p.Copy() // others may look at it
 	return p, p.RemoveUninteresting()
 }
 

@@ -39,7 +39,7 @@ type reportProfile struct {
 	Period   int64        `json:"period"`
 	Time     int64        `json:"t"`
 	Comments []string     `json:"comments"`
-	Errors   []float64    `json:"errors"`
+	Errors   []stdError   `json:"errors"`
 	Rows     [][]int64    `json:"rows"` // the stack's index, and its values
 }
 
@@ -71,7 +71,7 @@ func (s *Server) Report(w io.Writer) error {
 	}
 	slices.SortFunc(kept, func(a, b Moment) int { return a.ID - b.ID })
 	data.Answers["moments"] = kept
-	data.Answers["state"] = state{Title: s.options.Title, PID: s.pid(), Kinds: s.otherKinds(builder), Report: time.Now().UnixMilli()}
+	data.Answers["state"] = state{Title: s.options.Title, Process: s.isProcess(), PID: s.pid(), Kinds: s.otherKinds(builder), Report: time.Now().UnixMilli()}
 	for name, q := range map[string]url.Values{
 		"series": nil, "suspects?last=0": {"last": {"0"}}, "suspects?last=600": {"last": {"600"}}, "suspects?last=60": {"last": {"60"}},
 		"stats": nil, "settings": nil, "doctor": nil, "lifetimes": nil, "map": nil,
@@ -88,6 +88,9 @@ func (s *Server) Report(w io.Writer) error {
 }
 
 func profileKey(kind string, id int) string { return kind + " " + strconv.Itoa(id) }
+
+// isProcess: what is shown is a process, or was one.
+func (s *Server) isProcess() bool { return s.process != nil || s.history.disk != nil }
 
 func (s *Server) pid() int {
 	if s.process == nil {

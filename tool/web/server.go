@@ -52,6 +52,7 @@ type Server struct {
 	heapMap heapMap
 	tracer  tracer
 	answers map[string]func(url.Values) (any, error) // what GET api/… is answered with
+	kinds   kindsTaken
 	pprofs  pprofPages
 	sources sources
 }
@@ -110,6 +111,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
+	if r.URL.Path == "/"+s.token {
+		http.Redirect(w, r, s.Path(), http.StatusMovedPermanently) // what the page asks for is below it
+		return
+	}
 	http.StripPrefix("/"+s.token, s.mux).ServeHTTP(w, r)
 }
 
@@ -202,6 +207,7 @@ func (s *Server) needProcess() error {
 
 type state struct {
 	Title    string       `json:"title"`
+	Process  bool         `json:"process"` // not of files alone; its id may be 0, in another namespace
 	PID      int          `json:"pid,omitempty"`
 	Live     bool         `json:"live"` // of a process that runs
 	Ended    string       `json:"ended,omitempty"`
@@ -220,7 +226,7 @@ type Kind struct {
 
 func (s *Server) state(url.Values) (any, error) {
 	answer := state{Title: s.options.Title, AllowSet: s.options.AllowSet, Kinds: append([]Kind{}, s.options.Kinds...)}
-	answer.PID, answer.Stored = s.pid(), s.history.storedState()
+	answer.Process, answer.PID, answer.Stored = s.isProcess(), s.pid(), s.history.storedState()
 	if s.process != nil {
 		answer.Live = true
 		if _, err := s.watcher.Last(); err != nil {

@@ -73,6 +73,9 @@ func TestOnlyWhoKnowsTheAddressGetsIn(t *testing.T) {
 	if status, body := get(t, base, nil); status != http.StatusOK || !strings.Contains(body, "page.js") {
 		t.Errorf("%d %s", status, body)
 	}
+	if status, body := get(t, strings.TrimSuffix(base, "/"), nil); status != http.StatusOK || !strings.Contains(body, "page.js") {
+		t.Errorf("without a slash behind the token: %d %s", status, body)
+	}
 	root := strings.TrimSuffix(base, server.Path())
 	for _, path := range []string{"/", "/api/state", "/" + strings.Repeat("0", 32) + "/api/state"} {
 		if status, _ := get(t, root+path, nil); status != http.StatusNotFound {
@@ -143,6 +146,96 @@ func TestStacksWithoutFramesAreLists(t *testing.T) {
 		if text, _ := json.Marshal(stacks); bytes.Contains(text, []byte(`"frames":null`)) || bytes.Contains(text, []byte("[null")) || bytes.Contains(text, []byte(`s":null,"v`)) {
 			t.Errorf("%s", text)
 		}
+	}
+}
+
+// What has no stack has the name that `seemalloc top` gives it, and a place without a function has none here either.
+func TestStacksHaveTheFunctionsOfTop(t *testing.T) {
+	p := heapOf(time.Unix(1e9, 0), map[string]int64{"a": 100, "b": 200, "c": 300})
+	p.Sample[0].Location = nil
+	p.Sample[1].Location[0].Line[0].Function = nil
+	p.Sample[2].Location[0].Line = nil
+	stacks, err := NewStacks(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := map[string]int{}, map[string]int{}
+	for _, stack := range stacks.Stacks {
+		names := ""
+		for _, frame := range stack {
+			names = stacks.Frames[frame].Name + ";" + names
+		}
+		got[names]++
+	}
+	for _, sample := range p.Sample {
+		names := ""
+		for _, frame := range report.Frames(sample) {
+			names += frame.Name + ";"
+		}
+		want[names]++
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) || want["(no stack);"] != 1 {
+		t.Errorf("%v instead of %v", got, want)
+	}
+}
+
+// An error that nobody knows is not 0.
+func TestAnUnknownErrorIsNull(t *testing.T) {
+	p := heapOf(time.Unix(1e9, 0), map[string]int64{"f": 100})
+	p.SampleType[0].Type, p.SampleType[1].Type = "peak_count", "inuse_space"
+	stacks, err := NewStacks(p, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := json.Marshal(stacks); err != nil || !strings.Contains(string(text), `"errors":[null,`) || !strings.Contains(string(text), `"base_errors":[null,`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// Its id is 0 in another namespace; files are of no process.
+func TestAProcessIsNoFile(t *testing.T) {
+	base, _, server := process(t, false)
+	server.process.PID = 0
+	files, _ := serve(t)
+	for url, want := range map[string]bool{base: true, files: false} {
+		var s map[string]any
+		if get(t, url+"api/state", &s); s["process"] != want {
+			t.Errorf("%v instead of %v", s["process"], want)
+		}
+	}
+}
+
+// Pages that ask for a profile at the same time, or soon after, get the same: it costs the process what one does.
+func TestPagesShareProfilesOfAKind(t *testing.T) {
+	base, socket, _ := process(t, false)
+	heap, taken := socket.Answers["profile"], atomic.Int64{}
+	const took = 100 * time.Millisecond // the next is taken 10 s later
+	socket.Answers["profile"] = func(args []string) string {
+		if args[0] != "heap" {
+			taken.Add(1)
+			time.Sleep(took)
+		}
+		return heap([]string{"heap"})
+	}
+	answers := make(chan string)
+	for range 5 {
+		go func() {
+			for range 4 {
+				_, body := get(t, base+"api/profile?kind=churn", nil)
+				answers <- body
+			}
+		}()
+	}
+	for range 5 * 4 {
+		if body := <-answers; !strings.Contains(body, "holder") {
+			t.Error(body)
+		}
+	}
+	if n := taken.Load(); n != 1 {
+		t.Errorf("%d profiles were taken", n)
+	}
+	if get(t, base+"api/profile?kind=allocs", nil); taken.Load() != 2 {
+		t.Error("another kind was not taken")
 	}
 }
 

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -24,11 +26,11 @@ type Stacks struct {
 	Stacks [][]int32 `json:"stacks"`
 	Values [][]int64 `json:"values"` // of each stack, by type
 	// Base holds the values of the moment that is compared with; nil where none was asked for.
-	Base     [][]int64 `json:"base,omitzero"`
-	Comments []string  `json:"comments"`
-	Errors   []float64 `json:"errors"` // standard errors of the totals, by type
+	Base     [][]int64  `json:"base,omitzero"`
+	Comments []string   `json:"comments"`
+	Errors   []stdError `json:"errors"` // standard errors of the totals, by type
 	// BaseErrors are those of the moment that is compared with.
-	BaseErrors []float64 `json:"base_errors,omitempty"`
+	BaseErrors []stdError `json:"base_errors,omitempty"`
 	// Labels say what else the rows can be chosen by; nil in a report, where nobody can be asked for others.
 	Labels *Labels `json:"labels,omitempty"`
 }
@@ -38,6 +40,16 @@ type SampleType struct {
 	Name string `json:"name"` // inuse_space
 	Unit string `json:"unit"`
 	What string `json:"what"` // bytes in use
+}
+
+// stdError is null for the page where it is NaN: not known.
+type stdError float64
+
+func (e stdError) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(e)) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(e))
 }
 
 // Frame is a function, a place in it and where it comes from.
@@ -56,7 +68,7 @@ func NewStacks(p, base *profile.Profile) (*Stacks, error) {
 	// Not nil, even if a profile is empty: the page reads arrays.
 	s := &Stacks{
 		Period: p.Period, Time: p.TimeNanos / 1e6, Comments: append([]string{}, p.Comments...),
-		Types: []SampleType{}, Frames: []Frame{}, Stacks: [][]int32{}, Values: [][]int64{}, Errors: []float64{},
+		Types: []SampleType{}, Frames: []Frame{}, Stacks: [][]int32{}, Values: [][]int64{}, Errors: []stdError{},
 	}
 	for _, t := range p.SampleType {
 		if base != nil && indexOf(base, t) < 0 {
@@ -211,10 +223,10 @@ func (b *stackBuilder) index(sample *profile.Sample) int {
 	for i := len(sample.Location) - 1; i >= 0; i-- {
 		b.room = append(b.room, b.place(sample.Location[i])...)
 	}
-	stack := b.room[begin:len(b.room):len(b.room)]
-	if len(stack) == 0 {
-		stack = []int32{} // not nil, which would be null: all of its frames may be the allocator's
+	if len(b.room) == begin { // all of its frames may be the allocator's; as report.Frames has it
+		b.room = append(b.room, b.frame(Frame{Name: "(no stack)"}))
 	}
+	stack := b.room[begin:len(b.room):len(b.room)]
 	sum := b.seed
 	for _, frame := range stack {
 		sum = (sum ^ uint64(frame)) * 0x9e3779b97f4a7c15
@@ -256,11 +268,9 @@ func (b *stackBuilder) place(location *profile.Location) []int32 {
 	}
 	for j := len(location.Line) - 1; j >= 0; j-- {
 		line := location.Line[j]
-		frame := Frame{Name: "?", Line: line.Line, Module: module}
 		if line.Function != nil {
-			frame.Name, frame.File = line.Function.Name, line.Function.Filename
+			frames = append(frames, b.frame(Frame{Name: line.Function.Name, File: line.Function.Filename, Line: line.Line, Module: module}))
 		}
-		frames = append(frames, b.frame(frame))
 	}
 	b.places[location] = frames
 	return frames

@@ -21,6 +21,7 @@ type Suspect struct {
 	Sure   float64 `json:"sure"`
 	Now    int64   `json:"now"`
 	Values []int64 `json:"values"` // bytes in use, moment by moment
+	Times  []int64 `json:"times"`  // of the moments, in ms since 1970
 }
 
 // leastMoments is below which no order of values says anything.
@@ -31,10 +32,10 @@ func Suspects(moments []Moment, most int) ([]Suspect, error) {
 	if len(moments) < leastMoments || slices.ContainsFunc(moments, func(m Moment) bool { return m.Time == 0 }) {
 		return []Suspect{}, nil
 	}
-	times := make([]float64, len(moments))
+	times, since1970 := make([]float64, len(moments)), make([]int64, len(moments))
 	found := map[stack]*Suspect{}
 	for i, m := range moments {
-		times[i] = float64(m.Time) / 1000
+		times[i], since1970[i] = float64(m.Time)/1000, m.Time
 		held, err := m.held()
 		if err != nil {
 			return nil, err
@@ -43,7 +44,7 @@ func Suspects(moments []Moment, most int) ([]Suspect, error) {
 			s := found[stack]
 			if s == nil {
 				names := stack.names()
-				s = &Suspect{Stack: names, Inner: report.Inner(names), Values: make([]int64, len(moments))}
+				s = &Suspect{Stack: names, Inner: report.Inner(names), Values: make([]int64, len(moments)), Times: since1970}
 				found[stack] = s
 			}
 			s.Values[i] = bytes
@@ -152,11 +153,7 @@ func certainty(values []int64) float64 {
 	return 1 - math.Erfc((score-1)/math.Sqrt(variance/18)/math.Sqrt2)/2
 }
 
-// standardError is that of the total of a profile whose own frames are gone; 0 where it is not known.
-func standardError(p *profile.Profile, index int) float64 {
-	variance := report.Variance(p, index)
-	if math.IsNaN(variance) {
-		return 0
-	}
-	return math.Sqrt(variance)
+// standardError is that of the total of a profile whose own frames are gone.
+func standardError(p *profile.Profile, index int) stdError {
+	return stdError(math.Sqrt(report.Variance(p, index)))
 }

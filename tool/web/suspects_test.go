@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func TestLeaksComeFirst(t *testing.T) {
 	for i := range 30 {
 		seconds := float64(5 * i)
 		keep(h, heapOf(time.Unix(1e9+int64(seconds), 0), map[string]int64{
-			"leak_fast": 1000 + int64(1e6*seconds), "leak_slow": noise(1e6) + int64(1e5*seconds), "steady": noise(5e8), "swings": int64(5e7 * (1 + math.Sin(seconds))),
+			"leak_fast": 1000 + int64(1e6*seconds), "leak_slow": noise(1e6) + int64(1e5*seconds), "steady": noise(5e7), "swings": int64(5e7 * (1 + math.Sin(seconds))),
 		}), false)
 	}
 	all, err := Suspects(h.Moments(), 10)
@@ -51,10 +52,18 @@ func TestLeaksComeFirst(t *testing.T) {
 	if all[0].Stack[0] != "leak_fast" || math.Abs(all[0].PerS-1e6) > 1e4 || all[0].Sure < 0.999 || len(all[0].Stack) != 2 {
 		t.Errorf("first %+v", all[0])
 	}
+	if slow := all[1]; slow.Stack[0] != "leak_slow" || math.Abs(slow.PerS-1e5) > 2e4 || slow.Sure < 0.999 || len(slow.Values) != 30 {
+		t.Errorf("second %+v", slow)
+	}
+	if times := all[1].Times; len(times) != 30 || times[0] != 1e12 || times[29] != 1e12+29*5000 {
+		t.Errorf("times %v", times)
+	}
+	// So many swings end a little above where they began: they are listed, and not called sure.
+	swings := slices.IndexFunc(all, func(one Suspect) bool { return one.Stack[0] == "swings" })
+	if swings < 0 || all[swings].Sure > 0.9 {
+		t.Errorf("swings: %+v", all)
+	}
 	for _, one := range all {
-		if one.Stack[0] == "leak_slow" && (math.Abs(one.PerS-1e5) > 2e4 || one.Sure < 0.999 || len(one.Values) != 30) {
-			t.Errorf("%+v", one)
-		}
 		if one.Stack[0] == "main" {
 			t.Error("main has allocated nothing itself")
 		}

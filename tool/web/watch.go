@@ -13,7 +13,8 @@ import (
 	"seemalloc/tool/report"
 )
 
-// Watching may take this share of the process's time: the next full look waits so many times as long as the last one took.
+// Watching may take this share of the process's time: the next look waits so many times as long as the last one kept the process
+// busy, however many pages ask. But it is looked at each minute, whatever that takes.
 const (
 	interval        = time.Second
 	MomentInterval  = 5 * time.Second
@@ -90,6 +91,43 @@ func (p *Process) Profile(kind string) (taken *profile.Profile, took time.Durati
 	}
 	p.Symbolize(taken)
 	return taken, took, nil
+}
+
+// kindsTaken are profiles of other kinds than heap, which are taken when a page asks.
+type kindsTaken struct {
+	mutex sync.Mutex
+	by    map[string]*kindTaken
+}
+
+type kindTaken struct {
+	mutex   sync.Mutex // held while one is taken: all that ask meanwhile get it
+	profile *profile.Profile
+	until   time.Time // for so long no other is taken
+}
+
+// get returns what take makes, or made not long ago for the same name; took is what the process had to do with it.
+func (k *kindsTaken) get(name string, take func() (taken *profile.Profile, took time.Duration, err error)) (*profile.Profile, error) {
+	k.mutex.Lock()
+	one := k.by[name]
+	if one == nil {
+		if k.by == nil {
+			k.by = map[string]*kindTaken{}
+		}
+		one = &kindTaken{}
+		k.by[name] = one
+	}
+	k.mutex.Unlock()
+	one.mutex.Lock()
+	defer one.mutex.Unlock()
+	if time.Now().Before(one.until) {
+		return one.profile, nil
+	}
+	taken, took, err := take()
+	if err != nil {
+		return nil, err
+	}
+	one.profile, one.until = taken, time.Now().Add(min(momentShare*took, longestInterval))
+	return taken, nil
 }
 
 // Diagnose looks twice.
@@ -180,10 +218,13 @@ func (w *Watcher) points() {
 		}
 	}
 	for {
-		began := time.Now()
+		var began time.Time
+		var took time.Duration
 		var stats *attach.Stats
 		err := w.process.Do(func(c *attach.Client) (err error) {
+			began = time.Now() // not while others ask
 			stats, err = attach.FetchStats(c)
+			took = time.Since(began)
 			return err
 		})
 		if !w.heard(ofPoints, err) {
@@ -198,8 +239,7 @@ func (w *Watcher) points() {
 		w.mutex.Unlock()
 		w.history.Add(pointOf(stats, began))
 		w.history.Note("stats", stats)
-		took := time.Since(began)
-		time.Sleep(min(max(interval-took, statsShare*took), longestInterval))
+		time.Sleep(min(max(interval-time.Since(began), statsShare*took), longestInterval))
 	}
 }
 

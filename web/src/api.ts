@@ -4,6 +4,7 @@ import { type Report, Inlined } from "./model/inlined.ts";
 
 export interface State {
   title: string;
+  process: boolean; // not of files alone
   pid?: number;
   live: boolean;
   ended?: string;
@@ -69,8 +70,8 @@ export interface Stacks {
   values: number[][];
   base?: number[][];
   comments: string[] | null;
-  errors: number[]; // standard errors of the totals, by type
-  base_errors?: number[];
+  errors: (number | null)[]; // standard errors of the totals, by type; null: not known
+  base_errors?: (number | null)[];
   labels?: Labels; // what else rows can be chosen by
 }
 
@@ -93,6 +94,7 @@ export interface Suspect {
   sure: number;
   now: number;
   values: number[];
+  times: number[]; // of the values, ms since 1970
 }
 
 export interface SizeClass {

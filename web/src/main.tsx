@@ -25,13 +25,13 @@ function Bar({ state, shown, change }: { state: State; shown: Shown; change: Cha
     ...Object.entries(PROFILE_VIEWS).map(([id, [name]]): [string, string] => [id, name]),
     ["growth", "Growth"],
     // The map is not kept over time: it is the process's as it is now, or was when the report was made.
-    ...(state.pid === undefined ? [] : Object.entries(PROCESS_VIEWS).filter(([id]) => id !== "map" || state.live || state.ended || state.report)),
+    ...(!state.process ? [] : Object.entries(PROCESS_VIEWS).filter(([id]) => id !== "map" || state.live || state.ended || state.report)),
   ];
   return (
     <header>
       <h1>{state.title}</h1>
       <span class={state.live && !state.silent ? "alive" : "ended"} title={state.ended}>
-        {state.report ? `report of ${moment(state.report)}` : state.silent ? "silent" : state.live ? "live" : state.pid === undefined ? "saved" : state.stored && !state.ended ? "stored" : "ended"}
+        {state.report ? `report of ${moment(state.report)}` : state.silent ? "silent" : state.live ? "live" : !state.process ? "saved" : state.stored && !state.ended ? "stored" : "ended"}
       </span>
       <nav aria-label="Views">
         {views.map(([id, name]) => (

@@ -19,6 +19,9 @@ export interface Shown {
   function: string; // of the view "callers"
   region: string; // of the heap map: address of the first one that is shown in parts
   paint: string; // of the heap map: "class" or ""
+  sort: string; // of the functions: a column; "": by what is chosen
+  last: number; // of the growth: the last so many seconds; 0: all
+  zoom: string; // of the flame graph: names from the root, one a line
   inverted: boolean;
   folded: boolean;
   nodes: number; // of the graph: functions with less than so many percent are left out
@@ -36,7 +39,7 @@ export interface Shown {
 const NOTHING: Shown = {
   view: "overview", kind: "heap", at: 0, base: -1, from: 0, until: 0, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
   inverted: false, folded: false, nodes: 0.5, edges: 0.1, most: 80, what: "", flames: false, colour: "",
-  sizeFrom: "", sizeTo: "", labels: "", seconds: 0, region: "", paint: "",
+  sizeFrom: "", sizeTo: "", labels: "", seconds: 0, region: "", paint: "", sort: "", last: 0, zoom: "",
 };
 
 export function read(hash: string): Shown {
@@ -90,7 +93,7 @@ export function useShown(): [Shown, Change] {
   return [shown, change];
 }
 
-/** Asks again every `every` ms while the page is visible, and at once when a dependency changes. */
+/** Asks again every `every` ms, and at once when a dependency changes; while the page is hidden, as soon as it is seen. */
 export function useAnswer<T>(ask: () => Promise<T>, every: number, needs: unknown[]): { value: T | null; problem: string } {
   const [value, setValue] = useState<T | null>(null);
   const [problem, setProblem] = useState("");
@@ -98,23 +101,27 @@ export function useAnswer<T>(ask: () => Promise<T>, every: number, needs: unknow
     let over = false;
     let timer = 0;
     const once = async () => {
-      if (!document.hidden) {
-        try {
-          const got = await ask();
-          if (over) return;
-          setValue(got);
-          setProblem("");
-        } catch (failure) {
-          if (over) return;
-          setProblem(failure instanceof Error ? failure.message : String(failure));
-        }
+      document.removeEventListener("visibilitychange", once);
+      if (document.hidden) {
+        document.addEventListener("visibilitychange", once);
+        return;
       }
-      if (every > 0 && !over) timer = window.setTimeout(once, every);
+      try {
+        const got = await ask();
+        if (over) return;
+        setValue(got);
+        setProblem("");
+      } catch (failure) {
+        if (over) return;
+        setProblem(failure instanceof Error ? failure.message : String(failure));
+      }
+      if (every > 0) timer = window.setTimeout(once, every);
     };
     void once();
     return () => {
       over = true;
       clearTimeout(timer);
+      document.removeEventListener("visibilitychange", once);
     };
   }, needs);
   return { value, problem };

@@ -19,6 +19,17 @@ export function amount(value: number, unit: string, change = false): string {
   return change && value > 0 ? "+" + text : text;
 }
 
+/** The standard error behind a figure: nothing for exact ones, "?" where it is not known. */
+export function plusMinus(error: number | null, unit: string, after = ""): string {
+  if (error === null) return " ± ?" + after;
+  return error > 0 ? ` ± ${amount(error, unit)}${after}` : "";
+}
+
+/** Of a difference. */
+export function together(a: number | null, b: number | null): number | null {
+  return a === null || b === null ? null : Math.hypot(a, b);
+}
+
 export function duration(ns: number): string {
   const size = Math.abs(ns);
   if (size < 1e3) return `${Math.round(ns)} ns`;

@@ -15,7 +15,7 @@ interface Profile {
   period: number;
   t: number;
   comments: string[] | null;
-  errors: number[];
+  errors: (number | null)[];
   rows: number[][]; // a stack's index, and its values
 }
 

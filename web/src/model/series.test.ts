@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Point } from "../api.ts";
-import { bytes, clock, count, percent } from "./format.ts";
-import { joined, rate } from "./series.ts";
+import { bytes, clock, count, percent, plusMinus, together } from "./format.ts";
+import { joined, rate, sparkline } from "./series.ts";
 
 const point = (t: number, faults: number) => ({ t, faults }) as Point;
 
@@ -11,15 +11,32 @@ test("rates are per second, whatever lies between two points", () => {
   assert.deepEqual(rate(points, (p) => p.faults), [20, 20, 5, 0], "a count that falls began anew");
 });
 
-test("points that came twice are kept once, and no more than the bound", () => {
-  const all = joined([point(1, 0), point(2, 0)], [point(2, 0), point(3, 0), point(4, 0)], 3);
-  assert.deepEqual(all.map((p) => p.t), [2, 3, 4]);
+test("points that came twice are kept once", () => {
+  const all = joined([point(1, 0), point(2, 0)], [point(2, 0), point(3, 0), point(4, 0)]);
+  assert.deepEqual(all.map((p) => p.t), [1, 2, 3, 4]);
+});
+
+test("a day stays within bounds, with its beginning and each of the last seconds", () => {
+  let all: Point[] = [];
+  for (let t = 1; t <= 86_400; t++) all = joined(all, [point(t, 0)], 600);
+  assert.ok(all.length <= 600, `${all.length} points`);
+  assert.equal(all[0]!.t, 1);
+  assert.deepEqual(all.slice(-250).map((p) => p.t), Array.from({ length: 250 }, (_, i) => 86_400 - 249 + i));
+});
+
+test("a small line has its values at their times", () => {
+  assert.equal(sparkline([0, 5, 10], [1000, 2000, 11_000], 102, 13), "1,12 11,7 101,2");
 });
 
 test("figures", () => {
   assert.deepEqual([0, 1023, 1024, 10.5 * 1024, 1023.9 * 1024, -3 * 2 ** 20].map(bytes), ["0 B", "1023 B", "1.00 KiB", "10.5 KiB", "1.00 MiB", "−3.00 MiB"]);
   assert.equal(count(-1234567), "−1,234,567");
   assert.deepEqual([percent(1, 3), percent(1, 1000), percent(0, 0)], ["33 %", "0.1 %", ""]);
+});
+
+test("an error that is not known is not 0", () => {
+  assert.deepEqual([0, 2048, null].map((error) => plusMinus(error, "bytes")), ["", " ± 2.00 KiB", " ± ?"]);
+  assert.deepEqual([together(3, 4), together(null, 4), together(3, null)], [5, null, null]);
 });
 
 test("a time of another day has its day", () => {

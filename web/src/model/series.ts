@@ -20,9 +20,22 @@ export function rate(points: Point[], of: (point: Point) => number): number[] {
   return rates;
 }
 
-/** Adds what is new, in the server's bounds. */
+/** Adds what is new, in the server's bounds: when there are too many, every other one of the older half goes, but for the first. */
 export function joined(points: Point[], more: Point[], most = 6000): Point[] {
   if (more.length === 0) return points;
   const last = points[points.length - 1]?.t ?? 0;
-  return [...points, ...more.filter((point) => point.t > last)].slice(-most);
+  let all = [...points, ...more.filter((point) => point.t > last)];
+  while (all.length > most) {
+    const half = Math.floor(all.length / 2);
+    all = all.filter((_, i) => i >= half || i % 2 === 0);
+  }
+  return all;
+}
+
+/** The points of a small line: each value where its time is, between the first and the last. */
+export function sparkline(values: number[], times: number[], width: number, height: number): string {
+  const most = Math.max(1, ...values);
+  const begin = times[0] ?? 0;
+  const length = Math.max(1, (times[times.length - 1] ?? 0) - begin);
+  return values.map((value, i) => `${((times[i]! - begin) / length) * (width - 2) + 1},${height - 1 - (value / most) * (height - 3)}`).join(" ");
 }

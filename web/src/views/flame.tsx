@@ -30,7 +30,8 @@ export function describe(node: Node, whole: number, unit: string, compares: bool
 export function Flame({ stacks, all, unit, shown, change, fixed = false }: ViewProps & { fixed?: boolean }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
-  const [path, setPath] = useState<string[]>([]);
+  const [ownPath, setOwnPath] = useState<string[]>([]); // of one beside another; else it is in the address
+  const path = useMemo(() => (fixed ? ownPath : shown.zoom.split("\n").filter(Boolean)), [fixed, ownPath, shown.zoom]);
   const [chosenPath, setChosenPath] = useState<string[] | null>(null); // by names: the tree is made anew every few seconds
   const [pointer, setPointer] = useState<{ x: number; y: number } | null>(null);
   const up = shown.flames;
@@ -56,7 +57,8 @@ export function Flame({ stacks, all, unit, shown, change, fixed = false }: ViewP
 
   const at = (event: MouseEvent) => hit(boxes, rows, up, event.offsetX, event.offsetY);
   const zoom = (node: Node) => {
-    setPath(pathOf(node));
+    if (fixed) setOwnPath(pathOf(node));
+    else change({ zoom: pathOf(node).join("\n") });
     setChosenPath(pathOf(node));
   };
   const key = (event: KeyboardEvent) => {
@@ -80,7 +82,7 @@ export function Flame({ stacks, all, unit, shown, change, fixed = false }: ViewP
             <option value="module">module</option>
           </select></label>
         )}
-        {!fixed && <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted })} /> from the allocating function to its callers</label>}
+        {!fixed && <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted, zoom: "" })} /> from the allocating function to its callers</label>}
         <label><input type="checkbox" checked={shown.folded} onChange={() => change({ folded: !shown.folded })} /> fold recursion</label>
         <button disabled={path.length === 0} onClick={() => zoom(root)}>whole picture</button>
         <button disabled={!told.frame} onClick={() => change({ view: "callers", function: told.name })}>callers of {told.frame ? "it" : "…"}</button>

@@ -1,5 +1,5 @@
 // The table of functions: flat and cum, sorted by any column; a change has what it was before beside it.
-import { useMemo, useState } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { amount, percent } from "../model/format.ts";
 import { type Row, pattern, table, total } from "../model/stacks.ts";
 import type { ViewProps } from "../state.ts";
@@ -17,6 +17,12 @@ const VALUES: Record<Column, (row: Row) => number | string> = {
   name: (row) => row.name,
 };
 
+/** The one that the address names, if it is there. */
+function column(name: string, compares: boolean): Column {
+  if (name in VALUES && (compares || !name.endsWith("Change"))) return name as Column;
+  return compares ? "flatChange" : "flat";
+}
+
 function sorted(rows: Row[], by: Column): Row[] {
   const value = VALUES[by];
   return [...rows].sort((a, b) => {
@@ -28,14 +34,14 @@ function sorted(rows: Row[], by: Column): Row[] {
 
 export function Functions({ stacks, all, unit, shown, change }: ViewProps) {
   const compares = stacks.base !== undefined;
-  const [by, setBy] = useState<Column>(compares ? "flatChange" : "flat");
+  const by = column(shown.sort, compares);
   const search = pattern(shown.search);
   const rows = useMemo(() => sorted(table(stacks, all), by), [stacks, all, by]);
   const passing = search ? rows.filter((row) => search.test(row.name)) : rows;
   const whole = total(all).weight;
   const head = (column: Column, text: preact.ComponentChildren) => (
     <th aria-sort={by === column ? (column === "name" ? "ascending" : "descending") : "none"}>
-      <button onClick={() => setBy(column)}>{text}</button>
+      <button onClick={() => change({ sort: column })}>{text}</button>
     </th>
   );
   return (

@@ -1,15 +1,14 @@
 // Stacks ranked by how steadily what they hold grows.
-import { useState } from "preact/hooks";
 import { type Suspect, api } from "../api.ts";
 import { bytes } from "../model/format.ts";
+import { sparkline } from "../model/series.ts";
 import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Path } from "./path.tsx";
 
 const WINDOWS: [string, number][] = [["all that is kept", 0], ["last 10 minutes", 600], ["last minute", 60]];
 
-function Spark({ values }: { values: number[] }) {
-  const most = Math.max(1, ...values);
-  const points = values.map((value, i) => `${(i / Math.max(1, values.length - 1)) * 118 + 1},${27 - (value / most) * 25}`).join(" ");
+function Spark({ values, times }: { values: number[]; times: number[] }) {
+  const points = sparkline(values, times, 120, 28);
   return <svg width="120" height="28" aria-hidden="true"><polyline points={points} fill="none" stroke="currentColor" stroke-width="1.5" /></svg>;
 }
 
@@ -19,12 +18,12 @@ function sure(one: Suspect): string {
 }
 
 export function Growth({ shown, change }: { shown: Shown; change: Change }) {
-  const [seconds, setSeconds] = useState(0);
+  const seconds = shown.last;
   const { value, problem } = useAnswer(() => api.suspects(seconds, shown.from, shown.until), 5000, [seconds, shown.from, shown.until]);
   return (
     <section>
       {shown.from === 0 && shown.until === 0 && <div class="bar">
-        <label>window <select value={seconds} onChange={(event) => setSeconds(Number(event.currentTarget.value))}>
+        <label>window <select value={seconds} onChange={(event) => change({ last: Number(event.currentTarget.value) })}>
           {WINDOWS.map(([name, length]) => <option key={name} value={length}>{name}</option>)}
         </select></label>
       </div>}
@@ -39,7 +38,7 @@ export function Growth({ shown, change }: { shown: Shown; change: Change }) {
                 <td>{bytes(one.bytes_per_s)}</td>
                 <td>{bytes(one.now)}</td>
                 <td>{sure(one)}</td>
-                <td><Spark values={one.values} /></td>
+                <td><Spark values={one.values} times={one.times} /></td>
                 <td class="name"><Path stack={one.stack} inner={one.inner} change={change} most={8} /></td>
               </tr>
             ))}

@@ -104,7 +104,7 @@ export function Overview({ points, state, shown, change }: { points: Point[]; st
           ))}
         </p>
       )}
-      {state.pid !== undefined && points.length > 0 && (
+      {state.process && points.length > 0 && (
         <Chart title="Resident memory, explained" seconds={times} stacked format={bytes} bytes height={260}
           lines={PARTS.map((part) => ({ label: part.label, colour: part.colour, values: level(points, part.of) }))} />
       )}

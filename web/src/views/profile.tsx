@@ -1,7 +1,7 @@
 // What the views of a profile have in common: which one, compared with which, and what of it.
 import { useMemo, useState } from "preact/hooks";
 import { type Moment, type Stacks, type State, api } from "../api.ts";
-import { amount, bytes, clock } from "../model/format.ts";
+import { amount, bytes, clock, plusMinus, together } from "../model/format.ts";
 import { isPattern, isWhole, lines, total } from "../model/stacks.ts";
 import { asked } from "../model/rows.ts";
 import { type Change, type Shown, useAnswer } from "../state.ts";
@@ -113,8 +113,9 @@ export function Profile({ state, shown, change }: { state: State; shown: Shown; 
   const sum = total(all);
   const unit = stacks?.types[type]?.unit ?? "bytes";
   // That of the whole: of a part nobody knows it here.
-  const error = isWhole(shown) ? (stacks?.errors[type] ?? 0) : 0;
-  const changeError = Math.hypot(error, isWhole(shown) ? (stacks?.base_errors?.[type] ?? 0) : 0);
+  const errorOf = (errors: (number | null)[] | undefined) => (errors && isWhole(shown) ? errors[type]! : 0);
+  const error = errorOf(stacks?.errors);
+  const changeError = together(error, errorOf(stacks?.base_errors));
   return (
     <>
       <Choice state={state} stacks={stacks} moments={moments.value ?? []} shown={shown} change={change} />
@@ -123,8 +124,8 @@ export function Profile({ state, shown, change }: { state: State; shown: Shown; 
         <>
           <p class="sum">
             <strong>{amount(sum.value, unit)}</strong> {stacks.types[type]?.what}
-            {error > 0 && ` ± ${amount(error, unit)} (standard error)`}
-            {stacks.base && `, ${amount(sum.value - sum.base, unit, true)}${changeError > 0 ? ` ± ${amount(changeError, unit)}` : ""} since then`}{stacks.t > 0 && `, at ${clock(stacks.t)}`}
+            {plusMinus(error, unit, " (standard error)")}
+            {stacks.base && `, ${amount(sum.value - sum.base, unit, true)}${plusMinus(changeError, unit)} since then`}{stacks.t > 0 && `, at ${clock(stacks.t)}`}
           </p>
           <View stacks={stacks} all={all} unit={unit} shown={shown} change={change} />
           <details class="note"><summary>What this profile says of itself</summary><ul>{(stacks.comments ?? []).map((text) => <li key={text}>{text}</li>)}</ul></details>

@@ -29,5 +29,5 @@ const WORDS: Record<string, string> = {
 };
 
 export function Word({ name, children }: { name: string; children?: preact.ComponentChildren }) {
-  return <abbr title={WORDS[name]} tabIndex={0}>{children ?? name}</abbr>;
+  return <abbr title={WORDS[name]} data-says={WORDS[name]} tabIndex={0}>{children ?? name}</abbr>;
 }
