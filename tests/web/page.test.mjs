@@ -126,7 +126,11 @@ test("the flame graph is drawn, zooms by keys, and leads to callers", async () =
   assert.ok(colours > 5, `${colours} colours`);
   await canvas.focus();
   for (let i = 0; i < 5; i++) await page.keyboard.press("ArrowDown");
+  const whole = page.getByRole("button", { name: "whole picture" });
+  assert.ok(await whole.isDisabled(), "all is shown");
   await page.keyboard.press("Enter");
+  await page.waitForFunction(() => /zoom=/.test(location.hash));
+  assert.ok(await whole.isEnabled(), "Enter zooms");
   const told = await page.locator(".told").textContent();
   assert.doesNotMatch(told, /^all:/);
   await page.getByRole("button", { name: "callers of it" }).click();
@@ -176,8 +180,11 @@ test("settings are set, and nonsense is refused in words", async () => {
   await page.getByRole("button", { name: "set", exact: true }).click();
   await page.getByText(/soon/).first().waitFor();
   await page.getByRole("button", { name: "give free memory back now" }).click();
-  await page.getByText(/given back/).first().waitFor();
-  await page.close(); // the console tells of the refused request
+  await page.getByText(/^[\d.]+ [KMGT]?i?B given back\.$/).waitFor(); // by the purge, and no option's help
+  assert.equal(errors.length, 1, errors.join("; "));
+  assert.match(errors[0], /400/, "the console tells of the refused request");
+  errors = [];
+  await close(page);
 });
 
 test("every view stands, for everybody", { timeout: 400_000 }, async () => {

@@ -347,3 +347,63 @@ test("a window of time, of a process", { timeout: 90_000 }, async () => {
   assert.equal(await page.getByLabel("over", { exact: true }).count(), 0);
   await page.context().close();
 });
+
+test("what is asked for once while the tab is hidden is there when it is seen", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "functions", at: 2 });
+  await page.locator(".sum").waitFor();
+  const sum = () => page.locator(".sum").textContent();
+  const second = await sum();
+  await page.evaluate(() => Object.defineProperty(document, "hidden", { configurable: true, get: () => true }));
+  await page.evaluate(() => (location.hash = "view=functions&at=1"));
+  await page.waitForTimeout(300);
+  assert.equal(await sum(), second, "nobody sees it");
+  await page.evaluate(() => delete document.hidden);
+  await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+  await page.waitForFunction((before) => document.querySelector(".sum")?.textContent !== before, second);
+  await close(page);
+});
+
+test("a link shows the same zoom, column and window", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "flame", at: 2 });
+  const canvas = page.locator("canvas.flame");
+  await page.waitForFunction(() => document.querySelector("canvas.flame")?.height > 60);
+  await canvas.focus();
+  const whole = page.getByRole("button", { name: "whole picture" });
+  assert.ok(await whole.isDisabled(), "all is shown");
+  for (let i = 0; i < 3; i++) await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => /zoom=/.test(location.hash));
+  assert.ok(await whole.isEnabled(), "Enter zooms");
+  const told = await page.locator(".told").textContent();
+  const link = page.url();
+  await close(page);
+  const again = await open(link);
+  await again.getByText(told, { exact: true }).waitFor();
+  assert.ok(await again.getByRole("button", { name: "whole picture" }).isEnabled());
+  await again.getByRole("button", { name: "whole picture" }).click();
+  await again.waitForFunction(() => !/zoom=/.test(location.hash));
+  await again.goto(`${files}#view=functions&at=2`);
+  await again.getByRole("button", { name: "cum" }).click();
+  await again.goto(again.url());
+  await again.reload();
+  await again.locator("th[aria-sort=descending]").filter({ hasText: "cum" }).waitFor();
+  await again.goto(`${files}#view=growth`);
+  await again.getByLabel("window").selectOption("60");
+  await again.reload();
+  await again.getByLabel("window").waitFor();
+  assert.equal(await again.getByLabel("window").inputValue(), "60");
+  await close(again);
+});
+
+test("words are explained on focus", async () => {
+  const page = await open(files, { view: "functions", at: 2 });
+  const word = page.locator("abbr").first();
+  await word.waitFor();
+  const says = () => word.evaluate((one) => getComputedStyle(one, "::after").content);
+  assert.equal(await says(), "none");
+  await page.locator("input").last().focus();
+  await page.keyboard.press("Tab"); // by keyboard from here on
+  await word.focus();
+  assert.equal(await says(), '"What the function allocated itself."');
+  await close(page);
+});
