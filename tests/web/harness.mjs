@@ -38,8 +38,14 @@ export function start(...command) {
 }
 
 /** The address of a page of a process or of files. */
-export function serve(...args) {
-  return firstLine(start(tool, "web", ...args));
+export async function serve(...args) {
+  return (await serving(...args)).address;
+}
+
+/** The same, and the process, for what has to end it. */
+export async function serving(...args) {
+  const child = start(tool, "web", ...args);
+  return { address: await firstLine(child), child };
 }
 
 /** Starts `./dev demo leak LANGUAGE`, as it is after the build: the process and the page's address. */

@@ -32,7 +32,7 @@ itself are left out. The numbers are estimated from samples; the header gives th
 --kind shows another kind of profile (see ` + "`seemalloc help profile`" + `), with its own values.
 A file may have any format that ` + "`seemalloc convert`" + ` reads: jemalloc's and gperftools' profiles open too.
 --live shows it in the whole terminal and keeps it up to date; keys sort, filter, show changes, callers and other
-kinds of profiles (? lists them). It looks no more than a hundredth of the time.`,
+kinds of profiles (? lists them). It looks less often where that would keep the process busy for more than 1 % of the time.`,
 		Example: `  seemalloc top 4242
   seemalloc top 4242 --live
   seemalloc top 4242 --by alloc --sort cum -n 40

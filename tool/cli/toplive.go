@@ -68,35 +68,37 @@ type lookedAt struct {
 	names symbolize.Style
 }
 
-func (l *lookedAt) Look(kind string) (*profile.Profile, *attach.Stats, error) {
-	p, stats, err := l.look(kind)
+func (l *lookedAt) Look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error) {
+	p, stats, busy, err := l.look(kind)
 	if err != nil && l.pid != 0 && errors.Is(unix.Kill(l.pid, 0), unix.ESRCH) {
 		err = live.Gone{Err: fmt.Errorf("the process has ended; this is the last that was seen of it")}
 	}
-	return p, stats, err
+	return p, stats, busy, err
 }
 
-func (l *lookedAt) look(kind string) (*profile.Profile, *attach.Stats, error) {
+func (l *lookedAt) look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error) {
+	began := time.Now()
 	t, _, err := l.app.dial(l.args)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, time.Since(began), err
 	}
 	defer t.Close()
 	stats, err := attach.FetchStats(t.Client)
 	if refused := (*attach.ServerError)(nil); err != nil && !errors.As(err, &refused) { // an older library has none
-		return nil, nil, err
+		return nil, nil, time.Since(began), err
 	}
 	data, err := t.Call("profile", kind)
+	busy := time.Since(began)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, busy, err
 	}
 	p, err := report.Parse(data, t.name)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, busy, err
 	}
 	symbolize.Profile(p, symbolize.Files{PID: t.pid})
 	if l.names != symbolize.Short {
 		symbolize.Rename(p, l.names)
 	}
-	return p, stats, nil
+	return p, stats, busy, nil
 }

@@ -19,8 +19,8 @@ import (
 // Source is what is looked at.
 type Source interface {
 	// Look takes a profile of this kind, with its names, and the statistics, nil of a library without them. An error that is
-	// Gone is the last one.
-	Look(kind string) (*profile.Profile, *attach.Stats, error)
+	// Gone is the last one. The time is what the process was busy with it, at most: names are none of its work.
+	Look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error)
 }
 
 // Gone says that the process has ended.
@@ -41,8 +41,9 @@ type Options struct {
 const (
 	shortest = 250 * time.Millisecond
 	longest  = time.Minute
-	// A look may take a hundredth of the time: the process and its machine have other things to do.
-	share = 100
+	// A look may keep the process busy for a hundredth of the time, and this tool for a fifth.
+	share     = 100
+	toolShare = 5
 )
 
 // Screen shows a source. It is a bubbletea model.
@@ -64,7 +65,8 @@ type Screen struct {
 	looked  time.Time
 	problem string
 	gone    bool
-	round   int // of looks: an answer of an earlier one is dropped, and so is its timer
+	pause   time.Duration // until the next look
+	round   int           // of looks: an answer of an earlier one is dropped, and so is its timer
 
 	top        *report.Top
 	shown      *profile.Profile // filtered, of which top was made
@@ -97,6 +99,7 @@ type looked struct {
 	profile *profile.Profile
 	stats   *attach.Stats
 	err     error
+	busy    time.Duration // of the process
 	took    time.Duration
 }
 
@@ -107,8 +110,8 @@ func (s *Screen) look() tea.Cmd {
 	round, kind := s.round, s.kind
 	return func() tea.Msg {
 		began := time.Now()
-		p, stats, err := s.source.Look(s.options.Kinds[kind])
-		return looked{round, kind, p, stats, err, time.Since(began)}
+		p, stats, busy, err := s.source.Look(s.options.Kinds[kind])
+		return looked{round, kind, p, stats, err, busy, time.Since(began)}
 	}
 }
 
@@ -170,7 +173,8 @@ func (s *Screen) answered(m looked) tea.Cmd {
 		return nil
 	}
 	round := s.round
-	return tea.Tick(max(s.options.Interval, share*m.took), func(time.Time) tea.Msg { return lookAgain{round} })
+	s.pause = min(max(s.options.Interval, share*m.busy, toolShare*m.took), max(longest, s.options.Interval))
+	return tea.Tick(s.pause, func(time.Time) tea.Msg { return lookAgain{round} })
 }
 
 // arrange makes the table of the last look: filters, difference, order.

@@ -49,15 +49,15 @@ type process struct {
 	asked []string
 }
 
-func (p *process) Look(kind string) (*profile.Profile, *attach.Stats, error) {
+func (p *process) Look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error) {
 	p.asked = append(p.asked, kind)
 	if p.err != nil {
-		return nil, nil, p.err
+		return nil, nil, 0, p.err
 	}
 	stats := &attach.Stats{TimeNS: int64(len(p.asked)) * 1e9}
 	stats.Memory.RSS = 300 << 20
 	stats.Sampling.Interval = 512 << 10
-	return heapOf(p.heap), stats, nil
+	return heapOf(p.heap), stats, 0, nil
 }
 
 func start(t *testing.T, p *process, options Options) *Screen {
@@ -215,13 +215,19 @@ func TestAnotherKind(t *testing.T) {
 	expect(t, s, `pid 7\) +peak`)
 }
 
-func TestALookTakesAHundredthOfTheTime(t *testing.T) {
-	s := start(t, shop(), Options{})
-	began := time.Now()
-	command := s.answered(looked{round: s.round, profile: heapOf(rows{"main": 1}), took: 12 * time.Millisecond})
-	command()
-	if waited := time.Since(began); waited < 1200*time.Millisecond {
-		t.Errorf("the next look after %s, want 100 times the 12 ms that the last one took", waited)
+func TestTheNextLookWaitsForItsShare(t *testing.T) {
+	for _, of := range []struct{ busy, took, want time.Duration }{
+		{0, 0, time.Second},
+		{12 * time.Millisecond, 20 * time.Millisecond, 1200 * time.Millisecond}, // the process may be busy for a hundredth
+		{time.Millisecond, 2 * time.Second, 10 * time.Second},                   // the tool, with names, for a fifth
+		{30 * time.Second, 30 * time.Second, time.Minute},                       // nobody waits longer than that
+	} {
+		s := start(t, shop(), Options{})
+		s.answered(looked{round: s.round, profile: heapOf(rows{"main": 1}), busy: of.busy, took: of.took})
+		if s.pause != of.want {
+			t.Errorf("busy for %s of %s: the next look after %s, want %s", of.busy, of.took, s.pause, of.want)
+		}
+		expect(t, s, "every "+of.want.String())
 	}
 }
 

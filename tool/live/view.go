@@ -3,6 +3,7 @@ package live
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/charmbracelet/x/ansi"
@@ -70,6 +71,9 @@ const help = `
 // head is what stands above the table.
 func (s *Screen) head() []string {
 	state := "every " + s.options.Interval.String()
+	if s.pause > s.options.Interval { // a look takes long
+		state = "every " + s.pause.Round(100*time.Millisecond).String()
+	}
 	if s.paused {
 		state = "paused"
 	}
