@@ -15,6 +15,7 @@
 #include "core/base/compiler.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
+#include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
 
@@ -39,8 +40,10 @@ struct Variables {
   std::atomic<unsigned> number;  // of profiles between two signals
 };
 constinit Variables variables{};
-std::atomic<bool> running{false};    // a profile that this file has started
-std::atomic<unsigned> ending{0};     // those that are about to end and write it
+// Held while one is begun, ended or written: else an older file would replace a newer one, or a new profile be written as the old.
+Lock run_lock;
+std::atomic<bool> running{false};         // a profile that this file has started; written under run_lock
+std::atomic<uint64_t> began_wall_ns{0};  // the last one, by CLOCK_REALTIME
 std::atomic<bool> toggle_asked{false};
 std::atomic<int> helper_thread{0};
 
@@ -120,9 +123,13 @@ void append_name(Text& name) {
   name << (prefix.size() != 0 ? prefix.c_str() : "seemalloc") << ".%p.%n.cpu.pb";
 }
 
+// Requires: run_lock.
 void begin() {
   CpuStart started = start_cpu_profile(request());
-  if (started == CpuStart::kStarted) return running.store(true, std::memory_order_relaxed);
+  if (started == CpuStart::kStarted) {
+    began_wall_ns.store(os::realtime_ns(), std::memory_order_relaxed);
+    return running.store(true, std::memory_order_release);
+  }
   FixedText<160> line;
   line << "no CPU profile: " << text_of(started);
   warn(line.c_str());
@@ -135,7 +142,7 @@ void write_last_line(size_t bytes) {
   os::write_stderr(line.c_str(), line.size());
 }
 
-// What was seen so far, or by the last one.
+// What was seen so far, or by the last one. Requires: run_lock.
 void write(bool ended) {
   FixedText<kDumpPathBytes> name;
   append_name(name);
@@ -152,17 +159,13 @@ void write(bool ended) {
   }
 }
 
-// The exiting thread and the helper may come together.
+// Requires: run_lock.
 bool end() {
-  ending.fetch_add(1, std::memory_order_seq_cst);  // before anybody can see that it does not run: end_cpu_run()
-  bool was_running = running.exchange(false, std::memory_order_seq_cst);
-  if (was_running) {
-    stop_cpu_profile();
-    write(true);
-    variables.number.fetch_add(1, std::memory_order_relaxed);
-  }
-  ending.fetch_sub(1, std::memory_order_release);
-  return was_running;
+  if (!running.exchange(false, std::memory_order_relaxed)) return false;
+  stop_cpu_profile();
+  write(true);
+  variables.number.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 // Any thread may receive the signal: it only asks, and passes it on to wake the helper out of its poll. What comes there like that
@@ -206,6 +209,7 @@ bool start_cpu_run() {
   } else if (cpu_signal() != 0) {
     install_signal(cpu_signal());
   } else {
+    LockGuard guard(run_lock);
     begin();
   }
   return cpu_signal() != 0 || running;
@@ -213,6 +217,7 @@ bool start_cpu_run() {
 
 void follow_cpu_signal() {
   if (!toggle_asked.exchange(false, std::memory_order_relaxed)) return;
+  LockGuard guard(run_lock);
   if (running) {
     end();
   } else {
@@ -220,31 +225,40 @@ void follow_cpu_signal() {
   }
 }
 
-bool stop_cpu_run() { return end(); }
+bool stop_cpu_run() {
+  LockGuard guard(run_lock);
+  return end();
+}
 
 bool flush_cpu_run() {
+  LockGuard guard(run_lock);
   if (!running) return false;
   write(false);
   return true;
 }
 
-bool cpu_run_name(Text& name) {
-  if (!running) return false;
+bool cpu_run_name(Text& name, uint64_t* wall_ns) {
+  if (!running.load(std::memory_order_acquire)) return false;
   append_name(name);
+  *wall_ns = began_wall_ns.load(std::memory_order_relaxed);
   return true;
 }
 
 // What the helper is writing would end with the process.
 void end_cpu_run() {
   constexpr uint64_t kLongest_ns = 3 * kSecond_ns, kStep_ns = kMillisecond_ns;
+  for (uint64_t waited = 0; !run_lock.try_lock(); waited += kStep_ns) {
+    if (waited >= kLongest_ns) return;
+    os::pause(kStep_ns);
+  }
   end();
-  for (uint64_t waited = 0; ending.load(std::memory_order_seq_cst) != 0 && waited < kLongest_ns; waited += kStep_ns) os::pause(kStep_ns);
+  run_lock.unlock();
 }
 
 // A profile is of one process. Where a signal begins one in the child it has a name of its own.
 void forget_cpu_run_in_child() {
+  run_lock.reset();
   running = false;
-  ending = 0;
   variables.named_after_process = true;
   toggle_asked.store(false, std::memory_order_relaxed);
   helper_thread.store(0, std::memory_order_relaxed);

@@ -2,7 +2,11 @@
 //
 // SEEMALLOC_CONF: cpu_profile, cpu_signal. gperftools' variables: CPUPROFILE, CPUPROFILESIGNAL, CPUPROFILE_FREQUENCY and
 // CPUPROFILE_REALTIME, with its names for the files of children and its last line on stderr.
+//
+// Threads: any; beginning, ending and writing take turns.
 #pragma once
+
+#include <cstdint>
 
 #include "core/base/text.h"
 
@@ -17,8 +21,8 @@ void end_cpu_run();
 // gperftools' ProfilerStop and ProfilerFlush: ends it, or only writes what it has seen so far. False when none is running.
 bool stop_cpu_run();
 bool flush_cpu_run();
-// Appends the name of its file (or the pattern for it).
-bool cpu_run_name(Text& name);
+// Appends the name of its file (or the pattern for it), and says when it began (CLOCK_REALTIME). False when none is running.
+bool cpu_run_name(Text& name, uint64_t* wall_ns);
 // The signal that toggles; 0: none. It must reach the helper.
 int cpu_signal();
 // In the helper: it is the one that the signal's handler wakes. 0: there is none (any more).

@@ -8,9 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 
+#include "core/api/cpu_profiler.h"
 #include "core/api/dump.h"
 #include "core/base/option_for_test.h"
 #include "core/base/units.h"
@@ -86,6 +88,60 @@ TEST(CpuRuns, TheEndWaitsForTheHelper) {
   EXPECT_EQ(dump_statistics().written, before + 1);
   helper.join();
   reader.join();
+}
+
+// A run that writes to the pipe until it is emptied.
+class BlockedWriter {
+ public:
+  BlockedWriter() : file_(Id::cpu_profile, pipe_.path().c_str()), signal_(Id::cpu_signal, std::to_string(SIGUSR2).c_str()) {
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(start_cpu_run());
+    testing::internal::GetCapturedStderr();  // the first test's handler of the signal may be there
+    toggle();
+    EXPECT_TRUE(cpu_report().running);
+  }
+  // Empties it until the threads are through.
+  void let_go(std::thread& one, std::thread& other) {
+    std::atomic<bool> through{false};
+    std::thread reader([&] {
+      for (; !through; os::pause(kMillisecond_ns)) pipe_.empty();
+    });
+    one.join();
+    other.join();
+    through = true;
+    reader.join();
+  }
+
+ private:
+  FullPipe pipe_;
+  OptionForTest file_, signal_;
+};
+
+// Its older file would take the place of the whole one.
+TEST(CpuRuns, TheEndWaitsForAFlush) {
+  BlockedWriter run;
+  std::thread flush([] { EXPECT_TRUE(flush_cpu_run()); });
+  os::pause(200 * kMillisecond_ns);
+  std::thread stop([] { EXPECT_TRUE(stop_cpu_run()); });
+  os::pause(200 * kMillisecond_ns);
+  EXPECT_TRUE(cpu_report().running);
+  run.let_go(flush, stop);
+  EXPECT_FALSE(cpu_report().running);
+  EXPECT_FALSE(flush_cpu_run());
+}
+
+// The new one would be written as the old.
+TEST(CpuRuns, ASignalBeginsNoneBeforeTheLastIsWritten) {
+  BlockedWriter run;
+  std::thread stop([] { EXPECT_TRUE(stop_cpu_run()); });
+  os::pause(200 * kMillisecond_ns);
+  std::thread helper(toggle);
+  os::pause(200 * kMillisecond_ns);
+  EXPECT_FALSE(cpu_report().running);
+  run.let_go(stop, helper);
+  EXPECT_TRUE(cpu_report().running);
+  stop_cpu_profile();
+  forget_cpu_run_in_child();
 }
 
 }  // namespace

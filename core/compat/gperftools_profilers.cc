@@ -106,6 +106,7 @@ bool cpu_is_running(size_t* interrupts) { return seemalloc_cpu_running(interrupt
 
 bool start_cpu(const char* path) {
   if (path == nullptr) return false;
+  if (*path == 0) return warn("ProfilerStart: expected a path, got an empty one"), false;
   if (text_length(path) >= kDumpPathBytes) return complain_of_length("ProfilerStart", "path", kDumpPathBytes, path), false;
   LockGuard guard(cpu_lock);
   if (cpu_path[0] != 0) return false;
@@ -127,18 +128,19 @@ void write_cpu() {
   if (!written) complain("CPU profile", cpu_path, "could not be written");
 }
 
-// CPUPROFILE's, where ProfilerStart has started none.
+// ProfilerStart's; false when there is none.
+bool stop_started_cpu() {
+  LockGuard guard(cpu_lock);
+  if (cpu_path[0] == 0) return false;
+  stop_cpu_profile();
+  write_cpu();
+  cpu_path[0] = 0;
+  return true;
+}
+
+// Else CPUPROFILE's.
 void stop_cpu() {
-  {
-    LockGuard guard(cpu_lock);
-    if (cpu_path[0] != 0) {
-      stop_cpu_profile();
-      write_cpu();
-      cpu_path[0] = 0;
-      return;
-    }
-  }
-  stop_cpu_run();
+  if (!stop_started_cpu()) stop_cpu_run();
 }
 
 void flush_cpu() {
@@ -149,8 +151,8 @@ void flush_cpu() {
   flush_cpu_run();
 }
 
-// A program need not stop its profile before it ends.
-__attribute__((destructor(102))) void stop_cpu_at_exit() { stop_cpu(); }
+// A program need not stop its profile before it ends. What CPUPROFILE began end_cpu_run() ends.
+__attribute__((destructor(102))) void stop_cpu_at_exit() { stop_started_cpu(); }
 
 }  // namespace
 
@@ -235,9 +237,14 @@ SEEMALLOC_EXPORT void ProfilerGetCurrentState(State* state) {
   state->enabled = cpu_is_running(&interrupts) ? 1 : 0;
   if (state->enabled == 0) return;
   LockGuard guard(cpu_lock);
-  state->start_time = cpu_started;
   Text name(state->profile_name, sizeof(state->profile_name));
-  if (cpu_path[0] != 0 || !cpu_run_name(name)) name << cpu_path;
+  uint64_t wall_ns = 0;
+  if (cpu_path[0] != 0) {
+    name << cpu_path;
+    state->start_time = cpu_started;
+  } else if (cpu_run_name(name, &wall_ns)) {
+    state->start_time = static_cast<time_t>(wall_ns / kSecond_ns);
+  }
   state->samples_gathered = static_cast<int>(interrupts);
 }
 

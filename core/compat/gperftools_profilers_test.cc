@@ -16,6 +16,7 @@
 #include "core/base/option_for_test.h"
 #include "core/base/units.h"
 #include "core/compat/control_settings.h"
+#include "core/os/os.h"
 
 extern "C" {
 struct ProfilerState {
@@ -152,8 +153,23 @@ TEST_F(Profilers, APathIsTakenAsItIs) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("ProfilerStart: expected a path of fewer than 512 bytes: /tmp/"), std::string::npos);
 }
 
+// It could not be ended: an empty path is that of none.
+TEST_F(Profilers, AnEmptyPathIsRefused) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ProfilerStart(""), 0);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "seemalloc: ProfilerStart: expected a path, got an empty one\n");
+  ProfilerState state;
+  ProfilerGetCurrentState(&state);
+  EXPECT_EQ(state.enabled, 0);
+}
+
 TEST_F(Profilers, WhatCPUPROFILEBeganCanBeFlushedAndStopped) {
   testing::internal::CaptureStderr();
+  ASSERT_EQ(ProfilerStart(in("before").c_str()), 1);
+  ProfilerStop();
+  fs::remove(in("before"));
+  for (time_t second = time(nullptr); time(nullptr) == second;) os::pause(10 * kMillisecond_ns);
+  time_t begin = time(nullptr);
   setenv("CPUPROFILE", in("50%n").c_str(), 1);
   ASSERT_TRUE(start_cpu_run());
   EXPECT_EQ(ProfilerStart(in("other").c_str()), 0);
@@ -164,6 +180,8 @@ TEST_F(Profilers, WhatCPUPROFILEBeganCanBeFlushedAndStopped) {
   ProfilerGetCurrentState(&state);
   EXPECT_EQ(state.enabled, 1);
   EXPECT_EQ(state.profile_name, in("50%n"));
+  EXPECT_GE(state.start_time, begin);
+  EXPECT_LE(state.start_time, time(nullptr));
   ProfilerStop();
   EXPECT_EQ(files(), Names{"50%n"});
   ProfilerGetCurrentState(&state);
