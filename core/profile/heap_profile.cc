@@ -156,9 +156,10 @@ FreedSample record_free(Recorder* recorder, SampleId id, DeathStacks wanted) {
   bool elsewhere = left.thread_id != cached_thread_id();
   uint64_t now = life_clock_ns(bucket.key.interval_bytes);
   records.peak.keep(bucket);
-  if (SEEMALLOC_UNLIKELY(!bucket.count_left(recorder, elsewhere, minus(now, left.birth_ns)))) count(records.lost_lifetimes);
+  bool counted = bucket.count_left(recorder, elsewhere, minus(now, left.birth_ns));
+  if (SEEMALLOC_UNLIKELY(!counted)) count(records.lost_lifetimes);
   records.peak.add(-bucket.weighted_bytes, pending_of(recorder));
-  if (SEEMALLOC_UNLIKELY(wanted.max_depth != 0) && (wanted.of_all || bucket.key.interval_bytes > 1)) {
+  if (SEEMALLOC_UNLIKELY(wanted.max_depth != 0) && counted && (wanted.of_all || bucket.key.interval_bytes > 1)) {
     note_death(bucket, bucket.freed_by(recorder, elsewhere), wanted.max_depth, recorder);
   }
   return {bucket.key.drawn_bytes, bucket.key.interval_bytes};

@@ -1,5 +1,6 @@
 #include "core/profile/lifetime_rows.h"
 
+#include "core/base/units.h"
 #include "core/profile/deaths.h"
 #include "core/profile/lifetimes.h"
 
@@ -88,7 +89,7 @@ void write_deaths(ProfileEncoder& encoder, const BucketRow& row, uint64_t interv
     known += samples;
     write_pair(each->stack, samples);
   }
-  write_pair(nullptr, lifetimes.count() - known);
+  write_pair(nullptr, minus(lifetimes.count(), known));
 }
 
 }  // namespace

@@ -269,6 +269,20 @@ DeathsFound deaths_of(uintptr_t pc) {
   return found;
 }
 
+// Its record found no memory when it was counted, but was there when its death was noted.
+TEST(ProfileKinds, ADeathMoreThanWasCountedIsNoHugeRow) {
+  constexpr uintptr_t kPc = 0xD00000;
+  free_here(record_alloc({100, 112, 1}, make_stack(kPc - 0x10000)), {3, true});
+  records.buckets.for_each([&](const Bucket& bucket) {
+    if (bucket.stack->pcs()[0] != kPc) return;
+    Lifetimes* lifetimes = bucket.lifetimes[static_cast<unsigned>(FreedBy::kSame)].load();
+    ASSERT_NE(lifetimes, nullptr);
+    records.deaths.add(*lifetimes, lifetimes->deaths()->stack, false);
+  });
+  std::map<std::pair<std::string, size_t>, int64_t> expected{{{"same thread", 3}, 2}};
+  EXPECT_EQ(deaths_of(kPc).objects, expected);
+}
+
 TEST(ProfileKinds, DeathsKnowWhereBlocksWereFreed) {
   constexpr uintptr_t kPc = 0xB00000;
   Stack stack = make_stack(kPc - 0x10000);
