@@ -340,6 +340,26 @@ TEST_F(HeapMap, TellsWhoPins) {
   }
 }
 
+// Its records have the number that the thread had in the parent.
+TEST_F(HeapMap, AForkedChildsThreadHasItsOwnNumber) {
+  ASSERT_EQ(seemalloc_profile_start(1), 0);
+  void* before = sm_malloc(500000);
+  auto in_child = [&] {
+    void* own = sm_malloc(500000);
+    Map map = take_parts();
+    for (void* block : {before, own}) {
+      const Object* part = part_of(map, block);
+      if (part == nullptr || !part->has("thread")) _exit(1);
+      if (part->number("thread") != static_cast<uint64_t>(gettid())) _exit(2);
+    }
+    _exit(0);
+  };
+  EXPECT_EXIT(in_child(), testing::ExitedWithCode(0), "");
+  Map map = take_parts();
+  EXPECT_EQ(part_of(map, before)->number("thread"), static_cast<uint64_t>(gettid()));
+  sm_free(before);
+}
+
 TEST_F(HeapMap, SaysWhatItHadNoRoomFor) {
   std::vector<void*> blocks;
   for (int i = 0; i < 20; i++) blocks.push_back(sm_malloc(1000000));

@@ -191,7 +191,7 @@ bool view_sample(uint32_t id, SampleView* out) {
   profile::LiveSample sample = profile::records.live.get_if_alive(id);
   if (sample.bucket == nullptr) return false;
   const profile::InternedStack& stack = *sample.bucket->stack;
-  *out = {stack.pcs(), stack.depth, stack.hash, sample.birth_ns, sample.thread_id};
+  *out = {stack.pcs(), stack.depth, stack.hash, sample.birth_ns, profile::shown_thread_id(sample.thread_id)};
   return true;
 }
 
@@ -234,7 +234,9 @@ void unlock_sampling_after_fork(bool in_child) {
   profile::unlock_after_fork();
   profile::unlock_growth_after_fork();
   profile::unlock_pools_after_fork();
-  if (in_child) profile::reset_module_table();  // its refresh may have been under way in a thread that is gone
+  if (!in_child) return;
+  profile::renumber_thread_in_child();
+  profile::reset_module_table();  // its refresh may have been under way in a thread that is gone
 }
 
 }  // namespace seemalloc

@@ -13,9 +13,19 @@ uint32_t slack(size_t allocated_bytes, size_t requested_bytes) {
   size_t bytes = minus(allocated_bytes, requested_bytes);
   return bytes > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(bytes);
 }
+
+// Of the thread that called fork, in a child. Written while it is the only one.
+struct Renumbered {
+  uint32_t recorded, now;
+};
+constinit Renumbered renumbered{};
 }  // namespace
 
 SEEMALLOC_COLD uint32_t find_thread_id() { return thread_id_cache = static_cast<uint32_t>(os::thread_id()); }
+
+uint32_t shown_thread_id(uint32_t recorded) { return recorded == renumbered.recorded ? renumbered.now : recorded; }
+
+void renumber_thread_in_child() { renumbered = {thread_id_cache, static_cast<uint32_t>(os::thread_id())}; }
 
 LiveTable::Record* LiveTable::record(SampleId id) const {
   // Both pair with the release stores in make_chunk_locked().

@@ -97,10 +97,12 @@ class LiveTable {
 extern constinit thread_local uint32_t thread_id_cache __attribute__((tls_model("initial-exec")));
 uint32_t find_thread_id();
 // gettid, remembered per thread. A forked child's first thread goes on with the number that it had as a thread of the parent: what it
-// allocated there is its own.
+// allocated there is its own. shown_thread_id() says which it has now.
 inline uint32_t cached_thread_id() {
   uint32_t id = thread_id_cache;
   return SEEMALLOC_LIKELY(id != 0) ? id : find_thread_id();
 }
+uint32_t shown_thread_id(uint32_t recorded);
+void renumber_thread_in_child();
 
 }  // namespace seemalloc::profile
