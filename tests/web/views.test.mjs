@@ -407,3 +407,28 @@ test("words are explained on focus", async () => {
   assert.equal(await says(), '"What the function allocated itself."');
   await close(page);
 });
+
+test("the tree is walked by arrows, to its leaves too", async () => {
+  const page = await open(files, { view: "tree", at: 2 });
+  const tree = page.getByRole("tree");
+  await tree.waitFor();
+  const focused = () => page.evaluate(() => document.activeElement.closest("li")?.getAttribute("aria-expanded"));
+  const shown = () => tree.getByRole("treeitem").count();
+  await tree.locator(".branch").first().focus();
+  const before = await shown();
+  await page.keyboard.press("ArrowLeft");
+  assert.equal(await focused(), "false");
+  assert.equal(await shown(), 1);
+  await page.keyboard.press("ArrowRight");
+  assert.equal(await shown(), before);
+  let steps = 0;
+  for (; (await focused()) !== null && steps < 60; steps++) await page.keyboard.press("ArrowRight");
+  assert.ok(steps > 2 && steps < 60, `a leaf after ${steps} steps`);
+  await page.keyboard.press("ArrowUp");
+  assert.equal(await focused(), "true");
+  await page.keyboard.press("Home");
+  await page.keyboard.press("Enter");
+  assert.equal(await shown(), 1);
+  await accessible(page, "tree");
+  await close(page);
+});

@@ -284,10 +284,23 @@ func (s *Server) moment(q url.Values, name string) (*profile.Profile, error) {
 		look = s.history.Moment
 	}
 	m, ok := look(int(id))
+	if !ok && id == 0 {
+		if err := s.refused(); err != nil {
+			return nil, err
+		}
+	}
 	if !ok {
 		return nil, problem{http.StatusNotFound, fmt.Errorf("%s=%d: no such profile is kept", name, id)}
 	}
 	return m.Profile()
+}
+
+// refused says why there are no profiles of the process.
+func (s *Server) refused() error {
+	if s.watcher == nil {
+		return nil
+	}
+	return s.watcher.Refused()
 }
 
 // chosen is the heap at a moment, or another kind of profile, taken now.
@@ -354,6 +367,11 @@ func (s *Server) suspects(q url.Values) (any, error) {
 	for _, m := range all {
 		if last == 0 || m.Time >= all[len(all)-1].Time-1000*last {
 			window = append(window, m)
+		}
+	}
+	if len(all) == 0 {
+		if err := s.refused(); err != nil {
+			return nil, err
 		}
 	}
 	return Suspects(window, most)

@@ -518,3 +518,37 @@ func TestSilenceIsNotTheEnd(t *testing.T) {
 	stopped.Store(true) // what was connected is lost
 	until("ended", func(s state) bool { return !s.Live && strings.Contains(s.Ended, "has ended") })
 }
+
+// A library without a profiler says so, where profiles would be, and is not asked again and again.
+func TestNoProfiler(t *testing.T) {
+	socket := fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
+	client, err := attach.SocketRedialer(socket.Path, os.Getpid(), time.Second)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := atomic.Int64{}
+	socket.Answers["profile"] = func([]string) string {
+		asked.Add(1)
+		return "error this is the library without a profiler (minimal)"
+	}
+	h, p := &History{}, NewProcess(client, "made-up", 4242, func(*profile.Profile) {})
+	const between = 10 * time.Millisecond
+	server, err := NewServer(Options{}, h, p, Watch(p, h, between))
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := listen(t, server)
+	time.Sleep(100 * between)
+	for _, path := range []string{"profile?at=0", "suspects"} {
+		if status, body := get(t, base+"api/"+path, nil); status != http.StatusBadRequest || !strings.Contains(body, "without a profiler") {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("asked %d times in a second", n)
+	}
+	var s state
+	if get(t, base+"api/state", &s); !s.Live || s.Silent != "" {
+		t.Errorf("%+v", s)
+	}
+}

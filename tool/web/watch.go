@@ -162,6 +162,7 @@ type Watcher struct {
 	ended    error
 	over     chan struct{} // closed when ended is set
 	failures [2]error      // of the last look and of the last profile; nil: it did not fail
+	refused  error         // why the process takes no profiles, such as the library without a profiler
 }
 
 // Which of the failures.
@@ -243,18 +244,34 @@ func (w *Watcher) points() {
 	}
 }
 
+// Refused says why the process takes no profiles, nil if it does.
+func (w *Watcher) Refused() error {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.refused
+}
+
 func (w *Watcher) moments() {
 	for {
 		began := time.Now()
 		p, took, err := w.process.Profile("heap")
-		var refused *attach.ServerError
 		if err == nil {
 			keep(w.history, p, false)
-		} else if errors.As(err, &refused) { // the library without a profiler says so each time
-			err = nil
 		}
+		var refused *attach.ServerError
+		isRefused := errors.As(err, &refused)
+		w.mutex.Lock()
+		w.refused = nil
+		if isRefused {
+			w.refused, err = err, nil
+		}
+		w.mutex.Unlock()
 		if !w.heard(ofMoments, err) {
 			return
+		}
+		if isRefused { // the library without a profiler will say so again
+			time.Sleep(longestInterval)
+			continue
 		}
 		if err != nil { // it took as long as was waited for it
 			time.Sleep(interval)

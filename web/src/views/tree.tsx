@@ -10,12 +10,12 @@ function Branch({ node, whole, unit, compares, open }: { node: Node; whole: numb
   const children = useMemo(() => [...node.children].sort((a, b) => size(b) - size(a)), [node]);
   return (
     <li role="treeitem" aria-expanded={children.length ? isOpen : undefined}>
-      <button class="link" disabled={children.length === 0} onClick={() => setOpen(!isOpen)}>
+      <span class={children.length ? "branch link" : "branch"} tabIndex={node.parent ? -1 : 0} onClick={() => setOpen(!isOpen)}>
         <span class="sign" aria-hidden="true">{children.length === 0 ? "·" : isOpen ? "▾" : "▸"}</span>
         <span class="amount">{amount(node.total, unit)}</span>
         {compares && <span class="amount">{amount(node.total - node.base, unit, true)}</span>}
         <span class="share">{percent(node.total, whole)}</span> {node.name}
-      </button>
+      </span>
       {isOpen && children.length > 0 && (
         <ul role="group">
           {children.map((child) => (
@@ -28,6 +28,27 @@ function Branch({ node, whole, unit, compares, open }: { node: Node; whole: numb
   );
 }
 
+/** Arrows as in any tree: up and down to what is shown, right opens or goes in, left closes or goes out; Enter does what a click does. */
+function walk(event: KeyboardEvent): void {
+  const list = event.currentTarget as HTMLElement;
+  const here = event.target as HTMLElement;
+  const all = [...list.querySelectorAll<HTMLElement>(".branch")];
+  const place = all.indexOf(here);
+  const item = here.parentElement!;
+  const open = item.getAttribute("aria-expanded");
+  let next: HTMLElement | null | undefined;
+  if (event.key === "ArrowDown") next = all[place + 1];
+  else if (event.key === "ArrowUp") next = all[place - 1];
+  else if (event.key === "Home") next = all[0];
+  else if (event.key === "End") next = all[all.length - 1];
+  else if (event.key === "ArrowRight" && open === "true") next = all[place + 1];
+  else if (event.key === "ArrowLeft" && open !== "true") next = item.parentElement!.closest("li")?.querySelector<HTMLElement>(".branch");
+  else if (event.key === "Enter" || event.key === " " || (event.key === "ArrowRight" && open === "false") || event.key === "ArrowLeft") here.click();
+  else return;
+  next?.focus();
+  event.preventDefault();
+}
+
 export function Tree({ stacks, all, unit, shown, change }: ViewProps) {
   const root = useMemo(() => tree(stacks, all, shown), [stacks, all, shown.inverted, shown.folded]);
   return (
@@ -35,7 +56,7 @@ export function Tree({ stacks, all, unit, shown, change }: ViewProps) {
       <div class="bar">
         <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted })} /> from the allocating function to its callers</label>
       </div>
-      <ul class="tree" role="tree" aria-label="Tree of calls">
+      <ul class="tree" role="tree" aria-label="Tree of calls" onKeyDown={walk}>
         <Branch node={root} whole={root.weight} unit={unit} compares={stacks.base !== undefined} open />
       </ul>
     </section>
