@@ -260,11 +260,22 @@ func (s *Store) databaseBytes() int64 { return s.limit / 4 * 3 }
 // Dir is the folder.
 func (s *Store) Dir() string { return s.dir }
 
-// Begin notes that a process is watched from now on, and returns its run.
+// Begin notes that a process is watched from now on, and returns its run. Answers of the one before go: they are not this one's.
 func (s *Store) Begin(now int64, title string, pid int) (int, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	done, err := s.db.Exec("INSERT INTO runs(t, title, pid) VALUES(?, ?, ?)", now, title, pid)
+	both, err := s.db.Begin()
+	if err != nil {
+		return 0, s.explain(err)
+	}
+	defer both.Rollback() // nothing, once it is committed
+	done, err := both.Exec("INSERT INTO runs(t, title, pid) VALUES(?, ?, ?)", now, title, pid)
+	if err == nil {
+		_, err = both.Exec("DELETE FROM notes")
+	}
+	if err == nil {
+		err = both.Commit()
+	}
 	if err != nil {
 		return 0, s.explain(err)
 	}
@@ -316,7 +327,7 @@ func (s *Store) AddMoment(m Moment, profile []byte) error {
 	return nil
 }
 
-// Note keeps the last answer of a name.
+// Note keeps the last answer of a name, of the process that is watched.
 func (s *Store) Note(name string, data []byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -324,7 +335,7 @@ func (s *Store) Note(name string, data []byte) error {
 	return s.explain(err)
 }
 
-// Noted is the last answer of a name; nil: none.
+// Noted is the last answer of a name, of the process that was watched last; nil: none.
 func (s *Store) Noted(name string) ([]byte, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -362,14 +373,15 @@ func (s *Store) Points(from, until int64, most int) ([][]byte, error) {
 	return out, s.explain(rows.Err())
 }
 
-// Moments lists at most so many moments of a time, evenly chosen where there are more; those that were asked for come first.
-func (s *Store) Moments(from, until int64, most int) []Moment {
+// Moments lists at most so many moments of a time and a run (0: of any), evenly chosen where there are more; those that were asked
+// for come first.
+func (s *Store) Moments(run int, from, until int64, most int) []Moment {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	var within, asked []Moment
 	for _, m := range s.moments {
 		switch {
-		case m.Time < from || m.Time > until:
+		case m.Time < from || m.Time > until || run != 0 && m.Run != run:
 		case m.Asked:
 			asked = append(asked, m)
 		default:

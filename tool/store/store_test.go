@@ -66,10 +66,10 @@ func TestWhatWasWrittenIsReadAgain(t *testing.T) {
 	if len(points) > 5 || string(points[0]) != "point 0" || string(points[len(points)-1]) != "point 9" {
 		t.Errorf("%q", points)
 	}
-	if all := again.Moments(0, 1e6, 10); len(all) != 2 || all[1] != (Moment{2, 2500, 88, true, run}) {
+	if all := again.Moments(0, 0, 1e6, 10); len(all) != 2 || all[1] != (Moment{2, 2500, 88, true, run}) {
 		t.Errorf("%v", all)
 	}
-	if few := again.Moments(0, 1e6, 1); len(few) != 1 || !few[0].Asked {
+	if few := again.Moments(0, 0, 1e6, 1); len(few) != 1 || !few[0].Asked {
 		t.Errorf("%v", few)
 	}
 	if data, err := again.Profile(1); err != nil || string(data) != "profile 1" {
@@ -89,6 +89,26 @@ func TestWhatWasWrittenIsReadAgain(t *testing.T) {
 	}
 	if again.LastID() != 2 {
 		t.Error(again.LastID())
+	}
+}
+
+// What the process before had answered is not said of the next one.
+func TestAnswersAreOfTheLastProcess(t *testing.T) {
+	s := create(t, t.TempDir(), 0)
+	for run := 1; run <= 2; run++ {
+		id, err := s.Begin(int64(1000*run), fmt.Sprint("run ", run), run)
+		must(t, err)
+		if note, err := s.Noted("doctor"); err != nil || note != nil {
+			t.Errorf("run %d begins with %q, %v", run, note, err)
+		}
+		must(t, s.Note("doctor", []byte("ill")))
+		must(t, s.AddMoment(Moment{ID: run, Time: 5000, Run: id}, []byte("p")))
+		if of := s.Moments(id, 0, 9000, 10); len(of) != 1 || of[0].ID != run {
+			t.Errorf("of run %d: %v", run, of)
+		}
+	}
+	if all := s.Moments(0, 0, 9000, 10); len(all) != 2 {
+		t.Errorf("of both: %v", all)
 	}
 }
 
@@ -132,7 +152,7 @@ func TestTheFolderIsBounded(t *testing.T) {
 	if largest < LeastSize/2 {
 		t.Errorf("the folder had no more than %d bytes; it may have %d", largest, LeastSize)
 	}
-	all := s.Moments(0, now, 1e6)
+	all := s.Moments(0, 0, now, 1e6)
 	if all[0].ID != 1 || all[len(all)-1].ID != id {
 		t.Errorf("from %d to %d, of 1 to %d", all[0].ID, all[len(all)-1].ID, id)
 	}

@@ -58,11 +58,7 @@ func (h *History) Reopen(s *store.Store) (*store.Run, error) {
 	if err := h.load(d, mostPoints); err != nil {
 		return nil, err
 	}
-	last := s.Moments(run.Time, noEnd, mostMoments)
-	if len(last) == 0 {
-		last = s.Moments(0, noEnd, mostMoments)
-	}
-	for _, m := range last {
+	for _, m := range s.Moments(run.ID, 0, noEnd, mostMoments) {
 		h.moments = append(h.moments, d.moment(h, m))
 	}
 	if len(h.moments) == 0 && len(h.points) == 0 {
@@ -254,7 +250,7 @@ func (h *History) Listed(from, until int64, most int) []Moment {
 	for _, m := range all {
 		known[m.ID] = true
 	}
-	for _, m := range h.disk.store.Moments(from, until, most) {
+	for _, m := range h.disk.store.Moments(0, from, until, most) {
 		if !known[m.ID] {
 			all = append(all, *h.disk.moment(h, m))
 		}

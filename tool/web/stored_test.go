@@ -168,6 +168,34 @@ func TestAFolderGoesOn(t *testing.T) {
 	}
 }
 
+// A process that was watched too shortly for a profile has none: not those of the one before, nor its answers.
+func TestAProcessIsNotShownWithWhatIsOfTheOneBefore(t *testing.T) {
+	dir := t.TempDir()
+	s := folder(t, dir)
+	for run := range int64(2) {
+		h := &History{}
+		if err := h.KeepIn(s, 1e12+1000*run, "run "+strconv.FormatInt(run, 10), int(run), func(err error) { t.Error(err) }); err != nil {
+			t.Fatal(err)
+		}
+		h.Add(Point{Time: 1e12 + 1000*run})
+		if run == 0 {
+			keep(h, heapOf(time.Unix(2e9, 0), map[string]int64{"f": 100}), false) // by a clock that was set back since
+			h.Note("doctor", "ill")
+		}
+	}
+	s.Close()
+	base, h := reopen(t, dir)
+	if all := h.Moments(); len(all) != 0 {
+		t.Errorf("moments of the process before: %+v", all)
+	}
+	if status, body := get(t, base+"api/doctor", nil); status != http.StatusNotFound {
+		t.Errorf("doctor: %d %s", status, body)
+	}
+	if all := h.Listed(0, noEnd, 10); len(all) != 1 {
+		t.Errorf("in the folder: %+v", all)
+	}
+}
+
 func TestWhatTheProcessSaidLastIsKept(t *testing.T) {
 	dir := t.TempDir()
 	s := folder(t, dir)
