@@ -101,14 +101,13 @@ func Open(dir string) (*Store, error) {
 	return open(dir, 0)
 }
 
-// isStore also knows a folder whose tool was killed before it had written.
+// isStore also knows a folder whose tool was killed before it had written: nothing but a lock is in it.
 func isStore(dir string) bool {
-	for _, name := range []string{file, "lock"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return true
-		}
+	if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
+		return true
 	}
-	return false
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) == 1 && entries[0].Name() == "lock"
 }
 
 // reason is an error without the path, which stands before it.
@@ -139,14 +138,22 @@ func acquire(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot be opened for writing: %w", dir, reason(err))
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer lock.Close()
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s: cannot be locked: %w", dir, err)
-		}
-		who := make([]byte, 20)
-		n, _ := lock.ReadAt(who, 0)
-		return nil, fmt.Errorf("%s: is in use by another seemalloc (pid %s): end that one, or choose another folder", dir, strings.TrimSpace(string(who[:n])))
+	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	read := make([]byte, 20)
+	n, _ := lock.ReadAt(read, 0)
+	who := strings.TrimSpace(string(read[:n]))
+	_, notAPid := strconv.ParseUint(who, 10, 32)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		err = fmt.Errorf("%s: is in use by another seemalloc (pid %s): end that one, or choose another folder", dir, who)
+	case err != nil:
+		err = fmt.Errorf("%s: cannot be locked: %w", dir, err)
+	case n > 0 && notAPid != nil:
+		err = fmt.Errorf("%s: is not of seemalloc, and stays as it is: expected an empty file or the id of a process; choose another folder", lock.Name())
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
 	}
 	_ = lock.Truncate(0)
 	_, _ = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
