@@ -424,17 +424,20 @@ func (s *Store) Moment(id int) (Moment, bool) {
 	return s.moments[i], true
 }
 
-// Keep marks a moment as one that was asked for: it stays when others go. One that has gone already is nobody's loss.
-func (s *Store) Keep(id int) error {
+// Keep marks a moment as one that was asked for: it stays when others go. False: there was nothing to write, as for one that has
+// gone already, which is nobody's loss.
+func (s *Store) Keep(id int) (written bool, err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	i, found := slices.BinarySearchFunc(s.moments, id, func(m Moment, id int) int { return m.ID - id })
 	if !found || s.moments[i].Asked || s.limit == 0 {
-		return nil
+		return false, nil
+	}
+	if _, err := s.db.Exec("UPDATE moments SET asked = 1 WHERE id = ?", id); err != nil {
+		return false, s.explain(err)
 	}
 	s.moments[i].Asked = true
-	_, err := s.db.Exec("UPDATE moments SET asked = 1 WHERE id = ?", id)
-	return s.explain(err)
+	return true, nil
 }
 
 // LastID is the last moment's; 0: there is none.

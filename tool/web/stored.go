@@ -30,13 +30,19 @@ type disk struct {
 	run   int // that is written to; 0: none
 	tell  func(error)
 
-	mutex   sync.Mutex
-	failure error // why the last write failed
-	older   map[int]*Moment
+	mutex    sync.Mutex
+	failures []failure // of the kinds whose last write failed, in the order in which they began to
+	older    map[int]*Moment
+}
+
+// failure is why the last write of a kind failed: a large profile may have no room where a point has.
+type failure struct {
+	kind string
+	err  error
 }
 
 // KeepIn lets all that comes be kept in the folder, as a run of a process. What the folder has of earlier times is in the history,
-// its points thinned out. A write that fails is told, once until one succeeds.
+// its points thinned out. A write that fails is told, once until one of its kind succeeds.
 func (h *History) KeepIn(s *store.Store, now int64, title string, pid int, tell func(error)) error {
 	run, err := s.Begin(now, title, pid)
 	if err != nil {
@@ -128,13 +134,21 @@ func (d *disk) moment(h *History, m store.Moment) *Moment {
 	return one
 }
 
-// wrote keeps how a write went.
-func (d *disk) wrote(err error) {
+// wrote keeps how a write went. What all kinds fail of is told once.
+func (d *disk) wrote(kind string, err error) {
 	d.mutex.Lock()
-	first := err != nil && d.failure == nil
-	d.failure = err
+	of := func(f failure) bool { return f.kind == kind }
+	tell := false
+	if err == nil {
+		d.failures = slices.DeleteFunc(d.failures, of)
+	} else if i := slices.IndexFunc(d.failures, of); i >= 0 {
+		d.failures[i].err = err
+	} else {
+		tell = !slices.ContainsFunc(d.failures, func(f failure) bool { return f.err.Error() == err.Error() })
+		d.failures = append(d.failures, failure{kind, err})
+	}
 	d.mutex.Unlock()
-	if first {
+	if tell {
 		d.tell(err)
 	}
 }
@@ -147,7 +161,7 @@ func (d *disk) addPoint(p Point) {
 	if err == nil {
 		err = d.store.AddPoint(p.Time, data)
 	}
-	d.wrote(err)
+	d.wrote("points", err)
 }
 
 // encoded is the profile as it is kept, made before others see it.
@@ -157,7 +171,7 @@ func (d *disk) encoded(p *profile.Profile) []byte {
 	}
 	var data bytes.Buffer
 	if err := p.Write(&data); err != nil {
-		d.wrote(err)
+		d.wrote("moments", err)
 		return nil
 	}
 	return data.Bytes()
@@ -169,7 +183,7 @@ func (d *disk) addMoment(m *Moment, data []byte) bool {
 		return false
 	}
 	err := d.store.AddMoment(store.Moment{ID: m.ID, Time: m.Time, InUse: m.InUse, Asked: m.Asked, Run: d.run}, data)
-	d.wrote(err)
+	d.wrote("moments", err)
 	m.written = err == nil
 	return m.written
 }
@@ -192,8 +206,11 @@ func (d *disk) lighten(h *History, moments []*Moment) []*Moment {
 
 // keep lets a moment stay that somebody looks at.
 func (d *disk) keep(id int) {
-	if d != nil && d.run != 0 {
-		d.wrote(d.store.Keep(id))
+	if d == nil || d.run == 0 {
+		return
+	}
+	if written, err := d.store.Keep(id); written || err != nil {
+		d.wrote("keep", err)
 	}
 }
 
@@ -206,7 +223,7 @@ func (h *History) Note(name string, answer any) {
 	if err == nil {
 		err = h.disk.store.Note(name, data)
 	}
-	h.disk.wrote(err)
+	h.disk.wrote("note "+name, err)
 }
 
 // Noted is the last answer of a name.
@@ -221,14 +238,17 @@ func (h *History) Noted(name string) (any, error) {
 	return json.RawMessage(data), err
 }
 
-// Failure says why the folder is not written to just now.
+// Failure says why something is not written to the folder just now: the one that has lasted longest.
 func (h *History) Failure() error {
 	if h.disk == nil {
 		return nil
 	}
 	h.disk.mutex.Lock()
 	defer h.disk.mutex.Unlock()
-	return h.disk.failure
+	if len(h.disk.failures) == 0 {
+		return nil
+	}
+	return h.disk.failures[0].err
 }
 
 // Between returns the points of a time, from the folder where there is one.

@@ -258,6 +258,44 @@ func TestAFolderThatFailsIsSaid(t *testing.T) {
 	}
 }
 
+// Points that are written do not hide that profiles are not; the failure is told once, not each second.
+func TestWhatFailsIsSaidByKind(t *testing.T) {
+	s := folder(t, t.TempDir())
+	h := &History{}
+	var told []error
+	if err := h.KeepIn(s, 1, "x", 1, func(err error) { told = append(told, err) }); err != nil {
+		t.Fatal(err)
+	}
+	small := keep(h, heapOf(time.Unix(1e9, 0), map[string]int64{"f": 100}), false)
+	random := make([]byte, store.LeastSize/8)
+	for i := range int64(5) {
+		p := heapOf(time.Unix(1e9+i, 0), map[string]int64{"f": 100})
+		rand.New(rand.NewSource(i)).Read(random)
+		p.Comments = []string{hex.EncodeToString(random)}
+		keep(h, p, false)
+		h.Add(Point{Time: 1e12 + i})
+		h.Note("stats", i)
+		h.Keep(small.ID)
+		h.Keep(99)
+		if err := h.Failure(); err == nil || !strings.Contains(err.Error(), "--store-size") {
+			t.Fatalf("while profiles are too large: %v", err)
+		}
+	}
+	if len(told) != 1 {
+		t.Errorf("told %d times: %v", len(told), told)
+	}
+	keep(h, heapOf(time.Unix(2e9, 0), map[string]int64{"f": 100}), false)
+	if err := h.Failure(); err != nil {
+		t.Errorf("after one that has room: %v", err)
+	}
+	s.Close()
+	h.Add(Point{Time: 2e12})
+	h.Note("stats", 1)
+	if len(told) != 2 {
+		t.Errorf("of one cause, told %d times: %v", len(told)-1, told)
+	}
+}
+
 // With a folder, memory has one profile, whatever is asked for; what somebody has looked at stays in both.
 func TestProfilesAreNotKeptTwice(t *testing.T) {
 	s := folder(t, t.TempDir())
