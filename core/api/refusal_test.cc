@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/api/sampling.h"
 #include "core/api/test_api.h"
 #include "core/base/units.h"
 #include "core/os/fault.h"
@@ -115,6 +116,33 @@ TEST_P(Refusal, LosesNothing) {
   ASSERT_EQ(seemalloc_for_each_block(count_block, &after), 0);
   EXPECT_EQ(after, before);
   EXPECT_EQ(churn(), 0u) << "what was refused once is refused for good";
+  ASSERT_EQ(seemalloc_profile_stop(), 0);
+}
+
+// A sampled block has a span of its own kind. Where that cannot be had, the block comes from a span in use, and the sample is lost.
+TEST(RefusalOfSamples, IsCounted) {
+  constexpr size_t kBlocks = 200000;
+  std::thread([] {
+    std::vector<void*> blocks(kBlocks);
+    for (void*& block : blocks) block = sm_malloc(256);
+    for (size_t i = 0; i < blocks.size(); i += 2) sm_free(blocks[i]);  // free blocks, but no free pages
+    ASSERT_EQ(seemalloc_profile_start(1 * KiB), 0);
+    uint64_t before = sampling_report().dropped;
+    size_t had = 0;
+    {
+      os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+      for (; had < 1'000'000; had++) {
+        void* block = sm_malloc(256);
+        if (block == nullptr) break;
+        blocks.push_back(block);
+      }
+    }
+    EXPECT_GE(had, kBlocks / 2) << "the free blocks";
+    EXPECT_GT(sampling_report().dropped, before);
+    for (size_t i = 0; i < blocks.size(); i++) {
+      if (i >= kBlocks || i % 2 == 1) sm_free(blocks[i]);
+    }
+  }).join();
   ASSERT_EQ(seemalloc_profile_stop(), 0);
 }
 

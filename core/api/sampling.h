@@ -23,6 +23,8 @@ extern constinit thread_local bool moving_block __attribute__((tls_model("initia
 // Records an allocation made by the calling thread, with its stack. 0 when it could not be recorded (counted). `site`
 // is an address in a caller, best the program's: by it, places that allocate at one stack pointer are told apart.
 uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes, const void* site);
+// Counts a sample whose block could not be had.
+void drop_sample();
 // `mine` is null in a thread that has no heap.
 void forget_sample(heap::ThreadHeap* mine, uint32_t id);
 void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes);

@@ -6,6 +6,7 @@ namespace seemalloc {
 void start_sampling() {}
 void adopt_sampling(heap::ThreadHeap&) {}
 uint32_t record_sample(heap::ThreadHeap&, size_t, size_t, const void*) { return 0; }
+void drop_sample() {}
 void forget_sample(heap::ThreadHeap*, uint32_t) {}
 void resize_sample(uint32_t, size_t, size_t) {}
 SamplingReport sampling_report() { return {}; }

@@ -89,6 +89,8 @@ SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t request
   return id;
 }
 
+void drop_sample() { profile::drop_sample(); }
+
 namespace {
 enum : uint64_t { kFreeStacksOff, kFreeStacksSampled, kFreeStacksAll };  // as the words in options.cc
 }

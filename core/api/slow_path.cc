@@ -57,7 +57,10 @@ void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const v
   heap::HomeId home = mine.due_home;
   mine.due_home = 0;
   void* p = heap::allocate_sampled(size_class, home, &id);
-  if (p == nullptr) return nullptr;
+  if (p == nullptr) {
+    drop_sample();
+    return nullptr;
+  }
   uint32_t recorded = record_sample(mine, bytes, heap::kClasses[size_class].bytes, site);
   __atomic_store_n(id, recorded, __ATOMIC_RELEASE);  // pairs with for_each_sampled_block()
   return p;

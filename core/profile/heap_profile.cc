@@ -148,6 +148,8 @@ SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth,
 
 }  // namespace
 
+void drop_sample() { count(records.dropped); }
+
 FreedSample record_free(Recorder* recorder, SampleId id, DeathStacks wanted) {
   RecorderUse use(recorder);
   recorder = use.get();

@@ -33,6 +33,8 @@ void adopt_recorder(Recorder& recorder);
 SampleId record_alloc(Recorder* recorder, const Allocation& allocation, uintptr_t site, size_t max_depth);
 // The same with a stack captured before.
 SampleId record_alloc(const Allocation& allocation, const Stack& stack);
+// Counts a sample whose block could not be had.
+void drop_sample();
 // What a sample that is gone stood for.
 struct FreedSample {
   size_t allocated_bytes;
