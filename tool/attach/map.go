@@ -110,18 +110,48 @@ func FetchMapOf(c *Client, from, to Address) (*Map, error) {
 	return fetchMap(c, fmt.Sprintf("%#x", uint64(from)), fmt.Sprintf("%#x", uint64(to)))
 }
 
-// EachRegion asks for the parts of these regions, which are in the order of addresses, some at a time.
+// EachRegion asks for the parts of these regions, which are in the order of addresses, some at a time. What lies between them is
+// not passed on. An answer that had no room for all of them is asked for again in halves.
 func EachRegion(c *Client, regions []MapRegion, f func(*Map, MapRegion) error) error {
 	const atOnce = 64 // their answers' texts are some MiB at most
-	for chunk := range slices.Chunk(regions, atOnce) {
-		part, err := FetchMapOf(c, chunk[0].Address, chunk[len(chunk)-1].Address+RegionBytes)
-		if err != nil {
+	for len(regions) > 0 {
+		// Regions may lie far apart: what is asked for is bounded by the addresses, not by how many are wanted.
+		n, end := 1, regions[0].Address+atOnce*RegionBytes
+		for n < len(regions) && regions[n].Address < end {
+			n++
+		}
+		if err := eachRegionOf(c, regions[:n], f); err != nil {
 			return err
 		}
-		for _, region := range part.Regions {
-			if err := f(part, region); err != nil {
-				return err
-			}
+		regions = regions[n:]
+	}
+	return nil
+}
+
+// eachRegionOf passes on what one answer has room for.
+func eachRegionOf(c *Client, regions []MapRegion, f func(*Map, MapRegion) error) error {
+	first, last := regions[0].Address, regions[len(regions)-1].Address
+	part, err := FetchMapOf(c, first, last+RegionBytes)
+	if err != nil {
+		return err
+	}
+	if part.LeftOut > 0 {
+		if len(regions) == 1 {
+			return fmt.Errorf("%s: its answer had no room for %d lines of the region %#x", c.who, part.LeftOut, uint64(first))
+		}
+		half := len(regions) / 2
+		if err := eachRegionOf(c, regions[:half], f); err != nil {
+			return err
+		}
+		return eachRegionOf(c, regions[half:], f)
+	}
+	for _, region := range part.Regions {
+		wanted := func(r MapRegion, at Address) int { return cmp.Compare(r.Address, at) }
+		if _, found := slices.BinarySearchFunc(regions, region.Address, wanted); !found {
+			continue
+		}
+		if err := f(part, region); err != nil {
+			return err
 		}
 	}
 	return nil

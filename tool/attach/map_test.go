@@ -1,7 +1,10 @@
 package attach_test
 
 import (
+	"fmt"
 	"path/filepath"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +28,8 @@ func dialMap(t *testing.T, answer func(args []string) string) *attach.Client {
 }
 
 const mapEnd = `{"end":1,"regions":2,"page_bytes":8192,"os_page_bytes":4096,"left_out":3,"stacks_left_out":0,"new":1}` + "\n"
+
+const mapEndWhole = `{"end":1,"page_bytes":8192,"os_page_bytes":4096,"left_out":0}` + "\n"
 
 func TestMapIsReadInTheOrderOfAddresses(t *testing.T) {
 	client := dialMap(t, func([]string) string {
@@ -78,7 +83,7 @@ func TestEachRegionIsAskedForOnce(t *testing.T) {
 	var asked []string
 	client := dialMap(t, func(args []string) string {
 		asked = append(asked, strings.Join(args, " "))
-		return `{"region":"` + args[0] + `"}` + "\n" + mapEnd
+		return `{"region":"` + args[0] + `"}` + "\n" + mapEndWhole
 	})
 	seen := 0
 	if err := attach.EachRegion(client, regions, func(*attach.Map, attach.MapRegion) error { seen++; return nil }); err != nil {
@@ -86,5 +91,63 @@ func TestEachRegionIsAskedForOnce(t *testing.T) {
 	}
 	if got, want := strings.Join(asked, ", "), "0x200000 0x8200000, 0x8200000 0x10200000, 0x10200000 0x12e00000"; got != want || seen != 3 {
 		t.Errorf("asked %s\nwant  %s; %d", got, want, seen)
+	}
+}
+
+// mapOf answers for a heap whose regions have these addresses, which has room for so many in an answer.
+func mapOf(addresses []attach.Address, room int, asked *int) func([]string) string {
+	return func(args []string) string {
+		*asked++
+		from, _ := strconv.ParseUint(args[0], 0, 64)
+		to, _ := strconv.ParseUint(args[1], 0, 64)
+		var b strings.Builder
+		there, left := 0, 0
+		for _, at := range addresses {
+			if uint64(at) < from || uint64(at) >= to {
+				continue
+			}
+			if there++; there > room {
+				left++
+				continue
+			}
+			fmt.Fprintf(&b, "{\"region\":\"%#x\"}\n", uint64(at))
+		}
+		return b.String() + fmt.Sprintf(`{"end":1,"page_bytes":8192,"os_page_bytes":4096,"left_out":%d}`, left) + "\n"
+	}
+}
+
+// Regions that were not asked for lie between those that were; and an answer is not asked to hold the whole heap.
+func TestEachRegionIsThoseThatWereChosen(t *testing.T) {
+	var all []attach.Address
+	for i := range 1000 {
+		all = append(all, attach.Address(i+1)*attach.RegionBytes)
+	}
+	chosen := []attach.MapRegion{{Address: all[3]}, {Address: all[5]}, {Address: all[40]}, {Address: all[300]}, {Address: all[999]}}
+	for _, of := range []struct{ room, requests int }{
+		{64, 3}, // one answer for what lies within 128 MiB
+		{37, 5}, // the first answer would be of 38 regions: it is asked for in halves
+		{1, 7},  // and these again
+	} {
+		var got []attach.MapRegion
+		asked := 0
+		client := dialMap(t, mapOf(all, of.room, &asked))
+		if err := attach.EachRegion(client, chosen, func(_ *attach.Map, r attach.MapRegion) error { got = append(got, r); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, chosen) {
+			t.Errorf("room for %d: got %d regions, want the %d chosen: %+v", of.room, len(got), len(chosen), got)
+		}
+		if asked != of.requests {
+			t.Errorf("room for %d: asked %d times, want %d", of.room, asked, of.requests)
+		}
+	}
+}
+
+func TestARegionWithoutRoomIsAnError(t *testing.T) {
+	asked := 0
+	client := dialMap(t, mapOf([]attach.Address{attach.RegionBytes}, 0, &asked))
+	err := attach.EachRegion(client, []attach.MapRegion{{Address: attach.RegionBytes}}, func(*attach.Map, attach.MapRegion) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "no room for 1 lines of the region 0x200000") {
+		t.Errorf("got %v", err)
 	}
 }
