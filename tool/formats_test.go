@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,6 +125,12 @@ func TestBase(t *testing.T) {
 	top := parseTop(t, tool(t, nil, "top", now, "--base", before, "--json").expectSuccess(t))
 	if top.Total != 2097152-10240 || top.Exact != nil || top.Error <= 0 {
 		t.Errorf("%+v", top)
+	}
+	// The error is that of what is left: all of these blocks are of one function or the other.
+	basket := parseTop(t, tool(t, nil, "top", now, "--base", before, "--focus", "shop::basket", "--json").expectSuccess(t))
+	till := parseTop(t, tool(t, nil, "top", now, "--base", before, "--ignore", "shop::basket", "--json").expectSuccess(t))
+	if sum := math.Hypot(basket.Error, till.Error); basket.Error <= 0 || basket.Error >= top.Error || math.Abs(sum-top.Error) > 1e-6*top.Error {
+		t.Errorf("errors %g of the one and %g of the other, together %g instead of %g", basket.Error, till.Error, sum, top.Error)
 	}
 	r := tool(t, nil, "convert", now, "--base", before, "--to", "collapsed")
 	if r.out != "main;shop::serve;shop::till 2097152\n" || !strings.Contains(r.err, "holds no negative values: 1 row that shrank, by 10.00 KiB together") {

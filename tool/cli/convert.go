@@ -76,7 +76,7 @@ func (a *app) convert(flags convertFlags, args []string) error {
 		return err
 	}
 	if flags.base != "" {
-		if err := s.subtract(flags.base, &flags.view); err != nil {
+		if err := s.subtract(flags.base, &flags.view, filters); err != nil {
 			return err
 		}
 	}

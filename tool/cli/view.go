@@ -87,7 +87,7 @@ type subject struct {
 	// Of a difference:
 	base      string
 	baseTotal int64
-	variance  float64 // of both totals
+	variance  float64 // of both totals, of what the filters let through
 	// The table is pprof's, whose percentages are of the sum of all changes, gains and losses alike.
 	byPprof bool
 }
@@ -163,8 +163,8 @@ func readProfile(path string) (*profile.Profile, error) {
 	return formats.Read(data, path)
 }
 
-// subtract leaves in s what has changed since the profile in the file base.
-func (s *subject) subtract(base string, v *view) error {
+// subtract leaves in s what has changed since the profile in the file base. The filters are for its variance alone.
+func (s *subject) subtract(base string, v *view, filters filters) error {
 	earlier, err := readProfile(base)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (s *subject) subtract(base string, v *view) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", of.name, err)
 		}
-		s.variance += report.Variance(of.p, index)
+		s.variance += v.variance(of.p, index, filters)
 		if of.p == earlier {
 			s.baseTotal = report.Total(of.p, index)
 		}
@@ -199,7 +199,7 @@ func (a *app) load(args []string, v *view, filters filters) (*subject, int, erro
 		return nil, 0, err
 	}
 	if v.base != "" {
-		if err := s.subtract(v.base, v); err != nil {
+		if err := s.subtract(v.base, v, filters); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -208,6 +208,15 @@ func (a *app) load(args []string, v *view, filters filters) (*subject, int, erro
 		return nil, 0, fmt.Errorf("%s: %w", s.source, err)
 	}
 	return s, index, v.narrow(s.profile, s.source, filters)
+}
+
+// variance is that of what the filters would leave of p, which may be nothing. It leaves p as it is.
+func (v *view) variance(p *profile.Profile, index int, filters filters) float64 {
+	if filters.any() {
+		p = p.Copy()
+		_ = v.narrow(p, "", filters) // what is only in one of two profiles is no error
+	}
+	return report.Variance(p, index)
 }
 
 // narrow chooses the style of the names, and leaves in p what the filters let through.
