@@ -39,3 +39,15 @@ test("the same question has the same answer, and what is not there is said", () 
   assert.throws(() => report.answer("profile?kind=churn&at=0"), /no churn profile/);
   assert.throws(() => report.answer("suspects?last=7"), /does not have it/);
 });
+
+test("profiles of other files are compared by the types that both have", () => {
+  const before = { ...about, t: 1, types: [types[1]!, { name: "alloc_space", unit: "bytes", what: "" }], default: 0, errors: [3, 9], rows: [[0, 10, 99], [1, 20, 98]] };
+  const now = { ...about, t: 2, errors: [1, 4], rows: [[1, 3, 30], [2, 4, 40]] };
+  const cpu = { ...about, t: 1, types: [{ name: "cpu", unit: "nanoseconds", what: "" }], default: 0, errors: [0], rows: [[0, 7]] };
+  const report = new Inlined({ ...REPORT, profiles: { "heap 1": before, "heap 2": cpu, "heap 8": now } });
+  const change = report.answer("profile?kind=heap&at=8&base=1") as Stacks;
+  assert.deepEqual([change.types, change.default, change.errors, change.base_errors], [[types[1]], 0, [4], [3]]);
+  assert.deepEqual([change.stacks, change.values, change.base], [[[0, 2], [0, 3], [0, 1]], [[30], [40], [0]], [[20], [0], [10]]]);
+  assert.throws(() => report.answer("profile?kind=heap&at=8&base=2"), /nothing in common: one is of inuse_objects in objects, inuse_space in bytes, the other of cpu/);
+  assert.deepEqual((report.answer("profile?kind=heap&at=8") as Stacks).values, [[3, 30], [4, 40]]);
+});

@@ -19,6 +19,10 @@ interface Profile {
   rows: number[][]; // a stack's index, and its values
 }
 
+function typeNames(profile: Profile): string {
+  return profile.types.map((type) => `${type.name} in ${type.unit}`).join(", ");
+}
+
 export class Inlined {
   private readonly known = new Map<string, unknown>();
   private readonly report: Report;
@@ -48,9 +52,17 @@ export class Inlined {
     const now = this.one(kind, asked.get("at"));
     const base = kind === "heap" && asked.has("base") ? this.one("heap", asked.get("base")) : null;
     const { rows, ...about } = now;
+    // Those that both have, as NewStacks (tool/web/stacks.go) compares them: where each is in the rows of either.
+    const columns = now.types.map((type, i) => [i, base ? base.types.findIndex((other) => other.name === type.name && other.unit === type.unit) : i] as const).filter(([, other]) => other >= 0);
+    if (base && columns.length === 0) throw new Error(`the two profiles have nothing in common: one is of ${typeNames(now)}, the other of ${typeNames(base)}`);
     const places = new Map<number, number>();
-    const stacks: Stacks = { ...about, frames: this.report.frames, stacks: [], values: [] };
-    const nothing = () => about.types.map(() => 0);
+    const stacks: Stacks = {
+      ...about, frames: this.report.frames, stacks: [], values: [],
+      types: columns.map(([i]) => now.types[i]!),
+      default: Math.max(0, columns.findIndex(([i]) => i === now.default)),
+      errors: columns.map(([i]) => now.errors[i]!),
+    };
+    const nothing = () => columns.map(() => 0);
     const place = (index: number): number => {
       let known = places.get(index);
       if (known === undefined) {
@@ -60,11 +72,12 @@ export class Inlined {
       }
       return known;
     };
-    for (const [index, ...values] of rows) stacks.values[place(index!)] = values;
+    for (const [index, ...values] of rows) stacks.values[place(index!)] = columns.map(([i]) => values[i]!);
     if (base) {
       base.rows.forEach(([index]) => place(index!));
       stacks.base = stacks.stacks.map(nothing);
-      for (const [index, ...values] of base.rows) stacks.base[place(index!)] = values;
+      for (const [index, ...values] of base.rows) stacks.base[place(index!)] = columns.map(([, i]) => values[i]!);
+      stacks.base_errors = columns.map(([, i]) => base.errors[i]!);
     }
     return stacks;
   }
