@@ -80,7 +80,8 @@ bool find_in_static_program(uintptr_t pc, Module* module) {
   } else {
     bool is_static = getauxval(AT_BASE) == 0 && read_module(getauxval(AT_PHDR) - sizeof(Elf64_Ehdr), &here);
     here.main_program = here.permanent = true;
-    if (state.compare_exchange_strong(seen, is_static ? kBeingStored : kNone, std::memory_order_relaxed) && is_static) {
+    int expected = kUnknown;  // not `seen`: another may be storing it
+    if (state.compare_exchange_strong(expected, is_static ? kBeingStored : kNone, std::memory_order_relaxed) && is_static) {
       program = here;
       state.store(kKnown, std::memory_order_release);
     }
