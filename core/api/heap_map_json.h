@@ -2,7 +2,8 @@
 //
 // All regions in sums, and all huge blocks; or those of a range of addresses, with the parts of regions, and for each span who pins it: the sampled block that has lain
 // there longest, or would (heap/homes.h), by stack, thread and age. The last line says what there was no room for.
-// Threads: the helper; tests. Memory of its own is mapped; malloc is never called. No lock is held while text is written.
+// Threads: the helper; tests. Memory of its own is mapped; malloc is never called. No lock is held while
+// text of regions is written; the lines of huge blocks are written under the lock of their list.
 #pragma once
 
 #include <cstddef>

@@ -18,6 +18,7 @@
 #include "core/base/options.h"
 #include "core/base/units.h"
 #include "core/heap/heap_map.h"
+#include "core/heap/holes.h"
 #include "core/heap/large_cache.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
@@ -358,6 +359,35 @@ TEST_F(HeapMap, AForkedChildsThreadHasItsOwnNumber) {
   Map map = take_parts();
   EXPECT_EQ(part_of(map, before)->number("thread"), static_cast<uint64_t>(gettid()));
   sm_free(before);
+}
+
+// A thread's own spans are timed anew at each look for holes: nothing is said of them.
+TEST_F(HeapMap, OnlySpansOfNobodySayHowLongTheyWait) {
+  auto sparse = [] {
+    std::vector<void*> all, kept;
+    for (int i = 0; i < 20000; i++) all.push_back(sm_malloc(640));
+    for (size_t i = 0; i < all.size(); i++) i % 20 == 0 ? kept.push_back(all[i]) : sm_free(all[i]);
+    return kept;
+  };
+  std::vector<void*> left;
+  std::thread([&] { left = sparse(); }).join();
+  std::vector<void*> own = sparse();
+  heap::purge_all_holes();
+  ASSERT_GT(heap::hole_epoch.load(), 1u);
+  os::pause(30 * kMillisecond_ns);
+  EXPECT_GE(heap::ns_since_hole_epoch(1), 20 * kMillisecond_ns) << "the first period began before the second";
+  size_t available = 0, central = 0;
+  for (const Object& region : take_parts().regions) {
+    for (const Object& part : region.parts) {
+      if (part.word("state") == "available") available++;
+      if (part.word("state") == "central") central++;
+      EXPECT_EQ(part.has("idle_ms"), part.word("state") == "central");
+    }
+  }
+  EXPECT_GT(available, 0u);
+  EXPECT_GT(central, 0u);
+  for (void* block : left) sm_free(block);
+  for (void* block : own) sm_free(block);
 }
 
 TEST_F(HeapMap, SaysWhatItHadNoRoomFor) {

@@ -44,7 +44,8 @@ SEEMALLOC_NO_TSAN MapPart copy_span(const Region& region, const Span* span) {
   part.owned = reinterpret_cast<uintptr_t>(span->owner_acquire()) != Span::kNobody;
   uint32_t returned = remote_count(span->remote.load(std::memory_order_relaxed));
   part.returned = returned < part.live ? returned : part.live;
-  part.waits = part.state == SpanState::kAvailable;
+  // A heap's own spans are timed anew whenever they are looked at for holes.
+  part.waits = part.state == SpanState::kAvailable && !part.owned;
   part.since = span->look.since;
   part.home = span->home();
   return part;

@@ -1,6 +1,6 @@
 // The heap map: the address space as it is, region by region and span by span, copied for whoever draws it.
 //
-// Who calls: core/api/heap_map.cc, when somebody asks. Threads: any; each region is copied under its shard's lock, which is held for
+// Who calls: core/api/heap_map_json.cc, when somebody asks. Threads: any; each region is copied under its shard's lock, which is held for
 // some microseconds and let go before the next. So each region is as it was at some moment, not all of them at the same one.
 // Counts of blocks that others are freeing are hints.
 // Invariant: the parts of a region cover each of its pages once, in order.
@@ -39,7 +39,7 @@ struct MapPart {
   uint32_t live;         // blocks that the program has, or that threads have at hand
   uint32_t returned;     // of them, those that other threads have freed and the owner has not taken in
   uint32_t hole_pages;   // OS pages given back, a bit each, from the first that the span touches
-  bool waits;            // has free blocks, and nothing is handed out from it
+  bool waits;            // nobody's, with free blocks
   uint32_t since;        // waits: the period in which that began (holes.h)
   HomeId home;           // kSmall: of sampled blocks that would lie in it
   uint32_t sample_id;    // kLarge, when it is sampled

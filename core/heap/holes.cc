@@ -443,8 +443,11 @@ void purge_holes_if_due(uint64_t now_ns) {
 
 uint64_t ns_since_hole_epoch(uint32_t epoch) {
   uint32_t now = hole_epoch.load(std::memory_order_relaxed);
-  uint32_t oldest = now < kRemembered ? 0 : now - kRemembered + 1;
-  uint64_t began = began_ns[(epoch < oldest ? oldest : epoch) % kRemembered].load(std::memory_order_relaxed);
+  uint32_t oldest = now < kRemembered ? 1 : now - kRemembered + 1;
+  if (epoch < oldest) epoch = oldest;
+  uint64_t began = began_ns[epoch % kRemembered].load(std::memory_order_relaxed);
+  // The first began with the process, which is not written down: at least since the second.
+  if (began == 0 && epoch < now) began = began_ns[(epoch + 1) % kRemembered].load(std::memory_order_relaxed);
   uint64_t time = os::coarse_monotonic_ns();
   return began == 0 || began > time ? 0 : time - began;  // 0: no period has ended yet
 }
