@@ -77,7 +77,7 @@ void restore_options() {
   for (unsigned i = 0; i < kHeapOptionCount; i++) set_option_to(options::row(kHeapOptions[i]).name, options_before[i]);
 }
 
-// What SEEMALLOC_CONF or `seemalloc set` has chosen is left as it is.
+// What SEEMALLOC_CONF or `seemalloc set` has changed is left as it is. One that was set to its default counts as not set.
 void choose(Id id, uint64_t value) {
   const options::Row& row = options::row(id);
   if (options::get(id) == row.fallback) set_option_to(row.name, value < row.max ? value : row.max);
