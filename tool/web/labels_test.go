@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
 )
 
 // labelled has rows of three sizes and two pools; the fourth row has no label.
@@ -63,6 +65,17 @@ func TestRowsAreChosenBySizeAndLabel(t *testing.T) {
 		}
 		if sum != 100*want || before != want {
 			t.Errorf("%s: %d after %d instead of %d after %d", query, sum, before, 100*want, want)
+		}
+		// What is saved is what is shown.
+		for compared, want := range map[string]int64{"at=2": 100 * want, "at=2&base=1": 99 * want} {
+			status, body := get(t, base+"api/download?format=proto&"+compared+query, nil)
+			saved, err := profile.ParseData([]byte(body))
+			if status != http.StatusOK || err != nil {
+				t.Fatalf("%s%s: %d %v", compared, query, status, err)
+			}
+			if got := report.Total(saved, len(saved.SampleType)-1); got != want {
+				t.Errorf("%s%s is saved as %d instead of %d", compared, query, got, want)
+			}
 		}
 		if stacks.Labels.Least != 16 || stacks.Labels.Most != 65536 || strings.Join(stacks.Labels.Texts["pool"], " ") != "cache rows" {
 			t.Errorf("%s: labels %+v: those of all rows were expected", query, stacks.Labels)

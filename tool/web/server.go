@@ -320,17 +320,24 @@ func (s *Server) chosen(q url.Values) (*profile.Profile, error) {
 
 // profile answers with the chosen one, also against another moment.
 func (s *Server) profile(q url.Values) (any, error) {
-	p, err := s.chosen(q)
+	p, base, err := s.compared(q)
 	if err != nil {
 		return nil, err
 	}
-	var base *profile.Profile
+	return s.stacks(q, p, base)
+}
+
+// compared is the chosen profile, and the moment that it is compared with if there is one.
+func (s *Server) compared(q url.Values) (p, base *profile.Profile, err error) {
+	if p, err = s.chosen(q); err != nil {
+		return nil, nil, err
+	}
 	if q.Has("base") {
 		if base, err = s.moment(q, "base"); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return s.stacks(q, p, base)
+	return p, base, nil
 }
 
 // stacks are those of the rows that were asked for; the page may read the source that they name.
@@ -464,11 +471,32 @@ func (s *Server) set(r *http.Request) (any, error) {
 
 func (s *Server) purge(*http.Request) (any, error) { return s.command("purge") }
 
+// saved is a profile of its own with what a view shows: the rows that pass the filters, or what has changed in them.
+func (s *Server) saved(q url.Values) (*profile.Profile, error) {
+	p, base, err := s.compared(q)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := newLabelFilter(q)
+	if err != nil {
+		return nil, err
+	}
+	p = filter.apply(p).Copy()
+	if base == nil {
+		return p, nil
+	}
+	change, err := report.Subtract(p, filter.apply(base).Copy())
+	if err != nil {
+		return nil, problem{http.StatusBadRequest, err}
+	}
+	return change, nil
+}
+
 // download writes what is chosen in one of the formats; those that have one value a stack have that of the type.
 func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	format := formats.ByName(q.Get("format"))
-	p, err := s.chosen(q)
+	p, err := s.saved(q)
 	if format == nil {
 		err = badRequest("format=%q: expected one of %s", q.Get("format"), formats.Names())
 	}
@@ -481,7 +509,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	if err == nil {
 		options := formats.Options{Source: s.options.Title, Index: index}
-		_, err = format.Write(&body, p.Copy(), options)
+		_, err = format.Write(&body, p, options)
 	}
 	if err != nil {
 		reply(w, func() (any, error) { return nil, err })

@@ -87,7 +87,12 @@ function Growers({ suspects, change }: { suspects: Suspect[] | null; change: Cha
 
 export function Overview({ points, state, shown, change }: { points: Point[]; state: State; shown: Shown; change: Change }) {
   const last = points[points.length - 1];
-  const stacks = useAnswer(() => api.stacks("heap", 0), 5000, []);
+  // Who holds most at the end of the time that is shown, which may be long ago.
+  const inWindow = shown.from !== 0 || shown.until !== 0;
+  const stacks = useAnswer(async () => {
+    const last = inWindow ? (await api.moments(shown.from, shown.until)).at(-1) : undefined;
+    return api.stacks("heap", last?.id ?? 0);
+  }, 5000, [shown.from, shown.until]);
   const suspects = useAnswer(() => api.suspects(0, shown.from, shown.until), 5000, [shown.from, shown.until]);
   const times = seconds(points);
   const now = last && PARTS.map((part) => ({ ...part, value: part.of(last) }));

@@ -1,4 +1,5 @@
 // The way to pprof's own pages of what is shown (tool/web/pprof.go), which lead back.
+import { asked } from "../model/rows.ts";
 import type { Shown } from "../state.ts";
 
 export function pprofAddress(shown: Shown, type: string): string {
@@ -11,5 +12,6 @@ export function pprofAddress(shown: Shown, type: string): string {
 }
 
 export function PprofLink({ shown, type }: { shown: Shown; type: string }) {
+  if (asked(shown)) return <span class="note" title="pprof's pages have no filters of size, labels or time">no pprof of a part</span>;
   return <a href={pprofAddress(shown, type)} title="The same profile in the pages of pprof: top, graph, peek, source, disassembly">pprof</a>;
 }

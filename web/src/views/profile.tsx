@@ -33,10 +33,12 @@ function label(moment: Moment): string {
   return `${when}, ${bytes(moment.inuse)} in use${moment.asked && !file ? " (kept)" : ""}`;
 }
 
+/** Where what is shown is saved: its rows, or what has changed in them. */
 function download(shown: Shown, format: string): string {
-  const asked = new URLSearchParams({ kind: shown.kind, at: shown.kind === "heap" ? String(shown.at) : "0", format });
-  if (shown.type) asked.set("type", shown.type);
-  return `api/download?${asked}`;
+  const query = new URLSearchParams({ kind: shown.kind, at: shown.kind === "heap" ? String(shown.at) : "0", format });
+  if (shown.kind === "heap" && shown.base >= 0) query.set("base", String(shown.base));
+  if (shown.type) query.set("type", shown.type);
+  return `api/download?${query}${asked(shown)}`;
 }
 
 function Choice({ state, stacks, moments, shown, change }: { state: State; stacks: Stacks | null; moments: Moment[]; shown: Shown; change: Change }) {
