@@ -28,6 +28,7 @@ type Point struct {
 	RemoteFrees   int64 `json:"remote"`
 	LockWaits     int64 `json:"lockwaits"`
 	Threads       int64 `json:"threads"`
+	Run           int   `json:"run,omitempty"` // of a folder with several processes: which one
 }
 
 // Moment is a heap profile that was kept, for the diff of any two of them.
@@ -75,6 +76,9 @@ func (h *History) Add(p Point) {
 			h.ahead = last + interval.Milliseconds() - p.Time
 		}
 		p.Time += h.ahead
+	}
+	if h.disk != nil {
+		p.Run = h.disk.run
 	}
 	h.points = append(h.points, p)
 	if len(h.points) > mostPoints {

@@ -369,7 +369,7 @@ func (s *Server) suspects(q url.Values) (any, error) {
 	var window []Moment
 	all := s.history.Moments()
 	if q.Has("from") || q.Has("until") {
-		all = s.history.Listed(from, until, mostMoments)
+		all = s.history.ListedOfOne(from, until, mostMoments)
 	}
 	for _, m := range all {
 		if last == 0 || m.Time >= all[len(all)-1].Time-1000*last {

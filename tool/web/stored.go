@@ -22,12 +22,14 @@ const (
 	mostListed = 200 // moments of the folder in one list
 	mostOlder  = 200 // moments of which is remembered who holds what
 	noEnd      = math.MaxInt64
+	noBound    = math.MaxInt32
 )
 
 // disk is a history's folder.
 type disk struct {
 	store *store.Store
 	run   int // that is written to; 0: none
+	shown int // the run that memory is of
 	tell  func(error)
 
 	mutex    sync.Mutex
@@ -48,7 +50,7 @@ func (h *History) KeepIn(s *store.Store, now int64, title string, pid int, tell 
 	if err != nil {
 		return err
 	}
-	return h.load(&disk{store: s, run: run, tell: tell, older: map[int]*Moment{}}, mostPoints/2)
+	return h.load(&disk{store: s, run: run, shown: run, tell: tell, older: map[int]*Moment{}}, mostPoints/2)
 }
 
 // Reopen fills the history with what a folder has: the points of all its time, the moments of its last run. It returns that run.
@@ -60,7 +62,7 @@ func (h *History) Reopen(s *store.Store) (*store.Run, error) {
 	if run == nil {
 		return nil, fmt.Errorf("%s: nothing has been written to it yet", s.Dir())
 	}
-	d := &disk{store: s, older: map[int]*Moment{}}
+	d := &disk{store: s, shown: run.ID, older: map[int]*Moment{}}
 	if err := h.load(d, mostPoints); err != nil {
 		return nil, err
 	}
@@ -261,16 +263,33 @@ func (h *History) Between(from, until int64) ([]Point, error) {
 }
 
 // Listed returns at least the moments in memory of a time, and, spread over it, so many of the folder's.
-func (h *History) Listed(from, until int64, most int) []Moment {
+func (h *History) Listed(from, until int64, most int) []Moment { return h.listed(0, from, until, most) }
+
+// ListedOfOne returns those of the process that was watched last in that time: what another one held says nothing of its growth.
+func (h *History) ListedOfOne(from, until int64, most int) []Moment {
+	run := 0
+	if h.disk != nil {
+		for _, m := range h.disk.store.Moments(0, from, until, noBound) {
+			run = max(run, m.Run)
+		}
+	}
+	return h.listed(run, from, until, most)
+}
+
+// listed is of a run; 0: of any.
+func (h *History) listed(run int, from, until int64, most int) []Moment {
 	all := slices.DeleteFunc(h.Moments(), func(m Moment) bool { return m.Time < from || m.Time > until })
 	if h.disk == nil {
 		return all
+	}
+	if run != 0 && run != h.disk.shown {
+		all = nil
 	}
 	known := map[int]bool{}
 	for _, m := range all {
 		known[m.ID] = true
 	}
-	for _, m := range h.disk.store.Moments(0, from, until, most) {
+	for _, m := range h.disk.store.Moments(run, from, until, most) {
 		if !known[m.ID] {
 			all = append(all, *h.disk.moment(h, m))
 		}

@@ -166,6 +166,15 @@ func TestAFolderGoesOn(t *testing.T) {
 	if all := h.Listed(0, noEnd, 10); len(all) != 2 {
 		t.Errorf("of both: %+v", all)
 	}
+	// What grows is asked of one process: the last that was watched in that time.
+	for until, want := range map[int64]int{noEnd: 2, 1e12: 1} {
+		if all := h.ListedOfOne(0, until, 10); len(all) != 1 || all[0].ID != want {
+			t.Errorf("of one until %d: %+v", until, all)
+		}
+	}
+	if points := h.Since(0); len(points) != 2 || points[0].Run != 1 || points[1].Run != 2 {
+		t.Errorf("points of both: %+v", points)
+	}
 }
 
 // A process that was watched too shortly for a profile has none: not those of the one before, nor its answers.

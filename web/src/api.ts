@@ -35,6 +35,7 @@ export interface Point {
   remote: number;
   lockwaits: number;
   threads: number;
+  run?: number; // of a folder with several processes: which one
 }
 
 export interface Moment {

@@ -11,6 +11,11 @@ test("rates are per second, whatever lies between two points", () => {
   assert.deepEqual(rate(points, (p) => p.faults), [20, 20, 5, 0], "a count that falls began anew");
 });
 
+test("another process's counts are not this one's", () => {
+  const points = [point(1000, 10), point(2000, 30), { ...point(3000, 1_000_030), run: 2 }, { ...point(4000, 1_000_035), run: 2 }];
+  assert.deepEqual(rate(points, (p) => p.faults), [20, 20, 5, 5]);
+});
+
 test("points that came twice are kept once", () => {
   const all = joined([point(1, 0), point(2, 0)], [point(2, 0), point(3, 0), point(4, 0)]);
   assert.deepEqual(all.map((p) => p.t), [1, 2, 3, 4]);

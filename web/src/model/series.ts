@@ -9,15 +9,14 @@ export function level(points: Point[], of: (point: Point) => number): number[] {
   return points.map(of);
 }
 
-/** Per second, at each point since the one before; the first has none and shows the second's. */
+/** Per second, at each point since the one before; a process's first has none and shows the second's. */
 export function rate(points: Point[], of: (point: Point) => number): number[] {
-  const rates = points.map((point, i) => {
-    const before = points[i - 1];
-    if (!before || point.t <= before.t) return 0;
+  const since = (i: number) => {
+    const [before, point] = [points[i - 1], points[i]];
+    if (!before || !point || point.run !== before.run || point.t <= before.t) return null;
     return Math.max(0, (1000 * (of(point) - of(before))) / (point.t - before.t));
-  });
-  if (rates.length > 1) rates[0] = rates[1]!;
-  return rates;
+  };
+  return points.map((_, i) => since(i) ?? since(i + 1) ?? 0);
 }
 
 /** Adds what is new, in the server's bounds: when there are too many, every other one of the older half goes, but for the first. */
