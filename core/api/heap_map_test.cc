@@ -369,9 +369,9 @@ TEST_F(HeapMap, OnlySpansOfNobodySayHowLongTheyWait) {
     for (size_t i = 0; i < all.size(); i++) i % 20 == 0 ? kept.push_back(all[i]) : sm_free(all[i]);
     return kept;
   };
-  std::vector<void*> left;
+  // In this order: what the ended thread has left would be taken first.
+  std::vector<void*> own = sparse(), left;
   std::thread([&] { left = sparse(); }).join();
-  std::vector<void*> own = sparse();
   heap::purge_all_holes();
   ASSERT_GT(heap::hole_epoch.load(), 1u);
   os::pause(30 * kMillisecond_ns);
