@@ -289,14 +289,15 @@ test("a process that is stopped for a while is looked at again", { timeout: 60_0
   await close(page);
 });
 
-test("saved profiles are shown too, and an ended process stays", { timeout: 60_000 }, async () => {
+test("saved profiles are shown too, and an ended process stays", { timeout: 180_000 }, async () => {
   const files = await serve(join(folder, "moment.pb.gz"));
   const page = await open(files, { view: "functions" });
   await page.getByRole("row", { name: /leaky_parser/ }).waitFor();
   await close(page);
   leak.kill("SIGKILL");
   const gone = await open(url, { view: "functions" });
-  await gone.getByText("The process does not answer any more").waitFor({ timeout: 20_000 });
+  // On a loaded machine looks are up to a minute apart.
+  await gone.getByText("The process does not answer any more").waitFor({ timeout: 90_000 });
   await gone.getByRole("row", { name: /leaky_parser/ }).waitFor();
   await gone.close();
 });
