@@ -50,7 +50,7 @@ func named(t *testing.T, folder string) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := regexp.MustCompile(`([._])\d{4,}([._])`)
+	pid := regexp.MustCompile(`([._])[1-9]\d{2,}([._])`) // files are numbered from 1 or 0001; process ids begin anew at 32768
 	for _, entry := range entries {
 		if name := entry.Name(); strings.HasSuffix(name, ".heap") || strings.HasSuffix(name, ".pb") || strings.Contains(name, ".tmp.") {
 			if !regexp.MustCompile(`^[a-z]+\.\d{4}\.heap$`).MatchString(name) {
