@@ -15,9 +15,10 @@ bool WakeUp::is_theirs() const {
   return os::is_signal_pending(signal()) && sending_.load(std::memory_order_acquire) == 0 && !sent_.load(std::memory_order_relaxed);
 }
 
-void WakeUp::keep_open() {
+void WakeUp::keep_open(bool wanted) {
   if (theirs_) theirs_ = is_theirs();
   if (descriptor_.fd >= 0 && !descriptor_.is_ours()) descriptor_.fd = -1;
+  if (!wanted) return descriptor_.close();
   if (descriptor_.fd >= 0 || refused_) return;
   int fd = os::watch_signal(signal());
   refused_ = fd < 0;

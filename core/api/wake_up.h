@@ -16,8 +16,8 @@ namespace seemalloc {
 
 class WakeUp {
  public:
-  // Opens the descriptor, again where the program has closed it. Before each wait.
-  void keep_open();
+  // Opens the descriptor, again where the program has closed it; closes it when it is not wanted. Before each wait.
+  void keep_open(bool wanted = true);
   // What to wait for, and what came of it.
   os::Poll wanted() const { return os::Poll{theirs_ ? -1 : descriptor_.fd, false}; }
   void note(const os::Poll& poll);
