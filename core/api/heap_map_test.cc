@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/api/no_helper_for_test.h"  // what is there must stay between two looks
 #include "core/api/test_api.h"
-#include "core/base/options.h"
 #include "core/base/units.h"
 #include "core/heap/heap_map.h"
 #include "core/heap/holes.h"
@@ -29,15 +29,6 @@
 
 namespace seemalloc {
 namespace {
-
-// What is there must stay between two looks.
-class NoHelper : public testing::Environment {
-  void SetUp() override {
-    FixedText<64> problem;
-    ASSERT_TRUE(options::set(options::Id::helper, "0", 1, problem));
-  }
-};
-const testing::Environment* const no_helper = testing::AddGlobalTestEnvironment(new NoHelper);
 
 // ---- a reader of the lines: objects of numbers, words, and arrays of the same ----
 

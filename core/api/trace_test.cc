@@ -11,23 +11,14 @@
 #include <vector>
 
 #include "core/api/event_ring.h"
+#include "core/api/no_helper_for_test.h"  // readers belong to one thread: here to the test's
 #include "core/api/test_api.h"
-#include "core/base/options.h"
 #include "core/base/units.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 
 namespace seemalloc {
 namespace {
-
-// Readers belong to one thread: here to the test's instead of the helper's.
-class NoHelper : public testing::Environment {
-  void SetUp() override {
-    FixedText<64> problem;
-    ASSERT_TRUE(options::set(options::Id::helper, "0", 1, problem));
-  }
-};
-const testing::Environment* const no_helper = testing::AddGlobalTestEnvironment(new NoHelper);
 
 struct Line {
   uint64_t time, bytes, took;
