@@ -4,11 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/pprof/profile"
-
-	"seemalloc/tool/attach"
 	"seemalloc/tool/attach/fake"
 )
 
@@ -23,17 +19,7 @@ func TestTheHeapMapIsAskedForOnce(t *testing.T) {
 {"end":1,"page_bytes":8192,"os_page_bytes":4096,"left_out":0}
 `
 	}
-	client, err := attach.DialSocket(socket.Path, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	process := NewProcess(client, "p", 0, func(*profile.Profile) {})
-	server, err := NewServer(Options{Title: "p"}, &History{}, process, &Watcher{process: process, history: &History{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := listen(t, server)
+	base, _ := unwatched(t, socket)
 	var sums mapSums
 	for range 3 {
 		if status, body := get(t, base+"api/map", &sums); status != 200 {

@@ -353,6 +353,21 @@ func processIn(t *testing.T, allowSet bool, s *store.Store) (base string, socket
 	return listen(t, server), socket, server
 }
 
+// unwatched serves a page about the process behind the socket, which is asked for nothing but what pages ask.
+func unwatched(t *testing.T, socket *fake.Server) (base string, server *Server) {
+	t.Helper()
+	client, err := attach.DialSocket(socket.Path, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	process := NewProcess(client, "p", 0, func(*profile.Profile) {})
+	if server, err = NewServer(Options{Title: "p"}, &History{}, process, &Watcher{process: process, history: &History{}}); err != nil {
+		t.Fatal(err)
+	}
+	return listen(t, server), server
+}
+
 // watched makes the server of a page about the process behind the socket.
 func watched(t *testing.T, socket *fake.Server, allowSet bool, s *store.Store) *Server {
 	t.Helper()

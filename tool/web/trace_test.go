@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
-
-	"seemalloc/tool/attach"
 	"seemalloc/tool/attach/fake"
 )
 
@@ -33,17 +30,7 @@ func TestTraceWhilePagesLook(t *testing.T) {
 		}
 		return text + "lost 2 dropped 1 more 0\n"
 	}
-	client, err := attach.DialSocket(socket.Path, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	process := NewProcess(client, "p", 0, func(*profile.Profile) {})
-	server, err := NewServer(Options{Title: "p"}, &History{}, process, &Watcher{process: process, history: &History{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := listen(t, server)
+	base, server := unwatched(t, socket)
 	look := func(since int64) (seen traced) {
 		if status, body := get(t, fmt.Sprintf("%sapi/trace?since=%d", base, since), &seen); status != 200 {
 			t.Fatalf("%d %s", status, body)
