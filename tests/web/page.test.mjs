@@ -1,82 +1,23 @@
 // The page in a real Chromium, against a program that leaks: every view is opened, clicked and filtered; what it shows is what
 // `seemalloc top` says of the same profile; nobody else gets in. SHOTS=FOLDER keeps a picture of each view.
 import assert from "node:assert/strict";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { tmpdir } from "node:os";
+import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { accessible, close, end, folder, open, serve, startBrowser, startLeak, tool, top, wait } from "./harness.mjs";
 
-const root = new URL("../..", import.meta.url).pathname;
-const require = createRequire(join(root, "web/package.json"));
-const { chromium } = require("playwright-core");
-const { AxeBuilder } = require("@axe-core/playwright");
-const out = process.env.SEEMALLOC_OUT ?? join(root, "out");
-const tool = join(out, "bin/seemalloc");
 const VIEWS = ["overview", "flame", "functions", "callers", "tree", "graph", "source", "changes", "growth", "map", "sizes", "lifetimes", "kernel", "doctor", "settings"];
 
-const folder = mkdtempSync(join(tmpdir(), "seemalloc-web-"));
-const children = [];
-let browser, leak, url, errors;
-
-/** The first line that a process prints. */
-function firstLine(child) {
-  return new Promise((resolve, reject) => {
-    let text = "";
-    child.stdout.on("data", (data) => {
-      text += data;
-      if (text.includes("\n")) resolve(text.split("\n")[0]);
-    });
-    child.on("exit", (status) => reject(new Error(`${child.spawnfile} ended: ${status}`)));
-  });
-}
-
-function start(...command) {
-  const child = spawn(command[0], command.slice(1), { stdio: ["ignore", "pipe", "inherit"] });
-  children.push(child);
-  return child;
-}
-
-async function serve(...args) {
-  return firstLine(start(tool, "web", ...args));
-}
-
-/** Opens a view of a page; what the console says is an error of the test. */
-async function open(address, state, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  const page = await context.newPage();
-  errors = [];
-  page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
-  page.on("pageerror", (error) => errors.push(error.stack));
-  await page.goto(address + "#" + new URLSearchParams(state));
-  return page;
-}
-
-async function close(page) {
-  await page.context().close();
-  assert.deepEqual(errors, []);
-}
+let leak, url;
 
 before(async () => {
-  const program = join(folder, "leak");
-  execFileSync("c++", ["-O1", "-g", join(root, "demo/leak.cc"), "-o", program]);
-  leak = start(tool, "run", "--sample", "64K", "--lib", join(out, "lib"), "--", program);
-  await firstLine(leak);
-  // The thread that opens the socket runs beside main.
-  for (let tries = 0; spawnSync(tool, ["get", String(leak.pid), "sample"]).status !== 0; tries++) {
-    assert.ok(tries < 200, "the program cannot be asked");
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  leak = await startLeak();
   url = await serve("--allow-set", String(leak.pid));
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  await startBrowser();
 }, { timeout: 120_000 });
 
-after(async () => {
-  await browser?.close();
-  for (const child of children) child.kill("SIGKILL");
-  rmSync(folder, { recursive: true, force: true });
-});
+after(end);
 
 test("the overview names who holds and who grows", { timeout: 120_000 }, async () => {
   const page = await open(url, { view: "overview" });
@@ -100,14 +41,14 @@ test("functions are those of seemalloc top, on the same profile", async () => {
   const [moment] = (await (await fetch(url + "api/moments")).json()).slice(-1);
   const file = join(folder, "moment.pb.gz");
   writeFileSync(file, Buffer.from(await (await fetch(`${url}api/download?at=${moment.id}&format=proto`)).arrayBuffer()));
-  const top = JSON.parse(execFileSync(tool, ["top", file, "--json", "-n", "0"]));
+  const expected = top(file);
   const stacks = await (await fetch(`${url}api/profile?at=${moment.id}`)).json();
-  const index = stacks.types.findIndex((type) => type.name === top.type);
-  assert.equal(stacks.values.reduce((sum, values) => sum + values[index], 0), top.total);
+  const index = stacks.types.findIndex((type) => type.name === expected.type);
+  assert.equal(stacks.values.reduce((sum, values) => sum + values[index], 0), expected.total);
   await page.goto(`${url}#view=functions&at=${moment.id}`);
   await page.getByRole("button", { name: "flat" }).waitFor();
   const shown = await page.locator("tbody tr").evaluateAll((rows) => rows.map((row) => row.querySelector("button").textContent));
-  const own = top.functions.filter((row) => row.flat > 0).map((row) => row.name);
+  const own = expected.functions.filter((row) => row.flat > 0).map((row) => row.name);
   assert.deepEqual(shown.slice(0, own.length), own);
   await page.getByLabel("focus").fill("leaky_session");
   await page.getByRole("row", { name: /steady_work/ }).waitFor({ state: "detached" });
@@ -181,9 +122,9 @@ test("settings are set, and nonsense is refused in words", async () => {
   await page.getByText(/soon/).first().waitFor();
   await page.getByRole("button", { name: "give free memory back now" }).click();
   await page.getByText(/^[\d.]+ [KMGT]?i?B given back\.$/).waitFor(); // by the purge, and no option's help
-  assert.equal(errors.length, 1, errors.join("; "));
-  assert.match(errors[0], /400/, "the console tells of the refused request");
-  errors = [];
+  assert.equal(page.errors.length, 1, page.errors.join("; "));
+  assert.match(page.errors[0], /400/, "the console tells of the refused request");
+  page.errors = [];
   await close(page);
 });
 
@@ -194,8 +135,7 @@ test("every view stands, for everybody", { timeout: 400_000 }, async () => {
       await page.locator("main section, main table").first().waitFor();
       if (view === "doctor") await page.getByText("What was looked at").waitFor({ timeout: 30_000 });
       await page.waitForTimeout(300);
-      const { violations } = await new AxeBuilder({ page }).analyze();
-      assert.deepEqual(violations.map((one) => `${view} ${colorScheme}: ${one.id} ${one.nodes.map((node) => node.target).join(" ")}`), []);
+      await accessible(page, `${view} ${colorScheme}`);
       if (process.env.SHOTS && colorScheme === "light") await page.screenshot({ path: join(process.env.SHOTS, `web-${view}.png`) });
       await close(page);
     }
@@ -226,7 +166,7 @@ test("a report opens from its file and asks nobody", { timeout: 120_000 }, async
   const file = join(folder, "report.html");
   assert.equal(execFileSync(tool, ["report", String(leak.pid), "--for", "6s", "-o", file]).toString(), file + "\n");
   const fromPage = join(folder, "downloaded.html");
-  while ((await (await fetch(url + "api/moments")).json()).length < 5) await new Promise((resolve) => setTimeout(resolve, 1000));
+  while ((await (await fetch(url + "api/moments")).json()).length < 5) await wait(1000);
   const live = await open(url, { view: "settings" });
   const download = live.waitForEvent("download", { timeout: 60_000 });
   await live.getByRole("link", { name: "Save a report" }).click();
@@ -245,8 +185,7 @@ test("a report opens from its file and asks nobody", { timeout: 120_000 }, async
       if (view === "doctor") await page.getByText("What was looked at").waitFor();
       assert.equal(await page.locator(".problem").count(), 0, view);
     }
-    const { violations } = await new AxeBuilder({ page }).analyze();
-    assert.deepEqual(violations.map((violation) => violation.id), []);
+    await accessible(page, "report");
     await closeReport(page, one);
   }
   const page = await openReport(file, { view: "functions" });
