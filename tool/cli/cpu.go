@@ -211,11 +211,7 @@ func (a *app) cpuRun(flags cpuFlags, args []string) error {
 		return fmt.Errorf("no folder for the profiles: %w", err)
 	}
 	defer os.RemoveAll(folder)
-	conf := fmt.Sprintf("cpu_profile:%s,cpu_frequency:%d", filepath.Join(folder, "%p.pb"), flags.hz)
-	if flags.run.conf != "" {
-		conf = flags.run.conf + "," + conf
-	}
-	flags.run.conf = conf
+	flags.run.add(fmt.Sprintf("cpu_profile:%s,cpu_frequency:%d", filepath.Join(folder, "%p.pb"), flags.hz))
 	run, err := a.startChild(flags.run, args)
 	if err != nil {
 		return err

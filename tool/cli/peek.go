@@ -85,11 +85,7 @@ func (a *app) pprofReport(flags peekFlags, args []string, command, by string, fu
 	if _, err := regexp.Compile(functions); err != nil {
 		return usageError("%s: not a regular expression: %v", functions, err)
 	}
-	s, index, err := a.load(args[:len(args)-1], &flags.view, filters)
-	if err != nil {
-		return err
-	}
-	top, err := s.top(index)
+	s, index, top, err := a.loadTop(args[:len(args)-1], &flags.view, filters)
 	if err != nil {
 		return err
 	}

@@ -75,6 +75,14 @@ func (flags runFlags) check() error {
 	return nil
 }
 
+// add lets an option of the tool's hold for the run: behind the user's, of which the last counts.
+func (flags *runFlags) add(conf string) {
+	if flags.conf != "" {
+		conf = flags.conf + "," + conf
+	}
+	flags.conf = conf
+}
+
 // find returns the paths of the program and of the library that it is to run on, and warns where that one cannot reach it.
 func (a *app) find(flags runFlags, args []string) (path, lib string, err error) {
 	name := library.Full

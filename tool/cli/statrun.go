@@ -6,7 +6,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -31,11 +30,7 @@ type statRun struct {
 
 // startRun starts the command, whose processes leave their statistics in folder when they end.
 func (a *app) startRun(flags statFlags, args []string, folder string) (*statRun, error) {
-	conf := []string{"stats_at_exit:" + filepath.Join(folder, "%p.json")}
-	if flags.run.conf != "" {
-		conf = []string{flags.run.conf, conf[0]}
-	}
-	flags.run.conf = strings.Join(conf, ",")
+	flags.run.add("stats_at_exit:" + filepath.Join(folder, "%p.json"))
 	started, err := a.startChild(flags.run, args)
 	if err != nil {
 		return nil, err

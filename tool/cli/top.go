@@ -83,11 +83,7 @@ func (a *app) top(flags topFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, index, err := a.load(args, &flags.view, filters)
-	if err != nil {
-		return err
-	}
-	top, err := s.top(index)
+	s, _, top, err := a.loadTop(args, &flags.view, filters)
 	if err != nil {
 		return err
 	}

@@ -63,11 +63,7 @@ func (a *app) tree(flags treeFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, index, err := a.load(args, &flags.view, filters)
-	if err != nil {
-		return err
-	}
-	top, err := s.top(index)
+	s, index, top, err := a.loadTop(args, &flags.view, filters)
 	if err != nil {
 		return err
 	}

@@ -210,6 +210,16 @@ func (a *app) load(args []string, v *view, filters filters) (*subject, int, erro
 	return s, index, v.narrow(s.profile, s.source, filters)
 }
 
+// loadTop loads a profile and adds it up by function.
+func (a *app) loadTop(args []string, v *view, filters filters) (*subject, int, *report.Top, error) {
+	s, index, err := a.load(args, v, filters)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	top, err := s.top(index)
+	return s, index, top, err
+}
+
 // variance is that of what the filters would leave of p, which may be nothing. It leaves p as it is.
 func (v *view) variance(p *profile.Profile, index int, filters filters) float64 {
 	if filters.any() {
