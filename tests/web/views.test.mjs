@@ -313,6 +313,8 @@ test("sizes choose what pprof's tagfocus does, and stand in the address", { time
 
 test("how long blocks lived, and who freed them, where the profile has it", { timeout: 60_000 }, async () => {
   const page = await open(await serve(lifetimes), { view: "functions", type: "freed_space" });
+  // The list is empty until the first profile is here.
+  await page.getByLabel("lived").locator("option[value=alive]").waitFor({ state: "attached" });
   const options = await page.getByLabel("lived").locator("option").evaluateAll((all) => all.map((one) => one.value).filter(Boolean));
   assert.ok(options.includes("alive") && options.length >= 3, options.join());
   for (const value of options.filter((one) => one !== "alive")) {
