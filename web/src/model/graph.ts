@@ -1,7 +1,7 @@
 // The graph of calls: a node per function, an edge per call, with what goes through it. Small ones are left out, as pprof does: calls
 // over a function that is left out are one edge, which says so. Pure functions.
 import type { Stacks } from "../api.ts";
-import { type Line, type Row, table, total, weight } from "./stacks.ts";
+import { type Line, type Row, nameNumbers, table, total, weight } from "./stacks.ts";
 
 export interface Edge {
   from: string;
@@ -27,33 +27,38 @@ export interface Graph {
 
 /** A function that calls itself has no edge to itself, and each stack counts once for an edge. */
 function calls(stacks: Stacks, all: Line[], kept: Set<string>): Edge[] {
-  const edges = new Map<string, Edge>();
-  for (const line of all) {
-    const seen = new Set<Edge>();
-    let from: string | null = null;
+  const numbers = nameNumbers(stacks);
+  const isKept: boolean[] = []; // by the number of the name
+  stacks.frames.forEach((frame, index) => (isKept[numbers[index]!] = kept.has(frame.n)));
+  const edges = new Map<number, { edge: Edge; seen: number }>(); // by both numbers; seen: the last line that has it
+  all.forEach((line, index) => {
+    let from = -1; // a frame
     let skipped = false;
-    for (const index of line.frames) {
-      const to = stacks.frames[index]!.n;
-      if (!kept.has(to)) {
+    for (const to of line.frames) {
+      const number = numbers[to]!;
+      if (!isKept[number]) {
         skipped = true;
         continue;
       }
-      if (from !== null && from !== to) {
-        const key = `${from}\n${to}`;
-        let edge = edges.get(key);
-        if (!edge) edges.set(key, (edge = { from, to, value: 0, base: 0, indirect: false }));
-        if (!seen.has(edge)) {
-          seen.add(edge);
-          edge.value += line.value;
-          edge.base += line.base;
-          edge.indirect ||= skipped;
+      if (from >= 0 && numbers[from] !== number) {
+        const key = numbers[from]! * isKept.length + number;
+        let found = edges.get(key);
+        if (!found) {
+          found = { edge: { from: stacks.frames[from]!.n, to: stacks.frames[to]!.n, value: 0, base: 0, indirect: false }, seen: -1 };
+          edges.set(key, found);
+        }
+        if (found.seen !== index) {
+          found.seen = index;
+          found.edge.value += line.value;
+          found.edge.base += line.base;
+          found.edge.indirect ||= skipped;
         }
       }
       from = to;
       skipped = false;
     }
-  }
-  return [...edges.values()];
+  });
+  return [...edges.values()].map((found) => found.edge);
 }
 
 export function graph(stacks: Stacks, all: Line[], limits: Limits): Graph {

@@ -69,39 +69,92 @@ export interface Shape {
   folded?: boolean; // direct recursion as one
 }
 
+// Of each frame the number of its function's name, in the order of the names. An update makes trees and tables of 20,000 stacks:
+// by numbers that takes a fifth of the time that it takes by names.
+const numbered = new WeakMap<Stacks, Int32Array>();
+
+/** Of a profile's frames; they stay as they are. */
+export function nameNumbers(stacks: Stacks): Int32Array {
+  let numbers = numbered.get(stacks);
+  if (!numbers) {
+    const names = [...new Set(stacks.frames.map((frame) => frame.n))].sort();
+    const places = new Map(names.map((name, place) => [name, place]));
+    numbers = Int32Array.from(stacks.frames, (frame) => places.get(frame.n)!);
+    numbered.set(stacks, numbers);
+  }
+  return numbers;
+}
+
+/** The ways from the root on, one behind the other: the frames, and the numbers of their names. */
+interface Ways {
+  begins: Int32Array; // of each line's way, and the end of the last one
+  frames: Int32Array;
+  names: Int32Array;
+}
+
+function waysOf(stacks: Stacks, all: Line[], shape: Shape): Ways {
+  const numbers = nameNumbers(stacks);
+  const room = all.reduce((sum, line) => sum + line.frames.length, 0);
+  const ways = { begins: new Int32Array(all.length + 1), frames: new Int32Array(room), names: new Int32Array(room) };
+  let end = 0;
+  all.forEach((line, index) => {
+    const begin = end;
+    const last = line.frames.length - 1;
+    for (let i = 0; i <= last; i++) {
+      const frame = line.frames[shape.inverted ? last - i : i]!;
+      if (shape.folded && end > begin && ways.names[end - 1] === numbers[frame]) continue;
+      ways.frames[end] = frame;
+      ways.names[end++] = numbers[frame]!;
+    }
+    ways.begins[index + 1] = end;
+  });
+  return ways;
+}
+
+/** How many frames from the root on two ways have in common. */
+function common(ways: Ways, one: number, other: number): number {
+  const { begins, names } = ways;
+  const [a, b] = [begins[one]!, begins[other]!];
+  const most = Math.min(begins[one + 1]! - a, begins[other + 1]! - b);
+  let depth = 0;
+  while (depth < most && names[a + depth] === names[b + depth]) depth++;
+  return depth;
+}
+
 /** The tree of calls. Functions are told apart by name; places in them are not. Children are sorted by name. */
 export function tree(stacks: Stacks, all: Line[], shape: Shape = {}): Node {
+  const ways = waysOf(stacks, all, shape);
+  const name = (line: number, depth: number) => (ways.begins[line]! + depth < ways.begins[line + 1]! ? ways.names[ways.begins[line]! + depth]! : -1);
+  const order = [...all.keys()].sort((one, other) => {
+    const depth = common(ways, one, other);
+    return name(one, depth) - name(other, depth);
+  });
   const root: Node = { name: "all", frame: null, self: 0, total: 0, weight: 0, base: 0, depth: 0, parent: null, children: [] };
-  const known = new Map<Node, Map<string, Node>>();
-  for (const line of all) {
-    let node = root;
-    root.total += line.value;
-    root.weight += Math.abs(line.value);
-    root.base += line.base;
-    const order = shape.inverted ? [...line.frames].reverse() : line.frames;
-    for (const index of order) {
-      const frame = stacks.frames[index]!;
-      if (shape.folded && node.name === frame.n) continue;
-      let children = known.get(node);
-      if (!children) known.set(node, (children = new Map()));
-      let child = children.get(frame.n);
-      if (!child) {
-        child = { name: frame.n, frame, self: 0, total: 0, weight: 0, base: 0, depth: node.depth + 1, parent: node, children: [] };
-        children.set(frame.n, child);
-        node.children.push(child);
-      }
-      child.total += line.value;
-      child.weight += Math.abs(line.value);
-      child.base += line.base;
-      node = child;
+  const nodes = [root];
+  const path = [root]; // to the line before: in this order the next one branches off from it
+  order.forEach((index, place) => {
+    const begin = ways.begins[index]!;
+    const length = ways.begins[index + 1]! - begin;
+    for (let depth = place > 0 ? common(ways, index, order[place - 1]!) : 0; depth < length; depth++) {
+      const frame = stacks.frames[ways.frames[begin + depth]!]!;
+      const parent = path[depth]!;
+      const child = { name: frame.n, frame, self: 0, total: 0, weight: 0, base: 0, depth: depth + 1, parent, children: [] };
+      parent.children.push(child);
+      nodes.push((path[depth + 1] = child));
     }
-    node.self += line.value;
+    const { value, base } = all[index]!;
+    const node = path[length]!;
+    node.self += value;
+    node.total += value;
+    node.weight += Math.abs(value);
+    node.base += base;
+  });
+  for (let i = nodes.length - 1; i > 0; i--) {
+    const { parent, total, weight, base } = nodes[i]!;
+    parent!.total += total;
+    parent!.weight += weight;
+    parent!.base += base;
   }
-  const sort = (node: Node) => {
-    node.children.sort((a, b) => (a.name < b.name ? -1 : 1));
-    node.children.forEach(sort);
-  };
-  sort(root);
   return root;
 }
 
@@ -135,36 +188,41 @@ export interface Row {
 
 /** By function: what it allocated itself (flat), and with what it called (cum). */
 export function table(stacks: Stacks, all: Line[]): Row[] {
-  const rows = new Map<string, Row>();
-  for (const line of all) {
-    const seen = new Set<string>();
-    line.frames.forEach((index, place) => {
-      const frame = stacks.frames[index]!;
-      let row = rows.get(frame.n);
+  const numbers = nameNumbers(stacks);
+  const rows: Row[] = [];
+  const known: Row[] = []; // by the number of the name
+  const seen: number[] = []; // likewise: the last line that has it
+  all.forEach((line, index) => {
+    line.frames.forEach((place, depth) => {
+      const number = numbers[place]!;
+      let row = known[number];
       if (!row) {
+        const frame = stacks.frames[place]!;
         row = { name: frame.n, file: frame.f ?? "", module: frame.m ?? "", flat: 0, cum: 0, flatBase: 0, cumBase: 0 };
-        rows.set(frame.n, row);
+        known[number] = row;
+        rows.push(row);
       }
-      if (place === line.frames.length - 1) {
+      if (depth === line.frames.length - 1) {
         row.flat += line.value;
         row.flatBase += line.base;
       }
-      if (!seen.has(frame.n)) {
-        seen.add(frame.n);
+      if (seen[number] !== index) {
+        seen[number] = index;
         row.cum += line.value;
         row.cumBase += line.base;
       }
     });
-  }
-  return [...rows.values()];
+  });
+  return rows;
 }
 
 /** Around one function: the stacks down to it, and those from it on (a recursive one: from its outermost call). */
 export function around(stacks: Stacks, all: Line[], name: string): { callers: Line[]; callees: Line[] } {
   const callers: Line[] = [];
   const callees: Line[] = [];
+  const isIt = stacks.frames.map((frame) => frame.n === name);
   for (const line of all) {
-    const at = line.frames.findIndex((index) => stacks.frames[index]!.n === name);
+    const at = line.frames.findIndex((index) => isIt[index]);
     if (at < 0) continue;
     callers.push({ ...line, frames: line.frames.slice(0, at + 1) });
     callees.push({ ...line, frames: line.frames.slice(at) });
