@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -257,6 +258,8 @@ func kinds() []web.Kind {
 }
 
 func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (*web.Server, error) {
+	// Nearly all that is read is kept: collecting what is not takes longer than it is worth.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	type saved struct {
 		name    string
 		profile *profile.Profile
@@ -284,7 +287,11 @@ func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (
 		history.AddFile(one.name, one.profile)
 		names = append(names, one.name)
 	}
-	return web.NewServer(flags.options(strings.Join(names, ", ")), history, nil, nil)
+	server, err := web.NewServer(flags.options(strings.Join(names, ", ")), history, nil, nil)
+	if err == nil {
+		server.Prepare()
+	}
+	return server, err
 }
 
 // webOfCommand starts the command and waits until it can be asked; it does not outlive a page that cannot be shown.

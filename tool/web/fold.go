@@ -18,7 +18,7 @@ func (s *Stacks) fold() {
 	if len(s.Stacks) <= manyStacks {
 		return
 	}
-	f := folding{from: s, small: s.smallValues()}
+	f := folding{from: s, small: s.smallValues(), places: make([]int32, len(s.Frames))}
 	all := make([]int32, len(s.Stacks))
 	for i := range all {
 		all[i] = int32(i)
@@ -49,37 +49,71 @@ type folding struct {
 
 	stacks       [][]int32
 	values, base [][]int64
+
+	// Of divide: a million stacks are divided some hundred thousand times.
+	places         []int32 // of each frame its place in frames, + 1
+	frames, before []int32
+	counts         []int
 }
 
-// branch takes the stacks that begin with prefix, by the frame that follows.
+// branch takes the stacks that begin with prefix, by the frame that follows. It changes their order.
 func (f *folding) branch(prefix []int32, stacks []int32) {
 	depth := len(prefix)
-	var ending, rest []int32
-	following := map[int32][]int32{}
-	var order []int32
-	for _, index := range stacks {
-		stack := f.from.Stacks[index]
-		if len(stack) == depth {
-			ending = append(ending, index)
-			continue
-		}
-		frame := stack[depth]
-		if following[frame] == nil {
-			order = append(order, frame)
-		}
-		following[frame] = append(following[frame], index)
+	if len(stacks) == 1 {
+		f.add(f.from.Stacks[stacks[0]], stacks)
+		return
 	}
+	ending, groups := f.divide(stacks, depth)
 	f.add(prefix, ending)
-	for _, frame := range order {
-		if group := following[frame]; f.isSmall(group) {
+	var rest []int32
+	for _, group := range groups {
+		if f.isSmall(group) {
 			rest = append(rest, group...)
 		} else {
-			f.branch(append(prefix[:depth:depth], frame), group)
+			f.branch(append(prefix[:depth:depth], f.from.Stacks[group[0]][depth]), group)
 		}
 	}
 	if len(rest) > 0 {
 		f.add(append(prefix[:depth:depth], f.restFrame()), rest)
 	}
+}
+
+// divide puts the stacks that end at this depth first, and behind them those with the same next frame together.
+func (f *folding) divide(stacks []int32, depth int) (ending []int32, groups [][]int32) {
+	next := func(index int32) int32 { return f.from.Stacks[index][depth] }
+	frames, counts, ends := f.frames[:0], f.counts[:0], 0
+	for _, index := range stacks {
+		if len(f.from.Stacks[index]) == depth {
+			ends++
+			continue
+		}
+		frame := next(index)
+		if f.places[frame] == 0 {
+			frames, counts = append(frames, frame), append(counts, 0)
+			f.places[frame] = int32(len(frames))
+		}
+		counts[f.places[frame]-1]++
+	}
+	groups = make([][]int32, len(counts))
+	for i, end := 0, ends; i < len(counts); i++ {
+		groups[i] = stacks[end : end : end+counts[i]]
+		end += counts[i]
+	}
+	f.before = append(f.before[:0], stacks...)
+	ending = stacks[:0:ends]
+	for _, index := range f.before {
+		if len(f.from.Stacks[index]) == depth {
+			ending = append(ending, index)
+		} else {
+			group := &groups[f.places[next(index)]-1]
+			*group = append(*group, index)
+		}
+	}
+	for _, frame := range frames {
+		f.places[frame] = 0
+	}
+	f.frames, f.counts = frames, counts
+	return ending, groups
 }
 
 // isSmall says whether a group's values are, of either profile: what grows here and shrinks there is not nothing.

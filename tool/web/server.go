@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/pprof/profile"
 
@@ -55,6 +56,7 @@ type Server struct {
 	kinds   kindsTaken
 	pprofs  pprofPages
 	sources sources
+	first   func() (any, error) // what the page asks for first; nil: nothing is prepared
 }
 
 // NewServer makes a server; process and watcher are nil for saved profiles.
@@ -318,8 +320,22 @@ func (s *Server) chosen(q url.Values) (*profile.Profile, error) {
 	return s.window(q, kind)
 }
 
+// Prepare begins to make what the page asks for first: a large profile takes as long as the browser needs to open. It is kept, so
+// this is for saved profiles, which stay what they are.
+func (s *Server) Prepare() {
+	s.first = sync.OnceValues(func() (any, error) { return s.profileOf(url.Values{}) })
+	go s.first()
+}
+
 // profile answers with the chosen one, also against another moment.
 func (s *Server) profile(q url.Values) (any, error) {
+	if s.first != nil && (len(q) == 0 || q.Encode() == "at=0&kind=heap") {
+		return s.first()
+	}
+	return s.profileOf(q)
+}
+
+func (s *Server) profileOf(q url.Values) (any, error) {
 	p, base, err := s.compared(q)
 	if err != nil {
 		return nil, err

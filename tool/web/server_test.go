@@ -567,3 +567,30 @@ func TestNoProfiler(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// Asked for again and again, also while it is being made, and not in place of anything else.
+func TestWhatIsPreparedIsWhatIsAskedForFirst(t *testing.T) {
+	base, server := serve(t)
+	const first = "api/profile?kind=heap&at=0"
+	_, want := get(t, base+first, nil)
+	_, other := get(t, base+first+"&base=1", nil)
+	_, old := get(t, base+"api/profile?kind=heap&at=1", nil)
+	made := 0
+	server.Prepare()
+	prepared := server.first
+	server.first = func() (any, error) { made++; return prepared() }
+	for range 2 {
+		if _, got := get(t, base+first, nil); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if made != 2 {
+		t.Errorf("what is prepared was taken %d times, want 2", made)
+	}
+	if _, got := get(t, base+first+"&base=1", nil); got != other {
+		t.Errorf("compared: %s, want %s", got, other)
+	}
+	if _, got := get(t, base+"api/profile?kind=heap&at=1", nil); got != old {
+		t.Errorf("the first one: %s, want %s", got, old)
+	}
+}

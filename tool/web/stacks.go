@@ -117,10 +117,37 @@ func NewStacks(p, base *profile.Profile) (*Stacks, error) {
 	return s, nil
 }
 
+// byID finds what belongs to a location by its id. Most writers count from 1: a million samples have twenty million locations, and
+// looking them up in a map would take longer than all else.
+type byID[T any] struct {
+	near []T
+	far  map[uint64]T // ids that are larger
+}
+
+func newByID[T any](locations int) byID[T] {
+	return byID[T]{near: make([]T, locations+1), far: map[uint64]T{}}
+}
+
+func (b *byID[T]) get(id uint64) T {
+	if id < uint64(len(b.near)) {
+		return b.near[id]
+	}
+	return b.far[id]
+}
+
+func (b *byID[T]) set(id uint64, value T) {
+	if id < uint64(len(b.near)) {
+		b.near[id] = value
+	} else {
+		b.far[id] = value
+	}
+}
+
 type stackBuilder struct {
 	stacks   *Stacks
 	frames   map[Frame]int32
-	places   map[*profile.Location][]int32 // the frames of each, the outermost first
+	trimmed  byID[*profile.Location] // without the allocator's own lines
+	places   byID[[]int32]           // the frames of each location, the outermost first
 	seed     uint64
 	known    map[uint64]int32 // the last stack with this hash
 	earlier  []int32          // of each stack the one before it with the same hash, -1: none
@@ -152,7 +179,10 @@ func (b *stackBuilder) add(p *profile.Profile, values func(int) []int64) (*profi
 
 // expect makes room for a profile: a million small pieces would take longer than all else.
 func (b *stackBuilder) expect(p *profile.Profile) {
-	b.places = make(map[*profile.Location][]int32, len(p.Location))
+	b.trimmed, b.places = newByID[*profile.Location](len(p.Location)), newByID[[]int32](len(p.Location))
+	for _, location := range p.Location {
+		b.trimmed.set(location.ID, location)
+	}
 	if b.known == nil {
 		b.known = make(map[uint64]int32, len(p.Sample))
 	}
@@ -179,27 +209,23 @@ func (b *stackBuilder) row() []int64 {
 	return row
 }
 
-// shallow copies what RemoveUninteresting changes: locations and what samples say of them.
+// shallow copies what RemoveUninteresting changes: the lines of locations, and how far down samples go. The samples' locations are
+// still those of p: their ids lead to the copies.
 func shallow(p *profile.Profile) *profile.Profile {
 	if p.DropFrames == "" {
 		return p
 	}
 	copied := &profile.Profile{SampleType: p.SampleType, Mapping: p.Mapping, Function: p.Function, Comments: p.Comments,
 		DropFrames: p.DropFrames, KeepFrames: p.KeepFrames, PeriodType: p.PeriodType, Period: p.Period}
-	locations := make(map[*profile.Location]*profile.Location, len(p.Location))
-	copied.Location = make([]*profile.Location, len(p.Location))
+	locations, samples := make([]profile.Location, len(p.Location)), make([]profile.Sample, len(p.Sample))
+	copied.Location, copied.Sample = make([]*profile.Location, len(p.Location)), make([]*profile.Sample, len(p.Sample))
 	for i, location := range p.Location {
-		another := *location
-		copied.Location[i], locations[location] = &another, &another
+		locations[i] = *location
+		copied.Location[i] = &locations[i]
 	}
-	copied.Sample = make([]*profile.Sample, len(p.Sample))
 	for i, sample := range p.Sample {
-		another := *sample
-		another.Location = make([]*profile.Location, len(sample.Location))
-		for j, location := range sample.Location {
-			another.Location[j] = locations[location]
-		}
-		copied.Sample[i] = &another
+		samples[i] = *sample
+		copied.Sample[i] = &samples[i]
 	}
 	return copied
 }
@@ -255,10 +281,11 @@ func (b *stackBuilder) index(sample *profile.Sample) int {
 
 // place is a location's frames.
 func (b *stackBuilder) place(location *profile.Location) []int32 {
-	if frames, ok := b.places[location]; ok {
+	frames := b.places.get(location.ID)
+	if frames != nil {
 		return frames
 	}
-	var frames []int32
+	location = b.trimmed.get(location.ID)
 	module := ""
 	if location.Mapping != nil {
 		module = filepath.Base(location.Mapping.File)
@@ -272,7 +299,7 @@ func (b *stackBuilder) place(location *profile.Location) []int32 {
 			frames = append(frames, b.frame(Frame{Name: line.Function.Name, File: line.Function.Filename, Line: line.Line, Module: module}))
 		}
 	}
-	b.places[location] = frames
+	b.places.set(location.ID, frames)
 	return frames
 }
 
