@@ -20,6 +20,8 @@ class Row:
     pinned: bool | None = None  # None: where there is more than one thread
     subjects: tuple[str, ...] = ()  # the allocators it runs on; none: all
     rounds: int | None = None  # None: all of them
+    turns: int = 1  # in each round
+    once: tuple[str, ...] = ()  # allocators that run in the first round alone: they take minutes, and differ by factors
     cgroup_mib: int | None = None  # the limit of the memory cgroup that it runs in
 
 

@@ -29,6 +29,7 @@ INTERVAL = 512 << 10
 OURS, OFF, ALL = "seemalloc", "seemalloc sample 0", "seemalloc sample 1"
 EVERYBODY = (OURS, "seemalloc again", OFF, ALL, "glibc", "glibc heaptrack", "jemalloc-debian", "jemalloc-debian prof",
              "gperftools-profiler", "gperftools-profiler sampling", "gperftools-profiler HEAPPROFILE")
+SLOW = ("glibc heaptrack", "gperftools-profiler HEAPPROFILE")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,7 @@ class ProgramRow:
     real: row.Row
     subjects: tuple
     rounds: int | None = None
+    once: tuple = ()
 
     @property
     def name(self):
@@ -57,9 +59,9 @@ def rate_of(name):
     return "operations_per_s" if name == YCSB.name else "requests_per_s"
 
 
-REDIS = ProgramRow(redis.ROWS[0], EVERYBODY)
-YCSB = ProgramRow(ycsb.ROW, EVERYBODY)
-TOKIO = ProgramRow(tokio.ROWS[0], EVERYBODY)
+REDIS = ProgramRow(redis.ROWS[0], EVERYBODY, once=SLOW)
+YCSB = ProgramRow(ycsb.ROW, EVERYBODY, once=SLOW)
+TOKIO = ProgramRow(tokio.ROWS[0], EVERYBODY, once=SLOW)
 
 
 # ---- how right ----

@@ -210,7 +210,7 @@ class Runs(unittest.TestCase):
             return {"wall_s": 1.0}
         tried = []
         row = types.SimpleNamespace(name="row", group="g", threads=1, pinned=False, time="wall_s", memory="peak_mb",
-                                    subjects=(), rounds=None, run=run)
+                                    subjects=(), rounds=None, turns=1, once=(), run=run)
         options = types.SimpleNamespace(rounds=3, seed=1, repeats=0, limit=1)
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(session, "say"):
             kept = pathlib.Path(folder) / "figures.json"
@@ -460,14 +460,15 @@ class Proofs(unittest.TestCase):
         def row(name, **more):
             run = lambda allocator, _: ran.append((name, allocator.name)) or {"wall_s": 1.0}  # noqa: E731
             return types.SimpleNamespace(name=name, group="g", threads=1, pinned=False, time=None, memory=None, run=run,
-                                         **{"subjects": (), "rounds": None, **more})
+                                         **{"subjects": (), "rounds": None, "turns": 1, "once": (), **more})
         ran = []
         options = types.SimpleNamespace(rounds=2, seed=1, repeats=0, limit=1)
-        rows = [row("all"), row("some", subjects=("b",)), row("once", rounds=1)]
+        rows = [row("all"), row("some", subjects=("b",)), row("once", rounds=1), row("often", subjects=("a",), turns=3), row("slow", once=("b",))]
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(session, "say"):
             kept = pathlib.Path(folder) / "figures.json"
             figures = session.Session(rows, [Allocator("a"), Allocator("b")], options, "proofs").run(kept)
-        self.assertEqual(collections.Counter(ran), {("all", "a"): 2, ("all", "b"): 2, ("some", "b"): 2, ("once", "a"): 1, ("once", "b"): 1})
+        self.assertEqual(collections.Counter(ran), {("all", "a"): 2, ("all", "b"): 2, ("some", "b"): 2, ("once", "a"): 1, ("once", "b"): 1,
+                                                    ("often", "a"): 6, ("slow", "a"): 2, ("slow", "b"): 1})
         self.assertEqual(list(figures["runs"]["some"]), ["b"])
 
 

@@ -32,7 +32,8 @@ class Workload:
         self.name, self.group, self.threads = row.name, row.group, row.threads
         self.time, self.memory = row.time, row.memory
         self.pinned = row.threads > 1 if row.pinned is None else row.pinned
-        self.subjects, self.rounds = row.subjects, row.rounds
+        self.subjects, self.rounds, self.turns = row.subjects, row.rounds, row.turns
+        self.once = row.once
         self.command = [str(PROGRAMS / row.program), *row.arguments]
 
     def unavailable(self):
@@ -47,11 +48,11 @@ class Workload:
 class Program:
     """A real program, which knows itself how it is run and measured. Its threads are not pinned: each of its processes
     would begin at the first CPU, and who drives a server needs a CPU too."""
-    time, memory, pinned = "wall_s", "peak_mb", False
+    time, memory, pinned, turns = "wall_s", "peak_mb", False, 1
 
-    def __init__(self, row, subjects=(), rounds=None):
+    def __init__(self, row, subjects=(), rounds=None, once=()):
         self.row, self.name, self.group, self.threads = row, row.name, row.group, row.threads
-        self.subjects, self.rounds = subjects, rounds
+        self.subjects, self.rounds, self.once = subjects, rounds, once
 
     def unavailable(self):
         return self.row.available()
@@ -70,10 +71,10 @@ def subjects_of(row, names):
     return [name for name in names if not row.subjects or name in row.subjects]
 
 
-def order(seed, number, row, names):
-    """In which order the allocators take their turns."""
+def order(seed, when, row, names):
+    """In which order the allocators take their turns: another one in each round, and in each turn of a round."""
     names = list(names)
-    random.Random(f"{seed}/{number}/{row}").shuffle(names)
+    random.Random(f"{seed}/{when}/{row}").shuffle(names)
     return names
 
 
@@ -124,9 +125,9 @@ class Session:
             "runs": self.runs, "failed": self.failed,
         }
 
-    def take_turn(self, number, row):
-        for place, name in enumerate(order(self.options.seed, number, row.name, self.runs[row.name])):
-            if name in self.failed[row.name]:
+    def take_turn(self, number, row, turn):
+        for place, name in enumerate(order(self.options.seed, (number, turn), row.name, self.runs[row.name])):
+            if name in self.failed[row.name] or (number > 0 and name in row.once):
                 continue
             # Only a time is worth another try: what is resident does not depend on what others do.
             repeats = self.options.repeats if row.time else 0
@@ -145,7 +146,8 @@ class Session:
             for row in self.rows:
                 if row.rounds is not None and number >= row.rounds:
                     continue
-                self.take_turn(number, row)
+                for turn in range(row.turns):
+                    self.take_turn(number, row, turn)
                 latest = {name: runs[-1] for name, runs in self.runs[row.name].items() if runs}
                 say(f"round {number + 1}/{self.options.rounds}: {row.name}: " + ", ".join(
                     f"{name} {run['wall_s']:.2f}{'!' if run['disturbed'] else ''}"

@@ -1,9 +1,10 @@
-// one_way [SECONDS] [CRATES]: for SECONDS one thread only allocates and another one only frees; CRATES of 1,024 blocks at most,
-// and half of that at least, are on their way. Blocks of 16 bytes to 64 KiB, as many bytes in each octave.
+// one_way [SECONDS] [CRATES]: for SECONDS one thread only allocates and another one only frees; CRATES of 1,024 blocks are on
+// their way, or SLACK fewer. Blocks of 16 bytes to 64 KiB, as many bytes in each octave.
 //
 // Stands for: reader and writer of a pipeline. No block is ever freed where it was made, so the thread that frees gathers
 // memory that it never allocates from, and the one that allocates sees none of its own again unless somebody brings it
 // back (a report had 437 MiB grow to 1.8 GiB).
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <semaphore>
@@ -15,11 +16,15 @@ namespace {
 
 using Crate = std::array<char*, 1024>;
 
+// As little as keeps both threads busy: what is alive must not depend on which of them is ahead.
+constexpr long SLACK = 8;
+
 struct Belt {
   std::vector<Crate> crates;
   std::counting_semaphore<> full{0}, empty;
   std::atomic<bool> stop{false};
   std::atomic<long> sent{0};
+  long kept() const { return static_cast<long>(crates.size()) - SLACK; }
   explicit Belt(long count) : crates(count), empty(count) {}
 };
 
@@ -31,15 +36,15 @@ void produce(Belt& belt) {
     belt.empty.acquire();
     for (char*& place : belt.crates[i % belt.crates.size()])
       place = stop ? nullptr : workload::fresh_pages(workload::mixed_size(random, 16, 64 << 10));
-    belt.full.release(stop ? 1 + belt.crates.size() / 2 : 1);
+    belt.full.release(stop ? 1 + belt.kept() : 1);
     if (stop) return;
     belt.sent = i + 1;
   }
 }
 
-// Begins when the belt is half full, and keeps it so: what is alive then does not depend on who is ahead.
+// Begins when the belt is full but for the slack, and keeps it so.
 void consume(Belt& belt) {
-  for (size_t i = 0; i < belt.crates.size() / 2; ++i) belt.full.acquire();
+  for (long i = 0; i < belt.kept(); ++i) belt.full.acquire();
   for (long i = 0;; ++i) {
     belt.full.acquire();
     Crate& crate = belt.crates[i % belt.crates.size()];
@@ -53,7 +58,7 @@ void consume(Belt& belt) {
 
 int main(int count, char** arguments) {
   const double seconds = static_cast<double>(workload::argument(count, arguments, 1, 60));
-  const long crates = workload::argument(count, arguments, 2, 256);
+  const long crates = std::max(SLACK + 1, workload::argument(count, arguments, 2, 256));
   Belt belt(crates);
   workload::Timeline timeline;
   workload::Clock clock;
