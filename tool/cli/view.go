@@ -86,8 +86,8 @@ type subject struct {
 	exact    *int64 // bytes that are really handed out
 	// Of a difference:
 	base      string
-	baseTotal int64
-	variance  float64 // of both totals, of what the filters let through
+	baseTotal int64   // of what the filters let through
+	variance  float64 // of both totals, likewise
 	// The table is pprof's, whose percentages are of the sum of all changes, gains and losses alike.
 	byPprof bool
 }
@@ -163,7 +163,8 @@ func readProfile(path string) (*profile.Profile, error) {
 	return formats.Read(data, path)
 }
 
-// subtract leaves in s what has changed since the profile in the file base. The filters are for its variance alone.
+// subtract leaves in s what has changed since the profile in the file base. What the filters let through of both is in the variance
+// and the base's total alone.
 func (s *subject) subtract(base string, v *view, filters filters) error {
 	earlier, err := readProfile(base)
 	if err != nil {
@@ -178,9 +179,10 @@ func (s *subject) subtract(base string, v *view, filters filters) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", of.name, err)
 		}
-		s.variance += v.variance(of.p, index, filters)
+		left := v.left(of.p, filters)
+		s.variance += report.Variance(left, index)
 		if of.p == earlier {
-			s.baseTotal = report.Total(of.p, index)
+			s.baseTotal = report.Total(left, index)
 		}
 	}
 	if s.profile, err = report.Subtract(s.profile, earlier); err != nil {
@@ -220,13 +222,13 @@ func (a *app) loadTop(args []string, v *view, filters filters) (*subject, int, *
 	return s, index, top, err
 }
 
-// variance is that of what the filters would leave of p, which may be nothing. It leaves p as it is.
-func (v *view) variance(p *profile.Profile, index int, filters filters) float64 {
+// left is what the filters let through of p, which may be nothing. It leaves p as it is.
+func (v *view) left(p *profile.Profile, filters filters) *profile.Profile {
 	if filters.any() {
 		p = p.Copy()
 		_ = v.narrow(p, "", filters) // what is only in one of two profiles is no error
 	}
-	return report.Variance(p, index)
+	return p
 }
 
 // narrow chooses the style of the names, and leaves in p what the filters let through.

@@ -192,7 +192,6 @@ func (s *Screen) arrange() {
 		s.problem = err.Error()
 		return
 	}
-	p.FilterSamplesByName(s.options.Filters["focus"], s.options.Filters["ignore"], s.options.Filters["hide"], s.options.Filters["show"])
 	if s.top, err = report.NewTop(p, s.index); err != nil {
 		s.problem = err.Error()
 		return
@@ -208,13 +207,14 @@ func (s *Screen) arrange() {
 	}
 }
 
-// difference is a copy of the last profile, less the base if there is one, with the base's total and the variance of both.
+// difference is what the filters let through of the last profile, less that of the base if there is one, with the base's total and
+// the variance of both.
 func (s *Screen) difference() (*profile.Profile, int64, float64, error) {
-	p := s.last.Copy()
+	p := s.filtered(s.last)
 	if s.base == nil {
 		return p, 0, 0, nil
 	}
-	base := s.base.Copy()
+	base := s.filtered(s.base)
 	total, variance := int64(0), 0.0
 	for _, of := range []*profile.Profile{p, base} {
 		index, err := s.sampleIndex(of)
@@ -226,6 +226,14 @@ func (s *Screen) difference() (*profile.Profile, int64, float64, error) {
 	}
 	p, err := report.Subtract(p, base)
 	return p, total, variance, err
+}
+
+// filtered leaves p as it is.
+func (s *Screen) filtered(p *profile.Profile) *profile.Profile {
+	p = p.Copy()
+	of := s.options.Filters
+	p.FilterSamplesByName(of["focus"], of["ignore"], of["hide"], of["show"])
+	return p
 }
 
 func (s *Screen) sampleIndex(p *profile.Profile) (int, error) {

@@ -163,7 +163,10 @@ func TestChangesFromNowOn(t *testing.T) {
 	same(t, "changes", table(s), "load parse serve main")
 	expect(t, s, `change of bytes in use: -4\.00 MiB.* \(90\.00 MiB before\)`)
 	expect(t, s, `\+5\.00 MiB`)
-	press(s, "b")
+	press(s, "/", "p", "a", "r", "s", "e", "enter")
+	expect(t, s, `change of bytes in use: \+5\.00 MiB.* \(30\.00 MiB before\)`) // of what is shown
+	expect(t, s, `\+5\.00 MiB +16\.67% .* parse`)
+	press(s, "c", "b")
 	same(t, "all", table(s), "parse load answer main serve")
 }
 
