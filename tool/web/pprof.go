@@ -34,6 +34,29 @@ type pprofPages struct {
 	mutex sync.Mutex
 	made  []madePages // the last one asked for at the end
 	taken int
+	last  map[string]numbered // of each kind
+}
+
+// numbered is a profile of a kind with its name below pprof/.
+type numbered struct {
+	profile *profile.Profile
+	name    string
+}
+
+// number names a profile of a kind; the same one always alike, as long as there is no other.
+func (p *pprofPages) number(kind string, taken *profile.Profile) string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if one, ok := p.last[kind]; ok && one.profile == taken {
+		return one.name
+	}
+	if p.last == nil {
+		p.last = map[string]numbered{}
+	}
+	p.taken++
+	one := numbered{taken, fmt.Sprintf("%s.%d", kind, p.taken)}
+	p.last[kind] = one
+	return one.name
 }
 
 type madePages struct {
@@ -175,19 +198,19 @@ func (s *Server) pprofOf(name string) (madePages, error) {
 	return s.pprofMoment(name)
 }
 
-// pprofNow takes a profile for pprof's pages.
+// pprofNow takes a profile for pprof's pages, the one that other views have if it was taken a moment ago.
 func (s *Server) pprofNow(kind string) (madePages, error) {
 	if err := s.needProcess(); err != nil {
 		return madePages{}, err
 	}
-	p, _, err := s.process.Profile(kind)
+	p, err := s.taken(kind)
 	if err != nil {
 		return madePages{}, err
 	}
-	s.pprofs.mutex.Lock()
-	s.pprofs.taken++
-	name := fmt.Sprintf("%s.%d", kind, s.pprofs.taken)
-	s.pprofs.mutex.Unlock()
+	name := s.pprofs.number(kind, p)
+	if shown, ok := s.pprofs.find(name); ok {
+		return shown, nil
+	}
 	return s.pprofMake(name, s.options.Title+", "+kind, url.Values{"view": {"functions"}, "kind": {kind}}, p)
 }
 

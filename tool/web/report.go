@@ -107,7 +107,7 @@ func (s *Server) otherKinds(builder *reportBuilder) []Kind {
 			if s.process == nil {
 				continue
 			}
-			p, _, err := s.process.Profile(kind.Name)
+			p, err := s.taken(kind.Name)
 			if err != nil || len(p.Sample) == 0 {
 				continue
 			}

@@ -25,6 +25,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"seemalloc/tool/attach"
+	"seemalloc/tool/doctor"
 	"seemalloc/tool/formats"
 	"seemalloc/tool/report"
 )
@@ -44,19 +45,20 @@ type Options struct {
 
 // Server answers the page's requests.
 type Server struct {
-	options Options
-	history *History
-	process *Process // nil: saved profiles only
-	watcher *Watcher
-	token   string
-	mux     *http.ServeMux
-	heapMap heapMap
-	tracer  tracer
-	answers map[string]func(url.Values) (any, error) // what GET api/… is answered with
-	kinds   kindsTaken
-	pprofs  pprofPages
-	sources sources
-	first   func() (any, error) // what the page asks for first; nil: nothing is prepared
+	options   Options
+	history   *History
+	process   *Process // nil: saved profiles only
+	watcher   *Watcher
+	token     string
+	mux       *http.ServeMux
+	heapMap   heapMap
+	tracer    tracer
+	answers   map[string]func(url.Values) (any, error) // what GET api/… is answered with
+	kinds     kindsTaken
+	diagnosis paced[*doctor.Diagnosis]
+	pprofs    pprofPages
+	sources   sources
+	first     func() (any, error) // what the page asks for first; nil: nothing is prepared
 }
 
 // NewServer makes a server; process and watcher are nil for saved profiles.
@@ -415,7 +417,7 @@ func (s *Server) stats(url.Values) (any, error) {
 }
 
 func (s *Server) doctor(url.Values) (any, error) {
-	return noted(s, "doctor", s.process.Diagnose)
+	return noted(s, "doctor", func() (*doctor.Diagnosis, error) { return s.diagnosis.get(s.process.Diagnose) })
 }
 
 // noted asks the process and keeps the answer; what is saved has the last one.

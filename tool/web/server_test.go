@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -236,6 +237,64 @@ func TestPagesShareProfilesOfAKind(t *testing.T) {
 	}
 	if get(t, base+"api/profile?kind=allocs", nil); taken.Load() != 2 {
 		t.Error("another kind was not taken")
+	}
+}
+
+// However fast somebody clicks, the process is asked once in a while for what takes it long: pprof's pages, reports and moments too.
+func TestWhoClicksFastGetsTheSame(t *testing.T) {
+	var heap bytes.Buffer
+	_ = heapOf(time.Now(), map[string]int64{"holder": 1 << 20}).WriteUncompressed(&heap)
+	taken := map[string]*atomic.Int64{"heap": {}, "churn": {}}
+	socket := fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
+	socket.Answers["profile"] = func(args []string) string {
+		if taken[args[0]] == nil {
+			return "error unknown kind " + args[0]
+		}
+		taken[args[0]].Add(1)
+		time.Sleep(100 * time.Millisecond) // the next is taken 10 s later
+		return heap.String()
+	}
+	base, server := unwatched(t, socket)
+	server.options.Kinds = []Kind{{Name: "heap"}, {Name: "churn"}}
+	server.history.AddProfile(heapOf(time.Now(), map[string]int64{"holder": 1 << 20}))
+	moments := map[string]bool{}
+	for range 3 {
+		for _, path := range []string{"pprof/churn/top", "api/report", "api/profile?kind=churn"} {
+			if status, body := get(t, base+path, nil); status != http.StatusOK || !strings.Contains(body, "holder") {
+				t.Fatalf("%s: %d %.300s", path, status, body)
+			}
+		}
+		status, body := send(t, base+"api/moments", "{}")
+		if status != http.StatusOK {
+			t.Fatal(status, body)
+		}
+		moments[body] = true
+	}
+	if churns, heaps := taken["churn"].Load(), taken["heap"].Load(); churns != 1 || heaps != 1 || len(moments) != 1 {
+		t.Errorf("the process has made %d churn and %d heap profiles; moments: %v", churns, heaps, moments)
+	}
+	if server.pprofs.taken != 1 {
+		t.Errorf("pprof has %d pages of the same profile", server.pprofs.taken)
+	}
+}
+
+// What failed is asked for again at once.
+func TestPacedAsksAgainAfterAFailure(t *testing.T) {
+	var p paced[int]
+	asked := 0
+	take := func() (int, time.Duration, error) {
+		if asked++; asked == 1 {
+			return 0, time.Minute, errors.New("no")
+		}
+		return asked, time.Minute, nil
+	}
+	if _, err := p.get(take); err == nil {
+		t.Error("the failure is not told")
+	}
+	for range 2 {
+		if got, err := p.get(take); got != 2 || err != nil {
+			t.Errorf("%d, %v", got, err)
+		}
 	}
 }
 

@@ -93,62 +93,68 @@ func (p *Process) Profile(kind string) (taken *profile.Profile, took time.Durati
 	return taken, took, nil
 }
 
-// kindsTaken are profiles of other kinds than heap, which are taken when a page asks.
+// paced is something that the process is asked for when a page asks, however many pages and however fast.
+type paced[T any] struct {
+	mutex sync.Mutex // held while it is asked: all that ask meanwhile get the same
+	value T
+	until time.Time // for so long it is not asked again
+}
+
+// get returns what take makes, or made not long ago; took is what the process had to do with it.
+func (p *paced[T]) get(take func() (taken T, took time.Duration, err error)) (T, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if time.Now().Before(p.until) {
+		return p.value, nil
+	}
+	taken, took, err := take()
+	if err == nil {
+		p.value, p.until = taken, time.Now().Add(min(momentShare*took, longestInterval))
+	}
+	return taken, err
+}
+
+// kindsTaken are profiles of other kinds than heap, each by its name.
 type kindsTaken struct {
 	mutex sync.Mutex
-	by    map[string]*kindTaken
+	by    map[string]*paced[*profile.Profile]
 }
 
-type kindTaken struct {
-	mutex   sync.Mutex // held while one is taken: all that ask meanwhile get it
-	profile *profile.Profile
-	until   time.Time // for so long no other is taken
-}
-
-// get returns what take makes, or made not long ago for the same name; took is what the process had to do with it.
 func (k *kindsTaken) get(name string, take func() (taken *profile.Profile, took time.Duration, err error)) (*profile.Profile, error) {
 	k.mutex.Lock()
 	one := k.by[name]
 	if one == nil {
 		if k.by == nil {
-			k.by = map[string]*kindTaken{}
+			k.by = map[string]*paced[*profile.Profile]{}
 		}
-		one = &kindTaken{}
+		one = &paced[*profile.Profile]{}
 		k.by[name] = one
 	}
 	k.mutex.Unlock()
-	one.mutex.Lock()
-	defer one.mutex.Unlock()
-	if time.Now().Before(one.until) {
-		return one.profile, nil
-	}
-	taken, took, err := take()
-	if err != nil {
-		return nil, err
-	}
-	one.profile, one.until = taken, time.Now().Add(min(momentShare*took, longestInterval))
-	return taken, nil
+	return one.get(take)
 }
 
-// Diagnose looks twice.
-func (p *Process) Diagnose() (*doctor.Diagnosis, error) {
+// Diagnose looks twice; took is what the process had to do with it.
+func (p *Process) Diagnose() (found *doctor.Diagnosis, took time.Duration, err error) {
 	take := func() (snapshot *doctor.Snapshot, err error) {
 		err = p.Do(func(c *attach.Client) (err error) {
+			began := time.Now()
 			snapshot, err = doctor.Take(c, p.PID, p.Name)
+			took += time.Since(began)
 			return err
 		})
 		return snapshot, err
 	}
 	before, err := take()
 	if err != nil {
-		return nil, err
+		return nil, took, err
 	}
 	time.Sleep(doctorBetween)
 	after, err := take()
 	if err != nil {
-		return nil, err
+		return nil, took, err
 	}
-	return doctor.Examine(doctor.Pair{Before: before, After: after}, doctor.All), nil
+	return doctor.Examine(doctor.Pair{Before: before, After: after}, doctor.All), took, nil
 }
 
 // Watcher fills a history until the process ends.
@@ -163,6 +169,8 @@ type Watcher struct {
 	over     chan struct{} // closed when ended is set
 	failures [2]error      // of the last look and of the last profile; nil: it did not fail
 	refused  error         // why the process takes no profiles, such as the library without a profiler
+
+	asked paced[Moment] // the last one that a page wanted to have
 }
 
 // Which of the failures.
@@ -281,13 +289,15 @@ func (w *Watcher) moments() {
 	}
 }
 
-// Take keeps a heap profile of now, because somebody has asked for it.
+// Take keeps a heap profile of now, because somebody has asked for it, or gives the one that somebody has just asked for.
 func (w *Watcher) Take() (Moment, error) {
-	p, _, err := w.process.Profile("heap")
-	if err != nil {
-		return Moment{}, err
-	}
-	return keep(w.history, p, true), nil
+	return w.asked.get(func() (Moment, time.Duration, error) {
+		p, took, err := w.process.Profile("heap")
+		if err != nil {
+			return Moment{}, took, err
+		}
+		return keep(w.history, p, true), took, nil
+	})
 }
 
 // keep adds a profile to the history, with what it has in use.
