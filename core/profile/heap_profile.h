@@ -82,7 +82,8 @@ enum class Kind {
 // Writes a profile as an uncompressed profile.proto (period_type space/bytes). Each row has the label "bytes", the
 // blocks' size; rows of blocks that have less than half of their size in use by the program also "asked", what was asked for,
 // rounded up to a power of two; rows of blocks that realloc moved to also "moved", 1; rows of samples that were drawn at
-// another interval than interval_bytes, the profile's, also "interval".
+// another size, since when realloc has resized them in place, also "drawn", that size; at another interval than interval_bytes, the
+// profile's, also "interval".
 // False when the sink failed or memory for the snapshot was refused.
 bool write_heap_profile(const Sink& sink, uint64_t interval_bytes);
 

@@ -268,6 +268,9 @@ unsigned bucket_labels(const BucketKey& key, uint64_t interval_bytes, Label* lab
   labels[count++] = {"bytes", static_cast<int64_t>(key.allocated_bytes), "bytes"};
   if (key.asked_log2() != 0) labels[count++] = {"asked", int64_t{1} << (key.asked_log2() - 1), "bytes"};
   if (key.moved()) labels[count++] = {"moved", 1, "count"};
+  // What everybody is a sample of has no chance that a reader would want to know.
+  bool by_chance = key.interval_bytes > 1;
+  if (by_chance && key.drawn_bytes != key.allocated_bytes) labels[count++] = {"drawn", static_cast<int64_t>(key.drawn_bytes), "bytes"};
   if (key.interval_bytes != interval_bytes) labels[count++] = {"interval", static_cast<int64_t>(key.interval_bytes), "bytes"};
   return count;
 }

@@ -152,6 +152,31 @@ TEST(HeapProfileWriter, LabelsWhatIsFarLargerThanAskedForAndWhatReallocMoved) {
   EXPECT_EQ(labels(profile, bytes, kPc + 49), (Labels{{"bytes", 4096}})) << "the row that it has become";
 }
 
+// A block's chance of being a sample is that of the size it had then, and so is its part of the error.
+TEST(HeapProfileWriter, LabelsWhatWasDrawnAtAnotherSize) {
+  constexpr uintptr_t kPc = uintptr_t{6} << 44;
+  using Labels = std::map<std::string, uint64_t>;
+  SampleId grows = record_alloc({112, 112, 65536}, make_stack({kPc + 10}));
+  record_resize(grows, 4096, 4096);
+  SampleId returns = record_alloc({112, 112, 65536}, make_stack({kPc + 20}));
+  record_resize(returns, 4096, 4096);
+  record_resize(returns, 112, 112);
+  SampleId all = record_alloc({112, 112, 1}, make_stack({kPc + 30}));
+  record_resize(all, 4096, 4096);
+  std::string bytes = written(65536);
+  Profile profile = tables_of(bytes);
+  EXPECT_EQ(labels(profile, bytes, kPc + 9), (Labels{{"bytes", 4096}, {"drawn", 112}}));
+  EXPECT_EQ(labels(profile, bytes, kPc + 19), (Labels{{"bytes", 112}}));
+  EXPECT_EQ(labels(profile, bytes, kPc + 29), (Labels{{"bytes", 4096}, {"interval", 1}})) << "recorded whatever its size";
+  bool found = false;
+  for (const DecodedRow& row : rows_of(written(65536, Kind::kLifetime))) {
+    if (row.stack.at(0) != kPc + 9) continue;
+    found = true;
+    EXPECT_EQ(row.labels.at("drawn"), "112");
+  }
+  EXPECT_TRUE(found);
+}
+
 // By this label a reader knows the sampling error of a row, whatever the option `sample` is when the profile is taken.
 TEST(HeapProfileWriter, LabelsRowsThatWereDrawnAtAnotherInterval) {
   constexpr uintptr_t kPc = uintptr_t{5} << 44;

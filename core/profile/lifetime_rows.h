@@ -7,8 +7,8 @@
 
 namespace seemalloc::profile {
 
-inline constexpr unsigned kBucketLabels = 4;
-// The labels of a bucket's rows: "bytes", perhaps "asked", "moved" and "interval" (heap_profile.h). Returns their number.
+inline constexpr unsigned kBucketLabels = 5;
+// The labels of a bucket's rows: "bytes", perhaps "asked", "moved", "drawn" and "interval" (heap_profile.h). Returns their number.
 unsigned bucket_labels(const BucketKey& key, uint64_t interval_bytes, Label* labels);
 
 // Values: alive_objects, alive_space, freed_objects, freed_space. Labels besides: "lifetime", a class of age, or "alive"; of

@@ -49,14 +49,14 @@ func label(s *sample, name string) int64 {
 	return 0
 }
 
-// rowKey tells the rows of two profiles of one process apart, before names were given. Some that were resized share one.
+// rowKey tells the rows of two profiles of one process apart, before names were given. Where everything is recorded, some that were resized share one.
 func rowKey(p *profile.Profile, s *sample) string {
 	var b strings.Builder
 	for _, loc := range s.Location {
 		fmt.Fprintf(&b, "%x,", loc.Address)
 	}
 	interval := cmp.Or(label(s, "interval"), p.Period)
-	fmt.Fprintf(&b, "%d,%d,%d,%d", label(s, "bytes"), label(s, "asked"), label(s, "moved"), interval)
+	fmt.Fprintf(&b, "%d,%d,%d,%d,%d", label(s, "bytes"), label(s, "asked"), label(s, "moved"), label(s, "drawn"), interval)
 	return b.String()
 }
 

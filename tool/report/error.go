@@ -26,10 +26,10 @@ func (e StandardError) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(e))
 }
 
-// Variance estimates the sampling error of the total at index, squared. A block of s bytes is recorded with
-// probability q = 1-exp(-s/R) and then counted as 1/q blocks, so n counted blocks come from n·q recorded ones, each of
-// which adds (1-q)/q² to the variance of the count: n·(1-q)/q in all, times s² for bytes. What is not the size of a block has an
-// error that the profile states. NaN where nobody knows.
+// Variance estimates the sampling error of the total at index, squared. A block that had s bytes when it was
+// allocated is recorded with probability q = 1-exp(-s/R) and then counted as 1/q blocks, so n counted blocks come from n·q recorded
+// ones, each of which adds (1-q)/q² to the variance of the count: n·(1-q)/q in all, for bytes times the square of its size now. What
+// is not the size of a block has an error that the profile states. NaN where nobody knows.
 func Variance(p *profile.Profile, index int) float64 {
 	if stated, found := StatedError(p, index); found {
 		return stated * stated
@@ -73,7 +73,11 @@ func varianceOf(p *profile.Profile, index int) func(*profile.Sample) float64 {
 		case interval <= 0:
 			return math.NaN()
 		}
-		q := -math.Expm1(-b / n / float64(interval))
+		size := b / n
+		if drawn := number(sample, drawnLabel); drawn > 0 {
+			size = float64(drawn)
+		}
+		q := -math.Expm1(-size / float64(interval))
 		each := float64(sample.Value[index]) / n
 		return n * (1 - q) / q * each * each
 	}
@@ -82,6 +86,9 @@ func varianceOf(p *profile.Profile, index int) func(*profile.Sample) float64 {
 // intervalLabel stands beside rows whose samples were drawn at another mean interval than the profile's, which is what the option
 // `sample` is when it is taken (core/profile/heap_profile.h).
 const intervalLabel = "interval"
+
+// drawnLabel is the size that the blocks of a row had when they were drawn, where realloc has resized them in place since.
+const drawnLabel = "drawn"
 
 // intervalOf is the mean interval at which a row's samples were drawn; 1: everything was recorded; 0: not known.
 func intervalOf(p *profile.Profile, sample *profile.Sample) int64 {

@@ -80,6 +80,29 @@ func TestStandardErrorOfOtherRows(t *testing.T) {
 	}
 }
 
+// Blocks that realloc has resized in place are as many as their old size makes likely, and weigh what they take now.
+func TestStandardErrorOfResizedRows(t *testing.T) {
+	random := rand.New(rand.NewSource(2))
+	const interval, blocks, rounds, drawn, size = 4096, 3000, 400, 128, 8192
+	q := -math.Expm1(-float64(drawn) / interval)
+	var totals, errors []float64
+	for range rounds {
+		recorded := 0
+		for range blocks {
+			if random.Float64() < q {
+				recorded++
+			}
+		}
+		p := heap(float64(recorded)/q, size, interval)
+		p.Sample[0].NumLabel = map[string][]int64{"bytes": {size}, "drawn": {drawn}}
+		totals, errors = append(totals, float64(Total(p, 1))), append(errors, math.Sqrt(Variance(p, 1)))
+	}
+	_, spread := moments(totals)
+	if promised, _ := moments(errors); promised < 0.85*spread || promised > 1.15*spread {
+		t.Errorf("promised %g, really %g", promised, spread)
+	}
+}
+
 func remote(n, size float64, period int64) *profile.Profile {
 	return typed(period, []string{"remote_free_objects", "remote_free_space"}, int64(math.Round(n)), int64(math.Round(n*size)))
 }
