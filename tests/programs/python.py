@@ -5,7 +5,7 @@ from session import Failed
 # Debian's own: the tests belong to it, and another python3 may come first in the PATH.
 PYTHON = "/usr/bin/python3"
 NEEDS = [PYTHON]
-TIMEOUT = 240
+TIMEOUT = 360
 TESTS = """test_json test_re test_threading test_thread test_subprocess test_dict test_list test_set test_pickle
   test_zlib test_bytes test_unicode test_deque test_gc test_ctypes test_fork1 test_mmap test_weakref test_queue
   test_io""".split()
