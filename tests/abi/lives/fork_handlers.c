@@ -40,7 +40,7 @@ static void from_signals(void) {
   EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
   struct itimerval every = {{0, 2000}, {0, 2000}};
   EXPECT(setitimer(ITIMER_REAL, &every, NULL) == 0);
-  while (forks < 200) {
+  while (forks < 100) {
     void* blocks[64];
     for (int i = 0; i < 64; i++) blocks[i] = malloc((size_t)(20000 + i * 5000));
     for (int i = 0; i < 64; i++) free(blocks[i]);
