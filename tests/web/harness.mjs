@@ -87,10 +87,11 @@ export async function end() {
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** Opens a page; what its console says, and each request for another place, is an error of the test (close). */
-export async function open(address, state, options = {}) {
+/** Opens a page; what its console says, and each request for another place, is an error of the test (close). now: what its clock says. */
+export async function open(address, state, { now, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
+  if (now) await page.clock.setFixedTime(now);
   page.errors = [];
   page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()));
   page.on("pageerror", (error) => page.errors.push(error.message));

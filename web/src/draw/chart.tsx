@@ -1,6 +1,7 @@
 // A chart over time: lines, or areas on top of each other. uPlot draws; the legend shows the values under the pointer.
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
+import { timeTicks } from "../model/format.ts";
 
 export interface Line {
   label: string;
@@ -40,7 +41,7 @@ function options(props: Props, width: number): uPlot.Options {
     height: props.height ?? 220,
     cursor: { drag: { x: true, y: false } },
     axes: [
-      { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" } },
+      { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, space: 70, values: (_, ticks, __, ___, step) => timeTicks(ticks, step) },
       { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, size: 76, values: (_, ticks) => ticks.map(format), ...(props.bytes ? { incrs: POWERS } : {}) },
     ],
     scales: { y: { range: (_, least, most) => [Math.min(0, least), Math.max(most, 1e-9) * 1.05] } },

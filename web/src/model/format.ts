@@ -54,3 +54,16 @@ export function clock(ms: number): string {
 export function moment(ms: number): string {
   return new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 }
+
+const DAY_S = 86400;
+
+/** Ticks of a time axis, in s since 1970: times of day as elsewhere on the page, days where a day begins. */
+export function timeTicks(ticks: number[], step_s: number): string[] {
+  return ticks.map((tick) => {
+    const at = new Date(tick * 1000);
+    if (step_s >= DAY_S || (at.getHours() === 0 && at.getMinutes() === 0 && at.getSeconds() === 0)) {
+      return at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+    }
+    return at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(step_s < 60 ? { second: "2-digit" } : {}) });
+  });
+}

@@ -1,0 +1,97 @@
+// The pictures of the documentation, made again of a history that is kept here (stored/make) and compared: a view that has lost a
+// part, or stands elsewhere, is seen. After a change that is meant:
+//
+//   NEW_PICTURES=1 SEEMALLOC_OUT=$PWD/out node --test tests/web/pictures.test.mjs
+import assert from "node:assert/strict";
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { close, end, folder, open, root, serve, startBrowser } from "./harness.mjs";
+
+const images = join(root, "docs/images");
+// Pictures are compared in cells: machines have other fonts, and letters a little different are no difference.
+const CELL = 10; // px
+const DIFFERENT = 32; // of 255, in any colour
+const TOLERATED = 0.02; // of the cells
+
+const VIEWS = {
+  overview: [{ view: "overview" }, /resident =/],
+  flame: [{ view: "flame" }, /^all:/],
+  "flame-change": [{ view: "flame", base: 1 }, /^all:/],
+  functions: [{ view: "functions" }, /leaky_parser/],
+  graph: [{ view: "graph" }, /functions are left out/],
+  growth: [{ view: "growth" }, /leaky_parser/],
+  changes: [{ view: "changes", base: 1 }, /leaky_session/],
+};
+
+const SAME = { locale: "en-US", timezoneId: "UTC", colorScheme: "light", now: "2026-11-24T12:00:00Z" };
+
+let address;
+
+before(async () => {
+  const dir = join(folder, "history");
+  mkdirSync(dir);
+  copyFileSync(join(root, "tests/web/stored/history.db"), join(dir, "history.db"));
+  address = await serve(dir);
+  await startBrowser();
+});
+
+after(end);
+
+async function picture(state, text, options = {}) {
+  const page = await open(address, state, { ...SAME, ...options });
+  await page.getByText(text).first().waitFor();
+  await page.waitForTimeout(1000); // charts are drawn when all of their points are here
+  const image = await page.screenshot();
+  await close(page);
+  return image;
+}
+
+/** The share of cells that differ; 1 for pictures of different sizes. */
+async function difference(one, other) {
+  const page = await open("about:blank");
+  const share = await page.evaluate(async ([images, cell, different]) => {
+    const [a, b] = await Promise.all(images.map(async (base64) => {
+      const image = new Image();
+      image.src = `data:image/png;base64,${base64}`;
+      await image.decode();
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [image.width / cell, image.height / cell];
+      const context = canvas.getContext("2d", { willReadFrequently: true });
+      context.imageSmoothingQuality = "high";
+      context.drawImage(image, 0, 0, canvas.width, canvas.height);
+      return context.getImageData(0, 0, canvas.width, canvas.height);
+    }));
+    if (a.width !== b.width || a.height !== b.height) return 1;
+    let differ = 0;
+    for (let i = 0; i < a.data.length; i += 4) {
+      if ([0, 1, 2].some((colour) => Math.abs(a.data[i + colour] - b.data[i + colour]) > different)) differ++;
+    }
+    return (4 * differ) / a.data.length;
+  }, [[one, other].map((image) => image.toString("base64")), CELL, DIFFERENT]);
+  await page.context().close();
+  return share;
+}
+
+for (const [name, [state, text]] of Object.entries(VIEWS)) {
+  test(`the picture of ${name} is that of the documentation`, { timeout: 60_000 }, async () => {
+    const file = join(images, `web-${name}.png`);
+    const now = await picture(state, text);
+    if (process.env.NEW_PICTURES) writeFileSync(file, now);
+    const share = await difference(now, readFileSync(file));
+    if (share > TOLERATED) writeFileSync(join(root, "build", `web-${name}.png`), now);
+    assert.ok(share <= TOLERATED, `${(100 * share).toFixed(1)} % of the picture differ from ${file}; as it is now: build/web-${name}.png`);
+  });
+}
+
+test("a view that has lost a part is told from the picture", { timeout: 60_000 }, async () => {
+  const [state, text] = VIEWS.overview;
+  const whole = await picture(state, text);
+  assert.ok((await difference(whole, await picture(state, text, { colorScheme: "dark" }))) > TOLERATED, "dark for light");
+  const page = await open(address, state, SAME);
+  await page.getByText(text).first().waitFor();
+  await page.waitForTimeout(1000);
+  await page.locator("figure").first().evaluate((figure) => (figure.style.visibility = "hidden"));
+  assert.ok((await difference(whole, await page.screenshot())) > TOLERATED, "a chart is missing");
+  await close(page);
+});
