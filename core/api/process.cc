@@ -41,6 +41,7 @@ void thread_ends(void* cache) {
   heap::ThreadHeap* ending = mine->heap;
   mine->finished = true;
   cpu_profiler_loses_thread();
+  end_sampling_of_thread();
   if (ending != nullptr) heap::abandon_heap(*ending);
 }
 

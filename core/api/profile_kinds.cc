@@ -14,6 +14,7 @@ constexpr ProfileKind kProfileKinds[] = {
     {"churn", "allocations, bytes asked for, copies by realloc, blocks freed within 10 ms", churn_profile},
     {"lifetime", "how long blocks lived, and by whom they were freed", lifetime_profile},
     {"deaths", "where blocks were freed, by where they were allocated", deaths_profile},
+    {"threads", "blocks in use, by stack and by the thread that allocated them", threads_profile},
     {"remote", "blocks that another thread than the one that allocated them has freed", remote_free_profile},
     {"growth", "who made the heap grow from the system", growth_profile},
     {"pools", "blocks of the memory pools that the program reports, by pool and stack", pool_profile},

@@ -16,6 +16,8 @@ void start_sampling();
 
 // The calling thread has got this heap.
 void adopt_sampling(heap::ThreadHeap& mine);
+// It is about to end, and gets none again.
+void end_sampling_of_thread();
 
 // Set while the thread allocates in place of a block that realloc has to copy: such samples are marked.
 extern constinit thread_local bool moving_block __attribute__((tls_model("initial-exec")));
@@ -55,6 +57,7 @@ bool since_profile(ProfileBytes* out);
 bool churn_profile(ProfileBytes* out);
 bool lifetime_profile(ProfileBytes* out);
 bool deaths_profile(ProfileBytes* out);
+bool threads_profile(ProfileBytes* out);
 // From now on since_profile() counts from here. False in the library without a profiler.
 bool set_profile_baseline();
 
@@ -77,7 +80,7 @@ struct SampleView {
   uint64_t born_ns;  // CLOCK_MONOTONIC
   uint32_t thread_id;
 };
-// False where there is none. An id that is freed meanwhile may be another sample's already. Takes no lock.
+// False where there is none. An id that is freed meanwhile may be another sample's already. Takes no lock but that of the threads' names.
 bool view_sample(uint32_t id, SampleView* out);
 
 // The samples of one stack and one size.

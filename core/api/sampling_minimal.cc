@@ -5,6 +5,7 @@ namespace seemalloc {
 
 void start_sampling() {}
 void adopt_sampling(heap::ThreadHeap&) {}
+void end_sampling_of_thread() {}
 uint32_t record_sample(heap::ThreadHeap&, size_t, size_t, const void*) { return 0; }
 void drop_sample() {}
 void forget_sample(heap::ThreadHeap*, uint32_t) {}
@@ -18,6 +19,7 @@ bool since_profile(ProfileBytes*) { return false; }
 bool churn_profile(ProfileBytes*) { return false; }
 bool lifetime_profile(ProfileBytes*) { return false; }
 bool deaths_profile(ProfileBytes*) { return false; }
+bool threads_profile(ProfileBytes*) { return false; }
 bool set_profile_baseline() { return false; }
 void record_growth() { pages::take_growth(); }
 bool growth_profile(ProfileBytes*) { return false; }

@@ -14,6 +14,7 @@
 #include "core/profile/pool_profile.h"
 #include "core/profile/recorder.h"
 #include "core/profile/records.h"
+#include "core/profile/sampled_threads.h"
 #include "core/profile/sampler.h"
 #include "core/profile/stack.h"
 
@@ -75,6 +76,8 @@ void start_sampling() { heap::draw_sample_distance = draw; }
 void adopt_sampling(heap::ThreadHeap& mine) {
   if (mine.recorder != nullptr) profile::adopt_recorder(*recorder_of(mine));
 }
+
+void end_sampling_of_thread() { profile::end_sampled_thread(); }
 
 SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes,
                                           const void* site) {
@@ -146,6 +149,7 @@ bool since_profile(ProfileBytes* out) { return profile_of(profile::Kind::kSince,
 bool churn_profile(ProfileBytes* out) { return profile_of(profile::Kind::kChurn, out); }
 bool lifetime_profile(ProfileBytes* out) { return profile_of(profile::Kind::kLifetime, out); }
 bool deaths_profile(ProfileBytes* out) { return profile_of(profile::Kind::kDeaths, out); }
+bool threads_profile(ProfileBytes* out) { return profile_of(profile::Kind::kThreads, out); }
 
 bool set_profile_baseline() {
   profile::set_baseline();
@@ -193,7 +197,7 @@ bool view_sample(uint32_t id, SampleView* out) {
   profile::LiveSample sample = profile::records.live.get_if_alive(id);
   if (sample.bucket == nullptr) return false;
   const profile::InternedStack& stack = *sample.bucket->stack;
-  *out = {stack.pcs(), stack.depth, stack.hash, sample.birth_ns, profile::shown_thread_id(sample.thread_id)};
+  *out = {stack.pcs(), stack.depth, stack.hash, sample.birth_ns, profile::thread_id_of(sample.thread)};
   return true;
 }
 
@@ -237,7 +241,7 @@ void unlock_sampling_after_fork(bool in_child) {
   profile::unlock_growth_after_fork();
   profile::unlock_pools_after_fork();
   if (!in_child) return;
-  profile::renumber_thread_in_child();
+  profile::renumber_threads_in_child();
   profile::reset_module_table();  // its refresh may have been under way in a thread that is gone
 }
 

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
 #include <time.h>
 
+#include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/os/os.h"
 #include "core/os/socket.h"
@@ -69,6 +71,28 @@ bool for_each_thread(void (*visit)(void* context, int thread), void* context) {
   }
   close_file(fd);
   return bytes == 0;
+}
+
+bool read_thread_name(int thread, char (&name)[kThreadNameBytes]) {
+  FixedText<64> path;
+  path << "/proc/self/task/" << thread << "/comm";
+  int fd = open_apart(path.c_str(), O_RDONLY);
+  if (fd < 0) return false;
+  char read[kThreadNameBytes];  // 15 bytes at most, and the end of the line
+  long bytes = read_some(fd, read, sizeof(read));
+  close_file(fd);
+  if (bytes <= 0) return false;
+  size_t length = static_cast<size_t>(bytes) - 1;
+  for (size_t i = 0; i < length; i++) name[i] = read[i];
+  name[length] = 0;
+  return true;
+}
+
+bool own_thread_name(char (&name)[kThreadNameBytes]) { return !sys_failed(sys(SYS_prctl, PR_GET_NAME, as_long(name))); }
+
+bool is_thread(int thread) {
+  constexpr long kNoSuchProcess = -3;  // -ESRCH
+  return sys(SYS_tgkill, process_id(), thread, 0) != kNoSuchProcess;
 }
 
 int make_thread_timer(int thread, ThreadClock clock, int signal, void* value) {

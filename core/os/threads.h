@@ -1,14 +1,25 @@
-// The threads of this process, and timers that interrupt one of them: what a CPU profiler asks of the kernel.
+// The threads of this process, their names, and timers that interrupt one of them: what a CPU profiler asks of the kernel.
 //
 // Nothing here touches errno, allocates or locks. Threads: all functions may be called from any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace seemalloc::os {
 
 // visit(context, id) for each thread of this process. False when /proc does not tell.
 bool for_each_thread(void (*visit)(void* context, int thread), void* context);
+
+// With the zero at its end.
+inline constexpr size_t kThreadNameBytes = 16;
+// The name of a thread of this process, "" where it has none: as pthread_setname_np and prctl set it. False, and nothing is written, when
+// there is no such thread, or /proc does not tell.
+bool read_thread_name(int thread, char (&name)[kThreadNameBytes]);
+// That of the calling thread: one system call.
+bool own_thread_name(char (&name)[kThreadNameBytes]);
+// Whether this process has such a thread. One that has ended may be seen for a moment.
+bool is_thread(int thread);
 
 enum class ThreadClock { kCpu, kWall };  // the time that the thread runs; the time that passes
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -47,6 +49,31 @@ class Spinner {
   std::atomic<bool> stop_{false}, spinning_{false};
   std::thread thread_;
 };
+
+TEST(Threads, HaveNames) {
+  Spinner other;
+  char name[kThreadNameBytes];
+  EXPECT_TRUE(is_thread(other.id));
+  ASSERT_TRUE(own_thread_name(name));
+  char before[kThreadNameBytes];
+  memcpy(before, name, sizeof(name));
+  for (const char* given : {"fifteen letters", "two\nlines", "", "x"}) {  // the longest that there is
+    prctl(PR_SET_NAME, given);
+    ASSERT_TRUE(own_thread_name(name));
+    EXPECT_STREQ(name, given);
+    ASSERT_TRUE(read_thread_name(thread_id(), name));
+    EXPECT_STREQ(name, given);
+  }
+  ASSERT_TRUE(read_thread_name(other.id, name));
+  EXPECT_STREQ(name, before) << "another thread has been renamed";
+  prctl(PR_SET_NAME, before);
+  int gone = other.id;
+  other.end();
+  for (int i = 0; i < 1000 && is_thread(gone); i++) pause(kMillisecond_ns);
+  EXPECT_FALSE(is_thread(gone));
+  EXPECT_FALSE(read_thread_name(gone, name));
+  EXPECT_FALSE(is_thread(1)) << "of another process";
+}
 
 TEST(Threads, ListsThoseOfThisProcess) {
   EXPECT_TRUE(threads().contains(thread_id()));

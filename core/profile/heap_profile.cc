@@ -9,6 +9,7 @@
 #include "core/profile/recorder.h"
 #include "core/profile/records.h"
 #include "core/profile/registers.h"
+#include "core/profile/sampled_threads.h"
 #include "core/profile/sampler.h"
 #include "core/profile/square_root.h"
 #include "core/profile/unwind.h"
@@ -53,7 +54,7 @@ SampleId add_sample(const Allocation& allocation, Bucket* bucket, Recorder* reco
     if (SEEMALLOC_UNLIKELY(records.first_sample_ns.load(std::memory_order_relaxed) == 0)) {
       records.first_sample_ns.store(now, std::memory_order_relaxed);
     }
-    LiveSample sample{bucket, allocation.requested_bytes, now, cached_thread_id()};
+    LiveSample sample{bucket, allocation.requested_bytes, now, sampled_thread()};
     id = recorder != nullptr ? records.live.add(sample, recorder->ids) : records.live.add(sample);
   }
   if (SEEMALLOC_UNLIKELY(id == 0)) {
@@ -155,7 +156,7 @@ FreedSample record_free(Recorder* recorder, SampleId id, DeathStacks wanted) {
   recorder = use.get();
   LeftSample left = recorder != nullptr ? records.live.remove(id, recorder->ids) : records.live.remove(id);
   Bucket& bucket = *left.bucket;
-  bool elsewhere = left.thread_id != cached_thread_id();
+  bool elsewhere = !is_own_sample(left.thread);
   uint64_t now = life_clock_ns(bucket.key.interval_bytes);
   records.peak.keep(bucket);
   bool counted = bucket.count_left(recorder, elsewhere, minus(now, left.birth_ns));
@@ -249,9 +250,11 @@ void lock_for_fork() {
   records.buckets.lock_all();
   records.stacks.lock_all();
   records.live.lock_all();
+  records.threads.lock_for_fork();
 }
 
 void unlock_after_fork() {
+  records.threads.unlock_after_fork();
   records.live.unlock_all();
   records.stacks.unlock_all();
   records.buckets.unlock_all();

@@ -76,6 +76,7 @@ enum class Kind {
   kChurn,        // alloc_, requested_, moved_ (by realloc) and short_ (freed within 10 ms) objects and space
   kLifetime,     // alive_ and freed_ objects and space, by age and who freed them (lifetime_rows.h)
   kDeaths,       // freed_objects/count, freed_space/bytes, by where they were allocated and where freed (lifetime_rows.h)
+  kThreads,      // inuse_objects/count, inuse_space/bytes, by the thread that allocated (thread_rows.h)
   kCount,
 };
 

@@ -17,6 +17,7 @@
 #include "core/os/os.h"
 #include "core/os/syscall.h"
 #include "core/profile/records.h"
+#include "core/profile/sampled_threads.h"
 #include "core/profile/sampler.h"
 
 namespace seemalloc::profile {
@@ -118,7 +119,7 @@ TEST(HeapProfile, AgreesWithAModel) {
     if (choice < 85) {
       LiveSample sample = records.live.get(at->first);
       EXPECT_EQ(sample.requested_bytes, block.requested);
-      EXPECT_EQ(sample.thread_id, static_cast<uint32_t>(gettid()));
+      EXPECT_EQ(thread_id_of(sample.thread), static_cast<uint32_t>(gettid()));
       record_free(at->first);
       model.blocks.erase(at);
     } else {

@@ -11,6 +11,7 @@
 #include "core/profile/lifetime_rows.h"
 #include "core/profile/profile_encoder.h"
 #include "core/profile/records.h"
+#include "core/profile/thread_rows.h"
 
 namespace seemalloc::profile {
 
@@ -173,6 +174,8 @@ void about_deaths(ProfileEncoder& encoder, const Snapshot& snapshot) {
   encoder.comment(text);
 }
 
+bool has_none(const BucketRow&) { return false; }
+
 constexpr RowKind kRowKinds[] = {
     {4, {{"alloc_objects", "count"}, {"alloc_space", "bytes"}, {"inuse_objects", "count"}, {"inuse_space", "bytes"}},
      has_samples, heap_values, nullptr},
@@ -188,6 +191,7 @@ constexpr RowKind kRowKinds[] = {
     {4, {{"alive_objects", "count"}, {"alive_space", "bytes"}, {"freed_objects", "count"}, {"freed_space", "bytes"}},
      has_lives, nullptr, about_lifetime, write_lifetime_rows},
     {2, {{"freed_objects", "count"}, {"freed_space", "bytes"}}, has_deaths, nullptr, about_deaths, write_death_rows},
+    {2, {{"inuse_objects", "count"}, {"inuse_space", "bytes"}}, has_none, nullptr, nullptr},  // write_thread_rows()
 };
 static_assert(sizeof(kRowKinds) / sizeof(kRowKinds[0]) == static_cast<unsigned>(Kind::kCount));
 
@@ -292,6 +296,7 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, uin
       rows.write(encoder, snapshot.rows[i], interval_bytes);
     }
   }
+  if (kind == Kind::kThreads && !write_thread_rows(encoder, interval_bytes)) return false;
   return encoder.finish(out);
 }
 

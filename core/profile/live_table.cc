@@ -6,26 +6,12 @@
 
 namespace seemalloc::profile {
 
-constinit thread_local uint32_t thread_id_cache = 0;
-
 namespace {
 uint32_t slack(size_t allocated_bytes, size_t requested_bytes) {
   size_t bytes = minus(allocated_bytes, requested_bytes);
   return bytes > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(bytes);
 }
-
-// Of the thread that called fork, in a child. Written while it is the only one.
-struct Renumbered {
-  uint32_t recorded, now;
-};
-constinit Renumbered renumbered{};
 }  // namespace
-
-SEEMALLOC_COLD uint32_t find_thread_id() { return thread_id_cache = static_cast<uint32_t>(os::thread_id()); }
-
-uint32_t shown_thread_id(uint32_t recorded) { return recorded == renumbered.recorded ? renumbered.now : recorded; }
-
-void renumber_thread_in_child() { renumbered = {thread_id_cache, static_cast<uint32_t>(os::thread_id())}; }
 
 LiveTable::Record* LiveTable::record(SampleId id) const {
   // Both pair with the release stores in make_chunk_locked().
@@ -43,7 +29,7 @@ SampleId LiveTable::add(const LiveSample& sample, IdCache& cache) {
   cache.head = fresh->slack_bytes;
   cache.count--;
   fresh->birth_ns = sample.birth_ns;
-  fresh->thread_id = sample.thread_id;
+  fresh->thread = sample.thread;
   set_size(fresh, sample.bucket, sample.requested_bytes);
   return id;
 }
@@ -57,7 +43,7 @@ LeftSample LiveTable::remove(SampleId id, IdCache& cache) {
   Record* gone = record(id);
   Bucket* bucket = gone->bucket.load(std::memory_order_relaxed);
   CHECK(bucket != nullptr);  // freed twice: an id in two places would corrupt the lists (invariant 1)
-  LeftSample left{bucket, gone->birth_ns, gone->thread_id};
+  LeftSample left{bucket, gone->birth_ns, gone->thread};
   gone->bucket.store(nullptr, std::memory_order_relaxed);
   gone->slack_bytes = cache.head;
   cache.head = id;
@@ -74,14 +60,14 @@ LiveSample LiveTable::get(SampleId id) const {
   Record* alive = record(id);
   Bucket* bucket = alive->bucket.load(std::memory_order_relaxed);
   CHECK(bucket != nullptr);
-  return LiveSample{bucket, bucket->key.allocated_bytes - alive->slack_bytes, alive->birth_ns, alive->thread_id};
+  return LiveSample{bucket, bucket->key.allocated_bytes - alive->slack_bytes, alive->birth_ns, alive->thread};
 }
 
 SEEMALLOC_NO_TSAN LiveSample LiveTable::get_if_alive(SampleId id) const {
   const Record* alive = record(id);
   Bucket* bucket = alive->bucket.load(std::memory_order_acquire);
   if (bucket == nullptr) return LiveSample{};
-  return LiveSample{bucket, bucket->key.allocated_bytes - alive->slack_bytes, alive->birth_ns, alive->thread_id};
+  return LiveSample{bucket, bucket->key.allocated_bytes - alive->slack_bytes, alive->birth_ns, alive->thread};
 }
 
 void LiveTable::set_size(Record* alive, Bucket* bucket, size_t requested_bytes) {
@@ -96,7 +82,7 @@ void LiveTable::set_size(SampleId id, Bucket* bucket, size_t requested_bytes) {
 void LiveTable::put_full_batch(IdCache& cache) {
   if (cache.full != 0) {
     LockGuard global(global_lock_);
-    record(cache.full)->thread_id = batches_;
+    record(cache.full)->thread = batches_;
     batches_ = cache.full;
   }
   cache.full = cache.head;
@@ -109,7 +95,7 @@ bool LiveTable::refill(IdCache& cache) {
     LockGuard global(global_lock_);
     if (batches_ == 0) return carve_batch_locked(cache);
     cache.full = batches_;
-    batches_ = record(batches_)->thread_id;
+    batches_ = record(batches_)->thread;
   }
   cache.head = cache.full;
   cache.full = 0;
@@ -128,7 +114,7 @@ bool LiveTable::carve_batch_locked(IdCache& cache) {
     cache.head = static_cast<SampleId>(id);
     cache.count++;
   }
-  fresh_.store(first + kBatch, std::memory_order_relaxed);
+  fresh_.store(first + kBatch, std::memory_order_release);
   return true;
 }
 

@@ -25,14 +25,14 @@ struct LiveSample {
   Bucket* bucket;  // stack, allocated bytes, interval
   size_t requested_bytes;
   uint64_t birth_ns;  // CLOCK_MONOTONIC, see life_clock_ns()
-  uint32_t thread_id;
+  uint32_t thread;    // which allocated it (sampled_threads.h)
 };
 
 // What is known of one that was removed.
 struct LeftSample {
   Bucket* bucket;
   uint64_t birth_ns;
-  uint32_t thread_id;
+  uint32_t thread;
 };
 
 // Ids that are not in use.
@@ -55,10 +55,19 @@ class LiveTable {
   LiveSample get(SampleId id) const;
   // The same of an id that may be freed meanwhile: its bucket is null then, or what is told is of another sample.
   LiveSample get_if_alive(SampleId id) const;
+  // visit(sample) for those that are alive; of what comes and goes meanwhile some.
+  template <typename Visit>
+  void for_each_alive(Visit visit) const {
+    uint64_t end = capacity();
+    for (uint64_t id = 1; id < end; id++) {
+      LiveSample sample = get_if_alive(static_cast<SampleId>(id));
+      if (sample.bucket != nullptr) visit(sample);
+    }
+  }
   // Requires: id is alive, nobody else changes or removes it meanwhile.
   void set_size(SampleId id, Bucket* bucket, size_t requested_bytes);
   // Records that have ever been made; ids go up to this.
-  size_t capacity() const { return fresh_.load(std::memory_order_relaxed); }
+  size_t capacity() const { return fresh_.load(std::memory_order_acquire); }  // pairs with carve_batch_locked()
 
   void lock_all();
   void unlock_all();
@@ -74,7 +83,7 @@ class LiveTable {
     std::atomic<Bucket*> bucket;  // null when free
     uint64_t birth_ns;
     uint32_t slack_bytes;  // allocated - requested; of a free record the next id of its list
-    uint32_t thread_id;    // of a free record that leads a global batch the next batch
+    uint32_t thread;       // of a free record that leads a global batch the next batch
   };
   struct Leaf {
     std::atomic<Record*> chunks[size_t{1} << kLeafBits];
@@ -93,16 +102,5 @@ class LiveTable {
   std::atomic<uint64_t> fresh_{0};  // ids below have been carved; written under global_lock_
   std::atomic<Leaf*> root_[size_t{1} << kRootBits] = {};
 };
-
-extern constinit thread_local uint32_t thread_id_cache __attribute__((tls_model("initial-exec")));
-uint32_t find_thread_id();
-// gettid, remembered per thread. A forked child's first thread goes on with the number that it had as a thread of the parent: what it
-// allocated there is its own. shown_thread_id() says which it has now.
-inline uint32_t cached_thread_id() {
-  uint32_t id = thread_id_cache;
-  return SEEMALLOC_LIKELY(id != 0) ? id : find_thread_id();
-}
-uint32_t shown_thread_id(uint32_t recorded);
-void renumber_thread_in_child();
 
 }  // namespace seemalloc::profile

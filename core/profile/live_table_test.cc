@@ -23,7 +23,7 @@ Bucket* bucket() {
 }
 
 SampleId add(LiveTable& table, size_t requested_bytes = 60) {
-  return table.add({bucket(), requested_bytes, 1234, cached_thread_id()});
+  return table.add({bucket(), requested_bytes, 1234, 7});
 }
 
 TEST(LiveTable, KeepsWhatItWasTold) {
@@ -34,7 +34,7 @@ TEST(LiveTable, KeepsWhatItWasTold) {
   EXPECT_EQ(sample.bucket, bucket());
   EXPECT_EQ(sample.requested_bytes, 57u);
   EXPECT_EQ(sample.birth_ns, 987654321u);
-  EXPECT_EQ(sample.thread_id, 42u);
+  EXPECT_EQ(sample.thread, 42u);
   table.set_size(id, bucket(), 61);
   EXPECT_EQ(table.get(id).requested_bytes, 61u);
   EXPECT_EQ(table.remove(id).bucket, bucket());

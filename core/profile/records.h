@@ -1,7 +1,7 @@
 // Everything the heap sampler has recorded: the one set of tables of the process, and sums over it.
 //
 // Written by heap_profile.cc, read by the profile writer. Threads: any; each table has its own locks.
-// Lock order: baseline, buckets, stacks, live table, arena. No two of them are held together but the last.
+// Lock order: baseline, buckets, stacks, live table, thread names, arena. No two of them are held together but the last.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include "core/profile/live_table.h"
 #include "core/profile/peak.h"
 #include "core/profile/stack_table.h"
+#include "core/profile/thread_names.h"
 
 namespace seemalloc::profile {
 
@@ -28,6 +29,7 @@ struct Records {
   BucketTable buckets;
   StackTable stacks;
   LiveTable live;
+  ThreadNames threads;  // that have recorded samples
   Deaths deaths;
   Peak peak;
   Baseline baseline;

@@ -1,0 +1,60 @@
+#include "core/profile/sampled_threads.h"
+
+#include "core/os/os.h"
+#include "core/os/threads.h"
+#include "core/profile/records.h"
+
+namespace seemalloc::profile {
+
+constinit thread_local uint32_t sampled_thread_cache = 0;
+
+namespace {
+
+// Of the thread that called fork, in a child, should it be an unnamed one. Written while it is the only thread.
+struct Renumbered {
+  uint32_t recorded, now;
+};
+constinit Renumbered renumbered{};
+
+// Makes room: numbers of threads that have ended, and of whose samples none is left. Walks the live table.
+void recycle_numbers() {
+  if (!records.threads.begin_recycling()) return;
+  ThreadNames::Marks marks;
+  records.live.for_each_alive([&](const LiveSample& sample) {
+    if (sample.thread - 1 < ThreadNames::kMost) marks.set(sample.thread);  // not unnamed; nor freed meanwhile
+  });
+  records.threads.recycle(marks);
+}
+
+}  // namespace
+
+SEEMALLOC_COLD uint32_t find_sampled_thread() {
+  uint32_t id = static_cast<uint32_t>(os::thread_id());
+  char name[os::kThreadNameBytes] = {};
+  os::own_thread_name(name);
+  uint32_t number = records.threads.add(id, name);
+  if (number == 0) {
+    recycle_numbers();
+    number = records.threads.add(id, name);
+  }
+  return sampled_thread_cache = number != 0 ? number : kUnnamed | id;
+}
+
+uint32_t thread_id_of(uint32_t thread) {
+  if (thread == renumbered.recorded) return renumbered.now;
+  if ((thread & kUnnamed) != 0) return thread & ~kUnnamed;
+  return thread - 1 < ThreadNames::kMost ? records.threads.get(thread).id : 0;
+}
+
+// Its number stays in the cache: what it frees from now on may be its own.
+void end_sampled_thread() {
+  if (sampled_thread_cache - 1 < ThreadNames::kMost) records.threads.end(sampled_thread_cache);
+}
+
+void renumber_threads_in_child() {
+  uint32_t id = static_cast<uint32_t>(os::thread_id());
+  records.threads.keep_only(sampled_thread_cache, id);
+  if ((sampled_thread_cache & kUnnamed) != 0) renumbered = {sampled_thread_cache, id};
+}
+
+}  // namespace seemalloc::profile
