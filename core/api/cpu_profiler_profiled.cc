@@ -31,6 +31,7 @@ constexpr uint64_t kLookShare = 50;
 struct ThreadTimer {
   int thread;
   int timer;
+  uint32_t number;  // in the session's names; 0: it found none
   bool seen;  // by the look that is under way
 };
 
@@ -38,10 +39,11 @@ struct ThreadTimer {
 struct Session {
   profile::CpuStore store;
   unsigned max_depth;
-  void* token;  // what its timers' signals carry: later ones are of a session that has ended
+  uint32_t token;  // what its timers' signals carry, with the thread's number: later ones are of a session that has ended
   std::atomic<uint64_t> interrupts;
   // ---- under `lock` ----
   profile::CpuSums sums;
+  profile::ThreadNames names;
   profile::GrowArray<ThreadTimer> timers;  // by thread, ascending
   ThreadClock clock;
   uint64_t period_ns;
@@ -57,7 +59,7 @@ Lock lock;
 Session* session = nullptr;  // the one that runs, or the last one
 std::atomic<Session*> active{nullptr};
 std::atomic<unsigned> in_handler{0};
-std::atomic<uintptr_t> sessions{0};
+std::atomic<uint32_t> sessions{0};
 std::atomic<ThreadClock> session_clock{ThreadClock::kCpu};
 bool helper_is_open = false;  // the helper lets the signal through
 
@@ -68,14 +70,15 @@ void on_interrupt(int, siginfo_t* info, void* context) {
   // First in, then a look at the session: who ends it takes it away and then waits until nobody is in.
   in_handler.fetch_add(1, std::memory_order_seq_cst);
   Session* mine = active.load(std::memory_order_seq_cst);
-  if (mine != nullptr && info->si_code == SI_TIMER && info->si_value.sival_ptr == mine->token) {
+  uintptr_t carried = reinterpret_cast<uintptr_t>(info->si_value.sival_ptr);
+  if (mine != nullptr && info->si_code == SI_TIMER && carried >> 32 == mine->token) {
     mine->interrupts.fetch_add(1, std::memory_order_relaxed);
     profile::Stack stack;
     profile::capture_stack_from(context, &stack, mine->max_depth);
     // The kernel looks at these timers at its own ticks, and while the thread is in a system call the signal waits: all
     // that time was spent here.
     uint64_t missed = info->si_overrun > 0 ? static_cast<uint64_t>(info->si_overrun) : 0;
-    mine->store.add(stack, 1 + missed);
+    mine->store.add(stack, static_cast<uint32_t>(carried), 1 + missed);
   }
   in_handler.fetch_sub(1, std::memory_order_seq_cst);
   errno = saved_errno;
@@ -166,13 +169,37 @@ bool insert_timer(size_t place, ThreadTimer timer) {
 void remove_timer(size_t place) {
   profile::GrowArray<ThreadTimer>& timers = session->timers;
   if (timers[place].timer >= 0) os::delete_timer(timers[place].timer);
+  if (timers[place].number != 0) session->names.note_end(timers[place].number);
   for (size_t i = place + 1; i < timers.size(); i++) timers[i - 1] = timers[i];
   timers.set_size(timers.size() - 1);
 }
 
+// False when something has stayed in the store.
+bool collect() {
+  return session->store.take_all([](const profile::CpuSample& sample) { session->sums.add(sample); });
+}
+
+// By it the samples know their thread. 0 when all numbers have samples.
+uint32_t number_of(int thread) {
+  char name[os::kThreadNameBytes] = {};
+  thread == os::thread_id() ? os::own_thread_name(name) : os::read_thread_name(thread, name);
+  uint32_t number = session->names.add(static_cast<uint32_t>(thread), name);
+  if (number != 0 || !session->names.begin_recycling()) return number;
+  bool all = collect();
+  profile::ThreadNames::Marks marks;
+  for (uint32_t n = 1; !all && n <= profile::ThreadNames::kMost; n++) marks.set(n);
+  for (size_t i = 0; i < session->sums.size(); i++) {
+    if (session->sums[i].thread != 0) marks.set(session->sums[i].thread);
+  }
+  session->names.recycle(marks);
+  return session->names.add(static_cast<uint32_t>(thread), name);
+}
+
 // A thread that is refused a timer is remembered without one, so that it is counted once.
 void add_thread(size_t place, int thread) {
-  int timer = os::make_thread_timer(thread, session->clock, SIGPROF, session->token);
+  uint32_t number = number_of(thread);
+  void* carried = reinterpret_cast<void*>(uintptr_t{session->token} << 32 | number);
+  int timer = os::make_thread_timer(thread, session->clock, SIGPROF, carried);
   if (timer >= 0 && !os::set_timer(timer, first_period_ns(), session->period_ns)) {
     os::delete_timer(timer);
     timer = -1;
@@ -184,7 +211,7 @@ void add_thread(size_t place, int thread) {
   } else {
     session->threads++;
   }
-  if (!insert_timer(place, {thread, timer < 0 ? -1 : timer, true}) && timer >= 0) os::delete_timer(timer);
+  if (!insert_timer(place, {thread, timer < 0 ? -1 : timer, number, true}) && timer >= 0) os::delete_timer(timer);
 }
 
 void see_thread(void*, int thread) {
@@ -206,16 +233,13 @@ void look_for_threads() {
   for (size_t i = 0; i < timers.size(); i++) {
     if (timers[i].seen) {
       timers[kept++] = timers[i];
-    } else if (timers[i].timer >= 0) {
-      os::delete_timer(timers[i].timer);
+      continue;
     }
+    if (timers[i].timer >= 0) os::delete_timer(timers[i].timer);
+    if (timers[i].number != 0) session->names.note_end(timers[i].number);
   }
   timers.set_size(kept);
   session->look_took_ns = os::monotonic_ns() - began;
-}
-
-void collect() {
-  session->store.take_all([](const profile::CpuSample& sample) { session->sums.add(sample); });
 }
 
 void end_session(const char* why) {
@@ -227,6 +251,7 @@ void end_session(const char* why) {
   timers.set_size(0);
   session->cpu_ns = os::process_cpu_ns() - session->cpu_before_ns;
   session->ended_ns = os::monotonic_ns();
+  session->names.refresh();
   session->ended_by = why;
   wait_for_handlers();
   collect();
@@ -237,7 +262,7 @@ CpuStart begin_session(const CpuRequest& request) {
   Session* fresh = static_cast<Session*>(os::map(session_bytes(), os::Reason::kReport));
   if (fresh == nullptr) return CpuStart::kNoMemory;
   fresh->max_depth = static_cast<unsigned>(options::get(options::Id::stack_depth));
-  fresh->token = reinterpret_cast<void*>(0x5EE0000 + sessions.fetch_add(1, std::memory_order_relaxed));
+  fresh->token = 0x5EE0000 + sessions.fetch_add(1, std::memory_order_relaxed);
   fresh->clock = request.wall ? ThreadClock::kWall : ThreadClock::kCpu;
   fresh->period_ns = kSecond_ns / request.frequency;
   fresh->random = os::random_bits();
@@ -362,10 +387,14 @@ profile::CpuProfileFacts facts_locked() {
 
 bool cpu_profile(ProfileBytes* out) {
   LockGuard guard(lock);
-  if (is_running()) collect();
+  if (is_running()) {
+    collect();
+    session->names.refresh();
+  }
   profile::CpuSums nothing;
   profile::Buffer buffer{};
-  if (!profile::write_cpu_profile(session != nullptr ? session->sums : nothing, facts_locked(), &buffer)) return false;
+  const profile::CpuSums& sums = session != nullptr ? session->sums : nothing;
+  if (!profile::write_cpu_profile(sums, session != nullptr ? &session->names : nullptr, facts_locked(), &buffer)) return false;
   *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
   return true;
 }
@@ -394,7 +423,10 @@ void cpu_profiler_loses_thread() {
   if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock()) return;
   if (is_running()) {
     size_t place = place_of(os::thread_id());
-    if (is_at(place, os::thread_id())) remove_timer(place);
+    if (is_at(place, os::thread_id())) {
+      if (session->timers[place].number != 0) session->names.end(session->timers[place].number);
+      remove_timer(place);
+    }
   }
   lock.unlock();
 }

@@ -13,6 +13,8 @@
 #include <atomic>
 #include <cmath>
 #include <fstream>
+#include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -195,6 +197,37 @@ TEST(CpuProfiler, SeesThreadsThatComeAndGo) {
   Seen profile = seen();
   EXPECT_GE(profile.number_before(" had a timer"), uint64_t{kThreads});
   EXPECT_NEAR(static_cast<double>(profile.ns(burn_b)) / (kThreads * 20e6), 1, 0.4);
+}
+
+TEST(CpuProfiler, SaysWhichThreadRan) {
+  if (kSignalsComeLate) GTEST_SKIP();
+  ASSERT_EQ(start(500), 0);
+  auto work = [](const char* name, void (*burn)(uint64_t), uint64_t ns) {
+    sm_free(sm_malloc(100));  // it is met before it has its name
+    pthread_setname_np(pthread_self(), name);
+    burn(ns);
+  };
+  std::thread one(work, "burns a", burn_a, 300 * kMillisecond_ns), two(work, "burns both", burn_b, 150 * kMillisecond_ns);
+  one.join();
+  two.join();
+  std::thread(work, "burns both", burn_a, 100 * kMillisecond_ns).join();
+  ASSERT_EQ(stop(), 0);
+  std::map<std::string, int64_t> a, b;
+  std::set<std::string> tids;
+  for (const auto& row : seen().rows) {
+    auto calls = [&](void (*function)(uint64_t)) {
+      return std::any_of(row.stack.begin(), row.stack.end(), [&](uint64_t address) { return is_in(address, function); });
+    };
+    if (calls(burn_a)) a[row.labels.at("thread")] += row.values[1];
+    if (calls(burn_b)) b[row.labels.at("thread")] += row.values[1];
+    if (row.labels.at("thread") == "burns both") tids.insert(row.labels.at("tid"));
+  }
+  EXPECT_EQ(a.size(), 2u);
+  EXPECT_NEAR(static_cast<double>(a["burns a"]) / 0.3e9, 1, 0.3);
+  EXPECT_NEAR(static_cast<double>(a["burns both"]) / 0.1e9, 1, 0.4);
+  EXPECT_EQ(b.size(), 1u);
+  EXPECT_NEAR(static_cast<double>(b["burns both"]) / 0.15e9, 1, 0.4);
+  EXPECT_EQ(tids.size(), 2u) << "two threads of one name";
 }
 
 // Threads that never ask for memory are found by the helper.

@@ -1,6 +1,7 @@
 #include "core/profile/cpu_profile.h"
 
 #include "core/profile/profile_encoder.h"
+#include "core/profile/thread_rows.h"
 
 namespace seemalloc::profile {
 
@@ -8,11 +9,12 @@ namespace {
 constexpr size_t kFirstSlots = 4096;
 }
 
-CpuSums::Row* CpuSums::find(const CpuSample& sample) {
+CpuSums::Row* CpuSums::find(const CpuSample& sample, uint32_t thread) {
   if (slots_.size() == 0) return nullptr;
-  for (size_t i = slot_of(sample.hash); slots_[i] != 0; i = (i + 1) & (slots_.size() - 1)) {
+  for (size_t i = slot_of(sample.hash, thread); slots_[i] != 0; i = (i + 1) & (slots_.size() - 1)) {
     Row& row = rows_[slots_[i] - 1];
-    bool same = row.hash == sample.hash && row.depth == sample.depth && row.truncated == sample.truncated && row.broken == sample.broken;
+    bool same = row.hash == sample.hash && row.thread == thread && row.depth == sample.depth;
+    same = same && row.truncated == sample.truncated && row.broken == sample.broken;
     for (uint32_t f = 0; same && f < row.depth; f++) same = frames_[row.first + f] == sample.pcs[f];
     if (same) return &row;
   }
@@ -20,47 +22,71 @@ CpuSums::Row* CpuSums::find(const CpuSample& sample) {
 }
 
 // Room for one more row, in all three. At most half of the slots are taken.
-bool CpuSums::make_room() {
-  if (frames_.size() + kMaxStackDepth > kMaxFrames) return false;
-  if (!rows_.reserve(rows_.size() + 1) || !frames_.reserve(frames_.size() + kMaxStackDepth)) return false;
+bool CpuSums::make_room(size_t frames) {
+  if (frames_.size() + frames > kMaxFrames) return false;
+  if (!rows_.reserve(rows_.size() + 1) || !frames_.reserve(frames_.size() + frames)) return false;
   if ((rows_.size() + 1) * 2 <= slots_.size()) return true;
   size_t slots = slots_.size() == 0 ? kFirstSlots : slots_.size() * 2;
   if (!slots_.reserve(slots)) return false;
   slots_.set_size(slots);
   for (size_t i = 0; i < slots; i++) slots_[i] = 0;
   for (size_t r = 0; r < rows_.size(); r++) {
-    size_t i = slot_of(rows_[r].hash);
+    size_t i = slot_of(rows_[r].hash, rows_[r].thread);
     while (slots_[i] != 0) i = (i + 1) & (slots - 1);
     slots_[i] = static_cast<uint32_t>(r + 1);
   }
   return true;
 }
 
-bool CpuSums::insert(const CpuSample& sample) {
-  if (!make_room()) return false;
-  Row row{sample.hash, sample.interrupts, sample.ticks, frames_.size(), sample.depth, sample.truncated, sample.broken};
-  for (uint32_t f = 0; f < sample.depth; f++) frames_.push(sample.pcs[f]);
+// Requires: make_room().
+void CpuSums::insert(const Row& row) {
   rows_.push(row);
-  size_t i = slot_of(sample.hash);
+  size_t i = slot_of(row.hash, row.thread);
   while (slots_[i] != 0) i = (i + 1) & (slots_.size() - 1);
   slots_[i] = static_cast<uint32_t>(rows_.size());
-  return true;
+}
+
+// The row of the other threads. Null when there is no memory.
+CpuSums::Row* CpuSums::insert_stack(const CpuSample& sample) {
+  if (!make_room(kMaxStackDepth)) return nullptr;
+  insert({sample.hash, 0, 0, frames_.size(), 0, sample.depth, sample.truncated, sample.broken});
+  for (uint32_t f = 0; f < sample.depth; f++) frames_.push(sample.pcs[f]);
+  stacks_++;
+  return &rows_[rows_.size() - 1];
+}
+
+// A thread's, of a stack that is there. Null when there is no room for it.
+CpuSums::Row* CpuSums::insert_thread(const CpuSample& sample, const Row& stack) {
+  Row row = stack;  // making room may move it
+  row.thread = sample.thread;
+  row.interrupts = row.ticks = 0;
+  if (sample.thread == 0 || rows_.size() - stacks_ == kMaxThreadRows || !make_room(0)) return nullptr;
+  insert(row);
+  return &rows_[rows_.size() - 1];
 }
 
 void CpuSums::add(const CpuSample& sample) {
-  if (Row* row = find(sample)) {
-    row->interrupts += sample.interrupts;
-    row->ticks += sample.ticks;
-  } else if (!insert(sample)) {
-    lost_ += sample.interrupts;
-    lost_ticks_ += sample.ticks;
+  Row* row = find(sample, sample.thread);
+  if (row == nullptr) {
+    Row* stack = sample.thread != 0 ? find(sample, 0) : nullptr;
+    if (stack == nullptr) stack = insert_stack(sample);
+    if (stack == nullptr) {
+      lost_ += sample.interrupts;
+      lost_ticks_ += sample.ticks;
+      return;
+    }
+    size_t at = static_cast<size_t>(stack - rows_.data());
+    row = insert_thread(sample, *stack);
+    if (row == nullptr) row = &rows_[at];
   }
+  row->interrupts += sample.interrupts;
+  row->ticks += sample.ticks;
 }
 
 namespace {
 
 struct Totals {
-  uint64_t interrupts = 0, ticks = 0, truncated = 0, broken = 0;
+  uint64_t interrupts = 0, ticks = 0, truncated = 0, broken = 0, others = 0;
 };
 
 Totals totals_of(const CpuSums& sums) {
@@ -69,6 +95,7 @@ Totals totals_of(const CpuSums& sums) {
     const CpuSums::Row& row = sums[i];
     totals.interrupts += row.interrupts;
     totals.ticks += row.ticks;
+    if (row.thread == 0) totals.others += row.interrupts;
     if (row.truncated) totals.truncated += row.interrupts;
     if (row.broken) totals.broken += row.interrupts;
   }
@@ -89,21 +116,44 @@ void write_comments(ProfileEncoder& encoder, const CpuSums& sums, const CpuProfi
        << (facts.lost_ticks + sums.lost_ticks()) * facts.period_ns << " ns";
   encoder.comment(text);
   text.clear();
-  text << "stacks: " << uint64_t{sums.size()} << " distinct; " << totals.truncated << " samples with a truncated stack, " << totals.broken
+  text << "stacks: " << uint64_t{sums.stacks()} << " distinct; " << totals.truncated << " samples with a truncated stack, " << totals.broken
        << " samples with a broken unwind";
   encoder.comment(text);
   text.clear();
   text << "threads: " << facts.threads << " had a timer, " << facts.without_timer << " were refused one";
   encoder.comment(text);
+  if (totals.others != 0) {
+    text.clear();
+    text << "thread labels: " << totals.others << " samples are of " << kOtherThreads << ": at most " << uint64_t{ThreadNames::kMost}
+         << " threads, and " << uint64_t{CpuSums::kMaxThreadRows} << " pairs of a thread and a stack, are told apart";
+    encoder.comment(text);
+  }
   if (facts.ended == nullptr) return;
   text.clear();
   text << "ended early: " << facts.ended;
   encoder.comment(text);
 }
 
+// What a row is labelled with, made once for each thread.
+class ThreadLabels {
+ public:
+  explicit ThreadLabels(ThreadNames* threads) : threads_(threads) {}
+
+  unsigned of(uint32_t number, Label* labels) {
+    if (number != known_) thread_ = number != 0 ? threads_->get(number) : ThreadNames::Thread{};
+    known_ = number;
+    return thread_labels(thread_, labels);
+  }
+
+ private:
+  ThreadNames* threads_;
+  ThreadNames::Thread thread_;
+  uint32_t known_ = 0;
+};
+
 }  // namespace
 
-bool write_cpu_profile(const CpuSums& sums, const CpuProfileFacts& facts, Buffer* out) {
+bool write_cpu_profile(const CpuSums& sums, ThreadNames* threads, const CpuProfileFacts& facts, Buffer* out) {
   ValueType time{facts.clock == os::ThreadClock::kWall ? "wall" : "cpu", "nanoseconds"};
   const ValueType types[] = {{"samples", "count"}, time};
   ProfileEncoder encoder;
@@ -111,10 +161,14 @@ bool write_cpu_profile(const CpuSums& sums, const CpuProfileFacts& facts, Buffer
   if (!encoder.begin(types, 2, time, facts.period_ns)) return false;
   encoder.duration(facts.duration_ns);
   write_comments(encoder, sums, facts);
+  ThreadLabels known(threads);
   for (size_t i = 0; i < sums.size(); i++) {
     const CpuSums::Row& row = sums[i];
+    if (row.interrupts == 0) continue;
     int64_t values[] = {static_cast<int64_t>(row.interrupts), static_cast<int64_t>(row.ticks * facts.period_ns)};
-    encoder.row(sums.frames(row), row.depth, values, nullptr, 0);
+    Label labels[kThreadLabels];
+    unsigned count = known.of(row.thread, labels);
+    encoder.row(sums.frames(row), row.depth, values, labels, count);
   }
   return encoder.finish(out);
 }

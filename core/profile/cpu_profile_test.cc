@@ -14,12 +14,12 @@
 namespace seemalloc::profile {
 namespace {
 
-CpuSample sample_of(uintptr_t first, uint32_t depth, uint64_t interrupts, uint64_t ticks) {
+CpuSample sample_of(uintptr_t first, uint32_t depth, uint64_t interrupts, uint64_t ticks, uint32_t thread = 0) {
   Stack stack;
   stack.depth = depth;
   for (uint32_t i = 0; i < depth; i++) stack.pcs[i] = first + i;
   CpuSample sample;
-  sample.begin(hash_stack(stack), stack);
+  sample.begin(hash_stack(stack), stack, thread);
   sample.interrupts = interrupts;
   sample.ticks = ticks;
   return sample;
@@ -39,9 +39,9 @@ CpuProfileFacts facts() {
           .ended = nullptr};
 }
 
-std::string written(const CpuSums& sums, const CpuProfileFacts& about) {
+std::string written(const CpuSums& sums, const CpuProfileFacts& about, ThreadNames* threads = nullptr) {
   Buffer buffer;
-  if (!write_cpu_profile(sums, about, &buffer)) return "";
+  if (!write_cpu_profile(sums, threads, about, &buffer)) return "";
   std::string bytes(buffer.data, buffer.bytes);
   os::unmap(buffer.data, buffer.mapped_bytes, os::Reason::kReport);
   return bytes;
@@ -63,6 +63,41 @@ TEST(CpuSums, AddsUpByStack) {
   EXPECT_EQ(sums.size(), 19001u);  // those without a frame are one
   EXPECT_EQ(without_frames, 6000u);
   for (const auto& [frame, count] : ticks) EXPECT_EQ(count, 6u);
+  EXPECT_EQ(sums.lost(), 0u);
+}
+
+TEST(CpuSums, KeepTheFramesOfAStackOnceForAllThreads) {
+  CpuSums sums;
+  for (uint32_t thread = 0; thread < 100; thread++) {
+    for (uintptr_t stack = 0; stack < 50; stack++) sums.add(sample_of(0x1000 + stack * 1000, 20, 1, 1 + thread, thread));
+  }
+  EXPECT_EQ(sums.stacks(), 50u);
+  ASSERT_EQ(sums.size(), 5000u);
+  std::map<size_t, uint64_t> rows, ticks;
+  for (size_t i = 0; i < sums.size(); i++) {
+    rows[sums[i].first]++;
+    ticks[sums[i].thread] += sums[i].ticks;
+    for (uint32_t f = 1; f < 20; f++) ASSERT_EQ(sums.frames(sums[i])[f], sums.frames(sums[i])[0] + f);
+  }
+  EXPECT_EQ(rows.size(), 50u) << "places of frames";
+  for (const auto& [thread, sum] : ticks) EXPECT_EQ(sum, 50 * (1 + thread));
+}
+
+TEST(CpuSums, AddWhatHasNoRoomForAThreadToTheOthers) {
+  CpuSums sums;
+  constexpr uint64_t kMore = 1000;
+  uint64_t pairs = 0;
+  for (uintptr_t stack = 0; pairs < CpuSums::kMaxThreadRows + kMore; stack++) {
+    for (uint32_t thread = 1; thread <= 2048; thread++, pairs++) sums.add(sample_of(0x1000 + stack * 16, 2, 1, 1, thread));
+  }
+  uint64_t others = 0, all = 0;
+  for (size_t i = 0; i < sums.size(); i++) {
+    all += sums[i].interrupts;
+    if (sums[i].thread == 0) others += sums[i].interrupts;
+  }
+  EXPECT_EQ(all, pairs);
+  EXPECT_EQ(others, pairs - CpuSums::kMaxThreadRows);
+  EXPECT_EQ(sums.size() - sums.stacks(), CpuSums::kMaxThreadRows);
   EXPECT_EQ(sums.lost(), 0u);
 }
 
@@ -103,6 +138,24 @@ TEST(CpuProfile, IsAProfileOfTime) {
     EXPECT_NE(comments.find(part), std::string::npos) << part << " is not in\n" << comments;
   }
   EXPECT_EQ(comments.find("ended early"), std::string::npos);
+}
+
+TEST(CpuProfile, SaysWhichThreadRan) {
+  static ThreadNames names;
+  uint32_t reader = names.add(1234, "reader"), nameless = names.add(1235, "");
+  CpuSums sums;
+  sums.add(sample_of(0x1001, 2, 3, 4, reader));
+  sums.add(sample_of(0x1001, 2, 2, 2, nameless));
+  sums.add(sample_of(0x5001, 1, 1, 1));
+  std::string bytes = written(sums, facts(), &names);
+  std::map<std::string, std::pair<std::string, int64_t>> found;
+  for (const DecodedRow& row : rows_of(bytes)) {
+    found[row.labels.at("thread")] = {row.labels.count("tid") != 0 ? row.labels.at("tid") : "", row.values[0]};
+  }
+  EXPECT_EQ(found, (std::map<std::string, std::pair<std::string, int64_t>>{{"reader", {"1234", 3}}, {"(no name)", {"1235", 2}}, {"(other threads)", {"", 1}}}));
+  EXPECT_EQ(rows_of(bytes).size(), 3u) << "rows without a sample";
+  EXPECT_EQ(decode(bytes).comments.back(),
+            "thread labels: 1 samples are of (other threads): at most 4096 threads, and 262144 pairs of a thread and a stack, are told apart");
 }
 
 TEST(CpuProfile, OfTheWallSaysSo) {

@@ -2,8 +2,8 @@
 
 namespace seemalloc::profile {
 
-bool CpuSample::is_of(uint64_t stack_hash, const Stack& stack) const {
-  if (interrupts == 0 || hash != stack_hash || depth != stack.depth) return false;
+bool CpuSample::is_of(uint64_t stack_hash, const Stack& stack, uint32_t of_thread) const {
+  if (interrupts == 0 || hash != stack_hash || thread != of_thread || depth != stack.depth) return false;
   if (truncated != stack.truncated || broken != stack.broken) return false;
   for (uint32_t i = 0; i < depth; i++) {
     if (pcs[i] != stack.pcs[i]) return false;
@@ -11,8 +11,9 @@ bool CpuSample::is_of(uint64_t stack_hash, const Stack& stack) const {
   return true;
 }
 
-void CpuSample::begin(uint64_t stack_hash, const Stack& stack) {
+void CpuSample::begin(uint64_t stack_hash, const Stack& stack, uint32_t of_thread) {
   hash = stack_hash;
+  thread = of_thread;
   interrupts = ticks = 0;
   depth = stack.depth;
   truncated = stack.truncated;
@@ -24,17 +25,18 @@ void CpuSample::copy_from(const CpuSample& other) {
   hash = other.hash;
   interrupts = other.interrupts;
   ticks = other.ticks;
+  thread = other.thread;
   depth = other.depth;
   truncated = other.truncated;
   broken = other.broken;
   for (uint32_t i = 0; i < depth; i++) pcs[i] = other.pcs[i];
 }
 
-// The stack's own place; else a free one, else that of the stack which was found least often.
-CpuSample& CpuStore::Set::place_for(uint64_t hash, const Stack& stack) {
+// Its own place; else a free one, else that of what was found least often.
+CpuSample& CpuStore::Set::place_for(uint64_t hash, const Stack& stack, uint32_t thread) {
   CpuSample* least = &ways[0];
   for (CpuSample& way : ways) {
-    if (way.is_of(hash, stack)) return way;
+    if (way.is_of(hash, stack, thread)) return way;
     if (way.interrupts < least->interrupts) least = &way;
   }
   return *least;
@@ -45,16 +47,16 @@ void CpuStore::lose(uint64_t interrupts, uint64_t ticks) {
   lost_ticks_.fetch_add(ticks, std::memory_order_relaxed);
 }
 
-void CpuStore::add(const Stack& stack, uint64_t ticks) {
+void CpuStore::add(const Stack& stack, uint32_t thread, uint64_t ticks) {
   uint64_t hash = hash_stack(stack);
-  size_t index = hash % kSets;
+  size_t index = mix(hash, thread) % kSets;
   if (sets_[index].hold()) {
-    add_held(index, hash, stack, ticks);
+    add_held(index, hash, stack, thread, ticks);
     sets_[index].let_go();
     return;
   }
   bool done = ring_.put([&](CpuSample& sample) {
-    sample.begin(hash, stack);
+    sample.begin(hash, stack, thread);
     sample.interrupts = 1;
     sample.ticks = ticks;
   });
@@ -62,15 +64,15 @@ void CpuStore::add(const Stack& stack, uint64_t ticks) {
 }
 
 // Requires: the set is held.
-void CpuStore::add_held(size_t index, uint64_t hash, const Stack& stack, uint64_t ticks) {
-  CpuSample& place = sets_[index].place_for(hash, stack);
-  if (!place.is_of(hash, stack)) {
+void CpuStore::add_held(size_t index, uint64_t hash, const Stack& stack, uint32_t thread, uint64_t ticks) {
+  CpuSample& place = sets_[index].place_for(hash, stack, thread);
+  if (!place.is_of(hash, stack, thread)) {
     if (place.interrupts != 0) {
       // What is there has been found more often than what comes: where only one of them can be kept, it stays.
       if (!ring_.put([&](CpuSample& sample) { sample.copy_from(place); })) return lose(1, ticks);
       evictions_.fetch_add(1, std::memory_order_relaxed);
     }
-    place.begin(hash, stack);
+    place.begin(hash, stack, thread);
   }
   place.interrupts++;
   place.ticks += ticks;

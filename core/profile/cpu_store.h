@@ -1,5 +1,5 @@
-// Where the handler of the profiling signal leaves its samples: a hash table of stacks with their counts, and a ring for
-// the stacks that had to make room in it.
+// Where the handler of the profiling signal leaves its samples: a hash table of stacks by thread with their counts, and a ring for
+// those that had to make room in it.
 //
 // add() runs in signal handlers, in any number of threads at once. It never waits and calls nobody: a set of the table is
 // held by one writer at a time, and who finds it held puts its own sample into the ring, which many may do at once. The
@@ -22,17 +22,18 @@
 
 namespace seemalloc::profile {
 
-// One stack, and how often it was found.
+// One stack of one thread, and how often it was found.
 struct CpuSample {
-  uint64_t hash;
+  uint64_t hash;        // of the stack
   uint64_t interrupts;  // 0: there is none here
   uint64_t ticks;       // periods of the timer that these stand for: at least as many
+  uint32_t thread;      // its number in the profile's ThreadNames; 0: one of the other threads
   uint32_t depth;
   bool truncated, broken;
   uintptr_t pcs[kMaxStackDepth];
 
-  bool is_of(uint64_t stack_hash, const Stack& stack) const;
-  void begin(uint64_t stack_hash, const Stack& stack);
+  bool is_of(uint64_t stack_hash, const Stack& stack, uint32_t of_thread) const;
+  void begin(uint64_t stack_hash, const Stack& stack, uint32_t of_thread);
   void copy_from(const CpuSample& other);
 };
 
@@ -93,8 +94,8 @@ class CpuStore {
 
   CpuStore() = delete;
 
-  // A thread was interrupted here, and `ticks` periods of its timer had passed since the last time.
-  void add(const Stack& stack, uint64_t ticks);
+  // The thread was interrupted here, and `ticks` periods of its timer had passed since the last time.
+  void add(const Stack& stack, uint32_t thread, uint64_t ticks);
 
   // For the reader: visit(sample) for the stacks in the ring.
   template <typename Visit>
@@ -130,10 +131,10 @@ class CpuStore {
       return held.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed);
     }
     void let_go() { held.store(0, std::memory_order_release); }
-    CpuSample& place_for(uint64_t hash, const Stack& stack);
+    CpuSample& place_for(uint64_t hash, const Stack& stack, uint32_t thread);
   };
 
-  void add_held(size_t index, uint64_t hash, const Stack& stack, uint64_t ticks);
+  void add_held(size_t index, uint64_t hash, const Stack& stack, uint32_t thread, uint64_t ticks);
   void lose(uint64_t interrupts, uint64_t ticks);
 
   template <typename Visit>

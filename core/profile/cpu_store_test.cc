@@ -41,15 +41,18 @@ Stack stack_of(uint64_t n) {
   return stack;
 }
 
-std::vector<uintptr_t> key_of(const uintptr_t* pcs, uint32_t depth, bool truncated, bool broken) {
+std::vector<uintptr_t> key_of(const uintptr_t* pcs, uint32_t depth, bool truncated, bool broken, uint32_t thread) {
   std::vector<uintptr_t> key(pcs, pcs + depth);
   key.push_back(truncated * 2u + broken);
+  key.push_back(thread);
   return key;
 }
-std::vector<uintptr_t> key_of(const Stack& stack) { return key_of(stack.pcs, stack.depth, stack.truncated, stack.broken); }
+std::vector<uintptr_t> key_of(const Stack& stack, uint32_t thread = 1) {
+  return key_of(stack.pcs, stack.depth, stack.truncated, stack.broken, thread);
+}
 
 void note(Model& model, const CpuSample& sample) {
-  Count& count = model[key_of(sample.pcs, sample.depth, sample.truncated, sample.broken)];
+  Count& count = model[key_of(sample.pcs, sample.depth, sample.truncated, sample.broken, sample.thread)];
   count.interrupts += sample.interrupts;
   count.ticks += sample.ticks;
 }
@@ -70,8 +73,8 @@ uint64_t seed() {
 
 TEST(CpuStore, KeepsAStackOnce) {
   auto store = make_store();
-  for (int i = 0; i < 100; i++) store->add(stack_of(40), 2);
-  store->add(stack_of(41), 1);
+  for (int i = 0; i < 100; i++) store->add(stack_of(40), 1, 2);
+  store->add(stack_of(41), 1, 1);
   std::vector<CpuSample> seen;
   EXPECT_TRUE(store->take_all([&](const CpuSample& sample) { seen.push_back(sample); }));
   ASSERT_EQ(seen.size(), 2u);
@@ -86,6 +89,16 @@ TEST(CpuStore, KeepsAStackOnce) {
   EXPECT_TRUE(seen.empty()) << "taken twice";
 }
 
+TEST(CpuStore, TellsThreadsApart) {
+  auto store = make_store();
+  for (uint32_t thread = 0; thread < 5; thread++) {
+    for (uint32_t i = 0; i <= thread; i++) store->add(stack_of(40), thread, 1);
+  }
+  std::map<uint32_t, uint64_t> interrupts;
+  store->take_all([&](const CpuSample& sample) { interrupts[sample.thread] += sample.interrupts; });
+  EXPECT_EQ(interrupts, (std::map<uint32_t, uint64_t>{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}}));
+}
+
 TEST(CpuStore, EvictsWhatIsRare) {
   auto store = make_store();
   // One stack that is found all the time, among so many others that each set overflows.
@@ -93,8 +106,8 @@ TEST(CpuStore, EvictsWhatIsRare) {
   Model model;
   auto take = [&](const CpuSample& sample) { note(model, sample); };
   for (uint64_t i = 0; i < kOthers; i++) {
-    store->add(stack_of(77), 1);
-    store->add(stack_of(1000 + i), 1);
+    store->add(stack_of(77), 1, 1);
+    store->add(stack_of(1000 + i), 1, 1);
     if (i % 100 == 0) store->take_evicted(take);
   }
   uint64_t often_evicted = model[key_of(stack_of(77))].interrupts;
@@ -120,8 +133,9 @@ TEST(CpuStore, AgreesWithAModel) {
     for (int step = 0; step < 20000; step++) {
       Stack stack = stack_of(random() % stacks);
       uint64_t ticks = 1 + random() % 3;
-      store->add(stack, ticks);
-      Count& count = in[key_of(stack)];
+      uint32_t thread = static_cast<uint32_t>(random() % 3);
+      store->add(stack, thread, ticks);
+      Count& count = in[key_of(stack, thread)];
       count.interrupts++;
       count.ticks += ticks;
       bool full = !lazy && store->ring_is_half_full();  // as the helper does
@@ -156,8 +170,9 @@ void run_threads(bool paced) {
         while (paced && allowed.fetch_sub(1) <= 0) std::this_thread::yield();
         uint64_t stacks = step % 2 == 0 ? 8 : 20000;
         Stack stack = stack_of(random() % stacks);
-        store->add(stack, 1);
-        Count& count = in[static_cast<size_t>(t)][key_of(stack)];
+        uint32_t thread = static_cast<uint32_t>(t / 2);
+        store->add(stack, thread, 1);
+        Count& count = in[static_cast<size_t>(t)][key_of(stack, thread)];
         count.interrupts++;
         count.ticks++;
       }
