@@ -2,6 +2,7 @@ package formats
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -24,7 +25,7 @@ import (
 //	…
 //
 // After the header's totals come the stacks, innermost address first, each with its counts: in use, and in brackets
-// since the start where prof_accum is on. t* is all threads together. jemalloc writes the counts so that
+// since the start where prof_accum is on. t* is all threads together; jemalloc numbers its threads by itself. jemalloc writes the counts so that
 // 1/(1-exp(-(bytes/objects)/interval)) times them is its estimate.
 
 func isJemalloc(data []byte) bool { return bytes.HasPrefix(data, []byte("heap_v2/")) }
@@ -43,6 +44,16 @@ type jemallocParser struct {
 	inStack   bool
 	accum     bool // some count since the start is not zero
 	values    [][4]int64
+	names     map[string]string // of threads, by number
+	// Of the stack whose lines are being read: the counts of all threads together, and of each.
+	together [4]int64
+	threads  []jemallocThread
+	counted  bool
+}
+
+type jemallocThread struct {
+	number string
+	counts [4]int64
 }
 
 var (
@@ -50,9 +61,10 @@ var (
 	jemallocCounts = regexp.MustCompile(`^t(\*|\d+): (\d+): (\d+) \[(\d+): (\d+)\]( .*)?$`)
 )
 
-// readJemalloc reads jemalloc's text. The counts of single threads are left out: they are contained in t*.
+// readJemalloc reads jemalloc's text. Each stack has a sample for each thread, labelled with its name: together they are what
+// t* is estimated to stand for.
 func readJemalloc(data []byte) (*profile.Profile, error) {
-	parser := &jemallocParser{p: &profile.Profile{}, locations: map[uint64]*profile.Location{}}
+	parser := &jemallocParser{p: &profile.Profile{}, locations: map[uint64]*profile.Location{}, names: map[string]string{}}
 	number, offset := 0, 0
 	for line := range bytes.Lines(data) {
 		number++
@@ -71,6 +83,7 @@ func readJemalloc(data []byte) (*profile.Profile, error) {
 	if parser.stackLine != 0 {
 		return nil, fmt.Errorf("a heap profile of jemalloc: line %d: no line `t*: OBJECTS: BYTES [OBJECTS: BYTES]` follows this stack: the file is truncated or damaged", parser.stackLine)
 	}
+	parser.add()
 	return parser.finish(data[offset:])
 }
 
@@ -103,6 +116,7 @@ func (j *jemallocParser) addresses(number int, text string) error {
 	if j.stackLine != 0 {
 		return lineError(number, text, "t*: OBJECTS: BYTES [OBJECTS: BYTES] for the stack before it")
 	}
+	j.add()
 	j.stack, j.stackLine, j.inStack = nil, number, true
 	for _, word := range strings.Fields(text[1:]) {
 		digits, hex := strings.CutPrefix(word, "0x")
@@ -127,10 +141,13 @@ func (j *jemallocParser) counts(number int, text string) error {
 	if m == nil {
 		return lineError(number, text, "t*: OBJECTS: BYTES [OBJECTS: BYTES]")
 	}
-	if m[1] != "*" || !j.inStack {
-		return nil // one thread, or the totals of the header
+	if name := strings.TrimSpace(m[6]); name != "" {
+		j.names[m[1]] = name
 	}
-	if j.stackLine == 0 {
+	if !j.inStack {
+		return nil // the totals of the header
+	}
+	if m[1] == "*" && j.stackLine == 0 {
 		return lineError(number, text, "a stack (@ 0xADDRESS …) before it")
 	}
 	var values [4]int64
@@ -144,14 +161,20 @@ func (j *jemallocParser) counts(number int, text string) error {
 	if values[0] == 0 && values[1] != 0 || values[2] == 0 && values[3] != 0 {
 		return lineError(number, text, "no bytes where there are no objects")
 	}
-	j.add(values)
-	j.stackLine = 0
+	if m[1] == "*" {
+		j.together, j.counted, j.stackLine = values, true, 0
+	} else {
+		j.threads = append(j.threads, jemallocThread{m[1], values})
+	}
 	return nil
 }
 
-// add enters the counts of the stack: objects and bytes in use, and since the start.
-func (j *jemallocParser) add(values [4]int64) {
-	size := int64(0)
+// add enters the counts of the stack that has been read, if there is one: objects and bytes in use, and since the start.
+func (j *jemallocParser) add() {
+	if !j.counted {
+		return
+	}
+	values, size := j.together, int64(0)
 	for i := 0; i < len(values); i += 2 {
 		if objects, bytes := values[i], values[i+1]; objects != 0 {
 			size = max(size, bytes/objects)
@@ -159,9 +182,44 @@ func (j *jemallocParser) add(values [4]int64) {
 		}
 	}
 	j.accum = j.accum || values[2] != 0
-	sample := &profile.Sample{Location: j.stack, NumLabel: map[string][]int64{"bytes": {size}}, NumUnit: map[string][]string{"bytes": {"bytes"}}}
-	j.p.Sample = append(j.p.Sample, sample)
-	j.values = append(j.values, values)
+	threads := j.threads
+	if !j.threadsAddUp() {
+		threads = []jemallocThread{{"", j.together}}
+	}
+	// Of each what its part of all is, rounded so that nothing is lost.
+	var counted, given [4]int64
+	for _, thread := range threads {
+		var own [4]int64
+		for i, all := range j.together {
+			if all == 0 {
+				continue
+			}
+			counted[i] += thread.counts[i]
+			upTo := values[i]
+			if counted[i] != all {
+				upTo = rounded(float64(values[i]) * (float64(counted[i]) / float64(all)))
+			}
+			own[i], given[i] = upTo-given[i], upTo
+		}
+		sample := &profile.Sample{Location: j.stack, NumLabel: map[string][]int64{"bytes": {size}}, NumUnit: map[string][]string{"bytes": {"bytes"}}}
+		if thread.number != "" {
+			sample.Label = map[string][]string{"thread": {cmp.Or(j.names[thread.number], "t"+thread.number)}}
+		}
+		j.p.Sample = append(j.p.Sample, sample)
+		j.values = append(j.values, own)
+	}
+	j.threads, j.counted = nil, false
+}
+
+// threadsAddUp says whether the lines of the threads are all there.
+func (j *jemallocParser) threadsAddUp() bool {
+	var sum [4]int64
+	for _, thread := range j.threads {
+		for i, count := range thread.counts {
+			sum[i] += count
+		}
+	}
+	return len(j.threads) > 0 && sum == j.together
 }
 
 // estimate undoes the sampling, which found a block of size s with a chance of 1-exp(-s/interval).

@@ -160,6 +160,9 @@ func TestJemalloc(t *testing.T) {
 	if p.Sample[1].NumLabel["bytes"][0] != 100 {
 		t.Errorf("labels %v", p.Sample[1].NumLabel)
 	}
+	if label := p.Sample[0].Label["thread"]; len(label) != 1 || label[0] != "t0" || p.Sample[1].Label["thread"][0] != "worker: 1" {
+		t.Errorf("threads %v and %v", label, p.Sample[1].Label)
+	}
 	// Frames of the allocator's own library are not the program's, whatever their names.
 	p, err = Read([]byte(strings.ReplaceAll(strings.ReplaceAll(jemallocText, "/usr/lib/liby.so", "/usr/lib/libjemalloc.so.2"), "@ 0x400011 0x7f", "@ 0x7f0000000041 0x400011 0x7f")), "x")
 	if err != nil || len(p.Sample[1].Location) != 2 || p.Sample[1].Location[0].Address != 0x400010 || len(p.Sample[0].Location) != 2 {
@@ -174,6 +177,39 @@ func TestJemalloc(t *testing.T) {
 	p, err = Read([]byte(strings.Replace(jemallocText, "heap_v2/1000", "heap_v2/1", 1)), "x")
 	if err != nil || totals(p)["inuse_space"] != 3100 {
 		t.Errorf("%v %v", err, totals(p))
+	}
+}
+
+// What threads hold adds up to what all do, which is estimated by the size that all together have on average.
+func TestJemallocThreads(t *testing.T) {
+	text := "heap_v2/1000\n  t*: 9: 4000 [0: 0]\n  t1: 8: 1000 [0: 0] small ones\n  t2: 1: 3000 [0: 0] large one\n" +
+		"@ 0x400011\n  t*: 6: 3602 [0: 0]\n  t1: 5: 601 [0: 0]\n  t2: 1: 3001 [0: 0]\n" +
+		"@ 0x400021\n  t*: 3: 398 [0: 0]\n  t1: 3: 398 [0: 0]\n" +
+		"@ 0x400031\n  t*: 5: 500 [0: 0]\n  t1: 3: 300 [0: 0]\n"
+	p, err := Read([]byte(text), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string][2]int64{}
+	for _, sample := range p.Sample {
+		name := strings.Join(sample.Label["thread"], "")
+		sum := sums[name]
+		sum[0] += sample.Value[0]
+		sum[1] += sample.Value[1]
+		sums[name] = sum
+	}
+	first := 1 / (1 - math.Exp(-3602.0/6/1000))
+	second, third := 1/(1-math.Exp(-398.0/3/1000)), 1/(1-math.Exp(-0.1))
+	for name, want := range map[string][2]float64{
+		"small ones": {5*first + 3*second, 601*first + 398*second}, "large one": {first, 3001 * first},
+		"": {5 * third, 500 * third}, // a line is missing: whose the rest is, is not known
+	} {
+		if got := sums[name]; math.Abs(float64(got[0])-want[0]) > 1 || math.Abs(float64(got[1])-want[1]) > 2 {
+			t.Errorf("%q: %v instead of %v", name, got, want)
+		}
+	}
+	if all := totals(p); all["inuse_space"] != rounded(3602*first)+rounded(398*second)+rounded(500*third) {
+		t.Errorf("together %v", all)
 	}
 }
 
