@@ -29,6 +29,7 @@ var (
 	kinds     string // kinds.cc compiled
 	heapKinds string // heap_kinds.cc compiled
 	burn      string // burn.cc compiled
+	threads   string // threads.cc compiled
 	library   string // libseemalloc.so
 	problem   string // why nothing can be tested, "" when all is there
 )
@@ -65,11 +66,11 @@ func prepare() error {
 	}
 	binary, leaky, caller = filepath.Join(work, "seemalloc"), filepath.Join(work, "leaky"), filepath.Join(work, "caller")
 	sick, kinds, heapKinds = filepath.Join(work, "sick"), filepath.Join(work, "kinds"), filepath.Join(work, "heap_kinds")
-	burn = filepath.Join(work, "burn")
+	burn, threads = filepath.Join(work, "burn"), filepath.Join(work, "threads")
 	if err := build("go", "build", "-o", binary, "../../tool"); err != nil {
 		return err
 	}
-	for _, program := range []struct{ source, binary string }{{"leaky", leaky}, {"caller", caller}, {"sick", sick}, {"kinds", kinds}, {"heap_kinds", heapKinds}, {"burn", burn}} {
+	for _, program := range []struct{ source, binary string }{{"leaky", leaky}, {"caller", caller}, {"sick", sick}, {"kinds", kinds}, {"heap_kinds", heapKinds}, {"burn", burn}, {"threads", threads}} {
 		if err := build("c++", "-std=c++20", "-O2", "-g", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread",
 			"-I../../core/include",
 			"testdata/"+program.source+".cc", "-o", program.binary); err != nil {

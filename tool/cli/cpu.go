@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ type cpuFlags struct {
 	duration       time.Duration
 	hz, rows       int
 	output, sort   string
+	thread         string
+	threads        bool
 	asJSON, kernel bool
 	run            runFlags
 }
@@ -53,6 +56,7 @@ complete as its frame pointers. It takes root, or kernel.perf_event_paranoid of 
 		Example: `  seemalloc cpu 4242
   seemalloc cpu 4242 --for 30s --hz 500 -o cpu.pb.gz
   seemalloc cpu 4242 --kernel
+  seemalloc cpu 4242 --threads                     # which thread ran?
   seemalloc cpu --sort cum -- python3 job.py`,
 		Args: a.pidOrCommand,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -75,6 +79,8 @@ complete as its frame pointers. It takes root, or kernel.perf_event_paranoid of 
 	f.StringVarP(&flags.output, "output", "o", "", "save the profile to this file, too")
 	f.StringVar(&flags.sort, "sort", "flat", "flat or cum")
 	f.IntVarP(&flags.rows, "count", "n", 20, "number of functions; 0 shows all")
+	f.BoolVar(&flags.threads, "threads", false, "show threads and the time that they used instead of functions")
+	f.StringVar(&flags.thread, "thread", "", "only threads whose name matches this regular expression, or that have this id")
 	f.BoolVar(&flags.asJSON, "json", false, "print JSON")
 	f.BoolVar(&flags.kernel, "kernel", false, "have the kernel sample, and show what it did itself")
 	flags.run.register(c, "with a command: ")
@@ -98,6 +104,9 @@ func (f *cpuFlags) check(isRun, forGiven bool) error {
 	case isRun && f.kernel:
 		return usageError("--kernel: only for a process that runs; give its id")
 	}
+	if _, err := regexp.Compile(f.thread); err != nil {
+		return usageError("--thread: %v", err)
+	}
 	return f.run.check()
 }
 
@@ -107,6 +116,8 @@ type cpuReport struct {
 	*report.Top
 	CPU    report.CPU           `json:"cpu"`
 	Kernel []report.KernelEntry `json:"kernel,omitempty"`
+	// With --threads.
+	Threads []report.ThreadRow `json:"threads,omitempty"`
 }
 
 // showCPU prints a named profile, and saves it if asked to.
@@ -124,6 +135,12 @@ func (a *app) showCPU(p *profile.Profile, source string, flags cpuFlags, out io.
 			return err
 		}
 	}
+	if flags.thread != "" {
+		if err := (filters{"thread": regexp.MustCompile(flags.thread)}).apply(p, source); err != nil {
+			return err
+		}
+		source += ", thread " + flags.thread
+	}
 	r := cpuReport{Source: source, CPU: report.NewCPU(p)}
 	if flags.kernel {
 		r.Kernel = report.KernelEntries(p, index)
@@ -133,6 +150,14 @@ func (a *app) showCPU(p *profile.Profile, source string, flags cpuFlags, out io.
 		return fmt.Errorf("%s: %w", source, err)
 	}
 	r.Top.Sort(flags.sort)
+	by, table := "function", r.Text(flags.rows)
+	if flags.threads {
+		if !report.HasThreads(p) {
+			return noThreads(source)
+		}
+		r.Threads = report.Threads(p, index)
+		by, table = "thread", r.ThreadText(r.Threads, flags.rows)
+	}
 	if flags.asJSON {
 		if flags.rows > 0 && len(r.Rows) > flags.rows {
 			r.Rows = r.Rows[:flags.rows]
@@ -141,7 +166,7 @@ func (a *app) showCPU(p *profile.Profile, source string, flags cpuFlags, out io.
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(r)
 	}
-	text := fmt.Sprintf("%s: %s time by function\n%s", source, strings.ToUpper(p.SampleType[index].Type), r.CPU.Text(r.Total)) + r.Text(flags.rows)
+	text := fmt.Sprintf("%s: %s time by %s\n%s", source, strings.ToUpper(p.SampleType[index].Type), by, r.CPU.Text(r.Total)) + table
 	if flags.kernel {
 		text += report.KernelText(r.Kernel, r.Total)
 	}

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -46,6 +49,8 @@ type kernelProfile struct {
 	locations map[location]*profile.Location
 	functions map[string]*profile.Function
 	samples   map[string]*profile.Sample
+	pid       int
+	threads   map[int]string // their names, when they were met
 	period    int64
 }
 
@@ -61,7 +66,7 @@ func newKernelProfile(kernel *symbolize.Kernel, pid, hz int) *kernelProfile {
 		p: &profile.Profile{
 			SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, time}, PeriodType: time, Period: period, DefaultSampleType: "cpu",
 		},
-		kernel: kernel, period: period,
+		kernel: kernel, period: period, pid: pid, threads: map[int]string{},
 		mapped:    newProcessCode(func() []*profile.Mapping { return symbolize.Mappings(pid) }),
 		own:       &profile.Mapping{File: report.KernelFile, HasFunctions: true},
 		locations: map[location]*profile.Location{}, functions: map[string]*profile.Function{}, samples: map[string]*profile.Sample{},
@@ -70,7 +75,7 @@ func newKernelProfile(kernel *symbolize.Kernel, pid, hz int) *kernelProfile {
 
 func (k *kernelProfile) add(s perf.Sample) {
 	var stack []*profile.Location
-	key := ""
+	key := fmt.Sprintf("%d: ", s.Thread)
 	push := func(address uint64, inKernel bool) {
 		l := k.location(address, inKernel)
 		stack = append(stack, l)
@@ -95,12 +100,24 @@ func (k *kernelProfile) add(s perf.Sample) {
 	}
 	sample := k.samples[key]
 	if sample == nil {
-		sample = &profile.Sample{Location: stack, Value: []int64{0, 0}}
+		sample = &profile.Sample{Location: stack, Value: []int64{0, 0}, Label: map[string][]string{"thread": {k.thread(s.Thread)}},
+			NumLabel: map[string][]int64{"tid": {int64(s.Thread)}}, NumUnit: map[string][]string{"tid": {"count"}}}
 		k.samples[key] = sample
 		k.p.Sample = append(k.p.Sample, sample)
 	}
 	sample.Value[0]++
 	sample.Value[1] += k.period
+}
+
+// thread is the name of a thread, also once it has ended.
+func (k *kernelProfile) thread(tid int) string {
+	if name, known := k.threads[tid]; known {
+		return name
+	}
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/comm", k.pid, tid))
+	name := cmp.Or(strings.TrimSuffix(string(text), "\n"), "(no name)")
+	k.threads[tid] = name
+	return name
 }
 
 func (k *kernelProfile) location(address uint64, inKernel bool) *profile.Location {

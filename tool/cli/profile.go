@@ -48,6 +48,7 @@ const kindsHelp = `Kinds of profiles:
   churn     allocations, bytes asked for, copies by realloc, blocks freed within 10 ms; also with --seconds
   lifetime  how long blocks lived, where they were allocated, and whether another thread freed them
   deaths    blocks that were freed: by whom, below where they were allocated; also with --seconds
+  threads   blocks in use, by the thread that allocated them (labels thread and tid)
   remote    blocks that another thread than the one that allocated them has freed; also with --seconds
   cpu       CPU time, as far as it has been profiled (` + "`seemalloc cpu`" + `)
   growth    who made the heap grow from the system; what was given back is not subtracted

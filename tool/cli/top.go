@@ -13,9 +13,10 @@ import (
 
 type topFlags struct {
 	view
-	sort   string
-	rows   int
-	asJSON bool
+	sort    string
+	rows    int
+	asJSON  bool
+	threads bool
 	// The full-screen view.
 	live     bool
 	interval time.Duration
@@ -38,6 +39,8 @@ kinds of profiles (? lists them). It looks less often where that would keep the 
   seemalloc top 4242 --by alloc --sort cum -n 40
   seemalloc top 4242 --kind peak
   seemalloc top 4242 --kind churn --seconds 10s
+  seemalloc top 4242 --threads                     # which thread holds it?
+  seemalloc top 4242 --thread '^worker'            # only what these have allocated
   seemalloc top 4242 --hide '^z(m|c|re)alloc'      # charge Redis's wrappers to their callers
   seemalloc top 4242 --base before.pb.gz           # what has changed since then
   seemalloc top seemalloc.redis-server.4242.heap.pb.gz --focus 'dictAdd|zset'`,
@@ -58,6 +61,7 @@ kinds of profiles (? lists them). It looks less often where that would keep the 
 	f.StringVar(&flags.sort, "sort", "flat", "flat or cum")
 	f.IntVarP(&flags.rows, "count", "n", 20, "number of functions; 0 shows all")
 	f.BoolVar(&flags.asJSON, "json", false, "print JSON")
+	f.BoolVar(&flags.threads, "threads", false, "show threads and what they have allocated (in a CPU profile: used) instead of functions")
 	f.BoolVar(&flags.live, "live", false, "show it in the whole terminal, live")
 	f.DurationVar(&flags.interval, "interval", 2*time.Second, "with --live: time between two looks")
 	a.symbolFlags(c)
@@ -76,6 +80,8 @@ type topReport struct {
 	Comments []string         `json:"comments,omitempty"`
 	// Of a profile of lifetimes, besides.
 	Lifetimes []report.LifetimeRow `json:"lifetimes,omitempty"`
+	// With --threads, besides.
+	Threads []report.ThreadRow `json:"threads,omitempty"`
 }
 
 func (a *app) top(flags topFlags, args []string) error {
@@ -83,11 +89,25 @@ func (a *app) top(flags topFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, _, top, err := a.loadTop(args, &flags.view, filters)
+	if flags.threads {
+		a.byThread(&flags.view, args)
+	}
+	s, index, top, err := a.loadTop(args, &flags.view, filters)
 	if err != nil {
 		return err
 	}
 	top.Sort(flags.sort)
+	var threads []report.ThreadRow
+	if flags.threads {
+		if !report.HasThreads(s.profile) {
+			return noThreads(s.source)
+		}
+		threads = report.Threads(s.profile, index)
+		if !flags.asJSON {
+			fmt.Fprint(a.out, s.heading(top, filters, "thread"), top.ThreadText(threads, flags.rows))
+			return nil
+		}
+	}
 	var lifetimes []report.LifetimeRow
 	if report.HasLifetimes(s.profile) && flags.by == "" && flags.base == "" {
 		lifetimes = report.Lifetimes(s.profile)
@@ -103,7 +123,7 @@ func (a *app) top(flags topFlags, args []string) error {
 	if flags.rows > 0 && len(top.Rows) > flags.rows {
 		top.Rows = top.Rows[:flags.rows]
 	}
-	result := topReport{Source: s.source, Base: s.base, Time: s.taken(), Top: top, Sampling: s.sampling, Comments: s.profile.Comments, Lifetimes: lifetimes}
+	result := topReport{Source: s.source, Base: s.base, Time: s.taken(), Top: top, Sampling: s.sampling, Comments: s.profile.Comments, Lifetimes: lifetimes, Threads: threads}
 	if top.Type == "inuse_space" {
 		result.Exact = s.exact
 	}

@@ -30,6 +30,8 @@ func (a *app) topLive(flags topFlags, args []string) error {
 		return usageError("--live: %s is a file; expected a process", args[0])
 	case flags.asJSON:
 		return usageError("--live and --json: a screen is not JSON; leave one out")
+	case flags.threads:
+		return usageError("--live and --threads: the screen shows functions; --thread chooses whose")
 	case flags.base != "":
 		return usageError("--live and --base: on the screen, b shows what changes; leave --base out")
 	case flags.window != 0:
@@ -39,6 +41,9 @@ func (a *app) topLive(flags topFlags, args []string) error {
 	case !term.IsTerminal(os.Stdout.Fd()) || !term.IsTerminal(os.Stdin.Fd()):
 		return errors.New("--live needs a terminal; without it, top prints the table once")
 	}
+	if flags.thread != "" {
+		a.byThread(&flags.view, args)
+	}
 	t, _, err := a.dial(args)
 	if err != nil {
 		return err
@@ -46,7 +51,7 @@ func (a *app) topLive(flags topFlags, args []string) error {
 	t.Close() // each look has a connection of its own: one that has failed leaves nothing behind
 	options := live.Options{Title: t.name, By: flags.by, Unit: flags.unit, Sort: flags.sort, Interval: flags.interval, Filters: filters, Kinds: []string{flags.kind}}
 	for _, kind := range kinds() {
-		if kind.Name != flags.kind {
+		if kind.Name != flags.kind && flags.thread == "" { // the others know no threads
 			options.Kinds = append(options.Kinds, kind.Name)
 		}
 	}

@@ -23,11 +23,14 @@ import (
 type view struct {
 	kind, by, unit, names       string
 	focus, ignore, hide, showRE string
-	base                        string
+	base, thread                string
 	window                      time.Duration
 }
 
-const defaultKind = "heap"
+const (
+	defaultKind = "heap"
+	threadsKind = "threads"
+)
 
 // flags adds the flags of a view to a command.
 func (v *view) flags(c *cobra.Command) {
@@ -41,6 +44,14 @@ func (v *view) flags(c *cobra.Command) {
 	f.StringVar(&v.ignore, "ignore", "", "no stacks with a function that matches")
 	f.StringVar(&v.hide, "hide", "", "take matching functions out of the stacks")
 	f.StringVar(&v.showRE, "show", "", "leave only matching functions in the stacks")
+	f.StringVar(&v.thread, "thread", "", "only what threads have allocated (in a CPU profile: used) whose name matches, or that have this id")
+}
+
+// byThread has a process asked for the heap by thread.
+func (a *app) byThread(v *view, args []string) {
+	if a.isProcess(args) && v.kind == defaultKind {
+		v.kind = threadsKind
+	}
 }
 
 func (v *view) baseFlag(c *cobra.Command) {
@@ -62,7 +73,7 @@ func (v *view) check() (filters, error) {
 		return nil, usageError("--names: %v", err)
 	}
 	result := filters{}
-	for name, text := range map[string]string{"focus": v.focus, "ignore": v.ignore, "hide": v.hide, "show": v.showRE} {
+	for name, text := range map[string]string{"focus": v.focus, "ignore": v.ignore, "hide": v.hide, "show": v.showRE, "thread": v.thread} {
 		if text == "" {
 			continue
 		}
@@ -132,7 +143,7 @@ func (a *app) open(args []string, kind string, window time.Duration, named bool)
 	s := &subject{source: t.name, command: t.comm, pid: t.pid}
 	// Statistics first: naming the addresses takes time, and the two are shown side by side. An older library
 	// without them still has its profile shown.
-	if kind == defaultKind && window == 0 {
+	if (kind == defaultKind || kind == threadsKind) && window == 0 {
 		stats, err := attach.FetchStats(t.Client)
 		var refused *attach.ServerError
 		switch {
@@ -170,6 +181,9 @@ func (s *subject) subtract(base string, v *view, filters filters) error {
 	if err != nil {
 		return err
 	}
+	if filters["thread"] != nil && !report.HasThreads(earlier) {
+		return noThreads(base)
+	}
 	symbolize.Profile(earlier, symbolize.Files{})
 	for _, of := range []struct {
 		p    *profile.Profile
@@ -196,6 +210,9 @@ func (s *subject) subtract(base string, v *view, filters filters) error {
 // load opens the profile that args name, takes the base off, and lets the filters of the view work. It returns the
 // index of the sample type that is wanted.
 func (a *app) load(args []string, v *view, filters filters) (*subject, int, error) {
+	if v.thread != "" {
+		a.byThread(v, args)
+	}
 	s, err := a.open(args, v.kind, v.window, true)
 	if err != nil {
 		return nil, 0, err
@@ -336,7 +353,7 @@ func (f filters) any() bool { return len(f) > 0 }
 
 func (f filters) String() string {
 	var parts []string
-	for _, name := range []string{"focus", "ignore", "hide", "show"} {
+	for _, name := range []string{"focus", "ignore", "hide", "show", "thread"} {
 		if f[name] != nil {
 			parts = append(parts, name+" "+f[name].String())
 		}
@@ -350,6 +367,15 @@ func (f filters) apply(p *profile.Profile, source string) error {
 	if !f.any() {
 		return nil
 	}
+	if wanted := f["thread"]; wanted != nil {
+		if !report.HasThreads(p) {
+			return noThreads(source)
+		}
+		have := report.ThreadNames(p)
+		if !report.KeepThreads(p, wanted) {
+			return fmt.Errorf("%s: no thread matches --thread %s: it has %s", source, wanted, oneLine(some(have)))
+		}
+	}
 	focused, _, _, shown := p.FilterSamplesByName(f["focus"], f["ignore"], f["hide"], f["show"])
 	if f["focus"] != nil && !focused {
 		return fmt.Errorf("%s: no function matches --focus %s", source, f["focus"])
@@ -358,4 +384,18 @@ func (f filters) apply(p *profile.Profile, source string) error {
 		return fmt.Errorf("%s: no function matches --show %s", source, f["show"])
 	}
 	return nil
+}
+
+// noThreads: a profile cannot be taken apart by thread.
+func noThreads(source string) error {
+	return fmt.Errorf("%s: its samples do not say which thread they are of: expected a profile as `seemalloc profile PID --kind threads` or `seemalloc cpu` takes it", source)
+}
+
+// some lists the first of many names.
+func some(names []string) string {
+	const most = 8
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }

@@ -35,7 +35,7 @@ type Options struct {
 	By, Unit string   // as report.SampleIndex has them
 	Sort     string   // flat or cum
 	Interval time.Duration
-	Filters  map[string]*regexp.Regexp // focus, ignore, hide, show
+	Filters  map[string]*regexp.Regexp // focus, ignore, hide, show, thread
 }
 
 const (
@@ -232,6 +232,9 @@ func (s *Screen) difference() (*profile.Profile, int64, float64, error) {
 func (s *Screen) filtered(p *profile.Profile) *profile.Profile {
 	p = p.Copy()
 	of := s.options.Filters
+	if wanted := of["thread"]; wanted != nil {
+		report.KeepThreads(p, wanted)
+	}
 	p.FilterSamplesByName(of["focus"], of["ignore"], of["hide"], of["show"])
 	return p
 }

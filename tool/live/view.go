@@ -128,7 +128,7 @@ func (s *Screen) total() string {
 
 func (s *Screen) filters() string {
 	var parts []string
-	for _, name := range []string{"focus", "ignore", "hide", "show"} {
+	for _, name := range []string{"focus", "ignore", "hide", "show", "thread"} {
 		if filter := s.options.Filters[name]; filter != nil {
 			parts = append(parts, name+" "+filter.String())
 		}

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What threads.cc holds, by thread; the blocks are of size classes.
+var heldByThread = map[string]int64{"alpha": 500*1024 + 100*4096, "beta": 250 * 1024, "gone": 80 * 1024, "threads": 50 * 1024}
+
+func startThreads(t *testing.T) *program {
+	t.Helper()
+	p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "at_start:1", "--", threads)
+	waitFor(t, socketOf(p.pid))
+	return p
+}
+
+// tagFocused is the total of what the reference pprof leaves of a file, in bytes or ns.
+func tagFocused(t *testing.T, file, sampleIndex, unit, focus string) int64 {
+	t.Helper()
+	c := exec.Command("go", "tool", "pprof", "-top", "-unit="+unit, "-sample_index="+sampleIndex, "-tagfocus="+focus, "-nodecount=0", "-nodefraction=0", file)
+	c.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
+	out, err := c.CombinedOutput()
+	found := regexp.MustCompile(`(?m)^Showing nodes accounting for (\d+)(?:B|ns)?,`).FindSubmatch(out)
+	if err != nil || found == nil {
+		t.Fatalf("pprof -tagfocus=%s: %v\n%s", focus, err, out)
+	}
+	total, _ := strconv.ParseInt(string(found[1]), 10, 64)
+	return total
+}
+
+type threadsReport struct {
+	Total   int64
+	Threads []threadRow
+}
+
+type threadRow struct {
+	Thread    string
+	TID       int64
+	Value     int64
+	Count     int64
+	Functions []struct{ Name string }
+}
+
+func TestThreadsOfTheHeap(t *testing.T) {
+	need(t)
+	p := startThreads(t)
+	file := filepath.Join(t.TempDir(), "threads.pb.gz")
+	tool(t, "profile", p.pid, "--kind", "threads", "-o", file)
+	var r threadsReport
+	parse(t, tool(t, "top", p.pid, "--threads", "--json"), &r)
+	held := map[string]int64{}
+	for _, row := range r.Threads {
+		held[row.Thread] += row.Value
+		if _, err := os.Stat(fmt.Sprintf("/proc/%s/task/%d", p.pid, row.TID)); (err == nil) == (row.Thread == "gone") {
+			t.Errorf("%+v: %v", row, err)
+		}
+	}
+	for name, want := range heldByThread {
+		// The program's own start, and the C library's, hold a little in the main thread; the makers of threads hold their handles.
+		if got := held[name]; got < want || got > want+(128<<10) || name != "threads" && got != want {
+			t.Errorf("%s holds %d, want %d: %+v", name, got, want, r.Threads)
+		}
+		report, flat, _ := top(t, p.pid, "--thread", "^"+name+"$")
+		if report.Total != held[name] {
+			t.Errorf("top --thread %s: %d, in the table %d", name, report.Total, held[name])
+		}
+		if name == "alpha" && (flat["hold"] != 500*1024 || flat["hold_apart"] != 100*4096) {
+			t.Errorf("alpha: %v", flat)
+		}
+		if got := tagFocused(t, file, "inuse_space", "B", "thread=^"+name+"$"); got != report.Total {
+			t.Errorf("pprof -tagfocus=thread=%s: %d, top --thread: %d", name, got, report.Total)
+		}
+	}
+	report, flat, _ := top(t, p.pid)
+	if report.Total != r.Total || flat["hold"] != 880*1024 {
+		t.Errorf("the heap profile has %d, by thread %d; hold %d", report.Total, r.Total, flat["hold"])
+	}
+	for _, row := range r.Threads {
+		if row.Thread != "alpha" {
+			continue
+		}
+		tid := strconv.FormatInt(row.TID, 10)
+		if report, _, _ := top(t, p.pid, "--thread", tid); report.Total != row.Value {
+			t.Errorf("--thread %s: %d instead of %d", tid, report.Total, row.Value)
+		}
+		if got := tagFocused(t, file, "inuse_space", "B", "tid="+tid); got != row.Value {
+			t.Errorf("pprof -tagfocus=tid=%s: %d instead of %d", tid, got, row.Value)
+		}
+	}
+	// All that show a profile have the filter.
+	for _, args := range [][]string{{"tree", p.pid}, {"peek", p.pid, "hold"}, {"top", file}, {"list", p.pid, "^hold$"}} {
+		out := tool(t, append(args, "--thread", "beta")...)
+		if !strings.Contains(out, "Filtered: thread beta") || !strings.Contains(out, "Total 250.0 KiB") {
+			t.Errorf("%v\n%s", args, out)
+		}
+	}
+	out := tool(t, "diff", file, p.pid, "--thread", "beta|gone")
+	if !strings.Contains(out, "Total 330.0 KiB → 330.0 KiB") {
+		t.Error(out)
+	}
+	table := tool(t, "top", p.pid, "--threads", "-n", "1")
+	if !regexp.MustCompile(`(?m)^ +900\.0 KiB +\S+% +600 +\d+  alpha +hold 56%$`).MatchString(table) || !strings.Contains(table, "bytes in use by thread") {
+		t.Errorf("no row of alpha in\n%s", table)
+	}
+}
+
+func TestThreadsThatAreNotThere(t *testing.T) {
+	need(t)
+	p := startThreads(t)
+	heap := filepath.Join(t.TempDir(), "heap.pb.gz")
+	tool(t, "profile", p.pid, "-o", heap)
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"no thread matches --thread nobody: it has alpha, beta, gone", []string{"top", p.pid, "--thread", "nobody"}},
+		{"do not say which thread", []string{"top", heap, "--thread", "alpha"}},
+		{"do not say which thread", []string{"top", heap, "--threads"}},
+		{"do not say which thread", []string{"top", p.pid, "--kind", "churn", "--thread", "alpha"}},
+		{"do not say which thread", []string{"top", p.pid, "--base", heap, "--thread", "alpha"}},
+		{"do not say which thread", []string{"diff", heap, p.pid, "--thread", "alpha"}},
+		{"--thread: error parsing regexp", []string{"top", p.pid, "--thread", "("}},
+		{"--thread: error parsing regexp", []string{"cpu", p.pid, "--thread", "("}},
+	} {
+		_, complaint, status := try(t, c.args...)
+		if status == 0 || !strings.Contains(complaint, c.want) {
+			t.Errorf("%v: status %d, %s", c.args, status, complaint)
+		}
+	}
+}
+
+func TestThreadsOfCPUTime(t *testing.T) {
+	need(t)
+	p := startThreads(t)
+	file := filepath.Join(t.TempDir(), "cpu.pb.gz")
+	type answer struct {
+		out, complaint string
+		status         int
+	}
+	taken := make(chan answer)
+	go func() {
+		out, complaint, status := try(t, "cpu", p.pid, "--for", "3s", "--hz", "200", "--threads", "--json", "-o", file)
+		taken <- answer{out, complaint, status}
+	}()
+	time.Sleep(300 * time.Millisecond)
+	p.tell(t, "b")
+	a := <-taken
+	if a.status != 0 {
+		t.Fatal(a.complaint)
+	}
+	var r threadsReport
+	parse(t, a.out, &r)
+	used := map[string]int64{}
+	for _, row := range r.Threads {
+		used[row.Thread] += row.Value
+	}
+	for name, want := range map[string]float64{"alpha": 0.6e9, "beta": 0.3e9} {
+		if got := float64(used[name]); got < 0.7*want || got > 1.3*want {
+			t.Errorf("%s: %.0f of %.0f ns: %+v", name, got, want, r.Threads)
+		}
+		if got := tagFocused(t, file, "cpu", "ns", "thread="+name); got != used[name] {
+			t.Errorf("pprof -tagfocus=thread=%s: %d, in the table %d", name, got, used[name])
+		}
+		report, _, cum := top(t, file, "--thread", name)
+		if report.Total != used[name] || float64(cum["burn"]) < 0.9*float64(used[name]) {
+			t.Errorf("top --thread %s: %d, burn %d; in the table %d", name, report.Total, cum["burn"], used[name])
+		}
+	}
+	if slices.ContainsFunc(r.Threads, func(row threadRow) bool { return row.TID == 0 }) {
+		t.Errorf("threads without a number: %+v", r.Threads)
+	}
+}

@@ -1,0 +1,158 @@
+package report
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/google/pprof/profile"
+)
+
+// The labels by which samples say their thread (core/profile/thread_rows.h): which allocated, or in a CPU profile which ran.
+const (
+	threadLabel = "thread"
+	tidLabel    = "tid"
+)
+
+// HasThreads says whether the samples of a profile say their thread. One without samples says nothing wrong.
+func HasThreads(p *profile.Profile) bool {
+	return len(p.Sample) == 0 || slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool { return len(s.Label[threadLabel]) > 0 })
+}
+
+// IsOfThread says whether a sample is of a thread whose name matches, or whose id the pattern is.
+func IsOfThread(sample *profile.Sample, wanted *regexp.Regexp) bool {
+	return slices.ContainsFunc(sample.Label[threadLabel], wanted.MatchString) ||
+		slices.ContainsFunc(sample.NumLabel[tidLabel], func(tid int64) bool { return strconv.FormatInt(tid, 10) == wanted.String() })
+}
+
+// KeepThreads leaves in p the samples of such threads, and says whether there are any.
+func KeepThreads(p *profile.Profile, wanted *regexp.Regexp) bool {
+	var kept []*profile.Sample
+	for _, sample := range p.Sample {
+		if IsOfThread(sample, wanted) {
+			kept = append(kept, sample)
+		}
+	}
+	p.Sample = kept
+	return len(kept) > 0
+}
+
+// ThreadNames lists the names of a profile's threads.
+func ThreadNames(p *profile.Profile) []string {
+	var names []string
+	for _, sample := range p.Sample {
+		names = append(names, sample.Label[threadLabel]...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ThreadRow is what one thread holds, or used.
+type ThreadRow struct {
+	Name string `json:"thread"`
+	TID  int64  `json:"tid,omitempty"` // 0: of more than one
+	// Value is of the type that is shown, Count of the same in objects or samples.
+	Value int64 `json:"value"`
+	Count int64 `json:"count"`
+	// The functions that it holds most by, those of a standard library passed over.
+	Functions []Named `json:"functions"`
+}
+
+// Threads adds the values at index up by thread, largest first. A thread without the labels has no name.
+func Threads(p *profile.Profile, index int) []ThreadRow {
+	type key struct {
+		name string
+		tid  int64
+	}
+	type sums struct {
+		value, count int64
+		functions    map[string]int64
+	}
+	counts := countIndex(p, index)
+	rows := map[key]*sums{}
+	for _, sample := range p.Sample {
+		id := key{first(sample.Label[threadLabel]), number(sample, tidLabel)}
+		row := rows[id]
+		if row == nil {
+			row = &sums{functions: map[string]int64{}}
+			rows[id] = row
+		}
+		row.value += sample.Value[index]
+		row.count += sample.Value[counts]
+		var names []string
+		for _, frame := range Frames(sample) {
+			names = append(names, frame.Name)
+		}
+		row.functions[names[Inner(names)]] += sample.Value[index]
+	}
+	var list []ThreadRow
+	for id, row := range rows {
+		if row.value != 0 || row.count != 0 { // of a difference, where all has cancelled out
+			list = append(list, ThreadRow{id.name, id.tid, row.value, row.count, largestFirst(row.functions)})
+		}
+	}
+	slices.SortFunc(list, func(a, b ThreadRow) int {
+		switch {
+		case a.Value != b.Value:
+			return compareDown(a.Value, b.Value)
+		case a.Name != b.Name:
+			return strings.Compare(a.Name, b.Name)
+		}
+		return int(a.TID - b.TID)
+	})
+	return list
+}
+
+// countIndex finds the objects beside bytes, or the samples beside time.
+func countIndex(p *profile.Profile, index int) int {
+	kind, isSpace := strings.CutSuffix(p.SampleType[index].Type, "_space")
+	for i, t := range p.SampleType {
+		if isSpace && t.Type == kind+"_objects" || !isSpace && t.Type == "samples" {
+			return i
+		}
+	}
+	return index
+}
+
+// printable leaves out of a thread's name what a terminal would obey: a program may call its threads anything.
+func printable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, name)
+}
+
+// ThreadText writes the table of threads.
+func (t *Top) ThreadText(rows []ThreadRow, limit int) string {
+	var b strings.Builder
+	total := float64(t.Whole)
+	count := "objects"
+	if t.Unit == "nanoseconds" {
+		count = "samples"
+	}
+	fmt.Fprintf(&b, "%12s %7s %12s %9s  %-16s  %s\n", "value", "value%", count, "tid", "thread", "mostly")
+	for i, row := range rows {
+		if limit > 0 && i == limit {
+			rest := int64(0)
+			for _, row := range rows[i:] {
+				rest += row.Value
+			}
+			fmt.Fprintf(&b, "%12s %7s %12s %9s  (%s more threads: -n 0 shows all)\n", t.Value(rest), Percent(float64(rest), total), "", "", Count(int64(len(rows)-i)))
+			break
+		}
+		tid, mostly := "-", ""
+		if row.TID != 0 {
+			tid = strconv.FormatInt(row.TID, 10)
+		}
+		if len(row.Functions) > 0 && row.Value != 0 {
+			mostly = fmt.Sprintf("%s %.0f%%", row.Functions[0].Name, 100*float64(row.Functions[0].Value)/float64(row.Value))
+		}
+		fmt.Fprintf(&b, "%12s %7s %12s %9s  %-16s  %s\n", t.Value(row.Value), Percent(float64(row.Value), total), Count(row.Count), tid, printable(row.Name), mostly)
+	}
+	return b.String()
+}
