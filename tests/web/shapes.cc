@@ -1,5 +1,6 @@
 // A program whose blocks are known: how long they live, which spans they leave half empty, and what it makes the kernel do.
 // Does a step for each letter that it reads, and answers with the letter.
+#include <pthread.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -50,6 +51,27 @@ __attribute__((noinline)) void keeps_large() {
   kept.push_back(filled(size_t{64} << 20));
 }
 
+__attribute__((noinline)) void holds(void** blocks, int count) {
+  for (int i = 0; i < count; i++) blocks[i] = filled(4096);
+}
+
+// Three threads that allocate and end.
+void** by_threads;
+void named_threads() {
+  by_threads = static_cast<void**>(malloc(1000 * sizeof(void*)));
+  int done = 0;
+  auto run = [&](const char* name, int count) {
+    std::thread([&] {
+      pthread_setname_np(pthread_self(), name);
+      holds(by_threads + done, count);
+    }).join();
+    done += count;
+  };
+  run("reader", 400);
+  run("writer 1", 200);
+  run("writer 2", 100);
+}
+
 __attribute__((noinline)) void takes_huge() {
   for (int i = 0; i < 5; i++) {
     free(filled(size_t{200} << 20));
@@ -75,6 +97,7 @@ int main() {
       case 'p': pins_spans(); break;
       case 'g': keeps_large(); break;
       case 'h': takes_huge(); break;
+      case 't': named_threads(); break;
       default: continue;
     }
     printf("%c\n", step);

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"time"
 
@@ -56,9 +57,11 @@ func labelsOf(profiles ...*profile.Profile) *Labels {
 type labelFilter struct {
 	from, to int64               // bytes; to 0: any
 	texts    map[string][]string // of each label, one of these
+	thread   *regexp.Regexp      // nil: any
 }
 
-// newLabelFilter reads size_from=, size_to= (bytes) and labels=, in which labels stand as in an address: "lifetime=alive&pool=cache".
+// newLabelFilter reads size_from=, size_to= (bytes), thread=, which matches names or is an id, and labels=, in which labels stand as in an
+// address: "lifetime=alive&pool=cache".
 func newLabelFilter(q url.Values) (f labelFilter, err error) {
 	if f.from, err = number(q, "size_from"); err == nil {
 		f.to, err = number(q, "size_to")
@@ -74,7 +77,16 @@ func newLabelFilter(q url.Values) (f labelFilter, err error) {
 	if f.texts, err = url.ParseQuery(q.Get("labels")); err != nil {
 		return f, badRequest("labels=%s: expected such as lifetime=alive", q.Get("labels"))
 	}
+	if text := q.Get("thread"); text != "" {
+		if f.thread, err = regexp.Compile(text); err != nil {
+			return f, badRequest("thread=%s: %v", text, err)
+		}
+	}
 	return f, nil
+}
+
+func (f labelFilter) isAll() bool {
+	return f.from == 0 && f.to == 0 && len(f.texts) == 0 && f.thread == nil
 }
 
 func (f labelFilter) passes(sample *profile.Sample) bool {
@@ -83,6 +95,9 @@ func (f labelFilter) passes(sample *profile.Sample) bool {
 		if !slices.ContainsFunc(sample.NumLabel["bytes"], fits) {
 			return false
 		}
+	}
+	if f.thread != nil && !report.IsOfThread(sample, f.thread) {
+		return false
 	}
 	for key, wanted := range f.texts {
 		if !slices.ContainsFunc(sample.Label[key], func(value string) bool { return slices.Contains(wanted, value) }) {
@@ -94,7 +109,7 @@ func (f labelFilter) passes(sample *profile.Sample) bool {
 
 // apply leaves p as it is.
 func (f labelFilter) apply(p *profile.Profile) *profile.Profile {
-	if p == nil || f.from == 0 && f.to == 0 && len(f.texts) == 0 {
+	if p == nil || f.isAll() {
 		return p
 	}
 	chosen := &profile.Profile{

@@ -25,7 +25,8 @@ func labelled(t time.Time, scale int64) *profile.Profile {
 		sample := &profile.Sample{Location: row.Location, Value: values}
 		if size > 0 {
 			sample.NumLabel, sample.NumUnit = map[string][]int64{"bytes": {size}}, map[string][]string{"bytes": {"bytes"}}
-			sample.Label = map[string][]string{"pool": {[]string{"cache", "cache", "rows"}[i]}}
+			sample.Label = map[string][]string{"pool": {[]string{"cache", "cache", "rows"}[i]}, "thread": {[]string{"main", "worker1", "worker2"}[i]}}
+			sample.NumLabel["tid"], sample.NumUnit["tid"] = []int64{int64(100 + i)}, []string{"count"}
 		}
 		p.Sample = append(p.Sample, sample)
 	}
@@ -51,6 +52,11 @@ func TestRowsAreChosenBySizeAndLabel(t *testing.T) {
 		"&labels=" + url.QueryEscape("pool=cache"):           1 + 11,
 		"&labels=" + url.QueryEscape("pool=cache&pool=rows"): 1 + 11 + 21,
 		"&labels=" + url.QueryEscape("pool=none"):            0,
+		"&thread=worker":              11 + 21,
+		"&thread=%5Emain%24":          1,
+		"&thread=102":                 21,
+		"&thread=10":                  0,
+		"&thread=worker&size_to=1024": 11,
 		"&size_to=16&labels=" + url.QueryEscape("pool=rows"): 0,
 	} {
 		var stacks Stacks
@@ -84,7 +90,7 @@ func TestRowsAreChosenBySizeAndLabel(t *testing.T) {
 	if m, _ := h.Moment(2); len(m.profile.Sample) != 4 {
 		t.Error("the kept profile has been filtered")
 	}
-	for query, want := range map[string]string{"size_from=x": "expected a number", "size_from=-1": "sizes of blocks", "size_from=5&size_to=4": "more than", "labels=%25zz": "labels"} {
+	for query, want := range map[string]string{"size_from=x": "expected a number", "size_from=-1": "sizes of blocks", "size_from=5&size_to=4": "more than", "labels=%25zz": "labels", "thread=(": "thread=(: error parsing regexp"} {
 		if status, body := get(t, base+"api/profile?at=2&"+query, nil); status != http.StatusBadRequest || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", query, status, body)
 		}

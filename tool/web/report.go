@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
 )
 
 // A report is the page in one file, with what the server would have answered: it opens without a server, and asks nobody.
@@ -41,6 +43,9 @@ type reportProfile struct {
 	Comments []string     `json:"comments"`
 	Errors   []stdError   `json:"errors"`
 	Rows     [][]int64    `json:"rows"` // the stack's index, and its values
+	// Of profiles whose rows say their thread: the names, and for each row the index of its one.
+	Threads    []string `json:"threads,omitempty"`
+	RowThreads []int    `json:"row_threads,omitempty"`
 }
 
 // Report writes the page with all that can be known now. It asks the process, and looks for doctor twice.
@@ -158,12 +163,36 @@ type reportBuilder struct {
 	stacks map[string]int64
 }
 
+// mostReportThreads: with more, what is in a report cannot be chosen by thread. Each takes a pass over the profile.
+const mostReportThreads = 100
+
 // add puts a profile in and returns the number of its rows.
 func (b *reportBuilder) add(key string, p *profile.Profile) (int, error) {
 	s, err := NewStacks(p, nil)
 	if err != nil {
 		return 0, err
 	}
+	out := &reportProfile{Types: s.Types, Default: s.Default, Period: s.Period, Time: s.Time, Comments: s.Comments, Errors: s.Errors, Rows: [][]int64{}}
+	b.data.Profiles[key] = out
+	names := report.ThreadNames(p)
+	if len(names) == 0 || len(names) > mostReportThreads {
+		b.addRows(out, s)
+		return len(out.Rows), nil
+	}
+	out.Threads = names
+	for i, name := range names {
+		if s, err = NewStacks(labelFilter{texts: map[string][]string{"thread": {name}}}.apply(p), nil); err != nil {
+			return 0, err
+		}
+		for range b.addRows(out, s) {
+			out.RowThreads = append(out.RowThreads, i)
+		}
+	}
+	return len(out.Rows), nil
+}
+
+// addRows puts the stacks in and returns their number.
+func (b *reportBuilder) addRows(out *reportProfile, s *Stacks) int {
 	frames := make([]int32, len(s.Frames))
 	for i, frame := range s.Frames {
 		index, known := b.frames[frame]
@@ -174,7 +203,6 @@ func (b *reportBuilder) add(key string, p *profile.Profile) (int, error) {
 		}
 		frames[i] = index
 	}
-	out := &reportProfile{Types: s.Types, Default: s.Default, Period: s.Period, Time: s.Time, Comments: s.Comments, Errors: s.Errors, Rows: [][]int64{}}
 	for i, stack := range s.Stacks {
 		for j, frame := range stack {
 			stack[j] = frames[frame]
@@ -188,8 +216,7 @@ func (b *reportBuilder) add(key string, p *profile.Profile) (int, error) {
 		}
 		out.Rows = append(out.Rows, append([]int64{index}, s.Values[i]...))
 	}
-	b.data.Profiles[key] = out
-	return len(out.Rows), nil
+	return len(s.Stacks)
 }
 
 // writeReport puts script, style and data into the page. A policy in it forbids every request.

@@ -32,6 +32,7 @@ export interface Shown {
   sizeFrom: string; // of blocks, as it was typed
   sizeTo: string;
   labels: string; // of rows: "lifetime=alive&pool=cache"
+  thread: string; // of rows: whose name matches, or whose id this is
   seconds: number; // a window from now on; 0: all that happened
   colour: string; // of the flame graph: "module" or "change"; "": by change if there is one
 }
@@ -39,7 +40,7 @@ export interface Shown {
 const NOTHING: Shown = {
   view: "overview", kind: "heap", at: 0, base: -1, from: 0, until: 0, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
   inverted: false, folded: false, nodes: 0.5, edges: 0.1, most: 80, what: "", flames: false, colour: "",
-  sizeFrom: "", sizeTo: "", labels: "", seconds: 0, region: "", paint: "", sort: "", last: 0, zoom: "",
+  sizeFrom: "", sizeTo: "", labels: "", thread: "", seconds: 0, region: "", paint: "", sort: "", last: 0, zoom: "",
 };
 
 export function read(hash: string): Shown {

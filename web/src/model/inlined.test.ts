@@ -40,6 +40,18 @@ test("the same question has the same answer, and what is not there is said", () 
   assert.throws(() => report.answer("suspects?last=7"), /does not have it/);
 });
 
+test("rows are chosen by thread, and added up where several are of one stack", () => {
+  const threads = { ...about, t: 2, rows: [[1, 3, 30], [2, 4, 40], [1, 5, 50]], threads: ["main", "worker"], row_threads: [0, 0, 1] };
+  const report = new Inlined({ ...REPORT, profiles: { ...REPORT.profiles, "threads 0": threads } });
+  const of = (query: string) => report.answer(`profile?kind=threads&at=0${query}`) as Stacks;
+  assert.deepEqual([of("").stacks, of("").values], [[[0, 2], [0, 3]], [[8, 80], [4, 40]]]);
+  assert.deepEqual(of("").labels, { least: 0, most: 0, texts: { thread: ["main", "worker"] } });
+  assert.deepEqual([of("&thread=work").stacks, of("&thread=work").values], [[[0, 2]], [[5, 50]]]);
+  assert.deepEqual(of("&thread=%5Emain%24").values, [[3, 30], [4, 40]]);
+  assert.deepEqual(of("&thread=nobody").values, []);
+  assert.equal((report.answer("profile?kind=heap&at=0") as Stacks).labels, undefined);
+});
+
 test("profiles of other files are compared by the types that both have", () => {
   const before = { ...about, t: 1, types: [types[1]!, { name: "alloc_space", unit: "bytes", what: "" }], default: 0, errors: [3, 9], rows: [[0, 10, 99], [1, 20, 98]] };
   const now = { ...about, t: 2, errors: [1, 4], rows: [[1, 3, 30], [2, 4, 40]] };

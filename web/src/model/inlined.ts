@@ -17,6 +17,8 @@ interface Profile {
   comments: string[] | null;
   errors: (number | null)[];
   rows: number[][]; // a stack's index, and its values
+  threads?: string[];
+  row_threads?: number[]; // of each row the index of its thread
 }
 
 function typeNames(profile: Profile): string {
@@ -51,7 +53,9 @@ export class Inlined {
     const kind = asked.get("kind") || "heap";
     const now = this.one(kind, asked.get("at"));
     const base = kind === "heap" && asked.has("base") ? this.one("heap", asked.get("base")) : null;
-    const { rows, ...about } = now;
+    const { rows: all, threads, row_threads: of, ...about } = now;
+    const wanted = asked.get("thread") && threads ? new RegExp(asked.get("thread")!) : null;
+    const rows = wanted ? all.filter((_, i) => wanted.test(threads![of![i]!]!)) : all;
     // Those that both have, as NewStacks (tool/web/stacks.go) compares them: where each is in the rows of either.
     const columns = now.types.map((type, i) => [i, base ? base.types.findIndex((other) => other.name === type.name && other.unit === type.unit) : i] as const).filter(([, other]) => other >= 0);
     if (base && columns.length === 0) throw new Error(`the two profiles have nothing in common: one is of ${typeNames(now)}, the other of ${typeNames(base)}`);
@@ -72,7 +76,12 @@ export class Inlined {
       }
       return known;
     };
-    for (const [index, ...values] of rows) stacks.values[place(index!)] = columns.map(([i]) => values[i]!);
+    // A stack has a row for each thread.
+    for (const [index, ...values] of rows) {
+      const sums = stacks.values[place(index!)]!;
+      columns.forEach(([i], column) => (sums[column]! += values[i]!));
+    }
+    if (threads) stacks.labels = { least: 0, most: 0, texts: { thread: threads } };
     if (base) {
       base.rows.forEach(([index]) => place(index!));
       stacks.base = stacks.stacks.map(nothing);

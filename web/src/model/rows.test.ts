@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { asked, isRange, parseBytes, withLabel } from "./rows.ts";
 
-const NONE = { sizeFrom: "", sizeTo: "", labels: "", seconds: 0 };
+const NONE = { sizeFrom: "", sizeTo: "", labels: "", thread: "", seconds: 0 };
 
 test("sizes are read as people write them", () => {
   assert.deepEqual(["4096", "4K", "4 KiB", "1.5m", "2GB", "", " 16 b "].map(parseBytes), [4096, 4096, 4096, 1572864, 2 ** 31, 0, 16]);
@@ -18,6 +18,11 @@ test("only a range that can be read is asked for", () => {
     assert.equal(isRange({ ...NONE, ...bad }), false);
   }
   assert.equal(asked({ ...NONE, labels: "lifetime=1ms+to+10ms", seconds: 5 }), "&labels=lifetime%3D1ms%2Bto%2B10ms&seconds=5");
+});
+
+test("threads are asked for by an expression that can be read", () => {
+  assert.equal(asked({ ...NONE, thread: "^worker" }), "&thread=%5Eworker");
+  assert.equal(asked({ ...NONE, thread: "(" }), "");
 });
 
 test("a label is set, changed and taken away", () => {

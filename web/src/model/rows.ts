@@ -1,4 +1,5 @@
-// Filters that the server does, since they choose rows of the profile and not stacks: sizes of blocks, labels, a window of time.
+// Filters that the server does, since they choose rows of the profile and not stacks: sizes of blocks, labels, threads, a window of time.
+import { isPattern } from "./stacks.ts";
 
 const UNITS: Record<string, number> = { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30 };
 
@@ -13,6 +14,7 @@ export interface Rows {
   sizeFrom: string; // as it was typed
   sizeTo: string;
   labels: string; // "lifetime=alive&pool=cache"
+  thread: string; // a regular expression, or an id
   seconds: number; // 0: all that happened
 }
 
@@ -22,13 +24,14 @@ export function isRange(rows: Pick<Rows, "sizeFrom" | "sizeTo">): boolean {
   return from !== null && to !== null && (to === 0 || from <= to);
 }
 
-/** What is added to the question for a profile; a range that cannot be read is none. */
+/** What is added to the question for a profile; a range or an expression that cannot be read is none. */
 export function asked(rows: Rows): string {
   const query = new URLSearchParams();
   if (isRange(rows)) {
     for (const [name, text] of [["size_from", rows.sizeFrom], ["size_to", rows.sizeTo]] as const) if (parseBytes(text)) query.set(name, String(parseBytes(text)));
   }
   if (rows.labels) query.set("labels", rows.labels);
+  if (rows.thread && isPattern(rows.thread)) query.set("thread", rows.thread);
   if (rows.seconds > 0) query.set("seconds", String(rows.seconds));
   return query.size === 0 ? "" : `&${query}`;
 }

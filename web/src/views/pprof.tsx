@@ -8,10 +8,11 @@ export function pprofAddress(shown: Shown, type: string): string {
   if (type) query.set("si", type);
   // pprof tells letters' cases apart where this page does not.
   for (const [key, text] of [["f", shown.focus], ["i", shown.ignore], ["h", shown.hide]] as const) if (text) query.set(key, `(?i)${text}`);
+  if (shown.thread) query.set("tf", `thread=${shown.thread}`); // pprof's -tagfocus
   return `pprof/${name}/top?${query}`;
 }
 
 export function PprofLink({ shown, type }: { shown: Shown; type: string }) {
-  if (asked(shown)) return <span class="note" title="pprof's pages have no filters of size, labels or time">no pprof of a part</span>;
+  if (asked({ ...shown, thread: "" })) return <span class="note" title="pprof's pages have no filters of size, labels or time">no pprof of a part</span>;
   return <a href={pprofAddress(shown, type)} title="The same profile in the pages of pprof: top, graph, peek, source, disassembly">pprof</a>;
 }

@@ -63,7 +63,7 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
   return (
     <div class="bar choice">
       {(state.kinds?.length ?? 0) > 1 && (
-        <label>profile <select value={shown.kind} onChange={(event) => change({ kind: event.currentTarget.value, type: "", base: -1, at: 0, labels: "", seconds: 0 })}>
+        <label>profile <select value={shown.kind} onChange={(event) => change({ kind: event.currentTarget.value, type: "", base: -1, at: 0, labels: "", thread: "", seconds: 0 })}>
           {state.kinds!.map((kind) => <option key={kind.name} value={kind.name} title={kind.what}>{kind.name}</option>)}
         </select></label>
       )}

@@ -1,9 +1,10 @@
-// What of a profile's rows is shown, besides their stacks: sizes of blocks, how long they lived, who freed them, their pool, a window of
-// time. Each is there where the kind of profile has it.
+// What of a profile's rows is shown, besides their stacks: sizes of blocks, how long they lived, who freed them, their pool, their
+// thread, a window of time. Each is there where the kind of profile has it.
 import { useState } from "preact/hooks";
 import type { Stacks, State } from "../api.ts";
 import { bytes } from "../model/format.ts";
 import { isRange, withLabel } from "../model/rows.ts";
+import { isPattern } from "../model/stacks.ts";
 import type { Change, Shown } from "../state.ts";
 
 const NAMES: Record<string, string> = { lifetime: "lived", freed_by: "freed by", pool: "pool" };
@@ -35,9 +36,30 @@ function Size({ text, value, example, bad, set }: { text: string; value: string;
   );
 }
 
+// The process is asked for its heap by thread where that is wanted: the one that is looked at all the time does not know threads.
+const BY_THREAD = "threads";
+
+/** The names of a profile's threads are offered; any regular expression that some of them match will do. */
+function Thread({ names, value, set }: { names: string[]; value: string; set: (value: string) => void }) {
+  const [typed, setTyped] = useState<string | null>(null);
+  return (
+    <label title="Only what threads have allocated (of CPU time: used) whose name matches this regular expression, or that have this id">
+      thread <input value={typed ?? value} size={12} list="thread-names" aria-invalid={!isPattern(typed ?? value)} onInput={(event) => setTyped(event.currentTarget.value)}
+        onChange={(event) => {
+          set(event.currentTarget.value);
+          setTyped(null);
+        }} />
+      <datalist id="thread-names">{names.map((name) => <option key={name} value={name} />)}</datalist>
+    </label>
+  );
+}
+
 export function RowFilters({ state, stacks, shown, change }: { state: State; stacks: Stacks | null; shown: Shown; change: Change }) {
+  const byThread = shown.kind === "heap" && !!state.kinds?.some((kind) => kind.name === BY_THREAD);
+  const elsewhere = byThread && <Thread names={[]} value="" set={(thread) => thread && change({ kind: BY_THREAD, thread, type: "", base: -1, at: 0, labels: "", seconds: 0 })} />;
   const labels = stacks?.labels;
-  if (!labels) return null;
+  if (!labels) return elsewhere || null;
+  const { thread: threads, ...texts } = labels.texts;
   const chosen = new URLSearchParams(shown.labels);
   const size = (name: "sizeFrom" | "sizeTo", text: string, example: string) => (
     <Size text={text} value={shown[name]} example={example} bad={!isRange(shown)} set={(value) => change({ [name]: value })} />
@@ -46,12 +68,13 @@ export function RowFilters({ state, stacks, shown, change }: { state: State; sta
     <>
       {labels.most > 0 && size("sizeFrom", "size from", bytes(labels.least))}
       {labels.most > 0 && size("sizeTo", "to", bytes(labels.most))}
-      {Object.entries(labels.texts).sort().map(([key, values]) => (
+      {Object.entries(texts).sort().map(([key, values]) => (
         <label key={key}>{NAMES[key] ?? key} <select value={chosen.get(key) ?? ""} onChange={(event) => change({ labels: withLabel(shown.labels, key, event.currentTarget.value) })}>
           <option value="">any</option>
           {inOrder(values).map((value) => <option key={value} value={value}>{value}</option>)}
         </select></label>
       ))}
+      {threads ? <Thread names={threads} value={shown.thread} set={(thread) => change({ thread })} /> : elsewhere}
       {state.live && !TIMELESS.includes(shown.kind) && (
         <label title="What happens in so much time from now on, again and again">over <select value={shown.seconds} onChange={(event) => change({ seconds: Number(event.currentTarget.value) })}>
           <option value={0}>all the time</option>
