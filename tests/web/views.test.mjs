@@ -174,6 +174,14 @@ test("pprof's pages have the same figures, load nothing, and lead back", { timeo
   await close(page);
 });
 
+test("there is no way to pprof with filters that it does not have", { timeout: 60_000 }, async () => {
+  const page = await open(files, { view: "functions", at: 2, module: "leak" });
+  await page.getByText("no pprof of a part").waitFor();
+  await page.getByLabel("module").selectOption("");
+  await page.getByRole("link", { name: "pprof" }).waitFor();
+  await close(page);
+});
+
 test("filters and the change go with the way to pprof", { timeout: 60_000 }, async () => {
   const page = await open(files, { view: "functions", at: 2, base: 1, focus: "LEAKY_session" });
   await page.getByRole("link", { name: "pprof" }).click();
@@ -305,7 +313,10 @@ test("sizes choose what pprof's tagfocus does, and stand in the address", { time
   await total(page, bytes(all));
   assert.equal(await page.getByLabel("size from").getAttribute("aria-invalid"), "true");
   const link = await open(files, { view: "functions", at: 2, base: 1, sizeTo: "2K" });
-  await total(link, bytes(focused(second, "inuse_space", "bytes=:2048b")));
+  const left = focused(second, "inuse_space", "bytes=:2048b");
+  await total(link, bytes(left));
+  const since = bytes(left - focused(first, "inuse_space", "bytes=:2048b"), true); // the base is filtered too
+  assert.ok((await link.locator(".sum").textContent()).includes(`, ${since}`), `${await link.locator(".sum").textContent()} has no ${since}`);
   await accessible(link, "filters");
   await close(link);
   await close(page);
@@ -314,7 +325,7 @@ test("sizes choose what pprof's tagfocus does, and stand in the address", { time
 test("how long blocks lived, and who freed them, where the profile has it", { timeout: 60_000 }, async () => {
   const page = await open(await serve(lifetimes), { view: "functions", type: "freed_space" });
   // The list is empty until the first profile is here.
-  await page.getByLabel("lived").locator("option[value=alive]").waitFor({ state: "attached" });
+  await page.getByLabel("lived").locator("option").filter({ hasText: /^alive$/ }).waitFor({ state: "attached" });
   const options = await page.getByLabel("lived").locator("option").evaluateAll((all) => all.map((one) => one.value).filter(Boolean));
   assert.ok(options.includes("alive") && options.length >= 3, options.join());
   for (const value of options.filter((one) => one !== "alive")) {
@@ -428,9 +439,26 @@ test("the tree is walked by arrows, to its leaves too", async () => {
   assert.ok(steps > 2 && steps < 60, `a leaf after ${steps} steps`);
   await page.keyboard.press("ArrowUp");
   assert.equal(await focused(), "true");
+  // A link shows the same branches.
+  const leak = tree.getByRole("treeitem").filter({ hasText: /leaky_parser/ }).last();
+  if ((await leak.getAttribute("aria-expanded")) === "false") await leak.locator(".branch").first().click();
+  const names = () => tree.locator(".branch").allTextContents();
+  const opened = await names();
+  assert.ok(opened.length > before, "more than at first");
+  const link = await open(page.url());
+  await link.getByRole("tree").waitFor();
+  assert.deepEqual(await link.getByRole("tree").locator(".branch").allTextContents(), opened);
+  await link.getByRole("button", { name: "Flame graph" }).click();
+  await link.getByRole("button", { name: "Tree", exact: true }).click();
+  await link.getByRole("tree").waitFor();
+  assert.equal(await link.getByRole("treeitem").count(), opened.length, "and when one comes back to it");
+  await close(link);
   await page.keyboard.press("Home");
   await page.keyboard.press("Enter");
   assert.equal(await shown(), 1);
+  await page.reload();
+  await tree.waitFor();
+  assert.equal(await shown(), 1, "closed is closed");
   await accessible(page, "tree");
   await close(page);
 });

@@ -22,6 +22,7 @@ export interface Shown {
   sort: string; // of the functions: a column; "": by what is chosen
   last: number; // of the growth: the last so many seconds; 0: all
   zoom: string; // of the flame graph: names from the root, one a line
+  open: string; // of the tree: branches that were opened or closed (model/branches.ts)
   inverted: boolean;
   folded: boolean;
   nodes: number; // of the graph: functions with less than so many percent are left out
@@ -40,7 +41,7 @@ export interface Shown {
 const NOTHING: Shown = {
   view: "overview", kind: "heap", at: 0, base: -1, from: 0, until: 0, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
   inverted: false, folded: false, nodes: 0.5, edges: 0.1, most: 80, what: "", flames: false, colour: "",
-  sizeFrom: "", sizeTo: "", labels: "", thread: "", seconds: 0, region: "", paint: "", sort: "", last: 0, zoom: "",
+  sizeFrom: "", sizeTo: "", labels: "", thread: "", seconds: 0, region: "", paint: "", sort: "", last: 0, zoom: "", open: "",
 };
 
 export function read(hash: string): Shown {

@@ -1,10 +1,5 @@
 // Colours of functions: by module, or by change.
-
-function hash(text: string): number {
-  let value = 2166136261;
-  for (let i = 0; i < text.length; i++) value = Math.imul(value ^ text.charCodeAt(i), 16777619);
-  return value >>> 0;
-}
+import { hash } from "../model/hash.ts";
 
 /** One hue per module, shades by function. Readable under black text in light, white text in dark. */
 export function ofFunction(module: string, name: string, dark: boolean): string {

@@ -82,7 +82,7 @@ export function Flame({ stacks, all, unit, shown, change, fixed = false }: ViewP
             <option value="module">module</option>
           </select></label>
         )}
-        {!fixed && <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted, zoom: "" })} /> from the allocating function to its callers</label>}
+        {!fixed && <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted, zoom: "", open: "" })} /> from the allocating function to its callers</label>}
         <label><input type="checkbox" checked={shown.folded} onChange={() => change({ folded: !shown.folded })} /> fold recursion</label>
         <button disabled={path.length === 0} onClick={() => zoom(root)}>whole picture</button>
         <button disabled={!told.frame} onClick={() => change({ view: "callers", function: told.name })}>callers of {told.frame ? "it" : "…"}</button>

@@ -13,6 +13,6 @@ export function pprofAddress(shown: Shown, type: string): string {
 }
 
 export function PprofLink({ shown, type }: { shown: Shown; type: string }) {
-  if (asked({ ...shown, thread: "" })) return <span class="note" title="pprof's pages have no filters of size, labels or time">no pprof of a part</span>;
+  if (asked({ ...shown, thread: "" }) || shown.module) return <span class="note" title="pprof's pages have no filters of module, size, labels or time">no pprof of a part</span>;
   return <a href={pprofAddress(shown, type)} title="The same profile in the pages of pprof: top, graph, peek, source, disassembly">pprof</a>;
 }

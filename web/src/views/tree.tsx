@@ -1,16 +1,28 @@
-// The tree of calls as a list that opens: the largest first.
-import { useMemo, useState } from "preact/hooks";
+// The tree of calls as a list that opens: the largest first. Which branches are open stands in the address.
+import { useMemo } from "preact/hooks";
+import { changed, parse, sign } from "../model/branches.ts";
 import { amount, percent } from "../model/format.ts";
 import { type Node, tree } from "../model/stacks.ts";
 import type { ViewProps } from "../state.ts";
 
-function Branch({ node, whole, unit, compares, open }: { node: Node; whole: number; unit: string; compares: boolean; open: boolean }) {
-  const [isOpen, setOpen] = useState(open);
+/** What all branches have in common. */
+interface Trunk {
+  whole: number;
+  unit: string;
+  compares: boolean;
+  known: Map<string, boolean>; // opened and closed
+  set: (branch: string, open: boolean, usual: boolean) => void;
+}
+
+function Branch({ node, parent, trunk, usual }: { node: Node; parent: string; trunk: Trunk; usual: boolean }) {
+  const { whole, unit, compares } = trunk;
+  const branch = useMemo(() => sign(parent, node.name), [parent, node.name]);
+  const isOpen = trunk.known.get(branch) ?? usual;
   const size = (one: Node) => Math.abs(compares ? one.total - one.base : one.total);
   const children = useMemo(() => [...node.children].sort((a, b) => size(b) - size(a)), [node]);
   return (
     <li role="treeitem" aria-expanded={children.length ? isOpen : undefined}>
-      <span class={children.length ? "branch link" : "branch"} tabIndex={node.parent ? -1 : 0} onClick={() => setOpen(!isOpen)}>
+      <span class={children.length ? "branch link" : "branch"} tabIndex={node.parent ? -1 : 0} onClick={() => children.length && trunk.set(branch, !isOpen, usual)}>
         <span class="sign" aria-hidden="true">{children.length === 0 ? "·" : isOpen ? "▾" : "▸"}</span>
         <span class="amount">{amount(node.total, unit)}</span>
         {compares && <span class="amount">{amount(node.total - node.base, unit, true)}</span>}
@@ -20,7 +32,7 @@ function Branch({ node, whole, unit, compares, open }: { node: Node; whole: numb
         <ul role="group">
           {children.map((child) => (
             // An only child is what one is looking for: it opens with its parent.
-            <Branch key={child.name} node={child} whole={whole} unit={unit} compares={compares} open={children.length === 1} />
+            <Branch key={child.name} node={child} parent={branch} trunk={trunk} usual={children.length === 1} />
           ))}
         </ul>
       )}
@@ -51,13 +63,18 @@ function walk(event: KeyboardEvent): void {
 
 export function Tree({ stacks, all, unit, shown, change }: ViewProps) {
   const root = useMemo(() => tree(stacks, all, shown), [stacks, all, shown.inverted, shown.folded]);
+  const known = useMemo(() => parse(shown.open), [shown.open]);
+  const trunk: Trunk = {
+    whole: root.weight, unit, compares: stacks.base !== undefined, known,
+    set: (branch, open, usual) => change({ open: changed(shown.open, branch, open, usual) }),
+  };
   return (
     <section>
       <div class="bar">
-        <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted })} /> from the allocating function to its callers</label>
+        <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted, zoom: "", open: "" })} /> from the allocating function to its callers</label>
       </div>
       <ul class="tree" role="tree" aria-label="Tree of calls" onKeyDown={walk}>
-        <Branch node={root} whole={root.weight} unit={unit} compares={stacks.base !== undefined} open />
+        <Branch node={root} parent="" trunk={trunk} usual />
       </ul>
     </section>
   );
