@@ -51,6 +51,33 @@ test("a folder is shown after the process and its tool are gone", { timeout: 120
   await close(page);
 });
 
+test("the memory of two processes is two pieces", { timeout: 60_000 }, async () => {
+  const page = await open(url, null);
+  // The same points, those of the second half of another process, an hour later.
+  const half = Math.floor(points.length / 2);
+  const two = points.map((point, i) => (i < half ? point : { ...point, run: point.run + 1, t: point.t + 3_600_000 }));
+  /** Pixels of a colour in the middle of the chart: there nobody was looked at. */
+  const between = async (served) => {
+    await page.route(/api\/series/, (route) => route.fulfill({ json: new URL(route.request().url()).searchParams.get("since") === "0" ? served : [] }));
+    await page.reload();
+    await page.getByText(/resident =/).waitFor();
+    const canvas = page.locator("figure canvas").first();
+    await canvas.waitFor();
+    await page.waitForTimeout(300); // it is drawn in the next frame
+    const coloured = await canvas.evaluate((one) => {
+      const { data } = one.getContext("2d").getImageData(Math.round(one.width / 2), 0, 1, one.height);
+      let pixels = 0;
+      for (let i = 0; i < data.length; i += 4) pixels += data[i + 3] > 0 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60;
+      return pixels;
+    });
+    await page.unroute(/api\/series/);
+    return coloured;
+  };
+  assert.ok((await between(two.map((point) => ({ ...point, run: 1 })))) > 20, "one process is in one piece");
+  assert.equal(await between(two), 0);
+  await close(page);
+});
+
 test("any two moments are compared, and a time is chosen", { timeout: 120_000 }, async () => {
   const page = await open(url, { view: "functions" });
   const compared = page.getByLabel("compared with");

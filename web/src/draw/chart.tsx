@@ -5,7 +5,7 @@ import { timeTicks } from "../model/format.ts";
 
 export interface Line {
   label: string;
-  values: number[];
+  values: (number | null)[]; // null: the line breaks here
   colour: string;
 }
 
@@ -21,12 +21,15 @@ interface Props {
 
 const POWERS = Array.from({ length: 50 }, (_, i) => 2 ** i);
 
+// Counts have no halves.
+const WHOLE = Array.from({ length: 16 }, (_, i) => [1, 2, 5].map((digit) => digit * 10 ** i)).flat();
+
 /** Each line with those below it. */
-function piled(lines: Line[]): number[][] {
-  const sums: number[][] = [];
+function piled(lines: Line[]): (number | null)[][] {
+  const sums: (number | null)[][] = [];
   for (const line of lines) {
     const below = sums[sums.length - 1];
-    sums.push(line.values.map((value, i) => value + (below?.[i] ?? 0)));
+    sums.push(line.values.map((value, i) => (value === null ? null : value + (below?.[i] ?? 0))));
   }
   return sums;
 }
@@ -42,11 +45,11 @@ function options(props: Props, width: number): uPlot.Options {
     cursor: { drag: { x: true, y: false } },
     axes: [
       { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, space: 70, values: (_, ticks, __, ___, step) => timeTicks(ticks, step) },
-      { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, size: 76, values: (_, ticks) => ticks.map(format), ...(props.bytes ? { incrs: POWERS } : {}) },
+      { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, size: 76, values: (_, ticks) => ticks.map(format), incrs: props.bytes ? POWERS : WHOLE },
     ],
-    scales: { y: { range: (_, least, most) => [Math.min(0, least), Math.max(most, 1e-9) * 1.05] } },
+    scales: { y: { range: (_, least, most) => [Math.min(0, least), Math.max(most, 1) * 1.05] } },
     series: [
-      {},
+      { label: "time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
       ...order.map((line) => ({
         label: line.label,
         stroke: line.colour,
@@ -54,7 +57,10 @@ function options(props: Props, width: number): uPlot.Options {
         ...(stacked ? { fill: line.colour } : {}),
         points: { show: false },
         // Of a pile, what the line itself is.
-        value: (_: uPlot, __: number, ___: number, index: number | null) => format(line.values[index ?? line.values.length - 1] ?? 0),
+        value: (_: uPlot, __: number, ___: number, index: number | null) => {
+          const value = line.values[index ?? line.values.length - 1];
+          return value == null ? "–" : format(value);
+        },
       })),
     ],
   };
@@ -90,7 +96,7 @@ export function Chart(props: Props) {
     // The legend's texts close over the lines: they are made anew with them.
     const one = chart.current;
     if (!one) return;
-    options(props, one.width).series.forEach((series, i) => Object.assign(one.series[i]!, { value: series.value ?? one.series[i]!.value }));
+    options(props, one.width).series.forEach((series, i) => i > 0 && Object.assign(one.series[i]!, { value: series.value }));
     const seconds = one.data[0];
     const { min, max } = one.scales.x!;
     const zoomed = min != null && max != null && (min > seconds[0]! || max < seconds[seconds.length - 1]!);

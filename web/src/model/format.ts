@@ -40,6 +40,7 @@ export function duration(ns: number): string {
 
 export function percent(part: number, whole: number): string {
   if (whole === 0) return "";
+  if (part === 0) return "0 %";
   const value = (100 * part) / whole;
   return `${Math.abs(value) >= 9.95 ? value.toFixed(0) : value.toFixed(1)} %`.replace("-", "−");
 }

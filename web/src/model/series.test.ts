@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import type { Point } from "../api.ts";
 import { bytes, clock, count, percent, plusMinus, together } from "./format.ts";
-import { joined, rate, sparkline } from "./series.ts";
+import { apart, joined, level, rate, seconds, sparkline } from "./series.ts";
 
 const point = (t: number, faults: number) => ({ t, faults }) as Point;
 
@@ -14,6 +14,16 @@ test("rates are per second, whatever lies between two points", () => {
 test("another process's counts are not this one's", () => {
   const points = [point(1000, 10), point(2000, 30), { ...point(3000, 1_000_030), run: 2 }, { ...point(4000, 1_000_035), run: 2 }];
   assert.deepEqual(rate(points, (p) => p.faults), [20, 20, 5, 5]);
+});
+
+test("lines break between two processes", () => {
+  const points = [point(1000, 10), point(2000, 30), { ...point(6000, 7), run: 2 }, { ...point(7000, 8), run: 2 }];
+  const looks = apart(points);
+  assert.deepEqual(seconds(looks), [1, 2, 4, 6, 7], "times rise");
+  assert.deepEqual(level(looks, (p) => p.faults), [10, 30, null, 7, 8]);
+  assert.deepEqual(rate(looks, (p) => p.faults), [20, 20, null, 1, 1]);
+  assert.deepEqual(apart(points.slice(0, 2)), points.slice(0, 2), "one process is in one piece");
+  assert.deepEqual(apart([]), []);
 });
 
 test("points that came twice are kept once", () => {
@@ -36,7 +46,7 @@ test("a small line has its values at their times", () => {
 test("figures", () => {
   assert.deepEqual([0, 1023, 1024, 10.5 * 1024, 1023.9 * 1024, -3 * 2 ** 20].map(bytes), ["0 B", "1023 B", "1.00 KiB", "10.5 KiB", "1.00 MiB", "−3.00 MiB"]);
   assert.equal(count(-1234567), "−1,234,567");
-  assert.deepEqual([percent(1, 3), percent(1, 1000), percent(0, 0)], ["33 %", "0.1 %", ""]);
+  assert.deepEqual([percent(1, 3), percent(1, 1000), percent(0, 0), percent(0, 5)], ["33 %", "0.1 %", "", "0 %"]);
 });
 
 test("an error that is not known is not 0", () => {

@@ -1,22 +1,36 @@
 // From points to lines: rates are differences of counts over time.
 import type { Point } from "../api.ts";
 
-export function seconds(points: Point[]): number[] {
+/** A time at which nobody was looked at: between two processes of a folder. Lines break there. */
+export interface Gap {
+  t: number;
+  run: null;
+}
+
+/** With a gap between the last point of a process and the first of the next one. */
+export function apart(points: Point[]): (Point | Gap)[] {
+  return points.flatMap((point, i) => {
+    const before = points[i - 1];
+    return before && before.run !== point.run ? [{ t: (before.t + point.t) / 2, run: null }, point] : [point];
+  });
+}
+
+export function seconds(points: (Point | Gap)[]): number[] {
   return points.map((point) => point.t / 1000);
 }
 
-export function level(points: Point[], of: (point: Point) => number): number[] {
-  return points.map(of);
+export function level(points: (Point | Gap)[], of: (point: Point) => number): (number | null)[] {
+  return points.map((point) => (point.run === null ? null : of(point)));
 }
 
 /** Per second, at each point since the one before; a process's first has none and shows the second's. */
-export function rate(points: Point[], of: (point: Point) => number): number[] {
+export function rate(points: (Point | Gap)[], of: (point: Point) => number): (number | null)[] {
   const since = (i: number) => {
     const [before, point] = [points[i - 1], points[i]];
-    if (!before || !point || point.run !== before.run || point.t <= before.t) return null;
+    if (!before || !point || before.run === null || point.run === null || point.run !== before.run || point.t <= before.t) return null;
     return Math.max(0, (1000 * (of(point) - of(before))) / (point.t - before.t));
   };
-  return points.map((_, i) => since(i) ?? since(i + 1) ?? 0);
+  return points.map((point, i) => (point.run === null ? null : (since(i) ?? since(i + 1) ?? 0)));
 }
 
 /** Adds what is new, in the server's bounds: when there are too many, every other one of the older half goes, but for the first. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Stacks } from "../api.ts";
-import { type Node, around, find, holders, isPattern, isWhole, lines, pathOf, table, total, tree } from "./stacks.ts";
+import { type Node, around, find, heldFor, holders, isPattern, isWhole, lines, pathOf, table, total, tree } from "./stacks.ts";
 
 // main → parse → node, main → serve → serve → cache (recursive), and one that is only in the base.
 const STACKS: Stacks = {
@@ -46,6 +46,20 @@ test("who holds memory is the function that uses the library, not the library", 
   const all = STACKS.frames.map((frame) => ({ ...frame, p: true }));
   assert.deepEqual(holders({ ...STACKS, frames: all }, lines(STACKS, 1))[0], { name: "cache", value: 300 }, "nobody else is there");
   assert.deepEqual(holders({ ...STACKS, stacks: [[]], values: [[1, 5]] }, [{ frames: [], value: 5, base: 0 }]), [{ name: "(no stack)", value: 5 }]);
+});
+
+test("a helper holds for those who call it", () => {
+  const stacks: Stacks = {
+    ...STACKS,
+    frames: [{ n: "main" }, { n: "parse" }, { n: "serve" }, { n: "filled" }, { n: "std::function", p: true }, { n: "std::vector", p: true }],
+    // Directly, by way of a library, recursive, and from main itself.
+    stacks: [[0, 1, 3], [0, 2, 4, 3, 5], [0, 1, 3, 3], [0, 3], [0, 1]],
+    values: [[1, 10], [1, 70], [1, 30], [1, 5], [1, 1000]],
+  };
+  const all = lines(stacks, 1);
+  assert.deepEqual(heldFor(stacks, all, "filled"), [{ name: "serve", value: 70 }, { name: "parse", value: 40 }, { name: "main", value: 5 }]);
+  assert.deepEqual(heldFor(stacks, all, "parse"), [], "it has one caller: that says nothing");
+  assert.deepEqual(heldFor(stacks, all, "main"), []);
 });
 
 test("the tree folds recursion and turns around", () => {

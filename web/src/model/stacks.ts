@@ -230,18 +230,45 @@ export function around(stacks: Stacks, all: Line[], name: string): { callers: Li
   return { callers, callees };
 }
 
+/** The place of the function that holds a stack's memory: the innermost that is not of the standard libraries. */
+function holder(stacks: Stacks, line: Line): number {
+  let place = line.frames.length - 1;
+  while (place > 0 && stacks.frames[line.frames[place]!]!.p) place--;
+  // Where all are of the libraries, it is the one that allocates.
+  return place <= 0 && stacks.frames[line.frames[0]!]?.p ? line.frames.length - 1 : place;
+}
+
+export interface Held {
+  name: string;
+  value: number;
+}
+
+function largestFirst(sums: Map<string, number>): Held[] {
+  return [...sums].map(([name, value]) => ({ name, value })).sort((a, b) => b.value - a.value);
+}
+
 /** What each function holds by way of the standard libraries: a vector's memory is that of the function which fills it. */
-export function holders(stacks: Stacks, all: Line[]): { name: string; value: number }[] {
+export function holders(stacks: Stacks, all: Line[]): Held[] {
   const found = new Map<string, number>();
   for (const line of all) {
-    let place = line.frames.length - 1;
-    while (place > 0 && stacks.frames[line.frames[place]!]!.p) place--;
-    // Where all are of the libraries, it is the one that allocates.
-    if (place <= 0 && stacks.frames[line.frames[0]!]?.p) place = line.frames.length - 1;
-    const name = stacks.frames[line.frames[place]!]?.n ?? "(no stack)";
+    const name = stacks.frames[line.frames[holder(stacks, line)]!]?.n ?? "(no stack)";
     found.set(name, (found.get(name) ?? 0) + line.value);
   }
-  return [...found].map(([name, value]) => ({ name, value })).sort((a, b) => b.value - a.value);
+  return largestFirst(found);
+}
+
+/** For whom a function holds what it does, where that are several: the next functions outwards. Of a helper, they are who matters. */
+export function heldFor(stacks: Stacks, all: Line[], name: string): Held[] {
+  const found = new Map<string, number>();
+  for (const line of all) {
+    let place = holder(stacks, line);
+    if (stacks.frames[line.frames[place]!]?.n !== name) continue;
+    const isOther = (frame: { n: string; p?: boolean }) => !frame.p && frame.n !== name;
+    for (place--; place >= 0 && !isOther(stacks.frames[line.frames[place]!]!); ) place--;
+    const caller = stacks.frames[line.frames[place]!]?.n;
+    if (caller !== undefined) found.set(caller, (found.get(caller) ?? 0) + line.value);
+  }
+  return found.size > 1 ? largestFirst(found) : [];
 }
 
 /** The sums; weight is that of gains and losses alike, of which percentages are. */

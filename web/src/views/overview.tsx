@@ -3,8 +3,8 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Point, type SampleType, type Stacks, type State, type Suspect, api } from "../api.ts";
 import { Chart } from "../draw/chart.tsx";
 import { amount, bytes, count, percent } from "../model/format.ts";
-import { joined, level, rate, seconds } from "../model/series.ts";
-import { holders, lines, total } from "../model/stacks.ts";
+import { apart, joined, level, rate, seconds } from "../model/series.ts";
+import { type Held, heldFor, holders, lines, total } from "../model/stacks.ts";
 import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Path } from "./path.tsx";
 import { Word } from "./word.tsx";
@@ -50,11 +50,21 @@ function holds(value: number, whole: number, type: SampleType | undefined): stri
   return `has ${amount(value, type?.unit ?? "")} of ${type?.what ?? "all"}, ${percent(value, whole)}`;
 }
 
+function HeldFor({ callers, whole, change }: { callers: Held[]; whole: number; change: Change }) {
+  return callers.map((one, i) => (
+    <span key={one.name}>
+      {i === 0 ? ": " : ", "}
+      {percent(one.value, whole)} for <button class="link" onClick={() => change({ view: "callers", function: one.name })}>{one.name}</button>
+    </span>
+  ));
+}
+
 function Holders({ stacks, change }: { stacks: Stacks | null; change: Change }) {
   const rows = useMemo(() => {
     if (!stacks) return null;
     const all = lines(stacks, stacks.default);
-    return { most: holders(stacks, all).slice(0, 3), whole: total(all).weight, type: stacks.types[stacks.default] };
+    const most = holders(stacks, all).slice(0, 3).map((row) => ({ ...row, callers: heldFor(stacks, all, row.name).slice(0, 3) }));
+    return { most, whole: total(all).weight, type: stacks.types[stacks.default] };
   }, [stacks]);
   if (!rows) return <p>…</p>;
   if (rows.whole === 0) return <p>Nothing has been sampled yet: the program has allocated too little.</p>;
@@ -63,6 +73,7 @@ function Holders({ stacks, change }: { stacks: Stacks | null; change: Change }) 
       {rows.most.map((row) => (
         <li key={row.name}>
           <button class="link" onClick={() => change({ view: "callers", function: row.name })}>{row.name}</button> {holds(row.value, rows.whole, rows.type)}
+          <HeldFor callers={row.callers} whole={rows.whole} change={change} />
         </li>
       ))}
     </ol>
@@ -94,7 +105,9 @@ export function Overview({ points, state, shown, change }: { points: Point[]; st
     return api.stacks("heap", last?.id ?? 0);
   }, 5000, [shown.from, shown.until]);
   const suspects = useAnswer(() => api.suspects(0, shown.from, shown.until), 5000, [shown.from, shown.until]);
-  const times = seconds(points);
+  // Of a folder: what one process had says nothing of the time until the next one.
+  const looks = useMemo(() => apart(points), [points]);
+  const times = seconds(looks);
   const now = last && PARTS.map((part) => ({ ...part, value: part.of(last) }));
   return (
     <section>
@@ -111,7 +124,7 @@ export function Overview({ points, state, shown, change }: { points: Point[]; st
       )}
       {state.process && points.length > 0 && (
         <Chart title="Resident memory, explained" seconds={times} stacked format={bytes} bytes height={260}
-          lines={PARTS.map((part) => ({ label: part.label, colour: part.colour, values: level(points, part.of) }))} />
+          lines={PARTS.map((part) => ({ label: part.label, colour: part.colour, values: level(looks, part.of) }))} />
       )}
       <div class="columns">
         <div>
@@ -127,20 +140,20 @@ export function Overview({ points, state, shown, change }: { points: Point[]; st
       </div>
       {points.length > 1 && (
         <div class="columns">
-          <Chart title="Page faults a second" seconds={times} format={count} lines={[{ label: "faults", colour: "#dc2626", values: rate(points, (p) => p.faults) }]} />
+          <Chart title="Page faults a second" seconds={times} format={count} lines={[{ label: "faults", colour: "#dc2626", values: rate(looks, (p) => p.faults) }]} />
           <Chart title="Given back to the system, a second" seconds={times} format={bytes} bytes
             lines={[
-              { label: "given back", colour: "#16a34a", values: rate(points, (p) => p.purged) },
-              { label: "refaults", colour: "#dc2626", values: rate(points, (p) => p.refaults) },
+              { label: "given back", colour: "#16a34a", values: rate(looks, (p) => p.purged) },
+              { label: "refaults", colour: "#dc2626", values: rate(looks, (p) => p.refaults) },
             ]} />
-          <Chart title="Free pages that are still there (dirty)" seconds={times} format={bytes} bytes lines={[{ label: "dirty", colour: "#0891b2", values: level(points, (p) => p.dirty) }]} />
+          <Chart title="Free pages that are still there (dirty)" seconds={times} format={bytes} bytes lines={[{ label: "dirty", colour: "#0891b2", values: level(looks, (p) => p.dirty) }]} />
           <Chart title="Slow paths a second" seconds={times} format={count}
             lines={[
-              { label: "refills", colour: "#7c3aed", values: rate(points, (p) => p.refills) },
-              { label: "remote frees", colour: "#ea580c", values: rate(points, (p) => p.remote) },
-              { label: "lock waits", colour: "#dc2626", values: rate(points, (p) => p.lockwaits) },
+              { label: "refills", colour: "#7c3aed", values: rate(looks, (p) => p.refills) },
+              { label: "remote frees", colour: "#ea580c", values: rate(looks, (p) => p.remote) },
+              { label: "lock waits", colour: "#dc2626", values: rate(looks, (p) => p.lockwaits) },
             ]} />
-          <Chart title="Threads" seconds={times} format={count} lines={[{ label: "threads", colour: "#4b5563", values: level(points, (p) => p.threads) }]} />
+          <Chart title="Threads" seconds={times} format={count} lines={[{ label: "threads", colour: "#4b5563", values: level(looks, (p) => p.threads) }]} />
         </div>
       )}
     </section>
