@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
-import { accessible, close, end, open, serve, startBrowser, tool } from "./harness.mjs";
+import { accessible, close, end, open, serve, startBrowser, tool, top } from "./harness.mjs";
 import { endShapes, startShapes } from "./shapes.mjs";
 
 let shapes, url;
@@ -10,7 +10,7 @@ let shapes, url;
 before(async () => {
   shapes = await startShapes("1");
   await shapes.tell("l");
-  url = await serve(shapes.pid);
+  url = await serve("--allow-set", shapes.pid);
   await startBrowser();
 }, { timeout: 120_000 });
 
@@ -67,5 +67,34 @@ test("the words are explained", async () => {
   for (const word of ["lifetime", "temporary", "by another thread"]) {
     assert.ok((await page.locator("abbr").filter({ hasText: word }).first().getAttribute("title")).length > 20, word);
   }
+  await close(page);
+});
+
+test("who frees is said, or how it is recorded", { timeout: 90_000 }, async () => {
+  const page = await open(url, { view: "lifetimes" });
+  await page.getByText("Who frees blocks is not recorded").waitFor(); // where all blocks are
+  await page.getByText(`seemalloc set ${shapes.pid} free_stacks=all`).waitFor();
+  await page.getByRole("button", { name: "record it from now on" }).click();
+  await page.getByText("It is recorded from now on.").waitFor();
+  assert.equal(execFileSync(tool, ["get", shapes.pid, "free_stacks"]).toString().trim().split(/\s+/).pop(), "all");
+  await shapes.tell("l");
+  const row = (name) => page.locator("table.stacks tbody tr").filter({ hasText: name }).filter({ hasText: "filled" });
+  await row("waits_a_while").getByText("freed by main, 50 % of them").waitFor({ timeout: 30_000 }); // of both rounds
+  await row("temporary").getByText("freed by (anonymous namespace)::temporary, 50 % of them").waitFor();
+  await accessible(page, "who frees");
+  await page.getByRole("button", { name: "who frees them" }).click();
+  await page.getByText("Beneath (freed by): who freed them.").waitFor();
+  assert.match(page.url(), /kind=deaths/);
+  await page.locator("canvas.flame").waitFor();
+  const { total, functions } = top(shapes.pid, "--kind", "deaths", "--unit", "objects");
+  await page.goto(`${url}#view=functions&kind=deaths&type=freed_objects`);
+  await page.waitForFunction((text) => document.querySelector(".sum strong")?.textContent === text, total.toLocaleString("en"));
+  const flat = (name) => page.locator("tbody tr").filter({ has: page.getByRole("button", { name, exact: true }) }).locator("td").first().textContent();
+  for (const name of ["main", "(anonymous namespace)::temporary", "(freed by)"]) {
+    assert.equal(number(await flat(name)), functions.find((one) => one.name === name).flat, `${name}: who frees is flat`);
+  }
+  await page.getByText(/It is not known who freed [45]\d % of it/).waitFor();
+  await page.getByText(`seemalloc set ${shapes.pid} free_stacks=all`).waitFor();
+  await accessible(page, "deaths");
   await close(page);
 });

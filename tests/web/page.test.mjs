@@ -137,13 +137,14 @@ test("every view stands, for everybody", { timeout: 400_000 }, async () => {
       await page.waitForTimeout(300);
       await accessible(page, `${view} ${colorScheme}`);
       if (process.env.SHOTS && colorScheme === "light") await page.screenshot({ path: join(process.env.SHOTS, `web-${view}.png`) });
+      await page.setViewportSize({ width: 390, height: 800 });
+      await page.waitForFunction(() => document.documentElement.clientWidth === 390);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${view}: no sideways scrolling on a phone`);
+      const cut = await page.locator("table.stacked td:last-child").evaluateAll((cells) => cells.filter((cell) => cell.getBoundingClientRect().right > innerWidth).length);
+      assert.equal(cut, 0, `${view}: names that are beyond the edge of a phone`);
       await close(page);
     }
   }
-  const phone = await open(url, { view: "overview" }, { viewport: { width: 390, height: 800 } });
-  await phone.getByText(/resident =/).waitFor();
-  assert.ok(await phone.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "no sideways scrolling on a phone");
-  await close(phone);
 });
 
 /** Opens a report from its file; that it asks for anything else is an error of the test. */
@@ -188,7 +189,11 @@ test("a report opens from its file and asks nobody", { timeout: 120_000 }, async
     await accessible(page, "report");
     await closeReport(page, one);
   }
-  const page = await openReport(file, { view: "functions" });
+  const page = await openReport(file, { view: "source", function: "leaky_session" });
+  await page.getByText("a report has no source code and no disassembly").waitFor();
+  await page.getByText("no disassembly, no other formats in a report").waitFor();
+  assert.equal(await page.getByRole("link").count(), 0, "nothing that leads nowhere");
+  await page.goto(`file://${file}#view=functions`);
   const moments = await page.getByLabel("compared with").locator("option").evaluateAll((options) => options.map((option) => option.value));
   assert.ok(moments.length >= 5, `${moments}`);
   await page.getByLabel("compared with").selectOption(moments[1]);

@@ -1,12 +1,16 @@
 package web
 
 import (
+	"errors"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/google/pprof/profile"
 
+	"seemalloc/tool/attach"
 	"seemalloc/tool/report"
+	"seemalloc/tool/symbolize"
 )
 
 // lifetimes is how long blocks lived: in all, and by the stacks that allocated them.
@@ -20,6 +24,13 @@ type lifetimes struct {
 	Rows  []lifetimeRow `json:"rows"`
 	More  int           `json:"more"` // rows left out
 	Says  []string      `json:"says"`
+	// Deaths says of how many of the freed blocks it is known who freed them; nil where the process has no profile of deaths.
+	Deaths *knownDeaths `json:"deaths,omitempty"`
+}
+
+type knownDeaths struct {
+	Known int64 `json:"known"`
+	All   int64 `json:"all"`
 }
 
 type lifetimeRow struct {
@@ -36,6 +47,9 @@ type lifetimeRow struct {
 	ShortBlocks int64 `json:"short_objects"`
 	ShortBytes  int64 `json:"short_bytes"`
 	Moved       int64 `json:"moved_objects"` // copies that realloc made
+	// Of the profile deaths: the function that freed most of them, without those that only pass it on; "" where that is not known.
+	By       string `json:"by,omitempty"`
+	ByBlocks int64  `json:"by_objects,omitempty"`
 }
 
 const (
@@ -43,7 +57,7 @@ const (
 	shortClasses     = 5 // of report.AgeClasses
 )
 
-// lifetimes takes a profile of lifetimes and one of churn.
+// lifetimes takes a profile of lifetimes, one of churn, and one of deaths.
 func (s *Server) lifetimes(url.Values) (any, error) {
 	if err := s.needProcess(); err != nil {
 		return nil, err
@@ -56,7 +70,16 @@ func (s *Server) lifetimes(url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newLifetimes(lived, churn), nil
+	answer := newLifetimes(lived, churn)
+	deaths, err := s.plainProfile("deaths")
+	var refused *attach.ServerError
+	if errors.As(err, &refused) { // an older library
+		return answer, nil
+	}
+	if err == nil {
+		answer.addDeaths(deaths)
+	}
+	return answer, err
 }
 
 // plainProfile takes a profile and takes the allocator's own frames off.
@@ -93,6 +116,48 @@ func newLifetimes(lived, churn *profile.Profile) *lifetimes {
 		answer.Rows = append(answer.Rows, out)
 	}
 	return answer
+}
+
+// addDeaths says of each stack who freed most of its blocks. A row of deaths has the stack that allocated, the joint, and inside of it
+// the stack that freed.
+func (l *lifetimes) addDeaths(p *profile.Profile) {
+	l.Deaths = &knownDeaths{}
+	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == "freed_objects" })
+	if index < 0 {
+		return
+	}
+	freed := map[string]map[string]int64{} // by the stack that allocated and the function that frees
+	for _, sample := range p.Sample {
+		frames := report.Frames(sample)
+		joint := slices.IndexFunc(frames, func(f report.Frame) bool { return f.Name == symbolize.Joint })
+		if joint < 0 {
+			continue
+		}
+		l.Deaths.All += sample.Value[index]
+		if joint == 0 {
+			continue
+		}
+		l.Deaths.Known += sample.Value[index]
+		made := report.StackName(frames[joint+1:])
+		if freed[made] == nil {
+			freed[made] = map[string]int64{}
+		}
+		freed[made][freer(frames[:joint])] += sample.Value[index]
+	}
+	for i := range l.Rows {
+		row := &l.Rows[i]
+		for name, blocks := range freed[strings.Join(row.Stack, "\n")] {
+			if blocks > row.ByBlocks || blocks == row.ByBlocks && name < row.By {
+				row.By, row.ByBlocks = name, blocks
+			}
+		}
+	}
+}
+
+// freer is the innermost function of the program's own in a stack that frees.
+func freer(stack []report.Frame) string {
+	names := strings.Split(report.StackName(stack), "\n")
+	return names[report.Inner(names)]
 }
 
 type churned struct{ blocks, bytes, moved int64 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/pprof/profile"
@@ -57,6 +58,31 @@ func TestLifetimesAddUpByStack(t *testing.T) {
 	}
 	if report.AgeClasses[got.Short-1] != "1ms to 10ms" || len(got.Classes) != len(got.Freed) {
 		t.Errorf("%d of %v are short", got.Short, got.Classes)
+	}
+}
+
+// Who frees: the program's own function, also where a container does it; the most blocks count; and nothing where nobody looked.
+func TestWhoFreesIsFoundByStack(t *testing.T) {
+	here, there := []string{"make", "here", "main"}, []string{"make", "there", "main"}
+	answer := newLifetimes(profileOf([]string{"alive_objects", "alive_space", "freed_objects", "freed_space"},
+		row(here, map[string]string{"lifetime": "under 1us", "freed_by": "same thread"}, 0, 0, 12, 1200),
+		row(there, map[string]string{"lifetime": "under 1us", "freed_by": "same thread"}, 0, 0, 3, 30)), profileOf(nil))
+	joined := func(freed, made []string, objects int64) func(*profile.Profile) *profile.Sample {
+		return row(slices.Concat(freed, []string{"(freed by)"}, made), nil, objects, 100*objects)
+	}
+	answer.addDeaths(profileOf([]string{"freed_objects", "freed_space"},
+		joined([]string{"std::vector<int>::~vector", "closes", "main"}, here, 4),
+		joined([]string{"closes", "elsewhere"}, here, 3),
+		joined([]string{"drops", "main"}, here, 5),
+		joined(nil, there, 3)))
+	if got, want := *answer.Deaths, (knownDeaths{Known: 12, All: 15}); got != want {
+		t.Errorf("%+v instead of %+v", got, want)
+	}
+	if got := answer.Rows[0]; got.By != "closes" || got.ByBlocks != 7 {
+		t.Errorf("%+v", got)
+	}
+	if got := answer.Rows[1]; got.By != "" || got.ByBlocks != 0 {
+		t.Errorf("nobody knows, and yet %+v", got)
 	}
 }
 

@@ -89,6 +89,8 @@ func (s *Server) Report(w io.Writer) error {
 		}
 		data.Answers[name] = answer
 	}
+	// Names of files are in a report, what is in them is not.
+	data.Missing["source"] = "a report has no source code and no disassembly; `seemalloc web` shows both where the program and its source are"
 	return writeReport(w, data)
 }
 

@@ -108,6 +108,9 @@ func TestAReportOfAProcessHasAllItsViews(t *testing.T) {
 			t.Errorf("%s: %s", name, data.Missing[name])
 		}
 	}
+	if !strings.Contains(data.Missing["source"], "no disassembly") {
+		t.Errorf("what no report has is not said: %v", data.Missing)
+	}
 	if data.Answers["doctor"] != nil || !strings.Contains(data.Missing["doctor"], "older than this tool") {
 		t.Errorf("what the made-up process cannot be asked for: %v", data.Missing)
 	}

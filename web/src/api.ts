@@ -163,6 +163,8 @@ export interface LifetimeRow {
   short_objects: number;
   short_bytes: number;
   moved_objects: number;
+  by?: string; // the function that freed most of them, where it is known
+  by_objects?: number;
 }
 
 export interface Lifetimes {
@@ -174,6 +176,7 @@ export interface Lifetimes {
   rows: LifetimeRow[];
   more: number;
   says: string[] | null;
+  deaths?: { known: number; all: number }; // blocks, of how many it is known who freed them; none of an older library
 }
 
 export interface Bucket {

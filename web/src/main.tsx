@@ -56,7 +56,7 @@ function Page() {
   else if (shown.view === "growth") view = <Growth shown={shown} change={change} />;
   else if (shown.view === "sizes") view = <Sizes />;
   else if (shown.view === "map") view = <HeapMap shown={shown} change={change} />;
-  else if (shown.view === "lifetimes") view = <Lifetimes change={change} />;
+  else if (shown.view === "lifetimes") view = <Lifetimes state={state} change={change} />;
   else if (shown.view === "kernel") view = <Kernel live={state.live} />;
   else if (shown.view === "doctor") view = <Doctor state={state} go={(to) => change({ view: to })} />;
   else if (shown.view === "settings") view = <Settings state={state} />;

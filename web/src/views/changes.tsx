@@ -17,7 +17,7 @@ const MEANS: Record<string, string> = {
 
 export function Changes({ stacks, all, unit, shown, change }: ViewProps) {
   const sums = useMemo(() => changes(stacks, all), [stacks, all]);
-  if (stacks.base === undefined) return <section><p class="note">Choose two moments, or two files: the later one in <em>at</em>, the earlier one in <em>compared with</em>.</p></section>;
+  if (stacks.base === undefined) return <section><p class="note">Choose two moments, or two files: the later one in <em>at</em>, the earlier one in <em>compared with</em>. Of a process that runs, <em>compare from now on</em> keeps this moment and shows what changes after it.</p></section>;
   const search = pattern(shown.search);
   const chosen = sums.rows.filter((row) => (!shown.what || row.what === shown.what) && (!search || row.stack.some((name) => search.test(name))));
   const show = (what: string) => change({ what: shown.what === what ? "" : what });
@@ -38,7 +38,7 @@ export function Changes({ stacks, all, unit, shown, change }: ViewProps) {
         </tbody>
       </table>
       <h2>{shown.what ? `Stacks that are ${shown.what}` : "Stacks that changed"}</h2>
-      <table class="figures" aria-label="Stacks">
+      <table class="figures stacked" style={{ "--columns": 4 }} aria-label="Stacks">
         <thead><tr><th scope="col">change</th><th scope="col">then</th><th scope="col">now</th><th scope="col">what</th><th scope="col">allocated in</th></tr></thead>
         <tbody>
           {chosen.slice(0, MOST).map((row) => (

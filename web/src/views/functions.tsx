@@ -46,7 +46,7 @@ export function Functions({ stacks, all, unit, shown, change }: ViewProps) {
   );
   return (
     <section>
-      <table class="figures">
+      <table class="figures stacked" style={{ "--columns": compares ? 6 : 4 }}>
         <thead>
           <tr>
             {head("flat", <Word name="flat" />)}

@@ -30,7 +30,7 @@ export function Growth({ shown, change }: { shown: Shown; change: Change }) {
       {problem && <p class="problem">{problem}</p>}
       {value?.length === 0 && <p class="note">Nothing grows, or there are fewer than four profiles so far, or not all of them say when they were taken.</p>}
       {value && value.length > 0 && (
-        <table class="figures">
+        <table class="figures stacked" style={{ "--columns": 4 }}>
           <thead><tr><th scope="col">a second</th><th scope="col">holds now</th><th scope="col">how sure</th><th scope="col">over time</th><th scope="col">allocated in, called by …</th></tr></thead>
           <tbody>
             {value.map((one) => (

@@ -133,7 +133,7 @@ function Table({ map, region, stacks, change }: { map: MapSums; region: MapRegio
   return (
     <table class="figures parts">
       <caption>{region.region}{region.huge ? ", on a huge page" : ""}</caption>
-      <thead><tr><th scope="col">page</th><th scope="col">bytes</th><th scope="col">what</th><th scope="col"><Word name="size class" /></th><th scope="col">live</th><th scope="col">of</th><th scope="col">full</th><th scope="col"><Word name="waits for" /></th><th scope="col"><Word name="who pins it" /></th></tr></thead>
+      <thead><tr><th scope="col">page</th><th scope="col">bytes</th><th scope="col" class="name">what</th><th scope="col"><Word name="size class" /></th><th scope="col">live</th><th scope="col">of</th><th scope="col">full</th><th scope="col"><Word name="waits for" /></th><th scope="col"><Word name="who pins it" /></th></tr></thead>
       <tbody>
         {(region.parts ?? []).map((part) => {
           const full = occupancy(part);

@@ -1,8 +1,9 @@
 // How long blocks lived: a histogram of their ages, and the stacks that allocated them, those with most temporary blocks first.
 import { useState } from "preact/hooks";
-import { type LifetimeRow, api } from "../api.ts";
+import { type LifetimeRow, type State, api } from "../api.ts";
 import { bytes, count, duration, percent } from "../model/format.ts";
 import { type Change, useAnswer } from "../state.ts";
+import { Unknown } from "./deaths.tsx";
 import { Path } from "./path.tsx";
 import { Word } from "./word.tsx";
 
@@ -33,7 +34,7 @@ function Ages({ row, short, classes }: { row: LifetimeRow; short: number; classe
   );
 }
 
-export function Lifetimes({ change }: { change: Change }) {
+export function Lifetimes({ state, change }: { state: State; change: Change }) {
   const [order, setOrder] = useState<Order>("short");
   const [chosen, setChosen] = useState(-1);
   const { value, problem } = useAnswer(api.lifetimes, 5000, []);
@@ -43,14 +44,15 @@ export function Lifetimes({ change }: { change: Change }) {
   const most = Math.max(1, ...value.freed);
   const rows = value.rows.filter((row) => chosen < 0 || row.ages[chosen]! > 0).sort((a, b) => ORDERS[order][1](b) - ORDERS[order][1](a));
   // What is freed is not in the heap's profile.
-  const toChurn: Change = (to) => change({ ...to, kind: "churn", type: "", at: 0, base: -1 });
+  const to = (kind: string): Change => (some) => change({ ...some, kind, type: "", at: 0, base: -1 });
+  const hasDeaths = value.deaths !== undefined && (state.kinds ?? []).some((kind) => kind.name === "deaths");
   return (
     <section>
       {problem && <p class="problem" role="alert">{problem}</p>}
       <p class="sum"><strong>{percent(temporary, freed) || "None"}</strong> of {count(freed)} freed blocks were <Word name="temporary" />; {count(value.alive)} are alive.</p>
       <table class="figures histogram">
         <caption>Freed blocks by their <Word name="lifetime" /></caption>
-        <thead><tr><th scope="col">lived</th><th scope="col">blocks</th><th scope="col">%</th><th scope="col">bytes</th><th scope="col">blocks</th></tr></thead>
+        <thead><tr><th scope="col" class="name">lived</th><th scope="col">blocks</th><th scope="col">%</th><th scope="col">bytes</th><th scope="col">blocks</th></tr></thead>
         <tbody>
           {value.classes.map((name, i) => (
             <tr key={name}>
@@ -61,7 +63,9 @@ export function Lifetimes({ change }: { change: Change }) {
           ))}
         </tbody>
       </table>
+      {value.deaths && <Unknown freed={value.deaths} state={state} />}
       <div class="bar">
+        {hasDeaths && value.deaths!.known > 0 && <button onClick={() => to("deaths")({ view: "flame", zoom: "" })}>who frees them</button>}
         <label>order by <select value={order} onChange={(event) => setOrder(event.currentTarget.value as Order)}>
           {Object.entries(ORDERS).map(([id, [name]]) => <option key={id} value={id}>{name}</option>)}
         </select></label>
@@ -75,7 +79,11 @@ export function Lifetimes({ change }: { change: Change }) {
               <td>{count(row.short_objects)}</td><td>{percent(row.short_objects, row.freed)}</td><td>{count(row.freed)}</td><td>{bytes(row.freed_bytes)}</td><td>{count(row.alive)}</td>
               <td>{percent(row.elsewhere, row.freed)}</td><td>{row.freed ? duration(row.mean_ns) : ""}</td><td>{row.freed ? duration(row.most_ns) : ""}</td>
               <td><Ages row={row} short={value.short} classes={value.classes} /></td>
-              <td class="name"><Path stack={row.stack} change={toChurn} most={8} /></td>
+              <td class="name">
+                <Path stack={row.stack} change={to("churn")} most={8} />
+                {row.by && <small class="by">freed by {hasDeaths ? <button class="link" onClick={() => to("deaths")({ view: "callers", function: row.by! })}>{row.by}</button> : row.by}
+                  {row.by_objects! < 0.995 * row.freed && `, ${percent(row.by_objects!, row.freed)} of them`}</small>}
+              </td>
             </tr>
           ))}
         </tbody>

@@ -18,7 +18,7 @@ export function Sizes() {
     <section>
       <Problem text={problem} />
       <table class="figures">
-        <thead><tr><th scope="col"><Word name="size class" /></th><th scope="col"><Word name="span">spans</Word></th><th scope="col">live blocks</th><th scope="col">cached</th><th scope="col">free</th><th scope="col">bytes live</th><th scope="col">free, of all</th><th scope="col"><Word name="refills" /></th><th scope="col">live · cached · free</th></tr></thead>
+        <thead><tr><th scope="col"><Word name="size class" /></th><th scope="col"><Word name="span">spans</Word></th><th scope="col">live blocks</th><th scope="col">cached</th><th scope="col">free</th><th scope="col">bytes live</th><th scope="col">free, of all</th><th scope="col"><Word name="refills" /></th><th scope="col"><span class="swatch live" /> live <span class="swatch cached" /> cached <span class="swatch free" /> free, in bytes</th></tr></thead>
         <tbody>
           {classes.map((one) => {
             const whole = one.live + one.cached + one.free;
@@ -27,7 +27,7 @@ export function Sizes() {
               <tr key={one.size}>
                 <td>{bytes(one.size)}</td><td>{count(one.spans)}</td><td>{count(one.live)}</td><td>{count(one.cached)}</td><td>{count(one.free)}</td>
                 <td>{bytes(one.size * one.live)}</td><td>{whole ? `${Math.round((100 * (one.free + one.cached)) / whole)} %` : ""}</td><td>{count(one.refills)}</td>
-                <td class="meter"><span style={{ width: part(one.live), background: "#2563eb" }} /><span style={{ width: part(one.cached), background: "#38bdf8" }} /><span style={{ width: part(one.free), background: "#f59e0b" }} /></td>
+                <td class="meter"><span class="live" style={{ width: part(one.live) }} /><span class="cached" style={{ width: part(one.cached) }} /><span class="free" style={{ width: part(one.free) }} /></td>
               </tr>
             );
           })}
@@ -48,7 +48,7 @@ export function Kernel({ live }: { live: boolean }) {
           {bytes(value.system.refault_bytes)} of it were wanted again soon (<Word name="refault">refaults</Word>). Page faults: {count(value.system.minor_faults)} minor, {count(value.system.major_faults)} from disk.</p>
       )}
       <table class="figures">
-        <thead><tr><th scope="col">call</th><th scope="col">reason</th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
+        <thead><tr><th scope="col" class="name">call</th><th scope="col" class="name"><Word name="reason" /></th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
         <tbody>
           {calls.map((one) => (
             <tr key={one.call + one.reason}>
@@ -57,7 +57,7 @@ export function Kernel({ live }: { live: boolean }) {
           ))}
         </tbody>
       </table>
-      <p class="note">Since the start of the process; calls with the reason "report" were made for this page. <code>seemalloc trace PID</code> shows each call and what caused it, as this does:</p>
+      <p class="note">Since the start of the process; calls with the reason "report" were made for this page. <code>seemalloc trace PID</code> shows each call and what caused it{live ? ", as this does:" : "."}</p>
       {live && <Trace />}
     </section>
   );
@@ -77,6 +77,7 @@ export function Doctor({ state, go }: { state: State; go: (view: string) => void
       <Problem text={problem} />
       {!value && !problem && <p>Looking …</p>}
       {value && !value.findings?.length && <p class="good">Nothing is wrong, as far as can be seen in {value.seconds.toFixed(1)} s.</p>}
+      {value && <p class="note">Doctor looks at how memory is used, not for leaks: who grows is under <button class="link" onClick={() => go("growth")}>Growth</button>.</p>}
       {value?.findings?.map((one) => (
         <article key={one.id} class={`finding ${one.severity}`}>
           <h2>{one.title}: {one.figure}</h2>
@@ -153,7 +154,7 @@ export function Settings({ state }: { state: State }) {
         : !state.report && <p class="note">Read only: <code>seemalloc web --allow-set</code> lets this page change the process.</p>}
       <Problem text={problem} />
       <p aria-live="polite">{said}</p>
-      <table class="figures"><tbody>{value?.map((one) => <Row key={one.name} one={one} may={state.allow_set} done={done} />)}</tbody></table>
+      <table class="figures settings stacked" style={{ "--columns": 2 }}><tbody>{value?.map((one) => <Row key={one.name} one={one} may={state.allow_set} done={done} />)}</tbody></table>
     </section>
   );
 }

@@ -2,11 +2,13 @@
 import { useMemo, useState } from "preact/hooks";
 import { type Moment, type Stacks, type State, api } from "../api.ts";
 import { amount, bytes, clock, plusMinus, together } from "../model/format.ts";
+import { JOINT, freed } from "../model/deaths.ts";
 import { isPattern, isWhole, lines, total } from "../model/stacks.ts";
 import { asked } from "../model/rows.ts";
 import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Callers } from "./callers.tsx";
 import { Changes } from "./changes.tsx";
+import { Unknown } from "./deaths.tsx";
 import { Flame } from "./flame.tsx";
 import { Functions } from "./functions.tsx";
 import { Graph } from "./graph.tsx";
@@ -31,6 +33,11 @@ function label(moment: Moment): string {
   const file = moment.name !== undefined;
   const when = [moment.name, moment.t > 0 ? clock(moment.t) : "at an unknown time"].filter(Boolean).join(", ");
   return `${when}, ${bytes(moment.inuse)} in use${moment.asked && !file ? " (kept)" : ""}`;
+}
+
+/** What a value counts, behind its unit: "1.00 MiB in use", "7 objects in use". */
+function without(what: string, unit: string): string {
+  return unit === "bytes" ? what.replace(/^bytes /, "") : what;
 }
 
 /** Where what is shown is saved: its rows, or what has changed in them. */
@@ -96,6 +103,7 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
         location.href = format === "report" ? "api/report" : download(shown, format);
         event.currentTarget.value = "";
       }}><option value="">…</option>{FORMATS.map((name) => <option key={name}>{name}</option>)}<option value="report">report (all of this, to open without seemalloc)</option></select></label>}
+      {!!state.report && <span class="note" title="The live page has them: seemalloc web PID, or seemalloc web FILE of saved profiles">no disassembly, no other formats in a report</span>}
       {!state.report && <PprofLink shown={shown} type={shown.type || stacks?.types[stacks.default]?.name || ""} />}
     </div>
   );
@@ -125,10 +133,16 @@ export function Profile({ state, shown, change }: { state: State; shown: Shown; 
       {stacks && (
         <>
           <p class="sum">
-            <strong>{amount(sum.value, unit)}</strong> {stacks.types[type]?.what}
+            <strong>{amount(sum.value, unit)}</strong> {stacks.types[type] && without(stacks.types[type]!.what, unit)}
             {plusMinus(error, unit, " (standard error)")}
             {stacks.base && `, ${amount(sum.value - sum.base, unit, true)}${plusMinus(changeError, unit)} since then`}{stacks.t > 0 && `, at ${clock(stacks.t)}`}
           </p>
+          {shown.kind === "deaths" && (
+            <>
+              <p class="note">Nearer to the root: who allocated blocks that have been freed. Beneath <em>{JOINT}</em>: who freed them.</p>
+              <Unknown freed={freed(stacks, all)} state={state} />
+            </>
+          )}
           <View stacks={stacks} all={all} unit={unit} shown={shown} change={change} />
           <details class="note"><summary>What this profile says of itself</summary><ul>{(stacks.comments ?? []).map((text) => <li key={text}>{text}</li>)}</ul></details>
         </>

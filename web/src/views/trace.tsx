@@ -89,7 +89,7 @@ export function Trace() {
       {calls.length > 0 && (
         <table class="figures totals">
           <caption>Since the trace began</caption>
-          <thead><tr><th scope="col">call</th><th scope="col"><Word name="reason" /></th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
+          <thead><tr><th scope="col" class="name">call</th><th scope="col" class="name"><Word name="reason" /></th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
           <tbody>
             {calls.map((each) => (
               <tr key={nameOf(each)} class={each === one ? "chosen" : ""}>
@@ -115,7 +115,7 @@ export function Trace() {
       {shown.length > 0 && (
         <table class="figures events">
           <caption>The last calls; a place opens its stack</caption>
-          <thead><tr><th scope="col">at</th><th scope="col">call</th><th scope="col">reason</th><th scope="col">bytes</th><th scope="col">took</th><th scope="col">thread</th><th scope="col">class</th><th scope="col"><Word name="place" /></th></tr></thead>
+          <thead><tr><th scope="col">at</th><th scope="col" class="name">call</th><th scope="col" class="name">reason</th><th scope="col">bytes</th><th scope="col">took</th><th scope="col">thread</th><th scope="col">class</th><th scope="col"><Word name="place" /></th></tr></thead>
           <tbody>
             {shown.map((event) => (
               <tr key={event.id} class={event === chosen ? "chosen" : ""}>
