@@ -48,6 +48,7 @@ func writeHeapText(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	for _, comment := range p.Comments {
 		fmt.Fprintf(out, "# %s\n", strings.ReplaceAll(comment, "\n", " ")) // readers skip these lines
 	}
+	writePythonNames(out, p)
 	for _, row := range rows {
 		fmt.Fprintf(out, "%s @", row.counts())
 		for _, loc := range row.stack {

@@ -161,14 +161,16 @@ func readHeapText(data []byte) (*profile.Profile, error) {
 			t.Type = "inuse_" + t.Type
 		}
 	}
+	var names pythonNames
 	for line := range bytes.Lines(data) {
 		if isMemoryMap(string(line)) {
 			break
 		}
-		if comment, is := bytes.CutPrefix(line, []byte("# ")); is {
+		if comment, is := bytes.CutPrefix(line, []byte("# ")); is && !names.learn(string(bytes.TrimSpace(comment))) {
 			p.Comments = append(p.Comments, string(bytes.TrimSpace(comment)))
 		}
 	}
+	names.put(p)
 	return p, nil
 }
 

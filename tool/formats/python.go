@@ -1,0 +1,76 @@
+package formats
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/google/pprof/profile"
+)
+
+// A function of a Python program is no code that a reader of addresses could find the name of: it has a number in place of an
+// address (core/profile/python_pc.h). So the text says what the numbers stand for, in lines that other readers skip:
+//
+//	# 0x7000000001000017 is Keeper.hold at /srv/app.py:22 from 21
+
+// isPython says whether a location is a Python function that the process named itself.
+func isPython(loc *profile.Location) bool {
+	const tag, shift = 0x70, 56
+	return loc.Address>>shift == tag && loc.Mapping == nil && len(loc.Line) == 1 && loc.Line[0].Function != nil
+}
+
+func writePythonNames(w io.Writer, p *profile.Profile) {
+	for _, loc := range p.Location {
+		if isPython(loc) {
+			line := loc.Line[0]
+			text := fmt.Sprintf("%#x is %s at %s:%d from %d", loc.Address+1, line.Function.Name, line.Function.Filename, line.Line, line.Function.StartLine)
+			fmt.Fprintf(w, "# %s\n", strings.ReplaceAll(text, "\n", " "))
+		}
+	}
+}
+
+var pythonName = regexp.MustCompile(`^(0x70[0-9a-f]{14}) is (.*?) at (.*):(\d+) from (\d+)$`)
+
+// pythonNames reads such lines, and puts the names where they belong.
+type pythonNames struct {
+	lines     map[uint64]profile.Line // by the address as the rows have it
+	functions map[profile.Function]*profile.Function
+}
+
+// learn says whether a comment is one of them.
+func (n *pythonNames) learn(comment string) bool {
+	match := pythonName.FindStringSubmatch(comment)
+	if match == nil {
+		return false
+	}
+	address, _ := strconv.ParseUint(match[1], 0, 64)
+	line, _ := strconv.ParseInt(match[4], 10, 64)
+	start, _ := strconv.ParseInt(match[5], 10, 64)
+	if n.lines == nil {
+		n.lines, n.functions = map[uint64]profile.Line{}, map[profile.Function]*profile.Function{}
+	}
+	key := profile.Function{Name: match[2], Filename: match[3], StartLine: start}
+	function := n.functions[key]
+	if function == nil {
+		function = &profile.Function{Name: key.Name, SystemName: key.Name, Filename: key.Filename, StartLine: start}
+		n.functions[key] = function
+	}
+	n.lines[address] = profile.Line{Function: function, Line: line}
+	return true
+}
+
+func (n *pythonNames) put(p *profile.Profile) {
+	for _, loc := range p.Location {
+		line, known := n.lines[loc.Address+1]
+		if !known || len(loc.Line) != 0 {
+			continue
+		}
+		if line.Function.ID == 0 {
+			line.Function.ID = uint64(len(p.Function) + 1)
+			p.Function = append(p.Function, line.Function)
+		}
+		loc.Line, loc.Mapping = []profile.Line{line}, nil
+	}
+}
