@@ -107,8 +107,7 @@ class Stacks {
     for (size_t i = 0; i < count_; i++) {
       const SampleView& sample = stacks()[i];
       if (i != 0 && stacks()[i - 1].stack == sample.stack) continue;
-      constexpr size_t kFrameRoom = 24;
-      if (out.size() + 2 * kLineRoom + sample.depth * kFrameRoom > room) {
+      if (out.size() + 2 * kLineRoom + room_for(sample) > room) {
         left_out++;
         continue;
       }
@@ -122,14 +121,44 @@ class Stacks {
 
   SampleView* stacks() { return reinterpret_cast<SampleView*>(memory_.memory()); }
 
+  // Of the frames, at most.
+  static size_t room_for(const SampleView& sample) {
+    constexpr size_t kFrameRoom = 24, kPlaceRoom = 80;
+    size_t bytes = sample.depth * kFrameRoom;
+    PythonPlace place;
+    for (unsigned i = 0; i < sample.depth; i++) {
+      if (python_place(sample.return_addresses[i], &place)) bytes += kPlaceRoom + 2 * (place.function_bytes + place.file_bytes);
+    }
+    return bytes;
+  }
+
   static void write(Text& out, const SampleView& sample) {
     {
       JsonObject object(out);
       object.key("stack") << '"' << Hex{sample.stack} << '"';
-      JsonArray frames(object.key("frames"));
-      for (unsigned i = 0; i < sample.depth; i++) frames.next() << '"' << Hex{sample.return_addresses[i]} << '"';
+      {
+        JsonArray frames(object.key("frames"));
+        for (unsigned i = 0; i < sample.depth; i++) frames.next() << '"' << Hex{sample.return_addresses[i]} << '"';
+      }
+      write_python(object, sample);
     }
     out << '\n';
+  }
+
+  // What nobody else can name.
+  static void write_python(JsonObject& object, const SampleView& sample) {
+    PythonPlace place;
+    auto is_python = [&](uintptr_t pc) { return python_place(pc, &place); };
+    if (!std::any_of(sample.return_addresses, sample.return_addresses + sample.depth, is_python)) return;
+    JsonArray places(object.key("python"));
+    for (unsigned i = 0; i < sample.depth; i++) {
+      if (!python_place(sample.return_addresses[i], &place)) continue;
+      JsonObject one(places.next());
+      one.key("address") << '"' << Hex{sample.return_addresses[i]} << '"';
+      append_escaped(one.key("function") << '"', place.function, place.function_bytes) << '"';
+      append_escaped(one.key("file") << '"', place.file, place.file_bytes) << '"';
+      one.put("line", uint64_t{place.line});
+    }
   }
 
   MappedText memory_;

@@ -13,6 +13,7 @@
 #include "core/api/cpu_runs.h"
 #include "core/api/dump.h"
 #include "core/api/process.h"
+#include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
 #include "core/api/stall_watch.h"
 #include "core/api/trace.h"
@@ -86,6 +87,7 @@ void* run_helper(void*) {
     heap::tick(true);
     tick_dumps();
     set_baseline_if_due();
+    look_for_python();
     // socket:0 means no descriptor in the program that it does not need: a CPU profile then sees quiet threads half a second late.
     wake_up.keep_open(dumps_want_helper() || options::get(options::Id::socket) != 0);
     control.keep_open();

@@ -1,11 +1,21 @@
-// JSON objects and arrays, written into a Text as they come. Strings are our own words: nothing is escaped.
+// JSON objects and arrays, written into a Text as they come. Strings are our own words: nothing is escaped, but by append_escaped().
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/base/text.h"
 
 namespace seemalloc {
+
+// The program's words, UTF-8 without control characters, for between quotation marks: at most twice the bytes.
+inline Text& append_escaped(Text& out, const char* text, size_t bytes) {
+  for (size_t i = 0; i < bytes; i++) {
+    if (text[i] == '"' || text[i] == '\\') out << '\\';
+    out << text[i];
+  }
+  return out;
+}
 
 // {"a":1,"b":2} in the order given.
 class JsonObject {

@@ -109,6 +109,7 @@ __attribute__((constructor(101))) void library_loaded() {
     read_options_once();
   }
   find_next_allocator();
+  python_option_changed();
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   phase.store(Phase::kStarted, std::memory_order_release);
   start_helper_at_load();

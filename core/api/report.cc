@@ -34,7 +34,9 @@ MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
   r.live_allocated = s.live_bytes;
   r.dirty = regions.dirty_bytes + huge.cached_bytes;
   r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes + pages::page_map.map_bytes() + os::arena_mapped_bytes();
-  r.metadata = pages::record_bytes(regions.regions);
+  size_t python_names = python_name_bytes();
+  r.metadata = pages::record_bytes(regions.regions) + python_names;
+  r.mapped += python_names;
   if (!with_residency) return r;
   // What is left to the kernel may be resident still.
   size_t free_bytes = regions.dirty_bytes + regions.lazy_bytes;

@@ -1,6 +1,7 @@
 #include "core/api/runtime_options.h"
 
 #include "core/api/auto_dump.h"
+#include "core/api/sampling.h"
 #include "core/base/options.h"
 #include "core/heap/pressure.h"
 #include "core/heap/thread_heap.h"
@@ -35,8 +36,16 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
   if (id == options::Id::sample || id == options::Id::sample_limit) heap::invalidate_sample_distances();
   using options::Id;
   dump_option_changed(id);
+  if (id == Id::python_frames) python_option_changed();
   if (id == Id::heap_limit || id == Id::heap_soft_limit || id == Id::pressure) heap::pressure_options_changed();
   return SetOption::kDone;
+}
+
+void look_for_python() {
+  // Found without our lock: the dynamic linker's may be held by a thread that forks, which waits for ours.
+  if (options::get(options::Id::python_frames) == 0 || !find_loaded_python()) return;
+  LockGuard guard(lock);
+  python_option_changed();
 }
 
 void print_option(options::Id id, Text& out) {

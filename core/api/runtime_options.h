@@ -17,6 +17,9 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
 void copy_text_option(options::Id id, Text& out);
 void print_option(options::Id id, Text& out);
 
+// For the helper's rounds: a Python may have been loaded since (option python_frames).
+void look_for_python();
+
 void lock_options_for_fork();
 void unlock_options_after_fork();
 

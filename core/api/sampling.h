@@ -61,6 +61,13 @@ bool threads_profile(ProfileBytes* out);
 // From now on since_profile() counts from here. False in the library without a profiler.
 bool set_profile_baseline();
 
+// The option python_frames was read or set. One caller at a time, in no signal handler.
+void python_option_changed();
+// A Python was found that the program has loaded: the option has to be followed anew. For the helper, which holds no lock.
+bool find_loaded_python();
+// Memory that names of Python functions take: in no arena.
+size_t python_name_bytes();
+
 // The heap has grown since this thread last said so (core/pages/growth.h): records for whom. Requires: no lock held.
 void record_growth();
 // Who made it grow; who uses the memory pools that the program reports; whose blocks pin half-empty spans.
@@ -92,6 +99,13 @@ struct SampleRow {
   uint64_t samples, live_samples;
   double objects, live_objects;  // estimated
 };
+// The Python function and line that a word among return addresses stands for; false when it is an address.
+struct PythonPlace {
+  const char *function, *file;  // not terminated
+  size_t function_bytes, file_bytes;
+  unsigned line;
+};
+bool python_place(uintptr_t return_address, PythonPlace* out);
 // Calls f for each; f may allocate. The number that the estimate of a row would have, had it been drawn with another interval,
 // is one over the chance of a sample: chance_of_sample().
 void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context);

@@ -20,6 +20,9 @@ bool churn_profile(ProfileBytes*) { return false; }
 bool lifetime_profile(ProfileBytes*) { return false; }
 bool deaths_profile(ProfileBytes*) { return false; }
 bool threads_profile(ProfileBytes*) { return false; }
+void python_option_changed() {}
+bool find_loaded_python() { return false; }
+size_t python_name_bytes() { return 0; }
 bool set_profile_baseline() { return false; }
 void record_growth() { pages::take_growth(); }
 bool growth_profile(ProfileBytes*) { return false; }
@@ -30,6 +33,7 @@ const uint64_t* thread_freed_bytes() { return nullptr; }
 void for_each_sample_row(void (*)(void* context, const SampleRow& row), void*) {}
 void for_each_growth_stack(void (*)(void* context, const GrowthStack& row), void*) {}
 double chance_of_sample(size_t, uint64_t) { return 1; }
+bool python_place(uintptr_t, PythonPlace*) { return false; }
 bool view_sample(uint32_t, SampleView*) { return false; }
 void lock_sampling_for_fork() {}
 void unlock_sampling_after_fork(bool) {}

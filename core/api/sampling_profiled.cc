@@ -12,6 +12,8 @@
 #include "core/profile/heap_profile.h"
 #include "core/profile/module_table.h"
 #include "core/profile/pool_profile.h"
+#include "core/profile/python.h"
+#include "core/profile/python_pc.h"
 #include "core/profile/recorder.h"
 #include "core/profile/records.h"
 #include "core/profile/sampled_threads.h"
@@ -151,6 +153,10 @@ bool lifetime_profile(ProfileBytes* out) { return profile_of(profile::Kind::kLif
 bool deaths_profile(ProfileBytes* out) { return profile_of(profile::Kind::kDeaths, out); }
 bool threads_profile(ProfileBytes* out) { return profile_of(profile::Kind::kThreads, out); }
 
+void python_option_changed() { profile::follow_python_option(options::get(options::Id::python_frames) != 0); }
+bool find_loaded_python() { return profile::find_loaded_python(); }
+size_t python_name_bytes() { return profile::python_name_bytes(); }
+
 bool set_profile_baseline() {
   profile::set_baseline();
   return true;
@@ -186,10 +192,19 @@ bool fragmentation_profile(ProfileBytes* out) {
 
 unsigned call_stack(uintptr_t* frames, unsigned most) {
   profile::Stack stack;
-  profile::capture_stack(&stack, profile::kMaxStackDepth);  // in full: cut ones would be counted as such
+  profile::capture_native_stack(&stack, profile::kMaxStackDepth);  // in full: cut ones would be counted as such
   unsigned depth = stack.depth < most ? stack.depth : most;
   for (unsigned i = 0; i < depth; i++) frames[i] = stack.pcs[i];
   return depth;
+}
+
+bool python_place(uintptr_t return_address, PythonPlace* out) {
+  const profile::PythonNames* names = profile::python_names();
+  if (!profile::is_python_pc(return_address) || names == nullptr) return false;
+  profile::PythonPc place = profile::python_pc(return_address);
+  profile::PythonNames::Function function = names->function(place.function);
+  *out = {function.name.data, function.file.data, function.name.bytes, function.file.bytes, place.line};
+  return true;
 }
 
 bool view_sample(uint32_t id, SampleView* out) {

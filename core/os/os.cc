@@ -334,19 +334,33 @@ int rename_file(const char* from, const char* to) {
 int remove_file(const char* path) { return static_cast<int>(sys(SYS_unlinkat, AT_FDCWD, as_long(path), 0)); }
 
 bool read_memory(const void* from, void* to, size_t bytes) {
-  iovec local{to, bytes};
-  iovec remote{const_cast<void*>(from), bytes};
+  MemoryPiece piece{reinterpret_cast<uintptr_t>(from), to, bytes};
+  return read_memory(&piece, 1);
+}
+
+bool read_memory(const MemoryPiece* pieces, unsigned count) {
+  iovec local[kMostMemoryPieces], remote[kMostMemoryPieces];
+  size_t bytes = 0;
+  for (unsigned i = 0; i < count; i++) {
+    local[i] = {pieces[i].to, pieces[i].bytes};
+    remote[i] = {reinterpret_cast<void*>(pieces[i].from), pieces[i].bytes};
+    bytes += pieces[i].bytes;
+  }
   // By thread: a main thread that has ended has no memory any more.
-  long result = sys(SYS_process_vm_readv, thread_id(), as_long(&local), 1, as_long(&remote), 1, 0);
+  long result = sys(SYS_process_vm_readv, thread_id(), as_long(local), count, as_long(remote), count, 0);
   if (result == static_cast<long>(bytes)) return true;
   constexpr long kFault = -14;
   if (!sys_failed(result) || result == kFault) return false;
   // Refused by a sandbox: the file shows the same memory.
   int fd = open_file("/proc/thread-self/mem", O_RDONLY);
   if (fd < 0) return false;
-  result = sys(SYS_pread64, fd, as_long(to), static_cast<long>(bytes), as_long(from));
+  bool all = true;
+  for (unsigned i = 0; i < count && all; i++) {
+    long size = static_cast<long>(pieces[i].bytes);
+    all = sys(SYS_pread64, fd, as_long(pieces[i].to), size, static_cast<long>(pieces[i].from)) == size;
+  }
   close_file(fd);
-  return result == static_cast<long>(bytes);
+  return all;
 }
 
 void futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns) {

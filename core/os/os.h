@@ -95,6 +95,14 @@ int remove_file(const char* path);
 
 // Copies `bytes` from our own address space without faulting where nothing is mapped. False when any byte is missing.
 bool read_memory(const void* from, void* to, size_t bytes);
+// The same of several places by one system call, where the kernel lets us.
+struct MemoryPiece {
+  uintptr_t from;
+  void* to;
+  size_t bytes;
+};
+inline constexpr unsigned kMostMemoryPieces = 4;
+bool read_memory(const MemoryPiece* pieces, unsigned count);
 
 // Has every running thread of this process execute a full memory fence (membarrier). False when the kernel cannot.
 bool fence_all_threads();

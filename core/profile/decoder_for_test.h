@@ -74,7 +74,7 @@ inline Message first_of(const std::string& bytes) {
 struct Profile {
   std::vector<std::string> strings, comments, types;
   std::vector<Message> mappings;
-  std::map<uint64_t, Message> locations;
+  std::map<uint64_t, Message> locations, functions;
   std::vector<Message> samples;
   std::map<unsigned, uint64_t> numbers;
   std::string period_type;
@@ -100,6 +100,11 @@ inline Profile decode(const std::string& bytes) {
       case 4: {
         Message location = message_of(field.bytes);
         EXPECT_TRUE(profile.locations.emplace(location[1].value, location).second);
+        break;
+      }
+      case 5: {
+        Message function = message_of(field.bytes);
+        EXPECT_TRUE(profile.functions.emplace(function[1].value, function).second);
         break;
       }
       case 6: break;

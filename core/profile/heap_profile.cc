@@ -7,6 +7,7 @@
 #include "core/os/arena.h"
 #include "core/os/os.h"
 #include "core/profile/recorder.h"
+#include "core/profile/python.h"
 #include "core/profile/records.h"
 #include "core/profile/registers.h"
 #include "core/profile/sampled_threads.h"
@@ -67,10 +68,14 @@ SampleId add_sample(const Allocation& allocation, Bucket* bucket, Recorder* reco
   return id;
 }
 
+// The memory in which a stack of the calling thread may be looked up: null where there is none, and where it would not do, since
+// Python's functions are more than the C frames that it knows.
+StackMemo* usable(StackMemo* memo) { return SEEMALLOC_UNLIKELY(runs_python()) ? nullptr : memo; }
+
 // Walks the stack above `registers`, and remembers it when there is a memory for it.
 SEEMALLOC_NOINLINE Bucket* find_bucket_by_walk(const Registers& registers, const Allocation& allocation, uintptr_t site,
-                                               size_t max_depth, Recorder* recorder) {
-  StackMemo::Entry* entry = recorder != nullptr ? &recorder->memo.begin(registers, site, max_depth) : nullptr;
+                                               size_t max_depth, Recorder* recorder, StackMemo* memo) {
+  StackMemo::Entry* entry = memo != nullptr ? &memo->begin(registers, site, max_depth) : nullptr;
   WalkNotes notes(entry);
   Stack stack;
   walk_stack(registers, max_depth, &stack, &notes);
@@ -110,10 +115,11 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
   take_registers(&registers);
   RecorderUse use(recorder);
   recorder = use.get();
-  StackMemo::Entry* known = recorder != nullptr ? recorder->memo.find(registers, site, max_depth) : nullptr;
+  StackMemo* memo = recorder != nullptr ? usable(&recorder->memo) : nullptr;
+  StackMemo::Entry* known = memo != nullptr ? memo->find(registers, site, max_depth) : nullptr;
   Bucket* bucket;
   if (SEEMALLOC_UNLIKELY(known == nullptr)) {
-    bucket = find_bucket_by_walk(registers, allocation, site, max_depth, recorder);
+    bucket = find_bucket_by_walk(registers, allocation, site, max_depth, recorder, memo);
   } else {
     bucket = known->bucket;
     BucketKey key = key_of(allocation);
@@ -126,8 +132,8 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
 namespace {
 
 SEEMALLOC_NOINLINE const InternedStack* find_death_by_walk(const Registers& registers, const Lifetimes& lifetimes, size_t max_depth,
-                                                           Recorder* recorder) {
-  StackMemo::Entry* entry = recorder != nullptr ? &recorder->deaths.begin(registers, 0, max_depth) : nullptr;
+                                                           StackMemo* memo) {
+  StackMemo::Entry* entry = memo != nullptr ? &memo->begin(registers, 0, max_depth) : nullptr;
   WalkNotes notes(entry);
   Stack stack;
   walk_stack(registers, max_depth, &stack, &notes);
@@ -142,8 +148,9 @@ SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth,
   take_registers(&registers);
   Lifetimes* lifetimes = bucket.lifetimes[static_cast<unsigned>(by)].load(std::memory_order_acquire);
   if (lifetimes == nullptr) return;
-  StackMemo::Entry* known = recorder != nullptr ? recorder->deaths.find(registers, 0, max_depth) : nullptr;
-  const InternedStack* stack = known != nullptr ? known->stack : find_death_by_walk(registers, *lifetimes, max_depth, recorder);
+  StackMemo* memo = recorder != nullptr ? usable(&recorder->deaths) : nullptr;
+  StackMemo::Entry* known = memo != nullptr ? memo->find(registers, 0, max_depth) : nullptr;
+  const InternedStack* stack = known != nullptr ? known->stack : find_death_by_walk(registers, *lifetimes, max_depth, memo);
   if (stack != nullptr) records.deaths.add(*lifetimes, stack, by == FreedBy::kOwner);
 }
 

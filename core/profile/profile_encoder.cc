@@ -1,6 +1,8 @@
 #include "core/profile/profile_encoder.h"
 
 #include "core/os/os.h"
+#include "core/profile/python.h"
+#include "core/profile/python_pc.h"
 #include "core/profile/stack.h"
 
 namespace seemalloc::profile {
@@ -41,10 +43,10 @@ namespace location_field {
 enum : unsigned { kId = 1, kMappingId = 2, kAddress = 3, kLine = 4 };
 }
 namespace line_field {
-enum : unsigned { kFunctionId = 1 };
+enum : unsigned { kFunctionId = 1, kLine = 2 };
 }
 namespace function_field {
-enum : unsigned { kId = 1, kName = 2, kSystemName = 3 };
+enum : unsigned { kId = 1, kName = 2, kSystemName = 3, kFilename = 4, kStartLine = 5 };
 }
 
 // The allocator's doors: pprof cuts a stack below the first frame (from the root) whose simplified name matches as a
@@ -54,6 +56,9 @@ constexpr char kDropFrames[] =
     "|operator new(\\[\\])?|_Zn[aw][jm].*|seemalloc::.*|_ZN9seemalloc.*|seemalloc_pool_alloc";
 
 constexpr unsigned kMostLabels = 12;
+
+// Of the joint, among the numbers of Python functions.
+constexpr uintptr_t kJointFunction = UINTPTR_MAX;
 
 }  // namespace
 
@@ -76,7 +81,19 @@ bool ProfileEncoder::begin(const ValueType* types, unsigned count, ValueType per
   out_.number(profile_field::kTimeNanos, os::realtime_ns());
   if (drop_frames_) out_.number(profile_field::kDropFrames, string(kDropFrames));
   write_mappings();
+  write_python_comment();
   return !out_.failed();
+}
+
+// Which functions of Python's are in none of its stacks.
+void ProfileEncoder::write_python_comment() {
+  const PythonNames* names = python_names();
+  if (names == nullptr) return;
+  PythonCounters counters = python_counters();
+  FixedText<256> text;
+  text << "python: " << uint64_t{names->functions()} << " functions met; " << counters.unreadable
+       << " stacks with Python frames that could not be read, " << counters.without_room << " frames of functions that there was no room for";
+  comment(text);
 }
 
 void ProfileEncoder::duration(uint64_t ns) { out_.number(profile_field::kDurationNanos, ns); }
@@ -155,6 +172,7 @@ void ProfileEncoder::write_mapping(const Mapping& mapping) {
 
 // The location of a call; written when it is met for the first time.
 uint64_t ProfileEncoder::location(uintptr_t return_address) {
+  if (is_python_pc(return_address)) return python_location(return_address);
   uintptr_t address = return_address - 1;  // inside the call
   bool is_new;
   uint64_t id = locations_.number(address, &is_new);
@@ -169,22 +187,60 @@ uint64_t ProfileEncoder::location(uintptr_t return_address) {
   return id;
 }
 
+// Named already, since nobody else can; in no mapping.
+uint64_t ProfileEncoder::python_location(uintptr_t pc) {
+  bool is_new;
+  uint64_t id = locations_.number(pc, &is_new);
+  if (id == 0) refused_ = true;
+  if (!is_new) return id;
+  PythonPc place = python_pc(pc);
+  uint64_t function = python_function(place.function);
+  out_.begin(profile_field::kLocation);
+  out_.number(location_field::kId, id);
+  out_.number(location_field::kAddress, pc);
+  out_.begin(location_field::kLine);
+  out_.number(line_field::kFunctionId, function);
+  out_.number(line_field::kLine, place.line);
+  out_.end();
+  out_.end();
+  return id;
+}
+
+uint64_t ProfileEncoder::python_function(uint32_t number) {
+  bool is_new;
+  uint64_t id = functions_.number(number, &is_new);
+  if (id == 0) refused_ = true;
+  if (!is_new) return id;
+  const PythonNames* names = python_names();
+  PythonNames::Function function = names != nullptr ? names->function(number) : PythonNames::Function{};
+  uint64_t name = add_string(function.name.data, function.name.bytes), file = add_string(function.file.data, function.file.bytes);
+  out_.begin(profile_field::kFunction);
+  out_.number(function_field::kId, id);
+  out_.number(function_field::kName, name);
+  out_.number(function_field::kSystemName, name);
+  out_.number(function_field::kFilename, file);
+  out_.number(function_field::kStartLine, function.first_line > 0 ? static_cast<uint64_t>(function.first_line) : 0);
+  out_.end();
+  return id;
+}
+
 // The location that is a name and no address.
 uint64_t ProfileEncoder::joint() {
   if (joint_ != 0) return joint_;
   bool is_new;
   joint_ = locations_.number(UINTPTR_MAX, &is_new);  // inside no call
   if (joint_ == 0) refused_ = true;
-  uint64_t name = string(kJoint);
+  uint64_t name = string(kJoint), function = functions_.number(kJointFunction, &is_new);
+  if (function == 0) refused_ = true;
   out_.begin(profile_field::kFunction);
-  out_.number(function_field::kId, 1);
+  out_.number(function_field::kId, function);
   out_.number(function_field::kName, name);
   out_.number(function_field::kSystemName, name);
   out_.end();
   out_.begin(profile_field::kLocation);
   out_.number(location_field::kId, joint_);
   out_.begin(location_field::kLine);
-  out_.number(line_field::kFunctionId, 1);
+  out_.number(line_field::kFunctionId, function);
   out_.end();
   out_.end();
   return joint_;

@@ -68,7 +68,10 @@ class ProfileEncoder {
   void write_value_type(unsigned field, ValueType type);
   void write_mappings();
   void write_mapping(const Mapping& mapping);
+  void write_python_comment();
   uint64_t location(uintptr_t return_address);
+  uint64_t python_location(uintptr_t pc);
+  uint64_t python_function(uint32_t number);
   uint64_t joint();
   void write_row(const uint64_t* ids, unsigned depth, const int64_t* values, const Label* labels, unsigned label_count);
   void write_label(const Label& label, uint64_t key, uint64_t text, uint64_t unit);
@@ -79,6 +82,7 @@ class ProfileEncoder {
   unsigned value_count_ = 0;
   Mappings mappings_;
   LocationTable locations_;
+  LocationTable functions_;  // by the number of a Python function
   uint64_t joint_ = 0;  // its location, once there is one
   bool refused_ = false;
   bool drop_frames_ = true;

@@ -13,7 +13,7 @@ struct Stack {
   bool truncated = false;  // the stack was deeper than asked for
   bool broken = false;     // unwinding stopped before the thread's first frame: no rule for a frame, or bad memory
   // Return addresses, as found: one past the call. For a frame that a signal interrupted, its pc plus 1. So pc - 1 lies
-  // in the instruction that ran, always.
+  // in the instruction that ran, always. Python functions that the interpreter ran in place of its own frames: python_pc.h.
   uintptr_t pcs[kMaxStackDepth];
 };
 
@@ -21,6 +21,8 @@ struct Stack {
 // its own), at most `max_depth` (≤ kMaxStackDepth) frames.
 // Takes no lock, allocates nothing, calls nothing of the dynamic linker that could. Safe in signal handlers.
 void capture_stack(Stack* out, size_t max_depth);
+// The same with the interpreter's own frames, whatever the option python_frames says.
+void capture_native_stack(Stack* out, size_t max_depth);
 
 // For the fork and statistics code: how many captures ended truncated or broken so far.
 struct UnwindCounters {

@@ -9,6 +9,7 @@
 #include "core/profile/eh_frame.h"
 #include "core/profile/expression.h"
 #include "core/profile/modules.h"
+#include "core/profile/python_frames.h"
 #include "core/profile/registers.h"
 #include "core/profile/rule.h"
 #include "core/profile/rule_cache.h"
@@ -45,6 +46,7 @@ class Walk {
   bool starts_on_a_stack() const { return memory_.is_there(); }
   // Goes to the caller's frame. kEnd: there is none, this was the thread's first.
   Step step();
+  uintptr_t sp() const { return registers_.sp(); }
   uintptr_t pc() const { return registers_.pc(); }
   // As Stack::pcs has it: behind the instruction that runs, also where a signal came before that.
   uintptr_t return_address() const { return registers_.pc() + (exact_pc_ ? 1 : 0); }
@@ -350,8 +352,17 @@ Walk::Step Walk::step_by_frame_pointer() {
   return arrive(return_address, cfa);
 }
 
+// Stands for PythonWalk where the C frames are all that is shown.
+struct NoPython {
+  static bool runs_in(uintptr_t, uintptr_t) { return false; }
+  static void replace_last(Stack*, size_t) {}
+  static void append_rest(Stack*, size_t) {}
+};
+
 // Fills `out` from the frames above the one that `registers` describes.
-void fill(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes) {
+template <typename Python>
+SEEMALLOC_ALWAYS_INLINE void fill(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes,
+                                  Python& python) {
   uintptr_t own_start = 0, own_end = 0;
   bool skipping = start == Start::kHere && own_library(&own_start, &own_end);
   Walk walk(registers, notes);
@@ -361,11 +372,17 @@ void fill(const Registers& registers, Start start, size_t max_depth, Stack* out,
     if (out->broken) return;
   }
   for (;;) {
+    uintptr_t frame_low = walk.sp();
     Walk::Step step = walk.step();
     if (step == Walk::Step::kEnd) return;
     if (step == Walk::Step::kBroken) {
       out->broken = true;
+      python.append_rest(out, max_depth);
       return;
+    }
+    if (python.runs_in(frame_low, walk.sp()) && out->depth != 0) {
+      python.replace_last(out, max_depth);
+      if (out->truncated) return;
     }
     skipping = skipping && walk.pc() - own_start < own_end - own_start;
     if (skipping) continue;
@@ -377,12 +394,30 @@ void fill(const Registers& registers, Start start, size_t max_depth, Stack* out,
   }
 }
 
-SEEMALLOC_NOINLINE void walk_from(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes) {
+// Functions of Python's may differ where all C frames are the same, so such a stack cannot be remembered.
+SEEMALLOC_NOINLINE bool fill_with_python(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes,
+                                         const Python& found) {
+  PythonWalk python(found);
+  if (!python.any()) return false;
+  notes->give_up();
+  fill(registers, start, max_depth, out, notes, python);
+  return true;
+}
+
+SEEMALLOC_NOINLINE void fill_without_python(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes) {
+  NoPython none;
+  fill(registers, start, max_depth, out, notes, none);
+}
+
+SEEMALLOC_NOINLINE void walk_from(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes,
+                                  const Python* python) {
   DCHECK(max_depth <= kMaxStackDepth);
   out->depth = 0;
   out->truncated = false;
   out->broken = false;
-  fill(registers, start, max_depth, out, notes);
+  if (SEEMALLOC_LIKELY(python == nullptr) || !fill_with_python(registers, start, max_depth, out, notes, *python)) {
+    fill_without_python(registers, start, max_depth, out, notes);
+  }
   if (out->broken) notes->give_up();
   if (out->truncated) count(truncated_captures);
   if (out->broken) count(broken_captures);
@@ -391,13 +426,13 @@ SEEMALLOC_NOINLINE void walk_from(const Registers& registers, Start start, size_
 }  // namespace
 
 void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkNotes* notes) {
-  walk_from(registers, Start::kHere, max_depth, out, notes);
+  walk_from(registers, Start::kHere, max_depth, out, notes, wanted_python());
 }
 
 void capture_stack_from(const void* ucontext, Stack* out, size_t max_depth) {
   DCHECK(max_depth >= 1);
   WalkNotes none(nullptr);
-  walk_from(interrupted_registers(ucontext), Start::kInterrupted, max_depth, out, &none);
+  walk_from(interrupted_registers(ucontext), Start::kInterrupted, max_depth, out, &none, wanted_python());
 }
 
 SEEMALLOC_NOINLINE void capture_stack(Stack* out, size_t max_depth) {
@@ -405,6 +440,13 @@ SEEMALLOC_NOINLINE void capture_stack(Stack* out, size_t max_depth) {
   take_registers(&registers);
   WalkNotes none(nullptr);
   walk_stack(registers, max_depth, out, &none);
+}
+
+SEEMALLOC_NOINLINE void capture_native_stack(Stack* out, size_t max_depth) {
+  Registers registers;
+  take_registers(&registers);
+  WalkNotes none(nullptr);
+  walk_from(registers, Start::kHere, max_depth, out, &none, nullptr);
 }
 
 void count_truncated_stack() { count(truncated_captures); }

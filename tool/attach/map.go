@@ -17,10 +17,19 @@ type Map struct {
 	Blocks  []MapBlock
 	Kept    []MapKept
 	// Stacks are those that parts and blocks refer to: return addresses, innermost first.
-	Stacks      map[string][]uint64
+	Stacks map[string][]uint64
+	// Python names those of them that are no addresses but functions of Python's.
+	Python      map[uint64]PythonPlace
 	PageBytes   int64
 	OSPageBytes int64
 	LeftOut     int64 // lines that there was no room for
+}
+
+// PythonPlace is a function of Python's, and the line in it.
+type PythonPlace struct {
+	Function string `json:"function"`
+	File     string `json:"file"`
+	Line     int64  `json:"line"`
 }
 
 // MapRegion is 2 MiB of address space. Pages by what they are add up to all of it.
@@ -175,7 +184,7 @@ func fetchMap(c *Client, args ...string) (*Map, error) {
 
 // parseMap reads a line for each region, block, kept range and stack, and the last one.
 func parseMap(payload []byte) (*Map, error) {
-	m := &Map{Stacks: map[string][]uint64{}}
+	m := &Map{Stacks: map[string][]uint64{}, Python: map[uint64]PythonPlace{}}
 	ended := false
 	for line := range bytes.Lines(payload) {
 		var err error
@@ -221,12 +230,19 @@ func (m *Map) addStack(line []byte) error {
 	var stack struct {
 		Stack  string
 		Frames []Address
+		Python []struct {
+			Address Address `json:"address"`
+			PythonPlace
+		}
 	}
 	if err := json.Unmarshal(line, &stack); err != nil {
 		return err
 	}
 	for _, frame := range stack.Frames {
 		m.Stacks[stack.Stack] = append(m.Stacks[stack.Stack], uint64(frame))
+	}
+	for _, frame := range stack.Python {
+		m.Python[uint64(frame.Address)] = frame.PythonPlace
 	}
 	return nil
 }

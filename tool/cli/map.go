@@ -83,12 +83,22 @@ func placeOfPin(namer *symbolize.Namer, m *attach.Map) func(attach.MapPin) strin
 		if len(frames) == 0 {
 			return ""
 		}
-		namer.Learn(frames)
+		learn(namer, m, frames)
 		if stack := namer.Stack(frames); len(stack) > 0 {
 			return stack[0].String()
 		}
 		return "(no stack)"
 	}
+}
+
+// learn has the namer know a stack of the map.
+func learn(namer *symbolize.Namer, m *attach.Map, frames []uint64) {
+	for _, frame := range frames {
+		if place, ok := m.Python[frame]; ok {
+			namer.Know(frame, symbolize.Place(place))
+		}
+	}
+	namer.Learn(frames)
 }
 
 // heapMapJSON prints regions as the process gives them, with names in place of addresses of code.
@@ -101,7 +111,7 @@ func (a *app) heapMapJSON(t *target, whole *attach.Map, namer *symbolize.Namer) 
 				continue
 			}
 			named[id] = true
-			namer.Learn(frames)
+			learn(namer, m, frames)
 			line := struct {
 				Stack  string      `json:"stack"`
 				Frames []jsonPlace `json:"frames"`

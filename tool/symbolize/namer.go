@@ -41,6 +41,9 @@ func NewNamer(pid int) *Namer {
 	return &Namer{files: Files{PID: pid, Server: server, Say: func(string) {}}, places: map[uint64][]Place{}}
 }
 
+// Know tells it what an address, or what stands for one, is: nothing is asked about it.
+func (n *Namer) Know(address uint64, place Place) { n.places[address] = []Place{place} }
+
 // Learn finds the names of those return addresses that are new. It must be done while the process runs.
 func (n *Namer) Learn(addresses []uint64) {
 	var fresh []uint64

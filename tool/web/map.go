@@ -46,12 +46,15 @@ type heapMap struct {
 }
 
 // names has the functions of stacks. Requires: the mutex.
-func (h *heapMap) names(pid int, stacks map[string][]uint64) map[string][]string {
+func (h *heapMap) names(pid int, m *attach.Map) map[string][]string {
 	if h.namer == nil {
 		h.namer = symbolize.NewNamer(pid)
 	}
+	for address, place := range m.Python {
+		h.namer.Know(address, symbolize.Place(place))
+	}
 	named := map[string][]string{}
-	for id, frames := range stacks {
+	for id, frames := range m.Stacks {
 		h.namer.Learn(frames)
 		named[id] = []string{}
 		for _, place := range h.namer.Stack(frames) {
@@ -84,7 +87,7 @@ func (s *Server) mapOfAll(url.Values) (any, error) {
 	}
 	wait := min(max(interval, statsShare*took), longestInterval)
 	sums := &mapSums{Time: time.Now().UnixMilli(), PageBytes: m.PageBytes, OSPage: m.OSPageBytes, Columns: mapColumns, Addresses: []string{},
-		Regions: [][]int64{}, Every: wait.Milliseconds(), Blocks: m.Blocks, Kept: m.Kept, Stacks: h.names(s.process.PID, m.Stacks)}
+		Regions: [][]int64{}, Every: wait.Milliseconds(), Blocks: m.Blocks, Kept: m.Kept, Stacks: h.names(s.process.PID, m)}
 	for _, r := range m.Regions {
 		sums.Addresses = append(sums.Addresses, "0x"+strconv.FormatUint(uint64(r.Address), 16))
 		sums.Regions = append(sums.Regions, columnsOf(r))
@@ -120,7 +123,7 @@ func (s *Server) mapOfSome(q url.Values) (any, error) {
 	h := &s.heapMap
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	return mapParts{Regions: append([]attach.MapRegion{}, m.Regions[:min(most, len(m.Regions))]...), Stacks: h.names(s.process.PID, m.Stacks)}, nil
+	return mapParts{Regions: append([]attach.MapRegion{}, m.Regions[:min(most, len(m.Regions))]...), Stacks: h.names(s.process.PID, m)}, nil
 }
 
 func address(q url.Values, name string) (attach.Address, error) {

@@ -1,0 +1,215 @@
+#include "core/profile/python.h"
+
+#include <dlfcn.h>
+
+#include "core/base/check.h"
+#include "core/base/text.h"
+#include "core/os/os.h"
+
+// CPython's own, where the program or a library that it is linked with is one. The types are more than a word; only their
+// addresses, and the size that each says objects have, are looked at.
+extern "C" {
+extern const unsigned long Py_Version __attribute__((weak));
+extern char PyCode_Type[] __attribute__((weak));
+extern char PyUnicode_Type[] __attribute__((weak));
+extern char PyBytes_Type[] __attribute__((weak));
+extern char _PyRuntime[] __attribute__((weak));
+__attribute__((weak)) void* PyGILState_GetThisThreadState(void);
+__attribute__((weak)) const char* Py_GetVersion(void);
+
+// Null in a static program.
+__attribute__((weak)) void* dlopen(const char* name, int flags) noexcept;
+__attribute__((weak)) void* dlsym(void* handle, const char* name) noexcept;
+__attribute__((weak)) int dladdr(const void* address, Dl_info* info) noexcept;
+}
+
+namespace seemalloc::profile {
+
+namespace detail {
+constinit std::atomic<const Python*> python{nullptr};
+}
+
+namespace {
+
+constexpr PythonLayout kLayouts[] = {
+    {.minor = 11,
+     .state_top = 56, .has_cframes = true, .cframe_current = 8, .cframe_previous = 16,
+     .frame_code = 32, .frame_previous = 48, .frame_instruction = 56, .frame_mark = 68, .mark_is_entry = true,
+     .code_first_line = 72, .code_first_traceable = 168, .code_bytes = 184,
+     .ascii_bytes = 48, .compact_bytes = 72, .text_bytes = 80},
+    {.minor = 12,
+     .state_top = 56, .has_cframes = true, .cframe_current = 0, .cframe_previous = 8,
+     .frame_code = 0, .frame_previous = 8, .frame_instruction = 56, .frame_mark = 70, .mark_is_entry = false,
+     .code_first_line = 68, .code_first_traceable = 176, .code_bytes = 192,
+     .ascii_bytes = 40, .compact_bytes = 56, .text_bytes = 64},
+    {.minor = 13,
+     .state_top = 72, .has_cframes = false, .cframe_current = 0, .cframe_previous = 0,
+     .frame_code = 0, .frame_previous = 8, .frame_instruction = 56, .frame_mark = 70, .mark_is_entry = false,
+     .code_first_line = 68, .code_first_traceable = 184, .code_bytes = 200,
+     .ascii_bytes = 40, .compact_bytes = 56, .text_bytes = 64},
+};
+
+// What a CPython shows. Null: nothing of it.
+struct Symbols {
+  const unsigned long* version;
+  const char *code_type, *text_type, *bytes_type, *runtime;
+  void* (*thread_state)();
+  const char* (*version_text)();
+
+  bool any() const { return thread_state != nullptr; }
+};
+
+Symbols linked() {
+  return {&Py_Version, PyCode_Type, PyUnicode_Type, PyBytes_Type, _PyRuntime, PyGILState_GetThisThreadState, Py_GetVersion};
+}
+
+constinit Symbols loaded{};  // by dlopen; to be read once has_loaded says so
+std::atomic<bool> has_loaded{false};
+constinit Python here{};
+std::atomic<PythonNames*> names{nullptr};
+std::atomic<uint64_t> unreadable{0}, without_room{0};
+bool refused = false;  // said so already
+
+uint64_t word_at(const char* object, size_t offset) {
+  uint64_t word;
+  __builtin_memcpy(&word, object + offset, sizeof(word));
+  return word;
+}
+
+// 3.13 says itself where its fields are: what we know has to be the same. Builds without the global lock have other objects.
+bool offsets_agree(const char* runtime, const PythonLayout& layout) {
+  constexpr char kCookie[] = "xdebugpy";
+  if (runtime == nullptr || __builtin_memcmp(runtime, kCookie, sizeof(kCookie) - 1) != 0) return false;
+  // Words of _Py_DebugOffsets (Include/internal/pycore_runtime.h).
+  enum : size_t { kFreeThreaded = 2, kCurrentFrame = 23, kFramePrevious = 29, kFrameCode = 30, kInstruction = 31, kOwner = 33,
+                  kFile = 35, kQualifiedName = 37, kLines = 38, kFirstLine = 39, kCode = 43, kType = 45 };
+  struct {
+    size_t word;
+    uint64_t value;
+  } const known[] = {{kFreeThreaded, 0},
+                     {kCurrentFrame, layout.state_top},
+                     {kFramePrevious, layout.frame_previous},
+                     {kFrameCode, layout.frame_code},
+                     {kInstruction, layout.frame_instruction},
+                     {kOwner, layout.frame_mark},
+                     {kFile, 112},
+                     {kQualifiedName, 128},
+                     {kLines, 136},
+                     {kFirstLine, layout.code_first_line},
+                     {kCode, layout.code_bytes},
+                     {kType, 8}};
+  for (const auto& each : known) {
+    if (word_at(runtime, each.word * sizeof(uint64_t)) != each.value) return false;
+  }
+  return true;
+}
+
+// The layout of that Python. Null: it is another.
+const PythonLayout* layout_of(const Symbols& symbols) {
+  if (symbols.version == nullptr || symbols.code_type == nullptr || symbols.text_type == nullptr || symbols.bytes_type == nullptr) {
+    return nullptr;
+  }
+  unsigned long version = *symbols.version;
+  if (version >> 24 != 3) return nullptr;
+  const PythonLayout* layout = python_layout(version >> 16 & 0xFF);
+  constexpr size_t kTypeSize = 32;  // tp_basicsize
+  if (layout == nullptr || word_at(symbols.code_type, kTypeSize) != layout->code_bytes ||
+      word_at(symbols.text_type, kTypeSize) != layout->text_bytes) {
+    return nullptr;
+  }
+  return layout->has_cframes || offsets_agree(symbols.runtime, *layout) ? layout : nullptr;
+}
+
+void refuse(const char* why) {
+  if (refused) return;
+  refused = true;
+  FixedText<256> line;
+  line << "python_frames: " << why << "; Python functions are shown as the interpreter's";
+  warn(line.c_str());
+}
+
+void refuse_version(const Symbols& symbols) {
+  FixedText<160> why;
+  const char* version = symbols.version_text != nullptr ? symbols.version_text() : "?";
+  size_t bytes = 0;
+  while (version[bytes] != 0 && version[bytes] != ' ') bytes++;
+  why << "CPython ";
+  why.append(version, bytes) << " is none that is known (3.11, 3.12 and 3.13, with the global lock, as released)";
+  refuse(why.c_str());
+}
+
+bool make_names() {
+  if (names.load(std::memory_order_relaxed) != nullptr) return true;
+  size_t bytes = (sizeof(PythonNames) + os::page_bytes() - 1) & ~(os::page_bytes() - 1);
+  names.store(static_cast<PythonNames*>(os::map(bytes, os::Reason::kRecords)), std::memory_order_release);
+  return names.load(std::memory_order_relaxed) != nullptr;
+}
+
+}  // namespace
+
+const PythonLayout* python_layout(unsigned minor) {
+  for (const PythonLayout& layout : kLayouts) {
+    if (layout.minor == minor) return &layout;
+  }
+  return nullptr;
+}
+
+void follow_python_option(bool on) {
+  const Python* found = nullptr;
+  Symbols symbols = linked();
+  if (!symbols.any() && has_loaded.load(std::memory_order_acquire)) symbols = loaded;
+  if (on && symbols.any()) {
+    const PythonLayout* layout = layout_of(symbols);
+    if (layout == nullptr) {
+      refuse_version(symbols);
+    } else if (!make_names()) {
+      refuse("no memory for the names");
+    } else {
+      // Handlers may be reading it: it is the same each time.
+      if (here.layout == nullptr) {
+        here = {layout, reinterpret_cast<uintptr_t>(symbols.code_type), reinterpret_cast<uintptr_t>(symbols.text_type),
+                reinterpret_cast<uintptr_t>(symbols.bytes_type), symbols.thread_state, names.load(std::memory_order_relaxed)};
+      }
+      found = &here;
+    }
+  }
+  detail::python.store(found, std::memory_order_release);
+}
+
+bool find_loaded_python() {
+  if (linked().any() || has_loaded.load(std::memory_order_relaxed) || dlsym == nullptr || dlopen == nullptr || dladdr == nullptr) return false;
+  auto symbol = [](const char* name) { return dlsym(RTLD_DEFAULT, name); };
+  void* state = symbol("PyGILState_GetThisThreadState");
+  if (state == nullptr) return false;
+  // It must not go away any more: it is called in signal handlers.
+  Dl_info library;
+  if (dladdr(state, &library) == 0 || dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr) return false;
+  auto object = [&](const char* name) { return static_cast<const char*>(symbol(name)); };
+  loaded = {static_cast<const unsigned long*>(symbol("Py_Version")), object("PyCode_Type"), object("PyUnicode_Type"),
+            object("PyBytes_Type"), object("_PyRuntime"), reinterpret_cast<void* (*)()>(state),
+            reinterpret_cast<const char* (*)()>(symbol("Py_GetVersion"))};
+  has_loaded.store(true, std::memory_order_release);
+  return true;
+}
+
+const PythonNames* python_names() { return names.load(std::memory_order_acquire); }
+
+size_t python_name_bytes() {
+  const PythonNames* all = python_names();
+  return all != nullptr ? os::resident_bytes(all, sizeof(*all)) : 0;
+}
+
+PythonCounters python_counters() {
+  return {unreadable.load(std::memory_order_relaxed), without_room.load(std::memory_order_relaxed)};
+}
+void count_unreadable_python() { unreadable.fetch_add(1, std::memory_order_relaxed); }
+void count_python_without_room() { without_room.fetch_add(1, std::memory_order_relaxed); }
+
+#ifdef SEEMALLOC_DEBUG
+void use_python_for_test(Python* python) {
+  if (python != nullptr && make_names()) python->names = names.load(std::memory_order_relaxed);
+  detail::python.store(python, std::memory_order_release);
+}
+#endif
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,175 @@
+// The Python functions that were met in stacks: names and files that outlive the code objects they were read from.
+//
+// Written by samplers, in signal handlers too, read by the profile writer. Threads: any number; nothing waits, no lock, no
+// system call: all of it lies in one zeroed mapping that is backed as it fills. Nothing is ever given back.
+// Invariants: 1. a record is complete before a slot names it, and never changes then; 2. half of the slots at least are
+// free, so every search ends; 3. two that insert one key at the same time both come out with the record of the first.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace seemalloc::profile {
+
+// Records by key, numbered from 1 on. The key is all that is compared: 64 bits, well mixed.
+template <typename Record, uint32_t kMost>
+class ClaimTable {
+ public:
+  // 0: not there.
+  uint32_t find(uint64_t key) const {
+    for (size_t i = key & kMask;; i = (i + 1) & kMask) {
+      uint32_t number = slots_[i].load(std::memory_order_acquire);  // pairs with insert()
+      if (number == 0 || records_[number].key == key) return number;
+    }
+  }
+  // 0: no room, or fill(record) said false. Else the record is there, by whomever.
+  template <typename Fill>
+  uint32_t insert(uint64_t key, Fill fill) {
+    uint32_t mine = 0;
+    for (size_t i = key & kMask;; i = (i + 1) & kMask) {
+      uint32_t number = slots_[i].load(std::memory_order_acquire);
+      if (number == 0) {
+        if (mine == 0 && (mine = claim()) == 0) return 0;
+        if (records_[mine].key != key) {
+          if (!fill(records_[mine])) return 0;  // the number is lost
+          records_[mine].key = key;
+        }
+        if (slots_[i].compare_exchange_strong(number, mine, std::memory_order_acq_rel, std::memory_order_acquire)) return mine;
+      }
+      if (records_[number].key == key) return number;
+    }
+  }
+  const Record& operator[](uint32_t number) const { return records_[number]; }
+  uint32_t size() const { return claimed_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr size_t kMask = 2 * size_t{kMost} - 1;
+  static_assert((kMost & (kMost - 1)) == 0);
+
+  uint32_t claim() {
+    uint32_t claimed = claimed_.load(std::memory_order_relaxed);
+    do {
+      if (claimed == kMost) return 0;
+    } while (!claimed_.compare_exchange_weak(claimed, claimed + 1, std::memory_order_relaxed));
+    return claimed + 1;
+  }
+
+  std::atomic<uint32_t> claimed_;
+  std::atomic<uint32_t> slots_[kMask + 1];
+  Record records_[kMost + 1];  // [0]: none
+};
+
+// Zeroed memory is an empty one. Keys are not 0.
+template <uint32_t kMostFunctions, uint32_t kMostFiles, size_t kTextBytes>
+class PythonNameTable {
+ public:
+  static constexpr size_t kMostBytes = 512;  // of a name, and of a file
+
+  struct Text {
+    const char* data;
+    size_t bytes;
+  };
+  struct Function {
+    Text name, file;
+    int32_t first_line;
+  };
+
+  // 0: unknown.
+  uint32_t find_function(uint64_t key) const { return functions_.find(key); }
+  uint32_t find_file(uint64_t key) const { return files_.find(key); }
+  // 0: no room. Requires: UTF-8, at most kMostBytes.
+  uint32_t add_file(uint64_t key, const char* text, size_t bytes) {
+    return files_.insert(key, [&](Name& file) { return keep(file, text, bytes); });
+  }
+  uint32_t add_function(uint64_t key, const char* name, size_t bytes, uint32_t file, int32_t first_line) {
+    return functions_.insert(key, [&](Code& code) {
+      code.file = file;
+      code.first_line = first_line;
+      return keep(code.name, name, bytes);
+    });
+  }
+  // Number 0 stands for all those that there was no room for.
+  Function function(uint32_t number) const {
+    static constexpr char kOthers[] = "(other Python functions)";
+    if (number == 0 || number > kMostFunctions) return {{kOthers, sizeof(kOthers) - 1}, {"", 0}, 0};
+    const Code& code = functions_[number];
+    return {text(code.name), text(files_[code.file]), code.first_line};
+  }
+  uint32_t functions() const { return functions_.size(); }
+
+  // The line of a place in code, by a hash of the place; false when it is not remembered. Places share what there is.
+  bool find_line(uint64_t place, uint32_t* line) const {
+    uint64_t kept = lines_[place % kLines].load(std::memory_order_relaxed);
+    *line = static_cast<uint32_t>(kept & kLineMask);
+    return kept != 0 && (kept ^ place) <= kLineMask;
+  }
+  void remember_line(uint64_t place, uint32_t line) {
+    lines_[place % kLines].store((place & ~kLineMask) | (line & kLineMask), std::memory_order_relaxed);
+  }
+
+  // Where the objects that a code object refers to were the last time, so that they can be read together with it. Whoever asks has
+  // to see whether it is so still; nothing may be there. All 0: not remembered.
+  struct Places {
+    uintptr_t file, name, lines;
+    bool operator==(const Places&) const = default;
+  };
+  Places find_places(uintptr_t code) const {
+    const KeptPlaces& kept = places_[place_of(code)];
+    return {kept.file.load(std::memory_order_relaxed), kept.name.load(std::memory_order_relaxed), kept.lines.load(std::memory_order_relaxed)};
+  }
+  void remember_places(uintptr_t code, const Places& places) {
+    KeptPlaces& kept = places_[place_of(code)];
+    kept.file.store(places.file, std::memory_order_relaxed);
+    kept.name.store(places.name, std::memory_order_relaxed);
+    kept.lines.store(places.lines, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr size_t kPlaces = 1024;  // shared by code objects
+  struct KeptPlaces {
+    std::atomic<uintptr_t> file, name, lines;
+  };
+  static size_t place_of(uintptr_t code) { return (code * 0x9E3779B97F4A7C15u) >> 54; }
+  static_assert(kPlaces == size_t{1} << (64 - 54));
+
+  static constexpr size_t kLines = 4096;  // the lower bits of a place choose one, the upper 40 are compared
+  static constexpr uint64_t kLineMask = (uint64_t{1} << 24) - 1;
+
+  struct Name {
+    uint64_t key;
+    uint32_t at;
+    uint32_t bytes;
+  };
+  struct Code {
+    uint64_t key;
+    Name name;  // without a key
+    uint32_t file;
+    int32_t first_line;
+  };
+
+  bool keep(Name& name, const char* text, size_t bytes) {
+    size_t at = text_used_.load(std::memory_order_relaxed);
+    do {
+      if (bytes > kTextBytes - at) return false;
+    } while (!text_used_.compare_exchange_weak(at, at + bytes, std::memory_order_relaxed));
+    memcpy(texts_ + at, text, bytes);
+    name.at = static_cast<uint32_t>(at);
+    name.bytes = static_cast<uint32_t>(bytes);
+    return true;
+  }
+  Text text(const Name& name) const { return {texts_ + name.at, name.bytes}; }
+
+  ClaimTable<Code, kMostFunctions> functions_;
+  ClaimTable<Name, kMostFiles> files_;
+  std::atomic<uint64_t> lines_[kLines];
+  KeptPlaces places_[kPlaces];
+  std::atomic<size_t> text_used_;
+  char texts_[kTextBytes];
+};
+
+// 7 MiB of addresses; a large program's functions take some hundred KiB.
+using PythonNames = PythonNameTable<32768, 8192, size_t{4} << 20>;
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,32 @@
+// A Python function and the line in it, as one word that can stand among the return addresses of a stack.
+//
+// No code lies there: addresses of programs end below 2^56. Numbers of functions are PythonNames' (python_names.h); a
+// stack of one process means nothing in another, as with all addresses, and in a profile it has its names beside it.
+#pragma once
+
+#include <cstdint>
+
+namespace seemalloc::profile {
+
+struct PythonPc {
+  static constexpr unsigned kTagShift = 56, kFunctionShift = 24;
+  static constexpr uintptr_t kTag = uintptr_t{0x70} << kTagShift;
+  static constexpr uint32_t kMostLine = (1u << kFunctionShift) - 1;
+
+  uint32_t function;
+  uint32_t line;  // 0: unknown
+};
+
+inline bool is_python_pc(uintptr_t pc) { return pc >> PythonPc::kTagShift == PythonPc::kTag >> PythonPc::kTagShift; }
+
+inline uintptr_t word_of(PythonPc pc) {
+  uint32_t line = pc.line <= PythonPc::kMostLine ? pc.line : 0;
+  return PythonPc::kTag | uintptr_t{pc.function} << PythonPc::kFunctionShift | line;
+}
+
+// Requires: is_python_pc(pc).
+inline PythonPc python_pc(uintptr_t pc) {
+  return {static_cast<uint32_t>(pc >> PythonPc::kFunctionShift), static_cast<uint32_t>(pc) & PythonPc::kMostLine};
+}
+
+}  // namespace seemalloc::profile
