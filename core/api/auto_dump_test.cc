@@ -28,6 +28,7 @@
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/base/units.h"
+#include "core/heap/thread_heap.h"
 #include "core/os/fault.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
@@ -312,6 +313,22 @@ TEST_F(AutoDump, RandomRunAgainstAModel) {
   }
   EXPECT_GT(written, 20u);
   EXPECT_GT(attempts, written);
+}
+
+// ---- exit where nothing can be locked ----
+
+// A signal handler may have interrupted this thread, which will not go on. A lock it holds is waited for by nobody.
+TEST_F(AutoDump, ExitInTheMidstOfTheAllocatorWritesNothing) {
+  auto ends = [&](const char* option) {
+    alarm(20);
+    if (option != nullptr) set(option, folder_ + "/at_exit");
+    heap::registry_lock().lock();
+    exit(0);
+  };
+  const char* said = "seemalloc: exit was called in a signal handler that has interrupted the allocator: what was to be written";
+  for (const char* option : {"stats_at_exit", "dump_at_exit"}) EXPECT_EXIT(ends(option), testing::ExitedWithCode(0), said);
+  EXPECT_EXIT(ends(nullptr), testing::ExitedWithCode(0), "^$");
+  EXPECT_EQ(files().size(), 0u);
 }
 
 // ---- with a helper ----

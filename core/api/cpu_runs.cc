@@ -237,6 +237,8 @@ bool flush_cpu_run() {
   return true;
 }
 
+bool cpu_run_is_running() { return running.load(std::memory_order_relaxed); }
+
 bool cpu_run_name(Text& name, uint64_t* wall_ns) {
   if (!running.load(std::memory_order_acquire)) return false;
   append_name(name);

@@ -21,6 +21,7 @@ void end_cpu_run();
 // gperftools' ProfilerStop and ProfilerFlush: ends it, or only writes what it has seen so far. False when none is running.
 bool stop_cpu_run();
 bool flush_cpu_run();
+bool cpu_run_is_running();
 // Appends the name of its file (or the pattern for it), and says when it began (CLOCK_REALTIME). False when none is running.
 bool cpu_run_name(Text& name, uint64_t* wall_ns);
 // The signal that toggles; 0: none. It must reach the helper.

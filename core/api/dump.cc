@@ -165,6 +165,11 @@ void say_what_is_left(const char* profile) {
 
 }  // namespace
 
+bool dumps_at_exit() {
+  bool to_files = *options::get_text(Id::dump_at_exit) != 0 || *options::get_text(Id::stats_at_exit) != 0;
+  return to_files || options::get(Id::dump_final) != 0 || options::get(Id::leak_summary) != 0 || options::get(Id::stats_print) != 0;
+}
+
 void dump_at_exit() {
   finish_dumps();
   FixedText<options::kMaxTextBytes> pattern;

@@ -37,6 +37,8 @@ void warn_of_failed_dump(const char* what, const char* path, int result);
 
 // What the options ask for.
 void dump_at_exit();
+// The options ask for something to be written then. Takes no lock.
+bool dumps_at_exit();
 
 struct DumpStatistics {
   uint64_t written, failed;

@@ -181,9 +181,21 @@ void start_helper_at_load() {
   if (dumps_want_helper() || wants_cpu || options::get(options::Id::at_start) != 0) start_helper();
 }
 
+namespace {
+void say_that_nothing_is_written() {
+  if (!dumps_at_exit() && !cpu_run_is_running()) return;
+  warn("exit was called in a signal handler that has interrupted the allocator: what was to be written at exit is not");
+}
+}  // namespace
+
+// The memory of a child of vfork is its parent's, and one made by a bare system call knows nothing of our fork handlers: files, socket and
+// helper are the parent's.
 void stop_helper_at_exit() {
+  if (os::process_id() != loaded_process) return;
   exiting.store(true, std::memory_order_seq_cst);
   remove_socket();
+  // A signal handler that has interrupted us may end the process, though it should not. What it has interrupted holds locks.
+  if (!may_lock()) return say_that_nothing_is_written();
   end_cpu_run();
   dump_at_exit();
 }

@@ -14,7 +14,7 @@ void start_helper_if_due();
 void start_helper_for_work();
 // At load: starts it at once when the option says so.
 void start_helper_at_load();
-// At exit: removes the socket, writes the exit profile.
+// At exit: removes the socket, writes the exit profile, if locks can be had.
 void stop_helper_at_exit();
 
 // There is a helper: what is left to it will be done.
