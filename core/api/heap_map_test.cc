@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -349,6 +350,34 @@ TEST_F(HeapMap, AForkedChildsThreadHasItsOwnNumber) {
   EXPECT_EXIT(in_child(), testing::ExitedWithCode(0), "");
   Map map = take_parts();
   EXPECT_EQ(part_of(map, before)->number("thread"), static_cast<uint64_t>(gettid()));
+  sm_free(before);
+}
+
+// In the grandchild that another thread of the child forks, each block has the number that its thread had last.
+TEST_F(HeapMap, AGrandchildsThreadHasItsOwnNumberToo) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the sanitizer allows no threads after a fork";
+#endif
+  ASSERT_EQ(seemalloc_profile_start(1), 0);
+  void* before = sm_malloc(500000);
+  auto in_child = [&] {
+    auto child = static_cast<uint64_t>(gettid());
+    int status = 1;
+    std::thread([&] {
+      void* own = sm_malloc(500000);
+      pid_t grandchild = fork();
+      if (grandchild == 0) {
+        Map map = take_parts();
+        const Object *of_child = part_of(map, before), *of_thread = part_of(map, own);
+        if (of_child == nullptr || of_thread == nullptr) _exit(2);
+        if (of_thread->number("thread") != static_cast<uint64_t>(gettid())) _exit(3);
+        _exit(of_child->number("thread") == child ? 0 : 4);
+      }
+      waitpid(grandchild, &status, 0);
+    }).join();
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 5);
+  };
+  EXPECT_EXIT(in_child(), testing::ExitedWithCode(0), "");
   sm_free(before);
 }
 
