@@ -34,14 +34,14 @@ constexpr uint64_t kRest_ns = 15 * kMillisecond_ns;
 // Smaller heaps are left alone.
 constexpr unsigned kLeastRegions = 2;
 
-// When the last periods began, by number.
-constexpr uint32_t kRemembered = 64;
-std::atomic<uint64_t> began_ns[kRemembered];
+// When the last periods began, by number. The oldest one's place is that of the next, which may be about to begin.
+constexpr uint32_t kPlaces = 64, kRemembered = kPlaces - 1;
+std::atomic<uint64_t> began_ns[kPlaces];
 
 void begin_epoch() {
   uint32_t epoch = hole_epoch.load(std::memory_order_relaxed) + 1;
-  began_ns[epoch % kRemembered].store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
-  hole_epoch.store(epoch, std::memory_order_relaxed);
+  began_ns[epoch % kPlaces].store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
+  hole_epoch.store(epoch, std::memory_order_release);  // pairs with ns_since_hole_epoch()
 }
 
 std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, refilled_bytes{0};
@@ -441,15 +441,28 @@ void purge_holes_if_due(uint64_t now_ns) {
   cease_to_purge();
 }
 
-uint64_t ns_since_hole_epoch(uint32_t epoch) {
-  uint32_t now = hole_epoch.load(std::memory_order_relaxed);
+namespace {
+// When the period began, or the oldest that is remembered; 0 where none has ended yet.
+uint64_t beginning_of(uint32_t epoch, uint32_t now) {
   uint32_t oldest = now < kRemembered ? 1 : now - kRemembered + 1;
   if (epoch < oldest) epoch = oldest;
-  uint64_t began = began_ns[epoch % kRemembered].load(std::memory_order_relaxed);
+  uint64_t began = began_ns[epoch % kPlaces].load(std::memory_order_acquire);  // before the look whether another one has begun
   // The first began with the process, which is not written down: at least since the second.
-  if (began == 0 && epoch < now) began = began_ns[(epoch + 1) % kRemembered].load(std::memory_order_relaxed);
+  if (began == 0 && epoch < now) began = began_ns[(epoch + 1) % kPlaces].load(std::memory_order_acquire);
+  return began;
+}
+}  // namespace
+
+uint64_t ns_since_hole_epoch(uint32_t epoch) {
+  uint32_t now = hole_epoch.load(std::memory_order_acquire), later = now;
+  uint64_t began;
+  do {
+    now = later;
+    began = beginning_of(epoch, now);
+    later = hole_epoch.load(std::memory_order_acquire);
+  } while (later != now);
   uint64_t time = os::coarse_monotonic_ns();
-  return began == 0 || began > time ? 0 : time - began;  // 0: no period has ended yet
+  return began == 0 || began > time ? 0 : time - began;
 }
 
 bool holes_wait() { return unfinished.load(std::memory_order_relaxed) && wanted(); }

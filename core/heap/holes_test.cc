@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <random>
@@ -418,6 +419,23 @@ TEST_F(Holes, PurgedWhileThreadsEnd) {
   empty_boxes();
   EXPECT_TRUE(heap_is_sound());
   EXPECT_TRUE(nothing_is_detached());
+}
+
+// What is further back than is remembered: at least as long ago as that, also at the moment when another period begins.
+TEST_F(Holes, AgesStayWhenAPeriodBegins) {
+  auto begin_periods = [](unsigned count) {
+    for (unsigned i = 0; i < count; i++, os::pause(kMillisecond_ns)) purge_all_holes();
+  };
+  begin_periods(80);
+  uint64_t least = UINT64_MAX;
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    while (!done) least = std::min(least, ns_since_hole_epoch(1));
+  });
+  begin_periods(1000);
+  done = true;
+  reader.join();
+  EXPECT_GE(least, 50 * kMillisecond_ns);
 }
 
 // A slice of time is over before all heaps have been looked at: the next one goes on where it stopped.
