@@ -41,6 +41,7 @@ struct Session {
   unsigned max_depth;
   uint32_t token;  // what its timers' signals carry, with the thread's number: later ones are of a session that has ended
   std::atomic<uint64_t> interrupts;
+  uint64_t number;
   // ---- under `lock` ----
   profile::CpuSums sums;
   profile::ThreadNames names;
@@ -59,7 +60,7 @@ Lock lock;
 Session* session = nullptr;  // the one that runs, or the last one
 std::atomic<Session*> active{nullptr};
 std::atomic<unsigned> in_handler{0};
-std::atomic<uint32_t> sessions{0};
+std::atomic<uint64_t> sessions{0};
 std::atomic<ThreadClock> session_clock{ThreadClock::kCpu};
 bool helper_is_open = false;  // the helper lets the signal through
 
@@ -101,6 +102,14 @@ CpuStart take_signal() {
   ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
   sigfillset(&ours.sa_mask);
   return sigaction(SIGPROF, &ours, nullptr) == 0 ? CpuStart::kStarted : CpuStart::kSignalInUse;
+}
+
+// The calling thread's. how: SIG_BLOCK or SIG_UNBLOCK.
+void mask_signal(int how, sigset_t* before) {
+  sigset_t ours;
+  sigemptyset(&ours);
+  sigaddset(&ours, SIGPROF);
+  pthread_sigmask(how, &ours, before);
 }
 
 bool signal_is_still_ours() {
@@ -262,13 +271,14 @@ CpuStart begin_session(const CpuRequest& request) {
   Session* fresh = static_cast<Session*>(os::map(session_bytes(), os::Reason::kReport));
   if (fresh == nullptr) return CpuStart::kNoMemory;
   fresh->max_depth = static_cast<unsigned>(options::get(options::Id::stack_depth));
-  fresh->token = 0x5EE0000 + sessions.fetch_add(1, std::memory_order_relaxed);
+  fresh->number = sessions.fetch_add(1, std::memory_order_relaxed) + 1;
+  fresh->token = static_cast<uint32_t>(0x5EE0000 + fresh->number);
   fresh->clock = request.wall ? ThreadClock::kWall : ThreadClock::kCpu;
   fresh->period_ns = kSecond_ns / request.frequency;
   fresh->random = os::random_bits();
   fresh->began_ns = os::monotonic_ns();
   fresh->ends_ns = request.most_ns != 0 ? fresh->began_ns + request.most_ns : 0;
-  fresh->cpu_before_ns = os::process_cpu_ns();
+  fresh->cpu_before_ns = request.whole_run ? 0 : os::process_cpu_ns();
   session = fresh;
   session_clock.store(fresh->clock, std::memory_order_relaxed);
   active.store(fresh, std::memory_order_seq_cst);
@@ -285,10 +295,7 @@ CpuStart begin_session(const CpuRequest& request) {
 void open_helper(bool open) {
   if (helper_is_open == open) return;
   helper_is_open = open;
-  sigset_t ours;
-  sigemptyset(&ours);
-  sigaddset(&ours, SIGPROF);
-  pthread_sigmask(open ? SIG_UNBLOCK : SIG_BLOCK, &ours, nullptr);
+  mask_signal(open ? SIG_UNBLOCK : SIG_BLOCK, nullptr);
 }
 
 void warn_of_end(const char* why) {
@@ -336,12 +343,14 @@ CpuRequest requested_cpu_profile() {
   return request;
 }
 
-CpuStart start_cpu_profile(const CpuRequest& request) {
+CpuStart start_cpu_profile(const CpuRequest& request, uint64_t* number) {
   DCHECK(request.frequency >= 1 && request.frequency <= kMaxCpuFrequency);
   LockGuard guard(lock);
   if (is_running()) return CpuStart::kRunning;
-  CpuStart taken = take_signal();
-  return taken == CpuStart::kStarted ? begin_session(request) : taken;
+  CpuStart result = take_signal();
+  if (result == CpuStart::kStarted) result = begin_session(request);
+  if (result == CpuStart::kStarted && number != nullptr) *number = session->number;
+  return result;
 }
 
 const char* text_of(CpuStart result) {
@@ -383,10 +392,7 @@ profile::CpuProfileFacts facts_locked() {
           .ended = s.ended_by};
 }
 
-}  // namespace
-
-bool cpu_profile(ProfileBytes* out) {
-  LockGuard guard(lock);
+bool profile_locked(ProfileBytes* out) {
   if (is_running()) {
     collect();
     session->names.refresh();
@@ -397,6 +403,23 @@ bool cpu_profile(ProfileBytes* out) {
   if (!profile::write_cpu_profile(sums, session != nullptr ? &session->names : nullptr, facts_locked(), &buffer)) return false;
   *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
   return true;
+}
+
+}  // namespace
+
+bool cpu_profile(ProfileBytes* out) {
+  LockGuard guard(lock);
+  return profile_locked(out);
+}
+
+CpuTake take_cpu_profile(uint64_t number, bool end, CpuTaken* out) {
+  LockGuard guard(lock);
+  if (session == nullptr || session->number != number) return CpuTake::kReplaced;
+  if (end && is_running()) end_session(nullptr);
+  if (!profile_locked(&out->profile)) return CpuTake::kNoMemory;
+  out->interrupts = session->interrupts.load(std::memory_order_relaxed);
+  out->evictions = session->store.evictions();
+  return CpuTake::kTaken;
 }
 
 CpuReport cpu_report() {
@@ -442,13 +465,42 @@ uint64_t tick_cpu_profiler() {
   return wait;
 }
 
-// The session is left as it is, shared with the parent: another thread may have been changing it.
-void forget_cpu_profile_in_child() {
-  lock.reset();
-  active.store(nullptr, std::memory_order_relaxed);
+namespace {
+constinit thread_local bool held_for_fork = false;  // this thread's, which let the signal through before
+}
+
+void hold_cpu_interrupts_for_fork() {
+  if (active.load(std::memory_order_relaxed) == nullptr) return;
+  sigset_t before;
+  mask_signal(SIG_BLOCK, &before);
+  held_for_fork = sigismember(&before, SIGPROF) == 0;
+}
+
+// What has come meanwhile is one sample, of as many periods as have passed.
+void release_cpu_interrupts_after_fork() {
+  if (!held_for_fork) return;
+  held_for_fork = false;
+  mask_signal(SIG_UNBLOCK, nullptr);
+}
+
+bool forget_cpu_profile_in_child() {
+  bool was_running = active.exchange(nullptr, std::memory_order_relaxed) != nullptr;
   in_handler.store(0, std::memory_order_relaxed);
-  session = nullptr;
   helper_is_open = false;
+  // This thread goes on with what it was doing to the session, if that is it. To all others it has ended.
+  if (fork_interrupts_a_holder) {
+    lock.reset();
+    if (is_running()) session->ended_ns = os::monotonic_ns();
+    return was_running;
+  }
+  // Where another thread was changing it there is no telling what it has mapped: it stays, shared with the parent.
+  if (lock.try_lock()) {
+    forget_last_session();
+    lock.unlock();
+  }
+  session = nullptr;
+  lock.reset();
+  return was_running;
 }
 
 }  // namespace seemalloc

@@ -331,6 +331,43 @@ TEST(CpuProfiler, IsNotInherited) {
   EXPECT_TRUE(kSignalsComeLate || seen().ns(burn_a) > 0);
 }
 
+bool is_blocked() {
+  sigset_t now;
+  pthread_sigmask(SIG_BLOCK, nullptr, &now);
+  return sigismember(&now, SIGPROF) == 1;
+}
+
+// Registered before the library's handlers, and therefore called behind them: right before fork.
+bool blocked_before_fork = false;
+void register_first() {
+  pthread_atfork([] { blocked_before_fork = is_blocked(); }, nullptr, nullptr);
+}
+__attribute__((section(".preinit_array"), used)) void (*const first)() = register_first;
+
+// Old kernels would begin it anew at each interrupt.
+TEST(CpuProfiler, DoesNotInterruptAFork) {
+  auto blocked_during_fork = [] {
+    pid_t child = fork();
+    if (child == 0) _exit(is_blocked() ? 1 : 0);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(WEXITSTATUS(status) == 1, is_blocked()) << "the child's is as the parent's";
+    return blocked_before_fork;
+  };
+  EXPECT_FALSE(blocked_during_fork()) << "nothing is profiled";
+  ASSERT_EQ(start(100), 0);
+  EXPECT_TRUE(blocked_during_fork());
+  EXPECT_FALSE(is_blocked());
+  sigset_t ours;
+  sigemptyset(&ours);
+  sigaddset(&ours, SIGPROF);
+  pthread_sigmask(SIG_BLOCK, &ours, nullptr);
+  EXPECT_TRUE(blocked_during_fork());
+  EXPECT_TRUE(is_blocked()) << "by the program";
+  pthread_sigmask(SIG_UNBLOCK, &ours, nullptr);
+  EXPECT_EQ(stop(), 0);
+}
+
 // Signals that no timer of ours has sent are no samples, and do no harm, nor do those that come when it has ended.
 TEST(CpuProfiler, TakesAStormOfSignals) {
   ASSERT_EQ(start(10), 0);

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "core/api/auto_dump.h"
 #include "core/api/cpu_profiler.h"
 #include "core/api/dump.h"
 #include "core/api/dump_names.h"
@@ -42,10 +43,17 @@ struct Variables {
 constinit Variables variables{};
 // Held while one is begun, ended or written: else an older file would replace a newer one, or a new profile be written as the old.
 Lock run_lock;
-std::atomic<bool> running{false};         // a profile that this file has started; written under run_lock
+std::atomic<bool> running{false};        // a profile that this file has started; written under run_lock
+uint64_t run_number = 0;                 // its number, cpu_profiler.h; under run_lock
+bool forked = false;                     // this process is a child of fork
 std::atomic<uint64_t> began_wall_ns{0};  // the last one, by CLOCK_REALTIME
 std::atomic<bool> toggle_asked{false};
 std::atomic<int> helper_thread{0};
+// In a child of fork: when the run that the parent had goes on, or a helper is wanted that follows the signal; 0: never.
+std::atomic<uint64_t> due_ns{0};
+std::atomic<bool> goes_on{false};  // a run is what is due
+// Whoever is there so long after is not about to execute something else: then neither timers nor a thread do harm.
+constexpr uint64_t kChildStays_ns = 100 * kMillisecond_ns;
 
 // ---- gperftools' variables ----
 
@@ -100,10 +108,22 @@ void read_variables() {
 
 // ---- both ----
 
+// Its files have names of their own by themselves.
+bool names_the_process(const char* pattern) {
+  for (const char* at = pattern; *at != 0; at++) {
+    if (*at != '%') continue;
+    at++;
+    if (*at == 'p') return true;
+    if (*at == 0) break;
+  }
+  return false;
+}
+
 bool is_by_variable() { return variables.path[0] != 0; }
 
 CpuRequest request() {
   CpuRequest request = requested_cpu_profile();
+  request.whole_run = cpu_signal() == 0;
   if (!is_by_variable()) return request;
   if (variables.frequency != 0) request.frequency = variables.frequency;
   request.wall |= variables.wall;
@@ -116,6 +136,7 @@ void append_name(Text& name) {
   const char* file = options::get_text(options::Id::cpu_profile);
   if (*file != 0) {
     name << file;
+    if (forked && !names_the_process(file)) name << '_' << os::process_id();
     return;
   }
   FixedText<options::kMaxTextBytes> prefix;
@@ -125,7 +146,7 @@ void append_name(Text& name) {
 
 // Requires: run_lock.
 void begin() {
-  CpuStart started = start_cpu_profile(request());
+  CpuStart started = start_cpu_profile(request(), &run_number);
   if (started == CpuStart::kStarted) {
     began_wall_ns.store(os::realtime_ns(), std::memory_order_relaxed);
     return running.store(true, std::memory_order_release);
@@ -135,34 +156,43 @@ void begin() {
   warn(line.c_str());
 }
 
-void write_last_line(size_t bytes) {
-  CpuReport report = cpu_report();
+void write_last_line(const CpuTaken& taken) {
   FixedText<160> line;
-  line << "PROFILE: interrupts/evictions/bytes = " << report.interrupts << '/' << report.evictions << '/' << uint64_t{bytes} << '\n';
+  line << "PROFILE: interrupts/evictions/bytes = " << taken.interrupts << '/' << taken.evictions << '/' << uint64_t{taken.profile.bytes}
+       << '\n';
   os::write_stderr(line.c_str(), line.size());
 }
 
-// What was seen so far, or by the last one. Requires: run_lock.
+void complain_of(const char* file, const char* why) {
+  FixedText<kDumpPathBytes + 128> line;
+  line << "CPU profile " << file << why;
+  warn(line.c_str());
+}
+
+// What was seen so far, or in all. Requires: run_lock.
 void write(bool ended) {
   FixedText<kDumpPathBytes> name;
   append_name(name);
-  ProfileBytes profile{};
-  int result = cpu_profile(&profile) ? 0 : kDumpNoMemory;
-  if (result == 0) result = is_by_variable() ? write_profile_as(profile, name.c_str()) : write_profile(profile, name.c_str());
-  if (profile.data != nullptr) give_back(profile);
-  if (result != 0) {
-    FixedText<kDumpPathBytes + 64> line;
-    line << "CPU profile " << name.c_str() << " could not be written (errno " << -result << ")";
-    warn(line.c_str());
+  CpuTaken taken{};
+  CpuTake result = take_cpu_profile(run_number, ended, &taken);
+  if (result == CpuTake::kReplaced) return complain_of(name.c_str(), ": others have ended it and begun another one; it is lost");
+  int error = kDumpNoMemory;
+  if (result == CpuTake::kTaken) {
+    error = is_by_variable() ? write_profile_as(taken.profile, name.c_str()) : write_profile(taken.profile, name.c_str());
+    give_back(taken.profile);
+  }
+  if (error != 0) {
+    FixedText<64> why;
+    why << " could not be written (errno " << -error << ")";
+    complain_of(name.c_str(), why.c_str());
   } else if (is_by_variable() && ended) {
-    write_last_line(profile.bytes);
+    write_last_line(taken);
   }
 }
 
 // Requires: run_lock.
 bool end() {
   if (!running.exchange(false, std::memory_order_relaxed)) return false;
-  stop_cpu_profile();
   write(true);
   variables.number.fetch_add(1, std::memory_order_relaxed);
   return true;
@@ -227,7 +257,8 @@ void follow_cpu_signal() {
 
 bool stop_cpu_run() {
   LockGuard guard(run_lock);
-  return end();
+  bool would_go_on = goes_on.exchange(false, std::memory_order_relaxed);
+  return end() || would_go_on;
 }
 
 bool flush_cpu_run() {
@@ -248,22 +279,36 @@ bool cpu_run_name(Text& name, uint64_t* wall_ns) {
 
 // What the helper is writing would end with the process.
 void end_cpu_run() {
-  constexpr uint64_t kLongest_ns = 3 * kSecond_ns, kStep_ns = kMillisecond_ns;
-  for (uint64_t waited = 0; !run_lock.try_lock(); waited += kStep_ns) {
-    if (waited >= kLongest_ns) return;
-    os::pause(kStep_ns);
-  }
+  constexpr uint64_t kLongest_ns = 3 * kSecond_ns;
+  due_ns.store(0, std::memory_order_relaxed);
+  if (!run_lock.try_lock_for(kLongest_ns)) return;
   end();
   run_lock.unlock();
 }
 
-// A profile is of one process. Where a signal begins one in the child it has a name of its own.
-void forget_cpu_run_in_child() {
+void forget_cpu_run_in_child(bool profiled) {
+  bool by_signal = cpu_signal() != 0;
+  bool whole_run = !by_signal && ((profiled && running.load(std::memory_order_relaxed)) || goes_on.load(std::memory_order_relaxed));
   run_lock.reset();
   running = false;
-  variables.named_after_process = true;
+  forked = variables.named_after_process = true;
   toggle_asked.store(false, std::memory_order_relaxed);
   helper_thread.store(0, std::memory_order_relaxed);
+  goes_on.store(whole_run, std::memory_order_relaxed);
+  due_ns.store(by_signal || whole_run ? os::coarse_monotonic_ns() + kChildStays_ns : 0, std::memory_order_relaxed);
+}
+
+bool cpu_run_in_child_is_due() {
+  uint64_t due = due_ns.load(std::memory_order_relaxed);
+  return SEEMALLOC_UNLIKELY(due != 0) && os::coarse_monotonic_ns() >= due;
+}
+
+// Who finds the lock held leaves it to a later time.
+void begin_cpu_run_in_child() {
+  if (!may_lock() || !run_lock.try_lock()) return;
+  due_ns.store(0, std::memory_order_relaxed);
+  if (goes_on.exchange(false, std::memory_order_relaxed) && !running) begin();
+  run_lock.unlock();
 }
 
 }  // namespace seemalloc

@@ -3,6 +3,10 @@
 // SEEMALLOC_CONF: cpu_profile, cpu_signal. gperftools' variables: CPUPROFILE, CPUPROFILESIGNAL, CPUPROFILE_FREQUENCY and
 // CPUPROFILE_REALTIME, with its names for the files of children and its last line on stderr.
 //
+// A child of fork goes on with the profile of a whole run, as gperftools documents it: in a file of its own, with its process id behind
+// the name. Not at once: a child that is about to execute something else may first give SIGPROF its default action back, which ends
+// the process. One that a signal has begun is of the process that got the signal.
+//
 // Threads: any; beginning, ending and writing take turns.
 #pragma once
 
@@ -29,6 +33,11 @@ int cpu_signal();
 // In the helper: it is the one that the signal's handler wakes. 0: there is none (any more).
 void cpu_signal_wakes(int thread);
 
-void forget_cpu_run_in_child();
+// In the child of fork; `profiled`: a CPU profile was running.
+void forget_cpu_run_in_child(bool profiled);
+// It is time that the child begins its own, or has a helper that follows the signal. A load where there is nothing to do.
+bool cpu_run_in_child_is_due();
+// Begins it. Requires: no lock of ours is held, or may_lock() says so.
+void begin_cpu_run_in_child();
 
 }  // namespace seemalloc

@@ -1,4 +1,5 @@
-// CPU profiles from signal to signal, and what becomes of one that is being written when the process ends.
+// CPU profiles from signal to signal, what becomes of one that is being written when the process ends, and of one of a whole run in
+// children of fork.
 #include "core/api/cpu_runs.h"
 
 #include <fcntl.h>
@@ -6,17 +7,24 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
 #include <string>
 #include <thread>
 
 #include "core/api/cpu_profiler.h"
 #include "core/api/dump.h"
+#include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/base/units.h"
 #include "core/os/os.h"
+#include "core/profile/decoder_for_test.h"
 
 namespace seemalloc {
 namespace {
@@ -140,8 +148,149 @@ TEST(CpuRuns, ASignalBeginsNoneBeforeTheLastIsWritten) {
   EXPECT_FALSE(cpu_report().running);
   run.let_go(stop, helper);
   EXPECT_TRUE(cpu_report().running);
-  stop_cpu_profile();
-  forget_cpu_run_in_child();
+  EXPECT_TRUE(stop_cpu_run());
+}
+
+// ---- children of fork ----
+
+namespace fs = std::filesystem;
+
+// Uses so much CPU time.
+void burn(uint64_t ns) {
+  for (uint64_t end = os::thread_cpu_ns() + ns; os::thread_cpu_ns() < end;) {
+    for (int i = 0; i < 20000; i++) asm volatile("" : "+r"(i));
+  }
+}
+
+// The same block over and over.
+void ask_for_memory() {
+  for (int i = 0; i < 200; i++) sm_free(sm_malloc(100000));
+}
+
+// Is there long enough to be profiled.
+void stay() {
+  os::pause(150 * kMillisecond_ns);
+  ask_for_memory();
+}
+
+// A run that is profiled from its start to its end, with its files in a folder of its own.
+class Forked : public testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "the sanitizer allows no threads after a fork";
+#endif
+    char pattern[] = "/tmp/cpu_runs_test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+    ask_for_memory();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string in(const std::string& name) const { return folder_ + "/" + name; }
+  std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_)) names.insert(entry.path().filename());
+    return names;
+  }
+  int64_t interrupts_in(const std::string& name) const {
+    std::ifstream file(in(name));
+    int64_t sum = 0;
+    for (const auto& row : profile::rows_of(std::string(std::istreambuf_iterator<char>(file), {}))) sum += row.values[0];
+    return sum;
+  }
+
+  std::string folder_;
+};
+
+// What a child does, until its end by exit, of which only our part is done here. Returns its number when that is the status 0, else 0.
+template <typename F>
+pid_t in_child(F what) {
+  pid_t child = fork();
+  if (child == 0) {
+    bool good = what();
+    end_cpu_run();
+    _exit(good ? 0 : 1);
+  }
+  int status = 1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  return status == 0 ? child : 0;
+}
+
+TEST_F(Forked, GoesOnInAFileOfItsOwn) {
+  OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("p").c_str());
+  ASSERT_TRUE(start_cpu_run());
+  pid_t child = in_child([] {
+    stay();
+    burn(300 * kMillisecond_ns);
+    return cpu_report().running;
+  });
+  std::string own = "p_" + std::to_string(child);
+  EXPECT_EQ(files(), std::set<std::string>{own});
+  EXPECT_GT(interrupts_in(own), 5);
+  EXPECT_TRUE(cpu_report().running) << "the parent's";
+  EXPECT_TRUE(stop_cpu_run());
+  EXPECT_EQ(files(), (std::set<std::string>{"p", own}));
+}
+
+// Also through one that does not stay; a name that has the number in it is left as it is.
+TEST_F(Forked, GrandchildrenGoOnToo) {
+  OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("100%%_%p.pb").c_str());
+  ASSERT_TRUE(start_cpu_run());
+  in_child([] {
+    return in_child([] {
+             stay();
+             burn(100 * kMillisecond_ns);
+             return cpu_report().running;
+           }) != 0;
+  });
+  ASSERT_EQ(files().size(), 1u);
+  EXPECT_EQ(files().begin()->rfind("100%_", 0), 0u) << *files().begin();
+  EXPECT_EQ(files().begin()->find(std::to_string(getpid())), std::string::npos) << *files().begin();
+  EXPECT_TRUE(stop_cpu_run());
+}
+
+// As what starts programs does it: all signals get their default actions back before exec. SIGPROF's ends the process.
+TEST_F(Forked, IsNotInterruptedBeforeItStays) {
+  OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("p").c_str()), often(Id::cpu_frequency, "1000");
+  ASSERT_TRUE(start_cpu_run());
+  in_child([] {
+    signal(SIGPROF, SIG_DFL);
+    burn(60 * kMillisecond_ns);
+    return !cpu_report().running;
+  });
+  EXPECT_EQ(files(), std::set<std::string>{});
+  EXPECT_TRUE(stop_cpu_run());
+}
+
+TEST_F(Forked, IsStoppedBeforeItGoesOn) {
+  OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("p").c_str());
+  ASSERT_TRUE(start_cpu_run());
+  in_child([] {
+    bool stopped = stop_cpu_run() && !stop_cpu_run();
+    stay();
+    return stopped && !cpu_report().running;
+  });
+  EXPECT_EQ(files(), std::set<std::string>{});
+  EXPECT_TRUE(stop_cpu_run());
+}
+
+// It is of the process that got the signal. In the child another signal begins one.
+TEST_F(Forked, OneThatASignalBeganDoesNotGoOn) {
+  OptionForTest by_signal(Id::cpu_signal, std::to_string(SIGUSR2).c_str()), file(Id::cpu_profile, in("p").c_str());
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(start_cpu_run());
+  testing::internal::GetCapturedStderr();  // the first test's handler of the signal may be there
+  toggle();
+  ASSERT_TRUE(cpu_report().running);
+  pid_t child = in_child([] {
+    stay();
+    if (cpu_report().running) return false;
+    raise(SIGUSR2);
+    for (int i = 0; i < 5000 && !cpu_report().running; i++) os::pause(kMillisecond_ns);  // the child's helper follows it
+    return cpu_report().running;
+  });
+  EXPECT_EQ(files(), std::set<std::string>{"p_" + std::to_string(child)});
+  EXPECT_TRUE(stop_cpu_run());
 }
 
 }  // namespace

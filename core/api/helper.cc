@@ -96,6 +96,7 @@ void* run_helper(void*) {
     uint64_t watch_ns = heap::watch_pressure(stalls.take_report());
     stalls.keep_open();
     follow_cpu_signal();
+    if (cpu_run_in_child_is_due()) begin_cpu_run_in_child();
     uint64_t profiler_ns = tick_cpu_profiler();
     if (profiler_ns < watch_ns) watch_ns = profiler_ns;
     uint64_t wait_ns = next_wait_ns();
@@ -164,8 +165,10 @@ SEEMALLOC_COLD void start_helper() {
 
 void start_helper_if_due() {
   if (SEEMALLOC_LIKELY(helper.load(std::memory_order_relaxed) != Helper::kNone)) return;
-  if (pages::region_count() < kRegionsWorthAHelper || options::get(options::Id::helper) == 0 || !process_started()) return;
-  start_helper();
+  bool child_waits = cpu_run_in_child_is_due();
+  if ((pages::region_count() < kRegionsWorthAHelper && !child_waits) || !process_started()) return;
+  if (child_waits) begin_cpu_run_in_child();
+  if (options::get(options::Id::helper) != 0) start_helper();
 }
 
 void start_helper_for_work() {
@@ -217,8 +220,7 @@ void forget_helper_in_child() {
   wake_up.forget();
   pages::forget_collapse_in_child();
   forget_trace_in_child();
-  forget_cpu_profile_in_child();
-  forget_cpu_run_in_child();
+  forget_cpu_run_in_child(forget_cpu_profile_in_child());
   helper_thread_id.store(0, std::memory_order_relaxed);
   loaded_process = os::process_id();
   helper.store(Helper::kNone, std::memory_order_release);

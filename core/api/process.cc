@@ -76,6 +76,7 @@ void before_fork() {
   lock_sampling_for_fork();
   pages::lock_for_fork();
   fork_holds_every_lock = true;
+  hold_cpu_interrupts_for_fork();
 }
 
 void unlock_lower_layers(bool in_child) {
@@ -90,16 +91,18 @@ void after_fork_in_parent() {
   heap::unlock_after_fork_parent();
   unlock_options_after_fork();
   fork_interrupts_a_holder = false;
+  release_cpu_interrupts_after_fork();
 }
 
 void after_fork_in_child() {
   unlock_lower_layers(true);
   heap::unlock_after_fork_child();
   unlock_options_after_fork();
-  fork_interrupts_a_holder = false;
   heap::forget_pressure_in_child();
   forget_dumps_in_child();
   forget_helper_in_child();
+  fork_interrupts_a_holder = false;
+  release_cpu_interrupts_after_fork();
 }
 
 __attribute__((constructor(101))) void library_loaded() {

@@ -192,7 +192,10 @@ void* block_of(const Span* span) { return reinterpret_cast<void*>(span->start); 
 // For the program, unless it is a sample.
 SEEMALLOC_NOINLINE void* sample_if_due(Span* span, size_t bytes, const void* site) {
   ThreadHeap& mine = *heap::thread_cache.heap;
-  if (heap::large_sample_due(mine, span->bytes)) span->sample_id = record_sample(mine, bytes, span->bytes, site);
+  if (heap::large_sample_due(mine, span->bytes)) {
+    span->sample_id = record_sample(mine, bytes, span->bytes, site);
+    start_helper_if_due();  // a thread that asks for what it has freed, over and over, comes nowhere else
+  }
   return block_of(span);
 }
 

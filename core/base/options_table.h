@@ -80,7 +80,8 @@ OPTION(stats_print, kSwitch, 0, 0, 1, kAny, "at exit print the statistics of mal
 OPTION(verbose, kSwitch, 0, 0, 1, kAny,
        "say on standard error which profiles are written, and which settings of other allocators have no effect")
 OPTION(cpu_profile, kText, 0, 0, 0, kStart,
-       "profile the CPU time of the whole run and write the profile to this file at exit; %p is the process id, %n a count")
+       "profile the CPU time of the whole run and write the profile to this file at exit; %p is the process id, %n a count; without %p "
+       "a forked child's file has _PID behind the name")
 OPTION(cpu_frequency, kCount, 100, 1, 4000, kAny, "times that each thread is interrupted in a second of its CPU time while that is profiled")
 OPTION(cpu_clock, kChoice, 0, 0, 1, kAny,
        "the time that a CPU profile counts: cpu (that threads run), wall (that passes; interrupts sleeping threads, too)")

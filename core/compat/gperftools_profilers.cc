@@ -1,19 +1,19 @@
 // gperftools' calls that start, stop and write profiles: HeapProfiler…, Profiler….
 //
 // Threads: any; starting and stopping take turns, everything else does not wait.
-#include <seemalloc/seemalloc.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 
+#include "core/api/auto_dump.h"
 #include "core/api/block_calls.h"
 #include "core/api/cpu_profiler.h"
 #include "core/api/cpu_runs.h"
 #include "core/api/dump.h"
 #include "core/api/dump_names.h"
 #include "core/api/foreign_options.h"
+#include "core/api/helper.h"
 #include "core/api/profile_kinds.h"
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
@@ -100,59 +100,71 @@ static_assert(kPathBytes >= kDumpPathBytes);
 
 Lock cpu_lock;
 char cpu_path[kPathBytes];  // what ProfilerStart was given; empty: it has started none
+uint64_t cpu_number = 0;    // of its profile, cpu_profiler.h
+int cpu_process = 0;        // that has started it
 time_t cpu_started = 0;
-
-bool cpu_is_running(size_t* interrupts) { return seemalloc_cpu_running(interrupts) != 0; }
 
 bool start_cpu(const char* path) {
   if (path == nullptr) return false;
   if (*path == 0) return warn("ProfilerStart: expected a path, got an empty one"), false;
   if (text_length(path) >= kDumpPathBytes) return complain_of_length("ProfilerStart", "path", kDumpPathBytes, path), false;
-  LockGuard guard(cpu_lock);
-  if (cpu_path[0] != 0) return false;
-  int saved = errno;
-  bool started = seemalloc_cpu_start(0) == 0;
-  if (!started) complain("CPU profile", path, errno == EBUSY ? "SIGPROF or its timer is in use" : "could not be started");
-  errno = saved;
-  if (!started) return false;
-  memcpy(cpu_path, path, text_length(path) + 1);
-  cpu_started = static_cast<time_t>(os::realtime_ns() / kSecond_ns);
+  {
+    LockGuard guard(cpu_lock);
+    if (cpu_path[0] != 0) return false;
+    CpuStart result = start_cpu_profile(requested_cpu_profile(), &cpu_number);
+    if (result != CpuStart::kStarted) return complain("CPU profile", path, text_of(result)), false;
+    memcpy(cpu_path, path, text_length(path) + 1);
+    cpu_process = os::process_id();
+    cpu_started = static_cast<time_t>(os::realtime_ns() / kSecond_ns);
+  }
+  start_helper_for_work();  // it looks for new threads,
+  wake_helper();            // from now on
   return true;
 }
 
 // To the path as it is: a percent sign means nothing more. Requires: cpu_lock.
-void write_cpu() {
-  ProfileBytes profile{};
-  bool written = cpu_profile(&profile) && write_profile_as(profile, cpu_path) == 0;
-  if (profile.data != nullptr) give_back(profile);
+void write_cpu(bool ended) {
+  CpuTaken taken{};
+  CpuTake result = take_cpu_profile(cpu_number, ended, &taken);
+  if (result == CpuTake::kReplaced) return complain("CPU profile", cpu_path, "others have ended it and begun another one; it is lost");
+  bool written = result == CpuTake::kTaken && write_profile_as(taken.profile, cpu_path) == 0;
+  if (result == CpuTake::kTaken) give_back(taken.profile);
   if (!written) complain("CPU profile", cpu_path, "could not be written");
 }
 
-// ProfilerStart's; false when there is none.
+// ProfilerStart's; false when there is none. Requires: cpu_lock.
 bool stop_started_cpu() {
-  LockGuard guard(cpu_lock);
   if (cpu_path[0] == 0) return false;
-  stop_cpu_profile();
-  write_cpu();
+  write_cpu(true);
   cpu_path[0] = 0;
   return true;
 }
 
 // Else CPUPROFILE's.
 void stop_cpu() {
-  if (!stop_started_cpu()) stop_cpu_run();
+  {
+    LockGuard guard(cpu_lock);
+    if (stop_started_cpu()) return;
+  }
+  stop_cpu_run();
 }
 
 void flush_cpu() {
   {
     LockGuard guard(cpu_lock);
-    if (cpu_path[0] != 0) return write_cpu();
+    if (cpu_path[0] != 0) return write_cpu(false);
   }
   flush_cpu_run();
 }
 
 // A program need not stop its profile before it ends. What CPUPROFILE began end_cpu_run() ends.
-__attribute__((destructor(102))) void stop_cpu_at_exit() { stop_started_cpu(); }
+__attribute__((destructor(102))) void stop_cpu_at_exit() {
+  constexpr uint64_t kLongest_ns = 3 * kSecond_ns;
+  // Not what a child of vfork, or of a bare system call, has of its parent.
+  if (cpu_process != os::process_id() || !may_lock() || !cpu_lock.try_lock_for(kLongest_ns)) return;
+  stop_started_cpu();
+  cpu_lock.unlock();
+}
 
 }  // namespace
 
@@ -228,13 +240,12 @@ SEEMALLOC_EXPORT void ProfilerEnable(void) {}
 SEEMALLOC_EXPORT void ProfilerDisable(void) {}
 SEEMALLOC_EXPORT void ProfilerRegisterThread(void) {}
 SEEMALLOC_EXPORT int ProfilingIsEnabledForAllThreads(void) {
-  size_t interrupts;
-  return cpu_is_running(&interrupts) ? 1 : 0;
+  return cpu_report().running ? 1 : 0;
 }
 SEEMALLOC_EXPORT void ProfilerGetCurrentState(State* state) {
-  size_t interrupts = 0;
+  CpuReport report = cpu_report();
   memset(state, 0, sizeof(*state));
-  state->enabled = cpu_is_running(&interrupts) ? 1 : 0;
+  state->enabled = report.running ? 1 : 0;
   if (state->enabled == 0) return;
   LockGuard guard(cpu_lock);
   Text name(state->profile_name, sizeof(state->profile_name));
@@ -245,7 +256,7 @@ SEEMALLOC_EXPORT void ProfilerGetCurrentState(State* state) {
   } else if (cpu_run_name(name, &wall_ns)) {
     state->start_time = static_cast<time_t>(wall_ns / kSecond_ns);
   }
-  state->samples_gathered = static_cast<int>(interrupts);
+  state->samples_gathered = static_cast<int>(report.interrupts);
 }
 
 namespace seemalloc::compat {

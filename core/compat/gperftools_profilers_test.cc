@@ -1,14 +1,20 @@
 // gperftools' calls that profile: their files, beside what its variables have begun.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <seemalloc/seemalloc.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "core/api/cpu_runs.h"
 #include "core/api/foreign_options.h"
@@ -16,7 +22,9 @@
 #include "core/base/option_for_test.h"
 #include "core/base/units.h"
 #include "core/compat/control_settings.h"
+#include "core/os/fault.h"
 #include "core/os/os.h"
+#include "core/profile/decoder_for_test.h"
 
 extern "C" {
 struct ProfilerState {
@@ -62,6 +70,12 @@ class Profilers : public testing::Test {
     std::ifstream file(in(name));
     std::getline(file, line);
     return line.substr(0, 13);
+  }
+
+  // Between two interrupts: says whose profile is in the file.
+  uint64_t period_of(const std::string& name) const {
+    std::ifstream file(in(name));
+    return profile::decode(std::string(std::istreambuf_iterator<char>(file), {})).numbers[12];
   }
 
   std::string folder_;
@@ -163,6 +177,26 @@ TEST_F(Profilers, AnEmptyPathIsRefused) {
   EXPECT_EQ(state.enabled, 0);
 }
 
+// It may be ended by others: what it saw is written all the same. What they begin then is theirs.
+TEST_F(Profilers, ThoseOfOthersAreLeftAlone) {
+  ASSERT_EQ(ProfilerStart(in("p").c_str()), 1);
+  ASSERT_EQ(seemalloc_cpu_stop(), 0);
+  ProfilerStop();
+  EXPECT_EQ(files(), Names{"p"});
+  fs::remove(in("p"));
+  ASSERT_EQ(ProfilerStart(in("p").c_str()), 1);
+  ASSERT_EQ(seemalloc_cpu_stop(), 0);
+  ASSERT_EQ(seemalloc_cpu_start(500), 0);
+  testing::internal::CaptureStderr();
+  ProfilerFlush();
+  ProfilerStop();
+  std::string line = "seemalloc: CPU profile " + in("p") + ": others have ended it and begun another one; it is lost\n";
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), line + line);
+  EXPECT_EQ(files(), Names{});
+  EXPECT_EQ(seemalloc_cpu_running(nullptr), 1);
+  EXPECT_EQ(seemalloc_cpu_stop(), 0);
+}
+
 TEST_F(Profilers, WhatCPUPROFILEBeganCanBeFlushedAndStopped) {
   testing::internal::CaptureStderr();
   ASSERT_EQ(ProfilerStart(in("before").c_str()), 1);
@@ -229,6 +263,51 @@ TEST_F(Profilers, CPUPROFILEIsCheckedAtTheStart) {
   setenv("CPUPROFILE", (folder_ + "/" + std::string(600, 'x')).c_str(), 1);
   refused("CPUPROFILE: ignored, expected a path of fewer than 480 bytes: /tmp/");
   unsetenv("CPUPROFILE");
+}
+
+// Whoever lets a lock go that another thread waits for is slow: that one goes first.
+long let_others_go_first(long number) {
+  if (number == SYS_futex) usleep(2000);
+  return 0;
+}
+
+// Of one that is ended nobody else's takes the place before it is written: each file is of who asked for it.
+TEST_F(Profilers, SignalsAndCallsDoNotGetEachOthersProfiles) {
+  testing::internal::CaptureStderr();
+  setenv("CPUPROFILE", in("signal").c_str(), 1);
+  setenv("CPUPROFILESIGNAL", std::to_string(SIGUSR2).c_str(), 1);
+  setenv("CPUPROFILE_FREQUENCY", "500", 1);
+  ASSERT_TRUE(start_cpu_run());
+  std::atomic<bool> over{false};
+  std::thread signals([&] {
+    while (!over) {
+      raise(SIGUSR2);
+      follow_cpu_signal();
+    }
+    stop_cpu_run();
+  });
+  os::fault_hook = let_others_go_first;
+  unsigned own = 0, others = 0;
+  for (uint64_t end = os::monotonic_ns() + 2 * kSecond_ns; os::monotonic_ns() < end;) {
+    if (ProfilerStart(in("own").c_str()) == 0) continue;
+    ProfilerStop();
+    uint64_t period = period_of("own");
+    EXPECT_EQ(period, 10 * kMillisecond_ns) << "after " << own;
+    if (period != 10 * kMillisecond_ns) break;
+    own++;
+  }
+  os::fault_hook = nullptr;
+  over = true;
+  signals.join();
+  fs::remove(in("own"));
+  for (const std::string& name : files()) {
+    EXPECT_EQ(period_of(name), 2 * kMillisecond_ns) << name;
+    others++;
+  }
+  EXPECT_GT(own, 0u);
+  EXPECT_GT(others, 0u);
+  for (const char* name : {"CPUPROFILE", "CPUPROFILESIGNAL", "CPUPROFILE_FREQUENCY"}) unsetenv(name);
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find("it is lost"), std::string::npos);
 }
 
 }  // namespace

@@ -85,6 +85,15 @@ void Lock::lock_slow() {
   shared_waits.count_long(begin);
 }
 
+bool Lock::try_lock_for(uint64_t ns) {
+  constexpr uint64_t kStep_ns = kMillisecond_ns;
+  for (uint64_t waited = 0; !try_lock(); waited += kStep_ns) {
+    if (waited >= ns) return false;
+    os::pause(kStep_ns);
+  }
+  return true;
+}
+
 void OwnerLock::lock_slow() {
   constexpr uint64_t kLookAgain_ns = 50000;
   for (int i = 0; i < kSpins; i++) {

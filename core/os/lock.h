@@ -54,6 +54,8 @@ class Lock : public LockWord {
   void lock() {
     if (SEEMALLOC_UNLIKELY(!try_lock())) lock_slow();
   }
+  // Looks again each millisecond, for about so long: at exit, where the holder may be a thread that waits for something that never comes.
+  bool try_lock_for(uint64_t ns);
   void unlock() {
     if (SEEMALLOC_UNLIKELY(fork_holds_every_lock)) return;
     if (SEEMALLOC_UNLIKELY(state_.exchange(0, std::memory_order_release) == 2)) wake();

@@ -182,22 +182,27 @@ func TestCPUStartOverTheSocketIsStrict(t *testing.T) {
 	}
 }
 
-// A child of fork writes nothing; what it executes writes to the file with its number.
+// A child writes to the file with its number, whether it executes something or not. One that is none of fork's is left alone.
 func TestCPUPROFILEOfChildren(t *testing.T) {
 	need(t)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "cpu.prof")
-	complaint, status := profiled(t, []string{"CPUPROFILE=" + file}, "fork")
+	complaint, status := profiled(t, []string{"CPUPROFILE=" + file}, "bare")
 	if files, _ := filepath.Glob(file + "*"); status != 0 || !lastLine.MatchString(complaint) || len(files) != 1 {
 		t.Errorf("status %d, %s, %v", status, complaint, files)
 	}
-	complaint, status = profiled(t, []string{"CPUPROFILE=" + file}, "exec")
-	files, _ := filepath.Glob(file + "_*")
-	if status != 0 || len(files) != 1 || strings.Count(complaint, "PROFILE: ") != 2 {
-		t.Fatalf("status %d, %s, %v", status, complaint, files)
-	}
-	if out := tool(t, "top", files[0], "--sort", "cum"); !strings.Contains(out, "burn_two") {
-		t.Errorf("no burn_two in\n%s", out)
+	for _, args := range [][]string{{"fork", "0.5"}, {"exec"}} {
+		complaint, status := profiled(t, []string{"CPUPROFILE=" + file}, args...)
+		files, _ := filepath.Glob(file + "_*")
+		if status != 0 || len(files) != 1 || strings.Count(complaint, "PROFILE: ") != 2 {
+			t.Fatalf("%v: status %d, %s, %v", args, status, complaint, files)
+		}
+		if out := tool(t, "top", files[0], "--sort", "cum"); !strings.Contains(out, "burn_two") {
+			t.Errorf("%v: no burn_two in\n%s", args, out)
+		}
+		if err := os.Remove(files[0]); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -311,10 +316,19 @@ func TestCPUByTheKernel(t *testing.T) {
 	}
 }
 
-// A child of fork has no profile: its time is not passed over in silence.
+// A child of fork is in it, from a tenth of a second on. One that ends by _exit has no profile: its time is not passed over in silence.
 func TestCPUOfARunThatForks(t *testing.T) {
 	need(t)
-	_, complaint, status := try(t, "cpu", "--", burn, "fork", "0.8")
+	_, complaint, status := try(t, "cpu", "--json", "-n", "0", "--", burn, "fork", "1.5")
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, complaint)
+	}
+	var r cpuReport
+	parse(t, complaint, &r)
+	if seen := r.cum("burn_with_memory"); seen < 1e9 || seen > 1.6e9 || r.CPU.ProcessCPU < 1.65e9 {
+		t.Errorf("%d ns of the child's 1.5 s: %+v", seen, r.CPU)
+	}
+	_, complaint, status = try(t, "cpu", "--", burn, "leave", "0.8")
 	match := regexp.MustCompile(`Missing: .*?(\d+)\.\d+ ms of CPU time of processes that left no profile`).FindStringSubmatch(complaint)
 	if status != 0 || match == nil {
 		t.Fatalf("status %d: %s", status, complaint)

@@ -9,7 +9,7 @@ HEADER = pathlib.Path("/usr/include/gperftools/malloc_extension.h")
 def run(session, program, folder, environment, preload):
     folder.mkdir()
     # Beside the real profiler, whose handler for the signal is there from the start, ours refuses.
-    done = session.run([program, folder], preload=preload, env=environment, says="SIGPROF or its timer is in use" if preload else None)
+    done = session.run([program, folder], preload=preload, env=environment, says="the program handles SIGPROF itself" if preload else None)
     lines = done.stdout.splitlines()
     session.expect("steps", lines[:4] + lines[5:-1], ["properties", "release", "sizes", "texts", "names", "derived", "heap profiler"])
     session.expect("the text of tc_version", "seemalloc" in lines[4], True)

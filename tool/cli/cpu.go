@@ -47,8 +47,8 @@ functions that it called. Each thread is interrupted --hz times in a second that
 SIGPROF or ITIMER_PROF itself is left alone. Ctrl-C ends the profile sooner. -o saves it for ` + "`seemalloc top`" + ` and pprof.
 
 With a command instead of a process, run it on seemalloc and profile it from its start to its end, the programs that it
-starts included; the table goes to standard error, and the exit status is the command's. A process that was forked and executes
-nothing has no profile: what such ones used is said.
+starts included; the table goes to standard error, and the exit status is the command's. Children of fork are in it
+from a tenth of a second on. One that is killed, or ends by _exit, has no profile: what such ones used is said.
 
 --kernel has the kernel sample instead (perf_event_open): the table then has the kernel's functions, too, and below it
 stands what the time in the kernel was for: page faults, madvise, other system calls. Stacks of the program are as

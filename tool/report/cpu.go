@@ -100,7 +100,7 @@ func (c CPU) Text(total int64) string {
 		missing = append(missing, Percent(float64(c.Used-total), float64(c.Used))+" of the CPU time (threads that block SIGPROF, or that live for milliseconds)")
 	}
 	if c.Elsewhere > 0 {
-		missing = append(missing, Took(c.Elsewhere)+" of CPU time of processes that left no profile (forked without executing anything, or killed)")
+		missing = append(missing, Took(c.Elsewhere)+" of CPU time of processes that left no profile (killed, ended by _exit, or soon after fork)")
 	}
 	if len(missing) > 0 {
 		fmt.Fprintf(&b, "Missing: %s\n", strings.Join(missing, ", "))

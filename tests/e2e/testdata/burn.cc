@@ -1,12 +1,15 @@
 // Says "ready". Uses CPU time, two thirds of it in burn_two and one third in burn_one, and does what its argument says:
 //   for SECONDS   of CPU time in the main thread, then ends
 //   threads N     threads one after the other, each of 60 ms
-//   fork SECONDS  a child of fork that uses so much (0.1) and ends by exit, then 0.2 s
+//   fork SECONDS  a child of fork that uses so much, asks for memory meanwhile and ends by exit, then 0.2 s
+//   leave SECONDS the same, but it ends by _exit
+//   bare          a child that a bare system call makes, and that ends by exit at once; then 0.2 s
 //   exec          0.1 s, then itself with "for 0.2"
 //   handler       handles SIGPROF itself, then runs for ever
 //   kernel        has memory taken and given back by the kernel, for ever
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -60,6 +63,18 @@ void burn_in_a_thread() {
   burn(0.04);
 }
 
+}  // namespace
+
+extern "C" __attribute__((noipa)) void burn_with_memory(double seconds) {
+  for (double end = cpu_seconds() + seconds; cpu_seconds() < end;) {
+    block = malloc(1000000);
+    burn(0.03);
+    free(block);
+  }
+}
+
+namespace {
+
 void by_the_program(int) {}
 
 [[noreturn]] void use_the_kernel() {
@@ -78,11 +93,15 @@ int main(int argc, char** argv) {
     burn(argc > 2 ? atof(argv[2]) : 1);
   } else if (what == "threads") {
     for (int i = 0; i < atoi(argv[2]); i++) std::thread(burn_in_a_thread).join();
-  } else if (what == "fork") {
+  } else if (what == "fork" || what == "leave") {
     if (fork() == 0) {
-      burn(argc > 2 ? atof(argv[2]) : 0.1);
-      exit(0);
+      burn_with_memory(atof(argv[2]));
+      what == "fork" ? exit(0) : _exit(0);
     }
+    wait(nullptr);
+    burn(0.2);
+  } else if (what == "bare") {
+    if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) == 0) exit(0);
     wait(nullptr);
     burn(0.2);
   } else if (what == "exec") {
