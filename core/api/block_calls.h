@@ -33,6 +33,15 @@ SEEMALLOC_ALWAYS_INLINE void* resize(void* p, size_t bytes) {
   return reallocate(p, bytes);
 }
 
+inline void* resize_array(void* p, size_t count, size_t each) {
+  size_t bytes;
+  if (SEEMALLOC_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return resize(p, bytes);
+}
+
 // glibc rounds an alignment that is not a power of two up to one, and refuses what cannot be rounded.
 inline void* new_aligned_to(size_t alignment, size_t bytes) {
   if (alignment > SIZE_MAX / 2 + 1) {
@@ -64,6 +73,8 @@ inline void* new_pages(size_t bytes) {
   }
   return allocate_aligned(round_up(bytes, page), page);
 }
+
+inline void* new_page_aligned(size_t bytes) { return allocate_aligned(bytes, os::page_bytes()); }
 
 inline size_t usable(const void* p) { return p == nullptr ? 0 : usable_bytes(const_cast<void*>(p)); }
 

@@ -1,11 +1,9 @@
 // malloc, free and their family, as the C library exports them. The fast paths are in fast_path.h, what is around them in
-// block_calls.h.
-#include <errno.h>
+// block_calls.h: none of the names below calls another one, which may be the program's or another library's.
 #include <malloc.h>
 
 #include "core/api/block_calls.h"
 #include "core/api/fast_path.h"
-#include "core/os/os.h"
 
 using namespace seemalloc;
 
@@ -17,24 +15,17 @@ SEEMALLOC_EXPORT void* calloc(size_t count, size_t each) noexcept { return new_z
 
 SEEMALLOC_EXPORT void* realloc(void* p, size_t bytes) noexcept { return resize(p, bytes); }
 
-SEEMALLOC_EXPORT void* reallocarray(void* p, size_t count, size_t each) noexcept {
-  size_t bytes;
-  if (SEEMALLOC_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  return realloc(p, bytes);
-}
+SEEMALLOC_EXPORT void* reallocarray(void* p, size_t count, size_t each) noexcept { return resize_array(p, count, each); }
 
 SEEMALLOC_EXPORT void* memalign(size_t alignment, size_t bytes) noexcept { return new_aligned_to(alignment, bytes); }
 
-SEEMALLOC_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) noexcept { return memalign(alignment, bytes); }
+SEEMALLOC_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) noexcept { return new_aligned_to(alignment, bytes); }
 
 SEEMALLOC_EXPORT int posix_memalign(void** out, size_t alignment, size_t bytes) noexcept {
   return new_aligned_to(out, alignment, bytes);
 }
 
-SEEMALLOC_EXPORT void* valloc(size_t bytes) noexcept { return allocate_aligned(bytes, os::page_bytes()); }
+SEEMALLOC_EXPORT void* valloc(size_t bytes) noexcept { return new_page_aligned(bytes); }
 
 SEEMALLOC_EXPORT void* pvalloc(size_t bytes) noexcept { return new_pages(bytes); }
 
@@ -50,11 +41,11 @@ SEEMALLOC_EXPORT void free_aligned_sized(void* p, size_t, size_t) noexcept { dea
 SEEMALLOC_EXPORT void* __libc_malloc(size_t bytes) noexcept { return allocate(bytes); }
 SEEMALLOC_EXPORT void __libc_free(void* p) noexcept { deallocate(p); }
 SEEMALLOC_EXPORT void __libc_cfree(void* p) noexcept { deallocate(p); }
-SEEMALLOC_EXPORT void* __libc_calloc(size_t count, size_t each) noexcept { return calloc(count, each); }
-SEEMALLOC_EXPORT void* __libc_realloc(void* p, size_t bytes) noexcept { return realloc(p, bytes); }
-SEEMALLOC_EXPORT void* __libc_memalign(size_t alignment, size_t bytes) noexcept { return memalign(alignment, bytes); }
-SEEMALLOC_EXPORT void* __libc_valloc(size_t bytes) noexcept { return valloc(bytes); }
-SEEMALLOC_EXPORT void* __libc_pvalloc(size_t bytes) noexcept { return pvalloc(bytes); }
+SEEMALLOC_EXPORT void* __libc_calloc(size_t count, size_t each) noexcept { return new_zeroed(count, each); }
+SEEMALLOC_EXPORT void* __libc_realloc(void* p, size_t bytes) noexcept { return resize(p, bytes); }
+SEEMALLOC_EXPORT void* __libc_memalign(size_t alignment, size_t bytes) noexcept { return new_aligned_to(alignment, bytes); }
+SEEMALLOC_EXPORT void* __libc_valloc(size_t bytes) noexcept { return new_page_aligned(bytes); }
+SEEMALLOC_EXPORT void* __libc_pvalloc(size_t bytes) noexcept { return new_pages(bytes); }
 SEEMALLOC_EXPORT int __posix_memalign(void** out, size_t alignment, size_t bytes) noexcept {
-  return posix_memalign(out, alignment, bytes);
+  return new_aligned_to(out, alignment, bytes);
 }

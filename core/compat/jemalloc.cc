@@ -197,7 +197,7 @@ void print_statistics(WriteText write, WriteText message, void* context, const c
   SEEMALLOC_EXPORT void* prefix##memalign(size_t alignment, size_t bytes) noexcept {                             \
     return new_aligned_to(alignment, bytes);                                                                     \
   }                                                                                                              \
-  SEEMALLOC_EXPORT void* prefix##valloc(size_t bytes) noexcept { return allocate_aligned(bytes, os::page_bytes()); } \
+  SEEMALLOC_EXPORT void* prefix##valloc(size_t bytes) noexcept { return new_page_aligned(bytes); }                \
   SEEMALLOC_EXPORT size_t prefix##malloc_usable_size(void* p) noexcept { return usable(p); }
 
 JEMALLOC_CALLS()

@@ -10,7 +10,6 @@
 #include "core/api/report.h"
 #include "core/base/compiler.h"
 #include "core/compat/mallctl.h"
-#include "core/os/os.h"
 
 using namespace seemalloc;
 using namespace seemalloc::compat;
@@ -33,7 +32,7 @@ SEEMALLOC_EXPORT void* tc_memalign(size_t alignment, size_t bytes) noexcept { re
 SEEMALLOC_EXPORT int tc_posix_memalign(void** out, size_t alignment, size_t bytes) noexcept {
   return new_aligned_to(out, alignment, bytes);
 }
-SEEMALLOC_EXPORT void* tc_valloc(size_t bytes) noexcept { return allocate_aligned(bytes, os::page_bytes()); }
+SEEMALLOC_EXPORT void* tc_valloc(size_t bytes) noexcept { return new_page_aligned(bytes); }
 SEEMALLOC_EXPORT void* tc_pvalloc(size_t bytes) noexcept { return new_pages(bytes); }
 SEEMALLOC_EXPORT size_t tc_malloc_size(void* p) noexcept { return usable(p); }
 SEEMALLOC_EXPORT size_t tc_nallocx(size_t bytes, int flags) noexcept { return good_size(bytes, size_t{1} << (flags & 0x3f)); }

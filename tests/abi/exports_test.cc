@@ -3,6 +3,7 @@
 // Reads the files named by SEEMALLOC_LIB, SEEMALLOC_MINIMAL_LIB and SEEMALLOC_COMPAT_LIB with nm and readelf; runs none of their code.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 #include <sstream>
@@ -161,6 +162,29 @@ TEST_P(Exports, AskOnlyWhatLibcHas) {
       EXPECT_NE(symbol.name, name) << "allocates";
     }
   }
+}
+
+// What it reaches by one of its own names may be another's by then: the program's, or a library's in front of this one. A block would come
+// from one allocator and go to the other.
+TEST_P(Exports, ReachNothingByTheirOwnNames) {
+  // The program's on purpose: what std::string and std::vector of its runtime free; jemalloc's variables; the profiler that it may bring.
+  std::set<std::string> theirs = words("_Znwm _Znam _ZdlPv _ZdlPvm ProfilerStart");
+  for (const char* prefix : {"", "je_", "_rjem_"}) theirs.insert(std::string(prefix) + "malloc_message");
+  std::set<std::string> own;
+  for (const Symbol& symbol : symbols(library_, "--defined-only")) {
+    bool is_type = symbol.name.rfind("_ZT", 0) == 0;  // one per program, whoever has it
+    if (!is_type && theirs.count(symbol.name) == 0) own.insert(symbol.name);
+  }
+  size_t relocations = 0;
+  for (const std::string& line : conform::lines_of(output_of({"readelf", "-rW", library_}))) {
+    std::istringstream stream(line);
+    std::string offset, info, type, value, name;
+    if (!(stream >> offset >> info >> type >> value >> name) || type.rfind("R_", 0) != 0) continue;
+    relocations++;
+    name.resize(std::min(name.size(), name.find('@')));
+    EXPECT_EQ(own.count(name), 0u) << name << " is called, or its address taken: " << line;
+  }
+  EXPECT_GT(relocations, 10u);
 }
 
 // malloc is called before any constructor has run, and the helper may start before the last: all state is constant-initialised.
