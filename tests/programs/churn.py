@@ -3,6 +3,7 @@
 from proofs import MAPPINGS
 
 NEEDS = ["g++"]
+ALONE = True
 CONFS = ["", "purge:eager"]
 TIMEOUT = 300
 RSS = 2.5  # of what is alive; a small heap has more beside it than the benchmark's

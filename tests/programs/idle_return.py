@@ -3,6 +3,7 @@
 from proofs import DEAD_RETURNED
 
 NEEDS = ["g++"]
+ALONE = True
 CONFS = ["", "sample:64K", "purge:eager"]
 TIMEOUT = 300
 

@@ -8,6 +8,7 @@ import time
 from session import Failed, Skipped
 
 NEEDS = ["g++"]
+ALONE = True
 CONFS = ["", "helper:0", "sample:64K"]
 TIMEOUT = 120
 

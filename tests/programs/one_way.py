@@ -3,6 +3,7 @@
 from harness import criteria
 
 NEEDS = ["g++"]
+ALONE = True
 CONFS = ["", "sample:64K"]
 TIMEOUT = 300
 GROWTH = 1.25

@@ -6,6 +6,7 @@ import shutil
 from session import Skipped
 
 NEEDS = ["g++"]
+ALONE = True
 CONFS = ["purge:eager"]
 TIMEOUT = 300
 MILLION = 1_000_000

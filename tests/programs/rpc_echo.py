@@ -1,6 +1,7 @@
 """C++: an RPC server that reads each request into a fresh block runs without a storm of page faults.
 """
 NEEDS = ["g++"]
+ALONE = True
 CONFS = ["", "sample:64K"]
 TIMEOUT = 300
 CONNECTIONS, REQUESTS, LARGEST_KIB = 4, 4000, 4096

@@ -6,6 +6,7 @@ process id when the session ends, whatever happens.
 """
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -148,9 +149,16 @@ class Session:
 
     @staticmethod
     def free_port():
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return probe.getsockname()[1]
+        # Below those that the system gives to connections, which the programs beside this one make many of.
+        for _ in range(100):
+            port = random.randrange(10_000, 30_000)
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", port))
+                    return port
+                except OSError:
+                    pass
+        raise Failed("no port is free")
 
     @staticmethod
     def expect(what, got, wanted):

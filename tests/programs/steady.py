@@ -3,6 +3,7 @@
 from harness import criteria
 
 NEEDS = ["g++"]
+ALONE = True
 CONFS = ["", "purge:eager", "sample:64K"]
 TIMEOUT = 300
 GROWTH = 1.2  # for a small heap and a short run, of which a quarter is hardly enough to warm up
