@@ -71,8 +71,9 @@ ThreadNames::Thread ThreadNames::get(uint32_t number) {
   return thread;
 }
 
+// Takes no lock: fork may not have got it, and who holds it then is gone, or is this thread, interrupted by a signal handler.
 void ThreadNames::keep_only(uint32_t number, uint32_t id) {
-  LockGuard guard(lock_);
+  lock_.reset();
   recycling_ = false;
   for (uint32_t i = 0; i < used_; i++) {
     if (i + 1 == number) {
