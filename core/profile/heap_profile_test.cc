@@ -318,6 +318,29 @@ uint64_t freed_elsewhere(uintptr_t base) {
   return samples;
 }
 
+// In place of a signal handler: what it samples comes while the thread asks for its name, on the way to a number.
+TEST(HeapProfile, KeepsTheNumberThatASignalHandlerHasGivenIt) {
+  static uint32_t in_handler;
+  in_handler = 0;
+  std::thread([] {
+    os::fault_hook = [](long call) -> long {
+      if (call != SYS_prctl) return 0;
+      os::fault_hook = nullptr;
+      in_handler = sampled_thread();
+      return 0;
+    };
+    uint32_t number = sampled_thread();
+    os::fault_hook = nullptr;
+    EXPECT_NE(in_handler, 0u);
+    EXPECT_EQ(number, in_handler);
+    EXPECT_EQ(sampled_thread(), in_handler);
+    ASSERT_TRUE(records.threads.begin_recycling());
+    records.threads.recycle(ThreadNames::Marks{});
+    EXPECT_EQ(thread_id_of(number), static_cast<uint32_t>(os::thread_id())) << "recycled while the thread lives";
+    EXPECT_EQ(thread_id_of(number + 1), 0u) << "the second number stays in use";
+  }).join();
+}
+
 // The thread that forks is the one that goes on in the child: what it allocated before is its own there.
 TEST(HeapProfile, ForkedChildFreesItsOwn) {
   constexpr uintptr_t kBase = uintptr_t{7} << 40;

@@ -37,7 +37,15 @@ SEEMALLOC_COLD uint32_t find_sampled_thread() {
     recycle_numbers();
     number = records.threads.add(id, name);
   }
-  return sampled_thread_cache = number != 0 ? number : kUnnamed | id;
+  // A signal handler that has sampled meanwhile has given this thread another: that one stays.
+  uint32_t mine = number != 0 ? number : kUnnamed | id, earlier = 0;
+  if (__atomic_compare_exchange_n(&sampled_thread_cache, &earlier, mine, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return mine;
+  if (earlier - 1 < ThreadNames::kMost) {
+    records.threads.keep_first(earlier, number);
+  } else if (number != 0) {
+    records.threads.note_end(number);
+  }
+  return earlier;
 }
 
 uint32_t thread_id_of(uint32_t thread) {

@@ -46,6 +46,15 @@ void ThreadNames::note_end(uint32_t number) {
   if (state(number - 1) == kLives) set(number - 1, kEnded, id(number - 1));
 }
 
+// add() may have taken one of the two for that of a thread which is gone.
+void ThreadNames::keep_first(uint32_t first, uint32_t second) {
+  LockGuard guard(lock_);
+  uint32_t id = this->id(first - 1);
+  if (second != 0) set(second - 1, kEnded, id);
+  set(first - 1, kLives, id);
+  last_[id % kMost] = static_cast<uint16_t>(first);
+}
+
 void ThreadNames::refresh() {
   for (uint32_t i = 0; i < kMost; i++) {
     uint32_t before = 0;

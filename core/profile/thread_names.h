@@ -38,6 +38,8 @@ class ThreadNames {
   void end(uint32_t number);
   // A thread has ended some time ago.
   void note_end(uint32_t number);
+  // The calling thread has got two numbers, and goes on with the first. 0: there is no second.
+  void keep_first(uint32_t first, uint32_t second);
   // Reads the names of the threads that run.
   void refresh();
   Thread get(uint32_t number);
