@@ -428,7 +428,7 @@ CpuReport cpu_report() {
   return {true, is_running(), session->interrupts.load(std::memory_order_relaxed), session->store.evictions()};
 }
 
-// Neither waits: it may be called in a handler that has interrupted the holder. The helper's next look makes up for it.
+// Does not wait: it may be called in a handler that has interrupted the holder. The helper's next look makes up for it.
 void cpu_profiler_meets_thread() {
   if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock()) return;
   if (is_running()) {
@@ -442,8 +442,10 @@ void cpu_profiler_meets_thread() {
   lock.unlock();
 }
 
+// Waits a little, for a look of the helper: it is the last time that the name can be read.
 void cpu_profiler_loses_thread() {
-  if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock()) return;
+  constexpr uint64_t kPatience_ns = 10 * kMillisecond_ns;
+  if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock_for(locks_held == 0 ? kPatience_ns : 0)) return;
   if (is_running()) {
     size_t place = place_of(os::thread_id());
     if (is_at(place, os::thread_id())) {
