@@ -112,17 +112,22 @@ func (f labelFilter) apply(p *profile.Profile) *profile.Profile {
 	if p == nil || f.isAll() {
 		return p
 	}
-	chosen := &profile.Profile{
-		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
-		Comments: p.Comments, DropFrames: p.DropFrames, KeepFrames: p.KeepFrames, TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos,
-		PeriodType: p.PeriodType, Period: p.Period,
-	}
+	chosen := withoutSamples(p)
 	for _, sample := range p.Sample {
 		if f.passes(sample) {
 			chosen.Sample = append(chosen.Sample, sample)
 		}
 	}
 	return chosen
+}
+
+// withoutSamples shares all but them with p.
+func withoutSamples(p *profile.Profile) *profile.Profile {
+	return &profile.Profile{
+		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
+		Comments: p.Comments, DropFrames: p.DropFrames, KeepFrames: p.KeepFrames, TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos,
+		PeriodType: p.PeriodType, Period: p.Period,
+	}
 }
 
 // longestWindow is how long an answer may wait for things to happen.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -43,7 +44,7 @@ type reportProfile struct {
 	Comments []string     `json:"comments"`
 	Errors   []stdError   `json:"errors"`
 	Rows     [][]int64    `json:"rows"` // the stack's index, and its values
-	// Of profiles whose rows say their thread: the names, and for each row the index of its one.
+	// Of profiles whose rows say their thread: the names, and for each row the index of its one, -1 where it says none.
 	Threads    []string `json:"threads,omitempty"`
 	RowThreads []int    `json:"row_threads,omitempty"`
 }
@@ -165,7 +166,7 @@ type reportBuilder struct {
 	stacks map[string]int64
 }
 
-// mostReportThreads: with more, what is in a report cannot be chosen by thread. Each takes a pass over the profile.
+// mostReportThreads: with more, what is in a report cannot be chosen by thread. Each has its own row of a stack that several share.
 const mostReportThreads = 100
 
 // add puts a profile in and returns the number of its rows.
@@ -182,12 +183,24 @@ func (b *reportBuilder) add(key string, p *profile.Profile) (int, error) {
 		return len(out.Rows), nil
 	}
 	out.Threads = names
-	for i, name := range names {
-		if s, err = NewStacks(labelFilter{texts: map[string][]string{"thread": {name}}}.apply(p), nil); err != nil {
+	// Those that say no thread are in none of the names, but in the whole.
+	byThread := map[int]*profile.Profile{}
+	for _, sample := range p.Sample {
+		thread := -1
+		if of := sample.Label["thread"]; len(of) > 0 {
+			thread = slices.Index(names, of[0]) // of one alone: each counts once
+		}
+		if byThread[thread] == nil {
+			byThread[thread] = withoutSamples(p)
+		}
+		byThread[thread].Sample = append(byThread[thread].Sample, sample)
+	}
+	for _, thread := range slices.Sorted(maps.Keys(byThread)) {
+		if s, err = NewStacks(byThread[thread], nil); err != nil {
 			return 0, err
 		}
 		for range b.addRows(out, s) {
-			out.RowThreads = append(out.RowThreads, i)
+			out.RowThreads = append(out.RowThreads, thread)
 		}
 	}
 	return len(out.Rows), nil

@@ -3,8 +3,10 @@ package web
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +125,40 @@ func TestAReportOfNothingIsAnError(t *testing.T) {
 	}
 	if err := server.Report(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "nothing has been seen") {
 		t.Error(err)
+	}
+}
+
+// Samples that do not say their thread, or say two, are in a report once.
+func TestAReportOfThreadsAddsUpToTheWhole(t *testing.T) {
+	p := heapOf(time.Unix(1e9, 0), map[string]int64{"a": 1, "b": 2, "c": 4})
+	index, err := report.SampleIndex(p, "inuse", "bytes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[int]int64{}
+	for _, sample := range p.Sample {
+		switch sample.Value[index] {
+		case 1:
+			want[-1] += 1
+		case 2:
+			sample.Label = map[string][]string{"thread": {"worker"}}
+			want[1] += 2
+		case 4:
+			sample.Label = map[string][]string{"thread": {"main", "worker"}}
+			want[0] += 4
+		}
+	}
+	builder := &reportBuilder{frames: map[Frame]int32{}, stacks: map[string]int64{}, data: reportData{Profiles: map[string]*reportProfile{}}}
+	if rows, err := builder.add("heap 1", p); rows != 3 || err != nil {
+		t.Errorf("%d rows, %v", rows, err)
+	}
+	one := builder.data.Profiles["heap 1"]
+	have := map[int]int64{}
+	for i, row := range one.Rows {
+		have[one.RowThreads[i]] += row[1+index]
+	}
+	if !maps.Equal(have, want) || !slices.Equal(one.Threads, []string{"main", "worker"}) {
+		t.Errorf("%v of %v, expected %v", have, one.Threads, want)
 	}
 }
 

@@ -49,7 +49,26 @@ test("rows are chosen by thread, and added up where several are of one stack", (
   assert.deepEqual([of("&thread=work").stacks, of("&thread=work").values], [[[0, 2]], [[5, 50]]]);
   assert.deepEqual(of("&thread=%5Emain%24").values, [[3, 30], [4, 40]]);
   assert.deepEqual(of("&thread=nobody").values, []);
+  assert.deepEqual([of("").errors, of("&thread=work").errors], [[0, 0], [null, null]], "the error is that of the whole");
   assert.equal((report.answer("profile?kind=heap&at=0") as Stacks).labels, undefined);
+  assert.throws(() => report.answer("profile?kind=heap&at=0&thread=work"), /cannot show it by thread/);
+});
+
+test("rows that say no thread are in the whole alone", () => {
+  const some = { ...about, t: 2, rows: [[1, 3, 30], [2, 4, 40]], threads: ["main"], row_threads: [-1, 0] };
+  const report = new Inlined({ ...REPORT, profiles: { "heap 8": some } });
+  assert.deepEqual((report.answer("profile?kind=heap&at=8") as Stacks).values, [[3, 30], [4, 40]]);
+  assert.deepEqual((report.answer("profile?kind=heap&at=8&thread=.") as Stacks).values, [[4, 40]]);
+});
+
+test("both sides of a comparison are of the thread, and added up", () => {
+  const before = { ...about, t: 1, rows: [[0, 1, 10], [1, 2, 20], [1, 7, 70]], threads: ["main", "worker"], row_threads: [0, 0, 1] };
+  const now = { ...about, t: 2, rows: [[1, 3, 30], [1, 5, 50]], threads: ["old", "worker"], row_threads: [0, 1] };
+  const report = new Inlined({ ...REPORT, profiles: { "heap 3": before, "heap 8": now } });
+  const of = (query: string) => report.answer(`profile?kind=heap&at=8&base=3${query}`) as Stacks;
+  assert.deepEqual([of("").stacks, of("").values, of("").base], [[[0, 2], [0, 1]], [[8, 80], [0, 0]], [[9, 90], [1, 10]]]);
+  const worker = of("&thread=worker");
+  assert.deepEqual([worker.stacks, worker.values, worker.base, worker.base_errors], [[[0, 2]], [[5, 50]], [[7, 70]], [null, null]]);
 });
 
 test("profiles of other files are compared by the types that both have", () => {

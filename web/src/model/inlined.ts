@@ -18,7 +18,15 @@ interface Profile {
   errors: (number | null)[];
   rows: number[][]; // a stack's index, and its values
   threads?: string[];
-  row_threads?: number[]; // of each row the index of its thread
+  row_threads?: number[]; // of each row the index of its thread; -1: it says none
+}
+
+/** The rows of threads that match; all where none is asked for. */
+function rowsOf({ rows, threads, row_threads: of }: Profile, thread: string | null): number[][] {
+  if (!thread) return rows;
+  if (!threads || !of) throw new Error("this report cannot show it by thread: its samples say no thread, or more than 100");
+  const wanted = new RegExp(thread);
+  return rows.filter((_, i) => of[i]! >= 0 && wanted.test(threads[of[i]!]!));
 }
 
 function typeNames(profile: Profile): string {
@@ -53,9 +61,9 @@ export class Inlined {
     const kind = asked.get("kind") || "heap";
     const now = this.one(kind, asked.get("at"));
     const base = kind === "heap" && asked.has("base") ? this.one("heap", asked.get("base")) : null;
-    const { rows: all, threads, row_threads: of, ...about } = now;
-    const wanted = asked.get("thread") && threads ? new RegExp(asked.get("thread")!) : null;
-    const rows = wanted ? all.filter((_, i) => wanted.test(threads![of![i]!]!)) : all;
+    const { rows: _, threads, row_threads: __, ...about } = now;
+    const thread = asked.get("thread");
+    const rows = rowsOf(now, thread);
     // Those that both have, as NewStacks (tool/web/stacks.go) compares them: where each is in the rows of either.
     const columns = now.types.map((type, i) => [i, base ? base.types.findIndex((other) => other.name === type.name && other.unit === type.unit) : i] as const).filter(([, other]) => other >= 0);
     if (base && columns.length === 0) throw new Error(`the two profiles have nothing in common: one is of ${typeNames(now)}, the other of ${typeNames(base)}`);
@@ -64,7 +72,7 @@ export class Inlined {
       ...about, frames: this.report.frames, stacks: [], values: [],
       types: columns.map(([i]) => now.types[i]!),
       default: Math.max(0, columns.findIndex(([i]) => i === now.default)),
-      errors: columns.map(([i]) => now.errors[i]!),
+      errors: columns.map(([i]) => (thread ? null : now.errors[i]!)), // known of the whole alone
     };
     const nothing = () => columns.map(() => 0);
     const place = (index: number): number => {
@@ -83,10 +91,14 @@ export class Inlined {
     }
     if (threads) stacks.labels = { least: 0, most: 0, texts: { thread: threads } };
     if (base) {
-      base.rows.forEach(([index]) => place(index!));
+      const earlier = rowsOf(base, thread);
+      earlier.forEach(([index]) => place(index!));
       stacks.base = stacks.stacks.map(nothing);
-      for (const [index, ...values] of base.rows) stacks.base[place(index!)] = columns.map(([, i]) => values[i]!);
-      stacks.base_errors = columns.map(([, i]) => base.errors[i]!);
+      for (const [index, ...values] of earlier) {
+        const sums = stacks.base[place(index!)]!;
+        columns.forEach(([, i], column) => (sums[column]! += values[i]!));
+      }
+      stacks.base_errors = columns.map(([, i]) => (thread ? null : base.errors[i]!));
     }
     return stacks;
   }
