@@ -142,6 +142,7 @@ func (a *app) showCPU(p *profile.Profile, source string, flags cpuFlags, out io.
 		source += ", thread " + flags.thread
 	}
 	r := cpuReport{Source: source, CPU: report.NewCPU(p)}
+	r.CPU.Part = flags.thread != ""
 	if flags.kernel {
 		r.Kernel = report.KernelEntries(p, index)
 	}

@@ -76,19 +76,24 @@ func (a *app) diff(flags diffFlags, args []string) error {
 	if was, is := before.profile.SampleType[i].Type, after.profile.SampleType[j].Type; was != is {
 		return fmt.Errorf("%s has %s, but %s has %s: choose what both have with --by", before.source, was, after.source, is)
 	}
-	found := filters["focus"] == nil && filters["show"] == nil && filters["thread"] == nil
+	// A thread and a name each have to match something.
+	missedNames, missedThread := filters["focus"] != nil || filters["show"] != nil, filters["thread"] != nil
 	for _, s := range []*subject{before, after} {
 		if wanted := filters["thread"]; wanted != nil {
 			if !report.HasThreads(s.profile) {
 				return noThreads(s.source)
 			}
-			found = report.KeepThreads(s.profile, wanted) || found
+			if report.KeepThreads(s.profile, wanted) {
+				missedThread = false
+			}
 		}
 		// What is only in one of them is no error: it is new, or gone.
 		focused, _, _, shown := s.profile.FilterSamplesByName(filters["focus"], filters["ignore"], filters["hide"], filters["show"])
-		found = found || filters["focus"] != nil && focused || filters["show"] != nil && shown
+		if filters["focus"] != nil && focused || filters["show"] != nil && shown {
+			missedNames = false
+		}
 	}
-	if !found {
+	if missedNames || missedThread {
 		return fmt.Errorf("%s, %s: nothing matches %s", before.source, after.source, filters)
 	}
 	d, err := report.NewDiff(before.profile, i, after.profile, j)

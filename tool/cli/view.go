@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -181,8 +183,20 @@ func (s *subject) subtract(base string, v *view, filters filters) error {
 	if err != nil {
 		return err
 	}
-	if filters["thread"] != nil && !report.HasThreads(earlier) {
-		return noThreads(base)
+	if wanted := filters["thread"]; wanted != nil {
+		switch {
+		case !report.HasThreads(earlier):
+			return noThreads(base)
+		case !report.HasThreads(s.profile):
+			return noThreads(s.source)
+		}
+		// Before they are subtracted: of a thread that has not changed nothing is left.
+		have := append(report.ThreadNames(earlier), report.ThreadNames(s.profile)...)
+		slices.Sort(have)
+		was, is := report.KeepThreads(earlier, wanted), report.KeepThreads(s.profile, wanted)
+		if !was && !is {
+			return noThread(base+", "+s.source, wanted, slices.Compact(have))
+		}
 	}
 	symbolize.Profile(earlier, symbolize.Files{})
 	for _, of := range []struct {
@@ -221,6 +235,8 @@ func (a *app) load(args []string, v *view, filters filters) (*subject, int, erro
 		if err := s.subtract(v.base, v, filters); err != nil {
 			return nil, 0, err
 		}
+		filters = maps.Clone(filters)
+		delete(filters, "thread")
 	}
 	index, err := report.SampleIndex(s.profile, v.by, v.unit)
 	if err != nil {
@@ -373,7 +389,7 @@ func (f filters) apply(p *profile.Profile, source string) error {
 		}
 		have := report.ThreadNames(p)
 		if !report.KeepThreads(p, wanted) {
-			return fmt.Errorf("%s: no thread matches --thread %s: it has %s", source, wanted, oneLine(some(have)))
+			return noThread(source, wanted, have)
 		}
 	}
 	focused, _, _, shown := p.FilterSamplesByName(f["focus"], f["ignore"], f["hide"], f["show"])
@@ -384,6 +400,11 @@ func (f filters) apply(p *profile.Profile, source string) error {
 		return fmt.Errorf("%s: no function matches --show %s", source, f["show"])
 	}
 	return nil
+}
+
+// noThread: none of those that a profile has matches.
+func noThread(source string, wanted *regexp.Regexp, have []string) error {
+	return fmt.Errorf("%s: no thread matches --thread %s: it has %s", source, wanted, oneLine(some(have)))
 }
 
 // noThreads: a profile cannot be taken apart by thread.

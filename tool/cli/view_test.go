@@ -11,8 +11,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// heapFile writes a heap profile of functions that hold so many bytes.
-func heapFile(t *testing.T, name string, held map[string]int64) string {
+// heapFile writes a heap profile of functions that hold so many bytes, of these threads if any.
+func heapFile(t *testing.T, name string, held map[string]int64, threads ...string) string {
 	t.Helper()
 	p := &profile.Profile{
 		SampleType: []*profile.ValueType{{Type: "inuse_objects", Unit: "count"}, {Type: "inuse_space", Unit: "bytes"}},
@@ -22,7 +22,11 @@ func heapFile(t *testing.T, name string, held map[string]int64) string {
 		function := &profile.Function{ID: uint64(len(p.Function) + 1), Name: name}
 		location := &profile.Location{ID: function.ID, Line: []profile.Line{{Function: function}}}
 		p.Function, p.Location = append(p.Function, function), append(p.Location, location)
-		p.Sample = append(p.Sample, &profile.Sample{Location: []*profile.Location{location}, Value: []int64{1, bytes}})
+		sample := &profile.Sample{Location: []*profile.Location{location}, Value: []int64{1, bytes}}
+		if len(threads) > 0 {
+			sample.Label = map[string][]string{"thread": threads}
+		}
+		p.Sample = append(p.Sample, sample)
 	}
 	path := filepath.Join(t.TempDir(), name)
 	var data bytes.Buffer
@@ -69,5 +73,30 @@ func TestAFilteredDifferenceIsOfTheFilteredBase(t *testing.T) {
 	}
 	if out := tool(t, "top", after, "--base", before); !strings.Contains(out, "Total 0 B; percentages are of the 8.00 MiB before\n") {
 		t.Errorf("unfiltered:\n%s", out)
+	}
+}
+
+// A thread that matches does not make up for a name that does not.
+func TestADifferenceOfNothingIsAnError(t *testing.T) {
+	file := heapFile(t, "threads.pb.gz", map[string]int64{"wanted": 1 << 20}, "alpha")
+	for _, filter := range [][]string{{"--thread", "alpha", "--focus", "typo"}, {"--thread", "typo"}, {"--thread", "typo", "--focus", "wanted"}} {
+		var out, err bytes.Buffer
+		args := append([]string{"diff", file, file}, filter...)
+		if status := Main(args, &out, &err); status == 0 || !strings.Contains(err.String(), "nothing matches") {
+			t.Errorf("%v: %d %s%s", filter, status, out.String(), err.String())
+		}
+	}
+	tool(t, "diff", file, file, "--thread", "alpha", "--focus", "wanted")
+}
+
+// A thread that both have, and that has not changed, is not unknown.
+func TestAThreadThatHasNotChangedIsZero(t *testing.T) {
+	file := heapFile(t, "threads.pb.gz", map[string]int64{"wanted": 1 << 20}, "alpha")
+	if out := tool(t, "top", file, "--base", file, "--thread", "alpha"); !strings.Contains(out, "percentages are of the 1.00 MiB before") {
+		t.Error(out)
+	}
+	var out, err bytes.Buffer
+	if status := Main([]string{"top", file, "--base", file, "--thread", "typo"}, &out, &err); status == 0 || !strings.Contains(err.String(), "no thread matches --thread typo: it has alpha") {
+		t.Errorf("%d %s%s", status, out.String(), err.String())
 	}
 }

@@ -25,6 +25,8 @@ type CPU struct {
 	Refused   int64  `json:"threads_without_timer"`
 	Elsewhere int64  `json:"unprofiled_processes_ns,omitempty"`
 	Ended     string `json:"ended_early,omitempty"`
+	// The samples are of some threads alone, what the process used is of all.
+	Part bool `json:"-"`
 }
 
 var cpuComments = map[string]*regexp.Regexp{
@@ -96,7 +98,7 @@ func (c CPU) Text(total int64) string {
 	}
 	// Threads that block SIGPROF, or ended between two ticks.
 	const shown = 0.8
-	if c.Used > int64(time.Second) && float64(total) < shown*float64(c.Used) {
+	if !c.Part && c.Used > int64(time.Second) && float64(total) < shown*float64(c.Used) {
 		missing = append(missing, Percent(float64(c.Used-total), float64(c.Used))+" of the CPU time (threads that block SIGPROF, or that live for milliseconds)")
 	}
 	if c.Elsewhere > 0 {

@@ -70,6 +70,10 @@ func TestCPUComments(t *testing.T) {
 			t.Errorf("%q is not in\n%s", part, text)
 		}
 	}
+	c.Part = true
+	if text := c.Text(400_000_000); strings.Contains(text, "of the CPU time (") {
+		t.Errorf("what other threads used is said to be missing:\n%s", text)
+	}
 	if text := (CPU{Samples: 1, Period: 1000, Used: 1000}).Text(1000); strings.Contains(text, "Missing") {
 		t.Error(text)
 	}
