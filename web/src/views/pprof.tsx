@@ -8,11 +8,16 @@ export function pprofAddress(shown: Shown, type: string): string {
   if (type) query.set("si", type);
   // pprof tells letters' cases apart where this page does not.
   for (const [key, text] of [["f", shown.focus], ["i", shown.ignore], ["h", shown.hide]] as const) if (text) query.set(key, `(?i)${text}`);
-  if (shown.thread) query.set("tf", `thread=${shown.thread}`); // pprof's -tagfocus
+  if (shown.thread) query.set("tf", /^\d+$/.test(shown.thread) ? `tid=${shown.thread}` : `thread=(?:${shown.thread})`); // pprof's -tagfocus
   return `pprof/${name}/top?${query}`;
 }
 
+/** pprof takes patterns apart at a comma, and many digits for a number that it cannot read. */
+function isTagFocus(pattern: string): boolean {
+  return !/,|\d{19}/.test(pattern);
+}
+
 export function PprofLink({ shown, type }: { shown: Shown; type: string }) {
-  if (asked({ ...shown, thread: "" }) || shown.module) return <span class="note" title="pprof's pages have no filters of module, size, labels or time">no pprof of a part</span>;
+  if (asked({ ...shown, thread: "" }) || shown.module || !isTagFocus(shown.thread)) return <span class="note" title="pprof's pages have no filters of module, size, labels or time">no pprof of a part</span>;
   return <a href={pprofAddress(shown, type)} title="The same profile in the pages of pprof: top, graph, peek, source, disassembly">pprof</a>;
 }
