@@ -269,8 +269,8 @@ func TestPythonEmbedded(t *testing.T) {
 		if within := alloc["within"]; within < 85e6 || within > 130e6 {
 			t.Errorf("within has allocated %d, want 100e6: %v", within, alloc)
 		}
-		if alloc["work"] < 1e6 {
-			t.Errorf("work has allocated %d", alloc["work"])
+		if alloc["work"] < 7e5 { // a million, in samples of 4 KiB; the compiler may leave out what is freed at once
+			t.Errorf("work has allocated %d, want 1e6", alloc["work"])
 		}
 	}
 }

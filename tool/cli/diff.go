@@ -94,7 +94,11 @@ func (a *app) diff(flags diffFlags, args []string) error {
 		}
 	}
 	if missedNames || missedThread {
-		return fmt.Errorf("%s, %s: nothing matches %s", before.source, after.source, filters)
+		what := "no function"
+		if filters["thread"] != nil {
+			what = "nothing"
+		}
+		return fmt.Errorf("%s, %s: %s matches %s", before.source, after.source, what, filters)
 	}
 	d, err := report.NewDiff(before.profile, i, after.profile, j)
 	if err != nil {
