@@ -207,8 +207,9 @@ func TestPythonCPU(t *testing.T) {
 		if left := r.cum("_PyEval_EvalFrameDefault"); float64(left) > 0.05*float64(r.Total) {
 			t.Errorf("_PyEval_EvalFrameDefault is left with %d of %d ns", left, r.Total)
 		}
-		if r.cum("burn_one_more") != r.cum("burn_two") {
-			t.Errorf("burn_one_more %d, burn_two %d", r.cum("burn_one_more"), r.cum("burn_two"))
+		// burn_two is nearly always in it.
+		if more := float64(r.cum("burn_one_more")); more > two || more < 0.97*two {
+			t.Errorf("burn_one_more %.0f, burn_two %.0f", more, two)
 		}
 	})
 }
