@@ -175,10 +175,14 @@ bool insert_timer(size_t place, ThreadTimer timer) {
   return true;
 }
 
+void thread_has_ended(const ThreadTimer& of) {
+  if (of.timer >= 0) os::delete_timer(of.timer);
+  if (of.number != 0) session->names.note_end(of.number);
+}
+
 void remove_timer(size_t place) {
   profile::GrowArray<ThreadTimer>& timers = session->timers;
-  if (timers[place].timer >= 0) os::delete_timer(timers[place].timer);
-  if (timers[place].number != 0) session->names.note_end(timers[place].number);
+  thread_has_ended(timers[place]);
   for (size_t i = place + 1; i < timers.size(); i++) timers[i - 1] = timers[i];
   timers.set_size(timers.size() - 1);
 }
@@ -242,10 +246,9 @@ void look_for_threads() {
   for (size_t i = 0; i < timers.size(); i++) {
     if (timers[i].seen) {
       timers[kept++] = timers[i];
-      continue;
+    } else {
+      thread_has_ended(timers[i]);
     }
-    if (timers[i].timer >= 0) os::delete_timer(timers[i].timer);
-    if (timers[i].number != 0) session->names.note_end(timers[i].number);
   }
   timers.set_size(kept);
   session->look_took_ns = os::monotonic_ns() - began;

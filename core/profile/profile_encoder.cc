@@ -187,22 +187,14 @@ uint64_t ProfileEncoder::location(uintptr_t return_address) {
   return id;
 }
 
-// Named already, since nobody else can; in no mapping.
+// Nobody else can name it.
 uint64_t ProfileEncoder::python_location(uintptr_t pc) {
   bool is_new;
   uint64_t id = locations_.number(pc, &is_new);
   if (id == 0) refused_ = true;
   if (!is_new) return id;
   PythonPc place = python_pc(pc);
-  uint64_t function = python_function(place.function);
-  out_.begin(profile_field::kLocation);
-  out_.number(location_field::kId, id);
-  out_.number(location_field::kAddress, pc);
-  out_.begin(location_field::kLine);
-  out_.number(line_field::kFunctionId, function);
-  out_.number(line_field::kLine, place.line);
-  out_.end();
-  out_.end();
+  write_named_location(id, pc, python_function(place.function), place.line);
   return id;
 }
 
@@ -214,14 +206,31 @@ uint64_t ProfileEncoder::python_function(uint32_t number) {
   const PythonNames* names = python_names();
   PythonNames::Function function = names != nullptr ? names->function(number) : PythonNames::Function{};
   uint64_t name = add_string(function.name.data, function.name.bytes), file = add_string(function.file.data, function.file.bytes);
+  write_function(id, name, file, function.first_line > 0 ? static_cast<uint64_t>(function.first_line) : 0);
+  return id;
+}
+
+// Of what is not known, 0.
+void ProfileEncoder::write_function(uint64_t id, uint64_t name, uint64_t file, uint64_t first_line) {
   out_.begin(profile_field::kFunction);
   out_.number(function_field::kId, id);
   out_.number(function_field::kName, name);
   out_.number(function_field::kSystemName, name);
   out_.number(function_field::kFilename, file);
-  out_.number(function_field::kStartLine, function.first_line > 0 ? static_cast<uint64_t>(function.first_line) : 0);
+  out_.number(function_field::kStartLine, first_line);
   out_.end();
-  return id;
+}
+
+// A location in a function that is named already: in no mapping.
+void ProfileEncoder::write_named_location(uint64_t id, uint64_t address, uint64_t function, uint64_t line) {
+  out_.begin(profile_field::kLocation);
+  out_.number(location_field::kId, id);
+  out_.number(location_field::kAddress, address);
+  out_.begin(location_field::kLine);
+  out_.number(line_field::kFunctionId, function);
+  out_.number(line_field::kLine, line);
+  out_.end();
+  out_.end();
 }
 
 // The location that is a name and no address.
@@ -232,17 +241,8 @@ uint64_t ProfileEncoder::joint() {
   if (joint_ == 0) refused_ = true;
   uint64_t name = string(kJoint), function = functions_.number(kJointFunction, &is_new);
   if (function == 0) refused_ = true;
-  out_.begin(profile_field::kFunction);
-  out_.number(function_field::kId, function);
-  out_.number(function_field::kName, name);
-  out_.number(function_field::kSystemName, name);
-  out_.end();
-  out_.begin(profile_field::kLocation);
-  out_.number(location_field::kId, joint_);
-  out_.begin(location_field::kLine);
-  out_.number(line_field::kFunctionId, function);
-  out_.end();
-  out_.end();
+  write_function(function, name, 0, 0);
+  write_named_location(joint_, 0, function, 0);
   return joint_;
 }
 

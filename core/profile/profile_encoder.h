@@ -72,6 +72,8 @@ class ProfileEncoder {
   uint64_t location(uintptr_t return_address);
   uint64_t python_location(uintptr_t pc);
   uint64_t python_function(uint32_t number);
+  void write_function(uint64_t id, uint64_t name, uint64_t file, uint64_t first_line);
+  void write_named_location(uint64_t id, uint64_t address, uint64_t function, uint64_t line);
   uint64_t joint();
   void write_row(const uint64_t* ids, unsigned depth, const int64_t* values, const Label* labels, unsigned label_count);
   void write_label(const Label& label, uint64_t key, uint64_t text, uint64_t unit);
