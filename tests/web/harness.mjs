@@ -32,7 +32,11 @@ export function firstLine(child, begin = "") {
 }
 
 export function start(...command) {
-  const child = spawn(command[0], command.slice(1), { stdio: ["ignore", "pipe", "inherit"] });
+  return adopted(spawn(command[0], command.slice(1), { stdio: ["ignore", "pipe", "inherit"] }));
+}
+
+/** A process that ends with the tests. */
+export function adopted(child) {
   children.push(child);
   return child;
 }
@@ -50,8 +54,7 @@ export async function serving(...args) {
 
 /** Starts `./dev demo leak LANGUAGE`, as it is after the build: the process and the page's address. */
 export async function startDemo(language) {
-  const demo = spawn("sh", ["demo/leak", language], { cwd: root, stdio: ["ignore", "pipe", "inherit"] });
-  children.push(demo);
+  const demo = adopted(spawn("sh", ["demo/leak", language], { cwd: root, stdio: ["ignore", "pipe", "inherit"] }));
   return { demo, address: await firstLine(demo, "http://") };
 }
 

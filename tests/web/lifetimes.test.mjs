@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
 import { accessible, close, end, open, serve, startBrowser, tool, top } from "./harness.mjs";
-import { endShapes, startShapes } from "./shapes.mjs";
+import { startShapes } from "./shapes.mjs";
 
 let shapes, url;
 
@@ -14,10 +14,7 @@ before(async () => {
   await startBrowser();
 }, { timeout: 120_000 });
 
-after(async () => {
-  endShapes();
-  await end();
-});
+after(end);
 
 function number(text) {
   return Number(text.replaceAll(",", ""));

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { accessible, bytes, close, end, open, serve, startBrowser, wait } from "./harness.mjs";
-import { askLines, endShapes, startShapes } from "./shapes.mjs";
+import { askLines, startShapes } from "./shapes.mjs";
 
 let shapes, url, lines, regions;
 
@@ -34,10 +34,7 @@ before(async () => {
   await startBrowser();
 }, { timeout: 180_000 });
 
-after(async () => {
-  endShapes();
-  await end();
-});
+after(end);
 
 const sum = (name) => regions.reduce((all, region) => all + region[name], 0);
 

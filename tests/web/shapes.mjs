@@ -3,10 +3,9 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { folder, root, tool, wait } from "./harness.mjs";
+import { adopted, folder, root, tool, wait } from "./harness.mjs";
 
 const out = process.env.SEEMALLOC_OUT ?? join(root, "out");
-const children = [];
 let built = "";
 
 /** Starts it; tell() has it do a step and waits until it has. */
@@ -15,8 +14,8 @@ export async function startShapes(sample, ...flags) {
     built = join(folder, "shapes");
     execFileSync("c++", ["-O1", "-g", join(root, "tests/web/shapes.cc"), "-o", built, "-pthread"]);
   }
-  const child = spawn(tool, ["run", "--sample", sample, "--lib", join(out, "lib"), ...flags, "--", built], { stdio: ["pipe", "pipe", "inherit"] });
-  children.push(child);
+  const command = ["run", "--sample", sample, "--lib", join(out, "lib"), ...flags, "--", built];
+  const child = adopted(spawn(tool, command, { stdio: ["pipe", "pipe", "inherit"] }));
   let text = "";
   let heard = () => {};
   child.stdout.on("data", (data) => {
@@ -39,10 +38,6 @@ export async function startShapes(sample, ...flags) {
       await line(step);
     },
   };
-}
-
-export function endShapes() {
-  for (const child of children) child.kill("SIGKILL");
 }
 
 /** What the control socket answers to a line. */

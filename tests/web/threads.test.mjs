@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { after, before, test } from "node:test";
 import { accessible, bytes, close, end, folder, open, serve, startBrowser, takeProfile, tool, top } from "./harness.mjs";
-import { endShapes, startShapes } from "./shapes.mjs";
+import { startShapes } from "./shapes.mjs";
 
 let shapes, url;
 
@@ -16,10 +16,7 @@ before(async () => {
   await startBrowser();
 }, { timeout: 120_000 });
 
-after(async () => {
-  endShapes();
-  await end();
-});
+after(end);
 
 const filter = (page) => page.getByLabel("thread", { exact: true });
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { after, before, test } from "node:test";
 import { accessible, bytes, close, end, open, serve, startBrowser, tool, wait } from "./harness.mjs";
-import { ask, endShapes, startShapes } from "./shapes.mjs";
+import { ask, startShapes } from "./shapes.mjs";
 
 let shapes, url;
 
@@ -14,10 +14,7 @@ before(async () => {
   await startBrowser();
 }, { timeout: 120_000 });
 
-after(async () => {
-  endShapes();
-  await end();
-});
+after(end);
 
 /** What `seemalloc trace --json` prints while something is done. */
 async function traced(what) {
