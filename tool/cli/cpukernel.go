@@ -100,8 +100,8 @@ func (k *kernelProfile) add(s perf.Sample) {
 	}
 	sample := k.samples[key]
 	if sample == nil {
-		sample = &profile.Sample{Location: stack, Value: []int64{0, 0}, Label: map[string][]string{"thread": {k.thread(s.Thread)}},
-			NumLabel: map[string][]int64{"tid": {int64(s.Thread)}}, NumUnit: map[string][]string{"tid": {"count"}}}
+		sample = &profile.Sample{Location: stack, Value: []int64{0, 0}, Label: map[string][]string{report.ThreadLabel: {k.thread(s.Thread)}},
+			NumLabel: map[string][]int64{report.TIDLabel: {int64(s.Thread)}}, NumUnit: map[string][]string{report.TIDLabel: {"count"}}}
 		k.samples[key] = sample
 		k.p.Sample = append(k.p.Sample, sample)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
 )
 
 // The text that jemalloc writes since its version 4 (`prof.dump`, prof_final …) and jeprof reads:
@@ -203,7 +205,7 @@ func (j *jemallocParser) add() {
 		}
 		sample := &profile.Sample{Location: j.stack, NumLabel: map[string][]int64{"bytes": {size}}, NumUnit: map[string][]string{"bytes": {"bytes"}}}
 		if thread.number != "" {
-			sample.Label = map[string][]string{"thread": {cmp.Or(j.names[thread.number], "t"+thread.number)}}
+			sample.Label = map[string][]string{report.ThreadLabel: {cmp.Or(j.names[thread.number], "t"+thread.number)}}
 		}
 		j.p.Sample = append(j.p.Sample, sample)
 		j.values = append(j.values, own)

@@ -54,12 +54,7 @@ func TestStandardErrorOfOtherRows(t *testing.T) {
 	} {
 		var totals, errors []float64
 		for range rounds {
-			recorded := 0
-			for range blocks {
-				if random.Float64() < q {
-					recorded++
-				}
-			}
+			recorded := recordedOf(random, blocks, q)
 			top, err := NewTop(of.made(float64(recorded)/q), of.index)
 			if err != nil {
 				t.Fatal(err)
@@ -87,12 +82,7 @@ func TestStandardErrorOfResizedRows(t *testing.T) {
 	q := -math.Expm1(-float64(drawn) / interval)
 	var totals, errors []float64
 	for range rounds {
-		recorded := 0
-		for range blocks {
-			if random.Float64() < q {
-				recorded++
-			}
-		}
+		recorded := recordedOf(random, blocks, q)
 		p := heap(float64(recorded)/q, size, interval)
 		p.Sample[0].NumLabel = map[string][]int64{"bytes": {size}, "drawn": {drawn}}
 		totals, errors = append(totals, float64(Total(p, 1))), append(errors, math.Sqrt(Variance(p, 1)))

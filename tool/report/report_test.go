@@ -56,12 +56,7 @@ func TestStandardError(t *testing.T) {
 		q := -math.Expm1(-size / period)
 		var totals, errors []float64
 		for range rounds {
-			recorded := 0
-			for range blocks {
-				if random.Float64() < q {
-					recorded++
-				}
-			}
+			recorded := recordedOf(random, blocks, q)
 			top, err := NewTop(heap(float64(recorded)/q, size, period), 1)
 			if err != nil {
 				t.Fatal(err)
@@ -81,6 +76,16 @@ func TestStandardError(t *testing.T) {
 	if top, _ := NewTop(heap(10, 64, 1), 1); top.Error != 0 {
 		t.Errorf("everything recorded, and yet an error of %g", top.Error)
 	}
+}
+
+// recordedOf is how many blocks are recorded of so many, each with the chance q.
+func recordedOf(random *rand.Rand, blocks int, q float64) (recorded int) {
+	for range blocks {
+		if random.Float64() < q {
+			recorded++
+		}
+	}
+	return recorded
 }
 
 func moments(values []float64) (mean, deviation float64) {

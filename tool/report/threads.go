@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,19 +14,19 @@ import (
 
 // The labels by which samples say their thread (core/profile/thread_rows.h): which allocated, or in a CPU profile which ran.
 const (
-	threadLabel = "thread"
-	tidLabel    = "tid"
+	ThreadLabel = "thread"
+	TIDLabel    = "tid"
 )
 
 // HasThreads says whether the samples of a profile say their thread. One without samples says nothing wrong.
 func HasThreads(p *profile.Profile) bool {
-	return len(p.Sample) == 0 || slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool { return len(s.Label[threadLabel]) > 0 })
+	return len(p.Sample) == 0 || slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool { return len(s.Label[ThreadLabel]) > 0 })
 }
 
 // IsOfThread says whether a sample is of a thread whose name matches, or whose id the pattern is.
 func IsOfThread(sample *profile.Sample, wanted *regexp.Regexp) bool {
-	return slices.ContainsFunc(sample.Label[threadLabel], wanted.MatchString) ||
-		slices.ContainsFunc(sample.NumLabel[tidLabel], func(tid int64) bool { return strconv.FormatInt(tid, 10) == wanted.String() })
+	return slices.ContainsFunc(sample.Label[ThreadLabel], wanted.MatchString) ||
+		slices.ContainsFunc(sample.NumLabel[TIDLabel], func(tid int64) bool { return strconv.FormatInt(tid, 10) == wanted.String() })
 }
 
 // KeepThreads leaves in p the samples of such threads, and says whether there are any.
@@ -42,12 +43,13 @@ func KeepThreads(p *profile.Profile, wanted *regexp.Regexp) bool {
 
 // ThreadNames lists the names of a profile's threads.
 func ThreadNames(p *profile.Profile) []string {
-	var names []string
+	names := map[string]bool{}
 	for _, sample := range p.Sample {
-		names = append(names, sample.Label[threadLabel]...)
+		for _, name := range sample.Label[ThreadLabel] {
+			names[name] = true
+		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Sorted(maps.Keys(names))
 }
 
 // ThreadRow is what one thread holds, or used.
@@ -74,7 +76,7 @@ func Threads(p *profile.Profile, index int) []ThreadRow {
 	counts := countIndex(p, index)
 	rows := map[key]*sums{}
 	for _, sample := range p.Sample {
-		id := key{first(sample.Label[threadLabel]), number(sample, tidLabel)}
+		id := key{first(sample.Label[ThreadLabel]), number(sample, TIDLabel)}
 		row := rows[id]
 		if row == nil {
 			row = &sums{functions: map[string]int64{}}

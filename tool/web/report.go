@@ -187,7 +187,7 @@ func (b *reportBuilder) add(key string, p *profile.Profile) (int, error) {
 	byThread := map[int]*profile.Profile{}
 	for _, sample := range p.Sample {
 		thread := -1
-		if of := sample.Label["thread"]; len(of) > 0 {
+		if of := sample.Label[report.ThreadLabel]; len(of) > 0 {
 			thread = slices.Index(names, of[0]) // of one alone: each counts once
 		}
 		if byThread[thread] == nil {

@@ -215,8 +215,7 @@ func shallow(p *profile.Profile) *profile.Profile {
 	if p.DropFrames == "" {
 		return p
 	}
-	copied := &profile.Profile{SampleType: p.SampleType, Mapping: p.Mapping, Function: p.Function, Comments: p.Comments,
-		DropFrames: p.DropFrames, KeepFrames: p.KeepFrames, PeriodType: p.PeriodType, Period: p.Period}
+	copied := withoutSamples(p)
 	locations, samples := make([]profile.Location, len(p.Location)), make([]profile.Sample, len(p.Sample))
 	copied.Location, copied.Sample = make([]*profile.Location, len(p.Location)), make([]*profile.Sample, len(p.Sample))
 	for i, location := range p.Location {
