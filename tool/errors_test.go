@@ -168,5 +168,5 @@ func TestPermission(t *testing.T) {
 	command.Dir = "/"
 	both, _ := command.CombinedOutput()
 	r.err = string(both)
-	r.expectFailure(t, 1, "belongs to root", "permission denied", "as root")
+	r.expectFailure(t, 1, "belongs to root", "permission denied; run as root\n")
 }

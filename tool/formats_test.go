@@ -146,7 +146,7 @@ func TestOtherKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := tool(t, nil, "top", file).expectSuccess(t)
-	if !strings.Contains(out, "cpu by function") || !strings.Contains(out, "7.34 ms") {
+	if !strings.Contains(out, "CPU time by function") || !strings.Contains(out, "7.34 ms") {
 		t.Errorf("got %s", out)
 	}
 }

@@ -112,6 +112,30 @@ func TestRunStatus(t *testing.T) {
 	tool(t, nil, "run", "--lib", blank, "--", "true").expectFailure(t, 1, "blank", "LD_PRELOAD")
 }
 
+// musl's loader would end it over a symbol of glibc's: the program is not started, and why is said.
+func TestRunRefusesProgramsOfMusl(t *testing.T) {
+	const loader = "/lib/ld-musl-x86_64.so.1"
+	lib, program := library(t, "libseemalloc.so"), filepath.Join(t.TempDir(), "small") // an empty library needs nothing
+	for _, flags := range [][]string{{"-shared", "-Wl,--no-as-needed", "-o", lib}, {"-Wl,--dynamic-linker=" + loader, "-o", program}} {
+		build := exec.Command("cc", append(flags, "-x", "c", "-")...)
+		build.Stdin = strings.NewReader("int main(void) { return 0; }\n")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!"+program+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	want := "seemalloc: " + program + " is linked with musl, whose loader (" + loader + ") cannot load " + lib +
+		", which needs glibc: link it statically with libseemalloc.a instead\n"
+	for _, path := range []string{program, script} {
+		if r := tool(t, nil, "run", "--lib", lib, "--", path); r.status != 126 || r.err != want || r.out != "" {
+			t.Errorf("%+v\nwant %s", r, want)
+		}
+	}
+}
+
 // LD_PRELOAD does nothing to a static program; better to say so than to show an empty ps.
 func TestRunWarnsOfStaticPrograms(t *testing.T) {
 	lib := library(t, "libseemalloc.so")

@@ -7,7 +7,7 @@ const out = process.argv[2] ? process.argv[2] + "/" : new URL("../tool/web/dist/
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
 await esbuild.build({
-  entryPoints: { page: "src/main.tsx" },
+  entryPoints: { page: "src/main.tsx", worker: "src/worker.ts" },
   bundle: true,
   minify: true,
   legalComments: "eof", // licences of what is bundled

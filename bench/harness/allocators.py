@@ -34,7 +34,6 @@ VARIANTS = [
 # What profiles are compared with: the libraries that have a profiler, and what turns it on. No file is written.
 ANNOUNCED = "Starting tracking the heap"  # says gperftools of itself
 PROFILERS = [
-    ("seemalloc", "again", "SEEMALLOC_CONF", "sample:524288"),
     ("seemalloc", "sample 0", "SEEMALLOC_CONF", "sample:0"),
     ("seemalloc", "sample 1", "SEEMALLOC_CONF", "sample:1"),
     ("jemalloc-debian", "prof", "MALLOC_CONF", "prof:true,lg_prof_sample:19"),

@@ -1,14 +1,20 @@
 """Whether figures meet a criterion: a limit, a ratio to another run, no growth over time. Each answer is a Finding.
 
 A limit is compared with the median, one that nothing may ever exceed with the largest run. A ratio that misses its limit is not called missed where the spreads (smallest to largest)
-of the two overlap: then the runs do not tell. Without figures there is no answer either.
+of the two overlap: then the runs do not tell. A ratio of a few per mille is judged in pairs, by where the median of the pairs' ratios lies.
+Without figures there is no answer either.
 """
 import dataclasses
+import math
 import statistics
 
 from harness import compare
 
-MET, MISSED, UNCLEAR, UNKNOWN = "met", "**missed**", "not to be told: the spreads overlap", "not measured"
+MET, MISSED, UNKNOWN = "met", "**missed**", "not measured"
+UNCLEAR, UNSURE = "not to be told: the spreads overlap", "not to be told: the interval reaches the limit"
+TOO_FEW = "not to be told: too few pairs"
+AS_WITHOUT = "not to be told: as much without"
+CONFIDENCE = 0.95
 # Figures have noise in their last digits, and a limit of 1.00 is one for what is shown.
 DIGITS = 3
 
@@ -55,6 +61,15 @@ def never_above(figures, row, name, metric, limit, what):
     return verdict(what, max(values(figures, row, name, metric), default=None), limit, "at most", "")
 
 
+def never_above_by_itself(figures, row, name, metric, without, limit, what):
+    """Missed only where the largest is also beyond what the same run had `without`: the machine stops programs too."""
+    found = never_above(figures, row, name, metric, limit, what)
+    if found.verdict != MISSED:
+        return found
+    largest, machine = (max(values(figures, row, name, one), default=0) for one in (metric, without))
+    return dataclasses.replace(found, verdict=AS_WITHOUT) if largest <= machine else found
+
+
 def above(figures, row, name, metric, limit, what):
     return verdict(what, median(figures, row, name, metric), limit, "at least", "")
 
@@ -79,6 +94,57 @@ def at_most(figures, one, other, metric, limit, what):
 
 def at_least(figures, one, other, metric, limit, what):
     return ratio(figures, one, other, metric, limit, "at least", what)
+
+
+# ---- in pairs ----
+
+def pairs(figures, row, one, other, metric):
+    """The ratio of one to the other in each turn in which both ran, one right after the other: what a machine does for minutes
+    at a time happens to both."""
+    def by_turn(name):
+        runs = [] if name in figures["failed"].get(row, {}) else figures["runs"].get(row, {}).get(name, [])
+        return {(run["round"], run["turn"]): compare.value_of(run, metric) for run in runs}
+    above, beneath = by_turn(one), by_turn(other)
+    return sorted(above[turn] / beneath[turn] for turn in above.keys() & beneath.keys()
+                  if above[turn] is not None and beneath[turn])
+
+
+def interval(ordered):
+    """Between which two of the values the true median lies, with CONFIDENCE, whatever their distribution is. None: too few values."""
+    count, rank, chance = len(ordered), 0, 0.0  # that at most `rank` of them are beneath the median
+    while (chance := chance + math.comb(count, rank) / 2**count) <= (1 - CONFIDENCE) / 2:
+        rank += 1
+    return (ordered[rank - 1], ordered[count - rank]) if rank else None
+
+
+def judge_pairs(ratios, limit, side, what):
+    """The median of the pairs' ratios. Missed where the whole interval is beyond the limit: never where too few pairs have none."""
+    found = verdict(what, statistics.median(ratios) if ratios else None, limit, side, "×")
+    between = interval(ratios)
+    if not between:
+        return dataclasses.replace(found, found=f"{found.found} ({len(ratios)} pairs)",
+                                   verdict=TOO_FEW if found.verdict == MISSED else found.verdict) if ratios else found
+    reaches = between[0] <= limit if side == "at most" else between[1] >= limit
+    return dataclasses.replace(found, found=f"{found.found} ({between[0]:.3f}–{between[1]:.3f}, {len(ratios)} pairs)",
+                               verdict=UNSURE if found.verdict == MISSED and reaches else found.verdict)
+
+
+def paired(figures, row, one, other, metric, limit, side, what):
+    """In pairs, of runs that took their turns one right after the other."""
+    return judge_pairs(pairs(figures, row, one, other, metric), limit, side, what)
+
+
+def slices(figures, place, value, metric):
+    """Of all runs of `place`, a (row, name), those in which a switch had that value, in their order."""
+    row, name = place
+    runs = [] if name in figures["failed"].get(row, {}) else figures["runs"].get(row, {}).get(name, [])
+    return [one[metric] for run in runs for one in run["slices"][value] if metric in one]
+
+
+def sliced(figures, place, values, metric, limit, side, what):
+    """In pairs, of slices of one process in which a switch had the one value and the other."""
+    above, beneath = (slices(figures, place, value, metric) for value in values)
+    return judge_pairs(sorted(one / other for one, other in zip(above, beneath, strict=True)), limit, side, what)
 
 
 def flat(figures, name, metric, rows, limit, what):

@@ -202,6 +202,18 @@ class Runs(unittest.TestCase):
             got = measure.observed(lambda: {"wall_s": 1})
         self.assertEqual((got["others_cpu_s"], got["disturbed"]), (2.0, True))
 
+    def test_as_much_memory_is_warmed_as_the_largest_run_had(self):
+        runs = {"a": [{"peak_mb": 100.0}, {"peak_mb": 400.0}], "b": [{"peak_mb": None}], "c": []}
+        self.assertEqual(session.to_warm(runs, 20_000), 500)
+        self.assertEqual(session.to_warm(runs, 600), 300)
+        self.assertEqual(session.to_warm({"a": []}, 20_000), session.FIRST_WARM_MIB)
+
+    def test_each_attempt_begins_with_warm_memory(self):
+        seen = []
+        with mock.patch.object(measure, "observed", lambda _: seen.append("run") or {"disturbed": len(seen) < 4, "others_cpu_s": 1}):
+            session.run_undisturbed(None, 2, lambda: seen.append("warm"))
+        self.assertEqual(seen, ["warm", "run", "warm", "run"])
+
     def test_a_failed_allocator_is_not_tried_again(self):
         def run(allocator, _):
             tried.append(allocator.name)
@@ -212,7 +224,7 @@ class Runs(unittest.TestCase):
         row = types.SimpleNamespace(name="row", group="g", threads=1, pinned=False, time="wall_s", memory="peak_mb",
                                     subjects=(), rounds=None, turns=1, once=(), run=run)
         options = types.SimpleNamespace(rounds=3, seed=1, repeats=0, limit=1)
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(session, "say"):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(session, "say"), mock.patch.object(session, "warm"):
             kept = pathlib.Path(folder) / "figures.json"
             session.Session([row], [Allocator("a"), Allocator("b")], options, "comparison").run(kept)
             figures = session.load(kept)
@@ -280,14 +292,14 @@ class Pinning(unittest.TestCase):
 
 def proof_figures(runs, failed=None, options=None):
     """Figures of proofs: row → {name: [metrics, …]}; a metric that is a list is a series."""
-    def run(metrics):
+    def run(place, metrics):
         series = {name: value for name, value in metrics.items() if isinstance(value, list)}
         plain = {name: value for name, value in metrics.items() if name not in series}
         return {"wall_s": 1.0, "others_cpu_s": 0, "disturbed": False, "attempts": 1, "metrics": plain,
-                **({"series": series} if series else {})}
+                "round": plain.pop("round", place), "turn": plain.pop("turn", 0), **({"series": series} if series else {})}
     names = sorted({name for some in runs.values() for name in some})
     figures = figures_of({row: ("g", 1, {}) for row in runs}, names, failed=failed, kind="proofs")
-    figures["runs"] = {row: {name: [run(one) for one in some] for name, some in row_runs.items()} for row, row_runs in runs.items()}
+    figures["runs"] = {row: {name: [run(*one) for one in enumerate(some)] for name, some in row_runs.items()} for row, row_runs in runs.items()}
     for name, described in figures["allocators"].items():
         described["options"] = (options or {}).get(name, {})
     return figures
@@ -334,6 +346,57 @@ class Criteria(unittest.TestCase):
         figures = proof_figures({"row": {"a": [{"x": 8}], "b": [{"x": 10}]}})
         self.assertEqual(criteria.at_least(figures, ("row", "a"), ("row", "b"), "x", 0.9, "").verdict, criteria.MISSED)
         self.assertEqual(criteria.at_least(figures, ("row", "a"), ("row", "b"), "x", 0.8, "").verdict, criteria.MET)
+
+    def paired(self, ratios, limit=0.99, base=lambda turn: 100 + 50 * turn):
+        def runs(value):
+            return [{"round": turn // 4, "turn": turn % 4, "x": value(turn)} for turn in range(len(ratios))]
+        figures = proof_figures({"row": {"a": runs(lambda turn: base(turn) * ratios[turn]), "b": runs(base)[::-1]}})
+        return criteria.paired(figures, "row", "a", "b", "x", limit, "at least", "")
+
+    def test_pairs_are_judged_by_the_interval_of_their_median(self):
+        # The machine doubles its speed meanwhile: the spreads of the two tell nothing.
+        for ratios, verdict, found in (([0.995] * 12, criteria.MET, "0.995 × (0.995–0.995, 12 pairs)"),
+                                       ([0.98] * 12, criteria.MISSED, "0.980 × (0.980–0.980, 12 pairs)"),
+                                       ([0.97, 0.98, 1.0] * 4, criteria.UNSURE, "0.980 × (0.970–1.000, 12 pairs)"),
+                                       ([0.97, 1.0, 1.0] * 4, criteria.MET, "1.000 × (0.970–1.000, 12 pairs)"),
+                                       ([0.98] * 5, criteria.TOO_FEW, "0.980 × (5 pairs)"),
+                                       ([0.995] * 5, criteria.MET, "0.995 × (5 pairs)"),
+                                       ([0.98] * 6, criteria.MISSED, "0.980 × (0.980–0.980, 6 pairs)")):
+            got = self.paired(ratios)
+            self.assertEqual((got.verdict, got.found), (verdict, found))
+        self.assertEqual(self.paired([]).verdict, criteria.UNKNOWN)
+
+    def test_a_turn_in_which_one_did_not_run_is_no_pair(self):
+        runs = [{"round": 0, "turn": turn, "x": 10} for turn in range(4)]
+        figures = proof_figures({"row": {"a": runs, "b": runs[2:] + [{"round": 1, "turn": 0, "x": 10}]}})
+        self.assertEqual(criteria.pairs(figures, "row", "a", "b", "x"), [1, 1])
+
+    def test_slices_of_one_process_are_pairs(self):
+        def run(on, off):
+            return {"slices": {"on": [{"x": one} for one in on], "off": [{"x": one, "y": 1} for one in off]}}
+        figures = proof_figures({"row": {"a": [{}, {}]}})
+        for place, slices in enumerate((run([99, 198, 396], [100, 200, 400]), run([990, 99, 9.9], [1000, 100, 10]))):
+            figures["runs"]["row"]["a"][place].update(slices)
+
+        def judged(*values):
+            return criteria.sliced(figures, ("row", "a"), values, "x", 0.995, "at least", "")
+        self.assertEqual((judged("on", "off").found, judged("on", "off").verdict), ("0.990 × (0.990–0.990, 6 pairs)", criteria.MISSED))
+        self.assertEqual(judged("off", "on").verdict, criteria.MET)
+        columns = [proofs.Column("speed", "x"), proofs.Column("other", "y"), proofs.Column("nobody's", "z")]
+        self.assertEqual([line.replace(" ", "") for line in proof_report.row_table(figures, "row", columns).splitlines()[2:]],
+                         ["||speed|other|", "|---|--:|--:|", "|a,on|148<br><small>9.90–990</small>||", "|a,off|150<br><small>10–1,000</small>|1|"])
+        figures["failed"]["row"] = {"a": "killed"}
+        self.assertEqual(judged("on", "off").verdict, criteria.UNKNOWN)
+
+    def test_the_interval_has_the_true_median_in_95_of_100_measurements(self):
+        some = random.Random(1)
+        inside = 0
+        for _ in range(2000):
+            low, high = criteria.interval(sorted(some.lognormvariate(0, 1) for _ in range(21)))
+            inside += low <= 1 <= high
+        self.assertTrue(0.94 < inside / 2000 < 0.99, inside)
+        self.assertIsNone(criteria.interval([1, 2, 3, 4, 5]))  # all on one side: once in 16
+        self.assertEqual(criteria.interval([1, 2, 3, 4, 5, 6]), (1, 6))
 
     def test_flat_is_about_the_worst_row_against_the_first(self):
         rows = ("1", "3", "10")
@@ -434,18 +497,20 @@ class Proofs(unittest.TestCase):
         self.assertEqual(self.judged_truth(rng, 0.5), [criteria.MISSED] * 3 + [criteria.MET])
 
     def test_one_dump_that_takes_too_long_misses(self):
-        def judged(longest):
-            runs = [{"dump_ms": 90, "longest_pause_us": pause} for pause in (300, 200, longest, 300, 200)]
+        def judged(longest, without=250):
+            runs = [{"dump_ms": 90, "longest_pause_us": pause, "longest_pause_without_us": without} for pause in (300, 200, longest, 300, 200)]
             return [one.verdict for one in profiling.judge_stacks(proof_figures({profiling.STACKS.name: {profiling.ALL: runs}}))]
         self.assertEqual(judged(900), [criteria.MET, criteria.MET])
         self.assertEqual(judged(1100), [criteria.MET, criteria.MISSED])
+        self.assertEqual(judged(1100, 1050), [criteria.MET, criteria.MISSED])
+        self.assertEqual(judged(1100, 4900), [criteria.MET, criteria.AS_WITHOUT])
 
     def test_report(self):
         runs = {row.name: {name: [{"requests_per_s": 100 if name == proofs.OURS else 101, "p99_us": 10, "rss_kib": line(1, 1)}]
                            for name in row.subjects} for row in proofs.ROWS}
         figures = proof_figures(runs, {proofs.RPC.name: {"glibc": "killed"}}, {"seemalloc eager": {"SEEMALLOC_CONF": "purge:eager"}})
         text = proof_report.report(figures, proofs, [("An RPC echo server", "plots/proof-rpc.svg")])
-        for part in ("| requests/s, default against purge:never | 0.990 × | at least 0.990 × | met |",
+        for part in ("| requests/s, default against purge:never | 0.990 × (1 pairs) | at least 0.990 × | met |",
                      "![An RPC echo server](plots/proof-rpc.svg)",
                      "- seemalloc eager: `SEEMALLOC_CONF=purge:eager`", "| glibc | failed |", "(#an-rpc-echo-server) | ",
                      f"| seemalloc: growth of RSS, {proofs.ONE_WAY.name} | 1.000 × | at most 1.050 × | met |"):
@@ -464,7 +529,7 @@ class Proofs(unittest.TestCase):
         ran = []
         options = types.SimpleNamespace(rounds=2, seed=1, repeats=0, limit=1)
         rows = [row("all"), row("some", subjects=("b",)), row("once", rounds=1), row("often", subjects=("a",), turns=3), row("slow", once=("b",))]
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(session, "say"):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(session, "say"), mock.patch.object(session, "warm"):
             kept = pathlib.Path(folder) / "figures.json"
             figures = session.Session(rows, [Allocator("a"), Allocator("b")], options, "proofs").run(kept)
         self.assertEqual(collections.Counter(ran), {("all", "a"): 2, ("all", "b"): 2, ("some", "b"): 2, ("once", "a"): 1, ("once", "b"): 1,

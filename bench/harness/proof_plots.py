@@ -69,7 +69,7 @@ def by_objects(figures, proof, path):
 
 def dots(figures, proof, path):
     """One panel per figure, one line per allocator: the median, and the smallest and largest."""
-    row, looks = proof.rows[0].name, lines(figures)
+    row, looks = next(row.name for row in proof.rows if row.name in figures["runs"]), lines(figures)
     names = [name for name in figures["runs"][row] if figures["runs"][row][name]]
     figure, axes = panels(len(proof.axes), 1.2 + 0.36 * len(names))
     for one, (heading, metric, scale) in zip(axes, proof.axes):

@@ -36,22 +36,33 @@ def cell(values, scale):
     return number(middle) + spread
 
 
+def values_by_line(figures, row, columns):
+    """What each line of the row's table says it is about, and its values of each column: of an allocator, or of one where a switch had a value."""
+    for name, runs in figures["runs"][row].items():
+        if any("slices" in run for run in runs):
+            for value in runs[0]["slices"]:
+                yield f"{name}, {value}", name, [criteria.slices(figures, (row, name), value, column.metric) for column in columns]
+        else:
+            yield name, name, [criteria.values(figures, row, name, column.metric) for column in columns]
+
+
 def row_table(figures, row, columns):
     """One line per allocator; columns that nobody has a figure for are left out. Growth has one where RSS was watched."""
-    runs, failed = figures["runs"][row], figures["failed"].get(row, {})
-    shown = [column for column in columns if any(criteria.values(figures, row, name, column.metric) for name in runs)]
-    watched = any(criteria.series(figures, row, name, "rss_kib") for name in runs)
+    failed = figures["failed"].get(row, {})
+    found = list(values_by_line(figures, row, columns))
+    shown = [place for place in range(len(columns)) if any(values[place] for _, _, values in found)]
+    watched = any(criteria.series(figures, row, name, "rss_kib") for _, name, _ in found)
     lines = []
-    for name in runs:
+    for title, name, values in found:
         if name in failed:
-            lines.append([name, tables.FAILED, *[""] * (len(shown) - 1 + watched)])
+            lines.append([title, tables.FAILED, *[""] * (len(shown) - 1 + watched)])
             continue
-        line = [name, *(cell(criteria.values(figures, row, name, column.metric), column.scale) for column in shown)]
+        line = [title, *(cell(values[place], columns[place].scale) for place in shown)]
         if watched:
             line.append(cell([grown for points in criteria.series(figures, row, name, "rss_kib")
                               if (grown := criteria.growth(points)) is not None], 1))
         lines.append(line)
-    headings = ["", *(column.heading for column in shown), *(["RSS grows, ×"] if watched else [])]
+    headings = ["", *(columns[place].heading for place in shown), *(["RSS grows, ×"] if watched else [])]
     return f"**{row}**\n\n" + tables.table(headings, lines)
 
 

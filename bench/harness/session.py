@@ -17,12 +17,17 @@ from harness import Refused, measure
 from harness.allocators import ROOT, output_of
 
 PROGRAMS = ROOT / "build/release/bench"
-PIN = PROGRAMS / "libpin.so"
+PIN, WARM = PROGRAMS / "libpin.so", PROGRAMS / "warm"
 FORMAT = 2  # of the kept figures
 
 
 def say(*words):
     print("bench:", *words, file=sys.stderr, flush=True)
+
+
+def not_built(*paths):
+    missing = [path for path in paths if not os.path.exists(path)]
+    return f"not built: {missing[0]} (./dev bench builds it)" if missing else None
 
 
 class Workload:
@@ -37,8 +42,7 @@ class Workload:
         self.command = [str(PROGRAMS / row.program), *row.arguments]
 
     def unavailable(self):
-        missing = [path for path in (self.command[0], str(PIN)) if not os.path.exists(path)]
-        return f"not built: {missing[0]} (./dev bench builds it)" if missing else None
+        return not_built(self.command[0], PIN, WARM)
 
     def run(self, allocator, limit_s):
         preload = [PIN] if self.pinned else []
@@ -48,14 +52,15 @@ class Workload:
 class Program:
     """A real program, which knows itself how it is run and measured. Its threads are not pinned: each of its processes
     would begin at the first CPU, and who drives a server needs a CPU too."""
-    time, memory, pinned, turns = "wall_s", "peak_mb", False, 1
+    memory, pinned = "peak_mb", False
 
-    def __init__(self, row, subjects=(), rounds=None, once=()):
+    def __init__(self, row, subjects=(), rounds=None, turns=1, once=(), time="wall_s"):
+        self.time = time
         self.row, self.name, self.group, self.threads = row, row.name, row.group, row.threads
-        self.subjects, self.rounds, self.once = subjects, rounds, once
+        self.subjects, self.rounds, self.turns, self.once = subjects, rounds, turns, once
 
     def unavailable(self):
-        return self.row.available()
+        return not_built(WARM) or self.row.available()
 
     def run(self, allocator, limit_s):
         try:
@@ -78,15 +83,6 @@ def order(seed, when, row, names):
     return names
 
 
-def run_undisturbed(run, repeats):
-    """Runs again while others use the machine, `repeats` times at most; keeps the run they disturbed least."""
-    attempts = []
-    while not attempts or (attempts[-1]["disturbed"] and len(attempts) <= repeats):
-        attempts.append(measure.observed(run))
-    kept = min(attempts, key=lambda one: (one["disturbed"], one["others_cpu_s"]))
-    return {**kept, "attempts": len(attempts)}
-
-
 def first_line(path, prefix=""):
     try:
         with open(path) as file:
@@ -94,6 +90,34 @@ def first_line(path, prefix=""):
                          for line in file if line.startswith(prefix)), "")
     except OSError:
         return ""
+
+
+FIRST_WARM_MIB, SPARE = 1024, 1.25
+
+
+def to_warm(runs, memory):
+    """How many MiB a run of that row may need, by those there have been (name → its runs); `memory`: MiB the machine has to spare."""
+    peaks = [run["peak_mb"] for some in runs.values() for run in some if run.get("peak_mb")]
+    return max(1, round(min(max(peaks) * SPARE if peaks else FIRST_WARM_MIB, memory / 2)))
+
+
+def available_mib():
+    return int(first_line("/proc/meminfo", "MemAvailable:").split()[0]) // 1024
+
+
+def warm(mib):
+    """Has the machine's free memory touched, so that no run pays for what the host took back before it."""
+    subprocess.run([WARM, str(mib)], check=False)  # a machine without that much goes on as it is
+
+
+def run_undisturbed(run, repeats, before=lambda: None):
+    """Runs again while others use the machine, `repeats` times at most; keeps the run they disturbed least."""
+    attempts = []
+    while not attempts or (attempts[-1]["disturbed"] and len(attempts) <= repeats):
+        before()
+        attempts.append(measure.observed(run))
+    kept = min(attempts, key=lambda one: (one["disturbed"], one["others_cpu_s"]))
+    return {**kept, "attempts": len(attempts)}
 
 
 def machine():
@@ -131,13 +155,17 @@ class Session:
                 continue
             # Only a time is worth another try: what is resident does not depend on what others do.
             repeats = self.options.repeats if row.time else 0
+
+            def before():
+                if row.time:
+                    warm(to_warm(self.runs[row.name], available_mib()))
             try:
-                figures = run_undisturbed(lambda: row.run(self.allocators[name], self.options.limit), repeats)
+                figures = run_undisturbed(lambda: row.run(self.allocators[name], self.options.limit), repeats, before)
             except measure.Failed as problem:
                 self.failed[row.name][name] = str(problem)
                 say(f"FAILED: {row.name} on {name}: {problem}")
                 continue
-            self.runs[row.name][name].append({"round": number, "place": place, **figures})
+            self.runs[row.name][name].append({"round": number, "turn": turn, "place": place, **figures})
 
     def run(self, keep_in):
         """All rounds; what there is so far is kept after each."""

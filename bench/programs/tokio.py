@@ -1,4 +1,5 @@
 """tokio: an HTTP service in Rust on two threads (tokio/), asked by 64 connections; Rust's allocator calls malloc."""
+import dataclasses
 import functools
 import subprocess
 
@@ -6,9 +7,11 @@ from harness import measure
 
 from .process import expect
 from .row import BUILDS, HERE, Row
+from .switched import SOCKET, in_turns
 
-CONNECTIONS, REQUESTS = 64, 4000
+CONNECTIONS, REQUESTS, SLICE = 64, 4000, 500  # of each connection
 TARGET = BUILDS / "tokio"
+CLIENT = TARGET / "release/client"
 
 
 @functools.cache
@@ -23,16 +26,37 @@ def prepare():
     return None
 
 
+def start(run, **variables):
+    """It prints its port once it listens."""
+    server = run.serve([TARGET / "release/server"], lambda server: server.out.read_text().endswith("\n"), **variables)
+    return server.out.read_text().strip(), server
+
+
+def ask(run, port, requests):
+    said = measure.metrics_of(run.run([CLIENT, port, CONNECTIONS, requests]))
+    expect("the number of answers", said.get("answers"), CONNECTIONS * requests)
+    return {"p99_us": said["p99_us"]}
+
+
+def stop(run, port, server):
+    run.stop(server, ask=lambda: run.run([CLIENT, port, "quit"]))
+
+
 def once(run):
-    # It prints its port once it listens.
-    server = run.serve([TARGET / "release/server"], lambda server: server.out.read_text().endswith("\n"))
-    client, port = TARGET / "release/client", server.out.read_text().strip()
+    port, server = start(run)
     with run.measuring(server) as figures:
-        printed = run.run([client, port, CONNECTIONS, REQUESTS])
-    run.stop(server, ask=lambda: run.run([client, port, "quit"]))
-    said = measure.metrics_of(printed)
-    expect("the number of answers", said.get("answers"), CONNECTIONS * REQUESTS)
-    return {**figures, "metrics": {"requests_per_s": CONNECTIONS * REQUESTS / figures["wall_s"], "p99_us": said["p99_us"]}}
+        metrics = ask(run, port, REQUESTS)
+    stop(run, port, server)
+    return {**figures, "metrics": {"requests_per_s": CONNECTIONS * REQUESTS / figures["wall_s"], **metrics}}
+
+
+def switched(run):
+    port, server = start(run, **SOCKET)
+    with run.measuring(server) as figures:
+        slices = in_turns(run, server, CONNECTIONS * SLICE, lambda: ask(run, port, SLICE))
+    stop(run, port, server)
+    return {**figures, "slices": slices}
 
 
 ROWS = [Row("tokio HTTP service", 2, (("cargo", "cargo-web"),), once, prepare)]
+SWITCHED = dataclasses.replace(ROWS[0], name="tokio HTTP service, sampling on and off in turns", once=switched)

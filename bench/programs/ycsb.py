@@ -1,13 +1,15 @@
 """RocksDB under the load of YCSB (ycsb/ycsb.cc): 200 threads, records of 20 fields, half reads and half updates."""
+import dataclasses
 import functools
 import subprocess
 
 from harness import measure
 
-from .process import Failed
+from .process import Failed, expect
 from .row import BUILDS, HERE, Row
+from .switched import OFF, ON, PAIRS, WARM
 
-THREADS, OPERATIONS = 200, 400_000
+THREADS, OPERATIONS, SLICE = 200, 400_000, 20_000
 PROGRAM = BUILDS / "ycsb"
 
 
@@ -34,4 +36,16 @@ def once(run):
     return {**figures, "metrics": metrics}
 
 
+def switched(run):
+    """It switches sampling itself, between slices."""
+    figures, printed = run.measure([PROGRAM, run.folder / "db", THREADS, SLICE * (WARM + 2 * PAIRS), WARM, PAIRS, ON, OFF])
+    slices = {ON: [], OFF: []}
+    for words in (line.split() for line in printed.splitlines()):
+        if words[0] == "slice":
+            slices[words[1]].append({"operations_per_s": float(words[2]), "p99_us": float(words[3]), "cpu_us": float(words[4])})
+    expect("the number of slices", [len(some) for some in slices.values()], [PAIRS, PAIRS])
+    return {**figures, "slices": slices}
+
+
 ROW = Row("RocksDB, YCSB A", 2, (("c++", "g++"),), once, prepare)
+SWITCHED = dataclasses.replace(ROW, name="RocksDB, YCSB A, sampling on and off in turns", once=switched)

@@ -1,6 +1,6 @@
-// many_stacks [STACKS] [DUMPS]: makes one block by each of STACKS different stacks; then writes a heap profile DUMPS times, while a
-// second thread goes on allocating and frees, and notes the longest time between two of its steps. With every allocation
-// recorded (sample:1) each stack is in the profile.
+// many_stacks [STACKS] [DUMPS] [PROFILE]: makes one block by each of STACKS different stacks; then writes a heap profile DUMPS times,
+// while a second thread goes on allocating and frees, and notes the longest time between two of its steps. With every allocation
+// recorded (sample:1) each stack is in the profile. It is written to PROFILE and kept, if that is given.
 //
 // Stands for: a large program with a profile of many stacks: how long writing one takes, and whether the others are
 // stopped meanwhile. Each figure is the longest of all DUMPS. The second thread's longest pause without a dump, over the same
@@ -69,8 +69,11 @@ int main(int count, char** arguments) {
   blocks.reserve(stacks);
   for (unsigned i = 0; i < stacks; ++i) go_on(i, 17);
 
-  char path[] = "/tmp/many_stacks.XXXXXX";
-  if (int file = mkstemp(path); file < 0 || close(file) != 0) return 1;
+  char temporary[] = "/tmp/many_stacks.XXXXXX";
+  const char* path = count > 3 ? arguments[3] : temporary;
+  if (path == temporary) {
+    if (int file = mkstemp(temporary); file < 0 || close(file) != 0) return 1;
+  }
   std::thread other(work);
   std::vector<double> took, paused, undisturbed;
   for (long i = 0; i < dumps; ++i) {
@@ -85,7 +88,7 @@ int main(int count, char** arguments) {
   }
   over = true;
   other.join();
-  unlink(path);
+  if (path == temporary) unlink(path);
   workload::metric("dump_ms", *std::max_element(took.begin(), took.end()));
   workload::metric("longest_pause_us", *std::max_element(paused.begin(), paused.end()));
   workload::metric("longest_pause_without_us", *std::max_element(undisturbed.begin(), undisturbed.end()));

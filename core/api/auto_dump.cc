@@ -4,6 +4,7 @@
 #include "core/api/dump_names.h"
 #include "core/api/dump_ring.h"
 #include "core/api/helper.h"
+#include "core/api/sampling.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/pages/backing.h"
@@ -32,8 +33,8 @@ void update_armed() { dumps_armed.store(rules.any() || options::get(Id::dump_sig
 
 // Only what nobody has asked for by name is kept in the ring.
 bool is_automatic(DumpReason reason) {
-  return reason == DumpReason::kAllocated || reason == DumpReason::kGrowth || reason == DumpReason::kTime ||
-         reason == DumpReason::kFailure;
+  return reason == DumpReason::kAllocated || reason == DumpReason::kInUse || reason == DumpReason::kGrowth ||
+         reason == DumpReason::kTime || reason == DumpReason::kFailure;
 }
 
 // Requires: writing.
@@ -74,11 +75,14 @@ void ask(unsigned bits) {
 
 void dump_options_read() {
   dump_names_begin();
-  for (Id id : {Id::dump_alloc_interval, Id::dump_growth_interval, Id::dump_time_interval}) dump_option_changed(id);
+  for (Id id : {Id::dump_alloc_interval, Id::dump_inuse_interval, Id::dump_growth_interval, Id::dump_time_interval}) {
+    dump_option_changed(id);
+  }
 }
 
 void dump_option_changed(Id id) {
   if (id == Id::dump_alloc_interval) rules.set_alloc_interval(options::get(id));
+  if (id == Id::dump_inuse_interval) rules.set_inuse_interval(options::get(id), sampled_bytes_in_use());
   if (id == Id::dump_growth_interval) rules.set_growth_interval(options::get(id), pages::backing.bytes());
   if (id == Id::dump_time_interval) {
     uint64_t seconds = options::get(id);
@@ -92,7 +96,7 @@ bool may_lock() { return locks_held == 0 && !fork_holds_every_lock; }
 bool dumps_want_helper() { return dumps_armed.load(std::memory_order_relaxed); }
 
 SEEMALLOC_NOINLINE void look_for_dump(uint64_t bytes) {
-  unsigned due = rules.allocated(bytes) | rules.heap_is(pages::backing.bytes());
+  unsigned due = rules.allocated(bytes) | rules.in_use_is(sampled_bytes_in_use()) | rules.heap_is(pages::backing.bytes());
   if (rules.next_time_ns() != UINT64_MAX) due |= rules.time_is(os::coarse_monotonic_ns());
   ask(due);
   if (!helper_runs() && may_lock()) write_asked();

@@ -44,6 +44,13 @@ bool answer(int fd, const void* data, size_t bytes) {
 bool answer(int fd, const Text& text) { return answer(fd, text.c_str(), text.size()); }
 bool answer(int fd, const char* text) { return answer(fd, text, text_length(text)); }
 
+// Gives the profile's memory back.
+bool answer(int fd, const ProfileBytes& profile) {
+  bool taken = answer(fd, profile.data, profile.bytes);
+  give_back(profile);
+  return taken;
+}
+
 bool answer_error(int fd, const char* what, const char* detail = "") {
   FixedText<512> line;
   line << "error " << what << detail;
@@ -67,9 +74,7 @@ bool do_profile(int fd, const char* name) {
   if (!sampling_report().available) return answer_error(fd, "this is the library without a profiler (minimal)");
   ProfileBytes profile{};
   if (!kind->take(&profile)) return answer_error(fd, "no memory for the profile");
-  bool taken = answer(fd, profile.data, profile.bytes);
-  give_back(profile);
-  return taken;
+  return answer(fd, profile);
 }
 
 bool do_baseline(int fd, const char*) {
@@ -200,7 +205,7 @@ bool take_number(const char** at, uint64_t* number) {
   return true;
 }
 
-// "[HZ [MILLISECONDS]]"
+// "[HZ [MILLISECONDS]]"; answers with the profile's number (cpu_profiler.h).
 bool answer_cpu_start(int fd, const char* arguments) {
   CpuRequest request = requested_cpu_profile();
   const char* at = arguments;
@@ -211,16 +216,35 @@ bool answer_cpu_start(int fd, const char* arguments) {
   }
   request.frequency = static_cast<unsigned>(frequency);
   request.most_ns = ms * kMillisecond_ns;
-  CpuStart started = start_cpu_profile(request);
-  return started == CpuStart::kStarted ? answer(fd, "") : answer_error(fd, text_of(started));
+  uint64_t number = 0;
+  CpuStart started = start_cpu_profile(request, &number);
+  if (started != CpuStart::kStarted) return answer_error(fd, text_of(started));
+  FixedText<32> name;
+  name << number;
+  return answer(fd, name);
+}
+
+// "": whichever runs. "NUMBER": that one, if it still runs, and what it saw is the answer, unless another has begun since.
+bool answer_cpu_stop(int fd, const char* argument) {
+  if (*argument == 0) return stop_cpu_profile() ? answer(fd, "") : answer_error(fd, "no CPU profile is running");
+  uint64_t number = 0;
+  const char* at = argument;
+  if (!take_number(&at, &number) || *at != 0) return answer_error(fd, "expected the number that cpu start has answered: ", argument);
+  CpuTaken taken{};
+  switch (take_cpu_profile(number, true, &taken)) {
+    case CpuTake::kReplaced: return answer_error(fd, "there is no such CPU profile any more: another has begun since");
+    case CpuTake::kNoMemory: return answer_error(fd, "no memory for the profile");
+    case CpuTake::kTaken: break;
+  }
+  return answer(fd, taken.profile);
 }
 
 bool do_cpu(int fd, const char* arguments) {
   size_t length = first_word_length(arguments);
   const char* rest = arguments + length + (arguments[length] == ' ' ? 1 : 0);
   if (text_equal(arguments, length, "start")) return answer_cpu_start(fd, rest);
-  if (text_equal(arguments, "stop")) return stop_cpu_profile() ? answer(fd, "") : answer_error(fd, "no CPU profile is running");
-  return answer_error(fd, "expected cpu start [HZ [MILLISECONDS]] or cpu stop: ", arguments);
+  if (text_equal(arguments, length, "stop")) return answer_cpu_stop(fd, rest);
+  return answer_error(fd, "expected cpu start [HZ [MILLISECONDS]] or cpu stop [NUMBER]: ", arguments);
 }
 
 // The number that an argument spells in full, in hexadecimal; false where it spells none.

@@ -202,7 +202,7 @@ uint32_t number_of(int thread) {
   profile::ThreadNames::Marks marks;
   for (uint32_t n = 1; !all && n <= profile::ThreadNames::kMost; n++) marks.set(n);
   for (size_t i = 0; i < session->sums.size(); i++) {
-    if (session->sums[i].thread != 0) marks.set(session->sums[i].thread);
+    if (session->sums[i].thread != 0) marks.set(profile::ThreadNames::place_of(session->sums[i].thread));
   }
   session->names.recycle(marks);
   return session->names.add(static_cast<uint32_t>(thread), name);

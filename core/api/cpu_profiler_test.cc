@@ -183,11 +183,13 @@ TEST(CpuProfiler, CountsTimeAboveTheKernelsOwnFrequency) {
 TEST(CpuProfiler, SeesThreadsThatComeAndGo) {
   if (kSignalsComeLate) GTEST_SKIP();
   constexpr int kThreads = 40;
+  // What a thread uses after the last of the kernel's ticks that met it is lost: a few milliseconds, more on a busy machine.
+  constexpr uint64_t kEach_ns = 50 * kMillisecond_ns;
   ASSERT_EQ(start(500), 0);
   for (int i = 0; i < kThreads; i += 2) {
     auto work = [] {
       sm_free(sm_malloc(100));  // it is met here
-      burn_b(20 * kMillisecond_ns);
+      burn_b(kEach_ns);
     };
     std::thread one(work), two(work);
     one.join();
@@ -196,7 +198,7 @@ TEST(CpuProfiler, SeesThreadsThatComeAndGo) {
   ASSERT_EQ(stop(), 0);
   Seen profile = seen();
   EXPECT_GE(profile.number_before(" had a timer"), uint64_t{kThreads});
-  EXPECT_NEAR(static_cast<double>(profile.ns(burn_b)) / (kThreads * 20e6), 1, 0.4);
+  EXPECT_NEAR(static_cast<double>(profile.ns(burn_b)) / static_cast<double>(kThreads * kEach_ns), 1, 0.4);
 }
 
 TEST(CpuProfiler, SaysWhichThreadRan) {

@@ -105,8 +105,8 @@ int write_profile_as(const ProfileBytes& profile, const char* path) { return cou
 void write_heap_dumps_by(WriteHeapDump write) { write_heap_dump.store(write, std::memory_order_relaxed); }
 
 namespace {
-constexpr const char* kReasons[kDumpReasons] = {"dump_alloc_interval", "dump_growth_interval", "dump_time_interval",
-                                                "dump_on_failure", "dump_signal", "asked for", "at exit"};
+constexpr const char* kReasons[kDumpReasons] = {"dump_alloc_interval", "dump_inuse_interval", "dump_growth_interval",
+                                                "dump_time_interval", "dump_on_failure", "dump_signal", "asked for", "at exit"};
 
 void say(DumpReason reason, const char* path) {
   if (options::get(Id::verbose) == 0) return;

@@ -64,7 +64,7 @@ void gperftools_name(const char* prefix, Text& path) {
 }
 
 // By reason.
-constexpr char kLetters[kDumpReasons] = {'i', 'u', 't', 'o', 'm', 'm', 'f'};
+constexpr char kLetters[kDumpReasons] = {'i', 'h', 'u', 't', 'o', 'm', 'm', 'f'};
 
 void jemalloc_name(DumpReason reason, const char* prefix, Text& path) {
   char letter = kLetters[static_cast<unsigned>(reason)];

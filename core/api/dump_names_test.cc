@@ -78,7 +78,8 @@ TEST(DumpNames, Jemalloc) {
   EXPECT_EQ(next(DumpReason::kSignal), expected(4, "m1"));
   EXPECT_EQ(next(DumpReason::kTime), expected(5, "t0"));
   EXPECT_EQ(next(DumpReason::kFailure), expected(6, "o0"));
-  EXPECT_EQ(next(DumpReason::kExit), expected(7, "f"));
+  EXPECT_EQ(next(DumpReason::kInUse), expected(7, "h0"));
+  EXPECT_EQ(next(DumpReason::kExit), expected(8, "f"));
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 // Threads: any; each time a dump becomes due, one caller is told so.
 // Rules, which dump_rules_test compares with a model:
 //   1. allocated: due each time at least the interval has been allocated since it was last due.
-//   2. growth: due each time the heap is at least the interval larger than when it was last due; it never is where it shrinks.
+//   2. in use, growth: due each time so much, or the heap, is at least the interval more than when it was last due; never where it
+//      shrinks.
 //   3. time: due every interval; where that was missed by more than an interval (a process that was stopped), once.
 //   4. An interval that is set counts from that moment on; 0 is never.
 #pragma once
@@ -13,9 +14,9 @@
 
 namespace seemalloc {
 
-// Why a profile is written. The first three are this file's.
-enum class DumpReason : unsigned { kAllocated, kGrowth, kTime, kFailure, kSignal, kAsked, kExit };
-inline constexpr unsigned kDumpReasons = 7;
+// Why a profile is written. The first four are this file's.
+enum class DumpReason : unsigned { kAllocated, kInUse, kGrowth, kTime, kFailure, kSignal, kAsked, kExit };
+inline constexpr unsigned kDumpReasons = 8;
 constexpr unsigned dump_bit(DumpReason reason) { return 1u << static_cast<unsigned>(reason); }
 
 class DumpRules {
@@ -26,6 +27,7 @@ class DumpRules {
     uint64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     return allocated_.passed(total) ? dump_bit(DumpReason::kAllocated) : 0;
   }
+  unsigned in_use_is(uint64_t bytes) { return in_use_.passed(bytes) ? dump_bit(DumpReason::kInUse) : 0; }
   unsigned heap_is(uint64_t bytes) { return growth_.passed(bytes) ? dump_bit(DumpReason::kGrowth) : 0; }
   unsigned time_is(uint64_t now_ns) {
     uint64_t due = time_.due();
@@ -34,10 +36,11 @@ class DumpRules {
   }
 
   void set_alloc_interval(uint64_t bytes) { allocated_.set(bytes, total_.load(std::memory_order_relaxed)); }
+  void set_inuse_interval(uint64_t bytes, uint64_t in_use_bytes) { in_use_.set(bytes, in_use_bytes); }
   void set_growth_interval(uint64_t bytes, uint64_t heap_bytes) { growth_.set(bytes, heap_bytes); }
   void set_time_interval(uint64_t ns, uint64_t now_ns) { time_.set(ns, now_ns); }
 
-  bool any() const { return !allocated_.is_off() || !growth_.is_off() || !time_.is_off(); }
+  bool any() const { return !allocated_.is_off() || !in_use_.is_off() || !growth_.is_off() || !time_.is_off(); }
   // UINT64_MAX: never.
   uint64_t next_time_ns() const { return time_.due(); }
 
@@ -72,7 +75,7 @@ class DumpRules {
   };
 
   std::atomic<uint64_t> total_{0};
-  Mark allocated_, growth_, time_;
+  Mark allocated_, in_use_, growth_, time_;
 };
 
 }  // namespace seemalloc

@@ -19,7 +19,7 @@ struct Model {
     uint64_t interval = 0, base = 0;
     bool is_due(uint64_t at) const { return interval != 0 && at >= base + interval; }
   };
-  Mark alloc, growth, time;
+  Mark alloc, in_use, growth, time;
   uint64_t total = 0;
 
   unsigned allocated(uint64_t bytes) {
@@ -28,6 +28,11 @@ struct Model {
     if (!alloc.is_due(total)) return 0;
     alloc.base = total;
     return dump_bit(DumpReason::kAllocated);
+  }
+  unsigned in_use_is(uint64_t bytes) {
+    if (!in_use.is_due(bytes)) return 0;
+    in_use.base = bytes;
+    return dump_bit(DumpReason::kInUse);
   }
   unsigned heap_is(uint64_t bytes) {
     if (!growth.is_due(bytes)) return 0;
@@ -79,7 +84,8 @@ class Life {
   bool grow() {
     uint64_t by = some(4 * MiB);
     heap_ = random_() % 3 == 0 ? heap_ - (by < heap_ ? by : heap_) : heap_ + by;
-    return same(rules_.heap_is(heap_), model_.heap_is(heap_));
+    in_use_ = random_() % (heap_ + 1);
+    return same(rules_.heap_is(heap_), model_.heap_is(heap_)) && same(rules_.in_use_is(in_use_), model_.in_use_is(in_use_));
   }
   bool sleep() {
     now_ += some(2 * kSecond_ns);
@@ -87,7 +93,7 @@ class Life {
   }
   bool set_interval() {
     uint64_t interval = random_() % 4 == 0 ? 0 : 1 + some(8 * MiB);
-    switch (random_() % 30) {
+    switch (random_() % 40) {
       case 0:
         rules_.set_alloc_interval(interval);
         model_.alloc = {interval, model_.total};
@@ -97,11 +103,16 @@ class Life {
         model_.growth = {interval, heap_};
         break;
       case 2:
+        rules_.set_inuse_interval(interval, in_use_);
+        model_.in_use = {interval, in_use_};
+        break;
+      case 3:
         rules_.set_time_interval(interval * 1000, now_);
         model_.time = {interval * 1000, now_};
         break;
     }
-    bool any = model_.alloc.interval != 0 || model_.growth.interval != 0 || model_.time.interval != 0;
+    bool any = false;
+    for (const Model::Mark& mark : {model_.alloc, model_.in_use, model_.growth, model_.time}) any |= mark.interval != 0;
     EXPECT_EQ(rules_.any(), any);
     uint64_t next = model_.time.interval != 0 ? model_.time.base + model_.time.interval : UINT64_MAX;
     EXPECT_EQ(rules_.next_time_ns(), next);
@@ -111,7 +122,7 @@ class Life {
   std::mt19937 random_;
   DumpRules rules_;
   Model model_;
-  uint64_t now_ = kSecond_ns, heap_ = 0;
+  uint64_t now_ = kSecond_ns, heap_ = 0, in_use_ = 0;
 };
 
 TEST(DumpRules, AreTheModels) {
@@ -127,11 +138,12 @@ TEST(DumpRules, AreTheModels) {
 TEST(DumpRules, LargestNumbersAreNeverReached) {
   DumpRules rules;
   rules.set_alloc_interval(UINT64_MAX);
+  rules.set_inuse_interval(UINT64_MAX, 1000);
   rules.set_growth_interval(UINT64_MAX, 1000);
   rules.set_time_interval(UINT64_MAX, 1000);
   EXPECT_TRUE(rules.any());
   constexpr uint64_t kLarge = UINT64_MAX - 2;
-  EXPECT_EQ(rules.allocated(kLarge) | rules.heap_is(kLarge) | rules.time_is(kLarge), 0u);
+  EXPECT_EQ(rules.allocated(kLarge) | rules.in_use_is(kLarge) | rules.heap_is(kLarge) | rules.time_is(kLarge), 0u);
 }
 
 TEST(DumpRules, ThreadsTogether) {

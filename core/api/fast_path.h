@@ -17,7 +17,7 @@ SEEMALLOC_ALWAYS_INLINE void* allocate_from(size_t size_class, size_t bytes) {
   Block** head = &heap::thread_cache.heads[size_class];
   Block* block = *head;
   if (SEEMALLOC_UNLIKELY(block == nullptr)) return allocate_slow(bytes, size_class);
-  *head = block->next;
+  store_racing(*head, block->next);
   return block;
 }
 

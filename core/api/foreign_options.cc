@@ -93,7 +93,7 @@ enum Variable : unsigned {
   kAggressiveDecommit, kReleaseRate, kHeapLimitMb, kThreadCacheBytes, kDisableRelease, kVerbose, kMallocConf,
   // Of gperftools, and nothing that we have.
   kDeallocationInterval, kProfileMmap, kProfileOnlyMmap, kProfileMmapLog, kProfileCleanup, kSkipMmap, kSkipSbrk, kLargeReport,
-  kPageSize, kMemfsPath, kVariables
+  kPageSize, kMemfsPath, kProfileBuffer, kPerThreadTimers, kTimerSignal, kVariables
 };
 
 constexpr const char* kNames[kVariables] = {
@@ -103,12 +103,13 @@ constexpr const char* kNames[kVariables] = {
     "TCMALLOC_DISABLE_MEMORY_RELEASE", "PERFTOOLS_VERBOSE", "MALLOC_CONF",
     "HEAP_PROFILE_DEALLOCATION_INTERVAL", "HEAP_PROFILE_MMAP", "HEAP_PROFILE_ONLY_MMAP", "HEAP_PROFILE_MMAP_LOG",
     "HEAP_PROFILE_CLEANUP", "TCMALLOC_SKIP_MMAP", "TCMALLOC_SKIP_SBRK", "TCMALLOC_LARGE_ALLOC_REPORT_THRESHOLD",
-    "TCMALLOC_OVERRIDE_PAGESIZE", "TCMALLOC_MEMFS_MALLOC_PATH"};
+    "TCMALLOC_OVERRIDE_PAGESIZE", "TCMALLOC_MEMFS_MALLOC_PATH", "HEAP_PROFILE_BUFFER_SIZE", "CPUPROFILE_PER_THREAD_TIMERS",
+    "CPUPROFILE_TIMER_SIGNAL"};
 
 // Null: not set.
 using Values = const char* [kVariables];
 
-bool may_be_one(char first) { return first == 'H' || first == 'T' || first == 'P' || first == 'M'; }
+bool may_be_one(char first) { return first == 'C' || first == 'H' || first == 'T' || first == 'P' || first == 'M'; }
 
 void find_variables(char** environment, Values& values) {
   for (char** variable = environment; *variable != nullptr; variable++) {
@@ -143,7 +144,7 @@ void choose_number(const Values& values, Variable variable, Id id, const char* e
 HeapProfileIntervals read_intervals(const Values& values) {
   HeapProfileIntervals intervals{GiB, 100 * MiB, 0};
   read_number(values, kAllocationInterval, "bytes (0 is never)", 1, UINT64_MAX, &intervals.allocated);
-  read_number(values, kInuseInterval, "bytes (0 is never)", 1, UINT64_MAX, &intervals.growth);
+  read_number(values, kInuseInterval, "bytes (0 is never)", 1, UINT64_MAX, &intervals.in_use);
   read_number(values, kTimeInterval, "seconds (0 is never)", 1, UINT64_MAX, &intervals.seconds);
   return intervals;
 }
@@ -162,7 +163,7 @@ void read_heap_profile(char** environment, const Values& values) {
   choose(Id::sample, 1);  // it records each allocation
   HeapProfileIntervals intervals = read_intervals(values);
   choose(Id::dump_alloc_interval, intervals.allocated);
-  choose(Id::dump_growth_interval, intervals.growth);
+  choose(Id::dump_inuse_interval, intervals.in_use);
   choose(Id::dump_time_interval, intervals.seconds);
   // No other signal is near to one that is none.
   choose_number(values, kProfileSignal, Id::dump_signal, "the number of a signal", 1, options::row(Id::dump_signal).max);
@@ -173,6 +174,7 @@ void read_release_rate(const char* value) {
   if (value == nullptr) return;
   if (!parse_thousandths(value, &thousandths)) return complain(kNames[kReleaseRate], value, "a number such as 0.5 (0 is never)");
   if (thousandths == 0) return choose(Id::purge, "never");
+  if (thousandths == 1000) return;  // the default, theirs and ours
   choose(Id::purge_delay, options::row(Id::purge_delay).fallback * 1000 / thousandths);
 }
 
@@ -245,7 +247,7 @@ void choose_decay(const JemallocConf& conf) {
   if (conf.number(JemallocName::lg_dirty_mult) < 0) {
     choose(Id::purge, "never");
   } else {
-    note_without_effect("lg_dirty_mult");
+    choose_power(Id::free_ratio, conf.number(JemallocName::lg_dirty_mult));
   }
 }
 

@@ -16,10 +16,10 @@ void read_foreign_options(char** environment, void (*report)(const char* line));
 // With the option verbose: one line that names the settings which were understood and change nothing here.
 void report_options_without_effect(void (*report)(const char* line));
 
-// What gperftools' HEAPPROFILE begins, and its HeapProfilerStart: dumps each time so many bytes have been allocated, the heap has
-// grown by so many, so many seconds have passed; 0 never. As HEAP_PROFILE_ALLOCATION_INTERVAL and its kin say.
+// What gperftools' HEAPPROFILE begins, and its HeapProfilerStart: dumps each time so many bytes have been allocated, so many more are
+// in use than ever, so many seconds have passed; 0 never. As HEAP_PROFILE_ALLOCATION_INTERVAL and its kin say.
 struct HeapProfileIntervals {
-  uint64_t allocated, growth, seconds;
+  uint64_t allocated, in_use, seconds;
 };
 HeapProfileIntervals heap_profile_intervals(char** environment, void (*report)(const char* line));
 // HEAPPROFILE was set when the program started.

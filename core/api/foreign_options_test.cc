@@ -63,7 +63,7 @@ struct Case {
 };
 
 const char* kHeapProfile =
-    "sample:1 dump_prefix:/tmp/p dump_names:gperftools dump_alloc_interval:1G dump_growth_interval:100M dump_final:1";
+    "sample:1 dump_prefix:/tmp/p dump_names:gperftools dump_alloc_interval:1G dump_inuse_interval:100M dump_final:1";
 
 TEST_F(ForeignOptions, Gperftools) {
   const Case kCases[] = {
@@ -190,7 +190,9 @@ TEST_F(ForeignOptions, Jemalloc) {
       {"muzzy_decay_ms:10000", ""},
       {"muzzy_decay_ms:-1", "purge_free:1"},
       {"lg_dirty_mult:-1", "purge:never"},
-      {"lg_dirty_mult:3", ""},
+      {"lg_dirty_mult:3", "free_ratio:8"},
+      {"lg_dirty_mult:0", "free_ratio:1"},
+      {"lg_dirty_mult:63", "free_ratio:1000000000"},
       {"background_thread:true", ""},
       {"background_thread:false", "helper:0"},
       {"stats_print:true", "stats_print:1"},
@@ -236,14 +238,16 @@ TEST_F(ForeignOptions, AbortConfEndsTheProcess) {
 }
 
 TEST_F(ForeignOptions, WhatHasNoEffectIsNamedOnRequest) {
-  changed_by({"MALLOC_CONF=narenas:4,tcache:false,hpa_dirty_mult:0.1,lg_dirty_mult:3", "HEAP_PROFILE_MMAP=1"});
+  changed_by({"MALLOC_CONF=narenas:4,tcache:false,hpa_dirty_mult:0.1,lg_chunk:22", "HEAP_PROFILE_MMAP=1", "HEAP_PROFILE_BUFFER_SIZE=1",
+              "CPUPROFILE_PER_THREAD_TIMERS=1", "CPUPROFILE_TIMER_SIGNAL=12"});
   report_options_without_effect(keep);
   EXPECT_TRUE(lines.empty()) << "nobody has asked";
   FixedText<64> problem;
   ASSERT_TRUE(options::set(Id::verbose, "1", 1, problem));
   report_options_without_effect(keep);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_EQ(lines[0], "without effect here: HEAP_PROFILE_MMAP, narenas, tcache, hpa_, lg_dirty_mult");
+  EXPECT_EQ(lines[0], "without effect here: HEAP_PROFILE_MMAP, HEAP_PROFILE_BUFFER_SIZE, CPUPROFILE_PER_THREAD_TIMERS, "
+                      "CPUPROFILE_TIMER_SIGNAL, narenas, tcache, hpa_, lg_chunk");
 }
 
 }  // namespace

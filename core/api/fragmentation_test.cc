@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <functional>
 #include <random>
 #include <thread>
@@ -16,7 +17,9 @@
 #include <vector>
 
 #include "core/api/profile_kinds.h"
+#include "core/api/sampling.h"
 #include "core/api/test_api.h"
+#include "core/base/repetitions_for_test.h"
 #include "core/base/units.h"
 #include "core/heap/fragmentation.h"
 #include "core/heap/homes.h"
@@ -112,7 +115,7 @@ using Program = std::function<void(std::mt19937& random, Blocks& blocks)>;
 
 // Runs it often: the estimates are within their errors of what is counted, and not to one side of it.
 void expect_right_on_average(size_t interval, const Program& program, double bias) {
-  constexpr int kRounds = 12;
+  constexpr int kRounds = repetitions(12);
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   ASSERT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
@@ -277,11 +280,53 @@ TEST(Fragmentation, ProfileSaysTheSame) {
     Charged charged = measure(blocks, 2 * KiB);
     std::string bytes = take_profile();
     EXPECT_NEAR(static_cast<double>(charged_in(bytes)), charged.estimate[kLong], 0.02 * charged.estimate[kLong] + 4096);
-    ASSERT_EQ(profile::decode(bytes).comments.size(), 2u);
-    EXPECT_NE(profile::decode(bytes).comments[0].find("bytes charged to the stacks"), std::string::npos);
+    std::vector<std::string> comments = profile::decode(bytes).comments;
+    ASSERT_EQ(comments.size(), 3u);
+    EXPECT_NE(comments[0].find("bytes charged to the stacks"), std::string::npos);
+    EXPECT_NE(comments[1].find(", 0 more dropped for want of memory"), std::string::npos) << comments[1];
     blocks.drop_all();
   }).join();
   ASSERT_EQ(seemalloc_profile_stop(), 0);
+}
+
+// Samples that all missed who keeps the memory agree with each other: that is no reason to be sure.
+TEST(Fragmentation, ProfileDoesNotClaimToBeRightWhereNoSampleWasDrawn) {
+  ASSERT_EQ(seemalloc_profile_start(1024 * GiB), 0);
+  std::thread([] {
+    std::mt19937 random(std::random_device{}());
+    Blocks blocks;
+    spike(96, 60000, 300)(random, blocks);
+    std::string said = profile::decode(take_profile()).comments[0];
+    uint64_t exact = 0, charged = 0, error = 0;
+    ASSERT_EQ(sscanf(said.c_str(), "fragmentation: %lu bytes free in spans that live blocks keep, exactly; %lu bytes charged to the stacks of such blocks, "
+                     "standard error %lu", &exact, &charged, &error), 3) << said;
+    EXPECT_GT(exact, MiB);
+    EXPECT_LT(charged, exact / 10);
+    EXPECT_EQ(error, exact - charged);
+    blocks.drop_all();
+  }).join();
+  ASSERT_EQ(seemalloc_profile_stop(), 0);
+}
+
+TEST(Fragmentation, ProfileSaysWhichStacksAreNotWhole) {
+  ASSERT_EQ(seemalloc_option_set("stack_depth", "4"), 0);
+  ASSERT_EQ(seemalloc_profile_start(1), 0);
+  uint64_t before = sampling_report().live_samples;
+  std::thread([&] {
+    std::mt19937 random(1);
+    Blocks blocks;
+    spike(300, 2000, 10)(random, blocks);
+    uint64_t recorded = sampling_report().live_samples - before;
+    EXPECT_GE(recorded, 150u);
+    std::vector<std::string> comments = profile::decode(take_profile()).comments;
+    uint64_t truncated = 0;
+    ASSERT_EQ(sscanf(comments[2].c_str(), "stacks: %*u distinct; %lu samples with a truncated stack", &truncated), 1) << comments[2];
+    EXPECT_GE(truncated, 150u);
+    EXPECT_LE(truncated, recorded);
+    blocks.drop_all();
+  }).join();
+  ASSERT_EQ(seemalloc_profile_stop(), 0);
+  ASSERT_EQ(seemalloc_option_set("stack_depth", "64"), 0);
 }
 
 TEST(Fragmentation, ProfileWithMemoryRefused) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "core/api/test_api.h"
 #include "core/base/units.h"
 #include "core/heap/large_cache.h"
+#include "core/os/arena.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
@@ -22,11 +24,16 @@
 namespace seemalloc {
 namespace {
 
-std::vector<profile::DecodedRow> growth_rows() {
+std::string take_growth_profile() {
   ProfileBytes taken{};
   EXPECT_TRUE(find_profile_kind("growth")->take(&taken));
   std::string bytes(taken.data, taken.bytes);
   give_back(taken);
+  return bytes;
+}
+
+std::vector<profile::DecodedRow> growth_rows() {
+  std::string bytes = take_growth_profile();
   EXPECT_EQ(profile::decode(bytes).types, (std::vector<std::string>{"growth_objects/count", "growth_space/bytes"}));
   return profile::rows_of(bytes);
 }
@@ -195,6 +202,23 @@ TEST(Growth, ThreadsAndForksAtOnce) {
   heap::purge_all();
 }
 
+TEST(Growth, SaysWhichStacksAreNotWhole) {
+  heap::purge_all();
+  uint64_t before = profile::growth_totals().truncated_times;
+  sm_free(at_depth(30, 500 * MiB));
+  heap::purge_all();
+  EXPECT_EQ(profile::growth_totals().truncated_times, before);
+  ASSERT_EQ(seemalloc_option_set("stack_depth", "8"), 0);
+  sm_free(at_depth(31, 501 * MiB));
+  ASSERT_EQ(seemalloc_option_set("stack_depth", "64"), 0);
+  heap::purge_all();
+  EXPECT_EQ(profile::growth_totals().truncated_times, before + 1);
+  std::string said = "; " + std::to_string(before + 1) + " pieces with a truncated stack, 0 pieces with a broken unwind; without";
+  std::vector<std::string> comments = profile::decode(take_growth_profile()).comments;
+  ASSERT_EQ(comments.size(), 2u);
+  EXPECT_NE(comments[1].find(said), std::string::npos) << comments[1];
+}
+
 // Last: there is no more room for stacks afterwards.
 __attribute__((noinline)) void record_from(const unsigned char* path, unsigned length);
 __attribute__((noinline)) void turn_left(const unsigned char* path, unsigned length) {
@@ -216,6 +240,17 @@ void record_from(const unsigned char* path, unsigned length) {
   asm volatile("");
 }
 TEST(Growth, FurtherStacksAreSummedUp) {
+  {
+    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    while (os::arena_allocate(64, 8) != nullptr) {
+    }
+    profile::GrowthTotals before = profile::growth_totals();
+    const unsigned char path[] = {1, 0, 1};
+    record_from(path, 3);
+    profile::GrowthTotals totals = profile::growth_totals();
+    EXPECT_EQ(totals.refused_times, before.refused_times + 1);
+    EXPECT_EQ(totals.stackless_times, before.stackless_times + 1);
+  }
   profile::GrowthTotals before = profile::growth_totals();
   for (unsigned i = 0; i < 2 * profile::kMostGrowthStacks; i++) {
     unsigned char path[11];
@@ -226,6 +261,7 @@ TEST(Growth, FurtherStacksAreSummedUp) {
   EXPECT_EQ(totals.stacks, profile::kMostGrowthStacks);
   EXPECT_EQ(totals.times - before.times, 2 * profile::kMostGrowthStacks);
   EXPECT_GE(totals.stackless_times - before.stackless_times, profile::kMostGrowthStacks);
+  EXPECT_EQ(totals.refused_times, before.refused_times) << "there was memory";
 }
 
 }  // namespace

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -256,6 +258,72 @@ TEST(SoftLimit, ALiveHeapAboveItGrowsWithoutAStorm) {
   }
   EXPECT_LE(heap::pressure_statistics().rounds, rounds + 20);
   free_all(blocks);
+}
+
+void take(std::optional<heap::PressureTurn>& turn) {
+  do turn.emplace();
+  while (!turn->mine);
+}
+
+// The helper may be giving everything back: in a cgroup of 260 MiB a burst filled what it made free faster than that, and more.
+TEST(Limits, WhoGrowsWaitsForWhoLooks) {
+  Option soft("heap_soft_limit", size_t{64} << 30);
+  bool looked = false;
+  for (int i = 0; i < 10 && !looked; i++) {  // a busy machine may let it wait for longer than it does
+    pages::backing.set_next_look(0);
+    std::thread grows;
+    {
+      std::optional<heap::PressureTurn> turn;
+      take(turn);
+      grows = std::thread([] { heap::look_at_pressure(0); });
+      os::pause(30 * kMillisecond_ns);
+    }
+    grows.join();
+    looked = pages::backing.next_look() != 0;
+  }
+  EXPECT_TRUE(looked);
+}
+
+uint64_t ns_of_looks(unsigned count) {
+  uint64_t begin = os::monotonic_ns();
+  for (unsigned i = 0; i < count; i++) heap::look_at_pressure(0);
+  return os::monotonic_ns() - begin;
+}
+
+// A signal handler that allocates has interrupted who looks.
+TEST(Limits, NobodyWaitsForHimself) {
+  Option soft("heap_soft_limit", size_t{64} << 30);
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < 10; i++) {  // a busy machine may interrupt some
+    std::optional<heap::PressureTurn> turn;
+    take(turn);
+    least = std::min(least, ns_of_looks(10));
+  }
+  EXPECT_LT(least, 50 * kMillisecond_ns);
+}
+
+// In the child it goes on, and nobody looks beside it. What others of the parent had is nobody's.
+TEST(Limits, ASignalHandlerForksWhereItHasInterruptedWhoLooks) {
+  sm_free(sm_malloc(1));  // the fork handlers are there
+  std::optional<heap::PressureTurn> turn;
+  auto mine_in_child = [] {
+    pid_t child = fork();
+    if (child == 0) _exit(heap::PressureTurn().mine ? 1 : 0);
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status) == 1;
+  };
+  take(turn);
+  EXPECT_FALSE(mine_in_child());
+  std::thread([&] { EXPECT_TRUE(mine_in_child()); }).join();
+}
+
+// To give much back takes seconds, and each refill comes to look meanwhile.
+TEST(Limits, WhoLooksForLongIsNotWaitedForAgainAndAgain) {
+  Option soft("heap_soft_limit", size_t{64} << 30);
+  std::optional<heap::PressureTurn> turn;
+  take(turn);
+  std::thread([] { EXPECT_LT(ns_of_looks(40), 3 * kSecond_ns); }).join();
 }
 
 // Others may have taken what room there was, and the next growth is to be seen early.

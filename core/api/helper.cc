@@ -27,6 +27,7 @@
 #include "core/os/os.h"
 #include "core/os/process.h"
 #include "core/pages/collapse.h"
+#include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 
@@ -37,8 +38,6 @@ namespace seemalloc {
 
 namespace {
 
-// A process that never grows beyond its first regions gets no thread and no socket.
-constexpr unsigned kRegionsWorthAHelper = 2;
 // Besides the program's thread-local memory, which lies on it too. Untouched stack costs address space only; it is this
 // large for the program's exit handlers, should they run here.
 constexpr size_t kStackBytes = 1 * MiB;
@@ -57,6 +56,8 @@ constinit StallWatch stalls;
 constinit WakeUp wake_up;
 uint64_t loaded_ns = 0;
 int loaded_process = 0;
+bool filtered_at_load = false;
+std::atomic<unsigned> frees_in_child{0};
 
 uint64_t next_wait_ns() {
   constexpr uint64_t kBetweenSlices_ns = 20 * kMillisecond_ns;
@@ -115,6 +116,9 @@ void* run_helper(void*) {
   return nullptr;
 }
 
+// The program has put itself into a sandbox since it was loaded: there a new thread may be the end of it.
+bool is_in_a_sandbox() { return !filtered_at_load && os::calls_are_filtered(); }
+
 // Any thread may receive the signal: it only asks.
 void on_dump_signal(int) { ask_for_dump(DumpReason::kSignal); }
 
@@ -141,6 +145,7 @@ SEEMALLOC_COLD void start_helper() {
     helper.store(Helper::kNone, std::memory_order_release);
     return;
   }
+  if (is_in_a_sandbox()) return helper.store(Helper::kRefused, std::memory_order_release);
   int saved_errno = errno;
   sigset_t all, before;
   sigfillset(&all);
@@ -166,7 +171,8 @@ SEEMALLOC_COLD void start_helper() {
 void start_helper_if_due() {
   if (SEEMALLOC_LIKELY(helper.load(std::memory_order_relaxed) != Helper::kNone)) return;
   bool child_waits = cpu_run_in_child_is_due();
-  if ((pages::region_count() < kRegionsWorthAHelper && !child_waits) || !process_started()) return;
+  // A process that never grows beyond its first region gets no thread and no socket.
+  if ((pages::heap_is_tiny() && !child_waits) || !process_started()) return;
   if (child_waits) begin_cpu_run_in_child();
   if (options::get(options::Id::helper) != 0) start_helper();
 }
@@ -181,6 +187,7 @@ void start_helper_at_load() {
   if (dump_signal() != 0) install_dump_signal();
   bool wants_cpu = start_cpu_run();
   if (options::get(options::Id::helper) == 0) return;
+  filtered_at_load = os::calls_are_filtered();
   if (dumps_want_helper() || wants_cpu || options::get(options::Id::at_start) != 0) start_helper();
 }
 
@@ -212,6 +219,18 @@ void wake_helper() {
 
 uint64_t helper_uptime_ns() { return os::monotonic_ns() - loaded_ns; }
 
+namespace {
+// A child of fork that frees what it was born with, and allocates nothing. One that frees little may be about to call exec.
+void child_frees() {
+  constexpr unsigned kWorthAHelper = 64;  // spans, of which an eighth has been freed
+  if (!may_lock()) return;
+  bool worth_it = frees_in_child.fetch_add(1, std::memory_order_relaxed) + 1 >= kWorthAHelper || pages::anything_cached_huge();
+  if (!worth_it) return;
+  heap::on_slow_free.store(nullptr, std::memory_order_relaxed);
+  start_helper_if_due();
+}
+}  // namespace
+
 // fork does not wait for the helper, which may be sending to a slow client: what it holds are locks that the fork handlers
 // take, and the state of the control socket, which the child forgets whatever it was.
 void forget_helper_in_child() {
@@ -224,6 +243,8 @@ void forget_helper_in_child() {
   helper_thread_id.store(0, std::memory_order_relaxed);
   loaded_process = os::process_id();
   helper.store(Helper::kNone, std::memory_order_release);
+  frees_in_child.store(0, std::memory_order_relaxed);
+  heap::on_slow_free.store(child_frees, std::memory_order_relaxed);
 }
 
 }  // namespace seemalloc

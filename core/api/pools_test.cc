@@ -241,6 +241,27 @@ TEST_F(Pools, GoOnInAForkedChild) {
   seemalloc_pool_destroy(pool);
 }
 
+__attribute__((noinline)) void alloc_at_depth(seemalloc_pool_t* pool, unsigned depth) {
+  depth == 0 ? seemalloc_pool_alloc(pool, at(7), 8) : alloc_at_depth(pool, depth - 1);
+  asm volatile("");
+}
+
+TEST_F(Pools, SayWhichStacksAreNotWhole) {
+  seemalloc_pool_t* pool = seemalloc_pool_create("deep");
+  uint64_t before = profile::pool_totals().truncated_samples;
+  alloc_at_depth(pool, 10);
+  EXPECT_EQ(profile::pool_totals().truncated_samples, before);
+  ASSERT_EQ(seemalloc_option_set("stack_depth", "8"), 0);
+  for (int i = 0; i < 3; i++) alloc_at_depth(pool, 10);
+  ASSERT_EQ(seemalloc_option_set("stack_depth", "64"), 0);
+  std::vector<std::string> comments = profile::decode(take_pools_profile()).comments;
+  ASSERT_EQ(comments.size(), 3u);
+  std::string said = std::to_string(profile::pool_totals().stacks) + " distinct; " + std::to_string(before + 3) + " samples with a truncated stack, 0 ";
+  EXPECT_NE(comments[1].find("there is no exact total: blocks that are no samples are not counted"), std::string::npos) << comments[1];
+  EXPECT_NE(comments[2].find(said), std::string::npos) << comments[2];
+  seemalloc_pool_destroy(pool);
+}
+
 TEST_F(Pools, MemoryRefused) {
   uint64_t dropped = profile::pool_totals().dropped;
   std::vector<seemalloc_pool_t*> pools;

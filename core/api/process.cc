@@ -134,7 +134,7 @@ void start_process() {
   phase.store(Phase::kUsable, std::memory_order_release);
 }
 
-// Without a key (a program may use them all up) the heap of an ended thread stays with it: memory, not correctness.
+// Without a key (a program may use them all up) others find the heap of a thread that has ended, later: core/heap/lost_threads.h.
 void end_with_thread(heap::ThreadCache* cache) {
   if (have_thread_key) pthread_setspecific(thread_key, cache);
 }

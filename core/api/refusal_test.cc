@@ -11,7 +11,9 @@
 
 #include "core/api/sampling.h"
 #include "core/api/test_api.h"
+#include "core/base/repetitions_for_test.h"
 #include "core/base/units.h"
+#include "core/heap/statistics.h"
 #include "core/os/fault.h"
 
 namespace seemalloc {
@@ -68,7 +70,7 @@ unsigned churn() {
   };
   std::vector<Owned> blocks;
   unsigned refused = 0;
-  for (unsigned i = 0; i < 300; i++) {
+  for (unsigned i = 0; i < repetitions(300u); i++) {
     size_t bytes = kSizes[i * 7 % std::size(kSizes)];
     errno = 0;
     auto* p = static_cast<unsigned char*>(i % 5 == 0 ? sm_calloc(1, bytes) : sm_malloc(bytes));
@@ -119,6 +121,11 @@ TEST_P(Refusal, LosesNothing) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);
 }
 
+uint64_t taken_bytes() {
+  heap::Statistics s = heap::statistics();
+  return s.allocated_bytes - s.untaken_bytes;
+}
+
 // A sampled block has a span of its own kind. Where that cannot be had, the block comes from a span in use, and the sample is lost.
 TEST(RefusalOfSamples, IsCounted) {
   constexpr size_t kBlocks = 200000;
@@ -127,7 +134,7 @@ TEST(RefusalOfSamples, IsCounted) {
     for (void*& block : blocks) block = sm_malloc(256);
     for (size_t i = 0; i < blocks.size(); i += 2) sm_free(blocks[i]);  // free blocks, but no free pages
     ASSERT_EQ(seemalloc_profile_start(1 * KiB), 0);
-    uint64_t before = sampling_report().dropped;
+    uint64_t before = sampling_report().dropped, taken = taken_bytes();
     size_t had = 0;
     {
       os::RefuseCalls refuse(SYS_mmap, ENOMEM);
@@ -139,6 +146,7 @@ TEST(RefusalOfSamples, IsCounted) {
     }
     EXPECT_GE(had, kBlocks / 2) << "the free blocks";
     EXPECT_GT(sampling_report().dropped, before);
+    EXPECT_EQ(taken_bytes() - taken, had * 256) << "none counts twice";
     for (size_t i = 0; i < blocks.size(); i++) {
       if (i >= kBlocks || i % 2 == 1) sm_free(blocks[i]);
     }

@@ -138,7 +138,7 @@ void write_spans(Text& out, const heap::SpanStatistics& s) {
 }
 
 void write_blocks(Text& out, const heap::Statistics& s) {
-  JsonObject(out).put("live_bytes", s.live_bytes).put("cached_bytes", s.cached_bytes).put("free_bytes", s.free_bytes);
+  JsonObject(out).put("live_bytes", s.live_bytes).put("cached_bytes", s.cached_bytes).put("free_bytes", s.free_bytes).put("allocated_bytes", s.allocated_bytes);
 }
 
 void write_system(Text& out) {

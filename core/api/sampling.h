@@ -7,6 +7,8 @@
 
 namespace seemalloc {
 
+class Text;
+
 namespace heap {
 struct ThreadHeap;
 }
@@ -27,12 +29,19 @@ extern constinit thread_local bool moving_block __attribute__((tls_model("initia
 uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes, const void* site);
 // Counts a sample whose block could not be had.
 void drop_sample();
+// What is in use, estimated by samples, as far as threads have told: each may be 1/1024 of the most there ever was, and 4 KiB, off.
+// 0 in the library without a profiler.
+uint64_t sampled_bytes_in_use();
 // `mine` is null in a thread that has no heap.
 void forget_sample(heap::ThreadHeap* mine, uint32_t id);
 void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes);
 // What the calling thread has freed since it began, estimated by samples: stands still while there are none. The thread's own
 // word, which it writes. Null in the library without a profiler.
 const uint64_t* thread_freed_bytes();
+// The most that what the calling thread's heap was handed out (ThreadHeap::handed_out_bytes) was ahead of what it has freed, since it
+// began or since the reset, which makes where they are now the zero. Costs a sampled free a comparison.
+uint64_t thread_peak_bytes(const heap::ThreadHeap& mine);
+void reset_thread_peak(const heap::ThreadHeap& mine);
 
 struct SamplingReport {
   bool available;  // false: this is the library without a profiler
@@ -109,6 +118,11 @@ bool python_place(uintptr_t return_address, PythonPlace* out);
 // Calls f for each; f may allocate. The number that the estimate of a row would have, had it been drawn with another interval,
 // is one over the chance of a sample: chance_of_sample().
 void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context);
+// The same of what has been sampled since forget_samples(), which is false when memory was refused. f must not ask for rows itself.
+void for_each_sample_row_since(void (*f)(void* context, const SampleRow& row), void* context);
+bool forget_samples();
+// When that was, on CLOCK_MONOTONIC; 0: never.
+uint64_t samples_forgotten_ns();
 double chance_of_sample(size_t bytes, uint64_t interval_bytes);
 
 // The growth profile. f may allocate.
@@ -118,6 +132,10 @@ struct GrowthStack {
   uint64_t times, bytes;
 };
 void for_each_growth_stack(void (*f)(void* context, const GrowthStack& row), void* context);
+
+// Lines that these profiles say about themselves: what they cover, what they could not see, estimates beside exact totals.
+void for_each_heap_note(uint64_t interval_bytes, void (*line)(void* context, const Text& text), void* context);
+void for_each_growth_note(void (*line)(void* context, const Text& text), void* context);
 
 void lock_sampling_for_fork();
 void unlock_sampling_after_fork(bool in_child);

@@ -7,6 +7,7 @@
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
 #include "core/pages/growth.h"
+#include "core/profile/forgotten.h"
 #include "core/profile/fragmentation_profile.h"
 #include "core/profile/growth_profile.h"
 #include "core/profile/heap_profile.h"
@@ -63,10 +64,18 @@ int64_t stands_for(uint64_t bytes, uint64_t interval) {
 struct ThreadSamples {
   int64_t live_bytes;    // of its samples, less those of others that it freed
   uint64_t freed_bytes;  // never falls
+  int64_t highest_bytes, zero_bytes;  // of net(): the most before freed_bytes last grew, and what it was at the reset
+
+  int64_t net(const heap::ThreadHeap& mine) const { return static_cast<int64_t>(mine.handed_out_bytes - freed_bytes); }
+  void look_for_peak(const heap::ThreadHeap& mine) {
+    if (net(mine) > highest_bytes) highest_bytes = net(mine);
+  }
   void left(const heap::ThreadHeap& mine, int64_t bytes) {
     live_bytes -= bytes;
     int64_t freed = static_cast<int64_t>(mine.handed_out_bytes) - live_bytes;
-    if (freed > static_cast<int64_t>(freed_bytes)) freed_bytes = static_cast<uint64_t>(freed);
+    if (freed <= static_cast<int64_t>(freed_bytes)) return;
+    look_for_peak(mine);  // what was handed out never falls: it is only here that net() does
+    freed_bytes = static_cast<uint64_t>(freed);
   }
 };
 constinit thread_local ThreadSamples thread_samples __attribute__((tls_model("initial-exec"))) = {};
@@ -94,6 +103,11 @@ SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t request
   return id;
 }
 
+uint64_t sampled_bytes_in_use() {
+  int64_t bytes = profile::records.peak.in_use_bytes();
+  return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+}
+
 void drop_sample() { profile::drop_sample(); }
 
 namespace {
@@ -108,6 +122,13 @@ void forget_sample(heap::ThreadHeap* mine, uint32_t id) {
 }
 
 const uint64_t* thread_freed_bytes() { return &thread_samples.freed_bytes; }
+uint64_t thread_peak_bytes(const heap::ThreadHeap& mine) {
+  thread_samples.look_for_peak(mine);
+  return static_cast<uint64_t>(thread_samples.highest_bytes - thread_samples.zero_bytes);
+}
+void reset_thread_peak(const heap::ThreadHeap& mine) {
+  thread_samples.highest_bytes = thread_samples.zero_bytes = thread_samples.net(mine);
+}
 
 void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes) {
   profile::record_resize(id, requested_bytes, allocated_bytes);
@@ -134,11 +155,16 @@ bool hand_over(const profile::Buffer& buffer, ProfileBytes* out) {
   *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
   return true;
 }
+// Blocks in threads' lists, which the program has not got yet, are in neither.
+profile::ExactBytes exact_bytes() {
+  heap::Statistics s = heap::statistics();
+  return {s.live_bytes, s.allocated_bytes > s.untaken_bytes ? s.allocated_bytes - s.untaken_bytes : 0, heap::freed_bytes(s)};
+}
 bool profile_of(profile::Kind kind, ProfileBytes* out) {
   profile::Buffer buffer{};
-  // The exact figure first: encoding takes time, and the two stand side by side.
-  uint64_t live_bytes = heap::statistics().live_bytes;
-  if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample), kind, live_bytes)) return false;
+  // The exact figures first: encoding takes time, and they stand beside the estimates.
+  profile::ExactBytes exact = exact_bytes();
+  if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample), kind, exact)) return false;
   return hand_over(buffer, out);
 }
 }  // namespace
@@ -158,7 +184,7 @@ bool find_loaded_python() { return profile::find_loaded_python(); }
 size_t python_name_bytes() { return profile::python_name_bytes(); }
 
 bool set_profile_baseline() {
-  profile::set_baseline();
+  profile::set_baseline(exact_bytes());
   return true;
 }
 
@@ -216,9 +242,12 @@ bool view_sample(uint32_t id, SampleView* out) {
   return true;
 }
 
-void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context) {
-  profile::records.buckets.for_each([&](const profile::Bucket& bucket) {
-    profile::BucketRow row = profile::read_bucket(bucket);
+namespace {
+struct RowVisitor {
+  void (*f)(void* context, const SampleRow& row);
+  void* context;
+  void visit(const profile::BucketRow& row) const {
+    const profile::Bucket& bucket = *row.bucket;
     if (row.alloc_samples == 0 && row.live_samples == 0) return;
     f(context, {.return_addresses = bucket.stack->pcs(),
                 .depth = bucket.stack->depth,
@@ -228,7 +257,27 @@ void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* c
                 .live_samples = row.live_samples,
                 .objects = row.alloc_objects(),
                 .live_objects = row.live_objects()});
-  });
+  }
+};
+}  // namespace
+
+void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context) {
+  RowVisitor visitor{f, context};
+  profile::records.buckets.for_each([&](const profile::Bucket& bucket) { visitor.visit(profile::read_bucket(bucket)); });
+}
+void for_each_sample_row_since(void (*f)(void* context, const SampleRow& row), void* context) {
+  RowVisitor visitor{f, context};
+  profile::for_each_row_since(
+      [](void* to, const profile::BucketRow& row) { static_cast<const RowVisitor*>(to)->visit(row); }, &visitor);
+}
+bool forget_samples() { return profile::forget_samples(); }
+uint64_t samples_forgotten_ns() { return profile::forgotten_ns(); }
+
+void for_each_heap_note(uint64_t interval_bytes, void (*line)(void* context, const Text& text), void* context) {
+  profile::heap_profile_notes({line, context}, interval_bytes, exact_bytes());
+}
+void for_each_growth_note(void (*line)(void* context, const Text& text), void* context) {
+  profile::growth_profile_notes({line, context});
 }
 
 void for_each_growth_stack(void (*f)(void* context, const GrowthStack& row), void* context) {
@@ -249,10 +298,12 @@ double chance_of_sample(size_t bytes, uint64_t interval_bytes) { return 1 / prof
 void lock_sampling_for_fork() {
   profile::lock_pools_for_fork();
   profile::lock_growth_for_fork();
+  profile::lock_forgotten_for_fork();
   profile::lock_for_fork();
 }
 void unlock_sampling_after_fork(bool in_child) {
   profile::unlock_after_fork();
+  profile::unlock_forgotten_after_fork();
   profile::unlock_growth_after_fork();
   profile::unlock_pools_after_fork();
   if (!in_child) return;

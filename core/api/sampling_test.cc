@@ -11,6 +11,7 @@
 
 #include "core/api/sampling.h"
 #include "core/api/test_api.h"
+#include "core/base/repetitions_for_test.h"
 #include "core/base/units.h"
 #include "core/heap/large.h"
 #include "core/heap/large_cache.h"
@@ -53,8 +54,9 @@ struct Case {
   size_t bytes, interval, n;
 };
 // About 2000 expected samples each, without allocating gigabytes at once.
-const Case kCases[] = {{16, 4 * KiB, 500000},      {64, 16 * KiB, 500000},     {1 * KiB, 64 * KiB, 130000},
-                       {8 * KiB, 128 * KiB, 32000}, {64 * KiB, 256 * KiB, 9000}, {1 * MiB, 2 * MiB, 5000}};
+const Case kCases[] = {{16, 4 * KiB, repetitions(500000u)},        {64, 16 * KiB, repetitions(500000u)},
+                       {1 * KiB, 64 * KiB, repetitions(130000u)},  {8 * KiB, 128 * KiB, repetitions(32000u)},
+                       {64 * KiB, 256 * KiB, repetitions(9000u)},  {1 * MiB, 2 * MiB, repetitions(5000u)}};
 
 class Sampling : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, Sampling, testing::ValuesIn(kCases), [](const auto& info) { return std::to_string(info.param.bytes); });

@@ -59,6 +59,7 @@ void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const v
   void* p = heap::allocate_sampled(size_class, home, &id);
   if (p == nullptr) {
     drop_sample();
+    heap::count_returned_unused(heap::kClasses[size_class].bytes);
     return nullptr;
   }
   uint32_t recorded = record_sample(mine, bytes, heap::kClasses[size_class].bytes, site);
@@ -77,7 +78,7 @@ void make_room(ThreadHeap* mine, bool only_for_limit) {
 void* try_again(ThreadHeap& mine, unsigned size_class, const Attempt& first) {
   Block* block = heap::thread_cache.heads[size_class];
   if (block != nullptr) {  // it was a sample's block that could not be had
-    heap::thread_cache.heads[size_class] = block->next;
+    store_racing(heap::thread_cache.heads[size_class], block->next);
     return block;
   }
   make_room(&mine, first.limit_refused());
@@ -116,6 +117,11 @@ SEEMALLOC_ALWAYS_INLINE void look_if_due(size_t upcoming_bytes) {
   if (SEEMALLOC_UNLIKELY(pages::backing.look_is_due())) look(upcoming_bytes);
 }
 
+// Without a helper. A program that has become quiet comes to few slow paths, but at the end of some lists to this one.
+SEEMALLOC_ALWAYS_INLINE void tick_if_nobody_does() {
+  if (SEEMALLOC_UNLIKELY(!helper_runs()) && !pages::heap_is_tiny()) heap::tick();
+}
+
 // Every slow path that may have taken memory from the system ends with this: for its caller the heap has grown.
 SEEMALLOC_ALWAYS_INLINE void record_growth_if_any() {
   if (SEEMALLOC_UNLIKELY(pages::growth.times != 0)) record_growth();
@@ -129,7 +135,9 @@ Span* large_span(size_t bytes, size_t alignment, const void* site) {
   if (span == nullptr) span = try_large_again(mine, bytes, alignment, attempt);
   record_growth_if_any();
   if (span == nullptr) return nullptr;
-  if (mine != nullptr && heap::large_sample_due(*mine, span->bytes)) {
+  if (mine == nullptr) {
+    heap::count_handed_out_heapless(span->bytes);
+  } else if (heap::large_sample_due(*mine, span->bytes)) {
     span->sample_id = record_sample(*mine, bytes, span->bytes, site);
   }
   start_helper_if_due();
@@ -141,9 +149,12 @@ SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_cla
   ThreadHeap* mine = thread_heap();
   if (mine == nullptr) {
     Block* block = nullptr;
-    return heap::central_lend(size_class, 1, &block) != 0 ? block : out_of_memory();
+    if (heap::central_lend(size_class, 1, &block) == 0) return out_of_memory();
+    heap::count_handed_out_heapless(heap::kClasses[size_class].bytes);
+    return block;
   }
   start_helper_if_due();
+  tick_if_nobody_does();
   look_if_due(0);
   Block* block = nullptr;
   Attempt attempt;
@@ -159,11 +170,19 @@ SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_cla
   return nullptr;
 }
 
-// A list has ended and nothing was freed into its span.
-SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
+SEEMALLOC_NOINLINE void* allocate_slowest(size_t bytes, size_t wide_class) {
   void* p = allocate_by_refill(bytes, static_cast<unsigned>(wide_class), __builtin_return_address(0));
   record_growth_if_any();
   return p;
+}
+
+// A list has ended and nothing was freed into its span. The call in the end leaves the stack as allocate_slowest() finds it.
+SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
+  ThreadHeap* mine = heap::thread_cache.heap;
+  if (SEEMALLOC_LIKELY(mine != nullptr)) {
+    if (Block* block = heap::take_available(*mine, wide_class)) return block;
+  }
+  return allocate_slowest(bytes, wide_class);
 }
 
 }  // namespace
@@ -348,6 +367,7 @@ bool resize_large_block(Span* span, size_t bytes) {
   Attempt attempt;
   bool resized = heap::resize_large(span, bytes);
   record_growth_if_any();
+  start_helper_if_due();  // one block that grows may be all there is
   if (resized) return true;
   // A large block finds room elsewhere among what is dirty, which the limit counts already.
   if (span->kind != SpanKind::kHuge || bytes <= span->bytes) return false;

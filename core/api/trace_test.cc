@@ -13,6 +13,7 @@
 #include "core/api/event_ring.h"
 #include "core/api/no_helper_for_test.h"  // readers belong to one thread: here to the test's
 #include "core/api/test_api.h"
+#include "core/base/option_for_test.h"
 #include "core/base/units.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
@@ -68,8 +69,17 @@ unsigned start() {
   return reader;
 }
 
-// Outweighs what the tests free, which would be kept else.
-void* const heavier = sm_malloc(size_t{200} << 20);
+// Outweighs what the tests free, which would be kept else. Not before the tests begin: until then a large block starts the helper.
+class Heavier : public testing::Environment {
+  void* block_ = nullptr;
+
+  void SetUp() override {
+    block_ = sm_malloc(200 * MiB);
+    ASSERT_NE(block_, nullptr);
+  }
+  void TearDown() override { sm_free(block_); }
+};
+const testing::Environment* const heavier = testing::AddGlobalTestEnvironment(new Heavier);
 
 bool tracing() { return os::on_call.load() != nullptr; }
 
@@ -92,7 +102,6 @@ TEST(Trace, ShowsWhatTheProgramCaused) {
   constexpr size_t kBlock = 100 * MiB;
   unsigned reader = start();
   EXPECT_TRUE(tracing());
-  ASSERT_NE(heavier, nullptr);
   take_and_give(kBlock);  // more than is kept
   Answer answer;
   ASSERT_TRUE(read(reader, &answer));
@@ -229,6 +238,7 @@ TEST(Trace, StartsAndEndsWhileOthersAllocate) {
 }
 
 TEST(Trace, IsOffInAForkedChild) {
+  options::OptionForTest eager(options::Id::purge, "eager");  // what other tests have freed many times is kept else
   unsigned reader = start();
   pid_t child = fork();
   if (child == 0) {

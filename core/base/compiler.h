@@ -27,6 +27,17 @@ SEEMALLOC_ALWAYS_INLINE T load_racing(const T& word) {
 #endif
 }
 
+// Writes a word that another thread may be reading: a plain store, before which nothing else need be seen, but by the thread
+// sanitizer.
+template <typename T>
+SEEMALLOC_ALWAYS_INLINE void store_racing(T& word, T value) {
+#ifdef __SANITIZE_THREAD__
+  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
+#else
+  word = value;
+#endif
+}
+
 // Asks for a line that will be written; without this target's own instruction it would come for reading only.
 SEEMALLOC_ALWAYS_INLINE void prefetch_for_write(const void* p) {
 #ifdef __x86_64__

@@ -44,6 +44,8 @@ constexpr Alias kAliases[] = {{"delay", Id::purge_delay}};
 std::atomic<bool> chosen[kCount];
 std::atomic<uint64_t> last_interval{kRows[static_cast<size_t>(Id::sample)].fallback};
 
+constexpr const char* kAuto = "auto";
+
 struct Suffix {
   char letter;
   unsigned shift;
@@ -131,6 +133,16 @@ void print_number(Kind kind, uint64_t value, Text& out) {
   out << value;
 }
 
+bool is_auto(Id id, const char* value, size_t length) {
+  return row(id).kind == Kind::kAutoMilliseconds && text_equal(value, length, kAuto);
+}
+
+// As if nobody had chosen.
+void unchoose(Id id) {
+  chosen[static_cast<size_t>(id)].store(false, std::memory_order_relaxed);
+  detail::values[static_cast<size_t>(id)].store(row(id).fallback, std::memory_order_relaxed);
+}
+
 bool set_text(Id id, const char* value, size_t length, Text& problem) {
   if (length >= kMaxTextBytes) {
     problem << "a text of fewer than " << uint64_t{kMaxTextBytes} << " bytes";
@@ -178,6 +190,7 @@ const char* get_text(Id id) { return texts[static_cast<size_t>(id)]; }
 bool set(Id id, const char* value, size_t length, Text& problem) {
   const Row& r = row(id);
   if (r.kind == Kind::kText) return set_text(id, value, length, problem);
+  if (is_auto(id, value, length)) return unchoose(id), true;
   uint64_t number = 0;
   if (!parse_value(id, value, length, &number) || number < r.min || number > r.max) {
     print_expected(id, problem);
@@ -202,13 +215,20 @@ void print_value(Id id, uint64_t value, Text& out) {
 void print(Id id, Text& out) {
   if (row(id).kind == Kind::kText) {
     out << get_text(id);
+  } else if (row(id).kind == Kind::kAutoMilliseconds && !is_chosen(id)) {
+    out << kAuto;
   } else {
     print_value(id, get(id), out);
   }
 }
 
 void print_default(Id id, Text& out) {
-  if (row(id).kind != Kind::kText) print_value(id, row(id).fallback, out);
+  if (row(id).kind == Kind::kText) return;
+  if (row(id).kind == Kind::kAutoMilliseconds) {
+    out << kAuto;
+  } else {
+    print_value(id, row(id).fallback, out);
+  }
 }
 
 void print_expected(Id id, Text& out) {
@@ -225,11 +245,13 @@ void print_expected(Id id, Text& out) {
       return;
     case Kind::kBytes:
     case Kind::kMilliseconds:
+    case Kind::kAutoMilliseconds:
     case Kind::kCount:
-      out << (r.kind == Kind::kBytes ? "bytes" : r.kind == Kind::kMilliseconds ? "milliseconds" : "a number") << " from ";
+      out << (r.kind == Kind::kBytes ? "bytes" : r.kind == Kind::kCount ? "a number" : "milliseconds") << " from ";
       print_number(r.kind, r.min, out);
       out << " to ";
       print_number(r.kind, r.max, out);
+      if (r.kind == Kind::kAutoMilliseconds) out << ", or " << kAuto;
       return;
   }
 }

@@ -15,7 +15,7 @@ namespace seemalloc::options {
 
 inline constexpr size_t TiB = size_t{1} << 40;
 
-enum class Kind { kBytes, kMilliseconds, kCount, kSwitch, kText, kChoice };
+enum class Kind { kBytes, kMilliseconds, kAutoMilliseconds, kCount, kSwitch, kText, kChoice };
 enum class When { kStart, kAny };
 // The choices, by the value of their option.
 enum class Foreign : uint64_t { kPass, kReport, kFatal };
@@ -55,7 +55,7 @@ extern std::atomic<uint64_t> values[kCount];
 
 // The current value of an option that is no text, in its unit; of a choice, the number of its word.
 inline uint64_t get(Id id) { return detail::values[static_cast<size_t>(id)].load(std::memory_order_relaxed); }
-// Whether it was given a value, be it the default; not for texts.
+// Whether it was given a value, be it the default, and not auto afterwards; not for texts.
 bool is_chosen(Id id);
 // What `sample` was the last time that it was not 0: with it sampling is switched on again. May be set while it is off.
 uint64_t last_sample_interval();

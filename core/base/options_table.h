@@ -1,8 +1,9 @@
 // The options, one row each: OPTION(name, kind, default, min, max, when, help).
 //
 // The only list of options there is: the parser, `seemalloc set`, the public API and docs/options.md are made from it.
-// kind: kBytes (suffixes K M G T), kMilliseconds, kCount, kSwitch (0/1, on/off, true/false), kText, kChoice (one of the
-//   words in options.cc, max the last one's number).
+// kind: kBytes (suffixes K M G T), kMilliseconds, kAutoMilliseconds (or the word auto, which is the default: chosen by
+//   what happens, from this row's on), kCount, kSwitch (0/1, on/off, true/false), kText, kChoice (one of the words in options.cc,
+//   max the last one's number).
 // when: kStart (read once from SEEMALLOC_CONF) or kAny (may also be set while the program runs).
 // kText rows: default, min and max are 0 (empty text).
 OPTION(sample, kBytes, 512 * KiB, 0, TiB, kAny,
@@ -23,9 +24,12 @@ OPTION(baseline_after, kMilliseconds, 0, 0, 3600000, kStart,
 OPTION(purge, kChoice, 0, 0, 2, kAny,
        "when free memory goes back to the system by itself: balanced (purge_delay after it was freed), eager (at once), never; on "
        "and off are balanced and never")
-OPTION(purge_delay, kMilliseconds, 1000, 0, 3600000, kAny,
-       "how long a free page stays with the process before it is given back to the system; 0 gives back at once. Short "
-       "name: delay")
+OPTION(purge_delay, kAutoMilliseconds, 1000, 0, 3600000, kAny,
+       "how long a free page stays with the process before it is given back to the system; 0 gives back at once; auto: 1000 at first, "
+       "then by how much of what went is wanted again. Short name: delay")
+OPTION(free_ratio, kCount, 0, 0, 1000000000, kAny,
+       "free memory that has not gone back yet is at most what is in use divided by this (2 MiB are always allowed): what is more goes "
+       "at once; 0: as purge sees fit. Not with purge:never")
 OPTION(purge_free, kSwitch, 0, 0, 1, kAny,
        "leave free pages to the kernel, which takes them when memory is short (MADV_FREE), instead of giving them back: fewer page "
        "faults, but RSS does not fall until then")
@@ -33,7 +37,8 @@ OPTION(huge_pages, kSwitch, 1, 0, 1, kAny,
        "let a heap of more than 64 MiB grow by huge pages (2 MiB) while the kernel gives them quickly, and move what stays dense "
        "to them; smaller heaps have small pages; off: as the system is set")
 OPTION(thread_cache, kBytes, 32 * MiB, 64 * KiB, TiB, kAny,
-       "bytes of free blocks that all threads together may keep for themselves")
+       "bytes of free blocks that threads together aim to keep for themselves at most; not strict: a thread gives up what is beyond it "
+       "when it comes to look, a sleeping one never does, and the list and the span that each has in use of each size class are not counted")
 OPTION(pressure, kSwitch, 1, 0, 1, kAny,
        "give free memory back early while the cgroup's memory limit is near or the kernel reports that memory is short; not with "
        "purge:never")
@@ -65,6 +70,9 @@ OPTION(dump_names, kChoice, 0, 0, 2, kAny,
        "(PREFIX.PID.N.i0.heap); the last two take % as it is")
 OPTION(dump_alloc_interval, kBytes, 0, 0, 1024 * TiB, kAny,
        "write a heap profile to dump_prefix each time so many bytes have been allocated (by the samples); 0 is off")
+OPTION(dump_inuse_interval, kBytes, 0, 0, 1024 * TiB, kAny,
+       "write a heap profile to dump_prefix each time so many bytes more are in use than ever at such a dump (by the samples: exactly "
+       "with sample:1); 0 is off")
 OPTION(dump_growth_interval, kBytes, 0, 0, 1024 * TiB, kAny,
        "write a heap profile to dump_prefix each time the heap has so many bytes more from the system than ever at such a dump; "
        "0 is off")

@@ -68,7 +68,7 @@ TEST(Options, AnAliasIsTheOption) {
   EXPECT_EQ(get(Id::purge_delay), 1234u);
   parse("delay:never", keep);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_NE(lines[0].find("for purge_delay ignored; expected milliseconds from 0 to 3600000"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("for purge_delay ignored; expected milliseconds from 0 to 3600000, or auto"), std::string::npos) << lines[0];
 }
 
 TEST(Options, KnowsWhatWasChosen) {
@@ -77,6 +77,23 @@ TEST(Options, KnowsWhatWasChosen) {
   EXPECT_FALSE(is_chosen(Id::thread_cache)) << "bad values are no choice";
   parse("thread_cache:32M", keep);
   EXPECT_TRUE(is_chosen(Id::thread_cache));
+}
+
+TEST(Options, AutoTakesAChoiceBack) {
+  lines.clear();
+  parse("purge_delay:250", keep);
+  EXPECT_TRUE(is_chosen(Id::purge_delay));
+  EXPECT_EQ(printed(Id::purge_delay), "250");
+  parse("purge_delay:1000", keep);
+  EXPECT_TRUE(is_chosen(Id::purge_delay)) << "a number is a choice, whichever";
+  EXPECT_EQ(printed(Id::purge_delay), "1000");
+  parse("delay:auto", keep);
+  EXPECT_FALSE(is_chosen(Id::purge_delay));
+  EXPECT_EQ(get(Id::purge_delay), row(Id::purge_delay).fallback);
+  EXPECT_EQ(printed(Id::purge_delay), "auto");
+  EXPECT_TRUE(lines.empty());
+  parse("baseline_after:auto,stack_depth:auto", keep);
+  EXPECT_EQ(lines.size(), 2u) << "what does not adapt";
 }
 
 TEST(Options, KeepsTexts) {

@@ -59,6 +59,11 @@ void set_release_rate(double rate) {
     set_option_to("purge", "never");
     return;
   }
+  if (rate == 1) {  // the default, theirs and ours: what a program has read before it changed the rate
+    set_option_to("purge_delay", "auto");
+    set_option_to("purge", "balanced");
+    return;
+  }
   double delay = static_cast<double>(options::row(Id::purge_delay).fallback) / rate;
   double most = static_cast<double>(options::row(Id::purge_delay).max);
   set_decay_ms(static_cast<ssize_t>(delay < most ? delay : most));

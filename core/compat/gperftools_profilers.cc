@@ -51,10 +51,13 @@ enum class Heap { kAsTheVariableSays, kOn, kOff };
 // Held while it is started or stopped, not while a profile is written.
 Lock heap_lock;
 constinit std::atomic<Heap> heap_state{Heap::kAsTheVariableSays};
-bool heap_started_sampling = false;
+// It has set the option `sample`, from this value and with this interval before the last 0.
+bool heap_records_all = false;
+uint64_t sample_before = 0, interval_before = 0;
+bool sample_was_ours = false;  // nobody else has chosen it
 
 // What the options were before the start.
-constexpr Id kHeapOptions[] = {Id::dump_prefix, Id::dump_names, Id::dump_final, Id::dump_alloc_interval, Id::dump_growth_interval,
+constexpr Id kHeapOptions[] = {Id::dump_prefix, Id::dump_names, Id::dump_final, Id::dump_alloc_interval, Id::dump_inuse_interval,
                                Id::dump_time_interval};
 constexpr unsigned kHeapOptionCount = sizeof(kHeapOptions) / sizeof(kHeapOptions[0]);
 char options_before[kHeapOptionCount][options::kMaxTextBytes];
@@ -88,9 +91,26 @@ void choose_options(const char* prefix) {
   set_option_to("dump_names", "gperftools");
   HeapProfileIntervals intervals = heap_profile_intervals(environ, warn);
   choose(Id::dump_alloc_interval, intervals.allocated);
-  choose(Id::dump_growth_interval, intervals.growth);
+  choose(Id::dump_inuse_interval, intervals.in_use);
   choose(Id::dump_time_interval, intervals.seconds);
   choose(Id::dump_final, 1);
+}
+
+// Each allocation, as HEAPPROFILE does, unless somebody has chosen an interval.
+void record_all() {
+  uint64_t sample = options::get(Id::sample);
+  sample_was_ours = !options::is_chosen(Id::sample) || (sample_was_ours && sample == sample_before);
+  heap_records_all = sample == 0 || sample_was_ours;
+  if (!heap_records_all) return;
+  sample_before = sample;
+  interval_before = options::last_sample_interval();
+  set_option_to("sample", uint64_t{1});
+}
+
+void record_as_before() {
+  if (!heap_records_all || options::get(Id::sample) != 1) return;
+  set_option_to("sample", sample_before);
+  options::remember_sample_interval(interval_before);
 }
 
 // ---- CPU ----
@@ -176,8 +196,7 @@ SEEMALLOC_EXPORT void HeapProfilerStart(const char* prefix) {
   keep_options();
   choose_options(prefix);
   write_heap_dumps_by(write_as_text);
-  heap_started_sampling = !sampling_is_on();
-  if (heap_started_sampling) switch_sampling(true);
+  record_all();
   heap_state.store(Heap::kOn, std::memory_order_release);
 }
 
@@ -187,9 +206,9 @@ SEEMALLOC_EXPORT void HeapProfilerStop(void) {
   if (heap_state.exchange(Heap::kOff, std::memory_order_relaxed) == Heap::kOn) {
     restore_options();
     write_heap_dumps_by(nullptr);
-    if (heap_started_sampling) switch_sampling(false);
+    record_as_before();
   } else {
-    for (const char* name : {"dump_final", "dump_alloc_interval", "dump_growth_interval", "dump_time_interval"}) set_option_to(name, uint64_t{0});
+    for (const char* name : {"dump_final", "dump_alloc_interval", "dump_inuse_interval", "dump_time_interval"}) set_option_to(name, uint64_t{0});
   }
 }
 

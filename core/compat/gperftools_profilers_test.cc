@@ -9,12 +9,15 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/api/cpu_runs.h"
 #include "core/api/foreign_options.h"
@@ -37,6 +40,7 @@ void HeapProfilerStart(const char* prefix);
 void HeapProfilerStop(void);
 void HeapProfilerDump(const char* reason);
 int IsHeapProfilerRunning(void);
+char* GetHeapProfile(void);
 int ProfilerStart(const char* path);
 void ProfilerStop(void);
 void ProfilerFlush(void);
@@ -123,13 +127,44 @@ TEST_F(Profilers, NumbersGoOnFromStartToStart) {
   EXPECT_EQ(options::get(Id::dump_names), form);
 }
 
+// As HEAPPROFILE and its owner do, and not what others have chosen. The interval is as before once it is stopped.
+TEST_F(Profilers, AStartedOneRecordsEachAllocation) {
+  auto in_use = [] {
+    unsigned long long blocks = 0, bytes = 0;
+    char* text = GetHeapProfile();
+    EXPECT_EQ(sscanf(text, "heap profile: %llu: %llu ", &blocks, &bytes), 2) << text;
+    sm_free(text);
+    return std::pair{blocks, bytes};
+  };
+  set_option_to("sample", uint64_t{0});
+  for (int i = 0; i < 2; i++) {
+    HeapProfilerStart(in("p").c_str());
+    EXPECT_EQ(options::get(Id::sample), 1u);
+    auto before = in_use();
+    std::vector<void*> held;
+    for (int n = 0; n < 1000; n++) held.push_back(sm_malloc(512));
+    auto after = in_use();
+    EXPECT_EQ(after.first - before.first, 1000u);
+    EXPECT_EQ(after.second - before.second, 512'000u);
+    HeapProfilerStop();
+    EXPECT_EQ(options::get(Id::sample), 0u);
+    for (void* p : held) sm_free(p);
+  }
+  set_option_to("sample", uint64_t{64 * KiB});
+  HeapProfilerStart(in("p").c_str());
+  EXPECT_EQ(options::get(Id::sample), 64 * KiB);
+  HeapProfilerStop();
+  EXPECT_EQ(options::get(Id::sample), 64 * KiB);
+  set_option_to("sample", uint64_t{512 * KiB});
+}
+
 TEST_F(Profilers, AStartedOneDumpsByItself) {
   set_option_to("sample", uint64_t{1});
   churn(MiB);
   setenv("HEAP_PROFILE_ALLOCATION_INTERVAL", "1048576", 1);
   HeapProfilerStart(in("p").c_str());
   EXPECT_EQ(options::get(Id::dump_alloc_interval), 1 * MiB);
-  EXPECT_EQ(options::get(Id::dump_growth_interval), 100 * MiB);
+  EXPECT_EQ(options::get(Id::dump_inuse_interval), 100 * MiB);
   churn(4 * MiB);
   HeapProfilerStop();
   unsetenv("HEAP_PROFILE_ALLOCATION_INTERVAL");

@@ -53,7 +53,7 @@ void append_counts(Text& out, const Counts& counts) {
 
 void append_stack(Text& out, const uintptr_t* return_addresses, unsigned depth) {
   out << "@";
-  for (unsigned i = 0; i < depth; i++) out << " 0x" << Hex{return_addresses[i]};
+  for (unsigned i = 0; i < depth; i++) out << " " << Hex{return_addresses[i]};
 }
 
 void write_counts(Writer& writer, const Counts& counts, const uintptr_t* return_addresses, unsigned depth) {
@@ -85,6 +85,8 @@ void write_growth(void* context, const GrowthStack& row) {
 void write_rows(Writer& writer) {
   if (writer.form == HeapText::kGrowth) {
     for_each_growth_stack(write_growth, &writer);
+  } else if (writer.form == HeapText::kJemalloc) {
+    for_each_sample_row_since(write_sample, &writer);
   } else {
     for_each_sample_row(write_sample, &writer);
   }
@@ -106,6 +108,20 @@ void write_header(Text& out, HeapText form, uint64_t interval, const Counts& sum
     out << (form == HeapText::kGrowth ? "growth" : "heapprofile");
   }
   out << "\n";
+}
+
+// Lines that jeprof and pprof skip, and `seemalloc top` shows: what the samples could not see, and how far off they are.
+void write_notes(Text& out, HeapText form, uint64_t interval) {
+  auto line = [](void* to, const Text& note) { *static_cast<Text*>(to) << "# " << note.c_str() << "\n"; };
+  if (form == HeapText::kGrowth) {
+    for_each_growth_note(line, &out);
+  } else {
+    for_each_heap_note(interval, line, &out);
+  }
+  if (uint64_t reset_ns = samples_forgotten_ns(); form == HeapText::kJemalloc && reset_ns != 0) {
+    out << "# prof.reset: " << minus(os::monotonic_ns(), reset_ns) / kMillisecond_ns
+        << " ms before this profile was taken; what was sampled until then is not in its rows\n";
+  }
 }
 
 void write_maps(Text& out) {
@@ -132,6 +148,7 @@ bool write_all(Text& text, HeapText form) {
   Writer writer{nullptr, form, named_interval(), {}, 0};
   write_rows(writer);
   write_header(text, form, writer.interval, writer.sum);
+  write_notes(text, form, writer.interval);
   writer.out = &text;
   write_rows(writer);
   write_maps(text);

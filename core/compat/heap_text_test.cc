@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,14 +13,18 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "core/api/sampling.h"
 #include "core/api/test_api.h"
 #include "core/base/text.h"
 #include "core/base/units.h"
+#include "core/compat/mallctl.h"
 #include "core/compat/malloc_extension.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
@@ -108,6 +113,61 @@ TEST(HeapText, ExactWhereEverythingIsRecorded) {
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
 }
 
+// As jemalloc documents it: what was sampled before is forgotten, alive or not; who frees it makes no difference any more.
+TEST(HeapText, ResetForgetsWhatWasSampled) {
+  ASSERT_EQ(seemalloc_profile_start(1), 0);
+  Sum ours = in_use(text_of(HeapText::kAbsolute), 0);
+  auto held = std::make_unique<Held>(1000, 512);
+  auto all = [](const std::string& text) {
+    unsigned long long blocks = 0, bytes = 0;
+    EXPECT_EQ(sscanf(text.c_str() + text.find("["), "[%llu: %llu]", &blocks, &bytes), 2) << text;
+    return std::pair{blocks, bytes};
+  };
+  for (int round = 0; round < 3; round++) {
+    ASSERT_EQ(control("prof.reset", nullptr, nullptr, nullptr, 0), 0);
+    EXPECT_EQ(in_use(text_of(HeapText::kJemalloc), 1).blocks, 0);
+    EXPECT_EQ(all(text_of(HeapText::kJemalloc)), (std::pair{0ull, 0ull}));
+    EXPECT_EQ(in_use(text_of(HeapText::kAbsolute), 0).blocks - ours.blocks, 1000) << "others see all";
+    Held fresh(200, 512);
+    for (int i = 0; i < 50; i++) sm_free(std::exchange(fresh.blocks[static_cast<size_t>(i)], nullptr));
+    if (round == 1) held = std::make_unique<Held>(1000, 512);
+    std::string text = text_of(HeapText::kJemalloc);
+    EXPECT_EQ(in_use(text, 1).blocks, round == 1 ? 1150 : 150);
+    EXPECT_EQ(in_use(text, 1).bytes, (round == 1 ? 1150 : 150) * 512);
+    EXPECT_EQ(all(text).first, round == 1 ? 1200u : 200u);
+    EXPECT_NE(text.find("# prof.reset: "), std::string::npos);
+  }
+  ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
+}
+
+// Also where another thread was about to forget when the process was forked: it is not in the child to finish.
+TEST(HeapText, ResetGoesOnInAForkedChild) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";
+#endif
+  ASSERT_EQ(seemalloc_profile_start(1), 0);
+  auto reset = [] { return control("prof.reset", nullptr, nullptr, nullptr, 0); };
+  std::atomic<int> resets{0};
+  std::jthread busy([&](const std::stop_token& stop) {
+    for (; !stop.stop_requested(); resets++) EXPECT_EQ(reset(), 0);
+  });
+  for (int i = 0; i < 50; i++) {
+    for (int seen = resets; resets == seen;) os::pause(kMillisecond_ns / 10);
+    pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(20);
+      if (reset() != 0) _exit(1);
+      Held fresh(200, 512);
+      _exit(in_use(text_of(HeapText::kJemalloc), 1).blocks == 200 ? 0 : 2);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << ", child " << i;
+  }
+  ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
+}
+
 // The growth profile's sum, in rows and as words.
 TEST(HeapText, GrowthIsWhatTheHeapHasGrownBy) {
   std::vector<void*> blocks;
@@ -154,6 +214,77 @@ TEST(HeapText, WordsOfOtherIntervalsAreRestated) {
   }
   operator delete[](all);
   EXPECT_NEAR(sum / (60000.0 * 1024), 1, 0.15);
+  ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
+}
+
+__attribute__((noinline)) void* allocate_at_depth(unsigned depth) {
+  void* block = depth == 0 ? sm_malloc(100) : allocate_at_depth(depth - 1);
+  asm volatile("" : : "r"(block));
+  return block;
+}
+
+// The lines that readers skip, between header and rows: as a profile.proto has them for comments.
+std::vector<std::string> notes_of(HeapText form) {
+  std::vector<std::string> notes;
+  std::istringstream lines(text_of(form));
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line) && line.rfind("@ ", 0) != 0 && line.find("] @ ") == std::string::npos) {
+    if (line.rfind("# ", 0) == 0) notes.push_back(line);
+  }
+  return notes;
+}
+
+uint64_t figure_before(const std::vector<std::string>& notes, const char* words) {
+  for (const std::string& note : notes) {
+    size_t end = note.find(words);
+    if (end != std::string::npos) return strtoull(note.c_str() + note.rfind(' ', end - 1) + 1, nullptr, 10);
+  }
+  ADD_FAILURE() << "no note has: " << words;
+  return 0;
+}
+
+// All rows of a stack's addresses, as readers take them apart: 0x, digits, a blank.
+TEST(HeapText, AddressesAreThoseOfTheStacks) {
+  ASSERT_EQ(seemalloc_profile_start(1), 0);
+  void* block = allocate_at_depth(3);
+  for (HeapText form : {HeapText::kSampled, HeapText::kAbsolute, HeapText::kJemalloc, HeapText::kGrowth}) {
+    std::istringstream lines(text_of(form));
+    std::string line;
+    unsigned addresses = 0;
+    while (std::getline(lines, line) && line.rfind("MAPPED", 0) != 0) {
+      size_t at = line.rfind("@ ", 0) == 0 ? 0 : line.find("] @ 0x");
+      if (line[0] == '#' || at == std::string::npos) continue;
+      std::istringstream words(line.substr(line.find('@', at) + 1));
+      for (std::string word; words >> word; addresses++) {
+        char* end = nullptr;
+        EXPECT_GT(strtoull(word.c_str(), &end, 16), 4096u) << word;
+        EXPECT_EQ(*end, 0) << word;
+      }
+    }
+    EXPECT_GT(addresses, 2u);
+  }
+  sm_free(block);
+  ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
+}
+
+TEST(HeapText, SaysWhatItCouldNotSee) {
+  ASSERT_EQ(seemalloc_profile_start(1), 0);
+  constexpr HeapText kForms[] = {HeapText::kSampled, HeapText::kAbsolute, HeapText::kJemalloc};
+  uint64_t dropped = figure_before(notes_of(kForms[0]), " more dropped for want of memory");
+  uint64_t truncated = figure_before(notes_of(kForms[0]), " samples with a truncated stack");
+  for (int i = 0; i < 3; i++) drop_sample();
+  ASSERT_EQ(seemalloc_option_set("stack_depth", "8"), 0);
+  void* cut = allocate_at_depth(20);
+  ASSERT_EQ(seemalloc_option_set("stack_depth", "64"), 0);
+  for (HeapText form : kForms) {
+    std::vector<std::string> notes = notes_of(form);
+    EXPECT_EQ(figure_before(notes, " more dropped for want of memory"), dropped + 3);
+    EXPECT_EQ(figure_before(notes, " samples with a truncated stack"), truncated + 1);
+    EXPECT_GT(figure_before(notes, " bytes are handed out"), 100u) << "the exact total";
+  }
+  EXPECT_GT(figure_before(notes_of(HeapText::kGrowth), " bytes taken from the system"), 0u);
+  sm_free(cut);
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
 }
 

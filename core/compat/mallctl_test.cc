@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <random>
 #include <set>
 #include <sstream>
 #include <string>
@@ -25,6 +26,7 @@
 #include "core/base/units.h"
 #include "core/compat/control_settings.h"
 #include "core/heap/size_class.h"
+#include "core/heap/thread_heap.h"
 
 namespace seemalloc::compat {
 namespace {
@@ -141,25 +143,37 @@ struct TypeRow {
 constexpr size_t kPointer = sizeof(void*);
 constexpr TypeRow kTypes[] = {
     {"version thread.prof.name arena.#.dss stats.arenas.#.dss config.malloc_conf opt.metadata_thp opt.dss opt.percpu_arena "
-     "opt.stats_print_opts opt.junk opt.thp opt.prof_prefix opt.zero_realloc", kPointer},
-    {"epoch thread.allocated thread.deallocated thread.allocatedp thread.deallocatedp prof.interval", 8},
+     "opt.stats_print_opts opt.stats_interval_opts opt.junk opt.thp opt.prof_prefix opt.zero_realloc opt.hpa_hugify_style "
+     "opt.prof_time_resolution", kPointer},
+    {"epoch thread.allocated thread.deallocated thread.allocatedp thread.deallocatedp prof.interval stats.arenas.#.uptime thread.peak.read "
+     "stats.arenas.#.dirty_nmadvise stats.arenas.#.dirty_purged stats.arenas.#.muzzy_npurge stats.arenas.#.muzzy_nmadvise "
+     "stats.arenas.#.muzzy_purged opt.mutex_max_spin opt.hpa_hugify_delay_ms opt.hpa_min_purge_interval_ms opt.hpa_min_purge_delay_ms", 8},
     {"background_thread thread.tcache.enabled thread.prof.active arena.#.initialized prof.active prof.thread_active_init prof.gdump "
      "config.cache_oblivious config.debug config.fill config.lazy_lock config.opt_safety_checks config.opt_size_checks config.prof "
-     "config.prof_libgcc config.prof_libunwind config.stats config.utrace config.xmalloc opt.abort opt.abort_conf opt.confirm_conf "
+     "config.thp config.prof_frameptr config.prof_libgcc config.prof_libunwind config.stats config.utrace config.xmalloc opt.abort opt.abort_conf opt.confirm_conf "
      "opt.cache_oblivious opt.trust_madvise opt.retain opt.background_thread opt.stats_print opt.zero opt.utrace opt.xmalloc opt.tcache "
-     "opt.prof opt.prof_active opt.prof_thread_active_init opt.prof_accum opt.prof_gdump opt.prof_final opt.prof_leak", sizeof(bool)},
+     "opt.prof opt.prof_active opt.prof_thread_active_init opt.prof_accum opt.prof_gdump opt.prof_final opt.prof_leak "
+     "opt.prof_leak_error opt.hpa opt.hpa_hugify_sync opt.huge_arena_pac_thp opt.disable_large_size_classes "
+     "opt.experimental_infallible_new opt.prof_pid_namespace opt.prof_stats opt.prof_sys_thread_name", sizeof(bool)},
     {"thread.arena tcache.create arenas.narenas arenas.nbins arenas.nhbins arenas.nlextents arenas.create opt.narenas "
-     "stats.arenas.#.nthreads arenas.bin.#.nregs arenas.bin.#.nshards", sizeof(unsigned)},
+     "stats.arenas.#.nthreads arenas.bin.#.nregs arenas.bin.#.nshards opt.debug_double_free_max_scan opt.tcache_nslots_small_min "
+     "opt.tcache_nslots_small_max opt.tcache_nslots_large opt.lg_tcache_flush_small_div opt.lg_tcache_flush_large_div "
+     "opt.hpa_dirty_mult opt.prof_bt_max", sizeof(unsigned)},
     {"arena.#.dirty_decay_ms arena.#.muzzy_decay_ms arenas.dirty_decay_ms arenas.muzzy_decay_ms stats.arenas.#.dirty_decay_ms "
-     "stats.arenas.#.muzzy_decay_ms opt.dirty_decay_ms opt.muzzy_decay_ms opt.lg_prof_interval", sizeof(ssize_t)},
+     "stats.arenas.#.muzzy_decay_ms opt.dirty_decay_ms opt.muzzy_decay_ms opt.lg_prof_interval opt.stats_interval "
+     "opt.lg_san_uaf_align opt.lg_tcache_nslots_mul opt.prof_recent_alloc_max", sizeof(ssize_t)},
     {"max_background_threads arenas.quantum arenas.page arenas.tcache_max arenas.bin.#.size arenas.bin.#.slab_size prof.lg_sample "
      "stats.allocated stats.active stats.metadata stats.metadata_thp stats.resident stats.mapped stats.retained stats.zero_reallocs "
      "stats.background_thread.num_threads stats.arenas.#.pactive stats.arenas.#.pdirty stats.arenas.#.pmuzzy stats.arenas.#.mapped "
      "stats.arenas.#.retained stats.arenas.#.resident stats.arenas.#.base stats.arenas.#.internal stats.arenas.#.metadata_thp "
      "stats.arenas.#.tcache_bytes stats.arenas.#.small.allocated stats.arenas.#.large.allocated stats.arenas.#.bins.#.curregs "
-     "stats.arenas.#.bins.#.curslabs opt.oversize_threshold opt.max_background_threads opt.tcache_max opt.lg_tcache_max "
-     "opt.lg_prof_sample", sizeof(size_t)},
-    {"thread.idle thread.tcache.flush tcache.flush tcache.destroy arena.#.purge arena.#.decay arena.#.reset arena.#.destroy arenas.lookup "
+     "stats.arenas.#.bins.#.curslabs opt.oversize_threshold opt.max_background_threads opt.tcache_max opt.lg_tcache_max opt.lg_extent_max_active_fit "
+     "opt.lg_prof_sample thread.tcache.max arena.#.oversize_threshold arena.#.retain_grow_limit arenas.hugepage approximate_stats.active "
+     "stats.arenas.#.abandoned_vm stats.arenas.#.hpa_sec_bytes stats.arenas.#.tcache_stashed_bytes opt.process_madvise_max_batch "
+     "opt.tcache_gc_incr_bytes opt.tcache_gc_delay_bytes opt.hpa_slab_max_alloc opt.hpa_hugification_threshold opt.hpa_purge_threshold "
+     "opt.hpa_sec_nshards opt.hpa_sec_max_alloc opt.hpa_sec_max_bytes opt.hpa_sec_bytes_after_flush opt.hpa_sec_batch_fill_extra",
+     sizeof(size_t)},
+    {"thread.idle thread.peak.reset thread.tcache.flush tcache.flush tcache.destroy arena.#.purge arena.#.decay arena.#.reset arena.#.destroy arenas.lookup "
      "prof.dump prof.prefix prof.reset", 0},
 };
 
@@ -231,6 +245,57 @@ TEST(Mallctl, OptionsAreWhatIsInForce) {
   EXPECT_EQ(value<const char*>("opt.prof_prefix"), before);
   EXPECT_EQ(before, was) << "whoever keeps it";
   ASSERT_EQ(set("prof.prefix", ""), 0);
+}
+
+// What no setting here moves is written without effect when it is what it was, else refused.
+TEST(Mallctl, WhatIsFixedCanBeWrittenAsItIs) {
+  for (const char* name : {"thread.tcache.max", "arena.0.oversize_threshold", "arena.4096.retain_grow_limit"}) {
+    size_t now = value<size_t>(name);
+    EXPECT_EQ(set<size_t>(name, now), 0) << name;
+    EXPECT_EQ(set<size_t>(name, now / 2 + 1), EPERM) << name;
+    EXPECT_EQ(set<uint32_t>(name, 0), EINVAL) << name;
+    EXPECT_EQ(value<size_t>(name), now);
+  }
+  EXPECT_EQ(done("arena.7.oversize_threshold"), EFAULT);
+}
+
+TEST(Mallctl, ListsAreAsLongAsTheOptionsSay) {
+  unsigned fewest = ~0u, most = 0;
+  for (const heap::SizeClass& c : heap::kClasses) {
+    unsigned blocks = static_cast<unsigned>(heap::kMaxSpanPages * kPageBytes / (c.bytes < KiB ? 2 : 1) / c.bytes);
+    fewest = std::min(fewest, blocks);
+    most = std::max(most, blocks);
+  }
+  EXPECT_EQ(value<unsigned>("opt.tcache_nslots_small_min"), fewest);
+  EXPECT_EQ(value<unsigned>("opt.tcache_nslots_small_max"), most);
+  EXPECT_EQ(value<unsigned>("opt.prof_bt_max"), options::get(options::Id::stack_depth));
+}
+
+TEST(Mallctl, ActivePagesAreKnownWithoutAnEpoch) {
+  size_t before = value<size_t>("approximate_stats.active");
+  void* block = sm_malloc(64 * MiB);
+  EXPECT_GE(value<size_t>("approximate_stats.active"), before + 64 * MiB);
+  sm_free(block);
+  new_epoch();
+  EXPECT_NEAR(static_cast<double>(value<size_t>("approximate_stats.active")), static_cast<double>(value<size_t>("stats.active")), 4.0 * MiB);
+}
+
+TEST(Mallctl, WhatWasPurgedIsCounted) {
+  new_epoch();
+  uint64_t calls = value<uint64_t>("stats.arenas.0.dirty_nmadvise"), pages = value<uint64_t>("stats.arenas.0.dirty_purged");
+  uint64_t uptime = value<uint64_t>("stats.arenas.0.uptime");
+  std::vector<void*> blocks;
+  for (int i = 0; i < 1024; i++) {
+    blocks.push_back(sm_malloc(16 * KiB));
+    memset(blocks.back(), 1, 16 * KiB);
+  }
+  for (void* p : blocks) sm_free(p);
+  EXPECT_EQ(done("arena.0.purge"), 0);
+  EXPECT_EQ(value<uint64_t>("stats.arenas.0.dirty_purged"), pages) << "stands still until the next epoch";
+  new_epoch();
+  EXPECT_GT(value<uint64_t>("stats.arenas.0.dirty_nmadvise"), calls);
+  EXPECT_GE((value<uint64_t>("stats.arenas.0.dirty_purged") - pages) * value<size_t>("arenas.page"), 8 * MiB);
+  EXPECT_GT(value<uint64_t>("stats.arenas.0.uptime"), uptime);
 }
 
 TEST(Mallctl, DecayIsTheDelay) {
@@ -359,6 +424,84 @@ TEST(ThreadFigures, WhoFreesIsCounted) {
     // It has allocated nothing: all it has freed are others' blocks.
     EXPECT_NEAR(static_cast<double>(figures().freed) / (20000 * 16.0 * KiB), 1, 0.2);
   }).join();
+}
+
+// ---- the most that a thread has had ----
+
+uint64_t peak() { return value<uint64_t>("thread.peak.read"); }
+
+TEST(ThreadPeak, WhatWasHeldIsRememberedUntilTheReset) {
+  std::thread([] {
+    EXPECT_EQ(peak(), 0u);
+    for (size_t round_bytes : {64 * MiB, 16 * MiB}) {
+      std::vector<void*> held;
+      for (size_t i = 0; i < round_bytes / (16 * KiB); i++) held.push_back(sm_malloc(16 * KiB));
+      for (void* p : held) sm_free(p);
+      // While nothing is freed nothing is estimated: off by what the thread's lists hold.
+      EXPECT_NEAR(static_cast<double>(peak()), static_cast<double>(round_bytes), 1.0 * MiB);
+      EXPECT_EQ(done("thread.peak.reset"), 0);
+      EXPECT_EQ(peak(), 0u);
+    }
+  }).join();
+}
+
+TEST(ThreadPeak, WhatComesAndGoesDoesNotAddUp) {
+  std::thread([] {
+    for (size_t i = 0; i < 20000; i++) sm_free(sm_malloc(16 * KiB));
+    EXPECT_LT(peak(), 16 * MiB) << "of 312 MiB one block at a time";
+  }).join();
+}
+
+TEST(ThreadPeak, WhoOnlyFreesHasNone) {
+  std::vector<void*> blocks;
+  for (size_t i = 0; i < 4000; i++) blocks.push_back(sm_malloc(16 * KiB));
+  std::thread([&] {
+    sm_free(sm_malloc(16 * KiB));
+    EXPECT_EQ(done("thread.peak.reset"), 0);
+    for (void* p : blocks) sm_free(p);
+    EXPECT_EQ(peak(), 0u);
+  }).join();
+}
+
+// With everything recorded nothing is estimated.
+TEST(ThreadPeak, IsExactWhereAllIsRecorded) {
+  options::OptionForTest all(options::Id::sample, "1");
+  heap::invalidate_sample_distances();
+  std::thread([] {
+    std::mt19937 random(20261123);
+    std::vector<void*> held;
+    int64_t now = 0, most = 0;
+    auto bytes_of = [](void* p) { return static_cast<int64_t>(sm_malloc_usable_size(p)); };
+    for (int i = 0; i < 30000; i++) {
+      if (i % 10000 == 5000) {
+        ASSERT_EQ(done("thread.peak.reset"), 0);
+        now = most = 0;
+      }
+      bool grows = i / 3000 % 2 == 0;
+      if (held.empty() || random() % 10 < (grows ? 7u : 3u)) {
+        held.push_back(sm_malloc(1 + random() % 60000));
+        now += bytes_of(held.back());
+        most = std::max(most, now);
+      } else {
+        size_t at = random() % held.size();
+        now -= bytes_of(held[at]);
+        sm_free(held[at]);
+        held[at] = held.back();
+        held.pop_back();
+      }
+      if (i % 997 == 0) ASSERT_EQ(static_cast<int64_t>(peak()), most) << i;  // seldom: reading looks, too
+    }
+    for (void* p : held) sm_free(p);
+  }).join();
+  heap::invalidate_sample_distances();
+}
+
+TEST(ThreadPeak, ErrorsAreJemallocs) {
+  uint64_t number = 0;
+  size_t bytes = sizeof(number);
+  EXPECT_EQ(set<uint64_t>("thread.peak.read", 1), EPERM);
+  EXPECT_EQ(set<uint64_t>("thread.peak.reset", 1), EPERM);
+  EXPECT_EQ(control("thread.peak.reset", &number, &bytes, nullptr, 0), EPERM);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "core/compat/stats_snapshot.h"
 
+#include "core/api/helper.h"
 #include "core/api/report.h"
 #include "core/heap/statistics.h"
+#include "core/os/calls.h"
 #include "core/os/lock.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
@@ -16,6 +18,16 @@ constinit Snapshot kept{};
 // The parts are counted one after the other while other threads go on: a difference may come out below zero.
 size_t minus(size_t a, size_t b) { return a > b ? a - b : 0; }
 size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+void count_purges(Snapshot& n) {
+  for (os::Call call : {os::Call::kDontNeed, os::Call::kFree}) {
+    for (os::Reason reason : {os::Reason::kDecay, os::Reason::kAsked, os::Reason::kPressure, os::Reason::kHole}) {
+      os::CallCount count = os::call_count(call, reason);
+      n.purge_calls += count.calls;
+      n.purged_bytes += count.bytes;
+    }
+  }
+}
 
 }  // namespace
 
@@ -37,6 +49,8 @@ void take_snapshot(Snapshot* out) {
   n.resident = n.active() + n.free_dirty + n.metadata;
   if (report.rss != 0) n.resident = smaller(n.resident, report.rss);
   n.threads = s.live_heaps;
+  n.uptime_ns = helper_uptime_ns();
+  count_purges(n);
   for (unsigned i = 0; i < heap::kClassCount; i++) {
     n.classes[i] = {s.classes[i].live, s.classes[i].cached + s.classes[i].free, s.classes[i].spans};
   }

@@ -27,6 +27,9 @@ struct Snapshot {
   size_t metadata;
   size_t resident;       // at most so much of heap and metadata has memory
   size_t threads;
+  uint64_t purge_calls;   // madvise, to give back what was free
+  uint64_t purged_bytes;
+  uint64_t uptime_ns;
   ClassFigures classes[heap::kClassCount];
 
   // In spans and blocks of their own pages.

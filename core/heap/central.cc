@@ -61,7 +61,13 @@ struct List {
   uint32_t count;
   Block* blocks[kMaxForeignBlocks];
 };
-List lists[kClassCount][kMaxLists];
+constexpr uint32_t kNearLists = 4;
+List near_lists[kNearLists][kClassCount];  // few of many classes are on few pages
+List more_lists[kClassCount][kMaxLists - kNearLists];
+
+List& list_at(unsigned size_class, uint32_t i) {
+  return i < kNearLists ? near_lists[i][size_class] : more_lists[size_class][i - kNearLists];
+}
 
 bool has_free(const Span* span) { return span->free_blocks() != 0 || span->carved < span->capacity || span->holes != 0; }
 
@@ -184,7 +190,7 @@ bool central_give_blocks(unsigned size_class, Block* const* blocks, uint32_t cou
   if (listed_bytes.load(std::memory_order_relaxed) >= kMaxListedBytes) return false;
   LockGuard guard(list.lock);
   if (list.list_count == kMaxLists) return false;
-  List& last = lists[size_class][list.list_count++];
+  List& last = list_at(size_class, list.list_count++);
   last.count = count;
   for (uint32_t i = 0; i < count; i++) last.blocks[i] = blocks[i];
   listed_bytes.fetch_add(size_t{count} * kClasses[size_class].bytes, std::memory_order_relaxed);
@@ -193,7 +199,7 @@ bool central_give_blocks(unsigned size_class, Block* const* blocks, uint32_t cou
 
 namespace {
 uint32_t take_blocks_locked(CentralClass& list, unsigned size_class, Block** blocks) {
-  const List& last = lists[size_class][--list.list_count];
+  const List& last = list_at(size_class, --list.list_count);
   for (uint32_t i = 0; i < last.count; i++) {
     prefetch_for_write(last.blocks[i]);
     blocks[i] = last.blocks[i];
@@ -217,7 +223,7 @@ size_t central_listed_blocks(unsigned size_class) {
   CentralClass& list = central[size_class];
   LockGuard guard(list.lock);
   size_t blocks = 0;
-  for (uint32_t i = 0; i < list.list_count; i++) blocks += lists[size_class][i].count;
+  for (uint32_t i = 0; i < list.list_count; i++) blocks += list_at(size_class, i).count;
   return blocks;
 }
 

@@ -1,8 +1,10 @@
 // Refills, remote frees and the states of spans, as statistics() counts them.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -110,6 +112,167 @@ TEST(Counters, SpansAreCountedByState) {
   void* large = sm_malloc(200000);
   sm_free(large);
   EXPECT_GE(statistics().spans.cached_large_bytes, cached + (cached == 0 ? 200000 : 0));
+}
+
+// Small blocks and large ones, of threads that are gone and whose heaps others have taken.
+TEST(Counters, WhatIsAllocatedIsCountedAndSurvivesItsThread) {
+  Statistics first = statistics();
+  uint64_t before = first.allocated_bytes;
+  constexpr size_t kThreads = 20, kCount = 5000;
+  constexpr size_t kLarge = 320 * KiB;  // whole pages
+  for (size_t i = 0; i < kThreads; i++) {
+    std::thread([] {
+      for (void* block : allocate(kCount)) sm_free(block);
+      sm_free(sm_malloc(kLarge));
+    }).join();
+    EXPECT_GE(statistics().allocated_bytes, before) << "it never falls";
+    before = statistics().allocated_bytes;
+  }
+  uint64_t wanted = kThreads * (kCount * kClasses[kClass].bytes + kLarge);
+  Statistics last = statistics();
+  EXPECT_GT(last.untaken_bytes, first.untaken_bytes) << "lists that the threads did not use up";
+  EXPECT_EQ(last.allocated_bytes - last.untaken_bytes - (first.allocated_bytes - first.untaken_bytes), wanted);
+}
+
+// Small, large and huge ones, that grow and shrink where they are or by moving, and are freed by others.
+TEST(Counters, WhatIsFreedIsKnownToTheByte) {
+  uint64_t before = freed_bytes(statistics()), wanted = 0;
+  auto expect = [&](const char* what) { EXPECT_EQ(freed_bytes(statistics()) - before, wanted) << what; };
+  std::vector<void*> blocks = allocate(3000);
+  expect("nothing yet");
+  for (size_t i = 0; i < 1000; i++) sm_free(blocks[i]);
+  std::thread([&] {
+    for (size_t i = 1000; i < 3000; i++) sm_free(blocks[i]);
+  }).join();
+  wanted += 3000 * kClasses[kClass].bytes;
+  expect("small ones");
+  for (size_t bytes : {size_t{64 * KiB}, size_t{320 * KiB}, size_t{4 * MiB}}) {
+    void* block = sm_malloc(bytes);
+    for (size_t factor : {3, 2, 4, 1}) {
+      size_t old = sm_malloc_usable_size(block);
+      uint64_t copies = statistics().copies;
+      void* moved = sm_realloc(block, bytes * factor);
+      if (statistics().copies != copies) wanted += old;
+      block = moved;
+      expect("resized");
+    }
+    wanted += sm_malloc_usable_size(block);
+    sm_free(block);
+    expect("a large one");
+  }
+}
+
+// Of many sizes, one block or a few of each, in threads that end, that are parked, that have borrowed lists, with samples due.
+TEST(Counters, WhatThreadsHaveNotTakenOfTheirListsIsNotCountedAsAllocated) {
+  FixedText<64> problem;
+  ASSERT_TRUE(options::set(options::Id::sample, "20000", 5, problem));
+  invalidate_sample_distances();
+  Statistics first = statistics();
+  uint64_t wanted = 0;
+  for (unsigned i = 0; i < 300; i++) {
+    if (i % 100 == 99) sm_malloc_trim(0);
+    std::thread([&] {
+      void* held[8];
+      for (unsigned j = 0; j < 8; j++) {
+        unsigned c = (i * 7 + j * 5) % kClassCount;
+        held[j] = sm_malloc(kClasses[c].bytes);
+        wanted += kClasses[c].bytes;
+      }
+      for (void* block : held) sm_free(block);
+    }).join();
+    Statistics now = statistics();
+    EXPECT_EQ(now.allocated_bytes - now.untaken_bytes - (first.allocated_bytes - first.untaken_bytes), wanted) << i;
+    if (HasFailure()) return;
+  }
+}
+
+uint64_t taken() {
+  Statistics s = statistics();
+  return s.allocated_bytes - s.untaken_bytes;
+}
+
+// A destructor of the program's that runs after ours.
+void allocate_at_the_end(void* key) {
+  if (!thread_cache.finished) {  // once more, later
+    pthread_setspecific(*static_cast<pthread_key_t*>(key), key);
+    return;
+  }
+  for (size_t bytes : {kBytes, 10 * kPageBytes, 4 * MiB}) sm_free(sm_malloc(bytes));
+}
+
+TEST(Counters, WhatAThreadGetsAtItsVeryEndIsAllocated) {
+  pthread_key_t key;
+  ASSERT_EQ(pthread_key_create(&key, allocate_at_the_end), 0);
+  uint64_t before = taken();
+  std::thread([&] {
+    pthread_setspecific(key, &key);
+    sm_free(sm_malloc(kBytes));
+  }).join();
+  EXPECT_EQ(taken() - before, 2 * kBytes + 10 * kPageBytes + 4 * MiB);
+  pthread_key_delete(key);
+}
+
+// Each way to get a block, and to give it back, in threads that stay while it is counted.
+TEST(Counters, WhatIsAllocatedIsWhatTheProgramGot) {
+  uint64_t before = taken(), wanted = 0;
+  std::atomic<int> stage{0};
+  void* passed[100];
+  std::thread other([&] {
+    for (void*& p : passed) wanted += sm_malloc_usable_size(p = sm_malloc(3000));
+    void* few[20];  // of lists that are lent
+    for (size_t i = 0; i < 20; i++) wanted += sm_malloc_usable_size(few[i] = sm_malloc(16 * (i + 1)));
+    stage = 1;
+    while (stage != 2) std::this_thread::yield();
+    for (void* p : few) sm_free(p);
+  });
+  while (stage != 1) std::this_thread::yield();
+  auto got = [&](void* p) {
+    wanted += sm_malloc_usable_size(p);
+    return p;
+  };
+  for (int round = 0; round < 20; round++) {
+    for (size_t bytes : {size_t{1}, size_t{500}, 20 * KiB, 100 * KiB, 3 * MiB}) {
+      void* all[] = {got(sm_malloc(bytes)), got(sm_calloc(1, bytes)), got(sm_memalign(4096, bytes)), got(sm_memalign(64, bytes))};
+      for (void*& p : all) {
+        uint64_t copies = statistics().copies;
+        p = sm_realloc(p, 4 * bytes + 16 * KiB);
+        if (statistics().copies != copies) got(p);  // else it has grown where it was
+      }
+      for (void* p : all) sm_free(p);
+    }
+    for (int i = 0; i < 5; i++) sm_free(passed[round * 5 + i]);
+    EXPECT_EQ(taken() - before, wanted) << round;
+    if (HasFailure()) break;
+  }
+  pid_t child = fork();
+  if (child == 0) {
+    got(sm_malloc(500));
+    _exit(taken() - before == wanted ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "in a child of fork";
+  stage = 2;
+  other.join();
+  EXPECT_EQ(taken() - before, wanted);
+}
+
+TEST(Counters, ASampleThatWasDueBeforeTheIntervalChangedIsNotAllocated) {
+  FixedText<64> problem;
+  ASSERT_TRUE(options::set(options::Id::sample, "20000", 5, problem));
+  invalidate_sample_distances();
+  uint64_t before = taken(), wanted = 0;
+  std::vector<void*> blocks;
+  auto allocate_one = [&] {
+    blocks.push_back(sm_malloc(kBytes));
+    wanted += kBytes;
+  };
+  do allocate_one();
+  while (thread_cache.heap->body->classes[kClass].sample_due == 0);
+  invalidate_sample_distances();
+  for (int i = 0; i < 1000; i++) allocate_one();
+  EXPECT_EQ(taken() - before, wanted);
+  for (void* block : blocks) sm_free(block);
 }
 
 TEST(Counters, CopiesOfReallocAreCounted) {

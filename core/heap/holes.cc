@@ -3,6 +3,7 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/central.h"
+#include "core/heap/current_spans.h"
 #include "core/heap/remote.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
@@ -44,7 +45,7 @@ void begin_epoch() {
   hole_epoch.store(epoch, std::memory_order_release);  // pairs with ns_since_hole_epoch()
 }
 
-std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, refilled_bytes{0};
+std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, refilled_bytes{0}, current_spans{0};
 
 // Who purges: an address of its thread's own. Null when nobody does.
 std::atomic<const void*> purger{nullptr};
@@ -250,7 +251,7 @@ Span* detach_from(ClassState& cs, uint32_t least_periods, bool* more) {
     Span* span = cs.available.front();  // there longest
     if (span == nullptr || !has_waited(span, least_periods)) return nullptr;
     cs.available.remove(span);
-    if (may_have_holes(span)) {
+    if (may_have_holes(span) || span->is_empty_now()) {
       if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
       note_detached(span);
       return span;
@@ -286,8 +287,8 @@ void reattach_owned(ThreadHeap& heap, Span* span) {
     span->state = SpanState::kAvailable;
     span->look.since = hole_epoch.load(std::memory_order_relaxed);
     note_look(span);
-    if (span->live_acquire() == span->hole_blocks() && cs.available.size() != 0) {
-      retire(span);
+    if (span->is_empty_now()) {
+      retire(span);  // also the last: it has waited, or everything was asked for
     } else {
       cs.available.push_back(span);
     }
@@ -296,8 +297,22 @@ void reattach_owned(ThreadHeap& heap, Span* span) {
 }
 
 // False when time is up before the end.
+bool purge_current_spans(ThreadHeap& heap, Pass& pass) {
+  for (uint64_t classes = unused_classes(heap, pass.least_periods); classes != 0; classes &= classes - 1) {
+    if (pass.over()) return false;
+    Span* span = detach_current(heap, static_cast<unsigned>(__builtin_ctzll(classes)));
+    if (span == nullptr) continue;
+    current_spans.fetch_add(1, std::memory_order_relaxed);
+    purge_detached(span, heap.slow_lock, pass);
+    reattach_owned(heap, span);
+  }
+  return true;
+}
+
+// False when time is up before the end.
 bool purge_heap(ThreadHeap& heap, Pass& pass) {
   if (heap.state.load(std::memory_order_relaxed) == HeapState::kZombie) return true;
+  if (!purge_current_spans(heap, pass)) return false;
   for (bool more = true; more;) {
     if (pass.over()) return false;
     Span* span = detach_owned(heap, &pass.place.size_class, pass.least_periods, &more);
@@ -504,7 +519,7 @@ HolePurgePause::~HolePurgePause() { cease_to_purge(); }
 
 HoleCounters hole_counters() {
   auto read = [](const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
-  return {read(spans_with_holes), read(purged_bytes), read(refilled_bytes)};
+  return {read(spans_with_holes), read(purged_bytes), read(refilled_bytes), read(current_spans)};
 }
 
 // ---- fork ----

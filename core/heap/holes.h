@@ -17,6 +17,8 @@
 // A thread that ends leaves a detached span to its heap (ThreadHeap::detached_spans); whoever files it hands it on.
 // fork finds a span before or after step 3, as it holds the locks; a child files those whose purger it does not have.
 //
+// The span that a thread hands out from is none of these; current_spans.h makes it one where the thread does not use it.
+//
 // Who calls: heap::tick() and purge_all(). Threads: any, one at a time; others do without.
 // Checked by holes_model_test.cc (every interleaving on a small model) and holes_test.cc (threads).
 #pragma once
@@ -70,6 +72,7 @@ struct HoleCounters {
   uint64_t spans;           // that holes were found in
   uint64_t purged_bytes;
   uint64_t refilled_bytes;  // of them, those that were wanted again
+  uint64_t current_spans;   // taken from classes that their thread did not use
 };
 HoleCounters hole_counters();
 

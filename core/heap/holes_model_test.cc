@@ -7,8 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <set>
 #include <string>
+
+#include "core/base/state_search_for_test.h"
 
 namespace {
 
@@ -42,21 +43,15 @@ struct Variant {
   bool page_must_be_free = true;
 };
 
-class Explorer {
+// explore(): empty when no path loses a block, hands one out twice or purges what is in use.
+class Explorer : public seemalloc::StateSearch<State> {
  public:
   explicit Explorer(Variant variant) : variant_(variant) {}
-  // Empty when no path loses a block, hands one out twice or purges what is in use.
-  std::string explore() {
-    visit(State{});
-    return problem_;
-  }
-  size_t states() const { return seen_.size(); }
   bool purged_something() const { return purged_; }
   bool purged_before_the_owner_was_done() const { return purged_early_; }
 
  private:
-  void visit(const State& s) {
-    if (!problem_.empty() || !seen_.insert(s).second) return;
+  void go_on(const State& s) override {
     bool moved = false;
     if (s.other != kDone) step_other(s), moved = true;
     if (s.purger != kDone && (!s.held || !wants_lock_purger(s))) step_purger(s), moved = true;
@@ -266,8 +261,6 @@ class Explorer {
   }
 
   Variant variant_;
-  std::set<State> seen_;
-  std::string problem_;
   bool purged_ = false, purged_early_ = false;
 };
 

@@ -3,10 +3,13 @@
 #include "core/heap/holes.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <seemalloc/seemalloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +28,7 @@
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/fault.h"
+#include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
@@ -328,7 +332,180 @@ TEST_F(Holes, ABrokenListIsLeftAlone) {
   free_all(kept);
 }
 
+// ---- spans in use of threads that sleep (current_spans.h) ----
+
+// Blocks of every class, `each` bytes of each.
+Blocks of_every_class(size_t each) {
+  Blocks blocks;
+  for (const SizeClass& c : kClasses) {
+    size_t count = each / c.bytes < 4 ? 4 : each / c.bytes;
+    for (size_t i = 0; i < count; i++) blocks.push_back(make(c.bytes, static_cast<unsigned char>(blocks.size() * 7)));
+  }
+  return blocks;
+}
+
+// Threads that have used every class, have freed everything and sleep until they are to do it again.
+class Sleepers {
+ public:
+  explicit Sleepers(unsigned count) {
+    for (unsigned i = 0; i < count; i++) threads_.emplace_back(&Sleepers::run, this);
+    wait_until_asleep();
+  }
+  ~Sleepers() {
+    end_ = true;
+    wake();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  void work_again() {
+    asleep_ = 0;
+    wake();
+    wait_until_asleep();
+  }
+
+ private:
+  static constexpr size_t kEach = 190 * KiB;  // most spans are used up, the last ones not
+  void run() {
+    for (uint32_t round = 0; !end_; round++) {
+      free_all(of_every_class(kEach));
+      asleep_++;
+      while (round_.load() == round) os::futex_wait(&round_, round);
+    }
+  }
+  void wake() {
+    round_++;
+    os::futex_wake(&round_, INT_MAX);
+  }
+  void wait_until_asleep() {
+    while (asleep_ != threads_.size()) os::pause(kMillisecond_ns);
+  }
+
+  std::atomic<uint32_t> round_{0};
+  std::atomic<unsigned> asleep_{0};
+  std::atomic<bool> end_{false};
+  std::vector<std::thread> threads_;
+};
+
+size_t resident_bytes() { return pages::page_statistics(true).resident_bytes; }
+
+unsigned current_spans_in_all() {
+  unsigned count = 0;
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    LockGuard guard(heap->slow_lock);
+    for (const ClassState& cs : heap->body->classes) count += cs.current != nullptr;
+  }
+  return count;
+}
+
+// What stays when everything but spans in use is given back.
+size_t resident_with_spans_in_use() {
+  os::RefuseCalls refuse(SYS_membarrier, ENOSYS);
+  purge_all();
+  return resident_bytes();
+}
+
+TEST_F(Holes, OfSpansInUseOfThreadsThatSleep) {
+  size_t before = resident_bytes();
+  Sleepers sleepers(4);
+  size_t kept = resident_with_spans_in_use() - before;
+  for (int i = 0; i < 3; i++) {
+    purge_all();
+    EXPECT_LT(resident_bytes() - before, kept * 2 / 3) << "of " << kept << ", in round " << i;
+    EXPECT_TRUE(heap_is_sound());
+    EXPECT_TRUE(nothing_is_detached());
+    sleepers.work_again();
+  }
+}
+
+// Nobody allocates: the helper's ticks alone.
+TEST_F(Holes, TimePurgesThoseOfSpansInUse) {
+  options::OptionForTest delay(options::Id::purge_delay, "250");
+  size_t before = resident_bytes();
+  Sleepers sleepers(4);
+  size_t kept = resident_with_spans_in_use() - before;
+  bool gone = false;
+  for (uint64_t end_ns = os::monotonic_ns() + 20 * kSecond_ns; !gone && os::monotonic_ns() < end_ns;) {
+    os::pause(20 * kMillisecond_ns);
+    tick();
+    gone = resident_bytes() < before + kept * 2 / 3;
+  }
+  EXPECT_TRUE(gone) << kept << " bytes, and now " << resident_bytes() - before;
+}
+
+// A class whose list the thread goes on with is in use.
+TEST_F(Holes, ASpanInUseStaysWithItsThread) {
+  Blocks kept = sparse(500, 1 * MiB, 200);
+  unsigned size_class = class_of(500);
+  options::OptionForTest delay(options::Id::purge_delay, "250");
+  for (uint64_t end_ns = os::monotonic_ns() + 2 * kSecond_ns; os::monotonic_ns() < end_ns; os::pause(5 * kMillisecond_ns)) {
+    sm_free(make(500, 1).p);
+    tick();
+    if (thread_cache.heap->body->classes[size_class].current == nullptr) break;
+  }
+  EXPECT_NE(thread_cache.heap->body->classes[size_class].current, nullptr);
+  free_all(kept);
+}
+
+TEST_F(Holes, WhereTheKernelHasNoFenceSpansInUseStay) {
+  Sleepers sleepers(2);
+  unsigned in_use = current_spans_in_all();
+  {
+    os::RefuseCalls refuse(SYS_membarrier, ENOSYS);
+    purge_all();
+    EXPECT_GT(refuse.refusals(), 0u);
+    EXPECT_EQ(current_spans_in_all(), in_use);
+  }
+  purge_all();
+  EXPECT_LT(current_spans_in_all(), in_use / 2);
+  EXPECT_TRUE(heap_is_sound());
+}
+
+// A list is longer than what a heap may keep as foreign blocks.
+TEST_F(Holes, AThreadEndsAfterItsSpansInUseWereTaken) {
+  size_t before = used_bytes();
+  for (int i = 0; i < 4; i++) {
+    Sleepers sleepers(2);
+    purge_all();
+  }
+  EXPECT_TRUE(heap_is_sound());
+  EXPECT_TRUE(nothing_is_detached());
+  release_parked();
+  purge_all();
+  EXPECT_LE(used_bytes(), before + 1 * MiB);
+}
+
 // ---- threads ----
+
+// Lists of a few blocks, so that take_freed is entered all the time; taken away as fast as can be.
+TEST_F(Holes, SpansInUseAreTakenFromThreadsThatWork) {
+  std::atomic<bool> done{false};
+  uint64_t before = hole_counters().current_spans;
+  auto owner = [&done](unsigned seed) {
+    std::mt19937 random(seed);
+    constexpr size_t kSizes[] = {64, 500, 2000, 8192, 20000};
+    while (!done) {
+      Blocks blocks;
+      size_t bytes = kSizes[random() % std::size(kSizes)];
+      for (size_t i = 1 + random() % (1 + 100000 / bytes); i != 0; i--) {
+        blocks.push_back(make(bytes, static_cast<unsigned char>(random())));
+        if (random() % 4 != 0) continue;
+        std::swap(blocks[random() % blocks.size()], blocks.back());
+        expect_filled(blocks.back());
+        sm_free(blocks.back().p);
+        blocks.pop_back();
+      }
+      free_all(blocks);
+    }
+  };
+  std::vector<std::thread> owners;
+  for (unsigned i = 0; i < 3; i++) owners.emplace_back(owner, std::random_device{}());
+  auto taken = [before] { return hole_counters().current_spans - before; };
+  for (uint64_t end_ns = os::monotonic_ns() + 30 * kSecond_ns; taken() < 200 && os::monotonic_ns() < end_ns;) purge_all_holes();
+  done = true;
+  for (std::thread& thread : owners) thread.join();
+  EXPECT_GE(taken(), 50u);
+  EXPECT_TRUE(heap_is_sound());
+  EXPECT_TRUE(nothing_is_detached());
+}
 
 struct Box {
   std::atomic<Filled*> slot{nullptr};
@@ -499,6 +676,52 @@ TEST_F(Holes, AChildOfAPurgingProcess) {
   done = true;
   purger.join();
   EXPECT_EQ(failed, 0);
+}
+
+// Where the fork has interrupted one of our critical sections the heaps of the other threads stay as they are; but not their lists,
+// which lie in memory that the C library gives back.
+TEST_F(Holes, AChildWhoseLocksAreHeldDoesNotLookAtListsOfThreadsThatAreNotThere) {
+  constexpr size_t kStackBytes = 1 * MiB;
+  void* stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(stack, MAP_FAILED);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, stack, kStackBytes);
+  struct Both {
+    std::atomic<bool> sleeping{false}, done{false};
+  } both;
+  auto sleeper = [](void* argument) -> void* {
+    Both& both = *static_cast<Both*>(argument);
+    Blocks kept = sparse(500, 1 * MiB, 10);
+    both.sleeping = true;
+    while (!both.done) os::pause(kMillisecond_ns);
+    free_all(kept);
+    return nullptr;
+  };
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, &attributes, sleeper, &both), 0);
+  while (!both.sleeping) os::pause(kMillisecond_ns);
+  for (int i = 0; i < 3; i++) purge_all_holes();  // its list is one of another span then
+  Lock section;
+  section.lock();
+  pid_t child = fork();
+  if (child == 0) {
+    section.unlock();
+    munmap(stack, kStackBytes);
+    purge_all_holes();
+    pid_t its_child = fork();  // takes those heaps apart
+    if (its_child == 0) _exit(heap_is_sound() ? 0 : 1);
+    int status = -1;
+    _exit(waitpid(its_child, &status, 0) == its_child && status == 0 ? 0 : 1);
+  }
+  section.unlock();
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  both.done = true;
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  munmap(stack, kStackBytes);
 }
 #endif
 

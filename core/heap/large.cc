@@ -1,5 +1,7 @@
 #include "core/heap/large.h"
 
+#include <atomic>
+
 #include "core/heap/large_cache.h"
 #include "core/heap/size_class.h"
 #include "core/pages/huge.h"
@@ -34,7 +36,11 @@ void free_large(Span* span) {
   tick();
 }
 
-bool resize_large(Span* span, size_t bytes) {
+namespace {
+
+std::atomic<int64_t> resized{0};
+
+bool resize(Span* span, size_t bytes) {
   size_t page_count = pages_for(bytes);
   size_t have = span->bytes >> kPageShift;
   if (span->kind == SpanKind::kHuge) {
@@ -48,5 +54,16 @@ bool resize_large(Span* span, size_t bytes) {
   pages::shrink(span, page_count);
   return true;
 }
+
+}  // namespace
+
+bool resize_large(Span* span, size_t bytes) {
+  size_t before = span->bytes;
+  if (!resize(span, bytes)) return false;
+  if (span->bytes != before) resized.fetch_add(static_cast<int64_t>(span->bytes - before), std::memory_order_relaxed);
+  return true;
+}
+
+int64_t resized_bytes() { return resized.load(std::memory_order_relaxed); }
 
 }  // namespace seemalloc::heap

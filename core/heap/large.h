@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/pages/span.h"
 
@@ -19,6 +20,8 @@ void free_large(Span* span);
 // Makes the block `bytes` long without copying: in place, or for huge blocks by moving page tables. False when it would
 // take a copy. The block's address is span->start afterwards.
 bool resize_large(Span* span, size_t bytes);
+// Bytes by which all of them have grown that way since the start, less those by which they have shrunk.
+int64_t resized_bytes();
 
 // Bytes a large request really takes.
 size_t large_bytes(size_t bytes);

@@ -3,6 +3,7 @@
 #include "core/base/options.h"
 #include "core/heap/central.h"
 #include "core/heap/holes.h"
+#include "core/heap/lost_threads.h"
 #include "core/heap/pressure.h"
 #include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
@@ -66,6 +67,7 @@ bool LargeCache::put_making_room(Span* span) {
   make_room(span->bytes, limit);
   push(span, bytes_ + span->bytes);
   lock_.leave();
+  note_slow_free();
   return true;
 }
 
@@ -147,6 +149,7 @@ void tick(bool by_helper) {
   uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);
   if (now >= due && next_epoch_ns.compare_exchange_strong(due, now + half_delay_ns() + kMillisecond_ns, std::memory_order_relaxed)) {
     flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
+    release_lost(false);
     release_parked();
     if (pages::purge_mode() != options::Purge::kNever) purge_idle_bodies();
     central_publish_lists(false);
@@ -157,9 +160,11 @@ void tick(bool by_helper) {
   }
   pages::tick(by_helper);
   purge_holes_if_due(now);
+  if (!by_helper) note_slow_free();
 }
 
 size_t purge_all(os::Reason reason, uint64_t most_in_holes_ns) {
+  release_lost(true);
   release_parked();
   central_publish_lists(true);
   reclaim_for_sleepers();

@@ -4,6 +4,7 @@
 
 #include "core/heap/large_cache.h"
 #include "core/heap/pressure_rules.h"
+#include "core/heap/thread_heap.h"
 #include "core/os/cgroup.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
@@ -31,7 +32,8 @@ struct Watch {
   uint64_t find_again_ns = 0;
 };
 constinit Watch watch;
-std::atomic<bool> somebody_looks{false};
+std::atomic<const void*> who_looks{nullptr};  // the thread's cache; null: nobody
+std::atomic<uint64_t> looks_since_ns{0};      // 0: has only just begun
 std::atomic<bool> look_anew{true};  // for the limit
 std::atomic<size_t> group_limit{SIZE_MAX};
 std::atomic<uint64_t> last_watch_ns{0}, last_helper_watch_ns{0};
@@ -116,14 +118,48 @@ size_t room_left(const os::GroupUsage& usage, size_t upcoming_bytes) {
 
 bool helper_watches(uint64_t now) { return now < last_helper_watch_ns.load(std::memory_order_relaxed) + kUnwatched_ns; }
 
+// What is free of a large heap takes seconds to give back: there is no need to wait for that where there is room for a while.
+uint64_t longest_wait_ns() {
+  constexpr uint64_t kLongest_ns = 100 * kMillisecond_ns, kLongestInLittleRoom_ns = kSecond_ns;
+  size_t limit = seen_limit.load(std::memory_order_relaxed), usage = seen_usage.load(std::memory_order_relaxed);
+  bool little = limit != 0 && minus(limit, usage) < kLongestInLittleRoom_ns * PressureRules::kFill_bytes_per_ns;
+  return little ? kLongestInLittleRoom_ns : kLongest_ns;
+}
+
+// The helper, say, gives everything back meanwhile, which takes as long as a burst needs to fill the room that it makes: who grows
+// then waits. Not for what a signal handler has interrupted, and for nobody who has looked for long, however often it grows.
+void wait_for_who_looks() {
+  constexpr uint64_t kPause_ns = 200 * kMicrosecond_ns;
+  if (pages::least_limit.load(std::memory_order_relaxed) == SIZE_MAX) return;
+  uint64_t begin = 0;
+  for (;;) {
+    const void* who = who_looks.load(std::memory_order_relaxed);
+    if (who == nullptr || who == &thread_cache) return;
+    uint64_t since = looks_since_ns.load(std::memory_order_relaxed), now = os::monotonic_ns(), longest = longest_wait_ns();
+    if (begin == 0) begin = now;
+    if (now - begin >= longest || (since != 0 && now - since >= longest)) return;
+    os::pause(kPause_ns);
+  }
+}
+
+bool take_turn() {
+  const void* nobody = nullptr;
+  if (!who_looks.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire, std::memory_order_relaxed)) return false;
+  looks_since_ns.store(os::monotonic_ns(), std::memory_order_relaxed);
+  return true;
+}
+
 }  // namespace
 
-PressureTurn::PressureTurn() : mine(!somebody_looks.exchange(true, std::memory_order_acquire)) {}
+PressureTurn::PressureTurn() : mine(take_turn()) {}
 PressureTurn::~PressureTurn() {
-  if (mine) somebody_looks.store(false, std::memory_order_release);
+  if (!mine) return;
+  looks_since_ns.store(0, std::memory_order_relaxed);  // the next one's begins so
+  who_looks.store(nullptr, std::memory_order_release);
 }
 
 void look_at_pressure(size_t upcoming_bytes) {
+  wait_for_who_looks();
   PressureTurn turn;
   if (!turn.mine) return;
   uint64_t now = os::monotonic_ns();
@@ -163,7 +199,7 @@ uint64_t watch_pressure(bool stalled) { return watch_once(stalled, true); }
 
 void watch_without_helper() {
   uint64_t before = last_watch_ns.load(std::memory_order_relaxed);
-  if (pages::region_count() < 2 || os::coarse_monotonic_ns() < before + kUnwatched_ns) return;
+  if (pages::heap_is_tiny() || os::coarse_monotonic_ns() < before + kUnwatched_ns) return;
   watch_once(false, false);
 }
 
@@ -180,7 +216,11 @@ void pressure_options_changed() {
 }
 
 void forget_pressure_in_child() {
-  somebody_looks.store(false, std::memory_order_relaxed);
+  // Where fork was called by a signal handler that has interrupted who looks, this thread goes on with it.
+  if (who_looks.load(std::memory_order_relaxed) != &thread_cache) {
+    who_looks.store(nullptr, std::memory_order_relaxed);
+    looks_since_ns.store(0, std::memory_order_relaxed);
+  }
   look_anew.store(true, std::memory_order_relaxed);
   watch.files.close();
   last_watch_ns.store(0, std::memory_order_relaxed);

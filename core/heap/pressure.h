@@ -22,7 +22,8 @@ uint64_t watch_pressure(bool stalled);
 // Does the helper's work where there is none. Called by ticks.
 void watch_without_helper();
 
-// What all threads together may keep: thread_cache, or less where there is little.
+// What all threads together may keep: thread_cache, or less where there is little. Held against what they keep on lists of
+// available spans, when they collect: current spans and malloc lists are beyond it.
 inline size_t thread_cache_budget() {
   size_t budget = options::get(options::Id::thread_cache);
   return budget < pages::reserve_limit() ? budget : pages::reserve_limit();

@@ -3,12 +3,16 @@
 #include "core/base/options.h"
 #include "core/heap/central.h"
 #include "core/heap/holes.h"
+#include "core/heap/large_cache.h"
+#include "core/heap/lost_threads.h"
 #include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/arena.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
+
+#include <limits.h>
 
 #include <new>
 
@@ -24,6 +28,8 @@ std::atomic<unsigned> active{0};
 // More heaps than this are not kept as they are: threads that end together are not soon followed by as many.
 constexpr unsigned kMaxParked = 16;
 unsigned parked = 0;
+uint64_t handed_out_before = 0;  // to threads that had a heap before another one took it; registry lock
+std::atomic<uint64_t> handed_out_heapless{0};
 
 // Bodies lie one behind the other, so that the pages of idle ones can be purged together.
 constexpr unsigned kBodiesPerChunk = 32;
@@ -92,40 +98,45 @@ bool keep_as_is(ThreadHeap& heap) {
 ThreadHeap* all_heaps() { return first_heap.load(std::memory_order_acquire); }
 unsigned active_heaps() { return active.load(std::memory_order_relaxed); }
 Lock& registry_lock() { return registry; }
+uint64_t handed_out_elsewhere() { return handed_out_before + handed_out_heapless.load(std::memory_order_relaxed); }
+void count_handed_out_heapless(uint64_t bytes) { handed_out_heapless.fetch_add(bytes, std::memory_order_relaxed); }
 
 ThreadHeap* adopt_heap() {
   ThreadHeap* heap;
-  int thread_id = os::thread_id();
+  int thread_id = os::thread_id(), process_id = os::process_id();
   {
     LockGuard guard(registry);
-    heap = first_idle;
     ThreadHeap* oldest = oldest_heap;
     if (oldest != nullptr && oldest->cache.load(std::memory_order_relaxed) == &thread_cache) {
-      // Made before thread-local memory was initialised, which has wiped our pointer to it. Its lists are lost: a few
-      // blocks that will never be handed out.
+      // Made before thread-local memory was initialised, which has wiped our pointer to it; or its thread was lost, and this one has its
+      // memory. It is active. Its lists are lost: a few blocks that will never be handed out.
       heap = oldest;
-    } else if (heap != nullptr) {
-      first_idle = heap->next_idle;
     } else {
-      heap = make_heap_locked();
+      heap = first_idle != nullptr ? first_idle : make_heap_locked();
+      if (heap == nullptr) return nullptr;
+      if (heap == first_idle) first_idle = heap->next_idle;
+      make_active_locked(*heap);
     }
-    if (heap == nullptr) return nullptr;
-    make_active_locked(*heap);
-    heap->cache.store(&thread_cache, std::memory_order_relaxed);
+    heap->cache.store(&thread_cache, std::memory_order_release);  // its memory has been initialised: others look into it
     heap->thread_id.store(thread_id, std::memory_order_relaxed);
+    heap->process_id.store(process_id, std::memory_order_relaxed);
+    handed_out_before += heap->handed_out_bytes;
+    heap->sample_at -= heap->handed_out_bytes;  // each thread has a clock of its own
+    heap->handed_out_bytes = 0;
     share_large_budget(active_heaps());
   }
 
   heap->shard = pages::next_shard();
-  heap->sample_at -= heap->handed_out_bytes;  // each thread has a clock of its own
-  heap->handed_out_bytes = 0;
-  thread_cache.heap = heap;
+  __atomic_store_n(&thread_cache.heap, heap, __ATOMIC_RELEASE);  // pairs with read_lists()
   return heap;
 }
 
 void abandon_heap(ThreadHeap& heap) {
   heap.body->large.flush();
-  thread_cache.heap = nullptr;
+  {
+    LockGuard guard(heap.slow_lock);  // from here on nobody takes its current spans
+    __atomic_store_n(&thread_cache.heap, nullptr, __ATOMIC_RELAXED);
+  }
   if (!keep_as_is(heap)) empty_heap(heap);
 }
 
@@ -164,9 +175,56 @@ void release_parked() {
 }
 
 namespace {
-// Nobody but the holder of slow_lock can reach it (remote.h, rule 6).
+// Threads are asked for by a system call each, so many at most by who ticks.
+constexpr unsigned kMostLooks = 64;
+ThreadHeap* next_look = nullptr;  // where the next tick's begin; null: at the newest. Registry lock
+
+// A thread that was lost in the midst of a slow path, in a signal handler, holds the lock for ever.
+bool is_locked(ThreadHeap& heap) {
+  if (!heap.slow_lock.try_lock()) return true;
+  heap.slow_lock.unlock();
+  return false;
+}
+
+// The next heap that has lost its thread, now the caller's, and its lists; null when the looks are used up, or there is none
+// behind *from. *from is where to go on.
+ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process, ThreadCache& lists) {
+  LockGuard guard(registry);
+  for (; *from != nullptr && *looks != 0; --*looks) {
+    ThreadHeap* heap = *from;
+    *from = heap->next_all;
+    next_look = *from;
+    if (!has_lost_its_thread(*heap, this_process) || is_locked(*heap)) continue;
+    heap->process_id.store(0, std::memory_order_relaxed);
+    LockGuard slow(heap->slow_lock);  // from here on nobody takes its current spans
+    take_over_lists(*heap, lists);
+    return heap;
+  }
+  return nullptr;
+}
+}  // namespace
+
+void release_lost(bool all) {
+  unsigned mine = thread_cache.heap != nullptr ? 1 : 0;
+  if (active_heaps() <= mine) return;  // a program without threads is not made to ask for any
+  ThreadHeap* from = nullptr;
+  if (!all) {
+    LockGuard guard(registry);
+    from = next_look;
+  }
+  if (from == nullptr) from = all_heaps();
+  unsigned looks = all ? UINT_MAX : kMostLooks;
+  int this_process = os::process_id();
+  ThreadCache lists;
+  while (ThreadHeap* heap = take_lost(&from, &looks, this_process, lists)) {
+    heap->body->large.flush_idle(large_epoch.load(std::memory_order_relaxed) + 1);
+    empty_heap(*heap);
+  }
+}
+
+namespace {
 bool retire_if_empty(ClassState& cs, Span* span) {
-  if (span == nullptr || span->live_acquire() != span->hole_blocks()) return false;
+  if (span == nullptr || !span->is_empty_now()) return false;
   cs.available.remove(span);
   if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
   retire(span);
@@ -236,11 +294,21 @@ void unlock_after_fork_child() {
   // thread goes on with it, so nothing that takes a lock is done here. What other threads had stays theirs, for good.
   bool may_lock = !fork_interrupts_a_holder;
   forget_purger_in_child(may_lock);
-  if (thread_cache.heap != nullptr) thread_cache.heap->thread_id.store(os::thread_id(), std::memory_order_relaxed);
+  if (thread_cache.heap != nullptr) {
+    thread_cache.heap->thread_id.store(os::thread_id(), std::memory_order_relaxed);
+    thread_cache.heap->process_id.store(os::process_id(), std::memory_order_relaxed);
+  }
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     heap->body->large.reset();
-    if (!may_lock || heap == thread_cache.heap || heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
+    if (heap == thread_cache.heap || heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
+    if (!may_lock) {
+      // The C library may unmap the memory of threads that are not here, and their lists with it. Ours: about to be adopted.
+      if (heap->cache.load(std::memory_order_relaxed) != &thread_cache) heap->cache.store(nullptr, std::memory_order_relaxed);
+      continue;
+    }
     heap->body->large.flush();
+    ThreadCache lists;
+    take_over_lists(*heap, lists);
     empty_heap(*heap);
   }
 }

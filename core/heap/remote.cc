@@ -113,8 +113,9 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t
   if (all_remote) one_more_complete(owner);
 }
 
-// Publishes a null-terminated list, a part at a time.
-void publish_list(Block* first) {
+// Publishes a null-terminated list, a part at a time. Returns how many blocks it had.
+uint64_t publish_list(Block* first) {
+  uint64_t blocks_in_all = 0;
   while (first != nullptr) {
     Block* blocks[kMaxForeignBlocks];
     uint32_t count = 0;
@@ -122,8 +123,10 @@ void publish_list(Block* first) {
       if (pages::page_map.span_of(first)->kind != pages::SpanKind::kSmall) fatal("corrupted free list", first);
       blocks[count++] = first;
     }
+    blocks_in_all += count;
     publish_blocks(nullptr, blocks, count);
   }
+  return blocks_in_all;
 }
 
 }  // namespace
@@ -206,6 +209,10 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   for (uint32_t looked = span->lending() ? kMaxForeignBlocks : 2; same != nullptr && looked != 0; looked--, same = same->next) {
     if (same == block) fatal("double free", block);
   }
+  if (span->lending() && heap->foreign_bytes + span->block_bytes > kMaxLentBytes) {
+    count_remote_frees(heap, 1);
+    return publish_remote(heap, span, &block, 1);
+  }
   block->next = cs.foreign;
   cs.foreign = block;
   uint32_t count = ++cs.foreign_count;
@@ -251,13 +258,14 @@ void flush_foreign(ThreadHeap& heap) {
 
 void publish_mixed_lists(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
-  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
-  Block* listed = cache->heads[size_class];
+  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // null: lost with its thread, or by a fork
+  Block* listed = cache != nullptr ? cache->heads[size_class] : nullptr;
   Block* stash = cs.stash;
-  cache->heads[size_class] = cs.stash = nullptr;
+  if (cache != nullptr) cache->heads[size_class] = nullptr;
+  cs.stash = nullptr;
   cs.stash_count = 0;
   cs.mixed = false;
-  publish_list(listed);
+  count_returned_unused(publish_list(listed) * kClasses[size_class].bytes);
   publish_list(stash);
 }
 

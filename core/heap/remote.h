@@ -41,6 +41,9 @@ inline uint32_t remote_count(uint64_t word) { return word == kUnowned ? 0 : stat
 // reach.
 inline constexpr size_t kMaxForeignClassBytes = 16 * KiB;
 inline constexpr size_t kMaxForeignBytes = 64 * KiB;  // of all classes together
+// With more than this a lent block goes back at once: a thread that has used a few blocks of each size and then sleeps is not to
+// keep them all from the others.
+inline constexpr size_t kMaxLentBytes = 16 * KiB;
 
 // Rule 1 for one block of a small span that is not `heap`'s, when that is all there is to do; else false, and free_remote
 // decides. `heap` is the calling thread's. Inlined, with few stores and no stack frame: stores leave in order, those to blocks

@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <set>
 #include <string>
-#include <vector>
+
+#include "core/base/state_search_for_test.h"
 
 namespace {
 
@@ -32,22 +32,15 @@ struct Variant {
   bool refuse_waiting_spans = true;  // central_put: CAS from 0 only
 };
 
-class Explorer {
+// explore(): empty when every path ends with both blocks returned and the span handed on.
+class Explorer : public seemalloc::StateSearch<State> {
  public:
   explicit Explorer(Variant variant) : variant_(variant) {}
-
-  // Empty when every path ends with both blocks returned and the span handed on.
-  std::string explore() {
-    visit(State{});
-    return problem_;
-  }
-  size_t states() const { return seen_.size(); }
 
  private:
   static constexpr int kDone = 100;
 
-  void visit(const State& s) {
-    if (!problem_.empty() || !seen_.insert(s).second) return;
+  void go_on(const State& s) override {
     bool moved = false;
     for (int i = 0; i < 2; i++) {
       if (s.freer[i] == kDone) continue;
@@ -142,8 +135,6 @@ class Explorer {
   }
 
   Variant variant_;
-  std::set<State> seen_;
-  std::string problem_;
 };
 
 TEST(RemoteModel, EveryInterleavingReturnsEveryBlock) {

@@ -2,6 +2,8 @@
 
 #include "core/heap/central.h"
 #include "core/heap/holes.h"
+#include "core/heap/large.h"
+#include "core/heap/lost_threads.h"
 #include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
@@ -17,11 +19,10 @@ namespace {
 
 // Length of a list that its thread may be popping from: every link is checked to be a block of the class before it is
 // followed.
-SEEMALLOC_NO_TSAN uint32_t list_length_racy(unsigned size_class, Block* const* head) {
+SEEMALLOC_NO_TSAN uint32_t list_length_racy(unsigned size_class, const Block* first) {
   constexpr uint32_t kLongest = kMaxSpanPages * kPageBytes / 8;
   uint32_t length = 0;
-  for (const Block* block = __atomic_load_n(head, __ATOMIC_RELAXED); block != nullptr && length < kLongest;
-       block = __atomic_load_n(&block->next, __ATOMIC_RELAXED)) {
+  for (const Block* block = first; block != nullptr && length < kLongest; block = __atomic_load_n(&block->next, __ATOMIC_RELAXED)) {
     const Span* span = pages::page_map.span_of(block);
     if (span->kind != SpanKind::kSmall || span->size_class != size_class || !span->is_block_start(block)) break;
     length++;
@@ -69,16 +70,20 @@ SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
 // Malloc lists and stashes count as live in their spans: move them over to cached.
 SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
   s.heaps++;
+  s.allocated_bytes += heap.handed_out_bytes;
   s.copies += heap.copies.load(std::memory_order_relaxed);
   s.copied_bytes += heap.copied_bytes.load(std::memory_order_relaxed);
   HeapState state = heap.state.load(std::memory_order_relaxed);
   if (state == HeapState::kZombie) return;
   if (state == HeapState::kActive) s.live_heaps++;
   LockGuard guard(heap.slow_lock);  // keeps current spans in place and the thread from ending
-  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
+  Block* lists[kClassCount];
+  bool has_lists = read_lists(heap, lists);
   for (unsigned i = 0; i < kClassCount; i++) {
     const ClassState& cs = heap.body->classes[i];
-    size_t listed = (cache != nullptr ? list_length_racy(i, &cache->heads[i]) : 0) + cs.stash_count + cs.foreign_count;
+    size_t listed = has_lists ? list_length_racy(i, lists[i]) : 0;
+    s.untaken_bytes += (listed + (cs.sample_due != 0 ? 1 : 0)) * kClasses[i].bytes;
+    listed += cs.stash_count + cs.foreign_count;
     ClassStatistics& c = s.classes[i];
     if (listed > c.live) listed = c.live;
     c.live -= listed;
@@ -95,6 +100,8 @@ Statistics statistics() {
   pages::for_each_huge_span(count_span, &s);
   {
     LockGuard guard(registry_lock());
+    s.allocated_bytes = handed_out_elsewhere();
+    s.untaken_bytes = returned_unused_bytes();
     for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) count_heap(s, *heap);
   }
   for (unsigned i = 0; i < kClassCount; i++) {
@@ -108,7 +115,14 @@ Statistics statistics() {
     s.free_bytes += s.classes[i].free * kClasses[i].bytes;
   }
   s.remote_frees = remote_frees();
+  s.resized_bytes = resized_bytes();
   return s;
+}
+
+uint64_t freed_bytes(const Statistics& s) {
+  auto bytes = [](uint64_t some) { return static_cast<int64_t>(some); };
+  int64_t freed = bytes(s.allocated_bytes) - bytes(s.untaken_bytes) + s.resized_bytes - bytes(s.live_bytes);
+  return freed > 0 ? static_cast<uint64_t>(freed) : 0;
 }
 
 namespace {
@@ -137,10 +151,11 @@ SEEMALLOC_NO_TSAN ThreadStatistics statistics_of(ThreadHeap& heap) {
   t.remote_frees = heap.remote_frees.load(std::memory_order_relaxed);
   t.large_bytes = heap.body->large.bytes();
   LockGuard guard(heap.slow_lock);
-  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);
+  Block* lists[kClassCount];
+  bool has_lists = read_lists(heap, lists);
   for (unsigned i = 0; i < kClassCount; i++) {
     const ClassState& cs = heap.body->classes[i];
-    size_t listed = (cache != nullptr ? list_length_racy(i, &cache->heads[i]) : 0) + cs.stash_count;
+    size_t listed = (has_lists ? list_length_racy(i, lists[i]) : 0) + cs.stash_count;
     t.list_bytes += (listed + cs.foreign_count) * kClasses[i].bytes;
     t.refills += cs.refills;
     if (cs.current != nullptr) add_span(t, cs.current);
@@ -237,8 +252,8 @@ bool mark_parcels(FreeMarks& marks, const Span* span, Block* parcel, uint32_t* c
 bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     const ClassState& cs = heap->body->classes[span->size_class];
-    ThreadCache* cache = heap->cache.load(std::memory_order_relaxed);
-    if (cache != nullptr && !mark_listed(marks, span, cache->heads[span->size_class], count)) return false;
+    Block* list = nullptr;
+    if (read_list(*heap, span->size_class, &list) && !mark_listed(marks, span, list, count)) return false;
     if (!mark_listed(marks, span, cs.stash, count) || !mark_listed(marks, span, cs.foreign, count)) return false;
   }
   return true;

@@ -37,12 +37,17 @@ struct Statistics {
   size_t cached_bytes;              // blocks kept for threads
   size_t free_bytes;                // blocks in the spans' own lists
   SpanStatistics spans;
+  uint64_t allocated_bytes;         // handed to threads since the start, freed or not: never falls, ahead by untaken_bytes
+  uint64_t untaken_bytes;           // of them, what the program has not had: in threads' lists now, or when they ended
+  int64_t resized_bytes;            // what large blocks have grown by where they were, less what they have shrunk by: in neither
   uint64_t remote_frees;            // blocks freed by threads other than their span's owner, and sent to it
   uint64_t copies, copied_bytes;    // blocks that realloc had to copy
   size_t heaps;                     // thread heaps ever made
   size_t live_heaps;                // with a thread now
 };
 Statistics statistics();
+// What the program has freed since the start, each block as large as it was in the end.
+uint64_t freed_bytes(const Statistics& statistics);
 
 // What one thread's heap has, and what its thread did. Counts are the heap's: those of threads that had it before are in them.
 struct ThreadStatistics {

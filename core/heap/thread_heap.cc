@@ -17,11 +17,14 @@ using pages::SpanKind;
 using pages::SpanState;
 
 constinit thread_local ThreadCache thread_cache __attribute__((tls_model("initial-exec")));
+constinit std::atomic<void (*)()> on_slow_free{nullptr};
 
 namespace {
 
 // What other threads have freed is taken in, and this thread's own remote frees are published, at least this often.
 constexpr uint32_t kFreedListsPerRefill = 32;
+// So many blocks of other threads' spans are taken before the thread's own.
+constexpr uint32_t kWorthARefill = 8;
 // Blocks of other threads' spans that this one has not used itself by then are published.
 constexpr uint32_t kRefillsPerFlush = 128;
 // Collection is considered this often, and done when the last one is this long ago: what was not needed in a quarter of
@@ -50,12 +53,19 @@ void file_full(ClassState& cs, Span* span) {
   cs.full.push_front(span);
 }
 
+// An available span is to be the current one.
+void use_available(ClassState& cs, Span* span) {
+  cs.available.remove(span);
+  if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
+  span->state = SpanState::kCurrent;
+  span->look.worth_from = 0;
+}
+
 // The next span to hand out from; null when out of memory.
 Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   Span* span = cs.available.front();
   if (span != nullptr) {
-    cs.available.remove(span);
-    if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
+    use_available(cs, span);
   } else {
     span = central_take(size_class, &heap);
     if (span == nullptr) {
@@ -65,9 +75,9 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
       span->set_owner(&heap);
       pages::publish(span);
     }
+    span->state = SpanState::kCurrent;
+    span->look.worth_from = 0;
   }
-  span->state = SpanState::kCurrent;
-  span->look.worth_from = 0;
   return span;
 }
 
@@ -107,7 +117,6 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
     return count;
   }
   cs.mixed = true;
-  constexpr uint32_t kWorthARefill = 8;
   if (cs.foreign_count >= kWorthARefill) return foreign_list(heap, size_class, false, first);
   if (uint32_t count = borrow(cs, size_class, first)) return count;
   cs.mixed = false;
@@ -221,7 +230,11 @@ void redraw_sample(ThreadHeap& heap) {
   uint64_t changes = sample_changes.load(std::memory_order_relaxed);
   if (changes / kOptionChange == heap.sample_changes / kOptionChange) return;
   heap.sample_changes = changes;
-  for (ClassState& cs : heap.body->classes) cs.sample_due = 0;
+  for (unsigned c = 0; c < kClassCount; c++) {
+    ClassState& cs = heap.body->classes[c];
+    if (cs.sample_due != 0) count_returned_unused(kClasses[c].bytes);
+    cs.sample_due = 0;
+  }
   draw_sample_distance(heap, Draw::kNewInterval);
 }
 
@@ -337,6 +350,7 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
     }
     leave_home(heap.due_home);
     heap.due_home = 0;
+    count_returned_unused(kClasses[size_class].bytes);
   }
   Block* first = nullptr;
   uint32_t count = next_list(heap, cs, size_class, &first);
@@ -357,7 +371,43 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
   thread_cache.heads[size_class] = first->next;
   return Refill::kBlock;
 }
+// Nothing is freed into the current span and nothing is left of it, but another one waits: what most lists' ends come to once a
+// class has some spans. The same as refill_locked would do then, with a third of its instructions. Null: that has to decide.
+Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
+  ClassState& cs = heap.body->classes[size_class];
+  Span* used_up = heap.body->ready[size_class];  // so there is no stash and no sample due
+  Span* span = cs.available.front();
+  if (used_up == nullptr || span == nullptr || cs.foreign_count >= kWorthARefill) return nullptr;
+  if (used_up->free_list != nullptr || used_up->holes != 0 || used_up->carved < used_up->capacity) return nullptr;
+  Block* first = span->free_list;
+  if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
+  uint64_t clock = heap.handed_out_bytes + uint64_t{span->free_blocks()} * span->block_bytes;
+  if (clock >= heap.sample_at) return nullptr;
+  heap.handed_out_bytes = clock;
+  heap.freed_lists--;
+  heap.slow_entries++;
+  count_refill(cs, static_cast<unsigned>(size_class));
+  use_available(cs, span);
+  file_full(cs, used_up);
+  cs.current = span;
+  cs.mixed = false;
+  span->free_list = nullptr;
+  span->set_live_quietly(span->carved);
+  heap.body->ready[size_class] = span;
+  thread_cache.heads[size_class] = first->next;
+  return first;
+}
 }  // namespace
+
+Block* take_available(ThreadHeap& heap, size_t size_class) {
+  // Both counts end at a refill: it looks at the rest.
+  if (heap.freed_lists - 1 >= kFreedListsPerRefill || heap.slow_entries % kRefillsPerFlush == 0) return nullptr;
+  if (heap.pending.load(std::memory_order_relaxed) != nullptr || !sample_changes_seen(heap)) return nullptr;
+  if (SEEMALLOC_UNLIKELY(!heap.slow_lock.try_lock())) return nullptr;
+  Block* first = take_available_locked(heap, size_class);
+  heap.slow_lock.unlock();
+  return first;
+}
 
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.foreign_bytes != 0 && heap.slow_entries % kRefillsPerFlush == 0) flush_foreign(heap);
@@ -413,7 +463,7 @@ void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept {
     LockGuard guard(heap.slow_lock);
     retired = span_countdown_locked(heap, span);
   }
-  if (retired) tick();
+  retired ? tick() : note_slow_free();
 }
 
 void file_owned_locked(ThreadHeap& heap, Span* span) {
@@ -474,6 +524,7 @@ void drain_pending_locked(ThreadHeap& heap) {
 namespace {
 
 std::atomic<size_t> cached_total{0};
+std::atomic<uint64_t> returned_unused{0};
 
 size_t free_bytes(const Span* span) { return size_t{span->free_blocks()} * span->block_bytes; }
 
@@ -533,6 +584,9 @@ void collect_locked(ThreadHeap& heap, bool everything) {
 }
 }  // namespace
 
+uint64_t returned_unused_bytes() { return returned_unused.load(std::memory_order_relaxed); }
+void count_returned_unused(uint64_t bytes) { returned_unused.fetch_add(bytes, std::memory_order_relaxed); }
+
 void collect(ThreadHeap& heap, bool everything) {
   {
     LockGuard guard(heap.slow_lock);
@@ -546,22 +600,26 @@ void collect(ThreadHeap& heap, bool everything) {
 
 namespace {
 
-void return_list_locked(ThreadHeap& heap, Span* span, Block** head) {
+// Returns how many blocks the list had.
+uint32_t return_list_locked(ThreadHeap& heap, Span* span, Block** head) {
   uint32_t count = 0;
   Block* last = nullptr;
   for (Block* block = *head; block != nullptr; block = block->next, count++) last = block;
   if (count != 0) return_blocks_locked(heap, span, {*head, last}, count);
   *head = nullptr;
+  return count;
 }
 
 // Puts the malloc list and the stash back where their blocks came from.
 void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
   Span* span = cs.current;
+  uint64_t unused = cs.sample_due != 0 ? 1 : 0;
   cs.sample_due = 0;
   heap.body->ready[size_class] = nullptr;
-  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // a parked heap has none
-  if (cache != nullptr) return_list_locked(heap, span, &cache->heads[size_class]);
+  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // a parked heap has none; lost_threads.h
+  if (cache != nullptr) unused += return_list_locked(heap, span, &cache->heads[size_class]);
+  if (unused != 0) count_returned_unused(unused * kClasses[size_class].bytes);
   return_list_locked(heap, span, &cs.stash);
   cs.stash_count = 0;
   cs.current = nullptr;
@@ -589,6 +647,7 @@ void release_spans_locked(ThreadHeap& heap) {
     release_list_locked(cs.available);
     release_list_locked(cs.full);
     cs.low_water = 0;
+    cs.last_use = 0;
     cs.growth = 0;
     cs.borrowed = 0;
   }
@@ -646,6 +705,7 @@ void publish_what_is_too_much(ThreadHeap& heap) {
 
 // The malloc list and the stash are of other spans: the next thread's first list.
 void keep_as_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
+  count_returned_unused((mixed_blocks(heap, size_class) - cs.stash_count) * uint64_t{kClasses[size_class].bytes});
   for (Block** head : {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash}) {
     while (Block* block = *head) {
       *head = block->next;

@@ -5,8 +5,9 @@
 //
 // Who calls: core/api's slow paths. Heaps are recycled and never unmapped: a stale pointer to one stays readable.
 // Threads: the owner, holding slow_lock; another thread only holding slow_lock and only for spans without live blocks
-// (remote.cc), or to take a span off its list and put it back (holes.h). Two paths of the owner run without it: the fast ones, which touch heads[], and free_list and countdown of
-// spans they own; and take_freed, which touches its current span only.
+// (remote.cc), or to take a span off its list, or from a class that is not in use, and put it back (holes.h, current_spans.h). Two
+// paths of the owner run without it: the fast ones, which touch heads[], and free_list and countdown of spans they own; and
+// take_freed, which touches its current span only.
 // `large` has a lock of its own.
 // Lock order: registry → slow_lock → central list → page heap shard → arena.
 #pragma once
@@ -55,6 +56,7 @@ struct ClassState {
   uint8_t borrowed;      // lists taken from lending spans so far
   uint8_t growth;        // log2 of the next span's size over the smallest
   uint32_t low_water;    // fewest available spans since the last collection
+  uint32_t last_use;     // of the current span, as the purger saw it (current_spans.h)
   SpanList available;    // spans with free blocks, the one that became so first in front
   SpanList full;         // spans to look at once enough of their blocks are freed
 };
@@ -63,7 +65,7 @@ inline constexpr uint32_t kMaxForeignBlocks = 16;
 
 // The large part of a heap. All zero while no thread has it, so its pages can go back to the system.
 struct HeapBody {
-  Span* ready[kClassCount];  // for take_freed: a class's current, or null while a stash or a sample comes first
+  Span* ready[kClassCount];  // for take_freed: a class's current; null while a stash or a sample comes first, or a purger wants it
   ClassState classes[kClassCount];
   LargeCache large;
 };
@@ -77,7 +79,7 @@ struct ThreadHeap {
   std::atomic<HeapState> state{HeapState::kActive};
 
   alignas(kCacheLineBytes) OwnerLock slow_lock;
-  std::atomic<ThreadCache*> cache{nullptr};  // its thread's; null without a thread
+  std::atomic<ThreadCache*> cache{nullptr};  // its thread's, for nobody else to follow (lost_threads.h); null without a thread
   unsigned shard = 0;
   uint32_t freed_lists = 0;       // take_freed may still hand out so many before refill must look at the rest
   uint32_t slow_entries = 0;      // since collection was last considered
@@ -102,6 +104,7 @@ struct ThreadHeap {
   HeapBody* body = nullptr;       // never null, never changes
   uint32_t detached_spans = 0;    // whose pages are being purged: on none of its lists (holes.h). slow_lock
   uint8_t idle_ticks = 0;         // 0 with a thread; kBodyPurged: the body's pages are gone. Registry lock
+  std::atomic<int32_t> process_id{0};  // whose thread thread_id is; 0: nobody's who might be lost (lost_threads.h). Registry lock
 };
 
 static_assert(sizeof(ThreadHeap) == 4 * kCacheLineBytes);
@@ -153,11 +156,21 @@ enum class Refill { kBlock, kSample, kNoMemory };
 // Requires: the calling thread owns `heap`.
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample = true);
 
+// The last store of take_freed: who finds this list finds the span without it (current_spans.h).
+SEEMALLOC_ALWAYS_INLINE void set_taken_list(Block** head, Block* list) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+  __asm__ volatile("" ::: "memory");  // x86 keeps stores in order
+  *head = list;
+#else
+  __atomic_store_n(head, list, __ATOMIC_RELEASE);
+#endif
+}
+
 // The malloc list is empty, but blocks of its span have been freed since it was handed over: they are the next list. No
 // lock, and no more than a few loads and stores, because a class of large blocks comes here with every malloc. Null when
 // refill has to decide. Requires: the calling thread owns `heap`.
 SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
-  Span* span = heap.body->ready[size_class];
+  Span* span = load_racing(heap.body->ready[size_class]);  // after the list's end has been seen (current_spans.h)
   if (span == nullptr) return nullptr;
   Block* first = span->free_list;
   if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
@@ -165,11 +178,15 @@ SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
   uint64_t clock = heap.handed_out_bytes + uint64_t{span->free_blocks_of_current()} * span->block_bytes;
   if (clock >= heap.sample_at) return nullptr;
   heap.handed_out_bytes = clock;
-  span->free_list = nullptr;
+  store_racing(span->free_list, static_cast<Block*>(nullptr));
   span->set_all_live();
-  thread_cache.heads[size_class] = first->next;
+  set_taken_list(&thread_cache.heads[size_class], first->next);
   return first;
 }
+
+// The same where all of the current span is used up and another one has freed blocks: the short form of refill. Null when that
+// has to decide. Requires: the calling thread owns `heap`, and take_freed has just answered null.
+Block* take_available(ThreadHeap& heap, size_t size_class);
 
 // A block of `bytes` is being allocated outside the lists (a large one): true when it is no sample. False: nothing has been
 // done, large_sample_due() tells. Requires: the calling thread owns `heap`.
@@ -181,6 +198,12 @@ SEEMALLOC_ALWAYS_INLINE bool pass_sample(ThreadHeap& heap, size_t bytes) {
 }
 // The same: true when it is the sample.
 bool large_sample_due(ThreadHeap& heap, size_t bytes);
+
+// In a child of fork that has no helper yet: called by slow paths of free, with no lock held. Else null. Set by core/api.
+extern std::atomic<void (*)()> on_slow_free SEEMALLOC_HIDDEN;
+inline void note_slow_free() {
+  if (void (*notice)() = on_slow_free.load(std::memory_order_relaxed); SEEMALLOC_UNLIKELY(notice != nullptr)) notice();
+}
 
 // The countdown of a span this heap owns reached zero: files it as available, or gives it back when it is empty.
 void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept;
@@ -238,11 +261,19 @@ void release_parked();
 // Refills of a class by heaps that are in nobody's hands any more; the others have theirs in ClassState.
 uint64_t settled_refills(unsigned size_class);
 
+// Bytes that were handed to threads, and that the program had not taken when they ended, or never got.
+uint64_t returned_unused_bytes();
+void count_returned_unused(uint64_t bytes);
+
 // All heaps ever made, newest first; never shrinks. The registry lock keeps their states.
 ThreadHeap* all_heaps();
 // Those that have a thread.
 unsigned active_heaps();
 Lock& registry_lock();
+// What heaps handed out before their present, or last, thread, and threads got without one. Requires: the registry lock.
+uint64_t handed_out_elsewhere();
+// To a thread that is past its last destructors, or for whose heap there was no memory.
+void count_handed_out_heapless(uint64_t bytes);
 
 void lock_for_fork();
 void unlock_after_fork_parent();

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <deque>
-#include <set>
-#include <string>
-#include <utility>
 
+#include "core/base/state_search_for_test.h"
+#include "core/base/store_buffer_for_test.h"
+
+namespace seemalloc {
 namespace {
 
 constexpr int kOthers = 2, kVisits = 2, kDone = 100;
@@ -16,8 +16,8 @@ enum Variable { kInside, kClosed };
 
 struct State {
   std::array<bool, 2> memory{};                     // inside_, closed_
-  std::deque<std::pair<Variable, bool>> owners;     // the owner's buffered stores, oldest first
-  std::array<std::deque<std::pair<Variable, bool>>, kOthers> others;
+  StoreBuffer<Variable, bool> owners;
+  std::array<StoreBuffer<Variable, bool>, kOthers> others;
   int owner = 0, owner_visits = 0;                  // program counters
   std::array<int, kOthers> other{}, other_visits{};
   int in = 0;                                       // threads in the guarded part
@@ -30,21 +30,15 @@ struct Variant {
   bool owner_looks_after = true;  // the owner sets inside_ before it reads closed_
 };
 
-class Explorer {
+// explore(): empty when no path has two threads in.
+class Explorer : public StateSearch<State> {
  public:
   explicit Explorer(Variant variant) : variant_(variant) {}
-  // Empty when no path has two threads in.
-  std::string explore() {
-    visit(State{});
-    return problem_;
-  }
-  size_t states() const { return seen_.size(); }
   bool owner_got_in() const { return owner_got_in_; }
   bool other_got_in() const { return other_got_in_; }
 
  private:
-  void visit(const State& s) {
-    if (!problem_.empty() || !seen_.insert(s).second) return;
+  void go_on(const State& s) override {
     if (s.in > 1) {
       problem_ = "two threads are in";
       return;
@@ -56,25 +50,10 @@ class Explorer {
     }
   }
 
-  static bool load(const State& s, const std::deque<std::pair<Variable, bool>>& buffer, Variable variable) {
-    bool value = s.memory[variable];
-    for (const auto& [which, stored] : buffer) {
-      if (which == variable) value = stored;  // a thread sees its own stores
-    }
-    return value;
-  }
-  static void drain(State& s, std::deque<std::pair<Variable, bool>>& buffer) {
-    for (const auto& [which, stored] : buffer) s.memory[which] = stored;
-    buffer.clear();
-  }
   void drain_one(const State& s) {
     for (int i = -1; i < kOthers; i++) {
       State next = s;
-      auto& buffer = i < 0 ? next.owners : next.others[i];
-      if (buffer.empty()) continue;
-      next.memory[buffer.front().first] = buffer.front().second;
-      buffer.pop_front();
-      visit(next);
+      if ((i < 0 ? next.owners : next.others[i]).drain_one(next.memory)) visit(next);
     }
   }
 
@@ -82,15 +61,15 @@ class Explorer {
     switch (s.owner) {
       case 0:  // inside_ = true; in the wrong order only after a look at closed_
         if (!variant_.owner_looks_after) {
-          s.owner = load(s, s.owners, kClosed) ? 3 : 4;
+          s.owner = s.owners.load(s.memory, kClosed) ? 3 : 4;
           return visit(s);
         }
-        s.owners.emplace_back(kInside, true);
+        s.owners.store(kInside, true);
         s.owner = 1;
         return visit(s);
       case 1:  // closed_?
-        if (load(s, s.owners, kClosed)) {
-          s.owners.emplace_back(kInside, false);
+        if (s.owners.load(s.memory, kClosed)) {
+          s.owners.store(kInside, false);
           s.owner = 3;
         } else {
           s.in++;
@@ -100,14 +79,14 @@ class Explorer {
         return visit(s);
       case 2:  // out: inside_ = false
         s.in--;
-        s.owners.emplace_back(kInside, false);
+        s.owners.store(kInside, false);
         s.owner = 3;
         return visit(s);
       case 3:
         s.owner = ++s.owner_visits == kVisits ? kDone : 0;
         return visit(s);
       case 4:
-        s.owners.emplace_back(kInside, true);
+        s.owners.store(kInside, true);
         s.in++;
         s.owner = 2;
         return visit(s);
@@ -118,8 +97,8 @@ class Explorer {
     auto& buffer = s.others[i];
     switch (s.other[i]) {
       case 0:  // closed_.exchange(true); without it: a load, later a store
-        if (variant_.exchange) drain(s, buffer);
-        if (load(s, buffer, kClosed)) {
+        if (variant_.exchange) buffer.drain(s.memory);
+        if (buffer.load(s.memory, kClosed)) {
           s.other[i] = 5;
         } else if (variant_.exchange) {
           s.memory[kClosed] = true;
@@ -129,19 +108,19 @@ class Explorer {
         }
         return visit(s);
       case 1:
-        buffer.emplace_back(kClosed, true);
+        buffer.store(kClosed, true);
         s.other[i] = 2;
         return visit(s);
       case 2:  // membarrier: every thread's buffer
         if (variant_.membarrier) {
-          drain(s, s.owners);
-          for (auto& one : s.others) drain(s, one);
+          s.owners.drain(s.memory);
+          for (auto& one : s.others) one.drain(s.memory);
         }
         s.other[i] = 3;
         return visit(s);
       case 3:  // inside_?
-        if (load(s, buffer, kInside)) {
-          buffer.emplace_back(kClosed, false);
+        if (buffer.load(s.memory, kInside)) {
+          buffer.store(kClosed, false);
           s.other[i] = 5;
         } else {
           s.in++;
@@ -151,7 +130,7 @@ class Explorer {
         return visit(s);
       case 4:  // out: closed_ = false
         s.in--;
-        buffer.emplace_back(kClosed, false);
+        buffer.store(kClosed, false);
         s.other[i] = 5;
         return visit(s);
       case 5:
@@ -161,8 +140,6 @@ class Explorer {
   }
 
   Variant variant_;
-  std::set<State> seen_;
-  std::string problem_;
   bool owner_got_in_ = false, other_got_in_ = false;
 };
 
@@ -183,3 +160,4 @@ TEST(AsymmetricLockModel, AnOwnerThatLooksFirstIsNotSeen) {
 }
 
 }  // namespace
+}  // namespace seemalloc

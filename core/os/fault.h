@@ -1,8 +1,9 @@
-// Test build only: refuses system calls as a test asks, so that every failure path is reached.
+// Test build only: refuses system calls as a test asks, so that every failure path is reached, and has time pass as it asks.
 #pragma once
 
 #include <atomic>
 
+#include "core/os/os.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {
@@ -38,5 +39,15 @@ class RefuseCalls {
   static inline std::atomic<long> target, answer;
   static inline std::atomic<unsigned> period, left, refused, seen;
 };
+
+// What the monotonic clocks show; 0: the kernel's time. No thread uses processor time then.
+extern std::atomic<uint64_t> test_clock_ns;
+
+// From here on time passes by this only, so that a busy machine changes nothing. Time does not go back: for the rest of the process.
+inline void let_pass(uint64_t ns) {
+  uint64_t now = test_clock_ns.load();
+  if (now == 0) now = monotonic_ns();
+  test_clock_ns = now + ns;
+}
 
 }  // namespace seemalloc::os

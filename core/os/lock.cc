@@ -6,9 +6,6 @@
 namespace seemalloc {
 
 namespace {
-// Long enough for a critical section on another CPU, short enough not to hurt under priorities or one CPU.
-constexpr int kSpins = 64;
-
 inline void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -75,7 +72,7 @@ LockWaits shared_lock_waits() { return shared_waits.read(); }
 LockWaits owner_lock_waits() { return owner_waits.read(); }
 
 void Lock::lock_slow() {
-  for (int i = 0; i < kSpins; i++) {
+  for (int i = 0; i < kSpinsBeforeSleep; i++) {
     if (state_.load(std::memory_order_relaxed) == 0 && try_lock()) return shared_waits.count_short();
     pause();
   }
@@ -96,7 +93,7 @@ bool Lock::try_lock_for(uint64_t ns) {
 
 void OwnerLock::lock_slow() {
   constexpr uint64_t kLookAgain_ns = 50000;
-  for (int i = 0; i < kSpins; i++) {
+  for (int i = 0; i < kSpinsBeforeSleep; i++) {
     if (try_lock()) return owner_waits.count_short();
     pause();
   }

@@ -24,6 +24,9 @@ SEEMALLOC_ALWAYS_INLINE void count_held(int by) {
   __asm__ volatile("" ::: "memory");
 }
 
+// Long enough for a critical section on another CPU, short enough not to hurt under priorities or one CPU.
+inline constexpr int kSpinsBeforeSleep = 64;
+
 // What the two kinds of lock share: taking the word, and fork.
 class LockWord {
  public:

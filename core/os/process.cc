@@ -75,6 +75,22 @@ bool is_last_thread() {
   return field.equals("2");
 }
 
+bool calls_are_filtered() {
+  constexpr const char* kStatus = "/proc/thread-self/status";
+  {
+    Lines lines(kStatus);
+    for (Slice line, key; lines.next(&line);) {
+      if (!take_field(&line, ':', &key) || !key.equals("Seccomp")) continue;
+      return line.length != 0 && line.at[line.length - 1] != '0';
+    }
+  }
+  // A filter that does not kill says one of these; a /proc that is not mounted does not.
+  constexpr int kNotPermitted = -1, kDenied = -13, kNoSuchCall = -38;
+  int fd = open_file(kStatus, O_RDONLY);
+  if (fd >= 0) close_file(fd);
+  return fd == kNotPermitted || fd == kDenied || fd == kNoSuchCall;
+}
+
 void name_thread(const char* name) { sys(SYS_prctl, PR_SET_NAME, as_long(name)); }
 
 void signal_thread(int process, int thread, int signal) { sys(SYS_tgkill, process, thread, signal); }

@@ -15,6 +15,9 @@ size_t peak_resident_set_bytes();
 void page_faults(uint64_t* minor, uint64_t* major);
 // True when the main thread has ended (pthread_exit) and the calling thread is the only one left. False without /proc.
 bool is_last_thread();
+// Whether a filter decides about the calling thread's system calls (seccomp). True, too, where it is forbidden to look. A file is
+// read, as who loads programs does: a filter may kill who asks by prctl.
+bool calls_are_filtered();
 void name_thread(const char* name);
 void signal_thread(int process, int thread, int signal);
 

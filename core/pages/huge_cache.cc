@@ -130,17 +130,23 @@ bool HugeCache::take_old(uint64_t cutoff_ns, Extent* out) {
   return false;
 }
 
-bool HugeCache::take_oldest(Extent* out) {
+bool HugeCache::take_oldest_where(bool sparse_only, Extent* out) {
   uint64_t oldest = UINT64_MAX;
   unsigned found = kExtents;
   for (unsigned i = 0; i < count_; i++) {
-    if (extents_[i].clean || extents_[i].freed_ns >= oldest) continue;  // UINT64_MAX: neither unmapped nor purged before
+    if (extents_[i].clean || (sparse_only && !extents_[i].sparse) || extents_[i].freed_ns >= oldest) continue;  // UINT64_MAX: neither unmapped nor purged before
     oldest = extents_[i].freed_ns;
     found = i;
   }
   if (found == kExtents) return false;
   take_from(found, extents_[found].bytes, out);
   return true;
+}
+
+size_t HugeCache::sparse_bytes() const {
+  size_t bytes = 0;
+  for (unsigned i = 0; i < count_; i++) bytes += extents_[i].sparse && !extents_[i].clean ? extents_[i].bytes : 0;
+  return bytes;
 }
 
 }  // namespace seemalloc::pages

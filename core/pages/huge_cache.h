@@ -38,7 +38,11 @@ class HugeCache {
   // One that was freed before `cutoff_ns`.
   bool take_old(uint64_t cutoff_ns, Extent* out);
   // The one with memory behind it that was freed longest ago.
-  bool take_oldest(Extent* out);
+  bool take_oldest(Extent* out) { return take_oldest_where(false, out); }
+  // The same of those that are sparse.
+  bool take_oldest_sparse(Extent* out) { return take_oldest_where(true, out); }
+  // Of all that are sparse and have memory behind them.
+  size_t sparse_bytes() const;
 
   // Of those with memory behind them.
   size_t dirty_bytes() const { return dirty_bytes_; }
@@ -52,6 +56,7 @@ class HugeCache {
   static bool continues(const Extent& before, const Extent& behind) {
     return before.start + before.bytes == behind.start && before.clean == behind.clean && !before.sparse && !behind.sparse;
   }
+  bool take_oldest_where(bool sparse_only, Extent* out);
   unsigned tightest_piece(size_t bytes, size_t least, bool sparse) const;
   unsigned end_of_run(unsigned first, size_t* bytes) const;
   void take_from(unsigned first, size_t bytes, Extent* out);

@@ -12,13 +12,16 @@
 #include <set>
 #include <vector>
 
+#include "core/base/option_for_test.h"
 #include "core/base/options.h"
 #include "core/os/calls.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
+#include "core/pages/backing.h"
 #include "core/pages/huge_cache.h"
 #include "core/pages/page_map.h"
 #include "core/pages/seams.h"
+#include "core/pages/wanted_again.h"
 
 namespace seemalloc::pages {
 namespace {
@@ -179,6 +182,46 @@ TEST(HugeCache, AgreesWithAModel) {
   }
 }
 
+// ---- what went at once ----
+
+constexpr uint64_t kDelay_ns = kSecond_ns;
+
+TEST(WantedAgain, WhatWouldHaveServedAFewRequestsIsWorthKeeping) {
+  WantedAgain memory;
+  uint64_t now = 100 * kDelay_ns;
+  for (unsigned i = 0; i < WantedAgain::kMisses; i++) {
+    EXPECT_FALSE(memory.worth_keeping(now, kDelay_ns));
+    memory.gone(64 * MiB, now);
+    memory.mapped(40 * MiB, now += kDelay_ns, kDelay_ns);
+  }
+  EXPECT_TRUE(memory.worth_keeping(now, kDelay_ns));
+  EXPECT_TRUE(memory.worth_keeping(now + WantedAgain::kDelaysKept * kDelay_ns, kDelay_ns));
+  EXPECT_FALSE(memory.worth_keeping(now + (WantedAgain::kDelaysKept + 1) * kDelay_ns, kDelay_ns)) << "that was long ago";
+  memory.gone(64 * MiB, now += 20 * kDelay_ns);
+  memory.mapped(64 * MiB, now, kDelay_ns);
+  EXPECT_FALSE(memory.worth_keeping(now, kDelay_ns)) << "it begins anew";
+}
+
+TEST(WantedAgain, AGrowingVectorMissesNothing) {
+  WantedAgain memory;
+  size_t bytes = 40 * MiB;
+  for (int i = 0; i < 20; i++, bytes += bytes / 2) {
+    memory.mapped(bytes + bytes / 2, kSecond_ns, kDelay_ns);
+    memory.gone(bytes, kSecond_ns);
+  }
+  EXPECT_FALSE(memory.worth_keeping(kSecond_ns, kDelay_ns));
+}
+
+TEST(WantedAgain, NeitherWhatWentLongAgoNorTheSameBytesTwice) {
+  WantedAgain memory;
+  memory.gone(100 * MiB, kSecond_ns);
+  for (int i = 0; i < 5; i++) memory.mapped(40 * MiB, 2 * kSecond_ns, kDelay_ns);
+  EXPECT_FALSE(memory.worth_keeping(2 * kSecond_ns, kDelay_ns)) << "two would have been served";
+  for (int i = 0; i < 3; i++) memory.gone(100 * MiB, 3 * kSecond_ns);
+  for (int i = 0; i < 3; i++) memory.mapped(90 * MiB, 6 * kSecond_ns, kDelay_ns);
+  EXPECT_FALSE(memory.worth_keeping(6 * kSecond_ns, kDelay_ns)) << "three delays ago";
+}
+
 // ---- the whole ----
 
 class HugeMemory : public testing::Test {
@@ -217,6 +260,62 @@ TEST_F(HugeMemory, WhatAGrowingVectorLeavesBehindIsNotKept) {
   release_huge(half);
   EXPECT_EQ(huge_statistics(false).cached_bytes, 0u);
   release_huge(whole);
+}
+
+TEST_F(HugeMemory, WhatCouldNotBeHadIsNotWantedAgain) {
+  options::OptionForTest delay(options::Id::purge_delay, "50");
+  os::pause((WantedAgain::kDelaysKept + 2) * 50 * kMillisecond_ns);  // what other tests wanted again is forgotten
+  std::vector<Span*> spans;
+  for (unsigned i = 0; i < 5; i++) spans.push_back(allocate_huge(48 * MiB, kPageBytes));
+  auto release_one = [&] {
+    release_huge(spans.back());
+    spans.pop_back();
+  };
+  for (unsigned i = 0; i < WantedAgain::kMisses; i++) release_one();
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u) << "each is too much";
+  {
+    os::RefuseCalls refuse(SYS_mmap, ENOMEM);
+    for (unsigned i = 0; i < WantedAgain::kMisses; i++) EXPECT_EQ(allocate_huge(48 * MiB, kPageBytes), nullptr);
+  }
+  release_one();
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u);
+  release_one();
+}
+
+// Each is too much to keep beside the other one, but both are wanted again at once. Returns what is mapped for that in the end.
+uint64_t mapped_for_buffers_wanted_again() {
+  auto mapped = [] { return os::call_count(os::Call::kMap, os::Reason::kHuge).bytes; };
+  uint64_t before = 0;
+  for (unsigned round = 0; round < 8; round++) {
+    if (round == 4) before = mapped();
+    Span* one = written(48 * MiB);
+    Span* other = written(48 * MiB);
+    release_huge(one);
+    release_huge(other);
+  }
+  return mapped() - before;
+}
+
+TEST_F(HugeMemory, BuffersThatAreWantedAgainAreKeptAfterAWhile) {
+  EXPECT_EQ(mapped_for_buffers_wanted_again(), 0u);
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 96 * MiB) << "no more than was in use";
+}
+
+TEST_F(HugeMemory, BuffersThatAreWantedAgainAreKeptUpToAQuarterOfALimit) {
+  struct Limited {
+    explicit Limited(size_t bytes) { least_limit = bytes; }
+    ~Limited() { least_limit = SIZE_MAX; }
+  };
+  {
+    Limited limited(512 * MiB);
+    EXPECT_EQ(mapped_for_buffers_wanted_again(), 0u);
+    purge_huge(UINT64_MAX);
+    memory_is_short = true;
+    EXPECT_GE(mapped_for_buffers_wanted_again(), 4 * 96 * MiB);
+    memory_is_short = false;
+  }
+  Limited limited(160 * MiB);
+  EXPECT_GE(mapped_for_buffers_wanted_again(), 4 * 96 * MiB);
 }
 
 TEST_F(HugeMemory, ALargeBlockIsGatheredFromSmallerOnes) {
@@ -287,6 +386,16 @@ TEST_F(HugeMemory, AHardlyTouchedBlockIsUsedAgainFromItsStart) {
 }
 
 // Room for further growth is taken only where it is to be had.
+TEST_F(HugeMemory, OfHardlyTouchedMemoryLittleIsKept) {
+  std::vector<Span*> blocks;
+  for (int i = 0; i < 20; i++) {
+    blocks.push_back(allocate_huge(8 * MiB, kPageBytes));
+    *static_cast<volatile char*>(memory(blocks.back())) = 1;
+  }
+  for (Span* block : blocks) release_huge(block);
+  EXPECT_EQ(huge_statistics(false).cached_bytes, 128 * MiB) << "the 16 freed last";
+}
+
 TEST_F(HugeMemory, GrowsInPlaceWhereOnlyThatMuchIsFree) {
   uintptr_t start = reinterpret_cast<uintptr_t>(os::map(64 * MiB, os::Reason::kHuge));
   Span* span = written(8 * MiB);

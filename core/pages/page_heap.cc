@@ -240,6 +240,7 @@ bool take_run(unsigned shard_index, unsigned alignment, bool dense, Run* run) {
 }  // namespace
 
 unsigned region_count() { return regions.load(std::memory_order_relaxed); }
+bool heap_is_tiny() { return region_count() < 2 && backing.bytes() <= kRegionBytes; }
 
 // Processors are counted for the second thread heap: a program of one thread needs no more than one shard, and the count asks the
 // kernel several times.

@@ -55,6 +55,8 @@ unsigned next_shard();
 
 // Regions so far: one relaxed load.
 unsigned region_count();
+// Hardly more than a region's worth, huge blocks included: not worth a helper, nor looking after.
+bool heap_is_tiny();
 
 struct PageStatistics {
   size_t regions;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/option_for_test.h"
+#include "core/base/repetitions_for_test.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/pages/huge.h"
@@ -86,7 +87,7 @@ TEST_P(PageHeapModes, RandomOperationsAgreeWithAModel) {
     char fill;
   };
   std::map<uintptr_t, Run> runs;
-  for (int step = 0; step < 20000; step++) {
+  for (int step = 0; step < repetitions(20000); step++) {
     unsigned action = random() % 100;
     if (action < 50 && runs.size() < 400) {
       size_t page_count = random() % 20 == 0 ? 1 + random() % kMaxRegionRunPages : 1 + random() % 12;

@@ -198,6 +198,13 @@ void purge_about(size_t bytes) {
   }
 }
 
+// What the user allows.
+size_t chosen_cap(size_t used_bytes) {
+  uint64_t ratio = options::get(options::Id::free_ratio);
+  if (ratio == 0) return SIZE_MAX;
+  return used_bytes / ratio > kRegionBytes ? used_bytes / ratio : kRegionBytes;
+}
+
 // Free memory and what is in use are together at most what was in use lately, or half as much again as now.
 void keep_below_cap() {
   Totals t = totals(false);
@@ -205,6 +212,7 @@ void keep_below_cap() {
   if (t.peak_bytes > peak) peak = t.peak_bytes;
   size_t cap = t.used_bytes / 2 > kLeastCap_bytes ? t.used_bytes / 2 : kLeastCap_bytes;
   if (peak > t.used_bytes + cap) cap = peak - t.used_bytes;
+  if (size_t chosen = chosen_cap(t.used_bytes); chosen < cap) cap = chosen;
   if (t.dirty_bytes > cap) purge_about(t.dirty_bytes - cap);
 }
 

@@ -46,23 +46,32 @@ Span* written(size_t page_count) {
 size_t dirty_bytes() { return page_statistics(false).dirty_bytes; }
 size_t resident(uintptr_t start, size_t bytes) { return os::resident_bytes(reinterpret_cast<void*>(start), bytes); }
 
+using os::let_pass;
+constexpr uint64_t kStep_ns = 5 * kMillisecond_ns;
+
 // Ticks until nothing is dirty; false when that takes far longer than it should.
 bool tick_until_clean() {
   for (int i = 0; i < 2000; i++) {
     tick();
     if (dirty_bytes() == 0) return true;
-    os::pause(5 * kMillisecond_ns);
+    let_pass(kStep_ns);
   }
   return false;
 }
 
 void tick_for(uint64_t ns) {
-  for (uint64_t end = os::monotonic_ns() + ns; os::monotonic_ns() < end; os::pause(5 * kMillisecond_ns)) tick();
+  for (uint64_t passed = 0; passed < ns; passed += kStep_ns) {
+    tick();
+    let_pass(kStep_ns);
+  }
 }
 
 class Purge : public testing::Test {
  protected:
-  void SetUp() override { purge_all(); }
+  void SetUp() override {
+    let_pass(kStep_ns);  // by which the real clock is left
+    purge_all();
+  }
   void TearDown() override { purge_all(); }
 };
 
@@ -153,7 +162,7 @@ TEST_F(Purge, TheProgramsThreadsLeaveItToTheHelperUnlessItIsLate) {
   EXPECT_LE(next_tick_in_ns(), 50 * kMillisecond_ns);
   for (int i = 0; i < 100 && dirty_bytes() != 0; i++) {
     tick(true);
-    os::pause(20 * kMillisecond_ns);
+    let_pass(20 * kMillisecond_ns);
   }
   EXPECT_EQ(dirty_bytes(), 0u);
   EXPECT_EQ(next_tick_in_ns(), UINT64_MAX);
@@ -184,7 +193,7 @@ TEST_F(Purge, WhatIsWantedLateIsNoRefault) {
   tick_for(300 * kMillisecond_ns);
   release(written(100));
   ASSERT_TRUE(tick_until_clean());
-  os::pause(300 * kMillisecond_ns);  // nobody ticks
+  let_pass(300 * kMillisecond_ns);  // nobody ticks
   release(written(100));
   EXPECT_EQ(refaults().bytes, before);
 }
@@ -209,6 +218,25 @@ TEST_F(Purge, HugeMemoryRefaultsToo) {
   EXPECT_EQ(refaults().bytes - before, 3 * MiB);
 }
 
+// Frees, has it given back and wants it again, until the delay has grown or a time has passed that is far more than needed.
+uint64_t delay_after_refaults(uint64_t first_ns) {
+  for (uint64_t end = os::monotonic_ns() + 20 * kSecond_ns; purge_delay_ns() <= first_ns && os::monotonic_ns() < end;) {
+    Span* spans[] = {written(200), written(200)};
+    for (Span* span : spans) release(span);
+    if (!tick_until_clean()) break;
+  }
+  return purge_delay_ns();
+}
+
+TEST_F(Purge, ADelayThatWasChosenAdaptsAgainOnceItIsAuto) {
+  FixedText<256> problem;
+  ASSERT_TRUE(options::set(Id::purge_delay, "100", 3, problem));
+  EXPECT_EQ(purge_delay_ns(), 100 * kMillisecond_ns);
+  EXPECT_TRUE(options::set(Id::purge_delay, "auto", 4, problem)) << problem.c_str();
+  uint64_t first_ns = purge_delay_ns();
+  EXPECT_GT(delay_after_refaults(first_ns), first_ns);
+}
+
 // ---- floor and cap ----
 
 TEST_F(Purge, AWorkingProcessKeepsALittleAndAnIdleOneDoesNot) {
@@ -220,7 +248,7 @@ TEST_F(Purge, AWorkingProcessKeepsALittleAndAnIdleOneDoesNot) {
   for (int i = 0; i < 60; i++) {  // does not fit where `little` was
     release(take(20));
     tick();
-    os::pause(5 * kMillisecond_ns);
+    let_pass(kStep_ns);
   }
   EXPECT_GE(dirty_bytes(), 10 * kPageBytes);
   EXPECT_TRUE(tick_until_clean());
@@ -245,6 +273,25 @@ TEST_F(Purge, FreeMemoryIsAShareOfWhatIsInUse) {
   EXPECT_LE(dirty_bytes(), 65 * MiB);
   EXPECT_GE(dirty_bytes(), 60 * MiB) << "and not more than has to go";
   for (Span* span : kept) release(span);
+}
+
+// Also of what was in use a short while ago, and of little.
+TEST_F(Purge, FreeMemoryIsAChosenShareOfWhatIsInUse) {
+  OptionForTest delay(Id::purge_delay, kHour_ms), ratio(Id::free_ratio, "8");
+  constexpr size_t kGroups = 32 * MiB / kPageBytes;
+  std::vector<Span*> kept, freed;
+  for (size_t i = 0; i < kGroups; i++) {
+    kept.push_back(take(1));
+    freed.push_back(take(1));
+  }
+  for (Span* span : freed) release(span);
+  tick_for(120 * kMillisecond_ns);
+  EXPECT_LE(dirty_bytes(), 4 * MiB) << "an eighth of what is in use";
+  EXPECT_GE(dirty_bytes(), 3 * MiB) << "and not more than has to go";
+  for (Span* span : kept) release(span);
+  tick_for(120 * kMillisecond_ns);
+  EXPECT_LE(dirty_bytes(), kRegionBytes);
+  EXPECT_GE(dirty_bytes(), kRegionBytes / 2) << "what is always allowed";
 }
 
 // ---- huge pages ----
@@ -460,7 +507,8 @@ TEST_F(Purge, OptionsChangeUnderLoad) {
     choose(Id::purge, {"balanced", "eager", "never"});
     choose(Id::purge_delay, {"0", "1", "7", "1000"});
     choose(Id::purge_free, {"0", "1"});
-    os::pause(5 * kMillisecond_ns);
+    os::pause(kStep_ns);  // for the threads
+    let_pass(kStep_ns);
   }
   done = true;
   for (std::thread& thread : threads) thread.join();

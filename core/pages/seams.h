@@ -18,7 +18,7 @@ class Seams {
     unsigned i = at_or_behind(address);
     if (i < count_ && seams_[i] == address) return;
     if (count_ == kMost) {
-      complete_ = false;
+      incomplete_ = true;
       return;
     }
     memmove(&seams_[i + 1], &seams_[i], (count_ - i) * sizeof(seams_[0]));
@@ -30,7 +30,7 @@ class Seams {
     unsigned i = at_or_behind(first), end = at_or_behind(last + 1);
     memmove(&seams_[i], &seams_[end], (count_ - end) * sizeof(seams_[0]));
     count_ -= end - i;
-    if (count_ <= kMost / 8) complete_ = true;
+    if (count_ <= kMost / 8) incomplete_ = false;
   }
   // The first seam behind `start`; `end` when there is none before it.
   uintptr_t next(uintptr_t start, uintptr_t end) const {
@@ -46,7 +46,7 @@ class Seams {
     return count;
   }
   // False once there have been too many to note, until few are left. What was not noted then costs a refused move at most.
-  bool complete() const { return complete_; }
+  bool complete() const { return !incomplete_; }
 
  private:
   unsigned at_or_behind(uintptr_t address) const {
@@ -62,8 +62,9 @@ class Seams {
     return low;
   }
 
+  // All zero at first: else all of it would be in the library's file, and read from there.
   unsigned count_ = 0;
-  bool complete_ = true;
+  bool incomplete_ = false;
   uintptr_t seams_[kMost] = {};
 };
 

@@ -90,6 +90,8 @@ struct alignas(kCacheLineBytes) Span {
   void set_live(uint32_t live) { set_countdown(live - hole_blocks_, hole_blocks_); }
   // Nobody has a block of it.
   bool is_empty() const { return live() == hole_blocks_; }
+  // The same for another thread than the owner's: once it is, nobody but the holder of slow_lock can reach it (remote.h, rule 6).
+  bool is_empty_now() const { return live_acquire() == hole_blocks(); }
   // For a span whose owner is not to be told of anything: it looks by itself whenever a list ends.
   void set_live_quietly(uint32_t live) { set_countdown(live + kNever, 0 - kNever); }
   void set_countdown(uint32_t frees, uint32_t rest) {

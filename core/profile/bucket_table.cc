@@ -21,13 +21,12 @@ Lifetimes* Bucket::lifetimes_of(FreedBy by) {
   return place.compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
 }
 
-bool Bucket::count_left_slow(const Recorder* by, bool elsewhere, uint64_t lived_ns) {
-  FreedBy who = freed_by(by, elsewhere);
-  Lifetimes* record = lifetimes_of(who);
-  if (record != nullptr) who == FreedBy::kOwner ? record->add_alone(lived_ns) : record->add(lived_ns);
-  if (who == FreedBy::kAnother) {
+bool Bucket::count_left(FreedBy by, uint64_t lived_ns) {
+  Lifetimes* record = lifetimes_of(by);
+  if (record != nullptr) by == FreedBy::kOwner ? record->add_alone(lived_ns) : record->add(lived_ns);
+  if (by == FreedBy::kAnother) {
     left_elsewhere.fetch_add(1, std::memory_order_release);
-  } else if (who == FreedBy::kOwner) {
+  } else if (by == FreedBy::kOwner) {
     own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   } else {
     left.fetch_add(1, std::memory_order_release);
@@ -35,7 +34,7 @@ bool Bucket::count_left_slow(const Recorder* by, bool elsewhere, uint64_t lived_
   return record != nullptr;
 }
 
-Bucket* BucketTable::intern(const Stack& stack, const BucketKey& key, StackTable& stacks, const Recorder* owner) {
+Bucket* BucketTable::intern(const Stack& stack, const BucketKey& key, StackTable& stacks, uint32_t owner) {
   uint64_t stack_hash = hash_stack(stack);
   auto equal = [&](const Bucket& known) { return known.key == key && same_stack(*known.stack, stack); };
   if (Bucket* known = table_.find(hash_bucket(stack_hash, key), equal)) return known;
@@ -43,7 +42,7 @@ Bucket* BucketTable::intern(const Stack& stack, const BucketKey& key, StackTable
   return interned == nullptr ? nullptr : intern(*interned, key, owner);
 }
 
-Bucket* BucketTable::intern(const InternedStack& stack, const BucketKey& key, const Recorder* owner) {
+Bucket* BucketTable::intern(const InternedStack& stack, const BucketKey& key, uint32_t owner) {
   uint64_t hash = hash_bucket(stack.hash, key);
   // A stack is interned once, so its address is its identity.
   auto equal = [&](const Bucket& known) { return known.key == key && known.stack == &stack; };

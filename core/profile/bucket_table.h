@@ -3,8 +3,8 @@
 // Counts are whole samples and the weight is the same for all of a bucket, so sums neither drift nor leave a remainder:
 // when every sample of a bucket is freed, its in-use figures are exactly zero. Rows of one size each are what keeps
 // estimates of mixed sizes unbiased.
-// Threads: any; a known bucket is found without a lock. The thread whose recorder made the bucket counts its samples by
-// plain stores, all others by atomic additions. A reader that loads what left before what came never sees more leave
+// Threads: any; a known bucket is found without a lock. The thread that made the bucket counts its own samples by plain stores while it has
+// its recorder to itself, all others by atomic additions. A reader that loads what left before what came never sees more leave
 // than came. Bytes in a bucket: 168, and 128 for each way in which its samples have been freed (lifetimes.h).
 #pragma once
 
@@ -18,8 +18,6 @@
 #include "core/profile/stack_table.h"
 
 namespace seemalloc::profile {
-
-struct Recorder;
 
 struct BucketKey {
   size_t allocated_bytes;   // what each block takes now
@@ -40,7 +38,7 @@ struct Bucket {
   uint64_t hash;
   const InternedStack* stack;
   BucketKey key;
-  const Recorder* owner;  // who made it: no other may change own_alloc and own_left. Null: made without a recorder
+  uint32_t owner;  // the thread that made it (sampled_threads.h): no other may change own_alloc and own_left. 0: made without a recorder
   int64_t weighted_bytes;  // that one sample stands for now
   std::atomic<uint64_t> own_alloc, own_left;
   std::atomic<uint64_t> own_asked;  // bytes that the program asked for, of own_alloc
@@ -52,8 +50,9 @@ struct Bucket {
   std::atomic<uint64_t> asked;  // as own_asked, of alloc
   std::atomic<uint64_t> mark_alloc, mark_live;  // what the counts were at the baseline (records.h)
 
-  void count_alloc(const Recorder* by, size_t asked_bytes) {
-    if (by == owner && by != nullptr) {
+  // A sample of `thread`, the calling one; `alone`: it has its recorder.
+  void count_alloc(uint32_t thread, bool alone, size_t asked_bytes) {
+    if (alone && thread == owner) {
       own_alloc.store(own_alloc.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       own_asked.store(own_asked.load(std::memory_order_relaxed) + asked_bytes, std::memory_order_relaxed);
     } else {
@@ -61,19 +60,17 @@ struct Bucket {
       asked.fetch_add(asked_bytes, std::memory_order_relaxed);
     }
   }
-  // A sample that lived so long has been freed; `elsewhere`: by another thread than the one that allocated it. False when memory for its
-  // lifetime is refused. Release: whoever sees that a sample left sees that it came. Pairs with read_bucket().
-  SEEMALLOC_ALWAYS_INLINE bool count_left(const Recorder* by, bool elsewhere, uint64_t lived_ns) {
+  // A sample of the calling thread, which has its recorder, has been freed by it and lived so long. False, and nothing is done, where that
+  // is for count_left(). Release: whoever sees that a sample left sees that it came. Pairs with read_bucket().
+  SEEMALLOC_ALWAYS_INLINE bool count_left_alone(uint32_t thread, uint64_t lived_ns) {
     Lifetimes* own = lifetimes[static_cast<unsigned>(FreedBy::kOwner)].load(std::memory_order_relaxed);
-    if (SEEMALLOC_UNLIKELY(elsewhere || by != owner || own == nullptr)) return count_left_slow(by, elsewhere, lived_ns);
+    if (SEEMALLOC_UNLIKELY(thread != owner || own == nullptr)) return false;
     own->add_alone(lived_ns);
     own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     return true;
   }
-  FreedBy freed_by(const Recorder* by, bool elsewhere) const {
-    if (elsewhere) return FreedBy::kAnother;
-    return by == owner && by != nullptr ? FreedBy::kOwner : FreedBy::kSame;
-  }
+  // The same, however it was freed. False when memory for its lifetime is refused.
+  bool count_left(FreedBy by, uint64_t lived_ns);
   uint64_t live_samples() const {
     uint64_t gone = own_left.load(std::memory_order_acquire) + left_elsewhere.load(std::memory_order_acquire);
     gone += left.load(std::memory_order_acquire);
@@ -81,7 +78,6 @@ struct Bucket {
   }
 
  private:
-  SEEMALLOC_NOINLINE bool count_left_slow(const Recorder* by, bool elsewhere, uint64_t lived_ns);
   Lifetimes* lifetimes_of(FreedBy by);
 };
 static_assert(sizeof(Bucket) == 168);
@@ -90,8 +86,8 @@ class BucketTable {
  public:
   constexpr BucketTable() = default;
   // The bucket of this stack and key, made (for `owner`) if there is none. Null when memory is refused.
-  Bucket* intern(const Stack& stack, const BucketKey& key, StackTable& stacks, const Recorder* owner = nullptr);
-  Bucket* intern(const InternedStack& stack, const BucketKey& key, const Recorder* owner = nullptr);
+  Bucket* intern(const Stack& stack, const BucketKey& key, StackTable& stacks, uint32_t owner = 0);
+  Bucket* intern(const InternedStack& stack, const BucketKey& key, uint32_t owner = 0);
   template <typename Visit>
   void for_each(Visit visit) const {
     table_.for_each(visit);

@@ -115,10 +115,7 @@ void write_comments(ProfileEncoder& encoder, const CpuSums& sums, const CpuProfi
        << " ns" << (wall ? " of wall time" : "") << ", the lost ones for "
        << (facts.lost_ticks + sums.lost_ticks()) * facts.period_ns << " ns";
   encoder.comment(text);
-  text.clear();
-  text << "stacks: " << uint64_t{sums.stacks()} << " distinct; " << totals.truncated << " samples with a truncated stack, " << totals.broken
-       << " samples with a broken unwind";
-  encoder.comment(text);
+  encoder.notes().add_stacks(sums.stacks(), totals.truncated, totals.broken);
   text.clear();
   text << "threads: " << facts.threads << " had a timer, " << facts.without_timer << " were refused one";
   encoder.comment(text);

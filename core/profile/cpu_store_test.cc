@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/repetitions_for_test.h"
 #include "core/os/os.h"
 
 namespace seemalloc::profile {
@@ -124,7 +125,7 @@ TEST(CpuStore, EvictsWhatIsRare) {
 TEST(CpuStore, AgreesWithAModel) {
   uint64_t chosen = seed();
   std::mt19937_64 random(chosen);
-  for (int round = 0; round < 20; round++) {
+  for (int round = 0; round < repetitions(20); round++) {
     auto store = make_store();
     Model in, out;
     auto take = [&](const CpuSample& sample) { note(out, sample); };

@@ -25,7 +25,14 @@ void FragmentationProfile::add(SampleId id, double home_bytes, double own_bytes,
   charges_.push({bucket, id, static_cast<float>(home_bytes), static_cast<float>(own_bytes)});
 }
 
-double FragmentationProfile::standard_error() const { return square_root(variance_); }
+// That of the samples. A few do not know how far they are off: where they have missed who keeps most, they all agree. Then what
+// they are known to be off by stands for it.
+double FragmentationProfile::standard_error(uint64_t exact_bytes) const {
+  constexpr double kNeverByChance = 3;
+  double error = square_root(variance_), off = charged_bytes_ - static_cast<double>(exact_bytes);
+  if (off < 0) off = -off;
+  return by_chance_ && off > kNeverByChance * error ? off : error;
+}
 
 // The charges of a bucket from `first` on: writes its row. Returns where the next bucket's begin.
 size_t FragmentationProfile::write_bucket(ProfileEncoder& encoder, size_t first) {
@@ -38,6 +45,9 @@ size_t FragmentationProfile::write_bucket(ProfileEncoder& encoder, size_t first)
     double others = charges_[i].home_bytes, own = charges_[i].own_bytes;
     objects += (others > 0 ? weight - 1 : 0) + (own > 0 ? 1 : 0);
     bytes += (weight - 1) * others + own;
+    by_chance_ = by_chance_ || weight > 1;
+    truncated_ += bucket.stack->truncated;
+    broken_ += bucket.stack->broken;
     variance_ += (1 - 1 / weight) * (weight - 1) * (weight - 1) * others * others;
   }
   charged_bytes_ += bytes;
@@ -50,13 +60,14 @@ size_t FragmentationProfile::write_bucket(ProfileEncoder& encoder, size_t first)
 void FragmentationProfile::write_comments(ProfileEncoder& encoder, uint64_t exact_bytes) const {
   FixedText<400> text;
   text << "fragmentation: " << exact_bytes << " bytes free in spans that live blocks keep, exactly; " << rounded(charged_bytes_)
-       << " bytes charged to the stacks of such blocks, standard error " << rounded(standard_error())
-       << " bytes; the rest is kept by blocks that lie in threads' lists";
+       << " bytes charged to the stacks of such blocks, standard error " << rounded(standard_error(exact_bytes))
+       << " bytes; the rest is kept by blocks that " << (by_chance_ ? "no sample stands for, or that " : "") << "lie in threads' lists";
   encoder.comment(text);
   text.clear();
   text << "samples: " << uint64_t{charges_.size()} << " in use; " << homeless_ << " of which it is not known where they would be, "
-       << left_out_ << " that came too late";
+       << left_out_ << " that came too late, " << records.dropped.load(std::memory_order_relaxed) << " more dropped for want of memory";
   encoder.comment(text);
+  encoder.notes().add_stacks(records.buckets.stacks(), truncated_, broken_);
 }
 
 bool FragmentationProfile::finish(Buffer* out, uint64_t interval_bytes, uint64_t exact_bytes) {
@@ -64,6 +75,7 @@ bool FragmentationProfile::finish(Buffer* out, uint64_t interval_bytes, uint64_t
   static constexpr ValueType kTypes[] = {{"fragmentation_objects", "count"}, {"fragmentation_space", "bytes"}};
   ProfileEncoder encoder;
   if (!encoder.begin(kTypes, 2, {"space", "bytes"}, interval_bytes)) return false;
+  by_chance_ = interval_bytes != 1;
   auto before = [](const Charge& a, const Charge& b) { return a.bucket != b.bucket ? a.bucket < b.bucket : a.id < b.id; };
   std::sort(charges_.data(), charges_.data() + charges_.size(), before);
   for (size_t i = 0; i < charges_.size();) i = write_bucket(encoder, i);

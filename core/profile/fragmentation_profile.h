@@ -27,10 +27,6 @@ class FragmentationProfile {
   // fragmentation_objects, fragmentation_space. `exact_bytes`: what has been counted without samples. False when memory was refused.
   bool finish(Buffer* out, uint64_t interval_bytes, uint64_t exact_bytes);
 
-  // What has been added, for tests and reports. Requires: finish() has been called.
-  double charged_bytes() const { return charged_bytes_; }
-  double standard_error() const;
-
  private:
   struct Charge {
     const Bucket* bucket;
@@ -39,11 +35,14 @@ class FragmentationProfile {
   };
 
   size_t write_bucket(ProfileEncoder& encoder, size_t first);
+  double standard_error(uint64_t exact_bytes) const;
   void write_comments(ProfileEncoder& encoder, uint64_t exact_bytes) const;
 
   GrowArray<Charge> charges_;
   uint64_t left_out_ = 0;   // came while this was going on
   uint64_t homeless_ = 0;
+  uint64_t truncated_ = 0, broken_ = 0;  // samples whose stack is not whole
+  bool by_chance_ = false;               // not every block is a sample
   double charged_bytes_ = 0;
   double variance_ = 0;
 };

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "core/base/units.h"
 #include "core/os/os.h"
@@ -47,6 +48,13 @@ class GrowArray {
   }
   // Requires: size ≤ capacity, the elements in between have been written or are wanted zero.
   void set_size(size_t size) { size_ = size; }
+  void swap(GrowArray& other) {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    std::swap(mapped_bytes_, other.mapped_bytes_);
+    std::swap(failed_, other.failed_);
+  }
   // The caller unmaps data() from now on.
   void release() { data_ = nullptr, size_ = capacity_ = mapped_bytes_ = 0; }
 

@@ -24,6 +24,7 @@ struct GrowthSite {
 
 constinit InternTable<GrowthSite> sites;
 constinit GrowthSite stackless{};
+constinit std::atomic<uint64_t> refused_times{0};
 constinit std::atomic<bool> begun{false};
 
 GrowthSite* make_site(const Stack& stack, uint64_t hash) {
@@ -41,18 +42,23 @@ GrowthSite* make_site(const Stack& stack, uint64_t hash) {
   return sites.find_or_insert(hash, equal, make);
 }
 
-void write_comments(ProfileEncoder& encoder, const GrowthTotals& totals) {
-  FixedText<256> text;
+}  // namespace
+
+void growth_profile_notes(const Notes& notes) {
+  GrowthTotals totals = growth_totals();
+  FixedText<400> text;
   text << "heap growth: " << totals.bytes << " bytes taken from the system in " << totals.times
        << " pieces, exactly; what was given back since is not subtracted";
-  encoder.comment(text);
+  notes.add(text);
   text.clear();
-  text << "stacks: " << uint64_t{totals.stacks} << " distinct; without a stack " << totals.stackless_bytes << " bytes in "
+  text << "stacks: " << uint64_t{totals.stacks} << " distinct; " << totals.truncated_times << " pieces with a truncated stack, "
+       << totals.broken_times << " pieces with a broken unwind; without a stack " << totals.stackless_bytes << " bytes in "
        << totals.stackless_times << " pieces (the first of the process; those at more than " << uint64_t{kMostGrowthStacks}
-       << " stacks)";
-  encoder.comment(text);
+       << " stacks; " << totals.refused_times << " for want of memory)";
+  notes.add(text);
 }
 
+namespace {
 GrowthRow read_site(const GrowthSite& site) {
   const InternedStack* stack = site.stack;
   return {stack != nullptr ? stack->pcs() : nullptr, stack != nullptr ? stack->depth : 0, site.times.load(std::memory_order_relaxed),
@@ -69,6 +75,7 @@ SEEMALLOC_NOINLINE void record_growth(size_t bytes, uint64_t times, size_t max_d
     uint64_t hash = hash_stack(stack);
     site = sites.find(hash, [&](const GrowthSite& known) { return same_stack(*known.stack, stack); });
     if (site == nullptr) site = make_site(stack, hash);
+    if (site == nullptr && sites.size() < kMostGrowthStacks) refused_times.fetch_add(times, std::memory_order_relaxed);
   }
   begun.store(true, std::memory_order_relaxed);
   (site != nullptr ? *site : stackless).add(times, bytes);
@@ -78,9 +85,13 @@ GrowthTotals growth_totals() {
   GrowthTotals totals{};
   totals.stackless_times = totals.times = stackless.times.load(std::memory_order_relaxed);
   totals.stackless_bytes = totals.bytes = stackless.bytes.load(std::memory_order_relaxed);
+  totals.refused_times = refused_times.load(std::memory_order_relaxed);
   sites.for_each([&](const GrowthSite& site) {
-    totals.times += site.times.load(std::memory_order_relaxed);
+    uint64_t times = site.times.load(std::memory_order_relaxed);
+    totals.times += times;
     totals.bytes += site.bytes.load(std::memory_order_relaxed);
+    if (site.stack->truncated) totals.truncated_times += times;
+    if (site.stack->broken) totals.broken_times += times;
     totals.stacks++;
   });
   return totals;
@@ -107,7 +118,7 @@ bool growth_profile_to_buffer(Buffer* out) {
   static constexpr ValueType kTypes[] = {{"growth_objects", "count"}, {"growth_space", "bytes"}};
   ProfileEncoder encoder;
   if (!encoder.begin(kTypes, 2, {"space", "bytes"}, 1)) return false;
-  write_comments(encoder, growth_totals());
+  growth_profile_notes(encoder.notes());
   for_each_growth(write_row, &encoder);
   return encoder.finish(out);
 }

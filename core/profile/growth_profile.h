@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "core/profile/buffer.h"
+#include "core/profile/notes.h"
 
 namespace seemalloc::profile {
 
@@ -21,6 +22,8 @@ void record_growth(size_t bytes, uint64_t times, size_t max_depth);
 struct GrowthTotals {
   uint64_t times, bytes;
   uint64_t stackless_times, stackless_bytes;  // of them, those without a stack
+  uint64_t refused_times;                     // of these, those for whose record there was no memory
+  uint64_t truncated_times, broken_times;     // with a stack that is not whole
   size_t stacks;
 };
 GrowthTotals growth_totals();
@@ -32,6 +35,8 @@ struct GrowthRow {
 };
 void for_each_growth(void (*f)(void* context, const GrowthRow& row), void* context);
 
+// What the profile says about itself.
+void growth_profile_notes(const Notes& notes);
 // growth_objects, growth_space. False when memory was refused.
 bool growth_profile_to_buffer(Buffer* out);
 

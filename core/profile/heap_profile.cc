@@ -63,33 +63,44 @@ SampleId add_sample(const Allocation& allocation, Bucket* bucket, Recorder* reco
     return 0;
   }
   records.peak.keep(*bucket);
-  bucket->count_alloc(recorder, allocation.requested_bytes);
+  bucket->count_alloc(sampled_thread_cache, recorder != nullptr, allocation.requested_bytes);
   records.peak.add(bucket->weighted_bytes, pending_of(recorder));
   return id;
 }
+
+// Who may count a new bucket's samples by plain stores: the calling thread, while it has its recorder to itself. None without a number
+// of its own: the kernel's id may be another's in a forked child.
+uint32_t owner_by(const Recorder* recorder) { return recorder != nullptr && has_number(sampled_thread()) ? sampled_thread() : 0; }
 
 // The memory in which a stack of the calling thread may be looked up: null where there is none, and where it would not do, since
 // Python's functions are more than the C frames that it knows.
 StackMemo* usable(StackMemo* memo) { return SEEMALLOC_UNLIKELY(runs_python()) ? nullptr : memo; }
 
+// A place to remember a stack in; null where there is no memory for stacks. Where all blocks are recorded it may become larger.
+StackMemo::Entry* begin_entry(StackMemo* memo, const Registers& registers, uintptr_t site, size_t max_depth, uint64_t interval_bytes) {
+  if (memo == nullptr) return nullptr;
+  if (interval_bytes <= 1 && memo->is_crowded()) memo->enlarge();
+  return &memo->begin(registers, site, max_depth);
+}
+
 // Walks the stack above `registers`, and remembers it when there is a memory for it.
 SEEMALLOC_NOINLINE Bucket* find_bucket_by_walk(const Registers& registers, const Allocation& allocation, uintptr_t site,
                                                size_t max_depth, Recorder* recorder, StackMemo* memo) {
-  StackMemo::Entry* entry = memo != nullptr ? &memo->begin(registers, site, max_depth) : nullptr;
+  StackMemo::Entry* entry = begin_entry(memo, registers, site, max_depth, allocation.interval_bytes);
   WalkNotes notes(entry);
   Stack stack;
   walk_stack(registers, max_depth, &stack, &notes);
-  Bucket* bucket = records.buckets.intern(stack, key_of(allocation), records.stacks, recorder);
+  Bucket* bucket = records.buckets.intern(stack, key_of(allocation), records.stacks, owner_by(recorder));
   if (notes.complete() && bucket != nullptr) {
-    entry->bucket = bucket;
+    entry->bucket_of(bucket->key.allocated_bytes) = bucket;
     entry->stack = bucket->stack;
   }
   return bucket;
 }
 
 SEEMALLOC_NOINLINE Bucket* find_other_bucket(StackMemo::Entry& entry, const BucketKey& key, const Recorder* recorder) {
-  Bucket* bucket = records.buckets.intern(*entry.stack, key, recorder);
-  if (bucket != nullptr) entry.bucket = bucket;
+  Bucket* bucket = records.buckets.intern(*entry.stack, key, owner_by(recorder));
+  if (bucket != nullptr) entry.bucket_of(key.allocated_bytes) = bucket;
   return bucket;
 }
 
@@ -121,9 +132,9 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
   if (SEEMALLOC_UNLIKELY(known == nullptr)) {
     bucket = find_bucket_by_walk(registers, allocation, site, max_depth, recorder, memo);
   } else {
-    bucket = known->bucket;
+    bucket = known->bucket_of(allocation.allocated_bytes);
     BucketKey key = key_of(allocation);
-    if (bucket->key != key) bucket = find_other_bucket(*known, key, recorder);
+    if (SEEMALLOC_UNLIKELY(bucket == nullptr || bucket->key != key)) bucket = find_other_bucket(*known, key, recorder);
     if (SEEMALLOC_UNLIKELY(known->stack->truncated)) count_truncated_stack();
   }
   return add_sample(allocation, bucket, recorder);
@@ -132,8 +143,8 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
 namespace {
 
 SEEMALLOC_NOINLINE const InternedStack* find_death_by_walk(const Registers& registers, const Lifetimes& lifetimes, size_t max_depth,
-                                                           StackMemo* memo) {
-  StackMemo::Entry* entry = memo != nullptr ? &memo->begin(registers, 0, max_depth) : nullptr;
+                                                           StackMemo* memo, uint64_t interval_bytes) {
+  StackMemo::Entry* entry = begin_entry(memo, registers, 0, max_depth, interval_bytes);
   WalkNotes notes(entry);
   Stack stack;
   walk_stack(registers, max_depth, &stack, &notes);
@@ -150,7 +161,7 @@ SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth,
   if (lifetimes == nullptr) return;
   StackMemo* memo = recorder != nullptr ? usable(&recorder->deaths) : nullptr;
   StackMemo::Entry* known = memo != nullptr ? memo->find(registers, 0, max_depth) : nullptr;
-  const InternedStack* stack = known != nullptr ? known->stack : find_death_by_walk(registers, *lifetimes, max_depth, memo);
+  const InternedStack* stack = known != nullptr ? known->stack : find_death_by_walk(registers, *lifetimes, max_depth, memo, bucket.key.interval_bytes);
   if (stack != nullptr) records.deaths.add(*lifetimes, stack, by == FreedBy::kOwner);
 }
 
@@ -158,19 +169,39 @@ SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth,
 
 void drop_sample() { count(records.dropped); }
 
+namespace {
+
+FreedBy freed_by(const Recorder* recorder, const LeftSample& left) {
+  if (!is_own_sample(left.thread)) return FreedBy::kAnother;
+  return recorder != nullptr && left.thread == left.bucket->owner ? FreedBy::kOwner : FreedBy::kSame;
+}
+
+// For all threads first: who reads the other way round never finds more of one.
+SEEMALLOC_NOINLINE bool count_left_slow(const Recorder* recorder, const LeftSample& left, uint64_t lived_ns, bool by_thread) {
+  FreedBy by = freed_by(recorder, left);
+  if (!left.bucket->count_left(by, lived_ns)) {
+    count(records.lost_lifetimes);
+    return false;
+  }
+  if (by != FreedBy::kOwner && by_thread && has_number(left.thread)) records.thread_lives.add(*left.bucket, by, left.thread, lived_ns);
+  return true;
+}
+
+}  // namespace
+
 FreedSample record_free(Recorder* recorder, SampleId id, DeathStacks wanted) {
   RecorderUse use(recorder);
   recorder = use.get();
   LeftSample left = recorder != nullptr ? records.live.remove(id, recorder->ids) : records.live.remove(id);
   Bucket& bucket = *left.bucket;
-  bool elsewhere = !is_own_sample(left.thread);
-  uint64_t now = life_clock_ns(bucket.key.interval_bytes);
+  uint64_t lived_ns = minus(life_clock_ns(bucket.key.interval_bytes), left.birth_ns);
   records.peak.keep(bucket);
-  bool counted = bucket.count_left(recorder, elsewhere, minus(now, left.birth_ns));
-  if (SEEMALLOC_UNLIKELY(!counted)) count(records.lost_lifetimes);
+  bool counted = recorder != nullptr && is_own_sample(left.thread) && bucket.count_left_alone(left.thread, lived_ns);
+  bool in_detail = wanted.of_all || bucket.key.interval_bytes > 1;
+  if (SEEMALLOC_UNLIKELY(!counted)) counted = count_left_slow(recorder, left, lived_ns, in_detail);
   records.peak.add(-bucket.weighted_bytes, pending_of(recorder));
-  if (SEEMALLOC_UNLIKELY(wanted.max_depth != 0) && counted && (wanted.of_all || bucket.key.interval_bytes > 1)) {
-    note_death(bucket, bucket.freed_by(recorder, elsewhere), wanted.max_depth, recorder);
+  if (SEEMALLOC_UNLIKELY(wanted.max_depth != 0) && counted && in_detail) {
+    note_death(bucket, freed_by(recorder, left), wanted.max_depth, recorder);
   }
   return {bucket.key.drawn_bytes, bucket.key.interval_bytes};
 }
@@ -213,7 +244,7 @@ BucketRow read_bucket(const Bucket& bucket) {
                    .weight = sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes)};
 }
 
-void set_baseline() {
+void set_baseline(ExactBytes exact) {
   Baseline& baseline = records.baseline;
   LockGuard guard(baseline.lock);
   uint32_t version = baseline.version.load(std::memory_order_relaxed);
@@ -223,8 +254,21 @@ void set_baseline() {
     bucket.mark_alloc.store(row.alloc_samples, std::memory_order_release);
     bucket.mark_live.store(row.live_samples, std::memory_order_release);
   });
+  baseline.allocated_bytes.store(exact.allocated, std::memory_order_relaxed);
   baseline.time_ns.store(os::monotonic_ns(), std::memory_order_release);
   baseline.version.store(version + 2, std::memory_order_release);
+}
+
+namespace {
+// Of so many blocks of the row, estimated: (1-p)/p² = w(w-1).
+double variance_of(const BucketRow& row, double objects) { return objects * (row.weight - 1) * row.bytes() * row.bytes(); }
+}  // namespace
+
+void RowSums::add_new(const BucketRow& row) {
+  double objects = row.new_objects();
+  totals_.alloc_objects += objects;
+  totals_.alloc_bytes += objects * row.bytes();
+  alloc_variance_ += variance_of(row, objects > 0 ? objects : 0);
 }
 
 void RowSums::add(const BucketRow& row) {
@@ -234,11 +278,13 @@ void RowSums::add(const BucketRow& row) {
   totals_.alloc_bytes += row.alloc_objects() * row.bytes();
   totals_.inuse_objects += row.live_objects();
   totals_.inuse_bytes += row.live_objects() * row.bytes();
-  variance_ += row.live_objects() * (row.weight - 1) * row.bytes() * row.bytes();  // (1-p)/p² = w(w-1)
+  alloc_variance_ += variance_of(row, row.alloc_objects());
+  variance_ += variance_of(row, row.live_objects());
 }
 
 SampleTotals RowSums::totals() const {
   SampleTotals totals = totals_;
+  totals.alloc_bytes_stderr = square_root(alloc_variance_);
   totals.inuse_bytes_stderr = square_root(variance_);
   return totals;
 }
@@ -256,6 +302,7 @@ void lock_for_fork() {
   records.baseline.lock.lock_for_fork();
   records.buckets.lock_all();
   records.stacks.lock_all();
+  records.thread_lives.lock_all();
   records.live.lock_all();
   records.threads.lock_for_fork();
 }
@@ -263,6 +310,7 @@ void lock_for_fork() {
 void unlock_after_fork() {
   records.threads.unlock_after_fork();
   records.live.unlock_all();
+  records.thread_lives.unlock_all();
   records.stacks.unlock_all();
   records.buckets.unlock_all();
   records.baseline.lock.unlock_after_fork();

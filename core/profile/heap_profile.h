@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/profile/buffer.h"
+#include "core/profile/notes.h"
 #include "core/profile/stack.h"
 
 namespace seemalloc::profile {
@@ -40,11 +41,11 @@ struct FreedSample {
   size_t allocated_bytes;
   uint64_t interval_bytes;
 };
-// The sampled block is gone. Requires: id ≠ 0, returned by record_alloc, not yet freed.
 struct DeathStacks {
   size_t max_depth = 0;      // frames kept of the stack that frees; 0: it is not recorded
-  bool of_all = false;       // also of blocks that were recorded because all are
+  bool of_all = false;       // also of blocks that were recorded because all are; and by which thread they were allocated
 };
+// The sampled block is gone. Requires: id ≠ 0, returned by record_alloc, not yet freed.
 FreedSample record_free(Recorder* recorder, SampleId id, DeathStacks wanted = {});
 inline void record_free(SampleId id) { record_free(nullptr, id); }
 // The sampled block was resized in place: in-use bytes follow, allocated totals do not change.
@@ -57,7 +58,8 @@ struct SampleTotals {
   uint64_t stacks;           // distinct stacks of samples
   // Unbiased estimates of everything allocated, by weights 1/(1-exp(-allocated/interval)).
   double alloc_objects, alloc_bytes, inuse_objects, inuse_bytes;
-  double inuse_bytes_stderr;  // standard error of inuse_bytes
+  double alloc_bytes_stderr;  // standard error of alloc_bytes
+  double inuse_bytes_stderr;  // likewise
 };
 SampleTotals sample_totals();
 
@@ -88,12 +90,21 @@ enum class Kind {
 // False when the sink failed or memory for the snapshot was refused.
 bool write_heap_profile(const Sink& sink, uint64_t interval_bytes);
 
-// The same into memory that the caller gives back. False when memory was refused. `exact_live_bytes` is what the estimate
-// is an estimate of; 0: not known.
-bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind = Kind::kHeap, uint64_t exact_live_bytes = 0);
+// What the estimates are estimates of, by the heap's own counts; 0: not known.
+struct ExactBytes {
+  uint64_t live = 0;
+  uint64_t allocated = 0;  // since the process began, freed or not
+  uint64_t freed = 0;      // since then, as large as they were in the end
+};
+
+// The same into memory that the caller gives back. False when memory was refused.
+bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind = Kind::kHeap, ExactBytes exact = {});
+
+// What a profile of the kind kHeap says about itself.
+void heap_profile_notes(const Notes& notes, uint64_t interval_bytes, ExactBytes exact);
 
 // From now on kSince counts from here.
-void set_baseline();
+void set_baseline(ExactBytes exact = {});
 
 // Fork: taken before, released after in the parent and the child.
 void lock_for_fork();

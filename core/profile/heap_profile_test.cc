@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/os/arena.h"
 #include "core/os/os.h"
 #include "core/os/syscall.h"
 #include "core/profile/records.h"
@@ -291,7 +292,9 @@ TEST(HeapProfile, ForkedChildCanRecord) {
   }
   for (int round = 0; round < 20; round++) {
     lock_for_fork();
+    os::arena_lock().lock_for_fork();  // the page heap's part in the library
     pid_t child = fork();
+    os::arena_lock().unlock_after_fork();
     unlock_after_fork();
     if (child == 0) {
       bool good = true;

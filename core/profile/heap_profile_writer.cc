@@ -22,9 +22,11 @@ constexpr unsigned kMostValues = 7;
 struct Snapshot {
   GrowArray<BucketRow> rows;
   RowSums sums;
+  ExactBytes exact;
   uint64_t other_interval_samples = 0;
   uint64_t truncated_samples = 0;
   uint64_t broken_samples = 0;
+  uint64_t baseline_ns = 0, baseline_bytes = 0;  // when it was set, and what had been allocated; 0: never, not known
   uint32_t peak_epoch = 0;
 };
 
@@ -33,7 +35,7 @@ struct RowKind {
   unsigned value_count;
   ValueType types[kMostValues];
   bool (*has)(const BucketRow& row);
-  void (*values)(const BucketRow& row, int64_t* out);  // null: rows are written by `write`
+  void (*values)(const BucketRow& row, int64_t* out);  // null: rows are written by `write`, or by whom the kind's entry says
   void (*about)(ProfileEncoder& encoder, const Snapshot& snapshot);  // what it covers; may be null
   void (*write)(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) = nullptr;
 };
@@ -41,6 +43,16 @@ struct RowKind {
 void put_pair(double objects, const BucketRow& row, int64_t* out) {
   out[0] = rounded(objects);
   out[1] = rounded(objects * row.bytes());
+}
+
+// What was allocated, and what the samples say to that.
+void note_allocated(const Notes& notes, const SampleTotals& totals, bool exact_known, uint64_t exact_bytes,
+                       const char* since) {
+  FixedText<256> text;
+  text << "allocated: " << rounded(totals.alloc_bytes) << " bytes estimated, standard error " << rounded(totals.alloc_bytes_stderr)
+       << " bytes";
+  if (exact_known) text << "; exactly " << exact_bytes << " bytes " << since;
+  notes.add(text);
 }
 
 // ---- heap, allocs, remote ----
@@ -57,6 +69,26 @@ void alloc_values(const BucketRow& row, int64_t* out) { put_pair(row.alloc_objec
 
 bool has_remote_frees(const BucketRow& row) { return row.elsewhere_samples != 0; }
 void remote_values(const BucketRow& row, int64_t* out) { put_pair(row.elsewhere_objects(), row, out); }
+
+// "WHAT: … bytes estimated", of so many samples of each row.
+template <typename SamplesOf>
+void append_estimate(Text& text, const char* what, const Snapshot& snapshot, SamplesOf samples_of) {
+  double bytes = 0, variance = 0;
+  for (size_t i = 0; i < snapshot.rows.size(); i++) {
+    const BucketRow& row = snapshot.rows[i];
+    double here = row.weight * static_cast<double>(samples_of(row)) * row.bytes();
+    bytes += here;
+    variance += here * (row.weight - 1) * row.bytes();  // (1-p)/p² = w(w-1)
+  }
+  text << what << ": " << rounded(bytes) << " bytes estimated, standard error " << rounded(square_root(variance)) << " bytes";
+}
+
+void about_remote_frees(ProfileEncoder& encoder, const Snapshot& snapshot) {
+  FixedText<256> text;
+  append_estimate(text, "freed by another thread", snapshot, [](const BucketRow& row) { return row.elsewhere_samples; });
+  text << "; there is no exact total: frees are not counted";
+  encoder.comment(text);
+}
 
 // Sampling may have begun late.
 void cover_all(ProfileEncoder& encoder, const Snapshot&) {
@@ -77,9 +109,9 @@ void about_peak(ProfileEncoder& encoder, const Snapshot& snapshot) {
     sums.add(row);
   }
   SampleTotals at_peak = sums.totals();
-  FixedText<400> text;
+  FixedText<512> text;
   text << "peak: " << rounded(at_peak.inuse_bytes) << " bytes estimated, standard error " << rounded(at_peak.inuse_bytes_stderr)
-       << " bytes; " << minus(os::coarse_monotonic_ns(), records.peak.time_ns()) / kMillisecond_ns
+       << " bytes; there is no exact total: frees are not counted; " << minus(os::coarse_monotonic_ns(), records.peak.time_ns()) / kMillisecond_ns
        << " ms before this profile was taken; captured while the program ran: up to " << records.peak.grain_bytes()
        << " bytes per thread from the highest mark of " << records.peak.bytes() << " bytes";
   encoder.comment(text);
@@ -98,8 +130,13 @@ void since_values(const BucketRow& row, int64_t* out) {
 }
 
 void about_since(ProfileEncoder& encoder, const Snapshot& snapshot) {
-  uint64_t mark_ns = records.baseline.time_ns.load(std::memory_order_relaxed);
+  uint64_t mark_ns = snapshot.baseline_ns, mark_bytes = snapshot.baseline_bytes;
   FixedText<256> text;
+  RowSums sums;
+  for (size_t i = 0; i < snapshot.rows.size(); i++) sums.add_new(snapshot.rows[i]);
+  bool exact_known = snapshot.exact.allocated != 0 && (mark_ns == 0 || mark_bytes != 0);
+  note_allocated(encoder.notes(), sums.totals(), exact_known, minus(snapshot.exact.allocated, mark_bytes),
+                    mark_ns == 0 ? "since the start" : "since the baseline");
   if (mark_ns == 0) {
     cover_all(encoder, snapshot);
     text << "since: no baseline has been set: counted since the first sample";
@@ -138,6 +175,14 @@ void about_churn(ProfileEncoder& encoder, const Snapshot& snapshot) {
   encoder.comment(text);
 }
 
+// What was freed, and what the samples say to that. Its estimate is that of the rows: those whose lives were lost are in neither.
+void note_freed(const Notes& notes, const Snapshot& snapshot) {
+  FixedText<256> text;
+  append_estimate(text, "freed", snapshot, [](const BucketRow& row) { return count_deaths(*row.bucket).all; });
+  if (snapshot.exact.allocated != 0) text << "; exactly " << snapshot.exact.freed << " bytes since the start";
+  notes.add(text);
+}
+
 // ---- lifetime ----
 
 // Blocks that were resized to this size may have come and died.
@@ -149,6 +194,7 @@ bool has_lives(const BucketRow& row) {
 
 void about_lifetime(ProfileEncoder& encoder, const Snapshot& snapshot) {
   cover_all(encoder, snapshot);
+  note_freed(encoder.notes(), snapshot);
   FixedText<256> text;
   text << "lifetime: from allocation to free; where every allocation is recorded (sample:1) ages are a clock tick off, up to "
        << kShortLife_ns / kMillisecond_ns << " ms";
@@ -161,6 +207,7 @@ bool has_deaths(const BucketRow& row) { return count_deaths(*row.bucket).all != 
 
 void about_deaths(ProfileEncoder& encoder, const Snapshot& snapshot) {
   cover_all(encoder, snapshot);
+  note_freed(encoder.notes(), snapshot);
   DeathCounts sum;
   for (size_t i = 0; i < snapshot.rows.size(); i++) {
     DeathCounts counts = count_deaths(*snapshot.rows[i].bucket);
@@ -179,7 +226,7 @@ bool has_none(const BucketRow&) { return false; }
 constexpr RowKind kRowKinds[] = {
     {4, {{"alloc_objects", "count"}, {"alloc_space", "bytes"}, {"inuse_objects", "count"}, {"inuse_space", "bytes"}},
      has_samples, heap_values, nullptr},
-    {2, {{"remote_free_objects", "count"}, {"remote_free_space", "bytes"}}, has_remote_frees, remote_values, nullptr},
+    {2, {{"remote_free_objects", "count"}, {"remote_free_space", "bytes"}}, has_remote_frees, remote_values, about_remote_frees},
     {2, {{"alloc_objects", "count"}, {"alloc_space", "bytes"}}, has_allocs, alloc_values, cover_all},
     {2, {{"peak_objects", "count"}, {"peak_space", "bytes"}}, has_peak, peak_values, about_peak},
     {4, {{"alloc_objects", "count"}, {"alloc_space", "bytes"}, {"inuse_objects", "count"}, {"inuse_space", "bytes"}},
@@ -189,7 +236,7 @@ constexpr RowKind kRowKinds[] = {
       {"moved_space", "bytes"}, {"short_objects", "count"}, {"short_space", "bytes"}},
      has_churn, churn_values, about_churn},
     {4, {{"alive_objects", "count"}, {"alive_space", "bytes"}, {"freed_objects", "count"}, {"freed_space", "bytes"}},
-     has_lives, nullptr, about_lifetime, write_lifetime_rows},
+     has_lives, nullptr, about_lifetime},  // write_lifetime_rows()
     {2, {{"freed_objects", "count"}, {"freed_space", "bytes"}}, has_deaths, nullptr, about_deaths, write_death_rows},
     {2, {{"inuse_objects", "count"}, {"inuse_space", "bytes"}}, has_none, nullptr, nullptr},  // write_thread_rows()
 };
@@ -202,6 +249,8 @@ void take_snapshot_once(const RowKind& kind, uint64_t interval_bytes, Snapshot* 
   out->sums = RowSums();
   out->truncated_samples = out->broken_samples = out->other_interval_samples = 0;
   out->peak_epoch = records.peak.epoch();
+  out->baseline_ns = records.baseline.time_ns.load(std::memory_order_acquire);
+  out->baseline_bytes = records.baseline.allocated_bytes.load(std::memory_order_relaxed);
   records.buckets.for_each([&](const Bucket& bucket) {
     BucketRow row = read_bucket(bucket);
     row.peak_samples = records.peak.samples_at(bucket, out->peak_epoch);
@@ -226,35 +275,37 @@ bool take_snapshot(const RowKind& kind, uint64_t interval_bytes, Snapshot* out) 
   return !out->rows.failed();
 }
 
-void comment_count(ProfileEncoder& encoder, uint64_t count, const char* what) {
+void note_count(const Notes& notes, uint64_t count, const char* what) {
   if (count == 0) return;
   FixedText<256> text;
   text << count << what;
-  encoder.comment(text);
+  notes.add(text);
 }
 
 // What a reader must know to trust the figures, or not. `seemalloc top` reads these lines (tool/report: window.go, error.go, cpu.go).
-void write_comments(ProfileEncoder& encoder, const Snapshot& snapshot, uint64_t interval_bytes, uint64_t exact_live_bytes) {
+void write_notes(const Notes& notes, const Snapshot& snapshot, uint64_t interval_bytes, Kind kind) {
   SampleTotals totals = snapshot.sums.totals();
   FixedText<256> text;
   text << "seemalloc: one sample every " << interval_bytes << " bytes on average; " << totals.samples
        << " samples recorded, " << totals.live_samples << " of them in use, " << records.dropped.load(std::memory_order_relaxed)
        << " more dropped for want of memory";
-  encoder.comment(text);
+  notes.add(text);
   text.clear();
   text << "in use: " << rounded(totals.inuse_bytes) << " bytes estimated, standard error "
        << rounded(totals.inuse_bytes_stderr) << " bytes";
-  if (exact_live_bytes != 0) text << "; exactly " << exact_live_bytes << " bytes are handed out";
-  encoder.comment(text);
-  text.clear();
-  text << "stacks: " << records.buckets.stacks() << " distinct; " << snapshot.truncated_samples << " samples with a truncated stack, "
-       << snapshot.broken_samples << " samples with a broken unwind";
-  encoder.comment(text);
-  comment_count(encoder, snapshot.other_interval_samples, " samples were drawn at another interval, and stand for what it says");
-  comment_count(encoder, records.stale_resizes.load(std::memory_order_relaxed),
-                " resizes of sampled blocks not followed for want of memory");
-  comment_count(encoder, records.lost_lifetimes.load(std::memory_order_relaxed),
-                " lifetimes of freed samples lost for want of memory");
+  if (snapshot.exact.live != 0) text << "; exactly " << snapshot.exact.live << " bytes are handed out";
+  notes.add(text);
+  // `since` has one of its own; these two are of what is, or was, in use.
+  bool in_use_only = kind == Kind::kPeak || kind == Kind::kThreads;
+  if (!in_use_only && kind != Kind::kSince) {
+    note_allocated(notes, totals, snapshot.exact.allocated != 0, snapshot.exact.allocated, "since the start");
+  }
+  notes.add_stacks(records.buckets.stacks(), snapshot.truncated_samples, snapshot.broken_samples);
+  note_count(notes, snapshot.other_interval_samples, " samples were drawn at another interval, and stand for what it says");
+  note_count(notes, records.stale_resizes.load(std::memory_order_relaxed),
+             " resizes of sampled blocks not followed for want of memory");
+  note_count(notes, records.lost_lifetimes.load(std::memory_order_relaxed),
+             " lifetimes of freed samples lost for want of memory");
 }
 
 void write_row(ProfileEncoder& encoder, const RowKind& kind, const BucketRow& row, uint64_t interval_bytes) {
@@ -279,25 +330,35 @@ unsigned bucket_labels(const BucketKey& key, uint64_t interval_bytes, Label* lab
   return count;
 }
 
-bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, uint64_t exact_live_bytes) {
+bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, ExactBytes exact) {
   *out = Buffer{};
   const RowKind& rows = kRowKinds[static_cast<unsigned>(kind)];
   Snapshot snapshot;
+  snapshot.exact = exact;
   ProfileEncoder encoder;
   if (kind == Kind::kDeaths) encoder.show_allocator();  // below an allocation is where the block was freed
   if (!take_snapshot(rows, interval_bytes, &snapshot)) return false;
   if (!encoder.begin(rows.types, rows.value_count, {"space", "bytes"}, interval_bytes)) return false;
-  write_comments(encoder, snapshot, interval_bytes, exact_live_bytes);
+  write_notes(encoder.notes(), snapshot, interval_bytes, kind);
   if (rows.about != nullptr) rows.about(encoder, snapshot);
   for (size_t i = 0; i < snapshot.rows.size(); i++) {
     if (rows.values != nullptr) {
       write_row(encoder, rows, snapshot.rows[i], interval_bytes);
-    } else {
+    } else if (rows.write != nullptr) {
       rows.write(encoder, snapshot.rows[i], interval_bytes);
     }
   }
+  if (kind == Kind::kLifetime && !write_lifetime_rows(encoder, snapshot.rows, interval_bytes)) return false;
   if (kind == Kind::kThreads && !write_thread_rows(encoder, interval_bytes)) return false;
   return encoder.finish(out);
+}
+
+void heap_profile_notes(const Notes& notes, uint64_t interval_bytes, ExactBytes exact) {
+  Snapshot snapshot;
+  snapshot.exact = exact;
+  // Its rows are not asked for: of the threads' kind a bucket makes none.
+  take_snapshot_once(kRowKinds[static_cast<unsigned>(Kind::kThreads)], interval_bytes, &snapshot);
+  write_notes(notes, snapshot, interval_bytes, Kind::kHeap);
 }
 
 bool write_heap_profile(const Sink& sink, uint64_t interval_bytes) {

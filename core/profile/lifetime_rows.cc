@@ -1,16 +1,22 @@
 #include "core/profile/lifetime_rows.h"
 
+#include <algorithm>
+
+#include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/profile/deaths.h"
+#include "core/profile/held.h"
 #include "core/profile/lifetimes.h"
+#include "core/profile/sampled_threads.h"
+#include "core/profile/thread_rows.h"
 
 namespace seemalloc::profile {
 
 namespace {
 
-constexpr unsigned kMostLabels = kBucketLabels + 6;
+constexpr unsigned kMostLabels = kBucketLabels + 6 + kThreadLabels;
 
-// Blocks that one who frees has freed: the sums of at most two records.
+// Freed blocks: the sums of some records.
 struct FreedSums {
   uint64_t counts[kAgeClasses] = {};
   uint64_t count = 0;
@@ -19,49 +25,236 @@ struct FreedSums {
 
   void add(const Lifetimes* lifetimes) {
     if (lifetimes == nullptr) return;
-    uint64_t added = 0;
-    for (unsigned c = 0; c < kAgeClasses; c++) {
-      uint64_t n = lifetimes->count(c);
-      counts[c] += n;
-      added += n;
-    }
-    if (added == 0) return;
-    count += added;
-    double n = static_cast<double>(added), mean = lifetimes->mean_ns(), deviation = lifetimes->deviation_ns();
-    sum += n * mean;
-    squares += n * (deviation * deviation + mean * mean);
-    if (lifetimes->least_ns() < least) least = lifetimes->least_ns();
-    if (lifetimes->most_ns() > most) most = lifetimes->most_ns();
+    FreedSums more;
+    for (unsigned c = 0; c < kAgeClasses; c++) more.count += more.counts[c] = lifetimes->count(c);
+    if (more.count == 0) return;
+    more.sum = lifetimes->sum_ns();
+    more.squares = lifetimes->sum_of_squares();
+    more.least = lifetimes->least_ns(), more.most = lifetimes->most_ns();
+    add(more);
   }
-  double mean() const { return sum / static_cast<double>(count); }
-  double deviation() const { return square_root(squares / static_cast<double>(count) - mean() * mean()); }
+  void add(const FreedSums& more) {
+    for (unsigned c = 0; c < kAgeClasses; c++) counts[c] += more.counts[c];
+    count += more.count;
+    sum += more.sum;
+    squares += more.squares;
+    least = std::min(least, more.least);
+    most = std::max(most, more.most);
+  }
+  // What is left of `all` without a part of it.
+  static FreedSums rest(const FreedSums& all, const FreedSums& part) {
+    FreedSums rest = all;
+    rest.count = 0;
+    for (unsigned c = 0; c < kAgeClasses; c++) rest.count += rest.counts[c] = minus(all.counts[c], part.counts[c]);
+    rest.sum -= part.sum;
+    rest.squares -= part.squares;
+    return rest.count != 0 ? rest : FreedSums{};
+  }
+
+  // Of a rest the least and the most are bounds, and sums are as exact as doubles: no age lies outside of the classes that have some.
+  uint64_t least_age() const { return std::clamp(least, least_of(first()), most_of(first())); }
+  uint64_t most_age() const { return std::max(least_age(), std::clamp(most, least_of(last()), most_of(last()))); }
+  double mean() const {
+    return std::clamp(sum / static_cast<double>(count), static_cast<double>(least_age()), static_cast<double>(most_age()));
+  }
+  double deviation() const {
+    double most_possible = static_cast<double>(most_age() - least_age()) / 2;
+    return std::min(square_root(squares / static_cast<double>(count) - mean() * mean()), most_possible);
+  }
+
+ private:
+  // Requires: count ≠ 0.
+  unsigned first() const {
+    unsigned c = 0;
+    while (counts[c] == 0) c++;
+    return c;
+  }
+  unsigned last() const {
+    unsigned c = kAgeClasses - 1;
+    while (counts[c] == 0) c--;
+    return c;
+  }
+  static uint64_t least_of(unsigned age_class) { return age_class == 0 ? 0 : kAgeClassEnds_ns[age_class - 1]; }
+  static uint64_t most_of(unsigned age_class) { return kAgeClassEnds_ns[age_class] - 1; }
 };
 
-void write(ProfileEncoder& encoder, const BucketRow& row, uint64_t alive, uint64_t freed, const Label* labels, unsigned count) {
-  int64_t values[4] = {};
-  double bytes = row.bytes();
-  values[0] = rounded(row.weight * static_cast<double>(alive));
-  values[1] = rounded(row.weight * static_cast<double>(alive) * bytes);
-  values[2] = rounded(row.weight * static_cast<double>(freed));
-  values[3] = rounded(row.weight * static_cast<double>(freed) * bytes);
-  encoder.row(row.bucket->stack->pcs(), row.bucket->stack->depth, values, labels, count);
-}
+// What is known of one bucket's blocks of one thread, or of the other ones.
+struct Lives {
+  uint64_t alive = 0;
+  FreedSums same, another;  // freed by the thread that allocated them, by another one
+};
 
-void write_freed(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes, const FreedSums& freed, const char* by) {
-  Label labels[kMostLabels];
-  unsigned common = bucket_labels(row.bucket->key, interval_bytes, labels);
-  unsigned count = common + 1;
-  labels[count++] = {"freed_by", 0, nullptr, by};
-  labels[count++] = {"mean", rounded(freed.mean()), "nanoseconds"};
-  labels[count++] = {"deviation", rounded(freed.deviation()), "nanoseconds"};
-  labels[count++] = {"least", static_cast<int64_t>(freed.least), "nanoseconds"};
-  labels[count++] = {"most", static_cast<int64_t>(freed.most), "nanoseconds"};
-  for (unsigned c = 0; c < kAgeClasses; c++) {
-    if (freed.counts[c] == 0) continue;
-    labels[common] = {"lifetime", 0, nullptr, age_class_name(c)};
-    write(encoder, row, 0, freed.counts[c], labels, count);
+// The rows of one bucket.
+class LifeRows {
+ public:
+  LifeRows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) : encoder_(encoder), row_(row) {
+    common_ = bucket_labels(row.bucket->key, interval_bytes, labels_);
   }
-}
+  void write(const Lives& lives, const ThreadNames::Thread& thread) {
+    if (lives.same.count != 0) write_freed(lives.same, "same thread", thread);
+    if (lives.another.count != 0) write_freed(lives.another, "another thread", thread);
+    if (lives.alive == 0) return;
+    labels_[common_] = {"lifetime", 0, nullptr, "alive"};
+    write(lives.alive, 0, common_ + 1 + thread_labels(thread, labels_ + common_ + 1));
+  }
+
+ private:
+  void write_freed(const FreedSums& freed, const char* by, const ThreadNames::Thread& thread) {
+    unsigned count = common_ + 1;
+    labels_[count++] = {"freed_by", 0, nullptr, by};
+    labels_[count++] = {"mean", rounded(freed.mean()), "nanoseconds"};
+    labels_[count++] = {"deviation", rounded(freed.deviation()), "nanoseconds"};
+    labels_[count++] = {"least", static_cast<int64_t>(freed.least_age()), "nanoseconds"};
+    labels_[count++] = {"most", static_cast<int64_t>(freed.most_age()), "nanoseconds"};
+    count += thread_labels(thread, labels_ + count);
+    for (unsigned c = 0; c < kAgeClasses; c++) {
+      if (freed.counts[c] == 0) continue;
+      labels_[common_] = {"lifetime", 0, nullptr, age_class_name(c)};
+      write(0, freed.counts[c], count);
+    }
+  }
+  void write(uint64_t alive, uint64_t freed, unsigned label_count) {
+    int64_t values[4] = {};
+    add(alive, alive_, values);
+    add(freed, freed_, values + 2);
+    encoder_.row(row_.bucket->stack->pcs(), row_.bucket->stack->depth, values, labels_, label_count);
+  }
+
+  // Objects and bytes. Rows may be of a sample each: what all of them were rounded to is what their sum is.
+  void add(uint64_t samples, uint64_t& before, int64_t* values) {
+    auto both = [&](int sign) {
+      double objects = row_.weight * static_cast<double>(before);
+      values[0] += sign * rounded(objects);
+      values[1] += sign * rounded(objects * row_.bytes());
+    };
+    both(-1);
+    before += samples;
+    both(+1);
+  }
+
+  ProfileEncoder& encoder_;
+  const BucketRow& row_;
+  uint64_t alive_ = 0, freed_ = 0;  // samples written
+  Label labels_[kMostLabels];
+  unsigned common_;
+};
+
+// The records of threads, sorted by bucket and thread: which thread's each is now may be another's a moment later.
+struct OfThread {
+  const Bucket* bucket;
+  uint32_t thread;
+  const ThreadLives* record;
+};
+bool before(const OfThread& a, const OfThread& b) { return a.bucket != b.bucket ? a.bucket < b.bucket : a.thread < b.thread; }
+
+// What is known by thread, and is read from the front while buckets are gone through in the order of their addresses.
+template <typename Each>
+struct Queue {
+  const Each* next;
+  const Each* end;
+
+  // The first that the bucket has of the thread or a later one.
+  const Each* of(const Bucket* bucket) {
+    while (next != end && next->bucket < bucket) next++;
+    return next != end && next->bucket == bucket ? next : nullptr;
+  }
+};
+
+class LifetimeWriter {
+ public:
+  LifetimeWriter(ProfileEncoder& encoder, uint64_t interval_bytes) : encoder_(encoder), interval_bytes_(interval_bytes) {}
+
+  // What threads' records have before what is counted for all: see count_left_slow().
+  bool take() {
+    records.threads.refresh();
+    records.thread_lives.for_each([&](const ThreadLives& record) {
+      uint32_t thread = record.thread.load(std::memory_order_acquire);
+      if (thread != 0) of_threads_.push({record.bucket, thread, &record});
+    });
+    if (of_threads_.failed() || !held_.take(HeldCounts::Order::kByBucket)) return false;
+    if (of_threads_.size() != 0) std::sort(of_threads_.data(), of_threads_.data() + of_threads_.size(), before);
+    lives_ = {of_threads_.data(), of_threads_.data() + of_threads_.size()};
+    alive_ = {held_.begin(), held_.end()};
+    return true;
+  }
+
+  // Requires: of a bucket behind the last one.
+  void write(const BucketRow& row) {
+    const Bucket* bucket = row.bucket;
+    LifeRows rows(encoder_, row, interval_bytes_);
+    Lives others;
+    FreedSums same, another;  // of threads that are known, without what the bucket's own thread freed alone
+    bool owner_done = !has_number(bucket->owner);
+    for (;;) {
+      const OfThread* freed = lives_.of(bucket);
+      const Held* held = alive_.of(bucket);
+      uint32_t number = UINT32_MAX;
+      if (freed != nullptr) number = freed->thread;
+      if (held != nullptr) number = std::min(number, held->thread);
+      if (!owner_done) number = std::min(number, bucket->owner);
+      if (number == UINT32_MAX) break;
+      Lives lives;  // without what is in the bucket's own record
+      if (held != nullptr && held->thread == number) lives.alive = held->samples, alive_.next++;
+      for (; freed != nullptr && freed->thread == number; freed = lives_.of(bucket)) {
+        bool by_same = freed->record->way == static_cast<unsigned>(FreedBy::kSame);
+        add_if_still(*freed, by_same ? lives.same : lives.another);
+        lives_.next++;
+      }
+      ThreadNames::Thread thread;
+      if (number != 0) thread = records.threads.get(number);
+      bool known = thread.id != 0;
+      if (known) {
+        same.add(lives.same);
+        another.add(lives.another);
+      } else {
+        others.alive += lives.alive;
+      }
+      if (number == bucket->owner) {
+        owner_done = true;
+        (known ? lives : others).same.add(lifetimes_of(bucket, FreedBy::kOwner));
+      }
+      if (known) rows.write(lives, thread);
+    }
+    if (!has_number(bucket->owner)) others.same.add(lifetimes_of(bucket, FreedBy::kOwner));
+    others.same.add(rest_of(bucket, FreedBy::kSame, same));
+    others.another = rest_of(bucket, FreedBy::kAnother, another);
+    rows.write(others, ThreadNames::Thread{});
+    other_samples_ += others.same.count + others.another.count;
+  }
+
+  void comment() const {
+    if (other_samples_ == 0) return;
+    FixedText<512> text;
+    text << "lifetime by thread: " << other_samples_ << " samples freed are of " << kOtherThreads << ": ended ones make room for new ones, "
+         << "and at most " << uint64_t{ThreadNames::kMost} << " threads, and " << uint64_t{ThreadLivesTable::kMost}
+         << " records of a stack, a size and a thread, are told apart";
+    if (interval_bytes_ <= 1) text << "; where all blocks are recorded only frees by who came by a stack first, but for free_stacks:all";
+    encoder_.comment(text);
+  }
+
+ private:
+  static const Lifetimes* lifetimes_of(const Bucket* bucket, FreedBy by) {
+    return bucket->lifetimes[static_cast<unsigned>(by)].load(std::memory_order_acquire);
+  }
+  static FreedSums rest_of(const Bucket* bucket, FreedBy by, const FreedSums& part) {
+    FreedSums all;
+    all.add(lifetimes_of(bucket, by));
+    return FreedSums::rest(all, part);
+  }
+  static void add_if_still(const OfThread& of, FreedSums& sums) {
+    FreedSums more;
+    more.add(&of.record->lives);
+    if (of.record->thread.load(std::memory_order_acquire) == of.thread) sums.add(more);
+  }
+
+  ProfileEncoder& encoder_;
+  uint64_t interval_bytes_;
+  GrowArray<OfThread> of_threads_;
+  HeldCounts held_;
+  Queue<OfThread> lives_{};
+  Queue<Held> alive_{};
+  uint64_t other_samples_ = 0;
+};
 
 // The deaths first: they are counted after what they are part of.
 DeathCounts count_deaths(const Lifetimes& lifetimes) {
@@ -115,19 +308,17 @@ void write_death_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t in
   }
 }
 
-void write_lifetime_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) {
-  auto of = [&](FreedBy by) { return row.bucket->lifetimes[static_cast<unsigned>(by)].load(std::memory_order_acquire); };
-  FreedSums same, another;
-  same.add(of(FreedBy::kOwner));
-  same.add(of(FreedBy::kSame));
-  another.add(of(FreedBy::kAnother));
-  if (same.count != 0) write_freed(encoder, row, interval_bytes, same, "same thread");
-  if (another.count != 0) write_freed(encoder, row, interval_bytes, another, "another thread");
-  if (row.live_samples == 0) return;
-  Label labels[kMostLabels];
-  unsigned count = bucket_labels(row.bucket->key, interval_bytes, labels);
-  labels[count++] = {"lifetime", 0, nullptr, "alive"};
-  write(encoder, row, row.live_samples, 0, labels, count);
+bool write_lifetime_rows(ProfileEncoder& encoder, const GrowArray<BucketRow>& rows, uint64_t interval_bytes) {
+  LifetimeWriter writer(encoder, interval_bytes);
+  GrowArray<const BucketRow*> sorted;
+  for (size_t i = 0; i < rows.size(); i++) sorted.push(&rows[i]);
+  if (sorted.failed() || !writer.take()) return false;
+  if (sorted.size() != 0) {
+    std::sort(sorted.data(), sorted.data() + sorted.size(), [](const BucketRow* a, const BucketRow* b) { return a->bucket < b->bucket; });
+  }
+  for (size_t i = 0; i < sorted.size(); i++) writer.write(*sorted[i]);
+  writer.comment();
+  return true;
 }
 
 }  // namespace seemalloc::profile

@@ -1,7 +1,9 @@
-// The rows of a deaths profile: one for each pair of where blocks were allocated and where they were freed. The rows of a lifetime profile: one for each power of ten of age at which a bucket's blocks died, by whom they were freed,
+// The rows of a deaths profile: one for each pair of where blocks were allocated and where they were freed. The rows of a lifetime
+// profile: one for each power of ten of age at which a bucket's blocks died, by the thread that allocated them and by whom they were freed,
 // and one for those that live. And the labels that rows of buckets have in all kinds. Threads: one.
 #pragma once
 
+#include "core/profile/grow_array.h"
 #include "core/profile/profile_encoder.h"
 #include "core/profile/records.h"
 
@@ -13,8 +15,9 @@ unsigned bucket_labels(const BucketKey& key, uint64_t interval_bytes, Label* lab
 
 // Values: alive_objects, alive_space, freed_objects, freed_space. Labels besides: "lifetime", a class of age, or "alive"; of
 // the freed "freed_by" ("same thread", "another thread"), and "mean", "deviation", "least", "most" of all with the same
-// stack, size and freed_by, in nanoseconds.
-void write_lifetime_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes);
+// stack, size, freed_by and thread, in nanoseconds; the thread's (thread_rows.h). Those freed add up to what the bucket counted, whatever
+// is known of threads; "least" and "most" of the other threads lie no further apart than what is known. False when memory was refused.
+bool write_lifetime_rows(ProfileEncoder& encoder, const GrowArray<BucketRow>& rows, uint64_t interval_bytes);
 
 // Values: freed_objects, freed_space. The label "freed_by" besides. Below the frame that joins the two stacks is nothing where the
 // second is not known.

@@ -47,6 +47,12 @@ void Lifetimes::add(uint64_t ns) {
   counts_[age_class_of(ns)].fetch_add(1, std::memory_order_release);
 }
 
+void Lifetimes::clear() {
+  for (std::atomic<uint64_t>& count : counts_) count.store(0, std::memory_order_release);
+  for (std::atomic<double>* sum : {&sum_, &squares_}) sum->store(0, std::memory_order_release);
+  for (std::atomic<uint64_t>* age : {&most_, &inverted_least_}) age->store(0, std::memory_order_release);
+}
+
 uint64_t Lifetimes::count() const {
   uint64_t sum = 0;
   for (unsigned c = 0; c < kAgeClasses; c++) sum += count(c);

@@ -1,7 +1,7 @@
 // How long freed blocks have lived: the count per power of ten, mean, deviation, least and most. One for each bucket and way
 // of being freed, made when it is first needed (128 bytes).
 //
-// Threads: add_alone() is one thread's, add() anybody's, never mixed on one object; readers any, each figure right at some moment.
+// Threads: add_alone() is one thread's, add() anybody's, never mixed on one object (a signal handler of that thread may lose one); readers any, each figure right at some moment.
 // A count is raised last, with release: who has read it (acquire) finds the ages that it counts in the other figures.
 #pragma once
 
@@ -51,10 +51,15 @@ class Lifetimes {
   uint64_t count(unsigned age_class) const { return counts_[age_class].load(std::memory_order_acquire); }
   uint64_t count() const;
   // Of something: count() ≠ 0.
-  uint64_t least_ns() const { return ~inverted_least_.load(std::memory_order_relaxed); }
-  uint64_t most_ns() const { return most_.load(std::memory_order_relaxed); }
+  uint64_t least_ns() const { return ~inverted_least_.load(std::memory_order_acquire); }
+  uint64_t most_ns() const { return most_.load(std::memory_order_acquire); }
+  double sum_ns() const { return sum_.load(std::memory_order_acquire); }
+  double sum_of_squares() const { return squares_.load(std::memory_order_acquire); }  // ns²
   double mean_ns() const;
   double deviation_ns() const;
+
+  // Nothing has been freed yet. What others add meanwhile may stay, in parts. Release: who reads any of it (acquire) sees what came before.
+  void clear();
 
   // Where they died: deaths.h.
   Death* deaths() const { return deaths_.load(std::memory_order_acquire); }
@@ -81,7 +86,7 @@ static_assert(sizeof(Lifetimes) == 128);
 
 // By whom a block was freed.
 enum class FreedBy : unsigned {
-  kOwner,    // the thread that allocated it, which made the bucket: add_alone()
+  kOwner,    // the thread that allocated it and made the bucket: add_alone()
   kSame,     // the thread that allocated it
   kAnother,  // another thread
 };

@@ -18,7 +18,7 @@ void Peak::tell(int64_t bytes) {
   int64_t mark = bytes_.load(std::memory_order_relaxed);
   while (now > mark) {
     if (!bytes_.compare_exchange_weak(mark, now, std::memory_order_relaxed)) continue;
-    if (now >> 10 > kLeastGrain) grain_.store(now >> 10, std::memory_order_relaxed);
+    if (now >> 10 > kLeastGrain) beyond_least_grain_.store((now >> 10) - kLeastGrain, std::memory_order_relaxed);
     time_ns_.store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
     // Release: who sees the epoch sees its figures, and counts on from them.
     epoch_.fetch_add(1, std::memory_order_release);

@@ -42,10 +42,11 @@ class Peak {
   // Live samples of the bucket when the mark of this epoch was passed.
   uint64_t samples_at(const Bucket& bucket, uint32_t epoch_read) const;
   uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
+  int64_t in_use_bytes() const { return in_use_.load(std::memory_order_relaxed); }  // now, as far as threads have told
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t time_ns() const { return time_ns_.load(std::memory_order_relaxed); }  // os::coarse_monotonic_ns
   // How far each thread that allocates may be off.
-  int64_t grain_bytes() const { return grain_.load(std::memory_order_relaxed); }
+  int64_t grain_bytes() const { return kLeastGrain + beyond_least_grain_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr int64_t kLeastGrain = 4 * KiB;
@@ -55,7 +56,7 @@ class Peak {
 
   // Read with every sample, written at a new mark.
   alignas(kCacheLineBytes) std::atomic<uint32_t> epoch_{0};
-  std::atomic<int64_t> grain_{kLeastGrain};
+  std::atomic<int64_t> beyond_least_grain_{0};  // all of Records is zero at first: .bss
   std::atomic<int64_t> bytes_{0};
   std::atomic<uint64_t> time_ns_{0};
   alignas(kCacheLineBytes) std::atomic<int64_t> in_use_{0};

@@ -26,12 +26,12 @@ struct Books {
   }
   void alloc(Bucket& bucket, int64_t* pending) {
     peak.keep(bucket);
-    bucket.count_alloc(nullptr, 1);
+    bucket.count_alloc(0, false, 1);
     peak.add(bucket.weighted_bytes, pending);
   }
   void free(Bucket& bucket, int64_t* pending) {
     peak.keep(bucket);
-    bucket.count_left(nullptr, false, 5);
+    bucket.count_left(FreedBy::kSame, 5);
     peak.add(-bucket.weighted_bytes, pending);
   }
   int64_t captured_bytes() const {

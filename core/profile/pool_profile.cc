@@ -141,15 +141,17 @@ SiteRow read(const PoolSite& site) {
 }
 
 void write_comments(ProfileEncoder& encoder, const PoolTotals& totals, uint64_t interval_bytes) {
-  FixedText<256> text;
+  FixedText<400> text;
   text << "memory pools: " << totals.created << " created, " << totals.open << " of them open, with " << uint64_t{names.size()}
        << " names; one sample every " << interval_bytes << " bytes on average, " << totals.samples << " recorded, "
        << totals.live_samples << " of them in use, " << totals.dropped << " more dropped for want of memory";
   encoder.comment(text);
   text.clear();
   text << "in use: " << rounded(totals.inuse_bytes) << " bytes estimated, standard error " << rounded(totals.inuse_bytes_stderr)
-       << " bytes; these blocks lie in memory that the heap profile shows where the pools got it";
+       << " bytes; these blocks lie in memory that the heap profile shows where the pools got it; there is no exact "
+          "total: blocks that are no samples are not counted";
   encoder.comment(text);
+  encoder.notes().add_stacks(totals.stacks, totals.truncated_samples, totals.broken_samples);
 }
 
 void write_site(ProfileEncoder& encoder, const PoolSite& site) {
@@ -224,7 +226,13 @@ PoolTotals pool_totals() {
   totals.created = created.load(std::memory_order_relaxed);
   totals.open += totals.created;
   totals.dropped = dropped.load(std::memory_order_relaxed);
-  sites.for_each([&](const PoolSite& site) { totals.samples += site.samples.load(std::memory_order_relaxed); });
+  sites.for_each([&](const PoolSite& site) {
+    uint64_t samples = site.samples.load(std::memory_order_relaxed);
+    totals.samples += samples;
+    if (samples != 0) totals.stacks++;
+    if (site.stack->truncated) totals.truncated_samples += samples;
+    if (site.stack->broken) totals.broken_samples += samples;
+  });
   double variance = 0;
   live.for_each([&](const PoolSample& sample) {
     double weight = sample_weight(sample.bytes, sample.interval_bytes), bytes = static_cast<double>(sample.bytes);

@@ -37,6 +37,8 @@ bool record_pool_free(Pool* pool, uintptr_t block);
 struct PoolTotals {
   uint64_t created, open;  // pools
   uint64_t samples, live_samples, dropped;
+  uint64_t stacks;  // those of different names apart
+  uint64_t truncated_samples, broken_samples;
   double inuse_bytes, inuse_bytes_stderr;
 };
 PoolTotals pool_totals();

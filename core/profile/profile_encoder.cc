@@ -55,7 +55,7 @@ constexpr char kDropFrames[] =
     "(__libc_|__)?(malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|valloc|pvalloc)"
     "|operator new(\\[\\])?|_Zn[aw][jm].*|seemalloc::.*|_ZN9seemalloc.*|seemalloc_pool_alloc";
 
-constexpr unsigned kMostLabels = 12;
+constexpr unsigned kMostLabels = 13;
 
 // Of the joint, among the numbers of Python functions.
 constexpr uintptr_t kJointFunction = UINTPTR_MAX;

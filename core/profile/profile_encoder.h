@@ -14,6 +14,7 @@
 #include "core/profile/buffer.h"
 #include "core/profile/location_table.h"
 #include "core/profile/mappings.h"
+#include "core/profile/notes.h"
 #include "core/profile/proto.h"
 
 namespace seemalloc::profile {
@@ -43,6 +44,10 @@ class ProfileEncoder {
   // What the profile covers, where that is not everything since the process began.
   void duration(uint64_t ns);
   void comment(const Text& text);
+  // Each line becomes a comment.
+  Notes notes() {
+    return {[](void* encoder, const Text& text) { static_cast<ProfileEncoder*>(encoder)->comment(text); }, this};
+  }
   // `depth` ≤ kMaxStackDepth; as many values as types. Return addresses as in Stack.
   void row(const uintptr_t* return_addresses, unsigned depth, const int64_t* values, const Label* labels, unsigned label_count);
 

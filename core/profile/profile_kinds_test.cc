@@ -1,11 +1,13 @@
 // The kinds of profiles against a model: a program of its own, so that nobody else has samples.
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <random>
 #include <set>
 #include <string>
@@ -14,19 +16,23 @@
 #include <vector>
 
 #include "core/base/compiler.h"
+#include "core/base/repetitions_for_test.h"
 #include "core/os/os.h"
 #include "core/os/syscall.h"
 #include "core/profile/decoder_for_test.h"
 #include "core/profile/heap_profile.h"
 #include "core/profile/records.h"
+#include "core/profile/sampled_threads.h"
 #include "core/profile/sampler.h"
 
 namespace seemalloc::profile {
 namespace {
 
+uint64_t exact_allocated = 1'000'000;
+
 std::string written(Kind kind, uint64_t interval = 1) {
   Buffer buffer;
-  if (!heap_profile_to_buffer(&buffer, interval, kind, 12345)) return "";
+  if (!heap_profile_to_buffer(&buffer, interval, kind, {12345, exact_allocated, 456'789})) return "";
   std::string bytes(buffer.data, buffer.bytes);
   os::unmap(buffer.data, buffer.mapped_bytes, os::Reason::kReport);
   return bytes;
@@ -199,6 +205,16 @@ TEST(ProfileKinds, AgreeWithAModel) {
   expect_all(model);
 }
 
+// As if not all were recorded; each stands for itself alone, all the same.
+constexpr uint64_t kRare = 2;
+
+// A sample whose stack is the place in here alone, whoever calls.
+SEEMALLOC_NOINLINE SampleId sample_here(Recorder* recorder) {
+  SampleId id = record_alloc(recorder, {100, 112, kRare}, 0, 1);
+  asm volatile("");
+  return id;
+}
+
 // The labels and values of the rows of one stack, by their class of age.
 std::map<std::string, DecodedRow> by_lifetime(uintptr_t pc) {
   std::map<std::string, DecodedRow> found;
@@ -240,6 +256,179 @@ TEST(ProfileKinds, LifetimesKnowAgesAndWhoFreed) {
     freed++;
   }
   EXPECT_EQ(freed, 3u);
+}
+
+// What a profile of lifetimes says of one stack, by thread and by what became of the blocks.
+std::map<std::pair<std::string, std::string>, int64_t> lives_of(uintptr_t pc) {
+  std::map<std::pair<std::string, std::string>, int64_t> found;
+  for (const DecodedRow& row : rows_of(written(Kind::kLifetime))) {
+    if (row.stack.at(0) != pc - 1) continue;
+    bool alive = row.labels.at("lifetime") == "alive";
+    std::string what = alive ? "alive" : (std::stoll(row.labels.at("mean")) > 100'000'000 ? "old, " : "young, ") + row.labels.at("freed_by");
+    found[{row.labels.at("thread"), what}] += row.values.at(alive ? 0 : 2);
+    EXPECT_EQ(row.labels.count("tid"), row.labels.at("thread") == "(other threads)" ? 0u : 1u);
+  }
+  return found;
+}
+
+template <typename F>
+void as_thread(const char* name, F f) {
+  std::thread([&] {
+    prctl(PR_SET_NAME, name);
+    f();
+    end_sampled_thread();
+  }).join();
+}
+
+// The thread that made the bucket, one that came later, and one that frees what the first has allocated.
+TEST(ProfileKinds, LifetimesKnowTheThread) {
+  // With a recorder a bucket is its maker's: that is what threads of a program have.
+  Recorder* recorder = make_recorder();
+  SampleId passed_on = 0;
+  uintptr_t pc = 0;
+  std::vector<SampleId> left;
+  as_thread("first", [&] {
+    std::vector<SampleId> ids;
+    for (int i = 0; i < 6; i++) ids.push_back(sample_here(recorder));
+    for (int i = 0; i < 3; i++) record_free(recorder, ids[i]);
+    passed_on = ids[4];
+    left = {ids[3], ids[5]};
+    pc = records.live.get(ids[5]).bucket->stack->pcs()[0];
+    EXPECT_NE(records.live.get(ids[5]).bucket->owner, 0u);
+  });
+  usleep(150000);
+  as_thread("second", [&] {
+    adopt_recorder(*recorder);
+    record_free(recorder, passed_on);
+    std::vector<SampleId> ids;
+    for (int i = 0; i < 4; i++) ids.push_back(sample_here(recorder));
+    EXPECT_EQ(records.live.get(ids[0]).bucket->stack->pcs()[0], pc);
+    usleep(150000);
+    for (int i = 0; i < 2; i++) record_free(recorder, ids[i]);
+    left.insert(left.end(), ids.begin() + 2, ids.end());
+  });
+  std::map<std::pair<std::string, std::string>, int64_t> expected{
+      {{"first", "alive"}, 2},  {{"first", "young, same thread"}, 3}, {{"first", "old, another thread"}, 1},
+      {{"second", "alive"}, 2}, {{"second", "old, same thread"}, 2}};
+  EXPECT_EQ(lives_of(pc), expected);
+  for (SampleId id : left) record_free(id);
+}
+
+// Threads that allocate at the same places and free each other's blocks, with a model of what became of whose; the sums over
+// threads are what the buckets have counted.
+TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
+  constexpr uintptr_t kFirst = 0x920000, kPlaces = 7;
+  constexpr int kThreads = 4;
+  uint64_t seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  using Who = std::tuple<std::string, uintptr_t, std::string>;  // thread, place, freed by or alive
+  std::mutex lock;
+  std::map<Who, int64_t> model;
+  struct Block {
+    SampleId id;
+    int thread;
+    uintptr_t place;
+  };
+  std::vector<Block> shared;
+  auto name_of = [](int t) { return "model" + std::to_string(t); };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; t++) {
+    threads.emplace_back([&, t] {
+      prctl(PR_SET_NAME, name_of(t).c_str());
+      std::mt19937_64 random(seed + static_cast<uint64_t>(t));
+      for (int i = 0; i < 20000; i++) {
+        Block block{0, t, 0};
+        if (random() % 2 == 0) {
+          block.place = random() % kPlaces;
+          block.id = record_alloc({100, 112, kRare}, make_stack(kFirst + block.place - 0x10000));
+          std::lock_guard<std::mutex> guard(lock);
+          shared.push_back(block);
+          model[{name_of(t), block.place, "alive"}]++;
+          continue;
+        }
+        {
+          std::lock_guard<std::mutex> guard(lock);
+          if (shared.empty()) continue;
+          std::swap(shared[random() % shared.size()], shared.back());
+          block = shared.back();
+          shared.pop_back();
+          model[{name_of(block.thread), block.place, "alive"}]--;
+          model[{name_of(block.thread), block.place, block.thread == t ? "same thread" : "another thread"}]++;
+        }
+        record_free(block.id);
+      }
+      end_sampled_thread();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::map<Who, int64_t> found;
+  for (const DecodedRow& row : rows_of(written(Kind::kLifetime))) {
+    uintptr_t place = row.stack.at(0) + 1 - kFirst;
+    if (place >= kPlaces) continue;
+    bool alive = row.labels.at("lifetime") == "alive";
+    found[{row.labels.at("thread"), place, alive ? "alive" : row.labels.at("freed_by")}] += row.values.at(alive ? 0 : 2);
+    if (!alive) EXPECT_LE(std::stoll(row.labels.at("least")), std::stoll(row.labels.at("most")));
+  }
+  std::erase_if(model, [](const auto& one) { return one.second == 0; });
+  EXPECT_EQ(found, model);
+  for (const Block& block : shared) record_free(block.id);
+}
+
+// Where all are recorded, by thread only what the maker of the bucket frees, unless more is asked for.
+TEST(ProfileKinds, LifetimesKnowLessOfThreadsWhereAllAreRecorded) {
+  for (bool of_all : {false, true}) {
+    constexpr uintptr_t kFirst = 0x940000;
+    uintptr_t pc = kFirst + (of_all ? 1 : 0);
+    as_thread("brief", [&] { record_free(nullptr, record_alloc({100, 112, 1}, make_stack(pc - 0x10000)), {0, of_all}); });
+    auto found = lives_of(pc);
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found.begin()->first.first, of_all ? "brief" : "(other threads)");
+  }
+}
+
+// One sample each of many threads: rounded one by one they would be a quarter less.
+TEST(ProfileKinds, LifetimesOfThreadsAddUpToTheEstimate) {
+  constexpr uintptr_t kPlace = 0x950000;
+  constexpr int kThreads = 64;
+  constexpr size_t kBytes = 716800, kInterval = 524288;
+  std::vector<SampleId> ids;
+  for (int t = 0; t < kThreads; t++) {
+    as_thread("large", [&] {
+      ids.push_back(record_alloc({kBytes, kBytes, kInterval}, make_stack(kPlace - 0x10000)));
+      record_free(record_alloc({kBytes, kBytes, kInterval}, make_stack(kPlace - 0x10000)));
+    });
+  }
+  int64_t sums[4] = {};
+  for (const DecodedRow& row : rows_of(written(Kind::kLifetime, kInterval))) {
+    if (row.stack.at(0) != kPlace - 1) continue;
+    for (size_t i = 0; i < 4; i++) sums[i] += row.values.at(i);
+  }
+  double objects = kThreads / (1 - std::exp(-double{kBytes} / double{kInterval}));
+  for (size_t i : {0u, 2u}) {
+    EXPECT_NEAR(static_cast<double>(sums[i]), objects, 1);
+    EXPECT_NEAR(static_cast<double>(sums[i + 1]), objects * double{kBytes}, kBytes / 2.0);
+  }
+  for (SampleId id : ids) record_free(id);
+}
+
+// Far more threads than there are records for: the sums stay what they were, and who comes after them is told apart.
+TEST(ProfileKinds, LifetimesOfManyThreadsAreBounded) {
+  constexpr uintptr_t kFirst = 0x930000, kPlaces = 40;
+  constexpr size_t kThreads = 3 * ThreadLivesTable::kMost / kPlaces;
+  auto work = [&] {
+    for (uintptr_t i = 0; i < kPlaces; i++) record_free(record_alloc({100, 112, kRare}, make_stack(kFirst + i - 0x10000)));
+  };
+  for (size_t t = 0; t < kThreads; t++) as_thread("many", work);
+  EXPECT_LE(records.thread_lives.size(), ThreadLivesTable::kMost);
+  as_thread("last", work);
+  std::map<std::string, int64_t> freed;
+  for (const DecodedRow& row : rows_of(written(Kind::kLifetime))) {
+    if (row.stack.at(0) + 1 - kFirst < kPlaces) freed[row.labels.at("thread")] += row.values.at(2);
+  }
+  EXPECT_EQ(freed["many"] + freed["last"] + freed["(other threads)"], static_cast<int64_t>((kThreads + 1) * kPlaces));
+  EXPECT_GT(freed["(other threads)"], 0);
+  EXPECT_EQ(freed["last"], static_cast<int64_t>(kPlaces));
+  EXPECT_NE(comments(written(Kind::kLifetime)).find("samples freed are of (other threads)"), std::string::npos);
 }
 
 SEEMALLOC_NOINLINE void free_here(SampleId id, DeathStacks wanted) {
@@ -346,11 +535,88 @@ TEST(ProfileKinds, SayWhatTheyAre) {
   EXPECT_NE(comments(written(Kind::kPeak)).find("peak: "), std::string::npos);
   EXPECT_NE(comments(written(Kind::kPeak)).find(" bytes per thread from the highest mark of "), std::string::npos);
   EXPECT_NE(comments(written(Kind::kHeap, 77)).find(" samples were drawn at another interval"), std::string::npos);
-  set_baseline();
+  for (Kind kind : {Kind::kHeap, Kind::kRemoteFrees, Kind::kAllocs, Kind::kChurn, Kind::kLifetime, Kind::kDeaths}) {
+    SampleTotals totals = sample_totals();
+    std::string wanted = "allocated: " + std::to_string(std::llround(totals.alloc_bytes)) + " bytes estimated, standard error " +
+                         std::to_string(std::llround(totals.alloc_bytes_stderr)) +
+                         " bytes; exactly 1000000 bytes since the start\n";
+    EXPECT_NE(comments(written(kind)).find(wanted), std::string::npos) << comments(written(kind)) << wanted;
+  }
+  for (Kind kind : {Kind::kPeak, Kind::kRemoteFrees}) {
+    EXPECT_NE(comments(written(kind)).find("there is no exact total: frees are not counted"), std::string::npos) << comments(written(kind));
+  }
+  for (Kind kind : {Kind::kPeak, Kind::kThreads}) EXPECT_EQ(comments(written(kind)).find("allocated: "), std::string::npos);
+  set_baseline({12345, 1'000'000});
   EXPECT_NE(comments(written(Kind::kSince)).find("the baseline was set "), std::string::npos);
   EXPECT_LT(decode(written(Kind::kSince)).numbers[10], 60'000'000'000u);
   EXPECT_GT(decode(written(Kind::kAllocs)).numbers[10], 0u) << "the time it covers";
   record_free(id);
+}
+
+// The sums of their rows, each with its error; those freed by another thread are a part.
+TEST(ProfileKinds, SayWhatWasFreedWithItsErrorAndExactly) {
+  constexpr uint64_t kInterval = 4096;
+  struct Said {
+    double bytes, error;
+    explicit Said(Kind kind) {
+      std::string all = comments(written(kind)), head = kind == Kind::kRemoteFrees ? "\nfreed by another thread: " : "\nfreed: ";
+      size_t at = all.find(head);
+      EXPECT_NE(at, std::string::npos) << all;
+      if (at == std::string::npos || sscanf(all.c_str() + at + head.size(), "%lf bytes estimated, standard error %lf bytes", &bytes, &error) != 2) bytes = error = -1;
+      if (kind != Kind::kRemoteFrees) EXPECT_NE(all.find("; exactly 456789 bytes since the start\n", at), std::string::npos) << all;
+    }
+  };
+  constexpr Kind kKinds[] = {Kind::kLifetime, Kind::kDeaths, Kind::kRemoteFrees};
+  std::vector<Said> before(std::begin(kKinds), std::end(kKinds));
+  for (int i = 0; i < 7; i++) record_free(record_alloc({1024, 1024, kInterval}, make_stack(91)));
+  SampleId passed_on = record_alloc({512, 512, kInterval}, make_stack(92));
+  std::thread([&] { record_free(passed_on); }).join();
+  SampleId held = record_alloc({512, 512, kInterval}, make_stack(92));
+  double small = sample_weight(512, kInterval), large = sample_weight(1024, kInterval);
+  double elsewhere = small * 512, elsewhere_square = small * (small - 1) * 512 * 512;
+  for (int k = 0; k < 3; k++) {
+    bool remote = kKinds[k] == Kind::kRemoteFrees;
+    double bytes = elsewhere + (remote ? 0 : 7 * large * 1024);
+    double square = elsewhere_square + (remote ? 0 : 7 * large * (large - 1) * 1024 * 1024);
+    Said now(kKinds[k]);
+    EXPECT_NEAR(now.bytes - before[k].bytes, bytes, 1);
+    EXPECT_NEAR(now.error, std::sqrt(before[k].error * before[k].error + square), 1);
+    int64_t sum = 0;
+    for (const DecodedRow& row : rows_of(written(kKinds[k]))) sum += row.values.back();
+    EXPECT_NEAR(now.bytes, static_cast<double>(sum), 100) << "rows are rounded";
+  }
+  record_free(held);
+}
+
+// Of what has been allocated since the baseline only, however much came before and whatever was freed.
+TEST(ProfileKinds, SinceSaysWhatWasAllocatedWithItsErrorAndExactly) {
+  constexpr uint64_t kInterval = 4096;
+  std::vector<SampleId> ids;
+  auto record = [&](int count, size_t bytes) {
+    for (int i = 0; i < count; i++) ids.push_back(record_alloc({bytes, bytes, kInterval}, make_stack(77)));
+  };
+  record(10, 1024);
+  exact_allocated = 500'000;
+  set_baseline({12345, exact_allocated});
+  EXPECT_NE(comments(written(Kind::kSince)).find("allocated: 0 bytes estimated, standard error 0 bytes; exactly 0 bytes since the baseline\n"),
+            std::string::npos)
+      << comments(written(Kind::kSince));
+  record(3, 1024);
+  record(2, 512);
+  exact_allocated += 17'000;
+  auto said = [] {
+    double small = sample_weight(512, kInterval), large = sample_weight(1024, kInterval);
+    double bytes = 2 * small * 512 + 3 * large * 1024;
+    double error = std::sqrt(2 * small * (small - 1) * 512 * 512 + 3 * large * (large - 1) * 1024 * 1024);
+    return "allocated: " + std::to_string(std::llround(bytes)) + " bytes estimated, standard error " +
+           std::to_string(std::llround(error)) + " bytes; exactly 17000 bytes since the baseline\n";
+  };
+  EXPECT_NE(comments(written(Kind::kSince)).find(said()), std::string::npos) << comments(written(Kind::kSince)) << said();
+  for (SampleId id : ids) record_free(id);
+  EXPECT_NE(comments(written(Kind::kSince)).find(said()), std::string::npos) << "freed or not";
+  set_baseline();
+  EXPECT_EQ(comments(written(Kind::kSince)).find(" since the baseline\n"), std::string::npos) << "what it was at the baseline is not known";
+  exact_allocated = 1'000'000;
 }
 
 // Frees that cannot be noted are counted, and all else stays right.
@@ -397,7 +663,7 @@ TEST(ProfileKinds, CanBeTakenWhileThreadsRun) {
       for (SampleId id : mine) record_free(id);
     });
   }
-  for (int round = 0; round < 10; round++) {
+  for (int round = 0; round < repetitions(10); round++) {
     for (int kind = 0; kind < static_cast<int>(Kind::kCount); kind++) ASSERT_FALSE(written(static_cast<Kind>(kind)).empty());
     set_baseline();
   }

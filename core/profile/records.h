@@ -1,7 +1,7 @@
 // Everything the heap sampler has recorded: the one set of tables of the process, and sums over it.
 //
 // Written by heap_profile.cc, read by the profile writer. Threads: any; each table has its own locks.
-// Lock order: baseline, buckets, stacks, live table, thread names, arena. No two of them are held together but the last.
+// Lock order: baseline, buckets, stacks, lives of threads, live table, thread names, arena. No two of them are held together but the last.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include "core/profile/live_table.h"
 #include "core/profile/peak.h"
 #include "core/profile/stack_table.h"
+#include "core/profile/thread_lives.h"
 #include "core/profile/thread_names.h"
 
 namespace seemalloc::profile {
@@ -23,6 +24,7 @@ struct Baseline {
   // Odd while it is being set. Marks are stored with release and loaded with acquire: who has read a new one sees an odd version.
   std::atomic<uint32_t> version{0};
   std::atomic<uint64_t> time_ns{0};  // CLOCK_MONOTONIC; 0: never set, everything counts
+  std::atomic<uint64_t> allocated_bytes{0};  // exactly, until then; 0: not known
 };
 
 struct Records {
@@ -30,6 +32,7 @@ struct Records {
   StackTable stacks;
   LiveTable live;
   ThreadNames threads;  // that have recorded samples
+  ThreadLivesTable thread_lives;
   Deaths deaths;
   Peak peak;
   Baseline baseline;
@@ -63,16 +66,18 @@ struct BucketRow {
 BucketRow read_bucket(const Bucket& bucket);
 
 // Sums of rows. The estimate is Horvitz and Thompson's: each sample counts 1/p; under Poisson sampling its variance is
-// estimated by the sum over live samples of (1-p)/p² × bytes².
+// estimated by the sum over samples of (1-p)/p² × bytes², of those alive for what is in use.
 class RowSums {
  public:
   void add(const BucketRow& row);
+  // Rows of which only what has been allocated since the baseline counts.
+  void add_new(const BucketRow& row);
   // Without dropped and stacks, which no row knows.
   SampleTotals totals() const;
 
  private:
   SampleTotals totals_ = {};
-  double variance_ = 0;
+  double alloc_variance_ = 0, variance_ = 0;  // of bytes allocated, and of bytes in use
 };
 
 }  // namespace seemalloc::profile

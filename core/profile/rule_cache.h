@@ -1,7 +1,9 @@
 // From a pc to its rule: one global table of a fixed size, without locks.
 //
-// A hit costs about two loads; threads and signal handlers read and write freely. Each entry is two words stored with
+// A hit costs about three loads; threads and signal handlers read and write freely. Each entry is two words stored with
 // relaxed atomics, and the guard word is key ^ scramble(rule): a pair torn between two writers matches no key.
+// Only the first part is in use until so much has been stored: a program with few stacks touches few pages. What was stored in
+// a smaller part is not found in a larger one, and made again.
 // A key is the pc mixed with the identity of its module, so modules that follow each other at one address differ.
 #pragma once
 
@@ -15,7 +17,7 @@ class RuleCache {
  public:
   // The rule stored under `key`, or 0.
   uint64_t find(uint64_t key) const {
-    const Bucket& bucket = buckets_[bucket_of(key)];
+    const Bucket& bucket = buckets_[bucket_of(key, growths_.load(std::memory_order_relaxed))];
     for (const Entry& entry : bucket.entries) {
       uint64_t rule = entry.rule.load(std::memory_order_relaxed);
       if ((entry.guard.load(std::memory_order_relaxed) ^ scramble(rule)) == key) return rule;
@@ -25,7 +27,7 @@ class RuleCache {
 
   // The newest entry of a bucket stands first; what stood there moves back, the last is forgotten.
   void insert(uint64_t key, uint64_t rule) {
-    Bucket& bucket = buckets_[bucket_of(key)];
+    Bucket& bucket = buckets_[bucket_of(key, growths_after_insert())];
     for (size_t i = kWays - 1; i > 0; i--) {
       copy(bucket.entries[i - 1], bucket.entries[i]);
     }
@@ -34,6 +36,8 @@ class RuleCache {
   }
 
   void clear() {
+    growths_.store(0, std::memory_order_relaxed);
+    inserted_.store(0, std::memory_order_relaxed);
     for (Bucket& bucket : buckets_) {
       for (Entry& entry : bucket.entries) {
         entry.rule.store(0, std::memory_order_relaxed);
@@ -44,7 +48,7 @@ class RuleCache {
 
  private:
   static constexpr size_t kWays = 4;
-  static constexpr size_t kBucketBits = 10;  // 4096 rules in 64 KiB of .bss, touched as it fills
+  static constexpr unsigned kFirstBits = 6, kBitsPerGrowth = 2, kMaxGrowths = 2;  // 256 to 4096 rules in 4 to 64 KiB of .bss
 
   struct Entry {
     std::atomic<uint64_t> guard{0};
@@ -54,7 +58,21 @@ class RuleCache {
     Entry entries[kWays];
   };
 
-  static size_t bucket_of(uint64_t key) { return (key * 0x9E3779B97F4A7C15) >> (64 - kBucketBits); }
+  static size_t bucket_of(uint64_t key, unsigned growths) {
+    return (key * 0x9E3779B97F4A7C15) >> (64 - kFirstBits - kBitsPerGrowth * growths);
+  }
+  // Grows when as many rules have been stored as would fill half of it. Two threads may grow it together: once.
+  unsigned growths_after_insert() {
+    unsigned growths = growths_.load(std::memory_order_relaxed);
+    if (growths == kMaxGrowths) return growths;
+    size_t half = kWays << (kFirstBits + kBitsPerGrowth * growths - 1);
+    if (inserted_.fetch_add(1, std::memory_order_relaxed) + 1 <= half) return growths;
+    if (growths_.compare_exchange_strong(growths, growths + 1, std::memory_order_relaxed)) {
+      inserted_.store(0, std::memory_order_relaxed);
+      growths++;
+    }
+    return growths;
+  }
   static uint64_t scramble(uint64_t rule) {
     uint64_t mixed = rule * 0xD1342543DE82EF95;
     return mixed ^ (mixed >> 32);
@@ -64,7 +82,9 @@ class RuleCache {
     to.guard.store(from.guard.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
 
-  Bucket buckets_[size_t{1} << kBucketBits];
+  std::atomic<unsigned> growths_{0};  // of the part in use
+  std::atomic<size_t> inserted_{0};   // since the last one
+  Bucket buckets_[size_t{1} << (kFirstBits + kBitsPerGrowth * kMaxGrowths)];
 };
 
 }  // namespace seemalloc::profile

@@ -21,7 +21,7 @@ void recycle_numbers() {
   if (!records.threads.begin_recycling()) return;
   ThreadNames::Marks marks;
   records.live.for_each_alive([&](const LiveSample& sample) {
-    if (sample.thread - 1 < ThreadNames::kMost) marks.set(sample.thread);  // not unnamed; nor freed meanwhile
+    if (has_number(sample.thread)) marks.set(ThreadNames::place_of(sample.thread));
   });
   records.threads.recycle(marks);
 }
@@ -32,6 +32,8 @@ SEEMALLOC_COLD uint32_t find_sampled_thread() {
   uint32_t id = static_cast<uint32_t>(os::thread_id());
   char name[os::kThreadNameBytes] = {};
   os::own_thread_name(name);
+  // Threads that have ended and hold nothing keep others from being told apart in profiles of lifetimes.
+  if (records.thread_lives.is_full() && records.threads.may_recycle()) recycle_numbers();
   uint32_t number = records.threads.add(id, name);
   if (number == 0) {
     recycle_numbers();
@@ -40,7 +42,7 @@ SEEMALLOC_COLD uint32_t find_sampled_thread() {
   // A signal handler that has sampled meanwhile has given this thread another: that one stays.
   uint32_t mine = number != 0 ? number : kUnnamed | id, earlier = 0;
   if (__atomic_compare_exchange_n(&sampled_thread_cache, &earlier, mine, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return mine;
-  if (earlier - 1 < ThreadNames::kMost) {
+  if (has_number(earlier)) {
     records.threads.keep_first(earlier, number);
   } else if (number != 0) {
     records.threads.note_end(number);
@@ -51,12 +53,12 @@ SEEMALLOC_COLD uint32_t find_sampled_thread() {
 uint32_t thread_id_of(uint32_t thread) {
   if (thread == renumbered.recorded) return renumbered.now;
   if ((thread & kUnnamed) != 0) return thread & ~kUnnamed;
-  return thread - 1 < ThreadNames::kMost ? records.threads.get(thread).id : 0;
+  return has_number(thread) ? records.threads.get(thread).id : 0;
 }
 
 // Its number stays in the cache: what it frees from now on may be its own.
 void end_sampled_thread() {
-  if (sampled_thread_cache - 1 < ThreadNames::kMost) records.threads.end(sampled_thread_cache);
+  if (has_number(sampled_thread_cache)) records.threads.end(sampled_thread_cache);
 }
 
 void renumber_threads_in_child() {

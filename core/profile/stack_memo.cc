@@ -1,5 +1,7 @@
 #include "core/profile/stack_memo.h"
 
+#include "core/os/arena.h"
+
 namespace seemalloc::profile {
 
 namespace {
@@ -10,11 +12,13 @@ uintptr_t code_word(uintptr_t pc) { return pc & ~uintptr_t{7}; }
 }  // namespace
 
 StackMemo::Entry& StackMemo::begin(const Registers& registers, uintptr_t site, size_t max_depth) {
-  Set& set = sets_[set_of(registers.sp(), site)];
+  Set& set = set_of(registers.sp(), site);
   set.last_found = static_cast<uint8_t>((set.last_found + 1) % kWays);
   Entry& entry = set.ways[set.last_found];
+  if (is_complete(entry)) forgotten_++;
   entry.stack = nullptr;
-  entry.bucket = nullptr;
+  for (Bucket*& bucket : entry.buckets) bucket = nullptr;
+  entry.era = era_;
   entry.pc = registers.pc();
   entry.sp = registers.sp();
   entry.fp = registers.fp();
@@ -26,12 +30,10 @@ StackMemo::Entry& StackMemo::begin(const Registers& registers, uintptr_t site, s
   return entry;
 }
 
-void StackMemo::clear() {
-  for (Set& set : sets_) {
-    for (Entry& entry : set.ways) {
-      if (entry.stack != nullptr) entry.stack = nullptr;  // one that was never used has no memory yet
-    }
-  }
+// The few stay where they are: the arena takes nothing back.
+void StackMemo::enlarge() {
+  forgotten_ = 0;
+  many_ = static_cast<Set*>(os::arena_allocate(sizeof(Set) << kManyBits, alignof(Set)));
 }
 
 bool StackMemo::holds_in_modules(const Entry& entry) {

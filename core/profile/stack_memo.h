@@ -8,6 +8,9 @@
 // module therefore loaded, before that module's code is looked at; 2. every word that is no code lies between the stack
 // pointer and the end of the thread's own stack, which stay mapped; 3. an entry is found only when it is complete:
 // `stack` is set last. A new thread must clear() what another has left.
+//
+// 16 entries, for one sample in many allocations. Where all are recorded a thread comes by more places than that, over and
+// over: is_crowded() says so, and enlarge() makes room for 256 (docs/decisions/0049).
 #pragma once
 
 #include <cstddef>
@@ -36,10 +39,12 @@ class StackMemo {
   };
   static constexpr size_t kMaxWords = 80;
   static constexpr size_t kMaxVisits = 4;
+  static constexpr unsigned kBucketBits = 3;
 
   struct alignas(kCacheLineBytes) Entry {
     const InternedStack* stack;  // null: nothing is remembered
-    Bucket* bucket;              // the one its last sample was counted in
+    Bucket* buckets[size_t{1} << kBucketBits];  // that its last samples were counted in, each in the place for its size
+    uint64_t era;
     uintptr_t pc, sp, fp;
     uintptr_t site;
     uint16_t max_depth;
@@ -48,15 +53,17 @@ class StackMemo {
     bool uses_fp;  // the walk started from the frame pointer register
     Word words[kMaxWords];
     Visit visits[kMaxVisits];
+
+    Bucket*& bucket_of(size_t allocated_bytes) { return buckets[(allocated_bytes * 0x9E3779B97F4A7C15) >> (64 - kBucketBits)]; }
   };
 
   // The entry of the stack above `registers`; null when it is not known. `site` is any address in a caller: it only
   // tells apart places that allocate at the same stack pointer.
   Entry* find(const Registers& registers, uintptr_t site, size_t max_depth) {
-    Set& set = sets_[set_of(registers.sp(), site)];
+    Set& set = set_of(registers.sp(), site);
     for (uint8_t i = 0; i < kWays; i++) {
       Entry& entry = set.ways[i];
-      if (entry.sp != registers.sp() || entry.site != site || entry.stack == nullptr) continue;
+      if (entry.sp != registers.sp() || entry.site != site || !is_complete(entry)) continue;
       if (entry.pc != registers.pc() || entry.max_depth != max_depth) continue;
       if (entry.uses_fp && entry.fp != registers.fp()) continue;
       if (!holds(entry)) continue;
@@ -66,22 +73,30 @@ class StackMemo {
     return nullptr;
   }
 
-  // An entry for that stack, which the caller completes by setting `stack` and `bucket`.
+  // An entry for that stack, which the caller completes by setting `stack` and a bucket.
   Entry& begin(const Registers& registers, uintptr_t site, size_t max_depth);
-  void clear();
+  void clear() { era_++; }
+
+  // So many stacks have been forgotten for others that there is too little room.
+  bool is_crowded() const { return many_ == nullptr && forgotten_ >= kCrowded; }
+  // Forgets all stacks. Nothing changes when memory is refused; is_crowded() is false for a while then.
+  void enlarge();
 
  private:
   static constexpr size_t kWays = 2;
-  static constexpr unsigned kSetBits = 3;
+  static constexpr unsigned kFewBits = 3, kManyBits = 7;
+  static constexpr uint32_t kCrowded = 64;
 
   struct Set {
     Entry ways[kWays];
     uint8_t last_found;
   };
 
-  static size_t set_of(uintptr_t sp, uintptr_t site) {
-    return ((sp ^ site << 20) * 0x9E3779B97F4A7C15) >> (64 - kSetBits);
+  Set& set_of(uintptr_t sp, uintptr_t site) {
+    uint64_t hash = (sp ^ site << 20) * 0x9E3779B97F4A7C15;
+    return many_ != nullptr ? many_[hash >> (64 - kManyBits)] : few_[hash >> (64 - kFewBits)];
   }
+  bool is_complete(const Entry& entry) const { return entry.stack != nullptr && entry.era == era_; }
   SEEMALLOC_ALWAYS_INLINE static bool holds(const Entry& entry) {
     if (entry.visit_count != 0) return holds_in_modules(entry);
     return words_hold(entry, 0, entry.word_count);
@@ -94,7 +109,10 @@ class StackMemo {
   }
   static bool holds_in_modules(const Entry& entry);
 
-  Set sets_[size_t{1} << kSetBits];
+  uint64_t era_ = 0;      // entries of others are no more
+  Set* many_ = nullptr;   // in place of few_
+  uint32_t forgotten_ = 0;
+  Set few_[size_t{1} << kFewBits];
 };
 
 // What a walk depends on, noted on its way into an entry.

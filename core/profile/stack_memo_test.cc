@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -31,13 +32,14 @@ namespace {
 StackTable stacks;
 StackMemo memo;
 size_t max_depth = kMaxStackDepth;
+uintptr_t site = 0;
 int found, remembered, left_out;
 
 // Looks the stack up and walks it too: what is found must be what is there.
 NOINLINE void look() {
   Registers registers;
   take_registers(&registers);
-  StackMemo::Entry* entry = memo.find(registers, 0, max_depth);
+  StackMemo::Entry* entry = memo.find(registers, site, max_depth);
   Stack walked;
   if (entry != nullptr) {
     WalkNotes none(nullptr);
@@ -46,7 +48,7 @@ NOINLINE void look() {
     found++;
     return;
   }
-  entry = &memo.begin(registers, 0, max_depth);
+  entry = &memo.begin(registers, site, max_depth);
   WalkNotes notes(entry);
   walk_stack(registers, max_depth, &walked, &notes);
   notes.complete() ? remembered++ : left_out++;
@@ -59,6 +61,7 @@ class Memo : public testing::Test {
   void SetUp() override {
     memo.clear();
     max_depth = kMaxStackDepth;
+    site = 0;
     found = remembered = left_out = 0;
   }
 };
@@ -138,6 +141,39 @@ TEST_F(Memo, TellsDepthsApart) {
   EXPECT_EQ(left_out, 0);
 }
 
+NOINLINE void look_from_each(uintptr_t sites) {
+  for (uintptr_t i = 0; i < sites; i++) {
+    site = i * 40;
+    look();
+  }
+  KEEP_FRAME;
+}
+
+// Beyond 64 that were forgotten it is too small for what is there.
+TEST_F(Memo, KeepsManyMoreOnceEnlarged) {
+  constexpr int kSites = 100;
+  auto other = std::make_unique<StackMemo>();
+  std::swap(memo, *other);  // another test may have enlarged it
+  int found_in[5] = {};
+  for (volatile int round = 0; round < 5; round = round + 1) {  // volatile: all calls are one
+    if (round == 2) {
+      EXPECT_TRUE(memo.is_crowded());
+      memo.enlarge();
+      EXPECT_FALSE(memo.is_crowded());
+    }
+    if (round == 4) memo.clear();
+    found = 0;
+    look_from_each(kSites);
+    found_in[round] = found;
+  }
+  EXPECT_LT(found_in[1], kSites / 4) << "they fit: nothing is tested";
+  EXPECT_EQ(found_in[2], 0) << "what it knew is forgotten";
+  EXPECT_GT(found_in[3], kSites * 3 / 4);
+  EXPECT_EQ(found_in[4], 0);
+  EXPECT_EQ(left_out, 0);
+  std::swap(memo, *other);
+}
+
 void any_way(std::mt19937& random, int depth);
 
 NOINLINE void by_alloca(std::mt19937& random, int depth) {
@@ -195,6 +231,7 @@ NOINLINE void any_way(std::mt19937& random, int depth) {
 TEST_F(Memo, AgreesWithTheWalkOnRandomCallChains) {
   std::mt19937 random(std::random_device{}());
   for (int i = 0; i < 20000; i++) {
+    if (i == 10000) memo.enlarge();
     unsigned seed = random() % 8 + static_cast<unsigned>(i / 1000) * 8;
     std::mt19937 choices(seed);
     SCOPED_TRACE(seed);
@@ -324,6 +361,20 @@ TEST(Recorder, KnowsBucketsOfSeveralSizes) {
     SampleId id = record_alloc(recorder, {bytes, bytes, 1}, 0, 64);
     EXPECT_EQ(records.live.get(id).bucket->key.allocated_bytes, bytes);
     record_free(recorder, id);
+  }
+}
+
+// Where all are recorded there is room for the stacks of a whole program; one sample in many need not be so quick.
+TEST(Recorder, TakesMoreRoomForStacksWhereAllAreRecorded) {
+  for (uint64_t interval : {uint64_t{1}, uint64_t{1} << 19}) {
+    Recorder* recorder = make_recorder();
+    for (int round = 0; round < 10; round++) {
+      for (uintptr_t place = 0; place < 100; place++) {
+        SampleId id = record_alloc(recorder, {48, 48, interval}, place * 40, 64);
+        record_free(recorder, id);
+      }
+    }
+    EXPECT_EQ(recorder->memo.is_crowded(), interval != 1);
   }
 }
 

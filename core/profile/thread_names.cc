@@ -14,45 +14,49 @@ void ThreadNames::rename_locked(uint32_t index, const char* name) {
 uint32_t ThreadNames::add(uint32_t id, const char* name) {
   DCHECK(id != 0 && id < 1u << 30);
   LockGuard guard(lock_);
-  uint32_t number = take_free_locked();
-  if (number == 0) return 0;
+  uint32_t place = take_free_locked();
+  if (place == 0) return 0;
+  fresh_.store(fresh_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   // Who had this id has ended without a word: the library's part in the end of a thread may not have run.
   uint16_t& last = last_[id % kMost];
   if (last != 0 && state(last - 1u) == kLives && this->id(last - 1u) == id) set(last - 1u, kEnded, id);
-  last = static_cast<uint16_t>(number);
-  set(number - 1, kLives, id);
-  rename_locked(number - 1, name);
-  return number;
+  last = static_cast<uint16_t>(place);
+  set(place - 1, kLives, id);
+  rename_locked(place - 1, name);
+  return number(place - 1);
 }
 
 // 0: there is none.
 uint32_t ThreadNames::take_free_locked() {
   if (free_ == 0) return used_ < kMost ? ++used_ : 0;
-  uint32_t number = free_;
-  free_ = id(number - 1);
-  return number;
+  uint32_t place = free_;
+  free_ = id(place - 1);
+  return place;
 }
 
 void ThreadNames::end(uint32_t number) {
   char name[os::kThreadNameBytes] = {};
   bool named = os::own_thread_name(name);
+  uint32_t index = place_of(number) - 1;
   LockGuard guard(lock_);
-  if (named) rename_locked(number - 1, name);
-  set(number - 1, kEnded, id(number - 1));
+  if (!is_known(number)) return;
+  if (named) rename_locked(index, name);
+  set(index, kEnded, id(index));
 }
 
 void ThreadNames::note_end(uint32_t number) {
+  uint32_t index = place_of(number) - 1;
   LockGuard guard(lock_);
-  if (state(number - 1) == kLives) set(number - 1, kEnded, id(number - 1));
+  if (is_known(number) && state(index) == kLives) set(index, kEnded, id(index));
 }
 
 // add() may have taken one of the two for that of a thread which is gone.
 void ThreadNames::keep_first(uint32_t first, uint32_t second) {
   LockGuard guard(lock_);
-  uint32_t id = this->id(first - 1);
-  if (second != 0) set(second - 1, kEnded, id);
-  set(first - 1, kLives, id);
-  last_[id % kMost] = static_cast<uint16_t>(first);
+  uint32_t index = place_of(first) - 1, id = this->id(index);
+  if (second != 0) set(place_of(second) - 1, kEnded, id);
+  set(index, kLives, id);
+  last_[id % kMost] = static_cast<uint16_t>(index + 1);
 }
 
 void ThreadNames::refresh() {
@@ -73,10 +77,11 @@ void ThreadNames::refresh() {
 
 ThreadNames::Thread ThreadNames::get(uint32_t number) {
   Thread thread;
+  uint32_t index = place_of(number) - 1;
   LockGuard guard(lock_);
-  if (state(number - 1) == kFree) return thread;
-  thread.id = id(number - 1);
-  for (size_t i = 0; i < os::kThreadNameBytes; i++) thread.name[i] = names_[number - 1][i];
+  if (!is_known(number) || state(index) == kFree) return thread;
+  thread.id = id(index);
+  for (size_t i = 0; i < os::kThreadNameBytes; i++) thread.name[i] = names_[index][i];
   return thread;
 }
 
@@ -85,7 +90,7 @@ void ThreadNames::keep_only(uint32_t number, uint32_t id) {
   lock_.reset();
   recycling_ = false;
   for (uint32_t i = 0; i < used_; i++) {
-    if (i + 1 == number) {
+    if (number != 0 && this->number(i) == number) {
       set(i, kLives, id);
     } else if (state(i) != kFree) {
       set(i, kEnded, this->id(i));
@@ -118,17 +123,19 @@ bool ThreadNames::begin_recycling() {
 void ThreadNames::recycle(const Marks& in_use) {
   LockGuard guard(lock_);
   uint32_t recycled = 0;
-  for (uint32_t i = 0; i < used_; i++) {
+  for (uint32_t i = used_; i-- > 0;) {  // the first place is the next to be given away: of it something may be left (thread_lives.h)
     if (state(i) != kCandidate) continue;
     if (in_use.has(i + 1)) {
       set(i, kEnded, id(i));
       continue;
     }
+    before_[i]++;
     set(i, kFree, free_);
     free_ = i + 1;
     recycled++;
   }
-  if (recycled >= kMost / 16) not_before_ns_ = 0;
+  if (recycled >= kWorthIt) not_before_ns_ = 0;
+  fresh_.store(0, std::memory_order_relaxed);
   recycling_ = false;
 }
 

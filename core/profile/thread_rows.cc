@@ -1,9 +1,7 @@
 #include "core/profile/thread_rows.h"
 
-#include <algorithm>
-
 #include "core/base/text.h"
-#include "core/profile/grow_array.h"
+#include "core/profile/held.h"
 #include "core/profile/lifetime_rows.h"
 #include "core/profile/records.h"
 #include "core/profile/sampler.h"
@@ -12,19 +10,9 @@ namespace seemalloc::profile {
 
 namespace {
 
-struct Held {
-  const Bucket* bucket;
-  uint32_t thread;  // 0: one of the other threads
-
-  bool operator==(const Held&) const = default;
-};
-
-// Rows of one thread come together: its name is written once.
-bool before(const Held& a, const Held& b) { return a.thread != b.thread ? a.thread < b.thread : a.bucket < b.bucket; }
-
-void write_row(ProfileEncoder& encoder, const Held& held, const ThreadNames::Thread& thread, uint64_t samples, uint64_t interval_bytes) {
+void write_row(ProfileEncoder& encoder, const Held& held, const ThreadNames::Thread& thread, uint64_t interval_bytes) {
   const BucketKey& key = held.bucket->key;
-  double objects = sample_weight(key.drawn_bytes, key.interval_bytes) * static_cast<double>(samples);
+  double objects = sample_weight(key.drawn_bytes, key.interval_bytes) * static_cast<double>(held.samples);
   int64_t values[] = {rounded(objects), rounded(objects * static_cast<double>(key.allocated_bytes))};
   Label labels[kBucketLabels + kThreadLabels];
   unsigned count = bucket_labels(key, interval_bytes, labels);
@@ -43,24 +31,19 @@ unsigned thread_labels(const ThreadNames::Thread& thread, Label* labels) {
 }
 
 bool write_thread_rows(ProfileEncoder& encoder, uint64_t interval_bytes) {
-  GrowArray<Held> held;
   records.threads.refresh();
-  records.live.for_each_alive([&](const LiveSample& sample) {
-    held.push({sample.bucket, sample.thread - 1 < ThreadNames::kMost ? sample.thread : 0});
-  });
-  if (held.failed()) return false;
-  std::sort(held.data(), held.data() + held.size(), before);
+  HeldCounts counts;
+  if (!counts.take(HeldCounts::Order::kByThread)) return false;  // its name is written once
   ThreadNames::Thread thread;
+  uint32_t number = 0;
   uint64_t threads = 0, others = 0;
-  for (size_t i = 0; i < held.size();) {
-    size_t first = i;
-    while (i < held.size() && held[i] == held[first]) i++;
-    if (first == 0 || held[first].thread != held[first - 1].thread) {
-      thread = held[first].thread != 0 ? records.threads.get(held[first].thread) : ThreadNames::Thread{};
+  for (const Held& held : counts) {
+    if (held.thread != number) {
+      thread = records.threads.get(number = held.thread);
       threads += thread.id != 0;
     }
-    if (thread.id == 0) others += i - first;
-    write_row(encoder, held[first], thread, i - first, interval_bytes);
+    if (thread.id == 0) others += held.samples;
+    write_row(encoder, held, thread, interval_bytes);
   }
   FixedText<256> text;
   text << "threads: " << threads << " have allocated what is in use";

@@ -1,8 +1,7 @@
 // The rows of a threads profile: what is in use of each bucket, by the thread that allocated it. And the labels that tell of a thread in
 // all kinds.
 //
-// Buckets know no threads: counting by both would multiply them. So the live table is read, sample by sample, when the profile is taken;
-// what has been freed is not known by thread. Threads: one.
+// What is in use is counted from the live table (held.h); what has been freed is known by thread with its age only (lifetime_rows.h). Threads: one.
 #pragma once
 
 #include <cstdint>

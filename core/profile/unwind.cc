@@ -19,6 +19,11 @@
 #include "core/profile/stack_memory.h"
 #include "core/profile/unwind.h"
 
+// Where the stack pointer of the process was at first. glibc's.
+extern "C" {
+extern void* __libc_stack_end __attribute__((weak));
+}
+
 namespace seemalloc::profile {
 namespace {
 
@@ -246,6 +251,12 @@ Walk::Step Walk::step_by_row(const Row& row) {
   return arrive(caller.value[row.return_register], cfa);
 }
 
+// The dynamic linker's first code, which calls the libraries' constructors, has no entry. Its stack is what the kernel left, aligned.
+bool is_where_the_process_began(uintptr_t sp) {
+  uintptr_t first = &__libc_stack_end != nullptr ? reinterpret_cast<uintptr_t>(__libc_stack_end) : 0;
+  return sp <= first && first - sp < 2 * sizeof(uintptr_t);
+}
+
 // Code in a module, but without an entry: a signal trampoline, the start of a fibre, assembly that nobody described, the
 // built-in functions of V8.
 Walk::Step Walk::step_without_row(const Module* module) {
@@ -257,6 +268,7 @@ Walk::Step Walk::step_without_row(const Module* module) {
     return row.signal_frame ? step_by_row(row) : Step::kEnd;
   }
   if (is_signal_return(registers_.pc())) return step_by_signal_return();
+  if (!exact_pc_ && is_where_the_process_began(registers_.sp())) return Step::kEnd;
   if (!exact_pc_) remember_rowless(*module);
   return step_by_guess();
 }

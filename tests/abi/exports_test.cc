@@ -196,6 +196,22 @@ TEST_P(Exports, ConstructNothingAtRunTime) {
   }
 }
 
+// What is not zero at first lies in the file, and is read from there 64 KiB at a time: a table of which one word is not would
+// cost each process all of it.
+TEST_P(Exports, KeepTablesOutOfTheFile) {
+  size_t bytes = 0;
+  for (const std::string& line : conform::lines_of(output_of({"readelf", "-SW", library_}))) {
+    size_t at = line.find(" .data ");
+    if (at == std::string::npos) continue;
+    std::istringstream stream(line.substr(at));
+    std::string name, type, address, offset, size;
+    ASSERT_TRUE(stream >> name >> type >> address >> offset >> size) << line;
+    bytes = strtoull(size.c_str(), nullptr, 16);
+  }
+  EXPECT_GT(bytes, 0u);
+  EXPECT_LE(bytes, 24u * 1024);
+}
+
 // A library loaded late gets its initial-exec TLS from a surplus of about 1.5 KiB that all such libraries share.
 TEST_P(Exports, TakeLittleStaticTls) {
   for (const std::string& line : conform::lines_of(output_of({"readelf", "-lW", library_}))) {
@@ -206,6 +222,12 @@ TEST_P(Exports, TakeLittleStaticTls) {
     RecordProperty("tls_bytes", static_cast<int>(bytes));
     EXPECT_LE(bytes, 1024u);
   }
+}
+
+// It is made of the other's objects.
+TEST_P(Exports, HaveTheProfilerButForTheMinimalOne) {
+  bool is_minimal = library_.find("_minimal") != std::string::npos;
+  EXPECT_EQ(output_of({"nm", library_}).find("9seemalloc7profile") == std::string::npos, is_minimal);
 }
 
 std::string name_of(const testing::TestParamInfo<const char*>& info) {

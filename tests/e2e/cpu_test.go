@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"seemalloc/tool/attach"
 )
 
 // cpuReport is what `cpu --json` prints, as far as it is looked at.
@@ -61,7 +63,7 @@ func (r cpuReport) expectTwoToOne(t *testing.T) {
 	if two+one == 0 || r.CPU.Samples == 0 {
 		t.Fatalf("nothing of burn_two and burn_one in %+v", r)
 	}
-	share, tolerance := two/(two+one), 4.5*math.Sqrt(2.0/9/float64(r.CPU.Samples))+0.02
+	share, tolerance := two/(two+one), 6*math.Sqrt(2.0/9/float64(r.CPU.Samples))+0.02
 	if math.Abs(share-2.0/3) > tolerance {
 		t.Errorf("burn_two has %.3f of it, want 0.667 ± %.3f (%d samples)", share, tolerance, r.CPU.Samples)
 	}
@@ -76,16 +78,24 @@ func TestCPUOfAProcess(t *testing.T) {
 	waitFor(t, socketOf(p.pid))
 	file := filepath.Join(t.TempDir(), "cpu.pb.gz")
 	var r cpuReport
-	parse(t, tool(t, "cpu", p.pid, "--for", "2s", "--hz", "200", "--json", "-n", "0", "-o", file), &r)
+	for seconds := 2; seconds < 200 && r.CPU.Samples < 100; seconds *= 2 { // where the machine is busy it takes longer to see enough
+		r = cpuReport{}
+		parse(t, tool(t, "cpu", p.pid, "--for", strconv.Itoa(seconds)+"s", "--hz", "200", "--json", "-n", "0", "-o", file), &r)
+	}
 	if r.Type != "cpu" || r.CPU.BrokenStack != 0 || r.CPU.Lost != 0 || r.CPU.EndedEarly != "" {
 		t.Errorf("%+v", r)
 	}
 	r.expectTwoToOne(t)
-	if out := tool(t, "top", file, "--sort", "cum"); !regexp.MustCompile(`(?m)^ +\S+ (ns|us|ms|s) .* \d+\.\d+ (ms|s) +[56789]\d\.\d+%  burn_two$`).MatchString(out) {
-		t.Errorf("no burn_two with more than half of the time in\n%s", out)
+	want, share := 100*float64(r.cum("burn_two"))/float64(r.Total), 0.0
+	table := tool(t, "top", file, "--sort", "cum")
+	if row := regexp.MustCompile(`(?m)^ +\S+ (?:ns|us|ms|s) .* \d+\.\d+ (?:ms|s) +(\d+\.?\d*)%  burn_two$`).FindStringSubmatch(table); row != nil {
+		share, _ = strconv.ParseFloat(row[1], 64)
+	}
+	if math.Abs(share-want) > 0.1 {
+		t.Errorf("no burn_two with %.2f %% of the time in\n%s", want, table)
 	}
 	// Again, as a table; and by hand.
-	out := tool(t, "cpu", p.pid, "--for", "500ms")
+	out := tool(t, "cpu", p.pid, "--for", "2s")
 	if !regexp.MustCompile(`(?s)CPU time by function\nTotal .* samples, one every 10\.00 ms.*burn_(two|one)`).MatchString(out) {
 		t.Errorf("no table:\n%s", out)
 	}
@@ -129,10 +139,17 @@ func TestCPUOfShortThreads(t *testing.T) {
 // profiled runs burn.cc on the library with gperftools' variables.
 func profiled(t *testing.T, variables []string, args ...string) (complaint string, status int) {
 	t.Helper()
+	complaint, state := profiledTo(t, variables, args...)
+	return complaint, state.ExitCode()
+}
+
+// profiledTo is the same, and how it ended.
+func profiledTo(t *testing.T, variables []string, args ...string) (complaint string, state *os.ProcessState) {
+	t.Helper()
 	command := exec.Command(burn, args...)
 	command.Env = append(environment("LD_PRELOAD="+library), variables...)
 	_, complaint = finish(t, command, nil)
-	return complaint, command.ProcessState.ExitCode()
+	return complaint, command.ProcessState
 }
 
 var lastLine = regexp.MustCompile(`^PROFILE: interrupts/evictions/bytes = (\d+)/(\d+)/(\d+)\n$`)
@@ -140,13 +157,14 @@ var lastLine = regexp.MustCompile(`^PROFILE: interrupts/evictions/bytes = (\d+)/
 func TestCPUPROFILE(t *testing.T) {
 	need(t)
 	file := filepath.Join(t.TempDir(), "50%done.prof")
-	complaint, status := profiled(t, []string{"CPUPROFILE=" + file, "CPUPROFILE_FREQUENCY=250"}, "for", "1")
+	complaint, state := profiledTo(t, []string{"CPUPROFILE=" + file, "CPUPROFILE_FREQUENCY=250"}, "for", "1")
 	match := lastLine.FindStringSubmatch(complaint)
-	if status != 0 || match == nil {
-		t.Fatalf("status %d, %s", status, complaint)
+	if !state.Success() || match == nil {
+		t.Fatalf("%s, %s", state, complaint)
 	}
-	if n, _ := strconv.Atoi(match[1]); n < 50 || n > 260 {
-		t.Errorf("%d interrupts in a second of 250", n)
+	used := (state.UserTime() + state.SystemTime()).Seconds() // its beginning and its end take some, too
+	if n, _ := strconv.Atoi(match[1]); n < 50 || float64(n) > 250*used+10 {
+		t.Errorf("%d interrupts in %.2f s of 250 a second", n, used)
 	}
 	info, err := os.Stat(file)
 	if err != nil || strconv.FormatInt(info.Size(), 10) != match[3] {
@@ -171,7 +189,6 @@ func TestCPUStartOverTheSocketIsStrict(t *testing.T) {
 	for request, want := range map[string]string{
 		"100 5s": "error expected", "100 x": "error expected", "100 5 5": "error expected", "x": "error expected", "0": "error expected",
 		"4001": "error expected", "99999999999999999999": "error expected", "100 99999999999999999999": "error expected",
-		"100 50": "ok 0",
 	} {
 		if _, err := fmt.Fprintf(conn, "cpu start %s\n", request); err != nil {
 			t.Fatal(err)
@@ -179,6 +196,55 @@ func TestCPUStartOverTheSocketIsStrict(t *testing.T) {
 		if got, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(got, want) {
 			t.Errorf("cpu start %s: %q, %v, expected %s", request, got, err, want)
 		}
+	}
+}
+
+// Who has begun a profile ends that one and has what it saw, also if somebody has ended it meanwhile; another's is left alone.
+func TestCPUProfilesHaveNumbersOverTheSocket(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--", burn, "for", "1e9")
+	waitFor(t, socketOf(p.pid))
+	client, err := attach.DialSocket(socketOf(p.pid), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	start := func() string {
+		t.Helper()
+		number, err := client.Call("cpu", "start", "200", "60000")
+		if _, notANumber := strconv.Atoi(string(number)); err != nil || notANumber != nil {
+			t.Fatalf("it began as %q, %v", number, err)
+		}
+		p.useCPU(t, 300*time.Millisecond)
+		return string(number)
+	}
+	first := start()
+	if _, err := client.Call("cpu", "stop"); err != nil { // by somebody else
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "cpu.pb")
+	for range 2 {
+		data, err := client.Call("cpu", "stop", first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out := tool(t, "top", file, "--sort", "cum"); !strings.Contains(out, "burn_two") {
+			t.Errorf("no burn_two in\n%s", out)
+		}
+	}
+	second := start()
+	for command, want := range map[string]string{
+		"cpu stop " + first: "another has begun since", "cpu stop x": "expected the number", "cpu stop " + second + " 1": "expected the number", "cpu stop 999999": "no such CPU profile",
+	} {
+		if _, err := client.Call(command); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, expected %s", command, err, want)
+		}
+	}
+	if _, err := client.Call("cpu", "stop"); err != nil {
+		t.Errorf("the second one did not run any more: %v", err)
 	}
 }
 
@@ -225,7 +291,8 @@ func TestCPUPROFILESIGNAL(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cpu.prof")
 	p := launch(t, []string{"LD_PRELOAD=" + library, "CPUPROFILE=" + file, "CPUPROFILESIGNAL=12"}, burn, "for", "1e9")
 	waitFor(t, socketOf(p.pid))
-	for _, name := range []string{file + ".0", file + ".1"} {
+	const line = "PROFILE: interrupts/evictions/bytes = "
+	for i, name := range []string{file + ".0", file + ".1"} {
 		for _, use := range []time.Duration{500 * time.Millisecond, 0} {
 			if err := p.Process.Signal(syscall.SIGUSR2); err != nil {
 				t.Fatal(err)
@@ -233,16 +300,16 @@ func TestCPUPROFILESIGNAL(t *testing.T) {
 			p.useCPU(t, use)
 		}
 		dumped(t, name)
-		time.Sleep(time.Second) // for the line
+		soon(t, "the line of "+name, func() bool { return strings.Count(p.err.String(), line) > i })
 		if out := tool(t, "top", name, "--sort", "cum"); !strings.Contains(out, "burn_two") {
 			t.Errorf("no burn_two in\n%s", out)
 		}
 	}
-	if got := strings.Count(p.err.String(), "PROFILE: interrupts/evictions/bytes = "); got != 2 {
-		t.Errorf("%d last lines: %s", got, p.err)
-	}
 	_ = p.Process.Kill()
 	_ = p.Wait()
+	if got := strings.Count(p.err.String(), line); got != 2 {
+		t.Errorf("%d last lines: %s", got, p.err)
+	}
 	p.err.Reset()
 }
 
@@ -264,7 +331,15 @@ func TestCPUOfAProgramThatHandlesSIGPROF(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", burn, "handler")
 	waitFor(t, socketOf(p.pid))
-	time.Sleep(300 * time.Millisecond)
+	soon(t, "it handles SIGPROF", func() bool {
+		status, err := os.ReadFile("/proc/" + p.pid + "/status")
+		_, caught, found := strings.Cut(string(status), "SigCgt:")
+		if err != nil || !found {
+			t.Fatalf("%v: %s", err, status)
+		}
+		mask, err := strconv.ParseUint(strings.Fields(caught)[0], 16, 64)
+		return err == nil && mask&(1<<(syscall.SIGPROF-1)) != 0
+	})
 	_, complaint, status := try(t, "cpu", p.pid, "--for", "1s")
 	if status != 1 || !strings.Contains(complaint, "the program handles SIGPROF itself") {
 		t.Errorf("status %d, %s", status, complaint)
@@ -276,15 +351,18 @@ func TestCPUByTheKernel(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", burn, "kernel")
 	waitFor(t, socketOf(p.pid))
-	out, complaint, status := try(t, "cpu", p.pid, "--kernel", "--for", "2s", "--hz", "500", "--json")
-	if status != 0 && (strings.Contains(complaint, "it takes root") || strings.Contains(complaint, "perf_event_open")) {
-		t.Skip(complaint)
-	}
-	if status != 0 {
-		t.Fatalf("status %d, %s", status, complaint)
-	}
 	var r cpuReport
-	parse(t, out, &r)
+	for seconds := 2; seconds < 100 && r.Total < 500e6; seconds *= 2 { // where the machine is busy it takes longer to see enough
+		out, complaint, status := try(t, "cpu", p.pid, "--kernel", "--for", strconv.Itoa(seconds)+"s", "--hz", "500", "--json")
+		if status != 0 && (strings.Contains(complaint, "it takes root") || strings.Contains(complaint, "perf_event_open")) {
+			t.Skip(complaint)
+		}
+		if status != 0 {
+			t.Fatalf("status %d, %s", status, complaint)
+		}
+		r = cpuReport{}
+		parse(t, out, &r)
+	}
 	entries := map[string]int64{}
 	for _, entry := range r.Kernel {
 		entries[entry.Name] = entry.NS
@@ -325,7 +403,7 @@ func TestCPUOfARunThatForks(t *testing.T) {
 	}
 	var r cpuReport
 	parse(t, complaint, &r)
-	if seen := r.cum("burn_with_memory"); seen < 1e9 || seen > 1.6e9 || r.CPU.ProcessCPU < 1.65e9 {
+	if seen := r.cum("burn_with_memory"); seen < 1e9 || seen > 2e9 || r.CPU.ProcessCPU < 1.65e9 {
 		t.Errorf("%d ns of the child's 1.5 s: %+v", seen, r.CPU)
 	}
 	_, complaint, status = try(t, "cpu", "--", burn, "leave", "0.8")
@@ -333,7 +411,7 @@ func TestCPUOfARunThatForks(t *testing.T) {
 	if status != 0 || match == nil {
 		t.Fatalf("status %d: %s", status, complaint)
 	}
-	if ms, _ := strconv.Atoi(match[1]); ms < 750 || ms > 900 {
+	if ms, _ := strconv.Atoi(match[1]); ms < 750 || ms > 1400 { // it begins, and ends
 		t.Errorf("%d ms, and the child used 800", ms)
 	}
 	if _, complaint, _ := try(t, "cpu", "--", burn, "exec"); strings.Contains(complaint, "left no profile") {

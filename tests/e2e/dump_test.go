@@ -12,13 +12,12 @@ import (
 // dumped waits for a file matching the pattern, which appears whole.
 func dumped(t *testing.T, pattern string) string {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if files, _ := filepath.Glob(pattern); len(files) != 0 {
-			return files[0]
-		}
-	}
-	t.Fatalf("%s did not appear", pattern)
-	return ""
+	var files []string
+	soon(t, pattern+" appears", func() bool {
+		files, _ = filepath.Glob(pattern)
+		return len(files) != 0
+	})
+	return files[0]
 }
 
 // Each signal leaves one more profile, and the program does not notice.
@@ -74,7 +73,7 @@ int main(void) { pthread_t t; pthread_create(&t, 0, work, 0); pthread_detach(t);
 		t.Fatal(err)
 	}
 	began := time.Now()
-	out, complaint, status := try(t, "run", "--", "timeout", "20", program)
+	out, complaint, status := try(t, "run", "--", "timeout", "120", program)
 	if out != "" || complaint != "" || status != 0 {
 		t.Errorf("%q %q %d after %v", out, complaint, status, time.Since(began))
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/pprof/profile"
 )
 
 // jeprof runs Debian's jeprof and returns the total of in-use bytes, and the bytes of each function itself.
@@ -91,13 +93,13 @@ func TestOpensJemallocs(t *testing.T) {
 		t.Skipf("this jemalloc was built without its profiler: %v", files)
 	}
 	report, flat, _ := top(t, files[0])
-	within(t, "leak_small", flat["leak_small"], 50*2000*64, deviation(50*2000, 64, 1<<14))
-	within(t, "leak_large", flat["leak_large"], 50*128<<10, deviation(50, 128<<10, 1<<14))
+	sampled(t, "leak_small", flat["leak_small"], 50*2000, 64, 1<<14)
+	sampled(t, "leak_large", flat["leak_large"], 50, 128<<10, 1<<14)
 	if text := tool(t, "top", files[0]); !strings.Contains(text, "sampled once in 16.00 KiB") {
 		t.Errorf("got %s", text)
 	}
 	_, alloc, _ := top(t, files[0], "--by", "alloc")
-	within(t, "churn", alloc["churn"], 50*1000*512, deviation(50*1000, 512, 1<<14))
+	sampled(t, "churn", alloc["churn"], 50*1000, 512, 1<<14)
 	if total, _ := jeprof(t, leaky, files[0]); total != 0 {
 		nearly(t, "total", report.Total, total)
 	}
@@ -143,5 +145,55 @@ func TestDiffNamesTheLeak(t *testing.T) {
 	}
 	if out := tool(t, "list", p.pid, "^leak_large$", "--source-path", here); !strings.Contains(out, "new char[128 << 10];") {
 		t.Errorf("%s", out)
+	}
+}
+
+// The texts of libseemalloc_compat say what they could not see, in lines that pprof and jeprof skip and `seemalloc top` shows.
+func TestTextsSayWhatTheyCouldNotSee(t *testing.T) {
+	need(t)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "heap_text")
+	if err := build("c++", "-std=c++20", "-O2", "-g", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "testdata/heap_text.cc", "-o", program); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(program, filepath.Join(dir, "text"))
+	c.Env = environment("LD_PRELOAD="+filepath.Join(filepath.Dir(library), "libseemalloc_compat.so"), "SEEMALLOC_CONF=sample:1,stack_depth:16")
+	if out, err := c.CombinedOutput(); err != nil || len(out) != 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range []string{"text.0001.heap", "text.jemalloc"} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(dir, name)
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, note := range []string{"# seemalloc: one sample every 1 bytes", "; 10 samples with a truncated stack, 0 samples with a broken unwind\n",
+				" bytes are handed out\n", " 0 more dropped for want of memory\n"} {
+				if !bytes.Contains(data, []byte(note)) {
+					t.Errorf("%q is not in\n%.600s", note, data)
+				}
+			}
+			report, flat, held := top(t, file)
+			if flat["hold"] != 2000*1024 || held["deep"] != 10*1024 {
+				t.Errorf("hold has %d, deep %d", flat["hold"], held["deep"])
+			}
+			if out := tool(t, "top", file); !strings.Contains(out, "10 samples with a truncated stack") {
+				t.Errorf("top does not say what is missing:\n%s", out)
+			}
+			if !strings.HasSuffix(name, ".jemalloc") { // which pprof does not know
+				p, err := profile.ParseData(data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var total int64
+				for _, sample := range p.Sample { // nothing was freed: pprof calls what is in use just objects and space
+					total += sample.Value[len(sample.Value)-1]
+				}
+				nearly(t, "pprof's total", total, report.Total)
+			}
+			total, _ := jeprof(t, program, file)
+			nearly(t, "jeprof's total", total, report.Total)
+		})
 	}
 }

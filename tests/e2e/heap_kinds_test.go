@@ -57,7 +57,7 @@ func TestFragmentationIsChargedToWhoPinsSpans(t *testing.T) {
 		t.Errorf("serve_request, whose blocks are all freed, is charged %d", flat["serve_request"])
 	}
 	_, objects, _ := top(t, p.pid, "--kind", "fragmentation", "--unit", "objects")
-	within(t, "objects", objects["remember_session"], 4000, deviation(4000, 160, 2<<10)/160)
+	sampled(t, "objects", objects["remember_session"]*160, 4000, 160, 2<<10)
 }
 
 // Where everything is recorded nothing is estimated.
@@ -127,8 +127,8 @@ func TestPoolsAreEstimated(t *testing.T) {
 	need(t)
 	p := startHeapKinds(t, "arena", "--sample", "4K")
 	_, _, cum := top(t, p.pid, "--kind", "pools")
-	within(t, "read_text", cum["read_text"], 15000*200, deviation(15000, 200, 4<<10))
-	within(t, "parse_node", cum["parse_node"], 20000*48, deviation(20000, 48, 4<<10))
+	sampled(t, "read_text", cum["read_text"], 15000, 200, 4<<10)
+	sampled(t, "parse_node", cum["parse_node"], 20000, 48, 4<<10)
 	if cum["scratch"] != 0 {
 		t.Errorf("scratch, which began anew, has %d", cum["scratch"])
 	}

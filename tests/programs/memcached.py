@@ -16,7 +16,7 @@ def check(session):
 
     def connect():
         nonlocal connection
-        connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+        connection = socket.create_connection(("127.0.0.1", port), timeout=600)
         return True
 
     session.wait_until(server, connect, "memcached answers")

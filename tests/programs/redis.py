@@ -10,7 +10,7 @@ class Client:
     """As much of Redis's protocol as is needed here, on one connection."""
 
     def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=600)
         self.file = self.socket.makefile("rb")
 
     def __call__(self, *words):

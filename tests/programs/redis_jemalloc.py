@@ -1,7 +1,5 @@
 """Redis as Debian builds it, with jemalloc's calls: this library in jemalloc's place shows our figures in INFO, MEMORY and its purge.
 """
-import time
-
 import redis
 
 NEEDS = ["redis-server"]
@@ -19,11 +17,17 @@ def start(session, preload):
     return server, redis.Client(port)
 
 
-def figures(client):
-    """INFO's section, once Redis's timer has taken the allocator's figures anew."""
-    time.sleep(0.5)
-    return {key: int(value) for key, value in client.info("memory").items()
-            if key.startswith("allocator_") and value.lstrip("-").isdigit()}
+def figures(session, server, client, what, are_so):
+    """INFO's section, as soon as the figures are so: Redis's timer takes them now and then."""
+    found = {}
+
+    def taken():
+        found.update({key: int(value) for key, value in client.info("memory").items()
+                      if key.startswith("allocator_") and value.lstrip("-").isdigit()})
+        return are_so(found["allocator_allocated"], found["allocator_resident"])
+
+    session.wait_until(server, taken, what)
+    return found
 
 
 def check_server(session, preload):
@@ -33,8 +37,7 @@ def check_server(session, preload):
         raise session.skipped("this Redis was not built with jemalloc's calls")
     for i in range(100):
         client("SET", f"key{i}", b"x" * 1_000_000)
-    full = figures(client)
-    session.at_least("allocator_allocated", full["allocator_allocated"], 100_000_000)
+    full = figures(session, server, client, "100 MB are allocated", lambda allocated, _: allocated >= 100_000_000)
     session.at_most("allocator_allocated", full["allocator_allocated"], 130_000_000)
     session.at_least("allocator_active", full["allocator_active"], full["allocator_allocated"])
     session.at_least("allocator_resident", full["allocator_resident"], full["allocator_active"] // 2)
@@ -44,9 +47,8 @@ def check_server(session, preload):
 
     client("FLUSHALL")
     session.expect("MEMORY PURGE", client("MEMORY", "PURGE"), "OK")
-    empty = figures(client)
-    session.at_most("allocator_allocated when empty", empty["allocator_allocated"], 20_000_000)
-    session.at_most("allocator_resident after MEMORY PURGE", empty["allocator_resident"], 40_000_000)
+    figures(session, server, client, "after MEMORY PURGE at most 20 MB are allocated, and 40 MB resident",
+            lambda allocated, resident: allocated <= 20_000_000 and resident <= 40_000_000)
     stats = client("MEMORY", "STATS")
     stats = dict(zip(stats[::2], stats[1::2]))
     session.at_least("MEMORY STATS: allocator.allocated", stats[b"allocator.allocated"], 1)

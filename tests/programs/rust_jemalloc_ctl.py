@@ -8,6 +8,7 @@ LIBRARY = "libseemalloc_compat.so"
 
 def check(session):
     target = session.builds / "rust_jemalloc_ctl"
+    session.fetch("the Rust program", ["cargo", "fetch", "--locked"], cwd=session.source / "rust_jemalloc_ctl")
     session.build("the Rust program", ["cargo", "build", "--release", "--locked", "--target-dir", target],
                   cwd=session.source / "rust_jemalloc_ctl", env={"JEMALLOC_OVERRIDE": str(session.library)})
     dump = session.folder / "rust.heap"

@@ -6,6 +6,7 @@ CONFS = ["", "sample:64K"]
 
 def check(session):
     target = session.builds / "rust_tokio"
+    session.fetch("the Rust program", ["cargo", "fetch", "--locked"], cwd=session.source / "rust_tokio")
     session.build("the Rust program", ["cargo", "build", "--release", "--locked", "--target-dir", target],
                   cwd=session.source / "rust_tokio")
     done = session.run([target / "release/rust_tokio"])

@@ -16,6 +16,13 @@ export const tool = join(out, "bin/seemalloc");
 export const folder = mkdtempSync(join(tmpdir(), "seemalloc-web-"));
 export const program = join(folder, "leak");
 const children = [];
+
+/** ms for one thing to come: on a busy machine looks at a process are up to a minute apart (tool/web/watch.go), and some things take eight. */
+const PATIENCE = 600_000;
+
+/** ms for a test, so that what hangs ends. */
+export const LONG = 1_800_000;
+
 let browser;
 
 /** The first line that a process prints, or the first that begins so. */
@@ -27,7 +34,8 @@ export function firstLine(child, begin = "") {
       const line = text.split("\n").slice(0, -1).find((one) => one.startsWith(begin));
       if (line !== undefined) resolve(line);
     });
-    child.on("exit", (status) => reject(new Error(`${child.spawnfile} ended: ${status}`)));
+    // Behind its last words, which may come after its end.
+    child.on("close", (status) => reject(new Error(`${child.spawnfile} ended: ${status}`)));
   });
 }
 
@@ -39,6 +47,14 @@ export function start(...command) {
 export function adopted(child) {
   children.push(child);
   return child;
+}
+
+/** Kills a process, and waits until it has ended: what it held is free then. */
+export async function killed(child) {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = new Promise((resolve) => child.on("exit", resolve));
+  child.kill("SIGKILL");
+  await ended;
 }
 
 /** The address of a page of a process or of files. */
@@ -63,15 +79,28 @@ export async function startLeak(sample = "64K") {
   execFileSync("c++", ["-O1", "-g", join(root, "demo/leak.cc"), "-o", program]);
   const leak = start(tool, "run", "--sample", sample, "--lib", join(out, "lib"), "--", program);
   await firstLine(leak);
-  for (let tries = 0; spawnSync(tool, ["get", String(leak.pid), "sample"]).status !== 0; tries++) {
-    assert.ok(tries < 200, "the program cannot be asked");
-    await wait(50);
-  }
+  await answers(leak.pid);
   return leak;
+}
+
+/** Waits until the process can be asked: its socket is opened beside main. */
+export function answers(pid) {
+  return soon(() => assert.equal(spawnSync(tool, ["get", String(pid), "sample"]).status, 0, "the program cannot be asked"));
 }
 
 export function wait(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** Checks again and again, until nothing is wrong: for what may still be coming. What is wrong at last is thrown. */
+export async function soon(check) {
+  for (const end = Date.now() + PATIENCE; ; await wait(200)) {
+    try {
+      return await check();
+    } catch (failure) {
+      if (Date.now() > end) throw failure;
+    }
+  }
 }
 
 export function takeProfile(pid, name, ...args) {
@@ -81,22 +110,25 @@ export function takeProfile(pid, name, ...args) {
 }
 
 export async function startBrowser() {
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  browser = await chromium.launch({ timeout: PATIENCE, executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
 }
 
 export async function end() {
   await browser?.close();
-  for (const child of children) child.kill("SIGKILL");
+  // What still runs could write into the folder while it is removed.
+  await Promise.all(children.map(killed));
   rmSync(folder, { recursive: true, force: true });
 }
 
 /** Opens a page; what its console says, and each request for another place, is an error of the test (close). now: what its clock says. */
 export async function open(address, state, { now, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   if (now) await page.clock.setFixedTime(now);
   page.errors = [];
-  page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()));
+  page.places = []; // of what the console says
+  page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()) && page.places.push(message.location().url));
   page.on("pageerror", (error) => page.errors.push(error.message));
   page.on("request", (request) => {
     const where = new URL(request.url());
@@ -108,7 +140,7 @@ export async function open(address, state, { now, ...options } = {}) {
 
 export async function close(page) {
   await page.context().close();
-  assert.deepEqual(page.errors, []);
+  assert.deepEqual(page.errors, [], `${page.errors.join("; ")}; the console told of ${page.places.join(", ")}`);
 }
 
 export async function accessible(page, what) {
@@ -131,7 +163,7 @@ export function pprof(...args) {
 
 /** `seemalloc top` of a file, or of its change since another. */
 export function top(file, ...args) {
-  return JSON.parse(execFileSync(tool, ["top", file, "--json", "-n", "0", ...args]));
+  return JSON.parse(execFileSync(tool, ["top", file, "--json", "-n", "0", ...args], { maxBuffer: 1 << 28 }));
 }
 
 /** `seemalloc diff` of two files. */

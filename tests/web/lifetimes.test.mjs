@@ -2,17 +2,19 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
-import { accessible, close, end, open, serve, startBrowser, tool, top } from "./harness.mjs";
+import { LONG, accessible, close, end, open, serve, soon, startBrowser, tool, top } from "./harness.mjs";
 import { startShapes } from "./shapes.mjs";
 
-let shapes, url;
+let shapes, url, took; // ms
 
 before(async () => {
   shapes = await startShapes("1");
+  const began = performance.now();
   await shapes.tell("l");
+  took = performance.now() - began;
   url = await serve("--allow-set", shapes.pid);
   await startBrowser();
-}, { timeout: 120_000 });
+}, { timeout: LONG });
 
 after(end);
 
@@ -20,7 +22,13 @@ function number(text) {
   return Number(text.replaceAll(",", ""));
 }
 
-test("the histogram is that of the profile", { timeout: 60_000 }, async () => {
+/** ms of "345.6 ms", "1.23 s". */
+function ms(text) {
+  const [value, unit] = text.split(" ");
+  return parseFloat(value) * { us: 1e-3, ms: 1, s: 1000, min: 60_000 }[unit];
+}
+
+test("the histogram is that of the profile", { timeout: LONG }, async () => {
   const page = await open(url, { view: "lifetimes" });
   await page.locator("table.histogram tbody tr").first().waitFor();
   const shown = await page.locator("table.histogram tbody tr").evaluateAll((rows) => rows.map((row) => [row.cells[0].textContent, row.cells[1].textContent]));
@@ -35,25 +43,37 @@ test("the histogram is that of the profile", { timeout: 60_000 }, async () => {
   await close(page);
 });
 
-test("stacks tell temporary blocks, those of other threads and those that waited", { timeout: 60_000 }, async () => {
+test("stacks tell temporary blocks, those of other threads and those that waited", { timeout: LONG }, async () => {
   const page = await open(url, { view: "lifetimes" });
   const cells = async (name) => page.locator("table.stacks tbody tr").filter({ hasText: name }).filter({ hasText: "filled" }).first().evaluate((row) => [...row.cells].map((cell) => cell.textContent));
   await page.locator("table.stacks tbody tr").first().waitFor();
   assert.match(await page.locator("table.stacks tbody tr").first().textContent(), /temporary/, "most temporary blocks first");
+  // On a busy machine the program is interrupted, and one or the other block lives longer than it should.
   const temporary = await cells("temporary");
-  assert.deepEqual([temporary[0], temporary[1], temporary[2], temporary[4]], ["1,000", "100 %", "1,000", "0"]);
+  assert.ok(number(temporary[0]) >= 950 && parseInt(temporary[1], 10) >= 95, `${temporary[0]}, ${temporary[1]} of 1,000 are temporary`);
+  assert.deepEqual([temporary[2], temporary[4]], ["1,000", "0"]);
   const over = await cells("handed_over");
   assert.equal(over[2], "300");
   assert.equal(over[5], "100 %");
   const waited = await cells("waits_a_while");
   assert.deepEqual([waited[0], waited[2]], ["0", "50"]);
-  assert.match(waited[6], /^3\d\d\.\d ms$/);
-  await page.getByRole("button", { name: "100ms to 1s" }).click();
-  await page.locator("table.stacks tbody tr").filter({ hasText: "temporary" }).waitFor({ state: "detached" });
+  assert.ok(ms(waited[6]) >= 300 && ms(waited[6]) <= 1.01 * took + 20, // as it is written it is rounded
+    `${waited[6]}, of a step of ${took} ms`);
+  // As a rule it is 100 ms to 1 s, which no temporary one has lived.
+  const { classes, rows } = await (await fetch(url + "api/lifetimes")).json();
+  const age = classes.findIndex((_, i) => rows.some((row) => row.ages[i] > 0 && ["filled", "waits_a_while"].every((part) => row.stack.some((name) => name.includes(part)))));
+  const lived = rows.filter((row) => row.ages[age] > 0).length;
+  assert.ok(lived > 0 && lived < rows.length, `${lived} of ${rows.length} stacks have blocks that lived ${classes[age]}`);
+  await page.getByRole("button", { name: classes[age], exact: true }).click();
+  await soon(async () => assert.equal(await page.locator("table.stacks tbody tr").count(), lived));
   assert.equal((await cells("waits_a_while"))[2], "50");
+  const link = await open(page.url());
+  await link.locator("table.stacks tbody tr").filter({ hasText: "waits_a_while" }).first().waitFor();
+  await soon(async () => assert.equal(await link.locator("table.stacks tbody tr").count(), lived, "a link has the chosen age"));
+  await close(link);
   await page.getByRole("button", { name: "all", exact: true }).click();
   await page.getByLabel("order by").selectOption("mean");
-  assert.match(await page.locator("table.stacks tbody tr").first().textContent(), /waits_a_while/);
+  await soon(async () => assert.match(await page.locator("table.stacks tbody tr").first().textContent(), /waits_a_while/));
   await page.getByRole("button", { name: "temporary" }).first().click();
   await page.getByText("called by").waitFor();
   await close(page);
@@ -67,7 +87,7 @@ test("the words are explained", async () => {
   await close(page);
 });
 
-test("who frees is said, or how it is recorded", { timeout: 90_000 }, async () => {
+test("who frees is said, or how it is recorded", { timeout: LONG }, async () => {
   const page = await open(url, { view: "lifetimes" });
   await page.getByText("Who frees blocks is not recorded").waitFor(); // where all blocks are
   await page.getByText(`seemalloc set ${shapes.pid} free_stacks=all`).waitFor();
@@ -76,12 +96,12 @@ test("who frees is said, or how it is recorded", { timeout: 90_000 }, async () =
   assert.equal(execFileSync(tool, ["get", shapes.pid, "free_stacks"]).toString().trim().split(/\s+/).pop(), "all");
   await shapes.tell("l");
   const row = (name) => page.locator("table.stacks tbody tr").filter({ hasText: name }).filter({ hasText: "filled" });
-  await row("waits_a_while").getByText("freed by main, 50 % of them").waitFor({ timeout: 30_000 }); // of both rounds
+  await row("waits_a_while").getByText("freed by main, 50 % of them").waitFor(); // of both rounds
   await row("temporary").getByText("freed by (anonymous namespace)::temporary, 50 % of them").waitFor();
   await accessible(page, "who frees");
   await page.getByRole("button", { name: "who frees them" }).click();
   await page.getByText("Beneath (freed by): who freed them.").waitFor();
-  assert.match(page.url(), /kind=deaths/);
+  await soon(() => assert.match(page.url(), /kind=deaths/));
   await page.locator("canvas.flame").waitFor();
   const { total, functions } = top(shapes.pid, "--kind", "deaths", "--unit", "objects");
   await page.goto(`${url}#view=functions&kind=deaths&type=freed_objects`);

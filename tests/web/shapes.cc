@@ -72,6 +72,20 @@ void named_threads() {
   run("writer 2", 100);
 }
 
+// One calls the other, and that one the first again; the innermost ping holds 5000 bytes, what it calls 300,000.
+void* pong(int);
+__attribute__((noinline)) void* ping(int depth) {
+  void* below = depth > 0 ? pong(depth - 1) : filled(300000);
+  if (depth == 0) kept.push_back(malloc(5000));
+  asm volatile("" ::: "memory");
+  return below;
+}
+__attribute__((noinline)) void* pong(int depth) {
+  void* below = ping(depth);
+  asm volatile("" ::: "memory");
+  return below;
+}
+
 __attribute__((noinline)) void takes_huge() {
   for (int i = 0; i < 5; i++) {
     free(filled(size_t{200} << 20));
@@ -98,6 +112,7 @@ int main() {
       case 'g': keeps_large(); break;
       case 'h': takes_huge(); break;
       case 't': named_threads(); break;
+      case 'r': kept.push_back(ping(4)); break;
       default: continue;
     }
     printf("%c\n", step);

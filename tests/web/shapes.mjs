@@ -1,9 +1,8 @@
 // The program shapes.cc, running on seemalloc: started, told what to do, asked.
-import assert from "node:assert/strict";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { adopted, folder, root, tool, wait } from "./harness.mjs";
+import { adopted, answers, folder, root, tool } from "./harness.mjs";
 
 const out = process.env.SEEMALLOC_OUT ?? join(root, "out");
 let built = "";
@@ -27,10 +26,7 @@ export async function startShapes(sample, ...flags) {
     text = "";
   };
   await line("ready");
-  for (let tries = 0; spawnSync(tool, ["get", String(child.pid), "sample"]).status !== 0; tries++) {
-    assert.ok(tries < 200, "the program cannot be asked");
-    await wait(50);
-  }
+  await answers(child.pid);
   return {
     pid: String(child.pid),
     tell: async (step) => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { accessible, close, end, firstLine, folder, open, serve, start, startBrowser, startLeak, tool, wait } from "./harness.mjs";
+import { LONG, accessible, close, end, firstLine, folder, killed, open, serve, soon, start, startBrowser, startLeak, tool, wait } from "./harness.mjs";
 
 const dir = join(folder, "history");
 let points, url;
@@ -17,26 +17,28 @@ before(async () => {
   const live = await firstLine(watcher);
   for (points = []; points.length < 12; await wait(500)) points = await get(live + "api/series?since=0");
   for (let moments = []; moments.length < 8; await wait(500)) moments = await get(live + "api/moments");
+  // The map is the last that is kept of what nobody looks at.
+  while (!(await get(live + "api/state")).stored.map) await wait(500);
   await startBrowser();
   const page = await open(live, { view: "doctor" });
-  await page.getByText("What was looked at").waitFor({ timeout: 30_000 });
+  await page.getByText("What was looked at").waitFor();
   await page.getByText(/^live$/).waitFor();
   await close(page);
   points = await get(live + "api/series?since=0");
-  watcher.kill("SIGKILL");
-  leak.kill("SIGKILL");
+  await killed(watcher);
+  await killed(leak);
   url = await serve(dir);
-}, { timeout: 240_000 });
+}, { timeout: LONG });
 
 after(end);
 
-test("a folder is shown after the process and its tool are gone", { timeout: 120_000 }, async () => {
+test("a folder is shown after the process and its tool are gone", { timeout: LONG }, async () => {
   const kept = await get(url + "api/series?since=0");
   assert.deepEqual(kept.slice(0, points.length), points);
   const page = await open(url, { view: "overview" });
   await page.getByText(/^stored$/).waitFor();
   await page.getByText(/resident =/).waitFor();
-  assert.equal(await page.locator("figure canvas").count(), 6);
+  await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6); // drawn one a frame
   for (const [view, what] of [["functions", /leaky_session/], ["growth", /leaky_parser/], ["sizes", /KiB/], ["kernel", /mmap/], ["settings", /purge_delay/]]) {
     await page.goto(`${url}#view=${view}`);
     await page.getByRole("row", { name: what }).first().waitFor();
@@ -48,10 +50,40 @@ test("a folder is shown after the process and its tool are gone", { timeout: 120
     if (view === "doctor") await page.getByText("What was looked at").waitFor();
     assert.equal(await page.locator(".problem").count(), 0, view);
   }
+  // Nobody can look again, or set anything.
+  await page.getByText("As it was when doctor last looked.").waitFor();
+  assert.equal(await page.getByRole("button", { name: "look again" }).count(), 0);
+  await page.goto(`${url}#view=settings`);
+  await page.getByText("As they were when they were last looked at.").waitFor();
+  assert.equal(await page.getByText("--allow-set").count(), 0);
   await close(page);
 });
 
-test("the memory of two processes is two pieces", { timeout: 60_000 }, async () => {
+test("the last of what is not kept over time is shown, too", { timeout: LONG }, async () => {
+  const { stored, kinds } = await get(url + "api/state");
+  assert.ok(stored.map);
+  const names = kinds.map((one) => one.name);
+  for (const name of ["heap", "peak", "growth", "fragmentation", "lifetime", "churn", "deaths"]) assert.ok(names.includes(name), `${name} is not among ${names}`);
+  const page = await open(url, { view: "functions", kind: "peak" });
+  await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
+  await page.getByLabel(/^profile/).selectOption("churn");
+  await page.getByRole("row", { name: /steady_work/ }).first().waitFor();
+  assert.match(await page.locator(".sum").textContent(), /, at \d/, "it says of when it is");
+  await page.goto(`${url}#view=lifetimes`);
+  await page.getByRole("row", { name: /steady_work/ }).first().waitFor();
+  await page.getByText(/ were alive at /).waitFor();
+  await accessible(page, "stored lifetimes");
+  await page.getByRole("button", { name: "Heap map" }).click();
+  await page.getByText("A folder has the regions in sums, as they were at").waitFor();
+  assert.ok((await page.locator("canvas.map").first().evaluate((one) => one.height)) > 10);
+  await accessible(page, "stored map");
+  await page.goto(`${url}#view=sizes`);
+  await page.getByText(/^About .* requests since the start/).waitFor();
+  assert.equal(await page.locator(".problem").count(), 0);
+  await close(page);
+});
+
+test("the memory of two processes is two pieces", { timeout: LONG }, async () => {
   const page = await open(url, null);
   // The same points, those of the second half of another process, an hour later.
   const half = Math.floor(points.length / 2);
@@ -62,14 +94,15 @@ test("the memory of two processes is two pieces", { timeout: 60_000 }, async () 
     await page.reload();
     await page.getByText(/resident =/).waitFor();
     const canvas = page.locator("figure canvas").first();
-    await canvas.waitFor();
-    await page.waitForTimeout(300); // it is drawn in the next frame
-    const coloured = await canvas.evaluate((one) => {
-      const { data } = one.getContext("2d").getImageData(Math.round(one.width / 2), 0, 1, one.height);
+    const colouredIn = (from, to) => canvas.evaluate((one, [from, to]) => {
+      const [left, right] = [from, to].map((share) => Math.round(share * one.width));
+      const { data } = one.getContext("2d").getImageData(left, 0, Math.max(1, right - left), one.height);
       let pixels = 0;
       for (let i = 0; i < data.length; i += 4) pixels += data[i + 3] > 0 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60;
       return pixels;
-    });
+    }, [from, to]);
+    await soon(async () => assert.ok((await colouredIn(0, 1)) > 20, "it is not drawn yet"));
+    const coloured = await colouredIn(0.5, 0.5);
     await page.unroute(/api\/series/);
     return coloured;
   };
@@ -78,7 +111,7 @@ test("the memory of two processes is two pieces", { timeout: 60_000 }, async () 
   await close(page);
 });
 
-test("any two moments are compared, and a time is chosen", { timeout: 120_000 }, async () => {
+test("any two moments are compared, and a time is chosen", { timeout: LONG }, async () => {
   const page = await open(url, { view: "functions" });
   const compared = page.getByLabel("compared with");
   await compared.locator("option").nth(5).waitFor({ state: "attached" });
@@ -95,13 +128,13 @@ test("any two moments are compared, and a time is chosen", { timeout: 120_000 },
   const within = moments.filter((one) => one.t >= from && one.t <= until).map((one) => String(one.id));
   assert.ok(within.length > 0 && within.length < all.length);
   await page.waitForFunction((count) => document.querySelectorAll("select")[2].options.length === count, within.length + 2); // "nothing" and the chosen one
-  assert.match(page.url(), new RegExp(`from=${from}`), "a link shows the same");
+  await soon(() => assert.match(page.url(), new RegExp(`from=${from}`), "a link shows the same"));
   await page.goto(`${url}#view=overview&from=${from}&until=${until}`);
   const chosen = await get(`${url}api/series?from=${from}&until=${until}`);
   assert.ok(chosen.length > 0 && chosen.length < points.length);
   await page.getByText(/resident =/).waitFor();
   await accessible(page, "overview of a time");
   await page.getByRole("button", { name: "all of the time" }).click();
-  assert.doesNotMatch(page.url(), /from=/);
+  await soon(() => assert.doesNotMatch(page.url(), /from=/));
   await close(page);
 });

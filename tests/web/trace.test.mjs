@@ -2,8 +2,9 @@
 // same time.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { accessible, bytes, close, end, open, serve, startBrowser, tool, wait } from "./harness.mjs";
+import { LONG, accessible, bytes, close, end, open, serve, soon, startBrowser, tool, wait } from "./harness.mjs";
 import { ask, startShapes } from "./shapes.mjs";
 
 let shapes, url;
@@ -12,25 +13,33 @@ before(async () => {
   shapes = await startShapes("64K");
   url = await serve(shapes.pid);
   await startBrowser();
-}, { timeout: 120_000 });
+}, { timeout: LONG });
 
 after(end);
 
+function handlesInterrupts(pid) {
+  const SIGINT = 1n << 1n;
+  return (BigInt(`0x${readFileSync(`/proc/${pid}/status`, "utf8").match(/SigCgt:\s*(\S+)/)[1]}`) & SIGINT) !== 0n;
+}
+
 /** What `seemalloc trace --json` prints while something is done. */
 async function traced(what) {
+  // It has begun when the process knows a reader of the next number.
+  const before = Number(await ask(shapes.pid, "trace start"));
+  await ask(shapes.pid, `trace stop ${before}`);
   const child = spawn(tool, ["trace", shapes.pid, "--for", "0", "--json"], { stdio: ["ignore", "pipe", "inherit"] });
   let text = "";
   child.stdout.on("data", (data) => (text += data));
-  await wait(1500); // nothing says that it has begun
+  await soon(() => ask(shapes.pid, `trace read ${before + 1}`));
+  await soon(() => assert.ok(handlesInterrupts(child.pid), "it would only end"));
   await what();
-  await wait(500);
-  child.kill("SIGINT");
-  await new Promise((resolve) => child.on("exit", resolve));
+  child.kill("SIGINT"); // it reads once more
+  await new Promise((resolve) => child.on("close", resolve));
   const all = text.trim().split("\n").map((line) => JSON.parse(line));
   return { summary: all.at(-1).summary, events: all.slice(0, -1) };
 }
 
-test("calls, histograms and stacks are those of seemalloc trace", { timeout: 90_000 }, async () => {
+test("calls, histograms and stacks are those of seemalloc trace", { timeout: LONG }, async () => {
   const page = await open(url, { view: "kernel" });
   const trace = page.locator("section.trace");
   await trace.getByText(/Tracing for \d+ s/).waitFor();
@@ -39,9 +48,10 @@ test("calls, histograms and stacks are those of seemalloc trace", { timeout: 90_
   assert.ok(want.length > 0 && want.some((each) => each.bytes >= 200 << 20), JSON.stringify(want));
   const row = (each) => trace.locator("table.totals tbody tr").filter({ hasText: each.reason }).filter({ has: page.getByRole("button", { name: each.call, exact: true }) });
   for (const each of want) {
-    await row(each).first().waitFor();
-    const cells = await row(each).first().evaluate((one) => [...one.cells].map((cell) => cell.textContent));
-    assert.deepEqual(cells.slice(0, 5), [each.call, each.reason, String(each.calls), bytes(each.bytes), String(each.refused)]);
+    await soon(async () => { // the page asks again and again
+      const cells = await row(each).first().evaluate((one) => [...one.cells].map((cell) => cell.textContent));
+      assert.deepEqual(cells.slice(0, 5), [each.call, each.reason, String(each.calls), bytes(each.bytes), String(each.refused)]);
+    });
   }
   const mmap = want.find((each) => each.call === "mmap");
   await row(mmap).first().getByRole("button").click();
@@ -51,7 +61,7 @@ test("calls, histograms and stacks are those of seemalloc trace", { timeout: 90_
     assert.deepEqual(await table.locator("tbody tr").evaluateAll((rows) => rows.map((one) => Number(one.cells[2].textContent))), buckets.map((one) => one.count), title);
   }
   const known = events.filter((event) => event.call === "mmap" && event.reason === "huge");
-  assert.equal(await trace.locator("table.events tbody tr").count(), known.length, "only calls of the chosen kind");
+  await soon(async () => assert.equal(await trace.locator("table.events tbody tr").count(), known.length, "only calls of the chosen kind"));
   await trace.locator("table.events tbody tr").first().getByRole("button").click();
   const frames = await trace.locator("ol.stack li").allTextContents();
   assert.ok(frames.some((frame) => frame.includes("takes_huge shapes.cc:")), frames.join());
@@ -60,7 +70,7 @@ test("calls, histograms and stacks are those of seemalloc trace", { timeout: 90_
   await close(page);
 });
 
-test("it is stopped, and the process records nothing any more", { timeout: 90_000 }, async () => {
+test("it is stopped, and the process records nothing any more", { timeout: LONG }, async () => {
   const page = await open(url, { view: "kernel" }, { colorScheme: "dark" });
   const trace = page.locator("section.trace");
   await trace.getByText(/Tracing for \d+ s/).waitFor();
@@ -72,13 +82,13 @@ test("it is stopped, and the process records nothing any more", { timeout: 90_00
   const before = await trace.locator("table.events tbody tr").count();
   await shapes.tell("h");
   // Readers have numbers: once the page's is gone, nobody's is there.
-  let gone = false;
-  for (let tries = 0; tries < 60 && !gone; tries++) {
-    await wait(250);
-    const answers = await Promise.all([1, 2, 3, 4].map((reader) => ask(shapes.pid, `trace read ${reader}`).then(() => false, () => true)));
-    gone = answers.every(Boolean);
-  }
-  assert.ok(gone, "the trace goes on");
+  await soon(async () => {
+    const last = Number(await ask(shapes.pid, "trace start"));
+    await ask(shapes.pid, `trace stop ${last}`);
+    const answers = await Promise.all(Array.from({ length: last }, (_, i) => ask(shapes.pid, `trace read ${i + 1}`).then(() => false, () => true)));
+    assert.ok(answers.every(Boolean), "the trace goes on");
+    await wait(1000);
+  });
   assert.equal(await trace.locator("table.events tbody tr").count(), before);
   await trace.getByRole("button", { name: "trace", exact: true }).click();
   await trace.getByText(/Tracing for \d+ s/).waitFor();

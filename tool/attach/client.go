@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -36,10 +37,20 @@ func (e *ServerError) Error() string { return e.Who + ": " + e.Text }
 // DialPath connects to the socket at path. who names the process in error texts; timeout bounds each later request.
 func DialPath(path, who string, timeout time.Duration) (*Client, error) {
 	conn, err := net.DialTimeout("unix", path, timeout)
+	for errors.Is(err, unix.ECONNREFUSED) && isNew(path) {
+		time.Sleep(5 * time.Millisecond)
+		conn, err = net.DialTimeout("unix", path, timeout)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &Client{conn: conn.(*net.UnixConn), in: bufio.NewReaderSize(conn, 64<<10), timeout: timeout, who: who}, nil
+}
+
+// isNew says whether the process may not have come to listen there yet: a socket is seen from bind on.
+func isNew(path string) bool {
+	file, err := os.Lstat(path)
+	return err == nil && time.Since(file.ModTime()).Abs() < time.Second
 }
 
 // Close ends the connection.

@@ -10,13 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"seemalloc/tool/attach"
 	"seemalloc/tool/attach/fake"
 )
 
 func TestCall(t *testing.T) {
 	server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
-	client, err := attach.DialSocket(server.Path, time.Second)
+	client, err := attach.DialSocket(server.Path, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,7 @@ func TestBrokenServers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
 			server.Raw["stats"] = test.raw
-			client, err := attach.DialSocket(server.Path, time.Second)
+			client, err := attach.DialSocket(server.Path, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,12 +139,12 @@ func TestFindsByPID(t *testing.T) {
 		t.Fatal(err)
 	}
 	fake.Start(t, self.SocketPaths()[0])
-	client, err := attach.Dial(self, time.Second)
+	client, err := attach.Dial(self, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	client.Close()
-	for _, found := range attach.Scan(time.Second) {
+	for _, found := range attach.Scan(time.Minute) {
 		if found.PID == os.Getpid() {
 			if found.Socket != attach.SocketOpen || found.Stats == nil || found.RSS() == 0 || found.Uptime() <= 0 {
 				t.Errorf("found %+v", found)
@@ -163,7 +165,7 @@ func TestFindErrors(t *testing.T) {
 	}
 	expect := func() {
 		t.Helper()
-		if _, err := attach.Dial(self, time.Second); err == nil || !strings.Contains(err.Error(), "does not run on seemalloc") {
+		if _, err := attach.Dial(self, time.Minute); err == nil || !strings.Contains(err.Error(), "does not run on seemalloc") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -184,12 +186,31 @@ func TestFindErrors(t *testing.T) {
 	expect()
 }
 
+// The socket is there before its process listens.
+func TestWhoHasJustBeganIsWaitedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(30*time.Millisecond, func() { _ = unix.Listen(fd, 1) })
+	client, err := attach.DialSocket(path, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+}
+
 // An answer that comes after its time is not taken for that to the next command.
 func TestLateAnswersAreNobodys(t *testing.T) {
 	server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
 	late := make(chan struct{})
 	server.Answers["ping"] = func([]string) string { <-late; return "late" }
-	client, err := attach.DialSocket(server.Path, 50*time.Millisecond)
+	client, err := attach.DialSocket(server.Path, 3*time.Second) // a refusal comes in time, on a busy machine too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +227,7 @@ func TestLateAnswersAreNobodys(t *testing.T) {
 }
 
 func TestRedialersTellWhoIsGone(t *testing.T) {
-	sleeper := exec.Command("sleep", "60")
+	sleeper := exec.Command("sleep", "3600")
 	if err := sleeper.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -214,12 +235,12 @@ func TestRedialersTellWhoIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := attach.Redialer(p, time.Second)
+	again := attach.Redialer(p, time.Minute)
 	if _, err := again(); err == nil || errors.Is(err, attach.ErrEnded) {
 		t.Errorf("one that runs, without a socket: %v", err)
 	}
 	_ = sleeper.Process.Kill()
-	for range 100 { // a zombie, and nothing
+	for range 6000 { // a zombie, and nothing
 		if _, err = again(); errors.Is(err, attach.ErrEnded) {
 			break
 		}
@@ -234,13 +255,13 @@ func TestRedialersTellWhoIsGone(t *testing.T) {
 	}
 
 	server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
-	bySocket := attach.SocketRedialer(server.Path, os.Getpid(), time.Second)
+	bySocket := attach.SocketRedialer(server.Path, os.Getpid(), time.Minute)
 	client, err := bySocket()
 	if err != nil {
 		t.Fatal(err)
 	}
 	client.Close()
-	if _, err := attach.SocketRedialer(server.Path, os.Getpid()+1, time.Second)(); !errors.Is(err, attach.ErrEnded) {
+	if _, err := attach.SocketRedialer(server.Path, os.Getpid()+1, time.Minute)(); !errors.Is(err, attach.ErrEnded) {
 		t.Errorf("another process listens: %v", err)
 	}
 	_ = os.Remove(server.Path)

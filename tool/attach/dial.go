@@ -114,7 +114,11 @@ func (p *Process) denied() error {
 	if p.UID == os.Geteuid() {
 		return fmt.Errorf("%s: permission denied although it is yours: it may be set-uid or otherwise protected; run as root", p)
 	}
-	return fmt.Errorf("%s belongs to %s: permission denied; run as %s or as root", p, p.User(), p.User())
+	who := p.User() + " or as root"
+	if p.UID == 0 {
+		who = p.User()
+	}
+	return fmt.Errorf("%s belongs to %s: permission denied; run as %s", p, p.User(), who)
 }
 
 func off(value string) bool { return value == "0" || value == "off" || value == "false" }

@@ -19,7 +19,7 @@ func dialMap(t *testing.T, answer func(args []string) string) *attach.Client {
 	if answer != nil {
 		server.Answers["map"] = answer
 	}
-	client, err := attach.DialSocket(server.Path, time.Second)
+	client, err := attach.DialSocket(server.Path, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -234,6 +234,8 @@ type Blocks struct {
 	LiveBytes   int64 `json:"live_bytes"`
 	CachedBytes int64 `json:"cached_bytes"` // free, in threads' lists
 	FreeBytes   int64 `json:"free_bytes"`   // free, in their spans
+	// AllocatedBytes were handed to threads since the start, large blocks included, freed or not; 0 of an older library.
+	AllocatedBytes int64 `json:"allocated_bytes"`
 }
 
 // Large counts blocks of whole pages.

@@ -30,7 +30,7 @@ func dialTrace(t *testing.T, answers ...string) (*attach.Client, *[]string) {
 		answers = answers[1:]
 		return answer
 	}
-	client, err := attach.DialSocket(server.Path, time.Second)
+	client, err := attach.DialSocket(server.Path, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

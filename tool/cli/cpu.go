@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,9 +22,6 @@ import (
 	"seemalloc/tool/report"
 	"seemalloc/tool/symbolize"
 )
-
-// As in the library (core/api/cpu_profiler.h).
-const mostHz = 4000
 
 type cpuFlags struct {
 	duration       time.Duration
@@ -74,8 +70,8 @@ complete as its frame pointers. It takes root, or kernel.perf_event_paranoid of 
 		},
 	}
 	f := c.Flags()
-	f.DurationVar(&flags.duration, "for", 10*time.Second, "how long to profile a process")
-	f.IntVar(&flags.hz, "hz", 100, "samples in a second of each thread's CPU time, 1 to "+strconv.Itoa(mostHz))
+	f.DurationVar(&flags.duration, "for", attach.UsualCPUTime, "how long to profile a process")
+	f.IntVar(&flags.hz, "hz", attach.UsualCPUHz, "samples in a second of each thread's CPU time, 1 to "+strconv.Itoa(attach.MostCPUHz))
 	f.StringVarP(&flags.output, "output", "o", "", "save the profile to this file, too")
 	f.StringVar(&flags.sort, "sort", "flat", "flat or cum")
 	f.IntVarP(&flags.rows, "count", "n", 20, "number of functions; 0 shows all")
@@ -91,8 +87,8 @@ complete as its frame pointers. It takes root, or kernel.perf_event_paranoid of 
 
 func (f *cpuFlags) check(isRun, forGiven bool) error {
 	switch {
-	case f.hz < 1 || f.hz > mostHz:
-		return usageError("--hz %d: expected 1 to %d", f.hz, mostHz)
+	case f.hz < 1 || f.hz > attach.MostCPUHz:
+		return usageError("--hz %d: expected 1 to %d", f.hz, attach.MostCPUHz)
 	case f.duration <= 0:
 		return usageError("--for %s: expected more than 0", f.duration)
 	case f.sort != "flat" && f.sort != "cum":
@@ -183,27 +179,22 @@ func (a *app) cpuProcess(flags cpuFlags, args []string) error {
 		return err
 	}
 	defer t.Close()
-	// Should this tool be killed, the profile ends by itself.
-	const grace = 30 * time.Second
-	lease := (flags.duration + grace).Milliseconds()
-	if _, err := t.Call("cpu", "start", strconv.Itoa(flags.hz), strconv.FormatInt(lease, 10)); err != nil {
-		var refused *attach.ServerError
-		if errors.As(err, &refused) && strings.HasPrefix(refused.Text, "unknown command") {
-			return fmt.Errorf("%s: its library has no CPU profiler: it is older than this tool", t.name)
-		}
+	running, err := attach.StartCPU(t.Client, flags.hz, flags.duration)
+	if err != nil {
 		return err
 	}
 	if a.waitFor(flags.duration, t.pid) {
 		return fmt.Errorf("%s has ended, and its profile with it: `seemalloc cpu -- COMMAND` profiles a whole run", t.name)
 	}
-	var ended *attach.ServerError
-	if _, err := t.Call("cpu", "stop"); err != nil && !errors.As(err, &ended) { // it may have ended by itself: the profile says why
-		return err
-	}
-	p, err := t.takeProfile("cpu", 0, false)
+	data, err := running.Stop(t.Client)
 	if err != nil {
 		return err
 	}
+	p, err := report.Parse(data, t.name)
+	if err != nil {
+		return err
+	}
+	symbolize.Profile(p, symbolize.Files{PID: t.pid})
 	return a.showCPU(p, t.name, flags, a.out)
 }
 

@@ -52,6 +52,8 @@ type kernelProfile struct {
 	pid       int
 	threads   map[int]string // their names, when they were met
 	period    int64
+	// Samples whose stack is cut, or ends where the kernel took something else for a frame.
+	truncated, broken int
 }
 
 type location struct {
@@ -94,9 +96,13 @@ func (k *kernelProfile) add(s perf.Sample) {
 		}
 		// Without frame pointers the kernel takes anything for the next frame.
 		if i > 0 && k.mapped.find(address) == nil {
+			k.broken++
 			break
 		}
 		push(address, false)
+	}
+	if len(s.Kernel)+len(s.User) >= perf.MaxFrames {
+		k.truncated++
 	}
 	sample := k.samples[key]
 	if sample == nil {
@@ -163,6 +169,10 @@ func (k *kernelProfile) finish(began time.Time, lost int64) *profile.Profile {
 	}
 	k.p.TimeNanos = began.UnixNano()
 	k.p.DurationNanos = time.Since(began).Nanoseconds()
-	k.p.Comments = []string{fmt.Sprintf("seemalloc: CPU time by the kernel's clock, the kernel's stacks included; lost %d", lost)}
+	k.p.Comments = []string{
+		fmt.Sprintf("seemalloc: CPU time by the kernel's clock, the kernel's stacks included; lost %d", lost),
+		// As core/profile/profile_encoder.cc says it. Most stacks of code without frame pointers end too soon and look whole.
+		fmt.Sprintf("stacks: %d distinct, by thread; %d samples with a truncated stack, %d samples with a broken unwind", len(k.p.Sample), k.truncated, k.broken),
+	}
 	return k.p
 }

@@ -95,6 +95,9 @@ func (a *app) find(flags runFlags, args []string) (path, lib string, err error) 
 	if path, err = executable(args[0]); err != nil {
 		return "", "", err
 	}
+	if reason := otherLibc(path, lib); reason != "" {
+		return "", "", exitError{errors.New(reason), exitNotExecutable}
+	}
 	if reason := unreachable(path); reason != "" {
 		a.say("warning: " + reason)
 	}

@@ -15,7 +15,8 @@ func (a *app) setCommand() *cobra.Command {
 given in SEEMALLOC_CONF. Prints the option's new value.`,
 		Example: `  seemalloc set 4242 sample=64K
   seemalloc set 4242 purge=eager
-  seemalloc set 4242 delay=250`,
+  seemalloc set 4242 delay=250
+  seemalloc set 4242 delay=auto`,
 		Args: func(c *cobra.Command, args []string) error {
 			if err := a.pidArgs(1, 1)(c, args); err != nil {
 				return err

@@ -75,7 +75,10 @@ type topReport struct {
 	Base   string `json:"base,omitempty"`
 	Time   string `json:"time,omitempty"`
 	*report.Top
-	Exact    *int64           `json:"exact_live,omitempty"` // of a live process: the bytes really held
+	Exact *int64 `json:"exact_live,omitempty"` // of a live process: the bytes really held
+	// Of a profile that says it: what the total of alloc_space estimates.
+	ExactAllocated *int64 `json:"exact_allocated,omitempty"`
+
 	Sampling *attach.Sampling `json:"sampling,omitempty"`
 	Comments []string         `json:"comments,omitempty"`
 	// Of a profile of lifetimes, besides.
@@ -124,8 +127,11 @@ func (a *app) top(flags topFlags, args []string) error {
 		top.Rows = top.Rows[:flags.rows]
 	}
 	result := topReport{Source: s.source, Base: s.base, Time: s.taken(), Top: top, Sampling: s.sampling, Comments: s.profile.Comments, Lifetimes: lifetimes, Threads: threads}
-	if top.Type == "inuse_space" {
+	switch top.Type {
+	case "inuse_space":
 		result.Exact = s.exact
+	case "alloc_space":
+		result.ExactAllocated = report.ExactAllocated(s.profile)
 	}
 	return a.printJSON(result)
 }

@@ -51,7 +51,7 @@ func (a *app) topLive(flags topFlags, args []string) error {
 	t.Close() // each look has a connection of its own: one that has failed leaves nothing behind
 	options := live.Options{Title: t.name, By: flags.by, Unit: flags.unit, Sort: flags.sort, Interval: flags.interval, Filters: filters, Kinds: []string{flags.kind}}
 	for _, kind := range kinds() {
-		if kind.Name != flags.kind && flags.thread == "" { // the others know no threads
+		if kind.Name != flags.kind && (flags.thread == "" || tellsThreads(kind.Name)) {
 			options.Kinds = append(options.Kinds, kind.Name)
 		}
 	}

@@ -30,9 +30,13 @@ type view struct {
 }
 
 const (
-	defaultKind = "heap"
-	threadsKind = "threads"
+	defaultKind  = "heap"
+	threadsKind  = "threads"
+	lifetimeKind = "lifetime"
 )
+
+// tellsThreads says whether the samples of a profile that a process takes say their thread.
+func tellsThreads(kind string) bool { return kind == threadsKind || kind == lifetimeKind }
 
 // flags adds the flags of a view to a command.
 func (v *view) flags(c *cobra.Command) {
@@ -287,6 +291,12 @@ func (s *subject) heading(t *report.Top, filters filters, by string) string {
 	if s.exact != nil && t.Type == "inuse_space" && !filters.any() {
 		fmt.Fprintf(&b, "; exactly %s are handed out", report.Bytes(float64(*s.exact)))
 	}
+	if exact := report.ExactAllocated(s.profile); exact != nil && t.Type == "alloc_space" && !filters.any() {
+		fmt.Fprintf(&b, "; exactly %s", report.Amount(*exact, t.Unit))
+		if s.base == "" {
+			b.WriteString(" were allocated")
+		}
+	}
 	if rate := t.Rate(s.profile); rate != "" && s.base == "" {
 		fmt.Fprintf(&b, "; %s", rate)
 	}
@@ -409,7 +419,7 @@ func noThread(source string, wanted *regexp.Regexp, have []string) error {
 
 // noThreads: a profile cannot be taken apart by thread.
 func noThreads(source string) error {
-	return fmt.Errorf("%s: its samples do not say which thread they are of: expected a profile as `seemalloc profile PID --kind threads` or `seemalloc cpu` takes it", source)
+	return fmt.Errorf("%s: its samples do not say which thread they are of: expected a profile as `seemalloc profile PID` takes it with --kind threads or --kind lifetime, or as `seemalloc cpu` does", source)
 }
 
 // some lists the first of many names.

@@ -100,3 +100,16 @@ func TestAThreadThatHasNotChangedIsZero(t *testing.T) {
 		t.Errorf("%d %s%s", status, out.String(), err.String())
 	}
 }
+
+// The screen of `top --live` goes through the kinds that tell threads while one is chosen.
+func TestKindsThatTellThreads(t *testing.T) {
+	var telling []string
+	for _, kind := range kinds() {
+		if tellsThreads(kind.Name) {
+			telling = append(telling, kind.Name)
+		}
+	}
+	if got := strings.Join(telling, " "); got != "lifetime threads" && got != "threads lifetime" {
+		t.Errorf("%s", got)
+	}
+}

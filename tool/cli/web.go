@@ -68,7 +68,7 @@ The address has a random token in it; it is printed on standard output. Ctrl-C e
 		RunE: func(c *cobra.Command, args []string) error { return a.web(flags, args, c.ArgsLenAtDash() >= 0) },
 	}
 	c.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:0", "address of this machine alone to listen on; port 0: any that is free")
-	c.Flags().BoolVar(&flags.allowSet, "allow-set", false, "let the page set options and give free memory back")
+	c.Flags().BoolVar(&flags.allowSet, "allow-set", false, "let the page set options, give free memory back and profile CPU time")
 	sourceFlags(c, &flags.sourcePath, &flags.trimPath)
 	c.Flags().StringVar(&flags.store, "store", "", "keep what is seen in this folder too")
 	c.Flags().StringVar(&flags.size, "store-size", "256M", "how large the folder may become, 16M or more")
@@ -200,6 +200,9 @@ func webOfStore(flags webFlags, history *web.History, folder *store.Store) (*web
 	}
 	options := flags.options(run.Title)
 	options.PID = run.PID
+	if options.Kinds, err = history.NotedKinds(kinds()); err != nil {
+		return nil, err
+	}
 	return web.NewServer(options, history, nil, nil)
 }
 
@@ -257,9 +260,34 @@ func kinds() []web.Kind {
 	return list
 }
 
-func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (*web.Server, error) {
-	// Nearly all that is read is kept: collecting what is not takes longer than it is worth.
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
+// collectLater has the garbage collector wait until the browser shows what is in the files: nearly all that is read is kept, and looking
+// for the rest of a large profile takes a fifth of the time until then. What waits is less than half of what is kept.
+func collectLater(files []string) (collect func(after time.Duration)) {
+	const most = 256 << 20 // of files that are read so
+	size := int64(0)
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			size += info.Size()
+		}
+	}
+	percent := -1
+	if size > most {
+		percent = 400
+	}
+	usual := debug.SetGCPercent(percent)
+	return func(after time.Duration) {
+		time.AfterFunc(after, func() { debug.SetGCPercent(usual) })
+	}
+}
+
+func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (server *web.Server, err error) {
+	const shown = 2 * time.Second // after it has been made
+	collect := collectLater(files)
+	defer func() {
+		if err != nil {
+			collect(0)
+		}
+	}()
 	type saved struct {
 		name    string
 		profile *profile.Profile
@@ -287,9 +315,9 @@ func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (
 		history.AddFile(one.name, one.profile)
 		names = append(names, one.name)
 	}
-	server, err := web.NewServer(flags.options(strings.Join(names, ", ")), history, nil, nil)
+	server, err = web.NewServer(flags.options(strings.Join(names, ", ")), history, nil, nil)
 	if err == nil {
-		server.Prepare()
+		server.Prepare(func() { collect(shown) })
 	}
 	return server, err
 }

@@ -81,7 +81,7 @@ func shell(t *testing.T, script string) (started *child, said string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = started.command.Process.Kill() })
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if text, _ := os.ReadFile(said); strings.Contains(string(text), "ready") {
 			return started, said
 		}
@@ -127,9 +127,9 @@ func TestACommandThatCannotBeShownEnds(t *testing.T) {
 	}
 	pidFile := filepath.Join(folder, "pid")
 	a := &app{err: &bytes.Buffer{}}
-	flags := webFlags{patience: time.Second, run: runFlags{lib: notSeemalloc}}
+	flags := webFlags{patience: 5 * time.Second, run: runFlags{lib: notSeemalloc}}
 	_, started, err := a.webOfCommand(flags, []string{"/bin/sh", "-c", "echo $$ >" + pidFile + "; exec 2>&-; while :; do sleep 0.02; done"}, &web.History{}, nil)
-	if err == nil || started != nil || !strings.Contains(err.Error(), "does not answer after 1s") {
+	if err == nil || started != nil || !strings.Contains(err.Error(), "does not answer after 5s") {
 		t.Fatal(err)
 	}
 	text, _ := os.ReadFile(pidFile)

@@ -23,6 +23,7 @@ func healthy() Pair {
 					{Call: "madvise:dontneed", Reason: "decay", Calls: seconds, Bytes: 10 * mib * seconds},
 					{Call: "mmap", Reason: "huge", Calls: seconds, Bytes: mib * seconds},
 				}},
+				Purge:       attach.Purge{Mode: "balanced", DelayMS: 1500},
 				Spans:       attach.Spans{OwnedBytes: 100 * mib, EmptyBytes: 5 * mib, CentralBytes: 5 * mib},
 				Large:       attach.Large{Blocks: 50, Bytes: 50 * mib},
 				Realloc:     attach.Realloc{Copies: 1000 * seconds, CopiedBytes: mib * seconds},
@@ -331,7 +332,8 @@ func TestAdviceDependsOnTheOptions(t *testing.T) {
 	}
 	for want, options := range map[string]map[string]string{
 		"seemalloc set 42 purge=balanced":   {"purge": "eager", "purge_delay": "1000"},
-		"seemalloc set 42 purge_delay=1000": {"purge": "1", "purge_delay": "0"},
+		"seemalloc set 42 purge_delay=auto": {"purge": "1", "purge_delay": "0"},
+		"seemalloc set 42 purge_delay=6000": {"purge": "1", "purge_delay": "auto"},
 		"seemalloc set 42 purge_delay=2000": {"purge": "1", "purge_delay": "500"},
 	} {
 		if got := storm(options); !strings.Contains(got, want) {

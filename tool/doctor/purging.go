@@ -76,12 +76,15 @@ func largeOnly(by weigh) weigh {
 func purgeAdvice(p Pair) []string {
 	pid := p.After.Stats.PID
 	reuse := "keep the buffers and use them again, at the places below"
-	delay, _ := p.option("purge_delay")
+	delay, chosen := p.option("purge_delay")
+	if !chosen {
+		delay = p.After.Stats.Purge.DelayMS
+	}
 	switch mode := p.After.Options["purge"]; {
 	case mode == "eager":
 		return []string{fmt.Sprintf("option purge:eager: take purge:balanced, the default (`seemalloc set %d purge=balanced`)", pid), reuse}
-	case delay == 0:
-		return []string{fmt.Sprintf("option purge_delay:0: leave it at its default of 1000 (`seemalloc set %d purge_delay=1000`)", pid), reuse}
+	case chosen && delay == 0:
+		return []string{fmt.Sprintf("option purge_delay:0: leave it at its default (`seemalloc set %d purge_delay=auto`)", pid), reuse}
 	default:
 		return []string{fmt.Sprintf("option purge_delay, now %d ms: longer than the time between two uses (`seemalloc set %d purge_delay=%d`)",
 			delay, pid, max(4*delay, 1000)), reuse}

@@ -43,8 +43,8 @@ func memoryLimit(p Pair) (string, *Finding, error) {
 		finding.Severity = Severe
 	}
 	if free >= wasteShare*float64(memory.RSS) {
-		finding.Change = append(finding.Change, fmt.Sprintf("`seemalloc purge %d` gives free memory back now; option purge_delay, now %s ms, "+
-			"shorter: it goes back sooner by itself", p.After.Stats.PID, optionText(p, "purge_delay")))
+		finding.Change = append(finding.Change, fmt.Sprintf("`seemalloc purge %d` gives free memory back now; option purge_delay, now %d ms, "+
+			"shorter: it goes back sooner by itself", p.After.Stats.PID, p.After.Stats.Purge.DelayMS))
 	}
 	finding.Change = append(finding.Change, fmt.Sprintf("raise %s of %s, or hold less: `seemalloc top %d` shows who holds it", tightest.File,
 		tightest.Group, p.After.Stats.PID))

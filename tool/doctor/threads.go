@@ -137,7 +137,7 @@ func hoarding(p Pair) (string, *Finding, error) {
 		Change: []string{
 			"let such threads end, or have fewer of them: a thread that ends gives all back",
 			"call malloc_trim(0) in a thread before it sleeps for long",
-			fmt.Sprintf("option thread_cache, now %s: what all threads together may keep, counted while they work", optionText(p, "thread_cache")),
+			fmt.Sprintf("option thread_cache, now %s: what all threads together aim to keep at most; each looks while it works, never asleep", optionText(p, "thread_cache")),
 		},
 	}
 	return seen, finding, nil

@@ -26,6 +26,7 @@ import (
 //	MAPPED_LIBRARIES:
 //	…
 //
+// Lines that begin with # are comments: libseemalloc_compat says there what the profile could not see, and jeprof skips them.
 // After the header's totals come the stacks, innermost address first, each with its counts: in use, and in brackets
 // since the start where prof_accum is on. t* is all threads together; jemalloc numbers its threads by itself. jemalloc writes the counts so that
 // 1/(1-exp(-(bytes/objects)/interval)) times them is its estimate.
@@ -47,6 +48,7 @@ type jemallocParser struct {
 	accum     bool // some count since the start is not zero
 	values    [][4]int64
 	names     map[string]string // of threads, by number
+	functions pythonNames
 	// Of the stack whose lines are being read: the counts of all threads together, and of each.
 	together [4]int64
 	threads  []jemallocThread
@@ -104,12 +106,17 @@ func (j *jemallocParser) line(number int, text string) error {
 		j.interval = float64(interval)
 		j.scale = interval > 1 // 1: every allocation is there
 	case text == "":
+	case strings.HasPrefix(text, "#"):
+		comment := strings.TrimSpace(text[1:])
+		if !j.functions.learn(comment) {
+			j.p.Comments = append(j.p.Comments, comment)
+		}
 	case strings.HasPrefix(text, "@"):
 		return j.addresses(number, text)
 	case strings.HasPrefix(text, "t"):
 		return j.counts(number, text)
 	default:
-		return lineError(number, text, "@ 0xADDRESS …, t*: OBJECTS: BYTES [OBJECTS: BYTES], or MAPPED_LIBRARIES:")
+		return lineError(number, text, "@ 0xADDRESS …, t*: OBJECTS: BYTES [OBJECTS: BYTES], # COMMENT, or MAPPED_LIBRARIES:")
 	}
 	return nil
 }
@@ -269,5 +276,6 @@ func (j *jemallocParser) finish(maps []byte) (*profile.Profile, error) {
 		p.Comments = append(p.Comments, "the file has no MAPPED_LIBRARIES: its addresses have no names")
 	}
 	trimAllocator(p)
+	j.functions.put(p)
 	return p, p.CheckValid()
 }

@@ -181,6 +181,27 @@ func TestJemalloc(t *testing.T) {
 }
 
 // What threads hold adds up to what all do, which is estimated by the size that all together have on average.
+// What libseemalloc_compat says of itself between jemalloc's lines, and what a row of a Python function stands for.
+func TestJemallocComments(t *testing.T) {
+	lines := strings.SplitAfter(jemallocText, "\n")
+	text := lines[0] + "# 3 more dropped for want of memory\n" + strings.Join(lines[1:3], "") + "#in use: 7 bytes\n" + strings.Join(lines[3:], "")
+	p, err := Read([]byte(text), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(p.Comments, "|"); got != "3 more dropped for want of memory|in use: 7 bytes" {
+		t.Errorf("comments %q", got)
+	}
+	plain, err := Read([]byte(jemallocText), "x")
+	if err != nil || totals(p)["inuse_space"] != totals(plain)["inuse_space"] || len(p.Sample) != len(plain.Sample) {
+		t.Errorf("%v: %v instead of %v", err, p, plain)
+	}
+	text = "heap_v2/1\n# 0x7000000001000017 is Keeper.hold at /srv/app.py:22 from 21\n@ 0x7000000001000017\n  t*: 1: 8 [0: 0]\n"
+	if p, err = Read([]byte(text), "x"); err != nil || len(p.Location[0].Line) != 1 || p.Location[0].Line[0].Function.Name != "Keeper.hold" {
+		t.Errorf("%v %v", err, p)
+	}
+}
+
 func TestJemallocThreads(t *testing.T) {
 	text := "heap_v2/1000\n  t*: 9: 4000 [0: 0]\n  t1: 8: 1000 [0: 0] small ones\n  t2: 1: 3000 [0: 0] large one\n" +
 		"@ 0x400011\n  t*: 6: 3602 [0: 0]\n  t1: 5: 601 [0: 0]\n  t2: 1: 3001 [0: 0]\n" +

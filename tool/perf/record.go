@@ -19,7 +19,8 @@ import (
 
 const (
 	ringPages = 64 // of 4 KiB, for each CPU
-	maxFrames = 127
+	// MaxFrames is how many frames of a stack the kernel takes, its own included.
+	MaxFrames = 127
 	// Of struct perf_event_attr, Linux 5.13: threads are inherited, processes are not.
 	inheritThread = unix.CBitFieldMaskBit35
 	readInterval  = 50 * time.Millisecond
@@ -50,7 +51,7 @@ func Open(pid, hz int) (*Recorder, error) {
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Sample: uint64(time.Second) / uint64(hz),
 		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_ID | unix.PERF_SAMPLE_CALLCHAIN,
 		Read_format: unix.PERF_FORMAT_ID,
-		Bits:        unix.PerfBitDisabled | unix.PerfBitInherit | inheritThread | unix.PerfBitExcludeHv, Sample_max_stack: maxFrames,
+		Bits:        unix.PerfBitDisabled | unix.PerfBitInherit | inheritThread | unix.PerfBitExcludeHv, Sample_max_stack: MaxFrames,
 	}
 	r.attr.Size = uint32(unsafe.Sizeof(r.attr))
 	// A thread that is made while the others are opened is its maker's heir, or found by the next look, or both: see isTwice.

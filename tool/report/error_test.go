@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand"
 	"strings"
@@ -248,6 +249,45 @@ func TestDifferenceReadAgain(t *testing.T) {
 		}
 		if want := map[bool]string{true: "128 B a second over 3.0s"}[of.wantNanos != 0]; top.Rate(read) != want {
 			t.Errorf("%s: %q, want %q", name, top.Rate(read), want)
+		}
+	}
+}
+
+// The exact figure beside the bytes allocated is that of the same time as the estimate.
+func TestExactAllocated(t *testing.T) {
+	line := func(n int, since string) string {
+		return fmt.Sprintf("allocated: 640 bytes estimated, standard error 7 bytes; exactly %d bytes since the %s", n, since)
+	}
+	said := func(comments ...string) *profile.Profile {
+		p := typed(1, []string{"alloc_objects", "alloc_space"}, 10, 640)
+		p.Comments = comments
+		return p
+	}
+	change := func(make func(p, base *profile.Profile) (*profile.Profile, error), before, after *profile.Profile) *profile.Profile {
+		p, err := make(after, before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	window := func(p, base *profile.Profile) (*profile.Profile, error) { return Window(base, p) }
+	const none = -1 << 62
+	for name, of := range map[string]struct {
+		p    *profile.Profile
+		want int64
+	}{
+		"nothing said":            {said("allocated: 640 bytes estimated, standard error 7 bytes"), none},
+		"since the start":         {said("of no use", line(700, "start")), 700},
+		"since the baseline":      {said(line(70, "baseline"), "since: the baseline was set 3 ms before"), 70},
+		"window":                  {change(window, said(line(700, "start")), said(line(950, "start"))), 250},
+		"less":                    {change(Subtract, said(line(700, "start")), said(line(650, "start"))), -50},
+		"one does not say":        {change(Subtract, said(), said(line(650, "start"))), none},
+		"of a window and nothing": {change(Subtract, said(), change(window, said(line(1, "start")), said(line(5, "start")))), none},
+		"two in one":              {said(line(700, "start"), line(800, "start")), none},
+	} {
+		got := ExactAllocated(of.p)
+		if got == nil && of.want != none || got != nil && *got != of.want {
+			t.Errorf("%s: %v instead of %d: %q", name, got, of.want, of.p.Comments)
 		}
 	}
 }

@@ -25,10 +25,11 @@ func Unzip(data []byte, name string) ([]byte, error) {
 	if len(data) < 2 || data[0] != 0x1f || data[1] != 0x8b {
 		return data, nil
 	}
-	var plain []byte
+	var plain bytes.Buffer
 	reader, err := gzip.NewReader(bytes.NewReader(data))
 	if err == nil {
-		plain, err = io.ReadAll(reader)
+		plain.Grow(plainSize(data))
+		_, err = plain.ReadFrom(reader)
 	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
@@ -36,7 +37,18 @@ func Unzip(data []byte, name string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: damaged: %v; take the profile again", name, err)
 	}
-	return plain, nil
+	return plain.Bytes(), nil
+}
+
+// plainSize is how much a compressed file says that is in it, and what ReadFrom wants behind it: growing step by step takes as long
+// as reading a large one. It may say anything: no more is believed than what profiles are.
+func plainSize(data []byte) int {
+	const atMost = 30 // times the compressed file
+	last := data[max(len(data)-4, 0):]
+	if len(last) < 4 {
+		return 0
+	}
+	return min(int(binary.LittleEndian.Uint32(last)), atMost*len(data)) + bytes.MinRead
 }
 
 // ParseUnzipped reads a profile that is not compressed any more; size is that of its file, for the error.
@@ -44,10 +56,10 @@ func ParseUnzipped(plain []byte, size int, name string) (*profile.Profile, error
 	if len(plain) == 0 {
 		return nil, fmt.Errorf("%s: empty, not a profile: the writer may have been stopped; take the profile again", name)
 	}
-	p, err := profile.ParseData(plain)
-	if err == nil {
-		err = p.CheckValid()
+	if p, ok := parseSamples(plain); ok {
+		return p, nil
 	}
+	p, err := profile.ParseData(plain) // which checks it too
 	switch {
 	case err == nil:
 		return p, nil
@@ -64,40 +76,19 @@ func truncated(name string, size int) error {
 // isCut says whether data starts like profile.proto and then breaks off in the middle of a field. It steps over the
 // fields of the outermost message, which must be among those that profile.proto has.
 func isCut(data []byte) bool {
-	const lastField, varint, fixed64, lengthed, fixed32 = 16, 0, 1, 2, 5
+	const lastField = 16
 	fields := 0
 	for ; len(data) > 0; fields++ {
-		key, n := binary.Uvarint(data)
-		if n == 0 {
+		f, size := nextField(data)
+		switch {
+		case size == 0 && f.number == 0: // within the key
 			return fields > 0
-		}
-		number, kind := key>>3, key&7
-		if n < 0 || number < 1 || number > lastField || fields == 0 && (number != 1 || kind != lengthed) {
+		case size < 0, f.number > lastField, fields == 0 && (f.number != 1 || f.kind != lengthed):
 			return false
-		}
-		data = data[n:]
-		skip := uint64(0)
-		switch kind {
-		case varint, lengthed:
-			value, n := binary.Uvarint(data)
-			if n <= 0 {
-				return n == 0
-			}
-			data = data[n:]
-			if kind == lengthed {
-				skip = value
-			}
-		case fixed64:
-			skip = 8
-		case fixed32:
-			skip = 4
-		default:
-			return false
-		}
-		if skip > uint64(len(data)) {
+		case size == 0:
 			return true
 		}
-		data = data[skip:]
+		data = data[size:]
 	}
 	// Cut between two fields: the strings, which come last, are missing.
 	return fields > 0

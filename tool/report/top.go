@@ -92,6 +92,9 @@ func TypeName(name string) string {
 		"freed_space": "bytes freed", "freed_objects": "objects freed",
 		"alive_space": "bytes alive", "alive_objects": "objects alive",
 		"remote_free_space": "bytes freed by another thread", "remote_free_objects": "objects freed by another thread",
+		"growth_space": "bytes of heap growth", "growth_objects": "steps of heap growth",
+		"fragmentation_space": "free bytes that blocks pin", "fragmentation_objects": "objects that pin free bytes",
+		"cpu": "CPU time",
 	}[name]
 	if words == "" {
 		return name
@@ -124,6 +127,7 @@ func subtract(p, base *profile.Profile, kind string) (*profile.Profile, error) {
 	if p.TimeNanos != 0 && base.TimeNanos != 0 {
 		between = max(p.TimeNanos-base.TimeNanos, 0)
 	}
+	was, is := ExactAllocated(base), ExactAllocated(p)
 	base.Scale(-1)
 	if p.PeriodType != nil && p.PeriodType.Unit == "bytes" {
 		restateIntervals(base, p.Period)
@@ -136,6 +140,9 @@ func subtract(p, base *profile.Profile, kind string) (*profile.Profile, error) {
 	what := kind + ": what changed between two profiles"
 	if between != 0 {
 		what = kind + ": what changed in " + Duration(time.Duration(between))
+	}
+	if was != nil && is != nil {
+		what += fmt.Sprintf("; exactly %d bytes were allocated", *is-*was)
 	}
 	change.TimeNanos, change.DurationNanos, change.Comments = taken, between, append([]string{what}, comments...)
 	return change, nil

@@ -48,4 +48,34 @@ func Exact(p *profile.Profile) *int64 {
 	return exact
 }
 
+var (
+	exactAllocated = regexp.MustCompile(`^allocated: \d+ bytes estimated, standard error \d+ bytes; exactly (\d+) bytes since the (?:start|baseline)$`)
+	exactChange    = regexp.MustCompile(`^(?:window|difference): .*; exactly (-?\d+) bytes were allocated$`)
+	ofTwo          = regexp.MustCompile(`^(window|difference):`)
+)
+
+// ExactAllocated is what the profile's estimate of the bytes allocated estimates, where the profile says it: since the start or the
+// baseline, in the window, or what the later of two profiles has more.
+func ExactAllocated(p *profile.Profile) *int64 {
+	var exact *int64
+	for _, line := range p.Comments {
+		change := ofTwo.MatchString(line)
+		pattern := exactAllocated
+		if change {
+			pattern = exactChange
+		}
+		if match := pattern.FindStringSubmatch(line); match != nil {
+			n, err := strconv.ParseInt(match[1], 10, 64)
+			if err != nil || exact != nil { // several profiles in one
+				return nil
+			}
+			exact = &n
+		}
+		if change { // what comes behind it is of the later one alone
+			return exact
+		}
+	}
+	return exact
+}
+
 var difference = regexp.MustCompile(`^(since|window|difference):`)

@@ -13,7 +13,7 @@ func (s *Store) makeRoom(more int64) error {
 		if err := s.db.QueryRow("SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count").Scan(&pages, &free); err != nil {
 			return s.explain(err)
 		}
-		// A sixteenth is left for tables' inner pages and for notes.
+		// A sixteenth is left for tables' inner pages.
 		room := s.databaseBytes()/16*15 - (pages-free)*pageBytes
 		if more < room {
 			return nil

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
@@ -37,7 +38,10 @@ const (
 	UsualSize  = 256 << 20
 	logPages   = 256 // are copied to the database then
 	pageBytes  = 4096
-	pointsPart = 4 // a part of so many, of the database, is for points
+	pointsPart = 4  // a part of so many, of the database, is for points
+	notePart   = 32 // so much of the limit an answer may be
+	lockPause  = 50 * time.Millisecond
+	lockTries  = 20 // a tool that was killed ends a little later, and keeps the folder until then
 )
 
 const tables = `
@@ -139,6 +143,10 @@ func acquire(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("%s: cannot be opened for writing: %w", dir, reason(err))
 	}
 	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for tries := 0; errors.Is(err, unix.EWOULDBLOCK) && tries < lockTries; tries++ {
+		time.Sleep(lockPause)
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
 	read := make([]byte, 20)
 	n, _ := lock.ReadAt(read, 0)
 	who := strings.TrimSpace(string(read[:n]))
@@ -338,6 +346,12 @@ func (s *Store) AddMoment(m Moment, profile []byte) error {
 func (s *Store) Note(name string, data []byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	if most := s.limit / notePart; int64(len(data)) > most {
+		return fmt.Errorf("%s: %s of %d bytes is too large for it: the folder may have %d; give it more with --store-size", s.dir, name, len(data), s.limit)
+	}
+	if err := s.makeRoom(int64(len(data))); err != nil {
+		return err
+	}
 	_, err := s.db.Exec("INSERT OR REPLACE INTO notes(name, data) VALUES(?, ?)", name, data)
 	return s.explain(err)
 }
@@ -352,6 +366,26 @@ func (s *Store) Noted(name string) ([]byte, error) {
 		return nil, nil
 	}
 	return data, s.explain(err)
+}
+
+// Notes are the names of the answers that there are, of the process that was watched last.
+func (s *Store) Notes() ([]string, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	rows, err := s.db.Query("SELECT name FROM notes ORDER BY name")
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	defer rows.Close()
+	var names []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, s.explain(err)
+		}
+		names = append(names, name)
+	}
+	return names, s.explain(rows.Err())
 }
 
 // Points returns at most so many points of a time, evenly chosen where there are more, the first and the last among them.

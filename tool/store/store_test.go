@@ -173,6 +173,49 @@ func TestTheFolderIsBounded(t *testing.T) {
 }
 
 // Points alone are bounded too.
+// Answers may be profiles: moments make room for them.
+func TestAnswersHaveRoom(t *testing.T) {
+	dir := t.TempDir()
+	s := create(t, dir, LeastSize)
+	random := rand.New(rand.NewSource(1))
+	some := func(n int) []byte {
+		data := make([]byte, n)
+		random.Read(data)
+		return data
+	}
+	const answers, most = 12, LeastSize / notePart
+	last := map[string][]byte{}
+	for i := range 120 {
+		must(t, s.AddMoment(Moment{ID: i + 1, Time: int64(1000 * i)}, some(300_000)))
+		for j := range answers {
+			if i%40 == 39 { // one after the other, when the folder is full
+				name := fmt.Sprint("profile ", j)
+				last[name] = some(most)
+				must(t, s.Note(name, last[name]))
+			}
+		}
+	}
+	if err := s.Note("profile 0", some(most+1)); err == nil || !strings.Contains(err.Error(), "profile 0 of 524289 bytes is too large") || !strings.Contains(err.Error(), "--store-size") {
+		t.Errorf("one that is too large: %v", err)
+	}
+	names, err := s.Notes()
+	must(t, err)
+	if len(names) != answers {
+		t.Errorf("%d answers: %v", len(names), names)
+	}
+	for name, want := range last {
+		if got, err := s.Noted(name); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what was written: %v", name, err)
+		}
+	}
+	if all := s.Moments(0, 0, 1e12, 1000); len(all) < 3 {
+		t.Errorf("%d moments are left", len(all))
+	}
+	if size := folderBytes(t, dir); size > LeastSize {
+		t.Errorf("the folder has %d bytes", size)
+	}
+}
+
 func TestPointsAreThinned(t *testing.T) {
 	dir := t.TempDir()
 	s := create(t, dir, LeastSize)
@@ -237,8 +280,8 @@ func TestNothingIsLostWhenTheToolIsKilled(t *testing.T) {
 			}
 		}
 		must(t, child.Process.Kill())
+		s, err := Open(dir) // waits until it has ended
 		_ = child.Wait()
-		s, err := Open(dir)
 		must(t, err)
 		points, err := s.Points(int64(last), int64(last), 10)
 		must(t, err)

@@ -139,7 +139,8 @@ func TestDebuginfodFails(t *testing.T) {
 	}{
 		"answers nothing": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 			map[string]string{"DEBUGINFOD_TIMEOUT": "1"}, "no answer within 1s", 1},
-		"trickles":        {trickle, map[string]string{"DEBUGINFOD_TIMEOUT": "1"}, "less than 100 KiB within 1s", 1},
+		// Time enough for the first byte.
+		"trickles":        {trickle, map[string]string{"DEBUGINFOD_TIMEOUT": "5"}, "less than 100 KiB within 5s", 1},
 		"comes to no end": {flood, map[string]string{"DEBUGINFOD_MAXTIME": "1"}, "no end after 1s", 1},
 		"breaks off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "5000")
@@ -167,7 +168,7 @@ func TestDebuginfodFails(t *testing.T) {
 					t.Error("found something")
 				}
 			}
-			if took := time.Since(began); took > 20*time.Second {
+			if took := time.Since(began); took > 5*time.Minute {
 				t.Errorf("took %v", took)
 			}
 			notes := d.Notes()

@@ -12,7 +12,7 @@ import (
 // sleeper starts a program that sleeps, and returns it with a return address in its C library's nanosleep.
 func sleeper(t *testing.T) (pid int, address uint64) {
 	t.Helper()
-	command := exec.Command("sleep", "60")
+	command := exec.Command("sleep", "3600")
 	if err := command.Start(); err != nil {
 		t.Skip(err)
 	}

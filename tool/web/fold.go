@@ -1,6 +1,10 @@
 package web
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
 
 const (
 	// manyStacks is how many the page is sent as they are. It makes trees of them at every change, within a tenth of a second.
@@ -13,151 +17,276 @@ const (
 const smaller = "(smaller stacks)"
 
 // fold sums up the smallest of too many stacks; all totals stay. It goes down the tree of stacks level by level: what is small
-// with all that it calls goes no further.
-func (s *Stacks) fold() {
-	if len(s.Stacks) <= manyStacks {
-		return
+// with all that it calls goes no further. Each level is one pass over the stacks that are left, in the order in which they lie in
+// memory, and half of them for each of two processors; to follow one branch after the other takes several times as long.
+func (b *stackBuilder) fold() {
+	s := b.stacks
+	f := folding{from: b, small: b.smallValues(), branches: []branch{{only: -1, ending: -1}}, parts: make([]foldingPart, processors())}
+	inParts(len(s.Stacks), func(part, from, to int) { f.parts[part].begin(b, from, to) })
+	for depth, left := 0, true; left; depth++ {
+		f.each(func(part *foldingPart) { part.divide(f.branches, depth) })
+		f.join()
+		f.judge()
+		f.each(func(part *foldingPart) { part.keep(f.groups) })
+		left = slices.ContainsFunc(f.parts, func(part foldingPart) bool { return len(part.stacks) > 0 })
 	}
-	f := folding{from: s, small: s.smallValues(), places: make([]int32, len(s.Frames))}
-	all := make([]int32, len(s.Stacks))
-	for i := range all {
-		all[i] = int32(i)
-	}
-	f.branch(nil, all)
 	note := fmt.Sprintf("stacks: of %d the smallest are summed up as %s: below 0.005 %% of each total with all that they call", len(s.Stacks), smaller)
 	s.Comments = append(s.Comments, note)
-	s.Stacks, s.Values, s.Base = f.stacks, f.values, f.base
+	f.put(0, nil)
+	s.Stacks, b.values, b.base = f.stacks, f.values, f.base
 }
 
 // smallValues is, by type, from where on a value is worth being shown.
-func (s *Stacks) smallValues() []float64 {
-	small := make([]float64, len(s.Types))
-	for _, rows := range [][][]int64{s.Values, s.Base} {
-		for _, row := range rows {
-			for i, value := range row {
-				small[i] += smallShare * float64(max(value, -value))
+func (b *stackBuilder) smallValues() []float64 {
+	types := len(b.stacks.Types)
+	small := make([]float64, types)
+	for _, all := range [][]int64{b.values, b.base} {
+		for row := range min(len(b.stacks.Stacks), len(all)/max(types, 1)) {
+			for i, value := range all[row*types : (row+1)*types] {
+				small[i] += smallShare * magnitude(value)
 			}
 		}
 	}
 	return small
 }
 
+func magnitude(value int64) float64 { return float64(max(value, -value)) }
+
 type folding struct {
-	from  *Stacks
-	small []float64
-	rest  int32 // the frame of what is summed up, + 1; 0: none so far
+	from     *stackBuilder
+	small    []float64
+	branches []branch // the first is that of all stacks
+	parts    []foldingPart
+	groups         // of the level that is being divided, of all parts
+	rest     int32 // the frame of what is summed up, + 1; 0: none so far
 
 	stacks       [][]int32
-	values, base [][]int64
-
-	// Of divide: a million stacks are divided some hundred thousand times.
-	places         []int32 // of each frame its place in frames, + 1
-	frames, before []int32
-	counts         []int
+	values, base []int64
 }
 
-// branch takes the stacks that begin with prefix, by the frame that follows. It changes their order.
-func (f *folding) branch(prefix []int32, stacks []int32) {
-	depth := len(prefix)
-	if len(stacks) == 1 {
-		f.add(f.from.Stacks[stacks[0]], stacks)
-		return
-	}
-	ending, groups := f.divide(stacks, depth)
-	f.add(prefix, ending)
-	var rest []int32
-	for _, group := range groups {
-		if f.isSmall(group) {
-			rest = append(rest, group...)
-		} else {
-			f.branch(append(prefix[:depth:depth], f.from.Stacks[group[0]][depth]), group)
+// branch is a beginning of stacks that is worth being shown.
+type branch struct {
+	frame    int32   // its last one
+	only     int32   // the only stack that begins so: it is shown as it is; -1: there are several
+	ending   int32   // the stack that is this and no more, -1: none
+	children []int32 // in the order of the first stacks in each
+	rest     []int64 // the sums of what is small, nil: there is nothing
+}
+
+// groups are those of a level: of each branch the stacks that go on with the same frame.
+type groups struct {
+	all   []group
+	known wordMap   // by branch and frame: the group, + 1
+	large []float64 // of each group the magnitudes of its values and those of the base, by type
+	sums  []int64   // of each group the values, and those of the base
+}
+
+type group struct {
+	branch, frame int32
+	first, count  int32 // stacks
+	becomes       int32 // a branch; -1: its stacks go no further
+}
+
+func (g *groups) clear() {
+	g.all, g.large, g.sums = g.all[:0], g.large[:0], g.sums[:0]
+	g.known.clear()
+}
+
+// of finds the group of a branch and a frame, or begins it.
+func (g *groups) of(branch, frame, first int32, types int) int32 {
+	number := g.known.at(uint64(branch)<<32 | uint64(frame))
+	if *number == 0 {
+		g.all = append(g.all, group{branch: branch, frame: frame, first: first, becomes: -1})
+		*number = int32(len(g.all))
+		for range types {
+			g.large = append(g.large, 0)
+			g.sums = append(g.sums, 0, 0)
 		}
 	}
-	if len(rest) > 0 {
-		f.add(append(prefix[:depth:depth], f.restFrame()), rest)
+	return *number - 1
+}
+
+// foldingPart is the stacks that one processor divides, in their order.
+type foldingPart struct {
+	from   *stackBuilder
+	stacks []int32
+	of     []int32              // of each the branch; while a level is divided, its group, -1: it ends there
+	ahead  [][aheadFrames]int32 // of each the next frames
+	groups
+	joined []int32 // of each group its number in those of all parts
+}
+
+// Of each stack so many frames are read at once: each look at a stack among many waits for memory.
+const aheadFrames = 4
+
+func (p *foldingPart) begin(b *stackBuilder, from, to int) {
+	p.from = b
+	p.stacks, p.of, p.ahead = make([]int32, to-from), make([]int32, to-from), make([][aheadFrames]int32, to-from)
+	for i := range p.stacks {
+		p.stacks[i] = int32(from + i)
 	}
 }
 
-// divide puts the stacks that end at this depth first, and behind them those with the same next frame together.
-func (f *folding) divide(stacks []int32, depth int) (ending []int32, groups [][]int32) {
-	next := func(index int32) int32 { return f.from.Stacks[index][depth] }
-	frames, counts, ends := f.frames[:0], f.counts[:0], 0
-	for _, index := range stacks {
-		if len(f.from.Stacks[index]) == depth {
-			ends++
+// divide finds the groups of the stacks.
+func (p *foldingPart) divide(branches []branch, depth int) {
+	const ends = -1
+	p.groups.clear()
+	if depth%aheadFrames == 0 {
+		for i, index := range p.stacks {
+			stack := p.from.stacks.Stacks[index]
+			if n := copy(p.ahead[i][:], stack[depth:]); n < aheadFrames {
+				p.ahead[i][n] = ends
+			}
+		}
+	}
+	types := len(p.from.stacks.Types)
+	values, base := p.from.values, p.from.base
+	for i, index := range p.stacks {
+		frame := p.ahead[i][depth%aheadFrames]
+		if frame == ends {
+			branches[p.of[i]].ending = index // of one stack alone: they are all different
+			p.of[i] = -1
 			continue
 		}
-		frame := next(index)
-		if f.places[frame] == 0 {
-			frames, counts = append(frames, frame), append(counts, 0)
-			f.places[frame] = int32(len(frames))
+		group := p.groups.of(p.of[i], frame, index, types)
+		p.of[i] = group
+		p.groups.all[group].count++
+		at := int(group) * types
+		add(p.large[at:at+types], p.sums[2*at:2*at+types], values[int(index)*types:])
+		if base != nil {
+			add(p.large[at:at+types], p.sums[2*at+types:2*at+2*types], base[int(index)*types:])
 		}
-		counts[f.places[frame]-1]++
 	}
-	groups = make([][]int32, len(counts))
-	for i, end := 0, ends; i < len(counts); i++ {
-		groups[i] = stacks[end : end : end+counts[i]]
-		end += counts[i]
+}
+
+// add adds a row of values.
+func add(large []float64, sums, row []int64) {
+	row = row[:len(sums)]
+	large = large[:len(sums)]
+	for i, value := range row {
+		large[i] += magnitude(value)
+		sums[i] += value
 	}
-	f.before = append(f.before[:0], stacks...)
-	ending = stacks[:0:ends]
-	for _, index := range f.before {
-		if len(f.from.Stacks[index]) == depth {
-			ending = append(ending, index)
+}
+
+// each has all parts do something at once.
+func (f *folding) each(do func(*foldingPart)) {
+	var all sync.WaitGroup
+	for i := range f.parts {
+		all.Go(func() { do(&f.parts[i]) })
+	}
+	all.Wait()
+}
+
+// join makes one of the groups of all parts, in the order in which they would be found by one.
+func (f *folding) join() {
+	types := len(f.small)
+	f.groups.clear()
+	for i := range f.parts {
+		p := &f.parts[i]
+		p.joined = p.joined[:0]
+		for j, g := range p.groups.all {
+			to := f.groups.of(g.branch, g.frame, g.first, types)
+			p.joined = append(p.joined, to)
+			f.groups.all[to].count += g.count
+			for k := range types {
+				f.large[int(to)*types+k] += p.large[j*types+k]
+			}
+			for k := range 2 * types {
+				f.sums[int(to)*2*types+k] += p.sums[j*2*types+k]
+			}
+		}
+	}
+}
+
+// judge makes branches of groups that are worth it, and adds the others to the rest of the branch that they are of.
+func (f *folding) judge() {
+	types := len(f.small)
+	for i := range f.groups.all {
+		g := &f.groups.all[i]
+		of := &f.branches[g.branch]
+		if f.isSmall(i) {
+			if of.rest == nil {
+				of.rest = make([]int64, 2*types)
+			}
+			for j, sum := range f.sums[i*2*types : (i+1)*2*types] {
+				of.rest[j] += sum
+			}
+			continue
+		}
+		made := branch{frame: g.frame, only: -1, ending: -1}
+		number := int32(len(f.branches))
+		if g.count == 1 {
+			made.only = g.first
 		} else {
-			group := &groups[f.places[next(index)]-1]
-			*group = append(*group, index)
+			g.becomes = number
 		}
+		of.children = append(of.children, number)
+		f.branches = append(f.branches, made)
 	}
-	for _, frame := range frames {
-		f.places[frame] = 0
-	}
-	f.frames, f.counts = frames, counts
-	return ending, groups
 }
 
 // isSmall says whether a group's values are, of either profile: what grows here and shrinks there is not nothing.
-func (f *folding) isSmall(group []int32) bool {
+func (f *folding) isSmall(group int) bool {
 	for i, small := range f.small {
-		sum := 0.0
-		for _, index := range group {
-			sum += float64(max(f.from.Values[index][i], -f.from.Values[index][i]))
-			if f.from.Base != nil {
-				sum += float64(max(f.from.Base[index][i], -f.from.Base[index][i]))
-			}
-		}
-		if sum >= small && small > 0 {
+		if f.large[group*len(f.small)+i] >= small && small > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// add makes one stack of several.
-func (f *folding) add(stack, of []int32) {
-	if len(of) == 0 {
+// keep leaves the stacks that go on, and their branches.
+func (p *foldingPart) keep(joined groups) {
+	left := 0
+	for i, group := range p.of {
+		if group < 0 {
+			continue
+		}
+		if branch := joined.all[p.joined[group]].becomes; branch >= 0 {
+			p.stacks[left], p.of[left], p.ahead[left] = p.stacks[i], branch, p.ahead[i]
+			left++
+		}
+	}
+	p.stacks, p.of, p.ahead = p.stacks[:left], p.of[:left], p.ahead[:left]
+}
+
+// put writes a branch and what is below it; path leads to it.
+func (f *folding) put(number int32, path []int32) {
+	types := len(f.small)
+	b := f.branches[number]
+	stack := func(index int32, frames []int32) {
+		begin, end := int(index)*types, (int(index)+1)*types
+		f.add(frames, f.from.values[begin:end], f.from.base[min(begin, len(f.from.base)):min(end, len(f.from.base))])
+	}
+	if b.only >= 0 {
+		stack(b.only, f.from.stacks.Stacks[b.only])
 		return
 	}
-	sum := func(rows [][]int64) []int64 {
-		total := make([]int64, len(f.small))
-		for _, index := range of {
-			for i, value := range rows[index] {
-				total[i] += value
-			}
-		}
-		return total
+	if b.ending >= 0 {
+		stack(b.ending, path)
 	}
-	f.stacks = append(f.stacks, append([]int32{}, stack...))
-	f.values = append(f.values, sum(f.from.Values))
-	if f.from.Base != nil {
-		f.base = append(f.base, sum(f.from.Base))
+	for _, child := range b.children {
+		f.put(child, append(path[:len(path):len(path)], f.branches[child].frame))
+	}
+	if b.rest != nil {
+		f.add(append(path[:len(path):len(path)], f.restFrame()), b.rest[:types], b.rest[types:])
+	}
+}
+
+// add adds a stack with values and, if there is a base, its values there.
+func (f *folding) add(stack []int32, values, base []int64) {
+	f.stacks = append(f.stacks, slices.Clone(stack))
+	f.values = append(f.values, values...)
+	if f.from.base != nil {
+		f.base = append(f.base, base...)
 	}
 }
 
 func (f *folding) restFrame() int32 {
 	if f.rest == 0 {
-		f.from.Frames = append(f.from.Frames, Frame{Name: smaller})
-		f.rest = int32(len(f.from.Frames))
+		f.from.stacks.Frames = append(f.from.stacks.Frames, Frame{Name: smaller})
+		f.rest = int32(len(f.from.stacks.Frames))
 	}
 	return f.rest - 1
 }

@@ -72,20 +72,18 @@ func TestSmallStacksAreSummedUp(t *testing.T) {
 		}
 		// The same without folding.
 		want := &Stacks{Types: folded.Types, Frames: []Frame{}}
-		builder := &stackBuilder{stacks: want, frames: map[Frame]int32{}}
-		if _, err := builder.add(p, func(i int) []int64 { return want.Values[i] }); err != nil {
+		builder := newStackBuilder(want)
+		if err := builder.add(p, false); err != nil {
 			t.Fatal(err)
 		}
 		if base != nil {
-			builder.compares = true
-			for range want.Stacks {
-				want.Base = append(want.Base, make([]int64, 2))
-			}
-			if _, err := builder.add(base, func(i int) []int64 { return want.Base[i] }); err != nil {
+			if err := builder.add(base, true); err != nil {
 				t.Fatal(err)
 			}
+			want.Base = rows(builder.base, len(want.Stacks), 2)
 		}
-		small := want.smallValues()
+		want.Values = rows(builder.values, len(want.Stacks), 2)
+		small := builder.smallValues()
 		had, has := tree(want, want.Values), tree(folded, folded.Values)
 		if !reflect.DeepEqual(had[""], has[""]) {
 			t.Errorf("seed %d: totals %v, were %v", seed, has[""], had[""])

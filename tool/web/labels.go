@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -77,16 +78,34 @@ func newLabelFilter(q url.Values) (f labelFilter, err error) {
 	if f.texts, err = url.ParseQuery(q.Get("labels")); err != nil {
 		return f, badRequest("labels=%s: expected such as lifetime=alive", q.Get("labels"))
 	}
-	if text := q.Get("thread"); text != "" {
-		if f.thread, err = regexp.Compile(text); err != nil {
-			return f, badRequest("thread=%s: %v", text, err)
-		}
+	f.thread, err = pattern(q, "thread", "a thread's id, or a regular expression")
+	return f, err
+}
+
+// pattern reads a regular expression; absent is nil.
+func pattern(q url.Values, name, expected string) (*regexp.Regexp, error) {
+	text := q.Get(name)
+	if text == "" {
+		return nil, nil
 	}
-	return f, nil
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, badRequest("%s=%s: expected %s: %s", name, text, expected, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	return compiled, nil
 }
 
 func (f labelFilter) isAll() bool {
 	return f.from == 0 && f.to == 0 && len(f.texts) == 0 && f.thread == nil
+}
+
+// key is the same for filters that choose the same rows.
+func (f labelFilter) key() string {
+	thread := ""
+	if f.thread != nil {
+		thread = f.thread.String()
+	}
+	return fmt.Sprintf("%d %d %q %q", f.from, f.to, f.texts, thread) // maps are printed in the order of their keys
 }
 
 func (f labelFilter) passes(sample *profile.Sample) bool {
@@ -147,6 +166,9 @@ func (s *Server) window(q url.Values, kind string) (*profile.Profile, error) {
 	if seconds == 0 {
 		return s.taken(kind)
 	}
+	if err := s.needProcess(); err != nil {
+		return nil, err
+	}
 	return s.kinds.get(fmt.Sprint(kind, " in ", seconds), func() (*profile.Profile, time.Duration, error) {
 		before, tookBefore, err := s.process.Profile(kind)
 		if err != nil {
@@ -165,7 +187,23 @@ func (s *Server) window(q url.Values, kind string) (*profile.Profile, error) {
 	})
 }
 
-// taken is a profile of a kind as it is now, or was when somebody asked a moment ago.
+// taken is a profile of a kind as it is now, or was when somebody asked a moment ago; of a process that is gone, the last one.
 func (s *Server) taken(kind string) (*profile.Profile, error) {
-	return s.kinds.get(kind, func() (*profile.Profile, time.Duration, error) { return s.process.Profile(kind) })
+	p, _, err := s.takenIn(kind)
+	return p, err
+}
+
+// takenIn also says how long the process had to do with it; 0: it was not asked.
+func (s *Server) takenIn(kind string) (taken *profile.Profile, took time.Duration, err error) {
+	taken, err = s.kinds.get(kind, func() (p *profile.Profile, _ time.Duration, err error) {
+		if s.process == nil {
+			p, err = s.history.notedProfile(kind)
+			return p, longestInterval, err // it stays what it is
+		}
+		if p, took, err = s.process.Profile(kind); err == nil {
+			s.history.NoteProfile(kind, p)
+		}
+		return p, took, err
+	})
+	return taken, took, err
 }

@@ -90,8 +90,13 @@ func TestRowsAreChosenBySizeAndLabel(t *testing.T) {
 	if m, _ := h.Moment(2); len(m.profile.Sample) != 4 {
 		t.Error("the kept profile has been filtered")
 	}
-	for query, want := range map[string]string{"size_from=x": "expected a number", "size_from=-1": "sizes of blocks", "size_from=5&size_to=4": "more than", "labels=%25zz": "labels", "thread=(": "thread=(: error parsing regexp"} {
+	for query, want := range map[string]string{"size_from=x": "expected a number", "size_from=-1": "sizes of blocks", "size_from=5&size_to=4": "more than", "labels=%25zz": "labels", "thread=(": "thread=(: expected a thread's id, or a regular expression: missing closing )"} {
 		if status, body := get(t, base+"api/profile?at=2&"+query, nil); status != http.StatusBadRequest || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", query, status, body)
+		}
+	}
+	for query, want := range map[string]string{"focus=(": "focus=(: expected a regular expression: missing closing ): `(`", "ignore=(%3F%3Dx)": "ignore=(?=x): expected a regular expression: invalid or unsupported Perl syntax: `(?=`"} {
+		if status, body := get(t, base+"api/suspects?"+query, nil); status != http.StatusBadRequest || strings.TrimSpace(body) != want {
 			t.Errorf("%s: %d %s", query, status, body)
 		}
 	}

@@ -1,20 +1,20 @@
 package web
 
 import (
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/pprof/profile"
 
-	"seemalloc/tool/attach"
 	"seemalloc/tool/report"
 	"seemalloc/tool/symbolize"
 )
 
 // lifetimes is how long blocks lived: in all, and by the stacks that allocated them.
 type lifetimes struct {
+	Time    int64    `json:"t"`       // ms since 1970
 	Classes []string `json:"classes"` // of age, the youngest first
 	// Short is how many of them are those of temporary blocks: the program freed them within 10 ms.
 	Short int           `json:"short"`
@@ -24,7 +24,12 @@ type lifetimes struct {
 	Rows  []lifetimeRow `json:"rows"`
 	More  int           `json:"more"` // rows left out
 	Says  []string      `json:"says"`
-	// Deaths says of how many of the freed blocks it is known who freed them; nil where the process has no profile of deaths.
+	// Modules are those of all stacks, chosen or not.
+	Modules []string `json:"modules"`
+	// Threads are the names of all rows' threads, chosen or not; nil where an older library does not tell them.
+	Threads []string `json:"threads,omitempty"`
+	// Deaths says of how many of the freed blocks it is known who freed them; nil where the process has no profile of deaths, and
+	// while threads are chosen, which its rows do not tell.
 	Deaths *knownDeaths `json:"deaths,omitempty"`
 }
 
@@ -35,6 +40,7 @@ type knownDeaths struct {
 
 type lifetimeRow struct {
 	Stack     []string `json:"stack"` // functions, innermost first
+	Inner     int      `json:"inner"` // so many of them are of a standard library
 	Alive     int64    `json:"alive"`
 	Freed     int64    `json:"freed"`
 	FreedB    int64    `json:"freed_bytes"`
@@ -43,10 +49,8 @@ type lifetimeRow struct {
 	Mean      float64  `json:"mean_ns"`
 	Most      int64    `json:"most_ns"`
 	Ages      []int64  `json:"ages"` // freed blocks by class
-	// Of the profile churn, which also counts what no lifetime is known of.
+	// ShortBlocks are those of the short classes: of the profile churn, taken a moment later, they would be more than all that was freed.
 	ShortBlocks int64 `json:"short_objects"`
-	ShortBytes  int64 `json:"short_bytes"`
-	Moved       int64 `json:"moved_objects"` // copies that realloc made
 	// Of the profile deaths: the function that freed most of them, without those that only pass it on; "" where that is not known.
 	By       string `json:"by,omitempty"`
 	ByBlocks int64  `json:"by_objects,omitempty"`
@@ -57,27 +61,31 @@ const (
 	shortClasses     = 5 // of report.AgeClasses
 )
 
-// lifetimes takes a profile of lifetimes, one of churn, and one of deaths.
-func (s *Server) lifetimes(url.Values) (any, error) {
-	if err := s.needProcess(); err != nil {
+// lifetimes takes a profile of lifetimes and one of deaths: of the stacks and the sizes that are chosen.
+func (s *Server) lifetimes(q url.Values) (any, error) {
+	stacks, rows, err := newFilters(q)
+	if err != nil {
 		return nil, err
 	}
 	lived, err := s.plainProfile("lifetime")
 	if err != nil {
 		return nil, err
 	}
-	churn, err := s.plainProfile("churn")
-	if err != nil {
-		return nil, err
+	if rows.thread != nil && !report.HasThreads(lived) {
+		return nil, badRequest("thread=%s: this profile of lifetimes does not tell threads; an older library has taken it", rows.thread)
 	}
-	answer := newLifetimes(lived, churn)
+	chosen := func(p *profile.Profile) *profile.Profile { return stacks.ofModule(rows.apply(p)) }
+	answer := newLifetimes(chosen(lived), stacks)
+	answer.Modules, answer.Threads, answer.Time = modulesOf(lived), report.ThreadNames(lived), lived.TimeNanos/int64(time.Millisecond)
+	if rows.thread != nil {
+		return answer, nil
+	}
 	deaths, err := s.plainProfile("deaths")
-	var refused *attach.ServerError
-	if errors.As(err, &refused) { // an older library
+	if isMissing(err) {
 		return answer, nil
 	}
 	if err == nil {
-		answer.addDeaths(deaths)
+		answer.addDeaths(chosen(deaths), stacks)
 	}
 	return answer, err
 }
@@ -88,18 +96,22 @@ func (s *Server) plainProfile(kind string) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	p = p.Copy() // others may look at it
-	return p, p.RemoveUninteresting()
+	return interesting(p)
 }
 
-func newLifetimes(lived, churn *profile.Profile) *lifetimes {
+func newLifetimes(lived *profile.Profile, filter stackFilter) *lifetimes {
 	answer := &lifetimes{Classes: report.AgeClasses, Short: shortClasses, Says: slices.Clone(lived.Comments), Rows: []lifetimeRow{}}
 	answer.Freed, answer.Bytes = make([]int64, len(report.AgeClasses)), make([]int64, len(report.AgeClasses))
-	short := churnByStack(churn)
 	for _, row := range report.LifetimesByStack(lived) {
+		if !filter.passes(strings.Split(row.Name, "\n")) {
+			continue
+		}
 		out := lifetimeRow{Alive: row.Alive, Freed: row.Freed, FreedB: row.FreedB, Elsewhere: row.Elsewhere, Least: row.Least, Mean: row.Mean, Most: row.Most}
 		for i, class := range report.AgeClasses {
 			out.Ages = append(out.Ages, row.Ages[class])
+			if i < shortClasses {
+				out.ShortBlocks += row.Ages[class]
+			}
 			answer.Freed[i] += row.Ages[class]
 			answer.Bytes[i] += row.AgeBytes[class]
 		}
@@ -107,8 +119,7 @@ func newLifetimes(lived, churn *profile.Profile) *lifetimes {
 		for _, frame := range row.Stack {
 			out.Stack = append(out.Stack, frame.Name)
 		}
-		c := short[row.Name]
-		out.ShortBlocks, out.ShortBytes, out.Moved = c.blocks, c.bytes, c.moved
+		out.Inner = report.Inner(out.Stack)
 		if len(answer.Rows) == mostLifetimeRows {
 			answer.More++
 			continue
@@ -120,7 +131,7 @@ func newLifetimes(lived, churn *profile.Profile) *lifetimes {
 
 // addDeaths says of each stack who freed most of its blocks. A row of deaths has the stack that allocated, the joint, and inside of it
 // the stack that freed.
-func (l *lifetimes) addDeaths(p *profile.Profile) {
+func (l *lifetimes) addDeaths(p *profile.Profile, filter stackFilter) {
 	l.Deaths = &knownDeaths{}
 	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == "freed_objects" })
 	if index < 0 {
@@ -130,7 +141,7 @@ func (l *lifetimes) addDeaths(p *profile.Profile) {
 	for _, sample := range p.Sample {
 		frames := report.Frames(sample)
 		joint := slices.IndexFunc(frames, func(f report.Frame) bool { return f.Name == symbolize.Joint })
-		if joint < 0 {
+		if joint < 0 || !filter.passes(strings.Split(report.StackName(frames[joint+1:]), "\n")) {
 			continue
 		}
 		l.Deaths.All += sample.Value[index]
@@ -158,29 +169,4 @@ func (l *lifetimes) addDeaths(p *profile.Profile) {
 func freer(stack []report.Frame) string {
 	names := strings.Split(report.StackName(stack), "\n")
 	return names[report.Inner(names)]
-}
-
-type churned struct{ blocks, bytes, moved int64 }
-
-func churnByStack(p *profile.Profile) map[string]churned {
-	index := map[string]int{}
-	for i, t := range p.SampleType {
-		index[t.Type] = i
-	}
-	value := func(sample *profile.Sample, name string) int64 {
-		if i, ok := index[name]; ok {
-			return sample.Value[i]
-		}
-		return 0
-	}
-	sums := map[string]churned{}
-	for _, sample := range p.Sample {
-		name := report.StackName(report.Frames(sample))
-		c := sums[name]
-		c.blocks += value(sample, "short_objects")
-		c.bytes += value(sample, "short_space")
-		c.moved += value(sample, "moved_objects")
-		sums[name] = c
-	}
-	return sums
 }

@@ -1,12 +1,14 @@
 package web
 
 import (
+	"errors"
 	"net/url"
 	"strconv"
 	"sync"
 	"time"
 
 	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
 	"seemalloc/tool/symbolize"
 )
 
@@ -23,6 +25,7 @@ type mapSums struct {
 	Blocks []attach.MapBlock   `json:"blocks"`
 	Kept   []attach.MapKept    `json:"kept"`
 	Stacks map[string][]string `json:"stacks"` // functions, innermost first
+	Inner  map[string]int      `json:"inner"`  // so many of them are of a standard library
 }
 
 var mapColumns = []string{"huge", "spans", "used", "taken", "dirty", "lazy", "purged", "clean", "live", "free", "holes", "most"}
@@ -35,6 +38,7 @@ func columnsOf(r attach.MapRegion) []int64 {
 type mapParts struct {
 	Regions []attach.MapRegion  `json:"regions"`
 	Stacks  map[string][]string `json:"stacks"`
+	Inner   map[string]int      `json:"inner"`
 }
 
 // heapMap keeps the last answer, so that several pages cost the process no more than one.
@@ -64,9 +68,21 @@ func (h *heapMap) names(pid int, m *attach.Map) map[string][]string {
 	return named
 }
 
+// innerOf is nothing for the stacks in which it is nothing.
+func innerOf(stacks map[string][]string) map[string]int {
+	inner := map[string]int{}
+	for id, stack := range stacks {
+		if n := report.Inner(stack); n > 0 {
+			inner[id] = n
+		}
+	}
+	return inner
+}
+
+// mapOfAll is the last one once the process is gone.
 func (s *Server) mapOfAll(url.Values) (any, error) {
-	if err := s.needProcess(); err != nil {
-		return nil, err
+	if s.process == nil {
+		return s.history.Noted(keptMap)
 	}
 	h := &s.heapMap
 	h.mutex.Lock()
@@ -82,12 +98,16 @@ func (s *Server) mapOfAll(url.Values) (any, error) {
 		took = time.Since(began)
 		return err
 	})
+	if errors.Is(err, attach.ErrEnded) && h.sums != nil {
+		return h.sums, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	wait := min(max(interval, statsShare*took), longestInterval)
 	sums := &mapSums{Time: time.Now().UnixMilli(), PageBytes: m.PageBytes, OSPage: m.OSPageBytes, Columns: mapColumns, Addresses: []string{},
 		Regions: [][]int64{}, Every: wait.Milliseconds(), Blocks: m.Blocks, Kept: m.Kept, Stacks: h.names(s.process.PID, m)}
+	sums.Inner = innerOf(sums.Stacks)
 	for _, r := range m.Regions {
 		sums.Addresses = append(sums.Addresses, "0x"+strconv.FormatUint(uint64(r.Address), 16))
 		sums.Regions = append(sums.Regions, columnsOf(r))
@@ -123,7 +143,8 @@ func (s *Server) mapOfSome(q url.Values) (any, error) {
 	h := &s.heapMap
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	return mapParts{Regions: append([]attach.MapRegion{}, m.Regions[:min(most, len(m.Regions))]...), Stacks: h.names(s.process.PID, m)}, nil
+	stacks := h.names(s.process.PID, m)
+	return mapParts{Regions: append([]attach.MapRegion{}, m.Regions[:min(most, len(m.Regions))]...), Stacks: stacks, Inner: innerOf(stacks)}, nil
 }
 
 func address(q url.Values, name string) (attach.Address, error) {

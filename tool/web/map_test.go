@@ -2,6 +2,7 @@ package web
 
 import (
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -46,5 +47,17 @@ func TestTheHeapMapIsAskedForOnce(t *testing.T) {
 	}
 	if len(asked) != 2 {
 		t.Errorf("asked %q", asked)
+	}
+}
+
+// A vector's block is told by who fills the vector.
+func TestMapTellsWhatIsOfALibrary(t *testing.T) {
+	got := innerOf(map[string][]string{
+		"0x1": {"std::__new_allocator::allocate", "std::vector::push_back", "keep", "main"},
+		"0x2": {"keep", "std::for_each", "main"},
+		"0x3": {},
+	})
+	if want := map[string]int{"0x1": 2}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v instead of %v", got, want)
 	}
 }

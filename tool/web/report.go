@@ -80,7 +80,7 @@ func (s *Server) Report(w io.Writer) error {
 	data.Answers["state"] = state{Title: s.options.Title, Process: s.isProcess(), PID: s.pid(), Kinds: s.otherKinds(builder), Report: time.Now().UnixMilli()}
 	for name, q := range map[string]url.Values{
 		"series": nil, "suspects?last=0": {"last": {"0"}}, "suspects?last=600": {"last": {"600"}}, "suspects?last=60": {"last": {"60"}},
-		"stats": nil, "settings": nil, "doctor": nil, "lifetimes": nil, "map": nil,
+		"stats": nil, "requests": nil, "settings": nil, "doctor": nil, "lifetimes": nil, "map": nil,
 	} {
 		path, _, _ := strings.Cut(name, "?")
 		answer, err := s.answers[path](q)
@@ -112,9 +112,6 @@ func (s *Server) otherKinds(builder *reportBuilder) []Kind {
 	var kinds []Kind
 	for _, kind := range s.options.Kinds {
 		if kind.Name != "heap" {
-			if s.process == nil {
-				continue
-			}
 			p, err := s.taken(kind.Name)
 			if err != nil || len(p.Sample) == 0 {
 				continue

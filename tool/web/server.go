@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ var dist embed.FS
 type Options struct {
 	Title    string
 	PID      int  // of a process that is not asked any more
-	AllowSet bool // options may be set and free memory given back from the page
+	AllowSet bool // options may be set, free memory given back and CPU time profiled from the page
 	Kinds    []Kind
 	// Where source code lies, as for `seemalloc list`: folders in which to look, and beginnings of paths to take off, separated by ":".
 	SourcePath, TrimPath string
@@ -55,10 +56,14 @@ type Server struct {
 	tracer    tracer
 	answers   map[string]func(url.Values) (any, error) // what GET api/… is answered with
 	kinds     kindsTaken
+	cpus      cpuProfiler
 	diagnosis paced[*doctor.Diagnosis]
 	pprofs    pprofPages
 	sources   sources
-	first     func() (any, error) // what the page asks for first; nil: nothing is prepared
+	// Of the suspects of chosen rows, and of threads.
+	chosenHeld chosenHeld
+	byThread   byThread
+	first      func() (any, error) // what the page asks for first; nil: nothing is prepared
 }
 
 // NewServer makes a server; process and watcher are nil for saved profiles.
@@ -81,11 +86,14 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	s.get("profile", s.profile)
 	s.get("source", s.source)
 	s.get("suspects", s.suspects)
+	s.get("choices", s.choices)
 	s.get("stats", s.stats)
+	s.get("requests", s.requests)
 	s.get("settings", s.settings)
 	s.get("doctor", s.doctor)
 	s.get("lifetimes", s.lifetimes)
 	s.get("trace", s.trace)
+	s.get("cpu", s.cpu)
 	s.get("map", s.mapOfAll)
 	s.get("map/parts", s.mapOfSome)
 	s.mux.HandleFunc("GET /api/download", s.download)
@@ -94,6 +102,11 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	s.post("moments", s.takeMoment)
 	s.post("settings", s.set)
 	s.post("purge", s.purge)
+	s.post("cpu", s.startCPU)
+	s.post("cpu/stop", s.stopCPU)
+	if process != nil && history.isWritten() {
+		go s.keepOthers()
+	}
 	return s, nil
 }
 
@@ -117,6 +130,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	if r.URL.Path == "/"+s.token {
 		http.Redirect(w, r, s.Path(), http.StatusMovedPermanently) // what the page asks for is below it
+		return
+	}
+	if r.URL.Path == "/favicon.ico" { // asked for by browsers that show a text of ours; pages say that they have none
+		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	http.StripPrefix("/"+s.token, s.mux).ServeHTTP(w, r)
@@ -313,8 +330,8 @@ func (s *Server) chosen(q url.Values) (*profile.Profile, error) {
 	if kind == "" || kind == "heap" {
 		return s.moment(q, "at")
 	}
-	if err := s.needProcess(); err != nil {
-		return nil, err
+	if !s.isProcess() {
+		return nil, s.needProcess()
 	}
 	if id, err := number(q, "at"); err != nil || id != 0 || q.Has("base") {
 		return nil, badRequest("kind=%q is taken now: only heap profiles are kept, for at and base", kind)
@@ -323,10 +340,13 @@ func (s *Server) chosen(q url.Values) (*profile.Profile, error) {
 }
 
 // Prepare begins to make what the page asks for first: a large profile takes as long as the browser needs to open. It is kept, so
-// this is for saved profiles, which stay what they are.
-func (s *Server) Prepare() {
+// this is for saved profiles, which stay what they are. done is called when it is made.
+func (s *Server) Prepare(done func()) {
 	s.first = sync.OnceValues(func() (any, error) { return s.profileOf(url.Values{}) })
-	go s.first()
+	go func() {
+		_, _ = s.first()
+		done()
+	}()
 }
 
 // profile answers with the chosen one, also against another moment.
@@ -380,15 +400,21 @@ func (s *Server) suspects(q url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, until, err := window(q)
+	filter, rows, err := newFilters(q)
+	if err != nil {
+		return nil, err
+	}
+	history := s.history
+	if rows.thread != nil {
+		if history, err = s.thatTellsThreads(rows.thread.String()); err != nil {
+			return nil, err
+		}
+	}
+	all, err := momentsIn(history, q)
 	if err != nil {
 		return nil, err
 	}
 	var window []Moment
-	all := s.history.Moments()
-	if q.Has("from") || q.Has("until") {
-		all = s.history.ListedOfOne(from, until, mostMoments)
-	}
 	for _, m := range all {
 		if last == 0 || m.Time >= all[len(all)-1].Time-1000*last {
 			window = append(window, m)
@@ -399,7 +425,48 @@ func (s *Server) suspects(q url.Values) (any, error) {
 			return nil, err
 		}
 	}
-	return Suspects(window, most)
+	return s.chosenHeld.suspects(window, most, filter, rows)
+}
+
+// momentsIn are those of a time; without one, all that are in memory.
+func momentsIn(h *History, q url.Values) ([]Moment, error) {
+	from, until, err := window(q)
+	if err != nil {
+		return nil, err
+	}
+	if q.Has("from") || q.Has("until") {
+		return h.ListedOfOne(from, until, mostMoments), nil
+	}
+	return h.Moments(), nil
+}
+
+// choices are what suspects can be chosen by.
+type choices struct {
+	Modules []string `json:"modules"`
+	// Threads are names that are known; nil where nothing tells threads.
+	Threads []string `json:"threads"`
+}
+
+func (s *Server) choices(url.Values) (any, error) {
+	answer := choices{Modules: []string{}}
+	m, ok := s.history.Moment(0)
+	if !ok {
+		return answer, s.refused()
+	}
+	p, err := m.Profile()
+	if err != nil {
+		return nil, err
+	}
+	if p, err = interesting(p); err != nil {
+		return nil, err
+	}
+	answer.Modules = append(answer.Modules, modulesOf(p)...)
+	if s.process != nil && slices.ContainsFunc(s.options.Kinds, func(kind Kind) bool { return kind.Name == threadsKind }) {
+		answer.Threads = s.byThread.names()
+	} else if len(p.Sample) > 0 && report.HasThreads(p) {
+		answer.Threads = report.ThreadNames(p)
+	}
+	return answer, nil
 }
 
 func (s *Server) stats(url.Values) (any, error) {
@@ -463,13 +530,21 @@ func (p *Process) settings() ([]setting, error) {
 	return all, nil
 }
 
-// command sends one that changes something.
-func (s *Server) command(name string, args ...string) (any, error) {
+// mayChange: something in the process, or of how it runs.
+func (s *Server) mayChange() error {
 	if err := s.needProcess(); err != nil {
-		return nil, err
+		return err
 	}
 	if !s.options.AllowSet {
-		return nil, problem{http.StatusForbidden, errors.New("read only: start `seemalloc web` with --allow-set to change the process")}
+		return problem{http.StatusForbidden, errors.New("read only: start `seemalloc web` with --allow-set to change the process, or to profile its CPU time")}
+	}
+	return nil
+}
+
+// command sends one that changes something.
+func (s *Server) command(name string, args ...string) (any, error) {
+	if err := s.mayChange(); err != nil {
+		return nil, err
 	}
 	var answer []byte
 	err := s.process.Do(func(c *attach.Client) (err error) {

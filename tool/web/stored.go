@@ -216,9 +216,12 @@ func (d *disk) keep(id int) {
 	}
 }
 
+// isWritten: what is seen goes to a folder.
+func (h *History) isWritten() bool { return h.disk != nil && h.disk.run != 0 }
+
 // Note keeps the last answer of a name, to be shown when the process is gone.
 func (h *History) Note(name string, answer any) {
-	if h.disk == nil || h.disk.run == 0 {
+	if !h.isWritten() {
 		return
 	}
 	data, err := json.Marshal(answer)
@@ -325,13 +328,14 @@ func (m *Moment) Profile() (*profile.Profile, error) {
 type storedState struct {
 	Dir     string `json:"dir"`
 	Problem string `json:"problem,omitempty"` // why it is not written to just now
+	Map     bool   `json:"map,omitempty"`     // it has a map
 }
 
 func (h *History) storedState() *storedState {
 	if h.disk == nil {
 		return nil
 	}
-	s := &storedState{Dir: h.disk.store.Dir()}
+	s := &storedState{Dir: h.disk.store.Dir(), Map: h.hasNote(keptMap)}
 	if err := h.Failure(); err != nil {
 		s.Problem = err.Error()
 	}

@@ -209,14 +209,13 @@ func TestWhatTheProcessSaidLastIsKept(t *testing.T) {
 	dir := t.TempDir()
 	s := folder(t, dir)
 	base, _, server := processIn(t, false, s)
-	deadline := time.Now().Add(20 * time.Second)
-	for len(server.history.Since(0)) == 0 || len(server.history.Moments()) == 0 {
+	deadline := time.Now().Add(10 * time.Minute)
+	for len(server.history.Since(0)) == 0 || len(server.history.Moments()) == 0 || !server.history.hasNote("stats") || !server.history.hasNote("settings") {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody looks")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	time.Sleep(100 * time.Millisecond) // the note comes after the point
 	views := []string{"stats", "settings", "state", "moments", "series?since=0", "suspects?last=0", "profile?at=0"}
 	live := map[string]string{}
 	for _, name := range views {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"unique"
 
 	"github.com/google/pprof/profile"
@@ -22,6 +23,8 @@ type Suspect struct {
 	Now    int64   `json:"now"`
 	Values []int64 `json:"values"` // bytes in use, moment by moment
 	Times  []int64 `json:"times"`  // of the moments, in ms since 1970
+
+	left bool // it does not pass the filters
 }
 
 // leastMoments is below which no order of values says anything.
@@ -29,6 +32,11 @@ const leastMoments = 4
 
 // Suspects ranks stacks by how fast what they allocated grows over the moments: none when it is not known when one of them was.
 func Suspects(moments []Moment, most int) ([]Suspect, error) {
+	return suspectsOf(moments, most, stackFilter{}, Moment.heldByStack)
+}
+
+// suspectsOf ranks those that pass, by what a moment is said to hold.
+func suspectsOf(moments []Moment, most int, filter stackFilter, heldOf func(Moment) (map[stack]int64, error)) ([]Suspect, error) {
 	if len(moments) < leastMoments || slices.ContainsFunc(moments, func(m Moment) bool { return m.Time == 0 }) {
 		return []Suspect{}, nil
 	}
@@ -36,7 +44,7 @@ func Suspects(moments []Moment, most int) ([]Suspect, error) {
 	found := map[stack]*Suspect{}
 	for i, m := range moments {
 		times[i], since1970[i] = float64(m.Time)/1000, m.Time
-		held, err := m.held()
+		held, err := heldOf(m)
 		if err != nil {
 			return nil, err
 		}
@@ -46,12 +54,16 @@ func Suspects(moments []Moment, most int) ([]Suspect, error) {
 				names := stack.names()
 				s = &Suspect{Stack: names, Inner: report.Inner(names), Values: make([]int64, len(moments)), Times: since1970}
 				found[stack] = s
+				s.left = !filter.passes(names)
 			}
 			s.Values[i] = bytes
 		}
 	}
 	out := []Suspect{}
 	for _, s := range found {
+		if s.left {
+			continue
+		}
 		s.PerS = slope(times, s.Values)
 		s.Sure = certainty(s.Values)
 		s.Now = s.Values[len(s.Values)-1]
@@ -81,14 +93,120 @@ func (s stack) names() []string {
 	return strings.Split(unique.Handle[string](s).Value(), betweenNames)
 }
 
+func (m Moment) heldByStack() (map[stack]int64, error) { return m.held() }
+
+// chosenHeld remembers what moments hold of chosen rows and modules, as each moment does of all: a page asks again and again, and a new
+// moment is all that is new. Safe for concurrent use.
+type chosenHeld struct {
+	mutex  sync.Mutex
+	choice string // the last that was asked for; what was known of another one is forgotten
+	held   map[int]map[stack]int64
+}
+
+// suspects ranks those of rows that pass and of stacks that do.
+func (c *chosenHeld) suspects(moments []Moment, most int, filter stackFilter, rows labelFilter) ([]Suspect, error) {
+	if filter.module == "" && rows.isAll() {
+		return suspectsOf(moments, most, filter, Moment.heldByStack)
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	known := map[int]map[stack]int64{} // of these moments and no others
+	choice := filter.module + " " + rows.key()
+	if c.choice == choice {
+		known = c.held
+	}
+	c.choice, c.held = choice, map[int]map[stack]int64{}
+	return suspectsOf(moments, most, filter, func(m Moment) (map[stack]int64, error) {
+		held, ok := known[m.ID]
+		if !ok {
+			p, err := m.Profile()
+			if err == nil {
+				p, err = interesting(rows.apply(p))
+			}
+			if err != nil {
+				return nil, err
+			}
+			if held, err = heldIn(filter.ofModule(p)); err != nil {
+				return nil, err
+			}
+		}
+		c.held[m.ID] = held
+		return held, nil
+	})
+}
+
+// threadsKind is that of heap profiles that tell threads.
+const threadsKind = "threads"
+
+// byThread keeps heap profiles that tell threads, each taken when a page asked who grows by thread: those that are kept all the time do not
+// tell them. Safe for concurrent use.
+type byThread struct {
+	mutex   sync.Mutex
+	last    *profile.Profile
+	history History
+}
+
+// add keeps a profile that is not yet kept.
+func (b *byThread) add(p *profile.Profile) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if p != b.last {
+		b.last = p
+		keep(&b.history, p, false)
+	}
+}
+
+// names are those of the last profile's threads.
+func (b *byThread) names() []string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.last == nil {
+		return []string{}
+	}
+	return append([]string{}, report.ThreadNames(b.last)...)
+}
+
+// thatTellsThreads is the history in which suspects of threads are found.
+func (s *Server) thatTellsThreads(pattern string) (*History, error) {
+	if s.process != nil {
+		p, err := s.taken(threadsKind)
+		if err == nil {
+			s.byThread.add(p)
+		} else if _, ok := s.byThread.history.Moment(0); !ok { // of a process that has ended meanwhile there is what was seen
+			return nil, err
+		}
+		return &s.byThread.history, nil
+	}
+	if m, ok := s.history.Moment(0); ok {
+		p, err := m.Profile()
+		if err != nil {
+			return nil, err
+		}
+		if !report.HasThreads(p) {
+			return nil, badRequest("thread=%s: the saved profiles do not tell threads; those of the kind %s do", pattern, threadsKind)
+		}
+	}
+	return s.history, nil
+}
+
+// interesting is p without the allocator's own frames.
+func interesting(p *profile.Profile) (*profile.Profile, error) {
+	p = p.Copy() // others may look at it
+	return p, p.RemoveUninteresting()
+}
+
 // inUseByStack says what each stack has in use in a profile, in bytes.
 func inUseByStack(p *profile.Profile) (map[stack]int64, error) {
-	index, err := report.SampleIndex(p, "inuse", "bytes")
+	p, err := interesting(p)
 	if err != nil {
 		return nil, err
 	}
-	p = p.Copy()
-	if err := p.RemoveUninteresting(); err != nil {
+	return heldIn(p)
+}
+
+func heldIn(p *profile.Profile) (map[stack]int64, error) {
+	index, err := report.SampleIndex(p, "inuse", "bytes")
+	if err != nil {
 		return nil, err
 	}
 	held := map[stack]int64{}

@@ -17,7 +17,7 @@ import (
 
 const (
 	traceRead   = 200 * time.Millisecond // the process keeps 4096 events between two reads
-	traceUnseen = 5 * time.Second        // without a page that asks, the trace ends
+	traceUnseen = 30 * time.Second       // without a page that asks, the trace ends
 	tracedKept  = 2000                   // events
 	tracedSent  = 500                    // at a time, the last ones
 )

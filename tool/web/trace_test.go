@@ -39,7 +39,7 @@ func TestTraceWhilePagesLook(t *testing.T) {
 	}
 	until := func(what string, done func(traced) bool) traced {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 			if seen := look(0); done(seen) {
 				return seen
 			} else if time.Now().After(deadline) {
@@ -63,7 +63,7 @@ func TestTraceWhilePagesLook(t *testing.T) {
 	server.tracer.mutex.Lock()
 	server.tracer.asked = time.Now().Add(-time.Hour)
 	server.tracer.mutex.Unlock()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		server.tracer.mutex.Lock()
 		running := server.tracer.running
 		server.tracer.mutex.Unlock()

@@ -114,14 +114,47 @@ func (p *paced[T]) get(take func() (taken T, took time.Duration, err error)) (T,
 	return taken, err
 }
 
+// set has it asked for at once the next time; value is the last one until then.
+func (p *paced[T]) set(value T) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.value, p.until = value, time.Time{}
+}
+
+// last is what was made last, however long ago.
+func (p *paced[T]) last() T {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.value
+}
+
 // kindsTaken are profiles of other kinds than heap, each by its name.
 type kindsTaken struct {
 	mutex sync.Mutex
 	by    map[string]*paced[*profile.Profile]
 }
 
+// get is the last one once the process has ended.
 func (k *kindsTaken) get(name string, take func() (taken *profile.Profile, took time.Duration, err error)) (*profile.Profile, error) {
+	one := k.of(name)
+	taken, err := one.get(take)
+	if errors.Is(err, attach.ErrEnded) {
+		if last := one.last(); last != nil {
+			return last, nil
+		}
+	}
+	return taken, err
+}
+
+// forget has the next one taken at once.
+func (k *kindsTaken) forget(name string) { k.of(name).set(nil) }
+
+// put keeps one that was taken otherwise; the next is taken at once.
+func (k *kindsTaken) put(name string, taken *profile.Profile) { k.of(name).set(taken) }
+
+func (k *kindsTaken) of(name string) *paced[*profile.Profile] {
 	k.mutex.Lock()
+	defer k.mutex.Unlock()
 	one := k.by[name]
 	if one == nil {
 		if k.by == nil {
@@ -130,8 +163,7 @@ func (k *kindsTaken) get(name string, take func() (taken *profile.Profile, took 
 		one = &paced[*profile.Profile]{}
 		k.by[name] = one
 	}
-	k.mutex.Unlock()
-	return one.get(take)
+	return one
 }
 
 // Diagnose looks twice; took is what the process had to do with it.
@@ -319,7 +351,7 @@ func pointOf(s *attach.Stats, at time.Time) Point {
 	p := Point{
 		Time: at.UnixMilli(), RSS: s.Memory.RSS, Live: s.Memory.Live, Cached: s.Memory.Cached,
 		Fragmentation: s.Memory.Fragmentation, Metadata: s.Memory.Metadata, NotOurs: s.Memory.NotOurs,
-		Dirty: s.Memory.Dirty, LiveAllocated: s.Memory.LiveAllocated,
+		Dirty: s.Memory.Dirty, LiveAllocated: s.Memory.LiveAllocated, Allocated: s.Blocks.AllocatedBytes,
 		Faults: s.System.MinorFaults + s.System.MajorFaults, Purged: s.System.Calls.Purged(), Refaults: s.System.RefaultBytes,
 		KernelCalls: calls.Calls, KernelNS: calls.NS, RemoteFrees: s.Threads.RemoteFrees, LockWaits: s.Locks.Waits(),
 		Threads: s.Threads.Live,

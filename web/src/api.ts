@@ -12,7 +12,7 @@ export interface State {
   allow_set: boolean;
   kinds: { name: string; what: string }[] | null;
   report?: number; // this is a report, of this time
-  stored?: { dir: string; problem?: string }; // what is kept in a folder can be asked for by time
+  stored?: { dir: string; problem?: string; map?: boolean }; // what is kept in a folder can be asked for by time; map: it has one
 }
 
 /** One look at the process: bytes now, and counts since its start. Times are ms since 1970. */
@@ -26,6 +26,7 @@ export interface Point {
   other: number;
   dirty: number;
   handed: number;
+  allocated?: number; // not of an older library
   faults: number;
   purged: number;
   refaults: number;
@@ -98,6 +99,12 @@ export interface Suspect {
   times: number[]; // of the values, ms since 1970
 }
 
+/** What suspects can be chosen by. */
+export interface Choices {
+  modules: string[];
+  threads: string[] | null; // names that are known; null where nothing tells threads
+}
+
 export interface SizeClass {
   size: number;
   spans: number;
@@ -105,6 +112,14 @@ export interface SizeClass {
   cached: number;
   free: number;
   refills: number;
+}
+
+/** What was asked for since the start and got blocks of one size, estimated from samples. */
+export interface Request {
+  size: number;
+  count: number;
+  bytes: number;
+  requested: number;
 }
 
 export interface CallCount {
@@ -152,6 +167,7 @@ export interface Diagnosis {
 
 export interface LifetimeRow {
   stack: string[]; // innermost first
+  inner?: number; // as of a suspect
   alive: number;
   freed: number;
   freed_bytes: number;
@@ -161,13 +177,12 @@ export interface LifetimeRow {
   most_ns: number;
   ages: number[]; // freed blocks by class of age
   short_objects: number;
-  short_bytes: number;
-  moved_objects: number;
   by?: string; // the function that freed most of them, where it is known
   by_objects?: number;
 }
 
 export interface Lifetimes {
+  t?: number; // when they were taken, ms since 1970
   classes: string[];
   short: number; // so many classes are those of temporary blocks
   freed: number[];
@@ -176,7 +191,9 @@ export interface Lifetimes {
   rows: LifetimeRow[];
   more: number;
   says: string[] | null;
-  deaths?: { known: number; all: number }; // blocks, of how many it is known who freed them; none of an older library
+  modules?: string[]; // of all stacks, chosen or not
+  threads?: string[]; // of all rows, chosen or not; none of an older library
+  deaths?: { known: number; all: number }; // blocks, of how many it is known who freed them; none of an older library, or of chosen threads
 }
 
 export interface Bucket {
@@ -214,6 +231,19 @@ export interface Traced {
   ended?: string;
   next: number;
   events: TraceEvent[];
+}
+
+/** The profile of CPU time that a page of this server has begun last. */
+export interface CPU {
+  running: boolean;
+  elapsed_s: number;
+  for_s: number; // of the one that runs, or what is usual
+  hz: number;
+  most_s: number;
+  most_hz: number;
+  rounds: number; // so many have ended
+  said: string[]; // how the last one went
+  problem?: string; // why it is not whole
 }
 
 /** Who has a sampled block somewhere, or would: nothing is known without a stack. */
@@ -262,23 +292,35 @@ export interface MapSums {
   blocks: MapBlock[] | null;
   kept: { kept: string; bytes: number; purged: number; idle_ms?: number }[] | null;
   stacks: Record<string, string[]>;
+  inner?: Record<string, number>; // so many of a stack are of a standard library; older folders do not have it
 }
 
 export interface MapParts {
   regions: MapRegion[];
   stacks: Record<string, string[]>;
+  inner: Record<string, number>;
 }
 
-async function answer<T>(response: Response): Promise<T> {
-  if (!response.ok) throw new Error((await response.text()).trim() || response.statusText);
-  return response.json() as Promise<T>;
+async function textOf(response: Response): Promise<string> {
+  const text = await response.text();
+  if (!response.ok) throw new Error(text.trim() || response.statusText);
+  return text;
 }
 
-const element = document.getElementById("report");
+// The worker has no document.
+const element = typeof document === "undefined" ? null : document.getElementById("report");
 const inlined = element && new Inlined(JSON.parse(element.textContent!) as Report);
 
 /** Nobody can be asked for more than what is in it. */
 export const isReport = !!inlined;
+
+/** Whether rows of such a profile can be chosen by thread, as far as that is known without asking for it. */
+export function tellsThreads(kind: string): boolean {
+  return !inlined || inlined.tellsThreads(kind);
+}
+
+// The last answer of each path: the same text is the same object, for which nothing is drawn again.
+const known = new Map<string, { what: string; text: string; value: unknown }>();
 
 async function ask<T>(what: string): Promise<T> {
   if (inlined) return inlined.answer(what) as T;
@@ -288,11 +330,18 @@ async function ask<T>(what: string): Promise<T> {
   } catch {
     throw new Error("seemalloc web does not answer any more");
   }
-  return answer<T>(response);
+  const text = await textOf(response);
+  const [path] = what.split("?", 1) as [string];
+  const before = known.get(path);
+  if (before?.what === what && before.text === text) return before.value as T;
+  const value = JSON.parse(text) as T;
+  // Profiles are large, and the worker keeps the last one.
+  if (path !== "profile") known.set(path, { what, text, value });
+  return value;
 }
 
 async function send<T>(what: string, body: unknown = {}): Promise<T> {
-  return answer<T>(await fetch("api/" + what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
+  return JSON.parse(await textOf(await fetch("api/" + what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }))) as T;
 }
 
 /** A time of what is kept in a folder; 0 is no bound. */
@@ -309,14 +358,19 @@ export const api = {
   stacks: (kind: string, at: number, base?: number, rows = "") =>
     ask<Stacks>(`profile?kind=${kind}&at=${at}${base === undefined ? "" : `&base=${base}`}${rows}`),
   source: (file: string) => ask<Source>(`source?file=${encodeURIComponent(file)}`),
-  suspects: (last: number, from = 0, until = 0) => ask<Suspect[]>(from || until ? `suspects?${window(from, until)}` : `suspects?last=${last}`),
+  suspects: (last: number, from = 0, until = 0, filters = "") => ask<Suspect[]>((from || until ? `suspects?${window(from, until)}` : `suspects?last=${last}`) + filters),
   stats: () => ask<Stats>("stats"),
+  choices: () => ask<Choices>("choices"),
+  requests: () => ask<Request[]>("requests"),
   settings: () => ask<Setting[]>("settings"),
   set: (name: string, value: string) => send<string>("settings", { name, value }),
   purge: () => send<string>("purge"),
   doctor: () => ask<Diagnosis>("doctor"),
   trace: (since: number) => ask<Traced>(`trace?since=${since}`),
+  cpu: () => ask<CPU>("cpu"),
+  startCPU: (for_s: number, hz: number) => send<CPU>("cpu", { for_s, hz }),
+  endCPU: () => send<CPU>("cpu/stop"),
   map: () => ask<MapSums>("map"),
   mapParts: (from: string, to: string) => ask<MapParts>(`map/parts?from=${from}&to=${to}`),
-  lifetimes: () => ask<Lifetimes>("lifetimes"),
+  lifetimes: (filters = "") => ask<Lifetimes>(filters ? `lifetimes?${filters.slice(1)}` : "lifetimes"),
 };

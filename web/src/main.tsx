@@ -2,15 +2,17 @@
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { render } from "preact";
-import { type State, api } from "./api.ts";
+import { useMemo } from "preact/hooks";
+import { type Point, type State, api } from "./api.ts";
 import { moment } from "./model/format.ts";
 import { type Change, type Shown, useAnswer, useShown } from "./state.ts";
 import { Growth } from "./views/growth.tsx";
 import { HeapMap } from "./views/heapmap.tsx";
 import { Lifetimes } from "./views/lifetimes.tsx";
 import { Overview, usePoints } from "./views/overview.tsx";
-import { Doctor, Kernel, Settings, Sizes } from "./views/process.tsx";
+import { Doctor, Kernel, Settings, Sizes, hasMap } from "./views/process.tsx";
 import { PROFILE_VIEWS, Profile } from "./views/profile.tsx";
+import { Unheeded } from "./views/unheeded.tsx";
 import { Window } from "./views/window.tsx";
 
 // Those that ask a process.
@@ -19,13 +21,14 @@ const PROCESS_VIEWS: Record<string, string> = { map: "Heap map", sizes: "Size cl
 // Those that show a time, which may be chosen where it is kept in a folder.
 const OF_A_TIME = new Set(["overview", "growth", ...Object.keys(PROFILE_VIEWS)]);
 
+const NO_POINTS: Point[] = [];
+
 function Bar({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
   const views: [string, string][] = [
     ["overview", "Overview"],
     ...Object.entries(PROFILE_VIEWS).map(([id, [name]]): [string, string] => [id, name]),
     ["growth", "Growth"],
-    // The map is not kept over time: it is the process's as it is now, or was when the report was made.
-    ...(!state.process ? [] : Object.entries(PROCESS_VIEWS).filter(([id]) => id !== "map" || state.live || state.ended || state.report)),
+    ...(!state.process ? [] : Object.entries(PROCESS_VIEWS).filter(([id]) => id !== "map" || hasMap(state))),
   ];
   return (
     <header>
@@ -42,6 +45,25 @@ function Bar({ state, shown, change }: { state: State; shown: Shown; change: Cha
   );
 }
 
+interface ViewProps {
+  state: State;
+  points: Point[];
+  shown: Shown;
+  change: Change;
+}
+
+function View({ state, points, shown, change }: ViewProps) {
+  if (Object.hasOwn(PROFILE_VIEWS, shown.view)) return <Profile state={state} shown={shown} change={change} />;
+  if (shown.view === "growth") return <Growth state={state} shown={shown} change={change} />;
+  if (shown.view === "sizes") return <Sizes shown={shown} change={change} />;
+  if (shown.view === "map") return <HeapMap state={state} shown={shown} change={change} />;
+  if (shown.view === "lifetimes") return <Lifetimes state={state} shown={shown} change={change} />;
+  if (shown.view === "kernel") return <Kernel live={state.live} shown={shown} change={change} />;
+  if (shown.view === "doctor") return <Doctor state={state} change={change} />;
+  if (shown.view === "settings") return <Settings state={state} />;
+  return <Overview points={points} state={state} shown={shown} change={change} />;
+}
+
 function Page() {
   const [shown, change] = useShown();
   const latest = usePoints();
@@ -49,18 +71,11 @@ function Page() {
   const { value: within } = useAnswer(() => (bounded ? api.between(shown.from, shown.until) : Promise.resolve(null)), 0, [shown.from, shown.until]);
   const points = (bounded && within) || latest;
   const { value: state, problem } = useAnswer(api.state, 2000, []);
+  // Points come every second: only the overview, which any unknown name is, is drawn again for them.
+  const seen = Object.hasOwn(PROFILE_VIEWS, shown.view) || shown.view === "growth" || Object.hasOwn(PROCESS_VIEWS, shown.view) ? NO_POINTS : points;
+  const view = useMemo(() => state && <View state={state} points={seen} shown={shown} change={change} />, [state, seen, shown, change]);
   if (!state) return <main><p role="status">{problem || "…"}</p></main>;
   document.title = `${state.title} – seemalloc`;
-  let view;
-  if (shown.view in PROFILE_VIEWS) view = <Profile state={state} shown={shown} change={change} />;
-  else if (shown.view === "growth") view = <Growth shown={shown} change={change} />;
-  else if (shown.view === "sizes") view = <Sizes />;
-  else if (shown.view === "map") view = <HeapMap shown={shown} change={change} />;
-  else if (shown.view === "lifetimes") view = <Lifetimes state={state} change={change} />;
-  else if (shown.view === "kernel") view = <Kernel live={state.live} />;
-  else if (shown.view === "doctor") view = <Doctor state={state} go={(to) => change({ view: to })} />;
-  else if (shown.view === "settings") view = <Settings state={state} />;
-  else view = <Overview points={points} state={state} shown={shown} change={change} />;
   return (
     <>
       <Bar state={state} shown={shown} change={change} />
@@ -70,6 +85,7 @@ function Page() {
         {state.silent && <p class="problem" role="status">The process does not answer just now: {state.silent}. It is asked again and again.</p>}
         {state.stored?.problem && <p class="problem" role="alert">What is seen is not kept just now: {state.stored.problem}.</p>}
         {state.stored && OF_A_TIME.has(shown.view) && <Window points={latest} shown={shown} change={change} />}
+        <Unheeded shown={shown} />
         {view}
       </main>
     </>

@@ -1,7 +1,7 @@
 // What the page shows, kept in the address behind the #, so that a link shows the same.
-import { useEffect, useState } from "preact/hooks";
-import type { Stacks } from "./api.ts";
-import type { Line } from "./model/stacks.ts";
+import { useCallback, useEffect, useLayoutEffect, useState } from "preact/hooks";
+import type { About, Figures } from "./look.ts";
+import type { Folded } from "./model/stacks.ts";
 
 export interface Shown {
   view: string;
@@ -20,11 +20,13 @@ export interface Shown {
   region: string; // of the heap map: address of the first one that is shown in parts
   paint: string; // of the heap map: "class" or ""
   sort: string; // of the functions: a column; "": by what is chosen
+  lived: string; // of the lifetimes: a class of age; "": all
+  by: string; // likewise: their order; "": by temporary blocks
   last: number; // of the growth: the last so many seconds; 0: all
   zoom: string; // of the flame graph: names from the root, one a line
   open: string; // of the tree: branches that were opened or closed (model/branches.ts)
   inverted: boolean;
-  folded: boolean;
+  folded: Folded; // recursion
   nodes: number; // of the graph: functions with less than so many percent are left out
   edges: number; // likewise calls
   most: number; // functions at most
@@ -38,10 +40,10 @@ export interface Shown {
   colour: string; // of the flame graph: "module" or "change"; "": by change if there is one
 }
 
-const NOTHING: Shown = {
+export const NOTHING: Shown = {
   view: "overview", kind: "heap", at: 0, base: -1, from: 0, until: 0, type: "", focus: "", ignore: "", hide: "", module: "", search: "", function: "",
-  inverted: false, folded: false, nodes: 0.5, edges: 0.1, most: 80, what: "", flames: false, colour: "",
-  sizeFrom: "", sizeTo: "", labels: "", thread: "", seconds: 0, region: "", paint: "", sort: "", last: 0, zoom: "", open: "",
+  inverted: false, folded: "", nodes: 0.5, edges: 0.1, most: 80, what: "", flames: false, colour: "",
+  sizeFrom: "", sizeTo: "", labels: "", thread: "", seconds: 0, region: "", paint: "", sort: "", lived: "", by: "", last: 0, zoom: "", open: "",
 };
 
 export function read(hash: string): Shown {
@@ -68,22 +70,22 @@ export function write(shown: Shown): string {
 export type Change = (change: Partial<Shown>) => void;
 
 /** What each view of a profile gets. */
-export interface ViewProps {
-  stacks: Stacks;
-  all: Line[]; // the stacks that pass the filters, with the values of the chosen type
-  unit: string;
+export interface ViewProps<V extends keyof Figures = keyof Figures> {
+  about: About;
+  figures: Figures[V];
   shown: Shown;
   change: Change;
 }
 
 export function useShown(): [Shown, Change] {
   const [shown, setShown] = useState(() => read(location.hash));
-  useEffect(() => {
+  // Not after the first frame: an address that changed before it would be missed.
+  useLayoutEffect(() => {
     const follow = () => setShown(read(location.hash));
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
   }, []);
-  const change: Change = (some) => {
+  const change: Change = useCallback((some) => {
     const next = write({ ...read(location.hash), ...some });
     // Another view is a step that "back" undoes; a letter typed into a filter is not.
     if ("view" in some) location.hash = next;
@@ -91,16 +93,17 @@ export function useShown(): [Shown, Change] {
       history.replaceState(null, "", next);
       setShown(read(next));
     }
-  };
+  }, []);
   return [shown, change];
 }
 
-/** Asks again every `every` ms, and at once when a dependency changes; while the page is hidden, as soon as it is seen. */
-export function useAnswer<T>(ask: () => Promise<T>, every: number, needs: unknown[]): { value: T | null; problem: string } {
+/** Asks again every `every` ms (again: nothing else has changed), and at once when a dependency changes; while the page is hidden, as soon as it is seen. */
+export function useAnswer<T>(ask: (again: boolean) => Promise<T>, every: number, needs: unknown[]): { value: T | null; problem: string } {
   const [value, setValue] = useState<T | null>(null);
   const [problem, setProblem] = useState("");
   useEffect(() => {
     let over = false;
+    let again = false;
     let timer = 0;
     const once = async () => {
       document.removeEventListener("visibilitychange", once);
@@ -109,7 +112,7 @@ export function useAnswer<T>(ask: () => Promise<T>, every: number, needs: unknow
         return;
       }
       try {
-        const got = await ask();
+        const got = await ask(again);
         if (over) return;
         setValue(got);
         setProblem("");
@@ -117,6 +120,7 @@ export function useAnswer<T>(ask: () => Promise<T>, every: number, needs: unknow
         if (over) return;
         setProblem(failure instanceof Error ? failure.message : String(failure));
       }
+      again = true;
       if (every > 0) timer = window.setTimeout(once, every);
     };
     void once();

@@ -11,7 +11,7 @@ namespace conform {
 struct Command {
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // NAME=VALUE set, NAME alone unset, over this process's own
-  double seconds = 20;
+  double seconds = 600;
 };
 
 struct Outcome {

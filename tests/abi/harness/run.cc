@@ -10,7 +10,7 @@
 
 int main(int argc, char** argv) {
   conform::Command command;
-  command.seconds = 30;
+  command.seconds = 600;
   int i = 1;
   for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
     if (strcmp(argv[i], "--") == 0) {

@@ -1,8 +1,8 @@
 // Does what its arguments say, one after the other, and exits: for the ways in which profiles are written by themselves.
-//   keep:N     allocates N MiB in blocks of 64 KiB and keeps them      churn:N  allocates and frees N MiB
-//   free       frees what was kept                                     fail     asks for more than there is; must get null
-//   sleep:MS   sleeps, doing nothing                                   signal:N sends itself a signal
-//   await:N    waits until there are N profiles in its folder
+//   keep:N, free: words.h                                              churn:N  allocates and frees N MiB
+//   sleep:MS   sleeps, doing nothing                                   fail     asks for more than there is; must get null
+//   await:N    waits until there are N profiles in its folder          signal:N sends itself a signal
+//   until:N    churn:1 until there is a profile of this number in its folder, or has been
 //   fork:N     has a child do churn:N and exit, waits for it           exec:N   has a child start this program with churn:N
 #include <fcntl.h>
 #include <signal.h>
@@ -10,22 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
-constexpr size_t kEach = 64 << 10;
-static void* kept[1 << 16];
-static size_t count;
-
-extern "C" __attribute__((noinline)) void keep(size_t mib) {
-  for (size_t i = 0; i < mib << 20; i += kEach) {
-    kept[count] = malloc(kEach);
-    memset(kept[count++], 1, kEach);
-  }
-}
+#include "words.h"
 
 extern "C" __attribute__((noinline)) void churn(size_t mib) {
   for (size_t i = 0; i < mib << 20; i += kEach) {
@@ -34,8 +26,8 @@ extern "C" __attribute__((noinline)) void churn(size_t mib) {
   }
 }
 
-// Not readdir, which allocates.
-static size_t profiles() {
+// How many profiles there are, or the largest of their numbers. Not readdir, which allocates.
+static size_t profiles(bool by_number = false) {
   struct Entry {
     uint64_t inode, offset;
     unsigned short length;
@@ -48,7 +40,10 @@ static size_t profiles() {
   for (long bytes; (bytes = syscall(SYS_getdents64, folder, buffer, sizeof(buffer))) > 0;) {
     for (long at = 0; at < bytes; at += reinterpret_cast<Entry*>(buffer + at)->length) {
       const char* name = reinterpret_cast<Entry*>(buffer + at)->name;
-      found += strstr(name, ".heap") != nullptr && strstr(name, ".tmp.") == nullptr;
+      const char* end = strstr(name, ".heap");
+      if (end == nullptr || strstr(name, ".tmp.") != nullptr) continue;
+      while (by_number && end > name && end[-1] != '.') end--;
+      found = by_number ? std::max<size_t>(found, strtoul(end, nullptr, 10)) : found + 1;
     }
   }
   close(folder);
@@ -56,8 +51,17 @@ static size_t profiles() {
 }
 
 static bool await(size_t count) {
-  for (int i = 0; i < 20000; i++) {
+  for (int i = 0; i < 300000; i++) {
     if (profiles() >= count) return true;
+    usleep(1000);
+  }
+  return false;
+}
+
+static bool until(size_t number) {
+  for (int i = 0; i < 300000; i++) {
+    if (profiles(true) >= number) return true;
+    churn(1);
     usleep(1000);
   }
   return false;
@@ -79,17 +83,9 @@ static int in_child(const char* program, size_t mib, bool start) {
 }
 
 int main(int, char** argv) {
-  for (char** at = argv + 1; *at != nullptr; at++) {
-    std::string word = *at;
-    size_t colon = word.find(':');
-    size_t number = colon == std::string::npos ? 0 : strtoul(word.c_str() + colon + 1, nullptr, 10);
-    word = word.substr(0, colon);
-    if (word == "keep") keep(number);
+  return do_words(argv, [&](std::string_view word, size_t number) {
     if (word == "churn") churn(number);
     if (word == "sleep") usleep(static_cast<useconds_t>(number * 1000));
-    if (word == "free") {
-      while (count > 0) free(kept[--count]);
-    }
     if (word == "fail" && malloc(static_cast<size_t>(PTRDIFF_MAX)) != nullptr) return 1;
     if (word == "fail") {
       void* volatile block = malloc(size_t{1} << 46);
@@ -97,6 +93,8 @@ int main(int, char** argv) {
     }
     if (word == "signal") raise(static_cast<int>(number));
     if (word == "await" && !await(number)) return 3;
+    if (word == "until" && !until(number)) return 4;
     if ((word == "fork" || word == "exec") && in_child(argv[0], number, word == "exec") != 0) return 2;
-  }
+    return 0;
+  });
 }

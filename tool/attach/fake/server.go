@@ -45,7 +45,7 @@ func Start(t *testing.T, path string) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	options := map[string]string{"sample": "512K", "purge_delay": "1000"}
+	options := map[string]string{"sample": "512K", "purge_delay": "auto"}
 	s := &Server{Path: path, Raw: map[string]string{}, Answers: map[string]func([]string) string{
 		"ping":    func([]string) string { return "pong" },
 		"version": func([]string) string { return "seemalloc 0.1.0" },

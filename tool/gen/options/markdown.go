@@ -14,11 +14,12 @@ var expectations = map[string]func(row) string{
 	"kBytes": func(r row) string {
 		return fmt.Sprintf("bytes, %s to %s (suffixes K M G T)", size(r.least), size(r.most))
 	},
-	"kMilliseconds": func(r row) string { return fmt.Sprintf("milliseconds, %d to %d", r.least, r.most) },
-	"kCount":        func(r row) string { return fmt.Sprintf("number, %d to %d", r.least, r.most) },
-	"kSwitch":       func(row) string { return "switch: 0/1, off/on, false/true" },
-	"kText":         func(row) string { return "text without a comma" },
-	"kChoice":       func(r row) string { return strings.Join(r.words, ", ") },
+	"kMilliseconds":     func(r row) string { return fmt.Sprintf("milliseconds, %d to %d", r.least, r.most) },
+	"kAutoMilliseconds": func(r row) string { return fmt.Sprintf("milliseconds, %d to %d, or auto", r.least, r.most) },
+	"kCount":            func(r row) string { return fmt.Sprintf("number, %d to %d", r.least, r.most) },
+	"kSwitch":           func(row) string { return "switch: 0/1, off/on, false/true" },
+	"kText":             func(row) string { return "text without a comma" },
+	"kChoice":           func(r row) string { return strings.Join(r.words, ", ") },
 }
 
 // markdown writes docs/options.md.
@@ -46,6 +47,8 @@ func fallback(r row) string {
 	switch {
 	case r.kind == "kBytes":
 		return "`" + size(r.fallback) + "`"
+	case r.kind == "kAutoMilliseconds":
+		return "`auto`"
 	case r.kind == "kText":
 		return "empty"
 	case r.kind == "kChoice" && r.fallback < uint64(len(r.words)):

@@ -2,6 +2,9 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { timeTicks } from "../model/format.ts";
+import { SavePicture } from "./picture.tsx";
+import { snapshot } from "./snapshot.ts";
+import { inTurn } from "./turns.ts";
 
 export interface Line {
   label: string;
@@ -11,12 +14,14 @@ export interface Line {
 
 interface Props {
   title: string;
+  caption?: preact.ComponentChildren; // the title, with what explains it
   seconds: number[]; // since 1970
   lines: Line[];
   stacked?: boolean;
   format: (value: number) => string;
   bytes?: boolean; // ticks at powers of two
   height?: number;
+  onZoom?: (span: { from: number; to: number } | null) => void; // s since 1970; null: all is shown again
 }
 
 const POWERS = Array.from({ length: 50 }, (_, i) => 2 ** i);
@@ -43,6 +48,7 @@ function options(props: Props, width: number): uPlot.Options {
     width,
     height: props.height ?? 220,
     cursor: { drag: { x: true, y: false } },
+    hooks: { setScale: [(chart, scale) => scale === "x" && props.onZoom?.(zoomOf(chart))] },
     axes: [
       { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, space: 70, values: (_, ticks, __, ___, step) => timeTicks(ticks, step) },
       { stroke: ink, grid: { stroke: dark ? "#333" : "#eee" }, size: 76, values: (_, ticks) => ticks.map(format), incrs: props.bytes ? POWERS : WHOLE },
@@ -66,6 +72,13 @@ function options(props: Props, width: number): uPlot.Options {
   };
 }
 
+/** What of the time is shown, where that is not all. */
+function zoomOf(chart: uPlot): { from: number; to: number } | null {
+  const seconds = chart.data[0];
+  const { min, max } = chart.scales.x!;
+  return min != null && max != null && (min > seconds[0]! || max < seconds[seconds.length - 1]!) ? { from: min, to: max } : null;
+}
+
 function data(props: Props): uPlot.AlignedData {
   const values = props.stacked ? piled(props.lines).reverse() : props.lines.map((line) => line.values);
   return [props.seconds, ...values];
@@ -82,31 +95,33 @@ export function Chart(props: Props) {
       chart.current?.destroy();
       chart.current = new uPlot(options(latest.current, element.clientWidth), data(latest.current), element);
     };
+    let forget = () => {};
     const observer = new ResizeObserver(() => {
-      if (chart.current?.width !== element.clientWidth) make();
+      forget();
+      if (chart.current?.width !== element.clientWidth) forget = inTurn(make);
     });
     observer.observe(element);
     return () => {
       observer.disconnect();
+      forget();
       chart.current?.destroy();
       chart.current = null;
     };
   }, []);
-  useEffect(() => {
+  // A page of charts has one drawn after the other: together, with their 6,000 points, they would hold it up.
+  useEffect(() => inTurn(() => {
     // The legend's texts close over the lines: they are made anew with them.
     const one = chart.current;
     if (!one) return;
     options(props, one.width).series.forEach((series, i) => i > 0 && Object.assign(one.series[i]!, { value: series.value }));
-    const seconds = one.data[0];
-    const { min, max } = one.scales.x!;
-    const zoomed = min != null && max != null && (min > seconds[0]! || max < seconds[seconds.length - 1]!);
+    const zoomed = zoomOf(one) !== null;
     one.setData(data(props), !zoomed);
     if (zoomed) one.redraw();
-  });
+  }));
   const last = props.lines.map((line) => `${line.label} ${props.format(line.values[line.values.length - 1] ?? 0)}`).join(", ");
   return (
     <figure class="chart">
-      <figcaption>{props.title}</figcaption>
+      <figcaption><span>{props.caption ?? props.title}</span> <SavePicture name={`seemalloc.${props.title.toLowerCase().replace(/[^a-z]+/g, "-")}`} of={props.title} pixels draw={() => snapshot(place.current!.parentElement!)} /></figcaption>
       <div ref={place} role="img" aria-label={`${props.title}: now ${last}`} />
     </figure>
   );

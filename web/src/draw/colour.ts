@@ -8,6 +8,12 @@ export function ofFunction(module: string, name: string, dark: boolean): string 
   return dark ? `hsl(${hue} 34% ${30 + shade}%)` : `hsl(${hue} 58% ${80 + shade}%)`;
 }
 
+/** A module's own, between the shades of its functions. */
+export function ofModule(module: string, dark: boolean): string {
+  const hue = hash(module) % 360;
+  return dark ? `hsl(${hue} 34% 30%)` : `hsl(${hue} 58% 80%)`;
+}
+
 /** Red has grown, blue has shrunk; the stronger, the more of itself. */
 export function ofChange(now: number, before: number, dark: boolean): string {
   const change = now - before;

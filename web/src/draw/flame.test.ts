@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Node } from "../model/stacks.ts";
-import { type Look, hit, layout, svgOf } from "./flame.ts";
+import { type Look, hit, layout, modulesOf, svgOf } from "./flame.ts";
 
 function node(name: string, total: number, base: number, children: Node[] = []): Node {
   const self = total - children.reduce((sum, child) => sum + child.total, 0);
-  const one: Node = { name, frame: null, self, total, weight: Math.abs(self) + children.reduce((sum, child) => sum + child.weight, 0), base, depth: 0, parent: null, children };
+  const one: Node = { name, module: "", file: "", self, total, weight: Math.abs(self) + children.reduce((sum, child) => sum + child.weight, 0), base, depth: 0, parent: null, children };
   children.forEach((child) => (child.parent = one));
   return one;
 }
@@ -62,4 +62,10 @@ test("as SVG, each box has its place, its colour and what it means; names are te
 test("losses are as wide as gains", () => {
   const { boxes } = layout(node("all", 10, 0, [node("gained", 60, 0), node("lost", -50, 0)]), 110, false);
   assert.deepEqual(boxes.map((box) => [box.node.name, Math.round(box.width)]), [["all", 110], ["gained", 60], ["lost", 50]]);
+});
+
+test("the legend names the modules that are seen, the widest first", () => {
+  const of = (name: string, module: string, total: number, children: Node[] = []) => Object.assign(node(name, total, 0, children), { module });
+  const root = node("all", 1000, 0, [of("main", "a.out", 800, [of("make", "lib.so", 800, [of("new", "lib.so", 800)])]), of("start", "libc.so", 0.1)]);
+  assert.deepEqual(modulesOf(layout(root, 1000, false).boxes), ["lib.so", "a.out"]);
 });

@@ -50,6 +50,13 @@ export function layout(top: Node, width: number, compares: boolean): { boxes: Bo
   return { boxes, rows };
 }
 
+/** The modules of what is seen, those of the widest frames first. */
+export function modulesOf(boxes: Box[]): string[] {
+  const widths = new Map<string, number>();
+  for (const { node, width } of boxes) if (node.parent) widths.set(node.module, (widths.get(node.module) ?? 0) + width);
+  return [...widths].sort((a, b) => b[1] - a[1]).map(([module]) => module);
+}
+
 function cut(context: CanvasRenderingContext2D, text: string, room: number): string {
   if (context.measureText(text).width <= room) return text;
   const letters = Math.floor(room / 7);
@@ -58,7 +65,7 @@ function cut(context: CanvasRenderingContext2D, text: string, room: number): str
 
 function coloursOf(node: Node, look: Look): { fill: string; ink: string } {
   if (look.search?.test(node.name)) return { fill: "#c026d3", ink: "#fff" };
-  const fill = look.byChange || node.total < 0 ? ofChange(node.total, node.base, look.dark) : ofFunction(node.frame?.m ?? "", node.name, look.dark);
+  const fill = look.byChange || node.total < 0 ? ofChange(node.total, node.base, look.dark) : ofFunction(node.module, node.name, look.dark);
   return { fill, ink: look.dark ? "#fff" : "#111" };
 }
 

@@ -13,7 +13,10 @@ export const LARGE = "#0d9488";
 export interface Paint {
   dark: boolean;
   byClass: boolean;
+  has?: (part: MapPart) => boolean; // all others are faint; none: all are drawn alike
 }
+
+const FAINT = 0.12;
 
 /** A hue for each doubling of the size, shades between. */
 export function ofClass(size: number, dark: boolean): string {
@@ -69,6 +72,8 @@ export function drawCells(canvas: HTMLCanvasElement, width: number, cells: Sum[]
 const PAGES = 256;
 
 function drawPart(context: CanvasRenderingContext2D, part: MapPart, y: number, page: number, osPages: number, paint: Paint): void {
+  const alpha = paint.has && !paint.has(part) ? FAINT : 1;
+  context.globalAlpha = alpha;
   const x = part.page * page;
   const width = Math.max(1, part.pages * page - (part.pages * page > 4 ? 1 : 0));
   const full = occupancy(part);
@@ -83,10 +88,10 @@ function drawPart(context: CanvasRenderingContext2D, part: MapPart, y: number, p
     return;
   }
   const colour = ofClass(part.size ?? 0, paint.dark);
-  context.globalAlpha = 0.28;
+  context.globalAlpha = 0.28 * alpha;
   context.fillStyle = colour;
   context.fillRect(x, y, width, STRIP);
-  context.globalAlpha = 1;
+  context.globalAlpha = alpha;
   const height = full === 0 ? 0 : Math.max(2, STRIP * full);
   context.fillRect(x, y + STRIP - height, width, height);
   // What has gone back from within: no memory is behind it.
@@ -109,6 +114,7 @@ export function drawStrips(canvas: HTMLCanvasElement, width: number, regions: Ma
     context.fillStyle = paint.dark ? "#242424" : "#f1f0ef";
     context.fillRect(0, y, width, STRIP);
     for (const part of region.parts ?? []) drawPart(context, part, y, page, osPages, paint);
+    context.globalAlpha = 1;
     if (region.huge) {
       context.fillStyle = paint.dark ? "#fff" : "#000";
       context.fillRect(0, y + STRIP, width, 2);

@@ -31,3 +31,8 @@ test("lines of one function are one stack, in whatever order they come", () => {
 });
 
 test("filters hold", () => assert.equal(changes(STACKS, lines(STACKS, 0, { ignore: "^g$" })).parts.gone.stacks, 0));
+
+test("what a container allocates is of the function that fills it", () => {
+  const std: Stacks = { ...STACKS, frames: [{ n: "main" }, { n: "fill" }, { n: "std::vector::push_back", p: true }, { n: "std::allocator::allocate", p: true }], stacks: [[0, 1, 2, 3], [0, 1], [2, 3]], values: [[9], [8], [7]], base: [[0], [0], [0]] };
+  assert.deepEqual(changes(std, lines(std, 0)).rows.map((row) => row.stack.slice(row.inner)[0]), ["fill", "fill", "std::allocator::allocate"]);
+});

@@ -1,6 +1,6 @@
 // What has changed between two moments, by stack. Pure functions.
 import type { Stacks } from "../api.ts";
-import { type Line, weight } from "./stacks.ts";
+import { type Line, holder, weight } from "./stacks.ts";
 
 export type What = "new" | "gone" | "grown" | "shrunk" | "same";
 
@@ -8,6 +8,7 @@ export const WHATS: What[] = ["new", "grown", "shrunk", "gone"];
 
 export interface Changed {
   stack: string[]; // innermost first
+  inner: number; // so many of them are of a standard library: the next one is whose memory it is
   value: number;
   base: number;
   what: What;
@@ -39,7 +40,7 @@ export function changes(stacks: Stacks, all: Line[]): Changes {
     const names = line.frames.map((index) => stacks.frames[index]!.n);
     const key = names.join("\n");
     let row = known.get(key);
-    if (!row) known.set(key, (row = { stack: names.reverse(), value: 0, base: 0, what: "same" }));
+    if (!row) known.set(key, (row = { stack: names.reverse(), inner: line.frames.length - 1 - holder(stacks, line), value: 0, base: 0, what: "same" }));
     row.value += line.value;
     row.base += line.base;
   }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { MapSums } from "../api.ts";
-import { age, bitCount, describePart, describeSum, fragmentation, grid, partAt, sums, whole } from "./heapmap.ts";
+import { age, bitCount, describePart, describeSum, fragmentation, grid, partAt, pinnedBy, sums, whole } from "./heapmap.ts";
 
 function mapOf(regions: number): MapSums {
   const columns = ["huge", "spans", "used", "taken", "dirty", "lazy", "purged", "clean", "live", "free", "holes", "most"];
@@ -48,6 +48,15 @@ test("100 GiB are summed up well within a frame's work", () => {
     quickest = Math.min(quickest, performance.now() - began);
   }
   assert.ok(quickest < 100, `${quickest} ms`);
+});
+
+test("functions choose by the stack that pins, where one is known", () => {
+  const chosen = (focus: string, ignore: string) => [["filled", "grows"], ["filled", "serves"], undefined].map(pinnedBy({ focus, ignore }) ?? (() => null));
+  assert.deepEqual(chosen("", ""), [null, null, null]);
+  assert.deepEqual(chosen("GROWS", ""), [true, false, false]);
+  assert.deepEqual(chosen("", "^serves$"), [true, false, true]);
+  assert.deepEqual(chosen("filled", "grows"), [false, true, false]);
+  assert.deepEqual(chosen("(", ""), [null, null, null], "it cannot be read, and that is said");
 });
 
 test("parts are told in words", () => {

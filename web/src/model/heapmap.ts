@@ -1,6 +1,7 @@
 // The heap map: regions in sums, several to a cell where there are many, and the parts of some. Pure functions.
 import type { MapPart, MapRegion, MapSums } from "../api.ts";
 import { bytes, count } from "./format.ts";
+import { passes, pattern } from "./stacks.ts";
 
 /** What regions hold, in bytes. */
 export interface Sum {
@@ -94,6 +95,18 @@ export function occupancy(part: MapPart): number | null {
   if (part.is === "large") return 1;
   if (part.is !== "small" && part.is !== "sampled") return null;
   return (part.live ?? 0) / Math.max(1, part.blocks ?? 1);
+}
+
+/** What is filtered by: the size of a span's blocks, of a large block its pages; free pages have none. */
+export function blockSize(part: MapPart, pageBytes: number): number | null {
+  if (part.is === "large") return part.pages * pageBytes;
+  return occupancy(part) === null ? null : (part.size ?? 0);
+}
+
+/** Whose stack, where one is known, is of the chosen functions; undefined: none are chosen. */
+export function pinnedBy({ focus, ignore }: { focus: string; ignore: string }): ((stack: string[] | undefined) => boolean) | undefined {
+  const [wanted, unwanted] = [pattern(focus), pattern(ignore)];
+  return wanted || unwanted ? (stack) => passes(stack ?? [], wanted, unwanted) : undefined;
 }
 
 /** A time in words that may be days. */

@@ -40,6 +40,14 @@ test("the same question has the same answer, and what is not there is said", () 
   assert.throws(() => report.answer("suspects?last=7"), /does not have it/);
 });
 
+test("suspects are chosen by their functions", () => {
+  const all = [{ stack: ["make", "parse", "main"] }, { stack: ["make", "serve", "main"] }];
+  const report = new Inlined({ ...REPORT, answers: { "suspects?last=0": all } });
+  assert.deepEqual(report.answer("suspects?last=0"), all);
+  assert.deepEqual(report.answer("suspects?last=0&focus=PARSE"), [all[0]]);
+  assert.deepEqual(report.answer("suspects?last=0&focus=main&ignore=%5Eparse"), [all[1]]);
+});
+
 test("rows are chosen by thread, and added up where several are of one stack", () => {
   const threads = { ...about, t: 2, rows: [[1, 3, 30], [2, 4, 40], [1, 5, 50]], threads: ["main", "worker"], row_threads: [0, 0, 1] };
   const report = new Inlined({ ...REPORT, profiles: { ...REPORT.profiles, "threads 0": threads } });
@@ -81,4 +89,14 @@ test("profiles of other files are compared by the types that both have", () => {
   assert.deepEqual([change.stacks, change.values, change.base], [[[0, 2], [0, 3], [0, 1]], [[30], [40], [0]], [[20], [0], [10]]]);
   assert.throws(() => report.answer("profile?kind=heap&at=8&base=2"), /nothing in common: one is of inuse_objects in objects, inuse_space in bytes, the other of cpu/);
   assert.deepEqual((report.answer("profile?kind=heap&at=8") as Stacks).values, [[3, 30], [4, 40]]);
+});
+
+test("a report says whether it tells threads apart, and which patterns it cannot read", () => {
+  const threads = { ...about, t: 2, rows: [[0, 1, 10], [1, 2, 20]], threads: ["main", "worker"], row_threads: [0, 1] };
+  const report = new Inlined({ ...REPORT, profiles: { ...REPORT.profiles, "threads 0": threads } });
+  assert.deepEqual([report.tellsThreads("threads"), report.tellsThreads("peak"), report.tellsThreads("cpu")], [true, false, false]);
+  assert.deepEqual((report.answer("profile?kind=threads&thread=%5Ework") as Stacks).values, [[2, 20]]);
+  assert.throws(() => report.answer("profile?kind=heap&at=8&size_from=16"), /^Error: size_from=16: the rows of a report do not say that/);
+  assert.throws(() => new Inlined({ ...REPORT, answers: { "suspects?last=0": [] } }).answer("suspects?last=0&ignore=(%3Fi)w"), /^Error: ignore=\(\?i\)w: expected a regular expression, read as JavaScript does: Invalid group/);
+  assert.throws(() => report.answer("profile?kind=threads&thread=(%3Fi)w"), /^Error: thread=\(\?i\)w: expected a regular expression, read as JavaScript does: Invalid group/);
 });

@@ -1,5 +1,6 @@
 // What a report (tool/web/report.go) has in it instead of a server. Answers are kept, so that the same question has the same one.
-import type { Frame, Moment, Point, SampleType, Stacks } from "../api.ts";
+import type { Frame, Moment, Point, SampleType, Stacks, Suspect } from "../api.ts";
+import { passes, unreadable } from "./stacks.ts";
 
 export interface Report {
   answers: Record<string, unknown>;
@@ -21,11 +22,20 @@ interface Profile {
   row_threads?: number[]; // of each row the index of its thread; -1: it says none
 }
 
+/** A pattern; throws what a server says of one that it cannot read. */
+function read(name: string, text: string, flags = ""): RegExp {
+  try {
+    return new RegExp(text, flags);
+  } catch {
+    throw new Error(unreadable(name, text));
+  }
+}
+
 /** The rows of threads that match; all where none is asked for. */
 function rowsOf({ rows, threads, row_threads: of }: Profile, thread: string | null): number[][] {
   if (!thread) return rows;
   if (!threads || !of) throw new Error("this report cannot show it by thread: its samples say no thread, or more than 100");
-  const wanted = new RegExp(thread);
+  const wanted = read("thread", thread);
   return rows.filter((_, i) => of[i]! >= 0 && wanted.test(threads[of[i]!]!));
 }
 
@@ -41,6 +51,11 @@ export class Inlined {
     this.report = report;
   }
 
+  /** Whether rows of the kind can be chosen by their thread. */
+  tellsThreads(kind: string): boolean {
+    return !!this.report.profiles[`${kind} 0`]?.row_threads;
+  }
+
   /** As the server answers GET api/WHAT; throws where the report has no answer. */
   answer(what: string): unknown {
     if (!this.known.has(what)) this.known.set(what, this.find(what));
@@ -50,11 +65,21 @@ export class Inlined {
   private find(what: string): unknown {
     const [path, query] = what.split("?", 2) as [string, string?];
     const asked = new URLSearchParams(query);
+    for (const name of ["size_from", "size_to", "labels", "seconds"]) if (asked.has(name)) throw new Error(`${name}=${asked.get(name)}: the rows of a report do not say that`);
     if (path === "profile") return this.profile(asked);
+    if (path === "suspects") return this.suspects(asked);
     const all = this.report.answers[what] ?? this.report.answers[path];
     if (path === "series") return ((all ?? []) as Point[]).filter((point) => point.t > Number(asked.get("since")));
     if (all === undefined) throw new Error(this.report.missing[path] ?? "this report does not have it");
     return all;
+  }
+
+  /** Of those that are in the report. */
+  private suspects(asked: URLSearchParams): Suspect[] {
+    const all = this.report.answers[`suspects?last=${asked.get("last") ?? 0}`] as Suspect[] | undefined;
+    if (all === undefined) throw new Error(this.report.missing.suspects ?? "this report does not have it");
+    const [focus, ignore] = ["focus", "ignore"].map((name) => (asked.get(name) ? read(name, asked.get(name)!, "i") : null));
+    return all.filter((one) => passes(one.stack, focus!, ignore!));
   }
 
   private profile(asked: URLSearchParams): Stacks {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { asked, isRange, parseBytes, withLabel } from "./rows.ts";
+import { asked, hasSize, isAllSizes, isRange, parseBytes, untoldOf, withLabel } from "./rows.ts";
 
 const NONE = { sizeFrom: "", sizeTo: "", labels: "", thread: "", seconds: 0 };
 
@@ -20,9 +20,27 @@ test("only a range that can be read is asked for", () => {
   assert.equal(asked({ ...NONE, labels: "lifetime=1ms+to+10ms", seconds: 5 }), "&labels=lifetime%3D1ms%2Bto%2B10ms&seconds=5");
 });
 
-test("threads are asked for by an expression that can be read", () => {
+test("a range chooses sizes, both ends included; one that cannot be read leaves none out", () => {
+  const chosen = (sizeFrom: string, sizeTo: string) => [16, 1024, 4096, 4097].filter((size) => hasSize({ sizeFrom, sizeTo }, size));
+  assert.deepEqual(chosen("", ""), [16, 1024, 4096, 4097]);
+  assert.deepEqual(chosen("1K", "4K"), [1024, 4096]);
+  assert.deepEqual(chosen("1025", ""), [4096, 4097]);
+  assert.deepEqual(chosen("", "16"), [16]);
+  assert.deepEqual(chosen("4K", "1K"), [16, 1024, 4096, 4097]);
+  assert.deepEqual([["", ""], ["0", ""], ["x", "1K"], ["4K", "1K"], ["1K", ""], ["", "1K"]].map(([sizeFrom, sizeTo]) => isAllSizes({ sizeFrom: sizeFrom!, sizeTo: sizeTo! })), [true, true, true, true, false, false]);
+});
+
+test("threads are asked for by any expression: the server says which it can read", () => {
   assert.equal(asked({ ...NONE, thread: "^worker" }), "&thread=%5Eworker");
-  assert.equal(asked({ ...NONE, thread: "(" }), "");
+  assert.equal(asked({ ...NONE, thread: "(?i)Worker" }), "&thread=%28%3Fi%29Worker", "JavaScript could not read it");
+  assert.equal(asked({ ...NONE, thread: "(?=w)" }), "&thread=%28%3F%3Dw%29", "Go cannot read it, and says so");
+});
+
+test("what a profile does not tell of its rows is named", () => {
+  const labels = { most: 0, texts: { pool: ["a"] } };
+  assert.deepEqual(untoldOf(NONE, labels), []);
+  assert.deepEqual(untoldOf({ ...NONE, sizeFrom: "4K", labels: "pool=a&lifetime=alive", thread: "w" }, labels), ["size", "lifetime", "thread"]);
+  assert.deepEqual(untoldOf({ ...NONE, sizeFrom: "x", thread: "w" }, { most: 16, texts: { thread: [] } }), [], "a range that cannot be read leaves nothing out");
 });
 
 test("a label is set, changed and taken away", () => {

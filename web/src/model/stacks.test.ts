@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Stacks } from "../api.ts";
-import { type Node, around, find, heldFor, holders, isPattern, isWhole, lines, pathOf, table, total, tree } from "./stacks.ts";
+import { type Line, type Node, type Shape, around, find, heldFor, holders, isWhole, joinedTexts, lines, matching, ordered, pathOf, table, textAt, total, tree as treeOf, unreadable } from "./stacks.ts";
 
 // main → parse → node, main → serve → serve → cache (recursive), and one that is only in the base.
 const STACKS: Stacks = {
@@ -12,6 +12,8 @@ const STACKS: Stacks = {
   values: [[1, 100], [2, 300], [3, 50], [0, 0]],
   base: [[1, 40], [2, 300], [0, 0], [4, 70]],
 };
+
+const tree = (stacks: Stacks, all: Line[], shape?: Shape) => treeOf(ordered(stacks, all, shape));
 
 function random(seed: number): () => number {
   return () => (seed = (Math.imul(seed, 1103515245) + 12345) & 0x7fffffff) / 0x7fffffff;
@@ -30,7 +32,16 @@ test("filters choose stacks, and take functions out of them", () => {
   assert.equal(total(lines(STACKS, 1, { module: "lib.so" })).value, 400);
   assert.deepEqual(lines(STACKS, 1, { hide: "^serve$" })[1]!.frames, [0, 4]);
   assert.equal(total(lines(STACKS, 1, { focus: "(" })).value, 450, "half typed: no filter yet");
-  assert.equal(isPattern("("), false);
+  const said = (why: string) => `: expected a regular expression, read as JavaScript does: ${why}`;
+  assert.deepEqual(["", "a.b", "(", "(?i)a", "(?=a)"].map((text) => unreadable("focus", text)), ["", "", "focus=(" + said("Unterminated group"), "focus=(?i)a" + said("Invalid group"), ""]);
+});
+
+test("what a search finds is counted once, however many functions of a stack match", () => {
+  const all = lines(STACKS, 1);
+  assert.deepEqual(matching(STACKS, all, /serve|cache/i), { value: 350, functions: 2 });
+  assert.deepEqual(matching(STACKS, all, /node/), { value: 100, functions: 1 });
+  assert.deepEqual(matching(STACKS, all, /nobody/), { value: 0, functions: 0 });
+  assert.equal(matching(STACKS, all, null), null);
 });
 
 test("a recursive function counts once", () => {
@@ -66,10 +77,78 @@ test("the tree folds recursion and turns around", () => {
   const all = lines(STACKS, 1);
   const serve = (root: Node) => root.children[0]!.children.find((one) => one.name === "serve")!;
   assert.equal(serve(tree(STACKS, all)).children[0]!.name, "serve");
-  assert.equal(serve(tree(STACKS, all, { folded: true })).children[0]!.name, "cache");
+  assert.equal(serve(tree(STACKS, all, { folded: "direct" })).children[0]!.name, "cache");
   const inverted = tree(STACKS, all, { inverted: true });
   assert.deepEqual(inverted.children.map((one) => one.name), ["cache", "node", "parse", "serve"]);
   check(inverted);
+});
+
+test("texts are what they were, also empty ones", () => {
+  const texts = ["", "a", "\n", "ünï → 𝄞", ""];
+  const joined = joinedTexts(texts);
+  assert.deepEqual(texts.map((_, i) => textAt(joined, i)), texts);
+});
+
+// f → g → f → g → f → h and f → g → f, of which all is what f has allocated, and what h has for it.
+const INDIRECT: Stacks = {
+  ...STACKS, frames: [{ n: "main" }, { n: "f" }, { n: "g" }, { n: "h" }],
+  stacks: [[0, 1, 2, 1, 2, 1, 3], [0, 1, 2, 1], [0, 1, 1, 2]], values: [[1, 100], [1, 30], [1, 7]], base: undefined,
+};
+
+test("recursion by way of other functions is folded, each function's bytes counted once", () => {
+  const all = lines(INDIRECT, 1);
+  const told = (node: Node): string => `${node.name} ${node.total}/${node.self}${node.children.length ? ` (${node.children.map(told).join(", ")})` : ""}`;
+  assert.equal(told(tree(INDIRECT, all, { folded: "all" })), "all 137/0 (main 137/0 (f 137/30 (g 7/7, h 100/100)))");
+  assert.equal(told(tree(INDIRECT, all, { folded: "all", inverted: true })), "all 137/0 (f 30/0 (main 30/30), g 7/0 (f 7/0 (main 7/7)), h 100/0 (f 100/0 (main 100/100)))");
+  assert.equal(told(tree(INDIRECT, all, { folded: "direct" })), "all 137/0 (main 137/0 (f 137/0 (g 137/7 (f 130/30 (g 100/0 (f 100/0 (h 100/100)))))))");
+});
+
+const SHAPES: Shape[] = (["", "direct", "all"] as const).flatMap((folded) => [{ folded }, { folded, inverted: true }]);
+
+/** A tree as it is made step by step: what each node must have. */
+function grown(profile: Stacks, all: Line[], shape: Shape): Map<string, [number, number, number, number]> {
+  const nodes = new Map<string, [number, number, number, number]>();
+  for (const line of all) {
+    let names = line.frames.map((index) => profile.frames[index]!.n);
+    if (shape.folded === "direct") names = names.filter((name, i) => name !== names[i - 1]);
+    if (shape.folded === "all") for (let i = 0; i < names.length; i++) names.splice(i + 1, names.lastIndexOf(names[i]!) - i);
+    if (shape.inverted) names.reverse();
+    for (let depth = 0; depth <= names.length; depth++) {
+      const path = names.slice(0, depth).join("\n");
+      const node = nodes.get(path) ?? [0, 0, 0, 0];
+      nodes.set(path, [node[0] + line.value, node[1] + (depth === names.length ? line.value : 0), node[2] + Math.abs(line.value), node[3] + line.base]);
+    }
+  }
+  return nodes;
+}
+
+test("a tree has the nodes that its stacks make, with their sums, whatever its shape", () => {
+  const seed = Number(process.env.SEEMALLOC_SEED ?? Date.now() % 1e9);
+  const next = random(seed);
+  for (let round = 0; round < 40; round++) {
+    const names = 1 + Math.floor(next() * 6);
+    const frames = Array.from({ length: 12 }, (_, i) => ({ n: `f${i % names}`, l: i, m: `m${i % names}`, f: `${i % names}.cc` }));
+    const stacks = Array.from({ length: Math.floor(next() * 200) }, () => Array.from({ length: Math.floor(next() * 7) }, () => Math.floor(next() * 12)));
+    const column = () => stacks.map(() => [0, Math.floor(next() * 2000) - 500]);
+    const profile: Stacks = { ...STACKS, frames, stacks, values: column(), base: column() };
+    const all = lines(profile, 1);
+    for (const shape of SHAPES) {
+      const wanted = grown(profile, all, shape);
+      let seen = 0;
+      const walk = (node: Node) => {
+        seen++;
+        const path = pathOf(node);
+        const about = `seed ${seed}, round ${round}: ${path.join(" ")}`;
+        if (all.length > 0) assert.deepEqual([node.total, node.self, node.weight, node.base], wanted.get(path.join("\n")), about);
+        assert.equal(node.depth, path.length, about);
+        if (node.parent) assert.deepEqual([node.module, node.file], [`m${node.name.slice(1)}`, `${node.name.slice(1)}.cc`], about);
+        assert.deepEqual(node.children.map((one) => one.name), [...new Set(node.children.map((one) => one.name))].sort(), about);
+        node.children.forEach(walk);
+      };
+      walk(tree(profile, all, shape));
+      assert.equal(seen, Math.max(1, wanted.size), `seed ${seed}, round ${round}`);
+    }
+  }
 });
 
 test("around a function are its callers and what it calls", () => {
@@ -90,7 +169,7 @@ test("sums of random profiles agree with the stacks", () => {
     const sum = total(all).value;
     const rows = table(profile, all);
     assert.equal(rows.reduce((flat, row) => flat + row.flat, 0), sum, `seed ${seed}`);
-    for (const shape of [{}, { inverted: true }, { folded: true }]) {
+    for (const shape of SHAPES) {
       const root = tree(profile, all, shape);
       assert.equal(root.total, sum, `seed ${seed}`);
       check(root);

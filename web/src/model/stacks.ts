@@ -1,5 +1,5 @@
 // From stacks to what is shown: filters, a tree of calls, a table of functions. Pure functions.
-import type { Frame, Stacks } from "../api.ts";
+import type { Stacks } from "../api.ts";
 
 export interface Filter {
   focus?: string; // only stacks with a function that matches; a regular expression, without regard to case
@@ -29,8 +29,20 @@ export function pattern(text: string | undefined): RegExp | null {
   }
 }
 
-export function isPattern(text: string | undefined): boolean {
-  return !text || pattern(text) !== null;
+/** What is said of a pattern that the page itself cannot read, as a server says it; "": it can. */
+export function unreadable(name: string, text: string): string {
+  try {
+    new RegExp(text, "i");
+    return "";
+  } catch (failure) {
+    const { message } = failure as Error; // "Invalid regular expression: /(/i: Unterminated group"
+    return `${name}=${text}: expected a regular expression, read as JavaScript does: ${message.slice(message.lastIndexOf(": ") + 2)}`;
+  }
+}
+
+/** Whether a stack of these functions is chosen. */
+export function passes(names: string[], focus: RegExp | null, ignore: RegExp | null): boolean {
+  return (!focus || names.some((name) => focus.test(name))) && !(ignore && names.some((name) => ignore.test(name)));
 }
 
 /** The stacks that pass, with the values of one type. */
@@ -54,108 +66,227 @@ export function lines(stacks: Stacks, type: number, filter: Filter = {}): Line[]
 
 export interface Node {
   name: string;
-  frame: Frame | null; // null: the root
+  module: string;
+  file: string;
   self: number;
   total: number;
   weight: number; // gains and losses of the kind "since", both as what they are large
   base: number;
-  depth: number;
+  depth: number; // 0: the root
   parent: Node | null;
   children: Node[];
 }
 
+/** direct: a function that calls itself is one frame. all: also by way of others, which go; what the innermost one calls stays below it. */
+export type Folded = "" | "direct" | "all";
+
 export interface Shape {
   inverted?: boolean; // from the functions that allocate to their callers
-  folded?: boolean; // direct recursion as one
+  folded?: Folded;
 }
 
-// Of each frame the number of its function's name, in the order of the names. An update makes trees and tables of 20,000 stacks:
-// by numbers that takes a fifth of the time that it takes by names.
-const numbered = new WeakMap<Stacks, Int32Array>();
+/** Of each frame the number of its function's name, and the names by their number, sorted. */
+interface Numbered {
+  numbers: Int32Array;
+  names: string[];
+}
+
+// An update makes trees and tables of 20,000 stacks: by numbers that takes a fifth of the time that it takes by names.
+const numbered = new WeakMap<Stacks, Numbered>();
 
 /** Of a profile's frames; they stay as they are. */
-export function nameNumbers(stacks: Stacks): Int32Array {
-  let numbers = numbered.get(stacks);
-  if (!numbers) {
+function named(stacks: Stacks): Numbered {
+  let known = numbered.get(stacks);
+  if (!known) {
     const names = [...new Set(stacks.frames.map((frame) => frame.n))].sort();
     const places = new Map(names.map((name, place) => [name, place]));
-    numbers = Int32Array.from(stacks.frames, (frame) => places.get(frame.n)!);
-    numbered.set(stacks, numbers);
+    known = { numbers: Int32Array.from(stacks.frames, (frame) => places.get(frame.n)!), names };
+    numbered.set(stacks, known);
   }
-  return numbers;
+  return known;
 }
 
-/** The ways from the root on, one behind the other: the frames, and the numbers of their names. */
-interface Ways {
-  begins: Int32Array; // of each line's way, and the end of the last one
+/** Of each frame the number of its function's name, in the order of the names. */
+export function nameNumbers(stacks: Stacks): Int32Array {
+  return named(stacks).numbers;
+}
+
+/** Many texts as one, which another thread gets a hundred times as fast as an array of them. */
+export interface Texts {
+  text: string;
+  ends: Int32Array;
+}
+
+export function joinedTexts(texts: string[]): Texts {
+  let end = 0;
+  return { text: texts.join(""), ends: Int32Array.from(texts, (text) => (end += text.length)) };
+}
+
+/** Each of them once, and which one each was. */
+function numberedTexts(all: string[]): { numbers: Int32Array; texts: Texts } {
+  const places = new Map<string, number>();
+  for (const text of all) if (!places.has(text)) places.set(text, places.size);
+  return { numbers: Int32Array.from(all, (text) => places.get(text)!), texts: joinedTexts([...places.keys()]) };
+}
+
+export function textAt({ text, ends }: Texts, place: number): string {
+  return text.slice(place > 0 ? ends[place - 1] : 0, ends[place]);
+}
+
+/**
+ * The ways from the root on, and an order in which those that begin alike lie side by side: all that a tree of calls is made of, and
+ * nothing that costs time to hand to another thread.
+ */
+export interface Ordered {
+  begins: Int32Array; // of each line's way in `frames`, and the end of the last one
   frames: Int32Array;
-  names: Int32Array;
+  nameOf: Int32Array; // of each frame, its place in `names`; in the order of the names
+  names: Texts;
+  moduleOf: Int32Array; // likewise
+  modules: Texts;
+  fileOf: Int32Array;
+  files: Texts;
+  order: Int32Array; // lines
+  values: Float64Array; // in that order, each with all those before it; 0 stands in front
+  weights: Float64Array;
+  bases: Float64Array;
 }
 
-function waysOf(stacks: Stacks, all: Line[], shape: Shape): Ways {
-  const numbers = nameNumbers(stacks);
+/** Functions are told apart by name; places in them are not. */
+export function ordered(stacks: Stacks, all: Line[], shape: Shape = {}): Ordered {
+  const { numbers, names } = named(stacks);
   const room = all.reduce((sum, line) => sum + line.frames.length, 0);
-  const ways = { begins: new Int32Array(all.length + 1), frames: new Int32Array(room), names: new Int32Array(room) };
+  const begins = new Int32Array(all.length + 1);
+  const frames = new Int32Array(room);
+  const ways = new Int32Array(room); // the same by names
+  const seen = new Int32Array(names.length).fill(-1); // of each name, where it stood last
   let end = 0;
   all.forEach((line, index) => {
     const begin = end;
-    const last = line.frames.length - 1;
-    for (let i = 0; i <= last; i++) {
-      const frame = line.frames[shape.inverted ? last - i : i]!;
-      if (shape.folded && end > begin && ways.names[end - 1] === numbers[frame]) continue;
-      ways.frames[end] = frame;
-      ways.names[end++] = numbers[frame]!;
+    for (const frame of line.frames) {
+      const number = numbers[frame]!;
+      if (shape.folded) {
+        const before = seen[number]!;
+        const isOnWay = before >= begin && before < end && ways[before] === number;
+        if (isOnWay && (shape.folded === "all" || before === end - 1)) {
+          end = before + 1;
+          continue;
+        }
+        seen[number] = end;
+      }
+      frames[end] = frame;
+      ways[end++] = number;
     }
-    ways.begins[index + 1] = end;
+    // Folded from the root on, whichever way it is shown: both are of the same stacks.
+    if (shape.inverted) for (const way of [frames, ways]) way.subarray(begin, end).reverse();
+    begins[index + 1] = end;
   });
-  return ways;
+  const order = Int32Array.from(all.keys()).sort((one, other) => {
+    const a = begins[one]!;
+    const b = begins[other]!;
+    const lengthA = begins[one + 1]! - a;
+    const lengthB = begins[other + 1]! - b;
+    const least = Math.min(lengthA, lengthB);
+    for (let depth = 0; depth < least; depth++) {
+      const difference = ways[a + depth]! - ways[b + depth]!;
+      if (difference !== 0) return difference;
+    }
+    return lengthA - lengthB;
+  });
+  const sums = (of: (line: Line) => number) => {
+    const out = new Float64Array(all.length + 1);
+    order.forEach((index, place) => (out[place + 1] = out[place]! + of(all[index]!)));
+    return out;
+  };
+  const modules = numberedTexts(stacks.frames.map((frame) => frame.m ?? ""));
+  const files = numberedTexts(stacks.frames.map((frame) => frame.f ?? ""));
+  return {
+    begins, frames, order, nameOf: numbers.slice(), names: joinedTexts(names),
+    moduleOf: modules.numbers, modules: modules.texts, fileOf: files.numbers, files: files.texts,
+    values: sums((line) => line.value), weights: sums((line) => Math.abs(line.value)), bases: sums((line) => line.base),
+  };
 }
 
-/** How many frames from the root on two ways have in common. */
-function common(ways: Ways, one: number, other: number): number {
-  const { begins, names } = ways;
-  const [a, b] = [begins[one]!, begins[other]!];
-  const most = Math.min(begins[one + 1]! - a, begins[other + 1]! - b);
-  let depth = 0;
-  while (depth < most && names[a + depth] === names[b + depth]) depth++;
-  return depth;
-}
+/** A node that finds its children when they are asked for: of 100,000 those are made that are looked at. */
+class LazyNode implements Node {
+  readonly name: string;
+  readonly module: string;
+  private readonly frame: number;
+  readonly total: number;
+  readonly weight: number;
+  readonly base: number;
+  readonly depth: number;
+  readonly parent: LazyNode | null;
+  private readonly of: Ordered;
+  private readonly begin: number; // in the order
+  private readonly end: number;
+  private known: LazyNode[] | null = null;
 
-/** The tree of calls. Functions are told apart by name; places in them are not. Children are sorted by name. */
-export function tree(stacks: Stacks, all: Line[], shape: Shape = {}): Node {
-  const ways = waysOf(stacks, all, shape);
-  const name = (line: number, depth: number) => (ways.begins[line]! + depth < ways.begins[line + 1]! ? ways.names[ways.begins[line]! + depth]! : -1);
-  const order = [...all.keys()].sort((one, other) => {
-    const depth = common(ways, one, other);
-    return name(one, depth) - name(other, depth);
-  });
-  const root: Node = { name: "all", frame: null, self: 0, total: 0, weight: 0, base: 0, depth: 0, parent: null, children: [] };
-  const nodes = [root];
-  const path = [root]; // to the line before: in this order the next one branches off from it
-  order.forEach((index, place) => {
-    const begin = ways.begins[index]!;
-    const length = ways.begins[index + 1]! - begin;
-    for (let depth = place > 0 ? common(ways, index, order[place - 1]!) : 0; depth < length; depth++) {
-      const frame = stacks.frames[ways.frames[begin + depth]!]!;
-      const parent = path[depth]!;
-      const child = { name: frame.n, frame, self: 0, total: 0, weight: 0, base: 0, depth: depth + 1, parent, children: [] };
-      parent.children.push(child);
-      nodes.push((path[depth + 1] = child));
-    }
-    const { value, base } = all[index]!;
-    const node = path[length]!;
-    node.self += value;
-    node.total += value;
-    node.weight += Math.abs(value);
-    node.base += base;
-  });
-  for (let i = nodes.length - 1; i > 0; i--) {
-    const { parent, total, weight, base } = nodes[i]!;
-    parent!.total += total;
-    parent!.weight += weight;
-    parent!.base += base;
+  constructor(of: Ordered, parent: LazyNode | null, begin: number, end: number) {
+    const depth = parent ? parent.depth + 1 : 0;
+    const frame = parent ? of.frames[of.begins[of.order[begin]!]! + depth - 1]! : -1;
+    this.of = of;
+    this.frame = frame;
+    this.parent = parent;
+    this.depth = depth;
+    this.begin = begin;
+    this.end = end;
+    this.name = parent ? textAt(of.names, of.nameOf[frame]!) : "all";
+    this.module = parent ? textAt(of.modules, of.moduleOf[frame]!) : "";
+    this.total = of.values[end]! - of.values[begin]!;
+    this.weight = of.weights[end]! - of.weights[begin]!;
+    this.base = of.bases[end]! - of.bases[begin]!;
   }
-  return root;
+
+  get file(): string {
+    return this.parent ? textAt(this.of.files, this.of.fileOf[this.frame]!) : "";
+  }
+
+  /** Of lines that end here. */
+  get self(): number {
+    return this.of.values[this.behind(this.begin, -1)]! - this.of.values[this.begin]!;
+  }
+
+  get children(): LazyNode[] {
+    if (!this.known) {
+      this.known = [];
+      for (let at = this.behind(this.begin, -1); at < this.end; ) {
+        const end = this.behind(at, this.nameAt(at));
+        this.known.push(new LazyNode(this.of, this, at, end));
+        at = end;
+      }
+    }
+    return this.known;
+  }
+
+  /** The number of the next name on a way; -1: it ends here. */
+  private nameAt(place: number): number {
+    const { begins, order, frames, nameOf } = this.of;
+    const at = begins[order[place]!]! + this.depth;
+    return at < begins[order[place]! + 1]! ? nameOf[frames[at]!]! : -1;
+  }
+
+  /** The first way from `from` on whose next name is behind this one. */
+  private behind(from: number, name: number): number {
+    let least = from;
+    let step = 1;
+    while (least + step < this.end && this.nameAt(least + step) <= name) {
+      least += step;
+      step *= 2;
+    }
+    let most = Math.min(this.end, least + step);
+    while (least < most) {
+      const middle = (least + most) >> 1;
+      if (this.nameAt(middle) <= name) least = middle + 1;
+      else most = middle;
+    }
+    return least;
+  }
+}
+
+/** The tree of calls. Children are sorted by name. */
+export function tree(of: Ordered): Node {
+  return new LazyNode(of, null, 0, of.order.length);
 }
 
 /** The names from the root to a node, without the root's. */
@@ -231,7 +362,7 @@ export function around(stacks: Stacks, all: Line[], name: string): { callers: Li
 }
 
 /** The place of the function that holds a stack's memory: the innermost that is not of the standard libraries. */
-function holder(stacks: Stacks, line: Line): number {
+export function holder(stacks: Stacks, line: Line): number {
   let place = line.frames.length - 1;
   while (place > 0 && stacks.frames[line.frames[place]!]!.p) place--;
   // Where all are of the libraries, it is the one that allocates.
@@ -282,6 +413,20 @@ export function total(all: Line[]): { value: number; base: number; weight: numbe
     weight += Math.abs(line.value);
   }
   return { value, base, weight };
+}
+
+/** What goes through functions that match, each stack once, and how many functions they are; null where nothing is searched for. */
+export function matching(stacks: Stacks, all: Line[], search: RegExp | null): { value: number; functions: number } | null {
+  if (!search) return null;
+  const isIt = stacks.frames.map((frame) => search.test(frame.n));
+  const names = new Set<string>();
+  let value = 0;
+  for (const line of all) {
+    const found = line.frames.filter((frame) => isIt[frame]);
+    if (found.length > 0) value += line.value;
+    for (const frame of found) names.add(stacks.frames[frame]!.n);
+  }
+  return { value, functions: names.size };
 }
 
 /** What a value stands for where two moments are compared: the larger side, so that what is gone is seen too. */

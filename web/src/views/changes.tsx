@@ -1,12 +1,11 @@
 // What has changed between two moments, or two files: totals, and the stacks that are new, gone, grown and shrunk.
-import { useMemo } from "preact/hooks";
+import { useState } from "preact/hooks";
+import { api } from "../api.ts";
 import { amount, count, percent } from "../model/format.ts";
-import { WHATS, type What, changes } from "../model/changes.ts";
-import { pattern } from "../model/stacks.ts";
+import { WHATS, type What } from "../model/changes.ts";
 import type { ViewProps } from "../state.ts";
 import { Path } from "./path.tsx";
-
-const MOST = 500;
+import { Pieces } from "./pieces.tsx";
 
 const MEANS: Record<string, string> = {
   new: "Stacks that held nothing then.",
@@ -15,11 +14,32 @@ const MEANS: Record<string, string> = {
   gone: "Stacks that hold nothing any more.",
 };
 
-export function Changes({ stacks, all, unit, shown, change }: ViewProps) {
-  const sums = useMemo(() => changes(stacks, all), [stacks, all]);
-  if (stacks.base === undefined) return <section><p class="note">Choose two moments, or two files: the later one in <em>at</em>, the earlier one in <em>compared with</em>. Of a process that runs, <em>compare from now on</em> keeps this moment and shows what changes after it.</p></section>;
-  const search = pattern(shown.search);
-  const chosen = sums.rows.filter((row) => (!shown.what || row.what === shown.what) && (!search || row.stack.some((name) => search.test(name))));
+/** Nothing is compared yet. */
+function Choose({ shown, change }: Pick<ViewProps, "shown" | "change">) {
+  const [problem, setProblem] = useState("");
+  const first = async () => {
+    try {
+      const moments = await api.moments(shown.from, shown.until);
+      if (moments.length > 1) change({ base: moments[0]!.id });
+      else setProblem("There is only one profile so far.");
+    } catch (failure) {
+      setProblem(failure instanceof Error ? failure.message : String(failure));
+    }
+  };
+  return (
+    <section>
+      {shown.kind === "heap" ? (
+        <>
+          <div class="bar"><button onClick={() => void first()}>what has changed since the first profile</button>{problem && <span class="problem" role="alert">{problem}</span>}</div>
+          <p class="note">Or choose two moments, or two files: drag over the time between them in the line above; or the later one in <em>at</em>, the earlier one in <em>compared with</em>. Of a process that runs, <em>compare from now on</em> keeps this moment and shows what changes after it.</p>
+        </>
+      ) : <p class="note">Only profiles of the heap are kept, and can be compared: choose <em>profile</em> → <em>heap</em>.</p>}
+    </section>
+  );
+}
+
+export function Changes({ about: { unit, compares }, figures: { totals: sums, rows, more, what: chosen }, shown, change }: ViewProps<"changes">) {
+  if (!compares) return <Choose shown={shown} change={change} />;
   const show = (what: string) => change({ what: shown.what === what ? "" : what });
   return (
     <section>
@@ -37,23 +57,23 @@ export function Changes({ stacks, all, unit, shown, change }: ViewProps) {
           <tr><td class="name"><strong>now</strong></td><td><strong>{amount(sums.value, unit)}</strong></td><td>{percent(sums.value - sums.base, sums.base)}</td><td>{amount(sums.value - sums.base, unit, true)} in all</td></tr>
         </tbody>
       </table>
-      <h2>{shown.what ? `Stacks that are ${shown.what}` : "Stacks that changed"}</h2>
+      <h2>{chosen ? `Stacks that are ${chosen}` : "Stacks that changed"}</h2>
       <table class="figures stacked" style={{ "--columns": 4 }} aria-label="Stacks">
         <thead><tr><th scope="col">change</th><th scope="col">then</th><th scope="col">now</th><th scope="col">what</th><th scope="col">allocated in</th></tr></thead>
         <tbody>
-          {chosen.slice(0, MOST).map((row) => (
+          <Pieces rows={rows} piece={50} each={(row) => (
             <tr key={row.stack.join("\n")}>
               <td class={mark(row.value - row.base)}>{amount(row.value - row.base, unit, true)}</td>
               <td>{amount(row.base, unit)}</td>
               <td>{amount(row.value, unit)}</td>
               <td>{row.what}</td>
-              <td class="name"><Path stack={row.stack} change={change} most={6} /></td>
+              <td class="name"><Path stack={row.stack} inner={row.inner} change={change} most={6} /></td>
             </tr>
-          ))}
+          )} />
         </tbody>
       </table>
-      {chosen.length === 0 && <p class="note">No stack.</p>}
-      {chosen.length > MOST && <p class="note">{count(chosen.length - MOST)} more: search or filter to see them.</p>}
+      {rows.length === 0 && <p class="note">No stack.</p>}
+      {more > 0 && <p class="note">{count(more)} more: search or filter to see them.</p>}
       <p class="note">Both sides are estimates from samples: a small stack may be new, or gone, by chance. <code>seemalloc diff</code> says of each how sure it is.</p>
     </section>
   );

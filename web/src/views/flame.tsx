@@ -1,10 +1,15 @@
 // Flame graph: a click zooms in, one on the root or Esc out; arrows move, Enter zooms, so that no mouse is needed.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { draw, hit, layout, svgOf, ROW } from "../draw/flame.ts";
+import { ofModule } from "../draw/colour.ts";
+import { draw, hit, layout, modulesOf, svgOf, ROW } from "../draw/flame.ts";
+import { SavePicture } from "../draw/picture.tsx";
 import { amount, percent } from "../model/format.ts";
 import { type Node, find, pathOf, pattern, tree } from "../model/stacks.ts";
-import type { ViewProps } from "../state.ts";
-import { SavePicture } from "./picture.tsx";
+import type { About, FlameFigures } from "../look.ts";
+import type { Change, Shown, ViewProps } from "../state.ts";
+import { ShapeOfTree } from "./shape.tsx";
+
+const MOST_MODULES = 8; // in the legend
 
 /** Where an arrow leads from a node. */
 function neighbour(node: Node, key: string): Node | null {
@@ -26,8 +31,13 @@ export function describe(node: Node, whole: number, unit: string, compares: bool
   return `${node.name}: ${now}${change}${inverted ? "" : `; itself ${amount(node.self, unit)}`}`;
 }
 
+export function Flame({ about, figures, shown, change }: ViewProps<"flame">) {
+  return <Flames about={about} of={figures} shown={shown} change={change} />;
+}
+
 /** Fixed: it may not be turned around. */
-export function Flame({ stacks, all, unit, shown, change, fixed = false }: ViewProps & { fixed?: boolean }) {
+export function Flames({ about, of, shown, change, fixed = false }: { about: About; of: FlameFigures; shown: Shown; change: Change; fixed?: boolean }) {
+  const { unit, compares } = about;
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
   const [ownPath, setOwnPath] = useState<string[]>([]); // of one beside another; else it is in the address
@@ -35,8 +45,7 @@ export function Flame({ stacks, all, unit, shown, change, fixed = false }: ViewP
   const [chosenPath, setChosenPath] = useState<string[] | null>(null); // by names: the tree is made anew every few seconds
   const [pointer, setPointer] = useState<{ x: number; y: number } | null>(null);
   const up = shown.flames;
-  const compares = stacks.base !== undefined;
-  const root = useMemo(() => tree(stacks, all, shown), [stacks, all, shown.inverted, shown.folded]);
+  const root = useMemo(() => tree(of.tree), [of]);
   const top = useMemo(() => find(root, path), [root, path]);
   const chosen = useMemo(() => chosenPath && find(root, chosenPath), [root, chosenPath]);
   const { boxes, rows } = useMemo(() => layout(top, width, compares), [top, width, compares]);
@@ -71,7 +80,10 @@ export function Flame({ stacks, all, unit, shown, change, fixed = false }: ViewP
     }
     event.preventDefault();
   };
-  const told = (pointer && hit(boxes, rows, up, pointer.x, pointer.y)?.node) ?? chosen ?? top;
+  const under = pointer && hit(boxes, rows, up, pointer.x, pointer.y)?.node;
+  const told = under ?? chosen ?? top;
+  const found = of.found;
+  const modules = useMemo(() => modulesOf(boxes), [boxes]);
   return (
     <section>
       <div class="bar">
@@ -82,13 +94,14 @@ export function Flame({ stacks, all, unit, shown, change, fixed = false }: ViewP
             <option value="module">module</option>
           </select></label>
         )}
-        {!fixed && <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted, zoom: "", open: "" })} /> from the allocating function to its callers</label>}
-        <label><input type="checkbox" checked={shown.folded} onChange={() => change({ folded: !shown.folded })} /> fold recursion</label>
+        <ShapeOfTree shown={shown} change={change} fixed={fixed} />
         <button disabled={path.length === 0} onClick={() => zoom(root)}>whole picture</button>
-        <button disabled={!told.frame} onClick={() => change({ view: "callers", function: told.name })}>callers of {told.frame ? "it" : "…"}</button>
+        <button disabled={!told.parent} onClick={() => change({ view: "callers", function: told.name })}>callers of {told.parent ? "it" : "…"}</button>
         <SavePicture name="seemalloc.flame" draw={() => ({ svg: svgOf(boxes, rows, look, (node) => describe(node, whole, unit, compares, shown.inverted)), width, height: rows * ROW })} />
       </div>
       <p class="told" aria-live="polite">{describe(told, whole, unit, compares, shown.inverted)}</p>
+      {found && <p class="note found" role="status">search: {found.functions} {found.functions === 1 ? "function matches" : "functions match"}, with {amount(found.value, unit)}, {percent(found.value, whole)}</p>}
+      <div class="flamebox">
       <canvas
         ref={canvas}
         class="flame"
@@ -103,6 +116,19 @@ export function Flame({ stacks, all, unit, shown, change, fixed = false }: ViewP
         }}
         onKeyDown={key}
       />
+      {under && (
+        <div class="tip" aria-hidden="true" style={{ top: `${pointer!.y + 18}px`, ...(pointer!.x < width / 2 ? { left: `${pointer!.x + 8}px` } : { right: `${width - pointer!.x + 8}px` }) }}>
+          {describe(under, whole, unit, compares, shown.inverted)}
+          {under.parent && <small>{[under.file, under.module].filter(Boolean).join(", in ")}</small>}
+        </div>
+      )}
+      </div>
+      {!byChange && modules.length > 1 && (
+        <p class="legend">
+          {modules.slice(0, MOST_MODULES).map((module) => <span key={module} class="entry"><i style={{ background: ofModule(module, dark) }} />{module || "(no module)"}</span>)}
+          {modules.length > MOST_MODULES && `and ${modules.length - MOST_MODULES} more modules`}
+        </p>
+      )}
       {byChange && <p class="legend"><span class="grown" /> grown <span class="shrunk" /> shrunk</p>}
     </section>
   );

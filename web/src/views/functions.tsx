@@ -1,47 +1,15 @@
 // The table of functions: flat and cum, sorted by any column; a change has what it was before beside it.
-import { useMemo } from "preact/hooks";
 import { amount, percent } from "../model/format.ts";
-import { type Row, pattern, table, total } from "../model/stacks.ts";
+import type { Column } from "../model/table.ts";
 import type { ViewProps } from "../state.ts";
+import { Pieces } from "./pieces.tsx";
 import { Word } from "./word.tsx";
 
-const MOST = 500;
-
-type Column = "flat" | "cum" | "flatChange" | "cumChange" | "name";
-
-const VALUES: Record<Column, (row: Row) => number | string> = {
-  flat: (row) => row.flat,
-  cum: (row) => row.cum,
-  flatChange: (row) => row.flat - row.flatBase,
-  cumChange: (row) => row.cum - row.cumBase,
-  name: (row) => row.name,
-};
-
-/** The one that the address names, if it is there. */
-function column(name: string, compares: boolean): Column {
-  if (name in VALUES && (compares || !name.endsWith("Change"))) return name as Column;
-  return compares ? "flatChange" : "flat";
-}
-
-function sorted(rows: Row[], by: Column): Row[] {
-  const value = VALUES[by];
-  return [...rows].sort((a, b) => {
-    const [x, y] = [value(a), value(b)];
-    if (typeof x === "string" || typeof y === "string") return String(x) < String(y) ? -1 : 1;
-    return Math.abs(y) - Math.abs(x) || b.flat - a.flat;
-  });
-}
-
-export function Functions({ stacks, all, unit, shown, change }: ViewProps) {
-  const compares = stacks.base !== undefined;
-  const by = column(shown.sort, compares);
-  const search = pattern(shown.search);
-  const rows = useMemo(() => sorted(table(stacks, all), by), [stacks, all, by]);
-  const passing = search ? rows.filter((row) => search.test(row.name)) : rows;
-  const whole = total(all).weight;
+export function Functions({ about: { unit, compares, sum }, figures: { rows, more, by, turned }, change }: ViewProps<"functions">) {
+  const whole = sum.weight;
   const head = (column: Column, text: preact.ComponentChildren) => (
-    <th aria-sort={by === column ? (column === "name" ? "ascending" : "descending") : "none"}>
-      <button onClick={() => change({ sort: column })}>{text}</button>
+    <th aria-sort={by !== column ? "none" : (column === "name") === turned ? "descending" : "ascending"}>
+      <button onClick={() => change({ sort: by === column && !turned ? `-${column}` : column })}>{text}</button>
     </th>
   );
   return (
@@ -59,7 +27,7 @@ export function Functions({ stacks, all, unit, shown, change }: ViewProps) {
           </tr>
         </thead>
         <tbody>
-          {passing.slice(0, MOST).map((row) => (
+          <Pieces rows={rows} piece={100} each={(row) => (
             <tr key={row.name}>
               <td>{amount(row.flat, unit)}</td>
               <td>{percent(row.flat, whole)}</td>
@@ -74,11 +42,11 @@ export function Functions({ stacks, all, unit, shown, change }: ViewProps) {
                 {compares && row.cum === 0 && <em> gone</em>}
               </td>
             </tr>
-          ))}
+          )} />
         </tbody>
       </table>
-      {passing.length > MOST && <p class="note">{passing.length - MOST} more: search or filter to see them.</p>}
-      {passing.length === 0 && <p class="note">No function passes the filters.</p>}
+      {more > 0 && <p class="note">{more} more: search or filter to see them.</p>}
+      {rows.length === 0 && <p class="note">No function passes the filters.</p>}
     </section>
   );
 }

@@ -2,22 +2,17 @@
 // arrows move along the heaviest calls, Enter does what a click does, Escape shows all.
 import { useMemo, useRef, useState } from "preact/hooks";
 import { ofShare, ofChange } from "../draw/colour.ts";
-import { type Box, layout, pathOf, shapeOf } from "../draw/graph.ts";
-import { type Edge, exactly, graph, heaviest } from "../model/graph.ts";
+import { type Box, pathOf } from "../draw/graph.ts";
+import { SavePicture } from "../draw/picture.tsx";
+import { type Edge, exactly, heaviest } from "../model/graph.ts";
 import { amount, percent } from "../model/format.ts";
 import { type Row, weight } from "../model/stacks.ts";
 import type { ViewProps } from "../state.ts";
-import { SavePicture } from "./picture.tsx";
 
 const STEPS = [0, 0.1, 0.5, 1, 2, 5, 10, 20];
 
-export function Graph({ stacks, all, unit, shown, change }: ViewProps) {
-  const compares = stacks.base !== undefined;
+export function Graph({ about: { unit, compares }, figures: { graph: one, picture }, shown, change }: ViewProps<"graph">) {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const one = useMemo(() => graph(stacks, all, { nodes: shown.nodes / 100, edges: shown.edges / 100, most: shown.most }),
-    [stacks, all, shown.nodes, shown.edges, shown.most]);
-  const shape = useMemo(() => shapeOf(one), [one]);
-  const picture = useMemo(() => layout(one), [shape]);
   const [chosen, setChosen] = useState("");
   const [scale, setScale] = useState(0); // 0: as wide as the window
   const svg = useRef<SVGSVGElement>(null);

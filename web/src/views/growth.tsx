@@ -1,9 +1,15 @@
 // Stacks ranked by how steadily what they hold grows.
-import { type Suspect, api } from "../api.ts";
-import { bytes } from "../model/format.ts";
+import { useRef } from "preact/hooks";
+import { type State, type Suspect, api, isReport } from "../api.ts";
+import { SavePicture } from "../draw/picture.tsx";
+import { snapshot } from "../draw/snapshot.ts";
+import { bytes, clock } from "../model/format.ts";
+import { asked } from "../model/rows.ts";
 import { sparkline } from "../model/series.ts";
 import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Path } from "./path.tsx";
+import { SizeRange, Thread, ofThreads } from "./rows.tsx";
+import { StackFilter, filters } from "./stackfilter.tsx";
 
 const WINDOWS: [string, number][] = [["all that is kept", 0], ["last 10 minutes", 600], ["last minute", 60]];
 
@@ -17,20 +23,32 @@ function sure(one: Suspect): string {
   return `${(100 * one.sure).toFixed(one.sure > 0.99 ? 1 : 0)} %`;
 }
 
-export function Growth({ shown, change }: { shown: Shown; change: Change }) {
+export function Growth({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
   const seconds = shown.last;
-  const { value, problem } = useAnswer(() => api.suspects(seconds, shown.from, shown.until), 5000, [seconds, shown.from, shown.until]);
+  const table = useRef<HTMLTableElement>(null);
+  const { value: choices } = useAnswer(() => (isReport ? Promise.resolve(null) : api.choices()), state.live ? 10_000 : 0, [state.live]);
+  const thread = choices && !choices.threads ? "" : shown.thread;
+  // A report has what grows of all rows.
+  const chosen = isReport ? filters({ ...shown, module: "" }) : filters(shown) + asked({ ...shown, labels: "", thread, seconds: 0 });
+  const { value, problem } = useAnswer(() => api.suspects(seconds, shown.from, shown.until, chosen), 5000, [seconds, shown.from, shown.until, chosen]);
   return (
     <section>
-      {shown.from === 0 && shown.until === 0 && <div class="bar">
-        <label>window <select value={seconds} onChange={(event) => change({ last: Number(event.currentTarget.value) })}>
+      <div class="bar">
+        {shown.from === 0 && shown.until === 0 && <label>window <select value={seconds} onChange={(event) => change({ last: Number(event.currentTarget.value) })}>
           {WINDOWS.map(([name, length]) => <option key={name} value={length}>{name}</option>)}
-        </select></label>
-      </div>}
-      {problem && <p class="problem">{problem}</p>}
-      {value?.length === 0 && <p class="note">Nothing grows, or there are fewer than four profiles so far, or not all of them say when they were taken.</p>}
+        </select></label>}
+        <StackFilter shown={shown} change={change} problem={problem} modules={isReport ? undefined : (choices?.modules ?? [])} />
+        {!isReport && <SizeRange shown={shown} change={change} />}
+        {choices?.threads && <Thread names={choices.threads} value={shown.thread} problem={problem} set={(text) => change(ofThreads(state, text))} />}
+        {!!value?.length && <SavePicture name="seemalloc.growth" draw={() => snapshot(table.current!)} />}
+      </div>
+      {problem && <p class="problem" role="alert">{problem}</p>}
+      {value?.length === 0 && <p class="note">{chosen ? "Of what the filters leave, nothing" : "Nothing"} grows, or there are fewer than four profiles so far, or not all of them say when they were taken.</p>}
+      {thread && state.live && (
+        <p class="note">By thread, from profiles that are taken while this is looked at{value?.[0] && `, since ${clock(value[0].times[0]!)}`}: those that are kept all the time do not tell threads.</p>
+      )}
       {value && value.length > 0 && (
-        <table class="figures stacked" style={{ "--columns": 4 }}>
+        <table ref={table} class="figures stacked" style={{ "--columns": 4 }}>
           <thead><tr><th scope="col">a second</th><th scope="col">holds now</th><th scope="col">how sure</th><th scope="col">over time</th><th scope="col">allocated in, called by …</th></tr></thead>
           <tbody>
             {value.map((one) => (

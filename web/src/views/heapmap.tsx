@@ -1,11 +1,18 @@
 // The heap map: the address space as it is. Above all regions, below the spans of those that are chosen; a table says the same.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type MapPart, type MapRegion, type MapSums, api, isReport } from "../api.ts";
+import { type MapPart, type MapRegion, type MapSums, type State, api, isReport } from "../api.ts";
 import { type Chosen, DIRTY, FREE, LARGE, LIVE, STRIP, STRIP_GAP, drawCells, drawStrips, ofClass, stripAt } from "../draw/heapmap.ts";
-import { bytes, count, percent } from "../model/format.ts";
-import { type Sum, age, describePart, describeSum, fragmentation, grid, occupancy, partAt, sums, whole } from "../model/heapmap.ts";
+import { SavePicture } from "../draw/picture.tsx";
+import { snapshot } from "../draw/snapshot.ts";
+import { bytes, clock, count, percent } from "../model/format.ts";
+import { type Sum, age, blockSize, describePart, describeSum, fragmentation, grid, occupancy, partAt, pinnedBy, sums, whole } from "../model/heapmap.ts";
+import { hasSize, isAllSizes } from "../model/rows.ts";
+import { unreadable } from "../model/stacks.ts";
 import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Path } from "./path.tsx";
+import { Pieces } from "./pieces.tsx";
+import { SizeRange } from "./rows.tsx";
+import { StackFilter } from "./stackfilter.tsx";
 import { Word } from "./word.tsx";
 
 const IN_PARTS = 16; // regions
@@ -29,11 +36,14 @@ function isDark(): boolean {
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
+/** How many of a stack are of a standard library. */
+type Inner = Record<string, number> | undefined;
+
 /** Who pins, with a way to the callers. */
-function Pin({ part, stacks, change }: { part: MapPart | { stack?: string; samples?: number; age_ms?: number }; stacks: Record<string, string[]>; change: Change }) {
+function Pin({ part, stacks, inner, change }: { part: MapPart | { stack?: string; samples?: number; age_ms?: number }; stacks: Record<string, string[]>; inner: Inner; change: Change }) {
   const stack = part.stack ? stacks[part.stack] : undefined;
   if (!stack) return null;
-  return <>{stack.length ? <Path stack={stack} change={change} most={4} /> : "(no stack)"} <small>{age(part.age_ms ?? 0)} old{(part.samples ?? 1) > 1 && `, ${count(part.samples! - 1)} more`}</small></>;
+  return <>{stack.length ? <Path stack={stack} inner={inner?.[part.stack!] ?? 0} change={change} most={4} /> : "(no stack)"} <small>{age(part.age_ms ?? 0)} old{(part.samples ?? 1) > 1 && `, ${count(part.samples! - 1)} more`}</small></>;
 }
 
 function Overall({ map, shown, change }: { map: MapSums; shown: Shown; change: Change }) {
@@ -77,14 +87,17 @@ function Overall({ map, shown, change }: { map: MapSums; shown: Shown; change: C
   );
 }
 
-function Strips({ map, regions, stacks, change }: { map: MapSums; regions: MapRegion[]; stacks: Record<string, string[]>; change: Change }) {
+/** Whether a span has blocks of the chosen sizes, and is pinned by the chosen functions; undefined where none are chosen. */
+type Has = ((part: MapPart) => boolean) | undefined;
+
+function Strips({ map, regions, has, stacks, inner, change }: { map: MapSums; regions: MapRegion[]; has: Has; stacks: Record<string, string[]>; inner: Inner; change: Change }) {
   const [canvas, width] = useWidth();
   const [focused, setFocused] = useState<Chosen | null>(null);
   const [hovered, setHovered] = useState<Chosen | null>(null);
   const dark = isDark();
   useEffect(() => {
-    if (width > 0) drawStrips(canvas.current!, width, regions, map.os_page_bytes / map.page_bytes, focused, { dark, byClass: true });
-  }, [regions, width, focused, dark]);
+    if (width > 0) drawStrips(canvas.current!, width, regions, map.os_page_bytes / map.page_bytes, focused, { dark, byClass: true, has });
+  }, [regions, width, focused, dark, has]);
   const place = (event: MouseEvent): Chosen | null => {
     const { region, page } = stripAt(event.offsetX, event.offsetY, width);
     return regions[region] ? { region, part: partAt(regions[region]!, page) } : null;
@@ -110,7 +123,7 @@ function Strips({ map, regions, stacks, change }: { map: MapSums; regions: MapRe
   return (
     <>
       <p class="told part" aria-live="polite">
-        {part ? <>{region!.region} + {bytes(part.page * map.page_bytes)}, {describePart(part, map.page_bytes)} <Pin part={part} stacks={stacks} change={change} /></>
+        {part ? <>{region!.region} + {bytes(part.page * map.page_bytes)}, {describePart(part, map.page_bytes)} <Pin part={part} stacks={stacks} inner={inner} change={change} /></>
           : "Point at a span, or move to it by arrows: it tells its size class, how full it is, how long it has waited, and who pins it."}
       </p>
       <canvas
@@ -129,38 +142,40 @@ function Strips({ map, regions, stacks, change }: { map: MapSums; regions: MapRe
   );
 }
 
-function Table({ map, region, stacks, change }: { map: MapSums; region: MapRegion; stacks: Record<string, string[]>; change: Change }) {
+function Table({ map, region, has, stacks, inner, change }: { map: MapSums; region: MapRegion; has: Has; stacks: Record<string, string[]>; inner: Inner; change: Change }) {
+  const parts = useMemo(() => (region.parts ?? []).filter(has ?? (() => true)), [region, has, stacks]);
   return (
-    <table class="figures parts">
+    <table class="figures parts stacked" style={{ "--columns": 4 }}>
       <caption>{region.region}{region.huge ? ", on a huge page" : ""}</caption>
-      <thead><tr><th scope="col">page</th><th scope="col">bytes</th><th scope="col" class="name">what</th><th scope="col"><Word name="size class" /></th><th scope="col">live</th><th scope="col">of</th><th scope="col">full</th><th scope="col"><Word name="waits for" /></th><th scope="col"><Word name="who pins it" /></th></tr></thead>
+      <thead><tr><th scope="col">page</th><th scope="col">bytes</th><th scope="col" class="name"><Word name="what" /></th><th scope="col"><Word name="size class" /></th><th scope="col"><Word name="handed out">live</Word></th><th scope="col">of</th><th scope="col">full</th><th scope="col"><Word name="waits for" /></th><th scope="col"><Word name="who pins it" /></th></tr></thead>
       <tbody>
-        {(region.parts ?? []).map((part) => {
+        <Pieces rows={parts} piece={64} each={(part) => {
           const full = occupancy(part);
           return (
             <tr key={part.page}>
               <td>{part.page}</td><td>{bytes(part.pages * map.page_bytes)}</td><td class="name">{part.is} {part.state}</td>
               <td>{part.size && <span class="swatch" style={{ background: ofClass(part.size, isDark()) }} />} {part.size && bytes(part.size)}</td>
               <td>{part.blocks && count(part.live ?? 0)}</td><td>{part.blocks && count(part.blocks)}</td><td>{full === null ? "" : percent(full, 1) || "0 %"}</td>
-              <td>{part.idle_ms === undefined ? "" : age(part.idle_ms)}</td><td class="name"><Pin part={part} stacks={stacks} change={change} /></td>
+              <td>{part.idle_ms === undefined ? "" : age(part.idle_ms)}</td><td class="name"><Pin part={part} stacks={stacks} inner={inner} change={change} /></td>
             </tr>
           );
-        })}
+        }} />
       </tbody>
     </table>
   );
 }
 
-function Blocks({ map, change }: { map: MapSums; change: Change }) {
-  const blocks = [...(map.blocks ?? [])].sort((a, b) => b.bytes - a.bytes);
+function Blocks({ map, shown, change }: { map: MapSums; shown: Shown; change: Change }) {
+  const isPinned = pinnedBy(shown) ?? (() => true);
+  const blocks = (map.blocks ?? []).filter((block) => hasSize(shown, block.bytes) && isPinned(block.stack ? map.stacks[block.stack] : undefined)).sort((a, b) => b.bytes - a.bytes);
   if (blocks.length === 0) return null;
   return (
-    <table class="figures blocks">
+    <table class="figures blocks stacked" style={{ "--columns": 3 }}>
       <caption>Blocks above 1 MiB, with mappings of their own</caption>
       <thead><tr><th scope="col">address</th><th scope="col">bytes</th><th scope="col">room to grow</th><th scope="col">allocated in, called by …</th></tr></thead>
       <tbody>
         {blocks.slice(0, MOST_BLOCKS).map((block) => (
-          <tr key={block.block}><td>{block.block}</td><td>{bytes(block.bytes)}</td><td>{bytes(block.room)}</td><td class="name"><Pin part={block} stacks={map.stacks} change={change} /></td></tr>
+          <tr key={block.block}><td>{block.block}</td><td>{bytes(block.bytes)}</td><td>{bytes(block.room)}</td><td class="name"><Pin part={block} stacks={map.stacks} inner={map.inner} change={change} /></td></tr>
         ))}
       </tbody>
     </table>
@@ -175,8 +190,11 @@ function add(cells: Sum[]): Sum {
   return all;
 }
 
-export function HeapMap({ shown, change }: { shown: Shown; change: Change }) {
+export function HeapMap({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
+  // Nobody can be asked what is in a region.
+  const sumsAlone = !state.live && !state.ended;
   const [every, setEvery] = useState(2000);
+  const picture = useRef<HTMLDivElement>(null);
   const { value: map, problem } = useAnswer(api.map, every, [every]);
   useEffect(() => {
     if (map && Math.max(2000, map.every) !== every) setEvery(Math.max(2000, map.every));
@@ -185,13 +203,25 @@ export function HeapMap({ shown, change }: { shown: Shown; change: Change }) {
   const at = map ? Math.max(0, map.addresses.indexOf(shown.region)) : 0;
   const first = map?.addresses[at] ?? "";
   const last = map?.addresses[Math.min(at + IN_PARTS, map.addresses.length) - 1] ?? "";
-  const parts = useAnswer(async () => (first && !isReport ? api.mapParts(first, "0x" + (BigInt(last) + 0x200000n).toString(16)) : null), every, [first, last, every]);
+  const parts = useAnswer(async () => (first && !sumsAlone ? api.mapParts(first, "0x" + (BigInt(last) + 0x200000n).toString(16)) : null), every, [first, last, every]);
   const regions = useMemo(() => (parts.value?.regions ?? []).slice(0, IN_PARTS), [parts.value]);
+  const pageBytes = map?.page_bytes ?? 0;
+  const stacks = parts.value?.stacks;
+  const has: Has = useMemo(() => {
+    const isPinned = pinnedBy(shown);
+    if (isAllSizes(shown) && !isPinned) return undefined;
+    return (part) => {
+      const size = blockSize(part, pageBytes);
+      return size !== null && hasSize(shown, size) && (!isPinned || isPinned(part.stack ? stacks?.[part.stack] : undefined));
+    };
+  }, [shown.sizeFrom, shown.sizeTo, shown.focus, shown.ignore, stacks, pageBytes]);
+  const wrong = unreadable("focus", shown.focus) || unreadable("ignore", shown.ignore);
   if (!map || !all) return <section>{problem ? <p class="problem" role="alert">{problem}</p> : <p role="status">Looking …</p>}</section>;
   const share = fragmentation(all);
   return (
     <section>
       {problem && <p class="problem" role="alert">{problem}</p>}
+      <div ref={picture}>
       <p class="sum">
         <strong>{percent(share, 1) || "0 %"}</strong> of the memory of spans is free (<Word name="free in spans">fragmentation</Word>): {bytes(all.free)} beside {bytes(all.live)} live.{" "}
         {count(all.regions)} <Word name="region">regions</Word> are {bytes(whole(all))} of addresses: {bytes(all.holes)} <Word name="given back" /> inside spans,{" "}
@@ -201,18 +231,24 @@ export function HeapMap({ shown, change }: { shown: Shown; change: Change }) {
         <label>live memory coloured by <select value={shown.paint} onChange={(event) => change({ paint: event.currentTarget.value })}>
           <option value="">use</option><option value="class">size class</option>
         </select></label>
+        <SizeRange shown={shown} change={change} />
+        <StackFilter shown={shown} change={change} problem={wrong} modules={undefined} />
+        <SavePicture name="seemalloc.map" pixels draw={() => snapshot(picture.current!)} />
         <span class="legend map"><span style={{ background: LIVE }} />live<span style={{ background: FREE }} />free in spans<span style={{ background: DIRTY }} />free pages with memory<span />no memory; a line above: huge page</span>
       </div>
       <Overall map={map} shown={shown} change={change} />
-      {isReport && <p class="note">A report has the regions in sums. <code>seemalloc map PID --spans</code> and the live page show their spans.</p>}
-      {!isReport && <>
+      {wrong && <p class="problem" role="alert">{wrong}</p>}
+      {has && <p class="note">{sumsAlone ? "So chosen are the blocks below" : "So chosen are the spans and blocks below, others are faint or left out"}; a region's sums are of all. Functions choose by the stack that pins, where one is known.</p>}
+      {sumsAlone && <p class="note">{isReport ? "A report" : "A folder"} has the regions in sums, as they were at {clock(map.t)}. <code>seemalloc map PID --spans</code> and the live page show their spans.</p>}
+      {!sumsAlone && <>
       <h2>Spans from {first} on</h2>
       <p class="legend map">The colour is the <Word name="size class" />, <span style={{ background: LARGE }} />large blocks; filled as far as the blocks are live; a gap at the top is what was <Word name="given back" />.</p>
       {parts.problem && <p class="problem" role="alert">{parts.problem}</p>}
-      <Strips map={map} regions={regions} stacks={parts.value?.stacks ?? {}} change={change} />
-      {regions[0] && <details open><summary>The first of them as a table</summary><Table map={map} region={regions[0]} stacks={parts.value?.stacks ?? {}} change={change} /></details>}
+      <Strips map={map} regions={regions} has={has} stacks={parts.value?.stacks ?? {}} inner={parts.value?.inner} change={change} />
       </>}
-      <Blocks map={map} change={change} />
+      </div>
+      {!sumsAlone && regions[0] && <details open><summary>The first of them as a table</summary><Table map={map} region={regions[0]} has={has} stacks={parts.value?.stacks ?? {}} inner={parts.value?.inner} change={change} /></details>}
+      <Blocks map={map} shown={shown} change={change} />
       {(map.kept ?? []).length > 0 && <p class="note">{bytes(map.kept!.reduce((sum, one) => sum + (one.purged ? 0 : one.bytes), 0))} of freed huge blocks are kept for the next one.</p>}
       <p class="note"><code>seemalloc map PID</code> prints the same. Each region is as it was at a moment of its own. {count(all.spans)} spans in all.</p>
     </section>

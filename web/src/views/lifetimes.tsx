@@ -1,10 +1,16 @@
 // How long blocks lived: a histogram of their ages, and the stacks that allocated them, those with most temporary blocks first.
-import { useState } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { type LifetimeRow, type State, api } from "../api.ts";
-import { bytes, count, duration, percent } from "../model/format.ts";
-import { type Change, useAnswer } from "../state.ts";
+import { SavePicture } from "../draw/picture.tsx";
+import { snapshot } from "../draw/snapshot.ts";
+import { bytes, clock, count, duration, percent } from "../model/format.ts";
+import { asked } from "../model/rows.ts";
+import { type Change, type Shown, useAnswer } from "../state.ts";
 import { Unknown } from "./deaths.tsx";
 import { Path } from "./path.tsx";
+import { Pieces } from "./pieces.tsx";
+import { SizeRange, Thread, ofThreads } from "./rows.tsx";
+import { StackFilter, filters } from "./stackfilter.tsx";
 import { Word } from "./word.tsx";
 
 const TEMPORARY = "#f59e0b";
@@ -34,60 +40,78 @@ function Ages({ row, short, classes }: { row: LifetimeRow; short: number; classe
   );
 }
 
-export function Lifetimes({ state, change }: { state: State; change: Change }) {
-  const [order, setOrder] = useState<Order>("short");
-  const [chosen, setChosen] = useState(-1);
-  const { value, problem } = useAnswer(api.lifetimes, 5000, []);
-  if (!value) return <section>{problem ? <p class="problem" role="alert">{problem}</p> : <p role="status">Looking …</p>}</section>;
+export function Lifetimes({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
+  const picture = useRef<HTMLDivElement>(null);
+  // A report has them as they were taken, all together.
+  const chosenOnly = state.report ? "" : filters(shown) + asked({ ...shown, labels: "", seconds: 0 });
+  const { value, problem } = useAnswer(() => api.lifetimes(chosenOnly), 5000, [chosenOnly]);
+  const bar = (
+    <div class="bar">
+      {!state.report && <StackFilter shown={shown} change={change} problem={problem} modules={value?.modules ?? []} />}
+      {!state.report && <SizeRange shown={shown} change={change} />}
+      {!state.report && (value?.threads || shown.thread) && <Thread names={value?.threads ?? []} value={shown.thread} problem={problem} set={(text) => change(shown.kind === "heap" ? ofThreads(state, text) : { thread: text })} />}
+      {value && <SavePicture name="seemalloc.lifetimes" draw={() => snapshot(picture.current!)} />}
+    </div>
+  );
+  const order = Object.hasOwn(ORDERS, shown.by) ? (shown.by as Order) : "short";
+  const chosen = value?.classes.indexOf(shown.lived) ?? -1;
+  const rows = useMemo(() => (value?.rows ?? []).filter((row) => chosen < 0 || row.ages[chosen]! > 0).sort((a, b) => ORDERS[order][1](b) - ORDERS[order][1](a)), [value, chosen, order]);
+  const drawn = useMemo(() => rows.slice(0, MOST), [rows, state]); // its links depend on the state
+  if (!value) return <section>{bar}{problem ? <p class="problem" role="alert">{problem}</p> : <p role="status">Looking …</p>}</section>;
   const freed = value.freed.reduce((sum, one) => sum + one, 0);
   const temporary = value.freed.slice(0, value.short).reduce((sum, one) => sum + one, 0);
   const most = Math.max(1, ...value.freed);
-  const rows = value.rows.filter((row) => chosen < 0 || row.ages[chosen]! > 0).sort((a, b) => ORDERS[order][1](b) - ORDERS[order][1](a));
-  // What is freed is not in the heap's profile.
-  const to = (kind: string): Change => (some) => change({ ...some, kind, type: "", at: 0, base: -1 });
+  const ofThread = !state.report && shown.thread !== "";
+  // What is freed is not in the heap's profile, and of which thread is not in that of temporary blocks.
+  const to = (kind: string, type = ""): Change => (some) => change({ ...some, kind, type, at: 0, base: -1 });
+  const toRow = (row: LifetimeRow) => (ofThread ? to("lifetime", row.freed ? "freed_space" : "alive_space") : to("churn"));
   const hasDeaths = value.deaths !== undefined && (state.kinds ?? []).some((kind) => kind.name === "deaths");
   return (
     <section>
+      {bar}
       {problem && <p class="problem" role="alert">{problem}</p>}
-      <p class="sum"><strong>{percent(temporary, freed) || "None"}</strong> of {count(freed)} freed blocks were <Word name="temporary" />; {count(value.alive)} are alive.</p>
+      <div ref={picture}>
+      <p class="sum"><strong>{percent(temporary, freed) || "None"}</strong> of {count(freed)} freed blocks were <Word name="temporary" />; {count(value.alive)} {state.live ? "are" : "were"} alive{!state.live && value.t ? ` at ${clock(value.t)}` : ""}.</p>
       <table class="figures histogram">
         <caption>Freed blocks by their <Word name="lifetime" /></caption>
         <thead><tr><th scope="col" class="name">lived</th><th scope="col">blocks</th><th scope="col">%</th><th scope="col">bytes</th><th scope="col">blocks</th></tr></thead>
         <tbody>
           {value.classes.map((name, i) => (
             <tr key={name}>
-              <td class="name"><button class="link" aria-pressed={chosen === i} onClick={() => setChosen(chosen === i ? -1 : i)}>{name}</button></td>
+              <td class="name"><button class="link" aria-pressed={chosen === i} onClick={() => change({ lived: chosen === i ? "" : name })}>{name}</button></td>
               <td>{count(value.freed[i]!)}</td><td>{percent(value.freed[i]!, freed)}</td><td>{bytes(value.bytes[i]!)}</td>
               <td class="meter"><span style={{ width: `${(100 * value.freed[i]!) / most}%`, background: i < value.short ? TEMPORARY : LASTING }} /></td>
             </tr>
           ))}
         </tbody>
       </table>
+      {ofThread && <p class="note">By the thread that allocated. Who frees is not known by thread. Freed blocks of which the process has not kept whose they were are those of the thread <code>(other threads)</code>: where every allocation is recorded (<code>sample:1</code>), all but what the thread that came by a stack first has freed itself, unless <code>free_stacks:all</code> is set.</p>}
       {value.deaths && <Unknown freed={value.deaths} state={state} />}
       <div class="bar">
         {hasDeaths && value.deaths!.known > 0 && <button onClick={() => to("deaths")({ view: "flame", zoom: "" })}>who frees them</button>}
-        <label>order by <select value={order} onChange={(event) => setOrder(event.currentTarget.value as Order)}>
+        <label>order by <select value={order} onChange={(event) => change({ by: event.currentTarget.value })}>
           {Object.entries(ORDERS).map(([id, [name]]) => <option key={id} value={id}>{name}</option>)}
         </select></label>
-        {chosen >= 0 && <span>only stacks with blocks that lived {value.classes[chosen]} <button onClick={() => setChosen(-1)}>all</button></span>}
+        {chosen >= 0 && <span>only stacks with blocks that lived {value.classes[chosen]} <button onClick={() => change({ lived: "" })}>all</button></span>}
       </div>
-      <table class="figures stacks">
+      <table class="figures stacks stacked" style={{ "--columns": 3 }}>
         <thead><tr><th scope="col"><Word name="temporary" /></th><th scope="col">of freed</th><th scope="col">freed</th><th scope="col">bytes</th><th scope="col">alive</th><th scope="col"><Word name="by another thread" /></th><th scope="col">mean age</th><th scope="col">greatest</th><th scope="col">ages</th><th scope="col">allocated in, called by …</th></tr></thead>
         <tbody>
-          {rows.slice(0, MOST).map((row) => (
+          <Pieces rows={drawn} piece={25} each={(row) => (
             <tr key={row.stack.join("\n")}>
               <td>{count(row.short_objects)}</td><td>{percent(row.short_objects, row.freed)}</td><td>{count(row.freed)}</td><td>{bytes(row.freed_bytes)}</td><td>{count(row.alive)}</td>
               <td>{percent(row.elsewhere, row.freed)}</td><td>{row.freed ? duration(row.mean_ns) : ""}</td><td>{row.freed ? duration(row.most_ns) : ""}</td>
               <td><Ages row={row} short={value.short} classes={value.classes} /></td>
               <td class="name">
-                <Path stack={row.stack} change={to("churn")} most={8} />
+                <Path stack={row.stack} inner={row.inner} change={toRow(row)} most={8} />
                 {row.by && <small class="by">freed by {hasDeaths ? <button class="link" onClick={() => to("deaths")({ view: "callers", function: row.by! })}>{row.by}</button> : row.by}
                   {row.by_objects! < 0.995 * row.freed && `, ${percent(row.by_objects!, row.freed)} of them`}</small>}
               </td>
             </tr>
-          ))}
+          )} />
         </tbody>
       </table>
+      </div>
       {rows.length + value.more > MOST && <p class="note">{rows.length + value.more - MOST} more stacks, with fewer blocks.</p>}
       <p class="note">Since the start of the process, estimated from samples. Where every allocation is recorded (<code>sample:1</code>) ages are up to 10 ms off.</p>
       <details class="note"><summary>What this profile says of itself</summary><ul>{(value.says ?? []).map((text) => <li key={text}>{text}</li>)}</ul></details>

@@ -1,22 +1,19 @@
 // What the process's memory is, over time and in words.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type Point, type SampleType, type Stacks, type State, type Suspect, api } from "../api.ts";
+import { type Point, type SampleType, type State, type Suspect, api } from "../api.ts";
 import { Chart } from "../draw/chart.tsx";
-import { amount, bytes, count, percent } from "../model/format.ts";
+import { amount, bytes, clock, count, percent } from "../model/format.ts";
+import { growers } from "../model/growers.ts";
+import { PARTS } from "../model/parts.ts";
 import { apart, joined, level, rate, seconds } from "../model/series.ts";
-import { type Held, heldFor, holders, lines, total } from "../model/stacks.ts";
-import { type Change, type Shown, useAnswer } from "../state.ts";
+import { between } from "../model/timeline.ts";
+import { type Figures, type Look, questionOf } from "../look.ts";
+import { useLook } from "../looks.ts";
+import type { Held } from "../model/stacks.ts";
+import { type Change, NOTHING, type Shown, useAnswer } from "../state.ts";
+import { CPU_KIND } from "./cpu.tsx";
 import { Path } from "./path.tsx";
 import { Word } from "./word.tsx";
-
-// From the program's own memory to what is around it.
-const PARTS: { label: string; of: (point: Point) => number; colour: string }[] = [
-  { label: "live", of: (p) => p.live, colour: "#2563eb" },
-  { label: "cached", of: (p) => p.cached, colour: "#38bdf8" },
-  { label: "fragmentation", of: (p) => p.frag, colour: "#f59e0b" },
-  { label: "metadata", of: (p) => p.meta, colour: "#a855f7" },
-  { label: "not ours", of: (p) => p.other, colour: "#9ca3af" },
-];
 
 export function usePoints(): Point[] {
   const [points, setPoints] = useState<Point[]>([]);
@@ -59,21 +56,17 @@ function HeldFor({ callers, whole, change }: { callers: Held[]; whole: number; c
   ));
 }
 
-function Holders({ stacks, change }: { stacks: Stacks | null; change: Change }) {
-  const rows = useMemo(() => {
-    if (!stacks) return null;
-    const all = lines(stacks, stacks.default);
-    const most = holders(stacks, all).slice(0, 3).map((row) => ({ ...row, callers: heldFor(stacks, all, row.name).slice(0, 3) }));
-    return { most, whole: total(all).weight, type: stacks.types[stacks.default] };
-  }, [stacks]);
-  if (!rows) return <p>…</p>;
-  if (rows.whole === 0) return <p>Nothing has been sampled yet: the program has allocated too little.</p>;
+function Holders({ look, change }: { look: Look | null; change: Change }) {
+  if (!look) return <p>…</p>;
+  const { most } = look.figures as Figures["overview"];
+  const { types, type, sum: { weight: whole } } = look.about;
+  if (whole === 0) return <p>Nothing has been sampled yet: the program has allocated too little.</p>;
   return (
     <ol>
-      {rows.most.map((row) => (
+      {most.map((row) => (
         <li key={row.name}>
-          <button class="link" onClick={() => change({ view: "callers", function: row.name })}>{row.name}</button> {holds(row.value, rows.whole, rows.type)}
-          <HeldFor callers={row.callers} whole={rows.whole} change={change} />
+          <button class="link" onClick={() => change({ view: "callers", function: row.name })}>{row.name}</button> {holds(row.value, whole, types[type])}
+          <HeldFor callers={row.callers} whole={whole} change={change} />
         </li>
       ))}
     </ol>
@@ -81,13 +74,13 @@ function Holders({ stacks, change }: { stacks: Stacks | null; change: Change }) 
 }
 
 function Growers({ suspects, change }: { suspects: Suspect[] | null; change: Change }) {
-  const sure = (suspects ?? []).filter((one) => one.sure > 0.9).slice(0, 3);
+  const sure = useMemo(() => growers((suspects ?? []).filter((one) => one.sure > 0.9)).slice(0, 3), [suspects]);
   if (!suspects) return <p>…</p>;
   if (sure.length === 0) return <p>Nothing grows steadily so far.</p>;
   return (
     <ol>
       {sure.map((one) => (
-        <li key={one.stack.join()}>
+        <li key={one.stack.join("\n")}>
           <Path stack={one.stack} inner={one.inner} change={change} /> grows by{" "}
           {bytes(one.bytes_per_s)} a second and holds {bytes(one.now)}
         </li>
@@ -96,14 +89,36 @@ function Growers({ suspects, change }: { suspects: Suspect[] | null; change: Cha
   );
 }
 
+/** The stretch of time that the chart is zoomed to: the way to what changed in it. */
+function Zoomed({ span, shown, change, end }: { span: { from: number; to: number }; shown: Shown; change: Change; end: () => void }) {
+  const [problem, setProblem] = useState("");
+  const compare = async () => {
+    try {
+      const moments = (await api.moments(shown.from, shown.until)).filter((moment) => moment.t > 0);
+      const [one, other] = between(moments.map((moment) => moment.t), 1000 * span.from, 1000 * span.to);
+      if (one === other) setProblem("There are no two profiles of this time.");
+      else change({ view: "changes", kind: "heap", type: "", base: moments[one]!.id, at: moments[other]!.id });
+    } catch (failure) {
+      setProblem(failure instanceof Error ? failure.message : String(failure));
+    }
+  };
+  return (
+    <div class="bar" role="group" aria-label="Chosen time">
+      {clock(1000 * span.from)} to {clock(1000 * span.to)}: <button onClick={() => void compare()}>what has changed in this time</button>
+      <button onClick={end}>all of the time</button>
+      {problem && <span class="problem" role="alert">{problem}</span>}
+    </div>
+  );
+}
+
 export function Overview({ points, state, shown, change }: { points: Point[]; state: State; shown: Shown; change: Change }) {
   const last = points[points.length - 1];
+  const [span, setSpan] = useState<{ from: number; to: number } | null>(null);
+  const [round, setRound] = useState(0); // of the chart, which is made anew to show all
   // Who holds most at the end of the time that is shown, which may be long ago.
   const inWindow = shown.from !== 0 || shown.until !== 0;
-  const stacks = useAnswer(async () => {
-    const last = inWindow ? (await api.moments(shown.from, shown.until)).at(-1) : undefined;
-    return api.stacks("heap", last?.id ?? 0);
-  }, 5000, [shown.from, shown.until]);
+  const ends = useAnswer(async () => (inWindow ? { id: (await api.moments(shown.from, shown.until)).at(-1)?.id ?? 0 } : { id: 0 }), inWindow ? 5000 : 0, [shown.from, shown.until]);
+  const look = useLook(ends.value && questionOf(NOTHING, "overview", { kind: "heap", at: ends.value.id, rows: "", follows: ends.value.id === 0 && state.process && !state.report }));
   const suspects = useAnswer(() => api.suspects(0, shown.from, shown.until), 5000, [shown.from, shown.until]);
   // Of a folder: what one process had says nothing of the time until the next one.
   const looks = useMemo(() => apart(points), [points]);
@@ -123,37 +138,48 @@ export function Overview({ points, state, shown, change }: { points: Point[]; st
         </p>
       )}
       {state.process && points.length > 0 && (
-        <Chart title="Resident memory, explained" seconds={times} stacked format={bytes} bytes height={260}
+        <Chart key={round} title="Resident memory, explained" seconds={times} stacked format={bytes} bytes height={260} onZoom={setSpan}
           lines={PARTS.map((part) => ({ label: part.label, colour: part.colour, values: level(looks, part.of) }))} />
+      )}
+      {span && (
+        <Zoomed span={span} shown={shown} change={change} end={() => {
+          setSpan(null);
+          setRound(round + 1);
+        }} />
       )}
       <div class="columns">
         <div>
           <h2>Who holds most</h2>
-          <Holders stacks={stacks.value} change={change} />
-          {stacks.problem && <p class="problem">{stacks.problem}</p>}
+          <Holders look={look.value} change={change} />
+          {(look.problem || ends.problem) && <p class="problem">{look.problem || ends.problem}</p>}
         </div>
         <div>
           <h2>Who grows</h2>
           <Growers suspects={suspects.value} change={change} />
           {suspects.problem && <p class="problem">{suspects.problem}</p>}
+          {state.live && state.kinds?.some((kind) => kind.name === CPU_KIND) && (
+            <p><button class="link" onClick={() => change({ view: "flame", kind: CPU_KIND, type: "", at: 0, base: -1, labels: "", thread: "", seconds: 0 })}>Who uses the CPU time</button></p>
+          )}
         </div>
       </div>
       {points.length > 1 && (
         <div class="columns">
-          <Chart title="Page faults a second" seconds={times} format={count} lines={[{ label: "faults", colour: "#dc2626", values: rate(looks, (p) => p.faults) }]} />
-          <Chart title="Given back to the system, a second" seconds={times} format={bytes} bytes
+          {points.some((point) => point.allocated) && (
+            <Chart title="Allocated, a second" seconds={times} format={bytes} bytes lines={[{ label: "allocated", colour: "#2563eb", values: rate(looks, (p) => p.allocated ?? 0) }]} />
+          )}
+          <Chart title="Page faults a second" caption={<Word name="page faults">Page faults a second</Word>} seconds={times} format={count} lines={[{ label: "faults", colour: "#dc2626", values: rate(looks, (p) => p.faults) }]} />
+          <Chart title="Given back to the system, a second" caption={<Word name="given back to the system">Given back to the system, a second</Word>} seconds={times} format={bytes} bytes
             lines={[
               { label: "given back", colour: "#16a34a", values: rate(looks, (p) => p.purged) },
               { label: "refaults", colour: "#dc2626", values: rate(looks, (p) => p.refaults) },
             ]} />
-          <Chart title="Free pages that are still there (dirty)" seconds={times} format={bytes} bytes lines={[{ label: "dirty", colour: "#0891b2", values: level(looks, (p) => p.dirty) }]} />
-          <Chart title="Slow paths a second" seconds={times} format={count}
+          <Chart title="Slow paths a second" caption={<Word name="slow paths">Slow paths a second</Word>} seconds={times} format={count}
             lines={[
               { label: "refills", colour: "#7c3aed", values: rate(looks, (p) => p.refills) },
               { label: "remote frees", colour: "#ea580c", values: rate(looks, (p) => p.remote) },
               { label: "lock waits", colour: "#dc2626", values: rate(looks, (p) => p.lockwaits) },
             ]} />
-          <Chart title="Threads" seconds={times} format={count} lines={[{ label: "threads", colour: "#4b5563", values: level(looks, (p) => p.threads) }]} />
+          <Chart title="Threads" seconds={times} format={count} lines={[{ label: "threads", colour: "#0d9488", values: level(looks, (p) => p.threads) }]} />
         </div>
       )}
     </section>

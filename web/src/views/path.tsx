@@ -1,8 +1,9 @@
 // A stack in one line: where it was allocated, and by whom that was called, without the innermost that only pass it on. Each name
 // leads to its callers.
+import { TOLD } from "../model/growers.ts";
 import type { Change } from "../state.ts";
 
-export function Path({ stack, inner = 0, change, most = 3 }: { stack: string[]; inner?: number; change: Change; most?: number }) {
+export function Path({ stack, inner = 0, change, most = TOLD }: { stack: string[]; inner?: number; change: Change; most?: number }) {
   const shown = stack.slice(inner);
   return (
     <span title={stack.join("\n")}>

@@ -1,8 +1,15 @@
 // Size classes, calls into the kernel, what doctor says, and the options: one table each.
-import { useState } from "preact/hooks";
-import { type Setting, type State, api } from "../api.ts";
+import { useRef, useState } from "preact/hooks";
+import { type Request, type Setting, type State, api } from "../api.ts";
+import { SavePicture } from "../draw/picture.tsx";
+import { snapshot } from "../draw/snapshot.ts";
 import { bytes, count, duration } from "../model/format.ts";
-import { useAnswer } from "../state.ts";
+import { SEEN, functionOf } from "../model/findings.ts";
+import { larger, lost, sum } from "../model/requests.ts";
+import { hasSize, isAllSizes } from "../model/rows.ts";
+import { type Change, type Shown, useAnswer } from "../state.ts";
+import { PROFILE_VIEWS } from "./profile.tsx";
+import { SizeRange } from "./rows.tsx";
 import { Trace } from "./trace.tsx";
 import { Word } from "./word.tsx";
 
@@ -10,34 +17,71 @@ function Problem({ text }: { text: string }) {
   return text ? <p class="problem" role="alert">{text}</p> : null;
 }
 
-export function Sizes() {
+export function Sizes({ shown, change }: { shown: Shown; change: Change }) {
   const { value, problem } = useAnswer(api.stats, 2000, []);
-  const classes = value?.size_classes ?? [];
+  const asked = useAnswer(api.requests, 10_000, []);
+  const tables = useRef<HTMLDivElement>(null);
+  const every = value?.size_classes ?? [];
+  const classes = every.filter((one) => hasSize(shown, one.size));
   const most = Math.max(1, ...classes.map((one) => one.size * (one.live + one.cached + one.free)));
+  const requests = (asked.value ?? []).filter((one) => hasSize(shown, one.size));
+  const bySize = new Map(requests.map((one) => [one.size, one]));
+  const large = larger(requests, Math.max(0, ...every.map((one) => one.size)));
+  const all = sum(requests);
+  const mostAsked = Math.max(1, ...requests.map((one) => one.count), ...large.map((one) => one.count));
+  const wasted = classes.reduce((bytes, one) => bytes + lost(bySize.get(one.size)) * one.size * one.live, 0);
+  // Two cells: how many, and as a bar.
+  const ofRequests = (one: Request | undefined) => (
+    <>
+      <td>{one ? count(one.count) : ""}</td>
+      <td class="meter short"><span class="asked" style={{ width: `${(100 * (one?.count ?? 0)) / mostAsked}%` }} /></td>
+    </>
+  );
   return (
     <section>
+      <div class="bar">
+        <SizeRange shown={shown} change={change} />
+        {value && <SavePicture name="seemalloc.sizes" draw={() => snapshot(tables.current!)} />}
+      </div>
       <Problem text={problem} />
-      <table class="figures">
-        <thead><tr><th scope="col"><Word name="size class" /></th><th scope="col"><Word name="span">spans</Word></th><th scope="col">live blocks</th><th scope="col">cached</th><th scope="col">free</th><th scope="col">bytes live</th><th scope="col">free, of all</th><th scope="col"><Word name="refills" /></th><th scope="col"><span class="swatch live" /> live <span class="swatch cached" /> cached <span class="swatch free" /> free, in bytes</th></tr></thead>
+      {value && classes.length + large.length === 0 && <p class="note">There are no classes of such sizes.</p>}
+      {asked.value?.length === 0 && <p class="note">No request has been sampled, or nobody has looked at them while the process was watched.</p>}
+      {asked.problem ? <p class="note">Requests are not known: {asked.problem}.</p> : asked.value && all.count > 0 && (
+        <p class="sum">About <strong>{count(all.count)}</strong> requests since the start{!isAllSizes(shown) && " that got blocks of such sizes"}, of {bytes(all.requested / all.count)} on average; <Word name="rounding" /> them up to size classes takes {bytes(wasted)} of what is live in the classes.</p>
+      )}
+      <div ref={tables}>
+      <table class="figures sizes" aria-label="Size classes">
+        <thead><tr><th scope="col"><Word name="size class" /></th><th scope="col"><Word name="span">spans</Word></th><th scope="col">live blocks</th><th scope="col"><Word name="cached" /></th><th scope="col"><Word name="free blocks">free</Word></th><th scope="col">bytes live</th><th scope="col"><Word name="rounding">lost</Word></th><th scope="col">not live</th><th scope="col"><span class="swatch live" /> live <span class="swatch cached" /> cached <span class="swatch free" /> free</th><th scope="col"><Word name="requests" /></th><th scope="col" class="name">histogram</th><th scope="col"><Word name="refills" /></th></tr></thead>
         <tbody>
           {classes.map((one) => {
             const whole = one.live + one.cached + one.free;
             const part = (blocks: number) => `${(100 * one.size * blocks) / most}%`;
+            const request = bySize.get(one.size);
+            const share = lost(request);
             return (
               <tr key={one.size}>
                 <td>{bytes(one.size)}</td><td>{count(one.spans)}</td><td>{count(one.live)}</td><td>{count(one.cached)}</td><td>{count(one.free)}</td>
-                <td>{bytes(one.size * one.live)}</td><td>{whole ? `${Math.round((100 * (one.free + one.cached)) / whole)} %` : ""}</td><td>{count(one.refills)}</td>
+                <td>{bytes(one.size * one.live)}</td><td>{request && (one.live > 0 ? `${bytes(share * one.size * one.live)}, ${Math.round(100 * share)} %` : `${Math.round(100 * share)} %`)}</td><td>{whole ? `${Math.round((100 * (one.free + one.cached)) / whole)} %` : ""}</td>
                 <td class="meter"><span class="live" style={{ width: part(one.live) }} /><span class="cached" style={{ width: part(one.cached) }} /><span class="free" style={{ width: part(one.free) }} /></td>
+                {ofRequests(request)}<td>{count(one.refills)}</td>
               </tr>
             );
           })}
         </tbody>
       </table>
+      {large.length > 0 && (
+        <table class="figures" aria-label="Requests of large blocks">
+          <caption>Larger than all classes: whole pages</caption>
+          <thead><tr><th scope="col">up to</th><th scope="col">asked for</th><th scope="col">lost by rounding</th><th scope="col"><Word name="requests" /></th><th scope="col" class="name">as a histogram</th></tr></thead>
+          <tbody>{large.map((one) => <tr key={one.size}><td>{bytes(one.size)}</td><td>{bytes(one.requested)}</td><td>{Math.round(100 * lost(one))} %</td>{ofRequests(one)}</tr>)}</tbody>
+        </table>
+      )}
+      </div>
     </section>
   );
 }
 
-export function Kernel({ live }: { live: boolean }) {
+export function Kernel({ live, shown, change }: { live: boolean; shown: Shown; change: Change }) {
   const { value, problem } = useAnswer(api.stats, 2000, []);
   const calls = [...(value?.system.calls ?? [])].sort((a, b) => b.ns - a.ns);
   return (
@@ -47,7 +91,7 @@ export function Kernel({ live }: { live: boolean }) {
         <p>Purging is <strong>{value.purge.mode}</strong>, after {count(value.purge.delay_ms)} ms; {bytes(value.purge.given_back)} have gone back,{" "}
           {bytes(value.system.refault_bytes)} of it were wanted again soon (<Word name="refault">refaults</Word>). Page faults: {count(value.system.minor_faults)} minor, {count(value.system.major_faults)} from disk.</p>
       )}
-      <table class="figures">
+      <table class="figures stacked calls" style={{ "--columns": 5 }}>
         <thead><tr><th scope="col" class="name">call</th><th scope="col" class="name"><Word name="reason" /></th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
         <tbody>
           {calls.map((one) => (
@@ -58,26 +102,36 @@ export function Kernel({ live }: { live: boolean }) {
         </tbody>
       </table>
       <p class="note">Since the start of the process; calls with the reason "report" were made for this page. <code>seemalloc trace PID</code> shows each call and what caused it{live ? ", as this does:" : "."}</p>
-      {live && <Trace />}
+      {live && <Trace shown={shown} change={change} />}
     </section>
   );
 }
 
-// Where a finding is seen.
-const SEEN: Record<string, string> = {
-  "purge-storm": "kernel", fragmentation: "map", "huge-pages": "kernel", hoarding: "sizes", "realloc-copies": "functions", "over-alignment": "functions",
-};
+/** The map is the process's as it is now, or was when it was looked at last. Older folders have none. */
+export function hasMap(state: State): boolean {
+  return state.live || !!state.ended || !!state.report || !!state.stored?.map;
+}
 
-export function Doctor({ state, go }: { state: State; go: (view: string) => void }) {
+function seen(id: string, state: State): Partial<Shown> | undefined {
+  const { view, kind = "heap", type = "" } = SEEN[id] ?? {};
+  if (!view || (view === "map" && !hasMap(state))) return undefined;
+  if (!Object.hasOwn(PROFILE_VIEWS, view)) return { view };
+  // A profile that cannot be taken any more is not asked for.
+  const has = kind === "heap" || state.kinds?.some((one) => one.name === kind);
+  return { view, at: 0, base: -1, labels: "", thread: "", seconds: 0, sizeFrom: "", sizeTo: "", kind: has ? kind : "heap", type: has ? type : "" };
+}
+
+export function Doctor({ state, change }: { state: State; change: Change }) {
   const [round, setRound] = useState(0);
   const { value, problem } = useAnswer(api.doctor, 0, [round]);
   return (
     <section>
-      {!state.report && <div class="bar"><button onClick={() => setRound(round + 1)}>look again</button> it looks twice, two seconds apart</div>}
+      {state.live ? <div class="bar"><button onClick={() => setRound(round + 1)}>look again</button> it looks twice, two seconds apart</div>
+        : !state.report && <p class="note">As it was when doctor last looked.</p>}
       <Problem text={problem} />
       {!value && !problem && <p>Looking …</p>}
       {value && !value.findings?.length && <p class="good">Nothing is wrong, as far as can be seen in {value.seconds.toFixed(1)} s.</p>}
-      {value && <p class="note">Doctor looks at how memory is used, not for leaks: who grows is under <button class="link" onClick={() => go("growth")}>Growth</button>.</p>}
+      {value && <p class="note">Doctor looks at how memory is used, not for leaks: who grows is under <button class="link" onClick={() => change({ view: "growth" })}>Growth</button>.</p>}
       {value?.findings?.map((one) => (
         <article key={one.id} class={`finding ${one.severity}`}>
           <h2>{one.title}: {one.figure}</h2>
@@ -86,10 +140,10 @@ export function Doctor({ state, go }: { state: State; go: (view: string) => void
           {one.sites && one.sites.length > 0 && (
             <>
               <p>{one.places}:</p>
-              <ol>{one.sites.map((site) => <li key={site.place}>{site.place} <small>{bytes(site.bytes)}, {Math.round(100 * site.share)} %</small></li>)}</ol>
+              <ol>{one.sites.map((site) => <li key={site.place}><button class="link" onClick={() => change({ ...seen("samples-lost", state), view: "callers", function: functionOf(site.place) })}>{site.place}</button> <small>{bytes(site.bytes)}, {Math.round(100 * site.share)} %</small></li>)}</ol>
             </>
           )}
-          {SEEN[one.id] && <button onClick={() => go(SEEN[one.id]!)}>show it</button>}
+          {seen(one.id, state) && <button onClick={() => change(seen(one.id, state)!)}>show it</button>}
         </article>
       ))}
       {value && (
@@ -150,11 +204,12 @@ export function Settings({ state }: { state: State }) {
       {state.report ? <p class="note">As they were when this report was made.</p> : (
         <p><a href="api/report" download>Save a report of all this</a>: one file that opens without seemalloc and without a network.</p>
       )}
-      {state.allow_set ? <div class="bar"><button onClick={purge}>give free memory back now</button></div>
-        : !state.report && <p class="note">Read only: <code>seemalloc web --allow-set</code> lets this page change the process.</p>}
+      {!state.live && !state.report && <p class="note">As they were when they were last looked at.</p>}
+      {state.live && state.allow_set && <div class="bar"><button onClick={purge}>give free memory back now</button></div>}
+      {state.live && !state.allow_set && <p class="note">Read only: <code>seemalloc web --allow-set</code> lets this page change the process.</p>}
       <Problem text={problem} />
       <p aria-live="polite">{said}</p>
-      <table class="figures settings stacked" style={{ "--columns": 2 }}><tbody>{value?.map((one) => <Row key={one.name} one={one} may={state.allow_set} done={done} />)}</tbody></table>
+      <table class="figures settings stacked" style={{ "--columns": 2 }}><tbody>{value?.map((one) => <Row key={one.name} one={one} may={state.allow_set && state.live} done={done} />)}</tbody></table>
     </section>
   );
 }

@@ -1,13 +1,16 @@
 // What the views of a profile have in common: which one, compared with which, and what of it.
 import { useMemo, useState } from "preact/hooks";
-import { type Moment, type Stacks, type State, api } from "../api.ts";
+import { type CPU, type Moment, type State, api } from "../api.ts";
+import { type About, type Figures, questionOf } from "../look.ts";
+import { useLook } from "../looks.ts";
 import { amount, bytes, clock, plusMinus, together } from "../model/format.ts";
-import { JOINT, freed } from "../model/deaths.ts";
-import { isPattern, isWhole, lines, total } from "../model/stacks.ts";
+import { JOINT } from "../model/deaths.ts";
+import { unreadable } from "../model/stacks.ts";
 import { asked } from "../model/rows.ts";
-import { type Change, type Shown, useAnswer } from "../state.ts";
+import { type Change, type Shown, type ViewProps, useAnswer } from "../state.ts";
 import { Callers } from "./callers.tsx";
 import { Changes } from "./changes.tsx";
+import { CPUTime, CPU_KIND, NoCPU } from "./cpu.tsx";
 import { Unknown } from "./deaths.tsx";
 import { Flame } from "./flame.tsx";
 import { Functions } from "./functions.tsx";
@@ -15,9 +18,12 @@ import { Graph } from "./graph.tsx";
 import { PprofLink } from "./pprof.tsx";
 import { RowFilters } from "./rows.tsx";
 import { Source } from "./source.tsx";
+import { TimeLine } from "./timeline.tsx";
 import { Tree } from "./tree.tsx";
 
-export const PROFILE_VIEWS: Record<string, [string, typeof Flame]> = {
+type View<V extends keyof Figures> = (props: ViewProps<V>) => preact.ComponentChild;
+
+const VIEWS: { [V in Exclude<keyof Figures, "overview">]: [string, View<V>] } = {
   flame: ["Flame graph", Flame],
   functions: ["Functions", Functions],
   graph: ["Graph", Graph],
@@ -26,6 +32,10 @@ export const PROFILE_VIEWS: Record<string, [string, typeof Flame]> = {
   source: ["Source", Source],
   changes: ["Changes", Changes],
 };
+
+export const PROFILE_VIEWS = VIEWS as Record<string, [string, View<keyof Figures>]>;
+
+const PATTERNS = ["focus", "ignore", "hide", "search"] as const; // the page reads them itself: stacks are chosen as one types
 
 const FORMATS = ["proto", "speedscope", "collapsed", "dhat", "csv", "json"];
 
@@ -48,13 +58,23 @@ function download(shown: Shown, format: string): string {
   return `api/download?${query}${asked(shown)}`;
 }
 
-function Choice({ state, stacks, moments, shown, change }: { state: State; stacks: Stacks | null; moments: Moment[]; shown: Shown; change: Change }) {
-  const text = (name: "focus" | "ignore" | "hide" | "search", help: string) => (
+interface ChoiceProps {
+  state: State;
+  about: About | null;
+  moments: Moment[] | null;
+  shown: Shown;
+  change: Change;
+  problem: string;
+}
+
+function Choice({ state, about, moments: listed, shown, change, problem }: ChoiceProps) {
+  const moments = useMemo(() => (listed ?? []).map((moment) => ({ ...moment, label: label(moment) })), [listed]);
+  const type = about?.types[about.type]?.name ?? "";
+  const text = (name: (typeof PATTERNS)[number], help: string) => (
     <label title={help}>
-      {name} <input value={shown[name]} aria-invalid={!isPattern(shown[name])} size={14} onInput={(event) => change({ [name]: event.currentTarget.value })} />
+      {name} <input value={shown[name]} aria-invalid={!!unreadable(name, shown[name])} size={14} onInput={(event) => change({ [name]: event.currentTarget.value })} />
     </label>
   );
-  const modules = useMemo(() => [...new Set((stacks?.frames ?? []).map((frame) => frame.m ?? ""))].filter(Boolean).sort(), [stacks]);
   // One that is chosen and of another time than is listed.
   const beside = (id: number) => id > 0 && !moments.some((moment) => moment.id === id) && <option value={id}>profile {id}</option>;
   const [refused, setRefused] = useState("");
@@ -67,45 +87,55 @@ function Choice({ state, stacks, moments, shown, change }: { state: State; stack
     }
   };
   const isKept = shown.kind === "heap"; // other kinds are taken now
+  // On a phone they would take the whole screen.
+  const [unfolded, setUnfolded] = useState(() => !matchMedia("(max-width: 700px)").matches);
+  const chosen = [shown.focus, shown.ignore, shown.hide, shown.module, shown.sizeFrom, shown.sizeTo, shown.labels, shown.thread, shown.seconds, shown.search].filter(Boolean).length;
+  const wrong = PATTERNS.map((name) => unreadable(name, shown[name])).filter(Boolean);
   return (
+    <>
     <div class="bar choice">
       {(state.kinds?.length ?? 0) > 1 && (
         <label>profile <select value={shown.kind} onChange={(event) => change({ kind: event.currentTarget.value, type: "", base: -1, at: 0, labels: "", thread: "", seconds: 0 })}>
           {state.kinds!.map((kind) => <option key={kind.name} value={kind.name} title={kind.what}>{kind.name}</option>)}
         </select></label>
       )}
-      <label>shows <select value={shown.type || stacks?.types[stacks.default]?.name} onChange={(event) => change({ type: event.currentTarget.value })}>
-        {stacks?.types.map((type) => <option key={type.name} value={type.name}>{type.what}</option>)}
+      <label>shows <select value={shown.type || type} onChange={(event) => change({ type: event.currentTarget.value })}>
+        {about?.types.map((type) => <option key={type.name} value={type.name}>{type.what}</option>)}
       </select></label>
       {isKept && <label>at <select value={shown.at} onChange={(event) => change({ at: Number(event.currentTarget.value) })}>
         <option value={0}>{state.live ? "now (follows)" : "the last one"}</option>
         {beside(shown.at)}
-        {[...moments].reverse().map((moment) => <option key={moment.id} value={moment.id}>{label(moment)}</option>)}
+        {[...moments].reverse().map((moment) => <option key={moment.id} value={moment.id}>{moment.label}</option>)}
       </select></label>}
       {isKept && <label>compared with <select value={shown.base} onChange={(event) => change({ base: Number(event.currentTarget.value) })}>
         <option value={-1}>nothing</option>
         {beside(shown.base)}
-        {moments.map((moment) => <option key={moment.id} value={moment.id}>{label(moment)}</option>)}
+        {moments.map((moment) => <option key={moment.id} value={moment.id}>{moment.label}</option>)}
       </select></label>}
       {isKept && state.live && <button onClick={keep} title="Keeps a profile of now, and shows what changes from here on">compare from now on</button>}
       {refused && <span class="problem" role="alert">{refused}</span>}
+      <button class="fold" aria-expanded={unfolded} onClick={() => setUnfolded(!unfolded)}>filters and formats{chosen > 0 && ` (${chosen})`}</button>
+      {unfolded && <>
       {text("focus", "Only stacks with a function that matches this regular expression")}
       {text("ignore", "No stacks with a function that matches")}
       {text("hide", "Takes matching functions out of the stacks")}
       <label>module <select value={shown.module} onChange={(event) => change({ module: event.currentTarget.value })}>
         <option value="">all</option>
-        {modules.map((name) => <option key={name}>{name}</option>)}
+        {about?.modules.map((name) => <option key={name}>{name}</option>)}
       </select></label>
-      <RowFilters state={state} stacks={stacks} shown={shown} change={change} />
+      <RowFilters state={state} labels={about?.labels} shown={shown} change={change} problem={problem} />
       {text("search", "Marks functions that match")}
       {!state.report && <label>save as <select value="" onChange={(event) => {
         const format = event.currentTarget.value;
         location.href = format === "report" ? "api/report" : download(shown, format);
         event.currentTarget.value = "";
-      }}><option value="">…</option>{FORMATS.map((name) => <option key={name}>{name}</option>)}<option value="report">report (all of this, to open without seemalloc)</option></select></label>}
+      }}><option value="">…</option>{FORMATS.map((name) => <option key={name}>{name}</option>)}<option value="report" title="All of this in one file, to open without seemalloc">report of all this</option></select></label>}
       {!!state.report && <span class="note" title="The live page has them: seemalloc web PID, or seemalloc web FILE of saved profiles">no disassembly, no other formats in a report</span>}
-      {!state.report && <PprofLink shown={shown} type={shown.type || stacks?.types[stacks.default]?.name || ""} />}
+      {!state.report && <PprofLink shown={shown} type={shown.type || type} />}
+      </>}
     </div>
+    {wrong.map((text) => <p key={text} class="problem" role="status">{text}. Until it can be read it is as if it were empty.</p>)}
+    </>
   );
 }
 
@@ -115,38 +145,54 @@ export function Profile({ state, shown, change }: { state: State; shown: Shown; 
   const rows = asked(shown);
   const follows = state.live && at === 0;
   const moments = useAnswer(() => api.moments(shown.from, shown.until), state.live ? 5000 : 0, [state.live, shown.from, shown.until]);
-  const { value: stacks, problem } = useAnswer(() => api.stacks(shown.kind, at, base >= 0 ? base : undefined, rows),
-    follows ? 5000 : 0, [shown.kind, at, base, rows, follows]);
-  const type = Math.max(0, stacks ? (shown.type ? stacks.types.findIndex((one) => one.name === shown.type) : stacks.default) : 0);
-  const all = useMemo(() => (stacks ? lines(stacks, type, shown) : []), [stacks, type, shown.focus, shown.ignore, shown.hide, shown.module]);
-  const View = PROFILE_VIEWS[shown.view]![1];
-  const sum = total(all);
-  const unit = stacks?.types[type]?.unit ?? "bytes";
-  // That of the whole: of a part nobody knows it here.
-  const errorOf = (errors: (number | null)[] | undefined) => (errors && isWhole(shown) ? errors[type]! : 0);
-  const error = errorOf(stacks?.errors);
-  const changeError = together(error, errorOf(stacks?.base_errors));
+  // A profile of CPU time that has begun or ended is asked for at once.
+  const isCPU = shown.kind === CPU_KIND && state.process && !state.report;
+  const isAsked = isCPU && (state.live || !!state.ended);
+  const [changes, setChanges] = useState(0); // begun or ended here
+  const cpu = useAnswer<CPU | null>(async () => (isAsked ? api.cpu() : null), isAsked ? 1000 : 0, [isAsked, changes]);
+  const round = cpu.value ? 2 * cpu.value.rounds + Number(cpu.value.running) : 0;
+  const question = questionOf(shown, shown.view, { kind: shown.kind, at, ...(base >= 0 ? { base } : {}), rows, follows, ...(round ? { round } : {}) });
+  const { value: look, problem } = useLook(question);
+  const about = look?.about ?? null;
+  // Each is drawn again only when something in it has changed: an answer that only others wait for costs nothing.
+  const choice = useMemo(() => <Choice state={state} about={about} moments={moments.value} shown={shown} change={change} problem={problem} />,
+    [state, about, moments.value, shown, change, problem]);
+  const line = useMemo(() => isKept && <TimeLine moments={moments.value ?? []} shown={shown} change={change} />, [isKept, moments.value, shown, change]);
+  const view = useMemo(() => {
+    if (look?.view !== shown.view) return null;
+    const View = PROFILE_VIEWS[look.view]![1];
+    return <View about={look.about} figures={look.figures} shown={shown} change={change} />;
+  }, [look, shown, change]);
   return (
     <>
-      <Choice state={state} stacks={stacks} moments={moments.value ?? []} shown={shown} change={change} />
+      {choice}
+      {isCPU && <CPUTime state={state} cpu={cpu.value} changed={() => setChanges(changes + 1)} />}
+      {line}
       {problem && <p class="problem" role="alert">{problem}</p>}
-      {stacks && (
+      {about && (
         <>
-          <p class="sum">
-            <strong>{amount(sum.value, unit)}</strong> {stacks.types[type] && without(stacks.types[type]!.what, unit)}
-            {plusMinus(error, unit, " (standard error)")}
-            {stacks.base && `, ${amount(sum.value - sum.base, unit, true)}${plusMinus(changeError, unit)} since then`}{stacks.t > 0 && `, at ${clock(stacks.t)}`}
-          </p>
-          {shown.kind === "deaths" && (
+          <Sum about={about} />
+          {about.freed && (
             <>
               <p class="note">Nearer to the root: who allocated blocks that have been freed. Beneath <em>{JOINT}</em>: who freed them.</p>
-              <Unknown freed={freed(stacks, all)} state={state} />
+              <Unknown freed={about.freed} state={state} />
             </>
           )}
-          <View stacks={stacks} all={all} unit={unit} shown={shown} change={change} />
-          <details class="note"><summary>What this profile says of itself</summary><ul>{(stacks.comments ?? []).map((text) => <li key={text}>{text}</li>)}</ul></details>
+          {isCPU && about.stacks === 0 && <NoCPU state={state} running={!!cpu.value?.running} />}
+          {view}
+          <details class="note"><summary>What this profile says of itself</summary><ul>{about.comments.map((text) => <li key={text}>{text}</li>)}</ul></details>
         </>
       )}
     </>
+  );
+}
+
+function Sum({ about: { types, type, unit, t, compares, error, baseError, sum } }: { about: About }) {
+  return (
+    <p class="sum">
+      <strong>{amount(sum.value, unit)}</strong> {types[type] && without(types[type]!.what, unit)}
+      {plusMinus(error, unit, " (standard error)")}
+      {compares && `, ${amount(sum.value - sum.base, unit, true)}${plusMinus(together(error, baseError), unit)} since then`}{t > 0 && `, at ${clock(t)}`}
+    </p>
   );
 }

@@ -1,16 +1,15 @@
 // What of a profile's rows is shown, besides their stacks: sizes of blocks, how long they lived, who freed them, their pool, their
 // thread, a window of time. Each is there where the kind of profile has it.
-import { useState } from "preact/hooks";
-import type { Stacks, State } from "../api.ts";
+import { type Labels, type State, tellsThreads } from "../api.ts";
 import { bytes } from "../model/format.ts";
-import { isRange, withLabel } from "../model/rows.ts";
-import { isPattern } from "../model/stacks.ts";
+import { isRange, untoldOf, withLabel } from "../model/rows.ts";
 import type { Change, Shown } from "../state.ts";
+import { Typed, isRefused } from "./typed.tsx";
 
 const NAMES: Record<string, string> = { lifetime: "lived", freed_by: "freed by", pool: "pool" };
 
-// A profile of these is as of one moment: its rows cannot be subtracted. The heap has its moments to be compared.
-const TIMELESS = ["heap", "peak", "lifetime", "since"];
+// A profile of these is as of one moment: its rows cannot be subtracted. The heap has its moments to be compared, CPU time is profiled for a time.
+const TIMELESS = ["heap", "peak", "lifetime", "since", "cpu"];
 
 /** Values as "1ms to 10ms" by their length, not by their letters. */
 function inOrder(values: string[]): string[] {
@@ -22,65 +21,68 @@ function inOrder(values: string[]): string[] {
   return [...values].sort((a, b) => length(a) - length(b) || (a < b ? -1 : 1));
 }
 
-/** The server is asked when the text is done, not for each letter; until then it is kept here, whatever is drawn again. */
-function Size({ text, value, example, bad, set }: { text: string; value: string; example: string; bad: boolean; set: (value: string) => void }) {
-  const [typed, setTyped] = useState<string | null>(null);
-  return (
-    <label title="Only blocks of this size: 4096, 4K, 1.5M">
-      {text} <input value={typed ?? value} size={7} placeholder={example} aria-invalid={bad} onInput={(event) => setTyped(event.currentTarget.value)}
-        onChange={(event) => {
-          set(event.currentTarget.value);
-          setTyped(null);
-        }} />
-    </label>
-  );
+/** The two bounds. Examples: the least and the greatest size that there is. */
+export function SizeRange({ shown, change, examples = ["", ""] }: { shown: Shown; change: Change; examples?: [string, string] }) {
+  return (["sizeFrom", "sizeTo"] as const).map((name, i) => (
+    <Typed key={name} text={["size from", "to"][i]!} help="Only blocks of this size: 4096, 4K, 1.5M" width={7} value={shown[name]} example={examples[i]!} bad={!isRange(shown)} set={(text) => change({ [name]: text })} />
+  ));
 }
 
 // The process is asked for its heap by thread where that is wanted: the one that is looked at all the time does not know threads.
 const BY_THREAD = "threads";
 
-/** The names of a profile's threads are offered; any regular expression that some of them match will do. */
-function Thread({ names, value, set }: { names: string[]; value: string; set: (value: string) => void }) {
-  const [typed, setTyped] = useState<string | null>(null);
-  return (
-    <label title="Only what threads have allocated (of CPU time: used) whose name matches this regular expression, or that have this id">
-      thread <input value={typed ?? value} size={12} list="thread-names" aria-invalid={!isPattern(typed ?? value)} onInput={(event) => setTyped(event.currentTarget.value)}
-        onChange={(event) => {
-          set(event.currentTarget.value);
-          setTyped(null);
-        }} />
-      <datalist id="thread-names">{names.map((name) => <option key={name} value={name} />)}</datalist>
-    </label>
-  );
+function hasByThread(state: State): boolean {
+  return !!state.kinds?.some((kind) => kind.name === BY_THREAD) && tellsThreads(BY_THREAD);
 }
 
-export function RowFilters({ state, stacks, shown, change }: { state: State; stacks: Stacks | null; shown: Shown; change: Change }) {
-  const byThread = shown.kind === "heap" && !!state.kinds?.some((kind) => kind.name === BY_THREAD);
-  const elsewhere = byThread && <Thread names={[]} value="" set={(thread) => thread && change({ kind: BY_THREAD, thread, type: "", base: -1, at: 0, labels: "", seconds: 0 })} />;
-  const labels = stacks?.labels;
-  if (!labels) return elsewhere || null;
+/** Of threads, where the profile that is shown does not tell them: that which does is shown instead. */
+export function ofThreads(state: State, thread: string): Partial<Shown> {
+  return thread && hasByThread(state) ? { kind: BY_THREAD, thread, type: "", base: -1, at: 0, labels: "", seconds: 0 } : { thread };
+}
+
+/** The names of a profile's threads are offered; any regular expression that some of them match will do. Who answers says whether it can be read. */
+export function Thread({ names, value, problem, set }: { names: string[]; value: string; problem: string; set: (value: string) => void }) {
+  return <Typed text="thread" help="Only what threads have allocated (of CPU time: used) whose name matches this regular expression, or that have this id" width={12} value={value} names={names}
+    bad={isRefused("thread", value, problem)} set={set} />;
+}
+
+interface Props {
+  state: State;
+  labels: Labels | undefined;
+  shown: Shown;
+  change: Change;
+  problem: string; // what was answered
+}
+
+export function RowFilters({ state, labels, shown, change, problem }: Props) {
+  const elsewhere = shown.kind === "heap" && hasByThread(state);
+  // One that is set can be taken away, also where the profile does not tell threads, and where a link's pattern is refused before
+  // anything has been answered.
+  const thread = (names: string[] | undefined) => (names || shown.thread || elsewhere) && (
+    <Thread names={names ?? []} value={shown.thread} problem={problem} set={(text) => change(!names && elsewhere ? ofThreads(state, text) : { thread: text })} />
+  );
+  if (!labels) return thread(undefined) || null;
   const { thread: threads, ...texts } = labels.texts;
   const chosen = new URLSearchParams(shown.labels);
-  const size = (name: "sizeFrom" | "sizeTo", text: string, example: string) => (
-    <Size text={text} value={shown[name]} example={example} bad={!isRange(shown)} set={(value) => change({ [name]: value })} />
-  );
+  const values = (key: string) => inOrder([...new Set([...(texts[key] ?? []), ...chosen.getAll(key)])]);
+  const untold = untoldOf(shown, labels);
   return (
     <>
-      {labels.most > 0 && size("sizeFrom", "size from", bytes(labels.least))}
-      {labels.most > 0 && size("sizeTo", "to", bytes(labels.most))}
-      {Object.entries(texts).sort().map(([key, values]) => (
+      {(labels.most > 0 || shown.sizeFrom || shown.sizeTo) && <SizeRange shown={shown} change={change} examples={labels.most > 0 ? [bytes(labels.least), bytes(labels.most)] : ["", ""]} />}
+      {[...new Set([...Object.keys(texts), ...chosen.keys()])].sort().map((key) => (
         <label key={key}>{NAMES[key] ?? key} <select value={chosen.get(key) ?? ""} onChange={(event) => change({ labels: withLabel(shown.labels, key, event.currentTarget.value) })}>
           <option value="">any</option>
-          {inOrder(values).map((value) => <option key={value} value={value}>{value}</option>)}
+          {values(key).map((value) => <option key={value} value={value}>{value}</option>)}
         </select></label>
       ))}
-      {threads ? <Thread names={threads} value={shown.thread} set={(thread) => change({ thread })} /> : elsewhere}
+      {thread(threads)}
       {state.live && !TIMELESS.includes(shown.kind) && (
         <label title="What happens in so much time from now on, again and again">over <select value={shown.seconds} onChange={(event) => change({ seconds: Number(event.currentTarget.value) })}>
           <option value={0}>all the time</option>
           {[2, 5, 10, 30, 60].map((seconds) => <option key={seconds} value={seconds}>{seconds} s from now on</option>)}
         </select></label>
       )}
+      {untold.length > 0 && <span class="note" role="status">Profiles of the kind {shown.kind} do not tell {untold.map((name) => NAMES[name] ?? name).join(", ")}: no row passes.</span>}
     </>
   );
 }

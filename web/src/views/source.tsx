@@ -1,26 +1,23 @@
 // A function's source, each line with what it holds; where the source is not on this machine, the lines' numbers with their bytes.
-import { useMemo, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { type Source as Text, api } from "../api.ts";
 import { amount, clock } from "../model/format.ts";
-import { type Part, type Sum, byLine, excerpt, withLines } from "../model/source.ts";
+import { type Part, type Sum, excerpt } from "../model/source.ts";
 import { type ViewProps, useAnswer } from "../state.ts";
 import { Word } from "./word.tsx";
 
-export function Source({ stacks, all, unit, shown, change }: ViewProps) {
-  const names = useMemo(() => withLines(stacks, all), [stacks, all]);
-  const name = shown.function || names[0] || "";
-  const parts = useMemo(() => byLine(stacks, all, name), [stacks, all, name]);
+export function Source({ about: { unit, compares, t }, figures: { name, names, parts }, change }: ViewProps<"source">) {
   return (
     <section>
       <div class="bar">
         <label>
           function <input list="functions" value={name} size={50} onChange={(event) => change({ function: event.currentTarget.value })} />
         </label>
-        <datalist id="functions">{names.slice(0, 2000).map((one) => <option key={one} value={one} />)}</datalist>
+        <datalist id="functions">{names.map((one) => <option key={one} value={one} />)}</datalist>
         <button disabled={parts.length === 0} onClick={() => change({ view: "callers", function: name })}>callers of it</button>
       </div>
       {parts.length === 0 && <p class="note">{name ? `No stack has ${name}.` : "No function here has a file and lines: was the program compiled with -g?"}</p>}
-      {parts.map((part) => <InFile key={part.file} part={part} name={name} unit={unit} compares={stacks.base !== undefined} taken={stacks.t} />)}
+      {parts.map((part) => <InFile key={part.file} part={part} name={name} unit={unit} compares={compares} taken={t} />)}
     </section>
   );
 }

@@ -1,7 +1,11 @@
 // The live trace: each call into the kernel as it is made, histograms by call and reason, and the stack that caused one.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Bucket, type TraceEvent, type Traced, api, isReport } from "../api.ts";
+import { chosenOf, problemOf } from "../model/events.ts";
 import { bytes, count, duration } from "../model/format.ts";
+import type { Change, Shown } from "../state.ts";
+import { Thread } from "./rows.tsx";
+import { StackFilter } from "./stackfilter.tsx";
 import { Word } from "./word.tsx";
 
 const EVERY = 500; // ms
@@ -34,7 +38,7 @@ function Histogram({ title, buckets, edge }: { title: string; buckets: Bucket[];
 
 const nameOf = (one: { call: string; reason: string }) => `${one.call}, ${one.reason}`;
 
-export function Trace() {
+export function Trace({ shown: { focus, ignore, thread }, shown: all, change }: { shown: Shown; change: Change }) {
   const [on, setOn] = useState(!isReport);
   const [seen, setSeen] = useState<Traced | null>(null);
   const [events, setEvents] = useState<TraceEvent[]>([]);
@@ -68,8 +72,10 @@ export function Trace() {
       clearTimeout(timer);
     };
   }, [on]);
-  const shown = events.filter((event) => !kind || nameOf(event) === kind).slice(-SHOWN).reverse();
+  const shown = chosenOf(events, { focus, ignore, thread }).filter((event) => !kind || nameOf(event) === kind).slice(-SHOWN).reverse();
+  const wrong = problemOf({ focus, ignore, thread });
   const calls = seen?.calls ?? [];
+  const isChosen = !!(focus || ignore || thread);
   if (isReport) return <p class="note">A report has no trace: it is of calls that are being made.</p>;
   const one = calls.find((each) => nameOf(each) === kind) ?? calls[0];
   return (
@@ -83,12 +89,15 @@ export function Trace() {
           <option value="">all</option>
           {calls.map((each) => <option key={nameOf(each)}>{nameOf(each)}</option>)}
         </select></label>
+        <StackFilter shown={all} change={change} problem={wrong} modules={undefined} />
+        <Thread names={[...new Set(events.map((event) => event.thread_name))].sort()} value={thread} problem={wrong} set={(text) => change({ thread: text })} />
       </div>
+      {wrong && <p class="problem" role="alert">{wrong}</p>}
       {problem && <p class="problem" role="alert">{problem}</p>}
       {seen && calls.length === 0 && <p class="note">No call so far.</p>}
       {calls.length > 0 && (
-        <table class="figures totals">
-          <caption>Since the trace began</caption>
+        <table class="figures totals stacked calls" style={{ "--columns": 5 }}>
+          <caption>Since the trace began{isChosen && ", of all threads and functions"}</caption>
           <thead><tr><th scope="col" class="name">call</th><th scope="col" class="name"><Word name="reason" /></th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
           <tbody>
             {calls.map((each) => (
@@ -113,8 +122,8 @@ export function Trace() {
         </div>
       )}
       {shown.length > 0 && (
-        <table class="figures events">
-          <caption>The last calls; a place opens its stack</caption>
+        <table class="figures events stacked" style={{ "--columns": 4 }}>
+          <caption>The last calls{isChosen && " that are chosen"}; a place opens its stack</caption>
           <thead><tr><th scope="col">at</th><th scope="col" class="name">call</th><th scope="col" class="name">reason</th><th scope="col">bytes</th><th scope="col">took</th><th scope="col">thread</th><th scope="col">class</th><th scope="col"><Word name="place" /></th></tr></thead>
           <tbody>
             {shown.map((event) => (

@@ -4,6 +4,7 @@ import { changed, parse, sign } from "../model/branches.ts";
 import { amount, percent } from "../model/format.ts";
 import { type Node, tree } from "../model/stacks.ts";
 import type { ViewProps } from "../state.ts";
+import { ShapeOfTree } from "./shape.tsx";
 
 /** What all branches have in common. */
 interface Trunk {
@@ -61,17 +62,17 @@ function walk(event: KeyboardEvent): void {
   event.preventDefault();
 }
 
-export function Tree({ stacks, all, unit, shown, change }: ViewProps) {
-  const root = useMemo(() => tree(stacks, all, shown), [stacks, all, shown.inverted, shown.folded]);
+export function Tree({ about: { unit, compares }, figures, shown, change }: ViewProps<"tree">) {
+  const root = useMemo(() => tree(figures.tree), [figures]);
   const known = useMemo(() => parse(shown.open), [shown.open]);
   const trunk: Trunk = {
-    whole: root.weight, unit, compares: stacks.base !== undefined, known,
+    whole: root.weight, unit, compares, known,
     set: (branch, open, usual) => change({ open: changed(shown.open, branch, open, usual) }),
   };
   return (
     <section>
       <div class="bar">
-        <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted, zoom: "", open: "" })} /> from the allocating function to its callers</label>
+        <ShapeOfTree shown={shown} change={change} />
       </div>
       <ul class="tree" role="tree" aria-label="Tree of calls" onKeyDown={walk}>
         <Branch node={root} parent="" trunk={trunk} usual />

@@ -1,0 +1,73 @@
+#include "core/heap/current_spans.h"
+
+#include "core/heap/holes.h"
+#include "core/heap/lost_threads.h"
+#include "core/os/os.h"
+
+namespace seemalloc::heap {
+
+namespace {
+
+// Changes with every malloc of the class, and with every free into its current span: seldom not, and that is no harm. Never 0.
+uint32_t use_of(const Span* span, const Block* list) {
+  constexpr uint64_t kMix = 0x9e3779b97f4a7c15;
+  uint64_t use = reinterpret_cast<uintptr_t>(list) * kMix ^ reinterpret_cast<uintptr_t>(span->free_list_acquire());
+  use = (use ^ span->live_acquire()) * kMix;
+  return static_cast<uint32_t>(use >> 32) | 1;
+}
+
+// Looks whether the class has been used since the last look. Requires: slow_lock.
+bool is_unused(ClassState& cs, const Block* list, uint32_t least_periods) {
+  uint32_t use = use_of(cs.current, list);
+  if (use != cs.last_use) {
+    cs.last_use = use;
+    cs.current->look.since = hole_epoch.load(std::memory_order_relaxed);
+    return least_periods <= 1;
+  }
+  return has_waited(cs.current, least_periods) || least_periods <= 1;
+}
+
+uint64_t close_unused(ThreadHeap& heap, uint32_t least_periods) {
+  Block* lists[kClassCount];
+  if (!read_lists(heap, lists)) return 0;
+  uint64_t classes = 0;
+  for (unsigned c = 0; c < kClassCount; c++) {
+    ClassState& cs = heap.body->classes[c];
+    if (cs.current == nullptr) continue;
+    const Block* list = lists[c];
+    if (!is_unused(cs, list, least_periods) || list == nullptr || !may_have_holes(cs.current)) continue;
+    __atomic_store_n(&heap.body->ready[c], nullptr, __ATOMIC_RELAXED);
+    classes |= uint64_t{1} << c;
+  }
+  return classes;
+}
+
+}  // namespace
+
+uint64_t unused_classes(ThreadHeap& heap, uint32_t least_periods) {
+  if (!heap.slow_lock.try_lock()) return 0;
+  uint64_t classes = close_unused(heap, least_periods);
+  heap.slow_lock.unlock();
+  return classes != 0 && os::fence_all_threads() ? classes : 0;
+}
+
+Span* detach_current(ThreadHeap& heap, unsigned size_class) {
+  if (!heap.slow_lock.try_lock()) return nullptr;
+  ClassState& cs = heap.body->classes[size_class];
+  Block* list = nullptr;
+  Span* span = cs.current;
+  bool closed = read_list(heap, size_class, &list) && list != nullptr && span != nullptr && heap.body->ready[size_class] == nullptr;
+  if (closed && use_of(span, list) == cs.last_use) {
+    cs.current = nullptr;
+    cs.mixed = true;
+    cs.last_use = 0;
+    note_detached(span);
+    heap.detached_spans++;
+  } else {
+    span = nullptr;
+  }
+  heap.slow_lock.unlock();
+  return span;
+}
+
+}  // namespace seemalloc::heap

@@ -1,0 +1,58 @@
+// What a heap of few blocks keeps.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <thread>
+#include <vector>
+
+#include "core/api/test_api.h"
+#include "core/base/units.h"
+#include "core/heap/central.h"
+#include "core/heap/remote.h"
+#include "core/heap/statistics.h"
+#include "core/heap/thread_heap.h"
+
+namespace seemalloc::heap {
+namespace {
+
+// In a thread of its own, whose heap has nothing yet.
+template <typename F>
+void in_new_thread(F f) {
+  collect(*thread_cache.heap, true);
+  purge_all();  // parked heaps
+  std::thread(f).join();
+}
+
+TEST(SmallHeap, LittleIsKeptOfWhatWasLent) {
+  sm_free(sm_malloc(1));
+  in_new_thread([] {
+    std::vector<void*> all;
+    for (size_t bytes = 16; bytes <= 1024; bytes += 16) all.push_back(sm_malloc(bytes));
+    for (void* p : all) sm_free(p);
+    EXPECT_GT(thread_cache.heap->foreign_bytes, 4 * KiB) << "they were lent";
+    EXPECT_LE(thread_cache.heap->foreign_bytes, kMaxLentBytes);
+  });
+}
+
+#if !defined(__SANITIZE_THREAD__)  // whose shadow of memory has page faults of its own
+long minor_faults() {
+  struct rusage usage {};
+  EXPECT_EQ(getrusage(RUSAGE_THREAD, &usage), 0);
+  return usage.ru_minflt;
+}
+
+TEST(SmallHeap, HandingOnALittleOfEachClassTouchesFewPages) {
+  std::vector<Block*> blocks;
+  for (const SizeClass& c : kClasses) blocks.push_back(static_cast<Block*>(sm_malloc(c.bytes)));
+  long before = minor_faults();
+  for (unsigned c = 0; c < kClassCount; c++) ASSERT_TRUE(central_give_blocks(c, &blocks[c], 1));
+  EXPECT_LE(minor_faults() - before, 4) << "57 classes, 8 KiB of lists";
+  for (unsigned c = 0; c < kClassCount; c++) {
+    Block* taken[kMaxForeignBlocks];
+    for (uint32_t count = central_take_blocks(c, taken), i = 0; i < count; i++) sm_free(taken[i]);
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace seemalloc::heap

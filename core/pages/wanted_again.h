@@ -1,0 +1,56 @@
+// WantedAgain: whether huge memory that went at once, as too much to be kept, had better been kept.
+//
+// A program may free buffers of 64 MiB and want as many a moment later. Given back at once they cost it a page fault per 4 KiB,
+// each time; and the purge delay, which follows refaults, has no say in it. What a growing vector leaves behind is not wanted
+// again: each of its requests is larger than what went before. So what went is remembered for two delays, and a request for fresh
+// memory that it would have served is a miss. After a few misses such memory is worth keeping, for some delays; whether it is
+// kept in the end is a matter of how much there is (huge.cc).
+// Pure arithmetic: times and bytes come from the caller, whose lock protects it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace seemalloc::pages {
+
+class WantedAgain {
+ public:
+  static constexpr unsigned kRemembered = 16;
+  static constexpr unsigned kMisses = 3;
+  static constexpr uint64_t kDelaysKept = 16;
+
+  void gone(size_t bytes, uint64_t now_ns) {
+    gone_[next_] = {bytes, now_ns};
+    next_ = (next_ + 1) % kRemembered;
+  }
+
+  // Fresh memory has been mapped. Taken from the tightest of what went that has it.
+  void mapped(size_t bytes, uint64_t now_ns, uint64_t delay_ns) {
+    Gone* best = nullptr;
+    for (Gone& gone : gone_) {
+      bool would_serve = gone.bytes >= bytes && now_ns - gone.at_ns <= 2 * delay_ns;
+      if (would_serve && (best == nullptr || gone.bytes < best->bytes)) best = &gone;
+    }
+    if (best == nullptr) return;
+    best->bytes -= bytes;
+    if (now_ns - last_miss_ns_ > kDelaysKept * delay_ns) misses_ = 0;
+    last_miss_ns_ = now_ns;
+    if (misses_ < kMisses) misses_++;
+  }
+
+  bool worth_keeping(uint64_t now_ns, uint64_t delay_ns) const {
+    return misses_ == kMisses && now_ns - last_miss_ns_ <= kDelaysKept * delay_ns;
+  }
+
+ private:
+  struct Gone {
+    size_t bytes;
+    uint64_t at_ns;
+  };
+  Gone gone_[kRemembered] = {};
+  unsigned next_ = 0;
+  unsigned misses_ = 0;
+  uint64_t last_miss_ns_ = 0;
+};
+
+}  // namespace seemalloc::pages

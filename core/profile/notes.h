@@ -1,0 +1,24 @@
+// Lines by which a profile says what it covers and what it could not see: comments of a profile.proto, `#` lines of a text.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/text.h"
+
+namespace seemalloc::profile {
+
+struct Notes {
+  void (*line)(void* context, const Text& text);
+  void* context;
+
+  void add(const Text& text) const { line(context, text); }
+  // How many stacks there are, and of how many samples they are not whole.
+  void add_stacks(uint64_t distinct, uint64_t truncated_samples, uint64_t broken_samples) const {
+    FixedText<256> text;
+    text << "stacks: " << distinct << " distinct; " << truncated_samples << " samples with a truncated stack, " << broken_samples
+         << " samples with a broken unwind";
+    add(text);
+  }
+};
+
+}  // namespace seemalloc::profile

@@ -1,0 +1,218 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/attach"
+	"seemalloc/tool/report"
+)
+
+// The process's CPU time is profiled when a page asks for it: with --allow-set, since threads are interrupted for it. The process has one
+// CPU profile at a time. Pages begin and end this server's; one that somebody else has begun is shown, and left alone.
+
+const (
+	cpuKind    = "cpu"
+	longestCPU = time.Hour
+)
+
+type cpuProfiler struct {
+	mutex   sync.Mutex
+	running *cpuRun
+	rounds  int      // so many have ended
+	said    []string // how the last one went
+	problem string   // why it is not whole
+}
+
+// cpuRun is a profile that has begun.
+type cpuRun struct {
+	profile *attach.CPUProfile
+	began   time.Time
+	length  time.Duration
+	hz      int
+	stop    chan struct{} // closed when a page ends it
+	stopped bool
+}
+
+// cpuState is what the page knows of it.
+type cpuState struct {
+	Running bool     `json:"running"`
+	Elapsed float64  `json:"elapsed_s"`
+	For     float64  `json:"for_s"` // of the one that runs, or what is usual
+	Hz      int      `json:"hz"`
+	MostFor float64  `json:"most_s"`
+	MostHz  int      `json:"most_hz"`
+	Rounds  int      `json:"rounds"` // so many have ended: the page asks for the profile when there is another
+	Said    []string `json:"said"`
+	Problem string   `json:"problem,omitempty"`
+}
+
+func (s *Server) cpu(url.Values) (any, error) {
+	if err := s.needProcess(); err != nil {
+		return nil, err
+	}
+	return s.cpuNow(), nil
+}
+
+func (s *Server) cpuNow() cpuState {
+	c := &s.cpus
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	state := cpuState{For: attach.UsualCPUTime.Seconds(), Hz: attach.UsualCPUHz, MostFor: longestCPU.Seconds(), MostHz: attach.MostCPUHz,
+		Rounds: c.rounds, Said: append([]string{}, c.said...), Problem: c.problem}
+	if run := c.running; run != nil {
+		state.Running, state.For, state.Hz = true, run.length.Seconds(), run.hz
+		state.Elapsed = min(time.Since(run.began), run.length).Seconds()
+	}
+	return state
+}
+
+// startCPU begins a profile; the answer is the state, as of GET.
+func (s *Server) startCPU(r *http.Request) (any, error) {
+	if err := s.mayChange(); err != nil {
+		return nil, err
+	}
+	var wanted struct {
+		For float64 `json:"for_s"`
+		Hz  int     `json:"hz"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
+		return nil, badRequest("expected {\"for_s\": …, \"hz\": …}")
+	}
+	switch {
+	case !(wanted.For > 0 && wanted.For <= longestCPU.Seconds()):
+		return nil, badRequest("%v s: expected more than 0 and at most %v", wanted.For, longestCPU.Seconds())
+	case wanted.Hz < 1 || wanted.Hz > attach.MostCPUHz:
+		return nil, badRequest("%d samples a second: expected 1 to %d", wanted.Hz, attach.MostCPUHz)
+	}
+	run := &cpuRun{length: time.Duration(wanted.For * float64(time.Second)), hz: wanted.Hz, stop: make(chan struct{})}
+	if err := s.cpus.start(s.process, run); err != nil {
+		return nil, err
+	}
+	s.kinds.forget(cpuKind)
+	go s.followCPU(run)
+	return s.cpuNow(), nil
+}
+
+func (c *cpuProfiler) start(process *Process, run *cpuRun) error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.running != nil {
+		return problem{http.StatusConflict, errors.New("a CPU profile that was begun on this page is running already: end that one first")}
+	}
+	err := process.Do(func(client *attach.Client) (err error) {
+		run.profile, err = attach.StartCPU(client, run.hz, run.length)
+		return err
+	})
+	var refused *attach.ServerError
+	if errors.As(err, &refused) && strings.Contains(refused.Text, "is running already") {
+		return problem{http.StatusConflict, fmt.Errorf("%w, begun elsewhere (seemalloc cpu, a signal, an option or the program): who began it ends it", err)}
+	}
+	if err != nil {
+		return err
+	}
+	run.began = time.Now()
+	c.running, c.said, c.problem = run, nil, ""
+	return nil
+}
+
+// stopCPU ends the profile that a page has begun, before its time.
+func (s *Server) stopCPU(*http.Request) (any, error) {
+	if err := s.mayChange(); err != nil {
+		return nil, err
+	}
+	c := &s.cpus
+	c.mutex.Lock()
+	run := c.running
+	if run != nil && !run.stopped {
+		run.stopped = true
+		close(run.stop)
+	}
+	c.mutex.Unlock()
+	if run == nil {
+		return nil, problem{http.StatusConflict, errors.New("no CPU profile that was begun on this page is running")}
+	}
+	return s.cpuNow(), nil
+}
+
+// followCPU ends the profile when it is time, and keeps what it saw. Meanwhile it looks, so that a process that ends leaves something.
+func (s *Server) followCPU(run *cpuRun) {
+	over := time.After(run.length)
+	look := time.NewTicker(MomentInterval)
+	defer look.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-look.C:
+			_, _ = s.taken(cpuKind)
+		case <-over:
+			waiting = false
+		case <-run.stop:
+			waiting = false
+		case <-s.watcher.Ended():
+			waiting = false
+		}
+	}
+	taken, err := s.endCPU(run)
+	for ; isSilence(err); taken, err = s.endCPU(run) {
+		time.Sleep(interval)
+	}
+	if err == nil {
+		s.kinds.put(cpuKind, taken)
+		s.history.NoteProfile(cpuKind, taken)
+	}
+	s.cpus.end(taken, err)
+}
+
+// endCPU asks the process for what the profile saw; again, if it has been asked before.
+func (s *Server) endCPU(run *cpuRun) (*profile.Profile, error) {
+	var data []byte
+	err := s.process.Do(func(client *attach.Client) (err error) {
+		data, err = run.profile.Stop(client)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	p, err := report.Parse(data, s.process.Name)
+	if err != nil {
+		return nil, problem{http.StatusBadGateway, err}
+	}
+	s.process.Symbolize(p)
+	return p, nil
+}
+
+// isSilence: the process does not answer just now, and may later.
+func isSilence(err error) bool {
+	var refused *attach.ServerError
+	var known problem
+	return err != nil && !errors.As(err, &refused) && !errors.As(err, &known) && !errors.Is(err, attach.ErrEnded)
+}
+
+func (c *cpuProfiler) end(p *profile.Profile, err error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.running = nil
+	c.rounds++
+	switch {
+	case errors.Is(err, attach.ErrEnded):
+		c.problem = "The process has ended before the profile did: what is shown is what had been seen some seconds before."
+	case err != nil:
+		c.problem = err.Error()
+	default:
+		index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Unit == "nanoseconds" })
+		total := int64(0)
+		if index >= 0 {
+			total = report.Total(p, index)
+		}
+		c.said = strings.Split(strings.TrimSpace(report.NewCPU(p).Text(total)), "\n")
+	}
+}

@@ -1,0 +1,66 @@
+package web
+
+import (
+	"net/url"
+	"slices"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
+)
+
+// requestRow is what was asked for since the start and got blocks of one size, estimated from samples: freed or not.
+type requestRow struct {
+	Size      int64 `json:"size"` // of the blocks: that of their class, or whole pages
+	Count     int64 `json:"count"`
+	Bytes     int64 `json:"bytes"`
+	Requested int64 `json:"requested"` // the difference is lost by rounding
+}
+
+// requests are counted by the size of their blocks, the smallest first. Of a folder: none where nobody has looked at them.
+func (s *Server) requests(url.Values) (any, error) {
+	churn, err := s.taken("churn")
+	if s.process == nil && s.history.disk != nil && isMissing(err) {
+		answer, err := s.history.Noted("requests") // an older tool's
+		if isMissing(err) {
+			return []requestRow{}, nil
+		}
+		return answer, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return requestsOf(churn)
+}
+
+func requestsOf(churn *profile.Profile) ([]requestRow, error) {
+	var columns [3]int
+	for i, name := range []string{"alloc_objects", "alloc_space", "requested_space"} {
+		index, err := report.SampleIndex(churn, name, "")
+		if err != nil {
+			return nil, err
+		}
+		columns[i] = index
+	}
+	found := map[int64]*requestRow{}
+	for _, sample := range churn.Sample {
+		sizes := sample.NumLabel["bytes"]
+		if len(sizes) == 0 {
+			continue
+		}
+		row := found[sizes[0]]
+		if row == nil {
+			row = &requestRow{Size: sizes[0]}
+			found[sizes[0]] = row
+		}
+		row.Count += sample.Value[columns[0]]
+		row.Bytes += sample.Value[columns[1]]
+		row.Requested += sample.Value[columns[2]]
+	}
+	rows := []requestRow{}
+	for _, row := range found {
+		rows = append(rows, *row)
+	}
+	slices.SortFunc(rows, func(a, b requestRow) int { return int(a.Size - b.Size) })
+	return rows, nil
+}

@@ -1,0 +1,370 @@
+package web
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/report"
+)
+
+// stackBuilder finds the distinct stacks of a profile and of its base. A million samples have twenty million locations: what is done
+// for each of those is done on all processors, and memory is taken in large pieces.
+type stackBuilder struct {
+	stacks  *Stacks
+	frames  map[Frame]int32
+	seed    uint64  // nobody can write a profile whose stacks all have one hash
+	known   wordMap // by hash: the last stack that has it, + 1
+	earlier []int32 // of each stack the one before it with the same hash, -1: none
+	// Of each stack a value for each type, one behind the other.
+	values, base []int64
+}
+
+func newStackBuilder(s *Stacks) *stackBuilder {
+	return &stackBuilder{stacks: s, frames: map[Frame]int32{}, seed: rand.Uint64()}
+}
+
+// add takes a profile, which stays as it is, or the base.
+func (b *stackBuilder) add(p *profile.Profile, isBase bool) error {
+	t, err := trim(p)
+	if err != nil {
+		return err
+	}
+	places := make([]int, len(p.SampleType)) // in a row
+	for i, t := range p.SampleType {
+		places[i] = slices.IndexFunc(b.stacks.Types, func(known SampleType) bool { return known.Name == t.Type })
+	}
+	stacks, hashes := b.walk(p, t, b.placesOf(p, t))
+
+	b.expect(len(p.Sample))
+	into := b.values
+	if isBase {
+		b.base = make([]int64, len(b.values))
+		into = b.base
+	}
+	width := len(b.stacks.Types)
+	for i, sample := range p.Sample {
+		row := into[b.index(stacks[i], hashes[i])*width:]
+		for j, value := range sample.Value {
+			if places[j] >= 0 {
+				row[places[j]] += value
+			}
+		}
+	}
+	return nil
+}
+
+// expect makes room for so many more stacks.
+func (b *stackBuilder) expect(more int) {
+	b.known.expect(len(b.stacks.Stacks) + more)
+	b.stacks.Stacks, b.earlier = slices.Grow(b.stacks.Stacks, more), slices.Grow(b.earlier, more)
+	size := (len(b.stacks.Stacks) + more) * len(b.stacks.Types)
+	had := len(b.stacks.Stacks) * len(b.stacks.Types)
+	b.values = append(make([]int64, 0, size), b.values[:had]...)[:size]
+}
+
+// index finds a stack, or adds it.
+func (b *stackBuilder) index(stack []int32, hash uint64) int {
+	last := b.known.at(hash)
+	for at := *last - 1; at >= 0; at = b.earlier[at] {
+		if slices.Equal(b.stacks.Stacks[at], stack) {
+			return int(at)
+		}
+	}
+	b.earlier = append(b.earlier, *last-1)
+	b.stacks.Stacks = append(b.stacks.Stacks, stack)
+	*last = int32(len(b.stacks.Stacks))
+	return len(b.stacks.Stacks) - 1
+}
+
+// finish leaves what has been found in the Stacks.
+func (b *stackBuilder) finish(compares bool) {
+	s := b.stacks
+	if len(s.Stacks) > manyStacks {
+		b.fold()
+	}
+	b.number()
+	s.Values = rows(b.values, len(s.Stacks), len(s.Types))
+	if compares {
+		s.Base = rows(b.base, len(s.Stacks), len(s.Types))
+	}
+}
+
+// number leaves the frames that are in a stack, in the order in which they come, and finds out about those. The stacks are copied: of a
+// million, few may be left.
+func (b *stackBuilder) number() {
+	s := b.stacks
+	frames, numbers := []Frame{}, make([]int32, len(s.Frames)) // + 1
+	length := 0
+	for _, stack := range s.Stacks {
+		length += len(stack)
+	}
+	room := make([]int32, 0, length)
+	for i, stack := range s.Stacks {
+		begin := len(room)
+		for _, frame := range stack {
+			if numbers[frame] == 0 {
+				frames = append(frames, s.Frames[frame])
+				numbers[frame] = int32(len(frames))
+			}
+			room = append(room, numbers[frame]-1)
+		}
+		s.Stacks[i] = room[begin:len(room):len(room)]
+	}
+	inParts(len(frames), func(_, from, to int) {
+		for i := from; i < to; i++ {
+			frames[i].Plumbing = report.Plumbing(frames[i].Name)
+		}
+	})
+	s.Frames = frames
+}
+
+// rows cuts values into so many rows.
+func rows(values []int64, count, width int) [][]int64 {
+	out := make([][]int64, count)
+	for i := range out {
+		out[i] = values[i*width : (i+1)*width : (i+1)*width]
+	}
+	return out
+}
+
+// places are the frames of each location, by its id, the outermost first.
+type places struct {
+	of      report.ByID[int32] // a frame; negative: -1 - its place in several
+	several [][]int32          // frames of one location: functions that were inlined
+	most    int                // of one location
+	none    int32              // of a stack that has none: all may be the allocator's; as report.Frames has it
+}
+
+// placesOf makes frames of all locations, also of those that no sample has: finish drops them.
+func (b *stackBuilder) placesOf(p *profile.Profile, t *trimming) *places {
+	found := &places{of: report.NewByID[int32](len(p.Location)), most: 1, none: b.frame(Frame{Name: "(no stack)"})}
+	for _, location := range p.Location {
+		found.set(location.ID, b.framesOf(t.locations.Get(location.ID)))
+	}
+	return found
+}
+
+func (p *places) set(id uint64, frames []int32) {
+	if len(frames) == 1 {
+		p.of.Set(id, frames[0])
+		return
+	}
+	p.several = append(p.several, frames)
+	p.of.Set(id, int32(-len(p.several)))
+	p.most = max(p.most, len(frames))
+}
+
+// framesOf are a location's frames, the outermost first.
+func (b *stackBuilder) framesOf(location *profile.Location) (frames []int32) {
+	module := moduleOf(location)
+	if len(location.Line) == 0 {
+		frames = append(frames, b.frame(Frame{Name: "0x" + strconv.FormatUint(location.Address, 16), Module: module}))
+	}
+	for j := len(location.Line) - 1; j >= 0; j-- {
+		line := location.Line[j]
+		if line.Function != nil {
+			frames = append(frames, b.frame(Frame{Name: line.Function.Name, File: line.Function.Filename, Line: line.Line, Module: module}))
+		}
+	}
+	return frames
+}
+
+func (b *stackBuilder) frame(f Frame) int32 {
+	if index, ok := b.frames[f]; ok {
+		return index
+	}
+	index := int32(len(b.stacks.Frames))
+	b.frames[f] = index
+	b.stacks.Frames = append(b.stacks.Frames, f)
+	return index
+}
+
+// walk finds the stack of each sample, the outermost frame first, and its hash.
+func (b *stackBuilder) walk(p *profile.Profile, t *trimming, places *places) (stacks [][]int32, hashes []uint64) {
+	const roomFrames = 1 << 16
+	stacks, hashes = make([][]int32, len(p.Sample)), make([]uint64, len(p.Sample))
+	inParts(len(p.Sample), func(_, from, to int) {
+		var room []int32 // for the stacks of many samples
+		for index := from; index < to; index++ {
+			kept := t.kept(p.Sample[index])
+			if most := max(len(kept)*places.most, 1); cap(room)-len(room) < most {
+				room = make([]int32, 0, max(roomFrames, most))
+			}
+			stack := room[len(room):]
+			for i := len(kept) - 1; i >= 0; i-- {
+				if place := places.of.Get(kept[i].ID); place >= 0 {
+					stack = append(stack, place)
+				} else {
+					stack = append(stack, places.several[-1-place]...)
+				}
+			}
+			if len(stack) == 0 {
+				stack = append(stack, places.none)
+			}
+			room = room[:len(room)+len(stack)]
+			stacks[index], hashes[index] = stack[:len(stack):len(stack)], b.hash(stack)
+		}
+	})
+	return stacks, hashes
+}
+
+func (b *stackBuilder) hash(stack []int32) uint64 {
+	sum := b.seed
+	for _, frame := range stack {
+		sum = (sum ^ uint64(frame)) * 0x9e3779b97f4a7c15
+		sum ^= sum >> 32
+	}
+	return sum
+}
+
+var processors = func() int { return runtime.GOMAXPROCS(0) } // tests have others
+
+// inParts calls do for all of 0 to count, in a part for each processor, at once.
+func inParts(count int, do func(part, from, to int)) {
+	const least = 4096 // below which a part is not worth it
+	parts := min(processors(), 1+count/least)
+	var all sync.WaitGroup
+	for part := range parts {
+		all.Go(func() { do(part, count*part/parts, count*(part+1)/parts) })
+	}
+	all.Wait()
+}
+
+// trimming is of a profile without the allocator's own frames.
+type trimming struct {
+	locations report.ByID[*profile.Location]
+	ends      report.ByID[end] // where stacks are cut off
+	any       bool             // there are such
+}
+
+// end says what of a stack goes, as pprof's Prune has it.
+type end uint8
+
+const (
+	stays   end = iota
+	callees     // what this location calls
+	itself      // and itself
+)
+
+// trim asks pprof what becomes of each location, by a stack of two: a million samples need not be copied for that.
+func trim(p *profile.Profile) (*trimming, error) {
+	t := &trimming{locations: report.NewByID[*profile.Location](len(p.Location))}
+	if p.DropFrames == "" {
+		for _, location := range p.Location {
+			t.locations.Set(location.ID, location)
+		}
+		return t, nil
+	}
+	var caller profile.Location // no name matches it, and no other has the id 0
+	asked := &profile.Profile{DropFrames: p.DropFrames, KeepFrames: p.KeepFrames}
+	for _, location := range p.Location {
+		copied := *location // pprof takes lines off
+		asked.Location = append(asked.Location, &copied)
+		asked.Sample = append(asked.Sample, &profile.Sample{Location: []*profile.Location{&copied, &caller}})
+	}
+	if err := asked.RemoveUninteresting(); err != nil {
+		return nil, err
+	}
+	t.ends = report.NewByID[end](len(p.Location))
+	for i, location := range p.Location {
+		t.locations.Set(location.ID, asked.Location[i])
+		becomes := stays
+		if len(asked.Sample[i].Location) == 1 {
+			becomes = itself
+		} else if len(asked.Location[i].Line) < len(location.Line) {
+			becomes = callees
+		}
+		t.ends.Set(location.ID, becomes)
+		t.any = t.any || becomes != stays
+	}
+	return t, nil
+}
+
+// kept is what is left of a sample's stack. Of frames that the program has not called nothing is cut off.
+func (t *trimming) kept(sample *profile.Sample) []*profile.Location {
+	if !t.any {
+		return sample.Location
+	}
+	called := false
+	for i := len(sample.Location) - 1; i >= 0; i-- {
+		switch becomes := t.ends.Get(sample.Location[i].ID); {
+		case becomes == stays:
+			called = true
+		case called && becomes == itself:
+			return sample.Location[i+1:]
+		case called:
+			return sample.Location[i:]
+		}
+	}
+	return sample.Location
+}
+
+// wordMap finds numbers by words: a million in a fraction of the time that Go's map takes.
+type wordMap struct {
+	slots []wordSlot // a power of two, half of them free
+	shift int
+	used  int
+}
+
+type wordSlot struct {
+	word   uint64
+	number int32 // 0: free
+}
+
+// expect makes room for so many words.
+func (m *wordMap) expect(words int) {
+	shift := 64 - 8
+	for words*2 > 1<<(64-shift) {
+		shift--
+	}
+	if 1<<(64-shift) <= len(m.slots) {
+		return
+	}
+	had := m.slots
+	m.slots, m.shift = make([]wordSlot, 1<<(64-shift)), shift
+	for _, slot := range had {
+		if slot.number != 0 {
+			*m.find(slot.word) = slot.number
+		}
+	}
+}
+
+// at is the number of a word; 0: it is new, and gets one that is not 0 now.
+func (m *wordMap) at(word uint64) *int32 {
+	if len(m.slots) == 0 {
+		m.expect(0)
+	}
+	number := m.find(word)
+	if *number != 0 {
+		return number
+	}
+	if m.used++; m.used*2 > len(m.slots) {
+		m.expect(m.used)
+		number = m.find(word)
+	}
+	return number
+}
+
+func (m *wordMap) find(word uint64) *int32 {
+	for i := word * 0x9e3779b97f4a7c15 >> m.shift; ; i = (i + 1) & uint64(len(m.slots)-1) {
+		slot := &m.slots[i]
+		if slot.number == 0 {
+			slot.word = word
+			return &slot.number
+		}
+		if slot.word == word {
+			return &slot.number
+		}
+	}
+}
+
+// clear keeps the room.
+func (m *wordMap) clear() {
+	clear(m.slots)
+	m.used = 0
+}

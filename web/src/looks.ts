@@ -1,0 +1,39 @@
+// Asks the worker for what a view shows of a profile, again and again while the process goes on.
+import { api, isReport } from "./api.ts";
+import { type Look, type Question, lookAt } from "./look.ts";
+import { useAnswer } from "./state.ts";
+import type { Answered, Asked } from "./worker.ts";
+
+const EVERY = 5000; // ms
+
+// Begun with the page, so that it is there when the first view asks. One question at a time: whoever asks does not want the last one's answer any more.
+const worker = isReport ? null : new Worker("worker.js");
+let waiting: { id: number; resolve: (look: Look) => void; reject: (problem: Error) => void } | null = null;
+let asked = 0;
+let failed: Error | null = null; // before anybody had asked, perhaps
+
+worker?.addEventListener("message", ({ data: { id, look, problem } }: MessageEvent<Answered>) => {
+  if (waiting?.id !== id) return;
+  if (look) waiting.resolve(look);
+  else waiting.reject(new Error(problem));
+});
+worker?.addEventListener("error", (event) => {
+  failed = new Error(`the page's worker failed: ${event.message || "worker.js cannot be loaded"}`);
+  waiting?.reject(failed);
+});
+
+async function ask(question: Question, age: number): Promise<Look> {
+  const { kind, at, base, rows } = question;
+  if (!worker) return lookAt(await api.stacks(kind, at, base, rows), question);
+  if (failed) throw failed;
+  return new Promise((resolve, reject) => {
+    waiting = { id: ++asked, resolve, reject };
+    worker.postMessage({ id: asked, question, age } satisfies Asked);
+  });
+}
+
+/** The last look at a profile; while another one is made, that before it. */
+export function useLook(question: Question | null): { value: Look | null; problem: string } {
+  const follows = !!question?.follows;
+  return useAnswer<Look | null>(async (again) => question && ask(question, again ? 0 : follows ? EVERY : Infinity), follows ? EVERY : 0, [JSON.stringify(question)]);
+}

@@ -1,0 +1,30 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import type { TraceEvent } from "../api.ts";
+import { chosenOf, problemOf } from "./events.ts";
+
+const event = (id: number, thread: number, thread_name: string, ...stack: string[]): TraceEvent =>
+  ({ id, time_s: 0, call: "mmap", reason: "huge", bytes: 1, ns: 1, thread, thread_name, stack });
+
+const EVENTS = [event(1, 100, "main", "filled f.cc:1", "grows f.cc:2"), event(2, 101, "Worker 1", "filled f.cc:1", "serves main.cc:9"), event(3, 102, "seemalloc")];
+const NONE = { focus: "", ignore: "", thread: "" };
+
+test("calls are chosen by the functions of their stacks and by their threads", () => {
+  const ids = (chosen: Partial<typeof NONE>) => chosenOf(EVENTS, { ...NONE, ...chosen }).map((one) => one.id);
+  assert.deepEqual(ids({}), [1, 2, 3]);
+  assert.deepEqual(ids({ focus: "GROWS" }), [1]);
+  assert.deepEqual(ids({ focus: "main" }), [], "not by a file's name");
+  assert.deepEqual(ids({ ignore: "filled" }), [3]);
+  assert.deepEqual(ids({ focus: "filled", ignore: "^grows$" }), [2]);
+  assert.deepEqual(ids({ thread: "^Worker" }), [2]);
+  assert.deepEqual(ids({ thread: "^worker" }), [], "with regard to case, as everywhere");
+  assert.deepEqual(ids({ thread: "102" }), [3]);
+  assert.deepEqual(ids({ thread: "10" }), [], "a whole id");
+});
+
+test("a pattern that cannot be read chooses nothing, and is said", () => {
+  assert.deepEqual(chosenOf(EVENTS, { ...NONE, focus: "(", thread: "[" }).length, 3);
+  assert.equal(problemOf(NONE), "");
+  assert.match(problemOf({ ...NONE, focus: "(", thread: "[" }), /^focus=\(: expected a regular expression/);
+  assert.match(problemOf({ ...NONE, thread: "[" }), /^thread=\[: expected a regular expression/);
+});

@@ -1,0 +1,21 @@
+// Which calls of a trace are shown. The page reads the patterns itself: the calls are all here.
+import type { TraceEvent } from "../api.ts";
+import { functionOf } from "./findings.ts";
+import { passes, pattern, unreadable } from "./stacks.ts";
+
+export interface Chosen {
+  focus: string;
+  ignore: string;
+  thread: string; // a regular expression for its name, with regard to case, or its id
+}
+
+/** What is said of the first pattern that cannot be read; "": all can. */
+export function problemOf(chosen: Chosen): string {
+  return (["focus", "ignore", "thread"] as const).map((name) => unreadable(name, chosen[name])).find(Boolean) ?? "";
+}
+
+export function chosenOf(events: TraceEvent[], chosen: Chosen): TraceEvent[] {
+  const [focus, ignore] = [pattern(chosen.focus), pattern(chosen.ignore)];
+  const name = chosen.thread && !unreadable("thread", chosen.thread) ? new RegExp(chosen.thread) : null;
+  return events.filter((event) => passes(event.stack.map(functionOf), focus, ignore) && (!name || name.test(event.thread_name) || String(event.thread) === chosen.thread));
+}

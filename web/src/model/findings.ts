@@ -1,0 +1,18 @@
+// Where each of doctor's findings (tool/doctor/checks.go) is seen: the view, and the kind of profile and its values where it is of one.
+
+export const SEEN: Record<string, { view: string; kind?: string; type?: string }> = {
+  "purge-storm": { view: "kernel" },
+  fragmentation: { view: "map" },
+  "only-frees": { view: "functions", kind: "remote" },
+  hoarding: { view: "sizes" },
+  "huge-pages": { view: "map" },
+  "realloc-copies": { view: "functions", kind: "churn", type: "moved_space" },
+  "over-alignment": { view: "functions", kind: "churn", type: "alloc_space" },
+  "memory-limit": { view: "overview" },
+  "samples-lost": { view: "functions" },
+};
+
+/** Of a place, "name file:line". */
+export function functionOf(place: string): string {
+  return place.replace(/ [^ ]*:\d+$/, "");
+}

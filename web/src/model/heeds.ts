@@ -1,0 +1,54 @@
+// Which filters a view does not heed, and why. It says so where one of them is set: what looks chosen and is not would mislead.
+// The views of a profile heed all that their kind of profile tells.
+import { isAllSizes } from "./rows.ts";
+
+export type Filter = "focus" | "ignore" | "hide" | "module" | "size" | "thread" | "labels" | "over";
+
+interface Heeded {
+  filters: Filter[];
+  why: string; // not the others
+}
+
+const WHOLE: Heeded = { filters: [], why: "it is of the whole process" };
+
+const HEEDED: Record<string, Heeded> = {
+  overview: WHOLE,
+  growth: { filters: ["focus", "ignore", "module", "size", "thread"], why: "it ranks whole stacks by what they have in use" },
+  map: { filters: ["focus", "ignore", "size"], why: "of a span it is known what size its blocks have, and perhaps a stack that pins it" },
+  sizes: { filters: ["size"], why: "blocks are counted by their size class alone" },
+  lifetimes: { filters: ["focus", "ignore", "module", "size", "thread"], why: "it sums up what became of the blocks of whole stacks, since the start of the process" },
+  kernel: { filters: ["focus", "ignore", "thread"], why: "calls are counted by their reason alone; in the live trace each has its thread and its stack" },
+  doctor: WHOLE,
+  settings: WHOLE,
+};
+
+// A report has answers that were made before anybody chose.
+const IN_REPORT: Record<string, Heeded> = {
+  growth: { filters: ["focus", "ignore"], why: "a report has what grows of all rows" },
+  lifetimes: { filters: [], why: "a report has the lifetimes of all stacks" },
+  kernel: { filters: [], why: "a report has the counts of all calls" },
+};
+
+export interface Set {
+  focus: string;
+  ignore: string;
+  hide: string;
+  module: string;
+  sizeFrom: string;
+  sizeTo: string;
+  thread: string;
+  labels: string;
+  seconds: number;
+}
+
+/** The filters that are set and that the view does not heed, and why; null: there are none. */
+export function unheeded(view: string, set: Set, inReport: boolean): { filters: Filter[]; why: string } | null {
+  const all = inReport && Object.hasOwn(IN_REPORT, view) ? IN_REPORT : HEEDED;
+  const heeded = Object.hasOwn(all, view) && all[view];
+  if (!heeded) return null;
+  const given: Record<Filter, boolean> = {
+    focus: !!set.focus, ignore: !!set.ignore, hide: !!set.hide, module: !!set.module, size: !isAllSizes(set), thread: !!set.thread, labels: !!set.labels, over: set.seconds > 0,
+  };
+  const filters = (Object.keys(given) as Filter[]).filter((name) => given[name] && !heeded.filters.includes(name));
+  return filters.length > 0 ? { filters, why: heeded.why } : null;
+}

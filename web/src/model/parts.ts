@@ -1,0 +1,22 @@
+// What resident memory is made of, from the program's own to what is around it. The parts of a point add up to its RSS.
+import type { Point } from "../api.ts";
+
+export interface Part {
+  label: string;
+  of: (point: Point) => number;
+  colour: string;
+}
+
+/** Free pages that are still there: the process counts them as cached, too. */
+function dirty(point: Point): number {
+  return Math.min(point.dirty, point.cached);
+}
+
+export const PARTS: Part[] = [
+  { label: "live", of: (p) => p.live, colour: "#2563eb" },
+  { label: "cached by threads", of: (p) => p.cached - dirty(p), colour: "#38bdf8" },
+  { label: "fragmentation", of: (p) => p.frag, colour: "#f59e0b" },
+  { label: "dirty", of: dirty, colour: "#0891b2" },
+  { label: "metadata", of: (p) => p.meta, colour: "#a855f7" },
+  { label: "not ours", of: (p) => p.other, colour: "#9ca3af" },
+];

@@ -1,0 +1,26 @@
+// Requests since the start, by size class: those of blocks larger than all classes by powers of two. Pure functions.
+import type { Request } from "../api.ts";
+
+/** Bytes of which so much was not asked for, of all that were handed out in a class. */
+export function lost(one: Request | undefined): number {
+  return one && one.bytes > 0 ? Math.max(0, 1 - one.requested / one.bytes) : 0;
+}
+
+/** Those above the largest class, each as the power of two that it is not larger than. */
+export function larger(all: Request[], largest: number): Request[] {
+  const found = new Map<number, Request>();
+  for (const one of all) {
+    if (one.size <= largest) continue;
+    const size = 2 ** Math.ceil(Math.log2(one.size));
+    const row = found.get(size) ?? { size, count: 0, bytes: 0, requested: 0 };
+    row.count += one.count;
+    row.bytes += one.bytes;
+    row.requested += one.requested;
+    found.set(size, row);
+  }
+  return [...found.values()].sort((a, b) => a.size - b.size);
+}
+
+export function sum(all: Request[]): Request {
+  return all.reduce((sums, one) => ({ size: 0, count: sums.count + one.count, bytes: sums.bytes + one.bytes, requested: sums.requested + one.requested }), { size: 0, count: 0, bytes: 0, requested: 0 });
+}

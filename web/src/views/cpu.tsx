@@ -1,0 +1,81 @@
+// The profile of CPU time: begun and ended here where this page may do so, in plain words what does it where it may not.
+import { useState } from "preact/hooks";
+import { type CPU, type State, api } from "../api.ts";
+
+export const CPU_KIND = "cpu";
+
+interface Props {
+  state: State;
+  cpu: CPU | null; // null: not known yet
+  changed: () => void;
+}
+
+/** How far it is, and the button that ends it sooner. */
+function Running({ cpu, end }: { cpu: CPU; end: () => void }) {
+  const elapsed = Math.floor(cpu.elapsed_s);
+  return (
+    <>
+      <progress aria-label="CPU profile" max={cpu.for_s} value={cpu.elapsed_s} />
+      <span>{cpu.elapsed_s < cpu.for_s ? `${elapsed} of ${cpu.for_s} s, ${cpu.hz} samples a second of each thread's CPU time` : "ending …"}</span>
+      <button onClick={end}>end it now</button>
+    </>
+  );
+}
+
+interface Wanted {
+  seconds: string; // as they were typed
+  hz: string;
+}
+
+function Begin({ cpu, wanted, want, begin }: { cpu: CPU; wanted: Wanted; want: (wanted: Wanted) => void; begin: (seconds: number, hz: number) => void }) {
+  return (
+    <form class="bar" onSubmit={(event) => {
+      event.preventDefault();
+      begin(Number(wanted.seconds), Number(wanted.hz));
+    }}>
+      <label>seconds <input type="number" required min={1} max={cpu.most_s} step="any" value={wanted.seconds} onInput={(event) => want({ ...wanted, seconds: event.currentTarget.value })} /></label>
+      <label title="How often each thread is interrupted in a second that it runs">samples a second <input type="number" required min={1} max={cpu.most_hz} value={wanted.hz} onInput={(event) => want({ ...wanted, hz: event.currentTarget.value })} /></label>
+      <button>profile CPU time</button>
+    </form>
+  );
+}
+
+export function CPUTime({ state, cpu, changed }: Props) {
+  const [refused, setRefused] = useState("");
+  const [wanted, setWanted] = useState<Wanted | null>(null);
+  if (!state.live) return cpu?.problem ? <p class="problem" role="alert">{cpu.problem}</p> : null;
+  const pid = state.pid || "PID";
+  if (!state.allow_set) {
+    return (
+      <p class="note">
+        This page may only look. To profile CPU time from it, start it with <code>seemalloc web --allow-set {pid}</code>; without it, <code>seemalloc cpu {pid}</code> does, and what that saw is shown here.
+      </p>
+    );
+  }
+  if (!cpu) return null;
+  const tell = async (asked: Promise<CPU>) => {
+    try {
+      await asked;
+      setRefused("");
+      changed();
+    } catch (failure) {
+      setRefused(failure instanceof Error ? failure.message : String(failure));
+    }
+  };
+  const problem = refused || cpu.problem;
+  return (
+    <section class="cpu" aria-label="Profile of CPU time">
+      {cpu.running ? <div class="bar"><Running cpu={cpu} end={() => void tell(api.endCPU())} /></div>
+        : <Begin cpu={cpu} wanted={wanted ?? { seconds: String(cpu.for_s), hz: String(cpu.hz) }} want={setWanted} begin={(seconds, hz) => void tell(api.startCPU(seconds, hz))} />}
+      {problem && <p class="problem" role="alert">{problem}</p>}
+      <div role="status">{!cpu.running && cpu.said.map((line) => <p key={line} class="note">{line}</p>)}</div>
+    </section>
+  );
+}
+
+/** Where nothing has been sampled. */
+export function NoCPU({ state, running }: { state: State; running: boolean }) {
+  if (running) return <p class="note">Nothing has been seen so far: it is looked at every few seconds, and a thread that waits is not sampled.</p>;
+  if (!state.live) return <p class="note">Nobody has profiled CPU time while the process ran.</p>;
+  return <p class="note">Nobody has profiled CPU time yet{state.allow_set ? "." : <>: <code>seemalloc cpu {state.pid || "PID"}</code> does, and what it saw is shown here.</>}</p>;
+}

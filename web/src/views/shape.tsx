@@ -1,0 +1,19 @@
+// The shape of a tree of calls: which way round, and whether recursion is folded.
+import type { Folded } from "../model/stacks.ts";
+import type { Change, Shown } from "../state.ts";
+
+const FOLDED: Record<Folded, string> = { "": "no", direct: "direct (f → f)", all: "all (f → g → f)" };
+
+/** Fixed: it may not be turned around. */
+export function ShapeOfTree({ shown, change, fixed = false }: { shown: Shown; change: Change; fixed?: boolean }) {
+  return (
+    <>
+      {!fixed && <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted, zoom: "", open: "" })} /> from the allocating function to its callers</label>}
+      <label title="direct: a function that calls itself is one frame. all: also where it does so by way of others, which are left out; what the innermost call of it calls stands below the outermost one.">
+        fold recursion <select value={shown.folded} onChange={(event) => change({ folded: event.currentTarget.value as Folded })}>
+          {Object.entries(FOLDED).map(([folded, text]) => <option key={folded} value={folded}>{text}</option>)}
+        </select>
+      </label>
+    </>
+  );
+}

@@ -1,0 +1,29 @@
+// Which stacks are shown where the server ranks them: by the functions in them, as in the views of a profile. Who answers reads the
+// patterns, and says where it cannot: a server in another way than JavaScript does.
+import type { Change, Shown } from "../state.ts";
+import { Typed, isRefused } from "./typed.tsx";
+
+const HELP = {
+  focus: "Only stacks with a function that matches this regular expression",
+  ignore: "No stacks with a function that matches",
+};
+
+/** What is added to the question. */
+export function filters(shown: Shown): string {
+  return (["focus", "ignore", "module"] as const).map((name) => (shown[name] ? `&${name}=${encodeURIComponent(shown[name])}` : "")).join("");
+}
+
+/** problem: what was answered. modules: to choose from; none in a report, whose stacks here are names alone. */
+export function StackFilter({ shown, change, problem, modules }: { shown: Shown; change: Change; problem: string; modules: string[] | undefined }) {
+  return (
+    <>
+      {(["focus", "ignore"] as const).map((name) => (
+        <Typed key={name} text={name} help={HELP[name]} width={14} value={shown[name]} bad={isRefused(name, shown[name], problem)} set={(text) => change({ [name]: text })} />
+      ))}
+      {modules && <label title="Only stacks whose innermost function is of this module">module <select value={shown.module} onChange={(event) => change({ module: event.currentTarget.value })}>
+        <option value="">all</option>
+        {[...new Set([...modules, shown.module])].filter(Boolean).map((name) => <option key={name}>{name}</option>)}
+      </select></label>}
+    </>
+  );
+}

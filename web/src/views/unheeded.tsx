@@ -1,0 +1,9 @@
+// Which of the filters that are set a view does not heed.
+import { isReport } from "../api.ts";
+import { unheeded } from "../model/heeds.ts";
+import type { Shown } from "../state.ts";
+
+export function Unheeded({ shown }: { shown: Shown }) {
+  const left = unheeded(shown.view, shown, isReport);
+  return left && <p class="note" role="status">Not chosen here by {left.filters.map((name, i) => <>{i > 0 && ", "}<em key={name}>{name}</em></>)}: {left.why}.</p>;
+}
