@@ -56,7 +56,6 @@ constinit StallWatch stalls;
 constinit WakeUp wake_up;
 uint64_t loaded_ns = 0;
 int loaded_process = 0;
-bool filtered_at_load = false;
 std::atomic<unsigned> frees_in_child{0};
 
 uint64_t next_wait_ns() {
@@ -117,7 +116,7 @@ void* run_helper(void*) {
 }
 
 // The program has put itself into a sandbox since it was loaded: there a new thread may be the end of it.
-bool is_in_a_sandbox() { return !filtered_at_load && os::calls_are_filtered(); }
+bool is_in_a_sandbox() { return !os::was_filtered_at_load() && os::calls_are_filtered(); }
 
 // Any thread may receive the signal: it only asks.
 void on_dump_signal(int) { ask_for_dump(DumpReason::kSignal); }
@@ -186,8 +185,8 @@ void start_helper_at_load() {
   loaded_process = os::process_id();
   if (dump_signal() != 0) install_dump_signal();
   bool wants_cpu = start_cpu_run();
+  os::was_filtered_at_load();
   if (options::get(options::Id::helper) == 0) return;
-  filtered_at_load = os::calls_are_filtered();
   if (dumps_want_helper() || wants_cpu || options::get(options::Id::at_start) != 0) start_helper();
 }
 

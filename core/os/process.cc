@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 #include <sys/uio.h>
 
+#include <atomic>
+
 #include "core/base/units.h"
 #include "core/os/cgroup_text.h"
 #include "core/os/lines.h"
@@ -89,6 +91,15 @@ bool calls_are_filtered() {
   int fd = open_file(kStatus, O_RDONLY);
   if (fd >= 0) close_file(fd);
   return fd == kNotPermitted || fd == kDenied || fd == kNoSuchCall;
+}
+
+bool was_filtered_at_load() {
+  enum : int { kUnknown, kNo, kYes };
+  static std::atomic<int> answer{kUnknown};
+  if (answer.load(std::memory_order_relaxed) == kUnknown) {
+    answer.store(calls_are_filtered() ? kYes : kNo, std::memory_order_relaxed);
+  }
+  return answer.load(std::memory_order_relaxed) == kYes;
 }
 
 void name_thread(const char* name) { sys(SYS_prctl, PR_SET_NAME, as_long(name)); }

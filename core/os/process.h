@@ -18,6 +18,8 @@ bool is_last_thread();
 // Whether a filter decides about the calling thread's system calls (seccomp). True, too, where it is forbidden to look. A file is
 // read, as who loads programs does: a filter may kill who asks by prctl.
 bool calls_are_filtered();
+// The same of when the library was loaded: of when this was first asked.
+bool was_filtered_at_load();
 void name_thread(const char* name);
 void signal_thread(int process, int thread, int signal);
 

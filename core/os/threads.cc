@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/os/os.h"
+#include "core/os/process.h"
 #include "core/os/socket.h"
 #include "core/os/syscall.h"
 
@@ -88,7 +89,10 @@ bool read_thread_name(int thread, char (&name)[kThreadNameBytes]) {
   return true;
 }
 
-bool own_thread_name(char (&name)[kThreadNameBytes]) { return !sys_failed(sys(SYS_prctl, PR_GET_NAME, as_long(name))); }
+bool own_thread_name(char (&name)[kThreadNameBytes]) {
+  if (was_filtered_at_load()) return read_thread_name(thread_id(), name);
+  return !sys_failed(sys(SYS_prctl, PR_GET_NAME, as_long(name)));
+}
 
 bool is_thread(int thread) {
   constexpr long kNoSuchProcess = -3;  // -ESRCH

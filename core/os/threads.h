@@ -16,7 +16,7 @@ inline constexpr size_t kThreadNameBytes = 16;
 // The name of a thread of this process, "" where it has none: as pthread_setname_np and prctl set it. False, and nothing is written, when
 // there is no such thread, or /proc does not tell.
 bool read_thread_name(int thread, char (&name)[kThreadNameBytes]);
-// That of the calling thread: one system call.
+// That of the calling thread: one system call. Where a filter decides about them it is read like the others': prctl may be the end.
 bool own_thread_name(char (&name)[kThreadNameBytes]);
 // Whether this process has such a thread. One that has ended may be seen for a moment.
 bool is_thread(int thread);

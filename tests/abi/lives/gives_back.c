@@ -145,7 +145,7 @@ static void sandbox(unsigned answer) {
 static void refused(void) { sandbox(SECCOMP_RET_ERRNO | EPERM); }
 static void killed(void) { sandbox(SECCOMP_RET_KILL_PROCESS); }
 
-// By who starts it, as service managers do: what a small program does by itself is all that is allowed.
+// By who starts it, as service managers do: what a small program does by itself is all that is allowed. Sampled or not.
 static void loaded(void) {
   struct sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
                                  IF_IT_IS(prctl, 5), IF_IT_IS(membarrier, 4), IF_IT_IS(clone, 3), IF_IT_IS(clone3, 2), IF_IT_IS(seccomp, 1),
