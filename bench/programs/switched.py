@@ -13,7 +13,8 @@ from .process import Failed
 
 ON, OFF = "sample:512K", "sample:0"
 SOCKET = {"SEEMALLOC_CONF": "at_start:1"}  # what the server needs to be told which
-PAIRS, WARM = 40, 4  # WARM slices before the first pair are not kept
+PAIRS, WARM = 120, 4  # WARM slices before the first pair are not kept
+SOCKET_S = 10  # after which a server that answers has a socket
 
 
 def cpu_s(pid):
@@ -26,15 +27,19 @@ def order(pair):
     return (ON, OFF) if pair % 2 == 0 else (OFF, ON)
 
 
+def tell(server, value):
+    tool, until = OUT / "bin/seemalloc", time.monotonic() + SOCKET_S
+    while (done := subprocess.run([tool, "set", str(server.pid), value.replace(":", "=")], capture_output=True, text=True)).returncode != 0:
+        if time.monotonic() > until:
+            raise Failed(done.stderr.strip())
+        time.sleep(0.05)
+
+
 def in_turns(run, server, requests, work, after=lambda: None):
     """work() puts so many requests and returns its metrics; after() is not measured. Returns value → metrics of its slices, in the
     order of the pairs."""
-    tool = OUT / "bin/seemalloc"
-
     def one(value):
-        done = subprocess.run([tool, "set", str(server.pid), value.replace(":", "=")], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise Failed(done.stderr.strip())
+        tell(server, value)
         before, began = cpu_s(server.pid), time.monotonic()
         metrics = work()
         took = time.monotonic() - began

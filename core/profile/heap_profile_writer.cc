@@ -11,6 +11,7 @@
 #include "core/profile/lifetime_rows.h"
 #include "core/profile/profile_encoder.h"
 #include "core/profile/records.h"
+#include "core/profile/square_root.h"
 #include "core/profile/thread_rows.h"
 
 namespace seemalloc::profile {

@@ -8,6 +8,7 @@
 #include "core/profile/held.h"
 #include "core/profile/lifetimes.h"
 #include "core/profile/sampled_threads.h"
+#include "core/profile/square_root.h"
 #include "core/profile/thread_rows.h"
 
 namespace seemalloc::profile {

@@ -59,11 +59,4 @@ uint64_t Lifetimes::count() const {
   return sum;
 }
 
-double Lifetimes::mean_ns() const { return sum_.load(std::memory_order_relaxed) / static_cast<double>(count()); }
-
-double Lifetimes::deviation_ns() const {
-  double mean = mean_ns();
-  return square_root(squares_.load(std::memory_order_relaxed) / static_cast<double>(count()) - mean * mean);
-}
-
 }  // namespace seemalloc::profile

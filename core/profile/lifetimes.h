@@ -10,7 +10,6 @@
 #include <cstdint>
 
 #include "core/base/compiler.h"
-#include "core/profile/square_root.h"
 
 namespace seemalloc::profile {
 
@@ -55,8 +54,6 @@ class Lifetimes {
   uint64_t most_ns() const { return most_.load(std::memory_order_acquire); }
   double sum_ns() const { return sum_.load(std::memory_order_acquire); }
   double sum_of_squares() const { return squares_.load(std::memory_order_acquire); }  // ns²
-  double mean_ns() const;
-  double deviation_ns() const;
 
   // Nothing has been freed yet. What others add meanwhile may stay, in parts. Release: who reads any of it (acquire) sees what came before.
   void clear();

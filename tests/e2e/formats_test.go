@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/google/pprof/profile"
 )
 
 // jeprof runs Debian's jeprof and returns the total of in-use bytes, and the bytes of each function itself.
@@ -182,10 +180,7 @@ func TestTextsSayWhatTheyCouldNotSee(t *testing.T) {
 				t.Errorf("top does not say what is missing:\n%s", out)
 			}
 			if !strings.HasSuffix(name, ".jemalloc") { // which pprof does not know
-				p, err := profile.ParseData(data)
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := profileOf(t, file)
 				var total int64
 				for _, sample := range p.Sample { // nothing was freed: pprof calls what is in use just objects and space
 					total += sample.Value[len(sample.Value)-1]

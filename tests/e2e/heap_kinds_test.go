@@ -2,14 +2,11 @@ package e2e
 
 import (
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/google/pprof/profile"
 )
 
 // startHeapKinds runs one way of heap_kinds.cc under the tool.
@@ -147,14 +144,7 @@ func TestPoolsOfAStaticProgram(t *testing.T) {
 	waitFor(t, socketOf(p.pid))
 	file := filepath.Join(t.TempDir(), "pools.pb.gz")
 	tool(t, "profile", p.pid, "--kind", "pools", "-o", file)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	taken, err := profile.ParseData(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := profileOf(t, file)
 	taken.RemoveUninteresting() // as pprof does
 	flat := map[string]int64{}
 	for _, sample := range taken.Sample {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/pprof/profile"
 )
 
 // startKinds runs kinds.cc with every allocation recorded.
@@ -161,14 +159,7 @@ func pairsOf(t *testing.T, pid string) map[[2]string]int64 {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "deaths.pb.gz")
 	tool(t, "profile", pid, "--kind", "deaths", "-o", file)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := profile.ParseData(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := profileOf(t, file)
 	pairs := map[[2]string]int64{}
 	for _, sample := range p.Sample {
 		var names []string

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/pprof/profile"
 )
 
 var (
@@ -281,6 +283,20 @@ func (p *program) expect(t *testing.T, line string) {
 }
 
 // parse reads JSON that the tool printed.
+// profileOf is what pprof's own package reads in a file.
+func profileOf(t *testing.T, file string) *profile.Profile {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := profile.ParseData(data)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return p
+}
+
 func parse(t *testing.T, text string, into any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), into); err != nil {

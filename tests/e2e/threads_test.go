@@ -41,6 +41,14 @@ type threadsReport struct {
 	Threads []threadRow
 }
 
+func (r threadsReport) byThread() map[string]int64 {
+	sums := map[string]int64{}
+	for _, row := range r.Threads {
+		sums[row.Thread] += row.Value
+	}
+	return sums
+}
+
 type threadRow struct {
 	Thread    string
 	TID       int64
@@ -56,9 +64,8 @@ func TestThreadsOfTheHeap(t *testing.T) {
 	tool(t, "profile", p.pid, "--kind", "threads", "-o", file)
 	var r threadsReport
 	parse(t, tool(t, "top", p.pid, "--threads", "--json"), &r)
-	held := map[string]int64{}
+	held := r.byThread()
 	for _, row := range r.Threads {
-		held[row.Thread] += row.Value
 		soon(t, fmt.Sprintf("%+v is there, or gone", row), func() bool { // who has waited for a thread may be sooner than its end
 			_, err := os.Stat(fmt.Sprintf("/proc/%s/task/%d", p.pid, row.TID))
 			return (err == nil) == (row.Thread != "gone")
@@ -121,10 +128,7 @@ func TestThreadsOfLifetimes(t *testing.T) {
 	tool(t, "profile", p.pid, "--kind", "lifetime", "-o", file)
 	var r threadsReport
 	parse(t, tool(t, "top", p.pid, "--kind", "lifetime", "--by", "alive_space", "--threads", "--json"), &r)
-	held := map[string]int64{}
-	for _, row := range r.Threads {
-		held[row.Thread] += row.Value
-	}
+	held := r.byThread()
 	for name, want := range heldByThread {
 		if got := held[name]; got < want || name != "threads" && got != want {
 			t.Errorf("%s has %d alive, want %d: %+v", name, got, want, r.Threads)
@@ -208,11 +212,9 @@ func TestThreadsOfCPUTime(t *testing.T) {
 		if a.status != 0 {
 			t.Fatal(a.complaint)
 		}
-		r, used = threadsReport{}, map[string]int64{}
+		r = threadsReport{}
 		parse(t, a.out, &r)
-		for _, row := range r.Threads {
-			used[row.Thread] += row.Value
-		}
+		used = r.byThread()
 	}
 	// Twice as much in each round, of which there are three, and a part of another one.
 	if ratio := float64(used["alpha"]) / float64(used["beta"]); !(ratio > 1.3 && ratio < 2.7) {

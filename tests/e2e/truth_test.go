@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -90,14 +89,7 @@ func TestManyStacksAreAllInTheProfile(t *testing.T) {
 	const stacks, depth, size = 100_000, 17, 64
 	file := filepath.Join(t.TempDir(), "heap.pb")
 	onLibrary(t, "sample:1", workload(t, "many_stacks"), strconv.Itoa(stacks), "2", file)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := profile.ParseData(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := profileOf(t, file)
 	objects, space := indexOf(t, p, "inuse_objects"), indexOf(t, p, "inuse_space")
 	seen, bytes := map[string]bool{}, int64(0)
 	for _, sample := range p.Sample {

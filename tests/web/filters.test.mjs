@@ -1,9 +1,8 @@
 // Filters in the views that are not of one profile, folded recursion, and pictures of each view, in a real Chromium. What a view does not heed
 // it says. Against a program whose threads, stacks and blocks are known.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
-import { LONG, accessible, bytes, close, end, open, saved, serve, soon, startBrowser, tool, top, wait } from "./harness.mjs";
+import { LONG, accessible, bytes, close, end, open, saved, serve, soon, startBrowser, top, wait } from "./harness.mjs";
 import { startShapes } from "./shapes.mjs";
 
 let shapes, url;
@@ -260,7 +259,7 @@ test("lifetimes are chosen by the thread that allocated", { timeout: LONG }, asy
   const stacks = page.locator("table.stacks tbody tr");
   const column = (name, cell) => stacks.filter({ hasText: name }).evaluateAll((rows, cell) => rows.reduce((sum, row) => sum + Number(row.cells[cell].textContent.replaceAll(",", "")), 0), cell);
   const [FREED, ALIVE] = [2, 4];
-  const lived = (...args) => JSON.parse(execFileSync(tool, ["top", shapes.pid, "--kind", "lifetime", "--json", "-n", "0", ...args])).lifetimes;
+  const lived = (...args) => top(shapes.pid, "--kind", "lifetime", ...args).lifetimes;
   const sum = (rows, what) => rows.reduce((sum, row) => sum + row[what], 0);
   await page.locator("#thread-names option[value='writer 2']").waitFor({ state: "attached" }); // names are offered
   await page.getByText("Who frees blocks is not recorded").waitFor();

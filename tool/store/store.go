@@ -142,10 +142,12 @@ func acquire(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot be opened for writing: %w", dir, reason(err))
 	}
-	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for tries := 0; errors.Is(err, unix.EWOULDBLOCK) && tries < lockTries; tries++ {
-		time.Sleep(lockPause)
+	for tries := 0; ; tries++ {
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || tries == lockTries {
+			break
+		}
+		time.Sleep(lockPause)
 	}
 	read := make([]byte, 20)
 	n, _ := lock.ReadAt(read, 0)
