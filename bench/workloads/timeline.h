@@ -1,5 +1,6 @@
 // What a program's memory does while it runs: resident size, page faults and mappings, read at regular times by a thread that
 // does nothing else, and printed at the end for the runner, as lines "series NAME SECONDS VALUE" and figures drawn from them.
+// It does hardly anything: a program that is silent is to be idle.
 //
 // Reading allocates nothing. When there is no room for more readings, every other one goes and the next are twice as far
 // apart: a run may be as long as it likes.
@@ -84,7 +85,7 @@ class Timeline {
       count_ /= 2;
       interval_ms_ *= 2;
     }
-    readings_[count_++] = {clock_.seconds(), resident_kib(), faults(), mappings()};
+    readings_[count_++] = {clock_.seconds(), about_resident_kib(), faults(), mappings()};
   }
 
   Clock clock_;

@@ -84,10 +84,13 @@ inline double proc_kib(const char* path, const char* field) {
 // The largest resident size of this program since exec (rusage's figure would include the runner's own, from before exec).
 inline double peak_kib() { return proc_kib("/proc/self/status", "VmHWM:"); }
 
-// The resident size now. The kernel counts it anew for smaps_rollup, in a few milliseconds; VmRSS may lag behind.
+// The resident size now, as the kernel knows it without counting: some hundred KiB late.
+inline double about_resident_kib() { return proc_kib("/proc/self/status", "VmRSS:"); }
+
+// The same, counted: some milliseconds of work for each 300 MiB.
 inline double resident_kib() {
   const double exact = proc_kib("/proc/self/smaps_rollup", "\nRss:");
-  return exact > 0 ? exact : proc_kib("/proc/self/status", "VmRSS:");
+  return exact > 0 ? exact : about_resident_kib();
 }
 
 // Prints the peak, which every workload does at its end.
