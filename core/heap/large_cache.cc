@@ -18,8 +18,8 @@ std::atomic<uint32_t> large_epoch{0};
 
 namespace {
 
-// One thread's share of the budget of all.
-constexpr size_t kMaxBytesPerThread = 2 * MiB;
+// One thread's share of the budget, of which half is for large spans: more than a fair one for few threads.
+constexpr size_t kMaxBytesPerThread = 4 * MiB;
 
 std::atomic<uint64_t> next_epoch_ns{0};
 
@@ -34,7 +34,7 @@ uint64_t half_delay_ns() {
 }  // namespace
 
 void share_large_budget(unsigned threads) {
-  size_t share = thread_cache_budget() / (4 * (threads == 0 ? 1 : threads));
+  size_t share = thread_cache_budget() / (2 * (threads + 3));
   if (share > kMaxBytesPerThread) share = kMaxBytesPerThread;
   large_limit_bytes.store(pages::purge_mode() == options::Purge::kEager ? 0 : share, std::memory_order_relaxed);
 }
