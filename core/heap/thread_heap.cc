@@ -371,6 +371,7 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
   thread_cache.heads[size_class] = first->next;
   return Refill::kBlock;
 }
+
 // Nothing is freed into the current span and nothing is left of it, but another one waits: what most lists' ends come to once a
 // class has some spans. The same as refill_locked would do then, with a third of its instructions. Null: that has to decide.
 Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
