@@ -29,7 +29,7 @@ std::atomic<unsigned> files{0};
 std::atomic<bool> warned{false};
 std::atomic<uint64_t> written{0}, failed{0}, removed{0};
 std::atomic<int> last_error{0};
-std::atomic<WriteHeapDump> write_heap_dump{nullptr};
+constinit std::atomic<WriteHeapDump> write_heap_dump[options::kDumpNames]{nullptr, nullptr, write_jemallocs_text};
 
 int write_special_file(const char* path, const char* data, size_t bytes) {
   int fd = os::open_special_file(path);
@@ -102,7 +102,9 @@ int write_profile(const ProfileBytes& profile, const char* pattern) {
 
 int write_profile_as(const ProfileBytes& profile, const char* path) { return count(write_file(path, profile.data, profile.bytes)); }
 
-void write_heap_dumps_by(WriteHeapDump write) { write_heap_dump.store(write, std::memory_order_relaxed); }
+void write_heap_dumps_by(options::DumpNames names, WriteHeapDump write) {
+  write_heap_dump[static_cast<unsigned>(names)].store(write, std::memory_order_relaxed);
+}
 
 namespace {
 constexpr const char* kReasons[kDumpReasons] = {"dump_alloc_interval", "dump_inuse_interval", "dump_growth_interval",
@@ -117,9 +119,10 @@ void say(DumpReason reason, const char* path) {
 }  // namespace
 
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file) {
-  WriteHeapDump write = write_heap_dump.load(std::memory_order_relaxed);
+  uint64_t names = options::get(Id::dump_names);  // once: what is written is what the name says
+  WriteHeapDump write = write_heap_dump[names].load(std::memory_order_relaxed);
   int result = kNameTooLong;
-  if (next_dump_name(reason, path)) result = write != nullptr ? write(path.c_str(), file) : write_kind(heap_kind(), path.c_str(), file);
+  if (next_dump_name(reason, static_cast<options::DumpNames>(names), path)) result = write != nullptr ? write(path.c_str(), file) : write_kind(heap_kind(), path.c_str(), file);
   if (result == 0) say(reason, path.c_str());
   return count(result);
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/api/dump_rules.h"
+#include "core/base/options.h"
 #include "core/base/text.h"
 #include "core/os/socket.h"
 
@@ -26,9 +27,12 @@ int write_profile_as(const ProfileBytes& profile, const char* path);
 // Anything else, as all of these are written, but not counted. *file is what was written. 0 or -errno.
 int write_file(const char* path, const char* data, size_t bytes, os::FileIdentity* file = nullptr);
 
-// In which form dump_by_prefix() writes, where it is not profile.proto: 0 or -errno. Null: profile.proto.
+// What dump_by_prefix() writes under names of this form, where it is not profile.proto: 0 or -errno. Null: profile.proto.
 using WriteHeapDump = int (*)(const char* path, os::FileIdentity* file);
-void write_heap_dumps_by(WriteHeapDump write);
+void write_heap_dumps_by(options::DumpNames names, WriteHeapDump write);
+// For jemalloc's names, from the first instruction on: constructors of other libraries run, and bring dumps about, before ours.
+// Null but in libseemalloc_compat.
+__attribute__((weak, visibility("hidden"))) int write_jemallocs_text(const char* path, os::FileIdentity* file);
 // The heap profile to a file named after dump_prefix (dump_names.h). *file is what was written.
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file = nullptr);
 

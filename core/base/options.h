@@ -23,6 +23,7 @@ enum class Purge : uint64_t { kBalanced, kEager, kNever };
 enum class LimitAction : uint64_t { kFail, kAbort };
 enum class CpuClock : uint64_t { kCpu, kWall };
 enum class DumpNames : uint64_t { kSeemalloc, kGperftools, kJemalloc };
+inline constexpr unsigned kDumpNames = static_cast<unsigned>(DumpNames::kJemalloc) + 1;
 
 enum class Id {
 #define OPTION(name, kind, fallback, min, max, when, help) name,

@@ -195,7 +195,7 @@ SEEMALLOC_EXPORT void HeapProfilerStart(const char* prefix) {
   if (heap_is_profiled()) return;
   keep_options();
   choose_options(prefix);
-  write_heap_dumps_by(write_as_text);
+  write_heap_dumps_by(options::DumpNames::kGperftools, write_as_text);
   record_all();
   heap_state.store(Heap::kOn, std::memory_order_release);
 }
@@ -205,7 +205,7 @@ SEEMALLOC_EXPORT void HeapProfilerStop(void) {
   if (!heap_is_profiled()) return;
   if (heap_state.exchange(Heap::kOff, std::memory_order_relaxed) == Heap::kOn) {
     restore_options();
-    write_heap_dumps_by(nullptr);
+    write_heap_dumps_by(options::DumpNames::kGperftools, nullptr);
     record_as_before();
   } else {
     for (const char* name : {"dump_final", "dump_alloc_interval", "dump_inuse_interval", "dump_time_interval"}) set_option_to(name, uint64_t{0});

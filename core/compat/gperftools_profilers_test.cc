@@ -20,6 +20,8 @@
 #include <vector>
 
 #include "core/api/cpu_runs.h"
+#include "core/api/dump.h"
+#include "core/api/dump_names.h"
 #include "core/api/foreign_options.h"
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
@@ -125,6 +127,25 @@ TEST_F(Profilers, NumbersGoOnFromStartToStart) {
   for (const std::string& name : files()) EXPECT_EQ(start_of(name), "heap profile:") << name;
   EXPECT_EQ(options::get_text(Id::dump_prefix), prefix) << "as before";
   EXPECT_EQ(options::get(Id::dump_names), form);
+}
+
+// MALLOC_CONF, too, has dumps written as text: each in the form of its names.
+TEST_F(Profilers, WhatJemallocsOptionsBeganGoesOnBehindAStop) {
+  ASSERT_TRUE(set_option_to("dump_names", "jemalloc"));
+  ASSERT_TRUE(set_option_to("dump_prefix", in("j").c_str()));
+  auto starts = [this] {
+    FixedText<kDumpPathBytes> path;
+    EXPECT_EQ(dump_by_prefix(DumpReason::kAsked, path), 0);
+    return start_of(fs::path(path.c_str()).filename()).substr(0, 8);
+  };
+  EXPECT_EQ(starts(), "heap_v2/");
+  HeapProfilerStart(in("p").c_str());
+  EXPECT_EQ(starts(), "heap pro");
+  HeapProfilerStop();
+  EXPECT_EQ(starts(), "heap_v2/");
+  ASSERT_TRUE(set_option_to("dump_names", "seemalloc"));
+  EXPECT_EQ(starts().find("heap"), std::string::npos) << "profile.proto";
+  ASSERT_TRUE(set_option_to("dump_prefix", ""));
 }
 
 // As HEAPPROFILE and its owner do, and not what others have chosen. The interval is as before once it is stopped.

@@ -190,3 +190,9 @@ int write_heap_text(HeapText form, const char* path, os::FileIdentity* file) {
 }
 
 }  // namespace seemalloc::compat
+
+// Dumps by jemalloc's names are its text, whoever has chosen the names: MALLOC_CONF, prof.gdump, SEEMALLOC_CONF. (gperftools' are text
+// while its heap profiler runs.)
+int seemalloc::write_jemallocs_text(const char* path, os::FileIdentity* file) {
+  return compat::write_heap_text(compat::HeapText::kJemalloc, path, file);
+}

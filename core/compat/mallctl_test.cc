@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
 #include <set>
@@ -342,6 +343,12 @@ TEST(Mallctl, DumpsWithoutANameTakeTheNextOne) {
     std::string name = entry.path().filename();
     EXPECT_EQ(name.rfind("j." + std::to_string(getpid()) + ".", 0), 0u) << name;
     EXPECT_NE(name.find(".m"), std::string::npos) << name;
+    std::ifstream file(entry.path());
+    std::string header, totals;
+    std::getline(file, header);
+    std::getline(file, totals);
+    EXPECT_EQ(header, "heap_v2/524288") << name << ", whoever has asked for it";
+    EXPECT_EQ(totals.rfind("  t*: ", 0), 0u) << totals;
     files++;
   }
   EXPECT_EQ(files, 7u) << "none is written over another";

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -122,6 +123,87 @@ func TestJemallocVariables(t *testing.T) {
 			t.Errorf("%q", complaint)
 		}
 	})
+}
+
+// With libseemalloc_compat the files are what jemalloc would have written under these names: jeprof reads them as they are.
+func TestJemallocsDumpsAreItsText(t *testing.T) {
+	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
+	const kept = 5 << 20
+	dir := t.TempDir()
+	conf := "MALLOC_CONF=prof:true,prof_final:true,lg_prof_sample:0,lg_prof_interval:23,prof_prefix:" + dir + "/j"
+	dumping(t, dir, compat, []string{conf}, "keep:5", "churn:9", "await:1")
+	if names := named(t, dir); strings.Join(names, " ") != "j.PID.0.i0.heap j.PID.1.f.heap" {
+		t.Fatalf("%v", names)
+	}
+	files, _ := filepath.Glob(dir + "/j.*.heap")
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`^heap_v2/1\n  t\*: \d+: \d+ \[\d+: \d+\]\n(#.*\n)*@( 0x[0-9a-f]+)+\n  t\*: \d+: `).Match(data) ||
+			!strings.Contains(string(data), "\nMAPPED_LIBRARIES:\n") {
+			t.Fatalf("%s begins with %.300q", file, data)
+		}
+		report, flat, _ := top(t, file)
+		if flat["keep"] != kept || report.Total < kept {
+			t.Errorf("%s: keep has %d of %d, expected %d", file, flat["keep"], report.Total, kept)
+		}
+	}
+	program, _ := dumpsProgram()
+	final := files[len(files)-1]
+	report, _, _ := top(t, final)
+	total, theirs := jeprof(t, program, final)
+	nearly(t, "jeprof's total", total, report.Total)
+	nearly(t, "keep in jeprof", theirs["keep"], kept)
+}
+
+// The constructors of libraries that a program is linked with run before those of one that is preloaded.
+func TestJemallocsDumpsBeforeTheProgramBegins(t *testing.T) {
+	need(t)
+	dir := t.TempDir()
+	shared, program, source := filepath.Join(dir, "libearly.so"), filepath.Join(dir, "program"), filepath.Join(dir, "main.c")
+	if err := os.WriteFile(source, []byte("extern int was_there;\nint main(void) { return !was_there; }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := build("cc", "-O2", "-shared", "-fPIC", "testdata/early_dump.c", "-o", shared); err != nil {
+		t.Fatal(err)
+	}
+	if err := build("cc", "-O2", source, shared, "-Wl,-rpath,"+dir, "-o", program); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(program)
+	c.Env = environment("LD_PRELOAD="+filepath.Join(filepath.Dir(library), "libseemalloc_compat.so"), "PREFIX="+dir+"/j",
+		"MALLOC_CONF=prof:true,lg_prof_sample:0,lg_prof_interval:23,prof_prefix:"+dir+"/j")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	files, _ := filepath.Glob(dir + "/j.*.0.i0.heap")
+	if len(files) != 1 {
+		t.Fatalf("%v", files)
+	}
+	if data, err := os.ReadFile(files[0]); err != nil || !strings.HasPrefix(string(data), "heap_v2/1\n") {
+		t.Errorf("%v, begins with %.20q", err, data)
+	}
+}
+
+// Who chooses our names gets our profiles, also there; the default library writes none but ours.
+func TestJemallocsNamesElsewhere(t *testing.T) {
+	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
+	for _, test := range []struct{ preload, ours, want string }{
+		{library, "", "j.PID.0.f.heap"},
+		{compat, "dump_names:seemalloc", "j.PID.1.heap.pb"},
+	} {
+		dir := t.TempDir()
+		dumping(t, dir, test.preload, []string{"MALLOC_CONF=prof:true,prof_final:true,prof_prefix:" + dir + "/j", "SEEMALLOC_CONF=" + test.ours}, "churn:1")
+		files, _ := filepath.Glob(dir + "/j.*")
+		if names := named(t, dir); len(files) != 1 || strings.Join(names, " ") != test.want {
+			t.Fatalf("%v", names)
+		}
+		if data, err := os.ReadFile(files[0]); err != nil || strings.HasPrefix(string(data), "heap") {
+			t.Errorf("%s: %v, begins with %.20q", files[0], err, data)
+		}
+	}
 }
 
 // Ours wins; what is not understood is a line, and the program runs.
