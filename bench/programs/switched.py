@@ -1,4 +1,4 @@
-"""One server with sampling on and off in turns, while it answers: what half a percent needs to be told. Two processes differ by
+"""One server with sampling on and off, or everything recorded and nothing, in turns, while it answers: what half a percent needs to be told. Two processes differ by
 several percent, by where their memory happens to lie alone; one process does not differ from itself.
 
 What was sampled while it was on may be freed while it is off: slices are long against the time that a block lives.
@@ -11,9 +11,10 @@ from harness.allocators import OUT
 
 from .process import Failed
 
-ON, OFF = "sample:512K", "sample:0"
+ON, OFF, EVERYTHING = "sample:512K", "sample:0", "sample:1"
 SOCKET = {"SEEMALLOC_CONF": "at_start:1"}  # what the server needs to be told which
 PAIRS, WARM = 120, 4  # WARM slices before the first pair are not kept
+FEW_PAIRS = 30  # tell a fifth
 SOCKET_S = 10  # after which a server that answers has a socket
 
 
@@ -22,9 +23,9 @@ def cpu_s(pid):
     return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
-def order(pair):
+def order(values, pair):
     """Each value comes first as often."""
-    return (ON, OFF) if pair % 2 == 0 else (OFF, ON)
+    return values if pair % 2 == 0 else values[::-1]
 
 
 def tell(server, value):
@@ -35,7 +36,7 @@ def tell(server, value):
         time.sleep(0.05)
 
 
-def in_turns(run, server, requests, work, after=lambda: None):
+def in_turns(run, server, requests, work, after=lambda: None, values=(ON, OFF), pairs=PAIRS):
     """work() puts so many requests and returns its metrics; after() is not measured. Returns value → metrics of its slices, in the
     order of the pairs."""
     def one(value):
@@ -49,9 +50,9 @@ def in_turns(run, server, requests, work, after=lambda: None):
         return figures
 
     for slice_ in range(WARM):
-        one(order(slice_)[0])
-    slices = {ON: [], OFF: []}
-    for pair in range(PAIRS):
-        for value in order(pair):
+        one(order(values, slice_)[0])
+    slices = {value: [] for value in values}
+    for pair in range(pairs):
+        for value in order(values, pair):
             slices[value].append(one(value))
     return slices

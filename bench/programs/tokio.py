@@ -7,7 +7,7 @@ from harness import measure
 
 from .process import expect
 from .row import BUILDS, HERE, Row
-from .switched import SOCKET, in_turns
+from .switched import EVERYTHING, FEW_PAIRS, OFF, SOCKET, in_turns
 
 CONNECTIONS, REQUESTS, SLICE = 64, 4000, 500  # of each connection
 TARGET = BUILDS / "tokio"
@@ -50,13 +50,18 @@ def once(run):
     return {**figures, "metrics": {"requests_per_s": CONNECTIONS * REQUESTS / figures["wall_s"], **metrics}}
 
 
-def switched(run):
+def switched(run, **how):
     port, server = start(run, **SOCKET)
     with run.measuring(server) as figures:
-        slices = in_turns(run, server, CONNECTIONS * SLICE, lambda: ask(run, port, SLICE))
+        slices = in_turns(run, server, CONNECTIONS * SLICE, lambda: ask(run, port, SLICE), **how)
     stop(run, port, server)
     return {**figures, "slices": slices}
 
 
+def recorded(run):
+    return switched(run, values=(EVERYTHING, OFF), pairs=FEW_PAIRS)
+
+
 ROWS = [Row("tokio HTTP service", 2, (("cargo", "cargo-web"),), once, prepare)]
 SWITCHED = dataclasses.replace(ROWS[0], name="tokio HTTP service, sampling on and off in turns", once=switched)
+RECORDED = dataclasses.replace(ROWS[0], name="tokio HTTP service, everything recorded and nothing in turns", once=recorded)

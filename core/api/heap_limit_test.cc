@@ -334,7 +334,8 @@ TEST(Limits, AHeapThatHasShrunkIsLookedAtEarlierAgain) {
   ASSERT_GE(agreed, 64 * MiB);
   sm_free(p);
   used_bytes();
-  for (int i = 0; i < 100 && pages::backing.next_look() == agreed; i++) {  // the helper may be looking itself
+  // The helper may be looking itself, or have looked before all was given back.
+  for (int i = 0; i < 10'000 && pages::backing.next_look() > agreed - 32 * MiB; i++) {
     heap::watch_pressure(false);
     os::pause(kMillisecond_ns);
   }
