@@ -73,16 +73,20 @@ int listen_unix(const char* path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   size_t length = text_length(path);
-  if (length >= sizeof(address.sun_path)) return kNameTooLong;
+  if (length == 0 || length >= sizeof(address.sun_path)) return kNameTooLong;
   for (size_t i = 0; i < length; i++) address.sun_path[i] = path[i];
   int fd = out_of_the_way(static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (fd < 0) return fd;
-  remove_file(path);
+  // Who connects between bind and listen is refused, as by a leftover: the name is there when it can be used.
+  address.sun_path[length - 1] = '~';
+  remove_file(address.sun_path);
   long result = sys(SYS_bind, fd, as_long(&address), sizeof(address));
-  if (!sys_failed(result)) result = sys(SYS_fchmodat, AT_FDCWD, as_long(path), 0600);
+  if (!sys_failed(result)) result = sys(SYS_fchmodat, AT_FDCWD, as_long(address.sun_path), 0600);
   if (!sys_failed(result)) result = sys(SYS_listen, fd, 8);
+  if (!sys_failed(result)) result = rename_file(address.sun_path, path);
   if (sys_failed(result)) {
     close_file(fd);
+    remove_file(address.sun_path);
     return static_cast<int>(result);
   }
   return fd;

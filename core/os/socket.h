@@ -25,7 +25,8 @@ int open_special_file(const char* path);
 
 // Makes the folder for this user alone (0700) if missing. False when it is not a folder, not ours or open to others.
 bool make_private_folder(const char* path);
-// A listening socket at `path` (mode 0600), replacing a stale one; descriptor or -errno.
+// A listening socket at `path` (mode 0600), replacing a stale one; descriptor or -errno. Made beside it, with ~ as the last letter: that
+// stays its name in /proc/net/unix, and in the folder if the process is killed meanwhile.
 int listen_unix(const char* path);
 // A connection, with a time limit on sending; descriptor or -errno. *peer_user is the effective user id of the other end.
 int accept_unix(int listener, uint64_t send_timeout_ns, unsigned* peer_user);

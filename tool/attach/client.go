@@ -112,8 +112,11 @@ func (c *Client) exchange(command, line string) ([]byte, error) {
 }
 
 // PeerPID returns the process at the other end, or 0 when the kernel does not say.
-func (c *Client) PeerPID() int {
-	raw, err := c.conn.SyscallConn()
+func (c *Client) PeerPID() int { return PeerPID(c.conn) }
+
+// PeerPID returns the process that made the other end, or 0 when the kernel does not say.
+func PeerPID(conn *net.UnixConn) int {
+	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0
 	}

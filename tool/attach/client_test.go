@@ -107,16 +107,17 @@ func TestRemoveStale(t *testing.T) {
 	}
 	const nobody = "999999999" // above any pid_max
 	gone := listen(nobody+".sock", false)
+	unfinished := listen(nobody+".soc~", false)
 	answering := listen("999999998.sock", true) // of a process in another pid namespace
 	living := listen("1.sock", false)           // pid 1 exists: not ours to judge
 	other := filepath.Join(dir, "999999997.sock")
 	if err := os.WriteFile(other, nil, 0o600); err != nil { // not a socket
 		t.Fatal(err)
 	}
-	if n := attach.RemoveStale(dir); n != 1 {
+	if n := attach.RemoveStale(dir); n != 2 {
 		t.Errorf("removed %d", n)
 	}
-	for path, want := range map[string]bool{gone: false, answering: true, living: true, other: true} {
+	for path, want := range map[string]bool{gone: false, unfinished: false, answering: true, living: true, other: true} {
 		if _, err := os.Lstat(path); (err == nil) != want {
 			t.Errorf("%s: %v", filepath.Base(path), err)
 		}

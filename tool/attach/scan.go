@@ -129,6 +129,9 @@ func RemoveStale(dir string) int {
 	removed := 0
 	for _, entry := range entries {
 		number, ok := strings.CutSuffix(entry.Name(), ".sock")
+		if !ok { // the process was killed while it made its socket
+			number, ok = strings.CutSuffix(entry.Name(), ".soc~")
+		}
 		pid, err := strconv.Atoi(number)
 		if !ok || err != nil || pid <= 0 || entry.Type()&os.ModeSocket == 0 {
 			continue

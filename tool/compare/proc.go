@@ -103,7 +103,7 @@ func children(pid int) []int {
 }
 
 // The control socket of seemalloc is no service of the program.
-var controlSocket = regexp.MustCompile(`^[0-9]+\.sock$`)
+var controlSocket = regexp.MustCompile(`^[0-9]+\.soc[k~]$`)
 
 // listening adds the inodes of listening sockets in a table of /proc/PID/net: tcp, tcp6 or unix.
 func listening(text []byte, unix bool, inodes map[string]bool) {

@@ -47,6 +47,7 @@ func TestListening(t *testing.T) {
 	listening([]byte(`Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0001 01 333 /run/service.sock
 0000000000000000: 00000002 00000000 00010000 0001 01 444 /tmp/seemalloc-0/4242.sock
+0000000000000000: 00000002 00000000 00010000 0001 01 445 /tmp/seemalloc-0/4243.soc~
 0000000000000000: 00000003 00000000 00000000 0001 03 555 /run/service.sock
 `), true, inodes)
 	if want := map[string]bool{"111": true, "333": true}; !reflect.DeepEqual(inodes, want) {

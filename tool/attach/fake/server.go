@@ -7,8 +7,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"seemalloc/tool/attach"
 )
 
 // Stats is the statistics of a made-up process whose parts add up.
@@ -81,8 +84,35 @@ func Start(t *testing.T, path string) *Server {
 	return s
 }
 
+// isOfTest tells whether the client is the test itself or was started by it, and not another test's `seemalloc ps`, which asks all processes.
+func isOfTest(conn net.Conn) bool {
+	pid := attach.PeerPID(conn.(*net.UnixConn))
+	for pid > 1 && pid != os.Getpid() {
+		pid = parent(pid)
+	}
+	return pid == os.Getpid()
+}
+
+// parent is 0 where the process is gone.
+func parent(pid int) int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if number, ok := strings.CutPrefix(line, "PPid:"); ok {
+			of, _ := strconv.Atoi(strings.TrimSpace(number))
+			return of
+		}
+	}
+	return 0
+}
+
 func (s *Server) serve(conn net.Conn) {
 	defer conn.Close()
+	if !isOfTest(conn) {
+		return
+	}
 	lines := bufio.NewScanner(conn)
 	for lines.Scan() {
 		words := strings.Split(lines.Text(), " ")
