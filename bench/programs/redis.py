@@ -2,18 +2,20 @@
 import csv
 import dataclasses
 
+from . import counted
 from .process import Failed, answers
 from .row import Row
 from .switched import SOCKET, in_turns
 
 CLIENTS, PIPELINE, BYTES, KEYS = 50, 16, 1024, 100_000
 REQUESTS = {"set": 400_000, "get": 400_000, "lpush": 200_000, "zadd": 400_000}
+COUNTED_REQUESTS = dict.fromkeys(REQUESTS, 100_000)
 SLICE = {test: requests // 8 for test, requests in REQUESTS.items()}
 
 
-def start(run, **variables):
+def start(run, command=("redis-server",), **variables):
     path = run.folder / "socket"
-    return path, run.serve(["redis-server", "--port", "0", "--unixsocket", path, "--dir", run.folder, "--save", "",
+    return path, run.serve([*command, "--port", "0", "--unixsocket", path, "--dir", run.folder, "--save", "",
                             "--appendonly", "no"], lambda _: answers(path), **variables)
 
 
@@ -49,5 +51,14 @@ def switched(run):
     return {**figures, "slices": slices}
 
 
+def under_callgrind(run):
+    path, server = start(run, counted.command(run, "redis-server"))
+    with run.measuring(server) as figures:
+        ask(run, path, COUNTED_REQUESTS)
+    run.stop(server)
+    return {**figures, "metrics": counted.shares(run)}
+
+
 ROWS = [Row("Redis", 1, (("redis-server", "redis-server"), ("redis-benchmark", "redis-tools")), once)]
 SWITCHED = dataclasses.replace(ROWS[0], name="Redis, sampling on and off in turns", once=switched)
+COUNTED = counted.row(ROWS[0], under_callgrind)

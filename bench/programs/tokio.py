@@ -5,11 +5,12 @@ import subprocess
 
 from harness import measure
 
+from . import counted
 from .process import expect
 from .row import BUILDS, HERE, Row
 from .switched import EVERYTHING, FEW_PAIRS, OFF, SOCKET, in_turns
 
-CONNECTIONS, REQUESTS, SLICE = 64, 4000, 500  # of each connection
+CONNECTIONS, REQUESTS, SLICE, COUNTED_REQUESTS = 64, 4000, 500, 250  # of each connection
 TARGET = BUILDS / "tokio"
 CLIENT = TARGET / "release/client"
 
@@ -26,9 +27,9 @@ def prepare():
     return None
 
 
-def start(run, **variables):
+def start(run, command=(TARGET / "release/server",), **variables):
     """It prints its port once it listens."""
-    server = run.serve([TARGET / "release/server"], lambda server: server.out.read_text().endswith("\n"), **variables)
+    server = run.serve(command, lambda server: server.out.read_text().endswith("\n"), **variables)
     return server.out.read_text().strip(), server
 
 
@@ -62,6 +63,15 @@ def recorded(run):
     return switched(run, values=(EVERYTHING, OFF), pairs=FEW_PAIRS)
 
 
+def under_callgrind(run):
+    port, server = start(run, counted.command(run, TARGET / "release/server"))
+    with run.measuring(server) as figures:
+        ask(run, port, COUNTED_REQUESTS)
+    stop(run, port, server)
+    return {**figures, "metrics": counted.shares(run)}
+
+
 ROWS = [Row("tokio HTTP service", 2, (("cargo", "cargo-web"),), once, prepare)]
 SWITCHED = dataclasses.replace(ROWS[0], name="tokio HTTP service, sampling on and off in turns", once=switched)
 RECORDED = dataclasses.replace(ROWS[0], name="tokio HTTP service, everything recorded and nothing in turns", once=recorded)
+COUNTED = counted.row(ROWS[0], under_callgrind)

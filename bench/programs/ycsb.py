@@ -5,11 +5,12 @@ import subprocess
 
 from harness import measure
 
+from . import counted
 from .process import Failed, expect
 from .row import BUILDS, HERE, Row
 from .switched import OFF, ON, PAIRS, WARM
 
-THREADS, OPERATIONS, SLICE = 200, 400_000, 20_000
+THREADS, OPERATIONS, SLICE, COUNTED_OPERATIONS = 200, 400_000, 20_000, 10_000
 PROGRAM = BUILDS / "ycsb"
 
 
@@ -47,5 +48,11 @@ def switched(run):
     return {**figures, "slices": slices}
 
 
+def under_callgrind(run):
+    figures, _ = run.measure(counted.command(run, PROGRAM, run.folder / "db", THREADS, COUNTED_OPERATIONS))
+    return {**figures, "metrics": counted.shares(run)}
+
+
 ROW = Row("RocksDB, YCSB A", 2, (("c++", "g++"),), once, prepare)
 SWITCHED = dataclasses.replace(ROW, name="RocksDB, YCSB A, sampling on and off in turns", once=switched)
+COUNTED = counted.row(ROW, under_callgrind)
