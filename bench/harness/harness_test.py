@@ -24,7 +24,7 @@ import profiling
 import proofs
 from harness import allocators, cgroup, compare, criteria, measure, proof_report, session, tables
 from harness.allocators import Allocator
-from programs import process, redis
+from programs import counted, process, redis
 
 
 def figures_of(rows, names, ours=("a",), failed=None, kind="comparison"):
@@ -567,6 +567,28 @@ class Programs(unittest.TestCase):
                 got = process.preloaded(run._under_test(["program"], {}))
             self.assertEqual([re.sub(r"[.-][\d.]*so.*", "", os.path.basename(path)) if "libc" in path else os.path.basename(path)
                               for path in got], wanted, (links, environment))
+
+
+class Counted(unittest.TestCase):
+    ANNOTATED = """\
+--------------------------------------------------------------------------------
+2,000,000 (100.0%)  PROGRAM TOTALS
+1,900,000 (95.00%)  ???:(below main) [/usr/lib/libc.so.6]
+    4,000 ( 0.20%)  /src/core/api/sampling_profiled.cc:seemalloc::record_sample(seemalloc::heap::ThreadHeap&, unsigned long) [/lib/libseemalloc.so]
+       50 ( 0.00%)  /usr/include/atomic_base.h:seemalloc::record_sample(seemalloc::heap::ThreadHeap&, unsigned long)
+    3,000 ( 0.15%)  /src/core/api/slow_path.cc:seemalloc::(anonymous namespace)::free_sampled_block(void*, seemalloc::pages::Span*) [/lib/libseemalloc.so]
+    1,000 ( 0.05%)  /src/core/heap/sampled.cc:seemalloc::heap::allocate_sampled(unsigned int) [/lib/libseemalloc.so]
+"""
+
+    def test_share_of_sampling(self):
+        found = counted.shares_in(self.ANNOTATED)
+        self.assertEqual(found["instructions_m"], 2)
+        self.assertAlmostEqual(found["sampling_percent"], 0.4)
+
+    def test_a_function_that_is_not_there_is_no_zero(self):
+        for name in ("record_sample", "free_sampled_block", "allocate_sampled", "PROGRAM TOTALS"):
+            with self.assertRaisesRegex(process.Failed, name):
+                counted.shares_in(self.ANNOTATED.replace(name, "renamed"))
 
 
 class InCgroup(unittest.TestCase):

@@ -11,8 +11,8 @@ import subprocess
 
 from .process import Failed
 
-# All that is done for a sampled block and for no other, when it is allocated and when it is freed (core/api/).
-ALLOCATING, FREEING = "seemalloc::record_sample(", "seemalloc::(anonymous namespace)::free_sampled_block("
+# All that is done for a sampled block and for no other: finding it a place, recording it, and freeing it (core/heap/sampled.cc, core/api/).
+SAMPLING = ("seemalloc::heap::allocate_sampled(", "seemalloc::record_sample(", "seemalloc::(anonymous namespace)::free_sampled_block(")
 LINE = re.compile(r"\s*([\d,]+) \([^)]*\)  (?:\S+?:)?(.+)")
 
 
@@ -28,11 +28,10 @@ def path(run):
     return pathlib.Path(run.folder) / "callgrind.out"
 
 
-def shares(run):
-    """Of the run that has ended, as metrics."""
-    done = subprocess.run(["callgrind_annotate", "--inclusive=yes", "--threshold=100", "--auto=no", path(run)], capture_output=True, text=True)
+def shares_in(annotated):
+    """Of what callgrind_annotate --inclusive=yes prints, as metrics. An inlined function has a line for each file: the largest is the whole one's."""
     counts = {}
-    for line in done.stdout.splitlines():
+    for line in annotated.splitlines():
         if found := LINE.match(line):
             count, name = int(found[1].replace(",", "")), found[2]
             counts[name] = max(count, counts.get(name, 0))
@@ -40,8 +39,16 @@ def shares(run):
     def of(start):
         some = [count for name, count in counts.items() if name.startswith(start)]
         if not some:
-            raise Failed(f"callgrind saw no {start}…): {done.stderr.strip() or 'nothing was sampled, or it has another name now'}")
+            raise Failed(f"callgrind saw no {start}…): nothing was sampled, or it has another name now")
         return max(some)
 
     everything = of("PROGRAM TOTALS")
-    return {"instructions_m": everything / 1e6, "sampling_percent": 100 * (of(ALLOCATING) + of(FREEING)) / everything}
+    return {"instructions_m": everything / 1e6, "sampling_percent": 100 * sum(map(of, SAMPLING)) / everything}
+
+
+def shares(run):
+    """Of the run that has ended."""
+    done = subprocess.run(["callgrind_annotate", "--inclusive=yes", "--threshold=100", "--auto=no", path(run)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(f"callgrind_annotate: {done.stderr.strip()}")
+    return shares_in(done.stdout)
