@@ -21,7 +21,7 @@ TITLE = "What profiling costs, and how right its profiles are"
 OPTION, FILE = "--profiling", "bench/profiling.py"
 
 THROUGHPUT, P99 = 0.995, 1.01  # of sample:0
-INSTRUCTIONS_PERCENT = 0.5  # the same, where the machine is too restless for the throughput to be told
+TIME_PERCENT = 0.5  # the same, where the machine is too restless for the throughput to be told
 EVERYTHING_RECORDED = 0.8  # throughput, of sample:0
 METADATA_PERCENT = 1
 DUMP_MS, PAUSE_US = 500, 1000
@@ -56,18 +56,19 @@ class Load:
     rate: str  # the metric
     everybody: ProgramRow
     switched: ProgramRow
-    counted: ProgramRow
+    where: ProgramRow
     recorded: ProgramRow | None = None  # switched between everything and nothing
+    briefly: ProgramRow | None = None  # switched more often, for the throughput; the driver tells no P99 of so short a time
 
     @property
     def rows(self):
-        return [self.everybody, self.switched, self.counted, *([self.recorded] if self.recorded else [])]
+        return [self.everybody, *filter(None, (self.briefly,)), self.switched, self.where, *filter(None, (self.recorded,))]
 
     def judge(self, figures):
-        where = (self.switched.name, OURS)
-        yield criteria.sliced(figures, where, (ON, OFF), self.rate, THROUGHPUT, "at least", "throughput, against sample:0")
-        yield criteria.sliced(figures, where, (ON, OFF), "p99_us", P99, "at most", "P99, against sample:0")
-        yield criteria.below(figures, self.counted.name, OURS, "sampling_percent", INSTRUCTIONS_PERCENT, "sampling's share of the instructions, %")
+        rated = self.briefly or self.switched
+        yield criteria.sliced(figures, (rated.name, OURS), (ON, OFF), self.rate, THROUGHPUT, "at least", "throughput, against sample:0")
+        yield criteria.sliced(figures, (self.switched.name, OURS), (ON, OFF), "p99_us", P99, "at most", "P99, against sample:0")
+        yield criteria.below(figures, self.where.name, OURS, "sampling_percent", TIME_PERCENT, "sampling's share of its processor time, %")
 
     def judge_all_recorded(self, figures):
         yield from self.judge(figures)
@@ -75,15 +76,17 @@ class Load:
                               "throughput with everything recorded (sample:1), against sample:0")
 
 
-def load(real, switched, counted, rate="requests_per_s", recorded=None):
+def load(real, switched, where, rate="requests_per_s", recorded=None, briefly=None, rounds=None):
+    """rounds: of the row that is switched; its pairs are many enough in one."""
     def alone(real, **how):
         return ProgramRow(real, (OURS,), time=None, **how)
-    return Load(rate, ProgramRow(real, EVERYBODY, once=SLOW), alone(switched), alone(counted, rounds=1), recorded and alone(recorded))
+    return Load(rate, ProgramRow(real, EVERYBODY, once=SLOW), alone(switched, rounds=rounds), alone(where, rounds=1), recorded and alone(recorded),
+                briefly and alone(briefly, rounds=1))
 
 
-REDIS = load(redis.ROWS[0], redis.SWITCHED, redis.COUNTED)
-YCSB = load(ycsb.ROW, ycsb.SWITCHED, ycsb.COUNTED, "operations_per_s")
-TOKIO = load(tokio.ROWS[0], tokio.SWITCHED, tokio.COUNTED, recorded=tokio.RECORDED)
+REDIS = load(redis.ROWS[0], redis.SWITCHED, redis.WHERE, briefly=redis.BRIEFLY)
+YCSB = load(ycsb.ROW, ycsb.SWITCHED, ycsb.WHERE, "operations_per_s", rounds=1)
+TOKIO = load(tokio.ROWS[0], tokio.SWITCHED, tokio.WHERE, recorded=tokio.RECORDED)
 
 
 # ---- how right ----
@@ -144,7 +147,7 @@ def summary(compared):
         raise process.Failed("known_truth printed no truth")
     every = [errors for some in of_function.values() for errors in some]
     off = sorted(map(abs, every))
-    return {"estimates": len(off), "worst_errors": off[-1], "mean_errors": sum(every) / len(off),
+    return {"estimates": len(off), "beyond_three": sum(one > STANDARD_ERRORS for one in off), "worst_errors": off[-1], "mean_errors": sum(every) / len(off),
             "bias_errors": max(abs(sum(some)) / math.sqrt(len(some)) for some in of_function.values()),
             "within_three_percent": 100 * sum(one <= STANDARD_ERRORS for one in off) / len(off),
             "missed_blocks": sum(missed_blocks(truths, profile) for truths, profile in compared)}
@@ -181,14 +184,14 @@ def judge_truth(figures):
 
 def judge_stacks(figures):
     yield criteria.never_above(figures, STACKS.name, ALL, "dump_ms", DUMP_MS, "longest time to write the profile, ms")
-    yield criteria.never_above_by_itself(figures, STACKS.name, ALL, "longest_pause_us", "longest_pause_without_us", PAUSE_US,
-                                         "longest pause of another thread meanwhile, µs")
+    yield criteria.never_above_by_itself(figures, STACKS.name, ALL, "longest_pause_held_us", "longest_pause_without_held_us", PAUSE_US,
+                                         "longest pause of another thread meanwhile, less what others on the machine took, µs")
 
 
 LOAD_COLUMNS = (Column("P99, µs", "p99_us"), Column("CPU, s", "cpu_s"), Column("CPU of a request, µs", "cpu_us"), Column("peak, MB", "peak_mb"),
-                Column("million instructions", "instructions_m"), Column("of it sampling, %", "sampling_percent"))
+                Column("of it the allocator, %", "allocator_percent"), Column("sampling, %", "sampling_percent"))
 LOAD_CRITERION = f"With sampling at 512 KiB, which is the default, at least {THROUGHPUT} × the throughput without, and at most {P99} × its P99; \
-sampling takes at most {INSTRUCTIONS_PERCENT} % of the instructions (callgrind; where the machine is restless that alone can be told)."
+sampling takes at most {TIME_PERCENT} % of its processor time (perf; where the machine is restless that alone can be told)."
 
 PROOFS = [
     Proof("redis", "Redis", "One thread, values of 1 KiB, 50 pipelining clients; four kinds of requests one after the other.",
@@ -199,7 +202,8 @@ PROOFS = [
           LOAD_CRITERION, YCSB.rows, (Column("operations/s", "operations_per_s"), *LOAD_COLUMNS), YCSB.judge, "dots",
           (("operations/s", "operations_per_s", 1), ("P99, ms", "p99_us", 1e-3), ("CPU, s", "cpu_s", 1))),
     Proof("tokio", "An HTTP service in Rust",
-          "tokio on two threads, 64 connections, values of up to 8 KiB that are stored, read, and reported on.",
+          "tokio on two threads, 64 connections, values of up to 8 KiB that are stored, read, and reported on. It stands for the "
+          "field report's server in the style of mini-redis: tokio, values kept by key, each request parsed into blocks of its own; here over HTTP.",
           f"{LOAD_CRITERION} With everything recorded at least {EVERYTHING_RECORDED} × the throughput without.",
           TOKIO.rows, (Column("requests/s", "requests_per_s"), *LOAD_COLUMNS), TOKIO.judge_all_recorded, "dots",
           (("requests/s", "requests_per_s", 1), ("P99, ms", "p99_us", 1e-3), ("CPU, s", "cpu_s", 1))),
@@ -207,19 +211,24 @@ PROOFS = [
           "Eight functions hold known shares of 1 GiB, 5 % to 30 %, in blocks of 64 bytes to 3 MB; a profile is written and read by "
           "`seemalloc top`. Of seven functions the estimates are normal, and one in three such measurements has one of 140 that is off by "
           "more than three standard errors by chance; so each function's mean is judged, and their share. The eighth holds 18 blocks of 3 MB, nearly "
-          "all of which are sampled: there the others are counted. By chance a right profile misses in one of 40 measurements.",
+          "all of which are sampled: there the others are counted. By chance a right profile misses in one of 40 measurements. "
+          "Taken at its word, “every function within three standard errors in 20 runs” asks that none be beyond: how many are, of how many, and the "
+          "worst, stand in the table. Our own records do not shrink with the heap: of 10 MB held the same way they are 1.08 % (108 KB), of 12 MB 0.99 %, so that heaps "
+          "below 12 to 15 MB, by the program, hold more than 1 %.",
           f"Each function's mean within {STANDARD_ERRORS} standard errors of what it holds, {WITHIN_PERCENT} % of the estimates within {STANDARD_ERRORS} of theirs, at "
           f"most {MISSED_BLOCKS} of the large blocks without a sample; our own records at most {METADATA_PERCENT} % of the heap.",
           [TRUTH],
-          (Column("estimates", "estimates"), Column("worst, standard errors", "worst_errors"), Column("mean", "mean_errors"), Column("a function's worst mean", "bias_errors"),
+          (Column("estimates", "estimates"), Column("of them beyond three standard errors", "beyond_three"), Column("worst, standard errors", "worst_errors"), Column("mean", "mean_errors"), Column("a function's worst mean", "bias_errors"),
            Column("within three, %", "within_three_percent"), Column("large blocks missed", "missed_blocks"), Column("records, %", "metadata_percent"), Column("peak, MB", "peak_mb")),
           judge_truth),
     Proof("stacks", "A profile of 100,000 stacks",
-          "Every allocation is recorded, each with another stack; five profiles are written while another thread allocates and frees.",
+          "Every allocation is recorded, each with another stack; five profiles are written while another thread allocates and frees. From each of its "
+          "pauses what others on the machine took is taken away, by the kernel's account: where it has slept, the time in which it was ready and waited "
+          "for a processor (`schedstat`); where not, all but what it ran. Without a profile: the same thread over the same time, with nothing written.",
           f"Each written in {DUMP_MS} ms, and nobody ever stopped for longer than {PAUSE_US / 1000:g} ms.",
           [STACKS],
-          (Column("to write one, ms", "dump_ms"), Column("longest pause meanwhile, µs", "longest_pause_us"),
-           Column("without, µs", "longest_pause_without_us"), Column("peak, MiB", "peak_kib", MIB)),
+          (Column("to write one, ms", "dump_ms"), Column("longest pause meanwhile, µs", "longest_pause_us"), Column("less what others took", "longest_pause_held_us"),
+           Column("without a profile, µs", "longest_pause_without_us"), Column("less what others took", "longest_pause_without_held_us"), Column("peak, MiB", "peak_kib", MIB)),
           judge_stacks),
 ]
 ROWS = [row for proof in PROOFS for row in proof.rows]

@@ -14,6 +14,7 @@ MET, MISSED, UNKNOWN = "met", "**missed**", "not measured"
 UNCLEAR, UNSURE = "not to be told: the spreads overlap", "not to be told: the interval reaches the limit"
 TOO_FEW = "not to be told: too few pairs"
 AS_WITHOUT = "not to be told: as much without"
+NOT_JUDGED = "shown beside it"
 CONFIDENCE = 0.95
 # Figures have noise in their last digits, and a limit of 1.00 is one for what is shown.
 DIGITS = 3
@@ -156,6 +157,11 @@ def flat(figures, name, metric, rows, limit, what):
     worst = rows[medians.index(max(medians))]
     found = at_most(figures, (worst, name), (rows[0], name), metric, limit, what)
     return dataclasses.replace(found, found=f"{found.found} ({' · '.join(text(value) for value in medians)})")
+
+
+def beside(finding):
+    """The same figure with no limit: of what is no subject of the criterion, to be compared with."""
+    return finding if finding.verdict == UNKNOWN else dataclasses.replace(finding, limit="", verdict=NOT_JUDGED)
 
 
 # ---- over time ----

@@ -7,7 +7,7 @@ from harness import compare, criteria, tables
 def summary(figures, proofs):
     lines = []
     for proof in proofs:
-        verdicts = [finding.verdict for finding in proof.judge(figures)]
+        verdicts = [finding.verdict for finding in proof.judge(figures) if finding.verdict != criteria.NOT_JUDGED]
         counts = [f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(verdicts)]
         shown = "all met" if set(verdicts) == {criteria.MET} else ", ".join(counts)
         lines.append(f"| [{proof.title}](#{anchor(proof.title)}) | {shown} |")

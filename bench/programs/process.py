@@ -162,6 +162,14 @@ class Run:
         process = self._start(command, {**without_allocator(self.environment), **variables}, input, cwd)
         return self._finish(process)
 
+    @contextlib.contextmanager
+    def driving(self, command):
+        """The same for a driver that goes on until the end of the `with`, which must find it still at work."""
+        process = self._start(command, without_allocator(self.environment), None, None)
+        yield process
+        self.check_alive(process)
+        end(process)
+
     def stop(self, server, ask=None):
         """Ends a server by SIGTERM or by what `ask` does, and checks that it ends well: frees at exit are tested too."""
         self.check_alive(server)

@@ -1,15 +1,17 @@
 """Redis: one thread that stores 1 KiB values as strings, in a list and in a sorted set, asked by 50 pipelining clients."""
 import csv
 import dataclasses
+import re
+import socket
 
-from . import counted
+from . import where_time_goes
 from .process import Failed, answers
 from .row import Row
-from .switched import SOCKET, in_turns
+from .switched import SOCKET, in_short_turns, in_turns
 
 CLIENTS, PIPELINE, BYTES, KEYS = 50, 16, 1024, 100_000
 REQUESTS = {"set": 400_000, "get": 400_000, "lpush": 200_000, "zadd": 400_000}
-COUNTED_REQUESTS = dict.fromkeys(REQUESTS, 100_000)
+LONG = 4_000_000  # requests of one test: seconds, so that two slices of a pair seldom differ in kind
 SLICE = {test: requests // 8 for test, requests in REQUESTS.items()}
 
 
@@ -51,14 +53,55 @@ def switched(run):
     return {**figures, "slices": slices}
 
 
-def under_callgrind(run):
-    path, server = start(run, counted.command(run, "redis-server"))
-    with run.measuring(server) as figures:
-        ask(run, path, COUNTED_REQUESTS)
+class Connection:
+    """One more client, that asks the server about itself."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(str(path))
+        self.answers = self.socket.makefile("rb")
+
+    def answer(self):
+        line = self.answers.readline().decode().strip()
+        if line[:1] == "*":
+            return [self.answer() for _ in range(int(line[1:]))]
+        if line[:1] == "$":
+            return self.answers.read(int(line[1:]) + 2).decode()
+        if line[:1] not in ("+", ":"):
+            raise Failed(f"redis-server answered {line!r}")
+        return line[1:]
+
+    def ask(self, *commands):
+        """Returns the last one's answer."""
+        self.socket.sendall("".join(f"{command}\r\n" for command in commands).encode())
+        return [self.answer() for _ in commands][-1]
+
+    def count(self):
+        """How many commands it has done, and its clock in seconds, at one moment."""
+        (seconds, microseconds), stats = self.ask("MULTI", "TIME", "INFO stats", "EXEC")
+        return int(re.search(r"total_commands_processed:(\d+)", stats)[1]), int(seconds) + int(microseconds) / 1e6
+
+
+def briefly_switched(run):
+    path, server = start(run, **SOCKET)
+    ask(run, path, REQUESTS)  # the keys are there
+    load = ["redis-benchmark", "-s", path, "-t", ",".join(REQUESTS), "-n", LONG, "-r", KEYS, "-d", BYTES, "-P", PIPELINE, "-c", CLIENTS, "-q", "-l"]
+    with run.measuring(server) as figures, run.driving(load):
+        connection = Connection(path)
+        slices = in_short_turns(server, connection.count, lambda: connection.ask("DEL mylist"))
     run.stop(server)
-    return {**figures, "metrics": counted.shares(run)}
+    return {**figures, "slices": slices}
+
+
+def sampled_by_perf(run):
+    path, server = start(run)
+    with run.measuring(server) as figures, where_time_goes.watching(run, server):
+        ask(run, path, REQUESTS)
+    run.stop(server)
+    return {**figures, "metrics": where_time_goes.shares(run)}
 
 
 ROWS = [Row("Redis", 1, (("redis-server", "redis-server"), ("redis-benchmark", "redis-tools")), once)]
 SWITCHED = dataclasses.replace(ROWS[0], name="Redis, sampling on and off in turns", once=switched)
-COUNTED = counted.row(ROWS[0], under_callgrind)
+BRIEFLY = dataclasses.replace(ROWS[0], name="Redis, sampling on and off every 40 ms", once=briefly_switched)
+WHERE = where_time_goes.row(ROWS[0], sampled_by_perf)

@@ -1,9 +1,13 @@
 """One server with sampling on and off, or everything recorded and nothing, in turns, while it answers: what half a percent needs to be told. Two processes differ by
 several percent, by where their memory happens to lie alone; one process does not differ from itself.
 
-What was sampled while it was on may be freed while it is off: slices are long against the time that a block lives.
+What was sampled while it was on may be freed while it is off: where that is to be seen too slices are long against the time that a block
+lives. But a machine whose speed changes by a tenth between two slices does so between short ones as well, and of these there are more: to tell
+half a percent takes some thousand pairs, in which freeing sampled blocks, a part of the costs, is shared by both.
 """
+import os
 import pathlib
+import socket
 import subprocess
 import time
 
@@ -15,6 +19,7 @@ ON, OFF, EVERYTHING = "sample:512K", "sample:0", "sample:1"
 SOCKET = {"SEEMALLOC_CONF": "at_start:1"}  # what the server needs to be told which
 PAIRS, WARM = 120, 4  # WARM slices before the first pair are not kept
 FEW_PAIRS = 30  # tell a fifth
+MANY_PAIRS, SHORT_S = 3_000, 0.04
 SOCKET_S = 10  # after which a server that answers has a socket
 
 
@@ -34,6 +39,41 @@ def tell(server, value):
         if time.monotonic() > until:
             raise Failed(done.stderr.strip())
         time.sleep(0.05)
+
+
+class Switch:
+    """Tells a server itself, within microseconds: the tool takes longer to start than a short slice lasts."""
+
+    def __init__(self, server):
+        tell(server, ON)  # its socket is there then
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(f"/tmp/seemalloc-{os.getuid()}/{server.pid}.sock")
+        self.answers = self.socket.makefile("rb")
+
+    def tell(self, value):
+        self.socket.sendall(f"set {value.replace(':', ' ')}\n".encode())
+        status, _, size = self.answers.readline().decode().strip().partition(" ")
+        if status != "ok":
+            raise Failed(f"{value}: {status} {size}")
+        self.answers.read(int(size))
+
+
+def in_short_turns(server, count, between=lambda: None, pairs=MANY_PAIRS):
+    """While others put requests all the time; count() tells how many it has answered, and the server's clock at that moment, in seconds. between()
+    stands between two pairs. Returns value → metrics of its slices, in the order of the pairs."""
+    switch = Switch(server)
+    slices = {ON: [], OFF: []}
+    for pair in range(pairs):
+        for value in order((ON, OFF), pair):
+            switch.tell(value)
+            answered, began = count()
+            time.sleep(SHORT_S)
+            later, ended = count()
+            if later == answered:
+                raise Failed("nobody asks the server")
+            slices[value].append({"requests_per_s": (later - answered) / (ended - began)})
+        between()
+    return slices
 
 
 def in_turns(run, server, requests, work, after=lambda: None, values=(ON, OFF), pairs=PAIRS):

@@ -5,12 +5,12 @@ import subprocess
 
 from harness import measure
 
-from . import counted
+from . import where_time_goes
 from .process import expect
 from .row import BUILDS, HERE, Row
 from .switched import EVERYTHING, FEW_PAIRS, OFF, SOCKET, in_turns
 
-CONNECTIONS, REQUESTS, SLICE, COUNTED_REQUESTS = 64, 4000, 500, 250  # of each connection
+CONNECTIONS, REQUESTS, SLICE = 64, 4000, 500  # of each connection
 TARGET = BUILDS / "tokio"
 CLIENT = TARGET / "release/client"
 
@@ -63,15 +63,15 @@ def recorded(run):
     return switched(run, values=(EVERYTHING, OFF), pairs=FEW_PAIRS)
 
 
-def under_callgrind(run):
-    port, server = start(run, counted.command(run, TARGET / "release/server"))
-    with run.measuring(server) as figures:
-        ask(run, port, COUNTED_REQUESTS)
+def sampled_by_perf(run):
+    port, server = start(run)
+    with run.measuring(server) as figures, where_time_goes.watching(run, server):
+        ask(run, port, REQUESTS)
     stop(run, port, server)
-    return {**figures, "metrics": counted.shares(run)}
+    return {**figures, "metrics": where_time_goes.shares(run)}
 
 
 ROWS = [Row("tokio HTTP service", 2, (("cargo", "cargo-web"),), once, prepare)]
 SWITCHED = dataclasses.replace(ROWS[0], name="tokio HTTP service, sampling on and off in turns", once=switched)
 RECORDED = dataclasses.replace(ROWS[0], name="tokio HTTP service, everything recorded and nothing in turns", once=recorded)
-COUNTED = counted.row(ROWS[0], under_callgrind)
+WHERE = where_time_goes.row(ROWS[0], sampled_by_perf)

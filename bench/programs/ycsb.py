@@ -5,12 +5,13 @@ import subprocess
 
 from harness import measure
 
-from . import counted
+from . import where_time_goes
 from .process import Failed, expect
 from .row import BUILDS, HERE, Row
-from .switched import OFF, ON, PAIRS, WARM
+from .switched import OFF, ON, WARM
 
-THREADS, OPERATIONS, SLICE, COUNTED_OPERATIONS = 200, 400_000, 20_000, 10_000
+THREADS, OPERATIONS = 200, 400_000
+SLICE, PAIRS = 5_000, 900  # of a twelfth of a second: more pairs tell more (switched.py)
 PROGRAM = BUILDS / "ycsb"
 
 
@@ -48,11 +49,11 @@ def switched(run):
     return {**figures, "slices": slices}
 
 
-def under_callgrind(run):
-    figures, _ = run.measure(counted.command(run, PROGRAM, run.folder / "db", THREADS, COUNTED_OPERATIONS))
-    return {**figures, "metrics": counted.shares(run)}
+def sampled_by_perf(run):
+    figures, _ = run.measure(where_time_goes.command(run, "--", PROGRAM, run.folder / "db", THREADS, OPERATIONS))
+    return {**figures, "metrics": where_time_goes.shares(run)}
 
 
 ROW = Row("RocksDB, YCSB A", 2, (("c++", "g++"),), once, prepare)
 SWITCHED = dataclasses.replace(ROW, name="RocksDB, YCSB A, sampling on and off in turns", once=switched)
-COUNTED = counted.row(ROW, under_callgrind)
+WHERE = where_time_goes.row(ROW, sampled_by_perf)

@@ -1,5 +1,7 @@
 #include "core/api/auto_dump.h"
 
+#include <bit>
+
 #include "core/api/dump.h"
 #include "core/api/dump_names.h"
 #include "core/api/dump_ring.h"
@@ -65,9 +67,16 @@ void write_asked() {
   writing.store(false, std::memory_order_release);
 }
 
+// One profile answers all that is asked for until somebody takes it up: the first of them is written, the others join it.
+void note_asked(unsigned bits) {
+  bool is_first = asked.fetch_or(bits, std::memory_order_relaxed) == 0;
+  unsigned joining = static_cast<unsigned>(std::popcount(bits)) - (is_first ? 1 : 0);
+  if (joining != 0) count_joined_dumps(joining);
+}
+
 void ask(unsigned bits) {
   if (bits == 0) return;
-  asked.fetch_or(bits, std::memory_order_relaxed);
+  note_asked(bits);
   wake_helper();
 }
 
@@ -106,7 +115,7 @@ void ask_for_dump(DumpReason reason) { ask(dump_bit(reason)); }
 
 void tick_dumps() {
   unsigned due = rules.heap_is(pages::backing.bytes()) | rules.time_is(os::monotonic_ns());
-  if (due != 0) asked.fetch_or(due, std::memory_order_relaxed);
+  if (due != 0) note_asked(due);
   write_asked();
 }
 

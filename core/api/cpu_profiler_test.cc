@@ -209,10 +209,10 @@ TEST(CpuProfiler, SaysWhichThreadRan) {
     pthread_setname_np(pthread_self(), name);
     burn(ns);
   };
-  std::thread one(work, "burns a", burn_a, 300 * kMillisecond_ns), two(work, "burns both", burn_b, 150 * kMillisecond_ns);
+  std::thread one(work, "burns a", burn_a, 600 * kMillisecond_ns), two(work, "burns both", burn_b, 400 * kMillisecond_ns);
   one.join();
   two.join();
-  std::thread(work, "burns both", burn_a, 100 * kMillisecond_ns).join();
+  std::thread(work, "burns both", burn_a, 400 * kMillisecond_ns).join();
   ASSERT_EQ(stop(), 0);
   std::map<std::string, int64_t> a, b;
   std::set<std::string> tids;
@@ -225,10 +225,11 @@ TEST(CpuProfiler, SaysWhichThreadRan) {
     if (row.labels.at("thread") == "burns both") tids.insert(row.labels.at("tid"));
   }
   EXPECT_EQ(a.size(), 2u);
-  EXPECT_NEAR(static_cast<double>(a["burns a"]) / 0.3e9, 1, 0.3);
-  EXPECT_NEAR(static_cast<double>(a["burns both"]) / 0.1e9, 1, 0.4);
+  // Time after the last of the kernel's ticks is lost: up to 50 ms of a thread were seen on a busy machine.
+  EXPECT_NEAR(static_cast<double>(a["burns a"]) / 0.6e9, 1, 0.3);
+  EXPECT_NEAR(static_cast<double>(a["burns both"]) / 0.4e9, 1, 0.3);
   EXPECT_EQ(b.size(), 1u);
-  EXPECT_NEAR(static_cast<double>(b["burns both"]) / 0.15e9, 1, 0.4);
+  EXPECT_NEAR(static_cast<double>(b["burns both"]) / 0.4e9, 1, 0.3);
   EXPECT_EQ(tids.size(), 2u) << "two threads of one name";
 }
 

@@ -27,9 +27,14 @@ constexpr int kNameTooLong = -36;   // -ENAMETOOLONG
 
 std::atomic<unsigned> files{0};
 std::atomic<bool> warned{false};
-std::atomic<uint64_t> written{0}, failed{0}, removed{0};
+std::atomic<uint64_t> written{0}, failed{0}, removed{0}, joined{0};
 std::atomic<int> last_error{0};
-constinit std::atomic<WriteHeapDump> write_heap_dump[options::kDumpNames]{nullptr, nullptr, write_jemallocs_text};
+using WriteHeapDump = int (*)(const char* path, os::FileIdentity* file);
+// By the form of the names; null: profile.proto.
+constinit const WriteHeapDump kWriteHeapDump[options::kDumpNames]{nullptr, write_gperftools_text, write_jemallocs_text};
+
+using Print = void (*)();
+constinit const Print kPrintJemallocsStatistics = print_jemallocs_statistics;
 
 int write_special_file(const char* path, const char* data, size_t bytes) {
   int fd = os::open_special_file(path);
@@ -102,10 +107,6 @@ int write_profile(const ProfileBytes& profile, const char* pattern) {
 
 int write_profile_as(const ProfileBytes& profile, const char* path) { return count(write_file(path, profile.data, profile.bytes)); }
 
-void write_heap_dumps_by(options::DumpNames names, WriteHeapDump write) {
-  write_heap_dump[static_cast<unsigned>(names)].store(write, std::memory_order_relaxed);
-}
-
 namespace {
 constexpr const char* kReasons[kDumpReasons] = {"dump_alloc_interval", "dump_inuse_interval", "dump_growth_interval",
                                                 "dump_time_interval", "dump_on_failure", "dump_signal", "asked for", "at exit"};
@@ -120,7 +121,7 @@ void say(DumpReason reason, const char* path) {
 
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file) {
   uint64_t names = options::get(Id::dump_names);  // once: what is written is what the name says
-  WriteHeapDump write = write_heap_dump[names].load(std::memory_order_relaxed);
+  WriteHeapDump write = kWriteHeapDump[names];
   int result = kNameTooLong;
   if (next_dump_name(reason, static_cast<options::DumpNames>(names), path)) result = write != nullptr ? write(path.c_str(), file) : write_kind(heap_kind(), path.c_str(), file);
   if (result == 0) say(reason, path.c_str());
@@ -184,14 +185,15 @@ void dump_at_exit() {
   pattern.clear();
   copy_text_option(Id::stats_at_exit, pattern);
   if (pattern.size() != 0) write_statistics_to(pattern.c_str());
-  if (options::get(Id::stats_print) != 0) print_statistics();
+  if (options::get(Id::stats_print) != 0) kPrintJemallocsStatistics != nullptr ? kPrintJemallocsStatistics() : print_statistics();
 }
 
 DumpStatistics dump_statistics() {
   return {written.load(std::memory_order_relaxed), failed.load(std::memory_order_relaxed), removed.load(std::memory_order_relaxed),
-          last_error.load(std::memory_order_relaxed)};
+          joined.load(std::memory_order_relaxed), last_error.load(std::memory_order_relaxed)};
 }
 
 void count_removed_dumps(unsigned count) { removed.fetch_add(count, std::memory_order_relaxed); }
+void count_joined_dumps(unsigned count) { joined.fetch_add(count, std::memory_order_relaxed); }
 
 }  // namespace seemalloc

@@ -27,12 +27,12 @@ int write_profile_as(const ProfileBytes& profile, const char* path);
 // Anything else, as all of these are written, but not counted. *file is what was written. 0 or -errno.
 int write_file(const char* path, const char* data, size_t bytes, os::FileIdentity* file = nullptr);
 
-// What dump_by_prefix() writes under names of this form, where it is not profile.proto: 0 or -errno. Null: profile.proto.
-using WriteHeapDump = int (*)(const char* path, os::FileIdentity* file);
-void write_heap_dumps_by(options::DumpNames names, WriteHeapDump write);
-// For jemalloc's names, from the first instruction on: constructors of other libraries run, and bring dumps about, before ours.
-// Null but in libseemalloc_compat.
+// What dump_by_prefix() writes under names of the others' forms: 0 or -errno. Null but in libseemalloc_compat: profile.proto. Known
+// from the first instruction on, since constructors of other libraries run, and bring dumps about, before ours.
+__attribute__((weak, visibility("hidden"))) int write_gperftools_text(const char* path, os::FileIdentity* file);
 __attribute__((weak, visibility("hidden"))) int write_jemallocs_text(const char* path, os::FileIdentity* file);
+// jemalloc's statistics, for its option stats_print. Null but in libseemalloc_compat: those of malloc_stats().
+__attribute__((weak, visibility("hidden"))) void print_jemallocs_statistics();
 // The heap profile to a file named after dump_prefix (dump_names.h). *file is what was written.
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file = nullptr);
 
@@ -47,9 +47,11 @@ bool dumps_at_exit();
 struct DumpStatistics {
   uint64_t written, failed;
   uint64_t removed;  // older ones (option dump_keep)
+  uint64_t joined;   // became due while another waited to be written, and are that one
   int last_error;    // of those that failed, an errno; 0: none has
 };
 DumpStatistics dump_statistics();
 void count_removed_dumps(unsigned files);
+void count_joined_dumps(unsigned dumps);
 
 }  // namespace seemalloc

@@ -17,7 +17,9 @@ SEEMALLOC_ALWAYS_INLINE void* allocate_from(size_t size_class, size_t bytes) {
   Block** head = &heap::thread_cache.heads[size_class];
   Block* block = *head;
   if (SEEMALLOC_UNLIKELY(block == nullptr)) return allocate_slow(bytes, size_class);
-  store_racing(*head, block->next);
+  Block* next = block->next;
+  store_racing(*head, next);
+  prefetch_for_write(next);  // its turn comes soon; null at the end does no harm
   return block;
 }
 

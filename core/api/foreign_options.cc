@@ -20,6 +20,7 @@ constexpr unsigned kMostWithoutEffect = 16;
 const char* without_effect[kMostWithoutEffect];
 unsigned without_effect_count = 0;
 bool heap_is_profiled = false;
+constinit JemallocSaid said{};
 // "NAME_USE_PID=1" of those whose children are to know.
 constexpr unsigned kMostMarks = 2;
 char marks[kMostMarks][40];
@@ -214,9 +215,18 @@ void choose_if(const JemallocConf& conf, JemallocName name, Id id) {
 // 2^n, at most what the option takes.
 void choose_power(Id id, int64_t log2) { choose(id, log2 < 63 ? uint64_t{1} << log2 : UINT64_MAX); }
 
+void keep_said(const JemallocConf& conf) {
+  said.abort_conf = conf.is_on(JemallocName::abort_conf);
+  said.confirm_conf = conf.is_on(JemallocName::confirm_conf);
+  said.prof_leak_error = conf.is_on(JemallocName::prof_leak_error);
+  said.prof_leak = conf.is_on(JemallocName::prof_leak) || said.prof_leak_error;
+  said.prof_off = conf.given(JemallocName::prof) && !conf.is_on(JemallocName::prof) && !said.prof_leak;
+  said.muzzy_decay_ms = conf.number(JemallocName::muzzy_decay_ms);
+}
+
 void choose_profiling(const JemallocConf& conf) {
   // Without prof the rest has no effect, but for prof_leak, which turns it on.
-  bool leak = conf.is_on(JemallocName::prof_leak) || conf.is_on(JemallocName::prof_leak_error);
+  bool leak = said.prof_leak;
   if (!conf.is_on(JemallocName::prof) && !leak) return;
   if (conf.given(JemallocName::lg_prof_sample)) choose_power(Id::sample, conf.number(JemallocName::lg_prof_sample));
   if (conf.given(JemallocName::prof_active) && !conf.is_on(JemallocName::prof_active)) choose(Id::sample, uint64_t{0});
@@ -254,6 +264,7 @@ void choose_decay(const JemallocConf& conf) {
 void read_jemalloc(const char* text) {
   JemallocConf conf;
   bool good = conf.parse(text, report_line, note_without_effect);
+  keep_said(conf);
   choose_profiling(conf);
   choose_decay(conf);
   choose_if(conf, JemallocName::background_thread, Id::helper);
@@ -267,6 +278,7 @@ void read_jemalloc(const char* text) {
 void read_foreign_options(char** environment, void (*report)(const char* line)) {
   report_line = report;
   without_effect_count = 0;
+  said = {};
   Values values = {};
   find_variables(environment, values);
   read_gperftools(environment, values);
@@ -288,6 +300,8 @@ HeapProfileIntervals heap_profile_intervals(char** environment, void (*report)(c
   if (environment != nullptr) find_variables(environment, values);
   return read_intervals(values);
 }
+
+const JemallocSaid& jemalloc_said() { return said; }
 
 bool heap_is_profiled_by_variable() { return heap_is_profiled; }
 

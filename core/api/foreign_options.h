@@ -16,6 +16,13 @@ void read_foreign_options(char** environment, void (*report)(const char* line));
 // With the option verbose: one line that names the settings which were understood and change nothing here.
 void report_options_without_effect(void (*report)(const char* line));
 
+// What MALLOC_CONF said that no option of ours keeps, for those who ask for it by jemalloc's names.
+struct JemallocSaid {
+  bool abort_conf, confirm_conf, prof_off, prof_leak, prof_leak_error;
+  int64_t muzzy_decay_ms;
+};
+const JemallocSaid& jemalloc_said();
+
 // What gperftools' HEAPPROFILE begins, and its HeapProfilerStart: dumps each time so many bytes have been allocated, so many more are
 // in use than ever, so many seconds have passed; 0 never. As HEAP_PROFILE_ALLOCATION_INTERVAL and its kin say.
 struct HeapProfileIntervals {

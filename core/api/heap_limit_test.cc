@@ -260,6 +260,23 @@ TEST(SoftLimit, ALiveHeapAboveItGrowsWithoutAStorm) {
   free_all(blocks);
 }
 
+// The kernel has reported that tasks wait for memory: what is kept goes, old enough or not.
+TEST(Pressure, AReportOfStallsHasEverythingGivenBack) {
+  Option delay("purge_delay", 600000, "1000");
+  std::vector<void*> blocks = fill(1000, 16 * MiB);
+  free_all(blocks);
+  uint64_t times = heap::pressure_statistics().times, bytes = heap::pressure_statistics().purged_bytes;
+  heap::watch_pressure(false);
+  EXPECT_EQ(heap::pressure_statistics().times, times);
+  // The helper may be looking itself; and what earlier rounds have cost is paid for by waiting.
+  for (int i = 0; i < 60'000 && heap::pressure_statistics().purged_bytes < bytes + 8 * MiB; i++) {
+    heap::watch_pressure(heap::pressure_statistics().times == times);
+    os::pause(kMillisecond_ns);
+  }
+  EXPECT_GT(heap::pressure_statistics().times, times);
+  EXPECT_GE(heap::pressure_statistics().purged_bytes, bytes + 8 * MiB);
+}
+
 void take(std::optional<heap::PressureTurn>& turn) {
   do turn.emplace();
   while (!turn->mine);
@@ -329,8 +346,13 @@ TEST(Limits, WhoLooksForLongIsNotWaitedForAgainAndAgain) {
 // Others may have taken what room there was, and the next growth is to be seen early.
 TEST(Limits, AHeapThatHasShrunkIsLookedAtEarlierAgain) {
   void* p = sm_malloc(64 * MiB);
-  heap::look_at_pressure(0);
-  size_t agreed = pages::backing.next_look();
+  // The helper may be looking itself, for an option that a test before this has changed: what it agrees on comes at its end.
+  size_t agreed = 0;
+  for (int i = 0; i < 10'000 && agreed < 64 * MiB; i++) {
+    if (i != 0) os::pause(kMillisecond_ns);
+    heap::look_at_pressure(0);
+    agreed = pages::backing.next_look();
+  }
   ASSERT_GE(agreed, 64 * MiB);
   sm_free(p);
   used_bytes();

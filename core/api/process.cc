@@ -66,6 +66,7 @@ void read_options_once() {
   if (!os::is_privileged()) read_environment();  // else it is somebody else's
   heap::pressure_options_read();
   dump_options_read();
+  if (options_were_read != nullptr) options_were_read();
 }
 
 void before_fork() {

@@ -10,6 +10,10 @@ namespace heap {
 struct ThreadCache;
 }
 
+// Called when the options have been read. Null but in libseemalloc_compat, whose names for them tell of the start. Constructors of other
+// libraries run before ours, and may change some.
+__attribute__((weak, visibility("hidden"))) void options_were_read();
+
 // Reads the options and starts sampling; once, at the first allocation. Any thread; cheap afterwards.
 void start_process();
 // Arranges that the calling thread's heap is given back when it ends.

@@ -195,6 +195,7 @@ void write_dumps(Text& out) {
       .put("written", d.written)
       .put("failed", d.failed)
       .put("removed", d.removed)
+      .put("joined", d.joined)
       .put("last_errno", static_cast<uint64_t>(d.last_error));
 }
 

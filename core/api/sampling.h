@@ -115,6 +115,14 @@ struct PythonPlace {
   unsigned line;
 };
 bool python_place(uintptr_t return_address, PythonPlace* out);
+// Code of a module that has been unloaded, where the return addresses of its stacks are now.
+struct UnloadedRange {
+  uintptr_t start, limit;
+  uint64_t file_offset;
+  const char* path;  // not terminated
+  size_t path_bytes;
+};
+void for_each_unloaded_range(void (*f)(void* context, const UnloadedRange& range), void* context);
 // Calls f for each; f may allocate. The number that the estimate of a row would have, had it been drawn with another interval,
 // is one over the chance of a sample: chance_of_sample().
 void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context);

@@ -41,6 +41,7 @@ void for_each_heap_note(uint64_t, void (*)(void* context, const Text& text), voi
 void for_each_growth_note(void (*)(void* context, const Text& text), void*) {}
 void for_each_growth_stack(void (*)(void* context, const GrowthStack& row), void*) {}
 double chance_of_sample(size_t, uint64_t) { return 1; }
+void for_each_unloaded_range(void (*)(void*, const UnloadedRange&), void*) {}
 bool python_place(uintptr_t, PythonPlace*) { return false; }
 bool view_sample(uint32_t, SampleView*) { return false; }
 void lock_sampling_for_fork() {}

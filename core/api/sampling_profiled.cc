@@ -20,6 +20,7 @@
 #include "core/profile/sampled_threads.h"
 #include "core/profile/sampler.h"
 #include "core/profile/stack.h"
+#include "core/profile/unloaded.h"
 
 namespace seemalloc {
 
@@ -233,12 +234,19 @@ bool python_place(uintptr_t return_address, PythonPlace* out) {
   return true;
 }
 
+void for_each_unloaded_range(void (*f)(void* context, const UnloadedRange& range), void* context) {
+  for (size_t i = 0; i < profile::unloaded_count(); i++) {
+    const profile::UnloadedCode& code = profile::unloaded_code(i);
+    f(context, {code.start, code.limit, code.file_offset, code.path, code.path_bytes});
+  }
+}
+
 bool view_sample(uint32_t id, SampleView* out) {
   if (id == 0) return false;
   profile::LiveSample sample = profile::records.live.get_if_alive(id);
   if (sample.bucket == nullptr) return false;
   const profile::InternedStack& stack = *sample.bucket->stack;
-  *out = {stack.pcs(), stack.depth, stack.hash, sample.birth_ns, profile::thread_id_of(sample.thread)};
+  *out = {stack.pcs(), stack.depth, reinterpret_cast<uint64_t>(&stack), sample.birth_ns, profile::thread_id_of(sample.thread)};
   return true;
 }
 

@@ -416,9 +416,24 @@ void count_copy(ThreadHeap* mine, size_t bytes) {
   mine->copied_bytes.store(mine->copied_bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
 }
 
+// What has grown once will grow again: room for a quarter more, so that what grows by little steps is copied less often. Not for
+// small blocks, which are copied in no time and may be many; large ones grow in place (docs/decisions/0055).
+SEEMALLOC_ALWAYS_INLINE void* allocate_to_grow(size_t old_bytes, size_t bytes) {
+  size_t roomy = old_bytes + old_bytes / 4;
+  if (roomy > heap::kMaxSmallBytes) roomy = heap::kMaxSmallBytes;
+  if (old_bytes < KiB || bytes <= old_bytes || bytes >= roomy) return allocate(bytes);
+  int saved_errno = errno;
+  {
+    MayFail may_fail;
+    if (void* p = allocate_from(heap::class_of(roomy), bytes)) return p;
+  }
+  errno = saved_errno;
+  return allocate(bytes);
+}
+
 void* move_block(void* p, size_t old_bytes, size_t bytes) {
   moving_block = true;
-  void* fresh = allocate(bytes);
+  void* fresh = allocate_to_grow(old_bytes, bytes);
   moving_block = false;
   if (fresh == nullptr) return nullptr;
   size_t copied = bytes < old_bytes ? bytes : old_bytes;

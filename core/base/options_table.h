@@ -84,7 +84,7 @@ OPTION(dump_keep, kCount, 0, 0, 1000, kAny,
        "so many of the profiles written by themselves (dump_*_interval, dump_on_failure) are kept, older ones removed; 0 keeps all")
 OPTION(dump_final, kSwitch, 0, 0, 1, kAny, "write a heap profile to dump_prefix at exit")
 OPTION(leak_summary, kSwitch, 0, 0, 1, kAny, "at exit say on standard error how much is still in use")
-OPTION(stats_print, kSwitch, 0, 0, 1, kAny, "at exit print the statistics of malloc_stats() on standard error")
+OPTION(stats_print, kSwitch, 0, 0, 1, kAny, "at exit print the statistics of malloc_stats() on standard error; libseemalloc_compat: jemalloc's")
 OPTION(verbose, kSwitch, 0, 0, 1, kAny,
        "say on standard error which profiles are written, and which settings of other allocators have no effect")
 OPTION(cpu_profile, kText, 0, 0, 0, kStart,

@@ -5,6 +5,8 @@
 #include <bit>
 
 #include "core/api/dump_names.h"
+#include "core/api/foreign_options.h"
+#include "core/api/process.h"
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
 #include "core/api/slow_path.h"
@@ -229,16 +231,20 @@ int prof_gdump(Call& call) {
 // -1: never.
 ssize_t dump_interval_log2() { return static_cast<ssize_t>(std::bit_width(options::get(Id::dump_alloc_interval))) - 1; }
 
-// As it was at the start: whoever has asked keeps the pointer.
-char first_prefix[options::kMaxTextBytes];
-__attribute__((constructor(102))) void keep_first_prefix() {
-  Text prefix(first_prefix, sizeof(first_prefix));
-  copy_text_option(Id::dump_prefix, prefix);
-}
+// What the options were at the start.
+struct Start {
+  ssize_t decay_ms, muzzy_decay_ms;
+  ssize_t dump_interval_log2;
+  size_t sample_interval_log2;
+  unsigned stack_depth;
+  bool helper, stats_print, samples, dumps_growth, dumps_at_exit, sums_leaks;
+  JemallocSaid said;
+  char prefix[options::kMaxTextBytes];  // whoever has asked keeps the pointer
+};
+constinit Start start;
 
 // ---- options ----
 
-int option_switch(Call& call, options::Id id) { return call.read_only(options::get(id) != 0); }
 int no(Call& call) { return call.read_only(false); }
 int yes(Call& call) { return call.read_only(true); }
 int zero_size(Call& call) { return call.read_only(size_t{0}); }
@@ -382,8 +388,8 @@ constexpr ControlRow kRows[] = {
     {"config.xmalloc", no},
 
     {"opt.abort", no},
-    {"opt.abort_conf", no},
-    {"opt.confirm_conf", no},
+    {"opt.abort_conf", VALUE(start.said.abort_conf)},
+    {"opt.confirm_conf", VALUE(start.said.confirm_conf)},
     {"opt.cache_oblivious", no},
     {"opt.metadata_thp", no_dss},
     {"opt.trust_madvise", yes},
@@ -396,11 +402,11 @@ constexpr ControlRow kRows[] = {
     {"opt.disable_large_size_classes", yes},
     {"opt.mutex_max_spin", VALUE(int64_t{kSpinsBeforeSleep})},
     {"opt.process_madvise_max_batch", zero_size},
-    {"opt.background_thread", [](Call& call) { return option_switch(call, Id::helper); }},
+    {"opt.background_thread", VALUE(start.helper)},
     {"opt.max_background_threads", VALUE(size_t{1})},
-    {"opt.dirty_decay_ms", VALUE(decay_ms())},
-    {"opt.muzzy_decay_ms", VALUE(ssize_t{0})},
-    {"opt.stats_print", [](Call& call) { return option_switch(call, Id::stats_print); }},
+    {"opt.dirty_decay_ms", VALUE(start.decay_ms)},
+    {"opt.muzzy_decay_ms", VALUE(start.muzzy_decay_ms)},
+    {"opt.stats_print", VALUE(start.stats_print)},
     {"opt.stats_print_opts", empty_text},
     {"opt.stats_interval", VALUE(int64_t{-1})},
     {"opt.stats_interval_opts", empty_text},
@@ -440,18 +446,19 @@ constexpr ControlRow kRows[] = {
     {"opt.hpa_sec_bytes_after_flush", zero_size},
     {"opt.hpa_sec_batch_fill_extra", zero_size},
     {"opt.thp", [](Call& call) { return call.text("default"); }},
-    {"opt.prof", yes},
-    {"opt.prof_prefix", [](Call& call) { return call.text(first_prefix); }},
-    {"opt.prof_active", [](Call& call) { return option_switch(call, Id::sample); }},
+    // Sampling is on unless prof_active says no; false is told to who said so, and wants no profiles by jemalloc's options.
+    {"opt.prof", VALUE(!start.said.prof_off)},
+    {"opt.prof_prefix", [](Call& call) { return call.text(start.prefix); }},
+    {"opt.prof_active", VALUE(start.samples)},
     {"opt.prof_thread_active_init", yes},
-    {"opt.lg_prof_sample", VALUE(sample_interval_log2())},
+    {"opt.lg_prof_sample", VALUE(start.sample_interval_log2)},
     {"opt.prof_accum", yes},
-    {"opt.lg_prof_interval", VALUE(dump_interval_log2())},
-    {"opt.prof_gdump", [](Call& call) { return option_switch(call, Id::dump_growth_interval); }},
-    {"opt.prof_final", [](Call& call) { return option_switch(call, Id::dump_final); }},
-    {"opt.prof_leak", [](Call& call) { return option_switch(call, Id::leak_summary); }},
-    {"opt.prof_leak_error", no},
-    {"opt.prof_bt_max", VALUE(static_cast<unsigned>(options::get(Id::stack_depth)))},
+    {"opt.lg_prof_interval", VALUE(start.dump_interval_log2)},
+    {"opt.prof_gdump", VALUE(start.dumps_growth)},
+    {"opt.prof_final", VALUE(start.dumps_at_exit)},
+    {"opt.prof_leak", VALUE(start.sums_leaks)},
+    {"opt.prof_leak_error", VALUE(start.said.prof_leak_error)},
+    {"opt.prof_bt_max", VALUE(start.stack_depth)},
     {"opt.prof_pid_namespace", no},
     {"opt.prof_recent_alloc_max", VALUE(ssize_t{0})},
     {"opt.prof_stats", no},
@@ -463,6 +470,28 @@ static_assert(heap::kMaxSmallBytes == size_t{1} << 15);
 
 }  // namespace
 
+void keep_start() {
+  start.decay_ms = decay_ms();
+  start.dump_interval_log2 = dump_interval_log2();
+  start.sample_interval_log2 = sample_interval_log2();
+  start.stack_depth = static_cast<unsigned>(options::get(Id::stack_depth));
+  start.helper = options::get(Id::helper) != 0;
+  start.stats_print = options::get(Id::stats_print) != 0;
+  start.samples = options::get(Id::sample) != 0;
+  start.dumps_growth = options::get(Id::dump_growth_interval) != 0;
+  start.dumps_at_exit = options::get(Id::dump_final) != 0;
+  start.said = jemalloc_said();
+  start.sums_leaks = options::get(Id::leak_summary) != 0 || start.said.prof_leak;
+  // -1 has become an option, which SEEMALLOC_CONF may have changed since.
+  ssize_t muzzy = start.said.muzzy_decay_ms < 0 ? 0 : start.said.muzzy_decay_ms;
+  start.muzzy_decay_ms = options::get(Id::purge_free) != 0 ? -1 : muzzy;
+  Text prefix(start.prefix, sizeof(start.prefix));
+  copy_text_option(Id::dump_prefix, prefix);
+  if (prefix.size() == 0 && !options::is_chosen(Id::dump_prefix)) prefix << "jeprof";  // jemalloc's, which its dumps have here too
+}
+
 ControlRows control_rows() { return {kRows, sizeof(kRows) / sizeof(kRows[0])}; }
 
 }  // namespace seemalloc::compat
+
+void seemalloc::options_were_read() { compat::keep_start(); }

@@ -23,4 +23,7 @@ struct ControlRows {
 };
 ControlRows control_rows();
 
+// From now on opt.… are what is in force at this moment. Called at load.
+void keep_start();
+
 }  // namespace seemalloc::compat

@@ -67,8 +67,6 @@ bool heap_is_profiled() {
   return state == Heap::kOn || (state == Heap::kAsTheVariableSays && heap_is_profiled_by_variable());
 }
 
-int write_as_text(const char* path, os::FileIdentity* file) { return write_heap_text(HeapText::kAbsolute, path, file); }
-
 void keep_options() {
   for (unsigned i = 0; i < kHeapOptionCount; i++) {
     Text value(options_before[i], sizeof(options_before[i]));
@@ -195,7 +193,6 @@ SEEMALLOC_EXPORT void HeapProfilerStart(const char* prefix) {
   if (heap_is_profiled()) return;
   keep_options();
   choose_options(prefix);
-  write_heap_dumps_by(options::DumpNames::kGperftools, write_as_text);
   record_all();
   heap_state.store(Heap::kOn, std::memory_order_release);
 }
@@ -205,7 +202,6 @@ SEEMALLOC_EXPORT void HeapProfilerStop(void) {
   if (!heap_is_profiled()) return;
   if (heap_state.exchange(Heap::kOff, std::memory_order_relaxed) == Heap::kOn) {
     restore_options();
-    write_heap_dumps_by(options::DumpNames::kGperftools, nullptr);
     record_as_before();
   } else {
     for (const char* name : {"dump_final", "dump_alloc_interval", "dump_inuse_interval", "dump_time_interval"}) set_option_to(name, uint64_t{0});

@@ -45,21 +45,33 @@ struct Writer {
   uint64_t interval;
   Counts sum;
   size_t bound;  // bytes that the rows take at most
+  uint64_t python_frames = 0;
 };
 
 void append_counts(Text& out, const Counts& counts) {
   out << counts.live << ": " << counts.live_bytes << " [" << counts.all << ": " << counts.all_bytes << "]";
 }
 
+// The text has no names: a Python function's word would be read as an address of nothing.
+bool is_address(uintptr_t word) {
+  PythonPlace place;
+  return !python_place(word, &place);
+}
+
 void append_stack(Text& out, const uintptr_t* return_addresses, unsigned depth) {
   out << "@";
-  for (unsigned i = 0; i < depth; i++) out << " " << Hex{return_addresses[i]};
+  for (unsigned i = 0; i < depth; i++) {
+    if (is_address(return_addresses[i])) out << " " << Hex{return_addresses[i]};
+  }
 }
 
 void write_counts(Writer& writer, const Counts& counts, const uintptr_t* return_addresses, unsigned depth) {
   writer.sum.add(counts);
   writer.bound += 128 + size_t{depth} * 20;
-  if (writer.out == nullptr) return;
+  if (writer.out == nullptr) {
+    for (unsigned i = 0; i < depth; i++) writer.python_frames += is_address(return_addresses[i]) ? 0 : 1;
+    return;
+  }
   if (writer.form == HeapText::kJemalloc) {
     append_stack(*writer.out, return_addresses, depth);
     *writer.out << "\n  t*: ";
@@ -111,12 +123,16 @@ void write_header(Text& out, HeapText form, uint64_t interval, const Counts& sum
 }
 
 // Lines that jeprof and pprof skip, and `seemalloc top` shows: what the samples could not see, and how far off they are.
-void write_notes(Text& out, HeapText form, uint64_t interval) {
+void write_notes(Text& out, HeapText form, const Writer& writer) {
+  uint64_t interval = writer.interval;
   auto line = [](void* to, const Text& note) { *static_cast<Text*>(to) << "# " << note.c_str() << "\n"; };
   if (form == HeapText::kGrowth) {
     for_each_growth_note(line, &out);
   } else {
     for_each_heap_note(interval, line, &out);
+  }
+  if (writer.python_frames != 0) {
+    out << "# python: " << writer.python_frames << " frames are functions in Python, which this text cannot name: left out\n";
   }
   if (uint64_t reset_ns = samples_forgotten_ns(); form == HeapText::kJemalloc && reset_ns != 0) {
     out << "# prof.reset: " << minus(os::monotonic_ns(), reset_ns) / kMillisecond_ns
@@ -124,20 +140,40 @@ void write_notes(Text& out, HeapText form, uint64_t interval) {
   }
 }
 
+// As the kernel writes addresses.
+void append_bare_hex(Text& out, uint64_t value) {
+  FixedText<24> text;
+  text << Hex{value};
+  out << text.c_str() + 2;
+}
+
+void append_unloaded(Text& out, const UnloadedRange& range) {
+  append_bare_hex(out, range.start);
+  out << "-";
+  append_bare_hex(out, range.limit);
+  out << " r-xp ";
+  append_bare_hex(out, range.file_offset);
+  out << " 00:00 0 ";
+  out.append(range.path, range.path_bytes);
+  out << "\n";
+}
+
 void write_maps(Text& out) {
   out << "\nMAPPED_LIBRARIES:\n";
-  int fd = os::open_file("/proc/self/maps", O_RDONLY);
-  if (fd < 0) return;
-  char part[1024];
-  for (long n; (n = os::read_some(fd, part, sizeof(part))) > 0;) out.append(part, static_cast<size_t>(n));
-  os::close_file(fd);
+  if (int fd = os::open_file("/proc/self/maps", O_RDONLY); fd >= 0) {
+    char part[1024];
+    for (long n; (n = os::read_some(fd, part, sizeof(part))) > 0;) out.append(part, static_cast<size_t>(n));
+    os::close_file(fd);
+  }
+  for_each_unloaded_range([](void* to, const UnloadedRange& range) { append_unloaded(*static_cast<Text*>(to), range); }, &out);
 }
 
 size_t maps_bytes() {
-  int fd = os::open_file("/proc/self/maps", O_RDONLY);
-  if (fd < 0) return 0;
-  char part[1024];
   size_t bytes = 0;
+  for_each_unloaded_range([](void* to, const UnloadedRange& range) { *static_cast<size_t*>(to) += range.path_bytes + 80; }, &bytes);
+  int fd = os::open_file("/proc/self/maps", O_RDONLY);
+  if (fd < 0) return bytes;
+  char part[1024];
   for (long n; (n = os::read_some(fd, part, sizeof(part))) > 0;) bytes += static_cast<size_t>(n);
   os::close_file(fd);
   return bytes;
@@ -148,7 +184,7 @@ bool write_all(Text& text, HeapText form) {
   Writer writer{nullptr, form, named_interval(), {}, 0};
   write_rows(writer);
   write_header(text, form, writer.interval, writer.sum);
-  write_notes(text, form, writer.interval);
+  write_notes(text, form, writer);
   writer.out = &text;
   write_rows(writer);
   write_maps(text);
@@ -191,8 +227,10 @@ int write_heap_text(HeapText form, const char* path, os::FileIdentity* file) {
 
 }  // namespace seemalloc::compat
 
-// Dumps by jemalloc's names are its text, whoever has chosen the names: MALLOC_CONF, prof.gdump, SEEMALLOC_CONF. (gperftools' are text
-// while its heap profiler runs.)
+// Dumps by others' names are their text, whoever has chosen the names: HEAPPROFILE, HeapProfilerStart, MALLOC_CONF, prof.gdump, SEEMALLOC_CONF.
+int seemalloc::write_gperftools_text(const char* path, os::FileIdentity* file) {
+  return compat::write_heap_text(compat::HeapText::kAbsolute, path, file);
+}
 int seemalloc::write_jemallocs_text(const char* path, os::FileIdentity* file) {
   return compat::write_heap_text(compat::HeapText::kJemalloc, path, file);
 }

@@ -3,6 +3,7 @@
 //
 // Threads: any.
 #include "core/api/block_calls.h"
+#include "core/api/dump.h"
 #include "core/base/compiler.h"
 #include "core/base/text.h"
 #include "core/compat/mallctl.h"
@@ -151,6 +152,12 @@ void print_statistics(WriteText write, WriteText message, void* context, const c
   write(context, text.c_str());
 }
 }  // namespace
+
+// The program has set the one of the names that its jemalloc has.
+void seemalloc::print_jemallocs_statistics() {
+  WriteText message = malloc_message != nullptr ? malloc_message : je_malloc_message != nullptr ? je_malloc_message : _rjem_malloc_message;
+  print_statistics(nullptr, message, nullptr, nullptr);
+}
 
 #define JEMALLOC_CALLS(prefix)                                                                                              \
   SEEMALLOC_EXPORT int prefix##mallctl(const char* name, void* old_value, size_t* old_bytes, void* new_value,              \

@@ -1,5 +1,6 @@
 #include "core/compat/mallctl.h"
 
+#include "core/api/process.h"
 #include "core/base/units.h"
 #include "core/compat/control_names.h"
 #include "core/heap/large.h"
@@ -57,7 +58,9 @@ size_t for_each_part(const char* pattern, Visit visit) {
 
 }  // namespace
 
+// Asked before the first allocation, a name tells of options that are yet to be read.
 int control(const char* name, void* old_value, size_t* old_bytes, const void* new_value, size_t new_bytes) {
+  start_process();
   ControlCall call{old_value, old_bytes, new_value, new_bytes, {}};
   const ControlRow* row = name != nullptr ? find(name, call.numbers) : nullptr;
   return row != nullptr ? row->handle(call) : ENOENT;
@@ -78,6 +81,7 @@ int name_to_mib(const char* name, size_t* mib, size_t* length) {
 
 int control_by_mib(const size_t* mib, size_t length, void* old_value, size_t* old_bytes, const void* new_value,
                    size_t new_bytes) {
+  start_process();
   if (mib == nullptr || length == 0 || mib[0] == 0 || mib[0] > control_rows().count) return ENOENT;
   const ControlRow& row = control_rows().first[mib[0] - 1];
   ControlCall call{old_value, old_bytes, new_value, new_bytes, {}};

@@ -21,10 +21,12 @@
 
 #include "core/api/dump.h"
 #include "core/api/dump_names.h"
+#include "core/api/foreign_options.h"
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/base/options.h"
 #include "core/base/units.h"
+#include "core/compat/control_names.h"
 #include "core/compat/control_settings.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
@@ -220,21 +222,77 @@ TEST(Mallctl, EveryNameHasTheValueOfItsType) {
   EXPECT_EQ(seen.size(), sizes.size());
 }
 
-TEST(Mallctl, OptionsAreWhatIsInForce) {
-  EXPECT_EQ(value<ssize_t>("opt.lg_prof_interval"), -1);
+// As jemalloc's: opt.… does not follow what is changed at run time.
+TEST(Mallctl, OptionsAreThoseOfTheStart) {
+  auto expect_defaults = [] {
+    EXPECT_EQ(value<ssize_t>("opt.lg_prof_interval"), -1);
+    EXPECT_EQ(value<size_t>("opt.lg_prof_sample"), 19u);
+    EXPECT_EQ(value<ssize_t>("opt.dirty_decay_ms"), 1000);
+    EXPECT_EQ(value<unsigned>("opt.prof_bt_max"), 64u);
+    EXPECT_STREQ(value<const char*>("opt.prof_prefix"), "jeprof");
+    EXPECT_TRUE(value<bool>("opt.prof_active"));
+    EXPECT_TRUE(value<bool>("opt.background_thread"));
+    for (const char* name : {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print"}) EXPECT_FALSE(value<bool>(name)) << name;
+  };
+  expect_defaults();  // kept when they were read
   EXPECT_EQ(value<uint64_t>("prof.interval"), 0u);
-  for (const char* name : {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print", "prof.gdump"}) {
-    EXPECT_FALSE(value<bool>(name)) << name;
-  }
+  EXPECT_FALSE(value<bool>("prof.gdump"));
   {
-    options::OptionForTest final(options::Id::dump_final, "1"), interval(options::Id::dump_alloc_interval, "1G"),
-        leaks(options::Id::leak_summary, "1"), print(options::Id::stats_print, "1"), growth(options::Id::dump_growth_interval, "2M");
-    EXPECT_EQ(value<ssize_t>("opt.lg_prof_interval"), 30);
+    options::OptionForTest final(options::Id::dump_final, "1"), interval(options::Id::dump_alloc_interval, "1G"), sample(options::Id::sample, "0"),
+        leaks(options::Id::leak_summary, "1"), print(options::Id::stats_print, "1"), growth(options::Id::dump_growth_interval, "2M"),
+        delay(options::Id::purge_delay, "77"), depth(options::Id::stack_depth, "7"), helper(options::Id::helper, "0");
     EXPECT_EQ(value<uint64_t>("prof.interval"), uint64_t{1} << 30);
-    for (const char* name : {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print", "prof.gdump"}) {
-      EXPECT_TRUE(value<bool>(name)) << name;
-    }
+    EXPECT_TRUE(value<bool>("prof.gdump"));
+    EXPECT_FALSE(value<bool>("prof.active"));
+    expect_defaults();
+    keep_start();  // as if the program had been started with them
+    EXPECT_EQ(value<ssize_t>("opt.lg_prof_interval"), 30);
+    EXPECT_EQ(value<ssize_t>("opt.dirty_decay_ms"), 77);
+    EXPECT_EQ(value<unsigned>("opt.prof_bt_max"), 7u);
+    EXPECT_FALSE(value<bool>("opt.prof_active"));
+    EXPECT_FALSE(value<bool>("opt.background_thread"));
+    for (const char* name : {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print"}) EXPECT_TRUE(value<bool>(name)) << name;
   }
+  keep_start();
+  expect_defaults();
+}
+
+// What no option of ours keeps is told as well. Beside prof:false, prof_leak turns profiling on.
+TEST(Mallctl, OptionsTellWhatMallocConfSaid) {
+  options::OptionForTest verbose(options::Id::verbose, "0"), free(options::Id::purge_free, "0"), names(options::Id::dump_names, "seemalloc");
+  auto start_with = [](const std::string& conf) {
+    std::string variable = "MALLOC_CONF=" + conf;
+    char* environment[] = {variable.data(), nullptr};
+    read_foreign_options(conf.empty() ? environment + 1 : environment, [](const char* line) { ADD_FAILURE() << line; });
+    keep_start();
+  };
+  struct Said {
+    bool abort_conf, confirm_conf, prof, prof_leak, prof_leak_error;
+    ssize_t muzzy_decay_ms;
+    bool operator==(const Said&) const = default;
+  };
+  auto said = [] {
+    return Said{value<bool>("opt.abort_conf"), value<bool>("opt.confirm_conf"), value<bool>("opt.prof"), value<bool>("opt.prof_leak"),
+                value<bool>("opt.prof_leak_error"), value<ssize_t>("opt.muzzy_decay_ms")};
+  };
+  const Said nothing{false, false, true, false, false, 0};
+  EXPECT_EQ(said(), nothing);
+  start_with("abort_conf:true,confirm_conf:true,prof:false,prof_leak_error:true,muzzy_decay_ms:-1");
+  EXPECT_EQ(said(), (Said{true, true, true, true, true, -1}));
+  start_with("prof:false,muzzy_decay_ms:500");
+  EXPECT_EQ(said(), (Said{false, false, false, false, false, 500}));
+  EXPECT_TRUE(value<bool>("opt.prof_active")) << "sampled all the same";
+  start_with("prof:true,prof_leak:true");
+  EXPECT_EQ(said(), (Said{false, false, true, true, false, 0}));
+  start_with("muzzy_decay_ms:-1");
+  options::OptionForTest ours(options::Id::purge_free, "0");  // as SEEMALLOC_CONF, which wins
+  keep_start();
+  EXPECT_EQ(said(), nothing);
+  start_with("");
+  EXPECT_EQ(said(), nothing);
+}
+
+TEST(Mallctl, ProfilesNamesAndGrowthAreSet) {
   EXPECT_EQ(set("prof.gdump", true), 0);
   EXPECT_EQ(options::get(options::Id::dump_growth_interval), kRegionBytes);
   EXPECT_EQ(set("prof.gdump", false), 0);
@@ -304,7 +362,8 @@ TEST(Mallctl, DecayIsTheDelay) {
   EXPECT_EQ(set<ssize_t>("arena.0.dirty_decay_ms", 250), 0);
   EXPECT_EQ(options::get(options::Id::purge_delay), 250u);
   EXPECT_EQ(set<ssize_t>("arenas.dirty_decay_ms", -1), 0);
-  EXPECT_EQ(value<ssize_t>("opt.dirty_decay_ms"), -1);
+  EXPECT_EQ(value<ssize_t>("stats.arenas.0.dirty_decay_ms"), -1);
+  EXPECT_EQ(value<ssize_t>("opt.dirty_decay_ms"), 1000) << "as at the start";
   EXPECT_EQ(set<ssize_t>("arenas.dirty_decay_ms", -2), EFAULT);
   EXPECT_EQ(set<ssize_t>("arenas.dirty_decay_ms", 1000), 0);
   EXPECT_EQ(value<ssize_t>("arena.0.dirty_decay_ms"), 1000);
@@ -315,7 +374,8 @@ TEST(Mallctl, SamplingIsSwitchedAndKeepsItsInterval) {
   EXPECT_TRUE(value<bool>("prof.active"));
   EXPECT_EQ(set("prof.active", false), 0);
   EXPECT_EQ(options::get(options::Id::sample), 0u);
-  EXPECT_FALSE(value<bool>("opt.prof_active"));
+  EXPECT_FALSE(value<bool>("prof.active"));
+  EXPECT_TRUE(value<bool>("opt.prof_active")) << "as at the start";
   EXPECT_EQ(value<size_t>("prof.lg_sample"), 17u);
   EXPECT_EQ(set("prof.active", true), 0);
   EXPECT_EQ(options::get(options::Id::sample), size_t{1} << 17);

@@ -304,6 +304,28 @@ ThreadStatistics statistics_of(int thread_id) {
   return wanted.found;
 }
 
+// Each copy leaves room for a quarter more, so that from 1 KiB to 32 KiB there are no more than log 32 / log 1.25.
+TEST(Counters, WhatGrowsByLittleStepsIsCopiedSeldom) {
+  uint64_t before = statistics().copies;
+  void* block = sm_malloc(KiB);
+  for (size_t bytes = KiB; bytes <= kMaxSmallBytes; bytes += 16) {
+    block = sm_realloc(block, bytes);
+    ASSERT_NE(block, nullptr);
+    EXPECT_LE(sm_malloc_usable_size(block), bytes / 16 * 25) << "too much room at " << bytes;  // a quarter, and a class is a quarter more
+  }
+  sm_free(block);
+  EXPECT_LE(statistics().copies - before, 16u);
+}
+
+// A sixteenth more is a sixteenth more where there may be many of them.
+TEST(Counters, SmallBlocksGetNoRoomToGrow) {
+  for (size_t bytes = 32; bytes < KiB; bytes = kClasses[class_of(bytes + 1)].bytes) {
+    void* block = sm_realloc(sm_malloc(bytes), bytes + 1);
+    EXPECT_EQ(sm_malloc_usable_size(block), kClasses[class_of(bytes + 1)].bytes);
+    sm_free(block);
+  }
+}
+
 TEST(Counters, AThreadIsListedWithWhatItKeepsAndDid) {
   FixedText<64> problem;
   ASSERT_TRUE(options::set(options::Id::sample, "0", 1, problem));

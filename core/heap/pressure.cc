@@ -18,6 +18,8 @@ namespace {
 
 // Limits may be set while a process runs, and it may be moved to another cgroup.
 constexpr uint64_t kFindAgain_ns = 30 * kSecond_ns;
+// The helper asks the files that it keeps open.
+constexpr uint64_t kAskAgain_ns = kSecond_ns;
 // Nobody has watched for so long: there is no helper.
 constexpr uint64_t kUnwatched_ns = 2 * kSecond_ns;
 // A thread of the program waits for it, or the helper's other work does.
@@ -30,6 +32,7 @@ struct Watch {
   os::UsageFiles files;  // the helper's
   PressureRules rules;
   uint64_t find_again_ns = 0;
+  uint64_t ask_again_ns = 0;  // whether the limit has changed
 };
 constinit Watch watch;
 std::atomic<const void*> who_looks{nullptr};  // the thread's cache; null: nobody
@@ -73,9 +76,14 @@ void publish_least_limit() {
   pages::least_limit.store(least, std::memory_order_relaxed);
 }
 
-// The helper leaves looking again to the program's own threads (core/os/cgroup.h).
+// The helper leaves looking again to the program's own threads (core/os/cgroup.h), but in a process that is idle only it can see
+// that a limit has been set.
 void find_limit(uint64_t now, bool by_helper) {
   if (options::get(Id::pressure) == 0) return watch.files.close();
+  if (by_helper && now >= watch.ask_again_ns && !look_anew.load(std::memory_order_relaxed)) {
+    watch.ask_again_ns = now + kAskAgain_ns;
+    if (watch.files.limit_has_changed(watch.group)) look_anew.store(true, std::memory_order_relaxed);
+  }
   bool due = look_anew.exchange(false, std::memory_order_relaxed) || (now >= watch.find_again_ns && !by_helper);
   if (!due) return;
   watch.find_again_ns = now + kFindAgain_ns;

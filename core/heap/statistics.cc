@@ -30,12 +30,13 @@ SEEMALLOC_NO_TSAN uint32_t list_length_racy(unsigned size_class, const Block* fi
   return length;
 }
 
-void count_one(size_t& spans, size_t& bytes, const Span* span) {
+// Its record may be another span's at this moment, that is about to be published.
+SEEMALLOC_NO_TSAN void count_one(size_t& spans, size_t& bytes, const Span* span) {
   spans++;
   bytes += span->bytes;
 }
 
-void count_state(SpanStatistics& s, const Span* span, size_t live) {
+SEEMALLOC_NO_TSAN void count_state(SpanStatistics& s, const Span* span, size_t live) {
   if (span->kind == SpanKind::kSampled) return count_one(s.sampled, s.sampled_bytes, span);
   if (reinterpret_cast<uintptr_t>(span->owner_acquire()) == Span::kNobody) return count_one(s.central, s.central_bytes, span);
   live != 0 ? count_one(s.owned, s.owned_bytes, span) : count_one(s.empty, s.empty_bytes, span);

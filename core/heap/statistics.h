@@ -1,7 +1,8 @@
 // What the heap holds, counted when asked: the fast paths count nothing.
 //
 // Numbers are exact when no other thread runs; otherwise each is right at some moment during the walk.
-// Threads: any, off the fast path; takes the shard locks and the registry lock in turn.
+// Threads: any, off the fast path; takes the lock of a shard for one region at a time, the registry's while thread heaps are counted, and each
+// heap's slow_lock while its lists are: a thread may wait for that.
 #pragma once
 
 #include <array>

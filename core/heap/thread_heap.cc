@@ -32,6 +32,8 @@ constexpr uint32_t kRefillsPerFlush = 128;
 constexpr uint32_t kSlowEntriesPerLook = 512;
 constexpr uint64_t kCollectionPeriod_ns = 250 * kMillisecond_ns;
 
+constexpr unsigned kMostGrowth = 4;  // of a span over the smallest of its class: 16 times
+
 void never_sample(ThreadHeap& heap, Draw) { heap.sample_at = UINT64_MAX; }
 
 // Frees of a full span that make it worth looking at: refills then get a batch, not one block at a time.
@@ -61,6 +63,14 @@ void use_available(ClassState& cs, Span* span) {
   span->look.worth_from = 0;
 }
 
+// log2 of the next span's size over the smallest. By the spans that the class has now, not by those it has had: what it keeps free
+// is a part of what it has (docs/decisions/0052). Sooner larger where a span has few blocks.
+unsigned growth_of(const ClassState& cs, unsigned size_class) {
+  uint32_t spans = cs.available.size() + cs.full.size();
+  uint32_t growth = kClasses[size_class].bytes < KiB ? (spans + 1) / 2 : spans;
+  return growth < kMostGrowth ? growth : kMostGrowth;
+}
+
 // The next span to hand out from; null when out of memory.
 Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   Span* span = cs.available.front();
@@ -69,9 +79,8 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   } else {
     span = central_take(size_class, &heap);
     if (span == nullptr) {
-      span = new_small_span(heap.shard, size_class, cs.growth, SpanKind::kSmall);
+      span = new_small_span(heap.shard, size_class, growth_of(cs, size_class), SpanKind::kSmall);
       if (span == nullptr) return nullptr;
-      if (cs.growth < 4) cs.growth++;
       span->set_owner(&heap);
       pages::publish(span);
     }
@@ -649,7 +658,6 @@ void release_spans_locked(ThreadHeap& heap) {
     release_list_locked(cs.full);
     cs.low_water = 0;
     cs.last_use = 0;
-    cs.growth = 0;
     cs.borrowed = 0;
   }
 }

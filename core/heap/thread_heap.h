@@ -54,7 +54,6 @@ struct ClassState {
   bool mixed;            // malloc list and stash are not current's: of lending spans, or foreign
   uint8_t sample_due;    // the next allocation of this class is a sample: 1 + the stretch of its interval; else 0
   uint8_t borrowed;      // lists taken from lending spans so far
-  uint8_t growth;        // log2 of the next span's size over the smallest
   uint32_t low_water;    // fewest available spans since the last collection
   uint32_t last_use;     // of the current span, as the purger saw it (current_spans.h)
   SpanList available;    // spans with free blocks, the one that became so first in front

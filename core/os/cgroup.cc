@@ -87,6 +87,12 @@ Slice first_line(const char* directory, size_t length, const char* name, char* b
 
 constexpr const char* kUsageNames[] = {"memory.usage_in_bytes", "memory.current"};  // versions 1 and 2
 
+using LimitNames = const char*[MemoryGroup::kLimitFiles];
+const LimitNames& limit_names(unsigned version) {
+  static constexpr LimitNames kNames[] = {{"memory.limit_in_bytes", nullptr}, {"memory.max", "memory.high"}};
+  return kNames[version - 1];
+}
+
 bool is_near(size_t bytes, size_t limit) { return bytes > limit / 4 * 3; }
 size_t room(const GroupUsage& usage) { return minus(usage.limit, usage.bytes); }
 
@@ -130,10 +136,12 @@ unsigned quota_of(unsigned version, const char* directory, size_t length) {
 }  // namespace
 
 size_t MemoryGroup::limit_of(size_t path_length) const {
-  if (version_ == 1) return read_limit(directory_, path_length, "memory.limit_in_bytes");
-  size_t most = read_limit(directory_, path_length, "memory.max");
-  size_t high = read_limit(directory_, path_length, "memory.high");
-  return high < most ? high : most;
+  size_t least = SIZE_MAX;
+  for (const char* name : limit_names(version_)) {
+    size_t limit = name != nullptr ? read_limit(directory_, path_length, name) : SIZE_MAX;
+    if (limit < least) least = limit;
+  }
+  return least;
 }
 
 // Keeps the least limits; of equal ones the lower level's, which is met first.
@@ -149,7 +157,7 @@ void MemoryGroup::consider(size_t path_length, size_t limit) {
 
 bool MemoryGroup::find(const char* proc_self) {
   count_ = 0;
-  limit_ = SIZE_MAX;
+  limit_ = own_limit_ = SIZE_MAX;
   version_ = 0;
   Place place;
   if (!find_place(proc_self, "memory", &place)) return false;
@@ -157,7 +165,9 @@ bool MemoryGroup::find(const char* proc_self) {
   directory_length_ = place.directory.size();
   for (size_t i = 0; i <= directory_length_; i++) directory_[i] = place.directory.c_str()[i];
   for (size_t length = directory_length_; length != 0; length = parent(directory_, length, place.top)) {
-    consider(length, limit_of(length));
+    size_t limit = limit_of(length);
+    if (length == directory_length_) own_limit_ = limit;
+    consider(length, limit);
   }
   if (count_ != 0) limit_ = levels_[0].limit;
   return count_ != 0;
@@ -209,6 +219,14 @@ int MemoryGroup::open_apart(unsigned level, File file) const {
   return path.truncated() ? -1 : os::open_apart(path.c_str(), O_RDONLY);
 }
 
+int MemoryGroup::open_limit_apart(unsigned which) const {
+  const char* name = version_ != 0 ? limit_names(version_)[which] : nullptr;
+  if (name == nullptr) return -1;
+  Path path;
+  make_path(directory_, directory_length_, name, path);
+  return path.truncated() ? -1 : os::open_apart(path.c_str(), O_RDONLY);
+}
+
 bool MemoryGroup::same_files(const MemoryGroup& other) const {
   if (version_ != other.version_ || count_ != other.count_ || !text_equal(directory_, other.directory_)) return false;
   for (unsigned i = 0; i < count_; i++) {
@@ -246,7 +264,29 @@ bool UsageFiles::read(const MemoryGroup& group, GroupUsage* usage) const {
   return group.levels() != 0;
 }
 
+bool UsageFiles::limit_has_changed(const MemoryGroup& group) {
+  size_t least = SIZE_MAX;
+  bool any = false;
+  for (unsigned i = 0; i < MemoryGroup::kLimitFiles; i++) {
+    Descriptor& kept = limit_[i];
+    if (!kept.is_ours()) {
+      kept.fd = -1;
+      int fd = group.open_limit_apart(i);
+      if (fd < 0) continue;
+      kept.set(fd);
+    }
+    Slice line;
+    Lines lines(kept);
+    size_t limit = SIZE_MAX;
+    if (!lines.next(&line) || !parse_limit(line, &limit)) continue;
+    any = true;
+    if (limit < least) least = limit;
+  }
+  return any && least != group.own_limit();
+}
+
 void UsageFiles::close() {
+  for (Descriptor& kept : limit_) kept.close();
   for (unsigned i = 0; i < MemoryGroup::kMaxLevels; i++) {
     usage_[i].close();
     stat_[i].close();

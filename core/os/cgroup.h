@@ -45,6 +45,11 @@ class MemoryGroup {
   // A file of a level, to stay open (os::open_apart).
   enum class File { kUsage, kStat };
   int open_apart(unsigned level, File file) const;
+  // Of the group itself, as found: memory.max or memory.high, whichever is less. SIZE_MAX: none.
+  size_t own_limit() const { return own_limit_; }
+  // The files that say so, to stay open; -1 when there is none (any more).
+  static constexpr unsigned kLimitFiles = 2;
+  int open_limit_apart(unsigned which) const;
   bool same_files(const MemoryGroup& other) const;
 
  private:
@@ -60,12 +65,13 @@ class MemoryGroup {
   unsigned version_ = 0;
   unsigned count_ = 0;
   size_t limit_ = SIZE_MAX;
+  size_t own_limit_ = SIZE_MAX;
   size_t directory_length_ = 0;
   Level levels_[kMaxLevels] = {};
   char directory_[kMaxPath] = {};
 };
 
-// The files with the usage of a group's levels, kept open, and those that say how much of it is files'.
+// The files with the usage of a group's levels, kept open, those that say how much of it is files', and those with its own limits.
 class UsageFiles {
  public:
   // Opens those that are not open, or not ours any more.
@@ -73,9 +79,13 @@ class UsageFiles {
   // Of the level with the least room. False when a level has used three quarters of its limit, so that MemoryGroup::read has to
   // say more, or when one cannot be read.
   bool read(const MemoryGroup& group, GroupUsage* usage) const;
+  // The group's own limit is no longer what it was when it was found: it was set while the process ran. Those of levels above, and a
+  // move to another group, are found by those who look anew.
+  bool limit_has_changed(const MemoryGroup& group);
   void close();
 
  private:
+  Descriptor limit_[MemoryGroup::kLimitFiles];
   Descriptor usage_[MemoryGroup::kMaxLevels];
   Descriptor stat_[MemoryGroup::kMaxLevels];
 };

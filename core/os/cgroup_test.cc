@@ -268,6 +268,42 @@ TEST_F(Cgroup, LongLinesAreLeftOut) {
   EXPECT_EQ(memory.limit(), 1 * MiB);
 }
 
+// Nobody looks anew in a process that is idle: the files that stay open say whether it is worth it.
+TEST_F(Cgroup, ALimitThatIsSetLaterIsSeen) {
+  write("proc/cgroup", "0::/pod/app\n");
+  write("proc/mountinfo", line("/", "/cg", kV2));
+  write("cg/pod/memory.max", "1073741824\n");
+  MemoryGroup memory;
+  UsageFiles files;
+  EXPECT_FALSE(files.limit_has_changed(memory)) << "nothing is known yet";
+  ASSERT_TRUE(memory.find(proc().c_str()));
+  EXPECT_EQ(memory.own_limit(), SIZE_MAX);
+  EXPECT_FALSE(files.limit_has_changed(memory)) << "there are no files";
+  write("cg/pod/app/memory.max", "max\n");
+  write("cg/pod/app/memory.high", "max\n");
+  EXPECT_FALSE(files.limit_has_changed(memory));
+  write("cg/pod/app/memory.high", "104857600\n");
+  EXPECT_TRUE(files.limit_has_changed(memory));
+  ASSERT_TRUE(memory.find(proc().c_str()));
+  EXPECT_EQ(memory.own_limit(), 100 * MiB);
+  EXPECT_FALSE(files.limit_has_changed(memory));
+  write("cg/pod/app/memory.max", "52428800\n");
+  EXPECT_TRUE(files.limit_has_changed(memory));
+  write("cg/pod/app/memory.max", "max\n");
+  write("cg/pod/app/memory.high", "max\n");
+  EXPECT_TRUE(files.limit_has_changed(memory)) << "it was taken away";
+  files.close();
+
+  write("proc/cgroup", "4:memory:/a\n");
+  write("proc/mountinfo", line("/", "/mem", kV1));
+  write("mem/a/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_FALSE(memory.find(proc().c_str()));
+  EXPECT_FALSE(files.limit_has_changed(memory));
+  write("mem/a/memory.limit_in_bytes", "67108864\n");
+  EXPECT_TRUE(files.limit_has_changed(memory));
+  files.close();
+}
+
 // The helper's way to read: a program that closes its descriptors, or gets their numbers, is not disturbed and does not disturb.
 TEST_F(Cgroup, KeptFilesAreLookedAtBeforeTheyAreRead) {
   write("proc/cgroup", "0::/pod/app\n");

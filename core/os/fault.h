@@ -40,8 +40,26 @@ class RefuseCalls {
   static inline std::atomic<unsigned> period, left, refused, seen;
 };
 
-// What the monotonic clocks show; 0: the kernel's time. No thread uses processor time then.
-extern std::atomic<uint64_t> test_clock_ns;
+// While alive, the first call of one number is not made: it is answered with this, say with a descriptor of the test's own.
+class AnswerCall {
+ public:
+  AnswerCall(long number, long answer) {
+    target = number;
+    next = answer;
+    fault_hook = hook;
+  }
+  ~AnswerCall() { fault_hook = nullptr; }
+  AnswerCall(const AnswerCall&) = delete;
+  AnswerCall& operator=(const AnswerCall&) = delete;
+  bool asked() const { return next == 0; }
+
+ private:
+  static long hook(long number) { return number == target ? next.exchange(0) : 0; }
+  static inline std::atomic<long> target, next;
+};
+
+// What the monotonic clocks show; 0: the kernel's time. And what those of processor time show then: nothing uses any by itself.
+extern std::atomic<uint64_t> test_clock_ns, test_cpu_ns;
 
 // From here on time passes by this only, so that a busy machine changes nothing. Time does not go back: for the rest of the process.
 inline void let_pass(uint64_t ns) {

@@ -85,7 +85,7 @@ static void after_mapping(long, size_t) {}
 
 #ifdef SEEMALLOC_FAULT_INJECTION
 std::atomic<long (*)(long number)> fault_hook{nullptr};
-std::atomic<uint64_t> test_clock_ns{0};
+std::atomic<uint64_t> test_clock_ns{0}, test_cpu_ns{1};
 #endif
 
 namespace {
@@ -98,7 +98,7 @@ void count(std::atomic<uint64_t>& counter, uint64_t by) { counter.fetch_add(by, 
 uint64_t read_clock(clockid_t id) {
 #ifdef SEEMALLOC_FAULT_INJECTION
   uint64_t shown = id != CLOCK_REALTIME ? test_clock_ns.load(std::memory_order_relaxed) : 0;
-  if (shown != 0) return id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE ? shown : 1;
+  if (shown != 0) return id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE ? shown : test_cpu_ns.load(std::memory_order_relaxed);
 #endif
   // clock_gettime is a vDSO call in libc: no lock, no allocation; errno is only written on failure.
   timespec t{};

@@ -102,6 +102,11 @@ bool was_filtered_at_load() {
   return answer.load(std::memory_order_relaxed) == kYes;
 }
 
+size_t working_folder(char* path, size_t capacity) {
+  long bytes = sys(SYS_getcwd, as_long(path), static_cast<long>(capacity));  // with the null
+  return bytes > 1 && path[0] == '/' ? static_cast<size_t>(bytes - 1) : 0;
+}
+
 void name_thread(const char* name) { sys(SYS_prctl, PR_SET_NAME, as_long(name)); }
 
 void signal_thread(int process, int thread, int signal) { sys(SYS_tgkill, process, thread, signal); }

@@ -21,6 +21,8 @@ bool calls_are_filtered();
 // The same of when the library was loaded: of when this was first asked.
 bool was_filtered_at_load();
 void name_thread(const char* name);
+// The folder that relative names begin in, with its length; 0 when it cannot be told or is longer than `capacity`.
+size_t working_folder(char* path, size_t capacity);
 void signal_thread(int process, int thread, int signal);
 
 }  // namespace seemalloc::os

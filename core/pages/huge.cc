@@ -610,18 +610,43 @@ bool anything_cached_huge() {
   return cache.dirty_bytes() != 0;
 }
 
+namespace {
+constexpr uint32_t kAtOnce = 32;  // spans that are seen before others get the lock
+
+// What has been seen goes to the end of the list, whose order means nothing.
+Span* see_next_locked() {
+  Span* span = in_use.front();
+  in_use.remove(span);
+  in_use.push_back(span);
+  return span;
+}
+
+// Asks the kernel with the lock let go.
+size_t resident_in_use() {
+  size_t bytes = 0;
+  for (uint32_t left = UINT32_MAX; left != 0;) {
+    Range seen[kAtOnce];
+    uint32_t count = 0;
+    {
+      LockGuard guard(lock);
+      if (left > in_use.size()) left = in_use.size();
+      for (; count < kAtOnce && left != 0; left--) seen[count++] = memory_of(see_next_locked());
+    }
+    for (uint32_t i = 0; i < count; i++) bytes += os::resident_bytes(pointer(seen[i].start), seen[i].bytes);
+  }
+  return bytes;
+}
+}  // namespace
+
 HugeStatistics huge_statistics(bool with_residency) {
   HugeStatistics statistics{};
-  LockGuard guard(lock);
-  statistics.spans = in_use.size();
-  statistics.used_bytes = used_bytes;
-  statistics.cached_bytes = cache.dirty_bytes();
-  if (with_residency) {
-    for (Span* span = in_use.front(); span != nullptr; span = span->next) {
-      Range memory = memory_of(span);
-      statistics.resident_bytes += os::resident_bytes(pointer(memory.start), memory.bytes);
-    }
+  {
+    LockGuard guard(lock);
+    statistics.spans = in_use.size();
+    statistics.used_bytes = used_bytes;
+    statistics.cached_bytes = cache.dirty_bytes();
   }
+  if (with_residency) statistics.resident_bytes = resident_in_use();
   return statistics;
 }
 
@@ -630,19 +655,11 @@ void for_each_huge_span(void (*f)(void* context, Span* span), void* context) {
   for (Span* span = in_use.front(); span != nullptr; span = span->next) f(context, span);
 }
 
-// Each one that has been seen goes to the end of the list, whose order means nothing.
 void visit_huge_spans(void (*f)(void* context, Span* span), void* context) {
-  constexpr uint32_t kAtOnce = 32;
-  uint32_t left = UINT32_MAX;
-  while (left != 0) {
+  for (uint32_t left = UINT32_MAX; left != 0;) {
     LockGuard guard(lock);
     if (left > in_use.size()) left = in_use.size();
-    for (uint32_t i = 0; i < kAtOnce && left != 0; i++, left--) {
-      Span* span = in_use.front();
-      in_use.remove(span);
-      in_use.push_back(span);
-      f(context, span);
-    }
+    for (uint32_t i = 0; i < kAtOnce && left != 0; i++, left--) f(context, see_next_locked());
   }
 }
 

@@ -374,6 +374,20 @@ size_t unmap_empty_regions() {
   return bytes + unmap_reserve();
 }
 
+namespace {
+bool next_base(RegionWalk& walk, uintptr_t* base) {
+  return walk.next([](void* out, const Region& region) { *static_cast<uintptr_t*>(out) = region.base; }, base);
+}
+
+size_t resident_in_regions() {
+  RegionWalk walk;
+  uintptr_t base = 0;
+  size_t bytes = 0;
+  while (next_base(walk, &base)) bytes += os::resident_bytes(reinterpret_cast<void*>(base), kRegionBytes);
+  return bytes;
+}
+}  // namespace
+
 PageStatistics page_statistics(bool with_residency) {
   PageStatistics statistics{};
   for (unsigned i = 0; i < shards_in_use(); i++) {
@@ -386,9 +400,9 @@ PageStatistics page_statistics(bool with_residency) {
       statistics.huge_pages += region->huge ? 1 : 0;
       statistics.dirty_bytes += region->dirty().count() * kPageBytes;
       statistics.lazy_bytes += region->lazy.count() * kPageBytes;
-      if (with_residency) statistics.resident_bytes += os::resident_bytes(reinterpret_cast<void*>(region->base), kRegionBytes);
     }
   }
+  if (with_residency) statistics.resident_bytes = resident_in_regions();
   return statistics;
 }
 

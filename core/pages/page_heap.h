@@ -5,7 +5,7 @@
 // (huge.h). Who calls: core/heap, off the fast path. Cost: a lock and a few words of bitmap, whatever the heap's size.
 // The regions of a large heap that grows by dense spans get a huge page each, while that pays (huge_page_pacing.h).
 // Threads: any; one lock per shard, never held across a purge, munmap or a fault; held across the mmap of a new region and
-// the madvise that says which pages it gets, and across mincore while statistics with residency are taken.
+// the madvise that says which pages it gets.
 // Invariants:
 //  1. a page is in `used` or in a free run; a free run never straddles regions; joining is implied by the bitmap.
 //  2. only pages freed since the last purge are ever purged: exact ranges, each once per free (never a merged
@@ -67,7 +67,7 @@ struct PageStatistics {
   size_t huge_pages;      // regions that lie on one
   size_t resident_bytes;  // of all regions, by the kernel's account
 };
-// `with_residency` asks the kernel about each region (slow: a system call each).
+// `with_residency` asks the kernel about each region (slow: a system call each, with no lock held).
 PageStatistics page_statistics(bool with_residency);
 
 // Calls f(context, span) for each span inside regions, under the lock of its shard, which is let go after each region: f must not

@@ -268,8 +268,10 @@ uint64_t next_tick_in_ns() {
 }
 
 void helper_ticks_in(uint64_t ns) {
-  bool often_enough = purge_delay_ns() / 2 >= kWatch_ns;
-  uint64_t by_ns = often_enough ? os::coarse_monotonic_ns() + ns + kLate_ns : 0;
+  uint64_t half_delay = purge_delay_ns() / 2;
+  bool often_enough = half_delay >= kWatch_ns;
+  // With nothing dirty it may sleep for longer than a period. Windows of refaults go on meanwhile.
+  uint64_t by_ns = often_enough ? os::coarse_monotonic_ns() + (ns < half_delay ? ns : half_delay) + kLate_ns : 0;
   helper_ticks_by_ns.store(by_ns, std::memory_order_relaxed);
 }
 

@@ -32,7 +32,7 @@ uint64_t purge_delay_ns();
 void tick(bool by_helper = false);
 // How long the helper may sleep; UINT64_MAX when nothing waits to be given back.
 uint64_t next_tick_in_ns();
-// The helper will tick in so long. Until then, and a little longer, the ticks of others do nothing.
+// The helper will tick in so long. Until then, half a delay at most, and a little longer, the ticks of others do nothing.
 void helper_ticks_in(uint64_t ns);
 // Gives every free page back now, whatever the mode. Returns bytes given back.
 size_t purge_all(os::Reason reason = os::Reason::kAsked);

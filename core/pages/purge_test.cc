@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <new>
 #include <random>
 #include <thread>
 #include <vector>
@@ -74,6 +75,35 @@ class Purge : public testing::Test {
   }
   void TearDown() override { purge_all(); }
 };
+
+// ---- what it may cost ----
+
+void work_and_tick() {
+  os::test_cpu_ns += kMillisecond_ns;  // with a twentieth of a processor a process is none that is idle
+  let_pass(2 * kMillisecond_ns);
+  tick();
+}
+
+TEST_F(Purge, WhatIsDueWaitsForTheBudgetWhileTheProcessWorks) {
+  OptionForTest delay(Id::purge_delay, "40");
+  for (int i = 0; i < 60; i++) work_and_tick();
+  ASSERT_FALSE(purge_budget.idle());
+  purge_budget.spent(100 * kSecond_ns);
+  for (int i = 0; i < 60; i++) work_and_tick();
+  ASSERT_FALSE(purge_budget.may_spend());
+  std::vector<Span*> spans;
+  for (int i = 0; i < 4; i++) spans.push_back(written(100));
+  for (Span* span : spans) release(span);
+  size_t dirty = dirty_bytes();
+  ASSERT_GE(dirty, 400 * kPageBytes);
+  uint64_t postponed = purge_statistics().postponed;
+  for (int i = 0; i < 200; i++) work_and_tick();  // ten delays
+  EXPECT_EQ(dirty_bytes(), dirty);
+  EXPECT_GT(purge_statistics().postponed, postponed);
+  new (&purge_budget) PurgeBudget;
+  for (int i = 0; i < 1000 && dirty_bytes() != 0; i++) work_and_tick();
+  EXPECT_EQ(dirty_bytes(), 0u) << "there is some again";
+}
 
 // ---- modes ----
 
@@ -156,8 +186,8 @@ TEST_F(Purge, AModeThatChangesCountsAtOnce) {
 TEST_F(Purge, TheProgramsThreadsLeaveItToTheHelperUnlessItIsLate) {
   OptionForTest delay(Id::purge_delay, "100");
   release(written(100));
-  helper_ticks_in(300 * kMillisecond_ns);
-  tick_for(200 * kMillisecond_ns);
+  helper_ticks_in(50 * kMillisecond_ns);
+  tick_for(140 * kMillisecond_ns);
   EXPECT_EQ(dirty_bytes(), 100 * kPageBytes);
   EXPECT_LE(next_tick_in_ns(), 50 * kMillisecond_ns);
   for (int i = 0; i < 100 && dirty_bytes() != 0; i++) {
@@ -183,6 +213,25 @@ TEST_F(Purge, WhatGoesAndIsWantedAgainSoonIsARefault) {
   span = written(100);
   EXPECT_EQ(refaults().bytes - before, 100 * kPageBytes) << "once, and not what was still there";
   release(span);
+}
+
+// Eager mode gives back at once, so that the helper finds nothing dirty and sleeps for longer than a window lasts.
+TEST_F(Purge, RefaultsAreCountedWhileTheHelperSleeps) {
+  OptionForTest eager(Id::purge, "eager");
+  constexpr int kRounds = 400, kRoundsPerSleep = 50;
+  release(written(100));
+  tick_for(10 * kMillisecond_ns);
+  uint64_t before = refaults().bytes;
+  for (int round = 0; round < kRounds; round++) {
+    if (round % kRoundsPerSleep == 0) {
+      tick(true);
+      helper_ticks_in(510 * kMillisecond_ns);
+    }
+    release(written(100));
+    tick_for(10 * kMillisecond_ns);
+  }
+  EXPECT_GT(refaults().bytes - before, kRounds * 100 * kPageBytes * 95 / 100);
+  let_pass(1000 * kMillisecond_ns);  // what the helper has promised, and what went, are no more
 }
 
 TEST_F(Purge, WhatIsWantedLateIsNoRefault) {

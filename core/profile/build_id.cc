@@ -29,10 +29,7 @@ bool is_elf(const Header& header) {
 }
 
 // Looks through one segment of notes for the build id.
-bool find_in_notes(uintptr_t start, size_t bytes, size_t alignment, BuildId* out) {
-  alignas(8) char notes[kMaxNoteBytes];
-  if (bytes > sizeof(notes)) bytes = sizeof(notes);
-  if (!read_at(start, notes, bytes)) return false;
+bool find_in_notes(const char* notes, size_t bytes, size_t alignment, BuildId* out) {
   size_t at = 0;
   while (at + sizeof(Note) <= bytes) {
     Note note;
@@ -68,10 +65,17 @@ BuildId read_build_id(uintptr_t start) {
     bias = start - (segments[i].p_vaddr - segments[i].p_offset);
     break;
   }
+  return build_id_of_module(bias, segments, count);
+}
+
+BuildId build_id_of_module(uintptr_t bias, const Segment* segments, size_t count) {
+  BuildId id{};
   for (size_t i = 0; i < count; i++) {
     if (segments[i].p_type != PT_NOTE) continue;
-    size_t alignment = segments[i].p_align == 8 ? 8 : 4;
-    if (find_in_notes(bias + segments[i].p_vaddr, segments[i].p_memsz, alignment, &id)) return id;
+    alignas(8) char notes[kMaxNoteBytes];
+    size_t bytes = segments[i].p_memsz < sizeof(notes) ? segments[i].p_memsz : sizeof(notes);
+    if (!read_at(bias + segments[i].p_vaddr, notes, bytes)) continue;
+    if (find_in_notes(notes, bytes, segments[i].p_align == 8 ? 8 : 4, &id)) return id;
   }
   return id;
 }

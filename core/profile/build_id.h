@@ -1,6 +1,8 @@
 // The GNU build id of a loaded ELF file, read from its notes in memory.
 #pragma once
 
+#include <link.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -10,9 +12,13 @@ struct BuildId {
   static constexpr size_t kMaxBytes = 32;
   uint8_t bytes[kMaxBytes];
   size_t size;  // 0: the file has none, or it could not be read
+
+  bool operator==(const BuildId& other) const { return size == other.size && __builtin_memcmp(bytes, other.bytes, size) == 0; }
 };
 
 // `start` is where offset 0 of the file is mapped. Never faults, whatever is or was there. A few system calls.
 BuildId read_build_id(uintptr_t start);
+// The same of a module whose segments are known: what its file calls address v is at bias + v.
+BuildId build_id_of_module(uintptr_t bias, const ElfW(Phdr) * segments, size_t count);
 
 }  // namespace seemalloc::profile

@@ -14,6 +14,7 @@
 #include "core/profile/sampler.h"
 #include "core/profile/square_root.h"
 #include "core/profile/unwind.h"
+#include "core/profile/unloaded.h"
 
 namespace seemalloc::profile {
 
@@ -76,11 +77,11 @@ uint32_t owner_by(const Recorder* recorder) { return recorder != nullptr && has_
 // Python's functions are more than the C frames that it knows.
 StackMemo* usable(StackMemo* memo) { return SEEMALLOC_UNLIKELY(runs_python()) ? nullptr : memo; }
 
-// A place to remember a stack in; null where there is no memory for stacks. Where all blocks are recorded it may become larger.
+// A place to remember a stack in; null where there is no memory for stacks, which may become larger.
 StackMemo::Entry* begin_entry(StackMemo* memo, const Registers& registers, uintptr_t site, size_t max_depth, uint64_t interval_bytes) {
   if (memo == nullptr) return nullptr;
-  if (interval_bytes <= 1 && memo->is_crowded()) memo->enlarge();
-  return &memo->begin(registers, site, max_depth);
+  if (memo->is_crowded(interval_bytes <= 1)) memo->enlarge();
+  return memo->begin(registers, site, max_depth);
 }
 
 // Walks the stack above `registers`, and remembers it when there is a memory for it.
@@ -183,7 +184,9 @@ SEEMALLOC_NOINLINE bool count_left_slow(const Recorder* recorder, const LeftSamp
     count(records.lost_lifetimes);
     return false;
   }
-  if (by != FreedBy::kOwner && by_thread && has_number(left.thread)) records.thread_lives.add(*left.bucket, by, left.thread, lived_ns);
+  if (by != FreedBy::kOwner && by_thread && has_number(left.thread)) {
+    records.thread_lives.add(*left.bucket, by, left.thread, lived_ns, most_thread_lives());
+  }
   return true;
 }
 
@@ -299,6 +302,7 @@ SampleTotals sample_totals() {
 }
 
 void lock_for_fork() {
+  lock_unloaded_for_fork();
   records.baseline.lock.lock_for_fork();
   records.buckets.lock_all();
   records.stacks.lock_all();
@@ -314,6 +318,7 @@ void unlock_after_fork() {
   records.stacks.unlock_all();
   records.buckets.unlock_all();
   records.baseline.lock.unlock_after_fork();
+  unlock_unloaded_after_fork();
 }
 
 }  // namespace seemalloc::profile

@@ -7,6 +7,7 @@
 
 #include "core/base/text.h"
 #include "core/os/os.h"
+#include "core/profile/unloaded.h"
 
 namespace seemalloc::profile {
 
@@ -73,6 +74,7 @@ bool Mappings::parse_text(uintptr_t entry) {
     add_line(at, end);
     at = end + 1;
   }
+  loaded_ = mappings_.size();
   // The first mapping of a profile is the main binary; the others follow in order.
   size_t main = 0;
   for (size_t i = 0; i < mappings_.size(); i++) {
@@ -124,8 +126,22 @@ void Mappings::add_line(size_t at, size_t end) {
   mappings_.push(line);
 }
 
+bool Mappings::add_unloaded() {
+  for (; unloaded_ < unloaded_count(); unloaded_++) {
+    const UnloadedCode& code = unloaded_code(unloaded_);
+    size_t path_at = text_.size();
+    if (!text_.reserve(path_at + code.path_bytes)) return false;
+    memcpy(text_.data() + path_at, code.path, code.path_bytes);
+    text_.set_size(path_at + code.path_bytes);
+    size_t id = mappings_.size() == 0 ? 2 : mappings_.size() + 1;  // 1 is the main binary
+    mappings_.push({id, code.start, code.limit, code.file_offset, path_at, code.path_bytes, 0, &code.build_id});
+  }
+  return !mappings_.failed();
+}
+
 uint64_t Mappings::id_of(uintptr_t address) const {
-  size_t low = 0, high = mappings_.size();
+  bool gone = is_unloaded_code(address);
+  size_t low = gone ? loaded_ : 0, high = gone ? mappings_.size() : loaded_;
   while (low < high) {
     size_t middle = (low + high) / 2;
     const Mapping& mapping = mappings_[middle];

@@ -24,6 +24,8 @@ extern "C" int _dl_find_object(void* address, struct dl_find_object* result) noe
 
 namespace seemalloc::profile {
 
+std::atomic<uint64_t> unload_count{0};
+
 #ifdef SEEMALLOC_DEBUG
 std::atomic<bool> without_dl_find_object{false};
 #endif
@@ -103,6 +105,7 @@ bool holds_permanent_code(uintptr_t start, uintptr_t end) {
 bool find_module(uintptr_t pc, Module* module) {
   bool found = find_in_static_program(pc, module) || (has_dl_find_object() ? ask_dynamic_linker(pc, module) : find_in_module_table(pc, module));
   if (!found || pc < module->start || pc >= module->end) return false;
+  if (!module->permanent) module->identity ^= unload_count.load(std::memory_order_acquire) * 0x9E3779B97F4A7C15;
   module->tables_start = module->start;
   module->tables_end = module->end;
   if (module->eh_frame_header >= module->end) {

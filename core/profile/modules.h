@@ -11,6 +11,9 @@
 
 namespace seemalloc::profile {
 
+// How often a module has gone that kept stacks have (unloaded.h): what was remembered of code at its addresses is another's then.
+extern std::atomic<uint64_t> unload_count;
+
 struct Module {
   uintptr_t start = 0;
   uintptr_t end = 0;

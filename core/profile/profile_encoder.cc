@@ -4,6 +4,7 @@
 #include "core/profile/python.h"
 #include "core/profile/python_pc.h"
 #include "core/profile/stack.h"
+#include "core/profile/unloaded.h"
 
 namespace seemalloc::profile {
 
@@ -69,7 +70,7 @@ int64_t rounded(double value) {
 
 bool ProfileEncoder::begin(const ValueType* types, unsigned count, ValueType period_type, uint64_t period) {
   value_count_ = count;
-  if (!mappings_.read()) {
+  if (!mappings_.read() || !mappings_.add_unloaded()) {
     refused_ = true;
     return false;
   }
@@ -82,6 +83,7 @@ bool ProfileEncoder::begin(const ValueType* types, unsigned count, ValueType per
   if (drop_frames_) out_.number(profile_field::kDropFrames, string(kDropFrames));
   write_mappings();
   write_python_comment();
+  write_unloaded_comment();
   return !out_.failed();
 }
 
@@ -93,6 +95,14 @@ void ProfileEncoder::write_python_comment() {
   FixedText<256> text;
   text << "python: " << uint64_t{names->functions()} << " functions met; " << counters.unreadable
        << " stacks with Python frames that could not be read, " << counters.without_room << " frames of functions that there was no room for";
+  comment(text);
+}
+
+void ProfileEncoder::write_unloaded_comment() {
+  uint64_t times = unloaded_without_room();
+  if (times == 0) return;
+  FixedText<192> text;
+  text << "modules: " << times << " times one was unloaded that stacks had, and it could not be kept apart from what may have come in its place";
   comment(text);
 }
 
@@ -151,7 +161,7 @@ void ProfileEncoder::write_mappings() {
 void ProfileEncoder::write_mapping(const Mapping& mapping) {
   uint64_t filename = add_string(mappings_.path(mapping), mapping.path_bytes);
   uint64_t build_id = 0;
-  BuildId id = mapping.file_start == 0 ? BuildId{} : read_build_id(mapping.file_start);
+  BuildId id = mapping.build_id != nullptr ? *mapping.build_id : mapping.file_start == 0 ? BuildId{} : read_build_id(mapping.file_start);
   if (id.size != 0) {
     char hex[2 * BuildId::kMaxBytes];
     for (size_t i = 0; i < id.size; i++) {
@@ -170,6 +180,14 @@ void ProfileEncoder::write_mapping(const Mapping& mapping) {
   out_.end();
 }
 
+// It has gone since this was begun. Returns the mapping's id. Requires: no message is begun.
+uint64_t ProfileEncoder::write_more_unloaded(uintptr_t address) {
+  size_t known = mappings_.size();
+  if (!mappings_.add_unloaded()) refused_ = true;
+  for (; known < mappings_.size(); known++) write_mapping(mappings_[known]);
+  return mappings_.id_of(address);
+}
+
 // The location of a call; written when it is met for the first time.
 uint64_t ProfileEncoder::location(uintptr_t return_address) {
   if (is_python_pc(return_address)) return python_location(return_address);
@@ -178,9 +196,11 @@ uint64_t ProfileEncoder::location(uintptr_t return_address) {
   uint64_t id = locations_.number(address, &is_new);
   if (id == 0) refused_ = true;
   if (is_new) {
+    uint64_t mapping = mappings_.id_of(address);
+    if (mapping == 0 && is_unloaded_code(address)) mapping = write_more_unloaded(address);
     out_.begin(profile_field::kLocation);
     out_.number(location_field::kId, id);
-    out_.number(location_field::kMappingId, mappings_.id_of(address));
+    out_.number(location_field::kMappingId, mapping);
     out_.number(location_field::kAddress, address);
     out_.end();
   }
@@ -246,11 +266,16 @@ uint64_t ProfileEncoder::joint() {
   return joint_;
 }
 
+namespace {
+// It may be moved at this moment (unloaded.h).
+uintptr_t load(const uintptr_t& return_address) { return __atomic_load_n(&return_address, __ATOMIC_RELAXED); }
+}  // namespace
+
 void ProfileEncoder::row(const uintptr_t* return_addresses, unsigned depth, const int64_t* values, const Label* labels,
                          unsigned label_count) {
   DCHECK(depth <= kMaxStackDepth);
   uint64_t ids[kMaxStackDepth];
-  for (unsigned i = 0; i < depth; i++) ids[i] = location(return_addresses[i]);
+  for (unsigned i = 0; i < depth; i++) ids[i] = location(load(return_addresses[i]));
   write_row(ids, depth, values, labels, label_count);
 }
 
@@ -259,9 +284,9 @@ void ProfileEncoder::joined_row(const uintptr_t* freed, unsigned freed_depth, co
   DCHECK(freed_depth <= kMaxStackDepth && made_depth <= kMaxStackDepth);
   uint64_t ids[2 * kMaxStackDepth + 1];
   unsigned depth = 0;
-  for (unsigned i = 0; i < freed_depth; i++) ids[depth++] = location(freed[i]);
+  for (unsigned i = 0; i < freed_depth; i++) ids[depth++] = location(load(freed[i]));
   ids[depth++] = joint();
-  for (unsigned i = 0; i < made_depth; i++) ids[depth++] = location(made[i]);
+  for (unsigned i = 0; i < made_depth; i++) ids[depth++] = location(load(made[i]));
   write_row(ids, depth, values, labels, label_count);
 }
 

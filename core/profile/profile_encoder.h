@@ -73,7 +73,9 @@ class ProfileEncoder {
   void write_value_type(unsigned field, ValueType type);
   void write_mappings();
   void write_mapping(const Mapping& mapping);
+  uint64_t write_more_unloaded(uintptr_t address);
   void write_python_comment();
+  void write_unloaded_comment();
   uint64_t location(uintptr_t return_address);
   uint64_t python_location(uintptr_t pc);
   uint64_t python_function(uint32_t number);

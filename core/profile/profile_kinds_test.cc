@@ -208,6 +208,12 @@ TEST(ProfileKinds, AgreeWithAModel) {
 // As if not all were recorded; each stands for itself alone, all the same.
 constexpr uint64_t kRare = 2;
 
+// As many records of lifetimes by thread as there may be: much has been in use.
+void make_room() {
+  record_free(record_alloc({GiB, GiB, kRare}, make_stack(1)));
+  ASSERT_EQ(most_thread_lives(), ThreadLivesTable::kMost);
+}
+
 // A sample whose stack is the place in here alone, whoever calls.
 SEEMALLOC_NOINLINE SampleId sample_here(Recorder* recorder) {
   SampleId id = record_alloc(recorder, {100, 112, kRare}, 0, 1);
@@ -282,6 +288,7 @@ void as_thread(const char* name, F f) {
 
 // The thread that made the bucket, one that came later, and one that frees what the first has allocated.
 TEST(ProfileKinds, LifetimesKnowTheThread) {
+  make_room();
   // With a recorder a bucket is its maker's: that is what threads of a program have.
   Recorder* recorder = make_recorder();
   SampleId passed_on = 0;
@@ -317,6 +324,7 @@ TEST(ProfileKinds, LifetimesKnowTheThread) {
 // Threads that allocate at the same places and free each other's blocks, with a model of what became of whose; the sums over
 // threads are what the buckets have counted.
 TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
+  make_room();
   constexpr uintptr_t kFirst = 0x920000, kPlaces = 7;
   constexpr int kThreads = 4;
   uint64_t seed = std::random_device()();
@@ -376,6 +384,7 @@ TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
 
 // Where all are recorded, by thread only what the maker of the bucket frees, unless more is asked for.
 TEST(ProfileKinds, LifetimesKnowLessOfThreadsWhereAllAreRecorded) {
+  make_room();
   for (bool of_all : {false, true}) {
     constexpr uintptr_t kFirst = 0x940000;
     uintptr_t pc = kFirst + (of_all ? 1 : 0);
@@ -388,6 +397,7 @@ TEST(ProfileKinds, LifetimesKnowLessOfThreadsWhereAllAreRecorded) {
 
 // One sample each of many threads: rounded one by one they would be a quarter less.
 TEST(ProfileKinds, LifetimesOfThreadsAddUpToTheEstimate) {
+  make_room();
   constexpr uintptr_t kPlace = 0x950000;
   constexpr int kThreads = 64;
   constexpr size_t kBytes = 716800, kInterval = 524288;
@@ -413,6 +423,7 @@ TEST(ProfileKinds, LifetimesOfThreadsAddUpToTheEstimate) {
 
 // Far more threads than there are records for: the sums stay what they were, and who comes after them is told apart.
 TEST(ProfileKinds, LifetimesOfManyThreadsAreBounded) {
+  make_room();
   constexpr uintptr_t kFirst = 0x930000, kPlaces = 40;
   constexpr size_t kThreads = 3 * ThreadLivesTable::kMost / kPlaces;
   auto work = [&] {

@@ -257,7 +257,7 @@ void PythonWalk::find_anchor() {
 }
 
 bool PythonWalk::read_frame(uintptr_t frame, Frame* out) {
-  if (!is_object(frame)) return false;
+  if (!is_object(frame) || frame > UINTPTR_MAX - kFrameBytes) return false;  // its end would be below the window's
   if (frame < window_start_ || frame + kFrameBytes > window_end_) {
     // As much before it as lies in its page: callers come before what they call.
     uintptr_t end = frame + kFrameBytes, page = round_down(frame, size_t{4096});

@@ -345,9 +345,10 @@ TEST_P(PythonFrames, SurviveAnythingInTheirMemory) {
           char* word = victim.data() + random() % (victim.size() / 8) * 8;
           uint64_t old, fresh;
           memcpy(&old, word, 8);
-          switch (random() % 5) {
+          switch (random() % 6) {
             case 0: fresh = random(); break;
             case 1: fresh = 0; break;
+            case 5: fresh = 0 - random() % 32 * 8; break;  // what begins there ends at 0 or behind it
             case 2: fresh = reinterpret_cast<uintptr_t>(gone) + random() % 512 * 8; break;
             case 3: fresh = FakePython::address(fake.memory[random() % fake.memory.size()].data()); break;
             default: fresh = old ^ uint64_t{1} << random() % 64; break;

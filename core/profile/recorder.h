@@ -5,6 +5,7 @@
 // its thread is in here finds it `busy` and does without.
 #pragma once
 
+#include "core/base/units.h"
 #include "core/profile/live_table.h"
 #include "core/profile/sample_pace.h"
 #include "core/profile/stack_memo.h"
@@ -19,6 +20,8 @@ struct Recorder {
   StackMemo memo;
   StackMemo deaths;  // stacks that free: their entries have no bucket
 };
+// Each thread that takes a sample has one.
+static_assert(sizeof(Recorder) <= 2 * KiB);
 
 // The calling thread's use of a recorder: get() is null when there is none or it is in use.
 class RecorderUse {

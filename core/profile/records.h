@@ -1,7 +1,7 @@
 // Everything the heap sampler has recorded: the one set of tables of the process, and sums over it.
 //
 // Written by heap_profile.cc, read by the profile writer. Threads: any; each table has its own locks.
-// Lock order: baseline, buckets, stacks, lives of threads, live table, thread names, arena. No two of them are held together but the last.
+// Lock order: unloaded modules, baseline, buckets, stacks, lives of threads, live table, thread names, arena. No two of them are held together but the last.
 #pragma once
 
 #include <atomic>
@@ -42,6 +42,14 @@ struct Records {
   std::atomic<uint64_t> lost_lifetimes{0};  // of freed samples, for want of memory
 };
 extern Records records;
+
+// Records of lifetimes by thread take a 400th of what the program has had in use, by the samples, and room for 512.
+inline size_t most_thread_lives() {
+  constexpr size_t kLeast = 512, kShare = 400;
+  int64_t peak = records.peak.bytes();
+  size_t most = kLeast + (peak > 0 ? static_cast<size_t>(peak) : 0) / (kShare * sizeof(ThreadLives));
+  return most < ThreadLivesTable::kMost ? most : ThreadLivesTable::kMost;
+}
 
 // One bucket's counters, read once.
 struct BucketRow {

@@ -17,8 +17,8 @@ struct Renumbered {
 constinit Renumbered renumbered{};
 
 // Makes room: numbers of threads that have ended, and of whose samples none is left. Walks the live table.
-void recycle_numbers() {
-  if (!records.threads.begin_recycling()) return;
+void recycle_numbers(ThreadNames::When when) {
+  if (!records.threads.begin_recycling(when)) return;
   ThreadNames::Marks marks;
   records.live.for_each_alive([&](const LiveSample& sample) {
     if (has_number(sample.thread)) marks.set(ThreadNames::place_of(sample.thread));
@@ -28,15 +28,16 @@ void recycle_numbers() {
 
 }  // namespace
 
-SEEMALLOC_COLD uint32_t find_sampled_thread() {
+SEEMALLOC_NOINLINE uint32_t find_sampled_thread() {
   uint32_t id = static_cast<uint32_t>(os::thread_id());
   char name[os::kThreadNameBytes] = {};
   os::own_thread_name(name);
   // Threads that have ended and hold nothing keep others from being told apart in profiles of lifetimes.
-  if (records.thread_lives.is_full() && records.threads.may_recycle()) recycle_numbers();
+  size_t most = most_thread_lives();
+  if (records.thread_lives.is_full(most) && records.threads.may_recycle(most / 4)) recycle_numbers(ThreadNames::When::kEarly);
   uint32_t number = records.threads.add(id, name);
   if (number == 0) {
-    recycle_numbers();
+    recycle_numbers(ThreadNames::When::kAllTaken);
     number = records.threads.add(id, name);
   }
   // A signal handler that has sampled meanwhile has given this thread another: that one stays.

@@ -1,6 +1,7 @@
 #include "core/profile/stack_memo.h"
 
 #include "core/os/arena.h"
+#include "core/os/os.h"
 
 namespace seemalloc::profile {
 
@@ -11,7 +12,11 @@ uintptr_t code_word(uintptr_t pc) { return pc & ~uintptr_t{7}; }
 
 }  // namespace
 
-StackMemo::Entry& StackMemo::begin(const Registers& registers, uintptr_t site, size_t max_depth) {
+StackMemo::Entry* StackMemo::begin(const Registers& registers, uintptr_t site, size_t max_depth) {
+  if (bits_ == 0) {
+    count_walk();
+    return nullptr;
+  }
   Set& set = set_of(registers.sp(), site);
   set.last_found = static_cast<uint8_t>((set.last_found + 1) % kWays);
   Entry& entry = set.ways[set.last_found];
@@ -27,13 +32,25 @@ StackMemo::Entry& StackMemo::begin(const Registers& registers, uintptr_t site, s
   entry.word_count = 0;
   entry.visit_count = 0;
   entry.uses_fp = false;
-  return entry;
+  return &entry;
 }
 
-// The few stay where they are: the arena takes nothing back.
+void StackMemo::count_walk() {
+  if (++walks_ % kHastyWalks != 0) return;
+  uint64_t now = os::coarse_monotonic_ns();
+  hasty_ = now - counted_ns_ < kHaste_ns;
+  counted_ns_ = now;
+}
+
+// The fewer stay where they are: the arena takes nothing back.
 void StackMemo::enlarge() {
   forgotten_ = 0;
-  many_ = static_cast<Set*>(os::arena_allocate(sizeof(Set) << kManyBits, alignof(Set)));
+  hasty_ = false;
+  unsigned bits = bits_ == 0 ? kFewBits : kManyBits;
+  auto* sets = static_cast<Set*>(os::arena_allocate(sizeof(Set) << bits, alignof(Set)));
+  if (sets == nullptr) return;
+  sets_ = sets;
+  bits_ = static_cast<uint8_t>(bits);
 }
 
 bool StackMemo::holds_in_modules(const Entry& entry) {

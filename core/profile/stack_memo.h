@@ -9,8 +9,9 @@
 // pointer and the end of the thread's own stack, which stay mapped; 3. an entry is found only when it is complete:
 // `stack` is set last. A new thread must clear() what another has left.
 //
-// 16 entries, for one sample in many allocations. Where all are recorded a thread comes by more places than that, over and
-// over: is_crowded() says so, and enlarge() makes room for 256 (docs/decisions/0049).
+// No entry at first, since most threads of a server take a sample now and then, and may have little memory of their own that records
+// could be small beside; 16 once walks follow each other fast. Where all are recorded a thread comes by more places than
+// that, over and over: then 256 (docs/decisions/0049). is_crowded() says when, and enlarge() makes room.
 #pragma once
 
 #include <cstddef>
@@ -60,6 +61,7 @@ class StackMemo {
   // The entry of the stack above `registers`; null when it is not known. `site` is any address in a caller: it only
   // tells apart places that allocate at the same stack pointer.
   Entry* find(const Registers& registers, uintptr_t site, size_t max_depth) {
+    if (bits_ == 0) return nullptr;
     Set& set = set_of(registers.sp(), site);
     for (uint8_t i = 0; i < kWays; i++) {
       Entry& entry = set.ways[i];
@@ -73,12 +75,18 @@ class StackMemo {
     return nullptr;
   }
 
-  // An entry for that stack, which the caller completes by setting `stack` and a bucket.
-  Entry& begin(const Registers& registers, uintptr_t site, size_t max_depth);
-  void clear() { era_++; }
+  // That stack is about to be walked: an entry for it, which the caller completes by setting `stack` and a bucket. Null without room.
+  Entry* begin(const Registers& registers, uintptr_t site, size_t max_depth);
+  void clear() {
+    era_++;
+    hasty_ = false;
+    walks_ = 0;
+  }
 
-  // So many stacks have been forgotten for others that there is too little room.
-  bool is_crowded() const { return many_ == nullptr && forgotten_ >= kCrowded; }
+  // So many stacks had to be walked again, and so fast, that there is too little room. `all_recorded`: of all allocations.
+  bool is_crowded(bool all_recorded) const {
+    return bits_ == 0 ? hasty_ : all_recorded && bits_ == kFewBits && forgotten_ >= kCrowded;
+  }
   // Forgets all stacks. Nothing changes when memory is refused; is_crowded() is false for a while then.
   void enlarge();
 
@@ -86,6 +94,9 @@ class StackMemo {
   static constexpr size_t kWays = 2;
   static constexpr unsigned kFewBits = 3, kManyBits = 7;
   static constexpr uint32_t kCrowded = 64;
+  // A thousand walks a second are a thousandth of a processor: less does not pay for 24 KiB.
+  static constexpr uint32_t kHastyWalks = 16;
+  static constexpr uint64_t kHaste_ns = 16 * kMillisecond_ns;
 
   struct Set {
     Entry ways[kWays];
@@ -94,7 +105,7 @@ class StackMemo {
 
   Set& set_of(uintptr_t sp, uintptr_t site) {
     uint64_t hash = (sp ^ site << 20) * 0x9E3779B97F4A7C15;
-    return many_ != nullptr ? many_[hash >> (64 - kManyBits)] : few_[hash >> (64 - kFewBits)];
+    return sets_[hash >> (64 - bits_)];
   }
   bool is_complete(const Entry& entry) const { return entry.stack != nullptr && entry.era == era_; }
   SEEMALLOC_ALWAYS_INLINE static bool holds(const Entry& entry) {
@@ -108,11 +119,15 @@ class StackMemo {
     return true;
   }
   static bool holds_in_modules(const Entry& entry);
+  void count_walk();
 
-  uint64_t era_ = 0;      // entries of others are no more
-  Set* many_ = nullptr;   // in place of few_
+  uint64_t era_ = 0;  // entries of others are no more
+  Set* sets_ = nullptr;
+  uint64_t counted_ns_ = 0;  // when walks_ was a multiple of kHastyWalks
+  uint32_t walks_ = 0;       // without room
   uint32_t forgotten_ = 0;
-  Set few_[size_t{1} << kFewBits];
+  uint8_t bits_ = 0;         // log2 of the number of sets; 0: none
+  bool hasty_ = false;
 };
 
 // What a walk depends on, noted on its way into an entry.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -30,7 +31,12 @@ namespace {
 #define KEEP_FRAME __asm__ volatile("" ::: "memory")
 
 StackTable stacks;
-StackMemo memo;
+StackMemo with_room() {
+  StackMemo memo;
+  memo.enlarge();
+  return memo;
+}
+StackMemo memo = with_room();
 size_t max_depth = kMaxStackDepth;
 uintptr_t site = 0;
 int found, remembered, left_out;
@@ -48,7 +54,7 @@ NOINLINE void look() {
     found++;
     return;
   }
-  entry = &memo.begin(registers, site, max_depth);
+  entry = memo.begin(registers, site, max_depth);
   WalkNotes notes(entry);
   walk_stack(registers, max_depth, &walked, &notes);
   notes.complete() ? remembered++ : left_out++;
@@ -149,28 +155,44 @@ NOINLINE void look_from_each(uintptr_t first, uintptr_t sites) {
   KEEP_FRAME;
 }
 
+// Who walks now and then has no use for more room, however many stacks there are.
+TEST_F(Memo, StaysSmallWhereStacksComeSlowly) {
+  StackMemo other = std::exchange(memo, StackMemo());  // another test may have enlarged it
+  for (volatile int i = 0; i < 8; i = i + 1) {
+    look_from_each(0, 14);  // at most 28 walks in 40 ms
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(memo.is_crowded(true));
+  }
+  EXPECT_EQ(found, 0);
+  for (volatile int i = 0; i < 1000 && !memo.is_crowded(false); i = i + 1) look_from_each(0, 100);
+  EXPECT_TRUE(memo.is_crowded(false));
+  memo.enlarge();
+  for (volatile int i = 0; i < 10; i = i + 1) look_from_each(0, 100);
+  EXPECT_FALSE(memo.is_crowded(false));
+  EXPECT_TRUE(memo.is_crowded(true));
+  memo = other;
+}
+
 // Beyond 64 that were forgotten it is too small for what is there.
 TEST_F(Memo, KeepsManyMoreOnceEnlarged) {
   constexpr int kSites = 100;
   constexpr int kGroups = 16;  // of sites: where the stack happens to lie decides how many of one group are in each other's way
-  auto other = std::make_unique<StackMemo>();
-  std::swap(memo, *other);  // another test may have enlarged it
+  StackMemo other = std::exchange(memo, with_room());  // another test may have enlarged it
   int found_again = 0;
-  for (volatile int round = 0; round < 2 + 2 * kGroups; round = round + 1) {  // volatile: all calls are one
-    int group = round / 2;
-    bool again = round % 2 != 0;
-    if (group == 1 && !again) {
-      EXPECT_TRUE(memo.is_crowded());
+  for (volatile int round = 0; round < 2 + 2 * kGroups; round = round + 1) {  // volatile, and read each time: all calls are one
+    if (round == 2) {
+      EXPECT_TRUE(memo.is_crowded(true));
       memo.enlarge();
-      EXPECT_FALSE(memo.is_crowded());
-    } else if (!again) {
+      EXPECT_FALSE(memo.is_crowded(true));
+    } else if (round % 2 == 0) {
       memo.clear();
     }
     found = 0;
+    int group = round / 2;
     look_from_each(static_cast<uintptr_t>(group <= 2 ? 0 : group) * 28'672, kSites);  // three times the same
-    if (!again) {
+    if (round % 2 == 0) {
       EXPECT_EQ(found, 0) << "what it knew is forgotten";
-    } else if (group == 0) {
+    } else if (round == 1) {
       EXPECT_LT(found, kSites / 4) << "they fit: nothing is tested";
     } else {
       found_again += found;
@@ -178,7 +200,7 @@ TEST_F(Memo, KeepsManyMoreOnceEnlarged) {
   }
   EXPECT_GT(found_again, kGroups * kSites / 2);
   EXPECT_EQ(left_out, 0);
-  std::swap(memo, *other);
+  memo = other;
 }
 
 void any_way(std::mt19937& random, int depth);
@@ -381,7 +403,7 @@ TEST(Recorder, TakesMoreRoomForStacksWhereAllAreRecorded) {
         record_free(recorder, id);
       }
     }
-    EXPECT_EQ(recorder->memo.is_crowded(), interval != 1);
+    EXPECT_EQ(recorder->memo.is_crowded(true), interval != 1);
   }
 }
 

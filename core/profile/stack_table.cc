@@ -17,9 +17,31 @@ bool same_stack(const InternedStack& interned, const Stack& stack) {
   if (interned.truncated != stack.truncated || interned.broken != stack.broken) return false;
   const uintptr_t* pcs = interned.pcs();
   for (size_t i = 0; i < stack.depth; i++) {
-    if (pcs[i] != stack.pcs[i]) return false;
+    if (__atomic_load_n(&pcs[i], __ATOMIC_RELAXED) != stack.pcs[i]) return false;
   }
   return true;
+}
+
+namespace {
+// A return address is behind its call, which may be the last thing in the code.
+bool is_in(uintptr_t return_address, uintptr_t start, uintptr_t limit) { return return_address - 1 - start < limit - start; }
+}  // namespace
+
+bool StackTable::any_in(uintptr_t start, uintptr_t limit) const {
+  bool found = false;
+  table_.for_each([&](const InternedStack& stack) {
+    for (size_t i = 0; !found && i < stack.depth; i++) found = is_in(__atomic_load_n(&stack.pcs()[i], __ATOMIC_RELAXED), start, limit);
+  });
+  return found;
+}
+
+void StackTable::move_code(uintptr_t start, uintptr_t limit, uintptr_t to) {
+  table_.for_each([&](InternedStack& stack) {
+    uintptr_t* pcs = const_cast<uintptr_t*>(stack.pcs());
+    for (size_t i = 0; i < stack.depth; i++) {
+      if (is_in(pcs[i], start, limit)) __atomic_store_n(&pcs[i], to + (pcs[i] - start), __ATOMIC_RELAXED);
+    }
+  });
 }
 
 const InternedStack* StackTable::find(const Stack& stack, uint64_t hash) const {

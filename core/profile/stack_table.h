@@ -1,4 +1,5 @@
-// Interned stacks: each distinct stack is kept once and never moves, so that samples can point at it.
+// Interned stacks: each distinct stack is kept once and never moves, so that samples can point at it. What it says changes
+// where a module goes whose code it has (unloaded.h): then no walk finds it any more.
 //
 // Two stacks are the same when their frames and their truncated and broken marks are. Nothing is ever given back: the
 // memory is bounded by the number of distinct stacks (16 + 8 × depth bytes each, and the slots of the table).
@@ -37,6 +38,10 @@ class StackTable {
   // Null when there is none.
   const InternedStack* find(const Stack& stack, uint64_t hash) const;
   size_t size() const { return table_.size(); }
+  // Whether a call in [start, limit) is in one of them. Takes no lock.
+  bool any_in(uintptr_t start, uintptr_t limit) const;
+  // Such calls are from now on as far behind `to`. Takes no lock: who compares or writes a stack meanwhile may see some of each.
+  void move_code(uintptr_t start, uintptr_t limit, uintptr_t to);
   void lock_all() { table_.lock_all(); }
   void unlock_all() { table_.unlock_all(); }
 

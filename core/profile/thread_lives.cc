@@ -38,14 +38,14 @@ ThreadLives* ThreadLivesTable::make(uint64_t hash, const Bucket& bucket, FreedBy
   return fresh;
 }
 
-void ThreadLivesTable::add(const Bucket& bucket, FreedBy by, uint32_t thread, uint64_t lived_ns) {
+void ThreadLivesTable::add(const Bucket& bucket, FreedBy by, uint32_t thread, uint64_t lived_ns, size_t most) {
   uint32_t place = ThreadNames::place_of(thread);
   unsigned way = static_cast<unsigned>(by);
   uint64_t hash = mix(bucket.hash ^ place, way);
   auto equal = [&](const ThreadLives& known) { return known.bucket == &bucket && known.place == place && known.way == way; };
   ThreadLives* record = table_.find(hash, equal);
   if (SEEMALLOC_UNLIKELY(record == nullptr)) {
-    if (is_full()) return;  // no lock for that
+    if (is_full(most)) return;  // no lock for that
     record = table_.find_or_insert(hash, equal, [&] { return make(hash, bucket, by, thread); });
     if (record == nullptr) return;
   }

@@ -74,6 +74,12 @@ TEST(ThreadLives, AreBounded) {
   EXPECT_TRUE(table.is_full());
   EXPECT_EQ(table.size(), ThreadLivesTable::kMost);
   EXPECT_EQ(counts_of(table).size(), ThreadLivesTable::kMost);
+  static constinit ThreadLivesTable smaller;
+  for (int i = 0; i < 2; i++) {
+    for (const Bucket& bucket : buckets) smaller.add(bucket, FreedBy::kAnother, 1, 5, 70);
+  }
+  EXPECT_TRUE(smaller.is_full(70));
+  EXPECT_EQ(counts_of(smaller).size(), 70u);
   table.add(buckets[0], FreedBy::kAnother, 1, 5);
   EXPECT_EQ((counts_of(table)[{&buckets[0], 2, 1}]), 2u) << "those that are known go on";
 }

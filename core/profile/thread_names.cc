@@ -98,13 +98,14 @@ void ThreadNames::keep_only(uint32_t number, uint32_t id) {
   }
 }
 
-bool ThreadNames::begin_recycling() {
+bool ThreadNames::begin_recycling(When when) {
   uint64_t now = os::coarse_monotonic_ns();
   {
     LockGuard guard(lock_);
-    if (recycling_ || now < not_before_ns_) return false;
+    uint64_t& not_before_ns = not_before_ns_[static_cast<unsigned>(when)];
+    if (recycling_ || now < not_before_ns) return false;
     recycling_ = true;
-    not_before_ns_ = now + kPause_ns;
+    not_before_ns = now + kPause_ns;
   }
   for (uint32_t i = 0; i < kMost; i++) {
     uint32_t before;
@@ -134,7 +135,7 @@ void ThreadNames::recycle(const Marks& in_use) {
     free_ = i + 1;
     recycled++;
   }
-  if (recycled >= kWorthIt) not_before_ns_ = 0;
+  if (recycled >= kWorthIt) not_before_ns_[0] = not_before_ns_[1] = 0;
   fresh_.store(0, std::memory_order_relaxed);
   recycling_ = false;
 }

@@ -55,12 +55,15 @@ class ThreadNames {
   // In a forked child: only this one lives, and the kernel calls it `id` now. 0: it has no number.
   void keep_only(uint32_t number, uint32_t id);
 
-  // When all places are taken: begin, find out which ones samples have, recycle. False while another does it, or when it has not been
-  // worth it for less than kPause_ns.
-  bool begin_recycling();
+  // Before, or when, all places are taken: begin, find out which ones samples have, recycle. False while another does it, or when it has
+  // not been worth it for less than kPause_ns; what has been done early bars nobody who needs a place.
+  enum class When { kEarly, kAllTaken };
+  bool begin_recycling(When when = When::kAllTaken);
   void recycle(const Marks& in_use);
-  // So many threads have come since then that it may be worth it, taken or not.
-  bool may_recycle() const { return fresh_.load(std::memory_order_relaxed) >= 2 * kWorthIt; }
+  // So many threads have come since then that it may be worth it, taken or not; at least `few`.
+  bool may_recycle(size_t few) const {
+    return fresh_.load(std::memory_order_relaxed) >= (few < 2 * kWorthIt ? few : size_t{2 * kWorthIt});
+  }
 
   void lock_for_fork() { lock_.lock_for_fork(); }
   void unlock_after_fork() { lock_.unlock_after_fork(); }
@@ -85,7 +88,7 @@ class ThreadNames {
   uint32_t free_ = 0;  // the first of those that came back; in the place of its id the next one stands
   bool recycling_ = false;
   std::atomic<uint32_t> fresh_{0};  // given away since recycling; written under the lock
-  uint64_t not_before_ns_ = 0;  // recycling
+  uint64_t not_before_ns_[2] = {};  // recycling, by When
   uint32_t words_[kMost] = {};  // state and id
   uint16_t before_[kMost] = {};  // how often each place has come back
   uint16_t last_[kMost] = {};   // by id: the place that it was given last

@@ -101,6 +101,23 @@ TEST(ThreadNames, PausesWhereThereIsNothingToRecycle) {
   EXPECT_TRUE(names->begin_recycling()) << "it was worth it";
 }
 
+// What has been done early, for little, bars nobody who needs a place.
+TEST(ThreadNames, IsRecycledInTimeAfterLittleCameBackEarly) {
+  auto names = make_names();
+  for (uint32_t i = 1; i <= 10; i++) add(*names, kNobody + i, "early");
+  uint64_t began_ns = os::monotonic_ns();
+  ASSERT_TRUE(names->begin_recycling(ThreadNames::When::kEarly));
+  names->recycle(ThreadNames::Marks{});
+  bool again = names->begin_recycling(ThreadNames::When::kEarly);
+  if (os::monotonic_ns() - began_ns < 900000000) EXPECT_FALSE(again) << "each time all samples are walked";
+  if (again) names->recycle(ThreadNames::Marks{});
+  for (uint32_t i = 1; i <= ThreadNames::kMost; i++) ASSERT_NE(add(*names, kNobody + i, "x"), 0u);
+  ASSERT_EQ(add(*names, kNobody, "one more"), 0u);
+  ASSERT_TRUE(names->begin_recycling());
+  names->recycle(ThreadNames::Marks{});
+  EXPECT_NE(add(*names, kNobody, "one more"), 0u);
+}
+
 // A thread that runs, and one that ends while others look for samples, keep their numbers.
 TEST(ThreadNames, KeepsThreadsThatMayHaveSamples) {
   auto names = make_names();

@@ -66,22 +66,43 @@ func examine(t *testing.T, pid string, lasts string) (d diagnosis) {
 // tries is how often is looked: on a busy machine the program may hardly have run, or be held up so that it is ill in other ways.
 const tries = 8
 
-// examineFor looks again where something else is found than this alone ("": nothing).
+// examineFor looks again where something else is found than this alone.
 func examineFor(t *testing.T, pid, id, lasts string) (d diagnosis) {
 	t.Helper()
-	for range tries {
-		if d = examine(t, pid, lasts); d.hasOnly(id) {
+	for look := 1; look <= tries; look++ {
+		d = examine(t, pid, lasts)
+		if len(d.Findings) == 1 && d.Findings[0].ID == id {
+			t.Logf("found at look %d", look)
 			break
 		}
+		t.Logf("look %d: found %q instead of %s", look, d.ids(), id)
 	}
 	return d
 }
 
-func (d diagnosis) hasOnly(id string) bool {
-	if id == "" {
-		return len(d.Findings) == 0
+// expectClean wants most looks to find nothing: until those lead by two, or the others do. look returns what was found. One accusation
+// may be the busy machine's doing; a doctor who makes them as often as not is wrong, however often he is asked.
+func expectClean(t *testing.T, look func() (accusation string)) {
+	t.Helper()
+	const mostLooks, leadWanted = 9, 2
+	lead, looks := 0, 0
+	for looks < mostLooks && lead < leadWanted && lead > -leadWanted {
+		looks++
+		if accusation := look(); accusation != "" {
+			lead--
+			t.Logf("look %d: found %s", looks, accusation)
+		} else {
+			lead++
+		}
 	}
-	return len(d.Findings) == 1 && d.Findings[0].ID == id
+	if lead <= 0 {
+		t.Errorf("accused in %d of %d looks", (looks-lead)/2, looks)
+	}
+}
+
+func expectCleanProcess(t *testing.T, pid, lasts string) {
+	t.Helper()
+	expectClean(t, func() string { return examine(t, pid, lasts).ids() })
 }
 
 // expectOnly wants this finding and no other, in this place.
@@ -107,6 +128,8 @@ func TestDoctorFinds(t *testing.T) {
 	for _, test := range []struct{ way, conf, id, place string }{
 		{"storm", "purge_delay:0", "purge-storm", "receive_buffer"},
 		{"fragments", "purge_delay:1000", "fragmentation", "remember_session"},
+		{"scatters", "purge_delay:1000", "fragmentation", "remember_session"},
+		{"pins", "purge_delay:1000", "fragmentation", "remember_session"},
 		{"frees", "purge_delay:1000", "only-frees", "make_message"},
 		{"hoards", "purge_delay:1000", "hoarding", ""},
 		{"copies", "purge_delay:1000", "realloc-copies", "append_line"},
@@ -126,9 +149,7 @@ func TestDoctorFindsNoStormByDefault(t *testing.T) {
 	p := launch(t, nil, binary, "run", "--", sick, "storm")
 	waitFor(t, socketOf(p.pid))
 	time.Sleep(2 * time.Second)
-	if d := examineFor(t, p.pid, "", "2s"); len(d.Findings) != 0 {
-		t.Errorf("found %s", d.ids())
-	}
+	expectCleanProcess(t, p.pid, "2s")
 }
 
 func TestDoctorFindsAStormInEagerMode(t *testing.T) {
@@ -228,18 +249,19 @@ func TestDoctorFindsNothingInACleanProgram(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", sick, "clean")
 	waitFor(t, socketOf(p.pid))
-	if d := examineFor(t, p.pid, "", "2s"); len(d.Findings) != 0 {
-		t.Errorf("found %s", d.ids())
-	}
-	out, complaint, status := "", "", -1
-	for range tries {
-		if out, complaint, status = try(t, "doctor", p.pid, "--for", "200ms"); status == 0 {
-			break
+	expectCleanProcess(t, p.pid, "2s")
+	var out string
+	expectClean(t, func() string {
+		report, complaint, status := try(t, "doctor", p.pid, "--for", "200ms")
+		if complaint != "" || status != 0 && status != foundStatus {
+			t.Fatalf("status %d, %s", status, complaint)
 		}
-	}
-	if status != 0 || complaint != "" {
-		t.Errorf("status %d, %s", status, complaint)
-	}
+		if status == foundStatus {
+			return report
+		}
+		out = report
+		return ""
+	})
 	for _, want := range []string{"sick (pid " + p.pid + "), looked at for ", ": nothing found\n", "\nLooked at\n  ok page faults"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
@@ -274,17 +296,25 @@ func TestDoctorOfARun(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, report)
 		}
 	}
-	var d diagnosis
-	for seconds := 2; seconds < 500 && (d.Seconds < 1 || len(d.Findings) != 0); seconds *= 2 {
-		_, report, status = doctorRun(t, time.Duration(seconds)*time.Second, "--json", "--", sick, "clean")
-		d = diagnosis{}
-		if status == 0 || status == foundStatus {
-			parse(t, report, &d)
+	seconds := 2
+	expectClean(t, func() string {
+		for ; seconds < 500; seconds *= 2 {
+			_, report, status := doctorRun(t, time.Duration(seconds)*time.Second, "--json", "--", sick, "clean")
+			var d diagnosis
+			if status == 0 || status == foundStatus {
+				parse(t, report, &d)
+			}
+			if d.Seconds < 1 { // it could hardly be looked at
+				continue
+			}
+			if d.Status != "exit status 0" || (status == foundStatus) != (len(d.Findings) > 0) {
+				t.Errorf("status %d\n%s", status, report)
+			}
+			return d.ids()
 		}
-	}
-	if status != 0 || len(d.Findings) != 0 || d.Status != "exit status 0" || d.Seconds < 1 {
-		t.Errorf("status %d\n%s", status, report)
-	}
+		t.Fatal("it could never be looked at")
+		return ""
+	})
 }
 
 func TestDoctorOfAShortRun(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -247,11 +248,15 @@ func socketOf(pid string) string {
 	return filepath.Join(fmt.Sprintf("/tmp/seemalloc-%d", os.Geteuid()), pid+".sock")
 }
 
-// waitFor waits for a socket: the thread that opens it runs beside main, which may be ready first.
+// waitFor waits for a socket: the thread that opens it runs beside main, which may be ready first. A process that was killed leaves its
+// socket behind, and a later one has its id.
 func waitFor(t *testing.T, socket string) {
 	t.Helper()
-	soon(t, socket+" appears", func() bool {
-		_, err := os.Stat(socket)
+	soon(t, socket+" answers", func() bool {
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			conn.Close()
+		}
 		return err == nil
 	})
 }

@@ -83,6 +83,34 @@ func TestGperftoolsVariables(t *testing.T) {
 	})
 }
 
+// A program that waits for nobody leaves a file for each time the helper came to write: at least one, never more than on the owner's
+// library, whose thread writes itself.
+func TestIntervalsOfAProgramThatDoesNotWait(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		variables []string
+		owners    []string
+		most      int // on the owner's
+	}{
+		{"gperftools", []string{"HEAPPROFILE=DIR/p", "HEAP_PROFILE_ALLOCATION_INTERVAL=10485760"}, gperftoolsLibraries, 21},
+		{"jemalloc", []string{"MALLOC_CONF=prof:true,lg_prof_sample:0,lg_prof_interval:23,prof_final:true,prof_prefix:DIR/j"}, jemallocLibraries, 26},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			// The last is the one at exit.
+			names, _ := leaves(t, "", test.variables, []string{"churn:200"})
+			if len(names) < 2 || len(names) > test.most {
+				t.Errorf("%d files, expected 2 to %d: %v", len(names), test.most, names)
+			}
+			t.Logf("%d files", len(names))
+			for _, owner := range installed(test.owners) {
+				if theirs, _ := leaves(t, owner, test.variables, []string{"churn:200"}); len(theirs) != test.most {
+					t.Errorf("%s leaves %d, expected %d", filepath.Base(owner), len(theirs), test.most)
+				}
+			}
+		})
+	}
+}
+
 func TestJemallocVariables(t *testing.T) {
 	for name, test := range map[string]struct {
 		conf           string
@@ -122,6 +150,11 @@ func TestJemallocVariables(t *testing.T) {
 		if !strings.HasPrefix(complaint, "seemalloc 0.1.0, bytes:\nresident ") {
 			t.Errorf("%q", complaint)
 		}
+		compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
+		_, complaint = leaves(t, compat, []string{"MALLOC_CONF=stats_print:true"}, []string{"churn:1"})
+		if !strings.HasPrefix(complaint, "___ Begin jemalloc statistics ___\nVersion: ") || !strings.HasSuffix(complaint, "--- End jemalloc statistics ---\n") {
+			t.Errorf("%q", complaint)
+		}
 	})
 }
 
@@ -158,6 +191,38 @@ func TestJemallocsDumpsAreItsText(t *testing.T) {
 	nearly(t, "keep in jeprof", theirs["keep"], kept)
 }
 
+// And under gperftools' names its heap profiler's text, which its own pprof, jeprof and Go's read.
+func TestGperftoolsDumpsAreItsText(t *testing.T) {
+	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
+	const kept = 5 << 20
+	dir := t.TempDir()
+	dumping(t, dir, compat, []string{"HEAPPROFILE=" + dir + "/p", "HEAP_PROFILE_ALLOCATION_INTERVAL=8388608"}, "keep:5", "churn:9", "await:1")
+	if names := named(t, dir); strings.Join(names, " ") != "p.0001.heap p.0002.heap" {
+		t.Fatalf("%v", names)
+	}
+	program, _ := dumpsProgram()
+	for _, name := range []string{"p.0001.heap", "p.0002.heap"} {
+		file := filepath.Join(dir, name)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`^heap profile: +\d+: +\d+ \[ *\d+: +\d+\] @ heap`).Match(data) || !strings.Contains(string(data), "\nMAPPED_LIBRARIES:\n") {
+			t.Fatalf("%s begins with %.300q", file, data)
+		}
+		report, flat, _ := top(t, file)
+		if flat["keep"] != kept || report.Total < kept {
+			t.Errorf("%s: keep has %d of %d, expected %d", file, flat["keep"], report.Total, kept)
+		}
+		if len(profileOf(t, file).Sample) == 0 {
+			t.Error("pprof's package finds no sample")
+		}
+		total, theirs := jeprof(t, program, file)
+		nearly(t, "jeprof's total", total, report.Total)
+		nearly(t, "keep in jeprof", theirs["keep"], kept)
+	}
+}
+
 // The constructors of libraries that a program is linked with run before those of one that is preloaded.
 func TestJemallocsDumpsBeforeTheProgramBegins(t *testing.T) {
 	need(t)
@@ -188,14 +253,17 @@ func TestJemallocsDumpsBeforeTheProgramBegins(t *testing.T) {
 }
 
 // Who chooses our names gets our profiles, also there; the default library writes none but ours.
-func TestJemallocsNamesElsewhere(t *testing.T) {
+func TestOthersNamesElsewhere(t *testing.T) {
 	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
-	for _, test := range []struct{ preload, ours, want string }{
-		{library, "", "j.PID.0.f.heap"},
-		{compat, "dump_names:seemalloc", "j.PID.1.heap.pb"},
+	const jemalloc, gperftools = "MALLOC_CONF=prof:true,prof_final:true,prof_prefix:DIR/j", "HEAPPROFILE=DIR/j"
+	for _, test := range []struct{ preload, theirs, ours, want string }{
+		{library, jemalloc, "", "j.PID.0.f.heap"},
+		{compat, jemalloc, "dump_names:seemalloc", "j.PID.1.heap.pb"},
+		{library, gperftools, "", "j.0001.heap"},
+		{compat, gperftools, "dump_names:seemalloc", "j.PID.1.heap.pb"},
 	} {
 		dir := t.TempDir()
-		dumping(t, dir, test.preload, []string{"MALLOC_CONF=prof:true,prof_final:true,prof_prefix:" + dir + "/j", "SEEMALLOC_CONF=" + test.ours}, "churn:1")
+		dumping(t, dir, test.preload, []string{strings.ReplaceAll(test.theirs, "DIR", dir), "SEEMALLOC_CONF=" + test.ours}, "churn:1")
 		files, _ := filepath.Glob(dir + "/j.*")
 		if names := named(t, dir); len(files) != 1 || strings.Join(names, " ") != test.want {
 			t.Fatalf("%v", names)
@@ -225,5 +293,32 @@ func TestForeignVariablesAndOurs(t *testing.T) {
 	_, complaint = leaves(t, "", []string{"MALLOC_CONF=narenas:4,confirm_conf:true"}, []string{"churn:1"})
 	if complaint != "seemalloc: without effect here: narenas\n" {
 		t.Errorf("%q", complaint)
+	}
+}
+
+// opt.… tells of the start also before our constructors have run, and whatever is changed then: a library of the program asks first.
+func TestOptionsOfTheStartAreKnownAtOnce(t *testing.T) {
+	need(t)
+	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
+	dir := t.TempDir()
+	shared, program := filepath.Join(dir, "libstart.so"), filepath.Join(dir, "start_names")
+	for _, flags := range [][]string{{"-DLIBRARY", "-shared", "-fPIC", "-o", shared}, {"-o", program, "-Wl,-rpath," + dir, "-L" + dir, "-lstart"}} {
+		if err := build(append([]string{"c++", "-std=c++20", "-O2", "testdata/start_names.cc"}, flags...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := exec.Command(program)
+	run.Dir = dir
+	for conf, want := range map[string]string{
+		"prof:true,lg_prof_sample:17,dirty_decay_ms:77,prof_prefix:here,background_thread:true": "decay 77, interval 17, active 1, final 0, background 1, " +
+			"prefix here, muzzy 0, abort 0, prof 1",
+		"prof:false,muzzy_decay_ms:500,abort_conf:true": "decay 1000, interval 19, active 1, final 0, background 1, prefix jeprof, muzzy 500, abort 1, prof 0",
+	} {
+		again := *run
+		again.Env = environment("LD_PRELOAD="+compat, "MALLOC_CONF="+conf)
+		out, complaint := finish(t, &again, nil)
+		if out != "constructor: "+want+"\nmain: "+want+"\n" || complaint != "" {
+			t.Errorf("%s: %q %q, expected twice %s", conf, out, complaint, want)
+		}
 	}
 }

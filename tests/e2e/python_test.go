@@ -317,3 +317,24 @@ func TestUnknownPythonIsSaidOnce(t *testing.T) {
 		t.Errorf("%q %q", out, complaint)
 	}
 }
+
+// The text that gperftools' variables ask for has addresses only: functions in Python are left out, and it says so.
+func TestPythonInTexts(t *testing.T) {
+	need(t)
+	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
+	python := pythons(t)[0]
+	prefix := filepath.Join(t.TempDir(), "p")
+	run := exec.Command(python, "-c", "held = [[i] for i in range(20000)]")
+	run.Env = environment("LD_PRELOAD="+compat, "PYTHONMALLOC=malloc", "HEAPPROFILE="+prefix, "SEEMALLOC_CONF=python_frames:1")
+	finish(t, run, nil)
+	text, err := os.ReadFile(prefix + ".0001.heap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?m)^# python: [1-9][0-9]* frames are functions in Python, which this text cannot name: left out$`).Match(text) {
+		t.Errorf("it does not say what is left out: %.400s", text)
+	}
+	if word := regexp.MustCompile(`(?m)^ *[0-9].*@.* (0x7[0-9a-f]{15})\b`).FindSubmatch(text); word != nil {
+		t.Errorf("%s is no address", word[1])
+	}
+}

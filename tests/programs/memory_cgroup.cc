@@ -2,14 +2,17 @@
 // but through the system.
 //
 //   memory_cgroup MIB CYCLES [elsewhere]
+//   memory_cgroup MIB idle
 //
 // In each cycle small blocks (two threads), huge buffers, then large ones, MIB of each; with `elsewhere` also a mapping of the
 // program's own. At no time more than MIB of them live. Every byte is written. The last block of each thread outlives the burst.
+// `idle`: after one burst of small blocks it calls malloc and free no more, and is there until it is ended.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <thread>
 #include <vector>
@@ -89,6 +92,11 @@ void burst(size_t bytes, size_t smallest, size_t largest) {
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
   size_t bytes = strtoul(argv[1], nullptr, 10) * MiB;
+  if (strcmp(argv[2], "idle") == 0) {
+    small_burst(bytes);
+    dprintf(1, "idle\n");
+    for (;;) pause();
+  }
   int cycles = atoi(argv[2]);
   for (int i = 0; i < cycles; i++) {
     small_burst(bytes);

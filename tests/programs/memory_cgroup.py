@@ -3,6 +3,7 @@
 import atexit
 import os
 import pathlib
+import signal
 import time
 
 from session import Failed, Skipped
@@ -18,7 +19,7 @@ PREFIX = "seemalloc-test-"
 
 
 class MemoryCgroup:
-    """A cgroup with a memory limit, of whichever version the machine has; its folder goes when this ends, whatever happens."""
+    """A cgroup with a memory limit (None: with none), of whichever version the machine has; its folder goes when this ends, whatever happens."""
 
     def __init__(self, limit_bytes):
         reasons = []
@@ -53,12 +54,12 @@ class MemoryCgroup:
     def _make_v1(self, limit_bytes):
         folder = self._fresh(self._mount("cgroup", "memory"))
         try:
-            (folder / "memory.limit_in_bytes").write_text(str(limit_bytes))
+            (folder / "memory.limit_in_bytes").write_text(str(limit_bytes or -1))
         except OSError:
             self._rmdir(folder)
             raise
         try:
-            (folder / "memory.memsw.limit_in_bytes").write_text(str(limit_bytes))  # nothing may hide in swap
+            (folder / "memory.memsw.limit_in_bytes").write_text(str(limit_bytes or -1))  # nothing may hide in swap
         except OSError:
             pass
         return folder
@@ -71,7 +72,7 @@ class MemoryCgroup:
             (parent / "cgroup.subtree_control").write_text("+memory")
         folder = self._fresh(parent)
         try:
-            (folder / "memory.max").write_text(str(limit_bytes))
+            (folder / "memory.max").write_text(str(limit_bytes or "max"))
         except OSError:
             self._rmdir(folder)
             raise
@@ -84,6 +85,10 @@ class MemoryCgroup:
     def command(self, *words):
         """Runs in the cgroup: a shell enters it and becomes the program."""
         return ["sh", "-c", 'echo $$ >"$0" && exec "$@"', self.folder / "cgroup.procs", *words]
+
+    def limit(self, limit_bytes):
+        name = next(name for name in ("memory.limit_in_bytes", "memory.max") if (self.folder / name).exists())
+        (self.folder / name).write_text(str(limit_bytes))
 
     def kills(self):
         """How many processes the limit has killed here; None where the kernel does not say."""
@@ -129,8 +134,30 @@ def run_in_cgroup(session, binary, *words, status, preload=True, env=None):
         cgroup.remove()
 
 
+def resident_bytes(pid):
+    return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def limit_while_idle(session, binary):
+    """A limit is set while the process does nothing, just above what it holds: it gives back what it would have kept for ten minutes."""
+    cgroup = MemoryCgroup(None)
+    conf = "purge_delay:600000" + ("," + session.conf if session.conf else "")
+    try:
+        process = session.start(cgroup.command(binary, BURST_MIB, "idle"), env={"SEEMALLOC_CONF": conf})
+        session.wait_until(process, lambda: process.out.read_text() == "idle\n", "the burst")
+        time.sleep(3)  # by then it has looked for a limit, and found none
+        session.at_least("MiB resident while there is no limit", resident_bytes(process.pid) >> 20, BURST_MIB * 3 // 4)
+        cgroup.limit(resident_bytes(process.pid) * 21 // 20 + (4 << 20))
+        session.wait_until(process, lambda: resident_bytes(process.pid) >> 20 < BURST_MIB // 4, "giving back under a limit")
+        session.stop(process, status=-signal.SIGTERM)
+    finally:
+        cgroup.remove()
+
+
 def check(session):
     binary = session.compile("memory_cgroup")
+    if session.conf != "helper:0":
+        limit_while_idle(session, binary)
     for words in (["3"], ["1", "elsewhere"]) if session.conf != "helper:0" else (["3"],):
         done = run_in_cgroup(session, binary, BURST_MIB, *words, status=0)
         session.expect("what it printed", done.stdout, f"{words[0]} cycles of {BURST_MIB} MiB\n")

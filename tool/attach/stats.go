@@ -194,6 +194,7 @@ type Dumps struct {
 	Written   int64 `json:"written"`
 	Failed    int64 `json:"failed"`
 	Removed   int64 `json:"removed"`    // older ones (option dump_keep)
+	Joined    int64 `json:"joined"`     // became due while another waited to be written, and are that one
 	LastErrno int64 `json:"last_errno"` // of those that failed
 }
 

@@ -41,7 +41,7 @@ exit status is the command's. With --interval it prints the lines too, also on s
 Memory, in MiB now:
   rss       resident memory of the process
   live      blocks that the program holds
-  cached    free blocks, in threads' lists and in spans that are in use
+  cached    free blocks, in threads' lists and in spans that are in use; not what stats calls so, which has dirty pages in it
   dirty     free pages that are still backed by memory
 Per second:
   minor, major    page faults of the whole process; major ones had to wait for a disk
@@ -51,7 +51,8 @@ Per second:
   re-MB     refaults: memory that was given back and used again within twice the purge delay
   refills   how often a thread had no free block of its own at hand, and went to its heap
   remote    blocks sent back to the thread whose memory they are, by others that freed them
-  lockwait  how often a thread slept for a lock of the allocator
+  lockwait  how often a thread slept for a lock of the allocator; looking causes some: mostly it is the helper that waits for
+            the program while it counts for this line
   sys%      time in the calls counted here, of one CPU`,
 		Example: `  seemalloc stat 4242
   seemalloc stat 4242 --interval 200ms --count 50

@@ -17,7 +17,11 @@ func (a *app) statsCommand() *cobra.Command {
 		Use:   "stats PID",
 		Short: "Show where a process's resident memory is",
 		Long: `Show where a process's resident memory is: live, cached, fragmentation, metadata and not ours add up to RSS. Then
-sampling, what was asked of the system, and the size classes in use.`,
+sampling, what was asked of the system, and the size classes in use.
+
+cached is free blocks in threads' lists and free pages that are still backed by memory; the column of that name of
+'seemalloc stat' is without these pages (its column dirty has them) and with the free blocks inside spans, which are
+in fragmentation here.`,
 		Example: `  seemalloc stats 4242
   seemalloc stats 4242 --json | jq .memory`,
 		Args: a.pidArgs(0, 0),

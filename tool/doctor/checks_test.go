@@ -53,6 +53,8 @@ type row struct {
 
 var heapTypes = []string{"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"}
 
+var fragmentationTypes = []string{"fragmentation_objects", "fragmentation_space"}
+
 func heapProfile(rows ...row) *profile.Profile { return madeProfile(heapTypes, rows) }
 
 func madeProfile(types []string, rows []row) *profile.Profile {
@@ -157,6 +159,55 @@ func TestThresholds(t *testing.T) {
 			s.fragmented(50)
 			s.Stats.SizeClasses[1] = class(80_000, 80_000*n)
 		}},
+		{"half of many classes that are small alone", "fragmentation", Warning, func(s *Snapshot, _ int64) {
+			s.fragmented(50)
+			for size := int64(1000); size < 1010; size++ {
+				s.Stats.SizeClasses = append(s.Stats.SizeClasses, attach.SizeClass{Size: size, Spans: 100, Live: 2500, Free: 2500})
+			}
+		}},
+		{"half of too few", "fragmentation", "", func(s *Snapshot, _ int64) {
+			s.fragmented(50)
+			for size := int64(1000); size < 1008; size++ {
+				s.Stats.SizeClasses = append(s.Stats.SizeClasses, attach.SizeClass{Size: size, Spans: 100, Live: 2500, Free: 2500})
+			}
+		}},
+		{"less than half, kept by one place", "fragmentation", Warning, func(s *Snapshot, _ int64) {
+			s.fragmented(50)
+			s.Stats.SizeClasses[1] = class(80_001, 80_000)
+			s.Fragmentation = madeProfile(fragmentationTypes, []row{{"keep", 512, 0, 0, []int64{100_000, 26 * mib}}, {"other", 512, 0, 0, []int64{100_000, 2 * mib}}})
+		}},
+		{"kept by one place, by one sample", "fragmentation", "", func(s *Snapshot, _ int64) {
+			s.fragmented(50)
+			s.Stats.SizeClasses[1] = class(80_001, 80_000)
+			s.Fragmentation = madeProfile(fragmentationTypes, []row{{"keep", 512, 0, 0, []int64{1024, 40 * mib}}})
+		}},
+		{"kept by one place, which holds as much of other sizes", "fragmentation", Warning, func(s *Snapshot, _ int64) {
+			s.fragmented(50)
+			s.Stats.SizeClasses[1] = class(80_001, 80_000)
+			s.Fragmentation = madeProfile(fragmentationTypes, []row{{"keep", 512, 0, 0, []int64{100_000, 40 * mib}}})
+			s.Heap = heapProfile(row{"keep", 512, 0, 0, []int64{1, 1, 80_000, 39 * mib}}, row{"keep", 64, 0, 0, []int64{1, 1, 1_000_000, 60 * mib}})
+		}},
+		{"kept by one place, which holds more than is free", "fragmentation", "", func(s *Snapshot, _ int64) {
+			s.fragmented(50)
+			s.Stats.SizeClasses[1] = class(80_001, 80_000)
+			s.Fragmentation = madeProfile(fragmentationTypes, []row{{"keep", 512, 0, 0, []int64{100_000, 40 * mib}}})
+			s.Heap = heapProfile(row{"keep", 512, 0, 0, []int64{1, 1, 90_000, 41 * mib}})
+		}},
+		{"kept by one place, and more by another now only", "fragmentation", Warning, func(s *Snapshot, n int64) {
+			s.fragmented(50)
+			s.Stats.SizeClasses[1] = class(80_001, 80_000)
+			s.Fragmentation = madeProfile(fragmentationTypes, []row{{"keep", 512, 0, 0, []int64{100_000, 30 * mib}}, {"other", 512, 0, 0, []int64{100_000, n * 60 * mib}}})
+		}},
+		{"less than half, kept by several", "fragmentation", "", func(s *Snapshot, _ int64) {
+			s.fragmented(50)
+			s.Stats.SizeClasses[1] = class(80_001, 80_000)
+			s.Fragmentation = madeProfile(fragmentationTypes, []row{{"keep", 512, 0, 0, []int64{100_000, 24 * mib}}, {"other", 512, 0, 0, []int64{100_000, 24 * mib}}})
+		}},
+		{"less than half, kept by one place now only", "fragmentation", "", func(s *Snapshot, n int64) {
+			s.fragmented(50)
+			s.Stats.SizeClasses[1] = class(80_001, 80_000)
+			s.Fragmentation = madeProfile(fragmentationTypes, []row{{"keep", 512, 0, 0, []int64{100_000, n * 40 * mib}}})
+		}},
 		{"half of all memory", "fragmentation", Severe, func(s *Snapshot, _ int64) {
 			s.fragmented(110)
 			s.Stats.SizeClasses[1] = class(1000, 250_000)
@@ -252,6 +303,13 @@ func TestFindingsNameTheirPlaces(t *testing.T) {
 			s.fragmented(50)
 			s.Stats.SizeClasses[1].Free = 300_000
 			s.Heap = heapProfile(row{"keep", 512, 0, 0, inuse(100, 51200)}, row{"other", 64, 0, 0, inuse(100, 6400)})
+		}},
+		{"fragmentation", "keep 3000, table 1000", func(s *Snapshot, _ int64) { // who keeps most counts, not who holds most
+			s.fragmented(50)
+			s.Stats.SizeClasses[1].Free = 300_000
+			s.Heap = heapProfile(row{"keep", 512, 0, 0, inuse(100, 51200)}, row{"table", 512, 0, 0, inuse(10000, 5120000)})
+			s.Fragmentation = madeProfile(fragmentationTypes, []row{{"keep", 512, 0, 0, []int64{10, 3000}}, {"table", 512, 0, 0, []int64{10, 1000}},
+				{"small", 64, 0, 0, []int64{10, 9000}}})
 		}},
 		{"only-frees", "make 100", func(s *Snapshot, n int64) {
 			s.Threads[1].RemoteFrees = n * 10 * remoteRate

@@ -26,6 +26,9 @@ type Snapshot struct {
 	Heap    *profile.Profile
 	Remote  *profile.Profile // blocks that other threads than their own have freed
 
+	// What is free in half-empty spans, by whose blocks keep them.
+	Fragmentation *profile.Profile
+
 	// Name gives names to the addresses of a profile; it is called for those only that a finding needs.
 	Name func(*profile.Profile)
 	// Hide names functions that are no places; nil: none.

@@ -53,7 +53,12 @@ func label(s *sample, name string) int64 {
 func rowKey(p *profile.Profile, s *sample) string {
 	var b strings.Builder
 	for _, loc := range s.Location {
-		fmt.Fprintf(&b, "%x,", loc.Address)
+		address := loc.Address
+		if m := loc.Mapping; m != nil && m.BuildID != "" { // a library that is unloaded between the two has other addresses then
+			b.WriteString(m.BuildID)
+			address += m.Offset - m.Start
+		}
+		fmt.Fprintf(&b, "%x,", address)
 	}
 	interval := cmp.Or(label(s, "interval"), p.Period)
 	fmt.Fprintf(&b, "%d,%d,%d,%d,%d", label(s, "bytes"), label(s, "asked"), label(s, "moved"), label(s, "drawn"), interval)
@@ -81,33 +86,39 @@ func growth(before, after *profile.Profile, name string, seconds float64) weigh 
 
 // sites adds the rows up by place, the largest first.
 func sites(snapshot *Snapshot, p *profile.Profile, by weigh) []Site {
-	if p == nil {
-		return nil
-	}
-	named, total := weighed(p, by)
-	if total == 0 {
-		return nil
-	}
-	if snapshot.Name != nil {
-		snapshot.Name(named)
-	}
-	_ = named.RemoveUninteresting()
 	found := map[string]*Site{}
-	for _, s := range named.Sample {
-		stack := places(s, snapshot.Hide)
-		place := placeOf(stack)
+	total := eachPlace(snapshot, p, by, func(place string, stack []string, size int64, weight float64) {
 		site := found[place]
 		if site == nil {
 			site = &Site{Place: place}
 			found[place] = site
 		}
-		weight := float64(s.Value[0])
 		if weight > site.most {
-			site.most, site.Stack, site.Size = weight, stack, label(s, "bytes")
+			site.most, site.Stack, site.Size = weight, stack, size
 		}
 		site.Bytes += weight
-	}
+	})
 	return largest(found, total)
+}
+
+// eachPlace names the rows that count and says of each where it is, the size of its blocks, and its weight. Returns the sum of all.
+func eachPlace(snapshot *Snapshot, p *profile.Profile, by weigh, f func(place string, stack []string, size int64, weight float64)) float64 {
+	if p == nil {
+		return 0
+	}
+	named, total := weighed(p, by)
+	if total == 0 {
+		return 0
+	}
+	if snapshot.Name != nil {
+		snapshot.Name(named)
+	}
+	_ = named.RemoveUninteresting()
+	for _, s := range named.Sample {
+		stack := places(s, snapshot.Hide)
+		f(placeOf(stack), stack, label(s, "bytes"), float64(s.Value[0]))
+	}
+	return total
 }
 
 // weighed is a profile of the rows that count, with their weight as their only value: naming changes a profile, and takes time.

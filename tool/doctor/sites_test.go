@@ -46,3 +46,20 @@ func TestGrowthOfRowsOfOneKey(t *testing.T) {
 		}
 	}
 }
+
+// A library that is unloaded between the two looks has its stacks at other addresses afterwards.
+func TestNothingGrowsBecauseALibraryGoes(t *testing.T) {
+	look := func(start uint64) *profile.Profile {
+		p := madeProfile([]string{"alloc_space"}, []row{{function: "gone", bytes: 128, values: []int64{5000}}})
+		mapping := &profile.Mapping{ID: 1, Start: start, Limit: start + 0x1000, Offset: 0x2000, BuildID: "af01"}
+		p.Mapping = []*profile.Mapping{mapping}
+		for _, loc := range p.Sample[0].Location {
+			loc.Mapping, loc.Address = mapping, start+0x123
+		}
+		return p
+	}
+	before, after := look(0x7f0000000000), look(0x7100000000000000)
+	if grown := growth(before, after, "alloc_space", 1)(after.Sample[0]); grown != 0 {
+		t.Errorf("%v bytes a second", grown)
+	}
+}

@@ -38,6 +38,9 @@ func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
 	if s.Remote, err = fetchProfile(c, "remote", name); err != nil {
 		return nil, err
 	}
+	if s.Fragmentation, err = fetchProfile(c, "fragmentation", name); err != nil {
+		return nil, err
+	}
 	s.Name = func(p *profile.Profile) { symbolize.Profile(p, symbolize.Files{PID: pid}) }
 	if pid != 0 {
 		s.Tasks, s.Memory, s.Limits = readTasks(pid), readMemory(pid), readLimits(pid)

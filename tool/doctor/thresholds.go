@@ -15,7 +15,8 @@ const (
 	wasteBytes           = 16 * mib
 	wasteShare           = 0.10
 	severeWasteShare     = 0.50
-	fragmentedFreeToLive = 1.0 // of a size class: as many free bytes as live ones
+	fragmentedFreeToLive = 1.0  // of a size class: as many free bytes as live ones
+	mostOfClasses        = 0.80 // of what half-empty classes have free: then one is named instead of all
 
 	// Blocks of other threads freed per second by a thread that allocates nothing: 100,000 are about 1 % of a processor.
 	remoteRate, severeRemoteRate = 100_000, 1_000_000

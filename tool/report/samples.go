@@ -173,6 +173,7 @@ type sampleReader struct {
 
 	locationRoom []*profile.Location
 	valueRoom    []int64
+	left         int      // bytes of the piece that are yet to be read
 	labels       []label  // of the sample that is being read
 	numbers      []uint64 // of the field that is
 }
@@ -181,6 +182,7 @@ type label struct {
 	key, text, number, unit int64 // all but the number are indices of texts
 }
 
+// roomEntries is what is made at once at most. Profiles of few samples get as much as these can need: a server keeps many profiles.
 const roomEntries = 1 << 15
 
 // read reads as many samples as out has room for.
@@ -188,6 +190,7 @@ func (r *sampleReader) read(data []byte, out []*profile.Sample) bool {
 	samples := make([]profile.Sample, len(out))
 	for i := range samples {
 		f, size := nextField(data)
+		r.left = len(data)
 		if !r.sample(f.body, &samples[i]) {
 			return false
 		}
@@ -199,11 +202,12 @@ func (r *sampleReader) read(data []byte, out []*profile.Sample) bool {
 
 func (r *sampleReader) sample(data []byte, into *profile.Sample) bool {
 	// Each location and each value is a byte or more.
+	room := max(min(roomEntries, r.left), len(data))
 	if cap(r.locationRoom)-len(r.locationRoom) < len(data) {
-		r.locationRoom = make([]*profile.Location, 0, max(roomEntries, len(data)))
+		r.locationRoom = make([]*profile.Location, 0, room)
 	}
 	if cap(r.valueRoom)-len(r.valueRoom) < len(data) {
-		r.valueRoom = make([]int64, 0, max(roomEntries, len(data)))
+		r.valueRoom = make([]int64, 0, room)
 	}
 	locations, values := r.locationRoom[len(r.locationRoom):], r.valueRoom[len(r.valueRoom):]
 	r.labels = r.labels[:0]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand"
 	"reflect"
+	"runtime"
 	"testing"
 	"time"
 
@@ -173,4 +174,29 @@ func TestSizeOfACompressedFileIsNotBelieved(t *testing.T) {
 			t.Errorf("%d bytes: room for %d", len(data), size)
 		}
 	}
+}
+
+// A server keeps many profiles, most of them small.
+func TestSmallProfilesTakeLittle(t *testing.T) {
+	plain := encoded(t, randomSamples(rand.New(rand.NewSource(1)), 10))
+	inUse := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const many = 100
+	kept := make([]*profile.Profile, 0, many)
+	before := inUse()
+	for range many {
+		p, err := Parse(plain, "small")
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, p)
+	}
+	if each := (inUse() - before) / many; each > 100_000 {
+		t.Errorf("%d bytes for a profile that was written with %d", each, len(plain))
+	}
+	runtime.KeepAlive(kept)
 }

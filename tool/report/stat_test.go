@@ -187,3 +187,17 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
+
+func TestDumpsAreCounted(t *testing.T) {
+	for want, d := range map[string]attach.Dumps{
+		"":                                 {},
+		"Profiles written to files: 8\n\n": {Written: 8},
+		"Profiles written to files: 8, older ones removed: 3; became due while another waited to be written, and are that one: 13; " +
+			"could not be written: 1 (last: no space left on device)\n\n": {Written: 8, Removed: 3, Joined: 13, Failed: 1, LastErrno: 28},
+	} {
+		var b strings.Builder
+		if dumps(&b, d); b.String() != want {
+			t.Errorf("%+v: %q, expected %q", d, b.String(), want)
+		}
+	}
+}

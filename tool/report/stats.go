@@ -133,6 +133,9 @@ func dumps(b *strings.Builder, d attach.Dumps) {
 	if d.Removed != 0 {
 		fmt.Fprintf(b, ", older ones removed: %s", Count(d.Removed))
 	}
+	if d.Joined != 0 {
+		fmt.Fprintf(b, "; became due while another waited to be written, and are that one: %s", Count(d.Joined))
+	}
 	if d.Failed != 0 {
 		fmt.Fprintf(b, "; could not be written: %s (last: %s)", Count(d.Failed), syscall.Errno(d.LastErrno))
 	}

@@ -7,6 +7,8 @@ import (
 	"math/rand"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -317,6 +319,15 @@ func TestFilesWithoutTimesSayNothing(t *testing.T) {
 
 // What is known of stacks goes with the profiles that they were in: a program may have ever new ones.
 func TestStacksOfThePastAreForgotten(t *testing.T) {
+	const alone = "SEEMALLOC_TEST_ALONE" // what is in use is that of the process: other tests' servers keep profiles too
+	if os.Getenv(alone) == "" {
+		child := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+		child.Env = append(os.Environ(), alone+"=1")
+		if said, err := child.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, said)
+		}
+		return
+	}
 	h := &History{}
 	inHeap := func() int64 {
 		var m runtime.MemStats

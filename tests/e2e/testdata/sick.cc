@@ -64,15 +64,38 @@ static void storm() {
 
 // ---- fragments: of 100 MiB every eighth block stays, one on each page ----
 
-KNOWN char* remember_session() { return keep(static_cast<char*>(malloc(512))); }
+KNOWN char* remember_session(size_t bytes) { return keep(static_cast<char*>(malloc(bytes))); }
 
 static void fragments() {
   std::vector<char*> sessions(200 * kKiB);
-  for (char*& session : sessions) memset(session = remember_session(), 1, 512);
+  for (char*& session : sessions) memset(session = remember_session(512), 1, 512);
   for (size_t i = 0; i < sessions.size(); i++) {
     if (i % 8 != 0) free(sessions[i]);
   }
   rest();
+}
+
+// ---- scatters: the same in 62 sizes, of which none has much ----
+
+static void scatters() {
+  std::vector<char*> sessions(400 * kKiB);
+  for (size_t i = 0; i < sessions.size(); i++) {
+    size_t bytes = 16 + i / 8 % 62 * 8;
+    memset(sessions[i] = i % 8 == 0 ? remember_session(bytes) : static_cast<char*>(malloc(bytes)), 1, bytes);
+  }
+  for (size_t i = 0; i < sessions.size(); i++) {
+    if (i % 8 != 0) free(sessions[i]);
+  }
+  rest();
+}
+
+// ---- pins: a full table of a size, and sessions of that size that keep spans of their own ----
+
+KNOWN char* fill_table() { return keep(static_cast<char*>(malloc(512))); }
+
+static void pins() {
+  for (size_t i = 0; i < 200 * kKiB; i++) memset(fill_table(), 1, 512);
+  fragments();
 }
 
 // ---- frees: one thread allocates, another one frees, a batch at a time ----
@@ -247,7 +270,7 @@ int main(int, char** argv) {
   static const struct {
     const char* name;
     void (*run)();
-  } kWays[] = {{"storm", storm}, {"fragments", fragments}, {"frees", frees},     {"hoards", hoards}, {"bloat", bloat},
+  } kWays[] = {{"storm", storm}, {"fragments", fragments}, {"scatters", scatters}, {"pins", pins}, {"frees", frees}, {"hoards", hoards}, {"bloat", bloat},
                {"copies", copies}, {"aligned", aligned},   {"limit", limit},     {"drops", drops},   {"clean", clean}};
   for (const auto& way : kWays) {
     if (strcmp(argv[1], way.name) == 0) way.run();

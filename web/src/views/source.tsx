@@ -41,12 +41,12 @@ function InFile({ part, name, unit, compares, taken }: { part: Part; name: strin
       {text && taken > 0 && text.modified > taken && <p class="note">The file was changed at {clock(text.modified)}, after the profile was taken: lines may have moved.</p>}
       {beyond.length > 0 && <p class="note">The file ends before line {beyond[0]}: it is another version.</p>}
       <table class="figures source" aria-label={`Source of ${name}`}>
-        <thead><tr><th scope="col"><Word name="flat" /></th><th scope="col"><Word name="cum" /></th><th scope="col">line</th><th scope="col">{text ? "source" : ""}</th></tr></thead>
+        <thead><tr><th scope="col"><Word name="flat" /></th><th scope="col"><Word name="cum" /></th><th scope="col">line</th>{text && <th scope="col">source</th>}</tr></thead>
         <tbody>
           {rows.map((number) => (
             <tr key={number} class={part.lines.has(number) ? "held" : undefined}>{cells(part.lines.get(number))}<td>{number}</td><td class="name"><code>{text!.lines[number - 1] || " "}</code></td></tr>
           ))}
-          {(text ? beyond : numbers).map((number) => <tr key={`n${number}`} class="held">{cells(part.lines.get(number))}<td>{number || "?"}</td><td class="name" /></tr>)}
+          {(text ? beyond : numbers).map((number) => <tr key={`n${number}`} class="held">{cells(part.lines.get(number))}<td>{number || "?"}</td>{text && <td class="name" />}</tr>)}
         </tbody>
       </table>
       {text && <p><button onClick={() => setWhole(!whole)}>{whole ? "the function only" : `all ${text.lines.length} lines of the file`}</button></p>}

@@ -1,0 +1,42 @@
+// dlclose, as the program and its libraries call it: what goes with it keeps its name in profiles (core/profile/unloaded.h). The C
+// library's own calls of it do not come here. In the shared libraries only: a static program has no next one. Not with a C library that has
+// dlsym in a library of its own (before glibc 2.34), which may come after this one is bound.
+#include <dlfcn.h>
+
+#include <atomic>
+
+#include "core/base/compiler.h"
+#include "core/profile/unloaded.h"
+
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
+
+extern "C" __attribute__((weak)) void* dlsym(void* handle, const char* name) noexcept;
+
+namespace seemalloc {
+namespace {
+
+using Close = int (*)(void*);
+
+Close next_dlclose() {
+  static std::atomic<Close> found{nullptr};
+  Close next = found.load(std::memory_order_relaxed);
+  if (next == nullptr && dlsym != nullptr) {
+    next = reinterpret_cast<Close>(dlsym(RTLD_NEXT, "dlclose"));
+    found.store(next, std::memory_order_relaxed);
+  }
+  return next;
+}
+
+}  // namespace
+}  // namespace seemalloc
+
+SEEMALLOC_EXPORT int dlclose(void* handle) noexcept {
+  seemalloc::Close next = seemalloc::next_dlclose();
+  if (next == nullptr) return -1;
+  seemalloc::profile::look_at_modules(false);
+  int result = next(handle);
+  seemalloc::profile::look_at_modules(true);
+  return result;
+}
+
+#endif

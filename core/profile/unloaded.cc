@@ -1,0 +1,241 @@
+#include "core/profile/unloaded.h"
+
+#include <link.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "core/os/arena.h"
+#include "core/os/lock.h"
+#include "core/os/os.h"
+#include "core/os/process.h"
+#include "core/profile/grow_array.h"
+#include "core/profile/modules.h"
+#include "core/profile/records.h"
+
+namespace seemalloc::profile {
+
+namespace {
+
+// A program that loads and unloads for ever is not to fill its memory with stacks that no walk finds again.
+constexpr size_t kMostCodes = 512, kMostTimes = 32;
+constexpr uint64_t kLongestWait_ns = 20 * kMillisecond_ns, kPause_ns = 50 * kMicrosecond_ns;
+
+// Code as it is loaded.
+struct Loaded {
+  uintptr_t start, limit;
+  uint64_t file_offset;
+  size_t path_at, path_bytes;  // in the list's text; from the root or not
+  BuildId build_id;
+  bool gone, overlaid;
+
+  bool lies_like(const Loaded& other) const { return start == other.start && limit == other.limit && file_offset == other.file_offset; }
+  bool is(const Loaded& other) const { return lies_like(other) && build_id == other.build_id; }
+  bool overlaps(const Loaded& other) const { return start < other.limit && other.start < limit; }
+};
+
+struct List {
+  GrowArray<Loaded> codes;
+  GrowArray<char> text;
+
+  bool failed() const { return codes.failed() || text.failed(); }
+  const char* path(const Loaded& code) const { return text.data() + code.path_at; }
+  void clear() {
+    codes.set_size(0);
+    text.set_size(0);
+  }
+  // It may have been refused memory once only.
+  void give_up() {
+    GrowArray<Loaded>().swap(codes);
+    GrowArray<char>().swap(text);
+  }
+};
+
+Lock lock;
+// ---- under the lock
+alignas(List) char list_memory[2][sizeof(List)];  // nothing is constructed at run time, and nothing destroyed
+unsigned current = 0;                             // which of the two
+unsigned long long seen_adds = 0, seen_subs = 0;  // as the dynamic linker counts modules, when the current one was made
+// ---- set under the lock, read without
+std::atomic<UnloadedCode*> codes[kMostCodes];  // in the order of their addresses; set once
+std::atomic<size_t> code_count{0};
+std::atomic<uint64_t> without_room{0};
+
+List& list(unsigned number) { return *reinterpret_cast<List*>(list_memory[number]); }
+
+uintptr_t next_place_locked() {
+  size_t count = code_count.load(std::memory_order_relaxed);
+  if (count == 0) return kUnloadedCode;
+  constexpr uintptr_t kGap = 64 * KiB;  // so that they are two mappings
+  return round_up(codes[count - 1].load(std::memory_order_relaxed)->limit + kGap, kGap);
+}
+
+UnloadedCode* find_locked(const Loaded& code, const char* path, size_t path_bytes) {
+  for (size_t i = 0; i < code_count.load(std::memory_order_relaxed); i++) {
+    UnloadedCode& known = *codes[i].load(std::memory_order_relaxed);
+    if (known.file_offset == code.file_offset && known.limit - known.start == code.limit - code.start && known.path_bytes == path_bytes &&
+        memcmp(known.path, path, path_bytes) == 0 && known.build_id == code.build_id) {
+      return &known;
+    }
+  }
+  return nullptr;
+}
+
+// Null without room.
+UnloadedCode* make_locked(const Loaded& code, const char* path, size_t path_bytes) {
+  size_t count = code_count.load(std::memory_order_relaxed);
+  if (count == kMostCodes) return nullptr;
+  auto* made = static_cast<UnloadedCode*>(os::arena_allocate(sizeof(UnloadedCode) + path_bytes, alignof(UnloadedCode)));
+  if (made == nullptr) return nullptr;
+  char* copy = reinterpret_cast<char*>(made + 1);
+  memcpy(copy, path, path_bytes);
+  uintptr_t start = next_place_locked();
+  *made = {start, start + (code.limit - code.start), code.file_offset, copy, path_bytes, code.build_id, 0};
+  codes[count].store(made, std::memory_order_relaxed);
+  code_count.store(count + 1, std::memory_order_release);  // pairs with unloaded_count(); before its first stack
+  return made;
+}
+
+// The dynamic linker has a name as it was given to dlopen. From which folder that was is not known: the present one is the best guess.
+size_t full_path(const char* path, size_t bytes, char* full, size_t capacity) {
+  while (bytes > 2 && path[0] == '.' && path[1] == '/') path += 2, bytes -= 2;
+  size_t folder = path[0] == '/' || os::was_filtered_at_load() ? 0 : os::working_folder(full, capacity);
+  if (folder != 0 && folder + 1 < capacity) full[folder++] = '/';
+  if (folder + bytes > capacity) return 0;
+  memcpy(full + folder, path, bytes);
+  return folder + bytes;
+}
+
+void move_stacks_locked(const Loaded& code, const char* path) {
+  if (!records.stacks.any_in(code.start, code.limit)) return;
+  char full[4096];
+  size_t bytes = full_path(path, code.path_bytes, full, sizeof(full));
+  UnloadedCode* known = bytes != 0 ? find_locked(code, full, bytes) : nullptr;
+  if (known == nullptr && bytes != 0) known = make_locked(code, full, bytes);
+  if (known == nullptr || known->times == kMostTimes) {
+    without_room.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  known->times++;
+  records.stacks.move_code(code.start, code.limit, known->start);
+  unload_count.fetch_add(1, std::memory_order_release);  // pairs with find_module(): who remembers a stack by it sees that moved
+}
+
+// ---- what is loaded ----
+
+bool is_code(const ElfW(Phdr) & segment) { return segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0; }
+
+struct Look {
+  List* to;
+  bool changed;
+  bool added;     // else what is there has been there, and build ids need not be read
+  bool filtered;  // a filter may kill who asks the kernel for other things than the program does
+};
+
+void note(const Look& look, const dl_phdr_info& info) {
+  List& to = *look.to;
+  if (info.dlpi_name == nullptr || strchr(info.dlpi_name, '/') == nullptr) return;  // the program itself, the vDSO
+  size_t path_at = to.text.size(), path_bytes = strlen(info.dlpi_name);
+  if (!to.text.reserve(path_at + path_bytes)) return;
+  memcpy(to.text.data() + path_at, info.dlpi_name, path_bytes);
+  to.text.set_size(path_at + path_bytes);
+  BuildId build_id = !look.added || look.filtered ? BuildId{} : build_id_of_module(info.dlpi_addr, info.dlpi_phdr, info.dlpi_phnum);
+  for (size_t i = 0; i < info.dlpi_phnum; i++) {
+    const ElfW(Phdr)& segment = info.dlpi_phdr[i];
+    if (!is_code(segment)) continue;
+    uintptr_t start = round_down(info.dlpi_addr + segment.p_vaddr, os::page_bytes());
+    uintptr_t limit = round_up(info.dlpi_addr + segment.p_vaddr + segment.p_filesz, os::page_bytes());
+    if (holds_permanent_code(start, limit)) continue;
+    to.codes.push({start, limit, round_down(segment.p_offset, os::page_bytes()), path_at, path_bytes, build_id, false, false});
+  }
+}
+
+// Ends at the first module where none has come or gone. C libraries that do not count tell nothing else either.
+int look_at_module(dl_phdr_info* info, size_t bytes, void* context) {
+  Look& look = *static_cast<Look*>(context);
+  bool counts = bytes >= offsetof(dl_phdr_info, dlpi_subs) + sizeof(info->dlpi_subs);
+  if (!counts || (!look.changed && info->dlpi_adds == seen_adds && info->dlpi_subs == seen_subs)) return 1;
+  if (!look.changed) look.added = info->dlpi_adds != seen_adds;
+  look.changed = true;
+  seen_adds = info->dlpi_adds;
+  seen_subs = info->dlpi_subs;
+  note(look, *info);
+  return 0;
+}
+
+void compare(List& before, const List& now, bool added) {
+  for (size_t b = 0; b < before.codes.size(); b++) {
+    Loaded& code = before.codes[b];
+    code.gone = true;
+    for (size_t n = 0; n < now.codes.size(); n++) {
+      if (added ? code.is(now.codes[n]) : code.lies_like(now.codes[n])) code.gone = false;
+      if (code.overlaps(now.codes[n])) code.overlaid = true;
+    }
+  }
+}
+
+void forget_gone(List& list) {
+  size_t kept = 0;
+  for (size_t i = 0; i < list.codes.size(); i++) {
+    if (!list.codes[i].gone) list.codes[kept++] = list.codes[i];
+  }
+  list.codes.set_size(kept);
+}
+
+void look_locked(bool just_gone) {
+  List &before = list(current), &now = list(1 - current);
+  Look look{&now, false, false, os::was_filtered_at_load()};
+  now.clear();
+  dl_iterate_phdr(look_at_module, &look);
+  if (!look.changed) return;
+  if (now.failed()) {  // what goes before the next look is not noticed
+    without_room.fetch_add(1, std::memory_order_relaxed);
+    before.give_up();
+    now.give_up();
+    seen_adds = 0;
+    return;
+  }
+  compare(before, now, look.added);
+  for (size_t i = 0; i < before.codes.size(); i++) {
+    const Loaded& code = before.codes[i];
+    if (!code.gone) continue;
+    if (!code.overlaid || just_gone) {
+      move_stacks_locked(code, before.path(code));
+    } else if (records.stacks.any_in(code.start, code.limit)) {
+      without_room.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  look.added ? void(current = 1 - current) : forget_gone(before);
+}
+
+bool lock_soon() {
+  for (uint64_t begin = 0; !lock.try_lock();) {
+    uint64_t now = os::monotonic_ns();
+    if (begin == 0) begin = now;
+    if (now - begin > kLongestWait_ns) return false;
+    os::pause(kPause_ns);
+  }
+  return true;
+}
+
+}  // namespace
+
+void look_at_modules(bool just_gone) {
+  if (records.stacks.size() == 0) return;
+  if (!lock_soon()) {
+    without_room.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  look_locked(just_gone);
+  lock.unlock();
+}
+
+size_t unloaded_count() { return code_count.load(std::memory_order_acquire); }
+const UnloadedCode& unloaded_code(size_t number) { return *codes[number].load(std::memory_order_relaxed); }
+
+uint64_t unloaded_without_room() { return without_room.load(std::memory_order_relaxed); }
+
+void lock_unloaded_for_fork() { lock.lock_for_fork(); }
+void unlock_unloaded_after_fork() { lock.unlock_after_fork(); }
+
+}  // namespace seemalloc::profile
