@@ -6,6 +6,7 @@
 
 #include "core/api/slow_path.h"
 #include "core/base/compiler.h"
+#include "core/heap/list_head.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
 #include "core/pages/window.h"
@@ -14,11 +15,11 @@ namespace seemalloc {
 
 // A block of the class; `bytes` is what was asked for, told to the sampler.
 SEEMALLOC_ALWAYS_INLINE void* allocate_from(size_t size_class, size_t bytes) {
-  Block** head = &heap::thread_cache.heads[size_class];
-  Block* block = *head;
+  heap::ListHead head(size_class);
+  Block* block = head.first();
   if (SEEMALLOC_UNLIKELY(block == nullptr)) return allocate_slow(bytes, size_class);
   Block* next = block->next;
-  store_racing(*head, next);
+  head.set(next);
   prefetch_for_write(next);  // its turn comes soon; null at the end does no harm
   return block;
 }

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <cstddef>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -32,6 +34,31 @@ TEST(SmallHeap, LittleIsKeptOfWhatWasLent) {
     EXPECT_GT(thread_cache.heap->foreign_bytes, 4 * KiB) << "they were lent";
     EXPECT_LE(thread_cache.heap->foreign_bytes, kMaxLentBytes);
   });
+}
+
+// How many blocks of `bytes` take turns where one at a time is allocated and freed, over and over.
+size_t blocks_in_turns(size_t bytes) {
+  std::set<void*> seen;
+  in_new_thread([&] {
+    for (int i = 0; i < 20'000; i++) sm_free(sm_malloc(bytes));
+    std::vector<void*> turns;
+    turns.reserve(1'000);
+    for (int i = 0; i < 1'000; i++) {
+      turns.push_back(sm_malloc(bytes));
+      sm_free(turns.back());
+    }
+    seen.insert(turns.begin(), turns.end());
+  });
+  return seen.size();
+}
+
+TEST(SmallHeap, ListsOfOneBlockAtATimeBecomeLongEnoughButNoLonger) {
+  for (size_t bytes : {16, 64, 128, 256}) {
+    size_t blocks = blocks_in_turns(bytes);
+    EXPECT_GE(blocks, 8 * KiB / bytes < 64 ? 8 * KiB / bytes : 64) << bytes << " bytes";
+    EXPECT_LE(blocks, 128) << bytes << " bytes: with the first cut of a span, 2 KiB";
+  }
+  for (size_t bytes : {512, 1024, 4096}) EXPECT_LE(blocks_in_turns(bytes), 2 * KiB / bytes + 12) << bytes << " bytes: those first lent, and one cut";
 }
 
 #if !defined(__SANITIZE_THREAD__)  // whose shadow of memory has page faults of its own

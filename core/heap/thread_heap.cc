@@ -32,6 +32,9 @@ constexpr uint32_t kRefillsPerFlush = 128;
 constexpr uint32_t kSlowEntriesPerLook = 512;
 constexpr uint64_t kCollectionPeriod_ns = 250 * kMillisecond_ns;
 
+// What a list of freed blocks is lengthened to. A class of which kLeastListBlocks would be too many bytes is left alone: ends of lists
+// of 8 cost more than those of lists of 4 (docs/decisions/0056).
+constexpr uint32_t kListBlocks = 64, kLeastListBlocks = 32, kMostListBytes = 8 * KiB;
 constexpr unsigned kMostGrowth = 4;  // of a span over the smallest of its class: 16 times
 
 void never_sample(ThreadHeap& heap, Draw) { heap.sample_at = UINT64_MAX; }
@@ -116,6 +119,34 @@ uint32_t borrow(ClassState& cs, unsigned size_class, Block** first) {
   return central_lend(size_class, blocks == 0 ? 1 : blocks > kMaxBlocks ? kMaxBlocks : blocks, first);
 }
 
+// Cuts `count` blocks from the span's untouched end; the last one is linked to `behind`.
+Block* cut(Span* span, uint32_t count, Block* behind) {
+  Block* first = span->block_at(span->carved);
+  Block* block = first;
+  for (uint32_t i = 1; i < count; i++) {
+    Block* next = reinterpret_cast<Block*>(reinterpret_cast<uintptr_t>(block) + span->block_bytes);
+    block->next = next;
+    block = next;
+  }
+  block->next = behind;
+  span->carved += count;
+  return first;
+}
+
+// A class comes here with freed blocks after kFreedListsPerRefill lists. If these are short their ends are much of its cost: as many
+// blocks again are put in front, up to kListBlocks (docs/decisions/0056). Returns how many.
+uint32_t lengthen(Span* span, uint32_t count, Block** first) {
+  if (span->block_bytes > kMostListBytes / kLeastListBlocks || span->holes != 0) return 0;
+  uint32_t enough = kMostListBytes / span->block_bytes;
+  if (enough > kListBlocks) enough = kListBlocks;
+  uint32_t room = span->capacity - span->carved;
+  if (count >= enough || room == 0) return 0;
+  uint32_t more = count < enough - count ? count : enough - count;
+  if (more > room) more = room;
+  *first = cut(span, more, *first);
+  return more;
+}
+
 // The blocks to hand over next, all of them counted as live; 0 when out of memory.
 uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block** first) {
   if (cs.stash != nullptr) {
@@ -136,6 +167,7 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
       if (count != 0) {
         *first = checked(span, span->free_list);
         span->free_list = nullptr;
+        count += lengthen(span, count, first);
         span->set_live_quietly(span->carved);
         return count;
       }
@@ -301,15 +333,7 @@ uint32_t carve(Span* span, Block** first) {
   uint32_t count = kClasses[span->size_class].max_blocks_per_extension;
   if (count < span->carved) count = span->carved;
   if (count > span->capacity - span->carved) count = span->capacity - span->carved;
-  Block* block = span->block_at(span->carved);
-  *first = block;
-  for (uint32_t i = 1; i < count; i++) {
-    Block* next = reinterpret_cast<Block*>(reinterpret_cast<uintptr_t>(block) + span->block_bytes);
-    block->next = next;
-    block = next;
-  }
-  block->next = nullptr;
-  span->carved += count;
+  *first = cut(span, count, nullptr);
   return count;
 }
 

@@ -36,7 +36,8 @@ struct ThreadCache {
   Block* heads[kClassCount] = {};
   bool finished = false;  // the thread's heap is gone: it is past its last destructors
 };
-extern constinit thread_local ThreadCache thread_cache __attribute__((tls_model("initial-exec")));
+#define SEEMALLOC_THREAD_CACHE_SYMBOL "seemalloc_thread_cache"  // list_head.h addresses it by hand
+extern constinit thread_local ThreadCache thread_cache __asm__(SEEMALLOC_THREAD_CACHE_SYMBOL) __attribute__((tls_model("initial-exec")));
 
 enum class HeapState : uint8_t {
   kActive,  // has a thread
