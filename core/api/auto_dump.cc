@@ -62,7 +62,7 @@ DumpReason first_of(unsigned bits) {
 
 void write_asked() {
   if (asked.load(std::memory_order_relaxed) == 0 || writing.exchange(true, std::memory_order_acquire)) return;
-  unsigned bits = asked.exchange(0, std::memory_order_relaxed);
+  unsigned bits = asked.exchange(0, std::memory_order_release);
   if (bits != 0) write_dump(first_of(bits));
   writing.store(false, std::memory_order_release);
 }
@@ -110,6 +110,9 @@ SEEMALLOC_NOINLINE void look_for_dump(uint64_t bytes) {
   ask(due);
   if (!helper_runs() && may_lock()) write_asked();
 }
+
+// In this order: what is taken from the one is in the other by then.
+bool dump_is_pending() { return asked.load(std::memory_order_acquire) != 0 || writing.load(std::memory_order_acquire); }
 
 void ask_for_dump(DumpReason reason) { ask(dump_bit(reason)); }
 

@@ -37,6 +37,8 @@ void ask_for_dump(DumpReason reason);
 void tick_dumps();
 // When to call that at the latest, in ns.
 uint64_t next_dump_tick_in_ns();
+// Something has been asked for and is not yet written and counted. Threads: any.
+bool dump_is_pending();
 
 // An allocation has failed, and the program will be told so: written at once, since the thread may be about to give up.
 void dump_after_failure();

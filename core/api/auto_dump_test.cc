@@ -50,6 +50,21 @@ void churn(size_t bytes) {
   for (size_t sum = 0; sum < bytes; sum += kEach) sm_free(sm_malloc(kEach));
 }
 
+template <typename F>
+bool within_seconds(double seconds, F done) {
+  auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+// Until the helper has written, and counted, all it was asked for.
+bool quiet() {
+  return within_seconds(300, [] { return !dump_is_pending(); });
+}
+
 class AutoDump : public testing::Test {
  protected:
   void SetUp() override {
@@ -66,6 +81,7 @@ class AutoDump : public testing::Test {
     }
     set("sample", "512K");
     if (!helper_runs()) churn(MiB);
+    EXPECT_TRUE(quiet());
     fs::remove_all(folder_);
   }
   std::set<std::string> files() const {
@@ -369,16 +385,6 @@ TEST_F(AutoDump, ExitInTheMidstOfTheAllocatorWritesNothing) {
 
 // ---- with a helper ----
 
-template <typename F>
-bool within_seconds(double seconds, F done) {
-  auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
-
 bool helper_is_there() {
   FixedText<64> problem;
   if (!options::set(Id::helper, "1", 1, problem)) return false;
@@ -396,7 +402,7 @@ TEST_F(AutoDump, TheHelperWritesAtOnceAndAlsoWhileNothingHappens) {
   set("dump_time_interval", "1");
   EXPECT_TRUE(within_seconds(300, [&] { return counted().written != 0; })) << "idle";
   set("dump_time_interval", "0");
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE(quiet());
   uint64_t before = dump_statistics().written;
   // Threads together, faster than any disk: written one at a time, none half.
   set("dump_keep", "4");
@@ -405,8 +411,8 @@ TEST_F(AutoDump, TheHelperWritesAtOnceAndAlsoWhileNothingHappens) {
   for (int t = 0; t < 4; t++) threads.emplace_back([] { churn(64 * MiB); });
   for (std::thread& thread : threads) thread.join();
   set("dump_alloc_interval", "0");
-  EXPECT_TRUE(within_seconds(300, [&] { return dump_statistics().written > before; }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_TRUE(quiet());
+  EXPECT_GT(dump_statistics().written, before);
   EXPECT_LE(dump_statistics().written - before, 4 * 64 * MiB / kEach);
   for (const std::string& file : files()) EXPECT_EQ(file.find(".tmp."), std::string::npos) << file;
 }
@@ -417,16 +423,8 @@ TEST_F(AutoDump, WhatBecomesDueWhileOneWaitsJoinsIt) {
   counted();
   set("dump_alloc_interval", "10M");
   churn(200 * MiB);
-  DumpStatistics d{};
-  EXPECT_TRUE(within_seconds(300, [&] {
-    DumpStatistics more = counted();
-    d.written += more.written;
-    d.joined += more.joined;
-    return d.written + d.joined >= 20;
-  })) << d.written << " written, " << d.joined << " joined";
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  DumpStatistics more = counted();
-  EXPECT_EQ(more.written + more.joined, 0u);
+  EXPECT_TRUE(quiet());
+  DumpStatistics d = counted();
   EXPECT_GE(d.written, 1u);
   EXPECT_EQ(d.written + d.joined, 20u);
   EXPECT_EQ(files().size(), d.written);
