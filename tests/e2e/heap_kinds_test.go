@@ -43,8 +43,10 @@ func TestFragmentationIsChargedToWhoPinsSpans(t *testing.T) {
 	if off := charged - report.Total; off < -16 || off > 16 { // rows are rounded
 		t.Errorf("the profile says that %d bytes are charged, its rows %d", charged, report.Total)
 	}
-	if report.Error <= 0 || report.Error > float64(exact)/10 {
-		t.Errorf("standard error %.0f", report.Error)
+	// It is 0.055 of them, and where the samples are off by more than three times that, what they are off by: once in 300 times.
+	most := max(float64(exact)/10, math.Abs(float64(charged-exact)))
+	if report.Error <= 0 || report.Error > most+16 || most > float64(exact)/4 {
+		t.Errorf("standard error %.0f, %d bytes charged of %d", report.Error, charged, exact)
 	}
 	within(t, "remember_session", flat["remember_session"], exact, report.Error)
 	if flat["fill_table"] > exact/50 {
