@@ -314,15 +314,15 @@ bool Walk::holds_return_address(uintptr_t address) {
 }
 
 // Where interrupted code may have its return address when there is none beside the frame pointer: on top of the stack
-// (a leaf, or the first instruction), or below the frame pointer that it has just pushed. 0: nowhere there.
+// (a leaf, or the first instruction), or below the frame pointer that it has just pushed: first, as what that holds may look like
+// a return address too. 0: nowhere there.
 uintptr_t Walk::return_slot_on_top() {
 #if defined(__x86_64__)
   uintptr_t sp = registers_.sp(), fp = registers_.fp(), top;
   if (sp % sizeof(uintptr_t) != 0) return 0;
   if (fp >= sp && holds_return_address(fp + sizeof(uintptr_t))) return 0;
-  if (holds_return_address(sp)) return sp;
-  if (!memory_.read(sp, &top) || top != fp) return 0;
-  return holds_return_address(sp + sizeof(uintptr_t)) ? sp + sizeof(uintptr_t) : 0;
+  if (memory_.read(sp, &top) && top == fp && holds_return_address(sp + sizeof(uintptr_t))) return sp + sizeof(uintptr_t);
+  return holds_return_address(sp) ? sp : 0;
 #else
   return 0;
 #endif

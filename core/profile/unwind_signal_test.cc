@@ -247,9 +247,11 @@ NOINLINE void call_with_rbp(void (*function)(), uintptr_t value) {
                    : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
 }
 
-std::vector<uintptr_t> rbp_values(const uintptr_t* local) {
+// One of them has in front of it what looks like a call: local[0], the byte 0xe8 five bytes before local[1].
+std::vector<uintptr_t> rbp_values(uintptr_t* local) {
+  local[0] = uintptr_t{0xe8} << 24;
   auto here = reinterpret_cast<uintptr_t>(local);
-  return {0, 1, 4096, here, here + 1, here + 64, here - 4096, here + (1 << 23), ~uintptr_t{0}, reinterpret_cast<uintptr_t>(&bare_leaf)};
+  return {0, 1, 4096, here, here + 1, here + 8, here + 64, here - 4096, here + (1 << 23), ~uintptr_t{0}, reinterpret_cast<uintptr_t>(&bare_leaf)};
 }
 
 TEST_P(UnwindSignal, LeavesCodeWithoutTablesAtAnyInstruction) {
