@@ -75,12 +75,16 @@ void make_room(ThreadHeap* mine, bool only_for_limit) {
   if (!only_for_limit) pages::unmap_empty_regions();
 }
 
-void* try_again(ThreadHeap& mine, unsigned size_class, const Attempt& first) {
+// The first block of the malloc list, which may have none.
+Block* take_listed(unsigned size_class) {
   Block* block = heap::thread_cache.heads[size_class];
-  if (block != nullptr) {  // it was a sample's block that could not be had
-    store_racing(heap::thread_cache.heads[size_class], block->next);
-    return block;
-  }
+  if (block != nullptr) store_racing(heap::thread_cache.heads[size_class], block->next);
+  return block;
+}
+
+void* try_again(ThreadHeap& mine, unsigned size_class, const Attempt& first) {
+  Block* block = take_listed(size_class);
+  if (block != nullptr) return block;  // it was a sample's block that could not be had
   make_room(&mine, first.limit_refused());
   Attempt last;
   // There is no memory for records either.
@@ -146,7 +150,11 @@ Span* large_span(size_t bytes, size_t alignment, const void* site) {
 }
 
 SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_class, const void* site) {
+  bool is_first = heap::thread_cache.heap == nullptr;
   ThreadHeap* mine = thread_heap();
+  if (SEEMALLOC_UNLIKELY(is_first)) {  // the heap may have come with lists
+    if (Block* block = take_listed(size_class)) return block;
+  }
   if (mine == nullptr) {
     Block* block = nullptr;
     if (heap::central_lend(size_class, 1, &block) == 0) return out_of_memory();

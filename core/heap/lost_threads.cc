@@ -17,7 +17,7 @@ bool copy(const ThreadCache* cache, const ThreadHeap* heap, unsigned first, unsi
 }
 #else
 bool copy(const ThreadCache* cache, const ThreadHeap* heap, unsigned first, unsigned count, Block** lists) {
-  if (cache == &thread_cache) {
+  if (cache == &thread_cache || cache == &heap->body->kept) {
     for (unsigned i = 0; i < count; i++) lists[i] = cache->heads[first + i];
     return cache->heap == heap;
   }

@@ -3,7 +3,7 @@
 // it or gives it to the next thread; the kernel tells the joiner that they have ended, not us.
 //
 // 1. Nobody but the heap's own thread follows ThreadHeap::cache: others copy what is there by a system call, which answers where
-//    nothing is mapped. To look whether the thread lives would not do: it may end, and its memory go, before the next instruction.
+//    nothing is mapped (but for a parked heap's, which is in our memory and its own). To look whether the thread lives would not do: it may end, and its memory go, before the next instruction.
 // 2. A copy is the heap's if the memory names the heap (ThreadCache::heap), read after the lists. Only adopt_heap and abandon_heap write
 //    that word, and nobody adopts the heap of a lost thread before step 4. So a thread that has the same memory now has null there
 //    until it has a heap of its own, and lists only after that: until then the lists are those that were left, or already null.

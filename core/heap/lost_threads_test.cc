@@ -47,6 +47,8 @@ TEST(LostThreads, ListsAreReadWhereTheyAreAndWhoseTheyAre) {
   void* memory = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   ThreadHeap heap, another;
+  HeapBody body{};
+  heap.body = &body;
   Block block{};
   Block* lists[kClassCount];
   Block* list = nullptr;
@@ -71,6 +73,11 @@ TEST(LostThreads, ListsAreReadWhereTheyAreAndWhoseTheyAre) {
   EXPECT_FALSE(read_list(heap, 3, &list)) << "half of it";
 #endif
   munmap(memory, 2 * page);
+  body.kept.heads[3] = &block;
+  body.kept.heap = &heap;
+  heap.cache = &body.kept;
+  ASSERT_TRUE(read_list(heap, 3, &list)) << "parked";
+  EXPECT_EQ(list, &block);
 }
 
 #ifndef __SANITIZE_THREAD__  // it has to see each thread's end

@@ -50,6 +50,12 @@ size_t live_blocks() {
   return count;
 }
 
+// From here on no tick is due, however slow the machine is, until time passes.
+void tick_once() {
+  os::let_pass(10 * kSecond_ns);
+  tick();
+}
+
 TEST(Parked, TheNextThreadHasTheHeapAsItIs) {
   purge_all();
   Blocks all = left_behind();
@@ -85,6 +91,82 @@ TEST(Parked, NothingIsLostOrCountedTwice) {
   }
 }
 
+uint64_t given_to_the_program() {
+  Statistics s = statistics();
+  return s.allocated_bytes - s.untaken_bytes;
+}
+
+// Until the malloc list of this size has so many blocks.
+void make_list(size_t bytes, size_t least) {
+  auto length = [bytes] {
+    size_t count = 0;
+    for (Block* block = thread_cache.heads[class_of(bytes)]; block != nullptr; block = block->next) count++;
+    return count;
+  };
+  Blocks all;
+  do all.push_back(sm_malloc(bytes));
+  while (length() < least);
+  free_all(all);
+}
+
+// The lists too: what the thread before it had left of one is what its first malloc takes.
+TEST(Parked, TheNextThreadGoesOnWithTheLists) {
+  tick_once();
+  purge_all();
+  constexpr size_t kRounds = 5, kSizes[] = {64, 200, 1000};
+  Block* next[3];
+  auto look = [&next, &kSizes] {
+    for (int i = 0; i < 3; i++) next[i] = thread_cache.heads[class_of(kSizes[i])];
+  };
+  std::thread([&] {
+    for (size_t bytes : kSizes) make_list(bytes, kRounds + 1);
+    look();
+  }).join();
+  uint64_t refills[3];
+  for (int i = 0; i < 3; i++) refills[i] = statistics().classes[class_of(kSizes[i])].refills;
+  for (size_t round = 0; round < kRounds; round++) {
+    std::thread([&] {
+      for (size_t i = 0; i < 3; i++) {
+        size_t which = (i + round) % 3;  // the thread has no heap yet at its first malloc
+        void* p = sm_malloc(kSizes[which]);
+        EXPECT_EQ(p, next[which]) << kSizes[which];
+        sm_free(p);
+      }
+      look();
+    }).join();
+  }
+  for (int i = 0; i < 3; i++) EXPECT_EQ(statistics().classes[class_of(kSizes[i])].refills, refills[i]) << kSizes[i];
+}
+
+TEST(Parked, WhatTheirListsHoldIsKnownToTheByte) {
+  tick_once();
+  purge_all();
+  auto expect = [](uint64_t bytes, uint64_t before) {
+    EXPECT_EQ(given_to_the_program() - before, bytes);
+    purge_all();  // what is left in them was never given
+    EXPECT_EQ(given_to_the_program() - before, bytes);
+  };
+  for (size_t threads : {1, 2, 7}) {
+    uint64_t before = given_to_the_program();
+    uint64_t bytes = 0;
+    for (size_t t = 0; t < threads; t++) {
+      std::thread([&] {
+        uint64_t mine = allocated_by_this_thread();
+        EXPECT_LT(mine, MiB);
+        uint64_t first = 0;
+        for (size_t i = 0; i < 50 * (t + 1); i++) {
+          size_t size = 8 + i * 37 % 4000;
+          sm_free(sm_malloc(size));
+          bytes += kClasses[class_of(size)].bytes;
+          if (i == 9) mine = allocated_by_this_thread(), first = bytes;
+        }
+        EXPECT_EQ(allocated_by_this_thread() - mine, bytes - first);
+      }).join();
+    }
+    expect(bytes, before);
+  }
+}
+
 // More than a foreign list holds: the last blocks of a class are not lost, and the next thread's go on being published.
 TEST(Parked, AFullForeignListIsNotMadeLonger) {
   purge_all();
@@ -111,12 +193,6 @@ TEST(Parked, AFullForeignListIsNotMadeLonger) {
   owner.join();
   purge_all();
   EXPECT_EQ(live_blocks(), before);
-}
-
-// From here on no tick is due, however slow the machine is, until time passes.
-void tick_once() {
-  os::let_pass(10 * kSecond_ns);
-  tick();
 }
 
 TEST(Parked, PurgingHandsOn) {

@@ -81,13 +81,23 @@ void empty_heap(ThreadHeap& heap) {
   make_idle_locked(heap);
 }
 
-// False when there is no room: the heap is to be emptied.
-bool keep_as_is(ThreadHeap& heap) {
-  if (pages::purge_mode() == options::Purge::kEager) return false;
-  if (!park(heap)) return false;
+bool take_room_to_park() {
   LockGuard guard(registry);
   if (parked == kMaxParked) return false;
   parked++;
+  return true;
+}
+
+// False when there is no room: the heap is to be emptied.
+bool keep_as_is(ThreadHeap& heap) {
+  if (pages::purge_mode() == options::Purge::kEager || !take_room_to_park()) return false;
+  bool kept = park(heap);
+  LockGuard guard(registry);
+  if (!kept) {
+    parked--;
+    return false;
+  }
+  heap.process_id.store(0, std::memory_order_relaxed);
   heap.state.store(HeapState::kParked, std::memory_order_seq_cst);
   make_idle_locked(heap);
   return true;
@@ -117,7 +127,6 @@ ThreadHeap* adopt_heap() {
       if (heap == first_idle) first_idle = heap->next_idle;
       make_active_locked(*heap);
     }
-    heap->cache.store(&thread_cache, std::memory_order_release);  // its memory has been initialised: others look into it
     heap->thread_id.store(thread_id, std::memory_order_relaxed);
     heap->process_id.store(process_id, std::memory_order_relaxed);
     handed_out_before += heap->handed_out_bytes;
@@ -127,7 +136,7 @@ ThreadHeap* adopt_heap() {
   }
 
   heap->shard = pages::next_shard();
-  __atomic_store_n(&thread_cache.heap, heap, __ATOMIC_RELEASE);  // pairs with read_lists()
+  give_to_this_thread(*heap);
   return heap;
 }
 
@@ -157,13 +166,16 @@ bool has_no_spans(ThreadHeap& heap) {
   return true;
 }
 
-ThreadHeap* take_parked() {
+// The next parked heap, now the caller's, and its lists; null when there is none.
+ThreadHeap* take_parked(ThreadCache& lists) {
   LockGuard guard(registry);
   for (ThreadHeap** link = &first_idle; *link != nullptr; link = &(*link)->next_idle) {
     ThreadHeap* heap = *link;
     if (heap->state.load(std::memory_order_relaxed) != HeapState::kParked) continue;
     *link = heap->next_idle;
     make_active_locked(*heap);
+    LockGuard slow(heap->slow_lock);
+    take_over_lists(*heap, lists);
     return heap;
   }
   return nullptr;
@@ -171,7 +183,8 @@ ThreadHeap* take_parked() {
 }  // namespace
 
 void release_parked() {
-  while (ThreadHeap* heap = take_parked()) empty_heap(*heap);
+  ThreadCache lists;
+  while (ThreadHeap* heap = take_parked(lists)) empty_heap(*heap);
 }
 
 namespace {

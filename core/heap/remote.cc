@@ -256,6 +256,8 @@ void flush_foreign(ThreadHeap& heap) {
   }
 }
 
+namespace {
+// The malloc list and the stash are of other spans.
 void publish_mixed_lists(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
   ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // null: lost with its thread, or by a fork
@@ -268,6 +270,7 @@ void publish_mixed_lists(ThreadHeap& heap, unsigned size_class) {
   count_returned_unused(publish_list(listed) * kClasses[size_class].bytes);
   publish_list(stash);
 }
+}  // namespace
 
 void publish_lists_of_ending(ThreadHeap& heap) {
   for (unsigned c = 0; c < kClassCount; c++) {
@@ -277,7 +280,7 @@ void publish_lists_of_ending(ThreadHeap& heap) {
     cs.foreign = nullptr;
     cs.foreign_count = 0;
     publish_list(foreign);  // not by count: after fork the thread may have been about to write it
-    if (cs.mixed) publish_mixed_lists(heap, c);  // a parked heap has none
+    if (cs.mixed) publish_mixed_lists(heap, c);
   }
   heap.foreign_bytes = 0;
 }

@@ -77,8 +77,6 @@ void flush_foreign(ThreadHeap& heap);
 void publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count);
 // Gives back what sleeping owners have only remotely freed blocks in, however little has gathered.
 void reclaim_for_sleepers();
-// Publishes the class's malloc list and stash, which are of other spans.
-void publish_mixed_lists(ThreadHeap& heap, unsigned size_class);
 // Publishes what the heap's malloc lists have of other spans, and everything gathered: its thread ends, or is gone.
 void publish_lists_of_ending(ThreadHeap& heap);
 

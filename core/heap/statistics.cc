@@ -179,7 +179,10 @@ uint64_t allocated_by_this_thread() {
     for (const Block* block = thread_cache.heads[i]; block != nullptr; block = block->next) blocks++;
     listed += blocks * kClasses[i].bytes;
   }
-  return mine->handed_out_bytes - listed;
+  // Lists that came with the heap were handed out to the thread before: how long they were is not known, but they had what is left.
+  uint64_t& inherited = mine->body->inherited_bytes;
+  if (mine->handed_out_bytes + inherited < listed) inherited = listed - mine->handed_out_bytes;
+  return mine->handed_out_bytes + inherited - listed;
 }
 
 void for_each_thread(void (*f)(void* context, const ThreadStatistics& thread), void* context) {

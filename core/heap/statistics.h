@@ -63,8 +63,9 @@ struct ThreadStatistics {
 // Calls f for each heap that has a thread now, under locks: f allocates nothing and makes no system call.
 void for_each_thread(void (*f)(void* context, const ThreadStatistics& thread), void* context);
 
-// What the calling thread has been given since it began, by allocated size. Exact but for blocks that grew in place and, at most one
-// per size class, a sample that is due. Walks the thread's lists. 0 without a heap.
+// What the calling thread has been given since it began, by allocated size. Exact but for blocks that grew in place, at most one
+// per size class, a sample that is due, and blocks in lists of a thread before it (park) that it had taken by its first call of this:
+// what it is given between two calls is exact all the same. Walks the thread's lists. 0 without a heap.
 uint64_t allocated_by_this_thread();
 
 // Calls f(context, block, allocated_bytes) for each block the program has. Requires: no other thread allocates or frees,

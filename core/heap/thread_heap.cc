@@ -1,5 +1,7 @@
 #include "core/heap/thread_heap.h"
 
+#include <string.h>
+
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/central.h"
@@ -286,7 +288,10 @@ void relax_sample(ThreadHeap& heap) {
   draw_sample_distance(heap, Draw::kTimePassed);
 }
 
-void invalidate_sample_distances() { sample_changes.fetch_add(kOptionChange, std::memory_order_relaxed); }
+void invalidate_sample_distances() {
+  sample_changes.fetch_add(kOptionChange, std::memory_order_relaxed);
+  release_parked();  // no new thread begins with lists that were handed out before
+}
 
 void relax_sample_distances() {
   if (sample_distances_stretched.exchange(false, std::memory_order_relaxed)) sample_changes.fetch_add(1, std::memory_order_relaxed);
@@ -462,12 +467,17 @@ void retire(Span* span) {
 
 namespace {
 
-// A span on the available list has no live block left. One per class is kept: the next refill would ask for it again.
-bool retire_or_keep(ClassState& cs, Span* span) {
-  if (cs.available.size() <= 1) return false;
+// Requires: it has no live block.
+void retire_available(ClassState& cs, Span* span) {
   cs.available.remove(span);
   if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
   retire(span);
+}
+
+// A span on the available list has no live block left. One per class is kept: the next refill would ask for it again.
+bool retire_or_keep(ClassState& cs, Span* span) {
+  if (cs.available.size() <= 1) return false;
+  retire_available(cs, span);
   return true;
 }
 
@@ -651,7 +661,7 @@ void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   uint64_t unused = cs.sample_due != 0 ? 1 : 0;
   cs.sample_due = 0;
   heap.body->ready[size_class] = nullptr;
-  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // a parked heap has none; lost_threads.h
+  ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // null: lost with its thread, or by a fork
   if (cache != nullptr) unused += return_list_locked(heap, span, &cache->heads[size_class]);
   if (unused != 0) count_returned_unused(unused * kClasses[size_class].bytes);
   return_list_locked(heap, span, &cs.stash);
@@ -717,57 +727,40 @@ bool is_small(const ThreadHeap& heap) {
       }
     }
   }
-  return true;
+  return bytes <= kMaxParkedBytes;
 }
 
-uint32_t mixed_blocks(const ThreadHeap& heap, unsigned size_class) {
-  uint32_t count = 0;
-  for (const Block* list : {heap.cache.load(std::memory_order_relaxed)->heads[size_class], heap.body->classes[size_class].stash}) {
-    for (; list != nullptr; list = list->next) count++;
+// Where the next thread finds a span in use it needs no empty one behind it.
+void retire_spare_spans(ThreadHeap& heap) {
+  for (ClassState& cs : heap.body->classes) {
+    Span* span = cs.available.front();
+    if (cs.current != nullptr && span != nullptr && span->is_empty()) retire_available(cs, span);
   }
-  return count;
-}
-
-// What the lists of other spans have beyond what a foreign list may hold goes where it came from.
-void publish_what_is_too_much(ThreadHeap& heap) {
-  for (unsigned c = 0; c < kClassCount; c++) {
-    const ClassState& cs = heap.body->classes[c];
-    if (cs.mixed && cs.foreign_count + mixed_blocks(heap, c) >= kMaxForeignBlocks) publish_mixed_lists(heap, c);
-  }
-}
-
-// The malloc list and the stash are of other spans: the next thread's first list.
-void keep_as_foreign(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
-  count_returned_unused((mixed_blocks(heap, size_class) - cs.stash_count) * uint64_t{kClasses[size_class].bytes});
-  for (Block** head : {&heap.cache.load(std::memory_order_relaxed)->heads[size_class], &cs.stash}) {
-    while (Block* block = *head) {
-      *head = block->next;
-      block->next = cs.foreign;
-      cs.foreign = block;
-      cs.foreign_count++;
-      heap.foreign_bytes += kClasses[size_class].bytes;
-    }
-  }
-  cs.stash_count = 0;
-  cs.mixed = false;
 }
 
 }  // namespace
 
 bool park(ThreadHeap& heap) {
-  publish_what_is_too_much(heap);
   LockGuard guard(heap.slow_lock);
   drain_pending_locked(heap);
+  retire_spare_spans(heap);
   if (!is_small(heap)) return false;
-  for (unsigned c = 0; c < kClassCount; c++) {
-    ClassState& cs = heap.body->classes[c];
-    if (cs.mixed) keep_as_foreign(heap, cs, c);
-    return_lists_locked(heap, c);
-    bool unused = cs.foreign == nullptr && cs.available.size() == 0 && cs.full.size() == 0;
-    if (unused) cs.borrowed = 0;
-  }
-  heap.cache.store(nullptr, std::memory_order_relaxed);
+  // As they are: to put blocks back where they came from would be to visit each of them (docs/decisions/0057).
+  ThreadCache& kept = heap.body->kept;
+  memcpy(kept.heads, thread_cache.heads, sizeof(kept.heads));
+  memset(thread_cache.heads, 0, sizeof(thread_cache.heads));
+  kept.heap = &heap;
+  heap.cache.store(&kept, std::memory_order_release);
   return true;
+}
+
+void give_to_this_thread(ThreadHeap& heap) {
+  LockGuard guard(heap.slow_lock);
+  ThreadCache& kept = heap.body->kept;
+  heap.body->inherited_bytes = 0;
+  if (heap.cache.load(std::memory_order_relaxed) == &kept) memcpy(thread_cache.heads, kept.heads, sizeof(kept.heads));
+  heap.cache.store(&thread_cache, std::memory_order_release);  // its memory has been initialised: others look into it
+  __atomic_store_n(&thread_cache.heap, &heap, __ATOMIC_RELEASE);  // pairs with read_lists()
 }
 
 }  // namespace seemalloc::heap

@@ -68,6 +68,8 @@ struct HeapBody {
   Span* ready[kClassCount];  // for take_freed: a class's current; null while a stash or a sample comes first, or a purger wants it
   ClassState classes[kClassCount];
   LargeCache large;
+  ThreadCache kept;  // while the heap is parked: the lists of the thread that had it, for the next one
+  uint64_t inherited_bytes;  // of those, what allocated_by_this_thread() knows of
 };
 
 struct ThreadHeap {
@@ -79,7 +81,7 @@ struct ThreadHeap {
   std::atomic<HeapState> state{HeapState::kActive};
 
   alignas(kCacheLineBytes) OwnerLock slow_lock;
-  std::atomic<ThreadCache*> cache{nullptr};  // its thread's, for nobody else to follow (lost_threads.h); null without a thread
+  std::atomic<ThreadCache*> cache{nullptr};  // its thread's, for nobody else to follow (lost_threads.h); parked: body->kept; else null
   unsigned shard = 0;
   uint32_t freed_lists = 0;       // take_freed may still hand out so many before refill must look at the rest
   uint32_t slow_entries = 0;      // since collection was last considered
@@ -220,7 +222,7 @@ void collect(ThreadHeap& heap, bool everything);
 // Free bytes kept by all thread heaps, as of their last collections.
 size_t cached_bytes_total();
 
-// Redraws every heap's next sample point at its next slow-path entry: the option has changed; or time has passed.
+// Redraws every heap's next sample point at its next slow-path entry: the option has changed (requires: no lock held); or time has passed.
 void invalidate_sample_distances();
 void relax_sample_distances();
 
@@ -245,6 +247,8 @@ void release_everything(ThreadHeap& heap);
 // The heap's thread is ending: puts its lists away so that the next thread may have the heap as it is. False when that
 // would keep too much from others: release_everything().
 bool park(ThreadHeap& heap);
+// The calling thread's heap from here on, and the lists that a parked one has.
+void give_to_this_thread(ThreadHeap& heap);
 // A remote free found the owner's thread gone: hands on what it left behind. Requires: no lock held.
 void hand_on_zombie(ThreadHeap& heap);
 
