@@ -138,6 +138,22 @@ TEST(Parked, TheNextThreadGoesOnWithTheLists) {
   for (int i = 0; i < 3; i++) EXPECT_EQ(statistics().classes[class_of(kSizes[i])].refills, refills[i]) << kSizes[i];
 }
 
+// A thread that ends after the option `sample` has changed had its lists before: they are not for the next one.
+TEST(Parked, ListsOfBeforeAnOptionAreNotForTheNextThread) {
+  tick_once();
+  purge_all();
+  std::thread([] {
+    make_list(64, 8);
+    invalidate_sample_distances();
+    sm_free(sm_malloc(1000));
+    EXPECT_NE(thread_cache.heads[class_of(64)], nullptr);
+  }).join();
+  std::thread([] {
+    sm_free(sm_malloc(1000));
+    EXPECT_EQ(thread_cache.heads[class_of(64)], nullptr);
+  }).join();
+}
+
 TEST(Parked, WhatTheirListsHoldIsKnownToTheByte) {
   tick_once();
   purge_all();

@@ -90,7 +90,7 @@ bool take_room_to_park() {
 
 // False when there is no room: the heap is to be emptied.
 bool keep_as_is(ThreadHeap& heap) {
-  if (pages::purge_mode() == options::Purge::kEager || !take_room_to_park()) return false;
+  if (pages::purge_mode() == options::Purge::kEager || has_older_lists(heap) || !take_room_to_park()) return false;
   bool kept = park(heap);
   LockGuard guard(registry);
   if (!kept) {

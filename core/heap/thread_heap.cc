@@ -754,11 +754,19 @@ bool park(ThreadHeap& heap) {
   return true;
 }
 
+bool has_older_lists(const ThreadHeap& heap) {
+  return heap.body->lists_since / kOptionChange != sample_changes.load(std::memory_order_relaxed) / kOptionChange;
+}
+
 void give_to_this_thread(ThreadHeap& heap) {
   LockGuard guard(heap.slow_lock);
   ThreadCache& kept = heap.body->kept;
   heap.body->inherited_bytes = 0;
-  if (heap.cache.load(std::memory_order_relaxed) == &kept) memcpy(thread_cache.heads, kept.heads, sizeof(kept.heads));
+  if (heap.cache.load(std::memory_order_relaxed) == &kept) {
+    memcpy(thread_cache.heads, kept.heads, sizeof(kept.heads));
+  } else {
+    heap.body->lists_since = sample_changes.load(std::memory_order_relaxed);
+  }
   heap.cache.store(&thread_cache, std::memory_order_release);  // its memory has been initialised: others look into it
   __atomic_store_n(&thread_cache.heap, &heap, __ATOMIC_RELEASE);  // pairs with read_lists()
 }

@@ -69,6 +69,7 @@ struct HeapBody {
   ClassState classes[kClassCount];
   LargeCache large;
   ThreadCache kept;  // while the heap is parked: the lists of the thread that had it, for the next one
+  uint64_t lists_since;      // sample_changes when it last had no lists
   uint64_t inherited_bytes;  // of those, what allocated_by_this_thread() knows of
 };
 
@@ -247,6 +248,8 @@ void release_everything(ThreadHeap& heap);
 // The heap's thread is ending: puts its lists away so that the next thread may have the heap as it is. False when that
 // would keep too much from others: release_everything().
 bool park(ThreadHeap& heap);
+// The option `sample` has changed since the heap had no lists: what they hold was handed out by the old one.
+bool has_older_lists(const ThreadHeap& heap);
 // The calling thread's heap from here on, and the lists that a parked one has.
 void give_to_this_thread(ThreadHeap& heap);
 // A remote free found the owner's thread gone: hands on what it left behind. Requires: no lock held.
