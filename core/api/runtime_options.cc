@@ -15,16 +15,6 @@ Lock lock;
 void lock_options_for_fork() { lock.lock_for_fork(); }
 void unlock_options_after_fork() { lock.unlock_after_fork(); }
 
-namespace {
-// Requires: our lock.
-void take_up(options::Id id) {
-  using options::Id;
-  dump_option_changed(id);
-  if (id == Id::python_frames) python_option_changed();
-  if (id == Id::heap_limit || id == Id::heap_soft_limit || id == Id::pressure) heap::pressure_options_changed();
-}
-}  // namespace
-
 SetOption set_option(const char* name, size_t name_length, const char* value, Text& problem) {
   options::Id id;
   if (!options::find(name, name_length, &id)) {
@@ -37,16 +27,17 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
     return SetOption::kOnlyAtStart;
   }
   FixedText<256> expected;
-  {
-    LockGuard guard(lock);
-    if (!options::set(id, value, text_length(value), expected)) {
-      problem << "bad value \"" << value << "\" for " << options::row(id).name << ", expected " << expected.c_str();
-      return SetOption::kBadValue;
-    }
-    take_up(id);
+  LockGuard guard(lock);
+  if (!options::set(id, value, text_length(value), expected)) {
+    problem << "bad value \"" << value << "\" for " << options::row(id).name << ", expected " << expected.c_str();
+    return SetOption::kBadValue;
   }
   // Distances already drawn belong to the old interval.
   if (id == options::Id::sample || id == options::Id::sample_limit) heap::invalidate_sample_distances();
+  using options::Id;
+  dump_option_changed(id);
+  if (id == Id::python_frames) python_option_changed();
+  if (id == Id::heap_limit || id == Id::heap_soft_limit || id == Id::pressure) heap::pressure_options_changed();
   return SetOption::kDone;
 }
 

@@ -81,6 +81,18 @@ void empty_heap(ThreadHeap& heap) {
   make_idle_locked(heap);
 }
 
+// The one that became idle last, but for those whose lists the next thread is not to have: a tick empties them. Null when there is none.
+ThreadHeap* take_idle_locked() {
+  ThreadHeap** link = &first_idle;
+  auto is_older = [](const ThreadHeap& heap) {
+    return heap.state.load(std::memory_order_relaxed) == HeapState::kParked && has_older_lists(heap);
+  };
+  while (*link != nullptr && is_older(**link)) link = &(*link)->next_idle;
+  ThreadHeap* heap = *link;
+  if (heap != nullptr) *link = heap->next_idle;
+  return heap;
+}
+
 bool take_room_to_park() {
   LockGuard guard(registry);
   if (parked == kMaxParked) return false;
@@ -90,7 +102,7 @@ bool take_room_to_park() {
 
 // False when there is no room: the heap is to be emptied.
 bool keep_as_is(ThreadHeap& heap) {
-  if (pages::purge_mode() == options::Purge::kEager || has_older_lists(heap) || !take_room_to_park()) return false;
+  if (pages::purge_mode() == options::Purge::kEager || !take_room_to_park()) return false;
   bool kept = park(heap);
   LockGuard guard(registry);
   if (!kept) {
@@ -122,9 +134,9 @@ ThreadHeap* adopt_heap() {
       // memory. It is active. Its lists are lost: a few blocks that will never be handed out.
       heap = oldest;
     } else {
-      heap = first_idle != nullptr ? first_idle : make_heap_locked();
+      heap = take_idle_locked();
+      if (heap == nullptr) heap = make_heap_locked();
       if (heap == nullptr) return nullptr;
-      if (heap == first_idle) first_idle = heap->next_idle;
       make_active_locked(*heap);
     }
     heap->thread_id.store(thread_id, std::memory_order_relaxed);

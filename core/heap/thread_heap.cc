@@ -288,10 +288,7 @@ void relax_sample(ThreadHeap& heap) {
   draw_sample_distance(heap, Draw::kTimePassed);
 }
 
-void invalidate_sample_distances() {
-  sample_changes.fetch_add(kOptionChange, std::memory_order_relaxed);
-  release_parked();  // no new thread begins with lists that were handed out before
-}
+void invalidate_sample_distances() { sample_changes.fetch_add(kOptionChange, std::memory_order_relaxed); }
 
 void relax_sample_distances() {
   if (sample_distances_stretched.exchange(false, std::memory_order_relaxed)) sample_changes.fetch_add(1, std::memory_order_relaxed);

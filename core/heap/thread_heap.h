@@ -69,8 +69,8 @@ struct HeapBody {
   ClassState classes[kClassCount];
   LargeCache large;
   ThreadCache kept;  // while the heap is parked: the lists of the thread that had it, for the next one
+  uint64_t inherited_bytes;  // of the lists that came with the heap, what allocated_by_this_thread() knows of
   uint64_t lists_since;      // sample_changes when it last had no lists
-  uint64_t inherited_bytes;  // of those, what allocated_by_this_thread() knows of
 };
 
 struct ThreadHeap {
@@ -223,7 +223,7 @@ void collect(ThreadHeap& heap, bool everything);
 // Free bytes kept by all thread heaps, as of their last collections.
 size_t cached_bytes_total();
 
-// Redraws every heap's next sample point at its next slow-path entry: the option has changed (requires: no lock held); or time has passed.
+// Redraws every heap's next sample point at its next slow-path entry: the option has changed; or time has passed.
 void invalidate_sample_distances();
 void relax_sample_distances();
 
