@@ -250,8 +250,7 @@ void release_lost(bool all) {
 namespace {
 bool retire_if_empty(ClassState& cs, Span* span) {
   if (span == nullptr || !span->is_empty_now()) return false;
-  cs.available.remove(span);
-  if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
+  remove_available(cs, span);
   retire(span);
   return true;
 }

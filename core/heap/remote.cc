@@ -36,8 +36,7 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
     bool on_list = span->state == SpanState::kFull || span->state == SpanState::kAvailable;
     if (on_list && remote_count(word) + span->hole_blocks() == span->live_acquire()) {
       ClassState& cs = owner.body->classes[span->size_class];
-      (span->state == SpanState::kFull ? cs.full : cs.available).remove(span);
-      if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
+      span->state == SpanState::kFull ? cs.full.remove(span) : remove_available(cs, span);
       span->remote.store(0, std::memory_order_relaxed);
       span->set_live(span->hole_blocks());
       retire(span);

@@ -62,8 +62,7 @@ void file_full(ClassState& cs, Span* span) {
 
 // An available span is to be the current one.
 void use_available(ClassState& cs, Span* span) {
-  cs.available.remove(span);
-  if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
+  remove_available(cs, span);
   span->state = SpanState::kCurrent;
   span->look.worth_from = 0;
 }
@@ -464,17 +463,11 @@ void retire(Span* span) {
 
 namespace {
 
-// Requires: it has no live block.
-void retire_available(ClassState& cs, Span* span) {
-  cs.available.remove(span);
-  if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
-  retire(span);
-}
-
 // A span on the available list has no live block left. One per class is kept: the next refill would ask for it again.
 bool retire_or_keep(ClassState& cs, Span* span) {
   if (cs.available.size() <= 1) return false;
-  retire_available(cs, span);
+  remove_available(cs, span);
+  retire(span);
   return true;
 }
 
@@ -731,7 +724,9 @@ bool is_small(const ThreadHeap& heap) {
 void retire_spare_spans(ThreadHeap& heap) {
   for (ClassState& cs : heap.body->classes) {
     Span* span = cs.available.front();
-    if (cs.current != nullptr && span != nullptr && span->is_empty()) retire_available(cs, span);
+    if (cs.current == nullptr || span == nullptr || !span->is_empty()) continue;
+    remove_available(cs, span);
+    retire(span);
   }
 }
 

@@ -61,6 +61,12 @@ struct ClassState {
   SpanList full;         // spans to look at once enough of their blocks are freed
 };
 
+// Takes a span off the available list, of which there may be fewer now than ever since the last collection.
+inline void remove_available(ClassState& cs, Span* span) {
+  cs.available.remove(span);
+  if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
+}
+
 inline constexpr uint32_t kMaxForeignBlocks = 16;
 
 // The large part of a heap. All zero while no thread has it, so its pages can go back to the system.
