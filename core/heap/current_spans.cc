@@ -27,9 +27,15 @@ bool is_unused(ClassState& cs, const Block* list, uint32_t least_periods) {
   return has_waited(cs.current, least_periods) || least_periods <= 1;
 }
 
+// Somebody is at work on the lists of a heap that is between two threads but not parked, in part without the lock.
+bool changes_hands(const ThreadHeap& heap) {
+  return heap.cache.load(std::memory_order_relaxed) == &heap.body->kept &&
+         heap.state.load(std::memory_order_relaxed) != HeapState::kParked;
+}
+
 uint64_t close_unused(ThreadHeap& heap, uint32_t least_periods) {
   Block* lists[kClassCount];
-  if (!read_lists(heap, lists)) return 0;
+  if (changes_hands(heap) || !read_lists(heap, lists)) return 0;
   uint64_t classes = 0;
   for (unsigned c = 0; c < kClassCount; c++) {
     ClassState& cs = heap.body->classes[c];
@@ -56,7 +62,7 @@ Span* detach_current(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
   Block* list = nullptr;
   Span* span = cs.current;
-  bool closed = read_list(heap, size_class, &list) && list != nullptr && span != nullptr && heap.body->ready[size_class] == nullptr;
+  bool closed = !changes_hands(heap) && read_list(heap, size_class, &list) && list != nullptr && span != nullptr && heap.body->ready[size_class] == nullptr;
   if (closed && use_of(span, list) == cs.last_use) {
     cs.current = nullptr;
     cs.mixed = true;

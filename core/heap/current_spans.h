@@ -12,7 +12,7 @@
 // What the malloc list and the stash have of it counts as live, and they are now lists of another span (ClassState::mixed). A
 // class whose malloc list is at its end is left alone: its owner may be anywhere.
 // A thread that ends, or takes over a heap that is parked, moves the lists under slow_lock; between the two they are body->kept, where
-// nobody uses them.
+// nobody uses them while the heap is parked.
 // The owner may be gone without our knowing it: what is read of its memory is a copy (lost_threads.h). Of one that is gone any will do.
 // When it comes back it is an available span, but for its countdown, which is the owner's and never reaches zero until the
 // span is in use again: if all of it is freed before that, whoever looks next for holes gives it back.

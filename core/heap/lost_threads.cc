@@ -17,7 +17,7 @@ bool copy(const ThreadCache* cache, const ThreadHeap* heap, unsigned first, unsi
 }
 #else
 bool copy(const ThreadCache* cache, const ThreadHeap* heap, unsigned first, unsigned count, Block** lists) {
-  if (cache == &thread_cache || cache == &heap->body->kept) {
+  if (cache == &thread_cache) {
     for (unsigned i = 0; i < count; i++) lists[i] = cache->heads[first + i];
     return cache->heap == heap;
   }
@@ -33,7 +33,9 @@ bool copy(const ThreadCache* cache, const ThreadHeap* heap, unsigned first, unsi
 
 bool read_some_lists(const ThreadHeap& heap, unsigned first, unsigned count, Block** lists) {
   const ThreadCache* cache = heap.cache.load(std::memory_order_acquire);
-  return cache != nullptr && copy(cache, &heap, first, count, lists);
+  if (cache != &heap.body->kept) return cache != nullptr && copy(cache, &heap, first, count, lists);
+  for (unsigned i = 0; i < count; i++) lists[i] = __atomic_load_n(&cache->heads[first + i], __ATOMIC_RELAXED);
+  return true;
 }
 
 }  // namespace
@@ -42,10 +44,10 @@ bool read_lists(const ThreadHeap& heap, Block* (&lists)[kClassCount]) { return r
 
 bool read_list(const ThreadHeap& heap, unsigned size_class, Block** list) { return read_some_lists(heap, size_class, 1, list); }
 
-void take_over_lists(ThreadHeap& heap, ThreadCache& lists) {
-  bool its = read_lists(heap, lists.heads);
-  lists.heap = nullptr;
-  heap.cache.store(its ? &lists : nullptr, std::memory_order_release);
+void take_over_lists(ThreadHeap& heap) {
+  ThreadCache& kept = heap.body->kept;
+  bool its = read_lists(heap, kept.heads);
+  heap.cache.store(its ? &kept : nullptr, std::memory_order_release);
 }
 
 bool has_lost_its_thread(const ThreadHeap& heap, int this_process) {

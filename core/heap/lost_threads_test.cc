@@ -74,7 +74,6 @@ TEST(LostThreads, ListsAreReadWhereTheyAreAndWhoseTheyAre) {
 #endif
   munmap(memory, 2 * page);
   body.kept.heads[3] = &block;
-  body.kept.heap = &heap;
   heap.cache = &body.kept;
   ASSERT_TRUE(read_list(heap, 3, &list)) << "parked";
   EXPECT_EQ(list, &block);

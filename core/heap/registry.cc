@@ -74,6 +74,16 @@ void make_active_locked(ThreadHeap& heap) {
   active.fetch_add(1, std::memory_order_relaxed);
 }
 
+// A heap changes hands in several critical sections. fork in a signal handler between two of them is as one within: the
+// child has this thread, which goes on with it.
+class HandOver {
+ public:
+  HandOver() { count_held(+1); }
+  ~HandOver() { count_held(-1); }
+  HandOver(const HandOver&) = delete;
+  HandOver& operator=(const HandOver&) = delete;
+};
+
 // Hands on what the heap has; the next thread may have it.
 void empty_heap(ThreadHeap& heap) {
   release_everything(heap);
@@ -100,7 +110,7 @@ bool take_room_to_park() {
   return true;
 }
 
-// False when there is no room: the heap is to be emptied.
+// False when the heap is to be emptied.
 bool keep_as_is(ThreadHeap& heap) {
   if (pages::purge_mode() == options::Purge::kEager || !take_room_to_park()) return false;
   bool kept = park(heap);
@@ -124,6 +134,7 @@ uint64_t handed_out_elsewhere() { return handed_out_before + handed_out_heapless
 void count_handed_out_heapless(uint64_t bytes) { handed_out_heapless.fetch_add(bytes, std::memory_order_relaxed); }
 
 ThreadHeap* adopt_heap() {
+  HandOver hand_over;
   ThreadHeap* heap;
   int thread_id = os::thread_id(), process_id = os::process_id();
   {
@@ -154,11 +165,13 @@ ThreadHeap* adopt_heap() {
 
 void abandon_heap(ThreadHeap& heap) {
   heap.body->large.flush();
+  HandOver hand_over;
+  if (keep_as_is(heap)) return;
   {
-    LockGuard guard(heap.slow_lock);  // from here on nobody takes its current spans
-    __atomic_store_n(&thread_cache.heap, nullptr, __ATOMIC_RELAXED);
+    LockGuard guard(heap.slow_lock);
+    take_from_this_thread(heap);
   }
-  if (!keep_as_is(heap)) empty_heap(heap);
+  empty_heap(heap);
 }
 
 namespace {
@@ -178,16 +191,15 @@ bool has_no_spans(ThreadHeap& heap) {
   return true;
 }
 
-// The next parked heap, now the caller's, and its lists; null when there is none.
-ThreadHeap* take_parked(ThreadCache& lists) {
+// The next parked heap, now the caller's; null when there is none.
+ThreadHeap* take_parked() {
   LockGuard guard(registry);
   for (ThreadHeap** link = &first_idle; *link != nullptr; link = &(*link)->next_idle) {
     ThreadHeap* heap = *link;
     if (heap->state.load(std::memory_order_relaxed) != HeapState::kParked) continue;
     *link = heap->next_idle;
-    make_active_locked(*heap);
     LockGuard slow(heap->slow_lock);
-    take_over_lists(*heap, lists);
+    make_active_locked(*heap);
     return heap;
   }
   return nullptr;
@@ -195,8 +207,8 @@ ThreadHeap* take_parked(ThreadCache& lists) {
 }  // namespace
 
 void release_parked() {
-  ThreadCache lists;
-  while (ThreadHeap* heap = take_parked(lists)) empty_heap(*heap);
+  HandOver hand_over;
+  while (ThreadHeap* heap = take_parked()) empty_heap(*heap);
 }
 
 namespace {
@@ -211,9 +223,9 @@ bool is_locked(ThreadHeap& heap) {
   return false;
 }
 
-// The next heap that has lost its thread, now the caller's, and its lists; null when the looks are used up, or there is none
-// behind *from. *from is where to go on.
-ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process, ThreadCache& lists) {
+// The next heap that has lost its thread, now the caller's; null when the looks are used up, or there is none behind *from.
+// *from is where to go on.
+ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process) {
   LockGuard guard(registry);
   for (; *from != nullptr && *looks != 0; --*looks) {
     ThreadHeap* heap = *from;
@@ -222,7 +234,7 @@ ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process, Thre
     if (!has_lost_its_thread(*heap, this_process) || is_locked(*heap)) continue;
     heap->process_id.store(0, std::memory_order_relaxed);
     LockGuard slow(heap->slow_lock);  // from here on nobody takes its current spans
-    take_over_lists(*heap, lists);
+    take_over_lists(*heap);
     return heap;
   }
   return nullptr;
@@ -240,8 +252,8 @@ void release_lost(bool all) {
   if (from == nullptr) from = all_heaps();
   unsigned looks = all ? UINT_MAX : kMostLooks;
   int this_process = os::process_id();
-  ThreadCache lists;
-  while (ThreadHeap* heap = take_lost(&from, &looks, this_process, lists)) {
+  HandOver hand_over;
+  while (ThreadHeap* heap = take_lost(&from, &looks, this_process)) {
     heap->body->large.flush_idle(large_epoch.load(std::memory_order_relaxed) + 1);
     empty_heap(*heap);
   }
@@ -322,19 +334,23 @@ void unlock_after_fork_child() {
     thread_cache.heap->thread_id.store(os::thread_id(), std::memory_order_relaxed);
     thread_cache.heap->process_id.store(os::process_id(), std::memory_order_relaxed);
   }
+  unsigned still_parked = 0;
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     heap->body->large.reset();
-    if (heap == thread_cache.heap || heap->state.load(std::memory_order_relaxed) != HeapState::kActive) continue;
+    HeapState state = heap->state.load(std::memory_order_relaxed);
+    if (state == HeapState::kParked) still_parked++;
+    if (heap == thread_cache.heap || state != HeapState::kActive) continue;
     if (!may_lock) {
       // The C library may unmap the memory of threads that are not here, and their lists with it. Ours: about to be adopted.
-      if (heap->cache.load(std::memory_order_relaxed) != &thread_cache) heap->cache.store(nullptr, std::memory_order_relaxed);
+      ThreadCache* cache = heap->cache.load(std::memory_order_relaxed);
+      if (cache != &thread_cache && cache != &heap->body->kept) heap->cache.store(nullptr, std::memory_order_relaxed);
       continue;
     }
     heap->body->large.flush();
-    ThreadCache lists;
-    take_over_lists(*heap, lists);
+    take_over_lists(*heap);
     empty_heap(*heap);
   }
+  if (may_lock) parked = still_parked;  // others may have been about to count, or to be counted
 }
 
 }  // namespace seemalloc::heap

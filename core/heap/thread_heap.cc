@@ -732,17 +732,21 @@ void retire_spare_spans(ThreadHeap& heap) {
 
 }  // namespace
 
+void take_from_this_thread(ThreadHeap& heap) {
+  ThreadCache& kept = heap.body->kept;
+  memcpy(kept.heads, thread_cache.heads, sizeof(kept.heads));
+  memset(thread_cache.heads, 0, sizeof(thread_cache.heads));
+  heap.cache.store(&kept, std::memory_order_release);
+  __atomic_store_n(&thread_cache.heap, nullptr, __ATOMIC_RELAXED);
+}
+
 bool park(ThreadHeap& heap) {
   LockGuard guard(heap.slow_lock);
   drain_pending_locked(heap);
   retire_spare_spans(heap);
   if (!is_small(heap)) return false;
-  // As they are: to put blocks back where they came from would be to visit each of them (docs/decisions/0057).
-  ThreadCache& kept = heap.body->kept;
-  memcpy(kept.heads, thread_cache.heads, sizeof(kept.heads));
-  memset(thread_cache.heads, 0, sizeof(thread_cache.heads));
-  kept.heap = &heap;
-  heap.cache.store(&kept, std::memory_order_release);
+  // The lists as they are: to put blocks back where they came from would be to visit each of them (docs/decisions/0057).
+  take_from_this_thread(heap);
   return true;
 }
 

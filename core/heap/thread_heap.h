@@ -74,7 +74,7 @@ struct HeapBody {
   Span* ready[kClassCount];  // for take_freed: a class's current; null while a stash or a sample comes first, or a purger wants it
   ClassState classes[kClassCount];
   LargeCache large;
-  ThreadCache kept;  // while the heap is parked: the lists of the thread that had it, for the next one
+  ThreadCache kept;  // between two threads: the lists of the one that had the heap, for the next, or until they are handed on
   uint64_t inherited_bytes;  // of the lists that came with the heap, what allocated_by_this_thread() knows of
   uint64_t lists_since;      // sample_changes when it last had no lists
 };
@@ -88,7 +88,7 @@ struct ThreadHeap {
   std::atomic<HeapState> state{HeapState::kActive};
 
   alignas(kCacheLineBytes) OwnerLock slow_lock;
-  std::atomic<ThreadCache*> cache{nullptr};  // its thread's, for nobody else to follow (lost_threads.h); parked: body->kept; else null
+  std::atomic<ThreadCache*> cache{nullptr};  // its thread's, for nobody else to follow (lost_threads.h); body->kept; or null
   unsigned shard = 0;
   uint32_t freed_lists = 0;       // take_freed may still hand out so many before refill must look at the rest
   uint32_t slow_entries = 0;      // since collection was last considered
@@ -251,8 +251,10 @@ void drain_pending_locked(ThreadHeap& heap);
 void release_spans_locked(ThreadHeap& heap);
 // The same for a heap whose thread has ended or does not exist after fork; leaves it a zombie.
 void release_everything(ThreadHeap& heap);
-// The heap's thread is ending: puts its lists away so that the next thread may have the heap as it is. False when that
-// would keep too much from others: release_everything().
+// The calling thread, which is ending, has no heap and no lists any more: they are where the heap keeps them. Requires: slow_lock.
+void take_from_this_thread(ThreadHeap& heap);
+// The calling thread is ending: the next one may have its heap as it is. False, and it is still its, when that would keep too
+// much from others.
 bool park(ThreadHeap& heap);
 // The option `sample` has changed since the heap had no lists: what they hold was handed out by the old one.
 bool has_older_lists(const ThreadHeap& heap);

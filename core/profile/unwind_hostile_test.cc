@@ -342,6 +342,7 @@ TEST_P(UnwindHostile, CapturesWhileLibrariesAreOpenedAndClosed) {
       }
     });
   }
+  while (captured == 0) usleep(100);
   for (int i = 0; i < 300; i++) {
     void* library = dlopen(path.empty() ? "libm.so.6" : path.c_str(), RTLD_NOW);
     if (library != nullptr) dlclose(library);
