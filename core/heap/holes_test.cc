@@ -455,7 +455,7 @@ TEST_F(Holes, WhereTheKernelHasNoFenceSpansInUseStay) {
     EXPECT_EQ(current_spans_in_all(), in_use);
   }
   purge_all();
-  EXPECT_LT(current_spans_in_all(), in_use / 2);
+  EXPECT_LT(current_spans_in_all(), in_use * 3 / 4);  // not those with nothing to give: whose lists are at their end, or have all there is
   EXPECT_TRUE(heap_is_sound());
 }
 

@@ -68,10 +68,12 @@ void use_available(ClassState& cs, Span* span) {
 }
 
 // log2 of the next span's size over the smallest. By the spans that the class has now, not by those it has had: what it keeps free
-// is a part of what it has (docs/decisions/0052). Sooner larger where a span has few blocks.
+// is a part of what it has (docs/decisions/0052). Sooner larger where a span has few blocks, and where few threads have spans.
 unsigned growth_of(const ClassState& cs, unsigned size_class) {
+  constexpr unsigned kFewHeaps = 4;
   uint32_t spans = cs.available.size() + cs.full.size();
-  uint32_t growth = kClasses[size_class].bytes < KiB ? (spans + 1) / 2 : spans;
+  bool slowly = kClasses[size_class].bytes < KiB && active_heaps() > kFewHeaps;
+  uint32_t growth = slowly ? (spans + 1) / 2 : spans;
   return growth < kMostGrowth ? growth : kMostGrowth;
 }
 
