@@ -23,8 +23,9 @@ constinit std::atomic<void (*)()> on_slow_free{nullptr};
 
 namespace {
 
-// What other threads have freed is taken in, and this thread's own remote frees are published, at least this often.
-constexpr uint32_t kFreedListsPerRefill = 32;
+// What other threads have freed is taken in, and this thread's own remote frees are published, at least this often; and once a sample.
+// Without a helper slow paths do its work, and a program that has become quiet comes to few but this.
+constexpr uint32_t kFreedListsPerRefill = 256, kFreedListsWithoutHelper = 32;
 // So many blocks of other threads' spans are taken before the thread's own.
 constexpr uint32_t kWorthARefill = 8;
 // Blocks of other threads' spans that this one has not used itself by then are published.
@@ -136,7 +137,7 @@ Block* cut(Span* span, uint32_t count, Block* behind) {
   return first;
 }
 
-// A class comes here with freed blocks after kFreedListsPerRefill lists. If these are short their ends are much of its cost: as many
+// A class comes here with freed blocks after many lists (refill). If these are short their ends are much of its cost: as many
 // blocks again are put in front, up to kListBlocks (docs/decisions/0056). Returns how many.
 uint32_t lengthen(Span* span, uint32_t count, Block** first) {
   if (span->block_bytes > kMostListBytes / kLeastListBlocks || span->holes != 0) return 0;
@@ -449,7 +450,7 @@ Block* take_available(ThreadHeap& heap, size_t size_class) {
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.foreign_bytes != 0 && heap.slow_entries % kRefillsPerFlush == 0) flush_foreign(heap);
   if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
-  heap.freed_lists = kFreedListsPerRefill;
+  heap.freed_lists = hole_helper.load(std::memory_order_relaxed) != nullptr ? kFreedListsPerRefill : kFreedListsWithoutHelper;
   LockGuard guard(heap.slow_lock);
   Refill outcome = refill_locked(heap, size_class, block, may_sample);
   relax_if_due(heap);  // after the point that a list held has been taken
