@@ -44,16 +44,50 @@ func SocketRedialer(path string, peer int, timeout time.Duration) func() (*Clien
 	}
 }
 
-// Dial connects to the control socket of p. Its error is one line that says what is wrong and what to do about it.
+// Dial connects to the control socket of p. Its error is one line that says what is wrong and what to do about it. A process that
+// has just begun is waited for: its socket comes soon after it, and before that it may still be the program that started it.
 func Dial(p *Process, timeout time.Duration) (*Client, error) {
+	return dialWhile(p, timeout, p.isYoung)
+}
+
+func dialWhile(p *Process, timeout time.Duration, mayCome func() bool) (*Client, error) {
+	client, err := dialNow(p, timeout)
+	for errors.Is(err, fs.ErrNotExist) && mayCome() {
+		time.Sleep(5 * time.Millisecond)
+		now, findErr := Find(p.PID)
+		if findErr != nil {
+			break
+		}
+		*p = *now
+		client, err = dialNow(p, timeout)
+	}
+	var foreign *foreignSocket
+	if err != nil && !errors.As(err, &foreign) {
+		err = p.explain(err)
+	}
+	return client, err
+}
+
+// foreignSocket is a socket in p's place that another process has made: a number used again, or a folder made by someone else.
+// Names would come from the wrong program.
+type foreignSocket struct {
+	p    *Process
+	path string
+	peer int
+}
+
+func (e *foreignSocket) Error() string {
+	return fmt.Sprintf("%s: its control socket %s belongs to pid %d: if that is meant, ask for that one", e.p, e.path, e.peer)
+}
+
+func dialNow(p *Process, timeout time.Duration) (*Client, error) {
 	var worst error
 	for _, path := range p.SocketPaths() {
 		client, err := DialPath(path, p.String(), timeout)
 		if err == nil {
-			// A number used again, or a folder made by someone else: names would come from the wrong program.
 			if peer := client.PeerPID(); peer != 0 && peer != p.PID {
 				client.Close()
-				return nil, fmt.Errorf("%s: its control socket %s belongs to pid %d: if that is meant, ask for that one", p, path, peer)
+				return nil, &foreignSocket{p, path, peer}
 			}
 			return client, nil
 		}
@@ -62,7 +96,7 @@ func Dial(p *Process, timeout time.Duration) (*Client, error) {
 			worst = err
 		}
 	}
-	return nil, p.explain(worst)
+	return nil, worst
 }
 
 // DialSocket connects to a socket given by path.

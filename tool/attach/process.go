@@ -131,6 +131,9 @@ func (p *Process) Uptime() time.Duration {
 	return 0
 }
 
+// isYoung says whether the process may not have come to open its control socket yet.
+func (p *Process) isYoung() bool { return p.startTicks() != "" && p.Uptime() < 500*time.Millisecond }
+
 var libraryLine = regexp.MustCompile(`/libseemalloc[^/]*\.so[^/ ]*( \(deleted\))?$`)
 
 // MapsLibrary says whether the process has libseemalloc in its address space; an error means that it may not be read.

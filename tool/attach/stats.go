@@ -106,13 +106,13 @@ func (c Calls) Sum(call string) CallCount {
 	return sum
 }
 
-// Purged is how many bytes of free memory were given back. Splitting a huge page only prepares it.
+// Purged is how many bytes of free memory were given back. Splitting a huge page only prepares it; what goes for calloc is in use.
 func (c Calls) Purged() int64 {
 	sum := int64(0)
 	for _, one := range c {
 		switch one.Call {
 		case "madvise:dontneed", "madvise:free":
-			if one.Reason != "huge_pages" {
+			if one.Reason != "huge_pages" && one.Reason != "zero" {
 				sum += one.Bytes
 			}
 		case "munmap": // a large block's memory; others unmap what was never free memory

@@ -1,0 +1,56 @@
+package attach
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// The socket comes while it is waited for; that it is ours, not the process's, shows that it was found.
+func TestASocketThatComesIsWaitedFor(t *testing.T) {
+	process := exec.Command("sleep", "60")
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = process.Process.Kill(); _ = process.Wait() }()
+	p, err := Find(process.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(Dir(os.Geteuid()), strconv.Itoa(p.PID)+".sock")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	looks := 0
+	_, err = dialWhile(p, time.Minute, func() bool {
+		if looks++; looks == 3 {
+			listener, err := net.Listen("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { listener.Close() })
+		}
+		return true
+	})
+	var foreign *foreignSocket
+	if !errors.As(err, &foreign) || foreign.peer != os.Getpid() || looks != 3 {
+		t.Errorf("after %d looks: %v", looks, err)
+	}
+}
+
+func TestNobodyIsWaitedForForLong(t *testing.T) {
+	self, err := Find(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	looks := 0
+	_, err = dialWhile(self, time.Minute, func() bool { looks++; return looks < 3 })
+	if err == nil || looks != 3 {
+		t.Errorf("after %d looks: %v", looks, err)
+	}
+}
