@@ -18,6 +18,7 @@
 #include "core/heap/sampled.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
+#include "core/heap/zeroing.h"
 #include "core/pages/backing.h"
 #include "core/pages/growth.h"
 #include "core/pages/page_heap.h"
@@ -259,7 +260,8 @@ void* allocate_zeroed_large(size_t bytes) {
   bool clean = false;
   void* p = span != nullptr ? sample_if_due(span, bytes, __builtin_return_address(0))
                             : allocate_larger_or_new(bytes, __builtin_return_address(0), &clean);
-  return p == nullptr || clean ? p : memset(p, 0, bytes);
+  if (p != nullptr && !clean) heap::make_zero(heap::thread_cache.heap, page_map.span_of(p), bytes);
+  return p;
 }
 
 void* allocate_aligned(size_t bytes, size_t alignment) noexcept {

@@ -696,6 +696,7 @@ void release_everything(ThreadHeap& heap) {
   release_spans_locked(heap);
   for (unsigned c = 0; c < kClassCount; c++) settle_refills(heap.body->classes[c], c);
   heap.cache.store(nullptr, std::memory_order_relaxed);
+  heap.body->zeroing = {};
   cached_total.fetch_sub(heap.cached_bytes, std::memory_order_relaxed);
   heap.cached_bytes = 0;
   heap.state.store(HeapState::kZombie, std::memory_order_seq_cst);

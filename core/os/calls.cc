@@ -21,7 +21,7 @@ constexpr const char* kCallNames[] = {"mmap",         "munmap",           "mrema
                                       "madvise:free", "madvise:hugepage", "madvise:nohugepage", "madvise:collapse", "mincore"};
 static_assert(sizeof(kCallNames) / sizeof(kCallNames[0]) == kCalls);
 constexpr const char* kReasonNames[] = {"growth", "huge",     "records", "page_map",   "decay",
-                                        "asked",  "pressure", "hole",    "huge_pages", "report"};
+                                        "asked",  "pressure", "hole",    "huge_pages", "zero", "report"};
 static_assert(sizeof(kReasonNames) / sizeof(kReasonNames[0]) == kReasons);
 
 void add(std::atomic<uint64_t>& counter, uint64_t by) { counter.fetch_add(by, std::memory_order_relaxed); }

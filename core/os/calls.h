@@ -37,6 +37,7 @@ enum class Reason : uint8_t {
   kPressure,   // memory was refused, or the system says that it is short
   kHole,       // idle holes inside spans in use
   kHugePages,  // which regions get huge pages, making and splitting one
+  kZero,       // used memory of a large block, for calloc (heap/zeroing.h)
   kReport,     // statistics, profiles and traces being written
   kCount,
 };

@@ -43,7 +43,8 @@ and totals. Calls made to answer this tool are left out. Ends after --for, with 
 
 Reasons: growth (address space for more spans), huge (blocks above 1 MiB), records and page_map (the allocator's own
 books), decay (free for longer than purge_delay), asked (malloc_trim, seemalloc purge), pressure (memory was refused
-or is short), hole (idle holes in spans in use), huge_pages (which addresses may have them).`,
+or is short), hole (idle holes in spans in use), huge_pages (which addresses may have them), zero (a large
+calloc: used memory goes and comes anew).`,
 		Example: `  seemalloc trace 4242
   seemalloc trace 4242 --for 1m --stacks
   seemalloc trace 4242 --hide '^z(m|c|re)alloc'      # charge Redis's wrappers to their callers

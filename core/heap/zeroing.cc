@@ -1,0 +1,42 @@
+#include "core/heap/zeroing.h"
+
+#include <string.h>
+
+#include "core/base/options.h"
+#include "core/heap/thread_heap.h"
+#include "core/os/os.h"
+#include "core/pages/page_heap.h"
+#include "core/pages/purge.h"
+
+namespace seemalloc::heap {
+
+namespace {
+
+// A call costs more than writing less.
+constexpr size_t kLeastBytes = 128 * KiB;
+
+// A fault takes as long as to write some ten pages.
+bool has_few_resident(const pages::Span* span) {
+  return os::resident_bytes(reinterpret_cast<void*>(span->start), span->bytes, os::Reason::kZero) <= span->bytes / 16;
+}
+
+bool is_given_back(ZeroingRules& rules, pages::Span* span) {
+  if (span->given_back && rules.looks()) rules.saw(has_few_resident(span));
+  // A huge page of which a part goes stays taken until the kernel splits it.
+  if (!rules.gives_back() || pages::lies_on_huge_page(span)) return false;
+  if (os::purge(reinterpret_cast<void*>(span->start), span->bytes, os::Reason::kZero)) return true;
+  rules.was_in_vain();  // locked in memory
+  return false;
+}
+
+}  // namespace
+
+void make_zero(ThreadHeap* heap, pages::Span* span, size_t bytes) {
+  bool may = heap != nullptr && span->kind == pages::SpanKind::kLarge && bytes >= kLeastBytes &&
+             pages::purge_mode() != options::Purge::kNever;
+  bool given_back = may && is_given_back(heap->body->zeroing, span);
+  if (!given_back) memset(reinterpret_cast<void*>(span->start), 0, bytes);
+  span->given_back = given_back;
+}
+
+}  // namespace seemalloc::heap

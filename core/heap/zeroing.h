@@ -1,0 +1,65 @@
+// How used memory becomes zero for a large calloc: it is written, or its pages are given back and come anew, zero, where the program
+// touches them.
+//
+// To write costs the same whatever becomes of the block, and makes all of it resident. To give it back costs one call, and a fault
+// for each page that is touched: less where few are (tables that are hardly filled, buffers made for the worst case), much more where all
+// are. Which kind of program it is shows when a block that had been given back comes again: what is resident of it then has been
+// touched. So now and then one is given back to see; where three in a row were hardly touched all are, until one is not. Figures:
+// docs/decisions/0058.
+//
+// Who calls: calloc's slow path. Threads: the owner of the heap.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/pages/span.h"
+
+namespace seemalloc::heap {
+
+struct ThreadHeap;
+
+// When to give back and when to look. All zero at first.
+class ZeroingRules {
+ public:
+  static constexpr uint32_t kFirstTry = 8;   // blocks written before one is given back to see
+  static constexpr unsigned kDoublings = 9;  // of that, by tries of which nothing came, or that were in vain
+  static constexpr uint32_t kEnough = 3;     // tries in a row that make it a habit
+  static constexpr uint32_t kLookEvery = 8;  // blocks, while it is one
+
+  // Whether the next block is to be given back.
+  bool gives_back() {
+    if (sparse_) return true;
+    if (++written_ <= kFirstTry << doublings_) return false;
+    written_ = 0;
+    later();  // most go to the page heap, and are never heard of
+    return true;
+  }
+  // A block comes again that had been given back: whether to ask what is resident of it.
+  bool looks() { return !sparse_ || ++unseen_ % kLookEvery == 0; }
+  // It has been asked.
+  void saw(bool few) {
+    if (!few) return was_in_vain();
+    doublings_ = doublings_ > 2 ? doublings_ - 2 : 0;
+    if (!sparse_) sparse_ = ++in_a_row_ == kEnough;
+  }
+  void was_in_vain() {
+    sparse_ = false;
+    in_a_row_ = 0;
+    later();
+  }
+
+ private:
+  void later() {
+    if (doublings_ < kDoublings) doublings_++;
+  }
+
+  uint32_t written_, unseen_;
+  uint8_t doublings_, in_a_row_;
+  bool sparse_;
+};
+
+// Zeroes the first `bytes` of a large block that the calling thread, which has the heap (or none), has just been given.
+void make_zero(ThreadHeap* heap, pages::Span* span, size_t bytes);
+
+}  // namespace seemalloc::heap
