@@ -339,6 +339,10 @@ void unlock_after_fork_child() {
     heap->body->large.reset();
     HeapState state = heap->state.load(std::memory_order_relaxed);
     if (state == HeapState::kParked) still_parked++;
+    if (may_lock && state == HeapState::kZombie && heap->idle_ticks == 0) {  // who has emptied it was about to do this
+      LockGuard guard(registry);
+      make_idle_locked(*heap);
+    }
     if (heap == thread_cache.heap || state != HeapState::kActive) continue;
     if (!may_lock) {
       // The C library may unmap the memory of threads that are not here, and their lists with it. Ours: about to be adopted.

@@ -262,7 +262,7 @@ void publish_mixed_lists(ThreadHeap& heap, unsigned size_class) {
   ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // null: lost with its thread, or by a fork
   Block* listed = cache != nullptr ? cache->heads[size_class] : nullptr;
   Block* stash = cs.stash;
-  if (cache != nullptr) cache->heads[size_class] = nullptr;
+  if (cache != nullptr) store_racing(cache->heads[size_class], static_cast<Block*>(nullptr));  // others may be counting
   cs.stash = nullptr;
   cs.stash_count = 0;
   cs.mixed = false;

@@ -23,7 +23,7 @@ constinit std::atomic<void (*)()> on_slow_free{nullptr};
 
 namespace {
 
-// What other threads have freed is taken in, and this thread's own remote frees are published, at least this often; and once a sample.
+// What other threads have freed is taken in, and a change of the option `sample` is noticed, at least this often; and once a sample.
 // Without a helper slow paths do its work, and a program that has become quiet comes to few but this.
 constexpr uint32_t kFreedListsPerRefill = 256, kFreedListsWithoutHelper = 32;
 // So many blocks of other threads' spans are taken before the thread's own.
@@ -696,7 +696,6 @@ void release_everything(ThreadHeap& heap) {
   release_spans_locked(heap);
   for (unsigned c = 0; c < kClassCount; c++) settle_refills(heap.body->classes[c], c);
   heap.cache.store(nullptr, std::memory_order_relaxed);
-  heap.body->zeroing = {};
   cached_total.fetch_sub(heap.cached_bytes, std::memory_order_relaxed);
   heap.cached_bytes = 0;
   heap.state.store(HeapState::kZombie, std::memory_order_seq_cst);
@@ -762,6 +761,7 @@ void give_to_this_thread(ThreadHeap& heap) {
   LockGuard guard(heap.slow_lock);
   ThreadCache& kept = heap.body->kept;
   heap.body->inherited_bytes = 0;
+  heap.body->zeroing = {};
   if (heap.cache.load(std::memory_order_relaxed) == &kept) {
     memcpy(thread_cache.heads, kept.heads, sizeof(kept.heads));
   } else {

@@ -15,15 +15,17 @@ namespace {
 // A call costs more than writing less.
 constexpr size_t kLeastBytes = 128 * KiB;
 
-// A fault takes as long as to write some ten pages.
+// A fault takes as long as to write some ten pages. Of a block that nobody has touched at all, or of which the kernel does not tell, nothing is known.
 bool has_few_resident(const pages::Span* span) {
-  return os::resident_bytes(reinterpret_cast<void*>(span->start), span->bytes, os::Reason::kZero) <= span->bytes / 16;
+  size_t resident = os::resident_bytes(reinterpret_cast<void*>(span->start), span->bytes, os::Reason::kZero);
+  return resident != 0 && resident <= span->bytes / 16;
 }
 
 bool is_given_back(ZeroingRules& rules, pages::Span* span) {
-  if (span->given_back && rules.looks()) rules.saw(has_few_resident(span));
   // A huge page of which a part goes stays taken until the kernel splits it.
-  if (!rules.gives_back() || pages::lies_on_huge_page(span)) return false;
+  if (pages::lies_on_huge_page(span)) return false;
+  if (span->given_back && rules.looks()) rules.saw(has_few_resident(span));
+  if (!rules.gives_back()) return false;
   if (os::purge(reinterpret_cast<void*>(span->start), span->bytes, os::Reason::kZero)) return true;
   rules.was_in_vain();  // locked in memory
   return false;
@@ -32,7 +34,8 @@ bool is_given_back(ZeroingRules& rules, pages::Span* span) {
 }  // namespace
 
 void make_zero(ThreadHeap* heap, pages::Span* span, size_t bytes) {
-  bool may = heap != nullptr && span->kind == pages::SpanKind::kLarge && bytes >= kLeastBytes &&
+  bool whole_pages = ((span->start | span->bytes) & (os::page_bytes() - 1)) == 0;  // those of the system may be larger than ours
+  bool may = heap != nullptr && whole_pages && span->kind == pages::SpanKind::kLarge && bytes >= kLeastBytes &&
              pages::purge_mode() != options::Purge::kNever;
   bool given_back = may && is_given_back(heap->body->zeroing, span);
   if (!given_back) memset(reinterpret_cast<void*>(span->start), 0, bytes);

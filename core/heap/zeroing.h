@@ -26,10 +26,12 @@ class ZeroingRules {
   static constexpr unsigned kDoublings = 9;  // of that, by tries of which nothing came, or that were in vain
   static constexpr uint32_t kEnough = 3;     // tries in a row that make it a habit
   static constexpr uint32_t kLookEvery = 8;  // blocks, while it is one
+  static constexpr uint32_t kUnheard = 64;   // blocks given back without a word: it is one no longer
 
   // Whether the next block is to be given back.
   bool gives_back() {
-    if (sparse_) return true;
+    if (sparse_ && ++unheard_ <= kUnheard) return true;
+    sparse_ = false;
     if (++written_ <= kFirstTry << doublings_) return false;
     written_ = 0;
     later();  // most go to the page heap, and are never heard of
@@ -39,9 +41,12 @@ class ZeroingRules {
   bool looks() { return !sparse_ || ++unseen_ % kLookEvery == 0; }
   // It has been asked.
   void saw(bool few) {
+    unheard_ = 0;
     if (!few) return was_in_vain();
     doublings_ = doublings_ > 2 ? doublings_ - 2 : 0;
-    if (!sparse_) sparse_ = ++in_a_row_ == kEnough;
+    if (sparse_ || ++in_a_row_ < kEnough) return;
+    in_a_row_ = 0;
+    sparse_ = true;
   }
   void was_in_vain() {
     sparse_ = false;
@@ -54,7 +59,7 @@ class ZeroingRules {
     if (doublings_ < kDoublings) doublings_++;
   }
 
-  uint32_t written_, unseen_;
+  uint32_t written_, unseen_, unheard_;
   uint8_t doublings_, in_a_row_;
   bool sparse_;
 };

@@ -62,6 +62,14 @@ TEST(Zeroing, ALongTimeInVainIsNotForEver) {
   EXPECT_GT(given_back(rules, 1000, true), 990);
 }
 
+TEST(Zeroing, AHabitOfWhichNothingIsHeardEnds) {
+  ZeroingRules rules{};
+  given_back(rules, 1000, true);
+  int given = 0;
+  for (int i = 0; i < 1000; i++) given += rules.gives_back();
+  EXPECT_LE(given, 75);
+}
+
 // ---- blocks ----
 
 constexpr size_t kBytes = 512 * KiB;
@@ -140,10 +148,21 @@ TEST(Zeroing, WhereItIsRefusedBlocksAreWritten) {
   });
 }
 
+TEST(Zeroing, WhereTheKernelDoesNotTellBlocksAreWritten) {
+  in_a_thread([] {
+    uint64_t before = calls();
+    os::RefuseCalls refuse(SYS_mincore, EPERM);
+    use(200, 100);
+    EXPECT_GT(refuse.refusals(), 0u);
+    EXPECT_LE(calls() - before, 5u);
+  });
+}
+
 // Random sizes and uses by several threads: what comes is zero, what is written stays.
 TEST(Zeroing, AnyUse) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
+  uint64_t before = calls();
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 3; t++) {
     threads.emplace_back([seed, t] {
@@ -174,6 +193,7 @@ TEST(Zeroing, AnyUse) {
     });
   }
   for (std::thread& t : threads) t.join();
+  EXPECT_GT(calls(), before);
 }
 
 }  // namespace

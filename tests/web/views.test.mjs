@@ -157,10 +157,19 @@ test("source that is not here is said to be, and its lines still have their byte
   await close(found);
 });
 
+/** Goes to pprof's pages; once more where the page was just being drawn anew, and the click came to nothing. */
+async function toPprof(page) {
+  await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
+  await soon(async () => {
+    if (!page.url().includes("/pprof/")) await page.getByRole("link", { name: "pprof" }).click({ timeout: 5_000 });
+    assert.match(page.url(), /\/pprof\//);
+  });
+  await page.locator("#toptable tbody tr").first().waitFor();
+}
+
 test("pprof's pages have the same figures, load nothing, and lead back", { timeout: LONG }, async () => {
   const page = await open(files, { view: "functions", at: 2 });
-  await page.getByRole("link", { name: "pprof" }).click();
-  await page.locator("#toptable tbody tr").first().waitFor();
+  await toPprof(page);
   await soon(() => assert.match(page.url(), /\/pprof\/2\/top\?si=inuse_space/));
   const rows = await page.locator("#toptable tbody tr").evaluateAll((all) => all.map((row) => row.cells[5].textContent));
   const { functions, total } = top(second);
@@ -200,8 +209,7 @@ test("there is no way to pprof with filters that it does not have", { timeout: L
 
 test("filters and the change go with the way to pprof", { timeout: LONG }, async () => {
   const page = await open(files, { view: "functions", at: 2, base: 1, focus: "LEAKY_session" });
-  await page.getByRole("link", { name: "pprof" }).click();
-  await page.locator("#toptable tbody tr").first().waitFor();
+  await toPprof(page);
   await soon(() => assert.match(page.url(), /\/pprof\/2-1\/top/));
   const rows = await page.locator("#toptable tbody tr").evaluateAll((all) => all.map((row) => row.cells[5].textContent));
   assert.ok(rows.includes("leaky_session") && !rows.includes("leaky_parser"), rows.join());

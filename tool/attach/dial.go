@@ -47,15 +47,16 @@ func SocketRedialer(path string, peer int, timeout time.Duration) func() (*Clien
 // Dial connects to the control socket of p. Its error is one line that says what is wrong and what to do about it. A process that
 // has just begun is waited for: its socket comes soon after it, and before that it may still be the program that started it.
 func Dial(p *Process, timeout time.Duration) (*Client, error) {
-	return dialWhile(p, timeout, p.isYoung)
+	return dialWhile(p, timeout, min(timeout, youth), p.isYoung)
 }
 
-func dialWhile(p *Process, timeout time.Duration, mayCome func() bool) (*Client, error) {
+func dialWhile(p *Process, timeout, longest time.Duration, mayCome func() bool) (*Client, error) {
+	began, ticks := time.Now(), p.startTicks()
 	client, err := dialNow(p, timeout)
-	for errors.Is(err, fs.ErrNotExist) && mayCome() {
+	for errors.Is(err, fs.ErrNotExist) && mayCome() && time.Since(began) < longest {
 		time.Sleep(5 * time.Millisecond)
 		now, findErr := Find(p.PID)
-		if findErr != nil {
+		if findErr != nil || now.startTicks() != ticks {
 			break
 		}
 		*p = *now

@@ -27,7 +27,7 @@ func TestASocketThatComesIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	looks := 0
-	_, err = dialWhile(p, time.Minute, func() bool {
+	_, err = dialWhile(p, time.Minute, time.Minute, func() bool {
 		if looks++; looks == 3 {
 			listener, err := net.Listen("unix", path)
 			if err != nil {
@@ -49,8 +49,12 @@ func TestNobodyIsWaitedForForLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	looks := 0
-	_, err = dialWhile(self, time.Minute, func() bool { looks++; return looks < 3 })
+	_, err = dialWhile(self, time.Minute, time.Minute, func() bool { looks++; return looks < 3 })
 	if err == nil || looks != 3 {
 		t.Errorf("after %d looks: %v", looks, err)
+	}
+	// Where the machine's clock says that every process has just begun.
+	if _, err := dialWhile(self, time.Minute, 30*time.Millisecond, func() bool { return true }); err == nil {
+		t.Error("connected to nobody")
 	}
 }

@@ -131,8 +131,10 @@ func (p *Process) Uptime() time.Duration {
 	return 0
 }
 
-// isYoung says whether the process may not have come to open its control socket yet.
-func (p *Process) isYoung() bool { return p.startTicks() != "" && p.Uptime() < 500*time.Millisecond }
+// youth is the age up to which a process may not have come to open its control socket yet.
+const youth = 500 * time.Millisecond
+
+func (p *Process) isYoung() bool { return p.startTicks() != "" && p.Uptime() < youth }
 
 var libraryLine = regexp.MustCompile(`/libseemalloc[^/]*\.so[^/ ]*( \(deleted\))?$`)
 
