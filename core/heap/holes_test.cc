@@ -446,7 +446,7 @@ TEST_F(Holes, ASpanInUseStaysWithItsThread) {
 }
 
 TEST_F(Holes, WhereTheKernelHasNoFenceSpansInUseStay) {
-  Sleepers sleepers(2);
+  Sleepers sleepers(6);  // many: of few threads more spans have nothing but what is in a list (docs/decisions/0052)
   unsigned in_use = current_spans_in_all();
   {
     os::RefuseCalls refuse(SYS_membarrier, ENOSYS);
@@ -455,7 +455,7 @@ TEST_F(Holes, WhereTheKernelHasNoFenceSpansInUseStay) {
     EXPECT_EQ(current_spans_in_all(), in_use);
   }
   purge_all();
-  EXPECT_LT(current_spans_in_all(), in_use * 3 / 4);  // not those with nothing to give: whose lists are at their end, or have all there is
+  EXPECT_LT(current_spans_in_all(), in_use / 2);
   EXPECT_TRUE(heap_is_sound());
 }
 
