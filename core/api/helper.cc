@@ -241,6 +241,7 @@ void forget_helper_in_child() {
   forget_cpu_run_in_child(forget_cpu_profile_in_child());
   helper_thread_id.store(0, std::memory_order_relaxed);
   loaded_process = os::process_id();
+  loaded_ns = os::monotonic_ns();
   helper.store(Helper::kNone, std::memory_order_release);
   frees_in_child.store(0, std::memory_order_relaxed);
   heap::on_slow_free.store(child_frees, std::memory_order_relaxed);

@@ -98,6 +98,8 @@ void after_fork_in_parent() {
 void after_fork_in_child() {
   unlock_lower_layers(true);
   heap::unlock_after_fork_child();
+  os::forget_counters_in_child();
+  forget_lock_waits_in_child();
   unlock_options_after_fork();
   heap::forget_pressure_in_child();
   forget_dumps_in_child();

@@ -185,6 +185,8 @@ void write_pressure(Text& out) {
       .put("rounds", p.rounds)
       .put("purged_bytes", p.purged_bytes)
       .put("ns", p.ns)
+      .put("waits", p.waits)
+      .put("wait_ns", p.wait_ns)
       .put("heap", pages::backing.total_bytes())
       .put("refusals", pages::backing.refusals());
 }

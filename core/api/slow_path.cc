@@ -427,11 +427,13 @@ void count_copy(ThreadHeap* mine, size_t bytes) {
 }
 
 // What has grown once will grow again: room for a quarter more, so that what grows by little steps is copied less often. Not for
-// small blocks, which are copied in no time and may be many; large ones grow in place (docs/decisions/0055).
+// smaller blocks, which are copied in no time, and of which there may be many that have grown for the last time (Redis fills list nodes
+// of up to 8 KiB); large ones grow in place (docs/decisions/0055).
 SEEMALLOC_ALWAYS_INLINE void* allocate_to_grow(size_t old_bytes, size_t bytes) {
   size_t roomy = old_bytes + old_bytes / 4;
   if (roomy > heap::kMaxSmallBytes) roomy = heap::kMaxSmallBytes;
-  if (old_bytes < KiB || bytes <= old_bytes || bytes >= roomy) return allocate(bytes);
+  constexpr size_t kLeast = 8 * KiB;
+  if (old_bytes < kLeast || bytes <= old_bytes || bytes >= roomy) return allocate(bytes);
   int saved_errno = errno;
   {
     MayFail may_fail;

@@ -19,7 +19,7 @@ OPTION(python_frames, kSwitch, 0, 0, 1, kAny,
        "show the functions of Python programs (CPython 3.11 to 3.13) in place of the interpreter's frames, in profiles of heap and CPU: "
        "a few microseconds more for each sample of a Python thread")
 OPTION(baseline_after, kMilliseconds, 0, 0, 3600000, kStart,
-       "set the baseline of profiles of the kind since so long after the start, when the program has warmed up; 0: it is set by "
+       "set the baseline of profiles of the kind since so long after the start (in a child of fork: after the fork), when the program has warmed up; 0: it is set by "
        "`seemalloc baseline` or the API only. Needs the helper")
 OPTION(purge, kChoice, 0, 0, 2, kAny,
        "when free memory goes back to the system by itself: balanced (purge_delay after it was freed), eager (at once), never; on "

@@ -40,7 +40,7 @@ std::atomic<uint64_t> looks_since_ns{0};      // 0: has only just begun
 std::atomic<bool> look_anew{true};  // for the limit
 std::atomic<size_t> group_limit{SIZE_MAX};
 std::atomic<uint64_t> last_watch_ns{0}, last_helper_watch_ns{0};
-std::atomic<uint64_t> times_short{0}, rounds{0}, round_bytes{0}, round_ns{0};
+std::atomic<uint64_t> times_short{0}, rounds{0}, round_bytes{0}, round_ns{0}, waits{0}, wait_ns{0};
 std::atomic<size_t> seen_limit{0}, seen_usage{0};
 
 bool watching() {
@@ -134,20 +134,28 @@ uint64_t longest_wait_ns() {
   return little ? kLongestInLittleRoom_ns : kLongest_ns;
 }
 
+void count_wait(uint64_t ns) {
+  waits.fetch_add(1, std::memory_order_relaxed);
+  wait_ns.fetch_add(ns, std::memory_order_relaxed);
+}
+
 // The helper, say, gives everything back meanwhile, which takes as long as a burst needs to fill the room that it makes: who grows
 // then waits. Not for what a signal handler has interrupted, and for nobody who has looked for long, however often it grows.
 void wait_for_who_looks() {
   constexpr uint64_t kPause_ns = 200 * kMicrosecond_ns;
   if (pages::least_limit.load(std::memory_order_relaxed) == SIZE_MAX) return;
   uint64_t begin = 0;
+  bool slept = false;
   for (;;) {
     const void* who = who_looks.load(std::memory_order_relaxed);
-    if (who == nullptr || who == &thread_cache) return;
+    if (who == nullptr || who == &thread_cache) break;
     uint64_t since = looks_since_ns.load(std::memory_order_relaxed), now = os::monotonic_ns(), longest = longest_wait_ns();
     if (begin == 0) begin = now;
-    if (now - begin >= longest || (since != 0 && now - since >= longest)) return;
+    if (now - begin >= longest || (since != 0 && now - since >= longest)) break;
+    slept = true;
     os::pause(kPause_ns);
   }
+  if (slept) count_wait(os::monotonic_ns() - begin);
 }
 
 bool take_turn() {
@@ -224,6 +232,7 @@ void pressure_options_changed() {
 }
 
 void forget_pressure_in_child() {
+  for (std::atomic<uint64_t>* counter : {&rounds, &round_bytes, &round_ns, &waits, &wait_ns}) counter->store(0, std::memory_order_relaxed);
   // Where fork was called by a signal handler that has interrupted who looks, this thread goes on with it.
   if (who_looks.load(std::memory_order_relaxed) != &thread_cache) {
     who_looks.store(nullptr, std::memory_order_relaxed);
@@ -250,6 +259,8 @@ PressureStatistics pressure_statistics() {
   s.rounds = rounds.load(std::memory_order_relaxed);
   s.purged_bytes = round_bytes.load(std::memory_order_relaxed);
   s.ns = round_ns.load(std::memory_order_relaxed);
+  s.waits = waits.load(std::memory_order_relaxed);
+  s.wait_ns = wait_ns.load(std::memory_order_relaxed);
   return s;
 }
 

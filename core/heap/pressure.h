@@ -62,6 +62,8 @@ struct PressureStatistics {
   uint64_t rounds;        // everything was given back early
   uint64_t purged_bytes;  // by that
   uint64_t ns;            // it took
+  uint64_t waits;         // of threads that wanted memory, for who gave back
+  uint64_t wait_ns;
 };
 PressureStatistics pressure_statistics();
 

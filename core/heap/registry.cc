@@ -278,30 +278,83 @@ void retire_empty_spans() {
   }
 }
 
-void purge_idle_bodies() {
-  constexpr uint8_t kPatience = 2;
-  LockGuard guard(registry);
-  // Newest first, so addresses mostly go down.
+namespace {
+
+constexpr uint8_t kPatience = 2;
+
+bool has_idle_body(ThreadHeap& heap) {
+  return heap.idle_ticks > kPatience && heap.idle_ticks != kBodyGoes && heap.state.load(std::memory_order_relaxed) == HeapState::kZombie &&
+         (heap.idle_ticks == kBodyPurged || has_no_spans(heap));
+}
+
+// Heaps whose bodies lie side by side. They are off the idle list: nobody else's while their pages go.
+struct IdleBodies {
+  ThreadHeap* heaps = nullptr;  // linked by next_idle
   HeapBody* first = nullptr;
   HeapBody* last = nullptr;
+};
+
+// The next ones from *from on of which some have pages still; none when there are no more. *from is where to go on.
+IdleBodies take_idle_bodies(ThreadHeap** from) {
+  LockGuard guard(registry);
+  IdleBodies found;
+  ThreadHeap* newest = nullptr;
+  ThreadHeap* heap = *from;
   bool fresh = false;
-  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    bool idle = heap->idle_ticks > kPatience && heap->state.load(std::memory_order_relaxed) == HeapState::kZombie &&
-                (heap->idle_ticks == kBodyPurged || has_no_spans(*heap));
-    if (!idle || heap->body + 1 != first) {
-      if (fresh) purge_whole_pages(first, last);
-      fresh = false;
-      first = last = idle ? heap->body : nullptr;
+  for (; heap != nullptr; heap = heap->next_all) {
+    bool idle = has_idle_body(*heap);
+    // Newest first, so addresses mostly go down.
+    if (!idle || heap->body + 1 != found.first) {
+      if (fresh) break;
+      newest = heap;
+      found.last = heap->body;
     }
-    if (idle) {
-      first = heap->body;
-      fresh |= heap->idle_ticks != kBodyPurged;
-      heap->idle_ticks = kBodyPurged;
-    } else if (heap->idle_ticks != 0) {
-      heap->idle_ticks++;
-    }
+    found.first = idle ? heap->body : nullptr;
+    fresh |= idle && heap->idle_ticks != kBodyPurged;
   }
-  if (fresh) purge_whole_pages(first, last);
+  *from = heap;
+  if (!fresh) return {};
+  for (ThreadHeap* each = newest; each != heap; each = each->next_all) each->idle_ticks = kBodyGoes;
+  for (ThreadHeap** link = &first_idle; *link != nullptr;) {
+    ThreadHeap* idle = *link;
+    if (idle->idle_ticks != kBodyGoes) {
+      link = &idle->next_idle;
+      continue;
+    }
+    *link = idle->next_idle;
+    idle->next_idle = found.heaps;
+    found.heaps = idle;
+  }
+  return found;
+}
+
+// Behind the others, whose bodies have their pages.
+void put_idle_bodies(const IdleBodies& bodies) {
+  LockGuard guard(registry);
+  for (ThreadHeap* heap = bodies.heaps; heap != nullptr; heap = heap->next_idle) heap->idle_ticks = kBodyPurged;
+  ThreadHeap** end = &first_idle;
+  while (*end != nullptr) end = &(*end)->next_idle;
+  *end = bodies.heaps;
+}
+
+void age_idle_heaps() {
+  LockGuard guard(registry);
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    if (heap->idle_ticks != 0 && heap->idle_ticks <= kPatience) heap->idle_ticks++;
+  }
+}
+
+}  // namespace
+
+void purge_idle_bodies() {
+  HandOver hand_over;
+  for (ThreadHeap* from = all_heaps(); from != nullptr;) {
+    IdleBodies bodies = take_idle_bodies(&from);
+    if (bodies.heaps == nullptr) break;
+    purge_whole_pages(bodies.first, bodies.last);
+    put_idle_bodies(bodies);
+  }
+  age_idle_heaps();
 }
 
 void hand_on_zombie(ThreadHeap& heap) {
@@ -311,6 +364,17 @@ void hand_on_zombie(ThreadHeap& heap) {
   LockGuard slow(heap.slow_lock);
   release_spans_locked(heap);
 }
+
+namespace {
+// What is counted since the process began is the child's own from here on: who adds up processes would count the parent's twice.
+void forget_counts_in_child() {
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    for (std::atomic<uint64_t>* counter : {&heap->remote_frees, &heap->copies, &heap->copied_bytes}) counter->store(0, std::memory_order_relaxed);
+  }
+  forget_heapless_remote_frees_in_child();
+  forget_refills_in_child();
+}
+}  // namespace
 
 void lock_for_fork() {
   registry.lock_for_fork();
@@ -339,8 +403,9 @@ void unlock_after_fork_child() {
     heap->body->large.reset();
     HeapState state = heap->state.load(std::memory_order_relaxed);
     if (state == HeapState::kParked) still_parked++;
-    if (may_lock && state == HeapState::kZombie && heap->idle_ticks == 0) {  // who has emptied it was about to do this
-      LockGuard guard(registry);
+    if (may_lock && state == HeapState::kZombie && (heap->idle_ticks == 0 || heap->idle_ticks == kBodyGoes)) {
+      LockGuard guard(registry);  // who has emptied it, or had its body go, was about to do this
+      if (heap->idle_ticks == kBodyGoes) active.fetch_add(1, std::memory_order_relaxed);
       make_idle_locked(*heap);
     }
     if (heap == thread_cache.heap || state != HeapState::kActive) continue;
@@ -355,6 +420,7 @@ void unlock_after_fork_child() {
     empty_heap(*heap);
   }
   if (may_lock) parked = still_parked;  // others may have been about to count, or to be counted
+  forget_counts_in_child();
 }
 
 }  // namespace seemalloc::heap

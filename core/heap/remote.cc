@@ -194,6 +194,8 @@ uint64_t remote_frees() {
   return sum;
 }
 
+void forget_heapless_remote_frees_in_child() { heapless_remote_frees.store(0, std::memory_order_relaxed); }
+
 void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   // A span without an owner becomes ours (rule 5), and its further frees fast ones.
   bool unowned = reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody && !span->lending();

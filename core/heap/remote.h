@@ -67,6 +67,7 @@ SEEMALLOC_ALWAYS_INLINE bool gather_foreign(ThreadHeap& heap, const Span* span, 
 void free_remote(ThreadHeap* heap, Span* span, Block* block);
 // Blocks sent to their spans' owners so far; those that their thread used again itself are none of them.
 uint64_t remote_frees();
+void forget_heapless_remote_frees_in_child();
 // Takes what has been gathered of the class, the last one first: at most kMaxForeignBlocks. Returns their number. Fatal when
 // the list has been written to, or has a block twice.
 uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks);

@@ -89,7 +89,7 @@ SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
     if (listed > c.live) listed = c.live;
     c.live -= listed;
     c.cached += listed;
-    c.refills += cs.refills;
+    c.refills += refills_of(heap, i);
   }
 }
 
@@ -158,7 +158,7 @@ SEEMALLOC_NO_TSAN ThreadStatistics statistics_of(ThreadHeap& heap) {
     const ClassState& cs = heap.body->classes[i];
     size_t listed = (has_lists ? list_length_racy(i, lists[i]) : 0) + cs.stash_count;
     t.list_bytes += (listed + cs.foreign_count) * kClasses[i].bytes;
-    t.refills += cs.refills;
+    t.refills += refills_of(heap, i);
     if (cs.current != nullptr) add_span(t, cs.current);
     add_spans(t, cs.available, cs.current);
     add_spans(t, cs.full, cs.current);

@@ -19,7 +19,7 @@ struct ClassStatistics {
   size_t live;    // blocks the program has
   size_t cached;  // blocks in malloc lists, stashes and remote lists
   size_t free;    // blocks in the spans' own lists
-  uint64_t refills;  // times that a thread had no free block of its own at hand
+  uint64_t refills;  // times that a thread's list was at its end
 };
 
 // Small spans by who has them.

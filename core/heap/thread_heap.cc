@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include <utility>
+
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/central.h"
@@ -23,9 +25,10 @@ constinit std::atomic<void (*)()> on_slow_free{nullptr};
 
 namespace {
 
-// What other threads have freed is taken in, and a change of the option `sample` is noticed, at least this often; and once a sample.
+// What other threads have freed is taken in, and a change of the option `sample` is noticed, after so many lists of one class at most;
+// and once a sample.
 // Without a helper slow paths do its work, and a program that has become quiet comes to few but this.
-constexpr uint32_t kFreedListsPerRefill = 256, kFreedListsWithoutHelper = 32;
+constexpr uint16_t kFreedListsPerRefill = 256, kFreedListsWithoutHelper = 32;
 // So many blocks of other threads' spans are taken before the thread's own.
 constexpr uint32_t kWorthARefill = 8;
 // Blocks of other threads' spans that this one has not used itself by then are published.
@@ -357,26 +360,58 @@ namespace {
 
 std::atomic<uint64_t> settled[kClassCount];
 
-void settle_refills(ClassState& cs, unsigned size_class) {
-  if (cs.refills == 0) return;
-  settled[size_class].fetch_add(cs.refills, std::memory_order_relaxed);
-  cs.refills = 0;
+// What take_freed and take_available have handed out since the last refill. Below zero the counter has ended, and is what 0 is.
+SEEMALLOC_NO_TSAN uint32_t lists_since_refill(const ThreadHeap& heap, unsigned size_class) {
+  uint32_t at_first = heap.body->freed_lists_at_first[size_class], left = heap.body->freed_lists[size_class];
+  return left <= at_first ? at_first - left : at_first;
 }
 
-void count_refill(ClassState& cs, unsigned size_class) {
+void set_freed_lists(ThreadHeap& heap, unsigned size_class, uint16_t lists) {
+  heap.body->freed_lists_at_first[size_class] = lists;
+  heap.body->freed_lists[size_class] = lists;
+}
+
+void settle_refills(ThreadHeap& heap, unsigned size_class) {
+  uint64_t refills = refills_of(heap, size_class);
+  if (refills == 0) return;
+  settled[size_class].fetch_add(refills, std::memory_order_relaxed);
+  heap.body->classes[size_class].refills = 0;
+  set_freed_lists(heap, size_class, 0);
+}
+
+void count_refill(ThreadHeap& heap, unsigned size_class) {
   constexpr uint32_t kMost = uint32_t{1} << 31;
-  if (SEEMALLOC_UNLIKELY(++cs.refills == kMost)) settle_refills(cs, size_class);
+  ClassState& cs = heap.body->classes[size_class];
+  cs.refills += 1 + lists_since_refill(heap, size_class);
+  if (SEEMALLOC_UNLIKELY(cs.refills >= kMost)) settled[size_class].fetch_add(std::exchange(cs.refills, 0), std::memory_order_relaxed);
+  set_freed_lists(heap, size_class, hole_helper.load(std::memory_order_relaxed) != nullptr ? kFreedListsPerRefill : kFreedListsWithoutHelper);
 }
 
 }  // namespace
 
 uint64_t settled_refills(unsigned size_class) { return settled[size_class].load(std::memory_order_relaxed); }
+void forget_refills_in_child() {
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    if (heap->state.load(std::memory_order_relaxed) == HeapState::kZombie) continue;
+    for (unsigned c = 0; c < kClassCount; c++) {
+      // What take_freed may still hand out stays: fork may have interrupted it.
+      heap->body->classes[c].refills = 0;
+      if (lists_since_refill(*heap, c) == 0) continue;
+      uint32_t left = heap->body->freed_lists[c];
+      heap->body->freed_lists_at_first[c] = static_cast<uint16_t>(left <= kFreedListsPerRefill ? left : 0);
+    }
+  }
+  for (std::atomic<uint64_t>& refills : settled) refills.store(0, std::memory_order_relaxed);
+}
+uint64_t refills_of(const ThreadHeap& heap, unsigned size_class) {
+  return uint64_t{heap.body->classes[size_class].refills} + lists_since_refill(heap, size_class);
+}
 
 namespace {
 Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
   ClassState& cs = heap.body->classes[size_class];
-  count_refill(cs, size_class);
+  count_refill(heap, size_class);
   redraw_if_stale(heap);
   heap.body->ready[size_class] = nullptr;
   if (cs.sample_due != 0) {
@@ -422,9 +457,8 @@ Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
   uint64_t clock = heap.handed_out_bytes + uint64_t{span->free_blocks()} * span->block_bytes;
   if (clock >= heap.sample_at) return nullptr;
   heap.handed_out_bytes = clock;
-  heap.freed_lists--;
+  heap.body->freed_lists[size_class]--;
   heap.slow_entries++;
-  count_refill(cs, static_cast<unsigned>(size_class));
   use_available(cs, span);
   file_full(cs, used_up);
   cs.current = span;
@@ -439,7 +473,7 @@ Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
 
 Block* take_available(ThreadHeap& heap, size_t size_class) {
   // Both counts end at a refill: it looks at the rest.
-  if (heap.freed_lists - 1 >= kFreedListsPerRefill || heap.slow_entries % kRefillsPerFlush == 0) return nullptr;
+  if (heap.body->freed_lists[size_class] - 1 >= kFreedListsPerRefill || heap.slow_entries % kRefillsPerFlush == 0) return nullptr;
   if (heap.pending.load(std::memory_order_relaxed) != nullptr || !sample_changes_seen(heap)) return nullptr;
   if (SEEMALLOC_UNLIKELY(!heap.slow_lock.try_lock())) return nullptr;
   Block* first = take_available_locked(heap, size_class);
@@ -450,7 +484,6 @@ Block* take_available(ThreadHeap& heap, size_t size_class) {
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.foreign_bytes != 0 && heap.slow_entries % kRefillsPerFlush == 0) flush_foreign(heap);
   if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
-  heap.freed_lists = hole_helper.load(std::memory_order_relaxed) != nullptr ? kFreedListsPerRefill : kFreedListsWithoutHelper;
   LockGuard guard(heap.slow_lock);
   Refill outcome = refill_locked(heap, size_class, block, may_sample);
   relax_if_due(heap);  // after the point that a list held has been taken
@@ -694,7 +727,7 @@ void release_everything(ThreadHeap& heap) {
   LockGuard guard(heap.slow_lock);
   for (unsigned c = 0; c < kClassCount; c++) return_lists_locked(heap, c);
   release_spans_locked(heap);
-  for (unsigned c = 0; c < kClassCount; c++) settle_refills(heap.body->classes[c], c);
+  for (unsigned c = 0; c < kClassCount; c++) settle_refills(heap, c);
   heap.cache.store(nullptr, std::memory_order_relaxed);
   cached_total.fetch_sub(heap.cached_bytes, std::memory_order_relaxed);
   heap.cached_bytes = 0;

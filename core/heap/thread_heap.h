@@ -50,7 +50,7 @@ struct ClassState {
   Span* current;         // the malloc list's blocks come from it
   Block* foreign;        // freed here, blocks of other threads' spans: the next malloc list, or published (remote.h)
   uint32_t foreign_count;
-  uint32_t refills;      // not yet in settled_refills()
+  uint32_t refills;      // lists' ends, not yet in settled_refills(); without those that take_freed has met since the last refill
   Block* stash;          // the rest of a list that was cut at a sample point
   uint32_t stash_count;
   bool mixed;            // malloc list and stash are not current's: of lending spans, or foreign
@@ -73,6 +73,8 @@ inline constexpr uint32_t kMaxForeignBlocks = 16;
 // The large part of a heap. All zero while no thread has it, so its pages can go back to the system.
 struct HeapBody {
   Span* ready[kClassCount];  // for take_freed: a class's current; null while a stash or a sample comes first, or a purger wants it
+  uint32_t freed_lists[kClassCount];  // take_freed may still hand out so many before refill must look at the rest
+  uint16_t freed_lists_at_first[kClassCount];  // what that was when refill last set it
   ClassState classes[kClassCount];
   LargeCache large;
   ThreadCache kept;  // between two threads: the lists of the one that had the heap, for the next, or until they are handed on
@@ -92,7 +94,6 @@ struct ThreadHeap {
   alignas(kCacheLineBytes) OwnerLock slow_lock;
   std::atomic<ThreadCache*> cache{nullptr};  // its thread's, for nobody else to follow (lost_threads.h); body->kept; or null
   unsigned shard = 0;
-  uint32_t freed_lists = 0;       // take_freed may still hand out so many before refill must look at the rest
   uint32_t slow_entries = 0;      // since collection was last considered
   std::atomic<int32_t> thread_id{0};  // its last thread's; written under the registry lock
   uint64_t collected_ns = 0;      // when it was last done
@@ -114,7 +115,7 @@ struct ThreadHeap {
   ThreadHeap* next_idle = nullptr;
   HeapBody* body = nullptr;       // never null, never changes
   uint32_t detached_spans = 0;    // whose pages are being purged: on none of its lists (holes.h). slow_lock
-  uint8_t idle_ticks = 0;         // 0 with a thread; kBodyPurged: the body's pages are gone. Registry lock
+  uint8_t idle_ticks = 0;         // 0 with a thread; kBodyPurged: the body's pages are gone; kBodyGoes: who has them go has the heap. Registry lock
   std::atomic<int32_t> process_id{0};  // whose thread thread_id is; 0: nobody's who might be lost (lost_threads.h). Registry lock
 };
 
@@ -185,9 +186,9 @@ SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
   if (span == nullptr) return nullptr;
   Block* first = span->free_list;
   if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
-  if (heap.freed_lists-- == 0) return nullptr;  // refill sets it anew
   uint64_t clock = heap.handed_out_bytes + uint64_t{span->free_blocks_of_current()} * span->block_bytes;
   if (clock >= heap.sample_at) return nullptr;
+  if (heap.body->freed_lists[size_class]-- == 0) return nullptr;  // refill sets it anew
   heap.handed_out_bytes = clock;
   store_racing(span->free_list, static_cast<Block*>(nullptr));
   span->set_all_live();
@@ -265,8 +266,8 @@ void give_to_this_thread(ThreadHeap& heap);
 // A remote free found the owner's thread gone: hands on what it left behind. Requires: no lock held.
 void hand_on_zombie(ThreadHeap& heap);
 
-inline constexpr uint8_t kBodyPurged = UINT8_MAX;
-// Gives the memory of heaps back that have had no thread for some ticks. Makes system calls.
+inline constexpr uint8_t kBodyPurged = UINT8_MAX, kBodyGoes = UINT8_MAX - 1;
+// Gives the memory of heaps back that have had no thread for some ticks. Makes system calls. Requires: no lock held.
 void purge_idle_bodies();
 
 // The empty spans that threads keep, one per class, for their next refill go back. Requires: no lock held.
@@ -275,8 +276,10 @@ void retire_empty_spans();
 // Parked heaps, which no thread has taken yet, hand on what they have. Requires: no lock held.
 void release_parked();
 
-// Refills of a class by heaps that are in nobody's hands any more; the others have theirs in ClassState.
+// How often a list of the class ended: by heaps that are in nobody's hands any more, and by the heap.
 uint64_t settled_refills(unsigned size_class);
+void forget_refills_in_child();
+uint64_t refills_of(const ThreadHeap& heap, unsigned size_class);
 
 // Bytes that were handed to threads, and that the program had not taken when they ended, or never got.
 uint64_t returned_unused_bytes();

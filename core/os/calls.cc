@@ -56,6 +56,14 @@ CallCount call_count(Call call) {
   return sum;
 }
 
+void forget_calls_in_child() {
+  for (auto& reasons : cells) {
+    for (Cell& cell : reasons) {
+      for (std::atomic<uint64_t>* counter : {&cell.calls, &cell.bytes, &cell.refused, &cell.ns}) counter->store(0, std::memory_order_relaxed);
+    }
+  }
+}
+
 long counted_call(Call call, Reason reason, size_t bytes, const CallArguments& arguments) {
   const CallArguments& x = arguments;
   uint64_t begin = monotonic_ns();

@@ -58,6 +58,7 @@ struct CallCount {
 CallCount call_count(Call call, Reason reason);
 // Over all reasons.
 CallCount call_count(Call call);
+void forget_calls_in_child();
 
 struct CallRecord {
   uint64_t begin_ns;  // CLOCK_MONOTONIC

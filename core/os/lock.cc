@@ -63,6 +63,9 @@ struct alignas(kCacheLineBytes) WaitCounters {
     return {short_waits.load(std::memory_order_relaxed), waits.load(std::memory_order_relaxed),
             wait_ns.load(std::memory_order_relaxed)};
   }
+  void forget() {
+    for (std::atomic<uint64_t>* counter : {&short_waits, &waits, &wait_ns}) counter->store(0, std::memory_order_relaxed);
+  }
 };
 constinit WaitCounters shared_waits, owner_waits;
 
@@ -70,6 +73,10 @@ constinit WaitCounters shared_waits, owner_waits;
 
 LockWaits shared_lock_waits() { return shared_waits.read(); }
 LockWaits owner_lock_waits() { return owner_waits.read(); }
+void forget_lock_waits_in_child() {
+  shared_waits.forget();
+  owner_waits.forget();
+}
 
 void Lock::lock_slow() {
   for (int i = 0; i < kSpinsBeforeSleep; i++) {

@@ -91,7 +91,7 @@ class OwnerLock : public LockWord {
   SEEMALLOC_COLD void lock_slow();
 };
 
-// How often a lock was found held, since the process began. Nothing is counted where it was free.
+// How often a lock was found held, since the process began, as a child of fork too. Nothing is counted where it was free.
 struct LockWaits {
   uint64_t short_waits;  // it was free again within the spin
   uint64_t waits;        // those that went to sleep
@@ -99,6 +99,7 @@ struct LockWaits {
 };
 LockWaits shared_lock_waits();  // of Lock
 LockWaits owner_lock_waits();   // of OwnerLock: a thread's heap, wanted by others
+void forget_lock_waits_in_child();
 
 template <typename L>
 class LockGuard {

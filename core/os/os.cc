@@ -245,6 +245,12 @@ size_t resident_bytes(const void* start, size_t bytes, Reason reason) {
   return resident;
 }
 
+void forget_counters_in_child() {
+  forget_calls_in_child();
+  remap_grown_bytes.store(0, std::memory_order_relaxed);
+  remap_gone_bytes.store(0, std::memory_order_relaxed);
+}
+
 Counters counters() {
   CallCount map = call_count(Call::kMap), unmap = call_count(Call::kUnmap), purge = call_count(Call::kDontNeed);
   Counters c{};

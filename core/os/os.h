@@ -61,6 +61,8 @@ struct Counters {
   uint64_t refused_calls;  // any of the above that the kernel refused
 };
 Counters counters();
+// In a child of fork: its own calls are to be counted, not its parent's once more.
+void forget_counters_in_child();
 
 // ---- time, identity -----------------------------------------------------------------------------------------------
 

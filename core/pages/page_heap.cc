@@ -473,6 +473,7 @@ void unlock_after_fork(bool in_child) {
   unlock_span_pool_after_fork();
   unlock_reserve_after_fork();
   unlock_huge_after_fork();
+  if (in_child) forget_purges_in_child();
   for (Shard& shard : shards) {
     if (in_child) {
       shard.cursors = nullptr;  // on stacks of threads that are the parent's

@@ -106,8 +106,9 @@ void age(Shard& shard) {
 void end_window(const Totals& t, uint64_t now) {
   peak_before.store(t.peak_bytes, std::memory_order_relaxed);
   uint64_t purged = total_purged.load(std::memory_order_relaxed), refaulted = refaults().bytes;
-  uint64_t purged_here = purged - purged_before.exchange(purged, std::memory_order_relaxed);
-  uint64_t refaulted_here = refaulted - refaulted_before.exchange(refaulted, std::memory_order_relaxed);
+  // A child of a fork in a signal handler, just here, begins anew with both.
+  uint64_t purged_here = minus(purged, purged_before.exchange(purged, std::memory_order_relaxed));
+  uint64_t refaulted_here = minus(refaulted, refaulted_before.exchange(refaulted, std::memory_order_relaxed));
   bool tuned = purge_mode() == Purge::kBalanced && !options::is_chosen(options::Id::purge_delay);
   if (tuned) tuned_delay.window_ended(purged_here, refaulted_here);
   // What went in this window went in its first delay: later there was no tick. So two delays after that it is too long ago.
@@ -296,6 +297,13 @@ bool anything_dirty() {
 PurgeStatistics purge_statistics() {
   return PurgeStatistics{purge_delay_ns(), total_purged.load(std::memory_order_relaxed),
                          total_postponed.load(std::memory_order_relaxed)};
+}
+
+void forget_purges_in_child() {
+  forget_refaults_in_child();
+  for (std::atomic<uint64_t>* counter : {&total_purged, &total_postponed, &purged_before, &refaulted_before}) {
+    counter->store(0, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace seemalloc::pages

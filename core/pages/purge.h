@@ -45,5 +45,7 @@ struct PurgeStatistics {
   uint64_t postponed;        // ticks that ended because the budget was spent
 };
 PurgeStatistics purge_statistics();
+// With the locks of all shards held, by fork: what both count is the child's own from here on.
+void forget_purges_in_child();
 
 }  // namespace seemalloc::pages

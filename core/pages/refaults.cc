@@ -69,4 +69,10 @@ Refaults refaults() {
   return sum;
 }
 
+void forget_refaults_in_child() {
+  huge_refaulted.store(0, std::memory_order_relaxed);
+  huge_refaulted_runs.store(0, std::memory_order_relaxed);
+  for (Shard& shard : shards) shard.refaulted_pages = shard.refaulted_runs = 0;
+}
+
 }  // namespace seemalloc::pages

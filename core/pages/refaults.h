@@ -24,11 +24,13 @@ void note_huge_mapped(size_t bytes);
 // A window ends and the next one begins. Where none has begun by `stale_ns`, since nobody ticks, what went is too long ago.
 void begin_refault_window(uint64_t stale_ns);
 
-// Since the process began.
+// Since the process began, as a child of fork too.
 struct Refaults {
   uint64_t runs;  // allocations that met some
   uint64_t bytes;
 };
 Refaults refaults();
+// With the locks of all shards held, by fork.
+void forget_refaults_in_child();
 
 }  // namespace seemalloc::pages

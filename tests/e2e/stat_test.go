@@ -113,6 +113,18 @@ func TestStatOfAShell(t *testing.T) {
 	}
 }
 
+// What a process has counted before it forks is not counted once more by each child.
+func TestStatOfARunThatForks(t *testing.T) {
+	need(t)
+	out, summary, status := try(t, "stat", "--", caller, "ghfff")
+	if status != 0 || out != "ready\n" {
+		t.Errorf("status %d, standard output %q", status, out)
+	}
+	if !regexp.MustCompile(fmt.Sprintf(`\nmadvise:dontneed +asked +%d `, holes)).MatchString(summary) || !strings.Contains(summary, " of 4 processes ") {
+		t.Errorf("not once in\n%s", summary)
+	}
+}
+
 func TestStatOfAKilledRun(t *testing.T) {
 	need(t)
 	out, summary, status := try(t, "stat", "--", caller, "gwwwwwk")

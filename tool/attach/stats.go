@@ -19,6 +19,7 @@ type Stats struct {
 	System      System      `json:"system"`
 	Purge       Purge       `json:"purge"`
 	Dumps       Dumps       `json:"dumps"`
+	Pressure    Pressure    `json:"pressure"`
 	Threads     Threads     `json:"threads"`
 	Locks       Locks       `json:"locks"`
 	Spans       Spans       `json:"spans"`
@@ -187,6 +188,15 @@ type Threads struct {
 	Live  int64 `json:"live"`
 	// RemoteFrees counts blocks that were sent back to the thread whose memory they are.
 	RemoteFrees int64 `json:"remote_frees"`
+}
+
+// Pressure says how near the process is to the memory limit that it is under, as it sees that itself.
+type Pressure struct {
+	Limit int64 `json:"limit"` // of its memory cgroup; 0: none is known
+	Usage int64 `json:"usage"` // of the cgroup, without file cache
+	// Waits is how often a thread that wanted memory slept until another one had given some back.
+	Waits  int64 `json:"waits"`
+	WaitNS int64 `json:"wait_ns"`
 }
 
 // Dumps counts the files that the process has written or tried to: profiles and statistics.

@@ -16,7 +16,7 @@ type Thread struct {
 	FreeBytes   int64 `json:"free_bytes"`  // free blocks in its other spans
 	LargeBytes  int64 `json:"large_bytes"` // large blocks kept for its next request
 	LiveBytes   int64 `json:"live_bytes"`
-	Refills     int64 `json:"refills"`      // how often it had no free block at hand
+	Refills     int64 `json:"refills"`      // how often a list of its was at its end
 	RemoteFrees int64 `json:"remote_frees"` // blocks of other threads that it sent back
 }
 

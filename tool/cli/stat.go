@@ -49,10 +49,10 @@ Per second:
   MB        free memory given back (1,000,000 bytes), by madvise or, of large blocks, munmap
   mmap      address space taken, given back or moved: mmap, munmap and mremap
   re-MB     refaults: memory that was given back and used again within twice the purge delay
-  refills   how often a thread had no free block of its own at hand, and went to its heap
+  refills   how often a thread's list of free blocks was at its end, and it went to its heap for the next
   remote    blocks sent back to the thread whose memory they are, by others that freed them
-  lockwait  how often a thread slept for a lock of the allocator; looking causes some: mostly it is the helper that waits for
-            the program while it counts for this line
+  lockwait  how often a thread slept for a lock of the allocator, or near a memory limit until memory had been given back; looking
+            causes some: mostly it is the helper that waits for the program while it counts for this line
   sys%      time in the calls counted here, of one CPU`,
 		Example: `  seemalloc stat 4242
   seemalloc stat 4242 --interval 200ms --count 50

@@ -36,10 +36,10 @@ func (a *app) traceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trace PID",
 		Short: "Show each call into the kernel that the allocator makes, and what caused it",
-		Long: `Show each call into the kernel that the allocator makes in a process: when, which call and why, bytes, how long it
+		Long: `Show each call into the kernel for memory that the allocator makes in a process: when, which call and why, bytes, how long it
 took, the thread, the size class it was for, and the place in the program that caused it (the first function outside
 of the allocator; --stacks shows the callers too, --hide passes over wrappers). At the end histograms of sizes and of times, by call and reason,
-and totals. Calls made to answer this tool are left out. Ends after --for, with the process, or at Ctrl-C.
+and totals. Calls made to answer this tool are left out, and those that are not about memory (futex, membarrier, reading /proc). Ends after --for, with the process, or at Ctrl-C.
 
 Reasons: growth (address space for more spans), huge (blocks above 1 MiB), records and page_map (the allocator's own
 books), decay (free for longer than purge_delay), asked (malloc_trim, seemalloc purge), pressure (memory was refused

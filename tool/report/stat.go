@@ -49,7 +49,7 @@ func NewStat(before, now *attach.Stats) Stat {
 		Madvise:     rate(calls.Sum("madvise").Calls), PurgedMB: rate(calls.Purged()) / MB,
 		Mmap:        rate(calls.Sum("mmap").Calls + calls.Sum("munmap").Calls + calls.Sum("mremap").Calls),
 		RefaultMB:   rate(now.System.RefaultBytes-before.System.RefaultBytes) / MB,
-		LockWaits:   rate(now.Locks.Waits() - before.Locks.Waits()),
+		LockWaits:   rate(now.Locks.Waits() + now.Pressure.Waits - before.Locks.Waits() - before.Pressure.Waits),
 		RemoteFrees: rate(now.Threads.RemoteFrees - before.Threads.RemoteFrees),
 		Refills:     rate(refills(now) - refills(before)),
 		Refused:     rate(all.Refused),
@@ -150,6 +150,8 @@ func addUp(all []*attach.Stats) *attach.Stats {
 		sum.Locks.SharedShortWaits += s.Locks.SharedShortWaits + s.Locks.HeapShortWaits
 		sum.Locks.SharedWaits += s.Locks.Waits()
 		sum.Locks.SharedWaitNS += s.Locks.WaitNS()
+		sum.Pressure.Waits += s.Pressure.Waits
+		sum.Pressure.WaitNS += s.Pressure.WaitNS
 		sum.SizeClasses = append(sum.SizeClasses, s.SizeClasses...)
 	}
 	return sum
@@ -161,6 +163,9 @@ func runTotals(b *strings.Builder, sum *attach.Stats) {
 		Bytes(float64(sum.System.RefaultBytes)), Count(sum.System.RefaultRuns))
 	fmt.Fprintf(b, "Threads: %s heaps, %s refills, %s blocks freed by other threads, %s lock waits (%s), %s short ones\n", Count(sum.Threads.Heaps),
 		Count(refills(sum)), Count(sum.Threads.RemoteFrees), Count(sum.Locks.Waits()), Took(sum.Locks.WaitNS()), Count(sum.Locks.SharedShortWaits))
+	if sum.Pressure.Waits > 0 {
+		fmt.Fprintf(b, "Near a memory limit threads waited %s times until memory had been given back (%s)\n", Count(sum.Pressure.Waits), Took(sum.Pressure.WaitNS))
+	}
 }
 
 func precise(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

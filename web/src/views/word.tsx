@@ -13,7 +13,7 @@ const WORDS: Record<string, string> = {
   span: "A run of pages cut into blocks of one size.",
   rounding: "Requests get a block of the next larger size class: what was not asked for of it is nobody's. Of live blocks, by the mean of all requests since the start.",
   requests: "Allocations since the start that got a block of this size, freed or not: estimated from samples.",
-  refills: "How often a thread had no free block of its own at hand and went to its heap.",
+  refills: "How often a thread's list of free blocks was at its end, and it went to its heap for the next.",
   lost: "Calls that were overwritten before they were read: the process keeps the last 4,096.",
   reason: "What the allocator made the call for: growth, huge blocks, its records, memory that was free for long (decay), pressure …",
   place: "The first function outside of the allocator: what made it ask the kernel.",
