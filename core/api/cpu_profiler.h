@@ -16,6 +16,10 @@
 
 namespace seemalloc {
 
+namespace profile {
+struct OtherStacks;
+}
+
 enum class CpuStart {
   kStarted,
   kUnavailable,  // this is the library without a profiler
@@ -66,6 +70,11 @@ CpuReport cpu_report();
 // The calling thread has got its heap; it is about to end.
 void cpu_profiler_meets_thread();
 void cpu_profiler_loses_thread();
+
+// The stacks of the profile, to be moved where they go through a module that is gone: nothing changes them until they are unlocked. Null:
+// there are none, or they cannot be had soon, and nothing is to be unlocked.
+const profile::OtherStacks* lock_cpu_stacks();
+void unlock_cpu_stacks();
 
 // The helper's part: looks for threads that came and went, empties the ring, ends what is due. Returns when it wants to be
 // called again, at the latest, in ns; UINT64_MAX while nothing is profiled.

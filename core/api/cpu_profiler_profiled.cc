@@ -63,6 +63,7 @@ std::atomic<unsigned> in_handler{0};
 std::atomic<uint64_t> sessions{0};
 std::atomic<ThreadClock> session_clock{ThreadClock::kCpu};
 bool helper_is_open = false;  // the helper lets the signal through
+std::atomic<bool> keeps_stacks{false};  // there is a session, which may have ended
 
 // ---- the handler ----
 
@@ -136,6 +137,7 @@ bool wait_for_handlers() {
 void forget_last_session() {
   Session* old = session;
   session = nullptr;
+  keeps_stacks.store(false, std::memory_order_relaxed);
   if (old == nullptr) return;
   old->sums.~CpuSums();
   old->timers.~GrowArray();
@@ -283,6 +285,7 @@ CpuStart begin_session(const CpuRequest& request) {
   fresh->ends_ns = request.most_ns != 0 ? fresh->began_ns + request.most_ns : 0;
   fresh->cpu_before_ns = request.whole_run ? 0 : os::process_cpu_ns();
   session = fresh;
+  keeps_stacks.store(true, std::memory_order_relaxed);
   session_clock.store(fresh->clock, std::memory_order_relaxed);
   active.store(fresh, std::memory_order_seq_cst);
   look_for_threads();
@@ -459,6 +462,30 @@ void cpu_profiler_loses_thread() {
   lock.unlock();
 }
 
+namespace {
+void collect_to_move() {
+  if (is_running() && !collect()) profile::count_unmoved();
+}
+bool cpu_stacks_any_in(const profile::MovedCode& code) {
+  collect_to_move();
+  return session != nullptr && session->sums.any_in(code);
+}
+void move_cpu_stacks(const profile::MovedCode& code) {
+  collect_to_move();
+  if (session != nullptr) session->sums.move_code(code);
+}
+constexpr profile::OtherStacks kCpuStacks{cpu_stacks_any_in, move_cpu_stacks};
+}  // namespace
+
+const profile::OtherStacks* lock_cpu_stacks() {
+  constexpr uint64_t kPatience_ns = 20 * kMillisecond_ns;
+  if (!keeps_stacks.load(std::memory_order_relaxed)) return nullptr;
+  if (lock.try_lock_for(locks_held == 0 ? kPatience_ns : 0)) return &kCpuStacks;
+  profile::count_unmoved();
+  return nullptr;
+}
+void unlock_cpu_stacks() { lock.unlock(); }
+
 uint64_t tick_cpu_profiler() {
   uint64_t wait = UINT64_MAX;
   if (active.load(std::memory_order_relaxed) != nullptr) {
@@ -504,6 +531,7 @@ bool forget_cpu_profile_in_child() {
     lock.unlock();
   }
   session = nullptr;
+  keeps_stacks.store(false, std::memory_order_relaxed);
   lock.reset();
   return was_running;
 }

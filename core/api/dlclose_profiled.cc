@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "core/api/cpu_profiler.h"
 #include "core/base/compiler.h"
 #include "core/profile/unloaded.h"
 
@@ -27,15 +28,21 @@ Close next_dlclose() {
   return next;
 }
 
+void look_at_modules(bool just_gone) {
+  const profile::OtherStacks* of_cpu = lock_cpu_stacks();
+  profile::look_at_modules(just_gone, of_cpu);
+  if (of_cpu != nullptr) unlock_cpu_stacks();
+}
+
 }  // namespace
 }  // namespace seemalloc
 
 SEEMALLOC_EXPORT int dlclose(void* handle) noexcept {
   seemalloc::Close next = seemalloc::next_dlclose();
   if (next == nullptr) return -1;
-  seemalloc::profile::look_at_modules(false);
+  seemalloc::look_at_modules(false);
   int result = next(handle);
-  seemalloc::profile::look_at_modules(true);
+  seemalloc::look_at_modules(true);
   return result;
 }
 

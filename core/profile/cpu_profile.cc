@@ -83,6 +83,18 @@ void CpuSums::add(const CpuSample& sample) {
   row->ticks += sample.ticks;
 }
 
+bool CpuSums::any_in(const MovedCode& code) const {
+  for (size_t i = 0; i < frames_.size(); i++) {
+    if (code.has(frames_[i])) return true;
+  }
+  return false;
+}
+
+// Hashes stay: a stack that comes with the old addresses, of what lies there now, has another row by its frames.
+void CpuSums::move_code(const MovedCode& moved) {
+  for (size_t i = 0; i < frames_.size(); i++) frames_[i] = moved(frames_[i]);
+}
+
 namespace {
 
 struct Totals {

@@ -14,6 +14,7 @@
 #include "core/profile/cpu_store.h"
 #include "core/profile/grow_array.h"
 #include "core/profile/thread_names.h"
+#include "core/profile/unloaded.h"
 
 namespace seemalloc::profile {
 
@@ -36,6 +37,10 @@ class CpuSums {
 
   // Adds to the sample's row. What finds no memory is counted.
   void add(const CpuSample& sample);
+
+  // A module is gone whose addresses some may have.
+  bool any_in(const MovedCode& code) const;
+  void move_code(const MovedCode& moved);
 
   size_t size() const { return rows_.size(); }
   size_t stacks() const { return stacks_; }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/base/units.h"
 #include "core/os/fault.h"
@@ -45,6 +46,22 @@ std::string written(const CpuSums& sums, const CpuProfileFacts& about, ThreadNam
   std::string bytes(buffer.data, buffer.bytes);
   os::unmap(buffer.data, buffer.mapped_bytes, os::Reason::kReport);
   return bytes;
+}
+
+// What comes with the addresses that a stack had before is another one: something else lies there now.
+TEST(CpuSums, StacksOfAModuleThatIsGoneAreMoved) {
+  CpuSums sums;
+  for (int i = 0; i < 3; i++) sums.add(sample_of(0x1001, 4, 1, 2));
+  sums.add(sample_of(0x5001, 2, 1, 1));
+  sums.move_code({0x1000, 0x1002, kUnloadedCode});
+  for (int i = 0; i < 2; i++) sums.add(sample_of(0x1001, 4, 1, 2));
+  std::map<std::vector<uintptr_t>, uint64_t> ticks;
+  for (size_t i = 0; i < sums.size(); i++) {
+    if (sums[i].ticks != 0) ticks[{sums.frames(sums[i]), sums.frames(sums[i]) + sums[i].depth}] += sums[i].ticks;
+  }
+  EXPECT_EQ(ticks, (std::map<std::vector<uintptr_t>, uint64_t>{{{kUnloadedCode + 1, kUnloadedCode + 2, 0x1003, 0x1004}, 6},
+                                                               {{0x1001, 0x1002, 0x1003, 0x1004}, 4},
+                                                               {{0x5001, 0x5002}, 1}}));
 }
 
 TEST(CpuSums, AddsUpByStack) {

@@ -106,17 +106,19 @@ size_t full_path(const char* path, size_t bytes, char* full, size_t capacity) {
   return folder + bytes;
 }
 
-void move_stacks_locked(const Loaded& code, const char* path) {
-  if (!records.stacks.any_in(code.start, code.limit)) return;
+bool any_in(const Loaded& code, const OtherStacks* others) {
+  return records.stacks.any_in(code.start, code.limit) || (others != nullptr && others->any_in({code.start, code.limit, 0}));
+}
+
+void move_stacks_locked(const Loaded& code, const char* path, const OtherStacks* others) {
+  if (!any_in(code, others)) return;
   char full[4096];
   size_t bytes = full_path(path, code.path_bytes, full, sizeof(full));
   UnloadedCode* known = bytes != 0 ? find_locked(code, full, bytes) : nullptr;
   if (known == nullptr && bytes != 0) known = make_locked(code, full, bytes);
-  if (known == nullptr || known->times == kMostTimes) {
-    without_room.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
+  if (known == nullptr || known->times == kMostTimes) return count_unmoved();
   known->times++;
+  if (others != nullptr) others->move({code.start, code.limit, known->start});
   records.stacks.move_code(code.start, code.limit, known->start);
   unload_count.fetch_add(1, std::memory_order_release);  // pairs with find_module(): who remembers a stack by it sees that moved
 }
@@ -182,7 +184,7 @@ void forget_gone(List& list) {
   list.codes.set_size(kept);
 }
 
-void look_locked(bool just_gone) {
+void look_locked(bool just_gone, const OtherStacks* others) {
   List &before = list(current), &now = list(1 - current);
   Look look{&now, false, false, os::was_filtered_at_load()};
   now.clear();
@@ -200,9 +202,9 @@ void look_locked(bool just_gone) {
     const Loaded& code = before.codes[i];
     if (!code.gone) continue;
     if (!code.overlaid || just_gone) {
-      move_stacks_locked(code, before.path(code));
-    } else if (records.stacks.any_in(code.start, code.limit)) {
-      without_room.fetch_add(1, std::memory_order_relaxed);
+      move_stacks_locked(code, before.path(code), others);
+    } else if (any_in(code, others)) {
+      count_unmoved();
     }
   }
   look.added ? void(current = 1 - current) : forget_gone(before);
@@ -220,13 +222,12 @@ bool lock_soon() {
 
 }  // namespace
 
-void look_at_modules(bool just_gone) {
-  if (records.stacks.size() == 0) return;
-  if (!lock_soon()) {
-    without_room.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  look_locked(just_gone);
+void count_unmoved() { without_room.fetch_add(1, std::memory_order_relaxed); }
+
+void look_at_modules(bool just_gone, const OtherStacks* others) {
+  if (records.stacks.size() == 0 && others == nullptr) return;
+  if (!lock_soon()) return count_unmoved();
+  look_locked(just_gone, others);
   lock.unlock();
 }
 

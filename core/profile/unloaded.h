@@ -39,9 +39,24 @@ const UnloadedCode& unloaded_code(size_t number);
 // Times that stacks could not be moved, or not any more: their addresses may be another module's now.
 uint64_t unloaded_without_room();
 
+// Return addresses of calls in this range are to be as far from `moved_to` now.
+struct MovedCode {
+  uintptr_t start, limit, moved_to;
+
+  bool has(uintptr_t return_address) const { return return_address > start && return_address <= limit; }
+  uintptr_t operator()(uintptr_t return_address) const { return has(return_address) ? return_address - start + moved_to : return_address; }
+};
+// Stacks that are kept elsewhere. Called under the lock of this file.
+struct OtherStacks {
+  bool (*any_in)(const MovedCode& code);  // moved_to is not known yet
+  void (*move)(const MovedCode& code);
+};
+
 // Looks at what is loaded now; stacks of what has gone since the last look are moved. `just_gone`: what is missing has been there until
-// a moment ago, so that what lies in its place has no stacks yet. Else such stacks are left to it, and counted.
-void look_at_modules(bool just_gone);
+// a moment ago, so that what lies in its place has no stacks yet. Else such stacks are left to it, and counted. `others` may be null.
+void look_at_modules(bool just_gone, const OtherStacks* others = nullptr);
+// Somebody could not move theirs.
+void count_unmoved();
 
 void lock_unloaded_for_fork();
 void unlock_unloaded_after_fork();

@@ -447,6 +447,11 @@ void capture_stack_from(const void* ucontext, Stack* out, size_t max_depth) {
   walk_from(interrupted_registers(ucontext), Start::kInterrupted, max_depth, out, &none, wanted_python());
 }
 
+void capture_native_stack_from(const void* ucontext, Stack* out, size_t max_depth) {
+  WalkNotes none(nullptr);
+  walk_from(interrupted_registers(ucontext), Start::kInterrupted, max_depth, out, &none, nullptr);
+}
+
 SEEMALLOC_NOINLINE void capture_stack(Stack* out, size_t max_depth) {
   Registers registers;
   take_registers(&registers);

@@ -15,6 +15,8 @@ void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkNo
 // Captures the stack that a signal interrupted, from the third argument of its handler (a ucontext_t). pcs[0] is the
 // interrupted code itself, of whatever library; nothing is skipped. The handler may run on any stack. About 3 KiB of it are used.
 void capture_stack_from(const void* ucontext, Stack* out, size_t max_depth);
+// The same with the interpreter's own frames, whatever the option python_frames says.
+void capture_native_stack_from(const void* ucontext, Stack* out, size_t max_depth);
 // A truncated stack was recalled instead of being walked.
 void count_truncated_stack();
 

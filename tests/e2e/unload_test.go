@@ -6,23 +6,30 @@ import (
 	"testing"
 )
 
+// buildUnloading makes the program and the two libraries that it is given, in a folder of the test's.
+func buildUnloading(t *testing.T) (folder, program string, libraries []string) {
+	t.Helper()
+	folder = t.TempDir()
+	program = filepath.Join(folder, "unload")
+	if err := build("cc", "-O1", "-g", "testdata/unload.c", "-o", program, "-ldl"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"first", "other"} {
+		library := filepath.Join(folder, "fill_in_"+name+".so")
+		libraries = append(libraries, library)
+		if err := build("cc", "-O1", "-g", "-shared", "-fPIC", "-DNAME=fill_in_"+name, "-DBURN=burn_in_"+name, "testdata/unloaded_library.c", "-o", library); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder, program, libraries
+}
+
 // Two libraries that lie at the same place one after the other, over and over: each is charged with what it has allocated, also when
 // both are gone, in profiles and in the text that jeprof reads.
 func TestUnloadedLibraries(t *testing.T) {
 	need(t)
 	const first, other = 5 * 8000 * 1024, 5 * 2000 * 1024
-	folder := t.TempDir()
-	program := filepath.Join(folder, "unload")
-	if err := build("cc", "-O1", "-g", "testdata/unload.c", "-o", program, "-ldl"); err != nil {
-		t.Fatal(err)
-	}
-	var libraries []string
-	for _, name := range []string{"fill_in_first", "fill_in_other"} {
-		libraries = append(libraries, filepath.Join(folder, name+".so"))
-		if err := build("cc", "-O1", "-g", "-shared", "-fPIC", "-DNAME="+name, "testdata/unloaded_library.c", "-o", libraries[len(libraries)-1]); err != nil {
-			t.Fatal(err)
-		}
-	}
+	folder, program, libraries := buildUnloading(t)
 	p := launch(t, nil, binary, "run", "--sample", "1", "--", program, libraries[0], libraries[1], "5")
 	if !p.lines.Scan() || p.lines.Text() != "same" {
 		t.Logf("the system does not load them at the same place: %q", p.lines.Text())
@@ -60,5 +67,25 @@ func TestUnloadedLibraries(t *testing.T) {
 	}
 	if _, flat, _ := top(t, texts[0]); flat["fill_in_first"] != first || flat["fill_in_other"] != other {
 		t.Errorf("the text: %d and %d bytes, expected %d and %d", flat["fill_in_first"], flat["fill_in_other"], first, other)
+	}
+}
+
+// The processor time of both is their own, although neither is loaded any more when the profile is written, and each has lain where the
+// other was. Without heap samples, which keep stacks of libraries too.
+func TestUnloadedLibrariesOfACPUProfile(t *testing.T) {
+	need(t)
+	folder, program, libraries := buildUnloading(t)
+	for _, sample := range []string{"0", "524288"} {
+		file := filepath.Join(folder, "cpu."+sample)
+		run := exec.Command(program, libraries[0], libraries[1], "5", "exit")
+		run.Dir, run.Env = folder, environment("LD_PRELOAD="+library, "SEEMALLOC_CONF=sample:"+sample, "CPUPROFILE="+file, "CPUPROFILE_FREQUENCY=1000", "BURN_MS=120")
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		_, flat, cum := top(t, file)
+		first, other := flat["burn_in_first"], flat["burn_in_other"]
+		if first < 2*other || other == 0 || cum["burn"] < first+other {
+			t.Errorf("sample:%s: %d and %d ns, in both %d; expected a third in the other", sample, first, other, cum["burn"])
+		}
 	}
 }

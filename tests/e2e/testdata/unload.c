@@ -1,4 +1,5 @@
-// Loads two libraries in turns, at the same place where the system does so, allocates in each and unloads it.
+// Loads two libraries in turns, at the same place where the system does so, allocates in each and unloads it; with BURN_MS in the
+// environment it uses the processor in the first for so long, and in the other for a third of that.
 //   unload LIBRARY LIBRARY ROUNDS [exit]
 #include <dlfcn.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@ enum { kBlocks = 8000, kBytes = 1024 };
 static void* place;
 static int same = 1;
 
-static void use(const char* library, int blocks) {
+static void use(const char* library, int blocks, long burn_ms) {
   void* handle = dlopen(library, RTLD_NOW);
   if (handle == NULL) {
     fprintf(stderr, "%s\n", dlerror());
@@ -21,13 +22,17 @@ static void use(const char* library, int blocks) {
   if (place == NULL) place = (void*)fill;
   same &= place == (void*)fill;
   fill(kBytes, blocks);
+  long (*burn)(long) = (long (*)(long))dlsym(handle, "burn");
+  if (burn_ms > 0) burn(burn_ms);
   dlclose(handle);
 }
 
 int main(int count, char** arguments) {
+  const char* burn = getenv("BURN_MS");
+  long burn_ms = burn != NULL ? atol(burn) : 0;
   for (int round = 0; round < atoi(arguments[3]); round++) {
-    use(arguments[1], kBlocks);
-    use(arguments[2], kBlocks / 4);
+    use(arguments[1], kBlocks, burn_ms);
+    use(arguments[2], kBlocks / 4, burn_ms / 3);
   }
   printf("ready\n%s\n", same ? "same" : "apart");
   fflush(stdout);
