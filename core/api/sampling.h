@@ -87,6 +87,8 @@ bool fragmentation_profile(ProfileBytes* out);
 // The calling thread's stack, innermost first, without our own frames: at most `most` return addresses. Takes no lock and
 // makes no memory. Returns their number; 0 in the library without a profiler.
 unsigned call_stack(uintptr_t* frames, unsigned most);
+// The same of what a signal interrupted, by the third argument of its handler; frames[0] is the interrupted code itself.
+unsigned interrupted_call_stack(const void* ucontext, uintptr_t* frames, unsigned most);
 
 // A sample that is alive, or was until now.
 struct SampleView {

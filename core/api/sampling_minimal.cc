@@ -30,6 +30,7 @@ bool growth_profile(ProfileBytes*) { return false; }
 bool pool_profile(ProfileBytes*) { return false; }
 bool fragmentation_profile(ProfileBytes*) { return false; }
 unsigned call_stack(uintptr_t*, unsigned) { return 0; }
+unsigned interrupted_call_stack(const void*, uintptr_t*, unsigned) { return 0; }
 const uint64_t* thread_freed_bytes() { return nullptr; }
 uint64_t thread_peak_bytes(const heap::ThreadHeap&) { return 0; }
 void reset_thread_peak(const heap::ThreadHeap&) {}

@@ -21,6 +21,7 @@
 #include "core/profile/sampler.h"
 #include "core/profile/stack.h"
 #include "core/profile/unloaded.h"
+#include "core/profile/unwind.h"
 
 namespace seemalloc {
 
@@ -217,11 +218,25 @@ bool fragmentation_profile(ProfileBytes* out) {
   return charges.finish(&buffer, options::get(options::Id::sample), heap::fragmented_bytes()) && hand_over(buffer, out);
 }
 
+namespace {
+unsigned copy_frames(const profile::Stack& stack, uintptr_t* frames, unsigned most) {
+  unsigned depth = stack.depth < most ? stack.depth : most;
+  for (unsigned i = 0; i < depth; i++) frames[i] = stack.pcs[i];
+  return depth;
+}
+}  // namespace
+
 unsigned call_stack(uintptr_t* frames, unsigned most) {
   profile::Stack stack;
   profile::capture_native_stack(&stack, profile::kMaxStackDepth);  // in full: cut ones would be counted as such
-  unsigned depth = stack.depth < most ? stack.depth : most;
-  for (unsigned i = 0; i < depth; i++) frames[i] = stack.pcs[i];
+  return copy_frames(stack, frames, most);
+}
+
+unsigned interrupted_call_stack(const void* ucontext, uintptr_t* frames, unsigned most) {
+  profile::Stack stack;
+  profile::capture_native_stack_from(ucontext, &stack, profile::kMaxStackDepth);
+  unsigned depth = copy_frames(stack, frames, most);
+  if (depth != 0) frames[0]--;  // no call
   return depth;
 }
 

@@ -186,11 +186,13 @@ __attribute__((destructor(102))) void stop_cpu_at_exit() {
 
 }  // namespace
 
+// What was allocated before is not in its profiles.
 SEEMALLOC_EXPORT void HeapProfilerStart(const char* prefix) {
   if (prefix == nullptr) return;
   if (text_length(prefix) >= options::kMaxTextBytes) return complain_of_length("HeapProfilerStart", "prefix", options::kMaxTextBytes, prefix);
   LockGuard guard(heap_lock);
   if (heap_is_profiled()) return;
+  if (!begin_absolute_anew()) return complain("heap profile", prefix, "there is no memory to begin it");
   keep_options();
   choose_options(prefix);
   record_all();
@@ -205,6 +207,12 @@ SEEMALLOC_EXPORT void HeapProfilerStop(void) {
     record_as_before();
   } else {
     for (const char* name : {"dump_final", "dump_alloc_interval", "dump_inuse_interval", "dump_time_interval"}) set_option_to(name, uint64_t{0});
+    // HEAPPROFILE has it record each allocation, which would be in vain from now on; but not for HEAPCHECK.
+    if (options::get(Id::sample) == 1 && options::get(Id::leak_summary) == 0) {
+      sample_before = options::row(Id::sample).fallback;
+      sample_was_ours = true;
+      set_option_to("sample", sample_before);
+    }
   }
 }
 
@@ -254,6 +262,18 @@ SEEMALLOC_EXPORT void ProfilerFlush(void) { flush_cpu(); }
 SEEMALLOC_EXPORT void ProfilerEnable(void) {}
 SEEMALLOC_EXPORT void ProfilerDisable(void) {}
 SEEMALLOC_EXPORT void ProfilerRegisterThread(void) {}
+// Program counters, the caller's first, or what the signal of `ucontext` has interrupted; `skip` of them are left out.
+SEEMALLOC_EXPORT int ProfilerGetStackTrace(void** result, int most, int skip, const void* ucontext) {
+  constexpr int kMost = 256;
+  uintptr_t frames[kMost];
+  if (result == nullptr || most <= 0) return 0;
+  if (skip < 0) skip = 0;
+  unsigned wanted = static_cast<unsigned>(most < kMost - skip ? most + skip : kMost);
+  unsigned depth = ucontext != nullptr ? interrupted_call_stack(ucontext, frames, wanted) : call_stack(frames, wanted);
+  int count = 0;
+  for (unsigned i = static_cast<unsigned>(skip); i < depth && count < most; i++) result[count++] = reinterpret_cast<void*>(frames[i]);
+  return count;
+}
 SEEMALLOC_EXPORT int ProfilingIsEnabledForAllThreads(void) {
   return cpu_report().running ? 1 : 0;
 }

@@ -1,4 +1,5 @@
 // gperftools' calls that profile: their files, beside what its variables have begun.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
@@ -7,9 +8,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -46,6 +49,7 @@ char* GetHeapProfile(void);
 int ProfilerStart(const char* path);
 void ProfilerStop(void);
 void ProfilerFlush(void);
+int ProfilerGetStackTrace(void** result, int most, int skip, const void* ucontext);
 void ProfilerGetCurrentState(ProfilerState* state);
 }
 
@@ -110,7 +114,11 @@ TEST_F(Profilers, WhatHEAPPROFILEBeganCanBeDumpedAndStopped) {
   EXPECT_EQ(options::get(Id::dump_alloc_interval), 0u);
   HeapProfilerDump("three");
   EXPECT_EQ(files().size(), 2u);
-  set_option_to("sample", uint64_t{512 * KiB});
+  EXPECT_EQ(options::get(Id::sample), 512 * KiB) << "recording all would be in vain";
+  HeapProfilerStart(in("again").c_str());
+  EXPECT_EQ(options::get(Id::sample), 1u);
+  HeapProfilerStop();
+  EXPECT_EQ(options::get(Id::sample), 512 * KiB);
   set_option_to("dump_names", "seemalloc");
 }
 
@@ -177,6 +185,72 @@ TEST_F(Profilers, AStartedOneRecordsEachAllocation) {
   HeapProfilerStop();
   EXPECT_EQ(options::get(Id::sample), 64 * KiB);
   set_option_to("sample", uint64_t{512 * KiB});
+}
+
+// As gperftools documents it: only what is allocated between start and stop.
+TEST_F(Profilers, WhatWasAllocatedBeforeTheStartIsInNoProfile) {
+  constexpr size_t kBytes = 3072, kBlocks = 100;
+  auto blocks_of_that_size = [] {
+    char* text = GetHeapProfile();
+    unsigned long long most = 0, blocks = 0, bytes = 0;
+    for (const char* line = strchr(text, '\n'); line != nullptr; line = strchr(line + 1, '\n')) {
+      if (sscanf(line, " %llu: %llu [", &blocks, &bytes) == 2 && blocks != 0 && bytes / blocks == kBytes) most = std::max(most, blocks);
+    }
+    sm_free(text);
+    return most;
+  };
+  set_option_to("sample", uint64_t{1});
+  std::vector<void*> before, since;
+  for (size_t n = 0; n < kBlocks; n++) before.push_back(sm_malloc(kBytes));
+  for (int turn = 0; turn < 2; turn++) {
+    HeapProfilerStart(in("p").c_str());
+    EXPECT_EQ(blocks_of_that_size(), 0u) << turn;
+    for (size_t n = 0; n < kBlocks / 2; n++) since.push_back(sm_malloc(kBytes));
+    EXPECT_EQ(blocks_of_that_size(), kBlocks / 2) << turn;
+    HeapProfilerStop();
+  }
+  for (void* p : before) sm_free(p);
+  for (void* p : since) sm_free(p);
+  set_option_to("sample", uint64_t{512 * KiB});
+}
+
+SEEMALLOC_NOINLINE int trace_of_caller(void** result, int most, int skip) {
+  int depth = ProfilerGetStackTrace(result, most, skip, nullptr);
+  __asm__ volatile("");
+  return depth;
+}
+
+TEST_F(Profilers, AStackTraceBeginsWithTheCaller) {
+  void* both[2][64];
+  int depths[2];
+  volatile int twice = 2;
+  for (int i = 0; i < twice; i++) depths[i] = trace_of_caller(both[i], 64, 2 * i);  // one call, so that the addresses are the same
+  void **all = both[0], **rest = both[1];
+  int depth = depths[0];
+  ASSERT_GT(depth, 3);
+  // Our own frames are left out where this is a library of its own; here they come first.
+  auto is_caller = [begin = reinterpret_cast<uintptr_t>(&trace_of_caller)](void* pc) { return reinterpret_cast<uintptr_t>(pc) - begin < 200; };
+  EXPECT_LT(std::find_if(all, all + depth, is_caller) - all, 4);
+  EXPECT_EQ(depths[1], depth - 2);
+  EXPECT_TRUE(std::equal(rest, rest + depths[1], all + 2));
+  EXPECT_EQ(trace_of_caller(rest, 1, 0), 1);
+  EXPECT_EQ(ProfilerGetStackTrace(rest, 0, 0, nullptr), 0);
+  EXPECT_EQ(trace_of_caller(rest, 64, 1000), 0);
+}
+
+void* interrupted[4];
+int interrupted_depth;
+TEST_F(Profilers, AStackTraceOfASignalBeginsWithWhatItInterrupted) {
+  struct sigaction action = {}, old = {};
+  action.sa_flags = SA_SIGINFO;
+  action.sa_sigaction = [](int, siginfo_t*, void* ucontext) { interrupted_depth = ProfilerGetStackTrace(interrupted, 4, 0, ucontext); };
+  ASSERT_EQ(sigaction(SIGUSR2, &action, &old), 0);
+  raise(SIGUSR2);
+  sigaction(SIGUSR2, &old, nullptr);
+  ASSERT_GT(interrupted_depth, 1);
+  Dl_info at{};
+  ASSERT_NE(dladdr(interrupted[0], &at), 0);
+  EXPECT_NE(strstr(at.dli_fname, "libc"), nullptr) << at.dli_fname;
 }
 
 TEST_F(Profilers, AStartedOneDumpsByItself) {

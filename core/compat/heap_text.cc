@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 
+#include <atomic>
+
 #include "core/api/dump.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
@@ -94,10 +96,17 @@ void write_growth(void* context, const GrowthStack& row) {
   write_counts(*static_cast<Writer*>(context), counts, row.return_addresses, row.depth);
 }
 
+std::atomic<bool> absolute_begins_anew{false};
+
+// There may have been a new beginning: prof.reset, or HeapProfilerStart.
+bool begins_anew(HeapText form) {
+  return form == HeapText::kJemalloc || (form == HeapText::kAbsolute && absolute_begins_anew.load(std::memory_order_relaxed));
+}
+
 void write_rows(Writer& writer) {
   if (writer.form == HeapText::kGrowth) {
     for_each_growth_stack(write_growth, &writer);
-  } else if (writer.form == HeapText::kJemalloc) {
+  } else if (begins_anew(writer.form)) {
     for_each_sample_row_since(write_sample, &writer);
   } else {
     for_each_sample_row(write_sample, &writer);
@@ -134,8 +143,8 @@ void write_notes(Text& out, HeapText form, const Writer& writer) {
   if (writer.python_frames != 0) {
     out << "# python: " << writer.python_frames << " frames are functions in Python, which this text cannot name: left out\n";
   }
-  if (uint64_t reset_ns = samples_forgotten_ns(); form == HeapText::kJemalloc && reset_ns != 0) {
-    out << "# prof.reset: " << minus(os::monotonic_ns(), reset_ns) / kMillisecond_ns
+  if (uint64_t reset_ns = samples_forgotten_ns(); begins_anew(form) && reset_ns != 0) {
+    out << (form == HeapText::kJemalloc ? "# prof.reset: " : "# HeapProfilerStart: ") << minus(os::monotonic_ns(), reset_ns) / kMillisecond_ns
         << " ms before this profile was taken; what was sampled until then is not in its rows\n";
   }
 }
@@ -200,6 +209,12 @@ size_t room_for(HeapText form) {
 }  // namespace
 
 uint64_t live_samples_at(const SampleRow& row, uint64_t interval) { return counts_of(row, HeapText::kSampled, interval).live; }
+
+bool begin_absolute_anew() {
+  if (!forget_samples()) return false;
+  absolute_begins_anew.store(true, std::memory_order_relaxed);
+  return true;
+}
 
 bool heap_text(HeapText form, ProfileBytes* out) {
   size_t room = room_for(form);

@@ -12,10 +12,13 @@ namespace seemalloc::compat {
 
 enum class HeapText {
   kSampled,   // gperftools' GetHeapSample: counts of samples, "heap_v2/interval": the reader scales them up
-  kAbsolute,  // gperftools' heap profiler: estimates, "heapprofile": the reader takes them as they are
+  kAbsolute,  // gperftools' heap profiler: estimates, "heapprofile": the reader takes them as they are. Since HeapProfilerStart, if it was called
   kJemalloc,  // jemalloc's prof.dump, as jeprof reads it
   kGrowth,    // gperftools' GetHeapGrowthStacks: who made the heap grow, exact
 };
+
+// HeapProfilerStart: what was sampled until now is not in its profiles. False when memory is refused.
+bool begin_absolute_anew();
 
 // The interval that sampled texts name: that of now, or the last one while nothing is sampled.
 uint64_t named_interval();

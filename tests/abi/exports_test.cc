@@ -49,7 +49,7 @@ const char* kTcmalloc =
 const char* kProfilers =
     "HeapProfilerStart HeapProfilerStop HeapProfilerDump IsHeapProfilerRunning GetHeapProfile ProfilerStart "
     "ProfilerStartWithOptions ProfilerStop ProfilerFlush ProfilerEnable ProfilerDisable ProfilerRegisterThread "
-    "ProfilingIsEnabledForAllThreads ProfilerGetCurrentState";
+    "ProfilingIsEnabledForAllThreads ProfilerGetCurrentState ProfilerGetStackTrace";
 const char* kExtensionForC =
     "VerifyAllMemory VerifyNewMemory VerifyArrayNewMemory VerifyMallocMemory MallocMemoryStats GetStats GetNumericProperty "
     "SetNumericProperty MarkThreadIdle MarkThreadBusy MarkThreadTemporarilyIdle ReleaseToSystem ReleaseFreeMemory "

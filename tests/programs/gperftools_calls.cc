@@ -244,6 +244,22 @@ void cpu_profiler(const std::string& folder) {
 
 }  // namespace
 
+// Ours begins with who asked; with their own it is the function that they ask in.
+__attribute__((noinline)) int trace(void** pcs, int most, int skip) {
+  int depth = ProfilerGetStackTrace(pcs, most, skip, nullptr);
+  __asm__ volatile("");
+  return depth;
+}
+
+void stack_trace() {
+  void *pcs[16], *rest[16];
+  int depth = trace(pcs, 16, 0);
+  EXPECT(depth >= 3);
+  size_t into = reinterpret_cast<size_t>(pcs[0]) - reinterpret_cast<size_t>(&trace);
+  EXPECT(into > 0 && into < 200);
+  EXPECT(trace(rest, 16, 2) == depth - 2 && rest[0] == pcs[2]);
+}
+
 int main(int, char** argv) {
   properties();
   release();
@@ -251,6 +267,7 @@ int main(int, char** argv) {
   texts();
   other_names();
   derived();
+  stack_trace();
   heap_profiler(argv[1]);
   cpu_profiler(argv[1]);
 }
