@@ -102,7 +102,10 @@ func TestPythonHeap(t *testing.T) {
 		_, _, cum = top(t, file)
 		expectHeld(t, cum)
 		expectPlaces(t, file)
-		out := tool(t, "convert", "--to", "collapsed", file)
+		out, complaint, status := try(t, "convert", "--to", "collapsed", file)
+		if status != 0 || !strings.Contains(complaint, "collapsed cannot hold what "+file+" says of itself: ") || strings.Count(complaint, "\n") != 1 {
+			t.Errorf("status %d, %s", status, complaint)
+		}
 		for _, want := range []string{"<module>;hold;recurse;recurse;recurse;recurse;recurse;recurse;Keeper.hold;", ";order;", ";weigh;"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("no %q in\n%.2000s", want, out)
@@ -120,7 +123,7 @@ func TestPythonHeap(t *testing.T) {
 		_, _, cum = top(t, text)
 		expectHeld(t, cum)
 		for _, form := range []string{"speedscope", "dhat", "json"} {
-			if out := tool(t, "convert", "--to", form, file); !strings.Contains(out, "Keeper.hold") || !strings.Contains(out, "frames.py") {
+			if out := tool(t, "convert", "--to", form, file); !strings.Contains(out, "Keeper.hold") || !strings.Contains(out, "frames.py") || !strings.Contains(out, "samples recorded") {
 				t.Errorf("%s: no Keeper.hold of frames.py in\n%.2000s", form, out)
 			}
 		}

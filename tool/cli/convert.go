@@ -101,6 +101,9 @@ func (a *app) convert(flags convertFlags, args []string) error {
 		a.say(fmt.Sprintf("%s holds no negative values: %s that shrank, by %s together, are left out", format.Name,
 			report.Plural(left.Rows, "row"), report.Amount(-left.Sum, s.profile.SampleType[index].Unit)))
 	}
+	if !format.Notes && len(s.profile.Comments) > 0 {
+		a.say(fmt.Sprintf("%s cannot hold what %s says of itself: %s", format.Name, s.source, oneLine(strings.Join(s.profile.Comments, "; "))))
+	}
 	if flags.output == "-" {
 		_, err := a.out.Write(data.Bytes())
 		return err

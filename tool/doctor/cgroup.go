@@ -5,18 +5,25 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"seemalloc/tool/attach"
 )
 
-// readLimits lists the memory limits that a process is under, its own group's and those above, of cgroup v2 or v1. Nil:
-// the kernel does not tell; empty: there is none.
-func readLimits(pid int) []Limit {
+// readLimits lists the memory limits that a process is under, its own group's and those above, of cgroup v2 or v1. Where its group
+// is in a part of the hierarchy that is not mounted here, as in another container, it is what the process itself says. Nil: nobody
+// tells; empty: there is none.
+func readLimits(pid int, own attach.Pressure) []Limit {
 	groups := procFile(pid, "cgroup")
 	if groups == "" {
 		return nil
 	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	places, all := memoryGroups(groups, string(mounts))
+	if !all && len(places) == 0 {
+		return ownLimit(own)
+	}
 	found := []Limit{}
-	for _, place := range memoryGroups(groups, string(mounts)) {
+	for _, place := range places {
 		for group := place.group; ; group = filepath.Dir(group) {
 			found = append(found, limitsOf(filepath.Join(place.mount, group), group)...)
 			if group == "/" || group == "." {
@@ -30,9 +37,16 @@ func readLimits(pid int) []Limit {
 // memoryGroup is where a process's group is found: a mount and a path below it.
 type memoryGroup struct{ mount, group string }
 
-// memoryGroups reads /proc/PID/cgroup and /proc/self/mountinfo.
-func memoryGroups(groups, mounts string) []memoryGroup {
-	var found []memoryGroup
+func ownLimit(own attach.Pressure) []Limit {
+	if own.Limit <= 0 {
+		return nil
+	}
+	return []Limit{{Group: "(its container's)", File: "memory limit", Bytes: own.Limit, Used: own.Usage}}
+}
+
+// memoryGroups reads /proc/PID/cgroup and /proc/self/mountinfo. False: there is one that lies outside of what is mounted here.
+func memoryGroups(groups, mounts string) (found []memoryGroup, all bool) {
+	all = true
 	for line := range strings.Lines(groups) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) < 3 {
@@ -42,14 +56,28 @@ func memoryGroups(groups, mounts string) []memoryGroup {
 		if !v2 && !slices.Contains(strings.Split(fields[1], ","), "memory") {
 			continue
 		}
-		for _, m := range memoryMounts(mounts, v2) {
-			// A mount may begin below the root of the hierarchy, as in a container.
-			group := filepath.Clean("/" + strings.TrimPrefix(fields[2], strings.TrimSuffix(m.root, "/")))
-			found = append(found, memoryGroup{m.place, group})
-			break
+		mounted := memoryMounts(mounts, v2)
+		place, ok := groupBelow(fields[2], mounted)
+		if ok {
+			found = append(found, place)
+		}
+		all = all && (ok || len(mounted) == 0)
+	}
+	return found, all
+}
+
+// groupBelow finds a group below one of the mounts, which may begin below the root of the hierarchy, as in a container.
+func groupBelow(group string, mounts []cgroupMount) (memoryGroup, bool) {
+	if strings.HasPrefix(group, "/..") { // of another namespace
+		return memoryGroup{}, false
+	}
+	for _, m := range mounts {
+		below, ok := strings.CutPrefix(group, strings.TrimSuffix(m.root, "/"))
+		if ok && (below == "" || below[0] == '/') {
+			return memoryGroup{m.place, filepath.Clean("/" + below)}, true
 		}
 	}
-	return found
+	return memoryGroup{}, false
 }
 
 type cgroupMount struct{ root, place string }
@@ -70,7 +98,7 @@ func memoryMounts(mounts string, v2 bool) []cgroupMount {
 	return found
 }
 
-// limitsOf reads one group's folder.
+// limitsOf reads one group's folder. Pages of files do not count as used: the kernel drops them before it kills.
 func limitsOf(folder, group string) []Limit {
 	read := func(name string) string {
 		data, _ := os.ReadFile(filepath.Join(folder, name))
@@ -86,12 +114,12 @@ func limitsOf(folder, group string) []Limit {
 		limit := Limit{Group: group, File: file, Bytes: bytes}
 		stat := fieldsOf(read("memory.stat"))
 		if file == "memory.limit_in_bytes" {
-			limit.Used = number(read("memory.usage_in_bytes")) - stat["total_inactive_file"]
+			limit.Used = number(read("memory.usage_in_bytes")) - stat["total_inactive_file"] - stat["total_active_file"]
 			limit.Failures = number(read("memory.failcnt"))
 			limit.Kills = fieldsOf(read("memory.oom_control"))["oom_kill"]
 		} else {
 			events := fieldsOf(read("memory.events"))
-			limit.Used = number(read("memory.current")) - stat["inactive_file"]
+			limit.Used = number(read("memory.current")) - stat["inactive_file"] - stat["active_file"]
 			limit.Failures = events[strings.TrimPrefix(file, "memory.")]
 			limit.Kills = events["oom_kill"]
 		}

@@ -5,7 +5,19 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"seemalloc/tool/attach"
 )
+
+// A group that lies outside of what is mounted here has the limit that the process says: an unknown one is not none.
+func TestALimitThatOnlyTheProcessSees(t *testing.T) {
+	if got := ownLimit(attach.Pressure{Limit: 1000, Usage: 900}); len(got) != 1 || got[0].Bytes != 1000 || got[0].Used != 900 {
+		t.Errorf("%+v", got)
+	}
+	if got := ownLimit(attach.Pressure{}); got != nil {
+		t.Errorf("%+v", got)
+	}
+}
 
 func TestMemoryGroups(t *testing.T) {
 	const v1 = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n" +
@@ -15,15 +27,21 @@ func TestMemoryGroups(t *testing.T) {
 	for _, test := range []struct {
 		groups, mounts string
 		want           []memoryGroup
+		outside        bool
 	}{
-		{"5:cpu:/x\n4:memory:/a/b\n0::/\n", v1, []memoryGroup{{"/sys/fs/cgroup/memory", "/a/b"}, {"/sys/fs/cgroup/unified", "/"}}},
-		{"0::/user.slice/app.service\n", v2, []memoryGroup{{"/sys/fs/cgroup", "/user.slice/app.service"}}},
-		{"0::/docker/abc/job\n", container, []memoryGroup{{"/sys/fs/cgroup", "/job"}}},
-		{"0::/\n", "", nil},
-		{"nonsense", v2, nil},
+		{"5:cpu:/x\n4:memory:/a/b\n0::/\n", v1, []memoryGroup{{"/sys/fs/cgroup/memory", "/a/b"}, {"/sys/fs/cgroup/unified", "/"}}, false},
+		{"0::/user.slice/app.service\n", v2, []memoryGroup{{"/sys/fs/cgroup", "/user.slice/app.service"}}, false},
+		{"0::/docker/abc/job\n", container, []memoryGroup{{"/sys/fs/cgroup", "/job"}}, false},
+		{"0::/docker/abc\n", container, []memoryGroup{{"/sys/fs/cgroup", "/"}}, false},
+		{"0::/docker/abcdef\n", container, nil, true},
+		{"0::/docker/other/job\n", container, nil, true},
+		{"0::/../other\n", v2, nil, true},
+		{"0::/docker/abc/job\n", "29 23 0:26 /docker/other /mnt rw - cgroup2 cgroup rw\n" + container, []memoryGroup{{"/sys/fs/cgroup", "/job"}}, false},
+		{"0::/\n", "", nil, false},
+		{"nonsense", v2, nil, false},
 	} {
-		if got := memoryGroups(test.groups, test.mounts); !reflect.DeepEqual(got, test.want) {
-			t.Errorf("%q: got %v, want %v", test.groups, got, test.want)
+		if got, all := memoryGroups(test.groups, test.mounts); !reflect.DeepEqual(got, test.want) || all == test.outside {
+			t.Errorf("%q: got %v, want %v; all of it: %v", test.groups, got, test.want, all)
 		}
 	}
 }
@@ -42,12 +60,12 @@ func TestLimitsOfAGroup(t *testing.T) {
 		return folder
 	}
 	v2 := write("v2", map[string]string{"memory.max": "1000\n", "memory.high": "max\n", "memory.current": "900\n",
-		"memory.stat": "anon 600\ninactive_file 300\n", "memory.events": "low 0\nhigh 3\nmax 4\noom 1\noom_kill 2\n"})
+		"memory.stat": "anon 600\ninactive_file 200\nactive_file 100\n", "memory.events": "low 0\nhigh 3\nmax 4\noom 1\noom_kill 2\n"})
 	if got := limitsOf(v2, "/a"); !reflect.DeepEqual(got, []Limit{{"/a", "memory.max", 1000, 600, 4, 2}}) {
 		t.Errorf("%+v", got)
 	}
 	v1 := write("v1", map[string]string{"memory.limit_in_bytes": "2000\n", "memory.usage_in_bytes": "900\n",
-		"memory.stat": "inactive_file 1\ntotal_inactive_file 1000\n", "memory.failcnt": "7\n", "memory.oom_control": "oom_kill_disable 0\noom_kill 1\n"})
+		"memory.stat": "inactive_file 1\ntotal_inactive_file 400\ntotal_active_file 600\n", "memory.failcnt": "7\n", "memory.oom_control": "oom_kill_disable 0\noom_kill 1\n"})
 	if got := limitsOf(v1, "/b"); !reflect.DeepEqual(got, []Limit{{"/b", "memory.limit_in_bytes", 2000, 0, 7, 1}}) {
 		t.Errorf("%+v", got)
 	}
@@ -66,7 +84,7 @@ func TestTasksAndMemoryOfThisProcess(t *testing.T) {
 	if m := readMemory(pid); m == nil || m.RSS < mib {
 		t.Errorf("%+v", m)
 	}
-	if readTasks(1<<30) != nil || readMemory(1<<30) != nil || readLimits(1<<30) != nil {
+	if readTasks(1<<30) != nil || readMemory(1<<30) != nil || readLimits(1<<30, attach.Pressure{}) != nil {
 		t.Error("of a process that is not there")
 	}
 	if tid, name := taskStatus("Name:\ta b\nPid:\t12\nNSpid:\t12\t3\n"); tid != 3 || name != "a b" {

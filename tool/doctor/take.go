@@ -43,7 +43,7 @@ func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
 	}
 	s.Name = func(p *profile.Profile) { symbolize.Profile(p, symbolize.Files{PID: pid}) }
 	if pid != 0 {
-		s.Tasks, s.Memory, s.Limits = readTasks(pid), readMemory(pid), readLimits(pid)
+		s.Tasks, s.Memory, s.Limits = readTasks(pid), readMemory(pid), readLimits(pid, s.Stats.Pressure)
 	}
 	return s, nil
 }

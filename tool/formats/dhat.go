@@ -19,6 +19,7 @@ type (
 		TimeUnit  string      `json:"tu"`
 		MTimeUnit string      `json:"Mtu"`
 		Short     *int64      `json:"tuth,omitempty"`
+		Notes     []string    `json:"notes,omitempty"` // ours: what the profile says of itself
 		Command   string      `json:"cmd"`
 		PID       int         `json:"pid"`
 		End       int64       `json:"te"`
@@ -60,7 +61,7 @@ func writeDHAT(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	}
 	file := dhatFile{
 		Version: 2, Mode: "heap", Verb: "Allocated", Lifetimes: live.ok(), TimeUnit: "µs", MTimeUnit: "s",
-		Command: command(p, o), PID: o.PID, End: max(p.DurationNanos/1000, 1), Points: []dhatPoint{}, Frames: []string{"[root]"},
+		Notes: p.Comments, Command: command(p, o), PID: o.PID, End: max(p.DurationNanos/1000, 1), Points: []dhatPoint{}, Frames: []string{"[root]"},
 	}
 	if live.ok() {
 		file.Short, file.Peak = new(int64), &file.End

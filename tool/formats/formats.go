@@ -44,18 +44,20 @@ type Format struct {
 	// Named says that the format holds functions, so that they must have been found and the allocator's own frames
 	// taken off the stacks; the others hold addresses, for readers that do both themselves.
 	Named bool
+	// Notes says that it holds what a profile says of itself: how it was sampled, what it could not see, its error.
+	Notes bool
 	write func(io.Writer, *profile.Profile, Options) (Left, error)
 }
 
 // All lists the formats in the order in which they are explained.
 var All = []Format{
-	{"proto", []string{".pb.gz", ".pb", ".prof"}, "profile.proto, for pprof, go tool pprof and most viewers (.pb: not compressed)", false, writeProto},
-	{"heap", []string{".heap"}, "heap_v2, the older text of addresses, for jeprof and pprof", false, writeHeapText},
-	{"collapsed", []string{".collapsed", ".folded"}, "a line per stack, for flamegraph.pl, inferno and speedscope", true, writeCollapsed},
-	{"speedscope", []string{".speedscope.json"}, "speedscope's JSON, with a profile per sample type", true, writeSpeedscope},
-	{"dhat", []string{".dhat.json"}, "DHAT's JSON, for dh_view.html and the Firefox Profiler", true, writeDHAT},
-	{"csv", []string{".csv"}, "a table: a row per stack and block size", true, writeCSV},
-	{"json", []string{".json"}, "everything, for scripts", true, writeJSON},
+	{"proto", []string{".pb.gz", ".pb", ".prof"}, "profile.proto, for pprof, go tool pprof and most viewers (.pb: not compressed)", false, true, writeProto},
+	{"heap", []string{".heap"}, "heap_v2, the older text of addresses, for jeprof and pprof", false, true, writeHeapText},
+	{"collapsed", []string{".collapsed", ".folded"}, "a line per stack, for flamegraph.pl, inferno and speedscope", true, false, writeCollapsed},
+	{"speedscope", []string{".speedscope.json"}, "speedscope's JSON, with a profile per sample type", true, true, writeSpeedscope},
+	{"dhat", []string{".dhat.json"}, "DHAT's JSON, for dh_view.html and the Firefox Profiler", true, true, writeDHAT},
+	{"csv", []string{".csv"}, "a table: a row per stack and block size", true, false, writeCSV},
+	{"json", []string{".json"}, "everything, for scripts", true, true, writeJSON},
 }
 
 // ByName finds a format; nil when there is none of that name.

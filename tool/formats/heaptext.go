@@ -77,6 +77,14 @@ func (r heapRow) counts() string {
 	return fmt.Sprintf("%d: %d [%d: %d]", r.inuse.objects, r.inuse.bytes, r.alloc.objects, r.alloc.bytes)
 }
 
+// restated says that the row was drawn at a longer interval than the given one, as where a thread samples too fast: its counts are
+// those that samples at this interval would have had, rounded to whole blocks, of which there are some. (Rows of a shorter one
+// stand for too few blocks.)
+func restated(sample *profile.Sample, interval int64) bool {
+	drawn := sample.NumLabel["interval"]
+	return len(drawn) == 1 && drawn[0] > interval && len(sample.NumLabel["bytes"]) == 1
+}
+
 // heapInterval is the profile's mean sampling interval if every row comes out again when it is read, else 1.
 func heapInterval(p *profile.Profile, pairs ...pair) int64 {
 	if p.Period <= 1 || p.PeriodType == nil || p.PeriodType.Unit != "bytes" {
@@ -84,7 +92,7 @@ func heapInterval(p *profile.Profile, pairs ...pair) int64 {
 	}
 	for _, sample := range p.Sample {
 		for _, at := range pairs {
-			if !at.ok() || sample.Value[at.objects] == 0 && sample.Value[at.bytes] == 0 {
+			if !at.ok() || sample.Value[at.objects] == 0 && sample.Value[at.bytes] == 0 || restated(sample, p.Period) && sample.Value[at.objects] > 0 {
 				continue
 			}
 			back := recorded(sample, at, p.Period).estimate(p.Period)
@@ -126,6 +134,10 @@ func recorded(sample *profile.Sample, at pair, interval int64) counted {
 	if label := sample.NumLabel["bytes"]; len(label) == 1 {
 		q := chance(float64(label[0]), interval)
 		blocks := rounded(float64(objects) * q)
+		if restated(sample, interval) {
+			blocks = max(blocks, 1)
+			return counted{blocks, blocks * label[0]}
+		}
 		if near(rounded(float64(blocks)*float64(label[0])/q), bytes, 1, 0) {
 			return counted{blocks, blocks * label[0]}
 		}

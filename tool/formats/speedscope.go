@@ -13,6 +13,7 @@ type (
 		Schema   string              `json:"$schema"`
 		Name     string              `json:"name"`
 		Exporter string              `json:"exporter"`
+		Notes    []string            `json:"notes,omitempty"` // ours: what the profile says of itself
 		Active   int                 `json:"activeProfileIndex"`
 		Shared   speedscopeShared    `json:"shared"`
 		Profiles []speedscopeProfile `json:"profiles"`
@@ -45,7 +46,7 @@ var speedscopeUnits = map[string]string{
 // that all calls from it lie side by side in the flame graph.
 func writeSpeedscope(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	file := speedscopeFile{
-		Schema: "https://www.speedscope.app/file-format-schema.json", Name: o.Source, Exporter: "seemalloc", Active: o.Index,
+		Schema: "https://www.speedscope.app/file-format-schema.json", Name: o.Source, Exporter: "seemalloc", Notes: p.Comments, Active: o.Index,
 	}
 	type function struct{ name, file string }
 	known := map[function]int{}

@@ -116,6 +116,31 @@ func stacks(p *profile.Profile) string {
 	return b.String()
 }
 
+// A thread that samples too fast has some rows at a longer interval: they are written as samples at the profile's would be. Those of a
+// shorter one stand for fewer blocks than one sample does, so that all is written as it is.
+func TestHeapTextOfRowsAtOtherIntervals(t *testing.T) {
+	const period, size = 1 << 19, 256 << 10
+	of := func(interval int64, blocks, size float64) *profile.Profile {
+		b := newBuilder("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
+		n, bytes := int64(blocks), int64(blocks*size)
+		b.sample([]int64{n, bytes, n, bytes}, 0, b.location(b.mapping(0x1000, 0x9000, 0, "/x"), 0x1005, "f"))
+		b.p.PeriodType, b.p.Period = &profile.ValueType{Type: "space", Unit: "bytes"}, period
+		b.p.Sample[0].NumLabel = map[string][]int64{"bytes": {int64(size)}, "interval": {interval}}
+		return b.p
+	}
+	text := write(t, "heap", of(16*period, 4000, size), 3)
+	back, err := Read(text, "x")
+	if err != nil || !strings.Contains(string(text), fmt.Sprintf("@ heap_v2/%d\n", period)) {
+		t.Fatalf("%v %.80s", err, text)
+	}
+	if got := totals(back)["inuse_space"]; math.Abs(float64(got)/(4000*size)-1) > 0.001 {
+		t.Errorf("%d bytes of %d in\n%s", got, 4000*size, text)
+	}
+	if text := string(write(t, "heap", of(1, 10, 64), 3)); !strings.HasPrefix(text, "heap profile: 10: 640 [10: 640] @ heap_v2/1\n") {
+		t.Errorf("%.80s", text)
+	}
+}
+
 // Rows that no sampling at the profile's interval can have made are written as they are.
 func TestHeapTextOfOtherRows(t *testing.T) {
 	p := shop()

@@ -2,7 +2,6 @@ package symbolize
 
 import (
 	"bytes"
-	"compress/zlib"
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 )
 
@@ -104,14 +105,17 @@ func (o *object) section(name string) []byte {
 		if s.Flags&elf.SHF_COMPRESSED == 0 {
 			return o.raw(s.Offset, s.FileSize)
 		}
-		return readExactly(s.Open(), s.Size, s.FileSize)
+		if o.elf.Class != elf.ELFCLASS64 {
+			return readExactly(s.Open(), s.Size, s.FileSize)
+		}
+		return unpack(o.raw(s.Offset, s.FileSize), o.elf.ByteOrder)
 	}
 	rest, ok := strings.CutPrefix(name, ".debug_")
 	if !ok {
 		return nil
 	}
 	if s := o.elf.Section(".zdebug_" + rest); s != nil {
-		return inflate(o.raw(s.Offset, s.FileSize))
+		return unpackOlder(o.raw(s.Offset, s.FileSize))
 	}
 	return nil
 }
@@ -145,16 +149,45 @@ func (o *object) raw(offset, size uint64) []byte {
 	return o.data[offset : offset+size : offset+size]
 }
 
-// inflate undoes .zdebug_ compression: "ZLIB", the size as 8 bytes, a zlib stream.
-func inflate(data []byte) []byte {
+// unpack undoes the compression of a section with SHF_COMPRESSED, in a file of 64 bits: a header (Elf64_Chdr) and a stream.
+func unpack(data []byte, order binary.ByteOrder) []byte {
+	const headerBytes = 24
+	if len(data) < headerBytes {
+		return nil
+	}
+	size, stream := order.Uint64(data[8:]), data[headerBytes:]
+	switch elf.CompressionType(order.Uint32(data)) {
+	case elf.COMPRESS_ZLIB:
+		return inflate(stream, size)
+	case elf.COMPRESS_ZSTD:
+		return unpackZstd(stream, size)
+	}
+	return nil
+}
+
+// unpackOlder undoes .zdebug_ compression: "ZLIB", the size as 8 bytes, a zlib stream.
+func unpackOlder(data []byte) []byte {
 	if len(data) < 12 || string(data[:4]) != "ZLIB" {
 		return nil
 	}
-	reader, err := zlib.NewReader(bytes.NewReader(data[12:]))
+	return inflate(data[12:], binary.BigEndian.Uint64(data[4:]))
+}
+
+func inflate(stream []byte, size uint64) []byte {
+	reader, err := zlib.NewReader(bytes.NewReader(stream))
 	if err != nil {
 		return nil
 	}
-	return readExactly(reader, binary.BigEndian.Uint64(data[4:]), uint64(len(data)))
+	return readExactly(reader, size, uint64(len(stream)))
+}
+
+func unpackZstd(stream []byte, size uint64) []byte {
+	reader, err := zstd.NewReader(bytes.NewReader(stream), zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil
+	}
+	defer reader.Close()
+	return readExactly(reader, size, uint64(len(stream)))
 }
 
 // readExactly reads a decompressed section into one piece of memory; growing a buffer would need three times as much.
