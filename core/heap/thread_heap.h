@@ -178,6 +178,17 @@ SEEMALLOC_ALWAYS_INLINE void set_taken_list(Block** head, Block* list) {
 #endif
 }
 
+// One less; true when there was none left.
+SEEMALLOC_ALWAYS_INLINE bool count_down(uint32_t& counter) {
+#if defined(__x86_64__)
+  bool ended;  // in memory, for otherwise the compiler would save registers for it
+  __asm__ volatile("subl $1, %0" : "+m"(counter), "=@ccc"(ended));
+  return ended;
+#else
+  return counter-- == 0;
+#endif
+}
+
 // The malloc list is empty, but blocks of its span have been freed since it was handed over: they are the next list. No
 // lock, and no more than a few loads and stores, because a class of large blocks comes here with every malloc. Null when
 // refill has to decide. Requires: the calling thread owns `heap`.
@@ -186,9 +197,12 @@ SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
   if (span == nullptr) return nullptr;
   Block* first = span->free_list;
   if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
+  if (count_down(heap.body->freed_lists[size_class])) return nullptr;  // refill sets it anew
   uint64_t clock = heap.handed_out_bytes + uint64_t{span->free_blocks_of_current()} * span->block_bytes;
-  if (clock >= heap.sample_at) return nullptr;
-  if (heap.body->freed_lists[size_class]-- == 0) return nullptr;  // refill sets it anew
+  if (clock >= heap.sample_at) {
+    heap.body->freed_lists[size_class]++;  // none is handed out
+    return nullptr;
+  }
   heap.handed_out_bytes = clock;
   store_racing(span->free_list, static_cast<Block*>(nullptr));
   span->set_all_live();
