@@ -154,7 +154,8 @@ class Session:
             if name in self.failed[row.name] or (number > 0 and name in row.once):
                 continue
             # Only a time is worth another try: what is resident does not depend on what others do.
-            repeats = self.options.repeats if row.time else 0
+            # Of a pair both are disturbed alike, and one follows the other.
+            repeats = self.options.repeats if row.time and row.turns == 1 else 0
 
             def before():
                 if row.time:
