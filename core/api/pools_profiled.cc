@@ -31,17 +31,18 @@ uintptr_t address_of(const void* block) { return reinterpret_cast<uintptr_t>(blo
 
 // log2 of how much longer the interval is than the option says: at most as many samples a second as of malloc's blocks
 // (docs/decisions/0009).
-unsigned next_stretch(bool sampled) {
+unsigned next_stretch(uint64_t base, bool sampled) {
   uint64_t limit = options::get(options::Id::sample_limit);
   if (limit == 0) return 0;
-  sampled ? distance.pace.count(limit) : distance.pace.relax(limit);
+  profile::SamplePace::Limit allowed = profile::SamplePace::limit_for(limit, base);
+  sampled ? distance.pace.count(allowed) : distance.pace.relax(allowed);
   if (distance.pace.stretch() != 0) heap::sample_distances_stretched.store(true, std::memory_order_relaxed);
   return distance.pace.stretch();
 }
 
 void draw(bool sampled) {
   uint64_t base = options::get(options::Id::sample);
-  distance.interval_bytes = base <= 1 ? base : base << next_stretch(sampled);
+  distance.interval_bytes = base <= 1 ? base : base << next_stretch(base, sampled);
   distance.left = profile::draw_distance_bytes(distance.random, distance.interval_bytes);
 }
 

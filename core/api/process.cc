@@ -41,7 +41,7 @@ void thread_ends(void* cache) {
   heap::ThreadHeap* ending = mine->heap;
   mine->finished = true;
   cpu_profiler_loses_thread();
-  end_sampling_of_thread();
+  end_sampling_of_thread(ending);
   if (ending != nullptr) heap::abandon_heap(*ending);
 }
 

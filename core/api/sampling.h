@@ -18,8 +18,8 @@ void start_sampling();
 
 // The calling thread has got this heap.
 void adopt_sampling(heap::ThreadHeap& mine);
-// It is about to end, and gets none again.
-void end_sampling_of_thread();
+// It is about to end, and gets none again. `mine` may be null.
+void end_sampling_of_thread(heap::ThreadHeap* mine);
 
 // Set while the thread allocates in place of a block that realloc has to copy: such samples are marked.
 extern constinit thread_local bool moving_block __attribute__((tls_model("initial-exec")));

@@ -5,7 +5,7 @@ namespace seemalloc {
 
 void start_sampling() {}
 void adopt_sampling(heap::ThreadHeap&) {}
-void end_sampling_of_thread() {}
+void end_sampling_of_thread(heap::ThreadHeap*) {}
 uint32_t record_sample(heap::ThreadHeap&, size_t, size_t, const void*) { return 0; }
 uint64_t sampled_bytes_in_use() { return 0; }
 void drop_sample() {}

@@ -36,10 +36,11 @@ uint8_t next_stretch(heap::ThreadHeap& heap, uint64_t base, heap::Draw reason) {
   uint64_t limit = options::get(options::Id::sample_limit);
   if (base <= 1 || limit == 0 || heap.recorder == nullptr) return 0;
   profile::SamplePace& pace = recorder_of(heap)->pace;
+  profile::SamplePace::Limit allowed = profile::SamplePace::limit_for(limit, base);
   if (reason == heap::Draw::kSampled) {
-    pace.count(limit);
+    pace.count(allowed);
   } else {
-    pace.relax(limit);
+    pace.relax(allowed);
   }
   if (pace.stretch() != 0) heap::sample_distances_stretched.store(true, std::memory_order_relaxed);
   return static_cast<uint8_t>(pace.stretch());
@@ -90,7 +91,12 @@ void adopt_sampling(heap::ThreadHeap& mine) {
   if (mine.recorder != nullptr) profile::adopt_recorder(*recorder_of(mine));
 }
 
-void end_sampling_of_thread() { profile::end_sampled_thread(); }
+void end_sampling_of_thread(heap::ThreadHeap* mine) {
+  profile::end_sampled_thread();
+  uint64_t limit = options::get(options::Id::sample_limit);
+  if (mine == nullptr || mine->recorder == nullptr || limit == 0 || mine->sample_base <= 1) return;
+  recorder_of(*mine)->pace.end(profile::SamplePace::limit_for(limit, mine->sample_base));
+}
 
 SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes,
                                           const void* site) {

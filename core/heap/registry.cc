@@ -27,7 +27,10 @@ ThreadHeap* oldest_heap = nullptr;
 std::atomic<unsigned> active{0};
 // More heaps than this are not kept as they are: threads that end together are not soon followed by as many.
 constexpr unsigned kMaxParked = 16;
+// What they have is kept from others, free or to be freed, until the next thread or tick: all together, and each.
+constexpr size_t kMostParked_bytes = 16 * MiB, kMostParkedEach_bytes = 4 * MiB;
 unsigned parked = 0;
+size_t parked_bytes = 0;  // with what those may have that are about to be parked
 uint64_t handed_out_before = 0;  // to threads that had a heap before another one took it; registry lock
 std::atomic<uint64_t> handed_out_heapless{0};
 
@@ -68,7 +71,10 @@ void make_idle_locked(ThreadHeap& heap) {
 
 // The heap has left the idle list, for its next thread or to be emptied.
 void make_active_locked(ThreadHeap& heap) {
-  if (heap.state.load(std::memory_order_relaxed) == HeapState::kParked) parked--;
+  if (heap.state.load(std::memory_order_relaxed) == HeapState::kParked) {
+    parked--;
+    parked_bytes -= heap.parked_bytes;
+  }
   heap.idle_ticks = 0;
   heap.state.store(HeapState::kActive, std::memory_order_seq_cst);
   active.fetch_add(1, std::memory_order_relaxed);
@@ -103,22 +109,28 @@ ThreadHeap* take_idle_locked() {
   return heap;
 }
 
-bool take_room_to_park() {
+// For a heap of at most so many bytes; 0: there is none.
+size_t take_room_to_park() {
   LockGuard guard(registry);
-  if (parked == kMaxParked) return false;
+  size_t left = minus(kMostParked_bytes, parked_bytes), most = left < kMostParkedEach_bytes ? left : kMostParkedEach_bytes;
+  if (parked == kMaxParked || most == 0) return 0;
   parked++;
-  return true;
+  parked_bytes += most;
+  return most;
 }
 
 // False when the heap is to be emptied.
 bool keep_as_is(ThreadHeap& heap) {
-  if (pages::purge_mode() == options::Purge::kEager || !take_room_to_park()) return false;
-  bool kept = park(heap);
+  size_t most = pages::purge_mode() != options::Purge::kEager ? take_room_to_park() : 0;
+  if (most == 0) return false;
+  bool kept = park(heap, most);
   LockGuard guard(registry);
+  parked_bytes -= most;
   if (!kept) {
     parked--;
     return false;
   }
+  parked_bytes += heap.parked_bytes;
   heap.process_id.store(0, std::memory_order_relaxed);
   heap.state.store(HeapState::kParked, std::memory_order_seq_cst);
   make_idle_locked(heap);
@@ -399,10 +411,14 @@ void unlock_after_fork_child() {
     thread_cache.heap->process_id.store(os::process_id(), std::memory_order_relaxed);
   }
   unsigned still_parked = 0;
+  size_t still_parked_bytes = 0;
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     heap->body->large.reset();
     HeapState state = heap->state.load(std::memory_order_relaxed);
-    if (state == HeapState::kParked) still_parked++;
+    if (state == HeapState::kParked) {
+      still_parked++;
+      still_parked_bytes += heap->parked_bytes;
+    }
     if (may_lock && state == HeapState::kZombie && (heap->idle_ticks == 0 || heap->idle_ticks == kBodyGoes)) {
       LockGuard guard(registry);  // who has emptied it, or had its body go, was about to do this
       if (heap->idle_ticks == kBodyGoes) active.fetch_add(1, std::memory_order_relaxed);
@@ -419,7 +435,10 @@ void unlock_after_fork_child() {
     take_over_lists(*heap);
     empty_heap(*heap);
   }
-  if (may_lock) parked = still_parked;  // others may have been about to count, or to be counted
+  if (may_lock) {  // others may have been about to count, or to be counted
+    parked = still_parked;
+    parked_bytes = still_parked_bytes;
+  }
   forget_counts_in_child();
 }
 

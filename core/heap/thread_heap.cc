@@ -740,20 +740,18 @@ void release_everything(ThreadHeap& heap) {
 
 namespace {
 
-// A heap with more than this has what other threads may need, free or to be freed.
-constexpr size_t kMaxParkedBytes = 1 * MiB;
-
-bool is_small(const ThreadHeap& heap) {
+// Of all its spans; of more than `most` some number above that.
+size_t span_bytes(const ThreadHeap& heap, size_t most) {
   size_t bytes = 0;
   for (const ClassState& cs : heap.body->classes) {
     if (cs.current != nullptr) bytes += cs.current->bytes;
     for (const SpanList* list : {&cs.available, &cs.full}) {
       for (const Span* span = list->front(); span != nullptr; span = span->next) {
-        if ((bytes += span->bytes) > kMaxParkedBytes) return false;
+        if ((bytes += span->bytes) > most) return bytes;
       }
     }
   }
-  return bytes <= kMaxParkedBytes;
+  return bytes;
 }
 
 // Where the next thread finds a span in use it needs no empty one behind it.
@@ -776,11 +774,13 @@ void take_from_this_thread(ThreadHeap& heap) {
   __atomic_store_n(&thread_cache.heap, nullptr, __ATOMIC_RELAXED);
 }
 
-bool park(ThreadHeap& heap) {
+bool park(ThreadHeap& heap, size_t most_bytes) {
   LockGuard guard(heap.slow_lock);
   drain_pending_locked(heap);
   retire_spare_spans(heap);
-  if (!is_small(heap)) return false;
+  size_t bytes = span_bytes(heap, most_bytes);
+  if (bytes > most_bytes) return false;
+  heap.parked_bytes = static_cast<uint32_t>(bytes);
   // The lists as they are: to put blocks back where they came from would be to visit each of them (docs/decisions/0057).
   take_from_this_thread(heap);
   return true;

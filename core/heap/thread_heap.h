@@ -107,6 +107,7 @@ struct ThreadHeap {
   uint64_t sample_changes = 0;    // those that the distance was drawn after
   uint8_t sample_stretch = 0;
   uint32_t due_home = 0;          // of the sample that is being taken (homes.h)
+  uint32_t parked_bytes = 0;      // of its spans, while it is parked
   std::atomic<uint64_t> remote_frees{0};  // blocks its threads have published; written by the owner
   std::atomic<uint64_t> copies{0};        // blocks that realloc had to copy, by its threads; written by the owner
   std::atomic<uint64_t> copied_bytes{0};
@@ -270,9 +271,9 @@ void release_spans_locked(ThreadHeap& heap);
 void release_everything(ThreadHeap& heap);
 // The calling thread, which is ending, has no heap and no lists any more: they are where the heap keeps them. Requires: slow_lock.
 void take_from_this_thread(ThreadHeap& heap);
-// The calling thread is ending: the next one may have its heap as it is. False, and it is still its, when that would keep too
-// much from others.
-bool park(ThreadHeap& heap);
+// The calling thread is ending: the next one may have its heap as it is. False, and it is still its, when that would keep more than
+// `most_bytes` of spans from others; else heap.parked_bytes is what it keeps.
+bool park(ThreadHeap& heap, size_t most_bytes);
 // The option `sample` has changed since the heap had no lists: what they hold was handed out by the old one.
 bool has_older_lists(const ThreadHeap& heap);
 // The calling thread's heap from here on, and the lists that a parked one has.

@@ -1,35 +1,67 @@
 #include "core/profile/sample_pace.h"
 
+#include <atomic>
+
 #include "core/base/units.h"
 #include "core/os/os.h"
 
 namespace seemalloc::profile {
 
 namespace {
-constexpr uint64_t kSecond_ns = 1000 * kMillisecond_ns;
 constexpr uint64_t kPeriods = 64;  // looks per second at the limit
-}  // namespace
 
-void SamplePace::count(uint64_t limit) {
-  samples_++;
-  if (since_ns_ == 0 || samples_ > limit / kPeriods) look(os::thread_cpu_ns(), limit);
+std::atomic<uint64_t> taken_in_advance{0}, halved_ns{0};
+
+// What threads that are gone have taken is paid off by half each second: some hundred samples more than the limit.
+void pay_off() {
+  uint64_t now = os::coarse_monotonic_ns(), before = halved_ns.load(std::memory_order_relaxed);
+  if (now - before < kSecond_ns || !halved_ns.compare_exchange_strong(before, now, std::memory_order_relaxed)) return;
+  taken_in_advance.store(before == 0 ? 0 : taken_in_advance.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
 }
 
-void SamplePace::relax(uint64_t limit) {
+// How many of them may be taken in advance.
+uint32_t take(uint64_t samples, uint64_t most) {
+  uint64_t taken = taken_in_advance.load(std::memory_order_relaxed);
+  for (;;) {
+    uint64_t left = most > taken ? most - taken : 0, got = samples < left ? samples : left;
+    if (got == 0) return 0;
+    if (taken_in_advance.compare_exchange_weak(taken, taken + got, std::memory_order_relaxed)) return static_cast<uint32_t>(got);
+  }
+}
+
+void give_back(uint64_t samples) {
+  uint64_t taken = taken_in_advance.load(std::memory_order_relaxed);
+  while (!taken_in_advance.compare_exchange_weak(taken, taken > samples ? taken - samples : 0, std::memory_order_relaxed)) {
+  }
+}
+}  // namespace
+
+void SamplePace::count(Limit limit) {
+  samples_++;
+  if (since_ns_ == 0 || samples_ > limit.per_second / kPeriods) look(os::thread_cpu_ns(), limit);
+}
+
+void SamplePace::relax(Limit limit) {
   if (stretch_ == 0) return;
   uint64_t now = os::thread_cpu_ns();
   if (since_ns_ == 0 || now < since_ns_ || now - since_ns_ >= kSecond_ns / kPeriods) look(now, limit);
 }
 
-void SamplePace::look(uint64_t cpu_ns, uint64_t limit) {
+void SamplePace::look(uint64_t cpu_ns, Limit limit) {
   if (since_ns_ != 0 && cpu_ns >= since_ns_) {  // a forked child's clock begins anew
     double elapsed_s = static_cast<double>(cpu_ns - since_ns_) / static_cast<double>(kSecond_ns);
-    double allowed = elapsed_s * static_cast<double>(limit);
-    double expected = samples_ == 0 ? 1 : samples_;
-    spent_s_ += expected / static_cast<double>(limit) - elapsed_s;
-    if (spent_s_ < 0) spent_s_ = 0;
-    for (; spent_s_ > 1 && expected > allowed && stretch_ < kMaxStretch; expected /= 2) stretch_++;
-    if (spent_s_ > 1) spent_s_ = 1;
+    double allowed = elapsed_s * static_cast<double>(limit.per_second);
+    double expected = samples_ == 0 ? 1 : samples_, more = expected - allowed;
+    if (more > 0) {
+      pay_off();
+      uint32_t got = take(static_cast<uint64_t>(more), limit.in_advance);
+      advance_ += got;
+      for (; more - got >= 1 && expected > allowed && stretch_ < kMaxStretch; expected /= 2) stretch_++;
+    } else if (advance_ != 0) {
+      uint32_t paid = -more < advance_ ? static_cast<uint32_t>(-more) : advance_;
+      advance_ -= paid;
+      give_back(paid);
+    }
     // Not before it would be well below the limit afterwards, or it would go to and fro.
     for (; expected * 4 <= allowed && stretch_ > 0; expected *= 2) stretch_--;
   }
@@ -37,9 +69,20 @@ void SamplePace::look(uint64_t cpu_ns, uint64_t limit) {
   samples_ = 0;
 }
 
+void SamplePace::end(Limit limit) {
+  constexpr uint32_t kFew = 8;
+  if (since_ns_ != 0 && samples_ > kFew) look(os::thread_cpu_ns(), limit);
+}
+
 void SamplePace::restart() {
   since_ns_ = 0;
   samples_ = 0;
+  advance_ = 0;  // of a thread that is gone
+}
+
+void SamplePace::forget_advance_for_test() {
+  taken_in_advance.store(0, std::memory_order_relaxed);
+  halved_ns.store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
 }
 
 }  // namespace seemalloc::profile

@@ -2,13 +2,16 @@
 //
 // A thread that allocates terabytes a second (a buffer allocated and freed in a loop) would spend more time on samples than
 // on its work, and learn nothing from the millionth. So a thread takes at most so many samples in a second of its CPU
-// time, and a second's in advance: a start-up is sampled as asked. While it has more, the interval doubles; when it has
+// time, and all threads together some in advance: a start-up is sampled as asked, and a thousand short threads are not a thousand
+// start-ups. While it has more, the interval doubles; when it has
 // far fewer, it halves. The estimate stays unbiased, because each sample stands for what the interval it was drawn with says, and that was
 // chosen before the point was drawn.
-// Threads: one thread's. Cost: a clock is read once in 1/64 of a second's samples.
+// Threads: one thread's; what is taken in advance is shared. Cost: a clock is read once in 1/64 of a second's samples, and at a thread's end.
 #pragma once
 
 #include <cstdint>
+
+#include "core/base/units.h"
 
 namespace seemalloc::profile {
 
@@ -19,19 +22,33 @@ class SamplePace {
   // log2 of the factor on the interval.
   unsigned stretch() const { return stretch_; }
 
-  // A sample has been taken; `limit` per second of CPU time are allowed, at least 1.
-  void count(uint64_t limit);
+  // So many samples per second of CPU time, at least 1, and so many of all threads in advance.
+  struct Limit {
+    uint64_t per_second, in_advance;
+  };
+  // In advance as many as a quarter of a second's: at 512 KiB samples of 1.25 GiB. A second's where more are asked for.
+  static Limit limit_for(uint64_t per_second, uint64_t interval_bytes) {
+    return {per_second, interval_bytes < 512 * KiB ? per_second : per_second / 4};
+  }
+
+  // A sample has been taken.
+  void count(Limit limit);
   // None has, but time has passed.
-  void relax(uint64_t limit);
+  void relax(Limit limit);
   // The same, told the time.
-  void look(uint64_t cpu_ns, uint64_t limit);
+  void look(uint64_t cpu_ns, Limit limit);
+  // The thread ends.
+  void end(Limit limit);
 
   // Another thread goes on with it: its clock is another.
   void restart();
 
+  // As if nothing had been taken in advance.
+  static void forget_advance_for_test();
+
  private:
   uint64_t since_ns_ = 0;  // when counting began; 0: not yet
-  double spent_s_ = 0;     // of the second in advance
+  uint32_t advance_ = 0;   // what it has taken of that
   uint32_t samples_ = 0;   // since then
   uint8_t stretch_ = 0;
 };

@@ -7,6 +7,12 @@ namespace {
 
 constexpr uint64_t kSecond_ns = 1000000000;
 constexpr uint64_t kLimit = 6400;  // 100 in 1/64 s
+constexpr SamplePace::Limit kBoth{kLimit, kLimit}, kNone{UINT32_MAX, UINT32_MAX};
+
+class Paces : public testing::Test {
+ protected:
+  void SetUp() override { SamplePace::forget_advance_for_test(); }
+};
 
 // Runs a thread that would take `rate` samples per second at the interval asked for; looks 64 times a second. Returns the
 // samples of the last period, as of a second.
@@ -14,26 +20,26 @@ double run(SamplePace& pace, double rate, unsigned periods, uint64_t* now) {
   double taken = 0;
   for (unsigned i = 0; i < periods; i++) {
     taken = rate / 64 / static_cast<double>(uint64_t{1} << pace.stretch());
-    for (double n = 1; n <= taken; n++) pace.count(UINT32_MAX);  // no look of its own
+    for (double n = 1; n <= taken; n++) pace.count(kNone);  // no look of its own
     *now += kSecond_ns / 64;
-    pace.look(*now, kLimit);
+    pace.look(*now, kBoth);
   }
   return taken * 64;
 }
 
-TEST(SamplePace, LeavesAThreadAloneThatSamplesLittle) {
+TEST_F(Paces, LeavesAThreadAloneThatSamplesLittle) {
   SamplePace pace;
   uint64_t now = 1;
-  pace.look(now, kLimit);
+  pace.look(now, kBoth);
   run(pace, kLimit * 0.9, 200, &now);
   EXPECT_EQ(pace.stretch(), 0u);
 }
 
-TEST(SamplePace, StaysBelowTheLimitAndNotFarBelow) {
+TEST_F(Paces, StaysBelowTheLimitAndNotFarBelow) {
   for (double rate : {2.0 * kLimit, 17.0 * kLimit, 1000.0 * kLimit}) {
     SamplePace pace;
     uint64_t now = 1;
-    pace.look(now, kLimit);
+    pace.look(now, kBoth);
     double taken = run(pace, rate, 70, &now);  // a second's samples in advance
     EXPECT_LE(taken, kLimit) << rate;
     EXPECT_GE(taken, kLimit / 4) << rate;
@@ -43,20 +49,20 @@ TEST(SamplePace, StaysBelowTheLimitAndNotFarBelow) {
   }
 }
 
-TEST(SamplePace, ComesBackWhenTheRateFalls) {
+TEST_F(Paces, ComesBackWhenTheRateFalls) {
   SamplePace pace;
   uint64_t now = 1;
-  pace.look(now, kLimit);
+  pace.look(now, kBoth);
   run(pace, 5000.0 * kLimit, 70, &now);
   EXPECT_GT(pace.stretch(), 10u);
   run(pace, kLimit / 100.0, 3, &now);
   EXPECT_EQ(pace.stretch(), 0u);
 }
 
-TEST(SamplePace, LeavesABurstAlone) {
+TEST_F(Paces, LeavesABurstAlone) {
   SamplePace pace;
   uint64_t now = 1;
-  pace.look(now, kLimit);
+  pace.look(now, kBoth);
   run(pace, kLimit * 50.0, 1, &now);
   EXPECT_EQ(pace.stretch(), 0u) << "less than a second's";
   run(pace, kLimit / 10.0, 64, &now);
@@ -66,37 +72,55 @@ TEST(SamplePace, LeavesABurstAlone) {
   EXPECT_GT(pace.stretch(), 0u);
 }
 
-TEST(SamplePace, HasABound) {
+TEST_F(Paces, HasABound) {
   SamplePace pace;
-  pace.look(1, 1);
-  for (unsigned i = 0; i < 1000; i++) pace.count(UINT32_MAX);
-  pace.look(2, 1);
+  pace.look(1, {1, 1});
+  for (unsigned i = 0; i < 1000; i++) pace.count(kNone);
+  pace.look(2, {1, 1});
   EXPECT_EQ(pace.stretch(), SamplePace::kMaxStretch);
 }
 
-TEST(SamplePace, AnotherThreadsClockIsNotComparedWithThisOnes) {
+TEST_F(Paces, AnotherThreadsClockIsNotComparedWithThisOnes) {
   SamplePace pace;
-  pace.look(50 * kSecond_ns, kLimit);
-  for (unsigned i = 0; i < 1000; i++) pace.count(UINT32_MAX);
+  pace.look(50 * kSecond_ns, kBoth);
+  for (unsigned i = 0; i < 1000; i++) pace.count(kNone);
   pace.restart();
-  pace.look(1, kLimit);  // earlier than before: were it compared, the difference would be negative
+  pace.look(1, kBoth);  // earlier than before: were it compared, the difference would be negative
   EXPECT_EQ(pace.stretch(), 0u);
 }
 
-TEST(SamplePace, AClockThatBeginsAnewIsNoLongTime) {
+TEST_F(Paces, AClockThatBeginsAnewIsNoLongTime) {
   SamplePace pace;
   uint64_t now = 1;
-  pace.look(now, kLimit);
+  pace.look(now, kBoth);
   run(pace, 1000.0 * kLimit, 70, &now);
   unsigned stretch = pace.stretch();
   EXPECT_GT(stretch, 5u);
-  pace.look(5, kLimit);  // in a forked child
+  pace.look(5, kBoth);  // in a forked child
   EXPECT_EQ(pace.stretch(), stretch);
 }
 
-TEST(SamplePace, CountsByTheThreadsOwnClock) {
+// A thousand threads that end soon are one start-up: each comes with some 50 samples, of which its time allows 2.
+TEST_F(Paces, ThreadsThatEndSoonShareWhatIsTakenInAdvance) {
+  constexpr unsigned kThreads = 1000, kSamples = 50;
+  SamplePace pace;  // of the heap that they have one after the other
+  double taken = 0;
+  for (unsigned t = 0; t < kThreads; t++) {
+    pace.restart();
+    uint64_t now = 1000;
+    pace.look(now, kBoth);
+    double here = kSamples / static_cast<double>(uint64_t{1} << pace.stretch());
+    for (double n = 1; n <= here; n++) pace.count(kNone);
+    taken += here;
+    pace.look(now + kSecond_ns / 3200, kBoth);
+  }
+  EXPECT_LE(taken, kLimit + 2 * kThreads + 500);
+  EXPECT_GE(taken, kLimit);
+}
+
+TEST_F(Paces, CountsByTheThreadsOwnClock) {
   SamplePace pace;
-  for (unsigned i = 0; i < 100000; i++) pace.count(1000);  // far more than 1,000 a second
+  for (unsigned i = 0; i < 100000; i++) pace.count({1000, 1000});  // far more than 1,000 a second
   EXPECT_GT(pace.stretch(), 0u);
 }
 
