@@ -276,6 +276,35 @@ TEST(Parked, ThreadsThatEndTogetherDoNotAllKeepTheirs) {
   for (const Blocks& blocks : all) free_all(blocks);
 }
 
+// However large they are: a few heaps of many blocks, or many of few.
+TEST(Parked, TogetherTheyKeepNoMoreThanSixteenMiB) {
+  tick_once();
+  purge_all();
+  constexpr int kThreads = 12;
+  std::vector<Blocks> all(kThreads);
+  std::vector<std::thread> threads;
+  std::atomic<int> filled{0};
+  for (Blocks& blocks : all) {
+    threads.emplace_back([&] {
+      blocks = fill(5 * MiB / 2 / kBytes);
+      filled++;
+      while (filled != kThreads) std::this_thread::yield();
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  size_t bytes = 0, count = 0;
+  for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
+    if (heap->state.load() != HeapState::kParked) continue;
+    EXPECT_LE(heap->parked_bytes, 4 * MiB);
+    bytes += heap->parked_bytes;
+    count++;
+  }
+  EXPECT_LE(bytes, 16 * MiB);
+  EXPECT_GE(bytes, 2 * MiB);
+  EXPECT_LT(count, size_t{kThreads});
+  for (const Blocks& blocks : all) free_all(blocks);
+}
+
 #ifndef __SANITIZE_THREAD__  // it does not allow threads in a child
 TEST(Parked, AForkedChildMayUseThem) {
   Blocks all = left_behind();
