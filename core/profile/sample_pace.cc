@@ -12,11 +12,13 @@ constexpr uint64_t kPeriods = 64;  // looks per second at the limit
 
 std::atomic<uint64_t> taken_in_advance{0}, halved_ns{0};
 
-// What threads that are gone have taken is paid off by half each second: some hundred samples more than the limit.
-void pay_off() {
+// Half of it is written off each second, since threads that are gone give nothing back: that is how far beyond the limit all together may be.
+void write_off() {
   uint64_t now = os::coarse_monotonic_ns(), before = halved_ns.load(std::memory_order_relaxed);
   if (now - before < kSecond_ns || !halved_ns.compare_exchange_strong(before, now, std::memory_order_relaxed)) return;
-  taken_in_advance.store(before == 0 ? 0 : taken_in_advance.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
+  uint64_t seconds = (now - before) / kSecond_ns, taken = taken_in_advance.load(std::memory_order_relaxed);
+  while (!taken_in_advance.compare_exchange_weak(taken, taken >> (seconds < 63 ? seconds : 63), std::memory_order_relaxed)) {
+  }
 }
 
 // How many of them may be taken in advance.
@@ -51,12 +53,16 @@ void SamplePace::look(uint64_t cpu_ns, Limit limit) {
   if (since_ns_ != 0 && cpu_ns >= since_ns_) {  // a forked child's clock begins anew
     double elapsed_s = static_cast<double>(cpu_ns - since_ns_) / static_cast<double>(kSecond_ns);
     double allowed = elapsed_s * static_cast<double>(limit.per_second);
-    double expected = samples_ == 0 ? 1 : samples_, more = expected - allowed;
-    if (more > 0) {
-      pay_off();
+    double expected = samples_ == 0 ? 1 : samples_, more = owed_ + expected - allowed;
+    owed_ = 0;
+    if (more >= 1) {
+      write_off();
       uint32_t got = take(static_cast<uint64_t>(more), limit.in_advance);
       advance_ += got;
+      if (more - got < 1) owed_ = more - got;
       for (; more - got >= 1 && expected > allowed && stretch_ < kMaxStretch; expected /= 2) stretch_++;
+    } else if (more > -1) {
+      owed_ = more;
     } else if (advance_ != 0) {
       uint32_t paid = -more < advance_ ? static_cast<uint32_t>(-more) : advance_;
       advance_ -= paid;
@@ -78,6 +84,7 @@ void SamplePace::restart() {
   since_ns_ = 0;
   samples_ = 0;
   advance_ = 0;  // of a thread that is gone
+  owed_ = 0;
 }
 
 void SamplePace::forget_advance_for_test() {

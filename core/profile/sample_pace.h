@@ -48,7 +48,8 @@ class SamplePace {
 
  private:
   uint64_t since_ns_ = 0;  // when counting began; 0: not yet
-  uint32_t advance_ = 0;   // what it has taken of that
+  double owed_ = 0;        // less than one sample: what was taken beyond the limit, or less than it
+  uint32_t advance_ = 0;   // what it has taken in advance
   uint32_t samples_ = 0;   // since then
   uint8_t stretch_ = 0;
 };

@@ -118,6 +118,28 @@ TEST_F(Paces, ThreadsThatEndSoonShareWhatIsTakenInAdvance) {
   EXPECT_GE(taken, kLimit);
 }
 
+// Fewer than one for each look.
+TEST_F(Paces, ASmallLimitIsOne) {
+  for (uint64_t limit : {1, 10, 63, 64, 100}) {
+    SamplePace::forget_advance_for_test();
+    SamplePace pace;
+    uint64_t now = 1;
+    pace.look(now, {limit, limit});
+    double taken = 0, seconds = 30;
+    for (int i = 0; i < seconds * 1000; i++) {  // it would take 1,000 a second
+      double each = 1 / static_cast<double>(uint64_t{1} << pace.stretch());
+      if (static_cast<uint64_t>(taken + each) != static_cast<uint64_t>(taken)) {
+        pace.count(kNone);
+        pace.look(now, {limit, limit});
+      }
+      taken += each;
+      now += kSecond_ns / 1000;
+    }
+    EXPECT_LE(taken, 2.0 * static_cast<double>(limit) * seconds + 30) << limit;
+    EXPECT_GE(taken, static_cast<double>(limit)) << limit;
+  }
+}
+
 TEST_F(Paces, CountsByTheThreadsOwnClock) {
   SamplePace pace;
   for (unsigned i = 0; i < 100000; i++) pace.count({1000, 1000});  // far more than 1,000 a second

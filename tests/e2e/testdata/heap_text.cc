@@ -29,9 +29,9 @@ __attribute__((noinline)) void deep(int depth, int n) {
 
 int main(int, char** argv) {
   if (HeapProfilerStart == nullptr || mallctl == nullptr) return 1;
+  HeapProfilerStart(argv[1]);
   hold(1990);
   deep(40, 10);
-  HeapProfilerStart(argv[1]);
   HeapProfilerDump("asked for");
   std::string path = std::string(argv[1]) + ".jemalloc";
   const char* name = path.c_str();
