@@ -14,6 +14,7 @@
 #include "core/os/os.h"
 #include "core/os/threads.h"
 #include "core/profile/cpu_profile.h"
+#include "core/profile/unloaded.h"
 #include "core/profile/unwind.h"
 
 namespace seemalloc {
@@ -463,15 +464,11 @@ void cpu_profiler_loses_thread() {
 }
 
 namespace {
-void collect_to_move() {
-  if (is_running() && !collect()) profile::count_unmoved();
-}
 bool cpu_stacks_any_in(const profile::MovedCode& code) {
-  collect_to_move();
+  if (is_running() && !collect()) profile::count_unmoved();
   return session != nullptr && session->sums.any_in(code);
 }
 void move_cpu_stacks(const profile::MovedCode& code) {
-  collect_to_move();
   if (session != nullptr) session->sums.move_code(code);
 }
 constexpr profile::OtherStacks kCpuStacks{cpu_stacks_any_in, move_cpu_stacks};

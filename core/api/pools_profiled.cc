@@ -2,6 +2,7 @@
 // caller's thread.
 #include <seemalloc/seemalloc.h>
 
+#include "core/api/sample_stretch.h"
 #include "core/base/compiler.h"
 #include "core/base/options.h"
 #include "core/heap/thread_heap.h"
@@ -29,20 +30,9 @@ uint64_t changes() { return heap::sample_changes.load(std::memory_order_relaxed)
 profile::Pool* pool_of(seemalloc_pool_t* pool) { return reinterpret_cast<profile::Pool*>(pool); }
 uintptr_t address_of(const void* block) { return reinterpret_cast<uintptr_t>(block); }
 
-// log2 of how much longer the interval is than the option says: at most as many samples a second as of malloc's blocks
-// (docs/decisions/0009).
-unsigned next_stretch(uint64_t base, bool sampled) {
-  uint64_t limit = options::get(options::Id::sample_limit);
-  if (limit == 0) return 0;
-  profile::SamplePace::Limit allowed = profile::SamplePace::limit_for(limit, base);
-  sampled ? distance.pace.count(allowed) : distance.pace.relax(allowed);
-  if (distance.pace.stretch() != 0) heap::sample_distances_stretched.store(true, std::memory_order_relaxed);
-  return distance.pace.stretch();
-}
-
 void draw(bool sampled) {
   uint64_t base = options::get(options::Id::sample);
-  distance.interval_bytes = base <= 1 ? base : base << next_stretch(base, sampled);
+  distance.interval_bytes = base << next_stretch(distance.pace, base, sampled);
   distance.left = profile::draw_distance_bytes(distance.random, distance.interval_bytes);
 }
 

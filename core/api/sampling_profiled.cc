@@ -1,6 +1,7 @@
 #include <atomic>
 
 #include "core/api/auto_dump.h"
+#include "core/api/sample_stretch.h"
 #include "core/api/sampling.h"
 #include "core/base/options.h"
 #include "core/heap/fragmentation.h"
@@ -31,24 +32,10 @@ std::atomic<uint64_t> stretched_samples{0};
 
 profile::Recorder* recorder_of(const heap::ThreadHeap& heap) { return static_cast<profile::Recorder*>(heap.recorder); }
 
-// log2 of how much longer the next interval is than the option says (docs/decisions/0009).
-uint8_t next_stretch(heap::ThreadHeap& heap, uint64_t base, heap::Draw reason) {
-  uint64_t limit = options::get(options::Id::sample_limit);
-  if (base <= 1 || limit == 0 || heap.recorder == nullptr) return 0;
-  profile::SamplePace& pace = recorder_of(heap)->pace;
-  profile::SamplePace::Limit allowed = profile::SamplePace::limit_for(limit, base);
-  if (reason == heap::Draw::kSampled) {
-    pace.count(allowed);
-  } else {
-    pace.relax(allowed);
-  }
-  if (pace.stretch() != 0) heap::sample_distances_stretched.store(true, std::memory_order_relaxed);
-  return static_cast<uint8_t>(pace.stretch());
-}
-
 void draw(heap::ThreadHeap& heap, heap::Draw reason) {
   if (reason == heap::Draw::kNewInterval) heap.sample_base = options::get(options::Id::sample);
-  heap.sample_stretch = next_stretch(heap, heap.sample_base, reason);
+  bool sampled = reason == heap::Draw::kSampled;
+  heap.sample_stretch = heap.recorder != nullptr ? static_cast<uint8_t>(next_stretch(recorder_of(heap)->pace, heap.sample_base, sampled)) : 0;
   profile::Random random{heap.random_state};
   int64_t distance = profile::draw_distance_bytes(random, heap.sample_base << heap.sample_stretch);
   heap.sample_at = heap.handed_out_bytes + static_cast<uint64_t>(distance);
@@ -93,9 +80,8 @@ void adopt_sampling(heap::ThreadHeap& mine) {
 
 void end_sampling_of_thread(heap::ThreadHeap* mine) {
   profile::end_sampled_thread();
-  uint64_t limit = options::get(options::Id::sample_limit);
-  if (mine == nullptr || mine->recorder == nullptr || limit == 0 || mine->sample_base <= 1) return;
-  recorder_of(*mine)->pace.end(profile::SamplePace::limit_for(limit, mine->sample_base));
+  profile::SamplePace::Limit limit;
+  if (mine != nullptr && mine->recorder != nullptr && limits_samples(mine->sample_base, &limit)) recorder_of(*mine)->pace.end(limit);
 }
 
 SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes,

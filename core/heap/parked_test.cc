@@ -43,6 +43,22 @@ Blocks left_behind(size_t blocks = kBlocks) {
   return all;
 }
 
+// What so many have that end together.
+std::vector<Blocks> left_behind_together(int count, size_t blocks_of_each) {
+  std::vector<Blocks> all(static_cast<size_t>(count));
+  std::vector<std::thread> threads;
+  std::atomic<int> filled{0};
+  for (Blocks& blocks : all) {
+    threads.emplace_back([&] {
+      blocks = fill(blocks_of_each);
+      filled++;
+      while (filled != count) std::this_thread::yield();
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  return all;
+}
+
 void count_one(void* context, void*, size_t) { ++*static_cast<size_t*>(context); }
 size_t live_blocks() {
   size_t count = 0;
@@ -258,17 +274,7 @@ TEST(Parked, ThreadsThatEndTogetherDoNotAllKeepTheirs) {
   tick_once();
   purge_all();
   constexpr int kThreads = 40;
-  std::vector<Blocks> all(kThreads);
-  std::vector<std::thread> threads;
-  std::atomic<int> filled{0};
-  for (Blocks& blocks : all) {
-    threads.emplace_back([&] {
-      blocks = fill(50);
-      filled++;
-      while (filled != kThreads) std::this_thread::yield();
-    });
-  }
-  for (std::thread& t : threads) t.join();
+  std::vector<Blocks> all = left_behind_together(kThreads, 50);
   int unowned = 0;
   for (const Blocks& blocks : all) unowned += is_unowned(blocks.back());
   EXPECT_GE(unowned, kThreads - 16);
@@ -281,17 +287,7 @@ TEST(Parked, TogetherTheyKeepNoMoreThanSixteenMiB) {
   tick_once();
   purge_all();
   constexpr int kThreads = 12;
-  std::vector<Blocks> all(kThreads);
-  std::vector<std::thread> threads;
-  std::atomic<int> filled{0};
-  for (Blocks& blocks : all) {
-    threads.emplace_back([&] {
-      blocks = fill(5 * MiB / 2 / kBytes);
-      filled++;
-      while (filled != kThreads) std::this_thread::yield();
-    });
-  }
-  for (std::thread& t : threads) t.join();
+  std::vector<Blocks> all = left_behind_together(kThreads, 5 * MiB / 2 / kBytes);
   size_t bytes = 0, count = 0;
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     if (heap->state.load() != HeapState::kParked) continue;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "core/base/counters.h"
 #include "core/heap/large_cache.h"
 #include "core/heap/pressure_rules.h"
 #include "core/heap/thread_heap.h"
@@ -232,7 +233,7 @@ void pressure_options_changed() {
 }
 
 void forget_pressure_in_child() {
-  for (std::atomic<uint64_t>* counter : {&rounds, &round_bytes, &round_ns, &waits, &wait_ns}) counter->store(0, std::memory_order_relaxed);
+  set_to_zero(rounds, round_bytes, round_ns, waits, wait_ns);
   // Where fork was called by a signal handler that has interrupted who looks, this thread goes on with it.
   if (who_looks.load(std::memory_order_relaxed) != &thread_cache) {
     who_looks.store(nullptr, std::memory_order_relaxed);

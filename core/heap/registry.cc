@@ -1,5 +1,6 @@
 // The list of all thread heaps: making, recycling and handing them on, and what fork does to them.
 #include "core/base/check.h"
+#include "core/base/counters.h"
 #include "core/base/options.h"
 #include "core/heap/central.h"
 #include "core/heap/holes.h"
@@ -381,7 +382,7 @@ namespace {
 // What is counted since the process began is the child's own from here on: who adds up processes would count the parent's twice.
 void forget_counts_in_child() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
-    for (std::atomic<uint64_t>* counter : {&heap->remote_frees, &heap->copies, &heap->copied_bytes}) counter->store(0, std::memory_order_relaxed);
+    set_to_zero(heap->remote_frees, heap->copies, heap->copied_bytes);
   }
   forget_heapless_remote_frees_in_child();
   forget_refills_in_child();

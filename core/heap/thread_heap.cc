@@ -396,9 +396,7 @@ void forget_refills_in_child() {
     for (unsigned c = 0; c < kClassCount; c++) {
       // What take_freed may still hand out stays: fork may have interrupted it.
       heap->body->classes[c].refills = 0;
-      if (lists_since_refill(*heap, c) == 0) continue;
-      uint32_t left = heap->body->freed_lists[c];
-      heap->body->freed_lists_at_first[c] = static_cast<uint16_t>(left <= kFreedListsPerRefill ? left : 0);
+      heap->body->freed_lists_at_first[c] -= static_cast<uint16_t>(lists_since_refill(*heap, c));
     }
   }
   for (std::atomic<uint64_t>& refills : settled) refills.store(0, std::memory_order_relaxed);

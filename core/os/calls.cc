@@ -1,6 +1,7 @@
 #include "core/os/calls.h"
 
 #include "core/base/compiler.h"
+#include "core/base/counters.h"
 #include "core/base/units.h"
 #include "core/os/os.h"
 #include "core/os/syscall.h"
@@ -58,9 +59,7 @@ CallCount call_count(Call call) {
 
 void forget_calls_in_child() {
   for (auto& reasons : cells) {
-    for (Cell& cell : reasons) {
-      for (std::atomic<uint64_t>* counter : {&cell.calls, &cell.bytes, &cell.refused, &cell.ns}) counter->store(0, std::memory_order_relaxed);
-    }
+    for (Cell& cell : reasons) set_to_zero(cell.calls, cell.bytes, cell.refused, cell.ns);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "core/os/lock.h"
 
+#include "core/base/counters.h"
 #include "core/base/units.h"
 #include "core/os/os.h"
 
@@ -63,9 +64,7 @@ struct alignas(kCacheLineBytes) WaitCounters {
     return {short_waits.load(std::memory_order_relaxed), waits.load(std::memory_order_relaxed),
             wait_ns.load(std::memory_order_relaxed)};
   }
-  void forget() {
-    for (std::atomic<uint64_t>* counter : {&short_waits, &waits, &wait_ns}) counter->store(0, std::memory_order_relaxed);
-  }
+  void forget() { set_to_zero(short_waits, waits, wait_ns); }
 };
 constinit WaitCounters shared_waits, owner_waits;
 

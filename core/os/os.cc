@@ -13,6 +13,7 @@
 #include <atomic>
 
 #include "core/base/check.h"
+#include "core/base/counters.h"
 #include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/os/cgroup.h"
@@ -247,8 +248,7 @@ size_t resident_bytes(const void* start, size_t bytes, Reason reason) {
 
 void forget_counters_in_child() {
   forget_calls_in_child();
-  remap_grown_bytes.store(0, std::memory_order_relaxed);
-  remap_gone_bytes.store(0, std::memory_order_relaxed);
+  set_to_zero(remap_grown_bytes, remap_gone_bytes);
 }
 
 Counters counters() {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "core/base/counters.h"
 #include "core/os/os.h"
 #include "core/pages/collapse.h"
 #include "core/pages/huge.h"
@@ -301,9 +302,7 @@ PurgeStatistics purge_statistics() {
 
 void forget_purges_in_child() {
   forget_refaults_in_child();
-  for (std::atomic<uint64_t>* counter : {&total_purged, &total_postponed, &purged_before, &refaulted_before}) {
-    counter->store(0, std::memory_order_relaxed);
-  }
+  set_to_zero(total_purged, total_postponed, purged_before, refaulted_before);
 }
 
 }  // namespace seemalloc::pages

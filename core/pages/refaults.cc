@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "core/base/counters.h"
 #include "core/os/os.h"
 #include "core/pages/shard.h"
 
@@ -70,8 +71,7 @@ Refaults refaults() {
 }
 
 void forget_refaults_in_child() {
-  huge_refaulted.store(0, std::memory_order_relaxed);
-  huge_refaulted_runs.store(0, std::memory_order_relaxed);
+  set_to_zero(huge_refaulted, huge_refaulted_runs);
   for (Shard& shard : shards) shard.refaulted_pages = shard.refaulted_runs = 0;
 }
 

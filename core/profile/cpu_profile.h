@@ -13,8 +13,8 @@
 #include "core/profile/buffer.h"
 #include "core/profile/cpu_store.h"
 #include "core/profile/grow_array.h"
+#include "core/profile/moved_code.h"
 #include "core/profile/thread_names.h"
-#include "core/profile/unloaded.h"
 
 namespace seemalloc::profile {
 

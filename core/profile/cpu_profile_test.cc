@@ -11,6 +11,7 @@
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/profile/decoder_for_test.h"
+#include "core/profile/unloaded.h"
 
 namespace seemalloc::profile {
 namespace {

@@ -25,7 +25,7 @@ void write_off() {
 uint32_t take(uint64_t samples, uint64_t most) {
   uint64_t taken = taken_in_advance.load(std::memory_order_relaxed);
   for (;;) {
-    uint64_t left = most > taken ? most - taken : 0, got = samples < left ? samples : left;
+    uint64_t left = minus(most, taken), got = samples < left ? samples : left;
     if (got == 0) return 0;
     if (taken_in_advance.compare_exchange_weak(taken, taken + got, std::memory_order_relaxed)) return static_cast<uint32_t>(got);
   }
@@ -33,7 +33,7 @@ uint32_t take(uint64_t samples, uint64_t most) {
 
 void give_back(uint64_t samples) {
   uint64_t taken = taken_in_advance.load(std::memory_order_relaxed);
-  while (!taken_in_advance.compare_exchange_weak(taken, taken > samples ? taken - samples : 0, std::memory_order_relaxed)) {
+  while (!taken_in_advance.compare_exchange_weak(taken, minus(taken, samples), std::memory_order_relaxed)) {
   }
 }
 }  // namespace

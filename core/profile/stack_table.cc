@@ -1,5 +1,7 @@
 #include "core/profile/stack_table.h"
 
+#include "core/profile/moved_code.h"
+
 namespace seemalloc::profile {
 
 uint64_t hash_stack(const Stack& stack) {
@@ -22,24 +24,21 @@ bool same_stack(const InternedStack& interned, const Stack& stack) {
   return true;
 }
 
-namespace {
-// A return address is behind its call, which may be the last thing in the code.
-bool is_in(uintptr_t return_address, uintptr_t start, uintptr_t limit) { return return_address - 1 - start < limit - start; }
-}  // namespace
-
 bool StackTable::any_in(uintptr_t start, uintptr_t limit) const {
+  MovedCode code{start, limit, 0};
   bool found = false;
   table_.for_each([&](const InternedStack& stack) {
-    for (size_t i = 0; !found && i < stack.depth; i++) found = is_in(__atomic_load_n(&stack.pcs()[i], __ATOMIC_RELAXED), start, limit);
+    for (size_t i = 0; !found && i < stack.depth; i++) found = code.has(__atomic_load_n(&stack.pcs()[i], __ATOMIC_RELAXED));
   });
   return found;
 }
 
 void StackTable::move_code(uintptr_t start, uintptr_t limit, uintptr_t to) {
+  MovedCode code{start, limit, to};
   table_.for_each([&](InternedStack& stack) {
     uintptr_t* pcs = const_cast<uintptr_t*>(stack.pcs());
     for (size_t i = 0; i < stack.depth; i++) {
-      if (is_in(pcs[i], start, limit)) __atomic_store_n(&pcs[i], to + (pcs[i] - start), __ATOMIC_RELAXED);
+      if (code.has(pcs[i])) __atomic_store_n(&pcs[i], code(pcs[i]), __ATOMIC_RELAXED);
     }
   });
 }

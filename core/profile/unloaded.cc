@@ -107,7 +107,7 @@ size_t full_path(const char* path, size_t bytes, char* full, size_t capacity) {
 }
 
 bool any_in(const Loaded& code, const OtherStacks* others) {
-  return records.stacks.any_in(code.start, code.limit) || (others != nullptr && others->any_in({code.start, code.limit, 0}));
+  return (others != nullptr && others->any_in({code.start, code.limit, 0})) || records.stacks.any_in(code.start, code.limit);
 }
 
 void move_stacks_locked(const Loaded& code, const char* path, const OtherStacks* others) {

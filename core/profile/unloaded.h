@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "core/profile/build_id.h"
+#include "core/profile/moved_code.h"
 
 namespace seemalloc::profile {
 
@@ -39,16 +40,9 @@ const UnloadedCode& unloaded_code(size_t number);
 // Times that stacks could not be moved, or not any more: their addresses may be another module's now.
 uint64_t unloaded_without_room();
 
-// Return addresses of calls in this range are to be as far from `moved_to` now.
-struct MovedCode {
-  uintptr_t start, limit, moved_to;
-
-  bool has(uintptr_t return_address) const { return return_address > start && return_address <= limit; }
-  uintptr_t operator()(uintptr_t return_address) const { return has(return_address) ? return_address - start + moved_to : return_address; }
-};
 // Stacks that are kept elsewhere. Called under the lock of this file.
 struct OtherStacks {
-  bool (*any_in)(const MovedCode& code);  // moved_to is not known yet
+  bool (*any_in)(const MovedCode& code);  // moved_to is not known yet. Comes before `move`
   void (*move)(const MovedCode& code);
 };
 

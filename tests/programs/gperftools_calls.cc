@@ -242,8 +242,6 @@ void cpu_profiler(const std::string& folder) {
   puts("CPU profiler");
 }
 
-}  // namespace
-
 // Ours begins with who asked; with their own it is the function that they ask in.
 __attribute__((noinline)) int trace(void** pcs, int most, int skip) {
   int depth = ProfilerGetStackTrace(pcs, most, skip, nullptr);
@@ -259,6 +257,8 @@ void stack_trace() {
   EXPECT(into > 0 && into < 200);
   EXPECT(trace(rest, 16, 2) == depth - 2 && rest[0] == pcs[2]);
 }
+
+}  // namespace
 
 int main(int, char** argv) {
   properties();
