@@ -32,7 +32,7 @@ struct start {
 static struct start starts[kStarts];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static create_function* real_create;
-static Dl_info allocator;
+static struct link_map* allocator;
 static cpu_set_t allowed;
 static int cpu_count;
 static int cpus[CPU_SETSIZE];  // of each place
@@ -42,10 +42,16 @@ static int living[CPU_SETSIZE];  // threads at each place; under the lock
 static int next_place;           // under the lock
 static __thread int own_place = kNowhere;
 
+// dladdr() would go through all symbols of the library, for each thread.
+static struct link_map* library_of(const void* code) {
+  struct dl_find_object found;
+  return _dl_find_object((void*)code, &found) == 0 ? found.dlfo_link_map : NULL;
+}
+
 static void prepare(void) {
   real_create = (create_function*)dlsym(RTLD_NEXT, "pthread_create");
   // Not &malloc, which in some programs is an address of their own.
-  dladdr(dlsym(RTLD_NEXT, "malloc"), &allocator);
+  allocator = library_of(dlsym(RTLD_NEXT, "malloc"));
   sched_getaffinity(0, sizeof allowed, &allowed);
   for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
     if (CPU_ISSET(cpu, &allowed)) cpus[cpu_count++] = cpu;
@@ -115,15 +121,10 @@ static struct start* take_start(void) {
   }
 }
 
-static int of_the_allocator(void* (*routine)(void*)) {
-  Dl_info starter;
-  return dladdr((void*)routine, &starter) != 0 && starter.dli_fbase == allocator.dli_fbase;
-}
-
 __attribute__((visibility("default"))) int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                                                           void* (*routine)(void*), void* argument) {
   pthread_once(&once, prepare);
-  int place = of_the_allocator(routine) ? kNowhere : take_place();
+  int place = library_of((const void*)routine) == allocator ? kNowhere : take_place();
   struct start* start = take_start();
   start->routine = routine;
   start->argument = argument;

@@ -34,8 +34,8 @@ profile::Recorder* recorder_of(const heap::ThreadHeap& heap) { return static_cas
 
 void draw(heap::ThreadHeap& heap, heap::Draw reason) {
   if (reason == heap::Draw::kNewInterval) heap.sample_base = options::get(options::Id::sample);
-  bool sampled = reason == heap::Draw::kSampled;
-  heap.sample_stretch = heap.recorder != nullptr ? static_cast<uint8_t>(next_stretch(recorder_of(heap)->pace, heap.sample_base, sampled)) : 0;
+  profile::SamplePace new_thread, &pace = heap.recorder != nullptr ? recorder_of(heap)->pace : new_thread;
+  heap.sample_stretch = static_cast<uint8_t>(next_stretch(pace, heap.sample_base, reason == heap::Draw::kSampled));
   profile::Random random{heap.random_state};
   int64_t distance = profile::draw_distance_bytes(random, heap.sample_base << heap.sample_stretch);
   heap.sample_at = heap.handed_out_bytes + static_cast<uint64_t>(distance);
@@ -323,6 +323,7 @@ void unlock_sampling_after_fork(bool in_child) {
   profile::unlock_pools_after_fork();
   if (!in_child) return;
   profile::renumber_threads_in_child();
+  profile::SamplePace::reset_in_child();
   profile::reset_module_table();  // its refresh may have been under way in a thread that is gone
 }
 

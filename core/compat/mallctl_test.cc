@@ -434,6 +434,11 @@ struct ThreadFigures {
 };
 ThreadFigures figures() { return {value<uint64_t>("thread.allocated"), value<uint64_t>("thread.deallocated")}; }
 
+// Estimates are as exact as samples are frequent; a test allocates for milliseconds, in which a limit would leave a few.
+struct Unlimited {
+  options::OptionForTest limit{options::Id::sample_limit, "0"};
+};
+
 TEST(ThreadFigures, AllocatedIsExact) {
   std::thread([] {
     const uint64_t* counter = value<const uint64_t*>("thread.allocatedp");
@@ -468,6 +473,7 @@ TEST(ThreadFigures, ALargeBlockIsSeenAtOnce) {
 }
 
 TEST(ThreadFigures, FreedIsAnEstimate) {
+  Unlimited samples;
   std::thread([] {
     const uint64_t* counter = value<const uint64_t*>("thread.deallocatedp");
     EXPECT_EQ(*counter, 0u);
@@ -484,6 +490,7 @@ TEST(ThreadFigures, FreedIsAnEstimate) {
 }
 
 TEST(ThreadFigures, WhoFreesIsCounted) {
+  Unlimited samples;
   std::vector<void*> blocks;
   for (size_t i = 0; i < 20000; i++) blocks.push_back(sm_malloc(16 * KiB));
   std::thread([&] {
@@ -513,6 +520,7 @@ TEST(ThreadPeak, WhatWasHeldIsRememberedUntilTheReset) {
 }
 
 TEST(ThreadPeak, WhatComesAndGoesDoesNotAddUp) {
+  Unlimited samples;
   std::thread([] {
     for (size_t i = 0; i < 20000; i++) sm_free(sm_malloc(16 * KiB));
     EXPECT_LT(peak(), 16 * MiB) << "of 312 MiB one block at a time";

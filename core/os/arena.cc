@@ -15,9 +15,9 @@ uintptr_t next = 0;
 uintptr_t end = 0;
 std::atomic<size_t> mapped_bytes{0};
 std::atomic<size_t> used_bytes{0};
-}  // namespace
 
-void* arena_allocate(size_t bytes, size_t alignment) {
+// 0 when the OS refuses.
+uintptr_t bump(size_t bytes, size_t alignment) {
   LockGuard guard(lock);
   uintptr_t start = round_up(next, alignment);
   if (start + bytes > end || next == 0) {
@@ -28,7 +28,7 @@ void* arena_allocate(size_t bytes, size_t alignment) {
       chunk = round_up(bytes + alignment, page_bytes());
       fresh = map(chunk, Reason::kRecords);
     }
-    if (fresh == nullptr) return nullptr;
+    if (fresh == nullptr) return 0;
     mapped_bytes.fetch_add(chunk, std::memory_order_relaxed);
     next = reinterpret_cast<uintptr_t>(fresh);
     end = next + chunk;
@@ -36,6 +36,20 @@ void* arena_allocate(size_t bytes, size_t alignment) {
   }
   next = start + bytes;
   used_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return start;
+}
+}  // namespace
+
+void* arena_allocate(size_t bytes, size_t alignment) {
+  if (bytes <= page_bytes()) return arena_allocate_present(bytes, alignment);
+  return reinterpret_cast<void*>(bump(bytes, alignment));
+}
+
+void* arena_allocate_present(size_t bytes, size_t alignment) {
+  uintptr_t start = bump(bytes, alignment), end = start + bytes;
+  if (start == 0) return nullptr;
+  // Each page that begins in it: the one before is there already, or another thread is about to write to it.
+  for (uintptr_t page = round_up(start, page_bytes()); page < end; page += page_bytes()) *reinterpret_cast<volatile char*>(page) = 0;
   return reinterpret_cast<void*>(start);
 }
 

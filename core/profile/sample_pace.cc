@@ -36,21 +36,31 @@ void give_back(uint64_t samples) {
   while (!taken_in_advance.compare_exchange_weak(taken, minus(taken, samples), std::memory_order_relaxed)) {
   }
 }
+
+// What threads took that ended: all are charged as one.
+struct ShortThreads {
+  std::atomic<uint32_t> samples{0};  // of which the pace does not know yet
+  std::atomic<uint8_t> stretch{0};   // the pace's
+  std::atomic<bool> busy{false};     // somebody has the pace
+  SamplePace pace;
+};
+constinit ShortThreads short_threads;
 }  // namespace
 
+unsigned SamplePace::stretch_of_short_threads() { return short_threads.stretch.load(std::memory_order_relaxed); }
+
 void SamplePace::count(Limit limit) {
-  samples_++;
-  if (since_ns_ == 0 || samples_ > limit.per_second / kPeriods) look(os::thread_cpu_ns(), limit);
+  if (++samples_ > limit.per_second / kPeriods) look(os::thread_cpu_ns(), limit);
 }
 
 void SamplePace::relax(Limit limit) {
   if (stretch_ == 0) return;
   uint64_t now = os::thread_cpu_ns();
-  if (since_ns_ == 0 || now < since_ns_ || now - since_ns_ >= kSecond_ns / kPeriods) look(now, limit);
+  if (now < since_ns_ || now - since_ns_ >= kSecond_ns / kPeriods) look(now, limit);
 }
 
 void SamplePace::look(uint64_t cpu_ns, Limit limit) {
-  if (since_ns_ != 0 && cpu_ns >= since_ns_) {  // a forked child's clock begins anew
+  if (cpu_ns >= since_ns_) {  // a forked child's clock begins anew
     double elapsed_s = static_cast<double>(cpu_ns - since_ns_) / static_cast<double>(kSecond_ns);
     double allowed = elapsed_s * static_cast<double>(limit.per_second);
     double expected = samples_ == 0 ? 1 : samples_, more = owed_ + expected - allowed;
@@ -73,11 +83,19 @@ void SamplePace::look(uint64_t cpu_ns, Limit limit) {
   }
   since_ns_ = cpu_ns;
   samples_ = 0;
+  looked_ = true;
 }
 
 void SamplePace::end(Limit limit) {
-  constexpr uint32_t kFew = 8;
-  if (since_ns_ != 0 && samples_ > kFew) look(os::thread_cpu_ns(), limit);
+  if (samples_ == 0) return;
+  uint32_t all = short_threads.samples.fetch_add(samples_, std::memory_order_relaxed) + samples_;
+  samples_ = 0;
+  if (all <= limit.per_second / kPeriods || short_threads.busy.exchange(true, std::memory_order_acquire)) return;
+  SamplePace& pace = short_threads.pace;
+  pace.samples_ = short_threads.samples.exchange(0, std::memory_order_relaxed);
+  pace.look(os::process_cpu_ns(), limit);
+  short_threads.stretch.store(pace.stretch_, std::memory_order_relaxed);
+  short_threads.busy.store(false, std::memory_order_release);
 }
 
 void SamplePace::restart() {
@@ -85,11 +103,17 @@ void SamplePace::restart() {
   samples_ = 0;
   advance_ = 0;  // of a thread that is gone
   owed_ = 0;
+  looked_ = false;
 }
 
-void SamplePace::forget_advance_for_test() {
+void SamplePace::reset_in_child() { short_threads.busy.store(false, std::memory_order_relaxed); }
+
+void SamplePace::forget_all_for_test() {
   taken_in_advance.store(0, std::memory_order_relaxed);
   halved_ns.store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
+  short_threads.samples.store(0, std::memory_order_relaxed);
+  short_threads.stretch.store(0, std::memory_order_relaxed);
+  short_threads.pace = SamplePace{};
 }
 
 }  // namespace seemalloc::profile

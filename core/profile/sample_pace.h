@@ -6,7 +6,10 @@
 // start-ups. While it has more, the interval doubles; when it has
 // far fewer, it halves. The estimate stays unbiased, because each sample stands for what the interval it was drawn with says, and that was
 // chosen before the point was drawn.
-// Threads: one thread's; what is taken in advance is shared. Cost: a clock is read once in 1/64 of a second's samples, and at a thread's end.
+// Threads that end before they have taken 1/64 of a second's samples are charged together, by the process's time: they begin with
+// the stretch that follows from it.
+// Threads: one thread's; what is taken in advance, and by threads that ended soon, is shared. Cost: a clock is read once in 1/64 of a second's
+// samples.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +23,20 @@ class SamplePace {
   static constexpr unsigned kMaxStretch = 13;
 
   // log2 of the factor on the interval.
-  unsigned stretch() const { return stretch_; }
+  unsigned stretch() const { return looked_ || stretch_ > stretch_of_short_threads() ? stretch_ : stretch_of_short_threads(); }
+  // The same for a thread of which nothing is known.
+  static unsigned stretch_of_short_threads();
 
   // So many samples per second of CPU time, at least 1, and so many of all threads in advance.
   struct Limit {
     uint64_t per_second, in_advance;
   };
-  // In advance as many as a quarter of a second's: at 512 KiB samples of 1.25 GiB. A second's where more are asked for.
-  static Limit limit_for(uint64_t per_second, uint64_t interval_bytes) {
-    return {per_second, interval_bytes < 512 * KiB ? per_second : per_second / 4};
+  // Of the option `sample_limit`. At 512 KiB and more a quarter of it, which is 1.25 GiB a second, and half a second's in advance. Who has
+  // asked for more gets it all, and a second's in advance.
+  static Limit limit_for(uint64_t option, uint64_t interval_bytes) {
+    if (interval_bytes < 512 * KiB) return {option, option};
+    uint64_t quarter = (option + 3) / 4;
+    return {quarter, quarter / 2};
   }
 
   // A sample has been taken.
@@ -43,15 +51,19 @@ class SamplePace {
   // Another thread goes on with it: its clock is another.
   void restart();
 
-  // As if nothing had been taken in advance.
-  static void forget_advance_for_test();
+  // Whoever was in here is gone.
+  static void reset_in_child();
+
+  // As if nothing had been taken in advance, and no thread had ended.
+  static void forget_all_for_test();
 
  private:
-  uint64_t since_ns_ = 0;  // when counting began; 0: not yet
+  uint64_t since_ns_ = 0;  // when counting began; 0: with the thread
   double owed_ = 0;        // less than one sample: what was taken beyond the limit, or less than it
   uint32_t advance_ = 0;   // what it has taken in advance
   uint32_t samples_ = 0;   // since then
   uint8_t stretch_ = 0;
+  bool looked_ = false;    // at this thread's time
 };
 
 }  // namespace seemalloc::profile

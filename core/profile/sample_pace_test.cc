@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/os/os.h"
+
 namespace seemalloc::profile {
 namespace {
 
@@ -11,7 +13,7 @@ constexpr SamplePace::Limit kBoth{kLimit, kLimit}, kNone{UINT32_MAX, UINT32_MAX}
 
 class Paces : public testing::Test {
  protected:
-  void SetUp() override { SamplePace::forget_advance_for_test(); }
+  void SetUp() override { SamplePace::forget_all_for_test(); }
 };
 
 // Runs a thread that would take `rate` samples per second at the interval asked for; looks 64 times a second. Returns the
@@ -107,12 +109,10 @@ TEST_F(Paces, ThreadsThatEndSoonShareWhatIsTakenInAdvance) {
   double taken = 0;
   for (unsigned t = 0; t < kThreads; t++) {
     pace.restart();
-    uint64_t now = 1000;
-    pace.look(now, kBoth);
     double here = kSamples / static_cast<double>(uint64_t{1} << pace.stretch());
     for (double n = 1; n <= here; n++) pace.count(kNone);
     taken += here;
-    pace.look(now + kSecond_ns / 3200, kBoth);
+    pace.look(kSecond_ns / 3200, kBoth);
   }
   EXPECT_LE(taken, kLimit + 2 * kThreads + 500);
   EXPECT_GE(taken, kLimit);
@@ -121,7 +121,7 @@ TEST_F(Paces, ThreadsThatEndSoonShareWhatIsTakenInAdvance) {
 // Fewer than one for each look.
 TEST_F(Paces, ASmallLimitIsOne) {
   for (uint64_t limit : {1, 10, 63, 64, 100}) {
-    SamplePace::forget_advance_for_test();
+    SamplePace::forget_all_for_test();
     SamplePace pace;
     uint64_t now = 1;
     pace.look(now, {limit, limit});
@@ -138,6 +138,45 @@ TEST_F(Paces, ASmallLimitIsOne) {
     EXPECT_LE(taken, 2.0 * static_cast<double>(limit) * seconds + 30) << limit;
     EXPECT_GE(taken, static_cast<double>(limit)) << limit;
   }
+}
+
+// Threads of a few samples each: alone none of them would ever come to a limit.
+TEST_F(Paces, ThreadsOfAFewSamplesAreLimitedTogether) {
+  constexpr SamplePace::Limit kSmall{6400, 64};
+  uint64_t taken = 0, stretched_by = 0;
+  for (unsigned t = 0; t < 100000; t++) {
+    SamplePace pace;
+    for (unsigned n = 0; n < 4; n++) {
+      if (t % (1u << pace.stretch()) != 0) continue;
+      pace.count(kSmall);
+      taken++;
+    }
+    if (stretched_by == 0 && pace.stretch() != 0) stretched_by = taken;
+    pace.end(kSmall);
+  }
+  EXPECT_GT(SamplePace::stretch_of_short_threads(), 0u);
+  EXPECT_LT(taken, 200000u) << "of 400,000, in what is no second";
+  EXPECT_GE(stretched_by, 100u);
+  SamplePace pace;
+  pace.look(1, kSmall);
+  EXPECT_EQ(pace.stretch(), 0u) << "a thread that has been looked at is measured by its own time";
+}
+
+TEST_F(Paces, ThreadsOfAFewSamplesComeBack) {
+  constexpr SamplePace::Limit kSmall{6400, 64};
+  auto end_with = [&](unsigned samples) {
+    SamplePace pace;
+    for (unsigned n = 0; n < samples; n++) pace.count(kSmall);
+    pace.end(kSmall);
+  };
+  for (unsigned t = 0; t < 100000 && SamplePace::stretch_of_short_threads() < 3; t++) end_with(100);
+  EXPECT_GE(SamplePace::stretch_of_short_threads(), 3u);
+  for (unsigned t = 0; t < 300 && SamplePace::stretch_of_short_threads() != 0; t++) {
+    for (uint64_t until = os::process_cpu_ns() + 3 * kSecond_ns / 1000; os::process_cpu_ns() < until;) {
+    }
+    end_with(1);
+  }
+  EXPECT_EQ(SamplePace::stretch_of_short_threads(), 0u);
 }
 
 TEST_F(Paces, CountsByTheThreadsOwnClock) {
