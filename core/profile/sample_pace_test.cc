@@ -171,7 +171,7 @@ TEST_F(Paces, ThreadsOfAFewSamplesComeBack) {
   };
   for (unsigned t = 0; t < 100000 && SamplePace::stretch_of_short_threads() < 3; t++) end_with(100);
   EXPECT_GE(SamplePace::stretch_of_short_threads(), 3u);
-  for (unsigned t = 0; t < 300 && SamplePace::stretch_of_short_threads() != 0; t++) {
+  for (unsigned t = 0; t < 10000 && SamplePace::stretch_of_short_threads() != 0; t++) {
     for (uint64_t until = os::process_cpu_ns() + 3 * kSecond_ns / 1000; os::process_cpu_ns() < until;) {
     }
     end_with(1);
