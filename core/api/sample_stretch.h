@@ -19,8 +19,9 @@ inline unsigned next_stretch(profile::SamplePace& pace, uint64_t interval_bytes,
   profile::SamplePace::Limit limit;
   if (!limits_samples(interval_bytes, &limit)) return 0;
   sampled ? pace.count(limit) : pace.relax(limit);
-  if (pace.stretch() != 0) heap::sample_distances_stretched.store(true, std::memory_order_relaxed);
-  return pace.stretch();
+  unsigned stretch = pace.stretch();
+  if (stretch != 0) heap::sample_distances_stretched.store(true, std::memory_order_relaxed);
+  return stretch;
 }
 
 }  // namespace seemalloc

@@ -436,6 +436,7 @@ ThreadFigures figures() { return {value<uint64_t>("thread.allocated"), value<uin
 
 // Estimates are as exact as samples are frequent; a test allocates for milliseconds, in which a limit would leave a few.
 struct Unlimited {
+  Unlimited() { heap::invalidate_sample_distances(); }
   options::OptionForTest limit{options::Id::sample_limit, "0"};
 };
 

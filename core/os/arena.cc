@@ -46,10 +46,10 @@ void* arena_allocate(size_t bytes, size_t alignment) {
 }
 
 void* arena_allocate_present(size_t bytes, size_t alignment) {
-  uintptr_t start = bump(bytes, alignment), end = start + bytes;
+  uintptr_t start = bump(bytes, alignment), limit = start + bytes;
   if (start == 0) return nullptr;
-  // Each page that begins in it: the one before is there already, or another thread is about to write to it.
-  for (uintptr_t page = round_up(start, page_bytes()); page < end; page += page_bytes()) *reinterpret_cast<volatile char*>(page) = 0;
+  // All in the record itself: another thread may be writing to what is beside it.
+  for (uintptr_t at = start; at < limit; at = round_up(at + 1, page_bytes())) *reinterpret_cast<volatile char*>(at) = 0;
   return reinterpret_cast<void*>(start);
 }
 

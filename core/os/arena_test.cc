@@ -12,9 +12,9 @@
 namespace seemalloc::os {
 namespace {
 
-// Of the pages that begin in [start, start + bytes), those without memory behind them.
+// Of the pages of [start, start + bytes), those without memory behind them.
 size_t absent_pages(const void* start, size_t bytes) {
-  uintptr_t first = round_up(reinterpret_cast<uintptr_t>(start), page_bytes()), end = reinterpret_cast<uintptr_t>(start) + bytes;
+  uintptr_t first = round_down(reinterpret_cast<uintptr_t>(start), page_bytes()), end = reinterpret_cast<uintptr_t>(start) + bytes;
   size_t absent = 0;
   for (uintptr_t page = first; page < end; page += page_bytes()) {
     unsigned char there = 0;
@@ -24,7 +24,7 @@ size_t absent_pages(const void* start, size_t bytes) {
   return absent;
 }
 
-TEST(Arena, RecordsOfLessThanAPageArePresent) {
+TEST(Arena, RecordsOfAtMostAPageArePresent) {
   size_t used = arena_used_bytes(), bytes = page_bytes() / 3;
   for (int i = 0; i < 1000; i++) {
     char* record = static_cast<char*>(arena_allocate(bytes, 8));
@@ -41,6 +41,9 @@ TEST(Arena, LargeRecordsArePresentOnlyWhenAskedFor) {
   EXPECT_GT(absent_pages(arena_allocate(bytes, 8), bytes), 60u);
   char* present = static_cast<char*>(arena_allocate_present(bytes, 8));
   EXPECT_EQ(absent_pages(present, bytes), 0u);
+  EXPECT_GT(absent_pages(arena_allocate(bytes, 8), bytes), 60u);
+  char* small = static_cast<char*>(arena_allocate(16, 8));
+  EXPECT_EQ(absent_pages(small, 16), 0u) << "in the last page of one that is not";
   for (size_t at = 0; at < bytes; at++) ASSERT_EQ(present[at], 0);
 }
 

@@ -43,6 +43,7 @@ struct ShortThreads {
   std::atomic<uint8_t> stretch{0};   // the pace's
   std::atomic<bool> busy{false};     // somebody has the pace
   SamplePace pace;
+  std::atomic<uint64_t> charged_ns{0};  // when that was last done, by the coarse clock
 };
 constinit ShortThreads short_threads;
 }  // namespace
@@ -53,10 +54,18 @@ void SamplePace::count(Limit limit) {
   if (++samples_ > limit.per_second / kPeriods) look(os::thread_cpu_ns(), limit);
 }
 
+bool SamplePace::is_time(uint64_t cpu_ns, Limit limit) const {
+  uint64_t period = kSecond_ns / kPeriods, of_four = 4 * kSecond_ns / limit.per_second;
+  return cpu_ns < since_ns_ || cpu_ns - since_ns_ >= (period > of_four ? period : of_four);
+}
+
 void SamplePace::relax(Limit limit) {
-  if (stretch_ == 0) return;
+  if (stretch() == 0) return;
+  // The process's time takes the kernel a walk over its threads.
+  uint64_t waited = os::coarse_monotonic_ns() - short_threads.charged_ns.load(std::memory_order_relaxed);
+  if (stretch_of_short_threads() != 0 && waited >= kSecond_ns / kPeriods) charge_short_threads(limit);
   uint64_t now = os::thread_cpu_ns();
-  if (now < since_ns_ || now - since_ns_ >= kSecond_ns / kPeriods) look(now, limit);
+  if (is_time(now, limit)) look(now, limit);
 }
 
 void SamplePace::look(uint64_t cpu_ns, Limit limit) {
@@ -87,18 +96,33 @@ void SamplePace::look(uint64_t cpu_ns, Limit limit) {
 }
 
 void SamplePace::end(Limit limit) {
+  constexpr uint32_t kFew = 8;
+  if (looked_) {
+    if (samples_ > kFew) look(os::thread_cpu_ns(), limit);
+    return;
+  }
   if (samples_ == 0) return;
   uint32_t all = short_threads.samples.fetch_add(samples_, std::memory_order_relaxed) + samples_;
   samples_ = 0;
-  if (all <= limit.per_second / kPeriods || short_threads.busy.exchange(true, std::memory_order_acquire)) return;
+  if (all > limit.per_second / kPeriods) charge_short_threads(limit);
+}
+
+void SamplePace::charge_short_threads(Limit limit) {
+  if (short_threads.busy.exchange(true, std::memory_order_acquire)) return;
+  short_threads.charged_ns.store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
   SamplePace& pace = short_threads.pace;
-  pace.samples_ = short_threads.samples.exchange(0, std::memory_order_relaxed);
-  pace.look(os::process_cpu_ns(), limit);
-  short_threads.stretch.store(pace.stretch_, std::memory_order_relaxed);
+  uint64_t now = os::process_cpu_ns();
+  // Another may have taken them over meanwhile.
+  if (short_threads.samples.load(std::memory_order_relaxed) > limit.per_second / kPeriods || (pace.stretch_ != 0 && pace.is_time(now, limit))) {
+    pace.samples_ = short_threads.samples.exchange(0, std::memory_order_relaxed);
+    pace.look(now, limit);
+    short_threads.stretch.store(pace.stretch_, std::memory_order_relaxed);
+  }
   short_threads.busy.store(false, std::memory_order_release);
 }
 
 void SamplePace::restart() {
+  if (!looked_ && stretch_ > 0) stretch_--;  // nobody has confirmed it
   since_ns_ = 0;
   samples_ = 0;
   advance_ = 0;  // of a thread that is gone

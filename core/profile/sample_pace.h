@@ -6,10 +6,10 @@
 // start-ups. While it has more, the interval doubles; when it has
 // far fewer, it halves. The estimate stays unbiased, because each sample stands for what the interval it was drawn with says, and that was
 // chosen before the point was drawn.
-// Threads that end before they have taken 1/64 of a second's samples are charged together, by the process's time: they begin with
-// the stretch that follows from it.
+// Threads that end before their time has been looked at are charged together, by the process's time; the stretch that follows from it is
+// where others begin.
 // Threads: one thread's; what is taken in advance, and by threads that ended soon, is shared. Cost: a clock is read once in 1/64 of a second's
-// samples.
+// samples, and while there is a stretch twice a second.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,10 @@ class SamplePace {
   static constexpr unsigned kMaxStretch = 13;
 
   // log2 of the factor on the interval.
-  unsigned stretch() const { return looked_ || stretch_ > stretch_of_short_threads() ? stretch_ : stretch_of_short_threads(); }
+  unsigned stretch() const {
+    unsigned others = looked_ ? 0 : stretch_of_short_threads();
+    return stretch_ > others ? stretch_ : others;
+  }
   // The same for a thread of which nothing is known.
   static unsigned stretch_of_short_threads();
 
@@ -31,8 +34,8 @@ class SamplePace {
   struct Limit {
     uint64_t per_second, in_advance;
   };
-  // Of the option `sample_limit`. At 512 KiB and more a quarter of it, which is 1.25 GiB a second, and half a second's in advance. Who has
-  // asked for more gets it all, and a second's in advance.
+  // Of the option `sample_limit`. At 512 KiB and more a quarter of it, and half a second's in advance: by default 2,500 samples, of
+  // 1.3 GB. Who has asked for more gets it all, and a second's in advance.
   static Limit limit_for(uint64_t option, uint64_t interval_bytes) {
     if (interval_bytes < 512 * KiB) return {option, option};
     uint64_t quarter = (option + 3) / 4;
@@ -58,6 +61,10 @@ class SamplePace {
   static void forget_all_for_test();
 
  private:
+  static void charge_short_threads(Limit limit);
+  // So long ago that a look may lower the stretch, and cannot raise it for want of samples.
+  bool is_time(uint64_t cpu_ns, Limit limit) const;
+
   uint64_t since_ns_ = 0;  // when counting began; 0: with the thread
   double owed_ = 0;        // less than one sample: what was taken beyond the limit, or less than it
   uint32_t advance_ = 0;   // what it has taken in advance

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "core/os/os.h"
 
 namespace seemalloc::profile {
@@ -27,6 +29,11 @@ double run(SamplePace& pace, double rate, unsigned periods, uint64_t* now) {
     pace.look(*now, kBoth);
   }
   return taken * 64;
+}
+
+void work(uint64_t ns) {
+  for (uint64_t until = os::thread_cpu_ns() + ns; os::thread_cpu_ns() < until;) {
+  }
 }
 
 TEST_F(Paces, LeavesAThreadAloneThatSamplesLittle) {
@@ -141,6 +148,23 @@ TEST_F(Paces, ASmallLimitIsOne) {
 }
 
 // Threads of a few samples each: alone none of them would ever come to a limit.
+// Asked for a limit of two a second, a thread that takes none is not stretched for that.
+TEST_F(Paces, NoSamplesRaiseNothing) {
+  SamplePace pace;
+  SamplePace::Limit limit{2, 1};
+  uint64_t now = 1;
+  pace.look(now, limit);
+  for (unsigned n = 0; n < 20; n++) pace.count(kNone);
+  pace.look(++now, limit);
+  unsigned stretch = pace.stretch();
+  EXPECT_GT(stretch, 0u);
+  for (unsigned t = 0; t < 50; t++) {
+    work(kSecond_ns / 1000);
+    pace.relax(limit);
+    EXPECT_EQ(pace.stretch(), stretch);
+  }
+}
+
 TEST_F(Paces, ThreadsOfAFewSamplesAreLimitedTogether) {
   constexpr SamplePace::Limit kSmall{6400, 64};
   uint64_t taken = 0, stretched_by = 0;
@@ -162,21 +186,76 @@ TEST_F(Paces, ThreadsOfAFewSamplesAreLimitedTogether) {
   EXPECT_EQ(pace.stretch(), 0u) << "a thread that has been looked at is measured by its own time";
 }
 
+// Until the short threads are stretched by at least 8.
+void stretch_short_threads(SamplePace::Limit limit) {
+  for (unsigned t = 0; t < 100000 && SamplePace::stretch_of_short_threads() < 3; t++) {
+    SamplePace pace;
+    for (unsigned n = 0; n < limit.per_second / 64; n++) pace.count(limit);
+    pace.end(limit);
+  }
+  ASSERT_GE(SamplePace::stretch_of_short_threads(), 3u);
+}
+
 TEST_F(Paces, ThreadsOfAFewSamplesComeBack) {
   constexpr SamplePace::Limit kSmall{6400, 64};
-  auto end_with = [&](unsigned samples) {
-    SamplePace pace;
-    for (unsigned n = 0; n < samples; n++) pace.count(kSmall);
-    pace.end(kSmall);
-  };
-  for (unsigned t = 0; t < 100000 && SamplePace::stretch_of_short_threads() < 3; t++) end_with(100);
-  EXPECT_GE(SamplePace::stretch_of_short_threads(), 3u);
+  stretch_short_threads(kSmall);
   for (unsigned t = 0; t < 10000 && SamplePace::stretch_of_short_threads() != 0; t++) {
-    for (uint64_t until = os::process_cpu_ns() + 3 * kSecond_ns / 1000; os::process_cpu_ns() < until;) {
-    }
-    end_with(1);
+    work(3 * kSecond_ns / 1000);
+    SamplePace pace;
+    pace.count(kSmall);
+    pace.end(kSmall);
   }
   EXPECT_EQ(SamplePace::stretch_of_short_threads(), 0u);
+}
+
+// No thread ends any more.
+TEST_F(Paces, ThreadsOfAFewSamplesComeBackByTimeAlone) {
+  constexpr SamplePace::Limit kSmall{6400, 64};
+  stretch_short_threads(kSmall);
+  for (unsigned t = 0; t < 1000 && SamplePace::stretch_of_short_threads() != 0; t++) {
+    work(20 * kSecond_ns / 1000);
+    SamplePace pace;  // of one that began just now
+    pace.relax(kSmall);
+  }
+  EXPECT_EQ(SamplePace::stretch_of_short_threads(), 0u);
+}
+
+TEST_F(Paces, WhoLivesOnIsMeasuredByItsOwnTime) {
+  constexpr SamplePace::Limit kSmall{6400, 64};
+  stretch_short_threads(kSmall);
+  unsigned stretch = SamplePace::stretch_of_short_threads();
+  std::thread([&] {
+    SamplePace pace;
+    EXPECT_EQ(pace.stretch(), stretch);
+    work(20 * kSecond_ns / 1000);
+    pace.relax(kSmall);
+    EXPECT_EQ(pace.stretch(), 0u);
+  }).join();
+}
+
+// They are charged by their own clock: many that end at once are no burst.
+TEST_F(Paces, ThreadsThatHaveBeenLookedAtAreNotChargedWithTheShortOnes) {
+  constexpr SamplePace::Limit kSmall{6400, 64};
+  for (unsigned t = 0; t < 1000; t++) {
+    SamplePace pace;
+    pace.look(1, kSmall);
+    for (unsigned n = 0; n < 8; n++) pace.count(kNone);
+    pace.end(kSmall);
+  }
+  EXPECT_EQ(SamplePace::stretch_of_short_threads(), 0u);
+}
+
+TEST_F(Paces, AHeapThatIsHandedOnForgetsAStretchThatNobodyConfirms) {
+  SamplePace pace;
+  uint64_t now = 1;
+  pace.look(now, kBoth);
+  run(pace, 1000.0 * kLimit, 70, &now);
+  unsigned stretch = pace.stretch();
+  EXPECT_GT(stretch, 5u);
+  pace.restart();
+  EXPECT_EQ(pace.stretch(), stretch);
+  for (unsigned t = 0; t < stretch; t++) pace.restart();
+  EXPECT_EQ(pace.stretch(), 0u);
 }
 
 TEST_F(Paces, CountsByTheThreadsOwnClock) {

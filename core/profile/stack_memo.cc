@@ -47,7 +47,9 @@ void StackMemo::enlarge() {
   forgotten_ = 0;
   hasty_ = false;
   unsigned bits = bits_ == 0 ? kFewBits : kManyBits;
-  auto* sets = static_cast<Set*>(os::arena_allocate_present(sizeof(Set) << bits, alignof(Set)));
+  // Of the many some are never used.
+  auto allocate = bits == kFewBits ? os::arena_allocate_present : os::arena_allocate;
+  auto* sets = static_cast<Set*>(allocate(sizeof(Set) << bits, alignof(Set)));
   if (sets == nullptr) return;
   sets_ = sets;
   bits_ = static_cast<uint8_t>(bits);
