@@ -23,7 +23,7 @@ struct IdTable {
 };
 
 struct alignas(kCacheLineBytes) SampledClass {
-  OwnerLock lock;  // hardly ever contended, even while every allocation is a sample: it is held for a few instructions
+  OwnerLock lock;  // held for a few instructions, while every allocation is a sample by the one thread that there is
   SpanList available;
   SpanList full;
   IdTable* free_tables;

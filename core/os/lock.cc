@@ -98,16 +98,17 @@ bool Lock::try_lock_for(uint64_t ns) {
 }
 
 void OwnerLock::lock_slow() {
-  constexpr uint64_t kLookAgain_ns = 50000;
+  constexpr uint64_t kLookAgain_ns = 10 * kMillisecond_ns;
   for (int i = 0; i < kSpinsBeforeSleep; i++) {
     if (try_lock()) return owner_waits.count_short();
     pause();
   }
   uint64_t begin = os::monotonic_ns();
-  while (!try_lock()) os::futex_wait(&state_, 1, kLookAgain_ns);
+  count_held(+1);
+  while (state_.exchange(2, std::memory_order_acquire) != 0) os::futex_wait(&state_, 2, kLookAgain_ns);
   owner_waits.count_long(begin);
 }
 
-void Lock::wake() { os::futex_wake(&state_, 1); }
+void LockWord::wake() { os::futex_wake(&state_, 1); }
 
 }  // namespace seemalloc

@@ -48,6 +48,8 @@ class LockWord {
     return false;
   }
 
+  SEEMALLOC_COLD void wake();
+
   std::atomic<uint32_t> state_{0};
   bool held_by_fork_ = false;
 };
@@ -70,11 +72,10 @@ class Lock : public LockWord {
 
  private:
   SEEMALLOC_COLD void lock_slow();
-  SEEMALLOC_COLD void wake();
 };
 
-// A lock that one thread takes all the time and others hardly ever: released by a plain store, where Lock needs an atomic
-// exchange to know of sleepers. Who finds it held looks again after a while instead of being woken.
+// A lock that one thread takes all the time and others hardly ever: released by a load and a store, where Lock needs an atomic
+// exchange. A sleeper that comes between the two is not woken, and looks again after 10 ms.
 class OwnerLock : public LockWord {
  public:
   void lock() {
@@ -82,7 +83,9 @@ class OwnerLock : public LockWord {
   }
   void unlock() {
     if (SEEMALLOC_UNLIKELY(fork_holds_every_lock)) return;
+    bool somebody_sleeps = state_.load(std::memory_order_relaxed) == 2;
     state_.store(0, std::memory_order_release);
+    if (SEEMALLOC_UNLIKELY(somebody_sleeps)) wake();
     count_held(-1);
   }
   void unlock_after_fork();
