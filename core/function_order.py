@@ -32,11 +32,11 @@ def run(*command, **more):
     return subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True, **more).stdout
 
 
-def functions_that_ran(library, command, folder):
+def functions_that_ran(library, command, folder, options="sample:512K"):
     """Mangled names of the library's functions that the command ran."""
     counts = pathlib.Path(folder, "callgrind.out")
     run("valgrind", "--tool=callgrind", "--soname-synonyms=somalloc=nouserintercepts", "--demangle=no", f"--callgrind-out-file={counts}",
-        *command, env={"LD_PRELOAD": str(library), "PATH": "/usr/bin:/bin"}, stderr=subprocess.DEVNULL)
+        *command, env={"LD_PRELOAD": str(library), "PATH": "/usr/bin:/bin", "SEEMALLOC_CONF": options}, stderr=subprocess.DEVNULL)
     names = set()
     for line in run("callgrind_annotate", "--threshold=100", counts).splitlines():
         found = re.match(r"\s*[\d,]+ \(.*?\)\s+\S*?:([^0\s]\S*) \[.*" + re.escape(library.name) + r"\]$", line)
@@ -68,7 +68,9 @@ def main():
         return check(sys.argv[2])
     library, workloads = map(lambda path: pathlib.Path(path).resolve(), sys.argv[1:])
     with tempfile.TemporaryDirectory() as folder:
-        ran = [functions_that_ran(library, [workloads / words.split()[0], *words.split()[1:]], folder) for words in RUNS]
+        # Points of samples are drawn in every process, but in one of ten that small there is a sample.
+        ran = [functions_that_ran(library, [workloads / words.split()[0], *words.split()[1:]], folder,
+                                  "sample:1G" if words is RUNS[0] else "sample:512K") for words in RUNS]
     if not ran[0]:
         sys.exit(f"function_order.py: {library}: no function of it ran")
     every, most = ran[0], {}

@@ -284,7 +284,7 @@ namespace {
 SEEMALLOC_ALWAYS_INLINE bool keep_large_block(void* p, Span* span) {
   ThreadHeap* mine = heap::thread_cache.heap;
   return span->kind == SpanKind::kLarge && span->sample_id == 0 && reinterpret_cast<uintptr_t>(p) == span->start &&
-         mine != nullptr && mine->body->large.put(span);
+         mine != nullptr && !span->given_back && mine->body->large.put(span);
 }
 
 SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
@@ -293,7 +293,10 @@ SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
   span->sample_id = 0;
   if (id != 0) forget_sample(heap::thread_cache.heap, id);
   ThreadHeap* mine = heap::thread_cache.heap;
-  if (span->kind == SpanKind::kLarge && mine != nullptr && mine->body->large.put_making_room(span)) return;
+  if (span->kind == SpanKind::kLarge && mine != nullptr) {
+    if (span->given_back) heap::see_what_was_touched(*mine, span);
+    if (mine->body->large.put_making_room(span)) return;
+  }
   heap::free_large(span);
 }
 

@@ -15,23 +15,24 @@ namespace {
 // A call costs more than writing less.
 constexpr size_t kLeastBytes = 128 * KiB;
 
-// A fault takes as long as to write some ten pages. Of a block that nobody has touched at all, or of which the kernel does not tell, nothing is known.
-bool has_few_resident(const pages::Span* span) {
-  size_t resident = os::resident_bytes(reinterpret_cast<void*>(span->start), span->bytes, os::Reason::kZero);
-  return resident != 0 && resident <= span->bytes / 16;
-}
-
 bool is_given_back(ZeroingRules& rules, pages::Span* span) {
   // A huge page of which a part goes stays taken until the kernel splits it.
-  if (pages::lies_on_huge_page(span)) return false;
-  if (span->given_back && rules.looks()) rules.saw(has_few_resident(span));
-  if (!rules.gives_back()) return false;
+  if (pages::lies_on_huge_page(span) || !rules.gives_back()) return false;
   if (os::purge(reinterpret_cast<void*>(span->start), span->bytes, os::Reason::kZero)) return true;
   rules.was_in_vain();  // locked in memory
   return false;
 }
 
 }  // namespace
+
+void see_what_was_touched(ThreadHeap& heap, pages::Span* span) {
+  span->given_back = false;
+  ZeroingRules& rules = heap.body->zeroing;
+  if (!rules.looks()) return;
+  size_t resident = os::resident_bytes(reinterpret_cast<void*>(span->start), span->bytes, os::Reason::kZero);
+  // A fault takes as long as to write some ten pages. With none the kernel may not have told.
+  if (resident != 0) rules.saw(resident <= span->bytes / 16);
+}
 
 void make_zero(ThreadHeap* heap, pages::Span* span, size_t bytes) {
   bool whole_pages = ((span->start | span->bytes) & (os::page_bytes() - 1)) == 0;  // those of the system may be larger than ours

@@ -3,11 +3,11 @@
 //
 // To write costs the same whatever becomes of the block, and makes all of it resident. To give it back costs one call, and a fault
 // for each page that is touched: less where few are (tables that are hardly filled, buffers made for the worst case), much more where all
-// are. Which kind of program it is shows when a block that had been given back comes again: what is resident of it then has been
+// are. Which kind of program it is shows when a block that had been given back is freed: what is resident of it then has been
 // touched. So now and then one is given back to see; where three in a row were hardly touched all are, until one is not. Figures:
 // docs/decisions/0058.
 //
-// Who calls: calloc's slow path. Threads: the owner of the heap.
+// Who calls: the slow paths of calloc and free. Threads: the owner of the heap.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ class ZeroingRules {
   static constexpr uint32_t kFirstTry = 8;   // blocks written before one is given back to see
   static constexpr unsigned kDoublings = 9;  // of that, by tries of which nothing came, or that were in vain
   static constexpr uint32_t kEnough = 3;     // tries in a row that make it a habit
-  static constexpr uint32_t kLookEvery = 8;  // blocks, while it is one
-  static constexpr uint32_t kUnheard = 64;   // blocks given back without a word: it is one no longer
+  static constexpr uint32_t kLookEvery = 8;  // blocks given back, while it is one
+  static constexpr uint32_t kUnheard = 512;  // so many without a word: it is one no longer
 
   // Whether the next block is to be given back.
   bool gives_back() {
@@ -34,11 +34,11 @@ class ZeroingRules {
     sparse_ = false;
     if (++written_ <= kFirstTry << doublings_) return false;
     written_ = 0;
-    later();  // most go to the page heap, and are never heard of
+    later();  // those that another thread frees are never heard of
     return true;
   }
-  // A block comes again that had been given back: whether to ask what is resident of it.
-  bool looks() { return !sparse_ || ++unseen_ % kLookEvery == 0; }
+  // A block is freed that had been given back: whether to ask what is resident of it.
+  bool looks() const { return !sparse_ || unheard_ >= kLookEvery; }
   // It has been asked.
   void saw(bool few) {
     unheard_ = 0;
@@ -59,11 +59,13 @@ class ZeroingRules {
     if (doublings_ < kDoublings) doublings_++;
   }
 
-  uint32_t written_, unseen_, unheard_;
+  uint32_t written_, unheard_;
   uint8_t doublings_, in_a_row_;
   bool sparse_;
 };
 
+// The calling thread, which has the heap, is about to free a block that make_zero() gave back.
+void see_what_was_touched(ThreadHeap& heap, pages::Span* span);
 // Zeroes the first `bytes` of a large block that the calling thread, which has the heap (or none), has just been given.
 void make_zero(ThreadHeap* heap, pages::Span* span, size_t bytes);
 
