@@ -131,10 +131,13 @@ def scaling():
     for threads in (1, 2, 4, 8, 16, 32, 64):
         yield Row(f"random replace, {threads_text(threads)}", "random replacement, 64 k live", "random_replace",
                   words(threads, 64_000 // threads, 60_000_000), threads, memory=None)
-    for most in (64, 1 << 10, 8 << 10):
+    for most, operations in ((64, 20_000_000), (1 << 10, 20_000_000), (8 << 10, 20_000_000), (128 << 10, 3_000_000)):
         for threads in (1, 2, 5, 10, 20):
             yield Row(f"t-test, {threads_text(threads)}, up to {bytes_text(most)}", f"t-test, up to {bytes_text(most)}", "ttest",
-                      words(threads, most, 20_000_000, 10), threads, memory=None)
+                      words(threads, most, operations, 10), threads, memory=None)
+    for threads in (1, 2, 4, 8, 16, 32, 64):
+        yield Row(f"server, {threads_text(threads)}", "server, 64 k live", "server", words(threads, 64_000 // threads, 30_000_000, 640 // threads),
+                  threads, memory=None)
 
 
 SCALING = list(scaling())

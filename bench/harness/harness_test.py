@@ -22,7 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[0] = str(HERE.parent)
 import profiling
 import proofs
-from harness import allocators, cgroup, compare, criteria, measure, proof_report, session, tables
+from harness import allocators, cgroup, compare, criteria, measure, proof_report, session, tables, targets
 from harness.allocators import Allocator
 from programs import process, redis, where_time_goes
 
@@ -139,8 +139,10 @@ class Scaling(unittest.TestCase):
         import catalog
         work = {}
         for row in catalog.SCALING:
-            total = int(row.arguments[0]) * int(row.arguments[1]) if row.program == "random_replace" else row.arguments[1]
-            work.setdefault(row.group, set()).add((total, row.arguments[2]))
+            threads, *rest = map(int, row.arguments)
+            live = rest[0] if row.program == "ttest" else threads * rest[0]
+            starts = threads * rest[2] if row.program == "server" else None
+            work.setdefault(row.group, set()).add((live, rest[1], starts))
         self.assertEqual([len(kinds) for kinds in work.values()], [1] * len(work))
 
 
@@ -149,6 +151,55 @@ class About(unittest.TestCase):
         figures = figures_of({"row": ("g", 1, {"a": [1, 1, 1], "b": [1, 1, 1]})}, ["a", "b"])
         self.assertEqual(figures["rounds"], 5, "asked for")
         self.assertIn("today, 3 rounds, ", tables.about(figures))
+
+
+class Targets(unittest.TestCase):
+    def verdicts(self, figures):
+        return {one.what: (one.found, one.verdict) for one in targets.findings(figures)}
+
+    def test_the_best_peer_is_another_one_in_each_row(self):
+        found = self.verdicts(figures_of({"x": ("g", 1, {"a": around(2), "b": around(1), "c": around(4)}),
+                                          "y": ("g", 1, {"a": around(1), "b": around(4), "c": around(2)})}, "abc"))
+        self.assertEqual(("1.000 ×", criteria.MET), found["time, to the best peer of each of 2 rows: geometric mean"])
+        self.assertEqual(("1: x 2.00×", criteria.MISSED), found["time: rows above 1.15 ×"])
+        self.assertEqual(("1: x 2.00×", criteria.MISSED), found["memory: rows above 1.5 ×"])
+
+    def test_a_row_that_cannot_be_told_is_not_missed(self):
+        found = self.verdicts(figures_of({"x": ("g", 1, {"a": around(1.3, 0.4), "b": around(1, 0.4)})}, "ab"))
+        self.assertEqual(("0; and 1 in which no difference can be called", criteria.MET), found["time: rows above 1.15 ×"])
+        self.assertEqual(criteria.MISSED, found["time, to the best peer of each of 1 rows: geometric mean"][1])
+
+    def test_a_limit_is_for_what_is_shown(self):
+        found = self.verdicts(figures_of({"x": ("g", 1, {"a": around(1.153, 0.001), "b": around(1, 0.001)})}, "ab"))
+        self.assertEqual(("0", criteria.MET), found["time: rows above 1.15 ×"])
+
+    def test_peers_with_huge_pages_are_no_measure_for_faults(self):
+        figures = figures_of({"ordered free": ("g", 1, {"a": around(1), "b": around(1.4), "c": around(0.9)})}, "abc")
+        for run in figures["runs"]["ordered free"]["b"]:
+            run["minor_faults"] = run["peak_mb"] * 1e6 / 4096
+        what = "ordered free: times as fast as the best peer without huge pages"
+        self.assertEqual(("1.400 ×", criteria.MET), self.verdicts(figures)[what + " (b)"])
+        for run in figures["runs"]["ordered free"]["b"]:
+            run["minor_faults"] = 10
+        self.assertEqual(("", criteria.UNKNOWN), self.verdicts(figures)[what])
+
+    def test_without_peers_nothing_is_told(self):
+        self.assertEqual([], targets.findings(figures_of({"x": ("g", 1, {"a": around(1)})}, "a")))
+
+    def test_sampling_is_about_rows_in_which_a_difference_can_be_called(self):
+        figures = figures_of({"x": ("g", 1, {"a": around(1.2), "b": around(1.2), "c": around(1)}),
+                              "y": ("g", 1, {"a": around(1.002), "b": around(1.001), "c": around(1)})}, "abc", ours="abc", kind="sampling")
+        self.assertEqual(("1: x +20.0 %", criteria.MISSED),
+                         self.verdicts(figures)["time: of 2 rows, those more than 0.5 % apart beyond what identical runs are"])
+
+    def test_throughput_may_fall_where_it_cannot_be_told(self):
+        def rows(group, times):
+            return {f"{group} {threads}": (group, threads, {"a": around(time, spread)}) for threads, time, spread in times}
+        figures = figures_of(rows("t-test", [(1, 2, 0.01), (2, 1, 0.01), (5, 1.05, 0.01), (20, 1.2, 0.01)]) |
+                             rows("other", [(2, 1, 0.1), (8, 1.05, 0.1), (64, 0.9, 0.1)]), "a", kind="scaling")
+        found = self.verdicts(figures)
+        self.assertEqual(("0.833 ×", criteria.MISSED), found["t-test: least throughput, of that with 2 threads (20 threads)"])
+        self.assertEqual(("0.952 ×", criteria.UNCLEAR), found["other: least throughput, of that with 2 threads (8 threads)"])
 
 
 class Order(unittest.TestCase):

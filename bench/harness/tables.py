@@ -1,7 +1,7 @@
 """The figures as Markdown."""
 import statistics
 
-from harness import compare
+from harness import compare, targets
 
 KINDS = {  # heading, what its values are
     "time": ("Wall time", "s"),
@@ -150,11 +150,16 @@ LEGEND = """Medians; in a row **bold** is the best, the others show their ratio 
 (two or more), or there are fewer than five runs."""
 
 
+def targets_table(figures):
+    lines = [[one.what, one.found, one.limit, one.verdict] for one in targets.findings(figures)]
+    return "### Targets\n\n" + table(["target", "found", "limit", ""], lines) if lines else ""
+
+
 def comparison(figures, plots=()):
     """All of a comparison; `plots` are (title, path relative to the text)."""
     pictures = "\n\n".join(f"![{title}]({path})" for title, path in plots)
     ours = [worst_table(figures, name) for name in figures["ours"]]
-    return joined("# seemalloc and other allocators", about(figures), pictures,
+    return joined("# seemalloc and other allocators", about(figures), pictures, targets_table(figures),
                   "Ratios to the best of each row, as geometric means; 1.00× is the best in every row.",
                   summary_table(figures, "time"), summary_table(figures, "cpu"), summary_table(figures, "memory"),
                   failures(figures), *ours, "## Every row", LEGEND,
@@ -189,7 +194,7 @@ def sampling_table(figures, kind):
 def sampling(figures):
     return joined("# What sampling costs", about(figures),
                   "Medians: without sampling, the change by sampling at its default, and by how much two series of "
-                  "identical runs (both with sampling) differed. `~`: no difference can be called.",
+                  "identical runs (both with sampling) differed. `~`: no difference can be called.", targets_table(figures),
                   *(sampling_table(figures, kind) for kind in KINDS), failures(figures))
 
 
@@ -221,7 +226,7 @@ def scaling(figures):
     cores = figures["machine"]["cores"]
     return joined("# The same work by more threads", about(figures),
                   f"Median times, and the throughput against that of the same allocator with {cores} threads, one per core: 1.00 "
-                  f"where more threads cost nothing. The last line is the least with {cores} threads or more.",
+                  f"where more threads cost nothing. The last line is the least with {cores} threads or more.", targets_table(figures),
                   *(scaling_table(figures, group, rows) for group, rows in grouped(figures, figures["rows"])), failures(figures))
 
 

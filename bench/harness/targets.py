@@ -1,0 +1,152 @@
+"""What seemalloc wants to be beside the best peer of each row, and whether it is: for each kind of results that says so.
+
+The best peer is another one from row to row: nobody of them reaches all of this. Rows in which no difference can be called count in the means, and
+not among those that are missed.
+"""
+import statistics
+
+from harness import compare, criteria
+
+TIME, MEMORY = "time", "memory"
+MEAN = {TIME: 1.00, MEMORY: 1.20}
+ROW = {TIME: 1.15, MEMORY: 1.5}
+NAMES = {TIME: "time", MEMORY: "memory"}
+MOST_NAMED = 20
+FLAT, NEVER_FALLS = 0.90, 1.00
+FLAT_GROUPS = "t-test"  # what may fall by a tenth; others may not
+MIB = 1.048576  # MB
+PRESENT = 0.9  # a page fault for so much of the peak, by pages of 4 KiB: no huge pages
+
+
+def best_peer(figures, values):
+    """The name of the fastest or smallest of others; None without any."""
+    peers = {name: statistics.median(some) for name, some in values.items() if name not in figures["ours"]}
+    return min(peers, key=peers.get) if peers else None
+
+
+def against_best_peer(figures, ours, kind):
+    """Row → (ratio to the best peer, whether a difference can be called)."""
+    found = {}
+    for row, about in figures["rows"].items():
+        measure = {TIME: about["time"], MEMORY: about["memory"]}[kind]
+        values = compare.values_of(figures, row, measure) if measure else {}
+        peer = best_peer(figures, values)
+        if ours not in values or peer is None:
+            continue
+        ratio = max(statistics.median(values[ours]), compare.FLOOR) / max(statistics.median(values[peer]), compare.FLOOR)
+        found[row] = ratio, compare.differ(values[ours], values[peer], compare.least_difference(measure, about["threads"]))
+    return found
+
+
+def mean_and_rows(figures, ours, kind):
+    ratios = against_best_peer(figures, ours, kind)
+    what = f"{NAMES[kind]}, to the best peer of each of {len(ratios)} rows"
+    yield criteria.verdict(f"{what}: geometric mean", compare.geometric_mean(ratio for ratio, _ in ratios.values()), MEAN[kind], "at most", "×")
+    beyond = {row: one for row, one in ratios.items() if round(one[0], 2) > ROW[kind]}
+    clear = sorted((row for row, (_, called) in beyond.items() if called), key=lambda row: -beyond[row][0])
+    named = ", ".join(f"{row} {beyond[row][0]:.2f}×" for row in clear[:MOST_NAMED]) + (", …" if len(clear) > MOST_NAMED else "")
+    found = f"{len(clear)}" + (f": {named}" if clear else "") + (f"; and {len(beyond) - len(clear)} in which no difference can be called" if len(beyond) > len(clear) else "")
+    yield criteria.Finding(f"{NAMES[kind]}: rows above {ROW[kind]} ×", found if ratios else "", "none",
+                           criteria.UNKNOWN if not ratios else criteria.MISSED if clear else criteria.MET)
+
+
+def metric_of_rows(figures, ours, start, metric, limit, what, unit):
+    for row in figures["rows"]:
+        if row.startswith(start):
+            yield criteria.verdict(f"{row}: {what}", criteria.median(figures, row, ours, metric), limit, "at most", unit)
+
+
+def small_programs(figures, ours):
+    row = "trivial program"
+    if row in figures["rows"] and "glibc" in figures["allocators"]:
+        own, theirs = (criteria.median(figures, row, name, "peak_mb") for name in (ours, "glibc"))
+        yield criteria.verdict(f"{row}: MB more than with glibc", None if None in (own, theirs) else own - theirs, MIB, "at most", "MB")
+
+
+def without_huge_pages(figures, row, name):
+    """It had a fault for nearly each page that it had."""
+    faults, peak = criteria.median(figures, row, name, "minor_faults"), criteria.median(figures, row, name, "peak_mb")
+    return faults is not None and peak is not None and faults * 4096 >= PRESENT * peak * 1e6
+
+
+def batched_faults(figures, ours):
+    """A heap that grows, against the best peer that has no huge pages."""
+    row = "ordered free"
+    if row not in figures["rows"]:
+        return
+    values = compare.values_of(figures, row, figures["rows"][row]["time"])
+    small = {name: some for name, some in values.items() if name in figures["ours"] or without_huge_pages(figures, row, name)}
+    peer = best_peer(figures, small)
+    taken = None if peer is None or ours not in small else statistics.median(small[peer]) / statistics.median(small[ours])
+    yield criteria.verdict(f"{row}: times as fast as the best peer without huge pages" + (f" ({peer})" if peer else ""), taken, 1.3, "at least", "×")
+    if peer is not None:
+        yield criteria.at_most(figures, (row, ours), (row, peer), "peak_mb", 1.03, f"{row}: memory, to that peer")
+
+
+def large_ping_pong(figures, ours):
+    ratios = against_best_peer(figures, ours, TIME)
+    for row in ("ping-pong 256 KiB", "ping-pong 1 MiB"):
+        if row in figures["rows"]:
+            yield criteria.verdict(f"{row}: time, to the best peer", ratios[row][0] if row in ratios else None, 1.2, "at most", "×")
+
+
+def of_comparison(figures):
+    for ours in figures["ours"]:
+        if len(figures["allocators"]) < 2:
+            continue
+        yield from mean_and_rows(figures, ours, TIME)
+        yield from mean_and_rows(figures, ours, MEMORY)
+        yield from small_programs(figures, ours)
+        yield from metric_of_rows(figures, ours, "1,000 idle threads, 64", "rss_kib_per_thread", 64, "KiB for each", "KiB")
+        yield from metric_of_rows(figures, ours, "1,000 idle threads, 73", "rss_kib_per_thread", 100, "KiB for each", "KiB")
+        yield from metric_of_rows(figures, ours, "1,000 idle threads", "rss_after_exit_percent", 110, "resident after they have ended, of before", "%")
+        yield from metric_of_rows(figures, ours, "20 M objects of 8 B", "bytes_per_object", 1.02 * 8, "bytes for each", "B")
+        yield from metric_of_rows(figures, ours, "phase change", "growth_percent", 5, "growth in the second phase", "%")
+        yield from batched_faults(figures, ours)
+        yield from large_ping_pong(figures, ours)
+
+
+def of_sampling(figures):
+    """No row in which a difference can be called; how far apart all rows are together, beside what identical runs are."""
+    on, again, off = figures["allocators"]
+    for kind, measure_of in ((TIME, "time"), (MEMORY, "memory")):
+        found = {}
+        for row, about in figures["rows"].items():
+            measure = about[measure_of]
+            values = compare.values_of(figures, row, measure) if measure else {}
+            if len(values) == 3:
+                least = compare.least_difference(measure, about["threads"])
+                found[row] = compare.sampling_difference(values[on], values[again], values[off], least)
+        clear = sorted((row for row, one in found.items() if one.clear and one.change > 0.005), key=lambda row: -found[row].change)
+        named = ", ".join(f"{row} {found[row].change * 100:+.1f} %" for row in clear[:MOST_NAMED])
+        yield criteria.Finding(f"{NAMES[kind]}: of {len(found)} rows, those more than 0.5 % apart beyond what identical runs are",
+                               f"{len(clear)}" + (f": {named}" if named else ""), "none",
+                               criteria.UNKNOWN if not found else criteria.MISSED if clear else criteria.MET)
+
+
+def of_scaling(figures):
+    """The least throughput of ours with one thread per core or more, of that with one per core."""
+    cores = figures["machine"]["cores"]
+    groups = {}
+    for row, about in figures["rows"].items():
+        groups.setdefault(about["group"], {})[about["threads"]] = row
+    for ours in figures["ours"]:
+        for group, rows in groups.items():
+            limit = FLAT if group.startswith(FLAT_GROUPS) else NEVER_FALLS
+            base = rows.get(cores)
+            found = {threads: criteria.at_least(figures, (base, ours), (row, ours), "wall_s", limit, f"{group}: least throughput, of that with {cores} threads")
+                     for threads, row in rows.items() if base and threads > cores}
+            known = {threads: one for threads, one in found.items() if one.found}
+            if not known:
+                yield criteria.verdict(group, None, limit, "at least", "×")
+                continue
+            least = min(known, key=lambda threads: float(known[threads].found.rstrip("×")))
+            finding = known[least]
+            yield criteria.Finding(f"{finding.what} ({least} threads)", finding.found, finding.limit, finding.verdict)
+
+
+OF_KIND = {"comparison": of_comparison, "sampling": of_sampling, "scaling": of_scaling}
+
+
+def findings(figures):
+    return list(OF_KIND[figures["kind"]](figures)) if figures["kind"] in OF_KIND else []
