@@ -9,6 +9,7 @@
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/span_pool.h"
 #include "core/pages/purge.h"
 
 namespace seemalloc::heap {
@@ -151,7 +152,10 @@ void tick(bool by_helper) {
     flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
     release_lost(false);
     release_parked();
-    if (pages::purge_mode() != options::Purge::kNever) purge_idle_bodies();
+    if (pages::purge_mode() != options::Purge::kNever) {
+      purge_idle_bodies();
+      pages::purge_old_span_records();
+    }
     central_publish_lists(false);
     reclaim_for_sleepers();
     central_trim();
@@ -172,7 +176,8 @@ size_t purge_all(os::Reason reason, uint64_t most_in_holes_ns) {
   flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
   // What is free as a whole first: where memory is short that is the most in the least time.
   size_t bytes = pages::purge_all(reason);
-  return bytes + purge_all_holes(most_in_holes_ns);
+  bytes += purge_all_holes(most_in_holes_ns);
+  return bytes + pages::purge_span_records();
 }
 
 }  // namespace seemalloc::heap

@@ -11,7 +11,7 @@
 
 namespace seemalloc::os {
 
-// `bytes` of zeroed memory aligned to `alignment` (a power of two ≤ 4096), or null when the OS refuses.
+// `bytes` of zeroed memory aligned to `alignment` (a power of two, at most a page), or null when the OS refuses.
 void* arena_allocate(size_t bytes, size_t alignment);
 // The same, with all its pages present, as those of at most a page always are: memory that is read before it is written faults twice, and
 // the second fault interrupts every CPU that runs the process (docs/decisions/0059).

@@ -3,10 +3,13 @@
 #include "core/base/options.h"
 #include "core/os/arena.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/span_pool.h"
 
 namespace seemalloc::pages {
 
-size_t record_bytes(size_t regions) { return os::arena_used_bytes() + regions * (kPagesPerRegion * sizeof(uint64_t)); }
+size_t record_bytes(size_t regions) {
+  return os::arena_used_bytes() - absent_span_record_bytes() + regions * (kPagesPerRegion * sizeof(uint64_t));
+}
 
 constinit Backing backing;
 constinit std::atomic<size_t> least_limit{SIZE_MAX};

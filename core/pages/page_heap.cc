@@ -470,7 +470,7 @@ void unlock_after_fork(bool in_child) {
   page_map.grow_lock().unlock_after_fork();
   window.grow_lock().unlock_after_fork();
   region_pool_lock.unlock_after_fork();
-  unlock_span_pool_after_fork();
+  unlock_span_pool_after_fork(in_child);
   unlock_reserve_after_fork();
   unlock_huge_after_fork();
   if (in_child) forget_purges_in_child();

@@ -1,24 +1,202 @@
 #include "core/pages/span_pool.h"
 
+#include <string.h>
+
+#include <atomic>
+
+#include "core/base/check.h"
+#include "core/base/units.h"
 #include "core/os/arena.h"
 #include "core/os/lock.h"
+#include "core/os/os.h"
 
 namespace seemalloc::pages {
 
 namespace {
-Lock lock;
-// Linked through `next`: `remote` and `owner_` of a record in the pool keep values that lead nowhere.
-Span* free_spans = nullptr;
+
+// In place of a page's first record.
+struct RecordPage {
+  RecordPage* next;
+  RecordPage* previous;
+  Span* free;  // linked through `next`: `remote` and `owner_` of a free record keep values that lead nowhere
+  uint32_t taken;
+  uint32_t carved;  // of its records, from the first
+};
+static_assert(sizeof(RecordPage) <= sizeof(Span));
+
+class PageList {
+ public:
+  RecordPage* front() const { return first_; }
+  void push(RecordPage* page) {
+    page->next = first_;
+    page->previous = nullptr;
+    if (first_ != nullptr) first_->previous = page;
+    first_ = page;
+  }
+  void remove(RecordPage* page) {
+    (page->previous != nullptr ? page->previous->next : first_) = page->next;
+    if (page->next != nullptr) page->next->previous = page->previous;
+  }
+
+ private:
+  RecordPage* first_ = nullptr;
+};
+
+constexpr size_t kPagesPerChunk = 16, kFirstRoom = 256;
+constexpr size_t kMostRecent = 64;
+constexpr size_t kMostGoing = 64;     // at once
+constexpr size_t kMostPerTick = 1024;
+
+constinit Lock lock;
+// Those that were freed last, for the next to be taken: linked through `next`, as yet on no page's list.
+constinit Span* recent = nullptr;
+constinit size_t recent_count = 0;
+constinit PageList partial;
+constinit PageList empty, empty_before;  // since the last tick, and longer
+constinit RecordPage** absent = nullptr;
+constinit size_t absent_count = 0, absent_room = 0, page_count = 0;
+constinit RecordPage* going[kMostGoing] = {};  // off all lists, while somebody gives them back
+constinit size_t going_count = 0;
+constinit std::atomic<size_t> absent_bytes{0};
+
+uint32_t records_per_page() { return static_cast<uint32_t>(os::page_bytes() / sizeof(Span)) - 1; }
+RecordPage* page_of(Span* span) {
+  return reinterpret_cast<RecordPage*>(round_down(reinterpret_cast<uintptr_t>(span), os::page_bytes()));
+}
+
+void set_absent_count(size_t count) {
+  absent_count = count;
+  absent_bytes.store(count * os::page_bytes(), std::memory_order_relaxed);
+}
+void push_absent(RecordPage* page) {
+  absent[absent_count] = page;
+  set_absent_count(absent_count + 1);
+}
+
+bool make_room_for_absent_locked() {
+  if (page_count + kPagesPerChunk <= absent_room) return true;
+  size_t room = absent_room == 0 ? kFirstRoom : absent_room * 2;
+  auto* larger = static_cast<RecordPage**>(os::arena_allocate(room * sizeof(RecordPage*), alignof(RecordPage*)));
+  if (larger == nullptr) return false;
+  if (absent_count != 0) memcpy(larger, absent, absent_count * sizeof(RecordPage*));
+  absent = larger;
+  absent_room = room;
+  return true;
+}
+
+bool make_pages_locked() {
+  if (!make_room_for_absent_locked()) return false;
+  auto* fresh = static_cast<char*>(os::arena_allocate(kPagesPerChunk * os::page_bytes(), os::page_bytes()));
+  if (fresh == nullptr) return false;
+  page_count += kPagesPerChunk;
+  for (size_t i = kPagesPerChunk; i-- > 0;) push_absent(reinterpret_cast<RecordPage*>(fresh + i * os::page_bytes()));
+  return true;
+}
+
+// The first on `partial`, which is made so if there is none; null when memory is refused.
+RecordPage* partial_page_locked() {
+  if (partial.front() != nullptr) return partial.front();
+  RecordPage* page = nullptr;
+  for (PageList* list : {&empty, &empty_before}) {
+    page = list->front();
+    if (page == nullptr) continue;
+    list->remove(page);
+    partial.push(page);
+    return page;
+  }
+  if (absent_count == 0 && !make_pages_locked()) return nullptr;
+  page = absent[absent_count - 1];
+  set_absent_count(absent_count - 1);
+  partial.push(page);
+  return page;
+}
+
+Span* take_locked() {
+  if (Span* span = recent; span != nullptr) {
+    recent = span->next;
+    recent_count--;
+    return span;
+  }
+  RecordPage* page = partial_page_locked();
+  if (page == nullptr) return nullptr;
+  Span* span = page->free;
+  if (span != nullptr) {
+    page->free = span->next;
+  } else {
+    span = reinterpret_cast<Span*>(page) + 1 + page->carved++;
+  }
+  if (++page->taken == records_per_page()) partial.remove(page);
+  return span;
+}
+
+void give_to_page_locked(Span* span) {
+  RecordPage* page = page_of(span);
+  DCHECK(page->taken != 0);
+  span->next = page->free;
+  page->free = span;
+  if (page->taken-- == records_per_page()) partial.push(page);
+  if (page->taken != 0) return;
+  partial.remove(page);
+  empty.push(page);
+}
+
+void give_locked(Span* span) {
+  if (recent_count == kMostRecent) return give_to_page_locked(span);
+  span->next = recent;
+  recent = span;
+  recent_count++;
+}
+
+void give_recent_to_pages() {
+  LockGuard guard(lock);
+  for (; recent != nullptr; recent_count--) {
+    Span* span = recent;
+    recent = span->next;
+    give_to_page_locked(span);
+  }
+}
+
+// False when somebody is at it, or there are none.
+bool take_going(PageList& from) {
+  LockGuard guard(lock);
+  if (going_count != 0) return false;
+  while (going_count < kMostGoing && from.front() != nullptr) {
+    RecordPage* page = from.front();
+    from.remove(page);
+    going[going_count++] = page;
+  }
+  return going_count != 0;
+}
+
+// Those from `gone` on could not be given back.
+void end_going(size_t gone) {
+  LockGuard guard(lock);
+  for (size_t i = 0; i < going_count; i++) i < gone ? push_absent(going[i]) : empty.push(going[i]);
+  going_count = 0;
+}
+
+// Pages that went.
+size_t give_back(PageList& from, size_t most) {
+  size_t bytes = os::page_bytes(), all = 0;
+  while (all < most && take_going(from)) {
+    size_t gone = 0;
+    while (gone < going_count && os::purge(going[gone], bytes, os::Reason::kRecords)) gone++;
+    bool refused = gone < going_count;
+    all += gone;
+    end_going(gone);
+    if (refused) break;
+  }
+  return all;
+}
+
 }  // namespace
 
 Span* take_span(SpanKind kind) {
   Span* span;
   {
     LockGuard guard(lock);
-    span = free_spans;
-    if (span != nullptr) free_spans = span->next;
+    span = take_locked();
   }
-  if (span == nullptr) span = static_cast<Span*>(os::arena_allocate(sizeof(Span), alignof(Span)));
   if (span == nullptr) return nullptr;
   span->free_list = nullptr;
   span->disown();
@@ -42,11 +220,37 @@ void give_span(Span* span) {
   span->kind = SpanKind::kFree;
   span->disown();
   LockGuard guard(lock);
-  span->next = free_spans;
-  free_spans = span;
+  give_locked(span);
 }
 
+size_t purge_old_span_records() {
+  give_recent_to_pages();
+  size_t pages = give_back(empty_before, kMostPerTick);
+  LockGuard guard(lock);
+  // What is left is as old as it was; the next tick goes on with it.
+  if (empty_before.front() == nullptr) {
+    empty_before = empty;
+    empty = PageList{};
+  }
+  return pages * os::page_bytes();
+}
+
+size_t purge_span_records() {
+  give_recent_to_pages();
+  size_t pages = give_back(empty_before, SIZE_MAX);
+  return (pages + give_back(empty, SIZE_MAX)) * os::page_bytes();
+}
+
+size_t absent_span_record_bytes() { return absent_bytes.load(std::memory_order_relaxed); }
+
 void lock_span_pool_for_fork() { lock.lock_for_fork(); }
-void unlock_span_pool_after_fork() { lock.unlock_after_fork(); }
+void unlock_span_pool_after_fork(bool in_child) {
+  // Whoever gave them back is the parent's: whether they have gone already nobody knows. Where it is refused they are lost.
+  for (size_t i = 0; in_child && i < going_count; i++) {
+    if (os::purge(going[i], os::page_bytes(), os::Reason::kRecords)) push_absent(going[i]);
+  }
+  if (in_child) going_count = 0;
+  lock.unlock_after_fork();
+}
 
 }  // namespace seemalloc::pages
