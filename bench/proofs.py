@@ -17,6 +17,7 @@ FLAT = 1.10  # time per object, of that with the fewest objects
 OF_NEVER = 1.10  # the same, of purge:never's with as many objects
 RPC_THROUGHPUT, RPC_P99 = 0.99, 1.02  # of purge:never
 DEAD_RETURNED = 0.80
+LARGE_RETURNED = 0.95  # of large blocks no survivor lies in a page with others
 OF_BEST_RETURNED = 0.85
 GROWTH = 1.05  # resident size, from the end of the first quarter on
 CHURN_RSS = 2.0  # of what is alive
@@ -112,6 +113,9 @@ def judge_rpc(figures):
 
 IDLE = Row("idle for 5 s", "idle", "idle_return", words(5), 1, time=None, memory="rss_after_kib",
            subjects=(OURS, EAGER, *PEERS, "jemalloc background", "mimalloc3", "snmalloc"))
+# What threads keep of them makes them fast: it goes too.
+IDLE_LARGE = Row("idle for 5 s, blocks of 256 KiB to 1 MiB", "idle", "idle_return", words(5, 600, 200, 256 << 10, 1 << 20), 1, time=None,
+                 memory="rss_after_kib", subjects=(OURS, EAGER, *PEERS, "jemalloc background", "mimalloc3", "snmalloc"))
 # jemalloc begins after 10 s and is done after 20: the best that peers do is looked for then too.
 IDLE_LONG = Row("idle for 22 s", "idle", "idle_return", words(22), 1, time=None, memory="rss_after_kib", rounds=1,
                 subjects=("jemalloc background",))
@@ -120,6 +124,7 @@ IDLE_LONG = Row("idle for 22 s", "idle", "idle_return", words(22), 1, time=None,
 def judge_idle(figures):
     share = "returned_percent"
     yield criteria.above(figures, IDLE.name, OURS, share, 100 * DEAD_RETURNED, "% of the dead bytes returned in 5 s")
+    yield criteria.above(figures, IDLE_LARGE.name, OURS, share, 100 * LARGE_RETURNED, "% of the dead bytes returned in 5 s, large blocks")
     peers = [(row.name, name) for row in (IDLE, IDLE_LONG) for name in ("jemalloc background", "rpmalloc")]
     row, name = max(peers, key=lambda place: criteria.median(figures, *place, share) or 0)
     yield criteria.at_least(figures, (IDLE.name, OURS), (row, name), share, OF_BEST_RETURNED,
@@ -222,10 +227,10 @@ PROOFS = [
     Proof("idle", "Idle after a load peak",
           "600,000 objects of 16 to 1,015 bytes, all but each 200th freed, then silence: no call of malloc or free. Returned: by "
           "how much the resident size fell from the peak to the end of the silence, of the bytes that were freed. Afterwards "
-          "ten allocations, at which some allocators begin to give back.",
+          "ten allocations, at which some allocators begin to give back. The same with 600 blocks of 256 KiB to 1 MiB.",
           f"{DEAD_RETURNED:.0%} of the dead bytes returned, and {OF_BEST_RETURNED:.0%} of what the best of jemalloc with its "
-          "background thread (which is given 22 s too) and rpmalloc returns.",
-          [IDLE, IDLE_LONG],
+          f"background thread (which is given 22 s too) and rpmalloc returns; {LARGE_RETURNED:.0%} of large blocks.",
+          [IDLE, IDLE_LONG, IDLE_LARGE],
           (Column("RSS full, MiB", "rss_full_kib", MIB), Column("freed", "rss_freed_kib", MIB),
            Column("after the silence", "rss_after_kib", MIB), Column("after ten calls", "rss_stirred_kib", MIB),
            Column("returned, %", "returned_percent")),

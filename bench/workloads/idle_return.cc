@@ -1,5 +1,6 @@
-// idle_return [SECONDS] [OBJECTS] [KEPT_OF]: allocates OBJECTS of 16–1,015 bytes, writes to all of each, frees all but each
-// KEPT_OFth, and is silent for SECONDS: no malloc, no free. Then ten mallocs and frees, as an idle program makes now and then.
+// idle_return [SECONDS] [OBJECTS] [KEPT_OF] [LEAST] [MOST]: allocates OBJECTS of LEAST to MOST bytes (16 to 1,015), writes to all of
+// each, frees all but each KEPT_OFth, and is silent for SECONDS: no malloc, no free. Then ten mallocs and frees, as an idle program makes
+// now and then.
 //
 // Stands for: a server after its load peak. What it does not need must go back without anybody asking, although survivors
 // lie between the dead. Printed, in KiB: rss_full_kib with all alive, rss_freed_kib, rss_after_kib after the silence,
@@ -12,11 +13,12 @@ int main(int count, char** arguments) {
   const double seconds = static_cast<double>(workload::argument(count, arguments, 1, 5));
   const long objects = workload::argument(count, arguments, 2, 600'000);
   const long kept_of = workload::argument(count, arguments, 3, 200);
+  const size_t least = workload::argument(count, arguments, 4, 16), most = workload::argument(count, arguments, 5, 1015);
   workload::Random random(1);
   std::vector<char*> all(objects);
   size_t live = 0, dead = 0;
   for (long i = 0; i < objects; ++i) {
-    const size_t bytes = random.between(16, 1015);
+    const size_t bytes = random.between(least, most);
     all[i] = workload::fresh(bytes);
     memset(all[i], 1, bytes);
     (i % kept_of == 0 ? live : dead) += bytes;
