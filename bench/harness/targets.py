@@ -1,8 +1,9 @@
 """What seemalloc wants to be beside the best peer of each row, and whether it is: for each kind of results that says so.
 
-The best peer is another one from row to row: nobody of them reaches all of this. Rows in which no difference can be called count in the means, and
-not among those that are missed.
+The best peer is another one from row to row: nobody of them reaches all of this. Rows in which no difference can be called count in the means; where only such
+are beyond a limit, that is not to be told. A row in which seemalloc failed is missed.
 """
+import dataclasses
 import statistics
 
 from harness import compare, criteria
@@ -11,10 +12,11 @@ TIME, MEMORY = "time", "memory"
 MEAN = {TIME: 1.00, MEMORY: 1.20}
 ROW = {TIME: 1.15, MEMORY: 1.5}
 NAMES = {TIME: "time", MEMORY: "memory"}
+LEAST_CHANGE = 0.005  # by sampling
 MOST_NAMED = 20
 FLAT, NEVER_FALLS = 0.90, 1.00
 FLAT_GROUPS = "t-test"  # what may fall by a tenth; others may not
-MIB = 1.048576  # MB
+MOST_MIB = 1.0  # what is shown as MB are MiB
 PRESENT = 0.9  # a page fault for so much of the peak, by pages of 4 KiB: no huge pages
 
 
@@ -44,10 +46,14 @@ def mean_and_rows(figures, ours, kind):
     yield criteria.verdict(f"{what}: geometric mean", compare.geometric_mean(ratio for ratio, _ in ratios.values()), MEAN[kind], "at most", "×")
     beyond = {row: one for row, one in ratios.items() if round(one[0], 2) > ROW[kind]}
     clear = sorted((row for row, (_, called) in beyond.items() if called), key=lambda row: -beyond[row][0])
-    named = ", ".join(f"{row} {beyond[row][0]:.2f}×" for row in clear[:MOST_NAMED]) + (", …" if len(clear) > MOST_NAMED else "")
-    found = f"{len(clear)}" + (f": {named}" if clear else "") + (f"; and {len(beyond) - len(clear)} in which no difference can be called" if len(beyond) > len(clear) else "")
-    yield criteria.Finding(f"{NAMES[kind]}: rows above {ROW[kind]} ×", found if ratios else "", "none",
-                           criteria.UNKNOWN if not ratios else criteria.MISSED if clear else criteria.MET)
+    missed = [f"{row} failed" for row, failed in figures["failed"].items() if ours in failed] + [f"{row} {beyond[row][0]:.2f}×" for row in clear]
+    found = counted(missed) + (f"; and {len(beyond) - len(clear)} in which no difference can be called" if len(beyond) > len(clear) else "")
+    verdict = criteria.MISSED if missed else criteria.UNKNOWN if not ratios else criteria.UNCLEAR if beyond else criteria.MET
+    yield criteria.Finding(f"{NAMES[kind]}: rows above {ROW[kind]} ×", found if missed or ratios else "", "none", verdict)
+
+
+def counted(names):
+    return f"{len(names)}" + (": " + ", ".join(names[:MOST_NAMED]) if names else "") + (", …" if len(names) > MOST_NAMED else "")
 
 
 def metric_of_rows(figures, ours, start, metric, limit, what, unit):
@@ -60,13 +66,13 @@ def small_programs(figures, ours):
     row = "trivial program"
     if row in figures["rows"] and "glibc" in figures["allocators"]:
         own, theirs = (criteria.median(figures, row, name, "peak_mb") for name in (ours, "glibc"))
-        yield criteria.verdict(f"{row}: MB more than with glibc", None if None in (own, theirs) else own - theirs, MIB, "at most", "MB")
+        yield criteria.verdict(f"{row}: MB more than with glibc", None if None in (own, theirs) else own - theirs, MOST_MIB, "at most", "MB")
 
 
 def without_huge_pages(figures, row, name):
     """It had a fault for nearly each page that it had."""
     faults, peak = criteria.median(figures, row, name, "minor_faults"), criteria.median(figures, row, name, "peak_mb")
-    return faults is not None and peak is not None and faults * 4096 >= PRESENT * peak * 1e6
+    return faults is not None and peak is not None and faults * 4096 >= PRESENT * peak * 2**20
 
 
 def batched_faults(figures, ours):
@@ -74,20 +80,25 @@ def batched_faults(figures, ours):
     row = "ordered free"
     if row not in figures["rows"]:
         return
-    values = compare.values_of(figures, row, figures["rows"][row]["time"])
+    measure = figures["rows"][row]["time"]
+    values = compare.values_of(figures, row, measure)
     small = {name: some for name, some in values.items() if name in figures["ours"] or without_huge_pages(figures, row, name)}
     peer = best_peer(figures, small)
-    taken = None if peer is None or ours not in small else statistics.median(small[peer]) / statistics.median(small[ours])
-    yield criteria.verdict(f"{row}: times as fast as the best peer without huge pages" + (f" ({peer})" if peer else ""), taken, 1.3, "at least", "×")
-    if peer is not None:
-        yield criteria.at_most(figures, (row, ours), (row, peer), "peak_mb", 1.03, f"{row}: memory, to that peer")
+    what = f"{row}: times as fast as the best peer without huge pages"
+    if peer is None:
+        yield criteria.verdict(what, None, 1.3, "at least", "×")
+        return
+    yield criteria.at_least(figures, (row, peer), (row, ours), measure, 1.3, f"{what} ({peer})")
+    yield criteria.at_most(figures, (row, ours), (row, peer), "peak_mb", 1.03, f"{row}: memory, to that peer")
 
 
 def large_ping_pong(figures, ours):
     ratios = against_best_peer(figures, ours, TIME)
     for row in ("ping-pong 256 KiB", "ping-pong 1 MiB"):
         if row in figures["rows"]:
-            yield criteria.verdict(f"{row}: time, to the best peer", ratios[row][0] if row in ratios else None, 1.2, "at most", "×")
+            ratio, called = ratios.get(row, (None, True))
+            found = criteria.verdict(f"{row}: time, to the best peer", ratio, 1.2, "at most", "×")
+            yield found if called or found.verdict != criteria.MISSED else dataclasses.replace(found, verdict=criteria.UNCLEAR)
 
 
 def of_comparison(figures):
@@ -107,21 +118,28 @@ def of_comparison(figures):
 
 
 def of_sampling(figures):
-    """No row in which a difference can be called; how far apart all rows are together, beside what identical runs are."""
+    """Rows in which a difference can be called; and how far apart all rows are together, beside what identical runs are."""
     on, again, off = figures["allocators"]
     for kind, measure_of in ((TIME, "time"), (MEMORY, "memory")):
-        found = {}
+        found, too_few = {}, False
         for row, about in figures["rows"].items():
             measure = about[measure_of]
             values = compare.values_of(figures, row, measure) if measure else {}
             if len(values) == 3:
                 least = compare.least_difference(measure, about["threads"])
                 found[row] = compare.sampling_difference(values[on], values[again], values[off], least)
-        clear = sorted((row for row, one in found.items() if one.clear and one.change > 0.005), key=lambda row: -found[row].change)
-        named = ", ".join(f"{row} {found[row].change * 100:+.1f} %" for row in clear[:MOST_NAMED])
-        yield criteria.Finding(f"{NAMES[kind]}: of {len(found)} rows, those more than 0.5 % apart beyond what identical runs are",
-                               f"{len(clear)}" + (f": {named}" if named else ""), "none",
-                               criteria.UNKNOWN if not found else criteria.MISSED if clear else criteria.MET)
+                too_few |= min(map(len, values.values())) < compare.LEAST_RUNS
+        change, identical = (compare.geometric_mean(1 + value for value in some) for some in
+                             ([one.change for one in found.values()], [one.identical for one in found.values()]))
+        if found:
+            met = change - 1 <= LEAST_CHANGE or change - 1 <= abs(identical - 1)
+            yield criteria.Finding(f"{NAMES[kind]}: geometric mean of the changes in {len(found)} rows, and of identical runs",
+                                   f"{(change - 1) * 100:+.1f} %, {(identical - 1) * 100:+.1f} %", "at most +0.5 %, or as identical ones",
+                                   criteria.MET if met else criteria.MISSED)
+        clear = sorted((row for row, one in found.items() if one.clear and one.change > LEAST_CHANGE), key=lambda row: -found[row].change)
+        verdict = criteria.UNKNOWN if not found else criteria.MISSED if clear else criteria.UNCLEAR if too_few else criteria.MET
+        yield criteria.Finding(f"{NAMES[kind]}: rows with more of which a difference can be called",
+                               counted([f"{row} {found[row].change * 100:+.1f} %" for row in clear]), "none", verdict)
 
 
 def of_scaling(figures):
@@ -137,10 +155,13 @@ def of_scaling(figures):
             found = {threads: criteria.at_least(figures, (base, ours), (row, ours), "wall_s", limit, f"{group}: least throughput, of that with {cores} threads")
                      for threads, row in rows.items() if base and threads > cores}
             known = {threads: one for threads, one in found.items() if one.found}
+            for row in rows.values():
+                if ours in figures["failed"].get(row, {}):
+                    yield criteria.Finding(f"{group}: {row}", "failed", f"at least {limit:.2f} ×", criteria.MISSED)
             if not known:
                 yield criteria.verdict(group, None, limit, "at least", "×")
                 continue
-            least = min(known, key=lambda threads: float(known[threads].found.rstrip("×")))
+            least = min(known, key=lambda threads: (known[threads].verdict != criteria.MISSED, float(known[threads].found.rstrip("×"))))
             finding = known[least]
             yield criteria.Finding(f"{finding.what} ({least} threads)", finding.found, finding.limit, finding.verdict)
 

@@ -99,8 +99,8 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t
   // Compared only: once published the span may be given back and its record be another's.
   bool all_remote = remote_count(longer) + span->hole_blocks() == span->live_acquire();
   const void* owner_word = span->owner_acquire();
-  if (reinterpret_cast<uintptr_t>(owner_word) == Span::kNobody) {
-    // Given back meanwhile; or, with an empty list, never handed out: these blocks were freed before.
+  if (reinterpret_cast<uintptr_t>(owner_word) <= Span::kNobody) {
+    // Given back meanwhile, and with 0 its record's page too (span_pool.h); or, with an empty list, never handed out: these blocks were freed before.
     if (word == 0) fatal("double free", first);
     return;
   }

@@ -31,7 +31,7 @@ void see_what_was_touched(ThreadHeap& heap, pages::Span* span) {
   if (!rules.looks()) return;
   size_t resident = os::resident_bytes(reinterpret_cast<void*>(span->start), span->bytes, os::Reason::kZero);
   // A fault takes as long as to write some ten pages. With none the kernel may not have told.
-  if (resident != 0) rules.saw(resident <= span->bytes / 16);
+  resident != 0 ? rules.saw(resident <= span->bytes / 16) : rules.saw_nothing();
 }
 
 void make_zero(ThreadHeap* heap, pages::Span* span, size_t bytes) {

@@ -34,7 +34,7 @@ class ZeroingRules {
     sparse_ = false;
     if (++written_ <= kFirstTry << doublings_) return false;
     written_ = 0;
-    later();  // those that another thread frees are never heard of
+    later();  // those that another thread frees are not heard of here
     return true;
   }
   // A block is freed that had been given back: whether to ask what is resident of it.
@@ -48,6 +48,8 @@ class ZeroingRules {
     in_a_row_ = 0;
     sparse_ = true;
   }
+  // It has been asked, and nothing is known.
+  void saw_nothing() { unheard_ = 0; }
   void was_in_vain() {
     sparse_ = false;
     in_a_row_ = 0;

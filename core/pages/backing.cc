@@ -8,7 +8,8 @@
 namespace seemalloc::pages {
 
 size_t record_bytes(size_t regions) {
-  return os::arena_used_bytes() - absent_span_record_bytes() + regions * (kPagesPerRegion * sizeof(uint64_t));
+  size_t absent = absent_span_record_bytes();
+  return os::arena_used_bytes() - absent + regions * (kPagesPerRegion * sizeof(uint64_t));
 }
 
 constinit Backing backing;

@@ -4,7 +4,7 @@
 // Threads: free_list, countdown, bias, carved belong to the owner (a ThreadHeap under its slow_lock for all but the fast
 // path; the central list's lock while unowned; the sampled heap's lock when sampled). owner and remote are atomic. Of a
 // detached span the list behind its first block and the holes are the purger's (heap/holes.h).
-// An owner is never null: a thread without a heap compares its null with it and must not match.
+// An owner is never null, but in a record whose page has gone (span_pool.h): a thread without a heap compares its null with it.
 // Invariants:
 //  1. countdown + bias == live (modulo 2^32): the blocks handed out (to the program, a malloc list, a stash or the
 //     remote list), and those that lie in holes (heap/holes.h). A current span's countdown never reaches zero; that of an

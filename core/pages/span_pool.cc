@@ -45,7 +45,6 @@ class PageList {
 constexpr size_t kPagesPerChunk = 16, kFirstRoom = 256;
 constexpr size_t kMostRecent = 64;
 constexpr size_t kMostGoing = 64;     // at once
-constexpr size_t kMostPerTick = 1024;
 
 constinit Lock lock;
 // Those that were freed last, for the next to be taken: linked through `next`, as yet on no page's list.
@@ -60,13 +59,14 @@ constinit size_t going_count = 0;
 constinit std::atomic<size_t> absent_bytes{0};
 
 uint32_t records_per_page() { return static_cast<uint32_t>(os::page_bytes() / sizeof(Span)) - 1; }
+uintptr_t address_of(const RecordPage* page) { return reinterpret_cast<uintptr_t>(page); }
 RecordPage* page_of(Span* span) {
   return reinterpret_cast<RecordPage*>(round_down(reinterpret_cast<uintptr_t>(span), os::page_bytes()));
 }
 
 void set_absent_count(size_t count) {
   absent_count = count;
-  absent_bytes.store(count * os::page_bytes(), std::memory_order_relaxed);
+  absent_bytes.store(count * os::page_bytes(), std::memory_order_release);
 }
 void push_absent(RecordPage* page) {
   absent[absent_count] = page;
@@ -84,14 +84,15 @@ bool make_room_for_absent_locked() {
   return true;
 }
 
-bool make_pages_locked() {
-  if (!make_room_for_absent_locked()) return false;
-  auto* fresh = static_cast<char*>(os::arena_allocate(kPagesPerChunk * os::page_bytes(), os::page_bytes()));
+bool make_pages_locked(size_t count) {
+  auto* fresh = static_cast<char*>(os::arena_allocate(count * os::page_bytes(), os::page_bytes()));
   if (fresh == nullptr) return false;
-  page_count += kPagesPerChunk;
-  for (size_t i = kPagesPerChunk; i-- > 0;) push_absent(reinterpret_cast<RecordPage*>(fresh + i * os::page_bytes()));
+  page_count += count;
+  for (size_t i = count; i-- > 0;) push_absent(reinterpret_cast<RecordPage*>(fresh + i * os::page_bytes()));
   return true;
 }
+// Of a chunk, or of one where there is little address space left.
+bool make_pages_locked() { return make_room_for_absent_locked() && (make_pages_locked(kPagesPerChunk) || make_pages_locked(1)); }
 
 // The first on `partial`, which is made so if there is none; null when memory is refused.
 RecordPage* partial_page_locked() {
@@ -168,6 +169,24 @@ bool take_going(PageList& from) {
   return going_count != 0;
 }
 
+void sort_going() {
+  for (size_t i = 1; i < going_count; i++) {
+    RecordPage* page = going[i];
+    size_t at = i;
+    for (; at > 0 && going[at - 1] > page; at--) going[at] = going[at - 1];
+    going[at] = page;
+  }
+}
+
+size_t end_of_neighbours(size_t from) {
+  size_t end = from + 1;
+  while (end < going_count && address_of(going[end]) == address_of(going[end - 1]) + os::page_bytes()) end++;
+  return end;
+}
+bool purge_neighbours(size_t from) {
+  return os::purge(going[from], (end_of_neighbours(from) - from) * os::page_bytes(), os::Reason::kRecords);
+}
+
 // Those from `gone` on could not be given back.
 void end_going(size_t gone) {
   LockGuard guard(lock);
@@ -177,15 +196,19 @@ void end_going(size_t gone) {
 
 // Pages that went.
 size_t give_back(PageList& from, size_t most) {
-  size_t bytes = os::page_bytes(), all = 0;
+  size_t all = 0;
+  // fork in a signal handler in between: the child goes on with it.
+  count_held(+1);
   while (all < most && take_going(from)) {
+    sort_going();
     size_t gone = 0;
-    while (gone < going_count && os::purge(going[gone], bytes, os::Reason::kRecords)) gone++;
+    while (gone < going_count && purge_neighbours(gone)) gone = end_of_neighbours(gone);
     bool refused = gone < going_count;
     all += gone;
     end_going(gone);
     if (refused) break;
   }
+  count_held(-1);
   return all;
 }
 
@@ -223,9 +246,9 @@ void give_span(Span* span) {
   give_locked(span);
 }
 
-size_t purge_old_span_records() {
+size_t purge_old_span_records(size_t most_pages) {
   give_recent_to_pages();
-  size_t pages = give_back(empty_before, kMostPerTick);
+  size_t pages = give_back(empty_before, most_pages);
   LockGuard guard(lock);
   // What is left is as old as it was; the next tick goes on with it.
   if (empty_before.front() == nullptr) {
@@ -241,15 +264,19 @@ size_t purge_span_records() {
   return (pages + give_back(empty, SIZE_MAX)) * os::page_bytes();
 }
 
-size_t absent_span_record_bytes() { return absent_bytes.load(std::memory_order_relaxed); }
+// Acquire: whoever reads it first and what the arena has handed out afterwards finds no less there.
+size_t absent_span_record_bytes() { return absent_bytes.load(std::memory_order_acquire); }
 
 void lock_span_pool_for_fork() { lock.lock_for_fork(); }
 void unlock_span_pool_after_fork(bool in_child) {
-  // Whoever gave them back is the parent's: whether they have gone already nobody knows. Where it is refused they are lost.
-  for (size_t i = 0; in_child && i < going_count; i++) {
-    if (os::purge(going[i], os::page_bytes(), os::Reason::kRecords)) push_absent(going[i]);
+  // Whoever gave them back is the parent's, unless this thread was interrupted: whether they have gone already nobody knows. Where it is
+  // refused they are lost.
+  if (in_child && !fork_interrupts_a_holder) {
+    for (size_t i = 0; i < going_count; i++) {
+      if (os::purge(going[i], os::page_bytes(), os::Reason::kRecords)) push_absent(going[i]);
+    }
+    going_count = 0;
   }
-  if (in_child) going_count = 0;
   lock.unlock_after_fork();
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/os/arena.h"
+#include "core/os/calls.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
@@ -63,7 +64,7 @@ TEST(SpanPool, AnyUse) {
       give_span(span);
       out.pop_back();
     }
-    if (random() % 500 == 0) random() % 2 == 0 ? purge_span_records() : purge_old_span_records();
+    if (random() % 500 == 0) random() % 2 == 0 ? purge_span_records() : purge_old_span_records(SIZE_MAX);
   }
   give(out);
 }
@@ -79,6 +80,7 @@ TEST(SpanPool, WhatIsFreeGoesBackAndComesAgain) {
   EXPECT_GE(absent_span_record_bytes(), before);
   EXPECT_EQ(os::resident_bytes(kept, sizeof(Span)), 0u);
   EXPECT_EQ(kept->kind, SpanKind::kForeign) << "it reads as nothing";
+  EXPECT_LE(reinterpret_cast<uintptr_t>(kept->owner()), Span::kNobody);
   spans = take(kMany);
   EXPECT_EQ(os::arena_used_bytes(), used) << "no new ones";
   give(spans);
@@ -87,10 +89,37 @@ TEST(SpanPool, WhatIsFreeGoesBackAndComesAgain) {
 TEST(SpanPool, APageGoesOnceItHasBeenEmptyForATick) {
   purge_for_good();
   std::vector<Span*> spans = take(1000);
-  purge_old_span_records();
+  purge_old_span_records(SIZE_MAX);
   give(spans);
-  EXPECT_EQ(purge_old_span_records(), 0u) << "they have been used since the last one";
-  EXPECT_GT(purge_old_span_records(), 900 * sizeof(Span));
+  EXPECT_EQ(purge_old_span_records(SIZE_MAX), 0u) << "they have been used since the last one";
+  EXPECT_GT(purge_old_span_records(SIZE_MAX), 900 * sizeof(Span));
+}
+
+TEST(SpanPool, ATickGivesNoMoreThanItMay) {
+  purge_for_good();
+  std::vector<Span*> spans = take(kMany);
+  purge_old_span_records(SIZE_MAX);
+  give(spans);
+  purge_old_span_records(SIZE_MAX);
+  size_t gone = 0, ticks = 0;
+  for (; ticks < 100; ticks++) {
+    size_t bytes = purge_old_span_records(64);
+    if (bytes == 0) break;
+    EXPECT_LE(bytes, 64 * os::page_bytes());
+    gone += bytes;
+  }
+  EXPECT_GE(ticks, 2u);
+  EXPECT_GE(gone, kMany * sizeof(Span) * 9 / 10);
+}
+
+TEST(SpanPool, NeighboursGoInOneCall) {
+  purge_for_good();
+  std::vector<Span*> spans = take(kMany);
+  give(spans);
+  uint64_t before = os::call_count(os::Call::kDontNeed, os::Reason::kRecords).calls;
+  size_t bytes = purge_span_records();
+  uint64_t calls = os::call_count(os::Call::kDontNeed, os::Reason::kRecords).calls - before;
+  EXPECT_LE(calls, bytes / os::page_bytes() / 2);
 }
 
 TEST(SpanPool, APageWithARecordInUseStays) {
@@ -150,7 +179,7 @@ TEST(SpanPool, ThreadsShareIt) {
   std::thread purger([&] {
     while (!stop) {
       purge_span_records();
-      purge_old_span_records();
+      purge_old_span_records(SIZE_MAX);
     }
   });
   std::vector<std::thread> threads;
