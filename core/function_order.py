@@ -32,7 +32,7 @@ def run(*command, **more):
     return subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True, **more).stdout
 
 
-def functions_that_ran(library, command, folder, options="sample:512K"):
+def functions_that_ran(library, command, folder, options):
     """Mangled names of the library's functions that the command ran."""
     counts = pathlib.Path(folder, "callgrind.out")
     run("valgrind", "--tool=callgrind", "--soname-synonyms=somalloc=nouserintercepts", "--demangle=no", f"--callgrind-out-file={counts}",

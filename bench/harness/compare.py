@@ -67,12 +67,17 @@ def values_of(figures, row, measure):
     return found
 
 
+def measure_of(about, kind):
+    """What a row says that it measures as "time", "cpu" or "memory", and the least difference of that; (None, …) where it does not."""
+    measure = {"time": about["time"], "cpu": about["time"] and "cpu_s", "memory": about["memory"]}[kind]
+    return measure, least_difference("wall_s" if kind == "time" else measure, about["threads"])
+
+
 def cells_of(figures, kind):
     """Row → name → Cell, for "time", "cpu" or "memory"; only rows that measure it."""
     found = {}
     for row, about in figures["rows"].items():
-        measure = {"time": about["time"], "cpu": about["time"] and "cpu_s", "memory": about["memory"]}[kind]
-        least = least_difference("wall_s" if kind == "time" else measure, about["threads"])
+        measure, least = measure_of(about, kind)
         cells = measure and compare(values_of(figures, row, measure), least)
         if cells:
             found[row] = cells
@@ -125,3 +130,22 @@ def sampling_difference(on, again, off, least):
     change, identical = statistics.median(on + again) / base - 1, medians[1] / max(medians[0], FLOOR) - 1
     clear = differ(on, off, least) and differ(again, off, least) and abs(change) > abs(identical)
     return Difference(medians[2], change, identical, clear)
+
+
+def sampling_differences(figures, kind):
+    """Row → its Difference, and the fewest runs there are of any."""
+    names = list(figures["allocators"])
+    found, fewest = {}, math.inf
+    for row, about in figures["rows"].items():
+        measure, least = measure_of(about, kind)
+        values = values_of(figures, row, measure) if measure else {}
+        if len(values) == len(names):
+            found[row] = sampling_difference(*(values[name] for name in names), least)
+            fewest = min(fewest, *map(len, values.values()))
+    return found, fewest
+
+
+def mean_changes(differences):
+    """Geometric means of the changes by sampling and of what identical runs differ by, less one."""
+    return tuple(geometric_mean(1 + value for value in some) - 1 for some in
+                 ([one.change for one in differences], [one.identical for one in differences]))

@@ -171,23 +171,13 @@ def percent(value):
 
 
 def sampling_table(figures, kind):
-    on, again, off = figures["allocators"]
-    lines, changes, identical = [], [], []
-    for row, about_row in figures["rows"].items():
-        measure = {"time": about_row["time"], "cpu": about_row["time"] and "cpu_s", "memory": about_row["memory"]}[kind]
-        values = compare.values_of(figures, row, measure) if measure else {}
-        if len(values) < 3:
-            continue
-        least = compare.least_difference("wall_s" if kind == "time" else measure, about_row["threads"])
-        found = compare.sampling_difference(values[on], values[again], values[off], least)
-        changes.append(1 + found.change)
-        identical.append(1 + found.identical)
-        lines.append([row_label(figures, row, kind), number(found.off), ("" if found.clear else "~") + percent(found.change),
-                      percent(found.identical)])
-    if not lines:
+    differences, _ = compare.sampling_differences(figures, kind)
+    if not differences:
         return ""
+    lines = [[row_label(figures, row, kind), number(found.off), ("" if found.clear else "~") + percent(found.change), percent(found.identical)]
+             for row, found in differences.items()]
     heading, unit = KINDS[kind]
-    mean = ["*geometric mean*", "", *(percent(compare.geometric_mean(some) - 1) for some in (changes, identical))]
+    mean = ["*geometric mean*", "", *map(percent, compare.mean_changes(differences.values()))]
     return f"### {heading}, {unit}\n\n" + table(["row", "without sampling", "with", "the same twice"], [*lines, mean])
 
 

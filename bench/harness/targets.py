@@ -8,10 +8,9 @@ import statistics
 
 from harness import compare, criteria
 
-TIME, MEMORY = "time", "memory"
+TIME, MEMORY = "time", "memory"  # kinds, as in compare
 MEAN = {TIME: 1.00, MEMORY: 1.20}
 ROW = {TIME: 1.15, MEMORY: 1.5}
-NAMES = {TIME: "time", MEMORY: "memory"}
 LEAST_CHANGE = 0.005  # by sampling
 MOST_NAMED = 20
 FLAT, NEVER_FALLS = 0.90, 1.00
@@ -30,26 +29,26 @@ def against_best_peer(figures, ours, kind):
     """Row → (ratio to the best peer, whether a difference can be called)."""
     found = {}
     for row, about in figures["rows"].items():
-        measure = {TIME: about["time"], MEMORY: about["memory"]}[kind]
+        measure, least = compare.measure_of(about, kind)
         values = compare.values_of(figures, row, measure) if measure else {}
         peer = best_peer(figures, values)
         if ours not in values or peer is None:
             continue
         ratio = max(statistics.median(values[ours]), compare.FLOOR) / max(statistics.median(values[peer]), compare.FLOOR)
-        found[row] = ratio, compare.differ(values[ours], values[peer], compare.least_difference(measure, about["threads"]))
+        found[row] = ratio, compare.differ(values[ours], values[peer], least)
     return found
 
 
 def mean_and_rows(figures, ours, kind):
     ratios = against_best_peer(figures, ours, kind)
-    what = f"{NAMES[kind]}, to the best peer of each of {len(ratios)} rows"
+    what = f"{kind}, to the best peer of each of {len(ratios)} rows"
     yield criteria.verdict(f"{what}: geometric mean", compare.geometric_mean(ratio for ratio, _ in ratios.values()), MEAN[kind], "at most", "×")
     beyond = {row: one for row, one in ratios.items() if round(one[0], 2) > ROW[kind]}
     clear = sorted((row for row, (_, called) in beyond.items() if called), key=lambda row: -beyond[row][0])
     missed = [f"{row} failed" for row, failed in figures["failed"].items() if ours in failed] + [f"{row} {beyond[row][0]:.2f}×" for row in clear]
     found = counted(missed) + (f"; and {len(beyond) - len(clear)} in which no difference can be called" if len(beyond) > len(clear) else "")
     verdict = criteria.MISSED if missed else criteria.UNKNOWN if not ratios else criteria.UNCLEAR if beyond else criteria.MET
-    yield criteria.Finding(f"{NAMES[kind]}: rows above {ROW[kind]} ×", found if missed or ratios else "", "none", verdict)
+    yield criteria.Finding(f"{kind}: rows above {ROW[kind]} ×", found if missed or ratios else "", "none", verdict)
 
 
 def counted(names):
@@ -119,26 +118,17 @@ def of_comparison(figures):
 
 def of_sampling(figures):
     """Rows in which a difference can be called; and how far apart all rows are together, beside what identical runs are."""
-    on, again, off = figures["allocators"]
-    for kind, measure_of in ((TIME, "time"), (MEMORY, "memory")):
-        found, too_few = {}, False
-        for row, about in figures["rows"].items():
-            measure = about[measure_of]
-            values = compare.values_of(figures, row, measure) if measure else {}
-            if len(values) == 3:
-                least = compare.least_difference(measure, about["threads"])
-                found[row] = compare.sampling_difference(values[on], values[again], values[off], least)
-                too_few |= min(map(len, values.values())) < compare.LEAST_RUNS
-        change, identical = (compare.geometric_mean(1 + value for value in some) for some in
-                             ([one.change for one in found.values()], [one.identical for one in found.values()]))
+    for kind in (TIME, MEMORY):
+        found, fewest = compare.sampling_differences(figures, kind)
         if found:
-            met = change - 1 <= LEAST_CHANGE or change - 1 <= abs(identical - 1)
-            yield criteria.Finding(f"{NAMES[kind]}: geometric mean of the changes in {len(found)} rows, and of identical runs",
-                                   f"{(change - 1) * 100:+.1f} %, {(identical - 1) * 100:+.1f} %", "at most +0.5 %, or as identical ones",
+            change, identical = compare.mean_changes(found.values())
+            met = change <= LEAST_CHANGE or change <= abs(identical)
+            yield criteria.Finding(f"{kind}: geometric mean of the changes in {len(found)} rows, and of identical runs",
+                                   f"{change * 100:+.1f} %, {identical * 100:+.1f} %", "at most +0.5 %, or as identical ones",
                                    criteria.MET if met else criteria.MISSED)
         clear = sorted((row for row, one in found.items() if one.clear and one.change > LEAST_CHANGE), key=lambda row: -found[row].change)
-        verdict = criteria.UNKNOWN if not found else criteria.MISSED if clear else criteria.UNCLEAR if too_few else criteria.MET
-        yield criteria.Finding(f"{NAMES[kind]}: rows with more of which a difference can be called",
+        verdict = criteria.UNKNOWN if not found else criteria.MISSED if clear else criteria.UNCLEAR if fewest < compare.LEAST_RUNS else criteria.MET
+        yield criteria.Finding(f"{kind}: rows with more of which a difference can be called",
                                counted([f"{row} {found[row].change * 100:+.1f} %" for row in clear]), "none", verdict)
 
 
@@ -161,7 +151,7 @@ def of_scaling(figures):
             if not known:
                 yield criteria.verdict(group, None, limit, "at least", "×")
                 continue
-            least = min(known, key=lambda threads: (known[threads].verdict != criteria.MISSED, float(known[threads].found.rstrip("×"))))
+            least = min(known, key=lambda threads: (known[threads].verdict != criteria.MISSED, -criteria.median(figures, rows[threads], ours, "wall_s")))
             finding = known[least]
             yield criteria.Finding(f"{finding.what} ({least} threads)", finding.found, finding.limit, finding.verdict)
 

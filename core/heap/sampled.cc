@@ -23,7 +23,7 @@ struct IdTable {
 };
 
 struct alignas(kCacheLineBytes) SampledClass {
-  OwnerLock lock;  // held for a few instructions, while every allocation is a sample by the one thread that there is
+  OwnerLock lock;  // where one thread's allocations are all samples, an atomic exchange at each unlock would be felt
   SpanList available;
   SpanList full;
   IdTable* free_tables;

@@ -50,8 +50,6 @@ void OwnerLock::unlock_after_fork() {
   unlock();
 }
 
-namespace {
-
 struct alignas(kCacheLineBytes) WaitCounters {
   std::atomic<uint64_t> short_waits, waits, wait_ns;
 
@@ -66,8 +64,9 @@ struct alignas(kCacheLineBytes) WaitCounters {
   }
   void forget() { set_to_zero(short_waits, waits, wait_ns); }
 };
-constinit WaitCounters shared_waits, owner_waits;
 
+namespace {
+constinit WaitCounters shared_waits, owner_waits;
 }  // namespace
 
 LockWaits shared_lock_waits() { return shared_waits.read(); }
@@ -77,16 +76,21 @@ void forget_lock_waits_in_child() {
   owner_waits.forget();
 }
 
-void Lock::lock_slow() {
+void LockWord::wait(WaitCounters& waits, uint64_t look_again_ns) {
   for (int i = 0; i < kSpinsBeforeSleep; i++) {
-    if (state_.load(std::memory_order_relaxed) == 0 && try_lock()) return shared_waits.count_short();
+    if (state_.load(std::memory_order_relaxed) == 0 && try_lock()) return waits.count_short();
     pause();
   }
   uint64_t begin = os::monotonic_ns();
   count_held(+1);
-  while (state_.exchange(2, std::memory_order_acquire) != 0) os::futex_wait(&state_, 2);
-  shared_waits.count_long(begin);
+  while (state_.exchange(2, std::memory_order_acquire) != 0) os::futex_wait(&state_, 2, look_again_ns);
+  waits.count_long(begin);
 }
+
+void LockWord::wake() { os::futex_wake(&state_, 1); }
+
+void Lock::lock_slow() { wait(shared_waits, 0); }
+void OwnerLock::lock_slow() { wait(owner_waits, 10 * kMillisecond_ns); }
 
 bool Lock::try_lock_for(uint64_t ns) {
   constexpr uint64_t kStep_ns = kMillisecond_ns;
@@ -96,19 +100,5 @@ bool Lock::try_lock_for(uint64_t ns) {
   }
   return true;
 }
-
-void OwnerLock::lock_slow() {
-  constexpr uint64_t kLookAgain_ns = 10 * kMillisecond_ns;
-  for (int i = 0; i < kSpinsBeforeSleep; i++) {
-    if (try_lock()) return owner_waits.count_short();
-    pause();
-  }
-  uint64_t begin = os::monotonic_ns();
-  count_held(+1);
-  while (state_.exchange(2, std::memory_order_acquire) != 0) os::futex_wait(&state_, 2, kLookAgain_ns);
-  owner_waits.count_long(begin);
-}
-
-void LockWord::wake() { os::futex_wake(&state_, 1); }
 
 }  // namespace seemalloc

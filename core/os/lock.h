@@ -27,7 +27,9 @@ SEEMALLOC_ALWAYS_INLINE void count_held(int by) {
 // Long enough for a critical section on another CPU, short enough not to hurt under priorities or one CPU.
 inline constexpr int kSpinsBeforeSleep = 64;
 
-// What the two kinds of lock share: taking the word, and fork.
+struct WaitCounters;
+
+// What the two kinds of lock share: taking the word, waiting for it, and fork.
 class LockWord {
  public:
   constexpr LockWord() = default;
@@ -48,6 +50,8 @@ class LockWord {
     return false;
   }
 
+  // Sleepers look again after so long, or (0) are woken only.
+  void wait(WaitCounters& waits, uint64_t look_again_ns);
   SEEMALLOC_COLD void wake();
 
   std::atomic<uint32_t> state_{0};

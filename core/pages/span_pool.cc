@@ -27,6 +27,12 @@ static_assert(sizeof(RecordPage) <= sizeof(Span));
 class PageList {
  public:
   RecordPage* front() const { return first_; }
+  // The front one, off the list; null when there is none.
+  RecordPage* pop() {
+    RecordPage* page = first_;
+    if (page != nullptr) remove(page);
+    return page;
+  }
   void push(RecordPage* page) {
     page->next = first_;
     page->previous = nullptr;
@@ -44,7 +50,7 @@ class PageList {
 
 constexpr size_t kPagesPerChunk = 16, kFirstRoom = 256;
 constexpr size_t kMostRecent = 64;
-constexpr size_t kMostGoing = 64;     // at once
+constexpr size_t kMostGoing = 64;  // at once
 
 constinit Lock lock;
 // Those that were freed last, for the next to be taken: linked through `next`, as yet on no page's list.
@@ -94,21 +100,19 @@ bool make_pages_locked(size_t count) {
 // Of a chunk, or of one where there is little address space left.
 bool make_pages_locked() { return make_room_for_absent_locked() && (make_pages_locked(kPagesPerChunk) || make_pages_locked(1)); }
 
+RecordPage* pop_absent_locked() {
+  if (absent_count == 0 && !make_pages_locked()) return nullptr;
+  set_absent_count(absent_count - 1);
+  return absent[absent_count];
+}
+
 // The first on `partial`, which is made so if there is none; null when memory is refused.
 RecordPage* partial_page_locked() {
   if (partial.front() != nullptr) return partial.front();
-  RecordPage* page = nullptr;
-  for (PageList* list : {&empty, &empty_before}) {
-    page = list->front();
-    if (page == nullptr) continue;
-    list->remove(page);
-    partial.push(page);
-    return page;
-  }
-  if (absent_count == 0 && !make_pages_locked()) return nullptr;
-  page = absent[absent_count - 1];
-  set_absent_count(absent_count - 1);
-  partial.push(page);
+  RecordPage* page = empty.pop();
+  if (page == nullptr) page = empty_before.pop();
+  if (page == nullptr) page = pop_absent_locked();
+  if (page != nullptr) partial.push(page);
   return page;
 }
 
@@ -161,11 +165,7 @@ void give_recent_to_pages() {
 bool take_going(PageList& from) {
   LockGuard guard(lock);
   if (going_count != 0) return false;
-  while (going_count < kMostGoing && from.front() != nullptr) {
-    RecordPage* page = from.front();
-    from.remove(page);
-    going[going_count++] = page;
-  }
+  while (going_count < kMostGoing && from.front() != nullptr) going[going_count++] = from.pop();
   return going_count != 0;
 }
 
@@ -183,9 +183,6 @@ size_t end_of_neighbours(size_t from) {
   while (end < going_count && address_of(going[end]) == address_of(going[end - 1]) + os::page_bytes()) end++;
   return end;
 }
-bool purge_neighbours(size_t from) {
-  return os::purge(going[from], (end_of_neighbours(from) - from) * os::page_bytes(), os::Reason::kRecords);
-}
 
 // Those from `gone` on could not be given back.
 void end_going(size_t gone) {
@@ -202,7 +199,11 @@ size_t give_back(PageList& from, size_t most) {
   while (all < most && take_going(from)) {
     sort_going();
     size_t gone = 0;
-    while (gone < going_count && purge_neighbours(gone)) gone = end_of_neighbours(gone);
+    while (gone < going_count) {
+      size_t end = end_of_neighbours(gone);
+      if (!os::purge(going[gone], (end - gone) * os::page_bytes(), os::Reason::kRecords)) break;
+      gone = end;
+    }
     bool refused = gone < going_count;
     all += gone;
     end_going(gone);

@@ -9,9 +9,8 @@
 namespace seemalloc::profile {
 namespace {
 
-constexpr uint64_t kSecond_ns = 1000000000;
 constexpr uint64_t kLimit = 6400;  // 100 in 1/64 s
-constexpr SamplePace::Limit kBoth{kLimit, kLimit}, kNone{UINT32_MAX, UINT32_MAX};
+constexpr SamplePace::Limit kBoth{kLimit, kLimit}, kSmall{kLimit, 64}, kNone{UINT32_MAX, UINT32_MAX};
 
 class Paces : public testing::Test {
  protected:
@@ -147,7 +146,6 @@ TEST_F(Paces, ASmallLimitIsOne) {
   }
 }
 
-// Threads of a few samples each: alone none of them would ever come to a limit.
 // Asked for a limit of two a second, a thread that takes none is not stretched for that.
 TEST_F(Paces, NoSamplesRaiseNothing) {
   SamplePace pace;
@@ -165,8 +163,8 @@ TEST_F(Paces, NoSamplesRaiseNothing) {
   }
 }
 
+// Threads of a few samples each: alone none of them would ever come to a limit.
 TEST_F(Paces, ThreadsOfAFewSamplesAreLimitedTogether) {
-  constexpr SamplePace::Limit kSmall{6400, 64};
   uint64_t taken = 0, stretched_by = 0;
   for (unsigned t = 0; t < 100000; t++) {
     SamplePace pace;
@@ -187,18 +185,17 @@ TEST_F(Paces, ThreadsOfAFewSamplesAreLimitedTogether) {
 }
 
 // Until the short threads are stretched by at least 8.
-void stretch_short_threads(SamplePace::Limit limit) {
+void stretch_short_threads() {
   for (unsigned t = 0; t < 100000 && SamplePace::stretch_of_short_threads() < 3; t++) {
     SamplePace pace;
-    for (unsigned n = 0; n < limit.per_second / 64; n++) pace.count(limit);
-    pace.end(limit);
+    for (unsigned n = 0; n < kSmall.per_second / 64; n++) pace.count(kSmall);
+    pace.end(kSmall);
   }
   ASSERT_GE(SamplePace::stretch_of_short_threads(), 3u);
 }
 
 TEST_F(Paces, ThreadsOfAFewSamplesComeBack) {
-  constexpr SamplePace::Limit kSmall{6400, 64};
-  stretch_short_threads(kSmall);
+  stretch_short_threads();
   for (unsigned t = 0; t < 10000 && SamplePace::stretch_of_short_threads() != 0; t++) {
     work(3 * kSecond_ns / 1000);
     SamplePace pace;
@@ -210,8 +207,7 @@ TEST_F(Paces, ThreadsOfAFewSamplesComeBack) {
 
 // No thread ends any more.
 TEST_F(Paces, ThreadsOfAFewSamplesComeBackByTimeAlone) {
-  constexpr SamplePace::Limit kSmall{6400, 64};
-  stretch_short_threads(kSmall);
+  stretch_short_threads();
   for (unsigned t = 0; t < 1000 && SamplePace::stretch_of_short_threads() != 0; t++) {
     work(20 * kSecond_ns / 1000);
     SamplePace pace;  // of one that began just now
@@ -221,8 +217,7 @@ TEST_F(Paces, ThreadsOfAFewSamplesComeBackByTimeAlone) {
 }
 
 TEST_F(Paces, WhoLivesOnIsMeasuredByItsOwnTime) {
-  constexpr SamplePace::Limit kSmall{6400, 64};
-  stretch_short_threads(kSmall);
+  stretch_short_threads();
   unsigned stretch = SamplePace::stretch_of_short_threads();
   std::thread([&] {
     SamplePace pace;
@@ -235,7 +230,6 @@ TEST_F(Paces, WhoLivesOnIsMeasuredByItsOwnTime) {
 
 // They are charged by their own clock: many that end at once are no burst.
 TEST_F(Paces, ThreadsThatHaveBeenLookedAtAreNotChargedWithTheShortOnes) {
-  constexpr SamplePace::Limit kSmall{6400, 64};
   for (unsigned t = 0; t < 1000; t++) {
     SamplePace pace;
     pace.look(1, kSmall);
