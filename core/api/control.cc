@@ -13,7 +13,7 @@
 #include "core/api/sampling.h"
 #include "core/api/trace.h"
 #include "core/base/options.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
 #include "core/os/socket.h"

@@ -13,7 +13,7 @@
 #include "core/api/profile_kinds.h"
 #include "core/api/test_api.h"
 #include "core/base/units.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/os/arena.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"

@@ -19,7 +19,7 @@
 #include "core/api/runtime_options.h"
 #include "core/api/test_api.h"
 #include "core/base/options.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/pressure.h"
 #include "core/heap/size_class.h"
 #include "core/os/lock.h"

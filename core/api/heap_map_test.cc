@@ -20,7 +20,7 @@
 #include "core/base/units.h"
 #include "core/heap/heap_map.h"
 #include "core/heap/holes.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"

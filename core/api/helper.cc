@@ -21,7 +21,7 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/holes.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/pressure.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"

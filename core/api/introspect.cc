@@ -8,7 +8,7 @@
 #include "core/api/other_names.h"
 #include "core/api/report.h"
 #include "core/base/compiler.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"

@@ -13,8 +13,8 @@
 #include "core/api/test_api.h"
 #include "core/base/repetitions_for_test.h"
 #include "core/base/units.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/large.h"
-#include "core/heap/large_cache.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
 

@@ -12,7 +12,7 @@
 #include "core/api/sampling.h"
 #include "core/base/compiler.h"
 #include "core/base/options.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 
 using namespace seemalloc;
 

@@ -11,6 +11,7 @@
 #include "core/api/process.h"
 #include "core/api/sampling.h"
 #include "core/heap/central.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/large.h"
 #include "core/heap/large_cache.h"
 #include "core/heap/pressure.h"

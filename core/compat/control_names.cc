@@ -16,6 +16,7 @@
 #include "core/compat/heap_text.h"
 #include "core/compat/mallctl.h"
 #include "core/compat/stats_snapshot.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/size_class.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"

@@ -3,8 +3,8 @@
 #include "core/api/process.h"
 #include "core/base/units.h"
 #include "core/compat/control_names.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/large.h"
-#include "core/heap/large_cache.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
 

@@ -5,6 +5,7 @@
 #include "core/heap/central.h"
 #include "core/heap/current_spans.h"
 #include "core/heap/remote.h"
+#include "core/heap/role.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
@@ -47,14 +48,8 @@ void begin_epoch() {
 
 std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, refilled_bytes{0}, current_spans{0};
 
-// Who purges: an address of its thread's own. Null when nobody does.
-std::atomic<const void*> purger{nullptr};
-
-bool become_purger() {
-  const void* nobody = nullptr;
-  return purger.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire, std::memory_order_relaxed);
-}
-void cease_to_purge() { purger.store(nullptr, std::memory_order_release); }
+// Who purges.
+Role purger;
 
 // ---- pages of a span ----
 
@@ -450,10 +445,10 @@ void purge_holes_if_due(uint64_t now_ns) {
   if (now_ns < next_slice_ns.load(std::memory_order_relaxed)) return;
   const void* helper = hole_helper.load(std::memory_order_relaxed);
   if (helper != nullptr && helper != &thread_cache) return;
-  if (!wanted() || !become_purger()) return;
+  if (!wanted() || !purger.try_take()) return;
   next_slice_ns.store(now_ns + kRest_ns, std::memory_order_relaxed);
   run_slice(now_ns, helper != nullptr ? kSlice_ns : kShortSlice_ns);
-  cease_to_purge();
+  purger.leave();
 }
 
 namespace {
@@ -483,39 +478,25 @@ uint64_t ns_since_hole_epoch(uint32_t epoch) {
 bool holes_wait() { return unfinished.load(std::memory_order_relaxed) && wanted(); }
 
 namespace {
-// Waits for a slice of another thread, but not for a signal handler's own.
-bool become_purger_in_time(uint64_t most_ns) {
-  constexpr uint64_t kPause_ns = 100 * kMicrosecond_ns, kLongest_ns = 50 * kMillisecond_ns;
-  if (most_ns > kLongest_ns) most_ns = kLongest_ns;
-  for (uint64_t waited_ns = 0; waited_ns < most_ns; waited_ns += kPause_ns) {
-    if (become_purger()) return true;
-    if (purger.load(std::memory_order_relaxed) == &thread_cache) return false;
-    os::pause(kPause_ns);
-  }
-  return false;
-}
-
 // The purger's: where the last of these passes has stopped before the end.
 bool unfinished_pass = false;
 Place next_place;
 }  // namespace
 
 size_t purge_all_holes(uint64_t most_ns) {
-  if (!become_purger_in_time(most_ns)) return 0;
+  if (!purger.try_take_for(most_ns)) return 0;
   begin_epoch();  // what is on a list has been there since before
   uint64_t begin = os::monotonic_ns();
   bool bounded = most_ns < UINT64_MAX - begin;
   Pass pass{1, bounded ? begin + most_ns : UINT64_MAX, bounded && unfinished_pass ? next_place : the_beginning()};
   unfinished_pass = !run(pass);
   next_place = pass.place;
-  cease_to_purge();
+  purger.leave();
   return pass.bytes;
 }
 
-HolePurgePause::HolePurgePause() {
-  while (!become_purger()) os::pause(50 * kMicrosecond_ns);
-}
-HolePurgePause::~HolePurgePause() { cease_to_purge(); }
+HolePurgePause::HolePurgePause() { purger.take(); }
+HolePurgePause::~HolePurgePause() { purger.leave(); }
 
 HoleCounters hole_counters() {
   auto read = [](const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
@@ -527,7 +508,7 @@ HoleCounters hole_counters() {
 void forget_purger_in_child(bool may_lock) {
   hole_helper.store(nullptr, std::memory_order_relaxed);
   // fork was called by a signal handler in the midst of a purge: the purger is this thread, which will go on.
-  if (purger.load(std::memory_order_relaxed) == &thread_cache) return;
+  if (purger.is_mine()) return;
   Span* span = detached_span.load(std::memory_order_relaxed);
   if (span != nullptr && may_lock) {
     if (span->remote.load(std::memory_order_relaxed) == kUnowned) {
@@ -536,7 +517,7 @@ void forget_purger_in_child(bool may_lock) {
       reattach_owned(*static_cast<ThreadHeap*>(const_cast<void*>(span->owner_acquire())), span);
     }
   }
-  purger.store(nullptr, std::memory_order_relaxed);
+  purger.forget_in_child();
 }
 
 }  // namespace seemalloc::heap

@@ -24,7 +24,7 @@
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/base/options.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/fault.h"

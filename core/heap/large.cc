@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/size_class.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"

@@ -1,16 +1,11 @@
 #include "core/heap/large_cache.h"
 
 #include "core/base/options.h"
-#include "core/heap/central.h"
-#include "core/heap/holes.h"
-#include "core/heap/lost_threads.h"
 #include "core/heap/pressure.h"
-#include "core/heap/remote.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
-#include "core/pages/span_pool.h"
 
 namespace seemalloc::heap {
 
@@ -21,16 +16,6 @@ namespace {
 
 // One thread's share of the budget, of which half is for large spans: more than a fair one for few threads.
 constexpr size_t kMaxBytesPerThread = 4 * MiB;
-
-std::atomic<uint64_t> next_epoch_ns{0};
-
-// Half a purge delay, but not longer because pages are kept for longer: what is given to the page heap is not given back yet.
-uint64_t half_delay_ns() {
-  constexpr uint64_t kLeast_ns = 50 * kMillisecond_ns;
-  constexpr uint64_t kMost_ns = 500 * kMillisecond_ns;
-  uint64_t half = pages::purge_delay_ns() / 2;
-  return half < kLeast_ns ? kLeast_ns : half < kMost_ns ? half : kMost_ns;
-}
 
 }  // namespace
 
@@ -133,7 +118,6 @@ void LargeCache::flush_idle(uint32_t epoch) {
   lock_.open();
 }
 
-namespace {
 void flush_idle_large_caches(uint32_t epoch) {
   unsigned active = 0;
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
@@ -142,45 +126,6 @@ void flush_idle_large_caches(uint32_t epoch) {
     active++;
   }
   share_large_budget(active);
-}
-}  // namespace
-
-// Of records that go back at a tick: 20 µs of a free, where there is no helper.
-constexpr size_t kMostRecordPages = 1024, kMostRecordPagesOfAFree = 64;
-
-void tick(bool by_helper) {
-  uint64_t now = os::coarse_monotonic_ns();
-  uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);
-  if (now >= due && next_epoch_ns.compare_exchange_strong(due, now + half_delay_ns() + kMillisecond_ns, std::memory_order_relaxed)) {
-    flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
-    release_lost(false);
-    release_parked();
-    if (pages::purge_mode() != options::Purge::kNever) {
-      purge_idle_bodies();
-      pages::purge_old_span_records(by_helper ? kMostRecordPages : kMostRecordPagesOfAFree);
-    }
-    central_publish_lists(false);
-    reclaim_for_sleepers();
-    central_trim();
-    relax_sample_distances();
-    watch_without_helper();
-  }
-  pages::tick(by_helper);
-  purge_holes_if_due(now);
-  if (!by_helper) note_slow_free();
-}
-
-size_t purge_all(os::Reason reason, uint64_t most_in_holes_ns) {
-  release_lost(true);
-  release_parked();
-  central_publish_lists(true);
-  reclaim_for_sleepers();
-  retire_empty_spans();
-  flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
-  // What is free as a whole first: where memory is short that is the most in the least time.
-  size_t bytes = pages::purge_all(reason);
-  bytes += purge_all_holes(most_in_holes_ns);
-  return bytes + pages::purge_span_records();
 }
 
 }  // namespace seemalloc::heap

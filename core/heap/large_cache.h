@@ -120,11 +120,7 @@ class LargeCache {
 // Sets how much each of so many threads may keep. Called when a thread gets its heap and at every tick.
 void share_large_budget(unsigned threads);
 
-// Gives large spans that idle threads keep, and pages that have been free for a while, back when it is time. Cheap when it
-// is not: reads a clock. Requires: no lock held (it makes system calls).
-void tick(bool by_helper = false);
-// Gives every free page back now, other threads' cached large spans and empty spans included; of holes in spans what can be
-// had in about `most_in_holes_ns`. Returns bytes given back to the system.
-size_t purge_all(os::Reason reason = os::Reason::kAsked, uint64_t most_in_holes_ns = UINT64_MAX);
+// Gives back what active threads have kept since before the epoch, but for a thread's that is about to use it.
+void flush_idle_large_caches(uint32_t epoch);
 
 }  // namespace seemalloc::heap

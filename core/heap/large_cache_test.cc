@@ -14,6 +14,7 @@
 
 #include "core/api/test_api.h"
 #include "core/base/options.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"

@@ -16,7 +16,7 @@
 #include "core/api/no_helper_for_test.h"
 #include "core/api/no_samples_for_test.h"
 #include "core/api/test_api.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
 #include "core/os/threads.h"

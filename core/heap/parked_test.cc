@@ -11,7 +11,7 @@
 #include "core/api/no_helper_for_test.h"
 #include "core/api/no_samples_for_test.h"
 #include "core/api/test_api.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/fault.h"
@@ -299,6 +299,25 @@ TEST(Parked, TogetherTheyKeepNoMoreThanSixteenMiB) {
   EXPECT_GE(bytes, 2 * MiB);
   EXPECT_LT(count, size_t{kThreads});
   for (const Blocks& blocks : all) free_all(blocks);
+}
+
+// Walks see lists that nobody changes meanwhile, the helper thread included (also under TSan).
+TEST(Parked, AreNotHandedOnUnderAWalk) {
+  std::atomic<bool> stop{false};
+  std::thread helper([&stop] {
+    while (!stop) {
+      os::let_pass(kSecond_ns);
+      tick(true);
+      purge_all();
+    }
+  });
+  for (int i = 0; i < 300; i++) {
+    Blocks all = left_behind();
+    EXPECT_GE(live_blocks(), all.size());
+    free_all(all);
+  }
+  stop = true;
+  helper.join();
 }
 
 #ifndef __SANITIZE_THREAD__  // it does not allow threads in a child

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "core/base/counters.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/pressure_rules.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/cgroup.h"

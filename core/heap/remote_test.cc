@@ -12,6 +12,7 @@
 
 #include "core/api/test_api.h"
 #include "core/heap/central.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/statistics.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"

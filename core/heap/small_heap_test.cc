@@ -10,6 +10,7 @@
 #include "core/api/test_api.h"
 #include "core/base/units.h"
 #include "core/heap/central.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/remote.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"

@@ -1,7 +1,7 @@
 #include "core/heap/statistics.h"
 
 #include "core/heap/central.h"
-#include "core/heap/holes.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/large.h"
 #include "core/heap/lost_threads.h"
 #include "core/heap/remote.h"
@@ -289,7 +289,7 @@ void walk_span(void* context, Span* span) {
 }  // namespace
 
 bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context) {
-  HolePurgePause pause;
+  HousekeepingPause pause;
   central_publish_lists(true);  // to where the walk looks
   Walk walk{f, context, true};
   pages::for_each_span(walk_span, &walk);

@@ -7,6 +7,7 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/central.h"
+#include "core/heap/housekeeping.h"
 #include "core/heap/holes.h"
 #include "core/heap/homes.h"
 #include "core/heap/pressure.h"

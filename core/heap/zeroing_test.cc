@@ -15,7 +15,7 @@
 #include "core/api/no_samples_for_test.h"
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/os/calls.h"
 #include "core/os/fault.h"
 #include "core/os/os.h"

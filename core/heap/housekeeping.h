@@ -1,0 +1,36 @@
+// What is done for all threads from time to time: memory that nobody uses goes back, lists whose thread is gone are handed on.
+//
+// Who calls: slow paths (a free that empties a span, a large free), the helper thread, who asks for a purge. Threads: any; one at a time
+// does what concerns others' lists, the rest do without.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/heap/holes.h"
+#include "core/os/os.h"
+
+namespace seemalloc::heap {
+
+// Gives large spans that idle threads keep, and pages that have been free for a while, back when it is time. Cheap when it
+// is not: reads a clock. Requires: no lock held (it makes system calls).
+void tick(bool by_helper = false);
+// Gives every free page back now, other threads' cached large spans and empty spans included; of holes in spans what can be
+// had in about `most_in_holes_ns`. Returns bytes given back to the system.
+size_t purge_all(os::Reason reason = os::Reason::kAsked, uint64_t most_in_holes_ns = UINT64_MAX);
+
+// While alive neither changes lists, the helper thread's included: they can be walked. Requires: no lock held, neither called.
+class HousekeepingPause {
+ public:
+  HousekeepingPause();
+  ~HousekeepingPause();
+  HousekeepingPause(const HousekeepingPause&) = delete;
+  HousekeepingPause& operator=(const HousekeepingPause&) = delete;
+
+ private:
+  HolePurgePause no_holes_;
+};
+
+void forget_housekeeper_in_child();
+
+}  // namespace seemalloc::heap
