@@ -245,10 +245,11 @@ TEST(CpuProfiler, SeesThreadsThatNeverAskForMemory) {
 
 // At once, though the helper has just gone to sleep for half a second. The best of some: others use the machine, too.
 TEST(CpuProfiler, SeesThreadsThatNeverAskForMemoryFromTheFirstMoment) {
+  constexpr uint64_t kAtOnce_ns = 200 * kMillisecond_ns;
   uint64_t best_ns = UINT64_MAX;
   ASSERT_EQ(start(100), 0);  // a helper that is just being made would look at once
   ASSERT_EQ(stop(), 0);
-  for (int tries = 0; tries < 4; tries++) {
+  for (int tries = 0; tries < 20 && best_ns > kAtOnce_ns; tries++) {
     os::pause(100 * kMillisecond_ns);
     uint64_t began_ns = os::monotonic_ns();
     ASSERT_EQ(start(100), 0);
@@ -263,7 +264,7 @@ TEST(CpuProfiler, SeesThreadsThatNeverAskForMemoryFromTheFirstMoment) {
     quiet.join();
     ASSERT_EQ(stop(), 0);
   }
-  EXPECT_LT(best_ns, 200 * kMillisecond_ns);
+  EXPECT_LE(best_ns, kAtOnce_ns);
 }
 
 void by_the_program(int) {}

@@ -5,7 +5,6 @@
 #include "core/heap/central.h"
 #include "core/heap/current_spans.h"
 #include "core/heap/remote.h"
-#include "core/heap/role.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
@@ -48,8 +47,14 @@ void begin_epoch() {
 
 std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, refilled_bytes{0}, current_spans{0};
 
-// Who purges.
-Role purger;
+// Who purges: an address of its thread's own. Null when nobody does.
+std::atomic<const void*> purger{nullptr};
+
+bool become_purger() {
+  const void* nobody = nullptr;
+  return purger.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire, std::memory_order_relaxed);
+}
+void cease_to_purge() { purger.store(nullptr, std::memory_order_release); }
 
 // ---- pages of a span ----
 
@@ -445,10 +450,10 @@ void purge_holes_if_due(uint64_t now_ns) {
   if (now_ns < next_slice_ns.load(std::memory_order_relaxed)) return;
   const void* helper = hole_helper.load(std::memory_order_relaxed);
   if (helper != nullptr && helper != &thread_cache) return;
-  if (!wanted() || !purger.try_take()) return;
+  if (!wanted() || !become_purger()) return;
   next_slice_ns.store(now_ns + kRest_ns, std::memory_order_relaxed);
   run_slice(now_ns, helper != nullptr ? kSlice_ns : kShortSlice_ns);
-  purger.leave();
+  cease_to_purge();
 }
 
 namespace {
@@ -478,25 +483,39 @@ uint64_t ns_since_hole_epoch(uint32_t epoch) {
 bool holes_wait() { return unfinished.load(std::memory_order_relaxed) && wanted(); }
 
 namespace {
+// Waits for a slice of another thread, but not for a signal handler's own.
+bool become_purger_in_time(uint64_t most_ns) {
+  constexpr uint64_t kPause_ns = 100 * kMicrosecond_ns, kLongest_ns = 50 * kMillisecond_ns;
+  if (most_ns > kLongest_ns) most_ns = kLongest_ns;
+  for (uint64_t waited_ns = 0; waited_ns < most_ns; waited_ns += kPause_ns) {
+    if (become_purger()) return true;
+    if (purger.load(std::memory_order_relaxed) == &thread_cache) return false;
+    os::pause(kPause_ns);
+  }
+  return false;
+}
+
 // The purger's: where the last of these passes has stopped before the end.
 bool unfinished_pass = false;
 Place next_place;
 }  // namespace
 
 size_t purge_all_holes(uint64_t most_ns) {
-  if (!purger.try_take_for(most_ns)) return 0;
+  if (!become_purger_in_time(most_ns)) return 0;
   begin_epoch();  // what is on a list has been there since before
   uint64_t begin = os::monotonic_ns();
   bool bounded = most_ns < UINT64_MAX - begin;
   Pass pass{1, bounded ? begin + most_ns : UINT64_MAX, bounded && unfinished_pass ? next_place : the_beginning()};
   unfinished_pass = !run(pass);
   next_place = pass.place;
-  purger.leave();
+  cease_to_purge();
   return pass.bytes;
 }
 
-HolePurgePause::HolePurgePause() { purger.take(); }
-HolePurgePause::~HolePurgePause() { purger.leave(); }
+HolePurgePause::HolePurgePause() {
+  while (!become_purger()) os::pause(50 * kMicrosecond_ns);
+}
+HolePurgePause::~HolePurgePause() { cease_to_purge(); }
 
 HoleCounters hole_counters() {
   auto read = [](const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
@@ -508,7 +527,7 @@ HoleCounters hole_counters() {
 void forget_purger_in_child(bool may_lock) {
   hole_helper.store(nullptr, std::memory_order_relaxed);
   // fork was called by a signal handler in the midst of a purge: the purger is this thread, which will go on.
-  if (purger.is_mine()) return;
+  if (purger.load(std::memory_order_relaxed) == &thread_cache) return;
   Span* span = detached_span.load(std::memory_order_relaxed);
   if (span != nullptr && may_lock) {
     if (span->remote.load(std::memory_order_relaxed) == kUnowned) {
@@ -517,7 +536,7 @@ void forget_purger_in_child(bool may_lock) {
       reattach_owned(*static_cast<ThreadHeap*>(const_cast<void*>(span->owner_acquire())), span);
     }
   }
-  purger.forget_in_child();
+  purger.store(nullptr, std::memory_order_relaxed);
 }
 
 }  // namespace seemalloc::heap

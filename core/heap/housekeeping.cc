@@ -1,5 +1,7 @@
 #include "core/heap/housekeeping.h"
 
+#include <atomic>
+
 #include "core/base/options.h"
 #include "core/base/units.h"
 #include "core/heap/central.h"
@@ -7,8 +9,8 @@
 #include "core/heap/lost_threads.h"
 #include "core/heap/pressure.h"
 #include "core/heap/remote.h"
-#include "core/heap/role.h"
 #include "core/heap/thread_heap.h"
+#include "core/heap/walk_gate.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 #include "core/pages/span_pool.h"
@@ -17,8 +19,7 @@ namespace seemalloc::heap {
 
 namespace {
 
-// Whose lists the calling thread does not own it hands on, or walks.
-Role housekeeper;
+WalkGate walk_gate;
 
 std::atomic<uint64_t> next_epoch_ns{0};
 
@@ -33,7 +34,7 @@ uint64_t half_delay_ns() {
 // Of records that go back at a tick: 20 µs of a free, where there is no helper.
 constexpr size_t kMostRecordPages = 1024, kMostRecordPagesOfAFree = 64;
 
-void begin_large_epoch(bool by_helper) {
+void begin_epoch(bool by_helper) {
   flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
   release_lost(false);
   release_parked();
@@ -51,13 +52,11 @@ void begin_large_epoch(bool by_helper) {
 void tick(bool by_helper) {
   uint64_t now = os::coarse_monotonic_ns();
   uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);
-  if (now >= due && next_epoch_ns.compare_exchange_strong(due, now + half_delay_ns() + kMillisecond_ns, std::memory_order_relaxed)) {
-    if (housekeeper.try_take()) {
-      begin_large_epoch(by_helper);
-      housekeeper.leave();
-    }
-    relax_sample_distances();
-    watch_without_helper();
+  if (now >= due && walk_gate.enter()) {  // else it is due again at the next one
+    bool mine = next_epoch_ns.compare_exchange_strong(due, now + half_delay_ns() + kMillisecond_ns, std::memory_order_relaxed);
+    if (mine) begin_epoch(by_helper);
+    walk_gate.leave();
+    if (mine) relax_sample_distances(), watch_without_helper();
   }
   pages::tick(by_helper);
   purge_holes_if_due(now);
@@ -65,14 +64,14 @@ void tick(bool by_helper) {
 }
 
 size_t purge_all(os::Reason reason, uint64_t most_in_holes_ns) {
-  if (housekeeper.try_take_for(UINT64_MAX)) {
+  if (walk_gate.enter()) {
     release_lost(true);
     release_parked();
     central_publish_lists(true);
     reclaim_for_sleepers();
     retire_empty_spans();
     flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
-    housekeeper.leave();
+    walk_gate.leave();
   }
   // What is free as a whole first: where memory is short that is the most in the least time.
   size_t bytes = pages::purge_all(reason);
@@ -80,9 +79,9 @@ size_t purge_all(os::Reason reason, uint64_t most_in_holes_ns) {
   return bytes + pages::purge_span_records();
 }
 
-HousekeepingPause::HousekeepingPause() { housekeeper.take(); }
-HousekeepingPause::~HousekeepingPause() { housekeeper.leave(); }
+HousekeepingPause::HousekeepingPause() { walk_gate.begin_walk(); }
+HousekeepingPause::~HousekeepingPause() { walk_gate.end_walk(); }
 
-void forget_housekeeper_in_child() { housekeeper.forget_in_child(); }
+void forget_housekeeping_in_child() { walk_gate.forget_others_in_child(); }
 
 }  // namespace seemalloc::heap

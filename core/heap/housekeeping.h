@@ -1,7 +1,7 @@
 // What is done for all threads from time to time: memory that nobody uses goes back, lists whose thread is gone are handed on.
 //
-// Who calls: slow paths (a free that empties a span, a large free), the helper thread, who asks for a purge. Threads: any; one at a time
-// does what concerns others' lists, the rest do without.
+// Who calls: slow paths (a free that empties a span, a large free), the helper thread, who asks for a purge. Threads: any, but for those
+// that walk all lists meanwhile (walk_gate.h).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ void tick(bool by_helper = false);
 // had in about `most_in_holes_ns`. Returns bytes given back to the system.
 size_t purge_all(os::Reason reason = os::Reason::kAsked, uint64_t most_in_holes_ns = UINT64_MAX);
 
-// While alive neither changes lists, the helper thread's included: they can be walked. Requires: no lock held, neither called.
+// While alive neither changes lists, by the helper thread or this one: they can be walked. Requires: no lock held; not made within either.
 class HousekeepingPause {
  public:
   HousekeepingPause();
@@ -31,6 +31,7 @@ class HousekeepingPause {
   HolePurgePause no_holes_;
 };
 
-void forget_housekeeper_in_child();
+// Who was at it, or walked, is not there.
+void forget_housekeeping_in_child();
 
 }  // namespace seemalloc::heap

@@ -120,7 +120,7 @@ class LargeCache {
 // Sets how much each of so many threads may keep. Called when a thread gets its heap and at every tick.
 void share_large_budget(unsigned threads);
 
-// Gives back what active threads have kept since before the epoch, but for a thread's that is about to use it.
+// Gives back what active threads have kept since before the epoch, but for a thread's that is about to use it, and shares the budget anew.
 void flush_idle_large_caches(uint32_t epoch);
 
 }  // namespace seemalloc::heap

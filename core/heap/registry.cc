@@ -407,7 +407,7 @@ void unlock_after_fork_child() {
   // A signal handler that has interrupted one of our critical sections may fork: the locks of that section stay held until this
   // thread goes on with it, so nothing that takes a lock is done here. What other threads had stays theirs, for good.
   bool may_lock = !fork_interrupts_a_holder;
-  forget_housekeeper_in_child();
+  forget_housekeeping_in_child();
   forget_purger_in_child(may_lock);
   if (thread_cache.heap != nullptr) {
     thread_cache.heap->thread_id.store(os::thread_id(), std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 #include "core/heap/statistics.h"
 
 #include "core/heap/central.h"
+#include "core/heap/holes.h"
 #include "core/heap/housekeeping.h"
 #include "core/heap/large.h"
 #include "core/heap/lost_threads.h"
@@ -256,7 +257,7 @@ bool mark_parcels(FreeMarks& marks, const Span* span, Block* parcel, uint32_t* c
 bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     const ClassState& cs = heap->body->classes[span->size_class];
-    Block* list = nullptr;
+    Block* list = nullptr;  // nobody changes hands under a walk: without the heap's lock
     if (read_list(*heap, span->size_class, &list) && !mark_listed(marks, span, list, count)) return false;
     if (!mark_listed(marks, span, cs.stash, count) || !mark_listed(marks, span, cs.foreign, count)) return false;
   }

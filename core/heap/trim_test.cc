@@ -11,7 +11,7 @@
 
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
-#include "core/heap/large_cache.h"
+#include "core/heap/housekeeping.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
 #include "core/pages/huge.h"
