@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <bit>
+
 #include "core/api/fast_path.h"
 #include "core/os/os.h"
 
@@ -48,19 +50,24 @@ inline void* new_aligned_to(size_t alignment, size_t bytes) {
     errno = EINVAL;
     return nullptr;
   }
-  size_t power = 16;
-  while (power < alignment) power *= 2;
-  return allocate_aligned(bytes, power);
+  return allocate_aligned(bytes, alignment <= 16 ? 16 : std::bit_ceil(alignment));
 }
 
-// As posix_memalign.
-inline int new_aligned_to(void** out, size_t alignment, size_t bytes) {
-  if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
+// As posix_memalign, which leaves errno alone.
+SEEMALLOC_NOINLINE inline int new_aligned_slow(void** out, size_t alignment, size_t bytes) {
   int saved = errno;
   void* p = allocate_aligned(bytes, alignment);
   errno = saved;
   if (p == nullptr) return ENOMEM;
   *out = p;
+  return 0;
+}
+
+SEEMALLOC_ALWAYS_INLINE int new_aligned_to(void** out, size_t alignment, size_t bytes) {
+  if (SEEMALLOC_UNLIKELY(!is_power_of_two(alignment) || alignment % sizeof(void*) != 0)) return EINVAL;
+  Block* block = is_small(bytes, alignment) ? take_listed(heap::aligned_class_of(bytes, alignment)) : nullptr;
+  if (SEEMALLOC_UNLIKELY(block == nullptr)) return new_aligned_slow(out, alignment, bytes);
+  *out = block;
   return 0;
 }
 

@@ -13,21 +13,37 @@
 
 namespace seemalloc {
 
-// A block of the class; `bytes` is what was asked for, told to the sampler.
-SEEMALLOC_ALWAYS_INLINE void* allocate_from(size_t size_class, size_t bytes) {
+// The first of the class's malloc list; null at its end.
+SEEMALLOC_ALWAYS_INLINE Block* take_listed(size_t size_class) {
   heap::ListHead head(size_class);
   Block* block = head.first();
-  if (SEEMALLOC_UNLIKELY(block == nullptr)) return allocate_slow(bytes, size_class);
+  if (SEEMALLOC_UNLIKELY(block == nullptr)) return nullptr;
   Block* next = block->next;
   head.set(next);
   prefetch_for_write(next);  // its turn comes soon; null at the end does no harm
   return block;
 }
 
+// A block of the class; `bytes` is what was asked for, told to the sampler.
+SEEMALLOC_ALWAYS_INLINE void* allocate_from(size_t size_class, size_t bytes) {
+  Block* block = take_listed(size_class);
+  return SEEMALLOC_LIKELY(block != nullptr) ? block : allocate_slow(bytes, size_class);
+}
+
 SEEMALLOC_ALWAYS_INLINE void* allocate(size_t bytes) {
   if (SEEMALLOC_LIKELY(bytes <= heap::kSmallestTableMax)) return allocate_from(heap::kTinyTable[(bytes + 7) / 8], bytes);
   if (bytes <= heap::kMaxSmallBytes) return allocate_from(heap::kSmallTable[(bytes + 127) / 128], bytes);
   return allocate_large_slow(bytes);
+}
+
+SEEMALLOC_ALWAYS_INLINE bool is_small(size_t bytes, size_t alignment) {
+  return SEEMALLOC_LIKELY(alignment <= kPageBytes && bytes <= heap::kMaxSmallBytes);
+}
+
+// Requires: an alignment that is a power of two.
+SEEMALLOC_ALWAYS_INLINE void* allocate_aligned(size_t bytes, size_t alignment) {
+  if (!is_small(bytes, alignment)) return allocate_aligned_slow(bytes, alignment);
+  return allocate_from(heap::aligned_class_of(bytes, alignment), bytes);
 }
 
 SEEMALLOC_ALWAYS_INLINE void deallocate_in(pages::Span* span, void* p) {

@@ -265,16 +265,8 @@ void* allocate_zeroed_large(size_t bytes) {
   return p;
 }
 
-void* allocate_aligned(size_t bytes, size_t alignment) noexcept {
+void* allocate_aligned_slow(size_t bytes, size_t alignment) noexcept {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX) || alignment > static_cast<size_t>(PTRDIFF_MAX) / 2) return out_of_memory();
-  if (alignment <= kPageBytes && bytes <= heap::kMaxSmallBytes) {
-    // Spans start at a page, so every block of a class whose size is a multiple of the alignment is aligned.
-    unsigned size_class = heap::class_of(bytes < alignment ? alignment : bytes);
-    while (size_class < heap::kClassCount && heap::kClasses[size_class].bytes % alignment != 0) size_class++;
-    if (size_class < heap::kClassCount) {
-      return allocate_from(size_class, bytes);
-    }
-  }
   Span* span = large_span(bytes == 0 ? 1 : bytes, alignment, __builtin_return_address(0));
   return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
 }

@@ -23,8 +23,8 @@ SEEMALLOC_NOINLINE void* allocate_slow(size_t bytes, size_t size_class) noexcept
 SEEMALLOC_NOINLINE void* allocate_large_slow(size_t bytes) noexcept;
 // The same, zeroed; skips clearing memory known to be zero.
 void* allocate_zeroed_large(size_t bytes);
-// Any size, start aligned to a power of two.
-void* allocate_aligned(size_t bytes, size_t alignment) noexcept;
+// More than heap::kMaxSmallBytes, or its start aligned to more than a page of ours.
+void* allocate_aligned_slow(size_t bytes, size_t alignment) noexcept;
 // A pointer outside the window of regions: null, foreign, huge, or in a region that it had no place for.
 SEEMALLOC_NOINLINE void deallocate_outside(void* p) noexcept;
 // A pointer whose span this thread does not own: remote, large, sampled, null, foreign or invalid.

@@ -93,6 +93,13 @@ constexpr unsigned class_of(size_t bytes) {
   return bytes <= kSmallestTableMax ? kTinyTable[(bytes + 7) / 8] : kSmallTable[(bytes + 127) / 128];
 }
 
+// The smallest class whose blocks are aligned so (spans start at a page): that of the next multiple of the alignment. Classes are
+// multiples of the step between them, which is a power of two: where the alignment divides that, all are aligned, and else there is one of each
+// multiple. Requires: bytes ≤ kMaxSmallBytes, alignment a power of two ≤ kPageBytes.
+constexpr unsigned aligned_class_of(size_t bytes, size_t alignment) {
+  return class_of(round_up(bytes == 0 ? 1 : bytes, alignment));
+}
+
 static_assert(kClassCount == 57);
 static_assert(kClasses[kClassCount - 1].bytes == kMaxSmallBytes);
 

@@ -26,6 +26,16 @@ TEST(SizeClass, CacheLineMultiplesArePresent) {
   for (size_t bytes : {64, 128, 192, 256, 320, 384, 448, 512, 1024, 2048, 4096}) EXPECT_EQ(kClasses[class_of(bytes)].bytes, bytes);
 }
 
+TEST(SizeClass, EveryAlignmentHasTheTightestClass) {
+  for (size_t alignment = 1; alignment <= kPageBytes; alignment *= 2) {
+    for (size_t bytes = 0; bytes <= kMaxSmallBytes; bytes++) {
+      unsigned tightest = class_of(bytes);
+      while (kClasses[tightest].bytes % alignment != 0) tightest++;
+      ASSERT_EQ(aligned_class_of(bytes, alignment), tightest) << bytes << " aligned to " << alignment;
+    }
+  }
+}
+
 TEST(SizeClass, SpansWasteAtMostAnEighthAtTheirEnd) {
   for (const SizeClass& c : kClasses) {
     size_t span = c.min_pages * kPageBytes;
