@@ -78,7 +78,12 @@ void set_baseline_if_due() {
   done = true;
 }
 
+// The kernel ends a report of stalls by waiting for all processors: 8 to 20 ms of a process's exit. One that is over sooner than this has
+// none: until then pressure is seen by looking.
+constexpr uint64_t kWatchStallsAfter_ns = 5 * kSecond_ns;
+
 void* run_helper(void*) {
+  uint64_t watch_stalls_from_ns = os::monotonic_ns() + kWatchStallsAfter_ns;
   os::name_thread("seemalloc");
   helper_thread_id.store(os::thread_id(), std::memory_order_release);
   cpu_signal_wakes(os::thread_id());
@@ -94,7 +99,7 @@ void* run_helper(void*) {
     // The exiting thread removes the socket once; one made since is ours to remove.
     if (exiting.load(std::memory_order_seq_cst)) remove_socket();
     uint64_t watch_ns = heap::watch_pressure(stalls.take_report());
-    stalls.keep_open();
+    if (os::monotonic_ns() >= watch_stalls_from_ns) stalls.keep_open();
     follow_cpu_signal();
     if (cpu_run_in_child_is_due()) begin_cpu_run_in_child();
     uint64_t profiler_ns = tick_cpu_profiler();
