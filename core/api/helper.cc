@@ -79,7 +79,7 @@ void set_baseline_if_due() {
 }
 
 // The kernel ends a report of stalls by waiting for all processors: 8 to 20 ms of a process's exit. One that is over sooner than this has
-// none: until then pressure is seen by looking.
+// none: until then only limits are looked at.
 constexpr uint64_t kWatchStallsAfter_ns = 5 * kSecond_ns;
 
 void* run_helper(void*) {

@@ -79,7 +79,7 @@ size_t purge_all(os::Reason reason, uint64_t most_in_holes_ns) {
   return bytes + pages::purge_span_records();
 }
 
-HousekeepingPause::HousekeepingPause() { walk_gate.begin_walk(); }
+HousekeepingPause::HousekeepingPause() : alone_(walk_gate.begin_walk()) {}
 HousekeepingPause::~HousekeepingPause() { walk_gate.end_walk(); }
 
 void forget_housekeeping_in_child() { walk_gate.forget_others_in_child(); }

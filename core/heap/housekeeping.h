@@ -24,11 +24,14 @@ class HousekeepingPause {
  public:
   HousekeepingPause();
   ~HousekeepingPause();
+  // False when somebody has been at it for too long to be waited for.
+  bool is_alone() const { return alone_; }
   HousekeepingPause(const HousekeepingPause&) = delete;
   HousekeepingPause& operator=(const HousekeepingPause&) = delete;
 
  private:
   HolePurgePause no_holes_;
+  bool alone_;
 };
 
 // Who was at it, or walked, is not there.

@@ -291,6 +291,7 @@ void walk_span(void* context, Span* span) {
 
 bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context) {
   HousekeepingPause pause;
+  if (!pause.is_alone()) return false;
   central_publish_lists(true);  // to where the walk looks
   Walk walk{f, context, true};
   pages::for_each_span(walk_span, &walk);

@@ -69,7 +69,8 @@ void for_each_thread(void (*f)(void* context, const ThreadStatistics& thread), v
 uint64_t allocated_by_this_thread();
 
 // Calls f(context, block, allocated_bytes) for each block the program has. Requires: no other thread allocates or frees,
-// and f does neither. Returns false when a span's lists contradict its counts (broken metadata).
+// and f does neither. Returns false when a span's lists contradict its counts (broken metadata), or the helper thread was at them for ten
+// seconds (walk_gate.h).
 bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context);
 
 }  // namespace seemalloc::heap

@@ -17,12 +17,12 @@ TEST(WalkGate, NothingIsChangedUnderAWalk) {
   struct alignas(64) Pair {
     long one = 0, two = 0;  // equal outside
   } pairs[kWorkers];
-  std::atomic<int> walking{kWalkers};
+  std::atomic<int> walking{kWalkers}, worked{0};
   std::atomic<long> walks{0}, refused{0};
   std::vector<std::thread> threads;
   for (Pair& pair : pairs) {
     threads.emplace_back([&] {
-      while (walking.load() != 0) {
+      for (bool first = true; walking.load() != 0;) {
         if (!gate.enter()) {
           refused++;
           std::this_thread::yield();
@@ -33,11 +33,14 @@ TEST(WalkGate, NothingIsChangedUnderAWalk) {
         pair.two++;
         gate.leave();
         gate.leave();
+        worked += first;
+        first = false;
       }
     });
   }
   for (int i = 0; i < kWalkers; i++) {
     threads.emplace_back([&] {
+      while (worked != kWorkers) std::this_thread::yield();
       for (int n = 0; n < kWalks; n++) {
         if (gate.begin_walk()) {
           for (const Pair& pair : pairs) EXPECT_EQ(pair.one, pair.two);
@@ -61,7 +64,7 @@ TEST(WalkGate, DoesNotWaitForEverForWhoIsLost) {
   WalkGate gate;
   ASSERT_TRUE(gate.enter());
   std::thread([&] {
-    EXPECT_FALSE(gate.begin_walk());
+    EXPECT_FALSE(gate.begin_walk(kMillisecond_ns));
     gate.end_walk();
   }).join();
   gate.leave();
@@ -97,7 +100,7 @@ TEST(WalkGate, AChildHasItsOwnOnly) {
   EXPECT_EQ(exit_of_child([&] { return gate.begin_walk(); }), 0);
   ASSERT_TRUE(gate.enter());
   EXPECT_EQ(exit_of_child([&] {
-    bool mine = !gate.begin_walk();
+    bool mine = !gate.begin_walk(kMillisecond_ns);
     gate.end_walk();
     gate.leave();
     return mine && gate.begin_walk();
