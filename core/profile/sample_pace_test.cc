@@ -80,6 +80,17 @@ TEST_F(Paces, LeavesABurstAlone) {
   EXPECT_GT(pace.stretch(), 0u);
 }
 
+// A program that begins with half a gigabyte within a few milliseconds, and keeps what comes then: its first samples are as asked for.
+TEST_F(Paces, AStartUpIsSampledAsAskedByDefault) {
+  SamplePace::Limit limit = SamplePace::limit_for(10000, 512 * KiB);
+  SamplePace pace;
+  for (uint64_t samples = 1; samples <= 1000; samples++) {
+    pace.count(limit);
+    if (samples % 16 == 0) pace.look(samples * 5 * kMicrosecond_ns, limit);
+    ASSERT_EQ(pace.stretch(), 0u) << samples;
+  }
+}
+
 TEST_F(Paces, HasABound) {
   SamplePace pace;
   pace.look(1, {1, 1});
