@@ -77,13 +77,6 @@ void make_room(ThreadHeap* mine, bool only_for_limit) {
   if (!only_for_limit) pages::unmap_empty_regions();
 }
 
-// The first block of the malloc list, which may have none.
-Block* take_listed(unsigned size_class) {
-  Block* block = heap::thread_cache.heads[size_class];
-  if (block != nullptr) store_racing(heap::thread_cache.heads[size_class], block->next);
-  return block;
-}
-
 void* try_again(ThreadHeap& mine, unsigned size_class, const Attempt& first) {
   Block* block = take_listed(size_class);
   if (block != nullptr) return block;  // it was a sample's block that could not be had

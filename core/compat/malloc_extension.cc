@@ -18,7 +18,6 @@
 #include "core/compat/mallctl.h"
 #include "core/compat/numeric_properties.h"
 #include "core/compat/stats_snapshot.h"
-#include "core/heap/large_cache.h"
 #include "core/heap/statistics.h"
 #include "core/os/os.h"
 #include "core/pages/page_map.h"

@@ -34,7 +34,7 @@ uint64_t half_delay_ns() {
 // Of records that go back at a tick: 20 µs of a free, where there is no helper.
 constexpr size_t kMostRecordPages = 1024, kMostRecordPagesOfAFree = 64;
 
-void begin_epoch(bool by_helper) {
+void begin_large_epoch(bool by_helper) {
   flush_idle_large_caches(large_epoch.fetch_add(1, std::memory_order_relaxed));
   release_lost(false);
   release_parked();
@@ -54,9 +54,12 @@ void tick(bool by_helper) {
   uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);
   if (now >= due && walk_gate.enter()) {  // else it is due again at the next one
     bool mine = next_epoch_ns.compare_exchange_strong(due, now + half_delay_ns() + kMillisecond_ns, std::memory_order_relaxed);
-    if (mine) begin_epoch(by_helper);
+    if (mine) begin_large_epoch(by_helper);
     walk_gate.leave();
-    if (mine) relax_sample_distances(), watch_without_helper();
+    if (mine) {
+      relax_sample_distances();
+      watch_without_helper();
+    }
   }
   pages::tick(by_helper);
   purge_holes_if_due(now);

@@ -7,7 +7,8 @@
 // the walk that waited for it, and the other way round (the decrements release).
 //
 // A walk does not wait for ever: a thread that was lost in the midst of its work, or that a child of a bare clone does not have, never ends
-// it. (One that is lost in the midst of a walk has nothing handed on any more.) Checked by walk_gate_model_test.cc (every interleaving) and walk_gate_test.cc (threads, forks; under TSan).
+// it. (One that is lost in the midst of a walk has nothing handed on any more.)
+// Checked by walk_gate_model_test.cc (every interleaving) and walk_gate_test.cc (threads, forks; under TSan).
 #pragma once
 
 #include <atomic>

@@ -11,7 +11,7 @@ namespace seemalloc {
 namespace {
 
 constexpr int kWorkers = 2, kThreads = 4, kVisits = 2;
-enum Place { kSay, kLook, kIn, kDone };
+enum Place { kFirst, kSecond, kIn, kDone };  // first it says that it is there, then it looks for others, or the other way round
 using Variable = int;  // whose word it is; the sum of a side's is workers_ or walkers_
 
 struct State {
@@ -62,8 +62,8 @@ class Explorer : public StateSearch<State> {
 
   bool says_first(int i) const { return works(i) ? variant_.workers_say_first : variant_.walkers_say_first; }
 
-  void say(State& s, int i, int what) {
-    s.buffers[i].store(i, what);
+  void say(State& s, int i) {
+    s.buffers[i].store(i, 1);
     if (variant_.fenced) s.buffers[i].drain(s.memory);
   }
 
@@ -77,34 +77,18 @@ class Explorer : public StateSearch<State> {
 
   void leave(State& s, int i) {
     s.buffers[i].store(i, 0);
-    s.at[i] = ++s.visits[i] == kVisits ? kDone : kSay;
+    s.at[i] = ++s.visits[i] == kVisits ? kDone : kFirst;
   }
 
   // False when it has to wait for others.
   bool step(State s, int i) {
-    bool first = says_first(i);
-    switch (s.at[i]) {
-      case kSay:  // or the look, where that comes first
-        if (first) {
-          say(s, i, 1);
-        } else if (others_are_there(s, i)) {
-          return turn_away(s, i);
-        }
-        s.at[i] = kLook;
-        break;
-      case kLook:
-        if (!first) {
-          say(s, i, 1);
-        } else if (others_are_there(s, i)) {
-          return turn_away(s, i);
-        }
-        s.at[i] = kIn;
-        break;
-      case kIn:
-        leave(s, i);
-        break;
-      case kDone:
-        return false;
+    if (s.at[i] == kIn) {
+      leave(s, i);
+    } else {
+      bool says = (s.at[i] == kFirst) == says_first(i);
+      if (!says && others_are_there(s, i)) return turn_away(s, i);
+      if (says) say(s, i);
+      s.at[i] = s.at[i] == kFirst ? kSecond : kIn;
     }
     visit(s);
     return true;

@@ -18,13 +18,12 @@ TEST(WalkGate, NothingIsChangedUnderAWalk) {
     long one = 0, two = 0;  // equal outside
   } pairs[kWorkers];
   std::atomic<int> walking{kWalkers}, worked{0};
-  std::atomic<long> walks{0}, refused{0};
+  std::atomic<long> walks{0};
   std::vector<std::thread> threads;
   for (Pair& pair : pairs) {
     threads.emplace_back([&] {
       for (bool first = true; walking.load() != 0;) {
         if (!gate.enter()) {
-          refused++;
           std::this_thread::yield();
           continue;
         }
