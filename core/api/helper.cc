@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/single_threaded.h>
 
 #include <atomic>
 
@@ -26,6 +27,7 @@
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
+#include "core/os/socket.h"
 #include "core/pages/collapse.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
@@ -162,6 +164,7 @@ SEEMALLOC_COLD void start_helper() {
   size_t least = __pthread_get_minstack != nullptr ? __pthread_get_minstack(&attributes) : 0;
   pthread_attr_setstacksize(&attributes, round_up(kStackBytes + least, os::page_bytes()));
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  if (__libc_single_threaded != 0) os::make_room_for_descriptors();
   pthread_t thread;
   int result = pthread_create(&thread, &attributes, run_helper, nullptr);
   pthread_attr_destroy(&attributes);

@@ -3,8 +3,9 @@
 //
 // To write costs the same whatever becomes of the block, and makes all of it resident. To give it back costs one call, and a fault
 // for each page that is touched: less where few are (tables that are hardly filled, buffers made for the worst case), much more where all
-// are. Which kind of program it is shows when a block that had been given back is freed: what is resident of it then has been
-// touched. So now and then one is given back to see; where three in a row were hardly touched all are, until one is not. Figures:
+// are. Which kind of program it is shows when a block that came with no page resident is freed: what is resident of it then has
+// been touched. Those are some that were fresh from the system, and now and then one that is given back to see; where three in a row
+// were hardly touched all are, until one is not. Figures:
 // docs/decisions/0058.
 //
 // Who calls: the slow paths of calloc and free. Threads: the owner of the heap.
@@ -23,7 +24,8 @@ struct ThreadHeap;
 class ZeroingRules {
  public:
   static constexpr uint32_t kFirstTry = 8;   // blocks written before one is given back to see
-  static constexpr unsigned kDoublings = 9;  // of that, by tries of which nothing came, or that were in vain
+  static constexpr uint32_t kFirstFresh = 4;  // fresh blocks of which one is looked at
+  static constexpr unsigned kDoublings = 9;  // of these, by tries of which nothing came, or that were in vain
   static constexpr uint32_t kEnough = 3;     // tries in a row that make it a habit
   static constexpr uint32_t kLookEvery = 8;  // blocks given back, while it is one
   static constexpr uint32_t kUnheard = 512;  // so many without a word: it is one no longer
@@ -37,7 +39,13 @@ class ZeroingRules {
     later();  // those that another thread frees are not heard of here
     return true;
   }
-  // A block is freed that had been given back: whether to ask what is resident of it.
+  // Whether the next block, which comes fresh from the system, is to be marked as one to look at.
+  bool marks_fresh() {
+    if (sparse_ || ++fresh_ < kFirstFresh << doublings_) return false;
+    fresh_ = 0;
+    return true;
+  }
+  // A marked block is freed: whether to ask what is resident of it.
   bool looks() const { return !sparse_ || unheard_ >= kLookEvery; }
   // It has been asked.
   void saw(bool few) {
@@ -61,13 +69,15 @@ class ZeroingRules {
     if (doublings_ < kDoublings) doublings_++;
   }
 
-  uint32_t written_, unheard_;
+  uint32_t written_, fresh_, unheard_;
   uint8_t doublings_, in_a_row_;
   bool sparse_;
 };
 
-// The calling thread, which has the heap, is about to free a block that make_zero() gave back.
+// The calling thread, which has the heap, is about to free a block that is marked.
 void see_what_was_touched(ThreadHeap& heap, pages::Span* span);
+// A large block has just come, zero, from the system, for the calling thread, which has the heap (or none).
+void note_fresh(ThreadHeap* heap, pages::Span* span);
 // Zeroes the first `bytes` of a large block that the calling thread, which has the heap (or none), has just been given.
 void make_zero(ThreadHeap* heap, pages::Span* span, size_t bytes);
 

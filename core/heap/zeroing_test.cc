@@ -70,6 +70,30 @@ TEST(Zeroing, AHabitOfWhichNothingIsHeardEnds) {
   EXPECT_LE(given, 530);
 }
 
+// Fresh blocks that live together, then are freed one after the other: how many of them were marked.
+int marked(ZeroingRules& rules, int blocks, bool few) {
+  int marks = 0;
+  for (int i = 0; i < blocks; i++) marks += rules.marks_fresh();
+  for (int i = 0; i < marks; i++) {
+    if (rules.looks()) rules.saw(few);
+  }
+  return marks;
+}
+
+TEST(Zeroing, FreshBlocksTell) {
+  ZeroingRules rules{};
+  EXPECT_EQ(marked(rules, 12, true), 3);
+  EXPECT_TRUE(rules.gives_back()) << "the first that would be written";
+  EXPECT_EQ(marked(rules, 100, true), 0) << "it is known already";
+}
+
+TEST(Zeroing, FreshBlocksThatAreFilledAreLookedAtEverMoreSeldom) {
+  ZeroingRules rules{};
+  EXPECT_EQ(marked(rules, 100, false), 25);
+  EXPECT_LE(marked(rules, 100000, false), 50);
+  EXPECT_FALSE(rules.gives_back());
+}
+
 // ---- blocks ----
 
 constexpr size_t kBytes = 512 * KiB;
@@ -126,6 +150,25 @@ TEST(Zeroing, BlocksHardlyTouchedHaveLittleMemory) {
   });
 }
 
+// A program that builds up, and only then replaces: it is known by its first blocks.
+TEST(Zeroing, FreshBlocksHardlyTouchedAreEnough) {
+  in_a_thread([] {
+    std::vector<char*> all(200);
+    for (char*& p : all) {
+      p = static_cast<char*>(sm_calloc(1, kBytes));
+      p[0] = p[kBytes - 1] = 1;
+    }
+    uint64_t before = calls();
+    for (char*& p : all) {
+      sm_free(p);
+      p = static_cast<char*>(sm_calloc(1, kBytes));
+      ASSERT_TRUE(is_zero(p, kBytes));
+    }
+    EXPECT_GT(calls() - before, 150u);
+    for (char* p : all) sm_free(p);
+  });
+}
+
 TEST(Zeroing, BlocksThatGoToThePageHeapAreHeardOf) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -147,9 +190,9 @@ TEST(Zeroing, SmallOnesAreWritten) {
   in_a_thread([] {
     uint64_t before = calls();
     for (int i = 0; i < 200; i++) {
-      char* p = static_cast<char*>(sm_calloc(1, 64 * KiB));
-      EXPECT_TRUE(is_zero(p, 64 * KiB));
-      memset(p, 1, 64 * KiB);
+      char* p = static_cast<char*>(sm_calloc(1, 48 * KiB));
+      EXPECT_TRUE(is_zero(p, 48 * KiB));
+      p[0] = 1;
       sm_free(p);
     }
     EXPECT_EQ(calls(), before);

@@ -299,7 +299,7 @@ bool try_extend(Span* span, size_t page_count) {
   }
   page_map.set(span->start + span->bytes, size_t{more} * kPageBytes, span);
   span->bytes = page_count * kPageBytes;
-  span->given_back = false;
+  span->came_untouched = false;
   return true;
 }
 
