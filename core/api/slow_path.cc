@@ -254,10 +254,7 @@ void* allocate_zeroed_large(size_t bytes) {
   bool clean = false;
   void* p = span != nullptr ? sample_if_due(span, bytes, __builtin_return_address(0))
                             : allocate_larger_or_new(bytes, __builtin_return_address(0), &clean);
-  if (p != nullptr) {
-    ThreadHeap* mine = heap::thread_cache.heap;
-    clean ? heap::note_fresh(mine, page_map.span_of(p)) : heap::make_zero(mine, page_map.span_of(p), bytes);
-  }
+  if (p != nullptr && !clean) heap::make_zero(heap::thread_cache.heap, page_map.span_of(p), bytes);
   return p;
 }
 
@@ -273,7 +270,7 @@ namespace {
 SEEMALLOC_ALWAYS_INLINE bool keep_large_block(void* p, Span* span) {
   ThreadHeap* mine = heap::thread_cache.heap;
   return span->kind == SpanKind::kLarge && span->sample_id == 0 && reinterpret_cast<uintptr_t>(p) == span->start &&
-         mine != nullptr && !span->came_untouched && mine->body->large.put(span);
+         mine != nullptr && mine->body->large.put(span);
 }
 
 SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
@@ -283,7 +280,6 @@ SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
   if (id != 0) forget_sample(heap::thread_cache.heap, id);
   ThreadHeap* mine = heap::thread_cache.heap;
   if (span->kind == SpanKind::kLarge && mine != nullptr) {
-    if (span->came_untouched) heap::see_what_was_touched(*mine, span);
     if (mine->body->large.put_making_room(span)) return;
   }
   heap::free_large(span);

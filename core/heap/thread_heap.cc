@@ -793,7 +793,6 @@ void give_to_this_thread(ThreadHeap& heap) {
   LockGuard guard(heap.slow_lock);
   ThreadCache& kept = heap.body->kept;
   heap.body->inherited_bytes = 0;
-  heap.body->zeroing = {};
   if (heap.cache.load(std::memory_order_relaxed) == &kept) {
     memcpy(thread_cache.heads, kept.heads, sizeof(kept.heads));
   } else {

@@ -80,7 +80,7 @@ struct HeapBody {
   ThreadCache kept;  // between two threads: the lists of the one that had the heap, for the next, or until they are handed on
   uint64_t inherited_bytes;  // of the lists that came with the heap, what allocated_by_this_thread() knows of
   uint64_t lists_since;      // sample_changes when it last had no lists
-  ZeroingRules zeroing;      // what became of this heap's large callocs
+  ZeroingPace zeroing;       // of this heap's large callocs
 };
 
 struct ThreadHeap {

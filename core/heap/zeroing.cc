@@ -12,49 +12,40 @@ namespace seemalloc::heap {
 
 namespace {
 
-// A call costs more than writing less.
+// To write less takes about as long as to look and to give back.
 constexpr size_t kLeastBytes = 64 * KiB;
 
-// A fault takes as long as to write some ten pages that are not in the cache: a sixteenth, and the first and the last page at least.
+// Not on huge pages: one of which a part goes stays taken until the kernel splits it.
+bool may_be_given_back(const pages::Span* span) {
+  bool whole_pages = ((span->start | span->bytes) & (os::page_bytes() - 1)) == 0;  // those of the system may be larger than ours
+  return whole_pages && span->kind == pages::SpanKind::kLarge && span->bytes >= kLeastBytes &&
+         pages::purge_mode() != options::Purge::kNever && !pages::lies_on_huge_page(span);
+}
+
+// A fault takes as long as to write some ten pages: a sixteenth. The first and the last page are often all.
 size_t few_of(size_t bytes) {
   size_t least = 2 * os::page_bytes();
   return bytes / 16 > least ? bytes / 16 : least;
 }
 
-// Whether the block is of the kind that is given back, if it is worth while. Not on huge pages: one of which a part goes stays
-// taken until the kernel splits it, and one that is touched at all is resident as a whole.
-bool may_be_given_back(const ThreadHeap* heap, const pages::Span* span) {
-  bool whole_pages = ((span->start | span->bytes) & (os::page_bytes() - 1)) == 0;  // those of the system may be larger than ours
-  return heap != nullptr && whole_pages && span->kind == pages::SpanKind::kLarge && span->bytes >= kLeastBytes &&
-         pages::purge_mode() != options::Purge::kNever && !pages::lies_on_huge_page(span);
-}
-
-bool is_given_back(ZeroingRules& rules, pages::Span* span) {
-  if (!rules.gives_back()) return false;
-  if (os::purge(reinterpret_cast<void*>(span->start), span->bytes, os::Reason::kZero)) return true;
-  rules.was_in_vain();  // locked in memory
+// A page that is not resident may hold something all the same (swapped out), so that nothing can be left as it is.
+bool is_given_back(ZeroingPace& pace, const pages::Span* span) {
+  void* start = reinterpret_cast<void*>(span->start);
+  ZeroingPace::Next next = pace.next();
+  if (next == ZeroingPace::Next::kWrite) return false;
+  size_t resident = 0;
+  bool told = next != ZeroingPace::Next::kLook || os::ask_resident_bytes(start, span->bytes, os::Reason::kZero, &resident);
+  if (told && next == ZeroingPace::Next::kLook && !pace.gives_back(resident <= few_of(span->bytes))) return false;
+  if (told && os::purge(start, span->bytes, os::Reason::kZero)) return true;
+  pace.refused();
   return false;
 }
 
 }  // namespace
 
-void see_what_was_touched(ThreadHeap& heap, pages::Span* span) {
-  span->came_untouched = false;
-  ZeroingRules& rules = heap.body->zeroing;
-  if (!rules.looks() || pages::lies_on_huge_page(span)) return;
-  size_t resident = os::resident_bytes(reinterpret_cast<void*>(span->start), span->bytes, os::Reason::kZero);
-  // With none the kernel may not have told.
-  resident != 0 ? rules.saw(resident <= few_of(span->bytes)) : rules.saw_nothing();
-}
-
-void note_fresh(ThreadHeap* heap, pages::Span* span) {
-  span->came_untouched = may_be_given_back(heap, span) && heap->body->zeroing.marks_fresh();
-}
-
 void make_zero(ThreadHeap* heap, pages::Span* span, size_t bytes) {
-  bool given_back = may_be_given_back(heap, span) && is_given_back(heap->body->zeroing, span);
-  if (!given_back) memset(reinterpret_cast<void*>(span->start), 0, bytes);
-  span->came_untouched = given_back;
+  if (heap != nullptr && may_be_given_back(span) && is_given_back(heap->body->zeroing, span)) return;
+  memset(reinterpret_cast<void*>(span->start), 0, bytes);
 }
 
 }  // namespace seemalloc::heap

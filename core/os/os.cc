@@ -228,7 +228,7 @@ Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes, Reas
   return Moved::kYes;
 }
 
-size_t resident_bytes(const void* start, size_t bytes, Reason reason) {
+bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* out) {
   unsigned char present[1024];
   size_t page = page_bytes();
   size_t resident = 0;
@@ -239,10 +239,17 @@ size_t resident_bytes(const void* start, size_t bytes, Reason reason) {
     if (pages > sizeof(present)) pages = sizeof(present);
     long result = counted_call(Call::kMincore, reason, pages * page,
                                {SYS_mincore, static_cast<long>(at), static_cast<long>(pages * page), as_long(present)});
-    if (sys_failed(result)) return resident;
+    if (sys_failed(result)) return false;
     for (size_t i = 0; i < pages; i++) resident += (present[i] & 1) ? page : 0;
     at += pages * page;
   }
+  *out = resident;
+  return true;
+}
+
+size_t resident_bytes(const void* start, size_t bytes, Reason reason) {
+  size_t resident = 0;
+  ask_resident_bytes(start, bytes, reason, &resident);
   return resident;
 }
 

@@ -50,6 +50,8 @@ void split_huge_page(void* start, size_t bytes);
 int collapse_into_huge_pages(void* start, size_t bytes);
 // Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell.
 size_t resident_bytes(const void* start, size_t bytes, Reason reason = Reason::kReport);
+// The same, false where it refuses.
+bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* out);
 
 // The same calls summed up over their reasons.
 struct Counters {

@@ -299,7 +299,6 @@ bool try_extend(Span* span, size_t page_count) {
   }
   page_map.set(span->start + span->bytes, size_t{more} * kPageBytes, span);
   span->bytes = page_count * kPageBytes;
-  span->came_untouched = false;
   return true;
 }
 

@@ -67,7 +67,6 @@ struct alignas(kCacheLineBytes) Span {
   bool known_zero;  // the pages read as zero, as the page heap hands them out
   bool known_dense;  // kHuge: its memory was used before, and most of it is resident
   bool lending_;    // unowned: its blocks are lent to many threads (heap/central.h). See lending()
-  bool came_untouched;  // kLarge, by calloc: none of its pages was there, so what is resident has been touched since (heap/zeroing.h)
   uint32_t home_;   // of sampled blocks that would lie in it (heap/homes.h); 0: of none. See home()
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // blocks freed by others: see heap/remote.h

@@ -230,7 +230,7 @@ Span* take_span(SpanKind kind) {
   span->size_class = 0;
   span->kind = kind;
   span->state = SpanState::kFull;
-  span->known_zero = span->known_dense = span->came_untouched = false;
+  span->known_zero = span->known_dense = false;
   span->set_lending(false);
   span->set_home(0);
   span->remote.store(0, std::memory_order_relaxed);
