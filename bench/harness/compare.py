@@ -13,6 +13,7 @@ import statistics
 
 LEAST_RUNS = 5
 LEAST_DIFFERENCE = {"one": 0.05, "more": 0.15}
+LEAST_OF_SAMPLING = 0.005  # the same library, and two series of the one kind: their spreads tell
 TIMES = ("wall_s", "cpu_s")
 FLOOR = 1e-6  # a time or a size of nothing has no ratio
 
@@ -137,10 +138,10 @@ def sampling_differences(figures, kind):
     names = list(figures["allocators"])
     found, fewest = {}, math.inf
     for row, about in figures["rows"].items():
-        measure, least = measure_of(about, kind)
+        measure, _ = measure_of(about, kind)
         values = values_of(figures, row, measure) if measure else {}
         if len(values) == len(names):
-            found[row] = sampling_difference(*(values[name] for name in names), least)
+            found[row] = sampling_difference(*(values[name] for name in names), LEAST_OF_SAMPLING)
             fewest = min(fewest, *map(len, values.values()))
     return found, fewest
 

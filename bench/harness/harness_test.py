@@ -22,6 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[0] = str(HERE.parent)
 import profiling
 import proofs
+import public
 from harness import allocators, cgroup, compare, criteria, measure, proof_report, session, tables, targets
 from harness.allocators import Allocator
 from programs import process, redis, where_time_goes
@@ -186,12 +187,17 @@ class Targets(unittest.TestCase):
     def test_without_peers_nothing_is_told(self):
         self.assertEqual([], targets.findings(figures_of({"x": ("g", 1, {"a": around(1)})}, "a")))
 
+    def test_a_percent_by_sampling_counts_where_the_spreads_are_apart(self):
+        figures = figures_of({"x": ("g", 4, {"a": around(1.01, 0.001), "b": around(1.01, 0.001), "c": around(1, 0.001)}),
+                              "y": ("g", 4, {"a": around(1.01, 0.02), "b": around(1.01, 0.02), "c": around(1, 0.02)})}, "abc", ours="abc", kind="sampling")
+        self.assertEqual(("1: x +1.0 %", criteria.MISSED), self.verdicts(figures)["CPU time: rows with more, their spreads apart"])
+
     def test_sampling_is_about_rows_in_which_a_difference_can_be_called(self):
         figures = figures_of({"x": ("g", 1, {"a": around(1.2), "b": around(1.2), "c": around(1)}),
                               "y": ("g", 1, {"a": around(1.002), "b": around(1.001), "c": around(1)})}, "abc", ours="abc", kind="sampling")
         self.assertEqual(("1: x +20.0 %", criteria.MISSED),
-                         self.verdicts(figures)["time: rows with more of which a difference can be called"])
-        self.assertEqual(("+9.6 %, -0.0 %", criteria.MISSED), self.verdicts(figures)["time: geometric mean of the changes in 2 rows, and of identical runs"])
+                         self.verdicts(figures)["wall time: rows with more, their spreads apart"])
+        self.assertEqual(("+9.6 %, -0.0 %", criteria.MISSED), self.verdicts(figures)["wall time: geometric mean of the changes in 2 rows, and of identical runs"])
 
     def test_a_row_that_fails_is_missed(self):
         figures = figures_of({"x": ("g", 1, {"a": around(1), "b": around(1)}), "y": ("g", 1, {"b": around(1)})}, "ab", failed={"y": {"a": "crashed"}})
@@ -327,6 +333,63 @@ int main(void) {
   tell();
 }
 """
+
+
+@unittest.skipUnless(shutil.which("cc"), "no C compiler")
+class Public(unittest.TestCase):
+    """Rows of programs that are built elsewhere: here, of shell scripts in their places."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.checkout = pathlib.Path(folder.name)
+        alone = self.checkout / "alone"
+        subprocess.run(["cc", "-o", alone, HERE / "alone.c"], check=True)
+        for name in ("out/bench", "bench/barnes"):
+            (self.checkout / name).mkdir(parents=True)
+        self.enterContext(mock.patch.object(public, "ALONE", alone))
+
+    def row(self, name, script):
+        row = next(row for row in public.rows_in(self.checkout, 2) if row.name == name)
+        program = row.folder / row.command[0]
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        return row
+
+    def run_row(self, name, script):
+        return self.row(name, script).run(Allocator("glibc").environment(), 10)
+
+    def test_wall_time_and_the_programs_own_peak(self):
+        got = self.run_row("cfrac", "echo peak_kib 1")
+        self.assertEqual(list(got["metrics"]), [])
+        self.assertTrue(0.2 < got["peak_mb"] < 10, got["peak_mb"])
+
+    def test_a_rate_becomes_the_time_of_a_million(self):
+        for name, script, seconds in (("larsonN", "echo 'Throughput =  2000000 operations per second, relative'", 0.5),
+                                      ("xmalloc-testN", "echo 'rtime: 5.0, free/sec: 4.000 M'", 0.25),
+                                      ("rptestN", "echo 'Running ... 8000000 memory ops/CPU second (3MiB peak'", 0.125),
+                                      ("glibc-thread", "echo 10000000 iterations", 0.1)):
+            self.assertEqual(self.run_row(name, script)["metrics"], {"seconds_per_million": seconds}, name)
+
+    def test_input_folder_and_arguments(self):
+        (self.checkout / "bench/barnes/input").write_text("bodies\n")
+        self.run_row("barnes", "read line; test $line = bodies && test -x ./barnes")
+        self.run_row("t-test1", 'test "$*" = "1000 2 10000 10000 400"')
+
+    def test_failures_say_why(self):
+        for name, script, why in (("cfrac", "echo lost >&2; exit 3", "exit 3: lost"), ("cfrac", "kill -SEGV $$", "Segmentation fault"),
+                                  ("larsonN", "echo nothing", "no rate in what it printed: nothing")):
+            with self.assertRaisesRegex(measure.Failed, why):
+                self.run_row(name, script)
+
+    def test_only_the_program_runs_on_the_allocator(self):
+        environment = {**Allocator("glibc").environment(), "LD_PRELOAD": "libm.so.6"}
+        self.row("cfrac", 'test "$LD_PRELOAD" = libm.so.6').run(environment, 10)
+
+    def test_what_is_not_there_is_named(self):
+        row = next(row for row in public.rows_in(self.checkout) if row.name == "barnes")
+        self.assertIn("out/bench/barnes", row.available())
+        self.assertIsNone(self.row("cfrac", "").available())
 
 
 @unittest.skipUnless(shutil.which("cc"), "no C compiler")

@@ -64,8 +64,8 @@ def series_of(printed):
     return found
 
 
-def run_once(command, environment, limit_s):
-    """Runs a workload; its measures, or Failed."""
+def run_once(command, environment, limit_s, read=metrics_of):
+    """Runs a workload; its measures, or Failed. `read` finds metrics in what it prints."""
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as errors, open(os.devnull) as nothing:
         began = time.monotonic()
@@ -97,7 +97,7 @@ def run_once(command, environment, limit_s):
             said = errors.read().decode(errors="replace").strip().splitlines()[-3:]
             why = f"not done after {limit_s} s" if late else ending(status)
             raise Failed(": ".join([why, *said]))
-    metrics, series = metrics_of(printed), series_of(printed)
+    metrics, series = read(printed), series_of(printed)
     # The kernel's figure for a child begins with the size of its parent: the program's own is better.
     peak_kib = metrics.pop("peak_kib", usage.ru_maxrss)
     return {

@@ -8,10 +8,9 @@ import statistics
 
 from harness import compare, criteria
 
-TIME, MEMORY = "time", "memory"  # kinds, as in compare
+TIME, CPU, MEMORY = "time", "cpu", "memory"  # kinds, as in compare
 MEAN = {TIME: 1.00, MEMORY: 1.20}
 ROW = {TIME: 1.15, MEMORY: 1.5}
-LEAST_CHANGE = 0.005  # by sampling
 MOST_NAMED = 20
 FLAT, NEVER_FALLS = 0.90, 1.00
 FLAT_GROUPS = "t-test"  # what may fall by a tenth; others may not
@@ -118,17 +117,17 @@ def of_comparison(figures):
 
 def of_sampling(figures):
     """Rows in which a difference can be called; and how far apart all rows are together, beside what identical runs are."""
-    for kind in (TIME, MEMORY):
+    for kind, what in ((TIME, "wall time"), (CPU, "CPU time"), (MEMORY, "memory")):
         found, fewest = compare.sampling_differences(figures, kind)
         if found:
             change, identical = compare.mean_changes(found.values())
-            met = change <= LEAST_CHANGE or change <= abs(identical)
-            yield criteria.Finding(f"{kind}: geometric mean of the changes in {len(found)} rows, and of identical runs",
+            met = change <= compare.LEAST_OF_SAMPLING or change <= abs(identical)
+            yield criteria.Finding(f"{what}: geometric mean of the changes in {len(found)} rows, and of identical runs",
                                    f"{change * 100:+.1f} %, {identical * 100:+.1f} %", "at most +0.5 %, or as identical ones",
                                    criteria.MET if met else criteria.MISSED)
-        clear = sorted((row for row, one in found.items() if one.clear and one.change > LEAST_CHANGE), key=lambda row: -found[row].change)
+        clear = sorted((row for row, one in found.items() if one.clear and one.change > compare.LEAST_OF_SAMPLING), key=lambda row: -found[row].change)
         verdict = criteria.UNKNOWN if not found else criteria.MISSED if clear else criteria.UNCLEAR if fewest < compare.LEAST_RUNS else criteria.MET
-        yield criteria.Finding(f"{kind}: rows with more of which a difference can be called",
+        yield criteria.Finding(f"{what}: rows with more, their spreads apart",
                                counted([f"{row} {found[row].change * 100:+.1f} %" for row in clear]), "none", verdict)
 
 

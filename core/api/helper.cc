@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/single_threaded.h>
 
 #include <atomic>
 
@@ -35,6 +34,8 @@
 
 // glibc's: the least stack a thread needs, its thread-local memory included.
 extern "C" __attribute__((weak)) size_t __pthread_get_minstack(const pthread_attr_t* attributes);
+// Also glibc's (2.32): not 0 while it knows of no other thread.
+extern "C" __attribute__((weak)) char __libc_single_threaded;
 
 namespace seemalloc {
 
@@ -164,7 +165,7 @@ SEEMALLOC_COLD void start_helper() {
   size_t least = __pthread_get_minstack != nullptr ? __pthread_get_minstack(&attributes) : 0;
   pthread_attr_setstacksize(&attributes, round_up(kStackBytes + least, os::page_bytes()));
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  if (__libc_single_threaded != 0) os::make_room_for_descriptors();
+  if (&__libc_single_threaded != nullptr && __libc_single_threaded != 0) os::make_room_for_descriptors();
   pthread_t thread;
   int result = pthread_create(&thread, &attributes, run_helper, nullptr);
   pthread_attr_destroy(&attributes);

@@ -279,9 +279,7 @@ SEEMALLOC_NOINLINE void free_large_block(void* p, Span* span) {
   span->sample_id = 0;
   if (id != 0) forget_sample(heap::thread_cache.heap, id);
   ThreadHeap* mine = heap::thread_cache.heap;
-  if (span->kind == SpanKind::kLarge && mine != nullptr) {
-    if (mine->body->large.put_making_room(span)) return;
-  }
+  if (span->kind == SpanKind::kLarge && mine != nullptr && mine->body->large.put_making_room(span)) return;
   heap::free_large(span);
 }
 

@@ -70,7 +70,7 @@ inline void remove_available(ClassState& cs, Span* span) {
 
 inline constexpr uint32_t kMaxForeignBlocks = 16;
 
-// The large part of a heap. All zero while no thread has it, so its pages can go back to the system.
+// The large part of a heap. All zero while no thread has it, but for what may become zero (`zeroing`), so its pages can go back to the system.
 struct HeapBody {
   Span* ready[kClassCount];  // for take_freed: a class's current; null while a stash or a sample comes first, or a purger wants it
   uint32_t freed_lists[kClassCount];  // take_freed may still hand out so many before refill must look at the rest

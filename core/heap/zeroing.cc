@@ -15,11 +15,10 @@ namespace {
 // To write less takes about as long as to look and to give back.
 constexpr size_t kLeastBytes = 64 * KiB;
 
-// Not on huge pages: one of which a part goes stays taken until the kernel splits it.
 bool may_be_given_back(const pages::Span* span) {
   bool whole_pages = ((span->start | span->bytes) & (os::page_bytes() - 1)) == 0;  // those of the system may be larger than ours
   return whole_pages && span->kind == pages::SpanKind::kLarge && span->bytes >= kLeastBytes &&
-         pages::purge_mode() != options::Purge::kNever && !pages::lies_on_huge_page(span);
+         pages::purge_mode() != options::Purge::kNever;
 }
 
 // A fault takes as long as to write some ten pages: a sixteenth. The first and the last page are often all.
@@ -28,11 +27,12 @@ size_t few_of(size_t bytes) {
   return bytes / 16 > least ? bytes / 16 : least;
 }
 
-// A page that is not resident may hold something all the same (swapped out), so that nothing can be left as it is.
+// Not on huge pages: one of which a part goes stays taken until the kernel splits it. A page that is not resident may hold something all
+// the same (swapped out), so that nothing can be left as it is.
 bool is_given_back(ZeroingPace& pace, const pages::Span* span) {
   void* start = reinterpret_cast<void*>(span->start);
   ZeroingPace::Next next = pace.next();
-  if (next == ZeroingPace::Next::kWrite) return false;
+  if (next == ZeroingPace::Next::kWrite || pages::lies_on_huge_page(span)) return false;
   size_t resident = 0;
   bool told = next != ZeroingPace::Next::kLook || os::ask_resident_bytes(start, span->bytes, os::Reason::kZero, &resident);
   if (told && next == ZeroingPace::Next::kLook && !pace.gives_back(resident <= few_of(span->bytes))) return false;

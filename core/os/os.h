@@ -48,7 +48,7 @@ void split_huge_page(void* start, size_t bytes);
 // meanwhile (MADV_COLLAPSE, Linux 6.1). The range has to be one in which set_huge_pages() allows them; the system's setting
 // does not count (huge_page_setting.h). 0 or -errno: -ENOMEM, -EBUSY and -EAGAIN may pass.
 int collapse_into_huge_pages(void* start, size_t bytes);
-// Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell.
+// Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell of any of it.
 size_t resident_bytes(const void* start, size_t bytes, Reason reason = Reason::kReport);
 // The same, false where it refuses.
 bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* out);

@@ -38,8 +38,7 @@ int send_all(int fd, const void* data, size_t bytes, uint64_t deadline_ns);
 // Like open_file, with a number that is out of the program's way.
 int open_apart(const char* path, int flags);
 // Makes the process's table long enough for such numbers, while that is quick: where threads share it, the kernel waits for all
-// processors to have left the old one (RCU), 8 to 20 ms, and the process's end for the thread that waits. Requires: the calling
-// thread is the only one.
+// processors to have left the old one (RCU), 8 to 20 ms, and the process's end for the thread that waits.
 void make_room_for_descriptors();
 // A descriptor on which the kernel reports (Poll::urgent) that tasks have waited for memory, more than a twentieth of the time or so:
 // of a file in the format of /proc/pressure/memory (PSI, Linux 5.2). Or -errno.
