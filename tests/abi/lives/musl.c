@@ -1,4 +1,4 @@
-// A static program of musl on libseemalloc.a: large and small blocks by several threads, a heap that is worth a helper thread.
+// A static program of musl on libseemalloc.a: it links, and has large and small blocks by several threads.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static void* work(void* unused) {
   (void)unused;
   for (int round = 0; round < 5; round++) {
     for (int i = 0; i < kBlocks; i++) {
-      size_t bytes = 1 + (size_t)i * 37 % (i % 50 == 0 ? 300000 : 3000);
+      size_t bytes = i % 50 == 0 ? 1 + (size_t)i * 3000 % 300000 : 1 + (size_t)i * 37 % 3000;
       free(blocks[i]);
       blocks[i] = i % 3 == 0 ? calloc(1, bytes) : malloc(bytes);
       if (blocks[i] == NULL || (i % 3 == 0 && (blocks[i][0] | blocks[i][bytes - 1]) != 0)) abort();
