@@ -59,11 +59,11 @@ class Row:
 
     @property
     def time(self):
-        return "seconds_per_million" if self.command[0] in RATES else "wall_s"
+        return "seconds_per_million" if self.program in RATES else "wall_s"
 
     def available(self):
         """Why it cannot run here; None when it can."""
-        missing = [path for path in (ALONE, self.folder / self.command[0], self.input) if not path.exists()]
+        missing = [path for path in (ALONE, self.folder / self.program, self.input) if not path.exists()]
         return f"no {missing[0]}" if missing else None
 
     def figures_in(self, printed):
@@ -71,19 +71,27 @@ class Row:
         if peak is None:
             raise measure.Failed("the program's peak is missing")
         found = {"peak_kib": float(peak[1])}
-        if self.command[0] in RATES:
-            pattern, seconds = RATES[self.command[0]]
+        if self.program in RATES:
+            pattern, seconds = RATES[self.program]
             rate = re.search(pattern, printed, re.M)
             if rate is None:
                 raise measure.Failed(f"no rate in what it printed: {printed.strip()[-200:]}")
             found["seconds_per_million"] = seconds(float(rate[1]))
         return found
 
-    def run(self, environment, limit_s):
-        preload = environment.get("LD_PRELOAD", "")
+    @property
+    def program(self):
+        return self.command[0]
+
+    def started(self, environment):
+        """(words, environment) with which it starts on the allocator of that environment."""
         clean = {key: value for key, value in environment.items() if key != "LD_PRELOAD"}
-        command = [ALONE, preload, self.folder, self.input, f"./{self.command[0]}", *self.command[1:]]
-        return measure.run_once([str(word) for word in command], clean, limit_s, self.figures_in)
+        words = [ALONE, environment.get("LD_PRELOAD", ""), self.folder, self.input, f"./{self.program}", *self.command[1:]]
+        return [str(word) for word in words], clean
+
+    def run(self, environment, limit_s):
+        words, clean = self.started(environment)
+        return measure.run_once(words, clean, limit_s, self.figures_in)
 
 
 def rows_in(checkout, n=N):

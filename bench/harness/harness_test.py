@@ -351,7 +351,7 @@ class Public(unittest.TestCase):
 
     def row(self, name, script):
         row = next(row for row in public.rows_in(self.checkout, 2) if row.name == name)
-        program = row.folder / row.command[0]
+        program = row.folder / row.program
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         return row
