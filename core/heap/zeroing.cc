@@ -33,9 +33,12 @@ bool is_given_back(ZeroingPace& pace, const pages::Span* span) {
   void* start = reinterpret_cast<void*>(span->start);
   ZeroingPace::Next next = pace.next();
   if (next == ZeroingPace::Next::kWrite || pages::lies_on_huge_page(span)) return false;
-  size_t resident = 0;
-  bool told = next != ZeroingPace::Next::kLook || os::ask_resident_bytes(start, span->bytes, os::Reason::kZero, &resident);
-  if (told && next == ZeroingPace::Next::kLook && !pace.gives_back(resident <= few_of(span->bytes))) return false;
+  bool told = true;
+  if (next == ZeroingPace::Next::kLook) {
+    size_t resident;
+    told = os::ask_resident_bytes(start, span->bytes, os::Reason::kZero, &resident);
+    if (told && !pace.gives_back(resident <= few_of(span->bytes))) return false;
+  }
   if (told && os::purge(start, span->bytes, os::Reason::kZero)) return true;
   pace.refused();
   return false;

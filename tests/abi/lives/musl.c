@@ -1,6 +1,5 @@
 // A static program of musl on libseemalloc.a: it links, and has large and small blocks by several threads.
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
