@@ -89,6 +89,16 @@ class AutoDump : public testing::Test {
     for (const auto& entry : fs::directory_iterator(folder_)) found.insert(entry.path());
     return found;
   }
+  // Which dumps there are, in the order they were made.
+  std::set<unsigned> numbers() const {
+    std::set<unsigned> found;
+    for (const std::string& file : files()) {
+      unsigned number = 0;
+      EXPECT_EQ(sscanf(file.c_str() + folder_.size(), "/d.%*d.%u.", &number), 1) << file;
+      found.insert(number);
+    }
+    return found;
+  }
   // Since the last call.
   DumpStatistics counted() {
     DumpStatistics now = dump_statistics(), before = before_;
@@ -168,10 +178,14 @@ TEST_F(AutoDump, EachTimeSoMuchMoreIsInUseThanEver) {
 TEST_F(AutoDump, OlderOnesAreRemovedOthersFilesAreNot) {
   set("dump_keep", "3");
   set("dump_alloc_interval", "1M");
+  churn(1 * MiB);
+  std::set<unsigned> first = numbers();
+  ASSERT_EQ(first.size(), 1u);
   churn(5 * MiB);
+  unsigned newest = *first.begin() + 5;
+  EXPECT_EQ(numbers(), (std::set<unsigned>{newest - 2, newest - 1, newest}));
+  EXPECT_EQ(counted().removed, 3u);
   std::set<std::string> last = files();
-  EXPECT_EQ(last.size(), 3u);
-  EXPECT_EQ(counted().removed, 2u);
   // Somebody puts a file of his own in one's place, and takes another away.
   std::string theirs = *last.begin(), gone = *last.rbegin();
   fs::remove(theirs);

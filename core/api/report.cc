@@ -159,7 +159,7 @@ void write_system(Text& out) {
       .put("major_faults", major);
   write_calls(object.key("calls"));
   pages::Refaults refaults = pages::refaults();
-  object.put("refault_runs", refaults.runs).put("refault_bytes", refaults.bytes);
+  object.put("refault_runs", refaults.runs).put("refault_bytes", refaults.bytes).put("refault_delayed_bytes", refaults.delayed_bytes);
 }
 
 void write_purge(Text& out) {

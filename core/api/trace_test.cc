@@ -105,7 +105,7 @@ TEST(Trace, ShowsWhatTheProgramCaused) {
   take_and_give(kBlock);  // more than is kept
   Answer answer;
   ASSERT_TRUE(read(reader, &answer));
-  std::vector<Line> maps = answer.with("mmap", "huge"), unmaps = answer.with("munmap", "huge");
+  std::vector<Line> maps = answer.with("mmap", "huge"), unmaps = answer.with("munmap", "decay");
   ASSERT_EQ(maps.size(), 1u);
   ASSERT_EQ(unmaps.size(), 1u);
   EXPECT_GE(maps[0].bytes, kBlock);
@@ -140,6 +140,25 @@ TEST(Trace, NamesTheSizeClassThatGrew) {
     EXPECT_TRUE(line.size_class == "112" || line.size_class == "128") << line.size_class;
   }
   EXPECT_LT(by_samples, growth.size());
+}
+
+TEST(Trace, NamesTheSizeClassOfHoles) {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 100000; i++) blocks.push_back(sm_malloc(208));
+  unsigned reader = start();
+  for (size_t i = 0; i < blocks.size(); i++) {
+    if (i % 100 != 0) sm_free(blocks[i]);
+  }
+  sm_malloc_trim(0);
+  Answer answer;
+  ASSERT_TRUE(read(reader, &answer));
+  stop_trace(reader);
+  for (size_t i = 0; i < blocks.size(); i += 100) sm_free(blocks[i]);
+  std::vector<Line> holes = answer.with("madvise:dontneed", "hole");
+  ASSERT_FALSE(holes.empty());
+  size_t named = 0;
+  for (const Line& line : holes) named += line.size_class == "208";
+  EXPECT_GT(named, holes.size() / 2) << "the others are of other tests";
 }
 
 TEST(Trace, ShowsRefusals) {

@@ -7,6 +7,7 @@
 #include "core/heap/remote.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
+#include "core/os/calls.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
@@ -185,6 +186,7 @@ void unlink_blocks(Span* span, const FreeList& list, uint32_t pages) {
 
 // Returns the bytes that have gone; *refused when the kernel did not take all of them.
 size_t purge_pages(const Span* span, uint32_t pages, bool* refused) {
+  os::ForSizeClass label(span->size_class);
   bool splits = pages::take_huge_page_apart(span);
   size_t bytes = 0;
   while (pages != 0) {

@@ -74,14 +74,17 @@ struct CallRecord {
 // no memory, and keeps errno.
 extern std::atomic<void (*)(const CallRecord& record)> on_call;
 
-// While alive, calls of this thread are made for a size class. Does not nest.
+// While alive, calls of this thread are made for a size class.
 extern constinit thread_local uint8_t call_size_class __attribute__((tls_model("initial-exec")));
 class ForSizeClass {
  public:
-  explicit ForSizeClass(unsigned size_class) { call_size_class = static_cast<uint8_t>(size_class + 1); }
-  ~ForSizeClass() { call_size_class = 0; }
+  explicit ForSizeClass(unsigned size_class) : before_(call_size_class) { call_size_class = static_cast<uint8_t>(size_class + 1); }
+  ~ForSizeClass() { call_size_class = before_; }
   ForSizeClass(const ForSizeClass&) = delete;
   ForSizeClass& operator=(const ForSizeClass&) = delete;
+
+ private:
+  uint8_t before_;
 };
 
 // Makes a system call and counts it. Returns the kernel's value or -errno.

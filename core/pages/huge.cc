@@ -41,7 +41,8 @@ constexpr unsigned kDelaysBetweenTries = 64;  // purge delays, and a second
 constinit Lock lock;
 constinit HugeCache cache;
 constinit Seams seams;
-constinit WantedAgain too_much;  // to be kept
+constinit WantedAgain gone_at_once;  // when it was freed: in eager mode, or since it was too much to be kept
+constinit WantedAgain gone_on_request;  // or since memory was short; only counted
 constinit SpanList in_use;
 constinit size_t used_bytes = 0;
 constinit size_t memory_bytes = 0;  // of the blocks in use, with what they have to grow into
@@ -144,9 +145,9 @@ void keep(const Extent& extent) {
       if (!cache.take_oldest(&oldest)) break;
       hold.add(oldest.bytes);
     }
-    discard(Range{oldest.start, oldest.bytes});
+    discard(Range{oldest.start, oldest.bytes}, os::Reason::kDecay);
   }
-  discard(Range{extent.start, extent.bytes});
+  discard(Range{extent.start, extent.bytes}, os::Reason::kDecay);
 }
 
 bool map_fresh(size_t bytes, size_t alignment, Range* out) {
@@ -297,17 +298,22 @@ bool take_cached(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
   return true;
 }
 
+// Of what did not go by the delay.
+bool is_wanted_again(size_t bytes) {
+  LockGuard guard(lock);
+  uint64_t now = os::coarse_monotonic_ns(), delay = purge_delay_ns();
+  return gone_at_once.mapped(bytes, now, delay) || gone_on_request.mapped(bytes, now, delay);
+}
+
 bool take_memory(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
   if (take_cached(bytes, alignment, hold, out)) return true;
   if (!hold->charge(bytes)) return false;
   *out = Taken{};
   if (gather(bytes, alignment, out)) return true;
   out->clean = true;
-  note_huge_mapped(bytes);
   out->fresh_bytes = bytes;
   if (!map_fresh(bytes, alignment, &out->range)) return false;
-  LockGuard guard(lock);
-  too_much.mapped(bytes, os::coarse_monotonic_ns(), purge_delay_ns());
+  note_huge_mapped(bytes, is_wanted_again(bytes));
   return true;
 }
 
@@ -357,7 +363,7 @@ size_t eighth_of_used_locked(size_t least) { return used_bytes / 8 > least ? use
 // That. Up to what was in use lately where such memory has been wanted again, and for a range that is more
 // than all that is in use: it was what a part of the program's work was about, and is wanted again when this part comes again.
 size_t most_kept_locked(size_t bytes) {
-  bool again = too_much.worth_keeping(os::coarse_monotonic_ns(), purge_delay_ns());
+  bool again = gone_at_once.worth_keeping(os::coarse_monotonic_ns(), purge_delay_ns());
   size_t most = eighth_of_used_locked(kMaxKeptBytes);
   size_t kept = used_bytes + cache.dirty_bytes();
   if ((again || bytes > used_bytes) && peak_bytes > kept + most) most = peak_bytes - kept;
@@ -366,11 +372,12 @@ size_t most_kept_locked(size_t bytes) {
   return most < reserve ? most : reserve;
 }
 
-// In balanced mode; remembers what is.
-bool is_too_much(const Range& range) {
+// Remembers what does.
+bool goes_at_once(const Range& range, options::Purge mode) {
+  if (mode == options::Purge::kNever) return false;
   LockGuard guard(lock);
-  if (range.bytes <= most_kept_locked(range.bytes)) return false;
-  too_much.gone(range.bytes, os::coarse_monotonic_ns());
+  if (mode == options::Purge::kBalanced && range.bytes <= most_kept_locked(range.bytes)) return false;
+  gone_at_once.gone(range.bytes, os::coarse_monotonic_ns());
   return true;
 }
 
@@ -390,13 +397,13 @@ void make_room_for_sparse(size_t bytes) {
     Range oldest;
     Hold hold;
     if (!take_sparse_too_much(bytes, &oldest, &hold)) return;
-    discard(oldest);
+    discard(oldest, os::Reason::kDecay);
   }
 }
 
 void keep_or_discard(const Range& range, bool known_dense) {
   options::Purge mode = purge_mode();
-  if (mode == options::Purge::kEager || (mode == options::Purge::kBalanced && is_too_much(range))) return discard(range);
+  if (goes_at_once(range, mode)) return discard(range, os::Reason::kDecay);
   // The kernel looks at each page: not for memory that comes and goes.
   bool sparse = !known_dense && os::resident_bytes(pointer(range.start), range.bytes, os::Reason::kHuge) < range.bytes / 2;
   if (sparse && mode == options::Purge::kBalanced) make_room_for_sparse(range.bytes);
@@ -575,6 +582,7 @@ size_t purge_huge(uint64_t cutoff_ns, os::Reason reason, unsigned most) {
       BookGuard guard;
       if (!cache.take_old(cutoff_ns, &extent)) break;
       if (!extent.clean) hold.add(extent.bytes);
+      if (reason != os::Reason::kDecay) gone_on_request.gone(extent.bytes, os::coarse_monotonic_ns());
     }
     purged_bytes += extent.bytes;
     discard(Range{extent.start, extent.bytes}, reason);

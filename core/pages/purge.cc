@@ -106,7 +106,7 @@ void age(Shard& shard) {
 
 void end_window(const Totals& t, uint64_t now) {
   peak_before.store(t.peak_bytes, std::memory_order_relaxed);
-  uint64_t purged = total_purged.load(std::memory_order_relaxed), refaulted = refaults().bytes;
+  uint64_t purged = total_purged.load(std::memory_order_relaxed), refaulted = refaults().delayed_bytes;
   // A child of a fork in a signal handler, just here, begins anew with both.
   uint64_t purged_here = minus(purged, purged_before.exchange(purged, std::memory_order_relaxed));
   uint64_t refaulted_here = minus(refaulted, refaulted_before.exchange(refaulted, std::memory_order_relaxed));

@@ -247,20 +247,48 @@ TEST_F(Purge, WhatIsWantedLateIsNoRefault) {
   EXPECT_EQ(refaults().bytes, before);
 }
 
-TEST_F(Purge, WhatWasAskedForIsNoRefault) {
-  uint64_t before = refaults().bytes;
+// Of pages and of huge memory: to be seen, and nothing that a longer delay would have kept.
+TEST_F(Purge, WhatWasAskedForIsARefaultButNotOfTheDelay) {
+  OptionForTest delay(Id::purge_delay, "300");
+  tick_for(1000 * kMillisecond_ns);  // a window is under way
+  Refaults before = refaults();
   release(written(100));
   purge_all();
   release(written(100));
-  EXPECT_EQ(refaults().bytes, before);
+  EXPECT_EQ(refaults().bytes - before.bytes, 100 * kPageBytes);
+  EXPECT_EQ(refaults().delayed_bytes, before.delayed_bytes);
+  before = refaults();
+  release_huge(allocate_huge(4 * MiB, kPageBytes));
+  purge_all();
+  release_huge(allocate_huge(4 * MiB, kPageBytes));
+  EXPECT_EQ(refaults().bytes - before.bytes, 4 * MiB);
+  EXPECT_EQ(refaults().delayed_bytes, before.delayed_bytes);
+  // What goes by the delay later counts as before.
+  release(written(100));
+  ASSERT_TRUE(tick_until_clean());
+  before = refaults();
+  release(written(100));
+  EXPECT_EQ(refaults().delayed_bytes - before.delayed_bytes, 100 * kPageBytes);
+}
+
+TEST_F(Purge, EagerHugeMemoryRefaults) {
+  OptionForTest eager(Id::purge, "eager");
+  release_huge(allocate_huge(4 * MiB, kPageBytes));
+  Refaults before = refaults();
+  release_huge(allocate_huge(4 * MiB, kPageBytes));
+  EXPECT_EQ(refaults().bytes - before.bytes, 4 * MiB);
+  EXPECT_EQ(refaults().runs - before.runs, 1u);
+  release_huge(allocate_huge(8 * MiB, kPageBytes));  // a growing one leaves behind what it cannot use
+  EXPECT_EQ(refaults().bytes - before.bytes, 4 * MiB);
+  EXPECT_EQ(refaults().delayed_bytes, before.delayed_bytes);
 }
 
 TEST_F(Purge, HugeMemoryRefaultsToo) {
   OptionForTest delay(Id::purge_delay, "300");
-  uint64_t before = refaults().bytes;
   Span* span = allocate_huge(4 * MiB, kPageBytes);
   memset(memory(span), 1, span->bytes);
   release_huge(span);
+  uint64_t before = refaults().bytes;
   for (int i = 0; i < 1000 && huge_statistics(false).cached_bytes != 0; i++) tick_for(10 * kMillisecond_ns);
   ASSERT_EQ(huge_statistics(false).cached_bytes, 0u);
   release_huge(allocate_huge(3 * MiB, kPageBytes));

@@ -156,8 +156,8 @@ void reattach_batch(Shard& shard, const Batch& batch, const Range* gone, How how
     if (how == How::kLazily) {
       region->lazy.set(gone[i].first, gone[i].pages);
       shard.put_on_dirty_list(region);
-    } else if (!on_request) {
-      note_gone(region, gone[i].first, gone[i].pages);
+    } else {
+      note_gone(region, gone[i].first, gone[i].pages, on_request);
     }
   }
   shard.refile(region);

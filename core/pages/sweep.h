@@ -33,7 +33,7 @@ struct Sweeping {
   What what = What::kDue;
   unsigned least = 1;             // pages of a range
   PurgeBudget* budget = nullptr;  // what its time is taken from
-  bool on_request = false;        // somebody has asked for it: no refault counts, and nothing is left to the kernel
+  bool on_request = false;        // somebody has asked for it, or memory is short: the delay has no part in it, and nothing is left to the kernel
   os::Reason reason = os::Reason::kDecay;
   size_t pages_left = SIZE_MAX;   // at most about so many are given back; counted down
   size_t given_bytes = 0;         // counted up

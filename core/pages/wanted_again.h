@@ -4,7 +4,7 @@
 // each time; and the purge delay, which follows refaults, has no say in it. What a growing vector leaves behind is not wanted
 // again: each of its requests is larger than what went before. So what went is remembered for two delays, and a request for fresh
 // memory that it would have served is a miss. After a few misses such memory is worth keeping, for some delays; whether it is
-// kept in the end is a matter of how much there is (huge.cc).
+// kept in the end is a matter of how much there is (huge.cc), and of the mode.
 // Pure arithmetic: times and bytes come from the caller, whose lock protects it.
 #pragma once
 
@@ -24,18 +24,19 @@ class WantedAgain {
     next_ = (next_ + 1) % kRemembered;
   }
 
-  // Fresh memory has been mapped. Taken from the tightest of what went that has it.
-  void mapped(size_t bytes, uint64_t now_ns, uint64_t delay_ns) {
+  // Fresh memory has been mapped. Taken from the tightest of what went that has it; whether there was such.
+  bool mapped(size_t bytes, uint64_t now_ns, uint64_t delay_ns) {
     Gone* best = nullptr;
     for (Gone& gone : gone_) {
       bool would_serve = gone.bytes >= bytes && now_ns - gone.at_ns <= 2 * delay_ns;
       if (would_serve && (best == nullptr || gone.bytes < best->bytes)) best = &gone;
     }
-    if (best == nullptr) return;
+    if (best == nullptr) return false;
     best->bytes -= bytes;
     if (now_ns - last_miss_ns_ > kDelaysKept * delay_ns) misses_ = 0;
     last_miss_ns_ = now_ns;
     if (misses_ < kMisses) misses_++;
+    return true;
   }
 
   bool worth_keeping(uint64_t now_ns, uint64_t delay_ns) const {

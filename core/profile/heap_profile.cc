@@ -258,6 +258,7 @@ void set_baseline(ExactBytes exact) {
     bucket.mark_live.store(row.live_samples, std::memory_order_release);
   });
   baseline.allocated_bytes.store(exact.allocated, std::memory_order_relaxed);
+  baseline.live_bytes.store(exact.live, std::memory_order_relaxed);
   baseline.time_ns.store(os::monotonic_ns(), std::memory_order_release);
   baseline.version.store(version + 2, std::memory_order_release);
 }

@@ -27,7 +27,7 @@ struct Snapshot {
   uint64_t other_interval_samples = 0;
   uint64_t truncated_samples = 0;
   uint64_t broken_samples = 0;
-  uint64_t baseline_ns = 0, baseline_bytes = 0;  // when it was set, and what had been allocated; 0: never, not known
+  uint64_t baseline_ns = 0, baseline_bytes = 0, baseline_live_bytes = 0;  // when it was set, what had been allocated, and was in use; 0: never, not known
   uint32_t peak_epoch = 0;
 };
 
@@ -145,6 +145,9 @@ void about_since(ProfileEncoder& encoder, const Snapshot& snapshot) {
     uint64_t ns = minus(os::monotonic_ns(), mark_ns);
     encoder.duration(ns);
     text << "since: the baseline was set " << ns / kMillisecond_ns << " ms before this profile was taken; less than then is negative";
+    if (snapshot.exact.live != 0 && snapshot.baseline_live_bytes != 0) {
+      text << "; exactly " << static_cast<int64_t>(snapshot.exact.live - snapshot.baseline_live_bytes) << " bytes more are handed out";
+    }
   }
   encoder.comment(text);
 }
@@ -252,6 +255,7 @@ void take_snapshot_once(const RowKind& kind, uint64_t interval_bytes, Snapshot* 
   out->peak_epoch = records.peak.epoch();
   out->baseline_ns = records.baseline.time_ns.load(std::memory_order_acquire);
   out->baseline_bytes = records.baseline.allocated_bytes.load(std::memory_order_relaxed);
+  out->baseline_live_bytes = records.baseline.live_bytes.load(std::memory_order_relaxed);
   records.buckets.for_each([&](const Bucket& bucket) {
     BucketRow row = read_bucket(bucket);
     row.peak_samples = records.peak.samples_at(bucket, out->peak_epoch);

@@ -25,6 +25,7 @@ struct Baseline {
   std::atomic<uint32_t> version{0};
   std::atomic<uint64_t> time_ns{0};  // CLOCK_MONOTONIC; 0: never set, everything counts
   std::atomic<uint64_t> allocated_bytes{0};  // exactly, until then; 0: not known
+  std::atomic<uint64_t> live_bytes{0};       // exactly, then; 0: not known
 };
 
 struct Records {

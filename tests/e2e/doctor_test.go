@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -127,6 +128,8 @@ func TestDoctorFinds(t *testing.T) {
 	need(t)
 	for _, test := range []struct{ way, conf, id, place string }{
 		{"storm", "purge_delay:0", "purge-storm", "receive_buffer"},
+		{"trims", "", "purge-storm", "receive_buffer"},
+		{"videos", "purge:eager", "purge-storm", "next_picture"},
 		{"fragments", "purge_delay:1000", "fragmentation", "remember_session"},
 		{"scatters", "purge_delay:1000", "fragmentation", "remember_session"},
 		{"pins", "purge_delay:1000", "fragmentation", "remember_session"},
@@ -136,27 +139,32 @@ func TestDoctorFinds(t *testing.T) {
 		{"aligned", "purge_delay:1000", "over-alignment", "make_aligned_counter"},
 	} {
 		t.Run(test.way, func(t *testing.T) {
-			p := launch(t, nil, binary, "run", "--conf", test.conf, "--", sick, test.way)
+			args := []string{"run", "--", sick, test.way}
+			if test.conf != "" {
+				args = slices.Insert(args, 1, "--conf", test.conf)
+			}
+			p := launch(t, nil, slices.Insert(args, 0, binary)...)
 			waitFor(t, socketOf(p.pid))
 			examineFor(t, p.pid, test.id, "1500ms").expectOnly(t, test.id, test.place)
 		})
 	}
 }
 
-// The same program as the storm's, where memory may stay for a while.
-func TestDoctorFindsNoStormByDefault(t *testing.T) {
+// The programs of the storms, where memory may stay for a while, and others that do nothing wrong.
+func TestDoctorFindsNothingByDefault(t *testing.T) {
 	need(t)
-	p := launch(t, nil, binary, "run", "--", sick, "storm")
-	waitFor(t, socketOf(p.pid))
-	time.Sleep(2 * time.Second)
-	expectCleanProcess(t, p.pid, "2s")
+	for _, way := range []string{"storm", "videos", "grows", "workers"} {
+		t.Run(way, func(t *testing.T) {
+			p := launch(t, nil, binary, "run", "--", sick, way)
+			waitFor(t, socketOf(p.pid))
+			time.Sleep(2 * time.Second)
+			expectCleanProcess(t, p.pid, "2s")
+		})
+	}
 }
 
 func TestDoctorFindsAStormInEagerMode(t *testing.T) {
 	need(t)
-	if !strings.Contains(tool(t, "help", "options"), "balanced, eager, never") {
-		t.Skip("this library has no modes of purging")
-	}
 	p := launch(t, nil, binary, "run", "--conf", "purge:eager", "--", sick, "storm")
 	waitFor(t, socketOf(p.pid))
 	d := examineFor(t, p.pid, "purge-storm", "1500ms")

@@ -62,8 +62,16 @@ func TestSinceABaseline(t *testing.T) {
 	if flat["after_mark"] != 100*2048 || flat["held"] != 0 || report.Exact != nil {
 		t.Errorf("since the mark: %v, exact %v", flat, report.Exact)
 	}
+	// Answering the tool takes a little.
+	const slack = 256 << 10
+	if more := report.ExactMore; more == nil || *more < 100*2048 || *more > 100*2048+slack {
+		t.Errorf("exactly %v more since the mark", more)
+	}
 	p.tell(t, "f")
-	_, flat, _ = top(t, p.pid, "--kind", "since")
+	report, flat, _ = top(t, p.pid, "--kind", "since")
+	if more := report.ExactMore; more == nil || *more > slack-1000*1024 {
+		t.Errorf("exactly %v more after all was freed", more)
+	}
 	_, allocated, _ := top(t, p.pid, "--kind", "since", "--by", "alloc")
 	if flat["after_mark"] != 0 || flat["held"] != -1000*1024 || allocated["after_mark"] != 100*2048 {
 		t.Errorf("after all was freed: %v, allocated %v", flat, allocated)
@@ -109,21 +117,26 @@ func TestLifetimes(t *testing.T) {
 	p := startKinds(t)
 	var report struct {
 		Lifetimes []struct {
-			Name        string
-			Alive       int64
-			Freed       int64
-			FreedBytes  int64   `json:"freed_bytes"`
-			Elsewhere   int64   `json:"freed_by_another_thread"`
-			Least, Most int64   `json:"-"`
-			Mean        float64 `json:"mean_ns"`
-			LeastNS     int64   `json:"least_ns"`
-			Ages        map[string]int64
+			Name       string
+			Alive      int64
+			Freed      int64
+			FreedBytes int64   `json:"freed_bytes"`
+			Elsewhere  int64   `json:"freed_by_another_thread"`
+			Mean       float64 `json:"mean_ns"`
+			Deviation  float64 `json:"deviation_ns"`
+			LeastNS    int64   `json:"least_ns"`
+			MostNS     int64   `json:"most_ns"`
+			Ages       map[string]int64
 		}
 	}
 	parse(t, tool(t, "top", p.pid, "--kind", "lifetime", "--json"), &report)
 	seen := 0
 	for _, row := range report.Lifetimes {
 		seen++
+		least, most := float64(row.LeastNS), float64(row.MostNS)
+		if row.Freed > 0 && (row.Mean < least || row.Mean > most || row.Deviation > (most-least)/2+1) {
+			t.Errorf("it cannot be so: %+v", row)
+		}
 		switch row.Name {
 		case "held":
 			if row.Alive != 1000 || row.Freed != 0 {

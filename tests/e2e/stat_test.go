@@ -76,7 +76,7 @@ func TestStatOfARun(t *testing.T) {
 	for _, want := range []string{
 		`^caller: exit status 3 after \d+\.\d\d s; CPU `,
 		fmt.Sprintf(`\nmadvise:dontneed +asked +%d +3\.1\d MiB +0 `, holes),
-		`\nmmap +huge +2 +300\.\d MiB `, `\nmunmap +huge +1 +100\.\d MiB `,
+		`\nmmap +huge +2 +300\.\d MiB `, `\nmunmap +decay +1 +100\.\d MiB `,
 		`\nall +\d+ `, `\nPage faults: `, `\nRefaults: `, `\nThreads: 1 heaps, `,
 	} {
 		if !regexp.MustCompile(want).MatchString(summary) {

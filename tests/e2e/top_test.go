@@ -17,6 +17,7 @@ type topReport struct {
 	Total     int64
 	Error     float64 `json:"standard_error"`
 	Exact     *int64  `json:"exact_live"`
+	ExactMore *int64  `json:"exact_more"`
 	Allocated *int64  `json:"exact_allocated"`
 	Functions []struct {
 		Name      string

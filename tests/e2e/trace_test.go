@@ -48,7 +48,7 @@ func TestTraceShowsKnownCalls(t *testing.T) {
 		count int
 	}{
 		{`\n? +\d+\.\d{6} mmap +huge +100\.\d MiB +.* take_huge caller\.cc:\d+\n`, 1},
-		{` munmap +huge +100\.\d MiB +.* take_huge caller\.cc:\d+\n`, 1},
+		{` munmap +decay +100\.\d MiB +.* take_huge caller\.cc:\d+\n`, 1},
 		{` madvise:dontneed +asked +64\.00 KiB +.* give_back_holes caller\.cc:\d+\n`, holes},
 	} {
 		if got := len(regexp.MustCompile(want.line).FindAllString(events+"\n", -1)); got != want.count {

@@ -73,6 +73,8 @@ type System struct {
 	Calls         Calls `json:"calls"`
 	RefaultRuns   int64 `json:"refault_runs"`  // allocations that met memory purged shortly before
 	RefaultBytes  int64 `json:"refault_bytes"` // how much of it
+	// Of it, what went by the delay: a longer one would have kept it.
+	RefaultDelayedBytes int64 `json:"refault_delayed_bytes"`
 }
 
 // CallCount counts one kind of call into the kernel, made for one reason.
@@ -116,7 +118,7 @@ func (c Calls) Purged() int64 {
 			if one.Reason != "huge_pages" && one.Reason != "zero" {
 				sum += one.Bytes
 			}
-		case "munmap": // a large block's memory; others unmap what was never free memory
+		case "munmap": // a large block's memory; others unmap what was never free memory, or moved
 			if one.Reason == "decay" || one.Reason == "asked" || one.Reason == "pressure" {
 				sum += one.Bytes
 			}
@@ -180,6 +182,8 @@ type Purge struct {
 	DelayMS   int64  `json:"delay_ms"`
 	GivenBack int64  `json:"given_back"`
 	Postponed int64  `json:"postponed"` // ticks that ended since purging had its share of the processor time
+	// HoleRefilled is memory of idle holes in spans that was given back and used again.
+	HoleRefilled int64 `json:"hole_refilled_bytes"`
 }
 
 // Threads counts thread heaps.

@@ -76,6 +76,8 @@ type topReport struct {
 	Time   string `json:"time,omitempty"`
 	*report.Top
 	Exact *int64 `json:"exact_live,omitempty"` // of a live process: the bytes really held
+	// Of a profile since a baseline: how many bytes more are held than then.
+	ExactMore *int64 `json:"exact_more,omitempty"`
 	// Of a profile that says it: what the total of alloc_space estimates.
 	ExactAllocated *int64 `json:"exact_allocated,omitempty"`
 
@@ -129,7 +131,7 @@ func (a *app) top(flags topFlags, args []string) error {
 	result := topReport{Source: s.source, Base: s.base, Time: s.taken(), Top: top, Sampling: s.sampling, Comments: s.profile.Comments, Lifetimes: lifetimes, Threads: threads}
 	switch top.Type {
 	case "inuse_space":
-		result.Exact = s.exact
+		result.Exact, result.ExactMore = s.exact, report.ExactMore(s.profile)
 	case "alloc_space":
 		result.ExactAllocated = report.ExactAllocated(s.profile)
 	}

@@ -291,13 +291,16 @@ func (s *subject) heading(t *report.Top, filters filters, by string) string {
 	if s.exact != nil && t.Type == "inuse_space" && !filters.any() {
 		fmt.Fprintf(&b, "; exactly %s are handed out", report.Bytes(float64(*s.exact)))
 	}
+	if more := report.ExactMore(s.profile); more != nil && t.Type == "inuse_space" && !filters.any() {
+		fmt.Fprintf(&b, "; exactly %s more are handed out", report.Amount(*more, t.Unit))
+	}
 	if exact := report.ExactAllocated(s.profile); exact != nil && t.Type == "alloc_space" && !filters.any() {
 		fmt.Fprintf(&b, "; exactly %s", report.Amount(*exact, t.Unit))
 		if s.base == "" {
 			b.WriteString(" were allocated")
 		}
 	}
-	if rate := t.Rate(s.profile); rate != "" && s.base == "" {
+	if rate := t.Rate(); rate != "" && s.base == "" {
 		fmt.Fprintf(&b, "; %s", rate)
 	}
 	if s.base != "" && !s.byPprof {

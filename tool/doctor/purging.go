@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 
 	"seemalloc/tool/attach"
 	"seemalloc/tool/report"
@@ -10,8 +9,9 @@ import (
 
 // purgeStorm: memory goes back to the system and is wanted again at once, so that each page costs a fault and a call.
 func purgeStorm(p Pair) (string, *Finding, error) {
-	given := p.perSecond(func(s *attach.Stats) int64 { return s.System.Calls.Purged() + unmappedLarge(s) })
-	again := max(p.perSecond(func(s *attach.Stats) int64 { return s.System.RefaultBytes }), p.remapped())
+	given := p.perSecond(func(s *attach.Stats) int64 { return s.System.Calls.Purged() })
+	wanted := p.wantedAgain()
+	again := wanted.delayed + wanted.atOnce + wanted.holes
 	faults := p.perSecond(func(s *attach.Stats) int64 { return s.System.MinorFaults })
 	seen := fmt.Sprintf("%s/s given back, %s/s of it wanted again, %s page faults/s", report.Bytes(given), report.Bytes(again),
 		report.Count(int64(faults)))
@@ -25,7 +25,7 @@ func purgeStorm(p Pair) (string, *Finding, error) {
 		Value: again,
 		Why: "Each page that was given back has to be made anew by the kernel when it is touched again: a page fault of a quarter of " +
 			"a microsecond to several, and the calls that gave it back come on top.",
-		Change: purgeAdvice(p),
+		Change: purgeAdvice(p, wanted),
 	}
 	if again >= severeStormRate {
 		finding.Severity = Severe
@@ -37,31 +37,22 @@ func purgeStorm(p Pair) (string, *Finding, error) {
 	return seen, finding, nil
 }
 
-// unmappedLarge counts large blocks that were unmapped when they were freed: they went back too.
-func unmappedLarge(s *attach.Stats) int64 { return callBytes(s, "munmap", "huge") }
+// wanted is what was given back and is wanted again, in bytes per second, by what would have kept it.
+type wanted struct {
+	delayed float64 // a longer delay
+	atOnce  float64 // no delay: it went when it was freed, since somebody asked, or since memory was short
+	holes   float64 // idle holes in spans: other layouts
+}
 
-// remapped is memory of large blocks that went by munmap and came again by mmap, per second: not every library counts
-// refaults of it.
-func (p Pair) remapped() float64 {
-	gone := p.perSecond(func(s *attach.Stats) int64 {
-		return callBytes(s, "munmap", "huge", "decay", "pressure")
-	})
-	come := p.perSecond(func(s *attach.Stats) int64 { return callBytes(s, "mmap", "huge") })
+func (p Pair) wantedAgain() wanted {
+	delayed := p.perSecond(func(s *attach.Stats) int64 { return s.System.RefaultDelayedBytes })
+	all := p.perSecond(func(s *attach.Stats) int64 { return s.System.RefaultBytes })
+	// A large block that is not touched costs nothing but two calls.
 	touched := p.perSecond(func(s *attach.Stats) int64 { return s.System.MinorFaults }) * pageBytes
-	return min(gone, come, touched)
+	return wanted{delayed, min(all-delayed, touched), p.perSecond(func(s *attach.Stats) int64 { return s.Purge.HoleRefilled })}
 }
 
 const pageBytes = 4 * kib
-
-func callBytes(s *attach.Stats, call string, reasons ...string) int64 {
-	sum := int64(0)
-	for _, c := range s.System.Calls {
-		if c.Call == call && slices.Contains(reasons, c.Reason) {
-			sum += c.Bytes
-		}
-	}
-	return sum
-}
 
 func largeOnly(by weigh) weigh {
 	return func(s *sample) float64 {
@@ -72,21 +63,47 @@ func largeOnly(by weigh) weigh {
 	}
 }
 
-// purgeAdvice depends on what the process was told.
-func purgeAdvice(p Pair) []string {
+// givenBack is how much went for one of these reasons, in bytes per second.
+func (p Pair) givenBack(reason string) float64 {
+	return p.perSecond(func(s *attach.Stats) int64 {
+		sum := int64(0)
+		for _, c := range s.System.Calls {
+			if c.Reason == reason && (c.Call == "munmap" || c.Call == "madvise:dontneed") {
+				sum += c.Bytes
+			}
+		}
+		return sum
+	})
+}
+
+// purgeAdvice depends on what gave the memory back, and on what the process was told.
+func purgeAdvice(p Pair, w wanted) []string {
 	pid := p.After.Stats.PID
 	reuse := "keep the buffers and use them again, at the places below"
 	delay, chosen := p.option("purge_delay")
 	if !chosen {
 		delay = p.After.Stats.Purge.DelayMS
 	}
+	ratio, _ := p.option("free_ratio")
+	asked, short := p.givenBack("asked"), p.givenBack("pressure")
 	switch mode := p.After.Options["purge"]; {
+	case w.atOnce > w.delayed && asked > short && asked > p.givenBack("decay"):
+		return []string{"the program, or who watches it, asks for it (malloc_trim, seemalloc_purge, `seemalloc purge`): without that, what is not " +
+			"used for a second goes back by itself; `seemalloc trace` shows who asks", reuse}
+	case w.atOnce > w.delayed && short > p.givenBack("decay"):
+		return []string{"memory is short: a higher limit of the memory cgroup, or option heap_soft_limit if it is that one which was reached", reuse}
 	case mode == "eager":
 		return []string{fmt.Sprintf("option purge:eager: take purge:balanced, the default (`seemalloc set %d purge=balanced`)", pid), reuse}
 	case chosen && delay == 0:
 		return []string{fmt.Sprintf("option purge_delay:0: leave it at its default (`seemalloc set %d purge_delay=auto`)", pid), reuse}
-	default:
+	case ratio > 0:
+		return []string{fmt.Sprintf("option free_ratio:%d, which a delay does not change: leave it at its default (`seemalloc set %d free_ratio=0`)",
+			ratio, pid), reuse}
+	case chosen:
 		return []string{fmt.Sprintf("option purge_delay, now %d ms: longer than the time between two uses (`seemalloc set %d purge_delay=%d`)",
 			delay, pid, max(4*delay, 1000)), reuse}
+	default:
+		return []string{fmt.Sprintf("option purge_delay follows such uses, is %d ms now, and keeps no more than was in use lately: "+
+			"`seemalloc set %d purge=never` keeps all", delay, pid), reuse}
 	}
 }

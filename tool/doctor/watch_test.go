@@ -13,7 +13,8 @@ func number64(x float64) string { return strconv.FormatInt(int64(x), 10) }
 func at(ms int64, edit func(s *Snapshot)) *Snapshot {
 	s := healthy().Before
 	s.Stats.TimeNS += ms * int64(time.Millisecond)
-	s.Stats.System.RefaultBytes, s.Stats.System.MinorFaults = 0, 0
+	s.refaults(0)
+	s.Stats.System.MinorFaults = 0
 	if edit != nil {
 		edit(s)
 	}
@@ -82,10 +83,10 @@ func TestWatchJudgesRatesByTheWindow(t *testing.T) {
 
 func TestSeverityOrdersFindings(t *testing.T) {
 	d := Examine(healthy().change(func(s *Snapshot, n int64) {
-		s.Threads[1].RemoteFrees = n * 10 * remoteRate   // note
-		s.Stats.Realloc.CopiedBytes = n * 10 * copyRate  // warning
-		s.Limits[1].Used = 399 * mib                     // severe
-		s.Stats.System.RefaultBytes = n * 10 * stormRate // warning
+		s.Threads[1].RemoteFrees = n * 10 * remoteRate  // note
+		s.Stats.Realloc.CopiedBytes = n * 10 * copyRate // warning
+		s.Limits[1].Used = 399 * mib                    // severe
+		s.refaults(n * 10 * stormRate)                  // warning
 	}), All)
 	var ids []string
 	for _, finding := range d.Findings {

@@ -115,7 +115,7 @@ func (s *Screen) total() string {
 	}
 	if s.base != nil {
 		text += fmt.Sprintf(" (%s before)", report.Amount(t.Whole, t.Unit))
-	} else if rate := t.Rate(s.shown); rate != "" {
+	} else if rate := t.Rate(); rate != "" {
 		text += "; " + rate
 	}
 	if s.stats != nil {

@@ -247,8 +247,17 @@ func TestDifferenceReadAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := map[bool]string{true: "128 B a second over 3.0s"}[of.wantNanos != 0]; top.Rate(read) != want {
-			t.Errorf("%s: %q, want %q", name, top.Rate(read), want)
+		if want := map[bool]string{true: "128 B a second over 3.0s"}[of.wantNanos != 0]; top.Rate() != want {
+			t.Errorf("%s: %q, want %q", name, top.Rate(), want)
+		}
+		for _, row := range top.Rows {
+			perSecond, shown := 0.0, ""
+			if of.wantNanos != 0 {
+				perSecond, shown = float64(row.Flat)/3, " 128 B "
+			}
+			if math.Abs(row.PerSecond-perSecond) > 1e-6 || !strings.Contains(top.Text(0), shown) || strings.Contains(top.Text(0), "flat/s") != (shown != "") {
+				t.Errorf("%s: %+v in\n%s", name, row, top.Text(0))
+			}
 		}
 	}
 }

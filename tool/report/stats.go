@@ -17,8 +17,9 @@ func Stats(s *attach.Stats, who string) string {
 		Duration(time.Duration(s.UptimeMS)*time.Millisecond), Count(s.Threads.Live), Count(s.Threads.Heaps))
 	reconciliation(&b, s.Memory)
 	sampling(&b, s)
-	system(&b, s.System)
-	purge(&b, s.Purge, s.System.RefaultBytes)
+	system(&b, s)
+	purge(&b, s.Purge, s.System)
+	spans(&b, s.Spans)
 	dumps(&b, s.Dumps)
 	classes(&b, s.SizeClasses)
 	return b.String()
@@ -89,39 +90,57 @@ func Losses(p attach.Sampling) string {
 	return strings.Join(parts, "; ")
 }
 
-func system(b *strings.Builder, s attach.System) {
+// system is what was asked of the kernel since the start, by call and reason, and what threads met.
+func system(b *strings.Builder, s *attach.Stats) {
 	b.WriteString("Asked of the system\n")
-	for _, row := range []struct {
-		name         string
-		calls, bytes int64
-		help         string
-	}{
-		{"map", s.MapCalls, s.MapBytes, "address space taken"},
-		{"unmap", s.UnmapCalls, s.UnmapBytes, "address space given back"},
-		{"purge", s.PurgeCalls, s.PurgeBytes, "memory given back, address space kept"},
-		{"remap", s.RemapCalls, -1, "large blocks grown or moved without copying"},
-		{"refused", s.RefusedCalls, -1, "calls that the system refused"},
-	} {
-		size := ""
-		if row.bytes >= 0 {
-			size = Bytes(float64(row.bytes))
-		}
-		fmt.Fprintf(b, "  %-8s %10s calls %12s  %s\n", row.name, Count(row.calls), size, row.help)
-	}
-	fmt.Fprintf(b, "  page faults of the whole process: %s minor, %s major (from disk)\n\n", Count(s.MinorFaults), Count(s.MajorFaults))
+	b.WriteString(CallsTable(s.System.Calls.WithoutReport(), time.Duration(s.UptimeMS)*time.Millisecond))
+	runTotals(b, addUp([]*attach.Stats{s}))
+	b.WriteByte('\n')
 }
 
-func purge(b *strings.Builder, p attach.Purge, refaulted int64) {
-	switch p.Mode {
-	case "":
-		return
-	case "never":
-		b.WriteString("Free memory goes back only on request (option purge)\n\n")
+func purge(b *strings.Builder, p attach.Purge, s attach.System) {
+	if p.Mode == "" {
 		return
 	}
-	fmt.Fprintf(b, "Free memory goes back after %s (purge:%s); of %s that went by itself %s were wanted again soon (%s)\n\n",
-		Duration(time.Duration(p.DelayMS)*time.Millisecond), p.Mode, Bytes(float64(p.GivenBack)), Bytes(float64(refaulted)),
-		Percent(float64(refaulted), float64(p.GivenBack)))
+	if p.Mode == "never" {
+		b.WriteString("Free memory goes back only on request (option purge)\n")
+	} else {
+		fmt.Fprintf(b, "Free memory goes back after %s (purge:%s); of %s that went by itself %s were wanted again soon (%s)\n",
+			Duration(time.Duration(p.DelayMS)*time.Millisecond), p.Mode, Bytes(float64(p.GivenBack)), Bytes(float64(s.RefaultDelayedBytes)),
+			Percent(float64(s.RefaultDelayedBytes), float64(p.GivenBack)))
+	}
+	if rest := s.RefaultBytes - s.RefaultDelayedBytes; rest > 0 {
+		fmt.Fprintf(b, "  and %s of what went when it was freed, on request or since memory was short\n", Bytes(float64(rest)))
+	}
+	if p.HoleRefilled > 0 {
+		fmt.Fprintf(b, "  and %s of idle holes in spans\n", Bytes(float64(p.HoleRefilled)))
+	}
+	b.WriteByte('\n')
+}
+
+// spans is how many there are in each state, and how much address space that is.
+func spans(b *strings.Builder, s attach.Spans) {
+	b.WriteString("Spans\n")
+	for _, row := range []struct {
+		name         string
+		count, bytes int64
+		help         string
+	}{
+		{"threads'", s.Owned, s.OwnedBytes, "a thread allocates from them; empty ones included"},
+		{"empty", s.Empty, s.EmptyBytes, "of them, kept without any live block"},
+		{"central", s.Central, s.CentralBytes, "of no thread: for the next one that needs blocks of their class"},
+		{"sampled", s.Sampled, s.SampledBytes, "of sampled blocks"},
+		{"large", s.CachedLarge, s.CachedLargeBytes, "of large blocks that were freed, kept by threads"},
+		{"free", -1, s.FreeDirtyBytes, "pages in no span, still backed by memory"},
+		{"returned", -1, s.FreeCleanBytes, "pages in no span without memory"},
+	} {
+		count := ""
+		if row.count >= 0 {
+			count = Count(row.count)
+		}
+		fmt.Fprintf(b, "  %-10s %10s %12s  %s\n", row.name, count, Bytes(float64(row.bytes)), row.help)
+	}
+	b.WriteByte('\n')
 }
 
 // dumps says nothing where there were none.
@@ -144,15 +163,16 @@ func dumps(b *strings.Builder, d attach.Dumps) {
 
 func classes(b *strings.Builder, classes []attach.SizeClass) {
 	b.WriteString("Size classes in use (blocks)\n")
-	fmt.Fprintf(b, "  %10s %8s %12s %12s %12s %12s %7s\n", "size", "spans", "live", "cached", "free", "live bytes", "used")
+	fmt.Fprintf(b, "  %10s %8s %12s %12s %12s %12s %7s %10s\n", "size", "spans", "live", "cached", "free", "live bytes", "used", "refills")
 	none := true
 	for _, c := range classes {
 		if c.Spans == 0 && c.Live == 0 && c.Cached == 0 && c.Free == 0 {
 			continue
 		}
 		none = false
-		fmt.Fprintf(b, "  %10s %8s %12s %12s %12s %12s %7s\n", Count(c.Size), Count(c.Spans), Count(c.Live), Count(c.Cached),
-			Count(c.Free), Bytes(float64(c.Live*c.Size)), Percent(float64(c.Live), float64(c.Live+c.Cached+c.Free)))
+		fmt.Fprintf(b, "  %10s %8s %12s %12s %12s %12s %7s %10s\n", Count(c.Size), Count(c.Spans), Count(c.Live), Count(c.Cached),
+			Count(c.Free), Bytes(float64(c.Live*c.Size)), Percent(float64(c.Live), float64(c.Live+c.Cached+c.Free)),
+			Count(c.Refills))
 	}
 	if none {
 		b.WriteString("  none\n")

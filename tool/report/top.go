@@ -16,6 +16,8 @@ type Row struct {
 	File string `json:"file,omitempty"`
 	Flat int64  `json:"flat"` // allocated by the function itself
 	Cum  int64  `json:"cum"`  // by it and what it calls
+	// PerSecond is Flat over the time that the profile covers, where values grow with time.
+	PerSecond float64 `json:"flat_per_second,omitempty"`
 }
 
 // Top is a profile by function.
@@ -33,7 +35,9 @@ type Top struct {
 	// Whole is what percentages are of: the total, or for a change the total before.
 	Whole  int64 `json:"percentages_of"`
 	Change bool  `json:"-"` // values are differences, and shown with their sign
-	Rows   []Row `json:"functions"`
+	// Seconds is the time that values which grow with it cover; 0 for others, and where it is not known.
+	Seconds float64 `json:"seconds,omitempty"`
+	Rows    []Row   `json:"functions"`
 }
 
 // SampleIndex finds the value of the profile's samples that a person asks for: by "inuse" or "alloc" or another kind,
@@ -158,6 +162,9 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	if strings.HasSuffix(t.Type, "_objects") {
 		t.Unit = "objects"
 	}
+	if growing.MatchString(t.Type) {
+		t.Seconds = max(float64(p.DurationNanos), 0) / 1e9
+	}
 	rows := map[string]*Row{}
 	var order []*Row
 	for _, sample := range p.Sample {
@@ -191,6 +198,9 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	}
 	for _, row := range order {
 		if row.Flat != 0 || row.Cum != 0 { // of a difference, where all has cancelled out
+			if t.Seconds > 0 {
+				row.PerSecond = float64(row.Flat) / t.Seconds
+			}
 			t.Rows = append(t.Rows, *row)
 		}
 	}
@@ -265,27 +275,41 @@ func compareDown(a, b int64) int {
 	return 0
 }
 
-// Text writes the table: flat, flat%, sum%, cum, cum%, name.
+// Text writes the table: flat, flat%, sum%, flat/s where values grow with time, cum, cum%, name.
 func (t *Top) Text(limit int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%12s %7s %7s %12s %7s  %s\n", "flat", "flat%", "sum%", "cum", "cum%", "function")
+	row := func(flat, share, sum, rate, cum, cumShare, name string) {
+		if t.rated() {
+			sum = fmt.Sprintf("%7s %12s", sum, rate)
+		}
+		fmt.Fprintf(&b, "%12s %7s %7s %12s %7s  %s\n", flat, share, sum, cum, cumShare, name)
+	}
+	rate := func(flat int64) string {
+		if !t.rated() {
+			return ""
+		}
+		return Amount(int64(float64(flat)/t.Seconds), t.Unit)
+	}
+	row("flat", "flat%", "sum%", "flat/s", "cum", "cum%", "function")
 	sum, total := int64(0), float64(t.Whole)
-	for i, row := range t.Rows {
+	for i, r := range t.Rows {
 		if limit > 0 && i == limit {
 			rest := int64(0)
-			for _, row := range t.Rows[i:] {
-				rest += row.Flat
+			for _, r := range t.Rows[i:] {
+				rest += r.Flat
 			}
-			fmt.Fprintf(&b, "%12s %7s %7s %12s %7s  (%s more functions: -n 0 shows all)\n",
-				t.Value(rest), Percent(float64(rest), total), "", "", "", Count(int64(len(t.Rows)-i)))
+			row(t.Value(rest), Percent(float64(rest), total), "", rate(rest), "", "", fmt.Sprintf("(%s more functions: -n 0 shows all)", Count(int64(len(t.Rows)-i))))
 			break
 		}
-		sum += row.Flat
-		fmt.Fprintf(&b, "%12s %7s %7s %12s %7s  %s\n", t.Value(row.Flat), Percent(float64(row.Flat), total),
-			Percent(float64(sum), total), t.Value(row.Cum), Percent(float64(row.Cum), total), row.Name)
+		sum += r.Flat
+		row(t.Value(r.Flat), Percent(float64(r.Flat), total), Percent(float64(sum), total), rate(r.Flat), t.Value(r.Cum),
+			Percent(float64(r.Cum), total), r.Name)
 	}
 	return b.String()
 }
+
+// rated says whether values are shown per second too: not those of a difference, which may be less than before.
+func (t *Top) rated() bool { return t.Seconds > 0 && !t.Change }
 
 // Value writes one value of the report in its unit.
 func (t *Top) Value(v int64) string {

@@ -19,12 +19,11 @@ func Window(before, after *profile.Profile) (*profile.Profile, error) {
 }
 
 // Rate is the total of a profile whose values grow with time, over the time that it covers; "" for others.
-func (t *Top) Rate(p *profile.Profile) string {
-	if p.DurationNanos <= 0 || !growing.MatchString(t.Type) {
+func (t *Top) Rate() string {
+	if !(t.Seconds > 0) {
 		return ""
 	}
-	duration := time.Duration(p.DurationNanos)
-	return fmt.Sprintf("%s a second over %s", Amount(int64(float64(t.Total)/duration.Seconds()), t.Unit), Duration(duration))
+	return fmt.Sprintf("%s a second over %s", Amount(int64(float64(t.Total)/t.Seconds), t.Unit), Duration(time.Duration(t.Seconds*1e9)))
 }
 
 var growing = regexp.MustCompile(`^(alloc|requested|moved|short|freed|remote_free)_`)
@@ -46,6 +45,24 @@ func Exact(p *profile.Profile) *int64 {
 		}
 	}
 	return exact
+}
+
+// As core/profile/heap_profile_writer.cc writes it.
+var exactMore = regexp.MustCompile(`^since: .*; exactly (-?\d+) bytes more are handed out$`)
+
+// ExactMore is what a profile of the kind since estimates of the bytes in use: how many more, or fewer, there are than at the baseline.
+func ExactMore(p *profile.Profile) *int64 {
+	for _, line := range p.Comments {
+		if match := exactMore.FindStringSubmatch(line); match != nil {
+			if n, err := strconv.ParseInt(match[1], 10, 64); err == nil {
+				return &n
+			}
+		}
+		if ofTwo.MatchString(line) { // what comes behind it is of one of the two
+			return nil
+		}
+	}
+	return nil
 }
 
 var (

@@ -135,15 +135,29 @@ static void some_work(void) {
   for (int i = 0; i < 1000; i++) free_marked(few[i], 64);
 }
 
-static void sandbox(unsigned answer) {
-  forbid_threads(answer);
+static void alone(void) {
   fill(kBlocks, kBytes);
   free_all();
   expect_given_back(some_work);
   EXPECT(threads() == 1);
 }
+static void sandbox(unsigned answer) {
+  forbid_threads(answer);
+  alone();
+}
 static void refused(void) { sandbox(SECCOMP_RET_ERRNO | EPERM); }
 static void killed(void) { sandbox(SECCOMP_RET_KILL_PROCESS); }
+
+static void run_again(const char* way) {
+  execl("/proc/self/exe", "gives_back", way, (char*)NULL);
+  EXPECT(!"exec");
+}
+
+// By who starts it: there the helper is tried, and refused.
+static void never_had(void) {
+  forbid_threads(SECCOMP_RET_ERRNO | EAGAIN);
+  run_again("alone");
+}
 
 // By who starts it, as service managers do: what a small program does by itself is all that is allowed. Sampled or not.
 static void loaded(void) {
@@ -151,8 +165,7 @@ static void loaded(void) {
                                  IF_IT_IS(prctl, 5), IF_IT_IS(membarrier, 4), IF_IT_IS(clone, 3), IF_IT_IS(clone3, 2), IF_IT_IS(seccomp, 1),
                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)};
   set_filter(filter, sizeof(filter) / sizeof(filter[0]));
-  execl("/proc/self/exe", "gives_back", "little", (char*)NULL);
-  EXPECT(!"exec");
+  run_again("little");
 }
 static void little(void) { some_work(); }
 
@@ -162,7 +175,7 @@ int main(int argc, char** argv) {
     void (*go)(void);
   } kWays[] = {{"huge", huge}, {"grown", grown}, {"child", child},
                 {"child_large", child_large}, {"child_huge", child_huge}, {"refused", refused}, {"killed", killed},
-                {"loaded", loaded}, {"little", little}};
+                {"never_had", never_had}, {"alone", alone}, {"loaded", loaded}, {"little", little}};
   expect_subject();
   for (size_t i = 0; i < sizeof(kWays) / sizeof(kWays[0]); i++) {
     if (argc != 2 || strcmp(argv[1], kWays[i].name) != 0) continue;

@@ -52,12 +52,41 @@ static void rest() {
 
 KNOWN char* receive_buffer() { return keep(static_cast<char*>(malloc(256 * kKiB))); }
 
+static void use_buffers() {
+  char* buffers[128];
+  for (char*& buffer : buffers) memset(buffer = receive_buffer(), 1, 256 * kKiB);
+  for (char* buffer : buffers) free(buffer);
+}
+
 static void storm() {
   ready();
   while (!over()) {
-    char* buffers[128];
-    for (char*& buffer : buffers) memset(buffer = receive_buffer(), 1, 256 * kKiB);
-    for (char* buffer : buffers) free(buffer);
+    use_buffers();
+    usleep(2000);
+  }
+}
+
+// ---- trims: the same, and after each time the program has all given back ----
+
+static void trims() {
+  ready();
+  while (!over()) {
+    use_buffers();
+    malloc_trim(0);
+    usleep(2000);
+  }
+}
+
+// ---- videos: the same with three blocks of 9 MiB ----
+
+KNOWN char* next_picture() { return keep(static_cast<char*>(malloc(9 * kMiB))); }
+
+static void videos() {
+  ready();
+  while (!over()) {
+    char* pictures[3];
+    for (char*& picture : pictures) memset(picture = next_picture(), 1, 9 * kMiB);
+    for (char* picture : pictures) free(picture);
     usleep(2000);
   }
 }
@@ -266,12 +295,48 @@ static void clean() {
   helper.join();
 }
 
+// ---- grows: tables that fill up, by vectors and strings that grow, and are dropped ----
+
+static void grows() {
+  ready();
+  while (!over()) {
+    std::vector<std::string> table;
+    for (int i = 0; i < 20000; i++) table.push_back(std::string(16 + i % 300, 'x'));
+    usleep(2000);
+  }
+}
+
+// ---- workers: each makes messages for the next one and frees those of the one before ----
+
+static void workers() {
+  constexpr int kWorkers = 4, kMessages = 512;
+  static std::atomic<char*> inbox[kWorkers][kMessages];
+  std::vector<std::thread> threads;
+  for (int me = 0; me < kWorkers; me++) {
+    threads.emplace_back([me] {
+      while (!ended) {
+        for (int i = 0; i < kMessages; i++) {
+          char* message = static_cast<char*>(malloc(64 + i % 8 * 100));
+          *message = 1;
+          free(inbox[(me + 1) % kWorkers][i].exchange(message));
+          free(inbox[me][i].exchange(nullptr));
+        }
+        usleep(500);
+      }
+    });
+  }
+  rest();
+  for (std::thread& thread : threads) thread.join();
+}
+
 int main(int, char** argv) {
   static const struct {
     const char* name;
     void (*run)();
-  } kWays[] = {{"storm", storm}, {"fragments", fragments}, {"scatters", scatters}, {"pins", pins}, {"frees", frees}, {"hoards", hoards}, {"bloat", bloat},
-               {"copies", copies}, {"aligned", aligned},   {"limit", limit},     {"drops", drops},   {"clean", clean}};
+  } kWays[] = {{"storm", storm},   {"trims", trims},   {"videos", videos}, {"fragments", fragments}, {"scatters", scatters},
+               {"pins", pins},     {"frees", frees},   {"hoards", hoards}, {"bloat", bloat},         {"copies", copies},
+               {"aligned", aligned}, {"limit", limit}, {"drops", drops},   {"clean", clean},         {"grows", grows},
+               {"workers", workers}};
   for (const auto& way : kWays) {
     if (strcmp(argv[1], way.name) == 0) way.run();
   }
