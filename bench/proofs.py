@@ -62,7 +62,7 @@ def objects_row(millions, shuffled):
     # Those that give back take half a minute for 30 M.
     more = () if millions > 10 else ("gperftools rate 10", "gperftools aggressive")
     return Row(f"{millions} M objects, freed {order}", "objects", "ordered_free",
-               words(rounds, millions * 1_000_000, int(shuffled), runs), 1,
+               words(rounds, millions * 1_000_000, int(shuffled), runs, 1), 1,
                subjects=(OURS, EAGER, *(() if shuffled else (NEVER,)), "gperftools", *more, "glibc"))
 
 
@@ -204,7 +204,7 @@ PROOFS = [
     Proof("objects", "Objects freed in order",
           "Report 1: objects of 32 bytes are made and freed in the order in which they were made, three times over; beside it "
           "freed in random order, and strings built and dropped, sorted and not. Time per object, page faults included; of "
-          "short runs the median of several processes.",
+          "short runs the median of several processes. The vector that keeps them has its room before the clock starts.",
           "At no number of objects more than 10 % above the time per object of 1 M, in both modes that give memory back: of all that is "
           "done with an object, and of the frees alone, which took 16 times as long in report 1. "
           f"At each number of objects at most {OF_NEVER - 1:.0%} above `purge:never`, whose time per object is shown beside it: what grows there "

@@ -38,7 +38,7 @@ std::atomic<unsigned> periods{0};
 std::atomic<bool> small_and_busy{false};
 std::atomic<bool> anything_due{false};  // a period has ended since all that was due went
 std::atomic<size_t> takes_before{0}, peak_before{0};
-std::atomic<uint64_t> purged_before{0}, refaulted_before{0};
+std::atomic<uint64_t> purged_before{0}, refaulted_before{0}, cpu_before_ns{0};
 std::atomic<uint64_t> total_purged{0}, total_postponed{0};
 // Locked memory (mlock) is refused: it is asked for again after a second, then two, up to a minute.
 constexpr uint64_t kLongestRefusalWait_ns = 60 * kSecond_ns;
@@ -110,8 +110,9 @@ void end_window(const Totals& t, uint64_t now) {
   // A child of a fork in a signal handler, just here, begins anew with both.
   uint64_t purged_here = minus(purged, purged_before.exchange(purged, std::memory_order_relaxed));
   uint64_t refaulted_here = minus(refaulted, refaulted_before.exchange(refaulted, std::memory_order_relaxed));
+  uint64_t cpu_ns = os::process_cpu_ns(), cpu_here_ns = minus(cpu_ns, cpu_before_ns.exchange(cpu_ns, std::memory_order_relaxed));
   bool tuned = purge_mode() == Purge::kBalanced && !options::is_chosen(options::Id::purge_delay);
-  if (tuned) tuned_delay.window_ended(purged_here, refaulted_here);
+  if (tuned) tuned_delay.window_ended(purged_here, refaulted_here, cpu_here_ns);
   // What went in this window went in its first delay: later there was no tick. So two delays after that it is too long ago.
   begin_refault_window(now + 3 * purge_delay_ns());
 }
@@ -302,7 +303,7 @@ PurgeStatistics purge_statistics() {
 
 void forget_purges_in_child() {
   forget_refaults_in_child();
-  set_to_zero(total_purged, total_postponed, purged_before, refaulted_before);
+  set_to_zero(total_purged, total_postponed, purged_before, refaulted_before, cpu_before_ns);
 }
 
 }  // namespace seemalloc::pages

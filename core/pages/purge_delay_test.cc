@@ -6,15 +6,18 @@
 namespace seemalloc::pages {
 namespace {
 
-void windows(PurgeDelay& delay, int count, size_t purged, size_t refaulted) {
-  for (int i = 0; i < count; i++) delay.window_ended(purged, refaulted);
+// Of a process that hardly works: there nothing is cheap.
+constexpr uint64_t kLittle_ns = kMillisecond_ns;
+
+void windows(PurgeDelay& delay, int count, size_t purged, size_t refaulted, uint64_t cpu_ns = kLittle_ns) {
+  for (int i = 0; i < count; i++) delay.window_ended(purged, refaulted, cpu_ns);
 }
 
 TEST(PurgeDelay, DoublesWhileWhatWentIsWantedAgainAndStopsAtTheLongest) {
   PurgeDelay delay;
   uint64_t before = delay.ns();
   EXPECT_EQ(before, 1 * kSecond_ns);
-  delay.window_ended(10 * MiB, 3 * MiB);
+  windows(delay, 1, 10 * MiB, 3 * MiB);
   EXPECT_EQ(delay.ns(), 2 * before);
   windows(delay, 10, 10 * MiB, 10 * MiB);
   EXPECT_EQ(delay.ns(), 30 * kSecond_ns);
@@ -24,7 +27,7 @@ TEST(PurgeDelay, HalvesAfterFiveQuietWindowsAndStopsAtTheShortest) {
   PurgeDelay delay;
   windows(delay, 4, 10 * MiB, 0);
   EXPECT_EQ(delay.ns(), 1 * kSecond_ns);
-  delay.window_ended(10 * MiB, 0);
+  windows(delay, 1, 10 * MiB, 0);
   EXPECT_EQ(delay.ns(), 500 * kMillisecond_ns);
   windows(delay, 50, 10 * MiB, 0);
   EXPECT_EQ(delay.ns(), 250 * kMillisecond_ns);
@@ -53,6 +56,18 @@ TEST(PurgeDelay, HardlyAnythingSaysNothingButEndsALongDelay) {
   EXPECT_EQ(delay.ns(), 1 * kSecond_ns);
 }
 
+// A page that is wanted again costs 1 us: 2,500 of them a 400th of a second.
+TEST(PurgeDelay, StaysWhereWhatIsWantedAgainIsCheapForAProcessThatWorks) {
+  constexpr size_t kCheap = 2500 * kPageBytes;
+  PurgeDelay delay;
+  windows(delay, 100, kCheap, kCheap, kSecond_ns);
+  EXPECT_EQ(delay.ns(), 1 * kSecond_ns);
+  windows(delay, 1, 2 * kCheap, 2 * kCheap, kSecond_ns);
+  EXPECT_EQ(delay.ns(), 2 * kSecond_ns);
+  windows(delay, 100, kCheap, kCheap, kSecond_ns);
+  EXPECT_EQ(delay.ns(), 2 * kSecond_ns) << "no reason to go back either";
+}
+
 // Bursts of 100 MiB with a pause between them: what has been free for a delay goes back. By a clock of its own.
 struct Bursts {
   uint64_t pause_ns;
@@ -67,7 +82,7 @@ struct Bursts {
         if (pause_ns <= 3 * delay.ns()) refaulted += 100 * MiB;
         if (burst >= 400) refaults_after++;
       }
-      for (now += pause_ns; now >= window_end; window_end += delay.ns(), purged = refaulted = 0) delay.window_ended(purged, refaulted);
+      for (now += pause_ns; now >= window_end; window_end += delay.ns(), purged = refaulted = 0) delay.window_ended(purged, refaulted, kLittle_ns);
     }
   }
 };
