@@ -1,4 +1,5 @@
-"""tokio: an HTTP service in Rust on two threads (tokio/), asked by 64 connections; Rust's allocator calls malloc."""
+"""Services in Rust on tokio, two threads each, asked by 64 connections; Rust's allocator calls malloc: an HTTP service (tokio/), and mini-redis as its
+authors published it (mini_redis/)."""
 import dataclasses
 import functools
 import subprocess
@@ -11,67 +12,79 @@ from .row import BUILDS, HERE, Row
 from .switched import EVERYTHING, FEW_PAIRS, OFF, SOCKET, in_turns
 
 CONNECTIONS, REQUESTS, SLICE = 64, 4000, 500  # of each connection
-TARGET = BUILDS / "tokio"
-CLIENT = TARGET / "release/client"
+NEEDS = (("cargo", "cargo-web"),)
 
 
 @functools.cache
-def prepare():
-    """Builds the server and its client, with what is in Cargo.lock; the first time that downloads it."""
-    TARGET.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", TARGET], cwd=HERE / "tokio",
+def build(folder):
+    """Builds a server and its client, with what is in Cargo.lock; the first time that downloads it."""
+    target = BUILDS / folder
+    target.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", target], cwd=HERE / folder,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         last = (done.stdout.strip().splitlines() or ["it printed nothing"])[-1]
-        return f"the server does not build: {last} (cargo build --release --locked in bench/programs/tokio)"
+        return f"the server does not build: {last} (cargo build --release --locked in bench/programs/{folder})"
     return None
 
 
-def start(run, command=(TARGET / "release/server",), **variables):
-    """It prints its port once it listens."""
-    server = run.serve(command, lambda server: server.out.read_text().endswith("\n"), **variables)
-    return server.out.read_text().strip(), server
+@dataclasses.dataclass(frozen=True)
+class Service:
+    name: str
+    folder: str
+    by_request: bool  # it is a request that ends it, instead of a signal
+
+    @property
+    def client(self):
+        return BUILDS / self.folder / "release/client"
+
+    def start(self, run, **variables):
+        """It prints its port once it listens."""
+        server = run.serve((BUILDS / self.folder / "release/server",), lambda server: server.out.read_text().endswith("\n"), **variables)
+        return server.out.read_text().strip(), server
+
+    def ask(self, run, port, requests):
+        said = measure.metrics_of(run.run([self.client, port, CONNECTIONS, requests]))
+        expect("the number of answers", said.get("answers"), CONNECTIONS * requests)
+        return {"p99_us": said["p99_us"]}
+
+    def stop(self, run, port, server):
+        run.stop(server, ask=(lambda: run.run([self.client, port, "quit"])) if self.by_request else None)
+
+    def once(self, run):
+        port, server = self.start(run)
+        with run.measuring(server) as figures:
+            metrics = self.ask(run, port, REQUESTS)
+        self.stop(run, port, server)
+        return {**figures, "metrics": {"requests_per_s": CONNECTIONS * REQUESTS / figures["wall_s"], **metrics}}
+
+    def switched(self, run, **how):
+        port, server = self.start(run, **SOCKET)
+        with run.measuring(server) as figures:
+            slices = in_turns(run, server, CONNECTIONS * SLICE, lambda: self.ask(run, port, SLICE), **how)
+        self.stop(run, port, server)
+        return {**figures, "slices": slices}
+
+    def recorded(self, run):
+        return self.switched(run, values=(EVERYTHING, OFF), pairs=FEW_PAIRS)
+
+    def sampled_by_perf(self, run):
+        port, server = self.start(run)
+        with run.measuring(server) as figures, where_time_goes.watching(run, server):
+            self.ask(run, port, REQUESTS)
+        self.stop(run, port, server)
+        return {**figures, "metrics": where_time_goes.shares(run)}
+
+    def row(self, what="", once=None):
+        return Row(self.name + what, 2, NEEDS, once or self.once, functools.partial(build, self.folder))
+
+    def rows(self):
+        """Alone; with sampling switched; with everything recorded and nothing; and by perf."""
+        return (self.row(), self.row(", sampling on and off in turns", self.switched),
+                self.row(", everything recorded and nothing in turns", self.recorded), where_time_goes.row(self.row(), self.sampled_by_perf))
 
 
-def ask(run, port, requests):
-    said = measure.metrics_of(run.run([CLIENT, port, CONNECTIONS, requests]))
-    expect("the number of answers", said.get("answers"), CONNECTIONS * requests)
-    return {"p99_us": said["p99_us"]}
+HTTP = Service("tokio HTTP service", "tokio", by_request=True)
+MINI_REDIS = Service("mini-redis", "mini_redis", by_request=False)
 
-
-def stop(run, port, server):
-    run.stop(server, ask=lambda: run.run([CLIENT, port, "quit"]))
-
-
-def once(run):
-    port, server = start(run)
-    with run.measuring(server) as figures:
-        metrics = ask(run, port, REQUESTS)
-    stop(run, port, server)
-    return {**figures, "metrics": {"requests_per_s": CONNECTIONS * REQUESTS / figures["wall_s"], **metrics}}
-
-
-def switched(run, **how):
-    port, server = start(run, **SOCKET)
-    with run.measuring(server) as figures:
-        slices = in_turns(run, server, CONNECTIONS * SLICE, lambda: ask(run, port, SLICE), **how)
-    stop(run, port, server)
-    return {**figures, "slices": slices}
-
-
-def recorded(run):
-    return switched(run, values=(EVERYTHING, OFF), pairs=FEW_PAIRS)
-
-
-def sampled_by_perf(run):
-    port, server = start(run)
-    with run.measuring(server) as figures, where_time_goes.watching(run, server):
-        ask(run, port, REQUESTS)
-    stop(run, port, server)
-    return {**figures, "metrics": where_time_goes.shares(run)}
-
-
-ROWS = [Row("tokio HTTP service", 2, (("cargo", "cargo-web"),), once, prepare)]
-SWITCHED = dataclasses.replace(ROWS[0], name="tokio HTTP service, sampling on and off in turns", once=switched)
-RECORDED = dataclasses.replace(ROWS[0], name="tokio HTTP service, everything recorded and nothing in turns", once=recorded)
-WHERE = where_time_goes.row(ROWS[0], sampled_by_perf)
+ROWS = [HTTP.row()]

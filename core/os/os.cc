@@ -331,6 +331,14 @@ long read_some(int fd, void* buffer, size_t bytes) {
   return result;
 }
 
+long read_at(int fd, void* buffer, size_t bytes, uint64_t offset) {
+  long result;
+  do {
+    result = sys(SYS_pread64, fd, as_long(buffer), static_cast<long>(bytes), static_cast<long>(offset));
+  } while (result == kInterrupted);
+  return result;
+}
+
 int write_all(int fd, const void* data, size_t bytes) {
   const char* at = static_cast<const char*>(data);
   while (bytes != 0) {

@@ -90,6 +90,8 @@ int open_file(const char* path, int flags, unsigned mode = 0600);
 void close_file(int fd);
 // Reads up to `bytes`, retrying on EINTR. Returns bytes read (0 at the end) or -errno.
 long read_some(int fd, void* buffer, size_t bytes);
+// The same from `offset` of the file.
+long read_at(int fd, void* buffer, size_t bytes, uint64_t offset);
 // Writes all of it, retrying on EINTR and short writes. 0 or -errno.
 int write_all(int fd, const void* data, size_t bytes);
 // Writes to standard error.

@@ -2,6 +2,7 @@
 
 #include "core/profile/cfa_program.h"
 #include "core/profile/dwarf_cursor.h"
+#include "core/profile/frame_index.h"
 
 namespace seemalloc::profile {
 namespace {
@@ -111,20 +112,35 @@ bool read_common_entry(const Module& module, uintptr_t address, bool trusted, Co
 
 }  // namespace
 
-bool find_row(const Module& module, uintptr_t pc, bool trusted, Row* row) {
-  uintptr_t address = search_header(module, pc, trusted);
+namespace {
+bool read_both(const Module& module, uintptr_t address, bool trusted, CommonEntry* common, Description* out) {
   DwarfCursor cursor(0, 0, trusted);
-  if (address == 0 || !enter_entry(module, address, trusted, &cursor)) return false;
+  if (!enter_entry(module, address, trusted, &cursor)) return false;
   uintptr_t id_address = cursor.address();
   uint64_t common_distance = cursor.fixed(4);
+  if (common_distance == 0 || !read_common_entry(module, id_address - common_distance, trusted, common)) return false;
+  out->start = cursor.pointer(common->pointer_encoding, module.eh_frame_header);
+  out->bytes = cursor.pointer(common->pointer_encoding & 0x0F, 0);
+  if (common->has_augmentation_data) cursor.skip(cursor.uleb());
+  out->program_start = cursor.address();
+  out->program_end = cursor.end();
+  return cursor.ok();
+}
+}  // namespace
+
+bool read_description(const Module& module, uintptr_t address, bool trusted, Description* out) {
   CommonEntry common;
-  if (common_distance == 0 || !read_common_entry(module, id_address - common_distance, trusted, &common)) return false;
-  uintptr_t start = cursor.pointer(common.pointer_encoding, module.eh_frame_header);
-  uintptr_t bytes = cursor.pointer(common.pointer_encoding & 0x0F, 0);
-  if (!cursor.ok() || pc - start >= bytes) return false;
-  if (common.has_augmentation_data) cursor.skip(cursor.uleb());
-  if (!cursor.ok()) return false;
-  return CfaProgram(common, start, module.eh_frame_header).run(cursor, pc, row);
+  return read_both(module, address, trusted, &common, out);
+}
+
+bool find_row(const Module& module, uintptr_t pc, bool trusted, Row* row) {
+  uintptr_t address = module.frame_index != nullptr ? module.frame_index->find(module, pc) : search_header(module, pc, trusted);
+  CommonEntry common;
+  Description function;
+  if (address == 0 || !read_both(module, address, trusted, &common, &function)) return false;
+  if (pc - function.start >= function.bytes) return false;
+  DwarfCursor cursor(function.program_start, function.program_end, trusted);
+  return CfaProgram(common, function.start, module.eh_frame_header).run(cursor, pc, row);
 }
 
 }  // namespace seemalloc::profile

@@ -1,6 +1,6 @@
 // .eh_frame: from a pc to the row that tells how its frame is left.
 //
-// The header's sorted table is searched for the function's entry (FDE), the entry and its common part (CIE) are parsed,
+// The header's sorted table, or one of our own (frame_index.h), is searched for the function's entry (FDE), the entry and its common part (CIE) are parsed,
 // and their little program is run up to the pc. Called by the unwinder when the rule cache has no answer (~0.3 µs).
 // Threads: any; no lock, no allocation, no call into the dynamic linker.
 #pragma once
@@ -33,6 +33,14 @@ struct Row {
   uint8_t return_register;
   int64_t cfa_value;  // offset from the register, or address of an expression block
 };
+
+// An entry (FDE): which code it is of, and where its program lies.
+struct Description {
+  uintptr_t start = 0, bytes = 0;
+  uintptr_t program_start = 0, program_end = 0;
+};
+// False when there is no entry of a form that we read. Requires: `module` holds it. `trusted` as in DwarfCursor.
+bool read_description(const Module& module, uintptr_t address, bool trusted, Description* out);
 
 // Fills in the row that holds at `pc`. False when there is none: no entry, or one in a form we do not read.
 // Requires: `pc` lies in `module`. `trusted` as in DwarfCursor.

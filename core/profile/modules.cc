@@ -6,6 +6,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/units.h"
+#include "core/profile/frame_index.h"
 #include "core/profile/module_table.h"
 
 #ifndef DLFO_STRUCT_HAS_EH_DBASE
@@ -84,6 +85,7 @@ bool find_in_static_program(uintptr_t pc, Module* module) {
     here.main_program = here.permanent = true;
     int expected = kUnknown;  // not `seen`: another may be storing it
     if (state.compare_exchange_strong(expected, is_static ? kBeingStored : kNone, std::memory_order_relaxed) && is_static) {
+      if (here.eh_frame_header == 0) here.frame_index = make_frame_index(here);
       program = here;
       state.store(kKnown, std::memory_order_release);
     }

@@ -14,10 +14,13 @@ namespace seemalloc::profile {
 // How often a module has gone that kept stacks have (unloaded.h): what was remembered of code at its addresses is another's then.
 extern std::atomic<uint64_t> unload_count;
 
+struct FrameIndex;
+
 struct Module {
   uintptr_t start = 0;
   uintptr_t end = 0;
   uintptr_t eh_frame_header = 0;  // 0: the module has none
+  const FrameIndex* frame_index = nullptr;  // in its stead, of a static program
   uintptr_t tables_start = 0;     // the header and .eh_frame lie in [tables_start, tables_end)
   uintptr_t tables_end = 0;
   uint64_t identity = 0;          // well mixed; differs between modules that are loaded at the same time

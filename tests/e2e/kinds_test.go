@@ -279,7 +279,7 @@ func TestDeathsOfAStaticProgram(t *testing.T) {
 	need(t)
 	program := filepath.Join(t.TempDir(), "kinds")
 	if err := build("c++", "-std=c++20", "-O2", "-g", "-static", "-pthread", "-fno-optimize-sibling-calls", "testdata/kinds.cc", "-o", program,
-		filepath.Join(filepath.Dir(library), "libseemalloc.a"), "-Wl,--eh-frame-hdr"); err != nil {
+		filepath.Join(filepath.Dir(library), "libseemalloc.a")); err != nil {
 		t.Fatal(err)
 	}
 	p := launch(t, []string{"SEEMALLOC_CONF=sample:1,at_start:1,free_stacks:all"}, program)

@@ -116,6 +116,40 @@ void sizes() {
   puts("sizes");
 }
 
+// The same by the calls for C.
+void c_calls() {
+  MallocExtension* extension = MallocExtension::instance();
+  void* p = malloc(5000);
+  char *one = new char, *many = new char[100];
+  EXPECT(MallocExtension_VerifyAllMemory() && MallocExtension_VerifyMallocMemory(p));
+  EXPECT(MallocExtension_VerifyNewMemory(one) && MallocExtension_VerifyArrayNewMemory(many));
+  EXPECT(MallocExtension_GetAllocatedSize(p) == extension->GetAllocatedSize(p));
+  EXPECT(MallocExtension_GetEstimatedAllocatedSize(5000) == extension->GetEstimatedAllocatedSize(5000));
+  EXPECT(MallocExtension_GetThreadCacheSize() < 512 * MiB);
+  free(p);
+  delete one;
+  delete[] many;
+  int blocks = 0, histogram[kMallocHistogramSize];
+  size_t total = 0;
+  EXPECT(MallocExtension_MallocMemoryStats(&blocks, &total, histogram));
+  const char* name = "tcmalloc.max_total_thread_cache_bytes";
+  size_t limit = property(name);
+  EXPECT(MallocExtension_SetNumericProperty(name, 16 * MiB) && property(name) == 16 * MiB);
+  EXPECT(MallocExtension_SetNumericProperty(name, limit) && !MallocExtension_SetNumericProperty("no.such.property", 1));
+  std::vector<std::unique_ptr<char[]>> held;
+  for (int i = 0; i < 64 * 1024; i++) held.emplace_back(new char[1024]), memset(held.back().get(), 1, 1024);
+  size_t full = resident_bytes();
+  held.clear();
+  held.shrink_to_fit();
+  MallocExtension_ReleaseToSystem(1 * MiB);
+  MallocExtension_ReleaseFreeMemory();
+  EXPECT(resident_bytes() + 48 * MiB < full);
+  MallocExtension_MarkThreadIdle();
+  MallocExtension_MarkThreadBusy();
+  MallocExtension_MarkThreadTemporarilyIdle();
+  puts("C calls");
+}
+
 void texts() {
   std::vector<char> buffer(4096, 'x');
   MallocExtension::instance()->GetStats(buffer.data(), static_cast<int>(buffer.size()));
@@ -264,6 +298,7 @@ int main(int, char** argv) {
   properties();
   release();
   sizes();
+  c_calls();
   texts();
   other_names();
   derived();

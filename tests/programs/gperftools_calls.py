@@ -11,8 +11,8 @@ def run(session, program, folder, environment, preload):
     # Beside the real profiler, whose handler for the signal is there from the start, ours refuses.
     done = session.run([program, folder], preload=preload, env=environment, says="the program handles SIGPROF itself" if preload else None)
     lines = done.stdout.splitlines()
-    session.expect("steps", lines[:4] + lines[5:-1], ["properties", "release", "sizes", "texts", "names", "derived", "heap profiler"])
-    session.expect("the text of tc_version", "seemalloc" in lines[4], True)
+    session.expect("steps", lines[:5] + lines[6:-1], ["properties", "release", "sizes", "C calls", "texts", "names", "derived", "heap profiler"])
+    session.expect("the text of tc_version", "seemalloc" in lines[5], True)
     for name in ("heap.0001.heap", "heap.0002.heap"):
         session.expect(f"start of {name}", (folder / name).read_text()[:13], "heap profile:")
     if lines[-1] == "CPU profiler":

@@ -1,5 +1,8 @@
 // Frames of every kind that C has, in random order: from small ones to realigned ones of variable size, callbacks, signals,
 // threads, fibres, code without unwind tables, code made at run time, recursion without end.
+#ifdef WITHOUT_INDEX
+#include <link.h>
+#endif
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -225,8 +228,21 @@ static NOINLINE void run_fibre(void) {
 }
 #endif
 
+#ifdef WITHOUT_INDEX
+static int count_index(struct dl_phdr_info* info, size_t size, void* context) {
+  (void)size;
+  for (int i = 0; i < info->dlpi_phnum; i++) *(int*)context += info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME;
+  return 1;  // the program comes first
+}
+#endif
+
 int main(void) {
   NOTE();
+#ifdef WITHOUT_INDEX
+  int indexes = 0;
+  dl_iterate_phdr(count_index, &indexes);
+  if (indexes != 0) return 1;
+#endif
   handle_signals();
 #ifdef HAS_BARE_CODE
   make_code();

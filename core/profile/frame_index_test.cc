@@ -1,0 +1,72 @@
+// The index that is made of a program's .eh_frame finds what the linker's own finds.
+#include "core/profile/frame_index.h"
+
+#include <gtest/gtest.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include <random>
+
+#include "core/base/units.h"
+#include "core/os/fault.h"
+#include "core/os/os.h"
+#include "core/profile/eh_frame.h"
+
+namespace seemalloc::profile {
+namespace {
+
+Module this_program() {
+  Module module;
+  EXPECT_TRUE(find_module(reinterpret_cast<uintptr_t>(&this_program), &module));
+  EXPECT_TRUE(module.main_program);
+  EXPECT_NE(module.eh_frame_header, 0u) << "there is nothing to compare with";
+  return module;
+}
+
+void give_back(const FrameIndex* index) {
+  size_t bytes = round_up(sizeof(FrameIndex) + index->count * sizeof(FrameIndex::Entry), os::page_bytes());
+  os::unmap(const_cast<FrameIndex*>(index), bytes, os::Reason::kRecords);
+}
+
+TEST(FrameIndex, FindsWhatTheLinkersOwnFinds) {
+  Module by_header = this_program(), by_index = by_header;
+  by_index.frame_index = make_frame_index(by_header);
+  ASSERT_NE(by_index.frame_index, nullptr);
+  EXPECT_GT(by_index.frame_index->count, 100u);
+  unsigned seed = static_cast<unsigned>(os::random_bits());
+  std::mt19937_64 random(seed);
+  unsigned found = 0;
+  for (int i = 0; i < 100000; i++) {
+    uintptr_t pc = by_header.start + random() % (by_header.end - by_header.start);
+    Row expected, row;
+    memset(&expected, 0, sizeof(expected));
+    memset(&row, 0, sizeof(row));
+    bool known = find_row(by_header, pc, true, &expected);
+    found += known;
+    ASSERT_EQ(find_row(by_index, pc, true, &row), known) << "seed " << seed << ", at " << pc - by_header.start;
+    if (known) ASSERT_EQ(memcmp(&row, &expected, sizeof(row)), 0) << "seed " << seed << ", at " << pc - by_header.start;
+  }
+  EXPECT_GT(found, 1000u);
+  EXPECT_EQ(by_index.frame_index->find(by_header, by_header.start), 0u) << "before the first function";
+  give_back(by_index.frame_index);
+}
+
+TEST(FrameIndex, IsNoneWhereTheFileCannotBeReadOrMemoryIsRefused) {
+  Module program = this_program();
+  for (long number : {SYS_openat, SYS_pread64, SYS_mmap}) {
+    os::RefuseCalls refuse(number, EACCES);
+    EXPECT_EQ(make_frame_index(program), nullptr) << number;
+    EXPECT_GT(refuse.refusals(), 0u);
+  }
+  for (unsigned good = 0; good < 40; good++) {  // the file ends early
+    os::RefuseCalls refuse(SYS_pread64, EIO, 1, good);
+    const FrameIndex* index = make_frame_index(program);
+    if (index != nullptr) give_back(index);
+  }
+  Module elsewhere = program;
+  elsewhere.end = elsewhere.start + 4096;
+  EXPECT_EQ(make_frame_index(elsewhere), nullptr) << ".eh_frame lies beyond it";
+}
+
+}  // namespace
+}  // namespace seemalloc::profile
