@@ -325,6 +325,7 @@ void unlock_sampling_after_fork(bool in_child) {
   profile::renumber_threads_in_child();
   profile::SamplePace::reset_in_child();
   profile::reset_module_table();  // its refresh may have been under way in a thread that is gone
+  profile::reset_static_program();
 }
 
 }  // namespace seemalloc

@@ -12,6 +12,7 @@
 #include "core/pages/huge_cache.h"
 #include "core/pages/page_map.h"
 #include "core/pages/purge.h"
+#include "core/pages/purge_delay.h"
 #include "core/pages/refaults.h"
 #include "core/pages/seams.h"
 #include "core/pages/span_pool.h"
@@ -42,7 +43,7 @@ constinit Lock lock;
 constinit HugeCache cache;
 constinit Seams seams;
 constinit WantedAgain gone_at_once;  // when it was freed: in eager mode, or since it was too much to be kept
-constinit WantedAgain gone_on_request;  // or since memory was short; only counted
+constinit WantedAgain gone_early;  // on request, since memory was short, or for want of room here: only counted
 constinit SpanList in_use;
 constinit size_t used_bytes = 0;
 constinit size_t memory_bytes = 0;  // of the blocks in use, with what they have to grow into
@@ -134,6 +135,14 @@ void discard(Range range, os::Reason reason = os::Reason::kHuge) {
   while (range.bytes != 0) discard_first_parts(&range, reason);
 }
 
+void discard_early(const Range& range) {
+  {
+    LockGuard guard(lock);
+    gone_early.gone(range.bytes, os::coarse_monotonic_ns());
+  }
+  discard(range, os::Reason::kDecay);
+}
+
 // Keeps memory for the next request; where there is no record for it, what was freed longest ago goes.
 void keep(const Extent& extent) {
   for (;;) {
@@ -145,9 +154,9 @@ void keep(const Extent& extent) {
       if (!cache.take_oldest(&oldest)) break;
       hold.add(oldest.bytes);
     }
-    discard(Range{oldest.start, oldest.bytes}, os::Reason::kDecay);
+    discard_early(Range{oldest.start, oldest.bytes});
   }
-  discard(Range{extent.start, extent.bytes}, os::Reason::kDecay);
+  discard_early(Range{extent.start, extent.bytes});
 }
 
 bool map_fresh(size_t bytes, size_t alignment, Range* out) {
@@ -301,8 +310,9 @@ bool take_cached(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
 // Of what did not go by the delay.
 bool is_wanted_again(size_t bytes) {
   LockGuard guard(lock);
-  uint64_t now = os::coarse_monotonic_ns(), delay = purge_delay_ns();
-  return gone_at_once.mapped(bytes, now, delay) || gone_on_request.mapped(bytes, now, delay);
+  // The delay of the mode eager is that of what is too small to go at once.
+  uint64_t now = os::coarse_monotonic_ns(), delay = purge_mode() == options::Purge::kEager ? PurgeDelay::kFirst_ns : purge_delay_ns();
+  return gone_at_once.mapped(bytes, now, delay) || gone_early.mapped(bytes, now, delay);
 }
 
 bool take_memory(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
@@ -397,7 +407,7 @@ void make_room_for_sparse(size_t bytes) {
     Range oldest;
     Hold hold;
     if (!take_sparse_too_much(bytes, &oldest, &hold)) return;
-    discard(oldest, os::Reason::kDecay);
+    discard_early(oldest);
   }
 }
 
@@ -582,7 +592,7 @@ size_t purge_huge(uint64_t cutoff_ns, os::Reason reason, unsigned most) {
       BookGuard guard;
       if (!cache.take_old(cutoff_ns, &extent)) break;
       if (!extent.clean) hold.add(extent.bytes);
-      if (reason != os::Reason::kDecay) gone_on_request.gone(extent.bytes, os::coarse_monotonic_ns());
+      if (reason != os::Reason::kDecay) gone_early.gone(extent.bytes, os::coarse_monotonic_ns());
     }
     purged_bytes += extent.bytes;
     discard(Range{extent.start, extent.bytes}, reason);

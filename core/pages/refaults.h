@@ -1,8 +1,8 @@
 // Refaults: memory that was given back and is handed out again soon, which would better have been kept.
 //
 // Counted in windows as long as the purge delay: what went in this window or in the one before and is wanted again is a refault,
-// of regions page by page, of huge memory by its sum. What no delay would have kept is counted apart: what went because somebody asked or
-// memory was short, and huge memory that went when it was freed (WantedAgain). Who calls: the purge (what has gone, when a window ends), page heap and
+// of regions page by page, of huge memory by its sum. Counted apart is what went because
+// somebody asked or memory was short, and huge memory that went when it was freed (WantedAgain): that says nothing of the delay. Who calls: the purge (what has gone, when a window ends), page heap and
 // huge memory (what is handed out). Threads: any; what concerns a region is under its shard's lock, the rest is atomic.
 #pragma once
 
@@ -30,7 +30,7 @@ void begin_refault_window(uint64_t stale_ns);
 struct Refaults {
   uint64_t runs;  // allocations that met some
   uint64_t bytes;
-  uint64_t delayed_bytes;  // of them, what a longer delay would have kept
+  uint64_t delayed_bytes;  // of them, what went after a delay, or was more than may be kept
 };
 Refaults refaults();
 // With the locks of all shards held, by fork.

@@ -15,7 +15,7 @@ namespace seemalloc::pages {
 
 class WantedAgain {
  public:
-  static constexpr unsigned kRemembered = 16;
+  static constexpr unsigned kRemembered = 128;
   static constexpr unsigned kMisses = 3;
   static constexpr uint64_t kDelaysKept = 16;
 

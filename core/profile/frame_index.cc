@@ -14,10 +14,6 @@ namespace seemalloc::profile {
 
 namespace {
 
-struct Section {
-  uintptr_t start = 0, end = 0;
-};
-
 class File {
  public:
   explicit File(const char* path) : fd_(os::open_file(path, O_RDONLY)) {}
@@ -36,13 +32,22 @@ class File {
   int fd_;
 };
 
-// By how much the program lies elsewhere than its file says.
-bool bias_of(const File& file, const Elf64_Ehdr& header, uintptr_t start, uintptr_t* bias) {
+struct Section {
+  uintptr_t start = 0, end = 0;
+};
+
+// Where [address, end) of the file lies in the program. False unless all of it is in one loaded part, which has no gaps.
+bool place_of(const File& file, const Elf64_Ehdr& header, uintptr_t start, uint64_t address, uint64_t bytes, Section* out) {
+  uintptr_t bias = 0;
+  bool known = false;
   for (unsigned i = 0; i < header.e_phnum; i++) {
-    Elf64_Phdr segment;
-    if (!file.read(header.e_phoff + i * sizeof(segment), &segment)) return false;
-    if (segment.p_type != PT_LOAD) continue;
-    *bias = start - segment.p_vaddr;
+    Elf64_Phdr part;
+    if (!file.read(header.e_phoff + i * sizeof(part), &part)) return false;
+    if (part.p_type != PT_LOAD) continue;
+    if (!known) bias = start - part.p_vaddr;
+    known = true;
+    if (address < part.p_vaddr || address - part.p_vaddr >= part.p_filesz || bytes > part.p_filesz - (address - part.p_vaddr)) continue;
+    *out = Section{bias + address, bias + address + bytes};
     return true;
   }
   return false;
@@ -53,17 +58,16 @@ bool find_eh_frame(const Module& program, Section* out) {
   File file("/proc/self/exe");
   Elf64_Ehdr header;
   Elf64_Shdr names, section;
-  uintptr_t bias = 0;
-  if (!file.read(0, &header) || __builtin_memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;
-  if (header.e_shentsize != sizeof(section) || !bias_of(file, header, program.start, &bias)) return false;
+  // It may be another program's: a loader's that was called by name.
+  if (!file.read(0, &header) || __builtin_memcmp(&header, reinterpret_cast<const void*>(program.start), sizeof(header)) != 0) return false;
+  if (header.e_shentsize != sizeof(section)) return false;
   if (!file.read(header.e_shoff + header.e_shstrndx * sizeof(section), &names)) return false;
   for (unsigned i = 0; i < header.e_shnum; i++) {
     char name[sizeof(kName)];
     if (!file.read(header.e_shoff + i * sizeof(section), &section)) return false;
     if ((section.sh_flags & SHF_ALLOC) == 0 || section.sh_size == 0) continue;
     if (!file.read(names.sh_offset + section.sh_name, &name) || __builtin_memcmp(name, kName, sizeof(kName)) != 0) continue;
-    *out = Section{bias + section.sh_addr, bias + section.sh_addr + section.sh_size};
-    return out->start >= program.start && out->start < out->end && out->end <= program.end;
+    return place_of(file, header, program.start, section.sh_addr, section.sh_size, out) && out->end <= program.end;
   }
   return false;
 }

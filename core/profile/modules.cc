@@ -69,25 +69,28 @@ bool ask_dynamic_linker(uintptr_t pc, Module* module) {
   return true;
 }
 
+enum : int { kUnknown, kBeingStored, kKnown, kNone };
+std::atomic<int> static_state{kUnknown};
+Module static_program;
+
 // In a static program its own code, by its headers. While glibc makes the list that _dl_find_object reads it allocates; to ask for
 // such a sample's stack would crash.
 bool find_in_static_program(uintptr_t pc, Module* module) {
-  enum : int { kUnknown, kBeingStored, kKnown, kNone };
-  static std::atomic<int> state{kUnknown};
-  static Module program;
-  int seen = state.load(std::memory_order_acquire);  // pairs with the store below
+  int seen = static_state.load(std::memory_order_acquire);  // pairs with the store below
   if (SEEMALLOC_LIKELY(seen == kNone)) return false;
   Module here;
   if (seen == kKnown) {
-    here = program;
+    here = static_program;
   } else {
     bool is_static = getauxval(AT_BASE) == 0 && read_module(getauxval(AT_PHDR) - sizeof(Elf64_Ehdr), &here);
     here.main_program = here.permanent = true;
     int expected = kUnknown;  // not `seen`: another may be storing it
-    if (state.compare_exchange_strong(expected, is_static ? kBeingStored : kNone, std::memory_order_relaxed) && is_static) {
+    if (static_state.compare_exchange_strong(expected, is_static ? kBeingStored : kNone, std::memory_order_relaxed) && is_static) {
       if (here.eh_frame_header == 0) here.frame_index = make_frame_index(here);
-      program = here;
-      state.store(kKnown, std::memory_order_release);
+      // Who came meanwhile had no index, and remembers that there are no rules.
+      if (here.frame_index != nullptr) here.identity = mix_identity(here.identity, 1, 0, 0);
+      static_program = here;
+      static_state.store(kKnown, std::memory_order_release);
     }
     if (!is_static) return false;
   }
@@ -97,6 +100,11 @@ bool find_in_static_program(uintptr_t pc, Module* module) {
 }
 
 }  // namespace
+
+void reset_static_program() {
+  int expected = kBeingStored;
+  static_state.compare_exchange_strong(expected, kUnknown, std::memory_order_relaxed);
+}
 
 bool holds_permanent_code(uintptr_t start, uintptr_t end) {
   uintptr_t ours = address_of(reinterpret_cast<const void*>(&own_library));

@@ -31,6 +31,9 @@ struct Module {
 // False when `pc` belongs to no module we know: code made at run time, or a bad pc.
 bool find_module(uintptr_t pc, Module* module);
 
+// In the child of fork: another thread of the parent may have been making the index of a static program.
+void reset_static_program();
+
 // True when [start, end) holds code that is never unloaded, apart from the main program's.
 bool holds_permanent_code(uintptr_t start, uintptr_t end);
 

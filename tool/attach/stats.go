@@ -73,7 +73,7 @@ type System struct {
 	Calls         Calls `json:"calls"`
 	RefaultRuns   int64 `json:"refault_runs"`  // allocations that met memory purged shortly before
 	RefaultBytes  int64 `json:"refault_bytes"` // how much of it
-	// Of it, what went by the delay: a longer one would have kept it.
+	// Of it, what went by the delay, or was more than may be kept.
 	RefaultDelayedBytes int64 `json:"refault_delayed_bytes"`
 }
 

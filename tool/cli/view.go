@@ -370,7 +370,7 @@ func (s *subject) top(index int) (*report.Top, error) {
 		return nil, fmt.Errorf("%s: %w", s.source, err)
 	}
 	if s.base != "" {
-		t.Whole, t.Change, t.Error = s.baseTotal, true, report.StandardError(math.Sqrt(s.variance))
+		t.BecomeChange(s.baseTotal, report.StandardError(math.Sqrt(s.variance)))
 	}
 	return t, nil
 }

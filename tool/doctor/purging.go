@@ -31,17 +31,22 @@ func purgeStorm(p Pair) (string, *Finding, error) {
 		finding.Severity = Severe
 	}
 	if p.Before.Heap != nil && p.After.Heap != nil {
-		finding.Places = "Allocated meanwhile, per second, in blocks of a page and more"
-		finding.Sites = sites(p.After, p.After.Heap, largeOnly(growth(p.Before.Heap, p.After.Heap, "alloc_space", p.Seconds())))
+		by := growth(p.Before.Heap, p.After.Heap, "alloc_space", p.Seconds())
+		finding.Places = "Allocated meanwhile, per second"
+		if wanted.holes <= wanted.delayed+wanted.atOnce {
+			finding.Places += ", in blocks of a page and more"
+			by = largeOnly(by)
+		}
+		finding.Sites = sites(p.After, p.After.Heap, by)
 	}
 	return seen, finding, nil
 }
 
 // wanted is what was given back and is wanted again, in bytes per second, by what would have kept it.
 type wanted struct {
-	delayed float64 // a longer delay
+	delayed float64 // a longer delay, or leave to keep more
 	atOnce  float64 // no delay: it went when it was freed, since somebody asked, or since memory was short
-	holes   float64 // idle holes in spans: other layouts
+	holes   float64 // idle holes in spans: nobody asking for them
 }
 
 func (p Pair) wantedAgain() wanted {
@@ -87,6 +92,9 @@ func purgeAdvice(p Pair, w wanted) []string {
 	ratio, _ := p.option("free_ratio")
 	asked, short := p.givenBack("asked"), p.givenBack("pressure")
 	switch mode := p.After.Options["purge"]; {
+	case w.holes > w.delayed+w.atOnce:
+		return []string{"pages between blocks in use: `malloc_trim`, `seemalloc purge` and memory that is short have them given back at once; without these, " +
+			"spans wait the longer the more of them is wanted again", fmt.Sprintf("`seemalloc set %d purge=never` keeps them until somebody asks", pid)}
 	case w.atOnce > w.delayed && asked > short && asked > p.givenBack("decay"):
 		return []string{"the program, or who watches it, asks for it (malloc_trim, seemalloc_purge, `seemalloc purge`): without that, what is not " +
 			"used for a second goes back by itself; `seemalloc trace` shows who asks", reuse}

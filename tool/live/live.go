@@ -198,7 +198,7 @@ func (s *Screen) arrange() {
 	}
 	s.shown = p
 	if s.base != nil {
-		s.top.Whole, s.top.Change, s.top.Error = baseTotal, true, report.StandardError(math.Sqrt(variance))
+		s.top.BecomeChange(baseTotal, report.StandardError(math.Sqrt(variance)))
 	}
 	s.sort()
 	if s.around != nil {

@@ -110,10 +110,10 @@ func purge(b *strings.Builder, p attach.Purge, s attach.System) {
 			Percent(float64(s.RefaultDelayedBytes), float64(p.GivenBack)))
 	}
 	if rest := s.RefaultBytes - s.RefaultDelayedBytes; rest > 0 {
-		fmt.Fprintf(b, "  and %s of what went when it was freed, on request or since memory was short\n", Bytes(float64(rest)))
+		fmt.Fprintf(b, "  wanted again soon of what went when it was freed, on request or since memory was short: %s\n", Bytes(float64(rest)))
 	}
 	if p.HoleRefilled > 0 {
-		fmt.Fprintf(b, "  and %s of idle holes in spans\n", Bytes(float64(p.HoleRefilled)))
+		fmt.Fprintf(b, "  wanted again of idle holes in spans: %s\n", Bytes(float64(p.HoleRefilled)))
 	}
 	b.WriteByte('\n')
 }

@@ -308,8 +308,17 @@ func (t *Top) Text(limit int) string {
 	return b.String()
 }
 
-// rated says whether values are shown per second too: not those of a difference, which may be less than before.
-func (t *Top) rated() bool { return t.Seconds > 0 && !t.Change }
+// rated says whether values are shown per second too.
+func (t *Top) rated() bool { return t.Seconds > 0 }
+
+// BecomeChange makes it a difference to another profile, of this total before and with this error: of two moments, or two processes, and so
+// without rates.
+func (t *Top) BecomeChange(before int64, of StandardError) {
+	t.Whole, t.Change, t.Error, t.Seconds = before, true, of, 0
+	for i := range t.Rows {
+		t.Rows[i].PerSecond = 0
+	}
+}
 
 // Value writes one value of the report in its unit.
 func (t *Top) Value(v int64) string {
