@@ -148,8 +148,12 @@ func TestStats(t *testing.T) {
 		"live              70.00 MiB  70.00%", "cached            10.00 MiB  10.00%", "fragmentation      5.00 MiB   5.00%",
 		"metadata           2.00 MiB   2.00%", "not ours          13.00 MiB  13.00%",
 		"1,234 samples so far", "71.53 MiB ± 5.96 MiB", "samples dropped for want of room: 2",
-		"purge             7 calls     7.00 MiB", "25,600 minor", "1,024       40       60,000",
-		"after 2.0s (purge:balanced); of 6.00 MiB that went by itself 1.50 MiB were wanted again soon (25.00%)",
+		"madvise:dontneed    decay               7     7.00 MiB", "all                                     7     7.00 MiB", "25,600 minor",
+		"1,024       40       60,000", "  97.66%          3\n",
+		"after 2.0s (purge:balanced); of 6.00 MiB that went by itself 1.50 MiB were wanted again soon (25.00%)\n" +
+			"  wanted again soon of what went when it was freed, on request or since memory was short: 512.0 KiB\n" +
+			"  wanted again of idle holes in spans: 8.00 KiB\n",
+		"threads'           12     3.00 MiB", "returned                  4.00 MiB",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)

@@ -161,21 +161,23 @@ void give_recent_to_pages() {
   }
 }
 
-// False when somebody is at it, or there are none.
-bool take_going(PageList& from) {
-  LockGuard guard(lock);
-  if (going_count != 0) return false;
-  while (going_count < kMostGoing && from.front() != nullptr) going[going_count++] = from.pop();
-  return going_count != 0;
-}
-
-void sort_going() {
+// While one is moved another stands in its array twice: not what a fork may see.
+void sort_going_locked() {
   for (size_t i = 1; i < going_count; i++) {
     RecordPage* page = going[i];
     size_t at = i;
     for (; at > 0 && going[at - 1] > page; at--) going[at] = going[at - 1];
     going[at] = page;
   }
+}
+
+// False when somebody is at it, or there are none.
+bool take_going(PageList& from) {
+  LockGuard guard(lock);
+  if (going_count != 0) return false;
+  while (going_count < kMostGoing && from.front() != nullptr) going[going_count++] = from.pop();
+  sort_going_locked();
+  return going_count != 0;
 }
 
 size_t end_of_neighbours(size_t from) {
@@ -197,7 +199,6 @@ size_t give_back(PageList& from, size_t most) {
   // fork in a signal handler in between: the child goes on with it.
   count_held(+1);
   while (all < most && take_going(from)) {
-    sort_going();
     size_t gone = 0;
     while (gone < going_count) {
       size_t end = end_of_neighbours(gone);
