@@ -35,10 +35,10 @@ class SamplePace {
     uint64_t per_second, in_advance;
   };
   // Of the option `sample_limit`. At 512 KiB and more a tenth of it: by default 1,000 samples, of 0.5 GB, which at 2 to 5 µs each are less
-  // than half a percent; and an eighth in advance, a start-up of 640 MiB. Who has asked for more gets it all, and a second's in advance.
+  // than half a percent; and a quarter in advance, a start-up of 1.2 GiB. Who has asked for more gets it all, and a second's in advance.
   static Limit limit_for(uint64_t option, uint64_t interval_bytes) {
     if (interval_bytes < 512 * KiB) return {option, option};
-    return {(option + 9) / 10, (option + 7) / 8};
+    return {(option + 9) / 10, (option + 3) / 4};
   }
 
   // A sample has been taken.

@@ -85,7 +85,7 @@ TEST_F(Paces, AStartUpIsSampledAsAskedByDefault) {
   SamplePace::Limit limit = SamplePace::limit_for(10000, 512 * KiB);
   SamplePace pace;
   pace.look(1, limit);
-  for (uint64_t samples = 1; samples <= 1000; samples++) {
+  for (uint64_t samples = 1; samples <= 2300; samples++) {  // of a heap of 1 GiB filled at once, and three standard deviations
     pace.count(kNone);
     if (samples % 16 == 0) pace.look(samples * 5 * kMicrosecond_ns, limit);
     ASSERT_EQ(pace.stretch(), 0u) << samples;
