@@ -200,6 +200,13 @@ LOAD_COLUMNS = (Column("P99, µs", "p99_us"), Column("CPU, s", "cpu_s"), Column(
 LOAD_CRITERION = f"With sampling at 512 KiB, which is the default, at least {THROUGHPUT} × the throughput without, and at most {P99} × its P99; \
 sampling takes at most {TIME_PERCENT} % of its processor time (perf; where the machine is restless that alone can be told)."
 
+
+def service_proof(key, title, of, what):
+    return Proof(key, title, what, f"{LOAD_CRITERION} With everything recorded at least {EVERYTHING_RECORDED} × the throughput without.",
+                 of.rows, (Column("requests/s", "requests_per_s"), *LOAD_COLUMNS), of.judge_all_recorded, "dots",
+                 (("requests/s", "requests_per_s", 1), ("P99, ms", "p99_us", 1e-3), ("CPU, s", "cpu_s", 1)))
+
+
 PROOFS = [
     Proof("redis", "Redis", "One thread, values of 1 KiB, 50 pipelining clients; four kinds of requests one after the other.",
           LOAD_CRITERION, REDIS.rows, (Column("requests/s", "requests_per_s"), *LOAD_COLUMNS), REDIS.judge, "dots",
@@ -208,16 +215,12 @@ PROOFS = [
           "200 threads, records of 20 fields of 100 bytes, half reads, half updates of one field; each record is taken apart into a map.",
           LOAD_CRITERION, YCSB.rows, (Column("operations/s", "operations_per_s"), *LOAD_COLUMNS), YCSB.judge, "dots",
           (("operations/s", "operations_per_s", 1), ("P99, ms", "p99_us", 1e-3), ("CPU, s", "cpu_s", 1))),
-    Proof("mini-redis", "mini-redis",
-          "The server of the field report, as its authors published it: tokio on two threads, 64 connections, values of up to 8 KiB that are stored and read.",
-          f"{LOAD_CRITERION} With everything recorded at least {EVERYTHING_RECORDED} × the throughput without.",
-          MINI_REDIS.rows, (Column("requests/s", "requests_per_s"), *LOAD_COLUMNS), MINI_REDIS.judge_all_recorded, "dots",
-          (("requests/s", "requests_per_s", 1), ("P99, ms", "p99_us", 1e-3), ("CPU, s", "cpu_s", 1))),
-    Proof("tokio", "An HTTP service in Rust",
-          "tokio on two threads, 64 connections, values of up to 8 KiB that are stored, read, and reported on; each request is taken apart into 49 blocks.",
-          f"{LOAD_CRITERION} With everything recorded at least {EVERYTHING_RECORDED} × the throughput without.",
-          TOKIO.rows, (Column("requests/s", "requests_per_s"), *LOAD_COLUMNS), TOKIO.judge_all_recorded, "dots",
-          (("requests/s", "requests_per_s", 1), ("P99, ms", "p99_us", 1e-3), ("CPU, s", "cpu_s", 1))),
+    service_proof("mini-redis", "mini-redis", MINI_REDIS,
+                  "The server of the field report, as its authors published it: tokio on two threads, 64 connections, values of up to 8 KiB that are "
+                  "stored and read."),
+    service_proof("tokio", "An HTTP service in Rust", TOKIO,
+                  "tokio on two threads, 64 connections, values of up to 8 KiB that are stored, read, and reported on; each request is taken apart into "
+                  "49 blocks."),
     Proof("truth", "How right a profile is",
           "Eight functions hold known shares of 1 GiB, 5 % to 30 %, in blocks of 64 bytes to 3 MB; a profile is written and read by "
           "`seemalloc top`. Of seven functions the estimates are normal, and one in three such measurements has one of 140 that is off by "

@@ -1,8 +1,11 @@
 // The calls of <seemalloc/seemalloc.h> that write profiles: each kind by its name, the baseline, and what cannot be done.
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
+#include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <map>

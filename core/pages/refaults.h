@@ -1,9 +1,9 @@
 // Refaults: memory that was given back and is handed out again soon, which would better have been kept.
 //
 // Counted in windows as long as the purge delay: what went in this window or in the one before and is wanted again is a refault,
-// of regions page by page, of huge memory by its sum. Counted apart is what went because
-// somebody asked or memory was short, and huge memory that went when it was freed (WantedAgain): that says nothing of the delay. Who calls: the purge (what has gone, when a window ends), page heap and
-// huge memory (what is handed out). Threads: any; what concerns a region is under its shard's lock, the rest is atomic.
+// of regions page by page, of huge memory by its sum. Counted apart is what went because somebody asked or memory was short, and huge
+// memory that went when it was freed (WantedAgain): that says nothing of the delay. Who calls: the purge (what has gone, when a
+// window ends), page heap and huge memory (what is handed out). Threads: any; what concerns a region is under its shard's lock, the rest is atomic.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,7 @@ struct Region {
   PageBits lazy;   // free, left to the kernel
   PageBits gone;   // purged in the window gone_window and not handed out since
   PageBits gone_before;  // the same in the window before that one
-  PageBits gone_at_once;  // of both, those that no delay would have kept
+  PageBits gone_at_once;  // of both, those that went on request or since memory was short
   uint32_t gone_window;
   uint16_t longest_free;  // longest run of pages not in use; the bucket the region is filed under
   uint16_t shard;

@@ -43,7 +43,7 @@ struct alignas(kCacheLineBytes) Shard {
   size_t dirty_pages;
   size_t resting_pages;  // free and dirty, of regions that rest
   size_t refaulted_pages;  // purged and handed out again soon
-  size_t refaulted_delayed_pages;  // of them, what a longer delay would have kept
+  size_t refaulted_delayed_pages;  // of them, those that went by themselves
   size_t refaulted_runs;   // takes that met some
   size_t takes;            // runs handed out
 

@@ -59,20 +59,11 @@ type Sampling struct {
 
 // System counts what was asked of the kernel.
 type System struct {
-	MapCalls      int64 `json:"map_calls"`
-	MapBytes      int64 `json:"map_bytes"`
-	UnmapCalls    int64 `json:"unmap_calls"`
-	UnmapBytes    int64 `json:"unmap_bytes"`
-	PurgeCalls    int64 `json:"purge_calls"`
-	PurgeBytes    int64 `json:"purge_bytes"`
-	RemapCalls    int64 `json:"remap_calls"`
-	HugePageCalls int64 `json:"huge_page_calls"`
-	RefusedCalls  int64 `json:"refused_calls"`
-	MinorFaults   int64 `json:"minor_faults"`
-	MajorFaults   int64 `json:"major_faults"`
-	Calls         Calls `json:"calls"`
-	RefaultRuns   int64 `json:"refault_runs"`  // allocations that met memory purged shortly before
-	RefaultBytes  int64 `json:"refault_bytes"` // how much of it
+	MinorFaults  int64 `json:"minor_faults"`
+	MajorFaults  int64 `json:"major_faults"`
+	Calls        Calls `json:"calls"`
+	RefaultRuns  int64 `json:"refault_runs"`  // allocations that met memory purged shortly before
+	RefaultBytes int64 `json:"refault_bytes"` // how much of it
 	// Of it, what went by the delay, or was more than may be kept.
 	RefaultDelayedBytes int64 `json:"refault_delayed_bytes"`
 }
