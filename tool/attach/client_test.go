@@ -1,11 +1,13 @@
 package attach_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +39,12 @@ func TestCall(t *testing.T) {
 	m := stats.Memory
 	if m.RSS != m.Live+m.Cached+m.Fragmentation+m.Metadata+m.NotOurs || m.RSS != 100<<20 {
 		t.Errorf("memory %+v", m)
+	}
+	// Its JSON is the library's own, with what this tool has no field for.
+	var said, passed any
+	again, err := json.Marshal(map[string]any{"stats": stats})
+	if err != nil || json.Unmarshal([]byte(`{"stats":`+fake.Stats+`}`), &said) != nil || json.Unmarshal(again, &passed) != nil || !reflect.DeepEqual(said, passed) {
+		t.Errorf("%v: passed on as %s", err, again)
 	}
 	if _, err := client.Call("get", "a\nset b c"); err == nil {
 		t.Error("a line break was sent")

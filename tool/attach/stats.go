@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,8 +9,10 @@ import (
 )
 
 // Stats is the answer to `stats`: bytes, counts and milliseconds. Fields that an older or newer core does not send
-// stay 0; fields that this tool does not know are ignored here but kept by `seemalloc stats --json`.
+// stay 0; what this tool has no field for is kept for whoever reads its JSON.
 type Stats struct {
+	answer json.RawMessage // what the library said, whole
+
 	Version     string      `json:"version"`
 	PID         int         `json:"pid"`
 	UptimeMS    int64       `json:"uptime_ms"`
@@ -288,5 +291,15 @@ func ParseStats(payload []byte, who string) (*Stats, error) {
 	if err := json.Unmarshal(payload, stats); err != nil {
 		return nil, fmt.Errorf("%s: its statistics are not readable (%v): tool and library may be of different versions", who, err)
 	}
+	stats.answer = bytes.Clone(payload)
 	return stats, nil
+}
+
+// MarshalJSON passes on what the library said; statistics that were made here are their fields.
+func (s *Stats) MarshalJSON() ([]byte, error) {
+	if s.answer != nil {
+		return s.answer, nil
+	}
+	type fields Stats
+	return json.Marshal((*fields)(s))
 }
