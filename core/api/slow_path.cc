@@ -53,12 +53,16 @@ void* out_of_memory() {
   return nullptr;
 }
 
+constexpr uint64_t kManySamples_bytes = 4 * KiB;
+
 // A block of a sampled span, recorded; null when there is no memory for one.
 void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const void* site) {
   uint32_t* id;
   heap::HomeId home = mine.due_home;
   mine.due_home = 0;
-  void* p = heap::allocate_sampled(size_class, home, &id);
+  // Few samples share a part, and so its spans.
+  unsigned part = mine.due_interval <= kManySamples_bytes ? mine.shard % heap::kSampledParts : 0;
+  void* p = heap::allocate_sampled(part, size_class, home, &id);
   if (p == nullptr) {
     drop_sample();
     heap::count_returned_unused(heap::kClasses[size_class].bytes);

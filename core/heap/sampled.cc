@@ -1,6 +1,7 @@
 #include "core/heap/sampled.h"
 
 #include <array>
+#include <atomic>
 
 #include "core/base/check.h"
 #include "core/heap/size_class.h"
@@ -28,7 +29,23 @@ struct alignas(kCacheLineBytes) SampledClass {
   SpanList full;
   IdTable* free_tables;
 };
-constinit SampledClass sampled[kClassCount];
+constinit SampledClass sampled[kSampledParts][kClassCount];
+// Grows under the first lock of all: fork, which holds that, need not take the locks of parts that nobody uses.
+constinit std::atomic<unsigned> parts_in_use{1};
+
+SEEMALLOC_COLD void use_part(unsigned part) {
+  LockGuard guard(sampled[0][0].lock);
+  if (part >= parts_in_use.load(std::memory_order_relaxed)) parts_in_use.store(part + 1, std::memory_order_release);
+}
+
+SampledClass& class_of_span(const Span* span) { return sampled[span->sampled_part][span->size_class]; }
+
+template <typename F>
+void for_each_class(F f) {
+  for (unsigned part = 0; part < parts_in_use.load(std::memory_order_acquire); part++) {
+    for (SampledClass& each : sampled[part]) f(each);
+  }
+}
 
 // Marks a block that is not handed out; sampler handles are below it.
 constexpr uint32_t kNotLive = UINT32_MAX;
@@ -69,7 +86,7 @@ constexpr bool shared_classes_fit() {
 }
 static_assert(shared_classes_fit());
 
-Span* new_span_locked(SampledClass& list, unsigned size_class) {
+Span* new_span_locked(SampledClass& list, unsigned part, unsigned size_class) {
   Span* span = new_small_span(0, size_class, 0, SpanKind::kSampled);
   if (span == nullptr) return nullptr;
   IdTable* table = list.free_tables;
@@ -83,6 +100,7 @@ Span* new_span_locked(SampledClass& list, unsigned size_class) {
       return nullptr;
     }
   }
+  span->sampled_part = static_cast<uint8_t>(part);
   span->sample_ids = reinterpret_cast<uint32_t*>(table);
   for (uint32_t i = 0; i < span->capacity; i++) span->sample_ids[i] = kNotLive;
   pages::publish(span);
@@ -124,14 +142,15 @@ void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, 
 
 }  // namespace
 
-void* allocate_sampled(unsigned size_class, HomeId home, uint32_t** id) {
+void* allocate_sampled(unsigned part, unsigned size_class, HomeId home, uint32_t** id) {
   unsigned shared = kSharedClass[size_class];
-  SampledClass& list = sampled[shared];
+  if (SEEMALLOC_UNLIKELY(part >= parts_in_use.load(std::memory_order_relaxed))) use_part(part);
+  SampledClass& list = sampled[part][shared];
   void* block = nullptr;
   {
     LockGuard guard(list.lock);
     Span* span = list.available.front();
-    if (span == nullptr) span = new_span_locked(list, shared);
+    if (span == nullptr) span = new_span_locked(list, part, shared);
     if (span != nullptr) block = allocate_from_locked(list, span, size_class, home, id);
   }
   if (block == nullptr) leave_home(home);
@@ -145,14 +164,14 @@ size_t sampled_block_bytes(const Span* span, const void* block) {
 }
 
 uint32_t sample_id(const Span* span, const void* block) {
-  LockGuard guard(sampled[span->size_class].lock);
+  LockGuard guard(class_of_span(span).lock);
   uint32_t index = index_of(span, block);
   uint32_t id = index < span->carved ? span->sample_ids[index] : kNotLive;
   return id == kNotLive ? 0 : id;
 }
 
 uint32_t free_sampled(Span* span, void* p, bool* valid) {
-  SampledClass& list = sampled[span->size_class];
+  SampledClass& list = class_of_span(span);
   bool empty = false;
   uint32_t id = 0;
   HomeId home = 0;
@@ -212,20 +231,20 @@ void visit_list(SampledClass& owner, SpanList& list, void (*f)(void* context, co
 }  // namespace
 
 void for_each_sampled_block(void (*f)(void* context, const SampledBlock& block), void* context) {
-  for (SampledClass& each : sampled) {
+  for_each_class([&](SampledClass& each) {
     visit_list(each, each.full, f, context);
     visit_list(each, each.available, f, context);
-  }
+  });
 }
 
 void lock_sampled_for_fork() {
-  for (SampledClass& list : sampled) list.lock.lock_for_fork();
+  for_each_class([](SampledClass& each) { each.lock.lock_for_fork(); });
   lock_homes_for_fork();
 }
 
 void unlock_sampled_after_fork() {
   unlock_homes_after_fork();
-  for (SampledClass& list : sampled) list.lock.unlock_after_fork();
+  for_each_class([](SampledClass& each) { each.lock.unlock_after_fork(); });
 }
 
 }  // namespace seemalloc::heap

@@ -1,8 +1,8 @@
 // Blocks that the sampler records live in spans of their own, so that free() tells them by the span's owner (nobody) at
 // no cost to all others. Each block has two numbers beside it: the sampler's handle, and the span that it would be in (homes.h).
-// Neighbouring classes share their spans.
+// Neighbouring classes share their spans, and threads do until they sample so often that they would meet at the locks.
 //
-// Who calls: core/api's sample path and slow free. Threads: any; one lock per size class.
+// Who calls: core/api's sample path and slow free. Threads: any; one lock per size class and part.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,11 @@ namespace seemalloc::heap {
 
 using pages::Span;
 
+// Threads of different parts do not meet at a lock, as long as they free their own blocks.
+inline constexpr unsigned kSampledParts = 4;
 // A block of the class; null when out of memory. Its handle, 0 at first, is at *id; whoever has the block may set it. The block, or
 // the failure, leaves the home that the caller has entered for it.
-void* allocate_sampled(unsigned size_class, HomeId home, uint32_t** id);
+void* allocate_sampled(unsigned part, unsigned size_class, HomeId home, uint32_t** id);
 uint32_t sample_id(const Span* span, const void* block);
 // The size of the class that it was allocated as. Fatal where no block starts. Requires: the block is live.
 size_t sampled_block_bytes(const Span* span, const void* block);

@@ -474,6 +474,7 @@ Block* take_available(ThreadHeap& heap, size_t size_class) {
   // Both counts end at a refill: it looks at the rest.
   if (heap.body->freed_lists[size_class] - 1 >= kFreedListsPerRefill || heap.slow_entries % kRefillsPerFlush == 0) return nullptr;
   if (heap.pending.load(std::memory_order_relaxed) != nullptr || !sample_changes_seen(heap)) return nullptr;
+  if (SEEMALLOC_UNLIKELY(load_racing(heap.body->ready[size_class]) == nullptr)) return nullptr;  // the lock would be for nothing
   if (SEEMALLOC_UNLIKELY(!heap.slow_lock.try_lock())) return nullptr;
   Block* first = take_available_locked(heap, size_class);
   heap.slow_lock.unlock();

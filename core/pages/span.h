@@ -65,7 +65,10 @@ struct alignas(kCacheLineBytes) Span {
   SpanKind kind;
   SpanState state;
   bool known_zero;  // the pages read as zero, as the page heap hands them out
-  bool known_dense;  // kHuge: its memory was used before, and most of it is resident
+  union {
+    bool known_dense;      // kHuge: its memory was used before, and most of it is resident
+    uint8_t sampled_part;  // kSampled: whose it is (heap/sampled.cc)
+  };
   bool lending_;    // unowned: its blocks are lent to many threads (heap/central.h). See lending()
   uint32_t home_;   // of sampled blocks that would lie in it (heap/homes.h); 0: of none. See home()
 

@@ -10,19 +10,19 @@ uint64_t hash_bucket(uint64_t stack_hash, const BucketKey& key) {
 }
 }  // namespace
 
-// Made if there are none. Null when memory is refused.
-Lifetimes* Bucket::lifetimes_of(FreedBy by) {
-  std::atomic<Lifetimes*>& place = lifetimes[static_cast<unsigned>(by)];
-  Lifetimes* known = place.load(std::memory_order_acquire);
-  if (known != nullptr) return known;
-  auto* fresh = static_cast<Lifetimes*>(os::arena_allocate(sizeof(Lifetimes), alignof(Lifetimes)));
+// Null when memory is refused.
+Lifetimes* Bucket::make_lifetimes(FreedBy by) {
+  auto& place = by == FreedBy::kOwner ? own_lifetimes : by == FreedBy::kSame ? same_lifetimes : elsewhere_lifetimes;
+  Lifetimes* known = nullptr;
+  auto* fresh = static_cast<Lifetimes*>(os::arena_allocate(sizeof(Lifetimes), kCacheLineBytes));
   if (fresh == nullptr) return nullptr;
   // Where two threads come at once, one record is lost: the arena takes nothing back.
   return place.compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
 }
 
 bool Bucket::count_left(FreedBy by, uint64_t lived_ns) {
-  Lifetimes* record = lifetimes_of(by);
+  Lifetimes* record = lifetimes(by);
+  if (SEEMALLOC_UNLIKELY(record == nullptr)) record = make_lifetimes(by);
   if (record != nullptr) by == FreedBy::kOwner ? record->add_alone(lived_ns) : record->add(lived_ns);
   if (by == FreedBy::kAnother) {
     left_elsewhere.fetch_add(1, std::memory_order_release);

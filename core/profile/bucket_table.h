@@ -5,7 +5,7 @@
 // estimates of mixed sizes unbiased.
 // Threads: any; a known bucket is found without a lock. The thread that made the bucket counts its own samples by plain stores while it has
 // its recorder to itself, all others by atomic additions. A reader that loads what left before what came never sees more leave
-// than came. Bytes in a bucket: 168, and 128 for each way in which its samples have been freed (lifetimes.h).
+// than came. Bytes in a bucket: 192, and 128 for each way in which its samples have been freed (lifetimes.h).
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "core/base/compiler.h"
+#include "core/base/units.h"
 #include "core/profile/intern_table.h"
 #include "core/profile/lifetimes.h"
 #include "core/profile/stack_table.h"
@@ -34,21 +35,33 @@ struct BucketKey {
   bool operator==(const BucketKey&) const = default;
 };
 
+// In lines of the processor's cache by who writes them: the threads that share a bucket do not take its owner's counts from it.
 struct Bucket {
-  uint64_t hash;
+  // Nobody but who makes it, and at_peak at a new mark.
+  alignas(kCacheLineBytes) BucketKey key;
   const InternedStack* stack;
-  BucketKey key;
   uint32_t owner;  // the thread that made it (sampled_threads.h): no other may change own_alloc and own_left. 0: made without a recorder
-  int64_t weighted_bytes;  // that one sample stands for now
-  std::atomic<uint64_t> own_alloc, own_left;
+  int64_t weighted_bytes;         // that one sample stands for now
+  std::atomic<uint64_t> at_peak;  // peak.h: epoch << 32 | live samples
+  // Its owner.
+  alignas(kCacheLineBytes) std::atomic<uint64_t> own_alloc;
+  std::atomic<uint64_t> own_left;
   std::atomic<uint64_t> own_asked;  // bytes that the program asked for, of own_alloc
-  std::atomic<uint64_t> at_peak;    // peak.h: epoch << 32 | live samples
-  std::atomic<Lifetimes*> lifetimes[kFreedBys];
-  std::atomic<uint64_t> alloc;  // samples ever drawn, without own_alloc and those that were resized into this bucket
+  std::atomic<Lifetimes*> own_lifetimes;
+  std::atomic<uint64_t> mark_alloc, mark_live;  // what the counts were at the baseline (records.h)
+  uint64_t hash;
+  // All others.
+  alignas(kCacheLineBytes) std::atomic<uint64_t> alloc;  // samples ever drawn, without own_alloc and those that were resized into this bucket
   std::atomic<uint64_t> left;   // freed or resized into another, without the others that left; less those resized into this one
   std::atomic<uint64_t> left_elsewhere;  // freed by another thread than the one that allocated them
   std::atomic<uint64_t> asked;  // as own_asked, of alloc
-  std::atomic<uint64_t> mark_alloc, mark_live;  // what the counts were at the baseline (records.h)
+  std::atomic<Lifetimes*> same_lifetimes, elsewhere_lifetimes;
+
+  // Of those that were freed this way; null while none was.
+  Lifetimes* lifetimes(FreedBy by) const {
+    auto& place = by == FreedBy::kOwner ? own_lifetimes : by == FreedBy::kSame ? same_lifetimes : elsewhere_lifetimes;
+    return place.load(std::memory_order_acquire);
+  }
 
   // A sample of `thread`, the calling one; `alone`: it has its recorder.
   void count_alloc(uint32_t thread, bool alone, size_t asked_bytes) {
@@ -63,7 +76,7 @@ struct Bucket {
   // A sample of the calling thread, which has its recorder, has been freed by it and lived so long. False, and nothing is done, where that
   // is for count_left(). Release: whoever sees that a sample left sees that it came. Pairs with read_bucket().
   SEEMALLOC_ALWAYS_INLINE bool count_left_alone(uint32_t thread, uint64_t lived_ns) {
-    Lifetimes* own = lifetimes[static_cast<unsigned>(FreedBy::kOwner)].load(std::memory_order_relaxed);
+    Lifetimes* own = own_lifetimes.load(std::memory_order_relaxed);
     if (SEEMALLOC_UNLIKELY(thread != owner || own == nullptr)) return false;
     own->add_alone(lived_ns);
     own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -78,9 +91,9 @@ struct Bucket {
   }
 
  private:
-  Lifetimes* lifetimes_of(FreedBy by);
+  Lifetimes* make_lifetimes(FreedBy by);
 };
-static_assert(sizeof(Bucket) == 168);
+static_assert(sizeof(Bucket) == 192);
 
 class BucketTable {
  public:

@@ -158,7 +158,7 @@ SEEMALLOC_NOINLINE const InternedStack* find_death_by_walk(const Registers& regi
 SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth, Recorder* recorder) {
   Registers registers;
   take_registers(&registers);
-  Lifetimes* lifetimes = bucket.lifetimes[static_cast<unsigned>(by)].load(std::memory_order_acquire);
+  Lifetimes* lifetimes = bucket.lifetimes(by);
   if (lifetimes == nullptr) return;
   StackMemo* memo = recorder != nullptr ? usable(&recorder->deaths) : nullptr;
   StackMemo::Entry* known = memo != nullptr ? memo->find(registers, 0, max_depth) : nullptr;

@@ -156,8 +156,8 @@ void about_since(ProfileEncoder& encoder, const Snapshot& snapshot) {
 
 uint64_t short_samples(const BucketRow& row) {
   uint64_t samples = 0;
-  for (const std::atomic<Lifetimes*>& place : row.bucket->lifetimes) {
-    const Lifetimes* lifetimes = place.load(std::memory_order_acquire);
+  for (FreedBy by : kFreedBys) {
+    const Lifetimes* lifetimes = row.bucket->lifetimes(by);
     for (unsigned c = 0; lifetimes != nullptr && c < kShortClasses; c++) samples += lifetimes->count(c);
   }
   return samples;
@@ -192,7 +192,7 @@ void note_freed(const Notes& notes, const Snapshot& snapshot) {
 // Blocks that were resized to this size may have come and died.
 bool has_lives(const BucketRow& row) {
   bool has_died = false;
-  for (const std::atomic<Lifetimes*>& place : row.bucket->lifetimes) has_died |= place.load(std::memory_order_relaxed) != nullptr;
+  for (FreedBy by : kFreedBys) has_died |= row.bucket->lifetimes(by) != nullptr;
   return has_died || row.live_samples != 0;
 }
 

@@ -212,11 +212,11 @@ class LifetimeWriter {
       }
       if (number == bucket->owner) {
         owner_done = true;
-        (known ? lives : others).same.add(lifetimes_of(bucket, FreedBy::kOwner));
+        (known ? lives : others).same.add(bucket->lifetimes(FreedBy::kOwner));
       }
       if (known) rows.write(lives, thread);
     }
-    if (!has_number(bucket->owner)) others.same.add(lifetimes_of(bucket, FreedBy::kOwner));
+    if (!has_number(bucket->owner)) others.same.add(bucket->lifetimes(FreedBy::kOwner));
     others.same.add(rest_of(bucket, FreedBy::kSame, same));
     others.another = rest_of(bucket, FreedBy::kAnother, another);
     rows.write(others, ThreadNames::Thread{});
@@ -234,12 +234,9 @@ class LifetimeWriter {
   }
 
  private:
-  static const Lifetimes* lifetimes_of(const Bucket* bucket, FreedBy by) {
-    return bucket->lifetimes[static_cast<unsigned>(by)].load(std::memory_order_acquire);
-  }
   static FreedSums rest_of(const Bucket* bucket, FreedBy by, const FreedSums& part) {
     FreedSums all;
-    all.add(lifetimes_of(bucket, by));
+    all.add(bucket->lifetimes(by));
     return FreedSums::rest(all, part);
   }
   static void add_if_still(const OfThread& of, FreedSums& sums) {
@@ -290,8 +287,8 @@ void write_deaths(ProfileEncoder& encoder, const BucketRow& row, uint64_t interv
 
 DeathCounts count_deaths(const Bucket& bucket) {
   DeathCounts sum;
-  for (const std::atomic<Lifetimes*>& place : bucket.lifetimes) {
-    const Lifetimes* lifetimes = place.load(std::memory_order_acquire);
+  for (FreedBy by : kFreedBys) {
+    const Lifetimes* lifetimes = bucket.lifetimes(by);
     if (lifetimes == nullptr) continue;
     DeathCounts counts = count_deaths(*lifetimes);
     sum.known += counts.known;
@@ -301,10 +298,10 @@ DeathCounts count_deaths(const Bucket& bucket) {
 }
 
 void write_death_rows(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) {
-  for (unsigned by = 0; by < kFreedBys; by++) {
-    const Lifetimes* lifetimes = row.bucket->lifetimes[by].load(std::memory_order_acquire);
+  for (FreedBy by : kFreedBys) {
+    const Lifetimes* lifetimes = row.bucket->lifetimes(by);
     if (lifetimes == nullptr) continue;
-    const char* name = static_cast<FreedBy>(by) == FreedBy::kAnother ? "another thread" : "same thread";
+    const char* name = by == FreedBy::kAnother ? "another thread" : "same thread";
     write_deaths(encoder, row, interval_bytes, *lifetimes, name);
   }
 }

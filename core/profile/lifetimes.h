@@ -87,6 +87,6 @@ enum class FreedBy : unsigned {
   kSame,     // the thread that allocated it
   kAnother,  // another thread
 };
-inline constexpr unsigned kFreedBys = 3;
+inline constexpr FreedBy kFreedBys[] = {FreedBy::kOwner, FreedBy::kSame, FreedBy::kAnother};
 
 }  // namespace seemalloc::profile

@@ -475,7 +475,7 @@ TEST(ProfileKinds, ADeathMoreThanWasCountedIsNoHugeRow) {
   free_here(record_alloc({100, 112, 1}, make_stack(kPc - 0x10000)), {3, true});
   records.buckets.for_each([&](const Bucket& bucket) {
     if (bucket.stack->pcs()[0] != kPc) return;
-    Lifetimes* lifetimes = bucket.lifetimes[static_cast<unsigned>(FreedBy::kSame)].load();
+    Lifetimes* lifetimes = bucket.lifetimes(FreedBy::kSame);
     ASSERT_NE(lifetimes, nullptr);
     records.deaths.add(*lifetimes, lifetimes->deaths()->stack, false);
   });

@@ -91,8 +91,8 @@ class StackMemo {
   void enlarge();
 
  private:
-  static constexpr size_t kWays = 2;
-  static constexpr unsigned kFewBits = 3, kManyBits = 7;
+  static constexpr size_t kWays = 4;
+  static constexpr unsigned kFewBits = 2, kManyBits = 6;
   static constexpr uint32_t kCrowded = 64;
   // A thousand walks a second are a thousandth of a processor: less does not pay for 24 KiB.
   static constexpr uint32_t kHastyWalks = 16;
