@@ -13,6 +13,7 @@ import (
 	"seemalloc/tool/perf"
 	"seemalloc/tool/report"
 	"seemalloc/tool/symbolize"
+	"seemalloc/tool/unwind"
 )
 
 // recordKernel samples the process until wait returns. The kernel's functions have their names, the program's not yet.
@@ -22,13 +23,13 @@ func recordKernel(process *attach.Process, flags cpuFlags, wait func()) (*profil
 		return nil, fmt.Errorf("%s: no names for the kernel's functions: %w: it takes root, or kernel.kptr_restrict of 0 and kernel.perf_event_paranoid of 1 or less",
 			process, err)
 	}
+	maker := newKernelProfile(kernel, process.PID, flags.hz)
 	recorder, err := perf.Open(process.PID, flags.hz)
 	if err != nil {
 		return nil, perf.Explain(err, process.String())
 	}
 	defer recorder.Close()
 	began := time.Now()
-	maker := newKernelProfile(kernel, process.PID, flags.hz)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		recorder.Follow(stop, maker.add)
@@ -46,13 +47,14 @@ type kernelProfile struct {
 	kernel    *symbolize.Kernel
 	own       *profile.Mapping
 	mapped    *processCode
+	tables    *processTables
 	locations map[location]*profile.Location
 	functions map[string]*profile.Function
 	samples   map[string]*profile.Sample
 	pid       int
 	threads   map[int]string // their names, when they were met
 	period    int64
-	// Samples whose stack is cut, or ends where the kernel took something else for a frame.
+	// Samples whose stack is cut, or not followed to its end.
 	truncated, broken int
 }
 
@@ -64,12 +66,13 @@ type location struct {
 func newKernelProfile(kernel *symbolize.Kernel, pid, hz int) *kernelProfile {
 	period := int64(time.Second) / int64(hz)
 	time := &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
+	mapped := newProcessCode(func() []*profile.Mapping { return symbolize.Mappings(pid) })
 	return &kernelProfile{
 		p: &profile.Profile{
 			SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, time}, PeriodType: time, Period: period, DefaultSampleType: "cpu",
 		},
 		kernel: kernel, period: period, pid: pid, threads: map[int]string{},
-		mapped:    newProcessCode(func() []*profile.Mapping { return symbolize.Mappings(pid) }),
+		mapped: mapped, tables: newProcessTables(mapped, pid),
 		own:       &profile.Mapping{File: report.KernelFile, HasFunctions: true},
 		locations: map[location]*profile.Location{}, functions: map[string]*profile.Function{}, samples: map[string]*profile.Sample{},
 	}
@@ -89,20 +92,19 @@ func (k *kernelProfile) add(s perf.Sample) {
 		}
 		push(address, true)
 	}
-	for i, address := range s.User {
+	user, outcome := k.userStack(s)
+	for i, address := range user {
 		// In a system call the innermost address is behind the instruction.
 		if i > 0 || len(s.Kernel) > 0 {
 			address--
 		}
-		// Without frame pointers the kernel takes anything for the next frame.
-		if i > 0 && k.mapped.find(address) == nil {
-			k.broken++
-			break
-		}
 		push(address, false)
 	}
-	if len(s.Kernel)+len(s.User) >= perf.MaxFrames {
+	switch outcome {
+	case unwind.Cut:
 		k.truncated++
+	case unwind.Broken:
+		k.broken++
 	}
 	sample := k.samples[key]
 	if sample == nil {
@@ -113,6 +115,23 @@ func (k *kernelProfile) add(s perf.Sample) {
 	}
 	sample.Value[0]++
 	sample.Value[1] += k.period
+}
+
+// userStack is the program's part, innermost first; addresses of callers are those that they return to.
+func (k *kernelProfile) userStack(s perf.Sample) ([]uint64, unwind.Outcome) {
+	if s.Registers != nil && len(s.Stack) != 0 {
+		return unwind.Walk(k.tables, *s.Registers, s.Stack)
+	}
+	// The kernel's walk. Without frame pointers it takes anything for the next frame.
+	for i, address := range s.User {
+		if i > 0 && k.mapped.find(address-1) == nil {
+			return s.User[:i], unwind.Broken
+		}
+	}
+	if len(s.Kernel)+len(s.User) >= perf.MaxFrames {
+		return s.User, unwind.Cut
+	}
+	return s.User, unwind.Whole
 }
 
 // thread is the name of a thread, also once it has ended.
@@ -171,7 +190,7 @@ func (k *kernelProfile) finish(began time.Time, lost int64) *profile.Profile {
 	k.p.DurationNanos = time.Since(began).Nanoseconds()
 	k.p.Comments = []string{
 		fmt.Sprintf("seemalloc: CPU time by the kernel's clock, the kernel's stacks included; lost %d", lost),
-		// As core/profile/profile_encoder.cc says it. Most stacks of code without frame pointers end too soon and look whole.
+		// As core/profile/profile_encoder.cc says it.
 		fmt.Sprintf("stacks: %d distinct, by thread; %d samples with a truncated stack, %d samples with a broken unwind", len(k.p.Sample), k.truncated, k.broken),
 	}
 	return k.p

@@ -15,21 +15,30 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"seemalloc/tool/unwind"
 )
 
 const (
-	ringPages = 64 // of 4 KiB, for each CPU
+	// Of 4 KiB, for each CPU: as many as the kernel lets everybody have (kernel.perf_event_mlock_kb is 516), or fewer.
+	ringPages, fewRingPages = 128, 64
+	// StackBytes of a thread's stack come with each sample.
+	StackBytes = 16 << 10
 	// MaxFrames is how many frames of a stack the kernel takes, its own included.
 	MaxFrames = 127
 	// Of struct perf_event_attr, Linux 5.13: threads are inherited, processes are not.
 	inheritThread = unix.CBitFieldMaskBit35
-	readInterval  = 50 * time.Millisecond
+	readInterval  = 10 * time.Millisecond // at most
 )
 
 // Sample is one moment of one thread. Stacks are innermost first; addresses of callers are those that they return to.
 type Sample struct {
 	Thread       int
 	Kernel, User []uint64
+	// Registers that the program had when it was interrupted, or entered the kernel; nil where the kernel does not say.
+	Registers *unwind.Registers
+	// Stack is its memory from the stack pointer on, at most StackBytes; valid until the visit is over.
+	Stack []byte
 }
 
 // Recorder samples one process.
@@ -40,13 +49,14 @@ type Recorder struct {
 	opened  map[uint64]int // the thread for which the event of that id was opened
 	pid     int
 	attr    unix.PerfEventAttr
+	hz      int
 	// Lost counts the samples that did not fit between two reads.
 	Lost int64
 }
 
 // Open begins to sample each thread of the process hz times in a second of its CPU time.
 func Open(pid, hz int) (*Recorder, error) {
-	r := &Recorder{pid: pid, threads: map[int]bool{}, opened: map[uint64]int{}}
+	r := &Recorder{pid: pid, hz: hz, threads: map[int]bool{}, opened: map[uint64]int{}}
 	r.attr = unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Sample: uint64(time.Second) / uint64(hz),
 		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_ID | unix.PERF_SAMPLE_CALLCHAIN,
@@ -54,6 +64,10 @@ func Open(pid, hz int) (*Recorder, error) {
 		Bits:        unix.PerfBitDisabled | unix.PerfBitInherit | inheritThread | unix.PerfBitExcludeHv, Sample_max_stack: MaxFrames,
 	}
 	r.attr.Size = uint32(unsafe.Sizeof(r.attr))
+	if registerMask != 0 {
+		r.attr.Sample_type |= unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER
+		r.attr.Sample_regs_user, r.attr.Sample_stack_user = registerMask, StackBytes
+	}
 	// A thread that is made while the others are opened is its maker's heir, or found by the next look, or both: see isTwice.
 	for {
 		fresh, err := r.openThreads()
@@ -176,7 +190,7 @@ func (r *Recorder) record(kind uint32, body []byte, visit func(Sample)) {
 			r.Lost += int64(word(body, 1))
 		}
 	case unix.PERF_RECORD_SAMPLE:
-		sample, process, id, ok := parseSample(body)
+		sample, process, id, ok := parseSample(body, r.attr.Sample_type&unix.PERF_SAMPLE_REGS_USER != 0)
 		if ok && process == r.pid && !r.isTwice(sample.Thread, id) {
 			visit(sample)
 		}
@@ -185,7 +199,9 @@ func (r *Recorder) record(kind uint32, body []byte, visit func(Sample)) {
 
 // Follow reads until stop is closed or sends.
 func (r *Recorder) Follow(stop <-chan struct{}, visit func(Sample)) {
-	ticker := time.NewTicker(readInterval)
+	// Half of a ring is filled meanwhile.
+	const halfOfIt = fewRingPages * 4096 / 2 / (StackBytes + 2<<10)
+	ticker := time.NewTicker(min(readInterval, max(time.Millisecond, halfOfIt*time.Second/time.Duration(r.hz))))
 	defer ticker.Stop()
 	for {
 		select {

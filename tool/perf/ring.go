@@ -2,11 +2,14 @@ package perf
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"seemalloc/tool/unwind"
 )
 
 // ring is the memory in which the kernel leaves the records of one CPU: a page of its state, and the records behind it.
@@ -21,6 +24,9 @@ type ring struct {
 func newRing(event int) (*ring, error) {
 	page := os.Getpagesize()
 	memory, err := unix.Mmap(event, 0, page+ringPages*4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if errors.Is(err, unix.EPERM) {
+		memory, err = unix.Mmap(event, 0, page+fewRingPages*4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +63,9 @@ func (r *ring) bytes(at, length uint64) []byte {
 // word is the nth word of a record.
 func word(body []byte, n int) uint64 { return binary.NativeEndian.Uint64(body[8*n:]) }
 
-// parseSample reads: address, process and thread, the event's id, number of frames, frames.
-func parseSample(body []byte) (sample Sample, process int, id uint64, ok bool) {
+// parseSample reads: address, process and thread, the event's id, number of frames, frames. And withStack: the registers' form, registers;
+// the size of the stack's place, the stack, and how much of that is there.
+func parseSample(body []byte, withStack bool) (sample Sample, process int, id uint64, ok bool) {
 	const before = 4
 	if len(body) < 8*before {
 		return sample, 0, 0, false
@@ -87,5 +94,30 @@ func parseSample(body []byte) (sample Sample, process int, id uint64, ok bool) {
 			*side = append(*side, address)
 		}
 	}
+	if withStack {
+		sample.Registers, sample.Stack = parseStack(body[8*(before+int(count)):])
+	}
 	return sample, process, id, true
+}
+
+// parseStack: nil where a thread has none, which is the kernel's own, or one of 32 bits.
+func parseStack(body []byte) (*unwind.Registers, []byte) {
+	if len(body) < 8 || word(body, 0) != unix.PERF_SAMPLE_REGS_ABI_64 {
+		return nil, nil
+	}
+	body = body[8:]
+	if len(body) < 8*(len(registerNumbers)+1) {
+		return nil, nil
+	}
+	registers := new(unwind.Registers)
+	for i, number := range registerNumbers {
+		registers[number] = word(body, i)
+	}
+	body = body[8*len(registerNumbers):]
+	place := word(body, 0)
+	if len(body) < 16 || place%8 != 0 || place > uint64(len(body)-16) {
+		return registers, nil
+	}
+	there := min(word(body[8+place:], 0), place)
+	return registers, body[8 : 8+there]
 }

@@ -1,10 +1,12 @@
 package perf
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,15 +27,48 @@ func TestParseSample(t *testing.T) {
 	const ids = 42<<32 | 17
 	body := words(0xffff8000, ids, 99, 7, mark(unix.PERF_CONTEXT_KERNEL), 0xffff8000, 0xffff9000, mark(unix.PERF_CONTEXT_USER), 0x4000, 0x5000,
 		mark(unix.PERF_CONTEXT_GUEST))
-	sample, process, id, ok := parseSample(body)
+	sample, process, id, ok := parseSample(body, false)
 	want := Sample{Thread: 42, Kernel: []uint64{0xffff8000, 0xffff9000}, User: []uint64{0x4000, 0x5000}}
 	if !ok || process != 17 || id != 99 || !reflect.DeepEqual(sample, want) {
 		t.Errorf("%v %d %+v", ok, process, sample)
 	}
 	for _, cut := range [][]byte{nil, body[:24], words(1, ids, 99, 5, 1, 2), words(1, ids, 99, 1<<60)} {
-		if _, _, _, ok := parseSample(cut); ok {
+		if _, _, _, ok := parseSample(cut, false); ok {
 			t.Errorf("taken: %v", cut)
 		}
+	}
+}
+
+func TestParseStack(t *testing.T) {
+	if registerMask == 0 {
+		t.Skip("no registers on this machine")
+	}
+	const ids = 42<<32 | 17
+	before := words(0x4000, ids, 99, 2, mark(unix.PERF_CONTEXT_USER), 0x4000)
+	var numbers []uint64
+	for i := range registerNumbers {
+		numbers = append(numbers, 1000+uint64(i))
+	}
+	registers := append(words(unix.PERF_SAMPLE_REGS_ABI_64), words(numbers...)...)
+	whole := slices.Concat(before, registers, words(32, 0xa, 0xb, 0xc, 0xd, 16))
+	sample, process, _, ok := parseSample(whole, true)
+	if !ok || process != 17 || sample.Registers == nil || !bytes.Equal(sample.Stack, words(0xa, 0xb)) {
+		t.Fatalf("%v %+v", ok, sample)
+	}
+	for i, number := range registerNumbers {
+		if sample.Registers[number] != numbers[i] {
+			t.Errorf("register %d of DWARF's is %d, expected %d", number, sample.Registers[number], numbers[i])
+		}
+	}
+	// No stack, no registers (the kernel's own threads, programs of 32 bits), and what is cut off.
+	for _, rest := range [][]byte{nil, words(unix.PERF_SAMPLE_REGS_ABI_NONE, 0), words(unix.PERF_SAMPLE_REGS_ABI_32), registers,
+		append(registers[:len(registers):len(registers)], words(0)...), append(registers[:len(registers):len(registers)], words(1<<40, 1)...)} {
+		if sample, _, _, ok := parseSample(slices.Concat(before, rest), true); !ok || len(sample.Stack) != 0 {
+			t.Errorf("%v %+v", ok, sample)
+		}
+	}
+	for cut := range len(whole) / 8 {
+		parseSample(whole[:8*cut], true)
 	}
 }
 

@@ -127,10 +127,11 @@ type KernelEntry struct {
 }
 
 var (
-	systemCall = regexp.MustCompile(`^(?:__(?:x64|ia32|arm64|se)_(?:compat_)?sys|ksys)_(\w+)$`)
-	libcPrefix = regexp.MustCompile(`^_*(GI_+)?(libc_)?`)
-	pageFault  = regexp.MustCompile(`^(asm_)?exc_page_fault$|^do_user_addr_fault$|^do_page_fault$|^el0_da$|^do_mem_abort$`)
-	interrupt  = regexp.MustCompile(`^asm_sysvec_|^asm_common_interrupt$|^el0_interrupt$|^irqentry_exit|^asm_exc_nmi$|^el0_irq`)
+	systemCall     = regexp.MustCompile(`^(?:__(?:x64|ia32|arm64|se)_(?:compat_)?sys|ksys)_(\w+)$`)
+	libcPrefix     = regexp.MustCompile(`^_*(GI_+)?(libc_)?`)
+	pageFault      = regexp.MustCompile(`^(asm_)?exc_page_fault$|^do_user_addr_fault$|^do_page_fault$|^el0_da$|^do_mem_abort$`)
+	startsPrograms = regexp.MustCompile(`^_start$`)
+	interrupt      = regexp.MustCompile(`^asm_sysvec_|^asm_common_interrupt$|^el0_interrupt$|^irqentry_exit|^asm_exc_nmi$|^el0_irq`)
 )
 
 // entryOf names the way in by the kernel's part of a stack, innermost first.
@@ -149,28 +150,46 @@ func entryOf(kernel []string) string {
 	return "other"
 }
 
+// userFrame is a function of the program, or of a library that the time is not charged to.
+type userFrame struct {
+	name    string
+	library bool
+}
+
+// systemLibrary is what a program enters the kernel through: the C library, its loader, the compiler's runtime, allocators.
+var systemLibrary = regexp.MustCompile(`/(libc|libm|libpthread|ld-linux|ld|libgcc_s|libstdc\+\+|lib(see|je|tc|mi|sn|rp)malloc\w*)[-.][^/]*$`)
+
 // sides takes a stack apart, innermost functions first.
-func sides(sample *profile.Sample) (kernel, user []string) {
+func sides(sample *profile.Sample) (kernel []string, user []userFrame) {
 	for _, loc := range sample.Location {
 		for _, frame := range Frames(&profile.Sample{Location: []*profile.Location{loc}}) {
 			if loc.Mapping != nil && loc.Mapping.File == KernelFile {
 				kernel = append(kernel, frame.Name)
 			} else {
-				user = append(user, frame.Name)
+				user = append(user, userFrame{frame.Name, Plumbing(frame.Name) || loc.Mapping != nil && systemLibrary.MatchString(loc.Mapping.File)})
 			}
 		}
 	}
 	return kernel, user
 }
 
-// caller is the program's function that entered the kernel; the C library's function of the same name as the system call is passed over.
-func caller(user []string, entry string) string {
-	for i, name := range user {
-		if libcPrefix.ReplaceAllString(name, "") != entry || i == len(user)-1 {
-			return name
+// caller is the program's function that entered the kernel, and by which of a library's: "fill (by memset)". Where there is none in the
+// stack it is the innermost, the C library's function of the same name as the system call passed over.
+func caller(user []userFrame, entry string) string {
+	if len(user) == 0 {
+		return "(no stack)"
+	}
+	of := slices.IndexFunc(user, func(f userFrame) bool { return !f.library })
+	// Above the first function of a thread is only the library that has started it.
+	if of > 0 && !startsPrograms.MatchString(user[of].name) {
+		return fmt.Sprintf("%s (by %s)", user[of].name, user[of-1].name)
+	}
+	for _, f := range user {
+		if libcPrefix.ReplaceAllString(f.name, "") != entry {
+			return f.name
 		}
 	}
-	return "(no stack)"
+	return user[len(user)-1].name
 }
 
 // KernelEntries groups a profile's time in the kernel by the way in; the largest comes first.

@@ -8,12 +8,12 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// A stack is written innermost first; names in brackets are the kernel's.
+// A stack is written innermost first; names in brackets are the kernel's, those behind a / the C library's.
 func timeProfile(rows map[string]int64) *profile.Profile {
 	p := &profile.Profile{
 		SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
 		PeriodType: &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, Period: 10_000_000, DurationNanos: 2_000_000_000,
-		Mapping: []*profile.Mapping{{ID: 1, File: "/bin/program"}, {ID: 2, File: KernelFile}},
+		Mapping: []*profile.Mapping{{ID: 1, File: "/bin/program"}, {ID: 2, File: KernelFile}, {ID: 3, File: "/lib/x86_64-linux-gnu/libc.so.6"}},
 	}
 	for stack, count := range rows {
 		sample := &profile.Sample{Value: []int64{count, count * p.Period}}
@@ -21,6 +21,8 @@ func timeProfile(rows map[string]int64) *profile.Profile {
 			mapping := p.Mapping[0]
 			if plain := strings.Trim(name, "[]"); plain != name {
 				name, mapping = plain, p.Mapping[1]
+			} else if plain, is := strings.CutPrefix(name, "/"); is {
+				name, mapping = plain, p.Mapping[2]
 			}
 			f := &profile.Function{ID: uint64(len(p.Function) + 1), Name: name}
 			p.Function = append(p.Function, f)
@@ -79,25 +81,39 @@ func TestCPUComments(t *testing.T) {
 	}
 }
 
+func TestSystemLibraries(t *testing.T) {
+	for file, is := range map[string]bool{
+		"/lib/x86_64-linux-gnu/libc.so.6": true, "/usr/lib/libc-2.31.so": true, "/lib64/ld-linux-x86-64.so.2": true, "/usr/lib/libstdc++.so.6.0.30": true,
+		"/opt/lib/libseemalloc_minimal.so": true, "/usr/lib/libtcmalloc.so.4": true, "/usr/lib/libsnmallocshim.so": true,
+		"/usr/lib/libcurl.so.4": false, "/usr/lib/libmysqlclient.so.21": false, "/srv/libc/program": false, "/usr/bin/ld": false, "": false,
+	} {
+		if got := systemLibrary.MatchString(file); got != is {
+			t.Errorf("%s: %v", file, got)
+		}
+	}
+}
+
 func TestKernelEntries(t *testing.T) {
 	p := timeProfile(map[string]int64{
-		"[clear_page] [do_anonymous_page] [exc_page_fault] [asm_exc_page_fault] memset fill main":  50,
-		"[unmap_page_range] [do_madvise] [__x64_sys_madvise] [do_syscall_64] __madvise purge main": 20,
+		"[clear_page] [do_anonymous_page] [exc_page_fault] [asm_exc_page_fault] /memset fill main":     48,
+		"[clear_page] [asm_exc_page_fault] memset /start_thread":                                       2,
+		"[unmap_page_range] [do_madvise] [__x64_sys_madvise] [do_syscall_64] __madvise purge main":     20,
+		"[unmap_page_range] [do_madvise] [__x64_sys_madvise] [do_syscall_64] /__madvise /start_thread": 1,
 		"[do_syscall_64] main":                           1,
 		"[run_timer] [asm_sysvec_apic_timer] in_between": 2,
-		"only_here main":                                 27,
+		"only_here main":                                 26,
 	})
 	entries := KernelEntries(p, 1)
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Name+" in "+e.Inner[0].Name+" from "+e.From[0].Name)
 	}
-	want := "page faults in clear_page from memset, madvise in unmap_page_range from purge, interrupts in run_timer from in_between, other in do_syscall_64 from main"
+	want := "page faults in clear_page from fill (by memset), madvise in unmap_page_range from purge, interrupts in run_timer from in_between, other in do_syscall_64 from main"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("%v", got)
 	}
 	text := KernelText(entries, 1_000_000_000)
-	for _, part := range []string{"In the kernel: 730.00 ms, 73.00% of the time\n", "500.00 ms  50.00%  page faults\n", " in   clear_page 100%\n", " from purge 100%\n"} {
+	for _, part := range []string{"In the kernel: 740.00 ms, 74.00% of the time\n", "500.00 ms  50.00%  page faults\n", " in   clear_page 100%\n", " from purge 95%, start_thread 5%\n", " from fill (by memset) 96%, memset 4%\n"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in\n%s", part, text)
 		}

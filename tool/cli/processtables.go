@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/symbolize"
+	"seemalloc/tool/unwind"
+)
+
+// processTables are the unwind tables of what a process has mapped, read when they are first needed.
+type processTables struct {
+	mapped *processCode
+	pid    int
+	of     map[*profile.Mapping]*unwind.Tables // nil: the file has none, or cannot be had
+}
+
+func newProcessTables(mapped *processCode, pid int) *processTables {
+	t := &processTables{mapped: mapped, pid: pid, of: map[*profile.Mapping]*unwind.Tables{}}
+	// Those of a large program take a while, in which samples would be lost.
+	for _, m := range mapped.list {
+		t.TablesOf(m.Start + (m.Limit-m.Start)/2)
+	}
+	return t
+}
+
+func (t *processTables) IsCode(address uint64) bool { return t.mapped.find(address) != nil }
+
+func (t *processTables) TablesOf(address uint64) *unwind.Tables {
+	m := t.mapped.find(address)
+	if m == nil {
+		return nil
+	}
+	tables, known := t.of[m]
+	if !known {
+		if section, ok := symbolize.EhFrameOf(t.pid, m, address); ok {
+			tables = unwind.NewTables(section.Data, section.Order, section.Address, section.Bias)
+		}
+		t.of[m] = tables
+	}
+	return tables
+}

@@ -1,0 +1,288 @@
+// Package unwind walks the stacks of another process, from its registers and a copy of the top of its stack, by the unwind tables
+// (.eh_frame) in its files: what the kernel, which follows frame pointers only, cannot. The library's own unwinder, which walks the stack
+// that it runs on, is core/profile/unwind.h.
+package unwind
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/go-delve/delve/pkg/dwarf/frame"
+	"github.com/go-delve/delve/pkg/dwarf/op"
+)
+
+// By their numbers in x86-64's DWARF; the last is the address of the next instruction.
+const (
+	framePointer, stackPointer, programCounter = 6, 7, 16
+
+	RegisterCount = programCounter + 1
+)
+
+// Registers of a thread.
+type Registers [RegisterCount]uint64
+
+// MaxFrames of one stack; it is cut there.
+const MaxFrames = 512
+
+// Outcome says how a walk has ended.
+type Outcome int
+
+const (
+	Whole  Outcome = iota
+	Cut            // there is more above, which the copy of the stack has not, or MaxFrames
+	Broken         // above is code without tables and frame pointers
+)
+
+// Code knows the unwind tables of the code that a process has mapped.
+type Code interface {
+	// TablesOf the module that holds the address; nil where there are none.
+	TablesOf(address uint64) *Tables
+	// IsCode tells whether something that runs is mapped there.
+	IsCode(address uint64) bool
+}
+
+// Tables are the entries of a module's .eh_frame.
+type Tables struct {
+	entries frame.FrameDescriptionEntries
+	bias    uint64 // of the addresses that it runs at above its file's
+	rules   map[uint64]*rule
+}
+
+// rule is how to leave one instruction's frame; nil: nothing is known.
+type rule struct {
+	*frame.FrameContext
+	isSignal bool // the frame above was interrupted: its address is no return address
+}
+
+// NewTables reads a section that the file has at sectionAddress. Damaged ones have what could be read of them: nothing.
+func NewTables(section []byte, order binary.ByteOrder, sectionAddress, bias uint64) *Tables {
+	t := &Tables{bias: bias, rules: map[uint64]*rule{}}
+	_ = safely(func() error {
+		entries, err := frame.Parse(section, order, 0, 8, sectionAddress)
+		slices.SortStableFunc(entries, func(a, b *frame.FrameDescriptionEntry) int {
+			switch {
+			case a.Begin() < b.Begin():
+				return -1
+			case a.Begin() > b.Begin():
+				return 1
+			}
+			return 0
+		})
+		if err == nil {
+			t.entries = entries
+		}
+		return err
+	})
+	return t
+}
+
+// safely runs what panics when its input is damaged.
+func safely(f func() error) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errDamaged
+		}
+	}()
+	return f()
+}
+
+type damaged struct{}
+
+func (damaged) Error() string { return "damaged unwind tables" }
+
+var errDamaged = damaged{}
+
+func (t *Tables) rule(address uint64) *rule {
+	if t == nil {
+		return nil
+	}
+	if known, is := t.rules[address]; is {
+		return known
+	}
+	var found *rule
+	_ = safely(func() error {
+		entry, err := t.entries.FDEForPC(address - t.bias)
+		if err != nil {
+			return err
+		}
+		context, err := entry.EstablishFrame(address - t.bias)
+		if err == nil {
+			found = &rule{context, slices.Contains([]byte(entry.CIE.Augmentation), 'S')}
+		}
+		return err
+	})
+	t.rules[address] = found
+	return found
+}
+
+// stackCopy is the memory from a stack pointer on.
+type stackCopy struct {
+	from  uint64
+	bytes []byte
+}
+
+func (s stackCopy) word(address uint64) (uint64, bool) {
+	at := address - s.from
+	if at >= uint64(len(s.bytes)) || uint64(len(s.bytes))-at < 8 {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(s.bytes[at:]), true
+}
+
+func (s stackCopy) ends(address uint64) bool {
+	return address-s.from >= uint64(len(s.bytes)) && address >= s.from
+}
+
+// Walk returns the stack of a thread with these registers, innermost first; `top` is its stack from the stack pointer on. Addresses of callers
+// are those that they return to; of a frame that a signal has interrupted one more than the instruction's.
+func Walk(code Code, registers Registers, top []byte) ([]uint64, Outcome) {
+	stack := stackCopy{registers[stackPointer], top}
+	frames := []uint64{registers[programCounter]}
+	look := registers[programCounter] // where its rule is looked up
+	for len(frames) < MaxFrames {
+		rule := code.TablesOf(look).rule(look)
+		next, outcome, isWhole := step(rule, registers, stack, code)
+		if isWhole || outcome != Whole {
+			return frames, outcome
+		}
+		registers = next
+		look = registers[programCounter] - 1
+		frames = append(frames, registers[programCounter])
+		if rule != nil && rule.isSignal {
+			look++
+			frames[len(frames)-1]++
+		}
+	}
+	return frames, Cut
+}
+
+// step leaves one frame. isTop: there is none above it.
+func step(rule *rule, registers Registers, stack stackCopy, code Code) (next Registers, outcome Outcome, isTop bool) {
+	if rule == nil {
+		next, outcome = stepByFramePointer(registers, stack, code)
+		return next, outcome, false
+	}
+	if back := rule.Regs[rule.RetAddrReg]; back.Rule == frame.RuleUndefined {
+		return next, Whole, true // the first function of a thread
+	}
+	e := evaluator{registers, stack, false, 0}
+	if !e.frameAddress(rule.CFA) {
+		return next, e.failure(), false
+	}
+	next = registers
+	for number, how := range rule.Regs {
+		if number >= RegisterCount {
+			continue
+		}
+		value, ok := e.value(how, registers[number])
+		if !ok {
+			return next, e.failure(), false
+		}
+		next[number] = value
+	}
+	if _, given := rule.Regs[stackPointer]; !given {
+		next[stackPointer] = e.cfa
+	}
+	if next[programCounter] == 0 {
+		return next, Whole, true
+	}
+	if next[stackPointer] <= registers[stackPointer] && !rule.isSignal { // it would never end
+		return next, Broken, false
+	}
+	if !code.IsCode(next[programCounter] - 1) {
+		return next, Broken, false
+	}
+	return next, Whole, false
+}
+
+// stepByFramePointer leaves code without tables, as compilers make at run time.
+func stepByFramePointer(registers Registers, stack stackCopy, code Code) (next Registers, outcome Outcome) {
+	at := registers[framePointer]
+	caller, ok := stack.word(at)
+	back, ok2 := stack.word(at + 8)
+	if at < registers[stackPointer] || at%8 != 0 || !ok || !ok2 || !code.IsCode(back-1) {
+		return next, Broken
+	}
+	next = registers
+	next[framePointer], next[stackPointer], next[programCounter] = caller, at+16, back
+	return next, Whole
+}
+
+// evaluator finds a caller's registers.
+type evaluator struct {
+	registers  Registers
+	stack      stackCopy
+	wantedMore bool // than the copy has
+	cfa        uint64
+}
+
+func (e *evaluator) failure() Outcome {
+	if e.wantedMore {
+		return Cut
+	}
+	return Broken
+}
+
+func (e *evaluator) word(address uint64) (uint64, bool) {
+	value, ok := e.stack.word(address)
+	e.wantedMore = e.wantedMore || !ok && e.stack.ends(address)
+	return value, ok
+}
+
+func (e *evaluator) frameAddress(how frame.DWRule) bool {
+	switch {
+	case how.Rule == frame.RuleCFA && how.Reg < RegisterCount:
+		e.cfa = e.registers[how.Reg] + uint64(how.Offset)
+		return true
+	case how.Rule == frame.RuleExpression:
+		value, ok := e.expression(how.Expression)
+		e.cfa = value
+		return ok
+	}
+	return false
+}
+
+func (e *evaluator) value(how frame.DWRule, now uint64) (uint64, bool) {
+	switch how.Rule {
+	case frame.RuleUndefined, frame.RuleSameVal: // of a register that its caller does not want kept
+		return now, true
+	case frame.RuleOffset:
+		return e.word(e.cfa + uint64(how.Offset))
+	case frame.RuleValOffset:
+		return e.cfa + uint64(how.Offset), true
+	case frame.RuleRegister:
+		if how.Reg < RegisterCount {
+			return e.registers[how.Reg], true
+		}
+	case frame.RuleExpression:
+		if address, ok := e.expression(how.Expression); ok {
+			return e.word(address)
+		}
+	case frame.RuleValExpression:
+		return e.expression(how.Expression)
+	}
+	return 0, false
+}
+
+func (e *evaluator) expression(program []byte) (uint64, bool) {
+	var registers []*op.DwarfRegister
+	for _, value := range e.registers {
+		registers = append(registers, op.DwarfRegisterFromUint64(value))
+	}
+	known := op.NewDwarfRegisters(0, registers, binary.LittleEndian, programCounter, stackPointer, framePointer, 0)
+	known.CFA = int64(e.cfa)
+	value := int64(0)
+	err := safely(func() (err error) {
+		value, _, err = op.ExecuteStackProgram(*known, program, 8, func(to []byte, address uint64) (int, error) {
+			word, ok := e.word(address)
+			if !ok || len(to) > 8 {
+				return 0, errDamaged
+			}
+			var bytes [8]byte
+			binary.LittleEndian.PutUint64(bytes[:], word)
+			return copy(to, bytes[:]), nil
+		})
+		return err
+	})
+	return uint64(value), err == nil
+}

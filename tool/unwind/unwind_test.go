@@ -1,0 +1,204 @@
+package unwind_test
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+
+	"seemalloc/tool/symbolize"
+	"seemalloc/tool/unwind"
+)
+
+// mapped is the code of a process that has printed its /proc/self/maps.
+type mapped struct {
+	list   []*profile.Mapping
+	tables map[*profile.Mapping]*unwind.Tables
+}
+
+func (c *mapped) find(address uint64) *profile.Mapping {
+	for _, m := range c.list {
+		if address >= m.Start && address < m.Limit {
+			return m
+		}
+	}
+	return nil
+}
+
+func (c *mapped) IsCode(address uint64) bool { return c.find(address) != nil }
+
+func (c *mapped) TablesOf(address uint64) *unwind.Tables {
+	m := c.find(address)
+	if m == nil {
+		return nil
+	}
+	if _, known := c.tables[m]; !known {
+		c.tables[m] = nil
+		if section, ok := symbolize.EhFrameOf(0, m, address); ok {
+			c.tables[m] = unwind.NewTables(section.Data, section.Order, section.Address, section.Bias)
+		}
+	}
+	return c.tables[m]
+}
+
+type place struct {
+	name      string
+	registers unwind.Registers
+	backtrace []uint64
+	stack     []byte
+}
+
+func numbers(t *testing.T, words string) []uint64 {
+	t.Helper()
+	var out []uint64
+	for word := range strings.FieldsSeq(words) {
+		n, err := strconv.ParseUint(word, 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// dumped builds and runs testdata/frames.c.
+func dumped(t *testing.T, flags ...string) ([]*place, *mapped) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the registers are those of x86-64")
+	}
+	program := filepath.Join(t.TempDir(), "frames")
+	if out, err := exec.Command("cc", append(flags, "testdata/frames.c", "-pthread", "-o", program)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.Command(program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var places []*place
+	code := &mapped{tables: map[*profile.Mapping]*unwind.Tables{}}
+	for line := range strings.Lines(string(out)) {
+		word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch word {
+		case "place":
+			places = append(places, &place{name: rest})
+		case "registers":
+			copy(places[len(places)-1].registers[:], numbers(t, rest))
+		case "backtrace":
+			places[len(places)-1].backtrace = numbers(t, rest)
+		case "stack":
+			if places[len(places)-1].stack, err = hex.DecodeString(rest); err != nil {
+				t.Fatal(err)
+			}
+		case "maps":
+		default:
+			if fields := strings.Fields(line); strings.Contains(fields[1], "x") {
+				from, to, _ := strings.Cut(fields[0], "-")
+				m := &profile.Mapping{Start: numbers(t, from)[0], Limit: numbers(t, to)[0], Offset: numbers(t, fields[2])[0]}
+				m.File = strings.Join(fields[5:], " ")
+				code.list = append(code.list, m)
+			}
+		}
+	}
+	return places, code
+}
+
+// At each place the walk is what the C library's own unwinder says.
+func TestWalk(t *testing.T) {
+	for _, flags := range [][]string{{"-O2", "-fomit-frame-pointer"}, {"-O0"}, {"-O3", "-mavx", "-fno-pie", "-no-pie"}, {"-O2", "-fno-omit-frame-pointer"}} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			places, code := dumped(t, flags...)
+			if len(places) != 6 {
+				t.Fatalf("%d places", len(places))
+			}
+			for _, p := range places {
+				frames, outcome := unwind.Walk(code, p.registers, p.stack)
+				if outcome != unwind.Whole {
+					t.Errorf("%s: outcome %d after %x", p.name, outcome, frames)
+				}
+				if p.name == "above code without tables" {
+					// The C library's ends below it.
+					if len(frames) < 5 || len(frames) < len(p.backtrace) {
+						t.Errorf("%s: %x, backtrace says %x", p.name, frames, p.backtrace)
+					}
+					continue
+				}
+				if len(frames) != len(p.backtrace) {
+					t.Errorf("%s: %x\nbacktrace says %x", p.name, frames, p.backtrace)
+					continue
+				}
+				interrupted := 0
+				for i := 1; i < len(frames); i++ {
+					if frames[i] == p.backtrace[i]+1 {
+						interrupted++
+					} else if frames[i] != p.backtrace[i] {
+						t.Errorf("%s, frame %d: %x, backtrace says %x", p.name, i, frames[i], p.backtrace[i])
+					}
+				}
+				if want := map[string]int{"signal handler": 1}[p.name]; interrupted != want {
+					t.Errorf("%s: %d frames interrupted, expected %d", p.name, interrupted, want)
+				}
+			}
+		})
+	}
+}
+
+// A stack of which only a part was copied is cut there, and says so.
+func TestCutStack(t *testing.T) {
+	places, code := dumped(t, "-O2")
+	p := places[0]
+	whole, _ := unwind.Walk(code, p.registers, p.stack)
+	for bytes := 0; bytes < len(p.stack); bytes += 8 {
+		frames, outcome := unwind.Walk(code, p.registers, p.stack[:bytes])
+		if outcome == unwind.Whole && len(frames) == len(whole) {
+			return
+		}
+		if outcome != unwind.Cut || len(frames) > len(whole) {
+			t.Fatalf("%d bytes: outcome %d, %d frames of %d", bytes, outcome, len(frames), len(whole))
+		}
+	}
+	t.Error("never whole")
+}
+
+// Whatever is in the registers, on the stack and in the tables: it ends, and does not panic.
+func TestDamage(t *testing.T) {
+	places, code := dumped(t, "-O2")
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 20000 {
+		p := places[random.IntN(len(places))]
+		registers, stack := p.registers, append([]byte{}, p.stack...)
+		for range random.IntN(4) {
+			registers[random.IntN(len(registers))] ^= random.Uint64() >> random.IntN(64)
+		}
+		for range random.IntN(30) {
+			stack[random.IntN(len(stack))] = byte(random.Uint32())
+		}
+		if frames, _ := unwind.Walk(code, registers, stack); len(frames) == 0 || len(frames) > unwind.MaxFrames {
+			t.Fatalf("%d frames", len(frames))
+		}
+	}
+	m := code.list[0]
+	section, ok := symbolize.EhFrameOf(0, m, places[0].registers[16])
+	if !ok {
+		t.Fatal("the program has no unwind tables")
+	}
+	for range 2000 {
+		data := append([]byte{}, section.Data...)
+		for range 1 + random.IntN(20) {
+			data[random.IntN(len(data))] = byte(random.Uint32())
+		}
+		code.tables[m] = unwind.NewTables(data[:random.IntN(len(data)+1)], binary.LittleEndian, section.Address, section.Bias)
+		for _, p := range places {
+			unwind.Walk(code, p.registers, p.stack)
+		}
+	}
+}
