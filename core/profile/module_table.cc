@@ -11,7 +11,7 @@
 namespace seemalloc::profile {
 namespace {
 
-constexpr size_t kMaxModules = 512;
+constexpr size_t kMaxModules = 4096;  // 128 KiB of addresses; what is beyond is left as code without tables
 constexpr uint64_t kRefreshInterval_ns = 200 * kMillisecond_ns;
 constexpr size_t kMaxHeaders = 16;  // program headers of one module
 

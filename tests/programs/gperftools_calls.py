@@ -1,4 +1,4 @@
-"""gperftools: a C++ program against its headers, linked with -ltcmalloc -lprofiler, on this library by its names and by LD_PRELOAD.
+"""gperftools: a C++ program against its headers, linked with -ltcmalloc -lprofiler, on this library by its names and by LD_PRELOAD, and on theirs.
 """
 import pathlib
 
@@ -11,7 +11,7 @@ def run(session, program, folder, environment, preload):
     # Beside the real profiler, whose handler for the signal is there from the start, ours refuses.
     done = session.run([program, folder], preload=preload, env=environment, says="the program handles SIGPROF itself" if preload else None)
     lines = done.stdout.splitlines()
-    session.expect("steps", lines[:5] + lines[6:-1], ["properties", "release", "sizes", "C calls", "texts", "names", "derived", "heap profiler"])
+    session.expect("steps", lines[:5] + lines[6:-1], STEPS)
     session.expect("the text of tc_version", "seemalloc" in lines[5], True)
     for name in ("heap.0001.heap", "heap.0002.heap"):
         session.expect(f"start of {name}", (folder / name).read_text()[:13], "heap profile:")
@@ -22,11 +22,26 @@ def run(session, program, folder, environment, preload):
     return done
 
 
+STEPS = ["properties", "release", "sizes", "C calls", "texts", "names", "derived", "heap profiler"]
+
+
+def run_on_theirs(session, program):
+    """What is expected of ours holds there: the behaviour is its owner's. In two parts, since its CPU profiler sometimes ends the process when
+    the heap profiler has run before."""
+    folder = session.folder / "theirs"
+    folder.mkdir()
+    for part, steps in (("heap", STEPS), ("cpu", ["CPU profiler"])):
+        done = session.run([program, folder, part], preload=False, env={"TCMALLOC_SAMPLE_PARAMETER": "524288"})
+        lines = [line for line in done.stdout.splitlines() if not line.startswith("version ")]
+        session.expect(f"gperftools' own steps ({part})", lines, steps)
+
+
 def check(session):
     if not HEADER.exists():
         raise session.skipped("libgoogle-perftools-dev is not installed")
     # As it would be built for gperftools itself: their libraries are what it asks for when it starts.
     program = session.compile("gperftools_calls", "-fno-builtin", "-Wl,--no-as-needed", "-ltcmalloc", "-lprofiler")
+    run_on_theirs(session, program)
     names = session.library.parent / "seemalloc-compat"
     run(session, program, session.folder / "by_name", {"LD_LIBRARY_PATH": str(names)}, preload=False)
     # Beside the libraries that it was linked with.

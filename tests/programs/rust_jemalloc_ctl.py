@@ -1,4 +1,4 @@
-"""Rust: tikv-jemallocator and tikv-jemalloc-ctl, linked with this library in place of the jemalloc they bring (JEMALLOC_OVERRIDE).
+"""Rust: tikv-jemallocator and tikv-jemalloc-ctl, linked with this library in place of the jemalloc they bring (JEMALLOC_OVERRIDE), and with that one.
 """
 import shutil
 
@@ -6,18 +6,27 @@ NEEDS = ["cargo"]
 LIBRARY = "libseemalloc_compat.so"
 
 
-def check(session):
-    target = session.builds / "rust_jemalloc_ctl"
-    session.fetch("the Rust program", ["cargo", "fetch", "--locked"], cwd=session.source / "rust_jemalloc_ctl")
-    session.build("the Rust program", ["cargo", "build", "--release", "--locked", "--target-dir", target],
-                  cwd=session.source / "rust_jemalloc_ctl", env={"JEMALLOC_OVERRIDE": str(session.library)})
-    dump = session.folder / "rust.heap"
+def run(session, folder, dump, build, variables):
+    """Builds it there, and runs all of its steps."""
+    target = session.builds / folder
+    session.build(f"the Rust program ({folder})", ["cargo", "build", "--release", "--locked", "--target-dir", target],
+                  cwd=session.source / "rust_jemalloc_ctl", env=build)
     program = target / "release/rust_jemalloc_ctl"
     # Linked, not preloaded.
-    done = session.run([program, dump], preload=False, env={"LD_LIBRARY_PATH": str(session.library.parent)})
+    done = session.run([program, dump], preload=False, env=variables)
     lines = done.stdout.splitlines()
     session.expect("steps", [line.split()[0] for line in lines],
                    ["figures", "threads", "version", "settings", "profiles", "blocks"])
+    return program, done, lines
+
+
+def check(session):
+    session.fetch("the Rust program", ["cargo", "fetch", "--locked"], cwd=session.source / "rust_jemalloc_ctl")
+    # What is expected of ours holds on jemalloc itself: it is what jemalloc does.
+    run(session, "rust_on_jemalloc", session.folder / "theirs.heap", {}, {"_RJEM_MALLOC_CONF": "prof:true,background_thread:true"})
+    dump = session.folder / "rust.heap"
+    program, done, lines = run(session, "rust_jemalloc_ctl", dump, {"JEMALLOC_OVERRIDE": str(session.library)},
+                               {"LD_LIBRARY_PATH": str(session.library.parent)})
     if "seemalloc" not in lines[2]:
         session.expect("the version's text", lines[2], "a version that names seemalloc")
     if "Begin jemalloc statistics" not in done.stderr:

@@ -1,0 +1,56 @@
+// What `seemalloc convert` writes, in the viewers that the formats are for: speedscope itself, and valgrind's page for DHAT.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { LONG, close, end, folder, open, root, startBrowser, startLeak, takeProfile, tool, top } from "./harness.mjs";
+
+const SPEEDSCOPE = join(createRequire(join(root, "web/package.json")).resolve("speedscope/package.json"), "../dist/release/index.html");
+const DHAT = ["/usr/libexec/valgrind/dh_view.html", "/usr/lib/valgrind/dh_view.html"].find(existsSync);
+
+let profile;
+
+before(async () => {
+  const leak = await startLeak("1");
+  profile = takeProfile(leak.pid, "leak.pb.gz");
+  await startBrowser();
+});
+
+after(end);
+
+function converted(to) {
+  const file = join(folder, `leak.${to}`);
+  execFileSync(tool, ["convert", profile, "-o", file]);
+  return file;
+}
+
+test("speedscope shows each sample type, and the functions with their bytes", { timeout: LONG }, async () => {
+  const file = converted("speedscope.json");
+  // As its own command line does: a page from a file may not read another file, but run a script.
+  const script = join(folder, "profile.js");
+  writeFileSync(script, `speedscope.loadFileFromBase64("leak.speedscope.json", ${JSON.stringify(readFileSync(file).toString("base64"))})`);
+  const page = await open(pathToFileURL(SPEEDSCOPE).href, { localProfilePath: script });
+  await page.getByText("Sandwich").click();
+  const rows = page.locator("tr");
+  const { functions } = top(profile);
+  await page.getByText(functions[0].name).first().waitFor();
+  const text = (await rows.allInnerTexts()).join("\n");
+  for (const { name } of functions.slice(0, 3)) assert.match(text, new RegExp(name.replace(/[^\w]/g, "\\$&")), `${name} is not in ${text}`);
+  await close(page);
+});
+
+test("valgrind's page shows what was allocated and what is in use, by line", { timeout: LONG, skip: !DHAT && "needs valgrind's dh_view.html" }, async () => {
+  const file = converted("dhat.json");
+  const page = await open(pathToFileURL(DHAT).href);
+  await page.setInputFiles("input[type=file]", file);
+  const live = top(profile);
+  await page.getByText(new RegExp(`: ${live.functions[0].name} \\(`)).first().waitFor();
+  const text = await page.locator("body").innerText();
+  for (const [what, { total }] of [["Total", top(profile, "--by", "alloc")], ["At t-end", live]]) {
+    assert.match(text, new RegExp(`${what}: +${total.toLocaleString("en-US")} bytes \\(100%`), `${what} is not ${total} in ${text.slice(0, 2000)}`);
+  }
+  await close(page);
+});
