@@ -33,9 +33,12 @@ constinit SampledClass sampled[kSampledParts][kClassCount];
 // Grows under the first lock of all: fork, which holds that, need not take the locks of parts that nobody uses.
 constinit std::atomic<unsigned> parts_in_use{1};
 
-SEEMALLOC_COLD void use_part(unsigned part) {
+// Which part to use in its stead. For who forks locks mean nothing: handlers around ours may allocate.
+SEEMALLOC_COLD unsigned use_part(unsigned part) {
+  if (fork_holds_every_lock) return 0;
   LockGuard guard(sampled[0][0].lock);
   if (part >= parts_in_use.load(std::memory_order_relaxed)) parts_in_use.store(part + 1, std::memory_order_release);
+  return part;
 }
 
 SampledClass& class_of_span(const Span* span) { return sampled[span->sampled_part][span->size_class]; }
@@ -144,7 +147,7 @@ void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, 
 
 void* allocate_sampled(unsigned part, unsigned size_class, HomeId home, uint32_t** id) {
   unsigned shared = kSharedClass[size_class];
-  if (SEEMALLOC_UNLIKELY(part >= parts_in_use.load(std::memory_order_relaxed))) use_part(part);
+  if (SEEMALLOC_UNLIKELY(part >= parts_in_use.load(std::memory_order_relaxed))) part = use_part(part);
   SampledClass& list = sampled[part][shared];
   void* block = nullptr;
   {

@@ -45,6 +45,39 @@ std::map<const void*, uint32_t> all_by_visiting() {
   return seen;
 }
 
+// While others allocate in all parts. It comes first: nobody has used them before.
+TEST(Sampled, AChildMayAllocateInEachPart) {
+  sm_free(sm_malloc(1));  // from then on forks are prepared for
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (unsigned t = 1; t < kSampledParts; t++) {
+    threads.emplace_back([&, t] {
+      while (!done.load()) {
+        void* p = take({t, 3, 1});
+        bool valid = false;
+        free_sampled(page_map.span_of(p), p, &valid);
+      }
+    });
+  }
+  for (int i = 0; i < 60 && !HasFailure(); i++) {
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      for (unsigned part = 0; part < kSampledParts; part++) {
+        void* p = take({part, 3, 7});
+        bool valid = false;
+        if (p == nullptr || free_sampled(page_map.span_of(p), p, &valid) != 7 || !valid) _exit(1);
+      }
+      _exit(0);
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  done.store(true);
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(Sampled, AsTheModelSays) {
   unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
@@ -111,39 +144,6 @@ TEST(Sampled, ThreadsFreeEachOthersBlocks) {
     bool valid = false;
     if (void* p = slot.load()) free_sampled(page_map.span_of(p), p, &valid);
   }
-}
-
-// While others allocate in all parts, those that nobody has used before among them.
-TEST(Sampled, AChildMayAllocateInEachPart) {
-  sm_free(sm_malloc(1));  // from then on forks are prepared for
-  std::atomic<bool> done{false};
-  std::vector<std::thread> threads;
-  for (unsigned t = 1; t < kSampledParts; t++) {
-    threads.emplace_back([&, t] {
-      while (!done.load()) {
-        void* p = take({t, 3, 1});
-        bool valid = false;
-        free_sampled(page_map.span_of(p), p, &valid);
-      }
-    });
-  }
-  for (int i = 0; i < 60 && !HasFailure(); i++) {
-    pid_t child = fork();
-    if (child == 0) {
-      alarm(20);
-      for (unsigned part = 0; part < kSampledParts; part++) {
-        void* p = take({part, 3, 7});
-        bool valid = false;
-        if (p == nullptr || free_sampled(page_map.span_of(p), p, &valid) != 7 || !valid) _exit(1);
-      }
-      _exit(0);
-    }
-    int status = 0;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  }
-  done.store(true);
-  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace

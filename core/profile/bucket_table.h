@@ -23,8 +23,8 @@ namespace seemalloc::profile {
 struct BucketKey {
   size_t allocated_bytes;   // what each block takes now
   size_t drawn_bytes;       // what it took when it was sampled: its probability, which resizing does not change
-  uint64_t interval_bytes;  // the mean interval it was sampled with
-  uint64_t traits = 0;      // see below
+  uint64_t interval_bytes : 54;  // the mean interval it was sampled with
+  uint64_t traits : 10 = 0;      // see below
 
   // Of blocks that are far larger than what was asked for: 1 + its logarithm, rounded up. Else 0.
   unsigned asked_log2() const { return traits & kAsked; }
@@ -38,7 +38,8 @@ struct BucketKey {
 // In lines of the processor's cache by who writes them: the threads that share a bucket do not take its owner's counts from it.
 struct Bucket {
   // Nobody but who makes it, and at_peak at a new mark.
-  alignas(kCacheLineBytes) BucketKey key;
+  alignas(kCacheLineBytes) uint64_t hash;
+  BucketKey key;
   const InternedStack* stack;
   uint32_t owner;  // the thread that made it (sampled_threads.h): no other may change own_alloc and own_left. 0: made without a recorder
   int64_t weighted_bytes;         // that one sample stands for now
@@ -49,7 +50,6 @@ struct Bucket {
   std::atomic<uint64_t> own_asked;  // bytes that the program asked for, of own_alloc
   std::atomic<Lifetimes*> own_lifetimes;
   std::atomic<uint64_t> mark_alloc, mark_live;  // what the counts were at the baseline (records.h)
-  uint64_t hash;
   // All others.
   alignas(kCacheLineBytes) std::atomic<uint64_t> alloc;  // samples ever drawn, without own_alloc and those that were resized into this bucket
   std::atomic<uint64_t> left;   // freed or resized into another, without the others that left; less those resized into this one

@@ -18,9 +18,7 @@ StackMemo::Entry* StackMemo::begin(const Registers& registers, uintptr_t site, s
     return nullptr;
   }
   Set& set = set_of(registers.sp(), site);
-  set.last_found = static_cast<uint8_t>((set.last_found + 1) % kWays);
-  Entry& entry = set.ways[set.last_found];
-  if (is_complete(entry)) forgotten_++;
+  Entry& entry = set.ways[way_for_new(set)];
   entry.stack = nullptr;
   for (Bucket*& bucket : entry.buckets) bucket = nullptr;
   entry.era = era_;
@@ -33,6 +31,20 @@ StackMemo::Entry* StackMemo::begin(const Registers& registers, uintptr_t site, s
   entry.visit_count = 0;
   entry.uses_fp = false;
   return &entry;
+}
+
+// One that is empty, else in turns, but not the one that was wanted last.
+uint8_t StackMemo::way_for_new(Set& set) {
+  uint8_t way = 0;
+  while (way < kWays && is_complete(set.ways[way])) way++;
+  if (way == kWays) {
+    forgotten_++;
+    set.next = static_cast<uint8_t>((set.next + 1) % kWays);
+    if (set.next == set.last_found) set.next = static_cast<uint8_t>((set.next + 1) % kWays);
+    way = set.next;
+  }
+  set.last_found = way;
+  return way;
 }
 
 void StackMemo::count_walk() {

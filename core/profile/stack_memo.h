@@ -100,7 +100,7 @@ class StackMemo {
 
   struct Set {
     Entry ways[kWays];
-    uint8_t last_found;
+    uint8_t last_found, next;
   };
 
   Set& set_of(uintptr_t sp, uintptr_t site) {
@@ -119,6 +119,7 @@ class StackMemo {
     return true;
   }
   static bool holds_in_modules(const Entry& entry);
+  uint8_t way_for_new(Set& set);
   void count_walk();
 
   uint64_t era_ = 0;  // entries of others are no more

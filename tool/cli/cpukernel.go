@@ -60,6 +60,7 @@ type kernelProfile struct {
 
 type location struct {
 	address  uint64
+	mapping  *profile.Mapping // not the kernel's
 	inKernel bool
 }
 
@@ -146,7 +147,10 @@ func (k *kernelProfile) thread(tid int) string {
 }
 
 func (k *kernelProfile) location(address uint64, inKernel bool) *profile.Location {
-	key := location{address, inKernel}
+	key := location{address: address, inKernel: inKernel}
+	if !inKernel {
+		key.mapping = k.mapped.find(address)
+	}
 	if l := k.locations[key]; l != nil {
 		return l
 	}
@@ -159,7 +163,7 @@ func (k *kernelProfile) location(address uint64, inKernel bool) *profile.Locatio
 		}
 		l.Line = []profile.Line{{Function: k.function(name)}}
 	} else {
-		l.Mapping = k.mapped.find(address)
+		l.Mapping = key.mapping
 	}
 	k.locations[key] = l
 	k.p.Location = append(k.p.Location, l)

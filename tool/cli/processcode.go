@@ -7,8 +7,9 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// lookInterval bounds how often the mappings of a process are read: stacks without frame pointers are full of what is no code.
-const lookInterval = 100 * time.Millisecond
+// Mappings are read anew for an address that is in none, which stacks may be full of, at most every lookInterval; and every mostInterval
+// without being asked for one, since what is unloaded makes room for others.
+const lookInterval, mostInterval = 100 * time.Millisecond, time.Second
 
 // processCode knows the code that a process has, and had, mapped since it is watched.
 type processCode struct {
@@ -23,7 +24,8 @@ func newProcessCode(read func() []*profile.Mapping) *processCode {
 
 // find is the mapping that holds the address, nil if none does. The mappings are read anew for it, if that is some time ago.
 func (c *processCode) find(address uint64) *profile.Mapping {
-	if m := c.known(address); m != nil || time.Since(c.looked) < lookInterval {
+	m, since := c.known(address), time.Since(c.looked)
+	if since < lookInterval || m != nil && since < mostInterval {
 		return m
 	}
 	c.looked = time.Now()
@@ -37,9 +39,9 @@ func (c *processCode) find(address uint64) *profile.Mapping {
 	return c.known(address)
 }
 
-// known is find without a look.
+// known is find without a look: the last that was found there.
 func (c *processCode) known(address uint64) *profile.Mapping {
-	for _, m := range c.list {
+	for _, m := range slices.Backward(c.list) {
 		if address >= m.Start && address < m.Limit {
 			return m
 		}

@@ -18,7 +18,7 @@ func newProcessTables(mapped *processCode, pid int) *processTables {
 	t := &processTables{mapped: mapped, pid: pid, of: map[*profile.Mapping]*unwind.Tables{}}
 	// Those of a large program take a while, in which samples would be lost.
 	for _, m := range mapped.list {
-		t.TablesOf(m.Start + (m.Limit-m.Start)/2)
+		t.TablesOf(m.Start)
 	}
 	return t
 }
@@ -32,7 +32,7 @@ func (t *processTables) TablesOf(address uint64) *unwind.Tables {
 	}
 	tables, known := t.of[m]
 	if !known {
-		if section, ok := symbolize.EhFrameOf(t.pid, m, address); ok {
+		if section, ok := symbolize.EhFrameOf(t.pid, m); ok {
 			tables = unwind.NewTables(section.Data, section.Order, section.Address, section.Bias)
 		}
 		t.of[m] = tables

@@ -88,7 +88,7 @@ func (c CPU) Text(total int64) string {
 		what string
 	}{
 		{c.Lost, "samples lost for want of room"},
-		{c.Truncated, "stacks cut (option stack_depth)"},
+		{c.Truncated, "stacks cut (option stack_depth; with --kernel below the top 16 KiB)"},
 		{c.Broken, "stacks whose unwinding failed"},
 		{c.Refused, "threads without a timer (ulimit -i)"},
 	} {
@@ -127,11 +127,10 @@ type KernelEntry struct {
 }
 
 var (
-	systemCall     = regexp.MustCompile(`^(?:__(?:x64|ia32|arm64|se)_(?:compat_)?sys|ksys)_(\w+)$`)
-	libcPrefix     = regexp.MustCompile(`^_*(GI_+)?(libc_)?`)
-	pageFault      = regexp.MustCompile(`^(asm_)?exc_page_fault$|^do_user_addr_fault$|^do_page_fault$|^el0_da$|^do_mem_abort$`)
-	startsPrograms = regexp.MustCompile(`^_start$`)
-	interrupt      = regexp.MustCompile(`^asm_sysvec_|^asm_common_interrupt$|^el0_interrupt$|^irqentry_exit|^asm_exc_nmi$|^el0_irq`)
+	systemCall = regexp.MustCompile(`^(?:__(?:x64|ia32|arm64|se)_(?:compat_)?sys|ksys)_(\w+)$`)
+	libcPrefix = regexp.MustCompile(`^_*(GI_+)?(libc_)?`)
+	pageFault  = regexp.MustCompile(`^(asm_)?exc_page_fault$|^do_user_addr_fault$|^do_page_fault$|^el0_da$|^do_mem_abort$`)
+	interrupt  = regexp.MustCompile(`^asm_sysvec_|^asm_common_interrupt$|^el0_interrupt$|^irqentry_exit|^asm_exc_nmi$|^el0_irq`)
 )
 
 // entryOf names the way in by the kernel's part of a stack, innermost first.
@@ -157,7 +156,7 @@ type userFrame struct {
 }
 
 // systemLibrary is what a program enters the kernel through: the C library, its loader, the compiler's runtime, allocators.
-var systemLibrary = regexp.MustCompile(`/(libc|libm|libpthread|ld-linux|ld|libgcc_s|libstdc\+\+|lib(see|je|tc|mi|sn|rp)malloc\w*)[-.][^/]*$`)
+var systemLibrary = regexp.MustCompile(`/(libc|libm|libpthread|ld-linux|ld|libgcc_s|libstdc\+\+|libc\+\+|libc\+\+abi|lib(see|je|tc|mi|sn|rp)malloc\w*)[-.][^/]*$`)
 
 // sides takes a stack apart, innermost functions first.
 func sides(sample *profile.Sample) (kernel []string, user []userFrame) {
@@ -181,7 +180,7 @@ func caller(user []userFrame, entry string) string {
 	}
 	of := slices.IndexFunc(user, func(f userFrame) bool { return !f.library })
 	// Above the first function of a thread is only the library that has started it.
-	if of > 0 && !startsPrograms.MatchString(user[of].name) {
+	if of > 0 && user[of].name != "_start" {
 		return fmt.Sprintf("%s (by %s)", user[of].name, user[of-1].name)
 	}
 	for _, f := range user {

@@ -24,6 +24,16 @@ func (o *object) segments() segments {
 	return s
 }
 
+// bias is what the addresses at which the code in m runs are above the file's own.
+func (s segments) bias(m *profile.Mapping) (uint64, bool) {
+	for _, one := range s.list {
+		if one.offset < m.Offset+(m.Limit-m.Start) && m.Offset < one.offset+one.bytes {
+			return m.Start - m.Offset + one.offset - one.address, true
+		}
+	}
+	return 0, false
+}
+
 // translate turns a run-time address within m into the file's own: the mapping says which byte of the file is there,
 // and the segments say which address the file gave that byte.
 func (s segments) translate(m *profile.Mapping, address uint64) (uint64, bool) {

@@ -4,8 +4,11 @@
 package unwind
 
 import (
+	"cmp"
 	"encoding/binary"
+	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/go-delve/delve/pkg/dwarf/frame"
 	"github.com/go-delve/delve/pkg/dwarf/op"
@@ -23,6 +26,9 @@ type Registers [RegisterCount]uint64
 
 // MaxFrames of one stack; it is cut there.
 const MaxFrames = 512
+
+// mostOfAStack: what lies farther above the stack pointer is no frame of the same stack, but something else in a register.
+const mostOfAStack = 8 << 20
 
 // Outcome says how a walk has ended.
 type Outcome int
@@ -50,8 +56,26 @@ type Tables struct {
 
 // rule is how to leave one instruction's frame; nil: nothing is known.
 type rule struct {
-	*frame.FrameContext
-	isSignal bool // the frame above was interrupted: its address is no return address
+	cfa       frame.DWRule
+	registers []registerRule
+	isTop     bool // the first function of a thread
+	isSignal  bool // the frame above was interrupted: its address is no return address
+}
+
+type registerRule struct {
+	number uint64
+	how    frame.DWRule
+}
+
+func newRule(context *frame.FrameContext, augmentation string) *rule {
+	back, known := context.Regs[context.RetAddrReg]
+	r := &rule{cfa: context.CFA, isTop: !known || back.Rule == frame.RuleUndefined, isSignal: strings.Contains(augmentation, "S")}
+	for number, how := range context.Regs {
+		if number < RegisterCount {
+			r.registers = append(r.registers, registerRule{number, how})
+		}
+	}
+	return r
 }
 
 // NewTables reads a section that the file has at sectionAddress. Damaged ones have what could be read of them: nothing.
@@ -59,15 +83,7 @@ func NewTables(section []byte, order binary.ByteOrder, sectionAddress, bias uint
 	t := &Tables{bias: bias, rules: map[uint64]*rule{}}
 	_ = safely(func() error {
 		entries, err := frame.Parse(section, order, 0, 8, sectionAddress)
-		slices.SortStableFunc(entries, func(a, b *frame.FrameDescriptionEntry) int {
-			switch {
-			case a.Begin() < b.Begin():
-				return -1
-			case a.Begin() > b.Begin():
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(entries, func(a, b *frame.FrameDescriptionEntry) int { return cmp.Compare(a.Begin(), b.Begin()) })
 		if err == nil {
 			t.entries = entries
 		}
@@ -76,8 +92,9 @@ func NewTables(section []byte, order binary.ByteOrder, sectionAddress, bias uint
 	return t
 }
 
-// safely runs what panics when its input is damaged.
+// safely runs what panics when its input is damaged: also when the file is cut short while it is mapped.
 func safely(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if recover() != nil {
 			err = errDamaged
@@ -107,7 +124,7 @@ func (t *Tables) rule(address uint64) *rule {
 		}
 		context, err := entry.EstablishFrame(address - t.bias)
 		if err == nil {
-			found = &rule{context, slices.Contains([]byte(entry.CIE.Augmentation), 'S')}
+			found = newRule(context, entry.CIE.Augmentation)
 		}
 		return err
 	})
@@ -129,8 +146,10 @@ func (s stackCopy) word(address uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(s.bytes[at:]), true
 }
 
+// ends tells whether the copy does before this address, which may be the stack's.
 func (s stackCopy) ends(address uint64) bool {
-	return address-s.from >= uint64(len(s.bytes)) && address >= s.from
+	above := address - s.from
+	return above >= uint64(len(s.bytes)) && above < mostOfAStack
 }
 
 // Walk returns the stack of a thread with these registers, innermost first; `top` is its stack from the stack pointer on. Addresses of callers
@@ -159,29 +178,23 @@ func Walk(code Code, registers Registers, top []byte) ([]uint64, Outcome) {
 // step leaves one frame. isTop: there is none above it.
 func step(rule *rule, registers Registers, stack stackCopy, code Code) (next Registers, outcome Outcome, isTop bool) {
 	if rule == nil {
-		next, outcome = stepByFramePointer(registers, stack, code)
-		return next, outcome, false
+		return stepByFramePointer(registers, stack, code)
 	}
-	if back := rule.Regs[rule.RetAddrReg]; back.Rule == frame.RuleUndefined {
-		return next, Whole, true // the first function of a thread
+	if rule.isTop {
+		return next, Whole, true
 	}
 	e := evaluator{registers, stack, false, 0}
-	if !e.frameAddress(rule.CFA) {
+	if !e.frameAddress(rule.cfa) {
 		return next, e.failure(), false
 	}
 	next = registers
-	for number, how := range rule.Regs {
-		if number >= RegisterCount {
-			continue
-		}
-		value, ok := e.value(how, registers[number])
+	next[stackPointer] = e.cfa
+	for _, of := range rule.registers {
+		value, ok := e.value(of, registers[of.number])
 		if !ok {
 			return next, e.failure(), false
 		}
-		next[number] = value
-	}
-	if _, given := rule.Regs[stackPointer]; !given {
-		next[stackPointer] = e.cfa
+		next[of.number] = value
 	}
 	if next[programCounter] == 0 {
 		return next, Whole, true
@@ -196,16 +209,25 @@ func step(rule *rule, registers Registers, stack stackCopy, code Code) (next Reg
 }
 
 // stepByFramePointer leaves code without tables, as compilers make at run time.
-func stepByFramePointer(registers Registers, stack stackCopy, code Code) (next Registers, outcome Outcome) {
+func stepByFramePointer(registers Registers, stack stackCopy, code Code) (next Registers, outcome Outcome, isTop bool) {
 	at := registers[framePointer]
-	caller, ok := stack.word(at)
-	back, ok2 := stack.word(at + 8)
-	if at < registers[stackPointer] || at%8 != 0 || !ok || !ok2 || !code.IsCode(back-1) {
-		return next, Broken
+	if at == 0 { // what keeps frame pointers begins a stack so
+		return next, Whole, true
+	}
+	if at < registers[stackPointer] || at%8 != 0 {
+		return next, Broken, false
+	}
+	caller, _ := stack.word(at)
+	back, ok := stack.word(at + 8)
+	switch {
+	case !ok && stack.ends(at+8):
+		return next, Cut, false
+	case !ok || !code.IsCode(back-1):
+		return next, Broken, false
 	}
 	next = registers
 	next[framePointer], next[stackPointer], next[programCounter] = caller, at+16, back
-	return next, Whole
+	return next, Whole, false
 }
 
 // evaluator finds a caller's registers.
@@ -242,12 +264,18 @@ func (e *evaluator) frameAddress(how frame.DWRule) bool {
 	return false
 }
 
-func (e *evaluator) value(how frame.DWRule, now uint64) (uint64, bool) {
+// value is what the register has in the caller; `now` what it has.
+func (e *evaluator) value(of registerRule, now uint64) (uint64, bool) {
+	how := of.how
 	switch how.Rule {
 	case frame.RuleUndefined, frame.RuleSameVal: // of a register that its caller does not want kept
 		return now, true
 	case frame.RuleOffset:
-		return e.word(e.cfa + uint64(how.Offset))
+		address := e.cfa + uint64(how.Offset)
+		if of.number != programCounter && address < e.stack.from { // it has been popped: the tables do not say so
+			return now, true
+		}
+		return e.word(address)
 	case frame.RuleValOffset:
 		return e.cfa + uint64(how.Offset), true
 	case frame.RuleRegister:
@@ -255,14 +283,17 @@ func (e *evaluator) value(how frame.DWRule, now uint64) (uint64, bool) {
 			return e.registers[how.Reg], true
 		}
 	case frame.RuleExpression:
-		if address, ok := e.expression(how.Expression); ok {
+		if address, ok := e.expression(onCFA(how.Expression)); ok {
 			return e.word(address)
 		}
 	case frame.RuleValExpression:
-		return e.expression(how.Expression)
+		return e.expression(onCFA(how.Expression))
 	}
 	return 0, false
 }
+
+// onCFA: a register's expression begins with the frame's address on its stack.
+func onCFA(program []byte) []byte { return append([]byte{byte(op.DW_OP_call_frame_cfa)}, program...) }
 
 func (e *evaluator) expression(program []byte) (uint64, bool) {
 	var registers []*op.DwarfRegister

@@ -41,7 +41,7 @@ func (c *mapped) TablesOf(address uint64) *unwind.Tables {
 	}
 	if _, known := c.tables[m]; !known {
 		c.tables[m] = nil
-		if section, ok := symbolize.EhFrameOf(0, m, address); ok {
+		if section, ok := symbolize.EhFrameOf(0, m); ok {
 			c.tables[m] = unwind.NewTables(section.Data, section.Order, section.Address, section.Bias)
 		}
 	}
@@ -186,8 +186,8 @@ func TestDamage(t *testing.T) {
 			t.Fatalf("%d frames", len(frames))
 		}
 	}
-	m := code.list[0]
-	section, ok := symbolize.EhFrameOf(0, m, places[0].registers[16])
+	m := code.find(places[0].registers[16])
+	section, ok := symbolize.EhFrameOf(0, code.find(places[0].registers[16]))
 	if !ok {
 		t.Fatal("the program has no unwind tables")
 	}
