@@ -11,6 +11,8 @@ import { LONG, close, end, folder, open, root, startBrowser, startLeak, takeProf
 const SPEEDSCOPE = join(createRequire(join(root, "web/package.json")).resolve("speedscope/package.json"), "../dist/release/index.html");
 const DHAT = ["/usr/libexec/valgrind/dh_view.html", "/usr/lib/valgrind/dh_view.html"].find(existsSync);
 
+const literal = (text) => text.replace(/[^\w]/g, "\\$&");
+
 let profile;
 
 before(async () => {
@@ -38,7 +40,7 @@ test("speedscope shows each sample type, and the functions with their bytes", { 
   const { functions } = top(profile);
   await page.getByText(functions[0].name).first().waitFor();
   const text = (await rows.allInnerTexts()).join("\n");
-  for (const { name } of functions.slice(0, 3)) assert.match(text, new RegExp(name.replace(/[^\w]/g, "\\$&")), `${name} is not in ${text}`);
+  for (const { name } of functions.slice(0, 3)) assert.match(text, new RegExp(literal(name)), `${name} is not in ${text}`);
   await close(page);
 });
 
@@ -47,7 +49,7 @@ test("valgrind's page shows what was allocated and what is in use, by line", { t
   const page = await open(pathToFileURL(DHAT).href);
   await page.setInputFiles("input[type=file]", file);
   const live = top(profile);
-  await page.getByText(new RegExp(`: ${live.functions[0].name} \\(`)).first().waitFor();
+  await page.getByText(new RegExp(`: ${literal(live.functions[0].name)} \\(`)).first().waitFor();
   const text = await page.locator("body").innerText();
   for (const [what, { total }] of [["Total", top(profile, "--by", "alloc")], ["At t-end", live]]) {
     assert.match(text, new RegExp(`${what}: +${total.toLocaleString("en-US")} bytes \\(100%`), `${what} is not ${total} in ${text.slice(0, 2000)}`);

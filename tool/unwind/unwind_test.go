@@ -150,6 +150,41 @@ func TestWalk(t *testing.T) {
 	}
 }
 
+// allCode has no tables, and code everywhere below 1 MiB.
+type allCode struct{}
+
+func (allCode) TablesOf(uint64) *unwind.Tables { return nil }
+func (allCode) IsCode(address uint64) bool     { return address < 1<<20 }
+
+func TestFramePointers(t *testing.T) {
+	const sp = 0x7f0000001000
+	stack := make([]byte, 0x100)
+	word := func(at, value uint64) { binary.LittleEndian.PutUint64(stack[at-sp:], value) }
+	word(sp+0x10, sp+0x40) // the caller's frame, and where it goes on
+	word(sp+0x18, 0x2000)
+	word(sp+0x40, 0) // nobody has called this one's caller
+	word(sp+0x48, 0x3000)
+	word(sp+0x80, sp+0x40000) // a frame that the copy has not
+	word(sp+0x88, 0x4000)
+	word(sp+0x90, sp+0x200) // no code
+	word(sp+0x98, 1<<40)
+	for _, test := range []struct {
+		name   string
+		rbp    uint64
+		frames int
+		want   unwind.Outcome
+	}{
+		{"none", 0, 1, unwind.Whole}, {"two", sp + 0x10, 3, unwind.Whole}, {"deeper than the copy", sp + 0x80, 2, unwind.Cut},
+		{"no code", sp + 0x90, 1, unwind.Broken}, {"below the stack", sp - 0x10, 1, unwind.Broken}, {"not aligned", sp + 0x11, 1, unwind.Broken},
+		{"anything", 0x1234567890abcde8, 1, unwind.Broken},
+	} {
+		registers := unwind.Registers{6: test.rbp, 7: sp, 16: 0x1000}
+		if frames, outcome := unwind.Walk(allCode{}, registers, stack); len(frames) != test.frames || outcome != test.want {
+			t.Errorf("%s: %x, outcome %d; expected %d frames, outcome %d", test.name, frames, outcome, test.frames, test.want)
+		}
+	}
+}
+
 // A stack of which only a part was copied is cut there, and says so.
 func TestCutStack(t *testing.T) {
 	places, code := dumped(t, "-O2")
