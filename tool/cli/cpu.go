@@ -47,7 +47,8 @@ starts included; the table goes to standard error, and the exit status is the co
 from a tenth of a second on. One that is killed, or ends by _exit, has no profile: what such ones used is said.
 
 --kernel has the kernel sample instead (perf_event_open): the table then has the kernel's functions, too, and below it
-stands what the time in the kernel was for: page faults, madvise, other system calls. It takes root, or kernel.perf_event_paranoid of 1 or less; the program need not run on seemalloc.`,
+stands what the time in the kernel was for: page faults, madvise, other system calls. It takes root, or
+kernel.perf_event_paranoid of 1 or less; the program need not run on seemalloc.`,
 		Example: `  seemalloc cpu 4242
   seemalloc cpu 4242 --for 30s --hz 500 -o cpu.pb.gz
   seemalloc cpu 4242 --kernel
