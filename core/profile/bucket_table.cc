@@ -6,7 +6,7 @@ namespace seemalloc::profile {
 
 namespace {
 uint64_t hash_bucket(uint64_t stack_hash, const BucketKey& key) {
-  return mix(stack_hash ^ key.allocated_bytes, mix(key.drawn_bytes ^ key.traits << 48, key.interval_bytes));
+  return mix(stack_hash ^ key.allocated_bytes, mix(key.drawn_bytes ^ uint64_t{key.traits} << 48, key.interval_bytes));
 }
 }  // namespace
 
