@@ -12,12 +12,11 @@ uint64_t hash_bucket(uint64_t stack_hash, const BucketKey& key) {
 
 // Null when memory is refused.
 Lifetimes* Bucket::make_lifetimes(FreedBy by) {
-  auto& place = by == FreedBy::kOwner ? own_lifetimes : by == FreedBy::kSame ? same_lifetimes : elsewhere_lifetimes;
   Lifetimes* known = nullptr;
   auto* fresh = static_cast<Lifetimes*>(os::arena_allocate(sizeof(Lifetimes), kCacheLineBytes));
   if (fresh == nullptr) return nullptr;
   // Where two threads come at once, one record is lost: the arena takes nothing back.
-  return place.compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
+  return (this->*place_of(by)).compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
 }
 
 bool Bucket::count_left(FreedBy by, uint64_t lived_ns) {

@@ -59,8 +59,7 @@ struct Bucket {
 
   // Of those that were freed this way; null while none was.
   Lifetimes* lifetimes(FreedBy by) const {
-    auto& place = by == FreedBy::kOwner ? own_lifetimes : by == FreedBy::kSame ? same_lifetimes : elsewhere_lifetimes;
-    return place.load(std::memory_order_acquire);
+    return (this->*place_of(by)).load(std::memory_order_acquire);
   }
 
   // A sample of `thread`, the calling one; `alone`: it has its recorder.
@@ -91,6 +90,9 @@ struct Bucket {
   }
 
  private:
+  static constexpr std::atomic<Lifetimes*> Bucket::*place_of(FreedBy by) {
+    return by == FreedBy::kOwner ? &Bucket::own_lifetimes : by == FreedBy::kSame ? &Bucket::same_lifetimes : &Bucket::elsewhere_lifetimes;
+  }
   Lifetimes* make_lifetimes(FreedBy by);
 };
 static_assert(sizeof(Bucket) == 192);

@@ -4,6 +4,7 @@ import pathlib
 
 LIBRARY = "libseemalloc_compat.so"
 HEADER = pathlib.Path("/usr/include/gperftools/malloc_extension.h")
+STEPS = ["properties", "release", "sizes", "C calls", "texts", "names", "derived", "heap profiler"]
 
 
 def run(session, program, folder, environment, preload):
@@ -20,9 +21,6 @@ def run(session, program, folder, environment, preload):
     else:
         session.expect("the last step", lines[-1], "no CPU profiler")
     return done
-
-
-STEPS = ["properties", "release", "sizes", "C calls", "texts", "names", "derived", "heap profiler"]
 
 
 def run_on_theirs(session, program):

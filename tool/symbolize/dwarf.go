@@ -97,7 +97,7 @@ func (w *unitWork) run(units []unit) {
 // read reads one unit. One that this reader cannot make sense of must not cost the others their names.
 func (w *unitWork) read(worker *debugInfo, u unit) {
 	found := map[uint64][]frame{}
-	damaged := safely(func() bool {
+	damaged := Safely(func() bool {
 		worker.readUnit(u, w.splits, w.symbols, found)
 		return false
 	})

@@ -42,7 +42,7 @@ func ehFrameIn(o *object, m *profile.Mapping) (found EhFrame, ok bool) {
 	if o == nil {
 		return EhFrame{}, false
 	}
-	damaged := safely(func() bool {
+	damaged := Safely(func() bool {
 		section := o.elf.Section(".eh_frame")
 		bias, known := o.segments().bias(m)
 		if ok = section != nil && known; ok {

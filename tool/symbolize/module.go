@@ -116,7 +116,7 @@ func (s *session) lookUp(addresses []uint64, known *names, found *binaries) {
 	symbols := findSymbols(addresses, found.main, found.separate)
 	inlined := map[uint64][]frame{}
 	// A damaged debug section must not take the symbol table's names away.
-	known.damaged = safely(func() bool { return s.files.readDebug(addresses, found, symbols, inlined, known) })
+	known.damaged = Safely(func() bool { return s.files.readDebug(addresses, found, symbols, inlined, known) })
 	unwind := found.main.unwindTable()
 	var all [][]frame
 	for _, address := range addresses {

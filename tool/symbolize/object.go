@@ -127,7 +127,7 @@ func (o *object) sections(names ...string) map[string][]byte {
 	var group sync.WaitGroup
 	for i, name := range names {
 		group.Go(func() {
-			damaged[i] = safely(func() bool { found[i] = o.section(name); return false })
+			damaged[i] = Safely(func() bool { found[i] = o.section(name); return false })
 		})
 	}
 	group.Wait()

@@ -160,7 +160,7 @@ func (s *session) resolveAll(modules []*module) {
 		turn <- struct{}{}
 		group.Go(func() {
 			defer func() { <-turn }()
-			if safely(func() bool { s.resolve(m); return false }) {
+			if Safely(func() bool { s.resolve(m); return false }) {
 				m.why = "is damaged"
 			}
 		})
@@ -238,9 +238,9 @@ func notes(modules []*module) []string {
 	return lines
 }
 
-// safely runs work and returns its answer, or true when it met a damaged file: debug/dwarf panics on some of those,
+// Safely runs work and returns its answer, or true when it met a damaged file: debug/dwarf panics on some of those,
 // and a file that somebody truncates under our memory map faults.
-func safely(work func() bool) (failed bool) {
+func Safely(work func() bool) (failed bool) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)
 	defer func() {

@@ -6,12 +6,13 @@ package unwind
 import (
 	"cmp"
 	"encoding/binary"
-	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/go-delve/delve/pkg/dwarf/frame"
 	"github.com/go-delve/delve/pkg/dwarf/op"
+
+	"seemalloc/tool/symbolize"
 )
 
 // By their numbers in x86-64's DWARF; the last is the address of the next instruction.
@@ -81,33 +82,16 @@ func newRule(context *frame.FrameContext, augmentation string) *rule {
 // NewTables reads a section that the file has at sectionAddress. Damaged ones have what could be read of them: nothing.
 func NewTables(section []byte, order binary.ByteOrder, sectionAddress, bias uint64) *Tables {
 	t := &Tables{bias: bias, rules: map[uint64]*rule{}}
-	_ = safely(func() error {
+	symbolize.Safely(func() bool {
 		entries, err := frame.Parse(section, order, 0, 8, sectionAddress)
 		slices.SortStableFunc(entries, func(a, b *frame.FrameDescriptionEntry) int { return cmp.Compare(a.Begin(), b.Begin()) })
 		if err == nil {
 			t.entries = entries
 		}
-		return err
+		return err != nil
 	})
 	return t
 }
-
-// safely runs what panics when its input is damaged: also when the file is cut short while it is mapped.
-func safely(f func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if recover() != nil {
-			err = errDamaged
-		}
-	}()
-	return f()
-}
-
-type damaged struct{}
-
-func (damaged) Error() string { return "damaged unwind tables" }
-
-var errDamaged = damaged{}
 
 func (t *Tables) rule(address uint64) *rule {
 	if t == nil {
@@ -117,16 +101,16 @@ func (t *Tables) rule(address uint64) *rule {
 		return known
 	}
 	var found *rule
-	_ = safely(func() error {
+	symbolize.Safely(func() bool {
 		entry, err := t.entries.FDEForPC(address - t.bias)
 		if err != nil {
-			return err
+			return true
 		}
 		context, err := entry.EstablishFrame(address - t.bias)
 		if err == nil {
 			found = newRule(context, entry.CIE.Augmentation)
 		}
-		return err
+		return err != nil
 	})
 	t.rules[address] = found
 	return found
@@ -303,17 +287,18 @@ func (e *evaluator) expression(program []byte) (uint64, bool) {
 	known := op.NewDwarfRegisters(0, registers, binary.LittleEndian, programCounter, stackPointer, framePointer, 0)
 	known.CFA = int64(e.cfa)
 	value := int64(0)
-	err := safely(func() (err error) {
+	failed := symbolize.Safely(func() bool {
+		var err error
 		value, _, err = op.ExecuteStackProgram(*known, program, 8, func(to []byte, address uint64) (int, error) {
 			word, ok := e.word(address)
 			if !ok || len(to) > 8 {
-				return 0, errDamaged
+				return 0, op.ErrMemoryReadUnavailable
 			}
 			var bytes [8]byte
 			binary.LittleEndian.PutUint64(bytes[:], word)
 			return copy(to, bytes[:]), nil
 		})
-		return err
+		return err != nil
 	})
-	return uint64(value), err == nil
+	return uint64(value), !failed
 }
