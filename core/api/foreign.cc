@@ -1,105 +1,143 @@
 #include "core/api/foreign.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/api/fast_path.h"
+#include "core/api/next_allocator.h"
+#include "core/api/process.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
 #include "core/os/os.h"
-
-// Absent in static programs without the dynamic linker.
-extern "C" __attribute__((weak)) void* dlsym(void* handle, const char* name) noexcept;
+#include "core/os/place.h"
 
 namespace seemalloc {
 
 namespace {
 
-struct NextAllocator {
-  void (*free_block)(void* p);
-    size_t (*usable_bytes)(void* p);
+// The two words in front of a block of glibc's malloc.
+struct Chunk {
+  size_t before;  // the size of the chunk before, where that is free; of a mapped one: its offset in the mapping
+  size_t size;    // with three flags
 };
-NextAllocator next{};
+constexpr size_t kPreviousInUse = 1, kMapped = 2, kOtherArena = 4, kUnused = 8;
+constexpr size_t kLeastChunkBytes = 32;
 
-// glibc's chunk header in front of a block: size with three flag bits.
-constexpr size_t kPrevInUse = 1, kMapped = 2, kOtherArena = 4;
+bool read_chunk(uintptr_t at, Chunk* chunk) {
+  if (!os::can_read(at) || !os::can_read(at + sizeof(size_t))) return false;
+  auto word = [at](size_t i) { return __atomic_load_n(reinterpret_cast<const size_t*>(at) + i, __ATOMIC_RELAXED); };
+  *chunk = {word(0), word(1)};
+  return true;
+}
 
-// True when the memory in front of p reads like a chunk of glibc's malloc that is in use.
-bool looks_like_glibc_block(void* p) {
+bool is_mapping(uintptr_t at, const Chunk& chunk, size_t bytes) {
+  size_t page = os::page_bytes();
+  return (chunk.size & (kOtherArena | kPreviousInUse)) == 0 && chunk.before < at && (at - chunk.before) % page == 0 &&
+         (bytes + chunk.before) % page == 0;
+}
+
+// The heaps of a further arena are 64 MiB each and aligned so (or of other sizes, by glibc.malloc.hugetlb), and begin with the address of
+// their arena, which is in the first of them.
+bool has_arena(uintptr_t at) {
+  for (size_t heap_bytes : {64 * MiB, 8 * MiB, 4 * GiB, 128 * MiB, 2 * GiB, 256 * KiB}) {
+    uintptr_t heap = round_down(at, heap_bytes);
+    if (!os::can_read(heap)) continue;
+    uintptr_t arena = __atomic_load_n(reinterpret_cast<const uintptr_t*>(heap), __ATOMIC_RELAXED);
+    if (arena != 0 && arena % 16 == 0 && os::can_read(arena)) return true;
+  }
+  return false;
+}
+
+// True when the memory around p reads like a chunk of glibc's malloc that is in use. glibc itself does not look closer.
+bool looks_like_glibc_block(const void* p) {
   uintptr_t address = reinterpret_cast<uintptr_t>(p);
-  if (address % 16 != 0) return false;
-  size_t header[2];  // size of the previous chunk (mapped: offset into the mapping), size and flags
-  if (!os::read_memory(reinterpret_cast<void*>(address - sizeof(header)), header, sizeof(header))) return false;
-  size_t bytes = header[1] & ~size_t{15};
-  size_t flags = header[1] & 7;
-  if (bytes < 32 || (header[1] & 8) != 0) return false;
-  if ((flags & kMapped) != 0) {
-    uintptr_t start = address - sizeof(header) - header[0];
-    return (flags & kOtherArena) == 0 && start % os::page_bytes() == 0 && (bytes + header[0]) % os::page_bytes() == 0;
-  }
-  size_t next_header[2];
-  uintptr_t next_chunk = address - sizeof(header) + bytes;
-  if (next_chunk < address || !os::read_memory(reinterpret_cast<void*>(next_chunk), next_header, sizeof(next_header))) return false;
-  if ((next_header[1] & kPrevInUse) == 0 || next_header[1] < 16) return false;
-  if ((flags & kOtherArena) != 0) {
-    // A secondary arena's heap starts at a multiple of 64 MiB with a pointer to the arena, which lies in a heap too.
-    constexpr uintptr_t kHeapBytes = 64 * MiB;
-    uintptr_t arena = 0;
-    return os::read_memory(reinterpret_cast<void*>(address & ~(kHeapBytes - 1)), &arena, sizeof(arena)) && arena != 0 &&
-           arena % 16 == 0;
-  }
-  uintptr_t heap_end = reinterpret_cast<uintptr_t>(sbrk(0));
-  return address < heap_end && heap_end - address < 64 * GiB;
+  Chunk chunk, next;
+  if (address % 16 != 0 || address < 2 * sizeof(Chunk)) return false;
+  uintptr_t at = address - sizeof(Chunk);
+  if (!read_chunk(at, &chunk)) return false;
+  size_t bytes = round_down(chunk.size, 16);
+  if (bytes < kLeastChunkBytes || bytes > PTRDIFF_MAX || (chunk.size & kUnused) != 0) return false;
+  if ((chunk.size & kMapped) != 0) return is_mapping(at, chunk, bytes);
+  if (!read_chunk(at + bytes, &next)) return false;
+  if ((next.size & kPreviousInUse) == 0 || next.size < 16 || (next.size & kUnused) != 0) return false;
+  return (chunk.size & kOtherArena) == 0 || has_arena(at);
 }
 
-void report(void* p) {
-  if (options::get(options::Id::foreign) == static_cast<uint64_t>(options::Foreign::kFatal)) fatal("foreign pointer", p);
-  FixedText<64> line;
+// Memory that an allocator might have given out.
+bool might_be_a_block(const void* p) {
+  FixedText<16> file;
+  os::Place place = os::place_of(reinterpret_cast<uintptr_t>(p), file);
+  return place == os::Place::kAnonymous || place == os::Place::kCHeap || place == os::Place::kUnknown;
+}
+
+bool option_is(options::Foreign value) { return options::get(options::Id::foreign) == static_cast<uint64_t>(value); }
+
+// The thread is in the unknown allocator's functions. Of one that passes on to the next behind it, the pointer comes back to us.
+constinit thread_local bool asks_unknown __attribute__((tls_model("initial-exec"))) = false;
+
+// Whose block it is; null: no allocator's that we know of.
+const OtherAllocator* owner_of(const void* p) {
+  if (option_is(options::Foreign::kFatal)) return nullptr;
+  start_process();  // a constructor before ours may free what it has from the C library
+  const OtherAllocator *glibc = &glibc_allocator(), *unknown = &unknown_allocator();
+  if (glibc->exists() && looks_like_glibc_block(p)) return glibc;
+  return unknown->exists() && !asks_unknown && might_be_a_block(p) ? unknown : nullptr;
+}
+
+void give_back(const OtherAllocator& owner, void* p) {
+  asks_unknown = true;
+  owner.free_block(p);
+  asks_unknown = false;
+}
+
+size_t bytes_of(const OtherAllocator& owner, void* p) {
+  if (owner.usable_bytes == nullptr) return 0;
+  asks_unknown = true;
+  size_t bytes = owner.usable_bytes(p);
+  asks_unknown = false;
+  return bytes;
+}
+
+// Ends the process, unless the program is to go on.
+void misused(const void* p) {
+  FixedText<256> file;
+  FixedText<512> line;
+  os::Place place = os::place_of(reinterpret_cast<uintptr_t>(p), file);
   line << "foreign pointer " << Hex{reinterpret_cast<uint64_t>(p)};
+  if (place != os::Place::kUnknown) line << ": ";
+  os::print_place(place, file.c_str(), line);
+  if (!option_is(options::Foreign::kReport)) fatal_text(line.c_str());
   warn(line.c_str());
-}
-
-bool pass_on(void* p) {
-  return options::get(options::Id::foreign) == static_cast<uint64_t>(options::Foreign::kPass) && next.free_block != nullptr &&
-         looks_like_glibc_block(p);
 }
 
 }  // namespace
 
-void find_next_allocator() {
-  if (dlsym == nullptr) return;
-  auto find = [](const char* name) { return dlsym(RTLD_NEXT, name); };
-  next.usable_bytes = reinterpret_cast<size_t (*)(void*)>(find("malloc_usable_size"));
-  next.free_block = reinterpret_cast<void (*)(void*)>(find("free"));
-}
-
 void free_foreign(void* p) {
-  if (pass_on(p)) {
-    next.free_block(p);
-  } else {
-    report(p);
-  }
+  const OtherAllocator* owner = owner_of(p);
+  if (owner == nullptr) return misused(p);
+  give_back(*owner, p);
 }
 
 size_t foreign_usable_bytes(void* p) {
-  if (pass_on(p) && next.usable_bytes != nullptr) return next.usable_bytes(p);
-  report(p);
+  const OtherAllocator* owner = owner_of(p);
+  if (owner != nullptr) return bytes_of(*owner, p);
+  misused(p);
   return 0;
 }
 
 void* reallocate_foreign(void* p, size_t bytes) {
-  // Moves into our heap, so that the next free of it is an ordinary one.
-  size_t old_bytes = foreign_usable_bytes(p);
+  const OtherAllocator* owner = owner_of(p);
+  if (owner == nullptr) misused(p);
+  size_t old_bytes = owner != nullptr ? bytes_of(*owner, p) : 0;
   if (old_bytes == 0) {
     errno = EINVAL;
     return nullptr;
   }
+  // Moves into our heap, so that the next free of it is an ordinary one.
   void* fresh = allocate(bytes);
   if (fresh == nullptr) return nullptr;
   memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);
-  next.free_block(p);
+  give_back(*owner, p);
   return fresh;
 }
 

@@ -1,16 +1,14 @@
-// Pointers that are not ours: blocks of the C library's own malloc (allocated before us, or through a library that binds
-// to it directly), and garbage.
+// Pointers that are not ours: blocks of another allocator (next_allocator.h), and garbage.
 //
-// Threads: any. A pointer is only handed to the next allocator when its memory looks like one of that allocator's
-// blocks: glibc ends the program over anything else.
+// A block goes to its allocator: to glibc's where the memory around it reads like a chunk in use; to one that cannot be asked where
+// the memory might be any allocator's. Everything else ends the program with one line, which says where the pointer leads, as glibc would;
+// with foreign:report the program goes on, with foreign:fatal blocks of others are misuse, too.
+// Threads: any.
 #pragma once
 
 #include <cstddef>
 
 namespace seemalloc {
-
-// Looks up the next allocator's functions; at load time, where the dynamic linker may be called.
-void find_next_allocator();
 
 void free_foreign(void* p);
 void* reallocate_foreign(void* p, size_t bytes);

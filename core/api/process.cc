@@ -7,9 +7,9 @@
 
 #include "core/api/auto_dump.h"
 #include "core/api/cpu_profiler.h"
-#include "core/api/foreign.h"
 #include "core/api/foreign_options.h"
 #include "core/api/helper.h"
+#include "core/api/next_allocator.h"
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
 #include "core/base/check.h"
@@ -114,7 +114,6 @@ __attribute__((constructor(101))) void library_loaded() {
     LockGuard guard(start_lock);
     read_options_once();
   }
-  find_next_allocator();
   python_option_changed();
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   phase.store(Phase::kStarted, std::memory_order_release);
@@ -131,6 +130,7 @@ void start_process() {
   LockGuard guard(start_lock);
   if (phase.load(std::memory_order_relaxed) != Phase::kUntouched) return;
   read_options_once();
+  meet_other_allocators();
   start_sampling();
   before_abort = leave_heap;
   have_thread_key = pthread_key_create(&thread_key, thread_ends) == 0;

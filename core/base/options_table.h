@@ -51,8 +51,9 @@ OPTION(heap_limit_action, kChoice, 0, 0, 1, kAny,
        "what is done about an allocation beyond heap_limit: fail (null and ENOMEM; operator new throws), abort (a line on "
        "stderr, a heap profile named after dump_prefix, SIGABRT)")
 OPTION(foreign, kChoice, 0, 0, 2, kAny,
-       "what free() does with a pointer that is not ours: pass (to the next allocator, or report and carry on), "
-       "report (carry on), fatal")
+       "what is done with a pointer that is not ours: pass (a block of the C library's malloc, or of an allocator loaded behind this one, "
+       "goes back to it; any other pointer ends the program with a line that says where it leads), report (the same, but the program goes "
+       "on), fatal (another allocator's block ends the program, too)")
 OPTION(helper, kSwitch, 1, 0, 1, kStart, "start a helper thread (control socket, timed purge) once the heap is worth it")
 OPTION(socket, kSwitch, 1, 0, 1, kStart, "serve the control socket")
 OPTION(at_start, kSwitch, 0, 0, 1, kStart, "start the helper thread when the program starts instead of when the heap grows")

@@ -1,45 +1,168 @@
-// A library opened with RTLD_DEEPBIND looks in its own libc first: its malloc is glibc's, the program's free is ours.
-//   deepbind LIBRARY            its blocks, our free and realloc: passed on to glibc
-//   deepbind LIBRARY reverse    our blocks, its free: out of our hands, glibc aborts; here to know when that changes
-//   deepbind LIBRARY namespace  the same library in a namespace of its own (dlmopen): no block crosses, nothing breaks
+// Plugins that look in the C library before they look in the program: what they call malloc and free is found in libc.so, or in an object
+// of their own, and their blocks cross in both directions.
+//   deepbind cross PLUGIN lazy|now       opened with RTLD_DEEPBIND; each of the family on each other's blocks
+//   deepbind private PLUGIN              the plugin brings an allocator of its own, which it has to get
+//   deepbind runpath OPENER PLUGIN       opened by a library that finds it by its own RUNPATH only
+//   deepbind handle PLUGIN               no flag: functions found by the handle of libc.so, or of a library that needs it
+//   deepbind namespace PLUGIN            in a namespace of its own (dlmopen): no block crosses, nothing breaks
+//   deepbind apart PLUGIN                the same by dlopen, for a static program: the plugin comes with a C library of its own
+#include <malloc.h>
+#include <pthread.h>
+
+#include "deepbind.h"
 #include "expect.h"
 
-static void* (*their_malloc)(size_t);
-static void* (*their_realloc)(void*, size_t);
-static void (*their_free)(void*);
+// The plugin's constructor finds them by name.
+void* block_for_constructor;
+void* block_of_constructor;
 
-int main(int argc, char** argv) {
-  EXPECT(argc >= 2);
-  const char* mode = argc > 2 ? argv[2] : "";
-  expect_subject();
-  void* library = strcmp(mode, "namespace") == 0 ? dlmopen(LM_ID_NEWLM, argv[1], RTLD_NOW)
-                                                 : dlopen(argv[1], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+static struct Family family_in(void* library, const struct Family* (*take)(void)) {
   EXPECT(library != NULL);
-  their_malloc = (void* (*)(size_t))dlsym(library, "late_allocate");
-  their_realloc = (void* (*)(void*, size_t))dlsym(library, "late_realloc");
-  their_free = (void (*)(void*))dlsym(library, "late_free");
+  if (take != NULL) return *take();
+  struct Family found;
+#define FIND(name) found.name = (__typeof__(found.name))dlsym(library, #name)
+  FIND(malloc), FIND(free), FIND(calloc), FIND(realloc), FIND(reallocarray), FIND(memalign), FIND(posix_memalign), FIND(aligned_alloc);
+  FIND(valloc), FIND(malloc_usable_size), FIND(strdup), FIND(asprintf);
+#undef FIND
+  return found;
+}
+
+static void* made_by(const struct Family* from, unsigned way, size_t size) {
+  void* block = NULL;
+  switch (way % 8) {
+    case 0: return from->malloc(size);
+    case 1: return from->calloc(1, size);
+    case 2: return from->realloc(NULL, size);
+    case 3: return from->memalign(64, size);
+    case 4: return from->posix_memalign(&block, 256, size) == 0 ? block : NULL;
+    case 5: return from->aligned_alloc(32, size);
+    case 6: return from->valloc(size);
+    default: return from->reallocarray(NULL, 1, size);
+  }
+}
+
+// A block of one family is asked for its size, grows and goes by the other.
+static void cross(const struct Family* from, const struct Family* to, unsigned long* state) {
+  unsigned way = random_below(state, 8);
+  size_t size = random_size(state);
+  unsigned char* block = marked(made_by(from, way, size), size);
+  unsigned char mark = block[0];
+  EXPECT(to->malloc_usable_size(block) >= size);
+  if (random_below(state, 3) == 0) {
+    block = random_below(state, 2) == 0 ? to->realloc(block, size + 5000) : to->reallocarray(block, 1, size + 5000);
+    EXPECT(block != NULL && block[0] == mark && block[size - 1] == mark);
+    EXPECT(from->malloc_usable_size(block) >= size + 5000);
+    if (random_below(state, 2) == 0) to = from;
+  }
+  to->free(block);
+}
+
+static void cross_strings(const struct Family* from, const struct Family* to) {
+  char* text = from->strdup("a text");
+  EXPECT(text != NULL && strcmp(text, "a text") == 0);
+  to->free(text);
+  EXPECT(from->asprintf(&text, "%0200d", 7) == 200);
+  text = to->realloc(text, 100000);
+  EXPECT(text != NULL && text[199] == '7');
+  from->free(text);
+}
+
+static const struct Family own = {malloc,        free,          calloc, realloc,            reallocarray, memalign,
+                                  posix_memalign, aligned_alloc, valloc, malloc_usable_size, strdup,       asprintf};
+static struct Family theirs;
+
+static void* cross_often(void* seed) {
+  unsigned long state = (unsigned long)seed;
+  for (int i = 0; i < 2000; i++) {
+    cross(&own, &theirs, &state);
+    cross(&theirs, &own, &state);
+    cross_strings(&own, &theirs);
+    cross_strings(&theirs, &own);
+  }
+  return NULL;
+}
+
+static void meet_the_linker(void* library, int with_storage) {
+  int (*meet)(int) = (int (*)(int))dlsym(library, "plugin_meets_the_linker");
+  EXPECT(meet != NULL && meet(with_storage) == 10);
+}
+
+static void cross_in_threads(void) {
+  pthread_t threads[3];
+  for (size_t i = 0; i < 3; i++) EXPECT(pthread_create(&threads[i], NULL, cross_often, (void*)(i + 1)) == 0);
+  cross_often((void*)9);
+  for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+}
+
+static const struct Family* (*taker(void* library))(void) {
+  EXPECT(library != NULL);
+  const struct Family* (*take)(void) = (const struct Family* (*)(void))dlsym(library, "plugin_family");
+  EXPECT(take != NULL);
+  return take;
+}
+
+static void private_allocator(void* library) {
+  theirs = *taker(library)();
+  size_t (*count)(void) = (size_t (*)(void))dlsym(library, "private_count");
+  EXPECT(count != NULL);
+  size_t before = count();
+  for (int i = 1; i < 100; i++) {
+    char* block = theirs.malloc(100);
+    EXPECT(((size_t)block & 15) == 0 && memcmp(block - 16, "private block ..", 16) == 0);
+    theirs.free(block);
+  }
+  EXPECT(count() == before + 99);
+  free_marked(marked(malloc(100), 100), 100);
+  EXPECT(count() == before + 99);
+}
+
+static void keep_apart(void* library) {
+  theirs = family_in(library, taker(library));
   unsigned long state = 1;
   for (int i = 0; i < 3000; i++) {
-    size_t size = random_size(&state);
-    char* block = marked(their_malloc(size), size);
-    if (strcmp(mode, "namespace") == 0) {
-      expect_marked(block, size);
-      their_free(their_realloc(block, size + 5000));
-      free_marked(marked(malloc(size), size), size);
-      continue;
-    }
-    if (i % 3 == 0) {
-      char first = block[0];
-      block = realloc(block, size + 5000);
-      EXPECT(block != NULL && block[0] == first && block[size - 1] == first);
-      free(block);
-    } else {
-      free_marked(block, size);
-    }
-    if (strcmp(mode, "reverse") == 0) {
-      block = marked(malloc(size), size);
-      their_free(block);
-    }
+    cross(&theirs, &theirs, &state);
+    cross(&own, &own, &state);
+    cross_strings(&theirs, &theirs);
+  }
+}
+
+int main(int argc, char** argv) {
+  EXPECT(argc >= 3);
+  expect_subject();
+  block_for_constructor = marked(malloc(300), 300);
+  if (strcmp(argv[1], "cross") == 0) {
+    int when = strcmp(argv[3], "lazy") == 0 ? RTLD_LAZY : RTLD_NOW;
+    void* library = dlopen(argv[2], when | RTLD_LOCAL | RTLD_DEEPBIND);
+    theirs = family_in(library, taker(library));
+    EXPECT(block_for_constructor == NULL);
+    free_marked(block_of_constructor, 400);
+    meet_the_linker(library, 1);
+    cross_in_threads();
+    EXPECT(dlclose(library) == 0);
+  } else if (strcmp(argv[1], "private") == 0) {
+    private_allocator(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND));
+  } else if (strcmp(argv[1], "runpath") == 0) {
+    void* opener = dlopen(argv[2], RTLD_NOW | RTLD_LOCAL);
+    EXPECT(opener != NULL && dlopen(argv[3], RTLD_NOW | RTLD_DEEPBIND) == NULL);
+    void* (*open_plugin)(const char*) = (void* (*)(const char*))dlsym(opener, "open_plugin");
+    void* library = open_plugin(argv[3]);
+    theirs = family_in(library, taker(library));
+    cross_in_threads();
+  } else if (strcmp(argv[1], "handle") == 0) {
+    theirs = family_in(dlopen("libc.so.6", RTLD_LAZY), NULL);
+    cross_in_threads();
+    theirs = family_in(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL), NULL);
+    cross_in_threads();
+  } else if (strcmp(argv[1], "namespace") == 0) {
+    void* library = dlmopen(LM_ID_NEWLM, argv[2], RTLD_NOW);
+    keep_apart(library);
+    // Not of a static program: glibc's plugins cannot start threads there. Without storage of threads: what the dynamic linker has
+    // allocated of it by the program's malloc, the namespace's C library frees by its own (docs/decisions/0069).
+    meet_the_linker(library, 0);
+  } else if (strcmp(argv[1], "apart") == 0) {
+    keep_apart(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL));
+  } else {
+    EXPECT(!"a mode");
   }
   return ok();
 }

@@ -1,8 +1,11 @@
-// One misuse of the heap per run: misuse KIND SIZE
+// One misuse of the heap per run: misuse KIND SIZE [OPERATION]
 //
+// OPERATION is by what a pointer that is not from the heap is given back: free (the default), realloc, malloc_usable_size, and what C++
+// calls: delete, sized_delete, aligned_delete.
 // Prints "pointer 0x…", the pointer that is given wrongly, before the misuse, and "survived" after it and after a little
 // more use of the heap. The table of what must come of each is in misuse_test.cc.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -26,9 +29,32 @@ static void announce(void* p) {
   int length = snprintf(line, sizeof(line), "pointer %p\n", p);
   if (write(1, line, (size_t)length) != length) _exit(3);
 }
+static const char* operation = "free";
+static void give_back(void* p) {
+  if (strcmp(operation, "realloc") == 0) {
+    void* moved = hidden(realloc(hidden(p), size * 2 + 500));
+    if (moved != NULL) memset(moved, 1, size);
+  } else if (strcmp(operation, "malloc_usable_size") == 0) {
+    size_t bytes = malloc_usable_size(hidden(p));
+    hidden((void*)bytes);
+  } else if (strstr(operation, "delete") != NULL) {
+    // A C++ program's calls; without a C++ allocator in the process they are free.
+    int is_sized = strcmp(operation, "sized_delete") == 0, is_aligned = strcmp(operation, "aligned_delete") == 0;
+    void* call = dlsym(RTLD_DEFAULT, is_sized ? "_ZdlPvm" : is_aligned ? "_ZdlPvSt11align_val_t" : "_ZdlPv");
+    if (call == NULL) {
+      free(hidden(p));
+    } else if (is_sized || is_aligned) {
+      ((void (*)(void*, size_t))call)(hidden(p), 64);
+    } else {
+      ((void (*)(void*))call)(hidden(p));
+    }
+  } else {
+    free(hidden(p));
+  }
+}
 static void wrong_free(void* p) {
   announce(p);
-  free(hidden(p));
+  give_back(p);
 }
 static void* taken(void) {
   char* p = hidden(malloc(size));
@@ -125,34 +151,119 @@ static void realloc_interior(void) {
 static void interior_in_thread(void) { in_thread(wrong_free_it, (char*)taken() + 16); }
 
 // ---- not from the heap ----
+static const char constant_bytes[256] __attribute__((aligned(64))) = "constant";
+static char initialised_bytes[256] __attribute__((aligned(64))) = "data";
+static __thread char thread_bytes[256] __attribute__((aligned(64)));
+
 static void stack(void) {
   char bytes[256] __attribute__((aligned(64)));
   memset(bytes, 0, sizeof(bytes));
   free(malloc(size));
   wrong_free(hidden(bytes + 64));
 }
+static void* stack_in(void* unused) {
+  (void)unused;
+  stack();
+  return NULL;
+}
+static void stack_of_thread(void) { in_thread(stack_in, NULL); }
+static void main_stack_in_thread(void) {
+  char bytes[256] __attribute__((aligned(64)));
+  memset(bytes, 0, sizeof(bytes));
+  in_thread(wrong_free_it, hidden(bytes + 64));
+}
+static pthread_barrier_t shown;
+static void* show_stack(void* where) {
+  char bytes[256] __attribute__((aligned(64)));
+  memset(bytes, 0, sizeof(bytes));
+  *(char**)where = hidden(bytes + 64);
+  pthread_barrier_wait(&shown);
+  pthread_barrier_wait(&shown);
+  return NULL;
+}
+static void stack_of_other_thread(void) {
+  void* there = NULL;
+  pthread_t thread;
+  pthread_barrier_init(&shown, NULL, 2);
+  pthread_create(&thread, NULL, show_stack, &there);
+  pthread_barrier_wait(&shown);
+  wrong_free(there);
+  pthread_barrier_wait(&shown);
+  pthread_join(thread, NULL);
+}
+static void thread_local_data(void) {
+  memset(hidden(thread_bytes), 0, sizeof(thread_bytes));
+  wrong_free(hidden(thread_bytes + 64));
+}
+static void* thread_local_in(void* unused) {
+  (void)unused;
+  thread_local_data();
+  return NULL;
+}
+static void thread_local_data_in_thread(void) { in_thread(thread_local_in, NULL); }
 static void static_data(void) { wrong_free(hidden(static_bytes + 64)); }
+static void static_initialised_data(void) { wrong_free(hidden(initialised_bytes + 64)); }
+static void constant_data(void) { wrong_free(hidden((void*)(constant_bytes + 64))); }
+static void library_data(void) { wrong_free(hidden((void*)((uintptr_t)stdin & ~(uintptr_t)15))); }
 static void code(void) { wrong_free(hidden((void*)((uintptr_t)&stack & ~(uintptr_t)15))); }
-static void own_mapping(void) {
-  char* p = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  wrong_free(p + 4096 + 64);
+static char* mapping(int rights) {
+  char* p = mmap(NULL, 65536, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) _exit(3);
+  return p;
+}
+static void own_mapping(void) { wrong_free(mapping(PROT_READ | PROT_WRITE) + 4096 + 64); }
+static void start_of_own_mapping(void) { wrong_free(mapping(PROT_READ | PROT_WRITE)); }
+static void no_access(void) { wrong_free(mapping(PROT_NONE) + 4096 + 64); }
+static void mapped_file(void) {
+  FILE* file = fopen("/proc/self/exe", "r");
+  char* p = file == NULL ? NULL : mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0);
+  if (p == NULL || p == MAP_FAILED) _exit(3);
+  memset(p, 0, 4096);
+  wrong_free(p + 64);
+}
+static void brk_memory(void) {
+  char* p = sbrk(65536);
+  if (p == (char*)-1) _exit(3);
+  wrong_free((char*)(((uintptr_t)p + 4096) & ~(uintptr_t)15));
 }
 static void unmapped(void) {
-  char* p = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* p = mapping(PROT_READ | PROT_WRITE);
   munmap(p, 65536);
   wrong_free(p + 4096 + 64);
 }
 static void low_address(void) { wrong_free(hidden((void*)(uintptr_t)0x10000)); }
 static void small_number(void) { wrong_free(hidden((void*)(uintptr_t)0x10)); }
+static void last_address(void) { wrong_free(hidden((void*)~(uintptr_t)15)); }
 static void not_canonical(void) { wrong_free(hidden((void*)(uintptr_t)0xdeadbeefdeadbee0)); }
 static void kernel_address(void) { wrong_free(hidden((void*)(uintptr_t)0xffffffff81000000)); }
-static void realloc_stack(void) {
-  char bytes[256] __attribute__((aligned(64)));
-  memset(bytes, 0, sizeof(bytes));
-  announce((bytes + 64));
-  void* p = hidden(realloc(hidden(bytes + 64), 500));
-  if (p != NULL) memset(p, 1, 500);
+
+// ---- the C library's own, by a name of its malloc that stays its own ----
+static void* libc_block(size_t bytes) {
+  void* library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  void* (*allocate)(size_t) = library == NULL ? NULL : (void* (*)(size_t))dlsym(library, "__libc_malloc");
+  void* p = allocate == NULL ? NULL : allocate(bytes);
+  if (p == NULL) _exit(3);
+  return memset(p, 0x2f, bytes);
 }
+static void libc_interior(void) { wrong_free((char*)libc_block(size + 64) + 32); }
+static void libc_misaligned(void) { wrong_free((char*)libc_block(size) + 8); }
+static void libc_freed(void) {
+  void* p = libc_block(size);
+  void* behind = libc_block(size);
+  free(hidden(p));
+  wrong_free(p);
+  hidden(behind);
+}
+// No misuse.
+static void libc_blocks(void) {
+  for (size_t bytes = 1; bytes < 40 * size; bytes += bytes / 3 + 1) wrong_free(libc_block(bytes));
+}
+static void* libc_blocks_in(void* unused) {
+  (void)unused;
+  libc_blocks();
+  return NULL;
+}
+static void libc_blocks_in_thread(void) { in_thread(libc_blocks_in, NULL); }
 
 // ---- used after free ----
 static void churn(void) {
@@ -228,13 +339,17 @@ static const struct Kind kinds[] = {
     KIND(double_now), KIND(double_after_others), KIND(double_with_one_between), KIND(double_in_thread), KIND(double_from_thread),
     KIND(double_in_two_threads), KIND(double_of_exited_threads), KIND(double_aligned), KIND(double_after_realloc),
     KIND(interior_16), KIND(interior_middle), KIND(interior_page), KIND(misaligned_1), KIND(misaligned_8), KIND(realloc_interior),
-    KIND(interior_in_thread), KIND(stack), KIND(static_data), KIND(code), KIND(own_mapping), KIND(unmapped), KIND(low_address),
-    KIND(small_number), KIND(not_canonical), KIND(kernel_address), KIND(realloc_stack), KIND(overwritten_by_text),
+    KIND(interior_in_thread), KIND(stack), KIND(stack_of_thread), KIND(main_stack_in_thread), KIND(stack_of_other_thread),
+    KIND(thread_local_data), KIND(thread_local_data_in_thread), KIND(static_data), KIND(static_initialised_data), KIND(constant_data),
+    KIND(library_data), KIND(code), KIND(own_mapping), KIND(start_of_own_mapping), KIND(no_access), KIND(mapped_file), KIND(brk_memory),
+    KIND(unmapped), KIND(low_address), KIND(small_number), KIND(last_address), KIND(not_canonical), KIND(kernel_address),
+    KIND(libc_interior), KIND(libc_misaligned), KIND(libc_freed), KIND(libc_blocks), KIND(libc_blocks_in_thread), KIND(overwritten_by_text),
     KIND(overwritten_by_zero), KIND(overwritten_by_stack_pointer), KIND(overwritten_low_byte), KIND(overwritten_in_list),
     KIND(realloc_freed), KIND(usable_size_of_freed), KIND(overflow)};
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc < 3) return 2;
+  if (argc > 3) operation = argv[3];
   size = strtoul(argv[2], NULL, 10);
   for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
     if (strcmp(kinds[i].name, argv[1]) != 0) continue;
