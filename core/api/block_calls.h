@@ -14,6 +14,12 @@
 
 namespace seemalloc {
 
+// All of malloc_usable_size is zero, as with glibc: programs use it.
+SEEMALLOC_NOINLINE inline void* new_zeroed_slow(size_t bytes, size_t size_class) {
+  void* p = allocate_slow(bytes, size_class);
+  return p != nullptr ? memset(p, 0, heap::kClasses[size_class].bytes) : nullptr;
+}
+
 SEEMALLOC_ALWAYS_INLINE void* new_zeroed(size_t count, size_t each) {
   size_t bytes;
   if (SEEMALLOC_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) {
@@ -21,9 +27,10 @@ SEEMALLOC_ALWAYS_INLINE void* new_zeroed(size_t count, size_t each) {
     return nullptr;
   }
   if (SEEMALLOC_UNLIKELY(bytes > heap::kMaxSmallBytes)) return allocate_zeroed_large(bytes);
-  void* p = allocate(bytes);
-  if (SEEMALLOC_LIKELY(p != nullptr)) memset(p, 0, bytes);
-  return p;
+  size_t size_class = heap::class_of(bytes);
+  Block* block = take_listed(size_class);
+  if (SEEMALLOC_UNLIKELY(block == nullptr)) return new_zeroed_slow(bytes, size_class);
+  return memset(block, 0, heap::kClasses[size_class].bytes);
 }
 
 SEEMALLOC_ALWAYS_INLINE void* resize(void* p, size_t bytes) {
@@ -53,11 +60,9 @@ inline void* new_aligned_to(size_t alignment, size_t bytes) {
   return allocate_aligned(bytes, alignment <= 16 ? 16 : std::bit_ceil(alignment));
 }
 
-// As posix_memalign, which leaves errno alone.
+// As posix_memalign. ENOMEM is in errno as well, as with glibc.
 SEEMALLOC_NOINLINE inline int new_aligned_slow(void** out, size_t alignment, size_t bytes) {
-  int saved = errno;
   void* p = allocate_aligned(bytes, alignment);
-  errno = saved;
   if (p == nullptr) return ENOMEM;
   *out = p;
   return 0;

@@ -258,7 +258,7 @@ void* allocate_zeroed_large(size_t bytes) {
   bool clean = false;
   void* p = span != nullptr ? sample_if_due(span, bytes, __builtin_return_address(0))
                             : allocate_larger_or_new(bytes, __builtin_return_address(0), &clean);
-  if (p != nullptr && !clean) heap::make_zero(heap::thread_cache.heap, page_map.span_of(p), bytes);
+  if (p != nullptr && !clean) heap::make_zero(heap::thread_cache.heap, page_map.span_of(p));
   return p;
 }
 

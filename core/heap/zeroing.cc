@@ -46,9 +46,9 @@ bool is_given_back(ZeroingPace& pace, const pages::Span* span) {
 
 }  // namespace
 
-void make_zero(ThreadHeap* heap, pages::Span* span, size_t bytes) {
+void make_zero(ThreadHeap* heap, pages::Span* span) {
   if (heap != nullptr && may_be_given_back(span) && is_given_back(heap->body->zeroing, span)) return;
-  memset(reinterpret_cast<void*>(span->start), 0, bytes);
+  memset(reinterpret_cast<void*>(span->start), 0, span->bytes);
 }
 
 }  // namespace seemalloc::heap

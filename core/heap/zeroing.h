@@ -61,7 +61,7 @@ class ZeroingPace {
   uint16_t filled_;
 };
 
-// Zeroes the first `bytes` of a large block that the calling thread, which has the heap (or none), has just been given.
-void make_zero(ThreadHeap* heap, pages::Span* span, size_t bytes);
+// Zeroes a large block, all that is usable of it, that the calling thread, which has the heap (or none), has just been given.
+void make_zero(ThreadHeap* heap, pages::Span* span);
 
 }  // namespace seemalloc::heap
