@@ -7,6 +7,12 @@
 
 using namespace seemalloc;
 
+// A program may refer to the calls of seemalloc.h weakly, which takes nothing out of an archive: so whoever gets malloc gets the members that define
+// them. By the symbol table only, without a word of code or data.
+__asm__(
+    ".globl seemalloc_version\n"
+    ".globl seemalloc_pool_create\n");
+
 SEEMALLOC_EXPORT void* malloc(size_t bytes) noexcept { return allocate(bytes); }
 
 SEEMALLOC_EXPORT void free(void* p) noexcept { deallocate(p); }

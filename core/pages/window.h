@@ -33,6 +33,15 @@ class alignas(kCacheLineBytes) Window {
     return (reinterpret_cast<uintptr_t>(p) - load_racing(base_)) >> kPageShift;
   }
   SEEMALLOC_ALWAYS_INLINE size_t pages() const { return load_racing(pages_); }
+  // The same page for a caller that must not come in unasked: at or above pages() until admit() has been called.
+  SEEMALLOC_ALWAYS_INLINE size_t guarded_page_of(const void* p) const {
+    return (reinterpret_cast<uintptr_t>(p) - load_racing(guarded_base_)) >> kPageShift;
+  }
+  // Lets those callers in once there is a window, whose base never changes. Costs two loads when they are in.
+  void admit() {
+    uintptr_t base = load_racing(base_);
+    if (load_racing(guarded_base_) != base) store_racing(guarded_base_, base);
+  }
   // Requires: page < pages(). Never null.
   SEEMALLOC_ALWAYS_INLINE Span* span_at(size_t page) const { return load_racing(load_racing(spans_)[page]); }
 
@@ -64,6 +73,7 @@ class alignas(kCacheLineBytes) Window {
 
   // Read by every free.
   uintptr_t base_ = kNowhere;
+  uintptr_t guarded_base_ = kNowhere;  // base_ or kNowhere
   size_t pages_ = 0;        // with entries; regions' worth
   Span** spans_ = nullptr;  // the flat map
 

@@ -147,6 +147,10 @@ struct Handler {
   ~Handler() { std::set_new_handler(nullptr); }
 };
 
+void give_up_at_once() {
+  calls++;
+  std::set_new_handler(nullptr);
+}
 void give_up_at_third() {
   if (++calls == 3) std::set_new_handler(nullptr);
 }
@@ -202,6 +206,22 @@ TEST(Operators, NothrowKeepsTheHandlersExceptionToItself) {
   EXPECT_NO_THROW(EXPECT_EQ(opaque(::operator new(size, a, std::nothrow)), nullptr));
   EXPECT_NO_THROW(EXPECT_EQ(opaque(::operator new[](size, a, std::nothrow)), nullptr));
   EXPECT_EQ(calls, 4);
+}
+
+TEST(Operators, AlignmentThatIsNoPowerOfTwoIsRefused) {
+  Handler handler(give_up_at_once);
+  for (size_t alignment : {size_t{0}, size_t{3}, size_t{5}, size_t{7}, size_t{24}, size_t{96}, size_t{255}, size_t{4095}, size_t{8193},
+                           (size_t{2} << 20) + 64, SIZE_MAX, (size_t{1} << 63) + 1}) {
+    std::align_val_t a{opaque(alignment)};
+    for (size_t size : {size_t{0}, size_t{1}, size_t{100}, size_t{5000}, size_t{70000}, size_t{3} << 20}) {
+      SCOPED_TRACE(testing::Message() << size << " aligned to " << alignment);
+      EXPECT_THROW(opaque(::operator new(size, a)), std::bad_alloc);
+      EXPECT_THROW(opaque(::operator new[](size, a)), std::bad_alloc);
+      EXPECT_EQ(opaque(::operator new(size, a, std::nothrow)), nullptr);
+      EXPECT_EQ(opaque(::operator new[](size, a, std::nothrow)), nullptr);
+    }
+  }
+  EXPECT_EQ(calls, 0) << "the new-handler cannot help";
 }
 
 TEST(Operators, HandlerThatMakesRoomIsFollowedBySuccess) {

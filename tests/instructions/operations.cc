@@ -73,6 +73,19 @@ void count_operators(const char* name_of_new, const char* name_of_delete, size_t
   for (void* block : blocks) count(name_of_delete, [&] { ::operator delete(block, bytes); });
 }
 
+// What others than the base forms cost that the standard has call each other.
+void count_array_operators(size_t bytes, std::align_val_t alignment) {
+  Warm warm(bytes);
+  for (void*& block : blocks) count("new_array_64", [&] { block = ::operator new[](bytes); });
+  for (void* block : blocks) count("delete_array_64", [&] { ::operator delete[](block); });
+  for (void*& block : blocks) count("new_nothrow_64", [&] { block = ::operator new(bytes, std::nothrow); });
+  for (void* block : blocks) count("delete_array_sized_64", [&] { ::operator delete[](block, bytes); });
+  for (void*& block : blocks) count("new_aligned_64", [&] { block = ::operator new(bytes, alignment); });
+  for (void* block : blocks) count("delete_sized_aligned_64", [&] { ::operator delete(block, bytes, alignment); });
+  for (void*& block : blocks) count("new_array_aligned_64", [&] { block = ::operator new[](bytes, alignment); });
+  for (void* block : blocks) free(block);
+}
+
 void count_in_place(const char* name_of_realloc, const char* name_of_usable_size, size_t bytes) {
   void* block = malloc(bytes);
   size_t usable = 0;
@@ -94,6 +107,7 @@ int main() {
   count_malloc("malloc_8192", 8192);
   count_calloc("calloc_64", 64);
   count_operators("new_64", "delete_sized_64", 64);
+  count_array_operators(64, std::align_val_t{64});
   count_free("free_64", 64);
   count_free("free_8192", 8192);
   count_in_place("realloc_in_place_64", "malloc_usable_size_64", 64);
