@@ -4,6 +4,10 @@
 
 void* ifunc_block;
 
+// C++'s new[] and delete[], of the allocator or of a C++ runtime: this program has none.
+extern void* _Znam(size_t bytes) __attribute__((weak));
+extern void _ZdaPvm(void* block, size_t bytes) __attribute__((weak));
+
 static int chosen(void) { return 42; }
 
 static int (*resolve(void))(void) {
@@ -14,6 +18,10 @@ static int (*resolve(void))(void) {
   large[1 << 19] = 1;
   free(large);
   free(scratch);
+  if (_Znam != NULL && _ZdaPvm != NULL) {
+    _ZdaPvm(memset(_Znam(200), 1, 200), 200);
+    _ZdaPvm(_Znam(100000), 100000);
+  }
   if (ifunc_block == NULL) {
     ifunc_block = kept;
   } else {
