@@ -17,6 +17,7 @@
 #include "core/heap/large.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
+#include "core/pages/page_map.h"
 
 namespace seemalloc {
 namespace {
@@ -25,13 +26,14 @@ size_t allocated_bytes(size_t bytes) {
   return bytes <= heap::kMaxSmallBytes ? heap::kClasses[heap::class_of(bytes)].bytes : heap::large_bytes(bytes);
 }
 
-// How many standard errors the samples of `n` allocations of `bytes` are from the binomial's n·p.
+// How many standard errors the samples of `n` allocations of `bytes` are from the binomial's n·p. They are made in a thread of its own:
+// one that is there already may go on for many lists before it hears of the new interval.
 double deviation(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
   EXPECT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
   heap::purge_all();  // a large span kept from before may be an eighth longer than it need be
   EXPECT_EQ(seemalloc_profile_start(interval), 0);
   uint64_t before = sampling_report().samples;
-  run();
+  std::thread(run).join();
   double observed = static_cast<double>(sampling_report().samples - before);
   double p = 1 - std::exp(-static_cast<double>(allocated_bytes(bytes)) / static_cast<double>(interval));
   double expected = static_cast<double>(n) * p;
@@ -201,6 +203,33 @@ TEST_P(Sampling, WhileDistancesAreDrawnAgain) {
       for (void* p : blocks) sm_free(p);
     }
   });
+}
+
+// A thread that allocates what it has just freed, from lists that hold a whole span.
+TEST(SamplingEstimate, AThreadHearsOfANewIntervalWithinSomeLists) {
+  constexpr size_t kMostLists = 256, kBytes = 16;  // kFreedListsPerRefill of thread_heap.cc
+  std::thread([] {
+    ASSERT_EQ(seemalloc_profile_start(size_t{1} << 40), 0);
+    void* first = sm_malloc(kBytes);
+    size_t capacity = pages::page_map.span_of(first)->capacity;
+    std::vector<void*> blocks(capacity - 1);
+    for (int round = 0; round < 4; round++) {
+      for (void*& p : blocks) p = sm_malloc(kBytes);
+      for (void* p : blocks) sm_free(p);
+    }
+    ASSERT_EQ(seemalloc_profile_start(1), 0);
+    uint64_t before = sampling_report().samples;
+    size_t lists = 0;  // a whole span each, at most
+    for (; sampling_report().samples == before && lists < 10 * kMostLists; lists++) {
+      for (size_t i = 0; i < capacity; i++) sm_free(sm_malloc(kBytes));
+    }
+    EXPECT_LE(lists, kMostLists + 1);
+    uint64_t heard = sampling_report().samples;
+    for (int i = 0; i < 1000; i++) sm_free(sm_malloc(kBytes));
+    EXPECT_EQ(sampling_report().samples - heard, 1000u);
+    sm_free(first);
+  }).join();
+  ASSERT_EQ(seemalloc_profile_stop(), 0);
 }
 
 // In a thread of its own: lists handed to malloc before the interval changed are used up as they were drawn.
