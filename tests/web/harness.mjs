@@ -156,9 +156,9 @@ export async function saved(page, press) {
   return { name: download.suggestedFilename(), data: Buffer.concat(chunks) };
 }
 
-/** The reference: `go tool pprof`, with all values in bytes. */
+/** The reference: `go tool pprof`, with all values in bytes. It leaves the names alone: Go 1.25's takes a `_` off each that is no C++ name. */
 export function pprof(...args) {
-  return execFileSync("go", ["tool", "pprof", "-unit=B", ...args], { cwd: root, stdio: ["ignore", "pipe", "ignore"], maxBuffer: 1 << 28 }).toString();
+  return execFileSync("go", ["tool", "pprof", "-unit=B", "-symbolize=none", ...args], { cwd: root, stdio: ["ignore", "pipe", "ignore"], maxBuffer: 1 << 28 }).toString();
 }
 
 /** `seemalloc top` of a file, or of its change since another. */
