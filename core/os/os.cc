@@ -17,6 +17,7 @@
 #include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/os/cgroup.h"
+#include "core/os/scratch.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc {
@@ -254,6 +255,7 @@ size_t resident_bytes(const void* start, size_t bytes, Reason reason) {
 }
 
 void forget_counters_in_child() {
+  forget_scratch_in_child();
   forget_calls_in_child();
   set_to_zero(remap_grown_bytes, remap_gone_bytes);
 }
