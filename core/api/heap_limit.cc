@@ -8,6 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/text.h"
+#include "core/os/scratch.h"
 
 namespace seemalloc {
 
@@ -15,9 +16,14 @@ namespace {
 
 [[noreturn]] void abort_at_limit(size_t bytes) {
   constexpr int kWouldDeadlock = -35;  // -EDEADLK
-  FixedText<kDumpPathBytes> path;
+  struct Texts {
+    FixedText<kDumpPathBytes> path;
+    FixedText<900> line;
+  };
+  os::Scratch<Texts> texts;
+  if (!texts) fatal_text("heap_limit reached");
+  Text &path = texts->path, &line = texts->line;
   int result = may_lock() ? dump_by_prefix(DumpReason::kFailure, path) : kWouldDeadlock;
-  FixedText<900> line;
   line << "heap_limit of " << options::get(options::Id::heap_limit) << " bytes reached: " << pages::backing.total_bytes()
        << " in use, " << bytes << " more wanted; ";
   if (result == 0) {

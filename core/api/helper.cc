@@ -15,6 +15,7 @@
 #include "core/api/process.h"
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
+#include "core/api/slow_path.h"
 #include "core/api/stall_watch.h"
 #include "core/api/trace.h"
 #include "core/api/wake_up.h"
@@ -26,6 +27,7 @@
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
+#include "core/os/scratch.h"
 #include "core/os/socket.h"
 #include "core/pages/collapse.h"
 #include "core/pages/huge.h"
@@ -145,6 +147,7 @@ void install_dump_signal() {
 }
 
 SEEMALLOC_COLD void start_helper() {
+  if (os::inner_calls) return;
   Helper none = Helper::kNone;
   if (!helper.compare_exchange_strong(none, Helper::kRunning, std::memory_order_acq_rel)) return;
   // In the child of vfork a thread would be the parent's.
@@ -167,7 +170,11 @@ SEEMALLOC_COLD void start_helper() {
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   if (&__libc_single_threaded != nullptr && __libc_single_threaded != 0) os::make_room_for_descriptors();
   pthread_t thread;
-  int result = pthread_create(&thread, &attributes, run_helper, nullptr);
+  int result;
+  {
+    InnerCalls inner;
+    result = pthread_create(&thread, &attributes, run_helper, nullptr);
+  }
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (result != 0) helper.store(Helper::kRefused, std::memory_order_release);

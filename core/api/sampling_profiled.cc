@@ -7,6 +7,7 @@
 #include "core/heap/fragmentation.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
+#include "core/os/scratch.h"
 #include "core/pages/growth.h"
 #include "core/profile/forgotten.h"
 #include "core/profile/fragmentation_profile.h"
@@ -86,7 +87,10 @@ void end_sampling_of_thread(heap::ThreadHeap* mine) {
 
 SEEMALLOC_NOINLINE uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes,
                                           const void* site) {
-  if (SEEMALLOC_UNLIKELY(mine.recorder == nullptr)) mine.recorder = profile::make_recorder();
+  if (SEEMALLOC_UNLIKELY(mine.recorder == nullptr)) {
+    if (os::inner_calls) return 0;
+    mine.recorder = profile::make_recorder();
+  }
   if (mine.due_interval != mine.sample_base) stretched_samples.fetch_add(1, std::memory_order_relaxed);
   uint64_t interval = mine.due_interval;
   int64_t bytes = stands_for(allocated_bytes, interval);
@@ -151,7 +155,12 @@ bool hand_over(const profile::Buffer& buffer, ProfileBytes* out) {
 }
 // Blocks in threads' lists, which the program has not got yet, are in neither.
 profile::ExactBytes exact_bytes() {
-  heap::Statistics s = heap::statistics();
+  struct Taken {
+    heap::Statistics statistics = heap::statistics();
+  };
+  os::Scratch<Taken> taken;
+  if (!taken) return {};
+  const heap::Statistics& s = taken->statistics;
   return {s.live_bytes, s.allocated_bytes > s.untaken_bytes ? s.allocated_bytes - s.untaken_bytes : 0, heap::freed_bytes(s)};
 }
 bool profile_of(profile::Kind kind, ProfileBytes* out) {
@@ -183,6 +192,7 @@ bool set_profile_baseline() {
 }
 
 SEEMALLOC_NOINLINE void record_growth() {
+  if (os::inner_calls) return;  // the slow path that called out does it
   pages::Growth growth = pages::take_growth();
   profile::record_growth(growth.bytes, growth.times, options::get(options::Id::stack_depth));
 }
@@ -219,9 +229,10 @@ unsigned copy_frames(const profile::Stack& stack, uintptr_t* frames, unsigned mo
 }  // namespace
 
 unsigned call_stack(uintptr_t* frames, unsigned most) {
-  profile::Stack stack;
-  profile::capture_native_stack(&stack, profile::kMaxStackDepth);  // in full: cut ones would be counted as such
-  return copy_frames(stack, frames, most);
+  os::Scratch<profile::Stack> stack;
+  if (!stack) return 0;
+  profile::capture_native_stack(&*stack, profile::kMaxStackDepth);  // in full: cut ones would be counted as such
+  return copy_frames(*stack, frames, most);
 }
 
 unsigned interrupted_call_stack(const void* ucontext, uintptr_t* frames, unsigned most) {

@@ -20,6 +20,7 @@
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
 #include "core/heap/zeroing.h"
+#include "core/os/scratch.h"
 #include "core/pages/backing.h"
 #include "core/pages/growth.h"
 #include "core/pages/page_heap.h"
@@ -32,6 +33,17 @@ using pages::page_map;
 using pages::Span;
 using pages::SpanKind;
 
+// A sample without a recorder asks whether it may have one.
+InnerCalls::InnerCalls()
+    : heap_(heap::thread_cache.heap), recorder_(heap_ != nullptr ? heap_->recorder : nullptr), before_(os::inner_calls) {
+  os::inner_calls = true;
+  if (heap_ != nullptr) heap_->recorder = nullptr;
+}
+InnerCalls::~InnerCalls() {
+  if (recorder_ != nullptr) heap_->recorder = recorder_;
+  os::inner_calls = before_;
+}
+
 ThreadHeap* thread_heap() {
   ThreadHeap* mine = heap::thread_cache.heap;
   if (SEEMALLOC_LIKELY(mine != nullptr)) return mine;
@@ -40,7 +52,10 @@ ThreadHeap* thread_heap() {
   mine = heap::adopt_heap();
   if (mine != nullptr) {
     adopt_sampling(*mine);
-    end_with_thread(&heap::thread_cache);
+    {
+      InnerCalls inner;
+      end_with_thread(&heap::thread_cache);
+    }
     cpu_profiler_meets_thread();
   }
   return mine;
@@ -111,6 +126,7 @@ Span* try_large_again(ThreadHeap* mine, size_t bytes, size_t alignment, const At
 
 // The heap has grown by what was agreed with whoever looked last.
 SEEMALLOC_COLD void look(size_t upcoming_bytes) {
+  if (os::inner_calls) return;
   int saved_errno = errno;
   heap::look_at_pressure(upcoming_bytes);
   errno = saved_errno;

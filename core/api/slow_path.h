@@ -7,6 +7,7 @@
 
 #include <cstddef>
 
+#include "core/api/heap_limit.h"
 #include "core/base/check.h"
 #include "core/base/compiler.h"
 #include "core/pages/span.h"
@@ -41,5 +42,21 @@ size_t resize_without_moving(void* p, size_t bytes);
 
 // The calling thread's heap, made on first use; null when it is past its destructors or memory is refused.
 heap::ThreadHeap* thread_heap();
+
+// Alive while a slow path calls what may call malloc itself: pthread_create, pthread_setspecific. The stack may be small, so these
+// inner calls do no work that can wait: they are not sampled nor traced, do not look for pressure, and start no helper.
+class InnerCalls {
+ public:
+  InnerCalls();
+  ~InnerCalls();
+  InnerCalls(const InnerCalls&) = delete;
+  InnerCalls& operator=(const InnerCalls&) = delete;
+
+ private:
+  heap::ThreadHeap* heap_;
+  void* recorder_;
+  bool before_;
+  MayFail may_fail_;
+};
 
 }  // namespace seemalloc

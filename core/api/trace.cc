@@ -6,6 +6,7 @@
 #include "core/api/sampling.h"
 #include "core/heap/size_class.h"
 #include "core/os/os.h"
+#include "core/os/scratch.h"
 
 namespace seemalloc {
 
@@ -24,8 +25,7 @@ std::atomic<unsigned> writers{0};        // threads that may be using the ring
 std::atomic<uint64_t> expires_ns{0};     // when the last reader will be gone
 constinit thread_local bool recording = false;
 
-TraceEvent event_of(const os::CallRecord& record) {
-  TraceEvent event;
+void describe(const os::CallRecord& record, TraceEvent& event) {
   event.begin_ns = record.begin_ns;
   event.took_ns = record.took_ns;
   event.bytes = record.bytes;
@@ -35,7 +35,6 @@ TraceEvent event_of(const os::CallRecord& record) {
   event.size_class = record.size_class;
   event.refused = record.refused;
   event.depth = call_stack(event.frames, TraceEvent::kMaxFrames);
-  return event;
 }
 
 SEEMALLOC_NOINLINE void record_call(const os::CallRecord& record) {
@@ -45,11 +44,16 @@ SEEMALLOC_NOINLINE void record_call(const os::CallRecord& record) {
   EventRing* events = ring.load(std::memory_order_seq_cst);
   if (events != nullptr && record.begin_ns > expires_ns.load(std::memory_order_relaxed)) {
     os::on_call.store(nullptr, std::memory_order_relaxed);  // the helper is busy; it will do the rest
-  } else if (events != nullptr && recording) {
-    events->drop();  // a signal handler's call, in the middle of another event
+  } else if (events != nullptr && (recording || os::inner_calls)) {
+    events->drop();  // also a signal handler's call, in the middle of another event
   } else if (events != nullptr) {
     recording = true;
-    events->put(event_of(record));
+    if (os::Scratch<TraceEvent> event; event) {
+      describe(record, *event);
+      events->put(*event);
+    } else {
+      events->drop();
+    }
     recording = false;
   }
   writers.fetch_sub(1, std::memory_order_seq_cst);

@@ -7,6 +7,7 @@
 #include "core/os/cgroup_text.h"
 #include "core/os/lines.h"
 #include "core/os/os.h"
+#include "core/os/scratch.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {
@@ -48,9 +49,15 @@ bool find_path(const char* proc_self, const char* controller, Text& path) {
 
 Slice slice(const Text& text) { return Slice{text.c_str(), text.size()}; }
 
+struct Found {
+  Path path, root, point;
+};
+
 // Both versions may be there; a controller is in one of them.
 bool find_place(const char* proc_self, const char* controller, Place* place) {
-  Path path, root, point;
+  Scratch<Found> found;
+  if (!found) return false;
+  Path &path = found->path, &root = found->root, &point = found->point;
   unsigned version = 1;
   if (!find_path(proc_self, controller, path)) {
     version = 2;

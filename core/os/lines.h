@@ -7,6 +7,7 @@
 #include "core/os/cgroup_text.h"
 #include "core/os/descriptor.h"
 #include "core/os/os.h"
+#include "core/os/scratch.h"
 
 namespace seemalloc::os {
 
@@ -23,16 +24,17 @@ class Lines {
   Lines& operator=(const Lines&) = delete;
 
   bool next(Slice* line) {
+    if (!buffer_) return false;
     for (;;) {
       size_t end = start_;
-      while (end < filled_ && buffer_[end] != '\n') end++;
+      while (end < filled_ && buffer_->at[end] != '\n') end++;
       if (end == filled_) {
         if (fill()) continue;
         end = filled_;  // fill() moves what there is
         if (start_ == end) return false;
       }
       bool whole = !cut_;
-      *line = Slice{buffer_ + start_, end - start_};
+      *line = Slice{buffer_->at + start_, end - start_};
       start_ = end < filled_ ? end + 1 : end;
       cut_ = false;
       if (whole) return true;
@@ -49,7 +51,10 @@ class Lines {
   bool cut_ = false;  // the beginning of the line has been given up
   size_t start_ = 0;
   size_t filled_ = 0;
-  char buffer_[1024];
+  struct Buffer {
+    char at[1024];
+  };
+  Scratch<Buffer> buffer_;  // without it there are no lines
 };
 
 }  // namespace seemalloc::os

@@ -10,6 +10,7 @@
 #include "core/base/units.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
+#include "core/os/scratch.h"
 #include "core/os/socket.h"
 #include "core/os/syscall.h"
 
@@ -60,11 +61,14 @@ int number_of(const char* name) {
 bool for_each_thread(void (*visit)(void* context, int thread), void* context) {
   int fd = open_apart("/proc/self/task", O_RDONLY | O_DIRECTORY);
   if (fd < 0) return false;
-  alignas(Entry) char buffer[4096];
-  long bytes;
-  while ((bytes = sys(SYS_getdents64, fd, as_long(buffer), sizeof(buffer))) > 0 && !sys_failed(bytes)) {
+  struct Buffer {
+    alignas(Entry) char at[kScratchBytes];
+  };
+  Scratch<Buffer> buffer;
+  long bytes = buffer ? 1 : -1;
+  while (buffer && (bytes = sys(SYS_getdents64, fd, as_long(buffer->at), sizeof(Buffer))) > 0 && !sys_failed(bytes)) {
     for (long at = 0; at < bytes;) {
-      const Entry* entry = reinterpret_cast<const Entry*>(buffer + at);
+      const Entry* entry = reinterpret_cast<const Entry*>(buffer->at + at);
       int thread = number_of(entry->name);
       if (thread != 0) visit(context, thread);
       at += entry->bytes;

@@ -7,6 +7,7 @@
 #include "core/base/options.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/os/scratch.h"
 #include "core/pages/backing.h"
 #include "core/pages/growth.h"
 #include "core/pages/huge_cache.h"
@@ -234,7 +235,12 @@ bool may_move() {
 // Puts cached memory into the target from `at` on, as far as it reaches. False when a move was refused: the target is to be
 // abandoned.
 bool fill(uintptr_t at, Target* target) {
-  Extent pieces[kMaxPieces];
+  struct Pieces {
+    Extent at[kMaxPieces];
+  };
+  os::Scratch<Pieces> memory;
+  if (!memory) return true;
+  Extent* pieces = memory->at;
   unsigned count = 0;
   if (may_move()) {
     BookGuard guard;

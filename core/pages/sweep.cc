@@ -119,18 +119,24 @@ How how_for(const Sweeping& s) {
   return lazily && !lazy_refused.load(std::memory_order_relaxed) ? How::kLazily : How::kNow;
 }
 
-// The whole OS pages of one range go. Returns what has gone: empty when refused.
-Range purge_range(const Batch& batch, const Range& range, How how, os::Reason reason) {
-  Region* region = batch.region;
+// The whole OS pages of a range: what of it can go.
+Range whole_os_pages(const Region* region, const Range& range) {
   uintptr_t start = round_up(region->address_of(range.first), os::page_bytes());
   uintptr_t end = round_down(region->address_of(range.first + range.pages), os::page_bytes());
   if (start >= end) return Range{range.first, 0};
-  void* memory = reinterpret_cast<void*>(start);
-  if (how == How::kNow && batch.splits_huge_page && &range == batch.ranges) os::split_huge_page(memory, end - start);
-  bool gone = how == How::kNow ? os::purge(memory, end - start, reason) : os::purge_lazily(memory, end - start, reason);
-  if (!gone && how == How::kLazily) lazy_refused.store(true, std::memory_order_relaxed);
-  if (!gone) return Range{range.first, 0};
   return Range{static_cast<uint16_t>(region->page_of(start)), static_cast<uint16_t>((end - start) >> kPageShift)};
+}
+
+// False when it was refused.
+bool purge_range(const Batch& batch, const Range& range, How how, os::Reason reason) {
+  Range whole = whole_os_pages(batch.region, range);
+  if (whole.pages == 0) return false;
+  void* memory = reinterpret_cast<void*>(batch.region->address_of(whole.first));
+  size_t bytes = whole.pages * kPageBytes;
+  if (how == How::kNow && batch.splits_huge_page && &range == batch.ranges) os::split_huge_page(memory, bytes);
+  bool gone = how == How::kNow ? os::purge(memory, bytes, reason) : os::purge_lazily(memory, bytes, reason);
+  if (!gone && how == How::kLazily) lazy_refused.store(true, std::memory_order_relaxed);
+  return gone;
 }
 
 // The pages are free again: what has not gone is dirty as if just freed.
@@ -145,33 +151,36 @@ void reattach_locked(Shard& shard, Region* region, const Range& range, const Ran
   shard.put_on_dirty_list(region);
 }
 
-void reattach_batch(Shard& shard, const Batch& batch, const Range* gone, How how, bool on_request) {
+// `purged`: by the places of the ranges in the batch.
+void reattach_batch(Shard& shard, const Batch& batch, const PageBits& purged, How how, bool on_request) {
   Region* region = batch.region;
   LockGuard guard(shard.lock);
   for (unsigned i = 0; i < batch.count; i++) {
     // In the child of a fork by a signal handler that interrupted us they are back already.
     if (!region->purging.any(batch.ranges[i].first, batch.ranges[i].pages)) continue;
-    reattach_locked(shard, region, batch.ranges[i], gone[i]);
-    if (gone[i].pages == 0) continue;
+    Range gone = purged.any(i, 1) ? whole_os_pages(region, batch.ranges[i]) : Range{batch.ranges[i].first, 0};
+    reattach_locked(shard, region, batch.ranges[i], gone);
+    if (gone.pages == 0) continue;
     if (how == How::kLazily) {
-      region->lazy.set(gone[i].first, gone[i].pages);
+      region->lazy.set(gone.first, gone.pages);
       shard.put_on_dirty_list(region);
     } else {
-      note_gone(region, gone[i].first, gone[i].pages, on_request);
+      note_gone(region, gone.first, gone.pages, on_request);
     }
   }
   shard.refile(region);
 }
 
 void give_back(Shard& shard, const Batch& batch, Sweeping* s) {
-  Range gone[kPagesPerRegion / 2];
+  PageBits purged;
   How how = how_for(*s);
   size_t pages = 0;
   for (unsigned i = 0; i < batch.count; i++) {
-    gone[i] = purge_range(batch, batch.ranges[i], how, s->reason);
-    pages += gone[i].pages;
+    if (!purge_range(batch, batch.ranges[i], how, s->reason)) continue;
+    purged.set(i, 1);
+    pages += whole_os_pages(batch.region, batch.ranges[i]).pages;
   }
-  reattach_batch(shard, batch, gone, how, s->on_request);
+  reattach_batch(shard, batch, purged, how, s->on_request);
   s->given_bytes += pages * kPageBytes;
   s->refused |= pages == 0;
 }

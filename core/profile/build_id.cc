@@ -5,6 +5,7 @@
 
 #include "core/base/units.h"
 #include "core/os/os.h"
+#include "core/os/scratch.h"
 
 namespace seemalloc::profile {
 
@@ -55,7 +56,12 @@ BuildId read_build_id(uintptr_t start) {
   BuildId id{};
   Header header;
   if (!read_at(start, &header, sizeof(header)) || !is_elf(header)) return id;
-  Segment segments[kMaxSegments];
+  struct Table {
+    Segment segments[kMaxSegments];
+  };
+  os::Scratch<Table> table;
+  if (!table) return id;
+  Segment* segments = table->segments;
   size_t count = header.e_phnum < kMaxSegments ? header.e_phnum : kMaxSegments;
   if (!read_at(start + header.e_phoff, segments, count * sizeof(Segment))) return id;
   // What the file calls address v is at bias + v; the segment that holds offset 0 tells.
@@ -70,10 +76,15 @@ BuildId read_build_id(uintptr_t start) {
 
 BuildId build_id_of_module(uintptr_t bias, const Segment* segments, size_t count) {
   BuildId id{};
+  struct Notes {
+    alignas(8) char at[kMaxNoteBytes];
+  };
+  os::Scratch<Notes> buffer;
+  if (!buffer) return id;
+  char* notes = buffer->at;
   for (size_t i = 0; i < count; i++) {
     if (segments[i].p_type != PT_NOTE) continue;
-    alignas(8) char notes[kMaxNoteBytes];
-    size_t bytes = segments[i].p_memsz < sizeof(notes) ? segments[i].p_memsz : sizeof(notes);
+    size_t bytes = segments[i].p_memsz < sizeof(Notes) ? segments[i].p_memsz : sizeof(Notes);
     if (!read_at(bias + segments[i].p_vaddr, notes, bytes)) continue;
     if (find_in_notes(notes, bytes, segments[i].p_align == 8 ? 8 : 4, &id)) return id;
   }

@@ -1,6 +1,6 @@
 // The program in a CIE and its FDE: instructions that build the unwind table of a function, row by row.
 //
-// Run by find_row up to the row that holds a pc. Threads: one runner, on its own stack (about 1 KiB on x86-64).
+// Run by find_row up to the row that holds a pc. Threads: one runner. About 1 KiB on x86-64, in scratch memory.
 // Invariant: an instruction we do not know, or one out of place, ends the run with "no row": never a guess.
 #pragma once
 

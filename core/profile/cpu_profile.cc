@@ -1,5 +1,6 @@
 #include "core/profile/cpu_profile.h"
 
+#include "core/os/scratch.h"
 #include "core/profile/profile_encoder.h"
 #include "core/profile/thread_rows.h"
 
@@ -165,7 +166,9 @@ class ThreadLabels {
 bool write_cpu_profile(const CpuSums& sums, ThreadNames* threads, const CpuProfileFacts& facts, Buffer* out) {
   ValueType time{facts.clock == os::ThreadClock::kWall ? "wall" : "cpu", "nanoseconds"};
   const ValueType types[] = {{"samples", "count"}, time};
-  ProfileEncoder encoder;
+  os::Scratch<ProfileEncoder> memory;
+  if (!memory) return false;
+  ProfileEncoder& encoder = *memory;
   encoder.show_allocator();
   if (!encoder.begin(types, 2, time, facts.period_ns)) return false;
   encoder.duration(facts.duration_ns);

@@ -38,6 +38,14 @@ class DwarfCursor {
   // A pointer in one of the encodings of .eh_frame; `data_base` is what data-relative ones count from.
   uintptr_t pointer(uint8_t encoding, uintptr_t data_base);
 
+  // Begins anew, in the same kind of memory.
+  void read_from(uintptr_t start, uintptr_t end) {
+    at_ = start, end_ = end, ok_ = true;
+    if (start > end) fail();
+  }
+  // Ends so many bytes from here. Requires: not beyond the end.
+  void end_after(uint64_t count) { end_ = at_ + count; }
+
   void skip(uint64_t count) { count <= end_ - at_ ? void(at_ += count) : fail(); }
   bool at_end() const { return at_ >= end_; }
   bool ok() const { return ok_; }

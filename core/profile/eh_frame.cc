@@ -1,5 +1,6 @@
 #include "core/profile/eh_frame.h"
 
+#include "core/os/scratch.h"
 #include "core/profile/cfa_program.h"
 #include "core/profile/dwarf_cursor.h"
 #include "core/profile/frame_index.h"
@@ -15,8 +16,17 @@ struct TableEntry {
 };
 constexpr size_t kBlockEntries = 32;
 
+// The last of `count` entries whose function starts at or before `wanted`, or the first; by one copy of them all.
+SEEMALLOC_NOINLINE bool last_of_block(uintptr_t at, uint64_t count, int64_t wanted, TableEntry* entry) {
+  TableEntry block[kBlockEntries];
+  if (!copy_from(at, block, count * sizeof(TableEntry), false)) return false;
+  while (count > 1 && block[count - 1].function > wanted) count--;
+  *entry = block[count - 1];
+  return true;
+}
+
 // The address of the entry of the last function that starts at or before `pc`; 0 when there is none.
-uintptr_t search_header(const Module& module, uintptr_t pc, bool trusted) {
+SEEMALLOC_NOINLINE uintptr_t search_header(const Module& module, uintptr_t pc, bool trusted) {
   uintptr_t header = module.eh_frame_header;
   if (header < module.tables_start || header >= module.tables_end) return 0;
   DwarfCursor cursor(header, module.tables_end, trusted);
@@ -40,24 +50,20 @@ uintptr_t search_header(const Module& module, uintptr_t pc, bool trusted) {
   if (trusted) {
     copy_from(table + low * sizeof(entry), &entry, sizeof(entry), true);
   } else {
-    TableEntry block[kBlockEntries];
-    uint64_t left = high - low;
-    if (!copy_from(table + low * sizeof(entry), block, left * sizeof(entry), false)) return 0;
-    while (left > 1 && block[left - 1].function > wanted) left--;
-    entry = block[left - 1];
+    if (!last_of_block(table + low * sizeof(entry), high - low, wanted, &entry)) return 0;
   }
   if (entry.function > wanted) return 0;
   return header + static_cast<uintptr_t>(static_cast<intptr_t>(entry.description));
 }
 
 // Reads the length of an entry and narrows the cursor to it. False for the terminator and for nonsense.
-bool enter_entry(const Module& module, uintptr_t address, bool trusted, DwarfCursor* cursor) {
+bool enter_entry(const Module& module, uintptr_t address, DwarfCursor* cursor) {
   if (address < module.tables_start || address >= module.tables_end) return false;
-  DwarfCursor outer(address, module.tables_end, trusted);
-  uint64_t length = outer.fixed(4);
-  if (length == 0xFFFFFFFF) length = outer.fixed(8);
-  if (!outer.ok() || length == 0 || length > module.tables_end - outer.address()) return false;
-  *cursor = DwarfCursor(outer.address(), outer.address() + length, trusted);
+  cursor->read_from(address, module.tables_end);
+  uint64_t length = cursor->fixed(4);
+  if (length == 0xFFFFFFFF) length = cursor->fixed(8);
+  if (!cursor->ok() || length == 0 || length > module.tables_end - cursor->address()) return false;
+  cursor->end_after(length);
   return true;
 }
 
@@ -89,7 +95,7 @@ bool read_augmentation(DwarfCursor& cursor, const char* letters, const Module& m
 
 bool read_common_entry(const Module& module, uintptr_t address, bool trusted, CommonEntry* common) {
   DwarfCursor cursor(0, 0, trusted);
-  if (!enter_entry(module, address, trusted, &cursor)) return false;
+  if (!enter_entry(module, address, &cursor)) return false;
   if (cursor.fixed(4) != 0) return false;  // a CIE has id 0
   uint8_t version = cursor.u8();
   if (version != 1 && version != 3 && version != 4) return false;
@@ -115,7 +121,7 @@ bool read_common_entry(const Module& module, uintptr_t address, bool trusted, Co
 namespace {
 bool read_both(const Module& module, uintptr_t address, bool trusted, CommonEntry* common, Description* out) {
   DwarfCursor cursor(0, 0, trusted);
-  if (!enter_entry(module, address, trusted, &cursor)) return false;
+  if (!enter_entry(module, address, &cursor)) return false;
   uintptr_t id_address = cursor.address();
   uint64_t common_distance = cursor.fixed(4);
   if (common_distance == 0 || !read_common_entry(module, id_address - common_distance, trusted, common)) return false;
@@ -140,7 +146,8 @@ bool find_row(const Module& module, uintptr_t pc, bool trusted, Row* row) {
   if (address == 0 || !read_both(module, address, trusted, &common, &function)) return false;
   if (pc - function.start >= function.bytes) return false;
   DwarfCursor cursor(function.program_start, function.program_end, trusted);
-  return CfaProgram(common, function.start, module.eh_frame_header).run(cursor, pc, row);
+  os::Scratch<CfaProgram> program(common, function.start, module.eh_frame_header);
+  return program && program->run(cursor, pc, row);
 }
 
 }  // namespace seemalloc::profile

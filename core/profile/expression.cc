@@ -226,13 +226,13 @@ bool Evaluator::run(uintptr_t* result) {
 bool evaluate_expression(uintptr_t block, bool trusted, const Registers& registers, StackMemory& memory,
                          const uintptr_t* pushed, uintptr_t* result) {
   // The length is at most two bytes in practice; it was read once already, so its end lies in the module.
-  DwarfCursor length_cursor(block, block + 10, trusted);
-  uint64_t bytes = length_cursor.uleb();
-  uintptr_t start = length_cursor.address();
-  DwarfCursor cursor(start, start + bytes, trusted);
+  DwarfCursor cursor(block, block + 10, trusted);
+  uint64_t bytes = cursor.uleb();
+  if (!cursor.ok()) return false;
+  cursor.read_from(cursor.address(), cursor.address() + bytes);
   Evaluator evaluator(cursor, registers, memory);
   if (pushed != nullptr) evaluator.push(*pushed);
-  return length_cursor.ok() && evaluator.run(result);
+  return evaluator.run(result);
 }
 
 }  // namespace seemalloc::profile

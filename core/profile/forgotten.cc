@@ -60,7 +60,10 @@ void for_each_row_since(void (*f)(void* context, const BucketRow& row), void* co
   }
   if (young.failed()) return;
   const Bucket** end = young.data() + young.size();
-  if (young.size() != 0) std::sort(young.data(), end);
+  if (young.size() != 0) {  // not std::sort, which calls itself: a thread with little stack may be the one that dumps
+    std::make_heap(young.data(), end);
+    std::sort_heap(young.data(), end);
+  }
   records.buckets.for_each([&](const Bucket& bucket) {
     BucketRow row = read_bucket(bucket);
     if (since != 0) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/text.h"
+#include "core/os/scratch.h"
 #include "core/profile/profile_encoder.h"
 #include "core/profile/records.h"
 #include "core/profile/sampler.h"
@@ -73,7 +74,9 @@ void FragmentationProfile::write_comments(ProfileEncoder& encoder, uint64_t exac
 bool FragmentationProfile::finish(Buffer* out, uint64_t interval_bytes, uint64_t exact_bytes) {
   *out = Buffer{};
   static constexpr ValueType kTypes[] = {{"fragmentation_objects", "count"}, {"fragmentation_space", "bytes"}};
-  ProfileEncoder encoder;
+  os::Scratch<ProfileEncoder> memory;
+  if (!memory) return false;
+  ProfileEncoder& encoder = *memory;
   if (!encoder.begin(kTypes, 2, {"space", "bytes"}, interval_bytes)) return false;
   by_chance_ = interval_bytes != 1;
   auto before = [](const Charge& a, const Charge& b) { return a.bucket != b.bucket ? a.bucket < b.bucket : a.id < b.id; };

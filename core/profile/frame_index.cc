@@ -53,7 +53,7 @@ bool place_of(const File& file, const Elf64_Ehdr& header, uintptr_t start, uint6
   return false;
 }
 
-bool find_eh_frame(const Module& program, Section* out) {
+SEEMALLOC_NOINLINE bool find_eh_frame(const Module& program, Section* out) {
   constexpr char kName[] = ".eh_frame";
   File file("/proc/self/exe");
   Elf64_Ehdr header;
@@ -117,8 +117,10 @@ const FrameIndex* make_frame_index(const Module& main_program) {
   for_each_function(program, section, [&](uint32_t function, uint32_t description) {
     if (index->count < count) index->entries[index->count++] = {function, description};
   });
-  std::sort(index->entries, index->entries + index->count,
-            [](const FrameIndex::Entry& a, const FrameIndex::Entry& b) { return a.function < b.function; });
+  // By a heap: std::sort calls itself, up to 40 times for a large program.
+  auto before = [](const FrameIndex::Entry& a, const FrameIndex::Entry& b) { return a.function < b.function; };
+  std::make_heap(index->entries, index->entries + index->count, before);
+  std::sort_heap(index->entries, index->entries + index->count, before);
   return index;
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/text.h"
+#include "core/os/scratch.h"
 #include "core/profile/profile_encoder.h"
 #include "core/profile/records.h"
 
@@ -116,7 +117,9 @@ void write_row(void* encoder, const GrowthRow& row) {
 bool growth_profile_to_buffer(Buffer* out) {
   *out = Buffer{};
   static constexpr ValueType kTypes[] = {{"growth_objects", "count"}, {"growth_space", "bytes"}};
-  ProfileEncoder encoder;
+  os::Scratch<ProfileEncoder> memory;
+  if (!memory) return false;
+  ProfileEncoder& encoder = *memory;
   if (!encoder.begin(kTypes, 2, {"space", "bytes"}, 1)) return false;
   growth_profile_notes(encoder.notes());
   for_each_growth(write_row, &encoder);

@@ -6,6 +6,7 @@
 #include "core/base/units.h"
 #include "core/os/arena.h"
 #include "core/os/os.h"
+#include "core/os/scratch.h"
 #include "core/profile/recorder.h"
 #include "core/profile/python.h"
 #include "core/profile/records.h"
@@ -160,7 +161,12 @@ SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth,
   take_registers(&registers);
   Lifetimes* lifetimes = bucket.lifetimes(by);
   if (lifetimes == nullptr) return;
-  StackMemo* memo = recorder != nullptr ? usable(&recorder->deaths) : nullptr;
+  StackMemo* memo = nullptr;
+  if (recorder != nullptr) {
+    memo = usable(&recorder->deaths);
+  } else if (os::inner_calls) {
+    return;  // counted as one of an unknown stack
+  }
   StackMemo::Entry* known = memo != nullptr ? memo->find(registers, 0, max_depth) : nullptr;
   const InternedStack* stack = known != nullptr ? known->stack : find_death_by_walk(registers, *lifetimes, max_depth, memo, bucket.key.interval_bytes);
   if (stack != nullptr) records.deaths.add(*lifetimes, stack, by == FreedBy::kOwner);

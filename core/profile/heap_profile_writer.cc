@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/os/os.h"
+#include "core/os/scratch.h"
 #include "core/profile/heap_profile.h"
 #include "core/profile/lifetime_rows.h"
 #include "core/profile/profile_encoder.h"
@@ -340,7 +341,9 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, Exa
   const RowKind& rows = kRowKinds[static_cast<unsigned>(kind)];
   Snapshot snapshot;
   snapshot.exact = exact;
-  ProfileEncoder encoder;
+  os::Scratch<ProfileEncoder> memory;
+  if (!memory) return false;
+  ProfileEncoder& encoder = *memory;
   if (kind == Kind::kDeaths) encoder.show_allocator();  // below an allocation is where the block was freed
   if (!take_snapshot(rows, interval_bytes, &snapshot)) return false;
   if (!encoder.begin(rows.types, rows.value_count, {"space", "bytes"}, interval_bytes)) return false;

@@ -7,6 +7,7 @@
 #include "core/base/units.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/os/scratch.h"
 
 namespace seemalloc::profile {
 namespace {
@@ -33,18 +34,21 @@ Lock lock;
 
 bool read_module(uintptr_t start, Module* module) {
   Elf64_Ehdr header;
-  Elf64_Phdr segments[kMaxHeaders];
   if (!os::read_memory(reinterpret_cast<const void*>(start), &header, sizeof(header))) return false;
   if (__builtin_memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return false;
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMaxHeaders) return false;
-  const void* table = reinterpret_cast<const void*>(start + header.e_phoff);
-  if (!os::read_memory(table, segments, header.e_phnum * sizeof(Elf64_Phdr))) return false;
+  struct Table {
+    Elf64_Phdr segments[kMaxHeaders];
+  };
+  os::Scratch<Table> table;
+  if (!table) return false;
+  if (!os::read_memory(reinterpret_cast<const void*>(start + header.e_phoff), &*table, header.e_phnum * sizeof(Elf64_Phdr))) return false;
 
   bool loaded = false;
   uintptr_t first = 0, last = 0, frames = 0;
   uint64_t sizes = 0;
   for (size_t i = 0; i < header.e_phnum; i++) {
-    const Elf64_Phdr& segment = segments[i];
+    const Elf64_Phdr& segment = table->segments[i];
     if (segment.p_type == PT_GNU_EH_FRAME) frames = segment.p_vaddr;
     if (segment.p_type != PT_LOAD) continue;
     if (!loaded) first = segment.p_vaddr;

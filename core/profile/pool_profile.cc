@@ -6,6 +6,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/text.h"
+#include "core/os/scratch.h"
 #include "core/profile/pool_table.h"
 #include "core/profile/profile_encoder.h"
 #include "core/profile/records.h"
@@ -248,7 +249,9 @@ bool pool_profile_to_buffer(Buffer* out, uint64_t interval_bytes) {
   *out = Buffer{};
   static constexpr ValueType kTypes[] = {
       {"alloc_objects", "count"}, {"alloc_space", "bytes"}, {"inuse_objects", "count"}, {"inuse_space", "bytes"}};
-  ProfileEncoder encoder;
+  os::Scratch<ProfileEncoder> memory;
+  if (!memory) return false;
+  ProfileEncoder& encoder = *memory;
   if (!encoder.begin(kTypes, 4, {"space", "bytes"}, interval_bytes)) return false;
   write_comments(encoder, pool_totals(), interval_bytes);
   sites.for_each([&](const PoolSite& site) { write_site(encoder, site); });

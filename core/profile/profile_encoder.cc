@@ -274,23 +274,21 @@ uintptr_t load(const uintptr_t& return_address) { return __atomic_load_n(&return
 void ProfileEncoder::row(const uintptr_t* return_addresses, unsigned depth, const int64_t* values, const Label* labels,
                          unsigned label_count) {
   DCHECK(depth <= kMaxStackDepth);
-  uint64_t ids[kMaxStackDepth];
-  for (unsigned i = 0; i < depth; i++) ids[i] = location(load(return_addresses[i]));
-  write_row(ids, depth, values, labels, label_count);
+  for (unsigned i = 0; i < depth; i++) ids_[i] = location(load(return_addresses[i]));
+  write_row(depth, values, labels, label_count);
 }
 
 void ProfileEncoder::joined_row(const uintptr_t* freed, unsigned freed_depth, const uintptr_t* made, unsigned made_depth,
                                 const int64_t* values, const Label* labels, unsigned label_count) {
   DCHECK(freed_depth <= kMaxStackDepth && made_depth <= kMaxStackDepth);
-  uint64_t ids[2 * kMaxStackDepth + 1];
   unsigned depth = 0;
-  for (unsigned i = 0; i < freed_depth; i++) ids[depth++] = location(load(freed[i]));
-  ids[depth++] = joint();
-  for (unsigned i = 0; i < made_depth; i++) ids[depth++] = location(load(made[i]));
-  write_row(ids, depth, values, labels, label_count);
+  for (unsigned i = 0; i < freed_depth; i++) ids_[depth++] = location(load(freed[i]));
+  ids_[depth++] = joint();
+  for (unsigned i = 0; i < made_depth; i++) ids_[depth++] = location(load(made[i]));
+  write_row(depth, values, labels, label_count);
 }
 
-void ProfileEncoder::write_row(const uint64_t* ids, unsigned depth, const int64_t* values, const Label* labels, unsigned label_count) {
+void ProfileEncoder::write_row(unsigned depth, const int64_t* values, const Label* labels, unsigned label_count) {
   DCHECK(label_count <= kMostLabels);
   uint64_t keys[kMostLabels], texts[kMostLabels], units[kMostLabels];
   for (unsigned i = 0; i < label_count; i++) {
@@ -300,7 +298,7 @@ void ProfileEncoder::write_row(const uint64_t* ids, unsigned depth, const int64_
   }
   out_.begin(profile_field::kSample);
   out_.begin(sample_field::kLocationId);
-  for (unsigned i = 0; i < depth; i++) out_.varint(ids[i]);
+  for (unsigned i = 0; i < depth; i++) out_.varint(ids_[i]);
   out_.end();
   out_.begin(sample_field::kValue);
   for (unsigned i = 0; i < value_count_; i++) out_.varint(static_cast<uint64_t>(values[i]));

@@ -16,6 +16,7 @@
 #include "core/profile/mappings.h"
 #include "core/profile/notes.h"
 #include "core/profile/proto.h"
+#include "core/profile/stack.h"
 
 namespace seemalloc::profile {
 
@@ -82,7 +83,7 @@ class ProfileEncoder {
   void write_function(uint64_t id, uint64_t name, uint64_t file, uint64_t first_line);
   void write_named_location(uint64_t id, uint64_t address, uint64_t function, uint64_t line);
   uint64_t joint();
-  void write_row(const uint64_t* ids, unsigned depth, const int64_t* values, const Label* labels, unsigned label_count);
+  void write_row(unsigned depth, const int64_t* values, const Label* labels, unsigned label_count);
   void write_label(const Label& label, uint64_t key, uint64_t text, uint64_t unit);
 
   ProtoWriter out_;
@@ -93,6 +94,7 @@ class ProfileEncoder {
   LocationTable locations_;
   LocationTable functions_;  // by the number of a Python function
   uint64_t joint_ = 0;  // its location, once there is one
+  uint64_t ids_[2 * kMaxStackDepth + 1];  // of the row that is being written
   bool refused_ = false;
   bool drop_frames_ = true;
 };

@@ -5,6 +5,7 @@
 #include "core/base/compiler.h"
 #include "core/base/units.h"
 #include "core/os/os.h"
+#include "core/os/scratch.h"
 #include "core/profile/intern_table.h"
 #include "core/profile/python_lines.h"
 #include "core/profile/python_pc.h"
@@ -119,12 +120,15 @@ uint64_t hash_of(const char* text, size_t bytes) {
   return mix(hash, rest);
 }
 
-using TextBuffer = char[PythonNames::kMostBytes];
+struct Text {
+  char at[PythonNames::kMostBytes];
+};
 
 SEEMALLOC_NOINLINE uint64_t key_by_reading(const Python& python, uintptr_t address, const PythonTextHead& head) {
-  TextBuffer text;
-  size_t bytes = read_python_text(python, address, head, true, text, sizeof(text));
-  return bytes != SIZE_MAX ? hash_of(text, bytes) | 1 : 0;
+  os::Scratch<Text> text;
+  if (!text) return 0;
+  size_t bytes = read_python_text(python, address, head, true, text->at, sizeof(Text));
+  return bytes != SIZE_MAX ? hash_of(text->at, bytes) | 1 : 0;
 }
 // Tells texts apart by what they say: where they lie may be another's tomorrow. Python's own hash will do, but most names of
 // functions have none. 0: it cannot be read.
@@ -141,10 +145,11 @@ enum class Interned { kYes, kNoRoom, kUnreadable };
 SEEMALLOC_NOINLINE Interned intern_file(const Python& python, const Code& code, uint64_t key, uint32_t* file) {
   *file = python.names->find_file(key);
   if (*file != 0) return Interned::kYes;
-  TextBuffer text;
-  size_t bytes = read_python_text(python, code.at.file, code.file.head, true, text, sizeof(text));
+  os::Scratch<Text> text;
+  if (!text) return Interned::kUnreadable;
+  size_t bytes = read_python_text(python, code.at.file, code.file.head, true, text->at, sizeof(Text));
   if (bytes == SIZE_MAX) return Interned::kUnreadable;
-  *file = python.names->add_file(key, text, bytes);
+  *file = python.names->add_file(key, text->at, bytes);
   return *file != 0 ? Interned::kYes : Interned::kNoRoom;
 }
 
@@ -152,10 +157,11 @@ SEEMALLOC_NOINLINE Interned intern_function(const Python& python, const Code& co
   uint32_t file;
   Interned interned = intern_file(python, code, file_key, &file);
   if (interned != Interned::kYes) return interned;
-  TextBuffer text;
-  size_t bytes = read_python_text(python, code.at.name, code.name.head, false, text, sizeof(text));
+  os::Scratch<Text> text;
+  if (!text) return Interned::kUnreadable;
+  size_t bytes = read_python_text(python, code.at.name, code.name.head, false, text->at, sizeof(Text));
   if (bytes == SIZE_MAX) return Interned::kUnreadable;
-  *function = python.names->add_function(key, text, bytes, file, code.first_line);
+  *function = python.names->add_function(key, text->at, bytes, file, code.first_line);
   return *function != 0 ? Interned::kYes : Interned::kNoRoom;
 }
 
@@ -282,14 +288,14 @@ const PythonCode* PythonWalk::find_code(uintptr_t address) {
   }
   PythonCode& known = known_[next_known_++ % kKnown];
   known.address = 0;
-  Code code;
-  if (!read_code(python_, address, &code)) return nullptr;
-  known.hidden = code.hidden;
-  known.lines = code.at.lines;
-  known.lines_bytes = static_cast<size_t>(code.lines_head.size);
-  known.first_line = code.first_line;
-  known.units = code.units;
-  if (!code.hidden && !find_function(python_, code, &known.function)) return nullptr;
+  os::Scratch<Code> code;
+  if (!code || !read_code(python_, address, &*code)) return nullptr;
+  known.hidden = code->hidden;
+  known.lines = code->at.lines;
+  known.lines_bytes = static_cast<size_t>(code->lines_head.size);
+  known.first_line = code->first_line;
+  known.units = code->units;
+  if (!code->hidden && !find_function(python_, *code, &known.function)) return nullptr;
   known.address = address;
   return &known;
 }

@@ -6,7 +6,7 @@
 // Called by the unwinder, in signal handlers too: the thread may be between any two instructions of the interpreter. So all
 // is read by system calls that cannot fault, and believed only where types are right; what is not right leaves the C frame
 // as it was, and is counted. Threads: the calling one's stack only. No lock, no allocation, no errno, nothing of Python's
-// is called. About 2 KiB of stack; a system call for each function and for each few frames (docs/decisions/0041).
+// is called. A PythonWalk is an object of 1 KiB, for scratch memory (core/os/scratch.h); a system call for each function and for each few frames (docs/decisions/0041).
 #pragma once
 
 #include <cstddef>

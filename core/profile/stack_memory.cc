@@ -107,7 +107,8 @@ bool StackMemory::read_copy(uintptr_t address, uintptr_t* value) {
   uintptr_t block = round_down(address, kCopyBytes);
   if (block != copy_start_) {
     copy_start_ = 1;
-    if (!os::read_memory(reinterpret_cast<const void*>(block), copy_, kCopyBytes)) return false;
+    if (copy_ == nullptr) copy_ = static_cast<uintptr_t*>(os::take_scratch());
+    if (copy_ == nullptr || !os::read_memory(reinterpret_cast<const void*>(block), copy_, kCopyBytes)) return false;
     copy_start_ = block;
   }
   *value = copy_[(address - block) / sizeof(uintptr_t)];

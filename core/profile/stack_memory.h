@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "core/base/compiler.h"
+#include "core/os/scratch.h"
 
 namespace seemalloc::profile {
 
@@ -19,6 +20,11 @@ class StackMemory {
  public:
   // Starts at stack pointer `sp`, which is in use by the running code, or else is_there() must be asked first.
   explicit StackMemory(uintptr_t sp) { enter(sp); }
+  ~StackMemory() {
+    if (SEEMALLOC_UNLIKELY(copy_ != nullptr)) os::give_scratch(copy_);
+  }
+  StackMemory(const StackMemory&) = delete;
+  StackMemory& operator=(const StackMemory&) = delete;
   // False when nothing is mapped where it started: interrupted code may keep anything in that register.
   bool is_there() const;
 
@@ -72,7 +78,7 @@ class StackMemory {
   // A copy of the aligned block of memory at copy_start_; 1: none yet. Within a page, so all or nothing is there.
   static constexpr size_t kCopyBytes = 512;
   uintptr_t copy_start_ = 1;
-  uintptr_t copy_[kCopyBytes / sizeof(uintptr_t)];
+  uintptr_t* copy_ = nullptr;  // scratch memory, from the first copy on
 };
 
 }  // namespace seemalloc::profile

@@ -5,6 +5,7 @@
 // for unwind tables, in modules that hold a pc of this stack. 3. once a step was a guess (frame pointer), everything
 // after it is untrusted: tables and foreign stacks are then read by system calls that cannot fault.
 #include "core/base/check.h"
+#include "core/os/scratch.h"
 #include "core/profile/call_site.h"
 #include "core/profile/eh_frame.h"
 #include "core/profile/expression.h"
@@ -61,7 +62,9 @@ class Walk {
   Step step_by_rule(Rule rule, const Module* module);
   Step step_by_mark(Rule mark, const Module* module);
   bool load_slots(uint32_t slots, uintptr_t cfa);
+  bool make_rule(uintptr_t pc, const Module& module, Rule* rule, Step* taken);
   Step step_by_row(const Row& row);
+  bool step_by_first_instruction(const Module& module, Step* taken);
   Step step_by_guess();
   Step step_by_frame_pointer();
   Step step_by_stack_top(uintptr_t return_slot);
@@ -94,14 +97,26 @@ Walk::Step Walk::step() {
   tables_trusted_ = trusted_ || module->permanent;
   Rule rule{rule_cache.find(pc ^ module->identity)};
   if (SEEMALLOC_UNLIKELY(!rule.exists() || !is_current(rule, pc, *module))) {
-    Row row;
-    if (!find_row(*module, pc, tables_trusted_, &row)) return step_without_row(module);
-    uint16_t tag;
-    rule = code_tag(pc, tables_trusted_, &tag) ? pack(row, tag) : Rule{};
-    if (!rule.exists()) return step_by_row(row);
-    rule_cache.insert(pc ^ module->identity, rule.bits);
+    Step taken;
+    if (!make_rule(pc, *module, &rule, &taken)) return step_without_row(module);
+    if (!rule.exists()) return taken;
   }
   return step_by_rule(rule, module);
+}
+
+// From the unwind tables. False when they have no row for `pc`. Where a row is no rule the step is taken by the row itself.
+// Not a part of step(): a row is large, and the stack may be small.
+SEEMALLOC_NOINLINE bool Walk::make_rule(uintptr_t pc, const Module& module, Rule* rule, Step* taken) {
+  Row row;
+  if (!find_row(module, pc, tables_trusted_, &row)) return false;
+  uint16_t tag;
+  *rule = code_tag(pc, tables_trusted_, &tag) ? pack(row, tag) : Rule{};
+  if (rule->exists()) {
+    rule_cache.insert(pc ^ module.identity, rule->bits);
+  } else {
+    *taken = step_by_row(row);
+  }
+  return true;
 }
 
 // Whether the rule was made for the code that is there now. Code that nobody can unload is not looked at. Nor is untrusted
@@ -257,16 +272,21 @@ bool is_where_the_process_began(uintptr_t sp) {
   return sp <= first && first - sp < 2 * sizeof(uintptr_t);
 }
 
+// A function's first instruction is no place to return to, unless its address was put on the stack by hand: for a
+// signal handler to return to, or (makecontext) for a fibre's function. Nothing is above the latter. False: it is none.
+SEEMALLOC_NOINLINE bool Walk::step_by_first_instruction(const Module& module, Step* taken) {
+  Row row;
+  if (!find_row(module, registers_.pc(), tables_trusted_, &row)) return false;
+  *taken = row.signal_frame ? step_by_row(row) : Step::kEnd;
+  return true;
+}
+
 // Code in a module, but without an entry: a signal trampoline, the start of a fibre, assembly that nobody described, the
 // built-in functions of V8.
 Walk::Step Walk::step_without_row(const Module* module) {
   notes_->give_up();
-  // A function's first instruction is no place to return to, unless its address was put on the stack by hand: for a
-  // signal handler to return to, or (makecontext) for a fibre's function. Nothing is above the latter.
-  Row row;
-  if (!exact_pc_ && find_row(*module, registers_.pc(), tables_trusted_, &row)) {
-    return row.signal_frame ? step_by_row(row) : Step::kEnd;
-  }
+  Step taken;
+  if (!exact_pc_ && step_by_first_instruction(*module, &taken)) return taken;
   if (is_signal_return(registers_.pc())) return step_by_signal_return();
   if (!exact_pc_ && is_where_the_process_began(registers_.sp())) return Step::kEnd;
   if (!exact_pc_) remember_rowless(*module);
@@ -371,13 +391,11 @@ struct NoPython {
   static void append_rest(Stack*, size_t) {}
 };
 
-// Fills `out` from the frames above the one that `registers` describes.
+// Fills `out` from the frames above the one where `walk` begins.
 template <typename Python>
-SEEMALLOC_ALWAYS_INLINE void fill(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes,
-                                  Python& python) {
+SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Stack* out, Python& python) {
   uintptr_t own_start = 0, own_end = 0;
   bool skipping = start == Start::kHere && own_library(&own_start, &own_end);
-  Walk walk(registers, notes);
   if (start == Start::kInterrupted) {
     out->pcs[out->depth++] = walk.return_address();
     out->broken = !walk.starts_on_a_stack();
@@ -409,16 +427,19 @@ SEEMALLOC_ALWAYS_INLINE void fill(const Registers& registers, Start start, size_
 // Functions of Python's may differ where all C frames are the same, so such a stack cannot be remembered.
 SEEMALLOC_NOINLINE bool fill_with_python(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes,
                                          const Python& found) {
-  PythonWalk python(found);
-  if (!python.any()) return false;
+  os::Scratch<PythonWalk> python(found);
+  if (!python || !python->any()) return false;
   notes->give_up();
-  fill(registers, start, max_depth, out, notes, python);
+  os::Scratch<Walk> walk(registers, notes);
+  if (!walk) return false;
+  fill(*walk, start, max_depth, out, *python);
   return true;
 }
 
 SEEMALLOC_NOINLINE void fill_without_python(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes) {
   NoPython none;
-  fill(registers, start, max_depth, out, notes, none);
+  Walk walk(registers, notes);
+  fill(walk, start, max_depth, out, none);
 }
 
 SEEMALLOC_NOINLINE void walk_from(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes,

@@ -13,7 +13,7 @@ namespace seemalloc::profile {
 // Fills `out` from the frames above the one `registers` describes, which must be running; otherwise as capture_stack().
 void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkNotes* notes);
 // Captures the stack that a signal interrupted, from the third argument of its handler (a ucontext_t). pcs[0] is the
-// interrupted code itself, of whatever library; nothing is skipped. The handler may run on any stack. About 3 KiB of it are used.
+// interrupted code itself, of whatever library; nothing is skipped. The handler may run on any stack. About 2 KiB of it are used (tests/abi/stack_budget.py).
 void capture_stack_from(const void* ucontext, Stack* out, size_t max_depth);
 // The same with the interpreter's own frames, whatever the option python_frames says.
 void capture_native_stack_from(const void* ucontext, Stack* out, size_t max_depth);
