@@ -157,13 +157,19 @@ SEEMALLOC_COLD void start_helper() {
   }
   if (is_in_a_sandbox()) return helper.store(Helper::kRefused, std::memory_order_release);
   int saved_errno = errno;
-  sigset_t all, before;
+  struct Settings {
+    sigset_t all, before;
+    pthread_attr_t attributes;
+  };
+  os::Scratch<Settings> settings;  // pthread_create needs 3.5 KiB of the stack itself
+  if (!settings) return helper.store(Helper::kNone, std::memory_order_release);
+  sigset_t &all = settings->all, &before = settings->before;
   sigfillset(&all);
   for (int signal : {dump_signal(), cpu_signal()}) {
     if (signal != 0) sigdelset(&all, signal);
   }
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_t attributes;
+  pthread_attr_t& attributes = settings->attributes;
   pthread_attr_init(&attributes);
   size_t least = __pthread_get_minstack != nullptr ? __pthread_get_minstack(&attributes) : 0;
   pthread_attr_setstacksize(&attributes, round_up(kStackBytes + least, os::page_bytes()));

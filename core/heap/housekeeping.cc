@@ -50,6 +50,8 @@ void begin_large_epoch(bool by_helper) {
 }  // namespace
 
 void tick(bool by_helper) {
+  // What is handed on by housekeeping comes here as well: the outer call does the rest, and the stack may be small.
+  if (walk_gate.entered_by_this_thread()) return;
   uint64_t now = os::coarse_monotonic_ns();
   uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);
   if (now >= due && walk_gate.enter()) {  // else it is due again at the next one

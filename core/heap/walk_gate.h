@@ -36,6 +36,8 @@ class WalkGate {
     workers_.fetch_sub(1, std::memory_order_release);
   }
 
+  bool entered_by_this_thread() const { return mine.works != 0; }
+
   // Requires: between no enter() and leave(). False when somebody has not ceased to work for so long: lists may be changing.
   bool begin_walk(uint64_t most_ns = 10 * kSecond_ns) {
     walkers_.fetch_add(1, std::memory_order_seq_cst);
