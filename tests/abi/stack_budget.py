@@ -65,6 +65,7 @@ POINTERS = {
     "for_each_growth_stack": ["write_growth"],
     "for_each_unloaded_range": ["append_unloaded"],
     "profile::growth_profile_notes": ["profile::Notes::add"],
+    "throw_bad_alloc": [],  # throws
     "new_slow": [],          # the program's new_handler, and what throws
     "new_nothrow_slow": [],
     "free_foreign": [],      # another allocator's
@@ -81,7 +82,10 @@ OUTSIDE = {
     "pthread_key_create": 64, "__pthread_get_minstack": 64, "pthread_attr_init": 64, "pthread_attr_destroy": 64,
     "pthread_attr_setdetachstate": 16, "pthread_attr_setstacksize": 16, "pthread_create": 3520, "sbrk": 64,
     "pthread_setspecific": 96,
-    "dlopen": 0, "dlsym": 0, "__cxa_begin_catch": 0, "__cxa_end_catch": 0,  # only to throw bad_alloc, which needs the unwinder of libgcc
+    # Operators that the program has replaced.
+    **dict.fromkeys("""_Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t _ZdlPv _ZdaPv _ZdlPvSt11align_val_t
+                       _ZdaPvSt11align_val_t""".split(), 0),
+    "dlopen": 0, "dlsym": 0, "__cxa_begin_catch": 0, "__cxa_end_catch": 0, "__cxa_allocate_exception": 0, "__cxa_throw": 0,  # only to throw bad_alloc, which needs the unwinder of libgcc
 }
 # Of these, the ones that call malloc themselves, with what they need above that call: for a thread's storage, and for keys from the
 # 32nd on. The slow paths around them are marked (InnerCalls in core/api/slow_path.h). pthread_create needs 3.5 KiB the first time,
@@ -89,7 +93,9 @@ OUTSIDE = {
 ALLOCATE = {"pthread_create": 560, "pthread_setspecific": 96}
 # (caller, callee): the chain ends here; what the callee needs all the same, and why.
 ENDS = {
-    ("heap::publish_remote", "heap::tick"): (48, "housekeeping that is under way in this thread is not begun again"),
+    ("heap::release_lost", "heap::release_everything"): (800, "in the walk gate, where tick() returns at once"),
+    ("heap::release_parked", "heap::release_everything"): (800, "the same"),
+    ("heap::central_publish_lists", "heap::publish_blocks"): (400, "the same"),
     ("profile::heap_profile_to_buffer", "profile::write_lifetime_rows"): (0, "of a kind that nothing dumps unasked"),
     ("profile::heap_profile_to_buffer", "profile::write_thread_rows"): (0, "the same"),
     ("profile::make_frame_index", "profile::read_description"): (560, "the program's own tables are read in place"),
