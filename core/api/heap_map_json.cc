@@ -304,7 +304,7 @@ class Writer {
     {
       JsonObject object(out_);
       object.key("kept") << '"' << Hex{extent.start} << '"';
-      object.put("bytes", extent.bytes).put("purged", uint64_t{extent.clean});
+      object.put("bytes", extent.bytes);
       if (extent.freed_ns != 0 && extent.freed_ns != UINT64_MAX) object.put("idle_ms", ms_since(extent.freed_ns, now_ns_));
     }
     out_ << '\n';

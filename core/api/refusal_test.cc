@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/api/sampling.h"
@@ -15,6 +17,7 @@
 #include "core/base/units.h"
 #include "core/heap/statistics.h"
 #include "core/os/fault.h"
+#include "core/pages/huge.h"
 
 namespace seemalloc {
 namespace {
@@ -170,6 +173,96 @@ TEST(RefusalOfDumps, FailsWithTheCallsErrorAndLeavesNoFile) {
   EXPECT_EQ(access(path.c_str(), F_OK), 0);
   unlink(path.c_str());
   ASSERT_EQ(seemalloc_profile_stop(), 0);
+}
+
+// The process has as many mappings as it may have: memory comes by growing those that are there.
+TEST(RefusalOfMappings, MemoryAndRecordsAreHadWithoutANewOne) {
+  sm_free(sm_malloc(1));
+  std::vector<void*> blocks;
+  blocks.reserve(700'000);
+  unsigned refusals = 0;
+  {
+    os::RefuseMappings refuse;
+    for (size_t i = 0; i < 600'000; i++) blocks.push_back(sm_malloc(16 + i % 500));
+    for (size_t i = 0; i < 2'000; i++) blocks.push_back(sm_malloc(60'000 + i * 100));
+    std::thread([&] {
+      for (size_t i = 0; i < 10'000; i++) blocks.push_back(sm_malloc(100 + i));
+    }).join();
+    refusals = refuse.refusals();
+  }
+  EXPECT_GT(refusals, 0u);
+  size_t nulls = 0;
+  for (void* block : blocks) {
+    nulls += block == nullptr;
+    sm_free(block);
+  }
+  EXPECT_EQ(nulls, 0u);
+}
+
+uint64_t calls_for_memory() {
+  uint64_t calls = 0;
+  for (unsigned i = 0; i < os::kCalls; i++) calls += os::call_count(static_cast<os::Call>(i)).calls;
+  return calls;
+}
+
+// Freed memory of each kind that a refusal might give back.
+size_t fill_caches() {
+  for (size_t bytes : {100 * KiB, 600 * KiB, 3 * MiB, 20 * MiB}) {
+    void* p = sm_malloc(bytes);
+    memset(p, 1, bytes);
+    sm_free(p);
+  }
+  return pages::huge_statistics(false).cached_bytes;
+}
+
+TEST(RefusalOfSizes, ImpossibleOnesCostNothing) {
+  void* small = sm_malloc(10);
+  void* huge = sm_malloc(2 * MiB);
+  size_t cached = fill_caches();
+  ASSERT_GT(cached, 0u);
+  for (size_t bytes : {SIZE_MAX, SIZE_MAX - 4095, SIZE_MAX / 2 + 1, SIZE_MAX / 2, SIZE_MAX / 2 - MiB, (size_t{1} << 62) + 1, kAddressSpaceBytes + 1}) {
+    SCOPED_TRACE(bytes);
+    uint64_t before = calls_for_memory();
+    void* out = small;
+    auto refused = [](void* p) { return p == nullptr && std::exchange(errno, 0) == ENOMEM; };
+    errno = 0;
+    EXPECT_TRUE(refused(sm_malloc(bytes)));
+    EXPECT_TRUE(refused(sm_calloc(1, bytes)));
+    EXPECT_TRUE(refused(sm_calloc(bytes / 2 + 1, 2)));
+    EXPECT_TRUE(refused(sm_calloc(bytes, bytes)));
+    EXPECT_TRUE(refused(sm_realloc(nullptr, bytes)));
+    EXPECT_TRUE(refused(sm_realloc(small, bytes)));
+    EXPECT_TRUE(refused(sm_realloc(huge, bytes)));
+    EXPECT_TRUE(refused(sm_reallocarray(huge, bytes, 3)));
+    EXPECT_TRUE(refused(sm_memalign(64, bytes)));
+    EXPECT_TRUE(refused(sm_memalign(size_t{1} << 40, bytes)));
+    EXPECT_TRUE(refused(sm_aligned_alloc(4096, bytes)));
+    EXPECT_TRUE(refused(sm_valloc(bytes)));
+    EXPECT_TRUE(refused(sm_pvalloc(bytes)));
+    EXPECT_EQ(sm_posix_memalign(&out, 64, bytes), ENOMEM);
+    EXPECT_EQ(calls_for_memory(), before);
+  }
+  EXPECT_EQ(pages::huge_statistics(false).cached_bytes, cached);
+  sm_free(small);
+  sm_free(huge);
+}
+
+// More than the machine grants, whatever is given back first: the caches stay.
+TEST(RefusalOfSizes, HopelessOnesLeaveTheCaches) {
+  size_t cached = fill_caches();
+  void* p = sm_malloc(kAddressSpaceBytes - 1024 * GiB);
+  if (p != nullptr) {
+    sm_free(p);
+    GTEST_SKIP() << "this machine grants addresses without memory";
+  }
+  uint64_t purged = os::call_count(os::Call::kDontNeed).calls;
+  for (int i = 0; i < 10; i++) {
+    uint64_t before = calls_for_memory();
+    EXPECT_EQ(sm_malloc(kAddressSpaceBytes - 1024 * GiB), nullptr);
+    EXPECT_LE(calls_for_memory() - before, 8u);
+  }
+  EXPECT_EQ(os::call_count(os::Call::kDontNeed).calls, purged);
+  EXPECT_EQ(pages::huge_statistics(false).cached_bytes, cached);
 }
 
 }  // namespace

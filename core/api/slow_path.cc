@@ -108,7 +108,7 @@ void* try_again(ThreadHeap& mine, unsigned size_class, const Attempt& first) {
 }
 
 Span* try_large_again(ThreadHeap* mine, size_t bytes, size_t alignment, const Attempt& first) {
-  if (first.is_hopeless(bytes)) {
+  if (first.is_hopeless(bytes) || (!first.limit_refused() && !pages::room_may_help(bytes))) {
     first.failed(bytes);
     return nullptr;
   }
@@ -146,8 +146,11 @@ SEEMALLOC_ALWAYS_INLINE void record_growth_if_any() {
   if (SEEMALLOC_UNLIKELY(pages::growth.times != 0)) record_growth();
 }
 
+// More than there are addresses: refused before anything is tried or given back for it.
+bool is_impossible(size_t bytes, size_t alignment) { return bytes > kAddressSpaceBytes || alignment > kAddressSpaceBytes - bytes; }
+
 Span* large_span(size_t bytes, size_t alignment, const void* site) {
-  if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return nullptr;
+  if (SEEMALLOC_UNLIKELY(is_impossible(bytes, alignment))) return nullptr;
   ThreadHeap* mine = thread_heap();
   Attempt attempt;
   Span* span = heap::allocate_large(mine != nullptr ? mine->shard : 0, bytes, alignment);
@@ -279,7 +282,6 @@ void* allocate_zeroed_large(size_t bytes) {
 }
 
 void* allocate_aligned_slow(size_t bytes, size_t alignment) noexcept {
-  if (bytes > static_cast<size_t>(PTRDIFF_MAX) || alignment > static_cast<size_t>(PTRDIFF_MAX) / 2) return out_of_memory();
   Span* span = large_span(bytes == 0 ? 1 : bytes, alignment, __builtin_return_address(0));
   return span != nullptr ? reinterpret_cast<void*>(span->start) : out_of_memory();
 }
@@ -474,7 +476,7 @@ void* move_or_stay(void* p, size_t old_bytes, size_t bytes) {
 
 size_t resize_without_moving(void* p, size_t bytes) {
   Span* span = page_map.span_of(p);
-  bool fits = bytes <= static_cast<size_t>(PTRDIFF_MAX) && bytes > heap::kMaxSmallBytes;
+  bool fits = !is_impossible(bytes, kPageBytes) && bytes > heap::kMaxSmallBytes;
   if (span->kind == SpanKind::kLarge && fits) resize_in_place(&p, span, bytes);  // huge ones may move
   return usable_bytes(p);
 }
@@ -483,7 +485,7 @@ void* reallocate(void* p, size_t bytes) {
   Span* span = page_map.span_of(p);
   if (span->kind == SpanKind::kForeign) return reallocate_foreign(p, bytes);
   size_t old_bytes = usable_bytes(p);
-  if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return out_of_memory();
+  if (is_impossible(bytes, kPageBytes)) return out_of_memory();
   if (resize_in_place(&p, span, bytes)) return p;
   return bytes <= old_bytes ? move_or_stay(p, old_bytes, bytes) : move_block(p, old_bytes, bytes);
 }

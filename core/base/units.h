@@ -24,6 +24,13 @@ inline constexpr size_t kPagesPerRegion = kRegionBytes / kPageBytes;
 // Writes of different threads are kept this far apart.
 inline constexpr size_t kCacheLineBytes = 64;
 
+// No program has more addresses than this.
+#if defined(__x86_64__)
+inline constexpr size_t kAddressSpaceBytes = size_t{1} << 47;
+#else
+inline constexpr size_t kAddressSpaceBytes = size_t{1} << 48;
+#endif
+
 inline constexpr uint64_t kMicrosecond_ns = 1000;
 inline constexpr uint64_t kMillisecond_ns = 1000 * kMicrosecond_ns;
 inline constexpr uint64_t kSecond_ns = 1000 * kMillisecond_ns;

@@ -45,9 +45,14 @@ HeapBody* take_body_locked() {
   if (next_body != bodies_end) return next_body;
   size_t bytes = round_up(sizeof(HeapBody) * kBodiesPerChunk, os::page_bytes());
   void* chunk = os::map(bytes, os::Reason::kRecords);
+  unsigned count = kBodiesPerChunk;
+  if (chunk == nullptr) {  // one, from what the arena has left
+    chunk = os::arena_allocate(round_up(sizeof(HeapBody), os::page_bytes()), os::page_bytes());
+    count = 1;
+  }
   if (chunk == nullptr) return nullptr;
   next_body = static_cast<HeapBody*>(chunk);
-  bodies_end = next_body + kBodiesPerChunk;
+  bodies_end = next_body + count;
   return next_body;
 }
 

@@ -44,9 +44,19 @@ bool is_given_back(ZeroingPace& pace, const pages::Span* span) {
   return false;
 }
 
+// To write over a huge block of which hardly anything is resident would make all of it so. What was used before and is dense is
+// written: its pages need no fault then.
+bool huge_is_given_back(const pages::Span* span) {
+  if (span->kind != pages::SpanKind::kHuge || span->known_dense) return false;
+  void* start = reinterpret_cast<void*>(span->start);
+  if (os::estimate_resident_bytes(start, span->bytes, os::Reason::kZero) >= span->bytes / 2) return false;
+  return os::purge(start, span->bytes, os::Reason::kZero);
+}
+
 }  // namespace
 
 void make_zero(ThreadHeap* heap, pages::Span* span) {
+  if (huge_is_given_back(span)) return;
   if (heap != nullptr && may_be_given_back(span) && is_given_back(heap->body->zeroing, span)) return;
   memset(reinterpret_cast<void*>(span->start), 0, span->bytes);
 }

@@ -7,6 +7,8 @@
 
 namespace seemalloc::os {
 
+void* (*arena_reserve)(size_t bytes, size_t* got) = nullptr;
+
 namespace {
 constexpr size_t kChunkBytes = 256 * KiB;
 
@@ -16,27 +18,49 @@ uintptr_t end = 0;
 std::atomic<size_t> mapped_bytes{0};
 std::atomic<size_t> used_bytes{0};
 
-// 0 when the OS refuses.
-uintptr_t bump(size_t bytes, size_t alignment) {
-  LockGuard guard(lock);
+uintptr_t bump_locked(size_t bytes, size_t alignment) {
   uintptr_t start = round_up(next, alignment);
-  if (start + bytes > end || next == 0) {
-    size_t chunk = bytes + alignment > kChunkBytes ? round_up(bytes + alignment, page_bytes()) : kChunkBytes;
-    void* fresh = map(chunk, Reason::kRecords);
-    if (fresh == nullptr && chunk == kChunkBytes) {
-      // Little address space left: ask for no more than is needed now.
-      chunk = round_up(bytes + alignment, page_bytes());
-      fresh = map(chunk, Reason::kRecords);
-    }
-    if (fresh == nullptr) return 0;
-    mapped_bytes.fetch_add(chunk, std::memory_order_relaxed);
-    next = reinterpret_cast<uintptr_t>(fresh);
-    end = next + chunk;
-    start = round_up(next, alignment);
-  }
+  if (start + bytes > end || next == 0) return 0;
   next = start + bytes;
   used_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return start;
+}
+
+void use_chunk_locked(void* chunk, size_t bytes) {
+  mapped_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  next = reinterpret_cast<uintptr_t>(chunk);
+  end = next + bytes;
+}
+
+// The last chunk has too little left.
+bool map_chunk_locked(size_t least) {
+  size_t chunk = least > kChunkBytes ? round_up(least, page_bytes()) : kChunkBytes;
+  void* fresh = map(chunk, Reason::kRecords);
+  if (fresh == nullptr && chunk == kChunkBytes) {
+    // Little address space left: ask for no more than is needed now.
+    chunk = round_up(least, page_bytes());
+    fresh = map(chunk, Reason::kRecords);
+  }
+  if (fresh == nullptr) return false;
+  use_chunk_locked(fresh, chunk);
+  return true;
+}
+
+// 0 when the OS refuses.
+uintptr_t bump(size_t bytes, size_t alignment) {
+  {
+    LockGuard guard(lock);
+    uintptr_t start = bump_locked(bytes, alignment);
+    if (start == 0 && map_chunk_locked(bytes + alignment)) start = bump_locked(bytes, alignment);
+    if (start != 0) return start;
+  }
+  size_t got = 0;
+  void* chunk = arena_reserve != nullptr ? arena_reserve(bytes + alignment, &got) : nullptr;
+  if (chunk == nullptr) return 0;
+  LockGuard guard(lock);
+  // Another thread may have brought one meanwhile: what is left of that is lost, addresses only.
+  use_chunk_locked(chunk, got);
+  return bump_locked(bytes, alignment);
 }
 }  // namespace
 

@@ -16,6 +16,9 @@ void* arena_allocate(size_t bytes, size_t alignment);
 // The same, with all its pages present, as those of at most a page always are: memory that is read before it is written faults twice, and
 // the second fault interrupts every CPU that runs the process (docs/decisions/0059).
 void* arena_allocate_present(size_t bytes, size_t alignment);
+// Where records come from when the kernel refuses a mapping more: zeroed memory, at least `bytes`, *got of it; null when refused. Set by
+// core/pages/window.cc, whose regions lie at the end of a mapping that can grow. Called without the arena's lock.
+extern void* (*arena_reserve)(size_t bytes, size_t* got);
 // Bytes taken from the OS for records so far.
 size_t arena_mapped_bytes();
 // Bytes handed out to records so far; the rest of the last chunk is untouched and costs no memory.

@@ -8,10 +8,12 @@
 
 namespace seemalloc::os {
 
-// While alive, calls of one number fail: each `every`-th one, or, with every = 1, all of them, after `skip` good ones.
+// While alive, calls of one number fail: each `every`-th one, or, with every = 1, all of them, after `skip` good ones. To refuse mmap
+// is to refuse memory: what then asks for the same by mremap (os::map_behind) is refused, too, and not counted.
 class RefuseCalls {
  public:
   RefuseCalls(long number, long error, unsigned every = 1, unsigned skip = 0) {
+    mappings_may_grow = false;
     target = number;
     answer = -error;
     period = every;
@@ -25,8 +27,14 @@ class RefuseCalls {
   RefuseCalls& operator=(const RefuseCalls&) = delete;
   unsigned refusals() const { return refused; }
 
+ protected:
+  static inline std::atomic<bool> mappings_may_grow;
+
  private:
   static long hook(long number) {
+    bool in_its_place = mmap_refused && number == SYS_mremap && !mappings_may_grow;
+    mmap_refused = false;
+    if (in_its_place) return answer;
     if (number != target) return 0;
     if (left != 0) {
       left--;
@@ -34,10 +42,18 @@ class RefuseCalls {
     }
     if (++seen % period.load() != 0) return 0;
     refused++;
+    mmap_refused = number == SYS_mmap;
     return answer;
   }
+  static inline thread_local bool mmap_refused = false;
   static inline std::atomic<long> target, answer;
   static inline std::atomic<unsigned> period, left, refused, seen;
+};
+
+// While alive, there is no mapping more to be had (vm.max_map_count), but those that are there may grow.
+class RefuseMappings : public RefuseCalls {
+ public:
+  RefuseMappings() : RefuseCalls(SYS_mmap, 12) { mappings_may_grow = true; }  // ENOMEM
 };
 
 // While alive, the first call of one number is not made: it is answered with this, say with a descriptor of the test's own.

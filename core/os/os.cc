@@ -145,16 +145,30 @@ void* map_aligned(size_t bytes, size_t alignment, Reason reason) {
   return reinterpret_cast<void*>(aligned);
 }
 
-bool map_at(uintptr_t start, size_t bytes, Reason reason) {
+namespace {
+// 0 or -errno.
+int map_exactly(uintptr_t start, size_t bytes, Reason reason) {
   constexpr long kFixedNoReplace = 0x100000;  // MAP_FIXED_NOREPLACE, Linux 4.17: to an older kernel the address is a hint
   long result = counted_call(Call::kMap, reason, bytes,
                              {SYS_mmap, static_cast<long>(start), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | kFixedNoReplace, -1});
-  if (sys_failed(result)) return false;
+  if (sys_failed(result)) return static_cast<int>(result);
   after_mapping(result, bytes);
-  if (static_cast<uintptr_t>(result) == start) return true;
+  if (static_cast<uintptr_t>(result) == start) return 0;
   unmap(reinterpret_cast<void*>(result), bytes, reason);
-  return false;
+  return -EEXIST;
+}
+}  // namespace
+
+bool map_at(uintptr_t start, size_t bytes, Reason reason) { return map_exactly(start, bytes, reason) == 0; }
+
+bool map_behind(uintptr_t start, size_t bytes, Reason reason) {
+  int result = map_exactly(start, bytes, reason);
+  if (result != -ENOMEM) return result == 0;
+  size_t page = page_bytes();
+  if (remap(reinterpret_cast<void*>(start - page), page, page + bytes, nullptr, reason) == nullptr) return false;
+  after_mapping(static_cast<long>(start), bytes);
+  return true;
 }
 
 bool unmap(void* start, size_t bytes, Reason reason) {
@@ -252,6 +266,24 @@ size_t resident_bytes(const void* start, size_t bytes, Reason reason) {
   size_t resident = 0;
   ask_resident_bytes(start, bytes, reason, &resident);
   return resident;
+}
+
+size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason) {
+  constexpr size_t kSamples = 4;
+  constexpr size_t kPagesOfSample = 256;
+  size_t sample = kPagesOfSample * page_bytes();
+  if (bytes <= kSamples * sample) return resident_bytes(start, bytes, reason);
+  constexpr uint8_t kOrder[kSamples] = {1, 3, 0, 2};
+  constexpr size_t kEnough = 3;  // that are all empty, or all full
+  size_t step = round_down(bytes / kSamples, page_bytes()), resident = 0;
+  for (size_t i = 0; i < kSamples; i++) {
+    if (i == kEnough && resident == 0) return 0;
+    if (i == kEnough && resident == kEnough * sample) return bytes;
+    // From the middle of each part: what was written from the start on counts by the parts that it fills.
+    uintptr_t at = reinterpret_cast<uintptr_t>(start) + kOrder[i] * step + round_down((step - sample) / 2, page_bytes());
+    resident += resident_bytes(reinterpret_cast<const void*>(at), sample, reason);
+  }
+  return resident / page_bytes() * (bytes / (kSamples * kPagesOfSample));
 }
 
 void forget_counters_in_child() {

@@ -23,6 +23,8 @@ void* map(size_t bytes, Reason reason);
 void* map_aligned(size_t bytes, size_t alignment, Reason reason);
 // The same at exactly this address. False when refused, also because something is there already.
 bool map_at(uintptr_t start, size_t bytes, Reason reason);
+// The same. Where the kernel refuses a mapping more (vm.max_map_count) the one that ends at `start` grows instead.
+bool map_behind(uintptr_t start, size_t bytes, Reason reason);
 // Gives the range back whole. False when refused (the number of mappings is limited): the range is still there.
 bool unmap(void* start, size_t bytes, Reason reason);
 // Gives the backing of the range back; it reads as zero afterwards. False when refused.
@@ -50,7 +52,9 @@ void split_huge_page(void* start, size_t bytes);
 int collapse_into_huge_pages(void* start, size_t bytes);
 // Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell of any of it.
 size_t resident_bytes(const void* start, size_t bytes, Reason reason = Reason::kReport);
-// The same, false where it refuses.
+// The same by samples of a range that is larger than a few MiB: takes as long for any size.
+size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason);
+// The same as the first, false where it refuses.
 bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* out);
 
 // The same calls summed up over their reasons.

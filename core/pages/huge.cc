@@ -11,11 +11,11 @@
 #include "core/pages/backing.h"
 #include "core/pages/growth.h"
 #include "core/pages/huge_cache.h"
+#include "core/pages/huge_space.h"
 #include "core/pages/page_map.h"
 #include "core/pages/purge.h"
 #include "core/pages/purge_delay.h"
 #include "core/pages/refaults.h"
-#include "core/pages/seams.h"
 #include "core/pages/span_pool.h"
 #include "core/pages/wanted_again.h"
 
@@ -42,7 +42,6 @@ constexpr unsigned kDelaysBetweenTries = 64;  // purge delays, and a second
 
 constinit Lock lock;
 constinit HugeCache cache;
-constinit Seams seams;
 constinit WantedAgain gone_at_once;  // when it was freed: in eager mode, or since it was too much to be kept
 constinit WantedAgain gone_early;  // on request, since memory was short, or for want of room here: only counted
 constinit SpanList in_use;
@@ -51,12 +50,6 @@ constinit size_t memory_bytes = 0;  // of the blocks in use, with what they have
 constinit size_t peak_bytes = 0;  // the most that was in use in this window (purge.h)
 constinit std::atomic<unsigned> refused_moves{0};
 constinit std::atomic<uint64_t> last_refused_ns{0};
-
-struct Range {
-  uintptr_t start;
-  size_t bytes;
-  uintptr_t end() const { return start + bytes; }
-};
 
 size_t book_bytes() { return memory_bytes + cache.dirty_bytes(); }
 
@@ -74,8 +67,7 @@ class BookGuard {
 
 void* pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-size_t granule() { return os::page_bytes() > kPageBytes ? os::page_bytes() : kPageBytes; }
-size_t rounded(size_t bytes) { return round_up(bytes, granule()); }
+size_t rounded(size_t bytes) { return round_up(bytes, huge_granule()); }
 
 // A block's memory is its bytes and a reserve behind them; the span counts the reserve in pages.
 size_t reserve_of(const Span* span) { return size_t{span->capacity} << kPageShift; }
@@ -88,60 +80,12 @@ uint64_t freed_now() {
   return os::coarse_monotonic_ns() / step * step;
 }
 
-void note_mapping(const Range& range) {
-  LockGuard guard(lock);
-  seams.add(range.start);
-  seams.add(range.end());
-}
-
-// One mapping has come where there may have been others of ours.
-void replace_mapping(const Range& range) {
-  LockGuard guard(lock);
-  seams.remove(range.start, range.end() - 1);
-  seams.add(range.start);
-  seams.add(range.end());
-}
-
-// Before a range goes away: whoever maps something there notes it anew.
-void forget_mapping(const Range& range) {
-  page_map.forget(range.start, range.bytes);
-  LockGuard guard(lock);
-  seams.remove(range.start, range.end());
-}
-
-// Gives the first parts of a range back, as many as can be noted again; *range is the rest. Where unmapping is refused (too
-// many mappings) their memory goes and the address space is kept, seams and all.
-void discard_first_parts(Range* range, os::Reason reason) {
-  constexpr unsigned kMostNoted = 64;
-  uintptr_t noted[kMostNoted];
-  unsigned count;
-  {
-    LockGuard guard(lock);
-    count = seams.copy(range->start, range->end(), noted, kMostNoted);
-  }
-  Range parts = *range;
-  if (count == kMostNoted) parts.bytes = noted[--count] - parts.start;
-  *range = Range{parts.end(), range->bytes - parts.bytes};
-  forget_mapping(parts);
-  if (os::unmap(pointer(parts.start), parts.bytes, reason)) return;
-  bool clean = os::purge(pointer(parts.start), parts.bytes, reason);
-  note_mapping(parts);
-  BookGuard guard;
-  for (unsigned i = 0; i < count; i++) seams.add(noted[i]);
-  cache.put(Extent{parts.start, parts.bytes, UINT64_MAX, false, clean});  // never tried again by age. No record: it is lost
-}
-
-// Gives memory back.
-void discard(Range range, os::Reason reason = os::Reason::kHuge) {
-  while (range.bytes != 0) discard_first_parts(&range, reason);
-}
-
 void discard_early(const Range& range) {
   {
     LockGuard guard(lock);
     gone_early.gone(range.bytes, os::coarse_monotonic_ns());
   }
-  discard(range, os::Reason::kDecay);
+  discard_huge(range, os::Reason::kDecay);
 }
 
 // Keeps memory for the next request; where there is no record for it, what was freed longest ago goes.
@@ -160,21 +104,7 @@ void keep(const Extent& extent) {
   discard_early(Range{extent.start, extent.bytes});
 }
 
-bool map_fresh(size_t bytes, size_t alignment, Range* out) {
-  void* start = os::map_aligned(bytes, alignment < granule() ? granule() : alignment, os::Reason::kHuge);
-  if (start == nullptr) return false;
-  *out = Range{reinterpret_cast<uintptr_t>(start), bytes};
-  note_mapping(*out);
-  return true;
-}
-
 // ---- moving ----
-
-// The part of `range` up to its first seam.
-Range first_part(const Range& range) {
-  LockGuard guard(lock);
-  return Range{range.start, seams.next(range.start, range.end()) - range.start};
-}
 
 // A range that memory is moved to. A refused move may leave a hole in it that is another's already.
 struct Target {
@@ -185,37 +115,40 @@ struct Target {
 };
 
 void abandon(const Target& target) {
-  if (target.hole.bytes == 0) return discard(target.range);
-  discard(Range{target.range.start, target.hole.start - target.range.start});
-  discard(Range{target.hole.end(), target.range.end() - target.hole.end()});
+  if (target.hole.bytes == 0) return discard_huge(target.range);
+  discard_huge(Range{target.range.start, target.hole.start - target.range.start});
+  discard_huge(Range{target.hole.end(), target.range.end() - target.hole.end()});
 }
 
 // Moves one part to `at` in the target, with `room` behind it (os::move_pages): what is moved next replaces that.
 bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
-  forget_mapping(part);
+  forget_huge_mapping(part);
   Range moved{at, part.bytes + room};
   os::Moved result = os::move_pages(pointer(part.start), part.bytes, pointer(at), moved.bytes, os::Reason::kHuge);
   if (result == os::Moved::kYes) {
-    replace_mapping(moved);
+    replace_huge_mapping(moved);
     return true;
   }
   last_refused_ns.store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
   refused_moves.fetch_add(1, std::memory_order_relaxed);
-  if (result == os::Moved::kRefusedTargetLost) target->hole = moved;
-  note_mapping(part);
+  if (result == os::Moved::kRefusedTargetLost) {
+    target->hole = moved;
+    forget_huge_mapping(moved);
+  }
+  note_huge_mapping(part);
   return false;
 }
 
 // Moves a piece to `at`; what is refused is given back, and a last granule that would leave no room for the others.
 bool move_piece(Range piece, uintptr_t at, Target* target) {
   if (at + piece.bytes == target->range.end()) {
-    piece.bytes -= granule();
-    discard(Range{piece.end(), granule()});
+    piece.bytes -= huge_granule();
+    discard_huge(Range{piece.end(), huge_granule()});
   }
   while (piece.bytes != 0) {
-    Range part = first_part(piece);
-    if (!move_part(part, at, granule(), target)) {
-      discard(piece);
+    Range part = first_huge_part(piece);
+    if (!move_part(part, at, huge_granule(), target)) {
+      discard_huge(piece);
       return false;
     }
     at += part.bytes;
@@ -242,9 +175,9 @@ bool fill(uintptr_t at, Target* target) {
   if (!memory) return true;
   Extent* pieces = memory->at;
   unsigned count = 0;
-  if (may_move()) {
+  if (may_move() && seams_are_known()) {
     BookGuard guard;
-    if (seams.complete()) count = cache.take_pieces(target->range.end() - at, kMinPieceBytes, pieces, kMaxPieces);
+    count = cache.take_pieces(target->range.end() - at, kMinPieceBytes, pieces, kMaxPieces);
   }
   if (count != 0) target->filled = at;
   bool sound = true;
@@ -284,7 +217,7 @@ bool gather(size_t bytes, size_t alignment, Taken* out) {
     if (cache.dirty_bytes() < bytes / 4) return false;
   }
   Target target;
-  if (!may_move() || !map_fresh(bytes, alignment, &target.range)) return false;
+  if (!may_move() || !map_huge(bytes, alignment, &target.range)) return false;
   if (!fill(target.range.start, &target)) {
     abandon(target);
     return false;
@@ -295,21 +228,12 @@ bool gather(size_t bytes, size_t alignment, Taken* out) {
 
 // ---- taking ----
 
-// Memory out of the cache is counted already; for a clean extent there has to be room, else it is put back.
-bool hold_extent_locked(const Extent& extent, Hold* hold) {
-  if (extent.clean && !hold->charge(extent.bytes)) {
-    cache.put(extent);
-    return false;
-  }
-  if (!extent.clean) hold->add(extent.bytes);
-  return true;
-}
-
 bool take_cached(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
   BookGuard guard;
   Extent extent;
-  if (!cache.take_fit(bytes, alignment, kMinRestBytes, &extent) || !hold_extent_locked(extent, hold)) return false;
-  *out = Taken{Range{extent.start, extent.bytes}, extent.clean, !extent.clean && !extent.sparse, 0};
+  if (!cache.take_fit(bytes, alignment, kMinRestBytes, &extent)) return false;
+  hold->add(extent.bytes);
+  *out = Taken{Range{extent.start, extent.bytes}, false, !extent.sparse, 0};
   return true;
 }
 
@@ -325,10 +249,11 @@ bool take_memory(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
   if (take_cached(bytes, alignment, hold, out)) return true;
   if (!hold->charge(bytes)) return false;
   *out = Taken{};
-  if (gather(bytes, alignment, out)) return true;
+  bool kept = take_kept_huge(bytes, alignment, &out->range);
+  if (!kept && gather(bytes, alignment, out)) return true;
   out->clean = true;
   out->fresh_bytes = bytes;
-  if (!map_fresh(bytes, alignment, &out->range)) return false;
+  if (!kept && !map_huge(bytes, alignment, &out->range)) return false;
   note_huge_mapped(bytes, is_wanted_again(bytes));
   return true;
 }
@@ -349,6 +274,12 @@ void set_sizes(Span* span, const Range& memory, size_t bytes) {
 
 }  // namespace
 
+// Never tried again by age. No record: it is lost.
+void keep_stuck_huge(const Range& range) {
+  BookGuard guard;
+  cache.put(Extent{range.start, range.bytes, UINT64_MAX, false});
+}
+
 Span* allocate_huge(size_t bytes, size_t alignment) {
   bytes = rounded(bytes);
   if (alignment < kPageBytes) alignment = kPageBytes;
@@ -357,7 +288,7 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
   if (!take_memory(bytes, alignment, &hold, &memory)) return nullptr;
   Span* span = page_map.reserve(memory.range.start, kPageBytes) ? take_span(SpanKind::kHuge) : nullptr;
   if (span == nullptr) {
-    discard(memory.range);
+    discard_huge(memory.range);
     return nullptr;
   }
   note_if_any(memory.fresh_bytes);
@@ -419,11 +350,11 @@ void make_room_for_sparse(size_t bytes) {
 
 void keep_or_discard(const Range& range, bool known_dense) {
   options::Purge mode = purge_mode();
-  if (goes_at_once(range, mode)) return discard(range, os::Reason::kDecay);
-  // The kernel looks at each page: not for memory that comes and goes.
-  bool sparse = !known_dense && os::resident_bytes(pointer(range.start), range.bytes, os::Reason::kHuge) < range.bytes / 2;
+  if (goes_at_once(range, mode)) return discard_huge(range, os::Reason::kDecay);
+  // The kernel looks at pages one by one: not for memory that comes and goes.
+  bool sparse = !known_dense && os::estimate_resident_bytes(pointer(range.start), range.bytes, os::Reason::kHuge) < range.bytes / 2;
   if (sparse && mode == options::Purge::kBalanced) make_room_for_sparse(range.bytes);
-  keep(Extent{range.start, range.bytes, freed_now(), sparse, false});
+  keep(Extent{range.start, range.bytes, freed_now(), sparse});
 }
 }  // namespace
 
@@ -476,13 +407,13 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
   {
     BookGuard guard;
     Extent behind;
-    cached = cache.take_at(more.range.start, more.range.bytes, &behind) && hold_extent_locked(behind, &growth);
-    dense = cached && !behind.clean && !behind.sparse;
+    cached = cache.take_at(more.range.start, more.range.bytes, &behind);
+    if (cached) growth.add(more.range.bytes);
+    dense = cached && !behind.sparse;
   }
   if (!cached) {
     if (!growth.charge(more.range.bytes)) return false;
-    if (!os::map_at(more.range.start, more.range.bytes, os::Reason::kHuge)) return false;
-    note_mapping(more.range);
+    if (!take_kept_huge_at(more.range) && !map_huge_at(more.range)) return false;
     if (!fill(more.range.start, &more)) {
       abandon(more);
       return false;
@@ -501,8 +432,8 @@ bool move_block(const Range& from, const Range& spare, Target* target) {
   Range rest = from;
   uintptr_t at = target->range.start;
   while (rest.bytes != 0) {
-    Range part = first_part(rest);
-    size_t room = part.bytes == rest.bytes ? target->filled - (at + part.bytes) : granule();
+    Range part = first_huge_part(rest);
+    size_t room = part.bytes == rest.bytes ? target->filled - (at + part.bytes) : huge_granule();
     if (!move_part(part, at, room, target)) break;
     at += part.bytes;
     rest = Range{part.end(), rest.bytes - part.bytes};
@@ -512,7 +443,7 @@ bool move_block(const Range& from, const Range& spare, Target* target) {
   size_t moved = from.bytes - rest.bytes;
   memcpy(pointer(spare.start), pointer(target->range.start), moved);
   memcpy(pointer(spare.start + moved), pointer(rest.start), rest.bytes);
-  discard(rest);
+  discard_huge(rest);
   abandon(*target);
   *target = Target{spare};
   return true;
@@ -521,7 +452,7 @@ bool move_block(const Range& from, const Range& spare, Target* target) {
 // Not so where the program has split it (madvise, mlock, mprotect of a part): copied, it is whole again.
 bool is_as_we_made_it(Range memory) {
   while (memory.bytes != 0) {
-    Range part = first_part(memory);
+    Range part = first_huge_part(memory);
     if (!os::is_one_mapping(pointer(part.start), part.bytes, os::Reason::kHuge)) return false;
     memory = Range{part.end(), memory.bytes - part.bytes};
   }
@@ -529,25 +460,21 @@ bool is_as_we_made_it(Range memory) {
 }
 
 bool movable(const Range& memory) {
-  if (!may_move()) return false;
-  {
-    LockGuard guard(lock);
-    if (!seams.complete() || seams.between(memory.start, memory.end()) > memory.bytes / kBytesPerMove) return false;
-  }
+  if (!may_move() || !seams_are_known() || seams_inside(memory) > memory.bytes / kBytesPerMove) return false;
   return is_as_we_made_it(memory);
 }
 
 // Places for a block that is to grow: one to move it to and, if that takes several calls, a spare one.
 bool map_places(const Range& memory, size_t bytes, Range* place, Range* spare) {
   *spare = Range{0, 0};
-  if (!map_fresh(bytes, kPageBytes, place)) return false;
-  bool in_parts = first_part(memory).bytes != memory.bytes;
+  if (!map_huge(bytes, kPageBytes, place)) return false;
+  bool in_parts = first_huge_part(memory).bytes != memory.bytes;
   if (page_map.reserve(place->start, kPageBytes) &&
-      (!in_parts || (map_fresh(bytes, kPageBytes, spare) && page_map.reserve(spare->start, kPageBytes)))) {
+      (!in_parts || (map_huge(bytes, kPageBytes, spare) && page_map.reserve(spare->start, kPageBytes)))) {
     return true;
   }
-  discard(*place);
-  discard(*spare);
+  discard_huge(*place);
+  discard_huge(*spare);
   return false;
 }
 
@@ -561,9 +488,9 @@ bool grow_by_moving(Span* span, size_t bytes, size_t whole) {
   if (!map_places(memory, whole, &place, &spare) && (whole == bytes || !map_places(memory, bytes, &place, &spare))) return false;
   Target target{place};
   page_map.set_foreign(span->start, kPageBytes);  // before the addresses may be another's
-  bool moved = fill(target.range.start + memory.bytes + granule(), &target) && move_block(memory, spare, &target);
+  bool moved = fill(target.range.start + memory.bytes + huge_granule(), &target) && move_block(memory, spare, &target);
   if (!moved) abandon(target);
-  if (target.range.start != spare.start) discard(spare);
+  if (target.range.start != spare.start) discard_huge(spare);
   if (moved) {
     note_if_any(fresh_bytes(target.range.bytes - memory.bytes, target));
     set_sizes(span, target.range, bytes);
@@ -597,11 +524,11 @@ size_t purge_huge(uint64_t cutoff_ns, os::Reason reason, unsigned most) {
     {
       BookGuard guard;
       if (!cache.take_old(cutoff_ns, &extent)) break;
-      if (!extent.clean) hold.add(extent.bytes);
+      hold.add(extent.bytes);
       if (reason != os::Reason::kDecay) gone_early.gone(extent.bytes, os::coarse_monotonic_ns());
     }
     purged_bytes += extent.bytes;
-    discard(Range{extent.start, extent.bytes}, reason);
+    discard_huge(Range{extent.start, extent.bytes}, reason);
   }
   return purged_bytes;
 }
@@ -617,7 +544,7 @@ size_t purge_huge_oldest(size_t bytes, os::Reason reason) {
       hold.add(extent.bytes);
     }
     purged_bytes += extent.bytes;
-    discard(Range{extent.start, extent.bytes}, reason);
+    discard_huge(Range{extent.start, extent.bytes}, reason);
   }
   return purged_bytes;
 }
@@ -692,8 +619,14 @@ unsigned kept_huge(Extent* out) {
   return cache.copy(out);
 }
 
-void lock_huge_for_fork() { lock.lock_for_fork(); }
-void unlock_huge_after_fork() { lock.unlock_after_fork(); }
+void lock_huge_for_fork() {
+  lock.lock_for_fork();
+  lock_huge_space_for_fork();
+}
+void unlock_huge_after_fork() {
+  unlock_huge_space_after_fork();
+  lock.unlock_after_fork();
+}
 void restate_huge_in_child() { backing.set_huge_bytes(book_bytes()); }
 
 }  // namespace seemalloc::pages

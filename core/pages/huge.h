@@ -2,11 +2,10 @@
 //
 // Freed memory is kept for one purge delay. A fault costs as much as moving 70 pages (docs/decisions/0010), so memory that is
 // resident is used again wherever it lies: the first part of a run of it; else pieces of it are moved to where a block
-// is to be. Threads: any; one lock, not held across system calls but mincore.
+// is to be. Threads: any; one lock, not held across system calls. Their addresses: huge_space.h.
 // Invariants:
 //  1. a block's memory is its bytes and a reserve behind them (Span::capacity, in pages), for it to grow into.
 //  2. between two seams (seams.h) our memory is one mapping of the kernel's; it is moved from seam to seam.
-//  3. before addresses are given up, their entries are foreign and their seams forgotten.
 #pragma once
 
 #include <cstddef>

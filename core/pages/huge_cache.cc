@@ -18,7 +18,7 @@ bool HugeCache::put(Extent extent) {
   bool with_before = i != 0 && joins(extents_[i - 1], extent);
   bool with_behind = i != count_ && joins(extent, extents_[i]);
   if (!with_before && !with_behind && count_ == kExtents) return false;
-  if (!extent.clean) dirty_bytes_ += extent.bytes;
+  dirty_bytes_ += extent.bytes;
   if (with_before) {
     extents_[i - 1].bytes += extent.bytes;
     if (with_behind) {
@@ -47,7 +47,7 @@ unsigned HugeCache::end_of_run(unsigned first, size_t* bytes) const {
 void HugeCache::take_from(unsigned first, size_t bytes, Extent* out) {
   *out = extents_[first];
   out->bytes = bytes;
-  if (!out->clean) dirty_bytes_ -= bytes;
+  dirty_bytes_ -= bytes;
   unsigned whole = first;
   while (bytes != 0 && extents_[whole].bytes <= bytes) {
     if (extents_[whole].freed_ns > out->freed_ns) out->freed_ns = extents_[whole].freed_ns;
@@ -96,7 +96,7 @@ unsigned HugeCache::tightest_piece(size_t bytes, size_t least, bool sparse) cons
   unsigned best = kExtents;
   for (unsigned i = 0; i < count_; i++) {
     const Extent& e = extents_[i];
-    if (e.clean || e.sparse != sparse || e.bytes < least) continue;
+    if (e.sparse != sparse || e.bytes < least) continue;
     if (best != kExtents) {
       size_t best_bytes = extents_[best].bytes;
       if (best_bytes < bytes ? e.bytes <= best_bytes : e.bytes < bytes || e.bytes >= best_bytes) continue;
@@ -134,7 +134,7 @@ bool HugeCache::take_oldest_where(bool sparse_only, Extent* out) {
   uint64_t oldest = UINT64_MAX;
   unsigned found = kExtents;
   for (unsigned i = 0; i < count_; i++) {
-    if (extents_[i].clean || (sparse_only && !extents_[i].sparse) || extents_[i].freed_ns >= oldest) continue;  // UINT64_MAX: neither unmapped nor purged before
+    if ((sparse_only && !extents_[i].sparse) || extents_[i].freed_ns >= oldest) continue;  // UINT64_MAX: neither unmapped nor purged before
     oldest = extents_[i].freed_ns;
     found = i;
   }
@@ -145,7 +145,7 @@ bool HugeCache::take_oldest_where(bool sparse_only, Extent* out) {
 
 size_t HugeCache::sparse_bytes() const {
   size_t bytes = 0;
-  for (unsigned i = 0; i < count_; i++) bytes += extents_[i].sparse && !extents_[i].clean ? extents_[i].bytes : 0;
+  for (unsigned i = 0; i < count_; i++) bytes += extents_[i].sparse ? extents_[i].bytes : 0;
   return bytes;
 }
 

@@ -17,7 +17,6 @@ struct Extent {
   size_t bytes;
   uint64_t freed_ns;
   bool sparse;
-  bool clean;  // unmapping was refused: kept for its address space, its memory is gone
 };
 
 class HugeCache {
@@ -32,19 +31,18 @@ class HugeCache {
   bool take_fit(size_t bytes, size_t alignment, size_t least_rest, Extent* out);
   // Exactly [start, start + bytes).
   bool take_at(uintptr_t start, size_t bytes, Extent* out);
-  // Extents with memory behind them, of at least `least` bytes each, up to `bytes` in all and as few as possible; else one that
+  // Extents of at least `least` bytes each, up to `bytes` in all and as few as possible; else one that
   // is sparse. Returns how many.
   unsigned take_pieces(size_t bytes, size_t least, Extent* pieces, unsigned most);
   // One that was freed before `cutoff_ns`.
   bool take_old(uint64_t cutoff_ns, Extent* out);
-  // The one with memory behind it that was freed longest ago.
+  // The one that was freed longest ago.
   bool take_oldest(Extent* out) { return take_oldest_where(false, out); }
   // The same of those that are sparse.
   bool take_oldest_sparse(Extent* out) { return take_oldest_where(true, out); }
-  // Of all that are sparse and have memory behind them.
+  // Of all that are sparse.
   size_t sparse_bytes() const;
 
-  // Of those with memory behind them.
   size_t dirty_bytes() const { return dirty_bytes_; }
   // Copies them, at most kExtents. Returns how many.
   unsigned copy(Extent* out) const {
@@ -54,7 +52,7 @@ class HugeCache {
 
  private:
   static bool continues(const Extent& before, const Extent& behind) {
-    return before.start + before.bytes == behind.start && before.clean == behind.clean && !before.sparse && !behind.sparse;
+    return before.start + before.bytes == behind.start && !before.sparse && !behind.sparse;
   }
   bool take_oldest_where(bool sparse_only, Extent* out);
   unsigned tightest_piece(size_t bytes, size_t least, bool sparse) const;

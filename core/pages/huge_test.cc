@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <random>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "core/base/option_for_test.h"
@@ -19,6 +21,7 @@
 #include "core/os/os.h"
 #include "core/pages/backing.h"
 #include "core/pages/huge_cache.h"
+#include "core/pages/huge_space.h"
 #include "core/pages/page_map.h"
 #include "core/pages/seams.h"
 #include "core/pages/wanted_again.h"
@@ -71,7 +74,7 @@ TEST(Seams, TooManyAreNoticed) {
 // ---- the cache ----
 
 Extent extent(uintptr_t start, size_t bytes, uint64_t freed = 1, bool sparse = false) {
-  return Extent{start, bytes, freed, sparse, false};
+  return Extent{start, bytes, freed, sparse};
 }
 
 TEST(HugeCache, TheTightestRunServesWithItsFirstPart) {
@@ -520,6 +523,146 @@ TEST_F(HugeMemory, WhatCouldNotBeGivenBackIsStillMovedPartByPart) {
   expect_moved_with_contents(span, start, true, 3);
   release_huge(span);
   for (Span* b : between) release_huge(b);
+}
+
+// ---- mappings ----
+
+size_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count++;
+  return count;
+}
+
+uint64_t calls(os::Call call) { return os::call_count(call, os::Reason::kHuge).calls; }
+
+// More holes than may be mappings: block, hole, block, hole …
+std::vector<Span*> blocks_with_holes(size_t holes) {
+  std::vector<Span*> blocks;
+  for (size_t i = 0; i < 2 * holes; i++) {
+    blocks.push_back(allocate_huge(MiB + 100 * KiB, kPageBytes));
+    *static_cast<volatile char*>(memory(blocks.back())) = 7;
+  }
+  for (size_t i = 0; i < blocks.size(); i += 2) release_huge(blocks[i]);
+  purge_huge(UINT64_MAX);
+  for (size_t i = 0; i < holes; i++) blocks[i] = blocks[2 * i + 1];
+  blocks.resize(holes);
+  return blocks;
+}
+
+TEST_F(HugeMemory, ManyHolesLeaveFarFewerMappingsThanTheKernelAllows) {
+  constexpr size_t kHoles = kMostPieces + 4000;
+  std::vector<Span*> blocks = blocks_with_holes(kHoles);
+  EXPECT_LE(huge_space().pieces, kMostPieces + 10);
+  EXPECT_GE(huge_space().kept_ranges, 3900u);
+  EXPECT_LT(mappings(), kMostPieces + 1000);
+  // What is kept is used again, by blocks that come, and by those that grow.
+  uint64_t mapped = calls(os::Call::kMap), kept = huge_space().kept_ranges;
+  std::vector<Span*> more;
+  for (int i = 0; i < 1000; i++) {
+    more.push_back(allocate_huge(MiB + 100 * KiB, kPageBytes));
+    ASSERT_TRUE(more.back()->known_zero);
+    ASSERT_EQ(*memory(more.back()), 0);
+  }
+  EXPECT_EQ(calls(os::Call::kMap), mapped);
+  EXPECT_EQ(huge_space().kept_ranges, kept - 1000);
+  int grown = 0;
+  for (Span* span : blocks) grown += resize_huge(span, span->bytes + 256 * KiB) ? 1 : 0;
+  EXPECT_GE(grown, static_cast<int>(kHoles) - 1010) << "all but those in front of a new block";
+  // Some goes when the system refuses memory, and all of it with the blocks.
+  size_t pieces = huge_space().pieces;
+  if (huge_space().kept_ranges != 0) {
+    EXPECT_GT(unmap_kept_huge(), 0u);
+    EXPECT_GT(huge_space().pieces, pieces);
+  }
+  EXPECT_LE(huge_space().pieces, 2 * kMostPieces);
+  for (Span* span : more) release_huge(span);
+  for (Span* span : blocks) release_huge(span);
+  purge_huge(UINT64_MAX);
+  EXPECT_EQ(huge_space().kept_bytes, 0u);
+  EXPECT_EQ(huge_space().pieces, 0u);
+  EXPECT_LT(mappings(), 1000u);
+}
+
+// Whatever is refused, what is mapped is accounted for: at the end there is nothing left, and no block has lost its contents.
+TEST_F(HugeMemory, RandomBlocksAmongManyHolesKeepTheirContents) {
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  std::vector<Span*> around = blocks_with_holes(kMostPieces + 500);
+  std::map<Span*, char> live;
+  for (int step = 0; step < 3000; step++) {
+    size_t bytes = MiB + random() % (2 * MiB);
+    auto some = live.begin();
+    if (!live.empty()) std::advance(some, random() % live.size());
+    switch (random() % 4) {
+      case 0:
+      case 1: {
+        size_t alignment = kPageBytes << random() % 8;
+        Span* span = allocate_huge(bytes, alignment);
+        ASSERT_NE(span, nullptr);
+        ASSERT_EQ(span->start % alignment, 0u);
+        ASSERT_EQ(page_map.span_of(memory(span)), span);
+        if (span->known_zero) {
+          ASSERT_EQ(memory(span)[0] | memory(span)[span->bytes - 1], 0);
+        }
+        char fill = static_cast<char>(1 + random() % 100);
+        memory(span)[0] = memory(span)[MiB - 1] = fill;
+        live[span] = fill;
+        break;
+      }
+      case 2:
+        if (live.empty()) break;
+        ASSERT_EQ(memory(some->first)[0], some->second);
+        ASSERT_EQ(memory(some->first)[MiB - 1], some->second);
+        release_huge(some->first);
+        live.erase(some);
+        if (random() % 8 == 0) purge_huge(UINT64_MAX);
+        break;
+      default:
+        if (!live.empty()) resize_huge(some->first, bytes);
+    }
+  }
+  for (auto& [span, fill] : live) {
+    ASSERT_EQ(memory(span)[0], fill);
+    ASSERT_EQ(memory(span)[MiB - 1], fill);
+    release_huge(span);
+  }
+  for (Span* span : around) release_huge(span);
+  purge_huge(UINT64_MAX);
+  EXPECT_EQ(huge_space().kept_bytes, 0u);
+  EXPECT_EQ(huge_space().pieces, 0u);
+}
+
+// ---- cost ----
+
+TEST_F(HugeMemory, WhatIsHardlyTouchedCostsLittleHoweverLargeItIs) {
+  for (size_t bytes : {2 * MiB, 64 * MiB, 4 * GiB}) {
+    uint64_t looks = calls(os::Call::kMincore), looked = os::call_count(os::Call::kMincore, os::Reason::kHuge).bytes;
+    for (int i = 0; i < 10; i++) {
+      Span* span = allocate_huge(bytes, kPageBytes);
+      ASSERT_NE(span, nullptr);
+      *static_cast<volatile char*>(memory(span)) = 1;
+      release_huge(span);
+    }
+    EXPECT_LE(calls(os::Call::kMincore) - looks, 10 * 4u) << bytes;
+    EXPECT_LE(os::call_count(os::Call::kMincore, os::Reason::kHuge).bytes - looked, 10 * 4 * MiB) << bytes;
+    purge_huge(UINT64_MAX);
+  }
+}
+
+TEST_F(HugeMemory, AnEstimateIsNearWhatIsResident) {
+  constexpr size_t kBytes = 256 * MiB;
+  char* range = static_cast<char*>(os::map(kBytes, os::Reason::kHuge));
+  auto estimate = [&] { return os::estimate_resident_bytes(range, kBytes, os::Reason::kHuge); };
+  EXPECT_EQ(estimate(), 0u);
+  for (unsigned parts = 1; parts <= 8; parts++) {
+    memset(range + (parts - 1) * kBytes / 8, 1, kBytes / 8);
+    EXPECT_LE(estimate(), (parts + 2) * kBytes / 8);
+    EXPECT_GE(estimate() + 2 * kBytes / 8, parts * kBytes / 8);
+  }
+  EXPECT_EQ(estimate(), kBytes);
+  os::unmap(range, kBytes, os::Reason::kHuge);
 }
 
 TEST_F(HugeMemory, AMoveIsTriedAgainSomeTimeAfterTheLastRefusal) {

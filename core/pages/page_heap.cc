@@ -12,6 +12,7 @@
 #include "core/pages/growth.h"
 #include "core/pages/huge.h"
 #include "core/pages/huge_page_pacing.h"
+#include "core/pages/huge_space.h"
 #include "core/pages/page_map.h"
 #include "core/pages/purge.h"
 #include "core/pages/refaults.h"
@@ -371,7 +372,19 @@ size_t unmap_empty_regions() {
       region_pool.give(region);
     }
   }
-  return bytes + unmap_reserve();
+  return bytes + unmap_reserve() + unmap_kept_huge();
+}
+
+// What we could give back at most is taken off: the system judges by what is mapped (RLIMIT_AS, what is committed) or by the request alone.
+bool room_may_help(size_t bytes) {
+  size_t ours = region_count() * kRegionBytes + huge_totals(false).cached_bytes + huge_space().kept_bytes + reserve_bytes();
+  auto granted = [](size_t wanted) {
+    void* probe = os::map(wanted, os::Reason::kPressure);
+    if (probe != nullptr) os::unmap(probe, wanted, os::Reason::kPressure);
+    return probe != nullptr;
+  };
+  // Where not even a page is granted the number of mappings may be to blame.
+  return bytes <= ours || granted(round_up(bytes - ours, os::page_bytes())) || !granted(os::page_bytes());
 }
 
 namespace {

@@ -41,9 +41,13 @@ bool try_extend(Span* span, size_t page_count);
 // Gives back the pages of a kLarge span behind the first `page_count`.
 void shrink(Span* span, size_t page_count);
 
-// Gives the address space of regions without spans back: only when memory is refused, since each costs a mapping's split.
+// Gives the address space of regions without spans back, and that of freed huge blocks: only when memory is refused, since each costs a mapping's split.
 // Requires: no lock held. Returns bytes given back.
 size_t unmap_empty_regions();
+
+// The system has refused so many bytes. Whether it might grant them if all that is free were given back first; costs up to two system
+// calls and gives nothing back. Not of a limit of our own.
+bool room_may_help(size_t bytes);
 
 // For what purges parts of a span. Whether its region lies on a huge page, or may by now, since it is being moved; and, before
 // the first part of that goes: true when os::split_huge_page() is due, which is said once, or at any time during a move.

@@ -23,19 +23,46 @@ bool PageMap::reserve(uintptr_t start, size_t bytes) {
     if (__atomic_load_n(&root_[i], __ATOMIC_RELAXED) != 0) continue;
     LockGuard guard(leaf_lock);
     if (__atomic_load_n(&root_[i], __ATOMIC_RELAXED) != 0) continue;
-    void* leaf = os::map(kLeafEntries * sizeof(uint64_t), os::Reason::kPageMap);
+    size_t leaf_bytes = round_up(sizeof(Leaf), os::page_bytes());
+    void* leaf = os::map(leaf_bytes, os::Reason::kPageMap);
     if (leaf == nullptr) return false;
-    leaf_bytes_.fetch_add(kLeafEntries * sizeof(uint64_t), std::memory_order_relaxed);
+    leaf_bytes_.fetch_add(leaf_bytes, std::memory_order_relaxed);
     __atomic_store_n(&root_[i], reinterpret_cast<uintptr_t>(leaf) - reinterpret_cast<uintptr_t>(this), __ATOMIC_RELEASE);
   }
   return true;
 }
 
-void PageMap::store(uintptr_t page, uint64_t entry) {
+// Null: no entries.
+PageMap::Leaf* PageMap::leaf_of(uintptr_t page) const {
   uint64_t leaf = __atomic_load_n(&root_[page >> kLeafBits], __ATOMIC_RELAXED);
-  uint64_t* entries = reinterpret_cast<uint64_t*>(reinterpret_cast<uintptr_t>(this) + leaf);
-  __atomic_store_n(&entries[page & (kLeafEntries - 1)], entry, __ATOMIC_RELAXED);
+  return leaf != 0 ? reinterpret_cast<Leaf*>(reinterpret_cast<uintptr_t>(this) + leaf) : nullptr;
 }
+
+// Requires: all in one leaf, which is there. Groups are marked first: whoever forgets the range later finds each entry.
+void PageMap::set_outside(uintptr_t first, uintptr_t end, uint64_t entry) {
+  Leaf* leaf = leaf_of(first);
+  first &= kLeafEntries - 1;
+  end = ((end - 1) & (kLeafEntries - 1)) + 1;
+  for (uintptr_t group = first >> kGroupBits; entry != 0 && group <= (end - 1) >> kGroupBits; group++) {
+    uint64_t* word = &leaf->marked[group >> kGroupBits];
+    uint64_t mark = uint64_t{1} << (group & ((1 << kGroupBits) - 1));
+    if ((__atomic_load_n(word, __ATOMIC_RELAXED) & mark) == 0) __atomic_fetch_or(word, mark, __ATOMIC_RELAXED);
+  }
+  for (uintptr_t page = first; page < end; page++) __atomic_store_n(&leaf->entries[page], entry, __ATOMIC_RELAXED);
+}
+
+namespace {
+// Calls f(first, end) for each part of the range of pages that lies in one leaf.
+template <typename F>
+void for_each_leaf(uintptr_t first, uintptr_t end, const F& f) {
+  while (first < end) {
+    uintptr_t part_end = (first | (PageMap::kLeafEntries - 1)) + 1;
+    if (part_end > end) part_end = end;
+    f(first, part_end);
+    first = part_end;
+  }
+}
+}  // namespace
 
 void PageMap::set(uintptr_t start, size_t bytes, const Span* span) {
   if (window.contains(start)) {
@@ -43,26 +70,44 @@ void PageMap::set(uintptr_t start, size_t bytes, const Span* span) {
     return;
   }
   uint64_t entry = reinterpret_cast<uintptr_t>(span) - reinterpret_cast<uintptr_t>(&foreign_span);
-  uintptr_t end = (start + bytes) >> kPageShift;
-  for (uintptr_t page = start >> kPageShift; page < end; page++) store(page, entry);
+  for_each_leaf(start >> kPageShift, (start + bytes) >> kPageShift,
+                [&](uintptr_t first, uintptr_t end) { set_outside(first, end, entry); });
 }
 
 void PageMap::set_free(uintptr_t start, size_t bytes) { set(start, bytes, &free_span); }
 
 void PageMap::set_foreign(uintptr_t start, size_t bytes) { set(start, bytes, &foreign_span); }
 
-void PageMap::forget(uintptr_t start, size_t bytes) {
-  uintptr_t end = (start + bytes) >> kPageShift;
-  for (uintptr_t page = start >> kPageShift; page < end; page++) {
-    uintptr_t address = page << kPageShift;
-    if (window.contains(address)) {
-      window.set(window.page_of(reinterpret_cast<void*>(address)), 1, &foreign_span);
-    } else if (__atomic_load_n(&root_[page >> kLeafBits], __ATOMIC_RELAXED) == 0) {
-      page |= kLeafEntries - 1;  // no entries in all of this leaf
-    } else if (span_of(reinterpret_cast<void*>(address)) != &foreign_span) {
-      store(page, 0);
-    }
+// Pages of one group, as they are counted in the leaf. The mark goes when all of the group is in the range: else others have the rest.
+void PageMap::forget_group(Leaf* leaf, uintptr_t first, uintptr_t end) {
+  uintptr_t group = first >> kGroupBits;
+  uint64_t* word = &leaf->marked[group >> kGroupBits];
+  uint64_t mark = uint64_t{1} << (group & ((1 << kGroupBits) - 1));
+  if ((__atomic_load_n(word, __ATOMIC_RELAXED) & mark) == 0) return;
+  for (uintptr_t page = first; page < end; page++) {
+    if (__atomic_load_n(&leaf->entries[page], __ATOMIC_RELAXED) != 0) __atomic_store_n(&leaf->entries[page], 0, __ATOMIC_RELAXED);
   }
+  if (end - first == uintptr_t{1} << kGroupBits) __atomic_fetch_and(word, ~mark, __ATOMIC_RELAXED);
+}
+
+void PageMap::forget(uintptr_t start, size_t bytes) {
+  constexpr uintptr_t kGroup = uintptr_t{1} << kGroupBits, kWord = kGroup << kGroupBits;  // pages
+  window.forget(start, bytes);
+  for_each_leaf(start >> kPageShift, (start + bytes) >> kPageShift, [&](uintptr_t from, uintptr_t to) {
+    Leaf* leaf = leaf_of(from);
+    if (leaf == nullptr) return;
+    uintptr_t end = ((to - 1) & (kLeafEntries - 1)) + 1;
+    for (uintptr_t page = from & (kLeafEntries - 1); page < end;) {
+      if (__atomic_load_n(&leaf->marked[page / kWord], __ATOMIC_RELAXED) == 0) {
+        page = (page | (kWord - 1)) + 1;
+        continue;
+      }
+      uintptr_t group_end = (page | (kGroup - 1)) + 1;
+      if (group_end > end) group_end = end;
+      forget_group(leaf, page, group_end);
+      page = group_end;
+    }
+  });
 }
 
 }  // namespace seemalloc::pages

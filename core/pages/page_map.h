@@ -50,7 +50,7 @@ class PageMap {
   void set_free(uintptr_t start, size_t bytes);
   // Marks the range as not ours.
   void set_foreign(uintptr_t start, size_t bytes);
-  // The same where not every page has an entry.
+  // The same where not every page has an entry, and few have a span: takes as long as there are such, and a little for each 32 MiB.
   void forget(uintptr_t start, size_t bytes);
 
   // For the fork handlers.
@@ -60,9 +60,17 @@ class PageMap {
   size_t map_bytes() const { return leaf_bytes_.load(std::memory_order_relaxed) + window.map_bytes(); }
 
  private:
-  void store(uintptr_t page, uint64_t entry);
+  // A leaf's entries, and a bit for each group of 64 of them: clear where all of them are foreign.
+  static constexpr unsigned kGroupBits = 6;
+  struct Leaf {
+    uint64_t entries[kLeafEntries];
+    uint64_t marked[kLeafEntries >> (2 * kGroupBits)];
+  };
+  Leaf* leaf_of(uintptr_t page) const;
+  void set_outside(uintptr_t first, uintptr_t end, uint64_t entry);
+  void forget_group(Leaf* leaf, uintptr_t first, uintptr_t end);
 
-  uint64_t zero_leaf_[kLeafEntries] = {};  // must come first: offset 0. Never written
+  uint64_t zero_leaf_[kLeafEntries] = {};  // must come first: offset 0. Never written. No marks: span_of() alone reads it
   uint64_t root_[size_t{1} << kRootBits] = {};
   std::atomic<size_t> leaf_bytes_{0};
 };

@@ -77,6 +77,11 @@ size_t unmap_reserve() {
   return bytes;
 }
 
+size_t reserve_bytes() {
+  LockGuard guard(lock);
+  return end - next;
+}
+
 void lock_reserve_for_fork() { lock.lock_for_fork(); }
 void unlock_reserve_after_fork() { lock.unlock_after_fork(); }
 

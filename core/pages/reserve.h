@@ -18,6 +18,8 @@ void unmap_region(uintptr_t base);
 
 // Gives the part of the reserve that was never used back to the system. Returns bytes given back.
 size_t unmap_reserve();
+// So much that is.
+size_t reserve_bytes();
 
 void lock_reserve_for_fork();
 void unlock_reserve_after_fork();

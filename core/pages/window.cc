@@ -1,5 +1,6 @@
 #include "core/pages/window.h"
 
+#include "core/os/arena.h"
 #include "core/os/os.h"
 #include "core/pages/page_map.h"
 
@@ -9,12 +10,27 @@ namespace {
 constexpr size_t kMapStepBytes = 64 * KiB;  // entries of 64 MiB
 constexpr size_t kLeastDistance = 4 * GiB;
 constexpr uintptr_t kLeastTop = 64 * GiB;
+
+// A region of the process's window, for records where the kernel refuses a mapping more.
+void* region_for_records(size_t bytes, size_t* got) {
+  if (bytes > kRegionBytes) return nullptr;
+  *got = kRegionBytes;
+  return reinterpret_cast<void*>(window.map_region());
+}
 }  // namespace
 
 constinit Window window;
 
 void Window::set(size_t page, size_t count, const Span* span) {
   for (size_t i = page; i < page + count; i++) __atomic_store_n(&spans_[i], const_cast<Span*>(span), __ATOMIC_RELAXED);
+}
+
+void Window::forget(uintptr_t start, size_t bytes) {
+  uintptr_t base = load_racing(base_);
+  if (base == kNowhere) return;
+  uintptr_t end = base + (pages() << kPageShift);
+  uintptr_t from = start > base ? start : base, to = start + bytes < end ? start + bytes : end;
+  if (from < to) set((from - base) >> kPageShift, (to - from) >> kPageShift, &foreign_span);
 }
 
 // Chooses the base: an eighth of the address space below where the kernel would map a region, so that there is as much room
@@ -36,6 +52,7 @@ bool Window::place_locked() {
     end_ = pages;
     __atomic_store_n(&spans_, reinterpret_cast<Span**>(map), __ATOMIC_RELAXED);
     __atomic_store_n(&base_, base, __ATOMIC_RELEASE);
+    if (this == &window) os::arena_reserve = region_for_records;
     return true;
   }
   return false;
@@ -46,7 +63,7 @@ bool Window::add_region_locked() {
   if (pages_ + kPagesPerRegion > end_) return false;
   size_t have = map_bytes();
   if ((pages_ + kPagesPerRegion) * sizeof(Span*) > have) {
-    if (!os::map_at(reinterpret_cast<uintptr_t>(spans_) + have, kMapStepBytes, os::Reason::kPageMap)) return false;
+    if (!os::map_behind(reinterpret_cast<uintptr_t>(spans_) + have, kMapStepBytes, os::Reason::kPageMap)) return false;
     map_bytes_.store(have + kMapStepBytes, std::memory_order_relaxed);
   }
   set(pages_, kPagesPerRegion, &foreign_span);
@@ -60,7 +77,9 @@ uintptr_t Window::map_region() {
   while (search_ < pages_ && span_at(search_) != &foreign_span) search_ += kPagesPerRegion;
   if (search_ == pages_ && !add_region_locked()) return 0;
   uintptr_t start = base_ + search_ * kPageBytes;
-  if (!os::map_at(start, kRegionBytes, os::Reason::kGrowth)) return 0;
+  bool beside_ours = search_ != 0 && span_at(search_ - 1) != &foreign_span;
+  bool mapped = beside_ours ? os::map_behind(start, kRegionBytes, os::Reason::kGrowth) : os::map_at(start, kRegionBytes, os::Reason::kGrowth);
+  if (!mapped) return 0;
   set(search_, kPagesPerRegion, &free_span);
   search_ += kPagesPerRegion;
   return start;

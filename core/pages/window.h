@@ -47,6 +47,8 @@ class alignas(kCacheLineBytes) Window {
 
   // Points the pages at `span`. Requires: they are below pages().
   void set(size_t page, size_t count, const Span* span);
+  // Nothing of ours is in the range any more, as far as it is inside.
+  void forget(uintptr_t start, size_t bytes);
 
   // A fresh region: zeroed, readable and writable, its pages marked free. 0 when the OS refuses it at the address.
   uintptr_t map_region();

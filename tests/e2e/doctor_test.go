@@ -58,7 +58,7 @@ func examine(t *testing.T, pid string, lasts string) (d diagnosis) {
 			t.Errorf("%s: %s", look.ID, look.Missing)
 		}
 	}
-	if len(d.Looks) != 9 {
+	if len(d.Looks) != 10 {
 		t.Errorf("%d looks", len(d.Looks))
 	}
 	return d
@@ -137,6 +137,7 @@ func TestDoctorFinds(t *testing.T) {
 		{"hoards", "purge_delay:1000", "hoarding", ""},
 		{"copies", "purge_delay:1000", "realloc-copies", "append_line"},
 		{"aligned", "purge_delay:1000", "over-alignment", "make_aligned_counter"},
+		{"splits", "purge_delay:1000", "mappings", ""},
 	} {
 		t.Run(test.way, func(t *testing.T) {
 			args := []string{"run", "--", sick, test.way}

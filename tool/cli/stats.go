@@ -48,7 +48,7 @@ in fragmentation here.`,
 				fmt.Fprintln(a.out, indented.String())
 				return nil
 			}
-			fmt.Fprint(a.out, report.Stats(stats, t.name))
+			fmt.Fprint(a.out, report.Stats(stats, t.name, attach.ReadMappings(t.pid)))
 			return nil
 		},
 	}

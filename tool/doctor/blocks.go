@@ -87,8 +87,10 @@ func reallocCopies(p Pair) (string, *Finding, error) {
 
 // overAlignment: blocks of which the program wanted less than half. No size class wastes that much; an alignment does.
 func overAlignment(p Pair) (string, *Finding, error) {
-	if p.After.Heap == nil || p.Before.Heap == nil {
-		return "", nil, errNoProfile
+	for _, look := range []*Snapshot{p.Before, p.After} {
+		if look.Heap == nil {
+			return "", nil, noProfile(look)
+		}
 	}
 	before, _ := oversized(p.Before)
 	wasted, count := oversized(p.After)

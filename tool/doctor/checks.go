@@ -3,6 +3,9 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"strings"
+
+	"seemalloc/tool/report"
 )
 
 // checks in the order in which their looks are shown.
@@ -15,6 +18,7 @@ var checks = []Check{
 	{"realloc-copies", "blocks that grow by being copied", Rate, reallocCopies},
 	{"over-alignment", "blocks far larger than what was asked for", State, overAlignment},
 	{"memory-limit", "the limit of a memory cgroup", State, memoryLimit},
+	{"mappings", "mappings of the address space", State, mappings},
 	{"samples-lost", "what the profile lacks", State, samplesLost},
 }
 
@@ -31,7 +35,22 @@ var (
 	errOldLibrary = errors.New("the process's library is too old to tell")
 	errNoProc     = errors.New("/proc does not show it to this user")
 	errNoProfile  = errors.New("the process's library has no profiler (libseemalloc_minimal)")
+	errNoKind     = errors.New("the process's library does not make heap profiles")
 )
+
+// noProfile says why a look has no heap profile.
+func noProfile(s *Snapshot) error {
+	switch {
+	case strings.Contains(s.NoHeap, "minimal"):
+		return errNoProfile
+	case s.NoHeap == "":
+		return errNoKind
+	case s.Mappings != nil && s.Mappings.Share() >= severeNearMappings:
+		return fmt.Errorf("no heap profile could be made (%s): the process has %s mappings and may have %s (vm.max_map_count)", s.NoHeap,
+			report.Count(s.Mappings.Count), report.Count(s.Mappings.Limit))
+	}
+	return fmt.Errorf("no heap profile could be made: %s", s.NoHeap)
+}
 
 // waste says how bad it is that so much of the resident memory is there for nothing; false: not bad.
 func waste(bytes, rss float64) (Severity, bool) {

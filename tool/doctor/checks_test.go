@@ -33,12 +33,13 @@ func healthy() Pair {
 				{TID: 42, ListBytes: mib, EmptyBytes: mib, Refills: 1000 * seconds, RemoteFrees: 1000 * seconds},
 				{TID: 43, ListBytes: mib, EmptyBytes: mib, LargeBytes: mib, FreeBytes: 100 * mib},
 			},
-			Tasks:   map[int]Task{42: {"main", seconds * 5e8}, 43: {"sleeper", 1000}},
-			Memory:  &Memory{RSS: 200 * mib, AnonHugePages: 100 * mib},
-			Limits:  []Limit{{Group: "/", File: "memory.max", Bytes: gib, Used: 500 * mib}, {Group: "/a", File: "memory.high", Bytes: 400 * mib, Used: 210 * mib}},
-			Options: map[string]string{"purge_delay": "1000", "purge": "1", "thread_cache": "32M", "stack_depth": "64", "huge_pages": "1"},
-			Heap:    heapProfile(),
-			Remote:  &profile.Profile{},
+			Tasks:    map[int]Task{42: {"main", seconds * 5e8}, 43: {"sleeper", 1000}},
+			Memory:   &Memory{RSS: 200 * mib, AnonHugePages: 100 * mib},
+			Mappings: &attach.Mappings{Count: 200, Limit: 1000},
+			Limits:   []Limit{{Group: "/", File: "memory.max", Bytes: gib, Used: 500 * mib}, {Group: "/a", File: "memory.high", Bytes: 400 * mib, Used: 210 * mib}},
+			Options:  map[string]string{"purge_delay": "1000", "purge": "1", "thread_cache": "32M", "stack_depth": "64", "huge_pages": "1"},
+			Heap:     heapProfile(),
+			Remote:   &profile.Profile{},
 		}
 	}
 	return Pair{look(100), look(110)}
@@ -266,6 +267,9 @@ func TestThresholds(t *testing.T) {
 		{"met it meanwhile", "memory-limit", Severe, func(s *Snapshot, n int64) { s.Limits[1].Used, s.Limits[1].Failures = 360*mib, 5+n }},
 		{"met it long ago", "memory-limit", Warning, func(s *Snapshot, _ int64) { s.Limits[1].Used, s.Limits[1].Failures = 360*mib, 5 }},
 
+		{"three quarters of the mappings", "mappings", Warning, func(s *Snapshot, _ int64) { s.Mappings.Count = 750 }},
+		{"less than that", "mappings", "", func(s *Snapshot, _ int64) { s.Mappings.Count = 749 }},
+		{"nearly all mappings", "mappings", Severe, func(s *Snapshot, _ int64) { s.Mappings.Count = 960 }},
 		{"one sample dropped", "samples-lost", Warning, func(s *Snapshot, _ int64) { s.Stats.Sampling.Dropped = 1 }},
 		{"a tenth cut", "samples-lost", Note, func(s *Snapshot, _ int64) { s.Stats.Sampling.Truncated = 100 }},
 		{"less than a tenth", "samples-lost", "", func(s *Snapshot, _ int64) { s.Stats.Sampling.Truncated = 99 }},
@@ -420,6 +424,45 @@ func TestAdviceDependsOnTheOptions(t *testing.T) {
 	} {
 		if got := advice(test.options, test.edit); !strings.Contains(got, test.want) {
 			t.Errorf("%q is not in %q", test.want, got)
+		}
+	}
+}
+
+func TestNoProfileSaysWhy(t *testing.T) {
+	missing := func(change func(*Snapshot)) string {
+		p := healthy()
+		for _, s := range []*Snapshot{p.Before, p.After} {
+			s.Heap = nil
+			change(s)
+		}
+		for _, look := range Examine(p, All).Looks {
+			if look.ID == "over-alignment" {
+				return look.Missing
+			}
+		}
+		return ""
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*Snapshot)
+		want   []string
+		not    string
+	}{
+		{"minimal", func(s *Snapshot) { s.NoHeap = "this is the library without a profiler (minimal)" }, []string{"has no profiler"}, "mappings"},
+		{"no memory", func(s *Snapshot) { s.NoHeap = "no memory for the profile" }, []string{"no memory for the profile"}, "has no profiler"},
+		{"no mappings", func(s *Snapshot) {
+			s.NoHeap = "no memory for the profile"
+			s.Mappings = &attach.Mappings{Count: 65_529, Limit: 65_530}
+		}, []string{"no memory for the profile", "65,529 mappings", "65,530", "vm.max_map_count"}, "has no profiler"},
+	} {
+		got := missing(test.change)
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %q is not in %q", test.name, want, got)
+			}
+		}
+		if strings.Contains(got, test.not) {
+			t.Errorf("%s: %q is in %q", test.name, test.not, got)
 		}
 	}
 }

@@ -22,9 +22,13 @@ type Snapshot struct {
 	Tasks   map[int]Task // by thread id in the process's own pid namespace
 	Memory  *Memory
 	Limits  []Limit
-	Options map[string]string
-	Heap    *profile.Profile
-	Remote  *profile.Profile // blocks that other threads than their own have freed
+	// Mappings is how many mappings of the address space it has, of how many it may have.
+	Mappings *attach.Mappings
+	Options  map[string]string
+	Heap     *profile.Profile
+	// NoHeap is what the process said where Heap is nil.
+	NoHeap string
+	Remote *profile.Profile // blocks that other threads than their own have freed
 
 	// What is free in half-empty spans, by whose blocks keep them.
 	Fragmentation *profile.Profile

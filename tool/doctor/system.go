@@ -56,6 +56,35 @@ func memoryLimit(p Pair) (string, *Finding, error) {
 	return used, finding, nil
 }
 
+// mappings: the kernel is about to refuse memory, threads and files though there is room, for the process has too many mappings.
+func mappings(p Pair) (string, *Finding, error) {
+	m := p.After.Mappings
+	if m == nil {
+		return "", nil, errNoProc
+	}
+	share := m.Share()
+	seen := fmt.Sprintf("%s of %s (%s, vm.max_map_count)", report.Count(m.Count), report.Count(m.Limit), percent(share))
+	if share < nearMappings {
+		return seen, nil, nil
+	}
+	finding := &Finding{
+		Severity: Warning, Title: "The process has nearly as many mappings as it may have",
+		Figure: seen, Value: share,
+		Why: "At the limit the kernel refuses every new mapping, however much memory is free: threads cannot be started, files cannot be " +
+			"mapped, and large blocks are refused. seemalloc itself stays below a quarter of the kernel's default limit; most are the program's " +
+			"own calls of mmap, mprotect and madvise, or threads.",
+		Change: []string{
+			fmt.Sprintf("see what they are: `sort -k6 /proc/%d/maps | less`", p.After.Stats.PID),
+			"raise the limit: `sysctl vm.max_map_count=262144`, and a line in /etc/sysctl.d to keep it",
+			"map fewer and larger pieces: neighbours with the same protection and advice are one mapping",
+		},
+	}
+	if share >= severeNearMappings {
+		finding.Severity = Severe
+	}
+	return seen, finding, nil
+}
+
 // failures counts how often the limit was met between the looks.
 func (p Pair) failures(limit Limit) int64 {
 	for _, before := range p.Before.Limits {

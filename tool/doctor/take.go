@@ -32,7 +32,7 @@ func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
 	if s.Threads, err = attach.FetchThreads(c); err != nil {
 		return nil, err
 	}
-	if s.Heap, err = fetchProfile(c, "heap", name); err != nil {
+	if s.Heap, s.NoHeap, err = askProfile(c, "heap", name); err != nil {
 		return nil, err
 	}
 	if s.Remote, err = fetchProfile(c, "remote", name); err != nil {
@@ -44,21 +44,29 @@ func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
 	s.Name = func(p *profile.Profile) { symbolize.Profile(p, symbolize.Files{PID: pid}) }
 	if pid != 0 {
 		s.Tasks, s.Memory, s.Limits = readTasks(pid), readMemory(pid), readLimits(pid, s.Stats.Pressure)
+		s.Mappings = attach.ReadMappings(pid)
 	}
 	return s, nil
 }
 
 // fetchProfile is nil without an error where the library does not make such profiles.
 func fetchProfile(c *attach.Client, kind, name string) (*profile.Profile, error) {
+	p, _, err := askProfile(c, kind, name)
+	return p, err
+}
+
+// askProfile is nil with the process's own words where it makes no such profile, or cannot now.
+func askProfile(c *attach.Client, kind, name string) (p *profile.Profile, refusal string, err error) {
 	data, err := c.Call("profile", kind)
 	var refused *attach.ServerError
 	if errors.As(err, &refused) {
-		return nil, nil
+		return nil, refused.Text, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return report.Parse(data, name)
+	p, err = report.Parse(data, name)
+	return p, "", err
 }
 
 // options are the values in effect, by name; none where the library does not tell.

@@ -31,6 +31,9 @@ const (
 	// Of the limit of a cgroup.
 	nearLimit, severeNearLimit = 0.90, 0.97
 
+	// Of the mappings that a process may have.
+	nearMappings, severeNearMappings = 0.75, 0.95
+
 	// Stacks that are incomplete, of all samples, and how many samples say something.
 	incompleteShare = 0.10
 	leastSamples    = 100

@@ -137,7 +137,7 @@ func TestStatsTolerates(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if out := Stats(stats, "x"); !strings.Contains(out, "of unknown version") || !strings.Contains(out, "Sampling is off") {
+		if out := Stats(stats, "x", nil); !strings.Contains(out, "of unknown version") || !strings.Contains(out, "Sampling is off") {
 			t.Errorf("%s: %s", name, out)
 		}
 	}

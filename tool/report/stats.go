@@ -11,13 +11,18 @@ import (
 
 // Stats writes the statistics of one process: where its resident memory is, how it is sampled, what it asked of the
 // system, and the size classes in use.
-func Stats(s *attach.Stats, who string) string {
+// mappings is nil where it is not known.
+func Stats(s *attach.Stats, who string, mappings *attach.Mappings) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: seemalloc %s, up %s, thread heaps %s in use, %s so far\n\n", who, orUnknown(s.Version),
 		Duration(time.Duration(s.UptimeMS)*time.Millisecond), Count(s.Threads.Live), Count(s.Threads.Heaps))
 	reconciliation(&b, s.Memory)
 	sampling(&b, s)
 	system(&b, s)
+	if mappings != nil {
+		fmt.Fprintf(&b, "Mappings of the address space: %s of %s that the kernel allows (vm.max_map_count)\n", Count(mappings.Count),
+			Count(mappings.Limit))
+	}
 	purge(&b, s.Purge, s.System)
 	spans(&b, s.Spans)
 	dumps(&b, s.Dumps)

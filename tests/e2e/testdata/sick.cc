@@ -270,6 +270,21 @@ static void drops() {
   rest();
 }
 
+// ---- splits: its own mappings, page by page of another protection, up to nine tenths of what the kernel allows ----
+
+static void splits() {
+  FILE* file = fopen("/proc/sys/vm/max_map_count", "r");
+  size_t limit = 0;
+  if (file == nullptr || fscanf(file, "%zu", &limit) != 1) abort();
+  fclose(file);
+  size_t pages = limit / 10 * 9, page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  char* area = static_cast<char*>(mmap(nullptr, pages * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  for (size_t i = 0; i < pages; i += 2) mprotect(area + i * page, page, PROT_READ);
+  // The helper thread comes with the heap.
+  for (int i = 0; i < 20; i++) memset(load_table(), 1, kMiB);
+  rest();
+}
+
 // ---- clean: what programs do ----
 
 static void clean() {
@@ -336,7 +351,7 @@ int main(int, char** argv) {
   } kWays[] = {{"storm", storm},   {"trims", trims},   {"videos", videos}, {"fragments", fragments}, {"scatters", scatters},
                {"pins", pins},     {"frees", frees},   {"hoards", hoards}, {"bloat", bloat},         {"copies", copies},
                {"aligned", aligned}, {"limit", limit}, {"drops", drops},   {"clean", clean},         {"grows", grows},
-               {"workers", workers}};
+               {"workers", workers}, {"splits", splits}};
   for (const auto& way : kWays) {
     if (strcmp(argv[1], way.name) == 0) way.run();
   }

@@ -9,6 +9,7 @@ export const SEEN: Record<string, { view: string; kind?: string; type?: string }
   "realloc-copies": { view: "functions", kind: "churn", type: "moved_space" },
   "over-alignment": { view: "functions", kind: "churn", type: "alloc_space" },
   "memory-limit": { view: "overview" },
+  mappings: { view: "kernel" },
   "samples-lost": { view: "functions" },
 };
 

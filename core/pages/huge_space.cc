@@ -1,0 +1,206 @@
+#include "core/pages/huge_space.h"
+
+#include <atomic>
+
+#include "core/base/units.h"
+#include "core/os/lock.h"
+#include "core/os/os.h"
+#include "core/pages/edges.h"
+#include "core/pages/kept_space.h"
+#include "core/pages/page_map.h"
+#include "core/pages/seams.h"
+
+namespace seemalloc::pages {
+
+namespace {
+
+// While pieces are fewer than this what is kept goes again.
+constexpr size_t kFewPieces = kMostPieces / 4 * 3;
+
+constinit Lock lock;
+constinit Edges edges;
+constinit Seams seams;
+constinit KeptSpace kept;
+std::atomic<size_t> kept_bytes{0};  // for those who need no lock while it is zero
+
+void* pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+bool anything_kept() { return kept_bytes.load(std::memory_order_relaxed) != 0; }
+void kept_changed_locked() { kept_bytes.store(kept.bytes(), std::memory_order_relaxed); }
+
+bool put_kept(const Range& range) {
+  LockGuard guard(lock);
+  bool put = kept.put(range);
+  kept_changed_locked();
+  return put;
+}
+
+// Gives the first parts of a range back, as many as can be noted again; *range is the rest. False where unmapping is refused (too
+// many mappings): the memory goes and the address space is kept, seams and all.
+bool unmap_first_parts(Range* range, os::Reason reason) {
+  constexpr unsigned kMostNoted = 64;
+  uintptr_t noted[kMostNoted];
+  unsigned count;
+  {
+    LockGuard guard(lock);
+    count = seams.copy(range->start, range->end(), noted, kMostNoted);
+  }
+  Range parts = *range;
+  if (count == kMostNoted) parts.bytes = noted[--count] - parts.start;
+  *range = Range{parts.end(), range->bytes - parts.bytes};
+  forget_huge_mapping(parts);
+  if (os::unmap(pointer(parts.start), parts.bytes, reason)) return true;
+  bool gone = os::purge(pointer(parts.start), parts.bytes, reason);
+  note_huge_mapping(parts);
+  {
+    LockGuard guard(lock);
+    for (unsigned i = 0; i < count; i++) seams.add(noted[i]);
+  }
+  // No record: the addresses are lost.
+  if (gone) {
+    put_kept(parts);
+  } else {
+    keep_stuck_huge(parts);
+  }
+  return false;
+}
+
+bool unmap_all(Range range, os::Reason reason) {
+  bool all = true;
+  while (range.bytes != 0) all = unmap_first_parts(&range, reason) && all;
+  return all;
+}
+
+// To unmap the range would make one piece more, and there are many.
+bool is_worth_keeping(const Range& range) {
+  LockGuard guard(lock);
+  return edges.pieces() >= kMostPieces && edges.splits(range.start, range.end());
+}
+
+bool purge_and_keep(const Range& range, os::Reason reason) {
+  page_map.forget(range.start, range.bytes);
+  return os::purge(pointer(range.start), range.bytes, reason) && put_kept(range);
+}
+
+bool take_kept_beside(uintptr_t edge, Range* out) {
+  LockGuard guard(lock);
+  bool taken = kept.take_beside(edge, out);
+  kept_changed_locked();
+  return taken;
+}
+
+bool take_largest_kept(size_t most_pieces, Range* out) {
+  LockGuard guard(lock);
+  bool taken = edges.pieces() < most_pieces && kept.take_largest(out);
+  kept_changed_locked();
+  return taken;
+}
+
+// A range has gone: what was kept beside it costs no piece any more, and of the rest some may go where there are few.
+void unmap_kept_around(const Range& range, os::Reason reason) {
+  Range beside;
+  for (uintptr_t edge : {range.start, range.end()}) {
+    if (anything_kept() && take_kept_beside(edge, &beside)) unmap_all(beside, reason);
+  }
+  if (anything_kept() && take_largest_kept(kFewPieces, &beside)) unmap_all(beside, reason);
+}
+
+}  // namespace
+
+size_t huge_granule() { return os::page_bytes() > kPageBytes ? os::page_bytes() : kPageBytes; }
+
+void note_huge_mapping(const Range& range) {
+  LockGuard guard(lock);
+  edges.toggle(range.start, range.end());
+  seams.add(range.start);
+  seams.add(range.end());
+}
+
+void replace_huge_mapping(const Range& range) {
+  LockGuard guard(lock);
+  seams.remove(range.start, range.end() - 1);
+  seams.add(range.start);
+  seams.add(range.end());
+}
+
+void forget_huge_mapping(const Range& range) {
+  page_map.forget(range.start, range.bytes);
+  LockGuard guard(lock);
+  edges.toggle(range.start, range.end());
+  seams.remove(range.start, range.end());
+}
+
+Range first_huge_part(const Range& range) {
+  LockGuard guard(lock);
+  return Range{range.start, seams.next(range.start, range.end()) - range.start};
+}
+
+unsigned seams_inside(const Range& range) {
+  LockGuard guard(lock);
+  return seams.between(range.start, range.end());
+}
+
+bool seams_are_known() {
+  LockGuard guard(lock);
+  return seams.complete();
+}
+
+bool map_huge(size_t bytes, size_t alignment, Range* out) {
+  void* start = os::map_aligned(bytes, alignment < huge_granule() ? huge_granule() : alignment, os::Reason::kHuge);
+  if (start == nullptr) return false;
+  *out = Range{reinterpret_cast<uintptr_t>(start), bytes};
+  note_huge_mapping(*out);
+  return true;
+}
+
+bool map_huge_at(const Range& range) {
+  if (!os::map_behind(range.start, range.bytes, os::Reason::kHuge)) return false;
+  note_huge_mapping(range);
+  return true;
+}
+
+bool take_kept_huge(size_t bytes, size_t alignment, Range* out) {
+  if (!anything_kept()) return false;
+  LockGuard guard(lock);
+  bool taken = kept.take(bytes, alignment < huge_granule() ? huge_granule() : alignment, out);
+  kept_changed_locked();
+  return taken;
+}
+
+bool take_kept_huge_at(const Range& range) {
+  if (!anything_kept()) return false;
+  LockGuard guard(lock);
+  bool taken = kept.take_at(range.start, range.bytes);
+  kept_changed_locked();
+  return taken;
+}
+
+void keep_huge(const Range& range) {
+  if (!put_kept(range)) unmap_all(range, os::Reason::kHuge);
+}
+
+void discard_huge(Range range, os::Reason reason) {
+  if (range.bytes == 0) return;
+  if (is_worth_keeping(range) && purge_and_keep(range, reason)) return;
+  if (unmap_all(range, reason)) unmap_kept_around(range, reason);
+}
+
+HugeSpace huge_space() {
+  LockGuard guard(lock);
+  return HugeSpace{edges.pieces(), kept.bytes(), kept.ranges()};
+}
+
+size_t unmap_kept_huge() {
+  size_t bytes = 0;
+  Range range;
+  while (anything_kept() && take_largest_kept(2 * kMostPieces, &range)) {
+    if (!unmap_all(range, os::Reason::kPressure)) break;
+    bytes += range.bytes;
+  }
+  return bytes;
+}
+
+void lock_huge_space_for_fork() { lock.lock_for_fork(); }
+void unlock_huge_space_after_fork() { lock.unlock_after_fork(); }
+
+}  // namespace seemalloc::pages

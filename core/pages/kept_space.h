@@ -1,0 +1,60 @@
+// KeptSpace: address ranges without memory behind them that stay mapped, since to unmap each would split a mapping.
+//
+// Ranges side by side are one. A request gets the first part of one of the tightest that have it, by lists of like sizes.
+// Pure data, records from the arena; the owner's lock protects it.
+// Invariants:
+//  1. ranges do not touch, are never empty, and start and end at multiples of kPageBytes.
+//  2. by_start_ and by_end_ have each range once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/units.h"
+#include "core/os/arena.h"
+#include "core/pages/address_table.h"
+#include "core/pages/address_range.h"
+
+namespace seemalloc::pages {
+
+class KeptSpace {
+ public:
+  // False when memory for the record is refused.
+  bool put(Range range);
+  // The first `bytes` that start aligned to `alignment` (a power of two).
+  bool take(size_t bytes, size_t alignment, Range* out);
+  // Exactly [start, start + bytes), where a range starts.
+  bool take_at(uintptr_t start, size_t bytes);
+  // All of the range that starts or ends at the address.
+  bool take_beside(uintptr_t address, Range* out);
+  // All of one of the largest.
+  bool take_largest(Range* out);
+
+  size_t bytes() const { return bytes_; }
+  size_t ranges() const { return by_start_.size(); }
+
+ private:
+  // Four lists for each power of two.
+  static constexpr unsigned kBins = 4 * (48 - kPageShift);
+  struct Record {
+    Range range;
+    Record* next;
+    Record* previous;
+  };
+
+  static unsigned bin_of(size_t bytes);
+  Record* find(size_t bytes) const;
+  void enter(Record* record);
+  void leave(Record* record);
+  void drop(Record* record) {
+    leave(record);
+    pool_.give(record);
+  }
+
+  AddressTable<Record*> by_start_, by_end_;
+  Record* bins_[kBins] = {};
+  size_t bytes_ = 0;
+  os::Pool<Record> pool_;
+};
+
+}  // namespace seemalloc::pages

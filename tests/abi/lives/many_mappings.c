@@ -1,0 +1,100 @@
+// A process that has many holes between huge blocks, or all the mappings that the kernel allows of its own: memory is still to be had.
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "expect.h"
+
+static long mappings(void) {
+  FILE* file = fopen("/proc/self/maps", "r");
+  if (file == NULL) cannot("no /proc");
+  long lines = 0;
+  for (int c; (c = fgetc(file)) != EOF;) lines += c == '\n';
+  fclose(file);
+  return lines;
+}
+
+static long limit(void) {
+  FILE* file = fopen("/proc/sys/vm/max_map_count", "r");
+  long most = 0;
+  if (file == NULL || fscanf(file, "%ld", &most) != 1) cannot("the kernel does not tell how many mappings it allows");
+  fclose(file);
+  return most;
+}
+
+static void* nothing(void* p) {
+  char* block = malloc(1000);
+  EXPECT(block != NULL);
+  free(block);
+  return p;
+}
+
+static void use_small_blocks(int count) {
+  void** first = NULL;
+  for (int i = 0; i < count; i++) {
+    void** block = malloc(16 + (size_t)(i % 700) * 8);
+    EXPECT(block != NULL);
+    *block = first;
+    first = block;
+  }
+  while (first != NULL) {
+    void** next = *first;
+    free(first);
+    first = next;
+  }
+}
+
+// All blocks are freed but one of every few.
+static void make_holes(int count, int every) {
+  char** blocks = malloc((size_t)count * sizeof(*blocks));
+  EXPECT(blocks != NULL);
+  for (int i = 0; i < count; i++) {
+    blocks[i] = malloc(1200000 + (size_t)(i % 7) * 8192);
+    EXPECT(blocks[i] != NULL);
+    *blocks[i] = 1;
+  }
+  for (int i = 0; i < count; i++) {
+    if (i % every != 0) free(blocks[i]);
+  }
+  EXPECT(mappings() < limit() / 2);
+  use_small_blocks(200000);
+  for (int i = 0; i < 50; i++) {
+    pthread_t thread;
+    EXPECT(pthread_create(&thread, NULL, nothing, NULL) == 0);
+    EXPECT(pthread_join(thread, NULL) == 0);
+  }
+  for (int i = 0; i < count; i++) {
+    if (i % every != 0) EXPECT((blocks[i] = malloc(1200000)) != NULL);
+  }
+  for (int i = 0; i < count; i++) free(blocks[i]);
+  free(blocks);
+  EXPECT(mappings() < 2000);
+}
+
+// The program has them all itself: from here on what is there grows.
+static void use_up_mappings(void) {
+  long most = limit();
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  char* area = mmap(NULL, (size_t)most * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  EXPECT(area != MAP_FAILED);
+  for (long i = 1; i < most; i += 2) {
+    if (mprotect(area + i * (long)page, page, PROT_READ) != 0) break;
+  }
+  while (mmap(NULL, page, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+  }
+  use_small_blocks(1000000);
+  char* large[1000];
+  for (int i = 0; i < 1000; i++) EXPECT((large[i] = malloc(40000 + (size_t)i * 700)) != NULL);
+  for (int i = 0; i < 1000; i++) free(large[i]);
+}
+
+int main(int argc, char** argv) {
+  expect_subject();
+  if (limit() < 60000 || limit() > 300000) cannot("the limit of mappings is far from the kernel's default");
+  if (argc > 1 && strcmp(argv[1], "own") == 0) {
+    use_up_mappings();
+  } else {
+    make_holes(110000, 2);
+    make_holes(60000, 3);
+  }
+  return ok();
+}
