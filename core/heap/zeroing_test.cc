@@ -304,5 +304,21 @@ TEST(Zeroing, AnyUse) {
   EXPECT_GT(calls(), before);
 }
 
+// Kept memory of a huge block that was hardly touched: to write it would make all of it resident.
+TEST(Zeroing, HugeBlocksHardlyTouchedStaySo) {
+  constexpr size_t kBytes = 256 * MiB;
+  for (int round = 0; round < 5; round++) {
+    char* block = static_cast<char*>(sm_malloc(kBytes));
+    ASSERT_NE(block, nullptr);
+    block[0] = block[kBytes / 2] = 1;
+    sm_free(block);
+    block = static_cast<char*>(sm_calloc(1, kBytes));
+    ASSERT_NE(block, nullptr);
+    EXPECT_EQ(block[0] | block[kBytes / 2], 0);
+    EXPECT_LE(os::resident_bytes(block, kBytes), 2 * MiB);
+    sm_free(block);
+  }
+}
+
 }  // namespace
 }  // namespace seemalloc::heap
