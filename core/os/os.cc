@@ -19,6 +19,7 @@
 #include "core/os/cgroup.h"
 #include "core/os/scratch.h"
 #include "core/os/syscall.h"
+#include "core/os/vdso.h"
 
 namespace seemalloc {
 
@@ -97,14 +98,13 @@ std::atomic<uint64_t> remap_grown_bytes, remap_gone_bytes;
 
 void count(std::atomic<uint64_t>& counter, uint64_t by) { counter.fetch_add(by, std::memory_order_relaxed); }
 
-uint64_t read_clock(clockid_t id) {
+uint64_t clock_ns(clockid_t id) {
 #ifdef SEEMALLOC_FAULT_INJECTION
   uint64_t shown = id != CLOCK_REALTIME ? test_clock_ns.load(std::memory_order_relaxed) : 0;
   if (shown != 0) return id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE ? shown : test_cpu_ns.load(std::memory_order_relaxed);
 #endif
-  // clock_gettime is a vDSO call in libc: no lock, no allocation; errno is only written on failure.
   timespec t{};
-  clock_gettime(id, &t);
+  read_clock(id, &t);
   return static_cast<uint64_t>(t.tv_sec) * kSecond_ns + static_cast<uint64_t>(t.tv_nsec);
 }
 
@@ -307,11 +307,11 @@ Counters counters() {
   return c;
 }
 
-uint64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }
-uint64_t coarse_monotonic_ns() { return read_clock(CLOCK_MONOTONIC_COARSE); }
-uint64_t realtime_ns() { return read_clock(CLOCK_REALTIME); }
-uint64_t thread_cpu_ns() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
-uint64_t process_cpu_ns() { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
+uint64_t monotonic_ns() { return clock_ns(CLOCK_MONOTONIC); }
+uint64_t coarse_monotonic_ns() { return clock_ns(CLOCK_MONOTONIC_COARSE); }
+uint64_t realtime_ns() { return clock_ns(CLOCK_REALTIME); }
+uint64_t thread_cpu_ns() { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
+uint64_t process_cpu_ns() { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
 
 int process_id() { return static_cast<int>(sys(SYS_getpid)); }
 int thread_id() { return static_cast<int>(sys(SYS_gettid)); }

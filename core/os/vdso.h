@@ -1,0 +1,19 @@
+// The vDSO: a small library that the kernel maps into each process, whose functions read the clocks without a system call.
+//
+// Its functions are found by us, not asked of libc: a program may have put a clock_gettime of its own in front (libfaketime), which
+// allocates, and clocks are read under locks. Threads: any, at any time, signal handlers included.
+#pragma once
+
+#include <time.h>
+
+#include <cstdint>
+
+namespace seemalloc::os {
+
+// The address of the vDSO's function of this name in the image at `image`; 0 when it has none.
+uintptr_t find_in_vdso(uintptr_t image, const char* name);
+
+// Like clock_gettime(2): by the vDSO, or by a system call where there is none (valgrind hides it). `out` is unchanged on failure.
+void read_clock(clockid_t clock, timespec* out);
+
+}  // namespace seemalloc::os
