@@ -80,10 +80,6 @@ void unlock_cpu_stacks();
 // called again, at the latest, in ns; UINT64_MAX while nothing is profiled.
 uint64_t tick_cpu_profiler();
 
-// Around fork: the calling thread is not interrupted meanwhile. Kernels before 4.19 begin a fork that a signal has interrupted anew; where it
-// takes longer than a period it would never end.
-void hold_cpu_interrupts_for_fork();
-void release_cpu_interrupts_after_fork();
 // The child of fork has no timers, and the profile is the parent's. True when one was running.
 bool forget_cpu_profile_in_child();
 

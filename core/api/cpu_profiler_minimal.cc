@@ -12,8 +12,6 @@ CpuReport cpu_report() { return {}; }
 void cpu_profiler_meets_thread() {}
 void cpu_profiler_loses_thread() {}
 uint64_t tick_cpu_profiler() { return UINT64_MAX; }
-void hold_cpu_interrupts_for_fork() {}
-void release_cpu_interrupts_after_fork() {}
 bool forget_cpu_profile_in_child() { return false; }
 
 }  // namespace seemalloc

@@ -1,7 +1,6 @@
 // The parts and who touches them: the handler writes to the session that `active` points to, in whatever thread; everything
 // else is done under `lock`, which no handler takes. A session stays where it is until no handler can have seen it.
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 
 #include <atomic>
@@ -12,6 +11,7 @@
 #include "core/base/units.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/os/signal_mask.h"
 #include "core/os/threads.h"
 #include "core/profile/cpu_profile.h"
 #include "core/profile/unloaded.h"
@@ -104,14 +104,6 @@ CpuStart take_signal() {
   ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
   sigfillset(&ours.sa_mask);
   return sigaction(SIGPROF, &ours, nullptr) == 0 ? CpuStart::kStarted : CpuStart::kSignalInUse;
-}
-
-// The calling thread's. how: SIG_BLOCK or SIG_UNBLOCK.
-void mask_signal(int how, sigset_t* before) {
-  sigset_t ours;
-  sigemptyset(&ours);
-  sigaddset(&ours, SIGPROF);
-  pthread_sigmask(how, &ours, before);
 }
 
 bool signal_is_still_ours() {
@@ -302,7 +294,7 @@ CpuStart begin_session(const CpuRequest& request) {
 void open_helper(bool open) {
   if (helper_is_open == open) return;
   helper_is_open = open;
-  mask_signal(open ? SIG_UNBLOCK : SIG_BLOCK, nullptr);
+  os::change_signal_mask(open ? SIG_UNBLOCK : SIG_BLOCK, os::mask_of(SIGPROF));
 }
 
 void warn_of_end(const char* why) {
@@ -492,24 +484,6 @@ uint64_t tick_cpu_profiler() {
   // In wall time it would be woken for nothing.
   open_helper(wait != UINT64_MAX && session_clock.load(std::memory_order_relaxed) == ThreadClock::kCpu);
   return wait;
-}
-
-namespace {
-constinit thread_local bool held_for_fork = false;  // this thread's, which let the signal through before
-}
-
-void hold_cpu_interrupts_for_fork() {
-  if (active.load(std::memory_order_relaxed) == nullptr) return;
-  sigset_t before;
-  mask_signal(SIG_BLOCK, &before);
-  held_for_fork = sigismember(&before, SIGPROF) == 0;
-}
-
-// What has come meanwhile is one sample, of as many periods as have passed.
-void release_cpu_interrupts_after_fork() {
-  if (!held_for_fork) return;
-  held_for_fork = false;
-  mask_signal(SIG_UNBLOCK, nullptr);
 }
 
 bool forget_cpu_profile_in_child() {

@@ -28,6 +28,7 @@
 #include "core/os/os.h"
 #include "core/os/process.h"
 #include "core/os/scratch.h"
+#include "core/os/signal_mask.h"
 #include "core/os/socket.h"
 #include "core/pages/collapse.h"
 #include "core/pages/huge.h"
@@ -113,9 +114,7 @@ void* run_helper(void*) {
     control.wait(stalls, wake_up, watch_ns < wait_ns ? watch_ns : wait_ns);
     // A program whose main thread has ended lives until its last thread ends; we must not be the one that keeps it.
     if (os::is_last_thread()) {
-      sigset_t none;
-      sigemptyset(&none);
-      pthread_sigmask(SIG_SETMASK, &none, nullptr);
+      os::change_signal_mask(SIG_SETMASK, 0);
       exit(0);
     }
     control.serve();
@@ -157,19 +156,12 @@ SEEMALLOC_COLD void start_helper() {
   }
   if (is_in_a_sandbox()) return helper.store(Helper::kRefused, std::memory_order_release);
   int saved_errno = errno;
-  struct Settings {
-    sigset_t all, before;
-    pthread_attr_t attributes;
-  };
-  os::Scratch<Settings> settings;  // pthread_create needs 3.5 KiB of the stack itself
-  if (!settings) return helper.store(Helper::kNone, std::memory_order_release);
-  sigset_t &all = settings->all, &before = settings->before;
-  sigfillset(&all);
+  os::SignalMask blocked = os::all_signals();
   for (int signal : {dump_signal(), cpu_signal()}) {
-    if (signal != 0) sigdelset(&all, signal);
+    if (signal != 0) blocked &= ~os::mask_of(signal);
   }
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_t& attributes = settings->attributes;
+  os::SignalMask before = os::change_signal_mask(SIG_SETMASK, blocked);
+  pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   size_t least = __pthread_get_minstack != nullptr ? __pthread_get_minstack(&attributes) : 0;
   pthread_attr_setstacksize(&attributes, round_up(kStackBytes + least, os::page_bytes()));
@@ -182,7 +174,7 @@ SEEMALLOC_COLD void start_helper() {
     result = pthread_create(&thread, &attributes, run_helper, nullptr);
   }
   pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  os::change_signal_mask(SIG_SETMASK, before);
   if (result != 0) helper.store(Helper::kRefused, std::memory_order_release);
   errno = saved_errno;
 }

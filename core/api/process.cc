@@ -7,6 +7,7 @@
 
 #include "core/api/auto_dump.h"
 #include "core/api/cpu_profiler.h"
+#include "core/api/fork.h"
 #include "core/api/foreign_options.h"
 #include "core/api/helper.h"
 #include "core/api/next_allocator.h"
@@ -15,12 +16,8 @@
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/pressure.h"
-#include "core/heap/sampled.h"
 #include "core/heap/thread_heap.h"
-#include "core/os/arena.h"
 #include "core/os/os.h"
-#include "core/pages/page_heap.h"
-#include "core/pages/page_map.h"
 
 namespace seemalloc {
 
@@ -32,7 +29,7 @@ std::atomic<Phase> phase{Phase::kUntouched};
 Lock start_lock;
 bool options_read = false;
 pthread_key_t thread_key;
-bool have_thread_key = false;
+std::atomic<bool> have_thread_key{false};
 
 // Runs after all C++ thread_local destructors. Other keys' destructors may still allocate: thread_cache.finished sends
 // them to the central lists.
@@ -69,45 +66,6 @@ void read_options_once() {
   if (options_were_read != nullptr) options_were_read();
 }
 
-void before_fork() {
-  fork_interrupts_a_holder = locks_held != 0;
-  lock_options_for_fork();
-  heap::lock_for_fork();
-  heap::lock_sampled_for_fork();
-  lock_sampling_for_fork();
-  pages::lock_for_fork();
-  fork_holds_every_lock = true;
-  hold_cpu_interrupts_for_fork();
-}
-
-void unlock_lower_layers(bool in_child) {
-  fork_holds_every_lock = false;
-  pages::unlock_after_fork(in_child);
-  unlock_sampling_after_fork(in_child);
-  heap::unlock_sampled_after_fork();
-}
-
-void after_fork_in_parent() {
-  unlock_lower_layers(false);
-  heap::unlock_after_fork_parent();
-  unlock_options_after_fork();
-  fork_interrupts_a_holder = false;
-  release_cpu_interrupts_after_fork();
-}
-
-void after_fork_in_child() {
-  unlock_lower_layers(true);
-  heap::unlock_after_fork_child();
-  os::forget_counters_in_child();
-  forget_lock_waits_in_child();
-  unlock_options_after_fork();
-  heap::forget_pressure_in_child();
-  forget_dumps_in_child();
-  forget_helper_in_child();
-  fork_interrupts_a_holder = false;
-  release_cpu_interrupts_after_fork();
-}
-
 __attribute__((constructor(101))) void library_loaded() {
   start_process();
   {
@@ -115,7 +73,7 @@ __attribute__((constructor(101))) void library_loaded() {
     read_options_once();
   }
   python_option_changed();
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  install_fork_handlers();
   phase.store(Phase::kStarted, std::memory_order_release);
   start_helper_at_load();
   mark_children();
@@ -125,21 +83,30 @@ __attribute__((destructor(101))) void library_unloaded() { stop_helper_at_exit()
 
 }  // namespace
 
-void start_process() {
-  if (SEEMALLOC_LIKELY(phase.load(std::memory_order_acquire) != Phase::kUntouched)) return;
+namespace {
+// False when another call has done it.
+bool become_usable() {
   LockGuard guard(start_lock);
-  if (phase.load(std::memory_order_relaxed) != Phase::kUntouched) return;
+  if (phase.load(std::memory_order_relaxed) != Phase::kUntouched) return false;
   read_options_once();
   meet_other_allocators();
   start_sampling();
   before_abort = leave_heap;
-  have_thread_key = pthread_key_create(&thread_key, thread_ends) == 0;
   phase.store(Phase::kUsable, std::memory_order_release);
+  return true;
+}
+}  // namespace
+
+void start_process() {
+  if (SEEMALLOC_LIKELY(phase.load(std::memory_order_acquire) != Phase::kUntouched)) return;
+  if (!become_usable()) return;
+  // Without our lock: a program's own pthread_key_create may allocate.
+  if (pthread_key_create(&thread_key, thread_ends) == 0) have_thread_key.store(true, std::memory_order_release);
 }
 
 // Without a key (a program may use them all up) others find the heap of a thread that has ended, later: core/heap/lost_threads.h.
 void end_with_thread(heap::ThreadCache* cache) {
-  if (have_thread_key) pthread_setspecific(thread_key, cache);
+  if (have_thread_key.load(std::memory_order_acquire)) pthread_setspecific(thread_key, cache);
 }
 
 bool process_started() { return phase.load(std::memory_order_acquire) == Phase::kStarted; }

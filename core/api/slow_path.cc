@@ -49,9 +49,11 @@ ThreadHeap* thread_heap() {
   if (SEEMALLOC_LIKELY(mine != nullptr)) return mine;
   if (heap::thread_cache.finished) return nullptr;
   start_process();
-  mine = heap::adopt_heap();
+  mine = heap::thread_cache.heap;  // the C library's calls just made may be the program's, and allocate
+  bool is_new = mine == nullptr;
+  if (is_new) mine = heap::adopt_heap();
   if (mine != nullptr) {
-    adopt_sampling(*mine);
+    if (is_new) adopt_sampling(*mine);
     {
       InnerCalls inner;
       end_with_thread(&heap::thread_cache);

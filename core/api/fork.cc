@@ -1,0 +1,104 @@
+#include "core/api/fork.h"
+
+#include <pthread.h>
+
+#include "core/api/auto_dump.h"
+#include "core/api/helper.h"
+#include "core/api/runtime_options.h"
+#include "core/api/sampling.h"
+#include "core/base/check.h"
+#include "core/heap/pressure.h"
+#include "core/heap/sampled.h"
+#include "core/heap/thread_heap.h"
+#include "core/os/os.h"
+#include "core/os/signal_mask.h"
+#include "core/pages/page_heap.h"
+
+// glibc's lock of its list of streams, which a thread may take again. Its fork takes it behind the prepare handlers, in a process of several
+// threads, and makes it anew in the child.
+extern "C" __attribute__((weak)) void _IO_list_lock();
+extern "C" __attribute__((weak)) void _IO_list_unlock();
+extern "C" __attribute__((weak)) void _IO_list_resetlock();
+// glibc's (2.32): not 0 while it knows of no other thread.
+extern "C" __attribute__((weak)) char __libc_single_threaded;
+
+namespace seemalloc {
+
+namespace {
+
+// The calling thread's fork.
+struct Fork {
+  unsigned depth = 0;     // forks within forks; 0: none
+  bool in_child = false;  // this is the child of it, or of one within
+  bool holds_streams = false;
+  os::SignalMask signals_before = 0;
+};
+constinit thread_local Fork now;
+
+bool has_one_thread() { return &__libc_single_threaded != nullptr && __libc_single_threaded != 0; }
+
+// A child of a process with one thread goes on with the lock as it is: who has interrupted fflush may hold it.
+void lock_streams() {
+  now.holds_streams = _IO_list_lock != nullptr && _IO_list_unlock != nullptr && _IO_list_resetlock != nullptr && !has_one_thread();
+  if (now.holds_streams) _IO_list_lock();
+}
+
+// In the child glibc has made the lock anew already; before 2.34, not where it had one thread. Once more does no harm, and unlocking might.
+void unlock_streams(bool in_child) {
+  if (!now.holds_streams) return;
+  now.holds_streams = false;
+  in_child ? _IO_list_resetlock() : _IO_list_unlock();
+}
+
+void before_fork() {
+  os::SignalMask before = os::change_signal_mask(SIG_BLOCK, os::all_signals() & ~os::kCannotWait);
+  if (now.depth++ != 0) return;
+  now.signals_before = before;
+  now.in_child = false;
+  lock_streams();
+  fork_interrupts_a_holder = locks_held != 0;
+  lock_options_for_fork();
+  heap::lock_for_fork();
+  heap::lock_sampled_for_fork();
+  lock_sampling_for_fork();
+  pages::lock_for_fork();
+  fork_holds_every_lock = true;
+}
+
+void unlock_all(bool in_child) {
+  fork_holds_every_lock = false;
+  pages::unlock_after_fork(in_child);
+  unlock_sampling_after_fork(in_child);
+  heap::unlock_sampled_after_fork();
+  in_child ? heap::unlock_after_fork_child() : heap::unlock_after_fork_parent();
+  if (in_child) {
+    os::forget_counters_in_child();
+    forget_lock_waits_in_child();
+  }
+  unlock_options_after_fork();
+}
+
+void after_fork(bool in_child) {
+  if (now.depth == 0) return;  // installed in the midst of it
+  now.in_child |= in_child;
+  if (--now.depth != 0) return;
+  in_child = now.in_child;
+  unlock_all(in_child);
+  if (in_child) {
+    heap::forget_pressure_in_child();
+    forget_dumps_in_child();
+    forget_helper_in_child();
+  }
+  fork_interrupts_a_holder = false;
+  unlock_streams(in_child);
+  os::change_signal_mask(SIG_SETMASK, now.signals_before);
+}
+
+void after_fork_in_parent() { after_fork(false); }
+void after_fork_in_child() { after_fork(true); }
+
+}  // namespace
+
+void install_fork_handlers() { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); }
+
+}  // namespace seemalloc

@@ -1,0 +1,113 @@
+// A library of functions that stand in front of the C library's and allocate before and after they call them, as wrappers that look
+// for the next function by dlsym, keep tables or write logs do. Each name that the allocator calls is here, and others that it might; not
+// those that only read or write what they are given (memcpy, sigfillset, getauxval).
+//
+// interposed.c, the program, asks how many times they ran.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static int calls;
+int interposed_calls(void) { return __atomic_load_n(&calls, __ATOMIC_RELAXED); }
+
+// Small, larger than the thread's lists, large and huge; and a block that is kept for a while, so that lists come to their ends.
+static void allocate(void) {
+  static void* kept[64];
+  static unsigned turn;
+  __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
+  static const size_t sizes[] = {24, 700, 5000, 40000, 300000, 2000000};
+  unsigned now = __atomic_add_fetch(&turn, 1, __ATOMIC_RELAXED);
+  void* block = malloc(sizes[now % 6]);
+  if (block != NULL) memset(block, 1, 16);
+  block = realloc(block, 100 + now % 1000);
+  free(__atomic_exchange_n(&kept[now % 64], block, __ATOMIC_ACQ_REL));
+}
+
+// By a table that is not dlsym's: that is one of those here.
+static void* next_of(const char* name) {
+  static void* (*next_dlsym)(void*, const char*);
+  if (next_dlsym == NULL) next_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+  if (next_dlsym == NULL) next_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+  if (next_dlsym == NULL) next_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17");
+  return next_dlsym(RTLD_NEXT, name);
+}
+
+#define INTERPOSE(type, name, parameters, arguments)         \
+  type name parameters {                                     \
+    static type(*next) parameters;                           \
+    if (next == NULL) next = (type(*) parameters)next_of(#name); \
+    allocate();                                              \
+    type result = next arguments;                            \
+    allocate();                                              \
+    return result;                                           \
+  }
+
+#pragma GCC diagnostic ignored "-Wnonnull-compare"
+
+INTERPOSE(int, clock_gettime, (clockid_t id, struct timespec* out), (id, out))
+INTERPOSE(int, gettimeofday, (struct timeval* restrict out, void* restrict zone), (out, zone))
+INTERPOSE(time_t, time, (time_t* out), (out))
+INTERPOSE(int, dl_iterate_phdr, (int (*visit)(struct dl_phdr_info*, size_t, void*), void* data), (visit, data))
+INTERPOSE(void*, dlopen, (const char* name, int flags), (name, flags))
+INTERPOSE(int, dlclose, (void* handle), (handle))
+INTERPOSE(int, dladdr, (const void* address, Dl_info* info), (address, info))
+INTERPOSE(int, sigaction, (int signal, const struct sigaction* action, struct sigaction* old), (signal, action, old))
+INTERPOSE(int, pthread_sigmask, (int how, const sigset_t* set, sigset_t* old), (how, set, old))
+INTERPOSE(int, sigprocmask, (int how, const sigset_t* set, sigset_t* old), (how, set, old))
+INTERPOSE(int, pthread_create, (pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument),
+          (thread, attributes, run, argument))
+INTERPOSE(int, pthread_attr_init, (pthread_attr_t* attributes), (attributes))
+INTERPOSE(int, pthread_attr_destroy, (pthread_attr_t* attributes), (attributes))
+INTERPOSE(int, pthread_attr_setstacksize, (pthread_attr_t* attributes, size_t bytes), (attributes, bytes))
+INTERPOSE(int, pthread_attr_setdetachstate, (pthread_attr_t* attributes, int state), (attributes, state))
+INTERPOSE(int, pthread_key_create, (pthread_key_t* key, void (*destroy)(void*)), (key, destroy))
+INTERPOSE(int, pthread_setspecific, (pthread_key_t key, const void* value), (key, value))
+INTERPOSE(int, __register_atfork, (void (*prepare)(void), void (*parent)(void), void (*child)(void), void* object),
+          (prepare, parent, child, object))
+INTERPOSE(pid_t, fork, (void), ())
+INTERPOSE(char*, getenv, (const char* name), (name))
+INTERPOSE(long, sysconf, (int name), (name))
+INTERPOSE(void*, sbrk, (intptr_t by), (by))
+INTERPOSE(ssize_t, getrandom, (void* buffer, size_t bytes, unsigned flags), (buffer, bytes, flags))
+INTERPOSE(int, sched_yield, (void), ())
+INTERPOSE(int, sched_getaffinity, (pid_t pid, size_t bytes, cpu_set_t* cpus), (pid, bytes, cpus))
+INTERPOSE(void*, mmap, (void* address, size_t bytes, int protection, int flags, int file, off_t offset),
+          (address, bytes, protection, flags, file, offset))
+INTERPOSE(int, munmap, (void* address, size_t bytes), (address, bytes))
+INTERPOSE(int, madvise, (void* address, size_t bytes, int advice), (address, bytes, advice))
+INTERPOSE(int, mprotect, (void* address, size_t bytes, int protection), (address, bytes, protection))
+INTERPOSE(ssize_t, read, (int file, void* buffer, size_t bytes), (file, buffer, bytes))
+INTERPOSE(ssize_t, write, (int file, const void* buffer, size_t bytes), (file, buffer, bytes))
+INTERPOSE(int, close, (int file), (file))
+INTERPOSE(size_t, fwrite, (const void* restrict data, size_t size, size_t count, FILE* restrict file), (data, size, count, file))
+INTERPOSE(int, pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex))
+INTERPOSE(int, pthread_mutex_unlock, (pthread_mutex_t * mutex), (mutex))
+
+// Those that the macro cannot make. dlsym(RTLD_NEXT) is meant as seen from the caller: nothing is done behind the call, so that it is a jump.
+void* dlsym(void* restrict handle, const char* restrict name) {
+  static void* (*next)(void*, const char*);
+  if (next == NULL) next = (void* (*)(void*, const char*))next_of("dlsym");
+  allocate();
+  return next(handle, name);
+}
+
+int open(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  mode_t mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  allocate();
+  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}

@@ -1,0 +1,17 @@
+// A library that the program is linked with. Its constructor runs before a preloaded allocator's, so that its prepare handler runs behind the
+// allocator's, and its other handlers in front of them: what they do, they do while the allocator holds its locks.
+#include <pthread.h>
+#include <stddef.h>
+
+void (*fork_faults_in_prepare)(void);
+void (*fork_faults_in_parent)(void);
+void (*fork_faults_in_child)(void);
+
+static void call(void (*handler)(void)) {
+  if (handler != NULL) handler();
+}
+static void prepare(void) { call(fork_faults_in_prepare); }
+static void parent(void) { call(fork_faults_in_parent); }
+static void child(void) { call(fork_faults_in_child); }
+
+__attribute__((constructor)) static void before_the_allocator(void) { pthread_atfork(prepare, parent, child); }
