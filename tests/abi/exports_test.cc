@@ -175,7 +175,7 @@ struct Asked {
 };
 const Asked kAsked[] = {
     {"environ __environ __libc_single_threaded __libc_stack_end _PyRuntime Py_Version PyBytes_Type PyCode_Type PyUnicode_Type "
-     "_ZTVN10__cxxabiv117__class_type_infoE",
+     "_ZTVN10__cxxabiv117__class_type_infoE _ZTISt9bad_alloc _ZTVSt9bad_alloc _r_debug",
      "data"},
     {"memcpy memmove memset memcmp strlen strchr sigfillset getauxval __errno_location pthread_attr_init pthread_attr_destroy "
      "pthread_attr_setdetachstate pthread_attr_setstacksize __pthread_get_minstack",
@@ -190,10 +190,9 @@ const Asked kAsked[] = {
     {"__fork", "in our fork, where the dynamic linker knows no other: without a lock"},
     {"_IO_list_lock _IO_list_unlock _IO_list_resetlock", "glibc's lock of its list of streams, which its fork takes itself: before ours"},
     {"fwrite", "malloc_info, to the file that the program gives: without a lock"},
-    {"sbrk", "for a pointer that is not ours, with no argument but 0: without a lock"},
     {"PyGILState_GetThisThreadState Py_GetVersion", "the interpreter's: they read a variable"},
     {"ProfilerStart", "never called: whether the program has brought gperftools' profiler"},
-    {"_ZSt15get_new_handlerv _ZSt17__throw_bad_allocv __cxa_begin_catch __cxa_end_catch __gxx_personality_v0 __cxa_pure_virtual",
+    {"_ZSt15get_new_handlerv _ZNSt9bad_allocD1Ev __cxa_allocate_exception __cxa_throw __cxa_begin_catch __cxa_end_catch __gxx_personality_v0 __cxa_pure_virtual",
      "the C++ runtime's, when memory is out: without a lock"},
     {"__cxa_finalize __gmon_start__ _ITM_registerTMCloneTable _ITM_deregisterTMCloneTable", "of the compiler's start files"},
 };
