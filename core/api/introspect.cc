@@ -25,8 +25,9 @@ SEEMALLOC_EXPORT int malloc_trim(size_t) noexcept {
 
 namespace seemalloc {
 
-struct mallinfo2 heap_info() {
-  heap::Statistics s = heap::statistics();
+struct mallinfo2 heap_info() { return heap_info(heap::statistics()); }
+
+struct mallinfo2 heap_info(const heap::Statistics& s) {
   pages::PageStatistics regions = pages::page_statistics(false);
   pages::HugeStatistics huge = pages::huge_statistics(false);
   struct mallinfo2 info {};
@@ -36,8 +37,8 @@ struct mallinfo2 heap_info() {
   // Counted one after the other while other threads go on: a difference may come out below zero.
   info.uordblks = minus(s.live_bytes, huge.used_bytes);       // in use
   info.fordblks = minus(regions.mapped_bytes, info.uordblks);  // not in use
-  info.ordblks = s.large_spans;
   for (const heap::ClassStatistics& c : s.classes) info.ordblks += c.cached + c.free;
+  info.ordblks += regions.used_bytes < regions.mapped_bytes;  // free pages count as one block, as glibc's top does
   info.keepcost = regions.dirty_bytes;                        // what malloc_trim would give back
   return info;
 }
@@ -65,32 +66,85 @@ SEEMALLOC_EXPORT struct mallinfo2 mallinfo2(void) noexcept { return heap_info();
 SEEMALLOC_EXPORT struct mallinfo mallinfo(void) noexcept { return heap_info_in_int(); }
 SEEMALLOC_EXPORT void malloc_stats(void) noexcept { print_statistics(); }
 
-SEEMALLOC_EXPORT int malloc_info(int options, FILE* file) noexcept {
-  if (options != 0) return EINVAL;
+namespace {
+
+void put(Text& out, const char* name, uint64_t value) { out << " " << name << "=\"" << value << "\""; }
+
+// glibc's element: free blocks by size. Behind its attributes ours.
+void write_size(Text& out, unsigned size_class, const heap::ClassStatistics& c) {
+  uint64_t below = size_class == 0 ? 0 : heap::kClasses[size_class - 1].bytes, bytes = heap::kClasses[size_class].bytes;
+  uint64_t count = c.cached + c.free;
+  out << "  <size";
+  put(out, "from", below + 1);
+  put(out, "to", bytes);
+  put(out, "total", count * bytes);
+  put(out, "count", count);
+  put(out, "live", c.live);
+  put(out, "cached", c.cached);
+  put(out, "free", c.free);
+  put(out, "spans", c.spans);
+  out << "/>\n";
+}
+
+void write_total(Text& out, const char* type, uint64_t count, uint64_t bytes) {
+  out << "<total type=\"" << type << "\"";
+  put(out, "count", count);
+  put(out, "size", bytes);
+  out << "/>\n";
+}
+
+void write_row(Text& out, const char* element, const char* type, uint64_t bytes) {
+  out << "<" << element << " type=\"" << type << "\"";
+  put(out, "size", bytes);
+  out << "/>\n";
+}
+
+void write_regions(Text& out, const struct mallinfo2& info) {
+  size_t most = size_t{pages::most_region_count()} * kRegionBytes;
+  write_row(out, "system", "current", info.arena);
+  write_row(out, "system", "max", info.arena > most ? info.arena : most);
+  write_row(out, "aspace", "total", info.arena);
+  write_row(out, "aspace", "mprotect", info.arena);
+}
+
+// As glibc writes it, with one heap: scripts read its elements. Ours stand beside.
+void write_info(Text& out) {
   heap::Statistics s = heap::statistics();
   MemoryReport r = memory_report(s, true);
-  // One write: the stream's own buffer may come from us.
-  FixedText<8 * KiB> text;
-  text << "<malloc version=\"1\">\n<allocator name=\"seemalloc\" version=\"" SEEMALLOC_VERSION "\"/>\n<sizes>\n";
+  struct mallinfo2 info = heap_info(s);
+  out << "<malloc version=\"1\">\n<allocator name=\"seemalloc\" version=\"" SEEMALLOC_VERSION "\"/>\n<heap nr=\"0\">\n<sizes>\n";
   for (unsigned i = 0; i < heap::kClassCount; i++) {
-    const heap::ClassStatistics& c = s.classes[i];
-    if (c.spans == 0) continue;
-    text << "<size to=\"" << uint64_t{heap::kClasses[i].bytes} << "\" live=\"" << uint64_t{c.live} << "\" cached=\""
-         << uint64_t{c.cached} << "\" free=\"" << uint64_t{c.free} << "\" spans=\"" << uint64_t{c.spans} << "\"/>\n";
+    if (s.classes[i].spans != 0) write_size(out, i, s.classes[i]);
   }
-  text << "</sizes>\n<large count=\"" << uint64_t{s.large_spans} << "\" size=\"" << uint64_t{s.large_bytes} << "\"/>\n";
-  auto row = [&text](const char* type, size_t bytes) {
-    text << "<memory type=\"" << type << "\" size=\"" << uint64_t{bytes} << "\"/>\n";
-  };
-  row("resident", r.rss);
-  row("live", r.live);
-  row("cached", r.cached);
-  row("fragmentation", r.fragmentation);
-  row("metadata", r.metadata);
-  row("not_ours", r.not_ours);
-  row("allocated", r.live_allocated);
-  row("mapped", r.mapped);
-  text << "</malloc>\n";
+  out << "</sizes>\n";
+  write_total(out, "fast", 0, 0);
+  write_total(out, "rest", info.ordblks, info.fordblks);
+  write_regions(out, info);
+  out << "</heap>\n";
+  write_total(out, "fast", 0, 0);
+  write_total(out, "rest", info.ordblks, info.fordblks);
+  write_total(out, "mmap", info.hblks, info.hblkhd);
+  write_regions(out, info);
+  out << "<large";
+  put(out, "count", s.large_spans);
+  put(out, "size", s.large_bytes);
+  out << "/>\n";
+  const struct {
+    const char* type;
+    size_t bytes;
+  } kMemory[] = {{"resident", r.rss}, {"live", r.live}, {"cached", r.cached}, {"fragmentation", r.fragmentation},
+                 {"metadata", r.metadata}, {"not_ours", r.not_ours}, {"allocated", r.live_allocated}, {"mapped", r.mapped}};
+  for (const auto& row : kMemory) write_row(out, "memory", row.type, row.bytes);
+  out << "</malloc>\n";
+}
+
+}  // namespace
+
+SEEMALLOC_EXPORT int malloc_info(int options, FILE* file) noexcept {
+  if (options != 0) return EINVAL;
+  // One write: the stream's own buffer may come from us.
+  FixedText<16 * KiB> text;
+  write_info(text);
   return fwrite(text.c_str(), 1, text.size(), file) == text.size() ? 0 : errno;
 }
 

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <new>
 
+#include "core/heap/statistics.h"
+
 namespace seemalloc {
 
 // operators.cc
@@ -19,6 +21,8 @@ void* call_new(size_t bytes, std::align_val_t alignment, const std::nothrow_t&) 
 
 // introspect.cc
 struct mallinfo2 heap_info();
+// The same of figures that have been taken already.
+struct mallinfo2 heap_info(const heap::Statistics& statistics);
 struct mallinfo heap_info_in_int();
 int accept_mallopt(int parameter, int value);
 

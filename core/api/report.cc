@@ -3,6 +3,7 @@
 #include "core/api/dump.h"
 #include "core/api/helper.h"
 #include "core/api/json.h"
+#include "core/api/other_names.h"
 #include "core/api/sampling.h"
 #include "core/base/options.h"
 #include "core/heap/holes.h"
@@ -283,6 +284,32 @@ void write_json(Text& out, bool with_residency) {
   }
 }
 
+namespace {
+
+// glibc's lines: ten places for a number.
+void put_glibcs(Text& out, const char* name, uint64_t value) {
+  FixedText<24> number;
+  number << value;
+  out << name << "=";
+  for (size_t i = number.size(); i < 11; i++) out << " ";
+  out << number.c_str() << "\n";
+}
+
+void print_as_glibc(Text& out, const heap::Statistics& s) {
+  struct mallinfo2 info = heap_info(s);
+  pages::HugeStatistics huge = pages::huge_statistics(false);
+  out << "Arena 0:\n";
+  put_glibcs(out, "system bytes     ", info.arena);
+  put_glibcs(out, "in use bytes     ", info.uordblks);
+  out << "Total (incl. mmap):\n";
+  put_glibcs(out, "system bytes     ", info.arena + info.hblkhd);
+  put_glibcs(out, "in use bytes     ", info.uordblks + info.hblkhd);
+  put_glibcs(out, "max mmap regions ", huge.most_spans);
+  put_glibcs(out, "max mmap bytes   ", huge.most_bytes);
+}
+
+}  // namespace
+
 void print_statistics() {
   heap::Statistics s = heap::statistics();
   MemoryReport r = memory_report(s, true);
@@ -297,6 +324,7 @@ void print_statistics() {
   row("  not ours              ", r.not_ours);
   row("allocated to the program ", r.live_allocated);
   row("mapped                  ", r.mapped);
+  print_as_glibc(text, s);
   os::write_stderr(text.c_str(), text.size());
 }
 

@@ -48,6 +48,7 @@ constinit SpanList in_use;
 constinit size_t used_bytes = 0;
 constinit size_t memory_bytes = 0;  // of the blocks in use, with what they have to grow into
 constinit size_t peak_bytes = 0;  // the most that was in use in this window (purge.h)
+constinit size_t most_bytes = 0, most_spans = 0;  // the most that was in use at once since the process began
 constinit std::atomic<unsigned> refused_moves{0};
 constinit std::atomic<uint64_t> last_refused_ns{0};
 
@@ -262,6 +263,7 @@ void set_sizes_locked(Span* span, const Range& memory, size_t bytes) {
   used_bytes += bytes - span->bytes;
   memory_bytes += memory.bytes - memory_of(span).bytes;
   if (used_bytes > peak_bytes) peak_bytes = used_bytes;
+  if (used_bytes > most_bytes) most_bytes = used_bytes;
   span->start = memory.start;
   span->bytes = bytes;
   span->capacity = static_cast<uint32_t>((memory.bytes - bytes) >> kPageShift);
@@ -300,6 +302,7 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
   set_sizes_locked(span, memory.range, bytes);
   page_map.set(span->start, kPageBytes, span);
   in_use.push_front(span);
+  if (in_use.size() > most_spans) most_spans = in_use.size();
   return span;
 }
 
@@ -595,6 +598,8 @@ HugeStatistics huge_statistics(bool with_residency) {
     LockGuard guard(lock);
     statistics.spans = in_use.size();
     statistics.used_bytes = used_bytes;
+    statistics.most_spans = most_spans;
+    statistics.most_bytes = most_bytes;
     statistics.cached_bytes = cache.dirty_bytes();
   }
   if (with_residency) statistics.resident_bytes = resident_in_use();

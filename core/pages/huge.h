@@ -43,6 +43,7 @@ struct HugeStatistics {
   size_t used_bytes;
   size_t cached_bytes;
   size_t resident_bytes;  // of the spans in use
+  size_t most_spans, most_bytes;  // in use at once, since the process began
 };
 HugeStatistics huge_statistics(bool with_residency);
 void for_each_huge_span(void (*f)(void* context, Span* span), void* context);

@@ -35,7 +35,7 @@ namespace {
 
 std::atomic<unsigned> shard_count{1};
 std::atomic<unsigned> shard_cursor{0};
-std::atomic<unsigned> regions{0};
+std::atomic<unsigned> regions{0}, most_regions{0};
 
 // Huge pages: memory that they brought and nobody has asked for yet stays below 1/kSpareShare of what regions have.
 constexpr size_t kSpareShare = 32;
@@ -63,7 +63,10 @@ Region* add_region_locked(Shard& shard) {
   page_map.set_free(base, kRegionBytes);
   shard.add_to_all(region);
   shard.file(region);
-  regions.fetch_add(1, std::memory_order_relaxed);
+  unsigned now = regions.fetch_add(1, std::memory_order_relaxed) + 1;
+  for (unsigned most = most_regions.load(std::memory_order_relaxed); now > most;) {
+    if (most_regions.compare_exchange_weak(most, now, std::memory_order_relaxed)) break;
+  }
   note_growth(kRegionBytes);
   return region;
 }
@@ -240,6 +243,7 @@ bool take_run(unsigned shard_index, unsigned alignment, bool dense, Run* run) {
 
 }  // namespace
 
+unsigned most_region_count() { return most_regions.load(std::memory_order_relaxed); }
 unsigned region_count() { return regions.load(std::memory_order_relaxed); }
 bool heap_is_tiny() { return region_count() < 2 && backing.bytes() <= kRegionBytes; }
 

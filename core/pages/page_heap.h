@@ -59,6 +59,8 @@ unsigned next_shard();
 
 // Regions so far: one relaxed load.
 unsigned region_count();
+// The most there have been at once.
+unsigned most_region_count();
 // Hardly more than a region's worth, huge blocks included: not worth a helper, nor looking after.
 bool heap_is_tiny();
 

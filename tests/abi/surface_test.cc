@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -220,6 +221,127 @@ TEST(Surface, MallocStatsGoToStderr) {
   EXPECT_EQ(captured.err.back(), '\n');
 }
 
+// The number behind a name, from `at` on; *at is left behind it. Fails when there is none.
+size_t number_after(const std::string& text, const std::string& name, size_t* at) {
+  size_t found = text.find(name, *at);
+  EXPECT_NE(found, std::string::npos) << name << " is missing in " << text.substr(*at);
+  if (found == std::string::npos) return 0;
+  *at = found + name.size();
+  while (*at < text.size() && text[*at] == ' ') ++*at;
+  EXPECT_TRUE(isdigit(static_cast<unsigned char>(text[*at]))) << name << " in " << text;
+  return strtoull(text.c_str() + *at, nullptr, 10);
+}
+
+// The lines that scripts read, in glibc's order, with figures that follow what the program has.
+TEST(Surface, MallocStatsHaveGlibcsLines) {
+  constexpr size_t kHuge = 40 << 20, kSmall = 1000, kCount = 5000;
+  auto read = [](size_t (&figures)[6]) {
+    std::string text = capture([] { malloc_stats(); }).err;
+    // With more than one arena the totals come last.
+    size_t at = 0;
+    EXPECT_NE(text.find("Arena 0:\nsystem bytes     = "), std::string::npos) << text;
+    figures[0] = number_after(text, "system bytes     =", &at);
+    figures[1] = number_after(text, "in use bytes     =", &at);
+    at = text.find("Total (incl. mmap):\n");
+    ASSERT_NE(at, std::string::npos) << text;
+    figures[2] = number_after(text, "system bytes     =", &at);
+    figures[3] = number_after(text, "in use bytes     =", &at);
+    figures[4] = number_after(text, "max mmap regions =", &at);
+    figures[5] = number_after(text, "max mmap bytes   =", &at);
+  };
+  size_t before[6] = {}, during[6] = {}, after[6] = {};
+  read(before);
+  {
+    Blocks blocks(kCount, kSmall);
+    void* huge = malloc(kHuge);
+    read(during);
+    free(huge);
+  }
+  read(after);
+  EXPECT_GE(during[3], before[3] + kHuge + kCount * kSmall);
+  EXPECT_LT(during[3], before[3] + kHuge + kCount * kSmall * 3 / 2);
+  EXPECT_LT(after[3], during[3] - kHuge);
+  EXPECT_GE(during[2], during[3]);
+  EXPECT_GE(during[0], during[1]);
+  EXPECT_GE(after[4], 1u);
+  EXPECT_GE(after[5], kHuge);
+  EXPECT_EQ(after[5], during[5]) << "the most there was";
+}
+
+std::string malloc_info_text() {
+  FILE* file = tmpfile();
+  EXPECT_EQ(malloc_info(0, file), 0);
+  rewind(file);
+  std::string text(1 << 20, 0);
+  text.resize(fread(text.data(), 1, text.size(), file));
+  fclose(file);
+  return text;
+}
+
+// glibc's elements: of each heap, then of all.
+TEST(Surface, MallocInfoHasGlibcsElements) {
+  constexpr size_t kHuge = 40 << 20;
+  void* huge = malloc(kHuge);
+  {
+    Blocks blocks(1000, 600);
+  }
+  std::string text = malloc_info_text();
+  free(huge);
+  EXPECT_EQ(text.rfind("<malloc version=\"1\">\n", 0), 0u) << text;
+  size_t at = text.find("<heap nr=\"0\">");
+  ASSERT_NE(at, std::string::npos) << text;
+  size_t free_bytes = 0, sizes_end = text.find("</sizes>", at);
+  ASSERT_NE(sizes_end, std::string::npos);
+  for (size_t row = text.find("<size ", at); row < sizes_end; row = text.find("<size ", row)) {
+    size_t from = number_after(text, "from=\"", &row), to = number_after(text, "to=\"", &row);
+    size_t total = number_after(text, "total=\"", &row), count = number_after(text, "count=\"", &row);
+    EXPECT_LE(from, to);
+    EXPECT_LE(total, count * to);
+    EXPECT_GE(total, count * from);
+    free_bytes += total;
+  }
+  at = sizes_end;
+  const std::string kFast = "<total type=\"fast\" count=\"", kRest = "<total type=\"rest\" count=\"", kSize = "\" size=\"";
+  number_after(text, kFast, &at);
+  number_after(text, kRest, &at);
+  EXPECT_GE(number_after(text, kSize, &at), free_bytes / 2);
+  size_t current = number_after(text, "<system type=\"current\" size=\"", &at);
+  EXPECT_GE(number_after(text, "<system type=\"max\" size=\"", &at), current);
+  number_after(text, "<aspace type=\"total\" size=\"", &at);
+  number_after(text, "<aspace type=\"mprotect\" size=\"", &at);
+  at = text.rfind("</heap>");
+  ASSERT_NE(at, std::string::npos);
+  number_after(text, kFast, &at);
+  number_after(text, kRest, &at);
+  EXPECT_GE(number_after(text, "<total type=\"mmap\" count=\"", &at), 1u);
+  EXPECT_GE(number_after(text, kSize, &at), kHuge);
+  number_after(text, "<system type=\"current\" size=\"", &at);
+  number_after(text, "<system type=\"max\" size=\"", &at);
+  number_after(text, "<aspace type=\"total\" size=\"", &at);
+  number_after(text, "<aspace type=\"mprotect\" size=\"", &at);
+}
+
+// What one call says the others say, too. A field of int that has no room for its number is as large as it can be, not negative.
+TEST(Surface, MallinfoAgreesWithItsWiderForm) {
+  constexpr size_t kHuge = size_t{3} << 30;
+  void* huge = malloc(kHuge);
+  if (huge == nullptr) GTEST_SKIP() << "no 3 GiB of address space are to be had";
+  struct mallinfo2 wide = mallinfo2();
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  struct mallinfo narrow = mallinfo();
+#pragma GCC diagnostic pop
+  free(huge);
+  EXPECT_GE(wide.hblkhd, kHuge);
+  EXPECT_EQ(wide.arena, wide.uordblks + wide.fordblks);
+  EXPECT_EQ(narrow.arena, static_cast<int>(wide.arena));
+  EXPECT_EQ(narrow.hblks, static_cast<int>(wide.hblks));
+  // glibc's is cut off instead.
+  if (getenv("EXPECT_SEEMALLOC") != nullptr) {
+    EXPECT_EQ(narrow.hblkhd, INT_MAX);
+  }
+}
+
 // Just enough of XML: one root, tags balanced, attributes quoted. Returns what is wrong, or "".
 std::string xml_problem(const std::string& text) {
   std::vector<std::string> open;
@@ -252,12 +374,7 @@ std::string xml_problem(const std::string& text) {
 
 TEST(Surface, MallocInfoWritesXml) {
   Blocks blocks(1000, 100);
-  FILE* file = tmpfile();
-  ASSERT_EQ(malloc_info(0, file), 0);
-  rewind(file);
-  std::string text(1 << 20, 0);
-  text.resize(fread(text.data(), 1, text.size(), file));
-  fclose(file);
+  std::string text = malloc_info_text();
   EXPECT_EQ(xml_problem(text), "") << text;
   EXPECT_NE(text.find("<malloc"), std::string::npos) << text;
 }
