@@ -394,6 +394,11 @@ void Control::wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns) {
   listener_ready_ = polls[kMaxClients].readable;
 }
 
+void Control::interrupt() const {
+  os::Descriptor listener = listener_;
+  if (listener.is_ours()) os::stop_listening(listener.fd);
+}
+
 void Control::serve() {
   for (Client& client : clients_) {
     if (client.descriptor.fd >= 0 && client.ready && !read_client(client)) client.descriptor.close();

@@ -20,6 +20,8 @@ class Control {
   void keep_open();
   // Waits until there is something to serve, the kernel reports a stall, somebody wakes us, or `timeout_ns` has passed.
   void wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns);
+  // Ends a wait, from another thread: nobody is listened to any more. For where the helper ends.
+  void interrupt() const;
   // Answers what wait() found.
   void serve();
   // Forgets every descriptor without touching the files: in the child of fork they belong to the parent.

@@ -11,6 +11,7 @@
 #include "core/base/units.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/os/sandbox.h"
 #include "core/os/signal_mask.h"
 #include "core/os/threads.h"
 #include "core/profile/cpu_profile.h"
@@ -346,6 +347,7 @@ CpuStart start_cpu_profile(const CpuRequest& request, uint64_t* number) {
   DCHECK(request.frequency >= 1 && request.frequency <= kMaxCpuFrequency);
   LockGuard guard(lock);
   if (is_running()) return CpuStart::kRunning;
+  if (os::is_limited()) return CpuStart::kNoTimers;
   CpuStart result = take_signal();
   if (result == CpuStart::kStarted) result = begin_session(request);
   if (result == CpuStart::kStarted && number != nullptr) *number = session->number;
@@ -360,7 +362,7 @@ const char* text_of(CpuStart result) {
     case CpuStart::kSignalInUse: return "the program handles SIGPROF itself";
     case CpuStart::kTimerInUse: return "the program uses the profiling timer itself (ITIMER_PROF)";
     case CpuStart::kNoMemory: return "no memory for the profile";
-    case CpuStart::kNoTimers: return "the kernel gives no timers (ulimit -i limits them)";
+    case CpuStart::kNoTimers: return "no timers can be had (ulimit -i limits them, and in a sandbox there are none)";
   }
   return "";
 }

@@ -4,6 +4,7 @@
 
 #include "core/api/auto_dump.h"
 #include "core/api/helper.h"
+#include "core/api/process.h"
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
 #include "core/base/check.h"
@@ -87,6 +88,7 @@ void after_fork(bool in_child) {
   if (in_child) {
     heap::forget_pressure_in_child();
     forget_dumps_in_child();
+    forget_key_users_in_child();
     forget_helper_in_child();
   }
   fork_interrupts_a_holder = false;

@@ -27,9 +27,12 @@
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
+#include "core/os/sandbox.h"
 #include "core/os/scratch.h"
 #include "core/os/signal_mask.h"
 #include "core/os/socket.h"
+#include "core/os/threads.h"
+#include "core/pages/backing.h"
 #include "core/pages/collapse.h"
 #include "core/pages/huge.h"
 #include "core/pages/page_heap.h"
@@ -52,9 +55,11 @@ constexpr uint64_t kShortest_ns = 50 * kMillisecond_ns;
 // What the coarse clock may be late: a helper that woke before the time would sleep once more.
 constexpr uint64_t kClockStep_ns = 10 * kMillisecond_ns;
 
+// kRefused: also where it has ended before a filter that reaches all threads.
 enum class Helper { kNone, kRunning, kRefused };
 
 std::atomic<Helper> helper{Helper::kNone};
+std::atomic<bool> filter_comes{false};  // the helper is to end
 std::atomic<int> helper_thread_id{0};
 std::atomic<bool> exiting{false};
 constinit Control control;
@@ -87,28 +92,51 @@ void set_baseline_if_due() {
 // The kernel ends a report of stalls by waiting for all processors: 8 to 20 ms of a process's exit. One that is over sooner than this has
 // none: until then only limits are looked at.
 constexpr uint64_t kWatchStallsAfter_ns = 5 * kSecond_ns;
+// And a descriptor. A small heap has little to give back when the machine is short of memory.
+constexpr size_t kWatchStallsFrom_bytes = 32 * MiB;
+
+bool is_to_end() {
+  if (!os::can_pause()) return true;  // refused all: slow paths purge
+  return exiting.load(std::memory_order_relaxed) || filter_comes.load(std::memory_order_acquire) || os::all_threads_are_limited();
+}
+
+// A filter that reaches all threads comes. What is open is closed while that is allowed; slow paths do the helper's work from here on.
+void leave_before_filter() {
+  if (exiting.load(std::memory_order_relaxed)) return;
+  end_cpu_run();
+  control.forget();
+  remove_socket();
+  stalls.forget();
+  wake_up.forget();
+  heap::hole_helper.store(nullptr, std::memory_order_relaxed);
+  helper.store(Helper::kRefused, std::memory_order_release);
+}
 
 void* run_helper(void*) {
+  os::this_thread_is_the_helper();
+  bool cpu_profile_runs = false;
   uint64_t watch_stalls_from_ns = os::monotonic_ns() + kWatchStallsAfter_ns;
   os::name_thread("seemalloc");
   helper_thread_id.store(os::thread_id(), std::memory_order_release);
   cpu_signal_wakes(os::thread_id());
   heap::hole_helper.store(&heap::thread_cache, std::memory_order_relaxed);
-  while (!exiting.load(std::memory_order_relaxed)) {
+  while (!is_to_end()) {
     heap::tick(true);
     tick_dumps();
     set_baseline_if_due();
     look_for_python();
-    // socket:0 means no descriptor in the program that it does not need: a CPU profile then sees quiet threads half a second late.
-    wake_up.keep_open(dumps_want_helper() || options::get(options::Id::socket) != 0);
+    // A descriptor in the program only where it is needed. At the beginning of a CPU profile quiet threads are seen half a second late.
+    wake_up.keep_open(dumps_want_helper() || cpu_profile_runs);
     control.keep_open();
     // The exiting thread removes the socket once; one made since is ours to remove.
     if (exiting.load(std::memory_order_seq_cst)) remove_socket();
     uint64_t watch_ns = heap::watch_pressure(stalls.take_report());
-    if (os::monotonic_ns() >= watch_stalls_from_ns) stalls.keep_open();
+    bool is_worth_it = pages::backing.bytes() >= kWatchStallsFrom_bytes;
+    if (is_worth_it && os::monotonic_ns() >= watch_stalls_from_ns) stalls.keep_open();
     follow_cpu_signal();
     if (cpu_run_in_child_is_due()) begin_cpu_run_in_child();
     uint64_t profiler_ns = tick_cpu_profiler();
+    cpu_profile_runs = profiler_ns != UINT64_MAX;
     if (profiler_ns < watch_ns) watch_ns = profiler_ns;
     uint64_t wait_ns = next_wait_ns();
     control.wait(stalls, wake_up, watch_ns < wait_ns ? watch_ns : wait_ns);
@@ -120,12 +148,10 @@ void* run_helper(void*) {
     control.serve();
     tick_trace(os::monotonic_ns());
   }
-  helper_thread_id.store(0, std::memory_order_relaxed);
+  leave_before_filter();
+  helper_thread_id.store(0, std::memory_order_release);
   return nullptr;
 }
-
-// The program has put itself into a sandbox since it was loaded: there a new thread may be the end of it.
-bool is_in_a_sandbox() { return !os::was_filtered_at_load() && os::calls_are_filtered(); }
 
 // Any thread may receive the signal: it only asks.
 void on_dump_signal(int) { ask_for_dump(DumpReason::kSignal); }
@@ -154,7 +180,7 @@ SEEMALLOC_COLD void start_helper() {
     helper.store(Helper::kNone, std::memory_order_release);
     return;
   }
-  if (is_in_a_sandbox()) return helper.store(Helper::kRefused, std::memory_order_release);
+  if (os::is_in_a_sandbox()) return helper.store(Helper::kRefused, std::memory_order_release);
   int saved_errno = errno;
   os::SignalMask blocked = os::all_signals();
   for (int signal : {dump_signal(), cpu_signal()}) {
@@ -197,9 +223,9 @@ void start_helper_for_work() {
 void start_helper_at_load() {
   loaded_ns = os::monotonic_ns();
   loaded_process = os::process_id();
+  if (os::is_limited()) return;
   if (dump_signal() != 0) install_dump_signal();
   bool wants_cpu = start_cpu_run();
-  os::was_filtered_at_load();
   if (options::get(options::Id::helper) == 0) return;
   if (dumps_want_helper() || wants_cpu || options::get(options::Id::at_start) != 0) start_helper();
 }
@@ -214,6 +240,9 @@ void say_that_nothing_is_written() {
 // The memory of a child of vfork is its parent's, and one made by a bare system call knows nothing of our fork handlers: files, socket and
 // helper are the parent's.
 void stop_helper_at_exit() {
+  // Most processes have nothing to end. No system call then: a filter may have come unseen.
+  bool idle = helper.load(std::memory_order_acquire) == Helper::kNone && !dumps_at_exit() && !cpu_run_is_running();
+  if (idle || os::is_limited()) return;
   if (os::process_id() != loaded_process) return;
   exiting.store(true, std::memory_order_seq_cst);
   remove_socket();
@@ -228,6 +257,31 @@ bool helper_runs() { return helper.load(std::memory_order_relaxed) == Helper::kR
 void wake_helper() {
   int thread = helper_thread_id.load(std::memory_order_acquire);
   if (thread != 0) wake_up.wake(os::process_id(), thread);
+}
+
+// Its system calls on the way out, the C library's, too, are made before the filter is there: it is waited for, but not for ever, should
+// it be sending to a slow client.
+void end_helper_before_filter() {
+  constexpr uint64_t kStep_ns = kMillisecond_ns;
+  constexpr unsigned kMostSteps = 2000;
+  if (!helper_runs() || os::is_helper_thread()) return;
+  filter_comes.store(true, std::memory_order_release);
+  int last = 0;
+  for (unsigned step = 0; step < kMostSteps; step++) {
+    int thread = helper_thread_id.load(std::memory_order_acquire);
+    if (thread != 0) last = thread;
+    bool is_gone = last == 0 || os::is_limited() || !os::is_thread(last);
+    if (thread == 0 && !helper_runs() && is_gone) break;
+    if (step == 0) control.interrupt();
+    wake_helper();
+    os::pause(kStep_ns);
+  }
+  filter_comes.store(false, std::memory_order_release);
+}
+
+void filter_did_not_come() {
+  Helper refused = Helper::kRefused;
+  helper.compare_exchange_strong(refused, Helper::kNone, std::memory_order_acq_rel);
 }
 
 uint64_t helper_uptime_ns() { return os::monotonic_ns() - loaded_ns; }

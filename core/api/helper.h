@@ -22,6 +22,11 @@ bool helper_runs();
 // Has it look at what is to be done. Any thread, signal handlers too.
 void wake_helper();
 
+// Before a filter is installed that reaches all threads: the helper ends, if it runs, and no other starts. And when the kernel has
+// refused the filter: it may start again.
+void end_helper_before_filter();
+void filter_did_not_come();
+
 // Since the library was loaded.
 uint64_t helper_uptime_ns();
 

@@ -7,6 +7,7 @@
 
 #include "core/api/auto_dump.h"
 #include "core/api/cpu_profiler.h"
+#include "core/api/filter_calls.h"
 #include "core/api/fork.h"
 #include "core/api/foreign_options.h"
 #include "core/api/helper.h"
@@ -18,6 +19,13 @@
 #include "core/heap/pressure.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
+#include "core/os/sandbox.h"
+
+// The C library's: the other name is ours (key_calls_shared.cc) or an interposer's.
+extern "C" int __pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) noexcept;
+// glibc's, for destructors of C++'s thread_local objects, which it calls before those of keys.
+extern "C" __attribute__((weak)) int __cxa_thread_atexit_impl(void (*destructor)(void*), void* object, void* library) noexcept;
+extern "C" __attribute__((visibility("hidden"))) void* __dso_handle;
 
 namespace seemalloc {
 
@@ -30,6 +38,8 @@ Lock start_lock;
 bool options_read = false;
 pthread_key_t thread_key;
 std::atomic<bool> have_thread_key{false};
+// Threads that are setting its value, having seen that it is ours: it is not given away meanwhile.
+std::atomic<unsigned> key_users{0};
 
 // Runs after all C++ thread_local destructors. Other keys' destructors may still allocate: thread_cache.finished sends
 // them to the central lists.
@@ -61,6 +71,9 @@ void read_options_once() {
   if (options_read || environ == nullptr) return;
   options_read = true;
   if (!os::is_privileged()) read_environment();  // else it is somebody else's
+  auto sandbox = static_cast<options::Sandbox>(options::get(options::Id::sandbox));
+  if (sandbox == options::Sandbox::kOn) os::limit_calls();
+  if (sandbox == options::Sandbox::kOff) os::never_limit_calls();
   heap::pressure_options_read();
   dump_options_read();
   if (options_were_read != nullptr) options_were_read();
@@ -72,6 +85,7 @@ __attribute__((constructor(101))) void library_loaded() {
     LockGuard guard(start_lock);
     read_options_once();
   }
+  find_next_filter_calls();
   python_option_changed();
   install_fork_handlers();
   phase.store(Phase::kStarted, std::memory_order_release);
@@ -100,14 +114,27 @@ bool become_usable() {
 void start_process() {
   if (SEEMALLOC_LIKELY(phase.load(std::memory_order_acquire) != Phase::kUntouched)) return;
   if (!become_usable()) return;
-  // Without our lock: a program's own pthread_key_create may allocate.
-  if (pthread_key_create(&thread_key, thread_ends) == 0) have_thread_key.store(true, std::memory_order_release);
+  have_thread_key.store(__pthread_key_create(&thread_key, thread_ends) == 0, std::memory_order_release);
 }
 
-// Without a key (a program may use them all up) others find the heap of a thread that has ended, later: core/heap/lost_threads.h.
+// Without a key (the program may have them all) it is as for a thread_local object: sooner than other keys' destructors, which may allocate
+// and come off worse. Without that, too, others find the heap of a thread that has ended, later: core/heap/lost_threads.h.
 void end_with_thread(heap::ThreadCache* cache) {
-  if (have_thread_key.load(std::memory_order_acquire)) pthread_setspecific(thread_key, cache);
+  key_users.fetch_add(1, std::memory_order_seq_cst);
+  bool has_key = have_thread_key.load(std::memory_order_seq_cst);
+  if (has_key) pthread_setspecific(thread_key, cache);
+  key_users.fetch_sub(1, std::memory_order_release);
+  if (!has_key && __cxa_thread_atexit_impl != nullptr) __cxa_thread_atexit_impl(thread_ends, cache, &__dso_handle);
 }
+
+bool give_thread_key_back() {
+  if (!have_thread_key.exchange(false, std::memory_order_seq_cst)) return false;
+  constexpr uint64_t kPause_ns = 100000;
+  while (key_users.load(std::memory_order_seq_cst) != 0) os::pause(kPause_ns);
+  return pthread_key_delete(thread_key) == 0;
+}
+
+void forget_key_users_in_child() { key_users.store(0, std::memory_order_relaxed); }
 
 bool process_started() { return phase.load(std::memory_order_acquire) == Phase::kStarted; }
 

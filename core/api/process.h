@@ -1,4 +1,4 @@
-// The process's life: first use, thread ends, fork, exit.
+// The process's life: first use, thread ends, exit.
 //
 // Everything is constant-initialised; start_process() only reads options and installs what needs libc. Constructors and
 // destructors of this library add the fork handlers and the exit work.
@@ -18,6 +18,10 @@ __attribute__((weak, visibility("hidden"))) void options_were_read();
 void start_process();
 // Arranges that the calling thread's heap is given back when it ends.
 void end_with_thread(heap::ThreadCache* cache);
+// The program wants one more key than there are: ours is given back. False when we have none (any more). Requires: no lock of ours is held.
+bool give_thread_key_back();
+// In the child of fork, where the threads that were using the key are gone.
+void forget_key_users_in_child();
 // Constructors have run: the C library may be asked for threads.
 bool process_started();
 

@@ -25,6 +25,7 @@ constexpr Choice kChoices[] = {
     {Id::free_stacks, {"off", "sampled", "all"}},
     {Id::heap_limit_action, {"fail", "abort"}},
     {Id::cpu_clock, {"cpu", "wall"}},
+    {Id::sandbox, {"auto", "on", "off"}},
     {Id::dump_names, {"seemalloc", "gperftools", "jemalloc"}},
 };
 

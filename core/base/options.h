@@ -22,6 +22,7 @@ enum class Foreign : uint64_t { kPass, kReport, kFatal };
 enum class Purge : uint64_t { kBalanced, kEager, kNever };
 enum class LimitAction : uint64_t { kFail, kAbort };
 enum class CpuClock : uint64_t { kCpu, kWall };
+enum class Sandbox : uint64_t { kAuto, kOn, kOff };
 enum class DumpNames : uint64_t { kSeemalloc, kGperftools, kJemalloc };
 inline constexpr unsigned kDumpNames = static_cast<unsigned>(DumpNames::kJemalloc) + 1;
 

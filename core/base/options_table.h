@@ -55,6 +55,9 @@ OPTION(foreign, kChoice, 0, 0, 2, kAny,
        "goes back to it; any other pointer ends the program with a line that says where it leads), report (the same, but the program goes "
        "on), fatal (another allocator's block ends the program, too)")
 OPTION(helper, kSwitch, 1, 0, 1, kStart, "start a helper thread (control socket, timed purge) once the heap is worth it")
+OPTION(sandbox, kChoice, 0, 0, 2, kStart,
+       "which system calls the library makes: auto: all, until the process is under a seccomp filter of its own or was started under one "
+       "with no_new_privs; on: no others than malloc's (mmap, munmap, mremap, madvise, futex); off: all, whatever filters there are")
 OPTION(socket, kSwitch, 1, 0, 1, kStart, "serve the control socket")
 OPTION(at_start, kSwitch, 0, 0, 1, kStart, "start the helper thread when the program starts instead of when the heap grows")
 OPTION(socket_dir, kText, 0, 0, 0, kStart, "folder of the control socket instead of /tmp/seemalloc-UID")

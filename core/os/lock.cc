@@ -83,7 +83,10 @@ void LockWord::wait(WaitCounters& waits, uint64_t look_again_ns) {
   }
   uint64_t begin = os::monotonic_ns();
   count_held(+1);
-  while (state_.exchange(2, std::memory_order_acquire) != 0) os::futex_wait(&state_, 2, look_again_ns);
+  constexpr uint64_t kWithoutFutex_ns = 100000;
+  while (state_.exchange(2, std::memory_order_acquire) != 0) {
+    if (!os::futex_wait(&state_, 2, look_again_ns)) os::pause(kWithoutFutex_ns);
+  }
   waits.count_long(begin);
 }
 

@@ -24,6 +24,7 @@
 namespace seemalloc {
 
 void warn(const char* text) {
+  if (os::is_limited()) return;  // for a remark nobody is to die
   FixedText<512> line;
   line << "seemalloc: " << text;
   line.end_line();
@@ -35,8 +36,10 @@ void (*before_abort)() = nullptr;
 namespace {
 [[noreturn]] void abort_now() {
   if (before_abort != nullptr) before_abort();
-  // Not abort(): it may flush or lock inside a libc whose state we do not know. SIGABRT to this thread, then a trap.
-  os::sys(SYS_tgkill, os::process_id(), os::thread_id(), /*SIGABRT=*/6);
+  // Not abort(): it may flush or lock inside a libc whose state we do not know. SIGABRT to this thread, then a trap. In a sandbox, too:
+  // the process ends in any case.
+  long process = os::raw_sys(SYS_getpid, 0, 0, 0, 0, 0, 0), thread = os::raw_sys(SYS_gettid, 0, 0, 0, 0, 0, 0);
+  os::raw_sys(SYS_tgkill, process, thread, /*SIGABRT=*/6, 0, 0, 0);
   __builtin_trap();
 }
 }  // namespace
@@ -98,14 +101,36 @@ std::atomic<uint64_t> remap_grown_bytes, remap_gone_bytes;
 
 void count(std::atomic<uint64_t>& counter, uint64_t by) { counter.fetch_add(by, std::memory_order_relaxed); }
 
+uint64_t kernel_clock(clockid_t id) {
+  timespec t{};
+  read_clock(id, &t);
+  return static_cast<uint64_t>(t.tv_sec) * kSecond_ns + static_cast<uint64_t>(t.tv_nsec);
+}
+
+// What a clock of processor time has shown last, and when. That clock is a system call: where none is allowed the time that passes stands
+// for what is used.
+struct LastCpu {
+  std::atomic<uint64_t> shown{0}, at_ns{0};  // of a moment each, should two threads ask at once
+
+  uint64_t read(clockid_t id) {
+    uint64_t now = kernel_clock(CLOCK_MONOTONIC), since = minus(now, at_ns.load(std::memory_order_relaxed));
+    uint64_t used = is_limited() ? shown.load(std::memory_order_relaxed) + since : kernel_clock(id);
+    shown.store(used, std::memory_order_relaxed);
+    at_ns.store(now, std::memory_order_relaxed);
+    return used;
+  }
+};
+constinit LastCpu process_cpu;
+constinit thread_local LastCpu thread_cpu __attribute__((tls_model("initial-exec")));
+
 uint64_t clock_ns(clockid_t id) {
 #ifdef SEEMALLOC_FAULT_INJECTION
   uint64_t shown = id != CLOCK_REALTIME ? test_clock_ns.load(std::memory_order_relaxed) : 0;
   if (shown != 0) return id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE ? shown : test_cpu_ns.load(std::memory_order_relaxed);
 #endif
-  timespec t{};
-  read_clock(id, &t);
-  return static_cast<uint64_t>(t.tv_sec) * kSecond_ns + static_cast<uint64_t>(t.tv_nsec);
+  if (id == CLOCK_THREAD_CPUTIME_ID) return thread_cpu.read(id);
+  if (id == CLOCK_PROCESS_CPUTIME_ID) return process_cpu.read(id);
+  return kernel_clock(id);
 }
 
 }  // namespace
@@ -148,10 +173,11 @@ void* map_aligned(size_t bytes, size_t alignment, Reason reason) {
 namespace {
 // 0 or -errno.
 int map_exactly(uintptr_t start, size_t bytes, Reason reason) {
-  constexpr long kFixedNoReplace = 0x100000;  // MAP_FIXED_NOREPLACE, Linux 4.17: to an older kernel the address is a hint
+  // MAP_FIXED_NOREPLACE, Linux 4.17: to an older kernel the address is a hint. As in a sandbox, which may look at the flags, too.
+  const long fixed_no_replace = is_limited() ? 0 : 0x100000;
   long result = counted_call(Call::kMap, reason, bytes,
                              {SYS_mmap, static_cast<long>(start), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | kFixedNoReplace, -1});
+                              MAP_PRIVATE | MAP_ANONYMOUS | fixed_no_replace, -1});
   if (sys_failed(result)) return static_cast<int>(result);
   after_mapping(result, bytes);
   if (static_cast<uintptr_t>(result) == start) return 0;
@@ -177,7 +203,9 @@ bool unmap(void* start, size_t bytes, Reason reason) {
 }
 
 namespace {
+// In a sandbox only what gives memory back.
 bool advise(Call call, Reason reason, void* start, size_t bytes, long advice) {
+  if (advice != MADV_DONTNEED && advice != MADV_FREE && is_limited()) return false;
   return !sys_failed(counted_call(call, reason, bytes, {SYS_madvise, as_long(start), static_cast<long>(bytes), advice}));
 }
 }  // namespace
@@ -192,6 +220,7 @@ bool set_huge_pages(void* start, size_t bytes, bool on) {
 
 int collapse_into_huge_pages(void* start, size_t bytes) {
   constexpr long kCollapse = 25;  // MADV_COLLAPSE, not in older headers
+  if (is_limited()) return static_cast<int>(kLimited);
   return static_cast<int>(
       counted_call(Call::kCollapse, Reason::kHugePages, bytes, {SYS_madvise, as_long(start), static_cast<long>(bytes), kCollapse}));
 }
@@ -286,8 +315,22 @@ size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason) {
   return resident / page_bytes() * (bytes / (kSamples * kPagesOfSample));
 }
 
+namespace {
+// As last told: for where the kernel may not be asked. A child of fork begins without.
+constinit std::atomic<int> known_process{0};
+constinit thread_local int known_thread __attribute__((tls_model("initial-exec"))) = 0;
+
+// Of a thread that has begun in a sandbox: no thread's number, but its alone while it lives.
+int made_up_thread_id() {
+  constexpr uintptr_t kMostThreads = 1 << 22, kBits = (1 << 30) - 1;
+  return static_cast<int>((reinterpret_cast<uintptr_t>(&known_thread) / alignof(max_align_t) & kBits) | kMostThreads);
+}
+}  // namespace
+
 void forget_counters_in_child() {
   forget_scratch_in_child();
+  known_process.store(0, std::memory_order_relaxed);
+  known_thread = 0;
   forget_calls_in_child();
   set_to_zero(remap_grown_bytes, remap_gone_bytes);
 }
@@ -313,8 +356,18 @@ uint64_t realtime_ns() { return clock_ns(CLOCK_REALTIME); }
 uint64_t thread_cpu_ns() { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 uint64_t process_cpu_ns() { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
 
-int process_id() { return static_cast<int>(sys(SYS_getpid)); }
-int thread_id() { return static_cast<int>(sys(SYS_gettid)); }
+int process_id() {
+  long id = sys(SYS_getpid);
+  if (sys_failed(id)) return known_process.load(std::memory_order_relaxed);
+  known_process.store(static_cast<int>(id), std::memory_order_relaxed);
+  return static_cast<int>(id);
+}
+
+int thread_id() {
+  long id = sys(SYS_gettid);
+  if (!sys_failed(id)) known_thread = static_cast<int>(id);
+  return known_thread != 0 ? known_thread : made_up_thread_id();
+}
 
 namespace {
 unsigned affinity_count() {
@@ -385,7 +438,16 @@ int write_all(int fd, const void* data, size_t bytes) {
   return 0;
 }
 
-void write_stderr(const char* text, size_t bytes) { write_all(2, text, bytes); }
+// What the program has asked for, or its end: in a sandbox, too.
+void write_stderr(const char* text, size_t bytes) {
+  while (bytes != 0) {
+    long result = raw_sys(SYS_write, 2, as_long(text), static_cast<long>(bytes), 0, 0, 0);
+    if (result == kInterrupted) continue;
+    if (sys_failed(result)) return;
+    text += result;
+    bytes -= static_cast<size_t>(result);
+  }
+}
 
 int rename_file(const char* from, const char* to) {
   return static_cast<int>(sys(SYS_renameat2, AT_FDCWD, as_long(from), AT_FDCWD, as_long(to), 0));
@@ -423,9 +485,18 @@ bool read_memory(const MemoryPiece* pieces, unsigned count) {
   return all;
 }
 
-void futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns) {
-  timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns), static_cast<long>(timeout_ns % kSecond_ns)};
-  sys(SYS_futex, as_long(word), FUTEX_WAIT_PRIVATE, static_cast<long>(expected), timeout_ns != 0 ? as_long(&timeout) : 0);
+namespace {
+timespec timespec_of(uint64_t ns) { return {static_cast<time_t>(ns / kSecond_ns), static_cast<long>(ns % kSecond_ns)}; }
+
+// It has waited, or need not.
+bool has_waited(long result) { return !sys_failed(result) || result == -ETIMEDOUT || result == -EAGAIN || result == -EINTR; }
+
+constinit std::atomic<bool> no_call_pauses{false};
+}  // namespace
+
+bool futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns) {
+  timespec timeout = timespec_of(timeout_ns);
+  return has_waited(sys(SYS_futex, as_long(word), FUTEX_WAIT_PRIVATE, static_cast<long>(expected), timeout_ns != 0 ? as_long(&timeout) : 0));
 }
 
 bool fence_all_threads() {
@@ -437,8 +508,14 @@ bool fence_all_threads() {
 
 void pause(uint64_t ns) {
   const uint32_t never = 0;  // nobody wakes it
-  futex_wait(&never, 0, ns);
+  if (ns == 0 || futex_wait(&never, 0, ns)) return;
+  timespec time = timespec_of(ns);
+  if (has_waited(sys(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, as_long(&time)))) return;
+  if (has_waited(sys(SYS_ppoll, 0, 0, as_long(&time)))) return;
+  no_call_pauses.store(true, std::memory_order_relaxed);
 }
+
+bool can_pause() { return !no_call_pauses.load(std::memory_order_relaxed); }
 
 void futex_wake(const void* word, int count) { sys(SYS_futex, as_long(word), FUTEX_WAKE_PRIVATE, count); }
 

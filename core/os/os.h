@@ -67,7 +67,7 @@ struct Counters {
   uint64_t refused_calls;  // any of the above that the kernel refused
 };
 Counters counters();
-// In a child of fork: its own calls are to be counted, not its parent's once more.
+// In a child of fork: its own calls are to be counted, not its parent's once more, and its ids are others.
 void forget_counters_in_child();
 
 // ---- time, identity -----------------------------------------------------------------------------------------------
@@ -77,8 +77,8 @@ uint64_t coarse_monotonic_ns();  // CLOCK_MONOTONIC_COARSE, a few ns per call, r
 uint64_t realtime_ns();          // CLOCK_REALTIME
 uint64_t thread_cpu_ns();        // CLOCK_THREAD_CPUTIME_ID: a system call
 uint64_t process_cpu_ns();       // CLOCK_PROCESS_CPUTIME_ID, all threads: a system call
-int process_id();                // not cached: right after fork and raw clone
-int thread_id();
+int process_id();                // not cached: right after fork and raw clone; where it may not be asked, what it was
+int thread_id();                 // where it may not be asked, a number that no other living thread has
 // CPUs this process may use: those it may run on (affinity mask), or fewer where its cgroup grants less time. At least 1. Reads
 // files.
 unsigned cpu_count();
@@ -117,10 +117,12 @@ bool read_memory(const MemoryPiece* pieces, unsigned count);
 // Has every running thread of this process execute a full memory fence (membarrier). False when the kernel cannot.
 bool fence_all_threads();
 
-// Waits while *word == expected; wakes up at the latest after `timeout_ns` (0: no limit).
-void futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns = 0);
+// Waits while *word == expected; wakes up at the latest after `timeout_ns` (0: no limit). False when the kernel refuses to wait.
+bool futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns = 0);
 void futex_wake(const void* word, int count);
-// Sleeps for about so long.
+// Sleeps for about so long, by the first of several calls that is allowed.
 void pause(uint64_t ns);
+// False once pause() has found none: a thread that would wait in a loop has to end.
+bool can_pause();
 
 }  // namespace seemalloc::os

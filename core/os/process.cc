@@ -5,8 +5,6 @@
 #include <sys/resource.h>
 #include <sys/uio.h>
 
-#include <atomic>
-
 #include "core/base/units.h"
 #include "core/os/cgroup_text.h"
 #include "core/os/lines.h"
@@ -75,31 +73,6 @@ bool is_last_thread() {
     if (!take_field(&rest, ' ', &field)) return false;
   }
   return field.equals("2");
-}
-
-bool calls_are_filtered() {
-  constexpr const char* kStatus = "/proc/thread-self/status";
-  {
-    Lines lines(kStatus);
-    for (Slice line, key; lines.next(&line);) {
-      if (!take_field(&line, ':', &key) || !key.equals("Seccomp")) continue;
-      return line.length != 0 && line.at[line.length - 1] != '0';
-    }
-  }
-  // A filter that does not kill says one of these; a /proc that is not mounted does not.
-  constexpr int kNotPermitted = -1, kDenied = -13, kNoSuchCall = -38;
-  int fd = open_file(kStatus, O_RDONLY);
-  if (fd >= 0) close_file(fd);
-  return fd == kNotPermitted || fd == kDenied || fd == kNoSuchCall;
-}
-
-bool was_filtered_at_load() {
-  enum : int { kUnknown, kNo, kYes };
-  static std::atomic<int> answer{kUnknown};
-  if (answer.load(std::memory_order_relaxed) == kUnknown) {
-    answer.store(calls_are_filtered() ? kYes : kNo, std::memory_order_relaxed);
-  }
-  return answer.load(std::memory_order_relaxed) == kYes;
 }
 
 size_t working_folder(char* path, size_t capacity) {

@@ -15,11 +15,6 @@ size_t peak_resident_set_bytes();
 void page_faults(uint64_t* minor, uint64_t* major);
 // True when the main thread has ended (pthread_exit) and the calling thread is the only one left. False without /proc.
 bool is_last_thread();
-// Whether a filter decides about the calling thread's system calls (seccomp). True, too, where it is forbidden to look. A file is
-// read, as who loads programs does: a filter may kill who asks by prctl.
-bool calls_are_filtered();
-// The same of when the library was loaded: of when this was first asked.
-bool was_filtered_at_load();
 void name_thread(const char* name);
 // The folder that relative names begin in, with its length; 0 when it cannot be told or is longer than `capacity`.
 size_t working_folder(char* path, size_t capacity);

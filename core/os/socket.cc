@@ -92,6 +92,8 @@ int listen_unix(const char* path) {
   return fd;
 }
 
+void stop_listening(int listener) { sys(SYS_shutdown, listener, SHUT_RDWR); }
+
 int accept_unix(int listener, uint64_t send_timeout_ns, unsigned* peer_user) {
   int fd = out_of_the_way(static_cast<int>(sys(SYS_accept4, listener, 0, 0, SOCK_CLOEXEC)));
   if (fd < 0) return fd;
@@ -176,13 +178,21 @@ bool is_signal_pending(int signal) {
 
 void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns) {
   constexpr size_t kMost = 32;
-  pollfd fds[kMost];
   if (count > kMost) count = kMost;
-  for (size_t i = 0; i < count; i++) fds[i] = pollfd{polls[i].fd, static_cast<short>(polls[i].urgent ? POLLPRI : POLLIN), 0};
-  timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns), static_cast<long>(timeout_ns % kSecond_ns)};
-  long ready = sys(SYS_ppoll, as_long(fds), static_cast<long>(count), as_long(&timeout));
+  // Without those that are not open: the kernel compares their number with the limit of open files.
+  pollfd fds[kMost];
+  size_t open = 0;
   for (size_t i = 0; i < count; i++) {
-    int events = sys_failed(ready) ? 0 : fds[i].revents;
+    if (polls[i].fd >= 0) fds[open++] = pollfd{polls[i].fd, static_cast<short>(polls[i].urgent ? POLLPRI : POLLIN), 0};
+  }
+  timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns), static_cast<long>(timeout_ns % kSecond_ns)};
+  long ready = sys(SYS_ppoll, as_long(fds), static_cast<long>(open), as_long(&timeout));
+  // Refused: whoever waits in a loop is not to run in circles.
+  if (sys_failed(ready) && ready != kInterrupted) pause(timeout_ns);
+  size_t next = 0;
+  for (size_t i = 0; i < count; i++) {
+    int events = polls[i].fd < 0 || sys_failed(ready) ? 0 : fds[next].revents;
+    if (polls[i].fd >= 0) next++;
     polls[i].broken = polls[i].urgent && (events & (POLLERR | POLLNVAL | POLLHUP)) != 0;
     polls[i].readable = polls[i].urgent ? (events & POLLPRI) != 0 && !polls[i].broken : events != 0;
   }

@@ -28,6 +28,8 @@ bool make_private_folder(const char* path);
 // A listening socket at `path` (mode 0600), replacing a stale one; descriptor or -errno. Made beside it, with ~ as the last letter: that
 // stays its name in /proc/net/unix, and in the folder if the process is killed meanwhile.
 int listen_unix(const char* path);
+// Ends a wait for connections, in whatever thread; those to come are refused.
+void stop_listening(int listener);
 // A connection, with a time limit on sending; descriptor or -errno. *peer_user is the effective user id of the other end.
 int accept_unix(int listener, uint64_t send_timeout_ns, unsigned* peer_user);
 // Bytes received without waiting (0: closed by the other end) or -errno (-EAGAIN: nothing there).

@@ -1,6 +1,6 @@
 // System calls without the C library: no errno, no cancellation point, no lock, usable before libc is relocated.
 //
-// Every call the core makes into the kernel goes through sys(). In the test build (SEEMALLOC_FAULT_INJECTION) it first
+// Every call the core makes into the kernel goes through sys(), which refuses those that a sandbox may punish (sandbox.h). In the test build (SEEMALLOC_FAULT_INJECTION) it first
 // asks a hook that may refuse the call, so each failure path can be reached (os/fault.h).
 // Returns: the kernel's value, or -errno (see sys_failed).
 #pragma once
@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "core/base/compiler.h"
+#include "core/os/sandbox.h"
 
 namespace seemalloc::os {
 
@@ -47,6 +48,8 @@ SEEMALLOC_ALWAYS_INLINE long raw_sys(long number, long a, long b, long c, long d
 #endif
 }
 
+inline constexpr long kLimited = -1;  // -EPERM
+
 inline long sys(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
 #ifdef SEEMALLOC_FAULT_INJECTION
   if (long (*hook)(long) = fault_hook.load(std::memory_order_acquire)) {
@@ -54,6 +57,7 @@ inline long sys(long number, long a = 0, long b = 0, long c = 0, long d = 0, lon
     if (refusal != 0) return refusal;
   }
 #endif
+  if (!is_basic_call(number) && is_limited()) return kLimited;
   return raw_sys(number, a, b, c, d, e, f);
 }
 

@@ -94,7 +94,6 @@ bool read_thread_name(int thread, char (&name)[kThreadNameBytes]) {
 }
 
 bool own_thread_name(char (&name)[kThreadNameBytes]) {
-  if (was_filtered_at_load()) return read_thread_name(thread_id(), name);
   return !sys_failed(sys(SYS_prctl, PR_GET_NAME, as_long(name)));
 }
 

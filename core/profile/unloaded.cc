@@ -9,6 +9,7 @@
 #include "core/os/lock.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
+#include "core/os/sandbox.h"
 #include "core/profile/grow_array.h"
 #include "core/profile/modules.h"
 #include "core/profile/records.h"
@@ -99,7 +100,7 @@ UnloadedCode* make_locked(const Loaded& code, const char* path, size_t path_byte
 // The dynamic linker has a name as it was given to dlopen. From which folder that was is not known: the present one is the best guess.
 size_t full_path(const char* path, size_t bytes, char* full, size_t capacity) {
   while (bytes > 2 && path[0] == '.' && path[1] == '/') path += 2, bytes -= 2;
-  size_t folder = path[0] == '/' || os::was_filtered_at_load() ? 0 : os::working_folder(full, capacity);
+  size_t folder = path[0] == '/' ? 0 : os::working_folder(full, capacity);
   if (folder != 0 && folder + 1 < capacity) full[folder++] = '/';
   if (folder + bytes > capacity) return 0;
   memcpy(full + folder, path, bytes);
@@ -186,7 +187,7 @@ void forget_gone(List& list) {
 
 void look_locked(bool just_gone, const OtherStacks* others) {
   List &before = list(current), &now = list(1 - current);
-  Look look{&now, false, false, os::was_filtered_at_load()};
+  Look look{&now, false, false, os::is_limited()};
   now.clear();
   dl_iterate_phdr(look_at_module, &look);
   if (!look.changed) return;

@@ -1,0 +1,41 @@
+// pthread_key_create, as the program and its libraries call it: a program may have all of PTHREAD_KEYS_MAX keys, as with an allocator that
+// takes none. When none is left ours is given back (core/api/process.h). In the shared libraries only: a static program has no next one.
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+
+#include <atomic>
+
+#include "core/api/process.h"
+#include "core/base/compiler.h"
+
+extern "C" __attribute__((weak)) void* dlsym(void* handle, const char* name) noexcept;
+
+namespace seemalloc {
+namespace {
+
+using KeyCreate = int (*)(pthread_key_t* key, void (*destructor)(void*));
+
+KeyCreate next_key_create() {
+  static std::atomic<KeyCreate> found{nullptr};
+  KeyCreate next = found.load(std::memory_order_relaxed);
+  if (next == nullptr && dlsym != nullptr) {
+    next = reinterpret_cast<KeyCreate>(dlsym(RTLD_NEXT, "pthread_key_create"));
+    found.store(next, std::memory_order_relaxed);
+  }
+  return next;
+}
+
+int create_key(pthread_key_t* key, void (*destructor)(void*)) {
+  KeyCreate next = next_key_create();
+  if (next == nullptr) return EAGAIN;
+  int result = next(key, destructor);
+  return result == EAGAIN && give_thread_key_back() ? next(key, destructor) : result;
+}
+
+}  // namespace
+}  // namespace seemalloc
+
+SEEMALLOC_EXPORT int pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) noexcept {
+  return seemalloc::create_key(key, destructor);
+}

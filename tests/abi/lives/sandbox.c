@@ -1,0 +1,250 @@
+// Under filters that end the process, or never answer, for each system call that is not in a short list: malloc's own, and what the
+// program itself does. sandbox WAY.
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "filter.h"
+
+enum { kMiB = 1 << 20, kBlocks = 512, kThreads = 4 };
+
+// What malloc may call. glibc's asks for the processors, too, when a second thread comes.
+static const int kOfMalloc[] = {SYS_mmap, SYS_munmap, SYS_mremap, SYS_madvise, SYS_futex};
+static const int kOfGlibcsMalloc[] = {SYS_brk, SYS_mprotect, SYS_openat, SYS_read, SYS_close, SYS_sched_getaffinity, SYS_prlimit64,
+                                      SYS_newfstatat, SYS_getrandom};
+static const int kOfProgram[] = {SYS_write, SYS_exit_group, SYS_rt_sigreturn, SYS_clock_nanosleep};
+// Starting threads and joining them, and those that end.
+static const int kOfThreads[] = {SYS_clone, SYS_clone3, SYS_mprotect, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask,
+                                  SYS_rt_sigaction, SYS_exit};
+static const int kOfFork[] = {SYS_clone, SYS_set_robust_list, SYS_wait4, SYS_rt_sigprocmask};
+// What the dynamic linker and the C library do before main, and our own beginning.
+static const int kOfStart[] = {SYS_execve, SYS_brk, SYS_openat, SYS_read, SYS_pread64, SYS_close, SYS_newfstatat, SYS_fstat, SYS_mprotect,
+                               SYS_access, SYS_faccessat, SYS_arch_prctl, SYS_set_tid_address, SYS_set_robust_list, SYS_rseq,
+                               SYS_prlimit64, SYS_getrandom, SYS_readlink, SYS_lseek};
+
+static int list[kMostCalls];
+static size_t listed;
+static void allow(const int* calls, size_t count) {
+  for (size_t i = 0; i < count; i++) list[listed++] = calls[i];
+}
+#define ALLOW(calls) allow(calls, sizeof(calls) / sizeof(calls[0]))
+
+static void say(const char* text) { EXPECT(write(1, text, strlen(text)) == (ssize_t)strlen(text)); }
+
+static void rest(long milliseconds) {
+  struct timespec left = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+  while (nanosleep(&left, &left) != 0) {
+  }
+}
+
+// ---- what a program does with malloc ----
+
+// Each size class and beyond, in any order, moved and zeroed.
+static void use_all_sizes(unsigned long seed) {
+  static __thread void* blocks[kBlocks];
+  static __thread size_t sizes[kBlocks];
+  for (int i = 0; i < 20000; i++) {
+    unsigned at = random_below(&seed, kBlocks);
+    if (blocks[at] != NULL) free_marked(blocks[at], sizes[at]);
+    sizes[at] = i % 50 == 0 ? 1 + random_below(&seed, 3 * kMiB) : random_size(&seed);
+    switch (random_below(&seed, 4)) {
+      case 0: blocks[at] = malloc(sizes[at]); break;
+      case 1: blocks[at] = calloc(1, sizes[at]); break;
+      case 2: blocks[at] = aligned_alloc(64, (sizes[at] + 63) / 64 * 64); break;
+      default: blocks[at] = realloc(malloc(100), sizes[at]); break;
+    }
+    marked(blocks[at], sizes[at]);
+  }
+  for (int i = 0; i < kBlocks; i++) {
+    free(blocks[i]);
+    blocks[i] = NULL;
+  }
+}
+
+// Half a gigabyte, gone and back: no system call for huge pages, for what is resident, for how busy the process is.
+static void grow_and_shrink(void) {
+  enum { kCount = 500 * kMiB / 1024 };
+  void** blocks = malloc(kCount * sizeof(void*));
+  for (int round = 0; round < 2; round++) {
+    for (int i = 0; i < kCount; i++) blocks[i] = marked(malloc(1024), 1024);
+    for (int i = 0; i < kCount; i++) free(blocks[i]);
+    malloc_trim(0);
+  }
+  free(blocks);
+  char* growing = NULL;
+  for (size_t size = 1000; size < (64u << 20); size = size * 3 / 2) {
+    growing = realloc(growing, size);
+    EXPECT(growing != NULL);
+    memset(growing, 1, size);
+  }
+  free(growing);
+}
+
+static void* in_thread(void* seed) {
+  use_all_sizes((unsigned long)seed);
+  return malloc(100);  // of a thread that has ended
+}
+
+static void use_threads(void) {
+  pthread_t threads[kThreads];
+  for (unsigned long i = 0; i < kThreads; i++) EXPECT(pthread_create(&threads[i], NULL, in_thread, (void*)(i + 1)) == 0);
+  for (int i = 0; i < kThreads; i++) {
+    void* block;
+    EXPECT(pthread_join(threads[i], &block) == 0);
+    free(block);
+  }
+}
+
+static void use_fork(void) {
+  void* block = marked(malloc(5000), 5000);
+  pid_t child = fork();
+  if (child == 0) {
+    free_marked(block, 5000);
+    use_all_sizes(7);
+    _exit(0);
+  }
+  int status;
+  EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  free_marked(block, 5000);
+}
+
+// ---- ways into the sandbox ----
+
+static struct Filter filter;
+static void close_the_door(enum Door door, unsigned others) {
+  ALLOW(kOfMalloc);
+  ALLOW(kOfProgram);
+  if (getenv("EXPECT_SEEMALLOC") == NULL) ALLOW(kOfGlibcsMalloc);
+  make_filter(&filter, list, listed, SECCOMP_RET_ALLOW, others);
+  install(&filter, door);
+}
+
+// What has begun before goes on: threads that wait for each other by futex, the program's and ours.
+static volatile int go_on;
+static void* waits_outside(void* seed) {
+  use_all_sizes(3);
+  while (!go_on) rest(1);
+  return in_thread(seed);
+}
+
+static void warm_up(void) {
+  use_all_sizes(1);
+  void* huge = marked(malloc(64 * kMiB), 64 * kMiB);
+  free(huge);
+}
+
+static void alone(enum Door door, unsigned others) {
+  close_the_door(door, others);
+  use_all_sizes(2);
+  grow_and_shrink();
+}
+static void later_prctl(void) { alone(kByPrctl, SECCOMP_RET_KILL_PROCESS); }
+static void later_seccomp(void) { alone(kBySeccomp, SECCOMP_RET_KILL_PROCESS); }
+static void later_unanswered(void) { alone(kBySeccompWithListener, SECCOMP_RET_USER_NOTIF); }
+static void later_warm(void) {
+  warm_up();
+  later_prctl();
+  rest(700);  // the helper's rounds
+}
+static void later_for_all(void) {
+  warm_up();
+  alone(kBySeccompForAll, SECCOMP_RET_KILL_PROCESS);
+  rest(700);
+}
+
+// Threads from before, under a filter for all, and new ones.
+static void threads_for_all(void) {
+  ALLOW(kOfThreads);
+  pthread_t early;
+  EXPECT(pthread_create(&early, NULL, waits_outside, (void*)9) == 0);
+  warm_up();
+  close_the_door(kBySeccompForAll, SECCOMP_RET_KILL_PROCESS);
+  go_on = 1;
+  use_threads();
+  void* block;
+  EXPECT(pthread_join(early, &block) == 0);
+  free(block);
+  grow_and_shrink();
+  rest(700);
+}
+
+static void threads(void) {
+  ALLOW(kOfThreads);
+  close_the_door(kByPrctl, SECCOMP_RET_KILL_PROCESS);
+  use_threads();
+  grow_and_shrink();
+  use_threads();
+}
+
+static void forks(void) {
+  ALLOW(kOfFork);
+  close_the_door(kByPrctl, SECCOMP_RET_KILL_PROCESS);
+  use_fork();
+  grow_and_shrink();
+  use_fork();
+}
+
+// A filter that no library sees: a small program has nothing to do with the kernel but to get memory.
+static void bare(void) {
+  free(malloc(100));
+  close_the_door(kBare, SECCOMP_RET_KILL_PROCESS);
+  for (size_t size = 1; size <= 20000; size += size / 8 + 1) free(marked(malloc(size), size));
+}
+
+// By who starts it. The dynamic linker opens files before us.
+static void started(void) {
+  ALLOW(kOfStart);
+  ALLOW(kOfThreads);
+  close_the_door(kByPrctl, SECCOMP_RET_KILL_PROCESS);
+  execl("/proc/self/exe", "sandbox", "inside", (char*)NULL);
+  EXPECT(!"exec");
+}
+static void inside(void) {
+  use_all_sizes(2);
+  grow_and_shrink();
+  use_threads();
+  rest(700);
+}
+
+// What the kernel refuses is no filter: the helper may come back, and all goes on as before.
+static void refused(void) {
+  no_new_privileges();
+  struct sock_fprog bad = {0, NULL};
+  for (int i = 0; i < 10; i++) {
+    EXPECT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &bad) != 0);
+    EXPECT(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &bad) != 0);
+    EXPECT(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, NULL) != 0 && errno == EFAULT);
+  }
+  if (getenv("EXPECT_SEEMALLOC") == NULL) return;
+  static char status[8192];
+  for (int i = 0; i < 200; i++) {
+    warm_up();
+    int fd = open("/proc/self/status", O_RDONLY);
+    ssize_t length = read(fd, status, sizeof(status) - 1);
+    close(fd);
+    EXPECT(length > 0);
+    status[length] = 0;
+    if (strstr(status, "Threads:\t2") != NULL) return;
+    rest(10);
+  }
+  EXPECT(!"a helper");
+}
+
+int main(int argc, char** argv) {
+  static const struct {
+    const char* name;
+    void (*go)(void);
+  } kWays[] = {{"later_prctl", later_prctl}, {"later_seccomp", later_seccomp}, {"later_unanswered", later_unanswered},
+               {"later_warm", later_warm}, {"later_for_all", later_for_all}, {"threads", threads}, {"threads_for_all", threads_for_all},
+               {"forks", forks}, {"bare", bare}, {"started", started}, {"inside", inside}, {"refused", refused}};
+  expect_subject();
+  for (size_t i = 0; i < sizeof(kWays) / sizeof(kWays[0]); i++) {
+    if (argc != 2 || strcmp(argv[1], kWays[i].name) != 0) continue;
+    kWays[i].go();
+    say("ok\n");
+    return 0;
+  }
+  return 2;
+}
