@@ -49,13 +49,19 @@ class Switch:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(f"/tmp/seemalloc-{os.getuid()}/{server.pid}.sock")
         self.answers = self.socket.makefile("rb")
+        # A descriptor of the server's, whose name only those can read who may inspect it (core/api/control.h).
+        name = os.readlink(f"/proc/{server.pid}/fd/{self.ask('prove')}")
+        self.ask(f"prove {name.removeprefix('/memfd:seemalloc:').removesuffix(' (deleted)')}")
 
-    def tell(self, value):
-        self.socket.sendall(f"set {value.replace(':', ' ')}\n".encode())
+    def ask(self, line):
+        self.socket.sendall(f"{line}\n".encode())
         status, _, size = self.answers.readline().decode().strip().partition(" ")
         if status != "ok":
-            raise Failed(f"{value}: {status} {size}")
-        self.answers.read(int(size))
+            raise Failed(f"{line}: {status} {size}")
+        return self.answers.read(int(size)).decode()
+
+    def tell(self, value):
+        self.ask(f"set {value.replace(':', ' ')}")
 
 
 def in_short_turns(server, count, between=lambda: None, pairs=MANY_PAIRS):

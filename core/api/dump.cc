@@ -36,18 +36,10 @@ constinit const WriteHeapDump kWriteHeapDump[options::kDumpNames]{nullptr, write
 using Print = void (*)();
 constinit const Print kPrintJemallocsStatistics = print_jemallocs_statistics;
 
-int write_special_file(const char* path, const char* data, size_t bytes) {
-  int fd = os::open_special_file(path);
-  if (fd < 0) return fd;
-  int result = os::write_all(fd, data, bytes);
-  os::close_file(fd);
-  return result;
-}
-
 }  // namespace
 
 int write_file(const char* path, const char* data, size_t bytes, os::FileIdentity* file) {
-  if (os::is_special_file(path)) return write_special_file(path, data, bytes);
+  if (os::is_special_file(path)) return os::write_special_file(path, data, bytes);
   FixedText<kDumpPathBytes + 64> beside;
   beside << path << ".tmp." << os::process_id() << "." << files.fetch_add(1, std::memory_order_relaxed);
   if (beside.truncated()) return kNameTooLong;

@@ -29,6 +29,8 @@ class HeapMapJson {
   bool write();
   // Requires: write() has been true.
   const Text& text() const { return text_; }
+  // Where it lies, to be taken over.
+  MappedText& memory() { return memory_; }
 
  private:
   HeapMapRequest request_;

@@ -12,10 +12,12 @@
 #include "core/api/cpu_profiler.h"
 #include "core/api/cpu_runs.h"
 #include "core/api/dump.h"
+#include "core/api/foreign_options.h"
 #include "core/api/process.h"
 #include "core/api/runtime_options.h"
 #include "core/api/sampling.h"
 #include "core/api/slow_path.h"
+#include "core/api/socket_place.h"
 #include "core/api/stall_watch.h"
 #include "core/api/trace.h"
 #include "core/api/wake_up.h"
@@ -225,6 +227,7 @@ void start_helper_at_load() {
   loaded_process = os::process_id();
   if (os::is_limited()) return;
   if (dump_signal() != 0) install_dump_signal();
+  remember_runtime_folder(value_in(environ, "XDG_RUNTIME_DIR"));
   bool wants_cpu = start_cpu_run();
   if (options::get(options::Id::helper) == 0) return;
   if (dumps_want_helper() || wants_cpu || options::get(options::Id::at_start) != 0) start_helper();

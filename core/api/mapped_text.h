@@ -18,6 +18,12 @@ class MappedText {
   MappedText& operator=(const MappedText&) = delete;
   char* memory() const { return memory_; }
   size_t bytes() const { return bytes_; }
+  // The caller unmaps it.
+  char* release() {
+    char* memory = memory_;
+    memory_ = nullptr;
+    return memory;
+  }
 
  private:
   size_t bytes_;

@@ -5,6 +5,7 @@
 #include "core/api/json.h"
 #include "core/api/other_names.h"
 #include "core/api/sampling.h"
+#include "core/api/socket_place.h"
 #include "core/base/options.h"
 #include "core/heap/holes.h"
 #include "core/heap/pressure.h"
@@ -274,6 +275,7 @@ void write_json(Text& out, bool with_residency) {
     write_purge(root.key("purge"));
     write_pressure(root.key("pressure"));
     write_dumps(root.key("dumps"));
+    write_socket_json(root.key("socket"));
     JsonObject(root.key("threads")).put("heaps", s.heaps).put("live", s.live_heaps).put("remote_frees", s.remote_frees);
     write_locks(root.key("locks"));
     write_spans(root.key("spans"), s.spans);

@@ -41,7 +41,7 @@ void StallWatch::keep_open() {
 os::Poll StallWatch::wanted() const { return os::Poll{descriptor_.fd, false, true}; }
 
 void StallWatch::note(const os::Poll& poll) {
-  reported_ |= poll.readable;
+  reported_ |= poll.ready;
   if (poll.broken) descriptor_.close();  // its cgroup is gone, or it is not ours any more
 }
 

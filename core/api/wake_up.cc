@@ -32,7 +32,7 @@ void WakeUp::note(const os::Poll& poll) {
     in_vain_ = 0;
     return;
   }
-  in_vain_ = poll.readable ? in_vain_ + 1 : 0;
+  in_vain_ = poll.ready ? in_vain_ + 1 : 0;
   if (in_vain_ != kManyTimes) return;
   in_vain_ = 0;
   theirs_ = is_theirs();

@@ -32,7 +32,7 @@ uint64_t wait(WakeUp& wake_up, uint64_t timeout_ns) {
   wake_up.keep_open();
   uint64_t begin = os::monotonic_ns();
   os::Poll polls[] = {wake_up.wanted()};
-  os::poll_readable(polls, 1, timeout_ns);
+  os::poll_ready(polls, 1, timeout_ns);
   wake_up.note(polls[0]);
   return os::monotonic_ns() - begin;
 }

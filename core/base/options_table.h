@@ -60,7 +60,9 @@ OPTION(sandbox, kChoice, 0, 0, 2, kStart,
        "with no_new_privs; on: no others than malloc's (mmap, munmap, mremap, madvise, futex); off: all, whatever filters there are")
 OPTION(socket, kSwitch, 1, 0, 1, kStart, "serve the control socket")
 OPTION(at_start, kSwitch, 0, 0, 1, kStart, "start the helper thread when the program starts instead of when the heap grows")
-OPTION(socket_dir, kText, 0, 0, 0, kStart, "folder of the control socket instead of /tmp/seemalloc-UID")
+OPTION(socket_dir, kText, 0, 0, 0, kStart,
+       "folder of the control socket, tried before /tmp/seemalloc-UID, $XDG_RUNTIME_DIR/seemalloc-UID and /dev/shm/seemalloc-UID; it must be this "
+       "user's and closed to others (0700)")
 OPTION(dump_at_exit, kText, 0, 0, 0, kAny,
        "write a heap profile to this file at exit; %p is the process id, %n a count, %t the time in seconds since 1970")
 OPTION(stats_at_exit, kText, 0, 0, 0, kAny,

@@ -1,6 +1,7 @@
 #include "core/os/socket.h"
 
 #include <fcntl.h>
+#include <linux/memfd.h>
 #include <linux/stat.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -19,7 +20,9 @@ namespace seemalloc::os {
 namespace {
 
 constexpr long kInterrupted = -4;  // -EINTR
+constexpr long kWouldBlock = -11;  // -EAGAIN
 constexpr int kNameTooLong = -36;  // -ENAMETOOLONG
+constexpr int kInUse = -98;        // -EADDRINUSE
 
 // Programs count on the low numbers: closed standard streams, the lowest free one for the next open, lists of what is
 // open (Python's own tests look at 256). Ours are above those; where the limit is lower, above 2.
@@ -56,33 +59,94 @@ bool is_special_file(const char* path) {
   return !S_ISREG(status.stx_mode) && !S_ISDIR(status.stx_mode);
 }
 
-int open_special_file(const char* path) {
-  int fd = open_file(path, O_WRONLY | O_NONBLOCK | O_NOCTTY);
-  if (fd >= 0) sys(SYS_fcntl, fd, F_SETFL, O_WRONLY);  // from here on it waits for its reader
-  return fd;
+namespace {
+
+// Of a device, the terminal's or a pipe of the user's own: what a stranger has put in a file's place gets nothing.
+bool is_trusted(int fd) {
+  struct statx status {};
+  return status_of(fd, "", AT_EMPTY_PATH, STATX_UID, &status) && (status.stx_uid == effective_user() || status.stx_uid == 0);
 }
 
-bool make_private_folder(const char* path) {
-  sys(SYS_mkdirat, AT_FDCWD, as_long(path), 0700);
-  struct statx status {};
-  if (!status_of(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID, &status)) return false;
-  return S_ISDIR(status.stx_mode) && status.stx_uid == effective_user() && (status.stx_mode & 077) == 0;
+// A descriptor that does not wait; each part has its time, and all of it.
+int write_in_time(int fd, const char* data, size_t bytes) {
+  constexpr uint64_t kNoProgress_ns = 5 * kSecond_ns, kAll_ns = 30 * kSecond_ns;
+  constexpr uint64_t kStep_ns = 100 * kMillisecond_ns;
+  constexpr int kTimedOut = -110;  // -ETIMEDOUT
+  uint64_t began_ns = monotonic_ns(), moved_ns = began_ns;
+  while (bytes != 0) {
+    long result = sys(SYS_write, fd, as_long(data), static_cast<long>(bytes));
+    if (result == kInterrupted) continue;
+    if (sys_failed(result) && result != kWouldBlock) return static_cast<int>(result);
+    uint64_t now_ns = monotonic_ns();
+    if (result == kWouldBlock) {
+      if (now_ns - moved_ns >= kNoProgress_ns || now_ns - began_ns >= kAll_ns) return kTimedOut;
+      Poll room{fd, false, false, false, true};
+      poll_ready(&room, 1, kStep_ns);
+      if (!room.ready) pause(kMillisecond_ns);  // the poll may have been refused
+      continue;
+    }
+    data += result;
+    bytes -= static_cast<size_t>(result);
+    moved_ns = now_ns;
+  }
+  return 0;
 }
+
+}  // namespace
+
+int write_special_file(const char* path, const char* data, size_t bytes) {
+  constexpr int kDenied = -13;  // -EACCES
+  int fd = open_file(path, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return fd;
+  int result = is_trusted(fd) ? write_in_time(fd, data, bytes) : kDenied;
+  close_file(fd);
+  return result;
+}
+
+int make_private_folder(const char* path) {
+  long made = sys(SYS_mkdirat, AT_FDCWD, as_long(path), 0700);
+  struct statx status {};
+  long found = sys(SYS_statx, AT_FDCWD, as_long(path), AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID, as_long(&status));
+  if (sys_failed(found)) return static_cast<int>(sys_failed(made) ? made : found);
+  if (!S_ISDIR(status.stx_mode)) return kNoFolder;
+  if (status.stx_uid != effective_user()) return kFolderOfAnother;
+  return (status.stx_mode & 077) == 0 ? 0 : kFolderOpen;
+}
+
+namespace {
+
+// False where the path is too long.
+bool set_address(const char* path, sockaddr_un* address) {
+  address->sun_family = AF_UNIX;
+  size_t length = text_length(path);
+  if (length == 0 || length >= sizeof(address->sun_path)) return false;
+  for (size_t i = 0; i < length; i++) address->sun_path[i] = path[i];
+  return true;
+}
+
+// Another process may have the same number, in another pid namespace, and the same folder.
+bool is_listened_to(const sockaddr_un& address) {
+  int fd = out_of_the_way(static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+  if (fd < 0) return false;
+  long result = sys(SYS_connect, fd, as_long(&address), sizeof(address));
+  close_file(fd);
+  return !sys_failed(result) || result == kWouldBlock;  // its queue may be full
+}
+
+}  // namespace
 
 int listen_unix(const char* path) {
   sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  size_t length = text_length(path);
-  if (length == 0 || length >= sizeof(address.sun_path)) return kNameTooLong;
-  for (size_t i = 0; i < length; i++) address.sun_path[i] = path[i];
+  if (!set_address(path, &address)) return kNameTooLong;
+  if (!(identity(path) == FileIdentity{}) && is_listened_to(address)) return kInUse;
   int fd = out_of_the_way(static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (fd < 0) return fd;
   // Who connects between bind and listen is refused, as by a leftover: the name is there when it can be used.
-  address.sun_path[length - 1] = '~';
+  address.sun_path[text_length(path) - 1] = '~';
   remove_file(address.sun_path);
   long result = sys(SYS_bind, fd, as_long(&address), sizeof(address));
   if (!sys_failed(result)) result = sys(SYS_fchmodat, AT_FDCWD, as_long(address.sun_path), 0600);
-  if (!sys_failed(result)) result = sys(SYS_listen, fd, 8);
+  if (!sys_failed(result)) result = sys(SYS_listen, fd, 16);
   if (!sys_failed(result)) result = rename_file(address.sun_path, path);
   if (sys_failed(result)) {
     close_file(fd);
@@ -94,11 +158,9 @@ int listen_unix(const char* path) {
 
 void stop_listening(int listener) { sys(SYS_shutdown, listener, SHUT_RDWR); }
 
-int accept_unix(int listener, uint64_t send_timeout_ns, unsigned* peer_user) {
-  int fd = out_of_the_way(static_cast<int>(sys(SYS_accept4, listener, 0, 0, SOCK_CLOEXEC)));
+int accept_unix(int listener, unsigned* peer_user) {
+  int fd = out_of_the_way(static_cast<int>(sys(SYS_accept4, listener, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK)));
   if (fd < 0) return fd;
-  timeval timeout{static_cast<time_t>(send_timeout_ns / kSecond_ns), static_cast<long>(send_timeout_ns % kSecond_ns / 1000)};
-  sys(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, as_long(&timeout), sizeof(timeout));
   struct {
     int process;
     unsigned user, group;
@@ -121,18 +183,19 @@ long receive_now(int fd, void* buffer, size_t bytes) {
   return result;
 }
 
-int send_all(int fd, const void* data, size_t bytes, uint64_t deadline_ns) {
-  constexpr int kTimedOut = -110;  // -ETIMEDOUT
-  const char* at = static_cast<const char*>(data);
-  while (bytes != 0) {
-    if (monotonic_ns() >= deadline_ns) return kTimedOut;
-    long result = sys(SYS_sendto, fd, as_long(at), static_cast<long>(bytes), MSG_NOSIGNAL);
-    if (result == kInterrupted) continue;
-    if (sys_failed(result)) return static_cast<int>(result);
-    at += result;
-    bytes -= static_cast<size_t>(result);
-  }
-  return 0;
+long send_now(int fd, const void* data, size_t bytes) {
+  long result;
+  do {
+    result = sys(SYS_sendto, fd, as_long(data), static_cast<long>(bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (result == kInterrupted);
+  return result;
+}
+
+int make_memory_file(const char* name) { return out_of_the_way(static_cast<int>(sys(SYS_memfd_create, as_long(name), MFD_CLOEXEC))); }
+
+bool secret_bits(void* out, size_t bytes) {
+  constexpr long kGrndNonblock = 1;
+  return sys(SYS_getrandom, as_long(out), static_cast<long>(bytes), kGrndNonblock) == static_cast<long>(bytes);
 }
 
 int open_apart(const char* path, int flags) { return out_of_the_way(open_file(path, flags)); }
@@ -176,14 +239,14 @@ bool is_signal_pending(int signal) {
   return !sys_failed(sys(SYS_rt_sigpending, as_long(&pending), sizeof(pending))) && (pending & set_of(signal)) != 0;
 }
 
-void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns) {
+void poll_ready(Poll* polls, size_t count, uint64_t timeout_ns) {
   constexpr size_t kMost = 32;
   if (count > kMost) count = kMost;
   // Without those that are not open: the kernel compares their number with the limit of open files.
   pollfd fds[kMost];
   size_t open = 0;
   for (size_t i = 0; i < count; i++) {
-    if (polls[i].fd >= 0) fds[open++] = pollfd{polls[i].fd, static_cast<short>(polls[i].urgent ? POLLPRI : POLLIN), 0};
+    if (polls[i].fd >= 0) fds[open++] = pollfd{polls[i].fd, static_cast<short>(polls[i].urgent ? POLLPRI : polls[i].writes ? POLLOUT : POLLIN), 0};
   }
   timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns), static_cast<long>(timeout_ns % kSecond_ns)};
   long ready = sys(SYS_ppoll, as_long(fds), static_cast<long>(open), as_long(&timeout));
@@ -194,7 +257,7 @@ void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns) {
     int events = polls[i].fd < 0 || sys_failed(ready) ? 0 : fds[next].revents;
     if (polls[i].fd >= 0) next++;
     polls[i].broken = polls[i].urgent && (events & (POLLERR | POLLNVAL | POLLHUP)) != 0;
-    polls[i].readable = polls[i].urgent ? (events & POLLPRI) != 0 && !polls[i].broken : events != 0;
+    polls[i].ready = polls[i].urgent ? (events & POLLPRI) != 0 && !polls[i].broken : events != 0;
   }
 }
 

@@ -20,22 +20,31 @@ FileIdentity identity(int fd);
 FileIdentity identity(const char* path);
 // Whether there is something at the path that is neither a file nor a folder: a terminal, a pipe, a device.
 bool is_special_file(const char* path);
-// Opens one for writing; does not wait for a reader. A descriptor or -errno.
-int open_special_file(const char* path);
+// Writes to one that belongs to this user or to root (-EACCES otherwise), and waits neither for a reader to come (-ENXIO) nor, for more
+// than 5 s, for one to read (-ETIMEDOUT). 0 or -errno.
+int write_special_file(const char* path, const char* data, size_t bytes);
 
-// Makes the folder for this user alone (0700) if missing. False when it is not a folder, not ours or open to others.
-bool make_private_folder(const char* path);
-// A listening socket at `path` (mode 0600), replacing a stale one; descriptor or -errno. Made beside it, with ~ as the last letter: that
-// stays its name in /proc/net/unix, and in the folder if the process is killed meanwhile.
+// Makes the folder for this user alone (0700) if missing. 0, -errno, or what is wrong with the folder that is there.
+inline constexpr int kFolderOfAnother = 1, kNoFolder = 2 /* a file or a link */, kFolderOpen = 3 /* to other users */;
+int make_private_folder(const char* path);
+// A listening socket at `path` (mode 0600), replacing one where nobody listens any more; descriptor or -errno (-EADDRINUSE: somebody
+// does). Made beside it, with ~ as the last letter: that stays its name in /proc/net/unix, and in the folder if the process is
+// killed meanwhile.
 int listen_unix(const char* path);
 // Ends a wait for connections, in whatever thread; those to come are refused.
 void stop_listening(int listener);
-// A connection, with a time limit on sending; descriptor or -errno. *peer_user is the effective user id of the other end.
-int accept_unix(int listener, uint64_t send_timeout_ns, unsigned* peer_user);
+// A connection; descriptor or -errno. *peer_user is the effective user id of the other end when it connected.
+int accept_unix(int listener, unsigned* peer_user);
 // Bytes received without waiting (0: closed by the other end) or -errno (-EAGAIN: nothing there).
 long receive_now(int fd, void* buffer, size_t bytes);
-// Sends all of it without raising SIGPIPE, until the deadline (monotonic). 0 or -errno.
-int send_all(int fd, const void* data, size_t bytes, uint64_t deadline_ns);
+// Bytes sent without waiting and without raising SIGPIPE, or -errno (-EAGAIN: the other end has not read).
+long send_now(int fd, const void* data, size_t bytes);
+
+// An empty file in memory whose name is seen only in /proc/PID/fd: by those who may inspect the process (PTRACE_MODE_READ of
+// ptrace(2)). Descriptor or -errno.
+int make_memory_file(const char* name);
+// Random bits that cannot be guessed; false where the kernel has none to give without waiting.
+bool secret_bits(void* out, size_t bytes);
 
 // Like open_file, with a number that is out of the program's way.
 int open_apart(const char* path, int flags);
@@ -55,11 +64,12 @@ bool is_signal_pending(int signal);
 
 struct Poll {
   int fd;
-  bool readable;
+  bool ready;
   bool urgent = false;  // waits for the kernel's report instead
   bool broken = false;  // there will be none any more
+  bool writes = false;  // waits until it can be written to instead
 };
 // Waits until one can be read (or is at its end), a signal arrives, or the time is over.
-void poll_readable(Poll* polls, size_t count, uint64_t timeout_ns);
+void poll_ready(Poll* polls, size_t count, uint64_t timeout_ns);
 
 }  // namespace seemalloc::os

@@ -1,14 +1,22 @@
-// Descriptors that are out of the program's way. The rest of socket.h is tested with the control socket (tests/e2e).
+// Descriptors that are out of the program's way, and writing to what is no file. The rest of socket.h is tested with the control
+// socket (core/api/control_test.cc).
 #include "core/os/socket.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
+
+#include "core/base/units.h"
+#include "core/os/fault.h"
 
 namespace seemalloc::os {
 namespace {
@@ -63,6 +71,63 @@ TEST(Descriptors, WhereTheLimitIsLowerNothingIsLeftOpen) {
         _exit(table_length() == length_before && open_files() == open_before ? 0 : 1);
       },
       testing::ExitedWithCode(0), "");
+}
+
+// A pipe by name, in a folder of its own, with a reader that is there and does not read by itself.
+class NamedPipe {
+ public:
+  NamedPipe() {
+    char pattern[] = "/tmp/socket_test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+    EXPECT_EQ(mkfifo(path().c_str(), 0666), 0);
+  }
+  ~NamedPipe() {
+    if (reader_ >= 0) close(reader_);
+    std::filesystem::remove_all(folder_);
+  }
+  std::string path() const { return folder_ + "/pipe"; }
+  int open_reader() { return reader_ = open(path().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }
+
+ private:
+  std::string folder_;
+  int reader_ = -1;
+};
+
+TEST(SpecialFiles, AReaderIsNotWaitedForForLong) {
+  NamedPipe pipe;
+  std::string long_text(1 << 20, 'x');
+  EXPECT_EQ(write_special_file(pipe.path().c_str(), "text", 4), -ENXIO) << "nobody has opened it";
+  int reader = pipe.open_reader();
+  EXPECT_EQ(write_special_file(pipe.path().c_str(), "text", 4), 0);
+  let_pass(kSecond_ns);
+  std::atomic<bool> done{false};
+  std::thread time([&] {
+    for (; !done; pause(kMillisecond_ns)) let_pass(100 * kMillisecond_ns);
+  });
+  EXPECT_EQ(write_special_file(pipe.path().c_str(), long_text.data(), long_text.size()), -ETIMEDOUT);
+  // Who reads a little, again and again, is not waited for either in the end.
+  std::thread drip([&] {
+    char page[4096];
+    for (; !done; pause(20 * kMillisecond_ns)) {
+      if (read(reader, page, sizeof(page)) < 0) continue;
+    }
+  });
+  std::string longer(64 << 20, 'x');
+  EXPECT_EQ(write_special_file(pipe.path().c_str(), longer.data(), longer.size()), -ETIMEDOUT);
+  done = true;
+  time.join();
+  drip.join();
+}
+
+TEST(SpecialFiles, AStrangersPipeGetsNothing) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  NamedPipe pipe;
+  ASSERT_EQ(chown(pipe.path().c_str(), 65534, 65534), 0);
+  int reader = pipe.open_reader();
+  EXPECT_EQ(write_special_file(pipe.path().c_str(), "text", 4), -EACCES);
+  char c;
+  EXPECT_EQ(read(reader, &c, 1), 0);
+  EXPECT_EQ(write_special_file("/dev/null", "text", 4), 0);
 }
 
 }  // namespace

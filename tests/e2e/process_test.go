@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 type stats struct {
@@ -192,18 +191,6 @@ func TestPsAndSockets(t *testing.T) {
 		waitFor(t, filepath.Join(dir, p.pid+".sock"))
 		if fmt.Sprint(statsOf(t, p.pid).PID) != p.pid {
 			t.Error("another process answered")
-		}
-	})
-	t.Run("stopped", func(t *testing.T) {
-		p := leak(t, 1)
-		_ = p.Process.Signal(syscall.SIGSTOP)
-		defer p.Process.Signal(syscall.SIGCONT)
-		begin := time.Now()
-		if _, complaint, status := try(t, "stats", p.pid, "--timeout", "300ms"); status != 1 || !strings.Contains(complaint, "no answer") {
-			t.Errorf("status %d, %q", status, complaint)
-		}
-		if time.Since(begin) > time.Minute {
-			t.Error("waited too long")
 		}
 	})
 }

@@ -1,5 +1,6 @@
 // The program shapes.cc, running on seemalloc: started, told what to do, asked.
 import { execFileSync, spawn } from "node:child_process";
+import { readlinkSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { adopted, answers, folder, root, tool } from "./harness.mjs";
@@ -36,26 +37,39 @@ export async function startShapes(sample, ...flags) {
   };
 }
 
-/** What the control socket answers to a line. */
-export function ask(pid, command) {
+/** What the control socket answers to a line, once it has been shown that this user may inspect the process (core/api/control.h). */
+export async function ask(pid, command) {
   const path = join("/tmp", `seemalloc-${process.getuid()}`, `${pid}.sock`);
-  return new Promise((resolve, reject) => {
-    const socket = connect(path, () => socket.write(command + "\n"));
-    const parts = [];
-    socket.on("error", reject);
-    socket.on("data", (data) => {
-      parts.push(data);
-      const all = Buffer.concat(parts);
-      const end = all.indexOf("\n");
-      if (end < 0) return;
-      const head = all.subarray(0, end).toString();
-      const length = Number(head.replace("ok ", ""));
-      if (!head.startsWith("ok ")) reject(new Error(head));
-      else if (all.length >= end + 1 + length) resolve(all.subarray(end + 1, end + 1 + length).toString());
-      else return;
-      socket.end();
-    });
+  const socket = connect(path);
+  let heard = Buffer.alloc(0);
+  let hear = () => {};
+  socket.on("data", (data) => {
+    heard = Buffer.concat([heard, data]);
+    hear();
   });
+  const answerTo = (line) =>
+    new Promise((resolve, reject) => {
+      socket.on("error", reject);
+      hear = () => {
+        const end = heard.indexOf("\n");
+        if (end < 0) return;
+        const head = heard.subarray(0, end).toString();
+        if (!head.startsWith("ok ")) return reject(new Error(head));
+        const length = Number(head.replace("ok ", ""));
+        if (heard.length < end + 1 + length) return;
+        const answer = heard.subarray(end + 1, end + 1 + length).toString();
+        heard = heard.subarray(end + 1 + length);
+        resolve(answer);
+      };
+      socket.write(line + "\n");
+    });
+  try {
+    const name = readlinkSync(`/proc/${pid}/fd/${await answerTo("prove")}`);
+    await answerTo("prove " + name.replace("/memfd:seemalloc:", "").replace(" (deleted)", ""));
+    return await answerTo(command);
+  } finally {
+    socket.end();
+  }
 }
 
 /** An answer of lines of JSON. */

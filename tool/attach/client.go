@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +26,8 @@ type Client struct {
 	timeout time.Duration
 	who     string
 	lost    error
+	pid     int  // of the other end, as this tool sees it; 0 when the kernel does not say
+	proved  bool // that this user may inspect the process
 }
 
 // ServerError is the text of an `error …` answer.
@@ -44,7 +48,9 @@ func DialPath(path, who string, timeout time.Duration) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{conn: conn.(*net.UnixConn), in: bufio.NewReaderSize(conn, 64<<10), timeout: timeout, who: who}, nil
+	c := &Client{conn: conn.(*net.UnixConn), in: bufio.NewReaderSize(conn, 64<<10), timeout: timeout, who: who}
+	c.pid = PeerPID(c.conn)
+	return c, nil
 }
 
 // isNew says whether the process may not have come to listen there yet: a socket is seen from bind on.
@@ -71,6 +77,11 @@ func (c *Client) Call(command string, args ...string) ([]byte, error) {
 	}
 	payload, err := c.exchange(command, line)
 	var refused *ServerError
+	if errors.As(err, &refused) && strings.HasPrefix(refused.Text, askedForProof) && !c.proved {
+		if err = c.prove(); err == nil {
+			payload, err = c.exchange(command, line)
+		}
+	}
 	if err != nil && !errors.As(err, &refused) {
 		c.lost = err
 		_ = c.Close()
@@ -79,10 +90,14 @@ func (c *Client) Call(command string, args ...string) ([]byte, error) {
 }
 
 func (c *Client) exchange(command, line string) ([]byte, error) {
-	if err := c.conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
+	deadline := time.Now().Add(c.timeout)
+	if err := c.conn.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
 	_, writeErr := io.WriteString(c.conn, line+"\n")
+	if err := c.awaitAnswer(deadline); err != nil {
+		return nil, err
+	}
 	// A server that refuses the peer answers and closes without reading: its reason is worth more than EPIPE.
 	answer, err := c.in.ReadString('\n')
 	if err != nil {
@@ -111,8 +126,82 @@ func (c *Client) exchange(command, line string) ([]byte, error) {
 	return payload, nil
 }
 
+// awaitAnswer waits for the answer's first byte, and gives up at once when the process is stopped. Anything but a stop is left to who
+// reads the answer.
+func (c *Client) awaitAnswer(deadline time.Time) error {
+	const lookAgain = time.Second
+	for {
+		if stopped := stoppedBy(c.pid); stopped != "" {
+			return fmt.Errorf("%s: %s", c.who, stopped)
+		}
+		slice := time.Now().Add(lookAgain)
+		if slice.After(deadline) {
+			slice = deadline
+		}
+		if err := c.conn.SetReadDeadline(slice); err != nil {
+			return err
+		}
+		_, err := c.in.Peek(1)
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(deadline) {
+			return c.conn.SetReadDeadline(deadline)
+		}
+	}
+}
+
+// askedForProof begins the answer of a process that does not know yet whether this user may inspect it.
+const askedForProof = "permission denied: prove first"
+
+var secretName = regexp.MustCompile(`^/memfd:seemalloc:([0-9a-f]{32}) \(deleted\)$`)
+
+// prove shows the process that this user may inspect it: that is what reading the name of a file of its asks for. No file is opened, and
+// nothing but such a name is told: the process at the other end may be anybody's.
+func (c *Client) prove() error {
+	number, err := c.exchange("prove", "prove")
+	if err != nil {
+		return err
+	}
+	fd, err := strconv.Atoi(string(number))
+	if err != nil || fd < 0 {
+		return fmt.Errorf("%s: its control socket does not speak this protocol (answered %q to prove)", c.who, clip(string(number)))
+	}
+	if c.pid == 0 {
+		return &ServerError{Who: c.who, Text: "permission denied: the process cannot be seen from here (another pid namespace), so it cannot be " +
+			"shown that this user may inspect it: run seemalloc where `ps` shows the process"}
+	}
+	link, err := readDescriptor(c.pid, fd)
+	name := secretName.FindStringSubmatch(link)
+	if name == nil {
+		return &ServerError{Who: c.who, Text: mayNotInspect(err)}
+	}
+	if _, err = c.exchange("prove", "prove "+name[1]); err == nil {
+		c.proved = true
+	}
+	return err
+}
+
+// readDescriptor reads the link of a descriptor: of a thread's where the first thread has ended.
+func readDescriptor(pid, fd int) (string, error) {
+	link, err := os.Readlink(procPath(pid, "fd/"+strconv.Itoa(fd)))
+	for _, tid := range threads(pid) {
+		if link == "" && !errors.Is(err, fs.ErrPermission) {
+			link, _ = os.Readlink(procPath(pid, "task/"+tid+"/fd/"+strconv.Itoa(fd)))
+		}
+	}
+	return link, err
+}
+
+func mayNotInspect(err error) string {
+	if err != nil && !errors.Is(err, fs.ErrPermission) {
+		return fmt.Sprintf("permission denied: it could not be shown that this user may inspect the process: %v", err)
+	}
+	if os.Geteuid() == 0 {
+		return "permission denied: the kernel does not let this root inspect the process: it lacks CAP_SYS_PTRACE, or capabilities that the process has"
+	}
+	return "permission denied: the kernel does not let this user inspect the process: it has capabilities, changed its user or is protected (PR_SET_DUMPABLE); run as root"
+}
+
 // PeerPID returns the process at the other end, or 0 when the kernel does not say.
-func (c *Client) PeerPID() int { return PeerPID(c.conn) }
+func (c *Client) PeerPID() int { return c.pid }
 
 // PeerPID returns the process that made the other end, or 0 when the kernel does not say.
 func PeerPID(conn *net.UnixConn) int {
@@ -132,7 +221,10 @@ func PeerPID(conn *net.UnixConn) int {
 func (c *Client) explain(command string, err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return fmt.Errorf("%s: no answer to %q within %s: the process may be stopped or very busy; try again", c.who, command, c.timeout)
+		if stopped := stoppedBy(c.pid); stopped != "" {
+			return fmt.Errorf("%s: %s", c.who, stopped)
+		}
+		return fmt.Errorf("%s: no answer to %q within %s: the process may be very busy; try again", c.who, command, c.timeout)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return fmt.Errorf("%s: closed the connection without answering %q: it ended, or does not let this user in", c.who, command)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -47,7 +48,20 @@ func SocketRedialer(path string, peer int, timeout time.Duration) func() (*Clien
 // Dial connects to the control socket of p. Its error is one line that says what is wrong and what to do about it. A process that
 // has just begun is waited for: its socket comes soon after it, and before that it may still be the program that started it.
 func Dial(p *Process, timeout time.Duration) (*Client, error) {
-	return dialWhile(p, timeout, min(timeout, youth), p.isYoung)
+	return dialWhile(p, timeout, min(timeout, remade), p.socketMayCome)
+}
+
+// remade is longer than the library takes to notice that its socket's file is gone, and to make it again.
+const remade = 4 * time.Second
+
+// socketMayCome says whether a socket that is not there may be there soon: the process has just begun, or its helper runs and knows of
+// nothing that stands in the way.
+func (p *Process) socketMayCome() bool {
+	if p.isYoung() {
+		return true
+	}
+	h := findHelper(p.PID)
+	return h.tid != "" && h.problem == "" && !off(p.conf("socket")) && stoppedBy(p.PID) == ""
 }
 
 func dialWhile(p *Process, timeout, longest time.Duration, mayCome func() bool) (*Client, error) {
@@ -84,6 +98,12 @@ func (e *foreignSocket) Error() string {
 func dialNow(p *Process, timeout time.Duration) (*Client, error) {
 	var worst error
 	for _, path := range p.SocketPaths() {
+		if err := p.trusts(filepath.Dir(path)); err != nil {
+			if worst == nil || errors.Is(worst, fs.ErrNotExist) {
+				worst = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+			}
+			continue
+		}
 		client, err := DialPath(path, p.String(), timeout)
 		if err == nil {
 			if peer := client.PeerPID(); peer != 0 && peer != p.PID {
@@ -119,6 +139,10 @@ func DialSocket(path string, timeout time.Duration) (*Client, error) {
 // explain turns a failed connect into the state of the process that caused it.
 func (p *Process) explain(err error) error {
 	mapped, mapsErr := p.MapsLibrary()
+	mapped = mapped || findHelper(p.PID).tid != "" // a static program
+	if findHelper(p.PID).problem != "" { // whatever another process has left in a place
+		return p.withoutSocket(err)
+	}
 	// The number may be in use again since the process that left the socket behind.
 	if errors.Is(err, unix.ECONNREFUSED) && (mapped || mapsErr != nil) {
 		return fmt.Errorf("%s: nobody listens on its control socket: the process is ending, or the socket is a leftover (`seemalloc ps` removes those)", p)
@@ -138,6 +162,26 @@ func (p *Process) explain(err error) error {
 		if off(p.conf(option)) {
 			return fmt.Errorf("%s runs on seemalloc, but its control socket was turned off by %s:0 in SEEMALLOC_CONF: start it without that", p, option)
 		}
+	}
+	return p.withoutSocket(err)
+}
+
+// withoutSocket says why a process that runs on seemalloc has no control socket.
+func (p *Process) withoutSocket(err error) error {
+	if stopped := stoppedBy(p.PID); stopped != "" {
+		return fmt.Errorf("%s: %s", p, stopped)
+	}
+	h := findHelper(p.PID)
+	if why := h.why(); why != "" {
+		return fmt.Errorf("%s runs on seemalloc, but its control socket could not be made in %s: %s; nor in $XDG_RUNTIME_DIR or /dev/shm: set socket_dir in SEEMALLOC_CONF",
+			p, p.firstPlace(), why)
+	}
+	var folder *foreignFolder
+	if errors.As(err, &folder) {
+		return fmt.Errorf("%s: %w", p, folder)
+	}
+	if h.tid != "" {
+		return fmt.Errorf("%s runs on seemalloc, but has no control socket although its helper thread runs: it may be set-uid, or see other folders than this tool", p)
 	}
 	return fmt.Errorf("%s runs on seemalloc, but has no control socket yet: it opens when the heap has grown, or at the start with SEEMALLOC_CONF=at_start:1 (`seemalloc run` sets it)", p)
 }

@@ -1,7 +1,7 @@
 // Package attach finds the processes that run on seemalloc and talks to their control sockets.
 //
-// A socket's place is part of the protocol: /tmp/seemalloc-UID/PID.sock as the target sees it, with the uid and pid of
-// its own namespaces. It is reached through /proc/PID/root, so that processes in containers are found from outside.
+// A socket's place is part of the protocol: /tmp/seemalloc-UID/PID.sock, or one of those behind it, as the target sees it, with the
+// uid and pid of its own namespaces. It is reached through /proc/PID/root, so that processes in containers are found from outside.
 package attach
 
 import (
@@ -158,26 +158,28 @@ func (p *Process) MapsLibrary() (bool, error) {
 // conf returns the value of one option in the process's SEEMALLOC_CONF ("" when unset or unreadable); the last one wins,
 // as in the core.
 func (p *Process) conf(name string) string {
-	env, err := os.ReadFile(procPath(p.PID, "environ"))
-	if err != nil {
-		return ""
-	}
 	found := ""
-	for _, variable := range strings.Split(string(env), "\x00") {
-		list, ok := strings.CutPrefix(variable, "SEEMALLOC_CONF=")
-		if !ok {
-			continue
-		}
-		for _, item := range strings.Split(list, ",") {
-			if value, ok := strings.CutPrefix(strings.TrimSpace(item), name+":"); ok {
-				found = value
-			}
+	for _, item := range strings.Split(p.variable("SEEMALLOC_CONF"), ",") {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(item), name+":"); ok {
+			found = value
 		}
 	}
 	return found
 }
 
-// SocketPaths lists where the process's control socket can be, most likely first.
+// variable returns an environment variable that the process was started with, "" when unset or unreadable.
+func (p *Process) variable(name string) string {
+	env, _ := os.ReadFile(procPath(p.PID, "environ"))
+	for _, variable := range strings.Split(string(env), "\x00") {
+		if value, ok := strings.CutPrefix(variable, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// SocketPaths lists where the process's control socket can be, most likely first: the places that the library tries
+// (core/api/socket_place.h), as the process sees them.
 func (p *Process) SocketPaths() []string {
 	name := strconv.Itoa(p.NSPID) + ".sock"
 	root := procPath(p.PID, "root")
@@ -185,20 +187,52 @@ func (p *Process) SocketPaths() []string {
 	if dir := p.conf("socket_dir"); strings.HasPrefix(dir, "/") {
 		paths = append(paths, filepath.Join(root, dir, name), filepath.Join(dir, name))
 	}
-	inside := p.insideUID()
-	for _, uid := range []int{inside, p.UID} {
-		paths = append(paths, filepath.Join(root, Dir(uid), name))
+	bases := p.socketBases()
+	for _, uid := range []int{p.insideUID(), p.UID} {
+		for _, base := range bases {
+			paths = append(paths, filepath.Join(root, base, folderOf(uid), name))
+		}
 	}
 	// /proc/PID/root asks for more rights than a connect does, so the plain path stays as the last resort; it is the
 	// same file only where the process shares our pid namespace.
 	if p.NSPID == p.PID {
-		paths = append(paths, filepath.Join(Dir(p.UID), name))
+		for _, base := range bases {
+			paths = append(paths, filepath.Join(base, folderOf(p.UID), name))
+		}
 	}
 	return compact(paths)
 }
 
-// Dir is the folder of the control sockets of one user.
-func Dir(uid int) string { return "/tmp/seemalloc-" + strconv.Itoa(uid) }
+func (p *Process) socketBases() []string {
+	runtime := p.variable("XDG_RUNTIME_DIR")
+	if !strings.HasPrefix(runtime, "/") {
+		runtime = "/run/user/" + strconv.Itoa(p.UID) // its environment may not be ours to read
+	}
+	return []string{"/tmp", runtime, "/dev/shm"}
+}
+
+// firstPlace is where the process would have its control socket if nothing stood in the way.
+func (p *Process) firstPlace() string {
+	if dir := p.conf("socket_dir"); dir != "" {
+		return dir
+	}
+	return Dir(p.insideUID())
+}
+
+func folderOf(uid int) string { return "seemalloc-" + strconv.Itoa(uid) }
+
+// Dir is the folder of the control sockets of one user, where nothing stands in the way.
+func Dir(uid int) string { return "/tmp/" + folderOf(uid) }
+
+// Dirs are all folders of this user's own control sockets.
+func Dirs() []string {
+	uid := os.Geteuid()
+	dirs := []string{Dir(uid), "/dev/shm/" + folderOf(uid)}
+	if runtime := os.Getenv("XDG_RUNTIME_DIR"); strings.HasPrefix(runtime, "/") {
+		dirs = append(dirs, filepath.Join(runtime, folderOf(uid)))
+	}
+	return dirs
+}
 
 // insideUID is the process's uid as it sees itself: in a user namespace of its own it differs from what we see.
 func (p *Process) insideUID() int {

@@ -22,6 +22,7 @@ type Stats struct {
 	System      System      `json:"system"`
 	Purge       Purge       `json:"purge"`
 	Dumps       Dumps       `json:"dumps"`
+	Socket      Socket      `json:"socket"`
 	Pressure    Pressure    `json:"pressure"`
 	Threads     Threads     `json:"threads"`
 	Locks       Locks       `json:"locks"`
@@ -44,6 +45,18 @@ type Memory struct {
 	Mapped        int64 `json:"mapped"`
 	LiveAllocated int64 `json:"live_allocated"` // exact; may exceed what is resident
 	Dirty         int64 `json:"dirty"`
+}
+
+// Socket is where the control socket is, and in which folders before that it could not be made.
+type Socket struct {
+	Path    string         `json:"path"`
+	Refused []RefusedPlace `json:"refused"`
+}
+
+// RefusedPlace is a folder in which the control socket could not be made.
+type RefusedPlace struct {
+	Folder string `json:"folder"`
+	Why    string `json:"why"`
 }
 
 // Sampling says what the profile rests on.

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -10,12 +13,11 @@ import (
 func (a *app) dumpCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dump PID [NAME]",
-		Short: "Have a process write a heap profile into a file of its own",
-		Long: `Have a process write a heap profile into a file, with its own rights and in its own folder. NAME may hold %p (the process
-id), %n (a count) and %t (seconds since 1970); without NAME the file is named as automatic profiles are (options dump_prefix and
-dump_names). Prints the name of the file. It has addresses and build ids, no names; ` + "`seemalloc top FILE`" + ` finds those.
-
-Where the process cannot write to any disk, ` + "`seemalloc profile PID`" + ` gets the same over its control socket.`,
+		Short: "Write a heap profile into a file, as the process itself would",
+		Long: `Write a heap profile into a file. Without NAME the process writes it, as on a signal: where and how its own options say (dump_prefix and
+dump_names). With NAME this tool fetches the profile and writes it, with the rights and in the folder of who runs the tool; NAME may hold
+%p (the process id), %n (the lowest count that makes a new file) and %t (seconds since 1970). Prints the name of the file. It has addresses and build
+ids, no names; ` + "`seemalloc top FILE`" + ` finds those.`,
 		Example: `  seemalloc dump 4242
   seemalloc dump 4242 /var/tmp/before-%t.heap.pb`,
 		Args: a.pidArgs(0, 1),
@@ -25,14 +27,39 @@ Where the process cannot write to any disk, ` + "`seemalloc profile PID`" + ` ge
 				return err
 			}
 			defer t.Close()
-			path, err := t.Call("dump", rest...)
+			path, err := t.dump(rest)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(a.out, strings.TrimRight(string(path), "\n"))
+			fmt.Fprintln(a.out, path)
 			return nil
 		},
 	}
 	a.targetFlags(c)
 	return c
+}
+
+func (t *target) dump(names []string) (string, error) {
+	if len(names) == 0 {
+		path, err := t.Call("dump")
+		return strings.TrimRight(string(path), "\n"), err
+	}
+	data, err := t.Call("profile", "heap")
+	if err != nil {
+		return "", err
+	}
+	path := dumpName(names[0], t.pid, time.Now())
+	return path, writeFile(path, data)
+}
+
+// dumpName replaces %p, %n, %t and %% in the name of a dump. %n is the lowest count of which there is no file yet.
+func dumpName(pattern string, pid int, now time.Time) string {
+	for n, before := 1, ""; ; n++ {
+		count := strconv.Itoa(n)
+		name := strings.NewReplacer("%%", "%", "%p", strconv.Itoa(pid), "%t", strconv.FormatInt(now.Unix(), 10), "%n", count).Replace(pattern)
+		if _, err := os.Lstat(name); err != nil || name == before {
+			return name
+		}
+		before = name
+	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -38,7 +37,9 @@ sockets of this user that ended processes left behind are removed.`,
   seemalloc ps --json | jq '.[].pid'`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			attach.RemoveStale(attach.Dir(os.Geteuid()))
+			for _, dir := range attach.Dirs() {
+				attach.RemoveStale(dir)
+			}
 			return a.ps(attach.Scan(timeout), asJSON)
 		},
 	}

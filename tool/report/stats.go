@@ -26,6 +26,7 @@ func Stats(s *attach.Stats, who string, mappings *attach.Mappings) string {
 	purge(&b, s.Purge, s.System)
 	spans(&b, s.Spans)
 	dumps(&b, s.Dumps)
+	socket(&b, s.Socket)
 	classes(&b, s.SizeClasses)
 	return b.String()
 }
@@ -144,6 +145,22 @@ func spans(b *strings.Builder, s attach.Spans) {
 			count = Count(row.count)
 		}
 		fmt.Fprintf(b, "  %-10s %10s %12s  %s\n", row.name, count, Bytes(float64(row.bytes)), row.help)
+	}
+	b.WriteByte('\n')
+}
+
+// socket says nothing where it is in its first place.
+func socket(b *strings.Builder, s attach.Socket) {
+	if len(s.Refused) == 0 {
+		return
+	}
+	if s.Path == "" {
+		b.WriteString("There is no control socket\n")
+	} else {
+		fmt.Fprintf(b, "The control socket is %s\n", s.Path)
+	}
+	for _, place := range s.Refused {
+		fmt.Fprintf(b, "  it could not be made in %s: %s\n", place.Folder, place.Why)
 	}
 	b.WriteByte('\n')
 }

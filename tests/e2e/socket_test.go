@@ -1,0 +1,332 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// elsewhere copies the library and the test program to a folder that other users may read, and that is not under /tmp.
+func elsewhere(t *testing.T) (lib, program string) {
+	t.Helper()
+	folder, err := os.MkdirTemp("/var/tmp", "seemalloc-e2e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	lib, program = filepath.Join(folder, "libseemalloc.so"), filepath.Join(folder, "leaky")
+	if err := build("cp", library, leaky, folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return lib, program
+}
+
+func needRoot(t *testing.T, programs ...string) {
+	t.Helper()
+	need(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("needs " + program)
+		}
+	}
+}
+
+// as runs the tool as who the prefix says, from a place that everybody can read.
+func as(t *testing.T, prefix []string, args ...string) (out string, status int) {
+	t.Helper()
+	command := append(append(append([]string{}, prefix...), binary), args...)
+	c := exec.Command(command[0], command[1:]...)
+	c.Dir, c.Env = "/", environment()
+	said, _ := c.CombinedOutput()
+	return string(said), c.ProcessState.ExitCode()
+}
+
+// Whoever could not ptrace a process is told nothing by its socket, and has it do nothing.
+func TestWhoMayAsk(t *testing.T) {
+	needRoot(t, "setpriv", "unshare")
+	lib, program := elsewhere(t)
+	protected := filepath.Join(t.TempDir(), "protected")
+	source := filepath.Join(t.TempDir(), "protected.c")
+	code := `#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(int count, char** words) {
+  if (!strcmp(words[1], "undumpable")) prctl(PR_SET_DUMPABLE, 0);
+  if (!strcmp(words[1], "daemon") && (setgid(65534) || setuid(65534))) return 1;
+  puts("ready"), fflush(stdout);
+  for (char c; read(0, &c, 1) > 0;) {}
+}`
+	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := build("cc", source, "-o", protected); err != nil {
+		t.Fatal(err)
+	}
+	if err := build("cp", protected, filepath.Dir(program)); err != nil {
+		t.Fatal(err)
+	}
+	protected = filepath.Join(filepath.Dir(program), "protected")
+
+	nobody := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
+	other := []string{"setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"}
+	capable := append(append([]string{}, nobody...), "--inh-caps", "+dac_override", "--ambient-caps", "+dac_override")
+	sandboxed := append(append([]string{}, nobody...), "unshare", "-Ur")
+	on := []string{"env", "LD_PRELOAD=" + lib, "SEEMALLOC_CONF=at_start:1"}
+	for _, test := range []struct {
+		name    string
+		command []string
+		asker   []string
+		may     bool
+	}{
+		{"the same user", append(nobody, append(on, program, "3")...), nobody, true},
+		{"root", append(nobody, append(on, program, "3")...), nil, true},
+		{"another user", append(nobody, append(on, program, "3")...), other, false},
+		{"the same user in a user namespace", append(nobody, append(on, program, "3")...), sandboxed, false},
+		{"capabilities that the asker lacks", append(capable, append(on, program, "3")...), nobody, false},
+		{"capabilities that the asker has", append(capable, append(on, program, "3")...), capable, true},
+		{"capabilities, root", append(capable, append(on, program, "3")...), nil, true},
+		{"not dumpable", append(nobody, append(on, protected, "undumpable")...), nobody, false},
+		{"not dumpable, root", append(nobody, append(on, protected, "undumpable")...), nil, true},
+		{"a daemon that was root", append(on, protected, "daemon"), nobody, false},
+		{"a daemon that was root, root", append(on, protected, "daemon"), nil, true},
+		{"a user namespace of its own, root", append([]string{"unshare", "-Ur"}, append(on, program, "3")...), nil, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := launch(t, nil, test.command...)
+			soon(t, "root is answered", func() bool {
+				_, status := as(t, nil, "get", p.pid, "sample")
+				return status == 0
+			})
+			file := filepath.Join("/var/tmp", "who-may-ask."+p.pid)
+			for _, ask := range [][]string{{"get", p.pid, "sample"}, {"set", p.pid, "stack_depth=32"}, {"profile", p.pid, "-o", "-"}, {"stats", p.pid}, {"dump", p.pid, file}} {
+				said, status := as(t, test.asker, ask...)
+				if may := status == 0; may != test.may || (!may && !strings.Contains(said, "permission denied")) {
+					t.Errorf("%v: status %d, %.300q", ask, status, said)
+				}
+			}
+			if info, err := os.Stat(file); (err == nil) != test.may {
+				t.Errorf("%v %v", info, err)
+			}
+			os.Remove(file)
+			if depth := tool(t, "get", p.pid, "stack_depth"); (depth == "32\n") != test.may {
+				t.Errorf("stack_depth is %s", depth)
+			}
+		})
+	}
+}
+
+// What is written for the asker has the asker's rights, whatever the process has.
+func TestDumpIsWrittenByTheAsker(t *testing.T) {
+	needRoot(t, "setpriv")
+	p := leak(t, 3)
+	folder := t.TempDir()
+	file := filepath.Join(folder, "x-%p-%n-%%.pb")
+	for n := 1; n <= 2; n++ {
+		want := fmt.Sprintf("%s/x-%s-%d-%%.pb", folder, p.pid, n)
+		if got := tool(t, "dump", p.pid, file); got != want+"\n" {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if _, flat, _ := top(t, want); flat["leak_large"] != 3*128<<10 && n == 0 {
+			t.Error("it is no profile of the program")
+		}
+	}
+	if _, complaint, status := try(t, "dump", p.pid, "/no/such/folder/x"); status != 1 || !strings.Contains(complaint, "no such file or folder") {
+		t.Errorf("status %d, %q", status, complaint)
+	}
+}
+
+func TestSocketFileThatWasRemoved(t *testing.T) {
+	need(t)
+	p := leak(t, 3)
+	for range 2 {
+		if err := os.Remove(socketOf(p.pid)); err != nil {
+			t.Fatal(err)
+		}
+		if got := tool(t, "get", p.pid, "sample"); got != "512K\n" {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
+// Where /tmp cannot be used another place is, from outside of the process's mounts too; where none can, the cause is told.
+func TestSocketElsewhere(t *testing.T) {
+	needRoot(t, "unshare", "mount")
+	lib, program := elsewhere(t)
+	folder := fmt.Sprintf("/tmp/seemalloc-%d", os.Geteuid())
+	for _, test := range []struct{ name, mounts, conf, place, why string }{
+		{"read-only", "mount -t tmpfs -o ro none /tmp", "", "/dev/shm/seemalloc-0", "read-only file system"},
+		{"full", "mount -t tmpfs -o nr_inodes=2 none /tmp; mkdir -m 700 " + folder, "", "/dev/shm/seemalloc-0", "no space is left"},
+		{"another user's", "mount -t tmpfs none /tmp; mkdir -m 700 " + folder + "; chown 65534 " + folder, "", "/dev/shm/seemalloc-0", "another user has made it"},
+		{"a link", "mount -t tmpfs none /tmp; ln -s /var " + folder, "", "/dev/shm/seemalloc-0", "it is a file or a link"},
+		{"the session's", "mount -t tmpfs -o ro none /tmp; export XDG_RUNTIME_DIR=/var/tmp", "", "/var/tmp/seemalloc-0", "read-only file system"},
+		{"nowhere", "mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /dev/shm", "", "", "in " + folder + ": read-only file system"},
+		{"nowhere, another user's", "mount -t tmpfs none /tmp; mkdir -m 700 " + folder + "; chown 65534 " + folder + "; mount -t tmpfs -o ro none /dev/shm", "", "",
+			"in " + folder + ": another user has made that folder"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			script := "unset XDG_RUNTIME_DIR; " + test.mounts + "; exec env LD_PRELOAD=" + lib + " SEEMALLOC_CONF=at_start:1 " + program + " 3"
+			p := launch(t, nil, "unshare", "-m", "sh", "-ec", script)
+			if test.place != "" {
+				var stats struct {
+					Socket struct {
+						Path    string
+						Refused []struct{ Folder, Why string }
+					}
+				}
+				parse(t, tool(t, "stats", p.pid, "--json"), &stats)
+				if s := stats.Socket; s.Path != test.place+"/"+p.pid+".sock" || len(s.Refused) == 0 || s.Refused[0].Why != test.why || s.Refused[0].Folder != folder {
+					t.Errorf("%+v", s)
+				}
+				if text := tool(t, "stats", p.pid); !strings.Contains(text, "could not be made in "+folder+": "+test.why) {
+					t.Errorf("%s", text)
+				}
+				return
+			}
+			complaint := ""
+			soon(t, "the cause is told", func() bool {
+				_, complaint, _ = try(t, "stats", p.pid)
+				return strings.Contains(complaint, "could not be made "+test.why) && strings.Contains(complaint, "set socket_dir")
+			})
+		})
+	}
+}
+
+// A socket in a folder that is not the process's own is somebody else's.
+func TestStrangersSocketIsNotTrusted(t *testing.T) {
+	needRoot(t, "unshare", "mount")
+	lib, program := elsewhere(t)
+	folder := t.TempDir()
+	p := launch(t, nil, "unshare", "-m", "sh", "-ec", "mount --bind "+folder+" /tmp; mkdir -m 755 /tmp/seemalloc-0; chown 65534 /tmp/seemalloc-0; "+
+		"mount -t tmpfs -o ro none /dev/shm; exec env LD_PRELOAD="+lib+" SEEMALLOC_CONF=at_start:1 XDG_RUNTIME_DIR= "+program+" 3")
+	listener, err := net.Listen("unix", filepath.Join(folder, "seemalloc-0", p.pid+".sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan struct{})
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			close(asked)
+			conn.Close()
+		}
+	}()
+	soon(t, "the folder is named", func() bool {
+		_, complaint, status := try(t, "stats", p.pid)
+		return status == 1 && strings.Contains(complaint, "another user has made that folder")
+	})
+	listener.Close()
+	select {
+	case <-asked:
+		t.Error("the tool has asked there")
+	default:
+	}
+}
+
+// Told at once, not after the time-out.
+func TestStoppedProcessIsTold(t *testing.T) {
+	need(t)
+	p := leak(t, 1)
+	_ = p.Process.Signal(syscall.SIGSTOP)
+	_, complaint, status := try(t, "stats", p.pid, "--timeout", "10m")
+	if status != 1 || !strings.Contains(complaint, "is stopped") || !strings.Contains(complaint, "kill -CONT "+p.pid) {
+		t.Errorf("status %d, %q", status, complaint)
+	}
+	_ = p.Process.Signal(syscall.SIGCONT)
+	if got := tool(t, "get", p.pid, "sample"); got != "512K\n" {
+		t.Errorf("%q", got)
+	}
+
+	// Stopped while the tool waits: it has its connection already.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pid, _ := strconv.Atoi(p.pid)
+	helper := 0
+	tasks, _ := filepath.Glob("/proc/" + p.pid + "/task/*/comm")
+	for _, task := range tasks {
+		if name, _ := os.ReadFile(task); string(name) == "seemalloc\n" {
+			helper, _ = strconv.Atoi(filepath.Base(filepath.Dir(task)))
+		}
+	}
+	if err := syscall.PtraceAttach(helper); err != nil {
+		t.Skipf("ptrace of thread %d of %d: %v", helper, pid, err)
+	}
+	var state syscall.WaitStatus
+	if _, err := syscall.Wait4(helper, &state, syscall.WALL, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, complaint, status = try(t, "stats", p.pid, "--timeout", "10m")
+	if status != 1 || !strings.Contains(complaint, "stopped by a debugger") {
+		t.Errorf("status %d, %q", status, complaint)
+	}
+	if err := syscall.PtraceDetach(helper); err != nil {
+		t.Error(err)
+	}
+}
+
+// Idle connections and half a line, as many as there are places, shut nobody out; nor does one that does not read.
+func TestClientsThatLeaveThingsUndone(t *testing.T) {
+	need(t)
+	p := leak(t, 3)
+	for i := range 12 {
+		conn, err := net.Dial("unix", socketOf(p.pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if i%3 != 0 {
+			_, _ = io.WriteString(conn, strings.Repeat("ver", i))
+		}
+	}
+	soon(t, "the tool is answered", func() bool {
+		_, _, status := try(t, "get", p.pid, "sample")
+		return status == 0
+	})
+}
+
+// A pipe whose reader does not read ends a dump, not the program.
+func TestDumpIntoAPipeThatNobodyReads(t *testing.T) {
+	need(t)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := syscall.Open(pipe, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(reader)
+	for err == nil {
+		_, err = syscall.Write(reader, make([]byte, 4096))
+	}
+	p := leak(t, 3, "--conf", "dump_at_exit:"+pipe)
+	p.stdin.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- p.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Error("the program does not end")
+	}
+	if complaint := p.err.String(); !strings.Contains(complaint, "could not be written") && !t.Failed() {
+		t.Errorf("%q", complaint)
+	}
+	p.err.Reset()
+}

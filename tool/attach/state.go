@@ -1,0 +1,166 @@
+package attach
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// helperName is how the library names its helper thread; behind it stands why there is no control socket, if it could not be made.
+const helperName = "seemalloc"
+
+// helper is the thread that serves the control socket.
+type helper struct {
+	tid     string // "": there is none
+	problem string // ":30": an errno; ":other", ":file", ":open": what is wrong with the folder; "" for nothing
+}
+
+// findHelper looks for the thread that serves the control socket. Names can be read by everybody.
+func findHelper(pid int) helper {
+	for _, tid := range threads(pid) {
+		comm, err := os.ReadFile(procPath(pid, "task/"+tid+"/comm"))
+		name := strings.TrimSpace(string(comm))
+		rest, ours := strings.CutPrefix(name, helperName)
+		if err == nil && ours && tid != strconv.Itoa(pid) && (rest == "" || rest[0] == ':') {
+			return helper{tid: tid, problem: strings.TrimPrefix(rest, ":")}
+		}
+	}
+	return helper{}
+}
+
+// threads lists the ids of a process's threads.
+func threads(pid int) []string {
+	entries, _ := os.ReadDir(procPath(pid, "task"))
+	ids := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		ids = append(ids, entry.Name())
+	}
+	return ids
+}
+
+// why says in words why the control socket could not be made; "" where nothing is known.
+func (h helper) why() string {
+	switch h.problem {
+	case "":
+		return ""
+	case "other":
+		return "another user has made that folder"
+	case "file":
+		return "that is a file or a link, no folder"
+	case "open":
+		return "that folder is open to other users"
+	}
+	number, err := strconv.Atoi(h.problem)
+	if err != nil {
+		return ""
+	}
+	return syscall.Errno(number).Error()
+}
+
+// stoppedBy says that a process cannot answer since it does not run, and what to do about it; "" when it runs, or cannot be looked at.
+func stoppedBy(pid int) string {
+	if pid == 0 {
+		return ""
+	}
+	tid := findHelper(pid).tid
+	if tid == "" {
+		tid = strconv.Itoa(pid)
+	}
+	switch state := threadState(pid, tid); {
+	case state == "T":
+		return fmt.Sprintf("the process is stopped (by SIGSTOP, Ctrl-Z or the like): `kill -CONT %d` lets it go on", pid)
+	case state == "t" && staysTraced(pid, tid):
+		return "the process is stopped by a debugger" + tracer(pid, tid) + ": let it go on there"
+	}
+	if group := frozenGroup(pid); group != "" {
+		return fmt.Sprintf("the process is frozen with its cgroup %s (by `docker pause`, `systemctl freeze` or the like): thaw that", group)
+	}
+	return ""
+}
+
+// staysTraced tells a process that waits for its debugger from one whose system calls are being watched, which goes on at once.
+func staysTraced(pid int, tid string) bool {
+	for range 20 {
+		time.Sleep(10 * time.Millisecond)
+		if threadState(pid, tid) != "t" {
+			return false
+		}
+	}
+	return true
+}
+
+// threadState is the kernel's letter: R runs, S sleeps, T stopped, t stopped by its tracer; "" when the thread is gone.
+func threadState(pid int, tid string) string {
+	stat, err := os.ReadFile(procPath(pid, "task/"+tid+"/stat"))
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if err != nil || len(fields) == 0 {
+		return ""
+	}
+	return fields[0]
+}
+
+func tracer(pid int, tid string) string {
+	status, _ := os.ReadFile(procPath(pid, "task/"+tid+"/status"))
+	for line := range strings.Lines(string(status)) {
+		if number, ok := strings.CutPrefix(line, "TracerPid:"); ok {
+			if by, err := Find(atoi(strings.TrimSpace(number))); err == nil {
+				return ", " + by.String()
+			}
+		}
+	}
+	return ""
+}
+
+// frozenGroup is the control group of a process if it is frozen (version 2, or the freezer of version 1), else "".
+func frozenGroup(pid int) string {
+	groups, _ := os.ReadFile(procPath(pid, "cgroup"))
+	for line := range strings.Lines(strings.TrimSpace(string(groups))) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		root, file, frozen := "/sys/fs/cgroup", "cgroup.events", "frozen 1"
+		switch {
+		case fields[1] == "freezer":
+			root, file, frozen = "/sys/fs/cgroup/freezer", "freezer.state", "FROZEN"
+		case fields[0] != "0":
+			continue
+		}
+		if text, err := os.ReadFile(filepath.Join(root, fields[2], file)); err == nil && strings.Contains(string(text), frozen) {
+			return fields[2]
+		}
+	}
+	return ""
+}
+
+// foreignFolder is a folder in a socket's place that the process has not made: what listens there may be anybody.
+type foreignFolder struct {
+	folder string
+	uid    int
+}
+
+func (e *foreignFolder) Error() string {
+	return fmt.Sprintf("%s belongs to the user %d, not to the process's: sockets in it are not trusted", e.folder, e.uid)
+}
+
+// trusts says whether sockets in this folder are the process's own: nil, or why not. One that is not there is no reason.
+func (p *Process) trusts(folder string) error {
+	info, err := os.Lstat(folder)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			return nil // to connect says it better
+		}
+		return err
+	}
+	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	if !info.IsDir() || (owner != p.UID && owner != 0) {
+		return &foreignFolder{folder, owner}
+	}
+	return nil
+}
