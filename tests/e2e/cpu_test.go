@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"bufio"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,12 +179,7 @@ func TestCPUStartOverTheSocketIsStrict(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", burn, "for", "1e9")
 	waitFor(t, socketOf(p.pid))
-	conn, err := net.Dial("unix", socketOf(p.pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	lines := bufio.NewReader(conn)
+	conn, lines := dialProven(t, p.pid)
 	for request, want := range map[string]string{
 		"100 5s": "error expected", "100 x": "error expected", "100 5 5": "error expected", "x": "error expected", "0": "error expected",
 		"4001": "error expected", "99999999999999999999": "error expected", "100 99999999999999999999": "error expected",

@@ -140,7 +140,7 @@ func DialSocket(path string, timeout time.Duration) (*Client, error) {
 func (p *Process) explain(err error) error {
 	mapped, mapsErr := p.MapsLibrary()
 	mapped = mapped || findHelper(p.PID).tid != "" // a static program
-	if findHelper(p.PID).problem != "" { // whatever another process has left in a place
+	if findHelper(p.PID).problem != "" {           // whatever another process has left in a place
 		return p.withoutSocket(err)
 	}
 	// The number may be in use again since the process that left the socket behind.
