@@ -404,7 +404,7 @@ SEEMALLOC_ALWAYS_INLINE bool resize_in_place(void** p, Span* span, size_t bytes)
     case SpanKind::kLarge:
     case SpanKind::kHuge: {
       size_t before = span->bytes;
-      if (!resize_large_block(span, bytes)) return false;
+      if (is_impossible(bytes, kPageBytes) || !resize_large_block(span, bytes)) return false;
       *p = reinterpret_cast<void*>(span->start);
       if (span->bytes > before) look_if_due(span->bytes - before);
       if (span->sample_id != 0) resize_sample(span->sample_id, bytes, span->bytes);
@@ -478,8 +478,8 @@ void* move_or_stay(void* p, size_t old_bytes, size_t bytes) {
 
 size_t resize_without_moving(void* p, size_t bytes) {
   Span* span = page_map.span_of(p);
-  bool fits = !is_impossible(bytes, kPageBytes) && bytes > heap::kMaxSmallBytes;
-  if (span->kind == SpanKind::kLarge && fits) resize_in_place(&p, span, bytes);  // huge ones may move
+  bool is_large = span->kind == SpanKind::kLarge && bytes > heap::kMaxSmallBytes;
+  if (is_large) resize_in_place(&p, span, bytes);  // huge ones may move
   return usable_bytes(p);
 }
 
@@ -487,7 +487,6 @@ void* reallocate(void* p, size_t bytes) {
   Span* span = page_map.span_of(p);
   if (span->kind == SpanKind::kForeign) return reallocate_foreign(p, bytes);
   size_t old_bytes = usable_bytes(p);
-  if (is_impossible(bytes, kPageBytes)) return out_of_memory();
   if (resize_in_place(&p, span, bytes)) return p;
   return bytes <= old_bytes ? move_or_stay(p, old_bytes, bytes) : move_block(p, old_bytes, bytes);
 }
