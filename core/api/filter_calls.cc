@@ -34,7 +34,7 @@ void after(const os::FilterCall& call, long result) {
   errno = saved_errno;
 }
 
-SEEMALLOC_NOINLINE long noted_syscall(long number, long a, long b, long c, long d, long e, long f) {
+[[maybe_unused]] SEEMALLOC_NOINLINE long noted_syscall(long number, long a, long b, long c, long d, long e, long f) {
   os::FilterCall call = os::filter_call_of_syscall(number, a, b, c);
   before(call);
   long result = next_syscall.load(std::memory_order_relaxed)(number, a, b, c, d, e, f);
@@ -42,7 +42,7 @@ SEEMALLOC_NOINLINE long noted_syscall(long number, long a, long b, long c, long 
   return result;
 }
 
-SEEMALLOC_NOINLINE int noted_prctl(int option, long a, long b, long c, long d) {
+[[maybe_unused]] SEEMALLOC_NOINLINE int noted_prctl(int option, long a, long b, long c, long d) {
   os::FilterCall call = os::filter_call_of_prctl(option, a, b);
   before(call);
   int result = next_prctl.load(std::memory_order_relaxed)(option, a, b, c, d);

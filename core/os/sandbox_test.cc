@@ -137,7 +137,7 @@ TEST(RefusedWaits, AreSleptThrough) {
       uint64_t begin = monotonic_ns();
       pause(10 * kMillisecond_ns);
       Poll none[2] = {{-1, false}, {-1, false}};
-      poll_readable(none, 2, 10 * kMillisecond_ns);
+      poll_ready(none, 2, 10 * kMillisecond_ns);
       EXPECT_GE(monotonic_ns() - begin, 20 * kMillisecond_ns) << call << " refused with " << error;
       EXPECT_TRUE(can_pause());
     }
@@ -148,7 +148,7 @@ TEST(RefusedWaits, ASandboxHasOneThatIsAllowed) {
   Filter filter(true);
   uint64_t begin = monotonic_ns();
   Poll none[1] = {{-1, false}};
-  poll_readable(none, 1, 20 * kMillisecond_ns);
+  poll_ready(none, 1, 20 * kMillisecond_ns);
   EXPECT_GE(monotonic_ns() - begin, 20 * kMillisecond_ns);
 }
 
@@ -163,9 +163,9 @@ TEST(RefusedWaits, PlacesThatAreNotOpenDoNotCount) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
   std::vector<Poll> polls(11, Poll{-1, false});
   polls[7] = {ends[0], false};
-  poll_readable(polls.data(), polls.size(), kSecond_ns);
+  poll_ready(polls.data(), polls.size(), kSecond_ns);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  for (size_t i = 0; i < polls.size(); i++) EXPECT_EQ(polls[i].readable, i == 7) << i;
+  for (size_t i = 0; i < polls.size(); i++) EXPECT_EQ(polls[i].ready, i == 7) << i;
   close(ends[0]);
   close(ends[1]);
 }
