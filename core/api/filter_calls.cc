@@ -17,8 +17,37 @@ namespace {
 
 using Syscall = long (*)(long number, long a, long b, long c, long d, long e, long f);
 using Prctl = int (*)(int option, long a, long b, long c, long d);
+using TwoArguments = int (*)(long a, long b);  // capset, unshare (the second is any), setns
 constinit std::atomic<Syscall> next_syscall{os::plain_syscall};
 constinit std::atomic<Prctl> next_prctl{os::plain_prctl};
+constinit std::atomic<TwoArguments> next_capset{os::plain_capset}, next_unshare{os::plain_unshare}, next_setns{os::plain_setns};
+
+// The helper is away while this lives, if the call wants that.
+class HelperAside {
+ public:
+  HelperAside(os::OneThreadCall call, long a) : is_away_(os::wants_one_thread(call, a) && steps_aside()) {}
+  HelperAside(const HelperAside&) = delete;
+  ~HelperAside() {
+    if (!is_away_) return;
+    int saved_errno = errno;
+    helper_comes_back();
+    errno = saved_errno;
+  }
+
+ private:
+  static bool steps_aside() {
+    int saved_errno = errno;
+    bool is_away = helper_steps_aside();
+    errno = saved_errno;
+    return is_away;
+  }
+  bool is_away_;
+};
+
+int call_apart(std::atomic<TwoArguments>& next, os::OneThreadCall call, long a, long b) {
+  HelperAside aside(call, a);
+  return next.load(std::memory_order_relaxed)(a, b);
+}
 
 void before(const os::FilterCall& call) {
   if (!call.installs) return;
@@ -35,6 +64,7 @@ void after(const os::FilterCall& call, long result) {
 }
 
 [[maybe_unused]] SEEMALLOC_NOINLINE long noted_syscall(long number, long a, long b, long c, long d, long e, long f) {
+  HelperAside aside(static_cast<os::OneThreadCall>(number), a);
   os::FilterCall call = os::filter_call_of_syscall(number, a, b, c);
   before(call);
   long result = next_syscall.load(std::memory_order_relaxed)(number, a, b, c, d, e, f);
@@ -43,6 +73,7 @@ void after(const os::FilterCall& call, long result) {
 }
 
 [[maybe_unused]] SEEMALLOC_NOINLINE int noted_prctl(int option, long a, long b, long c, long d) {
+  HelperAside aside(os::OneThreadCall::kPrctl, option);
   os::FilterCall call = os::filter_call_of_prctl(option, a, b);
   before(call);
   int result = next_prctl.load(std::memory_order_relaxed)(option, a, b, c, d);
@@ -52,8 +83,21 @@ void after(const os::FilterCall& call, long result) {
 
 }  // namespace
 
+int noted_capset(long a, long b) { return call_apart(next_capset, os::OneThreadCall::kCapset, a, b); }
+int noted_unshare(long a, long b) { return call_apart(next_unshare, os::OneThreadCall::kUnshare, a, b); }
+int noted_setns(long a, long b) { return call_apart(next_setns, os::OneThreadCall::kSetns, a, b); }
+
+namespace {
+void find_next(const char* name, std::atomic<TwoArguments>& next) {
+  if (void* found = dlsym(RTLD_NEXT, name)) next.store(reinterpret_cast<TwoArguments>(found), std::memory_order_relaxed);
+}
+}  // namespace
+
 void find_next_filter_calls() {
   if (dlsym == nullptr) return;
+  find_next("capset", next_capset);
+  find_next("unshare", next_unshare);
+  find_next("setns", next_setns);
   if (void* found = dlsym(RTLD_NEXT, "syscall")) next_syscall.store(reinterpret_cast<Syscall>(found), std::memory_order_relaxed);
   if (void* found = dlsym(RTLD_NEXT, "prctl")) next_prctl.store(reinterpret_cast<Prctl>(found), std::memory_order_relaxed);
 }
@@ -66,14 +110,25 @@ void find_next_filter_calls() {
 extern "C" {
 __attribute__((visibility("default"), weak)) long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) {
-  if (SEEMALLOC_UNLIKELY(seemalloc::os::may_install_filter(number))) return seemalloc::noted_syscall(number, a, b, c, d, e, f);
+  if (SEEMALLOC_UNLIKELY(seemalloc::os::is_noted_call(number))) return seemalloc::noted_syscall(number, a, b, c, d, e, f);
   return seemalloc::next_syscall.load(std::memory_order_relaxed)(number, a, b, c, d, e, f);
 }
 
 __attribute__((visibility("default"), weak)) int seemalloc_prctl(int option, long a, long b, long c, long d) __asm__("prctl");
 int seemalloc_prctl(int option, long a, long b, long c, long d) {
-  if (SEEMALLOC_UNLIKELY(seemalloc::os::is_filter_option(option))) return seemalloc::noted_prctl(option, a, b, c, d);
+  if (SEEMALLOC_UNLIKELY(seemalloc::os::is_noted_option(option))) return seemalloc::noted_prctl(option, a, b, c, d);
   return seemalloc::next_prctl.load(std::memory_order_relaxed)(option, a, b, c, d);
 }
+
+__attribute__((visibility("default"), weak)) int seemalloc_capset(void* header, const void* data) __asm__("capset");
+int seemalloc_capset(void* header, const void* data) {
+  return seemalloc::noted_capset(reinterpret_cast<long>(header), reinterpret_cast<long>(data));
+}
+
+__attribute__((visibility("default"), weak)) int seemalloc_unshare(int flags) __asm__("unshare");
+int seemalloc_unshare(int flags) { return seemalloc::noted_unshare(flags, 0); }
+
+__attribute__((visibility("default"), weak)) int seemalloc_setns(int fd, int kind) __asm__("setns");
+int seemalloc_setns(int fd, int kind) { return seemalloc::noted_setns(fd, kind); }
 }
 #endif

@@ -61,8 +61,10 @@ constexpr uint64_t kClockStep_ns = 10 * kMillisecond_ns;
 enum class Helper { kNone, kRunning, kRefused };
 
 std::atomic<Helper> helper{Helper::kNone};
-std::atomic<bool> filter_comes{false};  // the helper is to end
+enum class Leave { kNo, kBeforeFilter, kForAMoment };
+std::atomic<Leave> leave{Leave::kNo};  // why the helper is to end
 std::atomic<int> helper_thread_id{0};
+std::atomic<int> latest_helper_id{0};  // also of one that has ended
 std::atomic<bool> exiting{false};
 constinit Control control;
 constinit StallWatch stalls;
@@ -99,13 +101,14 @@ constexpr size_t kWatchStallsFrom_bytes = 32 * MiB;
 
 bool is_to_end() {
   if (!os::can_pause()) return true;  // refused all: slow paths purge
-  return exiting.load(std::memory_order_relaxed) || filter_comes.load(std::memory_order_acquire) || os::all_threads_are_limited();
+  return exiting.load(std::memory_order_relaxed) || leave.load(std::memory_order_acquire) != Leave::kNo || os::all_threads_are_limited();
 }
 
-// A filter that reaches all threads comes. What is open is closed while that is allowed; slow paths do the helper's work from here on.
-void leave_before_filter() {
+// A filter that reaches all threads comes, or the process is to have one thread for a moment. What is open is closed while that is allowed;
+// slow paths do the helper's work from here on.
+void leave_early() {
   if (exiting.load(std::memory_order_relaxed)) return;
-  end_cpu_run();
+  if (leave.load(std::memory_order_acquire) != Leave::kForAMoment) end_cpu_run();
   control.forget();
   remove_socket();
   stalls.forget();
@@ -119,6 +122,7 @@ void* run_helper(void*) {
   bool cpu_profile_runs = false;
   uint64_t watch_stalls_from_ns = os::monotonic_ns() + kWatchStallsAfter_ns;
   os::name_thread("seemalloc");
+  latest_helper_id.store(os::thread_id(), std::memory_order_relaxed);
   helper_thread_id.store(os::thread_id(), std::memory_order_release);
   cpu_signal_wakes(os::thread_id());
   heap::hole_helper.store(&heap::thread_cache, std::memory_order_relaxed);
@@ -150,7 +154,7 @@ void* run_helper(void*) {
     control.serve();
     tick_trace(os::monotonic_ns());
   }
-  leave_before_filter();
+  leave_early();
   helper_thread_id.store(0, std::memory_order_release);
   return nullptr;
 }
@@ -255,36 +259,51 @@ void stop_helper_at_exit() {
   dump_at_exit();
 }
 
-bool helper_runs() { return helper.load(std::memory_order_relaxed) == Helper::kRunning; }
+bool helper_runs() { return helper.load(std::memory_order_acquire) == Helper::kRunning; }
 
 void wake_helper() {
   int thread = helper_thread_id.load(std::memory_order_acquire);
   if (thread != 0) wake_up.wake(os::process_id(), thread);
 }
 
-// Its system calls on the way out, the C library's, too, are made before the filter is there: it is waited for, but not for ever, should
-// it be sending to a slow client.
-void end_helper_before_filter() {
+namespace {
+// Its system calls on the way out, the C library's, too, are made before this returns; it is waited for, but not for ever.
+void end_helper(Leave why) {
   constexpr uint64_t kStep_ns = kMillisecond_ns;
   constexpr unsigned kMostSteps = 2000;
   if (!helper_runs() || os::is_helper_thread()) return;
-  filter_comes.store(true, std::memory_order_release);
-  int last = 0;
+  leave.store(why, std::memory_order_release);
   for (unsigned step = 0; step < kMostSteps; step++) {
-    int thread = helper_thread_id.load(std::memory_order_acquire);
-    if (thread != 0) last = thread;
-    bool is_gone = last == 0 || os::is_limited() || !os::is_thread(last);
-    if (thread == 0 && !helper_runs() && is_gone) break;
+    // It may begin and end between two looks.
+    bool has_left = !helper_runs() && helper_thread_id.load(std::memory_order_acquire) == 0;
+    int latest = latest_helper_id.load(std::memory_order_relaxed);
+    if (has_left && (latest == 0 || os::is_limited() || !os::is_thread(latest))) break;
     if (step == 0) control.interrupt();
     wake_helper();
     os::pause(kStep_ns);
   }
-  filter_comes.store(false, std::memory_order_release);
+  leave.store(Leave::kNo, std::memory_order_release);
 }
+}  // namespace
+
+void end_helper_before_filter() { end_helper(Leave::kBeforeFilter); }
 
 void filter_did_not_come() {
   Helper refused = Helper::kRefused;
   helper.compare_exchange_strong(refused, Helper::kNone, std::memory_order_acq_rel);
+}
+
+// In a child of vfork the helper is the parent's.
+bool helper_steps_aside() {
+  if (!helper_runs() || os::is_helper_thread() || os::is_limited() || os::process_id() != loaded_process) return false;
+  if (os::thread_count() > 2) return false;
+  end_helper(Leave::kForAMoment);
+  return !helper_runs();
+}
+
+void helper_comes_back() {
+  filter_did_not_come();
+  start_helper();
 }
 
 uint64_t helper_uptime_ns() { return os::monotonic_ns() - loaded_ns; }
@@ -311,6 +330,7 @@ void forget_helper_in_child() {
   forget_trace_in_child();
   forget_cpu_run_in_child(forget_cpu_profile_in_child());
   helper_thread_id.store(0, std::memory_order_relaxed);
+  latest_helper_id.store(0, std::memory_order_relaxed);
   loaded_process = os::process_id();
   loaded_ns = os::monotonic_ns();
   helper.store(Helper::kNone, std::memory_order_release);

@@ -26,6 +26,10 @@ void wake_helper();
 // refused the filter: it may start again.
 void end_helper_before_filter();
 void filter_did_not_come();
+// Before a call that wants the process to have one thread (os::wants_one_thread): ends the helper if it and the calling thread are all
+// there are. True when it did: helper_comes_back() then starts another, which has the calling thread's credentials and namespaces.
+bool helper_steps_aside();
+void helper_comes_back();
 
 // Since the library was loaded.
 uint64_t helper_uptime_ns();

@@ -1,6 +1,7 @@
 #include "core/os/filter_install.h"
 
 #include <errno.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 
 #include "core/os/syscall.h"
@@ -27,7 +28,16 @@ FilterCall filter_call_of_syscall(long number, long a, long b, long c) {
   return {true, (b & SECCOMP_FILTER_FLAG_TSYNC) != 0, (b & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0};
 }
 
+bool wants_one_thread(OneThreadCall call, long a) {
+  if (call == OneThreadCall::kPrctl) return a == PR_SET_KEEPCAPS || a == PR_SET_SECUREBITS;
+  if (call == OneThreadCall::kUnshare) return (a & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)) != 0;
+  return call == OneThreadCall::kCapset || call == OneThreadCall::kSetns;
+}
+
 long plain_syscall(long number, long a, long b, long c, long d, long e, long f) { return with_errno(raw_sys(number, a, b, c, d, e, f)); }
 int plain_prctl(int option, long a, long b, long c, long d) { return static_cast<int>(with_errno(raw_sys(SYS_prctl, option, a, b, c, d, 0))); }
+int plain_capset(long header, long data) { return static_cast<int>(with_errno(raw_sys(SYS_capset, header, data, 0, 0, 0, 0))); }
+int plain_unshare(long flags, long) { return static_cast<int>(with_errno(raw_sys(SYS_unshare, flags, 0, 0, 0, 0, 0))); }
+int plain_setns(long fd, long kind) { return static_cast<int>(with_errno(raw_sys(SYS_setns, fd, kind, 0, 0, 0, 0))); }
 
 }  // namespace seemalloc::os

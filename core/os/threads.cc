@@ -1,6 +1,7 @@
 #include "core/os/threads.h"
 
 #include <fcntl.h>
+#include <linux/stat.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/time.h>
@@ -100,6 +101,13 @@ bool own_thread_name(char (&name)[kThreadNameBytes]) {
 bool is_thread(int thread) {
   constexpr long kNoSuchProcess = -3;  // -ESRCH
   return sys(SYS_tgkill, process_id(), thread, 0) != kNoSuchProcess;
+}
+
+unsigned thread_count() {
+  constexpr unsigned kLinksOfNone = 2;  // a folder's own; each thread has one besides
+  struct statx status {};
+  long result = sys(SYS_statx, AT_FDCWD, as_long("/proc/self/task"), 0, STATX_NLINK, as_long(&status));
+  return sys_failed(result) || status.stx_nlink < kLinksOfNone ? 0 : status.stx_nlink - kLinksOfNone;
 }
 
 int make_thread_timer(int thread, ThreadClock clock, int signal, void* value) {

@@ -20,6 +20,8 @@ bool read_thread_name(int thread, char (&name)[kThreadNameBytes]);
 bool own_thread_name(char (&name)[kThreadNameBytes]);
 // Whether this process has such a thread. One that has ended may be seen for a moment.
 bool is_thread(int thread);
+// How many threads this process has; 0 when /proc does not tell. One that has ended may be counted for a moment.
+unsigned thread_count();
 
 enum class ThreadClock { kCpu, kWall };  // the time that the thread runs; the time that passes
 

@@ -23,8 +23,8 @@ const char* kFamily =
     "malloc free calloc realloc reallocarray memalign posix_memalign aligned_alloc valloc pvalloc malloc_usable_size "
     "malloc_trim malloc_stats malloc_info mallinfo mallinfo2 mallopt cfree free_sized free_aligned_sized "
     "__libc_malloc __libc_free __libc_calloc __libc_realloc __libc_memalign __libc_valloc __libc_pvalloc __posix_memalign";
-// A seccomp filter that the program installs is noticed by them (docs/sandboxes.md).
-const char* kFilterCalls = "prctl syscall";
+// A seccomp filter that the program installs is noticed by them (docs/sandboxes.md), and calls that want the process to have one thread.
+const char* kFilterCalls = "prctl syscall capset unshare setns";
 // The last key is the program's (core/api/key_calls_shared.cc).
 const char* kKeyCalls = "pthread_key_create";
 // The twenty of the standard.
