@@ -142,11 +142,14 @@ bool Control::is_in_time(const Client& client, uint64_t now_ns) {
   return client.length == 0 || idle_ns < kUndone_ns;
 }
 
+// An answer is sent on in each round: poll calls a socket writable only once most of its buffer has been read.
 bool Control::serve_client(Client& client, uint64_t now_ns) {
-  if (!client.ready) return is_in_time(client, now_ns);
-  if (!client.descriptor.is_ours()) return false;
-  if (!client.reply.is_pending()) return read_client(client, now_ns);
-  return send_reply(client, now_ns) && answer_lines(client, now_ns);
+  if (client.reply.is_pending()) {
+    if (!client.descriptor.is_ours() || !send_reply(client, now_ns) || !answer_lines(client, now_ns)) return false;
+  } else if (client.ready) {
+    if (!client.descriptor.is_ours() || !read_client(client, now_ns)) return false;
+  }
+  return is_in_time(client, now_ns);
 }
 
 bool Control::read_client(Client& client, uint64_t now_ns) {
@@ -191,7 +194,7 @@ bool Control::run_line(Client& client, char* line) {
   if (client.proven) {
     run_command(client.reply, line);
   } else {
-    client.reply.error("permission denied: prove first that you may inspect this process");
+    client.reply.error("permission denied: prove first that you may inspect this process (a seemalloc of this library's version does)");
   }
   return true;
 }

@@ -227,6 +227,25 @@ TEST_F(ControlTest, ASlowReaderGetsAllOfALongAnswer) {
   for (size_t i = 0; i < kTimes; i++) EXPECT_TRUE(all.compare(i * one.size(), one.size(), one) == 0) << i;
 }
 
+// poll does not call its socket writable until most of the buffer has been read, which takes this one longer than it has time.
+TEST_F(ControlTest, AVerySlowReaderIsNotTakenForOneThatDoesNotRead) {
+  int slow = connect_proven();
+  std::string one = ask(slow, "options"), many;
+  constexpr size_t kTimes = 60;
+  for (size_t i = 0; i < kTimes; i++) many += "options\n";
+  say(slow, many);
+  rounds();
+  size_t read = 0;
+  char part[10 * KiB];
+  for (int i = 0; i < 1000 && read < kTimes * one.size(); i++) {
+    pass(kSecond_ns);
+    ssize_t got = recv(slow, part, sizeof(part), MSG_DONTWAIT);
+    ASSERT_TRUE(got > 0 || (got < 0 && errno == EAGAIN)) << "let go after " << read << " of " << kTimes * one.size();
+    if (got > 0) read += static_cast<size_t>(got);
+  }
+  EXPECT_EQ(read, kTimes * one.size());
+}
+
 TEST_F(ControlTest, HalfALineIsNotWaitedFor) {
   int half = connect_proven(), byte_by_byte = connect_proven(), idle = connect_proven();
   say(half, "get sam");
@@ -249,6 +268,20 @@ TEST_F(ControlTest, AProofIsNotWaitedForHoweverMuchIsSaid) {
   pass(2 * kSecond_ns);
   EXPECT_EQ(heard(silent), "<gone>");
   EXPECT_EQ(heard(busy), "<gone>");
+}
+
+// There is something of its in each round.
+TEST_F(ControlTest, AFloodWithoutAProofEnds) {
+  int flood = connect();
+  bool ended = false;
+  char answer[64 * KiB];
+  for (int i = 0; i < 15 && !ended; i++) {
+    os::let_pass(kSecond_ns);
+    ended = send(flood, "ping\n", 5, MSG_NOSIGNAL) < 0;
+    round();
+    recv(flood, answer, sizeof(answer), MSG_DONTWAIT);
+  }
+  EXPECT_TRUE(ended);
 }
 
 TEST_F(ControlTest, IdleConnectionsShutNobodyOut) {

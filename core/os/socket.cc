@@ -4,6 +4,7 @@
 #include <linux/memfd.h>
 #include <linux/stat.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -13,6 +14,7 @@
 #include "core/base/units.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
+#include "core/os/signal_mask.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {
@@ -61,10 +63,12 @@ bool is_special_file(const char* path) {
 
 namespace {
 
-// Of a device, the terminal's or a pipe of the user's own: what a stranger has put in a file's place gets nothing.
+// A pipe, a terminal or another device for characters, of the user's own or of root. What a stranger has put in a file's place gets nothing:
+// his pipe, nor a link to a disk, nor a link to a file of ours that was not there when the path was looked at.
 bool is_trusted(int fd) {
   struct statx status {};
-  return status_of(fd, "", AT_EMPTY_PATH, STATX_UID, &status) && (status.stx_uid == effective_user() || status.stx_uid == 0);
+  if (!status_of(fd, "", AT_EMPTY_PATH, STATX_UID | STATX_TYPE, &status)) return false;
+  return (S_ISFIFO(status.stx_mode) || S_ISCHR(status.stx_mode)) && (status.stx_uid == effective_user() || status.stx_uid == 0);
 }
 
 // A descriptor that does not wait; each part has its time, and all of it.
@@ -92,13 +96,24 @@ int write_in_time(int fd, const char* data, size_t bytes) {
   return 0;
 }
 
+// The same. A reader that goes away is an error, and no signal to the program.
+int write_without_signal(int fd, const char* data, size_t bytes) {
+  constexpr int kBrokenPipe = -32;  // -EPIPE
+  SignalMask before = change_signal_mask(SIG_BLOCK, mask_of(SIGPIPE));
+  bool was_pending = is_signal_pending(SIGPIPE);
+  int result = write_in_time(fd, data, bytes);
+  if (result == kBrokenPipe && !was_pending) take_signal(SIGPIPE);
+  change_signal_mask(SIG_SETMASK, before);
+  return result;
+}
+
 }  // namespace
 
 int write_special_file(const char* path, const char* data, size_t bytes) {
   constexpr int kDenied = -13;  // -EACCES
   int fd = open_file(path, O_WRONLY | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return fd;
-  int result = is_trusted(fd) ? write_in_time(fd, data, bytes) : kDenied;
+  int result = is_trusted(fd) ? write_without_signal(fd, data, bytes) : kDenied;
   close_file(fd);
   return result;
 }

@@ -20,7 +20,7 @@ FileIdentity identity(int fd);
 FileIdentity identity(const char* path);
 // Whether there is something at the path that is neither a file nor a folder: a terminal, a pipe, a device.
 bool is_special_file(const char* path);
-// Writes to one that belongs to this user or to root (-EACCES otherwise), and waits neither for a reader to come (-ENXIO) nor, for more
+// Writes to a pipe or a device for characters that belongs to this user or to root (-EACCES otherwise), without SIGPIPE, and waits neither for a reader to come (-ENXIO) nor, for more
 // than 5 s, for one to read (-ETIMEDOUT). 0 or -errno.
 int write_special_file(const char* path, const char* data, size_t bytes);
 

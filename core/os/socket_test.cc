@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "core/base/units.h"
 #include "core/os/fault.h"
@@ -86,6 +88,7 @@ class NamedPipe {
     std::filesystem::remove_all(folder_);
   }
   std::string path() const { return folder_ + "/pipe"; }
+  void close_reader() { close(std::exchange(reader_, -1)); }
   int open_reader() { return reader_ = open(path().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }
 
  private:
@@ -128,6 +131,35 @@ TEST(SpecialFiles, AStrangersPipeGetsNothing) {
   char c;
   EXPECT_EQ(read(reader, &c, 1), 0);
   EXPECT_EQ(write_special_file("/dev/null", "text", 4), 0);
+}
+
+TEST(SpecialFiles, AFileThatHasComeInThePlaceOfAPipeStaysAsItIs) {
+  NamedPipe pipe;
+  std::string file = pipe.path() + "'s neighbour";
+  std::ofstream(file) << "ours";
+  EXPECT_EQ(write_special_file(file.c_str(), "text", 4), -EACCES);
+  std::string text;
+  std::ifstream(file) >> text;
+  EXPECT_EQ(text, "ours");
+}
+
+TEST(SpecialFiles, AReaderThatGoesAwayIsNoSignal) {
+  auto write_to_a_pipe_that_closes = [] {
+    NamedPipe pipe;
+    int reader = pipe.open_reader();
+    std::thread closes([&] {
+      char page[4096];
+      while (read(reader, page, sizeof(page)) <= 0) pause(kMillisecond_ns);
+      pipe.close_reader();
+    });
+    std::string text(1 << 20, 'x');
+    int result = write_special_file(pipe.path().c_str(), text.data(), text.size());
+    closes.join();
+    return result;
+  };
+  EXPECT_EXIT(_exit(write_to_a_pipe_that_closes() == -EPIPE ? 0 : 1), testing::ExitedWithCode(0), "");
+  EXPECT_EQ(write_to_a_pipe_that_closes(), -EPIPE);
+  EXPECT_FALSE(is_signal_pending(SIGPIPE));
 }
 
 }  // namespace
