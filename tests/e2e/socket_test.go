@@ -131,9 +131,89 @@ int main(int count, char** words) {
 	}
 }
 
-// What is written for the asker has the asker's rights, whatever the process has.
+// What is written for the asker has the asker's owner and rights, not the process's: neither more nor less.
 func TestDumpIsWrittenByTheAsker(t *testing.T) {
 	needRoot(t, "setpriv")
+	lib, program := elsewhere(t)
+	nobody := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
+	p := launch(t, nil, append(nobody, "env", "LD_PRELOAD="+lib, "SEEMALLOC_CONF=at_start:1,sample:1", program, "3")...)
+	soon(t, "root is answered", func() bool {
+		_, status := as(t, nil, "get", p.pid, "sample")
+		return status == 0
+	})
+	folder := filepath.Dir(program)
+	ours, shared := filepath.Join(folder, "ours"), filepath.Join(folder, "shared")
+	for path, mode := range map[string]os.FileMode{ours: 0o700, shared: 0o777 | os.ModeSticky} {
+		if err := os.Mkdir(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rooted := filepath.Join(shared, "root's")
+	if err := os.WriteFile(rooted, []byte("root's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, file string
+		asker      []string
+		owner      uint32
+		may        bool
+	}{
+		{"root, where the process may not write", filepath.Join(ours, "a"), nil, 0, true},
+		{"root, over a file of the process's user", filepath.Join(shared, "nobody's"), nil, 0, true},
+		{"the process's user", filepath.Join(shared, "b"), nobody, 65534, true},
+		{"the process's user, in root's folder", filepath.Join(ours, "c"), nobody, 0, false},
+		{"the process's user, over root's file", rooted, nobody, 0, false},
+		{"no folder", "/no/such/folder/x", nil, 0, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if strings.HasSuffix(test.file, "nobody's") {
+				if err := build(append(nobody, "touch", test.file)...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			said, status := as(t, test.asker, "dump", p.pid, test.file)
+			info, err := os.Stat(test.file)
+			if !test.may {
+				if status != 1 || (!strings.Contains(said, "permission denied") && !strings.Contains(said, "no such file or folder")) {
+					t.Errorf("status %d, %q", status, said)
+				}
+				if err == nil && info.Size() != int64(len("root's")) {
+					t.Error("it has been written")
+				}
+				return
+			}
+			if status != 0 || said != test.file+"\n" || err != nil {
+				t.Fatalf("status %d, %q, %v", status, said, err)
+			}
+			if owner := info.Sys().(*syscall.Stat_t).Uid; owner != test.owner || info.Mode() != 0o666&^umask() {
+				t.Errorf("it belongs to %d, with rights %v", owner, info.Mode())
+			}
+			if _, flat, _ := top(t, test.file); flat["leak_large"] != 3*128<<10 {
+				t.Errorf("it is no profile of the program: %v", flat)
+			}
+		})
+	}
+	// The process itself writes to no path, whoever asks.
+	file := filepath.Join(shared, "by-the-process")
+	if answer, err := connect(t, p.pid).ask("dump " + file); err == nil || !strings.Contains(err.Error(), "expected dump alone") {
+		t.Errorf("%q %v", answer, err)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the process has written where a client said")
+	}
+}
+
+func umask() os.FileMode {
+	mask := syscall.Umask(0)
+	syscall.Umask(mask)
+	return os.FileMode(mask)
+}
+
+func TestDumpNames(t *testing.T) {
+	need(t)
 	p := leak(t, 3)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "x-%p-%n-%%.pb")
@@ -142,12 +222,6 @@ func TestDumpIsWrittenByTheAsker(t *testing.T) {
 		if got := tool(t, "dump", p.pid, file); got != want+"\n" {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if _, flat, _ := top(t, want); flat["leak_large"] != 3*128<<10 && n == 0 {
-			t.Error("it is no profile of the program")
-		}
-	}
-	if _, complaint, status := try(t, "dump", p.pid, "/no/such/folder/x"); status != 1 || !strings.Contains(complaint, "no such file or folder") {
-		t.Errorf("status %d, %q", status, complaint)
 	}
 }
 

@@ -166,7 +166,10 @@ func (c *Client) prove() error {
 	}
 	if c.pid == 0 {
 		return &ServerError{Who: c.who, Text: "permission denied: the process cannot be seen from here (another pid namespace), so it cannot be " +
-			"shown that this user may inspect it: run seemalloc where `ps` shows the process"}
+			"shown that this user may inspect it: run seemalloc where `ps` shows the process, in its container or on the host"}
+	}
+	if c.peerHasEnded() {
+		return &ServerError{Who: c.who, Text: fmt.Sprintf("the process %d that made this socket has ended, and another listens there: it is not trusted", c.pid)}
 	}
 	link, err := readDescriptor(c.pid, fd)
 	name := secretName.FindStringSubmatch(link)
@@ -216,6 +219,26 @@ func PeerPID(conn *net.UnixConn) int {
 		}
 	})
 	return pid
+}
+
+// peerHasEnded tells whether the process that made the other end is gone: its number may be that of another process by now, which would be
+// asked for the proof while somebody else gets it. Linux 6.5; false where the kernel does not say.
+func (c *Client) peerHasEnded() bool {
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ended := false
+	_ = raw.Control(func(fd uintptr) {
+		pidfd, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+		if err != nil {
+			ended = errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ESRCH)
+			return
+		}
+		ended = errors.Is(unix.PidfdSendSignal(pidfd, 0, nil, 0), unix.ESRCH)
+		_ = unix.Close(pidfd)
+	})
+	return ended
 }
 
 func (c *Client) explain(command string, err error) error {

@@ -3,12 +3,14 @@ package attach_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,6 +95,45 @@ func TestSilentServer(t *testing.T) {
 	}
 	defer client.Close()
 	if _, err := client.Call("ping"); err == nil || !strings.Contains(err.Error(), "no answer") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A process that ended has left its listener to another: its number may be anybody's.
+func TestListenerOfAProcessThatHasEnded(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("needs python3")
+	}
+	path := filepath.Join(t.TempDir(), "s")
+	const code = `import os, socket, sys
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen()
+if os.fork(): os._exit(0)
+while True:
+    c, _ = s.accept(); f = c.makefile("rb")
+    for line in f:
+        c.sendall(b"ok 1\n0" if line == b"prove\n" else b"error permission denied: prove first\n")`
+	server := exec.Command("python3", "-c", code, path)
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := server.Run(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(-server.Process.Pid, syscall.SIGKILL) })
+	client, err := attach.DialSocket(path, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if client.PeerPID() != server.Process.Pid {
+		t.Fatalf("peer %d, not %d", client.PeerPID(), server.Process.Pid)
+	}
+	var version unix.Utsname
+	_ = unix.Uname(&version)
+	var major, minor int
+	_, _ = fmt.Sscanf(unix.ByteSliceToString(version.Release[:]), "%d.%d", &major, &minor)
+	if major < 6 || major == 6 && minor < 5 {
+		t.Skip("needs Linux 6.5")
+	}
+	if _, err := client.Call("ping"); err == nil || !strings.Contains(err.Error(), "has ended, and another listens there") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -139,8 +139,10 @@ func DialSocket(path string, timeout time.Duration) (*Client, error) {
 // explain turns a failed connect into the state of the process that caused it.
 func (p *Process) explain(err error) error {
 	mapped, mapsErr := p.MapsLibrary()
-	mapped = mapped || findHelper(p.PID).tid != "" // a static program
-	if findHelper(p.PID).problem != "" {           // whatever another process has left in a place
+	h := findHelper(p.PID)
+	mapped = mapped || h.tid != "" // a static program
+	// These have none, whatever an earlier process of the same number has left in a place.
+	if h.problem != "" || (mapped && h.tid == "" && p.sandbox() != "") {
 		return p.withoutSocket(err)
 	}
 	// The number may be in use again since the process that left the socket behind.
@@ -179,6 +181,9 @@ func (p *Process) withoutSocket(err error) error {
 	var folder *foreignFolder
 	if errors.As(err, &folder) {
 		return fmt.Errorf("%s: %w", p, folder)
+	}
+	if sandbox := p.sandbox(); sandbox != "" && h.tid == "" {
+		return fmt.Errorf("%s runs on seemalloc, but %s", p, sandbox)
 	}
 	if h.tid != "" {
 		return fmt.Errorf("%s runs on seemalloc, but has no control socket although its helper thread runs: it may be set-uid, or see other folders than this tool", p)

@@ -6,14 +6,19 @@ package attach
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Process is what /proc says of one process.
@@ -30,7 +35,7 @@ type Process struct {
 func Find(pid int) (*Process, error) {
 	data, err := os.ReadFile(procPath(pid, "status"))
 	if err != nil {
-		return nil, fmt.Errorf("no process has the id %d: `seemalloc ps` lists those that run on seemalloc", pid)
+		return nil, notFound(pid, err)
 	}
 	p := &Process{PID: pid, NSPID: pid}
 	for line := range strings.Lines(string(data)) {
@@ -57,6 +62,36 @@ func Find(pid int) (*Process, error) {
 		}
 	}
 	return p, nil
+}
+
+// notFound says why /proc has nothing of a process: it is not there, or not shown to this user.
+func notFound(pid int, err error) error {
+	hidden := errors.Is(err, fs.ErrPermission) || !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+	switch {
+	case hidden && HidesProcesses():
+		return fmt.Errorf("the process %d is hidden from this user (/proc is mounted with hidepid): run as its user or as root", pid)
+	case hidden:
+		return fmt.Errorf("the process %d cannot be seen in /proc (%v): run as its user or as root, where /proc is mounted", pid, err)
+	}
+	return fmt.Errorf("no process has the id %d: `seemalloc ps` lists those that run on seemalloc", pid)
+}
+
+// HidesProcesses says whether /proc is mounted so that it shows other users' processes to root alone.
+func HidesProcesses() bool {
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	hides := false
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 || fields[4] != "/proc" {
+			continue
+		}
+		options := strings.Split(fields[len(fields)-1], ",")
+		hides = slices.ContainsFunc(options, func(o string) bool {
+			value, ok := strings.CutPrefix(o, "hidepid=")
+			return ok && value != "0" && value != "off"
+		})
+	}
+	return hides // of the last one: it covers the others
 }
 
 // String names the process in messages: "pid 12 (redis-server)".

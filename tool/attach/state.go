@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // helperName is how the library names its helper thread; behind it stands why there is no control socket, if it could not be made.
@@ -27,11 +30,43 @@ func findHelper(pid int) helper {
 		comm, err := os.ReadFile(procPath(pid, "task/"+tid+"/comm"))
 		name := strings.TrimSpace(string(comm))
 		rest, ours := strings.CutPrefix(name, helperName)
-		if err == nil && ours && tid != strconv.Itoa(pid) && (rest == "" || rest[0] == ':') {
+		if err == nil && ours && tid != strconv.Itoa(pid) && (rest == "" || rest[0] == ':') && takesNoSignals(pid, tid) {
 			return helper{tid: tid, problem: strings.TrimPrefix(rest, ":")}
 		}
 	}
 	return helper{}
+}
+
+// takesNoSignals tells the library's helper from a thread of the program's that has its name: the helper blocks all signals but those that
+// the options name, at most two, and the two of the C library.
+func takesNoSignals(pid int, tid string) bool {
+	const most, others = 64, 4
+	mask, err := strconv.ParseUint(statusField(pid, tid, "SigBlk"), 16, 64)
+	return err == nil && bits.OnesCount64(mask|1<<(unix.SIGKILL-1)|1<<(unix.SIGSTOP-1)) >= most-others
+}
+
+// statusField is one line of a thread's status; "" where it cannot be read.
+func statusField(pid int, tid, name string) string {
+	status, _ := os.ReadFile(procPath(pid, "task/"+tid+"/status"))
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// sandbox says why the library makes no system calls for a socket (core/os/sandbox.cc), and what to do about it; "" where it may make them.
+func (p *Process) sandbox() string {
+	choice, tid := p.conf("sandbox"), strconv.Itoa(p.PID)
+	if choice == "on" {
+		return "has no control socket: sandbox:on in SEEMALLOC_CONF leaves it no system call for one"
+	}
+	mode := statusField(p.PID, tid, "Seccomp")
+	if off(choice) || mode == "" || mode == "0" || statusField(p.PID, tid, "NoNewPrivs") != "1" {
+		return ""
+	}
+	return "in a sandbox (a seccomp filter, no_new_privs), where it has no control socket: set sandbox:off in SEEMALLOC_CONF if the filter allows sockets"
 }
 
 // threads lists the ids of a process's threads.
@@ -106,13 +141,8 @@ func threadState(pid int, tid string) string {
 }
 
 func tracer(pid int, tid string) string {
-	status, _ := os.ReadFile(procPath(pid, "task/"+tid+"/status"))
-	for line := range strings.Lines(string(status)) {
-		if number, ok := strings.CutPrefix(line, "TracerPid:"); ok {
-			if by, err := Find(atoi(strings.TrimSpace(number))); err == nil {
-				return ", " + by.String()
-			}
-		}
+	if by, err := Find(atoi(statusField(pid, tid, "TracerPid"))); err == nil {
+		return ", " + by.String()
 	}
 	return ""
 }

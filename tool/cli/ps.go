@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"text/tabwriter"
 	"time"
 
@@ -39,6 +40,9 @@ sockets of this user that ended processes left behind are removed.`,
 		RunE: func(*cobra.Command, []string) error {
 			for _, dir := range attach.Dirs() {
 				attach.RemoveStale(dir)
+			}
+			if os.Geteuid() != 0 && attach.HidesProcesses() {
+				fmt.Fprintln(a.err, "seemalloc: /proc is mounted with hidepid: other users' processes are not listed")
 			}
 			return a.ps(attach.Scan(timeout), asJSON)
 		},
