@@ -50,6 +50,7 @@ export async function ask(pid, command) {
   const answerTo = (line) =>
     new Promise((resolve, reject) => {
       socket.on("error", reject);
+      socket.on("close", () => reject(new Error(`closed without an answer to ${line}`)));
       hear = () => {
         const end = heard.indexOf("\n");
         if (end < 0) return;
