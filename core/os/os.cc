@@ -272,8 +272,12 @@ Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes, Reas
   return Moved::kYes;
 }
 
+namespace {
+constexpr size_t kPagesOfLook = 1024;  // that one call tells of
+}
+
 bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* out) {
-  unsigned char present[1024];
+  unsigned char present[kPagesOfLook];
   size_t page = page_bytes();
   size_t resident = 0;
   uintptr_t at = round_down(reinterpret_cast<uintptr_t>(start), page);
@@ -301,7 +305,8 @@ size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason) {
   constexpr size_t kSamples = 4;
   constexpr size_t kPagesOfSample = 256;
   size_t sample = kPagesOfSample * page_bytes();
-  if (bytes <= kSamples * sample) return resident_bytes(start, bytes, reason);
+  // To count them all takes no more calls than the samples.
+  if (bytes <= kSamples * kPagesOfLook * page_bytes()) return resident_bytes(start, bytes, reason);
   constexpr uint8_t kOrder[kSamples] = {1, 3, 0, 2};
   constexpr size_t kEnough = 3;  // that are all empty, or all full
   size_t step = round_down(bytes / kSamples, page_bytes()), resident = 0;

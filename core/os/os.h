@@ -52,7 +52,7 @@ void split_huge_page(void* start, size_t bytes);
 int collapse_into_huge_pages(void* start, size_t bytes);
 // Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell of any of it.
 size_t resident_bytes(const void* start, size_t bytes, Reason reason = Reason::kReport);
-// The same by samples of a range that is larger than a few MiB: takes as long for any size.
+// The same; by samples where the range is larger than 4,096 OS pages, so that it takes at most four calls.
 size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason);
 // The same as the first, false where it refuses.
 bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* out);
