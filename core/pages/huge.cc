@@ -134,7 +134,7 @@ bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
   refused_moves.fetch_add(1, std::memory_order_relaxed);
   if (result == os::Moved::kRefusedTargetLost) {
     target->hole = moved;
-    forget_huge_mapping(moved);
+    lose_huge_mapping(moved);
   }
   note_huge_mapping(part);
   return false;

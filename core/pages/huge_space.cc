@@ -16,6 +16,9 @@ namespace {
 
 // While pieces are fewer than this what is kept goes again.
 constexpr size_t kFewPieces = kMostPieces / 4 * 3;
+// Where memory is refused, holes are unmapped up to so many pieces: seven eighths of the kernel's default limit. The rest is for what
+// the program maps itself.
+constexpr size_t kMostPiecesUnderPressure = kMostPieces / 2 * 7;
 
 constinit Lock lock;
 constinit Edges edges;
@@ -123,6 +126,11 @@ void replace_huge_mapping(const Range& range) {
   seams.add(range.end());
 }
 
+void lose_huge_mapping(const Range& range) {
+  LockGuard guard(lock);
+  edges.toggle(range.start, range.end());
+}
+
 void forget_huge_mapping(const Range& range) {
   page_map.forget(range.start, range.bytes);
   LockGuard guard(lock);
@@ -175,10 +183,6 @@ bool take_kept_huge_at(const Range& range) {
   return taken;
 }
 
-void keep_huge(const Range& range) {
-  if (!put_kept(range)) unmap_all(range, os::Reason::kHuge);
-}
-
 void discard_huge(Range range, os::Reason reason) {
   if (range.bytes == 0) return;
   if (is_worth_keeping(range) && purge_and_keep(range, reason)) return;
@@ -193,7 +197,7 @@ HugeSpace huge_space() {
 size_t unmap_kept_huge() {
   size_t bytes = 0;
   Range range;
-  while (anything_kept() && take_largest_kept(2 * kMostPieces, &range)) {
+  while (anything_kept() && take_largest_kept(kMostPiecesUnderPressure, &range)) {
     if (!unmap_all(range, os::Reason::kPressure)) break;
     bytes += range.bytes;
   }

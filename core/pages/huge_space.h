@@ -30,8 +30,6 @@ bool map_huge_at(const Range& range);
 // From what stays mapped; it reads as zero. The second: at this place.
 bool take_kept_huge(size_t bytes, size_t alignment, Range* out);
 bool take_kept_huge_at(const Range& range);
-// Back again, untouched.
-void keep_huge(const Range& range);
 
 // Gives memory back, and its addresses too unless they are worth keeping. Calls keep_stuck_huge() for what cannot be given back.
 void discard_huge(Range range, os::Reason reason = os::Reason::kHuge);
@@ -42,6 +40,9 @@ void keep_stuck_huge(const Range& range);
 // mapping, or still.
 void forget_huge_mapping(const Range& range);
 void note_huge_mapping(const Range& range);
+// The kernel has unmapped it already. Another thread may have mapped memory there, so that entries and seams are left alone: those of
+// the range's own can only be seams, and one seam too many does no harm.
+void lose_huge_mapping(const Range& range);
 // One mapping has come where there may have been others of ours.
 void replace_huge_mapping(const Range& range);
 
@@ -58,7 +59,7 @@ struct HugeSpace {
 };
 HugeSpace huge_space();
 
-// Unmaps what is kept, the largest first, up to half the kernel's default limit of mappings. Returns bytes.
+// Unmaps what is kept, the largest first, up to seven eighths of the kernel's default limit of mappings. Returns bytes.
 size_t unmap_kept_huge();
 
 void lock_huge_space_for_fork();

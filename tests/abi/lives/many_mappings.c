@@ -1,6 +1,10 @@
 // A process that has many holes between huge blocks, or all the mappings that the kernel allows of its own: memory is still to be had.
+//   many_mappings          holes
+//   many_mappings limit    holes that have to be given back, since the address space is limited
+//   many_mappings own      the program's own mappings
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "expect.h"
 
@@ -70,6 +74,25 @@ static void make_holes(int count, int every) {
   EXPECT(mappings() < 2000);
 }
 
+// What is freed in blocks of one size is wanted as blocks twice as large, for which no hole has room.
+static void use_holes_under_a_limit(int count) {
+  size_t each = 1200000, all = (size_t)count * (each + 8192);
+  struct rlimit limit = {all + ((size_t)1 << 30), all + ((size_t)1 << 30)};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) cannot("no limit on the address space");
+  char** blocks = malloc((size_t)count * sizeof(*blocks));
+  EXPECT(blocks != NULL);
+  for (int i = 0; i < count; i++) EXPECT((blocks[i] = malloc(each)) != NULL);
+  for (int i = 0; i < count; i += 2) {
+    free(blocks[i]);
+    blocks[i] = NULL;
+  }
+  int larger = (int)((size_t)count / 2 * each / 10 * 9 / (2 * each + 200000));
+  for (int i = 0; i < larger; i++) EXPECT((blocks[2 * i] = malloc(2 * each + 200000)) != NULL);
+  use_small_blocks(200000);
+  for (int i = 0; i < count; i++) free(blocks[i]);
+  free(blocks);
+}
+
 // The program has them all itself: from here on what is there grows.
 static void use_up_mappings(void) {
   long most = limit();
@@ -92,6 +115,8 @@ int main(int argc, char** argv) {
   if (limit() < 60000 || limit() > 300000) cannot("the limit of mappings is far from the kernel's default");
   if (argc > 1 && strcmp(argv[1], "own") == 0) {
     use_up_mappings();
+  } else if (argc > 1 && strcmp(argv[1], "limit") == 0) {
+    use_holes_under_a_limit(110000);
   } else {
     make_holes(110000, 2);
     make_holes(60000, 3);
