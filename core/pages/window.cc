@@ -71,18 +71,26 @@ bool Window::add_region_locked() {
   return true;
 }
 
+// A huge block of ours in a hole has one entry, where it starts.
+bool Window::is_kept_mapped(size_t page) const { return span_at(page + 1) == &free_span && span_at(page + 2) == &free_span; }
+
+uintptr_t Window::take_place_locked() {
+  uintptr_t start = base_ + search_ * kPageBytes;
+  set(search_, kPagesPerRegion, &free_span);
+  search_ += kPagesPerRegion;
+  return start;
+}
+
 uintptr_t Window::map_region() {
   LockGuard guard(lock_);
   if (!place_locked()) return 0;
   while (search_ < pages_ && span_at(search_) != &foreign_span) search_ += kPagesPerRegion;
   if (search_ == pages_ && !add_region_locked()) return 0;
   uintptr_t start = base_ + search_ * kPageBytes;
+  if (is_kept_mapped(search_)) return take_place_locked();
   bool beside_ours = search_ != 0 && span_at(search_ - 1) != &foreign_span;
   bool mapped = beside_ours ? os::map_behind(start, kRegionBytes, os::Reason::kGrowth) : os::map_at(start, kRegionBytes, os::Reason::kGrowth);
-  if (!mapped) return 0;
-  set(search_, kPagesPerRegion, &free_span);
-  search_ += kPagesPerRegion;
-  return start;
+  return mapped ? take_place_locked() : 0;
 }
 
 void Window::step_over() {
@@ -94,11 +102,12 @@ void Window::unmap_region(uintptr_t start, os::Reason reason) {
   LockGuard guard(lock_);
   size_t page = (start - base_) >> kPageShift;
   set(page, kPagesPerRegion, &foreign_span);
-  if (!os::unmap(reinterpret_cast<void*>(start), kRegionBytes, reason)) {
-    os::purge(reinterpret_cast<void*>(start), kRegionBytes, reason);
-  } else if (page < search_) {
-    search_ = page;
+  void* region = reinterpret_cast<void*>(start);
+  if (!os::unmap(region, kRegionBytes, reason)) {
+    if (!os::purge(region, kRegionBytes, reason)) return;
+    set(page + 1, kPagesPerRegion - 1, &free_span);  // is_kept_mapped()
   }
+  if (page < search_) search_ = page;
 }
 
 bool Window::has_entry(uintptr_t start) {

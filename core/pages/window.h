@@ -54,7 +54,8 @@ class alignas(kCacheLineBytes) Window {
   uintptr_t map_region();
   // The last map_region() was refused, but memory as such is not: the place is somebody else's. Leaves it out.
   void step_over();
-  // Gives a region back; its place is used again. Refused: the place is lost, its memory goes.
+  // Gives a region back; its place is used again. Where the kernel refuses to unmap it (vm.max_map_count) its memory goes and it stays
+  // mapped for the next map_region(). The place is lost only where the memory is refused, too (locked by the program).
   void unmap_region(uintptr_t start, os::Reason reason = os::Reason::kPressure);
   bool contains(uintptr_t address) const { return page_of(reinterpret_cast<void*>(address)) < pages(); }
 
@@ -69,6 +70,9 @@ class alignas(kCacheLineBytes) Window {
  private:
   bool place_locked();
   bool add_region_locked();
+  // The place of a region that could not be unmapped: its first entry is foreign, the others are free.
+  bool is_kept_mapped(size_t page) const;
+  uintptr_t take_place_locked();
 
   // Before there is a window no address is near it: null - kNowhere is far beyond any number of pages.
   static constexpr uintptr_t kNowhere = uintptr_t{1} << 63;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <random>
@@ -125,6 +126,42 @@ TEST(Window, WhatOthersMapInItIsNotOursAndSteppedOver) {
   for (uintptr_t address : taken) EXPECT_EQ(span_at(*w, address), &foreign_span);
 }
 
+TEST(Window, ARegionThatMayNotBeUnmappedIsTheNextOne) {
+  auto w = made();
+  uintptr_t regions[4];
+  for (uintptr_t& region : regions) region = w->map_region();
+  memset(reinterpret_cast<void*>(regions[1]), 7, kRegionBytes);
+  {
+    os::RefuseCalls refuse(SYS_munmap, ENOMEM);
+    w->unmap_region(regions[2]);
+    w->unmap_region(regions[1]);
+    EXPECT_EQ(refuse.refusals(), 2u);
+  }
+  EXPECT_EQ(span_at(*w, regions[1]), &foreign_span);
+  EXPECT_EQ(os::resident_bytes(at(regions[1]), kRegionBytes), 0u);
+  w->unmap_region(regions[0]);
+  EXPECT_EQ(w->map_region(), regions[0]);
+  {
+    os::RefuseMappings refuse;
+    for (uintptr_t region : {regions[1], regions[2]}) {
+      ASSERT_EQ(w->map_region(), region);
+      EXPECT_EQ(span_at(*w, region), &free_span);
+      EXPECT_EQ(span_at(*w, region + kRegionBytes - kPageBytes), &free_span);
+      const char* memory = reinterpret_cast<const char*>(region);
+      EXPECT_EQ(std::count(memory, memory + kRegionBytes, 0), static_cast<ptrdiff_t>(kRegionBytes));
+    }
+    EXPECT_EQ(refuse.refusals(), 0u);
+  }
+  EXPECT_EQ(w->map_region(), regions[3] + kRegionBytes);
+  // Its memory could not be given back: it may not be had as a fresh one.
+  {
+    os::RefuseCalls refuse(SYS_munmap, ENOMEM);
+    ASSERT_EQ(mlock(reinterpret_cast<void*>(regions[1]), kPageBytes), 0);
+    w->unmap_region(regions[1]);
+  }
+  EXPECT_NE(w->map_region(), regions[1]);
+}
+
 TEST(Window, EndsBelowAHugeMappingOfOurs) {
   auto w = made();
   uintptr_t first = w->map_region();
@@ -159,19 +196,6 @@ TEST(Window, ARefusedFirstRegionIsTriedAgain) {
     }
     EXPECT_NE(w->map_region(), 0u) << skip;
   }
-}
-
-TEST(Window, ARefusedUnmapLosesThePlaceButNotTheMemory) {
-  auto w = made();
-  uintptr_t first = w->map_region();
-  memset(at(first), 1, kRegionBytes);
-  {
-    os::RefuseCalls refuse(SYS_munmap, ENOMEM);
-    w->unmap_region(first);
-  }
-  EXPECT_EQ(span_at(*w, first), &foreign_span);
-  EXPECT_EQ(os::resident_bytes(at(first), kRegionBytes), 0u);
-  EXPECT_EQ(w->map_region(), first + kRegionBytes);
 }
 
 // Against a set of regions: maps, unmaps, others' mappings in holes and in front, and refusals, in any order.
