@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <utility>
@@ -197,6 +198,32 @@ TEST(RefusalOfMappings, MemoryAndRecordsAreHadWithoutANewOne) {
     sm_free(block);
   }
   EXPECT_EQ(nulls, 0u);
+}
+
+// More threads at once than there is room for in the first chunk of their records.
+TEST(RefusalOfMappings, ThreadsGetTheirHeaps) {
+  constexpr size_t kThreads = 80;
+  size_t before = heap::statistics().live_heaps;
+  std::atomic<size_t> ready{0};
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  {
+    os::RefuseMappings refuse;
+    for (size_t i = 0; i < kThreads; i++) {
+      threads.emplace_back([&] {
+        sm_free(sm_malloc(100));
+        ready++;
+        ready.notify_all();
+        over.wait(false);
+      });
+    }
+    for (size_t now; (now = ready) != kThreads;) ready.wait(now);
+    EXPECT_GT(refuse.refusals(), 0u);
+  }
+  EXPECT_EQ(heap::statistics().live_heaps - before, kThreads);
+  over = true;
+  over.notify_all();
+  for (std::thread& thread : threads) thread.join();
 }
 
 uint64_t calls_for_memory() {

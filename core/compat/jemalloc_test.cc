@@ -6,8 +6,11 @@
 
 #include "core/api/test_api.h"
 #include "core/base/units.h"
+#include "core/os/calls.h"
 
 extern "C" {
+void* mallocx(size_t bytes, int flags);
+void* rallocx(void* p, size_t bytes, int flags);
 size_t xallocx(void* p, size_t bytes, size_t extra, int flags);
 using WriteText = void (*)(void* context, const char* text);
 extern WriteText malloc_message, je_malloc_message, _rjem_malloc_message;
@@ -36,6 +39,31 @@ TEST(Xallocx, WhatHasGrownIsZero) {
     EXPECT_EQ(block[kShort - 1], 0xAA);
     sm_free(block);
   }
+}
+
+// Without a system call, and the block stays.
+TEST(Mallocx, ImpossibleSizesAreRefusedAtOnce) {
+  void* small = sm_malloc(100);
+  void* huge = sm_malloc(2 * MiB);
+  auto calls = [] {
+    uint64_t calls = 0;
+    for (unsigned i = 0; i < os::kCalls; i++) calls += os::call_count(static_cast<os::Call>(i)).calls;
+    return calls;
+  };
+  uint64_t before = calls();
+  for (size_t bytes : {kAddressSpaceBytes + 1, size_t{1} << 62, SIZE_MAX / 2, SIZE_MAX / 2 + 1, SIZE_MAX - 4096, SIZE_MAX}) {
+    SCOPED_TRACE(bytes);
+    for (int flags : {0, 6, 12, 30, kZero, kZero | 6, kZero | 12}) {  // with alignments of 64 bytes, 4 KiB and 1 GiB
+      EXPECT_EQ(mallocx(bytes, flags), nullptr) << flags;
+      EXPECT_EQ(rallocx(small, bytes, flags), nullptr) << flags;
+      EXPECT_EQ(rallocx(huge, bytes, flags), nullptr) << flags;
+      EXPECT_EQ(xallocx(huge, bytes, 0, flags), 2 * MiB) << flags;
+      EXPECT_EQ(xallocx(huge, 2 * MiB, bytes, flags), 2 * MiB) << flags;
+    }
+  }
+  EXPECT_EQ(calls(), before);
+  sm_free(small);
+  sm_free(huge);
 }
 
 std::string written;
