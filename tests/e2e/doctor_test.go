@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -29,7 +30,8 @@ type diagnosis struct {
 			Share float64
 		}
 	}
-	Looks []struct{ ID, Seen, Missing string } `json:"looked_at"`
+	Looks    []struct{ ID, Seen, Missing string } `json:"looked_at"`
+	Mappings struct{ Count, Limit int64 }
 }
 
 func (d diagnosis) ids() string {
@@ -148,6 +150,24 @@ func TestDoctorFinds(t *testing.T) {
 			waitFor(t, socketOf(p.pid))
 			examineFor(t, p.pid, test.id, "1500ms").expectOnly(t, test.id, test.place)
 		})
+	}
+}
+
+func TestMappingsAreInTheJSONOfDoctorAndStats(t *testing.T) {
+	need(t)
+	p := launch(t, nil, binary, "run", "--", sick, "splits")
+	waitFor(t, socketOf(p.pid))
+	d := examineFor(t, p.pid, "mappings", "500ms")
+	var s struct {
+		PID      json.Number
+		Mappings struct{ Count, Limit int64 }
+	}
+	parse(t, tool(t, "stats", p.pid, "--json"), &s)
+	if s.PID.String() != p.pid || s.Mappings.Count < s.Mappings.Limit/10*8 || s.Mappings.Limit == 0 {
+		t.Errorf("stats: %+v", s)
+	}
+	if d.Mappings.Count < d.Mappings.Limit/10*8 || d.Mappings.Limit != s.Mappings.Limit {
+		t.Errorf("doctor: %+v", d.Mappings)
 	}
 }
 

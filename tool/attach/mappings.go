@@ -2,13 +2,15 @@ package attach
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strconv"
 )
 
 // Mappings is how many mappings of the address space a process has, and how many the kernel lets one have.
 type Mappings struct {
-	Count, Limit int64
+	Count int64 `json:"count"`
+	Limit int64 `json:"limit"` // vm.max_map_count
 }
 
 // ReadMappings is nil where the kernel does not tell.
@@ -26,6 +28,20 @@ func ReadMappings(pid int) *Mappings {
 		return nil
 	}
 	return m
+}
+
+// AddTo puts the mappings behind the other fields of a JSON object, as the field "mappings"; the rest stays as it is.
+func (m *Mappings) AddTo(object []byte) []byte {
+	object = bytes.TrimSpace(object)
+	if m == nil || len(object) == 0 || object[len(object)-1] != '}' {
+		return object
+	}
+	fields := bytes.TrimSpace(object[:len(object)-1])
+	comma := ","
+	if bytes.HasSuffix(fields, []byte("{")) {
+		comma = ""
+	}
+	return fmt.Appendf(bytes.Clone(fields), `%s"mappings":{"count":%d,"limit":%d}}`, comma, m.Count, m.Limit)
 }
 
 // Share is how much of the limit is used up.

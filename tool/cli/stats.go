@@ -39,16 +39,17 @@ in fragmentation here.`,
 			if err != nil {
 				return err
 			}
+			mappings := attach.ReadMappings(t.pid)
 			if asJSON {
 				// The library's own words, so that fields which this tool does not know come through.
 				var indented bytes.Buffer
-				if err := json.Indent(&indented, bytes.TrimSpace(payload), "", "  "); err != nil {
+				if err := json.Indent(&indented, mappings.AddTo(payload), "", "  "); err != nil {
 					return err
 				}
 				fmt.Fprintln(a.out, indented.String())
 				return nil
 			}
-			fmt.Fprint(a.out, report.Stats(stats, t.name, attach.ReadMappings(t.pid)))
+			fmt.Fprint(a.out, report.Stats(stats, t.name, mappings))
 			return nil
 		},
 	}

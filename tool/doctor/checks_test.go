@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -425,6 +426,22 @@ func TestAdviceDependsOnTheOptions(t *testing.T) {
 		if got := advice(test.options, test.edit); !strings.Contains(got, test.want) {
 			t.Errorf("%q is not in %q", test.want, got)
 		}
+	}
+}
+
+// The last ones, by their names in JSON.
+func TestDiagnosisHasTheMappings(t *testing.T) {
+	p := healthy()
+	p.Before.Mappings = &attach.Mappings{Count: 1, Limit: 1000}
+	d := Examine(p, All)
+	later := healthy()
+	later.After.Mappings = &attach.Mappings{Count: 300, Limit: 1000}
+	d.Worse(Examine(later, State))
+	later.After.Mappings = nil
+	d.Worse(Examine(later, State))
+	text, err := json.Marshal(d)
+	if err != nil || !strings.Contains(string(text), `"mappings":{"count":300,"limit":1000}`) {
+		t.Errorf("%s %v", text, err)
 	}
 }
 

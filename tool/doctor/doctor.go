@@ -103,7 +103,7 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	Title    string   `json:"title"`
 	Figure   string   `json:"figure"`
-	Value    float64  `json:"value"` // the figure's number, in bytes, bytes per second or a count
+	Value    float64  `json:"value"` // the figure's number, in bytes, bytes per second, a count or a share of 1
 	Why      string   `json:"why"`
 	Change   []string `json:"change"`
 	Places   string   `json:"places,omitempty"` // what the sites are
@@ -124,6 +124,8 @@ type Diagnosis struct {
 	Seconds  float64   `json:"seconds"` // how long it was looked at
 	Findings []Finding `json:"findings"`
 	Looks    []Look    `json:"looked_at"`
+	// Mappings is nil where the kernel does not tell.
+	Mappings *attach.Mappings `json:"mappings,omitempty"`
 }
 
 // Kind says which pairs a check is made for.
@@ -148,7 +150,7 @@ type Check struct {
 
 // Examine makes the checks of these kinds.
 func Examine(p Pair, kinds Kind) *Diagnosis {
-	d := &Diagnosis{Seconds: p.Seconds(), Findings: []Finding{}, Looks: []Look{}}
+	d := &Diagnosis{Seconds: p.Seconds(), Findings: []Finding{}, Looks: []Look{}, Mappings: p.After.Mappings}
 	for _, check := range checks {
 		if check.Kind&kinds == 0 {
 			continue
@@ -172,6 +174,9 @@ func Examine(p Pair, kinds Kind) *Diagnosis {
 // Worse takes over from other what is worse there, and what was not looked at here.
 func (d *Diagnosis) Worse(other *Diagnosis) {
 	d.Seconds = max(d.Seconds, other.Seconds)
+	if other.Mappings != nil {
+		d.Mappings = other.Mappings // the last ones
+	}
 	for _, finding := range other.Findings {
 		at := slices.IndexFunc(d.Findings, func(f Finding) bool { return f.ID == finding.ID })
 		switch {

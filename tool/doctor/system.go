@@ -71,7 +71,7 @@ func mappings(p Pair) (string, *Finding, error) {
 		Severity: Warning, Title: "The process has nearly as many mappings as it may have",
 		Figure: seen, Value: share,
 		Why: "At the limit the kernel refuses every new mapping, however much memory is free: threads cannot be started, files cannot be " +
-			"mapped, and large blocks are refused. seemalloc itself stays below a quarter of the kernel's default limit; most are the program's " +
+			"mapped, and large blocks are refused. seemalloc itself uses a quarter of the kernel's default limit, more only where memory was refused; most are the program's " +
 			"own calls of mmap, mprotect and madvise, or threads.",
 		Change: []string{
 			fmt.Sprintf("see what they are: `sort -k6 /proc/%d/maps | less`", p.After.Stats.PID),
