@@ -32,7 +32,7 @@ struct Fork {
   unsigned depth = 0;     // forks within forks; 0: none
   bool in_child = false;  // this is the child of it, or of one within
   bool holds_streams = false;
-  os::SignalMask signals_before = 0;
+  os::MaskBefore signals_before;
 };
 constinit thread_local Fork now;
 
@@ -52,7 +52,7 @@ void unlock_streams(bool in_child) {
 }
 
 void before_fork() {
-  os::SignalMask before = os::change_signal_mask(SIG_BLOCK, os::all_signals() & ~os::kCannotWait);
+  os::MaskBefore before = os::change_signal_mask(SIG_BLOCK, os::all_signals() & ~os::kCannotWait);
   if (now.depth++ != 0) return;
   now.signals_before = before;
   now.in_child = false;
@@ -93,7 +93,7 @@ void after_fork(bool in_child) {
   }
   fork_interrupts_a_holder = false;
   unlock_streams(in_child);
-  os::change_signal_mask(SIG_SETMASK, now.signals_before);
+  os::restore_signal_mask(now.signals_before);
 }
 
 void after_fork_in_parent() { after_fork(false); }

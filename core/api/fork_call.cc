@@ -32,10 +32,10 @@ __attribute__((constructor(101))) void find_next_fork() {
 
 SEEMALLOC_EXPORT pid_t fork() noexcept {
   using namespace seemalloc;
-  os::SignalMask before = os::change_signal_mask(SIG_BLOCK, os::all_signals() & ~os::kCannotWait);
+  os::MaskBefore before = os::change_signal_mask(SIG_BLOCK, os::all_signals() & ~os::kCannotWait);
   Fork next = next_fork.load(std::memory_order_relaxed);
   pid_t result = next != nullptr ? next() : __fork();
-  os::change_signal_mask(SIG_SETMASK, before);
+  os::restore_signal_mask(before);
   return result;
 }
 

@@ -192,7 +192,7 @@ SEEMALLOC_COLD void start_helper() {
   for (int signal : {dump_signal(), cpu_signal()}) {
     if (signal != 0) blocked &= ~os::mask_of(signal);
   }
-  os::SignalMask before = os::change_signal_mask(SIG_SETMASK, blocked);
+  os::MaskBefore before = os::change_signal_mask(SIG_SETMASK, blocked);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   size_t least = __pthread_get_minstack != nullptr ? __pthread_get_minstack(&attributes) : 0;
@@ -206,7 +206,7 @@ SEEMALLOC_COLD void start_helper() {
     result = pthread_create(&thread, &attributes, run_helper, nullptr);
   }
   pthread_attr_destroy(&attributes);
-  os::change_signal_mask(SIG_SETMASK, before);
+  os::restore_signal_mask(before);
   if (result != 0) helper.store(Helper::kRefused, std::memory_order_release);
   errno = saved_errno;
 }

@@ -14,6 +14,7 @@
 #include "core/os/fault.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
+#include "core/os/signal_mask.h"
 #include "core/os/socket.h"
 #include "core/os/syscall.h"
 #include "core/os/threads.h"
@@ -116,6 +117,34 @@ TEST(Sandbox, TheHelperIsOutsideOfAThreadsFilterAndInsideOfOneForAll) {
     }
     EXPECT_FALSE(is_limited());
   }).join();
+}
+
+bool is_blocked(int signal) {
+  uint64_t mask = 0;
+  EXPECT_EQ(raw_sys(SYS_rt_sigprocmask, SIG_BLOCK, 0, as_long(&mask), sizeof(mask), 0, 0), 0);
+  return (mask & mask_of(signal)) != 0;
+}
+
+// A filter may come, or be refused, between the two calls.
+TEST(Sandbox, AChangedSignalMaskIsRestoredAndAnUnchangedOneLeft) {
+  MaskBefore open = change_signal_mask(SIG_BLOCK, mask_of(SIGUSR1));
+  ASSERT_TRUE(is_blocked(SIGUSR1));
+  {
+    Filter came(false);
+    restore_signal_mask(open);
+    EXPECT_FALSE(is_blocked(SIGUSR1));
+  }
+  open = change_signal_mask(SIG_BLOCK, mask_of(SIGUSR1));
+  MaskBefore unknown;
+  {
+    Filter refused(true);
+    unknown = change_signal_mask(SIG_BLOCK, mask_of(SIGUSR2));
+    EXPECT_FALSE(is_blocked(SIGUSR2));
+  }
+  restore_signal_mask(unknown);
+  EXPECT_TRUE(is_blocked(SIGUSR1)) << "by the program";
+  restore_signal_mask(open);
+  EXPECT_FALSE(is_blocked(SIGUSR1));
 }
 
 TEST(Sandbox, OneRefusedFilterDoesNotLiftAnothers) {

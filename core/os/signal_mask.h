@@ -29,11 +29,22 @@ inline SignalMask all_signals() {
 constexpr SignalMask kCannotWait = mask_of(SIGSEGV) | mask_of(SIGBUS) | mask_of(SIGFPE) | mask_of(SIGILL) | mask_of(SIGTRAP) |
                                    mask_of(SIGSYS) | mask_of(SIGABRT);
 
-// how: SIG_BLOCK, SIG_UNBLOCK or SIG_SETMASK. Returns the mask before.
-inline SignalMask change_signal_mask(int how, SignalMask mask) {
-  SignalMask before = 0;
-  sys(SYS_rt_sigprocmask, how, as_long(&mask), as_long(&before), sizeof(mask));
+// The mask as it was; is_known is false where it could not be changed, and so need not be restored.
+struct MaskBefore {
+  SignalMask mask = 0;
+  bool is_known = false;
+};
+
+// how: SIG_BLOCK, SIG_UNBLOCK or SIG_SETMASK.
+inline MaskBefore change_signal_mask(int how, SignalMask mask) {
+  MaskBefore before;
+  before.is_known = !sys_failed(sys(SYS_rt_sigprocmask, how, as_long(&mask), as_long(&before.mask), sizeof(mask)));
   return before;
+}
+
+// Also where a sandbox has been noticed since: a changed mask never stays.
+inline void restore_signal_mask(const MaskBefore& before) {
+  if (before.is_known) raw_sys(SYS_rt_sigprocmask, SIG_SETMASK, as_long(&before.mask), 0, sizeof(before.mask), 0, 0);
 }
 
 }  // namespace seemalloc::os
