@@ -108,7 +108,10 @@ bool is_to_end() {
 // slow paths do the helper's work from here on.
 void leave_early() {
   if (exiting.load(std::memory_order_relaxed)) return;
-  if (leave.load(std::memory_order_acquire) != Leave::kForAMoment) end_cpu_run();
+  if (leave.load(std::memory_order_acquire) != Leave::kForAMoment) {
+    end_cpu_run();
+    stop_cpu_profile();  // one that was asked for: its timers and signals
+  }
   control.forget();
   remove_socket();
   stalls.forget();
