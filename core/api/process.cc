@@ -127,10 +127,17 @@ void end_with_thread(heap::ThreadCache* cache) {
   if (!has_key && __cxa_thread_atexit_impl != nullptr) __cxa_thread_atexit_impl(thread_ends, cache, &__dso_handle);
 }
 
+// Not where a user does not come to its end: it may be the caller, below a function of the program's in front of pthread_setspecific.
 bool give_thread_key_back() {
   if (!have_thread_key.exchange(false, std::memory_order_seq_cst)) return false;
   constexpr uint64_t kPause_ns = 100000;
-  while (key_users.load(std::memory_order_seq_cst) != 0) os::pause(kPause_ns);
+  constexpr unsigned kMostPauses = 20000;
+  for (unsigned pauses = 0; key_users.load(std::memory_order_seq_cst) != 0; pauses++) {
+    os::pause(kPause_ns);
+    if (pauses < kMostPauses) continue;
+    have_thread_key.store(true, std::memory_order_seq_cst);
+    return false;
+  }
   return pthread_key_delete(thread_key) == 0;
 }
 
