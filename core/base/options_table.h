@@ -57,7 +57,8 @@ OPTION(foreign, kChoice, 0, 0, 2, kAny,
 OPTION(helper, kSwitch, 1, 0, 1, kStart, "start a helper thread (control socket, timed purge) once the heap is worth it")
 OPTION(sandbox, kChoice, 0, 0, 2, kStart,
        "which system calls the library makes: auto: all, until the process is under a seccomp filter of its own or was started under one "
-       "with no_new_privs; on: no others than malloc's (mmap, munmap, mremap, madvise, futex); off: all, whatever filters there are")
+       "with no_new_privs outside of a container; on: no others than malloc's (mmap, munmap, mremap, madvise, futex; mprotect while the "
+       "process starts); off: all, whatever filters there are")
 OPTION(socket, kSwitch, 1, 0, 1, kStart, "serve the control socket")
 OPTION(at_start, kSwitch, 0, 0, 1, kStart, "start the helper thread when the program starts instead of when the heap grows")
 OPTION(socket_dir, kText, 0, 0, 0, kStart,

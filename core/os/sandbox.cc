@@ -2,7 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <unistd.h>
 
+#include "core/base/text.h"
+#include "core/os/os.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {
@@ -16,57 +19,89 @@ using namespace sandbox;
 
 namespace {
 
-enum class Filter { kNone, kContainer, kSandbox };
+enum class Filter : unsigned { kNone, kContainer, kSandbox };
+// What the status file says of a thread.
+struct Seen {
+  Filter filter = Filter::kNone;
+  unsigned count = 0;  // of filters (Linux 5.9)
+  bool operator==(const Seen&) const = default;
+};
 
-constinit std::atomic<bool> never{false};
-constinit std::atomic<Filter> at_start{Filter::kNone};
+constinit std::atomic<bool> never{false}, in_container{false};
+constinit std::atomic<Seen> at_start{Seen{}};
 
 uint64_t one(bool for_all_threads) { return for_all_threads ? kOneOfAll : kOneOfAThread; }
 
-// The digit behind "\nKEY:\t" in a text that is read in pieces.
+// The number behind "\nKEY:\t" in a text that is read in pieces.
 class Field {
  public:
   explicit Field(const char* pattern) : pattern_(pattern) {}
   void feed(char c) {
-    if (pattern_[matched_] == 0) {
-      digit_ = c;
-      matched_ = 0;
+    bool is_digit = c >= '0' && c <= '9';
+    if (pattern_[matched_] == 0 && is_digit) {
+      number_ = number_ * 10 + static_cast<unsigned>(c - '0');
+    } else {
+      matched_ = pattern_[matched_] != 0 && c == pattern_[matched_] ? matched_ + 1 : c == pattern_[0] ? 1 : 0;
     }
-    matched_ = c == pattern_[matched_] ? matched_ + 1 : c == pattern_[0] ? 1 : 0;
   }
-  char digit() const { return digit_; }
+  unsigned number() const { return number_; }
 
  private:
   const char* pattern_;
-  unsigned matched_ = 0;
-  char digit_ = '0';
+  unsigned matched_ = 0, number_ = 0;
 };
+
+bool has_value(const char* variable, const char* name_and_equals) {
+  size_t length = text_length(name_and_equals);
+  return text_equal(variable, length, name_and_equals) && variable[length] != 0;
+}
+
+// By what runtimes leave for programs to see. Their filters answer with errors, whether with no_new_privs or without.
+bool is_in_a_container() {
+  char** variables = is_privileged() ? nullptr : environ;
+  for (char** variable = variables; variable != nullptr && *variable != nullptr; variable++) {
+    if (has_value(*variable, "KUBERNETES_SERVICE_HOST=") || has_value(*variable, "container=")) return true;
+  }
+  for (const char* file : {"/.dockerenv", "/run/.containerenv"}) {
+    long fd = raw_sys(SYS_openat, AT_FDCWD, as_long(file), O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    if (sys_failed(fd)) continue;
+    raw_sys(SYS_close, fd, 0, 0, 0, 0, 0);
+    return true;
+  }
+  return false;
+}
 
 // By open, read and close, which the dynamic linker has needed before us. A filter from a process without privileges comes with
 // no_new_privs: a sandbox, which may kill. One without it is by a container's runtime, whose programs are to do what they like: it refuses.
-Filter look_for_filter() {
+Seen look_for_filter() {
   long fd = raw_sys(SYS_openat, AT_FDCWD, as_long("/proc/thread-self/status"), O_RDONLY | O_CLOEXEC, 0, 0, 0);
-  if (fd == -EPERM || fd == -EACCES || fd == -ENOSYS) return Filter::kSandbox;
-  if (sys_failed(fd)) return Filter::kNone;  // no /proc
-  Field privileges("\nNoNewPrivs:\t"), mode("\nSeccomp:\t");
+  if (fd == -EPERM || fd == -EACCES || fd == -ENOSYS) return {Filter::kSandbox};
+  if (sys_failed(fd)) return {};  // no /proc
+  Field privileges("\nNoNewPrivs:\t"), mode("\nSeccomp:\t"), count("\nSeccomp_filters:\t");
   char text[256];
   long bytes;
   while ((bytes = raw_sys(SYS_read, fd, as_long(text), sizeof(text), 0, 0, 0)) > 0 || bytes == -EINTR) {
     for (long i = 0; i < bytes; i++) {
       privileges.feed(text[i]);
       mode.feed(text[i]);
+      count.feed(text[i]);
     }
   }
   raw_sys(SYS_close, fd, 0, 0, 0, 0, 0);
-  if (mode.digit() == '0') return Filter::kNone;
-  return privileges.digit() == '0' ? Filter::kContainer : Filter::kSandbox;
+  if (mode.number() == 0) return {};
+  return {privileges.number() == 0 ? Filter::kContainer : Filter::kSandbox, count.number()};
 }
+
+// The runtime has one filter: a second one has come in the container.
+bool is_of_runtime(const Seen& seen) { return seen.count <= 1 && in_container.load(std::memory_order_relaxed); }
 
 // Another thread may ask meanwhile and count a filter once more. Those that are found are never taken back.
 void find_out() {
-  Filter found = look_for_filter();
+  Seen found = look_for_filter();
+  if (found.filter == Filter::kSandbox && is_in_a_container()) in_container.store(true, std::memory_order_relaxed);
   at_start.store(found, std::memory_order_relaxed);
-  if (found == Filter::kSandbox) state.fetch_add(kOneOfAll, std::memory_order_relaxed);
+  bool is_sandbox = found.filter == Filter::kSandbox && !is_of_runtime(found);
+  if (is_sandbox) state.fetch_add(kOneOfAll, std::memory_order_relaxed);
   state.fetch_and(~kNotAskedYet, std::memory_order_release);
 }
 
@@ -90,8 +125,8 @@ void filter_was_refused(bool for_all_threads) { state.fetch_sub(one(for_all_thre
 bool is_in_a_sandbox() {
   if (never.load(std::memory_order_relaxed)) return false;
   if (is_limited()) return true;
-  Filter found = look_for_filter();
-  return found == Filter::kSandbox || found != at_start.load(std::memory_order_relaxed);
+  Seen now = look_for_filter();
+  return now != at_start.load(std::memory_order_relaxed) || (now.filter == Filter::kSandbox && !is_of_runtime(now));
 }
 
 }  // namespace seemalloc::os

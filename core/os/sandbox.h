@@ -1,6 +1,7 @@
 // Sandbox: which system calls may still be made under a seccomp filter, which may end the process for any other.
 //
-// The basic calls are those of malloc itself: mmap, munmap, mremap, madvise, futex. They are always made. Every other call of ours is
+// The basic calls are those of malloc itself: mmap, munmap, mremap, madvise, futex. They are always made. So is mprotect, which is called
+// only while the process starts, as the dynamic linker has done before (loaded_object.h). Every other call of ours is
 // refused here, with -EPERM and without asking the kernel, once the process is known to be in a sandbox: each caller degrades as where
 // the kernel refuses. sys() asks. How a sandbox is noticed: docs/decisions/0074.
 // Threads: any. Signal handlers too.
@@ -32,7 +33,8 @@ bool is_limited_slow(uint64_t now);
 }  // namespace sandbox
 
 constexpr bool is_basic_call(long number) {
-  return number == SYS_mmap || number == SYS_munmap || number == SYS_mremap || number == SYS_madvise || number == SYS_futex;
+  return number == SYS_mmap || number == SYS_munmap || number == SYS_mremap || number == SYS_madvise || number == SYS_futex ||
+         number == SYS_mprotect;
 }
 
 // Whether this thread may make no other calls than basic ones.

@@ -1,8 +1,11 @@
 // Under filters that end the process, or never answer, for each system call that is not in a short list: malloc's own, and what the
-// program itself does. sandbox WAY.
+// program itself does. And what is done under filters that answer with errors.
+//   sandbox WAY [PROGRAM ARGUMENT...]     the program is what the ways `started...` start; else this one, `inside`
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -194,18 +197,110 @@ static void bare(void) {
 }
 
 // By who starts it. The dynamic linker opens files before us.
-static void started(void) {
-  ALLOW(kOfStart);
-  ALLOW(kOfThreads);
-  close_the_door(kByPrctl, SECCOMP_RET_KILL_PROCESS);
-  execl("/proc/self/exe", "sandbox", "inside", (char*)NULL);
+static char** to_start;
+static void start(const char* inside) {
+  char* self[] = {(char*)"/proc/self/exe", (char*)inside, NULL};
+  char** program = to_start != NULL ? to_start : self;
+  execv(program[0], program);
   EXPECT(!"exec");
 }
+
+// Variables and files of containers stand for a runtime's filter, which answers with errors. One of two filters is not the runtime's.
+static int looks_like_a_container(void) { return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0; }
+static void leave_container(void) {
+  unsetenv("KUBERNETES_SERVICE_HOST");
+  unsetenv("container");
+}
+static void enter_container(void) {
+  const char* variable = getenv("SANDBOX_VARIABLE");
+  EXPECT(variable != NULL);
+  leave_container();
+  setenv(variable, "yes", 1);
+}
+
+static void close_the_door_for_program(int filters) {
+  ALLOW(kOfStart);
+  ALLOW(kOfThreads);
+  static const int kAnother[] = {SYS_seccomp, SYS_prctl};
+  if (filters == 2) ALLOW(kAnother);
+  close_the_door(kByPrctl, SECCOMP_RET_KILL_PROCESS);
+  if (filters == 2) install(&filter, kByPrctl);
+}
+static void started(void) {
+  leave_container();
+  close_the_door_for_program(looks_like_a_container() ? 2 : 1);
+  start("inside");
+}
+static void started_in_container(void) {
+  enter_container();
+  close_the_door_for_program(2);
+  start("inside");
+}
+
+// As a runtime does it: some calls are refused, all others are made.
+static void refuse_some(void) {
+  static const int kRefused[] = {SYS_mount, SYS_umount2, SYS_ptrace, SYS_bpf, SYS_reboot};
+  make_filter(&filter, kRefused, sizeof(kRefused) / sizeof(kRefused[0]), SECCOMP_RET_ERRNO | EPERM, SECCOMP_RET_ALLOW);
+  install(&filter, kByPrctl);
+}
+static void contained(void) {
+  enter_container();
+  refuse_some();
+  start("has_all");
+}
+static void not_contained(void) {
+  leave_container();
+  if (looks_like_a_container()) refuse_some();
+  refuse_some();
+  start("has_nothing");
+}
+
 static void inside(void) {
   use_all_sizes(2);
   grow_and_shrink();
   use_threads();
   rest(700);
+}
+
+// ---- the helper and its socket ----
+
+static int has_helper(void) {
+  static char status[8192];
+  int fd = open("/proc/self/status", O_RDONLY);
+  ssize_t length = read(fd, status, sizeof(status) - 1);
+  close(fd);
+  EXPECT(length > 0);
+  status[length] = 0;
+  return strstr(status, "Threads:\t2") != NULL;
+}
+
+static int socket_answers(void) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/seemalloc-%d/%d.sock", (int)geteuid(), (int)getpid());
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  char answer[64];
+  int answers = connect(fd, (struct sockaddr*)&address, sizeof(address)) == 0 && write(fd, "prove\n", 6) == 6 &&
+                read(fd, answer, sizeof(answer)) > 3 && memcmp(answer, "ok ", 3) == 0;
+  close(fd);
+  return answers;
+}
+
+static void has_helper_soon(int with_socket) {
+  if (getenv("EXPECT_SEEMALLOC") == NULL) return;
+  for (int i = 0; i < 300; i++) {
+    warm_up();
+    if (has_helper() && (!with_socket || socket_answers())) return;
+    rest(10);
+  }
+  EXPECT(!"a helper and its socket");
+}
+static void has_all(void) { has_helper_soon(1); }
+
+static void has_nothing(void) {
+  warm_up();
+  rest(300);
+  EXPECT(!has_helper());
+  EXPECT(!socket_answers());
 }
 
 // What the kernel refuses is no filter: the helper may come back, and all goes on as before.
@@ -217,19 +312,7 @@ static void refused(void) {
     EXPECT(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &bad) != 0);
     EXPECT(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, NULL) != 0 && errno == EFAULT);
   }
-  if (getenv("EXPECT_SEEMALLOC") == NULL) return;
-  static char status[8192];
-  for (int i = 0; i < 200; i++) {
-    warm_up();
-    int fd = open("/proc/self/status", O_RDONLY);
-    ssize_t length = read(fd, status, sizeof(status) - 1);
-    close(fd);
-    EXPECT(length > 0);
-    status[length] = 0;
-    if (strstr(status, "Threads:\t2") != NULL) return;
-    rest(10);
-  }
-  EXPECT(!"a helper");
+  has_helper_soon(0);
 }
 
 int main(int argc, char** argv) {
@@ -238,10 +321,13 @@ int main(int argc, char** argv) {
     void (*go)(void);
   } kWays[] = {{"later_prctl", later_prctl}, {"later_seccomp", later_seccomp}, {"later_unanswered", later_unanswered},
                {"later_warm", later_warm}, {"later_for_all", later_for_all}, {"threads", threads}, {"threads_for_all", threads_for_all},
-               {"forks", forks}, {"bare", bare}, {"started", started}, {"inside", inside}, {"refused", refused}};
+               {"forks", forks}, {"bare", bare}, {"started", started}, {"started_in_container", started_in_container}, {"inside", inside},
+               {"contained", contained}, {"has_all", has_all}, {"not_contained", not_contained}, {"has_nothing", has_nothing},
+               {"refused", refused}};
   expect_subject();
   for (size_t i = 0; i < sizeof(kWays) / sizeof(kWays[0]); i++) {
-    if (argc != 2 || strcmp(argv[1], kWays[i].name) != 0) continue;
+    if (argc < 2 || strcmp(argv[1], kWays[i].name) != 0) continue;
+    if (argc > 2) to_start = argv + 2;
     kWays[i].go();
     say("ok\n");
     return 0;
