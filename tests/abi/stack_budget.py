@@ -29,6 +29,7 @@ CALLED_FROM_OUTSIDE = ["thread_ends", "before_fork", "after_fork_in_parent", "af
 POINTERS = {
     # Without a place where it could be refused a jump is a hook's, which is asked for only where it is set.
     "os::counted_call": ["record_call"],
+    "os::bump": ["record_call"],  # with counted_call in it
     "heap::tick": ["child_frees"],
     "heap::span_countdown_slow": ["child_frees"],
     "heap::LargeCache::put_making_room": ["child_frees"],
@@ -81,7 +82,8 @@ OUTSIDE = {
     "sigemptyset": 16, "sigfillset": 16, "sigaddset": 16, "sigdelset": 16, "sigismember": 16, "pthread_sigmask": 320, "sigaction": 512,
     "pthread_key_create": 64, "__pthread_get_minstack": 64, "pthread_attr_init": 64, "pthread_attr_destroy": 64,
     "pthread_attr_setdetachstate": 16, "pthread_attr_setstacksize": 16, "pthread_create": 3520, "sbrk": 64,
-    "pthread_setspecific": 96,
+    "pthread_setspecific": 96, "__cxa_thread_atexit_impl": 96, "__pthread_key_create": 64, "pthread_key_delete": 64,
+    "_IO_list_lock": 64, "_IO_list_unlock": 64, "_IO_list_resetlock": 64,
     # Operators that the program has replaced.
     **dict.fromkeys("""_Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t _ZdlPv _ZdaPv _ZdlPvSt11align_val_t
                        _ZdaPvSt11align_val_t""".split(), 0),
@@ -90,9 +92,10 @@ OUTSIDE = {
 # Of these, the ones that call malloc themselves, with what they need above that call: for a thread's storage, and for keys from the
 # 32nd on. The slow paths around them are marked (InnerCalls in core/api/slow_path.h). pthread_create needs 3.5 KiB the first time,
 # when the dynamic linker binds what libc calls in it.
-ALLOCATE = {"pthread_create": 560, "pthread_setspecific": 96}
+ALLOCATE = {"pthread_create": 560, "pthread_setspecific": 96, "__cxa_thread_atexit_impl": 96}
 # (caller, callee): the chain ends here; what the callee needs all the same, and why.
 ENDS = {
+    ("*", "os::sandbox::is_limited_slow"): (64, "filters are looked for once, when the options are read: that is no deep path"),
     ("heap::release_lost", "heap::release_everything"): (800, "in the walk gate, where tick() returns at once"),
     ("heap::release_parked", "heap::release_everything"): (800, "the same"),
     ("heap::central_publish_lists", "heap::publish_blocks"): (400, "the same"),
