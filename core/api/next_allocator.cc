@@ -22,17 +22,17 @@ constexpr size_t kMostFunctions = 2 * sizeof(kNames) / sizeof(kNames[0]);
 bool is_c_library(const LoadedObject& object) { return object.defines("__libc_start_main") && object.defines("malloc"); }
 
 OtherAllocator allocator_of(const LoadedObject& object) {
-  return {reinterpret_cast<void (*)(void*)>(object.address_of("free")),
-          reinterpret_cast<size_t (*)(void*)>(object.address_of("malloc_usable_size"))};
+  return {reinterpret_cast<void (*)(void*)>(object.symbols().address_of("free")),
+          reinterpret_cast<size_t (*)(void*)>(object.symbols().address_of("malloc_usable_size"))};
 }
 
 void lead_to_ours(const LoadedObject& c_library, const LoadedObject& ours) {
   LoadedObject::Redirection redirections[kMostFunctions];
   size_t count = 0;
   for (const char* name : kNames) {
-    uintptr_t target = ours.address_of(name);
+    uintptr_t target = ours.symbols().address_of(name);
     if (target == 0) continue;
-    for (const Elf64_Sym* f = c_library.function(name); f != nullptr && count < kMostFunctions; f = c_library.function(name, f)) {
+    for (const Elf64_Sym* f = c_library.symbols().function(name); f != nullptr && count < kMostFunctions; f = c_library.symbols().function(name, f)) {
       redirections[count++] = {f, target};
     }
   }

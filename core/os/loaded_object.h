@@ -1,6 +1,6 @@
-// The objects that the dynamic linker has loaded (the program, shared libraries), in the order in which it searches them, and their
-// dynamic symbols. All of it is read from memory: no call by name, which the program could have replaced, and no lock.
+// The objects that the dynamic linker has loaded (the program, shared libraries), in the order in which it searches them.
 //
+// Everything is read from memory: there is no lock, and no call by a name that the program could have replaced.
 // Threads: the list changes while an object is opened or closed. REQUIRES: no other thread can do that: while the process starts, or in a
 // constructor, where the calling thread holds the linker's lock.
 // Empty in a static program, and with a C library that has no _r_debug (musl).
@@ -10,6 +10,8 @@
 
 #include <cstddef>
 #include <cstdint>
+
+#include "core/os/dynamic_symbols.h"
 
 struct link_map;
 
@@ -25,15 +27,10 @@ class LoadedObject {
   bool is_this() const;
   LoadedObject next() const;
 
-  // The defined function of this name; null: none. A name may be there in several versions: `behind` one of them is the next.
-  const Elf64_Sym* function(const char* name, const Elf64_Sym* behind = nullptr) const;
-  bool defines(const char* name) const { return function(name) != nullptr; }
-  uintptr_t base() const { return base_; }
-  uintptr_t address_of(const Elf64_Sym* function) const { return base_ + function->st_value; }
-  // 0: none.
-  uintptr_t address_of(const char* name) const;
+  const DynamicSymbols& symbols() const { return symbols_; }
+  bool defines(const char* name) const { return symbols_.function(name) != nullptr; }
 
-  // From now on the dynamic linker finds `target` where it looks up this function in this object. What was bound before stays bound.
+  // From now on the dynamic linker finds `target` where it looks up this function in this object. Earlier bindings stay.
   struct Redirection {
     const Elf64_Sym* function;
     uintptr_t target;
@@ -42,19 +39,13 @@ class LoadedObject {
   bool redirect(const Redirection* redirections, size_t count) const;
 
  private:
-  uintptr_t pointer(const Elf64_Dyn& entry) const;
-  const Elf64_Sym* check(uint32_t index, const char* name) const;
+  uintptr_t end_of_tables() const;
 
   const link_map* map_ = nullptr;
-  uintptr_t base_ = 0;
-  const Elf64_Sym* symbols_ = nullptr;
-  const char* names_ = nullptr;
-  const uint32_t* gnu_hash_ = nullptr;
-  const uint32_t* hash_ = nullptr;
-  uintptr_t tables_end_ = 0;  // below it, from the symbols on, there is no code
+  DynamicSymbols symbols_;
 };
 
-// The first one of the list (there is one for each namespace) that has this code; where none has, of the program's.
+// The first object of the list that has this code (each namespace has a list); else of the program's list.
 LoadedObject first_loaded_object();
 
 }  // namespace seemalloc::os

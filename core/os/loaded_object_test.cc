@@ -1,4 +1,4 @@
-// Symbols of objects, against dlsym; and that dlsym finds what they are redirected to.
+// Compares the symbols of objects with dlsym's results, and checks that dlsym finds the targets of redirected symbols.
 #include "core/os/loaded_object.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ namespace {
 LoadedObject object_of(void* handle) {
   auto map = static_cast<link_map*>(handle);  // glibc's handles are
   for (LoadedObject object = first_loaded_object(); object.exists(); object = object.next()) {
-    if (object.base() == map->l_addr) return object;
+    if (object.symbols().base() == map->l_addr) return object;
   }
   return {};
 }
@@ -54,23 +54,23 @@ TEST(LoadedObject, FindsInTheCLibraryWhatDlsymFinds) {
   LoadedObject libc = object_of(handle);
   ASSERT_TRUE(libc.exists());
   for (const char* name : {"malloc", "free", "calloc", "puts", "fopen", "getenv", "qsort", "pthread_create", "__libc_free", "mallinfo2"}) {
-    EXPECT_EQ(libc.address_of(name), reinterpret_cast<uintptr_t>(dlsym(handle, name))) << name;
+    EXPECT_EQ(libc.symbols().address_of(name), reinterpret_cast<uintptr_t>(dlsym(handle, name))) << name;
   }
   for (const char* name : {"", "mallo", "malloc_", "no_such_function", "environ", "stdout"}) EXPECT_FALSE(libc.defines(name)) << name;
 }
 
 TEST(LoadedObject, FindsEachVersionOnce) {
   LoadedObject libc = object_of(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD));
-  const Elf64_Sym* only = libc.function("malloc");
+  const Elf64_Sym* only = libc.symbols().function("malloc");
   ASSERT_NE(only, nullptr);
-  EXPECT_EQ(libc.function("malloc", only), nullptr);
+  EXPECT_EQ(libc.symbols().function("malloc", only), nullptr);
 #ifdef __x86_64__  // by now two: pthread_cond_wait@GLIBC_2.2.5 and @@GLIBC_2.3.2
-  const Elf64_Sym* first = libc.function("pthread_cond_wait");
+  const Elf64_Sym* first = libc.symbols().function("pthread_cond_wait");
   ASSERT_NE(first, nullptr);
-  const Elf64_Sym* second = libc.function("pthread_cond_wait", first);
+  const Elf64_Sym* second = libc.symbols().function("pthread_cond_wait", first);
   ASSERT_NE(second, nullptr);
-  EXPECT_NE(libc.address_of(first), libc.address_of(second));
-  EXPECT_EQ(libc.function("pthread_cond_wait", second), nullptr);
+  EXPECT_NE(libc.symbols().address_of(first), libc.symbols().address_of(second));
+  EXPECT_EQ(libc.symbols().function("pthread_cond_wait", second), nullptr);
 #endif
 }
 
@@ -92,9 +92,9 @@ class LibraryWith : public testing::TestWithParam<const char*> {
 TEST_P(LibraryWith, AllItsFunctionsAndNothingElse) {
   for (int i = 0; i < 1200; i++) {
     std::string name = "answer_" + std::to_string(i);
-    EXPECT_EQ(object_.address_of(name.c_str()), reinterpret_cast<uintptr_t>(found(name.c_str()))) << name;
+    EXPECT_EQ(object_.symbols().address_of(name.c_str()), reinterpret_cast<uintptr_t>(found(name.c_str()))) << name;
   }
-  EXPECT_NE(object_.address_of("answer_of_another"), 0u);
+  EXPECT_NE(object_.symbols().address_of("answer_of_another"), 0u);
   EXPECT_FALSE(object_.defines("answer_of_data")) << "not a function";
   EXPECT_FALSE(object_.defines("puts")) << "used, and another's";
 }
@@ -104,7 +104,7 @@ int other_answer() { return -1; }
 TEST_P(LibraryWith, DlsymFindsWhatAFunctionIsRedirectedTo) {
   using Answer = int (*)();
   auto bound_before = reinterpret_cast<Answer>(found("answer_420"));
-  const Elf64_Sym *one = object_.function("answer_420"), *two = object_.function("answer_777");
+  const Elf64_Sym *one = object_.symbols().function("answer_420"), *two = object_.symbols().function("answer_777");
   LoadedObject::Redirection redirections[] = {{one, reinterpret_cast<uintptr_t>(other_answer)}, {two, reinterpret_cast<uintptr_t>(other_answer)}};
 
   static int refused;

@@ -1,7 +1,7 @@
 // The vDSO: a small library that the kernel maps into each process, whose functions read the clocks without a system call.
 //
-// Its functions are found by us, not asked of libc: a program may have put a clock_gettime of its own in front (libfaketime), which
-// allocates, and clocks are read under locks. Threads: any, at any time, signal handlers included.
+// We look its functions up ourselves and do not call libc's clock_gettime: a program may have its own in front (libfaketime), which
+// allocates, and we read clocks under locks. Threads: any, at any time, signal handlers included.
 #pragma once
 
 #include <time.h>

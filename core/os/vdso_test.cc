@@ -26,7 +26,7 @@ TEST(Vdso, ClocksShowWhatTheKernelsShow) {
   }
 }
 
-TEST(Vdso, AClockThatThereIsNotLeavesTheTimeAsItWas) {
+TEST(Vdso, AnUnknownClockLeavesTheTimeAsItWas) {
   timespec time{5, 6};
   read_clock(12345, &time);
   EXPECT_EQ(time.tv_sec, 5);
@@ -58,8 +58,8 @@ struct Image {
   ElfW(Dyn) dynamic[5];
   ElfW(Sym) symbols[4];
   char names[64];
-  uint32_t hash[4];
-  uint32_t gnu_hash[4 + 2 + 2 + 2];  // header, one word of the filter, two buckets, two chains
+  uint32_t hash[2 + 1 + 4];                     // header, one bucket, a chain of the four symbols
+  alignas(8) uint32_t gnu_hash[4 + 2 + 1 + 3];  // header, one word of the filter, one bucket, a chain of three symbols
 };
 
 class MadeVdso : public testing::Test {
@@ -83,17 +83,26 @@ class MadeVdso : public testing::Test {
     set_symbol(2, 8, STT_FUNC, SHN_UNDEF, 0x50);
     set_symbol(3, 18, STT_FUNC, 1, 0x60);
     for (ElfW(Sym)& symbol : image_.symbols) symbol.st_value += symbol.st_value != 0 ? base : 0;
-    image_.hash[1] = 4;
-    uint32_t* table = image_.gnu_hash;
-    table[0] = 2, table[1] = 2, table[2] = 1;    // two buckets, symbols from the third on, one word of the filter
-    table[6] = 0, table[7] = 2;                  // the first bucket is empty
-    table[8] = 0x10, table[9] = 0x11;            // a chain of two
+    uint32_t* table = image_.hash;
+    table[0] = 1, table[1] = 4;
+    table[2] = 3, table[3 + 3] = 2, table[3 + 2] = 1;
+    table = image_.gnu_hash;
+    table[0] = 1, table[1] = 1, table[2] = 1, table[3] = 6;
+    table[4] = table[5] = ~0u;  // a filter that lets all names through
+    table[6] = 1;
+    for (uint32_t i = 1; i < 4; i++) table[6 + i] = gnu_hash_of(image_.names + image_.symbols[i].st_name) & ~1u;
+    table[9] |= 1;
   }
   void set_symbol(int at, unsigned name, unsigned char type, uint16_t section, uintptr_t value) {
     image_.symbols[at].st_name = name;
     image_.symbols[at].st_info = ELF64_ST_INFO(STB_GLOBAL, type);
     image_.symbols[at].st_shndx = section;
     image_.symbols[at].st_value = value;
+  }
+  static uint32_t gnu_hash_of(const char* name) {
+    uint32_t hash = 5381;
+    for (; *name != 0; name++) hash = hash * 33 + static_cast<unsigned char>(*name);
+    return hash;
   }
   uintptr_t find(const char* name) { return find_in_vdso(reinterpret_cast<uintptr_t>(&image_), name); }
   uintptr_t at(uintptr_t offset) { return reinterpret_cast<uintptr_t>(&image_) + offset; }
@@ -128,7 +137,23 @@ TEST_F(MadeVdso, WithoutItsTablesHasNothing) {
 
 TEST_F(MadeVdso, WithNoSymbolInItsGnuTableHasNothing) {
   make(0, DT_GNU_HASH);
-  image_.gnu_hash[7] = 0;
+  image_.gnu_hash[6] = 0;
+  EXPECT_EQ(find("function"), 0u);
+  make(0, DT_GNU_HASH);
+  image_.gnu_hash[4] = image_.gnu_hash[5] = 0;
+  EXPECT_EQ(find("function"), 0u);
+}
+
+// The dynamic linker takes such objects for empty.
+TEST_F(MadeVdso, WithoutBucketsHasNothing) {
+  make(0, DT_GNU_HASH);
+  image_.gnu_hash[0] = 0;
+  EXPECT_EQ(find("function"), 0u);
+  make(0, DT_GNU_HASH);
+  image_.gnu_hash[2] = 0;
+  EXPECT_EQ(find("function"), 0u);
+  make(0, DT_HASH);
+  image_.hash[0] = 0;
   EXPECT_EQ(find("function"), 0u);
 }
 
