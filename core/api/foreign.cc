@@ -17,7 +17,7 @@ namespace {
 
 // The two words in front of a block of glibc's malloc.
 struct Chunk {
-  size_t before;  // the size of the chunk before, where that is free; of a mapped one: its offset in the mapping
+  size_t before;  // the size of the chunk before if that is free; in a mapped chunk: its offset in the mapping
   size_t size;    // with three flags
 };
 constexpr size_t kPreviousInUse = 1, kMapped = 2, kOtherArena = 4, kUnused = 8;
@@ -36,8 +36,8 @@ bool is_mapping(uintptr_t at, const Chunk& chunk, size_t bytes) {
          (bytes + chunk.before) % page == 0;
 }
 
-// The heaps of a further arena are 64 MiB each and aligned so (or of other sizes, by glibc.malloc.hugetlb), and begin with the address of
-// their arena, which is in the first of them.
+// The heaps of an arena other than the main one are 64 MiB each (other sizes with glibc.malloc.hugetlb), and aligned to their size. Each
+// begins with the address of its arena, which lies in the arena's first heap.
 bool has_arena(uintptr_t at) {
   for (size_t heap_bytes : {64 * MiB, 8 * MiB, 4 * GiB, 128 * MiB, 2 * GiB, 256 * KiB}) {
     uintptr_t heap = round_down(at, heap_bytes);
@@ -48,7 +48,7 @@ bool has_arena(uintptr_t at) {
   return false;
 }
 
-// True when the memory around p reads like a chunk of glibc's malloc that is in use. glibc itself does not look closer.
+// True when the memory around p looks like a chunk of glibc's malloc that is in use. glibc's own checks are not stricter.
 bool looks_like_glibc_block(const void* p) {
   uintptr_t address = reinterpret_cast<uintptr_t>(p);
   Chunk chunk, next;
@@ -63,7 +63,7 @@ bool looks_like_glibc_block(const void* p) {
   return (chunk.size & kOtherArena) == 0 || has_arena(at);
 }
 
-// Memory that an allocator might have given out.
+// True when an allocator may have given this memory out.
 bool might_be_a_block(const void* p) {
   FixedText<16> file;
   os::Place place = os::place_of(reinterpret_cast<uintptr_t>(p), file);
@@ -72,33 +72,35 @@ bool might_be_a_block(const void* p) {
 
 bool option_is(options::Foreign value) { return options::get(options::Id::foreign) == static_cast<uint64_t>(value); }
 
-// The thread is in the unknown allocator's functions. Of one that passes on to the next behind it, the pointer comes back to us.
+// The thread is in a function of the unknown allocator. If that allocator passes pointers on, the pointer comes back to us.
 constinit thread_local bool asks_unknown __attribute__((tls_model("initial-exec"))) = false;
 
-// Whose block it is; null: no allocator's that we know of.
+// The allocator that the block belongs to; null: none that is known.
 const OtherAllocator* owner_of(const void* p) {
   if (option_is(options::Foreign::kFatal)) return nullptr;
-  start_process();  // a constructor before ours may free what it has from the C library
+  start_process();  // a constructor before ours may free blocks of the C library
   const OtherAllocator *glibc = &glibc_allocator(), *unknown = &unknown_allocator();
   if (glibc->exists() && looks_like_glibc_block(p)) return glibc;
   return unknown->exists() && !asks_unknown && might_be_a_block(p) ? unknown : nullptr;
 }
 
 void give_back(const OtherAllocator& owner, void* p) {
+  bool asked_before = asks_unknown;
   asks_unknown = true;
   owner.free_block(p);
-  asks_unknown = false;
+  asks_unknown = asked_before;
 }
 
 size_t bytes_of(const OtherAllocator& owner, void* p) {
   if (owner.usable_bytes == nullptr) return 0;
+  bool asked_before = asks_unknown;
   asks_unknown = true;
   size_t bytes = owner.usable_bytes(p);
-  asks_unknown = false;
+  asks_unknown = asked_before;
   return bytes;
 }
 
-// Ends the process, unless the program is to go on.
+// Ends the process, unless foreign:report is set.
 void misused(const void* p) {
   FixedText<256> file;
   FixedText<512> line;
@@ -133,7 +135,7 @@ void* reallocate_foreign(void* p, size_t bytes) {
     errno = EINVAL;
     return nullptr;
   }
-  // Moves into our heap, so that the next free of it is an ordinary one.
+  // The block moves into our heap: its next free is an ordinary one.
   void* fresh = allocate(bytes);
   if (fresh == nullptr) return nullptr;
   memcpy(fresh, p, bytes < old_bytes ? bytes : old_bytes);

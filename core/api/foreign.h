@@ -1,8 +1,8 @@
 // Pointers that are not ours: blocks of another allocator (next_allocator.h), and garbage.
 //
-// A block goes to its allocator: to glibc's where the memory around it reads like a chunk in use; to one that cannot be asked where
-// the memory might be any allocator's. Everything else ends the program with one line, which says where the pointer leads, as glibc would;
-// with foreign:report the program goes on, with foreign:fatal blocks of others are misuse, too.
+// A block goes back to its allocator: to glibc's if the memory around it looks like a chunk in use; to the unknown allocator if the memory
+// may be a block at all. Any other pointer ends the program, as with glibc, with one line that says where the pointer leads.
+// foreign:report prints the line and lets the program go on. With foreign:fatal another allocator's block ends the program, too.
 // Threads: any.
 #pragma once
 

@@ -1,9 +1,9 @@
-// The allocators that the process has beside this one: the C library's own, and another that is loaded behind us.
+// The other allocators of the process: glibc's own, and one that is loaded between this library and glibc.
 //
-// Where our malloc is the process's, the C library's symbol table is changed: its malloc, free and their family lead to ours. Programs
-// find those otherwise by RTLD_DEEPBIND or by a library's handle, and then give our blocks to the C library's free. Decision 0069.
+// If our malloc is the process's, glibc's symbol table is changed in memory: its malloc, free and their family lead to our functions.
+// Otherwise programs that look them up with RTLD_DEEPBIND or by glibc's handle would give our blocks to glibc's free. Decision 0069.
 //
-// Threads: any, once meet_other_allocators() has returned; it is called once, before there can be a second thread.
+// Threads: any, after meet_other_allocators() has returned. That is called once, before the process can have a second thread.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@ struct OtherAllocator {
   bool exists() const { return free_block != nullptr; }
 };
 
-// Requires: as LoadedObject (core/os/loaded_object.h).
+// Requires the same as LoadedObject (core/os/loaded_object.h).
 void meet_other_allocators();
 
-// glibc's malloc, as it was before its names led to ours.
+// glibc's own functions, by their addresses from before the change.
 const OtherAllocator& glibc_allocator();
-// One that cannot be asked which blocks are its: the first library behind us that has a free, or a C library that is not glibc.
+// An allocator that cannot be asked which blocks it owns: the first library between us and glibc that has a free.
 const OtherAllocator& unknown_allocator();
 
 }  // namespace seemalloc
