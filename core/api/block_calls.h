@@ -14,7 +14,7 @@
 
 namespace seemalloc {
 
-// All of malloc_usable_size is zero, as with glibc: programs use it.
+// All bytes that malloc_usable_size counts are zero, as with glibc: programs use them.
 SEEMALLOC_NOINLINE inline void* new_zeroed_slow(size_t bytes, size_t size_class) {
   void* p = allocate_slow(bytes, size_class);
   return p != nullptr ? memset(p, 0, heap::kClasses[size_class].bytes) : nullptr;
@@ -60,7 +60,7 @@ inline void* new_aligned_to(size_t alignment, size_t bytes) {
   return allocate_aligned(bytes, alignment <= 16 ? 16 : std::bit_ceil(alignment));
 }
 
-// As posix_memalign. ENOMEM is in errno as well, as with glibc.
+// Like posix_memalign. Sets errno to ENOMEM as well, like glibc.
 SEEMALLOC_NOINLINE inline int new_aligned_slow(void** out, size_t alignment, size_t bytes) {
   void* p = allocate_aligned(bytes, alignment);
   if (p == nullptr) return ENOMEM;

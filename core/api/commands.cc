@@ -42,7 +42,7 @@ void do_baseline(Reply& reply, const char*) {
   return reply.text("");
 }
 
-// Under the name that the program's own options make; answers with it. No path is opened for others: the tool fetches the profile
+// Writes the file that the program's own options name, and answers with the name. A client cannot name a path: the tool fetches the profile
 // and writes it itself.
 void do_dump(Reply& reply, const char* arguments) {
   if (*arguments != 0) return reply.error("expected dump alone: this library writes to no path that a client names");
@@ -161,7 +161,7 @@ void do_trace(Reply& reply, const char* arguments) {
   return reply.error("expected trace start, read N or stop N: ", arguments);
 }
 
-// A number of at most nine digits, behind it a space or the end; false where there is none. *at: what comes next.
+// Reads a number of at most nine digits, followed by a space or the end. False: there is none. *at: the text after it.
 bool take_number(const char** at, uint64_t* number) {
   const char* s = *at;
   uint64_t n = 0;
@@ -191,7 +191,8 @@ void answer_cpu_start(Reply& reply, const char* arguments) {
   return reply.text(name);
 }
 
-// "": whichever runs. "NUMBER": that one, if it still runs, and what it saw is the answer, unless another has begun since.
+// "": stops the run that is going on. "NUMBER": stops that run, if it is still going on. The answer is its profile, unless another run has
+// begun since.
 void answer_cpu_stop(Reply& reply, const char* argument) {
   if (*argument == 0) return stop_cpu_profile() ? reply.text("") : reply.error("no CPU profile is running");
   uint64_t number = 0;

@@ -1,6 +1,6 @@
-// The commands of the control socket: what a client may ask for once it has proved that it may (control.h).
+// The commands of the control socket. A client may use them after it has proved its right to (control.h).
 //
-// Each gets its arguments and leaves an answer. Threads: the helper.
+// Each command gets its arguments and writes a reply. Threads: the helper.
 #pragma once
 
 #include "core/api/reply.h"

@@ -105,8 +105,8 @@ void find_next_filter_calls() {
 }  // namespace seemalloc
 
 #ifndef SEEMALLOC_FAULT_INJECTION
-// Declared with "..." elsewhere: the arguments are where they are for a function that names them. Weak: a static program's own comes first.
-// Calls in the end: the next one finds the stack and the registers as its caller left them.
+// Elsewhere these are declared with "...", but the arguments are passed in the same places. Weak: a static program's own functions win.
+// The calls at the end are tail calls: the next function finds the stack and the registers as the caller left them.
 extern "C" {
 __attribute__((visibility("default"), weak)) long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) {

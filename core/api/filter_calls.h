@@ -5,7 +5,7 @@
 
 namespace seemalloc {
 
-// At load: until then, and in a static program, calls go to the kernel at once.
+// Called at load. Until then, and in a static program, calls go to the kernel directly.
 void find_next_filter_calls();
 
 }  // namespace seemalloc

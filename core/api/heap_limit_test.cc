@@ -301,7 +301,7 @@ TEST(Limits, WhoGrowsWaitsForWhoLooks) {
   EXPECT_TRUE(looked);
 }
 
-// How many of so many looks waited for who looks.
+// Looks for pressure `count` times, and counts the looks that waited for another thread's.
 uint64_t waits_of_looks(unsigned count) {
   uint64_t before = heap::pressure_statistics().waits;
   for (unsigned i = 0; i < count; i++) heap::look_at_pressure(0);

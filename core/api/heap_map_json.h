@@ -29,7 +29,7 @@ class HeapMapJson {
   bool write();
   // Requires: write() has been true.
   const Text& text() const { return text_; }
-  // Where it lies, to be taken over.
+  // The text's memory, for the caller to take over.
   MappedText& memory() { return memory_; }
 
  private:

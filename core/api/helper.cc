@@ -57,7 +57,7 @@ constexpr uint64_t kShortest_ns = 50 * kMillisecond_ns;
 // What the coarse clock may be late: a helper that woke before the time would sleep once more.
 constexpr uint64_t kClockStep_ns = 10 * kMillisecond_ns;
 
-// kRefused: also where it has ended before a filter that reaches all threads.
+// kRefused also stands for a helper that has ended before a filter for all threads.
 enum class Helper { kNone, kRunning, kRefused };
 
 std::atomic<Helper> helper{Helper::kNone};
@@ -134,7 +134,7 @@ void* run_helper(void*) {
     tick_dumps();
     set_baseline_if_due();
     look_for_python();
-    // A descriptor in the program only where it is needed. At the beginning of a CPU profile quiet threads are seen half a second late.
+    // Opens a descriptor only if it is needed. At the beginning of a CPU profile idle threads are noticed half a second late.
     wake_up.keep_open(dumps_want_helper() || cpu_profile_runs);
     control.keep_open();
     // The exiting thread removes the socket once; one made since is ours to remove.
@@ -250,7 +250,7 @@ void say_that_nothing_is_written() {
 // The memory of a child of vfork is its parent's, and one made by a bare system call knows nothing of our fork handlers: files, socket and
 // helper are the parent's.
 void stop_helper_at_exit() {
-  // Most processes have nothing to end. No system call then: a filter may have come unseen.
+  // Most processes have no helper to end. They make no system call here: a filter may have been installed unnoticed.
   bool idle = helper.load(std::memory_order_acquire) == Helper::kNone && !dumps_at_exit() && !cpu_run_is_running();
   if (idle || os::is_limited()) return;
   if (os::process_id() != loaded_process) return;

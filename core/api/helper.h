@@ -22,8 +22,8 @@ bool helper_runs();
 // Has it look at what is to be done. Any thread, signal handlers too.
 void wake_helper();
 
-// Before a filter is installed that reaches all threads: the helper ends, if it runs, and no other starts. And when the kernel has
-// refused the filter: it may start again.
+// Before a filter for all threads is installed: the helper ends, if it runs, and no other starts. After the kernel has refused the filter:
+// a helper may start again.
 void end_helper_before_filter();
 void filter_did_not_come();
 // Before a call that wants the process to have one thread (os::wants_one_thread): ends the helper if it and the calling thread are all

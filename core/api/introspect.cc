@@ -70,7 +70,7 @@ namespace {
 
 void put(Text& out, const char* name, uint64_t value) { out << " " << name << "=\"" << value << "\""; }
 
-// glibc's element: free blocks by size. Behind its attributes ours.
+// glibc's element: free blocks by size. Our own attributes follow glibc's.
 void write_size(Text& out, unsigned size_class, const heap::ClassStatistics& c) {
   uint64_t below = size_class == 0 ? 0 : heap::kClasses[size_class - 1].bytes, bytes = heap::kClasses[size_class].bytes;
   uint64_t count = c.cached + c.free;
@@ -107,7 +107,7 @@ void write_regions(Text& out, const struct mallinfo2& info) {
   write_row(out, "aspace", "mprotect", info.arena);
 }
 
-// As glibc writes it, with one heap: scripts read its elements. Ours stand beside.
+// The same elements as glibc's, with one heap: scripts read them. We add elements of our own.
 void write_info(Text& out) {
   heap::Statistics s = heap::statistics();
   MemoryReport r = memory_report(s, true);

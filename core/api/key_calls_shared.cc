@@ -1,5 +1,5 @@
-// pthread_key_create, as the program and its libraries call it: a program may have all of PTHREAD_KEYS_MAX keys, as with an allocator that
-// takes none. When none is left ours is given back (core/api/process.h). In the shared libraries only: a static program has no next one.
+// pthread_key_create, as the program and its libraries call it. A program may use all PTHREAD_KEYS_MAX keys: when none is left, we give our
+// own key back (core/api/process.h). Only in the shared libraries: in a static program there is no other pthread_key_create to call.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>

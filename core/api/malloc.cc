@@ -7,8 +7,8 @@
 
 using namespace seemalloc;
 
-// A program may refer to the calls of seemalloc.h weakly, which takes nothing out of an archive: so whoever gets malloc gets the members that define
-// them. By the symbol table only, without a word of code or data.
+// A program may refer to the calls of seemalloc.h weakly, and a weak reference takes no member out of an archive. So this member refers to
+// them: a program that links malloc gets them as well. The references stand in the symbol table only and cost no code and no data.
 __asm__(
     ".globl seemalloc_version\n"
     ".globl seemalloc_pool_create\n");

@@ -18,7 +18,7 @@ class MappedText {
   MappedText& operator=(const MappedText&) = delete;
   char* memory() const { return memory_; }
   size_t bytes() const { return bytes_; }
-  // The caller unmaps it.
+  // The caller unmaps the memory.
   char* release() {
     char* memory = memory_;
     memory_ = nullptr;

@@ -1,17 +1,17 @@
 // The C++ operators new and delete: the 20 replaceable ones of the standard.
 //
-// The standard has most of them call others: new[](n) calls new(n), delete(p, n) calls delete(p), and so on down to four base
-// operators: new and delete, with and without an alignment. A program may replace any of them, and the rest must then call its own.
-// Where nothing is replaced, each operator here goes straight to the heap: a call of another one would cost every program.
+// By the standard most of them call others: new[](n) calls new(n), delete(p, n) calls delete(p), and so on down to four base
+// operators: new and delete, with and without an alignment. A program may replace any of them. The rest must then call the replacement.
+// If nothing is replaced, each operator here goes straight to the heap: a call of another operator would cost every program.
 //
 // Invariants:
-//  1. Until it is known that nothing is replaced, an operator that is to call others finds its gate closed: no size is small
-//     (`gate`), no page is in the window (Window::guarded_page_of). The gates take the place of limits that the fast path compares
-//     with anyway, so they cost no instruction. Behind a closed gate is `..._outside`, which asks nothing_is_replaced().
-//  2. What is replaced never changes: the addresses of operators are bound when the library is loaded, or linked.
+//  1. Until it is known that nothing is replaced, the gate of an operator that has to call others is closed: no size is small
+//     (`gate`), and no page is in the window (Window::guarded_page_of). The gates are the limits that the fast path compares
+//     with anyway, so they cost no instruction. A closed gate leads to `..._outside`, which asks nothing_is_replaced().
+//  2. The set of replaced operators never changes: their addresses are bound when the library is loaded or linked.
 //
-// All are weak: in a static link the program's own ones win. The C++ runtime is the program's, not ours: std::get_new_handler and the
-// exception machinery are weak references, null in a C program, which never calls these operators.
+// All are weak: in a static link the program's own operators win. The program brings the C++ runtime: std::get_new_handler and the
+// exception machinery are weak references, which are null in a C program. A C program never calls these operators.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -36,13 +36,13 @@ __asm__(
     ".weak _ZNSt9bad_allocD1Ev\n"
     ".weak _ZSt15get_new_handlerv\n");
 
-// Some members of an archive that others here do not refer to are wanted with this one. These names stand in the symbol table only: no code
-// refers to them, so no linker misses them where they are not.
-// malloc comes along: the program and the C library then have one heap.
+// A program that takes this member out of the archive also needs members that nothing here refers to. So their names are put into the
+// symbol table. No relocation uses them, so linkers do not complain if they are undefined.
+// malloc: the program and the C library then share one heap.
 __asm__(".globl malloc\n");
 #ifdef SEEMALLOC_ARCHIVE
-// A weak reference takes nothing out of libstdc++.a, so a static program might have no __cxa_throw, and a strong one would not link in C
-// (with --whole-archive). These two are defined where all of the weak ones above are, in libstdc++ and libc++abi.
+// A weak reference takes no member out of libstdc++.a, so a static program might lack __cxa_throw. A strong reference would not link in C
+// (with --whole-archive). The members that define these two also define the weak ones above, in libstdc++ and in libc++abi.
 __asm__(
     ".globl __cxa_rethrow\n"
     ".globl _ZNKSt9bad_alloc4whatEv\n");
@@ -52,7 +52,7 @@ extern "C" void (*_ZSt15get_new_handlerv())() __attribute__((weak));
 extern "C" void __cxa_throw(void* object, void* type, void (*destroy)(void*)) __attribute__((weak));
 extern "C" const char bad_alloc_type __asm__("_ZTISt9bad_alloc") __attribute__((weak));
 
-// These very definitions, whichever others the names lead to.
+// The definitions in this file, even if the names lead to others.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
 #define OURS(name) __attribute__((alias(name), visibility("hidden")))
@@ -85,8 +85,8 @@ void* allocate_any(size_t bytes, size_t alignment) {
 
 // ---- out of memory ----
 
-// A C++ runtime that came with a library loaded later is not in the scope our references were bound in: looked for by
-// name. Only when memory is out. Who has us from the archive has the runtime that he was linked with.
+// Our references are not bound to a C++ runtime that came with a library loaded later: it is looked up by name, and only
+// when memory is out. A program with the archive has the runtime that it was linked with.
 template <typename F>
 F find_runtime(F bound, [[maybe_unused]] const char* name) {
 #ifdef SEEMALLOC_ARCHIVE
@@ -132,7 +132,7 @@ SEEMALLOC_COLD void* new_nothrow_slow(size_t bytes, size_t alignment) noexcept {
 }
 
 // ---- from our heap, whatever is replaced ----
-// `a` is nothing or the alignment: one that is no power of two is refused, as libstdc++ does it, without asking the new-handler.
+// `a` is nothing or the alignment. An alignment that is no power of two is refused without a call of the new-handler, as in libstdc++.
 
 bool is_valid() { return true; }
 bool is_valid(align_val_t a) { return is_power_of_two(static_cast<size_t>(a)); }
@@ -156,7 +156,7 @@ SEEMALLOC_NOINLINE void* new_block_nothrow(size_t bytes, Alignment... a) noexcep
 
 enum class Replaced : uint8_t { kNotAsked, kNothing, kSomething };
 
-// The sizes that the fast path takes are below these; both zero: none. In a cache line of its own, which is hardly ever written.
+// The fast path takes sizes below these limits; zero: none. It has a cache line of its own, since it is hardly ever written.
 struct alignas(kCacheLineBytes) Gate {
   size_t tiny_end = 0;
   size_t small_end = 0;
@@ -170,7 +170,7 @@ bool leads_to(F* name, F* definition) {
   return name == definition;
 }
 
-// Those that others call. The names lead to whatever the whole program means by them.
+// Whether the eight operators that others call are ours. Each name leads to the program's own operator if it has one.
 bool leads_to_ours() {
   return leads_to<void*(size_t)>(&::operator new, &seemalloc_new) &&
          leads_to<void*(size_t)>(&::operator new[], &seemalloc_new_array) &&
@@ -182,7 +182,7 @@ bool leads_to_ours() {
          leads_to<void(void*, align_val_t) noexcept>(&::operator delete[], &seemalloc_delete_array_aligned);
 }
 
-// Opens the gate for sizes when that is so. Any thread, any number of times.
+// Opens the gate for sizes if nothing is replaced. Any thread, any number of times.
 bool nothing_is_replaced() {
   Replaced replaced = gate.replaced.load(std::memory_order_relaxed);
   if (SEEMALLOC_UNLIKELY(replaced == Replaced::kNotAsked)) {
@@ -196,7 +196,7 @@ bool nothing_is_replaced() {
   return replaced == Replaced::kNothing;
 }
 
-// What is small: for the base operators, and for those that must pass the gate.
+// The limits of small sizes: for the base operators, and for those with a gate.
 struct AllSmall {
   static constexpr size_t tiny_end() { return heap::kSmallestTableMax + 1; }
   static constexpr size_t small_end() { return heap::kMaxSmallBytes + 1; }
@@ -227,7 +227,7 @@ SEEMALLOC_ALWAYS_INLINE bool find_class(size_t* size_class, size_t bytes, align_
   return true;
 }
 
-// A small block, without a stack frame; else whatever kElse answers.
+// A small block, without a stack frame; else the result of kElse.
 template <typename Small, auto kElse, auto kOutOfMemory, typename... Alignment>
 SEEMALLOC_ALWAYS_INLINE void* new_small(size_t bytes, Alignment... a) {
   size_t size_class;
@@ -254,7 +254,7 @@ SEEMALLOC_NOINLINE void* new_array_outside(size_t bytes, Alignment... a) {
   return nothing_is_replaced() ? new_block(bytes, a...) : ::operator new(bytes, a...);
 }
 
-// Whatever the program's operator throws.
+// Catches every exception of the program's operator.
 template <bool kIsArray, typename... Alignment>
 SEEMALLOC_NOINLINE void* new_nothrow_outside(size_t bytes, Alignment... a) noexcept {
   if (nothing_is_replaced()) return new_block_nothrow(bytes, a...);

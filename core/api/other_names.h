@@ -21,7 +21,7 @@ void* call_new(size_t bytes, std::align_val_t alignment, const std::nothrow_t&) 
 
 // introspect.cc
 struct mallinfo2 heap_info();
-// The same of figures that have been taken already.
+// The same, from figures that were taken before.
 struct mallinfo2 heap_info(const heap::Statistics& statistics);
 struct mallinfo heap_info_in_int();
 int accept_mallopt(int parameter, int value);

@@ -21,9 +21,9 @@
 #include "core/os/os.h"
 #include "core/os/sandbox.h"
 
-// The C library's: the other name is ours (key_calls_shared.cc) or an interposer's.
+// The C library's function. The plain name leads to ours (key_calls_shared.cc) or to an interposer's.
 extern "C" int __pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) noexcept;
-// glibc's, for destructors of C++'s thread_local objects, which it calls before those of keys.
+// glibc's function for destructors of C++'s thread_local objects. It calls them before the destructors of keys.
 extern "C" __attribute__((weak)) int __cxa_thread_atexit_impl(void (*destructor)(void*), void* object, void* library) noexcept;
 extern "C" __attribute__((visibility("hidden"))) void* __dso_handle;
 
@@ -38,7 +38,7 @@ Lock start_lock;
 bool options_read = false;
 pthread_key_t thread_key;
 std::atomic<bool> have_thread_key{false};
-// Threads that are setting its value, having seen that it is ours: it is not given away meanwhile.
+// The number of threads that are setting the key's value. The key is not given back while there are any.
 std::atomic<unsigned> key_users{0};
 
 // Runs after all C++ thread_local destructors. Other keys' destructors may still allocate: thread_cache.finished sends
@@ -117,8 +117,8 @@ void start_process() {
   have_thread_key.store(__pthread_key_create(&thread_key, thread_ends) == 0, std::memory_order_release);
 }
 
-// Without a key (the program may have them all) it is as for a thread_local object: sooner than other keys' destructors, which may allocate
-// and come off worse. Without that, too, others find the heap of a thread that has ended, later: core/heap/lost_threads.h.
+// Without a key (the program may use them all) the heap ends like a thread_local object: before the destructors of keys, whose allocations
+// then come from the central lists. If even that is missing, other threads find the heap of an ended thread: core/heap/lost_threads.h.
 void end_with_thread(heap::ThreadCache* cache) {
   key_users.fetch_add(1, std::memory_order_seq_cst);
   bool has_key = have_thread_key.load(std::memory_order_seq_cst);

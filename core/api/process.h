@@ -18,9 +18,9 @@ __attribute__((weak, visibility("hidden"))) void options_were_read();
 void start_process();
 // Arranges that the calling thread's heap is given back when it ends.
 void end_with_thread(heap::ThreadCache* cache);
-// The program wants one more key than there are: ours is given back. False when we have none (any more). Requires: no lock of ours is held.
+// Gives our key back, for a program that needs one more. False when we have none. Requires: the caller holds no lock of this library.
 bool give_thread_key_back();
-// In the child of fork, where the threads that were using the key are gone.
+// Called in the child of fork, where the other threads that used the key are gone.
 void forget_key_users_in_child();
 // Constructors have run: the C library may be asked for threads.
 bool process_started();

@@ -176,8 +176,8 @@ TEST(RefusalOfDumps, FailsWithTheCallsErrorAndLeavesNoFile) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);
 }
 
-// The process has as many mappings as it may have: memory comes by growing those that are there.
-TEST(RefusalOfMappings, MemoryAndRecordsAreHadWithoutANewOne) {
+// The process has all the mappings that it may have: existing ones grow.
+TEST(RefusalOfMappings, MemoryAndRecordsGrowWithoutANewOne) {
   sm_free(sm_malloc(1));
   std::vector<void*> blocks;
   blocks.reserve(700'000);
@@ -232,7 +232,7 @@ uint64_t calls_for_memory() {
   return calls;
 }
 
-// Freed memory of each kind that a refusal might give back.
+// Freed memory of each kind that may be given back after a refusal.
 size_t fill_caches() {
   for (size_t bytes : {100 * KiB, 600 * KiB, 3 * MiB, 20 * MiB}) {
     void* p = sm_malloc(bytes);
@@ -274,7 +274,7 @@ TEST(RefusalOfSizes, ImpossibleOnesCostNothing) {
   sm_free(huge);
 }
 
-// More than the machine grants, whatever is given back first: the caches stay.
+// More than the machine grants, even after all memory was given back: the caches stay.
 TEST(RefusalOfSizes, HopelessOnesLeaveTheCaches) {
   size_t cached = fill_caches();
   void* p = sm_malloc(kAddressSpaceBytes - 1024 * GiB);

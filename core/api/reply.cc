@@ -29,7 +29,7 @@ void Reply::error(const char* what, const char* detail) {
 
 void Reply::long_answer(char* memory, size_t mapped_bytes, size_t bytes) {
   DCHECK(!is_pending());
-  // The address last: a child of fork gives back what it finds, whenever the fork came.
+  // The address is stored last: a child of fork gives that memory back, at whatever moment the fork came.
   mapped_bytes_ = mapped_bytes;
   bytes_ = bytes;
   memory_ = memory;

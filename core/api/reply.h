@@ -1,7 +1,7 @@
 // Reply: the answer to one request, kept until the client has taken all of it.
 //
-// Commands fill it; the control socket sends it a part at a time, as the client reads, and never waits for the client.
-// What is long lies in memory of its own, which the reply gives back. Threads: the helper; forget() in the child of fork.
+// Commands fill it. The control socket sends it in parts, as the client reads, and never waits for the client.
+// A long answer has its own memory, which the reply gives back. Threads: the helper; forget() in the child of fork.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,18 @@ class Reply {
  public:
   enum class Sent { kAll, kSome, kGone };
 
-  // What is cut off: errors only. Requires, for all of these: nothing is pending.
+  // A text that is too long is cut off; only errors can be. All of these require that nothing is pending.
   void text(const char* text) { text_of(text, text_length(text)); }
   void text(const Text& text) { text_of(text.c_str(), text.size()); }
   void error(const char* what, const char* detail = "");
-  // The first bytes of this memory, which is the reply's from here on.
+  // Answers with the first bytes of this memory, and takes it over.
   void memory(MappedText& memory, size_t bytes);
   void profile(const ProfileBytes& profile);
 
   bool is_pending() const { return head_bytes_ != 0; }
-  // Sends what the client takes now. *bytes: how much that was.
+  // Sends as many bytes as the client takes now, and sets *bytes to their number.
   Sent send(int fd, size_t* bytes);
-  // Drops what has not been sent.
+  // Drops the rest of the answer.
   void clear();
 
  private:

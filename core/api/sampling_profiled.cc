@@ -192,7 +192,7 @@ bool set_profile_baseline() {
 }
 
 SEEMALLOC_NOINLINE void record_growth() {
-  if (os::inner_calls) return;  // the slow path that called out does it
+  if (os::inner_calls) return;  // the outer slow path does it
   pages::Growth growth = pages::take_growth();
   profile::record_growth(growth.bytes, growth.times, options::get(options::Id::stack_depth));
 }
@@ -231,7 +231,7 @@ unsigned copy_frames(const profile::Stack& stack, uintptr_t* frames, unsigned mo
 unsigned call_stack(uintptr_t* frames, unsigned most) {
   os::Scratch<profile::Stack> stack;
   if (!stack) return 0;
-  profile::capture_native_stack(&*stack, profile::kMaxStackDepth);  // in full: cut ones would be counted as such
+  profile::capture_native_stack(&*stack, profile::kMaxStackDepth);  // in full: a cut stack would be counted as one
   return copy_frames(*stack, frames, most);
 }
 

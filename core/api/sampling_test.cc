@@ -26,8 +26,8 @@ size_t allocated_bytes(size_t bytes) {
   return bytes <= heap::kMaxSmallBytes ? heap::kClasses[heap::class_of(bytes)].bytes : heap::large_bytes(bytes);
 }
 
-// How many standard errors the samples of `n` allocations of `bytes` are from the binomial's n·p. They are made in a thread of its own:
-// one that is there already may go on for many lists before it hears of the new interval.
+// The distance between the samples of `n` allocations of `bytes` and the binomial's n·p, in standard errors. A new thread makes the
+// allocations: an older one may use many lists before it notices the new interval.
 double deviation(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
   EXPECT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
   heap::purge_all();  // a large span kept from before may be an eighth longer than it need be
@@ -205,8 +205,8 @@ TEST_P(Sampling, WhileDistancesAreDrawnAgain) {
   });
 }
 
-// A thread that allocates what it has just freed, from lists that hold a whole span.
-TEST(SamplingEstimate, AThreadHearsOfANewIntervalWithinSomeLists) {
+// A thread that allocates the blocks it has just freed, from lists that hold a whole span.
+TEST(SamplingEstimate, AThreadNoticesANewIntervalWithinSomeLists) {
   constexpr size_t kMostLists = 256, kBytes = 16;  // kFreedListsPerRefill of thread_heap.cc
   std::thread([] {
     ASSERT_EQ(seemalloc_profile_start(size_t{1} << 40), 0);

@@ -33,7 +33,7 @@ using pages::page_map;
 using pages::Span;
 using pages::SpanKind;
 
-// A sample without a recorder asks whether it may have one.
+// A sample of a thread without a recorder tries to get one.
 InnerCalls::InnerCalls()
     : heap_(heap::thread_cache.heap), recorder_(heap_ != nullptr ? heap_->recorder : nullptr), before_(os::inner_calls) {
   os::inner_calls = true;
@@ -49,7 +49,7 @@ ThreadHeap* thread_heap() {
   if (SEEMALLOC_LIKELY(mine != nullptr)) return mine;
   if (heap::thread_cache.finished) return nullptr;
   start_process();
-  mine = heap::thread_cache.heap;  // the C library's calls just made may be the program's, and allocate
+  mine = heap::thread_cache.heap;  // the calls above may lead to functions of the program, which allocate
   bool is_new = mine == nullptr;
   if (is_new) mine = heap::adopt_heap();
   if (mine != nullptr) {
@@ -148,7 +148,7 @@ SEEMALLOC_ALWAYS_INLINE void record_growth_if_any() {
   if (SEEMALLOC_UNLIKELY(pages::growth.times != 0)) record_growth();
 }
 
-// More than there are addresses: refused before anything is tried or given back for it.
+// More than the address space: refused at once, before anything is given back for it.
 bool is_impossible(size_t bytes, size_t alignment) { return bytes > kAddressSpaceBytes || alignment > kAddressSpaceBytes - bytes; }
 
 Span* large_span(size_t bytes, size_t alignment, const void* site) {

@@ -17,10 +17,10 @@ constexpr int kNowhere = -1;
 
 char runtime_folder[options::kMaxTextBytes];
 std::atomic<int> used{kNowhere};
-// Of each place: 0, -errno, or what os::make_private_folder() says.
+// For each place: 0, -errno, or the result of os::make_private_folder().
 std::atomic<int> refusals[kPlaces];
 
-// False where there is no such place.
+// False: there is no such place.
 bool folder_at(unsigned place, Text& folder) {
   const char* chosen = options::get_text(options::Id::socket_dir);
   const char* bases[kPlaces] = {chosen, "/tmp", runtime_folder, "/dev/shm"};
@@ -66,7 +66,7 @@ void append_why(int problem, Text& out) {
   if (out.size() == 0) out << "errno " << -problem;
 }
 
-// What the helper's thread is named after; 0: nothing.
+// The problem that the name of the helper's thread shows; 0: none.
 int told = 0;
 
 void name_helper(int problem) {

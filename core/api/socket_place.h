@@ -1,10 +1,10 @@
-// Where the control socket lies: the first of these folders that is, or can be made, this user's alone.
+// The place of the control socket: the first of these folders that belongs to this user alone, or can be made so.
 //
 //   1. the option socket_dir     3. $XDG_RUNTIME_DIR/seemalloc-UID (of when the library was loaded)
 //   2. /tmp/seemalloc-UID        4. /dev/shm/seemalloc-UID
-// The tool looks in the same places (tool/attach/process.go). Why a place could not be had is kept for the statistics, and for the
-// tool, which asks no socket where there is none: the helper's thread is then named after it, `seemalloc:30` (an errno) or
-// `seemalloc:other`.
+// The tool looks in the same places (tool/attach/process.go). The reason why a place failed is kept for the
+// statistics. If there is no socket, the helper's thread tells the tool: it is then named after the reason, `seemalloc:30` (an errno)
+// or `seemalloc:other`.
 // Threads: the helper; write_socket_json() any.
 #pragma once
 

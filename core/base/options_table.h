@@ -51,9 +51,9 @@ OPTION(heap_limit_action, kChoice, 0, 0, 1, kAny,
        "what is done about an allocation beyond heap_limit: fail (null and ENOMEM; operator new throws), abort (a line on "
        "stderr, a heap profile named after dump_prefix, SIGABRT)")
 OPTION(foreign, kChoice, 0, 0, 2, kAny,
-       "what is done with a pointer that is not ours: pass (a block of the C library's malloc, or of an allocator loaded behind this one, "
-       "goes back to it; any other pointer ends the program with a line that says where it leads), report (the same, but the program goes "
-       "on), fatal (another allocator's block ends the program, too)")
+       "free and its family with a pointer that is not from this heap: pass (a block of the C library's malloc, or of an allocator loaded "
+       "behind this one, goes back to it; any other pointer ends the program, with a line that says where it leads), report (like pass, but "
+       "the program goes on), fatal (a block of another allocator ends the program, too)")
 OPTION(helper, kSwitch, 1, 0, 1, kStart, "start a helper thread (control socket, timed purge) once the heap is worth it")
 OPTION(sandbox, kChoice, 0, 0, 2, kStart,
        "which system calls the library makes: auto: all, until the process is under a seccomp filter of its own or was started under one "
@@ -62,8 +62,8 @@ OPTION(sandbox, kChoice, 0, 0, 2, kStart,
 OPTION(socket, kSwitch, 1, 0, 1, kStart, "serve the control socket")
 OPTION(at_start, kSwitch, 0, 0, 1, kStart, "start the helper thread when the program starts instead of when the heap grows")
 OPTION(socket_dir, kText, 0, 0, 0, kStart,
-       "folder of the control socket, tried before /tmp/seemalloc-UID, $XDG_RUNTIME_DIR/seemalloc-UID and /dev/shm/seemalloc-UID; it must be this "
-       "user's and closed to others (0700)")
+       "folder of the control socket, tried before /tmp/seemalloc-UID, $XDG_RUNTIME_DIR/seemalloc-UID and /dev/shm/seemalloc-UID; it must belong "
+       "to this user and be closed to others (0700)")
 OPTION(dump_at_exit, kText, 0, 0, 0, kAny,
        "write a heap profile to this file at exit; %p is the process id, %n a count, %t the time in seconds since 1970")
 OPTION(stats_at_exit, kText, 0, 0, 0, kAny,

@@ -24,7 +24,7 @@ inline constexpr size_t kPagesPerRegion = kRegionBytes / kPageBytes;
 // Writes of different threads are kept this far apart.
 inline constexpr size_t kCacheLineBytes = 64;
 
-// No program has more addresses than this.
+// The address space of a program is not larger than this.
 #if defined(__x86_64__)
 inline constexpr size_t kAddressSpaceBytes = size_t{1} << 47;
 #else

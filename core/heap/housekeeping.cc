@@ -50,7 +50,7 @@ void begin_large_epoch(bool by_helper) {
 }  // namespace
 
 void tick(bool by_helper) {
-  // What is handed on by housekeeping comes here as well: the outer call does the rest, and the stack may be small.
+  // Blocks that housekeeping frees lead here again: the outer call does the work. The stack may be small.
   if (walk_gate.entered_by_this_thread()) return;
   uint64_t now = os::coarse_monotonic_ns();
   uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);

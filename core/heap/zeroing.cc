@@ -44,8 +44,8 @@ bool is_given_back(ZeroingPace& pace, const pages::Span* span) {
   return false;
 }
 
-// To write over a huge block of which hardly anything is resident would make all of it so. What was used before and is dense is
-// written: its pages need no fault then.
+// Writing zeros would make a huge block resident that hardly is. A block whose pages are mostly resident is written: its pages need no
+// fault then.
 bool huge_is_given_back(const pages::Span* span) {
   if (span->kind != pages::SpanKind::kHuge || span->known_dense) return false;
   void* start = reinterpret_cast<void*>(span->start);

@@ -58,7 +58,7 @@ uintptr_t bump(size_t bytes, size_t alignment) {
   void* chunk = arena_reserve != nullptr ? arena_reserve(bytes + alignment, &got) : nullptr;
   if (chunk == nullptr) return 0;
   LockGuard guard(lock);
-  // Another thread may have brought one meanwhile: what is left of that is lost, addresses only.
+  // Another thread may have mapped one meanwhile. The rest of that one is lost, but it is address space only.
   use_chunk_locked(chunk, got);
   return bump_locked(bytes, alignment);
 }

@@ -16,7 +16,7 @@ void* arena_allocate(size_t bytes, size_t alignment);
 // The same, with all its pages present, as those of at most a page always are: memory that is read before it is written faults twice, and
 // the second fault interrupts every CPU that runs the process (docs/decisions/0059).
 void* arena_allocate_present(size_t bytes, size_t alignment);
-// Where records come from when the kernel refuses a mapping more: zeroed memory, at least `bytes`, *got of it; null when refused. Set by
+// Gives memory for records when the kernel refuses a new mapping: zeroed, at least `bytes`, of size *got; null when refused. Set by
 // core/pages/window.cc, whose regions lie at the end of a mapping that can grow. Called without the arena's lock.
 extern void* (*arena_reserve)(size_t bytes, size_t* got);
 // Bytes taken from the OS for records so far.

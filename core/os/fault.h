@@ -9,7 +9,7 @@
 namespace seemalloc::os {
 
 // While alive, calls of one number fail: each `every`-th one, or, with every = 1, all of them, after `skip` good ones. To refuse mmap
-// is to refuse memory: what then asks for the same by mremap (os::map_behind) is refused, too, and not counted.
+// is to refuse memory: then os::map_behind, which asks for memory by mremap, is refused as well, and not counted.
 class RefuseCalls {
  public:
   RefuseCalls(long number, long error, unsigned every = 1, unsigned skip = 0) {

@@ -24,7 +24,7 @@
 namespace seemalloc {
 
 void warn(const char* text) {
-  if (os::is_limited()) return;  // for a remark nobody is to die
+  if (os::is_limited()) return;  // a warning is not worth a call that may end the process
   FixedText<512> line;
   line << "seemalloc: " << text;
   line.end_line();
@@ -107,8 +107,8 @@ uint64_t kernel_clock(clockid_t id) {
   return static_cast<uint64_t>(t.tv_sec) * kSecond_ns + static_cast<uint64_t>(t.tv_nsec);
 }
 
-// What a clock of processor time has shown last, and when. That clock is a system call: where none is allowed the time that passes stands
-// for what is used.
+// The last reading of a clock of processor time, and its moment. Reading that clock is a system call: while none is allowed, the time that
+// passes is taken for the time used.
 struct LastCpu {
   std::atomic<uint64_t> shown{0}, at_ns{0};  // of a moment each, should two threads ask at once
 
@@ -203,7 +203,7 @@ bool unmap(void* start, size_t bytes, Reason reason) {
 }
 
 namespace {
-// In a sandbox only what gives memory back.
+// In a sandbox only the advice that gives memory back.
 bool advise(Call call, Reason reason, void* start, size_t bytes, long advice) {
   if (advice != MADV_DONTNEED && advice != MADV_FREE && is_limited()) return false;
   return !sys_failed(counted_call(call, reason, bytes, {SYS_madvise, as_long(start), static_cast<long>(bytes), advice}));
@@ -313,7 +313,7 @@ size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason) {
   for (size_t i = 0; i < kSamples; i++) {
     if (i == kEnough && resident == 0) return 0;
     if (i == kEnough && resident == kEnough * sample) return bytes;
-    // From the middle of each part: what was written from the start on counts by the parts that it fills.
+    // Pages from the middle of each part: memory that was written from the start on then counts by the parts that it fills.
     uintptr_t at = reinterpret_cast<uintptr_t>(start) + kOrder[i] * step + round_down((step - sample) / 2, page_bytes());
     resident += resident_bytes(reinterpret_cast<const void*>(at), sample, reason);
   }
@@ -443,7 +443,7 @@ int write_all(int fd, const void* data, size_t bytes) {
   return 0;
 }
 
-// What the program has asked for, or its end: in a sandbox, too.
+// For output that the program has asked for, and for the line before its end. Works in a sandbox, too.
 void write_stderr(const char* text, size_t bytes) {
   while (bytes != 0) {
     long result = raw_sys(SYS_write, 2, as_long(text), static_cast<long>(bytes), 0, 0, 0);

@@ -77,7 +77,7 @@ uint64_t coarse_monotonic_ns();  // CLOCK_MONOTONIC_COARSE, a few ns per call, r
 uint64_t realtime_ns();          // CLOCK_REALTIME
 uint64_t thread_cpu_ns();        // CLOCK_THREAD_CPUTIME_ID: a system call
 uint64_t process_cpu_ns();       // CLOCK_PROCESS_CPUTIME_ID, all threads: a system call
-int process_id();                // not cached: right after fork and raw clone; where it may not be asked, what it was
+int process_id();                // not cached: right after fork and raw clone; where the call is not allowed, the last known
 int thread_id();                 // where it may not be asked, a number that no other living thread has
 // CPUs this process may use: those it may run on (affinity mask), or fewer where its cgroup grants less time. At least 1. Reads
 // files.
@@ -120,7 +120,7 @@ bool fence_all_threads();
 // Waits while *word == expected; wakes up at the latest after `timeout_ns` (0: no limit). False when the kernel refuses to wait.
 bool futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns = 0);
 void futex_wake(const void* word, int count);
-// Sleeps for about so long, by the first of several calls that is allowed.
+// Sleeps for about this time, by the first of several calls that is allowed.
 void pause(uint64_t ns);
 // False once pause() has found none: a thread that would wait in a loop has to end.
 bool can_pause();

@@ -50,7 +50,8 @@ bool parse_mapping(Slice line, Mapping* mapping) {
   return parse_hex(start, &mapping->start) && parse_hex(end, &mapping->end);
 }
 
-// Where the memory of the program or library ends whose file begins at `start`; 0: there is none. What is zero at first is in no file.
+// The end of the memory of the program or library whose file is mapped at `start`; 0: there is none. Its zero-initialised data is not in
+// the file.
 uint64_t end_of_module(uint64_t start) {
   if (!can_read(start)) return 0;
   auto header = reinterpret_cast<const Elf64_Ehdr*>(start);
@@ -67,7 +68,7 @@ uint64_t end_of_module(uint64_t start) {
   return end;
 }
 
-// The mappings of a program or library follow each other: constants, code, constants, data, and without a name what is zero at first.
+// The mappings of a program or library follow each other: constants, code, constants, data, and zero-initialised data, which has no name.
 class Module {
  public:
   void meet(const Mapping& mapping) {
@@ -94,8 +95,8 @@ class Module {
 Place judge(const Mapping& mapping, const Module& module, uint64_t address) {
   if (mapping.has(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)))) {
     if (mapping.name.equals("[stack]")) return Place::kOwnStack;
-    // The C library puts thread-local data above the stack, around the thread pointer. What somebody has mapped above that may be one
-    // mapping with it; below the stack there is a guard.
+    // The C library puts thread-local data above the stack, around the thread pointer. Memory that was mapped just above may be merged into
+    // the same mapping; below the stack there is a guard.
     constexpr uintptr_t kAboveThreadPointer_bytes = 16 * KiB;
     uintptr_t end = reinterpret_cast<uintptr_t>(__builtin_thread_pointer()) + kAboveThreadPointer_bytes;
     if (address < end) return Place::kOwnStackOrData;

@@ -1,4 +1,4 @@
-// Where an address lies that is not the heap's: what is told of a pointer that the program freed by mistake.
+// Tells what lies at an address outside of the heap, for the line about a pointer that the program freed by mistake.
 //
 // Threads: any. place_of() opens and reads /proc/thread-self/maps; can_read() makes one call of futex.
 #pragma once
@@ -16,7 +16,7 @@ enum class Place : uint8_t {
   kOwnStack,        // of the calling thread
   kOwnStackOrData,  // or thread-local: in one mapping, but for the main thread
   kMainStack,       // the main thread's, and this is another one
-  kCHeap,           // what brk gives: the C library's malloc has it
+  kCHeap,           // memory of brk, which the C library's malloc uses
   kCode,            // of a program or library, as are the next two
   kStaticData,
   kConstantData,
@@ -25,14 +25,14 @@ enum class Place : uint8_t {
   kOther,      // the kernel's: [vdso]
 };
 
-// `file` gets the path, or the kernel's name, of what is there; it stays empty where there is none.
+// `file` gets the path, or the kernel's name, of the mapping there. It stays empty where the mapping has none.
 Place place_of(uintptr_t address, Text& file);
 
 // Words for the end of a line: "static data of /usr/bin/x". Empty where it is unknown.
 void print_place(Place place, const char* file, Text& out);
 
-// Whether the word at `address`, a multiple of four, may be read. By a call that waits for nothing, and that filters which let programs use
-// locks let through (seccomp).
+// Whether the word at `address`, a multiple of four, may be read. Asks by futex, which does not wait here. A seccomp filter of a program with
+// locks allows it.
 bool can_read(uintptr_t address);
 
 }  // namespace seemalloc::os

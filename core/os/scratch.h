@@ -1,11 +1,12 @@
-// Memory for what is too large for the caller's stack: a thread in malloc may have 8 KiB in all, a signal's frame included, so a slow
-// path uses 4.5 KiB at most (docs/decisions/0071).
+// Memory for buffers that are too large for the caller's stack: a thread in malloc may have 8 KiB in all, a signal's frame included, so a
+// slow path uses 4.5 KiB at most (docs/decisions/0071).
 //
 // There are 16 pieces of 4 KiB. Any thread and any signal handler takes one and gives it back; a handler that interrupts a holder
 // takes another. Nothing waits: where all are taken, a page is mapped for the moment. When the kernel refuses that too, the object is
 // absent, and the caller does without. Costs about 20 instructions, so it is for rare work only.
-// Invariants: 1. a bit in taken_pieces is set while its piece has a holder. 2. who sets a bit (acquire) sees all that the previous
-// holder wrote (release). A child of fork gets back what its parent's other threads held, unless its own thread holds a piece.
+// Invariants: 1. a bit in taken_pieces is set while its piece has a holder. 2. the thread that sets a bit (acquire) sees all
+// that the previous holder wrote (release). In a child of fork the pieces of the parent's other threads are free again, unless the child's
+// own thread holds a piece.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +17,14 @@ namespace seemalloc::os {
 inline constexpr size_t kScratchBytes = 4096;
 inline constexpr unsigned kScratchPieces = 16;
 
-// Null when memory was refused. The contents are what the last holder left.
+// Null when memory was refused. The previous holder's contents are still there.
 void* take_scratch();
 void give_scratch(void* piece);
 // Called in a child of fork, when only this thread is there.
 void forget_scratch_in_child();
 
-// Set while a slow path calls what may call malloc itself (InnerCalls in core/api/slow_path.h). What that does has less stack left,
-// so nothing is done that can wait or be left out.
+// Set while a slow path calls a function that may call malloc (InnerCalls in core/api/slow_path.h). Less stack is left there, so all work
+// that can wait is left out.
 extern constinit thread_local bool inner_calls __attribute__((tls_model("initial-exec")));
 
 // An object in such memory. Ask whether it is there before it is used.

@@ -25,7 +25,7 @@ inline SignalMask all_signals() {
   return mask;
 }
 
-// Those that an instruction raises cannot wait: the kernel ends a process that has blocked one. Nor can what abort() sends.
+// Signals that an instruction raises cannot wait: the kernel ends a process that has blocked one. The signal of abort() cannot wait either.
 constexpr SignalMask kCannotWait = mask_of(SIGSEGV) | mask_of(SIGBUS) | mask_of(SIGFPE) | mask_of(SIGILL) | mask_of(SIGTRAP) |
                                    mask_of(SIGSYS) | mask_of(SIGABRT);
 

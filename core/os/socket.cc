@@ -265,7 +265,7 @@ void poll_ready(Poll* polls, size_t count, uint64_t timeout_ns) {
   }
   timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns), static_cast<long>(timeout_ns % kSecond_ns)};
   long ready = sys(SYS_ppoll, as_long(fds), static_cast<long>(open), as_long(&timeout));
-  // Refused: whoever waits in a loop is not to run in circles.
+  // Refused: a caller that waits in a loop must not use up the processor.
   if (sys_failed(ready) && ready != kInterrupted) pause(timeout_ns);
   size_t next = 0;
   for (size_t i = 0; i < count; i++) {

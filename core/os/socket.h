@@ -24,12 +24,12 @@ bool is_special_file(const char* path);
 // than 5 s, for one to read (-ETIMEDOUT). 0 or -errno.
 int write_special_file(const char* path, const char* data, size_t bytes);
 
-// Makes the folder for this user alone (0700) if missing. 0, -errno, or what is wrong with the folder that is there.
+// Makes the folder for this user alone (0700) if missing. 0, -errno, or the problem with an existing folder.
 inline constexpr int kFolderOfAnother = 1, kNoFolder = 2 /* a file or a link */, kFolderOpen = 3 /* to other users */;
 int make_private_folder(const char* path);
-// A listening socket at `path` (mode 0600), replacing one where nobody listens any more; descriptor or -errno (-EADDRINUSE: somebody
-// does). Made beside it, with ~ as the last letter: that stays its name in /proc/net/unix, and in the folder if the process is
-// killed meanwhile.
+// A listening socket at `path` (mode 0600). It replaces one without a listener. Descriptor or -errno (-EADDRINUSE: that has a listener). It
+// is made beside `path`, with ~ as the last letter, and renamed. /proc/net/unix goes on showing the first name; so does the folder if the
+// process is killed meanwhile.
 int listen_unix(const char* path);
 // Ends a wait for connections, in whatever thread; those to come are refused.
 void stop_listening(int listener);
@@ -40,7 +40,7 @@ long receive_now(int fd, void* buffer, size_t bytes);
 // Bytes sent without waiting and without raising SIGPIPE, or -errno (-EAGAIN: the other end has not read).
 long send_now(int fd, const void* data, size_t bytes);
 
-// An empty file in memory whose name is seen only in /proc/PID/fd: by those who may inspect the process (PTRACE_MODE_READ of
+// An empty file in memory. Its name is visible only in /proc/PID/fd, to a user that may inspect the process (PTRACE_MODE_READ of
 // ptrace(2)). Descriptor or -errno.
 int make_memory_file(const char* name);
 // Random bits that cannot be guessed; false where the kernel has none to give without waiting.

@@ -43,7 +43,7 @@ class DwarfCursor {
     at_ = start, end_ = end, ok_ = true;
     if (start > end) fail();
   }
-  // Ends so many bytes from here. Requires: not beyond the end.
+  // Ends the given number of bytes from here. Requires: not beyond the end.
   void end_after(uint64_t count) { end_ = at_ + count; }
 
   void skip(uint64_t count) { count <= end_ - at_ ? void(at_ += count) : fail(); }

@@ -16,7 +16,7 @@ struct TableEntry {
 };
 constexpr size_t kBlockEntries = 32;
 
-// The last of `count` entries whose function starts at or before `wanted`, or the first; by one copy of them all.
+// The last of `count` entries whose function starts at or before `wanted`, or the first. Copies all entries at once.
 SEEMALLOC_NOINLINE bool last_of_block(uintptr_t at, uint64_t count, int64_t wanted, TableEntry* entry) {
   TableEntry block[kBlockEntries];
   if (!copy_from(at, block, count * sizeof(TableEntry), false)) return false;

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """How much stack malloc, free and their kin can use, by the machine code of a built library (x86-64).
 
-  tests/abi/stack_budget.py LIBRARY                  what each entry needs at most; exit 1 when one needs more than the limit
+  tests/abi/stack_budget.py LIBRARY                  the most that each entry needs; exit 1 if one needs more than the limit
   tests/abi/stack_budget.py LIBRARY --entry NAME     one function, of the library's own too
 
-The frame of a function at each instruction is in the unwind tables. So for each call it is known how deep the stack is there,
-and the deepest path is the sum along a chain of calls. What machine code does not tell is named below: where calls through
-pointers go, what functions of the C library need, and where a chain that seems endless does end.
+The frame of a function at each instruction is in the unwind tables. So the depth of the stack is known
+at each call, and the deepest path is the sum along a chain of calls. The tables below add the facts that machine code does not show: the
+targets of calls through pointers, the needs of C library functions, and the ends of chains that seem endless.
 """
 import argparse
 import bisect
@@ -22,7 +22,7 @@ ENTRIES = """malloc calloc realloc reallocarray aligned_alloc posix_memalign mem
 free_aligned_sized malloc_usable_size malloc_trim mallopt operator.new operator.new[] operator.delete
 operator.delete[] mallocx rallocx xallocx sallocx dallocx sdallocx nallocx cfree tc_malloc tc_free tc_calloc tc_realloc tc_memalign
 tc_posix_memalign tc_valloc tc_pvalloc tc_new tc_delete seemalloc_pool_alloc seemalloc_pool_free""".split()
-# What the C library and the kernel call: the end of a thread, fork, a signal of the CPU profiler, the signal that asks for a dump.
+# Entries that the C library and the kernel call: the end of a thread, fork, a signal of the CPU profiler, the signal that asks for a dump.
 CALLED_FROM_OUTSIDE = ["thread_ends", "before_fork", "after_fork_in_parent", "after_fork_in_child", "on_interrupt", "on_signal"]
 
 # Calls through pointers: in this function, to these. All of a function's go to all of its targets.
@@ -52,10 +52,10 @@ POINTERS = {
     "report_options_without_effect": ["warn"],
     "report_pair": ["warn"],
     "JemallocConf::set": ["warn"],
-    "read_options_once": [],  # the calls of others follow what options say: a few stores
+    "read_options_once": [],  # the other targets follow the options: a few stores
     "text_of": [],            # a switch
     "dump_by_prefix": ["write_gperftools_text", "write_jemallocs_text"],
-    "write_kind": ["heap_profile"],  # what is dumped unasked is of that kind
+    "write_kind": ["heap_profile"],  # dumps that nothing asked for are of that kind
     "profile::take_snapshot_once": ["profile::has_samples"],
     "profile::heap_profile_to_buffer": ["profile::heap_values"],
     "profile::Notes::add": ["profile::ProfileEncoder::comment"],
@@ -67,14 +67,14 @@ POINTERS = {
     "for_each_unloaded_range": ["append_unloaded"],
     "profile::growth_profile_notes": ["profile::Notes::add"],
     "throw_bad_alloc": [],  # throws
-    "new_slow": [],          # the program's new_handler, and what throws
+    "new_slow": [],          # the program's new_handler, and the throw
     "new_nothrow_slow": [],
     "free_foreign": [],      # another allocator's
     "foreign_usable_bytes": [],
     "reallocate_foreign": [],
 }
 # Tables of pointers are data; [] stands for a call that is not made while malloc runs, or leads out of the library.
-# What functions of other libraries need, in bytes below the call (lives/stack_depth.c measures the large ones).
+# The stack that functions of other libraries need, in bytes below the call (lives/stack_depth.c measures the large ones).
 OUTSIDE = {
     "memcpy": 64, "memmove": 64, "memset": 64, "memcmp": 64, "strlen": 64, "strchr": 64, "__errno_location": 16, "getauxval": 64,
     "clock_gettime": 192,  # the vDSO's
@@ -89,7 +89,7 @@ OUTSIDE = {
                        _ZdaPvSt11align_val_t""".split(), 0),
     "dlopen": 0, "dlsym": 0, "__cxa_begin_catch": 0, "__cxa_end_catch": 0, "__cxa_allocate_exception": 0, "__cxa_throw": 0,  # only to throw bad_alloc, which needs the unwinder of libgcc
 }
-# Of these, the ones that call malloc themselves, with what they need above that call: for a thread's storage, and for keys from the
+# Those of them that call malloc, with the bytes that they need above that call: for a thread's storage, and for keys from the
 # 32nd on. The slow paths around them are marked (InnerCalls in core/api/slow_path.h). pthread_create needs 3.5 KiB the first time,
 # when the dynamic linker binds what libc calls in it.
 ALLOCATE = {"pthread_create": 560, "pthread_setspecific": 96, "__cxa_thread_atexit_impl": 96}
@@ -102,9 +102,9 @@ ENDS = {
     ("profile::heap_profile_to_buffer", "profile::write_lifetime_rows"): (0, "of a kind that nothing dumps unasked"),
     ("profile::heap_profile_to_buffer", "profile::write_thread_rows"): (0, "the same"),
     ("profile::make_frame_index", "profile::read_description"): (560, "the program's own tables are read in place"),
-    ("profile::make_frame_index", "os::map"): (440, "what the unwinder maps is not traced"),
+    ("profile::make_frame_index", "os::map"): (440, "mappings of the unwinder are not traced"),
 }
-NOT_TRACED = 440, "what is mapped for a report is not traced"
+NOT_TRACED = 440, "mappings for a report are not traced"
 INNER_ENDS = {
     ("*", "start_helper"): (424, "returns at once"),
     ("thread_heap", "start_process"): (8, "the process has started"),
@@ -184,7 +184,7 @@ def read_code(library):
         function = functions[start] = Function(short(plain[name]))
         pushed = 0
         for pc, operation, argument in instructions:
-            # With a frame pointer the tables do not say where the stack ends: what the function pushes, and a line for alignment.
+            # With a frame pointer the tables do not say where the stack ends. Counted: the bytes that the function pushes, and a line for alignment.
             if operation == "push":
                 pushed += 8
             elif argument.endswith(",%rsp") and operation in ("sub", "and"):

@@ -232,7 +232,7 @@ size_t number_after(const std::string& text, const std::string& name, size_t* at
   return strtoull(text.c_str() + *at, nullptr, 10);
 }
 
-// The lines that scripts read, in glibc's order, with figures that follow what the program has.
+// The lines that scripts read, in glibc's order, with figures that follow the program's blocks.
 TEST(Surface, MallocStatsHaveGlibcsLines) {
   constexpr size_t kHuge = 40 << 20, kSmall = 1000, kCount = 5000;
   auto read = [](size_t (&figures)[6]) {
@@ -321,7 +321,7 @@ TEST(Surface, MallocInfoHasGlibcsElements) {
   number_after(text, "<aspace type=\"mprotect\" size=\"", &at);
 }
 
-// What one call says the others say, too. A field of int that has no room for its number is as large as it can be, not negative.
+// The calls agree with each other. A number that does not fit into an int field is shown as INT_MAX, not as a negative one.
 TEST(Surface, MallinfoAgreesWithItsWiderForm) {
   constexpr size_t kHuge = size_t{3} << 30;
   void* huge = malloc(kHuge);

@@ -46,7 +46,7 @@ func needRoot(t *testing.T, programs ...string) {
 	}
 }
 
-// as runs the tool as who the prefix says, from a place that everybody can read.
+// as runs the tool as the user that the prefix sets, from a place that every user can read.
 func as(t *testing.T, prefix []string, args ...string) (out string, status int) {
 	t.Helper()
 	command := append(append(append([]string{}, prefix...), binary), args...)
@@ -56,7 +56,7 @@ func as(t *testing.T, prefix []string, args ...string) (out string, status int) 
 	return string(said), c.ProcessState.ExitCode()
 }
 
-// Whoever could not ptrace a process is told nothing by its socket, and has it do nothing.
+// A user that may not ptrace a process learns nothing from its socket, and cannot make it act.
 func TestWhoMayAsk(t *testing.T) {
 	needRoot(t, "setpriv", "unshare")
 	lib, program := elsewhere(t)
@@ -281,7 +281,7 @@ func TestSocketElsewhere(t *testing.T) {
 	}
 }
 
-// A socket in a folder that is not the process's own is somebody else's.
+// A socket in a folder of another user is not trusted.
 func TestStrangersSocketIsNotTrusted(t *testing.T) {
 	needRoot(t, "unshare", "mount")
 	lib, program := elsewhere(t)
@@ -352,7 +352,7 @@ func TestStoppedProcessIsTold(t *testing.T) {
 	}
 }
 
-// Idle connections and half a line, as many as there are places, shut nobody out; nor does one that does not read.
+// Idle connections and half lines do not shut out other clients, even if they take all places; nor does a client that does not read.
 func TestClientsThatLeaveThingsUndone(t *testing.T) {
 	need(t)
 	p := leak(t, 3)

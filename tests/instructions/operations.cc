@@ -73,7 +73,7 @@ void count_operators(const char* name_of_new, const char* name_of_delete, size_t
   for (void* block : blocks) count(name_of_delete, [&] { ::operator delete(block, bytes); });
 }
 
-// What others than the base forms cost that the standard has call each other.
+// The cost of the other forms, which by the standard call the base forms.
 void count_array_operators(size_t bytes, std::align_val_t alignment) {
   Warm warm(bytes);
   for (void*& block : blocks) count("new_array_64", [&] { block = ::operator new[](bytes); });

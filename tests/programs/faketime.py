@@ -1,4 +1,4 @@
-"""libfaketime: whose clock_gettime calls dlsym, which allocates; the program sees the other time, and the profiler runs beside it.
+"""libfaketime: its clock_gettime calls dlsym, which allocates. The program sees the fake time, and the profiler runs beside it.
 """
 import os
 import pathlib

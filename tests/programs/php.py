@@ -36,7 +36,7 @@ if (openssl_verify($text, $signature, $details['key'], OPENSSL_ALGO_SHA256) !== 
 echo json_encode(['md5' => md5($text), 'found' => $found, 'day' => $day->format('Y-m-d')]);
 """
 
-# Functions of the C library by its handle, which take what it has allocated by its own calls of malloc.
+# Functions found by the C library's handle. They take blocks that the C library has allocated by its own calls of malloc.
 FFI = r"""
 $c = FFI::cdef('char* strdup(const char*); void free(void*); void* realloc(void*, size_t); void* malloc(size_t);
                 size_t malloc_usable_size(void*);', 'libc.so.6');
@@ -63,7 +63,7 @@ echo md5(implode(',', $rows)), ' ', crc32($body), ' ', bin2hex(gzcompress($body)
 
 
 def page(n, body):
-    """What PAGE answers."""
+    """The expected answer of PAGE."""
     rows = {f"k{n}.{i}": chr(97 + i % 26) * ((n + i) % 700) for i in range(500)}
     text = ",".join(rows[key] for key in sorted(rows))
     return hashlib.md5(text.encode()).hexdigest(), str(zlib.crc32(body)), body

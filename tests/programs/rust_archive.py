@@ -8,7 +8,7 @@ NEEDS = ["rustc"]
 def check(session):
     source = session.source / "rust_archive/main.rs"
     document = (session.root / "docs/linking.md").read_text()
-    # What the document shows is what is built here.
+    # The document shows parts of the program that is built here.
     shown = re.search(r"```rust\n(.*?)```", document, re.S).group(1)
     for part in shown.split("    …  // alloc_zeroed and realloc: with calloc and realloc, where malloc's alignment will do\n"):
         if part not in source.read_text():

@@ -126,8 +126,8 @@ func (c *Client) exchange(command, line string) ([]byte, error) {
 	return payload, nil
 }
 
-// awaitAnswer waits for the answer's first byte, and gives up at once when the process is stopped. Anything but a stop is left to who
-// reads the answer.
+// awaitAnswer waits for the answer's first byte, and gives up at once if the process is stopped. Any other problem is left to the reader
+// of the answer.
 func (c *Client) awaitAnswer(deadline time.Time) error {
 	const lookAgain = time.Second
 	for {
@@ -153,8 +153,8 @@ const askedForProof = "permission denied: prove first"
 
 var secretName = regexp.MustCompile(`^/memfd:seemalloc:([0-9a-f]{32}) \(deleted\)$`)
 
-// prove shows the process that this user may inspect it: that is what reading the name of a file of its asks for. No file is opened, and
-// nothing but such a name is told: the process at the other end may be anybody's.
+// prove shows the process that this user may inspect it, by the name of a file that the process has open. It opens no file, and tells
+// nothing but that name: the process at the other end may belong to any user.
 func (c *Client) prove() error {
 	number, err := c.exchange("prove", "prove")
 	if err != nil {

@@ -241,7 +241,7 @@ func (p *Process) SocketPaths() []string {
 func (p *Process) socketBases() []string {
 	runtime := p.variable("XDG_RUNTIME_DIR")
 	if !strings.HasPrefix(runtime, "/") {
-		runtime = "/run/user/" + strconv.Itoa(p.UID) // its environment may not be ours to read
+		runtime = "/run/user/" + strconv.Itoa(p.UID) // this user may not read its environment
 	}
 	return []string{"/tmp", runtime, "/dev/shm"}
 }

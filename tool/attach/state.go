@@ -21,10 +21,10 @@ const helperName = "seemalloc"
 // helper is the thread that serves the control socket.
 type helper struct {
 	tid     string // "": there is none
-	problem string // ":30": an errno; ":other", ":file", ":open": what is wrong with the folder; "" for nothing
+	problem string // ":30": an errno; ":other", ":file", ":open": a problem with the folder; "": none
 }
 
-// findHelper looks for the thread that serves the control socket. Names can be read by everybody.
+// findHelper looks for the thread that serves the control socket. Any user may read the names of threads.
 func findHelper(pid int) helper {
 	for _, tid := range threads(pid) {
 		comm, err := os.ReadFile(procPath(pid, "task/"+tid+"/comm"))
@@ -98,7 +98,7 @@ func (h helper) why() string {
 	return syscall.Errno(number).Error()
 }
 
-// stoppedBy says that a process cannot answer since it does not run, and what to do about it; "" when it runs, or cannot be looked at.
+// stoppedBy tells why a process does not run and cannot answer, and how to help. "": it runs, or its state cannot be read.
 func stoppedBy(pid int) string {
 	if pid == 0 {
 		return ""
@@ -119,7 +119,7 @@ func stoppedBy(pid int) string {
 	return ""
 }
 
-// staysTraced tells a process that waits for its debugger from one whose system calls are being watched, which goes on at once.
+// staysTraced is true for a process that waits for its debugger, and false for one that stops for each system call and goes on at once.
 func staysTraced(pid int, tid string) bool {
 	for range 20 {
 		time.Sleep(10 * time.Millisecond)
@@ -169,7 +169,7 @@ func frozenGroup(pid int) string {
 	return ""
 }
 
-// foreignFolder is a folder in a socket's place that the process has not made: what listens there may be anybody.
+// foreignFolder is a folder in a socket's place that the process has not made: its listener may belong to any user.
 type foreignFolder struct {
 	folder string
 	uid    int

@@ -26,7 +26,7 @@ type Snapshot struct {
 	Mappings *attach.Mappings
 	Options  map[string]string
 	Heap     *profile.Profile
-	// NoHeap is what the process said where Heap is nil.
+	// NoHeap is the process's answer if Heap is nil.
 	NoHeap string
 	Remote *profile.Profile // blocks that other threads than their own have freed
 

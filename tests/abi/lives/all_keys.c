@@ -1,5 +1,5 @@
-// A program may have as many keys for thread-local values as there are, and threads that begin and end before and after: what these leave
-// does not add up.
+// A program may use all keys for thread-local values. Its threads begin and end before and after; the heaps of ended threads do not
+// add up.
 #include <limits.h>
 #include <pthread.h>
 

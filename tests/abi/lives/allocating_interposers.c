@@ -1,6 +1,6 @@
-// A library of functions that stand in front of the C library's and allocate before and after they call them, as wrappers that look
-// for the next function by dlsym, keep tables or write logs do. Each name that the allocator calls is here, and others that it might; not
-// those that only read or write what they are given (memcpy, sigfillset, getauxval).
+// A library of functions in front of the C library's. They allocate before and after they call them, like wrappers that look up the next
+// function by dlsym, keep tables or write logs. Each name that the allocator calls is here, and others that it might call,
+// except functions that only read or write the memory of their arguments (memcpy, sigfillset, getauxval).
 //
 // interposed.c, the program, asks how many times they ran.
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// Plugins that look in the C library before they look in the program: what they call malloc and free is found in libc.so, or in an object
-// of their own, and their blocks cross in both directions.
+// Plugins that look in the C library before they look in the program: their malloc and free are found in libc.so, or in an object of their
+// own. Blocks cross in both directions.
 //   deepbind cross PLUGIN lazy|now       opened with RTLD_DEEPBIND; each of the family on each other's blocks
 //   deepbind private PLUGIN              the plugin brings an allocator of its own, which it has to get
 //   deepbind runpath OPENER PLUGIN       opened by a library that finds it by its own RUNPATH only
@@ -156,8 +156,8 @@ int main(int argc, char** argv) {
   } else if (strcmp(argv[1], "namespace") == 0) {
     void* library = dlmopen(LM_ID_NEWLM, argv[2], RTLD_NOW);
     keep_apart(library);
-    // Not of a static program: glibc's plugins cannot start threads there. Without storage of threads: what the dynamic linker has
-    // allocated of it by the program's malloc, the namespace's C library frees by its own (docs/decisions/0069).
+    // Not in a static program: glibc's plugins cannot start threads there. Without thread-local storage: the dynamic linker allocates it by
+    // the program's malloc, and the namespace's C library frees it by its own free (docs/decisions/0069).
     meet_the_linker(library, 0);
   } else if (strcmp(argv[1], "apart") == 0) {
     keep_apart(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL));

@@ -1,4 +1,4 @@
-// What a plugin of deepbind.c calls by these names.
+// The functions that a plugin of deepbind.c finds by these names.
 #pragma once
 
 #include <stddef.h>

@@ -40,7 +40,7 @@ const struct Family* plugin_family(void) {
   return &family;
 }
 
-// What the dynamic linker allocates and the plugin's C library frees, or the other way round: texts of errors, a thread's storage.
+// Memory that the dynamic linker allocates and the plugin's C library frees, or the reverse: texts of errors, a thread's storage.
 static int uses_storage;
 static __thread volatile char storage[2000];
 static void* fail_often(void* unused) {

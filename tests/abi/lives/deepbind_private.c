@@ -1,4 +1,4 @@
-// A plugin of deepbind.c with an allocator of its own, which its blocks show. It is not the program's, and not anybody else's.
+// A plugin of deepbind.c with its own allocator, which marks its blocks. No other object uses that allocator.
 #include <string.h>
 
 #include "deepbind.h"

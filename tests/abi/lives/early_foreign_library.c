@@ -1,5 +1,5 @@
-// A library preloaded behind the allocator whose constructor runs before the allocator's own. It has the C library's malloc by RTLD_NEXT,
-// and asks for the size of its blocks, moves and frees them by the process's names.
+// A library preloaded behind the allocator. Its constructor runs before the allocator's own. It calls the C library's malloc, found by
+// RTLD_NEXT, and the process's malloc_usable_size, realloc and free on those blocks.
 #include <malloc.h>
 
 #include "expect.h"

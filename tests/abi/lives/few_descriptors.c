@@ -1,4 +1,4 @@
-// A program that looks at what is open sees few descriptors of the allocator's, none among the low numbers, and none that its children inherit.
+// A program that lists its open descriptors finds few of the allocator's, none with a low number, and none that its children inherit.
 #include <fcntl.h>
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-// Seccomp filters for the programs of lives/: a list of system calls that are allowed, and what becomes of all others.
+// Seccomp filters for the programs of lives/: a list of allowed system calls, and the action for all others.
 #pragma once
 
 #include <linux/filter.h>

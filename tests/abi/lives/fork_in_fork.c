@@ -1,6 +1,6 @@
-// fork in a signal handler while the main thread forks, and fork in a fork handler: at whatever place of the outer fork.
+// fork in a signal handler while the main thread forks, and fork in a fork handler: at any point of the outer fork.
 //   fork_in_fork alarm|usr1 [grown]   signals at random times; grown: the heap is large enough for the allocator's helper
-//   fork_in_fork fault                a handler of SIGSEGV that forks, raised in the fork handlers that run while ours hold all locks; its child
+//   fork_in_fork fault                a handler of SIGSEGV that forks, raised in fork handlers while the allocator's hold all locks; its child
 //                                     goes on with the outer fork
 #include <pthread.h>
 #include <signal.h>

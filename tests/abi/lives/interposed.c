@@ -1,6 +1,6 @@
-// A program that does what brings an allocator to the C library: threads, fork, dlopen and dlclose, growth, exit. A library in front of
+// A program whose calls make an allocator call the C library: threads, fork, dlopen and dlclose, growth, exit. A library in front of
 // the C library's functions, or between the allocator and them, allocates in each (allocating_interposers.c).
-//   interposed LIBRARY   what is opened and closed
+//   interposed LIBRARY   the library that it opens and closes
 #include <pthread.h>
 #include <sys/wait.h>
 

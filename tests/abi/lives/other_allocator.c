@@ -1,5 +1,5 @@
-// An allocator preloaded behind ours, which cannot be asked what is its: it ends the program over a block that is not. Its malloc is
-// nobody's, but who has loaded it may call it by another name.
+// An allocator preloaded behind ours. It cannot be asked which blocks it owns: a block of another allocator ends the program. No object is
+// bound to its malloc, but the program may call it by another name.
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
-// A thread that waits in a loop sleeps whatever is refused: each system call of the helper in turn is refused for good, to all threads,
-// and the limit of open files is below what it has open. Each time somebody wants to be served. What is measured is for how long the thread has run or wanted to run:
-// a busy machine takes processor time from a thread that runs in circles, but not that.
-// refused_waits, and for the processes that it starts: refused_waits CALL ERRNO PIPE.
+// The helper never runs in circles: each of its system calls in turn is refused for good, to all threads, and the limit of open files is below
+// the number that are open. A client waits for an answer each time. The test measures how long the thread has run or was ready to run: on a busy machine a
+// thread in a tight loop gets little processor time, but it is ready all the time.
+// refused_waits; it starts itself as: refused_waits CALL ERRNO PIPE.
 #include <dirent.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -76,7 +76,7 @@ static double now_ms(void) {
   return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-// What the process's threads have run, and have waited for a processor.
+// The time for which the process's threads have run or have waited for a processor.
 static double busy_ms(pid_t process) {
   char path[300];
   double sum = 0;

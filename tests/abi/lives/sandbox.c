@@ -13,7 +13,7 @@
 
 enum { kMiB = 1 << 20, kBlocks = 512, kThreads = 4 };
 
-// What malloc may call. glibc's asks for the processors, too, when a second thread comes.
+// The calls that malloc may make. glibc's also asks for the number of processors when a second thread starts.
 static const int kOfMalloc[] = {SYS_mmap, SYS_munmap, SYS_mremap, SYS_madvise, SYS_futex};
 static const int kOfGlibcsMalloc[] = {SYS_brk, SYS_mprotect, SYS_openat, SYS_read, SYS_close, SYS_sched_getaffinity, SYS_prlimit64,
                                       SYS_newfstatat, SYS_getrandom};
@@ -22,7 +22,7 @@ static const int kOfProgram[] = {SYS_write, SYS_exit_group, SYS_rt_sigreturn, SY
 static const int kOfThreads[] = {SYS_clone, SYS_clone3, SYS_mprotect, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask,
                                   SYS_rt_sigaction, SYS_exit};
 static const int kOfFork[] = {SYS_clone, SYS_set_robust_list, SYS_wait4, SYS_rt_sigprocmask};
-// What the dynamic linker and the C library do before main, and our own beginning.
+// The calls of the dynamic linker and the C library before main, and of the test's beginning.
 static const int kOfStart[] = {SYS_execve, SYS_brk, SYS_openat, SYS_read, SYS_pread64, SYS_close, SYS_newfstatat, SYS_fstat, SYS_mprotect,
                                SYS_access, SYS_faccessat, SYS_arch_prctl, SYS_set_tid_address, SYS_set_robust_list, SYS_rseq,
                                SYS_prlimit64, SYS_getrandom, SYS_readlink, SYS_lseek};
@@ -66,7 +66,7 @@ static void use_all_sizes(unsigned long seed) {
   }
 }
 
-// Half a gigabyte, gone and back: no system call for huge pages, for what is resident, for how busy the process is.
+// Half a gigabyte, freed and allocated again: no system call for huge pages, resident memory or processor time.
 static void grow_and_shrink(void) {
   enum { kCount = 500 * kMiB / 1024 };
   void** blocks = malloc(kCount * sizeof(void*));
@@ -124,7 +124,7 @@ static void close_the_door(enum Door door, unsigned others) {
   install(&filter, door);
 }
 
-// What has begun before goes on: threads that wait for each other by futex, the program's and ours.
+// Threads from before the filter go on: they wait for each other by futex, the program's and the allocator's.
 static volatile int go_on;
 static void* waits_outside(void* seed) {
   use_all_sizes(3);

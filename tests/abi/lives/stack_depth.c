@@ -44,7 +44,7 @@ static void* take(void) { return atomic_exchange(&blocks[random_below(&state, kB
 
 // The call itself, at the depth of this function.
 __attribute__((noipa)) static size_t one_call(int kind, void** block, size_t size) {
-  enum { kNear = 256 };  // this function's own, and what the compiler puts below it
+  enum { kNear = 256 };  // this function's own frame, and the compiler's space below it
   char* here;
   STACK_POINTER(here);
   if (paints) {
@@ -150,7 +150,7 @@ static void* thread_main(void* argument) {
   return NULL;
 }
 
-// Below it lies a guard: what needs more dies.
+// A guard lies below it: a call that needs more ends the process.
 static void* small_thread_main(void* argument) {
   state = (unsigned long)(intptr_t)argument * 99 + 5;
   size_t bytes = 8192, page = (size_t)sysconf(_SC_PAGESIZE), frame = getauxval(AT_MINSIGSTKSZ);

@@ -1,9 +1,9 @@
 // One misuse of the heap per run: misuse KIND SIZE [OPERATION]
 //
-// OPERATION is by what a pointer that is not from the heap is given back: free (the default), realloc, malloc_usable_size, and what C++
-// calls: delete, sized_delete, aligned_delete.
-// Prints "pointer 0x…", the pointer that is given wrongly, before the misuse, and "survived" after it and after a little
-// more use of the heap. The table of what must come of each is in misuse_test.cc.
+// OPERATION is the call that gets a pointer outside of the heap: free (the default), realloc, malloc_usable_size, and C++'s delete,
+// sized_delete and aligned_delete.
+// Prints "pointer 0x…", the wrong pointer, before the misuse, and "survived" after it and after a little more use of the heap. The table of
+// expected results is in misuse_test.cc.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <malloc.h>

@@ -132,7 +132,7 @@ void expect_caught(const Row& row, const Outcome& outcome) {
   EXPECT_EQ(line_problem(outcome, row.line, std::string(row.line) != "corrupted free list"), "");
 }
 
-// A pointer that no allocator in the process knows, and what is said of where it leads.
+// A pointer that no allocator in the process knows, and the words about the place where it leads.
 struct Foreign {
   const char* kind;
   const char* place;
@@ -207,7 +207,7 @@ TEST(Misuse, Table) {
   printf("\n");
 }
 
-// As glibc, which ends the program over a free or realloc; what it makes of malloc_usable_size is anything.
+// glibc, too, ends the program over a free or realloc; its malloc_usable_size may return anything.
 TEST(Misuse, ForeignPointersEndTheProgram) {
   for (const Foreign& foreign : foreign_kinds()) {
     for (const char* operation : kOperations) {
@@ -253,7 +253,7 @@ TEST(Misuse, BlocksOfGlibcArePassedOn) {
   }
 }
 
-// Whoever of the two finds it: glibc keeps small ones as if they were in use.
+// Either of the two allocators may find it: glibc leaves small freed blocks marked as in use.
 TEST(Misuse, FreedBlocksOfGlibcEndTheProgram) {
   for (size_t size : {size_t{64}, size_t{1000}, size_t{5000}, size_t{1} << 20}) {
     Outcome outcome = misuse("libc_freed", size, preloaded());

@@ -1,7 +1,7 @@
 // Calls each of the 20 operators in a program that has replaced some of them: every_form MASK, a bit for each replaced one (forms.h).
 //
-// Who serves a call is what the standard says: the program's operator where that form is replaced, else whoever serves the form that the
-// default calls, down to the default that calls none. Each new meets each delete that may take its block.
+// The standard says which operator serves a call: the program's, if that form is replaced; else the one that serves the form which the
+// default calls; the last default calls none. Each new is paired with each delete that may take its block.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

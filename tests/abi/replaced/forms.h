@@ -20,7 +20,7 @@ constexpr Form kCalls[kForms] = {
     kDeleteAligned, kDeleteArrayAligned, kDeleteAligned, kDeleteArrayAligned,
 };
 
-// What a program's own operators (own_operators.cc) have done since it was last cleared.
+// A record of the calls of the program's own operators (own_operators.cc) since it was last cleared.
 struct Seen {
   int calls;
   Form last;

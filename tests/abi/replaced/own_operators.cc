@@ -1,5 +1,5 @@
-// A program's own operators, from a pool of its own. They have names of their own here; run.py gives those of a subset the operators' names,
-// with objcopy, so that every subset is a program in which just these are replaced.
+// The operators of the test program, with a pool of their own. Here they have other names; for each subset, run.py gives its members the
+// real names, with objcopy. Each subset is then a program that replaces just these.
 #include <cstdint>
 #include <cstdlib>
 

@@ -29,12 +29,12 @@ def forms():
 def subsets(which):
     drawn = random.Random(20)
     masks = list(range(256)) + [1 << bit for bit in range(8, 20)] + [drawn.getrandbits(20) for _ in range(60)] + [(1 << 20) - 1]
-    # new and delete, the four base ones, news alone, deletes alone: what programs do.
+    # The usual subsets in programs: new and delete, the four base operators, only news, only deletes.
     return masks if which == "all" else [0x00, 0x11, 0x55, 0x0f, 0xf0] + drawn.sample(masks, 35)
 
 
 def build_and_run(options, symbols, mask):
-    """What went wrong; None when nothing did."""
+    """The problem; None: there is none."""
     names = options.out / f"names.{mask:05x}"
     operators = options.out / f"operators.{mask:05x}.o"
     program = options.out / f"program.{mask:05x}"

@@ -270,7 +270,7 @@ static void drops() {
   rest();
 }
 
-// ---- splits: its own mappings, page by page of another protection, up to nine tenths of what the kernel allows ----
+// ---- splits: the program's own mappings, with alternating protections, up to nine tenths of the kernel's limit ----
 
 static void splits() {
   FILE* file = fopen("/proc/sys/vm/max_map_count", "r");
