@@ -460,13 +460,12 @@ int rename_file(const char* from, const char* to) {
 
 int remove_file(const char* path) { return static_cast<int>(sys(SYS_unlinkat, AT_FDCWD, as_long(path), 0)); }
 
-bool read_memory(const void* from, void* to, size_t bytes) {
-  MemoryPiece piece{reinterpret_cast<uintptr_t>(from), to, bytes};
-  return read_memory(&piece, 1);
-}
+namespace {
 
-bool read_memory(const MemoryPiece* pieces, unsigned count) {
-  iovec local[kMostMemoryPieces], remote[kMostMemoryPieces];
+// A function for each number of pieces: one piece needs little stack.
+template <unsigned kMost>
+SEEMALLOC_ALWAYS_INLINE bool read_pieces(const MemoryPiece* pieces, unsigned count) {
+  iovec local[kMost], remote[kMost];
   size_t bytes = 0;
   for (unsigned i = 0; i < count; i++) {
     local[i] = {pieces[i].to, pieces[i].bytes};
@@ -489,6 +488,15 @@ bool read_memory(const MemoryPiece* pieces, unsigned count) {
   close_file(fd);
   return all;
 }
+
+}  // namespace
+
+bool read_memory(const void* from, void* to, size_t bytes) {
+  MemoryPiece piece{reinterpret_cast<uintptr_t>(from), to, bytes};
+  return read_pieces<1>(&piece, 1);
+}
+
+bool read_memory(const MemoryPiece* pieces, unsigned count) { return read_pieces<kMostMemoryPieces>(pieces, count); }
 
 namespace {
 timespec timespec_of(uint64_t ns) { return {static_cast<time_t>(ns / kSecond_ns), static_cast<long>(ns % kSecond_ns)}; }

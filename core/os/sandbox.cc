@@ -78,7 +78,7 @@ Seen look_for_filter() {
   if (fd == -EPERM || fd == -EACCES || fd == -ENOSYS) return {Filter::kSandbox};
   if (sys_failed(fd)) return {};  // no /proc
   Field privileges("\nNoNewPrivs:\t"), mode("\nSeccomp:\t"), count("\nSeccomp_filters:\t");
-  char text[256];
+  char text[64];  // little stack is left here
   long bytes;
   while ((bytes = raw_sys(SYS_read, fd, as_long(text), sizeof(text), 0, 0, 0)) > 0 || bytes == -EINTR) {
     for (long i = 0; i < bytes; i++) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "core/base/compiler.h"
 #include "core/os/syscall.h"
 
 namespace seemalloc::os {
@@ -17,7 +18,8 @@ using SignalMask = uint64_t;
 constexpr SignalMask mask_of(int signal) { return SignalMask{1} << (signal - 1); }
 
 // All but those that the C library has for itself (cancellation, setuid): other threads wait for their handlers. It knows which.
-inline SignalMask all_signals() {
+// Not inlined: sigset_t has 128 bytes.
+SEEMALLOC_NOINLINE inline SignalMask all_signals() {
   sigset_t all;
   sigfillset(&all);
   SignalMask mask;

@@ -38,39 +38,41 @@ bool put_kept(const Range& range) {
   return put;
 }
 
-// Gives the first parts of a range back, as many as can be noted again; *range is the rest. False where unmapping is refused (too
-// many mappings): the memory goes and the address space is kept, seams and all.
-bool unmap_first_parts(Range* range, os::Reason reason) {
-  constexpr unsigned kMostNoted = 64;
+enum class Result { kUnmapped, kPurged, kStuck };
+
+// Gives back the first parts of a range, as many as can be noted again: *parts; *range is the rest. If the kernel refuses to unmap them (too
+// many mappings), only the memory goes, and the seams are as before. Not inlined: its notes would lie on the stack below put_kept().
+SEEMALLOC_NOINLINE Result unmap_first_parts(Range* range, Range* parts, os::Reason reason) {
+  constexpr unsigned kMostNoted = 32;
   uintptr_t noted[kMostNoted];
   unsigned count;
   {
     LockGuard guard(lock);
     count = seams.copy(range->start, range->end(), noted, kMostNoted);
   }
-  Range parts = *range;
-  if (count == kMostNoted) parts.bytes = noted[--count] - parts.start;
-  *range = Range{parts.end(), range->bytes - parts.bytes};
-  forget_huge_mapping(parts);
-  if (os::unmap(pointer(parts.start), parts.bytes, reason)) return true;
-  bool gone = os::purge(pointer(parts.start), parts.bytes, reason);
-  note_huge_mapping(parts);
-  {
-    LockGuard guard(lock);
-    for (unsigned i = 0; i < count; i++) seams.add(noted[i]);
-  }
-  // No record: the addresses are lost.
-  if (gone) {
-    put_kept(parts);
-  } else {
-    keep_stuck_huge(parts);
-  }
-  return false;
+  *parts = *range;
+  if (count == kMostNoted) parts->bytes = noted[--count] - parts->start;
+  *range = Range{parts->end(), range->bytes - parts->bytes};
+  forget_huge_mapping(*parts);
+  if (os::unmap(pointer(parts->start), parts->bytes, reason)) return Result::kUnmapped;
+  bool gone = os::purge(pointer(parts->start), parts->bytes, reason);
+  note_huge_mapping(*parts);
+  LockGuard guard(lock);
+  for (unsigned i = 0; i < count; i++) seams.add(noted[i]);
+  return gone ? Result::kPurged : Result::kStuck;
 }
 
+// False if the kernel refused a part of it: the address space of that part is kept.
 bool unmap_all(Range range, os::Reason reason) {
   bool all = true;
-  while (range.bytes != 0) all = unmap_first_parts(&range, reason) && all;
+  while (range.bytes != 0) {
+    Range parts;
+    Result result = unmap_first_parts(&range, &parts, reason);
+    all = all && result == Result::kUnmapped;
+    // If there is no record for it, the addresses are lost.
+    if (result == Result::kPurged) put_kept(parts);
+    if (result == Result::kStuck) keep_stuck_huge(parts);
+  }
   return all;
 }
 

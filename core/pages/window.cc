@@ -2,6 +2,7 @@
 
 #include "core/os/arena.h"
 #include "core/os/os.h"
+#include "core/os/scratch.h"
 #include "core/pages/page_map.h"
 
 namespace seemalloc::pages {
@@ -15,7 +16,12 @@ constexpr uintptr_t kLeastTop = 64 * GiB;
 void* region_for_records(size_t bytes, size_t* got) {
   if (bytes > kRegionBytes) return nullptr;
   *got = kRegionBytes;
-  return reinterpret_cast<void*>(window.map_region());
+  // Not traced: records are wanted where little stack is left.
+  bool inner_before = os::inner_calls;
+  os::inner_calls = true;
+  void* region = reinterpret_cast<void*>(window.map_region());
+  os::inner_calls = inner_before;
+  return region;
 }
 }  // namespace
 

@@ -56,7 +56,7 @@ class DwarfCursor {
   void seek(uintptr_t address, uintptr_t lowest) { address >= lowest && address < end_ ? void(at_ = address) : fail(); }
 
  private:
-  static constexpr size_t kWindowBytes = 64;
+  static constexpr size_t kWindowBytes = 48;
 
   void fail() { ok_ = false, at_ = end_; }
   template <typename T>

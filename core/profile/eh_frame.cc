@@ -14,7 +14,7 @@ struct TableEntry {
   int32_t function;
   int32_t description;
 };
-constexpr size_t kBlockEntries = 32;
+constexpr size_t kBlockEntries = 16;
 
 // The last of `count` entries whose function starts at or before `wanted`, or the first. Copies all entries at once.
 SEEMALLOC_NOINLINE bool last_of_block(uintptr_t at, uint64_t count, int64_t wanted, TableEntry* entry) {
@@ -41,7 +41,7 @@ SEEMALLOC_NOINLINE uintptr_t search_header(const Module& module, uintptr_t pc, b
   auto wanted = static_cast<int64_t>(pc - header);
   uint64_t low = 0, high = count;  // the last entry with function ≤ wanted is in [low, high), or there is none
   TableEntry entry;
-  // An untrusted search ends with a block that is copied at once: it saves five of its system calls.
+  // An untrusted search ends with a block that is copied at once: it saves four of its system calls.
   while (high - low > (trusted ? 1 : kBlockEntries)) {
     uint64_t middle = low + (high - low) / 2;
     if (!copy_from(table + middle * sizeof(entry), &entry, sizeof(entry), trusted)) return 0;

@@ -60,7 +60,7 @@ class Evaluator {
   bool run(uintptr_t* result);
 
  private:
-  static constexpr unsigned kMaxDepth = 16;
+  static constexpr unsigned kMaxDepth = 12;
   static constexpr unsigned kMaxOperations = 256;  // loops end here
 
   void fail() { ok_ = false; }

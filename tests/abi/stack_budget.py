@@ -25,7 +25,8 @@ tc_posix_memalign tc_valloc tc_pvalloc tc_new tc_delete seemalloc_pool_alloc see
 # Entries that the C library and the kernel call: the end of a thread, fork, a signal of the CPU profiler, the signal that asks for a dump.
 CALLED_FROM_OUTSIDE = ["thread_ends", "before_fork", "after_fork_in_parent", "after_fork_in_child", "on_interrupt", "on_signal"]
 
-# Calls through pointers: in this function, to these. All of a function's go to all of its targets.
+# Calls through pointers: in this function, to these. All of a function's go to all of its targets. A number: bytes that a target outside of
+# the library needs. "inner": the function is called as one of InnerCalls.
 POINTERS = {
     # Without a place where it could be refused a jump is a hook's, which is asked for only where it is set.
     "os::counted_call": ["record_call"],
@@ -42,6 +43,8 @@ POINTERS = {
     "profile::PythonWalk::PythonWalk": [],  # the same
     "profile::StackMemo::enlarge": ["os::arena_allocate", "os::arena_allocate_present"],
     "abort_now": ["leave_heap"],
+    "os::bump": [("inner", "pages::region_for_records")],
+    "os::read_clock": [192, "os::clock_by_system_call"],  # the vDSO's function, or the system call
     "os::for_each_thread": ["see_thread"],
     "pages::for_each_huge_span": [],
     "pages::RegionWalk::next": [],
@@ -77,7 +80,6 @@ POINTERS = {
 # The stack that functions of other libraries need, in bytes below the call (lives/stack_depth.c measures the large ones).
 OUTSIDE = {
     "memcpy": 64, "memmove": 64, "memset": 64, "memcmp": 64, "strlen": 64, "strchr": 64, "__errno_location": 16, "getauxval": 64,
-    "clock_gettime": 192,  # the vDSO's
     "_dl_find_object": 192,
     "sigemptyset": 16, "sigfillset": 16, "sigaddset": 16, "sigdelset": 16, "sigismember": 16, "pthread_sigmask": 320, "sigaction": 512,
     "pthread_key_create": 64, "__pthread_get_minstack": 64, "pthread_attr_init": 64, "pthread_attr_destroy": 64,
@@ -91,9 +93,9 @@ OUTSIDE = {
 }
 # Those of them that call malloc, with the bytes that they need above that call: for a thread's storage, and for keys from the
 # 32nd on. The slow paths around them are marked (InnerCalls in core/api/slow_path.h). pthread_create needs 3.5 KiB the first time,
-# when the dynamic linker binds what libc calls in it.
+# when the dynamic linker binds the functions that libc calls in it.
 ALLOCATE = {"pthread_create": 560, "pthread_setspecific": 96, "__cxa_thread_atexit_impl": 96}
-# (caller, callee): the chain ends here; what the callee needs all the same, and why.
+# (caller, callee): the chain ends here. The bytes that the callee still needs, and the reason.
 ENDS = {
     ("*", "os::sandbox::is_limited_slow"): (64, "filters are looked for once, when the options are read: that is no deep path"),
     ("heap::release_lost", "heap::release_everything"): (800, "in the walk gate, where tick() returns at once"),
@@ -101,6 +103,9 @@ ENDS = {
     ("heap::central_publish_lists", "heap::publish_blocks"): (400, "the same"),
     ("profile::heap_profile_to_buffer", "profile::write_lifetime_rows"): (0, "of a kind that nothing dumps unasked"),
     ("profile::heap_profile_to_buffer", "profile::write_thread_rows"): (0, "the same"),
+    # The deepest paths lead through a traced call; a trace is started by the socket's thread, whose calls have asked before. No other path
+    # with this call comes within 300 bytes of the limit.
+    ("os::sandbox::is_limited_slow", "os::look_for_filter"): (0, "a filter was looked for before the trace"),
     ("profile::make_frame_index", "profile::read_description"): (560, "the program's own tables are read in place"),
     ("profile::make_frame_index", "os::map"): (440, "mappings of the unwinder are not traced"),
 }
@@ -245,7 +250,15 @@ class Budget:
         if names is None:
             self.problems.add(f"{function.name} calls through a pointer ({symbol or 'in a register'}): POINTERS does not say where it goes")
             return []
-        return [start for name in names for start in self.by_name[name]]
+        found = []
+        for name in names:
+            if isinstance(name, int):
+                found.append(-name)
+            elif isinstance(name, tuple) and self.inner is not None:
+                found.append((0, name[1]))
+            else:
+                found += self.by_name[name[1] if isinstance(name, tuple) else name]
+        return found
 
     def need(self, start, chain=()):
         """The bytes below the caller's stack pointer, and the chain of (name, depth)."""
