@@ -99,11 +99,11 @@ int write_in_time(int fd, const char* data, size_t bytes) {
 // The same. A reader that goes away is an error, and no signal to the program.
 int write_without_signal(int fd, const char* data, size_t bytes) {
   constexpr int kBrokenPipe = -32;  // -EPIPE
-  SignalMask before = change_signal_mask(SIG_BLOCK, mask_of(SIGPIPE));
+  MaskBefore before = change_signal_mask(SIG_BLOCK, mask_of(SIGPIPE));
   bool was_pending = is_signal_pending(SIGPIPE);
   int result = write_in_time(fd, data, bytes);
   if (result == kBrokenPipe && !was_pending) take_signal(SIGPIPE);
-  change_signal_mask(SIG_SETMASK, before);
+  restore_signal_mask(before);
   return result;
 }
 
