@@ -97,7 +97,7 @@ OUTSIDE = {
 ALLOCATE = {"pthread_create": 560, "pthread_setspecific": 96, "__cxa_thread_atexit_impl": 96}
 # (caller, callee): the chain ends here. The bytes that the callee still needs, and the reason.
 ENDS = {
-    ("*", "os::sandbox::is_limited_slow"): (64, "filters are looked for once, when the options are read: that is no deep path"),
+    ("*", "os::sandbox::is_limited_slow"): (8, "a filter is looked for once, when the options are read; afterwards it is a leaf"),
     ("heap::release_lost", "heap::release_everything"): (800, "in the walk gate, where tick() returns at once"),
     ("heap::release_parked", "heap::release_everything"): (800, "the same"),
     ("heap::central_publish_lists", "heap::publish_blocks"): (400, "the same"),
@@ -105,7 +105,6 @@ ENDS = {
     ("profile::heap_profile_to_buffer", "profile::write_thread_rows"): (0, "the same"),
     # The deepest paths lead through a traced call; a trace is started by the socket's thread, whose calls have asked before. No other path
     # with this call comes within 300 bytes of the limit.
-    ("os::sandbox::is_limited_slow", "os::look_for_filter"): (0, "a filter was looked for before the trace"),
     ("profile::make_frame_index", "profile::read_description"): (560, "the program's own tables are read in place"),
     ("profile::make_frame_index", "os::map"): (440, "mappings of the unwinder are not traced"),
 }
