@@ -56,27 +56,15 @@ bool has_value(const char* variable, const char* name_and_equals) {
   return text_equal(variable, length, name_and_equals) && variable[length] != 0;
 }
 
-// By what runtimes leave for programs to see. Their filters answer with errors, whether with no_new_privs or without.
-bool is_in_a_container() {
-  char** variables = is_privileged() ? nullptr : environ;
-  for (char** variable = variables; variable != nullptr && *variable != nullptr; variable++) {
-    if (has_value(*variable, "KUBERNETES_SERVICE_HOST=") || has_value(*variable, "container=")) return true;
-  }
-  for (const char* file : {"/.dockerenv", "/run/.containerenv"}) {
-    long fd = raw_sys(SYS_openat, AT_FDCWD, as_long(file), O_RDONLY | O_CLOEXEC, 0, 0, 0);
-    if (sys_failed(fd)) continue;
-    raw_sys(SYS_close, fd, 0, 0, 0, 0, 0);
-    return true;
-  }
-  return false;
-}
+// A status file of /proc, as far as it tells of filters.
+struct Status {
+  long error = 0;  // -errno of the open
+  unsigned privileges = 0, mode = 0, count = 0;
+};
 
-// By open, read and close, which the dynamic linker has needed before us. A filter from a process without privileges comes with
-// no_new_privs: a sandbox, which may kill. One without it is by a container's runtime, whose programs are to do what they like: it refuses.
-Seen look_for_filter() {
-  long fd = raw_sys(SYS_openat, AT_FDCWD, as_long("/proc/thread-self/status"), O_RDONLY | O_CLOEXEC, 0, 0, 0);
-  if (fd == -EPERM || fd == -EACCES || fd == -ENOSYS) return {Filter::kSandbox};
-  if (sys_failed(fd)) return {};  // no /proc
+Status read_status(const char* file) {
+  long fd = raw_sys(SYS_openat, AT_FDCWD, as_long(file), O_RDONLY | O_CLOEXEC, 0, 0, 0);
+  if (sys_failed(fd)) return {fd};
   Field privileges("\nNoNewPrivs:\t"), mode("\nSeccomp:\t"), count("\nSeccomp_filters:\t");
   char text[64];  // little stack is left here
   long bytes;
@@ -88,8 +76,32 @@ Seen look_for_filter() {
     }
   }
   raw_sys(SYS_close, fd, 0, 0, 0, 0, 0);
-  if (mode.number() == 0) return {};
-  return {privileges.number() == 0 ? Filter::kContainer : Filter::kSandbox, count.number()};
+  return {0, privileges.number(), mode.number(), count.number()};
+}
+
+// A runtime's filter answers with errors, with no_new_privs or without. Kubernetes, podman and others set a variable. Docker leaves a file,
+// but runs containers without a filter as well: then the container's first process has none.
+bool is_in_a_container() {
+  char** variables = is_privileged() ? nullptr : environ;
+  for (char** variable = variables; variable != nullptr && *variable != nullptr; variable++) {
+    if (has_value(*variable, "KUBERNETES_SERVICE_HOST=") || has_value(*variable, "container=")) return true;
+  }
+  for (const char* file : {"/.dockerenv", "/run/.containerenv"}) {
+    long fd = raw_sys(SYS_openat, AT_FDCWD, as_long(file), O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    if (sys_failed(fd)) continue;
+    raw_sys(SYS_close, fd, 0, 0, 0, 0, 0);
+    return read_status("/proc/1/status").mode != 0;
+  }
+  return false;
+}
+
+// By open, read and close, which the dynamic linker has needed before us. A filter from a process without privileges comes with
+// no_new_privs: a sandbox, which may kill. A filter without it is from the runtime of a container, and answers with errors.
+Seen look_for_filter() {
+  Status status = read_status("/proc/thread-self/status");
+  if (status.error == -EPERM || status.error == -EACCES || status.error == -ENOSYS) return {Filter::kSandbox};
+  if (status.error != 0 || status.mode == 0) return {};  // no /proc, or no filter
+  return {status.privileges == 0 ? Filter::kContainer : Filter::kSandbox, status.count};
 }
 
 // The runtime has one filter: a second one has come in the container.
