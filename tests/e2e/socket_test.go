@@ -44,6 +44,10 @@ func needRoot(t *testing.T, programs ...string) {
 			t.Skip("needs " + program)
 		}
 	}
+	// Containers may forbid them.
+	if out, err := exec.Command("unshare", "--mount", "--user", "true").CombinedOutput(); err != nil {
+		t.Skipf("needs namespaces of its own: %s", out)
+	}
 }
 
 // as runs the tool as the user that the prefix sets, from a place that every user can read.
