@@ -179,7 +179,7 @@ func TestCPUStartOverTheSocketIsStrict(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", burn, "for", "1e9")
 	waitFor(t, socketOf(p.pid))
-	conn, lines := dialProven(t, p.pid)
+	conn := connect(t, p.pid)
 	for request, want := range map[string]string{
 		"100 5s": "error expected", "100 x": "error expected", "100 5 5": "error expected", "x": "error expected", "0": "error expected",
 		"4001": "error expected", "99999999999999999999": "error expected", "100 99999999999999999999": "error expected",
@@ -187,7 +187,7 @@ func TestCPUStartOverTheSocketIsStrict(t *testing.T) {
 		if _, err := fmt.Fprintf(conn, "cpu start %s\n", request); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(got, want) {
+		if got, err := conn.in.ReadString('\n'); err != nil || !strings.HasPrefix(got, want) {
 			t.Errorf("cpu start %s: %q, %v, expected %s", request, got, err, want)
 		}
 	}

@@ -1,12 +1,8 @@
 package e2e
 
 import (
-	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
-	"net"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -98,51 +94,14 @@ func TestMapRefusesNonsense(t *testing.T) {
 	}
 }
 
-// askSocket sends a line as it is, and has the first line of the answer.
-// dialProven connects to a process's socket and shows that this user may inspect it, as the tool does (docs/decisions/0073).
-func dialProven(t *testing.T, pid string) (net.Conn, *bufio.Reader) {
-	t.Helper()
-	conn, err := net.Dial("unix", socketOf(pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	lines := bufio.NewReader(conn)
-	fd := exchange(t, conn, lines, "prove")
-	link, err := os.Readlink("/proc/" + pid + "/fd/" + fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret := strings.TrimSuffix(strings.TrimPrefix(link, "/memfd:seemalloc:"), " (deleted)")
-	exchange(t, conn, lines, "prove "+secret)
-	return conn, lines
-}
-
-// exchange sends a line and returns the body of its answer, which must be ok.
-func exchange(t *testing.T, conn net.Conn, lines *bufio.Reader, line string) string {
-	t.Helper()
-	if _, err := io.WriteString(conn, line+"\n"); err != nil {
-		t.Fatal(err)
-	}
-	var length int
-	if _, err := fmt.Fscanf(lines, "ok %d\n", &length); err != nil {
-		t.Fatalf("%s: %v", line, err)
-	}
-	body := make([]byte, length)
-	if _, err := io.ReadFull(lines, body); err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
-}
-
 // askSocket sends a line and returns the first line of the answer.
 func askSocket(t *testing.T, pid, line string) string {
 	t.Helper()
-	conn, lines := dialProven(t, pid)
+	conn := connect(t, pid)
 	if _, err := io.WriteString(conn, line+"\n"); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := lines.ReadString('\n')
+	answer, err := conn.in.ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}

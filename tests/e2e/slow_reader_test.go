@@ -213,16 +213,7 @@ func TestSlowReaderHoldsUpNobody(t *testing.T) {
 		}
 	}
 	tool(t, "profile", p.pid, "-o", filepath.Join(t.TempDir(), "x.pb.gz"))
-	select {
-	case err := <-slowly:
-		t.Errorf("the slow client has read all already: %v", err)
-		return
-	default:
-	}
-	close(hurry)
-	if err := <-slowly; err != nil {
-		t.Error(err)
-	}
+	finishReading(t, slowly, hurry)
 }
 
 // A child of fork has a socket of its own, and neither its birth nor its end cuts off what the parent is sending.
@@ -250,6 +241,12 @@ func TestForkWhileAnAnswerIsSent(t *testing.T) {
 			t.Errorf("the child's status is %s", status)
 		}
 	}
+	finishReading(t, slowly, hurry)
+}
+
+// finishReading expects the slow client to be at it still, and lets it read the rest at once.
+func finishReading(t *testing.T, slowly <-chan error, hurry chan<- struct{}) {
+	t.Helper()
 	select {
 	case err := <-slowly:
 		t.Errorf("the slow client has read all already: %v", err)
