@@ -40,6 +40,15 @@ void lead_to_ours(const LoadedObject& glibc, const LoadedObject& ours) {
   glibc.redirect(redirections, count);
 }
 
+// glibc initialises its allocator at the first call and takes no lock for it: in a program, that call comes before any second thread. The
+// first call may now come from several threads at once (posix_memalign in a plugin), so it is made here. mallopt changes nothing when it
+// does not know the parameter, and allocates nothing.
+void initialize(const LoadedObject& glibc) {
+  constexpr int kNoParameter = 0;
+  auto set = reinterpret_cast<int (*)(int, int)>(glibc.symbols().address_of("mallopt"));
+  if (set != nullptr) set(kNoParameter, 0);
+}
+
 }  // namespace
 
 void meet_other_allocators() {
@@ -54,7 +63,9 @@ void meet_other_allocators() {
   if (!glibc.exists()) return;
   of_glibc = allocator_of(glibc);
   // Otherwise the process uses another malloc, and the C library's free would bring that malloc's blocks to us.
-  if (first_with_malloc.is_this()) lead_to_ours(glibc, ours);
+  if (!first_with_malloc.is_this()) return;
+  lead_to_ours(glibc, ours);
+  initialize(glibc);
 }
 
 const OtherAllocator& glibc_allocator() { return of_glibc; }

@@ -1,6 +1,7 @@
 // Plugins that look in the C library before they look in the program: their malloc and free are found in libc.so, or in an object of their
 // own. Blocks cross in both directions.
 //   deepbind cross PLUGIN lazy|now       opened with RTLD_DEEPBIND; each of the family on each other's blocks
+//   deepbind first PLUGIN                threads make the first calls of the C library's own allocator, all at once
 //   deepbind private PLUGIN              the plugin brings an allocator of its own, which it has to get
 //   deepbind runpath OPENER PLUGIN       opened by a library that finds it by its own RUNPATH only
 //   deepbind handle PLUGIN               no flag: functions found by the handle of libc.so, or of a library that needs it
@@ -8,6 +9,7 @@
 //   deepbind apart PLUGIN                the same by dlopen, for a static program: the plugin comes with a C library of its own
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/wait.h>
 
 #include "deepbind.h"
 #include "expect.h"
@@ -94,6 +96,31 @@ static void cross_in_threads(void) {
   for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
 }
 
+static pthread_barrier_t all_here;
+
+static void* first_call(void* unused) {
+  pthread_barrier_wait(&all_here);
+  for (int i = 0; i < 100; i++) free_marked(marked(theirs.memalign(64, 100), 100), 100);
+  return unused;
+}
+
+// In many processes, since each has only one first call.
+static void first_calls_in_threads(void) {
+  for (int i = 0; i < 400; i++) {
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+      pthread_t threads[3];
+      EXPECT(pthread_barrier_init(&all_here, NULL, 3) == 0);
+      for (int t = 0; t < 3; t++) EXPECT(pthread_create(&threads[t], NULL, first_call, NULL) == 0);
+      for (int t = 0; t < 3; t++) EXPECT(pthread_join(threads[t], NULL) == 0);
+      _exit(0);
+    }
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+  }
+}
+
 static const struct Family* (*taker(void* library))(void) {
   EXPECT(library != NULL);
   const struct Family* (*take)(void) = (const struct Family* (*)(void))dlsym(library, "plugin_family");
@@ -139,6 +166,10 @@ int main(int argc, char** argv) {
     meet_the_linker(library, 1);
     cross_in_threads();
     EXPECT(dlclose(library) == 0);
+  } else if (strcmp(argv[1], "first") == 0) {
+    void* library = dlopen(argv[2], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    theirs = family_in(library, taker(library));
+    first_calls_in_threads();
   } else if (strcmp(argv[1], "private") == 0) {
     private_allocator(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND));
   } else if (strcmp(argv[1], "runpath") == 0) {
