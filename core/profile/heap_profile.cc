@@ -269,16 +269,11 @@ void set_baseline(ExactBytes exact) {
   baseline.version.store(version + 2, std::memory_order_release);
 }
 
-namespace {
-// Of so many blocks of the row, estimated: (1-p)/p² = w(w-1).
-double variance_of(const BucketRow& row, double objects) { return objects * (row.weight - 1) * row.bytes() * row.bytes(); }
-}  // namespace
-
 void RowSums::add_new(const BucketRow& row) {
   double objects = row.new_objects();
   totals_.alloc_objects += objects;
   totals_.alloc_bytes += objects * row.bytes();
-  alloc_variance_ += variance_of(row, objects > 0 ? objects : 0);
+  allocated_.add(objects, row.weight, row.bytes());
 }
 
 void RowSums::add(const BucketRow& row) {
@@ -288,14 +283,14 @@ void RowSums::add(const BucketRow& row) {
   totals_.alloc_bytes += row.alloc_objects() * row.bytes();
   totals_.inuse_objects += row.live_objects();
   totals_.inuse_bytes += row.live_objects() * row.bytes();
-  alloc_variance_ += variance_of(row, row.alloc_objects());
-  variance_ += variance_of(row, row.live_objects());
+  allocated_.add(row.alloc_objects(), row.weight, row.bytes());
+  in_use_.add(row.live_objects(), row.weight, row.bytes());
 }
 
 SampleTotals RowSums::totals() const {
   SampleTotals totals = totals_;
-  totals.alloc_bytes_stderr = square_root(alloc_variance_);
-  totals.inuse_bytes_stderr = square_root(variance_);
+  totals.alloc_bytes_stderr = square_root(allocated_.variance());
+  totals.inuse_bytes_stderr = square_root(in_use_.variance());
   return totals;
 }
 

@@ -68,7 +68,8 @@ struct Model {
 
   void check_totals() const {
     SampleTotals now = sample_totals();
-    double alloc_objects = 0, alloc_bytes = 0, inuse_objects = 0, inuse_bytes = 0, variance = 0;
+    double alloc_objects = 0, alloc_bytes = 0, inuse_objects = 0, inuse_bytes = 0;
+    SamplingError error;
     uint64_t samples = 0;
     for (const auto& [key, counts] : rows) {
       double bytes = static_cast<double>(std::get<1>(key));
@@ -78,8 +79,7 @@ struct Model {
       alloc_bytes += weight * counts.alloc * bytes;
       inuse_objects += weight * counts.live;
       inuse_bytes += weight * counts.live * bytes;
-      double p = 1 / weight;
-      variance += counts.live * (1 - p) / (p * p) * bytes * bytes;
+      error.add(weight * counts.live, weight, bytes);
     }
     EXPECT_EQ(now.samples - before.samples, samples);
     EXPECT_EQ(now.live_samples - before.live_samples, blocks.size());
@@ -89,7 +89,8 @@ struct Model {
     close(now.alloc_bytes, before.alloc_bytes + alloc_bytes);
     close(now.inuse_objects, before.inuse_objects + inuse_objects);
     close(now.inuse_bytes, before.inuse_bytes + inuse_bytes);
-    close(now.inuse_bytes_stderr, std::sqrt(before.inuse_bytes_stderr * before.inuse_bytes_stderr + variance));
+    EXPECT_EQ(before.live_samples, 0u);
+    close(now.inuse_bytes_stderr, std::sqrt(error.variance()));
   }
 };
 

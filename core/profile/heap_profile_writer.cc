@@ -75,14 +75,15 @@ void remote_values(const BucketRow& row, int64_t* out) { put_pair(row.elsewhere_
 // "WHAT: … bytes estimated", of so many samples of each row.
 template <typename SamplesOf>
 void append_estimate(Text& text, const char* what, const Snapshot& snapshot, SamplesOf samples_of) {
-  double bytes = 0, variance = 0;
+  double bytes = 0;
+  SamplingError error;
   for (size_t i = 0; i < snapshot.rows.size(); i++) {
     const BucketRow& row = snapshot.rows[i];
-    double here = row.weight * static_cast<double>(samples_of(row)) * row.bytes();
-    bytes += here;
-    variance += here * (row.weight - 1) * row.bytes();  // (1-p)/p² = w(w-1)
+    double objects = row.weight * static_cast<double>(samples_of(row));
+    bytes += objects * row.bytes();
+    error.add(objects, row.weight, row.bytes());
   }
-  text << what << ": " << rounded(bytes) << " bytes estimated, standard error " << rounded(square_root(variance)) << " bytes";
+  text << what << ": " << rounded(bytes) << " bytes estimated, standard error " << rounded(square_root(error.variance())) << " bytes";
 }
 
 void about_remote_frees(ProfileEncoder& encoder, const Snapshot& snapshot) {

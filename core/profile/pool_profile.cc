@@ -234,14 +234,14 @@ PoolTotals pool_totals() {
     if (site.stack->truncated) totals.truncated_samples += samples;
     if (site.stack->broken) totals.broken_samples += samples;
   });
-  double variance = 0;
+  SamplingError in_use;
   live.for_each([&](const PoolSample& sample) {
     double weight = sample_weight(sample.bytes, sample.interval_bytes), bytes = static_cast<double>(sample.bytes);
     totals.live_samples++;
     totals.inuse_bytes += weight * bytes;
-    variance += weight * (weight - 1) * bytes * bytes;  // (1-p)/p² = w(w-1)
+    in_use.add(weight, weight, bytes);
   });
-  totals.inuse_bytes_stderr = square_root(variance);
+  totals.inuse_bytes_stderr = square_root(in_use.variance());
   return totals;
 }
 

@@ -618,7 +618,8 @@ TEST(ProfileKinds, SinceSaysWhatWasAllocatedWithItsErrorAndExactly) {
   auto said = [] {
     double small = sample_weight(512, kInterval), large = sample_weight(1024, kInterval);
     double bytes = 2 * small * 512 + 3 * large * 1024;
-    double error = std::sqrt(2 * small * (small - 1) * 512 * 512 + 3 * large * (large - 1) * 1024 * 1024);
+    double one_more = large * 1024;
+    double error = std::sqrt(2 * small * (small - 1) * 512 * 512 + 3 * large * (large - 1) * 1024 * 1024 + one_more * one_more);
     return "allocated: " + std::to_string(std::llround(bytes)) + " bytes estimated, standard error " +
            std::to_string(std::llround(error)) + " bytes; exactly 17000 bytes since the baseline\n";
   };

@@ -74,8 +74,31 @@ struct BucketRow {
 };
 BucketRow read_bucket(const Bucket& bucket);
 
-// Sums of rows. The estimate is Horvitz and Thompson's: each sample counts 1/p; under Poisson sampling its variance is
-// estimated by the sum over samples of (1-p)/p² × bytes², of those alive for what is in use.
+// The standard error of a sum of samples. The estimate is Horvitz and Thompson's: each sample counts 1/p; under Poisson sampling its
+// variance is estimated by the sum over samples of (1-p)/p² × bytes². Where a block may be missing at all, one more is allowed for: of few
+// samples, or of large blocks that are nearly all sampled, that sum is too small when the estimate is. The tool does the same for parts of a
+// profile (tool/report/error.go).
+class SamplingError {
+ public:
+  // `objects` blocks were estimated, each of which has `weight` = 1/p.
+  void add(double objects, double weight, double bytes) {
+    double missing = objects * (1 - 1 / weight), largest = weight * bytes;
+    if (!(missing > 0)) return;
+    squares_ += missing * weight * bytes * bytes;  // objects are samples / p
+    missing_ += missing;
+    if (largest > largest_) largest_ = largest;
+  }
+  double variance() const {
+    constexpr double kCertain = 40;  // of more than one in 40 missing blocks this one is; of fewer a part
+    double part = kCertain * missing_;
+    return squares_ + largest_ * largest_ * (part < 1 ? part : 1);
+  }
+
+ private:
+  double squares_ = 0, missing_ = 0, largest_ = 0;
+};
+
+// Sums of rows.
 class RowSums {
  public:
   void add(const BucketRow& row);
@@ -86,7 +109,7 @@ class RowSums {
 
  private:
   SampleTotals totals_ = {};
-  double alloc_variance_ = 0, variance_ = 0;  // of bytes allocated, and of bytes in use
+  SamplingError allocated_, in_use_;  // of bytes
 };
 
 }  // namespace seemalloc::profile

@@ -22,6 +22,7 @@ type topReport struct {
 	Functions []struct {
 		Name      string
 		Flat, Cum int64
+		CumError  float64 `json:"cum_error"`
 	}
 }
 

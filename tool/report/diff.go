@@ -19,6 +19,8 @@ type Delta struct {
 	Change int64    `json:"change"`
 	// Error is the standard error of Change from sampling, at most: what is in both profiles adds to it.
 	Error StandardError `json:"standard_error"`
+
+	sampled samplingError
 	// State is "new" for what was not there before, "gone" for what is not there any more.
 	State string `json:"state,omitempty"`
 }
@@ -69,7 +71,7 @@ func NewDiff(before *profile.Profile, i int, after *profile.Profile, j int) (*Di
 		if err := of.p.RemoveUninteresting(); err != nil {
 			return nil, fmt.Errorf("the profile's drop_frames cannot be read: %v", err)
 		}
-		variance := varianceOf(of.p, of.index)
+		errorOf := samplingOf(of.p, of.index)
 		for _, sample := range of.p.Sample {
 			var names []string
 			for _, frame := range Frames(sample) {
@@ -79,12 +81,12 @@ func NewDiff(before *profile.Profile, i int, after *profile.Profile, j int) (*Di
 			stack := stacks.at(strings.Join(names, "\n"), func() *Delta { return &Delta{Stack: names} })
 			for _, row := range []*Delta{&d.Total, function, stack} {
 				*of.value(row) += sample.Value[of.index]
-				row.Error += StandardError(variance(sample))
+				row.sampled.add(errorOf(sample))
 			}
 		}
 	}
-	d.Total.Error = StandardError(Variance(before, i) + Variance(after, j))
 	d.Total.finish()
+	d.Total.Error = StandardError(math.Sqrt(Variance(before, i) + Variance(after, j)))
 	d.Functions, d.Stacks = functions.finish(), stacks.finish()
 	for _, stack := range d.Stacks {
 		switch stack.State {
@@ -99,7 +101,7 @@ func NewDiff(before *profile.Profile, i int, after *profile.Profile, j int) (*Di
 
 func (d *Delta) finish() {
 	d.Change = d.After - d.Before
-	d.Error = StandardError(math.Sqrt(float64(d.Error)))
+	d.Error = StandardError(math.Sqrt(d.sampled.variance()))
 	switch {
 	case d.Before == 0 && d.After != 0:
 		d.State = "new"

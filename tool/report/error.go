@@ -34,15 +34,39 @@ func Variance(p *profile.Profile, index int) float64 {
 	if stated, found := StatedError(p, index); found {
 		return stated * stated
 	}
-	sum, of := 0.0, varianceOf(p, index)
+	sum, of := samplingError{}, samplingOf(p, index)
 	for _, sample := range p.Sample {
-		sum += of(sample)
+		sum.add(of(sample))
 	}
-	return sum
+	return sum.variance()
 }
 
-// varianceOf returns what one row of the profile adds to it.
-func varianceOf(p *profile.Profile, index int) func(*profile.Sample) float64 {
+// samplingError is what is known of the error of a sum of rows.
+type samplingError struct {
+	squares float64 // the variance that those which were recorded let expect
+	missing float64 // how many blocks were not recorded, estimated
+	largest float64 // the most that one recorded block counts
+}
+
+func (s *samplingError) add(more samplingError) {
+	s.squares += more.squares
+	s.missing += more.missing
+	s.largest = max(s.largest, more.largest)
+}
+
+// variance allows for one block more than was recorded, where one may be missing at all: of few records, or of large blocks that are
+// nearly all recorded, the variance that is estimated by the records alone is too small when the sum is (as the interval of Agresti
+// and Coull does for a share).
+func (s *samplingError) variance() float64 {
+	if s.missing == 0 {
+		return s.squares
+	}
+	const certain = 40 // of more than one in 40 missing blocks this one is; of fewer a part
+	return s.squares + s.largest*s.largest*min(1, certain*s.missing)
+}
+
+// samplingOf returns what one row of the profile adds to it.
+func samplingOf(p *profile.Profile, index int) func(*profile.Sample) samplingError {
 	name := p.SampleType[index].Type
 	kind, isBytes := strings.CutSuffix(name, "space")
 	if !isBytes {
@@ -56,22 +80,22 @@ func varianceOf(p *profile.Profile, index int) func(*profile.Sample) float64 {
 	}
 	objects, bytes := column(kind+"objects"), column(kind+"space")
 	if objects < 0 || bytes < 0 || kind == "fragmentation_" {
-		return func(sample *profile.Sample) float64 {
+		return func(sample *profile.Sample) samplingError {
 			if sample.Value[index] == 0 {
-				return 0
+				return samplingError{}
 			}
-			return math.NaN()
+			return samplingError{squares: math.NaN()}
 		}
 	}
-	return func(sample *profile.Sample) float64 {
+	return func(sample *profile.Sample) samplingError {
 		// Of a difference at least that of what is left.
 		n, b := math.Abs(float64(sample.Value[objects])), math.Abs(float64(sample.Value[bytes]))
 		interval := intervalOf(p, sample)
 		switch {
 		case n == 0 || b == 0 || interval == 1:
-			return 0
+			return samplingError{}
 		case interval <= 0:
-			return math.NaN()
+			return samplingError{squares: math.NaN()}
 		}
 		size := b / n
 		if drawn := number(sample, drawnLabel); drawn > 0 {
@@ -79,7 +103,8 @@ func varianceOf(p *profile.Profile, index int) func(*profile.Sample) float64 {
 		}
 		q := -math.Expm1(-size / float64(interval))
 		each := float64(sample.Value[index]) / n
-		return n * (1 - q) / q * each * each
+		missing := n * (1 - q)
+		return samplingError{squares: missing / q * each * each, missing: missing, largest: math.Abs(each) / q}
 	}
 }
 

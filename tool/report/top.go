@@ -16,6 +16,9 @@ type Row struct {
 	File string `json:"file,omitempty"`
 	Flat int64  `json:"flat"` // allocated by the function itself
 	Cum  int64  `json:"cum"`  // by it and what it calls
+	// FlatError and CumError are their standard errors, from sampling.
+	FlatError StandardError `json:"flat_error"`
+	CumError  StandardError `json:"cum_error"`
 	// PerSecond is Flat over the time that the profile covers, where values grow with time.
 	PerSecond float64 `json:"flat_per_second,omitempty"`
 }
@@ -165,8 +168,13 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	if growing.MatchString(t.Type) {
 		t.Seconds = max(float64(p.DurationNanos), 0) / 1e9
 	}
-	rows := map[string]*Row{}
-	var order []*Row
+	type row struct {
+		Row
+		flat, cum samplingError
+	}
+	rows := map[string]*row{}
+	var order []*row
+	errorOf := samplingOf(p, index)
 	for _, sample := range p.Sample {
 		value := sample.Value[index]
 		if value == 0 {
@@ -179,29 +187,33 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 		} else {
 			t.Least, t.Most = min(t.Least, interval), max(t.Most, interval)
 		}
-		seen := map[*Row]bool{}
+		part := errorOf(sample)
+		seen := map[*row]bool{}
 		for depth, frame := range Frames(sample) {
-			row := rows[frame.Name]
-			if row == nil {
-				row = &Row{Name: frame.Name, File: frame.File}
-				rows[frame.Name] = row
-				order = append(order, row)
+			r := rows[frame.Name]
+			if r == nil {
+				r = &row{Row: Row{Name: frame.Name, File: frame.File}}
+				rows[frame.Name] = r
+				order = append(order, r)
 			}
 			if depth == 0 {
-				row.Flat += value
+				r.Flat += value
+				r.flat.add(part)
 			}
-			if !seen[row] { // a recursive function counts once
-				seen[row] = true
-				row.Cum += value
+			if !seen[r] { // a recursive function counts once
+				seen[r] = true
+				r.Cum += value
+				r.cum.add(part)
 			}
 		}
 	}
-	for _, row := range order {
-		if row.Flat != 0 || row.Cum != 0 { // of a difference, where all has cancelled out
+	for _, r := range order {
+		if r.Flat != 0 || r.Cum != 0 { // of a difference, where all has cancelled out
 			if t.Seconds > 0 {
-				row.PerSecond = float64(row.Flat) / t.Seconds
+				r.PerSecond = float64(r.Flat) / t.Seconds
 			}
-			t.Rows = append(t.Rows, *row)
+			r.FlatError, r.CumError = StandardError(math.Sqrt(r.flat.variance())), StandardError(math.Sqrt(r.cum.variance()))
+			t.Rows = append(t.Rows, r.Row)
 		}
 	}
 	t.Sort("flat")
