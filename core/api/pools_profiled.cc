@@ -24,6 +24,9 @@ struct Distance {
 };
 constinit thread_local Distance distance __attribute__((tls_model("initial-exec"))) = {};
 
+// What pools hold is not known here: 512 KiB may become 16 MiB.
+constexpr unsigned kMostStretch = 5;
+
 uint64_t changes() { return heap::sample_changes.load(std::memory_order_relaxed); }
 
 // The pool of the public header is the profiler's.
@@ -32,7 +35,7 @@ uintptr_t address_of(const void* block) { return reinterpret_cast<uintptr_t>(blo
 
 void draw(bool sampled) {
   uint64_t base = options::get(options::Id::sample);
-  distance.interval_bytes = base << next_stretch(distance.pace, base, sampled);
+  distance.interval_bytes = base << next_stretch(distance.pace, base, sampled, kMostStretch);
   distance.left = profile::draw_distance_bytes(distance.random, distance.interval_bytes);
 }
 

@@ -1,8 +1,11 @@
 // What the option `sample_limit` makes of a sampling interval: of malloc's blocks and of memory pools' alike (docs/decisions/0009).
 #pragma once
 
+#include <bit>
+
 #include "core/base/options.h"
-#include "core/heap/thread_heap.h"
+#include "core/base/units.h"
+#include "core/heap/sample_growth.h"
 #include "core/profile/sample_pace.h"
 
 namespace seemalloc {
@@ -14,12 +17,22 @@ inline bool limits_samples(uint64_t interval_bytes, profile::SamplePace::Limit* 
   return per_second != 0 && interval_bytes > 1;
 }
 
-// log2 of how much longer the thread's next interval is than the option `sample` says. `sampled`: a sample has been taken.
-inline unsigned next_stretch(profile::SamplePace& pace, uint64_t interval_bytes, bool sampled) {
+// The most that an interval may be stretched by in a heap of this size, as a log2. All that is live may have been allocated with the
+// stretched interval. At 512 KiB the standard error of the total then stays below 10 MiB: the sum of live bytes times interval is at
+// most (10 MiB)². Heaps of more than 100 MiB are always sampled as asked.
+inline unsigned most_stretch(size_t bytes_in_spans) {
+  constexpr size_t kNever_bytes = 200 * MiB;
+  return static_cast<unsigned>(std::bit_width(kNever_bytes / (bytes_in_spans | 1) | 1)) - 1;
+}
+
+// log2 of how much longer the thread's next interval is than the option `sample` says, and at most `most`. `sampled`: a sample has
+// been taken.
+inline unsigned next_stretch(profile::SamplePace& pace, uint64_t interval_bytes, bool sampled, unsigned most) {
   profile::SamplePace::Limit limit;
   if (!limits_samples(interval_bytes, &limit)) return 0;
   sampled ? pace.count(limit) : pace.relax(limit);
-  unsigned stretch = pace.stretch();
+  pace.stretch_at_most(most);
+  unsigned stretch = pace.stretch() < most ? pace.stretch() : most;
   if (stretch != 0) heap::sample_distances_stretched.store(true, std::memory_order_relaxed);
   return stretch;
 }

@@ -5,10 +5,12 @@
 #include "core/api/sampling.h"
 #include "core/base/options.h"
 #include "core/heap/fragmentation.h"
+#include "core/heap/sample_growth.h"
 #include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/scratch.h"
 #include "core/pages/growth.h"
+#include "core/pages/page_heap.h"
 #include "core/profile/forgotten.h"
 #include "core/profile/fragmentation_profile.h"
 #include "core/profile/growth_profile.h"
@@ -33,10 +35,17 @@ std::atomic<uint64_t> stretched_samples{0};
 
 profile::Recorder* recorder_of(const heap::ThreadHeap& heap) { return static_cast<profile::Recorder*>(heap.recorder); }
 
+// Samples of a heap that grows are not counted: their number is limited by how far it can grow.
+unsigned stretch_of(heap::ThreadHeap& heap, bool sampled) {
+  size_t in_spans = pages::bytes_in_spans();
+  if (heap::follows_growth(heap, in_spans)) return 0;
+  profile::SamplePace new_thread, &pace = heap.recorder != nullptr ? recorder_of(heap)->pace : new_thread;
+  return next_stretch(pace, heap.sample_base, sampled, most_stretch(in_spans));
+}
+
 void draw(heap::ThreadHeap& heap, heap::Draw reason) {
   if (reason == heap::Draw::kNewInterval) heap.sample_base = options::get(options::Id::sample);
-  profile::SamplePace new_thread, &pace = heap.recorder != nullptr ? recorder_of(heap)->pace : new_thread;
-  heap.sample_stretch = static_cast<uint8_t>(next_stretch(pace, heap.sample_base, reason == heap::Draw::kSampled));
+  heap.sample_stretch = static_cast<uint8_t>(stretch_of(heap, reason == heap::Draw::kSampled));
   profile::Random random{heap.random_state};
   int64_t distance = profile::draw_distance_bytes(random, heap.sample_base << heap.sample_stretch);
   heap.sample_at = heap.handed_out_bytes + static_cast<uint64_t>(distance);

@@ -15,6 +15,7 @@
 #include "core/base/units.h"
 #include "core/heap/housekeeping.h"
 #include "core/heap/large.h"
+#include "core/heap/sample_growth.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
 #include "core/pages/page_map.h"
@@ -198,7 +199,7 @@ TEST_P(Sampling, WhileDistancesAreDrawnAgain) {
   expect_samples(c.bytes, c.interval, c.n / blocks.size() * blocks.size(), [&] {
     for (size_t i = 0; i < c.n / blocks.size(); i++) {
       heap::sample_distances_stretched = true;
-      heap::relax_sample_distances();
+      heap::redraw_stretched_samples();
       for (void*& p : blocks) p = sm_malloc(c.bytes);
       for (void* p : blocks) sm_free(p);
     }

@@ -16,6 +16,7 @@
 #include "core/heap/large_cache.h"
 #include "core/heap/pressure.h"
 #include "core/heap/remote.h"
+#include "core/heap/sample_growth.h"
 #include "core/heap/sampled.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
@@ -159,6 +160,7 @@ Span* large_span(size_t bytes, size_t alignment, const void* site) {
   if (span == nullptr) span = try_large_again(mine, bytes, alignment, attempt);
   record_growth_if_any();
   if (span == nullptr) return nullptr;
+  heap::look_for_growth();
   if (mine == nullptr) {
     heap::count_handed_out_heapless(span->bytes);
   } else if (heap::large_sample_due(*mine, span->bytes)) {

@@ -9,6 +9,7 @@
 #include "core/heap/lost_threads.h"
 #include "core/heap/pressure.h"
 #include "core/heap/remote.h"
+#include "core/heap/sample_growth.h"
 #include "core/heap/thread_heap.h"
 #include "core/heap/walk_gate.h"
 #include "core/pages/page_heap.h"
@@ -59,7 +60,8 @@ void tick(bool by_helper) {
     if (mine) begin_large_epoch(by_helper);
     walk_gate.leave();
     if (mine) {
-      relax_sample_distances();
+      growth_watch.tick(pages::bytes_in_spans());
+      redraw_stretched_samples();
       watch_without_helper();
     }
   }

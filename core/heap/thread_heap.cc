@@ -12,6 +12,7 @@
 #include "core/heap/housekeeping.h"
 #include "core/heap/pressure.h"
 #include "core/heap/remote.h"
+#include "core/heap/sample_growth.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
@@ -296,7 +297,7 @@ void relax_sample(ThreadHeap& heap) {
 
 void invalidate_sample_distances() { sample_changes.fetch_add(kOptionChange, std::memory_order_relaxed); }
 
-void relax_sample_distances() {
+void redraw_stretched_samples() {
   if (sample_distances_stretched.exchange(false, std::memory_order_relaxed)) sample_changes.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -333,6 +334,7 @@ Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanK
   span->size_class = static_cast<uint8_t>(size_class);
   span->set_block_bytes(c.bytes);
   if (kind == SpanKind::kSmall) span_comes(span);
+  look_for_growth();
   return span;
 }
 
@@ -794,6 +796,7 @@ void give_to_this_thread(ThreadHeap& heap) {
   LockGuard guard(heap.slow_lock);
   ThreadCache& kept = heap.body->kept;
   heap.body->inherited_bytes = 0;
+  heap.body->growths_seen = 0;
   if (heap.cache.load(std::memory_order_relaxed) == &kept) {
     memcpy(thread_cache.heads, kept.heads, sizeof(kept.heads));
   } else {

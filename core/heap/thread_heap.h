@@ -81,6 +81,8 @@ struct HeapBody {
   uint64_t inherited_bytes;  // of the lists that came with the heap, what allocated_by_this_thread() knows of
   uint64_t lists_since;      // sample_changes when it last had no lists
   ZeroingPace zeroing;       // of this heap's large callocs
+  uint64_t as_asked_until;   // of handed_out_bytes: until then samples are drawn as asked (sample_growth.h)
+  uint32_t growths_seen;     // 0: the thread's first distance is still to be drawn
 };
 
 struct ThreadHeap {
@@ -141,12 +143,10 @@ enum class Draw {
 extern void (*draw_sample_distance)(ThreadHeap& heap, Draw reason);
 
 // What heaps have to hear of. Upper half: counts changes of the option, after which what was drawn before is stale. Lower
-// half: ticks after stretched distances were drawn, which may be drawn again. Distances are exponential, so that what is
+// half: times at which stretched distances had to be drawn again. Distances are exponential, so that what is
 // left of one may be drawn again at any time, but not because of where its point lies: never between seeing that a list
 // holds the point and taking it.
 extern std::atomic<uint64_t> sample_changes SEEMALLOC_HIDDEN;
-// Set by who draws a stretched distance.
-extern std::atomic<bool> sample_distances_stretched;
 SEEMALLOC_NOINLINE void redraw_sample(ThreadHeap& heap);
 SEEMALLOC_NOINLINE void relax_sample(ThreadHeap& heap);
 SEEMALLOC_ALWAYS_INLINE bool sample_changes_seen(const ThreadHeap& heap) {
@@ -247,9 +247,10 @@ void collect(ThreadHeap& heap, bool everything);
 // Free bytes kept by all thread heaps, as of their last collections.
 size_t cached_bytes_total();
 
-// Redraws every heap's next sample point at its next slow-path entry: the option has changed; or time has passed.
+// Redraws every heap's next sample point at its next slow-path entry: the option has changed.
 void invalidate_sample_distances();
-void relax_sample_distances();
+// The same, if any distance is stretched: the heap has grown; or time has passed.
+void redraw_stretched_samples();
 
 // ---- for remote.cc, registry and statistics: under slow_lock ----
 

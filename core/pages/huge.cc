@@ -260,7 +260,7 @@ bool take_memory(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
 }
 
 void set_sizes_locked(Span* span, const Range& memory, size_t bytes) {
-  used_bytes += bytes - span->bytes;
+  store_racing(used_bytes, used_bytes + bytes - span->bytes);
   memory_bytes += memory.bytes - memory_of(span).bytes;
   if (used_bytes > peak_bytes) peak_bytes = used_bytes;
   if (used_bytes > most_bytes) most_bytes = used_bytes;
@@ -370,7 +370,7 @@ void release_huge(Span* span) {
     BookGuard guard;
     hold.add(memory.bytes);
     in_use.remove(span);
-    used_bytes -= span->bytes;
+    store_racing(used_bytes, used_bytes - span->bytes);
     memory_bytes -= memory.bytes;
   }
   give_span(span);
@@ -551,6 +551,8 @@ size_t purge_huge_oldest(size_t bytes, os::Reason reason) {
   }
   return purged_bytes;
 }
+
+size_t huge_used_bytes() { return load_racing(used_bytes); }
 
 HugeTotals huge_totals(bool new_window) {
   LockGuard guard(lock);

@@ -29,6 +29,9 @@ size_t purge_huge(uint64_t cutoff_ns, os::Reason reason = os::Reason::kAsked, un
 // Unmaps cached mappings until it has been so many bytes, those freed first to begin with.
 size_t purge_huge_oldest(size_t bytes, os::Reason reason);
 
+// Bytes of the blocks in use: one load, no lock.
+size_t huge_used_bytes();
+
 struct HugeTotals {
   size_t used_bytes;
   size_t peak_bytes;  // the most that was in use since the last call with `new_window`

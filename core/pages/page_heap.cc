@@ -120,7 +120,7 @@ bool reads_as_zero(const Region* region, unsigned first, unsigned pages) {
 bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   region->used.set(first, pages);
   shard.takes++;
-  shard.used_pages += pages;
+  store_racing(shard.used_pages, shard.used_pages + pages);
   if (shard.used_pages > shard.peak_pages) shard.peak_pages = shard.used_pages;
   note_refaults(shard, region, first, pages);
   if (!region->is_dirty(first, pages) && !region->lazy.any(first, pages)) return true;
@@ -136,7 +136,7 @@ void free_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   region->used.clear(first, pages);
   region->young.set(first, pages);
   region->freed_pages = static_cast<uint16_t>(region->freed_pages + pages < UINT16_MAX ? region->freed_pages + pages : UINT16_MAX);
-  shard.used_pages -= pages;
+  store_racing(shard.used_pages, shard.used_pages - pages);
   shard.dirty_count(region) += pages;
   if (region->resting && region->used.count() < kDense_pages) shard.wake(region);
   if (!region->resting) shard.put_on_dirty_list(region);
@@ -245,6 +245,11 @@ bool take_run(unsigned shard_index, unsigned alignment, bool dense, Run* run) {
 
 unsigned most_region_count() { return most_regions.load(std::memory_order_relaxed); }
 unsigned region_count() { return regions.load(std::memory_order_relaxed); }
+size_t bytes_in_spans() {
+  size_t pages = 0;
+  for (unsigned i = 0; i < shards_in_use(); i++) pages += load_racing(shards[i].used_pages);
+  return pages * kPageBytes + huge_used_bytes();
+}
 bool heap_is_tiny() { return region_count() < 2 && backing.bytes() <= kRegionBytes; }
 
 // Processors are counted for the second thread heap: a program of one thread needs no more than one shard, and the count asks the

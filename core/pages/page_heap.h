@@ -61,6 +61,8 @@ unsigned next_shard();
 unsigned region_count();
 // The most there have been at once.
 unsigned most_region_count();
+// Bytes in spans, huge blocks included. A load for each shard and no lock: while others allocate, as of about now.
+size_t bytes_in_spans();
 // Hardly more than a region's worth, huge blocks included: not worth a helper, nor looking after.
 bool heap_is_tiny();
 
