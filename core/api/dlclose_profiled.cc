@@ -1,32 +1,20 @@
 // dlclose, as the program and its libraries call it: what goes with it keeps its name in profiles (core/profile/unloaded.h). The C
 // library's own calls of it do not come here. In the shared libraries only: a static program has no next one. Not with a C library that has
 // dlsym in a library of its own (before glibc 2.34), which may come after this one is bound.
-#include <dlfcn.h>
-
-#include <atomic>
+#include <features.h>
 
 #include "core/api/cpu_profiler.h"
+#include "core/api/next_function.h"
 #include "core/base/compiler.h"
 #include "core/profile/unloaded.h"
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
 
-extern "C" __attribute__((weak)) void* dlsym(void* handle, const char* name) noexcept;
-
 namespace seemalloc {
 namespace {
 
-using Close = int (*)(void*);
-
-Close next_dlclose() {
-  static std::atomic<Close> found{nullptr};
-  Close next = found.load(std::memory_order_relaxed);
-  if (next == nullptr && dlsym != nullptr) {
-    next = reinterpret_cast<Close>(dlsym(RTLD_NEXT, "dlclose"));
-    found.store(next, std::memory_order_relaxed);
-  }
-  return next;
-}
+using Close = int (*)(void* handle);
+constinit NextFunction<Close> next_dlclose;
 
 void look_at_modules(bool just_gone) {
   const profile::OtherStacks* of_cpu = lock_cpu_stacks();
@@ -38,7 +26,7 @@ void look_at_modules(bool just_gone) {
 }  // namespace seemalloc
 
 SEEMALLOC_EXPORT int dlclose(void* handle) noexcept {
-  seemalloc::Close next = seemalloc::next_dlclose();
+  seemalloc::Close next = seemalloc::next_dlclose.find_once("dlclose");
   if (next == nullptr) return -1;
   seemalloc::look_at_modules(false);
   int result = next(handle);

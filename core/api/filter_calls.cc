@@ -1,16 +1,12 @@
 #include "core/api/filter_calls.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 
-#include <atomic>
-
 #include "core/api/helper.h"
+#include "core/api/next_function.h"
 #include "core/base/compiler.h"
 #include "core/os/filter_install.h"
 #include "core/os/sandbox.h"
-
-extern "C" __attribute__((weak)) void* dlsym(void* handle, const char* name) noexcept;
 
 namespace seemalloc {
 namespace {
@@ -18,9 +14,9 @@ namespace {
 using Syscall = long (*)(long number, long a, long b, long c, long d, long e, long f);
 using Prctl = int (*)(int option, long a, long b, long c, long d);
 using TwoArguments = int (*)(long a, long b);  // capset, unshare (the second is any), setns
-constinit std::atomic<Syscall> next_syscall{os::plain_syscall};
-constinit std::atomic<Prctl> next_prctl{os::plain_prctl};
-constinit std::atomic<TwoArguments> next_capset{os::plain_capset}, next_unshare{os::plain_unshare}, next_setns{os::plain_setns};
+constinit NextFunction<Syscall> next_syscall(os::plain_syscall);
+constinit NextFunction<Prctl> next_prctl(os::plain_prctl);
+constinit NextFunction<TwoArguments> next_capset(os::plain_capset), next_unshare(os::plain_unshare), next_setns(os::plain_setns);
 
 // The helper is away while this lives, if the call wants that.
 class HelperAside {
@@ -44,9 +40,9 @@ class HelperAside {
   bool is_away_;
 };
 
-int call_apart(std::atomic<TwoArguments>& next, os::OneThreadCall call, long a, long b) {
+int call_apart(const NextFunction<TwoArguments>& next, os::OneThreadCall call, long a, long b) {
   HelperAside aside(call, a);
-  return next.load(std::memory_order_relaxed)(a, b);
+  return next.get()(a, b);
 }
 
 void before(const os::FilterCall& call) {
@@ -67,7 +63,7 @@ void after(const os::FilterCall& call, long result) {
   HelperAside aside(static_cast<os::OneThreadCall>(number), a);
   os::FilterCall call = os::filter_call_of_syscall(number, a, b, c);
   before(call);
-  long result = next_syscall.load(std::memory_order_relaxed)(number, a, b, c, d, e, f);
+  long result = next_syscall.get()(number, a, b, c, d, e, f);
   after(call, result);
   return result;
 }
@@ -76,7 +72,7 @@ void after(const os::FilterCall& call, long result) {
   HelperAside aside(os::OneThreadCall::kPrctl, option);
   os::FilterCall call = os::filter_call_of_prctl(option, a, b);
   before(call);
-  int result = next_prctl.load(std::memory_order_relaxed)(option, a, b, c, d);
+  int result = next_prctl.get()(option, a, b, c, d);
   after(call, result);
   return result;
 }
@@ -87,19 +83,12 @@ int noted_capset(long a, long b) { return call_apart(next_capset, os::OneThreadC
 int noted_unshare(long a, long b) { return call_apart(next_unshare, os::OneThreadCall::kUnshare, a, b); }
 int noted_setns(long a, long b) { return call_apart(next_setns, os::OneThreadCall::kSetns, a, b); }
 
-namespace {
-void find_next(const char* name, std::atomic<TwoArguments>& next) {
-  if (void* found = dlsym(RTLD_NEXT, name)) next.store(reinterpret_cast<TwoArguments>(found), std::memory_order_relaxed);
-}
-}  // namespace
-
 void find_next_filter_calls() {
-  if (dlsym == nullptr) return;
-  find_next("capset", next_capset);
-  find_next("unshare", next_unshare);
-  find_next("setns", next_setns);
-  if (void* found = dlsym(RTLD_NEXT, "syscall")) next_syscall.store(reinterpret_cast<Syscall>(found), std::memory_order_relaxed);
-  if (void* found = dlsym(RTLD_NEXT, "prctl")) next_prctl.store(reinterpret_cast<Prctl>(found), std::memory_order_relaxed);
+  next_syscall.find("syscall");
+  next_prctl.find("prctl");
+  next_capset.find("capset");
+  next_unshare.find("unshare");
+  next_setns.find("setns");
 }
 
 }  // namespace seemalloc
@@ -111,13 +100,13 @@ extern "C" {
 __attribute__((visibility("default"), weak)) long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) {
   if (SEEMALLOC_UNLIKELY(seemalloc::os::is_noted_call(number))) return seemalloc::noted_syscall(number, a, b, c, d, e, f);
-  return seemalloc::next_syscall.load(std::memory_order_relaxed)(number, a, b, c, d, e, f);
+  return seemalloc::next_syscall.get()(number, a, b, c, d, e, f);
 }
 
 __attribute__((visibility("default"), weak)) int seemalloc_prctl(int option, long a, long b, long c, long d) __asm__("prctl");
 int seemalloc_prctl(int option, long a, long b, long c, long d) {
   if (SEEMALLOC_UNLIKELY(seemalloc::os::is_noted_option(option))) return seemalloc::noted_prctl(option, a, b, c, d);
-  return seemalloc::next_prctl.load(std::memory_order_relaxed)(option, a, b, c, d);
+  return seemalloc::next_prctl.get()(option, a, b, c, d);
 }
 
 __attribute__((visibility("default"), weak)) int seemalloc_capset(void* header, const void* data) __asm__("capset");

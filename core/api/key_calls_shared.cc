@@ -1,33 +1,20 @@
 // pthread_key_create, as the program and its libraries call it. A program may use all PTHREAD_KEYS_MAX keys: when none is left, we give our
 // own key back (core/api/process.h). Only in the shared libraries: in a static program there is no other pthread_key_create to call.
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 
-#include <atomic>
-
+#include "core/api/next_function.h"
 #include "core/api/process.h"
 #include "core/base/compiler.h"
-
-extern "C" __attribute__((weak)) void* dlsym(void* handle, const char* name) noexcept;
 
 namespace seemalloc {
 namespace {
 
 using KeyCreate = int (*)(pthread_key_t* key, void (*destructor)(void*));
-
-KeyCreate next_key_create() {
-  static std::atomic<KeyCreate> found{nullptr};
-  KeyCreate next = found.load(std::memory_order_relaxed);
-  if (next == nullptr && dlsym != nullptr) {
-    next = reinterpret_cast<KeyCreate>(dlsym(RTLD_NEXT, "pthread_key_create"));
-    found.store(next, std::memory_order_relaxed);
-  }
-  return next;
-}
+constinit NextFunction<KeyCreate> next_key_create;
 
 int create_key(pthread_key_t* key, void (*destructor)(void*)) {
-  KeyCreate next = next_key_create();
+  KeyCreate next = next_key_create.find_once("pthread_key_create");
   if (next == nullptr) return EAGAIN;
   int result = next(key, destructor);
   return result == EAGAIN && give_thread_key_back() ? next(key, destructor) : result;
