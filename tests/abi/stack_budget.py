@@ -73,6 +73,7 @@ POINTERS = {
     "new_slow": [],          # the program's new_handler, and the throw
     "new_nothrow_slow": [],
     "free_foreign": [],      # another allocator's
+    "meet_other_allocators": [512],  # glibc's mallopt; its first malloc as a whole needs 360
     "foreign_usable_bytes": [],
     "reallocate_foreign": [],
 }
