@@ -42,7 +42,7 @@ std::atomic<bool> have_thread_key{false};
 std::atomic<unsigned> key_users{0};
 
 // Runs after all C++ thread_local destructors. Other keys' destructors may still allocate: thread_cache.finished sends
-// them to the central lists.
+// them to the central lists. May run twice, if an interposer allocates in start_process: the second time there is no heap.
 void thread_ends(void* cache) {
   heap::ThreadCache* mine = static_cast<heap::ThreadCache*>(cache);
   heap::ThreadHeap* ending = mine->heap;
@@ -56,6 +56,25 @@ void thread_ends(void* cache) {
 void leave_heap() {
   heap::thread_cache = heap::ThreadCache{};
   heap::thread_cache.finished = true;
+}
+
+// In glibc each namespace of dlmopen numbers its keys from 0, but a thread's values are in one table: a plugin would find our value under its
+// own key of the same number. So ours is not the first one, but the last for which each thread has room without an allocation.
+void make_thread_key() {
+#ifdef __GLIBC__
+  constexpr pthread_key_t kLast = 31;
+#else
+  constexpr pthread_key_t kLast = 0;
+#endif
+  pthread_key_t keys[kLast + 1];
+  unsigned count = 0;
+  while (count <= kLast && __pthread_key_create(&keys[count], thread_ends) == 0 && keys[count++] < kLast) {
+  }
+  if (count == 0) return;
+  if (count > 1 && keys[count - 1] > kLast) pthread_key_delete(keys[--count]);  // the program has taken that one
+  thread_key = keys[--count];
+  have_thread_key.store(true, std::memory_order_release);
+  while (count > 0) pthread_key_delete(keys[--count]);
 }
 
 void read_environment() {
@@ -114,7 +133,7 @@ bool become_usable() {
 void start_process() {
   if (SEEMALLOC_LIKELY(phase.load(std::memory_order_acquire) != Phase::kUntouched)) return;
   if (!become_usable()) return;
-  have_thread_key.store(__pthread_key_create(&thread_key, thread_ends) == 0, std::memory_order_release);
+  make_thread_key();
 }
 
 // Without a key (the program may use them all) the heap ends like a thread_local object: before the destructors of keys, whose allocations

@@ -151,6 +151,8 @@ static void keep_apart(void* library) {
     cross(&own, &own, &state);
     cross_strings(&theirs, &theirs);
   }
+  int (*keys_are_new)(void) = (int (*)(void))dlsym(library, "plugin_keys_are_new");
+  EXPECT(keys_are_new != NULL && keys_are_new());
 }
 
 int main(int argc, char** argv) {

@@ -1,6 +1,6 @@
 // A program whose calls make an allocator call the C library: threads, fork, dlopen and dlclose, growth, exit. A library in front of
 // the C library's functions, or between the allocator and them, allocates in each (allocating_interposers.c).
-//   interposed LIBRARY   the library that it opens and closes
+//   interposed LIBRARY [outlive]   the library that it opens and closes; with "outlive" the main thread ends before the others
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -42,20 +42,34 @@ static void fork_and_use(void) {
 
 static void at_exit(void) { use(5); }
 
+static void use_in_threads(void) {
+  pthread_t threads[4];
+  for (unsigned long i = 0; i < 4; i++) EXPECT(pthread_create(&threads[i], NULL, run, (void*)(i + 10)) == 0);
+  fork_and_use();
+  for (int i = 0; i < 4; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
+}
+
+static void* outlive(void* main_thread) {
+  EXPECT(pthread_join(*(pthread_t*)main_thread, NULL) == 0);
+  for (int turn = 0; turn < 6; turn++) use_in_threads();
+  exit(ok());
+}
+
 int main(int argc, char** argv) {
-  EXPECT(argc == 2);
+  EXPECT(argc >= 2);
   library = argv[1];
   alarm(300);
   expect_subject();
   EXPECT(atexit(at_exit) == 0);
   use(1);
-  for (int turn = 0; turn < 6; turn++) {
-    pthread_t threads[4];
-    for (unsigned long i = 0; i < 4; i++) EXPECT(pthread_create(&threads[i], NULL, run, (void*)(i + 10)) == 0);
-    fork_and_use();
-    for (int i = 0; i < 4; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
-  }
+  for (int turn = 0; turn < 6; turn++) use_in_threads();
   int (*calls)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "interposed_calls");
   EXPECT(calls != NULL && calls() > 50);
+  if (argc > 2) {
+    static pthread_t main_thread, last;
+    main_thread = pthread_self();
+    EXPECT(pthread_create(&last, NULL, outlive, &main_thread) == 0);
+    pthread_exit(NULL);
+  }
   return ok();
 }
