@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <atomic>
+
 #include "core/api/auto_dump.h"
 #include "core/api/helper.h"
 #include "core/api/process.h"
@@ -35,6 +37,24 @@ struct Fork {
   os::MaskBefore signals_before;
 };
 constinit thread_local Fork now;
+
+// The number of forks under way, or of registrations, negative. Changed by compare and exchange only: from 0, or from a number of the same kind.
+std::atomic<int> turns{0};
+// The kind of turn in which the calling thread is counted, or 0.
+constinit thread_local int counted_turn = 0;
+
+bool enter(int kind) {
+  constexpr uint64_t kPause_ns = 100000;
+  constexpr unsigned kMostPauses = 10000;
+  for (unsigned pauses = 0;; pauses++) {
+    int now_inside = turns.load(std::memory_order_relaxed);
+    while (now_inside == 0 || (now_inside > 0) == (kind > 0)) {
+      if (turns.compare_exchange_weak(now_inside, now_inside + kind, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+    }
+    if (pauses == kMostPauses || !os::can_pause()) return false;
+    os::pause(kPause_ns);
+  }
+}
 
 bool has_one_thread() { return &__libc_single_threaded != nullptr && __libc_single_threaded != 0; }
 
@@ -89,6 +109,7 @@ void after_fork(bool in_child) {
     heap::forget_pressure_in_child();
     forget_dumps_in_child();
     forget_key_users_in_child();
+    turns.store(counted_turn, std::memory_order_relaxed);  // the other threads are gone
     forget_helper_in_child();
   }
   fork_interrupts_a_holder = false;
@@ -100,6 +121,18 @@ void after_fork_in_parent() { after_fork(false); }
 void after_fork_in_child() { after_fork(true); }
 
 }  // namespace
+
+ForkTurn::ForkTurn(Kind kind)
+    : signals_before_(os::change_signal_mask(SIG_BLOCK, os::all_signals() & ~os::kCannotWait)),
+      is_counted_(counted_turn == 0 && enter(kind)) {
+  if (is_counted_) counted_turn = kind;
+}
+
+ForkTurn::~ForkTurn() {
+  if (is_counted_) turns.fetch_sub(counted_turn, std::memory_order_release);
+  if (is_counted_) counted_turn = 0;
+  os::restore_signal_mask(signals_before_);
+}
 
 void install_fork_handlers() { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); }
 

@@ -10,12 +10,30 @@
 //    Its child is in the midst of the outer fork, and becomes a child in full where that one ends.
 // 4. A fork in a signal handler that has interrupted a critical section waits for no lock for long: its holder may be this very thread,
 //    which goes on with it in parent and child.
+// 5. glibc (2.36 and later) takes the lock of its list of fork handlers again behind each handler, and allocates under it when the list grows.
+//    So forks and registrations of handlers take turns (ForkTurn). Any number of one kind may be under way, or of the other.
 // What cannot be ordered: docs/decisions/0068.
 #pragma once
+
+#include "core/os/signal_mask.h"
 
 namespace seemalloc {
 
 // Once, when the C library may be asked.
 void install_fork_handlers();
+
+// Rule 5, and rule 1 around the C library's function. Waits for the other kind, but not for ever: a fork handler may wait for a thread that
+// registers another. Within another turn of the same thread it does nothing.
+class ForkTurn {
+ public:
+  enum Kind : int { kRegistration = -1, kFork = 1 };
+  explicit ForkTurn(Kind kind);
+  ~ForkTurn();
+  ForkTurn(const ForkTurn&) = delete;
+
+ private:
+  os::MaskBefore signals_before_;
+  bool is_counted_;
+};
 
 }  // namespace seemalloc

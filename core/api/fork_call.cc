@@ -1,11 +1,13 @@
-// fork, as the program and its libraries call it: signals that can wait do so until it is over. glibc's fork holds a lock around its
-// handlers, in a process of several threads, and one called in a signal handler meanwhile waits for it for ever. A program of one thread
-// need not know: it has several by our helper. The C library's own calls of fork do not come here; nor does a static program's.
+// fork and __register_atfork (pthread_atfork calls it), as the program and its libraries call them: in turns, with signals that can wait
+// blocked until the call is over (core/api/fork.h). glibc's fork holds a lock around its handlers, in a process of several threads, and one
+// called in a signal handler meanwhile waits for it for ever. A program of one thread need not know: it has several by our helper. The C
+// library's own calls do not come here; nor do a static program's.
+#include <errno.h>
 #include <unistd.h>
 
+#include "core/api/fork.h"
 #include "core/api/next_function.h"
 #include "core/base/compiler.h"
-#include "core/os/signal_mask.h"
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
 
@@ -14,20 +16,31 @@ extern "C" pid_t __fork() noexcept;
 namespace seemalloc {
 namespace {
 
+using Handler = void (*)();
 constinit NextFunction<pid_t (*)()> next_fork(__fork);
+constinit NextFunction<int (*)(Handler, Handler, Handler, void*)> next_register;
 
 // Not in the first call, which may be in a signal handler.
 __attribute__((constructor(101))) void find_next_fork() { next_fork.find("fork"); }
+
+int register_in_turn(Handler prepare, Handler parent, Handler child, void* library) {
+  auto next = next_register.find_once("__register_atfork");
+  if (next == nullptr) return ENOMEM;
+  ForkTurn turn(ForkTurn::kRegistration);
+  return next(prepare, parent, child, library);
+}
 
 }  // namespace
 }  // namespace seemalloc
 
 SEEMALLOC_EXPORT pid_t fork() noexcept {
   using namespace seemalloc;
-  os::MaskBefore before = os::change_signal_mask(SIG_BLOCK, os::all_signals() & ~os::kCannotWait);
-  pid_t result = next_fork.get()();
-  os::restore_signal_mask(before);
-  return result;
+  ForkTurn turn(ForkTurn::kFork);
+  return next_fork.get()();
+}
+
+SEEMALLOC_EXPORT int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library) noexcept {
+  return seemalloc::register_in_turn(prepare, parent, child, library);
 }
 
 #endif

@@ -16,8 +16,8 @@ namespace {
 
 // What goes with dlclose is to keep its name in profiles (core/profile/unloaded.h).
 const char* kProfiled = "dlclose";
-// Has signals wait (core/api/fork_call.cc).
-const char* kWrapped = "fork";
+// In turns, with signals blocked (core/api/fork_call.cc).
+const char* kWrapped = "fork __register_atfork";
 
 const char* kFamily =
     "malloc free calloc realloc reallocarray memalign posix_memalign aligned_alloc valloc pvalloc malloc_usable_size "
@@ -192,7 +192,6 @@ const Asked kAsked[] = {
     {"pthread_setspecific __cxa_thread_atexit_impl", "a thread's first allocation, when it has its heap: without a lock"},
     {"__pthread_key_create", "the process's first allocation: without a lock"},
     {"pthread_key_delete", "in our pthread_key_create, when no key is left: without a lock"},
-    {"__register_atfork", "at load, without a lock"},
     {"__fork", "in our fork, where the dynamic linker knows no other: without a lock"},
     {"_IO_list_lock _IO_list_unlock _IO_list_resetlock", "glibc's lock of its list of streams, which its fork takes itself; taken before the locks of this library"},
     {"fwrite", "malloc_info, to the file that the program gives: without a lock"},
@@ -230,9 +229,9 @@ TEST(ListOfNames, HasNoMoreThanIsAskedFor) {
 // from one allocator and go to the other.
 TEST_P(Exports, ReachNothingByTheirOwnNames) {
   // The program's on purpose: the operators that others call by the standard (core/api/operators.cc), and that std::string and std::vector of
-  // its runtime call; jemalloc's variables; the profiler that it may bring.
+  // its runtime call; jemalloc's variables; the profiler that it may bring; and the function behind pthread_atfork, at load and without a lock.
   std::set<std::string> theirs = words(
-      "_Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t _ZdlPv _ZdaPv _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvm ProfilerStart");
+      "_Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t _ZdlPv _ZdaPv _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvm ProfilerStart __register_atfork");
   for (const char* prefix : {"", "je_", "_rjem_"}) theirs.insert(std::string(prefix) + "malloc_message");
   std::set<std::string> own;
   for (const Symbol& symbol : symbols(library_, "--defined-only")) {
