@@ -387,13 +387,17 @@ size_t unmap_empty_regions() {
 // What we could give back at most is taken off: the system judges by what is mapped (RLIMIT_AS, what is committed) or by the request alone.
 bool room_may_help(size_t bytes) {
   size_t ours = region_count() * kRegionBytes + huge_totals(false).cached_bytes + huge_space().kept_bytes + reserve_bytes();
-  auto granted = [](size_t wanted) {
+  bool is_filled = false;
+  auto granted = [&is_filled](size_t wanted) {
     void* probe = os::map(wanted, os::Reason::kPressure);
-    if (probe != nullptr) os::unmap(probe, wanted, os::Reason::kPressure);
-    return probe != nullptr;
+    if (probe == nullptr) return false;
+    is_filled = os::resident_bytes(probe, os::page_bytes(), os::Reason::kPressure) != 0;
+    os::unmap(probe, wanted, os::Reason::kPressure);
+    return true;
   };
-  // Where not even a page is granted the number of mappings may be to blame.
-  return bytes <= ours || granted(round_up(bytes - ours, os::page_bytes())) || !granted(os::page_bytes());
+  // Where not even a page is granted the number of mappings may be to blame. Where a fresh page is filled at once (mlockall), a large probe
+  // would be, too.
+  return bytes <= ours || !granted(os::page_bytes()) || is_filled || granted(round_up(bytes - ours, os::page_bytes()));
 }
 
 namespace {
