@@ -14,7 +14,7 @@
 #include "filter.h"
 
 enum { kLimit = -1 };  // instead of a system call: the limit of open files
-enum { kAtOnce = 12, kWatchedMs = 1000, kMostPercent = 60 };
+enum { kAtOnce = 12, kWatchedMs = 1000, kMostPercent = 60, kMostPercentRun = 2 };
 
 static const int kCalls[] = {
     SYS_ppoll,        SYS_poll,          SYS_futex,      SYS_clock_nanosleep, SYS_nanosleep,    SYS_accept4,      SYS_recvfrom,
@@ -64,10 +64,15 @@ static void ask(pid_t process) {
   // Stays open: it waits to be served.
 }
 
+struct Busy {
+  double ran_ms, waited_ms;  // waited: for a processor
+};
+
 struct Watch {
   int call, error;
   pid_t process;
-  double busy_ms, at_ms;
+  struct Busy busy;
+  double at_ms;
 };
 
 static double now_ms(void) {
@@ -76,10 +81,9 @@ static double now_ms(void) {
   return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-// The time for which the process's threads have run or have waited for a processor.
-static double busy_ms(pid_t process) {
+static struct Busy busy(pid_t process) {
   char path[300];
-  double sum = 0;
+  struct Busy sum = {0, 0};
   sprintf(path, "/proc/%d/task", process);
   DIR* tasks = opendir(path);
   EXPECT(tasks != NULL);
@@ -90,7 +94,8 @@ static double busy_ms(pid_t process) {
     double ran, waited;
     if (file == NULL || fscanf(file, "%lf %lf", &ran, &waited) != 2) cannot("the kernel has no schedstat");
     fclose(file);
-    sum += (ran + waited) / 1e6;
+    sum.ran_ms += ran / 1e6;
+    sum.waited_ms += waited / 1e6;
   }
   closedir(tasks);
   return sum;
@@ -109,8 +114,12 @@ static void start(struct Watch* watch, const int* ends) {
   _exit(1);
 }
 
+// A loop that does not sleep runs or waits all the time. Beside much other work a thread that sleeps waits long as well, but runs little.
 static int has_been_busy(struct Watch* watch) {
-  double percent = 100 * (busy_ms(watch->process) - watch->busy_ms) / (now_ms() - watch->at_ms);
+  struct Busy now = busy(watch->process);
+  double ran_ms = now.ran_ms - watch->busy.ran_ms, waited_ms = now.waited_ms - watch->busy.waited_ms;
+  double past_ms = now_ms() - watch->at_ms, percent = 100 * (ran_ms + waited_ms) / past_ms;
+  if (100 * ran_ms / past_ms <= kMostPercentRun) return 0;
   if (percent <= kMostPercent) return 0;
   if (watch->call == kLimit) {
     dprintf(2, "limit of open files %d: busy for %.0f %% of the time\n", watch->error, percent);
@@ -148,7 +157,7 @@ int main(int argc, char** argv) {
     for (size_t i = first; i < last; i++) {
       ask(watches[i].process);
       watches[i].at_ms = now_ms();
-      watches[i].busy_ms = busy_ms(watches[i].process);
+      watches[i].busy = busy(watches[i].process);
     }
     rest(kWatchedMs);
     for (size_t i = first; i < last; i++) failed += has_been_busy(&watches[i]);
