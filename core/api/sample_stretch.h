@@ -18,10 +18,10 @@ inline bool limits_samples(uint64_t interval_bytes, profile::SamplePace::Limit* 
 }
 
 // The most that an interval may be stretched by in a heap of this size, as a log2. All that is live may have been allocated with the
-// stretched interval. At 512 KiB the standard error of the total then stays below 10 MiB: the sum of live bytes times interval is at
-// most (10 MiB)². Heaps of more than 100 MiB are always sampled as asked.
+// stretched interval. At 512 KiB the standard error of the total then stays below 14 MiB: the sum of live bytes times interval is at
+// most 200 MiB². Heaps of more than 200 MiB are always sampled as asked.
 inline unsigned most_stretch(size_t bytes_in_spans) {
-  constexpr size_t kNever_bytes = 200 * MiB;
+  constexpr size_t kNever_bytes = 400 * MiB;
   return static_cast<unsigned>(std::bit_width(kNever_bytes / (bytes_in_spans | 1) | 1)) - 1;
 }
 

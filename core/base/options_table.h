@@ -10,7 +10,7 @@ OPTION(sample, kBytes, 512 * KiB, 0, TiB, kAny,
        "mean number of allocated bytes between two heap samples; 1 records every allocation, 0 turns sampling off")
 OPTION(sample_limit, kCount, 10000, 0, 1000000000, kAny,
        "samples that a thread takes in a second of its CPU time at most, by a longer interval (each sample knows its own); without a limit "
-       "while the heap grows, and where it is larger than 100 MiB; 0: no limit at all. Not for sample:1")
+       "while the heap grows, and where it is larger than 200 MiB; 0: no limit at all. Not for sample:1")
 OPTION(stack_depth, kCount, 64, 4, 128, kAny, "frames kept of each sampled stack; deeper stacks are cut and counted")
 OPTION(free_stacks, kChoice, 1, 0, 2, kAny,
        "of which sampled blocks the stack that frees them is recorded, for profiles of the kind deaths: off, sampled (not where "

@@ -10,7 +10,7 @@ constinit GrowthWatch growth_watch;
 bool GrowthWatch::look(size_t bytes_in_spans) {
   size_t most = most_.load(std::memory_order_relaxed);
   do {
-    if (bytes_in_spans < most + kStep_bytes) return false;
+    if (bytes_in_spans < most + step_bytes(most)) return false;
   } while (!most_.compare_exchange_weak(most, bytes_in_spans, std::memory_order_relaxed));
   times_.fetch_add(1, std::memory_order_relaxed);
   return true;

@@ -21,6 +21,9 @@ struct ThreadHeap;
 class GrowthWatch {
  public:
   static constexpr size_t kStep_bytes = 64 * KiB;
+  static constexpr size_t kShare = 64;
+  // At least so much more is growth: a 64th, for sizes that go up and down.
+  static constexpr size_t step_bytes(size_t most) { return most / kShare > kStep_bytes ? most / kShare : kStep_bytes; }
 
   // True when that is a step more than ever since the last tick.
   bool look(size_t bytes_in_spans);
@@ -36,7 +39,7 @@ class GrowthWatch {
 extern constinit GrowthWatch growth_watch;
 
 // A thread allocates this many intervals as asked when the heap has grown, and one at its start.
-inline constexpr unsigned kIntervalsOfGrowth = 8;
+inline constexpr unsigned kIntervalsOfGrowth = 4;
 
 // Whether the heap's next distance must be as asked, since the process's heap grows. Called before each draw by the heap's thread.
 bool follows_growth(ThreadHeap& heap, size_t bytes_in_spans);

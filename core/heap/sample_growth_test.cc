@@ -30,7 +30,10 @@ TEST(GrowthWatch, WhatShrinksAndGrowsAgainIsNoGrowthUntilTimeHasPassed) {
   watch.tick(20 * kStep);  // 60
   EXPECT_FALSE(watch.look(60 * kStep));
   EXPECT_TRUE(watch.look(62 * kStep));
-  for (int i = 0; i < 40; i++) watch.tick(0);
+  EXPECT_TRUE(watch.look(640 * kStep));
+  EXPECT_FALSE(watch.look(649 * kStep)) << "of a larger heap a 64th";
+  EXPECT_TRUE(watch.look(650 * kStep));
+  for (int i = 0; i < 50; i++) watch.tick(0);
   EXPECT_TRUE(watch.look(kStep + 1));
 }
 
@@ -58,6 +61,7 @@ TEST(GrowthWatch, CountsAStepOnce) {
   EXPECT_LE(seen, kSteps);
   EXPECT_EQ(watch.times() - 1, seen);
   EXPECT_FALSE(watch.look(kSteps * kStep));
+  EXPECT_GT(seen, kSteps / 16);
 }
 
 }  // namespace

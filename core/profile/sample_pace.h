@@ -35,9 +35,9 @@ class SamplePace {
     uint64_t per_second, in_advance;
   };
   // Of the option `sample_limit`: by default 10,000 samples, which at 512 KiB stand for 5 GiB and at 0.3 to 1.7 µs each cost 0.3 to 1.7 %. At
-  // 512 KiB and more a quarter of them in advance; at the shorter intervals that a user asks for, all.
+  // 512 KiB and more a 16th of them in advance (a heap that grows is not limited at all); at the shorter intervals that a user asks for, all.
   static Limit limit_for(uint64_t option, uint64_t interval_bytes) {
-    return {option, interval_bytes < 512 * KiB ? option : (option + 3) / 4};
+    return {option, interval_bytes < 512 * KiB ? option : (option + 15) / 16};
   }
 
   // The caller does not stretch by more: what was beyond it is forgotten.
