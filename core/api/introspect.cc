@@ -114,7 +114,7 @@ void write_info(Text& out) {
   struct mallinfo2 info = heap_info(s);
   out << "<malloc version=\"1\">\n<allocator name=\"seemalloc\" version=\"" SEEMALLOC_VERSION "\"/>\n<heap nr=\"0\">\n<sizes>\n";
   for (unsigned i = 0; i < heap::kClassCount; i++) {
-    if (s.classes[i].spans != 0) write_size(out, i, s.classes[i]);
+    if (s.classes[i].spans != 0 || s.classes[i].live != 0) write_size(out, i, s.classes[i]);
   }
   out << "</sizes>\n";
   write_total(out, "fast", 0, 0);

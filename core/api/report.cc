@@ -207,7 +207,7 @@ void write_classes(Text& out, const heap::Statistics& s) {
   JsonArray array(out);
   for (unsigned i = 0; i < heap::kClassCount; i++) {
     const heap::ClassStatistics& c = s.classes[i];
-    if (c.spans == 0) continue;
+    if (c.spans == 0 && c.live == 0) continue;  // sampled blocks lie in spans of another class
     JsonObject(array.next())
         .put("size", uint64_t{heap::kClasses[i].bytes})
         .put("spans", c.spans)

@@ -23,6 +23,7 @@ SEEMALLOC_NO_TSAN MapPart copy_span(const Region& region, const Span* span) {
   part.capacity = part.carved = part.live = 1;
   if (span->kind == SpanKind::kLarge) {
     part.kind = PartKind::kLarge;
+    part.live_bytes = span->bytes;
     part.sample_id = span->sample_id;
     return part;
   }
@@ -39,7 +40,12 @@ SEEMALLOC_NO_TSAN MapPart copy_span(const Region& region, const Span* span) {
   part.live = counted < holes ? 0 : counted - holes;
   if (part.live > part.carved) part.live = part.carved;  // also where it is not to be told of frees (Span::kNever)
   part.hole_pages = span->holes;
-  if (part.kind == PartKind::kSampled) return part;
+  part.live_bytes = size_t{part.live} * part.block_bytes;
+  if (part.kind == PartKind::kSampled) {
+    size_t most = part.live_bytes;
+    part.live_bytes = span->sampled_bytes() < most ? span->sampled_bytes() : most;
+    return part;
+  }
   part.state = span->state;
   part.owned = reinterpret_cast<uintptr_t>(span->owner_acquire()) != Span::kNobody;
   uint32_t returned = remote_count(span->remote.load(std::memory_order_relaxed));
@@ -84,11 +90,7 @@ uint16_t& count_of(RegionMap& map, PartKind kind) {
 void add_span_bytes(RegionMap& map, const MapPart& part) {
   size_t bytes = size_t{part.pages} << kPageShift;
   map.spans++;
-  if (part.block_bytes == 0) {
-    (part.live != 0 ? map.live_bytes : map.free_bytes) += bytes;
-    return;
-  }
-  size_t live = size_t{part.live} * part.block_bytes;
+  size_t live = part.live_bytes;
   size_t holes = static_cast<size_t>(__builtin_popcount(part.hole_pages)) * os::page_bytes();
   if (holes > bytes - live) holes = bytes - live;
   map.live_bytes += live;
@@ -132,6 +134,7 @@ unsigned end_of_gap(const Region& region, unsigned page) {
 void HeapMapWalk::copy(void* context, const Region& region) {
   HeapMapWalk& walk = *static_cast<HeapMapWalk*>(context);
   if (region.base < walk.from_ || region.base >= walk.to_) return;
+  if (walk.chosen_ != nullptr && !walk.chosen_(walk.context_)) return;
   RegionMap& map = *walk.out_;
   map.base = region.base;
   map.shard = region.shard;

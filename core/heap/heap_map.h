@@ -37,6 +37,7 @@ struct MapPart {
   uint32_t capacity;     // blocks that fit
   uint32_t carved;       // of them, those that have been cut
   uint32_t live;         // blocks that the program has, or that threads have at hand
+  size_t live_bytes;     // what they are: in a span of sampled blocks by the classes that they were allocated as
   uint32_t returned;     // of them, those that other threads have freed and the owner has not taken in
   uint32_t hole_pages;   // OS pages given back, a bit each, from the first that the span touches
   bool waits;            // nobody's, with free blocks
@@ -67,6 +68,11 @@ class HeapMapWalk {
   // Regions that begin in [from, to). `with_parts`: fills in parts, else only the sums.
   HeapMapWalk(uintptr_t from, uintptr_t to, bool with_parts, RegionMap* out)
       : from_(from), to_(to), with_parts_(with_parts), out_(out) {}
+  // Leaves out the regions for which `chosen` is false. It is called under a lock: it allocates nothing and makes no system call.
+  void choose(bool (*chosen)(void* context), void* context) {
+    chosen_ = chosen;
+    context_ = context;
+  }
   // False at the end. Takes and lets go one lock for each region that it passes.
   bool next();
 
@@ -78,6 +84,8 @@ class HeapMapWalk {
   bool with_parts_;
   bool found_ = false;
   RegionMap* out_;
+  bool (*chosen_)(void* context) = nullptr;
+  void* context_ = nullptr;
 };
 
 // A huge block in use.

@@ -29,6 +29,16 @@ struct alignas(kCacheLineBytes) SampledClass {
   SpanList full;
   IdTable* free_tables;
 };
+// Live blocks by the class that they were allocated as; a class's are all in the spans of one SampledClass, whose lock it needs.
+constinit uint32_t live_blocks[kSampledParts][kClassCount];
+
+// The block at the index has come, or has gone.
+SEEMALLOC_ALWAYS_INLINE void count_block_locked(Span* span, unsigned size_class, int blocks) {
+  uint32_t& live = live_blocks[span->sampled_part][size_class];
+  __atomic_store_n(&live, live + static_cast<uint32_t>(blocks), __ATOMIC_RELAXED);
+  span->set_sampled_bytes(span->sampled_bytes() + static_cast<uint32_t>(blocks) * kClasses[size_class].bytes);
+}
+
 constinit SampledClass sampled[kSampledParts][kClassCount];
 // Grows under the first lock of all: fork, which holds that, need not take the locks of parts that nobody uses.
 constinit std::atomic<unsigned> parts_in_use{1};
@@ -132,6 +142,7 @@ void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, 
   span->set_live(span->live() + 1);
   uint32_t index = index_of(span, block);
   block_classes(span)[index] = static_cast<uint8_t>(size_class);
+  count_block_locked(span, size_class, 1);
   *id = &span->sample_ids[index];
   **id = 0;
   block_homes(span)[index] = home;
@@ -166,6 +177,14 @@ size_t sampled_block_bytes(const Span* span, const void* block) {
   return kClasses[block_classes(span)[index]].bytes;
 }
 
+uint32_t sampled_blocks(unsigned size_class) {
+  uint32_t blocks = 0;
+  for (unsigned part = 0; part < parts_in_use.load(std::memory_order_acquire); part++) {
+    blocks += __atomic_load_n(&live_blocks[part][size_class], __ATOMIC_RELAXED);
+  }
+  return blocks;
+}
+
 uint32_t sample_id(const Span* span, const void* block) {
   LockGuard guard(class_of_span(span).lock);
   uint32_t index = index_of(span, block);
@@ -186,6 +205,7 @@ uint32_t free_sampled(Span* span, void* p, bool* valid) {
     id = span->sample_ids[index];
     home = block_homes(span)[index];
     span->sample_ids[index] = kNotLive;
+    count_block_locked(span, block_classes(span)[index], -1);
     Block* block = static_cast<Block*>(p);
     block->next = span->free_list;
     span->free_list = block;

@@ -23,6 +23,8 @@ void* allocate_sampled(unsigned part, unsigned size_class, HomeId home, uint32_t
 uint32_t sample_id(const Span* span, const void* block);
 // The size of the class that it was allocated as. Fatal where no block starts. Requires: the block is live.
 size_t sampled_block_bytes(const Span* span, const void* block);
+// Live blocks that were allocated as this class. Exact while nobody allocates or frees.
+uint32_t sampled_blocks(unsigned size_class);
 // Returns the handle. `*valid` is false, and nothing happens, when `block` is not a live block of the span.
 uint32_t free_sampled(Span* span, void* block, bool* valid);
 

@@ -6,6 +6,7 @@
 #include "core/heap/large.h"
 #include "core/heap/lost_threads.h"
 #include "core/heap/remote.h"
+#include "core/heap/sampled.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
 #include "core/pages/huge.h"
@@ -64,7 +65,7 @@ SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
   if (remote > live) remote = live;
   count_one(c.spans, c.span_bytes, span);
   count_state(s.spans, span, live);
-  c.live += live - remote;
+  if (span->kind != SpanKind::kSampled) c.live += live - remote;  // the others: sampled_blocks()
   c.cached += remote;
   c.free += carved - live;
 }
@@ -112,6 +113,7 @@ Statistics statistics() {
     s.classes[i].live -= listed;
     s.classes[i].cached += listed;
     s.classes[i].refills += settled_refills(i);
+    s.classes[i].live += sampled_blocks(i);
     s.live_bytes += s.classes[i].live * kClasses[i].bytes;
     s.cached_bytes += s.classes[i].cached * kClasses[i].bytes;
     s.free_bytes += s.classes[i].free * kClasses[i].bytes;
@@ -283,7 +285,9 @@ void walk_span(void* context, Span* span) {
     return;
   }
   for (uint32_t i = 0; i < span->carved; i++) {
-    if (!((marks.bits[i / 64] >> (i % 64)) & 1)) walk.f(walk.context, span->block_at(i), span->block_bytes);
+    if ((marks.bits[i / 64] >> (i % 64)) & 1) continue;
+    bool sampled = span->kind == SpanKind::kSampled;
+    walk.f(walk.context, span->block_at(i), sampled ? sampled_block_bytes(span, span->block_at(i)) : span->block_bytes);
   }
 }
 

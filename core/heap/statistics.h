@@ -16,7 +16,7 @@ namespace seemalloc::heap {
 struct ClassStatistics {
   size_t spans;
   size_t span_bytes;
-  size_t live;    // blocks the program has
+  size_t live;    // blocks the program has; sampled ones by the class that they were allocated as, wherever they lie
   size_t cached;  // blocks in malloc lists, stashes and remote lists
   size_t free;    // blocks in the spans' own lists
   uint64_t refills;  // times that a thread's list was at its end

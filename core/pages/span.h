@@ -70,7 +70,10 @@ struct alignas(kCacheLineBytes) Span {
     uint8_t sampled_part;  // kSampled: whose it is (heap/sampled.cc)
   };
   bool lending_;    // unowned: its blocks are lent to many threads (heap/central.h). See lending()
-  uint32_t home_;   // of sampled blocks that would lie in it (heap/homes.h); 0: of none. See home()
+  union {
+    uint32_t home_;           // kSmall: of sampled blocks that would lie in it (heap/homes.h); 0: of none. See home()
+    uint32_t sampled_bytes_;  // kSampled: live blocks, by the size that they were allocated as. See sampled_bytes()
+  };
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // blocks freed by others: see heap/remote.h
   Span* pending_next;                                     // on the owner's pending stack
@@ -182,6 +185,10 @@ struct alignas(kCacheLineBytes) Span {
     capacity = static_cast<uint32_t>(bytes / block);
     reciprocal = UINT64_MAX / block + 1;
   }
+
+  // Changes under the lock of the sampled class; a hint without it.
+  uint32_t sampled_bytes() const { return __atomic_load_n(&sampled_bytes_, __ATOMIC_RELAXED); }
+  void set_sampled_bytes(uint32_t sum) { __atomic_store_n(&sampled_bytes_, sum, __ATOMIC_RELAXED); }
 
   Block* block_at(uint32_t index) const { return reinterpret_cast<Block*>(start + size_t{index} * block_bytes); }
   bool contains(const void* p) const { return reinterpret_cast<uintptr_t>(p) - start < bytes; }
