@@ -90,7 +90,9 @@ void write_sampling(Text& out) {
       .put("stacks", r.stacks)
       .put("stretched", r.stretched)
       .put("estimate", r.estimate_bytes)
-      .put("estimate_stderr", r.estimate_stderr_bytes);
+      .put("estimate_stderr", r.estimate_stderr_bytes)
+      .put("requested", r.requested_bytes)
+      .put("requested_stderr", r.requested_stderr_bytes);
 }
 
 // One object for each call and reason that there was.

@@ -47,7 +47,8 @@ struct SamplingReport {
   bool available;  // false: this is the library without a profiler
   uint64_t samples, live_samples, dropped, truncated, broken, stacks;
   uint64_t stretched;  // samples taken at a longer interval than asked for (option sample_limit)
-  uint64_t estimate_bytes, estimate_stderr_bytes;  // in use, by the samples
+  uint64_t estimate_bytes, estimate_stderr_bytes;    // in use by allocated size, by the samples
+  uint64_t requested_bytes, requested_stderr_bytes;  // the same as the program asked for it
 };
 SamplingReport sampling_report();
 

@@ -144,17 +144,18 @@ void resize_sample(uint32_t id, size_t requested_bytes, size_t allocated_bytes) 
 
 SamplingReport sampling_report() {
   profile::SampleTotals totals = profile::sample_totals();
-  profile::UnwindCounters unwinding = profile::unwind_counters();
   return {.available = true,
           .samples = totals.samples,
           .live_samples = totals.live_samples,
           .dropped = totals.dropped,
-          .truncated = unwinding.truncated,
-          .broken = unwinding.broken,
+          .truncated = totals.truncated_samples,
+          .broken = totals.broken_samples,
           .stacks = totals.stacks,
           .stretched = stretched_samples.load(std::memory_order_relaxed),
           .estimate_bytes = static_cast<uint64_t>(totals.inuse_bytes),
-          .estimate_stderr_bytes = static_cast<uint64_t>(totals.inuse_bytes_stderr)};
+          .estimate_stderr_bytes = static_cast<uint64_t>(totals.inuse_bytes_stderr),
+          .requested_bytes = static_cast<uint64_t>(totals.inuse_requested_bytes),
+          .requested_stderr_bytes = static_cast<uint64_t>(totals.inuse_requested_bytes_stderr)};
 }
 
 namespace {

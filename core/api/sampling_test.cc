@@ -17,6 +17,7 @@
 #include "core/heap/large.h"
 #include "core/heap/sample_growth.h"
 #include "core/heap/size_class.h"
+#include "core/heap/statistics.h"
 #include "core/heap/thread_heap.h"
 #include "core/pages/page_map.h"
 
@@ -233,24 +234,38 @@ TEST(SamplingEstimate, AThreadNoticesANewIntervalWithinSomeLists) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);
 }
 
+size_t blocks_of_all_sizes() {
+  size_t sum = 0;
+  auto add = [](void* to, void*, size_t bytes) { *static_cast<size_t*>(to) += bytes; };
+  EXPECT_TRUE(heap::for_each_live_block(add, &sum));
+  return sum;
+}
+
 // In a thread of its own: lists handed to malloc before the interval changed are used up as they were drawn.
 TEST(SamplingEstimate, EverythingRecordedIsExact) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   std::thread([] {
     SamplingReport before = sampling_report();
+    size_t live_before = heap::statistics().live_bytes;
     std::vector<void*> blocks(20000);
-    size_t live = 0;
+    size_t live = 0, requested = 0;
     for (size_t i = 0; i < blocks.size(); i++) {
       blocks[i] = sm_malloc(i % 3000);
       live += sm_malloc_usable_size(blocks[i]);
+      requested += i % 3000;
     }
+    EXPECT_EQ(heap::statistics().live_bytes - live_before, live) << "a recorded block counts as what it was allocated as, wherever it lies";
+    EXPECT_EQ(blocks_of_all_sizes(), live + live_before) << "block by block";
     SamplingReport after = sampling_report();
     EXPECT_EQ(after.samples - before.samples, blocks.size());
     EXPECT_NEAR(static_cast<double>(after.estimate_bytes - before.estimate_bytes), static_cast<double>(live), 2);
+    EXPECT_NEAR(static_cast<double>(after.requested_bytes - before.requested_bytes), static_cast<double>(requested), 2);
     for (size_t i = 0; i < blocks.size(); i++) blocks[i] = sm_realloc(blocks[i], sm_malloc_usable_size(blocks[i]) + i % 50000);
     for (void* p : blocks) sm_free(p);
     EXPECT_EQ(sampling_report().live_samples, before.live_samples);
     EXPECT_NEAR(static_cast<double>(sampling_report().estimate_bytes), static_cast<double>(before.estimate_bytes), 2);
+    EXPECT_NEAR(static_cast<double>(sampling_report().requested_bytes), static_cast<double>(before.requested_bytes), 2);
+    EXPECT_EQ(heap::statistics().live_bytes, live_before);
   }).join();
   ASSERT_EQ(seemalloc_profile_stop(), 0);
 }

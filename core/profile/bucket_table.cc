@@ -19,10 +19,15 @@ Lifetimes* Bucket::make_lifetimes(FreedBy by) {
   return (this->*place_of(by)).compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
 }
 
-bool Bucket::count_left(FreedBy by, uint64_t lived_ns) {
+bool Bucket::count_left(FreedBy by, uint64_t lived_ns, size_t asked_bytes) {
   Lifetimes* record = lifetimes(by);
   if (SEEMALLOC_UNLIKELY(record == nullptr)) record = make_lifetimes(by);
   if (record != nullptr) by == FreedBy::kOwner ? record->add_alone(lived_ns) : record->add(lived_ns);
+  if (by == FreedBy::kOwner) {
+    own_asked_left.store(own_asked_left.load(std::memory_order_relaxed) + asked_bytes, std::memory_order_release);
+  } else {
+    asked_left.fetch_add(asked_bytes, std::memory_order_release);
+  }
   if (by == FreedBy::kAnother) {
     left_elsewhere.fetch_add(1, std::memory_order_release);
   } else if (by == FreedBy::kOwner) {

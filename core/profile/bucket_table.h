@@ -48,6 +48,7 @@ struct Bucket {
   alignas(kCacheLineBytes) std::atomic<uint64_t> own_alloc;
   std::atomic<uint64_t> own_left;
   std::atomic<uint64_t> own_asked;  // bytes that the program asked for, of own_alloc
+  std::atomic<uint64_t> own_asked_left;  // the same, of own_left
   std::atomic<Lifetimes*> own_lifetimes;
   std::atomic<uint64_t> mark_alloc, mark_live;  // what the counts were at the baseline (records.h)
   // All others.
@@ -55,6 +56,7 @@ struct Bucket {
   std::atomic<uint64_t> left;   // freed or resized into another, without the others that left; less those resized into this one
   std::atomic<uint64_t> left_elsewhere;  // freed by another thread than the one that allocated them
   std::atomic<uint64_t> asked;  // as own_asked, of alloc
+  std::atomic<uint64_t> asked_left;  // the same, of left and left_elsewhere; less that of samples that were resized into this bucket
   std::atomic<Lifetimes*> same_lifetimes, elsewhere_lifetimes;
 
   // Of those that were freed this way; null while none was.
@@ -74,15 +76,16 @@ struct Bucket {
   }
   // A sample of the calling thread, which has its recorder, has been freed by it and lived so long. False, and nothing is done, where that
   // is for count_left(). Release: whoever sees that a sample left sees that it came. Pairs with read_bucket().
-  SEEMALLOC_ALWAYS_INLINE bool count_left_alone(uint32_t thread, uint64_t lived_ns) {
+  SEEMALLOC_ALWAYS_INLINE bool count_left_alone(uint32_t thread, uint64_t lived_ns, size_t asked_bytes) {
     Lifetimes* own = own_lifetimes.load(std::memory_order_relaxed);
     if (SEEMALLOC_UNLIKELY(thread != owner || own == nullptr)) return false;
     own->add_alone(lived_ns);
+    own_asked_left.store(own_asked_left.load(std::memory_order_relaxed) + asked_bytes, std::memory_order_release);
     own_left.store(own_left.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     return true;
   }
   // The same, however it was freed. False when memory for its lifetime is refused.
-  bool count_left(FreedBy by, uint64_t lived_ns);
+  bool count_left(FreedBy by, uint64_t lived_ns, size_t asked_bytes);
   uint64_t live_samples() const {
     uint64_t gone = own_left.load(std::memory_order_acquire) + left_elsewhere.load(std::memory_order_acquire);
     gone += left.load(std::memory_order_acquire);

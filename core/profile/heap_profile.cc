@@ -137,7 +137,6 @@ SEEMALLOC_NOINLINE SampleId record_alloc(Recorder* recorder, const Allocation& a
     bucket = known->bucket_of(allocation.allocated_bytes);
     BucketKey key = key_of(allocation);
     if (SEEMALLOC_UNLIKELY(bucket == nullptr || bucket->key != key)) bucket = find_other_bucket(*known, key, recorder);
-    if (SEEMALLOC_UNLIKELY(known->stack->truncated)) count_truncated_stack();
   }
   return add_sample(allocation, bucket, recorder);
 }
@@ -186,7 +185,7 @@ FreedBy freed_by(const Recorder* recorder, const LeftSample& left) {
 // For all threads first: who reads the other way round never finds more of one.
 SEEMALLOC_NOINLINE bool count_left_slow(const Recorder* recorder, const LeftSample& left, uint64_t lived_ns, bool by_thread) {
   FreedBy by = freed_by(recorder, left);
-  if (!left.bucket->count_left(by, lived_ns)) {
+  if (!left.bucket->count_left(by, lived_ns, left.requested_bytes)) {
     count(records.lost_lifetimes);
     return false;
   }
@@ -205,7 +204,7 @@ FreedSample record_free(Recorder* recorder, SampleId id, DeathStacks wanted) {
   Bucket& bucket = *left.bucket;
   uint64_t lived_ns = minus(life_clock_ns(bucket.key.interval_bytes), left.birth_ns);
   records.peak.keep(bucket);
-  bool counted = recorder != nullptr && is_own_sample(left.thread) && bucket.count_left_alone(left.thread, lived_ns);
+  bool counted = recorder != nullptr && is_own_sample(left.thread) && bucket.count_left_alone(left.thread, lived_ns, left.requested_bytes);
   bool in_detail = wanted.of_all || bucket.key.interval_bytes > 1;
   if (SEEMALLOC_UNLIKELY(!counted)) counted = count_left_slow(recorder, left, lived_ns, in_detail);
   records.peak.add(-bucket.weighted_bytes, pending_of(recorder));
@@ -216,7 +215,8 @@ FreedSample record_free(Recorder* recorder, SampleId id, DeathStacks wanted) {
 }
 
 void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) {
-  Bucket* before = records.live.get(id).bucket;
+  LiveSample sample = records.live.get(id);
+  Bucket* before = sample.bucket;
   BucketKey key = before->key;
   key.allocated_bytes = allocated_bytes;
   key.traits = traits_of(requested_bytes, allocated_bytes, key.moved());
@@ -229,6 +229,8 @@ void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) 
     }
   }
   records.live.set_size(id, after, requested_bytes);
+  after->asked_left.fetch_sub(records.live.get(id).requested_bytes, std::memory_order_relaxed);
+  before->asked_left.fetch_add(sample.requested_bytes, std::memory_order_release);
   if (after == before) return;
   records.peak.keep(*after);
   records.peak.keep(*before);
@@ -238,15 +240,18 @@ void record_resize(SampleId id, size_t requested_bytes, size_t allocated_bytes) 
 }
 
 BucketRow read_bucket(const Bucket& bucket) {
+  uint64_t asked_left = bucket.own_asked_left.load(std::memory_order_acquire) + bucket.asked_left.load(std::memory_order_acquire);
   uint64_t left = bucket.own_left.load(std::memory_order_acquire);
   uint64_t elsewhere = bucket.left_elsewhere.load(std::memory_order_acquire);
   left += bucket.left.load(std::memory_order_acquire) + elsewhere;
   uint64_t samples = bucket.own_alloc.load(std::memory_order_relaxed) + bucket.alloc.load(std::memory_order_relaxed);
+  uint64_t asked = bucket.own_asked.load(std::memory_order_relaxed) + bucket.asked.load(std::memory_order_relaxed);
   return BucketRow{.bucket = &bucket,
                    .alloc_samples = samples,
                    .live_samples = samples - left,
                    .elsewhere_samples = elsewhere,
-                   .asked_bytes = bucket.own_asked.load(std::memory_order_relaxed) + bucket.asked.load(std::memory_order_relaxed),
+                   .asked_bytes = asked,
+                   .live_asked_bytes = asked - asked_left,
                    .mark_alloc = bucket.mark_alloc.load(std::memory_order_acquire),
                    .mark_live = bucket.mark_live.load(std::memory_order_acquire),
                    .peak_samples = 0,
@@ -278,6 +283,8 @@ void RowSums::add_new(const BucketRow& row) {
 
 void RowSums::add(const BucketRow& row) {
   totals_.samples += row.alloc_samples;
+  if (row.bucket->stack->truncated) totals_.truncated_samples += row.alloc_samples;
+  if (row.bucket->stack->broken) totals_.broken_samples += row.alloc_samples;
   totals_.live_samples += row.live_samples;
   totals_.alloc_objects += row.alloc_objects();
   totals_.alloc_bytes += row.alloc_objects() * row.bytes();
@@ -285,12 +292,19 @@ void RowSums::add(const BucketRow& row) {
   totals_.inuse_bytes += row.live_objects() * row.bytes();
   allocated_.add(row.alloc_objects(), row.weight, row.bytes());
   in_use_.add(row.live_objects(), row.weight, row.bytes());
+  if (row.live_samples == 0) return;
+  int64_t counted = static_cast<int64_t>(row.live_asked_bytes);  // of a block with 4 GiB of slack less than there is comes back
+  double asked = counted > 0 ? static_cast<double>(counted) : 0;
+  totals_.inuse_requested_bytes += row.weight * asked;
+  // Blocks of a row are of one class: what was asked for is much the same for all.
+  requested_.add(row.live_objects(), row.weight, asked / static_cast<double>(row.live_samples));
 }
 
 SampleTotals RowSums::totals() const {
   SampleTotals totals = totals_;
   totals.alloc_bytes_stderr = square_root(allocated_.variance());
   totals.inuse_bytes_stderr = square_root(in_use_.variance());
+  totals.inuse_requested_bytes_stderr = square_root(requested_.variance());
   return totals;
 }
 

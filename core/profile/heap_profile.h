@@ -56,10 +56,12 @@ struct SampleTotals {
   uint64_t live_samples;     // still alive
   uint64_t dropped;          // lost for want of memory
   uint64_t stacks;           // distinct stacks of samples
+  uint64_t truncated_samples, broken_samples;  // of those recorded: their stack was cut, or could not be followed to its end
   // Unbiased estimates of everything allocated, by weights 1/(1-exp(-allocated/interval)).
   double alloc_objects, alloc_bytes, inuse_objects, inuse_bytes;
   double alloc_bytes_stderr;  // standard error of alloc_bytes
   double inuse_bytes_stderr;  // likewise
+  double inuse_requested_bytes, inuse_requested_bytes_stderr;  // of what is in use, as the program asked for it
 };
 SampleTotals sample_totals();
 

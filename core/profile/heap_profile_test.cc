@@ -89,6 +89,12 @@ struct Model {
     close(now.alloc_bytes, before.alloc_bytes + alloc_bytes);
     close(now.inuse_objects, before.inuse_objects + inuse_objects);
     close(now.inuse_bytes, before.inuse_bytes + inuse_bytes);
+    double requested = 0;
+    for (const auto& [id, block] : blocks) {
+      requested += sample_weight(block.drawn, block.interval) * static_cast<double>(block.requested);
+    }
+    close(now.inuse_requested_bytes, before.inuse_requested_bytes + requested);
+    EXPECT_LE(now.inuse_requested_bytes_stderr, now.inuse_bytes_stderr * (1 + 1e-9));
     EXPECT_EQ(before.live_samples, 0u);
     close(now.inuse_bytes_stderr, std::sqrt(error.variance()));
   }
@@ -140,6 +146,7 @@ TEST(HeapProfile, AgreesWithAModel) {
   EXPECT_EQ(end.live_samples, model.before.live_samples);
   if (end.live_samples == 0) {
     EXPECT_EQ(end.inuse_bytes, 0.0);  // exactly
+    EXPECT_EQ(end.inuse_requested_bytes, 0.0);
   }
 }
 
@@ -202,6 +209,7 @@ TEST(HeapProfile, ThreadsKeepTheBooksTogether) {
   }
   SampleTotals after = sample_totals();
   EXPECT_EQ(after.live_samples, before.live_samples);
+  EXPECT_EQ(after.inuse_requested_bytes, before.inuse_requested_bytes);
   EXPECT_EQ(after.dropped, before.dropped);
   uint64_t counted = 0;
   for (const auto& [key, counts] : rows_from(kBase)) {

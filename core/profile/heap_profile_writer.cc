@@ -26,8 +26,6 @@ struct Snapshot {
   RowSums sums;
   ExactBytes exact;
   uint64_t other_interval_samples = 0;
-  uint64_t truncated_samples = 0;
-  uint64_t broken_samples = 0;
   uint64_t baseline_ns = 0, baseline_bytes = 0, baseline_live_bytes = 0;  // when it was set, what had been allocated, and was in use; 0: never, not known
   uint32_t peak_epoch = 0;
 };
@@ -148,7 +146,7 @@ void about_since(ProfileEncoder& encoder, const Snapshot& snapshot) {
     encoder.duration(ns);
     text << "since: the baseline was set " << ns / kMillisecond_ns << " ms before this profile was taken; less than then is negative";
     if (snapshot.exact.live != 0 && snapshot.baseline_live_bytes != 0) {
-      text << "; exactly " << static_cast<int64_t>(snapshot.exact.live - snapshot.baseline_live_bytes) << " bytes more are handed out";
+      text << "; exactly " << static_cast<int64_t>(snapshot.exact.live - snapshot.baseline_live_bytes) << " bytes more are handed out, by allocated size";
     }
   }
   encoder.comment(text);
@@ -253,7 +251,7 @@ static_assert(sizeof(kRowKinds) / sizeof(kRowKinds[0]) == static_cast<unsigned>(
 void take_snapshot_once(const RowKind& kind, uint64_t interval_bytes, Snapshot* out) {
   out->rows.set_size(0);
   out->sums = RowSums();
-  out->truncated_samples = out->broken_samples = out->other_interval_samples = 0;
+  out->other_interval_samples = 0;
   out->peak_epoch = records.peak.epoch();
   out->baseline_ns = records.baseline.time_ns.load(std::memory_order_acquire);
   out->baseline_bytes = records.baseline.allocated_bytes.load(std::memory_order_relaxed);
@@ -262,8 +260,6 @@ void take_snapshot_once(const RowKind& kind, uint64_t interval_bytes, Snapshot* 
     BucketRow row = read_bucket(bucket);
     row.peak_samples = records.peak.samples_at(bucket, out->peak_epoch);
     out->sums.add(row);
-    if (bucket.stack->truncated) out->truncated_samples += row.alloc_samples;
-    if (bucket.stack->broken) out->broken_samples += row.alloc_samples;
     if (bucket.key.interval_bytes != interval_bytes) out->other_interval_samples += row.alloc_samples;
     if (kind.has(row)) out->rows.push(row);
   });
@@ -300,14 +296,18 @@ void write_notes(const Notes& notes, const Snapshot& snapshot, uint64_t interval
   text.clear();
   text << "in use: " << rounded(totals.inuse_bytes) << " bytes estimated, standard error "
        << rounded(totals.inuse_bytes_stderr) << " bytes";
-  if (snapshot.exact.live != 0) text << "; exactly " << snapshot.exact.live << " bytes are handed out";
+  if (snapshot.exact.live != 0) text << "; exactly " << snapshot.exact.live << " bytes are handed out, by allocated size";
+  notes.add(text);
+  text.clear();
+  text << "requested: " << rounded(totals.inuse_requested_bytes) << " bytes of those in use estimated, standard error "
+       << rounded(totals.inuse_requested_bytes_stderr) << " bytes";
   notes.add(text);
   // `since` has one of its own; these two are of what is, or was, in use.
   bool in_use_only = kind == Kind::kPeak || kind == Kind::kThreads;
   if (!in_use_only && kind != Kind::kSince) {
     note_allocated(notes, totals, snapshot.exact.allocated != 0, snapshot.exact.allocated, "since the start");
   }
-  notes.add_stacks(records.buckets.stacks(), snapshot.truncated_samples, snapshot.broken_samples);
+  notes.add_stacks(records.buckets.stacks(), totals.truncated_samples, totals.broken_samples);
   note_count(notes, snapshot.other_interval_samples, " samples were drawn at another interval, and stand for what it says");
   note_count(notes, records.stale_resizes.load(std::memory_order_relaxed),
              " resizes of sampled blocks not followed for want of memory");

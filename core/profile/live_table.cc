@@ -43,7 +43,7 @@ LeftSample LiveTable::remove(SampleId id, IdCache& cache) {
   Record* gone = record(id);
   Bucket* bucket = gone->bucket.load(std::memory_order_relaxed);
   CHECK(bucket != nullptr);  // freed twice: an id in two places would corrupt the lists (invariant 1)
-  LeftSample left{bucket, gone->birth_ns, gone->thread};
+  LeftSample left{bucket, bucket->key.allocated_bytes - gone->slack_bytes, gone->birth_ns, gone->thread};
   gone->bucket.store(nullptr, std::memory_order_relaxed);
   gone->slack_bytes = cache.head;
   cache.head = id;

@@ -31,6 +31,7 @@ struct LiveSample {
 // What is known of one that was removed.
 struct LeftSample {
   Bucket* bucket;
+  size_t requested_bytes;
   uint64_t birth_ns;
   uint32_t thread;
 };

@@ -31,7 +31,7 @@ struct Books {
   }
   void free(Bucket& bucket, int64_t* pending) {
     peak.keep(bucket);
-    bucket.count_left(FreedBy::kSame, 5);
+    bucket.count_left(FreedBy::kSame, 5, 64);
     peak.add(-bucket.weighted_bytes, pending);
   }
   int64_t captured_bytes() const {

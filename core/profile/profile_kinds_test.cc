@@ -626,9 +626,9 @@ TEST(ProfileKinds, SinceSaysWhatWasAllocatedWithItsErrorAndExactly) {
   EXPECT_NE(comments(written(Kind::kSince)).find(said()), std::string::npos) << comments(written(Kind::kSince)) << said();
   for (SampleId id : ids) record_free(id);
   EXPECT_NE(comments(written(Kind::kSince)).find(said()), std::string::npos) << "freed or not";
-  EXPECT_NE(comments(written(Kind::kSince)).find("; exactly 0 bytes more are handed out\n"), std::string::npos) << comments(written(Kind::kSince));
+  EXPECT_NE(comments(written(Kind::kSince)).find("; exactly 0 bytes more are handed out, by allocated size\n"), std::string::npos) << comments(written(Kind::kSince));
   set_baseline({20000, exact_allocated});
-  EXPECT_NE(comments(written(Kind::kSince)).find("; exactly -7655 bytes more are handed out\n"), std::string::npos) << comments(written(Kind::kSince));
+  EXPECT_NE(comments(written(Kind::kSince)).find("; exactly -7655 bytes more are handed out, by allocated size\n"), std::string::npos) << comments(written(Kind::kSince));
   set_baseline();
   EXPECT_EQ(comments(written(Kind::kSince)).find(" bytes more are handed out"), std::string::npos);
   EXPECT_EQ(comments(written(Kind::kSince)).find(" since the baseline\n"), std::string::npos) << "what it was at the baseline is not known";

@@ -58,7 +58,8 @@ struct BucketRow {
   uint64_t alloc_samples;
   uint64_t live_samples;
   uint64_t elsewhere_samples;  // freed by another thread
-  uint64_t asked_bytes;        // by the samples
+  uint64_t asked_bytes;        // by the samples, since the start
+  uint64_t live_asked_bytes;   // the same of those in use
   uint64_t mark_alloc, mark_live;  // counts at the baseline
   uint64_t peak_samples;           // live at the high-water mark; filled in by who wants it
   double weight;  // blocks that one sample stands for
@@ -109,7 +110,7 @@ class RowSums {
 
  private:
   SampleTotals totals_ = {};
-  SamplingError allocated_, in_use_;  // of bytes
+  SamplingError allocated_, in_use_, requested_;  // of bytes; what was requested is of what is in use
 };
 
 }  // namespace seemalloc::profile

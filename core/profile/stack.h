@@ -24,10 +24,4 @@ void capture_stack(Stack* out, size_t max_depth);
 // The same with the interpreter's own frames, whatever the option python_frames says.
 void capture_native_stack(Stack* out, size_t max_depth);
 
-// For the fork and statistics code: how many captures ended truncated or broken so far.
-struct UnwindCounters {
-  uint64_t truncated, broken;
-};
-UnwindCounters unwind_counters();
-
 }  // namespace seemalloc::profile

@@ -378,9 +378,11 @@ TEST(Recorder, RecordsTheSameStackAsWithoutOne) {
 
 TEST(Recorder, CountsTruncatedStacksThatItRecalls) {
   Recorder* recorder = make_recorder();
-  UnwindCounters before = unwind_counters();
+  SampleTotals before = sample_totals();
   for (int i = 0; i < 5; i++) record_free(recorder, sample(recorder, 0, 4));
-  EXPECT_EQ(unwind_counters().truncated - before.truncated, 5u);
+  SampleTotals after = sample_totals();
+  EXPECT_EQ(after.truncated_samples - before.truncated_samples, 5u);
+  EXPECT_EQ(after.samples - before.samples, 5u);
 }
 
 TEST(Recorder, KnowsBucketsOfSeveralSizes) {

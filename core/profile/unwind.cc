@@ -29,9 +29,6 @@ namespace seemalloc::profile {
 namespace {
 
 constinit RuleCache rule_cache;
-std::atomic<uint64_t> truncated_captures{0}, broken_captures{0};
-
-void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
 // The lowest and highest+1 pc that user code can have.
 constexpr uintptr_t kLowestPc = 4096, kHighestPc = uintptr_t{1} << 56;
@@ -452,8 +449,6 @@ SEEMALLOC_NOINLINE void walk_from(const Registers& registers, Start start, size_
     fill_without_python(registers, start, max_depth, out, notes);
   }
   if (out->broken) notes->give_up();
-  if (out->truncated) count(truncated_captures);
-  if (out->broken) count(broken_captures);
 }
 
 }  // namespace
@@ -485,12 +480,6 @@ SEEMALLOC_NOINLINE void capture_native_stack(Stack* out, size_t max_depth) {
   take_registers(&registers);
   WalkNotes none(nullptr);
   walk_from(registers, Start::kHere, max_depth, out, &none, nullptr);
-}
-
-void count_truncated_stack() { count(truncated_captures); }
-
-UnwindCounters unwind_counters() {
-  return {truncated_captures.load(std::memory_order_relaxed), broken_captures.load(std::memory_order_relaxed)};
 }
 
 }  // namespace seemalloc::profile

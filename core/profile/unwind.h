@@ -17,7 +17,5 @@ void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkNo
 void capture_stack_from(const void* ucontext, Stack* out, size_t max_depth);
 // The same with the interpreter's own frames, whatever the option python_frames says.
 void capture_native_stack_from(const void* ucontext, Stack* out, size_t max_depth);
-// A truncated stack was recalled instead of being walked.
-void count_truncated_stack();
 
 }  // namespace seemalloc::profile

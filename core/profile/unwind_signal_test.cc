@@ -118,11 +118,9 @@ void capture_shallow(int, siginfo_t*, void* context) { capture_stack_from(contex
 
 TEST(UnwindSignalDepth, SaysWhenAStackIsCut) {
   Handler handler(SIGUSR1, capture_shallow);
-  UnwindCounters before = unwind_counters();
   raise(SIGUSR1);
   EXPECT_EQ(shallow.depth, 1u);
   EXPECT_TRUE(shallow.truncated);
-  EXPECT_EQ(unwind_counters().truncated, before.truncated + 1);
 }
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)

@@ -138,7 +138,6 @@ TEST_P(Unwind, FindsFramesThatKeepNoFramePointer) {
 }
 
 TEST(UnwindDepth, SaysWhenAStackIsCut) {
-  UnwindCounters before = unwind_counters();
   Stack whole, cut;
   recurse(0, &whole, kMaxStackDepth);
   recurse(0, &cut, whole.depth);
@@ -150,9 +149,7 @@ TEST(UnwindDepth, SaysWhenAStackIsCut) {
   recurse(20000, &cut, 16);
   EXPECT_EQ(cut.depth, 16u);
   EXPECT_TRUE(cut.truncated);
-  UnwindCounters after = unwind_counters();
-  EXPECT_EQ(after.truncated - before.truncated, 2u);
-  EXPECT_EQ(after.broken, before.broken);
+  EXPECT_FALSE(cut.broken);
 }
 
 // ---- the same as libgcc -------------------------------------------------------------------------------------------

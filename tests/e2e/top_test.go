@@ -15,10 +15,11 @@ import (
 // topReport is the part of `top --json` that the tests read.
 type topReport struct {
 	Total     int64
-	Error     float64 `json:"standard_error"`
-	Exact     *int64  `json:"exact_live"`
-	ExactMore *int64  `json:"exact_more"`
-	Allocated *int64  `json:"exact_allocated"`
+	Error     float64  `json:"standard_error"`
+	Exact     *int64   `json:"exact_live"`
+	Requested *float64 `json:"requested_live"`
+	ExactMore *int64   `json:"exact_more"`
+	Allocated *int64   `json:"exact_allocated"`
 	Functions []struct {
 		Name      string
 		Flat, Cum int64

@@ -33,7 +33,8 @@ type Stats struct {
 	SizeClasses []SizeClass `json:"size_classes"`
 }
 
-// Memory reconciles the resident memory: RSS = Live + Cached + Fragmentation + Metadata + NotOurs.
+// Memory reconciles the resident memory: RSS = Live + Cached + Fragmentation + Metadata + NotOurs. Blocks count by their allocated size:
+// that of their size class, or whole pages.
 type Memory struct {
 	RSS           int64 `json:"rss"`
 	PeakRSS       int64 `json:"peak_rss"` // since the program was started; 0 where the library does not say
@@ -42,9 +43,16 @@ type Memory struct {
 	Fragmentation int64 `json:"fragmentation"`
 	Metadata      int64 `json:"metadata"`
 	NotOurs       int64 `json:"not_ours"`
+	// Unused is the part of Cached that is free pages without use, which huge pages have brought; nil where the library does not say: then it is
+	// in Fragmentation.
+	Unused *int64 `json:"unused"`
+	// Uncertain is by how much Live, Cached, Fragmentation and NotOurs may each be off; nil where the library does not say.
+	Uncertain *int64 `json:"uncertain"`
+	// PagesRefused is 1 where the kernel refuses to tell which pages are resident.
+	PagesRefused  int64 `json:"pages_refused"`
 	Mapped        int64 `json:"mapped"`
-	LiveAllocated int64 `json:"live_allocated"` // exact; may exceed what is resident
-	Dirty         int64 `json:"dirty"`
+	LiveAllocated int64 `json:"live_allocated"` // exact, by allocated size; may exceed what is resident
+	Dirty         int64 `json:"dirty"`          // the part of Cached that is free pages; of brief statistics: free pages that have not been given back
 }
 
 // Socket is where the control socket is, and in which folders before that it could not be made.
@@ -65,12 +73,15 @@ type Sampling struct {
 	Samples        int64   `json:"samples"`
 	LiveSamples    int64   `json:"live_samples"`
 	Dropped        int64   `json:"dropped"`
-	Truncated      int64   `json:"truncated"`
-	Broken         int64   `json:"broken"`
+	Truncated      int64   `json:"truncated"` // samples, of Samples, with a stack that is cut
+	Broken         int64   `json:"broken"`    // or that could not be followed to its end
 	Stacks         int64   `json:"stacks"`
 	Stretched      int64   `json:"stretched"` // samples at a longer interval than asked for
 	Estimate       float64 `json:"estimate"`
 	EstimateStderr float64 `json:"estimate_stderr"`
+	// Requested is the same of what the program asked for; nil where the library does not say.
+	Requested       *float64 `json:"requested"`
+	RequestedStderr float64  `json:"requested_stderr"`
 }
 
 // System counts what was asked of the kernel.

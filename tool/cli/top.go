@@ -75,7 +75,10 @@ type topReport struct {
 	Base   string `json:"base,omitempty"`
 	Time   string `json:"time,omitempty"`
 	*report.Top
-	Exact *int64 `json:"exact_live,omitempty"` // of a live process: the bytes really held
+	Exact *int64 `json:"exact_live,omitempty"` // what the total of inuse_space estimates: the bytes held, by allocated size
+	// What the program asked for of them, as far as samples tell.
+	Requested      *float64 `json:"requested_live,omitempty"`
+	RequestedError float64  `json:"requested_live_standard_error,omitempty"`
 	// Of a profile since a baseline: how many bytes more are held than then.
 	ExactMore *int64 `json:"exact_more,omitempty"`
 	// Of a profile that says it: what the total of alloc_space estimates.
@@ -132,6 +135,7 @@ func (a *app) top(flags topFlags, args []string) error {
 	switch top.Type {
 	case "inuse_space":
 		result.Exact, result.ExactMore = s.exact, report.ExactMore(s.profile)
+		result.Requested, result.RequestedError = s.requested()
 	case "alloc_space":
 		result.ExactAllocated = report.ExactAllocated(s.profile)
 	}

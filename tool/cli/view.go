@@ -289,10 +289,16 @@ func (s *subject) heading(t *report.Top, filters filters, by string) string {
 	}
 	fmt.Fprintf(&b, "\nTotal %s%s", t.Value(t.Total), t.Plus())
 	if s.exact != nil && t.Type == "inuse_space" && !filters.any() {
-		fmt.Fprintf(&b, "; exactly %s are handed out", report.Bytes(float64(*s.exact)))
+		fmt.Fprintf(&b, "; exactly %s are handed out, by allocated size", report.Bytes(float64(*s.exact)))
+		if bytes, stderr := s.requested(); bytes != nil {
+			fmt.Fprintf(&b, ", for requests of %s", report.Bytes(*bytes))
+			if stderr > 0 {
+				fmt.Fprintf(&b, " ± %s", report.Bytes(stderr))
+			}
+		}
 	}
 	if more := report.ExactMore(s.profile); more != nil && t.Type == "inuse_space" && !filters.any() {
-		fmt.Fprintf(&b, "; exactly %s more are handed out", report.Amount(*more, t.Unit))
+		fmt.Fprintf(&b, "; exactly %s more are handed out, by allocated size", report.Amount(*more, t.Unit))
 	}
 	if exact := report.ExactAllocated(s.profile); exact != nil && t.Type == "alloc_space" && !filters.any() {
 		fmt.Fprintf(&b, "; exactly %s", report.Amount(*exact, t.Unit))
@@ -317,6 +323,17 @@ func (s *subject) heading(t *report.Top, filters filters, by string) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// requested is what the program asked for of what it has in use, as far as samples tell, and its standard error; nil where it is not known.
+func (s *subject) requested() (bytes *float64, stderr float64) {
+	if s.base != "" {
+		return nil, 0
+	}
+	if s.sampling != nil && s.sampling.Requested != nil {
+		return s.sampling.Requested, s.sampling.RequestedStderr
+	}
+	return report.Requested(s.profile)
 }
 
 // pools lists the largest of the program's memory pools, if the profile is of them.

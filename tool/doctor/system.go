@@ -98,7 +98,7 @@ func (p Pair) failures(limit Limit) int64 {
 // samplesLost: what other findings and profiles rest on is incomplete.
 func samplesLost(p Pair) (string, *Finding, error) {
 	s := p.After.Stats.Sampling
-	seen := fmt.Sprintf("%s samples, %s dropped, %s stacks cut, %s broken", report.Count(s.Samples), report.Count(s.Dropped),
+	seen := fmt.Sprintf("%s samples, %s more dropped; %s with a cut stack, %s with a broken one", report.Count(s.Samples), report.Count(s.Dropped),
 		report.Count(s.Truncated), report.Count(s.Broken))
 	if s.Interval == 0 {
 		seen += "; sampling is off, so no place in the program can be named"
@@ -115,12 +115,12 @@ func samplesLost(p Pair) (string, *Finding, error) {
 		severity = Warning
 	}
 	if many(s.Truncated) {
-		figures = append(figures, fmt.Sprintf("%s of %s stacks cut at their depth limit", report.Count(s.Truncated), report.Count(s.Samples)))
+		figures = append(figures, fmt.Sprintf("%s of %s samples have a stack cut at its depth limit", report.Count(s.Truncated), report.Count(s.Samples)))
 		change = append(change, fmt.Sprintf("option stack_depth, now %s: more frames (`seemalloc set %d stack_depth=128`)",
 			optionText(p, "stack_depth"), p.After.Stats.PID))
 	}
 	if many(s.Broken) {
-		figures = append(figures, fmt.Sprintf("%s of %s stacks could not be followed to their end", report.Count(s.Broken), report.Count(s.Samples)))
+		figures = append(figures, fmt.Sprintf("%s of %s samples have a stack that could not be followed to its end", report.Count(s.Broken), report.Count(s.Samples)))
 		change = append(change, "compile with -fasynchronous-unwind-tables (usually the default) or -fno-omit-frame-pointer")
 	}
 	if len(figures) == 0 {

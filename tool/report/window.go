@@ -48,7 +48,26 @@ func Exact(p *profile.Profile) *int64 {
 }
 
 // As core/profile/heap_profile_writer.cc writes it.
-var exactMore = regexp.MustCompile(`^since: .*; exactly (-?\d+) bytes more are handed out$`)
+var requestedLine = regexp.MustCompile(`^requested: (\d+) bytes of those in use estimated, standard error (\d+) bytes$`)
+
+// Requested is what the program asked for of what the profile shows in use, and its standard error; nil where the profile does not say
+// it, or is a difference.
+func Requested(p *profile.Profile) (bytes *float64, stderr float64) {
+	for _, line := range p.Comments {
+		switch match := requestedLine.FindStringSubmatch(line); {
+		case match != nil:
+			n, _ := strconv.ParseFloat(match[1], 64)
+			stderr, _ = strconv.ParseFloat(match[2], 64)
+			bytes = &n
+		case difference.MatchString(line):
+			return nil, 0
+		}
+	}
+	return bytes, stderr
+}
+
+// As core/profile/heap_profile_writer.cc writes it.
+var exactMore = regexp.MustCompile(`^since: .*; exactly (-?\d+) bytes more are handed out(?:, by allocated size)?$`)
 
 // ExactMore is what a profile of the kind since estimates of the bytes in use: how many more, or fewer, there are than at the baseline.
 func ExactMore(p *profile.Profile) *int64 {
