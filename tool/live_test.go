@@ -70,7 +70,7 @@ func TestTopOfProcess(t *testing.T) {
 	for _, want := range []string{
 		"(pid " + pid + "): bytes in use by function",
 		"Total 3.04 MiB ± ", "exactly 72.00 MiB are handed out",
-		"Missing: samples dropped for want of room: 2; stacks cut at the depth limit (option stack_depth): 3\n",
+		"Missing: samples dropped for want of room: 2; samples with a stack cut at the depth limit (option stack_depth): 3\n",
 		"flat   flat%    sum%          cum    cum%  function",
 		"3.00 MiB  98.71%  98.71%     3.00 MiB  98.71%  shop::till",
 		"48 B   0.00% 100.00%     3.04 MiB 100.00%  main",

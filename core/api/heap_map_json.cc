@@ -28,7 +28,7 @@ constexpr size_t kPartRoom = 320;
 constexpr size_t kPartsBytes = 16 * MiB;
 
 size_t bytes_of_sums() {
-  size_t lines = pages::region_count() + pages::huge_statistics(false).spans + pages::HugeCache::kExtents;
+  size_t lines = pages::region_count() + pages::huge_statistics().spans + pages::HugeCache::kExtents;
   constexpr size_t kMore = 256;  // that may come meanwhile
   constexpr size_t kStacksBytes = 1 * MiB;
   return round_up((lines + kMore) * kLineRoom + kStacksBytes, os::page_bytes());

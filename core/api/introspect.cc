@@ -29,7 +29,7 @@ struct mallinfo2 heap_info() { return heap_info(heap::statistics()); }
 
 struct mallinfo2 heap_info(const heap::Statistics& s) {
   pages::PageStatistics regions = pages::page_statistics(false);
-  pages::HugeStatistics huge = pages::huge_statistics(false);
+  pages::HugeStatistics huge = pages::huge_statistics();
   struct mallinfo2 info {};
   info.arena = regions.mapped_bytes;                          // bytes not in mappings of their own
   info.hblks = huge.spans;                                    // blocks with a mapping of their own

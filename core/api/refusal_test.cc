@@ -239,7 +239,7 @@ size_t fill_caches() {
     memset(p, 1, bytes);
     sm_free(p);
   }
-  return pages::huge_statistics(false).cached_bytes;
+  return pages::huge_statistics().cached_bytes;
 }
 
 TEST(RefusalOfSizes, ImpossibleOnesCostNothing) {
@@ -269,7 +269,7 @@ TEST(RefusalOfSizes, ImpossibleOnesCostNothing) {
     EXPECT_EQ(sm_posix_memalign(&out, 64, bytes), ENOMEM);
     EXPECT_EQ(calls_for_memory(), before);
   }
-  EXPECT_EQ(pages::huge_statistics(false).cached_bytes, cached);
+  EXPECT_EQ(pages::huge_statistics().cached_bytes, cached);
   sm_free(small);
   sm_free(huge);
 }
@@ -289,7 +289,7 @@ TEST(RefusalOfSizes, HopelessOnesLeaveTheCaches) {
     EXPECT_LE(calls_for_memory() - before, 8u);
   }
   EXPECT_EQ(os::call_count(os::Call::kDontNeed).calls, purged);
-  EXPECT_EQ(pages::huge_statistics(false).cached_bytes, cached);
+  EXPECT_EQ(pages::huge_statistics().cached_bytes, cached);
 }
 
 }  // namespace

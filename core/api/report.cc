@@ -9,6 +9,7 @@
 #include "core/base/options.h"
 #include "core/heap/holes.h"
 #include "core/heap/pressure.h"
+#include "core/heap/residency.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/arena.h"
 #include "core/os/lock.h"
@@ -19,20 +20,38 @@
 #include "core/pages/page_map.h"
 #include "core/pages/purge.h"
 #include "core/pages/refaults.h"
+#include "core/profile/square_root.h"
 
 namespace seemalloc {
 
 namespace {
 
-size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+// The parts add up to what the process has resident. They were counted one after the other while the program ran, and the kernel calls pages
+// resident that it does not count: those that were only ever read (the zero page). Both are in live blocks most of all.
+void reconcile(MemoryReport& r, size_t resident_files) {
+  size_t most = minus(r.rss, resident_files), ours = r.live + r.cached + r.fragmentation + r.metadata;
+  if (r.rss != 0 && ours > most) {
+    size_t excess = ours - most;
+    r.uncertain += excess;
+    ours = most;
+    for (size_t* part : {&r.live, &r.cached, &r.fragmentation, &r.metadata}) {
+      size_t cut = excess < *part ? excess : *part;
+      *part -= cut;
+      excess -= cut;
+    }
+  }
+  if (r.dirty > r.cached) r.dirty = r.cached;
+  r.not_ours = minus(r.rss, ours);
+}
 
 }  // namespace
 
 MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
-  pages::PageStatistics regions = pages::page_statistics(with_residency);
-  pages::HugeStatistics huge = pages::huge_statistics(with_residency);
+  pages::PageStatistics regions = pages::page_statistics(false);
+  pages::HugeStatistics huge = pages::huge_statistics();
   MemoryReport r{};
-  r.rss = os::resident_set_bytes();
+  os::ResidentSet resident = os::resident_set();
+  r.rss = resident.bytes;
   r.live_allocated = s.live_bytes;
   r.dirty = regions.dirty_bytes + huge.cached_bytes;
   r.mapped = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes + pages::page_map.map_bytes() + os::arena_mapped_bytes();
@@ -40,27 +59,17 @@ MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
   r.metadata = pages::record_bytes(regions.regions) + python_names;
   r.mapped += python_names;
   if (!with_residency) return r;
-  // What is left to the kernel may be resident still.
-  size_t free_bytes = regions.dirty_bytes + regions.lazy_bytes;
-  // What is resident in spans: first the program's, then what is kept for threads; the rest is fragmentation.
-  size_t in_spans = minus(regions.resident_bytes, free_bytes);
-  size_t live_in_regions = minus(s.live_bytes, huge.used_bytes);
-  size_t live_resident = smaller(live_in_regions, minus(in_spans, smaller(s.cached_bytes, in_spans / 2)));
-  size_t cached_resident = smaller(s.cached_bytes, minus(in_spans, live_resident));
-  r.live = live_resident + huge.resident_bytes;
-  r.cached = cached_resident + smaller(free_bytes, regions.resident_bytes) + huge.cached_bytes;
-  r.fragmentation = minus(in_spans, live_resident + cached_resident);
-  // The parts were counted one after the other while the program ran: the kernel's total is what they must add up to.
-  size_t ours = r.live + r.cached + r.fragmentation + r.metadata;
-  r.not_ours = minus(r.rss, ours);
-  if (r.rss != 0 && ours > r.rss) {
-    size_t excess = ours - r.rss;
-    for (size_t* part : {&r.cached, &r.fragmentation, &r.live, &r.metadata}) {
-      size_t cut = smaller(excess, *part);
-      *part -= cut;
-      excess -= cut;
-    }
-  }
+  heap::Residency parts = heap::residency(s);
+  constexpr double kErrors = 3;  // standard errors
+  r.live = parts.live;
+  r.dirty = parts.dirty;
+  r.unused = parts.unused;
+  r.cached = parts.cached + parts.dirty + parts.unused;
+  r.fragmentation = parts.fragmentation;
+  r.uncertain = parts.open_bytes + static_cast<size_t>(kErrors * profile::square_root(parts.variance));
+  r.told = parts.told;
+  reconcile(r, resident.file_bytes);
+  if (r.rss != 0 && r.uncertain > r.rss) r.uncertain = r.rss;
   return r;
 }
 
@@ -70,7 +79,13 @@ void write_memory(Text& out, const MemoryReport& r, bool with_residency) {
   JsonObject object(out);
   object.put("rss", r.rss).put("peak_rss", os::peak_resident_set_bytes());
   if (with_residency) {
-    object.put("live", r.live).put("cached", r.cached).put("fragmentation", r.fragmentation).put("not_ours", r.not_ours);
+    object.put("live", r.live)
+        .put("cached", r.cached)
+        .put("fragmentation", r.fragmentation)
+        .put("not_ours", r.not_ours)
+        .put("unused", r.unused)
+        .put("uncertain", r.uncertain)
+        .put("pages_refused", uint64_t{!r.told});
   }
   object.put("metadata", r.metadata)
       .put("mapped", r.mapped)
@@ -301,7 +316,7 @@ void put_glibcs(Text& out, const char* name, uint64_t value) {
 
 void print_as_glibc(Text& out, const heap::Statistics& s) {
   struct mallinfo2 info = heap_info(s);
-  pages::HugeStatistics huge = pages::huge_statistics(false);
+  pages::HugeStatistics huge = pages::huge_statistics();
   out << "Arena 0:\n";
   put_glibcs(out, "system bytes     ", info.arena);
   put_glibcs(out, "in use bytes     ", info.uordblks);
@@ -326,6 +341,7 @@ void print_statistics() {
   row("  fragmentation         ", r.fragmentation);
   row("  metadata              ", r.metadata);
   row("  not ours              ", r.not_ours);
+  row("  each within           ", r.uncertain);
   row("allocated to the program ", r.live_allocated);
   row("mapped                  ", r.mapped);
   print_as_glibc(text, s);

@@ -35,7 +35,7 @@ void take_snapshot(Snapshot* out) {
   heap::Statistics s = heap::statistics();
   MemoryReport report = memory_report(s, false);
   pages::PageStatistics regions = pages::page_statistics(false);
-  pages::HugeStatistics huge = pages::huge_statistics(false);
+  pages::HugeStatistics huge = pages::huge_statistics();
   Snapshot& n = *out;
   n = Snapshot{};
   n.heap = regions.mapped_bytes + huge.used_bytes + huge.cached_bytes;

@@ -45,9 +45,9 @@ void free_all(const std::vector<void*>& blocks) {
 TEST(Trim, SaysWhetherAnythingWent) {
   OptionForTest never(Id::purge, "never");
   free_all(mixed_blocks());
-  size_t before = os::resident_set_bytes();
+  size_t before = os::resident_set().bytes;
   EXPECT_EQ(sm_malloc_trim(0), 1);
-  EXPECT_LE(os::resident_set_bytes() + 15 * MiB, before) << "of 10 + 9 + 5";
+  EXPECT_LE(os::resident_set().bytes + 15 * MiB, before) << "of 10 + 9 + 5";
   EXPECT_EQ(sm_malloc_trim(0), 0) << "there is nothing left";
 }
 
@@ -75,9 +75,9 @@ TEST(Trim, TakesWhatSleepingThreadsKeep) {
     while (stage == 1) std::this_thread::yield();
   });
   while (stage == 0) std::this_thread::yield();
-  size_t before = os::resident_set_bytes();
+  size_t before = os::resident_set().bytes;
   EXPECT_GE(seemalloc_purge(), 15 * MiB);
-  EXPECT_LE(os::resident_set_bytes() + 15 * MiB, before);
+  EXPECT_LE(os::resident_set().bytes + 15 * MiB, before);
   stage = 2;
   sleeper.join();
 }

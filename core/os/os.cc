@@ -276,6 +276,13 @@ namespace {
 constexpr size_t kPagesOfLook = 1024;  // that one call tells of
 }
 
+Told ask_resident_pages(const void* start, size_t bytes, Reason reason, unsigned char* there) {
+  size_t whole = round_up(bytes, page_bytes());
+  long result = counted_call(Call::kMincore, reason, whole, {SYS_mincore, as_long(start), static_cast<long>(whole), as_long(there)});
+  if (!sys_failed(result)) return Told::kYes;
+  return result == -ENOMEM ? Told::kNothingThere : Told::kRefused;
+}
+
 bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* out) {
   unsigned char present[kPagesOfLook];
   size_t page = page_bytes();
@@ -285,9 +292,7 @@ bool ask_resident_bytes(const void* start, size_t bytes, Reason reason, size_t* 
   while (at < end) {
     size_t pages = (end - at + page - 1) / page;
     if (pages > sizeof(present)) pages = sizeof(present);
-    long result = counted_call(Call::kMincore, reason, pages * page,
-                               {SYS_mincore, static_cast<long>(at), static_cast<long>(pages * page), as_long(present)});
-    if (sys_failed(result)) return false;
+    if (ask_resident_pages(reinterpret_cast<void*>(at), pages * page, reason, present) != Told::kYes) return false;
     for (size_t i = 0; i < pages; i++) resident += (present[i] & 1) ? page : 0;
     at += pages * page;
   }

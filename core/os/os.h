@@ -50,6 +50,9 @@ void split_huge_page(void* start, size_t bytes);
 // meanwhile (MADV_COLLAPSE, Linux 6.1). The range has to be one in which set_huge_pages() allows them; the system's setting
 // does not count (huge_page_setting.h). 0 or -errno: -ENOMEM, -EBUSY and -EAGAIN may pass.
 int collapse_into_huge_pages(void* start, size_t bytes);
+enum class Told { kYes, kNothingThere, kRefused };
+// Which OS pages of the range are resident: the low bit of a byte for each. kNothingThere: some of the range is not mapped.
+Told ask_resident_pages(const void* start, size_t bytes, Reason reason, unsigned char* there);
 // Resident bytes of the range, counted by OS page; 0 where the kernel refuses to tell of any of it.
 size_t resident_bytes(const void* start, size_t bytes, Reason reason = Reason::kReport);
 // The same; by samples where the range is larger than 4,096 OS pages, so that it takes at most four calls.

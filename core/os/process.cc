@@ -28,11 +28,13 @@ Slice read_start(const char* path, char* buffer, size_t capacity) {
 
 unsigned effective_user() { return static_cast<unsigned>(sys(SYS_geteuid)); }
 
-size_t resident_set_bytes() {
+ResidentSet resident_set() {
   char text[128];
-  Slice rest = read_start("/proc/thread-self/statm", text, sizeof(text)), size;
-  uint64_t pages = 0;
-  return take_field(&rest, ' ', &size) && parse_number(rest, &pages) ? pages * page_bytes() : 0;
+  Slice rest = read_start("/proc/thread-self/statm", text, sizeof(text)), size, resident;
+  uint64_t pages = 0, of_files = 0;
+  if (!take_field(&rest, ' ', &size) || !take_field(&rest, ' ', &resident)) return {};
+  if (!parse_number(resident, &pages) || !parse_number(rest, &of_files)) return {};
+  return {pages * page_bytes(), of_files * page_bytes()};
 }
 
 size_t peak_resident_set_bytes() {

@@ -7,8 +7,11 @@
 namespace seemalloc::os {
 
 unsigned effective_user();
-// Resident set from /proc/self/statm; 0 without /proc.
-size_t resident_set_bytes();
+// Resident set from /proc/self/statm, and the part of it that is pages of files and shared memory; 0 without /proc.
+struct ResidentSet {
+  size_t bytes, file_bytes;
+};
+ResidentSet resident_set();
 // The most it has been since the program was started, from /proc/self/status; 0 without /proc. (What getrusage says begins with
 // the size of the process that started it.)
 size_t peak_resident_set_bytes();

@@ -37,7 +37,7 @@ Span* take(size_t page_count) {
 // Sums up what invariant 1 says.
 size_t counted_bytes() {
   PageStatistics regions = page_statistics(false);
-  HugeStatistics huge = huge_statistics(false);
+  HugeStatistics huge = huge_statistics();
   size_t reserves = 0;
   for_each_huge_span([](void* sum, Span* span) { *static_cast<size_t*>(sum) += size_t{span->capacity} << kPageShift; }, &reserves);
   return regions.used_bytes + regions.dirty_bytes + huge.used_bytes + reserves + huge.cached_bytes;
@@ -105,11 +105,11 @@ TEST(Backing, AHugeBlockGrowsIntoWhatIsCachedBehindItAtTheLimit) {
   ASSERT_NE(span, nullptr);
   memset(reinterpret_cast<void*>(span->start), 1, span->bytes);
   ASSERT_TRUE(resize_huge(span, 8 * MiB));
-  ASSERT_EQ(huge_statistics(false).cached_bytes, 8 * MiB);
+  ASSERT_EQ(huge_statistics().cached_bytes, 8 * MiB);
   {
     HeapLimit limit(backing.total_bytes());
     EXPECT_TRUE(resize_huge(span, 16 * MiB));
-    EXPECT_EQ(huge_statistics(false).cached_bytes, 0u);
+    EXPECT_EQ(huge_statistics().cached_bytes, 0u);
     EXPECT_FALSE(resize_huge(span, 17 * MiB));
   }
   release_huge(span);
@@ -164,12 +164,12 @@ TEST(Backing, HugeMemoryThatIsKeptCountsUntilItHasGone) {
   size_t least = least_during([span] { release_huge(span); });
   EXPECT_NE(least, SIZE_MAX) << "the kernel is asked how much of it was touched";
   EXPECT_GE(least, before + 16 * MiB);
-  ASSERT_EQ(huge_statistics(false).cached_bytes, 16 * MiB);
+  ASSERT_EQ(huge_statistics().cached_bytes, 16 * MiB);
   least = least_during([] { EXPECT_GE(purge_huge(UINT64_MAX, os::Reason::kAsked, 1), 8 * MiB); });
   EXPECT_NE(least, SIZE_MAX);
   EXPECT_GE(least, before + 16 * MiB);
   release_huge(written_huge(8 * MiB));
-  size_t cached = huge_statistics(false).cached_bytes;
+  size_t cached = huge_statistics().cached_bytes;
   ASSERT_GE(cached, 8 * MiB);
   EXPECT_GE(least_during([] { EXPECT_GE(purge_huge_oldest(1, os::Reason::kAsked), 8 * MiB); }), before + cached);
   purge_all();

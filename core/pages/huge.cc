@@ -577,35 +577,32 @@ Span* see_next_locked() {
   return span;
 }
 
-// Asks the kernel with the lock let go.
-size_t resident_in_use() {
-  size_t bytes = 0;
+}  // namespace
+
+void for_each_huge_memory(void (*f)(void* context, const HugeMemory& memory), void* context) {
   for (uint32_t left = UINT32_MAX; left != 0;) {
-    Range seen[kAtOnce];
+    HugeMemory seen[kAtOnce];
     uint32_t count = 0;
     {
       LockGuard guard(lock);
       if (left > in_use.size()) left = in_use.size();
-      for (; count < kAtOnce && left != 0; left--) seen[count++] = memory_of(see_next_locked());
+      for (; count < kAtOnce && left != 0; left--) {
+        const Span* span = see_next_locked();
+        seen[count++] = {span->start, span->bytes, reserve_of(span)};
+      }
     }
-    for (uint32_t i = 0; i < count; i++) bytes += os::resident_bytes(pointer(seen[i].start), seen[i].bytes);
+    for (uint32_t i = 0; i < count; i++) f(context, seen[i]);
   }
-  return bytes;
 }
-}  // namespace
 
-HugeStatistics huge_statistics(bool with_residency) {
-  HugeStatistics statistics{};
-  {
-    LockGuard guard(lock);
-    statistics.spans = in_use.size();
-    statistics.used_bytes = used_bytes;
-    statistics.most_spans = most_spans;
-    statistics.most_bytes = most_bytes;
-    statistics.cached_bytes = cache.dirty_bytes();
-  }
-  if (with_residency) statistics.resident_bytes = resident_in_use();
-  return statistics;
+HugeStatistics huge_statistics() {
+  LockGuard guard(lock);
+  return {.spans = in_use.size(),
+          .used_bytes = used_bytes,
+          .cached_bytes = cache.dirty_bytes(),
+          .memory_bytes = memory_bytes,
+          .most_spans = most_spans,
+          .most_bytes = most_bytes};
 }
 
 void for_each_huge_span(void (*f)(void* context, Span* span), void* context) {

@@ -45,10 +45,17 @@ struct HugeStatistics {
   size_t spans;
   size_t used_bytes;
   size_t cached_bytes;
-  size_t resident_bytes;  // of the spans in use
+  size_t memory_bytes;  // of the spans in use, with the room behind them
   size_t most_spans, most_bytes;  // in use at once, since the process began
 };
-HugeStatistics huge_statistics(bool with_residency);
+HugeStatistics huge_statistics();
+// A block's bytes, and the reserve behind them.
+struct HugeMemory {
+  uintptr_t start;
+  size_t bytes, reserve_bytes;
+};
+// Calls f for the memory of each span in use, with no lock held: it may be another's, or nobody's, by then.
+void for_each_huge_memory(void (*f)(void* context, const HugeMemory& memory), void* context);
 void for_each_huge_span(void (*f)(void* context, Span* span), void* context);
 // The same for those that were there at the beginning, with the lock let go now and then: while others come and go, one may be seen
 // twice or not at all.

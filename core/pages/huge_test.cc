@@ -249,11 +249,11 @@ void free_apart(size_t each, int count, std::vector<Span*>* between) {
 TEST_F(HugeMemory, TheBlockThatAPartOfTheWorkWasAboutIsKept) {
   huge_totals(true);
   release_huge(written(200 * MiB));
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 200 * MiB);
+  EXPECT_EQ(huge_statistics().cached_bytes, 200 * MiB);
   huge_totals(true);
   huge_totals(true);  // nothing was in use in that window
   release_huge(written(100 * MiB));  // a part of what is kept
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 100 * MiB) << "no more than was in use lately";
+  EXPECT_EQ(huge_statistics().cached_bytes, 100 * MiB) << "no more than was in use lately";
 }
 
 TEST_F(HugeMemory, WhatAGrowingVectorLeavesBehindIsNotKept) {
@@ -261,7 +261,7 @@ TEST_F(HugeMemory, WhatAGrowingVectorLeavesBehindIsNotKept) {
   Span* half = written(100 * MiB);
   Span* whole = written(200 * MiB);
   release_huge(half);
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u);
+  EXPECT_EQ(huge_statistics().cached_bytes, 0u);
   release_huge(whole);
 }
 
@@ -275,13 +275,13 @@ TEST_F(HugeMemory, WhatCouldNotBeHadIsNotWantedAgain) {
     spans.pop_back();
   };
   for (unsigned i = 0; i < WantedAgain::kMisses; i++) release_one();
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u) << "each is too much";
+  EXPECT_EQ(huge_statistics().cached_bytes, 0u) << "each is too much";
   {
     os::RefuseCalls refuse(SYS_mmap, ENOMEM);
     for (unsigned i = 0; i < WantedAgain::kMisses; i++) EXPECT_EQ(allocate_huge(48 * MiB, kPageBytes), nullptr);
   }
   release_one();
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u);
+  EXPECT_EQ(huge_statistics().cached_bytes, 0u);
   release_one();
 }
 
@@ -301,7 +301,7 @@ uint64_t mapped_for_buffers_wanted_again() {
 
 TEST_F(HugeMemory, BuffersThatAreWantedAgainAreKeptAfterAWhile) {
   EXPECT_EQ(mapped_for_buffers_wanted_again(), 0u);
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 96 * MiB) << "no more than was in use";
+  EXPECT_EQ(huge_statistics().cached_bytes, 96 * MiB) << "no more than was in use";
 }
 
 TEST_F(HugeMemory, BuffersThatAreWantedAgainAreKeptUpToAQuarterOfALimit) {
@@ -324,11 +324,11 @@ TEST_F(HugeMemory, BuffersThatAreWantedAgainAreKeptUpToAQuarterOfALimit) {
 TEST_F(HugeMemory, ALargeBlockIsGatheredFromSmallerOnes) {
   std::vector<Span*> between;
   free_apart(2 * MiB, 4, &between);
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 8 * MiB);
+  EXPECT_EQ(huge_statistics().cached_bytes, 8 * MiB);
   Span* span = allocate_huge(8 * MiB, kPageBytes);
   EXPECT_FALSE(span->known_zero);
   EXPECT_GE(os::resident_bytes(memory(span), span->bytes), 8 * MiB - kPageBytes) << "only the last page of it is fresh";
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u);
+  EXPECT_EQ(huge_statistics().cached_bytes, 0u);
   memset(memory(span), 3, span->bytes);
   // It is moved part by part when it grows.
   ASSERT_TRUE(resize_huge(span, 11 * MiB));
@@ -341,18 +341,18 @@ TEST_F(HugeMemory, ALargeBlockIsGatheredFromSmallerOnes) {
   }
   release_huge(span);
   EXPECT_GE(purge_huge(UINT64_MAX), 19 * MiB);
-  EXPECT_EQ(huge_statistics(false).used_bytes, 0u);
+  EXPECT_EQ(huge_statistics().used_bytes, 0u);
 }
 
 TEST_F(HugeMemory, AShrunkBlockLeavesItsEndToOthers) {
   Span* span = written(9 * MiB);
   ASSERT_TRUE(resize_huge(span, 3 * MiB));
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 6 * MiB);
+  EXPECT_EQ(huge_statistics().cached_bytes, 6 * MiB);
   Span* other = allocate_huge(6 * MiB, kPageBytes);
   EXPECT_EQ(memory(other), memory(span) + 3 * MiB);
   release_huge(other);
   EXPECT_TRUE(resize_huge(span, 5 * MiB)) << "and takes it back";
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 4 * MiB);
+  EXPECT_EQ(huge_statistics().cached_bytes, 4 * MiB);
   release_huge(span);
 }
 
@@ -380,8 +380,8 @@ TEST_F(HugeMemory, AHardlyTouchedBlockIsUsedAgainFromItsStart) {
   release_huge(span);
   span = allocate_huge(5 * MiB, kPageBytes);
   EXPECT_EQ(span->start, start);
-  EXPECT_EQ(huge_statistics(false).used_bytes, 5 * MiB);
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u) << "the untouched end stays with the block";
+  EXPECT_EQ(huge_statistics().used_bytes, 5 * MiB);
+  EXPECT_EQ(huge_statistics().cached_bytes, 0u) << "the untouched end stays with the block";
   EXPECT_TRUE(resize_huge(span, 8 * MiB));
   EXPECT_EQ(span->start, start);
   release_huge(span);
@@ -396,7 +396,7 @@ TEST_F(HugeMemory, OfHardlyTouchedMemoryLittleIsKept) {
     *static_cast<volatile char*>(memory(blocks.back())) = 1;
   }
   for (Span* block : blocks) release_huge(block);
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 128 * MiB) << "the 16 freed last";
+  EXPECT_EQ(huge_statistics().cached_bytes, 128 * MiB) << "the 16 freed last";
 }
 
 TEST_F(HugeMemory, GrowsInPlaceWhereOnlyThatMuchIsFree) {

@@ -149,7 +149,7 @@ TEST_F(Purge, ADelayOfNothingIsEager) {
 TEST_F(Purge, EagerKeepsNoHugeMemory) {
   OptionForTest mode(Id::purge, "eager");
   release_huge(allocate_huge(4 * MiB, kPageBytes));
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 0u);
+  EXPECT_EQ(huge_statistics().cached_bytes, 0u);
 }
 
 TEST_F(Purge, NeverGivesBackOnRequestOnly) {
@@ -160,7 +160,7 @@ TEST_F(Purge, NeverGivesBackOnRequestOnly) {
   release_huge(huge);
   tick_for(100 * kMillisecond_ns);
   EXPECT_EQ(dirty_bytes(), 100 * kPageBytes);
-  EXPECT_EQ(huge_statistics(false).cached_bytes, 100 * MiB);
+  EXPECT_EQ(huge_statistics().cached_bytes, 100 * MiB);
   EXPECT_EQ(purge_all(), 100 * kPageBytes + 100 * MiB);
 }
 
@@ -289,8 +289,8 @@ TEST_F(Purge, HugeMemoryRefaultsToo) {
   memset(memory(span), 1, span->bytes);
   release_huge(span);
   uint64_t before = refaults().bytes;
-  for (int i = 0; i < 1000 && huge_statistics(false).cached_bytes != 0; i++) tick_for(10 * kMillisecond_ns);
-  ASSERT_EQ(huge_statistics(false).cached_bytes, 0u);
+  for (int i = 0; i < 1000 && huge_statistics().cached_bytes != 0; i++) tick_for(10 * kMillisecond_ns);
+  ASSERT_EQ(huge_statistics().cached_bytes, 0u);
   release_huge(allocate_huge(3 * MiB, kPageBytes));
   EXPECT_EQ(refaults().bytes - before, 3 * MiB);
 }

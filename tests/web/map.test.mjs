@@ -66,7 +66,7 @@ test("its sums are those of the socket", { timeout: LONG }, async () => {
 function toldOf(region) {
   const dirty = 8192 * (region.dirty + region.lazy + region.taken);
   return `Region ${region.region}: live ${bytes(region.live_bytes)}, free in spans ${bytes(region.free_bytes)}, given back in spans ${bytes(region.hole_bytes)}, ` +
-    `free pages with memory ${bytes(dirty)}, without ${bytes(8192 * (region.clean + region.purged))}; `;
+    `free pages not given back ${bytes(dirty)}, without memory ${bytes(8192 * (region.clean + region.purged))}; `;
 }
 
 test("regions are told on hover and by keys, and kept in the address", { timeout: LONG }, async () => {

@@ -40,7 +40,7 @@ type MapRegion struct {
 	Spans     int64     `json:"spans"`
 	Used      int64     `json:"used"`  // pages in spans
 	Taken     int64     `json:"taken"` // pages on their way to a span, or to the system
-	Dirty     int64     `json:"dirty"` // free pages with memory
+	Dirty     int64     `json:"dirty"` // free pages that have not been given back
 	Lazy      int64     `json:"lazy"`  // free pages that the kernel may take
 	Purged    int64     `json:"purged"`
 	Clean     int64     `json:"clean"`

@@ -42,7 +42,7 @@ Memory, in MiB now:
   rss       resident memory of the process
   live      blocks that the program holds
   cached    free blocks, in threads' lists and in spans that are in use; not what stats calls so, which has dirty pages in it
-  dirty     free pages that are still backed by memory
+  dirty     free pages that have not been given back
 Per second:
   minor, major    page faults of the whole process; major ones had to wait for a disk
   madvise   advice given to the kernel: memory that it may take back, and which addresses may have huge pages

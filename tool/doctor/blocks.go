@@ -13,6 +13,9 @@ func bloat(s *Snapshot) float64 {
 		return 0
 	}
 	m, spans := s.Stats.Memory, s.Stats.Spans
+	if m.Unused != nil {
+		return float64(min(*m.Unused, s.Memory.AnonHugePages))
+	}
 	resident := m.Live + m.Cached + m.Fragmentation
 	known := spans.OwnedBytes + spans.CentralBytes + spans.EmptyBytes + spans.SampledBytes + spans.CachedLargeBytes +
 		s.Stats.Large.Bytes + m.Dirty

@@ -15,7 +15,10 @@ import (
 // fragmentation: the free blocks between live ones hold much memory, in both looks: in size classes that are half empty, or in spans that
 // one place keeps.
 func fragmentation(p Pair) (string, *Finding, error) {
-	wasted := max(0, min(float64(p.After.Stats.Memory.Fragmentation), float64(p.Before.Stats.Memory.Fragmentation))-bloat(p.After))
+	wasted := min(float64(p.After.Stats.Memory.Fragmentation), float64(p.Before.Stats.Memory.Fragmentation))
+	if p.After.Stats.Memory.Unused == nil { // an older library counts it there
+		wasted = max(0, wasted-bloat(p.After))
+	}
 	rss := float64(p.After.Stats.Memory.RSS)
 	seen := fmt.Sprintf("%s resident between live blocks (%s of RSS)", report.Bytes(wasted), percent(ratio(wasted, rss)))
 	if class, free := emptiest(p.After.Stats); class.Size != 0 {

@@ -39,9 +39,9 @@ func reconciliation(b *strings.Builder, m attach.Memory) {
 		bytes int64
 		help  string
 	}{
-		{"live", m.Live, "blocks that the program holds"},
+		{"live", m.Live, "blocks that the program holds, by allocated size"},
 		{"cached", m.Cached, "free blocks and pages kept for the next allocation"},
-		{"fragmentation", m.Fragmentation, "free room in spans that still hold blocks, and rounding up to size classes"},
+		{"fragmentation", m.Fragmentation, "free room in spans that still hold blocks"},
 		{"metadata", m.Metadata, "the allocator's own books, samples and stacks"},
 		{"not ours", m.NotOurs, "code, stacks, files, and memory mapped by others"},
 	} {
@@ -52,8 +52,20 @@ func reconciliation(b *strings.Builder, m attach.Memory) {
 		fmt.Fprintf(b, "  %-14s %12s %7s  %s\n", "difference", Bytes(float64(m.RSS-sum)), Percent(float64(m.RSS-sum), float64(m.RSS)),
 			"the parts were not read at the same moment")
 	}
-	fmt.Fprintf(b, "Handed out %s (exact; may be more than is resident), address space %s, waiting to be given back %s\n\n",
+	certainty(b, m)
+	fmt.Fprintf(b, "Handed out %s (exactly, by allocated size; may be more than is resident), address space %s, waiting to be given back %s\n\n",
 		Bytes(float64(m.LiveAllocated)), Bytes(float64(m.Mapped)), Bytes(float64(m.Dirty)))
+}
+
+// certainty says how right the parts are where they are not exact.
+func certainty(b *strings.Builder, m attach.Memory) {
+	if m.Uncertain == nil || *m.Uncertain == 0 {
+		return
+	}
+	fmt.Fprintf(b, "  estimated: live, cached, fragmentation and not ours are each right to within %s\n", Bytes(float64(*m.Uncertain)))
+	if m.PagesRefused != 0 {
+		b.WriteString("  the kernel refuses to tell which pages are resident (mincore): all that may be counts as if it were\n")
+	}
 }
 
 func sampling(b *strings.Builder, s *attach.Stats) {
@@ -69,8 +81,12 @@ func sampling(b *strings.Builder, s *attach.Stats) {
 			Count(p.Stretched))
 	}
 	if p.Estimate != 0 {
-		fmt.Fprintf(b, "  the samples put the live bytes at %s ± %s (standard error); exactly they are %s\n",
+		fmt.Fprintf(b, "  the samples put the live bytes at %s ± %s (standard error); exactly they are %s, by allocated size\n",
 			Bytes(p.Estimate), Bytes(p.EstimateStderr), Bytes(float64(s.Memory.LiveAllocated)))
+	}
+	if p.Requested != nil && p.Estimate != 0 {
+		fmt.Fprintf(b, "  the program asked for %s ± %s of them; the rest is rounding up to size classes and pages\n", Bytes(*p.Requested),
+			Bytes(p.RequestedStderr))
 	}
 	if losses := Losses(p); losses != "" {
 		fmt.Fprintf(b, "  %s\n", losses)
@@ -86,8 +102,8 @@ func Losses(p attach.Sampling) string {
 		text  string
 	}{
 		{p.Dropped, "samples dropped for want of room"},
-		{p.Truncated, "stacks cut at the depth limit (option stack_depth)"},
-		{p.Broken, "stacks that could not be followed to their end"},
+		{p.Truncated, "samples with a stack cut at the depth limit (option stack_depth)"},
+		{p.Broken, "samples with a stack that could not be followed to its end"},
 	} {
 		if loss.count != 0 {
 			parts = append(parts, loss.text+": "+Count(loss.count))
@@ -137,8 +153,8 @@ func spans(b *strings.Builder, s attach.Spans) {
 		{"central", s.Central, s.CentralBytes, "of no thread: for the next one that needs blocks of their class"},
 		{"sampled", s.Sampled, s.SampledBytes, "of sampled blocks"},
 		{"large", s.CachedLarge, s.CachedLargeBytes, "of large blocks that were freed, kept by threads"},
-		{"free", -1, s.FreeDirtyBytes, "pages in no span, still backed by memory"},
-		{"returned", -1, s.FreeCleanBytes, "pages in no span without memory"},
+		{"free", -1, s.FreeDirtyBytes, "pages in no span that have not been given back"},
+		{"returned", -1, s.FreeCleanBytes, "pages in no span, without memory"},
 	} {
 		count := ""
 		if row.count >= 0 {

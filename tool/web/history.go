@@ -18,8 +18,9 @@ type Point struct {
 	Metadata      int64 `json:"meta"`
 	NotOurs       int64 `json:"other"`
 	Dirty         int64 `json:"dirty"`
-	LiveAllocated int64 `json:"handed"`    // exact bytes handed out
-	Allocated     int64 `json:"allocated"` // bytes since the start, as all below; freed or not
+	Unsure        int64 `json:"unsure,omitempty"` // by how much Live, Cached, Fragmentation and NotOurs may each be off
+	LiveAllocated int64 `json:"handed"`           // exact bytes handed out, by allocated size
+	Allocated     int64 `json:"allocated"`        // bytes since the start, as all below; freed or not
 	Faults        int64 `json:"faults"`
 	Purged        int64 `json:"purged"`
 	Refaults      int64 `json:"refaults"`
@@ -46,7 +47,7 @@ type Moment struct {
 	held    func() (map[stack]int64, error)  // bytes in use by stack; found out once
 }
 
-// What is kept at most. A point is 160 bytes, so 6,000 of them are below 1 MB; a moment may be some MB.
+// What is kept at most. A point is 170 bytes, so 6,000 of them are below 1 MB; a moment may be some MB.
 const (
 	mostPoints  = 6000
 	mostMoments = 60

@@ -356,6 +356,9 @@ func pointOf(s *attach.Stats, at time.Time) Point {
 		KernelCalls: calls.Calls, KernelNS: calls.NS, RemoteFrees: s.Threads.RemoteFrees, LockWaits: s.Locks.Waits(),
 		Threads: s.Threads.Live,
 	}
+	if s.Memory.Uncertain != nil {
+		p.Unsure = *s.Memory.Uncertain
+	}
 	for _, class := range s.SizeClasses {
 		p.Refills += class.Refills
 	}

@@ -25,7 +25,8 @@ export interface Point {
   meta: number;
   other: number;
   dirty: number;
-  handed: number;
+  unsure?: number; // by how much live, cached, frag and other may each be off; absent: not at all, or an older library
+  handed: number; // by allocated size
   allocated?: number; // not of an older library
   faults: number;
   purged: number;

@@ -37,7 +37,7 @@ function prepare(canvas: HTMLCanvasElement, width: number, height: number): Canv
   return context;
 }
 
-/** Each cell is filled from below: live, free in spans, free pages with memory; what is left has no memory. */
+/** Each cell is filled from below: live, free in spans, free pages not given back; what is left has no memory. */
 export function drawCells(canvas: HTMLCanvasElement, width: number, cells: Sum[], shape: Grid, chosen: number, paint: Paint): void {
   const context = prepare(canvas, width, shape.rows * shape.size);
   const inner = shape.size - 1;

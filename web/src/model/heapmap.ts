@@ -10,7 +10,7 @@ export interface Sum {
   live: number;
   free: number; // free blocks in spans
   holes: number; // of spans, given back
-  dirty: number; // free pages with memory
+  dirty: number; // free pages that have not been given back
   empty: number; // free pages without
   huge: number; // regions on huge pages
   spans: number;
@@ -87,7 +87,7 @@ export function describeSum(map: MapSums, sum: Sum): string {
   const mostly = sum.most < 0 ? "no spans" : sum.most === 0 ? "mostly large blocks" : `mostly blocks of ${bytes(sum.most)}`;
   const huge = sum.huge === 0 ? "" : sum.regions === 1 ? ", on a huge page" : `, ${count(sum.huge)} on huge pages`;
   return `${what}: live ${bytes(sum.live)}, free in spans ${bytes(sum.free)}, given back in spans ${bytes(sum.holes)}, ` +
-    `free pages with memory ${bytes(sum.dirty)}, without ${bytes(sum.empty)}; ${count(sum.spans)} spans, ${mostly}${huge}`;
+    `free pages not given back ${bytes(sum.dirty)}, without memory ${bytes(sum.empty)}; ${count(sum.spans)} spans, ${mostly}${huge}`;
 }
 
 /** How full a span is, 0 to 1; of free pages null. */
@@ -120,7 +120,7 @@ export function age(ms: number): string {
 }
 
 const FREE: Record<string, string> = {
-  dirty: "free pages, with memory behind them",
+  dirty: "free pages, not given back",
   lazy: "free pages that the kernel may take",
   purged: "free pages that went back lately",
   clean: "free pages without memory",

@@ -225,7 +225,7 @@ export function HeapMap({ state, shown, change }: { state: State; shown: Shown; 
       <p class="sum">
         <strong>{percent(share, 1) || "0 %"}</strong> of the memory of spans is free (<Word name="free in spans">fragmentation</Word>): {bytes(all.free)} beside {bytes(all.live)} live.{" "}
         {count(all.regions)} <Word name="region">regions</Word> are {bytes(whole(all))} of addresses: {bytes(all.holes)} <Word name="given back" /> inside spans,{" "}
-        {bytes(all.dirty)} of free pages with memory, {bytes(all.empty)} without; {count(all.huge)} on a <Word name="huge page" />.
+        {bytes(all.dirty)} of free pages not given back, {bytes(all.empty)} without memory; {count(all.huge)} on a <Word name="huge page" />.
       </p>
       <div class="bar">
         <label>live memory coloured by <select value={shown.paint} onChange={(event) => change({ paint: event.currentTarget.value })}>
@@ -234,7 +234,7 @@ export function HeapMap({ state, shown, change }: { state: State; shown: Shown; 
         <SizeRange shown={shown} change={change} />
         <StackFilter shown={shown} change={change} problem={wrong} modules={undefined} />
         <SavePicture name="seemalloc.map" pixels draw={() => snapshot(picture.current!)} />
-        <span class="legend map"><span style={{ background: LIVE }} />live<span style={{ background: FREE }} />free in spans<span style={{ background: DIRTY }} />free pages with memory<span />no memory; a line above: huge page</span>
+        <span class="legend map"><span style={{ background: LIVE }} />live<span style={{ background: FREE }} />free in spans<span style={{ background: DIRTY }} />free pages<span />no memory; a line above: huge page</span>
       </div>
       <Overall map={map} shown={shown} change={change} />
       {wrong && <p class="problem" role="alert">{wrong}</p>}

@@ -135,6 +135,7 @@ export function Overview({ points, state, shown, change }: { points: Point[]; st
               <span class="swatch" style={{ background: part.colour }} /> {bytes(part.value)} <Word name={part.label} />
             </span>
           ))}
+          {(last.unsure ?? 0) > 0 && <>{" "}(<Word name="estimated" />: each part is right to within {bytes(last.unsure ?? 0)})</>}
         </p>
       )}
       {state.process && points.length > 0 && (
