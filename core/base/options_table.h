@@ -54,7 +54,8 @@ OPTION(foreign, kChoice, 0, 0, 2, kAny,
        "free and its family with a pointer that is not from this heap: pass (a block of the C library's malloc, or of an allocator loaded "
        "behind this one, goes back to it; any other pointer ends the program, with a line that says where it leads), report (like pass, but "
        "the program goes on), fatal (a block of another allocator ends the program, too)")
-OPTION(helper, kSwitch, 1, 0, 1, kStart, "start a helper thread (control socket, timed purge) once the heap is worth it")
+OPTION(helper, kSwitch, 1, 0, 1, kStart, "start a helper thread (control socket, timed purge) once the heap is worth it. 0: free memory goes back only while the "
+       "program allocates or frees, so a process that rests keeps it; purge:eager gives it back when it is freed")
 OPTION(sandbox, kChoice, 0, 0, 2, kStart,
        "which system calls the library makes: auto: all, until the process is under a seccomp filter of its own or was started under one "
        "with no_new_privs outside of a container; on: no others than malloc's (mmap, munmap, mremap, madvise, futex; mprotect while the "
