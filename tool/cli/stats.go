@@ -21,7 +21,8 @@ sampling, what was asked of the system, and the size classes in use.
 
 cached is free blocks in threads' lists and free pages that are still backed by memory; the column of that name of
 'seemalloc stat' is without these pages (its column dirty has them) and with the free blocks inside spans, which are
-in fragmentation here.`,
+in fragmentation here. Blocks count by their allocated size (docs/glossary.md). The kernel is asked which pages are
+resident; where that does not tell whose they are, a line says by how much the parts may be off.`,
 		Example: `  seemalloc stats 4242
   seemalloc stats 4242 --json | jq .memory`,
 		Args: a.pidArgs(0, 0),
