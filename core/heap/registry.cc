@@ -407,6 +407,16 @@ void unlock_after_fork_parent() {
   registry.unlock_after_fork();
 }
 
+namespace {
+// In a forked child: the thread was in take_freed(), which takes no lock. Its next list had left the span, whose count did not know yet.
+// That list is lost, but for this process only.
+void finish_take_of_lost_thread(ThreadHeap& heap) {
+  for (Span* span : heap.body->ready) {
+    if (span != nullptr && span->free_list == nullptr && span->free_blocks_of_current() != 0) span->set_all_live();
+  }
+}
+}  // namespace
+
 void unlock_after_fork_child() {
   unlock_after_fork_parent();
   // A signal handler that has interrupted one of our critical sections may fork: the locks of that section stay held until this
@@ -439,6 +449,7 @@ void unlock_after_fork_child() {
       if (cache != &thread_cache && cache != &heap->body->kept) heap->cache.store(nullptr, std::memory_order_relaxed);
       continue;
     }
+    finish_take_of_lost_thread(*heap);
     heap->body->large.flush();
     take_over_lists(*heap);
     empty_heap(*heap);
