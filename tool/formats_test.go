@@ -126,10 +126,10 @@ func TestBase(t *testing.T) {
 	if top.Total != 2097152-10240 || top.Exact != nil || top.Error <= 0 {
 		t.Errorf("%+v", top)
 	}
-	// The error is that of what is left: all of these blocks are of one function or the other.
+	// The error is that of what is left: all of these blocks are of one function or the other. Each allows for one block that was missed.
 	basket := parseTop(t, tool(t, nil, "top", now, "--base", before, "--focus", "shop::basket", "--json").expectSuccess(t))
 	till := parseTop(t, tool(t, nil, "top", now, "--base", before, "--ignore", "shop::basket", "--json").expectSuccess(t))
-	if sum := math.Hypot(basket.Error, till.Error); basket.Error <= 0 || basket.Error >= top.Error || math.Abs(sum-top.Error) > 1e-6*top.Error {
+	if sum := math.Hypot(basket.Error, till.Error); basket.Error <= 0 || basket.Error >= top.Error || sum < top.Error || sum > 1.1*top.Error {
 		t.Errorf("errors %g of the one and %g of the other, together %g instead of %g", basket.Error, till.Error, sum, top.Error)
 	}
 	r := tool(t, nil, "convert", now, "--base", before, "--to", "collapsed")
@@ -194,7 +194,7 @@ func TestDiff(t *testing.T) {
 	out := tool(t, nil, "diff", before, now).expectSuccess(t)
 	expectTexts(t, out, before+" → "+now+": bytes in use, 1m01s later\n", "Total 1.05 MiB → 3.04 MiB: +1.99 MiB ± ",
 		"; 2 stacks new, 1 gone\n", before+": Says: nothing missing\n",
-		"    1.00 MiB     3.00 MiB    +2.00 MiB ", "  shop::till\n", "   50.00 KiB    40.00 KiB ~ -10.00 KiB ", "  shop::basket < shop::serve < main\n",
+		"    1.00 MiB     3.00 MiB ~  +2.00 MiB ", "  shop::till\n", "   50.00 KiB    40.00 KiB ~ -10.00 KiB ", "  shop::basket < shop::serve < main\n",
 		"  (new) shop::till < shop::serve < shop::serve < shop::serve < main\n", "  (new) main\n", "  (gone) shop::till\n", "~: within twice")
 	expectTexts(t, tool(t, nil, "diff", now, before).expectSuccess(t), "EARLIER")
 	var d struct {

@@ -1,5 +1,6 @@
 """MariaDB: a new data folder, 20,000 rows, ten clients sorting joins by RAND() at the same time, checked sums.
 """
+import getpass
 import socket as sockets
 
 NEEDS = ["mariadbd", "mariadb", "mariadb-install-db"]
@@ -12,10 +13,10 @@ CLIENTS = 10
 def check(session):
     data, socket = session.folder / "data", session.folder / "socket"
     (session.folder / "tmp").mkdir()
-    session.run(["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}",
+    session.run(["mariadb-install-db", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={data}",
                  "--auth-root-authentication-method=normal", "--skip-test-db",
                  "--force"])  # a bare machine may not know its own name
-    server = session.start(["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={socket}",
+    server = session.start(["mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={data}", f"--socket={socket}",
                             f"--tmpdir={session.folder / 'tmp'}", "--bind-address=127.0.0.1",
                             f"--port={session.free_port()}", "--skip-name-resolve", "--innodb-buffer-pool-size=64M"])
     client = ["mariadb", "--no-defaults", "-u", "root", f"--socket={socket}", "--batch", "--skip-column-names"]
