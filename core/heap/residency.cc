@@ -93,8 +93,14 @@ LiveShare live_share(const MapPart& part, const PagesThere& there) {
   return {likely, likely - least > most - likely ? likely - least : most - likely};
 }
 
-struct ClassBytes {
+// Sums over parts of one use.
+struct PartBytes {
   size_t booked, resident;
+
+  void add(size_t of_books, size_t that_is_there) {
+    booked += of_books;
+    resident += that_is_there;
+  }
 };
 
 // Sums over the pieces that were asked about.
@@ -107,7 +113,7 @@ struct Sums {
   Share dirty;  // other free pages that have not been given back
   Share unused;  // free pages that should have no memory
   Share huge, reserve, kept;  // huge blocks, what is behind them to grow into, and freed ones
-  ClassBytes classes[kClassCount];
+  PartBytes classes[kClassCount];
   size_t open_bytes;
   bool refused;
 };
@@ -120,13 +126,7 @@ struct Memory {
 };
 
 void add_region(Sums& sums, const RegionMap& region, const PagesThere& there) {
-  struct Pair {
-    size_t booked = 0, resident = 0;
-    void add(size_t of_books, size_t that_is_there) {
-      booked += of_books;
-      resident += that_is_there;
-    }
-  } taken, large, room, idle, dirty, unused;
+  PartBytes taken{}, large{}, room{}, idle{}, dirty{}, unused{};
   for (unsigned i = 0; i < region.part_count; i++) {
     const MapPart& part = region.parts[i];
     size_t bytes = size_t{part.pages} << kPageShift, resident = there.bytes_of(part.start, part.start + bytes);
@@ -147,9 +147,7 @@ void add_region(Sums& sums, const RegionMap& region, const PagesThere& there) {
         sums.recorded.add(part.live_bytes, live.bytes);
         continue;
       }
-      ClassBytes& of_class = sums.classes[class_of(part.block_bytes)];
-      of_class.booked += part.live_bytes;
-      of_class.resident += live.bytes;
+      sums.classes[class_of(part.block_bytes)].add(part.live_bytes, live.bytes);
     }
   }
   sums.taken.add(taken.booked, taken.resident);
@@ -225,7 +223,7 @@ class OutsideAsker {
 void add_taken(const Statistics& s, const Sums& sums, Residency* out) {
   double live = 0, cached = 0;
   for (unsigned i = 0; i < kClassCount; i++) {
-    const ClassBytes& c = sums.classes[i];
+    const PartBytes& c = sums.classes[i];
     size_t recorded = smaller(sampled_blocks(i), s.classes[i].live), others = s.classes[i].live - recorded;
     double rate = c.booked != 0 ? static_cast<double>(c.resident) / static_cast<double>(c.booked) : sums.taken.rate();
     double bytes = kClasses[i].bytes;
