@@ -131,7 +131,12 @@ void* run(void* argument) {
   return nullptr;
 }
 
+// A single piece in the calling thread.
 void run_in_threads(std::vector<Work>& all, size_t at_once) {
+  if (all.size() == 1) {
+    run(all.data());
+    return;
+  }
   for (size_t done = 0; done < all.size(); done += at_once) {
     std::vector<pthread_t> threads(std::min(at_once, all.size() - done));
     for (size_t i = 0; i < threads.size(); i++) {
@@ -207,11 +212,7 @@ void phase(workload::Random& random) {
         if (beside) all.push_back({Work::kPairs, 0, 200'000 / threads, 0, random_sizes(random, 64, kMiB), random.next()});
       }
       if (show) fprintf(stderr, "fill %d: %zu MiB, %zu to %zu, threads %zu%s\n", function, bytes / kMiB, small.least, small.most, threads, beside ? ", beside churn" : "");
-      if (threads == 1 && !beside) {
-        run(all.data());
-      } else {
-        run_in_threads(all, all.size());
-      }
+      run_in_threads(all, all.size());
       return;
     }
     case 3: {  // short-lived threads fill
@@ -232,11 +233,7 @@ void phase(workload::Random& random) {
         all.push_back({ring ? Work::kRing : Work::kPairs, 0, count / threads, std::max<size_t>(2, blocks / threads), sizes, random.next()});
       }
       if (show) fprintf(stderr, "churn: %zu of %zu to %zu, threads %zu%s\n", count, sizes.least, sizes.most, threads, ring ? ", ring" : "");
-      if (threads == 1) {
-        run(all.data());
-      } else {
-        run_in_threads(all, all.size());
-      }
+      run_in_threads(all, all.size());
       return;
     }
     case 6: {
