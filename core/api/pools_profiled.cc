@@ -35,7 +35,8 @@ uintptr_t address_of(const void* block) { return reinterpret_cast<uintptr_t>(blo
 
 void draw(bool sampled) {
   uint64_t base = options::get(options::Id::sample);
-  distance.interval_bytes = base << next_stretch(distance.pace, base, sampled, kMostStretch);
+  profile::SamplePace::Limit limit;
+  distance.interval_bytes = limits_samples(base, &limit) ? base << next_stretch(distance.pace, limit, sampled, kMostStretch) : base;
   distance.left = profile::draw_distance_bytes(distance.random, distance.interval_bytes);
 }
 

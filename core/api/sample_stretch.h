@@ -25,11 +25,9 @@ inline unsigned most_stretch(size_t bytes_in_spans) {
   return static_cast<unsigned>(std::bit_width(kNever_bytes / (bytes_in_spans | 1) | 1)) - 1;
 }
 
-// log2 of how much longer the thread's next interval is than the option `sample` says, and at most `most`. `sampled`: a sample has
-// been taken.
-inline unsigned next_stretch(profile::SamplePace& pace, uint64_t interval_bytes, bool sampled, unsigned most) {
-  profile::SamplePace::Limit limit;
-  if (!limits_samples(interval_bytes, &limit)) return 0;
+// log2 of how much longer the thread's next interval is than the option `sample` says, and at most `most`, where samples are limited.
+// `sampled`: a sample has been taken.
+inline unsigned next_stretch(profile::SamplePace& pace, profile::SamplePace::Limit limit, bool sampled, unsigned most) {
   sampled ? pace.count(limit) : pace.relax(limit);
   pace.stretch_at_most(most);
   unsigned stretch = pace.stretch() < most ? pace.stretch() : most;

@@ -28,7 +28,9 @@ TEST(NextStretch, ForgetsWhatTheCallerDoesNotAllow) {
   for (unsigned i = 0; i < 1000; i++) pace.count({UINT32_MAX, UINT32_MAX});
   pace.look(2, {1, 1});
   EXPECT_GT(pace.stretch(), 4u);
-  EXPECT_EQ(next_stretch(pace, 512 * KiB, true, 4), 4u);
+  profile::SamplePace::Limit limit;
+  ASSERT_TRUE(limits_samples(512 * KiB, &limit));
+  EXPECT_EQ(next_stretch(pace, limit, true, 4), 4u);
   EXPECT_EQ(pace.stretch(), 4u);
 }
 

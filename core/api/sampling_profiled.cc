@@ -37,10 +37,12 @@ profile::Recorder* recorder_of(const heap::ThreadHeap& heap) { return static_cas
 
 // Samples of a heap that grows are not counted: their number is limited by how far it can grow.
 unsigned stretch_of(heap::ThreadHeap& heap, bool sampled) {
+  profile::SamplePace::Limit limit;
+  if (!limits_samples(heap.sample_base, &limit)) return 0;
   size_t in_spans = pages::bytes_in_spans();
   if (heap::follows_growth(heap, in_spans)) return 0;
   profile::SamplePace new_thread, &pace = heap.recorder != nullptr ? recorder_of(heap)->pace : new_thread;
-  return next_stretch(pace, heap.sample_base, sampled, most_stretch(in_spans));
+  return next_stretch(pace, limit, sampled, most_stretch(in_spans));
 }
 
 void draw(heap::ThreadHeap& heap, heap::Draw reason) {
