@@ -71,6 +71,8 @@ bool threads_profile(ProfileBytes* out);
 // From now on since_profile() counts from here. False in the library without a profiler.
 bool set_profile_baseline();
 
+// Called once, by the library's constructor.
+void sampling_loaded();
 // The option python_frames was read or set. One caller at a time, in no signal handler.
 void python_option_changed();
 // A Python was found that the program has loaded: the option has to be followed anew. For the helper, which holds no lock.

@@ -21,6 +21,7 @@ bool churn_profile(ProfileBytes*) { return false; }
 bool lifetime_profile(ProfileBytes*) { return false; }
 bool deaths_profile(ProfileBytes*) { return false; }
 bool threads_profile(ProfileBytes*) { return false; }
+void sampling_loaded() {}
 void python_option_changed() {}
 bool find_loaded_python() { return false; }
 size_t python_name_bytes() { return 0; }

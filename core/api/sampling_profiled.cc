@@ -16,6 +16,7 @@
 #include "core/profile/growth_profile.h"
 #include "core/profile/heap_profile.h"
 #include "core/profile/module_table.h"
+#include "core/profile/modules.h"
 #include "core/profile/pool_profile.h"
 #include "core/profile/python.h"
 #include "core/profile/python_pc.h"
@@ -194,6 +195,7 @@ bool lifetime_profile(ProfileBytes* out) { return profile_of(profile::Kind::kLif
 bool deaths_profile(ProfileBytes* out) { return profile_of(profile::Kind::kDeaths, out); }
 bool threads_profile(ProfileBytes* out) { return profile_of(profile::Kind::kThreads, out); }
 
+void sampling_loaded() { profile::note_modules_at_start(); }
 void python_option_changed() { profile::follow_python_option(options::get(options::Id::python_frames) != 0); }
 bool find_loaded_python() { return profile::find_loaded_python(); }
 size_t python_name_bytes() { return profile::python_name_bytes(); }

@@ -2,10 +2,12 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <link.h>
 #include <sys/auxv.h>
 
 #include "core/base/compiler.h"
 #include "core/base/units.h"
+#include "core/os/os.h"
 #include "core/profile/frame_index.h"
 #include "core/profile/module_table.h"
 
@@ -56,6 +58,32 @@ uintptr_t program_entry() {
   return entry;
 }
 
+// Where the modules start that were loaded with the program. The count is stored last (release) and pairs with the load in is_at_start().
+constexpr unsigned kMostStartModules = 64;
+std::atomic<uintptr_t> start_modules[kMostStartModules];
+std::atomic<unsigned> start_module_count{0};
+
+bool is_at_start(uintptr_t start) {
+  unsigned count = start_module_count.load(std::memory_order_acquire);
+  for (unsigned i = 0; i < count; i++) {
+    if (start_modules[i].load(std::memory_order_relaxed) == start) return true;
+  }
+  return false;
+}
+
+// In the linker's list modules that dlopen() loads stand behind the linker itself, so the walk ends there. `context`: the modules so far.
+int note_start_module(dl_phdr_info* info, size_t, void* context) {
+  unsigned& count = *static_cast<unsigned*>(context);
+  if (info->dlpi_addr == getauxval(AT_BASE) || count == kMostStartModules) return 1;
+  for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD) continue;
+    start_modules[count++].store(round_down(info->dlpi_addr + segment.p_vaddr, os::page_bytes()), std::memory_order_relaxed);
+    break;
+  }
+  return 0;
+}
+
 bool ask_dynamic_linker(uintptr_t pc, Module* module) {
   struct dl_find_object found;
   if (_dl_find_object(reinterpret_cast<void*>(pc), &found) != 0) return false;
@@ -101,6 +129,12 @@ bool find_in_static_program(uintptr_t pc, Module* module) {
 
 }  // namespace
 
+void note_modules_at_start() {
+  unsigned count = 0;
+  if (getauxval(AT_BASE) != 0) dl_iterate_phdr(note_start_module, &count);
+  start_module_count.store(count, std::memory_order_release);
+}
+
 void reset_static_program() {
   int expected = kBeingStored;
   static_state.compare_exchange_strong(expected, kUnknown, std::memory_order_relaxed);
@@ -116,6 +150,7 @@ bool find_module(uintptr_t pc, Module* module) {
   bool found = find_in_static_program(pc, module) || (has_dl_find_object() ? ask_dynamic_linker(pc, module) : find_in_module_table(pc, module));
   if (!found || pc < module->start || pc >= module->end) return false;
   if (!module->permanent) module->identity ^= unload_count.load(std::memory_order_acquire) * 0x9E3779B97F4A7C15;
+  module->at_start = module->permanent || is_at_start(module->start);
   module->tables_start = module->start;
   module->tables_end = module->end;
   if (module->eh_frame_header >= module->end) {

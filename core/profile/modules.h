@@ -26,10 +26,14 @@ struct Module {
   uint64_t identity = 0;          // well mixed; differs between modules that are loaded at the same time
   bool main_program = false;
   bool permanent = false;  // the main program, the C library or this one: never unloaded
+  bool at_start = false;   // permanent, or loaded with the program: the dynamic linker never unloads these
 };
 
 // False when `pc` belongs to no module we know: code made at run time, or a bad pc.
 bool find_module(uintptr_t pc, Module* module);
+
+// Notes which modules were loaded with the program, for Module::at_start. Called once, by this library's constructor.
+void note_modules_at_start();
 
 // In the child of fork: another thread of the parent may have been making the index of a static program.
 void reset_static_program();

@@ -141,7 +141,7 @@ class WalkNotes {
   void give_up() { entry_ = nullptr; }
   // The next step is taken by a rule for the code at `pc`.
   void in_code(uintptr_t pc, const Module& module) {
-    if (!module.permanent && complete()) in_module(pc, module);
+    if (!module.at_start && complete()) in_module(pc, module);
   }
   // That step's frame ends at base + a constant, where base is the stack pointer or the frame pointer.
   void frame_from(unsigned base, const Registers& registers) {

@@ -160,6 +160,23 @@ void close_it(void* handle) {
   look_at_modules(true);
 }
 
+// libstdc++ came with this program; the dynamic linker may unload a module that dlopen() brought.
+TEST(Modules, AtStartAreThoseThatCameWithTheProgram) {
+  Library library("opened");
+  if (!library.built()) GTEST_SKIP() << "no C compiler";
+  note_modules_at_start();
+  Module module;
+  ASSERT_TRUE(find_module(reinterpret_cast<uintptr_t>(dlsym(RTLD_DEFAULT, "__cxa_throw")), &module));
+  EXPECT_TRUE(module.at_start);
+  void* handle = nullptr;
+  const InternedStack* stack = library.in_a_stack(&handle);
+  ASSERT_NE(stack, nullptr);
+  note_modules_at_start();  // later, as where dlopen() brought this library as well
+  ASSERT_TRUE(find_module(stack->pcs()[0], &module));
+  EXPECT_FALSE(module.at_start);
+  close_it(handle);
+}
+
 // What a stack says of it is moved, and has a mapping with its file and build id; each time to the same place.
 TEST(Unloading, WhatGoesKeepsItsFile) {
   Library library("gone");
