@@ -3,10 +3,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"seemalloc/tool/gen/repo"
 )
 
 func main() {
@@ -17,7 +18,7 @@ func main() {
 }
 
 func write() error {
-	root, err := repository()
+	root, err := repo.Root()
 	if err != nil {
 		return err
 	}
@@ -55,21 +56,4 @@ func generate(root string) (string, error) {
 		}
 	}
 	return markdown(rows), nil
-}
-
-// repository is the folder with go.mod, here or above.
-func repository() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if filepath.Dir(dir) == dir {
-			return "", errors.New("not within the repository: no go.mod here or above")
-		}
-		dir = filepath.Dir(dir)
-	}
 }

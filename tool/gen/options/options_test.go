@@ -4,11 +4,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"seemalloc/tool/gen/repo"
 )
 
 // docs/options.md must be what the table says today.
 func TestDocumentIsFresh(t *testing.T) {
-	root, err := repository()
+	root, err := repo.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

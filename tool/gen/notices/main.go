@@ -1,0 +1,163 @@
+// Command notices writes THIRD_PARTY.md: the licences of the software that the seemalloc binary contains. These are the Go standard
+// library, the modules that tool/ imports, and the packages that esbuild bundles into the page. Run it from anywhere in the repository
+// after a change to go.mod or web/package.json, with web/node_modules installed; a test fails while a name or version is missing.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+
+	"seemalloc/tool/gen/repo"
+)
+
+func main() {
+	if err := write(); err != nil {
+		fmt.Fprintln(os.Stderr, "notices:", err)
+		os.Exit(1)
+	}
+}
+
+// component is a piece of software of others; folder holds its licence.
+type component struct{ name, version, folder string }
+
+func (c component) title() string { return strings.TrimSpace(c.name + " " + c.version) }
+
+func write() error {
+	root, err := repo.Root()
+	if err != nil {
+		return err
+	}
+	all, err := components(root)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	text.WriteString("# Third-party software in the seemalloc tool\n\n" +
+		"The libraries (libseemalloc*.so, libseemalloc.a) contain no code of others. The tool `seemalloc` contains the software below.\n" +
+		"This file is written by `go run ./tool/gen/notices`.\n")
+	for _, c := range all {
+		licence, err := licenceOf(c)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "\n## %s\n\n%s\n", c.title(), indented(licence))
+	}
+	return os.WriteFile(document(root), []byte(text.String()), 0o644)
+}
+
+func document(root string) string { return filepath.Join(root, "THIRD_PARTY.md") }
+
+// components lists all of them, by name. The folders of packages of the page exist only where `npm ci` has run.
+func components(root string) ([]component, error) {
+	modules, err := goModules(root)
+	if err != nil {
+		return nil, err
+	}
+	packages, err := pagePackages(root)
+	if err != nil {
+		return nil, err
+	}
+	all := append(modules, packages...)
+	sort.Slice(all, func(i, j int) bool { return all[i].name < all[j].name })
+	goRoot, err := goCommand(root, "env", "GOROOT")
+	if err != nil {
+		return nil, err
+	}
+	// Without its version: any toolchain that go.mod allows may build the tool.
+	return append([]component{{"The Go standard library", "", strings.TrimSpace(goRoot)}}, all...), nil
+}
+
+func goCommand(root string, arguments ...string) (string, error) {
+	command := exec.Command("go", arguments...)
+	command.Dir = root
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := command.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return "", fmt.Errorf("go %s: %s", arguments[0], strings.TrimSpace(string(failed.Stderr)))
+	}
+	return string(out), err
+}
+
+func goModules(root string) ([]component, error) {
+	out, err := goCommand(root, "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}{{end}}{{end}}", "./tool")
+	if err != nil {
+		return nil, err
+	}
+	var modules []component
+	seen := map[string]bool{}
+	for _, line := range strings.Split(out, "\n") {
+		fields := strings.Split(line, "\t")
+		if len(fields) != 3 || seen[fields[0]] {
+			continue
+		}
+		seen[fields[0]] = true
+		modules = append(modules, component{fields[0], fields[1], fields[2]})
+	}
+	return modules, nil
+}
+
+// pagePackages lists the packages that web/package.json names as dependencies, and theirs.
+func pagePackages(root string) ([]component, error) {
+	text, err := os.ReadFile(filepath.Join(root, "web/package-lock.json"))
+	if err != nil {
+		return nil, err
+	}
+	var lock struct {
+		Packages map[string]struct {
+			Version string `json:"version"`
+			Dev     bool   `json:"dev"`
+		} `json:"packages"`
+	}
+	if err := json.Unmarshal(text, &lock); err != nil {
+		return nil, fmt.Errorf("web/package-lock.json: %w", err)
+	}
+	var packages []component
+	for path, p := range lock.Packages {
+		if name, ok := strings.CutPrefix(path, "node_modules/"); ok && !p.Dev {
+			packages = append(packages, component{name, p.Version, filepath.Join(root, "web", path)})
+		}
+	}
+	return packages, nil
+}
+
+var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
+
+// licenceOf joins the licence, copying, notice and patent files of the component's folder.
+func licenceOf(c component) (string, error) {
+	entries, err := os.ReadDir(c.folder)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", c.title(), err)
+	}
+	var texts []string
+	for _, entry := range entries {
+		if entry.IsDir() || !licenceName.MatchString(entry.Name()) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(c.folder, entry.Name()))
+		if err != nil {
+			return "", err
+		}
+		texts = append(texts, string(text))
+	}
+	if len(texts) == 0 {
+		return "", fmt.Errorf("%s: no licence in %s", c.title(), c.folder)
+	}
+	return strings.Join(texts, "\n"), nil
+}
+
+// indented makes a code block of the text, whatever is in it.
+func indented(text string) string {
+	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight("    "+line, " \t\f")
+	}
+	return strings.Join(lines, "\n")
+}
