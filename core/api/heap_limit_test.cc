@@ -152,11 +152,11 @@ TEST(HeapLimitAtRunTime, KeepsAddressesAndWhatWouldNotHelp) {
   Option limit("heap_limit", pages::backing.total_bytes());
   free_all(others);
   unsigned regions = pages::region_count();
-  size_t dirty = pages::page_statistics(false).dirty_bytes;
+  size_t dirty = pages::page_statistics().dirty_bytes;
   EXPECT_EQ(sm_malloc(options::get(options::Id::heap_limit) + MiB), nullptr);
-  EXPECT_GE(pages::page_statistics(false).dirty_bytes + MiB, dirty) << "no purge makes room for that";
+  EXPECT_GE(pages::page_statistics().dirty_bytes + MiB, dirty) << "no purge makes room for that";
   EXPECT_EQ(sm_malloc(24 * MiB), nullptr);
-  EXPECT_LT(pages::page_statistics(false).dirty_bytes, dirty / 4);
+  EXPECT_LT(pages::page_statistics().dirty_bytes, dirty / 4);
   EXPECT_GE(pages::region_count(), regions) << "the limit does not count addresses";
   sm_free(live);
 }

@@ -200,7 +200,7 @@ TEST_F(HeapMap, IsWhatAWalkOverAllSpansFinds) {
     free += region.number("free_bytes");
     holes += region.number("hole_bytes");
   }
-  pages::PageStatistics pages = pages::page_statistics(false);
+  pages::PageStatistics pages = pages::page_statistics();
   EXPECT_EQ(spans, counted.spans);
   EXPECT_EQ(map.regions.size(), pages.regions);
   EXPECT_EQ(map.end.number("regions"), pages.regions);
@@ -418,7 +418,7 @@ TEST_F(HeapMap, SaysWhatItHadNoRoomFor) {
       HeapMapJson json({.from = 0, .to = UINT64_MAX, .with_parts = with_parts}, room);
       ASSERT_TRUE(json.write());
       Map map = parse(json.text());
-      size_t there = pages::page_statistics(false).regions + pages::huge_statistics().spans;
+      size_t there = pages::page_statistics().regions + pages::huge_statistics().spans;
       EXPECT_GE(map.regions.size() + map.blocks.size() + map.end.number("left_out"), there);
       if (room == 2 * KiB) EXPECT_GT(map.end.number("left_out"), 0u);
     }

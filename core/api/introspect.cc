@@ -28,7 +28,7 @@ namespace seemalloc {
 struct mallinfo2 heap_info() { return heap_info(heap::statistics()); }
 
 struct mallinfo2 heap_info(const heap::Statistics& s) {
-  pages::PageStatistics regions = pages::page_statistics(false);
+  pages::PageStatistics regions = pages::page_statistics();
   pages::HugeStatistics huge = pages::huge_statistics();
   struct mallinfo2 info {};
   info.arena = regions.mapped_bytes;                          // bytes not in mappings of their own

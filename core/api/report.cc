@@ -47,7 +47,7 @@ void reconcile(MemoryReport& r, size_t resident_files) {
 }  // namespace
 
 MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
-  pages::PageStatistics regions = pages::page_statistics(false);
+  pages::PageStatistics regions = pages::page_statistics();
   pages::HugeStatistics huge = pages::huge_statistics();
   MemoryReport r{};
   os::ResidentSet resident = os::resident_set();
@@ -140,7 +140,7 @@ void write_locks(Text& out) {
 }
 
 void write_spans(Text& out, const heap::SpanStatistics& s) {
-  pages::PageStatistics regions = pages::page_statistics(false);
+  pages::PageStatistics regions = pages::page_statistics();
   JsonObject(out)
       .put("owned", s.owned)
       .put("owned_bytes", s.owned_bytes)

@@ -133,7 +133,7 @@ TEST(StallWatch, AReportHasMemoryGiveBack) {
   std::vector<void*> blocks(kBlocks);
   for (void*& block : blocks) *static_cast<char*>(block = sm_malloc(kBlock_bytes)) = 1;
   for (void* block : blocks) sm_free(block);
-  auto dirty = [] { return pages::page_statistics(false).dirty_bytes; };
+  auto dirty = [] { return pages::page_statistics().dirty_bytes; };
   auto look = [&] {
     wait(stalls, kShort_ns);
     heap::watch_pressure(stalls.take_report());

@@ -177,7 +177,7 @@ int class_figure(Call& call, Pick pick) {
 
 // A page is in a span or it is not: the regions know without a walk over blocks.
 int active_now(Call& call) {
-  return call.read_only(pages::page_statistics(false).used_bytes + pages::huge_statistics().used_bytes);
+  return call.read_only(pages::page_statistics().used_bytes + pages::huge_statistics().used_bytes);
 }
 
 size_t mapped_bytes(const Snapshot& s) { return s.active() + s.free_dirty + s.metadata; }

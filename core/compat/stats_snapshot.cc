@@ -34,7 +34,7 @@ void count_purges(Snapshot& n) {
 void take_snapshot(Snapshot* out) {
   heap::Statistics s = heap::statistics();
   MemoryReport report = memory_report(s, false);
-  pages::PageStatistics regions = pages::page_statistics(false);
+  pages::PageStatistics regions = pages::page_statistics();
   pages::HugeStatistics huge = pages::huge_statistics();
   Snapshot& n = *out;
   n = Snapshot{};

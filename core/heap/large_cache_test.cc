@@ -23,7 +23,7 @@
 namespace seemalloc::heap {
 namespace {
 
-size_t used_bytes() { return pages::page_statistics(false).used_bytes; }
+size_t used_bytes() { return pages::page_statistics().used_bytes; }
 size_t large_bytes_live() { return statistics().large_bytes; }
 
 TEST(LargeCache, TheNextBlockOfTheSizeIsTheOneJustFreed) {

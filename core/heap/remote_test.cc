@@ -27,7 +27,7 @@ size_t live_blocks() {
   return count;
 }
 
-size_t used_bytes() { return pages::page_statistics(false).used_bytes; }
+size_t used_bytes() { return pages::page_statistics().used_bytes; }
 
 // A ring of slots: one thread fills them, others empty them.
 struct Ring {

@@ -236,7 +236,7 @@ void add_taken(const Statistics& s, const Sums& sums, Residency* out) {
 }
 
 void add_regions(const Statistics& s, const Sums& sums, const Picker& picker, Residency* out) {
-  pages::PageStatistics books = pages::page_statistics(false);
+  pages::PageStatistics books = pages::page_statistics();
   size_t taken = 0;
   for (unsigned i = 0; i < kClassCount; i++) taken += (s.classes[i].live + s.classes[i].cached) * kClasses[i].bytes;
   const SpanStatistics& spans = s.spans;
@@ -294,7 +294,7 @@ size_t all_of(const Residency& r) { return r.live + r.cached + r.dirty + r.unuse
 
 // Without the kernel: as if all were resident.
 Residency by_books(const Statistics& s) {
-  pages::PageStatistics regions = pages::page_statistics(false);
+  pages::PageStatistics regions = pages::page_statistics();
   Residency out{};
   out.live = s.live_bytes;
   out.cached = s.cached_bytes + s.spans.empty_bytes;

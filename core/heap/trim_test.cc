@@ -12,6 +12,8 @@
 #include "core/api/test_api.h"
 #include "core/base/option_for_test.h"
 #include "core/heap/housekeeping.h"
+#include "core/heap/residency.h"
+#include "core/heap/statistics.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
 #include "core/pages/huge.h"
@@ -104,8 +106,8 @@ TEST(Trim, AForkWhileMemoryIsGivenBack) {
       alarm(60);
       for (int round = 0; round < 3; round++) free_all(mixed_blocks());
       sm_malloc_trim(0);
-      pages::PageStatistics s = pages::page_statistics(true);
-      _exit(s.dirty_bytes == 0 && s.resident_bytes <= s.used_bytes ? 0 : 1);
+      Residency r = residency(statistics());
+      _exit(r.told && r.dirty == 0 && r.unused == 0 && pages::page_statistics().dirty_bytes == 0 ? 0 : 1);
     }
     int status = -1;
     ASSERT_EQ(waitpid(child, &status, 0), child);

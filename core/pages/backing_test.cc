@@ -36,7 +36,7 @@ Span* take(size_t page_count) {
 
 // Sums up what invariant 1 says.
 size_t counted_bytes() {
-  PageStatistics regions = page_statistics(false);
+  PageStatistics regions = page_statistics();
   HugeStatistics huge = huge_statistics();
   size_t reserves = 0;
   for_each_huge_span([](void* sum, Span* span) { *static_cast<size_t*>(sum) += size_t{span->capacity} << kPageShift; }, &reserves);

@@ -162,7 +162,7 @@ class Collapse : public testing::Test {
     for (Span* span : others) release(span);
     for (Span* span : own) release(span);
     purge_all();
-    if (kernel_collapses()) EXPECT_EQ(page_statistics(false).used_bytes, 0u);
+    if (kernel_collapses()) EXPECT_EQ(page_statistics().used_bytes, 0u);
   }
 
   // A fresh region, with runs of these lengths.
@@ -195,7 +195,7 @@ class Collapse : public testing::Test {
     for (size_t i = 0; i < own.size(); i++) EXPECT_TRUE(holds(own[i], static_cast<unsigned>(i + 1))) << i;
   }
   static void expect_books() {
-    PageStatistics s = page_statistics(false);
+    PageStatistics s = page_statistics();
     EXPECT_EQ(backing.bytes(), s.used_bytes + s.dirty_bytes);
   }
 
@@ -209,10 +209,10 @@ TEST_F(Collapse, ARegionThatHasBeenDenseForAWhileIsMovedAsItIs) {
   pass_rounds(kLongEnough);
   EXPECT_TRUE(region->huge);
   EXPECT_FALSE(region->collapsing);
-  EXPECT_EQ(page_statistics(false).huge_pages, 1u) << "the others are full, but nobody has written to them";
+  EXPECT_EQ(page_statistics().huge_pages, 1u) << "the others are full, but nobody has written to them";
   expect_contents();
   // What nobody had is resident now, zero, and counts.
-  EXPECT_EQ(page_statistics(false).dirty_bytes, 12 * kPageBytes);
+  EXPECT_EQ(page_statistics().dirty_bytes, 12 * kPageBytes);
   expect_books();
   uint64_t before = collapses();
   pass_rounds(kLongEnough * 4);
@@ -289,14 +289,14 @@ TEST_F(Collapse, ARegionThatRestsWakesNobody) {
   EXPECT_TRUE(anything_dirty());
   let_it_rest(region);
   EXPECT_FALSE(anything_dirty());
-  EXPECT_EQ(page_statistics(false).dirty_bytes, 12 * kPageBytes);
+  EXPECT_EQ(page_statistics().dirty_bytes, 12 * kPageBytes);
   expect_books();
   Span* span = take(5);
   EXPECT_EQ(span->region, region);
   release(span);
   EXPECT_TRUE(region->resting) << "it has been dense all the time";
   EXPECT_FALSE(anything_dirty());
-  EXPECT_EQ(page_statistics(false).dirty_bytes, 12 * kPageBytes);
+  EXPECT_EQ(page_statistics().dirty_bytes, 12 * kPageBytes);
   release(own.back());
   own.pop_back();
   EXPECT_FALSE(region->resting);
@@ -440,7 +440,7 @@ TEST_F(Collapse, WhatTheKernelRefusesIsTriedAgainNowAndThen) {
     EXPECT_GE(refused, 1u) << error;
     EXPECT_LE(refused, 7u) << error << ": of a hundred seconds, 5 + 10 + 20 + 40";
     EXPECT_FALSE(region->huge);
-    EXPECT_EQ(page_statistics(false).dirty_bytes, 0u);
+    EXPECT_EQ(page_statistics().dirty_bytes, 0u);
     expect_books();
     expect_contents();
     pass_rounds(400);
@@ -483,7 +483,7 @@ TEST_F(Collapse, ARegionThatIsFreedMeanwhileStaysMapped) {
   ASSERT_TRUE(own.empty()) << "it was tried";
   EXPECT_EQ(region_count(), regions);
   EXPECT_FALSE(region->collapsing);
-  EXPECT_EQ(page_statistics(false).dirty_bytes, region->huge ? kRegionBytes : 0);
+  EXPECT_EQ(page_statistics().dirty_bytes, region->huge ? kRegionBytes : 0);
   expect_books();
   Span* span = take(128);
   ASSERT_EQ(span->region, region);
@@ -504,11 +504,11 @@ long fork_when_collapsing(long number) {
   int child = fork();
   unlock_after_fork(child == 0);
   if (child == 0) {
-    PageStatistics s = page_statistics(false);
+    PageStatistics s = page_statistics();
     bool counted = backing.bytes() == s.used_bytes + s.dirty_bytes;
     size_t brought = fork_at == 2 ? 0 : 12 * kPageBytes;
     bool entered = s.dirty_bytes == brought && s.huge_pages == (brought != 0);
-    bool gone = purge_all() == brought && page_statistics(false).dirty_bytes == 0;
+    bool gone = purge_all() == brought && page_statistics().dirty_bytes == 0;
     _exit(counted && entered && gone && backing.bytes() == s.used_bytes ? 0 : 1);
   }
   int status = -1;
@@ -564,7 +564,7 @@ TEST_F(Collapse, WhatIsTakenApartMeanwhileDoesNotLieOnAHugePage) {
     EXPECT_EQ(os::fault_hook.load(), nullptr) << "it was tried";
     EXPECT_FALSE(region->huge);
     EXPECT_FALSE(lies_on_huge_page(own[0]));
-    EXPECT_EQ(page_statistics(false).dirty_bytes, 12 * kPageBytes);
+    EXPECT_EQ(page_statistics().dirty_bytes, 12 * kPageBytes);
     expect_books();
     fill(own[0], 1);
     pass_rounds(2 * kLongEnough);

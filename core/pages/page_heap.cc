@@ -400,21 +400,7 @@ bool room_may_help(size_t bytes) {
   return bytes <= ours || !granted(os::page_bytes()) || is_filled || granted(round_up(bytes - ours, os::page_bytes()));
 }
 
-namespace {
-bool next_base(RegionWalk& walk, uintptr_t* base) {
-  return walk.next([](void* out, const Region& region) { *static_cast<uintptr_t*>(out) = region.base; }, base);
-}
-
-size_t resident_in_regions() {
-  RegionWalk walk;
-  uintptr_t base = 0;
-  size_t bytes = 0;
-  while (next_base(walk, &base)) bytes += os::resident_bytes(reinterpret_cast<void*>(base), kRegionBytes);
-  return bytes;
-}
-}  // namespace
-
-PageStatistics page_statistics(bool with_residency) {
+PageStatistics page_statistics() {
   PageStatistics statistics{};
   for (unsigned i = 0; i < shards_in_use(); i++) {
     Shard& shard = shards[i];
@@ -428,7 +414,6 @@ PageStatistics page_statistics(bool with_residency) {
       statistics.lazy_bytes += region->lazy.count() * kPageBytes;
     }
   }
-  if (with_residency) statistics.resident_bytes = resident_in_regions();
   return statistics;
 }
 

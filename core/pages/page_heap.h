@@ -73,10 +73,8 @@ struct PageStatistics {
   size_t dirty_bytes;     // free, still backed by memory
   size_t lazy_bytes;      // free, left to the kernel, which may have taken it (purge_free)
   size_t huge_pages;      // regions that lie on one
-  size_t resident_bytes;  // of all regions, by the kernel's account
 };
-// `with_residency` asks the kernel about each region (slow: a system call each, with no lock held).
-PageStatistics page_statistics(bool with_residency);
+PageStatistics page_statistics();
 
 // Calls f(context, span) for each span inside regions, under the lock of its shard, which is let go after each region: f must not
 // allocate or free pages, and what comes or goes meanwhile may be missed.

@@ -129,12 +129,12 @@ TEST_P(PageHeapModes, RandomOperationsAgreeWithAModel) {
   }
   size_t used = 0;
   for (auto& [start, run] : runs) used += run.span->bytes;
-  EXPECT_EQ(page_statistics(false).used_bytes, used);
+  EXPECT_EQ(page_statistics().used_bytes, used);
   for (auto& [start, run] : runs) release(run.span);
-  EXPECT_EQ(page_statistics(false).used_bytes, 0u);
+  EXPECT_EQ(page_statistics().used_bytes, 0u);
   purge_all();
-  EXPECT_EQ(page_statistics(false).dirty_bytes, 0u);
-  EXPECT_EQ(page_statistics(false).lazy_bytes, 0u);
+  EXPECT_EQ(page_statistics().dirty_bytes, 0u);
+  EXPECT_EQ(page_statistics().lazy_bytes, 0u);
 }
 
 TEST(PageHeap, PurgesExactlyWhatWasFreed) {
@@ -166,7 +166,7 @@ TEST(PageHeap, RefusedPurgeKeepsThePagesDirtyAndEnds) {
     purge_all();
     EXPECT_EQ(refuse.refusals(), 1u);
   }
-  EXPECT_EQ(page_statistics(false).dirty_bytes, 4 * kPageBytes);
+  EXPECT_EQ(page_statistics().dirty_bytes, 4 * kPageBytes);
   EXPECT_EQ(purge_all(), 4 * kPageBytes);
 }
 
@@ -217,7 +217,7 @@ size_t resident(uintptr_t start, size_t bytes) { return os::resident_bytes(reint
 TEST(HugePages, ADenseRunOfALargeHeapBringsOneAndTheRestIsPurgedIfNobodyWantsIt) {
   std::vector<Span*> spans = fill_many_regions();
   Span* first = take_dense(8);
-  if (page_statistics(false).huge_pages == 0) {
+  if (page_statistics().huge_pages == 0) {
     release(first);
     release_all(spans);
     GTEST_SKIP() << "the kernel has no huge page";
@@ -225,7 +225,7 @@ TEST(HugePages, ADenseRunOfALargeHeapBringsOneAndTheRestIsPurgedIfNobodyWantsIt)
   uintptr_t base = round_down(first->start, kRegionBytes);
   EXPECT_TRUE(first->known_zero);
   EXPECT_EQ(resident(base, kRegionBytes), kRegionBytes);
-  EXPECT_EQ(page_statistics(false).dirty_bytes, kRegionBytes - first->bytes);
+  EXPECT_EQ(page_statistics().dirty_bytes, kRegionBytes - first->bytes);
   // What is not dense lies elsewhere; what is, in it, and as zero as fresh memory.
   Span* sparse = take(kMaxRegionRunPages);
   EXPECT_NE(round_down(sparse->start, kRegionBytes), base);
@@ -241,7 +241,7 @@ TEST(HugePages, ADenseRunOfALargeHeapBringsOneAndTheRestIsPurgedIfNobodyWantsIt)
   EXPECT_FALSE(second->known_zero);
   EXPECT_EQ(purge_all(), kRegionBytes - first->bytes - second->bytes);
   EXPECT_EQ(resident(base, kRegionBytes), first->bytes + second->bytes);
-  EXPECT_EQ(page_statistics(false).huge_pages, 0u);
+  EXPECT_EQ(page_statistics().huge_pages, 0u);
   for (Span* span : {first, second, sparse, rest}) release(span);
   release_all(spans);
 }
@@ -249,7 +249,7 @@ TEST(HugePages, ADenseRunOfALargeHeapBringsOneAndTheRestIsPurgedIfNobodyWantsIt)
 TEST(HugePages, SpareMemoryIsBounded) {
   std::vector<Span*> spans = fill_many_regions();
   Span* first = take_dense(8);
-  if (page_statistics(false).huge_pages == 0) {
+  if (page_statistics().huge_pages == 0) {
     release(first);
     release_all(spans);
     GTEST_SKIP() << "the kernel has no huge page";
@@ -259,7 +259,7 @@ TEST(HugePages, SpareMemoryIsBounded) {
   for (int i = 0; i < 20; i++) {
     while (!huge_page_pacing.due()) huge_page_pacing.delivered(0);
     runs.push_back(take_dense(100));
-    EXPECT_LE(page_statistics(false).dirty_bytes * 32, region_count() * kRegionBytes);
+    EXPECT_LE(page_statistics().dirty_bytes * 32, region_count() * kRegionBytes);
   }
   release_all(runs);
   release_all(spans);
@@ -274,7 +274,7 @@ long fork_when_asked_for_residency(long number) {
   for (int tries = 0; tries < 100 && (child = fork()) == -1; tries++) os::pause(50 * kMillisecond_ns);  // a machine at its limits
   unlock_after_fork(child == 0);
   if (child == 0) {
-    bool entered = page_statistics(false).dirty_bytes == kRegionBytes - 8 * kPageBytes && purge_all() == kRegionBytes - 8 * kPageBytes;
+    bool entered = page_statistics().dirty_bytes == kRegionBytes - 8 * kPageBytes && purge_all() == kRegionBytes - 8 * kPageBytes;
     _exit(entered ? 0 : 1);
   }
   int status = -1;
@@ -290,12 +290,12 @@ TEST(HugePages, WhatIsBeingTakenIsEnteredInAForkedChild) {
   os::fault_hook = fork_when_asked_for_residency;
   Span* first = take_dense(8);
   os::fault_hook = nullptr;
-  if (page_statistics(false).huge_pages == 0) {
+  if (page_statistics().huge_pages == 0) {
     release(first);
     release_all(spans);
     GTEST_SKIP() << "the kernel has no huge page";
   }
-  EXPECT_EQ(page_statistics(false).dirty_bytes, kRegionBytes - first->bytes);
+  EXPECT_EQ(page_statistics().dirty_bytes, kRegionBytes - first->bytes);
   release(first);
   release_all(spans);
 }
@@ -309,8 +309,8 @@ TEST(HugePages, RefusedOnesAreDoneWithout) {
     EXPECT_GT(refuse.refusals(), 0u);
   }
   ASSERT_NE(span, nullptr);
-  EXPECT_EQ(page_statistics(false).huge_pages, 0u);
-  EXPECT_EQ(page_statistics(false).dirty_bytes, 0u);
+  EXPECT_EQ(page_statistics().huge_pages, 0u);
+  EXPECT_EQ(page_statistics().dirty_bytes, 0u);
   EXPECT_FALSE(huge_page_pacing.due());
   memset(memory(span), 1, span->bytes);
   release(span);

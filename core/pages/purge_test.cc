@@ -44,7 +44,7 @@ Span* written(size_t page_count) {
   return span;
 }
 
-size_t dirty_bytes() { return page_statistics(false).dirty_bytes; }
+size_t dirty_bytes() { return page_statistics().dirty_bytes; }
 size_t resident(uintptr_t start, size_t bytes) { return os::resident_bytes(reinterpret_cast<void*>(start), bytes); }
 
 using os::let_pass;
@@ -461,16 +461,16 @@ TEST_F(Purge, WhatIsLeftToTheKernelIsNotTakenForZero) {
   uintptr_t start = span->start;
   release(span);
   ASSERT_TRUE(tick_until_clean());
-  EXPECT_EQ(page_statistics(false).lazy_bytes, 100 * kPageBytes);
+  EXPECT_EQ(page_statistics().lazy_bytes, 100 * kPageBytes);
   span = take(40);
   ASSERT_EQ(span->start, start);
   EXPECT_FALSE(span->known_zero);
   memset(memory(span), 2, span->bytes);
-  EXPECT_EQ(page_statistics(false).lazy_bytes, 60 * kPageBytes);
+  EXPECT_EQ(page_statistics().lazy_bytes, 60 * kPageBytes);
   release(span);
   EXPECT_EQ(purge_all(), 100 * kPageBytes) << "asked for, it goes at once";
   EXPECT_EQ(resident(start, 100 * kPageBytes), 0u);
-  EXPECT_EQ(page_statistics(false).lazy_bytes, 0u);
+  EXPECT_EQ(page_statistics().lazy_bytes, 0u);
   span = take(100);
   EXPECT_TRUE(span->known_zero);
   EXPECT_EQ(memory(span)[0], 0);
@@ -528,7 +528,7 @@ long fork_when_purging(long number) {
   if (child == 0) {
     bool back = dirty_bytes() == 100 * kPageBytes && purge_all() == 100 * kPageBytes && dirty_bytes() == 0;
     Span* span = take(100);
-    _exit(back && span->known_zero && memory(span)[0] == 0 && page_statistics(false).used_bytes == span->bytes ? 0 : 1);
+    _exit(back && span->known_zero && memory(span)[0] == 0 && page_statistics().used_bytes == span->bytes ? 0 : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);
@@ -590,7 +590,7 @@ TEST_F(Purge, OptionsChangeUnderLoad) {
   done = true;
   for (std::thread& thread : threads) thread.join();
   purge_all();
-  EXPECT_EQ(page_statistics(false).used_bytes, 0u);
+  EXPECT_EQ(page_statistics().used_bytes, 0u);
   EXPECT_EQ(dirty_bytes(), 0u);
 }
 
@@ -606,7 +606,7 @@ TEST_F(Purge, WhereTheKernelTakesNothingLaterItGetsItNow) {
   }
   EXPECT_TRUE(tick_until_clean());
   EXPECT_EQ(resident(start, 100 * kPageBytes), 0u);
-  EXPECT_EQ(page_statistics(false).lazy_bytes, 0u);
+  EXPECT_EQ(page_statistics().lazy_bytes, 0u);
 }
 
 }  // namespace
