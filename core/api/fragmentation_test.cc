@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/api/profile_kinds.h"
+#include "core/api/report.h"
 #include "core/api/sampling.h"
 #include "core/api/test_api.h"
 #include "core/base/repetitions_for_test.h"
@@ -281,9 +282,15 @@ TEST(Fragmentation, ProfileSaysTheSame) {
     std::string bytes = take_profile();
     EXPECT_NEAR(static_cast<double>(charged_in(bytes)), charged.estimate[kLong], 0.02 * charged.estimate[kLong] + 4096);
     std::vector<std::string> comments = profile::decode(bytes).comments;
-    ASSERT_EQ(comments.size(), 3u);
+    ASSERT_EQ(comments.size(), 4u);
     EXPECT_NE(comments[0].find("bytes charged to the stacks"), std::string::npos);
-    EXPECT_NE(comments[1].find(", 0 more dropped for want of memory"), std::string::npos) << comments[1];
+    MemoryReport memory = memory_report(heap::statistics(), true);
+    uint64_t resident = 0, uncertain = 0;
+    ASSERT_EQ(sscanf(comments[1].c_str(), "resident: %lu bytes between live blocks, as in the statistics, right to within %lu bytes", &resident, &uncertain), 2)
+        << comments[1];
+    EXPECT_EQ(resident, memory.fragmentation);
+    EXPECT_EQ(uncertain, memory.uncertain);
+    EXPECT_NE(comments[2].find(", 0 more dropped for want of memory"), std::string::npos) << comments[2];
     blocks.drop_all();
   }).join();
   ASSERT_EQ(seemalloc_profile_stop(), 0);
@@ -298,7 +305,7 @@ TEST(Fragmentation, ProfileDoesNotClaimToBeRightWhereNoSampleWasDrawn) {
     spike(96, 60000, 300)(random, blocks);
     std::string said = profile::decode(take_profile()).comments[0];
     uint64_t exact = 0, charged = 0, error = 0;
-    ASSERT_EQ(sscanf(said.c_str(), "fragmentation: %lu bytes free in spans that live blocks keep, exactly; %lu bytes charged to the stacks of such blocks, "
+    ASSERT_EQ(sscanf(said.c_str(), "fragmentation: %lu bytes free in spans that live blocks keep, by the heap's books; %lu bytes charged to the stacks of such blocks, "
                      "standard error %lu", &exact, &charged, &error), 3) << said;
     EXPECT_GT(exact, MiB);
     EXPECT_LT(charged, exact / 10);
@@ -320,7 +327,7 @@ TEST(Fragmentation, ProfileSaysWhichStacksAreNotWhole) {
     EXPECT_GE(recorded, 150u);
     std::vector<std::string> comments = profile::decode(take_profile()).comments;
     uint64_t truncated = 0;
-    ASSERT_EQ(sscanf(comments[2].c_str(), "stacks: %*u distinct; %lu samples with a truncated stack", &truncated), 1) << comments[2];
+    ASSERT_EQ(sscanf(comments[3].c_str(), "stacks: %*u distinct; %lu samples with a truncated stack", &truncated), 1) << comments[3];
     EXPECT_GE(truncated, 150u);
     EXPECT_LE(truncated, recorded);
     blocks.drop_all();

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "core/api/json.h"
+#include "core/api/report.h"
 #include "core/api/sampling.h"
 #include "core/heap/heap_map.h"
 #include "core/heap/holes.h"
 #include "core/heap/sampled.h"
+#include "core/heap/statistics.h"
 #include "core/os/os.h"
 #include "core/pages/huge.h"
 #include "core/pages/huge_cache.h"
@@ -24,6 +26,7 @@ using pages::SpanState;
 // The longest line of a sum, and of one part.
 constexpr size_t kLineRoom = 400;
 constexpr size_t kPartRoom = 320;
+static_assert(kMemoryJsonBytes + kLineRoom / 4 < 2 * kLineRoom);
 // Address space for an answer with parts; what is not written costs no memory.
 constexpr size_t kPartsBytes = 16 * MiB;
 
@@ -206,6 +209,7 @@ class Writer {
       : out_(out), room_(room), request_(request), pins_(pins), stacks_(stacks), now_ns_(os::monotonic_ns()) {}
 
   void write(Scratch* scratch) {
+    if (!request_.with_parts) write_memory();
     heap::HeapMapWalk walk(request_.from, request_.to, request_.with_parts, &scratch->region);
     while (walk.next()) write_region(scratch->region);
     heap::for_each_huge_part(
@@ -232,6 +236,16 @@ class Writer {
     if (out_.size() + bytes + kLineRoom <= room_) return true;
     left_out_++;
     return false;
+  }
+
+  // What is resident of all: the lines that follow count by the heap's books.
+  void write_memory() {
+    if (!has_room(2 * kLineRoom)) return;
+    {
+      JsonObject object(out_);
+      write_memory_json(object.key("memory"), heap::statistics(), true);
+    }
+    out_ << '\n';
   }
 
   void write_region(const heap::RegionMap& r) {

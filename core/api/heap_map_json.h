@@ -1,6 +1,6 @@
 // The heap map as the control socket gives it: JSON, a line for each region, huge block and kept range; docs/map.md has the fields.
 //
-// All regions in sums, and all huge blocks; or those of a range of addresses, with the parts of regions, and for each span who pins it: the sampled block that has lain
+// All regions in sums, all huge blocks, and RSS explained as in the statistics (report.h); or those of a range of addresses, with the parts of regions, and for each span who pins it: the sampled block that has lain
 // there longest, or would (heap/homes.h), by stack, thread and age. The last line says what there was no room for.
 // Threads: the helper; tests. Memory of its own is mapped; malloc is never called. No lock is held while
 // text of regions is written; the lines of huge blocks are written under the lock of their list.

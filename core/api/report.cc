@@ -73,9 +73,8 @@ MemoryReport memory_report(const heap::Statistics& s, bool with_residency) {
   return r;
 }
 
-namespace {
-
-void write_memory(Text& out, const MemoryReport& r, bool with_residency) {
+void write_memory_json(Text& out, const heap::Statistics& statistics, bool with_residency) {
+  MemoryReport r = memory_report(statistics, with_residency);
   JsonObject object(out);
   object.put("rss", r.rss).put("peak_rss", os::peak_resident_set_bytes());
   if (with_residency) {
@@ -92,6 +91,8 @@ void write_memory(Text& out, const MemoryReport& r, bool with_residency) {
       .put("live_allocated", r.live_allocated)
       .put("dirty", r.dirty);
 }
+
+namespace {
 
 void write_sampling(Text& out) {
   SamplingReport r = sampling_report();
@@ -286,7 +287,7 @@ void write_json(Text& out, bool with_residency) {
         .put("pid", static_cast<uint64_t>(os::process_id()))
         .put("uptime_ms", helper_uptime_ns() / kMillisecond_ns)
         .put("time_ns", os::monotonic_ns());
-    write_memory(root.key("memory"), memory_report(s, with_residency), with_residency);
+    write_memory_json(root.key("memory"), s, with_residency);
     write_sampling(root.key("sampling"));
     write_system(root.key("system"));
     write_purge(root.key("purge"));

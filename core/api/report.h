@@ -30,6 +30,10 @@ struct MemoryReport {
 // Asks the kernel which of our pages are resident when `with_residency`: 2 to 10 µs per region, up to 4,096 of them.
 MemoryReport memory_report(const heap::Statistics& statistics, bool with_residency);
 
+// RSS explained, as one JSON object of up to kMemoryJsonBytes: the field `memory` of the statistics and the line `memory` of the heap map.
+void write_memory_json(Text& out, const heap::Statistics& statistics, bool with_residency);
+inline constexpr size_t kMemoryJsonBytes = 512;
+
 // The statistics of the control socket, as one JSON object. Without residency the parts of rss that rest on it are left out.
 void write_json(Text& out, bool with_residency);
 // So much room it needs.

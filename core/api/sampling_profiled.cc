@@ -1,6 +1,7 @@
 #include <atomic>
 
 #include "core/api/auto_dump.h"
+#include "core/api/report.h"
 #include "core/api/sample_stretch.h"
 #include "core/api/sampling.h"
 #include "core/base/options.h"
@@ -230,8 +231,10 @@ bool fragmentation_profile(ProfileBytes* out) {
         static_cast<profile::FragmentationProfile*>(context)->add(share.sample_id, share.home_bytes, share.own_bytes, share.has_home);
       },
       &charges);
+  MemoryReport memory = memory_report(heap::statistics(), true);
+  profile::FragmentationTotals totals{heap::fragmented_bytes(), memory.fragmentation, memory.uncertain};
   profile::Buffer buffer{};
-  return charges.finish(&buffer, options::get(options::Id::sample), heap::fragmented_bytes()) && hand_over(buffer, out);
+  return charges.finish(&buffer, options::get(options::Id::sample), totals) && hand_over(buffer, out);
 }
 
 namespace {

@@ -1,4 +1,5 @@
-// Fragmentation: free blocks, with memory behind them, in spans that live blocks keep; and what each sampled block has to do with it.
+// Fragmentation by the heap's books: free blocks, without holes, in spans that live blocks keep; and what each sampled block has to do
+// with it. How much of such spans is resident: core/heap/residency.h.
 //
 // Who calls: core/api, when somebody asks. Threads: any; locks are taken span by span for the samples, region by region for the
 // bytes, for some microseconds each. What moves meanwhile may be seen twice or not at all.
@@ -19,7 +20,7 @@ struct SampleShare {
 // Calls f for each sampled block of the size classes, under a lock: f allocates nothing and makes no system call.
 void for_each_sample_share(void (*f)(void* context, const SampleShare& share), void* context);
 
-// All such free bytes, counted exactly while nobody allocates.
+// All such free bytes: exact while no thread allocates or frees.
 size_t fragmented_bytes();
 
 }  // namespace seemalloc::heap

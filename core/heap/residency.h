@@ -6,7 +6,7 @@
 // its live ones are.
 // Of a large heap only some pieces of 2 MiB are asked about, spread evenly; the rest is taken to be like them (ratio estimators, whose
 // variance is told).
-// Who calls: core/api/report.cc, when statistics are asked for. Threads: any. No lock is held while the kernel is asked.
+// Who calls: core/api/report.cc, when statistics, the heap map or a fragmentation profile are asked for. Threads: any. No lock is held while the kernel is asked.
 // Cost: 2 to 10 µs for each piece that is asked about, at most kMostPieces of spans and as many of huge blocks.
 #pragma once
 

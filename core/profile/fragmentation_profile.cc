@@ -28,9 +28,9 @@ void FragmentationProfile::add(SampleId id, double home_bytes, double own_bytes,
 
 // That of the samples. A few do not know how far they are off: where they have missed who keeps most, they all agree. Then what
 // they are known to be off by stands for it.
-double FragmentationProfile::standard_error(uint64_t exact_bytes) const {
+double FragmentationProfile::standard_error(uint64_t booked_bytes) const {
   constexpr double kNeverByChance = 3;
-  double error = square_root(variance_), off = charged_bytes_ - static_cast<double>(exact_bytes);
+  double error = square_root(variance_), off = charged_bytes_ - static_cast<double>(booked_bytes);
   if (off < 0) off = -off;
   return by_chance_ && off > kNeverByChance * error ? off : error;
 }
@@ -58,11 +58,14 @@ size_t FragmentationProfile::write_bucket(ProfileEncoder& encoder, size_t first)
   return i;
 }
 
-void FragmentationProfile::write_comments(ProfileEncoder& encoder, uint64_t exact_bytes) const {
+void FragmentationProfile::write_comments(ProfileEncoder& encoder, const FragmentationTotals& totals) const {
   FixedText<400> text;
-  text << "fragmentation: " << exact_bytes << " bytes free in spans that live blocks keep, exactly; " << rounded(charged_bytes_)
-       << " bytes charged to the stacks of such blocks, standard error " << rounded(standard_error(exact_bytes))
+  text << "fragmentation: " << totals.booked_bytes << " bytes free in spans that live blocks keep, by the heap's books; " << rounded(charged_bytes_)
+       << " bytes charged to the stacks of such blocks, standard error " << rounded(standard_error(totals.booked_bytes))
        << " bytes; the rest is kept by blocks that " << (by_chance_ ? "no sample stands for, or that " : "") << "lie in threads' lists";
+  encoder.comment(text);
+  text.clear();
+  text << "resident: " << totals.resident_bytes << " bytes between live blocks, as in the statistics, right to within " << totals.uncertain_bytes << " bytes";
   encoder.comment(text);
   text.clear();
   text << "samples: " << uint64_t{charges_.size()} << " in use; " << homeless_ << " of which it is not known where they would be, "
@@ -71,7 +74,7 @@ void FragmentationProfile::write_comments(ProfileEncoder& encoder, uint64_t exac
   encoder.notes().add_stacks(records.buckets.stacks(), truncated_, broken_);
 }
 
-bool FragmentationProfile::finish(Buffer* out, uint64_t interval_bytes, uint64_t exact_bytes) {
+bool FragmentationProfile::finish(Buffer* out, uint64_t interval_bytes, const FragmentationTotals& totals) {
   *out = Buffer{};
   static constexpr ValueType kTypes[] = {{"fragmentation_objects", "count"}, {"fragmentation_space", "bytes"}};
   os::Scratch<ProfileEncoder> memory;
@@ -82,7 +85,7 @@ bool FragmentationProfile::finish(Buffer* out, uint64_t interval_bytes, uint64_t
   auto before = [](const Charge& a, const Charge& b) { return a.bucket != b.bucket ? a.bucket < b.bucket : a.id < b.id; };
   std::sort(charges_.data(), charges_.data() + charges_.size(), before);
   for (size_t i = 0; i < charges_.size();) i = write_bucket(encoder, i);
-  write_comments(encoder, exact_bytes);
+  write_comments(encoder, totals);
   return encoder.finish(out);
 }
 

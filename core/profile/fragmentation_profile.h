@@ -18,14 +18,21 @@ namespace seemalloc::profile {
 
 class ProfileEncoder;
 
+// What is known without samples.
+struct FragmentationTotals {
+  uint64_t booked_bytes;    // free blocks of spans with live blocks, by the heap's books (core/heap/fragmentation.h): what is charged to stacks
+  uint64_t resident_bytes;  // what is resident between live blocks: the `fragmentation` of the statistics
+  uint64_t uncertain_bytes;  // by how much that may be off
+};
+
 class FragmentationProfile {
  public:
   // Makes room for all samples that are alive. False when memory was refused.
   bool begin();
   // Requires: the sample is alive. Each sample counts once.
   void add(SampleId id, double home_bytes, double own_bytes, bool has_home);
-  // fragmentation_objects, fragmentation_space. `exact_bytes`: what has been counted without samples. False when memory was refused.
-  bool finish(Buffer* out, uint64_t interval_bytes, uint64_t exact_bytes);
+  // fragmentation_objects, fragmentation_space. False when memory was refused.
+  bool finish(Buffer* out, uint64_t interval_bytes, const FragmentationTotals& totals);
 
  private:
   struct Charge {
@@ -35,8 +42,8 @@ class FragmentationProfile {
   };
 
   size_t write_bucket(ProfileEncoder& encoder, size_t first);
-  double standard_error(uint64_t exact_bytes) const;
-  void write_comments(ProfileEncoder& encoder, uint64_t exact_bytes) const;
+  double standard_error(uint64_t booked_bytes) const;
+  void write_comments(ProfileEncoder& encoder, const FragmentationTotals& totals) const;
 
   GrowArray<Charge> charges_;
   uint64_t left_out_ = 0;   // came while this was going on

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"seemalloc/tool/report"
 )
 
 // What all commands say of one moment, against programs whose truth is known: planned.cc.
@@ -65,15 +67,18 @@ func (p *program) truth(t *testing.T) (places map[string]sums, all sums) {
 	return places, all
 }
 
+// residentMemory is RSS explained, as `stats`, `map` and the page say it.
+type residentMemory struct {
+	RSS, Live, Cached, Fragmentation, Metadata, Dirty int64
+	NotOurs                                           int64 `json:"not_ours"`
+	LiveAllocated                                     int64 `json:"live_allocated"`
+	Uncertain                                         int64
+	Refused                                           int64 `json:"pages_refused"`
+}
+
 // fullStats is what `stats --json` says that these tests compare.
 type fullStats struct {
-	Memory struct {
-		RSS, Live, Cached, Fragmentation, Metadata, Dirty int64
-		NotOurs                                           int64 `json:"not_ours"`
-		LiveAllocated                                     int64 `json:"live_allocated"`
-		Uncertain                                         int64
-		Refused                                           int64 `json:"pages_refused"`
-	}
+	Memory   residentMemory
 	Sampling struct {
 		Samples, Truncated, Broken int64
 		Requested                  float64
@@ -96,13 +101,17 @@ type fullStats struct {
 }
 
 // mapSums adds up what `map --json` says.
-type mapSums struct{ live, free, holes, dirtyPages int64 }
+type mapSums struct {
+	live, free, holes, dirtyPages int64
+	memory                        *residentMemory
+}
 
 func mapOf(t *testing.T, pid string) (sum mapSums) {
 	t.Helper()
 	lines := json.NewDecoder(strings.NewReader(tool(t, "map", pid, "--json")))
 	for lines.More() {
 		var line struct {
+			Memory        *residentMemory
 			Region, Block string
 			Dirty         int64
 			LiveBytes     int64 `json:"live_bytes"`
@@ -112,6 +121,9 @@ func mapOf(t *testing.T, pid string) (sum mapSums) {
 		}
 		if err := lines.Decode(&line); err != nil {
 			t.Fatal(err)
+		}
+		if line.Memory != nil {
+			sum.memory = line.Memory
 		}
 		sum.live += line.LiveBytes
 		sum.free += line.FreeBytes
@@ -130,6 +142,7 @@ type page struct {
 	points []struct{ RSS, Live, Cached, Frag, Meta, Other, Dirty, Handed, Allocated, Unsure int64 }
 	live   int64 // of its map
 	free   int64
+	memory *residentMemory
 	inuse  int64 // of its heap profile
 }
 
@@ -161,11 +174,13 @@ func pageOf(t *testing.T, pid string) (p page) {
 	soon(t, "a point", func() bool { ask("series?since=0", &p.points); return len(p.points) > 0 })
 	ask("stats", &p.stats)
 	var sums struct {
+		Memory  *residentMemory
 		Columns []string
 		Regions [][]int64
 		Blocks  []struct{ Bytes int64 }
 	}
 	ask("map", &sums)
+	p.memory = sums.Memory
 	for _, region := range sums.Regions {
 		for i, name := range sums.Columns {
 			switch name {
@@ -239,6 +254,7 @@ func TestNumbersAgree(t *testing.T) {
 		{"small blocks of odd sizes", "purge:never", []string{"0,8,200000,-1,1", "1,1,100000,-1,1", "2,112,50000,-1,1", "3,100,50000,-1,1", "4,3000,2000,-1,1"}, -1},
 		{"blocks of pages, partly written", "purge:never", []string{"0,30000,1500,8,2", "1,12345,3000,5000,3", "2,5000,4000,-1,1"}, -1},
 		{"threads that keep lists", "purge:never", []string{"0,64,100000,-1,3,thread", "1,2048,5000,-1,2,thread", "2,900000,20,-1,2,thread", "3,64,1000,-1,1"}, -1},
+		{"freed blocks of pages, hardly written", "purge:never", []string{"0,20000,4000,8,8", "1,30000,1500,8,4"}, -1},
 		{"memory that goes back", "", []string{"0,700,60000,-1,64", "1,921600,40,-1,4"}, -1},
 		{"stacks that are cut, of frees too", "purge:never,stack_depth:4,free_stacks:all", []string{"0,64,50000,-1,2", "1,3000,20000,-1,0", "2,500,20000,-1,1"}, -1},
 		{"huge pages", "purge:never", []string{"0,1024,150000,-1,1", "1,1024,150000,-1,10", "2,900000,100,100000,1"}, -1},
@@ -254,7 +270,7 @@ func TestNumbersAgree(t *testing.T) {
 					about(t, "fragmentation", s.Memory.Fragmentation, plan.fragments, 2*mib+s.Memory.Uncertain)
 				}
 				checkTop(t, p.pid, sample == "1", s, places, all)
-				checkMap(t, p.pid, s)
+				checkMap(t, p.pid, plan.conf == "", s)
 				checkDoctor(t, p.pid, s)
 				checkPage(t, p.pid, plan.conf == "", s, all)
 			})
@@ -311,10 +327,36 @@ func checkTop(t *testing.T, pid string, all_recorded bool, s fullStats, places m
 	}
 }
 
-// checkMap: spans have what is live and what lies in lists.
-func checkMap(t *testing.T, pid string, s fullStats) {
+// sameMemory: two commands say the same of resident memory. `moves`: memory goes back between them.
+func sameMemory(t *testing.T, who string, got *residentMemory, moves bool, want residentMemory) {
+	t.Helper()
+	if got == nil {
+		t.Errorf("%s does not say what is resident", who)
+		return
+	}
+	same(t, who+": the parts of RSS", got.Live+got.Cached+got.Fragmentation+got.Metadata+got.NotOurs, got.RSS)
+	same(t, who+": live_allocated", got.LiveAllocated, want.LiveAllocated)
+	about(t, who+": live", got.Live, want.Live, got.Uncertain+want.Uncertain)
+	if moves {
+		return
+	}
+	same(t, who+": live", got.Live, want.Live)
+	same(t, who+": cached", got.Cached, want.Cached)
+	same(t, who+": fragmentation", got.Fragmentation, want.Fragmentation)
+	same(t, who+": uncertain", got.Uncertain, want.Uncertain)
+}
+
+// checkMap: spans have what is live and what lies in lists; what is resident of them is what stats says.
+func checkMap(t *testing.T, pid string, moves bool, s fullStats) {
 	t.Helper()
 	sum := mapOf(t, pid)
+	sameMemory(t, "the map", sum.memory, moves, s.Memory)
+	if !moves {
+		heading := "resident, as in `seemalloc stats`: live " + report.Bytes(float64(s.Memory.Live)) + ","
+		if text := tool(t, "map", pid, "-n", "1"); !strings.Contains(text, heading) {
+			t.Errorf("%q is not in\n%s", heading, text)
+		}
+	}
 	same(t, "the map's live bytes", sum.live, s.Memory.LiveAllocated+s.Blocks.CachedBytes-s.Spans.CachedLargeBytes)
 	same(t, "the map's free pages", sum.dirtyPages*8192, s.Spans.FreeDirtyBytes)
 	if s.Memory.Fragmentation > sum.free+sum.holes+s.Memory.Uncertain {
@@ -327,6 +369,19 @@ func checkMap(t *testing.T, pid string, s fullStats) {
 	}
 	if exact, _ := strconv.ParseInt(found[1], 10, 64); exact > sum.free {
 		t.Errorf("the profile has %d free in spans, the map %d", exact, sum.free)
+	}
+	found = regexp.MustCompile(`resident: (\d+) bytes between live blocks, as in the statistics, right to within (\d+) bytes`).FindStringSubmatch(out)
+	if found == nil {
+		t.Fatalf("it is not said what is resident in\n%s", out)
+	}
+	resident, _ := strconv.ParseInt(found[1], 10, 64)
+	uncertain, _ := strconv.ParseInt(found[2], 10, 64)
+	if resident > s.Memory.Fragmentation+uncertain {
+		t.Errorf("resident between live blocks %d by the profile, %d by stats", resident, s.Memory.Fragmentation)
+	}
+	if !moves {
+		same(t, "resident between live blocks, of the profile and stats", resident, s.Memory.Fragmentation)
+		same(t, "what is uncertain of that", uncertain, s.Memory.Uncertain)
 	}
 }
 
@@ -372,4 +427,5 @@ func checkPage(t *testing.T, pid string, moves bool, s fullStats, all sums) {
 	if !moves {
 		same(t, "fragmentation on the page", point.Frag, s.Memory.Fragmentation)
 	}
+	sameMemory(t, "the page's map", p.memory, moves, s.Memory)
 }

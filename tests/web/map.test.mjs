@@ -49,6 +49,9 @@ const sum = (name) => regions.reduce((all, region) => all + region[name], 0);
 test("its sums are those of the socket", { timeout: LONG }, async () => {
   const page = await open(url, { view: "map" });
   const told = await page.locator("p.sum").textContent();
+  const { memory } = await (await fetch(url + "api/map")).json();
+  assert.ok(memory.live > 0 && memory.live + memory.cached + memory.fragmentation + memory.metadata + memory.not_ours === memory.rss, JSON.stringify(memory));
+  assert.ok(told.includes(`live ${bytes(memory.live)}, cached ${bytes(memory.cached)}, fragmentation ${bytes(memory.fragmentation)}`), told);
   assert.ok(told.includes(`${bytes(sum("free_bytes"))} beside ${bytes(sum("live_bytes"))} live`), told);
   assert.ok(told.includes(`${bytes(sum("hole_bytes"))} given back inside spans`), told);
   assert.ok(told.includes(`${bytes(8192 * (sum("clean") + sum("purged")))} without`), told);

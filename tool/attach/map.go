@@ -12,7 +12,10 @@ import (
 )
 
 // Map is the heap map: regions, huge blocks, and huge memory that is kept for the next one, each in the order of addresses.
+// Lines count by the heap's books, resident or not; Memory is what is resident of all.
 type Map struct {
+	// Memory is nil in answers with parts, and where the library is older than this tool.
+	Memory  *Memory
 	Regions []MapRegion
 	Blocks  []MapBlock
 	Kept    []MapKept
@@ -182,7 +185,7 @@ func fetchMap(c *Client, args ...string) (*Map, error) {
 	return m, nil
 }
 
-// parseMap reads a line for each region, block, kept range and stack, and the last one.
+// parseMap reads a line for what is resident, for each region, block, kept range and stack, and the last one.
 func parseMap(payload []byte) (*Map, error) {
 	m := &Map{Stacks: map[string][]uint64{}, Python: map[uint64]PythonPlace{}}
 	ended := false
@@ -191,6 +194,10 @@ func parseMap(payload []byte) (*Map, error) {
 		switch {
 		case bytes.HasPrefix(line, []byte(`{"region"`)):
 			err = decodeInto(line, &m.Regions)
+		case bytes.HasPrefix(line, []byte(`{"memory"`)):
+			var one struct{ Memory *Memory }
+			err = json.Unmarshal(line, &one)
+			m.Memory = one.Memory
 		case bytes.HasPrefix(line, []byte(`{"block"`)):
 			err = decodeInto(line, &m.Blocks)
 		case bytes.HasPrefix(line, []byte(`{"kept"`)):

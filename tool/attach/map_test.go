@@ -33,7 +33,8 @@ const mapEndWhole = `{"end":1,"page_bytes":8192,"os_page_bytes":4096,"left_out":
 
 func TestMapIsReadInTheOrderOfAddresses(t *testing.T) {
 	client := dialMap(t, func([]string) string {
-		return `{"region":"0xffff800000400000","shard":1,"used":200,"clean":56,"live_bytes":5,"parts":[{"page":0,"pages":2,"is":"small","size":64,"blocks":256,"live":3,"idle_ms":0,"stack":"0x1","age_ms":9,"later":"x"}]}
+		return `{"memory":{"rss":9000,"live":5000,"fragmentation":300,"uncertain":0,"new":1}}
+{"region":"0xffff800000400000","shard":1,"used":200,"clean":56,"live_bytes":5,"parts":[{"page":0,"pages":2,"is":"small","size":64,"blocks":256,"live":3,"idle_ms":0,"stack":"0x1","age_ms":9,"later":"x"}]}
 {"region":"0x200000","huge":1,"used":256,"most":64}
 {"block":"0x900000","bytes":4194304,"room":8192,"stack":"0x1"}
 {"kept":"0x800000","bytes":2097152,"purged":1}
@@ -47,6 +48,9 @@ func TestMapIsReadInTheOrderOfAddresses(t *testing.T) {
 	}
 	if len(m.Regions) != 2 || m.Regions[0].Address != 0x200000 || m.Regions[1].Address != 0xffff800000400000 || m.Regions[0].Huge != 1 {
 		t.Errorf("%+v", m.Regions)
+	}
+	if m.Memory == nil || m.Memory.RSS != 9000 || m.Memory.Fragmentation != 300 || m.Memory.Uncertain == nil {
+		t.Errorf("%+v", m.Memory)
 	}
 	part := m.Regions[1].Parts[0]
 	if part.Is != "small" || part.Live != 3 || part.IdleMS == nil || *part.IdleMS != 0 || part.Stack != "0x1" || part.AgeMS != 9 {

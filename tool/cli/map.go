@@ -25,15 +25,17 @@ func (a *app) mapCommand() *cobra.Command {
 most free memory in half-empty spans first; then the huge blocks. With --spans each span of the regions shown, with its class, how full
 it is, how long it has been idle, and who pins it: the stack and the age of the oldest sampled block that lies there, or would.
 
+The heading says what is resident, with the figures of ` + "`seemalloc stats`" + `. All else counts by the heap's books, resident or not.
+
 A picture of a region has 64 characters of 32 KiB: # full, + more than half full, - less, . almost empty, L large block,
 d free with memory, a blank free without, o given back inside spans.`,
 		Example: `  seemalloc map 4242
   seemalloc map 4242 --spans -n 1              # the region with most free memory in spans, span by span
-  seemalloc map 4242 --json | jq -s 'map(select(.is == "small" and .live == 1))'`,
+  seemalloc map 4242 --json | jq -s '[.[].parts[]? | select(.is == "small" and .live == 1)]'`,
 		Args: a.pidArgs(0, 0),
 		RunE: func(_ *cobra.Command, args []string) error { return a.heapMap(flags, args) },
 	}
-	c.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object per region in the order of addresses, with its parts, per huge block and per kept range")
+	c.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object of what is resident, per region in the order of addresses, with its parts, per huge block and per kept range")
 	c.Flags().BoolVar(&flags.spans, "spans", false, "print the spans of each region shown")
 	c.Flags().IntVarP(&flags.rows, "rows", "n", 20, "print this many regions, and huge blocks; 0: all")
 	a.targetFlags(c)
@@ -104,6 +106,13 @@ func learn(namer *symbolize.Namer, m *attach.Map, frames []uint64) {
 // heapMapJSON prints regions as the process gives them, with names in place of addresses of code.
 func (a *app) heapMapJSON(t *target, whole *attach.Map, namer *symbolize.Namer) error {
 	out := json.NewEncoder(a.out)
+	if whole.Memory != nil {
+		if err := out.Encode(struct {
+			Memory *attach.Memory `json:"memory"`
+		}{whole.Memory}); err != nil {
+			return err
+		}
+	}
 	named := map[string]bool{}
 	stacks := func(m *attach.Map) error {
 		for id, frames := range m.Stacks {

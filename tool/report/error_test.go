@@ -150,7 +150,7 @@ func TestStatedErrorIsOfTheTotal(t *testing.T) {
 
 func fragments(bytes, stated string, value int64) *profile.Profile {
 	p := typed(4096, []string{"fragmentation_objects", "fragmentation_space"}, 10, value)
-	p.Comments = []string{"fragmentation: 9999 bytes free in spans that live blocks keep, exactly; " + bytes +
+	p.Comments = []string{"fragmentation: 9999 bytes free in spans that live blocks keep, by the heap's books; " + bytes +
 		" bytes charged to the stacks of such blocks, standard error " + stated + " bytes; the rest is kept by blocks that lie in threads' lists"}
 	return p
 }

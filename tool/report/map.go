@@ -60,7 +60,12 @@ func MapText(name string, m *attach.Map) string {
 	t := SumMap(m)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: heap map\n", name)
-	fmt.Fprintf(&b, "%s regions of 2 MiB, %s of them on huge pages; in spans: live %s (with free blocks in threads' lists), free %s, given back inside %s; free pages: not given back %s, without memory %s\n",
+	if m.Memory != nil {
+		r := m.Memory
+		fmt.Fprintf(&b, "resident, as in `seemalloc stats`: live %s, cached %s (free pages %s), fragmentation %s%s\n", Bytes(float64(r.Live)),
+			Bytes(float64(r.Cached)), Bytes(float64(r.Dirty)), Bytes(float64(r.Fragmentation)), eachWithin(*r))
+	}
+	fmt.Fprintf(&b, "by the heap's books, resident or not: %s regions of 2 MiB, %s of them on huge pages; in spans: live %s (with free blocks in threads' lists), free %s, given back inside %s; free pages: not given back %s, without memory %s\n",
 		Count(t.Regions), Count(t.HugePages), Bytes(float64(t.Live)), Bytes(float64(t.Free)), Bytes(float64(t.Holes)),
 		Bytes(float64(t.Dirty+t.Lazy)), Bytes(float64(t.Empty)))
 	fmt.Fprintf(&b, "%s huge blocks of %s; %s of freed ones are kept\n", Count(t.Blocks), Bytes(float64(t.BlockBytes)), Bytes(float64(t.KeptBytes)))

@@ -57,6 +57,14 @@ func reconciliation(b *strings.Builder, m attach.Memory) {
 		Bytes(float64(m.LiveAllocated)), Bytes(float64(m.Mapped)), Bytes(float64(m.Dirty)))
 }
 
+// eachWithin says how right the parts are in a few words.
+func eachWithin(m attach.Memory) string {
+	if m.Uncertain == nil || *m.Uncertain == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", each right to within %s", Bytes(float64(*m.Uncertain)))
+}
+
 // certainty says how right the parts are where they are not exact.
 func certainty(b *strings.Builder, m attach.Memory) {
 	if m.Uncertain == nil || *m.Uncertain == 0 {

@@ -100,7 +100,7 @@ func TypeName(name string) string {
 		"alive_space": "bytes alive", "alive_objects": "objects alive",
 		"remote_free_space": "bytes freed by another thread", "remote_free_objects": "objects freed by another thread",
 		"growth_space": "bytes of heap growth", "growth_objects": "steps of heap growth",
-		"fragmentation_space": "free bytes that blocks pin", "fragmentation_objects": "objects that pin free bytes",
+		"fragmentation_space": "free bytes, by the books, that blocks pin", "fragmentation_objects": "objects that pin free bytes",
 		"cpu": "CPU time",
 	}[name]
 	if words == "" {

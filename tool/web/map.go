@@ -14,12 +14,14 @@ import (
 
 // mapSums is all regions in sums, as the page reads them: 100 GiB have 51,200.
 type mapSums struct {
-	Time      int64     `json:"t"` // ms since 1970
-	PageBytes int64     `json:"page_bytes"`
-	OSPage    int64     `json:"os_page_bytes"`
-	Columns   []string  `json:"columns"`
-	Addresses []string  `json:"addresses"`
-	Regions   [][]int64 `json:"regions"` // a value for each column
+	Time      int64 `json:"t"` // ms since 1970
+	PageBytes int64 `json:"page_bytes"`
+	OSPage    int64 `json:"os_page_bytes"`
+	// Memory is what is resident; regions count by the heap's books. Nil where the library is older than this tool.
+	Memory    *attach.Memory `json:"memory,omitempty"`
+	Columns   []string       `json:"columns"`
+	Addresses []string       `json:"addresses"`
+	Regions   [][]int64      `json:"regions"` // a value for each column
 	// Every is how many ms the page should wait: a map may take this process a share of its time, no more.
 	Every  int64               `json:"every"`
 	Blocks []attach.MapBlock   `json:"blocks"`
@@ -105,7 +107,7 @@ func (s *Server) mapOfAll(url.Values) (any, error) {
 		return nil, err
 	}
 	wait := min(max(interval, statsShare*took), longestInterval)
-	sums := &mapSums{Time: time.Now().UnixMilli(), PageBytes: m.PageBytes, OSPage: m.OSPageBytes, Columns: mapColumns, Addresses: []string{},
+	sums := &mapSums{Time: time.Now().UnixMilli(), PageBytes: m.PageBytes, OSPage: m.OSPageBytes, Memory: m.Memory, Columns: mapColumns, Addresses: []string{},
 		Regions: [][]int64{}, Every: wait.Milliseconds(), Blocks: m.Blocks, Kept: m.Kept, Stacks: h.names(s.process.PID, m)}
 	sums.Inner = innerOf(sums.Stacks)
 	for _, r := range m.Regions {

@@ -286,6 +286,7 @@ export interface MapSums {
   t: number;
   page_bytes: number;
   os_page_bytes: number;
+  memory?: Record<string, number>; // what is resident; older libraries do not say
   columns: string[];
   addresses: string[];
   regions: number[][];

@@ -190,6 +190,16 @@ function add(cells: Sum[]): Sum {
   return all;
 }
 
+/** The figures of `seemalloc stats`, of the same moment as the map. */
+function Resident({ memory }: { memory: Record<string, number> }) {
+  return (
+    <>
+      Resident: live {bytes(memory.live!)}, cached {bytes(memory.cached!)}, <strong><Word name="fragmentation" /> {bytes(memory.fragmentation!)}</strong>
+      {memory.uncertain! > 0 && <>, each right to within {bytes(memory.uncertain!)}</>}.{" "}
+    </>
+  );
+}
+
 export function HeapMap({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
   // Nobody can be asked what is in a region.
   const sumsAlone = !state.live && !state.ended;
@@ -223,7 +233,8 @@ export function HeapMap({ state, shown, change }: { state: State; shown: Shown; 
       {problem && <p class="problem" role="alert">{problem}</p>}
       <div ref={picture}>
       <p class="sum">
-        <strong>{percent(share, 1) || "0 %"}</strong> of the memory of spans is free (<Word name="free in spans">fragmentation</Word>): {bytes(all.free)} beside {bytes(all.live)} live.{" "}
+        {map.memory && <Resident memory={map.memory} />}
+        By the heap's books, resident or not, {percent(share, 1) || "0 %"} of the memory of spans is <Word name="free in spans">free</Word>: {bytes(all.free)} beside {bytes(all.live)} live.{" "}
         {count(all.regions)} <Word name="region">regions</Word> are {bytes(whole(all))} of addresses: {bytes(all.holes)} <Word name="given back" /> inside spans,{" "}
         {bytes(all.dirty)} of free pages not given back, {bytes(all.empty)} without memory; {count(all.huge)} on a <Word name="huge page" />.
       </p>

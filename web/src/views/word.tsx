@@ -19,7 +19,7 @@ const WORDS: Record<string, string> = {
   reason: "What the allocator made the call for: growth, huge blocks, its records, memory that was free for long (decay), pressure …",
   place: "The first function outside of the allocator: what made it ask the kernel.",
   region: "2 MiB of address space, which spans of many sizes fill; the system may back it by one huge page.",
-  "free in spans": "Free blocks between live ones, and what is left behind the last: only requests of the same size can use it. Without what has gone back; where nobody has written yet there is no memory, so that the Overview, which is of resident memory, may say less.",
+  "free in spans": "Free blocks between live ones, and what is left behind the last: only requests of the same size can use it. Without what has gone back; where nobody has written yet there is no memory, so what is resident of it (fragmentation) may be less.",
   "given back": "Parts of spans that no live block touches, whose memory has gone back to the system.",
   "huge page": "2 MiB of memory that the processor's address cache holds as one; part of it cannot go back without splitting it.",
   "who pins it": "Whose live block keeps the span: the oldest sampled one that lies there, or would if it had not been sampled.",
