@@ -270,7 +270,7 @@ func TestNumbersAgree(t *testing.T) {
 					about(t, "fragmentation", s.Memory.Fragmentation, plan.fragments, 2*mib+s.Memory.Uncertain)
 				}
 				checkTop(t, p.pid, sample == "1", s, places, all)
-				checkMap(t, p.pid, plan.conf == "", s)
+				s = checkMap(t, p.pid, plan.conf == "", s)
 				checkDoctor(t, p.pid, s)
 				checkPage(t, p.pid, plan.conf == "", s, all)
 			})
@@ -346,10 +346,25 @@ func sameMemory(t *testing.T, who string, got *residentMemory, moves bool, want 
 	same(t, who+": uncertain", got.Uncertain, want.Uncertain)
 }
 
-// checkMap: spans have what is live and what lies in lists; what is resident of them is what stats says.
-func checkMap(t *testing.T, pid string, moves bool, s fullStats) {
+// mapAtRest returns the map and the statistics of one state of the heap. The helper thread takes large blocks out of the lists of idle threads,
+// so statistics that were read a second ago may describe another state.
+func mapAtRest(t *testing.T, pid string, moves bool, s fullStats) (mapSums, fullStats) {
 	t.Helper()
-	sum := mapOf(t, pid)
+	for {
+		sum := mapOf(t, pid)
+		var after fullStats
+		parse(t, tool(t, "stats", pid, "--json"), &after)
+		if after.Spans == s.Spans && (moves || after.Memory.Cached == s.Memory.Cached) {
+			return sum, s
+		}
+		s = after
+	}
+}
+
+// checkMap: spans have what is live and what lies in lists; what is resident of them is what stats says. Returns the statistics compared with.
+func checkMap(t *testing.T, pid string, moves bool, s fullStats) fullStats {
+	t.Helper()
+	sum, s := mapAtRest(t, pid, moves, s)
 	sameMemory(t, "the map", sum.memory, moves, s.Memory)
 	if !moves {
 		heading := "resident, as in `seemalloc stats`: live " + report.Bytes(float64(s.Memory.Live)) + ","
@@ -383,9 +398,10 @@ func checkMap(t *testing.T, pid string, moves bool, s fullStats) {
 		same(t, "resident between live blocks, of the profile and stats", resident, s.Memory.Fragmentation)
 		same(t, "what is uncertain of that", uncertain, s.Memory.Uncertain)
 	}
+	return s
 }
 
-// checkDoctor: it judges by the same figures.
+// checkDoctor: it judges by the same figures, which may fall meanwhile.
 func checkDoctor(t *testing.T, pid string, s fullStats) {
 	t.Helper()
 	out, complaint, _ := try(t, "doctor", pid, "--json", "--for", "1s")
@@ -406,7 +422,9 @@ func checkDoctor(t *testing.T, pid string, s fullStats) {
 		}
 	}
 	const mib = 1 << 20
-	if found > float64(s.Memory.Fragmentation+mib) || found < 0 && s.Memory.Fragmentation > 32*mib {
+	var after fullStats
+	parse(t, tool(t, "stats", pid, "--json"), &after)
+	if found > float64(s.Memory.Fragmentation+mib) || found < 0 && after.Memory.Fragmentation > 32*mib {
 		t.Errorf("doctor finds fragmentation of %.0f, stats says %d", found, s.Memory.Fragmentation)
 	}
 }
