@@ -1,8 +1,9 @@
-// The head of a malloc list of the calling thread, as malloc's fast path reads and writes it.
+// The head of one of the calling thread's free lists, as malloc's fast path reads and writes it.
 //
-// Each malloc reads what the one before has stored. Processors with memory renaming hand the value on at once where both name the
-// address by the same single register; by base and index it takes the four or five cycles of a load. So on x86-64 the address, relative to
-// the thread's pointer, is put together first. Figures: docs/decisions/0056.
+// Each malloc loads the value that the previous malloc stored. Processors with memory renaming forward the value
+// without delay if both instructions address it through the same single register. With base-and-index addressing the
+// load takes its usual four or five cycles. So on x86-64 the code first computes the address, relative to the thread
+// pointer, in one register. Figures: docs/decisions/0056.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@ namespace seemalloc::heap {
 
 namespace {
 
-// What stands in a block. Places count in words of the span, from 1 on.
+// The content of the block that holds a batch. Slots count 8-byte words of the span, from 1 on.
 struct Parcel {
   uint16_t next;  // 0: none
   uint16_t count;  // of `others`
@@ -22,13 +22,13 @@ uint16_t place_of(const Span* span, const Block* block) {
   return static_cast<uint16_t>((reinterpret_cast<uintptr_t>(block) - span->start) / sizeof(Block) + 1);
 }
 
-// Null when no block starts there.
+// Returns null if no block starts at this slot.
 Block* block_in(const Span* span, uint16_t place) {
   Block* block = reinterpret_cast<Block*>(span->start + (size_t{place} - 1) * sizeof(Block));
   return span->contains(block) && span->is_block_start(block) ? block : nullptr;
 }
 
-// Blocks of a parcel of this span.
+// The most blocks that a batch of this span can hold.
 uint32_t room(const Span* span) {
   uint32_t halves = span->block_bytes / sizeof(uint16_t);
   return halves - 1 < kMaxParcelBlocks ? halves - 1 : kMaxParcelBlocks;

@@ -1,10 +1,12 @@
-// Parcels: blocks of one span on their way back to its owner, by their addresses instead of as a list.
+// Parcels: batches of remote frees. A batch holds free blocks of one span on their way back to the owner, as offsets
+// instead of as a linked list.
 //
-// The lines of blocks that another thread has freed lie in another processor's cache. An owner that followed links through
-// them would wait for one after the other; a parcel stands in one of its blocks and names the others, so that the owner
-// asks for all of them at once. A parcel is at most a cache line; the blocks that do not fit stand in further ones.
-// Who calls: remote.cc, which hands them over by Span::remote. Threads: whoever holds the blocks.
-// The program may have written to blocks it has freed: what is read back is checked.
+// Blocks that another thread has freed are in that processor's cache. An owner that followed links through them would
+// take one cache miss after the other. A batch is stored in one of its blocks and names the others, so the owner can
+// prefetch all of them at once. A batch is at most one cache line; further blocks go into further batches, which form a
+// chain.
+// Caller: remote.cc, which hands chains over through Span::remote. Threads: the thread that holds the blocks.
+// The program may have written to blocks that it has freed, so everything read back from a batch is checked.
 #pragma once
 
 #include <cstddef>
@@ -25,18 +27,19 @@ struct BlockList {
 
 inline constexpr uint32_t kMaxParcelBlocks = kCacheLineBytes / sizeof(uint16_t) - 1;
 
-// Writes `count` ≥ 1 blocks of the span as parcels, the first of which stands in blocks[0]. Returns where the last one
-// stands: its next is still to be set.
+// Writes `count` ≥ 1 blocks of the span as a chain of batches. The first batch is stored in blocks[0]. Returns the
+// block that holds the last batch; the caller must still set its `next`.
 Block* write_parcels(const Span* span, Block* const* blocks, uint32_t count);
-// `next` is where a parcel of the same span stands, or null.
+// Links `parcel` to `next`: the block that holds another batch of the same span, or null.
 void set_next_parcel(const Span* span, Block* parcel, const Block* next);
-// The blocks of the parcel, itself first; *next is where the next one stands. Returns their number, 0 when the parcel has
-// been written to.
+// Reads the blocks of the batch, its own block first. *next becomes the block that holds the next batch, or null.
+// Returns the number of blocks, or 0 if the program has overwritten the batch.
 uint32_t read_parcel(const Span* span, const Block* parcel, Block** blocks, Block** next);
-// Makes one list of the `count` blocks of a chain of parcels. Fatal when they are others, or one of them twice.
+// Makes one list of the `count` blocks of a chain of batches. Fatal if the chain has another number of blocks, or has a
+// block twice.
 BlockList open_parcels(const Span* span, Block* parcel, uint32_t count);
 
-// Links blocks of any spans in this order. Fatal when one of them is there twice.
+// Links blocks of any spans in the given order. Fatal if a block is there twice.
 BlockList link_blocks(Block* const* blocks, uint32_t count);
 
 }  // namespace seemalloc::heap

@@ -12,7 +12,8 @@ using pages::SpanState;
 
 namespace {
 
-// A sleeper's pending spans are looked at once so many wait, and enough of them to pay for the look can be given back.
+// A sleeper's pending spans are scanned once this many wait and at least kLeastComplete of them can be released, which
+// pays for the scan.
 constexpr uint32_t kPendingBeforeReclaim = 32;
 constexpr uint32_t kLeastComplete = 8;
 
@@ -24,7 +25,7 @@ void push_pending(ThreadHeap& owner, Span* span) {
   owner.pending_count.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Rule 6: gives back the spans of a sleeping owner that nobody but we can reach.
+// Rule 6: releases the spans of a sleeping owner that no other thread can reach.
 void reclaim_for_sleeper(ThreadHeap& owner) {
   if (!owner.slow_lock.try_lock()) return;
   Span* span = owner.pending.exchange(nullptr, std::memory_order_seq_cst);
@@ -51,7 +52,7 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
   owner.slow_lock.unlock();
 }
 
-// All live blocks of one of the owner's spans have been freed by others.
+// All live blocks of one of the owner's spans have been freed by other threads.
 void one_more_complete(ThreadHeap& owner) {
   uint32_t complete = owner.complete_count.fetch_add(1, std::memory_order_relaxed) + 1;
   if (complete >= owner.reclaim_at.load(std::memory_order_relaxed) &&
@@ -60,7 +61,7 @@ void one_more_complete(ThreadHeap& owner) {
   }
 }
 
-// Rule 5: the blocks' span belongs to nobody, so it becomes this heap's, and its further frees here are local ones.
+// Rule 5: no heap owns the blocks' span, so it becomes this heap's, and its further frees here are local ones.
 bool claim(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
   LockGuard guard(heap.slow_lock);
   if (!central_claim(span, &heap)) return false;
@@ -69,7 +70,7 @@ bool claim(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
   return true;
 }
 
-// The span was found without an owner. False when it has got one meanwhile.
+// The span was found without an owner. Returns false if it has got one meanwhile.
 bool free_unowned(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
   BlockList list = link_blocks(blocks, count);
   if (heap != nullptr && !span->lending() && claim(*heap, span, list, count)) return true;
@@ -81,13 +82,13 @@ bool free_unowned(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t c
 // Publishes blocks of one span.
 void publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
   Block* first = blocks[0];
-  Block* last = nullptr;  // parcel
+  Block* last = nullptr;  // the block that holds the last batch
   uint64_t word = span->remote.load(std::memory_order_relaxed);
   uint64_t longer = 0;
   for (;;) {
     if (word == kUnowned) {
       if (free_unowned(heap, span, blocks, count)) return;
-      last = nullptr;  // the blocks were linked instead
+      last = nullptr;  // the blocks were linked as a list instead
       word = span->remote.load(std::memory_order_relaxed);
       continue;
     }
@@ -97,11 +98,13 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t
     longer = pack_remote(first, remote_count(word) + count);
     if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel, std::memory_order_relaxed)) break;
   }
-  // Compared only: once published the span may be given back and its record be another's.
+  // Only compared: once published, the span may be released and its record reused.
   bool all_remote = remote_count(longer) + span->hole_blocks() == span->live_acquire();
   const void* owner_word = span->owner_acquire();
   if (reinterpret_cast<uintptr_t>(owner_word) <= Span::kNobody) {
-    // Given back meanwhile, and with 0 its record's page too (span_pool.h); or, with an empty list, never handed out: these blocks were freed before.
+    // The span has been released meanwhile; with 0 its record's page has been purged too (span_pool.h). If the word was
+    // 0, no remote free was waiting that could have released the span: it was released before, so these blocks are
+    // freed twice.
     if (word == 0) fatal("double free", first);
     return;
   }
@@ -113,7 +116,7 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t
   if (all_remote) one_more_complete(owner);
 }
 
-// Publishes a null-terminated list, a part at a time. Returns how many blocks it had.
+// Publishes a null-terminated list, in parts. Returns the number of blocks.
 uint64_t publish_list(Block* first) {
   uint64_t blocks_in_all = 0;
   while (first != nullptr) {
@@ -156,7 +159,7 @@ void publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count) {
 }
 
 namespace {
-// The owner has not looked at what it has been sent for a while: it sleeps, or it does not allocate.
+// Returns true if the owner has not drained its pending spans for a while: it sleeps, or does not allocate.
 bool owner_is_behind(const Block* block) {
   constexpr uint32_t kBacklog = 16;
   const void* owner = pages::page_map.span_of(block)->owner_acquire();
@@ -164,16 +167,16 @@ bool owner_is_behind(const Block* block) {
          static_cast<const ThreadHeap*>(owner)->pending_count.load(std::memory_order_relaxed) >= kBacklog;
 }
 
-// Of threads without a heap.
+// Counts those of threads without a heap.
 std::atomic<uint64_t> heapless_remote_frees{0};
 
-// Blocks that are published, by the thread whose heap this is.
+// Counts blocks that are published, on the thread that owns this heap.
 void count_remote_frees(ThreadHeap* heap, uint32_t blocks) {
   if (heap == nullptr) {
     heapless_remote_frees.fetch_add(blocks, std::memory_order_relaxed);
   } else {
     uint64_t before = heap->remote_frees.load(std::memory_order_relaxed);
-    heap->remote_frees.store(before + blocks, std::memory_order_relaxed);  // nobody else writes it
+    heap->remote_frees.store(before + blocks, std::memory_order_relaxed);  // no other thread writes it
   }
 }
 
@@ -198,7 +201,7 @@ uint64_t remote_frees() {
 void forget_heapless_remote_frees_in_child() { heapless_remote_frees.store(0, std::memory_order_relaxed); }
 
 void free_remote(ThreadHeap* heap, Span* span, Block* block) {
-  // A span without an owner becomes ours (rule 5), and its further frees fast ones.
+  // A span without an owner becomes ours (rule 5), so its further frees are fast.
   bool unowned = reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody && !span->lending();
   if (heap == nullptr || unowned) {
     count_remote_frees(heap, 1);
@@ -206,7 +209,7 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   }
   unsigned size_class = span->size_class;
   ClassState& cs = heap->body->classes[size_class];
-  // Two steps are as good as free, all are not; but lent blocks are rare.
+  // Two steps cost almost nothing, all of them would be felt; but blocks of shared spans are rare.
   const Block* same = cs.foreign;
   for (uint32_t looked = span->lending() ? kMaxForeignBlocks : 2; same != nullptr && looked != 0; looked--, same = same->next) {
     if (same == block) fatal("double free", block);
@@ -227,7 +230,7 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
 }
 
 namespace {
-// False: the program has written to a freed block.
+// Returns false if the program has written to a freed block.
 bool is_block_of(unsigned size_class, const Block* block) {
   const Span* span = pages::page_map.span_of(block);
   return span->kind == pages::SpanKind::kSmall && span->size_class == size_class && span->is_block_start(block);
@@ -248,7 +251,8 @@ uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks) {
     if (!is_block_of(size_class, block)) fatal("corrupted free list", first);
     blocks[taken++] = block;
   }
-  if (block != nullptr || taken != count) fatal("double free", first);  // a block twice makes a ring of it, or cuts it
+  if (block != nullptr || taken != count) fatal("double free", first);  // a block that is there twice makes a ring of
+                                                                        // the list, or cuts it
   return count;
 }
 
@@ -259,13 +263,14 @@ void flush_foreign(ThreadHeap& heap) {
 }
 
 namespace {
-// The malloc list and the stash are of other spans.
+// The thread free list and the stash hold blocks of other spans.
 void publish_mixed_lists(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
   ThreadCache* cache = heap.cache.load(std::memory_order_relaxed);  // null: lost with its thread, or by a fork
   Block* listed = cache != nullptr ? cache->heads[size_class] : nullptr;
   Block* stash = cs.stash;
-  if (cache != nullptr) store_racing(cache->heads[size_class], static_cast<Block*>(nullptr));  // others may be counting
+  // Other threads may be counting the list.
+  if (cache != nullptr) store_racing(cache->heads[size_class], static_cast<Block*>(nullptr));
   cs.stash = nullptr;
   cs.stash_count = 0;
   cs.mixed = false;
@@ -281,7 +286,7 @@ void publish_lists_of_ending(ThreadHeap& heap) {
     count_remote_frees(&heap, cs.foreign_count);
     cs.foreign = nullptr;
     cs.foreign_count = 0;
-    publish_list(foreign);  // not by count: after fork the thread may have been about to write it
+    publish_list(foreign);  // not by count: at a fork the thread may have been about to write the count
     if (cs.mixed) publish_mixed_lists(heap, c);
   }
   heap.foreign_bytes = 0;

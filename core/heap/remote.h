@@ -1,25 +1,28 @@
-// Remote free: a block freed by a thread that does not own its span.
+// Remote free: a block is freed by a thread that does not own its span.
 //
 // Protocol. span->remote is one word:
-//   0           owned, nothing waiting
-//   kUnowned    in the central list's care
-//   otherwise   parcel << 16 | blocks: a chain of parcels (parcel.h) with so many blocks waits for the owner; the span is
-//               on, or about to be on, the owner's pending stack
-// 1. The freeing thread gathers blocks per class (ClassState::foreign). They are its next malloc list, still counted as live
-//    by their spans: threads that free each other's blocks and need such blocks themselves have nothing to tell each other.
-//    When there are too many they are published, those of one span with one CAS: word → longer chain.
-// 2. Whoever makes the list from 0 pushes the span on owner->pending. From that CAS until the owner exchanges the word
-//    for 0, the owner cannot change: central_put refuses a span whose word is not 0. So owner is read after the CAS.
-// 3. The owner empties pending at its slow paths and takes each span's chain with exchange(0).
-// 4. An ending thread stores state = kZombie, then empties pending once more; a pusher pushes, then reads state (both
-//    sequentially consistent): one of the two sees the other, and hands the span on.
-//    A parked heap is an owner that sleeps: what is pushed waits for its next thread, or for the tick that makes it a zombie.
-// 5. kUnowned: the freeing thread claims the span for its heap; without a heap, and always when the span is a lending one or
-//    detached (holes.h), it frees under the central list's lock.
-// 6. A sleeping owner: when all live blocks of a span are in its remote chain nobody can use the fast path on it any
-//    more, so the publisher may, with the owner's slow_lock, give the span back on the owner's behalf. It looks when so many
-//    spans are so far that they pay for a look at all that are pending. free() counts
-//    down last (Span::count_down), so a count that matches also says that the owner's stores have been made.
+//   0           owned, no remote frees are waiting
+//   kUnowned    the span belongs to the central list
+//   otherwise   batch << 16 | blocks: a chain of batches (parcel.h) with this many blocks waits for the owner; the span
+//               is on the owner's pending stack, or is about to be pushed on it
+// 1. The freeing thread gathers foreign blocks per class (ClassState::foreign). They are its next thread free list;
+//    their spans still count them as live. So threads that free each other's blocks and need such blocks themselves
+//    need not communicate. When a class has too many of them they are published: those of one span with one CAS, word →
+//    longer chain.
+// 2. The thread whose CAS replaces 0 pushes the span on owner->pending. From that CAS until the owner exchanges the
+//    word for 0 the owner cannot change: central_put refuses a span whose word is not 0. So `owner` is read after the
+//    CAS.
+// 3. The owner empties `pending` at its slow paths and takes each span's chain with exchange(0).
+// 4. An ending thread stores state = kZombie, then empties `pending` once more. A pusher pushes, then reads `state`.
+//    Both are sequentially consistent, so at least one of the two sees the other and hands the span on.
+//    An abandoned heap (kParked) is an owner that sleeps: pushed spans wait for its next thread, or for the tick that
+//    makes it a zombie.
+// 5. If the word is kUnowned the freeing thread claims the span for its heap. A thread without a heap frees under the
+//    central list's lock instead; so does every thread if the span is a shared one (lending) or detached (holes.h).
+// 6. A sleeping owner: when all live blocks of a span are in its remote chain, no thread can use the fast path on it
+//    any more. So the publisher may take the owner's slow_lock and release the span on the owner's behalf. It tries
+//    this once enough spans have reached that point to pay for a scan of all pending ones. free() counts down last
+//    (Span::count_down), so a count that matches also proves that the owner's stores have been made.
 // Checked by remote_test.cc (threads, also under the thread sanitizer) and remote_model_test.cc (every interleaving of
 // the protocol's steps on a small model).
 #pragma once
@@ -37,17 +40,18 @@ inline uint64_t pack_remote(const Block* first, uint32_t count) { return reinter
 inline Block* remote_first(uint64_t word) { return reinterpret_cast<Block*>(word >> 16); }
 inline uint32_t remote_count(uint64_t word) { return word == kUnowned ? 0 : static_cast<uint32_t>(word & 0xffff); }
 
-// More bytes of a class than this, or kMaxForeignBlocks, are published: what sleeping threads keep is out of everybody's
-// reach.
+// A class that gathers more bytes than this, or kMaxForeignBlocks blocks, publishes them: no other thread can reach
+// blocks that a sleeping thread keeps.
 inline constexpr size_t kMaxForeignClassBytes = 16 * KiB;
 inline constexpr size_t kMaxForeignBytes = 64 * KiB;  // of all classes together
-// With more than this a lent block goes back at once: a thread that has used a few blocks of each size and then sleeps is not to
-// keep them all from the others.
+// Above this a block of a shared span is returned at once: a thread that has used a few blocks of each size and then
+// sleeps should not keep all of them from the others.
 inline constexpr size_t kMaxLentBytes = 16 * KiB;
 
-// Rule 1 for one block of a small span that is not `heap`'s, when that is all there is to do; else false, and free_remote
-// decides. `heap` is the calling thread's. Inlined, with few stores and no stack frame: stores leave in order, those to blocks
-// wait for another processor's cache, and the fewer others stand between them the more are under way at once.
+// Rule 1 for one block of a small span that `heap`, the calling thread's, does not own. Returns false if more than
+// gathering is needed; then free_remote decides.
+// Inlined, with few stores and no stack frame. Stores leave the processor in order, and stores to blocks wait for
+// another processor's cache; the fewer other stores are between them, the more of them are under way at once.
 SEEMALLOC_ALWAYS_INLINE bool gather_foreign(ThreadHeap& heap, const Span* span, Block* block) {
   if (reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody || !span->is_block_start(block)) return false;
   ClassState& cs = heap.body->classes[span->size_class];
@@ -56,29 +60,30 @@ SEEMALLOC_ALWAYS_INLINE bool gather_foreign(ThreadHeap& heap, const Span* span, 
   size_t class_bytes = size_t{count} * span->block_bytes;
   if (count >= kMaxForeignBlocks || class_bytes > kMaxForeignClassBytes || bytes > kMaxForeignBytes) return false;
   Block* last = cs.foreign;
-  if (last != nullptr && (last == block || last->next == block)) return false;  // freed twice
+  if (last != nullptr && (last == block || last->next == block)) return false;  // double free
   block->next = last;
   cs.foreign = block;
   cs.foreign_count = count;
   heap.foreign_bytes = bytes;
   return true;
 }
-// Frees one block of another's span. `heap` is the calling thread's, for gathering; null publishes at once.
+// Frees one block of a span that another heap owns. `heap` is the calling thread's heap, in which blocks are gathered;
+// with null the block is published at once.
 void free_remote(ThreadHeap* heap, Span* span, Block* block);
-// Blocks sent to their spans' owners so far; those that their thread used again itself are none of them.
+// Number of blocks sent to their spans' owners so far. Blocks that their thread reused itself are not counted.
 uint64_t remote_frees();
 void forget_heapless_remote_frees_in_child();
-// Takes what has been gathered of the class, the last one first: at most kMaxForeignBlocks. Returns their number. Fatal when
-// the list has been written to, or has a block twice.
+// Takes all gathered blocks of the class, the last one first: at most kMaxForeignBlocks. Returns their number. Fatal if
+// the program has written to the list, or it has a block twice.
 uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks);
-// Publishes everything gathered.
+// Publishes all gathered blocks.
 void flush_foreign(ThreadHeap& heap);
-// Publishes `count` blocks of any spans, in whose place nothing useful stands afterwards. `heap` is the calling thread's, or
-// null.
+// Publishes `count` blocks of any spans; overwrites the array. `heap` is the calling thread's, or null.
 void publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count);
-// Gives back what sleeping owners have only remotely freed blocks in, however little has gathered.
+// Releases spans of sleeping owners whose live blocks have all been freed remotely, however few there are.
 void reclaim_for_sleepers();
-// Publishes what the heap's malloc lists have of other spans, and everything gathered: its thread ends, or is gone.
+// The heap's thread is ending or gone: publishes the blocks of other spans in its thread free lists, and all gathered
+// blocks.
 void publish_lists_of_ending(ThreadHeap& heap);
 
 }  // namespace seemalloc::heap

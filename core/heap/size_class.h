@@ -1,7 +1,8 @@
 // Size classes, computed at compile time: request → class by table, class → block size, span sizes, reciprocal.
 //
-// 8, then 16-byte steps to 128, 8 per doubling to 2 KiB (≤ 12.5 % step), 4 per doubling to 32 KiB. Larger requests take
-// whole pages (large.h). Class sizes are multiples of 16 except the first, which serves requests of at most 8 bytes.
+// 8 bytes, then steps of 16 bytes up to 128, 8 classes per doubling up to 2 KiB (a step of at most 12.5 %), 4 per
+// doubling up to 32 KiB. Larger requests take whole pages (large.h). Class sizes are multiples of 16 except the first,
+// which serves requests of at most 8 bytes.
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@ namespace seemalloc::heap {
 
 inline constexpr size_t kSmallestTableMax = 1024;
 inline constexpr size_t kMaxSmallBytes = 32 * KiB;
-inline constexpr size_t kMaxSpanPages = 16;  // 128 KiB, for blocks of 1 KiB and more; half of it for smaller ones
+inline constexpr size_t kMaxSpanPages = 16;  // 128 KiB, for blocks of 1 KiB and more; half of that for smaller blocks
 
 namespace detail {
 
@@ -31,8 +32,8 @@ inline constexpr unsigned kClassCount = detail::count_classes();
 
 struct SizeClass {
   uint32_t bytes;
-  uint16_t min_pages;   // smallest span: tail waste at most an eighth, at least one block
-  uint16_t max_blocks_per_extension;  // first cut of a span: about 2 KiB
+  uint16_t min_pages;   // smallest span: at least one block, and at most an eighth is tail waste
+  uint16_t max_blocks_per_extension;  // blocks that the first extension of a span carves: about 2 KiB
 };
 
 namespace detail {
@@ -93,9 +94,11 @@ constexpr unsigned class_of(size_t bytes) {
   return bytes <= kSmallestTableMax ? kTinyTable[(bytes + 7) / 8] : kSmallTable[(bytes + 127) / 128];
 }
 
-// The smallest class whose blocks are aligned so (spans start at a page): that of the next multiple of the alignment. Classes are
-// multiples of the step between them, which is a power of two: where the alignment divides that, all are aligned, and else there is one of each
-// multiple. Requires: bytes ≤ kMaxSmallBytes, alignment a power of two ≤ kPageBytes.
+// The smallest class whose blocks all have this alignment (spans start at a page boundary): the class of the request
+// rounded up to a multiple of the alignment. Each class size is a multiple of the step to its neighbours, which is a
+// power of two. If the alignment divides the step, all classes there are aligned; otherwise there is a class for each
+// multiple of the alignment.
+// Requires: bytes ≤ kMaxSmallBytes, alignment a power of two ≤ kPageBytes.
 constexpr unsigned aligned_class_of(size_t bytes, size_t alignment) {
   return class_of(round_up(bytes == 0 ? 1 : bytes, alignment));
 }

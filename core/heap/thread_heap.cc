@@ -27,31 +27,32 @@ constinit std::atomic<void (*)()> on_slow_free{nullptr};
 
 namespace {
 
-// What other threads have freed is taken in, and a change of the option `sample` is noticed, after so many lists of one class at most;
-// and once a sample.
-// Without a helper slow paths do its work, and a program that has become quiet comes to few but this.
+// refill takes over the blocks that other threads have freed, and notices a change of the option `sample`, at the
+// latest after this many lists of one class, and once per sample.
+// Without a helper thread slow paths do its work, and a program that has become quiet enters few slow paths except this
+// one: hence the smaller number.
 constexpr uint16_t kFreedListsPerRefill = 256, kFreedListsWithoutHelper = 32;
-// So many blocks of other threads' spans are taken before the thread's own.
+// From this many foreign blocks on, refill uses them before the thread's own.
 constexpr uint32_t kWorthARefill = 8;
-// Blocks of other threads' spans that this one has not used itself by then are published.
+// Foreign blocks that this thread has not reused after this many refills are published.
 constexpr uint32_t kRefillsPerFlush = 128;
-// Collection is considered this often, and done when the last one is this long ago: what was not needed in a quarter of
-// a second will hardly be needed in the next refill.
+// Collection is considered after this many slow-path entries, and done if the last one is at least this long ago:
+// memory that was not needed in a quarter of a second will hardly be needed in the next refill.
 constexpr uint32_t kSlowEntriesPerLook = 512;
 constexpr uint64_t kCollectionPeriod_ns = 250 * kMillisecond_ns;
 
-// What a list of freed blocks is lengthened to. A class of which kLeastListBlocks would be too many bytes is left alone: ends of lists
-// of 8 cost more than those of lists of 4 (docs/decisions/0056).
+// A list of freed blocks is lengthened to kListBlocks. A class of which kLeastListBlocks would be more than
+// kMostListBytes is left alone: refills of lists of 8 cost more than those of lists of 4 (docs/decisions/0056).
 constexpr uint32_t kListBlocks = 64, kLeastListBlocks = 32, kMostListBytes = 8 * KiB;
-constexpr unsigned kMostGrowth = 4;  // of a span over the smallest of its class: 16 times
+constexpr unsigned kMostGrowth = 4;  // log2 of a span's size over the smallest of its class: 16 times
 
 void never_sample(ThreadHeap& heap, Draw) { heap.sample_at = UINT64_MAX; }
 
-// Frees of a full span that make it worth looking at: refills then get a batch, not one block at a time.
+// Frees of a full span that make it available: refills then get many blocks, not one at a time.
 uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 8; }
 
 void file_available(ClassState& cs, Span* span, uint32_t live) {
-  // Behind the others: the longer a span waits, the more blocks its next list has (docs/decisions/0004).
+  // At the back: the longer a span waits, the more blocks its next list has (docs/decisions/0004).
   span->state = SpanState::kAvailable;
   span->look.since = hole_epoch.load(std::memory_order_relaxed);
   span->set_live(live);
@@ -66,15 +67,16 @@ void file_full(ClassState& cs, Span* span) {
   cs.full.push_front(span);
 }
 
-// An available span is to be the current one.
+// Makes an available span the current one. The caller sets cs.current.
 void use_available(ClassState& cs, Span* span) {
   remove_available(cs, span);
   span->state = SpanState::kCurrent;
   span->look.worth_from = 0;
 }
 
-// log2 of the next span's size over the smallest. By the spans that the class has now, not by those it has had: what it keeps free
-// is a part of what it has (docs/decisions/0052). Sooner larger where a span has few blocks, and where few threads have spans.
+// log2 of the next span's size over the smallest. It depends on the number of spans that the class has now, not on the
+// number that it ever had: the memory that a class keeps free is a part of what it has (docs/decisions/0052). Spans
+// grow sooner if they have few blocks, and if few threads have spans.
 unsigned growth_of(const ClassState& cs, unsigned size_class) {
   constexpr unsigned kFewHeaps = 4;
   uint32_t spans = cs.available.size() + cs.full.size();
@@ -83,7 +85,7 @@ unsigned growth_of(const ClassState& cs, unsigned size_class) {
   return growth < kMostGrowth ? growth : kMostGrowth;
 }
 
-// The next span to hand out from; null when out of memory.
+// Returns the next span to allocate from; null when out of memory.
 Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   Span* span = cs.available.front();
   if (span != nullptr) {
@@ -102,14 +104,15 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   return span;
 }
 
-// A list about to be handed to malloc.
+// Checks a list that is about to become the thread free list.
 Block* checked(const Span* span, Block* first) {
   if (first_links_are_sound(span, first)) return first;
   bool start = span->contains(first) && span->is_block_start(first);
   fatal(start ? "corrupted free list" : "invalid free", first);
 }
 
-// Blocks of other threads' spans: those this thread has freed itself, else (with `others`) what lies behind a sleeper.
+// Makes a list of foreign blocks: those that this thread has freed, else (with `others`) a batch that was given to the
+// central list because its owner sleeps.
 uint32_t foreign_list(ThreadHeap& heap, unsigned size_class, bool others, Block** first) {
   Block* blocks[kMaxForeignBlocks];
   uint32_t count = take_foreign(heap, size_class, blocks);
@@ -118,7 +121,8 @@ uint32_t foreign_list(ThreadHeap& heap, unsigned size_class, bool others, Block*
   return count;
 }
 
-// The first blocks of a class that a thread uses: few, so that classes it hardly uses cost it little.
+// Takes shared blocks: the first blocks of a class that a thread uses. They are few, so that classes it hardly uses
+// cost it little.
 uint32_t borrow(ClassState& cs, unsigned size_class, Block** first) {
   constexpr uint8_t kLists = 4;
   constexpr uint32_t kBytes = 512, kMaxBlocks = 8;
@@ -128,7 +132,7 @@ uint32_t borrow(ClassState& cs, unsigned size_class, Block** first) {
   return central_lend(size_class, blocks == 0 ? 1 : blocks > kMaxBlocks ? kMaxBlocks : blocks, first);
 }
 
-// Cuts `count` blocks from the span's untouched end; the last one is linked to `behind`.
+// Carves `count` blocks from the span's untouched end and links the last one to `behind`.
 Block* cut(Span* span, uint32_t count, Block* behind) {
   Block* first = span->block_at(span->carved);
   Block* block = first;
@@ -142,8 +146,9 @@ Block* cut(Span* span, uint32_t count, Block* behind) {
   return first;
 }
 
-// A class comes here with freed blocks after many lists (refill). If these are short their ends are much of its cost: as many
-// blocks again are put in front, up to kListBlocks (docs/decisions/0056). Returns how many.
+// A class comes here with freed blocks after many lists (refill). If these lists are short, refills are much of its
+// cost. So this puts as many fresh blocks again in front, up to kListBlocks (docs/decisions/0056). Returns their
+// number.
 uint32_t lengthen(Span* span, uint32_t count, Block** first) {
   if (span->block_bytes > kMostListBytes / kLeastListBlocks || span->holes != 0) return 0;
   uint32_t enough = kMostListBytes / span->block_bytes;
@@ -156,7 +161,7 @@ uint32_t lengthen(Span* span, uint32_t count, Block** first) {
   return more;
 }
 
-// The blocks to hand over next, all of them counted as live; 0 when out of memory.
+// Returns the number of blocks of the next list, all counted as live; 0 when out of memory.
 uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block** first) {
   if (cs.stash != nullptr) {
     uint32_t count = cs.stash_count;
@@ -203,29 +208,31 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
   }
 }
 
-// How many of `count` blocks come before the next sample point; draws the point after it when one is among them.
+// Returns how many of `count` blocks come before the next sample point. If one of them reaches the point, draws the
+// next point.
 uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_bytes, uint32_t count) {
   uint64_t clock = heap.handed_out_bytes + uint64_t{block_bytes} * count;
   if (clock < heap.sample_at) {
     heap.handed_out_bytes = clock;
     return count;
   }
-  // Less than the bytes of a list: fits 32 bits, in which division is fast.
+  // Less than the bytes of a list, so it fits 32 bits, for which division is fast.
   uint32_t before = static_cast<uint32_t>(heap.sample_at - heap.handed_out_bytes - 1) / block_bytes;
-  heap.handed_out_bytes += uint64_t{block_bytes} * (before + 1);  // with the sample's own block
+  heap.handed_out_bytes += uint64_t{block_bytes} * (before + 1);  // includes the sample's own block
   cs.sample_due = static_cast<uint8_t>(1 + heap.sample_stretch);
   draw_sample_distance(heap, Draw::kSampled);
   return before;
 }
 
-// No sample is to be among these bytes: the next point moves along, so that what was drawn still lies before it.
+// No sample may be among these bytes: moves the next point along with the clock, so the drawn distance still lies
+// ahead.
 void pass_unsampled(ThreadHeap& heap, uint64_t bytes) {
   heap.handed_out_bytes += bytes;
   if (heap.sample_at <= UINT64_MAX - bytes) heap.sample_at += bytes;
 }
 
-// Splits the list: `keep` blocks to hand out, which are returned, and the others, which wait in the stash, where they
-// still count as live. The shorter part is taken off the front: every step may cost a cache miss. Requires: keep < count.
+// Splits the list: returns `keep` blocks to hand out; the others go to the stash, where they still count as live. The
+// shorter part is taken off the front, because each step may cost a cache miss. Requires: keep < count.
 Block* split_list(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
   uint32_t front = keep < count - keep ? keep : count - keep;
   Block* behind = first;
@@ -240,17 +247,18 @@ Block* split_list(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
   return front == keep ? first : behind;
 }
 
-// Requires: what follows the sample in its list is the stash.
+// Requires: the stash holds the blocks that follow the sample in its list.
 void take_due_sample(ThreadHeap& heap, ClassState& cs) {
   heap.due_interval = heap.sample_base << (cs.sample_due - 1);
   cs.sample_due = 0;
   leave_home(heap.due_home);
-  // Where everything is recorded nothing is estimated: each block stands for itself, where it is.
+  // With interval 1 every block is recorded and nothing is estimated: each block stands for itself, so it needs no
+  // home.
   bool stands_for_others = heap.due_interval > 1 && cs.stash != nullptr;
   heap.due_home = stands_for_others ? enter_home(pages::page_map.span_of(cs.stash)) : 0;
 }
 
-// A sample was due where the malloc list ended: what comes behind it is the next list.
+// A sample was due where the thread free list ended: the stash behind it becomes the next list.
 void hand_out_stash(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
   if (cs.stash == nullptr) return;
   Block* first = cs.stash;
@@ -312,8 +320,8 @@ bool large_sample_due(ThreadHeap& heap, size_t bytes) {
 }
 
 namespace {
-// Lists are linked through the blocks, so every OS page of a carved span is written, if each has a block's start. What
-// nobody has carved yet is, at most and in all heaps together, a small part of the regions.
+// Lists are linked through the blocks, so every OS page of a carved span is written if each page has the start of a
+// block. The part that is not carved yet is, at most and in all heaps together, a small part of the regions.
 bool written_everywhere(const SizeClass& c) {
   constexpr size_t kLeastRegions = 32, kRegionsPerHeap = 10;
   return c.bytes <= os::page_bytes() && pages::region_count() >= kLeastRegions + kRegionsPerHeap * active_heaps();
@@ -322,7 +330,7 @@ bool written_everywhere(const SizeClass& c) {
 
 Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanKind kind) {
   const SizeClass& c = kClasses[size_class];
-  // Samples are few: a span of one block will do.
+  // Samples are few: a span for one block is enough.
   size_t page_count = kind == SpanKind::kSampled ? pages_for(c.bytes) : c.min_pages;
   size_t most = c.bytes < KiB ? kMaxSpanPages / 2 : kMaxSpanPages;
   while (growth-- != 0 && page_count * 2 <= most) page_count *= 2;
@@ -339,7 +347,7 @@ Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanK
 }
 
 uint32_t carve(Span* span, Block** first) {
-  // Twice as much each time: memory that is not needed stays untouched.
+  // Doubles each time, so memory that is not needed stays untouched.
   uint32_t count = kClasses[span->size_class].max_blocks_per_extension;
   if (count < span->carved) count = span->carved;
   if (count > span->capacity - span->carved) count = span->capacity - span->carved;
@@ -363,7 +371,8 @@ namespace {
 
 std::atomic<uint64_t> settled[kClassCount];
 
-// What take_freed and take_available have handed out since the last refill. Below zero the counter has ended, and is what 0 is.
+// Lists that take_freed and take_available have handed out since the last refill. A counter that has wrapped below zero
+// has ended and counts as 0.
 SEEMALLOC_NO_TSAN uint32_t lists_since_refill(const ThreadHeap& heap, unsigned size_class) {
   uint32_t at_first = heap.body->freed_lists_at_first[size_class], left = heap.body->freed_lists[size_class];
   return left <= at_first ? at_first - left : at_first;
@@ -397,7 +406,7 @@ void forget_refills_in_child() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     if (heap->state.load(std::memory_order_relaxed) == HeapState::kZombie) continue;
     for (unsigned c = 0; c < kClassCount; c++) {
-      // What take_freed may still hand out stays: fork may have interrupted it.
+      // The lists that take_freed may still hand out stay: fork may have interrupted it.
       heap->body->classes[c].refills = 0;
       heap->body->freed_lists_at_first[c] -= static_cast<uint16_t>(lists_since_refill(*heap, c));
     }
@@ -445,11 +454,12 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
   return Refill::kBlock;
 }
 
-// Nothing is freed into the current span and nothing is left of it, but another one waits: what most lists' ends come to once a
-// class has some spans. The same as refill_locked would do then, with a third of its instructions. Null: that has to decide.
+// The current span is used up and has no freed blocks, but another span is available. Most refills of a class are of
+// this kind once it has some spans. Does the same as refill_locked would, with a third of its instructions. Returns
+// null if refill_locked has to decide.
 Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
   ClassState& cs = heap.body->classes[size_class];
-  Span* used_up = heap.body->ready[size_class];  // so there is no stash and no sample due
+  Span* used_up = heap.body->ready[size_class];  // not null, so there is no stash and no sample is due
   Span* span = cs.available.front();
   if (used_up == nullptr || span == nullptr || cs.foreign_count >= kWorthARefill) return nullptr;
   if (used_up->free_list != nullptr || used_up->holes != 0 || used_up->carved < used_up->capacity) return nullptr;
@@ -473,10 +483,11 @@ Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
 }  // namespace
 
 Block* take_available(ThreadHeap& heap, size_t size_class) {
-  // Both counts end at a refill: it looks at the rest.
+  // Both counts end at a refill, which does the other work.
   if (heap.body->freed_lists[size_class] - 1 >= kFreedListsPerRefill || heap.slow_entries % kRefillsPerFlush == 0) return nullptr;
   if (heap.pending.load(std::memory_order_relaxed) != nullptr || !sample_changes_seen(heap)) return nullptr;
-  if (SEEMALLOC_UNLIKELY(load_racing(heap.body->ready[size_class]) == nullptr)) return nullptr;  // the lock would be for nothing
+  // Then the lock would be useless.
+  if (SEEMALLOC_UNLIKELY(load_racing(heap.body->ready[size_class]) == nullptr)) return nullptr;
   if (SEEMALLOC_UNLIKELY(!heap.slow_lock.try_lock())) return nullptr;
   Block* first = take_available_locked(heap, size_class);
   heap.slow_lock.unlock();
@@ -488,7 +499,7 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
   if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
   LockGuard guard(heap.slow_lock);
   Refill outcome = refill_locked(heap, size_class, block, may_sample);
-  relax_if_due(heap);  // after the point that a list held has been taken
+  relax_if_due(heap);  // after the sample point that a list held has been taken
   return outcome;
 }
 
@@ -501,7 +512,8 @@ void retire(Span* span) {
 
 namespace {
 
-// A span on the available list has no live block left. One per class is kept: the next refill would ask for it again.
+// A span on the available list has no live block left. One per class is kept, because the next refill would need it
+// again.
 bool retire_or_keep(ClassState& cs, Span* span) {
   if (cs.available.size() <= 1) return false;
   remove_available(cs, span);
@@ -517,12 +529,12 @@ void full_to_available(ClassState& cs, Span* span, uint32_t live) {
 }  // namespace
 
 namespace {
-// True when pages were given back.
+// Returns true if pages were released.
 bool span_countdown_locked(ThreadHeap& heap, Span* span) {
-  // Between the free and the lock a remote free may have found the span empty and given it back (remote.h, rule 6).
+  // Between the free and the lock, a remote free may have found the span empty and released it (remote.h, rule 6).
   if (span->owner() != &heap) return false;
   ClassState& cs = heap.body->classes[span->size_class];
-  // Who has detached it looks when it comes back.
+  // The purger that has detached the span checks it when it reattaches it.
   if (span->state == SpanState::kCurrent || span->state == SpanState::kDetached) return false;
   if (span->state == SpanState::kFull) full_to_available(cs, span, span->live());
   return span->is_empty() && retire_or_keep(cs, span);
@@ -548,7 +560,7 @@ void file_owned_locked(ThreadHeap& heap, Span* span) {
 }
 
 void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
-  if (count > span->live() - span->hole_blocks()) fatal("double free", list.first);  // by different threads
+  if (count > span->live() - span->hole_blocks()) fatal("double free", list.first);  // double free by different threads
   list.last->next = span->free_list;
   span->free_list = list.first;
   ClassState& cs = heap.body->classes[span->size_class];
@@ -570,7 +582,7 @@ void drain_pending_locked(ThreadHeap& heap) {
   heap.pending_count.store(0, std::memory_order_relaxed);
   heap.complete_count.store(0, std::memory_order_relaxed);
   while (span != nullptr) {
-    // All the words first: each locked instruction would wait for what has been written to the blocks before.
+    // Loads all remote words first: each locked instruction would wait for earlier writes to the blocks.
     constexpr uint32_t kAtOnce = 16;
     struct {
       Span* span;
@@ -615,7 +627,8 @@ size_t estimate_cached(const ThreadHeap& heap) {
   return total;
 }
 
-// Hands the span that has been available longest to everybody. False when a remote free to it is under way.
+// Gives the span that has been available longest to the central list, or releases it if it is empty. Returns false if a
+// remote free to it is under way.
 bool give_away_oldest(ClassState& cs, size_t* given_bytes) {
   Span* span = cs.available.front();
   *given_bytes = free_bytes(span);
@@ -672,7 +685,7 @@ void collect(ThreadHeap& heap, bool everything) {
 
 namespace {
 
-// Returns how many blocks the list had.
+// Returns the number of blocks that the list had.
 uint32_t return_list_locked(ThreadHeap& heap, Span* span, Block** head) {
   uint32_t count = 0;
   Block* last = nullptr;
@@ -682,7 +695,7 @@ uint32_t return_list_locked(ThreadHeap& heap, Span* span, Block** head) {
   return count;
 }
 
-// Puts the malloc list and the stash back where their blocks came from.
+// Returns the blocks of the thread free list and the stash to their span.
 void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
   Span* span = cs.current;
@@ -742,7 +755,7 @@ void release_everything(ThreadHeap& heap) {
 
 namespace {
 
-// Of all its spans; of more than `most` some number above that.
+// Bytes of all its spans; if they are more than `most`, some number above `most`.
 size_t span_bytes(const ThreadHeap& heap, size_t most) {
   size_t bytes = 0;
   for (const ClassState& cs : heap.body->classes) {
@@ -756,7 +769,7 @@ size_t span_bytes(const ThreadHeap& heap, size_t most) {
   return bytes;
 }
 
-// Where the next thread finds a span in use it needs no empty one behind it.
+// If the next thread finds a current span, it needs no empty span behind it.
 void retire_spare_spans(ThreadHeap& heap) {
   for (ClassState& cs : heap.body->classes) {
     Span* span = cs.available.front();
@@ -783,7 +796,7 @@ bool park(ThreadHeap& heap, size_t most_bytes) {
   size_t bytes = span_bytes(heap, most_bytes);
   if (bytes > most_bytes) return false;
   heap.parked_bytes = static_cast<uint32_t>(bytes);
-  // The lists as they are: to put blocks back where they came from would be to visit each of them (docs/decisions/0057).
+  // Keeps the lists as they are: returning the blocks to their spans would touch each of them (docs/decisions/0057).
   take_from_this_thread(heap);
   return true;
 }
@@ -802,7 +815,8 @@ void give_to_this_thread(ThreadHeap& heap) {
   } else {
     heap.body->lists_since = sample_changes.load(std::memory_order_relaxed);
   }
-  heap.cache.store(&thread_cache, std::memory_order_release);  // its memory has been initialised: others look into it
+  heap.cache.store(&thread_cache, std::memory_order_release);  // the thread's memory has been initialised: other
+                                                               // threads may read it
   __atomic_store_n(&thread_cache.heap, &heap, __ATOMIC_RELEASE);  // pairs with read_lists()
 }
 

@@ -1,13 +1,16 @@
-// ThreadHeap: what one thread owns. Its malloc lists are in thread-local memory (ThreadCache), its spans here.
+// ThreadHeap: the spans and lists of one thread. Its thread free lists (one per class) are in thread-local memory
+// (ThreadCache).
 //
-// malloc pops from a list that nobody else pushes to; free pushes onto the span's own list. So every list handed over
-// has a known length, and everything rare (refill, remote frees, samples, collection) happens where a list ends.
+// malloc pops from a thread free list that no other thread pushes to. free pushes onto the local free list of the
+// block's span. So each list has a known length when it becomes the thread free list, and all rare work (refill, remote
+// frees, samples, collection) is done where a thread free list ends.
 //
-// Who calls: core/api's slow paths. Heaps are recycled and never unmapped: a stale pointer to one stays readable.
-// Threads: the owner, holding slow_lock; another thread only holding slow_lock and only for spans without live blocks
-// (remote.cc), or to take a span off its list, or from a class that is not in use, and put it back (holes.h, current_spans.h). Two
-// paths of the owner run without it: the fast ones, which touch heads[], and free_list and countdown of spans they own; and
-// take_freed, which touches its current span only.
+// Callers: the slow paths of core/api. Heaps are recycled and never unmapped: a stale pointer to a heap stays readable.
+// Threads: the owner, holding slow_lock. Another thread holds slow_lock too, and only releases spans without live
+// blocks (remote.cc), or takes a span off its list, or takes the current span of a class that is not in use, and puts
+// it back later (holes.h, current_spans.h).
+// Two paths of the owner run without the lock: the fast paths, which touch heads[] and the free_list and countdown of
+// spans that they own; and take_freed, which touches its current span only.
 // `large` has a lock of its own.
 // Lock order: registry → slow_lock → central list → page heap shard → arena.
 #pragma once
@@ -30,39 +33,42 @@ using pages::SpanList;
 
 struct ThreadHeap;
 
-// Thread-local part: all that malloc touches. All zero at first: a new thread, or code that runs before thread-local
-// memory is initialised (ifunc resolvers), finds every list empty and so enters the slow path.
+// The thread-local part: everything that malloc touches. It starts as all zeros. A new thread, or code that runs before
+// thread-local memory is initialised (ifunc resolvers), finds every list empty and so enters the slow path.
 struct ThreadCache {
   ThreadHeap* heap = nullptr;
   Block* heads[kClassCount] = {};
-  bool finished = false;  // the thread's heap is gone: it is past its last destructors
+  bool finished = false;  // the thread's heap is gone: the thread is past its last destructors
 };
-#define SEEMALLOC_THREAD_CACHE_SYMBOL "seemalloc_thread_cache"  // list_head.h addresses it by hand
+#define SEEMALLOC_THREAD_CACHE_SYMBOL "seemalloc_thread_cache"  // list_head.h addresses it in assembly
 extern constinit thread_local ThreadCache thread_cache __asm__(SEEMALLOC_THREAD_CACHE_SYMBOL) __attribute__((tls_model("initial-exec")));
 
 enum class HeapState : uint8_t {
-  kActive,  // has a thread
-  kParked,  // its thread is gone; what it has waits for the next thread until a tick
-  kZombie,  // its thread is gone; whoever finishes a remote free to it hands its spans on
+  kActive,  // a thread has it
+  kParked,  // abandoned: its thread has exited; its spans and lists wait for the next thread, until a tick
+  kZombie,  // its thread has exited; a thread that finishes a remote free to it hands its spans on
 };
 
 struct ClassState {
-  Span* current;         // the malloc list's blocks come from it
-  Block* foreign;        // freed here, blocks of other threads' spans: the next malloc list, or published (remote.h)
+  Span* current;         // the blocks of the thread free list come from this span
+  Block* foreign;        // blocks of other threads' spans, freed here: the next free list, or published (remote.h)
   uint32_t foreign_count;
-  uint32_t refills;      // lists' ends, not yet in settled_refills(); without those that take_freed has met since the last refill
+  uint32_t refills;      // how often the thread free list ran out, less what is in settled_refills() and the lists that
+                         // take_freed served since the last refill
   Block* stash;          // the rest of a list that was cut at a sample point
   uint32_t stash_count;
-  bool mixed;            // malloc list and stash are not current's: of lending spans, or foreign
-  uint8_t sample_due;    // the next allocation of this class is a sample: 1 + the stretch of its interval; else 0
-  uint8_t borrowed;      // lists taken from lending spans so far
+  bool mixed;            // the thread free list and the stash do not hold blocks of `current`, but of shared spans or
+                         // foreign blocks
+  uint8_t sample_due;    // the next allocation of this class is a sample: 1 + log2 of its back-off factor; else 0
+  uint8_t borrowed;      // lists taken from shared spans so far
   uint32_t low_water;    // fewest available spans since the last collection
-  uint32_t last_use;     // of the current span, as the purger saw it (current_spans.h)
-  SpanList available;    // spans with free blocks, the one that became so first in front
-  SpanList full;         // spans to look at once enough of their blocks are freed
+  uint32_t last_use;     // a hash of the current span's use, as the purger last saw it (current_spans.h)
+  SpanList available;    // spans with free blocks; the span that has been available longest is in front
+  SpanList full;         // spans that become available once enough of their blocks are freed
 };
 
-// Takes a span off the available list, of which there may be fewer now than ever since the last collection.
+// Takes a span off the available list and lowers low_water if the list is now shorter than ever since the last
+// collection.
 inline void remove_available(ClassState& cs, Span* span) {
   cs.available.remove(span);
   if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
@@ -70,82 +76,95 @@ inline void remove_available(ClassState& cs, Span* span) {
 
 inline constexpr uint32_t kMaxForeignBlocks = 16;
 
-// The large part of a heap. All zero while no thread has it, but for what may become zero (`zeroing`), so its pages can go back to the system.
+// The large part of a heap. It is all zeros while no thread has the heap, except for fields that may safely become zero
+// (`zeroing`), so its pages can be purged.
 struct HeapBody {
-  Span* ready[kClassCount];  // for take_freed: a class's current; null while a stash or a sample comes first, or a purger wants it
-  uint32_t freed_lists[kClassCount];  // take_freed may still hand out so many before refill must look at the rest
-  uint16_t freed_lists_at_first[kClassCount];  // what that was when refill last set it
+  Span* ready[kClassCount];  // for take_freed: the class's current span; null if a stash or a sample comes first, or
+                             // the purger takes the span
+  uint32_t freed_lists[kClassCount];  // lists that take_freed may still hand out before refill must do the other work
+  uint16_t freed_lists_at_first[kClassCount];  // the value of freed_lists when refill last set it
   ClassState classes[kClassCount];
   LargeCache large;
-  ThreadCache kept;  // between two threads: the lists of the one that had the heap, for the next, or until they are handed on
-  uint64_t inherited_bytes;  // of the lists that came with the heap, what allocated_by_this_thread() knows of
-  uint64_t lists_since;      // sample_changes when it last had no lists
+  ThreadCache kept;  // between two threads: the previous thread's lists, until the next thread or a tick takes them
+  uint64_t inherited_bytes;  // bytes of the lists that came with the heap, as far as allocated_by_this_thread() has
+                             // found them
+  uint64_t lists_since;      // the value of sample_changes when the heap last had no lists
   ZeroingPace zeroing;       // of this heap's large callocs
-  uint64_t as_asked_until;   // of handed_out_bytes: until then samples are drawn as asked (sample_growth.h)
-  uint32_t growths_seen;     // 0: the thread's first distance is still to be drawn
+  uint64_t as_asked_until;   // until handed_out_bytes reaches this, sample distances are drawn without back-off
+                             // (sample_growth.h)
+  uint32_t growths_seen;     // GrowthWatch::times() at the last draw; 0: the thread's first draw is to come
 };
 
 struct ThreadHeap {
-  // Spans that got their first remote free; pushed by any thread, emptied by the owner. Pairs: push release, empty acquire.
+  // Spans that got their first remote free. Any thread pushes, the owner empties the stack. The push releases and the
+  // exchange that empties it acquires (both are seq_cst, for rule 4 of remote.h).
   alignas(kCacheLineBytes) std::atomic<Span*> pending{nullptr};
   std::atomic<uint32_t> pending_count{0};
-  std::atomic<uint32_t> complete_count{0};  // of them, those whose live blocks have all been freed: estimated
-  std::atomic<uint32_t> reclaim_at{8};      // so many of those, and others look whether this heap sleeps (remote.cc)
+  std::atomic<uint32_t> complete_count{0};  // pending spans whose live blocks have all been freed: an estimate
+  std::atomic<uint32_t> reclaim_at{8};      // at this complete_count other threads try to reclaim spans for this heap
+                                            // (remote.cc)
   std::atomic<HeapState> state{HeapState::kActive};
 
   alignas(kCacheLineBytes) OwnerLock slow_lock;
-  std::atomic<ThreadCache*> cache{nullptr};  // its thread's, for nobody else to follow (lost_threads.h); body->kept; or null
+  std::atomic<ThreadCache*> cache{nullptr};  // its thread's cache, which no other thread may dereference
+                                             // (lost_threads.h); or &body->kept; or null
   unsigned shard = 0;
-  uint32_t slow_entries = 0;      // since collection was last considered
-  std::atomic<int32_t> thread_id{0};  // its last thread's; written under the registry lock
-  uint64_t collected_ns = 0;      // when it was last done
-  size_t foreign_bytes = 0;       // in all classes
-  uint64_t handed_out_bytes = 0;  // to its thread, in lists and large blocks: the clock that samples go by
+  uint32_t slow_entries = 0;      // slow-path entries since collection was last considered
+  std::atomic<int32_t> thread_id{0};  // of its current or last thread; written under the registry lock
+  uint64_t collected_ns = 0;      // when the last collection was done
+  size_t foreign_bytes = 0;       // bytes of foreign blocks in all classes
+  uint64_t handed_out_bytes = 0;  // bytes given to its thread, in lists and large blocks: the clock of the sampler
   uint64_t sample_at = 0;         // the next sample point on that clock
-  uint64_t sample_base = 0;       // the mean it was drawn with is this << sample_stretch; whoever draws sets all three
+  uint64_t sample_base = 0;       // sample_at was drawn with the mean sample_base << sample_stretch; the drawing code
+                                  // sets all three
   uint64_t due_interval = 0;      // the mean with which the sample that is being taken was drawn
   uint64_t random_state = 0;
-  void* recorder = nullptr;       // core/api's, for the samples of the thread that has the heap
-  uint64_t sample_changes = 0;    // those that the distance was drawn after
+  void* recorder = nullptr;       // belongs to core/api: records the samples of the thread that has the heap
+  uint64_t sample_changes = 0;    // the value of sample_changes when the distance was drawn
   uint8_t sample_stretch = 0;
-  uint32_t due_home = 0;          // of the sample that is being taken (homes.h)
-  uint32_t parked_bytes = 0;      // of its spans, while it is parked
-  std::atomic<uint64_t> remote_frees{0};  // blocks its threads have published; written by the owner
+  uint32_t due_home = 0;          // home of the sample that is being taken (homes.h)
+  uint32_t parked_bytes = 0;      // bytes of its spans, while it is abandoned (kParked)
+  std::atomic<uint64_t> remote_frees{0};  // blocks that its threads have published; written by the owner
   std::atomic<uint64_t> copies{0};        // blocks that realloc had to copy, by its threads; written by the owner
   std::atomic<uint64_t> copied_bytes{0};
   size_t cached_bytes = 0;        // this heap's share of the global count, as of the last collection
   ThreadHeap* next_all = nullptr;
   ThreadHeap* next_idle = nullptr;
   HeapBody* body = nullptr;       // never null, never changes
-  uint32_t detached_spans = 0;    // whose pages are being purged: on none of its lists (holes.h). slow_lock
-  uint8_t idle_ticks = 0;         // 0 with a thread; kBodyPurged: the body's pages are gone; kBodyGoes: who has them go has the heap. Registry lock
-  std::atomic<int32_t> process_id{0};  // whose thread thread_id is; 0: nobody's who might be lost (lost_threads.h). Registry lock
+  uint32_t detached_spans = 0;    // spans on none of its lists because their pages are being purged (holes.h). Under
+                                  // slow_lock
+  // 0 while a thread has the heap. kBodyPurged: the body's pages are purged. kBodyGoes: a thread is purging them and
+  // holds the heap. Under the registry lock.
+  uint8_t idle_ticks = 0;
+  // The process that thread_id belongs to; 0: the heap has no thread that could be lost (lost_threads.h). Under the
+  // registry lock.
+  std::atomic<int32_t> process_id{0};
 };
 
 static_assert(sizeof(ThreadHeap) == 4 * kCacheLineBytes);
 
-// What a stray write or an invalid free has left in front of a free list is met before it is followed. Checking every link
-// would cost a cache miss each (docs/decisions/0001).
+// Checks the first two blocks of a free list before they are followed. This finds what a stray write or an invalid free
+// has left at the front. Checking every link would cost a cache miss per block (docs/decisions/0001).
 SEEMALLOC_ALWAYS_INLINE bool first_links_are_sound(const Span* span, const Block* first) {
   if (!span->is_carved_block(first)) return false;
   const Block* second = first->next;
-  __asm__ volatile("" ::: "memory");  // what was loaded is loaded again: cheaper than to save registers for it
+  __asm__ volatile("" ::: "memory");  // makes the compiler load again: cheaper than saving registers
   return second == nullptr || span->is_carved_block(second);
 }
 
 enum class Draw {
   kSampled,      // the last point was reached
   kTimePassed,   // the interval may be shorter again
-  kNewInterval,  // the option has changed: takes it over as sample_base
+  kNewInterval,  // the option has changed: sample_base becomes the new value
 };
-// Called with the heap that needs a new sample point: sets sample_at. Set once at start by core/api; until then, and in
-// the minimal library, nothing is sampled.
+// Called with a heap that needs a new sample point: sets sample_at. core/api sets this pointer once at start. Until
+// then, and in the minimal library, nothing is sampled.
 extern void (*draw_sample_distance)(ThreadHeap& heap, Draw reason);
 
-// What heaps have to hear of. Upper half: counts changes of the option, after which what was drawn before is stale. Lower
-// half: times at which stretched distances had to be drawn again. Distances are exponential, so that what is
-// left of one may be drawn again at any time, but not because of where its point lies: never between seeing that a list
-// holds the point and taking it.
+// Changes that heaps must notice. The upper half counts changes of the option; distances drawn before such a change are
+// stale. The lower half counts the times at which backed-off distances had to be drawn again. Distances are
+// exponential, so the rest of one may be drawn again at any time, as long as the decision does not depend on the
+// position of its point: never between finding that a list holds the point and taking that sample.
 extern std::atomic<uint64_t> sample_changes SEEMALLOC_HIDDEN;
 SEEMALLOC_NOINLINE void redraw_sample(ThreadHeap& heap);
 SEEMALLOC_NOINLINE void relax_sample(ThreadHeap& heap);
@@ -159,17 +178,17 @@ SEEMALLOC_ALWAYS_INLINE void relax_if_due(ThreadHeap& heap) {
   if (!sample_changes_seen(heap)) relax_sample(heap);
 }
 
-// The outcome of refill: one block, or the news that this allocation is the sample (due_interval and due_home tell of what kind), or
-// no memory.
+// The outcome of refill: one block; or the caller's allocation is the sample (due_interval and due_home describe it);
+// or no memory.
 enum class Refill { kBlock, kSample, kNoMemory };
 
-// The malloc list of `size_class` is empty: takes a block for the caller and hands the next list to the cache. (For a
-// sample too the list that follows it may have been handed over.)
-// With may_sample false a sample that is due goes unrecorded (there is no memory for it).
+// The thread free list of `size_class` is empty: takes a block for the caller and puts the next list into the thread
+// cache. (If the outcome is a sample, the list that follows it may have been put there too.)
+// If may_sample is false, a sample that is due is not recorded (there is no memory for it).
 // Requires: the calling thread owns `heap`.
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample = true);
 
-// The last store of take_freed: who finds this list finds the span without it (current_spans.h).
+// The last store of take_freed: a thread that sees this list also sees the span without it (current_spans.h).
 SEEMALLOC_ALWAYS_INLINE void set_taken_list(Block** head, Block* list) {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
   __asm__ volatile("" ::: "memory");  // x86 keeps stores in order
@@ -179,10 +198,10 @@ SEEMALLOC_ALWAYS_INLINE void set_taken_list(Block** head, Block* list) {
 #endif
 }
 
-// One less; true when there was none left.
+// Decrements the counter. Returns true if it was 0.
 SEEMALLOC_ALWAYS_INLINE bool count_down(uint32_t& counter) {
 #if defined(__x86_64__)
-  bool ended;  // in memory, for otherwise the compiler would save registers for it
+  bool ended;  // decremented in memory: otherwise the compiler would save registers for it
   __asm__ volatile("subl $1, %0" : "+m"(counter), "=@ccc"(ended));
   return ended;
 #else
@@ -190,18 +209,20 @@ SEEMALLOC_ALWAYS_INLINE bool count_down(uint32_t& counter) {
 #endif
 }
 
-// The malloc list is empty, but blocks of its span have been freed since it was handed over: they are the next list. No
-// lock, and no more than a few loads and stores, because a class of large blocks comes here with every malloc. Null when
-// refill has to decide. Requires: the calling thread owns `heap`.
+// The thread free list is empty, but blocks of its span have been freed since it was handed over: they become the next
+// list. Takes no lock and does only a few loads and stores, because a class of large blocks comes here with every
+// malloc.
+// Returns null if refill has to decide. Requires: the calling thread owns `heap`.
 SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
-  Span* span = load_racing(heap.body->ready[size_class]);  // after the list's end has been seen (current_spans.h)
+  Span* span = load_racing(heap.body->ready[size_class]);  // loaded after the end of the list has been seen
+                                                           // (current_spans.h)
   if (span == nullptr) return nullptr;
   Block* first = span->free_list;
   if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
   if (count_down(heap.body->freed_lists[size_class])) return nullptr;  // refill sets it anew
   uint64_t clock = heap.handed_out_bytes + uint64_t{span->free_blocks_of_current()} * span->block_bytes;
   if (clock >= heap.sample_at) {
-    heap.body->freed_lists[size_class]++;  // none is handed out
+    heap.body->freed_lists[size_class]++;  // no list is handed out
     return nullptr;
   }
   heap.handed_out_bytes = clock;
@@ -211,109 +232,123 @@ SEEMALLOC_ALWAYS_INLINE Block* take_freed(ThreadHeap& heap, size_t size_class) {
   return first;
 }
 
-// The same where all of the current span is used up and another one has freed blocks: the short form of refill. Null when that
-// has to decide. Requires: the calling thread owns `heap`, and take_freed has just answered null.
+// Handles the case that the current span is used up and another span has freed blocks: the short form of refill.
+// Returns null if refill has to decide. Requires: the calling thread owns `heap`, and take_freed has just returned
+// null.
 Block* take_available(ThreadHeap& heap, size_t size_class);
 
-// A block of `bytes` is being allocated outside the lists (a large one): true when it is no sample. False: nothing has been
-// done, large_sample_due() tells. Requires: the calling thread owns `heap`.
+// A block of `bytes` is being allocated outside the lists (a large block). Returns true if it is not a sample. On false
+// nothing has been done, and large_sample_due() decides. Requires: the calling thread owns `heap`.
 SEEMALLOC_ALWAYS_INLINE bool pass_sample(ThreadHeap& heap, size_t bytes) {
   uint64_t clock = heap.handed_out_bytes + bytes;
   if (SEEMALLOC_UNLIKELY(clock >= heap.sample_at) || !sample_changes_seen(heap)) return false;
   heap.handed_out_bytes = clock;
   return true;
 }
-// The same: true when it is the sample.
+// Counts the block as pass_sample() does. Returns true if it is the sample.
 bool large_sample_due(ThreadHeap& heap, size_t bytes);
 
-// In a child of fork that has no helper yet: called by slow paths of free, with no lock held. Else null. Set by core/api.
+// Called by slow paths of free, with no lock held, in a child of fork that has no helper thread yet; otherwise null.
+// Set by core/api.
 extern std::atomic<void (*)()> on_slow_free SEEMALLOC_HIDDEN;
 inline void note_slow_free() {
   if (void (*notice)() = on_slow_free.load(std::memory_order_relaxed); SEEMALLOC_UNLIKELY(notice != nullptr)) notice();
 }
 
-// The countdown of a span this heap owns reached zero: files it as available, or gives it back when it is empty.
+// The countdown of a span that this heap owns has reached zero: moves the span to the available list, or releases it if
+// it is empty.
 void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept;
 
-// The heap of the calling thread, made (or recycled) if it has none; null when the OS refuses memory.
+// Returns the heap of the calling thread. Makes or recycles one if the thread has none. Returns null if the OS refuses
+// memory.
 ThreadHeap* adopt_heap();
-// The calling thread is ending: the heap goes to the next thread, with its spans if they are few. Else, and when no thread
-// comes, every span goes to the central lists or the page heap.
+// The calling thread is ending. If its spans are few, the heap keeps them for the next thread. Otherwise, or if no
+// thread takes the heap before the next tick, every span goes to the central lists or the page heap.
 void abandon_heap(ThreadHeap& heap);
 
-// Hands on half of the spans that were not needed since the last call; more while the budget of all heaps is exceeded.
+// Gives half of the spans that were not needed since the last call to the central lists or the page heap; more while
+// all heaps together exceed the budget.
 // Requires: the calling thread owns `heap`.
 void collect(ThreadHeap& heap, bool everything);
 // Free bytes kept by all thread heaps, as of their last collections.
 size_t cached_bytes_total();
 
-// Redraws every heap's next sample point at its next slow-path entry: the option has changed.
+// The option has changed: each heap redraws its next sample point at its next slow-path entry.
 void invalidate_sample_distances();
-// The same, if any distance is stretched: the heap has grown; or time has passed.
+// Does the same if any distance is backed off. Called when the heap has grown, and when time has passed.
 void redraw_stretched_samples();
 
-// ---- for remote.cc, registry and statistics: under slow_lock ----
+// ---- for remote.cc, registry.cc and statistics.cc: under slow_lock ----
 
-// A new span of the class for this heap, published; null when out of memory.
+// Makes a span of the class; null when out of memory. The caller sets the owner and publishes it.
 Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, pages::SpanKind kind);
-// Cuts the next blocks from the span's untouched end; returns how many, linked and null-terminated from *first.
+// Carves the next blocks from the span's untouched end. Returns their number; *first is their list, null-terminated.
 uint32_t carve(Span* span, Block** first);
-// Files a span that has become this heap's by what it has left.
+// Puts a span that this heap has just got on the available or the full list, depending on whether it has free blocks.
 void file_owned_locked(ThreadHeap& heap, Span* span);
-// `count` blocks come back to a span of this heap.
+// Returns `count` freed blocks to a span of this heap.
 void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t count);
-// A span without live blocks, off its owner's lists, goes back to the page heap.
+// Releases a span to the page heap. Requires: it has no live blocks and is on none of its owner's lists.
 void retire(Span* span);
-// Takes in what other threads freed.
+// Takes over all blocks that other threads have freed to this heap.
 void drain_pending_locked(ThreadHeap& heap);
-// The heap's thread is gone: hands on every span that can be. The rest waits for a remote free under way.
+// The heap's thread is gone: hands on every span that can be handed on. The others wait for a remote free that is under
+// way.
 void release_spans_locked(ThreadHeap& heap);
-// The same for a heap whose thread has ended or does not exist after fork; leaves it a zombie.
+// The same for the lists and spans of a heap whose thread has ended, or does not exist after fork. Leaves the heap a
+// zombie.
 void release_everything(ThreadHeap& heap);
-// The calling thread, which is ending, has no heap and no lists any more: they are where the heap keeps them. Requires: slow_lock.
+// Detaches the heap and its lists from the calling thread, which is ending: the lists move to body->kept. Requires:
+// slow_lock.
 void take_from_this_thread(ThreadHeap& heap);
-// The calling thread is ending: the next one may have its heap as it is. False, and it is still its, when that would keep more than
-// `most_bytes` of spans from others; else heap.parked_bytes is what it keeps.
+// The calling thread is ending: keeps the heap as it is for the next thread. On success heap.parked_bytes is the size
+// of the spans that it keeps. Returns false, and the heap stays this thread's, if that would keep more than
+// `most_bytes` of spans from other threads.
 bool park(ThreadHeap& heap, size_t most_bytes);
-// The option `sample` has changed since the heap had no lists: what they hold was handed out by the old one.
+// True if the option `sample` has changed since the heap had no lists: the blocks in them were counted under the old
+// value.
 bool has_older_lists(const ThreadHeap& heap);
-// The calling thread's heap from here on, and the lists that a parked one has.
+// Makes the heap the calling thread's, with the lists that it has if it was abandoned.
 void give_to_this_thread(ThreadHeap& heap);
-// A remote free found the owner's thread gone: hands on what it left behind. Requires: no lock held.
+// A remote free has found that the owner's thread is gone: hands on the spans that it left behind. Requires: no lock
+// held.
 void hand_on_zombie(ThreadHeap& heap);
 
 inline constexpr uint8_t kBodyPurged = UINT8_MAX, kBodyGoes = UINT8_MAX - 1;
-// Gives the memory of heaps back that have had no thread for some ticks. Makes system calls. Requires: no lock held.
+// Purges the memory of heaps that have had no thread for some ticks. Makes system calls. Requires: no lock held.
 void purge_idle_bodies();
 
-// The empty spans that threads keep, one per class, for their next refill go back. Requires: no lock held.
+// Releases the empty spans that threads keep for their next refill, one per class. Requires: no lock held.
 void retire_empty_spans();
 
-// Parked heaps, which no thread has taken yet, hand on what they have. Requires: no lock held.
+// Hands on the spans and lists of abandoned heaps that no thread has taken yet. Requires: no lock held.
 void release_parked();
 
-// How often a list of the class ended: by heaps that are in nobody's hands any more, and by the heap.
+// How often a thread free list of the class ran out: in heaps that no thread has any more (settled_refills), and in
+// this heap (refills_of).
 uint64_t settled_refills(unsigned size_class);
 void forget_refills_in_child();
 uint64_t refills_of(const ThreadHeap& heap, unsigned size_class);
 
-// Bytes that were handed to threads, and that the program had not taken when they ended, or never got.
+// Bytes that were handed to threads and that the program never got: left in lists when the threads ended, or samples
+// that were not taken.
 uint64_t returned_unused_bytes();
 void count_returned_unused(uint64_t bytes);
 
-// All heaps ever made, newest first; never shrinks. The registry lock keeps their states.
+// All heaps ever made, newest first; the list never shrinks. The registry lock protects their states.
 ThreadHeap* all_heaps();
-// Those that have a thread.
+// Number of heaps that have a thread.
 unsigned active_heaps();
 Lock& registry_lock();
-// What heaps handed out before their present, or last, thread, and threads got without one. Requires: the registry lock.
+// Bytes that heaps handed out before their current (or last) thread, and bytes that threads got without a heap.
+// Requires: the registry lock.
 uint64_t handed_out_elsewhere();
-// To a thread that is past its last destructors, or for whose heap there was no memory.
+// Counts bytes given to a thread that is past its last destructors, or for whose heap there was no memory.
 void count_handed_out_heapless(uint64_t bytes);
 
 void lock_for_fork();
 void unlock_after_fork_parent();
-// In the child: the other threads are gone; their heaps are abandoned on their behalf.
+// In the child: the other threads are gone; this thread abandons their heaps on their behalf.
 void unlock_after_fork_child();
 
 }  // namespace seemalloc::heap
