@@ -19,17 +19,17 @@ using pages::SpanState;
 namespace {
 
 constexpr uint32_t kMaxLists = 64;
-// Of all classes together.
+// In all classes together.
 constexpr size_t kMaxListedBytes = 4 * MiB;
 std::atomic<size_t> listed_bytes{0};
 
 struct alignas(kCacheLineBytes) CentralClass {
   Lock lock;
-  std::atomic<bool> any;  // something is available: a hint that may be read without the lock
+  std::atomic<bool> any;  // a span is available: a hint that may be read without the lock
   SpanList available;
-  SpanList looked;  // available too, the last to be taken: they have been searched for holes
+  SpanList looked;  // available too, but taken last: spans that have been scanned for holes
   SpanList lending;
-  bool lent;  // since the last trim
+  bool lent;  // a thread has taken shared blocks since the last trim
   std::atomic<uint32_t> list_count;
   uint32_t list_low_water;  // fewest lists since the last central_publish_lists
 
@@ -47,7 +47,8 @@ struct alignas(kCacheLineBytes) CentralClass {
   SpanList& list_of(const Span* span) {
     return span->lending() ? lending : span->look.worth_from == 0 ? available : looked;
   }
-  // One of which not much is lent: else it would be a few blocks for its owner, and others' frees to it remote ones.
+  // Returns a shared span of which few blocks are live. From any other one its owner would get only a few blocks, and
+  // the frees of the others would be remote ones.
   Span* lending_to_take() const {
     Span* span = lending.front();
     return span != nullptr && span->live() <= span->capacity / 2 ? span : nullptr;
@@ -56,13 +57,13 @@ struct alignas(kCacheLineBytes) CentralClass {
 };
 constinit CentralClass central[kClassCount];
 
-// Apart from the classes: a program that hands nothing on never touches them.
+// Kept apart from the classes: a program that hands no blocks on never touches these pages.
 struct List {
   uint32_t count;
   Block* blocks[kMaxForeignBlocks];
 };
 constexpr uint32_t kNearLists = 4;
-List near_lists[kNearLists][kClassCount];  // few of many classes are on few pages
+List near_lists[kNearLists][kClassCount];  // a few lists of many classes are on few pages
 List more_lists[kClassCount][kMaxLists - kNearLists];
 
 List& list_at(unsigned size_class, uint32_t i) {
@@ -138,7 +139,7 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
     list.remove(span);
     list.add(span);
   }
-  // One small lending span stays: threads that come and go would make a new one each.
+  // One small shared span stays: otherwise threads that come and go would each make a new one.
   bool stays = span->lending() && list.lending.size() == 1 && span->bytes <= kPageBytes;
   bool empty = span->is_empty() && !stays && span->state != SpanState::kDetached;
   if (empty) {
@@ -163,7 +164,7 @@ uint32_t central_lend(unsigned size_class, uint32_t count, Block** first) {
     pages::publish(span);
     list.add(span);
   }
-  // One by one from its untouched end: what is not lent is not touched.
+  // Carves one block at a time from the untouched end: blocks that are not given out are not touched.
   uint32_t lent = 0;
   Block** link = first;
   for (; lent < count && (span->free_list != nullptr || span->carved < span->capacity); lent++) {
@@ -252,7 +253,7 @@ Span* central_detach(unsigned size_class, uint32_t least_periods, bool* more) {
   if (!list.any.load(std::memory_order_relaxed)) return nullptr;
   LockGuard guard(list.lock);
   for (unsigned i = 0; i < kHoleLooks; i++) {
-    Span* span = list.available.back();  // there longest
+    Span* span = list.available.back();  // the span that has been there longest
     if (span == nullptr || !has_waited(span, least_periods)) return nullptr;
     list.remove(span);
     if (may_have_holes(span)) {
@@ -276,7 +277,7 @@ void central_reattach(Span* span) {
     empty = span->is_empty();
     forget_detached();
     if (empty) {
-      span->state = SpanState::kFull;  // a child of fork is not to file it
+      span->state = SpanState::kFull;  // a child of fork must not put it on a list
       span->remote.store(0, std::memory_order_relaxed);
     } else {
       note_look(span);

@@ -8,7 +8,8 @@ namespace seemalloc::heap {
 
 namespace {
 
-// Changes with every malloc of the class, and with every free into its current span: seldom not, and that is no harm. Never 0.
+// A hash that changes with every malloc of the class and every free into its current span. A rare collision does no
+// harm. Never 0.
 uint32_t use_of(const Span* span, const Block* list) {
   constexpr uint64_t kMix = 0x9e3779b97f4a7c15;
   uint64_t use = reinterpret_cast<uintptr_t>(list) * kMix ^ reinterpret_cast<uintptr_t>(span->free_list_acquire());
@@ -16,7 +17,7 @@ uint32_t use_of(const Span* span, const Block* list) {
   return static_cast<uint32_t>(use >> 32) | 1;
 }
 
-// Looks whether the class has been used since the last look. Requires: slow_lock.
+// Returns true if the class has not been used since the last check, and for long enough. Requires: slow_lock.
 bool is_unused(ClassState& cs, const Block* list, uint32_t least_periods) {
   uint32_t use = use_of(cs.current, list);
   if (use != cs.last_use) {
@@ -27,7 +28,8 @@ bool is_unused(ClassState& cs, const Block* list, uint32_t least_periods) {
   return has_waited(cs.current, least_periods) || least_periods <= 1;
 }
 
-// Somebody is at work on the lists of a heap that is between two threads but not parked, in part without the lock.
+// True if another thread works on the lists of a heap that is between two threads but not abandoned (kParked); it does
+// so in part without the lock.
 bool changes_hands(const ThreadHeap& heap) {
   return heap.cache.load(std::memory_order_relaxed) == &heap.body->kept &&
          heap.state.load(std::memory_order_relaxed) != HeapState::kParked;

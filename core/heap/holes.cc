@@ -24,19 +24,20 @@ std::atomic<Span*> detached_span{nullptr};
 
 namespace {
 
-// What has become available at any time of a period has waited for two whole ones after the third.
+// A span that became available at any time within a period has waited for two whole periods after the third has begun.
 constexpr uint32_t kPeriodsToWait = 3;
 constexpr uint64_t kShortestPeriod_ns = 125 * kMillisecond_ns;
 constexpr uint64_t kLongestPeriod_ns = 8 * kSecond_ns;  // when doubled
-// At once: by the helper, and by a thread of the program where there is none. As much rest follows, or much more when the
-// program works (PurgeBudget).
+// The length of a slice: of the helper thread, and of a thread of the program if there is no helper. A rest of kRest_ns
+// follows, or a much longer one while the program works (PurgeBudget).
 constexpr uint64_t kSlice_ns = 5 * kMillisecond_ns;
 constexpr uint64_t kShortSlice_ns = 500 * kMicrosecond_ns;
 constexpr uint64_t kRest_ns = 15 * kMillisecond_ns;
 // Smaller heaps are left alone.
 constexpr unsigned kLeastRegions = 2;
 
-// When the last periods began, by number. The oldest one's place is that of the next, which may be about to begin.
+// The times at which the last periods began, by number. The slot of the oldest one is also that of the next one, which
+// may be about to begin.
 constexpr uint32_t kPlaces = 64, kRemembered = kPlaces - 1;
 std::atomic<uint64_t> began_ns[kPlaces];
 
@@ -48,7 +49,7 @@ void begin_epoch() {
 
 std::atomic<uint64_t> spans_with_holes{0}, purged_bytes{0}, refilled_bytes{0}, current_spans{0};
 
-// Who purges: an address of its thread's own. Null when nobody does.
+// The purging thread, identified by the address of its thread_cache. Null if no thread purges.
 std::atomic<const void*> purger{nullptr};
 
 bool become_purger() {
@@ -73,7 +74,7 @@ uint32_t pages_touched(const Span* span, uintptr_t start, uintptr_t end) {
 }
 static_assert(kMaxSpanPages * kPageBytes / 4096 <= 32);  // no OS page is smaller
 
-// Those that are the span's alone (OS pages may be larger than ours) and that somebody may have written to.
+// Pages that belong to the span alone (OS pages may be larger than ours) and that may have been written to.
 uint32_t purgeable_pages(const Span* span) {
   uintptr_t end = span->start + (span->known_zero ? size_t{span->carved} * span->block_bytes : span->bytes);
   uintptr_t first = round_up(span->start, os::page_bytes()), last = round_down(span->start + span->bytes, os::page_bytes());
@@ -81,23 +82,23 @@ uint32_t purgeable_pages(const Span* span) {
   return first < end ? pages_touched(span, first, end) : 0;
 }
 
-// ---- what is free of a detached span ----
+// ---- free blocks of a detached span ----
 
-// The purger's, of which there is one: too large for a stack.
+// These arrays belong to the purger, of which there is one; they are too large for a stack.
 constexpr uint32_t kMaxBlocks = kMaxSpanPages * kPageBytes / 8;
-uint16_t listed[kMaxBlocks];        // numbers of the list's blocks behind the first, in this order
-uint64_t is_free[kMaxBlocks / 64];  // by number: these, and those that lie in holes
+uint16_t listed[kMaxBlocks];        // indexes of the list's blocks behind the first, in list order
+uint64_t is_free[kMaxBlocks / 64];  // by index: the listed blocks, and those in holes
 
 struct FreeList {
   Block* first;    // stays where it is: the owner frees in front of it
-  uint32_t count;  // of blocks, itself included
+  uint32_t count;  // number of blocks, `first` included
 };
 
 uint32_t number_of(const Span* span, const Block* block) {
   return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(block) - span->start) / span->block_bytes);
 }
 
-// False when it is marked already.
+// Returns false if the block is marked already.
 bool mark_free(uint32_t number) {
   uint64_t bit = uint64_t{1} << (number % 64);
   if ((is_free[number / 64] & bit) != 0) return false;
@@ -105,15 +106,15 @@ bool mark_free(uint32_t number) {
   return true;
 }
 
-// Asks for all lines with links at once; the list would have us wait for one after the other.
+// Prefetches all cache lines with links at once; following the list would wait for one after the other.
 void prefetch_links(const Span* span) {
   size_t step = span->block_bytes < kCacheLineBytes ? kCacheLineBytes : span->block_bytes;
   uintptr_t end = span->start + size_t{span->carved} * span->block_bytes;
   for (uintptr_t at = span->start; at < end; at += step) __builtin_prefetch(reinterpret_cast<const void*>(at));
 }
 
-// Reads the list into `listed` and `is_free`. False when it is not what was counted: the program has written to what it has
-// freed (its owner will report it), or is freeing just now.
+// Reads the list into `listed` and `is_free`. Returns false if the list does not match the count: the program has
+// written to freed blocks (their owner will report it), or is freeing a block right now.
 bool read_list(const Span* span, const FreeList& list) {
   prefetch_links(span);
   uint32_t behind = 0;
@@ -136,7 +137,7 @@ bool mark_hole_blocks(const Span* span) {
   return true;
 }
 
-// Pages that a block touches which is not free, and the one of the first free block's link.
+// The pages touched by a block that is not free, and the page of the first free block's link.
 uint32_t busy_pages(const Span* span, const Block* first) {
   uintptr_t link = reinterpret_cast<uintptr_t>(first);
   uint32_t busy = pages_touched(span, link, link + sizeof(Block));
@@ -152,7 +153,7 @@ uint32_t busy_pages(const Span* span, const Block* first) {
   return busy;
 }
 
-// The pages to purge: new holes. 0 when there is none, or not enough to take a huge page apart.
+// Returns the pages to purge: the new holes. Returns 0 if there are none, or too few to split a huge page for them.
 uint32_t find_holes(const Span* span, const FreeList& list) {
   for (uint32_t word = 0; word * 64 < span->carved; word++) is_free[word] = 0;
   if (list.first == nullptr || !read_list(span, list) || !mark_hole_blocks(span)) return 0;
@@ -184,7 +185,7 @@ void unlink_blocks(Span* span, const FreeList& list, uint32_t pages) {
   span->add_holes(holes, unlinked);
 }
 
-// Returns the bytes that have gone; *refused when the kernel did not take all of them.
+// Returns the bytes purged. Sets *refused if the kernel did not purge all of them.
 size_t purge_pages(const Span* span, uint32_t pages, bool* refused) {
   os::ForSizeClass label(span->size_class);
   bool splits = pages::take_huge_page_apart(span);
@@ -208,7 +209,7 @@ size_t purge_pages(const Span* span, uint32_t pages, bool* refused) {
 
 // ---- one pass over all spans that wait ----
 
-// Where a pass goes on. Heaps are never unmade, and new ones come in front.
+// Where a pass continues. Heaps are never removed, and new ones come in front.
 struct Place {
   ThreadHeap* heap;  // null: spans without an owner are next
   unsigned size_class;
@@ -225,13 +226,13 @@ struct Pass {
   bool over() const { return refused || os::monotonic_ns() >= end_ns; }
 };
 
-// Steps 2 to 4 for a span of a heap, or of nobody. L is the lock under which others change its counts.
+// Steps 2 to 4 for a span of a heap, or an unowned one. L is the lock under which other threads change its counts.
 template <typename L>
 void purge_detached(Span* span, L& lock, Pass& pass) {
   FreeList list{};
   {
     LockGuard guard(lock);
-    list.count = listed_blocks(span);  // first: what is counted is on the list
+    list.count = listed_blocks(span);  // loaded first: every block that it counts is on the list
     list.first = span->free_list_acquire();
   }
   uint32_t pages = find_holes(span, list);
@@ -246,11 +247,11 @@ void purge_detached(Span* span, L& lock, Pass& pass) {
   spans_with_holes.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Null when there is none; with *more when it has looked for long enough.
+// Returns null if no span qualifies. Sets *more if it stopped because it has checked kHoleLooks spans.
 Span* detach_from(ClassState& cs, uint32_t least_periods, bool* more) {
   *more = false;
   for (unsigned i = 0; i < kHoleLooks; i++) {
-    Span* span = cs.available.front();  // there longest
+    Span* span = cs.available.front();  // the span that has been there longest
     if (span == nullptr || !has_waited(span, least_periods)) return nullptr;
     cs.available.remove(span);
     if (may_have_holes(span) || span->is_empty_now()) {
@@ -265,10 +266,10 @@ Span* detach_from(ClassState& cs, uint32_t least_periods, bool* more) {
   return nullptr;
 }
 
-// The same for the heap's classes from *size_class on.
+// Does the same for the heap's classes from *size_class on.
 Span* detach_owned(ThreadHeap& heap, unsigned* size_class, uint32_t least_periods, bool* more) {
   *more = false;
-  if (!heap.slow_lock.try_lock()) return nullptr;  // busy: another time
+  if (!heap.slow_lock.try_lock()) return nullptr;  // busy: try again in a later pass
   Span* span = nullptr;
   for (; *size_class < kClassCount; ++*size_class) {
     span = detach_from(heap.body->classes[*size_class], least_periods, more);
@@ -279,7 +280,7 @@ Span* detach_owned(ThreadHeap& heap, unsigned* size_class, uint32_t least_period
   return span;
 }
 
-// Step 5. The countdown is the owner's and has gone on meanwhile.
+// Step 5. The countdown belongs to the owner and has gone on meanwhile.
 void reattach_owned(ThreadHeap& heap, Span* span) {
   {
     LockGuard guard(heap.slow_lock);
@@ -290,7 +291,7 @@ void reattach_owned(ThreadHeap& heap, Span* span) {
     span->look.since = hole_epoch.load(std::memory_order_relaxed);
     note_look(span);
     if (span->is_empty_now()) {
-      retire(span);  // also the last: it has waited, or everything was asked for
+      retire(span);  // even the last one of the class: it has waited, or a purge of everything was requested
     } else {
       cs.available.push_back(span);
     }
@@ -298,7 +299,7 @@ void reattach_owned(ThreadHeap& heap, Span* span) {
   if (heap.state.load(std::memory_order_seq_cst) == HeapState::kZombie) hand_on_zombie(heap);
 }
 
-// False when time is up before the end.
+// Returns false if time is up before the end.
 bool purge_current_spans(ThreadHeap& heap, Pass& pass) {
   for (uint64_t classes = unused_classes(heap, pass.least_periods); classes != 0; classes &= classes - 1) {
     if (pass.over()) return false;
@@ -311,7 +312,7 @@ bool purge_current_spans(ThreadHeap& heap, Pass& pass) {
   return true;
 }
 
-// False when time is up before the end.
+// Returns false if time is up before the end.
 bool purge_heap(ThreadHeap& heap, Pass& pass) {
   if (heap.state.load(std::memory_order_relaxed) == HeapState::kZombie) return true;
   if (!purge_current_spans(heap, pass)) return false;
@@ -341,7 +342,7 @@ bool purge_unowned(Pass& pass) {
   return true;
 }
 
-// False when time is up before the end: pass.place is where.
+// Returns false if time is up before the end; pass.place is then where it stopped.
 bool run(Pass& pass) {
   while (ThreadHeap* heap = pass.place.heap) {
     if (!purge_heap(*heap, pass)) return false;
@@ -350,12 +351,13 @@ bool run(Pass& pass) {
   return purge_unowned(pass);
 }
 
-// ---- when ----
+// ---- scheduling ----
 
 std::atomic<uint64_t> next_slice_ns{0};
 std::atomic<bool> unfinished{false};  // spans of this period are left
 
-// The purger's. A period is half a purge delay, and twice as long whenever much of what was purged is wanted again.
+// Belongs to the purger. A period is half a purge delay. Its length doubles each time much of the purged memory is
+// reused.
 constexpr unsigned kMostDoubled = 6;
 struct Periods {
   uint64_t next_ns;
@@ -374,7 +376,7 @@ void set_length(uint64_t purged, uint64_t refilled) {
   }
 }
 
-// Half a purge delay, but not longer because free runs are kept for longer: holes have their own measure of what is wanted again.
+// Half a purge delay, but not longer because free runs are kept for longer: holes have a measure of reuse of their own.
 uint64_t shortest_period_ns() {
   constexpr uint64_t kTuned_ns = pages::PurgeDelay::kFirst_ns / 2;
   uint64_t half = pages::purge_delay_ns() / 2;
@@ -390,7 +392,7 @@ void begin_period(uint64_t now) {
   uint64_t length = shortest_period_ns();
   for (unsigned i = 0; i < periods.doubled && length < kLongestPeriod_ns; i++) length *= 2;
   periods.next_ns = now + length;
-  // What has not fitted goes on first.
+  // Work left over from the last period goes on first.
   if (!unfinished.load(std::memory_order_relaxed)) periods.place = the_beginning();
   unfinished.store(true, std::memory_order_relaxed);
   begin_epoch();
@@ -405,7 +407,7 @@ void run_slice(uint64_t now, uint64_t most_ns) {
   bool complete = run(pass);
   periods.place = pass.place;
   pages::purge_budget.spent(os::thread_cpu_ns() - cpu_before);
-  // What was refused would be refused again.
+  // The kernel would refuse it again.
   if (pass.refused) periods.doubled = kMostDoubled;
   if (pass.refused || complete) unfinished.store(false, std::memory_order_relaxed);
 }
@@ -459,12 +461,13 @@ void purge_holes_if_due(uint64_t now_ns) {
 }
 
 namespace {
-// When the period began, or the oldest that is remembered; 0 where none has ended yet.
+// Returns when the period began, or when the oldest remembered one did; 0 if no period has ended yet.
 uint64_t beginning_of(uint32_t epoch, uint32_t now) {
   uint32_t oldest = now < kRemembered ? 1 : now - kRemembered + 1;
   if (epoch < oldest) epoch = oldest;
-  uint64_t began = began_ns[epoch % kPlaces].load(std::memory_order_acquire);  // before the look whether another one has begun
-  // The first began with the process, which is not written down: at least since the second.
+  // Loaded before the check whether another period has begun.
+  uint64_t began = began_ns[epoch % kPlaces].load(std::memory_order_acquire);
+  // The first period began with the process, and its start is not recorded: returns the start of the second.
   if (began == 0 && epoch < now) began = began_ns[(epoch + 1) % kPlaces].load(std::memory_order_acquire);
   return began;
 }
@@ -485,7 +488,7 @@ uint64_t ns_since_hole_epoch(uint32_t epoch) {
 bool holes_wait() { return unfinished.load(std::memory_order_relaxed) && wanted(); }
 
 namespace {
-// Waits for a slice of another thread, but not for a signal handler's own.
+// Waits for another thread's slice, but not for a slice of this thread that a signal handler has interrupted.
 bool become_purger_in_time(uint64_t most_ns) {
   constexpr uint64_t kPause_ns = 100 * kMicrosecond_ns, kLongest_ns = 50 * kMillisecond_ns;
   if (most_ns > kLongest_ns) most_ns = kLongest_ns;
@@ -497,14 +500,14 @@ bool become_purger_in_time(uint64_t most_ns) {
   return false;
 }
 
-// The purger's: where the last of these passes has stopped before the end.
+// Belongs to the purger: true if the last bounded pass stopped before the end.
 bool unfinished_pass = false;
 Place next_place;
 }  // namespace
 
 size_t purge_all_holes(uint64_t most_ns) {
   if (!become_purger_in_time(most_ns)) return 0;
-  begin_epoch();  // what is on a list has been there since before
+  begin_epoch();  // spans that are on a list now have been there since an earlier period
   uint64_t begin = os::monotonic_ns();
   bool bounded = most_ns < UINT64_MAX - begin;
   Pass pass{1, bounded ? begin + most_ns : UINT64_MAX, bounded && unfinished_pass ? next_place : the_beginning()};
@@ -528,7 +531,7 @@ HoleCounters hole_counters() {
 
 void forget_purger_in_child(bool may_lock) {
   hole_helper.store(nullptr, std::memory_order_relaxed);
-  // fork was called by a signal handler in the midst of a purge: the purger is this thread, which will go on.
+  // A signal handler has called fork in the middle of a purge: the purger is this thread, which will go on.
   if (purger.load(std::memory_order_relaxed) == &thread_cache) return;
   Span* span = detached_span.load(std::memory_order_relaxed);
   if (span != nullptr && may_lock) {

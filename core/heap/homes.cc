@@ -15,10 +15,10 @@ namespace {
 struct Home {
   Span* span;        // null: it waits for one
   uint64_t lost_ns;  // when it began to wait
-  uint32_t blocks;   // sampled ones; 0: not in use
-  HomeId next;       // of those that wait, or are not in use
+  uint32_t blocks;   // number of sampled blocks; 0: not in use
+  HomeId next;       // the next home that waits, or that is not in use
   HomeId previous;
-  uint32_t carved;   // by the span that it has lost
+  uint32_t carved;   // blocks carved in the span that it has lost
   uint8_t size_class;
 };
 
@@ -34,7 +34,7 @@ constinit HomeTotals totals{};
 
 Home& home_at(HomeId id) { return chunks[id >> kChunkBits][id & ((size_t{1} << kChunkBits) - 1)]; }
 
-// 0 when memory is refused, or there are too many.
+// Returns 0 if memory is refused, or there are too many homes.
 HomeId take_locked() {
   if (unused != 0) {
     HomeId id = unused;
@@ -52,7 +52,7 @@ HomeId take_locked() {
   return id;
 }
 
-// ---- those that wait, by class, in the order in which they lost their spans ----
+// ---- homes that wait, by class, in the order in which they lost their spans ----
 
 void begin_waiting_locked(HomeId id) {
   Home& home = home_at(id);
@@ -92,10 +92,10 @@ void give_up_locked(HomeId id) {
   totals.homes--;
 }
 
-// ---- what a home's block would be charged ----
+// ---- bytes charged to a home's block ----
 
-// The block alone in its span, which would have been idle since: what holes.h would have left of it is the OS pages that the
-// block touches, at a place nobody knows, and the one with the list's first link.
+// The block would be alone in its span, which would have been idle since. After a purge of its holes (holes.h) the span
+// would keep the OS pages that the block touches, at an unknown position, and the page of the list's first link.
 double share_of_waiting(const Home& home) {
   double block_bytes = kClasses[home.size_class].bytes;
   double whole = home.carved == 0 ? 0 : (home.carved - 1) * block_bytes;
@@ -107,8 +107,8 @@ double share_of_waiting(const Home& home) {
   return left < whole ? left : whole;
 }
 
-// The block would have the place of one of the span's blocks, nobody knows which: of a live one, whose place would be behind the
-// span's end; or of a free one. Its owner may be freeing meanwhile.
+// The block would be in the slot of one of the span's blocks, unknown which. If it is the slot of a live block, that
+// block would be past the span's end; otherwise it is the slot of a free block. The owner may be freeing meanwhile.
 SEEMALLOC_NO_TSAN double share_of_span(const Home& home) {
   const Span* span = home.span;
   uint32_t carved = span->carved, holes = span->hole_blocks(), live = span->live_acquire();
@@ -147,7 +147,7 @@ void leave_home(HomeId id) {
 void home_loses_span(Span* span) {
   LockGuard guard(lock);
   HomeId id = span->home();
-  if (id == 0) return;  // the last sampled block has gone meanwhile
+  if (id == 0) return;  // the last sampled block has been freed meanwhile
   span->set_home(0);
   Home& home = home_at(id);
   home.span = nullptr;

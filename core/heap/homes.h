@@ -1,18 +1,20 @@
-// Homes: for a sampled block, the ordinary span that it would have come from, and would now keep half empty.
+// Homes: the home of a sampled block is the ordinary span that the block would have come from, and would now keep half
+// empty.
 //
-// Sampled blocks live in spans of their own (sampled.h), so the spans they stand for do not know them. Who pins half-empty spans can
-// be told from samples only if each remembers its home:
-// 1. It is entered where the malloc list was cut: the span of the block behind it in the list.
-// 2. A home's span goes back when its ordinary blocks are free, though the sampled one would have kept it. Then the home waits,
-//    without a span: its block would be the only one.
-// 3. The next new span of the class would not have been needed had that one stayed: it takes the place of the span that has
-//    waited longest.
-// So, to within the one block that is missing from it, a home's span is what it would be if its block had not been sampled.
-// Why so, and how right it is: docs/decisions/0024.
+// Sampled blocks live in spans of their own (sampled.h), so the spans that they stand for do not know them. Samples can
+// only tell which stacks pin half-empty spans if each sample remembers its home:
+// 1. A home is entered where the thread free list was cut: it is the span of the next block in the list.
+// 2. A home's span is released when its ordinary blocks are free, though the sampled block would have kept it. Then the
+//    home waits without a span, in which its block would be the only one.
+// 3. Had that span stayed, the next new span of the class would not have been needed. So the new span replaces the span
+//    of the home that has waited longest.
+// So, apart from the one missing block, a home's span is in the state in which it would be if its block had not been
+// sampled.
+// Reasons and accuracy: docs/decisions/0024.
 //
-// Who calls: refill, sampled.cc, whoever makes a span or gives one back. Threads: any; one lock, taken behind a heap's slow_lock,
-// the central lists' and the sampled classes', before the arena's. Cost: about a sample's; spans that are nobody's home pay one load
-// when they come and go. Memory: 40 bytes per home, used again.
+// Callers: refill, sampled.cc, code that makes or releases spans. Threads: any; one lock, taken after a heap's
+// slow_lock, the central lists' and the sampled classes' locks, and before the arena's. Cost: about that of a sample; a
+// span that is not a home pays one load when it is made and when it is released. Memory: 40 bytes per home, reused.
 #pragma once
 
 #include <atomic>
@@ -27,34 +29,36 @@ namespace seemalloc::heap {
 
 using pages::Span;
 
-// A home's number; 0: none, nothing is known.
+// A home's number; 0: no home, nothing is known.
 using HomeId = uint32_t;
 
-// One more sampled block has this home. 0 when memory is refused. Requires: a block of the span is live, and stays so meanwhile.
+// Adds a sampled block to the span's home. Returns 0 if memory is refused. Requires: a block of the span is live, and
+// stays so during the call.
 HomeId enter_home(Span* span);
-// It is gone.
+// Removes a sampled block from the home.
 void leave_home(HomeId home);
 
 extern std::atomic<HomeId> first_waiting_home[kClassCount];
 SEEMALLOC_COLD void home_loses_span(Span* span);
 SEEMALLOC_COLD void home_gets_span(Span* span);
 
-// A span of ordinary blocks is given back. Requires: nobody else can reach it.
+// A span of ordinary blocks is being released. Requires: no other thread can reach it.
 inline void span_goes(Span* span) {
   if (SEEMALLOC_UNLIKELY(span->home() != 0)) home_loses_span(span);
 }
-// A new one has come.
+// A new span of ordinary blocks has been made.
 inline void span_comes(Span* span) {
   if (SEEMALLOC_UNLIKELY(first_waiting_home[span->size_class].load(std::memory_order_relaxed) != 0)) home_gets_span(span);
 }
 
-// Bytes of free blocks with memory behind them in the home's span, for each live block of it, had the sampled block stayed there.
+// Free bytes with memory behind them in the home's span, per live block of it, as if the sampled block had stayed
+// there.
 double home_share_bytes(HomeId home);
 
 // For tests and reports.
 struct HomeTotals {
-  size_t homes;    // with sampled blocks
-  size_t waiting;  // of them, those without a span
+  size_t homes;    // homes with sampled blocks
+  size_t waiting;  // homes of these without a span
 };
 HomeTotals home_totals();
 

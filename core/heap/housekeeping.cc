@@ -24,7 +24,8 @@ WalkGate walk_gate;
 
 std::atomic<uint64_t> next_epoch_ns{0};
 
-// Half a purge delay, but not longer because pages are kept for longer: what is given to the page heap is not given back yet.
+// Half a purge delay, but not longer because pages are kept for longer: a span that goes to the page heap is not purged
+// at once anyway.
 uint64_t half_delay_ns() {
   constexpr uint64_t kLeast_ns = 50 * kMillisecond_ns;
   constexpr uint64_t kMost_ns = 500 * kMillisecond_ns;
@@ -32,7 +33,7 @@ uint64_t half_delay_ns() {
   return half < kLeast_ns ? kLeast_ns : half < kMost_ns ? half : kMost_ns;
 }
 
-// Of records that go back at a tick: 20 µs of a free, where there is no helper.
+// Span records purged at a tick. For a free, where there is no helper thread, it is 20 µs of work.
 constexpr size_t kMostRecordPages = 1024, kMostRecordPagesOfAFree = 64;
 
 void begin_large_epoch(bool by_helper) {
@@ -55,7 +56,7 @@ void tick(bool by_helper) {
   if (walk_gate.entered_by_this_thread()) return;
   uint64_t now = os::coarse_monotonic_ns();
   uint64_t due = next_epoch_ns.load(std::memory_order_relaxed);
-  if (now >= due && walk_gate.enter()) {  // else it is due again at the next one
+  if (now >= due && walk_gate.enter()) {  // if the gate is closed, it is due again at the next tick
     bool mine = next_epoch_ns.compare_exchange_strong(due, now + half_delay_ns() + kMillisecond_ns, std::memory_order_relaxed);
     if (mine) begin_large_epoch(by_helper);
     walk_gate.leave();
@@ -80,7 +81,7 @@ size_t purge_all(os::Reason reason, uint64_t most_in_holes_ns) {
     flush_idle_large_caches(large_epoch.load(std::memory_order_relaxed) + 1);
     walk_gate.leave();
   }
-  // What is free as a whole first: where memory is short that is the most in the least time.
+  // Whole free pages first: when memory is short, that frees the most in the least time.
   size_t bytes = pages::purge_all(reason);
   bytes += purge_all_holes(most_in_holes_ns);
   return bytes + pages::purge_span_records();

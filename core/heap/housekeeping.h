@@ -1,7 +1,7 @@
-// What is done for all threads from time to time: memory that nobody uses goes back, lists whose thread is gone are handed on.
+// Housekeeping: periodic work for all threads. It purges unused memory and hands on lists whose thread is gone.
 //
-// Who calls: slow paths (a free that empties a span, a large free), the helper thread, who asks for a purge. Threads: any, but for those
-// that walk all lists meanwhile (walk_gate.h).
+// Callers: slow paths (a free that empties a span, a large free), the helper thread, requests for a purge. Threads:
+// any, except while a thread walks all lists (walk_gate.h).
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,20 @@
 
 namespace seemalloc::heap {
 
-// Gives large spans that idle threads keep, and pages that have been free for a while, back when it is time. Cheap when it
-// is not: reads a clock. Requires: no lock held (it makes system calls).
+// When it is due, releases the large spans that idle threads keep and purges pages that have been free for a while.
+// Cheap when it is not due: reads a clock. Requires: no lock held (it makes system calls).
 void tick(bool by_helper = false);
-// Gives every free page back now, other threads' cached large spans and empty spans included; of holes in spans what can be
-// had in about `most_in_holes_ns`. Returns bytes given back to the system.
+// Purges every free page now, other threads' cached large spans and empty spans included, and the holes in spans that
+// it reaches in about `most_in_holes_ns`. Returns the bytes returned to the OS.
 size_t purge_all(os::Reason reason = os::Reason::kAsked, uint64_t most_in_holes_ns = UINT64_MAX);
 
-// While alive neither changes lists, by the helper thread or this one: they can be walked. Requires: no lock held; not made within either.
+// While an object of this class exists, neither tick() nor purge_all() changes lists, in any thread, so the lists can
+// be walked. Requires: no lock held; not constructed within either of them.
 class HousekeepingPause {
  public:
   HousekeepingPause();
   ~HousekeepingPause();
-  // False when somebody has been at it for too long to be waited for.
+  // False if another thread has been at work for too long to wait for it.
   bool is_alone() const { return alone_; }
   HousekeepingPause(const HousekeepingPause&) = delete;
   HousekeepingPause& operator=(const HousekeepingPause&) = delete;
@@ -34,7 +35,7 @@ class HousekeepingPause {
   bool alone_;
 };
 
-// Who was at it, or walked, is not there.
+// The child does not have the parent's threads that were at work or walking.
 void forget_housekeeping_in_child();
 
 }  // namespace seemalloc::heap

@@ -7,9 +7,10 @@ namespace seemalloc::heap {
 
 namespace {
 
-// False when the memory does not name the heap.
+// Returns false if the memory does not name the heap.
 #if defined(__SANITIZE_THREAD__)
-// It has to see what the loads pair with. No test loses a thread under it, so what names the heap may come first.
+// TSan has to see the loads that pair with the stores. No test loses a thread under TSan, so here the heap's name may
+// be read first.
 bool copy(const ThreadCache* cache, const ThreadHeap* heap, unsigned first, unsigned count, Block** lists) {
   if (__atomic_load_n(&cache->heap, __ATOMIC_ACQUIRE) != heap) return false;
   for (unsigned i = 0; i < count; i++) lists[i] = __atomic_load_n(&cache->heads[first + i], __ATOMIC_ACQUIRE);
@@ -22,7 +23,7 @@ bool copy(const ThreadCache* cache, const ThreadHeap* heap, unsigned first, unsi
     return cache->heap == heap;
   }
   const ThreadHeap* named = nullptr;
-  // In this order: the second copy begins when the first has ended.
+  // In this order: the second copy begins after the first has ended.
   const os::MemoryPiece pieces[] = {{reinterpret_cast<uintptr_t>(&cache->heads[first]), lists, count * sizeof(*lists)},
                                     {reinterpret_cast<uintptr_t>(&cache->heap), &named, sizeof(named)}};
   bool there = os::read_memory(pieces, 2);
@@ -55,7 +56,7 @@ bool has_lost_its_thread(const ThreadHeap& heap, int this_process) {
   bool has_thread = heap.state.load(std::memory_order_relaxed) == HeapState::kActive &&
                     heap.cache.load(std::memory_order_relaxed) != nullptr && &heap != thread_cache.heap;
   if (!adopted_here || !has_thread || os::is_thread(heap.thread_id.load(std::memory_order_relaxed))) return false;
-  std::atomic_thread_fence(std::memory_order_acquire);  // what the thread has done is what we see
+  std::atomic_thread_fence(std::memory_order_acquire);  // the thread's writes are visible from here on
   return true;
 }
 

@@ -19,7 +19,7 @@ bool GrowthWatch::look(size_t bytes_in_spans) {
 void GrowthWatch::tick(size_t bytes_in_spans) {
   size_t most = most_.load(std::memory_order_relaxed);
   if (bytes_in_spans >= most) return;
-  // Another thread's rise wins.
+  // If another thread raises it at the same time, that value stays.
   most_.compare_exchange_strong(most, most - (most - bytes_in_spans + 1) / 2, std::memory_order_relaxed);
 }
 

@@ -1,10 +1,10 @@
-// A heap that grows is sampled as asked: what stays is allocated then.
+// Suspends the sampler's back-off while the heap grows, because most memory that stays is allocated then.
 //
-// The sampling limit (option sample_limit) stretches distances of a thread that allocates very much. Memory that is
-// allocated meanwhile and stays would have too few samples. So each slow path that takes a span looks, and when more bytes
-// are in spans than ever since the last tick, distances are drawn anew: as asked, for the next part of what each thread
-// allocates. Decision 0077.
-// Threads: any; no lock. Cost: a load where a span is taken; while there are stretched distances, one for each shard.
+// The sample rate limit (option sample_limit) backs off the interval of a thread that allocates very much. Memory that
+// is allocated meanwhile and stays would get too few samples. So each slow path that takes a span compares the bytes in
+// spans with their maximum since the last tick. If there are more, each thread draws its distance again, without
+// back-off, for the next part of its allocations. Decision 0077.
+// Threads: any; no lock. Cost: one load where a span is taken; while distances are backed off, one load per shard.
 #pragma once
 
 #include <atomic>
@@ -17,19 +17,19 @@ namespace seemalloc::heap {
 
 struct ThreadHeap;
 
-// The most bytes that were in spans since the last tick, and how often it rose by a step.
+// The maximum of bytes in spans since the last tick, and the number of steps by which it rose.
 class GrowthWatch {
  public:
   static constexpr size_t kStep_bytes = 64 * KiB;
   static constexpr size_t kShare = 64;
-  // At least so much more is growth: a 64th, for sizes that go up and down.
+  // The least rise that counts as growth: a 64th, since sizes go up and down.
   static constexpr size_t step_bytes(size_t most) { return most / kShare > kStep_bytes ? most / kShare : kStep_bytes; }
 
-  // True when that is a step more than ever since the last tick.
+  // Returns true if the bytes exceed the maximum by a step.
   bool look(size_t bytes_in_spans);
-  // Half of what the heap has shrunk by since is forgotten: it may grow again.
+  // If the heap has shrunk, lowers the maximum by half of the difference: the heap may grow again.
   void tick(size_t bytes_in_spans);
-  // Starts at 1.
+  // The number of rises, plus 1.
   uint32_t times() const { return times_.load(std::memory_order_relaxed); }
 
  private:
@@ -38,15 +38,16 @@ class GrowthWatch {
 };
 extern constinit GrowthWatch growth_watch;
 
-// A thread allocates this many intervals as asked when the heap has grown, and one at its start.
+// After the heap has grown a thread allocates this many intervals without back-off; after its start, one.
 inline constexpr unsigned kIntervalsOfGrowth = 4;
 
-// Whether the heap's next distance must be as asked, since the process's heap grows. Called before each draw by the heap's thread.
+// True if the heap's next distance must be drawn without back-off, because the process's heap grows. Called before each
+// draw by the heap's thread.
 bool follows_growth(ThreadHeap& heap, size_t bytes_in_spans);
 
-// A span has been taken: if the process's heap has grown, all threads draw their stretched distances anew.
+// A span has been taken: if the process's heap has grown, makes all threads draw their backed-off distances again.
 void look_for_growth_slow();
-// Set by code that draws a stretched distance.
+// Set by code that draws a backed-off distance.
 extern std::atomic<bool> sample_distances_stretched;
 inline void look_for_growth() {
   if (sample_distances_stretched.load(std::memory_order_relaxed)) look_for_growth_slow();

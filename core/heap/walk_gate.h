@@ -1,13 +1,17 @@
-// Who changes the lists of other threads, and who walks all of them: never at once. Constant-initialised.
+// WalkGate: keeps threads that change other threads' lists (workers) and threads that walk all lists (walkers) apart.
+// Constant-initialised.
 //
-// Any number of threads change lists, each under the locks that its change needs; a walk follows links without any. So:
-// 1. Who is about to change says so (workers_), then looks for walks (walkers_): where there is one it does without.
-// 2. Who is about to walk says so (walkers_), then waits until nobody is changing (workers_).
-// Each of the two writes before it reads, in one order that all agree on (seq_cst): one of them sees the other. What was changed is seen by
-// the walk that waited for it, and the other way round (the decrements release).
+// Any number of workers may change lists at once, each under the locks that its change needs. A walk follows links
+// without locks. Protocol:
+// 1. A worker announces itself (workers_), then reads walkers_. If there is a walker it goes without the change.
+// 2. A walker announces itself (walkers_), then waits until there are no workers (workers_ is 0).
+// Each side writes before it reads, in one total order (seq_cst), so at least one of them sees the other. The
+// decrements release: a walk sees the changes of the workers that it waited for, and a worker sees everything before
+// the end of a walk.
 //
-// A walk does not wait for ever: a thread that was lost in the midst of its work, or that a child of a bare clone does not have, never ends
-// it. (One that is lost in the midst of a walk has nothing handed on any more.)
+// A walk does not wait for ever: a thread that was lost in the middle of its work, or that a child of a bare clone does
+// not have, never decrements the counter. (After a thread is lost in the middle of a walk, no lists are handed on any
+// more.)
 // Checked by walk_gate_model_test.cc (every interleaving) and walk_gate_test.cc (threads, forks; under TSan).
 #pragma once
 
@@ -21,7 +25,8 @@ namespace seemalloc::heap {
 
 class WalkGate {
  public:
-  // False while somebody walks, this thread included: nothing may be changed. True may be followed by another enter() before leave().
+  // Returns false while any thread walks, this one included: then the caller may change nothing. After true, enter()
+  // may be called again before leave().
   bool enter() {
     workers_.fetch_add(1, std::memory_order_seq_cst);
     if (mine.works == 0 && walkers_.load(std::memory_order_seq_cst) != 0) {
@@ -38,7 +43,8 @@ class WalkGate {
 
   bool entered_by_this_thread() const { return mine.works != 0; }
 
-  // Requires: between no enter() and leave(). False when somebody has not ceased to work for so long: lists may be changing.
+  // Returns false if another thread has been at work for the whole of `most_ns`: lists may be changing. end_walk() must
+  // follow in both cases. Requires: this thread is not between enter() and leave().
   bool begin_walk(uint64_t most_ns = 10 * kSecond_ns) {
     walkers_.fetch_add(1, std::memory_order_seq_cst);
     mine.walks++;
@@ -54,7 +60,7 @@ class WalkGate {
     walkers_.fetch_sub(1, std::memory_order_release);
   }
 
-  // Of its parent's threads only this one is there.
+  // Of the parent's threads, the child has only this one.
   void forget_others_in_child() {
     workers_.store(mine.works, std::memory_order_relaxed);
     walkers_.store(mine.walks, std::memory_order_relaxed);
@@ -64,7 +70,7 @@ class WalkGate {
   struct Mine {
     unsigned works, walks;
   };
-  // There is one gate in a process.
+  // A process has only one gate.
   static inline constinit thread_local Mine mine __attribute__((tls_model("initial-exec"))) = {};
 
   std::atomic<unsigned> workers_{0}, walkers_{0};
