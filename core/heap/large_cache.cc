@@ -14,7 +14,7 @@ std::atomic<uint32_t> large_epoch{0};
 
 namespace {
 
-// One thread's share of the budget, of which half is for large spans: more than a fair one for few threads.
+// One thread's share of the budget, of which half is for large spans. Few threads get more than a fair share.
 constexpr size_t kMaxBytesPerThread = 4 * MiB;
 
 }  // namespace
@@ -57,7 +57,7 @@ bool LargeCache::put_making_room(Span* span) {
   return true;
 }
 
-// Lists take turns, so that sizes no longer asked for make room for those that are.
+// Lists take turns, so that sizes no longer requested make space for those that are.
 void LargeCache::make_room(size_t bytes, size_t limit) {
   file_last();
   while (bytes_ + bytes > limit) {
@@ -69,7 +69,7 @@ void LargeCache::make_room(size_t bytes, size_t limit) {
   }
 }
 
-// The span freed last is in front, so the older ones are the list's end.
+// The span freed last is in front, so the older ones are at the end of the list.
 void LargeCache::drop_before(size_t pages, uint32_t epoch) {
   Span* kept = nullptr;
   Span* span = lists_[pages];
@@ -98,10 +98,10 @@ void LargeCache::flush() {
   lock_.leave();
 }
 
-// Writes only what is wrong: the pages of an idle heap are the parent's, or none at all.
+// Writes only wrong values: the pages of an idle heap are shared with the parent, or not resident.
 void LargeCache::reset() {
   lock_.reset();
-  // A span on its way from there to its list is in both.
+  // A span that was being moved from last_ to its list is in both.
   if (last_ != nullptr && lists_[last_->bytes >> kPageShift] == last_) set_last(nullptr);
   size_t bytes = last_ != nullptr ? last_->bytes : 0;
   for (size_t pages = 0; pages < kLists; pages++) {

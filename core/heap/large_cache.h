@@ -1,13 +1,14 @@
 // LargeCache: large spans that a thread has just freed, for its next requests of about the same size.
 //
-// A program that allocates and frees buffers would otherwise take the page heap's lock and write the page map for each of
-// their pages, both ways. The span freed last has a place of its own, of a fixed address: who allocates and frees one buffer
-// waits for few loads. The others: one list per number of pages, the one freed last in front. What is wanted next is found
-// without a search. Bounded by bytes; what stays unused for a purge delay goes to the page heap.
-// Who calls: core/api's slow paths and, for idle threads, whoever ticks.
-// Threads: the owner between enter and leave of `lock`, another thread between try_close and open. A span is put on and
-// taken off its place by one store each, and moved by two, the new place first: a forked child finds it once or, where reset()
-// sees to it, twice.
+// Without it a program that allocates and frees buffers would take the page heap's lock and write the page map for each
+// of their pages, both ways. The span freed last is in a field of its own at a fixed address, so a program that
+// allocates and frees one buffer waits for few loads. The others are on one list per number of pages, the one freed
+// last in front, so take() needs no search. The cache is bounded by bytes. Spans that stay unused for a purge delay go
+// to the page heap.
+// Callers: core/api's slow paths and, for idle threads, tick().
+// Threads: the owner between enter and leave of `lock_`, another thread between try_close and open. A span is added or
+// removed by one store each, and moved by two, the new position first. So a forked child finds it once, or twice, which
+// reset() repairs.
 #pragma once
 
 #include <atomic>
@@ -23,13 +24,13 @@ namespace seemalloc::heap {
 
 using pages::Span;
 
-// What one thread may keep, and the time in half purge delays.
+// The most bytes that one thread may keep; and the clock, in half purge delays.
 extern std::atomic<size_t> large_limit_bytes SEEMALLOC_HIDDEN;
 extern std::atomic<uint32_t> large_epoch SEEMALLOC_HIDDEN;
 
 class LargeCache {
  public:
-  // The owner's. A span of `page_count` pages; its contents are what they were.
+  // Called by the owner. Returns a span of `page_count` pages, with its old contents; null if there is none.
   // Requires: 1 ≤ page_count ≤ kMaxRegionRunPages.
   SEEMALLOC_ALWAYS_INLINE Span* take(size_t page_count) {
     if (SEEMALLOC_UNLIKELY(!lock_.enter())) return nullptr;
@@ -43,9 +44,9 @@ class LargeCache {
     lock_.leave();
     return span;
   }
-  // The same, when there is none: one that is longer by at most an eighth.
+  // Called when take() has returned null: returns a span that is longer by at most an eighth, or null.
   Span* take_larger(size_t page_count);
-  // Keeps a kLarge span; false when there is no room for it.
+  // Keeps a kLarge span. Returns false if there is no space for it.
   SEEMALLOC_ALWAYS_INLINE bool put(Span* span) {
     if (SEEMALLOC_UNLIKELY(!lock_.enter())) return false;
     size_t bytes = bytes_ + span->bytes;
@@ -54,15 +55,15 @@ class LargeCache {
     lock_.leave();
     return fits;
   }
-  // The same, giving others back for it; false when it is not to be kept.
+  // Keeps the span and releases others to make space. Returns false if the span must not be kept.
   bool put_making_room(Span* span);
 
-  // Gives spans back to the page heap: those that were put before `epoch`, or all.
-  // By the owner:
+  // Releases spans to the page heap: those that were put before `epoch`, or all.
+  // Called by the owner:
   void flush();
-  // By another thread; nothing where the owner is busy:
+  // Called by another thread; does nothing if the owner is busy:
   void flush_idle(uint32_t epoch);
-  // In a forked child: whoever was in is gone.
+  // In a forked child: the thread that was inside is gone.
   void reset();
 
   size_t bytes() const { return __atomic_load_n(&bytes_, __ATOMIC_RELAXED); }
@@ -101,7 +102,7 @@ class LargeCache {
     __atomic_store_n(&lists_[pages], first, __ATOMIC_RELEASE);
   }
   SEEMALLOC_ALWAYS_INLINE void set_bytes(size_t bytes) { __atomic_store_n(&bytes_, bytes, __ATOMIC_RELAXED); }
-  // The first list at or above `pages` that has a span; kLists when there is none.
+  // The first list at or above `pages` that has a span; kLists if there is none.
   size_t next_filled(size_t pages);
   void make_room(size_t bytes, size_t limit);
   void flush_before(uint32_t epoch);
@@ -110,17 +111,18 @@ class LargeCache {
   static constexpr size_t kLists = pages::kMaxRegionRunPages + 1;
 
   AsymmetricLock lock_;
-  uint16_t victim_ = 0;  // the list to take spans from next when there is no room
+  uint16_t victim_ = 0;  // the list to take spans from next when there is no space
   size_t bytes_ = 0;
-  Span* last_ = nullptr;  // the span freed last, on no list yet: most often it is the next one wanted
-  uint64_t filled_[kLists / 64 + 1] = {};  // which lists may have a span: a bit stays until the empty list is met
-  Span* lists_[kLists] = {};  // by pages
+  Span* last_ = nullptr;  // the span freed last, on no list yet: most often it is the next one requested
+  uint64_t filled_[kLists / 64 + 1] = {};  // which lists may have a span: a bit stays set until the list is found empty
+  Span* lists_[kLists] = {};  // by number of pages
 };
 
-// Sets how much each of so many threads may keep. Called when a thread gets its heap and at every tick.
+// Sets how much each of `threads` threads may keep. Called when a thread gets its heap, and at every tick.
 void share_large_budget(unsigned threads);
 
-// Gives back what active threads have kept since before the epoch, but for a thread's that is about to use it, and shares the budget anew.
+// Releases the spans that active threads have kept since before the epoch, except those of a thread that is using its
+// cache, and shares the budget again.
 void flush_idle_large_caches(uint32_t epoch);
 
 }  // namespace seemalloc::heap

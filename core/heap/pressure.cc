@@ -19,26 +19,26 @@ namespace {
 
 // Limits may be set while a process runs, and it may be moved to another cgroup.
 constexpr uint64_t kFindAgain_ns = 30 * kSecond_ns;
-// The helper asks the files that it keeps open.
+// The helper thread reads the files that it keeps open.
 constexpr uint64_t kAskAgain_ns = kSecond_ns;
-// Nobody has watched for so long: there is no helper.
+// If the helper has not watched for this long, there is no helper thread.
 constexpr uint64_t kUnwatched_ns = 2 * kSecond_ns;
-// A thread of the program waits for it, or the helper's other work does.
+// A thread of the program waits for this pass, or the helper's other work does.
 constexpr uint64_t kLongestHolePass_ns = 50 * kMillisecond_ns;
 static_assert(PressureGauge::kLevels >= os::MemoryGroup::kMaxLevels);
 
-// Whoever looks has all of this.
+// Belongs to the checking thread.
 struct Watch {
   os::MemoryGroup group;
-  os::UsageFiles files;  // the helper's
+  os::UsageFiles files;  // used by the helper thread
   PressureRules rules;
   uint64_t find_again_ns = 0;
-  uint64_t ask_again_ns = 0;  // whether the limit has changed
+  uint64_t ask_again_ns = 0;  // when to check whether the limit has changed
 };
 constinit Watch watch;
-std::atomic<const void*> who_looks{nullptr};  // the thread's cache; null: nobody
-std::atomic<uint64_t> looks_since_ns{0};      // 0: has only just begun
-std::atomic<bool> look_anew{true};  // for the limit
+std::atomic<const void*> who_looks{nullptr};  // the checking thread's cache; null: no thread checks
+std::atomic<uint64_t> looks_since_ns{0};      // 0: the check has only just begun
+std::atomic<bool> look_anew{true};  // the limit must be read again
 std::atomic<size_t> group_limit{SIZE_MAX};
 std::atomic<uint64_t> last_watch_ns{0}, last_helper_watch_ns{0};
 std::atomic<uint64_t> times_short{0}, rounds{0}, round_bytes{0}, round_ns{0}, waits{0}, wait_ns{0};
@@ -48,13 +48,13 @@ bool watching() {
   return options::get(Id::pressure) != 0 && pages::purge_mode() != options::Purge::kNever;
 }
 
-// ---- giving back ----
+// ---- returning memory ----
 
 Outlook outlook(uint64_t now, size_t limit, size_t room) {
   return Outlook{now, limit, room, pages::backing.bytes(), pages::backing.total_bytes(), options::get(Id::heap_soft_limit)};
 }
 
-// Everything that can be had without its thread's help. *o is what is left.
+// Returns all memory that can be had without the cooperation of its thread. *o becomes the state afterwards.
 void give_everything_back(Outlook* o) {
   uint64_t begin = os::monotonic_ns();
   size_t bytes = purge_all(os::Reason::kPressure, kLongestHolePass_ns);
@@ -66,7 +66,7 @@ void give_everything_back(Outlook* o) {
   round_ns.fetch_add(end - begin, std::memory_order_relaxed);
 }
 
-// ---- looking ----
+// ---- checking ----
 
 void publish_least_limit() {
   size_t least = options::get(Id::pressure) != 0 ? group_limit.load(std::memory_order_relaxed) : SIZE_MAX;
@@ -77,8 +77,8 @@ void publish_least_limit() {
   pages::least_limit.store(least, std::memory_order_relaxed);
 }
 
-// The helper leaves looking again to the program's own threads (core/os/cgroup.h), but in a process that is idle only it can see
-// that a limit has been set.
+// The helper thread leaves the full search to the program's own threads (core/os/cgroup.h). But in a process that is
+// idle, only the helper can notice that a limit has been set.
 void find_limit(uint64_t now, bool by_helper) {
   if (options::get(Id::pressure) == 0) return watch.files.close();
   if (by_helper && now >= watch.ask_again_ns && !look_anew.load(std::memory_order_relaxed)) {
@@ -107,7 +107,7 @@ bool read_group(bool by_helper, os::GroupUsage* usage) {
   return watch.group.read(usage);
 }
 
-// Reads the usage, without a limit where there is none or it is nobody's business, and moves the gauge.
+// Reads the usage and updates the gauge. Without a limit, or if watching is off, the usage has no limit.
 void read_usage(uint64_t now, bool stalled, bool by_helper, os::GroupUsage* usage) {
   find_limit(now, by_helper);
   publish_least_limit();
@@ -127,7 +127,8 @@ size_t room_left(const os::GroupUsage& usage, size_t upcoming_bytes) {
 
 bool helper_watches(uint64_t now) { return now < last_helper_watch_ns.load(std::memory_order_relaxed) + kUnwatched_ns; }
 
-// What is free of a large heap takes seconds to give back: there is no need to wait for that where there is room for a while.
+// Returning the free memory of a large heap takes seconds. An allocating thread need not wait for all of it while there
+// is still space for a while.
 uint64_t longest_wait_ns() {
   constexpr uint64_t kLongest_ns = 100 * kMillisecond_ns, kLongestInLittleRoom_ns = kSecond_ns;
   size_t limit = seen_limit.load(std::memory_order_relaxed), usage = seen_usage.load(std::memory_order_relaxed);
@@ -140,8 +141,9 @@ void count_wait(uint64_t ns) {
   wait_ns.fetch_add(ns, std::memory_order_relaxed);
 }
 
-// The helper, say, gives everything back meanwhile, which takes as long as a burst needs to fill the room that it makes: who grows
-// then waits. Not for what a signal handler has interrupted, and for nobody who has looked for long, however often it grows.
+// Waits while another thread, mostly the helper, returns everything. That takes as long as a burst needs to fill the
+// freed space, so a thread that grows the heap waits. It does not wait for a check that its own signal handler has
+// interrupted, nor for a thread that has been checking for long, however often the heap grows.
 void wait_for_who_looks() {
   constexpr uint64_t kPause_ns = 200 * kMicrosecond_ns;
   if (pages::least_limit.load(std::memory_order_relaxed) == SIZE_MAX) return;
@@ -171,7 +173,7 @@ bool take_turn() {
 PressureTurn::PressureTurn() : mine(take_turn()) {}
 PressureTurn::~PressureTurn() {
   if (!mine) return;
-  looks_since_ns.store(0, std::memory_order_relaxed);  // the next one's begins so
+  looks_since_ns.store(0, std::memory_order_relaxed);  // the next check begins with this value
   who_looks.store(nullptr, std::memory_order_release);
 }
 
@@ -189,7 +191,7 @@ void look_at_pressure(size_t upcoming_bytes) {
 
 namespace {
 
-// What has been given back, and what others took, makes it due earlier than was agreed.
+// Memory that was returned, and memory that other processes took, makes the next check due earlier than was set.
 void bring_next_look_forward(const Outlook& o) {
   size_t at = o.heap_bytes + PressureRules::next_step(o);
   bool soft_first = o.soft_limit != 0 && o.soft_limit < pages::Backing::kFirstLook_bytes;
@@ -198,7 +200,7 @@ void bring_next_look_forward(const Outlook& o) {
 
 uint64_t watch_once(bool stalled, bool by_helper) {
   PressureTurn turn;
-  if (!turn.mine) return PressureRules::kRetry_ns;  // who looks is soon done
+  if (!turn.mine) return PressureRules::kRetry_ns;  // the other thread's check is soon done
   uint64_t now = os::monotonic_ns();
   last_watch_ns.store(now, std::memory_order_relaxed);
   if (by_helper) last_helper_watch_ns.store(now, std::memory_order_relaxed);
@@ -234,7 +236,7 @@ void pressure_options_changed() {
 
 void forget_pressure_in_child() {
   set_to_zero(rounds, round_bytes, round_ns, waits, wait_ns);
-  // Where fork was called by a signal handler that has interrupted who looks, this thread goes on with it.
+  // If a signal handler that has interrupted the check called fork, this thread goes on with the check.
   if (who_looks.load(std::memory_order_relaxed) != &thread_cache) {
     who_looks.store(nullptr, std::memory_order_relaxed);
     looks_since_ns.store(0, std::memory_order_relaxed);

@@ -1,9 +1,10 @@
-// Pressure: sees that memory is getting short, by heap_soft_limit, the cgroup's limit or the kernel's word, and has the heap give back
-// early what it keeps.
+// Pressure: finds that memory is getting short, by heap_soft_limit, the cgroup's limit or the kernel's reports, and
+// makes the heap return cached memory early.
 //
-// Who looks: the helper, the sooner the nearer the limit; and slow paths, each time the heap has grown by a part of what room is
-// left, so that a burst is met in time. A look reads a few files when there is a limit, else none. Without a helper ticks look.
-// Threads: any; one at a time looks, the others go on. Requires of all that give back: no lock held.
+// The helper thread checks, more often the nearer the limit. Slow paths check each time the heap has grown by a part of
+// the free space below the limit, so a burst is noticed in time. A check reads a few files if there is a limit, else
+// none. Without a helper thread ticks check.
+// Threads: any; one at a time checks, the others go on. Code that returns memory requires that no lock is held.
 #pragma once
 
 #include <cstddef>
@@ -14,37 +15,39 @@
 
 namespace seemalloc::heap {
 
-// A slow path's, once pages::backing.look_is_due(). The caller is about to write to so many bytes that have no memory yet.
+// Called by a slow path once pages::backing.look_is_due(). The caller is about to write to `upcoming_bytes` that have
+// no memory yet.
 void look_at_pressure(size_t upcoming_bytes);
 
-// The helper's. `stalled`: the kernel has reported that tasks wait for memory. Returns when to call again at the latest, in ns.
+// Called by the helper thread. `stalled`: the kernel has reported that tasks wait for memory. Returns the latest time
+// for the next call, in ns from now.
 uint64_t watch_pressure(bool stalled);
-// Does the helper's work where there is none. Called by ticks.
+// Does the helper's work if there is no helper thread. Called by ticks.
 void watch_without_helper();
 
-// What all threads together may keep: thread_cache, or less where there is little. Held against what they keep on lists of
-// available spans, when they collect: current spans and malloc lists are beyond it.
+// The most bytes that all threads together may keep: thread_cache, or less if memory is scarce. A collection compares
+// it with the bytes on lists of available spans; current spans and thread free lists are not counted.
 inline size_t thread_cache_budget() {
   size_t budget = options::get(options::Id::thread_cache);
   return budget < pages::reserve_limit() ? budget : pages::reserve_limit();
 }
 
-// At load, before there are threads.
+// Called at load, before there are threads.
 void pressure_options_read();
-// A limit was set, or the watching turned on or off.
+// Called when a limit was set, or the option `pressure` changed.
 void pressure_options_changed();
-// In a forked child: nobody looks. Its cgroup may be another soon.
+// In a forked child: no thread is checking. The child may soon be moved to another cgroup.
 void forget_pressure_in_child();
 
-// The path of a file of the process's memory cgroup, of version 2, into `path` (os::MemoryGroup::kMaxPath bytes).
+// Writes the path of a file of the process's memory cgroup (version 2) into `path` (os::MemoryGroup::kMaxPath bytes).
 enum class GroupFile {
   kFound,
   kNone,
-  kAskAgain,  // somebody looks just now
+  kAskAgain,  // another thread is checking just now
 };
 GroupFile memory_group_file(const char* name, char* path);
 
-// The right to look, where nobody else does.
+// The right to check the pressure, if no other thread has it.
 class PressureTurn {
  public:
   PressureTurn();
@@ -55,14 +58,14 @@ class PressureTurn {
 };
 
 struct PressureStatistics {
-  uint64_t times;         // that memory has become short
-  bool now;               // it is
+  uint64_t times;         // how often memory has become short
+  bool now;               // memory is short now
   size_t limit;           // of the cgroup; 0: none is known
   size_t usage;           // of the cgroup, as last read
-  uint64_t rounds;        // everything was given back early
-  uint64_t purged_bytes;  // by that
-  uint64_t ns;            // it took
-  uint64_t waits;         // of threads that wanted memory, for who gave back
+  uint64_t rounds;        // purges of everything under pressure
+  uint64_t purged_bytes;  // bytes that they purged
+  uint64_t ns;            // the time that they took
+  uint64_t waits;         // waits of threads that allocate, for the thread that purges
   uint64_t wait_ns;
 };
 PressureStatistics pressure_statistics();

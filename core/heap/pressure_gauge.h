@@ -1,6 +1,7 @@
-// PressureGauge and PurgePace: whether memory is short, by what was read, and how often that is worth giving everything back.
+// PressureGauge and PurgePace: decide from readings whether memory is short, and how often returning everything is
+// worth its cost.
 //
-// Pure arithmetic; times and bytes come from the caller. Who calls: core/heap/pressure.cc, one thread at a time.
+// Pure arithmetic; times and bytes come from the caller. Caller: core/heap/pressure.cc, one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +11,27 @@
 
 namespace seemalloc::heap {
 
-// Memory is short once more than nine tenths of the limit are used; or the limit was met again while most of it is the program's
-// own (a group that reads files meets its limit all the time); or the kernel says that tasks wait for memory. It is short
-// no more when it has been below eight tenths for two seconds, without such a sign.
+// Memory becomes short when more than nine tenths of the limit are used; or when the limit was hit again while more
+// than 75 % of it are the program's own (a group that reads files hits its limit all the time); or when the kernel
+// reports that tasks wait for memory. It stops being short after two seconds below eight tenths and without any such
+// sign.
 class PressureGauge {
  public:
   static constexpr uint64_t kLasts_ns = 2 * kSecond_ns;
-  static constexpr unsigned kLevels = 4;  // of cgroups; each counts for itself how often its limit was met
+  static constexpr unsigned kLevels = 4;  // levels of cgroups; each has its own count of limit hits
 
   struct Reading {
     uint64_t now_ns;
-    size_t limit;  // SIZE_MAX: none
+    size_t limit;  // SIZE_MAX: no limit
     size_t bytes;
-    uint64_t hits;  // of the limit, so far
-    bool stalled;   // by the kernel's account, since the last reading
-    unsigned level = 0;  // whose limit and hits these are
+    uint64_t hits;  // how often the limit was hit so far
+    bool stalled;   // the kernel has reported a stall since the last reading
+    unsigned level = 0;  // the cgroup level that limit and hits belong to
   };
 
   bool update(const Reading& r) {
     bool limited = r.limit != SIZE_MAX;
-    // Hits are read near the limit only: the first number is where counting begins.
+    // Hits are read only near the limit: the first number is the baseline.
     uint64_t& hits = hits_[r.level % kLevels];
     bool hit = r.hits > hits && hits != 0;
     if (r.hits != 0) hits = r.hits;
@@ -41,7 +43,7 @@ class PressureGauge {
     return short_;
   }
 
-  // The levels are others now.
+  // The process has moved to other cgroups.
   void forget_hits() {
     for (uint64_t& hits : hits_) hits = 0;
   }
@@ -58,9 +60,10 @@ class PressureGauge {
   uint64_t times_ = 0;
 };
 
-// Giving everything back while memory is short: what it costs, and what it costs the program to fault in what it wants again, is
-// to stay below a few percent of one processor. Where the alternative is to be killed, more: there a few rounds, one close behind
-// the other, may each give back what the program has freed meanwhile, as long as their share is kept in the long run.
+// The pace at which everything is returned while memory is short. Its cost, and the cost of the program's faults on
+// memory that it reuses, stays below a few percent of one processor. If the alternative is being killed, it may be
+// more: then a few rounds in quick succession may each return the memory that the program has freed meanwhile, as long
+// as the long-run share is kept.
 class PurgePace {
  public:
   static constexpr uint64_t kShortest_ns = 20 * kMillisecond_ns;
@@ -68,8 +71,9 @@ class PurgePace {
   static constexpr uint64_t kLongestScarce_ns = 10 * kSecond_ns;
   static constexpr uint64_t kRefault_ns = 1000;  // per 4 KiB
   static constexpr uint64_t kShare = 50, kScarceShare = 10;
-  static constexpr uint64_t kScarceAhead_ns = kSecond_ns;  // so much cost after a rest, before the share counts
-  // A round that gives back less was not worth it; the next one waits for at least so long.
+  static constexpr uint64_t kScarceAhead_ns = kSecond_ns;  // this much cost is allowed after a rest, before the share
+                                                           // applies
+  // A round that returns less was not worth it; the next one waits for at least kAfterLittle_ns.
   static constexpr size_t kLittle_bytes = 64 * KiB;
   static constexpr uint64_t kAfterLittle_ns = 500 * kMillisecond_ns;
   static constexpr uint64_t kAfterLittleScarce_ns = 100 * kMillisecond_ns;
@@ -93,7 +97,7 @@ class PurgePace {
   static uint64_t within(uint64_t wait, uint64_t least, uint64_t most) { return wait < least ? least : wait > most ? most : wait; }
 
   uint64_t next_ns_ = 0;
-  uint64_t paid_until_ns_ = 0;  // what it has cost would be its share of the time until then
+  uint64_t paid_until_ns_ = 0;  // the cost so far, at the allowed share, is paid off at this time
   uint64_t next_scarce_ns_ = 0;
 };
 

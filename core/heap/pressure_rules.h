@@ -1,6 +1,6 @@
-// PressureRules: what whoever looks at the memory is to do: whether to give everything free back, and when to look again.
+// PressureRules: decides, after a check of the memory, whether to return all free memory and when to check again.
 //
-// Pure arithmetic; times and bytes come from the caller. Who calls: core/heap/pressure.cc, one thread at a time.
+// Pure arithmetic; times and bytes come from the caller. Caller: core/heap/pressure.cc, one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace seemalloc::heap {
 
-// What was found.
+// The state found by a check.
 struct Outlook {
   uint64_t now_ns;
   size_t limit = SIZE_MAX;  // of the cgroup; SIZE_MAX: none
-  size_t room = SIZE_MAX;   // below it; SIZE_MAX: there is no limit
-  size_t heap_bytes = 0;    // that stand behind the heap
-  size_t own_bytes = 0;     // with our records: what the soft limit is compared with
+  size_t room = SIZE_MAX;   // free space below the limit; SIZE_MAX: there is no limit
+  size_t heap_bytes = 0;    // bytes of memory behind the heap
+  size_t own_bytes = 0;     // with our own records: the soft limit is compared with this
   size_t soft_limit = 0;    // 0: none
 };
 
@@ -26,20 +26,20 @@ class PressureRules {
   static constexpr size_t kLeastStep_bytes = 1 * MiB;
   static constexpr size_t kLargestStep_bytes = 256 * MiB;
   static constexpr size_t kMostScarce_bytes = 512 * MiB;
-  // The helper looks before memory can have been filled that fast.
+  // The helper thread checks before memory can have been filled at this rate.
   static constexpr uint64_t kFill_bytes_per_ns = 2;
   static constexpr uint64_t kShortestWait_ns = 5 * kMillisecond_ns;
-  static constexpr uint64_t kShortestIdleWait_ns = 50 * kMillisecond_ns;  // nothing is free yet
+  static constexpr uint64_t kShortestIdleWait_ns = 50 * kMillisecond_ns;  // no memory is free yet
   static constexpr uint64_t kRetry_ns = 20 * kMillisecond_ns;
 
   PressureGauge gauge;
   PurgePace pace;
 
-  // Less room than this, and what is kept goes whatever it costs.
+  // Below this free space cached memory is returned whatever that costs.
   static size_t scarce_room(size_t limit) { return limit / 16 < kMostScarce_bytes ? limit / 16 : kMostScarce_bytes; }
 
-  // The heap is about to grow: in the thread that allocates. What it fills it must give back first; what can wait, and what would
-  // not help, is left to the pace, or to the helper.
+  // The heap is about to grow; called in the thread that allocates. Memory that it is about to fill must be returned
+  // first. Work that can wait, or would not help, is left to the pace or to the helper thread.
   bool gives_to_grow(const Outlook& o, bool helper_watches) {
     if (is_well_below_soft_limit(o)) soft_rounds_help_ = true;
     if (is_above_soft_limit(o) && (soft_rounds_help_ || pace.due(o.now_ns))) return true;
@@ -47,19 +47,19 @@ class PressureRules {
     return !helper_watches && gauge.memory_is_short() && pace.due(o.now_ns);
   }
 
-  // Nothing of ours grows: memory may stay as it is for ever.
+  // The heap does not grow: memory may stay as it is for ever.
   bool gives_by_watch(const Outlook& o) const {
     if (is_scarce(o) && pace.due_when_scarce(o.now_ns)) return true;
     return (gauge.memory_is_short() || is_above_soft_limit(o)) && pace.due(o.now_ns);
   }
 
-  // A round took so long and gave so much back.
+  // Records a round's duration and the bytes that it returned.
   void gave(const Outlook& after, uint64_t took_ns, size_t bytes) {
     pace.done(after.now_ns, took_ns, bytes);
     soft_rounds_help_ = after.soft_limit == 0 || is_well_below_soft_limit(after);
   }
 
-  // How much the heap may grow until the next look.
+  // How much the heap may grow until the next check.
   static size_t next_step(const Outlook& o) {
     bool limited = o.limit != SIZE_MAX;
     size_t step = limited ? o.room / 4 : 2 * o.heap_bytes;
@@ -71,15 +71,15 @@ class PressureRules {
     return left < step ? left : step;
   }
 
-  // When the helper looks again. `dirty`: there is something to be given back.
+  // When the helper thread checks again. `dirty`: there is memory to return.
   uint64_t next_wait_ns(const Outlook& o, bool dirty) const {
     uint64_t paced = UINT64_MAX;
     if (dirty && gauge.memory_is_short()) paced = longer(minus(pace.next_ns(), o.now_ns), kRetry_ns);
-    // A heap of some size may soon be larger, and free; nobody tells us.
+    // A heap of some size may soon be larger, and free; nothing notifies us.
     if (o.limit == SIZE_MAX || (!dirty && o.heap_bytes < o.limit / 16)) return paced;
     uint64_t filled = minus(o.room, scarce_room(o.limit)) / kFill_bytes_per_ns;
     filled = longer(filled, dirty ? kShortestWait_ns : kShortestIdleWait_ns);
-    filled = longer(filled, minus(pace.next_scarce_ns(), o.now_ns));  // nothing would be given back before
+    filled = longer(filled, minus(pace.next_scarce_ns(), o.now_ns));  // nothing would be returned before
     return filled < paced ? filled : paced;
   }
 
@@ -89,12 +89,13 @@ class PressureRules {
 
   static bool is_scarce(const Outlook& o) { return o.limit != SIZE_MAX && o.room < scarce_room(o.limit); }
   static bool is_above_soft_limit(const Outlook& o) { return o.soft_limit != 0 && o.own_bytes > o.soft_limit; }
-  // By so much that growing up to it again costs about what a round does.
+  // True if the heap is below the soft limit by so large a step that growing up to it again costs about as much as a
+  // round.
   static bool is_well_below_soft_limit(const Outlook& o) {
     return o.soft_limit != 0 && o.own_bytes + at_least_a_step(o.soft_limit / 16) <= o.soft_limit;
   }
 
-  bool soft_rounds_help_ = true;  // what went brought the heap well below the soft limit: the next round may do so, too
+  bool soft_rounds_help_ = true;  // the last round brought the heap well below the soft limit, so the next one may too
 };
 
 }  // namespace seemalloc::heap

@@ -1,4 +1,4 @@
-// The list of all thread heaps: making, recycling and handing them on, and what fork does to them.
+// The list of all thread heaps: makes and recycles heaps, hands on their spans, and handles fork.
 #include "core/base/check.h"
 #include "core/base/counters.h"
 #include "core/base/options.h"
@@ -27,16 +27,18 @@ std::atomic<ThreadHeap*> first_heap{nullptr};
 ThreadHeap* first_idle = nullptr;
 ThreadHeap* oldest_heap = nullptr;
 std::atomic<unsigned> active{0};
-// More heaps than this are not kept as they are: threads that end together are not soon followed by as many.
+// At most this many heaps are kept abandoned as they are: threads that end together are not soon followed by as many
+// new ones.
 constexpr unsigned kMaxParked = 16;
-// What they have is kept from others, free or to be freed, until the next thread or tick: all together, and each.
+// Limits on the spans of abandoned heaps, together and each: until the next thread or tick no other thread can use
+// their free memory.
 constexpr size_t kMostParked_bytes = 16 * MiB, kMostParkedEach_bytes = 4 * MiB;
 unsigned parked = 0;
-size_t parked_bytes = 0;  // with what those may have that are about to be parked
-uint64_t handed_out_before = 0;  // to threads that had a heap before another one took it; registry lock
+size_t parked_bytes = 0;  // includes the limits of heaps that are about to be abandoned
+uint64_t handed_out_before = 0;  // bytes given to threads whose heap another thread has taken since; registry lock
 std::atomic<uint64_t> handed_out_heapless{0};
 
-// Bodies lie one behind the other, so that the pages of idle ones can be purged together.
+// Bodies are adjacent, so that the pages of idle ones can be purged together.
 constexpr unsigned kBodiesPerChunk = 32;
 HeapBody* next_body = nullptr;
 HeapBody* bodies_end = nullptr;
@@ -46,7 +48,7 @@ HeapBody* take_body_locked() {
   size_t bytes = round_up(sizeof(HeapBody) * kBodiesPerChunk, os::page_bytes());
   void* chunk = os::map(bytes, os::Reason::kRecords);
   unsigned count = kBodiesPerChunk;
-  if (chunk == nullptr) {  // one, from what the arena has left
+  if (chunk == nullptr) {  // a single one, from the arena
     chunk = os::arena_allocate(round_up(sizeof(HeapBody), os::page_bytes()), os::page_bytes());
     count = 1;
   }
@@ -87,8 +89,8 @@ void make_active_locked(ThreadHeap& heap) {
   active.fetch_add(1, std::memory_order_relaxed);
 }
 
-// A heap changes hands in several critical sections. fork in a signal handler between two of them is as one within: the
-// child has this thread, which goes on with it.
+// A heap changes hands in several critical sections. If a signal handler forks between two of them, that counts as a
+// fork within one: the child has this thread, which goes on with the change.
 class HandOver {
  public:
   HandOver() { count_held(+1); }
@@ -97,14 +99,15 @@ class HandOver {
   HandOver& operator=(const HandOver&) = delete;
 };
 
-// Hands on what the heap has; the next thread may have it.
+// Hands on the heap's spans and lists; afterwards the next thread may have the heap.
 void empty_heap(ThreadHeap& heap) {
   release_everything(heap);
   LockGuard guard(registry);
   make_idle_locked(heap);
 }
 
-// The one that became idle last, but for those whose lists the next thread is not to have: a tick empties them. Null when there is none.
+// Takes the heap that became idle last, except heaps whose lists are older than a change of the option `sample`: a tick
+// empties those. Returns null if there is none.
 ThreadHeap* take_idle_locked() {
   ThreadHeap** link = &first_idle;
   auto is_older = [](const ThreadHeap& heap) {
@@ -116,7 +119,7 @@ ThreadHeap* take_idle_locked() {
   return heap;
 }
 
-// For a heap of at most so many bytes; 0: there is none.
+// Reserves space for one more abandoned heap. Returns the most bytes that it may have; 0: there is no space.
 size_t take_room_to_park() {
   LockGuard guard(registry);
   size_t left = minus(kMostParked_bytes, parked_bytes), most = left < kMostParkedEach_bytes ? left : kMostParkedEach_bytes;
@@ -126,7 +129,7 @@ size_t take_room_to_park() {
   return most;
 }
 
-// False when the heap is to be emptied.
+// Returns false if the heap must be emptied.
 bool keep_as_is(ThreadHeap& heap) {
   size_t most = pages::purge_mode() != options::Purge::kEager ? take_room_to_park() : 0;
   if (most == 0) return false;
@@ -160,8 +163,9 @@ ThreadHeap* adopt_heap() {
     LockGuard guard(registry);
     ThreadHeap* oldest = oldest_heap;
     if (oldest != nullptr && oldest->cache.load(std::memory_order_relaxed) == &thread_cache) {
-      // Made before thread-local memory was initialised, which has wiped our pointer to it; or its thread was lost, and this one has its
-      // memory. It is active. Its lists are lost: a few blocks that will never be handed out.
+      // The heap was made before thread-local memory was initialised, which wiped our pointer to it; or its thread was
+      // lost, and this thread has its memory. The heap is active. Its lists are lost: a few blocks that will never be
+      // allocated.
       heap = oldest;
     } else {
       heap = take_idle_locked();
@@ -200,7 +204,7 @@ void purge_whole_pages(const HeapBody* first, const HeapBody* last) {
   if (start < end) os::purge(reinterpret_cast<void*>(start), end - start, os::Reason::kRecords);
 }
 
-// A remote free that is under way keeps a span with its zombie, and so does a purge of parts of it.
+// A zombie keeps a span while a remote free to it is under way, or while parts of it are being purged.
 bool has_no_spans(ThreadHeap& heap) {
   LockGuard guard(heap.slow_lock);
   if (heap.detached_spans != 0) return false;
@@ -210,7 +214,7 @@ bool has_no_spans(ThreadHeap& heap) {
   return true;
 }
 
-// The next parked heap, now the caller's; null when there is none.
+// Takes the next abandoned heap, which is the caller's from here on; null if there is none.
 ThreadHeap* take_parked() {
   LockGuard guard(registry);
   for (ThreadHeap** link = &first_idle; *link != nullptr; link = &(*link)->next_idle) {
@@ -231,19 +235,19 @@ void release_parked() {
 }
 
 namespace {
-// Threads are asked for by a system call each, so many at most by who ticks.
+// Checking a thread takes a system call, so one tick checks at most this many.
 constexpr unsigned kMostLooks = 64;
-ThreadHeap* next_look = nullptr;  // where the next tick's begin; null: at the newest. Registry lock
+ThreadHeap* next_look = nullptr;  // where the next tick's checks begin; null: at the newest. Registry lock
 
-// A thread that was lost in the midst of a slow path, in a signal handler, holds the lock for ever.
+// A thread that was lost in the middle of a slow path, or in a signal handler there, holds the lock for ever.
 bool is_locked(ThreadHeap& heap) {
   if (!heap.slow_lock.try_lock()) return true;
   heap.slow_lock.unlock();
   return false;
 }
 
-// The next heap that has lost its thread, now the caller's; null when the looks are used up, or there is none behind *from.
-// *from is where to go on.
+// Takes the next heap that has lost its thread, which is the caller's from here on. Returns null if the checks are used
+// up, or no heap follows *from. *from becomes the heap at which to go on.
 ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process) {
   LockGuard guard(registry);
   for (; *from != nullptr && *looks != 0; --*looks) {
@@ -252,7 +256,7 @@ ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process) {
     next_look = *from;
     if (!has_lost_its_thread(*heap, this_process) || is_locked(*heap)) continue;
     heap->process_id.store(0, std::memory_order_relaxed);
-    LockGuard slow(heap->slow_lock);  // from here on nobody takes its current spans
+    LockGuard slow(heap->slow_lock);  // from here on no thread takes its current spans
     take_over_lists(*heap);
     return heap;
   }
@@ -262,7 +266,7 @@ ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process) {
 
 void release_lost(bool all) {
   unsigned mine = thread_cache.heap != nullptr ? 1 : 0;
-  if (active_heaps() <= mine) return;  // a program without threads is not made to ask for any
+  if (active_heaps() <= mine) return;  // a program without other threads makes no system calls here
   ThreadHeap* from = nullptr;
   if (!all) {
     LockGuard guard(registry);
@@ -306,14 +310,16 @@ bool has_idle_body(ThreadHeap& heap) {
          (heap.idle_ticks == kBodyPurged || has_no_spans(heap));
 }
 
-// Heaps whose bodies lie side by side. They are off the idle list: nobody else's while their pages go.
+// Heaps whose bodies are adjacent. They are off the idle list, so no other thread takes them while their pages are
+// purged.
 struct IdleBodies {
   ThreadHeap* heaps = nullptr;  // linked by next_idle
   HeapBody* first = nullptr;
   HeapBody* last = nullptr;
 };
 
-// The next ones from *from on of which some have pages still; none when there are no more. *from is where to go on.
+// Takes the next ones from *from on of which some still have pages; none if there are no more. *from becomes the heap
+// at which to go on.
 IdleBodies take_idle_bodies(ThreadHeap** from) {
   LockGuard guard(registry);
   IdleBodies found;
@@ -322,7 +328,7 @@ IdleBodies take_idle_bodies(ThreadHeap** from) {
   bool fresh = false;
   for (; heap != nullptr; heap = heap->next_all) {
     bool idle = has_idle_body(*heap);
-    // Newest first, so addresses mostly go down.
+    // Newest first, so addresses mostly decrease.
     if (!idle || heap->body + 1 != found.first) {
       if (fresh) break;
       newest = heap;
@@ -347,7 +353,7 @@ IdleBodies take_idle_bodies(ThreadHeap** from) {
   return found;
 }
 
-// Behind the others, whose bodies have their pages.
+// Puts them behind the other idle heaps, whose bodies still have their pages.
 void put_idle_bodies(const IdleBodies& bodies) {
   LockGuard guard(registry);
   for (ThreadHeap* heap = bodies.heaps; heap != nullptr; heap = heap->next_idle) heap->idle_ticks = kBodyPurged;
@@ -385,7 +391,8 @@ void hand_on_zombie(ThreadHeap& heap) {
 }
 
 namespace {
-// What is counted since the process began is the child's own from here on: who adds up processes would count the parent's twice.
+// Counts since the process's start begin again in the child: a sum over processes would otherwise count the parent's
+// twice.
 void forget_counts_in_child() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     set_to_zero(heap->remote_frees, heap->copies, heap->copied_bytes);
@@ -408,8 +415,8 @@ void unlock_after_fork_parent() {
 }
 
 namespace {
-// In a forked child: the thread was in take_freed(), which takes no lock. Its next list had left the span, whose count did not know yet.
-// That list is lost, but for this process only.
+// In a forked child: the lost thread may have been in take_freed(), which takes no lock. Then its next list had left
+// the span, but the span's counts did not yet include it. The blocks of that list are lost in the child.
 void finish_take_of_lost_thread(ThreadHeap& heap) {
   for (Span* span : heap.body->ready) {
     if (span != nullptr && span->free_list == nullptr && span->free_blocks_of_current() != 0) span->set_all_live();
@@ -419,8 +426,9 @@ void finish_take_of_lost_thread(ThreadHeap& heap) {
 
 void unlock_after_fork_child() {
   unlock_after_fork_parent();
-  // A signal handler that has interrupted one of our critical sections may fork: the locks of that section stay held until this
-  // thread goes on with it, so nothing that takes a lock is done here. What other threads had stays theirs, for good.
+  // A signal handler that has interrupted one of our critical sections may fork. The locks of that section stay held
+  // until this thread goes on with it, so this function takes no lock then. The heaps of the other threads stay theirs
+  // for good.
   bool may_lock = !fork_interrupts_a_holder;
   forget_housekeeping_in_child();
   forget_purger_in_child(may_lock);
@@ -438,13 +446,14 @@ void unlock_after_fork_child() {
       still_parked_bytes += heap->parked_bytes;
     }
     if (may_lock && state == HeapState::kZombie && (heap->idle_ticks == 0 || heap->idle_ticks == kBodyGoes)) {
-      LockGuard guard(registry);  // who has emptied it, or had its body go, was about to do this
+      LockGuard guard(registry);  // the thread that emptied it, or purged its body, was about to do this
       if (heap->idle_ticks == kBodyGoes) active.fetch_add(1, std::memory_order_relaxed);
       make_idle_locked(*heap);
     }
     if (heap == thread_cache.heap || state != HeapState::kActive) continue;
     if (!may_lock) {
-      // The C library may unmap the memory of threads that are not here, and their lists with it. Ours: about to be adopted.
+      // The C library may unmap the memory of threads that the child does not have, and their lists with it. A cache
+      // that is this thread's belongs to a heap that it is about to adopt.
       ThreadCache* cache = heap->cache.load(std::memory_order_relaxed);
       if (cache != &thread_cache && cache != &heap->body->kept) heap->cache.store(nullptr, std::memory_order_relaxed);
       continue;
@@ -454,7 +463,7 @@ void unlock_after_fork_child() {
     take_over_lists(*heap);
     empty_heap(*heap);
   }
-  if (may_lock) {  // others may have been about to count, or to be counted
+  if (may_lock) {  // other threads may have been about to count theirs, or to be counted
     parked = still_parked;
     parked_bytes = still_parked_bytes;
   }

@@ -18,21 +18,23 @@ using pages::SpanState;
 
 namespace {
 
-// Tables of handles by capacity; spans of one class and size use the same, so they are recycled exactly.
+// Tables of handles, by capacity. Spans of one class have the same size, so a freed table fits the next span exactly.
 struct IdTable {
   IdTable* next;
 };
 
 struct alignas(kCacheLineBytes) SampledClass {
-  OwnerLock lock;  // where one thread's allocations are all samples, an atomic exchange at each unlock would be felt
+  OwnerLock lock;  // OwnerLock: if all allocations of one thread are samples, an atomic exchange at each unlock would
+                   // be noticeable
   SpanList available;
   SpanList full;
   IdTable* free_tables;
 };
-// Live blocks by the class that they were allocated as; a class's are all in the spans of one SampledClass, whose lock it needs.
+// Live blocks by the class that they were allocated as. All blocks of a class are in spans of one SampledClass, under
+// its lock.
 constinit uint32_t live_blocks[kSampledParts][kClassCount];
 
-// The block at the index has come, or has gone.
+// The block is being allocated (`blocks` = 1) or freed (-1).
 SEEMALLOC_ALWAYS_INLINE void count_block_locked(Span* span, unsigned size_class, int blocks) {
   uint32_t& live = live_blocks[span->sampled_part][size_class];
   __atomic_store_n(&live, live + static_cast<uint32_t>(blocks), __ATOMIC_RELAXED);
@@ -40,10 +42,11 @@ SEEMALLOC_ALWAYS_INLINE void count_block_locked(Span* span, unsigned size_class,
 }
 
 constinit SampledClass sampled[kSampledParts][kClassCount];
-// Grows under the first lock of all: fork, which holds that, need not take the locks of parts that nobody uses.
+// Grows under the first lock, sampled[0][0].lock. fork holds that lock, so it need not take the locks of parts that are
+// not in use.
 constinit std::atomic<unsigned> parts_in_use{1};
 
-// Which part to use in its stead. For who forks locks mean nothing: handlers around ours may allocate.
+// Returns the part to use. In the thread that forks locks have no effect: fork handlers around ours may allocate.
 SEEMALLOC_COLD unsigned use_part(unsigned part) {
   if (fork_holds_every_lock) return 0;
   LockGuard guard(sampled[0][0].lock);
@@ -60,10 +63,10 @@ void for_each_class(F f) {
   }
 }
 
-// Marks a block that is not handed out; sampler handles are below it.
+// Marks a block that is not live; the sampler's handles are below it.
 constexpr uint32_t kNotLive = UINT32_MAX;
 
-// Per block its handle, behind all of these its home, and then its class.
+// All blocks' handles, then their homes, then their classes.
 size_t table_bytes(const Span* span) {
   size_t bytes = span->capacity * (sizeof(uint32_t) + sizeof(HomeId) + sizeof(uint8_t));
   return round_up(bytes < sizeof(IdTable) ? sizeof(IdTable) : bytes, 8);
@@ -71,8 +74,8 @@ size_t table_bytes(const Span* span) {
 HomeId* block_homes(const Span* span) { return span->sample_ids + span->capacity; }
 uint8_t* block_classes(const Span* span) { return reinterpret_cast<uint8_t*>(block_homes(span) + span->capacity); }
 
-// Two to a doubling (16, 32, 48, 64, 96, 128, 192 …): samples are few and of many classes, and a span of each would cost a
-// small program more than all of its samples.
+// Two sizes per doubling (16, 32, 48, 64, 96, 128, 192 …). Samples are few and of many classes, and a span for each
+// class would cost a small program more than all of its samples.
 constexpr size_t shared_block_bytes(size_t bytes) {
   size_t doubled = 16;
   while (doubled < bytes) doubled *= 2;
@@ -86,13 +89,13 @@ constexpr std::array<uint8_t, kClassCount> make_shared_classes() {
   }
   return shared;
 }
-// The class of the sampled span that a class's samples live in.
+// The class of the sampled span that holds a class's samples.
 constexpr auto kSharedClass = make_shared_classes();
 
 constexpr bool shared_classes_fit() {
   for (unsigned c = 0; c < kClassCount; c++) {
     size_t bytes = kClasses[c].bytes, shared = kClasses[kSharedClass[c]].bytes;
-    // allocate_aligned() may have chosen the class for the power of two in its size.
+    // allocate_aligned() may have chosen the class for the power of two that divides its size.
     if (shared < bytes || (bytes >= 16 && shared % (bytes & (0 - bytes)) != 0)) return false;
   }
   return true;
@@ -122,7 +125,7 @@ Span* new_span_locked(SampledClass& list, unsigned part, unsigned size_class) {
   return span;
 }
 
-// Index of the block in its span; capacity or more when the address is not a block's start.
+// Index of the block in its span; capacity or more if the address is not the start of a block.
 uint32_t index_of(const Span* span, const void* block) {
   if (!span->is_block_start(block)) return UINT32_MAX;
   // reciprocal is 2^64 / block_bytes rounded up: exact for multiples of block_bytes below 2^32.
@@ -238,7 +241,7 @@ void visit(const Span* span, void (*f)(void* context, const SampledBlock& block)
   }
 }
 
-// From the front of the list to its back, one by one, until all that were there have come.
+// Rotates the list: visits the span in front and moves it to the back, until it has visited as many as the list had.
 void visit_list(SampledClass& owner, SpanList& list, void (*f)(void* context, const SampledBlock& block), void* context) {
   uint32_t count = 0;
   for (uint32_t seen = 0;; seen++) {

@@ -19,8 +19,8 @@ using pages::SpanKind;
 
 namespace {
 
-// Length of a list that its thread may be popping from: every link is checked to be a block of the class before it is
-// followed.
+// Length of a list from which its thread may be popping. Each pointer is checked to be a block of the class before it
+// is followed.
 SEEMALLOC_NO_TSAN uint32_t list_length_racy(unsigned size_class, const Block* first) {
   constexpr uint32_t kLongest = kMaxSpanPages * kPageBytes / 8;
   uint32_t length = 0;
@@ -32,7 +32,7 @@ SEEMALLOC_NO_TSAN uint32_t list_length_racy(unsigned size_class, const Block* fi
   return length;
 }
 
-// Its record may be another span's at this moment, that is about to be published.
+// The record may belong to another span by now, one that is about to be published.
 SEEMALLOC_NO_TSAN void count_one(size_t& spans, size_t& bytes, const Span* span) {
   spans++;
   bytes += span->bytes;
@@ -65,12 +65,12 @@ SEEMALLOC_NO_TSAN void count_span(void* context, Span* span) {
   if (remote > live) remote = live;
   count_one(c.spans, c.span_bytes, span);
   count_state(s.spans, span, live);
-  if (span->kind != SpanKind::kSampled) c.live += live - remote;  // the others: sampled_blocks()
+  if (span->kind != SpanKind::kSampled) c.live += live - remote;  // sampled_blocks() counts those of sampled spans
   c.cached += remote;
   c.free += carved - live;
 }
 
-// Malloc lists and stashes count as live in their spans: move them over to cached.
+// Blocks of thread free lists and stashes count as live in their spans: moves them to cached.
 SEEMALLOC_NO_TSAN void count_heap(Statistics& s, ThreadHeap& heap) {
   s.heaps++;
   s.allocated_bytes += heap.handed_out_bytes;
@@ -136,7 +136,7 @@ SEEMALLOC_NO_TSAN void add_span(ThreadStatistics& t, const Span* span) {
   size_t carved = span->carved;
   size_t live = span->live_acquire();
   if (live > carved) live = carved;
-  size_t in_holes = span->hole_blocks();  // free, and their pages are gone
+  size_t in_holes = span->hole_blocks();  // free, and their pages are purged
   live -= in_holes < live ? in_holes : live;
   carved -= in_holes < carved ? in_holes : carved;
   if (carved > live) (live == 0 ? t.empty_bytes : t.free_bytes) += (carved - live) * span->block_bytes;
@@ -166,7 +166,7 @@ SEEMALLOC_NO_TSAN ThreadStatistics statistics_of(ThreadHeap& heap) {
     add_spans(t, cs.available, cs.current);
     add_spans(t, cs.full, cs.current);
   }
-  // Listed blocks of its own spans count as live there; those of others' spans do not, and are few.
+  // Listed blocks of its own spans count as live there. Blocks of other threads' spans do not, and are few.
   t.live_bytes -= t.list_bytes < t.live_bytes ? t.list_bytes : t.live_bytes;
   return t;
 }
@@ -182,7 +182,8 @@ uint64_t allocated_by_this_thread() {
     for (const Block* block = thread_cache.heads[i]; block != nullptr; block = block->next) blocks++;
     listed += blocks * kClasses[i].bytes;
   }
-  // Lists that came with the heap were handed out to the thread before: how long they were is not known, but they had what is left.
+  // Lists that came with the heap were handed out to the thread before. Their original length is unknown, but they had
+  // at least the blocks that are left.
   uint64_t& inherited = mine->body->inherited_bytes;
   if (mine->handed_out_bytes + inherited < listed) inherited = listed - mine->handed_out_bytes;
   return mine->handed_out_bytes + inherited - listed;
@@ -197,7 +198,7 @@ void for_each_thread(void (*f)(void* context, const ThreadStatistics& thread), v
 
 namespace {
 
-// One bit per block of a span; 8 KiB of 8-byte blocks in the largest span.
+// One bit per block of a span: an array of 2 KiB.
 struct FreeMarks {
   uint64_t bits[kMaxSpanPages * kPageBytes / 8 / 64];
 
@@ -233,7 +234,7 @@ struct Walk {
   bool sound;
 };
 
-// Marks what threads' lists hold of a span. A list may have blocks of many spans.
+// Marks the span's blocks in a thread's list. A list may have blocks of many spans.
 bool mark_listed(FreeMarks& marks, const Span* span, const Block* block, uint32_t* count) {
   for (; block != nullptr; block = block->next) {
     if (!span->contains(block)) continue;
@@ -259,7 +260,7 @@ bool mark_parcels(FreeMarks& marks, const Span* span, Block* parcel, uint32_t* c
 bool mark_cached(FreeMarks& marks, const Span* span, uint32_t* count) {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     const ClassState& cs = heap->body->classes[span->size_class];
-    Block* list = nullptr;  // nobody changes hands under a walk: without the heap's lock
+    Block* list = nullptr;  // without the heap's lock: no heap changes hands during a walk
     if (read_list(*heap, span->size_class, &list) && !mark_listed(marks, span, list, count)) return false;
     if (!mark_listed(marks, span, cs.stash, count) || !mark_listed(marks, span, cs.foreign, count)) return false;
   }
@@ -296,7 +297,7 @@ void walk_span(void* context, Span* span) {
 bool for_each_live_block(void (*f)(void* context, void* block, size_t bytes), void* context) {
   HousekeepingPause pause;
   if (!pause.is_alone()) return false;
-  central_publish_lists(true);  // to where the walk looks
+  central_publish_lists(true);  // to where the walk finds them
   Walk walk{f, context, true};
   pages::for_each_span(walk_span, &walk);
   pages::for_each_huge_span(walk_span, &walk);

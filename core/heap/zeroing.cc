@@ -12,23 +12,24 @@ namespace seemalloc::heap {
 
 namespace {
 
-// To write less takes about as long as to look and to give back.
+// Writing less takes about as long as checking and purging.
 constexpr size_t kLeastBytes = 64 * KiB;
 
 bool may_be_given_back(const pages::Span* span) {
-  bool whole_pages = ((span->start | span->bytes) & (os::page_bytes() - 1)) == 0;  // those of the system may be larger than ours
+  bool whole_pages = ((span->start | span->bytes) & (os::page_bytes() - 1)) == 0;  // OS pages may be larger than ours
   return whole_pages && span->kind == pages::SpanKind::kLarge && span->bytes >= kLeastBytes &&
          pages::purge_mode() != options::Purge::kNever;
 }
 
-// A fault takes as long as to write some ten pages: a sixteenth. The first and the last page are often all.
+// A fault takes as long as writing some ten pages: hence a sixteenth. Often only the first and the last page are
+// resident.
 size_t few_of(size_t bytes) {
   size_t least = 2 * os::page_bytes();
   return bytes / 16 > least ? bytes / 16 : least;
 }
 
-// Not on huge pages: one of which a part goes stays taken until the kernel splits it. A page that is not resident may hold something all
-// the same (swapped out), so that nothing can be left as it is.
+// Not on huge pages: a purged part of one stays allocated until the kernel splits the page. A page that is not resident
+// may still have contents (swapped out), so no page may be left as it is.
 bool is_given_back(ZeroingPace& pace, const pages::Span* span) {
   void* start = reinterpret_cast<void*>(span->start);
   ZeroingPace::Next next = pace.next();
@@ -44,8 +45,8 @@ bool is_given_back(ZeroingPace& pace, const pages::Span* span) {
   return false;
 }
 
-// Writing zeros would make a huge block resident that hardly is. A block whose pages are mostly resident is written: its pages need no
-// fault then.
+// Writing zeros would make a huge block resident of which little is. A block whose pages are mostly resident is
+// written, because its pages need no fault then.
 bool huge_is_given_back(const pages::Span* span) {
   if (span->kind != pages::SpanKind::kHuge || span->known_dense) return false;
   void* start = reinterpret_cast<void*>(span->start);

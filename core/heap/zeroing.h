@@ -1,13 +1,14 @@
-// How used memory becomes zero for a large calloc: it is written, or its pages are given back and come anew, zero, where the program
-// touches them.
+// Zeroes used memory for a large calloc. It writes zeros, or purges the pages, which read as zero when the program
+// touches them again.
 //
-// To write makes all of the block resident, with a fault for each page that is not. To give it back costs a call, and a fault for each
-// page that was resident and is touched again, by whoever has the memory next. So one looks at what is resident. Memory of blocks that
-// were hardly touched (tables that are hardly filled, buffers made for the worst case) is given back and stays as it is; other memory
-// is written. But what was filled once, by others, would be written for ever: where hardly any is filled such memory is given back as
-// well, else seldom. Figures: docs/decisions/0058.
+// Writing makes the whole block resident, with a fault for each page that is not. Purging costs a call, and a fault for
+// each page that was resident and is touched again, by the next user of the memory. So the code checks how much is
+// resident. Memory of blocks that were hardly touched (nearly empty tables, buffers made for the worst case) is purged
+// and stays non-resident; other memory is written. But memory that another user filled once would then be written each
+// time from then on. So where few blocks are filled, filled memory is purged as well, elsewhere seldom. Figures:
+// docs/decisions/0058.
 //
-// Who calls: the slow path of calloc. Threads: the owner of the heap.
+// Caller: the slow path of calloc. Threads: the owner of the heap.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +20,15 @@ namespace seemalloc::heap {
 
 struct ThreadHeap;
 
-// When to look, and what to do then. How rare blocks are of which few pages are resident goes up with each that is found filled and down
-// with each other one. All zero at first.
+// Decides when to check the resident pages, and what to do then. The rarity of blocks with few resident pages rises
+// with each block that is found filled, and falls with each other one. All zero at first.
 class ZeroingPace {
  public:
-  static constexpr int kRarest = 9;  // of the filled blocks that are found one is given back in two to the power of the rarity
-  static constexpr int kAllLookedAt = 5;  // up to here; at the rarest one block in 16 is
-  static constexpr int kFewLooks = 2;  // where all have few, one block in four is looked at
+  static constexpr int kRarest = 9;  // of the filled blocks that are checked, one in 2^rarity is purged
+  static constexpr int kAllLookedAt = 5;  // up to this rarity all blocks are checked; at the highest, one in 16
+  static constexpr int kFewLooks = 2;  // while all blocks have few resident pages, one in four is checked
 
-  // What to do with the next block: look at it, or do as with the others of late.
+  // What to do with the next block: check it, or do the same as with the last ones.
   enum class Next : uint8_t { kLook, kWrite, kGiveBack };
   Next next() {
     int rarer = rarity() <= 0 ? kFewLooks : rarity() - kAllLookedAt;
@@ -35,7 +36,7 @@ class ZeroingPace {
     if (unseen_ == 0) return Next::kLook;
     return rarity() <= 0 ? Next::kGiveBack : Next::kWrite;
   }
-  // One looked at. Whether to give it back: `few` of its pages are resident, or not.
+  // Called for a block that was checked; `few`: few of its pages are resident. Returns whether to purge it.
   bool gives_back(bool few) {
     if (few) {
       if (rarity() > 0) change_--;
@@ -44,12 +45,12 @@ class ZeroingPace {
     bool due = rarity() <= 0 || ++filled_ >= 1u << rarity();
     if (due) filled_ = 0;
     if (rarity() < kRarest) change_++;
-    // It may be the next one again: it is seen, then, before it is written.
+    // The same memory may be the next block again: then it is checked before it is written.
     if (due && rarity() > kAllLookedAt) change_ = kAllLookedAt - kAtFirst;
     return due;
   }
 
-  // The kernel does not tell, or does not take it (memory locked by the program).
+  // The kernel does not report residency, or refuses to purge (memory locked by the program).
   void refused() { change_ = kRarest - kAtFirst; }
 
  private:
@@ -61,7 +62,8 @@ class ZeroingPace {
   uint16_t filled_;
 };
 
-// Zeroes a large block, all that is usable of it, that the calling thread, which has the heap (or none), has just been given.
+// Zeroes a large block, its whole usable size. The calling thread has `heap` (or none, null) and has just been given
+// the block.
 void make_zero(ThreadHeap* heap, pages::Span* span);
 
 }  // namespace seemalloc::heap
