@@ -1,7 +1,8 @@
-// What a forked child has to know of this folder: its locks, which other threads of the parent may have held.
+// Fork support for this directory: resets its locks in a forked child, since other threads of the parent may have held
+// them.
 //
-// They are not taken for fork, since a thread that forks with a lock held counts as interrupted in the middle of its work
-// (core/api/process.cc).
+// The locks are not taken before fork: a thread that forks with a lock held counts as interrupted in the middle of its
+// work (core/api/process.cc).
 #pragma once
 
 namespace seemalloc::compat {

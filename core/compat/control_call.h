@@ -1,4 +1,4 @@
-// One call of mallctl: what comes in, what goes out, and jemalloc's rules for both.
+// One call of mallctl: its arguments, its results, and jemalloc's rules for both.
 #pragma once
 
 #include <cerrno>
@@ -14,12 +14,13 @@ struct ControlCall {
   size_t* old_bytes;
   const void* new_value;
   size_t new_bytes;
-  size_t numbers[kMostNumbers];  // those in the name, in order
+  size_t numbers[kMostNumbers];  // the numbers in the name, in order
 
   bool writes() const { return new_value != nullptr || new_bytes != 0; }
   bool reads() const { return old_value != nullptr && old_bytes != nullptr; }
 
-  // The value goes out, as far as it is asked for. EINVAL where its size is another: what fits has been copied then.
+  // Returns the value to the caller, if requested. EINVAL if the caller's buffer has another size; then the part that
+  // fits has been copied.
   template <typename T>
   int put(const T& value) {
     if (!reads()) return 0;
@@ -29,7 +30,7 @@ struct ControlCall {
     *old_bytes = bytes;
     return wanted == sizeof(T) ? 0 : EINVAL;
   }
-  // The new value, which must be there.
+  // Reads the new value, which must be present.
   template <typename T>
   int get(T* value) const {
     if (new_value == nullptr || new_bytes != sizeof(T)) return EINVAL;
@@ -42,9 +43,9 @@ struct ControlCall {
     return writes() ? EPERM : put(value);
   }
   int text(const char* value) { return read_only(value); }
-  // Neither read nor written: something is done.
+  // True if no value is read or written: the name is a command.
   bool is_plain() const { return old_value == nullptr && old_bytes == nullptr && !writes(); }
-  // The old value out, and set(new value) when there is one.
+  // Returns the old value, and calls set(new value) if there is one.
   template <typename T, typename Set>
   int read_write(const T& value, Set set) {
     T fresh{};

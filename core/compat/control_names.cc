@@ -33,13 +33,13 @@ namespace {
 using Call = ControlCall;
 using options::Id;
 
-// There is one arena, with the number 0. It answers to these as well: all arenas, and the number of arenas (jemalloc 3.x's way to
-// say all).
+// There is one arena, number 0. It also answers to two other numbers: all arenas, and the number of arenas (which means
+// all arenas in jemalloc 3.x).
 constexpr unsigned kArenas = 1;
 constexpr size_t kAllArenas = 4096;
 bool is_arena(size_t number) { return number <= kArenas || number == kAllArenas; }
 
-// Version 5.3.0's names and types; the rest says who answers.
+// The names and types are those of version 5.3.0; the suffix tells that seemalloc answers.
 constexpr char kVersion[] = "5.3.0-seemalloc-" SEEMALLOC_VERSION;
 
 size_t minus(size_t a, size_t b) { return a > b ? a - b : 0; }
@@ -57,7 +57,7 @@ int do_epoch(Call& call) {
   return call.put(s.epoch);
 }
 
-// A setting that is never another: to write what it is changes nothing.
+// A setting that never changes: writing its current value succeeds and does nothing.
 template <typename T>
 int fixed(Call& call, T value) {
   return call.read_write(value, [value](T wanted) { return wanted == value ? 0 : EPERM; });
@@ -111,27 +111,27 @@ int decay(Call& call) {
   return 0;
 }
 
-// What belongs to everybody is neither discarded nor destroyed.
+// The one arena is shared, so it is neither reset nor destroyed.
 int not_for_this_arena(Call&) { return EFAULT; }
 
 int change_decay(Call& call) {
   return call.read_write(decay_ms(), [](ssize_t ms) { return set_decay_ms(ms) ? 0 : EFAULT; });
 }
 int dirty_decay(Call& call) { return is_arena(call.numbers[0]) ? change_decay(call) : EFAULT; }
-// There is no such state of memory here.
+// seemalloc has no muzzy pages.
 int change_muzzy_decay(Call& call) {
   return call.read_write(ssize_t{0}, [](ssize_t ms) { return ms < -1 ? EFAULT : 0; });
 }
 int muzzy_decay(Call& call) { return is_arena(call.numbers[0]) ? change_muzzy_decay(call) : EFAULT; }
 
-// No block is too large for the arena, and no mapping for one too large to be grown.
+// No block is too large for the arena, and no mapping too large to grow.
 int oversize_threshold(Call& call) { return is_arena(call.numbers[0]) ? fixed(call, size_t{0}) : EFAULT; }
 int retain_grow_limit(Call& call) { return is_arena(call.numbers[0]) ? fixed(call, static_cast<size_t>(PTRDIFF_MAX)) : EFAULT; }
 
 int arena_initialized(Call& call) { return is_arena(call.numbers[0]) ? call.read_only(true) : EFAULT; }
 int no_dss(Call& call) { return call.text("disabled"); }
 
-// The one arena serves whoever asks for one of his own, but not with memory of his own.
+// A program that creates an arena gets the one arena. It cannot bring memory of its own.
 int create_arena(Call& call) { return call.writes() ? EPERM : call.put(unsigned{0}); }
 
 int lookup_arena(Call& call) {
@@ -175,7 +175,7 @@ int class_figure(Call& call, Pick pick) {
   return arena_figure(call, [&](const Snapshot& s) { return pick(s.classes[i]); });
 }
 
-// A page is in a span or it is not: the regions know without a walk over blocks.
+// A page is in a span or it is not, so the regions know this number without a walk over blocks.
 int active_now(Call& call) {
   return call.read_only(pages::page_statistics().used_bytes + pages::huge_statistics().used_bytes);
 }
@@ -219,7 +219,8 @@ int prof_prefix(Call& call) {
   return prefix != nullptr && set_option_to("dump_prefix", prefix) ? 0 : EFAULT;
 }
 
-// On as MALLOC_CONF's prof_gdump; dumps are then named as jemalloc's, unless another form was chosen.
+// Switches dumps on as MALLOC_CONF's prof_gdump does. The dumps are then named as jemalloc names them, unless another
+// form was chosen.
 int prof_gdump(Call& call) {
   bool now = options::get(Id::dump_growth_interval) != 0;
   return call.read_write(now, [now](bool on) {
@@ -232,7 +233,7 @@ int prof_gdump(Call& call) {
 // -1: never.
 ssize_t dump_interval_log2() { return static_cast<ssize_t>(std::bit_width(options::get(Id::dump_alloc_interval))) - 1; }
 
-// What the options were at the start.
+// The values of the options at the start.
 struct Start {
   ssize_t decay_ms, muzzy_decay_ms;
   ssize_t dump_interval_log2;
@@ -240,7 +241,7 @@ struct Start {
   unsigned stack_depth;
   bool helper, stats_print, samples, dumps_growth, dumps_at_exit, sums_leaks;
   JemallocSaid said;
-  char prefix[options::kMaxTextBytes];  // whoever has asked keeps the pointer
+  char prefix[options::kMaxTextBytes];  // callers keep pointers to it
 };
 constinit Start start;
 
@@ -252,12 +253,13 @@ int zero_size(Call& call) { return call.read_only(size_t{0}); }
 int zero_count(Call& call) { return call.read_only(uint64_t{0}); }
 int empty_text(Call& call) { return call.text(""); }
 
-// The most blocks that a malloc list has, where that is fewest and where it is most: a list is what is free in one span.
+// The most blocks that a thread free list can have, in the class with the fewest and in the one with the most: a list
+// holds the free blocks of one span.
 constexpr size_t kMaxSpanBytes = heap::kMaxSpanPages * kPageBytes;
 constexpr unsigned kFewestListed = kMaxSpanBytes / heap::kMaxSmallBytes;
 constexpr unsigned kMostListed = kMaxSpanBytes / 2 / heap::kClasses[0].bytes;
 
-// ---- caches of a thread, by number: the thread's own serves for all ----
+// ---- thread caches, by number: the thread's own serves for all ----
 
 int create_cache(Call& call) { return call.read_only(unsigned{0}); }
 int use_cache(Call& call) {
@@ -430,7 +432,7 @@ constexpr ControlRow kRows[] = {
     {"opt.lg_tcache_flush_small_div", VALUE(unsigned{0})},
     {"opt.lg_tcache_flush_large_div", VALUE(unsigned{0})},
     {"opt.lg_extent_max_active_fit", zero_size},
-    // There is no such allocator of huge pages: it serves no size, keeps nothing and never waits.
+    // seemalloc has no such huge page allocator: it serves no size, keeps no memory and never waits.
     {"opt.hpa", no},
     {"opt.hpa_slab_max_alloc", zero_size},
     {"opt.hpa_hugification_threshold", zero_size},
@@ -447,7 +449,8 @@ constexpr ControlRow kRows[] = {
     {"opt.hpa_sec_bytes_after_flush", zero_size},
     {"opt.hpa_sec_batch_fill_extra", zero_size},
     {"opt.thp", [](Call& call) { return call.text("default"); }},
-    // Sampling is on unless prof_active says no; false is told to who said so, and wants no profiles by jemalloc's options.
+    // Sampling is on unless prof_active is false. This is false only if the configuration says so: then the program
+    // wants no profiles by jemalloc's options.
     {"opt.prof", VALUE(!start.said.prof_off)},
     {"opt.prof_prefix", [](Call& call) { return call.text(start.prefix); }},
     {"opt.prof_active", VALUE(start.samples)},
@@ -483,12 +486,13 @@ void keep_start() {
   start.dumps_at_exit = options::get(Id::dump_final) != 0;
   start.said = jemalloc_said();
   start.sums_leaks = options::get(Id::leak_summary) != 0 || start.said.prof_leak;
-  // -1 has become an option, which SEEMALLOC_CONF may have changed since.
+  // -1 was translated into an option, which SEEMALLOC_CONF may have changed since.
   ssize_t muzzy = start.said.muzzy_decay_ms < 0 ? 0 : start.said.muzzy_decay_ms;
   start.muzzy_decay_ms = options::get(Id::purge_free) != 0 ? -1 : muzzy;
   Text prefix(start.prefix, sizeof(start.prefix));
   copy_text_option(Id::dump_prefix, prefix);
-  if (prefix.size() == 0 && !options::is_chosen(Id::dump_prefix)) prefix << "jeprof";  // jemalloc's, which its dumps have here too
+  if (prefix.size() == 0 && !options::is_chosen(Id::dump_prefix)) prefix << "jeprof";  // jemalloc's default, which dump
+                                                                                       // names use here too
 }
 
 ControlRows control_rows() { return {kRows, sizeof(kRows) / sizeof(kRows[0])}; }

@@ -1,6 +1,6 @@
-// The table of jemalloc's names and of who answers each.
+// The table of jemalloc's control names and their handlers.
 //
-// Who calls: mallctl.cc, which finds the row. A row's place in the table is in the MIBs that a program keeps.
+// Caller: mallctl.cc, which finds the row. MIBs that a program keeps contain a row's index in the table.
 // Threads: any.
 #pragma once
 
@@ -23,7 +23,7 @@ struct ControlRows {
 };
 ControlRows control_rows();
 
-// From now on opt.… are what is in force at this moment. Called at load.
+// The values of the opt.… names are those in force now, from here on. Called at load.
 void keep_start();
 
 }  // namespace seemalloc::compat

@@ -59,7 +59,7 @@ void set_release_rate(double rate) {
     set_option_to("purge", "never");
     return;
   }
-  if (rate == 1) {  // the default, theirs and ours: what a program has read before it changed the rate
+  if (rate == 1) {  // the default, theirs and ours: the rate that a program has read before it changed the rate
     set_option_to("purge_delay", "auto");
     set_option_to("purge", "balanced");
     return;

@@ -1,4 +1,4 @@
-// Our options as the calls of other allocators know them.
+// Maps our options to the settings of other allocators.
 //
 // Threads: any.
 #pragma once
@@ -10,19 +10,19 @@
 
 namespace seemalloc::compat {
 
-// Sets an option by name; false when it does not take the value.
+// Set an option by name; false if the option does not accept the value.
 bool set_option_to(const char* name, uint64_t value);
 bool set_option_to(const char* name, const char* value);
 
-// jemalloc's decay times: ms until free memory goes back; 0 at once, -1 never. Below -1 is refused.
+// jemalloc's decay times: ms until free memory is purged; 0: at once, -1: never. Values below -1 are refused.
 ssize_t decay_ms();
 bool set_decay_ms(ssize_t ms);
 
-// gperftools' release rate: 0 never, 1 as it is by default, higher sooner.
+// gperftools' release rate: 0: never, 1: the default, higher: sooner.
 double release_rate();
 void set_release_rate(double rate);
 
-// Sampling as a switch and as a logarithm; what was the interval before it was switched off is remembered.
+// Sampling as a switch and a logarithm. The interval from before it was switched off is remembered.
 bool sampling_is_on();
 bool switch_sampling(bool on);
 size_t sample_interval_log2();

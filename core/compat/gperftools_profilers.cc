@@ -43,20 +43,21 @@ void complain_of_length(const char* call, const char* what, size_t most, const c
   warn(line.c_str());
 }
 
-// ---- heap: what HEAPPROFILE does from the start, HeapProfilerStart does from then on, in gperftools' text, by the same options ----
+// ---- heap: HeapProfilerStart does from then on what HEAPPROFILE does from the start: gperftools' text, by the same
+// options ----
 
 using options::Id;
 enum class Heap { kAsTheVariableSays, kOn, kOff };
 
-// Held while it is started or stopped, not while a profile is written.
+// Held while profiling is started or stopped, not while a profile is written.
 Lock heap_lock;
 constinit std::atomic<Heap> heap_state{Heap::kAsTheVariableSays};
-// It has set the option `sample`, from this value and with this interval before the last 0.
+// True if HeapProfilerStart has set the option `sample`; its value before, and the last interval that was not 0.
 bool heap_records_all = false;
 uint64_t sample_before = 0, interval_before = 0;
-bool sample_was_ours = false;  // nobody else has chosen it
+bool sample_was_ours = false;  // neither the user nor the program has chosen it
 
-// What the options were before the start.
+// The values of the options before the start.
 constexpr Id kHeapOptions[] = {Id::dump_prefix, Id::dump_names, Id::dump_final, Id::dump_alloc_interval, Id::dump_inuse_interval,
                                Id::dump_time_interval};
 constexpr unsigned kHeapOptionCount = sizeof(kHeapOptions) / sizeof(kHeapOptions[0]);
@@ -78,7 +79,8 @@ void restore_options() {
   for (unsigned i = 0; i < kHeapOptionCount; i++) set_option_to(options::row(kHeapOptions[i]).name, options_before[i]);
 }
 
-// What SEEMALLOC_CONF or `seemalloc set` has changed is left as it is. One that was set to its default counts as not set.
+// Keeps values that SEEMALLOC_CONF or `seemalloc set` has changed. An option that was set to its default counts as not
+// set.
 void choose(Id id, uint64_t value) {
   const options::Row& row = options::row(id);
   if (options::get(id) == row.fallback) set_option_to(row.name, value < row.max ? value : row.max);
@@ -94,7 +96,7 @@ void choose_options(const char* prefix) {
   choose(Id::dump_final, 1);
 }
 
-// Each allocation, as HEAPPROFILE does, unless somebody has chosen an interval.
+// Records each allocation, as HEAPPROFILE does, unless an interval was chosen.
 void record_all() {
   uint64_t sample = options::get(Id::sample);
   sample_was_ours = !options::is_chosen(Id::sample) || (sample_was_ours && sample == sample_before);
@@ -113,13 +115,13 @@ void record_as_before() {
 
 // ---- CPU ----
 
-constexpr size_t kPathBytes = 1024;  // as gperftools' ProfilerState has it
+constexpr size_t kPathBytes = 1024;  // as in gperftools' ProfilerState
 static_assert(kPathBytes >= kDumpPathBytes);
 
 Lock cpu_lock;
-char cpu_path[kPathBytes];  // what ProfilerStart was given; empty: it has started none
-uint64_t cpu_number = 0;    // of its profile, cpu_profiler.h
-int cpu_process = 0;        // that has started it
+char cpu_path[kPathBytes];  // the argument of ProfilerStart; empty: it has started no profile
+uint64_t cpu_number = 0;    // the number of its profile (cpu_profiler.h)
+int cpu_process = 0;        // the process that has started it
 time_t cpu_started = 0;
 
 bool start_cpu(const char* path) {
@@ -135,12 +137,12 @@ bool start_cpu(const char* path) {
     cpu_process = os::process_id();
     cpu_started = static_cast<time_t>(os::realtime_ns() / kSecond_ns);
   }
-  start_helper_for_work();  // it looks for new threads,
+  start_helper_for_work();  // it finds new threads,
   wake_helper();            // from now on
   return true;
 }
 
-// To the path as it is: a percent sign means nothing more. Requires: cpu_lock.
+// Writes to the path as it is: a percent sign has no special meaning. Requires: cpu_lock.
 void write_cpu(bool ended) {
   CpuTaken taken{};
   CpuTake result = take_cpu_profile(cpu_number, ended, &taken);
@@ -150,7 +152,7 @@ void write_cpu(bool ended) {
   if (!written) complain("CPU profile", cpu_path, "could not be written");
 }
 
-// ProfilerStart's; false when there is none. Requires: cpu_lock.
+// Stops the profile that ProfilerStart started; false if there is none. Requires: cpu_lock.
 bool stop_started_cpu() {
   if (cpu_path[0] == 0) return false;
   write_cpu(true);
@@ -158,7 +160,7 @@ bool stop_started_cpu() {
   return true;
 }
 
-// Else CPUPROFILE's.
+// If there is none, stops CPUPROFILE's.
 void stop_cpu() {
   {
     LockGuard guard(cpu_lock);
@@ -175,10 +177,10 @@ void flush_cpu() {
   flush_cpu_run();
 }
 
-// A program need not stop its profile before it ends. What CPUPROFILE began end_cpu_run() ends.
+// A program need not stop its profile before it ends. end_cpu_run() ends a profile that CPUPROFILE began.
 __attribute__((destructor(102))) void stop_cpu_at_exit() {
   constexpr uint64_t kLongest_ns = 3 * kSecond_ns;
-  // Not what a child of vfork, or of a bare system call, has of its parent.
+  // Skips a profile that a child of vfork, or of a bare system call, shares with its parent.
   if (cpu_process != os::process_id() || !may_lock() || !cpu_lock.try_lock_for(kLongest_ns)) return;
   stop_started_cpu();
   cpu_lock.unlock();
@@ -186,7 +188,7 @@ __attribute__((destructor(102))) void stop_cpu_at_exit() {
 
 }  // namespace
 
-// What was allocated before is not in its profiles.
+// Blocks allocated before the call are not in its profiles.
 SEEMALLOC_EXPORT void HeapProfilerStart(const char* prefix) {
   if (prefix == nullptr) return;
   if (text_length(prefix) >= options::kMaxTextBytes) return complain_of_length("HeapProfilerStart", "prefix", options::kMaxTextBytes, prefix);
@@ -207,7 +209,7 @@ SEEMALLOC_EXPORT void HeapProfilerStop(void) {
     record_as_before();
   } else {
     for (const char* name : {"dump_final", "dump_alloc_interval", "dump_inuse_interval", "dump_time_interval"}) set_option_to(name, uint64_t{0});
-    // HEAPPROFILE has it record each allocation, which would be in vain from now on; but not for HEAPCHECK.
+    // HEAPPROFILE makes the sampler record each allocation, which is useless from now on, except for HEAPCHECK.
     if (options::get(Id::sample) == 1 && options::get(Id::leak_summary) == 0) {
       sample_before = options::row(Id::sample).fallback;
       sample_was_ours = true;
@@ -262,7 +264,8 @@ SEEMALLOC_EXPORT void ProfilerFlush(void) { flush_cpu(); }
 SEEMALLOC_EXPORT void ProfilerEnable(void) {}
 SEEMALLOC_EXPORT void ProfilerDisable(void) {}
 SEEMALLOC_EXPORT void ProfilerRegisterThread(void) {}
-// Program counters, the caller's first, or what the signal of `ucontext` has interrupted; `skip` of them are left out.
+// Writes the program counters of the caller's stack, innermost first, or of the stack that the signal with `ucontext`
+// has interrupted. Leaves out the first `skip`.
 SEEMALLOC_EXPORT int ProfilerGetStackTrace(void** result, int most, int skip, const void* ucontext) {
   constexpr int kMost = 256;
   uintptr_t frames[kMost];
@@ -296,7 +299,7 @@ SEEMALLOC_EXPORT void ProfilerGetCurrentState(State* state) {
 
 namespace seemalloc::compat {
 
-// The CPU profile is the parent's.
+// The CPU profile belongs to the parent.
 void forget_profilers_in_child() {
   heap_lock.reset();
   cpu_lock.reset();

@@ -27,8 +27,8 @@ struct Counts {
   }
 };
 
-// What a row says so that a reader who scales it by the header's interval comes to our estimate: the samples themselves, if
-// they were drawn with it.
+// The counts to write for a row, so that a reader that scales them by the header's interval gets our estimate: the
+// samples themselves, if they were drawn with that interval.
 Counts counts_of(const SampleRow& row, HeapText form, uint64_t interval) {
   double scale = form == HeapText::kAbsolute ? 1 : chance_of_sample(row.bytes, interval);
   Counts counts;
@@ -46,7 +46,7 @@ struct Writer {
   HeapText form;
   uint64_t interval;
   Counts sum;
-  size_t bound;  // bytes that the rows take at most
+  size_t bound;  // upper bound on the bytes of the rows
   uint64_t python_frames = 0;
 };
 
@@ -54,7 +54,7 @@ void append_counts(Text& out, const Counts& counts) {
   out << counts.live << ": " << counts.live_bytes << " [" << counts.all << ": " << counts.all_bytes << "]";
 }
 
-// The text has no names: a Python function's word would be read as an address of nothing.
+// The text has no names: a reader would take a Python function's word for an address of unknown code.
 bool is_address(uintptr_t word) {
   PythonPlace place;
   return !python_place(word, &place);
@@ -90,7 +90,7 @@ void write_sample(void* context, const SampleRow& row) {
   write_counts(writer, counts_of(row, writer.form, writer.interval), row.return_addresses, row.depth);
 }
 
-// gperftools' rows are pieces; these are those of one stack.
+// A row of gperftools is one allocation of pages; ours has all of them with the same stack.
 void write_growth(void* context, const GrowthStack& row) {
   Counts counts{row.times, row.bytes, row.times, row.bytes};
   write_counts(*static_cast<Writer*>(context), counts, row.return_addresses, row.depth);
@@ -98,7 +98,7 @@ void write_growth(void* context, const GrowthStack& row) {
 
 std::atomic<bool> absolute_begins_anew{false};
 
-// There may have been a new beginning: prof.reset, or HeapProfilerStart.
+// Counts may have been reset: by prof.reset, or HeapProfilerStart.
 bool begins_anew(HeapText form) {
   return form == HeapText::kJemalloc || (form == HeapText::kAbsolute && absolute_begins_anew.load(std::memory_order_relaxed));
 }
@@ -131,7 +131,8 @@ void write_header(Text& out, HeapText form, uint64_t interval, const Counts& sum
   out << "\n";
 }
 
-// Lines that jeprof and pprof skip, and `seemalloc top` shows: what the samples could not see, and how far off they are.
+// Lines that jeprof and pprof skip and `seemalloc top` shows: allocations that the samples missed, and the error of the
+// estimates.
 void write_notes(Text& out, HeapText form, const Writer& writer) {
   uint64_t interval = writer.interval;
   auto line = [](void* to, const Text& note) { *static_cast<Text*>(to) << "# " << note.c_str() << "\n"; };
@@ -149,7 +150,7 @@ void write_notes(Text& out, HeapText form, const Writer& writer) {
   }
 }
 
-// As the kernel writes addresses.
+// In the form in which the kernel writes addresses.
 void append_bare_hex(Text& out, uint64_t value) {
   FixedText<24> text;
   text << Hex{value};
@@ -188,7 +189,7 @@ size_t maps_bytes() {
   return bytes;
 }
 
-// False: there was no room for what has come since it was measured.
+// Returns false if rows that were added since the measurement do not fit.
 bool write_all(Text& text, HeapText form) {
   Writer writer{nullptr, form, named_interval(), {}, 0};
   write_rows(writer);
@@ -242,7 +243,8 @@ int write_heap_text(HeapText form, const char* path, os::FileIdentity* file) {
 
 }  // namespace seemalloc::compat
 
-// Dumps by others' names are their text, whoever has chosen the names: HEAPPROFILE, HeapProfilerStart, MALLOC_CONF, prof.gdump, SEEMALLOC_CONF.
+// Dumps with other allocators' names have their text, whichever setting chose the names: HEAPPROFILE,
+// HeapProfilerStart, MALLOC_CONF, prof.gdump, SEEMALLOC_CONF.
 int seemalloc::write_gperftools_text(const char* path, os::FileIdentity* file) {
   return compat::write_heap_text(compat::HeapText::kAbsolute, path, file);
 }

@@ -1,5 +1,6 @@
-// The calls of jemalloc: mallctl and its kin, the family with flags, malloc_stats_print. Each by three names: its own, and with the
-// prefixes je_ and _rjem_ (Rust's crates), under which the standard family is here as well.
+// The calls of jemalloc: mallctl and its relatives, the functions with flags, malloc_stats_print. Each has three names:
+// its own, and with the prefixes je_ and _rjem_ (Rust's crates). With these prefixes the standard family is here as
+// well.
 //
 // Threads: any.
 #include "core/api/block_calls.h"
@@ -15,14 +16,14 @@ using namespace seemalloc::compat;
 
 namespace {
 
-// The flags of mallocx and its kin. Bits 0–5: the logarithm of the alignment; 6: zeroed; the rest names a thread's cache and an arena,
-// of which there is one.
+// The flags of mallocx and its relatives. Bits 0–5: log2 of the alignment; 6: zeroed; the rest names a thread cache and
+// an arena, of which there is one.
 struct Flags {
   unsigned bits;
   explicit Flags(int flags) : bits(static_cast<unsigned>(flags)) {}
   size_t alignment() const { return size_t{1} << (bits & 0x3f); }
   bool zeroed() const { return (bits & 0x40) != 0; }
-  // Whether blocks of this size have to be asked for by alignment.
+  // True if blocks of this size must be allocated with explicit alignment.
   bool aligned(size_t bytes) const { return alignment() > (bytes > sizeof(void*) ? 2 * sizeof(void*) : sizeof(void*)); }
 };
 
@@ -124,8 +125,8 @@ bool has_letter(const char* options, char letter) {
 
 }  // namespace
 
-// Variables that are the program's, where it has them. What it says in malloc_conf comes too late here: SEEMALLOC_CONF and MALLOC_CONF
-// are read.
+// These variables are the program's if it defines them. Its malloc_conf is read too late to have an effect here;
+// SEEMALLOC_CONF and MALLOC_CONF are used instead.
 #define JEMALLOC_VARIABLES(prefix)                                                                          \
   extern "C" {                                                                                             \
   __attribute__((visibility("default"))) WriteText prefix##malloc_message = nullptr;                       \
@@ -136,9 +137,9 @@ JEMALLOC_VARIABLES(je_)
 JEMALLOC_VARIABLES(_rjem_)
 
 namespace {
-// Options are letters: J for JSON, g without general information, a, b and l without parts that have no counterpart here or
-// (b) without the size classes.
-// `write` before `message`, the program's variable.
+// Options are letters: J for JSON; g omits the general information, b the size classes; a and l omit parts that do not
+// exist here.
+// `write` has precedence over `message`, the program's variable.
 void print_statistics(WriteText write, WriteText message, void* context, const char* options) {
   Snapshot s;
   take_snapshot(&s);
@@ -153,7 +154,7 @@ void print_statistics(WriteText write, WriteText message, void* context, const c
 }
 }  // namespace
 
-// The program has set the one of the names that its jemalloc has.
+// The program has set the variable with the prefix of its own jemalloc.
 void seemalloc::print_jemallocs_statistics() {
   WriteText message = malloc_message != nullptr ? malloc_message : je_malloc_message != nullptr ? je_malloc_message : _rjem_malloc_message;
   print_statistics(nullptr, message, nullptr, nullptr);
@@ -213,6 +214,7 @@ JEMALLOC_CALLS(_rjem_)
 STANDARD_CALLS(je_)
 STANDARD_CALLS(_rjem_)
 
-// Redis's own jemalloc has this for its active defragmentation: whether a block would do better elsewhere. Nothing says that
-// a new block would lie better here; the pages between live blocks go back without moving any (docs/purging.md).
+// Redis's version of jemalloc has this for active defragmentation: whether a block would be better placed elsewhere.
+// There is no evidence here that a new block would be placed better; the pages between live blocks are purged without
+// moving any (docs/purging.md).
 SEEMALLOC_EXPORT int je_get_defrag_hint(void*) noexcept { return 0; }

@@ -12,7 +12,7 @@ namespace seemalloc::compat {
 
 namespace {
 
-// A number in a name: digits only, within size_t. Nothing else ends it but a dot or the end.
+// Parses a number in a name: digits only, within size_t, ended by a dot or the end of the name.
 bool take_number(const char** at, size_t* number) {
   const char* s = *at;
   size_t n = 0;
@@ -58,7 +58,7 @@ size_t for_each_part(const char* pattern, Visit visit) {
 
 }  // namespace
 
-// Asked before the first allocation, a name tells of options that are yet to be read.
+// A call before the first allocation must still see the options, so it reads them first.
 int control(const char* name, void* old_value, size_t* old_bytes, const void* new_value, size_t new_bytes) {
   start_process();
   ControlCall call{old_value, old_bytes, new_value, new_bytes, {}};

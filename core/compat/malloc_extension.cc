@@ -1,7 +1,7 @@
 // Compiled with run-time type information, for programs that derive from these classes.
 //
-// The C++ runtime is the program's, not ours: what we would need of it is done here by the layout that its types have had since
-// gcc 5, with the program's operators new and delete.
+// The library does not link the C++ runtime; the program has its own. So the operations on its types that we need are
+// implemented here, by the layout that the types have had since gcc 5, with the program's operators new and delete.
 #include "core/compat/malloc_extension.h"
 
 #include <bit>
@@ -22,7 +22,7 @@
 #include "core/os/os.h"
 #include "core/pages/page_map.h"
 
-// What the types' descriptions are made of; null in a C program, which never asks.
+// The type descriptions refer to these. They are null in a C program, which never uses the descriptions.
 __asm__(
     ".weak _ZTVN10__cxxabiv117__class_type_infoE\n"
     ".weak __cxa_pure_virtual\n");
@@ -70,7 +70,7 @@ struct VectorLayout {
 };
 static_assert(sizeof(VectorLayout) == sizeof(std::vector<FreeList>));
 
-// Empties the vector and makes room for so many.
+// Empties the vector and reserves space for `count` elements.
 void reserve(VectorLayout& v, size_t count) {
   v.end = v.begin;
   if (static_cast<size_t>(v.limit - v.begin) >= count) return;
@@ -88,7 +88,7 @@ void append_heap_text(HeapText form, std::string* out) {
   os::unmap(text.data, text.mapped_bytes, os::Reason::kReport);
 }
 
-// "MALLOC: + 123 ( 0.1 MiB) what", as scripts that read gperftools' statistics expect it.
+// "MALLOC: + 123 ( 0.1 MiB) what": the form that scripts for gperftools' statistics expect.
 void append_bytes(Text& out, char sign, size_t bytes, const char* what) {
   FixedText<32> number, megabytes;
   number << uint64_t{bytes};
@@ -123,12 +123,12 @@ void append_statistics(Text& out, const Snapshot& s) {
 // ---- samples as words: count, bytes, depth, return addresses ----
 
 struct Words {
-  void** out;  // null: only counted
+  void** out;  // null: only counts
   size_t room;
   uint64_t interval;
   size_t count = 0;
 
-  // A row for which there is no room, nor for the 0 behind the last, is left out.
+  // Leaves a row out if there is no space for it and for the 0 after the last row.
   void row(uint64_t objects, uint64_t bytes, const uintptr_t* return_addresses, unsigned depth) {
     if (objects == 0 || (out != nullptr && count + 3 + depth >= room)) return;
     for (uint64_t word : {objects, bytes, uint64_t{depth}}) put(word);
@@ -161,7 +161,7 @@ void put_growth(Words& words) {
 void** words_of(void (*put)(Words&)) {
   Words counted{nullptr, 0, named_interval()};
   put(counted);
-  // Rows that come meanwhile find room or are left out.
+  // Rows that are added meanwhile use the spare space or are left out.
   size_t room = counted.count + counted.count / 4 + 1024;
   auto** out = static_cast<void**>(::operator new[](room * sizeof(void*)));
   Words words{out, room, counted.interval};
@@ -170,9 +170,9 @@ void** words_of(void (*put)(Words&)) {
   return out;
 }
 
-// ---- giving memory back ----
+// ---- returning memory to the OS ----
 
-// Given back beyond what was asked for: the next requests are served by it.
+// Bytes that were released beyond the request: the next requests are served from them.
 std::atomic<size_t> released_ahead{0};
 
 bool served_ahead(size_t bytes) {
@@ -205,9 +205,9 @@ void put_list(VectorLayout& v, size_t least, size_t most, size_t bytes, const ch
 
 }  // namespace
 
-// ---- the one instance: nothing but a pointer to the table of functions, and so there before any constructor runs ----
+// ---- the one instance: only a pointer to the function table, so it exists before any constructor runs ----
 
-constexpr size_t kTableHead = 2;  // the table begins with what is not functions
+constexpr size_t kTableHead = 2;  // words of the table before its functions
 extern "C" SEEMALLOC_HIDDEN void* const seemalloc_extension_table[kTableHead + 1];
 __asm__(".hidden seemalloc_extension_table\n.set seemalloc_extension_table, _ZTV15MallocExtension\n");
 
@@ -220,7 +220,7 @@ MallocExtension::~MallocExtension() {}
 
 void MallocExtension::Initialize() {}
 MallocExtension* MallocExtension::instance() { return reinterpret_cast<MallocExtension*>(&instance_object); }
-// Another allocator that is loaded as well introduces itself here; it is not the one that serves malloc.
+// Another allocator that is loaded too registers itself here; it does not serve malloc.
 void MallocExtension::Register(MallocExtension*) {}
 
 bool MallocExtension::VerifyAllMemory() { return true; }
@@ -308,7 +308,7 @@ size_t MallocExtension::GetThreadCacheSize() {
   return own.bytes;
 }
 
-// ---- the same for C ----
+// ---- the C interface ----
 
 namespace {
 MallocExtension* extension() { return MallocExtension::instance(); }

@@ -1,7 +1,7 @@
-// gperftools' class MallocExtension, laid out as its header has it (2.x): programs that were compiled against that header call through
-// our table of virtual functions, so their order is fixed, and so are the names of the types.
+// gperftools' class MallocExtension, with the layout of its header (2.x). Programs compiled against that header call
+// through our virtual function table, so the order of the functions is fixed, and so are the names of the types.
 //
-// What each does here: docs/compat.md. Threads: any, but for Initialize and Register, which do nothing.
+// What each function does here: docs/compat.md. Threads: any, except Initialize and Register, which do nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace base {
 struct MallocRange;
 }
 
-// A program may make its own and offer it, but this allocator takes its memory from the system itself.
+// A program may make one and offer it, but this allocator always gets its memory from the OS itself.
 class SysAllocator {
  public:
   SysAllocator() {}
@@ -37,7 +37,7 @@ class MallocExtension {
   static MallocExtension* instance();
   static void Register(MallocExtension* implementation);
 
-  // The order counts from here on.
+  // The order matters from here on.
   virtual ~MallocExtension();
   virtual bool VerifyAllMemory();
   virtual bool VerifyNewMemory(const void* p);

@@ -25,7 +25,7 @@ size_t option(Id id) { return static_cast<size_t>(options::get(id)); }
 struct Property {
   const char* name;
   size_t (*get)();
-  bool (*set)(size_t value);  // null: not to be set
+  bool (*set)(size_t value);  // null: cannot be set
 };
 
 #define FIGURE(expression) [] { return figure([](const Snapshot& s) { return expression; }); }

@@ -7,9 +7,9 @@
 
 namespace seemalloc::compat {
 
-// False: no such property.
+// Returns false if there is no such property.
 bool get_property(const char* name, size_t* value);
-// False: no such property, or not one to be set.
+// Returns false if there is no such property, or it cannot be set.
 bool set_property(const char* name, size_t value);
 
 // For tests and documentation.

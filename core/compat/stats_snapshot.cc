@@ -15,7 +15,7 @@ namespace {
 Lock lock;
 constinit Snapshot kept{};
 
-// The parts are counted one after the other while other threads go on: a difference may come out below zero.
+// The parts are counted one after the other while other threads run, so a difference may be below zero: then 0.
 size_t minus(size_t a, size_t b) { return a > b ? a - b : 0; }
 size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 

@@ -1,6 +1,6 @@
-// The statistics that calls of other allocators ask for, taken together at one moment.
+// Snapshot of the statistics that the calls of other allocators return, all taken at one moment.
 //
-// Threads: any; the lock is held for copying only. Taking one walks all spans.
+// Threads: any; the lock is held only while copying. Taking a snapshot walks all spans.
 #pragma once
 
 #include <cstddef>
@@ -11,40 +11,40 @@
 namespace seemalloc::compat {
 
 struct ClassFigures {
-  size_t live, free, spans;  // blocks the program has, blocks free in spans or lists, spans
+  size_t live, free, spans;  // live blocks, free blocks in spans or lists, spans
 };
 
-// Bytes, where nothing else is said. heap = allocated + cached + fragmentation + free_dirty + free_clean.
+// In bytes, unless noted. heap = allocated + cached + fragmentation + free_dirty + free_clean.
 struct Snapshot {
-  uint64_t epoch;        // how many were taken
-  size_t allocated;      // blocks of the program, by allocated size
-  size_t large;          // of them, in blocks of their own pages
+  uint64_t epoch;        // number of snapshots taken so far
+  size_t allocated;      // live blocks, by allocated size
+  size_t large;          // the part of `allocated` in blocks with pages of their own
   size_t cached;         // free blocks kept for threads
-  size_t fragmentation;  // free blocks and uncut ends of spans that hold live blocks
-  size_t free_dirty;     // free pages that still have memory
-  size_t free_clean;     // free pages without
+  size_t fragmentation;  // free blocks and uncarved ends of spans that hold live blocks
+  size_t free_dirty;     // free pages with memory behind them
+  size_t free_clean;     // free pages without memory
   size_t heap;           // address space of the heap
   size_t metadata;
-  size_t resident;       // at most so much of heap and metadata has memory
+  size_t resident;       // upper bound on the resident part of heap and metadata
   size_t threads;
-  uint64_t purge_calls;   // madvise, to give back what was free
+  uint64_t purge_calls;   // madvise calls that purged free memory
   uint64_t purged_bytes;
   uint64_t uptime_ns;
   ClassFigures classes[heap::kClassCount];
 
-  // In spans and blocks of their own pages.
+  // Bytes in spans and in blocks with pages of their own.
   size_t active() const { return heap - free_dirty - free_clean; }
 };
 
-// A fresh one.
+// Takes a new snapshot.
 void take_snapshot(Snapshot* out);
 
-// The one that mallctl's "stats." names read: it stands still until refreshed, as jemalloc's.
+// Replaces the snapshot that mallctl's "stats." names read. As with jemalloc, it does not change until it is refreshed.
 void refresh_snapshot();
-// Takes it if there is none.
+// Returns that snapshot; takes it if there is none.
 void kept_snapshot(Snapshot* out);
 
-// Another thread of the parent may have been in the middle of it.
+// Another thread of the parent may have been in the middle of taking one.
 void forget_snapshot_in_child();
 
 }  // namespace seemalloc::compat

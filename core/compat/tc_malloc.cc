@@ -1,6 +1,7 @@
 // gperftools' second names of the malloc family and of C++'s operators.
 //
-// Not by way of the first names: those may be the program's own by now, and call these. Threads: any.
+// They do not call the first names, because the program may have replaced those with functions that call these.
+// Threads: any.
 #include <malloc.h>
 
 #include <new>
@@ -43,7 +44,7 @@ SEEMALLOC_EXPORT int tc_mallopt(int parameter, int value) noexcept { return acce
 SEEMALLOC_EXPORT struct mallinfo tc_mallinfo(void) noexcept { return heap_info_in_int(); }
 SEEMALLOC_EXPORT struct mallinfo2 tc_mallinfo2(void) noexcept { return heap_info(); }
 
-// malloc asks no new-handler here: the mode is 0 and stays so.
+// malloc does not call the new-handler here: the mode is always 0.
 SEEMALLOC_EXPORT int tc_set_new_mode(int) noexcept { return 0; }
 SEEMALLOC_EXPORT int tc_query_new_mode(void) noexcept { return 0; }
 
