@@ -1,4 +1,4 @@
-// gperftools' calls that profile: their files, beside what its variables have begun.
+// gperftools' profiling calls: their files, beside profiles that its variables have started.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ class Profilers : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
   std::string in(const std::string& name) const { return folder_ + "/" + name; }
-  // The process's number is PID in them.
+  // In the names the process id is replaced by PID.
   Names files() const {
     Names names;
     for (const auto& entry : fs::directory_iterator(folder_)) names.insert(entry.path().filename());
@@ -82,7 +82,7 @@ class Profilers : public testing::Test {
     return line.substr(0, 13);
   }
 
-  // Between two interrupts: says whose profile is in the file.
+  // The time between two interrupts: it identifies the profile in the file.
   uint64_t period_of(const std::string& name) const {
     std::ifstream file(in(name));
     return profile::decode(std::string(std::istreambuf_iterator<char>(file), {})).numbers[12];
@@ -97,7 +97,7 @@ void churn(size_t bytes) {
 
 void say_nothing(const char*) {}
 
-// The first test: HEAPPROFILE is what the process started with.
+// Must be the first test: HEAPPROFILE is set at the process's start.
 TEST_F(Profilers, WhatHEAPPROFILEBeganCanBeDumpedAndStopped) {
   std::string variable = "HEAPPROFILE=" + in("p");
   char* environment[] = {variable.data(), nullptr};
@@ -137,7 +137,7 @@ TEST_F(Profilers, NumbersGoOnFromStartToStart) {
   EXPECT_EQ(options::get(Id::dump_names), form);
 }
 
-// MALLOC_CONF, too, has dumps written as text: each in the form of its names.
+// MALLOC_CONF also has dumps written as text; the form follows the dump names.
 TEST_F(Profilers, WhatJemallocsOptionsBeganGoesOnBehindAStop) {
   ASSERT_TRUE(set_option_to("dump_names", "jemalloc"));
   ASSERT_TRUE(set_option_to("dump_prefix", in("j").c_str()));
@@ -156,7 +156,8 @@ TEST_F(Profilers, WhatJemallocsOptionsBeganGoesOnBehindAStop) {
   ASSERT_TRUE(set_option_to("dump_prefix", ""));
 }
 
-// As HEAPPROFILE and its owner do, and not what others have chosen. The interval is as before once it is stopped.
+// Records each allocation, as HEAPPROFILE does, unless the user has chosen an interval. After the stop the interval is
+// as before.
 TEST_F(Profilers, AStartedOneRecordsEachAllocation) {
   auto in_use = [] {
     unsigned long long blocks = 0, bytes = 0;
@@ -187,7 +188,7 @@ TEST_F(Profilers, AStartedOneRecordsEachAllocation) {
   set_option_to("sample", uint64_t{512 * KiB});
 }
 
-// As gperftools documents it: only what is allocated between start and stop.
+// As gperftools documents it: profiles cover only allocations between start and stop.
 TEST_F(Profilers, WhatWasAllocatedBeforeTheStartIsInNoProfile) {
   constexpr size_t kBytes = 3072, kBlocks = 100;
   auto blocks_of_that_size = [] {
@@ -224,11 +225,12 @@ TEST_F(Profilers, AStackTraceBeginsWithTheCaller) {
   void* both[2][64];
   int depths[2];
   volatile int twice = 2;
-  for (int i = 0; i < twice; i++) depths[i] = trace_of_caller(both[i], 64, 2 * i);  // one call, so that the addresses are the same
+  for (int i = 0; i < twice; i++) depths[i] = trace_of_caller(both[i], 64, 2 * i);  // one call site, so that the
+                                                                                    // addresses are the same
   void **all = both[0], **rest = both[1];
   int depth = depths[0];
   ASSERT_GT(depth, 3);
-  // Our own frames are left out where this is a library of its own; here they come first.
+  // In a library of its own our frames are left out; in this test they come first.
   auto is_caller = [begin = reinterpret_cast<uintptr_t>(&trace_of_caller)](void* pc) { return reinterpret_cast<uintptr_t>(pc) - begin < 200; };
   EXPECT_LT(std::find_if(all, all + depth, is_caller) - all, 4);
   EXPECT_EQ(depths[1], depth - 2);
@@ -297,7 +299,7 @@ TEST_F(Profilers, APathIsTakenAsItIs) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("ProfilerStart: expected a path of fewer than 512 bytes: /tmp/"), std::string::npos);
 }
 
-// It could not be ended: an empty path is that of none.
+// An empty path means that no profile runs, so a profile with one could not be stopped.
 TEST_F(Profilers, AnEmptyPathIsRefused) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(ProfilerStart(""), 0);
@@ -307,7 +309,8 @@ TEST_F(Profilers, AnEmptyPathIsRefused) {
   EXPECT_EQ(state.enabled, 0);
 }
 
-// It may be ended by others: what it saw is written all the same. What they begin then is theirs.
+// Other calls may end the profile: its samples are written all the same. A profile that they start afterwards is
+// theirs.
 TEST_F(Profilers, ThoseOfOthersAreLeftAlone) {
   ASSERT_EQ(ProfilerStart(in("p").c_str()), 1);
   ASSERT_EQ(seemalloc_cpu_stop(), 0);
@@ -395,13 +398,14 @@ TEST_F(Profilers, CPUPROFILEIsCheckedAtTheStart) {
   unsetenv("CPUPROFILE");
 }
 
-// Whoever lets a lock go that another thread waits for is slow: that one goes first.
+// Slows a thread that releases a lock for which another thread waits, so that the other one goes first.
 long let_others_go_first(long number) {
   if (number == SYS_futex) usleep(2000);
   return 0;
 }
 
-// Of one that is ended nobody else's takes the place before it is written: each file is of who asked for it.
+// After a profile is ended and before it is written, no other profile replaces it: each file has the profile of its
+// requester.
 TEST_F(Profilers, SignalsAndCallsDoNotGetEachOthersProfiles) {
   testing::internal::CaptureStderr();
   setenv("CPUPROFILE", in("signal").c_str(), 1);

@@ -1,4 +1,4 @@
-// The heap profile as gperftools and jemalloc write it: what their readers make of it is the truth.
+// The heap profile as gperftools and jemalloc write it: their readers must get the true values from it.
 #include "core/compat/heap_text.h"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ struct Sum {
   double blocks = 0, bytes = 0;
 };
 
-// As pprof and jeprof do it: rows of samples are scaled up by the interval of the header, each by its mean size.
+// Reads as pprof and jeprof do: scales rows of samples up by the header's interval, each by its mean size.
 Sum in_use(const std::string& text, double interval) {
   Sum sum;
   std::istringstream lines(text);
@@ -92,7 +92,7 @@ TEST(HeapText, ReadersComeToWhatIsInUse) {
   EXPECT_NEAR(in_use(text, 0).bytes / wanted, 1, 0.15);
 }
 
-// What was drawn with another interval than the header's is restated, so that scaling it up gives the same.
+// Samples drawn with another interval than the header's are restated, so that scaling them up gives the same.
 TEST(HeapText, OtherIntervalsAreRestated) {
   ASSERT_EQ(seemalloc_profile_start(16 * KiB), 0);
   Held held(60000, 1024);
@@ -113,7 +113,8 @@ TEST(HeapText, ExactWhereEverythingIsRecorded) {
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
 }
 
-// As jemalloc documents it: what was sampled before is forgotten, alive or not; who frees it makes no difference any more.
+// As jemalloc documents it: samples from before the reset are forgotten, live or not; freeing them later makes no
+// difference.
 TEST(HeapText, ResetForgetsWhatWasSampled) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   Sum ours = in_use(text_of(HeapText::kAbsolute), 0);
@@ -140,7 +141,7 @@ TEST(HeapText, ResetForgetsWhatWasSampled) {
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
 }
 
-// Also where another thread was about to forget when the process was forked: it is not in the child to finish.
+// Also if another thread was about to reset when the process forked: the child does not have that thread.
 TEST(HeapText, ResetGoesOnInAForkedChild) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "locks of the sanitizer's own that the other threads hold at a fork stay locked in the child";
@@ -199,7 +200,7 @@ TEST(HeapText, GrowthIsWhatTheHeapHasGrownBy) {
   for (void* p : blocks) sm_free(p);
 }
 
-// A reader scales the words up by the period, as the text.
+// A reader scales the words up by the period, as it does the text.
 TEST(HeapText, WordsOfOtherIntervalsAreRestated) {
   ASSERT_EQ(seemalloc_profile_start(16 * KiB), 0);
   Held held(60000, 1024);
@@ -223,7 +224,7 @@ __attribute__((noinline)) void* allocate_at_depth(unsigned depth) {
   return block;
 }
 
-// The lines that readers skip, between header and rows: as a profile.proto has them for comments.
+// The lines that readers skip, between header and rows: the equivalent of comments in profile.proto.
 std::vector<std::string> notes_of(HeapText form) {
   std::vector<std::string> notes;
   std::istringstream lines(text_of(form));
@@ -244,7 +245,7 @@ uint64_t figure_before(const std::vector<std::string>& notes, const char* words)
   return 0;
 }
 
-// All rows of a stack's addresses, as readers take them apart: 0x, digits, a blank.
+// All addresses of a stack's rows, as readers parse them: 0x, digits, a blank.
 TEST(HeapText, AddressesAreThoseOfTheStacks) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   void* block = allocate_at_depth(3);
@@ -299,7 +300,7 @@ TEST(HeapText, FilesAreWholeOrNotThere) {
   EXPECT_LT(write_heap_text(HeapText::kJemalloc, "/nowhere/at/all"), 0);
 }
 
-// What is no file is written to; renaming over it would take a device away from everybody.
+// A path that is not a regular file is written to. Renaming over it would replace a device for all its users.
 TEST(HeapText, APipeStaysAPipe) {
   std::string path = testing::TempDir() + "heap_text_test.pipe." + std::to_string(os::process_id());
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

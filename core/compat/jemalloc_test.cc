@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kZero = 0x40;  // MALLOCX_ZERO
 
-// What was given back is full of something, and comes back as it is.
+// The freed tail is full of non-zero bytes, and the block grows into it again as it is.
 TEST(Xallocx, WhatHasGrownIsZero) {
   constexpr size_t kLong = 512 * KiB, kShort = 64 * KiB;
   for (int flags : {0, kZero}) {
@@ -41,7 +41,7 @@ TEST(Xallocx, WhatHasGrownIsZero) {
   }
 }
 
-// Without a system call, and the block stays.
+// Without a system call, and the block stays valid.
 TEST(Mallocx, ImpossibleSizesAreRefusedAtOnce) {
   void* small = sm_malloc(100);
   void* huge = sm_malloc(2 * MiB);
@@ -71,7 +71,7 @@ void keep(void*, const char* text) { written += text; }
 std::string other;
 void keep_other(void*, const char* text) { other += text; }
 
-// Each name has its variable.
+// Each name has its own variable.
 TEST(StatsPrint, GoesToTheMessageOfItsOwnName) {
   struct Name {
     WriteText* message;

@@ -1,4 +1,4 @@
-// jemalloc's names: what they answer, what they change, and its rules about errors and numbers.
+// jemalloc's control names: the values they return and change, and its rules about errors and numbers.
 #include "core/compat/mallctl.h"
 
 #include <gtest/gtest.h>
@@ -138,9 +138,9 @@ TEST(Mallctl, AMibIsCutToItsRoom) {
   EXPECT_EQ(name_to_mib("arena.5.nothing", mib, &length), ENOENT);
 }
 
-// By jemalloc's manual: the size of each name's value; 0 where there is none to be read.
+// The size of each name's value by jemalloc's manual; 0 if it cannot be read.
 struct TypeRow {
-  const char* names;  // separated by spaces; a part in front of a colon stands before each
+  const char* names;  // separated by spaces; a prefix that ends in a colon applies to each
   size_t bytes;
 };
 constexpr size_t kPointer = sizeof(void*);
@@ -189,7 +189,7 @@ std::map<std::string, size_t> sizes_by_name() {
   return sizes;
 }
 
-// Each name of the table has a value of the type that jemalloc's manual says, by name and by MIB.
+// Each name of the table has a value of the type in jemalloc's manual, by name and by MIB.
 TEST(Mallctl, EveryNameHasTheValueOfItsType) {
   std::map<std::string, size_t> sizes = sizes_by_name();
   std::set<std::string> seen;
@@ -222,7 +222,7 @@ TEST(Mallctl, EveryNameHasTheValueOfItsType) {
   EXPECT_EQ(seen.size(), sizes.size());
 }
 
-// As jemalloc's: opt.… does not follow what is changed at run time.
+// As in jemalloc, opt.… does not follow changes at run time.
 TEST(Mallctl, OptionsAreThoseOfTheStart) {
   auto expect_defaults = [] {
     EXPECT_EQ(value<ssize_t>("opt.lg_prof_interval"), -1);
@@ -234,7 +234,7 @@ TEST(Mallctl, OptionsAreThoseOfTheStart) {
     EXPECT_TRUE(value<bool>("opt.background_thread"));
     for (const char* name : {"opt.prof_final", "opt.prof_gdump", "opt.prof_leak", "opt.stats_print"}) EXPECT_FALSE(value<bool>(name)) << name;
   };
-  expect_defaults();  // kept when they were read
+  expect_defaults();  // kept from when they were read
   EXPECT_EQ(value<uint64_t>("prof.interval"), 0u);
   EXPECT_FALSE(value<bool>("prof.gdump"));
   {
@@ -257,7 +257,7 @@ TEST(Mallctl, OptionsAreThoseOfTheStart) {
   expect_defaults();
 }
 
-// What no option of ours keeps is told as well. Beside prof:false, prof_leak turns profiling on.
+// Settings that none of our options stores are returned as well. Even with prof:false, prof_leak turns profiling on.
 TEST(Mallctl, OptionsTellWhatMallocConfSaid) {
   options::OptionForTest verbose(options::Id::verbose, "0"), free(options::Id::purge_free, "0"), names(options::Id::dump_names, "seemalloc");
   auto start_with = [](const std::string& conf) {
@@ -285,7 +285,7 @@ TEST(Mallctl, OptionsTellWhatMallocConfSaid) {
   start_with("prof:true,prof_leak:true");
   EXPECT_EQ(said(), (Said{false, false, true, true, false, 0}));
   start_with("muzzy_decay_ms:-1");
-  options::OptionForTest ours(options::Id::purge_free, "0");  // as SEEMALLOC_CONF, which wins
+  options::OptionForTest ours(options::Id::purge_free, "0");  // as SEEMALLOC_CONF, which has precedence
   keep_start();
   EXPECT_EQ(said(), nothing);
   start_with("");
@@ -306,7 +306,7 @@ TEST(Mallctl, ProfilesNamesAndGrowthAreSet) {
   ASSERT_EQ(set("prof.prefix", ""), 0);
 }
 
-// What no setting here moves is written without effect when it is what it was, else refused.
+// A fixed setting may be written with its current value, without effect; other values are refused.
 TEST(Mallctl, WhatIsFixedCanBeWrittenAsItIs) {
   for (const char* name : {"thread.tcache.max", "arena.0.oversize_threshold", "arena.4096.retain_grow_limit"}) {
     size_t now = value<size_t>(name);
@@ -383,7 +383,7 @@ TEST(Mallctl, SamplingIsSwitchedAndKeepsItsInterval) {
   EXPECT_EQ(set<size_t>("prof.reset", 19), 0);
 }
 
-// Those that jemalloc's options bring about are named alike: one count for all.
+// All dumps that jemalloc's options cause are named alike, with one common count.
 TEST(Mallctl, DumpsWithoutANameTakeTheNextOne) {
   namespace fs = std::filesystem;
   char pattern[] = "/tmp/mallctl_test.XXXXXX";
@@ -427,14 +427,15 @@ TEST(Mallctl, GoodSizesAreWhatBlocksTake) {
   EXPECT_EQ(good_size(SIZE_MAX, 1), 0u);
 }
 
-// ---- what a thread has allocated and freed ----
+// ---- a thread's allocated and freed bytes ----
 
 struct ThreadFigures {
   uint64_t allocated, freed;
 };
 ThreadFigures figures() { return {value<uint64_t>("thread.allocated"), value<uint64_t>("thread.deallocated")}; }
 
-// Estimates are as exact as samples are frequent; a test allocates for milliseconds, in which a limit would leave a few.
+// Estimates are as exact as samples are frequent. A test allocates for milliseconds, in which a rate limit would leave
+// few samples.
 struct Unlimited {
   Unlimited() { heap::invalidate_sample_distances(); }
   options::OptionForTest limit{options::Id::sample_limit, "0"};
@@ -496,12 +497,12 @@ TEST(ThreadFigures, WhoFreesIsCounted) {
   for (size_t i = 0; i < 20000; i++) blocks.push_back(sm_malloc(16 * KiB));
   std::thread([&] {
     for (void* p : blocks) sm_free(p);
-    // It has allocated nothing: all it has freed are others' blocks.
+    // It has allocated nothing: all blocks it has freed are other threads'.
     EXPECT_NEAR(static_cast<double>(figures().freed) / (20000 * 16.0 * KiB), 1, 0.2);
   }).join();
 }
 
-// ---- the most that a thread has had ----
+// ---- a thread's peak ----
 
 uint64_t peak() { return value<uint64_t>("thread.peak.read"); }
 
@@ -512,7 +513,7 @@ TEST(ThreadPeak, WhatWasHeldIsRememberedUntilTheReset) {
       std::vector<void*> held;
       for (size_t i = 0; i < round_bytes / (16 * KiB); i++) held.push_back(sm_malloc(16 * KiB));
       for (void* p : held) sm_free(p);
-      // While nothing is freed nothing is estimated: off by what the thread's lists hold.
+      // While nothing is freed, nothing is estimated: the error is the size of the thread's lists.
       EXPECT_NEAR(static_cast<double>(peak()), static_cast<double>(round_bytes), 1.0 * MiB);
       EXPECT_EQ(done("thread.peak.reset"), 0);
       EXPECT_EQ(peak(), 0u);
@@ -539,7 +540,7 @@ TEST(ThreadPeak, WhoOnlyFreesHasNone) {
   }).join();
 }
 
-// With everything recorded nothing is estimated.
+// With every allocation recorded nothing is estimated.
 TEST(ThreadPeak, IsExactWhereAllIsRecorded) {
   options::OptionForTest all(options::Id::sample, "1");
   heap::invalidate_sample_distances();
@@ -565,7 +566,7 @@ TEST(ThreadPeak, IsExactWhereAllIsRecorded) {
         held[at] = held.back();
         held.pop_back();
       }
-      if (i % 997 == 0) ASSERT_EQ(static_cast<int64_t>(peak()), most) << i;  // seldom: reading looks, too
+      if (i % 997 == 0) ASSERT_EQ(static_cast<int64_t>(peak()), most) << i;  // rarely: reading updates the peak too
     }
     for (void* p : held) sm_free(p);
   }).join();

@@ -33,17 +33,18 @@ TEST(Counters, RefillsAreCountedByClassAndSurviveTheirThread) {
   }).join();
   Statistics after = statistics();
   uint64_t refills = after.classes[kClass].refills - before.classes[kClass].refills;
-  // A list is at least one block, and at most what a span holds.
+  // A list has at least one block, and at most those of a span.
   EXPECT_GE(refills, 20000 / (kMaxSpanPages * kPageBytes / kBytes));
   EXPECT_LE(refills, 20000u);
   for (unsigned i = 0; i < kClassCount; i++) {
     if (i != kClass) EXPECT_EQ(after.classes[i].refills, before.classes[i].refills) << i;
   }
-  sm_malloc_trim(0);  // the thread's heap hands on what it has
+  sm_malloc_trim(0);  // the thread's heap hands on its spans and lists
   EXPECT_EQ(statistics().classes[kClass].refills, after.classes[kClass].refills);
 }
 
-// By whatever way the next list comes, over several turns of the countdown that leads to a refill; the blocks of one thread, some kept.
+// Covers every source of the next list, over several turns of the countdown that leads to a refill. All blocks are one
+// thread's; some stay live.
 TEST(Counters, EachEndOfAListIsCountedOnce) {
   FixedText<64> problem;
   ASSERT_TRUE(options::set(options::Id::sample, "0", 1, problem));
@@ -66,8 +67,8 @@ TEST(Counters, EachEndOfAListIsCountedOnce) {
   }
 }
 
-#ifndef __SANITIZE_THREAD__  // it does not allow threads in a child
-// What has been counted before a fork is the parent's: who adds up processes would count it twice.
+#ifndef __SANITIZE_THREAD__  // TSan does not allow threads in a child
+// Counts from before a fork belong to the parent: a sum over processes would otherwise count them twice.
 TEST(Counters, AForkedChildCountsItsOwn) {
   std::thread([] {
     for (void* block : allocate(5000)) sm_free(block);
@@ -96,7 +97,7 @@ TEST(Counters, AForkedChildCountsItsOwn) {
 }
 #endif
 
-// Memory was refused, and then there was some: a list is handed out in which no sample may be.
+// As if memory for a sample had been refused: a list is handed out that must not contain a sample.
 TEST(Counters, WhatIsHandedOutWithoutASampleCountsAndMovesTheSamplePointAlong) {
   std::thread([] {
     sm_free(sm_malloc(100));
@@ -124,14 +125,14 @@ TEST(Counters, WhatIsHandedOutWithoutASampleCountsAndMovesTheSamplePointAlong) {
 TEST(Counters, RemoteFreesAreThoseOfOthersBlocks) {
   constexpr size_t kCount = 1600;
   FixedText<64> problem;
-  ASSERT_TRUE(options::set(options::Id::sample, "0", 1, problem));  // a sampled block is its thread's in no way
+  ASSERT_TRUE(options::set(options::Id::sample, "0", 1, problem));  // a sampled block has no owner
   invalidate_sample_distances();
   std::vector<void*> blocks = allocate(kCount);
   uint64_t before = statistics().remote_frees;
   for (size_t i = 0; i < kCount / 2; i++) sm_free(blocks[i]);
   EXPECT_EQ(statistics().remote_frees, before) << "the owner's own";
-  // What a thread has gathered is sent at the latest when its heap is given up.
-  void* own = nullptr;  // lent, so that its free would count too
+  // Blocks that a thread has gathered are published when its heap is emptied, at the latest.
+  void* own = nullptr;  // a shared block, so its free would count too
   for (size_t part = 0; part < 2; part++) {
     std::thread([&] {
       if (part == 1) own = sm_malloc(5000);
@@ -154,7 +155,7 @@ TEST(Counters, SpansAreCountedByState) {
   SpanStatistics freed = statistics().spans;
   EXPECT_LT(freed.owned_bytes, full.owned_bytes / 4);
   EXPECT_LE(freed.empty, before.empty + 2);
-  // Of a thread that is gone: nobody's.
+  // The spans of a thread that has ended are unowned.
   std::vector<void*> orphans;
   std::thread([&] { orphans = allocate(20000); }).join();
   sm_malloc_trim(0);
@@ -168,7 +169,7 @@ TEST(Counters, SpansAreCountedByState) {
   EXPECT_GE(statistics().spans.cached_large_bytes, cached + (cached == 0 ? 200000 : 0));
 }
 
-// Small blocks and large ones, of threads that are gone and whose heaps others have taken.
+// Small and large blocks of threads that have ended and whose heaps other threads have taken.
 TEST(Counters, WhatIsAllocatedIsCountedAndSurvivesItsThread) {
   Statistics first = statistics();
   uint64_t before = first.allocated_bytes;
@@ -188,7 +189,7 @@ TEST(Counters, WhatIsAllocatedIsCountedAndSurvivesItsThread) {
   EXPECT_EQ(last.allocated_bytes - last.untaken_bytes - (first.allocated_bytes - first.untaken_bytes), wanted);
 }
 
-// Small, large and huge ones, that grow and shrink where they are or by moving, and are freed by others.
+// Small, large and huge blocks that grow and shrink, in place or by moving, and that other threads free.
 TEST(Counters, WhatIsFreedIsKnownToTheByte) {
   uint64_t before = freed_bytes(statistics()), wanted = 0;
   auto expect = [&](const char* what) { EXPECT_EQ(freed_bytes(statistics()) - before, wanted) << what; };
@@ -216,7 +217,8 @@ TEST(Counters, WhatIsFreedIsKnownToTheByte) {
   }
 }
 
-// Of many sizes, one block or a few of each, in threads that end, that are parked, that have borrowed lists, with samples due.
+// One block or a few of each of many sizes, in threads that end; their heaps are kept abandoned, have shared blocks,
+// and have samples due.
 TEST(Counters, WhatThreadsHaveNotTakenOfTheirListsIsNotCountedAsAllocated) {
   FixedText<64> problem;
   ASSERT_TRUE(options::set(options::Id::sample, "20000", 5, problem));
@@ -245,7 +247,7 @@ uint64_t taken() {
   return s.allocated_bytes - s.untaken_bytes;
 }
 
-// A destructor of the program's that runs after ours.
+// A destructor of the program that runs after ours.
 void allocate_at_the_end(void* key) {
   if (!thread_cache.finished) {  // once more, later
     pthread_setspecific(*static_cast<pthread_key_t*>(key), key);
@@ -266,14 +268,14 @@ TEST(Counters, WhatAThreadGetsAtItsVeryEndIsAllocated) {
   pthread_key_delete(key);
 }
 
-// Each way to get a block, and to give it back, in threads that stay while it is counted.
+// Every way to allocate and to free a block, while the other thread lives.
 TEST(Counters, WhatIsAllocatedIsWhatTheProgramGot) {
   uint64_t before = taken(), wanted = 0;
   std::atomic<int> stage{0};
   void* passed[100];
   std::thread other([&] {
     for (void*& p : passed) wanted += sm_malloc_usable_size(p = sm_malloc(3000));
-    void* few[20];  // of lists that are lent
+    void* few[20];  // of lists of shared blocks
     for (size_t i = 0; i < 20; i++) wanted += sm_malloc_usable_size(few[i] = sm_malloc(16 * (i + 1)));
     stage = 1;
     while (stage != 2) std::this_thread::yield();
@@ -290,7 +292,7 @@ TEST(Counters, WhatIsAllocatedIsWhatTheProgramGot) {
       for (void*& p : all) {
         uint64_t copies = statistics().copies;
         p = sm_realloc(p, 4 * bytes + 16 * KiB);
-        if (statistics().copies != copies) got(p);  // else it has grown where it was
+        if (statistics().copies != copies) got(p);  // else it has grown in place
       }
       for (void* p : all) sm_free(p);
     }
@@ -298,7 +300,7 @@ TEST(Counters, WhatIsAllocatedIsWhatTheProgramGot) {
     EXPECT_EQ(taken() - before, wanted) << round;
     if (HasFailure()) break;
   }
-#ifndef __SANITIZE_THREAD__  // the child's helper may be due
+#ifndef __SANITIZE_THREAD__  // the child's helper thread may start
   pid_t child = fork();
   if (child == 0) {
     got(sm_malloc(500));
@@ -340,7 +342,7 @@ TEST(Counters, CopiesOfReallocAreCounted) {
   block = sm_realloc(block, 20000);
   Statistics after = statistics();
   EXPECT_EQ(after.copies - before.copies, 2u);
-  uint64_t least = 1000 + 5000;  // what was in use of the blocks; what was copied is all of them
+  uint64_t least = 1000 + 5000;  // the requested sizes at the time of the copies; all usable bytes are copied
   EXPECT_GE(after.copied_bytes - before.copied_bytes, least);
   EXPECT_LE(after.copied_bytes - before.copied_bytes, least * 5 / 4);
   sm_free(block);
@@ -362,20 +364,21 @@ ThreadStatistics statistics_of(int thread_id) {
 
 constexpr size_t kLeastWithRoom = 8 * KiB;
 
-// Each copy leaves room for a quarter more, so that from 8 KiB to 32 KiB there are no more than log 4 / log 1.25, and the first.
+// Each copy reserves a quarter more. So from 8 KiB to 32 KiB there are at most log 4 / log 1.25 copies, and the first.
 TEST(Counters, WhatGrowsByLittleStepsIsCopiedSeldom) {
   uint64_t before = statistics().copies;
   void* block = sm_malloc(kLeastWithRoom);
   for (size_t bytes = kLeastWithRoom; bytes <= kMaxSmallBytes; bytes += 16) {
     block = sm_realloc(block, bytes);
     ASSERT_NE(block, nullptr);
-    EXPECT_LE(sm_malloc_usable_size(block), bytes / 16 * 25) << "too much room at " << bytes;  // a quarter, and a class is a quarter more
+    // The reserve is a quarter, and a class is up to a quarter more.
+    EXPECT_LE(sm_malloc_usable_size(block), bytes / 16 * 25) << "too much room at " << bytes;
   }
   sm_free(block);
   EXPECT_LE(statistics().copies - before, 7u);
 }
 
-// A sixteenth more is a sixteenth more where there may be many of them.
+// Small blocks get no reserve, because there may be many of them: a request for a sixteenth more gets a sixteenth more.
 TEST(Counters, SmallBlocksGetNoRoomToGrow) {
   for (size_t bytes = 32; bytes < kLeastWithRoom; bytes = kClasses[class_of(bytes + 1)].bytes) {
     void* block = sm_realloc(sm_malloc(bytes), bytes + 1);

@@ -1,8 +1,10 @@
-// Taking the current span from a thread that sleeps (current_spans.h) as a small state machine on a machine with store buffers, and
-// every interleaving of its steps. The owner pops its malloc list to the end, takes what has been freed, in take_freed as long as
-// it may, else by a refill under the heap's lock, and so on; the purger closes, fences, detaches, and then has the span's free list
-// for itself. A store waits in its thread's buffer until it drains, at any time; the lock and a membarrier empty buffers.
-// Variants with a known mistake must fail: otherwise this test could not.
+// Taking the current span from a thread that sleeps (current_spans.h), as a small state machine on a machine with store
+// buffers; the test explores every interleaving of its steps.
+//
+// The owner pops its thread free list to the end. Then it takes the freed blocks: by take_freed while it may, else by a
+// refill under the heap's lock; and so on. The purger clears `ready`, fences, detaches, and then has the span's free
+// list to itself. A store waits in its thread's buffer until it drains, at any time; the lock and a membarrier empty
+// the buffers. Variants with a known mistake must fail, which shows that the test can.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,7 +15,8 @@
 namespace seemalloc::heap {
 namespace {
 
-// The malloc list's length, ready[c], and the lengths of two spans' free lists; the second span is the next one.
+// The thread free list's length, ready[c], and the lengths of two spans' local free lists; the second span is the next
+// one.
 enum Variable { kList, kReady, kFree, kFreeOfNext, kVariables };
 constexpr int kDone = 100, kPops = 7;
 
@@ -21,23 +24,23 @@ struct State {
   std::array<int, kVariables> memory{1, 1, 2, 2};
   StoreBuffer<Variable, int> owners, purgers;
   bool locked = false;
-  bool next_is_current = false;  // under the lock: the span that the owner hands out from
+  bool next_is_current = false;  // the span that the owner allocates from; under the lock
   int owner = 0, pops = 0, taken = 0;
-  bool taking = false;           // between a look at ready and the store that ends take_freed
-  bool taking_next = false;      // of the other span
+  bool taking = false;           // between the load of `ready` and the store that ends take_freed
+  bool taking_next = false;      // from the other span
   int purger = 0;
   bool purging = false;
   auto operator<=>(const State&) const = default;
 };
 
 struct Variant {
-  bool fence = true;           // every thread's buffer is emptied after closing
-  bool list_must_not_end = true;  // a class whose malloc list is empty is left alone
-  bool looks_after = true;     // at the list, after the fence
+  bool fence = true;           // empties every thread's buffer after `ready` is cleared
+  bool list_must_not_end = true;  // a class whose thread free list is empty is left alone
+  bool looks_after = true;     // reads the list after the fence
   bool list_last = true;       // take_freed stores the list after it has emptied the span's
 };
 
-// explore(): empty when no path has both at the span's free list, or leaves the purger with an old one.
+// explore(): returns "" if no path has both threads at the span's free list, or leaves the purger with an old one.
 class Explorer : public StateSearch<State> {
  public:
   explicit Explorer(Variant variant) : variant_(variant) {}
@@ -79,9 +82,9 @@ class Explorer : public StateSearch<State> {
         }
         return visit(s);
       }
-      case 1:  // take_freed: ready?
+      case 1:  // take_freed: reads ready
         s.taking = s.owners.load(s.memory, kReady) != 0;
-        s.taking_next = s.taking && s.next_is_current;  // ready[c] is that of the current span
+        s.taking_next = s.taking && s.next_is_current;  // ready[c] is the current span
         s.owner = s.taking ? 2 : 5;
         return visit(s);
       case 2:  // its free list
@@ -93,7 +96,7 @@ class Explorer : public StateSearch<State> {
           s.owner = 3;
         }
         return visit(s);
-      case 3:  // … is the malloc list now, less the block that is handed out at once
+      case 3:  // … becomes the thread free list, less the block that is returned at once
         if (variant_.list_last) {
           s.owners.store(free, 0);
         } else {
@@ -117,7 +120,7 @@ class Explorer : public StateSearch<State> {
         s.locked = true;
         s.owner = 6;
         return visit(s);
-      case 6: {  // from the current span, or the next one where it has been taken or used up
+      case 6: {  // from the current span, or the next one if that has been taken or used up
         s.taking_next = s.next_is_current;
         Variable from = s.taking_next ? kFreeOfNext : kFree;
         int count = s.owners.load(s.memory, from);
@@ -135,7 +138,7 @@ class Explorer : public StateSearch<State> {
 
   void step_purger(State s) {
     switch (s.purger) {
-      case 0:  // close, under the lock
+      case 0:  // clear ready, under the lock
         if (s.locked) return;
         if (!variant_.looks_after && s.purgers.load(s.memory, kList) == 0) {
           gave_up_ = true;
@@ -145,7 +148,7 @@ class Explorer : public StateSearch<State> {
         s.purgers.store(kReady, 0);
         s.purger = 1;
         return visit(s);
-      case 1:  // membarrier: every thread's buffer. Unlocking has emptied ours.
+      case 1:  // membarrier: empties every thread's buffer. Unlocking has emptied ours.
         s.purgers.drain(s.memory);
         if (variant_.fence) s.owners.drain(s.memory);
         s.purger = 2;
@@ -162,7 +165,7 @@ class Explorer : public StateSearch<State> {
         s.purging = true;
         s.purger = 3;
         return visit(s);
-      case 3:  // reads the free list, and has it for itself
+      case 3:  // reads the free list, which is its own now
         if (s.owners.has(kFree) && problem_.empty()) problem_ = "the list that is read is not the last one";
         purged_ = true;
         s.purger = kDone;

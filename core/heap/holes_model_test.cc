@@ -1,9 +1,10 @@
-// The purge of holes (holes.h) beside an owner who goes on, as a small state machine, and every interleaving of its steps.
+// The purge of holes (holes.h) beside an owner that goes on, as a small state machine; the test explores every
+// interleaving of its steps.
 //
-// One available span: 0 and 4 are live, 1, 2 and 3 are on the free list in this order. 0 and 3 share a page. The owner frees
-// block 0, store by store as free() does, then allocates everything there is and writes to it. Another thread's free of
-// block 4 comes by way of the owner. The purger detaches, reads, unlinks, purges and files. A variant with a known
-// mistake must fail: otherwise this test could not.
+// There is one available span. Blocks 0 and 4 are live; 1, 2 and 3 are on the free list in this order. 0 and 3 share a
+// page. The owner frees block 0, store by store as free() does, then allocates all blocks and writes to them. Another
+// thread's free of block 4 reaches the span through the owner. The purger detaches, reads, unlinks, purges and
+// reattaches. Variants with a known mistake must fail, which shows that the test can.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -24,26 +25,26 @@ struct State {
   Place place = kAvailable;
   bool held = false;               // the heap's lock
   int holes = 0, hole_blocks = 0;  // pages as bits
-  // Blocks the program has and has written to; bit by block. A page that goes takes what is written in it.
+  // Blocks that are live, and blocks that were written to; one bit per block. Purging a page loses its contents.
   int has = 1 << 0 | 1 << 4, written = 1 << 0 | 1 << 4;
   bool remote = false;  // block 4 waits for the owner
   int owner = 0, other = 0, purger = 0;
   int owner_old = kNone, owner_count = 0;
-  int first = kNone, expected = 0, at = kNone, listed = 0, found = 0;  // what the purger has read; bits by block
+  int first = kNone, expected = 0, at = kNone, listed = 0, found = 0;  // read by the purger; bits by block
   int purging = 0;                 // pages
   int seen_count = 0;
   auto operator<=>(const State&) const = default;
 };
 
 struct Variant {
-  bool detaches = true;         // nobody may hand out meanwhile
+  bool detaches = true;         // no thread may allocate from the span meanwhile
   bool keeps_first = true;      // the first block stays in the list
   bool leaves_countdown = true; // counts by the bias
-  bool owner_waits = true;      // an empty detached span is not given back
+  bool owner_waits = true;      // an empty detached span is not released
   bool page_must_be_free = true;
 };
 
-// explore(): empty when no path loses a block, hands one out twice or purges what is in use.
+// explore(): returns "" if no path loses a block, allocates one twice or purges a live one.
 class Explorer : public seemalloc::StateSearch<State> {
  public:
   explicit Explorer(Variant variant) : variant_(variant) {}
@@ -91,7 +92,7 @@ class Explorer : public seemalloc::StateSearch<State> {
     bool may = s.place == kAvailable || (s.place == kDetached && !variant_.owner_waits);
     if (!may || !is_empty(s)) return;
     s.place = kGivenBack;
-    s.has = s.written = (1 << kBlocks) - 1;  // somebody else has the pages now and writes to them
+    s.has = s.written = (1 << kBlocks) - 1;  // another thread has the pages now and writes to them
   }
 
   void step_owner(State s) {
@@ -122,7 +123,7 @@ class Explorer : public seemalloc::StateSearch<State> {
         give_back_if_empty(s);
         s.owner = 6;
         return visit(s);
-      default:  // malloc, as often as it may: under the lock
+      default:  // malloc, as often as allowed: under the lock
         if (s.place == kGivenBack) {
           s.owner = kDone;
           return visit(s);
@@ -133,7 +134,7 @@ class Explorer : public seemalloc::StateSearch<State> {
     }
   }
 
-  // A refill: what has been sent, then the list, then a hole.
+  // A refill: first the remote frees, then the list, then a hole.
   void allocate(State& s) {
     drain(s);
     if (s.place == kDetached || s.place == kGivenBack) return;
@@ -164,7 +165,7 @@ class Explorer : public seemalloc::StateSearch<State> {
 
   void step_purger(State s) {
     switch (s.purger) {
-      case 0:  // detach; the count first, then the head
+      case 0:  // detach; reads the count first, then the head
         if (s.place != kAvailable) {
           s.purger = kDone;
           return visit(s);
@@ -193,7 +194,7 @@ class Explorer : public seemalloc::StateSearch<State> {
         s.purger = !variant_.leaves_countdown ? 3 : in(s.holes, kPageOf[s.first]) ? 6 : 4;
         s.held = s.purger != 4;
         return visit(s);
-      case 3:  // the mistake: the countdown is written by another than the owner
+      case 3:  // the mistake: another thread than the owner writes the countdown
         s.countdown = s.seen_count + s.hole_blocks;
         s.held = false;
         s.purger = 4;
@@ -206,12 +207,12 @@ class Explorer : public seemalloc::StateSearch<State> {
         purged_early_ |= s.purging != 0 && s.owner != kDone;
         s.purger = 5;
         return visit(s);
-      case 5:  // file
+      case 5:  // reattach
         if (s.place == kDetached) s.place = kAvailable;
         give_back_if_empty(s);
         s.purger = kDone;
         return visit(s);
-      case 6:  // the mistake: the first block has been unlinked as well, and the list begins behind it
+      case 6:  // the mistake: the first block has been unlinked too, and the list begins behind it
         s.held = false;
         s.head = s.next[s.first];
         s.purger = 4;

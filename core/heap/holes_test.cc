@@ -1,5 +1,5 @@
-// Holes of half-empty spans: what goes, what stays, who may do what meanwhile. The threads' tests run under the thread
-// sanitizer too.
+// Holes of half-empty spans: which pages are purged, which stay, and which operations are allowed meanwhile. The tests
+// with threads run under TSan too.
 #include "core/heap/holes.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ void expect_filled(const Filled& b) {
   }
 }
 
-// `total` bytes in blocks, one in `keep` of which stays.
+// Allocates `total` bytes in blocks and keeps one in `keep` of them.
 Blocks sparse(size_t bytes, size_t total, size_t keep) {
   Blocks all, kept;
   for (size_t i = 0; i < total / bytes; i++) all.push_back(make(bytes, static_cast<unsigned char>(i)));
@@ -88,14 +88,14 @@ bool nothing_is_detached() {
   return true;
 }
 size_t used_bytes() { return pages::page_statistics().used_bytes; }
-// Of the whole heap. Blocks of a class count by its rate: to within a byte a class.
+// The resident bytes of the whole heap. Blocks count by the resident fraction of their class: exact to one byte per class.
 size_t resident_bytes() {
   Residency r = residency(statistics());
   EXPECT_TRUE(r.told);
   return r.live + r.cached + r.dirty + r.unused + r.fragmentation;
 }
 
-// Without spans of other tests and their holes.
+// Starts without spans of other tests and their holes.
 class Holes : public testing::Test {
  protected:
   void SetUp() override {
@@ -181,7 +181,7 @@ TEST_F(Holes, TheMemoryIsGone) {
   Blocks kept = sparse(500, 16 * MiB, 200);
   size_t before = resident_bytes();
   size_t purged = purge_all_holes();
-  EXPECT_GT(purged, 8 * MiB);  // the rest is in spans that are empty
+  EXPECT_GT(purged, 8 * MiB);  // the rest is in empty spans
   EXPECT_LE(resident_bytes(), before - purged + kClassCount);
   free_all(kept);
 }
@@ -243,14 +243,14 @@ TEST_F(Holes, OfASleepingThread) {
 
 TEST_F(Holes, OfSpansThatNobodyOwns) {
   Blocks kept;
-  std::thread([&] { kept = sparse(500, 8 * MiB, 200); }).join();  // too much to be parked
+  std::thread([&] { kept = sparse(500, 8 * MiB, 200); }).join();  // too large to be kept with the heap
   release_parked();
   const Span* span = pages::page_map.span_of(kept.back().p);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(span->owner_acquire()), Span::kNobody);
   EXPECT_GT(purge_all_holes(), 4 * MiB);
   EXPECT_EQ(purge_all_holes(), 0u);
   EXPECT_TRUE(heap_is_sound());
-  // They are used before new ones, and given back when they are empty.
+  // They are used before new ones, and released when they are empty.
   size_t used = used_bytes();
   Blocks again;
   for (int i = 0; i < 8000; i++) again.push_back(make(500, static_cast<unsigned char>(i)));
@@ -261,7 +261,7 @@ TEST_F(Holes, OfSpansThatNobodyOwns) {
   EXPECT_TRUE(heap_is_sound());
 }
 
-// A thread that comes upon an unowned span by freeing into it owns its holes.
+// A thread that claims an unowned span by freeing into it owns its holes.
 TEST_F(Holes, AreClaimedWithTheirSpan) {
   Blocks kept;
   std::thread([&] { kept = sparse(1000, 8 * MiB, 100); }).join();
@@ -318,7 +318,7 @@ TEST_F(Holes, RefusedTheyStayWhatTheyAre) {
   free_all(again);
 }
 
-// A list that the program has written to is not followed: its owner meets it, or nobody.
+// The purger does not follow a list that the program has written to. The owner reports it, if it uses the list.
 TEST_F(Holes, ABrokenListIsLeftAlone) {
   Blocks kept = sparse(500, 2 * MiB, 200);
   std::vector<std::pair<void**, void*>> broken;
@@ -339,9 +339,9 @@ TEST_F(Holes, ABrokenListIsLeftAlone) {
   free_all(kept);
 }
 
-// ---- spans in use of threads that sleep (current_spans.h) ----
+// ---- current spans of threads that sleep (current_spans.h) ----
 
-// Blocks of every class, `each` bytes of each.
+// Allocates blocks of every class, `each` bytes per class.
 Blocks of_every_class(size_t each) {
   Blocks blocks;
   for (const SizeClass& c : kClasses) {
@@ -351,7 +351,7 @@ Blocks of_every_class(size_t each) {
   return blocks;
 }
 
-// Threads that have used every class, have freed everything and sleep until they are to do it again.
+// Threads that use every class, free everything and sleep until they must do it again.
 class Sleepers {
  public:
   explicit Sleepers(unsigned count) {
@@ -370,7 +370,7 @@ class Sleepers {
   }
 
  private:
-  static constexpr size_t kEach = 190 * KiB;  // most spans are used up, the last ones not
+  static constexpr size_t kEach = 190 * KiB;  // most spans are used up, the last ones are not
   void run() {
     for (uint32_t round = 0; !end_; round++) {
       free_all(of_every_class(kEach));
@@ -401,7 +401,7 @@ unsigned current_spans_in_all() {
   return count;
 }
 
-// What stays when everything but spans in use is given back.
+// The resident bytes after everything except current spans is purged.
 size_t resident_with_spans_in_use() {
   os::RefuseCalls refuse(SYS_membarrier, ENOSYS);
   purge_all();
@@ -421,7 +421,7 @@ TEST_F(Holes, OfSpansInUseOfThreadsThatSleep) {
   }
 }
 
-// Nobody allocates: the helper's ticks alone.
+// No thread allocates: only the helper's ticks do the work.
 TEST_F(Holes, TimePurgesThoseOfSpansInUse) {
   options::OptionForTest delay(options::Id::purge_delay, "250");
   size_t before = resident_bytes();
@@ -436,7 +436,7 @@ TEST_F(Holes, TimePurgesThoseOfSpansInUse) {
   EXPECT_TRUE(gone) << kept << " bytes, and now " << resident_bytes() - before;
 }
 
-// A class whose list the thread goes on with is in use.
+// A class whose list the thread continues to use is in use.
 TEST_F(Holes, ASpanInUseStaysWithItsThread) {
   Blocks kept = sparse(500, 1 * MiB, 200);
   unsigned size_class = class_of(500);
@@ -451,7 +451,8 @@ TEST_F(Holes, ASpanInUseStaysWithItsThread) {
 }
 
 TEST_F(Holes, WhereTheKernelHasNoFenceSpansInUseStay) {
-  Sleepers sleepers(6);  // many: of few threads more spans have nothing but what is in a list (docs/decisions/0052)
+  // Many threads: with few, more current spans have no blocks outside the thread free list (docs/decisions/0052).
+  Sleepers sleepers(6);
   unsigned in_use = current_spans_in_all();
   {
     os::RefuseCalls refuse(SYS_membarrier, ENOSYS);
@@ -464,7 +465,7 @@ TEST_F(Holes, WhereTheKernelHasNoFenceSpansInUseStay) {
   EXPECT_TRUE(heap_is_sound());
 }
 
-// A list is longer than what a heap may keep as foreign blocks.
+// A list is longer than the foreign blocks that a heap may keep.
 TEST_F(Holes, AThreadEndsAfterItsSpansInUseWereTaken) {
   size_t before = used_bytes();
   for (int i = 0; i < 4; i++) {
@@ -480,7 +481,8 @@ TEST_F(Holes, AThreadEndsAfterItsSpansInUseWereTaken) {
 
 // ---- threads ----
 
-// Lists of a few blocks, so that take_freed is entered all the time; taken away as fast as can be.
+// Lists of a few blocks, so that the owners enter take_freed all the time, while their spans are taken away as fast as
+// possible.
 TEST_F(Holes, SpansInUseAreTakenFromThreadsThatWork) {
   std::atomic<bool> done{false};
   uint64_t before = hole_counters().current_spans;
@@ -517,7 +519,8 @@ struct Box {
 };
 Box boxes[64];
 
-// Allocates, fills, checks, frees, and hands to others, in bursts of one size after the other: spans fill and empty.
+// Allocates, fills, checks, frees, and hands blocks to other threads, in bursts of one size after the other: spans fill
+// and empty.
 void work(unsigned seed, int rounds) {
   std::mt19937 random(seed);
   constexpr size_t kSizes[] = {16, 60, 200, 500, 1000, 2500, 9000, 30000};
@@ -558,7 +561,7 @@ void empty_boxes() {
 }
 
 int rounds() {
-  const char* seconds = getenv("SEEMALLOC_SECONDS");  // the longer, the more
+  const char* seconds = getenv("SEEMALLOC_SECONDS");  // a longer time means more rounds
   return 30 * (seconds != nullptr ? atoi(seconds) + 1 : 4);
 }
 
@@ -603,7 +606,8 @@ TEST_F(Holes, PurgedWhileThreadsEnd) {
   EXPECT_TRUE(nothing_is_detached());
 }
 
-// What is further back than is remembered: at least as long ago as that, also at the moment when another period begins.
+// The age of a period older than the remembered ones is at least that of the oldest remembered one, even at the moment
+// when another period begins.
 TEST_F(Holes, AgesStayWhenAPeriodBegins) {
   auto begin_periods = [](unsigned count) {
     for (unsigned i = 0; i < count; i++, os::pause(kMillisecond_ns)) purge_all_holes();
@@ -620,7 +624,7 @@ TEST_F(Holes, AgesStayWhenAPeriodBegins) {
   EXPECT_GE(least, 50 * kMillisecond_ns);
 }
 
-// A slice of time is over before all heaps have been looked at: the next one goes on where it stopped.
+// A slice ends before all heaps have been scanned: the next one goes on where it stopped.
 TEST_F(Holes, EachOfManyHeapsGetsItsTurn) {
 #ifdef __SANITIZE_THREAD__
   constexpr unsigned kThreads = 50;
@@ -652,7 +656,7 @@ TEST_F(Holes, EachOfManyHeapsGetsItsTurn) {
   for (std::thread& thread : threads) thread.join();
 }
 
-#ifndef __SANITIZE_THREAD__  // it does not allow threads in a child
+#ifndef __SANITIZE_THREAD__  // TSan does not allow threads in a child
 TEST_F(Holes, AChildOfAPurgingProcess) {
   std::mt19937 random(1);
   std::atomic<bool> done{false};
@@ -665,7 +669,7 @@ TEST_F(Holes, AChildOfAPurgingProcess) {
     os::pause(random() % 3000 * kMicrosecond_ns);
     pid_t child = fork();
     if (child == 0) {
-      alarm(60);  // a lock that nobody holds any more
+      alarm(60);  // in case of a lock without a holder
       bool sound = heap_is_sound() && nothing_is_detached();
       free_all(kept);
       free_all(sparse(500, 4 * MiB, 200));
@@ -683,8 +687,8 @@ TEST_F(Holes, AChildOfAPurgingProcess) {
   EXPECT_EQ(failed, 0);
 }
 
-// Where the fork has interrupted one of our critical sections the heaps of the other threads stay as they are; but not their lists,
-// which lie in memory that the C library gives back.
+// If the fork has interrupted one of our critical sections, the heaps of the other threads stay as they are. Their
+// lists do not: they are in memory that the C library unmaps.
 TEST_F(Holes, AChildWhoseLocksAreHeldDoesNotLookAtListsOfThreadsThatAreNotThere) {
   constexpr size_t kStackBytes = 1 * MiB;
   void* stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -706,7 +710,7 @@ TEST_F(Holes, AChildWhoseLocksAreHeldDoesNotLookAtListsOfThreadsThatAreNotThere)
   pthread_t thread;
   ASSERT_EQ(pthread_create(&thread, &attributes, sleeper, &both), 0);
   while (!both.sleeping) os::pause(kMillisecond_ns);
-  for (int i = 0; i < 3; i++) purge_all_holes();  // its list is one of another span then
+  for (int i = 0; i < 3; i++) purge_all_holes();  // afterwards its thread free list has blocks of another span
   Lock section;
   section.lock();
   pid_t child = fork();
@@ -714,7 +718,7 @@ TEST_F(Holes, AChildWhoseLocksAreHeldDoesNotLookAtListsOfThreadsThatAreNotThere)
     section.unlock();
     munmap(stack, kStackBytes);
     purge_all_holes();
-    pid_t its_child = fork();  // takes those heaps apart
+    pid_t its_child = fork();  // its child empties those heaps
     if (its_child == 0) _exit(heap_is_sound() ? 0 : 1);
     int status = -1;
     _exit(waitpid(its_child, &status, 0) == its_child && status == 0 ? 0 : 1);

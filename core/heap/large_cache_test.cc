@@ -1,4 +1,4 @@
-// Large spans kept by their threads: used again, bounded, and given back by whoever ticks.
+// Large spans kept by their threads: reused, bounded, and released by ticks.
 #include "core/heap/large_cache.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(LargeCache, TheNextBlockOfTheSizeIsTheOneJustFreed) {
   }
 }
 
-// In a forked child every heap is looked at; those that nobody uses must not become the child's own memory.
+// A forked child resets every heap's cache. The pages of unused ones must not become the child's own memory.
 TEST(LargeCache, ResettingAnEmptyOneWritesNothing) {
   size_t bytes = round_up(sizeof(LargeCache), os::page_bytes());
   void* memory = os::map(bytes, os::Reason::kHuge);
@@ -58,7 +58,7 @@ TEST(LargeCache, AnEighthMayBeWastedNotMore) {
   sm_free(half);
 }
 
-// All of them are found again, the one freed last of each size first.
+// All of them are found again; of each size the one freed last comes first.
 TEST(LargeCache, KeepsManySizesAtOnce) {
   purge_all();
   share_large_budget(1);
@@ -76,7 +76,8 @@ TEST(LargeCache, KeepsManySizesAtOnce) {
   for (void* p : blocks) sm_free(p);
 }
 
-// What has been taken again is not found by who would have a longer one, first in its list or freed last.
+// A request that would accept a longer span does not find one that has been taken, whether that was first in its list or
+// freed last.
 TEST(LargeCache, WhatWasTakenIsNotFoundAgain) {
   purge_all();
   void* longer[2] = {sm_malloc(176 * KiB), sm_malloc(176 * KiB)};
@@ -91,7 +92,7 @@ TEST(LargeCache, WhatWasTakenIsNotFoundAgain) {
   EXPECT_TRUE(for_each_live_block([](void*, void*, size_t) {}, nullptr));
 }
 
-// Sizes that nobody asks for any more do not keep a new one out.
+// Sizes that are no longer requested do not keep a new one out.
 TEST(LargeCache, MakesRoomForANewSize) {
   purge_all();
   share_large_budget(1);
@@ -138,8 +139,9 @@ TEST(LargeCache, AThreadThatEndsKeepsNothing) {
   EXPECT_LE(used_bytes(), before + 64 * KiB);
 }
 
-#ifndef __SANITIZE_THREAD__  // which lets no child of a process with threads start one: the helper
-// Spans on lists and the one freed last are the forking thread's in the child, each of them once; other threads' go back.
+#ifndef __SANITIZE_THREAD__  // TSan does not allow a child of a process with threads to start one: the helper
+// In the child the spans on lists and the one freed last belong to the forking thread, each of them once; those of
+// other threads are released.
 TEST(LargeCache, AForkedChildHasThemOnce) {
   purge_all();
   void* blocks[3];
@@ -157,7 +159,7 @@ TEST(LargeCache, AForkedChildHasThemOnce) {
 }
 #endif
 
-// An idle thread's spans go back without its help; where the kernel has no membarrier they stay.
+// An idle thread's spans are released without its help. If the kernel has no membarrier they stay.
 TEST(LargeCache, IdleThreadsAreEmptied) {
   std::atomic<int> stage{0};
   std::thread idle([&] {
@@ -198,7 +200,7 @@ TEST(LargeCache, TimeEmptiesThem) {
   idle.join();
 }
 
-// Threads use their caches while another empties them all the time. Each block carries its owner's mark.
+// Threads use their caches while another thread empties them all the time. Each block carries its owner's mark.
 TEST(LargeCache, EmptiedWhileInUse) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);

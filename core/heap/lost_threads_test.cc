@@ -1,4 +1,5 @@
-// Threads that end without a word: their lists are read where they are, theirs and there, and what they had is for others.
+// Threads that end without running our code: other threads read their lists only if the memory is mapped and still
+// theirs, and get their blocks.
 #include "core/heap/lost_threads.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +66,7 @@ TEST(LostThreads, ListsAreReadWhereTheyAreAndWhoseTheyAre) {
   EXPECT_EQ(lists[2], nullptr);
   ASSERT_TRUE(read_list(heap, 3, &list));
   EXPECT_EQ(list, &block);
-#ifndef __SANITIZE_THREAD__  // where they are read as they are
+#ifndef __SANITIZE_THREAD__  // under TSan the lists are read directly
   munmap(memory, page);
   EXPECT_FALSE(read_lists(heap, lists));
   EXPECT_FALSE(read_list(heap, 3, &list));
@@ -79,7 +80,7 @@ TEST(LostThreads, ListsAreReadWhereTheyAreAndWhoseTheyAre) {
   EXPECT_EQ(list, &block);
 }
 
-#ifndef __SANITIZE_THREAD__  // it has to see each thread's end
+#ifndef __SANITIZE_THREAD__  // TSan has to see each thread's end
 
 std::atomic<int> vanished_id{0};
 void* live_and_vanish(void* blocks) {
@@ -90,17 +91,18 @@ void* live_and_vanish(void* blocks) {
   syscall(SYS_exit, 0);
   return nullptr;
 }
-// What a thread has left that ended without a word. Its thread-local memory stays where it was, with the C library.
+// The blocks of a thread that has ended without running our code. Its thread-local memory stays where it was, kept by
+// the C library.
 Blocks vanished() {
   Blocks all(kBlocks);
   pthread_t thread;
   EXPECT_EQ(pthread_create(&thread, nullptr, live_and_vanish, &all), 0);
   EXPECT_EQ(pthread_join(thread, nullptr), 0);
-  while (os::is_thread(vanished_id)) os::pause(kMillisecond_ns);  // it may be seen for a moment
+  while (os::is_thread(vanished_id)) os::pause(kMillisecond_ns);  // the kernel may still show it for a moment
   return all;
 }
-// From here on no tick is due, whoever comes to one, until time passes. This thread has the oldest heap: should a lost one have that, the
-// next thread with its memory would take it.
+// From here on no tick is due in any thread until time passes. This thread has the oldest heap: if a lost thread had
+// it, the next thread with that memory would take it.
 void tick_once() {
   sm_free(sm_malloc(kBytes));
   os::let_pass(10 * kSecond_ns);
@@ -185,7 +187,7 @@ TEST(LostThreads, WhereThatIsNotCertainTheyKeepIt) {
   purge_all();
   EXPECT_EQ(heap_of(all.back()), heap) << "the thread of another process, which shares this one's memory";
   heap->process_id = process;
-  heap->slow_lock.lock();  // as if the thread had been lost in the midst of a slow path
+  heap->slow_lock.lock();  // as if the thread had been lost in the middle of a slow path
   release_lost(true);
   heap->slow_lock.unlock();
   EXPECT_EQ(heap_of(all.back()), heap);
@@ -199,7 +201,7 @@ TEST(LostThreads, AForkedChildIsSound) {
   Blocks all = vanished();
   std::atomic<bool> ready{false}, done{false};
   Blocks others;
-  std::thread living([&] {  // most often with the memory of the lost one
+  std::thread living([&] {  // most often in the memory of the lost one
     for (size_t i = 0; i < kBlocks; i++) others.push_back(sm_malloc(kBytes));
     ready = true;
     while (!done) os::pause(kMillisecond_ns);

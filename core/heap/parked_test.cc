@@ -1,4 +1,4 @@
-// A heap between two threads: kept as it is when it is small, handed on when no thread comes.
+// Abandoned heaps, between two threads: kept as they are if they are small, emptied if no thread takes them.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <sys/wait.h>
@@ -21,7 +21,7 @@ namespace seemalloc::heap {
 namespace {
 
 constexpr size_t kBytes = 1000;
-constexpr size_t kBlocks = 400;  // more than what is lent
+constexpr size_t kBlocks = 400;  // more than the shared blocks of a class
 
 using Blocks = std::vector<void*>;
 
@@ -36,14 +36,14 @@ Blocks fill(size_t blocks = kBlocks) {
 void free_all(const Blocks& all) {
   for (void* p : all) sm_free(p);
 }
-// What a thread that has ended has left.
+// The blocks of a thread that has ended.
 Blocks left_behind(size_t blocks = kBlocks) {
   Blocks all;
   std::thread([&] { all = fill(blocks); }).join();
   return all;
 }
 
-// What so many have that end together.
+// The blocks of this many threads, which end together.
 std::vector<Blocks> left_behind_together(int count, size_t blocks_of_each) {
   std::vector<Blocks> all(static_cast<size_t>(count));
   std::vector<std::thread> threads;
@@ -66,7 +66,7 @@ size_t live_blocks() {
   return count;
 }
 
-// From here on no tick is due, however slow the machine is, until time passes.
+// From here on no tick is due until time passes, however slow the machine is.
 void tick_once() {
   os::let_pass(10 * kSecond_ns);
   tick();
@@ -75,7 +75,7 @@ void tick_once() {
 TEST(Parked, TheNextThreadHasTheHeapAsItIs) {
   purge_all();
   Blocks all = left_behind();
-  for (int i = 0; i < 10 && is_unowned(all.back()); i++) {  // it was time to hand them on just then
+  for (int i = 0; i < 10 && is_unowned(all.back()); i++) {  // a tick has emptied the heap just then
     free_all(all);
     all = left_behind();
   }
@@ -85,7 +85,7 @@ TEST(Parked, TheNextThreadHasTheHeapAsItIs) {
     void* p = sm_malloc(kBytes);
     EXPECT_EQ(thread_cache.heap, owner);
     sm_free(p);
-    sm_free(all.back());  // its own block now
+    sm_free(all.back());  // it owns this block now
     EXPECT_EQ(pages::page_map.span_of(all.back())->remote.load(), 0u);
     all.pop_back();
     free_all(all);
@@ -112,7 +112,7 @@ uint64_t given_to_the_program() {
   return s.allocated_bytes - s.untaken_bytes;
 }
 
-// Until the malloc list of this size has so many blocks.
+// Makes the thread free list of this size have at least `least` blocks.
 void make_list(size_t bytes, size_t least) {
   auto length = [bytes] {
     size_t count = 0;
@@ -125,7 +125,7 @@ void make_list(size_t bytes, size_t least) {
   free_all(all);
 }
 
-// The lists too: what the thread before it had left of one is what its first malloc takes.
+// The next thread gets the lists too: its first malloc takes the next block of the earlier thread's list.
 TEST(Parked, TheNextThreadGoesOnWithTheLists) {
   tick_once();
   purge_all();
@@ -154,7 +154,8 @@ TEST(Parked, TheNextThreadGoesOnWithTheLists) {
   for (int i = 0; i < 3; i++) EXPECT_EQ(statistics().classes[class_of(kSizes[i])].refills, refills[i]) << kSizes[i];
 }
 
-// A thread that ends after the option `sample` has changed had its lists before: they are not for the next one.
+// A thread that ends after the option `sample` has changed got its lists before the change: the next thread must not
+// have them.
 TEST(Parked, ListsOfBeforeAnOptionAreNotForTheNextThread) {
   tick_once();
   purge_all();
@@ -175,7 +176,7 @@ TEST(Parked, WhatTheirListsHoldIsKnownToTheByte) {
   purge_all();
   auto expect = [](uint64_t bytes, uint64_t before) {
     EXPECT_EQ(given_to_the_program() - before, bytes);
-    purge_all();  // what is left in them was never given
+    purge_all();  // blocks that are left in the lists were never given to the program
     EXPECT_EQ(given_to_the_program() - before, bytes);
   };
   for (size_t threads : {1, 2, 7}) {
@@ -199,7 +200,8 @@ TEST(Parked, WhatTheirListsHoldIsKnownToTheByte) {
   }
 }
 
-// More than a foreign list holds: the last blocks of a class are not lost, and the next thread's go on being published.
+// Frees more than a foreign list holds: the last blocks of a class are not lost, and the next thread goes on
+// publishing.
 TEST(Parked, AFullForeignListIsNotMadeLonger) {
   purge_all();
   size_t before = live_blocks();
@@ -282,7 +284,7 @@ TEST(Parked, ThreadsThatEndTogetherDoNotAllKeepTheirs) {
   for (const Blocks& blocks : all) free_all(blocks);
 }
 
-// However large they are: a few heaps of many blocks, or many of few.
+// The limit holds for a few large heaps as for many small ones.
 TEST(Parked, TogetherTheyKeepNoMoreThanSixteenMiB) {
   tick_once();
   purge_all();
@@ -301,7 +303,7 @@ TEST(Parked, TogetherTheyKeepNoMoreThanSixteenMiB) {
   for (const Blocks& blocks : all) free_all(blocks);
 }
 
-// Walks see lists that nobody changes meanwhile, the helper thread included (also under TSan).
+// While a walk runs no thread changes lists, the helper thread included (also under TSan).
 TEST(Parked, AreNotHandedOnUnderAWalk) {
   std::atomic<bool> stop{false};
   std::thread helper([&stop] {
@@ -320,7 +322,7 @@ TEST(Parked, AreNotHandedOnUnderAWalk) {
   helper.join();
 }
 
-#ifndef __SANITIZE_THREAD__  // it does not allow threads in a child
+#ifndef __SANITIZE_THREAD__  // TSan does not allow threads in a child
 TEST(Parked, AForkedChildMayUseThem) {
   Blocks all = left_behind();
   pid_t child = fork();
@@ -340,7 +342,7 @@ TEST(Parked, AForkedChildMayUseThem) {
   free_all(all);
 }
 
-// Whatever a thread was doing with its heap when another one forked, the child has what was in its lists.
+// The child keeps the blocks of each thread's lists, wherever in its heap's code the thread was at the fork.
 TEST(Parked, NothingIsLostByAForkWhileThreadsEnd) {
   tick_once();
   purge_all();
@@ -364,7 +366,9 @@ TEST(Parked, NothingIsLostByAForkWhileThreadsEnd) {
     if (child == 0) {
       purge_all();
       size_t more = live_blocks() - before;
-      // A block of each thread that is not here, and what they were started with. Seldom a list that was just being taken (take_freed).
+      // One block of each missing thread, and the blocks that the threads were started with. Rarely a list that
+      // take_freed was just taking.
+
       _exit(static_cast<int>(more < 100 ? more : 100));
     }
     int status = -1;

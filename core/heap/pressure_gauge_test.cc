@@ -88,7 +88,7 @@ TEST(PurgePace, CostsAFewPercent) {
   PurgePace pace;
   EXPECT_TRUE(pace.due(1));
   uint64_t now = kSecond_ns;
-  // 4 MiB: a millisecond, and a thousand faults of one.
+  // 4 MiB: one millisecond for the round, and a thousand faults of 1 µs.
   pace.done(now, kMillisecond_ns, 4 * MiB);
   EXPECT_FALSE(pace.due(now + 100 * kMillisecond_ns));
   EXPECT_TRUE(pace.due(now + 102 * kMillisecond_ns));
@@ -112,12 +112,12 @@ TEST(PurgePace, NoHurryWhereThereIsHardlyAnything) {
   EXPECT_FALSE(pace.due(400 * kMillisecond_ns));
   EXPECT_FALSE(pace.due_when_scarce(99 * kMillisecond_ns));
   EXPECT_TRUE(pace.due_when_scarce(100 * kMillisecond_ns));
-  // To find that out takes time in a large heap.
+  // A round that finds nothing takes time in a large heap.
   pace.done(0, 200 * kMillisecond_ns, 0);
   EXPECT_FALSE(pace.due(9 * kSecond_ns));
 }
 
-// A round that takes a second, as often as it may.
+// Rounds of one second each, as often as allowed.
 TEST(PurgePace, TheSharesHoldInALargeHeap) {
   for (bool scarce : {false, true}) {
     PurgePace pace;

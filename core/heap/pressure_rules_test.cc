@@ -7,7 +7,8 @@ namespace {
 
 constexpr size_t kLimit = 1000 * MiB;
 
-// Some seconds of a process, its helper, and what rounds cost it. What is free goes in a round and comes again in `again_ns`.
+// Some seconds of a process, its helper thread, and the cost of its rounds. A round returns the free memory, and there
+// is as much again after `again_ns`.
 struct Process {
   PressureRules rules;
   uint64_t now = kSecond_ns;
@@ -26,7 +27,8 @@ struct Process {
     rules.gave(outlook(), took_ns, bytes);
   }
 
-  // The helper's, for so long; each round finds so much, and the room stays what it is: others take it.
+  // The helper thread's checks for `ns`. Each round finds the same amount, and the free space stays constant because
+  // other processes take it.
   void watch_for(uint64_t ns, size_t each_round_bytes) {
     for (uint64_t end = now + ns; now < end;) {
       looks++;
@@ -41,7 +43,7 @@ struct Process {
 TEST(PressureRules, AGroupAtItsLimitForEverCostsATenth) {
   Process p;
   p.room = 0;
-  p.watch_for(60 * kSecond_ns, 4 * MiB);  // 2 ms each, with what is faulted in again
+  p.watch_for(60 * kSecond_ns, 4 * MiB);  // 2 ms each, including the faults afterwards
   uint64_t cost_ns = p.rounds * 2 * kMillisecond_ns;
   EXPECT_LE(cost_ns, 60 * kSecond_ns / 10 + 2 * kSecond_ns);
   EXPECT_GE(cost_ns, 60 * kSecond_ns / 20) << "it goes on";
@@ -97,7 +99,7 @@ TEST(PressureRules, WhileThereIsRoomTheHelperDoesIt) {
   EXPECT_TRUE(p.rules.gives_to_grow(p.outlook(), true));
 }
 
-// Looks where the heap has grown by what was agreed; returns the rounds that this took.
+// Checks each time the heap has grown by the step that was set. Returns the rounds that this took.
 unsigned grow_live(Process& p, size_t by_bytes) {
   size_t next = p.heap_bytes;
   unsigned before = p.rounds;

@@ -1,8 +1,8 @@
-// The remote-free protocol (remote.h) as a small state machine, and every interleaving of its steps.
+// The remote-free protocol (remote.h) as a small state machine; the test explores every interleaving of its steps.
 //
-// One span with two live blocks; two threads free one each; the owner drains, then ends (zombie, drain, hand to the
-// central list). Each step below is one atomic access of the code. A variant with a known mistake must fail: otherwise
-// this test could not.
+// There is one span with two live blocks. Two threads free one each. The owner drains, then ends (zombie, drain, hand
+// to the central list). Each step below is one atomic access of the code. Variants with a known mistake must fail,
+// which shows that the test can.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -12,18 +12,18 @@
 
 namespace {
 
-enum Word : int { kEmpty = 0, kUnowned = -1 };  // positive: blocks waiting
+enum Word : int { kEmpty = 0, kUnowned = -1 };  // positive: number of blocks waiting
 
 struct State {
   int word = kEmpty;
   bool pending = false;   // the span is on the owner's pending stack
   bool zombie = false;
-  bool central = false;   // handed on
+  bool central = false;   // the span is in the central list
   int returned = 0;       // blocks back on the span's free list
   std::array<int, 2> freer{0, 0};     // program counters
-  std::array<int, 2> seen{0, 0};      // the word a freer has read
+  std::array<int, 2> seen{0, 0};      // the word that a freer has read
   int owner = 0;
-  int drained = 0;        // blocks in the owner's (or a helper's) hands
+  int drained = 0;        // blocks that the owner (or a helper) has taken
   auto operator<=>(const State&) const = default;
 };
 
@@ -32,7 +32,7 @@ struct Variant {
   bool refuse_waiting_spans = true;  // central_put: CAS from 0 only
 };
 
-// explore(): empty when every path ends with both blocks returned and the span handed on.
+// explore(): returns "" if every path ends with both blocks returned and the span in the central list.
 class Explorer : public seemalloc::StateSearch<State> {
  public:
   explicit Explorer(Variant variant) : variant_(variant) {}
@@ -62,7 +62,7 @@ class Explorer : public seemalloc::StateSearch<State> {
         s.seen[i] = s.word;
         s.freer[i] = s.word == kUnowned ? 4 : 1;
         return visit(s);
-      case 1:  // CAS: one block more
+      case 1:  // CAS: one more block
         if (s.word != s.seen[i]) {
           s.freer[i] = 0;
           return visit(s);
@@ -74,7 +74,7 @@ class Explorer : public seemalloc::StateSearch<State> {
         s.pending = true;
         s.freer[i] = variant_.check_zombie_after_push ? 3 : kDone;
         return visit(s);
-      case 3:  // the owner has ended: hand on in its place (one lock around it all)
+      case 3:  // the owner has ended: hand the span on for it (one lock around all of it)
         if (s.zombie) hand_on(s);
         s.freer[i] = kDone;
         return visit(s);

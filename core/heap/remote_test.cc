@@ -1,4 +1,4 @@
-// Remote free under threads; built with the thread sanitizer too.
+// Remote free with threads; built with TSan too.
 #include "core/heap/remote.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST(Remote, ProducersAndConsumersLoseNothing) {
   EXPECT_EQ(live_blocks(), before);
 }
 
-// Owners end while others still free their blocks: spans change hands in every state of the protocol.
+// Owners end while other threads still free their blocks: spans change owners in every state of the protocol.
 TEST(Remote, OwnersThatEndWhileOthersFree) {
   size_t before = live_blocks();
   Ring ring;
@@ -85,13 +85,13 @@ TEST(Remote, OwnersThatEndWhileOthersFree) {
   EXPECT_EQ(live_blocks(), before);
 }
 
-// One thread allocates and sleeps, another frees all of it: the memory comes back without the owner's help. Spans of many
-// blocks are freed batch by batch, spans of few by one.
+// One thread allocates and sleeps, another frees all blocks: the memory is released without the owner's help. Spans of
+// many blocks are freed batch by batch, spans of few blocks one by one.
 class SleepingOwner : public testing::TestWithParam<size_t> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, SleepingOwner, testing::Values(16, 100, 1000, 4096, 8000, 32768));
 
 TEST_P(SleepingOwner, MemoryComesBack) {
-  purge_all();  // the heaps of ended threads keep some until the next tick
+  purge_all();  // the heaps of ended threads keep some spans until the next tick
   std::vector<void*> blocks(40000000 / GetParam());
   std::atomic<int> stage{0};
   std::thread owner([&] {
@@ -102,14 +102,14 @@ TEST_P(SleepingOwner, MemoryComesBack) {
   while (stage != 1) std::this_thread::yield();
   size_t full = used_bytes();
   for (void* p : blocks) sm_free(p);
-  central_publish_lists(true);  // what two ticks would do
+  central_publish_lists(true);  // as two ticks would do
   reclaim_for_sleepers();
   EXPECT_LT(used_bytes(), full / 10) << "of " << full;
   stage = 2;
   owner.join();
 }
 
-// The same in random order, so that all of its spans wait, partly free, for most of the time; and nobody ticks.
+// The same in random order: all spans wait for most of the time, partly free; and there are no ticks.
 TEST(Remote, ASleepersLastSpansComeBackToo) {
   std::vector<void*> blocks(60000);
   std::atomic<int> stage{0};
@@ -130,14 +130,14 @@ TEST(Remote, ASleepersLastSpansComeBackToo) {
   owner.join();
 }
 
-// What the calling thread's heap has of the span's class.
+// The calling thread's state of the span's class.
 const ClassState& foreign_state(const Span& span) { return thread_cache.heap->body->classes[span.size_class]; }
 
-// What the short path leaves to free_remote: a batch that is full, blocks freed twice, places where no block starts, spans
+// The short path leaves these cases to free_remote: a full list, double frees, addresses where no block starts, spans
 // without an owner.
 TEST(Remote, GatheringLeavesWhatIsRareAlone) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);
-  // Of one span, this thread's: the first blocks of a class are lent, and a list may have some of two spans.
+  // Blocks of one span of this thread: the first blocks of a class are shared, and a list may have blocks of two spans.
   std::vector<Block*> others, blocks;
   Span* span = nullptr;
   while (blocks.size() < kMaxForeignBlocks) {
@@ -151,9 +151,9 @@ TEST(Remote, GatheringLeavesWhatIsRareAlone) {
     (its->owner() == thread_cache.heap ? blocks : others).push_back(block);
   }
   std::thread([&] {
-    sm_free(sm_malloc(3000));  // so that the thread has a heap
+    sm_free(sm_malloc(3000));  // makes the thread's heap
     auto last = [&](size_t i) { return blocks[blocks.size() - 1 - i]; };
-    flush_foreign(*thread_cache.heap);  // a heap that another thread has left may have some
+    flush_foreign(*thread_cache.heap);  // a heap taken over from another thread may have some
     size_t before = thread_cache.heap->foreign_bytes;
     EXPECT_FALSE(gather_foreign(*thread_cache.heap, span, reinterpret_cast<Block*>(reinterpret_cast<char*>(last(0)) + 8)));
     ASSERT_TRUE(gather_foreign(*thread_cache.heap, span, last(0)));
@@ -175,12 +175,12 @@ TEST(Remote, GatheringLeavesWhatIsRareAlone) {
 TEST(Remote, WhatNobodyOwnsIsNotGathered) {
   Block* lent = nullptr;
   ASSERT_NE(central_lend(20, 1, &lent), 0u);
-  sm_free(sm_malloc(1));  // so that this thread has a heap
+  sm_free(sm_malloc(1));  // makes this thread's heap
   EXPECT_FALSE(gather_foreign(*thread_cache.heap, pages::page_map.span_of(lent), lent));
   sm_free(lent);
 }
 
-// What threads keep in batches nobody else can reach: it is little.
+// No other thread can reach the foreign blocks that a thread keeps: they must be few.
 TEST(Remote, SleepingFreersKeepLittle) {
   std::vector<void*> blocks(1600);
   for (void*& p : blocks) p = sm_malloc(30000);
@@ -196,7 +196,7 @@ TEST(Remote, SleepingFreersKeepLittle) {
     });
   }
   while (freed != 100) std::this_thread::yield();
-  sm_free(sm_malloc(30000));  // the owner is awake: it takes in what was published
+  sm_free(sm_malloc(30000));  // the owner is awake: it takes over the published blocks
   for (int i = 0; i < 100; i++) sm_free(sm_malloc(29000));
   EXPECT_LT(used_bytes(), full / 5) << "of " << full;
   done = true;
@@ -211,12 +211,12 @@ TEST(Remote, AThreadsEndGivesEverythingBack) {
     for (size_t i = 0; i < blocks.size(); i++) blocks[i] = sm_malloc(i % 2000);
     for (void* p : blocks) sm_free(p);
   }).join();
-  release_parked();  // what is little waits for the next thread until a tick
-  for (int i = 0; i < 2; i++) central_trim();  // a small lending span per class stays for a while
+  release_parked();  // a small heap waits for the next thread until a tick
+  for (int i = 0; i < 2; i++) central_trim();  // a small shared span per class stays for a while
   EXPECT_LE(used_bytes(), before + 16 * kPageBytes);
 }
 
-// Phase 2 in another thread finds what phase 1 freed.
+// Phase 2, in another thread, finds the memory that phase 1 freed.
 TEST(Remote, PhasesShareMemory) {
   auto phase = [] {
     std::vector<void*> blocks(200000);

@@ -44,7 +44,7 @@ TEST(GrowthWatch, ATickOfALargerHeapChangesNothing) {
   EXPECT_TRUE(watch.look(8 * kStep)) << "nobody has looked at that size";
 }
 
-// Each step of the sum is seen by exactly one of the threads.
+// Exactly one of the threads sees each step of the sum.
 TEST(GrowthWatch, CountsAStepOnce) {
   constexpr size_t kSteps = 1000;
   GrowthWatch watch;

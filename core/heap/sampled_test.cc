@@ -1,4 +1,4 @@
-// Blocks of sampled spans, in several parts: against a model, by threads that free each other's, and across fork.
+// Blocks of sampled spans, in several parts: against a model, freed by other threads, and across fork.
 #include "core/heap/sampled.h"
 
 #include <gtest/gtest.h>
@@ -45,9 +45,9 @@ std::map<const void*, uint32_t> all_by_visiting() {
   return seen;
 }
 
-// While others allocate in all parts. It comes first: nobody has used them before.
+// While other threads allocate in all parts. This test must be first: no thread has used the parts before.
 TEST(Sampled, AChildMayAllocateInEachPart) {
-  sm_free(sm_malloc(1));  // from then on forks are prepared for
+  sm_free(sm_malloc(1));  // installs the fork handlers
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;
   for (unsigned t = 1; t < kSampledParts; t++) {
@@ -116,7 +116,7 @@ TEST(Sampled, AsTheModelSays) {
   EXPECT_TRUE(all_by_visiting().empty());
 }
 
-// Each thread allocates from a part of its own, and frees what any of them has allocated.
+// Each thread allocates from a part of its own and frees blocks that any of them has allocated.
 TEST(Sampled, ThreadsFreeEachOthersBlocks) {
   unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);

@@ -46,7 +46,7 @@ TEST(SizeClass, SpansWasteAtMostAnEighthAtTheirEnd) {
   }
 }
 
-// The golden table: a change of a class changes every program's memory, so it must be meant.
+// The golden table: changing a class changes every program's memory, so it must be intended.
 TEST(SizeClass, GoldenTable) {
   const uint32_t golden[] = {8,    16,   32,   48,   64,   80,   96,   112,  128,   144,   160,   176,   192,   208,  224,
                              240,  256,  288,  320,  352,  384,  416,  448,  480,   512,   576,   640,   704,   768,  832,

@@ -1,4 +1,4 @@
-// What a heap of few blocks keeps.
+// How much a heap with few blocks keeps.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -18,11 +18,11 @@
 namespace seemalloc::heap {
 namespace {
 
-// In a thread of its own, whose heap has nothing yet.
+// Runs f in a thread of its own, whose heap is empty.
 template <typename F>
 void in_new_thread(F f) {
   collect(*thread_cache.heap, true);
-  purge_all();  // parked heaps
+  purge_all();  // empties abandoned heaps
   std::thread(f).join();
 }
 
@@ -37,7 +37,7 @@ TEST(SmallHeap, LittleIsKeptOfWhatWasLent) {
   });
 }
 
-// How many blocks of `bytes` take turns where one at a time is allocated and freed, over and over.
+// The number of different blocks of `bytes` returned while one at a time is allocated and freed, over and over.
 size_t blocks_in_turns(size_t bytes) {
   std::set<void*> seen;
   in_new_thread([&] {
@@ -62,7 +62,7 @@ TEST(SmallHeap, ListsOfOneBlockAtATimeBecomeLongEnoughButNoLonger) {
   for (size_t bytes : {512, 1024, 4096}) EXPECT_LE(blocks_in_turns(bytes), 2 * KiB / bytes + 12) << bytes << " bytes: those first lent, and one cut";
 }
 
-#if !defined(__SANITIZE_THREAD__)  // whose shadow of memory has page faults of its own
+#if !defined(__SANITIZE_THREAD__)  // TSan's shadow memory has page faults of its own
 long minor_faults() {
   struct rusage usage {};
   EXPECT_EQ(getrusage(RUSAGE_THREAD, &usage), 0);

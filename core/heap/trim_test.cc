@@ -1,4 +1,4 @@
-// What malloc_trim and a purge on request give back, and what they say; and a fork while memory is given back.
+// The memory that malloc_trim and a purge on request return, and their results; and a fork while memory is returned.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <string.h>
@@ -66,8 +66,8 @@ TEST(Trim, ARequestSaysHowMuchWent) {
   EXPECT_EQ(seemalloc_purge(), 0u);
 }
 
-// The large spans and the ended lists of a thread that sleeps go too. What needs its cooperation stays: a malloc list and
-// an empty span of each class.
+// The large spans and the ended lists of a thread that sleeps are released too. A thread free list and an empty span of
+// each class need its cooperation and stay.
 TEST(Trim, TakesWhatSleepingThreadsKeep) {
   OptionForTest never(Id::purge, "never");
   std::atomic<int> stage{0};
@@ -84,8 +84,8 @@ TEST(Trim, TakesWhatSleepingThreadsKeep) {
   sleeper.join();
 }
 
-#ifndef __SANITIZE_THREAD__  // it does not allow threads in a child
-// What the parent's threads were giving back is the child's to have, and its books are right.
+#ifndef __SANITIZE_THREAD__  // TSan does not allow threads in a child
+// Memory that the parent's threads were returning is available to the child, and the child's counters are right.
 TEST(Trim, AForkWhileMemoryIsGivenBack) {
   OptionForTest eager(Id::purge, "eager");
   std::atomic<bool> done{false};

@@ -1,4 +1,5 @@
-// Giving memory back is asked of the kernel while no lock of ours is held: such a call may take milliseconds, and others go on meanwhile.
+// System calls that return memory are made without any of our locks held: such a call may take milliseconds, and other
+// threads go on meanwhile.
 #include <gtest/gtest.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ class Watched {
     os::on_call = [](const os::CallRecord& record) {
       if (!gives_back(record)) return;
       calls++;
-      // While records go back one counts as held that is not, for the sake of fork (span_pool.cc).
+      // While records are purged one lock counts as held that is not, for the sake of fork (span_pool.cc).
       if (locks_held > (record.reason == os::Reason::kRecords ? 1 : 0)) with_a_lock++;
     };
   }
@@ -72,7 +73,7 @@ void free_all(const std::vector<void*>& blocks, size_t but_each = SIZE_MAX) {
 void let_ticks_pass() {
   for (int i = 0; i < 40; i++) {
     os::let_pass(kSecond_ns / 4);
-    os::test_cpu_ns += kSecond_ns / 4;  // they may take a share of the processor's time
+    os::test_cpu_ns += kSecond_ns / 4;  // purges may take a share of the processor's time
     tick();
   }
 }

@@ -1,5 +1,6 @@
-// The protocol of walk_gate.h as a small state machine on a machine with store buffers, and every interleaving of its steps: two threads
-// that change lists and two that walk them, each twice. Variants with a known mistake must fail: otherwise this test could not.
+// The protocol of walk_gate.h as a small state machine on a machine with store buffers; the test explores every
+// interleaving of its steps. There are two workers, which change lists, and two walkers; each enters twice. Variants
+// with a known mistake must fail, which shows that the test can.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,8 +12,9 @@ namespace seemalloc {
 namespace {
 
 constexpr int kWorkers = 2, kThreads = 4, kVisits = 2;
-enum Place { kFirst, kSecond, kIn, kDone };  // first it says that it is there, then it looks for others, or the other way round
-using Variable = int;  // whose word it is; the sum of a side's is workers_ or walkers_
+enum Place { kFirst, kSecond, kIn, kDone };  // two steps in either order, the announcement and the check of the others;
+                                             // then inside
+using Variable = int;  // one word per thread; the sum of a side's words is workers_ or walkers_
 
 struct State {
   std::array<int, kThreads> memory{};
@@ -25,12 +27,12 @@ struct State {
 bool works(int i) { return i < kWorkers; }
 
 struct Variant {
-  bool fenced = true;              // what is said is seen before the look
-  bool workers_say_first = true;   // else they look before they say
+  bool fenced = true;              // the announcement is visible before the check
+  bool workers_say_first = true;   // else they check before they announce themselves
   bool walkers_say_first = true;
 };
 
-// explore(): empty when no path has somebody in who walks and somebody who works, or ends before all are done.
+// explore(): returns "" if no path has a walker and a worker inside at once, or ends before all are done.
 class Explorer : public StateSearch<State> {
  public:
   explicit Explorer(Variant variant) : variant_(variant) {}
@@ -80,7 +82,7 @@ class Explorer : public StateSearch<State> {
     s.at[i] = ++s.visits[i] == kVisits ? kDone : kFirst;
   }
 
-  // False when it has to wait for others.
+  // Returns false if it has to wait for others.
   bool step(State s, int i) {
     if (s.at[i] == kIn) {
       leave(s, i);

@@ -10,12 +10,12 @@
 namespace seemalloc::heap {
 namespace {
 
-// Two threads change words of their own, which two others add up; under the thread sanitizer a hole in the protocol is a race.
+// Two workers change words of their own, which two walkers add up. Under TSan an error in the protocol is a data race.
 TEST(WalkGate, NothingIsChangedUnderAWalk) {
   constexpr int kWorkers = 2, kWalkers = 2, kWalks = 300;
   WalkGate gate;
   struct alignas(64) Pair {
-    long one = 0, two = 0;  // equal outside
+    long one = 0, two = 0;  // equal outside of the critical section
   } pairs[kWorkers];
   std::atomic<int> walking{kWalkers}, worked{0};
   std::atomic<long> walks{0};
@@ -71,7 +71,7 @@ TEST(WalkGate, DoesNotWaitForEverForWhoIsLost) {
   gate.end_walk();
 }
 
-// The child has what its own thread was at, and nothing of others.
+// The child has the state of its own thread, and not that of the others.
 TEST(WalkGate, AChildHasItsOwnOnly) {
   WalkGate gate;
   std::atomic<int> in{0};

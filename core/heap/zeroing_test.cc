@@ -1,4 +1,4 @@
-// Large callocs of used memory: always zero, and their pages are given back where hardly any is resident.
+// Large callocs of used memory: always zero, and purged where hardly any page is resident.
 #include "core/heap/zeroing.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ struct Seen {
   int looked_at = 0, given_back = 0;
 };
 
-// So many blocks, one after the other, each with few of its pages resident, or filled.
+// Simulates this many blocks, one after the other, each with few of its pages resident, or filled.
 template <typename F>
 Seen zero(ZeroingPace& pace, int blocks, F has_few) {
   Seen seen;
@@ -88,7 +88,7 @@ constexpr size_t kBytes = 512 * KiB;
 uint64_t calls() { return os::call_count(os::Call::kDontNeed, os::Reason::kZero).calls; }
 bool is_zero(const char* p, size_t bytes) { return p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0; }
 
-// Blocks of the size, one at a time, of which so many bytes are written, after a look whether these are zero.
+// Allocates blocks of the size, one at a time; checks that the first `written` bytes are zero, then writes them.
 void use(int blocks, size_t written, size_t bytes = kBytes) {
   for (int i = 0; i < blocks; i++) {
     char* p = static_cast<char*>(sm_calloc(1, bytes));
@@ -101,7 +101,7 @@ void use(int blocks, size_t written, size_t bytes = kBytes) {
   }
 }
 
-// Blocks that live for a while, among so many: hardly any comes again as it was.
+// `live` blocks that live for a while: hardly any comes back as it was.
 int given_back_of_many(size_t live, int blocks, size_t written, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<char*> all(live);
@@ -118,13 +118,13 @@ int given_back_of_many(size_t live, int blocks, size_t written, unsigned seed) {
   return static_cast<int>(calls() - before);
 }
 
-// The calling thread has a heap, whose pace is a new one.
+// Makes a heap for the calling thread, with a new pace.
 void begin_anew() {
   sm_free(sm_malloc(1));
   thread_cache.heap->body->zeroing = {};
 }
 
-// In a thread of its own, with a pace of its own.
+// Runs f in a thread of its own, with a pace of its own.
 template <typename F>
 void in_a_thread(F f) {
   purge_all();
@@ -166,7 +166,7 @@ TEST(Zeroing, WhatWasHardlyTouchedStaysSo) {
   }
 }
 
-// One block in 16 is looked at then, and of 512 that are found filled one is given back.
+// At that rarity one block in 16 is checked, and of 512 that are found filled one is purged.
 TEST(Zeroing, WhatWasFilledOnceIsNotWrittenForEver) {
   in_a_thread([] {
     constexpr size_t kSome = 128 * KiB;
@@ -174,11 +174,11 @@ TEST(Zeroing, WhatWasFilledOnceIsNotWrittenForEver) {
     use(16 * 520, 100, kSome);
     uint64_t before = calls();
     use(100, 100, kSome);
-    EXPECT_GE(calls() - before, 90u);  // all, unless it waits so long that the block goes back in between
+    EXPECT_GE(calls() - before, 90u);  // all, unless the thread waits so long that the block is purged in between
   });
 }
 
-// What calloc gives back, the next user of the memory has to fault in again.
+// The next user of the memory has to fault in again the pages that calloc purges.
 TEST(Zeroing, AFewThatAreHardlyTouchedAmongManyThatAreFilledAreWritten) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -264,11 +264,11 @@ TEST(Zeroing, WhereTheKernelDoesNotTellBlocksAreWritten) {
   });
 }
 
-// Random sizes and uses by several threads: what comes is zero, what is written stays.
+// Random sizes and uses by several threads: new blocks are zero, written bytes stay.
 TEST(Zeroing, AnyUse) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
-  purge_all();  // so that what the first blocks leave is hardly resident
+  purge_all();  // so that few pages are resident of the memory that the first blocks leave
   uint64_t before = calls();
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 3; t++) {
@@ -304,7 +304,7 @@ TEST(Zeroing, AnyUse) {
   EXPECT_GT(calls(), before);
 }
 
-// Kept memory of a huge block that was hardly touched: to write it would make all of it resident.
+// Cached memory of a huge block that was hardly touched: writing zeros would make all of it resident.
 TEST(Zeroing, HugeBlocksHardlyTouchedStaySo) {
   constexpr size_t kBytes = 256 * MiB;
   for (int round = 0; round < 5; round++) {
