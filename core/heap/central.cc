@@ -57,7 +57,7 @@ struct alignas(kCacheLineBytes) CentralClass {
 };
 constinit CentralClass central[kClassCount];
 
-// Kept apart from the classes: a program that hands no blocks on never touches these pages.
+// Kept apart from the classes: a program in which no thread gives blocks to the central list never touches these pages.
 struct List {
   uint32_t count;
   Block* blocks[kMaxForeignBlocks];

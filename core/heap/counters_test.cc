@@ -39,7 +39,7 @@ TEST(Counters, RefillsAreCountedByClassAndSurviveTheirThread) {
   for (unsigned i = 0; i < kClassCount; i++) {
     if (i != kClass) EXPECT_EQ(after.classes[i].refills, before.classes[i].refills) << i;
   }
-  sm_malloc_trim(0);  // the thread's heap hands on its spans and lists
+  sm_malloc_trim(0);  // empties the heap of the ended thread
   EXPECT_EQ(statistics().classes[kClass].refills, after.classes[kClass].refills);
 }
 

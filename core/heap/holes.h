@@ -8,7 +8,7 @@
 //
 // The purge does not need the owner, which may sleep for ever, and free() knows nothing of it:
 // 1. The purger detaches the span (SpanState::kDetached): takes it off its owner's available list under slow_lock, or
-//    off the central list. From then on no thread allocates from it, hands it on or releases it, so no other thread
+//    off the central list. From then on no thread allocates from it, transfers it or releases it, so no other thread
 //    reads its free list. The first block of the list changes only because frees, by the owner and by others, push in
 //    front of it. The rest of the list, behind the block that was first when the purger looked, belongs to the purger
 //    alone.
@@ -19,7 +19,7 @@
 // 4. It purges the pages without a lock. All blocks in them are free, and no thread can allocate them.
 // 5. Under the lock it puts the span back on its list, or releases it if all its blocks have been freed meanwhile.
 // A thread that ends leaves a detached span to its heap (ThreadHeap::detached_spans); the thread that reattaches the
-// span hands it on.
+// span releases it.
 // fork holds the locks, so it finds a span before or after step 3. A child reattaches the spans whose purger it does
 // not have.
 //

@@ -20,7 +20,7 @@ Span* allocate_large(unsigned shard, size_t bytes, size_t alignment) {
     return pages::allocate_huge(bytes, alignment);
   }
   Span* span = pages::allocate_run(shard, page_count, alignment_pages, SpanKind::kLarge);
-  // A fragmented or refused heap may still have room for one mapping.
+  // If no region has a run, and none can be mapped, a single mapping may still be possible.
   if (span == nullptr) return pages::allocate_huge(bytes, alignment);
   span->set_live(1);
   pages::publish(span);

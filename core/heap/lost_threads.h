@@ -32,14 +32,14 @@ namespace seemalloc::heap {
 bool read_lists(const ThreadHeap& heap, Block* (&lists)[kClassCount]);
 bool read_list(const ThreadHeap& heap, unsigned size_class, Block** list);
 
-// Copies the lists of a heap that has lost its thread into body->kept, for release_everything() to hand them on.
+// Copies the lists of a heap that has lost its thread into body->kept, for release_everything() to return their blocks.
 // Requires: slow_lock.
 void take_over_lists(ThreadHeap& heap);
 
 // True if the heap counts as active but its thread has ended without our notice. Requires: the registry lock.
 bool has_lost_its_thread(const ThreadHeap& heap, int this_process);
 
-// Hands on the spans and lists of lost threads' heaps. With `all` it checks every heap; otherwise, if there are many
+// Empties the heaps of lost threads. With `all` it checks every heap; otherwise, if there are many
 // heaps, a limited number in turn.
 // Requires: no lock held.
 void release_lost(bool all);

@@ -1,4 +1,4 @@
-// The list of all thread heaps: makes and recycles heaps, hands on their spans, and handles fork.
+// The list of all thread heaps: makes, recycles and empties heaps, and handles fork.
 #include "core/base/check.h"
 #include "core/base/counters.h"
 #include "core/base/options.h"
@@ -99,7 +99,7 @@ class HandOver {
   HandOver& operator=(const HandOver&) = delete;
 };
 
-// Hands on the heap's spans and lists; afterwards the next thread may have the heap.
+// Returns the blocks of the heap's lists and releases its spans; afterwards the next thread may have the heap.
 void empty_heap(ThreadHeap& heap) {
   release_everything(heap);
   LockGuard guard(registry);

@@ -14,7 +14,7 @@
 //    CAS.
 // 3. The owner empties `pending` at its slow paths and takes each span's chain with exchange(0).
 // 4. An ending thread stores state = kZombie, then empties `pending` once more. A pusher pushes, then reads `state`.
-//    Both are sequentially consistent, so at least one of the two sees the other and hands the span on.
+//    Both are sequentially consistent, so at least one of the two sees the other and releases the span.
 //    An abandoned heap (kParked) is an owner that sleeps: pushed spans wait for its next thread, or for the tick that
 //    makes it a zombie.
 // 5. If the word is kUnowned the freeing thread claims the span for its heap. A thread without a heap frees under the

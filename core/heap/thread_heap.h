@@ -46,7 +46,7 @@ extern constinit thread_local ThreadCache thread_cache __asm__(SEEMALLOC_THREAD_
 enum class HeapState : uint8_t {
   kActive,  // a thread has it
   kParked,  // abandoned: its thread has exited; its spans and lists wait for the next thread, until a tick
-  kZombie,  // its thread has exited; a thread that finishes a remote free to it hands its spans on
+  kZombie,  // its thread has exited; the thread that finishes a remote free to it releases its last spans
 };
 
 struct ClassState {
@@ -292,8 +292,8 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t
 void retire(Span* span);
 // Takes over all blocks that other threads have freed to this heap.
 void drain_pending_locked(ThreadHeap& heap);
-// The heap's thread is gone: hands on every span that can be handed on. The others wait for a remote free that is under
-// way.
+// The heap's thread is gone: releases its spans, to the central lists, or to the page heap if they are empty. A span with
+// a remote free under way stays.
 void release_spans_locked(ThreadHeap& heap);
 // The same for the lists and spans of a heap whose thread has ended, or does not exist after fork. Leaves the heap a
 // zombie.
@@ -310,7 +310,7 @@ bool park(ThreadHeap& heap, size_t most_bytes);
 bool has_older_lists(const ThreadHeap& heap);
 // Makes the heap the calling thread's, with the lists that it has if it was abandoned.
 void give_to_this_thread(ThreadHeap& heap);
-// A remote free has found that the owner's thread is gone: hands on the spans that it left behind. Requires: no lock
+// A remote free has found that the owner's thread is gone: releases the spans that it left behind. Requires: no lock
 // held.
 void hand_on_zombie(ThreadHeap& heap);
 
@@ -321,7 +321,7 @@ void purge_idle_bodies();
 // Releases the empty spans that threads keep for their next refill, one per class. Requires: no lock held.
 void retire_empty_spans();
 
-// Hands on the spans and lists of abandoned heaps that no thread has taken yet. Requires: no lock held.
+// Empties the abandoned heaps that no thread has taken yet. Requires: no lock held.
 void release_parked();
 
 // How often a thread free list of the class ran out: in heaps that no thread has any more (settled_refills), and in
