@@ -76,8 +76,8 @@ TEST(LargeCache, KeepsManySizesAtOnce) {
   for (void* p : blocks) sm_free(p);
 }
 
-// A request that would accept a longer span does not find one that has been taken, whether that was first in its list or
-// freed last.
+// A request that would accept a longer span does not find one that has been taken, whether that was first in its list
+// or freed last.
 TEST(LargeCache, WhatWasTakenIsNotFoundAgain) {
   purge_all();
   void* longer[2] = {sm_malloc(176 * KiB), sm_malloc(176 * KiB)};

@@ -292,8 +292,8 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t
 void retire(Span* span);
 // Takes over all blocks that other threads have freed to this heap.
 void drain_pending_locked(ThreadHeap& heap);
-// The heap's thread is gone: releases its spans, to the central lists, or to the page heap if they are empty. A span with
-// a remote free under way stays.
+// The heap's thread is gone: releases its spans, to the central lists, or to the page heap if they are empty. A span
+// with a remote free under way stays.
 void release_spans_locked(ThreadHeap& heap);
 // The same for the lists and spans of a heap whose thread has ended, or does not exist after fork. Leaves the heap a
 // zombie.

@@ -3,15 +3,15 @@
 //
 // Any number of workers may change lists at once, each under the locks that its change needs. A walk follows links
 // without locks. Protocol:
-// 1. A worker announces itself (workers_), then reads walkers_. If there is a walker it goes without the change.
+// 1. A worker announces itself (workers_), then reads walkers_. If there is a walker it skips the change.
 // 2. A walker announces itself (walkers_), then waits until there are no workers (workers_ is 0).
 // Each side writes before it reads, in one total order (seq_cst), so at least one of them sees the other. The
 // decrements release: a walk sees the changes of the workers that it waited for, and a worker sees everything before
 // the end of a walk.
 //
 // A walk does not wait for ever: a thread that was lost in the middle of its work, or that a child of a bare clone does
-// not have, never decrements the counter. (After a thread is lost in the middle of a walk, no lists are changed any
-// more.)
+// not have, never decrements the counter. (After a thread is lost in the middle of a walk, workers skip all
+// changes from then on.)
 // Checked by walk_gate_model_test.cc (every interleaving) and walk_gate_test.cc (threads, forks; under TSan).
 #pragma once
 
