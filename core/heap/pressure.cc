@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kFindAgain_ns = 30 * kSecond_ns;
 // The helper thread reads the files that it keeps open.
 constexpr uint64_t kAskAgain_ns = kSecond_ns;
-// If the helper has not watched for this long, there is no helper thread.
+// If no check has been made for this long, there is no helper thread.
 constexpr uint64_t kUnwatched_ns = 2 * kSecond_ns;
 // A thread of the program waits for this pass, or the helper's other work does.
 constexpr uint64_t kLongestHolePass_ns = 50 * kMillisecond_ns;

@@ -427,8 +427,8 @@ void finish_take_of_lost_thread(ThreadHeap& heap) {
 void unlock_after_fork_child() {
   unlock_after_fork_parent();
   // A signal handler that has interrupted one of our critical sections may fork. The locks of that section stay held
-  // until this thread goes on with it, so this function takes no lock then. The heaps of the other threads stay theirs
-  // for good.
+  // until this thread goes on with it, so this function takes no lock then, and the process never recovers the other
+  // threads' heaps.
   bool may_lock = !fork_interrupts_a_holder;
   forget_housekeeping_in_child();
   forget_purger_in_child(may_lock);

@@ -30,8 +30,8 @@ struct alignas(kCacheLineBytes) SampledClass {
   SpanList full;
   IdTable* free_tables;
 };
-// Live blocks by the class that they were allocated as. All blocks of a class are in spans of one SampledClass, under
-// its lock.
+// Live blocks by the class that they were allocated as. In each part, all blocks of a class are in spans of one
+// SampledClass, under its lock.
 constinit uint32_t live_blocks[kSampledParts][kClassCount];
 
 // The block is being allocated (`blocks` = 1) or freed (-1).
