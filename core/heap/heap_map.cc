@@ -14,7 +14,7 @@ using pages::SpanState;
 
 namespace {
 
-// Everything that can be read of a span whose owner is not asked, made to agree with itself.
+// Reads a span without its owner's cooperation and makes the values consistent with each other.
 SEEMALLOC_NO_TSAN MapPart copy_span(const Region& region, const Span* span) {
   MapPart part{};
   part.first_page = static_cast<uint16_t>(region.page_of(span->start));
@@ -38,7 +38,7 @@ SEEMALLOC_NO_TSAN MapPart copy_span(const Region& region, const Span* span) {
   part.carved = span->carved < part.capacity ? span->carved : part.capacity;
   uint32_t holes = span->hole_blocks(), counted = span->live_acquire();
   part.live = counted < holes ? 0 : counted - holes;
-  if (part.live > part.carved) part.live = part.carved;  // also where it is not to be told of frees (Span::kNever)
+  if (part.live > part.carved) part.live = part.carved;  // also for spans whose countdown is disabled (Span::kNever)
   part.hole_pages = span->holes;
   part.live_bytes = size_t{part.live} * part.block_bytes;
   if (part.kind == PartKind::kSampled) {
@@ -50,7 +50,7 @@ SEEMALLOC_NO_TSAN MapPart copy_span(const Region& region, const Span* span) {
   part.owned = reinterpret_cast<uintptr_t>(span->owner_acquire()) != Span::kNobody;
   uint32_t returned = remote_count(span->remote.load(std::memory_order_relaxed));
   part.returned = returned < part.live ? returned : part.live;
-  // A heap's own spans are timed anew whenever they are looked at for holes.
+  // The spans of a heap get a new time at each scan for holes, so they do not count as waiting.
   part.waits = part.state == SpanState::kAvailable && !part.owned;
   part.since = span->look.since;
   part.home = span->home();
@@ -98,7 +98,7 @@ void add_span_bytes(RegionMap& map, const MapPart& part) {
   map.free_bytes += bytes - live - holes;
 }
 
-// Pages by class, to find the one that has most; large blocks come last.
+// Numbers of pages by class, to find the class with the most; large blocks come last.
 struct ClassPages {
   uint16_t pages[kClassCount + 1] = {};
   void add(const MapPart& part) {
@@ -114,7 +114,7 @@ struct ClassPages {
   }
 };
 
-// The span that begins at the page; null where none does.
+// Returns the span that begins at the page; null if there is none.
 SEEMALLOC_NO_TSAN const Span* span_at(const Region& region, unsigned page) {
   uintptr_t address = region.address_of(page);
   const Span* span = pages::page_map.span_of(reinterpret_cast<void*>(address));
@@ -122,7 +122,7 @@ SEEMALLOC_NO_TSAN const Span* span_at(const Region& region, unsigned page) {
   return (span->bytes >> kPageShift) <= kPagesPerRegion - page ? span : nullptr;
 }
 
-// Pages from `page` on up to where a span begins.
+// Returns the first page after `page` at which a span begins, or the region's end.
 unsigned end_of_gap(const Region& region, unsigned page) {
   do page++;
   while (page < kPagesPerRegion && (!region.used.test(page) || span_at(region, page) == nullptr));

@@ -13,7 +13,8 @@ namespace {
 
 size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// How much of what the books say is resident, over the pieces that were asked about. Invariant: 0 <= resident <= booked of each piece.
+// The resident fraction of the bytes that the heap's counters report, over the queried pieces. Invariant: 0 <= resident
+// <= booked for each piece.
 class Share {
  public:
   void add(size_t booked, size_t resident) {
@@ -28,7 +29,7 @@ class Share {
   double rate() const { return booked_ > 0 ? resident_ / booked_ : 0; }
   size_t resident() const { return static_cast<size_t>(resident_); }
   size_t of(size_t booked) const { return static_cast<size_t>(rate() * static_cast<double>(booked)); }
-  // Of the estimate for all of so many pieces.
+  // The variance of the estimate for all of this many pieces.
   double variance(double pieces) const {
     if (pieces_ < 2 || pieces <= pieces_) return 0;
     double rate = this->rate(), square = yy_ - 2 * rate * xy_ + rate * rate * xx_;
@@ -39,10 +40,11 @@ class Share {
   double pieces_ = 0, booked_ = 0, resident_ = 0, xx_ = 0, xy_ = 0, yy_ = 0;
 };
 
-// Which OS pages of a piece are resident.
+// The OS pages of a piece that are resident.
 class PagesThere {
  public:
-  // False where the kernel refuses to tell: then all count as resident. What has been unmapped meanwhile does not.
+  // Returns false if the kernel refuses the query: then all pages count as resident. Pages that have been unmapped
+  // meanwhile do not.
   bool ask(uintptr_t start, size_t bytes) {
     start_ = round_down(start, os::page_bytes());
     os::Told told = os::ask_resident_pages(reinterpret_cast<void*>(start_), start + bytes - start_, os::Reason::kReport, there_);
@@ -50,7 +52,7 @@ class PagesThere {
     for (unsigned char& page : there_) page = told == os::Told::kRefused ? 1 : 0;
     return told != os::Told::kRefused;
   }
-  // Requires: the range lies in the piece.
+  // Requires: the range is in the piece.
   size_t bytes_of(uintptr_t from, uintptr_t to) const {
     size_t page_bytes = os::page_bytes(), bytes = 0;
     for (uintptr_t at = from; at < to;) {
@@ -76,7 +78,7 @@ class PagesThere {
   unsigned char there_[kRegionBytes / kLeastPageBytes + 1];
 };
 
-// What is live in a span of blocks, and by how much that may be wrong.
+// The resident live bytes of a span of blocks, and the most by which the number may be off.
 struct LiveShare {
   size_t bytes, open_bytes;
 };
@@ -93,7 +95,7 @@ LiveShare live_share(const MapPart& part, const PagesThere& there) {
   return {likely, likely - least > most - likely ? likely - least : most - likely};
 }
 
-// Sums over parts of one use.
+// Sums over parts of one kind.
 struct PartBytes {
   size_t booked, resident;
 
@@ -103,16 +105,17 @@ struct PartBytes {
   }
 };
 
-// Sums over the pieces that were asked about.
+// Sums over the queried pieces.
 struct Sums {
-  Share taken;  // blocks that the program has, or that lie in lists
-  Share recorded;  // of them, sampled ones, span by span
+  Share taken;  // live blocks and blocks in lists
+  Share recorded;  // the part of `taken` that is sampled, in sampled spans
   Share large;  // blocks of whole pages in regions
   Share room;   // the rest of spans with such blocks
-  Share idle;   // spans without, and free pages that are left to the kernel
-  Share dirty;  // other free pages that have not been given back
+  Share idle;   // spans without live blocks, and free pages that the kernel may take
+  Share dirty;  // other free pages that have not been purged
   Share unused;  // free pages that should have no memory
-  Share huge, reserve, kept;  // huge blocks, what is behind them to grow into, and freed ones
+  // Huge blocks, the reserves behind them, and cached memory of freed ones.
+  Share huge, reserve, kept;
   PartBytes classes[kClassCount];
   size_t open_bytes;
   bool refused;
@@ -158,30 +161,30 @@ void add_region(Sums& sums, const RegionMap& region, const PagesThere& there) {
   sums.unused.add(unused.booked, unused.resident);
 }
 
-// One in so many pieces, from a random one on.
+// Picks one in `every_` pieces, beginning at a random one.
 class Picker {
  public:
   Picker(size_t pieces, size_t most) : every_(pieces <= most ? 1 : (pieces + most - 1) / most), left_(os::monotonic_ns() % every_) {}
-  // Whether to ask about the next piece.
+  // Returns whether to query the next piece.
   bool pick() {
     bool chosen = left_ == 0;
     left_ = chosen ? every_ - 1 : left_ - 1;
     return chosen;
   }
   size_t every() const { return every_; }
-  // What lies in a few pieces only may have been missed altogether: in up to three times as many pieces as stand behind one, with 95 %
-  // confidence (the rule of three).
+  // Memory that is in a few pieces only may have been missed altogether: with 95 % confidence it is in at most three
+  // times as many pieces as one queried piece represents (the rule of three).
   size_t unseen_bytes() const { return every_ == 1 ? 0 : 3 * every_ * kRegionBytes; }
 
  private:
   size_t every_, left_;
 };
 
-// The estimate of one part of the memory, and its variance.
+// The estimate for one part of the memory, and its variance.
 class Estimate {
  public:
   Estimate(bool all, double* variance) : all_(all), variance_(variance) {}
-  // `booked` is what the books say of all pieces.
+  // `booked`: the bytes that the heap's counters report for all pieces.
   size_t of(const Share& share, size_t booked, size_t pieces) {
     if (all_) return share.resident();
     *variance_ += share.variance(static_cast<double>(pieces));
@@ -193,7 +196,7 @@ class Estimate {
   double* variance_;
 };
 
-// Memory outside of regions, all of one use: so many bytes by the books.
+// Queries memory outside of regions, all of one kind; `bytes` is its size by the heap's counters.
 class OutsideAsker {
  public:
   OutsideAsker(Memory& memory, Share& share, size_t bytes, unsigned most_pieces)
@@ -218,8 +221,8 @@ class OutsideAsker {
   Picker picker_;
 };
 
-// Blocks of the size classes: of each class as much is resident as of those that were looked at, in lists as elsewhere. Which of them miss
-// pages is open, as far as there are any in lists.
+// Blocks of the size classes. The resident fraction of a class's blocks, in lists or not, is taken to be that of its
+// queried spans. It is open which of the blocks miss pages, as far as there are any in lists.
 void add_taken(const Statistics& s, const Sums& sums, Residency* out) {
   double live = 0, cached = 0;
   for (unsigned i = 0; i < kClassCount; i++) {
@@ -292,7 +295,7 @@ void ask_kept(unsigned most_pieces, Memory& memory, Residency* out) {
 
 size_t all_of(const Residency& r) { return r.live + r.cached + r.dirty + r.unused + r.fragmentation; }
 
-// Without the kernel: as if all were resident.
+// Without the kernel: as if everything were resident.
 Residency by_books(const Statistics& s) {
   pages::PageStatistics regions = pages::page_statistics();
   Residency out{};
