@@ -169,7 +169,7 @@ TEST(Counters, SpansAreCountedByState) {
   EXPECT_GE(statistics().spans.cached_large_bytes, cached + (cached == 0 ? 200000 : 0));
 }
 
-// Small and large blocks of threads that have ended and whose heaps other threads have taken.
+// Small and large blocks of threads that have ended; other threads have taken their heaps.
 TEST(Counters, WhatIsAllocatedIsCountedAndSurvivesItsThread) {
   Statistics first = statistics();
   uint64_t before = first.allocated_bytes;

@@ -88,7 +88,8 @@ bool nothing_is_detached() {
   return true;
 }
 size_t used_bytes() { return pages::page_statistics().used_bytes; }
-// The resident bytes of the whole heap. Blocks count by the resident fraction of their class: exact to one byte per class.
+// The resident bytes of the whole heap. Blocks count by the resident fraction of their class: exact to one byte per
+// class.
 size_t resident_bytes() {
   Residency r = residency(statistics());
   EXPECT_TRUE(r.told);

@@ -1,4 +1,4 @@
-// Housekeeping: periodic work for all threads. It purges unused memory and empties heaps whose thread has exited.
+// Housekeeping: periodic work for all threads. It purges unused memory and empties the heaps of exited threads.
 //
 // Callers: slow paths (a free that empties a span, a large free), the helper thread, requests for a purge. Threads:
 // any, except while a thread walks all lists (walk_gate.h).

@@ -35,7 +35,7 @@ constexpr unsigned kMaxParked = 16;
 constexpr size_t kMostParked_bytes = 16 * MiB, kMostParkedEach_bytes = 4 * MiB;
 unsigned parked = 0;
 size_t parked_bytes = 0;  // includes the limits of heaps that are about to be abandoned
-uint64_t handed_out_before = 0;  // bytes given to threads whose heap another thread has taken since; registry lock
+uint64_t handed_out_before = 0;  // bytes given to earlier threads of heaps that another thread has now; registry lock
 std::atomic<uint64_t> handed_out_heapless{0};
 
 // Bodies are adjacent, so that the pages of idle ones can be purged together.
@@ -310,7 +310,7 @@ bool has_idle_body(ThreadHeap& heap) {
          (heap.idle_ticks == kBodyPurged || has_no_spans(heap));
 }
 
-// Heaps whose bodies are adjacent. They are off the idle list, so no other thread takes them while their pages are
+// Heaps with adjacent bodies. They are off the idle list, so no other thread takes them while their pages are
 // purged.
 struct IdleBodies {
   ThreadHeap* heaps = nullptr;  // linked by next_idle

@@ -18,7 +18,7 @@
 namespace seemalloc::heap {
 namespace {
 
-// Runs f in a thread of its own, whose heap is empty.
+// Runs f in a new thread with an empty heap.
 template <typename F>
 void in_new_thread(F f) {
   collect(*thread_cache.heap, true);

@@ -100,7 +100,7 @@ struct ThreadHeap {
   // exchange that empties it acquires (both are seq_cst, for rule 4 of remote.h).
   alignas(kCacheLineBytes) std::atomic<Span*> pending{nullptr};
   std::atomic<uint32_t> pending_count{0};
-  std::atomic<uint32_t> complete_count{0};  // pending spans whose live blocks have all been freed: an estimate
+  std::atomic<uint32_t> complete_count{0};  // pending spans with all live blocks freed: an estimate
   std::atomic<uint32_t> reclaim_at{8};      // at this complete_count other threads try to reclaim spans for this heap
                                             // (remote.cc)
   std::atomic<HeapState> state{HeapState::kActive};
