@@ -1,4 +1,4 @@
-// Range: addresses from `start` up to `end()`, in huge memory.
+// Range: the addresses [start, end()) of a piece of huge memory.
 #pragma once
 
 #include <cstddef>

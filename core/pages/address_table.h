@@ -1,7 +1,8 @@
-// AddressTable: addresses, each with a word. A hash table with linear probing, whose memory comes from the arena and is not given back.
+// AddressTable: a hash map from addresses to one-word values, with linear probing. Its memory comes from the arena and
+// is never returned.
 //
-// Pure data; the owner's lock protects it. Cost: one or two cache lines; twice the memory is taken when it is half full.
-// Invariant: no free slot lies between an address's first slot (by its hash) and the slot that has it.
+// Pure data; the owner's lock protects it. Cost: one or two cache lines. The table doubles when it is half full.
+// Invariant: there is no free slot between the first slot of an address (given by its hash) and the slot that holds it.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +15,26 @@ namespace seemalloc::pages {
 template <typename Value>
 class AddressTable {
  public:
-  // Null when it is not there. An insertion may move the word.
+  // Returns null when the address is absent. An insertion may move the value.
   Value* find(uintptr_t address) {
     if (slots_ == nullptr) return nullptr;
     Slot& slot = slots_[slot_of(address)];
     return slot.address != 0 ? &slot.value : nullptr;
   }
-  // Requires: it is not there, and not zero. False when memory is refused.
+  // Requires: the address is absent and not zero. Returns false when memory is refused.
   bool insert(uintptr_t address, Value value) {
     if (!make_room()) return false;
     slots_[slot_of(address)] = Slot{address, value};
     count_++;
     return true;
   }
-  // False when it is not there.
+  // Returns false when the address is absent.
   bool remove(uintptr_t address) {
     if (slots_ == nullptr) return false;
     size_t hole = slot_of(address);
     if (slots_[hole].address == 0) return false;
     count_--;
-    // What comes behind moves up where its own first slot allows it.
+    // Entries behind the removed one move up, unless that would put them in front of their own first slot.
     for (size_t at = next(hole); slots_[at].address != 0; at = next(at)) {
       size_t home = hash(slots_[at].address);
       if (((at - home) & (capacity_ - 1)) < ((at - hole) & (capacity_ - 1))) continue;
@@ -43,7 +44,7 @@ class AddressTable {
     slots_[hole] = Slot{};
     return true;
   }
-  // Makes sure that one insertion more succeeds. False when memory is refused.
+  // Ensures that the next insertion succeeds. Returns false when memory is refused.
   bool make_room() {
     if (2 * (count_ + 1) <= capacity_) return true;
     size_t capacity = capacity_ == 0 ? kFirstCapacity : 2 * capacity_;
@@ -71,7 +72,7 @@ class AddressTable {
     constexpr uint64_t kOdd = 0x9E3779B97F4A7C15u;
     return static_cast<size_t>((uint64_t{address >> 12} * kOdd) >> 32) & (capacity_ - 1);
   }
-  // The slot that has it, else the free one where it would be.
+  // The slot that holds the address, or the free slot where it would be inserted.
   size_t slot_of(uintptr_t address) const {
     size_t slot = hash(address);
     while (slots_[slot].address != 0 && slots_[slot].address != address) slot = next(slot);

@@ -30,7 +30,7 @@ bool Backing::charge(size_t bytes) {
     add(bytes);
     return true;
   }
-  // Compared and added in one step: threads that come together must not pass the limit together.
+  // Compare and add in one step: concurrent threads must not exceed the limit together.
   size_t before = charged_.load(std::memory_order_relaxed);
   do {
     if (!fits(before + huge_.load(std::memory_order_relaxed), bytes, limit)) {

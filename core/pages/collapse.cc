@@ -15,19 +15,20 @@ namespace seemalloc::pages {
 
 namespace {
 
-// Smaller heaps keep small pages, as they do when they grow.
+// Smaller heaps keep small pages, just as they do when they grow.
 constexpr unsigned kLeastRegions = 32;
 constexpr unsigned kMostAtATime = 8;
-// One that took so long was the last of its round: the kernel had to make room, which counts as a stall of the process (PSI).
+// A region that took this long ends its round: the kernel had to make room, which counts as a stall of the process
+// (PSI).
 constexpr uint64_t kSlow_ns = 3 * kMillisecond_ns;
-// How many regions of a shard are looked at in a round.
+// Regions of a shard that one round checks.
 constexpr unsigned kLooks = 256;
-// So many pages may be freed while a region is watched.
+// At most this many pages may be freed while a region is watched.
 constexpr unsigned kCalm_pages = kPagesPerRegion - kDense_pages;
 constexpr size_t kDense_bytes = kDense_pages * kPageBytes;
 constexpr unsigned kMostDoublings = 8;
 
-// The helper's, one after the other.
+// Used by the helper thread only, one call at a time.
 constinit CollapsePacing pacing;
 constinit os::HugePageSetting setting;
 constinit os::PageResidence residence;
@@ -51,7 +52,7 @@ bool is_ready(Region* region, uint64_t now_ns) {
   return now_ns - region->dense_since_ns >= kDenseFor_ns << doublings;
 }
 
-// Pages without memory of their own, as far as we know; those left to the kernel are among them.
+// Pages that have no memory of their own as far as we know, including those left to the kernel (MADV_FREE).
 PageBits pages_without_memory(const Region* region) {
   PageBits pages;
   pages.set(0, kPagesPerRegion);
@@ -60,10 +61,10 @@ PageBits pages_without_memory(const Region* region) {
   return pages;
 }
 
-// False when heap_limit is reached.
+// Returns false when heap_limit is reached.
 bool begin_locked(Region* region, uint64_t now_ns) {
   unsigned pages = pages_without_memory(region).count();
-  // Asked first: nobody is refused anything here.
+  // has_room() comes first so that this does not count as a refusal.
   if (!backing.has_room(pages * kPageBytes) || !backing.charge(pages * kPageBytes)) return false;
   region->charged_pages = static_cast<uint16_t>(pages);
   region->collapsing = true;
@@ -73,7 +74,7 @@ bool begin_locked(Region* region, uint64_t now_ns) {
   return true;
 }
 
-// What a huge page has brought for pages that had no memory is as if just freed.
+// Pages that had no memory and got it from the huge page are entered as freshly freed.
 void enter_brought_locked(Shard& shard, Region* region) {
   PageBits brought = pages_without_memory(region);
   region->huge = !region->parted;
@@ -90,12 +91,13 @@ void end_locked(Shard& shard, Region* region, bool done) {
   backing.give_back(region->charged_pages * kPageBytes);
 }
 
-// Goes through the shards' regions, in each round from where the last one has ended.
+// Iterates over the shards' regions. Each round continues where the last one ended.
 class Search {
  public:
   explicit Search(uint64_t now_ns) : now_ns_(now_ns) {}
 
-  // The next region to be moved, begun; null when there is none, or enough have been looked at.
+  // Returns the next region to move, with its move begun. Null when there is none, or when enough regions have been
+  // checked.
   Region* next() {
     for (; shard_ < shards_in_use(); shard_++, looks_ = kLooks) {
       while (looks_ != 0) {
@@ -115,7 +117,7 @@ class Search {
       shard.next_look = region->next_all;
       if (is_ready(region, now_ns_) && begin_locked(region, now_ns_)) return region;
     }
-    if (shard.next_look == nullptr) looks_ = 0;  // once through
+    if (shard.next_look == nullptr) looks_ = 0;  // one full pass
     return nullptr;
   }
 
@@ -124,7 +126,8 @@ class Search {
   unsigned looks_ = kLooks;  // left in this shard
 };
 
-// As the growth does it: the mappings stay one, and the kernel's own collecting finds nothing.
+// Sets and clears the huge page advice as heap growth does: mappings stay merged, and the kernel's own collapsing
+// (khugepaged) finds nothing.
 int collapse(const Region* region) {
   if (!os::set_huge_pages(memory_of(region), kRegionBytes, true)) return -ENOMEM;
   int result = os::collapse_into_huge_pages(memory_of(region), kRegionBytes);
@@ -132,14 +135,14 @@ int collapse(const Region* region) {
   return result;
 }
 
-// False when the kernel has refused, so that others would be refused too.
+// Returns false when the kernel refused, so other regions would be refused too.
 bool try_region(Region* region, uint64_t now_ns) {
   bool worth_it = residence.own_bytes(memory_of(region), kRegionBytes) >= kDense_bytes;
   int result = worth_it ? collapse(region) : 0;
   {
     Shard& shard = shards[region->shard];
     LockGuard guard(shard.lock);
-    // Not so in the child of a fork by a signal handler that interrupted us.
+    // In the child of a fork made by a signal handler that interrupted this function, the flag is already cleared.
     if (region->collapsing) end_locked(shard, region, worth_it && result == 0);
   }
   if (!worth_it) return true;
@@ -149,20 +152,21 @@ bool try_region(Region* region, uint64_t now_ns) {
 
 bool wanted() {
   if (options::get(options::Id::huge_pages) == 0 || region_count() < kLeastRegions) return false;
-  // Nobody would notice; or memory counts more; or nothing is to be done behind the program's back.
+  // Not for an idle process, which would gain nothing; nor where memory matters more, or work behind the program's back
+  // is unwanted.
   if (purge_budget.idle() || purge_mode() != options::Purge::kBalanced) return false;
   if (memory_is_short.load(std::memory_order_relaxed)) return false;
   size_t limit = least_limit.load(std::memory_order_relaxed);
   return limit == SIZE_MAX || backing.total_bytes() <= limit / 10 * 7;
 }
 
-// Under a limit a little at a time: each may bring a twentieth of a region, and the cgroup's figures are a while old.
+// Under a limit, one region at a time: each may add a twentieth of a region, and the cgroup's figures lag behind.
 unsigned most_in_a_round() { return least_limit.load(std::memory_order_relaxed) == SIZE_MAX ? kMostAtATime : 1; }
 
 }  // namespace
 
 void CollapsePacing::refused(int error, uintptr_t region, uint64_t now_ns) {
-  // Such a kernel says so each time. Where it has been done before, it is this region that cannot.
+  // A kernel without MADV_COLLAPSE fails for every region. Once a collapse has succeeded, the fault is in this region.
   if (error == EINVAL && !known_ && !unknown_) {
     bool seen = false;
     for (unsigned i = 0; i < invalid_; i++) seen |= invalid_regions_[i] == region;

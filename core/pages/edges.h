@@ -1,8 +1,9 @@
-// Edges: the borders of the huge memory that is mapped, and so how many pieces it is in. Each piece is one mapping of the kernel's
-// at least, and the kernel limits how many mappings a process has (vm.max_map_count, 65,530 by default).
+// Edges: the boundaries of mapped huge memory, and thus its number of pieces. Each piece is at least one kernel
+// mapping,
+// and the kernel limits the number of mappings of a process (vm.max_map_count, 65,530 by default).
 //
-// An address is an edge where huge memory lies on one side of it and none on the other. To map a range, or to unmap it, toggles
-// both its ends: neighbours join and pieces split without a look at what lies between.
+// An address is an edge when there is huge memory on exactly one side of it. Mapping or unmapping a range toggles
+// both its ends: neighbours join and pieces split without a scan of the addresses in between.
 // Pure data; the owner's lock protects it.
 #pragma once
 
@@ -15,12 +16,13 @@ namespace seemalloc::pages {
 
 class Edges {
  public:
-  // The range [start, end) is being mapped or unmapped as a whole. Where memory for the record is refused the count is off by one.
+  // The range [start, end) is mapped or unmapped as a whole. If memory for the record is refused, the count is off by
+  // one.
   void toggle(uintptr_t start, uintptr_t end) {
     toggle(start);
     toggle(end);
   }
-  // Whether to unmap the range would leave memory on both its sides: one piece more.
+  // Whether unmapping the range would leave memory on both sides, and so add a piece.
   bool splits(uintptr_t start, uintptr_t end) { return edges_.find(start) == nullptr && edges_.find(end) == nullptr; }
   size_t pieces() const { return edges_.size() / 2; }
 

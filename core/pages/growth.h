@@ -1,8 +1,10 @@
-// What the calling thread has taken from the system for the heap since somebody last asked: regions, and fresh memory for huge
-// blocks.
+// Growth: the memory that the calling thread has taken from the OS for the heap since the last take_growth(): regions,
+// and fresh memory for
+// huge blocks.
 //
-// Noted where it happens, in the midst of slow paths and under their locks; core/api looks once these are released and records
-// who it was for. Threads: each its own. Cost: two additions when the heap grows.
+// It is counted where it happens, inside slow paths and under their locks. core/api reads it after these locks are
+// released and records
+// the stack that caused it. Threads: each has its own. Cost: two additions when the heap grows.
 #pragma once
 
 #include <cstddef>

@@ -23,38 +23,47 @@ namespace seemalloc::pages {
 
 namespace {
 
-// What is left of a run behind a block is worth keeping for others from here on; less stays with the block.
+// The rest of a run behind a block is kept for other requests if it has at least this many bytes; a smaller rest stays
+// with the block.
 constexpr size_t kMinRestBytes = 256 * KiB;
-// Moving costs some 10 faults a call.
+// A move costs about 10 page faults per call.
 constexpr size_t kMinPieceBytes = 64 * KiB;
 constexpr unsigned kMaxPieces = 32;
-// A block of more parts than one in so many bytes is cheaper to copy than to move.
+// A block with more than one part per this many bytes is cheaper to copy than to move.
 constexpr size_t kBytesPerMove = 128 * KiB;
-// A range is kept up to this, or an eighth of what is in use: a growing vector leaves ever larger ones behind, while what
-// follows it may be small blocks, which have no use for them.
+// Largest range that is cached, unless an eighth of the bytes in use is more. A growing vector leaves ever larger
+// ranges behind, and
+// they are of no use if only small blocks follow.
 constexpr size_t kMaxKeptBytes = 32 * MiB;
-// Sparse ranges together up to this, or an eighth of what is in use: each keeps the pages of the largest block that has been
-// there, which the next one does not need. Half of that would be 10 % less memory for 40 % more time in large_blocks 10.
+// Most that all sparse ranges together may have, unless an eighth of the bytes in use is more. Each keeps the pages of
+// the largest block
+// it has held, which the next block does not need. With half of this limit, large_blocks 10 takes 10 % less memory and
+// 40 % more time.
 constexpr size_t kMaxSparseBytes = 128 * MiB;
-// Each refused move may cost address space: after so many, one is tried now and then until everything is given back.
+// Each refused move may cost address space. After this many, a move is tried only now and then until everything is
+// purged.
 constexpr unsigned kMaxRefusedMoves = 8;
-constexpr unsigned kDelaysBetweenTries = 64;  // purge delays, and a second
+constexpr unsigned kDelaysBetweenTries = 64;  // in purge delays, plus one second
 
 constinit Lock lock;
 constinit HugeCache cache;
-constinit WantedAgain gone_at_once;  // when it was freed: in eager mode, or since it was too much to be kept
-constinit WantedAgain gone_early;  // on request, since memory was short, or for want of room here: only counted
+// freed memory that was unmapped immediately: in eager mode, or because it exceeded the cache's limit
+constinit WantedAgain gone_at_once;
+// unmapped on request, under memory pressure, or because the cache was full: only counted
+constinit WantedAgain gone_early;
 constinit SpanList in_use;
 constinit size_t used_bytes = 0;
-constinit size_t memory_bytes = 0;  // of the blocks in use, with what they have to grow into
-constinit size_t peak_bytes = 0;  // the most that was in use in this window (purge.h)
-constinit size_t most_bytes = 0, most_spans = 0;  // the most that was in use at once since the process began
+constinit size_t memory_bytes = 0;  // of the blocks in use, with their reserves
+constinit size_t peak_bytes = 0;  // highest used_bytes in this window (purge.h)
+constinit size_t most_bytes = 0, most_spans = 0;  // highest values since the process started
 constinit std::atomic<unsigned> refused_moves{0};
 constinit std::atomic<uint64_t> last_refused_ns{0};
 
 size_t book_bytes() { return memory_bytes + cache.dirty_bytes(); }
 
-// Holds the lock while the books change, and has the backing know what they say then. What leaves the books is held before.
+// Holds the lock while the counters change, and reports the new total to the backing. Memory that leaves the counters
+// must be covered by
+// a Hold first.
 class BookGuard {
  public:
   BookGuard() { lock.lock(); }
@@ -70,11 +79,13 @@ void* pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
 size_t rounded(size_t bytes) { return round_up(bytes, huge_granule()); }
 
-// A block's memory is its bytes and a reserve behind them; the span counts the reserve in pages.
+// A block's memory is its bytes and the reserve behind them; the span stores the reserve in pages.
 size_t reserve_of(const Span* span) { return size_t{span->capacity} << kPageShift; }
 Range memory_of(const Span* span) { return Range{span->start, span->bytes + reserve_of(span)}; }
 
-// Freed now, in steps of an eighth of the purge delay: what is freed in one step is kept as one. What never goes has no age.
+// The current time in steps of an eighth of the purge delay: adjacent ranges freed in the same step are cached as one.
+// Memory that is
+// never purged has no age.
 uint64_t freed_now() {
   if (purge_mode() == options::Purge::kNever) return 0;
   uint64_t step = purge_delay_ns() / 8 + 1;
@@ -89,7 +100,7 @@ void discard_early(const Range& range) {
   discard_huge(range, os::Reason::kDecay);
 }
 
-// Keeps memory for the next request; where there is no record for it, what was freed longest ago goes.
+// Caches memory for the next request. If there is no free record, the range that was freed first is unmapped.
 void keep(const Extent& extent) {
   for (;;) {
     Extent oldest;
@@ -107,12 +118,13 @@ void keep(const Extent& extent) {
 
 // ---- moving ----
 
-// A range that memory is moved to. A refused move may leave a hole in it that is another's already.
+// The range that memory is moved to. A refused move may leave a hole in it, which may already be mapped by another
+// thread.
 struct Target {
   Range range{0, 0};
   Range hole{0, 0};
-  uintptr_t filled = range.end();  // from here on it has pieces
-  size_t reused = 0;               // their bytes: memory that we had
+  uintptr_t filled = range.end();  // the range has moved pieces from this address on
+  size_t reused = 0;               // bytes of these pieces: memory that we already had
 };
 
 void abandon(const Target& target) {
@@ -121,7 +133,8 @@ void abandon(const Target& target) {
   discard_huge(Range{target.hole.end(), target.range.end() - target.hole.end()});
 }
 
-// Moves one part to `at` in the target, with `room` behind it (os::move_pages): what is moved next replaces that.
+// Moves one part to `at` in the target, with `room` bytes mapped behind it (os::move_pages), which the next move
+// replaces.
 bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
   forget_huge_mapping(part);
   Range moved{at, part.bytes + room};
@@ -140,7 +153,8 @@ bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
   return false;
 }
 
-// Moves a piece to `at`; what is refused is given back, and a last granule that would leave no room for the others.
+// Moves a piece to `at`. Unmaps the part whose move is refused, and a last granule that would leave no room for the
+// other pieces.
 bool move_piece(Range piece, uintptr_t at, Target* target) {
   if (at + piece.bytes == target->range.end()) {
     piece.bytes -= huge_granule();
@@ -166,8 +180,9 @@ bool may_move() {
   return true;
 }
 
-// Puts cached memory into the target from `at` on, as far as it reaches. False when a move was refused: the target is to be
-// abandoned.
+// Moves cached memory into the target from `at` on, as far as it reaches. Returns false when a move was refused: the
+// caller must
+// abandon the target.
 bool fill(uintptr_t at, Target* target) {
   struct Pieces {
     Extent at[kMaxPieces];
@@ -195,7 +210,7 @@ bool fill(uintptr_t at, Target* target) {
   return sound;
 }
 
-// Of so much that has been added to what blocks have, the part that was not moved to the target.
+// Of `bytes` that were added to blocks, the part that was not moved into the target.
 size_t fresh_bytes(size_t bytes, const Target& target) { return bytes > target.reused ? bytes - target.reused : 0; }
 
 void note_if_any(size_t bytes) {
@@ -206,12 +221,12 @@ struct Taken {
   Range range;
   bool clean;  // reads as zero
   bool dense;  // most of it is resident
-  size_t fresh_bytes;  // of it, what we did not have before
+  size_t fresh_bytes;  // the part that is new to the heap
 };
 
-// Cached memory that is not side by side, moved together, and fresh memory behind it.
+// Moves cached pieces that are not adjacent together, with fresh memory behind them.
 bool gather(size_t bytes, size_t alignment, Taken* out) {
-  // What is moved counts twice until it has arrived: near a limit it is given back instead.
+  // Memory counts twice while it is being moved. Near a limit it is unmapped instead.
   if (options::get(options::Id::heap_limit) != 0) return false;
   {
     LockGuard guard(lock);
@@ -238,10 +253,10 @@ bool take_cached(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
   return true;
 }
 
-// Of what did not go by the delay.
+// Whether memory that left the cache before its delay would have served this request.
 bool is_wanted_again(size_t bytes) {
   LockGuard guard(lock);
-  // The delay of the mode eager is that of what is too small to go at once.
+  // In eager mode, the delay of memory that is too small to be purged immediately does not apply here.
   uint64_t now = os::coarse_monotonic_ns(), delay = purge_mode() == options::Purge::kEager ? PurgeDelay::kFirst_ns : purge_delay_ns();
   return gone_at_once.mapped(bytes, now, delay) || gone_early.mapped(bytes, now, delay);
 }
@@ -276,7 +291,7 @@ void set_sizes(Span* span, const Range& memory, size_t bytes) {
 
 }  // namespace
 
-// Never tried again by age. No record: it is lost.
+// Its age keeps it from being tried again. If there is no free record, the range is lost.
 void keep_stuck_huge(const Range& range) {
   BookGuard guard;
   cache.put(Extent{range.start, range.bytes, UINT64_MAX, false});
@@ -307,22 +322,24 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
 }
 
 namespace {
-// An eighth of what is in use, or at least so much.
+// An eighth of the bytes in use, but at least `least`.
 size_t eighth_of_used_locked(size_t least) { return used_bytes / 8 > least ? used_bytes / 8 : least; }
 
-// That. Up to what was in use lately where such memory has been wanted again, and for a range that is more
-// than all that is in use: it was what a part of the program's work was about, and is wanted again when this part comes again.
+// The most that the cache keeps of a freed range: an eighth of the bytes in use. It is raised to the recent peak if
+// such memory has been
+// needed again, or if the range is larger than all memory in use: it served a whole phase of the program, and the next
+// such phase needs it again.
 size_t most_kept_locked(size_t bytes) {
   bool again = gone_at_once.worth_keeping(os::coarse_monotonic_ns(), purge_delay_ns());
   size_t most = eighth_of_used_locked(kMaxKeptBytes);
   size_t kept = used_bytes + cache.dirty_bytes();
   if ((again || bytes > used_bytes) && peak_bytes > kept + most) most = peak_bytes - kept;
-  // Of a limit a quarter: it has just been in use, and goes when memory gets short.
+  // Up to a quarter of the limit: the memory has just been in use, and it is purged when memory gets short.
   size_t reserve = again && !memory_is_short.load(std::memory_order_relaxed) ? 4 * reserve_limit() : reserve_limit();
   return most < reserve ? most : reserve;
 }
 
-// Remembers what does.
+// Whether a freed range is unmapped immediately. Remembers it if so.
 bool goes_at_once(const Range& range, options::Purge mode) {
   if (mode == options::Purge::kNever) return false;
   LockGuard guard(lock);
@@ -331,7 +348,7 @@ bool goes_at_once(const Range& range, options::Purge mode) {
   return true;
 }
 
-// What was freed longest ago, as long as the sparse ranges are too much with so many bytes more.
+// Takes the sparse range that was freed first, if all sparse ranges and `bytes` more exceed their limit.
 bool take_sparse_too_much(size_t bytes, Range* out, Hold* hold) {
   BookGuard guard;
   size_t most = eighth_of_used_locked(kMaxSparseBytes);
@@ -354,7 +371,7 @@ void make_room_for_sparse(size_t bytes) {
 void keep_or_discard(const Range& range, bool known_dense) {
   options::Purge mode = purge_mode();
   if (goes_at_once(range, mode)) return discard_huge(range, os::Reason::kDecay);
-  // The kernel looks at pages one by one: not for memory that comes and goes.
+  // The kernel checks pages one by one: skip it for memory that is reused often.
   bool sparse = !known_dense && os::estimate_resident_bytes(pointer(range.start), range.bytes, os::Reason::kHuge) < range.bytes / 2;
   if (sparse && mode == options::Purge::kBalanced) make_room_for_sparse(range.bytes);
   keep(Extent{range.start, range.bytes, freed_now(), sparse});
@@ -381,7 +398,7 @@ void release_huge(Span* span) {
 
 namespace {
 
-// The block has the memory. What it does not need any more goes, when it is worth it.
+// The block already has the memory. The excess is discarded when that is worth a call.
 void resize_within(Span* span, size_t bytes) {
   Range memory = memory_of(span);
   Range rest{memory.start + bytes, memory.bytes - bytes};
@@ -395,13 +412,13 @@ void resize_within(Span* span, size_t bytes) {
   if (give) keep_or_discard(rest, span->known_dense);
 }
 
-// A block that grows for the second time by little will do so again.
+// A block that grows by little for the second time will probably do so again.
 size_t with_room(const Span* span, size_t bytes) {
   if (span->carved == 0 || bytes - span->bytes > bytes / 4) return bytes;
   return rounded(bytes + bytes / 8);
 }
 
-// Takes what lies behind the block: cached memory, or addresses that nobody has. It has `whole` bytes then.
+// Takes the memory behind the block, cached or not yet mapped. On success the block has `whole` bytes.
 bool grow_behind(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
   Target more{Range{memory.end(), whole - memory.bytes}};
@@ -429,8 +446,9 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
   return true;
 }
 
-// Moves the block's pages part by part. Where that is refused in the midst all of it is copied to the spare place, which is
-// there for that: nothing that could be refused lies between a block in two halves and a whole one.
+// Moves the block's pages part by part. If a move is refused in the middle, the whole block is copied to the spare
+// range, which is mapped
+// for this case: no step that could fail lies between a block in two halves and a whole one.
 bool move_block(const Range& from, const Range& spare, Target* target) {
   Range rest = from;
   uintptr_t at = target->range.start;
@@ -452,7 +470,8 @@ bool move_block(const Range& from, const Range& spare, Target* target) {
   return true;
 }
 
-// Not so where the program has split it (madvise, mlock, mprotect of a part): copied, it is whole again.
+// False if the program has split the mapping (madvise, mlock, mprotect of a part). Such a block is copied, which makes
+// it one mapping again.
 bool is_as_we_made_it(Range memory) {
   while (memory.bytes != 0) {
     Range part = first_huge_part(memory);
@@ -467,7 +486,7 @@ bool movable(const Range& memory) {
   return is_as_we_made_it(memory);
 }
 
-// Places for a block that is to grow: one to move it to and, if that takes several calls, a spare one.
+// Maps the ranges for a block that is to grow: one to move it to and, if the move takes several calls, a spare one.
 bool map_places(const Range& memory, size_t bytes, Range* place, Range* spare) {
   *spare = Range{0, 0};
   if (!map_huge(bytes, kPageBytes, place)) return false;
@@ -490,7 +509,7 @@ bool grow_by_moving(Span* span, size_t bytes, size_t whole) {
   if (!growth.charge(whole - memory.bytes)) return false;
   if (!map_places(memory, whole, &place, &spare) && (whole == bytes || !map_places(memory, bytes, &place, &spare))) return false;
   Target target{place};
-  page_map.set_foreign(span->start, kPageBytes);  // before the addresses may be another's
+  page_map.set_foreign(span->start, kPageBytes);  // before another thread may map the addresses
   bool moved = fill(target.range.start + memory.bytes + huge_granule(), &target) && move_block(memory, spare, &target);
   if (!moved) abandon(target);
   if (target.range.start != spare.start) discard_huge(spare);
@@ -567,9 +586,9 @@ bool anything_cached_huge() {
 }
 
 namespace {
-constexpr uint32_t kAtOnce = 32;  // spans that are seen before others get the lock
+constexpr uint32_t kAtOnce = 32;  // spans seen before the lock is released
 
-// What has been seen goes to the end of the list, whose order means nothing.
+// Seen spans move to the end of the list, whose order has no meaning.
 Span* see_next_locked() {
   Span* span = in_use.front();
   in_use.remove(span);

@@ -36,14 +36,15 @@ bool HugeCache::put(Extent extent) {
   return true;
 }
 
-// One behind the last extent of the run, and the run's bytes.
+// Returns the index behind the last extent of the run, and the run's bytes.
 unsigned HugeCache::end_of_run(unsigned first, size_t* bytes) const {
   unsigned i = first;
   for (*bytes = extents_[i].bytes; i + 1 < count_ && continues(extents_[i], extents_[i + 1]); i++) *bytes += extents_[i + 1].bytes;
   return i + 1;
 }
 
-// The first `bytes` from an extent on. Requires: the run has them. *out is as young as the youngest of its parts.
+// Takes the first `bytes` of the run that starts at an extent. Requires: the run has them. *out gets the latest
+// freed_ns of its parts.
 void HugeCache::take_from(unsigned first, size_t bytes, Extent* out) {
   *out = extents_[first];
   out->bytes = bytes;
@@ -91,7 +92,7 @@ bool HugeCache::take_at(uintptr_t start, size_t bytes, Extent* out) {
   return false;
 }
 
-// The smallest that has `bytes`, else the largest; kExtents when none has `least`.
+// The smallest extent that has `bytes`, else the largest; kExtents when none has `least` bytes.
 unsigned HugeCache::tightest_piece(size_t bytes, size_t least, bool sparse) const {
   unsigned best = kExtents;
   for (unsigned i = 0; i < count_; i++) {
@@ -134,7 +135,8 @@ bool HugeCache::take_oldest_where(bool sparse_only, Extent* out) {
   uint64_t oldest = UINT64_MAX;
   unsigned found = kExtents;
   for (unsigned i = 0; i < count_; i++) {
-    if ((sparse_only && !extents_[i].sparse) || extents_[i].freed_ns >= oldest) continue;  // UINT64_MAX: neither unmapped nor purged before
+    // UINT64_MAX: could be neither unmapped nor purged
+    if ((sparse_only && !extents_[i].sparse) || extents_[i].freed_ns >= oldest) continue;
     oldest = extents_[i].freed_ns;
     found = i;
   }

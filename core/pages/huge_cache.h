@@ -1,9 +1,11 @@
-// HugeCache: huge memory that was freed and not yet given back, extent by extent in the order of addresses.
+// HugeCache: freed huge memory that is not yet unmapped, as extents in address order.
 //
-// Extents side by side serve one request together (a run); they become one only when freed at about the same time, so that
-// each goes back when its time has come. A sparse extent, which the program hardly touched, is kept for itself: its few pages
-// are where the next block has its first ones too, and would come to lie in the middle of others. Pure data, no system calls; the owner's lock protects it. Cost: a walk over at
-// most kExtents records.
+// Adjacent extents serve one request together (a run). They are merged only when they were freed at about the same
+// time, so that
+// each extent is purged at its own time. A sparse extent, of which the program touched few pages, is never part of a
+// run: its resident
+// pages are at its start, where the next block needs them too, and would end up in the middle of a run.
+// Pure data, no system calls; the owner's lock protects it. Cost: a walk over at most kExtents records.
 // Invariant: extents are sorted, do not overlap, and are never empty.
 #pragma once
 
@@ -23,28 +25,30 @@ class HugeCache {
  public:
   static constexpr unsigned kExtents = 512;
 
-  // False when there is no record left.
+  // Returns false when no record is free.
   bool put(Extent extent);
 
-  // The first `bytes` of the tightest run that has them and starts aligned; all of it where less than `least_rest` would be
-  // left. Of a sparse one what is left is no use to others: all of it, up to twice `bytes`.
+  // Takes the first `bytes` of the tightest run that has them and starts aligned. Takes the whole run if less than
+  // `least_rest` would
+  // remain. The rest of a sparse extent is of no use to others: it is taken too, up to twice `bytes` in all.
   bool take_fit(size_t bytes, size_t alignment, size_t least_rest, Extent* out);
   // Exactly [start, start + bytes).
   bool take_at(uintptr_t start, size_t bytes, Extent* out);
-  // Extents of at least `least` bytes each, up to `bytes` in all and as few as possible; else one that
-  // is sparse. Returns how many.
+  // Takes as few extents as possible, of at least `least` bytes each and up to `bytes` in all; if there is none, one
+  // sparse
+  // extent. Returns their number.
   unsigned take_pieces(size_t bytes, size_t least, Extent* pieces, unsigned most);
-  // One that was freed before `cutoff_ns`.
+  // Takes an extent that was freed before `cutoff_ns`.
   bool take_old(uint64_t cutoff_ns, Extent* out);
-  // The one that was freed longest ago.
+  // Takes the extent that was freed first.
   bool take_oldest(Extent* out) { return take_oldest_where(false, out); }
-  // The same of those that are sparse.
+  // Takes the sparse extent that was freed first.
   bool take_oldest_sparse(Extent* out) { return take_oldest_where(true, out); }
-  // Of all that are sparse.
+  // Bytes of all sparse extents.
   size_t sparse_bytes() const;
 
   size_t dirty_bytes() const { return dirty_bytes_; }
-  // Copies them, at most kExtents. Returns how many.
+  // Copies the extents, at most kExtents. Returns their number.
   unsigned copy(Extent* out) const {
     for (unsigned i = 0; i < count_; i++) out[i] = extents_[i];
     return count_;

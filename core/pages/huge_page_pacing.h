@@ -1,11 +1,13 @@
-// When a growing heap asks for the next huge page: as long as that has paid.
+// HugePagePacing: decides when a growing heap requests the next huge page, depending on whether past ones were worth
+// their cost.
 //
-// Clearing 2 MiB at once takes a fraction of what 512 small faults do, but a kernel that has to compact memory first, or a
-// host that has taken the guest's free memory back, takes many times as much, and it changes from second to second. So
-// each huge page is timed. What it took less than small pages would have is earned, what it took more is owed; while
-// something is owed there are none, and each region that does without pays a fiftieth of its own cost back. So the loss is
-// at most one slow huge page and 2 % of the growth, and it never ends for good.
-// Threads: any; atomic, and a lost update is a region more or less.
+// Clearing 2 MiB at once takes a fraction of the time of 512 small faults. But a kernel that has to compact memory
+// first, or a
+// host that has reclaimed the guest's free memory, takes many times as long, and this changes from second to second. So
+// each huge page is timed. Time saved against small pages is credited, time lost is debited. While the balance is
+// negative no huge page is requested, and each region without one credits a fiftieth of its own cost. So the loss is
+// at most one slow huge page and 2 % of the growth, and huge pages are never given up for good.
+// Threads: any; atomic, and a lost update costs about one region's decision.
 #pragma once
 
 #include <atomic>
@@ -17,13 +19,13 @@ namespace seemalloc::pages {
 
 class HugePagePacing {
  public:
-  // What small pages for one region take, low: 512 faults of about 1.2 µs.
+  // Time that small pages take for one region, a low estimate: 512 faults of about 1.2 µs.
   static constexpr int64_t kSmallPages_ns = 600'000;
   static constexpr int64_t kPayback_ns = kSmallPages_ns / 50;
   static constexpr int64_t kMostEarned_ns = 5'000'000;
   static constexpr int64_t kMostOwed_ns = 50'000'000;  // 8 GiB of growth
 
-  // A region is about to get memory: may it be a huge page? False counts as a region that does without.
+  // A region is about to get memory: may it use a huge page? False counts as a region without one.
   bool due() {
     if (balance_ns_.load(std::memory_order_relaxed) >= 0) return true;
     add(kPayback_ns);
@@ -35,7 +37,7 @@ class HugePagePacing {
     add(kSmallPages_ns - at_most(took_ns));
   }
 
-  // The kernel had none: after that 4, 8, 16 … regions do without.
+  // The kernel had no huge page. The next 4, 8, 16 … regions do without.
   void refused(uint64_t took_ns) {
     unsigned before = refusals_.load(std::memory_order_relaxed);
     if (before < kMostDoublings) refusals_.store(before + 1, std::memory_order_relaxed);
@@ -59,7 +61,7 @@ class HugePagePacing {
   std::atomic<unsigned> refusals_{0};
 };
 
-// The process's, for regions.
+// The process's instance, used for regions.
 extern constinit HugePagePacing huge_page_pacing SEEMALLOC_HIDDEN;
 
 }  // namespace seemalloc::pages

@@ -14,17 +14,18 @@ namespace seemalloc::pages {
 
 namespace {
 
-// While pieces are fewer than this what is kept goes again.
+// While there are fewer pieces than this, retained address ranges are unmapped again.
 constexpr size_t kFewPieces = kMostPieces / 4 * 3;
-// Where memory is refused, holes are unmapped up to so many pieces: seven eighths of the kernel's default limit. The rest is for what
-// the program maps itself.
+// When the OS refuses memory, retained ranges are unmapped up to this many pieces: seven eighths of the kernel's
+// default limit. The rest is left
+// for the program's own mappings.
 constexpr size_t kMostPiecesUnderPressure = kMostPieces / 2 * 7;
 
 constinit Lock lock;
 constinit Edges edges;
 constinit Seams seams;
 constinit KeptSpace kept;
-std::atomic<size_t> kept_bytes{0};  // for those who need no lock while it is zero
+std::atomic<size_t> kept_bytes{0};  // for callers that need no lock while it is zero
 
 void* pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
@@ -40,8 +41,11 @@ bool put_kept(const Range& range) {
 
 enum class Result { kUnmapped, kPurged, kStuck };
 
-// Gives back the first parts of a range, as many as can be noted again: *parts; *range is the rest. If the kernel refuses to unmap them (too
-// many mappings), only the memory goes, and the seams are as before. Not inlined: its notes would lie on the stack below put_kept().
+// Unmaps the first parts of a range, as many as could be noted again: *parts; *range becomes the rest. If the kernel
+// refuses to unmap them
+// (too many mappings), only their memory is purged, and the boundaries are restored. Not inlined: its array would
+// otherwise be on the stack
+// below put_kept().
 SEEMALLOC_NOINLINE Result unmap_first_parts(Range* range, Range* parts, os::Reason reason) {
   constexpr unsigned kMostNoted = 32;
   uintptr_t noted[kMostNoted];
@@ -62,21 +66,21 @@ SEEMALLOC_NOINLINE Result unmap_first_parts(Range* range, Range* parts, os::Reas
   return gone ? Result::kPurged : Result::kStuck;
 }
 
-// False if the kernel refused a part of it: the address space of that part is kept.
+// Returns false if the kernel refused a part of the range. The address space of that part is retained.
 bool unmap_all(Range range, os::Reason reason) {
   bool all = true;
   while (range.bytes != 0) {
     Range parts;
     Result result = unmap_first_parts(&range, &parts, reason);
     all = all && result == Result::kUnmapped;
-    // If there is no record for it, the addresses are lost.
+    // If no record is free, the addresses are lost.
     if (result == Result::kPurged) put_kept(parts);
     if (result == Result::kStuck) keep_stuck_huge(parts);
   }
   return all;
 }
 
-// To unmap the range would make one piece more, and there are many.
+// True when unmapping the range would add a piece, and there are many.
 bool is_worth_keeping(const Range& range) {
   LockGuard guard(lock);
   return edges.pieces() >= kMostPieces && edges.splits(range.start, range.end());
@@ -101,7 +105,8 @@ bool take_largest_kept(size_t most_pieces, Range* out) {
   return taken;
 }
 
-// A range has gone: what was kept beside it costs no piece any more, and of the rest some may go where there are few.
+// After a range is unmapped: the retained ranges beside it no longer save a piece. A further one is unmapped if pieces
+// are few.
 void unmap_kept_around(const Range& range, os::Reason reason) {
   Range beside;
   for (uintptr_t edge : {range.start, range.end()}) {

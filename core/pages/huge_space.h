@@ -1,11 +1,16 @@
-// The address space of huge memory: what is mapped for it, where its seams are (seams.h), and what of it stays mapped without memory.
+// The address space of huge memory: the mapped pieces, their mapping boundaries (seams.h), and retained address ranges
+// without memory.
 //
-// Freed huge memory is unmapped. Each hole between two neighbours costs one more mapping, of which a process may have
-// only so many, so that from kMostPieces pieces on holes stay mapped (kept_space.h): their memory goes, and the next requests get them.
-// They go when a neighbour goes, when pieces have become few, and some when the system refuses memory: they count against limits of
-// the address space.
-// Who calls: huge.cc. Threads: any; one lock, not held across system calls. Lock order: huge.cc's, then this one.
-// Invariant: before addresses are given up, their entries in the page map are foreign and their seams forgotten.
+// Freed huge memory is unmapped. Each hole between two neighbours costs one more mapping, and the kernel limits the
+// mappings of a process.
+// So from kMostPieces pieces on, holes stay mapped (kept_space.h): their memory is purged, and later requests reuse
+// them.
+// Retained ranges are unmapped when a neighbour is unmapped, when pieces have become few, and partly when the OS
+// refuses memory: they count
+// against limits of the address space.
+// Caller: huge.cc. Threads: any; one lock, not held across system calls. Lock order: huge.cc's, then this one.
+// Invariant: before addresses are unmapped, their entries in the page map are foreign and their boundaries are
+// forgotten.
 #pragma once
 
 #include <cstddef>
@@ -16,50 +21,55 @@
 
 namespace seemalloc::pages {
 
-// A quarter of the kernel's default limit of mappings: the program's own have to have room, and blocks that were moved together have
-// up to as many seams.
+// A quarter of the kernel's default limit of mappings. The program's own mappings need room, and blocks that were moved
+// together have
+// up to as many boundaries.
 inline constexpr size_t kMostPieces = 16384;
 
-// All ranges are multiples of this, and start at one.
+// All ranges start at a multiple of this and have a multiple of this many bytes.
 size_t huge_granule();
 
-// Fresh memory. False when refused.
+// Maps fresh memory. Returns false when refused.
 bool map_huge(size_t bytes, size_t alignment, Range* out);
-// The same at this place; false also when something is there.
+// The same at this address. Returns false also when something is mapped there.
 bool map_huge_at(const Range& range);
-// From what stays mapped; it reads as zero. The second: at this place.
+// Takes retained addresses, which read as zero. The second function takes exactly this range.
 bool take_kept_huge(size_t bytes, size_t alignment, Range* out);
 bool take_kept_huge_at(const Range& range);
 
-// Gives memory back, and its addresses too unless they are worth keeping. Calls keep_stuck_huge() for what cannot be given back.
+// Unmaps memory, or purges it and retains the addresses if they are worth keeping. Calls keep_stuck_huge() for ranges
+// that the kernel refuses.
 void discard_huge(Range range, os::Reason reason = os::Reason::kHuge);
-// huge.cc: neither the addresses nor the memory could be given back (locked by the program).
+// Defined in huge.cc. Called when a range could be neither unmapped nor purged (locked by the program).
 void keep_stuck_huge(const Range& range);
 
-// Around a move by the kernel. Before a range goes away: its entries become foreign, its seams are forgotten. It is there, as one
-// mapping, or still.
+// Around a move by the kernel. forget: call before a range is unmapped or moved away; its entries become foreign and
+// its boundaries are
+// forgotten. note: the range is mapped (or still mapped), as one mapping.
 void forget_huge_mapping(const Range& range);
 void note_huge_mapping(const Range& range);
-// The kernel has unmapped it already. Another thread may have mapped memory there, so that entries and seams are left alone: those of
-// the range's own can only be seams, and one seam too many does no harm.
+// The kernel has already unmapped the range. Another thread may have mapped memory there, so entries and boundaries are
+// left alone: the range's
+// own can only be boundaries, and an excess boundary does no harm.
 void lose_huge_mapping(const Range& range);
-// One mapping has come where there may have been others of ours.
+// The range is one new mapping, in place of others of ours.
 void replace_huge_mapping(const Range& range);
 
-// The part of `range` up to its first seam.
+// The part of `range` up to its first boundary.
 Range first_huge_part(const Range& range);
 unsigned seams_inside(const Range& range);
-// False: there are too many to be known.
+// False when there are too many boundaries to record.
 bool seams_are_known();
 
 struct HugeSpace {
-  size_t pieces;      // of mapped memory, blocks and all
-  size_t kept_bytes;  // of addresses without memory
+  size_t pieces;      // of mapped memory, with blocks and retained ranges
+  size_t kept_bytes;  // address space without memory
   size_t kept_ranges;
 };
 HugeSpace huge_space();
 
-// Unmaps what is kept, the largest first, up to seven eighths of the kernel's default limit of mappings. Returns bytes.
+// Unmaps retained ranges, largest first, up to seven eighths of the kernel's default limit of mappings. Returns the
+// bytes unmapped.
 size_t unmap_kept_huge();
 
 void lock_huge_space_for_fork();

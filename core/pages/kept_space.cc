@@ -7,7 +7,7 @@
 namespace seemalloc::pages {
 
 namespace {
-constexpr unsigned kLooks = 16;  // into the list of the request's own size, whose ranges may be too small
+constexpr unsigned kLooks = 16;  // records checked in the request's own bin, whose ranges may be too small
 }
 
 unsigned KeptSpace::bin_of(size_t bytes) {
@@ -19,7 +19,7 @@ unsigned KeptSpace::bin_of(size_t bytes) {
 }
 
 void KeptSpace::enter(Record* record) {
-  // Both have room: put() and take() have seen to it.
+  // Both tables have room: put() and take() made sure of it.
   CHECK(by_start_.insert(record->range.start, record) && by_end_.insert(record->range.end(), record));
   Record*& first = bins_[bin_of(record->range.bytes)];
   record->next = first;

@@ -1,10 +1,11 @@
-// KeptSpace: address ranges without memory behind them that stay mapped, since to unmap each would split a mapping.
+// KeptSpace: retained address ranges, which stay mapped without memory because unmapping each would split a mapping.
 //
-// Ranges side by side are one. A request gets the first part of one of the tightest that have it, by lists of like sizes.
+// Adjacent ranges are merged. A request gets the first part of one of the tightest ranges that fit, found by
+// size-segregated lists.
 // Pure data, records from the arena; the owner's lock protects it.
 // Invariants:
 //  1. ranges do not touch, are never empty, and start and end at multiples of kPageBytes.
-//  2. by_start_ and by_end_ have each range once.
+//  2. by_start_ and by_end_ hold each range once.
 #pragma once
 
 #include <cstddef>
@@ -19,22 +20,22 @@ namespace seemalloc::pages {
 
 class KeptSpace {
  public:
-  // False when memory for the record is refused.
+  // Returns false when memory for the record is refused.
   bool put(Range range);
-  // The first `bytes` that start aligned to `alignment` (a power of two).
+  // Takes the first `bytes` of a range from an address aligned to `alignment` (a power of two).
   bool take(size_t bytes, size_t alignment, Range* out);
-  // Exactly [start, start + bytes), where a range starts.
+  // Takes exactly [start, start + bytes). A range must start there.
   bool take_at(uintptr_t start, size_t bytes);
-  // All of the range that starts or ends at the address.
+  // Takes the whole range that starts or ends at the address.
   bool take_beside(uintptr_t address, Range* out);
-  // All of one of the largest.
+  // Takes one range of the largest size bin.
   bool take_largest(Range* out);
 
   size_t bytes() const { return bytes_; }
   size_t ranges() const { return by_start_.size(); }
 
  private:
-  // Four lists for each power of two.
+  // Four bins for each power of two.
   static constexpr unsigned kBins = 4 * (48 - kPageShift);
   struct Record {
     Range range;

@@ -1,6 +1,7 @@
-// A set of the pages of one region: 256 bits, with the run searches the page heap needs.
+// PageBits: a set of the pages of one region: 256 bits, with the run searches that the page heap needs.
 //
-// Pure data; the owner's lock protects it. Every operation is bounded by the 4 words or by the number of runs.
+// Pure data; the owner's lock protects it. The cost of every operation is bounded by the 4 words or by the number of
+// runs.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,7 @@ class PageBits {
     return total;
   }
 
-  // The next run of set (or clear) pages at or after `from`; false when there is none.
+  // Finds the next run of set (or clear) pages at or after `from`. Returns false when there is none.
   bool next_run(bool set, unsigned from, unsigned* first, unsigned* length) const {
     unsigned start = find(set, from);
     if (start == kPagesPerRegion) return false;
@@ -50,7 +51,7 @@ class PageBits {
     return true;
   }
 
-  // Calls f(first, length) for each run of clear pages, from the first on: two steps a run, however long it is.
+  // Calls f(first, length) for each run of clear pages, in order. Cost: two steps per run, whatever its length.
   template <typename F>
   void for_each_clear_run(F f) const {
     uint64_t before = 0;  // whether the page before the word is clear
@@ -76,15 +77,15 @@ class PageBits {
     return longest;
   }
 
-  // Length of the run of clear pages that a clear page lies in, and of the run of set pages that a set page lies in.
+  // Length of the run of clear pages around a clear page, and of the run of set pages around a set page.
   unsigned clear_run_around(unsigned page) const { return find(true, page) - one_behind(true, page); }
   unsigned set_run_around(unsigned page) const { return find(false, page) - one_behind(false, page); }
 
   struct Fit {
     unsigned first;    // kPagesPerRegion when there is none
-    unsigned longest;  // the longest run of clear pages once this one is taken
+    unsigned longest;  // the longest remaining run of clear pages after this one is taken
   };
-  // First run of `count` clear pages that starts at a multiple of `alignment` pages.
+  // The first run of `count` clear pages that starts at a multiple of `alignment` pages.
   Fit find_clear(unsigned count, unsigned alignment) const {
     Fit fit{kPagesPerRegion, 0};
     auto leave = [&fit](unsigned length) { fit.longest = length > fit.longest ? length : fit.longest; };
@@ -129,7 +130,7 @@ class PageBits {
     return kPagesPerRegion;
   }
 
-  // One behind the last page before `page` whose bit equals `set`; 0 when none.
+  // The page after the last page before `page` whose bit equals `set`; 0 when none.
   unsigned one_behind(bool set, unsigned page) const {
     for (unsigned word = page / 64 + 1; word-- > 0;) {
       uint64_t bits = set ? words_[word] : ~words_[word];

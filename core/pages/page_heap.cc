@@ -37,7 +37,7 @@ std::atomic<unsigned> shard_count{1};
 std::atomic<unsigned> shard_cursor{0};
 std::atomic<unsigned> regions{0}, most_regions{0};
 
-// Huge pages: memory that they brought and nobody has asked for yet stays below 1/kSpareShare of what regions have.
+// Memory that huge pages brought and that was never allocated stays below 1/kSpareShare of the regions' memory.
 constexpr size_t kSpareShare = 32;
 
 Lock region_pool_lock;
@@ -81,18 +81,19 @@ struct Run {
   Region* region;
   unsigned first;
   unsigned pages;
-  unsigned longest_left;  // of the region's free runs, once this one is taken
+  unsigned longest_left;  // the region's longest free run after this one is taken
   bool clean;             // all of it reads as zero
-  bool takes_huge_page;   // its first touch does, for the whole region
+  bool takes_huge_page;   // the first touch brings a huge page for the whole region
 };
 
-// Finds a run; false when the shard's regions have none. What has been paid for by a huge page is for dense spans.
+// Finds a run. Returns false when the shard's regions have none. Spare memory of huge pages is reserved for dense
+// spans.
 bool find_run_locked(Shard& shard, unsigned alignment, bool dense, Run* run) {
   for (unsigned bucket = shard.tightest(run->pages); bucket <= kPagesPerRegion; bucket = shard.tightest(bucket + 1)) {
     for (Region* candidate = shard.buckets[bucket]; candidate != nullptr; candidate = candidate->next) {
       if (!dense && !candidate->spare.empty()) continue;
       PageBits::Fit fit = candidate->used.find_clear(run->pages, alignment);
-      if (fit.first == kPagesPerRegion) continue;  // only when aligned
+      if (fit.first == kPagesPerRegion) continue;  // possible only with an alignment
       run->region = candidate;
       run->first = fit.first;
       run->longest_left = fit.longest;
@@ -102,13 +103,13 @@ bool find_run_locked(Shard& shard, unsigned alignment, bool dense, Run* run) {
   return false;
 }
 
-// Of these free pages, those without memory behind them.
+// Bytes of these free pages that have no memory behind them.
 size_t clean_bytes(const Region* region, unsigned first, unsigned pages) {
   unsigned dirty = region->is_dirty(first, pages) ? region->dirty().count(first, pages) : 0;
   return (pages - dirty) * kPageBytes;
 }
 
-// Dirty pages do where a huge page brought them and nobody has had them.
+// Dirty pages read as zero too if a huge page brought them and they were never allocated.
 bool reads_as_zero(const Region* region, unsigned first, unsigned pages) {
   PageBits written = region->dirty();
   written -= region->spare;
@@ -116,7 +117,7 @@ bool reads_as_zero(const Region* region, unsigned first, unsigned pages) {
   return !written.any(first, pages);
 }
 
-// Marks pages as used and clean in the books. Returns true when all of them read as zero. The caller refiles the region.
+// Marks pages as used and clean. Returns true when all of them read as zero. The caller refiles the region.
 bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   region->used.set(first, pages);
   shard.takes++;
@@ -149,8 +150,9 @@ void free_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
 
 bool huge_pages_on() { return options::get(options::Id::huge_pages) != 0; }
 
-// Has the next fault in a region without memory take a huge page, if it is time for one. Nothing of it is handed out yet: a
-// single small page would be in the way.
+// Makes the next fault in a region without memory take a huge page, if it is time for one. Requires that nothing of the
+// region is allocated:
+// a single small page would prevent it.
 bool expect_huge_page_locked(Region* region) {
   if (region->collapsing || region->longest_free != kPagesPerRegion) return false;
   if (!region->dirty().empty() || !region->lazy.empty()) return false;
@@ -167,7 +169,7 @@ bool expect_huge_page_locked(Region* region) {
   return true;
 }
 
-// False when heap_limit is reached.
+// Returns false when heap_limit is reached.
 bool claim_run_locked(Shard& shard, bool dense, Run* run) {
   if (!backing.charge(clean_bytes(run->region, run->first, run->pages))) return false;
   run->takes_huge_page = dense && expect_huge_page_locked(run->region);
@@ -176,7 +178,7 @@ bool claim_run_locked(Shard& shard, bool dense, Run* run) {
   return true;
 }
 
-// The rest of the huge page is free memory like any other: it is purged if nobody asks for it.
+// The rest of the huge page is ordinary free memory: it is purged if it is not allocated.
 void enter_spare_locked(Shard& shard, Region* region) {
   region->huge = true;
   region->spare.set(0, kPagesPerRegion);
@@ -195,14 +197,15 @@ void end_expecting_locked(Shard& shard, Region* region, bool came) {
   spare_pages.fetch_sub(kPagesPerRegion, std::memory_order_relaxed);
 }
 
-// What is purged must not come back by the kernel's own collecting of small pages; and mappings merge.
+// Clears the advice again: the kernel's own collapsing of small pages must not bring back purged memory, and mappings
+// merge.
 bool huge_page_came(const Region* region) {
   os::set_huge_pages(reinterpret_cast<void*>(region->base), kRegionBytes, false);
   uintptr_t last_page = region->base + kRegionBytes - os::page_bytes();
   return os::resident_bytes(reinterpret_cast<void*>(last_page), os::page_bytes(), os::Reason::kHugePages) != 0;
 }
 
-// Touches the run, which is ours, and measures what the kernel takes for it.
+// Touches the run, which is ours, and measures the time that the kernel takes.
 void fault_huge_page(const Run& run) {
   Region* region = run.region;
   uint64_t begin = os::thread_cpu_ns();
@@ -221,8 +224,9 @@ bool take_run_from_new_region(Shard& shard, bool dense, Run* run) {
   LockGuard guard(shard.lock);
   run->region = add_region_locked(shard);
   if (run->region == nullptr) return false;
-  // Where the system gives huge pages to everybody, a small heap would take 2 MiB at its first touch. Also if one is
-  // expected: what has been one mapping with its neighbours becomes one again.
+  // Where the system gives huge pages by default, a small heap would take 2 MiB at its first touch. Do it even if a
+  // huge page is expected: a
+  // region that was merged with its neighbours' mapping merges again.
   if (huge_pages_on()) os::set_huge_pages(reinterpret_cast<void*>(run->region->base), kRegionBytes, false);
   run->first = 0;
   run->longest_left = kPagesPerRegion - run->pages;
@@ -252,8 +256,9 @@ size_t bytes_in_spans() {
 }
 bool heap_is_tiny() { return region_count() < 2 && backing.bytes() <= kRegionBytes; }
 
-// Processors are counted for the second thread heap: a program of one thread needs no more than one shard, and the count asks the
-// kernel several times.
+// CPUs are counted when the second thread heap appears: a program of one thread needs only one shard, and counting
+// takes
+// several system calls.
 unsigned next_shard() {
   unsigned turn = shard_cursor.fetch_add(1, std::memory_order_relaxed);
   if (turn == 1) {
@@ -324,7 +329,7 @@ bool take_huge_page_apart(const Span* span) {
   bool may_be_huge = region->huge || region->collapsing;
   if (region->resting) shard.wake(region);
   region->huge = false;
-  region->parted = true;  // counts while it is being moved
+  region->parted = true;  // relevant while it is being moved
   return may_be_huge;
 }
 
@@ -342,7 +347,7 @@ void shrink(Span* span, size_t page_count) {
 
 namespace {
 
-// Takes one region without spans out of the books; null when there is none.
+// Removes one region without spans from the heap's metadata. Returns null when there is none.
 Region* detach_empty_locked(Shard& shard) {
   Region* region = shard.buckets[kPagesPerRegion];
   while (region != nullptr && region->collapsing) region = region->next;
@@ -384,7 +389,8 @@ size_t unmap_empty_regions() {
   return bytes + unmap_reserve() + unmap_kept_huge();
 }
 
-// What we could give back at most is taken off: the system judges by what is mapped (RLIMIT_AS, what is committed) or by the request alone.
+// Subtracts the most that we could return: the OS decides by the mapped size (RLIMIT_AS, committed memory) or by the
+// request alone.
 bool room_may_help(size_t bytes) {
   size_t ours = region_count() * kRegionBytes + huge_totals(false).cached_bytes + huge_space().kept_bytes + reserve_bytes();
   bool is_filled = false;
@@ -395,8 +401,9 @@ bool room_may_help(size_t bytes) {
     os::unmap(probe, wanted, os::Reason::kPressure);
     return true;
   };
-  // Where not even a page is granted the number of mappings may be to blame. Where a fresh page is filled at once (mlockall), a large probe
-  // would be, too.
+  // If not even one page is granted, the number of mappings may be the cause. If a fresh page is filled at once
+  // (mlockall), a large probe
+  // would be filled too.
   return bytes <= ours || !granted(os::page_bytes()) || is_filled || granted(round_up(bytes - ours, os::page_bytes()));
 }
 
@@ -418,11 +425,11 @@ PageStatistics page_statistics() {
 }
 
 namespace {
-// The owner of a large span may be putting it into its cache, or taking it out.
+// The owner of a large span may be putting it into its cache or taking it out.
 SEEMALLOC_NO_TSAN void visit_spans_locked(const Region& region, void (*f)(void* context, Span* span), void* context) {
   for (unsigned page = 0; page < kPagesPerRegion;) {
     Span* span = page_map.span_of(reinterpret_cast<void*>(region.address_of(page)));
-    // A run being handed out or purged is marked used but not (or no longer) in the map.
+    // A run being allocated or purged is marked used but is not (or no longer) in the map.
     bool is_span = span->kind != SpanKind::kFree && span->start == region.address_of(page);
     if (is_span) f(context, span);
     page += is_span ? static_cast<unsigned>(span->bytes >> kPageShift) : 1;
@@ -456,7 +463,7 @@ void lock_for_fork() {
 }
 
 namespace {
-// The thread that was about to touch a region is the parent's: nobody else would enter what came.
+// The thread that was about to touch a region exists only in the parent, so the child must enter the huge page itself.
 void end_expecting_all_locked(Shard& shard) {
   for (Region* region = shard.all; region != nullptr; region = region->next_all) {
     if (region->expecting) end_expecting_locked(shard, region, huge_page_came(region));
@@ -465,7 +472,7 @@ void end_expecting_all_locked(Shard& shard) {
 }  // namespace
 
 namespace {
-// In a fork in the midst of a change of the books they do not say what is charged: then it stays as it is.
+// If fork interrupted a change of the counters, they do not match the charge: it is left as it is.
 void restate_backing_in_child() {
   if (fork_interrupts_a_holder) return;
   size_t pages = 0;
@@ -486,7 +493,7 @@ void unlock_after_fork(bool in_child) {
   if (in_child) forget_purges_in_child();
   for (Shard& shard : shards) {
     if (in_child) {
-      shard.cursors = nullptr;  // on stacks of threads that are the parent's
+      shard.cursors = nullptr;  // on stacks of the parent's threads
       reattach_all_locked(shard);
       end_expecting_all_locked(shard);
       end_collapsing_all_locked(shard);

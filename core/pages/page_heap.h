@@ -1,18 +1,22 @@
-// Page heap: hands out spans (runs of pages) and takes them back. What goes back to the system and when: purge.h.
+// Page heap: allocates and frees spans (runs of pages). purge.h decides which free pages are returned to the OS, and
+// when.
 //
-// Runs up to 1 MiB come from regions. Each CPU-numbered shard has its regions filed by their longest free run, and a
+// Runs up to 1 MiB come from regions. Each CPU-numbered shard files its regions by their longest free run, and a
 // request takes the tightest bucket that fits, so full regions fill up first. Larger runs have mappings of their own
-// (huge.h). Who calls: core/heap, off the fast path. Cost: a lock and a few words of bitmap, whatever the heap's size.
-// The regions of a large heap that grows by dense spans get a huge page each, while that pays (huge_page_pacing.h).
-// Threads: any; one lock per shard, never held across a purge, munmap or a fault; held across the mmap of a new region and
-// the madvise that says which pages it gets.
+// (huge.h). Caller: core/heap, off the fast path. Cost: a lock and a few words of bitmap, whatever the heap's size.
+// The regions of a large heap that grows by dense spans get a huge page each, while that is worth its cost
+// (huge_page_pacing.h).
+// Threads: any; one lock per shard, never held across a purge, munmap or a page fault; held across the mmap of a new
+// region and
+// the madvise that chooses its page size.
 // Invariants:
 //  1. a page is in `used` or in a free run; a free run never straddles regions; joining is implied by the bitmap.
 //  2. only pages freed since the last purge are ever purged: exact ranges, each once per free (never a merged
 //     neighbour); with OS pages larger than ours, their whole OS pages.
-//  3. no region may take huge pages but from when one is expected until it has come: the kernel never puts one where
-//     something was purged. What it brought and nobody has yet is free and dirty: at most 1/32 of the regions, and what is
-//     free of dense ones, which keep theirs. Dense regions that have small pages get one later (collapse.h).
+//  3. a region may take a huge page only between expecting one and its arrival: the kernel never puts one over
+//     purged pages. Pages of a huge page that are not allocated are free and dirty: at most 1/32 of the regions'
+//     memory, plus the free
+//     pages of dense regions, which keep theirs. Dense regions with small pages get a huge page later (collapse.h).
 #pragma once
 
 #include <cstddef>
@@ -23,47 +27,55 @@
 namespace seemalloc::pages {
 
 inline constexpr unsigned kMaxShards = 8;
-// Largest run inside a region; larger ones are huge.
+// The largest run inside a region; larger ones are huge.
 inline constexpr size_t kMaxRegionRunPages = kPagesPerRegion / 2;
 
-// A span of `page_count` ≤ kMaxRegionRunPages pages, start aligned to `alignment_pages` (a power of two). Its fields are
-// reset, kind is `kind`, known_zero tells whether the memory is clean; nobody owns it. Null when the OS refuses memory.
-// The page map does not point at it yet: publish() does, once the caller has filled it in. `dense`: nearly all of its OS
-// pages will be written soon, and the heap is large: it may lie on huge pages.
+// Allocates a span of `page_count` ≤ kMaxRegionRunPages pages, start aligned to `alignment_pages` (a power of two). Its
+// fields are
+// reset, its kind is `kind`, known_zero reports whether the memory is clean, and it has no owner. Null when the OS
+// refuses memory.
+// The page map does not point at it yet: the caller fills it in and then calls publish(). `dense`: nearly all of its OS
+// pages will be written soon and the heap is large, so it may be on huge pages.
 Span* allocate_run(unsigned shard, size_t page_count, size_t alignment_pages, SpanKind kind, bool dense = false);
 void publish(Span* span);
 
-// Gives a span back. Requires: no block of it is live and nobody else can reach it but by misuse.
+// Frees a span. Requires: no block of it is live and no other thread can reach it except by misuse.
 void release(Span* span);
 
-// Grows a kLarge span in place by taking the free pages behind it; false when they are in use.
+// Grows a kLarge span in place into the free pages behind it. Returns false when they are in use.
 bool try_extend(Span* span, size_t page_count);
-// Gives back the pages of a kLarge span behind the first `page_count`.
+// Frees the pages of a kLarge span behind the first `page_count`.
 void shrink(Span* span, size_t page_count);
 
-// Gives the address space of regions without spans back, and that of freed huge blocks: only when memory is refused, since each costs a mapping's split.
-// Requires: no lock held. Returns bytes given back.
+// Unmaps regions without spans and retained addresses of huge blocks. Call it only when memory is refused, since each
+// call splits a mapping.
+// Requires: no lock held. Returns the bytes unmapped.
 size_t unmap_empty_regions();
 
-// The system has refused so many bytes. Whether it might grant them if all that is free were given back first; costs up to two system
-// calls and gives nothing back. Not of a limit of our own.
+// After the OS has refused this many bytes: whether it might grant them if all free memory were returned first. Costs
+// up to two system
+// calls; returns no memory. Not for limits of our own.
 bool room_may_help(size_t bytes);
 
-// For what purges parts of a span. Whether its region lies on a huge page, or may by now, since it is being moved; and, before
-// the first part of that goes: true when os::split_huge_page() is due, which is said once, or at any time during a move.
+// For purging parts of a span. The first function returns whether the span's region is on a huge page, or may be,
+// because it is being moved.
+// Call the second before the first part is purged: it returns true when os::split_huge_page() is due, which is once per
+// huge page, and always
+// during a move.
 bool lies_on_huge_page(const Span* span);
 bool take_huge_page_apart(const Span* span);
 
-// A shard for a new thread heap, round robin over the CPUs.
+// The shard for a new thread heap, round robin over the CPUs.
 unsigned next_shard();
 
-// Regions so far: one relaxed load.
+// The current number of regions: one relaxed load.
 unsigned region_count();
-// The most there have been at once.
+// The highest number of regions at once.
 unsigned most_region_count();
-// Bytes in spans, huge blocks included. A load for each shard and no lock: while others allocate, as of about now.
+// Bytes in spans, huge blocks included. One load per shard and no lock: the value is approximate while others allocate.
 size_t bytes_in_spans();
-// Hardly more than a region's worth, huge blocks included: not worth a helper, nor looking after.
+// True if the heap has hardly more than one region's memory, huge blocks included: it needs no helper thread and no
+// purging.
 bool heap_is_tiny();
 
 struct PageStatistics {
@@ -72,16 +84,16 @@ struct PageStatistics {
   size_t used_bytes;      // in spans
   size_t dirty_bytes;     // free, still backed by memory
   size_t lazy_bytes;      // free, left to the kernel, which may have taken it (purge_free)
-  size_t huge_pages;      // regions that lie on one
+  size_t huge_pages;      // regions that are on one
 };
 PageStatistics page_statistics();
 
-// Calls f(context, span) for each span inside regions, under the lock of its shard, which is let go after each region: f must not
-// allocate or free pages, and what comes or goes meanwhile may be missed.
+// Calls f(context, span) for each span inside regions, under the lock of its shard, which is released after each
+// region. f must not allocate or free pages. Spans that are allocated or freed meanwhile may be missed.
 void for_each_span(void (*f)(void* context, Span* span), void* context);
 
 void lock_for_fork();
-// In the child, what a purge under way had detached is put back.
+// In the child, pages that an interrupted purge had detached become free again.
 void unlock_after_fork(bool in_child);
 
 }  // namespace seemalloc::pages

@@ -10,7 +10,7 @@ Lock leaf_lock;
 
 constinit Span foreign_span{.owner_ = Span::kNobody, .kind = SpanKind::kForeign};
 constinit Span free_span{.owner_ = Span::kNobody, .kind = SpanKind::kFree};
-constinit PageMap page_map;  // all zero, so it costs nothing in the file
+constinit PageMap page_map;  // all zero, so it takes no space in the file
 
 Lock& PageMap::grow_lock() { return leaf_lock; }
 
@@ -32,13 +32,14 @@ bool PageMap::reserve(uintptr_t start, size_t bytes) {
   return true;
 }
 
-// Null: no entries.
+// Null when there are no entries.
 PageMap::Leaf* PageMap::leaf_of(uintptr_t page) const {
   uint64_t leaf = __atomic_load_n(&root_[page >> kLeafBits], __ATOMIC_RELAXED);
   return leaf != 0 ? reinterpret_cast<Leaf*>(reinterpret_cast<uintptr_t>(this) + leaf) : nullptr;
 }
 
-// Requires: all in one leaf, which is there. Groups are marked first: whoever forgets the range later finds each entry.
+// Requires: the whole range is in one leaf, which exists. Groups are marked first, so that a later forget() of the
+// range finds each entry.
 void PageMap::set_outside(uintptr_t first, uintptr_t end, uint64_t entry) {
   Leaf* leaf = leaf_of(first);
   first &= kLeafEntries - 1;
@@ -52,7 +53,7 @@ void PageMap::set_outside(uintptr_t first, uintptr_t end, uint64_t entry) {
 }
 
 namespace {
-// Calls f(first, end) for each part of the range of pages that lies in one leaf.
+// Calls f(first, end) for each part of the page range that is in one leaf.
 template <typename F>
 void for_each_leaf(uintptr_t first, uintptr_t end, const F& f) {
   while (first < end) {
@@ -78,7 +79,9 @@ void PageMap::set_free(uintptr_t start, size_t bytes) { set(start, bytes, &free_
 
 void PageMap::set_foreign(uintptr_t start, size_t bytes) { set(start, bytes, &foreign_span); }
 
-// Pages of one group, as they are counted in the leaf. The mark goes when all of the group is in the range: else others have the rest.
+// `first` and `end` are pages of one group, counted within the leaf. The mark is cleared only if the range covers the
+// whole group: otherwise
+// other ranges have the rest.
 void PageMap::forget_group(Leaf* leaf, uintptr_t first, uintptr_t end) {
   uintptr_t group = first >> kGroupBits;
   uint64_t* word = &leaf->marked[group >> kGroupBits];

@@ -1,11 +1,13 @@
-// Address → span, for any address: the window's flat map (window.h) for most of ours; for the rest, ours or not, two levels
-// over 48 bits. One entry per page.
+// PageMap: maps any address to its span: by the window's flat map (window.h) for most of our addresses, by a two-level
+// map
+// over 48 bits for the rest, ours or not. One entry per page.
 //
-// Who reads: realloc(), malloc_usable_size() and free() of what is not in the window. Who writes: the page heap.
-// Entries are offsets, so that zero-filled memory means something: in the root the static zero leaf, in a leaf
-// `foreign_span` (kind kForeign, owned by nobody). Null pointers and foreign pointers therefore need no branch of their
-// own, not even before anything has been initialised (the window has no pages then).
-// Threads: entries are relaxed atomics; a pointer reaches another thread only through that program's own
+// Readers: realloc(), malloc_usable_size(), and free() of addresses outside the window. Writer: the page heap.
+// Entries are offsets, so that zero-filled memory is valid: a zero entry of the root is the static zero leaf, a zero
+// entry of a leaf is
+// `foreign_span` (kind kForeign, without an owner). Null and foreign pointers therefore need no branch of their
+// own, not even before anything is initialised (the window has no pages then).
+// Threads: entries are relaxed atomics. A pointer reaches another thread only through the program's own
 // synchronisation, which orders the entry too.
 #pragma once
 
@@ -20,7 +22,7 @@
 
 namespace seemalloc::pages {
 
-// What pages point at that are not ours, and ours while they hold no block.
+// The spans of pages that are not ours, and of our pages that hold no block.
 extern Span foreign_span;
 extern Span free_span;
 
@@ -30,7 +32,7 @@ class PageMap {
   static constexpr unsigned kRootBits = 48 - kPageShift - kLeafBits;
   static constexpr size_t kLeafEntries = size_t{1} << kLeafBits;
 
-  // The span at an address; never null. Addresses past 48 bits wrap: they fault on the first access anyway.
+  // The span at an address; never null. Addresses beyond 48 bits wrap: they fault on the first access anyway.
   SEEMALLOC_ALWAYS_INLINE Span* span_of(const void* p) const {
     size_t near = window.page_of(p);
     if (SEEMALLOC_LIKELY(near < window.pages())) return window.span_at(near);
@@ -42,25 +44,27 @@ class PageMap {
     return reinterpret_cast<Span*>(reinterpret_cast<uintptr_t>(&foreign_span) + entry);
   }
 
-  // Makes sure that entries exist for the range. False when the OS refuses memory for a leaf.
+  // Ensures that entries exist for the range. Returns false when the OS refuses memory for a leaf.
   bool reserve(uintptr_t start, size_t bytes);
   // Points the range's pages at `span`. Requires: reserved.
   void set(uintptr_t start, size_t bytes, const Span* span);
-  // Marks the range as ours without blocks, so that a late free() of it is an invalid free, not a foreign one.
+  // Marks the range as ours without blocks, so that a late free() of it is reported as invalid, not treated as foreign.
   void set_free(uintptr_t start, size_t bytes);
   // Marks the range as not ours.
   void set_foreign(uintptr_t start, size_t bytes);
-  // The same where not every page has an entry, and few have a span: takes as long as there are such, and a little for each 32 MiB.
+  // Like set_foreign(), for a range where entries may be missing and few pages have a span. Cost: proportional to the
+  // entries set, plus a little
+  // per 32 MiB.
   void forget(uintptr_t start, size_t bytes);
 
   // For the fork handlers.
   Lock& grow_lock();
 
-  // Address space of the maps, the window's included.
+  // Address space of the maps, including the window's.
   size_t map_bytes() const { return leaf_bytes_.load(std::memory_order_relaxed) + window.map_bytes(); }
 
  private:
-  // A leaf's entries, and a bit for each group of 64 of them: clear where all of them are foreign.
+  // A leaf's entries, and a bit for each group of 64 entries: clear when all of the group are foreign.
   static constexpr unsigned kGroupBits = 6;
   struct Leaf {
     uint64_t entries[kLeafEntries];
@@ -70,7 +74,8 @@ class PageMap {
   void set_outside(uintptr_t first, uintptr_t end, uint64_t entry);
   void forget_group(Leaf* leaf, uintptr_t first, uintptr_t end);
 
-  uint64_t zero_leaf_[kLeafEntries] = {};  // must come first: offset 0. Never written. No marks: span_of() alone reads it
+  // must come first: offset 0. Never written. No marks: only span_of() reads it
+  uint64_t zero_leaf_[kLeafEntries] = {};
   uint64_t root_[size_t{1} << kRootBits] = {};
   std::atomic<size_t> leaf_bytes_{0};
 };
