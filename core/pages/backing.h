@@ -1,19 +1,14 @@
 // Backing: the amount of memory behind the heap, and the limits it must stay below.
 //
 // It counts the bytes of spans in use, of free pages and cached huge memory that are not yet purged, and of our own
-// records: the memory
-// that a program can get rid of only by freeing and purging. Spans count as a whole, touched or not, holes included:
-// their memory is
-// promised to their blocks. Bytes are charged before clean pages are taken or huge memory is mapped, and uncharged once
-// pages are purged.
-// Each charge comes with a page fault or a system call, so one shared counter is cheap enough; reusing dirty pages
-// costs
-// nothing. Huge memory is counted by its own counters (huge.cc); memory on its way into or out of them is covered by a
-// charge (Hold).
+// records: the memory that a program can get rid of only by freeing and purging. Spans count as a whole, touched or
+// not, holes included: their memory is promised to their blocks. Bytes are charged before clean pages are taken or huge
+// memory is mapped, and uncharged once pages are purged. Each charge comes with a page fault or a system call, so one
+// shared counter is cheap enough; reusing dirty pages costs nothing. Huge memory is counted by its own counters
+// (huge.cc); memory on its way into or out of them is covered by a charge (Hold).
 // Threads: any; atomic.
 // Invariant: while no thread allocates or frees, bytes() is the sum of the used and dirty pages of the regions and of
-// the memory of huge
-// blocks and of the huge cache; `backing_test` compares them.
+// the memory of huge blocks and of the huge cache; `backing_test` compares them.
 #pragma once
 
 #include <atomic>
@@ -51,8 +46,7 @@ class alignas(kCacheLineBytes) Backing {
   // Includes our own records. heap_limit and heap_soft_limit are compared with this value.
   size_t total_bytes() const;
   // Whether the heap is so large that a thread must check for memory pressure. Slow paths call this often: its words
-  // share one
-  // cache line.
+  // share one cache line.
   bool look_is_due() const { return bytes() >= look_at_bytes_.load(std::memory_order_relaxed); }
   void set_next_look(size_t at_bytes) { look_at_bytes_.store(at_bytes, std::memory_order_relaxed); }
   // Makes the next check due at `at_bytes` at the latest.
@@ -72,8 +66,7 @@ class alignas(kCacheLineBytes) Backing {
 extern constinit Backing backing SEEMALLOC_HIDDEN;
 
 // Hold: a temporary charge for memory that the heap's counters do not include yet, or no longer include. It lasts as
-// long as the object.
-// Used by one thread.
+// long as the object. Used by one thread.
 class Hold {
  public:
   Hold() = default;

@@ -1,9 +1,8 @@
 // Edges: the boundaries of mapped huge memory, and thus its number of pieces. Each piece is at least one kernel
-// mapping,
-// and the kernel limits the number of mappings of a process (vm.max_map_count, 65,530 by default).
+// mapping, and the kernel limits the number of mappings of a process (vm.max_map_count, 65,530 by default).
 //
-// An address is an edge when there is huge memory on exactly one side of it. Mapping or unmapping a range toggles
-// both its ends: neighbours join and pieces split without a scan of the addresses in between.
+// An address is an edge when there is huge memory on exactly one side of it. Mapping or unmapping a range toggles both
+// its ends: neighbours join and pieces split without a scan of the addresses in between.
 // Pure data; the owner's lock protects it.
 #pragma once
 

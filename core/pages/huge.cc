@@ -32,13 +32,11 @@ constexpr unsigned kMaxPieces = 32;
 // A block with more than one part per this many bytes is cheaper to copy than to move.
 constexpr size_t kBytesPerMove = 128 * KiB;
 // Largest range that is cached, unless an eighth of the bytes in use is more. A growing vector leaves ever larger
-// ranges behind, and
-// they are of no use if only small blocks follow.
+// ranges behind, and they are of no use if only small blocks follow.
 constexpr size_t kMaxKeptBytes = 32 * MiB;
 // Most that all sparse ranges together may have, unless an eighth of the bytes in use is more. Each keeps the pages of
-// the largest block
-// it has held, which the next block does not need. With half of this limit, large_blocks 10 takes 10 % less memory and
-// 40 % more time.
+// the largest block it has held, which the next block does not need. With half of this limit, large_blocks 10 takes 10
+// % less memory and 40 % more time.
 constexpr size_t kMaxSparseBytes = 128 * MiB;
 // Each refused move may cost address space. After this many, a move is tried only now and then until everything is
 // purged.
@@ -47,9 +45,9 @@ constexpr unsigned kDelaysBetweenTries = 64;  // in purge delays, plus one secon
 
 constinit Lock lock;
 constinit HugeCache cache;
-// freed memory that was unmapped immediately: in eager mode, or because it exceeded the cache's limit
+// Freed memory that was unmapped immediately: in eager mode, or because it exceeded the cache's limit.
 constinit WantedAgain gone_at_once;
-// unmapped on request, under memory pressure, or because the cache was full: only counted
+// Unmapped on request, under memory pressure, or because the cache was full: only counted.
 constinit WantedAgain gone_early;
 constinit SpanList in_use;
 constinit size_t used_bytes = 0;
@@ -62,8 +60,7 @@ constinit std::atomic<uint64_t> last_refused_ns{0};
 size_t book_bytes() { return memory_bytes + cache.dirty_bytes(); }
 
 // Holds the lock while the counters change, and reports the new total to the backing. Memory that leaves the counters
-// must be covered by
-// a Hold first.
+// must be covered by a Hold first.
 class BookGuard {
  public:
   BookGuard() { lock.lock(); }
@@ -84,8 +81,7 @@ size_t reserve_of(const Span* span) { return size_t{span->capacity} << kPageShif
 Range memory_of(const Span* span) { return Range{span->start, span->bytes + reserve_of(span)}; }
 
 // The current time in steps of an eighth of the purge delay: adjacent ranges freed in the same step are cached as one.
-// Memory that is
-// never purged has no age.
+// Memory that is never purged has no age.
 uint64_t freed_now() {
   if (purge_mode() == options::Purge::kNever) return 0;
   uint64_t step = purge_delay_ns() / 8 + 1;
@@ -181,8 +177,7 @@ bool may_move() {
 }
 
 // Moves cached memory into the target from `at` on, as far as it reaches. Returns false when a move was refused: the
-// caller must
-// abandon the target.
+// caller must abandon the target.
 bool fill(uintptr_t at, Target* target) {
   struct Pieces {
     Extent at[kMaxPieces];
@@ -326,9 +321,8 @@ namespace {
 size_t eighth_of_used_locked(size_t least) { return used_bytes / 8 > least ? used_bytes / 8 : least; }
 
 // The most that the cache keeps of a freed range: an eighth of the bytes in use. It is raised to the recent peak if
-// such memory has been
-// needed again, or if the range is larger than all memory in use: it served a whole phase of the program, and the next
-// such phase needs it again.
+// such memory has been needed again, or if the range is larger than all memory in use: it served a whole phase of the
+// program, and the next such phase needs it again.
 size_t most_kept_locked(size_t bytes) {
   bool again = gone_at_once.worth_keeping(os::coarse_monotonic_ns(), purge_delay_ns());
   size_t most = eighth_of_used_locked(kMaxKeptBytes);
@@ -447,8 +441,7 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
 }
 
 // Moves the block's pages part by part. If a move is refused in the middle, the whole block is copied to the spare
-// range, which is mapped
-// for this case: no step that could fail lies between a block in two halves and a whole one.
+// range, which is mapped for this case: no step that could fail lies between a block in two halves and a whole one.
 bool move_block(const Range& from, const Range& spare, Target* target) {
   Range rest = from;
   uintptr_t at = target->range.start;

@@ -2,9 +2,9 @@
 // (huge_cache.h).
 //
 // Freed memory is cached for one purge delay. A page fault costs as much as moving 70 pages (docs/decisions/0010), so
-// resident memory is
-// reused wherever it is: the first part of a cached run, or else cached pieces that are moved together at the new
-// block's address. Threads: any; one lock, not held across system calls. Address space: huge_space.h.
+// resident memory is reused wherever it is: the first part of a cached run, or else cached pieces that are moved
+// together at the new block's address. Threads: any; one lock, not held across system calls. Address space:
+// huge_space.h.
 // Invariants:
 //  1. a block's memory is its bytes and a reserve behind them that it can grow into (Span::capacity, in pages).
 //  2. between two mapping boundaries (seams.h) our memory is one kernel mapping; it is moved from boundary to boundary.
@@ -24,8 +24,7 @@ Span* allocate_huge(size_t bytes, size_t alignment);
 void release_huge(Span* span);
 
 // Resizes in place or by moving page tables (mremap), never by copying all of it. Returns false when refused or when it
-// would take too many
-// moves; the span is then unchanged. May change span->start.
+// would take too many moves; the span is then unchanged. May change span->start.
 bool resize_huge(Span* span, size_t bytes);
 
 // Unmaps at most `most` cached ranges that were freed before `cutoff_ns`. Returns the bytes unmapped.
@@ -63,8 +62,7 @@ struct HugeMemory {
 void for_each_huge_memory(void (*f)(void* context, const HugeMemory& memory), void* context);
 void for_each_huge_span(void (*f)(void* context, Span* span), void* context);
 // The same for the spans that exist at the start of the call, with the lock released now and then. Concurrent changes
-// may make it visit a span
-// twice or not at all.
+// may make it visit a span twice or not at all.
 void visit_huge_spans(void (*f)(void* context, Span* span), void* context);
 struct Extent;
 // Copies the cached extents, at most HugeCache::kExtents. Returns their number.

@@ -135,7 +135,7 @@ bool HugeCache::take_oldest_where(bool sparse_only, Extent* out) {
   uint64_t oldest = UINT64_MAX;
   unsigned found = kExtents;
   for (unsigned i = 0; i < count_; i++) {
-    // UINT64_MAX: could be neither unmapped nor purged
+    // UINT64_MAX: could be neither unmapped nor purged.
     if ((sparse_only && !extents_[i].sparse) || extents_[i].freed_ns >= oldest) continue;
     oldest = extents_[i].freed_ns;
     found = i;

@@ -17,8 +17,7 @@ namespace {
 // While there are fewer pieces than this, retained address ranges are unmapped again.
 constexpr size_t kFewPieces = kMostPieces / 4 * 3;
 // When the OS refuses memory, retained ranges are unmapped up to this many pieces: seven eighths of the kernel's
-// default limit. The rest is left
-// for the program's own mappings.
+// default limit. The rest is left for the program's own mappings.
 constexpr size_t kMostPiecesUnderPressure = kMostPieces / 2 * 7;
 
 constinit Lock lock;
@@ -42,10 +41,8 @@ bool put_kept(const Range& range) {
 enum class Result { kUnmapped, kPurged, kStuck };
 
 // Unmaps the first parts of a range, as many as could be noted again: *parts; *range becomes the rest. If the kernel
-// refuses to unmap them
-// (too many mappings), only their memory is purged, and the boundaries are restored. Not inlined: its array would
-// otherwise be on the stack
-// below put_kept().
+// refuses to unmap them (too many mappings), only their memory is purged, and the boundaries are restored. Not inlined:
+// its array would otherwise be on the stack below put_kept().
 SEEMALLOC_NOINLINE Result unmap_first_parts(Range* range, Range* parts, os::Reason reason) {
   constexpr unsigned kMostNoted = 32;
   uintptr_t noted[kMostNoted];

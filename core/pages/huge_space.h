@@ -2,12 +2,9 @@
 // without memory.
 //
 // Freed huge memory is unmapped. Each hole between two neighbours costs one more mapping, and the kernel limits the
-// mappings of a process.
-// So from kMostPieces pieces on, holes stay mapped (kept_space.h): their memory is purged, and later requests reuse
-// them.
-// Retained ranges are unmapped when a neighbour is unmapped, when pieces have become few, and partly when the OS
-// refuses memory: they count
-// against limits of the address space.
+// mappings of a process. So from kMostPieces pieces on, holes stay mapped (kept_space.h): their memory is purged, and
+// later requests reuse them. Retained ranges are unmapped when a neighbour is unmapped, when pieces have become few,
+// and partly when the OS refuses memory: they count against limits of the address space.
 // Caller: huge.cc. Threads: any; one lock, not held across system calls. Lock order: huge.cc's, then this one.
 // Invariant: before addresses are unmapped, their entries in the page map are foreign and their boundaries are
 // forgotten.
@@ -22,8 +19,7 @@
 namespace seemalloc::pages {
 
 // A quarter of the kernel's default limit of mappings. The program's own mappings need room, and blocks that were moved
-// together have
-// up to as many boundaries.
+// together have up to as many boundaries.
 inline constexpr size_t kMostPieces = 16384;
 
 // All ranges start at a multiple of this and have a multiple of this many bytes.
@@ -44,13 +40,11 @@ void discard_huge(Range range, os::Reason reason = os::Reason::kHuge);
 void keep_stuck_huge(const Range& range);
 
 // Around a move by the kernel. forget: call before a range is unmapped or moved away; its entries become foreign and
-// its boundaries are
-// forgotten. note: the range is mapped (or still mapped), as one mapping.
+// its boundaries are forgotten. note: the range is mapped (or still mapped), as one mapping.
 void forget_huge_mapping(const Range& range);
 void note_huge_mapping(const Range& range);
 // The kernel has already unmapped the range. Another thread may have mapped memory there, so entries and boundaries are
-// left alone: the range's
-// own can only be boundaries, and an excess boundary does no harm.
+// left alone: the range's own can only be boundaries, and an excess boundary does no harm.
 void lose_huge_mapping(const Range& range);
 // The range is one new mapping, in place of others of ours.
 void replace_huge_mapping(const Range& range);

@@ -151,8 +151,7 @@ void free_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
 bool huge_pages_on() { return options::get(options::Id::huge_pages) != 0; }
 
 // Makes the next fault in a region without memory take a huge page, if it is time for one. Requires that nothing of the
-// region is allocated:
-// a single small page would prevent it.
+// region is allocated: a single small page would prevent it.
 bool expect_huge_page_locked(Region* region) {
   if (region->collapsing || region->longest_free != kPagesPerRegion) return false;
   if (!region->dirty().empty() || !region->lazy.empty()) return false;
@@ -225,8 +224,7 @@ bool take_run_from_new_region(Shard& shard, bool dense, Run* run) {
   run->region = add_region_locked(shard);
   if (run->region == nullptr) return false;
   // Where the system gives huge pages by default, a small heap would take 2 MiB at its first touch. Do it even if a
-  // huge page is expected: a
-  // region that was merged with its neighbours' mapping merges again.
+  // huge page is expected: a region that was merged with its neighbours' mapping merges again.
   if (huge_pages_on()) os::set_huge_pages(reinterpret_cast<void*>(run->region->base), kRegionBytes, false);
   run->first = 0;
   run->longest_left = kPagesPerRegion - run->pages;
@@ -257,8 +255,7 @@ size_t bytes_in_spans() {
 bool heap_is_tiny() { return region_count() < 2 && backing.bytes() <= kRegionBytes; }
 
 // CPUs are counted when the second thread heap appears: a program of one thread needs only one shard, and counting
-// takes
-// several system calls.
+// takes several system calls.
 unsigned next_shard() {
   unsigned turn = shard_cursor.fetch_add(1, std::memory_order_relaxed);
   if (turn == 1) {
@@ -402,8 +399,7 @@ bool room_may_help(size_t bytes) {
     return true;
   };
   // If not even one page is granted, the number of mappings may be the cause. If a fresh page is filled at once
-  // (mlockall), a large probe
-  // would be filled too.
+  // (mlockall), a large probe would be filled too.
   return bytes <= ours || !granted(os::page_bytes()) || is_filled || granted(round_up(bytes - ours, os::page_bytes()));
 }
 

@@ -3,20 +3,19 @@
 //
 // Runs up to 1 MiB come from regions. Each CPU-numbered shard files its regions by their longest free run, and a
 // request takes the tightest bucket that fits, so full regions fill up first. Larger runs have mappings of their own
-// (huge.h). Caller: core/heap, off the fast path. Cost: a lock and a few words of bitmap, whatever the heap's size.
-// The regions of a large heap that grows by dense spans get a huge page each, while that is worth its cost
+// (huge.h). Caller: core/heap, off the fast path. Cost: a lock and a few words of bitmap, whatever the heap's size. The
+// regions of a large heap that grows by dense spans get a huge page each, while that is worth its cost
 // (huge_page_pacing.h).
 // Threads: any; one lock per shard, never held across a purge, munmap or a page fault; held across the mmap of a new
-// region and
-// the madvise that chooses its page size.
+// region and the madvise that chooses its page size.
 // Invariants:
 //  1. a page is in `used` or in a free run; a free run never straddles regions; joining is implied by the bitmap.
 //  2. only pages freed since the last purge are ever purged: exact ranges, each once per free (never a merged
 //     neighbour); with OS pages larger than ours, their whole OS pages.
-//  3. a region may take a huge page only between expecting one and its arrival: the kernel never puts one over
-//     purged pages. Pages of a huge page that are not allocated are free and dirty: at most 1/32 of the regions'
-//     memory, plus the free
-//     pages of dense regions, which keep theirs. Dense regions with small pages get a huge page later (collapse.h).
+//  3. a region may take a huge page only between expecting one and its arrival: the kernel never puts one over purged
+//     pages. Pages of a huge page that are not allocated are free and dirty: at most 1/32 of the regions' memory, plus
+//     the free pages of dense regions, which keep theirs. Dense regions with small pages get a huge page later
+//     (collapse.h).
 #pragma once
 
 #include <cstddef>
@@ -31,11 +30,9 @@ inline constexpr unsigned kMaxShards = 8;
 inline constexpr size_t kMaxRegionRunPages = kPagesPerRegion / 2;
 
 // Allocates a span of `page_count` ≤ kMaxRegionRunPages pages, start aligned to `alignment_pages` (a power of two). Its
-// fields are
-// reset, its kind is `kind`, known_zero reports whether the memory is clean, and it has no owner. Null when the OS
-// refuses memory.
-// The page map does not point at it yet: the caller fills it in and then calls publish(). `dense`: nearly all of its OS
-// pages will be written soon and the heap is large, so it may be on huge pages.
+// fields are reset, its kind is `kind`, known_zero reports whether the memory is clean, and it has no owner. Null when
+// the OS refuses memory. The page map does not point at it yet: the caller fills it in and then calls publish().
+// `dense`: nearly all of its OS pages will be written soon and the heap is large, so it may be on huge pages.
 Span* allocate_run(unsigned shard, size_t page_count, size_t alignment_pages, SpanKind kind, bool dense = false);
 void publish(Span* span);
 
@@ -53,15 +50,12 @@ void shrink(Span* span, size_t page_count);
 size_t unmap_empty_regions();
 
 // After the OS has refused this many bytes: whether it might grant them if all free memory were returned first. Costs
-// up to two system
-// calls; returns no memory. Not for limits of our own.
+// up to two system calls; returns no memory. Not for limits of our own.
 bool room_may_help(size_t bytes);
 
 // For purging parts of a span. The first function returns whether the span's region is on a huge page, or may be,
-// because it is being moved.
-// Call the second before the first part is purged: it returns true when os::split_huge_page() is due, which is once per
-// huge page, and always
-// during a move.
+// because it is being moved. Call the second before the first part is purged: it returns true when
+// os::split_huge_page() is due, which is once per huge page, and always during a move.
 bool lies_on_huge_page(const Span* span);
 bool take_huge_page_apart(const Span* span);
 

@@ -80,8 +80,7 @@ void PageMap::set_free(uintptr_t start, size_t bytes) { set(start, bytes, &free_
 void PageMap::set_foreign(uintptr_t start, size_t bytes) { set(start, bytes, &foreign_span); }
 
 // `first` and `end` are pages of one group, counted within the leaf. The mark is cleared only if the range covers the
-// whole group: otherwise
-// other ranges have the rest.
+// whole group: otherwise other ranges have the rest.
 void PageMap::forget_group(Leaf* leaf, uintptr_t first, uintptr_t end) {
   uintptr_t group = first >> kGroupBits;
   uint64_t* word = &leaf->marked[group >> kGroupBits];

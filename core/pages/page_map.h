@@ -1,11 +1,9 @@
 // PageMap: maps any address to its span: by the window's flat map (window.h) for most of our addresses, by a two-level
-// map
-// over 48 bits for the rest, ours or not. One entry per page.
+// map over 48 bits for the rest, ours or not. One entry per page.
 //
-// Readers: realloc(), malloc_usable_size(), and free() of addresses outside the window. Writer: the page heap.
-// Entries are offsets, so that zero-filled memory is valid: a zero entry of the root is the static zero leaf, a zero
-// entry of a leaf is
-// `foreign_span` (kind kForeign, without an owner). Null and foreign pointers therefore need no branch of their
+// Readers: realloc(), malloc_usable_size(), and free() of addresses outside the window. Writer: the page heap. Entries
+// are offsets, so that zero-filled memory is valid: a zero entry of the root is the static zero leaf, a zero entry of a
+// leaf is `foreign_span` (kind kForeign, without an owner). Null and foreign pointers therefore need no branch of their
 // own, not even before anything is initialised (the window has no pages then).
 // Threads: entries are relaxed atomics. A pointer reaches another thread only through the program's own
 // synchronisation, which orders the entry too.
@@ -53,8 +51,7 @@ class PageMap {
   // Marks the range as not ours.
   void set_foreign(uintptr_t start, size_t bytes);
   // Like set_foreign(), for a range where entries may be missing and few pages have a span. Cost: proportional to the
-  // entries set, plus a little
-  // per 32 MiB.
+  // entries set, plus a little per 32 MiB.
   void forget(uintptr_t start, size_t bytes);
 
   // For the fork handlers.
@@ -74,7 +71,7 @@ class PageMap {
   void set_outside(uintptr_t first, uintptr_t end, uint64_t entry);
   void forget_group(Leaf* leaf, uintptr_t first, uintptr_t end);
 
-  // must come first: offset 0. Never written. No marks: only span_of() reads it
+  // Must come first: offset 0. Never written. No marks: only span_of() reads it.
   uint64_t zero_leaf_[kLeafEntries] = {};
   uint64_t root_[size_t{1} << kRootBits] = {};
   std::atomic<size_t> leaf_bytes_{0};

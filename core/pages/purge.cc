@@ -19,37 +19,37 @@ namespace {
 
 using options::Purge;
 
-// In the mode eager: what is too small to go at once goes after this.
+// In eager mode: the delay of memory that is too small to be purged immediately.
 constexpr uint64_t kEagerDelay_ns = 100 * kMillisecond_ns;
-// Ticks that do something are this far apart at least.
+// Minimum interval between ticks that do something.
 constexpr uint64_t kWatch_ns = 50 * kMillisecond_ns;
-// So late may the helper be before the program's threads tick.
+// The helper thread may be this late before the program's threads tick.
 constexpr uint64_t kLate_ns = 100 * kMillisecond_ns;
-// A process that works and has less free memory than this keeps it.
+// A process that works keeps its free memory if it has less than this.
 constexpr size_t kFloor_bytes = 512 * KiB;
-// Free memory may be this much, or half of what is in use, or what was in use a short while ago.
+// Free memory may be this much, or half of the memory in use, or as much as was in use a short while ago.
 constexpr size_t kLeastCap_bytes = 64 * MiB;
 
 constinit PurgeDelay tuned_delay;
 std::atomic<uint64_t> next_watch_ns{0}, period_end_ns{0};
 std::atomic<uint64_t> helper_ticks_by_ns{0};
 std::atomic<unsigned> periods{0};
-// As of the last period's or window's end; a window is two periods.
+// State at the end of the last period or window. A window is two periods.
 std::atomic<bool> small_and_busy{false};
-std::atomic<bool> anything_due{false};  // a period has ended since all that was due went
+std::atomic<bool> anything_due{false};  // a period has ended since everything due was purged
 std::atomic<size_t> takes_before{0}, peak_before{0};
 std::atomic<uint64_t> purged_before{0}, refaulted_before{0}, cpu_before_ns{0};
 std::atomic<uint64_t> total_purged{0}, total_postponed{0};
-// Locked memory (mlock) is refused: it is asked for again after a second, then two, up to a minute.
+// The kernel refuses to purge locked memory (mlock). It is tried again after one second, then two, up to a minute.
 constexpr uint64_t kLongestRefusalWait_ns = 60 * kSecond_ns;
 std::atomic<uint64_t> refusal_wait_ns{0}, refused_until_ns{0};
 
 void add(std::atomic<uint64_t>& sum, uint64_t by) { sum.fetch_add(by, std::memory_order_relaxed); }
 
-// True for one thread: from here on the next one waits for `wait_ns`.
+// True for exactly one thread; the next one then waits for `wait_ns`.
 bool is_due(std::atomic<uint64_t>& next_ns, uint64_t now, uint64_t wait_ns) {
   uint64_t due = next_ns.load(std::memory_order_relaxed);
-  // Waits that have become shorter count at once.
+  // A wait that has become shorter takes effect immediately.
   if (now < due && due - now <= wait_ns) return false;
   return next_ns.compare_exchange_strong(due, now + wait_ns, std::memory_order_relaxed);
 }
@@ -78,7 +78,7 @@ Totals totals(bool new_window) {
 
 // ---- periods and windows ----
 
-// What stayed free through the last period is old now, and what was old is due.
+// Pages that stayed free through the last period become old; old pages become due.
 bool age_some_locked(Shard& shard, WalkPosition* position) {
   for (unsigned looks = 0; looks < kLooksPerLock; looks++) {
     Region* region = shard.dirty_behind(position->seen);
@@ -107,13 +107,14 @@ void age(Shard& shard) {
 void end_window(const Totals& t, uint64_t now) {
   peak_before.store(t.peak_bytes, std::memory_order_relaxed);
   uint64_t purged = total_purged.load(std::memory_order_relaxed), refaulted = refaults().delayed_bytes;
-  // A child of a fork in a signal handler, just here, begins anew with both.
+  // A child forked by a signal handler at this point restarts both sums.
   uint64_t purged_here = minus(purged, purged_before.exchange(purged, std::memory_order_relaxed));
   uint64_t refaulted_here = minus(refaulted, refaulted_before.exchange(refaulted, std::memory_order_relaxed));
   uint64_t cpu_ns = os::process_cpu_ns(), cpu_here_ns = minus(cpu_ns, cpu_before_ns.exchange(cpu_ns, std::memory_order_relaxed));
   bool tuned = purge_mode() == Purge::kBalanced && !options::is_chosen(options::Id::purge_delay);
   if (tuned) tuned_delay.window_ended(purged_here, refaulted_here, cpu_here_ns);
-  // What went in this window went in its first delay: later there was no tick. So two delays after that it is too long ago.
+  // Memory purged in this window was purged in its first delay, since there was no tick later. Two delays after that,
+  // its reuse no longer counts.
   begin_refault_window(now + 3 * purge_delay_ns());
 }
 
@@ -130,7 +131,7 @@ void end_period(uint64_t now) {
   anything_due.store(true, std::memory_order_relaxed);
 }
 
-// ---- giving back ----
+// ---- purging ----
 
 void note_outcome(bool anything_went) {
   uint64_t wait = anything_went ? 0 : refusal_wait_ns.load(std::memory_order_relaxed) * 2;
@@ -160,8 +161,8 @@ bool sweep_due(PurgeBudget* paid_by, unsigned least, Apart apart) {
   return !s.postponed;
 }
 
-// What has been kept for longer than the delay. While somebody works, large ranges first and huge pages last; those that are
-// still dense stay, unless memory counts more. False when the budget is spent.
+// Purges memory that has been free for longer than the delay. While the process works, large ranges go first and huge
+// pages last; huge pages that are still dense stay, unless the mode is eager. Returns false when the budget is spent.
 bool purge_due(PurgeBudget* paid_by) {
   if (!anything_due.exchange(false, std::memory_order_relaxed)) return true;
   bool all_gone = purge_budget.idle() ||
@@ -183,7 +184,7 @@ bool purge_due_huge(PurgeBudget* paid_by, uint64_t cutoff_ns) {
   }
 }
 
-// What was freed first goes first, parts of huge pages last.
+// Purges about this many bytes, the memory that was freed first before the rest, and parts of huge pages last.
 void purge_about(size_t bytes) {
   Sweeping s;
   s.pages_left = bytes / kPageBytes;
@@ -201,14 +202,15 @@ void purge_about(size_t bytes) {
   }
 }
 
-// What the user allows.
+// The limit on free memory that the user has set.
 size_t chosen_cap(size_t used_bytes) {
   uint64_t ratio = options::get(options::Id::free_ratio);
   if (ratio == 0) return SIZE_MAX;
   return used_bytes / ratio > kRegionBytes ? used_bytes / ratio : kRegionBytes;
 }
 
-// Free memory and what is in use are together at most what was in use lately, or half as much again as now.
+// Keeps the sum of free memory and memory in use below its recent peak, or below one and a half times the memory in
+// use.
 void keep_below_cap() {
   Totals t = totals(false);
   size_t peak = peak_before.load(std::memory_order_relaxed);
@@ -219,7 +221,7 @@ void keep_below_cap() {
   if (t.dirty_bytes > cap) purge_about(t.dirty_bytes - cap);
 }
 
-// False when the budget is spent, or the kernel has refused lately.
+// Returns false when the budget is spent, or when the kernel has refused recently.
 bool give_back_what_is_due(Purge mode, uint64_t now, uint64_t delay) {
   if (is_due(period_end_ns, now, delay / 2)) end_period(now);
   if (now < refused_until_ns.load(std::memory_order_relaxed)) return false;
@@ -232,7 +234,7 @@ bool give_back_what_is_due(Purge mode, uint64_t now, uint64_t delay) {
   return all_gone;
 }
 
-// What is left of the budget goes into huge pages.
+// The rest of the budget is spent on moves onto huge pages.
 void watch(Purge mode, bool by_helper, uint64_t now, uint64_t delay) {
   purge_budget.tick(now, os::process_cpu_ns());
   if (give_back_what_is_due(mode, now, delay) && by_helper) collapse_dense_regions(now);
@@ -273,7 +275,7 @@ uint64_t next_tick_in_ns() {
 void helper_ticks_in(uint64_t ns) {
   uint64_t half_delay = purge_delay_ns() / 2;
   bool often_enough = half_delay >= kWatch_ns;
-  // With nothing dirty it may sleep for longer than a period. Windows of refaults go on meanwhile.
+  // With nothing dirty it may sleep for longer than a period. The windows of refaults must continue meanwhile.
   uint64_t by_ns = often_enough ? os::coarse_monotonic_ns() + (ns < half_delay ? ns : half_delay) + kLate_ns : 0;
   helper_ticks_by_ns.store(by_ns, std::memory_order_relaxed);
 }

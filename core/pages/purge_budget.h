@@ -1,8 +1,8 @@
-// PurgeBudget: what giving memory back may cost: a hundredth of the process's processor time.
+// PurgeBudget: limits the cost of purging to a hundredth of the process's CPU time.
 //
-// Each tick brings the clocks: a hundredth of what the process has used since the last one is added to what may be spent, up
-// to 20 ms in all. A process that uses less than a twentieth of one processor is idle: nothing is held back then, since there
-// is nobody to be slowed down. Pure arithmetic. Threads: any; atomic, and a lost update is a batch more or less.
+// Each tick reads the clocks and adds a hundredth of the CPU time used since the last tick to the budget, up to 20 ms
+// in all. A process that uses less than a twentieth of one CPU is idle: then there is no limit, since purging slows
+// nothing down. Pure arithmetic. Threads: any; atomic, and a lost update costs about one batch.
 #pragma once
 
 #include <atomic>
@@ -18,12 +18,12 @@ class PurgeBudget {
   static constexpr int64_t kMostSaved_ns = 20 * int64_t{kMillisecond_ns};
   static constexpr uint64_t kIdleShare = 20;
 
-  // The clock and the process's processor time at a tick.
+  // Takes the clock and the process's CPU time at a tick.
   void tick(uint64_t now_ns, uint64_t cpu_ns) {
     uint64_t before_ns = last_ns_.exchange(now_ns, std::memory_order_relaxed);
     uint64_t wall = before_ns == 0 ? 0 : now_ns - before_ns;
     uint64_t cpu_before = last_cpu_ns_.exchange(cpu_ns, std::memory_order_relaxed);
-    uint64_t used = cpu_ns < cpu_before ? 0 : cpu_ns - cpu_before;  // a forked child's begins anew
+    uint64_t used = cpu_ns < cpu_before ? 0 : cpu_ns - cpu_before;  // restarts in a forked child
     uint64_t own = spent_ns_.exchange(0, std::memory_order_relaxed);
     used -= own < used ? own : used;
     idle_.store(used * kIdleShare < wall, std::memory_order_relaxed);

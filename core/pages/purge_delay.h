@@ -1,12 +1,12 @@
-// PurgeDelay: how long freed memory is kept before it is given back, by what became of what was.
+// PurgeDelay: decides how long freed memory is kept before it is purged, from the fate of memory purged earlier.
 //
-// Memory that goes back and is wanted again costs a system call and a fault per page (20 % of a server's work was once reported),
-// memory that nobody wants costs as long as it is kept. So it is counted how much of what was given back is handed out
-// again soon (refaults): more than a fifth, and the delay is doubled, unless that costs the process less than a 400th of its processor
-// time (docs/decisions/0064); less than a twentieth for five windows, and it is halved.
-// A window is as long as the delay. One in which hardly anything went back says nothing, but that a delay which has
-// grown is not needed. Times and bytes come from the caller: pure arithmetic.
-// Threads: any; atomic, and a lost update is a window less.
+// Purged memory that is reused costs a system call and a fault per page (up to 20 % of a server's CPU time, by one
+// report); free memory that is never reused costs its size for as long as it is kept. So the share of purged memory
+// that is soon reused (refaults) is measured. More than a fifth doubles the delay, unless refaults cost less than a
+// 400th of the process's CPU time (docs/decisions/0064). Less than a twentieth in five consecutive windows halves it.
+// A window is as long as the delay. A window in which hardly anything was purged shows only that a delay that has grown
+// is not needed. Times and bytes come from the caller: pure arithmetic.
+// Threads: any; atomic, and a lost update costs about one window.
 #pragma once
 
 #include <atomic>
@@ -24,14 +24,14 @@ class PurgeDelay {
   static constexpr uint64_t kLongest_ns = 30 * kSecond_ns;
   static constexpr size_t kTooLittle_bytes = 1 * MiB;
   static constexpr unsigned kQuietWindows = 5;
-  // Of a refault: the fault, with the page made zero, and its share of the call that gave it back.
+  // Cost of a refault: the fault, clearing the page, and the page's share of the call that purged it.
   static constexpr uint64_t kCostOfAPage_ns = 1000;
   static constexpr uint64_t kCheapShare = 400;
 
   uint64_t ns() const { return delay_ns_.load(std::memory_order_relaxed); }
 
-  // A window has ended, in which so much was given back and so much was wanted again, of what went in it or not long before, and the
-  // process used so much processor time.
+  // A window has ended in which `purged_bytes` were purged, `refaulted_bytes` purged in this window or shortly before
+  // were reused, and the process used `cpu_ns` of CPU time.
   void window_ended(size_t purged_bytes, size_t refaulted_bytes, uint64_t cpu_ns) {
     uint64_t purged = remember(purged_bytes_, purged_bytes), refaulted = remember(refaulted_bytes_, refaulted_bytes);
     uint64_t cost_ns = refaulted / kPageBytes * kCostOfAPage_ns, cheap_ns = remember(cpu_ns_, cpu_ns) / kCheapShare;
@@ -43,13 +43,13 @@ class PurgeDelay {
   }
 
  private:
-  // Refaults come later than what they belong to: the past counts half, a quarter, …
+  // Refaults come later than the purges that they belong to, so past windows count by half, a quarter, …
   static uint64_t remember(std::atomic<uint64_t>& sum, uint64_t more) {
     uint64_t now = sum.load(std::memory_order_relaxed) / 2 + more;
     sum.store(now, std::memory_order_relaxed);
     return now;
   }
-  // What was learned with another delay does not count for this one.
+  // Measurements made with another delay do not apply to the new one.
   void set(uint64_t ns) {
     delay_ns_.store(ns < kShortest_ns ? kShortest_ns : ns > kLongest_ns ? kLongest_ns : ns, std::memory_order_relaxed);
     quiet_windows_.store(0, std::memory_order_relaxed);

@@ -12,7 +12,7 @@ namespace {
 
 std::atomic<uint32_t> window{0};
 std::atomic<uint64_t> window_stale_ns{0};
-// Huge memory given back in this window and in the one before, and not mapped again since.
+// Huge memory purged in this window and in the one before, and not mapped again since.
 std::atomic<size_t> huge_gone{0}, huge_gone_before{0};
 std::atomic<uint64_t> huge_refaulted{0}, huge_refaulted_at_once{0}, huge_refaulted_runs{0};
 

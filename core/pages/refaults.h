@@ -1,9 +1,11 @@
-// Refaults: memory that was given back and is handed out again soon, which would better have been kept.
+// Refaults: counts memory that was purged and soon allocated again, and that should rather have been kept.
 //
-// Counted in windows as long as the purge delay: what went in this window or in the one before and is wanted again is a refault,
-// of regions page by page, of huge memory by its sum. Counted apart is what went because somebody asked or memory was short, and huge
-// memory that went when it was freed (WantedAgain): that says nothing of the delay. Who calls: the purge (what has gone, when a
-// window ends), page heap and huge memory (what is handed out). Threads: any; what concerns a region is under its shard's lock, the rest is atomic.
+// Windows are as long as the purge delay. Memory that was purged in this window or the one before and is allocated
+// again is a refault; regions are counted page by page, huge memory by its sum. Two kinds are counted apart, since they
+// say nothing about the delay: memory purged on request or under memory pressure, and huge memory unmapped as soon as
+// it was freed (WantedAgain).
+// Callers: the purge (memory purged, end of a window); the page heap and huge memory (memory allocated).
+// Threads: any; the functions that take a region need its shard's lock, the rest is atomic.
 #pragma once
 
 #include <cstddef>
@@ -15,25 +17,27 @@ struct Region;
 struct Shard;
 
 // With the shard's lock held:
-// `at_once`: whatever the delay was.
+// `at_once`: the purge did not depend on the delay.
 void note_gone(Region* region, unsigned first, unsigned pages, bool at_once);
 void note_refaults(Shard& shard, Region* region, unsigned first, unsigned pages);
 
 void note_huge_gone(size_t bytes);
-// So many bytes of huge memory have been mapped, which what went at once would have served or not.
+// This many bytes of huge memory have been mapped. `gone_at_once`: memory that left the cache before its delay would
+// have served the request.
 void note_huge_mapped(size_t bytes, bool gone_at_once);
 
-// A window ends and the next one begins. Where none has begun by `stale_ns`, since nobody ticks, what went is too long ago.
+// Ends a window and begins the next one. If no further window begins by `stale_ns`, because no thread ticks, earlier
+// purges no longer count.
 void begin_refault_window(uint64_t stale_ns);
 
-// Since the process began, as a child of fork too.
+// Since the process started; a forked child starts anew.
 struct Refaults {
-  uint64_t runs;  // allocations that met some
+  uint64_t runs;  // allocations that reused purged pages
   uint64_t bytes;
-  uint64_t delayed_bytes;  // of them, what went after a delay, or was more than may be kept
+  uint64_t delayed_bytes;  // of these, purged after a delay or because free memory exceeded its limit
 };
 Refaults refaults();
-// With the locks of all shards held, by fork.
+// Called by fork, with the locks of all shards held.
 void forget_refaults_in_child();
 
 }  // namespace seemalloc::pages

@@ -1,14 +1,16 @@
-// A walk over all regions that lets the locks go: between two regions others allocate, free and purge as they like.
+// RegionWalk: a walk over all regions that releases the locks: between two regions other threads can allocate, free and
+// purge.
 //
-// Who walks: the heap map (heap/heap_map.h), for_each_span (statistics, fragmentation). Threads: any, each with a walk of its own. Regions that come meanwhile may be passed over;
-// one that goes is stepped over. Cost: a lock and a region's cache lines for each.
+// Callers: the heap map (heap/heap_map.h), for_each_span (statistics, fragmentation). Threads: any, each with its own
+// walk. Regions added meanwhile may be missed; a region that is unmapped is skipped. Cost: a lock and a region's cache
+// lines for each region.
 #pragma once
 
 #include "core/pages/region.h"
 
 namespace seemalloc::pages {
 
-// Where a walk goes on. In it, known to the shard, both under the shard's lock.
+// The position of a walk. It is part of the walk and registered with the shard, both under the shard's lock.
 struct RegionCursor {
   Region* at = nullptr;
   RegionCursor* next = nullptr;
@@ -21,13 +23,13 @@ class RegionWalk {
   RegionWalk(const RegionWalk&) = delete;
   RegionWalk& operator=(const RegionWalk&) = delete;
 
-  // Calls f(context, region) for the next one, under the lock of its shard: f must not allocate or free pages, nor make a system
-  // call. False when there is none any more.
+  // Calls f(context, region) for the next region, under the lock of its shard: f must not allocate or free pages, nor
+  // make a system call. Returns false when there are no more regions.
   bool next(void (*f)(void* context, const Region& region), void* context);
 
  private:
   unsigned shard_ = 0;
-  bool inside_ = false;  // the cursor is known to the shard
+  bool inside_ = false;  // the cursor is registered with the shard
   RegionCursor cursor_;
 };
 

@@ -15,7 +15,7 @@ constexpr size_t kLargestChunkBytes = 32 * kRegionBytes;
 Lock lock;
 uintptr_t next = 0;
 uintptr_t end = 0;
-uintptr_t returned = 0;  // one region that could not be used; more are leaked as untouched address space
+uintptr_t returned = 0;  // one region that could not be used; further ones are leaked as untouched address space
 size_t chunk_bytes = kFirstChunkBytes;
 
 uintptr_t reserve_outside_locked() {
@@ -25,7 +25,7 @@ uintptr_t reserve_outside_locked() {
     return base;
   }
   if (next == end) {
-    // Under an address-space limit halve the reserve until it is granted.
+    // Under an address-space limit, halve the chunk until it is granted.
     void* chunk = nullptr;
     size_t bytes = chunk_bytes;
     for (; bytes >= kRegionBytes; bytes /= 2) {

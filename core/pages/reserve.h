@@ -1,7 +1,7 @@
-// Address space for regions: in the window, one after the other; outside of it, where the window has no place or is refused,
-// in growing chunks so that mappings stay few.
+// Address space for regions. They are mapped in the window, one after the other. Where the window has no room or a
+// mapping in it is refused, they come from growing chunks outside, so that there are few mappings.
 //
-// Threads: any; one lock, held across mmap (a region is asked for once per 2 MiB of heap growth).
+// Threads: any; one lock, held across mmap (a region is requested once per 2 MiB of heap growth).
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,17 @@
 
 namespace seemalloc::pages {
 
-// The base of a fresh region: zeroed, readable and writable, aligned to its size; 0 when the OS refuses.
+// Returns the base of a fresh region: zeroed, readable and writable, aligned to its size; 0 when the OS refuses.
 uintptr_t reserve_region();
-// A region that could not be used after all comes back untouched.
+// Returns an untouched region that could not be used.
 void return_region(uintptr_t base);
-// Unmaps a region nothing points into. Refused: its address space is lost, as small as it is; its memory goes.
+// Unmaps a region without live pointers into it. If the kernel refuses, its memory is purged; outside the window its
+// address space is then lost.
 void unmap_region(uintptr_t base);
 
-// Gives the part of the reserve that was never used back to the system. Returns bytes given back.
+// Unmaps the part of the reserve that was never used. Returns the bytes unmapped.
 size_t unmap_reserve();
-// So much that is.
+// The bytes that unmap_reserve() could unmap.
 size_t reserve_bytes();
 
 void lock_reserve_for_fork();

@@ -1,11 +1,11 @@
-// Shard: some of the regions, under one lock, filed by their longest free run and listed when they have dirty pages.
+// Shard: a part of the regions under one lock, filed by their longest free run, and listed when they have dirty pages.
 //
-// Who uses it: page_heap.cc hands runs out and takes them back, purge.cc gives dirty ones to the system. Threads: everything in
-// a Shard and in its regions is under its lock. Cost: a few words, whatever the number of regions.
+// Users: page_heap.cc allocates and frees runs, purge.cc purges dirty ones. Threads: a Shard and its regions are
+// protected by its lock. Cost: a few words, whatever the number of regions.
 // Invariants:
 //  1. a region is in the bucket of its longest_free, which is its longest run of pages not in `used`.
-//  2. a region with dirty or lazy pages is on the dirty list, unless it rests; one without may still be.
-//  3. used_pages, and dirty_pages with resting_pages, are the sums over the regions; pages being purged are neither.
+//  2. a region with dirty or lazy pages is on the dirty list, unless it is resting; one without may still be on it.
+//  3. used_pages, and dirty_pages plus resting_pages, are the sums over the regions; pages being purged are in neither.
 #pragma once
 
 #include <atomic>
@@ -20,32 +20,32 @@
 
 namespace seemalloc::pages {
 
-// How far a walk over the dirty list has come, while others go on changing it. On its thread's stack, known to the shard, both
-// under its lock.
+// The position of a walk over the dirty list, which other threads change meanwhile. It is on the walking thread's stack
+// and registered with the shard; both are protected by the shard's lock.
 struct WalkPosition {
-  Region* seen = nullptr;  // the last region on the list that the walk has done with; null: none
+  Region* seen = nullptr;  // the last region on the list that the walk is done with; null: none
   WalkPosition* next = nullptr;
 };
 
 struct alignas(kCacheLineBytes) Shard {
   Lock lock;
   Region* buckets[kPagesPerRegion + 1];          // by longest free run
-  uint64_t filled[kPagesPerRegion / 64 + 1];     // which buckets have a region
+  uint64_t filled[kPagesPerRegion / 64 + 1];     // the buckets that have a region
   Region* all;
   Region* dirty;  // regions with free dirty pages
-  Region* resting;  // dense ones on huge pages, whose free pages stay
-  WalkPosition* walks;  // over the dirty list, under way
-  RegionCursor* cursors;  // of walks over all regions, under way
-  Region* ripe;   // regions with a run to be purged at once (sweep.h)
-  Region* next_look;  // where the search for dense regions goes on (collapse.h); null: at the first
+  Region* resting;  // dense ones on huge pages, whose free pages are not purged
+  WalkPosition* walks;  // active walks over the dirty list
+  RegionCursor* cursors;  // of active walks over all regions
+  Region* ripe;   // regions with a run to purge immediately (sweep.h)
+  Region* next_look;  // where the search for dense regions continues (collapse.h); null: at the first
   size_t used_pages;  // in spans
-  size_t peak_pages;  // the most there have been in spans in this window
+  size_t peak_pages;  // highest used_pages in this window
   size_t dirty_pages;
-  size_t resting_pages;  // free and dirty, of regions that rest
-  size_t refaulted_pages;  // purged and handed out again soon
-  size_t refaulted_delayed_pages;  // of them, those that went by themselves
-  size_t refaulted_runs;   // takes that met some
-  size_t takes;            // runs handed out
+  size_t resting_pages;  // free and dirty, of resting regions
+  size_t refaulted_pages;  // purged and soon allocated again
+  size_t refaulted_delayed_pages;  // of them, purged after a delay
+  size_t refaulted_runs;   // allocations that reused purged pages
+  size_t takes;            // runs allocated
 
   void file(Region* region) {
     unsigned longest = region->longest_free;
@@ -106,7 +106,7 @@ struct alignas(kCacheLineBytes) Shard {
     }
   }
 
-  // The region on the dirty list behind that one; the first behind null.
+  // The region on the dirty list behind `before`; the first one for null.
   Region* dirty_behind(const Region* before) const { return before != nullptr ? before->next_dirty : dirty; }
   void take_off_dirty_list(Region* before) {
     Region* region = dirty_behind(before);
@@ -117,9 +117,9 @@ struct alignas(kCacheLineBytes) Shard {
       if (walk->seen == region) walk->seen = before;
     }
   }
-  // Dirty pages of a region are counted there.
+  // The counter that holds the region's dirty pages.
   size_t& dirty_count(const Region* region) { return region->resting ? resting_pages : dirty_pages; }
-  // What is free of the region is out of the purge's sight. Requires: it is on the dirty list.
+  // Hides the region's free pages from the purge. Requires: it is on the dirty list.
   void rest(Region* region) {
     take_off_dirty_list(region->prev_dirty);
     size_t pages = region->dirty().count();
@@ -161,13 +161,13 @@ struct alignas(kCacheLineBytes) Shard {
   }
 };
 
-// By processor number; the first shards_in_use() of them have regions.
+// Indexed by CPU number; the first shards_in_use() of them have regions.
 extern constinit Shard shards[kMaxShards] SEEMALLOC_HIDDEN;
 unsigned shards_in_use();
 
-// Pages of huge pages that nobody has had yet, and what a huge page on its way may bring (page_heap.cc).
+// Pages of huge pages that were never allocated, plus the pages that expected huge pages may bring (page_heap.cc).
 extern std::atomic<size_t> spare_pages SEEMALLOC_HIDDEN;
-// These pages, if they are spare, are not any more.
+// Marks these pages as not spare.
 inline void forget_spare(Region* region, unsigned first, unsigned pages) {
   if (!region->spare.any(first, pages)) return;
   unsigned before = region->spare.count();

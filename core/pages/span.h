@@ -1,14 +1,15 @@
-// Span: a run of pages cut into blocks of one size class, or one large block. The record lives outside the pages.
+// Span: a run of pages cut into blocks of one size class, or one large block. The record is stored outside the pages.
 //
-// Line 0 is what the owner's free() touches; line 1 starts with what other threads touch.
-// Threads: free_list, countdown, bias, carved belong to the owner (a ThreadHeap under its slow_lock for all but the fast
-// path; the central list's lock while unowned; the sampled heap's lock when sampled). owner and remote are atomic. Of a
-// detached span the list behind its first block and the holes are the purger's (heap/holes.h).
-// An owner is never null, but in a record whose page has gone (span_pool.h): a thread without a heap compares its null with it.
+// The owner's free() touches only line 0; line 1 starts with the fields that other threads touch.
+// Threads: free_list, countdown, bias and carved belong to the owner (a ThreadHeap, under its slow_lock for all but the
+// fast path; the central list, under its lock, while unowned; the sampled heap, under its lock, when sampled). owner
+// and remote are atomic. In a detached span, the list behind its first block and the holes belong to the purging thread
+// (heap/holes.h). An owner is never null, except in a record whose page was purged (span_pool.h): a thread without a
+// heap compares its null with it.
 // Invariants:
-//  1. countdown + bias == live (modulo 2^32): the blocks handed out (to the program, a malloc list, a stash or the
-//     remote list), and those that lie in holes (heap/holes.h). A current span's countdown never reaches zero; that of an
-//     available one does when all but the blocks in holes are free.
+//  1. countdown + bias == live (modulo 2^32). Live are the blocks allocated to the program, blocks on a thread's free
+//     list, in a stash or on the remote free list, and those in holes (heap/holes.h). A current span's countdown never
+//     reaches zero; that of an available span does when all blocks except those in holes are free.
 //  2. every carved block that is not live is on free_list exactly once.
 //  3. remote == kUnowned only while owner is kNobody, and changes from it only under the central list's lock.
 #pragma once
@@ -22,7 +23,7 @@
 
 namespace seemalloc {
 
-// A free block: its first word links it to the next.
+// A free block: its first word points to the next one.
 struct Block {
   Block* next;
 };
@@ -33,94 +34,95 @@ struct Region;
 
 enum class SpanKind : uint8_t {
   kForeign = 0,  // the null span: nothing of ours is at this address
-  kFree,         // pages of ours that hold no block now
+  kFree,         // pages of ours without blocks
   kSmall,        // blocks of one class
-  kSampled,      // blocks of one class, each of them recorded by the sampler
+  kSampled,      // blocks of one class, each recorded by the sampler
   kLarge,        // one block of whole pages inside a region
-  kCachedLarge,  // such a span, free, kept by a thread for its next request
+  kCachedLarge,  // a free kLarge span that a thread keeps for its next request
   kHuge,         // one block with a mapping of its own
 };
 
 enum class SpanState : uint8_t {
-  kCurrent,    // the thread heap hands out from it
-  kAvailable,  // on its owner's (or, unowned, the central) list, has free blocks
-  kFull,       // on no list until enough of it is freed
-  kDetached,   // on no list while parts of it are purged (heap/holes.h): frees go on, nothing is handed out
+  kCurrent,    // the thread heap allocates from it
+  kAvailable,  // on its owner's list (or, unowned, on the central list), has free blocks
+  kFull,       // on no list until enough of its blocks are free
+  kDetached,   // on no list while parts of it are purged (heap/holes.h): blocks are freed, none is allocated
 };
 
 struct alignas(kCacheLineBytes) Span {
-  Block* free_list;    // freed by the owner since the last hand-over
+  Block* free_list;    // blocks freed by the owner since it last took the list: the local free list
   uintptr_t owner_;    // the ThreadHeap that may use the fast path, or kNobody. See owner()
   uint64_t reciprocal;  // of block_bytes, for is_block_start()
-  uint32_t countdown;  // frees until the owner must look (free's only counter)
+  uint32_t countdown;  // frees until the owner takes the slow path (free's only counter)
   uint32_t bias;       // live = countdown + bias
   uintptr_t start;
-  uint32_t block_bytes;  // 0 for large and huge: see bytes
+  uint32_t block_bytes;  // 0 for large and huge spans: see bytes
   union {
     uint32_t capacity;      // blocks that fit
-    uint32_t cached_epoch;  // kCachedLarge: when it was put (heap/large_cache.h)
+    uint32_t cached_epoch;  // kCachedLarge: when it was put into the cache (heap/large_cache.h)
   };
-  uint32_t carved;       // blocks ever cut, from the start
+  uint32_t carved;       // blocks ever cut, from the start of the span
   uint8_t size_class;
   SpanKind kind;
   SpanState state;
-  bool known_zero;  // the pages read as zero, as the page heap hands them out
+  bool known_zero;  // the pages read as zero, when the span comes from the page heap
   union {
     bool known_dense;      // kHuge: its memory was used before, and most of it is resident
-    uint8_t sampled_part;  // kSampled: whose it is (heap/sampled.cc)
+    uint8_t sampled_part;  // kSampled: the part that it belongs to (heap/sampled.cc)
   };
-  bool lending_;    // unowned: its blocks are lent to many threads (heap/central.h). See lending()
+  bool lending_;    // unowned: its blocks are shared by many threads (heap/central.h). See lending()
   union {
-    uint32_t home_;           // kSmall: of sampled blocks that would lie in it (heap/homes.h); 0: of none. See home()
-    uint32_t sampled_bytes_;  // kSampled: live blocks, by the size that they were allocated as. See sampled_bytes()
+    uint32_t home_;           // kSmall: home of sampled blocks (heap/homes.h); 0: none. See home()
+    uint32_t sampled_bytes_;  // kSampled: bytes of live blocks, by their requested sizes. See sampled_bytes()
   };
 
-  alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // blocks freed by others: see heap/remote.h
+  alignas(kCacheLineBytes) std::atomic<uint64_t> remote;  // remote free list: see heap/remote.h
   Span* pending_next;                                     // on the owner's pending stack
-  Span* next;                                             // on a list of its owner, the central list or the sampled heap
+  Span* next;                                             // on a list of the owner, central list or sampled heap
   Span* prev;
   Region* region;  // null for huge
   size_t bytes;    // of the whole run
-  uint32_t holes;  // OS pages given back to the system, from the first that the span touches; no list has their blocks
-  uint32_t hole_blocks_;  // that start there. See hole_blocks()
+  uint32_t holes;  // purged OS pages, counted from the first that the span touches; their blocks are on no list
+  uint32_t hole_blocks_;  // blocks that start in holes. See hole_blocks()
   union {
     uint32_t* sample_ids;  // kSampled: one per block
     uint32_t sample_id;    // kLarge, kHuge: 0 when not sampled
     struct {
       uint32_t since;       // when it became available (heap/holes.h)
-      uint32_t worth_from;  // free blocks that make another look for holes worth it
+      uint32_t worth_from;  // free blocks that make another search for holes worthwhile
     } look;                 // kSmall
   };
 
   uint32_t live() const { return countdown + bias; }
   void set_live(uint32_t live) { set_countdown(live - hole_blocks_, hole_blocks_); }
-  // Nobody has a block of it.
+  // No block of it is allocated.
   bool is_empty() const { return live() == hole_blocks_; }
-  // The same for another thread than the owner's: once it is, nobody but the holder of slow_lock can reach it (remote.h, rule 6).
+  // The same, for a thread other than the owner's. Once true, only the holder of slow_lock can reach the span
+  // (remote.h, rule 6).
   bool is_empty_now() const { return live_acquire() == hole_blocks(); }
-  // For a span whose owner is not to be told of anything: it looks by itself whenever a list ends.
+  // For a span whose countdown must never reach zero: its owner checks it whenever a list ends.
   void set_live_quietly(uint32_t live) { set_countdown(live + kNever, 0 - kNever); }
   void set_countdown(uint32_t frees, uint32_t rest) {
     __atomic_store_n(&countdown, frees, __ATOMIC_RELAXED);
     __atomic_store_n(&bias, rest, __ATOMIC_RELAXED);
   }
   static constexpr uint32_t kNever = uint32_t{1} << 31;
-  // After set_live_quietly() the bias stays what it is: only the countdown changes.
+  // After set_live_quietly() the bias is constant: only the countdown changes.
   uint32_t free_blocks_of_current() const { return carved + kNever - countdown; }
   void set_all_live() { __atomic_store_n(&countdown, carved + kNever, __ATOMIC_RELAXED); }
-  // Those on free_list.
+  // Number of blocks on free_list.
   uint32_t free_blocks() const { return carved - live(); }
 
-  // Changes under the lock of whoever cares for the span; a hint without it.
+  // Changes under the lock of the span's owner or list; a hint without it.
   uint32_t hole_blocks() const { return __atomic_load_n(&hole_blocks_, __ATOMIC_RELAXED); }
-  // So many free blocks have been taken off the list because their pages go. They count as live now, by the bias: the
-  // countdown is the owner's, who may be counting.
+  // This many free blocks were taken off the list because their pages are purged. They count as live from now on,
+  // through the bias: the countdown belongs to the owner, which may be decrementing it.
   void add_holes(uint32_t pages, uint32_t blocks) {
     holes |= pages;
     __atomic_store_n(&hole_blocks_, hole_blocks_ + blocks, __ATOMIC_RELAXED);
     __atomic_store_n(&bias, bias + blocks, __ATOMIC_RELAXED);
   }
-  // They are about to be handed out: they go on counting as live.
+  // The blocks are about to be allocated: they continue to count as live.
   void remove_holes(uint32_t pages, uint32_t blocks) {
     holes &= ~pages;
     __atomic_store_n(&hole_blocks_, hole_blocks_ - blocks, __ATOMIC_RELAXED);
@@ -144,16 +146,16 @@ struct alignas(kCacheLineBytes) Span {
   uint32_t home() const { return __atomic_load_n(&home_, __ATOMIC_RELAXED); }
   void set_home(uint32_t home) { __atomic_store_n(&home_, home, __ATOMIC_RELAXED); }
 
-  // The owner's free: the block is on the list as soon as another thread can see it there, with its link.
+  // The owner's free. Release: a thread that sees the block on the list also sees its link.
   SEEMALLOC_ALWAYS_INLINE void push_freed(Block* block) {
     block->next = free_list;
     __atomic_store_n(&free_list, block, __ATOMIC_RELEASE);
   }
-  // The list as another thread sees it that has detached the span: what is behind the first block does not change.
+  // The list as seen by another thread that has detached the span: the part behind the first block does not change.
   Block* free_list_acquire() const { return __atomic_load_n(&free_list, __ATOMIC_ACQUIRE); }
 
-  // The owner's last access of a free: everything it wrote to the span comes before. Pairs with live_acquire().
-  // Returns true at zero.
+  // The owner's last access in a free; all its writes to the span come before. Pairs with live_acquire(). Returns true
+  // at zero.
   SEEMALLOC_ALWAYS_INLINE bool count_down() {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
     __asm__ volatile("" ::: "memory");  // x86 keeps stores in order; one instruction instead of three
@@ -164,17 +166,17 @@ struct alignas(kCacheLineBytes) Span {
     return left == 0;
 #endif
   }
-  // Read by threads that do not own the span. Holding the owner's slow_lock it is at least the true number, and no
-  // access of the owner's that it counts is still under way.
+  // For threads that do not own the span. With the owner's slow_lock held, the result is at least the true number, and
+  // every access of the owner that it counts has completed.
   uint32_t live_acquire() const { return __atomic_load_n(&countdown, __ATOMIC_ACQUIRE) + __atomic_load_n(&bias, __ATOMIC_RELAXED); }
 
-  // True when p is where a block starts: the offset is a multiple of block_bytes (Lemire's divisibility test; a
-  // multiplication instead of a division). Requires: p lies in the span, which is cut into blocks.
+  // True when p is the start of a block: its offset is a multiple of block_bytes (Lemire's divisibility test; a
+  // multiplication instead of a division). Requires: p is in the span, which is cut into blocks.
   SEEMALLOC_ALWAYS_INLINE bool is_block_start(const void* p) const {
     return (reinterpret_cast<uintptr_t>(p) - start) * reciprocal < reciprocal;
   }
-  // True when p is where a block starts that has been cut, whatever p is: the product's upper half is the block's number
-  // (more than that for offsets past 32 bits).
+  // True when p is the start of a block that has been cut, for any p: the product's upper half is the block's index
+  // (more than that for offsets beyond 32 bits).
   SEEMALLOC_ALWAYS_INLINE bool is_carved_block(const void* p) const {
     __extension__ using Product = unsigned __int128;
     Product product = static_cast<Product>(reinterpret_cast<uintptr_t>(p) - start) * reciprocal;

@@ -14,20 +14,20 @@ namespace seemalloc::pages {
 
 namespace {
 
-// In place of a page's first record.
+// The header of a page of records, in place of its first record.
 struct RecordPage {
   RecordPage* next;
   RecordPage* previous;
-  Span* free;  // linked through `next`: `remote` and `owner_` of a free record keep values that lead nowhere
+  Span* free;  // linked through `next`: `remote` and `owner_` of a free record must keep values that lead nowhere
   uint32_t taken;
-  uint32_t carved;  // of its records, from the first
+  uint32_t carved;  // records ever used, from the first
 };
 static_assert(sizeof(RecordPage) <= sizeof(Span));
 
 class PageList {
  public:
   RecordPage* front() const { return first_; }
-  // The front one, off the list; null when there is none.
+  // Removes and returns the first page; null when there is none.
   RecordPage* pop() {
     RecordPage* page = first_;
     if (page != nullptr) remove(page);
@@ -53,14 +53,14 @@ constexpr size_t kMostRecent = 64;
 constexpr size_t kMostGoing = 64;  // at once
 
 constinit Lock lock;
-// Those that were freed last, for the next to be taken: linked through `next`, as yet on no page's list.
+// The records freed last, which are reused first. They are linked through `next` and not yet on their pages' lists.
 constinit Span* recent = nullptr;
 constinit size_t recent_count = 0;
 constinit PageList partial;
-constinit PageList empty, empty_before;  // since the last tick, and longer
+constinit PageList empty, empty_before;  // empty since the last tick; empty for longer
 constinit RecordPage** absent = nullptr;
 constinit size_t absent_count = 0, absent_room = 0, page_count = 0;
-constinit RecordPage* going[kMostGoing] = {};  // off all lists, while somebody gives them back
+constinit RecordPage* going[kMostGoing] = {};  // on no list while a thread purges them
 constinit size_t going_count = 0;
 constinit std::atomic<size_t> absent_bytes{0};
 
@@ -97,7 +97,7 @@ bool make_pages_locked(size_t count) {
   for (size_t i = count; i-- > 0;) push_absent(reinterpret_cast<RecordPage*>(fresh + i * os::page_bytes()));
   return true;
 }
-// Of a chunk, or of one where there is little address space left.
+// Makes a chunk of pages, or one page where address space is short.
 bool make_pages_locked() { return make_room_for_absent_locked() && (make_pages_locked(kPagesPerChunk) || make_pages_locked(1)); }
 
 RecordPage* pop_absent_locked() {
@@ -106,7 +106,7 @@ RecordPage* pop_absent_locked() {
   return absent[absent_count];
 }
 
-// The first on `partial`, which is made so if there is none; null when memory is refused.
+// The first page on `partial`; one is added if the list is empty. Null when memory is refused.
 RecordPage* partial_page_locked() {
   if (partial.front() != nullptr) return partial.front();
   RecordPage* page = empty.pop();
@@ -161,7 +161,7 @@ void give_recent_to_pages() {
   }
 }
 
-// While one is moved another stands in its array twice: not what a fork may see.
+// While a page is moved, another is in the array twice. A fork must not see this state.
 void sort_going_locked() {
   for (size_t i = 1; i < going_count; i++) {
     RecordPage* page = going[i];
@@ -171,7 +171,7 @@ void sort_going_locked() {
   }
 }
 
-// False when somebody is at it, or there are none.
+// Returns false when another thread is purging, or when there are no pages.
 bool take_going(PageList& from) {
   LockGuard guard(lock);
   if (going_count != 0) return false;
@@ -186,17 +186,17 @@ size_t end_of_neighbours(size_t from) {
   return end;
 }
 
-// Those from `gone` on could not be given back.
+// The pages from index `gone` on could not be purged.
 void end_going(size_t gone) {
   LockGuard guard(lock);
   for (size_t i = 0; i < going_count; i++) i < gone ? push_absent(going[i]) : empty.push(going[i]);
   going_count = 0;
 }
 
-// Pages that went.
+// Returns the number of pages purged.
 size_t give_back(PageList& from, size_t most) {
   size_t all = 0;
-  // fork in a signal handler in between: the child goes on with it.
+  // If a signal handler forks in between, the child continues the purge.
   count_held(+1);
   while (all < most && take_going(from)) {
     size_t gone = 0;
@@ -252,7 +252,7 @@ size_t purge_old_span_records(size_t most_pages) {
   give_recent_to_pages();
   size_t pages = give_back(empty_before, most_pages);
   LockGuard guard(lock);
-  // What is left is as old as it was; the next tick goes on with it.
+  // Pages that are left keep their age; the next tick continues with them.
   if (empty_before.front() == nullptr) {
     empty_before = empty;
     empty = PageList{};
@@ -266,13 +266,13 @@ size_t purge_span_records() {
   return (pages + give_back(empty, SIZE_MAX)) * os::page_bytes();
 }
 
-// Acquire: whoever reads it first and what the arena has handed out afterwards finds no less there.
+// Acquire: a thread that first reads this and then the arena's total sees a total that includes at least these bytes.
 size_t absent_span_record_bytes() { return absent_bytes.load(std::memory_order_acquire); }
 
 void lock_span_pool_for_fork() { lock.lock_for_fork(); }
 void unlock_span_pool_after_fork(bool in_child) {
-  // Whoever gave them back is the parent's, unless this thread was interrupted: whether they have gone already nobody knows. Where it is
-  // refused they are lost.
+  // Unless this thread was interrupted, the thread that was purging exists only in the parent. It is unknown which
+  // pages were purged already, so all are purged again. A page whose purge is refused is lost.
   if (in_child && !fork_interrupts_a_holder) {
     for (size_t i = 0; i < going_count; i++) {
       if (os::purge(going[i], os::page_bytes(), os::Reason::kRecords)) push_absent(going[i]);

@@ -14,7 +14,7 @@ namespace seemalloc::pages {
 namespace {
 
 std::atomic<bool> anything_ripe{false};
-std::atomic<bool> lazy_refused{false};  // the kernel does not know it
+std::atomic<bool> lazy_refused{false};  // the kernel does not support MADV_FREE
 
 // ---- detaching ----
 
@@ -22,7 +22,7 @@ struct Range {
   uint16_t first, pages;
 };
 
-// Runs of one region that are being given back.
+// Runs of one region that are being purged.
 struct Batch {
   Region* region = nullptr;
   bool splits_huge_page = false;
@@ -40,7 +40,8 @@ PageBits chosen_pages(const Region* region, What what) {
 
 void detach_range_locked(Shard& shard, Region* region, unsigned first, unsigned pages) {
   shard.dirty_pages -= region->dirty().count(first, pages);
-  if (!region->lazy.empty()) backing.add(region->lazy.count(first, pages) * kPageBytes);  // all that is detached is charged
+  // All detached pages are charged.
+  if (!region->lazy.empty()) backing.add(region->lazy.count(first, pages) * kPageBytes);
   region->used.set(first, pages);
   region->purging.set(first, pages);
   region->forget_dirty(first, pages);
@@ -48,8 +49,8 @@ void detach_range_locked(Shard& shard, Region* region, unsigned first, unsigned 
   forget_spare(region, first, pages);
 }
 
-// Whether the region lies on a huge page that stays, though these of its pages are free. When all that is free of a dense one is
-// due, the region rests: what is free is memory like any other, so that not only dense spans may use it up.
+// Whether the region is on a huge page that must stay although these pages are free. When all free pages of a dense
+// region are due, the region rests: its spare pages become ordinary free memory, so that any span may use them.
 bool keeps_huge_page_locked(Shard& shard, Region* region, const PageBits& pages, Apart apart) {
   if (!region->huge || apart == Apart::kAny || pages.count() == kPagesPerRegion) return false;
   if (apart == Apart::kNone) return true;
@@ -60,13 +61,13 @@ bool keeps_huge_page_locked(Shard& shard, Region* region, const PageBits& pages,
   return true;
 }
 
-// Detaches the runs of a region that are wanted, as if they were used.
+// Detaches the runs of a region that the sweep selects: they count as used.
 void detach_locked(Shard& shard, Region* region, Sweeping* s, Batch* batch) {
   batch->region = region;
   batch->count = 0;
   PageBits pages = chosen_pages(region, s->what);
   if (region->collapsing || keeps_huge_page_locked(shard, region, pages, s->apart)) return;
-  if (region->resting) shard.wake(region);  // it was ripe before
+  if (region->resting) shard.wake(region);  // it had ripe runs
   unsigned first = 0, length = 0;
   for (unsigned from = 0; s->pages_left != 0 && pages.next_run(true, from, &first, &length); from = first + length) {
     if (length < s->least) continue;
@@ -82,13 +83,15 @@ void detach_locked(Shard& shard, Region* region, Sweeping* s, Batch* batch) {
 
 enum class Next { kFound, kLookOn, kEnd };
 
-// The next region that has something to be given back. A few at a time, so that others get the lock.
+// Detaches runs of the next region that has any. Checks only a few regions at a time, so that other threads get the
+// lock.
 Next detach_next_locked(Shard& shard, WalkPosition* position, Sweeping* s, Batch* batch) {
   for (unsigned looks = 0; s->pages_left != 0; looks++) {
     if (looks == kLooksPerLock) return Next::kLookOn;
     Region* region = shard.dirty_behind(position->seen);
     if (region == nullptr) return Next::kEnd;
-    // Not when it is detached: what is refused would come back in front of a walk that has not kept any.
+    // Not as soon as all its pages are detached: pages whose purge is refused would put the region in front of a walk
+    // that has no position yet.
     if (region->dirty().empty() && region->lazy.empty() && region->purging.empty()) {
       shard.take_off_dirty_list(position->seen);
       continue;
@@ -110,7 +113,7 @@ bool detach_ripe_locked(Shard& shard, Sweeping* s, Batch* batch) {
   return false;
 }
 
-// ---- giving back ----
+// ---- purging ----
 
 enum class How { kNow, kLazily };
 
@@ -119,7 +122,7 @@ How how_for(const Sweeping& s) {
   return lazily && !lazy_refused.load(std::memory_order_relaxed) ? How::kLazily : How::kNow;
 }
 
-// The whole OS pages of a range: what of it can go.
+// The part of a range that can be purged: its whole OS pages.
 Range whole_os_pages(const Region* region, const Range& range) {
   uintptr_t start = round_up(region->address_of(range.first), os::page_bytes());
   uintptr_t end = round_down(region->address_of(range.first + range.pages), os::page_bytes());
@@ -127,7 +130,7 @@ Range whole_os_pages(const Region* region, const Range& range) {
   return Range{static_cast<uint16_t>(region->page_of(start)), static_cast<uint16_t>((end - start) >> kPageShift)};
 }
 
-// False when it was refused.
+// Returns false when refused.
 bool purge_range(const Batch& batch, const Range& range, How how, os::Reason reason) {
   Range whole = whole_os_pages(batch.region, range);
   if (whole.pages == 0) return false;
@@ -139,7 +142,7 @@ bool purge_range(const Batch& batch, const Range& range, How how, os::Reason rea
   return gone;
 }
 
-// The pages are free again: what has not gone is dirty as if just freed.
+// The pages become free again. Those not purged are dirty, as if just freed.
 void reattach_locked(Shard& shard, Region* region, const Range& range, const Range& gone) {
   region->used.clear(range.first, range.pages);
   region->purging.clear(range.first, range.pages);
@@ -151,12 +154,12 @@ void reattach_locked(Shard& shard, Region* region, const Range& range, const Ran
   shard.put_on_dirty_list(region);
 }
 
-// `purged`: by the places of the ranges in the batch.
+// `purged`: indexed like the ranges of the batch.
 void reattach_batch(Shard& shard, const Batch& batch, const PageBits& purged, How how, bool on_request) {
   Region* region = batch.region;
   LockGuard guard(shard.lock);
   for (unsigned i = 0; i < batch.count; i++) {
-    // In the child of a fork by a signal handler that interrupted us they are back already.
+    // In the child of a fork made by a signal handler that interrupted this function, they are reattached already.
     if (!region->purging.any(batch.ranges[i].first, batch.ranges[i].pages)) continue;
     Range gone = purged.any(i, 1) ? whole_os_pages(region, batch.ranges[i]) : Range{batch.ranges[i].first, 0};
     reattach_locked(shard, region, batch.ranges[i], gone);
@@ -185,7 +188,7 @@ void give_back(Shard& shard, const Batch& batch, Sweeping* s) {
   s->refused |= pages == 0;
 }
 
-// Takes the time since the last call from the budget.
+// Charges the time since the last call to the budget.
 void pay(const Sweeping& s, uint64_t* since_ns) {
   if (s.budget == nullptr) return;
   uint64_t now = os::thread_cpu_ns();
@@ -265,7 +268,7 @@ void reattach_all_locked(Shard& shard) {
     unsigned first = 0, length = 0;
     PageBits purging = region->purging;
     for (unsigned from = 0; purging.next_run(true, from, &first, &length); from = first + length) {
-      // The pages may or may not have gone, so they count as dirty.
+      // It is unknown whether the pages were purged, so they count as dirty.
       reattach_locked(shard, region, Range{static_cast<uint16_t>(first), static_cast<uint16_t>(length)}, Range{0, 0});
     }
     shard.refile(region);

@@ -8,15 +8,15 @@
 namespace seemalloc::pages {
 
 namespace {
-constexpr size_t kMapStepBytes = 64 * KiB;  // entries of 64 MiB
+constexpr size_t kMapStepBytes = 64 * KiB;  // entries for 64 MiB
 constexpr size_t kLeastDistance = 4 * GiB;
 constexpr uintptr_t kLeastTop = 64 * GiB;
 
-// A region of the process's window, for records where the kernel refuses a mapping more.
+// Returns a region of the process's window, for records when the kernel refuses another mapping.
 void* region_for_records(size_t bytes, size_t* got) {
   if (bytes > kRegionBytes) return nullptr;
   *got = kRegionBytes;
-  // Not traced: records are wanted where little stack is left.
+  // Not traced: records may be needed where little stack is left.
   bool inner_before = os::inner_calls;
   os::inner_calls = true;
   void* region = reinterpret_cast<void*>(window.map_region());
@@ -39,8 +39,8 @@ void Window::forget(uintptr_t start, size_t bytes) {
   if (from < to) set((from - base) >> kPageShift, (to - from) >> kPageShift, &foreign_span);
 }
 
-// Chooses the base: an eighth of the address space below where the kernel would map a region, so that there is as much room
-// for others; nearer where that is not to be had (a sanitizer's shadow).
+// Chooses the base: an eighth of the address space below the place where the kernel would map a region, which leaves as
+// much room for others; nearer if that is not available (a sanitizer's shadow).
 bool Window::place_locked() {
   if (base_ != kNowhere) return true;
   if (too_late_) return false;
@@ -48,7 +48,7 @@ bool Window::place_locked() {
   if (probe == nullptr) return false;
   os::unmap(probe, kRegionBytes, os::Reason::kPageMap);
   uintptr_t top = round_down(reinterpret_cast<uintptr_t>(probe), kRegionBytes);
-  if (top < kLeastTop) top = kLeastTop;  // mapped from low addresses upwards (valgrind)
+  if (top < kLeastTop) top = kLeastTop;  // mappings are placed from low addresses upwards (valgrind)
   for (size_t distance = top / 8; distance >= kLeastDistance; distance /= 8) {
     uintptr_t base = round_down(top - distance, kRegionBytes);
     size_t pages = round_down(distance / 2, kRegionBytes) / kPageBytes;
@@ -64,7 +64,7 @@ bool Window::place_locked() {
   return false;
 }
 
-// Makes entries for one region more.
+// Adds the entries of one region.
 bool Window::add_region_locked() {
   if (pages_ + kPagesPerRegion > end_) return false;
   size_t have = map_bytes();
@@ -77,7 +77,7 @@ bool Window::add_region_locked() {
   return true;
 }
 
-// A huge block of ours in a hole has one entry, where it starts.
+// A huge block of ours in a hole of the window has only one entry, where it starts.
 bool Window::is_kept_mapped(size_t page) const { return span_at(page + 1) == &free_span && span_at(page + 2) == &free_span; }
 
 uintptr_t Window::take_place_locked() {
@@ -118,7 +118,7 @@ void Window::unmap_region(uintptr_t start, os::Reason reason) {
 
 bool Window::has_entry(uintptr_t start) {
   LockGuard guard(lock_);
-  // Placed before anything is outside, so that nothing outside is ever where the window will be.
+  // The window is placed before anything is entered outside, so nothing outside is ever where the window will be.
   if (!place_locked()) too_late_ = true;
   size_t page = (start - base_) >> kPageShift;
   if (page < pages_) return true;
