@@ -1,4 +1,4 @@
-// OptionOfAll: gives an option a value for all tests of a program. OptionForTest is for a scope.
+// OptionOfAll: gives an option a value for all tests of a program. For a single scope use OptionForTest.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// How often a test does the same again: models on random operations, sums that must be right on average, profiles while
-// threads run. The thread sanitizer makes it twenty times slower and needs no average to see a race: there each does a
-// quarter; the other builds do all.
+// Number of repetitions in a test: models on random operations, sums that must be right on average, profiles while
+// threads run. ThreadSanitizer makes tests twenty times slower and needs no average to see a race: under it each test
+// does a quarter of the repetitions, in the other builds all.
 #pragma once
 
 namespace seemalloc {

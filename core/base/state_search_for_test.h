@@ -1,4 +1,5 @@
-// Visits every state that a model of some threads can reach, each once: what no schedule reaches cannot happen.
+// StateSearch: visits every state that a model of some threads can reach, each once. A state that no schedule reaches
+// cannot happen.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ class StateSearch {
  public:
   virtual ~StateSearch() = default;
 
-  // From the first state on; empty when no path has a problem, else the first that was found.
+  // Explores from the initial state. Returns an empty string when no path has a problem, else the first problem found.
   std::string explore() {
     visit(State{});
     return problem_;
@@ -26,7 +27,7 @@ class StateSearch {
   std::string problem_;
 
  private:
-  // Judges a state that is new, and visits all that one step makes of it.
+  // Checks a new state, and visits all states that one step leads to.
   virtual void go_on(const State& s) = 0;
 
   std::set<State> seen_;

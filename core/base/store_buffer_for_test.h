@@ -1,5 +1,6 @@
-// A processor's store buffer, for models of what threads do without locks: stores wait in it in their order, each until it drains,
-// at any time; the thread itself sees them at once. A part of a model's state, so it can be compared and copied.
+// StoreBuffer: a processor's store buffer, for models of lock-free protocols. Stores wait in it in order; each may
+// drain at any time, and the thread itself sees them immediately. It is a part of a model's state, so it can be
+// compared and copied.
 #pragma once
 
 #include <deque>
@@ -21,7 +22,7 @@ class StoreBuffer {
     return value;
   }
 
-  // False when nothing waits.
+  // Returns false when the buffer is empty.
   template <class Memory>
   bool drain_one(Memory& memory) {
     if (waiting_.empty()) return false;
@@ -29,7 +30,7 @@ class StoreBuffer {
     waiting_.pop_front();
     return true;
   }
-  // A fence, or an atomic step.
+  // A fence, or an atomic read-modify-write.
   template <class Memory>
   void drain(Memory& memory) {
     while (drain_one(memory)) {

@@ -34,7 +34,7 @@ Span* take(size_t page_count) {
   return span;
 }
 
-// Sums up what invariant 1 says.
+// The sum that invariant 1 requires.
 size_t counted_bytes() {
   PageStatistics regions = page_statistics();
   HugeStatistics huge = huge_statistics();
@@ -67,11 +67,11 @@ TEST(Backing, RefusesWhatIsBeyondTheLimit) {
   unsigned regions = region_count();
   EXPECT_EQ(take(16), nullptr);
   EXPECT_EQ(region_count(), regions) << "a refused request leaves no region behind";
-  // What is free and dirty has room already.
+  // Free dirty pages are already charged.
   release(spans.back());
   spans.back() = take(16);
   EXPECT_NE(spans.back(), nullptr);
-  // Huge memory has none before that is purged.
+  // Huge memory has no room before they are purged.
   for (Span* span : spans) release(span);
   EXPECT_EQ(allocate_huge(3 * MiB, kPageBytes), nullptr);
   purge_all();
@@ -88,7 +88,7 @@ TEST(Backing, AHugeBlockGrowsByItsGrowthOnly) {
   Span* span = allocate_huge(24 * MiB, kPageBytes);
   ASSERT_NE(span, nullptr);
   memset(reinterpret_cast<void*>(span->start), 1, span->bytes);
-  // Nothing may lie behind it, so that it has to move; both at once would not fit.
+  // Blocks the addresses behind it, so that it has to move; the limit has no room for both copies at once.
   void* behind = reinterpret_cast<void*>(span->start + span->bytes);
   bool mapped = os::map_at(span->start + span->bytes, os::page_bytes(), os::Reason::kHuge);
   EXPECT_TRUE(resize_huge(span, 36 * MiB));
@@ -98,7 +98,7 @@ TEST(Backing, AHugeBlockGrowsByItsGrowthOnly) {
   EXPECT_EQ(backing.bytes(), counted_bytes());
 }
 
-// What is behind a block and cached is counted already.
+// Cached memory behind a block is already charged.
 TEST(Backing, AHugeBlockGrowsIntoWhatIsCachedBehindItAtTheLimit) {
   purge_all();
   Span* span = allocate_huge(16 * MiB, kPageBytes);
@@ -116,11 +116,11 @@ TEST(Backing, AHugeBlockGrowsIntoWhatIsCachedBehindItAtTheLimit) {
   EXPECT_EQ(backing.bytes(), counted_bytes());
 }
 
-// ---- on its way ----
+// ---- memory in transit ----
 
 size_t least_seen;
 
-// Each of these calls may take long, while others charge.
+// Each of these calls may take long, while other threads charge memory.
 long note_least(long number) {
   if (number == SYS_munmap || number == SYS_madvise || number == SYS_mincore) least_seen = std::min(least_seen, backing.bytes());
   return 0;
@@ -195,7 +195,7 @@ TEST(Backing, AChildCountsNothingThatOtherThreadsHadUnderWay) {
   Span* run = take(16);
   Span* huge = allocate_huge(3 * MiB, kPageBytes);
   release(take(8));
-  backing.add(100 * MiB);  // a thread of the parent is about to map that
+  backing.add(100 * MiB);  // a thread of the parent is about to map this much
   int child = fork_between_handlers();
   if (child == 0) {
     bool same = backing.bytes() == counted_bytes();
@@ -211,7 +211,7 @@ TEST(Backing, AChildCountsNothingThatOtherThreadsHadUnderWay) {
   release_huge(huge);
 }
 
-// The thread that forks is on its way itself: a signal handler of the program forks.
+// Here the forking thread itself is in the middle of an operation: a signal handler of the program forks.
 long fork_when_unmapping(long number) {
   if (number != SYS_munmap) return 0;
   os::fault_hook = nullptr;
@@ -233,9 +233,9 @@ TEST(Backing, AForkingThreadGivesBackWhatItsChildCounts) {
   EXPECT_EQ(backing.bytes(), counted_bytes());
 }
 
-// ---- together ----
+// ---- combined ----
 
-// Whatever is done, and whatever of it the kernel refuses: the counter is what a walk finds.
+// The counter equals the sum found by a walk, for random operations and refusals by the kernel.
 void random_operations(unsigned seed, bool limited) {
   std::mt19937 random(seed);
   std::vector<Span*> runs, huge;

@@ -1,5 +1,5 @@
-// Dense regions become huge pages: which, when, how often, and what stays as it was. Where the kernel gives none only the pacing
-// and the refusals are tested.
+// Moving dense regions onto huge pages: which, when, how often, and that their contents stay the same. On a kernel
+// without huge pages only the pacing and the refusals are tested.
 #include "core/pages/collapse.h"
 
 #include <errno.h>
@@ -92,7 +92,7 @@ TEST(CollapsePacing, ASettingIsReadAgainLater) {
 
 // ---- regions ----
 
-// The helper's clock and the program's, made up: each round half a second of work later.
+// Simulated clocks of the helper thread and of the program: half a second passes in each round.
 uint64_t clock_ns = 0, worked_ns = 0;
 
 void pass_rounds(unsigned rounds, uint64_t worked_per_round_ns = 400 * kMillisecond_ns) {
@@ -103,7 +103,7 @@ void pass_rounds(unsigned rounds, uint64_t worked_per_round_ns = 400 * kMillisec
     collapse_dense_regions(clock_ns);
   }
 }
-constexpr unsigned kSoon = 9, kLongEnough = 14;  // rounds: less than kDenseFor_ns, and more
+constexpr unsigned kSoon = 9, kLongEnough = 14;  // rounds: fewer than kDenseFor_ns takes, and more
 
 uint64_t collapses() { return os::call_count(os::Call::kCollapse).calls; }
 
@@ -145,18 +145,18 @@ bool kernel_collapses() {
   return answer;
 }
 
-// A heap that is large enough, and one region in it of which these runs have been written to.
+// A heap that is large enough, and one region in it whose runs of these lengths have been written to.
 class Collapse : public testing::Test {
  protected:
   void SetUp() override {
     if (!kernel_collapses()) GTEST_SKIP() << "the kernel does not make huge pages of small ones";
     if (clock_ns == 0) clock_ns = os::coarse_monotonic_ns();
-    clock_ns += 1000 * kSecond_ns;  // whatever the last test has made wait
+    clock_ns += 1000 * kSecond_ns;  // ends every wait that an earlier test started
     purge_all();
     while (region_count() < 40) others.push_back(take(kMaxRegionRunPages));
     unsigned regions = region_count();
     while (region_count() == regions) others.push_back(take(kMaxRegionRunPages));
-    others.push_back(take(kMaxRegionRunPages));  // the last one's other half: now all are full
+    others.push_back(take(kMaxRegionRunPages));  // the other half of the last region: now all are full
   }
   void TearDown() override {
     for (Span* span : others) release(span);
@@ -165,7 +165,7 @@ class Collapse : public testing::Test {
     if (kernel_collapses()) EXPECT_EQ(page_statistics().used_bytes, 0u);
   }
 
-  // A fresh region, with runs of these lengths.
+  // Creates a fresh region with runs of these lengths.
   Region* fresh(const std::vector<unsigned>& lengths) {
     for (unsigned pages : lengths) {
       own.push_back(take(pages));
@@ -181,7 +181,7 @@ class Collapse : public testing::Test {
     EXPECT_EQ(others.back()->region, others[others.size() - 2]->region);
     return others.back()->region;
   }
-  // All that is free of it has been due.
+  // Marks all its free pages as due.
   static void let_it_rest(Region* region) {
     region->due |= region->young;
     region->due |= region->old;
@@ -211,7 +211,7 @@ TEST_F(Collapse, ARegionThatHasBeenDenseForAWhileIsMovedAsItIs) {
   EXPECT_FALSE(region->collapsing);
   EXPECT_EQ(page_statistics().huge_pages, 1u) << "the others are full, but nobody has written to them";
   expect_contents();
-  // What nobody had is resident now, zero, and counts.
+  // The unallocated pages are resident now, read as zero, and are counted.
   EXPECT_EQ(page_statistics().dirty_bytes, 12 * kPageBytes);
   expect_books();
   uint64_t before = collapses();
@@ -258,7 +258,7 @@ TEST_F(Collapse, UnderALimitOneAtATime) {
   EXPECT_EQ(most, 1u);
 }
 
-// In the parent a copy would be made of all of it.
+// In the parent, a move would copy all of it.
 TEST_F(Collapse, WhatAForkedChildSharesIsNotMoved) {
   Region* region = fresh({128, 116});
   int ends[2];
@@ -281,7 +281,7 @@ TEST_F(Collapse, WhatAForkedChildSharesIsNotMoved) {
   expect_contents();
 }
 
-// What stays with a dense huge page is nobody's work, until it is wanted, asked for, or the region is not dense.
+// Free pages of a dense huge page cause no work until they are allocated, requested, or the region is no longer dense.
 TEST_F(Collapse, ARegionThatRestsWakesNobody) {
   Region* region = fresh({128, 100, 16});
   pass_rounds(kSoon + kLongEnough);
@@ -413,7 +413,7 @@ TEST_F(Collapse, ASmallHeapKeepsItsSmallPages) {
 
 std::atomic<unsigned> advices, refused;
 std::atomic<int> refuse_with;
-// Of the three calls for a region the one in the middle is refused.
+// Refuses the middle one of the three calls for a region.
 long refuse_to_collapse(long number) {
   if (number != SYS_madvise || ++advices % 3 != 2) return 0;
   refused++;
@@ -459,10 +459,10 @@ TEST_F(Collapse, WithoutAnAnswerAboutResidencyThereIsNone) {
   expect_books();
 }
 
-// ---- what happens meanwhile ----
+// ---- concurrent changes ----
 
 std::vector<Span*>* freed_meanwhile = nullptr;
-// All of the region is freed and purged while the kernel is about to move it, and memory runs out.
+// Frees and purges the whole region while the kernel is about to move it and memory runs out.
 long free_all_when_collapsing(long number) {
   if (number != SYS_madvise || ++advices != 2) return 0;
   os::fault_hook = nullptr;
@@ -495,7 +495,7 @@ TEST_F(Collapse, ARegionThatIsFreedMeanwhileStaysMapped) {
   EXPECT_EQ(region_count(), regions - 1);
 }
 
-// Forks before the kernel moves a region, or when it has: the second call for it, or the third.
+// Forks before the kernel moves a region (the second call for it) or after (the third).
 unsigned fork_at = 2;
 long fork_when_collapsing(long number) {
   if (number != SYS_madvise || ++advices != fork_at) return 0;
@@ -537,7 +537,7 @@ TEST_F(Collapse, WhatIsUnderWayIsOverInAForkedChild) {
   }
 }
 
-// Holes of a span are purged before the kernel moves its region, or when it has.
+// Purges holes of a span before or after the kernel moves its region.
 Span* part_goes_of = nullptr;
 unsigned part_goes_at = 2;
 long purge_part_when_collapsing(long number) {
@@ -578,7 +578,7 @@ TEST_F(Collapse, WhatIsTakenApartMeanwhileDoesNotLieOnAHugePage) {
 
 // ---- under load ----
 
-// Threads write, check, release and purge runs in regions that are moved again and again.
+// Threads write, check, release and purge runs in regions that are repeatedly moved.
 TEST_F(Collapse, ContentsStayWhileOthersWriteFreeAndPurge) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -588,7 +588,7 @@ TEST_F(Collapse, ContentsStayWhileOthersWriteFreeAndPurge) {
   for (unsigned t = 0; t < 3; t++) {
     threads.emplace_back([&, t] {
       std::mt19937 random(seed + t);
-      // A few regions' worth; most of it stays, so that they are dense.
+      // A few regions' worth. Most of it stays allocated, so that the regions are dense.
       std::vector<std::pair<Span*, unsigned>> mine(64);
       for (auto& [span, fill_seed] : mine) fill(span = take(12, t), fill_seed = random());
       while (!done) {
@@ -608,7 +608,7 @@ TEST_F(Collapse, ContentsStayWhileOthersWriteFreeAndPurge) {
       }
     });
   }
-  // Long rounds: each finds what it saw in the one before.
+  // Long rounds: each sees the state that the one before left.
   for (uint64_t end = os::monotonic_ns() + 3 * kSecond_ns; os::monotonic_ns() < end;) {
     clock_ns += 5000 * kSecond_ns;
     pass_rounds(1, 5000 * kSecond_ns);

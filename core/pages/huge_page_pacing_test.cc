@@ -8,7 +8,7 @@ namespace {
 constexpr uint64_t kFast_ns = 200'000;
 constexpr uint64_t kSlow_ns = 4'300'000;
 
-// Regions that do without before the next huge page.
+// Number of regions without a huge page before the next one.
 int skipped(HugePagePacing& pacing, int most = 1'000'000) {
   int count = 0;
   while (count < most && !pacing.due()) count++;
@@ -27,7 +27,7 @@ TEST(HugePagePacing, PaysASlowOneBackFirst) {
   HugePagePacing pacing;
   ASSERT_TRUE(pacing.due());
   pacing.delivered(kSlow_ns);
-  // 3.7 ms too much, 12 µs a region.
+  // 3.7 ms too slow, 12 µs credited per region.
   EXPECT_EQ(skipped(pacing), 309);
   pacing.delivered(kFast_ns);
   EXPECT_TRUE(pacing.due());

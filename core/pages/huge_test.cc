@@ -1,4 +1,5 @@
-// Huge memory: what is cached and how it serves the next request (huge_cache.h, seams.h, huge.h), refusals included.
+// Huge memory: what is cached and how it serves the next request (huge_cache.h, seams.h, huge.h), with refused system
+// calls.
 #include "core/pages/huge.h"
 
 #include <gtest/gtest.h>
@@ -128,7 +129,7 @@ TEST(HugeCache, WhatWasFreedAtOneTimeBecomesOneAndGoesByAge) {
   EXPECT_TRUE(cache.take_old(6, &out));
 }
 
-// Neither unmapped nor purged when it was tried: to take it again would never end.
+// It could be neither unmapped nor purged: taking it again would loop forever.
 TEST(HugeCache, WhatCannotBeGivenBackIsNotTakenForIt) {
   static HugeCache cache;
   ASSERT_TRUE(cache.put(extent(1000, 1, UINT64_MAX)));
@@ -136,7 +137,7 @@ TEST(HugeCache, WhatCannotBeGivenBackIsNotTakenForIt) {
   EXPECT_FALSE(cache.take_oldest(&out));
 }
 
-// No byte is handed out twice and none is lost, whatever is put and taken.
+// No byte is allocated twice and none is lost, whatever is put and taken.
 TEST(HugeCache, AgreesWithAModel) {
   static HugeCache cache;
   unsigned seed = std::random_device{}();
@@ -185,7 +186,7 @@ TEST(HugeCache, AgreesWithAModel) {
   }
 }
 
-// ---- what went at once ----
+// ---- memory unmapped immediately ----
 
 constexpr uint64_t kDelay_ns = kSecond_ns;
 
@@ -225,7 +226,7 @@ TEST(WantedAgain, NeitherWhatWentLongAgoNorTheSameBytesTwice) {
   EXPECT_FALSE(memory.worth_keeping(6 * kSecond_ns, kDelay_ns)) << "three delays ago";
 }
 
-// ---- the whole ----
+// ---- all together ----
 
 class HugeMemory : public testing::Test {
  protected:
@@ -233,7 +234,7 @@ class HugeMemory : public testing::Test {
   void TearDown() override { purge_huge(UINT64_MAX); }
 };
 
-// Frees blocks with a gap between any two: no run has more than `each`.
+// Frees blocks with a gap between any two of them: no run is longer than `each`.
 void free_apart(size_t each, int count, std::vector<Span*>* between) {
   std::vector<Span*> blocks;
   for (int i = 0; i < 2 * count; i++) blocks.push_back(written(each, 9));
@@ -252,7 +253,7 @@ TEST_F(HugeMemory, TheBlockThatAPartOfTheWorkWasAboutIsKept) {
   EXPECT_EQ(huge_statistics().cached_bytes, 200 * MiB);
   huge_totals(true);
   huge_totals(true);  // nothing was in use in that window
-  release_huge(written(100 * MiB));  // a part of what is kept
+  release_huge(written(100 * MiB));  // a part of the cached memory
   EXPECT_EQ(huge_statistics().cached_bytes, 100 * MiB) << "no more than was in use lately";
 }
 
@@ -267,7 +268,7 @@ TEST_F(HugeMemory, WhatAGrowingVectorLeavesBehindIsNotKept) {
 
 TEST_F(HugeMemory, WhatCouldNotBeHadIsNotWantedAgain) {
   options::OptionForTest delay(options::Id::purge_delay, "50");
-  os::pause((WantedAgain::kDelaysKept + 2) * 50 * kMillisecond_ns);  // what other tests wanted again is forgotten
+  os::pause((WantedAgain::kDelaysKept + 2) * 50 * kMillisecond_ns);  // forget the misses of other tests
   std::vector<Span*> spans;
   for (unsigned i = 0; i < 5; i++) spans.push_back(allocate_huge(48 * MiB, kPageBytes));
   auto release_one = [&] {
@@ -285,7 +286,8 @@ TEST_F(HugeMemory, WhatCouldNotBeHadIsNotWantedAgain) {
   release_one();
 }
 
-// Each is too much to keep beside the other one, but both are wanted again at once. Returns what is mapped for that in the end.
+// Each buffer exceeds the cache's limit while the other is cached, but both are reused immediately. Returns the bytes
+// mapped for them in the last round.
 uint64_t mapped_for_buffers_wanted_again() {
   auto mapped = [] { return os::call_count(os::Call::kMap, os::Reason::kHuge).bytes; };
   uint64_t before = 0;
@@ -356,7 +358,7 @@ TEST_F(HugeMemory, AShrunkBlockLeavesItsEndToOthers) {
   release_huge(span);
 }
 
-// The kernel needs some 100 µs to look at 2 MiB.
+// The kernel takes about 100 µs to check 2 MiB.
 TEST_F(HugeMemory, TheKernelIsAskedAboutFreshMemoryOnly) {
   auto asked = [] { return os::call_count(os::Call::kMincore, os::Reason::kHuge).calls; };
   uint64_t before = asked();
@@ -388,7 +390,7 @@ TEST_F(HugeMemory, AHardlyTouchedBlockIsUsedAgainFromItsStart) {
   EXPECT_EQ(purge_huge(UINT64_MAX), 8 * MiB);
 }
 
-// Room for further growth is taken only where it is to be had.
+// Room for further growth is taken only where it is available.
 TEST_F(HugeMemory, OfHardlyTouchedMemoryLittleIsKept) {
   std::vector<Span*> blocks;
   for (int i = 0; i < 20; i++) {
@@ -403,7 +405,7 @@ TEST_F(HugeMemory, GrowsInPlaceWhereOnlyThatMuchIsFree) {
   uintptr_t start = reinterpret_cast<uintptr_t>(os::map(64 * MiB, os::Reason::kHuge));
   Span* span = written(8 * MiB);
   ASSERT_TRUE(os::unmap(reinterpret_cast<void*>(start), 64 * MiB, os::Reason::kHuge));
-  span->carved = 1;  // it has grown before, so the next growth asks for an eighth more
+  span->carved = 1;  // it has grown before, so the next growth requests an eighth more
   uintptr_t end = span->start + span->bytes;
   if (!os::map_at(end + 1 * MiB, kPageBytes, os::Reason::kHuge)) GTEST_SKIP() << "something is behind the block";
   EXPECT_TRUE(resize_huge(span, 9 * MiB));
@@ -417,7 +419,7 @@ TEST_F(HugeMemory, ARefusedMoveLosesNoContents) {
     SCOPED_TRACE(skip);
     std::vector<Span*> between;
     free_apart(2 * MiB, 4, &between);
-    Span* span = allocate_huge(6 * MiB, kPageBytes);  // of three parts
+    Span* span = allocate_huge(6 * MiB, kPageBytes);  // in three parts
     memset(memory(span), 4, span->bytes);
     {
       os::RefuseCalls refuse(SYS_mremap, skip % 2 == 0 ? ENOMEM : EPERM, 1, skip / 2);
@@ -438,7 +440,7 @@ TEST_F(HugeMemory, ARefusedMoveLosesNoContents) {
   }
 }
 
-// After enough refusals moves are not tried until everything was given back: each may have cost address space.
+// After enough refusals, moves are not tried until everything has been purged: each may have cost address space.
 TEST_F(HugeMemory, MovesThatAreAlwaysRefusedAreGivenUp) {
   std::vector<Span*> between;
   os::RefuseCalls refuse(SYS_mremap, EPERM);
@@ -461,22 +463,22 @@ void expect_moved_with_contents(Span* span, uintptr_t from, bool moved, char fil
   for (size_t i = 0; i < 4 * MiB; i += 4096) ASSERT_EQ(memory(span)[i], fill);
 }
 
-// Grows a block that cannot grow where it is.
+// Grows a block that cannot grow in place.
 bool grow_apart(Span* span, size_t bytes) {
   os::map_at(span->start + span->bytes, os::page_bytes(), os::Reason::kHuge);
   return resize_huge(span, bytes);
 }
 
-// To a block in several parts every refusal leaves a whole block: the old one before anything has moved, then a copy.
+// For a block in several parts, every refusal leaves a whole block: the old one while nothing has moved, then a copy.
 TEST_F(HugeMemory, ABlockThatMovedInPartIsCopiedTogether) {
   for (unsigned good = 0; good < 3; good++) {
     std::vector<Span*> between;
     free_apart(2 * MiB, 3, &between);
-    Span* span = allocate_huge(6 * MiB, kPageBytes);  // of three parts
+    Span* span = allocate_huge(6 * MiB, kPageBytes);  // in three parts
     memset(memory(span), 4, span->bytes);
     uintptr_t from = span->start;
     {
-      os::RefuseCalls refuse(SYS_mremap, ENOMEM, 1, 3 + good);  // three questions
+      os::RefuseCalls refuse(SYS_mremap, ENOMEM, 1, 3 + good);  // skips the three mapping checks
       EXPECT_EQ(grow_apart(span, 9 * MiB), good != 0);
     }
     expect_moved_with_contents(span, from, good != 0, 4);
@@ -486,7 +488,7 @@ TEST_F(HugeMemory, ABlockThatMovedInPartIsCopiedTogether) {
   }
 }
 
-// The program may split a block by advice to parts of it. Linux 6.17 would move such a range by halves.
+// The program may split a block by madvise on a part of it. Linux 6.17 would move only half of such a range.
 TEST_F(HugeMemory, ABlockThatTheProgramHasSplitIsLeftToBeCopied) {
   for (int round = 0; round < 20; round++) {
     Span* span = written(4 * MiB, 6);
@@ -495,7 +497,7 @@ TEST_F(HugeMemory, ABlockThatTheProgramHasSplitIsLeftToBeCopied) {
     EXPECT_FALSE(grow_apart(span, 8 * MiB));
     expect_moved_with_contents(span, from, false, 6);
     release_huge(span);
-    purge_huge(UINT64_MAX - 1);  // all, and what was refused is not forgotten
+    purge_huge(UINT64_MAX - 1);  // all; keeps the count of refusals
   }
   Span* other = written(4 * MiB, 7);
   uintptr_t from = other->start;
@@ -504,7 +506,7 @@ TEST_F(HugeMemory, ABlockThatTheProgramHasSplitIsLeftToBeCopied) {
   release_huge(other);
 }
 
-// What could not be unmapped is as many mappings as before.
+// Memory that could not be unmapped still consists of as many mappings as before.
 TEST_F(HugeMemory, WhatCouldNotBeGivenBackIsStillMovedPartByPart) {
   std::vector<Span*> between;
   free_apart(2 * MiB, 3, &between);
@@ -536,7 +538,7 @@ size_t mappings() {
 
 uint64_t calls(os::Call call) { return os::call_count(call, os::Reason::kHuge).calls; }
 
-// More holes than may be mappings: block, hole, block, hole …
+// More holes than the kernel allows mappings: block, hole, block, hole …
 std::vector<Span*> blocks_with_holes(size_t holes) {
   std::vector<Span*> blocks;
   for (size_t i = 0; i < 2 * holes; i++) {
@@ -556,7 +558,7 @@ TEST_F(HugeMemory, ManyHolesLeaveFarFewerMappingsThanTheKernelAllows) {
   EXPECT_LE(huge_space().pieces, kMostPieces + 10);
   EXPECT_GE(huge_space().kept_ranges, 3900u);
   EXPECT_LT(mappings(), kMostPieces + 1000);
-  // What is kept is used again, by blocks that come, and by those that grow.
+  // Retained ranges are reused by new blocks and by growing ones.
   uint64_t mapped = calls(os::Call::kMap), kept = huge_space().kept_ranges;
   std::vector<Span*> more;
   for (int i = 0; i < 1000; i++) {
@@ -568,9 +570,9 @@ TEST_F(HugeMemory, ManyHolesLeaveFarFewerMappingsThanTheKernelAllows) {
   EXPECT_EQ(huge_space().kept_ranges, kept - 1000);
   int grown = 0;
   for (Span* span : blocks) grown += resize_huge(span, span->bytes + 256 * KiB) ? 1 : 0;
-  // The kernel has put a few of our own records where a hole had been unmapped.
+  // The kernel has mapped a few of our own records into unmapped holes.
   EXPECT_GE(grown, static_cast<int>(kHoles) - 1100) << "all but those in front of a new block";
-  // Some goes when the system refuses memory, and all of it with the blocks.
+  // Some retained ranges are unmapped when the OS refuses memory, and all of them with the blocks.
   size_t pieces = huge_space().pieces;
   if (huge_space().kept_ranges != 0) {
     EXPECT_GT(unmap_kept_huge(), 0u);
@@ -585,7 +587,8 @@ TEST_F(HugeMemory, ManyHolesLeaveFarFewerMappingsThanTheKernelAllows) {
   EXPECT_LT(mappings(), 1000u);
 }
 
-// Whatever is refused, what is mapped is accounted for: at the end there is nothing left, and no block has lost its contents.
+// Whatever is refused, all mapped memory is accounted for: at the end nothing is left, and no block has lost its
+// contents.
 TEST_F(HugeMemory, RandomBlocksAmongManyHolesKeepTheirContents) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -685,7 +688,7 @@ TEST_F(HugeMemory, AMoveIsTriedAgainSomeTimeAfterTheLastRefusal) {
   options::parse("purge_delay:1000", report);
 }
 
-// What the kernel refuses in the midst: the second half may not be moved, the first may.
+// A refusal by the kernel in the middle: the second half may not be moved, the first may.
 TEST_F(HugeMemory, ABlockHalfOfWhichIsSealedIsNotMovedByHalves) {
   auto in_child = [] {
     Span* span = written(4 * MiB, 5);

@@ -1,4 +1,4 @@
-// What is kept of huge memory's address space, and the tables that it is found by, against models; seeds are printed.
+// Retained address space of huge memory and its lookup tables, against models; seeds are printed.
 #include "core/pages/kept_space.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(AddressTable, AgreesWithAModel) {
 constexpr uintptr_t kBase = uintptr_t{1} << 40;
 uintptr_t at(size_t page) { return kBase + page * kPageBytes; }
 
-// Runs of true.
+// Number of runs of true.
 size_t pieces_of(const std::vector<bool>& mapped) {
   size_t pieces = 0;
   for (size_t i = 0; i < mapped.size(); i++) pieces += mapped[i] && (i == 0 || !mapped[i - 1]);
@@ -69,7 +69,7 @@ TEST(Edges, CountPiecesAsAModelDoes) {
   }
 }
 
-// Which pages are kept, and nothing twice.
+// Records the retained pages and checks that none is retained twice.
 class Model {
  public:
   static constexpr size_t kPages = 3000;

@@ -75,7 +75,8 @@ INSTANTIATE_TEST_SUITE_P(All, PageHeapModes,
                                          Mode{"lazily", "balanced", "1", "1"}, Mode{"eager_lazily", "eager", "1", "1"}),
                          [](const auto& info) { return info.param.name; });
 
-// Runs never overlap, are aligned, zero when the heap says so, and what was written stays until they are released.
+// Runs never overlap, are aligned, read as zero when the heap reports so, and keep their contents until they are
+// released.
 TEST_P(PageHeapModes, RandomOperationsAgreeWithAModel) {
   OptionForTest purge(Id::purge, GetParam().purge), delay(Id::purge_delay, GetParam().delay_ms);
   OptionForTest lazily(Id::purge_free, GetParam().purge_free);
@@ -195,7 +196,7 @@ Span* take_dense(size_t page_count) {
   return span;
 }
 
-// A heap that is large enough for one, full, and owes nothing.
+// Fills a heap that is large enough for a huge page, and clears the pacing's debt.
 std::vector<Span*> fill_many_regions() {
   while (!huge_page_pacing.due()) huge_page_pacing.delivered(0);
   std::vector<Span*> spans;
@@ -226,7 +227,7 @@ TEST(HugePages, ADenseRunOfALargeHeapBringsOneAndTheRestIsPurgedIfNobodyWantsIt)
   EXPECT_TRUE(first->known_zero);
   EXPECT_EQ(resident(base, kRegionBytes), kRegionBytes);
   EXPECT_EQ(page_statistics().dirty_bytes, kRegionBytes - first->bytes);
-  // What is not dense lies elsewhere; what is, in it, and as zero as fresh memory.
+  // Sparse runs are placed in other regions; dense runs are placed in this one and read as zero like fresh memory.
   Span* sparse = take(kMaxRegionRunPages);
   EXPECT_NE(round_down(sparse->start, kRegionBytes), base);
   Span* rest = take(kMaxRegionRunPages);
@@ -255,7 +256,7 @@ TEST(HugePages, SpareMemoryIsBounded) {
     GTEST_SKIP() << "the kernel has no huge page";
   }
   std::vector<Span*> runs{first};
-  // Two fit a region, and a fifth of it is left.
+  // Two runs fit a region, and a fifth of it remains.
   for (int i = 0; i < 20; i++) {
     while (!huge_page_pacing.due()) huge_page_pacing.delivered(0);
     runs.push_back(take_dense(100));
@@ -265,13 +266,14 @@ TEST(HugePages, SpareMemoryIsBounded) {
   release_all(spans);
 }
 
-// Forks while a huge page is being taken: when the kernel is asked whether it came.
+// Forks while a huge page is being taken: when the kernel is asked whether it has arrived.
 long fork_when_asked_for_residency(long number) {
   if (number != SYS_mincore) return 0;
   os::fault_hook = nullptr;
   lock_for_fork();
   int child = -1;
-  for (int tries = 0; tries < 100 && (child = fork()) == -1; tries++) os::pause(50 * kMillisecond_ns);  // a machine at its limits
+  // The machine may be at its process limit.
+  for (int tries = 0; tries < 100 && (child = fork()) == -1; tries++) os::pause(50 * kMillisecond_ns);
   unlock_after_fork(child == 0);
   if (child == 0) {
     bool entered = page_statistics().dirty_bytes == kRegionBytes - 8 * kPageBytes && purge_all() == kRegionBytes - 8 * kPageBytes;
@@ -327,7 +329,7 @@ TEST(HugePages, NoneWhenTurnedOff) {
   release_all(spans);
 }
 
-// Regions come and go while somebody walks over all spans, and nobody waits until the walk is over.
+// Regions are added and removed during a walk over all spans, and no thread waits until the walk is over.
 TEST(ForEachSpan, SeesWhatStaysOnceAndLetsOthersIn) {
   purge_all();
   std::atomic<unsigned> turns{0};
@@ -351,7 +353,7 @@ TEST(ForEachSpan, SeesWhatStaysOnceAndLetsOthersIn) {
     }
   });
   unsigned walks = 0, with_others = 0;
-  // Processor time: on a busy machine the other thread seldom runs during a walk.
+  // CPU time: on a busy machine the other thread seldom runs during a walk.
   for (uint64_t end = os::thread_cpu_ns() + 20 * kSecond_ns; walks < 200 || (with_others < 5 && os::thread_cpu_ns() < end); walks++) {
     Walk walk{turns, {}};
     for (Span* span : kept) walk.seen[span] = 0;
@@ -360,7 +362,7 @@ TEST(ForEachSpan, SeesWhatStaysOnceAndLetsOthersIn) {
           Walk& w = *static_cast<Walk*>(context);
           if (!w.began) w.turns_at_first = w.turns;
           w.began = true;
-          w.others_got_in |= w.turns - w.turns_at_first >= 2;  // one may have had all it needed
+          w.others_got_in |= w.turns - w.turns_at_first >= 2;  // one turn may have had all locks that it needed
           if (auto found = w.seen.find(span); found != w.seen.end()) found->second++;
         },
         &walk);

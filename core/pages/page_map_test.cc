@@ -1,4 +1,4 @@
-// The two-level map outside of the window: what is set and forgotten, against a model.
+// The two-level map outside of the window: entries set and forgotten, against a model.
 #include "core/pages/page_map.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,8 @@ TEST(PageMap, AgreesWithAModelWhateverIsForgotten) {
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   auto span_at = [](uintptr_t page) { return map.span_of(reinterpret_cast<void*>(page)); };
-  // Borders of leaves, of words of marks and of groups, and a few pages around each: entries are to be met, not missed.
+  // Boundaries of leaves, of mark words and of groups, and a few pages around each, so that operations often hit the
+  // same entries.
   auto some_page = [&] {
     uintptr_t border = kLow + random() % 4 * kLeafBytes + (random() % 3) * (32 * MiB) + random() % 3 * (512 * KiB);
     return border + random() % 5 * kPageBytes;

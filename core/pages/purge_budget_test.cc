@@ -7,7 +7,8 @@ namespace {
 
 constexpr uint64_t kTick_ns = 50 * kMillisecond_ns;
 
-// A process with so much processor time in each tick, and purges of a millisecond as long as there are any allowed.
+// Simulates a process that uses this much CPU time in each tick, and purges in steps of one millisecond while they are
+// allowed.
 uint64_t spent_in(PurgeBudget& budget, int ticks, uint64_t cpu_per_tick_ns, uint64_t* now, uint64_t* cpu) {
   uint64_t spent = 0;
   for (int i = 0; i < ticks; i++) {

@@ -1,4 +1,4 @@
-// The delay by a simulated process: what it wants again soon is kept longer, what nobody wants goes sooner.
+// The delay for a simulated process: memory that is soon reused is kept longer, memory that is not is purged sooner.
 #include "core/pages/purge_delay.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace seemalloc::pages {
 namespace {
 
-// Of a process that hardly works: there nothing is cheap.
+// CPU time of a process that hardly works, for which no refault is cheap.
 constexpr uint64_t kLittle_ns = kMillisecond_ns;
 
 void windows(PurgeDelay& delay, int count, size_t purged, size_t refaulted, uint64_t cpu_ns = kLittle_ns) {
@@ -37,7 +37,7 @@ TEST(PurgeDelay, StaysBetweenTheTwoMarks) {
   PurgeDelay delay;
   windows(delay, 100, 100 * MiB, 10 * MiB);
   EXPECT_EQ(delay.ns(), 1 * kSecond_ns);
-  // One such window begins the five anew.
+  // One such window restarts the count of five.
   windows(delay, 4, 100 * MiB, 0);
   windows(delay, 1, 100 * MiB, 30 * MiB);
   windows(delay, 2, 100 * MiB, 0);
@@ -56,7 +56,7 @@ TEST(PurgeDelay, HardlyAnythingSaysNothingButEndsALongDelay) {
   EXPECT_EQ(delay.ns(), 1 * kSecond_ns);
 }
 
-// A page that is wanted again costs 1 us: 2,500 of them a 400th of a second.
+// A refault of a page costs 1 us: 2,500 of them are a 400th of a second.
 TEST(PurgeDelay, StaysWhereWhatIsWantedAgainIsCheapForAProcessThatWorks) {
   constexpr size_t kCheap = 2500 * kPageBytes;
   PurgeDelay delay;
@@ -68,7 +68,7 @@ TEST(PurgeDelay, StaysWhereWhatIsWantedAgainIsCheapForAProcessThatWorks) {
   EXPECT_EQ(delay.ns(), 2 * kSecond_ns) << "no reason to go back either";
 }
 
-// Bursts of 100 MiB with a pause between them: what has been free for a delay goes back. By a clock of its own.
+// Bursts of 100 MiB with pauses between them: memory that has been free for a delay is purged. Uses a simulated clock.
 struct Bursts {
   uint64_t pause_ns;
   size_t refaults_after = 0;  // in the last hundred bursts

@@ -1,5 +1,5 @@
-// What goes back to the system by itself and when: the modes, refaults, floor, cap, memory left to the kernel, refusals, and
-// options that change under load. The model of the books in each mode: page_heap_test.
+// Automatic purging: the modes, refaults, floor, cap, memory left to the kernel, refusals, and options that change
+// under load. page_heap_test checks the counters against a model in each mode.
 #include "core/pages/purge.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ size_t resident(uintptr_t start, size_t bytes) { return os::resident_bytes(reint
 using os::let_pass;
 constexpr uint64_t kStep_ns = 5 * kMillisecond_ns;
 
-// Ticks until nothing is dirty; false when that takes far longer than it should.
+// Ticks until nothing is dirty. Returns false when that takes far longer than it should.
 bool tick_until_clean() {
   for (int i = 0; i < 2000; i++) {
     tick();
@@ -70,16 +70,16 @@ void tick_for(uint64_t ns) {
 class Purge : public testing::Test {
  protected:
   void SetUp() override {
-    let_pass(kStep_ns);  // by which the real clock is left
+    let_pass(kStep_ns);  // from here on the clock is simulated
     purge_all();
   }
   void TearDown() override { purge_all(); }
 };
 
-// ---- what it may cost ----
+// ---- the budget ----
 
 void work_and_tick() {
-  os::test_cpu_ns += kMillisecond_ns;  // with a twentieth of a processor a process is none that is idle
+  os::test_cpu_ns += kMillisecond_ns;  // with a twentieth of a CPU, the process is not idle
   let_pass(2 * kMillisecond_ns);
   tick();
 }
@@ -107,8 +107,8 @@ TEST_F(Purge, WhatIsDueWaitsForTheBudgetWhileTheProcessWorks) {
 
 // ---- modes ----
 
-// Freeing in order costs system calls in proportion to the bytes, not to the square (the O(N²) of merged neighbours): each page goes
-// back once, and one call takes 64 KiB.
+// Freeing in address order costs system calls in proportion to the bytes, not to their square (the O(N²) of merged
+// neighbours): each page is purged once, and one call covers 64 KiB.
 TEST_F(Purge, EagerOrderedFreesGiveEachByteBackOnceInFewCalls) {
   OptionForTest mode(Id::purge, "eager");
   std::vector<Span*> spans;
@@ -118,7 +118,7 @@ TEST_F(Purge, EagerOrderedFreesGiveEachByteBackOnceInFewCalls) {
     release(span);
     tick();
   }
-  // Besides, at each region's end and each tenth of a second, what is smaller.
+  // In addition, smaller ranges at the end of each region and every tenth of a second.
   EXPECT_LE(os::counters().purge_calls - before.purge_calls, 2000 / 8 + 50u);
   EXPECT_LE(dirty_bytes(), 50 * 8 * kPageBytes) << "most of it went at once";
   purge_all();
@@ -181,7 +181,7 @@ TEST_F(Purge, AModeThatChangesCountsAtOnce) {
   EXPECT_TRUE(tick_until_clean()) << "what was freed before";
 }
 
-// ---- the helper ----
+// ---- the helper thread ----
 
 TEST_F(Purge, TheProgramsThreadsLeaveItToTheHelperUnlessItIsLate) {
   OptionForTest delay(Id::purge_delay, "100");
@@ -215,7 +215,7 @@ TEST_F(Purge, WhatGoesAndIsWantedAgainSoonIsARefault) {
   release(span);
 }
 
-// Eager mode gives back at once, so that the helper finds nothing dirty and sleeps for longer than a window lasts.
+// Eager mode purges immediately, so the helper thread finds nothing dirty and sleeps for longer than a window.
 TEST_F(Purge, RefaultsAreCountedWhileTheHelperSleeps) {
   OptionForTest eager(Id::purge, "eager");
   constexpr int kRounds = 400, kRoundsPerSleep = 50;
@@ -231,7 +231,7 @@ TEST_F(Purge, RefaultsAreCountedWhileTheHelperSleeps) {
     tick_for(10 * kMillisecond_ns);
   }
   EXPECT_GT(refaults().bytes - before, kRounds * 100 * kPageBytes * 95 / 100);
-  let_pass(1000 * kMillisecond_ns);  // what the helper has promised, and what went, are no more
+  let_pass(1000 * kMillisecond_ns);  // the helper thread's promise and the earlier purges expire
 }
 
 TEST_F(Purge, WhatIsWantedLateIsNoRefault) {
@@ -242,12 +242,12 @@ TEST_F(Purge, WhatIsWantedLateIsNoRefault) {
   tick_for(300 * kMillisecond_ns);
   release(written(100));
   ASSERT_TRUE(tick_until_clean());
-  let_pass(300 * kMillisecond_ns);  // nobody ticks
+  let_pass(300 * kMillisecond_ns);  // no thread ticks
   release(written(100));
   EXPECT_EQ(refaults().bytes, before);
 }
 
-// Of pages and of huge memory: to be seen, and nothing that a longer delay would have kept.
+// Covers pages and huge memory: such refaults are reported, but a longer delay would not have avoided them.
 TEST_F(Purge, WhatWasAskedForIsARefaultButNotOfTheDelay) {
   OptionForTest delay(Id::purge_delay, "300");
   tick_for(1000 * kMillisecond_ns);  // a window is under way
@@ -263,7 +263,7 @@ TEST_F(Purge, WhatWasAskedForIsARefaultButNotOfTheDelay) {
   release_huge(allocate_huge(4 * MiB, kPageBytes));
   EXPECT_EQ(refaults().bytes - before.bytes, 4 * MiB);
   EXPECT_EQ(refaults().delayed_bytes, before.delayed_bytes);
-  // What goes by the delay later counts as before.
+  // Later purges by the delay are counted as before.
   release(written(100));
   ASSERT_TRUE(tick_until_clean());
   before = refaults();
@@ -278,7 +278,7 @@ TEST_F(Purge, EagerHugeMemoryRefaults) {
   release_huge(allocate_huge(4 * MiB, kPageBytes));
   EXPECT_EQ(refaults().bytes - before.bytes, 4 * MiB);
   EXPECT_EQ(refaults().runs - before.runs, 1u);
-  release_huge(allocate_huge(8 * MiB, kPageBytes));  // a growing one leaves behind what it cannot use
+  release_huge(allocate_huge(8 * MiB, kPageBytes));  // a growing block leaves ranges behind that it cannot reuse
   EXPECT_EQ(refaults().bytes - before.bytes, 4 * MiB);
   EXPECT_EQ(refaults().delayed_bytes, before.delayed_bytes);
 }
@@ -295,7 +295,7 @@ TEST_F(Purge, HugeMemoryRefaultsToo) {
   EXPECT_EQ(refaults().bytes - before, 3 * MiB);
 }
 
-// Frees, has it given back and wants it again, until the delay has grown or a time has passed that is far more than needed.
+// Frees memory, has it purged and reuses it, until the delay has grown or far more time has passed than needed.
 uint64_t delay_after_refaults(uint64_t first_ns) {
   for (uint64_t end = os::monotonic_ns() + 20 * kSecond_ns; purge_delay_ns() <= first_ns && os::monotonic_ns() < end;) {
     Span* spans[] = {written(200), written(200)};
@@ -333,7 +333,7 @@ TEST_F(Purge, AWorkingProcessKeepsALittleAndAnIdleOneDoesNot) {
   release(fence2);
 }
 
-// What is free and does not fit what is wanted: at most half of what is in use, whatever the delay.
+// Free memory that does not fit the requests is at most half of the memory in use, whatever the delay.
 TEST_F(Purge, FreeMemoryIsAShareOfWhatIsInUse) {
   OptionForTest delay(Id::purge_delay, kHour_ms);
   constexpr size_t kGroups = 32 * MiB / kPageBytes;
@@ -352,7 +352,7 @@ TEST_F(Purge, FreeMemoryIsAShareOfWhatIsInUse) {
   for (Span* span : kept) release(span);
 }
 
-// Also of what was in use a short while ago, and of little.
+// The share also limits free memory that was in use a short while ago, and small amounts.
 TEST_F(Purge, FreeMemoryIsAChosenShareOfWhatIsInUse) {
   OptionForTest delay(Id::purge_delay, kHour_ms), ratio(Id::free_ratio, "8");
   constexpr size_t kGroups = 32 * MiB / kPageBytes;
@@ -420,7 +420,7 @@ TEST_F(Purge, WhatIsFreeOfADenseHugePageStays) {
   for (Span* span : spans) release(span);
 }
 
-// Freed when the mode was eager, noted to go at once, but nobody has ticked before the mode was another for a while.
+// The run was freed and noted in eager mode, but no thread ticked before the mode had been another one for a while.
 TEST_F(Purge, WhatWasToGoAtOnceMayHaveComeToRest) {
   OptionForTest delay(Id::purge_delay, "10");
   std::vector<Span*> spans;
@@ -500,7 +500,7 @@ TEST_F(Purge, WhatIsRefusedStaysDirtyAndIsTriedAgain) {
   }
 }
 
-// Locked memory is refused for ever: it is not asked for all the time.
+// Locked memory is always refused: it is not retried at every tick.
 TEST_F(Purge, WhatIsRefusedIsNotAskedForAtEachTick) {
   OptionForTest delay(Id::purge_delay, "10");
   std::vector<Span*> spans;
@@ -518,7 +518,7 @@ TEST_F(Purge, WhatIsRefusedIsNotAskedForAtEachTick) {
 
 // ---- fork ----
 
-// Forks in the midst of a purge: when the kernel is asked to take the memory.
+// Forks in the middle of a purge, in the system call.
 long fork_when_purging(long number) {
   if (number != SYS_madvise) return 0;
   os::fault_hook = nullptr;
@@ -546,7 +546,7 @@ TEST_F(Purge, WhatIsBeingPurgedIsPutBackInAForkedChild) {
 
 // ---- under load ----
 
-// Threads take, write, check and release runs while the options change under them.
+// Threads allocate, write, check and release runs while the options change.
 TEST_F(Purge, OptionsChangeUnderLoad) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -584,7 +584,7 @@ TEST_F(Purge, OptionsChangeUnderLoad) {
     choose(Id::purge, {"balanced", "eager", "never"});
     choose(Id::purge_delay, {"0", "1", "7", "1000"});
     choose(Id::purge_free, {"0", "1"});
-    os::pause(kStep_ns);  // for the threads
+    os::pause(kStep_ns);  // time for the threads
     let_pass(kStep_ns);
   }
   done = true;
@@ -594,7 +594,7 @@ TEST_F(Purge, OptionsChangeUnderLoad) {
   EXPECT_EQ(dirty_bytes(), 0u);
 }
 
-// The last test: what the kernel refuses once is not asked for again.
+// Must be the last test: after one refusal the call is never made again.
 TEST_F(Purge, WhereTheKernelTakesNothingLaterItGetsItNow) {
   OptionForTest lazily(Id::purge_free, "1"), delay(Id::purge_delay, "10");
   Span* span = written(100);

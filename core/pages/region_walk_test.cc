@@ -1,4 +1,4 @@
-// A walk sees each region once, whatever goes meanwhile.
+// A walk sees each region once, whatever regions are unmapped meanwhile.
 #include "core/pages/region_walk.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace seemalloc::pages {
 namespace {
 
-// A region's worth of spans, so that the next one needs another region.
+// Takes spans of one region's size, so that the next one needs another region.
 std::vector<Span*> take_region() {
   std::vector<Span*> spans;
   for (int i = 0; i < 2; i++) {
@@ -63,7 +63,7 @@ TEST(RegionWalk, StepsOverWhatGoesMeanwhile) {
   std::vector<uintptr_t> others;
   ASSERT_TRUE(behind.next(note, &others));
   ASSERT_TRUE(behind.next(note, &others));
-  // All but the one that was taken last, which is the first on the list: both walks stand at regions that go now.
+  // All but the region taken last, which is the first on the list: both walks are at regions that are unmapped now.
   std::vector<std::vector<Span*>> rest(taken.begin(), taken.end() - 1);
   taken.erase(taken.begin(), taken.end() - 1);
   give(rest);
@@ -91,7 +91,7 @@ TEST(RegionWalk, OneThatIsGivenUpIsForgotten) {
   give(taken);
 }
 
-// A walk of another thread's, which the child does not have: its cursor's memory is anything's there.
+// A walk by a thread that the child does not have: the child may reuse the memory of its cursor for anything.
 TEST(RegionWalk, IsNotTheForkedChilds) {
   std::vector<std::vector<Span*>> taken;
   for (int i = 0; i < 3; i++) taken.push_back(take_region());

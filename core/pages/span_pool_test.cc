@@ -36,7 +36,7 @@ void purge_for_good() {
   for (int i = 0; i < 3; i++) purge_span_records();
 }
 
-// Against a set of those that are out: each is handed out once, reset; pages that go and come change nothing.
+// Against a set of the live records: each is handed out once, reset; purging pages and reusing them changes nothing.
 TEST(SpanPool, AnyUse) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -172,7 +172,7 @@ TEST(SpanPool, MemoryIsRefused) {
   give(spans);
 }
 
-// Threads take and give while others purge; each writes to what it has.
+// Threads take and give records while another purges; each writes to its own records.
 TEST(SpanPool, ThreadsShareIt) {
   constexpr int kThreads = 3;
   std::atomic<bool> stop{false};
@@ -207,7 +207,7 @@ TEST(SpanPool, ThreadsShareIt) {
   purger.join();
 }
 
-// Pages may be on their way while the process forks.
+// Pages may be in the middle of a purge when the process forks.
 TEST(SpanPool, AChildGoesOn) {
   std::atomic<bool> stop{false};
   std::thread purger([&] {

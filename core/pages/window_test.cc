@@ -25,8 +25,8 @@ void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
 bool inside(const Window& w, uintptr_t address) { return w.page_of(at(address)) < w.pages(); }
 Span* span_at(const Window& w, uintptr_t address) { return w.span_at(w.page_of(at(address))); }
 
-// Each test has windows of its own beside the process's. What the kernel would map next decides where a window is: each
-// time it is further down.
+// Each test has its own windows beside the process's. A window's place depends on the kernel's next mapping: each one
+// is further down.
 std::unique_ptr<Window> made() {
   auto reserve = [](size_t bytes) { return mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); };
   void* low = reserve(2 * GiB);
@@ -55,7 +55,7 @@ TEST(Window, NothingIsInsideBeforeTheFirstRegion) {
   int local = 0;
   for (uintptr_t p : {uintptr_t{0}, uintptr_t{1}, reinterpret_cast<uintptr_t>(&local), ~uintptr_t{0} >> 16, ~uintptr_t{0}}) {
     EXPECT_FALSE(inside(*w, p));
-    // Nor for a thread that sees the pages of a new window but not its base yet.
+    // Nor for a thread that sees the pages of a new window but not yet its base.
     EXPECT_GT(w->page_of(at(p)), size_t{1} << 48);
   }
 }
@@ -113,7 +113,7 @@ TEST(Window, WhatOthersMapInItIsNotOursAndSteppedOver) {
   uintptr_t first = w->map_region();
   uintptr_t second = w->map_region();
   w->unmap_region(first);
-  // In a hole, and where it would grow to.
+  // One in a hole, and one where the window would grow.
   uintptr_t taken[] = {first + 5 * kPageBytes, second + kRegionBytes + kPageBytes};
   for (uintptr_t address : taken) ASSERT_TRUE(map_foreign(address, kPageBytes));
   EXPECT_EQ(span_at(*w, taken[0]), &foreign_span);
@@ -153,7 +153,7 @@ TEST(Window, ARegionThatMayNotBeUnmappedIsTheNextOne) {
     EXPECT_EQ(refuse.refusals(), 0u);
   }
   EXPECT_EQ(w->map_region(), regions[3] + kRegionBytes);
-  // Its memory could not be given back: it may not be had as a fresh one.
+  // Its memory could not be purged: it must not be reused as a fresh region.
   {
     os::RefuseCalls refuse(SYS_munmap, ENOMEM);
     ASSERT_EQ(mlock(reinterpret_cast<void*>(regions[1]), kPageBytes), 0);
@@ -198,7 +198,8 @@ TEST(Window, ARefusedFirstRegionIsTriedAgain) {
   }
 }
 
-// Against a set of regions: maps, unmaps, others' mappings in holes and in front, and refusals, in any order.
+// Against a set of regions, in random order: maps and unmaps, foreign mappings in holes and in front of the window,
+// refusals.
 TEST(Window, RandomOperationsAgreeWithAModel) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -255,7 +256,7 @@ Span* take(size_t page_count) {
 }
 
 TEST(Reserve, GoesOutsideWhereTheWindowIsBlocked) {
-  // The first calls fill what is there; then the place in front of the window is somebody else's.
+  // The first calls fill the existing room; then the place in front of the window is taken by a foreign mapping.
   uintptr_t region = reserve_region();
   ASSERT_TRUE(window.contains(region));
   ASSERT_TRUE(map_foreign(region + kRegionBytes, kPageBytes));
@@ -299,7 +300,7 @@ TEST(Reserve, EmptyRegionsGoBackAndComeAgain) {
 TEST(Reserve, CountsAgainstALimitOnlyWhatIsUsed) {
   Span* span = take(1);
   os::Counters before = os::counters();
-  // Tests before this one have mapped some of it, and unmapped it behind our back.
+  // Earlier tests have mapped a part of it, and unmapped it without our knowledge.
   EXPECT_LT(before.map_bytes - before.unmap_bytes, 8 * GiB) << "nothing is reserved";
   release(span);
 }
