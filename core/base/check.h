@@ -1,13 +1,15 @@
-// CHECK (always on), DCHECK (debug, fuzz and sanitizer builds) and the one way to die.
+// CHECK (always on), DCHECK (debug, fuzz and sanitizer builds), and the only functions that end the process.
 //
-// fatal() writes one line, `seemalloc: <kind> 0x<address>`, to stderr and aborts. Its text is stable: people grep it.
+// fatal() writes one line, `seemalloc: <kind> 0x<address>`, to stderr and aborts. Its text is stable, since users
+// search for it.
 #pragma once
 
 #include "core/base/compiler.h"
 
 namespace seemalloc {
 
-// Ends the process: misuse by the program (double free, invalid free) or broken metadata. Any thread; takes no lock.
+// Ends the process after misuse by the program (double free, invalid free) or broken metadata. Threads: any; takes no
+// lock.
 [[noreturn]] SEEMALLOC_COLD void fatal(const char* kind, const void* address);
 
 // The same with one line of text, `seemalloc: <text>`.
@@ -16,10 +18,10 @@ namespace seemalloc {
 // Called before the process is aborted; the program's SIGABRT handler may allocate, and the failing thread may hold locks.
 extern void (*before_abort)();
 
-// Ends the process after a failed CHECK of our own.
+// Ends the process after a failed CHECK.
 [[noreturn]] SEEMALLOC_COLD void check_failed(const char* condition, const char* file, int line);
 
-// Writes one line `seemalloc: <text>` to stderr; never stdout. Any thread.
+// Writes the line `seemalloc: <text>` to stderr, never to stdout. Threads: any.
 SEEMALLOC_COLD void warn(const char* text);
 
 }  // namespace seemalloc

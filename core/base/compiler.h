@@ -1,14 +1,14 @@
-// What we ask of the compiler beyond the language: hints and linkage.
+// Compiler extensions: hints and linkage.
 #pragma once
 
 #define SEEMALLOC_EXPORT extern "C" __attribute__((visibility("default")))
 #define SEEMALLOC_ALWAYS_INLINE inline __attribute__((always_inline))
 #define SEEMALLOC_NOINLINE __attribute__((noinline))
 #define SEEMALLOC_COLD __attribute__((noinline, cold))
-// Reads memory that another thread may be writing; the value is validated before use.
+// For functions that read memory which another thread may be writing, and validate the value before use.
 #define SEEMALLOC_NO_TSAN __attribute__((no_sanitize("thread")))
 
-// A variable of this library: addressed directly, not through the table of what others may define.
+// A variable internal to this library: it is addressed directly, not through the global offset table.
 #define SEEMALLOC_HIDDEN __attribute__((visibility("hidden")))
 
 #define SEEMALLOC_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -16,8 +16,9 @@
 
 namespace seemalloc {
 
-// Reads a word that another thread may be writing, once, in no order. A plain read, because compilers make an instruction
-// of its own of every atomic (and volatile) one; the thread sanitizer must see an atomic. For the fast paths, not for loops.
+// Reads a word once, without ordering, that another thread may be writing. It is a plain read because compilers emit a
+// separate instruction for every atomic (or volatile) read; ThreadSanitizer must see an atomic. For the fast paths, not
+// for loops.
 template <typename T>
 SEEMALLOC_ALWAYS_INLINE T load_racing(const T& word) {
 #ifdef __SANITIZE_THREAD__
@@ -27,8 +28,7 @@ SEEMALLOC_ALWAYS_INLINE T load_racing(const T& word) {
 #endif
 }
 
-// Writes a word that another thread may be reading: a plain store, before which nothing else need be seen, but by the thread
-// sanitizer.
+// Writes a word that another thread may be reading. It is a plain store without ordering, except under ThreadSanitizer.
 template <typename T>
 SEEMALLOC_ALWAYS_INLINE void store_racing(T& word, T value) {
 #ifdef __SANITIZE_THREAD__
@@ -38,7 +38,8 @@ SEEMALLOC_ALWAYS_INLINE void store_racing(T& word, T value) {
 #endif
 }
 
-// Asks for a line that will be written; without this target's own instruction it would come for reading only.
+// Prefetches a cache line for writing. Without this target's own instruction, the line would be fetched for reading
+// only.
 SEEMALLOC_ALWAYS_INLINE void prefetch_for_write(const void* p) {
 #ifdef __x86_64__
   __asm__ volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));

@@ -1,4 +1,4 @@
-// Counters that a process keeps of itself, which its forked child begins anew.
+// For a process's counters of its own activity, which a forked child resets.
 #pragma once
 
 #include <atomic>

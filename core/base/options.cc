@@ -29,7 +29,7 @@ constexpr Choice kChoices[] = {
     {Id::dump_names, {"seemalloc", "gperftools", "jemalloc"}},
 };
 
-// Choices that were switches once: the words of one are still understood.
+// Choices that used to be switches: the values of a switch are still accepted.
 struct OldSwitch {
   Id id;
   uint64_t on, off;
@@ -90,7 +90,7 @@ const char* const* words_of(Id id) {
   for (const Choice& choice : kChoices) {
     if (choice.id == id) return choice.words;
   }
-  return kChoices[0].words;  // not reached: options_test goes through all rows
+  return kChoices[0].words;  // unreachable: options_test covers all rows
 }
 
 bool parse_choice(Id id, const char* value, size_t length, uint64_t* out) {
@@ -138,7 +138,7 @@ bool is_auto(Id id, const char* value, size_t length) {
   return row(id).kind == Kind::kAutoMilliseconds && text_equal(value, length, kAuto);
 }
 
-// As if nobody had chosen.
+// Resets the option to its default, as if no value had been given.
 void unchoose(Id id) {
   chosen[static_cast<size_t>(id)].store(false, std::memory_order_relaxed);
   detail::values[static_cast<size_t>(id)].store(row(id).fallback, std::memory_order_relaxed);
@@ -269,7 +269,7 @@ void parse(const char* text, void (*report)(const char* line)) {
     FixedText<512> line;
     Id id;
     if (item_length == 0) {
-      // An empty item, as a trailing comma leaves it.
+      // Ignore an empty item, for example after a trailing comma.
     } else if (!find(at, name_length, &id)) {
       line << "SEEMALLOC_CONF: unknown option \"";
       line.append(at, name_length) << "\" ignored; see `seemalloc help options`";

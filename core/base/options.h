@@ -1,7 +1,8 @@
 // Options by name: their table (options_table.h), their parser, their values.
 //
-// Values are constant-initialised to their defaults, so they may be read before anything has run.
-// Threads: values are relaxed atomics; texts are only written before threads start or under set()'s lock by the caller.
+// Values are constant-initialised to their defaults, so they may be read before any code has run.
+// Threads: values are relaxed atomics. Texts are written only before threads start, or under the lock of set()'s
+// caller.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,7 @@ inline constexpr size_t TiB = size_t{1} << 40;
 
 enum class Kind { kBytes, kMilliseconds, kAutoMilliseconds, kCount, kSwitch, kText, kChoice };
 enum class When { kStart, kAny };
-// The choices, by the value of their option.
+// The choices, numbered by their option's value.
 enum class Foreign : uint64_t { kPass, kReport, kFatal };
 enum class Purge : uint64_t { kBalanced, kEager, kNever };
 enum class LimitAction : uint64_t { kFail, kAbort };
@@ -55,11 +56,12 @@ namespace detail {
 extern std::atomic<uint64_t> values[kCount];
 }
 
-// The current value of an option that is no text, in its unit; of a choice, the number of its word.
+// The current value of an option that is not a text, in its unit; for a choice, the index of its word.
 inline uint64_t get(Id id) { return detail::values[static_cast<size_t>(id)].load(std::memory_order_relaxed); }
-// Whether it was given a value, be it the default, and not auto afterwards; not for texts.
+// Whether the option was given a value, even its default, and not `auto` afterwards. Not for texts.
 bool is_chosen(Id id);
-// What `sample` was the last time that it was not 0: with it sampling is switched on again. May be set while it is off.
+// The last value of `sample` that was not 0, which is used when sampling is switched on again. May be set while
+// sampling is off.
 uint64_t last_sample_interval();
 void remember_sample_interval(uint64_t bytes);
 // The word of a choice for one of its values.
@@ -67,11 +69,11 @@ const char* word(Id id, uint64_t value);
 // The current value of a text option; "" when unset.
 const char* get_text(Id id);
 
-// Parses and stores. On failure stores nothing and appends to `problem` what was wrong and what is expected.
+// Parses and stores a value. On failure stores nothing, and appends to `problem` which value is expected.
 bool set(Id id, const char* value, size_t length, Text& problem);
 // Appends the current value as it would be written in SEEMALLOC_CONF.
 void print(Id id, Text& out);
-// Appends the default, likewise, and the range or the words an option takes.
+// The same for the default, and for the range or the words that an option accepts.
 void print_default(Id id, Text& out);
 void print_expected(Id id, Text& out);
 

@@ -1,6 +1,7 @@
-// Text without malloc, stdio or locale: appends to a fixed buffer, cuts silently at its end (truncated() says so).
+// Text formatting without malloc, stdio or locale: appends to a fixed buffer and truncates silently at its end (see
+// truncated()).
 //
-// Threads: none of its own; one writer. The text is always NUL-terminated.
+// Threads: one writer. The text is always NUL-terminated.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ class Text {
   Text& operator<<(unsigned n) { return *this << static_cast<uint64_t>(n); }
   Text& operator<<(Hex h);
   Text& append(const char* s, size_t length);
-  // A newline, in place of the last character where there is no room left.
+  // Appends a newline; replaces the last character if the buffer is full.
   void end_line();
 
   const char* c_str() const { return buffer_; }
@@ -50,10 +51,10 @@ class FixedText : public Text {
   char storage_[kCapacity];
 };
 
-// Plain C strings; the C library's versions may be ifuncs that are not resolved yet when malloc is first called.
+// For plain C strings: the C library's versions may be ifuncs that are not resolved yet when malloc is first called.
 size_t text_length(const char* s);
 bool text_equal(const char* a, const char* b);
-// True when the `length` bytes at `a` spell `b` exactly.
+// True when the `length` bytes at `a` equal `b`.
 bool text_equal(const char* a, size_t length, const char* b);
 
 }  // namespace seemalloc

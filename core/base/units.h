@@ -1,6 +1,6 @@
-// The units everything is counted in, and the fixed shape of pages and regions.
+// The units used throughout, and the fixed sizes of pages and regions.
 //
-// Used by every layer. Page sizes of the operating system are not here: they are read at run time (os/os.h).
+// Used by every layer. The OS page size is not here: it is read at run time (os/os.h).
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ inline constexpr size_t GiB = size_t{1} << 30;
 inline constexpr size_t kPageShift = 13;
 inline constexpr size_t kPageBytes = size_t{1} << kPageShift;
 
-// A region is one huge page of x86-64, aligned to its size, and is filled with spans.
+// A region has the size and alignment of a huge page of x86-64, and is filled with spans.
 inline constexpr size_t kRegionShift = 21;
 inline constexpr size_t kRegionBytes = size_t{1} << kRegionShift;
 inline constexpr size_t kPagesPerRegion = kRegionBytes / kPageBytes;
 
-// Writes of different threads are kept this far apart.
+// Data written by different threads is kept at least this far apart.
 inline constexpr size_t kCacheLineBytes = 64;
 
-// The address space of a program is not larger than this.
+// Upper bound of a program's address space.
 #if defined(__x86_64__)
 inline constexpr size_t kAddressSpaceBytes = size_t{1} << 47;
 #else
@@ -38,7 +38,7 @@ inline constexpr uint64_t kSecond_ns = 1000 * kMillisecond_ns;
 constexpr bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 constexpr size_t round_up(size_t n, size_t power_of_two) { return (n + power_of_two - 1) & ~(power_of_two - 1); }
 constexpr size_t round_down(size_t n, size_t power_of_two) { return n & ~(power_of_two - 1); }
-// a − b where that is positive, else 0.
+// a − b if that is positive, else 0.
 constexpr uint64_t minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 constexpr size_t pages_for(size_t bytes) { return (bytes + kPageBytes - 1) >> kPageShift; }
 

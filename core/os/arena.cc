@@ -32,12 +32,12 @@ void use_chunk_locked(void* chunk, size_t bytes) {
   end = next + bytes;
 }
 
-// The last chunk has too little left.
+// Maps a new chunk. Call when the current one has too little room.
 bool map_chunk_locked(size_t least) {
   size_t chunk = least > kChunkBytes ? round_up(least, page_bytes()) : kChunkBytes;
   void* fresh = map(chunk, Reason::kRecords);
   if (fresh == nullptr && chunk == kChunkBytes) {
-    // Little address space left: ask for no more than is needed now.
+    // Address space is short: map no more than is needed now.
     chunk = round_up(least, page_bytes());
     fresh = map(chunk, Reason::kRecords);
   }
@@ -46,7 +46,7 @@ bool map_chunk_locked(size_t least) {
   return true;
 }
 
-// 0 when the OS refuses.
+// Returns 0 when the OS refuses memory.
 uintptr_t bump(size_t bytes, size_t alignment) {
   {
     LockGuard guard(lock);
@@ -58,7 +58,7 @@ uintptr_t bump(size_t bytes, size_t alignment) {
   void* chunk = arena_reserve != nullptr ? arena_reserve(bytes + alignment, &got) : nullptr;
   if (chunk == nullptr) return 0;
   LockGuard guard(lock);
-  // Another thread may have mapped one meanwhile. The rest of that one is lost, but it is address space only.
+  // Another thread may have mapped a chunk meanwhile. The rest of that chunk is lost, but it is only address space.
   use_chunk_locked(chunk, got);
   return bump_locked(bytes, alignment);
 }
@@ -72,7 +72,7 @@ void* arena_allocate(size_t bytes, size_t alignment) {
 void* arena_allocate_present(size_t bytes, size_t alignment) {
   uintptr_t start = bump(bytes, alignment), limit = start + bytes;
   if (start == 0) return nullptr;
-  // All in the record itself: another thread may be writing to what is beside it.
+  // Touch only bytes inside the record: other threads may be writing to memory beside it.
   for (uintptr_t at = start; at < limit; at = round_up(at + 1, page_bytes())) *reinterpret_cast<volatile char*>(at) = 0;
   return reinterpret_cast<void*>(start);
 }

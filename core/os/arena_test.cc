@@ -12,7 +12,7 @@
 namespace seemalloc::os {
 namespace {
 
-// Of the pages of [start, start + bytes), those without memory behind them.
+// Number of pages of [start, start + bytes) without memory behind them.
 size_t absent_pages(const void* start, size_t bytes) {
   uintptr_t first = round_down(reinterpret_cast<uintptr_t>(start), page_bytes()), end = reinterpret_cast<uintptr_t>(start) + bytes;
   size_t absent = 0;

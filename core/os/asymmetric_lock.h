@@ -1,9 +1,9 @@
-// A lock whose owner pays a store and a load, and whoever else wants in makes a system call.
+// AsymmetricLock: a lock that costs its owner a store and a load, and every other thread a system call.
 //
-// Protocol (Dekker's, with the owner's fence moved into the other's membarrier): the owner sets inside_, then reads
-// closed_; another thread sets closed_, has every running thread execute a fence, then reads inside_. One of the two sees
-// the other and gives way: nobody ever waits. inside_ and closed_ are cleared by releases that pair with the acquires.
-// Where the kernel refuses membarrier nobody else gets in.
+// Protocol (Dekker's, with the owner's fence moved into the other thread's membarrier): the owner sets inside_, then
+// reads closed_. Another thread sets closed_, makes every running thread execute a fence, then reads inside_. At least
+// one of the two sees the other and backs off: no thread ever waits. inside_ and closed_ are cleared by releases that
+// pair with the acquires. If the kernel refuses membarrier, only the owner can enter.
 // Constant-initialised. Not recursive. fork: a child may reset() the locks of threads that it does not have.
 #pragma once
 
@@ -20,7 +20,7 @@ class AsymmetricLock {
   AsymmetricLock(const AsymmetricLock&) = delete;
   AsymmetricLock& operator=(const AsymmetricLock&) = delete;
 
-  // The owner's side. False while another thread is in: do without.
+  // The owner's side. Returns false while another thread is inside: the owner must do without.
   SEEMALLOC_ALWAYS_INLINE bool enter() {
     inside_.store(true, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -30,7 +30,8 @@ class AsymmetricLock {
   }
   SEEMALLOC_ALWAYS_INLINE void leave() { inside_.store(false, std::memory_order_release); }
 
-  // Everybody else's. False when the owner or another is in, or the kernel has no membarrier.
+  // The other threads' side. Returns false when the owner or another thread is inside, or when the kernel has no
+  // membarrier.
   bool try_close() {
     if (closed_.exchange(true, std::memory_order_acquire)) return false;
     if (os::fence_all_threads() && !inside_.load(std::memory_order_acquire)) return true;
@@ -39,7 +40,7 @@ class AsymmetricLock {
   }
   void open() { closed_.store(false, std::memory_order_release); }
 
-  // In a forked child. One that nobody holds is not written to.
+  // For a forked child. Does not write to a lock that is not held.
   void reset() {
     if (inside_.load(std::memory_order_relaxed)) inside_.store(false, std::memory_order_relaxed);
     if (closed_.load(std::memory_order_relaxed)) closed_.store(false, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
-// AsymmetricLock (asymmetric_lock.h) as a small state machine on a machine with store buffers, and every interleaving of its
-// steps: one owner, two others, each going in twice. A store waits in its thread's buffer until it drains, at any time; an
-// exchange and a membarrier empty buffers at once. Variants with a known mistake must fail: otherwise this test could not.
+// A model of AsymmetricLock (asymmetric_lock.h) on a machine with store buffers, and every interleaving of its steps:
+// one owner, two other threads, each entering twice. A store waits in its thread's buffer until it drains, at any time;
+// an exchange and a membarrier empty buffers immediately. Variants with a known mistake must fail, which shows that the
+// test can fail.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,17 +21,17 @@ struct State {
   std::array<StoreBuffer<Variable, bool>, kOthers> others;
   int owner = 0, owner_visits = 0;                  // program counters
   std::array<int, kOthers> other{}, other_visits{};
-  int in = 0;                                       // threads in the guarded part
+  int in = 0;                                       // threads in the critical section
   auto operator<=>(const State&) const = default;
 };
 
 struct Variant {
-  bool membarrier = true;      // the other has the owner's buffer emptied before it looks
+  bool membarrier = true;      // the other thread drains the owner's buffer before it reads inside_
   bool exchange = true;        // closing is one atomic step
   bool owner_looks_after = true;  // the owner sets inside_ before it reads closed_
 };
 
-// explore(): empty when no path has two threads in.
+// explore() returns an empty string when no path has two threads in the critical section.
 class Explorer : public StateSearch<State> {
  public:
   explicit Explorer(Variant variant) : variant_(variant) {}
@@ -59,7 +60,7 @@ class Explorer : public StateSearch<State> {
 
   void step_owner(State s) {
     switch (s.owner) {
-      case 0:  // inside_ = true; in the wrong order only after a look at closed_
+      case 0:  // inside_ = true; in the wrong order, only after reading closed_
         if (!variant_.owner_looks_after) {
           s.owner = s.owners.load(s.memory, kClosed) ? 3 : 4;
           return visit(s);
@@ -77,7 +78,7 @@ class Explorer : public StateSearch<State> {
           s.owner = 2;
         }
         return visit(s);
-      case 2:  // out: inside_ = false
+      case 2:  // leave: inside_ = false
         s.in--;
         s.owners.store(kInside, false);
         s.owner = 3;
@@ -96,7 +97,7 @@ class Explorer : public StateSearch<State> {
   void step_other(State s, int i) {
     auto& buffer = s.others[i];
     switch (s.other[i]) {
-      case 0:  // closed_.exchange(true); without it: a load, later a store
+      case 0:  // closed_.exchange(true); without the exchange: a load, later a store
         if (variant_.exchange) buffer.drain(s.memory);
         if (buffer.load(s.memory, kClosed)) {
           s.other[i] = 5;
@@ -128,7 +129,7 @@ class Explorer : public StateSearch<State> {
           s.other[i] = 4;
         }
         return visit(s);
-      case 4:  // out: closed_ = false
+      case 4:  // leave: closed_ = false
         s.in--;
         buffer.store(kClosed, false);
         s.other[i] = 5;

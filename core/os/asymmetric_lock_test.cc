@@ -12,10 +12,10 @@ namespace {
 
 struct Guarded {
   AsymmetricLock lock;
-  long one = 0, two = 0;  // always equal outside
+  long one = 0, two = 0;  // always equal outside of the lock
 };
 
-// The owner and two others change the same plain data; under the thread sanitizer a hole in the protocol is a race.
+// The owner and two other threads change the same plain data; under ThreadSanitizer a hole in the protocol is a race.
 TEST(AsymmetricLock, OneAtATime) {
   Guarded guarded;
   std::atomic<bool> done{false};
@@ -34,7 +34,8 @@ TEST(AsymmetricLock, OneAtATime) {
       }
     });
   }
-  // Whoever is let in less often decides how long: on a loaded machine a holder may be out for a while.
+  // The side that enters less often determines the duration: on a loaded machine a holder may be descheduled for a
+  // while.
   long entered = 0;
   for (long tries = 0; tries < 100'000'000 && (entered < 200'000 || closed.load() < 100); tries++) {
     if (tries % 64 == 0) std::this_thread::yield();

@@ -1,8 +1,8 @@
-// Calls into the kernel for memory, counted where they are made: by call and by reason, with bytes and time.
+// System calls for memory, counted where they are made: by call and by reason, with bytes and time.
 //
-// Every function of os.h that asks the kernel for memory, or about it, ends in counted_call(). Counters are relaxed and each
-// pair has a cache line of its own: these are slow paths. Reading them may tear between fields.
-// While somebody traces, each call is also shown to `on_call`, once it has been made.
+// Every function of os.h that requests memory from the kernel, or queries it, ends in counted_call(). Counters are
+// relaxed, and each pair has its own cache line: these are slow paths. A reader may see fields of different moments.
+// During a trace, each call is also passed to `on_call`, after it has been made.
 // Threads: all functions may be called from any thread at any time, signal handlers included.
 #pragma once
 
@@ -16,47 +16,47 @@ enum class Call : uint8_t {
   kMap,         // mmap
   kUnmap,       // munmap
   kRemap,       // mremap
-  kRemapProbe,  // mremap, to learn from its answer: never counted as refused
-  kDontNeed,    // madvise: the backing goes
-  kFree,        // madvise: the backing may go
+  kRemapProbe,  // mremap as a query: never counted as refused
+  kDontNeed,    // madvise: drop the memory
+  kFree,        // madvise: the kernel may drop the memory
   kHugePage,    // madvise: faults may take huge pages
-  kNoHugePage,  // madvise: they may not
-  kCollapse,    // madvise: small pages become a huge one now
-  kMincore,     // what is resident?
+  kNoHugePage,  // madvise: faults may not take huge pages
+  kCollapse,    // madvise: replace small pages by a huge one now
+  kMincore,     // which pages are resident
   kCount,
 };
 
-// Why a call was made. Each is true of a place in the code, not guessed from the arguments.
+// Why a call was made. The reason is given by the calling code, not derived from the arguments.
 enum class Reason : uint8_t {
-  kGrowth,     // address space for regions; a reserve given back
-  kHuge,       // a block above 1 MiB: its own memory, grown, moved, or too much to keep
+  kGrowth,     // address space for regions; a reserve returned
+  kHuge,       // a block above 1 MiB: mapped, grown, moved, or unmapped because it exceeded the cache's limit
   kRecords,    // our own records: spans, heaps, samples, stacks
   kPageMap,    // the window's flat map and the page map's leaves
-  kDecay,      // free for longer than the purge delay
+  kDecay,      // memory free for longer than the purge delay
   kAsked,      // malloc_trim, seemalloc_purge, `seemalloc purge`
-  kPressure,   // memory was refused, or the system says that it is short
+  kPressure,   // memory was refused, or the system reports that it is short
   kHole,       // idle holes inside spans in use
-  kHugePages,  // which regions get huge pages, making and splitting one
-  kZero,       // used memory of a large block, for calloc (heap/zeroing.h)
-  kReport,     // statistics, profiles and traces being written
+  kHugePages,  // choosing regions for huge pages, making and splitting a huge page
+  kZero,       // clearing used memory of a large block for calloc (heap/zeroing.h)
+  kReport,     // writing statistics, profiles and traces
   kCount,
 };
 
 inline constexpr unsigned kCalls = static_cast<unsigned>(Call::kCount);
 inline constexpr unsigned kReasons = static_cast<unsigned>(Reason::kCount);
 
-// "mmap", "madvise:dontneed", …; "growth", "huge", …: as they are written in reports.
+// "mmap", "madvise:dontneed", …; "growth", "huge", …: the names used in reports.
 const char* call_name(Call call);
 const char* reason_name(Reason reason);
 
 struct CallCount {
-  uint64_t calls;    // refused ones included
-  uint64_t bytes;    // of those that were not refused
+  uint64_t calls;    // including refused ones
+  uint64_t bytes;    // of the calls that were not refused
   uint64_t refused;
-  uint64_t ns;       // time in the kernel, refused calls included
+  uint64_t ns;       // time in the kernel, including refused calls
 };
 CallCount call_count(Call call, Reason reason);
-// Over all reasons.
+// The sum over all reasons.
 CallCount call_count(Call call);
 void forget_calls_in_child();
 
@@ -67,14 +67,14 @@ struct CallRecord {
   Call call;
   Reason reason;
   bool refused;
-  uint8_t size_class;  // 1 + the class for which it was made; 0: not for one
+  uint8_t size_class;  // 1 + the size class for which the call was made; 0: none
 };
 
-// Set while somebody traces. Called by the thread that made the call, which may hold any of our locks: it takes none, makes
-// no memory, and keeps errno.
+// Set during a trace. It is called by the thread that made the call, which may hold any of our locks: it must not take
+// locks or allocate memory, and must preserve errno.
 extern std::atomic<void (*)(const CallRecord& record)> on_call;
 
-// While alive, calls of this thread are made for a size class.
+// ForSizeClass: while it exists, calls of this thread are attributed to a size class.
 extern constinit thread_local uint8_t call_size_class __attribute__((tls_model("initial-exec")));
 class ForSizeClass {
  public:

@@ -1,4 +1,4 @@
-// Each call into the kernel is counted once, under its call and reason, with its bytes; refused ones too.
+// Each system call for memory is counted once, under its call and reason, with its bytes; refused ones too.
 #include "core/os/calls.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ namespace seemalloc::os {
 namespace {
 
 constexpr size_t kBytes = 64 * KiB;
-constexpr Reason kReason = Reason::kHole;  // nothing else here has it
+constexpr Reason kReason = Reason::kHole;  // used by nothing else here
 
 struct Difference {
   Call call;

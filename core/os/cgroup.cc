@@ -16,9 +16,9 @@ namespace {
 
 using Path = FixedText<MemoryGroup::kMaxPath>;
 
-// Where the group of a controller is: its directory, and how much of that is the mount point.
+// Location of a controller's group: its directory, and the length of the mount point in it.
 struct Place {
-  unsigned version = 0;  // 0: nowhere
+  unsigned version = 0;  // 0: not found
   Path directory;
   size_t top = 0;
 };
@@ -53,7 +53,7 @@ struct Found {
   Path path, root, point;
 };
 
-// Both versions may be there; a controller is in one of them.
+// Both versions may be mounted; a controller belongs to one of them.
 bool find_place(const char* proc_self, const char* controller, Place* place) {
   Scratch<Found> found;
   if (!found) return false;
@@ -73,14 +73,14 @@ bool find_place(const char* proc_self, const char* controller, Place* place) {
   return true;
 }
 
-// The length of the parent's path; 0 when that is above the mount point.
+// Returns the length of the parent's path; 0 when the parent is above the mount point.
 size_t parent(const char* directory, size_t length, size_t top) {
   if (length <= top) return 0;
   while (length > top && directory[length - 1] != '/') length--;
   return length > top ? length - 1 : length;
 }
 
-// The first line of a file of the group, in `buffer`; empty when there is none.
+// Copies the first line of a file of the group into `buffer`; empty when there is none.
 Slice first_line(const char* directory, size_t length, const char* name, char* buffer, size_t capacity) {
   Path file;
   file.append(directory, length) << "/" << name;
@@ -124,13 +124,13 @@ uint64_t sum_keyed(Lines&& lines, const char* key, const char* other_key) {
   return sum;
 }
 
-// What a memory.stat says of pages of files. Not those of tmpfs: the kernel cannot drop them.
+// Bytes of file pages according to a memory.stat. Excludes tmpfs, whose pages the kernel cannot drop.
 uint64_t file_bytes(Lines&& stat, unsigned version) {
   if (version == 1) return sum_keyed(static_cast<Lines&&>(stat), "total_inactive_file", "total_active_file");
   return sum_keyed(static_cast<Lines&&>(stat), "inactive_file", "active_file");
 }
 
-// The path of a file of a level; truncated when it is too long.
+// Appends the path of a level's file; truncated when it is too long.
 void make_path(const char* directory, size_t length, const char* name, Text& path) { path.append(directory, length) << "/" << name; }
 
 unsigned quota_of(unsigned version, const char* directory, size_t length) {
@@ -151,7 +151,7 @@ size_t MemoryGroup::limit_of(size_t path_length) const {
   return least;
 }
 
-// Keeps the least limits; of equal ones the lower level's, which is met first.
+// Keeps the smallest limits. Of equal ones it keeps the lower level's, which is reached first.
 void MemoryGroup::consider(size_t path_length, size_t limit) {
   if (limit == SIZE_MAX) return;
   unsigned i = count_ < kMaxLevels ? count_++ : kMaxLevels;
@@ -187,7 +187,7 @@ bool MemoryGroup::read_level(size_t path_length, GroupUsage* usage) const {
   if (is_near(bytes, usage->limit)) {
     Path path;
     make_path(directory_, path_length, "memory.stat", path);
-    uint64_t files = file_bytes(Lines(path.c_str()), version_);  // to count them costs more: only where it matters
+    uint64_t files = file_bytes(Lines(path.c_str()), version_);  // costs more: read only near the limit
     bytes -= files < bytes ? files : bytes;
     if (version_ == 1) {
       read_number(directory_, path_length, "memory.failcnt", &usage->hits);

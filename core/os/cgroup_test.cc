@@ -20,7 +20,7 @@ namespace {
 
 Slice slice(const std::string& text) { return Slice{text.data(), text.size()}; }
 
-// ---- the texts ----
+// ---- parsing ----
 
 std::string group(const std::string& line, const char* controller) {
   Slice path;
@@ -108,7 +108,7 @@ TEST(CgroupText, ReadsQuotas) {
   EXPECT_EQ(cpus_of_quota(slice("350000"), slice("100000")), 4u);
 }
 
-// ---- the files, in a tree of our own ----
+// ---- the files, in a tree of the test ----
 
 class Cgroup : public testing::Test {
  protected:
@@ -124,7 +124,7 @@ class Cgroup : public testing::Test {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text;
   }
-  // A mount line of version 1 or 2 at `point` below our tree.
+  // A mount line of version 1 or 2 with mount point `point` below the test's tree.
   std::string line(const std::string& root, const std::string& point, const std::string& kind) {
     return "35 31 0:32 " + root + " " + top_ + point + " rw,relatime shared:5 - " + kind + "\n";
   }
@@ -203,7 +203,7 @@ TEST_F(Cgroup, TheTightestLevelOfTheHierarchyCounts) {
   ASSERT_TRUE(memory.read(&usage));
   EXPECT_EQ(usage.limit, 1 * GiB);
   EXPECT_EQ(usage.level, 0u);
-  // Seen by each reading: a limit that was changed.
+  // Each reading sees a changed limit.
   write("cg/kubepods/pod1/memory.max", "536870912\n");
   ASSERT_TRUE(memory.read(&usage));
   EXPECT_EQ(usage.limit, 512 * MiB);
@@ -268,7 +268,7 @@ TEST_F(Cgroup, LongLinesAreLeftOut) {
   EXPECT_EQ(memory.limit(), 1 * MiB);
 }
 
-// Nobody looks anew in a process that is idle: the files that stay open say whether it is worth it.
+// An idle process does not search again: the files kept open show whether a search is worthwhile.
 TEST_F(Cgroup, ALimitThatIsSetLaterIsSeen) {
   write("proc/cgroup", "0::/pod/app\n");
   write("proc/mountinfo", line("/", "/cg", kV2));
@@ -304,7 +304,8 @@ TEST_F(Cgroup, ALimitThatIsSetLaterIsSeen) {
   files.close();
 }
 
-// The helper's way to read: a program that closes its descriptors, or gets their numbers, is not disturbed and does not disturb.
+// The helper thread's way to read: it neither disturbs nor is disturbed by a program that closes its descriptors or
+// reuses their numbers.
 TEST_F(Cgroup, KeptFilesAreLookedAtBeforeTheyAreRead) {
   write("proc/cgroup", "0::/pod/app\n");
   write("proc/mountinfo", line("/", "/cg", kV2));
@@ -323,7 +324,7 @@ TEST_F(Cgroup, KeptFilesAreLookedAtBeforeTheyAreRead) {
   EXPECT_EQ(usage.limit, 512 * MiB);
   EXPECT_EQ(usage.bytes, 50 * MiB);
   EXPECT_EQ(usage.level, 0u);
-  // As the kernel's files do: the number changes, the file stays.
+  // Like the kernel's files: the number changes, the file stays.
   write("cg/pod/app/memory.current", "62914560\n");
   ASSERT_TRUE(files.read(memory, &usage));
   EXPECT_EQ(usage.bytes, 60 * MiB);

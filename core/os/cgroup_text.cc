@@ -4,13 +4,13 @@ namespace seemalloc::os {
 
 namespace {
 
-// Version 1 rounds "no limit" to pages: 2^63 less one page of whatever size.
+// Version 1 rounds "no limit" to pages: 2^63 minus one page, whose size varies.
 constexpr uint64_t kNoLimit = uint64_t{1} << 62;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_octal(char c) { return c >= '0' && c <= '7'; }
 
-// A space in a path is written \040.
+// A space in a path is written as \040.
 void append_unescaped(Slice escaped, Text& out) {
   for (size_t i = 0; i < escaped.length; i++) {
     const char* c = escaped.at + i;
@@ -31,7 +31,7 @@ bool begins_with(Slice text, Slice start) {
   return true;
 }
 
-// A component of the path is "..".
+// Whether a component of the path is "..".
 bool leads_upwards(Slice path) {
   Slice part;
   while (take_field(&path, '/', &part)) {
@@ -84,7 +84,8 @@ bool parse_group(Slice line, const char* controller, Slice* path) {
   return true;
 }
 
-// "36 35 0:33 /root /point rw,relatime shared:1 - cgroup cgroup rw,memory": any number of words like shared:1.
+// "36 35 0:33 /root /point rw,relatime shared:1 - cgroup cgroup rw,memory": any number of optional fields like
+// shared:1.
 bool parse_mount(Slice line, const char* controller, Text& root, Text& point) {
   Slice field, mounted, where;
   for (int i = 0; i < 3; i++) {
@@ -137,7 +138,7 @@ unsigned parse_cpu_max(Slice line) {
 
 unsigned cpus_of_quota(Slice quota, Slice period) {
   uint64_t time = 0, each = 0;
-  if (!parse_number(quota, &time) || !parse_number(period, &each) || each == 0) return 0;  // max and -1 are no numbers
+  if (!parse_number(quota, &time) || !parse_number(period, &each) || each == 0) return 0;  // fails for max and -1
   uint64_t cpus = time / each + (time % each != 0 ? 1 : 0);
   return cpus == 0 ? 1 : cpus > 65536 ? 65536 : static_cast<unsigned>(cpus);
 }

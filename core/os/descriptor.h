@@ -1,5 +1,5 @@
-// Descriptor: one of ours that lives long. The program may close it and get its number for a file of its own: looked at before each
-// use. Threads: its owner's.
+// Descriptor: a long-lived file descriptor of ours. The program may close it and reuse its number for its own file, so
+// is_ours() checks it before each use. Threads: its owner's.
 #pragma once
 
 #include "core/os/os.h"

@@ -1,4 +1,5 @@
-// Test build only: refuses system calls as a test asks, so that every failure path is reached, and has time pass as it asks.
+// Test build only: makes system calls fail and lets time pass as a test requests, so that every failure path is
+// reached.
 #pragma once
 
 #include <atomic>
@@ -8,8 +9,9 @@
 
 namespace seemalloc::os {
 
-// While alive, calls of one number fail: each `every`-th one, or, with every = 1, all of them, after `skip` good ones. To refuse mmap
-// is to refuse memory: then os::map_behind, which asks for memory by mremap, is refused as well, and not counted.
+// While it exists, calls of one number fail: every `every`-th one (with every = 1: all), after `skip` successful ones.
+// Refusing mmap means refusing memory: os::map_behind, which then requests memory by mremap, is refused as well, but
+// not counted.
 class RefuseCalls {
  public:
   RefuseCalls(long number, long error, unsigned every = 1, unsigned skip = 0) {
@@ -50,13 +52,14 @@ class RefuseCalls {
   static inline std::atomic<unsigned> period, left, refused, seen;
 };
 
-// While alive, there is no mapping more to be had (vm.max_map_count), but those that are there may grow.
+// While it exists, no new mapping is granted (vm.max_map_count), but existing ones may grow.
 class RefuseMappings : public RefuseCalls {
  public:
   RefuseMappings() : RefuseCalls(SYS_mmap, 12) { mappings_may_grow = true; }  // ENOMEM
 };
 
-// While alive, the first call of one number is not made: it is answered with this, say with a descriptor of the test's own.
+// While it exists, the first call of one number is not made: it returns this answer instead, for example a descriptor
+// of the test.
 class AnswerCall {
  public:
   AnswerCall(long number, long answer) {
@@ -74,10 +77,12 @@ class AnswerCall {
   static inline std::atomic<long> target, next;
 };
 
-// What the monotonic clocks show; 0: the kernel's time. And what those of processor time show then: nothing uses any by itself.
+// The time that the monotonic clocks show; 0: the kernel's time. With a test clock, test_cpu_ns is what the CPU time
+// clocks show; it does not advance automatically.
 extern std::atomic<uint64_t> test_clock_ns, test_cpu_ns;
 
-// From here on time passes by this only, so that a busy machine changes nothing. Time does not go back: for the rest of the process.
+// From the first call on, the clock advances only by let_pass(), for the rest of the process, since time must not go
+// back. So a busy machine does not affect the test.
 inline void let_pass(uint64_t ns) {
   uint64_t now = test_clock_ns.load();
   if (now == 0) now = monotonic_ns();

@@ -12,11 +12,11 @@ namespace seemalloc::os {
 namespace {
 
 constexpr size_t kHugePageBytes = 2 * MiB;
-constexpr long kGetDisabled = 42;  // PR_GET_THP_DISABLE, Linux 3.15; 0, or what is disabled
+constexpr long kGetDisabled = 42;  // PR_GET_THP_DISABLE, Linux 3.15; nonzero: disabled
 
 using Path = FixedText<256>;
 
-// What a small file holds now; empty when it cannot be read.
+// The current contents of a small file; empty when it cannot be read.
 struct Contents {
   char text[128];
   size_t length = 0;
@@ -25,7 +25,7 @@ struct Contents {
     long got = fd < 0 ? 0 : sys(SYS_pread64, fd, as_long(text), sizeof(text), 0);
     if (!sys_failed(got)) length = static_cast<size_t>(got);
   }
-  // Whether the word in brackets is this one.
+  // Whether this is the word in brackets.
   bool chosen_is(const char* word) const {
     size_t first = 0;
     while (first < length && text[first] != '[') first++;
@@ -51,7 +51,7 @@ bool is_disabled_for_process() {
 
 }  // namespace
 
-// Once: it depends on the processor only.
+// Read once: it depends only on the processor.
 bool HugePageSetting::size_is_ours(const char* folder) {
   if (size_ == Size::kUnknown) {
     Path path;

@@ -1,8 +1,9 @@
-// HugePageSetting: whether the system and the process want huge pages of 2 MiB at all.
+// HugePageSetting: whether the settings of the system and the process allow huge pages of 2 MiB.
 //
-// A fault that takes a huge page asks for all of this in the kernel; MADV_COLLAPSE does not, so its caller has to. The settings
-// may change at any time. Their files stay open, out of the program's way: opening one takes for a moment a number which
-// the program may expect. What cannot be read counts as no. No allocation. Threads: an object has one user at a time.
+// For a page fault the kernel checks all of these settings; for MADV_COLLAPSE it does not, so its caller must. The
+// settings may change at any time. Their files stay open at high descriptor numbers: opening a file takes for a moment
+// a number that the program may expect. An unreadable setting counts as no. No allocation. Threads: an object has one
+// user at a time.
 #pragma once
 
 #include "core/os/descriptor.h"
@@ -13,7 +14,8 @@ class HugePageSetting {
  public:
   static constexpr const char* kFolder = "/sys/kernel/mm/transparent_hugepage";
 
-  // Not `never`, for the process neither (PR_SET_THP_DISABLE), and the kernel's huge pages are of 2 MiB.
+  // True unless the system's setting is `never` or the process has disabled huge pages (PR_SET_THP_DISABLE), and if the
+  // kernel's huge pages have 2 MiB.
   bool allows(const char* folder = kFolder);
   void close();
 
@@ -24,7 +26,7 @@ class HugePageSetting {
 
   Size size_ = Size::kUnknown;
   Descriptor all_;  // for all sizes
-  Descriptor one_;  // for this size, since Linux 6.8; may refer to the other
+  Descriptor one_;  // for this size, since Linux 6.8; may defer to the other file
 };
 
 }  // namespace seemalloc::os

@@ -17,7 +17,7 @@
 namespace seemalloc::os {
 namespace {
 
-// What the kernel shows, made up.
+// Imitates the kernel's files.
 class Folder : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,5 @@
-// Lines: a file, line by line, without allocation. For the kernel's own files, whose text is made while it is read.
+// Lines: reads a file line by line, without allocation. For the kernel's files, whose text is generated while it is
+// read.
 // Threads: its owner's.
 #pragma once
 
@@ -11,11 +12,11 @@
 
 namespace seemalloc::os {
 
-// A line that does not fit (mounts of many layers) is left out.
+// Lines that do not fit the buffer (mounts of many layers) are skipped.
 class Lines {
  public:
   explicit Lines(const char* path) : fd_(open_file(path, O_RDONLY)), closes_(true) {}
-  // One that stays open. Of one that is not ours any more there are no lines.
+  // Reads a file that stays open. If its descriptor is no longer ours, there are no lines.
   explicit Lines(const Descriptor& kept) : fd_(kept.is_ours() ? kept.fd : -1), closes_(false) {}
   ~Lines() {
     if (closes_ && fd_ >= 0) close_file(fd_);
@@ -30,7 +31,7 @@ class Lines {
       while (end < filled_ && buffer_->at[end] != '\n') end++;
       if (end == filled_) {
         if (fill()) continue;
-        end = filled_;  // fill() moves what there is
+        end = filled_;  // fill() moves the contents
         if (start_ == end) return false;
       }
       bool whole = !cut_;
@@ -42,19 +43,19 @@ class Lines {
   }
 
  private:
-  // More characters behind the ones from start_ on; false at the end of the file.
+  // Reads more characters behind the ones from start_ on. Returns false at the end of the file.
   bool fill();
 
   int fd_;
   bool closes_;
   long offset_ = 0;
-  bool cut_ = false;  // the beginning of the line has been given up
+  bool cut_ = false;  // the beginning of the line was dropped
   size_t start_ = 0;
   size_t filled_ = 0;
   struct Buffer {
     char at[1024];
   };
-  Scratch<Buffer> buffer_;  // without it there are no lines
+  Scratch<Buffer> buffer_;  // if it is absent, there are no lines
 };
 
 }  // namespace seemalloc::os

@@ -9,9 +9,9 @@
 #include "core/os/os.h"
 #include "core/os/syscall.h"
 
-// Absent in a static program without the dynamic linker, and in musl.
+// Absent in a static program without a dynamic linker, and with musl.
 extern r_debug _r_debug __attribute__((weak));
-// This object's dynamic section, which the linker places; a static program has none.
+// This object's dynamic section, provided by the linker; a static program has none.
 extern Elf64_Dyn _DYNAMIC[] __attribute__((weak, visibility("hidden")));
 
 namespace seemalloc::os {
@@ -27,7 +27,7 @@ struct NextList {
 }  // namespace
 
 LoadedObject::LoadedObject(const link_map* map) : map_(map) {
-  // A static program that opens libraries has no dynamic section itself.
+  // A static program that opens libraries has no dynamic section of its own.
   if (map != nullptr && map->l_ld != nullptr) symbols_ = DynamicSymbols(map->l_ld, map->l_addr);
 }
 
@@ -35,7 +35,8 @@ bool LoadedObject::is_this() const { return exists() && _DYNAMIC != nullptr && m
 
 LoadedObject LoadedObject::next() const { return LoadedObject(map_->l_next); }
 
-// The address below which, from the symbols on, there is no code: linkers place relocations behind the symbols, and code behind both.
+// The address up to which, from the symbols on, there is no code: linkers place relocations behind the symbols, and
+// code behind both.
 uintptr_t LoadedObject::end_of_tables() const {
   uintptr_t relocations = 0, late = 0, relocation_bytes = 0, late_bytes = 0;
   for (const Elf64_Dyn* entry = map_->l_ld; entry->d_tag != DT_NULL; entry++) {
@@ -61,12 +62,12 @@ bool LoadedObject::redirect(const Redirection* redirections, size_t count) const
   }
   low = low / page_bytes() * page_bytes();
   high = round_up(high, page_bytes());
-  // Pages with code as well would lose the right to be executed, and a hardened system may refuse to give that back.
+  // Pages that also hold code would lose execute permission, which a hardened system may refuse to restore.
   if (high > end_of_tables()) return false;
   long start = static_cast<long>(low), bytes = static_cast<long>(high - low);
   if (sys_failed(sys(SYS_mprotect, start, bytes, PROT_READ | PROT_WRITE))) return false;
   for (size_t i = 0; i < count; i++) {
-    // Other threads may be looking it up: they find one or the other.
+    // Concurrent lookups by other threads find either function.
     Elf64_Addr* value = const_cast<Elf64_Addr*>(&redirections[i].function->st_value);
     std::atomic_ref<Elf64_Addr>(*value).store(redirections[i].target - symbols_.base(), std::memory_order_release);
   }

@@ -17,7 +17,7 @@ namespace seemalloc::os {
 namespace {
 
 LoadedObject object_of(void* handle) {
-  auto map = static_cast<link_map*>(handle);  // glibc's handles are
+  auto map = static_cast<link_map*>(handle);  // true of glibc's handles
   for (LoadedObject object = first_loaded_object(); object.exists(); object = object.next()) {
     if (object.symbols().base() == map->l_addr) return object;
   }
@@ -64,7 +64,7 @@ TEST(LoadedObject, FindsEachVersionOnce) {
   const Elf64_Sym* only = libc.symbols().function("malloc");
   ASSERT_NE(only, nullptr);
   EXPECT_EQ(libc.symbols().function("malloc", only), nullptr);
-#ifdef __x86_64__  // by now two: pthread_cond_wait@GLIBC_2.2.5 and @@GLIBC_2.3.2
+#ifdef __x86_64__  // now it has two: pthread_cond_wait@GLIBC_2.2.5 and @@GLIBC_2.3.2
   const Elf64_Sym* first = libc.symbols().function("pthread_cond_wait");
   ASSERT_NE(first, nullptr);
   const Elf64_Sym* second = libc.symbols().function("pthread_cond_wait", first);

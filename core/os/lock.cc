@@ -21,7 +21,7 @@ constinit thread_local bool fork_interrupts_a_holder __attribute__((tls_model("i
 constinit thread_local unsigned locks_held __attribute__((tls_model("initial-exec"))) = 0;
 
 namespace {
-// Tries for a fifth of a second; where the holder may well be this thread itself, hardly at all.
+// Tries for a fifth of a second, or only a few times if this thread itself may be the holder.
 template <typename F>
 bool acquire_in_time(bool interrupted, F acquire) {
   constexpr int kTries = 2000, kTriesInterrupted = 3;

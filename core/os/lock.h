@@ -1,7 +1,7 @@
-// Mutexes of one word: a bounded spin, then the kernel's futex. Constant-initialised, usable before constructors run.
+// Mutexes of one word: a bounded spin, then a futex wait. Constant-initialised, usable before constructors run.
 //
-// Not recursive, not fair. State: 0 free, 1 held, 2 held and somebody may sleep. The acquiring exchange pairs with the
-// releasing exchange or store in unlock(). fork takes them all: see below.
+// Not recursive, not fair. State: 0 free, 1 held, 2 held and a thread may be sleeping. The acquiring exchange pairs
+// with the releasing exchange or store in unlock(). fork takes all of them: see below.
 #pragma once
 
 #include <atomic>
@@ -11,25 +11,28 @@
 
 namespace seemalloc {
 
-// The forking thread holds all of our locks from its prepare handler to its parent or child handler. Handlers of others
-// that run in between may allocate: for this thread locking means nothing then.
+// The forking thread holds all of our locks from its prepare handler to its parent or child handler. Other fork
+// handlers that run in between may allocate: for this thread, locking is a no-op then.
 extern constinit thread_local bool fork_holds_every_lock __attribute__((tls_model("initial-exec")));
-// Set from the prepare handler to the end of the parent's and child's: fork was called in such a signal handler.
+// Set from the prepare handler to the end of the parent's and child's handler, if fork was called in a signal handler
+// that interrupted a critical section.
 extern constinit thread_local bool fork_interrupts_a_holder __attribute__((tls_model("initial-exec")));
-// Locks this thread holds. Not zero in a signal handler that has interrupted one of our critical sections.
+// Number of locks that this thread holds. Nonzero in a signal handler that has interrupted one of our critical
+// sections.
 extern constinit thread_local unsigned locks_held __attribute__((tls_model("initial-exec")));
-// Counted before a lock is taken and after it is released, so that a handler never sees too few.
+// Incremented before a lock is taken and decremented after it is released, so that a signal handler never sees too
+// small a number.
 SEEMALLOC_ALWAYS_INLINE void count_held(int by) {
   locks_held += static_cast<unsigned>(by);
   __asm__ volatile("" ::: "memory");
 }
 
-// Long enough for a critical section on another CPU, short enough not to hurt under priorities or one CPU.
+// Long enough for a critical section on another CPU, short enough to be harmless with priorities or on one CPU.
 inline constexpr int kSpinsBeforeSleep = 64;
 
 struct WaitCounters;
 
-// What the two kinds of lock share: taking the word, waiting for it, and fork.
+// LockWord: the common part of both locks: taking the word, waiting for it, and fork.
 class LockWord {
  public:
   constexpr LockWord() = default;
@@ -37,8 +40,8 @@ class LockWord {
   LockWord& operator=(const LockWord&) = delete;
 
   bool try_lock() { return fork_holds_every_lock || acquire(); }
-  // Does not wait for ever: fork may have been called by a signal handler that interrupted the holder, which then goes on
-  // holding it in parent and child.
+  // Gives up after a while: fork may have been called by a signal handler that interrupted the holder, which then
+  // continues to hold the lock in parent and child.
   void lock_for_fork();
 
  protected:
@@ -50,7 +53,7 @@ class LockWord {
     return false;
   }
 
-  // Sleepers look again after so long, or (0) are woken only.
+  // Sleepers check again after this time; 0: only when they are woken.
   void wait(WaitCounters& waits, uint64_t look_again_ns);
   SEEMALLOC_COLD void wake();
 
@@ -63,7 +66,8 @@ class Lock : public LockWord {
   void lock() {
     if (SEEMALLOC_UNLIKELY(!try_lock())) lock_slow();
   }
-  // Looks again each millisecond, for about so long: at exit, where the holder may be a thread that waits for something that never comes.
+  // Tries every millisecond for about this time. For use at exit, where the holder may be a thread that waits for an
+  // event that never occurs.
   bool try_lock_for(uint64_t ns);
   void unlock() {
     if (SEEMALLOC_UNLIKELY(fork_holds_every_lock)) return;
@@ -71,15 +75,15 @@ class Lock : public LockWord {
     count_held(-1);
   }
   void unlock_after_fork();
-  // In a forked child whose parent's other threads may have held it.
+  // For a forked child, if another thread of the parent may have held the lock.
   void reset() { state_.store(0, std::memory_order_relaxed); }
 
  private:
   SEEMALLOC_COLD void lock_slow();
 };
 
-// A lock that one thread takes all the time and others hardly ever: released by a load and a store, where Lock needs an atomic
-// exchange. A sleeper that comes between the two is not woken, and looks again after 10 ms.
+// OwnerLock: a lock that one thread takes often and others rarely. It is released by a load and a store, where Lock
+// needs an atomic exchange. A thread that goes to sleep between the two is not woken, and checks again after 10 ms.
 class OwnerLock : public LockWord {
  public:
   void lock() {
@@ -98,14 +102,15 @@ class OwnerLock : public LockWord {
   SEEMALLOC_COLD void lock_slow();
 };
 
-// How often a lock was found held, since the process began, as a child of fork too. Nothing is counted where it was free.
+// How often a lock was found held since the process started (a forked child starts anew). Uncontended locking is not
+// counted.
 struct LockWaits {
-  uint64_t short_waits;  // it was free again within the spin
-  uint64_t waits;        // those that went to sleep
-  uint64_t wait_ns;      // what these took
+  uint64_t short_waits;  // became free within the spin
+  uint64_t waits;        // went to sleep
+  uint64_t wait_ns;      // total duration of `waits`
 };
 LockWaits shared_lock_waits();  // of Lock
-LockWaits owner_lock_waits();   // of OwnerLock: a thread's heap, wanted by others
+LockWaits owner_lock_waits();   // of OwnerLock: a thread's heap, requested by other threads
 void forget_lock_waits_in_child();
 
 template <typename L>

@@ -1,6 +1,6 @@
-// Lock and OwnerLock (lock.h) as a small state machine on a machine with store buffers, and every interleaving of its steps: three
-// threads, each going in twice. What the kernel does for a futex is one step, which empties the buffer of who asks. Variants with a known mistake must
-// fail: otherwise this test could not.
+// A model of Lock and OwnerLock (lock.h) on a machine with store buffers, and every interleaving of its steps: three
+// threads, each entering twice. A futex call of the kernel is one step, which empties the caller's buffer. Variants
+// with a known mistake must fail, which shows that the test can fail.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,24 +16,24 @@ enum Variable { kWord };
 enum Place { kTry, kExchange, kSleep, kAsleep, kIn, kStore, kWake, kOut, kDone };
 
 struct State {
-  std::array<int, 1> memory{};  // state_: 0 free, 1 held, 2 held and somebody may sleep
+  std::array<int, 1> memory{};  // state_: 0 free, 1 held, 2 held and a thread may be sleeping
   std::array<StoreBuffer<Variable, int>, kThreads> buffers;
   std::array<Place, kThreads> at{};
   std::array<int, kThreads> visits{};
-  std::array<bool, kThreads> wakes{};  // it saw a 2 when it left
+  std::array<bool, kThreads> wakes{};  // read a 2 when it unlocked
   int in = 0;
   auto operator<=>(const State&) const = default;
 };
 
 struct Variant {
-  bool exchange_unlocks = false;  // Lock; else OwnerLock, a load and a store
-  bool times_out = false;         // a sleeper looks again
-  bool slow_leaves_two = true;    // who has slept takes the lock as one that others may wait for
+  bool exchange_unlocks = false;  // Lock; false: OwnerLock, a load and a store
+  bool times_out = false;         // a sleeper checks again
+  bool slow_leaves_two = true;    // after a sleep, a thread takes the lock as one that others may wait for
   bool wakes = true;
 };
 constexpr Variant kLock{.exchange_unlocks = true}, kOwnerLock{.times_out = true};
 
-// explore(): empty when no path has two threads in, or one that sleeps for ever.
+// explore() returns an empty string when no path has two threads in the critical section, or one that sleeps forever.
 class Explorer : public StateSearch<State> {
  public:
   explicit Explorer(Variant variant) : variant_(variant) {}

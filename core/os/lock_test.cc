@@ -1,4 +1,4 @@
-// Waiting for a lock is counted, with its time; taking a free one is not.
+// Waiting for a lock is counted, with its duration; taking a free one is not.
 #include "core/os/lock.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TYPED_TEST(LockWaitTest, FreeLocksCountNothing) {
   EXPECT_EQ(after.wait_ns, before.wait_ns);
 }
 
-// One thread holds the lock for a while, another wants it. On a busy machine that one may come too late to have to wait.
+// One thread holds the lock for a while, another requests it. On a busy machine that one may come too late to wait.
 template <typename L>
 void make_wait(L& lock) {
   std::atomic<bool> coming{false};
@@ -65,7 +65,7 @@ TYPED_TEST(LockWaitTest, AWaiterIsCountedWithItsTime) {
   EXPECT_LT(after.wait_ns - before.wait_ns, os::monotonic_ns() - begin);
 }
 
-// Each time that somebody was kept out counts once, as one of the two.
+// Each time a thread is kept out counts once, as a short or a long wait.
 TYPED_TEST(LockWaitTest, ContentionCountsNoMoreThanOncePerLock) {
   constexpr unsigned kThreads = 4, kEach = 20000;
   static TypeParam lock;

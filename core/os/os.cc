@@ -24,7 +24,7 @@
 namespace seemalloc {
 
 void warn(const char* text) {
-  if (os::is_limited()) return;  // a warning is not worth a call that may end the process
+  if (os::is_limited()) return;  // a warning is not worth a system call that may end the process
   FixedText<512> line;
   line << "seemalloc: " << text;
   line.end_line();
@@ -36,8 +36,8 @@ void (*before_abort)() = nullptr;
 namespace {
 [[noreturn]] void abort_now() {
   if (before_abort != nullptr) before_abort();
-  // Not abort(): it may flush or lock inside a libc whose state we do not know. SIGABRT to this thread, then a trap. In a sandbox, too:
-  // the process ends in any case.
+  // Not abort(): it may flush or lock inside a libc of unknown state. Sends SIGABRT to this thread, then traps. Also in
+  // a sandbox: the process ends in any case.
   long process = os::raw_sys(SYS_getpid, 0, 0, 0, 0, 0, 0), thread = os::raw_sys(SYS_gettid, 0, 0, 0, 0, 0, 0);
   os::raw_sys(SYS_tgkill, process, thread, /*SIGABRT=*/6, 0, 0, 0);
   __builtin_trap();
@@ -71,14 +71,15 @@ void check_failed(const char* condition, const char* file, int line) {
 namespace seemalloc::os {
 
 #ifdef __SANITIZE_THREAD__
-// What one thread did to a mapping happens before another thread gets the same addresses: the kernel sees to it, and the
-// thread sanitizer, which does not know of our system calls, has to be told.
+// Operations of one thread on a mapping happen before another thread gets the same addresses: the kernel ensures it,
+// but ThreadSanitizer does not see our system calls and must be told.
 extern "C" void __tsan_acquire(void* address);
 extern "C" void __tsan_release(void* address);
 static char address_space;
 static void before_unmapping() { __tsan_release(&address_space); }
 static void after_moving() { __tsan_acquire(&address_space); }
-// Stacks of ended threads are unmapped without a word to it; libc's mmap, which it knows, has it forget what was there.
+// Stacks of ended threads are unmapped without ThreadSanitizer's knowledge. libc's mmap, which it intercepts, makes it
+// forget them.
 static void after_mapping(long start, size_t bytes) {
   after_moving();
   mmap(reinterpret_cast<void*>(start), bytes, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -96,7 +97,7 @@ std::atomic<uint64_t> test_clock_ns{0}, test_cpu_ns{1};
 
 namespace {
 
-// What remapping has added to and taken from the address space.
+// Bytes that remapping has added to the address space and removed from it.
 std::atomic<uint64_t> remap_grown_bytes, remap_gone_bytes;
 
 void count(std::atomic<uint64_t>& counter, uint64_t by) { counter.fetch_add(by, std::memory_order_relaxed); }
@@ -107,10 +108,10 @@ uint64_t kernel_clock(clockid_t id) {
   return static_cast<uint64_t>(t.tv_sec) * kSecond_ns + static_cast<uint64_t>(t.tv_nsec);
 }
 
-// The last reading of a clock of processor time, and its moment. Reading that clock is a system call: while none is allowed, the time that
-// passes is taken for the time used.
+// The last reading of a CPU time clock, and when it was taken. Reading that clock is a system call. While system calls
+// are forbidden, elapsed time is counted as CPU time.
 struct LastCpu {
-  std::atomic<uint64_t> shown{0}, at_ns{0};  // of a moment each, should two threads ask at once
+  std::atomic<uint64_t> shown{0}, at_ns{0};  // of different moments, if two threads read at once
 
   uint64_t read(clockid_t id) {
     uint64_t now = kernel_clock(CLOCK_MONOTONIC), since = minus(now, at_ns.load(std::memory_order_relaxed));
@@ -164,16 +165,17 @@ void* map_aligned(size_t bytes, size_t alignment, Reason reason) {
   uintptr_t first = reinterpret_cast<uintptr_t>(start);
   uintptr_t aligned = round_up(first, alignment);
   uintptr_t end = first + bytes + alignment;
-  // Where trimming is refused the ends stay mapped and untouched: address space lost, no memory.
+  // If trimming is refused, the ends stay mapped and untouched: this costs address space but no memory.
   if (aligned != first) unmap(start, aligned - first, reason);
   if (end != aligned + bytes) unmap(reinterpret_cast<void*>(aligned + bytes), end - (aligned + bytes), reason);
   return reinterpret_cast<void*>(aligned);
 }
 
 namespace {
-// 0 or -errno.
+// Returns 0 or -errno.
 int map_exactly(uintptr_t start, size_t bytes, Reason reason) {
-  // MAP_FIXED_NOREPLACE, Linux 4.17: to an older kernel the address is a hint. As in a sandbox, which may look at the flags, too.
+  // MAP_FIXED_NOREPLACE, Linux 4.17. For an older kernel the address is a hint; so it is in a sandbox, whose filter may
+  // check the flags too.
   const long fixed_no_replace = is_limited() ? 0 : 0x100000;
   long result = counted_call(Call::kMap, reason, bytes,
                              {SYS_mmap, static_cast<long>(start), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
@@ -203,7 +205,7 @@ bool unmap(void* start, size_t bytes, Reason reason) {
 }
 
 namespace {
-// In a sandbox only the advice that gives memory back.
+// In a sandbox, only advice that returns memory is allowed.
 bool advise(Call call, Reason reason, void* start, size_t bytes, long advice) {
   if (advice != MADV_DONTNEED && advice != MADV_FREE && is_limited()) return false;
   return !sys_failed(counted_call(call, reason, bytes, {SYS_madvise, as_long(start), static_cast<long>(bytes), advice}));
@@ -245,7 +247,7 @@ void* remap(void* start, size_t old_bytes, size_t new_bytes, void* target, Reaso
 }
 
 bool is_one_mapping(void* start, size_t bytes, Reason reason) {
-  // Asks for a page more in place: the kernel first looks whether the mapping reaches that far.
+  // Tries to grow by a page in place: the kernel first checks whether the mapping reaches that far.
   constexpr long kEndsBefore = -EFAULT;
   long result = counted_call(Call::kRemapProbe, reason, 0,
                              {SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(bytes + page_bytes())});
@@ -253,10 +255,11 @@ bool is_one_mapping(void* start, size_t bytes, Reason reason) {
   return result != kEndsBefore;
 }
 
-// Always to a greater length. From Linux 6.17 on a move of equal lengths takes a range of several mappings, one after the
-// other, and where it is refused in the midst of them, some have gone; with a length that changes the kernel checks first, in
-// every version, that the range is in one mapping, and moves all of it or nothing (mm/mremap.c: vrm_move_only, move_vma).
-// Not MREMAP_DONTUNMAP: it wants equal lengths, and what is locked (mlock) counts as locked for ever.
+// Always moves to a greater length. From Linux 6.17 on, a move of equal lengths accepts a range of several mappings and
+// moves them one after the other; if it is refused in the middle, some have moved. When the length changes, the kernel
+// checks first, in every version, that the range is in one mapping, and moves all of it or nothing (mm/mremap.c:
+// vrm_move_only, move_vma). MREMAP_DONTUNMAP is not used: it requires equal lengths, and locked memory (mlock) stays
+// counted as locked forever.
 Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes, Reason reason) {
   DCHECK(new_bytes > bytes);
   before_unmapping();
@@ -264,7 +267,7 @@ Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes, Reas
                              {SYS_mremap, as_long(start), static_cast<long>(bytes), static_cast<long>(new_bytes),
                               MREMAP_MAYMOVE | MREMAP_FIXED, as_long(target)});
   if (sys_failed(result)) {
-    // Not known to the kernel or forbidden: it has not begun. Else it may have made room already.
+    // Unknown to the kernel or forbidden: it has not begun. Otherwise it may have unmapped the target already.
     return result == -EPERM || result == -ENOSYS || result == -EINVAL ? Moved::kRefused : Moved::kRefusedTargetLost;
   }
   count(remap_gone_bytes, bytes);  // the target's bytes were counted when it was mapped
@@ -273,7 +276,7 @@ Moved move_pages(void* start, size_t bytes, void* target, size_t new_bytes, Reas
 }
 
 namespace {
-constexpr size_t kPagesOfLook = 1024;  // that one call tells of
+constexpr size_t kPagesOfLook = 1024;  // pages reported by one call
 }
 
 Told ask_resident_pages(const void* start, size_t bytes, Reason reason, unsigned char* there) {
@@ -310,15 +313,16 @@ size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason) {
   constexpr size_t kSamples = 4;
   constexpr size_t kPagesOfSample = 256;
   size_t sample = kPagesOfSample * page_bytes();
-  // To count them all takes no more calls than the samples.
+  // Counting all pages takes no more calls than sampling.
   if (bytes <= kSamples * kPagesOfLook * page_bytes()) return resident_bytes(start, bytes, reason);
   constexpr uint8_t kOrder[kSamples] = {1, 3, 0, 2};
-  constexpr size_t kEnough = 3;  // that are all empty, or all full
+  constexpr size_t kEnough = 3;  // samples that are all empty or all full
   size_t step = round_down(bytes / kSamples, page_bytes()), resident = 0;
   for (size_t i = 0; i < kSamples; i++) {
     if (i == kEnough && resident == 0) return 0;
     if (i == kEnough && resident == kEnough * sample) return bytes;
-    // Pages from the middle of each part: memory that was written from the start on then counts by the parts that it fills.
+    // Samples the middle of each part: memory that was written from the start on is then counted by the parts that it
+    // fills.
     uintptr_t at = reinterpret_cast<uintptr_t>(start) + kOrder[i] * step + round_down((step - sample) / 2, page_bytes());
     resident += resident_bytes(reinterpret_cast<const void*>(at), sample, reason);
   }
@@ -326,11 +330,11 @@ size_t estimate_resident_bytes(const void* start, size_t bytes, Reason reason) {
 }
 
 namespace {
-// As last told: for where the kernel may not be asked. A child of fork begins without.
+// The last known ids, used when the kernel may not be called. A forked child starts without.
 constinit std::atomic<int> known_process{0};
 constinit thread_local int known_thread __attribute__((tls_model("initial-exec"))) = 0;
 
-// Of a thread that has begun in a sandbox: no thread's number, but its alone while it lives.
+// For a thread that started in a sandbox: not a real thread id, but unique among living threads.
 int made_up_thread_id() {
   constexpr uintptr_t kMostThreads = 1 << 22, kBits = (1 << 30) - 1;
   return static_cast<int>((reinterpret_cast<uintptr_t>(&known_thread) / alignof(max_align_t) & kBits) | kMostThreads);
@@ -448,7 +452,7 @@ int write_all(int fd, const void* data, size_t bytes) {
   return 0;
 }
 
-// For output that the program has asked for, and for the line before its end. Works in a sandbox, too.
+// For output that the program requested, and for the line before the process ends. Works in a sandbox too.
 void write_stderr(const char* text, size_t bytes) {
   while (bytes != 0) {
     long result = raw_sys(SYS_write, 2, as_long(text), static_cast<long>(bytes), 0, 0, 0);
@@ -467,7 +471,7 @@ int remove_file(const char* path) { return static_cast<int>(sys(SYS_unlinkat, AT
 
 namespace {
 
-// A function for each number of pieces: one piece needs little stack.
+// A separate function for each number of pieces: one piece needs little stack.
 template <unsigned kMost>
 SEEMALLOC_ALWAYS_INLINE bool read_pieces(const MemoryPiece* pieces, unsigned count) {
   iovec local[kMost], remote[kMost];
@@ -477,12 +481,12 @@ SEEMALLOC_ALWAYS_INLINE bool read_pieces(const MemoryPiece* pieces, unsigned cou
     remote[i] = {reinterpret_cast<void*>(pieces[i].from), pieces[i].bytes};
     bytes += pieces[i].bytes;
   }
-  // By thread: a main thread that has ended has no memory any more.
+  // By thread id: if the main thread has ended, the process id no longer refers to this memory.
   long result = sys(SYS_process_vm_readv, thread_id(), as_long(local), count, as_long(remote), count, 0);
   if (result == static_cast<long>(bytes)) return true;
   constexpr long kFault = -14;
   if (!sys_failed(result) || result == kFault) return false;
-  // Refused by a sandbox: the file shows the same memory.
+  // If a sandbox refuses the call, read the same memory through the file.
   int fd = open_file("/proc/thread-self/mem", O_RDONLY);
   if (fd < 0) return false;
   bool all = true;
@@ -506,7 +510,7 @@ bool read_memory(const MemoryPiece* pieces, unsigned count) { return read_pieces
 namespace {
 timespec timespec_of(uint64_t ns) { return {static_cast<time_t>(ns / kSecond_ns), static_cast<long>(ns % kSecond_ns)}; }
 
-// It has waited, or need not.
+// The call has waited, or need not wait.
 bool has_waited(long result) { return !sys_failed(result) || result == -ETIMEDOUT || result == -EAGAIN || result == -EINTR; }
 
 constinit std::atomic<bool> no_call_pauses{false};
@@ -520,12 +524,12 @@ bool futex_wait(const void* word, uint32_t expected, uint64_t timeout_ns) {
 bool fence_all_threads() {
   constexpr long kPrivateExpedited = 1 << 3, kRegisterPrivateExpedited = 1 << 4;
   if (!sys_failed(sys(SYS_membarrier, kPrivateExpedited))) return true;
-  // Refused until the process has registered, which is free while it has one thread and a grace period later.
+  // Refused until the process has registered, which is free for a process of one thread and costs a grace period later.
   return !sys_failed(sys(SYS_membarrier, kRegisterPrivateExpedited)) && !sys_failed(sys(SYS_membarrier, kPrivateExpedited));
 }
 
 void pause(uint64_t ns) {
-  const uint32_t never = 0;  // nobody wakes it
+  const uint32_t never = 0;  // never woken
   if (ns == 0 || futex_wait(&never, 0, ns)) return;
   timespec time = timespec_of(ns);
   if (has_waited(sys(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, as_long(&time)))) return;

@@ -10,7 +10,7 @@
 namespace seemalloc::os {
 
 namespace {
-// A word for each page (Documentation/admin-guide/mm/pagemap.rst).
+// Bits of the word for each page (Documentation/admin-guide/mm/pagemap.rst).
 constexpr uint64_t kPresent = uint64_t{1} << 63, kExclusive = uint64_t{1} << 56;
 constexpr size_t kWords = 512;
 }  // namespace

@@ -1,4 +1,4 @@
-// What is there and ours alone: untouched, written, shared with a forked child, and where nobody tells.
+// Resident and unshared memory: untouched, written, shared with a forked child, and when the kernel does not report it.
 #include "core/os/page_residence.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ TEST_F(PageResidenceTest, WhatAForkedChildSharesIsNotOurs) {
   }
   ::close(ends[0]);
   EXPECT_EQ(residence.own_bytes(memory, kBytes), 0u);
-  memset(memory, 2, MiB);  // copied
+  memset(memory, 2, MiB);  // copied on write
   EXPECT_EQ(residence.own_bytes(memory, kBytes), MiB);
   ::close(ends[1]);
   waitpid(child, nullptr, 0);

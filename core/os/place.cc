@@ -14,11 +14,11 @@ namespace seemalloc::os {
 
 namespace {
 
-// A line of maps: "start-end rwxp offset device inode   path".
+// A line of /proc/PID/maps: "start-end rwxp offset device inode   path".
 struct Mapping {
   uint64_t start = 0, end = 0;
   Slice rights;
-  Slice name;  // of a file, or the kernel's: [stack]
+  Slice name;  // of a file, or given by the kernel, as [stack]
 
   bool may(char right) const {
     for (size_t i = 0; i < rights.length; i++) {
@@ -50,8 +50,8 @@ bool parse_mapping(Slice line, Mapping* mapping) {
   return parse_hex(start, &mapping->start) && parse_hex(end, &mapping->end);
 }
 
-// The end of the memory of the program or library whose file is mapped at `start`; 0: there is none. Its zero-initialised data is not in
-// the file.
+// The end of the memory of the program or library whose file is mapped at `start`, including its zero-initialised data,
+// which is not in the file; 0: not a module.
 uint64_t end_of_module(uint64_t start) {
   if (!can_read(start)) return 0;
   auto header = reinterpret_cast<const Elf64_Ehdr*>(start);
@@ -68,7 +68,8 @@ uint64_t end_of_module(uint64_t start) {
   return end;
 }
 
-// The mappings of a program or library follow each other: constants, code, constants, data, and zero-initialised data, which has no name.
+// The consecutive mappings of a program or library: constants, code, constants, data, and zero-initialised data, which
+// has no name.
 class Module {
  public:
   void meet(const Mapping& mapping) {
@@ -82,7 +83,7 @@ class Module {
     has_code_ |= mapping.may('x');
   }
   bool has_code() const { return has_code_; }
-  // Requires: `address` lies in a mapping behind those of the module's file.
+  // Requires: `address` is in a mapping behind those of the module's file.
   bool has(uint64_t address) const { return has_code_ && start_ != 0 && address < end_of_module(start_); }
   const char* name() const { return name_.c_str(); }
 
@@ -95,8 +96,8 @@ class Module {
 Place judge(const Mapping& mapping, const Module& module, uint64_t address) {
   if (mapping.has(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)))) {
     if (mapping.name.equals("[stack]")) return Place::kOwnStack;
-    // The C library puts thread-local data above the stack, around the thread pointer. Memory that was mapped just above may be merged into
-    // the same mapping; below the stack there is a guard.
+    // The C library places thread-local data above the stack, around the thread pointer. Memory that was mapped just
+    // above may be merged into the same mapping; below the stack there is a guard page.
     constexpr uintptr_t kAboveThreadPointer_bytes = 16 * KiB;
     uintptr_t end = reinterpret_cast<uintptr_t>(__builtin_thread_pointer()) + kAboveThreadPointer_bytes;
     if (address < end) return Place::kOwnStackOrData;
@@ -159,7 +160,8 @@ void print_place(Place place, const char* file, Text& out) {
 }
 
 bool can_read(uintptr_t address) {
-  // Reads the word to compare it with a value, and would wait while they are equal, but for no time.
+  // The futex call reads the word to compare it with a value. It would wait if they are equal, but with a timeout of
+  // zero.
   constexpr long kInterrupted = -4, kDifferent = -11, kTimeOut = -110;  // -EINTR, -EAGAIN, -ETIMEDOUT
   timespec at_once{};
   long result = sys(SYS_futex, static_cast<long>(address), FUTEX_WAIT_PRIVATE, 0, as_long(&at_once));

@@ -1,6 +1,6 @@
-// Tells what lies at an address outside of the heap, for the line about a pointer that the program freed by mistake.
+// Describes an address outside of the heap, for the message about a pointer that the program freed by mistake.
 //
-// Threads: any. place_of() opens and reads /proc/thread-self/maps; can_read() makes one call of futex.
+// Threads: any. place_of() opens and reads /proc/thread-self/maps; can_read() makes one futex call.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 namespace seemalloc::os {
 
 enum class Place : uint8_t {
-  kUnknown,  // there is no /proc, or no more descriptors
+  kUnknown,  // no /proc, or no free descriptor
   kUnmapped,
-  kNoAccess,        // mapped, and may not be read
+  kNoAccess,        // mapped, but not readable
   kOwnStack,        // of the calling thread
-  kOwnStackOrData,  // or thread-local: in one mapping, but for the main thread
-  kMainStack,       // the main thread's, and this is another one
+  kOwnStackOrData,  // or thread-local data: both are in one mapping, except for the main thread
+  kMainStack,       // the main thread's, and the caller is another thread
   kCHeap,           // memory of brk, which the C library's malloc uses
   kCode,            // of a program or library, as are the next two
   kStaticData,
   kConstantData,
   kFile,       // another file
-  kAnonymous,  // mmap's: the program's own, another thread's stack, thread-local data, another allocator's
-  kOther,      // the kernel's: [vdso]
+  kAnonymous,  // mmap: memory of the program, another thread's stack, thread-local data, another allocator's memory
+  kOther,      // the kernel's, such as [vdso]
 };
 
-// `file` gets the path, or the kernel's name, of the mapping there. It stays empty where the mapping has none.
+// `file` gets the path of the mapping, or the name that the kernel gives it. It stays empty if the mapping has none.
 Place place_of(uintptr_t address, Text& file);
 
-// Words for the end of a line: "static data of /usr/bin/x". Empty where it is unknown.
+// Appends words for the end of a line: "static data of /usr/bin/x". Appends nothing if the place is unknown.
 void print_place(Place place, const char* file, Text& out);
 
-// Whether the word at `address`, a multiple of four, may be read. Asks by futex, which does not wait here. A seccomp filter of a program with
-// locks allows it.
+// Whether the word at `address`, a multiple of four, can be read. Uses a futex call that does not wait. A seccomp
+// filter of a program with locks allows it.
 bool can_read(uintptr_t address);
 
 }  // namespace seemalloc::os

@@ -1,4 +1,4 @@
-// Addresses of this very process.
+// Tests with addresses of this process.
 #include "core/os/place.h"
 
 #include <gtest/gtest.h>

@@ -20,10 +20,10 @@ using namespace sandbox;
 namespace {
 
 enum class Filter : unsigned { kNone, kContainer, kSandbox };
-// What the status file says of a thread.
+// The filter state of a thread, from its status file.
 struct Seen {
   Filter filter = Filter::kNone;
-  unsigned count = 0;  // of filters (Linux 5.9)
+  unsigned count = 0;  // number of filters (Linux 5.9)
   bool operator==(const Seen&) const = default;
 };
 
@@ -32,7 +32,7 @@ constinit std::atomic<Seen> at_start{Seen{}};
 
 uint64_t one(bool for_all_threads) { return for_all_threads ? kOneOfAll : kOneOfAThread; }
 
-// The number behind "\nKEY:\t" in a text that is read in pieces.
+// Finds the number behind "\nKEY:\t" in a text that is read in pieces.
 class Field {
  public:
   explicit Field(const char* pattern) : pattern_(pattern) {}
@@ -56,9 +56,9 @@ bool has_value(const char* variable, const char* name_and_equals) {
   return text_equal(variable, length, name_and_equals) && variable[length] != 0;
 }
 
-// A status file of /proc, as far as it tells of filters.
+// The part of a status file of /proc that concerns filters.
 struct Status {
-  long error = 0;  // -errno of the open
+  long error = 0;  // -errno of the open call
   unsigned privileges = 0, mode = 0, count = 0;
 };
 
@@ -79,8 +79,9 @@ Status read_status(const char* file) {
   return {0, privileges.number(), mode.number(), count.number()};
 }
 
-// A runtime's filter answers with errors, with no_new_privs or without. Kubernetes, podman and others set a variable. Docker leaves a file,
-// but runs containers without a filter as well: then the container's first process has none.
+// A container runtime's filter returns errors, with or without no_new_privs. Kubernetes, podman and others set a
+// variable. Docker leaves a file, but also runs containers without a filter: then the container's first process has
+// none.
 bool is_in_a_container() {
   char** variables = is_privileged() ? nullptr : environ;
   for (char** variable = variables; variable != nullptr && *variable != nullptr; variable++) {
@@ -95,8 +96,9 @@ bool is_in_a_container() {
   return false;
 }
 
-// By open, read and close, which the dynamic linker has needed before us. A filter from a process without privileges comes with
-// no_new_privs: a sandbox, which may kill. A filter without it is from the runtime of a container, and answers with errors.
+// Uses open, read and close, which the dynamic linker has already needed. A filter installed by an unprivileged process
+// comes with no_new_privs: a sandbox, which may kill. A filter without no_new_privs is a container runtime's, and
+// returns errors.
 Seen look_for_filter() {
   Status status = read_status("/proc/thread-self/status");
   if (status.error == -EPERM || status.error == -EACCES || status.error == -ENOSYS) return {Filter::kSandbox};
@@ -104,10 +106,11 @@ Seen look_for_filter() {
   return {status.privileges == 0 ? Filter::kContainer : Filter::kSandbox, status.count};
 }
 
-// The runtime has one filter: a second one has come in the container.
+// The runtime installs one filter: a second one was installed inside the container.
 bool is_of_runtime(const Seen& seen) { return seen.count <= 1 && in_container.load(std::memory_order_relaxed); }
 
-// Another thread may ask meanwhile and count a filter once more. Those that are found are never taken back.
+// Another thread may run this at the same time and count a filter twice. That is harmless: filters found here are never
+// removed from the count.
 void find_out() {
   Seen found = look_for_filter();
   if (found.filter == Filter::kSandbox && is_in_a_container()) in_container.store(true, std::memory_order_relaxed);

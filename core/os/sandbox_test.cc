@@ -1,4 +1,5 @@
-// What may still be called once a filter is known, by whom, and what each function answers then. Under real filters: tests/abi `sandbox_*`.
+// Which calls are still made once a filter is known, by which threads, and what each function returns then. Tests with
+// real filters: tests/abi `sandbox_*`.
 #include "core/os/sandbox.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ TEST(Sandbox, OnlyBasicCallsAreMade) {
     EXPECT_FALSE(read_memory(&word, &copy, sizeof(copy)));
     EXPECT_GE(cpu_count(), 1u);
     EXPECT_TRUE(is_in_a_sandbox());
-    // Memory comes and goes.
+    // Memory can be mapped and unmapped.
     size_t bytes = 16 * page_bytes();
     char* memory = static_cast<char*>(map(bytes, Reason::kReport));
     ASSERT_NE(memory, nullptr);
@@ -71,7 +72,7 @@ TEST(Sandbox, OnlyBasicCallsAreMade) {
     EXPECT_TRUE(unmap(memory, bytes, Reason::kReport));
     EXPECT_TRUE(map_at(reinterpret_cast<uintptr_t>(memory), bytes, Reason::kReport));
     EXPECT_TRUE(unmap(memory, bytes, Reason::kReport));
-    // Time goes on, by what has passed.
+    // CPU time advances with elapsed time.
     uint64_t then = thread_cpu_ns(), then_by_all = process_cpu_ns();
     EXPECT_GE(then, used);
     EXPECT_GE(then_by_all, used_by_all);
@@ -125,7 +126,7 @@ bool is_blocked(int signal) {
   return (mask & mask_of(signal)) != 0;
 }
 
-// A filter may come, or be refused, between the two calls.
+// A filter may be installed or refused between the two calls.
 TEST(Sandbox, AChangedSignalMaskIsRestoredAndAnUnchangedOneLeft) {
   MaskBefore open = change_signal_mask(SIG_BLOCK, mask_of(SIGUSR1));
   ASSERT_TRUE(is_blocked(SIGUSR1));
@@ -181,7 +182,7 @@ TEST(RefusedWaits, ASandboxHasOneThatIsAllowed) {
   EXPECT_GE(monotonic_ns() - begin, 20 * kMillisecond_ns);
 }
 
-// The kernel refuses a list of more than the process may open, whatever is in it.
+// The kernel refuses a list longer than the process may have descriptors, whatever its entries.
 TEST(RefusedWaits, PlacesThatAreNotOpenDoNotCount) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

@@ -1,12 +1,15 @@
-// Memory for buffers that are too large for the caller's stack: a thread in malloc may have 8 KiB in all, a signal's frame included, so a
-// slow path uses 4.5 KiB at most (docs/decisions/0071).
+// Scratch memory for buffers that are too large for the caller's stack. A thread in malloc may have a stack of 8 KiB,
+// including a signal frame, so a slow path uses at most 4.5 KiB (docs/decisions/0071).
 //
-// There are 16 pieces of 4 KiB. Any thread and any signal handler takes one and gives it back; a handler that interrupts a holder
-// takes another. Nothing waits: where all are taken, a page is mapped for the moment. When the kernel refuses that too, the object is
-// absent, and the caller does without. Costs about 20 instructions, so it is for rare work only.
-// Invariants: 1. a bit in taken_pieces is set while its piece has a holder. 2. the thread that sets a bit (acquire) sees all
-// that the previous holder wrote (release). In a child of fork the pieces of the parent's other threads are free again, unless the child's
-// own thread holds a piece.
+// There are 16 pieces of 4 KiB. Any thread and any signal handler may take and return one; a handler that interrupts a
+// holder takes another piece. Nothing waits: if all are taken, a page is mapped temporarily. If the kernel refuses that
+// too, the object is absent and the caller does without. A use costs about 20 instructions, so it is for rare work
+// only.
+// Invariants:
+//  1. a bit in taken_pieces is set while its piece has a holder.
+//  2. the thread that sets a bit (acquire) sees all writes of the previous holder (release).
+// In a forked child, the pieces of the parent's other threads are free again, unless the child's own thread holds a
+// piece.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +20,23 @@ namespace seemalloc::os {
 inline constexpr size_t kScratchBytes = 4096;
 inline constexpr unsigned kScratchPieces = 16;
 
-// Null when memory was refused. The previous holder's contents are still there.
+// Returns null when memory was refused. The previous holder's contents are still in the piece.
 void* take_scratch();
 void give_scratch(void* piece);
-// Called in a child of fork, when only this thread is there.
+// Called in a forked child, while it has only this thread.
 void forget_scratch_in_child();
 
-// Set while a slow path calls a function that may call malloc (InnerCalls in core/api/slow_path.h). Less stack is left there, so all work
-// that can wait is left out.
+// Set while a slow path calls a function that may call malloc (InnerCalls in core/api/slow_path.h). Less stack is left
+// there, so all work that can be postponed is skipped.
 extern constinit thread_local bool inner_calls __attribute__((tls_model("initial-exec")));
 
-// An object in such memory. Ask whether it is there before it is used.
+// An object in scratch memory. Check that it is present before use.
 template <typename T>
 class Scratch {
   static_assert(sizeof(T) <= kScratchBytes && alignof(T) <= kScratchBytes);
 
  public:
-  // Without arguments the object is left uninitialised where its type allows that, as on the stack.
+  // Without arguments, the object is left uninitialised if its type allows that, like a local variable.
   Scratch() : object_(static_cast<T*>(take_scratch())) {
     if (object_ != nullptr) new (object_) T;
   }

@@ -65,7 +65,7 @@ TEST(Scratch, ObjectsAreMadeAndDestroyed) {
   EXPECT_EQ(alive, 0);
 }
 
-// More threads than pieces, and a signal handler in between: each finds its own writes.
+// More threads than pieces, interrupted by a signal handler: each finds its own writes.
 std::atomic<unsigned> mixed_up{0};
 void use_a_piece(unsigned char mark) {
   Scratch<Page> page;

@@ -19,7 +19,7 @@ namespace seemalloc::os {
 
 namespace {
 
-// linux_dirent64, whose name has no fixed length.
+// linux_dirent64, whose name has a variable length.
 struct Entry {
   uint64_t inode;
   int64_t offset;
@@ -28,7 +28,7 @@ struct Entry {
   char name[1];
 };
 
-// struct sigevent of the kernel: the C libraries disagree about what its last field is called.
+// The kernel's struct sigevent: the C libraries name its last field differently.
 struct Notification {
   void* value;
   int signal;
@@ -38,8 +38,8 @@ struct Notification {
 };
 static_assert(sizeof(Notification) == 64);
 
-// The clock that counts what one thread runs, as the kernel numbers it: the thread's id, inverted, above three bits that say
-// "of a thread, as the scheduler measures it".
+// The clock of a single thread in the kernel's numbering: the inverted thread id above three bits that mean "of a
+// thread, as the scheduler measures it".
 long clock_of(int thread, ThreadClock clock) {
   constexpr int kOfThread = 4, kScheduler = 2;
   if (clock == ThreadClock::kWall) return CLOCK_MONOTONIC;
@@ -50,7 +50,7 @@ timespec timespec_of(uint64_t ns) {
   return {static_cast<time_t>(ns / kSecond_ns), static_cast<long>(ns % kSecond_ns)};
 }
 
-// 0: no thread's name.
+// Returns 0 when it is not a thread's name.
 int number_of(const char* name) {
   int number = 0;
   for (; *name >= '0' && *name <= '9'; name++) number = number * 10 + (*name - '0');
@@ -84,7 +84,7 @@ bool read_thread_name(int thread, char (&name)[kThreadNameBytes]) {
   path << "/proc/self/task/" << thread << "/comm";
   int fd = open_apart(path.c_str(), O_RDONLY);
   if (fd < 0) return false;
-  char read[kThreadNameBytes];  // 15 bytes at most, and the end of the line
+  char read[kThreadNameBytes];  // at most 15 bytes and a newline
   long bytes = read_some(fd, read, sizeof(read));
   close_file(fd);
   if (bytes <= 0) return false;
@@ -104,7 +104,7 @@ bool is_thread(int thread) {
 }
 
 unsigned thread_count() {
-  constexpr unsigned kLinksOfNone = 2;  // a folder's own; each thread has one besides
+  constexpr unsigned kLinksOfNone = 2;  // the directory itself; each thread adds one link
   struct statx status {};
   long result = sys(SYS_statx, AT_FDCWD, as_long("/proc/self/task"), 0, STATX_NLINK, as_long(&status));
   return sys_failed(result) || status.stx_nlink < kLinksOfNone ? 0 : status.stx_nlink - kLinksOfNone;

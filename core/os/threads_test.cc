@@ -25,7 +25,7 @@ std::set<int> threads() {
   return found;
 }
 
-// A thread that waits, then spins, then ends, as it is told.
+// A thread that waits, spins or ends, as commanded.
 class Spinner {
  public:
   Spinner() : thread_([this] { run(); }) {
@@ -57,7 +57,7 @@ TEST(Threads, HaveNames) {
   ASSERT_TRUE(own_thread_name(name));
   char before[kThreadNameBytes];
   memcpy(before, name, sizeof(name));
-  for (const char* given : {"fifteen letters", "two\nlines", "", "x"}) {  // the longest that there is
+  for (const char* given : {"fifteen letters", "two\nlines", "", "x"}) {  // the longest name possible
     prctl(PR_SET_NAME, given);
     ASSERT_TRUE(own_thread_name(name));
     EXPECT_STREQ(name, given);
@@ -83,7 +83,8 @@ TEST(Threads, ListsThoseOfThisProcess) {
     gone = other.id;
     EXPECT_TRUE(threads().contains(gone));
   }
-  for (int i = 0; i < 1000 && threads().contains(gone); i++) pause(kMillisecond_ns);  // joined a little before it is gone
+  // Join may return before the thread is gone.
+  for (int i = 0; i < 1000 && threads().contains(gone); i++) pause(kMillisecond_ns);
   EXPECT_FALSE(threads().contains(gone));
 }
 

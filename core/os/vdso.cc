@@ -20,7 +20,7 @@ constexpr const char* kClockName = "__vdso_clock_gettime";
 constexpr const char* kClockName = "__kernel_clock_gettime";
 #endif
 
-// Null until it has been looked for; the system call where there is none.
+// Null until the first lookup; the system call if the vDSO has no such function.
 std::atomic<ClockFunction> clock_function{nullptr};
 
 int clock_by_system_call(clockid_t clock, timespec* out) {
@@ -37,7 +37,7 @@ SEEMALLOC_COLD ClockFunction find_clock_function() {
 
 }  // namespace
 
-// Without regard to the symbols' versions: the kernel has always had one of each name.
+// Ignores symbol versions: the kernel has always had one symbol of each name.
 uintptr_t find_in_vdso(uintptr_t image, const char* name) {
   const Elf64_Ehdr* header = reinterpret_cast<const Elf64_Ehdr*>(image);
   if (__builtin_memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_phentsize != sizeof(Elf64_Phdr)) return 0;

@@ -1,7 +1,9 @@
-// The vDSO: a small library that the kernel maps into each process, whose functions read the clocks without a system call.
+// The vDSO: a small library that the kernel maps into each process, whose functions read the clocks without a system
+// call.
 //
-// We look its functions up ourselves and do not call libc's clock_gettime: a program may have its own in front (libfaketime), which
-// allocates, and we read clocks under locks. Threads: any, at any time, signal handlers included.
+// We look up its functions ourselves instead of calling libc's clock_gettime: a program may have replaced that one
+// (libfaketime) by one that allocates, and we read clocks under locks. Threads: any, at any time, signal handlers
+// included.
 #pragma once
 
 #include <time.h>
@@ -10,10 +12,11 @@
 
 namespace seemalloc::os {
 
-// The address of the vDSO's function of this name in the image at `image`; 0 when it has none.
+// Returns the address of the vDSO's function of this name in the image at `image`; 0 when it has none.
 uintptr_t find_in_vdso(uintptr_t image, const char* name);
 
-// Like clock_gettime(2): by the vDSO, or by a system call where there is none (valgrind hides it). `out` is unchanged on failure.
+// Like clock_gettime(2): through the vDSO, or by a system call if there is none (valgrind hides it). `out` is unchanged
+// on failure.
 void read_clock(clockid_t clock, timespec* out);
 
 }  // namespace seemalloc::os

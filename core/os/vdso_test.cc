@@ -51,7 +51,7 @@ TEST(Vdso, FindsTheKernelsFunction) {
   EXPECT_EQ(find_in_vdso(image, ""), 0u);
 }
 
-// An image as some kernel might have it: `base` is where its first segment says that it lies.
+// An image as a kernel might provide it. `base` is the address that its first segment states.
 struct Image {
   ElfW(Ehdr) header;
   ElfW(Phdr) segments[2];
@@ -88,7 +88,7 @@ class MadeVdso : public testing::Test {
     table[2] = 3, table[3 + 3] = 2, table[3 + 2] = 1;
     table = image_.gnu_hash;
     table[0] = 1, table[1] = 1, table[2] = 1, table[3] = 6;
-    table[4] = table[5] = ~0u;  // a filter that lets all names through
+    table[4] = table[5] = ~0u;  // a filter that accepts all names
     table[6] = 1;
     for (uint32_t i = 1; i < 4; i++) table[6 + i] = gnu_hash_of(image_.names + image_.symbols[i].st_name) & ~1u;
     table[9] |= 1;
@@ -144,7 +144,7 @@ TEST_F(MadeVdso, WithNoSymbolInItsGnuTableHasNothing) {
   EXPECT_EQ(find("function"), 0u);
 }
 
-// The dynamic linker takes such objects for empty.
+// The dynamic linker treats such objects as empty.
 TEST_F(MadeVdso, WithoutBucketsHasNothing) {
   make(0, DT_GNU_HASH);
   image_.gnu_hash[0] = 0;
