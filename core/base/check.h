@@ -15,7 +15,8 @@ namespace seemalloc {
 // The same with one line of text, `seemalloc: <text>`.
 [[noreturn]] SEEMALLOC_COLD void fatal_text(const char* text);
 
-// Called before the process is aborted; the program's SIGABRT handler may allocate, and the failing thread may hold locks.
+// Called before the process is aborted. The program's SIGABRT handler may allocate, and the failing thread may hold
+// locks.
 extern void (*before_abort)();
 
 // Ends the process after a failed CHECK.

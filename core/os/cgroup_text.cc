@@ -4,7 +4,7 @@ namespace seemalloc::os {
 
 namespace {
 
-// Version 1 rounds "no limit" to pages: 2^63 minus one page, whose size varies.
+// Version 1 rounds "no limit" to pages: 2^63 minus one page of any size.
 constexpr uint64_t kNoLimit = uint64_t{1} << 62;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

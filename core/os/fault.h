@@ -77,8 +77,8 @@ class AnswerCall {
   static inline std::atomic<long> target, next;
 };
 
-// The time that the monotonic clocks show; 0: the kernel's time. With a test clock, test_cpu_ns is what the CPU time
-// clocks show; it does not advance automatically.
+// The time that the monotonic clocks show; 0: the kernel's time. With a test clock, the CPU time clocks show
+// test_cpu_ns, which does not advance automatically.
 extern std::atomic<uint64_t> test_clock_ns, test_cpu_ns;
 
 // From the first call on, the clock advances only by let_pass(), for the rest of the process, since time must not go

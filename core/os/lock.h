@@ -102,11 +102,11 @@ class OwnerLock : public LockWord {
   SEEMALLOC_COLD void lock_slow();
 };
 
-// How often a lock was found held since the process started (a forked child starts anew). Uncontended locking is not
-// counted.
+// How often a lock was found held since the process started (a forked child restarts at zero). Uncontended locking is
+// not counted.
 struct LockWaits {
   uint64_t short_waits;  // became free within the spin
-  uint64_t waits;        // went to sleep
+  uint64_t waits;        // threads that slept
   uint64_t wait_ns;      // total duration of `waits`
 };
 LockWaits shared_lock_waits();  // of Lock

@@ -174,8 +174,8 @@ void* map_aligned(size_t bytes, size_t alignment, Reason reason) {
 namespace {
 // Returns 0 or -errno.
 int map_exactly(uintptr_t start, size_t bytes, Reason reason) {
-  // MAP_FIXED_NOREPLACE, Linux 4.17. For an older kernel the address is a hint; so it is in a sandbox, whose filter may
-  // check the flags too.
+  // MAP_FIXED_NOREPLACE, Linux 4.17. For an older kernel the address is a hint. Likewise in a sandbox, since its filter
+  // may check the flags.
   const long fixed_no_replace = is_limited() ? 0 : 0x100000;
   long result = counted_call(Call::kMap, reason, bytes,
                              {SYS_mmap, static_cast<long>(start), static_cast<long>(bytes), PROT_READ | PROT_WRITE,

@@ -50,7 +50,7 @@ bool parse_mapping(Slice line, Mapping* mapping) {
   return parse_hex(start, &mapping->start) && parse_hex(end, &mapping->end);
 }
 
-// The end of the memory of the program or library whose file is mapped at `start`, including its zero-initialised data,
+// The end of the memory of the program or library with its file mapped at `start`, including its zero-initialised data,
 // which is not in the file; 0: not a module.
 uint64_t end_of_module(uint64_t start) {
   if (!can_read(start)) return 0;

@@ -1,5 +1,5 @@
-// Which calls are still made once a filter is known, by which threads, and what each function returns then. Tests with
-// real filters: tests/abi `sandbox_*`.
+// The calls still made once a filter is known, the threads that make them, and the result of each function then. Tests
+// with real filters: tests/abi `sandbox_*`.
 #include "core/os/sandbox.h"
 
 #include <errno.h>

@@ -19,7 +19,7 @@ namespace seemalloc::os {
 
 namespace {
 
-// linux_dirent64, whose name has a variable length.
+// linux_dirent64; its name has a variable length.
 struct Entry {
   uint64_t inode;
   int64_t offset;

@@ -149,8 +149,8 @@ bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
   return false;
 }
 
-// Moves a piece to `at`. Unmaps the part whose move is refused, and a last granule that would leave no room for the
-// other pieces.
+// Moves a piece to `at`. Unmaps the part of it whose move is refused. Also unmaps the last granule of a piece that
+// would reach the end of the target, because every move needs room behind it.
 bool move_piece(Range piece, uintptr_t at, Target* target) {
   if (at + piece.bytes == target->range.end()) {
     piece.bytes -= huge_granule();
@@ -251,7 +251,8 @@ bool take_cached(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
 // Whether memory that left the cache before its delay would have served this request.
 bool is_wanted_again(size_t bytes) {
   LockGuard guard(lock);
-  // In eager mode, the delay of memory that is too small to be purged immediately does not apply here.
+  // In eager mode purge_delay_ns() is the delay of memory that is too small to be purged immediately, which does not
+  // apply to huge memory.
   uint64_t now = os::coarse_monotonic_ns(), delay = purge_mode() == options::Purge::kEager ? PurgeDelay::kFirst_ns : purge_delay_ns();
   return gone_at_once.mapped(bytes, now, delay) || gone_early.mapped(bytes, now, delay);
 }
@@ -328,7 +329,8 @@ size_t most_kept_locked(size_t bytes) {
   size_t most = eighth_of_used_locked(kMaxKeptBytes);
   size_t kept = used_bytes + cache.dirty_bytes();
   if ((again || bytes > used_bytes) && peak_bytes > kept + most) most = peak_bytes - kept;
-  // Up to a quarter of the limit: the memory has just been in use, and it is purged when memory gets short.
+  // Memory that was needed again may take a quarter of the limit: it has just been in use, and it is purged when memory
+  // gets short.
   size_t reserve = again && !memory_is_short.load(std::memory_order_relaxed) ? 4 * reserve_limit() : reserve_limit();
   return most < reserve ? most : reserve;
 }
@@ -441,7 +443,7 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
 }
 
 // Moves the block's pages part by part. If a move is refused in the middle, the whole block is copied to the spare
-// range, which is mapped for this case: no step that could fail lies between a block in two halves and a whole one.
+// range, which is mapped for this case: between a block in two halves and a whole one there is no step that could fail.
 bool move_block(const Range& from, const Range& spare, Target* target) {
   Range rest = from;
   uintptr_t at = target->range.start;

@@ -44,7 +44,7 @@ void keep_stuck_huge(const Range& range);
 void forget_huge_mapping(const Range& range);
 void note_huge_mapping(const Range& range);
 // The kernel has already unmapped the range. Another thread may have mapped memory there, so entries and boundaries are
-// left alone: the range's own can only be boundaries, and an excess boundary does no harm.
+// left alone. The range itself has only boundaries here, no entries, and an excess boundary does no harm.
 void lose_huge_mapping(const Range& range);
 // The range is one new mapping, in place of others of ours.
 void replace_huge_mapping(const Range& range);

@@ -1,5 +1,4 @@
-// Huge memory: what is cached and how it serves the next request (huge_cache.h, seams.h, huge.h), with refused system
-// calls.
+// Huge memory: the cache and how it serves the next request (huge_cache.h, seams.h, huge.h), with refused system calls.
 #include "core/pages/huge.h"
 
 #include <gtest/gtest.h>
@@ -390,7 +389,6 @@ TEST_F(HugeMemory, AHardlyTouchedBlockIsUsedAgainFromItsStart) {
   EXPECT_EQ(purge_huge(UINT64_MAX), 8 * MiB);
 }
 
-// Room for further growth is taken only where it is available.
 TEST_F(HugeMemory, OfHardlyTouchedMemoryLittleIsKept) {
   std::vector<Span*> blocks;
   for (int i = 0; i < 20; i++) {
@@ -401,6 +399,7 @@ TEST_F(HugeMemory, OfHardlyTouchedMemoryLittleIsKept) {
   EXPECT_EQ(huge_statistics().cached_bytes, 128 * MiB) << "the 16 freed last";
 }
 
+// Room for further growth is taken only where it is available.
 TEST_F(HugeMemory, GrowsInPlaceWhereOnlyThatMuchIsFree) {
   uintptr_t start = reinterpret_cast<uintptr_t>(os::map(64 * MiB, os::Reason::kHuge));
   Span* span = written(8 * MiB);

@@ -120,7 +120,7 @@ class PageBits {
     }
   }
 
-  // First page at or after `from` whose bit equals `set`; kPagesPerRegion when none.
+  // First page at or after `from` with a bit equal to `set`; kPagesPerRegion when none.
   unsigned find(bool set, unsigned from) const {
     for (unsigned word = from / 64; word < kWords; word++) {
       uint64_t bits = set ? words_[word] : ~words_[word];
@@ -130,7 +130,7 @@ class PageBits {
     return kPagesPerRegion;
   }
 
-  // The page after the last page before `page` whose bit equals `set`; 0 when none.
+  // The page after the last page before `page` with a bit equal to `set`; 0 when none.
   unsigned one_behind(bool set, unsigned page) const {
     for (unsigned word = page / 64 + 1; word-- > 0;) {
       uint64_t bits = set ? words_[word] : ~words_[word];

@@ -68,8 +68,8 @@ unsigned region_count();
 unsigned most_region_count();
 // Bytes in spans, huge blocks included. One load per shard and no lock: the value is approximate while others allocate.
 size_t bytes_in_spans();
-// True if the heap has hardly more than one region's memory, huge blocks included: it needs no helper thread and no
-// purging.
+// True if the heap has hardly more than one region's memory, huge blocks included: too little for a helper thread,
+// ticks or pressure checks.
 bool heap_is_tiny();
 
 struct PageStatistics {

@@ -113,7 +113,7 @@ void end_window(const Totals& t, uint64_t now) {
   uint64_t cpu_ns = os::process_cpu_ns(), cpu_here_ns = minus(cpu_ns, cpu_before_ns.exchange(cpu_ns, std::memory_order_relaxed));
   bool tuned = purge_mode() == Purge::kBalanced && !options::is_chosen(options::Id::purge_delay);
   if (tuned) tuned_delay.window_ended(purged_here, refaulted_here, cpu_here_ns);
-  // Memory purged in this window was purged in its first delay, since there was no tick later. Two delays after that,
+  // If no further tick comes, all memory purged in the new window is purged within its first delay. Two delays later
   // its reuse no longer counts.
   begin_refault_window(now + 3 * purge_delay_ns());
 }

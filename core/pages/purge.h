@@ -1,4 +1,4 @@
-// Purge: decides which free memory is returned to the OS, when, and at what cost. sweep.h and huge.h do the work.
+// Purge: decides which free memory is returned to the OS, when, and at which cost. sweep.h and huge.h do the work.
 //
 // A freed page is young. At the end of a period (half a delay) young pages become old, and old pages become due. Due
 // pages are purged within the budget (purge_budget.h), large ranges first; the rest waits for the next tick. The delay

@@ -1,9 +1,9 @@
 // Refaults: counts memory that was purged and soon allocated again, and that should rather have been kept.
 //
 // Windows are as long as the purge delay. Memory that was purged in this window or the one before and is allocated
-// again is a refault; regions are counted page by page, huge memory by its sum. Two kinds are counted apart, since they
-// say nothing about the delay: memory purged on request or under memory pressure, and huge memory unmapped as soon as
-// it was freed (WantedAgain).
+// again is a refault; regions are counted page by page, huge memory by its sum. Two kinds of memory are counted
+// separately, because their refaults do not depend on the delay: memory purged on request or under memory pressure, and
+// huge memory unmapped as soon as it was freed (WantedAgain).
 // Callers: the purge (memory purged, end of a window); the page heap and huge memory (memory allocated).
 // Threads: any; the functions that take a region need its shard's lock, the rest is atomic.
 #pragma once

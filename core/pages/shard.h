@@ -34,8 +34,8 @@ struct alignas(kCacheLineBytes) Shard {
   Region* all;
   Region* dirty;  // regions with free dirty pages
   Region* resting;  // dense ones on huge pages, whose free pages are not purged
-  WalkPosition* walks;  // active walks over the dirty list
-  RegionCursor* cursors;  // of active walks over all regions
+  WalkPosition* walks;  // walks over the dirty list that are under way
+  RegionCursor* cursors;  // of walks over all regions that are under way
   Region* ripe;   // regions with a run to purge immediately (sweep.h)
   Region* next_look;  // where the search for dense regions continues (collapse.h); null: at the first
   size_t used_pages;  // in spans
@@ -43,7 +43,7 @@ struct alignas(kCacheLineBytes) Shard {
   size_t dirty_pages;
   size_t resting_pages;  // free and dirty, of resting regions
   size_t refaulted_pages;  // purged and soon allocated again
-  size_t refaulted_delayed_pages;  // of them, purged after a delay
+  size_t refaulted_delayed_pages;  // of them, not purged on request or under pressure
   size_t refaulted_runs;   // allocations that reused purged pages
   size_t takes;            // runs allocated
 

@@ -142,7 +142,7 @@ struct alignas(kCacheLineBytes) Span {
   bool lending() const { return __atomic_load_n(&lending_, __ATOMIC_RELAXED); }
   void set_lending(bool lending) { __atomic_store_n(&lending_, lending, __ATOMIC_RELAXED); }
 
-  // Changes under the lock of the homes; a hint without it.
+  // Changes under the lock of the homes table; a hint without it.
   uint32_t home() const { return __atomic_load_n(&home_, __ATOMIC_RELAXED); }
   void set_home(uint32_t home) { __atomic_store_n(&home_, home, __ATOMIC_RELAXED); }
 
@@ -154,8 +154,8 @@ struct alignas(kCacheLineBytes) Span {
   // The list as seen by another thread that has detached the span: the part behind the first block does not change.
   Block* free_list_acquire() const { return __atomic_load_n(&free_list, __ATOMIC_ACQUIRE); }
 
-  // The owner's last access in a free; all its writes to the span come before. Pairs with live_acquire(). Returns true
-  // at zero.
+  // The owner's last access in a free; it orders all earlier writes of the owner to the span before it. Pairs with
+  // live_acquire(). Returns true at zero.
   SEEMALLOC_ALWAYS_INLINE bool count_down() {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
     __asm__ volatile("" ::: "memory");  // x86 keeps stores in order; one instruction instead of three
@@ -170,8 +170,8 @@ struct alignas(kCacheLineBytes) Span {
   // every access of the owner that it counts has completed.
   uint32_t live_acquire() const { return __atomic_load_n(&countdown, __ATOMIC_ACQUIRE) + __atomic_load_n(&bias, __ATOMIC_RELAXED); }
 
-  // True when p is the start of a block: its offset is a multiple of block_bytes (Lemire's divisibility test; a
-  // multiplication instead of a division). Requires: p is in the span, which is cut into blocks.
+  // True when p is the start of a block: its offset is a multiple of block_bytes (Lemire's divisibility test, which
+  // needs a multiplication instead of a division). Requires: p is in the span, and the span is cut into blocks.
   SEEMALLOC_ALWAYS_INLINE bool is_block_start(const void* p) const {
     return (reinterpret_cast<uintptr_t>(p) - start) * reciprocal < reciprocal;
   }

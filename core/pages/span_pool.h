@@ -1,5 +1,5 @@
 // The pool of span records. It consists of pages of records, each with a header in place of its first record. A heap
-// that has been large has many, so pages whose records are all free are purged after a while.
+// that has been large has many, so pages that have only free records are purged after a while.
 //
 // A stale pointer to a record reads a free Span (kFree, without an owner), or zeros if its page was purged (kForeign,
 // with a null owner, which matches threads without a heap).

@@ -1,9 +1,9 @@
 // Window: the address range in which regions are mapped side by side, and its flat map: page → span in one load.
 // Addresses outside (huge mappings, regions for which it has no room) are found in the two-level page map.
 //
-// Nothing is reserved. The window begins far below everything mapped so far, which the kernel, which places mappings
-// from the top downwards, does not reach. Each region is mapped where the last one ends, the map in front of the window
-// in the same way, and only if nothing is there. So only memory in use counts against limits and is locked, dumped or
+// Nothing is reserved. The window begins far below everything mapped so far; the kernel places mappings from the top
+// downwards and does not reach it. Each region is mapped where the last one ends, and the map in front of the window in
+// the same way, and only if nothing is there. So only memory in use counts against limits and is locked, dumped or
 // charged, and the mappings merge into two. A place that is mapped by others is skipped.
 //
 // Readers: free(), for every pointer. Writer: the page heap, for its own pages; the lock is for growing.
@@ -40,7 +40,7 @@ class alignas(kCacheLineBytes) Window {
   SEEMALLOC_ALWAYS_INLINE size_t guarded_page_of(const void* p) const {
     return (reinterpret_cast<uintptr_t>(p) - load_racing(guarded_base_)) >> kPageShift;
   }
-  // Admits those callers once the window exists, whose base never changes. Costs two loads after that.
+  // Admits those callers once the window exists; its base never changes. Costs two loads after that.
   void admit() {
     uintptr_t base = load_racing(base_);
     if (load_racing(guarded_base_) != base) store_racing(guarded_base_, base);
