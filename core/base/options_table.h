@@ -1,11 +1,15 @@
 // The options, one row each: OPTION(name, kind, default, min, max, when, help).
 //
 // This is the only list of options: the parser, `seemalloc set`, the public API and docs/options.md are made from it.
-// kind: kBytes (suffixes K M G T), kMilliseconds, kAutoMilliseconds (or the word auto, which is the default: adapted at
-// run time, starting with this row's value), kCount, kSwitch (0/1, on/off, true/false), kText, kChoice (one of the
-// words in options.cc; max is the index of the last one).
-// when: kStart (read once from SEEMALLOC_CONF) or kAny (may also be set while the program runs). kText rows: default,
-// min and max are 0 (empty text).
+// kind:
+//   - kBytes: with suffixes K M G T
+//   - kMilliseconds, kCount
+//   - kAutoMilliseconds: the same as kMilliseconds, or the word auto, which is the default: adapted at run time,
+//     starting with the row's default
+//   - kSwitch: 0/1, on/off, true/false
+//   - kText: default, min and max are 0 (empty text)
+//   - kChoice: one of the words in options.cc; max is the index of the last one
+// when: kStart (read once from SEEMALLOC_CONF) or kAny (may also be set while the program runs).
 OPTION(sample, kBytes, 512 * KiB, 0, TiB, kAny,
        "mean number of allocated bytes between two heap samples; 1 records every allocation, 0 turns sampling off")
 OPTION(sample_limit, kCount, 10000, 0, 1000000000, kAny,

@@ -223,8 +223,8 @@ bool take_run_from_new_region(Shard& shard, bool dense, Run* run) {
   LockGuard guard(shard.lock);
   run->region = add_region_locked(shard);
   if (run->region == nullptr) return false;
-  // Where the system gives huge pages by default, a small heap would take 2 MiB at its first touch. Do it even if a
-  // huge page is expected: a region that was merged with its neighbours' mapping merges again.
+  // Where the system gives huge pages by default, a small heap would take 2 MiB at its first touch. The advice is
+  // cleared even if a huge page is expected: a region that was merged with its neighbours' mapping merges again.
   if (huge_pages_on()) os::set_huge_pages(reinterpret_cast<void*>(run->region->base), kRegionBytes, false);
   run->first = 0;
   run->longest_left = kPagesPerRegion - run->pages;
