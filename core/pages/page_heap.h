@@ -45,7 +45,7 @@ bool try_extend(Span* span, size_t page_count);
 void shrink(Span* span, size_t page_count);
 
 // Unmaps regions without spans and retained addresses of huge blocks. Call it only when memory is refused, since each
-// call splits a mapping.
+// unmapped range may split a mapping.
 // Requires: no lock held. Returns the bytes unmapped.
 size_t unmap_empty_regions();
 
