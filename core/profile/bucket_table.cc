@@ -10,12 +10,12 @@ uint64_t hash_bucket(uint64_t stack_hash, const BucketKey& key) {
 }
 }  // namespace
 
-// Null when memory is refused.
+// Returns null if memory is refused.
 Lifetimes* Bucket::make_lifetimes(FreedBy by) {
   Lifetimes* known = nullptr;
   auto* fresh = static_cast<Lifetimes*>(os::arena_allocate(sizeof(Lifetimes), kCacheLineBytes));
   if (fresh == nullptr) return nullptr;
-  // Where two threads come at once, one record is lost: the arena takes nothing back.
+  // If two threads race, one record is lost: the arena cannot free memory.
   return (this->*place_of(by)).compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
 }
 
@@ -48,7 +48,7 @@ Bucket* BucketTable::intern(const Stack& stack, const BucketKey& key, StackTable
 
 Bucket* BucketTable::intern(const InternedStack& stack, const BucketKey& key, uint32_t owner) {
   uint64_t hash = hash_bucket(stack.hash, key);
-  // A stack is interned once, so its address is its identity.
+  // A stack is interned once, so its address identifies it.
   auto equal = [&](const Bucket& known) { return known.key == key && known.stack == &stack; };
   auto make = [&]() -> Bucket* {
     auto* fresh = static_cast<Bucket*>(os::arena_allocate(sizeof(Bucket), alignof(Bucket)));

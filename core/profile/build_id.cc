@@ -29,7 +29,7 @@ bool is_elf(const Header& header) {
          header.e_phentsize == sizeof(Segment);
 }
 
-// Looks through one segment of notes for the build id.
+// Searches one segment of notes for the build id.
 bool find_in_notes(const char* notes, size_t bytes, size_t alignment, BuildId* out) {
   size_t at = 0;
   while (at + sizeof(Note) <= bytes) {
@@ -64,7 +64,8 @@ BuildId read_build_id(uintptr_t start) {
   Segment* segments = table->segments;
   size_t count = header.e_phnum < kMaxSegments ? header.e_phnum : kMaxSegments;
   if (!read_at(start + header.e_phoff, segments, count * sizeof(Segment))) return id;
-  // What the file calls address v is at bias + v; the segment that holds offset 0 tells.
+  // Address v of the file is mapped at bias + v; bias follows from the segment that contains offset 0.
+  //
   uintptr_t bias = start;
   for (size_t i = 0; i < count; i++) {
     if (segments[i].p_type != PT_LOAD || segments[i].p_offset >= os::page_bytes()) continue;

@@ -16,9 +16,10 @@ struct BuildId {
   bool operator==(const BuildId& other) const { return size == other.size && __builtin_memcmp(bytes, other.bytes, size) == 0; }
 };
 
-// `start` is where offset 0 of the file is mapped. Never faults, whatever is or was there. A few system calls.
+// `start` is the address at which offset 0 of the file is mapped. Never faults, even if the file is not mapped there
+// any more. Makes a few system calls.
 BuildId read_build_id(uintptr_t start);
-// The same of a module whose segments are known: what its file calls address v is at bias + v.
+// The same for a module whose segments are known: address v of its file is mapped at bias + v.
 BuildId build_id_of_module(uintptr_t bias, const ElfW(Phdr) * segments, size_t count);
 
 }  // namespace seemalloc::profile

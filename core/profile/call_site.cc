@@ -8,12 +8,12 @@ namespace {
 constexpr size_t kLongestCallBytes = 7;
 
 #if defined(__x86_64__)
-// The bytes of a call through a register or memory (FF /2) with this ModRM byte and the byte behind it, without prefixes.
+// The length of a call through a register or memory (FF /2) with this ModRM byte and the next byte, without prefixes.
 constexpr size_t indirect_call_bytes(uint8_t modrm, uint8_t sib) {
   unsigned mode = modrm >> 6, base = modrm & 7;
   bool has_sib = mode != 3 && base == 4;
   if (has_sib) base = sib & 7;
-  size_t displacement = mode == 1 ? 1 : mode == 2 || (mode == 0 && base == 5) ? 4 : 0;  // mode 0, base 5: no base, but an address
+  size_t displacement = mode == 1 ? 1 : mode == 2 || (mode == 0 && base == 5) ? 4 : 0;  // mode 0, base 5: an address, no base
   return 2 + (has_sib ? 1 : 0) + displacement;
 }
 

@@ -1,7 +1,8 @@
-// Whether a word can be a return address: whether a call stands in front of the code that it points to.
+// Whether a word can be a return address, that is, whether there is a call instruction before the code that it points
+// to.
 //
-// How a guess about the stack of code without unwind tables is told from rubbish. Called by the unwinder, by signal
-// handlers too. Threads: none of its own. One system call: nothing need be mapped there.
+// Used to verify guesses about the stack of code without unwind tables. Called by the unwinder, also in signal
+// handlers. Threads: none of its own. Makes one system call; the address need not be mapped.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 namespace seemalloc::profile {
 namespace {
 
-// Instructions (DW_CFA_*). The first three carry an operand in their low six bits.
+// Instructions (DW_CFA_*). The first three have an operand in their low six bits.
 enum : uint8_t {
   kAdvance = 0x40,
   kOffset = 0x80,
@@ -31,26 +31,26 @@ enum : uint8_t {
   kValueOffset = 0x14,
   kValueOffsetSigned = 0x15,
   kValueExpression = 0x16,
-  kNegateReturnState = 0x2D,  // aarch64: the return address is signed from here on; we always strip
+  kNegateReturnState = 0x2D,  // aarch64: the return address is signed from here on; the signature is always stripped
   kArgumentsBytes = 0x2E,
   kNegativeOffsetExtended = 0x2F,
 };
 
-// An expression is kept as the address of its block; the block itself is stepped over.
+// Returns an expression as the address of its block, and skips the block.
 int64_t expression_block(DwarfCursor& cursor) {
   auto block = static_cast<int64_t>(cursor.address());
   cursor.skip(cursor.uleb());
   return block;
 }
 
-// A factored offset, in bytes. Nonsense wraps around.
+// Converts a factored offset to bytes. Invalid values wrap around.
 int64_t scale(uint64_t factor, int64_t unit) { return static_cast<int64_t>(factor * static_cast<uint64_t>(unit)); }
 int64_t scale(int64_t factor, int64_t unit) { return scale(static_cast<uint64_t>(factor), unit); }
 
 }  // namespace
 
 bool CfaProgram::set(uint64_t number, How how, int64_t value) {
-  // Registers we do not track (vector ones, say) have no part in unwinding.
+  // Untracked registers (vector registers, for example) play no part in unwinding.
   if (number >= kRegisterCount) return true;
   row_.how[number] = how;
   row_.value[number] = value;
@@ -82,7 +82,7 @@ CfaProgram::Next CfaProgram::advance(uint64_t units, uintptr_t pc) {
 
 bool CfaProgram::define_cfa(uint8_t operation, DwarfCursor& cursor) {
   bool has_both = operation == kDefineCfa || operation == kDefineCfaSigned;
-  // Changing one half needs the other: an expression has none.
+  // Changing one half requires the other half, which an expression does not have.
   if (!has_both && operation != kDefineCfaExpression && row_.cfa_is_expression) return false;
   if (has_both || operation == kDefineCfaRegister) {
     uint64_t number = cursor.uleb();

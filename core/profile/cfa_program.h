@@ -1,7 +1,7 @@
-// The program in a CIE and its FDE: instructions that build the unwind table of a function, row by row.
+// CfaProgram: the program in a CIE and its FDE: instructions that build the unwind table of a function, row by row.
 //
-// Run by find_row up to the row that holds a pc. Threads: one runner. About 1 KiB on x86-64, in scratch memory.
-// Invariant: an instruction we do not know, or one out of place, ends the run with "no row": never a guess.
+// find_row runs it up to the row that covers a pc. Threads: one per object. About 1 KiB on x86-64, in scratch memory.
+// Invariant: an unknown instruction, or one in the wrong place, ends the run with "no row", never with a guess.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace seemalloc::profile {
 
-// What the functions of a CIE have in common.
+// The properties that all functions of a CIE have in common.
 struct CommonEntry {
   uint64_t code_alignment = 1;
   int64_t data_alignment = 1;
@@ -28,11 +28,11 @@ class CfaProgram {
   CfaProgram(const CommonEntry& common, uintptr_t function_start, uintptr_t data_base)
       : common_(common), location_(function_start), data_base_(data_base) {}
 
-  // Runs the CIE's instructions and then those at `cursor`. False when the program is malformed.
+  // Runs the CIE's instructions and then those at `cursor`. Returns false if the program is malformed.
   bool run(DwarfCursor& cursor, uintptr_t pc, Row* row);
 
  private:
-  // GCC and Clang nest once; two more for assembly.
+  // GCC and Clang nest once; two more levels for assembly.
   static constexpr unsigned kMaxRemembered = 3;
 
   enum class Next { kGo, kStop, kBad };

@@ -22,7 +22,7 @@ CpuSums::Row* CpuSums::find(const CpuSample& sample, uint32_t thread) {
   return nullptr;
 }
 
-// Room for one more row, in all three. At most half of the slots are taken.
+// Makes room for one more row in all three arrays. At most half of the slots are in use.
 bool CpuSums::make_room(size_t frames) {
   if (frames_.size() + frames > kMaxFrames) return false;
   if (!rows_.reserve(rows_.size() + 1) || !frames_.reserve(frames_.size() + frames)) return false;
@@ -47,7 +47,7 @@ void CpuSums::insert(const Row& row) {
   slots_[i] = static_cast<uint32_t>(rows_.size());
 }
 
-// The row of the other threads. Null when there is no memory.
+// Inserts the row of the other threads. Returns null if there is no memory.
 CpuSums::Row* CpuSums::insert_stack(const CpuSample& sample) {
   if (!make_room(kMaxStackDepth)) return nullptr;
   insert({sample.hash, 0, 0, frames_.size(), 0, sample.depth, sample.truncated, sample.broken});
@@ -56,9 +56,9 @@ CpuSums::Row* CpuSums::insert_stack(const CpuSample& sample) {
   return &rows_[rows_.size() - 1];
 }
 
-// A thread's, of a stack that is there. Null when there is no room for it.
+// Inserts a thread's row of a known stack. Returns null if there is no room.
 CpuSums::Row* CpuSums::insert_thread(const CpuSample& sample, const Row& stack) {
-  Row row = stack;  // making room may move it
+  Row row = stack;  // a copy, because making room may move the row
   row.thread = sample.thread;
   row.interrupts = row.ticks = 0;
   if (sample.thread == 0 || rows_.size() - stacks_ == kMaxThreadRows || !make_room(0)) return nullptr;
@@ -91,7 +91,8 @@ bool CpuSums::any_in(const MovedCode& code) const {
   return false;
 }
 
-// Hashes stay: a stack that comes with the old addresses, of what lies there now, has another row by its frames.
+// Hashes are not changed. A stack that has the old addresses, in the code that is there now, gets another row because
+// its frames differ.
 void CpuSums::move_code(const MovedCode& moved) {
   for (size_t i = 0; i < frames_.size(); i++) frames_[i] = moved(frames_[i]);
 }
@@ -115,7 +116,7 @@ Totals totals_of(const CpuSums& sums) {
   return totals;
 }
 
-// What a reader must know to trust the figures, or not.
+// Writes the facts that a reader needs to judge the figures.
 void write_comments(ProfileEncoder& encoder, const CpuSums& sums, const CpuProfileFacts& facts) {
   Totals totals = totals_of(sums);
   bool wall = facts.clock == os::ThreadClock::kWall;
@@ -144,7 +145,7 @@ void write_comments(ProfileEncoder& encoder, const CpuSums& sums, const CpuProfi
   encoder.comment(text);
 }
 
-// What a row is labelled with, made once for each thread.
+// The labels of rows, made once per thread.
 class ThreadLabels {
  public:
   explicit ThreadLabels(ThreadNames* threads) : threads_(threads) {}

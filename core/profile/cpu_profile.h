@@ -1,9 +1,11 @@
-// A CPU profile: stacks of threads with how often each was found, added up from the samples that a CpuStore gives, and written as
-// profile.proto (samples/count, cpu/nanoseconds; labels "thread" and "tid", as in thread_rows.h).
+// CpuSums: a CPU profile: stacks by thread with the number of samples each, summed up from the samples of a CpuStore.
+// write_cpu_profile() writes it as profile.proto (samples/count, cpu/nanoseconds; labels "thread" and "tid", as in
+// thread_rows.h).
 //
-// Each stack has a row of the other threads (number 0), which keeps the frames for those of single threads: that one is
-// empty as long as there is room for more rows.
-// Scratch memory of its own, bounded; never malloc. Threads: one at a time, in no signal handler. Zeroed memory is an empty one.
+// Each stack has a row of the other threads (number 0). That row stores the frames for the rows of single threads. Its
+// counts are zero as long as there is room for more rows.
+// Bounded scratch memory of its own; never uses malloc. Threads: one at a time, not in signal handlers. Zeroed memory
+// is an empty object.
 #pragma once
 
 #include <cstddef>
@@ -23,22 +25,23 @@ class CpuSums {
   struct Row {
     uint64_t hash;  // of the stack
     uint64_t interrupts, ticks;
-    size_t first;  // of its frames
+    size_t first;  // index of its first frame
     uint32_t thread;
     uint32_t depth;
     bool truncated, broken;
   };
 
-  // Frames kept at most: 64 MiB of them. A stack that is not known by then is lost.
+  // Maximum number of frames: they take 64 MiB. Samples of stacks that are new after that are lost.
   static constexpr size_t kMaxFrames = size_t{8} << 20;
 
-  // Rows of single threads at most: with their slots 22 MiB. What comes then is added to that of the other threads.
+  // Maximum number of rows of single threads: with their slots they take 22 MiB. Further ones are added to the row of
+  // the other threads.
   static constexpr size_t kMaxThreadRows = size_t{1} << 18;
 
-  // Adds to the sample's row. What finds no memory is counted.
+  // Adds to the sample's row. Samples for which there is no memory are counted as lost.
   void add(const CpuSample& sample);
 
-  // A module is gone whose addresses some may have.
+  // For a module that was unloaded and whose addresses stacks may have.
   bool any_in(const MovedCode& code) const;
   void move_code(const MovedCode& moved);
 
@@ -59,12 +62,12 @@ class CpuSums {
 
   GrowArray<Row> rows_;
   GrowArray<uintptr_t> frames_;
-  GrowArray<uint32_t> slots_;  // a power of two; index of a row plus 1, 0: free
+  GrowArray<uint32_t> slots_;  // size is a power of two; index of a row plus 1, 0: free
   size_t stacks_ = 0;
   uint64_t lost_ = 0, lost_ticks_ = 0;
 };
 
-// What is known of a profile beside its stacks.
+// Properties of a profile other than its stacks.
 struct CpuProfileFacts {
   os::ThreadClock clock;
   uint64_t period_ns;
@@ -72,13 +75,13 @@ struct CpuProfileFacts {
   uint64_t interrupts;
   uint64_t evictions;
   uint64_t lost, lost_ticks;  // in the store
-  uint64_t process_cpu_ns;    // what the process used meanwhile, by the kernel's account
-  uint64_t threads;           // that had a timer at some time
-  uint64_t without_timer;     // that were refused one
-  const char* ended;          // why it ended before it was asked to; null: it did not
+  uint64_t process_cpu_ns;    // CPU time of the process in this time, as counted by the kernel
+  uint64_t threads;           // that had a timer at any time
+  uint64_t without_timer;     // whose timer was refused
+  const char* ended;          // reason for ending before it was stopped; null: none
 };
 
-// `threads` may be null where nothing was summed up. False when memory was refused.
+// `threads` may be null if there are no samples. Returns false if memory was refused.
 bool write_cpu_profile(const CpuSums& sums, ThreadNames* threads, const CpuProfileFacts& facts, Buffer* out);
 
 }  // namespace seemalloc::profile

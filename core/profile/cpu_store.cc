@@ -32,7 +32,7 @@ void CpuSample::copy_from(const CpuSample& other) {
   for (uint32_t i = 0; i < depth; i++) pcs[i] = other.pcs[i];
 }
 
-// Its own place; else a free one, else that of what was found least often.
+// Returns the sample's own entry, otherwise a free one, otherwise the one with the fewest interrupts.
 CpuSample& CpuStore::Set::place_for(uint64_t hash, const Stack& stack, uint32_t thread) {
   CpuSample* least = &ways[0];
   for (CpuSample& way : ways) {
@@ -68,7 +68,7 @@ void CpuStore::add_held(size_t index, uint64_t hash, const Stack& stack, uint32_
   CpuSample& place = sets_[index].place_for(hash, stack, thread);
   if (!place.is_of(hash, stack, thread)) {
     if (place.interrupts != 0) {
-      // What is there has been found more often than what comes: where only one of them can be kept, it stays.
+      // The evicted entry has been sampled more often than the new stack. If only one of them can be kept, it stays.
       if (!ring_.put([&](CpuSample& sample) { sample.copy_from(place); })) return lose(1, ticks);
       evictions_.fetch_add(1, std::memory_order_relaxed);
     }

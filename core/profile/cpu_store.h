@@ -1,13 +1,14 @@
-// Where the handler of the profiling signal leaves its samples: a hash table of stacks by thread with their counts, and a ring for
-// those that had to make room in it.
+// CpuStore: collects the samples of the profiling signal's handler: a hash table of stacks by thread with their counts,
+// and a ring for samples that were evicted from it.
 //
-// add() runs in signal handlers, in any number of threads at once. It never waits and calls nobody: a set of the table is
-// held by one writer at a time, and who finds it held puts its own sample into the ring, which many may do at once. The
-// reader, one at a time and in no handler, takes from both; in the ring nothing waits for it.
-// Invariants: 1. each interrupt added is in the table, in the ring, taken, or counted as lost, and in one of them only.
-// 2. a slot of the ring with turn 2·lap is free for its writer of that lap, with 2·lap + 1 it is the reader's. 3. what a
-// set holds is written by who holds it, only; its bit in used_ is set before the set is let go.
-// Lies in zeroed memory of its own, sizeof(CpuStore).
+// add() runs in signal handlers, in any number of threads at once. It never waits and makes no calls out of the store.
+// A set of the table is held by one writer at a time. A writer that finds the set held puts its sample into the ring,
+// which many writers can use at once. The reader, one at a time and not in a handler, takes from both; in the ring no
+// writer waits for it.
+// Invariants: 1. each interrupt added is in exactly one place: in the table, in the ring, taken, or counted as lost. 2.
+// a slot of the ring with turn 2·lap is free for its writer of that lap; with 2·lap + 1 it belongs to the reader. 3.
+// the contents of a set are written by its holder only; its bit in used_ is set before the set is released.
+// The object is in zeroed memory of its own, of sizeof(CpuStore) bytes.
 #pragma once
 
 #include <atomic>
@@ -22,11 +23,11 @@
 
 namespace seemalloc::profile {
 
-// One stack of one thread, and how often it was found.
+// One stack of one thread, and how often it was sampled.
 struct CpuSample {
   uint64_t hash;        // of the stack
-  uint64_t interrupts;  // 0: there is none here
-  uint64_t ticks;       // periods of the timer that these stand for: at least as many
+  uint64_t interrupts;  // 0: the entry is empty
+  uint64_t ticks;       // timer periods that these stand for; at least as many
   uint32_t thread;      // its number in the profile's ThreadNames; 0: one of the other threads
   uint32_t depth;
   bool truncated, broken;
@@ -37,12 +38,12 @@ struct CpuSample {
   void copy_from(const CpuSample& other);
 };
 
-// Written by many, read by one.
+// A ring with many writers and one reader.
 class CpuSampleRing {
  public:
   static constexpr uint64_t kSlots = 512;
 
-  // fill(sample) writes the sample. False when there is no room.
+  // fill(sample) writes the sample. Returns false if there is no room.
   template <typename Fill>
   bool put(Fill fill) {
     uint64_t position = head_.load(std::memory_order_relaxed);
@@ -61,7 +62,7 @@ class CpuSampleRing {
     }
   }
 
-  // visit(sample) for what is there; what comes meanwhile may be seen.
+  // Calls visit(sample) for each sample in the ring; samples added meanwhile may be included.
   template <typename Visit>
   void take(Visit visit) {
     for (;;) {
@@ -74,7 +75,7 @@ class CpuSampleRing {
     }
   }
 
-  // About how many samples wait. For the reader.
+  // The approximate number of waiting samples. For the reader.
   uint64_t waiting() const { return head_.load(std::memory_order_relaxed) - tail_; }
 
  private:
@@ -94,16 +95,16 @@ class CpuStore {
 
   CpuStore() = delete;
 
-  // The thread was interrupted here, and `ticks` periods of its timer had passed since the last time.
+  // The thread was interrupted at this stack, after `ticks` periods of its timer.
   void add(const Stack& stack, uint32_t thread, uint64_t ticks);
 
-  // For the reader: visit(sample) for the stacks in the ring.
+  // For the reader: calls visit(sample) for the samples in the ring.
   template <typename Visit>
   void take_evicted(Visit visit) {
     ring_.take(visit);
   }
-  // For the reader: visit(sample) for everything. False when a set was held all the time by a writer that does not run:
-  // what is in there stays.
+  // For the reader: calls visit(sample) for everything. Returns false if a set was held all the time by a writer that
+  // does not run; its samples stay.
   template <typename Visit>
   bool take_all(Visit visit) {
     take_evicted(visit);
@@ -117,7 +118,7 @@ class CpuStore {
   bool ring_is_half_full() const { return ring_.waiting() > CpuSampleRing::kSlots / 2; }
 
   uint64_t evictions() const { return evictions_.load(std::memory_order_relaxed); }
-  // Interrupts whose stacks found no room, and the periods that they stand for.
+  // Interrupts whose stacks found no room, and the timer periods that they stand for.
   uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
   uint64_t lost_ticks() const { return lost_ticks_.load(std::memory_order_relaxed); }
 
@@ -154,7 +155,7 @@ class CpuStore {
   }
 
   std::atomic<uint64_t> evictions_, lost_, lost_ticks_;
-  std::atomic<uint64_t> used_[kSets / 64];  // so that the reader does not touch what nobody has
+  std::atomic<uint64_t> used_[kSets / 64];  // lets the reader skip unused memory
   Set sets_[kSets];
   CpuSampleRing ring_;
 };

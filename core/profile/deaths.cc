@@ -23,7 +23,7 @@ Death* Deaths::find_or_make(Lifetimes& lifetimes, const InternedStack* stack) {
     fresh->next = first;
     if (lifetimes.put_death(&first, fresh)) return fresh;
   }
-  // Where another thread was faster our own is lost: the arena takes nothing back.
+  // If another thread inserted the stack first, our entry is lost: the arena cannot free memory.
   if (fresh != nullptr) made_.fetch_sub(1, std::memory_order_relaxed);
   return found;
 }
@@ -43,7 +43,7 @@ void Deaths::add(Lifetimes& lifetimes, const InternedStack* stack, bool alone) {
   Death* death = lifetimes.deaths();
   if (death == nullptr || death->stack != stack) death = find_or_make(lifetimes, stack);
   if (death == nullptr) return;
-  // Release: whoever sees it sees that the record has counted the block.
+  // Release: a reader that sees this count also sees that the record has counted the block.
   if (alone) {
     death->count.store(death->count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   } else {

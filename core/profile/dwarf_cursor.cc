@@ -3,13 +3,13 @@
 namespace seemalloc::profile {
 namespace {
 
-// The low four bits of an encoding say the width, the next three what the number counts from.
+// The low four bits of an encoding are the width, the next three the base of the number.
 constexpr uint8_t kWidthMask = 0x0F, kBaseMask = 0xF0;
 constexpr uint8_t kPcRelative = 0x10, kDataRelative = 0x30;
 
 }  // namespace
 
-// Through the window, or past the end.
+// Reads through the window, or fails past the end.
 void DwarfCursor::number_slow(void* to, size_t count) {
   if (trusted_ || count > end_ - at_) return fail();
   if (at_ < window_start_ || at_ + count > window_start_ + window_bytes_) {
@@ -18,7 +18,7 @@ void DwarfCursor::number_slow(void* to, size_t count) {
     window_start_ = at_;
     window_bytes_ = wanted;
   }
-  // Not memcpy(): the count is not known here, and the C library's may not be ready yet.
+  // Not memcpy(): the count is not a constant here, and the C library's memcpy may not be ready yet.
   for (size_t i = 0; i < count; i++) static_cast<uint8_t*>(to)[i] = window_[at_ - window_start_ + i];
   at_ += count;
 }
@@ -83,7 +83,7 @@ uintptr_t DwarfCursor::pointer(uint8_t encoding, uintptr_t data_base) {
     case 0: break;
     case kPcRelative: value += here; break;
     case kDataRelative: value += data_base; break;
-    default: fail();  // indirect ones, which only personality routines use, and rarer bases
+    default: fail();  // indirect pointers, used by personality routines only, and rarer bases
   }
   return ok_ ? value : 0;
 }

@@ -1,7 +1,7 @@
-// Reads the numbers of DWARF, one after the other, from a bounded range of this process's memory.
+// DwarfCursor: reads DWARF numbers sequentially from a bounded range of this process's memory.
 //
-// Trusted ranges are read in place. Untrusted ones (found through a guessed frame, so their module may be gone at any
-// moment) go through a small window filled by os::read_memory, which cannot fault.
+// Trusted ranges are read in place. Untrusted ranges (found through a guessed frame, so their module may be unloaded at
+// any moment) are read through a small window filled by os::read_memory, which cannot fault.
 // Threads: none of its own. Invariant: after the first failure ok() stays false and every number read is 0.
 #pragma once
 
@@ -13,10 +13,10 @@
 
 namespace seemalloc::profile {
 
-// How a pointer is written in .eh_frame (DW_EH_PE_*).
+// Encodings of pointers in .eh_frame (DW_EH_PE_*).
 inline constexpr uint8_t kPointerOmitted = 0xFF;
 
-// Copies a value from anywhere: in place when trusted, else without faulting. False when it is not there.
+// Copies a value from any address: directly if trusted, otherwise without faulting. Returns false if it is not mapped.
 inline bool copy_from(uintptr_t address, void* to, size_t count, bool trusted) {
   if (!trusted) return os::read_memory(reinterpret_cast<const void*>(address), to, count);
   __builtin_memcpy(to, reinterpret_cast<const void*>(address), count);
@@ -35,15 +35,15 @@ class DwarfCursor {
   int64_t fixed_signed(unsigned width);
   uint64_t uleb();
   int64_t sleb();
-  // A pointer in one of the encodings of .eh_frame; `data_base` is what data-relative ones count from.
+  // A pointer in one of the encodings of .eh_frame; `data_base` is the base of data-relative ones.
   uintptr_t pointer(uint8_t encoding, uintptr_t data_base);
 
-  // Begins anew, in the same kind of memory.
+  // Restarts with another range in the same kind of memory.
   void read_from(uintptr_t start, uintptr_t end) {
     at_ = start, end_ = end, ok_ = true;
     if (start > end) fail();
   }
-  // Ends the given number of bytes from here. Requires: not beyond the end.
+  // Sets the end to `count` bytes from here. Requires: not beyond the current end.
   void end_after(uint64_t count) { end_ = at_ + count; }
 
   void skip(uint64_t count) { count <= end_ - at_ ? void(at_ += count) : fail(); }
@@ -52,7 +52,7 @@ class DwarfCursor {
   bool trusted() const { return trusted_; }
   uintptr_t address() const { return at_; }
   uintptr_t end() const { return end_; }
-  // Moves to `address`; fails when it lies outside [lowest, end).
+  // Moves to `address`; fails if it is outside [lowest, end).
   void seek(uintptr_t address, uintptr_t lowest) { address >= lowest && address < end_ ? void(at_ = address) : fail(); }
 
  private:

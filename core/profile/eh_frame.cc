@@ -8,7 +8,7 @@
 namespace seemalloc::profile {
 namespace {
 
-// The only form of the header's table that linkers write: pairs of 32-bit offsets from the header, sorted.
+// The only form of the header's table that linkers write: sorted pairs of 32-bit offsets from the header.
 constexpr uint8_t kTableEncoding = 0x3B, kCountEncoding = 0x03;
 struct TableEntry {
   int32_t function;
@@ -16,7 +16,8 @@ struct TableEntry {
 };
 constexpr size_t kBlockEntries = 16;
 
-// The last of `count` entries whose function starts at or before `wanted`, or the first. Copies all entries at once.
+// Finds the last of `count` entries whose function starts at or before `wanted`, or else the first. Copies all entries
+// at once.
 SEEMALLOC_NOINLINE bool last_of_block(uintptr_t at, uint64_t count, int64_t wanted, TableEntry* entry) {
   TableEntry block[kBlockEntries];
   if (!copy_from(at, block, count * sizeof(TableEntry), false)) return false;
@@ -25,7 +26,7 @@ SEEMALLOC_NOINLINE bool last_of_block(uintptr_t at, uint64_t count, int64_t want
   return true;
 }
 
-// The address of the entry of the last function that starts at or before `pc`; 0 when there is none.
+// Returns the address of the entry of the last function that starts at or before `pc`; 0 if there is none.
 SEEMALLOC_NOINLINE uintptr_t search_header(const Module& module, uintptr_t pc, bool trusted) {
   uintptr_t header = module.eh_frame_header;
   if (header < module.tables_start || header >= module.tables_end) return 0;
@@ -41,7 +42,7 @@ SEEMALLOC_NOINLINE uintptr_t search_header(const Module& module, uintptr_t pc, b
   auto wanted = static_cast<int64_t>(pc - header);
   uint64_t low = 0, high = count;  // the last entry with function ≤ wanted is in [low, high), or there is none
   TableEntry entry;
-  // An untrusted search ends with a block that is copied at once: it saves four of its system calls.
+  // An untrusted search ends with a block that is copied by one system call, which saves four others.
   while (high - low > (trusted ? 1 : kBlockEntries)) {
     uint64_t middle = low + (high - low) / 2;
     if (!copy_from(table + middle * sizeof(entry), &entry, sizeof(entry), trusted)) return 0;
@@ -56,7 +57,7 @@ SEEMALLOC_NOINLINE uintptr_t search_header(const Module& module, uintptr_t pc, b
   return header + static_cast<uintptr_t>(static_cast<intptr_t>(entry.description));
 }
 
-// Reads the length of an entry and narrows the cursor to it. False for the terminator and for nonsense.
+// Reads the length of an entry and narrows the cursor to it. Returns false for the terminator and for invalid lengths.
 bool enter_entry(const Module& module, uintptr_t address, DwarfCursor* cursor) {
   if (address < module.tables_start || address >= module.tables_end) return false;
   cursor->read_from(address, module.tables_end);
@@ -67,7 +68,7 @@ bool enter_entry(const Module& module, uintptr_t address, DwarfCursor* cursor) {
   return true;
 }
 
-// The augmentation data of a CIE, letter by letter; what its `z` counted lets unknown letters be skipped.
+// Reads the augmentation data of a CIE, letter by letter. The length after `z` allows unknown letters to be skipped.
 bool read_augmentation(DwarfCursor& cursor, const char* letters, const Module& module, CommonEntry* common) {
   if (letters[0] == 0) return true;
   if (letters[0] != 'z') return false;
@@ -77,14 +78,14 @@ bool read_augmentation(DwarfCursor& cursor, const char* letters, const Module& m
     switch (*letter) {
       case 'R': common->pointer_encoding = cursor.u8(); break;
       case 'P': {
-        // Only its width matters: it is never followed (it points through a relocated word).
+        // Only its width matters: the pointer is never followed (it points through a relocated word).
         uint8_t encoding = cursor.u8();
         cursor.pointer(encoding & 0x7F, module.eh_frame_header);
         break;
       }
       case 'L': cursor.u8(); break;
       case 'S': common->signal_frame = true; break;
-      case 'B': break;  // aarch64: return addresses are signed with the B key; stripped all the same
+      case 'B': break;  // aarch64: return addresses are signed with the B key; the signature is stripped anyway
       default: cursor.seek(after, cursor.address()); return cursor.ok() || after == cursor.end();
     }
   }

@@ -61,7 +61,7 @@ class Evaluator {
 
  private:
   static constexpr unsigned kMaxDepth = 12;
-  static constexpr unsigned kMaxOperations = 256;  // loops end here
+  static constexpr unsigned kMaxOperations = 256;  // stops endless loops
 
   void fail() { ok_ = false; }
   uint64_t pop() {
@@ -97,7 +97,7 @@ void Evaluator::dereference(unsigned bytes) {
   uintptr_t address = pop();
   uintptr_t word = 0;
   if (bytes == 0 || bytes > sizeof(word)) return fail();
-  // Read as the aligned word that holds it; little-endian.
+  // Reads the aligned word that contains the value; little-endian.
   uintptr_t shift = address % sizeof(word);
   if (shift + bytes > sizeof(word) || !memory_.read(address - shift, &word)) return fail();
   word >>= shift * 8;
@@ -225,7 +225,7 @@ bool Evaluator::run(uintptr_t* result) {
 
 bool evaluate_expression(uintptr_t block, bool trusted, const Registers& registers, StackMemory& memory,
                          const uintptr_t* pushed, uintptr_t* result) {
-  // The length is at most two bytes in practice; it was read once already, so its end lies in the module.
+  // The length takes at most two bytes in practice. It has been read once already, so its end is in the module.
   DwarfCursor cursor(block, block + 10, trusted);
   uint64_t bytes = cursor.uleb();
   if (!cursor.ok()) return false;

@@ -11,14 +11,14 @@ namespace seemalloc::profile {
 
 namespace {
 
-// What a bucket had counted.
+// The count of a bucket at the reset.
 struct Mark {
   const Bucket* bucket;
   uint64_t alloc_samples;
 };
 bool before(const Mark& a, const Mark& b) { return a.bucket < b.bucket; }
 
-Lock lock;  // of the marks
+Lock lock;  // protects the marks
 Mark* marks = nullptr;
 size_t mark_count = 0, marks_bytes = 0;
 std::atomic<uint64_t> reset_ns{0};
@@ -34,8 +34,9 @@ uint64_t forgotten_ns() { return reset_ns.load(std::memory_order_relaxed); }
 
 bool forget_samples() {
   uint64_t now = os::monotonic_ns();
-  // Where all is recorded births are those of the coarse clock: what comes from now on is to be later than this. Not under the lock:
-  // where a thread did this again and again, fork would not find it free in the fifth of a second that it tries.
+  // If all blocks are recorded, births are measured with the coarse clock. Wait until that has passed `now`, so that
+  // later births are later than `now`. Not under the lock: if a thread called this in a loop, fork might not get the
+  // lock in the fifth of a second for which it tries.
   while (os::coarse_monotonic_ns() <= now) os::pause(kMillisecond_ns / 2);
   LockGuard guard(lock);
   GrowArray<Mark> fresh;
@@ -45,14 +46,14 @@ bool forget_samples() {
   if (marks != nullptr) os::unmap(marks, marks_bytes, os::Reason::kReport);
   marks = fresh.data(), mark_count = fresh.size(), marks_bytes = fresh.mapped_bytes();
   fresh.release();
-  reset_ns.store(std::max(now, forgotten_ns()), std::memory_order_relaxed);  // who came later may have been here before
+  reset_ns.store(std::max(now, forgotten_ns()), std::memory_order_relaxed);  // a later `now` may have come first
   return true;
 }
 
 void for_each_row_since(void (*f)(void* context, const BucketRow& row), void* context) {
   LockGuard guard(lock);
   uint64_t since = forgotten_ns();
-  GrowArray<const Bucket*> young;  // of each sample that is alive
+  GrowArray<const Bucket*> young;  // one entry per live sample born since
   if (since != 0) {
     records.live.for_each_alive([&](const LiveSample& sample) {
       if (sample.birth_ns > since) young.push(sample.bucket);
@@ -60,7 +61,7 @@ void for_each_row_since(void (*f)(void* context, const BucketRow& row), void* co
   }
   if (young.failed()) return;
   const Bucket** end = young.data() + young.size();
-  if (young.size() != 0) {  // not std::sort, which calls itself: a thread with little stack may be the one that dumps
+  if (young.size() != 0) {  // not std::sort, which recurses: the dumping thread may have a small stack
     std::make_heap(young.data(), end);
     std::sort_heap(young.data(), end);
   }

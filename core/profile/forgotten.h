@@ -1,18 +1,20 @@
-// What jemalloc's prof.reset has a reader forget: the samples until then. The tables keep them, for all other readers.
+// Support for jemalloc's prof.reset, after which readers of jemalloc's interface ignore earlier samples. The tables
+// keep these samples for all other readers.
 //
-// Threads: any. Lock: its own, before those of the tables.
+// Threads: any. Lock: its own, taken before those of the tables.
 #pragma once
 
 #include "core/profile/records.h"
 
 namespace seemalloc::profile {
 
-// From now on for_each_row_since() leaves out what has been sampled until now. False, and nothing is changed, when memory was refused.
+// From now on for_each_row_since() omits the samples taken until now. Returns false and changes nothing if memory was
+// refused.
 bool forget_samples();
-// When that was, on CLOCK_MONOTONIC; 0: never.
+// The time of that call, on CLOCK_MONOTONIC; 0: never.
 uint64_t forgotten_ns();
 
-// The rows with what has been sampled since then only. Nothing is called when memory was refused.
+// Calls f(context, row) for each row, with the samples taken since then only. Makes no call if memory was refused.
 void for_each_row_since(void (*f)(void* context, const BucketRow& row), void* context);
 
 void lock_forgotten_for_fork();

@@ -12,7 +12,7 @@
 namespace seemalloc::profile {
 
 bool FragmentationProfile::begin() {
-  constexpr size_t kMore = 4096;  // that may come while it is filled
+  constexpr size_t kMore = 4096;  // samples that may be added meanwhile
   return charges_.reserve(records.live.capacity() + kMore);
 }
 
@@ -26,8 +26,9 @@ void FragmentationProfile::add(SampleId id, double home_bytes, double own_bytes,
   charges_.push({bucket, id, static_cast<float>(home_bytes), static_cast<float>(own_bytes)});
 }
 
-// That of the samples. A few do not know how far they are off: where they have missed who keeps most, they all agree. Then what
-// they are known to be off by stands for it.
+// Returns the standard error as estimated from the samples. With few samples that estimate may be far too small: if
+// they missed the blocks that keep most of the memory, they all agree. In that case the known deviation from the heap's
+// counters is returned.
 double FragmentationProfile::standard_error(uint64_t booked_bytes) const {
   constexpr double kNeverByChance = 3;
   double error = square_root(variance_), off = charged_bytes_ - static_cast<double>(booked_bytes);
@@ -35,7 +36,7 @@ double FragmentationProfile::standard_error(uint64_t booked_bytes) const {
   return by_chance_ && off > kNeverByChance * error ? off : error;
 }
 
-// The charges of a bucket from `first` on: writes its row. Returns where the next bucket's begin.
+// Writes the row of a bucket, whose charges start at `first`. Returns the index of the next bucket's first charge.
 size_t FragmentationProfile::write_bucket(ProfileEncoder& encoder, size_t first) {
   const Bucket& bucket = *charges_[first].bucket;
   double weight = sample_weight(bucket.key.drawn_bytes, bucket.key.interval_bytes);

@@ -36,7 +36,8 @@ struct Section {
   uintptr_t start = 0, end = 0;
 };
 
-// Where [address, end) of the file lies in the program. False unless all of it is in one loaded part, which has no gaps.
+// Translates [address, address + bytes) of the file to its location in memory. Returns false unless all of it is in one
+// loaded segment, which has no gaps.
 bool place_of(const File& file, const Elf64_Ehdr& header, uintptr_t start, uint64_t address, uint64_t bytes, Section* out) {
   uintptr_t bias = 0;
   bool known = false;
@@ -58,7 +59,7 @@ SEEMALLOC_NOINLINE bool find_eh_frame(const Module& program, Section* out) {
   File file("/proc/self/exe");
   Elf64_Ehdr header;
   Elf64_Shdr names, section;
-  // It may be another program's: a loader's that was called by name.
+  // The file may be another program: the dynamic loader, if that was run explicitly.
   if (!file.read(0, &header) || __builtin_memcmp(&header, reinterpret_cast<const void*>(program.start), sizeof(header)) != 0) return false;
   if (header.e_shentsize != sizeof(section)) return false;
   if (!file.read(header.e_shoff + header.e_shstrndx * sizeof(section), &names)) return false;
@@ -72,7 +73,8 @@ SEEMALLOC_NOINLINE bool find_eh_frame(const Module& program, Section* out) {
   return false;
 }
 
-// Calls f(function, description), both from the module's start, for each function; false at what is no entry.
+// Calls f(function, description) for each function, both relative to the module's start. Returns false at an invalid
+// entry.
 template <typename Visit>
 bool for_each_function(const Module& program, const Section& section, Visit f) {
   for (uintptr_t at = section.start; at < section.end;) {
@@ -84,7 +86,7 @@ bool for_each_function(const Module& program, const Section& section, Visit f) {
     uintptr_t next = cursor.address() + length;
     bool is_common = cursor.fixed(4) == 0;
     Description function;
-    // Of code that the linker has dropped the start is zero.
+    // If the linker has dropped the code, its start is zero.
     if (!is_common && read_description(program, at, true, &function) && function.start >= program.start && function.start < program.end) {
       f(static_cast<uint32_t>(function.start - program.start), static_cast<uint32_t>(at - program.start));
     }
@@ -117,7 +119,7 @@ const FrameIndex* make_frame_index(const Module& main_program) {
   for_each_function(program, section, [&](uint32_t function, uint32_t description) {
     if (index->count < count) index->entries[index->count++] = {function, description};
   });
-  // By a heap: std::sort calls itself, up to 40 times for a large program.
+  // Heapsort, because std::sort recurses, up to 40 levels deep for a large program.
   auto before = [](const FrameIndex::Entry& a, const FrameIndex::Entry& b) { return a.function < b.function; };
   std::make_heap(index->entries, index->entries + index->count, before);
   std::sort_heap(index->entries, index->entries + index->count, before);

@@ -1,7 +1,7 @@
-// An array that grows in memory mapped for it alone: the scratch memory of a profile being written. Never malloc.
+// GrowArray: a growable array in a memory mapping of its own. Scratch memory for writing a profile; never uses malloc.
 //
-// Elements are copied by the kernel when it grows (mremap). When memory is refused the array keeps what it has, drops
-// further elements and says so for ever (failed()). Threads: one.
+// The kernel moves the elements when the array grows (mremap). If memory is refused, the array keeps its elements,
+// drops further ones, and failed() returns true from then on. Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class GrowArray {
     if (size_ == capacity_ && !reserve(size_ + 1)) return;
     data_[size_++] = element;
   }
-  // Room for `count` elements in all. False, from then on for ever, when refused.
+  // Reserves space for `count` elements in total. Returns false if memory is refused, and from then on always.
   bool reserve(size_t count) {
     if (failed_) return false;
     if (count <= capacity_) return true;
@@ -46,7 +46,7 @@ class GrowArray {
     capacity_ = wanted / sizeof(T);
     return true;
   }
-  // Requires: size ≤ capacity, the elements in between have been written or are wanted zero.
+  // Requires: size ≤ capacity; the elements in between have been written, or zero is the intended value.
   void set_size(size_t size) { size_ = size; }
   void swap(GrowArray& other) {
     std::swap(data_, other.data_);
@@ -55,7 +55,7 @@ class GrowArray {
     std::swap(mapped_bytes_, other.mapped_bytes_);
     std::swap(failed_, other.failed_);
   }
-  // The caller unmaps data() from now on.
+  // Ownership of data() passes to the caller, which must unmap it.
   void release() { data_ = nullptr, size_ = capacity_ = mapped_bytes_ = 0; }
 
   T* data() { return data_; }
@@ -70,7 +70,7 @@ class GrowArray {
  private:
   static constexpr size_t kFirstBytes = 64 * KiB;
 
-  // The mapping, made larger where it is or else moved.
+  // Grows the mapping in place if possible, otherwise moves it.
   void* grown(size_t bytes) {
     if (void* in_place = os::remap(data_, mapped_bytes_, bytes, nullptr, os::Reason::kReport)) return in_place;
     void* target = os::map(bytes, os::Reason::kReport);

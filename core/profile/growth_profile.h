@@ -1,8 +1,9 @@
-// Who made the heap grow: the stacks at which memory was taken from the system, how often and how much.
+// The growth profile: the stacks at which memory was taken from the OS, with counts and bytes.
 //
-// Everything is recorded, nothing sampled: a heap grows by 2 MiB and more at a time. What is given back later is not subtracted.
-// Memory is bounded: growth at further stacks than kMostGrowthStacks, and what no record could be had for, is summed up without a
-// stack. So is the very first growth, which every process has: at that time there may be nothing to walk with.
+// Everything is recorded, nothing is sampled: a heap grows by at least 2 MiB at a time. Memory that is returned later
+// is not subtracted. The size of the records is bounded: growth at more than kMostGrowthStacks stacks, and growth for
+// which no record could be allocated, is summed up without a stack. So is the first growth of the process: at that time
+// the means for walking a stack may be missing.
 // Threads: any, holding none of the heap's locks. Never calls malloc.
 #pragma once
 
@@ -16,14 +17,14 @@ namespace seemalloc::profile {
 
 inline constexpr size_t kMostGrowthStacks = 1024;
 
-// The caller's stack, at most `max_depth` frames of it, has made the heap grow, so many times at once.
+// Records that the heap grew `times` times at the caller's stack, of which at most `max_depth` frames are kept.
 void record_growth(size_t bytes, uint64_t times, size_t max_depth);
 
 struct GrowthTotals {
   uint64_t times, bytes;
   uint64_t stackless_times, stackless_bytes;  // of them, those without a stack
-  uint64_t refused_times;                     // of these, those for whose record there was no memory
-  uint64_t truncated_times, broken_times;     // with a stack that is not whole
+  uint64_t refused_times;                     // of these, those without memory for a record
+  uint64_t truncated_times, broken_times;     // with an incomplete stack
   size_t stacks;
 };
 GrowthTotals growth_totals();
@@ -35,9 +36,9 @@ struct GrowthRow {
 };
 void for_each_growth(void (*f)(void* context, const GrowthRow& row), void* context);
 
-// What the profile says about itself.
+// Writes the comments of the profile.
 void growth_profile_notes(const Notes& notes);
-// growth_objects, growth_space. False when memory was refused.
+// Value types: growth_objects, growth_space. Returns false if memory was refused.
 bool growth_profile_to_buffer(Buffer* out);
 
 void lock_growth_for_fork();

@@ -25,7 +25,8 @@ namespace {
 
 void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
-// Of a block of which the program wanted less than half: rounding up to a size class never does that, alignment does.
+// For a block of which less than half was requested. Rounding up to a size class never wastes that much; alignment
+// does.
 SEEMALLOC_NOINLINE uint64_t asked_log2(size_t requested_bytes) {
   return 1 + static_cast<uint64_t>(std::bit_width(requested_bytes > 1 ? requested_bytes - 1 : 0));
 }
@@ -42,14 +43,14 @@ BucketKey key_of(const Allocation& allocation) {
           traits_of(allocation.requested_bytes, allocation.allocated_bytes, allocation.moved)};
 }
 
-// The clock that births and deaths are timed with. Where every block is recorded a few ns count.
+// The clock for births and deaths of blocks. With every block recorded a few ns matter, so the coarse clock is used.
 uint64_t life_clock_ns(uint64_t interval_bytes) {
   return SEEMALLOC_LIKELY(interval_bytes > 1) ? os::monotonic_ns() : os::coarse_monotonic_ns();
 }
 
 int64_t* pending_of(Recorder* recorder) { return recorder != nullptr ? &recorder->pending_bytes : nullptr; }
 
-// One more sample in the bucket, which is null when memory was refused.
+// Adds one sample to the bucket, which is null if memory was refused.
 SampleId add_sample(const Allocation& allocation, Bucket* bucket, Recorder* recorder) {
   SampleId id = 0;
   if (SEEMALLOC_LIKELY(bucket != nullptr)) {
@@ -70,22 +71,23 @@ SampleId add_sample(const Allocation& allocation, Bucket* bucket, Recorder* reco
   return id;
 }
 
-// Who may count a new bucket's samples by plain stores: the calling thread, while it has its recorder to itself. None without a number
-// of its own: the kernel's id may be another's in a forked child.
+// Returns the thread that may count a new bucket's samples with plain stores: the calling thread, while it holds its
+// recorder. Returns 0 for a thread without a number of its own, because in a forked child its kernel id may belong to
+// another thread.
 uint32_t owner_by(const Recorder* recorder) { return recorder != nullptr && has_number(sampled_thread()) ? sampled_thread() : 0; }
 
-// The memory in which a stack of the calling thread may be looked up: null where there is none, and where it would not do, since
-// Python's functions are more than the C frames that it knows.
+// Returns `memo` if a stack of the calling thread may be recalled from it, otherwise null: if there is no memo, or if
+// Python frames are recorded, since the memo knows only the C frames.
 StackMemo* usable(StackMemo* memo) { return SEEMALLOC_UNLIKELY(runs_python()) ? nullptr : memo; }
 
-// A place to remember a stack in; null where there is no memory for stacks, which may become larger.
+// Returns an entry for a new stack; null without a memo. Enlarges the memo if it is crowded.
 StackMemo::Entry* begin_entry(StackMemo* memo, const Registers& registers, uintptr_t site, size_t max_depth, uint64_t interval_bytes) {
   if (memo == nullptr) return nullptr;
   if (memo->is_crowded(interval_bytes <= 1)) memo->enlarge();
   return memo->begin(registers, site, max_depth);
 }
 
-// Walks the stack above `registers`, and remembers it when there is a memory for it.
+// Walks the stack above `registers`, and stores it in the memo if there is one.
 SEEMALLOC_NOINLINE Bucket* find_bucket_by_walk(const Registers& registers, const Allocation& allocation, uintptr_t site,
                                                size_t max_depth, Recorder* recorder, StackMemo* memo) {
   StackMemo::Entry* entry = begin_entry(memo, registers, site, max_depth, allocation.interval_bytes);
@@ -111,7 +113,7 @@ SEEMALLOC_NOINLINE Bucket* find_other_bucket(StackMemo::Entry& entry, const Buck
 Recorder* make_recorder() { return static_cast<Recorder*>(os::arena_allocate(sizeof(Recorder), alignof(Recorder))); }
 
 void adopt_recorder(Recorder& recorder) {
-  if (recorder.busy) recorder.ids = IdCache{};  // they may be half taken: at most two batches are lost
+  if (recorder.busy) recorder.ids = IdCache{};  // may have been interrupted in mid-update; loses at most two batches
   recorder.busy = false;
   recorder.pace.restart();
   recorder.memo.clear();
@@ -154,7 +156,7 @@ SEEMALLOC_NOINLINE const InternedStack* find_death_by_walk(const Registers& regi
   return interned;
 }
 
-// The caller frees a block that the bucket has counted already.
+// Records the stack that frees a block. The bucket has counted the block already.
 SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth, Recorder* recorder) {
   Registers registers;
   take_registers(&registers);
@@ -164,7 +166,7 @@ SEEMALLOC_NOINLINE void note_death(Bucket& bucket, FreedBy by, size_t max_depth,
   if (recorder != nullptr) {
     memo = usable(&recorder->deaths);
   } else if (os::inner_calls) {
-    return;  // counted as one of an unknown stack
+    return;  // counted with an unknown stack
   }
   StackMemo::Entry* known = memo != nullptr ? memo->find(registers, 0, max_depth) : nullptr;
   const InternedStack* stack = known != nullptr ? known->stack : find_death_by_walk(registers, *lifetimes, max_depth, memo, bucket.key.interval_bytes);
@@ -182,7 +184,8 @@ FreedBy freed_by(const Recorder* recorder, const LeftSample& left) {
   return recorder != nullptr && left.thread == left.bucket->owner ? FreedBy::kOwner : FreedBy::kSame;
 }
 
-// For all threads first: who reads the other way round never finds more of one.
+// Counts for all threads first, then by thread. A reader that loads in the opposite order never finds a thread's count
+// above the total.
 SEEMALLOC_NOINLINE bool count_left_slow(const Recorder* recorder, const LeftSample& left, uint64_t lived_ns, bool by_thread) {
   FreedBy by = freed_by(recorder, left);
   if (!left.bucket->count_left(by, lived_ns, left.requested_bytes)) {
@@ -293,10 +296,11 @@ void RowSums::add(const BucketRow& row) {
   allocated_.add(row.alloc_objects(), row.weight, row.bytes());
   in_use_.add(row.live_objects(), row.weight, row.bytes());
   if (row.live_samples == 0) return;
-  int64_t counted = static_cast<int64_t>(row.live_asked_bytes);  // of a block with 4 GiB of slack less than there is comes back
+  // May be negative if blocks with more than 4 GiB of slack were freed: the recorded slack saturates there.
+  int64_t counted = static_cast<int64_t>(row.live_asked_bytes);
   double asked = counted > 0 ? static_cast<double>(counted) : 0;
   totals_.inuse_requested_bytes += row.weight * asked;
-  // Blocks of a row are of one class: what was asked for is much the same for all.
+  // Blocks of a row have one size class, so their requested sizes are nearly equal.
   requested_.add(row.live_objects(), row.weight, asked / static_cast<double>(row.live_samples));
 }
 

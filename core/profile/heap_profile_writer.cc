@@ -1,7 +1,8 @@
-// The profiles that are made of buckets: what each kind makes of one, and what all say about what they could not see.
+// Writes the profiles that are made from buckets: the rows of each kind, and the comments on coverage and gaps that all
+// kinds share.
 //
-// One pass copies the buckets' counters; everything after that (reading /proc, encoding) works on the copy and on
-// stacks, which never change. No lock is held at any time.
+// One pass copies the buckets' counters. Everything after that (reading /proc, encoding) works on the copy and on the
+// interned stacks. No lock is held at any time.
 #include <cstdint>
 
 #include "core/base/text.h"
@@ -26,17 +27,19 @@ struct Snapshot {
   RowSums sums;
   ExactBytes exact;
   uint64_t other_interval_samples = 0;
-  uint64_t baseline_ns = 0, baseline_bytes = 0, baseline_live_bytes = 0;  // when it was set, what had been allocated, and was in use; 0: never, not known
+  // The time when the baseline was set (0: never), and the bytes allocated until then and live at that time (0:
+  // unknown).
+  uint64_t baseline_ns = 0, baseline_bytes = 0, baseline_live_bytes = 0;
   uint32_t peak_epoch = 0;
 };
 
-// What a kind makes of the buckets.
+// The properties of a profile kind that is made from buckets.
 struct RowKind {
   unsigned value_count;
   ValueType types[kMostValues];
   bool (*has)(const BucketRow& row);
-  void (*values)(const BucketRow& row, int64_t* out);  // null: rows are written by `write`, or by whom the kind's entry says
-  void (*about)(ProfileEncoder& encoder, const Snapshot& snapshot);  // what it covers; may be null
+  void (*values)(const BucketRow& row, int64_t* out);  // null: `write` writes the rows, or the function named in the kind's entry
+  void (*about)(ProfileEncoder& encoder, const Snapshot& snapshot);  // comments on its coverage; may be null
   void (*write)(ProfileEncoder& encoder, const BucketRow& row, uint64_t interval_bytes) = nullptr;
 };
 
@@ -45,7 +48,7 @@ void put_pair(double objects, const BucketRow& row, int64_t* out) {
   out[1] = rounded(objects * row.bytes());
 }
 
-// What was allocated, and what the samples say to that.
+// Writes the allocated bytes: the estimate from samples and, if known, the exact number.
 void note_allocated(const Notes& notes, const SampleTotals& totals, bool exact_known, uint64_t exact_bytes,
                        const char* since) {
   FixedText<256> text;
@@ -57,7 +60,7 @@ void note_allocated(const Notes& notes, const SampleTotals& totals, bool exact_k
 
 // ---- heap, allocs, remote ----
 
-// Rows without both were made for a sample that was dropped; or all that was resized into it has left.
+// A row without either was made for a sample that was dropped, or all samples resized into it have been freed.
 bool has_samples(const BucketRow& row) { return row.alloc_samples != 0 || row.live_samples != 0; }
 void heap_values(const BucketRow& row, int64_t* out) {
   put_pair(row.alloc_objects(), row, out);
@@ -70,7 +73,8 @@ void alloc_values(const BucketRow& row, int64_t* out) { put_pair(row.alloc_objec
 bool has_remote_frees(const BucketRow& row) { return row.elsewhere_samples != 0; }
 void remote_values(const BucketRow& row, int64_t* out) { put_pair(row.elsewhere_objects(), row, out); }
 
-// "WHAT: … bytes estimated", of so many samples of each row.
+// Appends an estimate in bytes with its standard error, for the blocks that samples_of(row) samples of each row stand
+// for.
 template <typename SamplesOf>
 void append_estimate(Text& text, const char* what, const Snapshot& snapshot, SamplesOf samples_of) {
   double bytes = 0;
@@ -91,7 +95,7 @@ void about_remote_frees(ProfileEncoder& encoder, const Snapshot& snapshot) {
   encoder.comment(text);
 }
 
-// Sampling may have begun late.
+// The duration starts at the first sample: sampling may have started late.
 void cover_all(ProfileEncoder& encoder, const Snapshot&) {
   uint64_t first = records.first_sample_ns.load(std::memory_order_relaxed);
   if (first != 0) encoder.duration(minus(os::monotonic_ns(), first));
@@ -179,7 +183,8 @@ void about_churn(ProfileEncoder& encoder, const Snapshot& snapshot) {
   encoder.comment(text);
 }
 
-// What was freed, and what the samples say to that. Its estimate is that of the rows: those whose lives were lost are in neither.
+// Writes the freed bytes: the estimate from samples and, if known, the exact number. The estimate is the sum of the
+// rows; samples whose lifetimes were lost are in neither.
 void note_freed(const Notes& notes, const Snapshot& snapshot) {
   FixedText<256> text;
   append_estimate(text, "freed", snapshot, [](const BucketRow& row) { return count_deaths(*row.bucket).all; });
@@ -189,7 +194,7 @@ void note_freed(const Notes& notes, const Snapshot& snapshot) {
 
 // ---- lifetime ----
 
-// Blocks that were resized to this size may have come and died.
+// A bucket without allocations may have frees: of blocks that were resized to its size.
 bool has_lives(const BucketRow& row) {
   bool has_died = false;
   for (FreedBy by : kFreedBys) has_died |= row.bucket->lifetimes(by) != nullptr;
@@ -265,10 +270,10 @@ void take_snapshot_once(const RowKind& kind, uint64_t interval_bytes, Snapshot* 
   });
 }
 
-// False when memory was refused.
+// Returns false if memory was refused.
 bool take_snapshot(const RowKind& kind, uint64_t interval_bytes, Snapshot* out) {
   out->rows.reserve(records.buckets.size());
-  // A mark of the peak that is passed, or a baseline that is set, in the middle: once more, but not for ever.
+  // If a new peak is reached or a baseline is set during a pass, the pass is repeated, at most twice.
   for (int tries = 0; tries < 3; tries++) {
     uint32_t version = records.baseline.version.load(std::memory_order_acquire);
     take_snapshot_once(kind, interval_bytes, out);
@@ -285,7 +290,8 @@ void note_count(const Notes& notes, uint64_t count, const char* what) {
   notes.add(text);
 }
 
-// What a reader must know to trust the figures, or not. `seemalloc top` reads these lines (tool/report: window.go, error.go, cpu.go).
+// Writes the facts that a reader needs to judge the figures. `seemalloc top` parses these lines (tool/report:
+// window.go, error.go, cpu.go).
 void write_notes(const Notes& notes, const Snapshot& snapshot, uint64_t interval_bytes, Kind kind) {
   SampleTotals totals = snapshot.sums.totals();
   FixedText<256> text;
@@ -302,7 +308,7 @@ void write_notes(const Notes& notes, const Snapshot& snapshot, uint64_t interval
   text << "requested: " << rounded(totals.inuse_requested_bytes) << " bytes of those in use estimated, standard error "
        << rounded(totals.inuse_requested_bytes_stderr) << " bytes";
   notes.add(text);
-  // `since` has one of its own; these two are of what is, or was, in use.
+  // The kind `since` writes its own note. The other two are about blocks that are, or were, live.
   bool in_use_only = kind == Kind::kPeak || kind == Kind::kThreads;
   if (!in_use_only && kind != Kind::kSince) {
     note_allocated(notes, totals, snapshot.exact.allocated != 0, snapshot.exact.allocated, "since the start");
@@ -330,7 +336,7 @@ unsigned bucket_labels(const BucketKey& key, uint64_t interval_bytes, Label* lab
   labels[count++] = {"bytes", static_cast<int64_t>(key.allocated_bytes), "bytes"};
   if (key.asked_log2() != 0) labels[count++] = {"asked", int64_t{1} << (key.asked_log2() - 1), "bytes"};
   if (key.moved()) labels[count++] = {"moved", 1, "count"};
-  // What everybody is a sample of has no chance that a reader would want to know.
+  // If every block is recorded, there is no probability that a reader would need.
   bool by_chance = key.interval_bytes > 1;
   if (by_chance && key.drawn_bytes != key.allocated_bytes) labels[count++] = {"drawn", static_cast<int64_t>(key.drawn_bytes), "bytes"};
   if (key.interval_bytes != interval_bytes) labels[count++] = {"interval", static_cast<int64_t>(key.interval_bytes), "bytes"};
@@ -345,7 +351,7 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, Exa
   os::Scratch<ProfileEncoder> memory;
   if (!memory) return false;
   ProfileEncoder& encoder = *memory;
-  if (kind == Kind::kDeaths) encoder.show_allocator();  // below an allocation is where the block was freed
+  if (kind == Kind::kDeaths) encoder.show_allocator();  // the freeing stack is below the allocating one
   if (!take_snapshot(rows, interval_bytes, &snapshot)) return false;
   if (!encoder.begin(rows.types, rows.value_count, {"space", "bytes"}, interval_bytes)) return false;
   write_notes(encoder.notes(), snapshot, interval_bytes, kind);
@@ -365,7 +371,7 @@ bool heap_profile_to_buffer(Buffer* out, uint64_t interval_bytes, Kind kind, Exa
 void heap_profile_notes(const Notes& notes, uint64_t interval_bytes, ExactBytes exact) {
   Snapshot snapshot;
   snapshot.exact = exact;
-  // Its rows are not asked for: of the threads' kind a bucket makes none.
+  // The rows are not needed: for kThreads, a bucket makes none.
   take_snapshot_once(kRowKinds[static_cast<unsigned>(Kind::kThreads)], interval_bytes, &snapshot);
   write_notes(notes, snapshot, interval_bytes, Kind::kHeap);
 }

@@ -13,7 +13,7 @@ bool by_thread(const Held& a, const Held& b) { return a.thread != b.thread ? a.t
 bool by_bucket(const Held& a, const Held& b) { return a.bucket != b.bucket ? a.bucket < b.bucket : a.thread < b.thread; }
 }  // namespace
 
-// Requires: there is an empty place.
+// Requires: there is an empty slot.
 Held& HeldCounts::place_of(const Bucket* bucket, uint32_t thread) {
   size_t mask = pairs_.size() - 1;
   for (size_t i = mix(bucket->hash, thread) & mask;; i = (i + 1) & mask) {
@@ -22,13 +22,13 @@ Held& HeldCounts::place_of(const Bucket* bucket, uint32_t thread) {
   }
 }
 
-// Moves what is there into twice as many places.
+// Moves the entries into a table with twice as many slots.
 bool HeldCounts::grow() {
   GrowArray<Held> before;
   before.swap(pairs_);
   size_t places = before.size() == 0 ? kFirstPlaces : 2 * before.size();
   if (!pairs_.reserve(places)) return false;
-  pairs_.set_size(places);  // fresh memory: zeros
+  pairs_.set_size(places);  // fresh memory is zero
   for (size_t i = 0; i < before.size(); i++) {
     if (before[i].bucket != nullptr) place_of(before[i].bucket, before[i].thread) = before[i];
   }

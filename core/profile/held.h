@@ -1,7 +1,8 @@
-// What is in use of each bucket, by the thread that allocated it: counted from the live table when a profile is written.
+// Live samples per bucket and allocating thread, counted from the live table when a profile is written.
 //
-// Buckets know no threads: counting by both would multiply them (decision 0042). Threads: one per object, of its own making; takes no
-// lock. Memory: 24 bytes for each pair that there is, up to 4 times as much while they are counted.
+// Buckets have no thread in their key: that would multiply their number (decision 0042). Threads: each object is used
+// by the one thread that made it; takes no lock. Memory: 24 bytes per existing pair, up to 4 times as much while
+// counting.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +16,14 @@ struct Bucket;
 
 struct Held {
   const Bucket* bucket;
-  uint32_t thread;  // its number; 0: one of the other threads
+  uint32_t thread;  // its number; 0: a thread without a number
   uint64_t samples;
 };
 
 class HeldCounts {
  public:
   enum class Order { kByThread, kByBucket };
-  // Counts what is alive. False when memory was refused.
+  // Counts the live samples. Returns false if memory was refused.
   bool take(Order order);
   const Held* begin() const { return pairs_.data(); }
   const Held* end() const { return pairs_.data() + pairs_.size(); }
@@ -32,7 +33,7 @@ class HeldCounts {
   bool grow();
   Held& place_of(const Bucket* bucket, uint32_t thread);
 
-  GrowArray<Held> pairs_;  // while they are counted a table by hash, whose size is a power of two: a place without a bucket is empty
+  GrowArray<Held> pairs_;  // while counting: a hash table whose size is a power of two; a slot with a null bucket is empty
   size_t count_ = 0;
 };
 

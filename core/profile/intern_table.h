@@ -1,12 +1,12 @@
-// A set of records that only grows: each distinct record is kept once, for ever, at a fixed address.
+// InternTable: a set of records that only grows. Each distinct record is stored once, forever, at a fixed address.
 //
-// Used for stacks and buckets. Open addressing over arrays of pointers, in shards by hash; records and arrays come from
-// the arena. An array that was outgrown is left where it is (readers may be in it), so arrays cost at most twice the
-// current ones: ≤ 43 bytes per record.
-// Threads: find() and for_each() take no lock; inserting takes the lock of one shard.
-// Invariants: 1. a slot goes from null to a record once and never changes again; 2. a published array holds every
-// record inserted before it was published; 3. an array always has a null slot, which ends a search; 4. the decision
-// that a record is new is made under the shard's lock on the newest array: no duplicates.
+// Used for stacks and buckets. Open addressing over arrays of pointers, sharded by hash; records and arrays are
+// allocated from the arena. An outgrown array is never freed (readers may still use it), so arrays take at most twice
+// the memory of the current ones: ≤ 43 bytes per record.
+// Threads: find() and for_each() take no lock; an insertion takes the lock of one shard.
+// Invariants: 1. a slot changes from null to a record once and never again; 2. a published array has every record
+// inserted before it was published; 3. an array always has a null slot, which ends a search; 4. the decision that a
+// record is new is made under the shard's lock on the newest array, so there are no duplicates.
 #pragma once
 
 #include <atomic>
@@ -20,20 +20,21 @@
 
 namespace seemalloc::profile {
 
-// Mixes two words into a hash; both orders of arguments differ.
+// Mixes two words into a hash. The order of the arguments matters.
 inline uint64_t mix(uint64_t a, uint64_t b) {
   __extension__ using Wide = unsigned __int128;
   Wide product = static_cast<Wide>(a ^ 0x9E3779B97F4A7C15u) * (b ^ 0xD6E8FEB86659FD93u);
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-// Record has a member `uint64_t hash`, set before it is inserted.
+// Record has a member `uint64_t hash`, which is set before the insertion.
 template <typename Record>
 class InternTable {
  public:
   constexpr InternTable() = default;
 
-  // The record with this hash for which equal(record) holds. May miss one that is being inserted at this moment.
+  // Returns the record with this hash for which equal(record) holds. May miss a record that is being inserted
+  // concurrently.
   template <typename Equal>
   Record* find(uint64_t hash, Equal equal) const {
     // Pairs with the release store in with_room_locked().
@@ -41,8 +42,8 @@ class InternTable {
     return slots == nullptr ? nullptr : find_in(*slots, hash, equal);
   }
 
-  // The same, made by make() and kept if there was none. Null when memory is refused. make() runs under the shard's
-  // lock and returns a complete record or null.
+  // Like find(), but inserts the result of make() if there is no such record. Returns null if memory is refused. make()
+  // runs under the shard's lock and returns a complete record or null.
   template <typename Equal, typename Make>
   Record* find_or_insert(uint64_t hash, Equal equal, Make make) {
     if (Record* known = find(hash, equal)) return known;
@@ -62,7 +63,7 @@ class InternTable {
     return record;
   }
 
-  // visit(record) for every record inserted before the call began, and perhaps some inserted since.
+  // Calls visit(record) for every record inserted before the call began, and perhaps for some inserted since.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (const Shard& each : shards_) {
@@ -132,7 +133,7 @@ class InternTable {
     return slots;
   }
 
-  // The array to insert one more record into: at most 3/4 full, or fuller when a larger one is refused.
+  // Returns the array for the insertion of one more record: at most 3/4 full, or fuller if a larger one is refused.
   Slots* with_room_locked(Shard& home, Slots* slots) {
     size_t count = home.count.load(std::memory_order_relaxed);
     size_t capacity = slots == nullptr ? 0 : slots->mask + 1;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr unsigned kMostLabels = kBucketLabels + 6 + kThreadLabels;
 
-// Freed blocks: the sums of some records.
+// Sums over the freed blocks of some records.
 struct FreedSums {
   uint64_t counts[kAgeClasses] = {};
   uint64_t count = 0;
@@ -42,7 +42,7 @@ struct FreedSums {
     least = std::min(least, more.least);
     most = std::max(most, more.most);
   }
-  // What is left of `all` without a part of it.
+  // The rest of `all` without `part`.
   static FreedSums rest(const FreedSums& all, const FreedSums& part) {
     FreedSums rest = all;
     rest.count = 0;
@@ -52,7 +52,8 @@ struct FreedSums {
     return rest.count != 0 ? rest : FreedSums{};
   }
 
-  // Of a rest the least and the most are bounds, and sums are as exact as doubles: no age lies outside of the classes that have some.
+  // For a rest(), least and most are only bounds, and the sums have rounding errors. So ages are clamped to the age
+  // classes with a count.
   uint64_t least_age() const { return std::clamp(least, least_of(first()), most_of(first())); }
   uint64_t most_age() const { return std::max(least_age(), std::clamp(most, least_of(last()), most_of(last()))); }
   double mean() const {
@@ -79,10 +80,10 @@ struct FreedSums {
   static uint64_t most_of(unsigned age_class) { return kAgeClassEnds_ns[age_class] - 1; }
 };
 
-// What is known of one bucket's blocks of one thread, or of the other ones.
+// The sums for one bucket's blocks of one thread, or of the other threads.
 struct Lives {
   uint64_t alive = 0;
-  FreedSums same, another;  // freed by the thread that allocated them, by another one
+  FreedSums same, another;  // freed by the thread that allocated them, or by another one
 };
 
 // The rows of one bucket.
@@ -121,7 +122,8 @@ class LifeRows {
     encoder_.row(row_.bucket->stack->pcs(), row_.bucket->stack->depth, values, labels_, label_count);
   }
 
-  // Objects and bytes. Rows may be of a sample each: what all of them were rounded to is what their sum is.
+  // Adds objects and bytes. A row may have a single sample, so rounding is cumulative: the rows add up to the rounded
+  // total.
   void add(uint64_t samples, uint64_t& before, int64_t* values) {
     auto both = [&](int sign) {
       double objects = row_.weight * static_cast<double>(before);
@@ -140,7 +142,8 @@ class LifeRows {
   unsigned common_;
 };
 
-// The records of threads, sorted by bucket and thread: which thread's each is now may be another's a moment later.
+// Records by thread, sorted by bucket and thread. `thread` is the record's thread when it was read; the record may be
+// given to another thread at any time.
 struct OfThread {
   const Bucket* bucket;
   uint32_t thread;
@@ -148,13 +151,13 @@ struct OfThread {
 };
 bool before(const OfThread& a, const OfThread& b) { return a.bucket != b.bucket ? a.bucket < b.bucket : a.thread < b.thread; }
 
-// What is known by thread, and is read from the front while buckets are gone through in the order of their addresses.
+// A sorted list of data by thread, consumed from the front while buckets are visited in the order of their addresses.
 template <typename Each>
 struct Queue {
   const Each* next;
   const Each* end;
 
-  // The first that the bucket has of the thread or a later one.
+  // The next entry of the bucket; null if there is none.
   const Each* of(const Bucket* bucket) {
     while (next != end && next->bucket < bucket) next++;
     return next != end && next->bucket == bucket ? next : nullptr;
@@ -165,7 +168,8 @@ class LifetimeWriter {
  public:
   LifetimeWriter(ProfileEncoder& encoder, uint64_t interval_bytes) : encoder_(encoder), interval_bytes_(interval_bytes) {}
 
-  // What threads' records have before what is counted for all: see count_left_slow().
+  // Collects the records by thread and the live samples. Records by thread are read before the counts for all threads;
+  // see count_left_slow().
   bool take() {
     records.threads.refresh();
     records.thread_lives.for_each([&](const ThreadLives& record) {
@@ -179,12 +183,12 @@ class LifetimeWriter {
     return true;
   }
 
-  // Requires: of a bucket behind the last one.
+  // Requires: the bucket's address is above that of the previous call.
   void write(const BucketRow& row) {
     const Bucket* bucket = row.bucket;
     LifeRows rows(encoder_, row, interval_bytes_);
     Lives others;
-    FreedSums same, another;  // of threads that are known, without what the bucket's own thread freed alone
+    FreedSums same, another;  // sums over known threads, without the bucket's record for kOwner
     bool owner_done = !has_number(bucket->owner);
     for (;;) {
       const OfThread* freed = lives_.of(bucket);
@@ -194,7 +198,7 @@ class LifetimeWriter {
       if (held != nullptr) number = std::min(number, held->thread);
       if (!owner_done) number = std::min(number, bucket->owner);
       if (number == UINT32_MAX) break;
-      Lives lives;  // without what is in the bucket's own record
+      Lives lives;  // without the bucket's record for kOwner
       if (held != nullptr && held->thread == number) lives.alive = held->samples, alive_.next++;
       for (; freed != nullptr && freed->thread == number; freed = lives_.of(bucket)) {
         bool by_same = freed->record->way == static_cast<unsigned>(FreedBy::kSame);
@@ -254,7 +258,7 @@ class LifetimeWriter {
   uint64_t other_samples_ = 0;
 };
 
-// The deaths first: they are counted after what they are part of.
+// Reads the deaths first: each is counted after the record that includes it.
 DeathCounts count_deaths(const Lifetimes& lifetimes) {
   DeathCounts counts;
   for (const Death* each = lifetimes.deaths(); each != nullptr; each = each->next) counts.known += each->count.load(std::memory_order_acquire);

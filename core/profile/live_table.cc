@@ -42,7 +42,7 @@ SampleId LiveTable::add(const LiveSample& sample) {
 LeftSample LiveTable::remove(SampleId id, IdCache& cache) {
   Record* gone = record(id);
   Bucket* bucket = gone->bucket.load(std::memory_order_relaxed);
-  CHECK(bucket != nullptr);  // freed twice: an id in two places would corrupt the lists (invariant 1)
+  CHECK(bucket != nullptr);  // double free: an id in two places would corrupt the lists (invariant 1)
   LeftSample left{bucket, bucket->key.allocated_bytes - gone->slack_bytes, gone->birth_ns, gone->thread};
   gone->bucket.store(nullptr, std::memory_order_relaxed);
   gone->slack_bytes = cache.head;
@@ -103,13 +103,13 @@ bool LiveTable::refill(IdCache& cache) {
   return true;
 }
 
-// Requires: the global lock.
+// Requires: the global lock is held.
 bool LiveTable::carve_batch_locked(IdCache& cache) {
   uint64_t first = fresh_.load(std::memory_order_relaxed);
   if (first == kMaxIds) return false;
   if (first % (size_t{1} << kChunkBits) == 0 && !make_chunk_locked(first)) return false;
   for (uint64_t id = first + kBatch; id-- > first;) {
-    if (id == 0) break;  // invariant 3: the first batch is one short
+    if (id == 0) break;  // invariant 3: the first batch has one id fewer
     record(static_cast<SampleId>(id))->slack_bytes = cache.head;
     cache.head = static_cast<SampleId>(id);
     cache.count++;

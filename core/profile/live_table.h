@@ -1,11 +1,12 @@
-// The live table: one record per sampled block that is alive, found by its SampleId.
+// LiveTable: the sampled blocks that are still alive, indexed by SampleId.
 //
-// Records stand in chunks that never move, found through a two-level directory; ids are recycled. A thread takes ids
-// from a cache of its own (IdCache) or, without one, from the shared one; full batches go through one global list, so a
-// thread that only frees feeds one that only allocates and the table stays as large as its peak (plus 2 batches each).
-// Threads: any; a cache is one thread's. Locks: the shared cache's, then the global one, then the arena's.
-// Invariants: 1. an id is in exactly one place: alive, a cache's list, or a global batch; 2. a batch on the global list
-// and `full` hold exactly kBatch ids; 3. id 0 is never handed out.
+// Records are in chunks that never move, found through a two-level directory; ids are recycled. A thread takes ids from
+// its own cache (IdCache) or, without one, from the shared cache. Full batches go through one global list. So a thread
+// that only frees supplies a thread that only allocates, and the table is never larger than its peak (plus 2 batches
+// per cache).
+// Threads: any; a cache belongs to one thread. Lock order: the shared cache's lock, the global lock, the arena's lock.
+// Invariants: 1. an id is in exactly one place: alive, in a cache's list, or in a global batch; 2. a batch on the
+// global list or in `full` has exactly kBatch ids; 3. id 0 is never allocated.
 #pragma once
 
 #include <atomic>
@@ -20,15 +21,15 @@
 
 namespace seemalloc::profile {
 
-// What is known of one live sample.
+// The record of one live sample.
 struct LiveSample {
-  Bucket* bucket;  // stack, allocated bytes, interval
+  Bucket* bucket;  // has the stack, the allocated bytes and the interval
   size_t requested_bytes;
   uint64_t birth_ns;  // CLOCK_MONOTONIC, see life_clock_ns()
-  uint32_t thread;    // which allocated it (sampled_threads.h)
+  uint32_t thread;    // that allocated it (sampled_threads.h)
 };
 
-// What is known of one that was removed.
+// The record of a sample that was removed.
 struct LeftSample {
   Bucket* bucket;
   size_t requested_bytes;
@@ -36,27 +37,28 @@ struct LeftSample {
   uint32_t thread;
 };
 
-// Ids that are not in use.
+// A cache of free ids.
 struct IdCache {
   uint32_t count = 0;  // ids in `head`
   SampleId head = 0;
-  SampleId full = 0;  // a whole batch in reserve, or 0
+  SampleId full = 0;  // a full batch in reserve, or 0
 };
 
 class LiveTable {
  public:
   constexpr LiveTable() = default;
 
-  // Records a live sample; 0 when memory or ids are used up.
+  // Records a live sample. Returns 0 if memory or ids are exhausted.
   SampleId add(const LiveSample& sample, IdCache& cache);
   SampleId add(const LiveSample& sample);
-  // Forgets it. Returns the bucket it was in, and who allocated it. Requires: id is alive.
+  // Removes a sample. Returns its record. Requires: id is alive.
   LeftSample remove(SampleId id, IdCache& cache);
   LeftSample remove(SampleId id);
   LiveSample get(SampleId id) const;
-  // The same of an id that may be freed meanwhile: its bucket is null then, or what is told is of another sample.
+  // Like get(), for an id that may be freed concurrently. In that case the returned bucket is null, or the record is
+  // that of another sample.
   LiveSample get_if_alive(SampleId id) const;
-  // visit(sample) for those that are alive; of what comes and goes meanwhile some.
+  // Calls visit(sample) for each live sample. Of the samples added or removed during the call, some are visited.
   template <typename Visit>
   void for_each_alive(Visit visit) const {
     uint64_t end = capacity();
@@ -65,9 +67,9 @@ class LiveTable {
       if (sample.bucket != nullptr) visit(sample);
     }
   }
-  // Requires: id is alive, nobody else changes or removes it meanwhile.
+  // Requires: id is alive, and no other thread changes or removes it meanwhile.
   void set_size(SampleId id, Bucket* bucket, size_t requested_bytes);
-  // Records that have ever been made; ids go up to this.
+  // The number of records ever made. All ids are below it.
   size_t capacity() const { return fresh_.load(std::memory_order_acquire); }  // pairs with carve_batch_locked()
 
   void lock_all();
@@ -83,8 +85,8 @@ class LiveTable {
   struct Record {
     std::atomic<Bucket*> bucket;  // null when free
     uint64_t birth_ns;
-    uint32_t slack_bytes;  // allocated - requested; of a free record the next id of its list
-    uint32_t thread;       // of a free record that leads a global batch the next batch
+    uint32_t slack_bytes;  // allocated - requested; in a free record: the next id of its list
+    uint32_t thread;       // in a free record that heads a global batch: the next batch
   };
   struct Leaf {
     std::atomic<Record*> chunks[size_t{1} << kLeafBits];
@@ -100,7 +102,7 @@ class LiveTable {
   IdCache shared_;
   alignas(kCacheLineBytes) Lock global_lock_;
   SampleId batches_ = 0;
-  std::atomic<uint64_t> fresh_{0};  // ids below have been carved; written under global_lock_
+  std::atomic<uint64_t> fresh_{0};  // ids below this have been carved; written under global_lock_
   std::atomic<Leaf*> root_[size_t{1} << kRootBits] = {};
 };
 

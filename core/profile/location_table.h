@@ -1,4 +1,5 @@
-// Numbers the distinct addresses of a profile from 1 on. Scratch memory of one profile; never malloc. Threads: one.
+// LocationTable: numbers the distinct addresses of a profile, starting at 1. Scratch memory of one profile; never uses
+// malloc. Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ class LocationTable {
     if (slots_ != nullptr) os::unmap(slots_, capacity_ * sizeof(Slot), os::Reason::kReport);
   }
 
-  // The address's number; `*is_new` when this call gave it. 0 when memory is refused.
+  // Returns the address's number; `*is_new` tells whether this call assigned it. Returns 0 if memory is refused.
   uint64_t number(uintptr_t address, bool* is_new) {
     *is_new = false;
     if ((count_ + 1) * 2 > capacity_ && !grow()) return 0;
@@ -35,7 +36,7 @@ class LocationTable {
 
   struct Slot {
     uintptr_t address;
-    uint64_t id;  // 0: free
+    uint64_t id;  // 0: free slot
   };
 
   Slot& find(uintptr_t address) {

@@ -13,7 +13,7 @@ namespace seemalloc::profile {
 
 namespace {
 
-// Walks over one line of the table.
+// Parses one line of the table.
 struct Cursor {
   const char* at;
   const char* end;
@@ -84,7 +84,7 @@ bool Mappings::parse_text(uintptr_t entry) {
   return !text_.failed() && !mappings_.failed();
 }
 
-// A line: start-limit permissions offset device inode    path
+// The format of a line: start-limit permissions offset device inode    path
 void Mappings::add_line(size_t at, size_t end) {
   Cursor cursor{text_.data() + at, text_.data() + end};
   Mapping line = {};
@@ -106,7 +106,7 @@ void Mappings::add_line(size_t at, size_t end) {
   if (line.path_bytes > kDeletedBytes && memcmp(text_.data() + end - kDeletedBytes, kDeleted, kDeletedBytes) == 0) {
     line.path_bytes -= kDeletedBytes;
   }
-  if (line.path_bytes == 0) return;  // anonymous: generated code at most, of which no file tells more
+  if (line.path_bytes == 0) return;  // anonymous: at most generated code, which no file describes
 
   if (line.file_offset == 0) file_ = line;
   if (!executable) return;
@@ -114,7 +114,7 @@ void Mappings::add_line(size_t at, size_t end) {
                    memcmp(path(file_), path(line), line.path_bytes) == 0;
   line.file_start = same_file ? file_.start : 0;
   if (mappings_.size() != 0) {
-    // One segment may be several mappings of the kernel (huge pages, mprotect); it is one here.
+    // The kernel may split a segment into several mappings (huge pages, mprotect). They are merged here.
     Mapping& last = mappings_[mappings_.size() - 1];
     bool continues = last.limit == line.start && last.file_start == line.file_start && same_file &&
                      last.file_offset + (last.limit - last.start) == line.file_offset;

@@ -12,7 +12,7 @@
 namespace seemalloc::profile {
 namespace {
 
-constexpr size_t kMaxModules = 4096;  // 128 KiB of addresses; what is beyond is left as code without tables
+constexpr size_t kMaxModules = 4096;  // 128 KiB of addresses; modules beyond are treated as code without tables
 constexpr uint64_t kRefreshInterval_ns = 200 * kMillisecond_ns;
 constexpr size_t kMaxHeaders = 16;  // program headers of one module
 
@@ -21,9 +21,9 @@ struct Entry {
   std::atomic<uint64_t> identity{0};
 };
 
-// `version` is odd while the writer (who holds `lock`) is at work; readers compare it before and after. Every field is
-// stored with release and loaded with acquire, so whoever sees a new value also sees the version that announced it
-// (fences would do the same, but ThreadSanitizer does not know them).
+// `version` is odd while the writer, which holds `lock`, is writing; readers compare it before and after. Every field
+// is stored with release and loaded with acquire, so a reader that sees a new value also sees the odd version stored
+// before it (fences would do the same, but ThreadSanitizer does not support them).
 Entry entries[kMaxModules];
 std::atomic<uint32_t> entry_count{0};
 std::atomic<uint32_t> version{0};
@@ -67,18 +67,18 @@ bool read_module(uintptr_t start, Module* module) {
 
 namespace {
 
-// One line of /proc/self/maps, as far as we need it.
+// One line of /proc/self/maps, reduced to the fields that are needed.
 struct Mapping {
   uintptr_t start = 0;
   uint64_t offset = 0;
   bool readable = false;
-  bool named = false;  // has a file or a [name]: anonymous memory holds no modules
+  bool named = false;  // has a file or a [name]; anonymous memory contains no modules
 };
 
-// Parses the file character by character, so a line may lie across two reads.
+// Parses the file character by character, so a line may span two reads.
 class MapsParser {
  public:
-  // Feeds one character; true when `mapping()` is complete.
+  // Processes one character. Returns true if a line is complete; take() then returns it.
   bool feed(char c) {
     if (c == '\n') {
       field_ = 0;
@@ -146,7 +146,8 @@ void read_maps_locked() {
   entry_count.store(count, std::memory_order_release);
 }
 
-// Reads the list anew, unless that was just done or another thread (or the code this handler interrupted) is at it.
+// Reads the list again, unless that was done recently, or another thread (or the code that this signal handler
+// interrupted) is doing it.
 bool refresh() {
   uint64_t now = os::coarse_monotonic_ns();
   uint64_t last = refreshed_at_ns.load(std::memory_order_relaxed);
@@ -160,7 +161,7 @@ bool refresh() {
   return true;
 }
 
-// The last module that starts at or before `pc`.
+// Finds the last module that starts at or before `pc`.
 bool look_up(uintptr_t pc, Module* module) {
   uint32_t before = version.load(std::memory_order_acquire);
   if (before % 2 != 0) return false;
@@ -182,14 +183,14 @@ bool look_up(uintptr_t pc, Module* module) {
   return version.load(std::memory_order_relaxed) == before && pc >= module->start && pc < module->end;
 }
 
-// Fills in what is not in the table.
+// Fills in the fields that are not in the table.
 void describe(Module* module) {
   uintptr_t program_headers = getauxval(AT_PHDR);
   module->main_program = program_headers >= module->start && program_headers < module->end;
   module->permanent = module->main_program || holds_permanent_code(module->start, module->end);
 }
 
-// Invariant 3. Two system calls, so not asked of modules that cannot go.
+// Checks invariant 3. Takes two system calls, so modules that cannot be unloaded are not checked.
 bool is_still_there(const Module& module) {
   Module now;
   return module.permanent || (read_module(module.start, &now) && now.identity == module.identity);

@@ -1,4 +1,4 @@
-// Lines by which a profile says what it covers and what it could not see: comments of a profile.proto, `#` lines of a text.
+// Notes: lines that state the coverage and the gaps of a profile: comments of a profile.proto, `#` lines of a text.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ struct Notes {
   void* context;
 
   void add(const Text& text) const { line(context, text); }
-  // How many stacks there are, and of how many samples they are not whole.
+  // The number of stacks, and of samples whose stack is incomplete.
+  //
   void add_stacks(uint64_t distinct, uint64_t truncated_samples, uint64_t broken_samples) const {
     FixedText<256> text;
     text << "stacks: " << distinct << " distinct; " << truncated_samples << " samples with a truncated stack, " << broken_samples

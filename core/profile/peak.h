@@ -1,11 +1,13 @@
-// The high-water mark of the bytes in use, by the samples, and the figure of each bucket at that moment.
+// Peak: the high-water mark of live bytes, as estimated from samples, and the live samples of each bucket at that
+// moment.
 //
-// Nothing is copied when a mark is passed: the mark gets a new number (epoch), and a bucket keeps the count it had when it
-// changes for the first time afterwards; one that has not changed since has the same count still. Threads with a recorder
-// gather their changes, and tell of them when they are more than 1/1024 of the mark (and 4 KiB): that is how far a thread may
-// be off, and what spares a shared word in every sample. An operation under way in another thread while a mark is
-// passed may be counted on either side.
-// Threads: any; no lock. Cost: a load and a compare per sample, an addition by compare and exchange when a bucket changes for the first time after a mark.
+// Nothing is copied when a new mark is reached. The mark gets a new number (epoch). A bucket saves its count when it
+// changes for the first time after the mark; a bucket that has not changed since still has the count of that moment. A
+// thread with a recorder accumulates its changes and reports them when they exceed 1/1024 of the mark (and 4 KiB). This
+// bounds a thread's error, and avoids a shared word in every sample. An operation that is in progress in another thread
+// when a mark is reached may be counted on either side.
+// Threads: any; no lock. Cost: a load and a compare per sample; an addition and a compare-exchange when a bucket
+// changes for the first time after a mark.
 #pragma once
 
 #include <atomic>
@@ -21,13 +23,14 @@ class Peak {
  public:
   constexpr Peak() = default;
 
-  // Before the bucket's count of live samples changes.
+  // Called before the bucket's count of live samples changes.
   SEEMALLOC_ALWAYS_INLINE void keep(Bucket& bucket) {
     uint64_t word = bucket.at_peak.load(std::memory_order_relaxed);
     uint32_t now = epoch();
     if (SEEMALLOC_UNLIKELY(static_cast<uint32_t>(word >> 32) != now)) keep_slow(bucket, word, now);
   }
-  // After it: so many bytes more are in use, or less. `pending`: what this thread has not told yet; null: there is nowhere to gather.
+  // Called after the change: live bytes grow by `bytes`, which may be negative. `pending`: bytes that this thread has
+  // not reported yet; null: the thread has no place to accumulate them.
   SEEMALLOC_ALWAYS_INLINE void add(int64_t bytes, int64_t* pending) {
     if (SEEMALLOC_LIKELY(pending != nullptr)) {
       bytes += *pending;
@@ -39,13 +42,13 @@ class Peak {
     tell(bytes);
   }
 
-  // Live samples of the bucket when the mark of this epoch was passed.
+  // The bucket's live samples when the mark of this epoch was reached.
   uint64_t samples_at(const Bucket& bucket, uint32_t epoch_read) const;
   uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
-  int64_t in_use_bytes() const { return in_use_.load(std::memory_order_relaxed); }  // now, as far as threads have told
+  int64_t in_use_bytes() const { return in_use_.load(std::memory_order_relaxed); }  // now, as reported by threads
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t time_ns() const { return time_ns_.load(std::memory_order_relaxed); }  // os::coarse_monotonic_ns
-  // How far each thread that allocates may be off.
+  // The maximum error of each thread that allocates.
   int64_t grain_bytes() const { return kLeastGrain + beyond_least_grain_.load(std::memory_order_relaxed); }
 
  private:
@@ -56,7 +59,7 @@ class Peak {
 
   // Read with every sample, written at a new mark.
   alignas(kCacheLineBytes) std::atomic<uint32_t> epoch_{0};
-  std::atomic<int64_t> beyond_least_grain_{0};  // all of Records is zero at first: .bss
+  std::atomic<int64_t> beyond_least_grain_{0};  // relative, because all of Records is zero at first (.bss)
   std::atomic<int64_t> bytes_{0};
   std::atomic<uint64_t> time_ns_{0};
   alignas(kCacheLineBytes) std::atomic<int64_t> in_use_{0};

@@ -21,7 +21,8 @@ struct PoolName {
 };
 
 namespace {
-// Objects are summed up in units of 1/1024: what a sample adds when it comes it takes away exactly when it goes.
+// Objects are summed in units of 1/1024, so that the free of a sample subtracts exactly the amount that its allocation
+// added.
 constexpr double kUnitsPerObject = 1024;
 }  // namespace
 
@@ -53,7 +54,8 @@ Weighted weighted(uint64_t bytes, uint64_t interval_bytes) {
   return {static_cast<uint64_t>(rounded(weight * kUnitsPerObject)), static_cast<uint64_t>(rounded(weight * static_cast<double>(bytes)))};
 }
 
-// The bytes of the UTF-8 character that the text begins with; 0 where it begins with none. The text may end with it.
+// Returns the length of the UTF-8 character at the start of the text; 0 if there is no valid one. The text may end
+// within it.
 size_t character_bytes(const char* text) {
   auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   unsigned char first = byte(0);
@@ -62,15 +64,16 @@ size_t character_bytes(const char* text) {
   for (size_t i = 1; i < bytes; i++) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   }
-  // Longer than need be, halves of a pair, beyond the last one.
+  // Overlong forms, surrogates, values above U+10FFFF.
   if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0)) return 0;
   if ((first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) >= 0x90)) return 0;
   return bytes;
 }
 
-// What a profile can hold: strings there are UTF-8, and a label that is empty is none. Cut where a character begins.
+// Writes the name in a form that a profile can represent: strings are UTF-8, and an empty label counts as none. Long
+// names are cut at a character boundary.
 void write_name(const char* name, Text& out) {
-  constexpr char kNoCharacter[] = "\xEF\xBF\xBD";  // U+FFFD, for each byte that is in none
+  constexpr char kNoCharacter[] = "\xEF\xBF\xBD";  // U+FFFD, for each byte that is not part of a character
   while (*name != 0) {
     size_t bytes = character_bytes(name);
     size_t written = bytes != 0 ? bytes : sizeof(kNoCharacter) - 1;
@@ -119,7 +122,7 @@ PoolSite* intern_site(const PoolName* name, const Stack& stack) {
   return sites.find_or_insert(hash, equal, make);
 }
 
-// Release: whoever sees that a sample left sees that it came. Pairs with read().
+// Release: a thread that sees that a sample was freed also sees its allocation. Pairs with read().
 void count_left(const PoolSample& sample) {
   Weighted w = weighted(sample.bytes, sample.interval_bytes);
   sample.site->left_units.fetch_add(w.units, std::memory_order_release);

@@ -1,10 +1,11 @@
-// Memory pools: what programs with an arena of their own report of their blocks, by pool name and stack.
+// Memory pools: the blocks that programs with an arena of their own report, by pool name and stack.
 //
-// Blocks are sampled like those of malloc (sampler.h): who draws the sample points is the caller (core/api/pools_profiled.cc). Sums
-// are kept per name and stack, so memory is bounded by those and by the samples in use, not by how long a program runs or how
-// many pools it makes: pools of one name share their sums, and records of destroyed ones are used again.
-// Threads: any, off the fast path; never calls malloc. Locks: the pool list's, a table's shard, then the arena's; no two
-// of the first at a time.
+// Blocks are sampled like those of malloc (sampler.h); the caller draws the sample points (core/api/pools_profiled.cc).
+// Sums are stored per name and stack. So memory is bounded by these and by the live samples, and independent of how
+// long a program runs and how many pools it creates: pools of one name share their sums, and records of destroyed pools
+// are reused.
+// Threads: any, off the fast path; never calls malloc. Lock order: the pool list's or the lock of a table's shard, then
+// the arena's; a thread holds at most one of the former two.
 #pragma once
 
 #include <cstddef>
@@ -17,33 +18,36 @@ namespace seemalloc::profile {
 struct Pool;
 
 inline constexpr size_t kMaxPoolNameBytes = 47;
-// Pools of further names than these share one: "(other pools)".
+// Pools with further names share one name: "(other pools)".
 inline constexpr size_t kMostPoolNames = 1024;
 
-// Null when memory is refused. Longer names are cut.
+// Returns null if memory is refused. Longer names are cut off.
 Pool* create_pool(const char* name);
-// With all of its blocks. Requires: nobody uses it any more.
+// Destroys a pool with all of its blocks. Requires: no thread uses it any more.
 void destroy_pool(Pool* pool);
-// All of its blocks are gone, at once.
+// Frees all blocks of the pool at once.
 void reset_pool(Pool* pool);
 
-// The block, which has been drawn as a sample, is recorded with the caller's stack. False, counted, when memory is refused.
+// Records a block that was selected as a sample, with the caller's stack. Returns false and counts it as dropped if
+// memory is refused.
 bool record_pool_alloc(Pool* pool, uintptr_t block, uint64_t bytes, uint64_t interval_bytes, size_t max_depth);
-// False: it is no sample of any pool. One load.
+// Returns false if the block is not a sample of any pool. One load.
 bool may_be_pool_sample(uintptr_t block);
-// The block is gone. True when it was a sample of this pool.
+// Records the free of the block. Returns true if it was a sample of this pool.
 bool record_pool_free(Pool* pool, uintptr_t block);
 
 struct PoolTotals {
   uint64_t created, open;  // pools
   uint64_t samples, live_samples, dropped;
-  uint64_t stacks;  // those of different names apart
+  uint64_t stacks;  // the same stack counts once per pool name
   uint64_t truncated_samples, broken_samples;
   double inuse_bytes, inuse_bytes_stderr;
 };
 PoolTotals pool_totals();
 
-// alloc_objects, alloc_space, inuse_objects, inuse_space with the label pool. False when memory was refused.
+// Value types: alloc_objects, alloc_space, inuse_objects, inuse_space; label: pool. Returns false if memory was
+// refused.
+//
 bool pool_profile_to_buffer(Buffer* out, uint64_t interval_bytes);
 
 void lock_pools_for_fork();

@@ -1,12 +1,14 @@
-// PoolTable: the sampled blocks of memory pools that are in use, found by pool and address.
+// PoolTable: the live sampled blocks of memory pools, indexed by pool and address.
 //
-// A pool's free has only an address to go by, and nearly all blocks are no samples: may_hold() answers those with one load.
-// Open addressing in shards by pool; arrays come from the arena and double, one that was outgrown is left where it is (at most as
-// much again as the current ones). A pool's samples are a list, so that emptying it costs what it has.
-// Threads: any; each shard has a lock. may_hold() takes none: whoever frees a block has got it from whoever added it.
-// Invariants: 1. an array has at least a null slot, which ends a search; 2. from a record's home slot to where it stands no slot
-// is null: what stands behind a removed one moves up; 3. filter_[i] counts the records whose address falls to i; 4. a pool's records
-// are linked from Pool::first by their slots' numbers, each once: they are in one shard.
+// A pool's free has only an address, and nearly all blocks are not sampled: may_hold() detects those with one load.
+// Open addressing, sharded by pool. Arrays come from the arena and double in size; an outgrown array is never freed
+// (all outgrown arrays together are at most as large as the current ones). The samples of a pool form a list, so the
+// cost of emptying it is proportional to its samples.
+// Threads: any; each shard has a lock. may_hold() takes none: the thread that frees a block has received it from the
+// thread that added it.
+// Invariants: 1. an array has at least one null slot, which ends a search; 2. there is no null slot between a record's
+// home slot and its actual slot: records after a removed one move up; 3. filter_[i] counts the records whose address
+// hashes to i; 4. the records of a pool are linked from Pool::first by slot numbers, each once; they are in one shard.
 #pragma once
 
 #include <atomic>
@@ -24,10 +26,10 @@ struct PoolName;
 struct PoolSite;
 
 struct Pool {
-  Pool* next;  // of those that may be used again; else whatever it was
+  Pool* next;  // in the list of reusable pools; otherwise unspecified
   const PoolName* name;
   std::atomic<uint64_t> live_samples;
-  uint32_t first;  // the table's: where its list of samples begins, 0: it has none
+  uint32_t first;  // used by the table: start of the pool's list of samples; 0: none
 };
 
 struct PoolSample {
@@ -36,7 +38,7 @@ struct PoolSample {
   PoolSite* site;
   uint64_t bytes;
   uint64_t interval_bytes;
-  // The table's: 1 + the slots of the pool's next and previous sample, 0 at the ends.
+  // Used by the table: 1 + the slots of the pool's next and previous samples, 0 at the ends.
   uint32_t next = 0, previous = 0;
 };
 
@@ -44,10 +46,10 @@ class PoolTable {
  public:
   constexpr PoolTable() = default;
 
-  // False: no sample is at this address, in no pool.
+  // Returns false if no pool has a sample at this address.
   bool may_hold(uintptr_t block) const { return filter(block).load(std::memory_order_relaxed) != 0; }
 
-  // Requires: not in the table. False when memory is refused.
+  // Requires: not in the table. Returns false if memory is refused.
   bool add(const PoolSample& sample) {
     Shard& home = shard(sample.pool);
     LockGuard guard(home.lock);
@@ -58,7 +60,7 @@ class PoolTable {
     return true;
   }
 
-  // Takes the sample out; false when there is none.
+  // Removes the sample. Returns false if there is none.
   bool remove(uintptr_t block, const Pool* pool, PoolSample* out) {
     Shard& home = shard(pool);
     LockGuard guard(home.lock);
@@ -72,7 +74,7 @@ class PoolTable {
     return false;
   }
 
-  // Takes all samples of a pool out, until it has been `most`: taken(sample) for each, under a lock.
+  // Removes up to `most` samples of a pool, and calls taken(sample) for each, under a lock.
   template <typename Taken>
   void remove_all(const Pool* pool, uint64_t most, Taken taken) {
     Shard& home = shard(pool);
@@ -84,7 +86,7 @@ class PoolTable {
     }
   }
 
-  // visit(sample) for each, under a lock.
+  // Calls visit(sample) for each sample, under a lock.
   template <typename Visit>
   void for_each(Visit visit) {
     for (Shard& each : shards_) {
@@ -131,7 +133,8 @@ class PoolTable {
   }
 
   static uint32_t number(size_t slot) { return static_cast<uint32_t>(slot + 1); }
-  // Who comes after the sample has `before` before it from now on, and who comes before it `after` behind it.
+  // Sets the link to the predecessor in the sample's successor to `before`, and the link to the successor in its
+  // predecessor to `after`.
   static void point_neighbours(Shard& home, const PoolSample& sample, uint32_t before, uint32_t after) {
     if (sample.next != 0) home.slots[sample.next - 1].previous = before;
     (sample.previous != 0 ? home.slots[sample.previous - 1].next : sample.pool->first) = after;
@@ -144,7 +147,7 @@ class PoolTable {
     point_neighbours(home, gone, gone.previous, gone.next);
     for (size_t i = (hole + 1) & home.mask; home.slots[i].block != 0; i = (i + 1) & home.mask) {
       size_t wanted = hash_of(home.slots[i].block, home.slots[i].pool) & home.mask;
-      if (((i - wanted) & home.mask) < ((i - hole) & home.mask)) continue;  // it stands behind the hole by right
+      if (((i - wanted) & home.mask) < ((i - hole) & home.mask)) continue;  // its home slot is after the hole
       home.slots[hole] = home.slots[i];
       point_neighbours(home, home.slots[hole], number(hole), number(hole));
       hole = i;
@@ -152,7 +155,7 @@ class PoolTable {
     home.slots[hole].block = 0;
   }
 
-  // For one more: at most 3/4 full, or fuller when a larger array is refused (invariant 1).
+  // Makes room for one more: at most 3/4 full, or fuller if a larger array is refused (invariant 1).
   static bool make_room_locked(Shard& home) {
     size_t capacity = home.slots == nullptr ? 0 : home.mask + 1;
     if ((home.count + 1) * 4 <= capacity * 3) return true;

@@ -50,15 +50,15 @@ namespace function_field {
 enum : unsigned { kId = 1, kName = 2, kSystemName = 3, kFilename = 4, kStartLine = 5 };
 }
 
-// The allocator's doors: pprof cuts a stack below the first frame (from the root) whose simplified name matches as a
-// whole. Mangled forms are there for profiles symbolised without demangling.
+// The allocator's entry points. pprof cuts a stack below the first frame (from the root) whose simplified name matches
+// as a whole. The mangled forms are for profiles that were symbolised without demangling.
 constexpr char kDropFrames[] =
     "(__libc_|__)?(malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|valloc|pvalloc)"
     "|operator new(\\[\\])?|_Zn[aw][jm].*|seemalloc::.*|_ZN9seemalloc.*|seemalloc_pool_alloc";
 
 constexpr unsigned kMostLabels = 13;
 
-// Of the joint, among the numbers of Python functions.
+// The joint's number, among those of Python functions.
 constexpr uintptr_t kJointFunction = UINTPTR_MAX;
 
 }  // namespace
@@ -87,7 +87,7 @@ bool ProfileEncoder::begin(const ValueType* types, unsigned count, ValueType per
   return !out_.failed();
 }
 
-// Which functions of Python's are in none of its stacks.
+// Writes how many Python functions are known, and how many stacks and frames lack theirs.
 void ProfileEncoder::write_python_comment() {
   const PythonNames* names = python_names();
   if (names == nullptr) return;
@@ -127,7 +127,7 @@ uint64_t ProfileEncoder::add_string(const char* text, size_t bytes) {
   return strings_++;
 }
 
-// Requires: no message is begun: what is written now stays where it is.
+// Requires: no message is open, so that the bytes written here do not move.
 uint64_t ProfileEncoder::string(const char* text) {
   uint64_t hash = 0;
   size_t bytes = 0;
@@ -148,7 +148,7 @@ void ProfileEncoder::write_value_type(unsigned field, ValueType type) {
   out_.end();
 }
 
-// The main binary first: that is how readers know it.
+// Writes the main binary first, because readers recognise it by that.
 void ProfileEncoder::write_mappings() {
   for (size_t i = 0; i < mappings_.size(); i++) {
     if (mappings_[i].id == 1) write_mapping(mappings_[i]);
@@ -180,7 +180,8 @@ void ProfileEncoder::write_mapping(const Mapping& mapping) {
   out_.end();
 }
 
-// It has gone since this was begun. Returns the mapping's id. Requires: no message is begun.
+// Writes the mapping of a module that was unloaded after begin(). Returns the mapping's id. Requires: no message is
+// open.
 uint64_t ProfileEncoder::write_more_unloaded(uintptr_t address) {
   size_t known = mappings_.size();
   if (!mappings_.add_unloaded()) refused_ = true;
@@ -188,7 +189,7 @@ uint64_t ProfileEncoder::write_more_unloaded(uintptr_t address) {
   return mappings_.id_of(address);
 }
 
-// The location of a call; written when it is met for the first time.
+// Returns the location of a call; writes it at its first use.
 uint64_t ProfileEncoder::location(uintptr_t return_address) {
   if (is_python_pc(return_address)) return python_location(return_address);
   uintptr_t address = return_address - 1;  // inside the call
@@ -207,7 +208,7 @@ uint64_t ProfileEncoder::location(uintptr_t return_address) {
   return id;
 }
 
-// Nobody else can name it.
+// Writes the location with its names, because readers cannot symbolise it.
 uint64_t ProfileEncoder::python_location(uintptr_t pc) {
   bool is_new;
   uint64_t id = locations_.number(pc, &is_new);
@@ -230,7 +231,7 @@ uint64_t ProfileEncoder::python_function(uint32_t number) {
   return id;
 }
 
-// Of what is not known, 0.
+// A value that is not known is 0.
 void ProfileEncoder::write_function(uint64_t id, uint64_t name, uint64_t file, uint64_t first_line) {
   out_.begin(profile_field::kFunction);
   out_.number(function_field::kId, id);
@@ -241,7 +242,7 @@ void ProfileEncoder::write_function(uint64_t id, uint64_t name, uint64_t file, u
   out_.end();
 }
 
-// A location in a function that is named already: in no mapping.
+// Writes a location in a function that has a name. It is in no mapping.
 void ProfileEncoder::write_named_location(uint64_t id, uint64_t address, uint64_t function, uint64_t line) {
   out_.begin(profile_field::kLocation);
   out_.number(location_field::kId, id);
@@ -253,11 +254,11 @@ void ProfileEncoder::write_named_location(uint64_t id, uint64_t address, uint64_
   out_.end();
 }
 
-// The location that is a name and no address.
+// The location that is a name without an address.
 uint64_t ProfileEncoder::joint() {
   if (joint_ != 0) return joint_;
   bool is_new;
-  joint_ = locations_.number(UINTPTR_MAX, &is_new);  // inside no call
+  joint_ = locations_.number(UINTPTR_MAX, &is_new);  // not inside any call
   if (joint_ == 0) refused_ = true;
   uint64_t name = string(kJoint), function = functions_.number(kJointFunction, &is_new);
   if (function == 0) refused_ = true;
@@ -267,7 +268,7 @@ uint64_t ProfileEncoder::joint() {
 }
 
 namespace {
-// It may be moved at this moment (unloaded.h).
+// The address may be moved concurrently (unloaded.h).
 uintptr_t load(const uintptr_t& return_address) { return __atomic_load_n(&return_address, __ATOMIC_RELAXED); }
 }  // namespace
 

@@ -1,10 +1,12 @@
-// Writes one profile.proto (github.com/google/pprof, proto/profile.proto), uncompressed, into memory of its own: framing,
-// strings, mappings with build ids, locations, comments, labels. What the rows are is their kind's business.
+// ProfileEncoder: writes one profile.proto (github.com/google/pprof, proto/profile.proto), uncompressed, into memory of
+// its own: framing, strings, mappings with build ids, locations, comments, labels. The code of each profile kind
+// supplies the rows.
 //
-// Used as begin(), then duration(), comment() and row() in any order, then finish(). The string table is not gathered
-// first: its entries are top level fields like all others, so each is written when it is needed, before the message
+// Usage: begin(), then duration(), comment() and row() in any order, then finish(). The string table is not collected
+// first. Its entries are top-level fields like all others, so each is written when it is needed, before the message
 // that refers to it.
-// Threads: one per object; takes no lock and never calls malloc. Memory refused: everything after it is dropped and finish() says so.
+// Threads: one per object; takes no lock and never calls malloc. If memory is refused, all further output is dropped
+// and finish() returns false.
 #pragma once
 
 #include <cstddef>
@@ -20,49 +22,50 @@
 
 namespace seemalloc::profile {
 
-// "inuse_space", "bytes": what a value of a row is.
+// The type and the unit of a row's value, for example "inuse_space", "bytes".
 struct ValueType {
   const char* type;
   const char* unit;
 };
 
-// What tells rows of one stack apart: a number with its unit, or a text.
+// Distinguishes rows of one stack: a number with its unit, or a text.
 struct Label {
   const char* key;
   int64_t number = 0;
   const char* unit = nullptr;
-  const char* text = nullptr;  // null: it is a number
+  const char* text = nullptr;  // null: the label is a number
 };
 
 class ProfileEncoder {
  public:
-  // Before begin(): readers leave the allocator's own functions in (they are taken out of profiles of memory).
+  // To be called before begin(): readers keep the allocator's own functions (in profiles of memory they are dropped).
   void show_allocator() { drop_frames_ = false; }
-  // Reads the mappings and writes what stands before the rows, with the time. The last type is the one that is shown unless another
-  // is asked for. False when memory was refused.
+  // Reads the mappings and writes everything before the rows, with the current time. Readers show the last type by
+  // default. Returns false if memory was refused.
   bool begin(const ValueType* types, unsigned count, ValueType period_type, uint64_t period);
 
-  // What the profile covers, where that is not everything since the process began.
+  // The time that the profile covers, if that is not the whole life of the process.
   void duration(uint64_t ns);
   void comment(const Text& text);
-  // Each line becomes a comment.
+  // Writes each line as a comment.
   Notes notes() {
     return {[](void* encoder, const Text& text) { static_cast<ProfileEncoder*>(encoder)->comment(text); }, this};
   }
-  // `depth` ≤ kMaxStackDepth; as many values as types. Return addresses as in Stack.
+  // Requires: `depth` ≤ kMaxStackDepth; as many values as types. Return addresses are as in Stack.
   void row(const uintptr_t* return_addresses, unsigned depth, const int64_t* values, const Label* labels, unsigned label_count);
 
-  // A row of two stacks: nearer to the root `made`, where a block was allocated, and below it, behind a frame of the name kJoint,
-  // `freed`, where it was freed. Either may have no frames.
+  // Writes a row of two stacks: towards the root `made`, which allocated a block; below it, after a frame named kJoint,
+  // `freed`, which freed it. Either may have no frames.
   void joined_row(const uintptr_t* freed, unsigned freed_depth, const uintptr_t* made, unsigned made_depth, const int64_t* values,
                   const Label* labels, unsigned label_count);
   static constexpr const char* kJoint = "(freed by)";
 
-  // Hands the profile over. False when memory was refused; then *out is empty.
+  // Transfers the profile to *out. Returns false if memory was refused; then *out is empty.
   bool finish(Buffer* out);
 
  private:
-  // A string written lately, so that labels need not repeat theirs in every row. One that falls out is written again.
+  // A recently written string, so that labels need not repeat theirs in every row. A string that was evicted is written
+  // again.
   struct Known {
     size_t at, bytes;  // in out_
     uint64_t index;
@@ -92,14 +95,14 @@ class ProfileEncoder {
   unsigned value_count_ = 0;
   Mappings mappings_;
   LocationTable locations_;
-  LocationTable functions_;  // by the number of a Python function
-  uint64_t joint_ = 0;  // its location, once there is one
-  uint64_t ids_[2 * kMaxStackDepth + 1];  // of the row that is being written
+  LocationTable functions_;  // indexed by the number of a Python function
+  uint64_t joint_ = 0;  // its location; 0: not written yet
+  uint64_t ids_[2 * kMaxStackDepth + 1];  // of the current row
   bool refused_ = false;
   bool drop_frames_ = true;
 };
 
-// A weighted sum as a row's value.
+// Rounds a weighted sum to a row's value.
 int64_t rounded(double value);
 
 }  // namespace seemalloc::profile

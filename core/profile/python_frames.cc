@@ -15,16 +15,16 @@ namespace seemalloc::profile {
 
 namespace {
 
-// What no version that we know has changed: object heads, and parts of PyCodeObject.
+// Offsets that are the same in all known versions: object heads, and parts of PyCodeObject.
 constexpr size_t kType = 8, kSize = 16;
 constexpr size_t kCodeFile = 112, kCodeQualifiedName = 128, kCodeLines = 136;
 constexpr size_t kBytesData = 32;
 constexpr size_t kUnitBytes = 2;
 constexpr uint8_t kOwnedByCStack = 3;
-constexpr size_t kFrameBytes = 72;     // as far as we read
+constexpr size_t kFrameBytes = 72;     // the part that is read
 constexpr size_t kMostCodeBytes = 200;  // the same, in any version
 constexpr int64_t kMostLineBytes = 8 << 20;
-// Frames of one interpreter that are followed to its end, and interpreters of a thread.
+// The maximum number of frames of one interpreter, and of interpreters of a thread, that are followed.
 constexpr unsigned kMostFrames = 4096;
 
 struct BytesHead {
@@ -44,7 +44,7 @@ bool is_object(uintptr_t address) { return address != 0 && address % sizeof(uint
 
 using Places = PythonNames::Places;
 
-// The head of a str and what lies behind it in its page: most texts are there whole.
+// A copy of the head of a str and of the bytes after it in its page. Most texts fit in it completely.
 struct TextCopy {
   static constexpr size_t kMostBytes = 128;
 
@@ -59,7 +59,7 @@ struct TextCopy {
     size = in_page > kMostBytes ? kMostBytes : in_page < sizeof(head) ? sizeof(head) : in_page;
     return {from, bytes, size};
   }
-  // Null when the text is longer.
+  // Returns null if the text is longer than the copy.
   const char* text(const Python& python, size_t* length) const {
     size_t start = head.is_ascii() ? python.layout->ascii_bytes : python.layout->compact_bytes;
     *length = static_cast<size_t>(head.length) * head.character_bytes();
@@ -70,13 +70,13 @@ struct TextCopy {
   static constexpr size_t kPageBytes = 4096;  // or a multiple
 };
 
-// A code object, with what it refers to: checked.
+// A code object with the objects that it refers to, all verified.
 struct Code {
   uintptr_t address;
   Places at;
   int32_t first_line;
   uint64_t units;
-  bool hidden;  // has no instruction that Python would show
+  bool hidden;  // no instruction is traceable
   TextCopy file, name;
   BytesHead lines_head;
 };
@@ -130,8 +130,9 @@ SEEMALLOC_NOINLINE uint64_t key_by_reading(const Python& python, uintptr_t addre
   size_t bytes = read_python_text(python, address, head, true, text->at, sizeof(Text));
   return bytes != SIZE_MAX ? hash_of(text->at, bytes) | 1 : 0;
 }
-// Tells texts apart by what they say: where they lie may be another's tomorrow. Python's own hash will do, but most names of
-// functions have none. 0: it cannot be read.
+// Returns a key computed from the content of a text, because its address may belong to another text later. A text
+// longer than the copy is identified by Python's own hash if there is one; most names of functions have none. Returns 0
+// if the text cannot be read.
 uint64_t key_of(const Python& python, uintptr_t address, const TextCopy& copy) {
   size_t length;
   const char* text = copy.text(python, &length);
@@ -165,7 +166,7 @@ SEEMALLOC_NOINLINE Interned intern_function(const Python& python, const Code& co
   return *function != 0 ? Interned::kYes : Interned::kNoRoom;
 }
 
-// 0: there is no room for it. False: it cannot be read.
+// Sets *function to 0 if there is no room for it. Returns false if it cannot be read.
 bool find_function(const Python& python, const Code& code, uint32_t* function) {
   uint64_t file_key = key_of(python, code.at.file, code.file), name_key = key_of(python, code.at.name, code.name);
   if (file_key == 0 || name_key == 0) return false;
@@ -179,7 +180,7 @@ bool find_function(const Python& python, const Code& code, uint32_t* function) {
 
 // ---- lines ----
 
-// False when the table cannot be read.
+// Returns false if the table cannot be read.
 SEEMALLOC_NOINLINE bool decode_line(const PythonCode& code, uint64_t unit, uint32_t* line) {
   PythonLineDecoder decoder(code.first_line, unit);
   for (size_t done = 0; done < code.lines_bytes;) {
@@ -200,12 +201,13 @@ SEEMALLOC_NOINLINE bool decode_line(const PythonCode& code, uint64_t unit, uint3
 
 bool find_line(const Python& python, const PythonCode& code, uintptr_t instruction, uint32_t* line) {
   uint64_t unit = (instruction - (code.address + python.layout->code_bytes)) / kUnitBytes;
-  // Before the first instruction, or between two frames: the function is known all the same.
+  // Before the first instruction, or between two frames: only the function is known.
   if (unit >= code.units) {
     *line = code.first_line > 0 ? static_cast<uint32_t>(code.first_line) : 0;
     return true;
   }
-  // One function's table of one size in one place says the same, unless its file was changed and loaded anew.
+  // The table of the same function, with the same size and address, has the same content, unless the file was changed
+  // and loaded again.
   uint64_t place = mix(mix(code.lines, code.lines_bytes), uint64_t{code.function} << 32 ^ unit);
   if (python.names->find_line(place, line)) return true;
   if (!decode_line(code, unit, line)) return false;
@@ -227,7 +229,8 @@ PythonWalk::PythonWalk(const Python& python) : python_(python), layout_(*python.
   }
 }
 
-// `top`: the innermost interpreter's _PyCFrame, or its innermost frame. Of the former the last belongs to the thread's state.
+// `top` is the innermost interpreter's _PyCFrame or, in versions without these, its innermost frame. The last _PyCFrame
+// belongs to the thread state.
 void PythonWalk::enter(uintptr_t top) {
   anchor_ = frame_ = next_ = 0;
   if (!is_object(top)) return;
@@ -246,7 +249,7 @@ void PythonWalk::enter(uintptr_t top) {
   anchor_ = top;
 }
 
-// Where there are no _PyCFrames the frame behind the last one lies on the C stack.
+// In versions without _PyCFrames, the frame after the last one is on the C stack.
 void PythonWalk::find_anchor() {
   uintptr_t at = frame_;
   for (unsigned n = 0; n < kMostFrames && at != 0; n++) {
@@ -263,9 +266,9 @@ void PythonWalk::find_anchor() {
 }
 
 bool PythonWalk::read_frame(uintptr_t frame, Frame* out) {
-  if (!is_object(frame) || frame > UINTPTR_MAX - kFrameBytes) return false;  // its end would be below the window's
+  if (!is_object(frame) || frame > UINTPTR_MAX - kFrameBytes) return false;  // its end would overflow
   if (frame < window_start_ || frame + kFrameBytes > window_end_) {
-    // As much before it as lies in its page: callers come before what they call.
+    // The copy starts at most at the page's start: callers are at lower addresses than the functions they call.
     uintptr_t end = frame + kFrameBytes, page = round_down(frame, size_t{4096});
     uintptr_t start = end - page > kWindowBytes ? end - kWindowBytes : page;
     window_start_ = window_end_ = 0;
@@ -280,7 +283,8 @@ bool PythonWalk::read_frame(uintptr_t frame, Frame* out) {
   return true;
 }
 
-// What is known of a code object, from earlier in this stack or by reading it. Null: it is none.
+// Returns the properties of a code object, from earlier in this stack or by reading it. Returns null if it is not a
+// code object.
 const PythonCode* PythonWalk::find_code(uintptr_t address) {
   if (!is_object(address)) return nullptr;
   for (const PythonCode& known : known_) {
@@ -314,7 +318,7 @@ PythonWalk::Found PythonWalk::find(const Frame& frame, uintptr_t* pc) {
   return Found::kFunction;
 }
 
-// All that the interpreter runs, or nothing.
+// Appends all functions that the interpreter runs, or none.
 bool PythonWalk::append(Stack* out, size_t max_depth) {
   uint32_t before = out->depth;
   uintptr_t at = frame_;

@@ -1,12 +1,14 @@
-// The Python functions on the calling thread's stack, put where the interpreter's own frames stand.
+// PythonWalk: finds the Python functions on the calling thread's stack, which replace the interpreter's own frames.
 //
-// From CPython 3.11 on one call of the interpreter (_PyEval_EvalFrameDefault) runs many Python functions: a chain of frames
-// on the heap, whose end is known by something that lies in the interpreter's own C frame, here called its anchor. So the
-// unwinder asks of each C frame whether an anchor lies in it, and if so the frame is replaced by the functions.
-// Called by the unwinder, in signal handlers too: the thread may be between any two instructions of the interpreter. So all
-// is read by system calls that cannot fault, and believed only where types are right; what is not right leaves the C frame
-// as it was, and is counted. Threads: the calling one's stack only. No lock, no allocation, no errno, nothing of Python's
-// is called. A PythonWalk is an object of 1 KiB, for scratch memory (core/os/scratch.h); a system call for each function and for each few frames (docs/decisions/0041).
+// Since CPython 3.11, one call of the interpreter (_PyEval_EvalFrameDefault) runs many Python functions. Their frames
+// form a chain on the heap. The end of the chain is marked by an object in the interpreter's own C frame, here called
+// its anchor. So the unwinder checks for each C frame whether an anchor is in it; if so, the frame is replaced by the
+// functions.
+// Called by the unwinder, also in signal handlers: the thread may be between any two instructions of the interpreter.
+// So everything is read by system calls that cannot fault, and used only if its types are right. Otherwise the C frame
+// stays, and the failure is counted. Threads: the calling one's stack only. No lock, no allocation, no change of errno;
+// nothing in Python is called. A PythonWalk takes 1 KiB, in scratch memory (core/os/scratch.h), and makes a system call
+// per function and per few frames (docs/decisions/0041).
 #pragma once
 
 #include <cstddef>
@@ -17,15 +19,15 @@
 
 namespace seemalloc::profile {
 
-// What is known of a code object in the course of one stack, which holds it.
+// Known properties of a code object during the capture of one stack, which keeps the object alive.
 struct PythonCode {
-  uintptr_t address;  // 0: nothing
-  uintptr_t lines;    // its table of lines
+  uintptr_t address;  // 0: the entry is empty
+  uintptr_t lines;    // address of its table of lines
   size_t lines_bytes;
   uint64_t units;
   int32_t first_line;
-  uint32_t function;  // its number; 0: there was no room
-  bool hidden;        // Python shows it nowhere
+  uint32_t function;  // its number in PythonNames; 0: there was no room
+  bool hidden;        // Python does not show it anywhere
 };
 
 class PythonWalk {
@@ -37,13 +39,14 @@ class PythonWalk {
   PythonWalk(const PythonWalk&) = delete;
   PythonWalk& operator=(const PythonWalk&) = delete;
 
-  // An interpreter runs in this thread that was not met yet.
+  // Whether this thread runs an interpreter that has not been handled yet.
   bool any() const { return anchor_ != 0; }
-  // Whether the next one's C frame is the one whose stack pointer is `low` and whose caller's is `high`.
+  // Whether that interpreter's C frame is the one with stack pointer `low` and caller's stack pointer `high`.
   bool runs_in(uintptr_t low, uintptr_t high) const { return anchor_ > low && anchor_ < high; }
-  // Puts what it runs in the place of the last frame of `out`, which stays if that cannot be read; then the next one is due.
+  // Replaces the last frame of `out` by that interpreter's functions, and moves on to the next interpreter. If the
+  // functions cannot be read, the frame stays.
   void replace_last(Stack* out, size_t max_depth);
-  // Appends what the remaining ones run: the C frames in between are not known.
+  // Appends the functions of the remaining interpreters. The C frames between them are unknown.
   void append_rest(Stack* out, size_t max_depth);
 
  private:
@@ -63,13 +66,13 @@ class PythonWalk {
   const Python& python_;
   const PythonLayout& layout_;
   uintptr_t anchor_ = 0;  // 0: there is no further interpreter
-  uintptr_t frame_ = 0;   // the innermost that the next interpreter runs
-  uintptr_t next_ = 0;    // what enter() is given for the one after it
+  uintptr_t frame_ = 0;   // the innermost frame of the next interpreter
+  uintptr_t next_ = 0;    // the argument of enter() for the interpreter after it
   bool unreadable_ = false;
   static constexpr unsigned kKnown = 4;
   PythonCode known_[kKnown] = {};
   unsigned next_known_ = 0;
-  // A copy of memory within a page: frames that call each other lie side by side.
+  // A copy of memory within a page. Frames that call each other are adjacent.
   static constexpr size_t kWindowBytes = 512;
   uintptr_t window_start_ = 0, window_end_ = 0;
   alignas(8) char window_[kWindowBytes];

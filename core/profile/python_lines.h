@@ -1,6 +1,7 @@
-// Which line a code unit of a Python code object is of: reads its co_linetable (CPython 3.11 and later, Objects/locations.md).
+// PythonLineDecoder: finds the line of a code unit of a Python code object in its co_linetable (CPython 3.11 and later,
+// Objects/locations.md).
 //
-// Fed byte by byte, so that the table can be read in pieces. Threads: none of its own. Whatever the bytes are, it ends.
+// It is fed byte by byte, so that the table can be read in pieces. Threads: none of its own. Terminates for any input.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +10,16 @@ namespace seemalloc::profile {
 
 class PythonLineDecoder {
  public:
-  // `unit`: the code unit that is asked for, from 0.
+  // `unit`: the requested code unit, from 0.
   PythonLineDecoder(int32_t first_line, uint64_t unit) : line_(first_line), shown_(first_line), unit_(unit) {}
 
-  // True once the line is known; then it wants no more.
+  // Returns true once the line is known; then no more bytes are needed.
   bool feed(uint8_t byte) {
     if ((byte & kBegins) != 0) {
       if (end_entry()) return true;
       begin_entry(byte);
     } else if (wants_delta_) {
-      // The first of an entry's numbers: six bits a byte, the lowest first.
+      // The first number of an entry: six bits per byte, lowest first.
       if (shift_ < kMostShift) number_ |= static_cast<uint64_t>(byte & 0x3F) << shift_;
       shift_ += 6;
       wants_delta_ = (byte & 0x40) != 0;
@@ -27,8 +28,8 @@ class PythonLineDecoder {
     return false;
   }
 
-  // After the table's last byte, or once feed() said so. Instructions that the compiler added have no line: they get that of
-  // what stands before them. 0: unknown.
+  // Called after the table's last byte, or after feed() returned true. Instructions added by the compiler have no line;
+  // they get the line of the preceding instruction. Returns 0 if unknown.
   uint32_t line() {
     end_entry();
     return shown_ > 0 && shown_ <= INT32_MAX ? static_cast<uint32_t>(shown_) : 0;
@@ -37,7 +38,7 @@ class PythonLineDecoder {
  private:
   static constexpr uint8_t kBegins = 0x80;
   static constexpr unsigned kMostShift = 36;
-  // Kinds of entries; all others are on the line of the one before.
+  // Kinds of entries. All other kinds are on the line of the previous entry.
   static constexpr unsigned kSameLine = 10, kTwoFurther = 12, kNoColumns = 13, kLong = 14;
 
   void begin_entry(uint8_t byte) {
@@ -48,7 +49,7 @@ class PythonLineDecoder {
     number_ = shift_ = 0;
     open_ = true;
   }
-  // True when it was the one that is asked for.
+  // Returns true if it was the requested entry.
   bool end_entry() {
     if (!open_ || found_) return found_;
     open_ = false;
@@ -58,7 +59,7 @@ class PythonLineDecoder {
   }
 
   int64_t line_, shown_;
-  uint64_t unit_, units_ = 0;  // units: covered so far
+  uint64_t unit_, units_ = 0;  // units_: covered so far
   int64_t delta_ = 0;
   uint64_t number_ = 0;
   unsigned shift_ = 0;

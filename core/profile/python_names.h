@@ -1,9 +1,11 @@
-// The Python functions that were met in stacks: names and files that outlive the code objects they were read from.
+// PythonNames: the Python functions found in stacks. Their names and files outlive the code objects from which they
+// were read.
 //
-// Written by samplers, in signal handlers too, read by the profile writer. Threads: any number; nothing waits, no lock, no
-// system call: all of it lies in one zeroed mapping that is backed as it fills. Nothing is ever given back.
-// Invariants: 1. a record is complete before a slot names it, and never changes then; 2. half of the slots at least are
-// free, so every search ends; 3. two that insert one key at the same time both come out with the record of the first.
+// Written by samplers, also in signal handlers; read by the profile writer. Threads: any number; no waiting, no lock,
+// no system call. Everything is in one zeroed mapping, whose pages are backed as it fills. Nothing is ever freed.
+// Invariants: 1. a record is complete before a slot refers to it, and never changes afterwards; 2. at least half of the
+// slots are free, so every search ends; 3. if two threads insert one key at the same time, both get the record of the
+// first.
 #pragma once
 
 #include <atomic>
@@ -13,18 +15,19 @@
 
 namespace seemalloc::profile {
 
-// Records by key, numbered from 1 on. The key is all that is compared: 64 bits, well mixed.
+// Records by key, numbered from 1. Only the key is compared: 64 bits, well mixed.
 template <typename Record, uint32_t kMost>
 class ClaimTable {
  public:
-  // 0: not there.
+  // Returns 0 if the key is not in the table.
   uint32_t find(uint64_t key) const {
     for (size_t i = key & kMask;; i = (i + 1) & kMask) {
       uint32_t number = slots_[i].load(std::memory_order_acquire);  // pairs with insert()
       if (number == 0 || records_[number].key == key) return number;
     }
   }
-  // 0: no room, or fill(record) said false. Else the record is there, by whomever.
+  // Returns 0 if there is no room or fill(record) returned false. Otherwise the record is in the table, inserted by
+  // this or another thread.
   template <typename Fill>
   uint32_t insert(uint64_t key, Fill fill) {
     uint32_t mine = 0;
@@ -58,10 +61,10 @@ class ClaimTable {
 
   std::atomic<uint32_t> claimed_;
   std::atomic<uint32_t> slots_[kMask + 1];
-  Record records_[kMost + 1];  // [0]: none
+  Record records_[kMost + 1];  // [0] is unused
 };
 
-// Zeroed memory is an empty one. Keys are not 0.
+// Zeroed memory is an empty table. Keys are not 0.
 template <uint32_t kMostFunctions, uint32_t kMostFiles, size_t kTextBytes>
 class PythonNameTable {
  public:
@@ -76,10 +79,10 @@ class PythonNameTable {
     int32_t first_line;
   };
 
-  // 0: unknown.
+  // Return 0 if the key is unknown.
   uint32_t find_function(uint64_t key) const { return functions_.find(key); }
   uint32_t find_file(uint64_t key) const { return files_.find(key); }
-  // 0: no room. Requires: UTF-8, at most kMostBytes.
+  // Return 0 if there is no room. Require: UTF-8, at most kMostBytes.
   uint32_t add_file(uint64_t key, const char* text, size_t bytes) {
     return files_.insert(key, [&](Name& file) { return keep(file, text, bytes); });
   }
@@ -90,7 +93,7 @@ class PythonNameTable {
       return keep(code.name, name, bytes);
     });
   }
-  // Number 0 stands for all those that there was no room for.
+  // Number 0 stands for all functions for which there was no room.
   Function function(uint32_t number) const {
     static constexpr char kOthers[] = "(other Python functions)";
     if (number == 0 || number > kMostFunctions) return {{kOthers, sizeof(kOthers) - 1}, {"", 0}, 0};
@@ -99,7 +102,8 @@ class PythonNameTable {
   }
   uint32_t functions() const { return functions_.size(); }
 
-  // The line of a place in code, by a hash of the place; false when it is not remembered. Places share what there is.
+  // Finds the line of a place in code, by a hash of the place. Returns false if it is not cached. Places share the
+  // slots of the cache.
   bool find_line(uint64_t place, uint32_t* line) const {
     uint64_t kept = lines_[place % kLines].load(std::memory_order_relaxed);
     *line = static_cast<uint32_t>(kept & kLineMask);
@@ -109,8 +113,8 @@ class PythonNameTable {
     lines_[place % kLines].store((place & ~kLineMask) | (line & kLineMask), std::memory_order_relaxed);
   }
 
-  // Where the objects that a code object refers to were the last time, so that they can be read together with it. Whoever asks has
-  // to see whether it is so still; nothing may be there. All 0: not remembered.
+  // The last known addresses of the objects that a code object refers to, so that they can be read together with it.
+  // The caller must verify them; nothing may be mapped there. All 0: not cached.
   struct Places {
     uintptr_t file, name, lines;
     bool operator==(const Places&) const = default;
@@ -134,7 +138,7 @@ class PythonNameTable {
   static size_t place_of(uintptr_t code) { return (code * 0x9E3779B97F4A7C15u) >> 54; }
   static_assert(kPlaces == size_t{1} << (64 - 54));
 
-  static constexpr size_t kLines = 4096;  // the lower bits of a place choose one, the upper 40 are compared
+  static constexpr size_t kLines = 4096;  // the lower bits of a place select one, the upper 40 are compared
   static constexpr uint64_t kLineMask = (uint64_t{1} << 24) - 1;
 
   struct Name {
@@ -169,7 +173,7 @@ class PythonNameTable {
   char texts_[kTextBytes];
 };
 
-// 7 MiB of addresses; a large program's functions take some hundred KiB.
+// 7 MiB of addresses. The functions of a large program take a few hundred KiB.
 using PythonNames = PythonNameTable<32768, 8192, size_t{4} << 20>;
 
 }  // namespace seemalloc::profile

@@ -1,7 +1,8 @@
-// A Python function and the line in it, as one word that can stand among the return addresses of a stack.
+// PythonPc: a Python function and a line in it, encoded in one word that can be among the return addresses of a stack.
 //
-// No code lies there: addresses of programs end below 2^56. Numbers of functions are PythonNames' (python_names.h); a
-// stack of one process means nothing in another, as with all addresses, and in a profile it has its names beside it.
+// There is no code at these addresses: addresses of programs end below 2^56. Functions are numbered by PythonNames
+// (python_names.h). Like all addresses, these words are meaningful in their own process only; a profile includes the
+// names.
 #pragma once
 
 #include <cstdint>

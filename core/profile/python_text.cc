@@ -8,7 +8,7 @@ namespace seemalloc::profile {
 
 namespace {
 
-// The bytes of a code point in UTF-8, written to `out`.
+// Writes a code point as UTF-8 to `out`. Returns the number of bytes.
 size_t encode(uint32_t c, char* out) {
   bool is_character = c <= 0x10FFFF && (c < 0xD800 || c > 0xDFFF);
   if (!is_character) c = 0xFFFD;
@@ -26,7 +26,7 @@ size_t encode(uint32_t c, char* out) {
 
 uint32_t character_at(const char* raw, unsigned width) {
   uint32_t c = 0;
-  memcpy(&c, raw, width);  // little-endian, as all that we run on
+  memcpy(&c, raw, width);  // all supported machines are little-endian
   return c;
 }
 
@@ -41,7 +41,7 @@ size_t read_python_text(const Python& python, uintptr_t address, const PythonTex
   unsigned width = head.character_bytes();
   uintptr_t data = address + (head.is_ascii() ? layout.ascii_bytes : layout.compact_bytes);
   auto length = static_cast<size_t>(head.length);
-  // So many fit, if it is what it says.
+  // The number of characters that fit, if the head is correct.
   size_t room = capacity - kCutBytes, fits = head.is_ascii() ? room : room / kMostCharacterBytes;
   bool cut = length > fits;
   size_t first = cut && end ? length - fits : 0, count = cut ? fits : length, written = 0;

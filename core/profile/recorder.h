@@ -1,8 +1,8 @@
-// What one thread keeps so that its samples are cheap: the stacks it has sampled lately, ids for the live table, and how
-// far apart they have to be.
+// Recorder: per-thread state that makes samples cheap: the stacks that the thread sampled recently, free ids of the
+// live table, and the back-off of its sampling interval.
 //
-// Made by core/api for a thread heap, and handed on with it. Threads: the heap's. A signal handler that allocates while
-// its thread is in here finds it `busy` and does without.
+// core/api makes it for a thread heap, and it stays with the heap when another thread adopts that. Threads: the heap's.
+// A signal handler that allocates while its thread uses the recorder finds it `busy` and works without it.
 #pragma once
 
 #include "core/base/units.h"
@@ -16,14 +16,15 @@ struct Recorder {
   bool busy;
   SamplePace pace;
   IdCache ids;
-  int64_t pending_bytes;  // in use, of which the peak does not know yet
+  int64_t pending_bytes;  // live bytes not yet reported to the peak
   StackMemo memo;
-  StackMemo deaths;  // stacks that free: their entries have no bucket
+  StackMemo deaths;  // stacks that free; these entries have no bucket
 };
 // Each thread that takes a sample has one.
 static_assert(sizeof(Recorder) <= 2 * KiB);
 
-// The calling thread's use of a recorder: get() is null when there is none or it is in use.
+// The calling thread's use of a recorder. get() returns null if there is none or it is busy.
+//
 class RecorderUse {
  public:
   explicit RecorderUse(Recorder* recorder) : recorder_(recorder != nullptr && !recorder->busy ? recorder : nullptr) {

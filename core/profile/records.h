@@ -1,7 +1,8 @@
-// Everything the heap sampler has recorded: the one set of tables of the process, and sums over it.
+// Everything that the heap sampler has recorded: the process's single set of tables, and sums over them.
 //
-// Written by heap_profile.cc, read by the profile writer. Threads: any; each table has its own locks.
-// Lock order: unloaded modules, baseline, buckets, stacks, lives of threads, live table, thread names, arena. No two of them are held together but the last.
+// heap_profile.cc writes the tables; the profile writer reads them. Threads: any; each table has its own locks.
+// Lock order: unloaded modules, baseline, buckets, stacks, lives of threads, live table, thread names, arena. A thread
+// holds at most one of these locks, except that it may take the arena's lock while it holds another.
 #pragma once
 
 #include <atomic>
@@ -18,14 +19,15 @@
 
 namespace seemalloc::profile {
 
-// The moment that a profile of the kind `since` counts from: each bucket keeps what its counts were then.
+// The moment from which a profile of kind `since` counts. Each bucket stores its counts at that moment.
 struct Baseline {
   Lock lock;  // one thread sets it at a time
-  // Odd while it is being set. Marks are stored with release and loaded with acquire: who has read a new one sees an odd version.
+  // Odd while the baseline is being set. Marks are stored with release and loaded with acquire: a reader that has read
+  // a new mark also sees an odd version.
   std::atomic<uint32_t> version{0};
   std::atomic<uint64_t> time_ns{0};  // CLOCK_MONOTONIC; 0: never set, everything counts
-  std::atomic<uint64_t> allocated_bytes{0};  // exactly, until then; 0: not known
-  std::atomic<uint64_t> live_bytes{0};       // exactly, then; 0: not known
+  std::atomic<uint64_t> allocated_bytes{0};  // exact, up to the baseline; 0: unknown
+  std::atomic<uint64_t> live_bytes{0};       // exact, at the baseline; 0: unknown
 };
 
 struct Records {
@@ -38,13 +40,14 @@ struct Records {
   Peak peak;
   Baseline baseline;
   std::atomic<uint64_t> first_sample_ns{0};  // CLOCK_MONOTONIC; 0: none yet
-  std::atomic<uint64_t> dropped{0};         // samples lost for want of memory
-  std::atomic<uint64_t> stale_resizes{0};   // resizes not followed for want of memory
-  std::atomic<uint64_t> lost_lifetimes{0};  // of freed samples, for want of memory
+  std::atomic<uint64_t> dropped{0};         // samples lost for lack of memory
+  std::atomic<uint64_t> stale_resizes{0};   // resizes not recorded for lack of memory
+  std::atomic<uint64_t> lost_lifetimes{0};  // lifetimes of freed samples, lost for lack of memory
 };
 extern Records records;
 
-// Records of lifetimes by thread take a 400th of what the program has had in use, by the samples, and room for 512.
+// The maximum number of per-thread lifetime records: 1/400 of the peak of live bytes (estimated from samples), but at
+// least 512 records.
 inline size_t most_thread_lives() {
   constexpr size_t kLeast = 512, kShare = 400;
   int64_t peak = records.peak.bytes();
@@ -58,30 +61,32 @@ struct BucketRow {
   uint64_t alloc_samples;
   uint64_t live_samples;
   uint64_t elsewhere_samples;  // freed by another thread
-  uint64_t asked_bytes;        // by the samples, since the start
-  uint64_t live_asked_bytes;   // the same of those in use
+  uint64_t asked_bytes;        // requested bytes of all samples since the start
+  uint64_t live_asked_bytes;   // requested bytes of the live samples
   uint64_t mark_alloc, mark_live;  // counts at the baseline
-  uint64_t peak_samples;           // live at the high-water mark; filled in by who wants it
+  uint64_t peak_samples;           // live at the high-water mark; filled in by the caller that needs it
   double weight;  // blocks that one sample stands for
 
   double alloc_objects() const { return weight * static_cast<double>(alloc_samples); }
   double live_objects() const { return weight * static_cast<double>(live_samples); }
   double elsewhere_objects() const { return weight * static_cast<double>(elsewhere_samples); }
   double peak_objects() const { return weight * static_cast<double>(peak_samples); }
-  // Since the baseline; that of the live ones may be negative, the other where the baseline was set while the counts were read.
+  // Objects since the baseline. more_live_objects() may be negative; new_objects() may be negative if the baseline was
+  // set while the counts were read.
   double new_objects() const { return weight * (static_cast<double>(alloc_samples) - static_cast<double>(mark_alloc)); }
   double more_live_objects() const { return weight * (static_cast<double>(live_samples) - static_cast<double>(mark_live)); }
   double bytes() const { return static_cast<double>(bucket->key.allocated_bytes); }
 };
 BucketRow read_bucket(const Bucket& bucket);
 
-// The standard error of a sum of samples. The estimate is Horvitz and Thompson's: each sample counts 1/p; under Poisson sampling its
-// variance is estimated by the sum over samples of (1-p)/p² × bytes². Where a block may be missing at all, one more is allowed for: of few
-// samples, or of large blocks that are nearly all sampled, that sum is too small when the estimate is. The tool does the same for parts of a
+// The standard error of a sum of samples. The sum is the Horvitz-Thompson estimate: each sample counts 1/p. Under
+// Poisson sampling, its variance is estimated by the sum over samples of (1-p)/p² × bytes². That estimate is too small
+// whenever the estimated sum is too small: with few samples, or with large blocks of which nearly all are sampled.
+// Therefore the variance of one more block is added if any block may be missing. The tool does the same for parts of a
 // profile (tool/report/error.go).
 class SamplingError {
  public:
-  // `objects` blocks were estimated, each of which has `weight` = 1/p.
+  // Adds `objects` estimated blocks of `bytes` each, every one with `weight` = 1/p.
   void add(double objects, double weight, double bytes) {
     double missing = objects * (1 - 1 / weight), largest = weight * bytes;
     if (!(missing > 0)) return;
@@ -90,7 +95,7 @@ class SamplingError {
     if (largest > largest_) largest_ = largest;
   }
   double variance() const {
-    constexpr double kCertain = 40;  // of more than one in 40 missing blocks this one is; of fewer a part
+    constexpr double kCertain = 40;  // expected missing blocks ≥ 1/40: add the whole extra block; else a part
     double part = kCertain * missing_;
     return squares_ + largest_ * largest_ * (part < 1 ? part : 1);
   }
@@ -103,14 +108,14 @@ class SamplingError {
 class RowSums {
  public:
   void add(const BucketRow& row);
-  // Rows of which only what has been allocated since the baseline counts.
+  // Adds a row of which only the allocations since the baseline count.
   void add_new(const BucketRow& row);
-  // Without dropped and stacks, which no row knows.
+  // `dropped` and `stacks` are not set, because rows do not have them.
   SampleTotals totals() const;
 
  private:
   SampleTotals totals_ = {};
-  SamplingError allocated_, in_use_, requested_;  // of bytes; what was requested is of what is in use
+  SamplingError allocated_, in_use_, requested_;  // errors in bytes; requested_: requested bytes of live blocks
 };
 
 }  // namespace seemalloc::profile

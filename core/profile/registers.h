@@ -1,7 +1,7 @@
-// The machine registers of one frame, by DWARF number, and how to take those of the running function.
+// Registers: the machine registers of one frame, by DWARF number, and how to take those of the running function.
 //
 // Called by the unwinder only. Threads: plain values on the unwinding thread's stack.
-// Invariant: a register whose bit in `known` is clear holds no value; a frame that needs it cannot be unwound.
+// Invariant: a register whose bit in `known` is clear has no value; a frame that needs it cannot be unwound.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ namespace seemalloc::profile {
 #if defined(__x86_64__)
 inline constexpr unsigned kRegisterCount = 17;  // 0–15 general, 16 the return address column
 inline constexpr unsigned kBx = 3, kFp = 6, kSp = 7, kR12 = 12, kPc = 16;
-// What a called function must keep for its caller.
+// Registers that a called function must preserve for its caller.
 inline constexpr uint64_t kCalleeSaved = 1u << kBx | 1u << kFp | 0xFu << kR12;
 #elif defined(__aarch64__)
-inline constexpr unsigned kRegisterCount = 33;  // x0–x30, 31 sp, and 32, ours: the pc
+inline constexpr unsigned kRegisterCount = 33;  // x0–x30, 31 sp, and 32 (our own number): the pc
 inline constexpr unsigned kX19 = 19, kFp = 29, kLr = 30, kSp = 31, kPc = 32;
 inline constexpr uint64_t kCalleeSaved = 0x7FFull << kX19;  // x19–x29
 #endif
@@ -35,18 +35,18 @@ struct Registers {
   uintptr_t fp() const { return value[kFp]; }
 };
 
-// The code address in a return address: signed ones (aarch64 pointer authentication) lose their signature.
+// The code address in a return address: strips the signature of a signed one (aarch64 pointer authentication).
 SEEMALLOC_ALWAYS_INLINE uintptr_t plain_code_address(uintptr_t address) {
 #if defined(__aarch64__)
   register uintptr_t x30 __asm__("x30") = address;
-  __asm__("hint #7" : "+r"(x30));  // xpaclri; does nothing on processors without it
+  __asm__("hint #7" : "+r"(x30));  // xpaclri; does nothing on processors without pointer authentication
   return x30;
 #else
   return address;
 #endif
 }
 
-// Takes the registers of the function it is inlined into, consistent with that function's row at the recorded pc.
+// Takes the registers of the function into which it is inlined, consistent with that function's row at the recorded pc.
 SEEMALLOC_ALWAYS_INLINE void take_registers(Registers* registers) {
   uintptr_t* value = registers->value;
   uintptr_t pc;

@@ -3,7 +3,7 @@
 namespace seemalloc::profile {
 namespace {
 
-// The slot of a register that is saved at CFA - 8 × slot (0: unchanged); -1 when it is anything else.
+// Returns the slot of a register that is saved at CFA - 8 × slot (0: unchanged); -1 for any other way of saving it.
 int slot_of(const Row& row, unsigned number) {
   if (row.how[number] == How::kSame) return 0;
   int64_t offset = row.value[number];
@@ -19,7 +19,7 @@ bool is_slot_register(unsigned number) {
   return false;
 }
 
-// True when every register outside the slots is left alone, or is one that a call may destroy anyway.
+// Whether each register outside the slots is either unchanged or caller-saved.
 bool others_fit(const Row& row, [[maybe_unused]] bool* forgets) {
   for (unsigned i = 0; i < kRegisterCount; i++) {
     if (row.how[i] == How::kSame || is_slot_register(i) || i == row.return_register) continue;

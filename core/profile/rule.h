@@ -1,12 +1,16 @@
-// The common row in one word: how to leave a frame by a CFA and the saved registers near it.
+// Rule: the common form of a row, packed into one word: how to leave a frame by a CFA and the registers saved near it.
 //
-// Made from a Row; kept in the rule cache. Rows that do not fit (expressions, signal frames, far or odd offsets) are
-// evaluated anew each time. Threads: plain values.
-// Two kinds are mere marks: "the first frame" and "no row here, nor a signal's return: only a frame pointer may help".
-// Layout, low to high: 2 bits kind (1 row, 2 first frame, 3 rowless), 3 CFA register, 16 CFA offset / 8 (signed), 24 slots, 1 forgets, 16 tag.
-// x86-64: six slots of 4 bits, register i is at CFA - 8 × slot, 0 if unchanged; the return address is at CFA - 8.
-// aarch64: two slots of 12 bits (x29, x30); `forgets` when x19–x28 are saved somewhere: they are then unknown.
-// The tag is a hash of the code around the pc: a library rebuilt and loaded again at the same place has other code.
+// Made from a Row and kept in the rule cache. Rows that do not fit (expressions, signal frames, far or unaligned
+// offsets) are evaluated anew each time. Threads: a plain value.
+// Two kinds of rules are mere marks: "the first frame", and "no row here, and no signal return: only a frame pointer
+// may help".
+// Layout, low to high: 2 bits kind (1 row, 2 first frame, 3 rowless), 3 CFA register, 16 CFA offset / 8 (signed), 24
+// slots, 1 forgets, 16 tag.
+// x86-64: six slots of 4 bits; register i is at CFA - 8 × slot, 0 if unchanged; the return address is at CFA - 8.
+// aarch64: two slots of 12 bits (x29, x30); `forgets` is set if x19–x28 are saved somewhere: their values are unknown
+// afterwards.
+// The tag is a hash of the code around the pc. A library that was rebuilt and loaded again at the same address has
+// other code.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +34,7 @@ inline constexpr unsigned kSlotCount = sizeof(kSlotRegisters) / sizeof(kSlotRegi
 inline constexpr uintptr_t kMaxSlotBytes = 8 * ((1u << kSlotBits) - 1);
 
 struct Rule {
-  uint64_t bits = 0;  // 0: there is none
+  uint64_t bits = 0;  // 0: no rule
 
   static constexpr unsigned kCfaShift = 2, kOffsetShift = 5, kSlotShift = 21, kForgetsShift = 45, kTagShift = 48;
 
@@ -46,12 +50,12 @@ struct Rule {
   uint16_t tag() const { return static_cast<uint16_t>(bits >> kTagShift); }
 };
 
-// The row as a rule, or none when it does not fit.
+// Packs the row into a rule; returns no rule if it does not fit.
 Rule pack(const Row& row, uint16_t tag);
 
-// The tag of the code at `pc`; read as in DwarfCursor. False when nothing is mapped there.
+// Computes the tag of the code at `pc`, which is read as in DwarfCursor. Returns false if nothing is mapped there.
 inline bool code_tag(uintptr_t pc, bool trusted, uint16_t* tag) {
-  uint64_t code;  // the aligned word that holds `pc`, so no other page is touched
+  uint64_t code;  // the aligned word that contains `pc`, so no other page is touched
   if (!copy_from(pc & ~uintptr_t{7}, &code, sizeof(code), trusted)) return false;
   *tag = static_cast<uint16_t>((code * 0x9E3779B97F4A7C15) >> 48);
   return true;

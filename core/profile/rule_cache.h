@@ -1,10 +1,11 @@
-// From a pc to its rule: one global table of a fixed size, without locks.
+// RuleCache: maps a pc to its rule. One global hash table of fixed size, without locks.
 //
-// A hit costs about three loads; threads and signal handlers read and write freely. Each entry is two words stored with
-// relaxed atomics, and the guard word is key ^ scramble(rule): a pair torn between two writers matches no key.
-// Only the first part is in use until so much has been stored: a program with few stacks touches few pages. What was stored in
-// a smaller part is not found in a larger one, and made again.
-// A key is the pc mixed with the identity of its module, so modules that follow each other at one address differ.
+// A hit costs about three loads. Threads and signal handlers read and write without synchronisation. Each entry is two
+// words stored with relaxed atomics, and the guard word is key ^ scramble(rule): a pair torn between two writers
+// matches no key.
+// Only the first part of the table is used until enough rules have been stored, so a program with few stacks touches
+// few pages. After the table has grown, rules stored in the smaller part are not found any more and are made again.
+// A key is the pc mixed with the identity of its module, so successive modules at one address have different keys.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@ namespace seemalloc::profile {
 
 class RuleCache {
  public:
-  // The rule stored under `key`, or 0.
+  // Returns the rule stored under `key`, or 0.
   uint64_t find(uint64_t key) const {
     const Bucket& bucket = buckets_[bucket_of(key, growths_.load(std::memory_order_relaxed))];
     for (const Entry& entry : bucket.entries) {
@@ -25,7 +26,7 @@ class RuleCache {
     return 0;
   }
 
-  // The newest entry of a bucket stands first; what stood there moves back, the last is forgotten.
+  // The newest entry of a bucket is first. The others move back by one; the last is dropped.
   void insert(uint64_t key, uint64_t rule) {
     Bucket& bucket = buckets_[bucket_of(key, growths_after_insert())];
     for (size_t i = kWays - 1; i > 0; i--) {
@@ -61,7 +62,8 @@ class RuleCache {
   static size_t bucket_of(uint64_t key, unsigned growths) {
     return (key * 0x9E3779B97F4A7C15) >> (64 - kFirstBits - kBitsPerGrowth * growths);
   }
-  // Grows when as many rules have been stored as would fill half of it. Two threads may grow it together: once.
+  // Grows the table when the number of stored rules reaches half of its capacity. If two threads grow it at the same
+  // time, it grows once.
   unsigned growths_after_insert() {
     unsigned growths = growths_.load(std::memory_order_relaxed);
     if (growths == kMaxGrowths) return growths;
@@ -82,8 +84,8 @@ class RuleCache {
     to.guard.store(from.guard.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
 
-  std::atomic<unsigned> growths_{0};  // of the part in use
-  std::atomic<size_t> inserted_{0};   // since the last one
+  std::atomic<unsigned> growths_{0};  // number of times the table has grown
+  std::atomic<size_t> inserted_{0};   // rules stored since then
   Bucket buckets_[size_t{1} << (kFirstBits + kBitsPerGrowth * kMaxGrowths)];
 };
 

@@ -8,11 +8,12 @@
 namespace seemalloc::profile {
 
 namespace {
-constexpr uint64_t kPeriods = 64;  // looks per second at the limit
+constexpr uint64_t kPeriods = 64;  // checks per second at the limit
 
 std::atomic<uint64_t> taken_in_advance{0}, halved_ns{0};
 
-// Half of it is written off each second, since threads that are gone give nothing back: that is how far beyond the limit all together may be.
+// Halves the shared advance each second, because threads that have exited pay nothing back. This bounds how far all
+// threads together may exceed the limit.
 void write_off() {
   uint64_t now = os::coarse_monotonic_ns(), before = halved_ns.load(std::memory_order_relaxed);
   if (now - before < kSecond_ns || !halved_ns.compare_exchange_strong(before, now, std::memory_order_relaxed)) return;
@@ -21,7 +22,7 @@ void write_off() {
   }
 }
 
-// How many of them may be taken in advance.
+// Takes up to `samples` from the shared advance. Returns how many were granted.
 uint32_t take(uint64_t samples, uint64_t most) {
   uint64_t taken = taken_in_advance.load(std::memory_order_relaxed);
   for (;;) {
@@ -37,13 +38,13 @@ void give_back(uint64_t samples) {
   }
 }
 
-// What threads took that ended: all are charged as one.
+// The samples of all threads that exited before their first check, charged as one thread.
 struct ShortThreads {
-  std::atomic<uint32_t> samples{0};  // of which the pace does not know yet
-  std::atomic<uint8_t> stretch{0};   // the pace's
-  std::atomic<bool> busy{false};     // somebody has the pace
+  std::atomic<uint32_t> samples{0};  // not yet charged to the pace
+  std::atomic<uint8_t> stretch{0};   // back-off of the pace
+  std::atomic<bool> busy{false};     // a thread is using the pace
   SamplePace pace;
-  std::atomic<uint64_t> charged_ns{0};  // when that was last done, by the coarse clock
+  std::atomic<uint64_t> charged_ns{0};  // time of the last charge, by the coarse clock
 };
 constinit ShortThreads short_threads;
 }  // namespace
@@ -61,7 +62,7 @@ bool SamplePace::is_time(uint64_t cpu_ns, Limit limit) const {
 
 void SamplePace::relax(Limit limit) {
   if (stretch() == 0) return;
-  // The process's time takes the kernel a walk over its threads.
+  // To read the process's CPU time, the kernel walks over all its threads.
   uint64_t waited = os::coarse_monotonic_ns() - short_threads.charged_ns.load(std::memory_order_relaxed);
   if (stretch_of_short_threads() != 0 && waited >= kSecond_ns / kPeriods) charge_short_threads(limit);
   uint64_t now = os::thread_cpu_ns();
@@ -69,7 +70,7 @@ void SamplePace::relax(Limit limit) {
 }
 
 void SamplePace::look(uint64_t cpu_ns, Limit limit) {
-  if (cpu_ns >= since_ns_) {  // a forked child's clock begins anew
+  if (cpu_ns >= since_ns_) {  // a forked child's clock starts at zero
     double elapsed_s = static_cast<double>(cpu_ns - since_ns_) / static_cast<double>(kSecond_ns);
     double allowed = elapsed_s * static_cast<double>(limit.per_second);
     double expected = samples_ == 0 ? 1 : samples_, more = owed_ + expected - allowed;
@@ -87,7 +88,7 @@ void SamplePace::look(uint64_t cpu_ns, Limit limit) {
       advance_ -= paid;
       give_back(paid);
     }
-    // Not before it would be well below the limit afterwards, or it would go to and fro.
+    // Lower the back-off only if the rate stays well below the limit afterwards. Otherwise it would oscillate.
     for (; expected * 4 <= allowed && stretch_ > 0; expected *= 2) stretch_--;
   }
   since_ns_ = cpu_ns;
@@ -112,7 +113,7 @@ void SamplePace::charge_short_threads(Limit limit) {
   short_threads.charged_ns.store(os::coarse_monotonic_ns(), std::memory_order_relaxed);
   SamplePace& pace = short_threads.pace;
   uint64_t now = os::process_cpu_ns();
-  // Another may have taken them over meanwhile.
+  // Another thread may have charged them meanwhile.
   if (short_threads.samples.load(std::memory_order_relaxed) > limit.per_second / kPeriods || (pace.stretch_ != 0 && pace.is_time(now, limit))) {
     pace.samples_ = short_threads.samples.exchange(0, std::memory_order_relaxed);
     pace.look(now, limit);
@@ -122,10 +123,10 @@ void SamplePace::charge_short_threads(Limit limit) {
 }
 
 void SamplePace::restart() {
-  if (!looked_ && stretch_ > 0) stretch_--;  // nobody has confirmed it
+  if (!looked_ && stretch_ > 0) stretch_--;  // no check has confirmed it
   since_ns_ = 0;
   samples_ = 0;
-  advance_ = 0;  // of a thread that is gone
+  advance_ = 0;  // belonged to the former thread
   owed_ = 0;
   looked_ = false;
 }

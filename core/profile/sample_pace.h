@@ -1,15 +1,17 @@
-// SamplePace: how much longer than asked a thread's sampling interval has to be, so that sampling stays cheap.
+// SamplePace: the sample rate limit. Decides how much a thread's sampling interval is raised above the requested one
+// (the back-off), so that sampling stays cheap.
 //
-// A thread that allocates terabytes a second (a buffer allocated and freed in a loop) would spend more time on samples than
-// on its work, and learn nothing from the millionth. So a thread takes at most so many samples in a second of its CPU
-// time, and all threads together some in advance: a start-up is sampled as asked, and a thousand short threads are not a thousand
-// start-ups. While it has more, the interval doubles; when it has
-// far fewer, it halves. The estimate stays unbiased, because each sample stands for what the interval it was drawn with says, and that was
-// chosen before the point was drawn.
-// Threads that end before their time has been looked at are charged together, by the process's time; the stretch that follows from it is
-// where others begin.
-// Threads: one thread's; what is taken in advance, and by threads that ended soon, is shared. Cost: a clock is read once in 1/64 of a second's
-// samples, and while there is a stretch twice a second.
+// A thread that allocates terabytes a second (a buffer allocated and freed in a loop) would spend more time on samples
+// than on its work, and its millionth sample would add no information. So the number of samples that a thread takes per
+// second of its CPU time is limited. In addition, all threads together may take a limited number of samples in advance:
+// so a start-up is sampled at the requested interval, but a thousand short threads do not count as a thousand
+// start-ups. While a thread exceeds the limit, its interval doubles; while it is far below, the interval halves. The
+// estimate stays unbiased: each sample is weighted by the interval that it was drawn with, and that interval was chosen
+// before the sample point was drawn.
+// Threads that exit before their first check are charged together, against the process's CPU time. The back-off that
+// results is the one with which new threads start.
+// Threads: an object belongs to one thread; the samples taken in advance, and those of threads that exited early, are
+// shared. Cost: one clock read per 1/64 of a second's samples, and two per second while backed off.
 #pragma once
 
 #include <cstdint>
@@ -22,58 +24,60 @@ class SamplePace {
  public:
   static constexpr unsigned kMaxStretch = 13;
 
-  // log2 of the factor on the interval.
+  // log2 of the factor by which the interval is raised.
   unsigned stretch() const {
     unsigned others = looked_ ? 0 : stretch_of_short_threads();
     return stretch_ > others ? stretch_ : others;
   }
-  // The same for a thread of which nothing is known.
+  // The same for a thread without any history.
   static unsigned stretch_of_short_threads();
 
-  // So many samples per second of CPU time, at least 1, and so many of all threads in advance.
+  // The limits: samples per second of CPU time, at least 1; and samples of all threads together in advance.
   struct Limit {
     uint64_t per_second, in_advance;
   };
-  // Of the option `sample_limit`: by default 10,000 samples, which at 512 KiB stand for 5 GiB and at 0.3 to 1.7 µs each cost 0.3 to 1.7 %. At
-  // 512 KiB and more a 16th of them in advance (a heap that grows is not limited at all); at the shorter intervals that a user asks for, all.
+  // The limit for the option `sample_limit`. Its default is 10,000 samples, which stand for 5 GiB at 512 KiB each and
+  // take 0.3 to 1.7 % of a second at 0.3 to 1.7 µs each. The advance is a 16th of the option at 512 KiB and more (a
+  // growing heap is not limited at all), and all of it at shorter intervals, which are chosen by the user.
   static Limit limit_for(uint64_t option, uint64_t interval_bytes) {
     return {option, interval_bytes < 512 * KiB ? option : (option + 15) / 16};
   }
 
-  // The caller does not stretch by more: what was beyond it is forgotten.
+  // Limits the back-off to `most`, if the caller does not apply more.
   void stretch_at_most(unsigned most) {
     if (stretch_ > most) stretch_ = static_cast<uint8_t>(most);
   }
 
-  // A sample has been taken.
+  // Called after each sample.
   void count(Limit limit);
-  // None has, but time has passed.
+  // Called when no sample was taken but time has passed.
   void relax(Limit limit);
-  // The same, told the time.
+  // Checks the rate up to `cpu_ns`, the time of the thread's CPU clock.
   void look(uint64_t cpu_ns, Limit limit);
-  // The thread ends.
+  // Called when the thread exits.
   void end(Limit limit);
 
-  // Another thread goes on with it: its clock is another.
+  // Passes the object to another thread, which has another CPU clock.
   void restart();
 
-  // Whoever was in here is gone.
+  // In a forked child: releases the shared state, which a thread of the parent may have held.
   static void reset_in_child();
 
-  // As if nothing had been taken in advance, and no thread had ended.
+  // Resets the advance and the charges of threads that exited.
   static void forget_all_for_test();
 
  private:
   static void charge_short_threads(Limit limit);
-  // So long ago that a look may lower the stretch, and cannot raise it for want of samples.
+  // Whether the last check is so long ago that another may lower the back-off, and that the minimum of one sample,
+  // which a check assumes, cannot raise it.
   bool is_time(uint64_t cpu_ns, Limit limit) const;
 
-  uint64_t since_ns_ = 0;  // when counting began; 0: with the thread
-  double owed_ = 0;        // less than one sample: what was taken beyond the limit, or less than it
-  uint32_t advance_ = 0;   // what it has taken in advance
-  uint32_t samples_ = 0;   // since then
+  uint64_t since_ns_ = 0;  // start of counting; 0: the thread's start
+  double owed_ = 0;        // between -1 and 1 sample: taken above the limit, or (negative) below it
+  uint32_t advance_ = 0;   // samples that it has taken in advance
+  uint32_t samples_ = 0;   // samples since since_ns_
   uint8_t stretch_ = 0;
-  bool looked_ = false;    // at this thread's time
+  bool looked_ = false;    // whether this thread's rate has been checked
 };
 
 }  // namespace seemalloc::profile

@@ -10,13 +10,14 @@ constinit thread_local uint32_t sampled_thread_cache = 0;
 
 namespace {
 
-// Of the thread that called fork, in a child, should it be an unnamed one. Written while it is the only thread.
+// The number of the thread that called fork, in the child, if it is an unnamed one. Written while there is only one
+// thread.
 struct Renumbered {
   uint32_t recorded, now;
 };
 constinit Renumbered renumbered{};
 
-// Makes room: numbers of threads that have ended, and of whose samples none is left. Walks the live table.
+// Makes numbers available again: those of threads that have exited and have no live samples. Walks the live table.
 void recycle_numbers(ThreadNames::When when) {
   if (!records.threads.begin_recycling(when)) return;
   ThreadNames::Marks marks;
@@ -32,7 +33,8 @@ SEEMALLOC_NOINLINE uint32_t find_sampled_thread() {
   uint32_t id = static_cast<uint32_t>(os::thread_id());
   char name[os::kThreadNameBytes] = {};
   os::own_thread_name(name);
-  // Threads that have ended and hold nothing keep others from being told apart in profiles of lifetimes.
+  // Threads that have exited and have no live samples take up records, so that profiles of lifetimes cannot distinguish
+  // other threads.
   size_t most = most_thread_lives();
   if (records.thread_lives.is_full(most) && records.threads.may_recycle(most / 4)) recycle_numbers(ThreadNames::When::kEarly);
   uint32_t number = records.threads.add(id, name);
@@ -40,7 +42,7 @@ SEEMALLOC_NOINLINE uint32_t find_sampled_thread() {
     recycle_numbers(ThreadNames::When::kAllTaken);
     number = records.threads.add(id, name);
   }
-  // A signal handler that has sampled meanwhile has given this thread another: that one stays.
+  // If a signal handler that sampled meanwhile has assigned another number to this thread, that one is kept.
   uint32_t mine = number != 0 ? number : kUnnamed | id, earlier = 0;
   if (__atomic_compare_exchange_n(&sampled_thread_cache, &earlier, mine, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return mine;
   if (has_number(earlier)) {
@@ -57,7 +59,7 @@ uint32_t thread_id_of(uint32_t thread) {
   return has_number(thread) ? records.threads.get(thread).id : 0;
 }
 
-// Its number stays in the cache: what it frees from now on may be its own.
+// The number stays in the cache, because blocks that the thread frees from now on may be its own.
 void end_sampled_thread() {
   if (has_number(sampled_thread_cache)) records.threads.end(sampled_thread_cache);
 }

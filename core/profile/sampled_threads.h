@@ -1,8 +1,8 @@
-// Which thread a sample of the heap is of: a number, found once per thread and kept in its thread-local memory.
+// The thread of a heap sample: a number, found once per thread and stored in its thread-local memory.
 //
-// It is one of ThreadNames', and so no other thread's ever, or, where all of those are taken, the kernel's id with kUnnamed set: by that, too, a thread knows
-// what it allocated itself. A forked child's first thread goes on with the number that it had as a thread of the
-// parent: what it allocated there is its own. Threads: any.
+// The number is one from ThreadNames, which no other thread ever has. If all of those are taken, it is the kernel's
+// thread id with kUnnamed set; that, too, lets a thread recognise its own allocations. The first thread of a forked
+// child keeps the number that it had in the parent, because blocks allocated there are its own. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,18 @@ inline uint32_t sampled_thread() {
   uint32_t number = sampled_thread_cache;
   return SEEMALLOC_LIKELY(number != 0) ? number : find_sampled_thread();
 }
-// Whether it is one of ThreadNames'. `thread` may be anything, read from a sample that is gone meanwhile.
+// Whether it is a number from ThreadNames. `thread` may have any value, since it may come from a sample that was freed
+// meanwhile.
 inline bool has_number(uint32_t thread) { return (thread & kUnnamed) == 0 && ThreadNames::place_of(thread) - 1 < ThreadNames::kMost; }
-// Of a sample's thread: whether it is the calling one. A thread that has no number has allocated no sample.
+// Whether a sample's thread is the calling one. A thread without a number has allocated no sample.
 inline bool is_own_sample(uint32_t thread) { return thread == sampled_thread_cache; }
 
-// What the kernel calls it, or did while it ran.
+// The thread's kernel id, now or while it ran.
 uint32_t thread_id_of(uint32_t thread);
 
 // The calling thread will record no more samples.
 void end_sampled_thread();
-// The thread that called fork is the only one.
+// In a forked child: the thread that called fork is the only one.
 void renumber_threads_in_child();
 
 }  // namespace seemalloc::profile

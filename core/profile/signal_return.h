@@ -1,8 +1,8 @@
-// The registers that a signal interrupted, from where the kernel put them.
+// The registers that a signal interrupted, read from the frame that the kernel stored.
 //
-// For captures in a signal handler; and for walking through one where the code that returns from it has no entry in
-// .eh_frame: aarch64's vDSO, musl, the Go runtime. Called by the unwinder, there for a pc in a module that has no row.
-// Threads: none of its own.
+// Used for captures in a signal handler, and for walking through one if the code that returns from it has no entry in
+// .eh_frame: aarch64's vDSO, musl, the Go runtime. In the latter case the unwinder calls it for a pc in a module
+// without a row. Threads: none of its own.
 #pragma once
 
 #include "core/profile/registers.h"
@@ -10,14 +10,14 @@
 
 namespace seemalloc::profile {
 
-// True when the code at `pc` is the sigreturn system call. One system call of our own: nothing need be mapped there.
+// Whether the code at `pc` is the sigreturn system call. Makes one system call; `pc` need not be mapped.
 bool is_signal_return(uintptr_t pc);
 
-// Replaces `*registers` by the interrupted ones. Requires: is_signal_return(registers->pc()). False when the stack does
-// not hold them.
+// Replaces `*registers` by the interrupted ones. Requires: is_signal_return(registers->pc()). Returns false if they
+// cannot be read from the stack.
 bool leave_signal_frame(Registers* registers, StackMemory& memory);
 
-// All registers, as the handler's third argument has them.
+// All registers, from the third argument of the handler.
 Registers interrupted_registers(const void* ucontext);
 
 }  // namespace seemalloc::profile

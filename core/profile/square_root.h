@@ -1,4 +1,4 @@
-// The square root. libm's is not ours to call.
+// The square root. The library does not link libm.
 #pragma once
 
 #include <bit>
@@ -6,7 +6,7 @@
 
 namespace seemalloc::profile {
 
-// Newton's method from a guess with half the exponent.
+// Newton's method, starting from a guess with half the exponent.
 inline double square_root(double x) {
   if (!(x > 0)) return 0;
   double root = std::bit_cast<double>((std::bit_cast<uint64_t>(x) >> 1) + (uint64_t{1023} << 51));

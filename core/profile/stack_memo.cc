@@ -7,7 +7,8 @@ namespace seemalloc::profile {
 
 namespace {
 
-// The aligned word of code that holds `pc`: a library rebuilt and loaded again at the same place has other code.
+// The aligned word of code that contains `pc`. A library that was rebuilt and loaded again at the same place has other
+// code.
 uintptr_t code_word(uintptr_t pc) { return pc & ~uintptr_t{7}; }
 
 }  // namespace
@@ -33,7 +34,7 @@ StackMemo::Entry* StackMemo::begin(const Registers& registers, uintptr_t site, s
   return &entry;
 }
 
-// One that is empty, else in turns, but not the one that was wanted last.
+// Returns an empty way, otherwise the ways in turn, but not the one that was used last.
 uint8_t StackMemo::way_for_new(Set& set) {
   uint8_t way = 0;
   while (way < kWays && is_complete(set.ways[way])) way++;
@@ -54,12 +55,12 @@ void StackMemo::count_walk() {
   counted_ns_ = now;
 }
 
-// The fewer stay where they are: the arena takes nothing back.
+// The smaller array is not freed: the arena cannot free memory.
 void StackMemo::enlarge() {
   forgotten_ = 0;
   hasty_ = false;
   unsigned bits = bits_ == 0 ? kFewBits : kManyBits;
-  // Of the many some are never used.
+  // Some sets of the larger array are never used, so it is not populated.
   auto allocate = bits == kFewBits ? os::arena_allocate_present : os::arena_allocate;
   auto* sets = static_cast<Set*>(allocate(sizeof(Set) << bits, alignof(Set)));
   if (sets == nullptr) return;
@@ -86,7 +87,7 @@ void WalkNotes::add(uintptr_t address, uintptr_t value) {
 }
 
 void WalkNotes::note(uintptr_t address, uintptr_t value) {
-  if (address < entry_->sp) return give_up();  // not known to stay
+  if (address < entry_->sp) return give_up();  // may not stay mapped
   add(address, value);
 }
 

@@ -1,17 +1,19 @@
-// Remembers the stacks one thread has sampled, so that the same stack need not be walked again.
+// StackMemo: remembers the stacks that one thread has sampled, so that the same stack need not be walked again.
 //
-// A walk that only followed rules from unwind tables, on the thread's own stack, is determined by the registers it
-// started with, the return addresses and frame pointers it used, and the code they lie in. An entry keeps exactly
-// those; when all of them are there again, the walk would give the same stack.
-// Called by record_alloc(), with what the unwinder notes in a WalkNotes. Threads: one at a time, its owner.
+// If a walk only followed rules from unwind tables, on the thread's own stack, it is determined by the registers at its
+// start, the return addresses and frame pointers that it used, and the code at these addresses. An entry stores exactly
+// those. If all of them are unchanged, the walk would give the same stack.
+// Called by record_alloc() with the dependencies that the unwinder noted in a WalkNotes. Threads: one at a time, the
+// owner.
 // Invariants: 1. words are checked in the order of the walk, so each pc is known to be on this thread's stack, and its
-// module therefore loaded, before that module's code is looked at; 2. every word that is no code lies between the stack
-// pointer and the end of the thread's own stack, which stay mapped; 3. an entry is found only when it is complete:
-// `stack` is set last. A new thread must clear() what another has left.
+// module therefore to be loaded, before that module's code is read; 2. every word that is not code is between the stack
+// pointer and the end of the thread's own stack, and stays mapped; 3. an entry is found only if it is complete: `stack`
+// is set last. A new thread must clear() the entries of another.
 //
-// No entry at first, since most threads of a server take a sample now and then, and may have little memory of their own that records
-// could be small beside; 16 once walks follow each other fast. Where all are recorded a thread comes by more places than
-// that, over and over: then 256 (docs/decisions/0049). is_crowded() says when, and enlarge() makes room.
+// A memo starts without entries: most threads of a server sample only now and then, and may have so little memory of
+// their own that a memo would be large beside it. It gets 16 entries once walks follow each other quickly. If all
+// allocations are recorded, a thread repeatedly passes more places than that; then it gets 256 (docs/decisions/0049).
+// is_crowded() tells when, and enlarge() makes room.
 #pragma once
 
 #include <cstddef>
@@ -32,19 +34,19 @@ class StackMemo {
     uintptr_t address;
     uintptr_t value;
   };
-  // A module that may be unloaded.
+  // A visited module that may be unloaded.
   struct Visit {
     uintptr_t pc;
     uint64_t identity;
-    uint32_t before;  // it is checked before this word
+    uint32_t before;  // its module is checked before this word
   };
   static constexpr size_t kMaxWords = 80;
   static constexpr size_t kMaxVisits = 4;
   static constexpr unsigned kBucketBits = 3;
 
   struct alignas(kCacheLineBytes) Entry {
-    const InternedStack* stack;  // null: nothing is remembered
-    Bucket* buckets[size_t{1} << kBucketBits];  // that its last samples were counted in, each in the place for its size
+    const InternedStack* stack;  // null: the entry is empty
+    Bucket* buckets[size_t{1} << kBucketBits];  // of its latest samples, indexed by a hash of the size
     uint64_t era;
     uintptr_t pc, sp, fp;
     uintptr_t site;
@@ -58,8 +60,8 @@ class StackMemo {
     Bucket*& bucket_of(size_t allocated_bytes) { return buckets[(allocated_bytes * 0x9E3779B97F4A7C15) >> (64 - kBucketBits)]; }
   };
 
-  // The entry of the stack above `registers`; null when it is not known. `site` is any address in a caller: it only
-  // tells apart places that allocate at the same stack pointer.
+  // Returns the entry of the stack above `registers`; null if it is not known. `site` is any address in a caller. It
+  // only distinguishes places that allocate at the same stack pointer.
   Entry* find(const Registers& registers, uintptr_t site, size_t max_depth) {
     if (bits_ == 0) return nullptr;
     Set& set = set_of(registers.sp(), site);
@@ -75,7 +77,8 @@ class StackMemo {
     return nullptr;
   }
 
-  // That stack is about to be walked: an entry for it, which the caller completes by setting `stack` and a bucket. Null without room.
+  // Called before that stack is walked. Returns an entry for it, which the caller completes by setting `stack` and a
+  // bucket. Returns null if the memo has no entries.
   Entry* begin(const Registers& registers, uintptr_t site, size_t max_depth);
   void clear() {
     era_++;
@@ -83,18 +86,20 @@ class StackMemo {
     walks_ = 0;
   }
 
-  // So many stacks had to be walked again, and so fast, that there is too little room. `all_recorded`: of all allocations.
+  // Whether so many stacks had to be walked again, and so quickly, that the memo is too small. `all_recorded`: all
+  // allocations are recorded.
   bool is_crowded(bool all_recorded) const {
     return bits_ == 0 ? hasty_ : all_recorded && bits_ == kFewBits && forgotten_ >= kCrowded;
   }
-  // Forgets all stacks. Nothing changes when memory is refused; is_crowded() is false for a while then.
+  // Enlarges the memo, which then has no stacks. If memory is refused nothing changes, and is_crowded() is false for a
+  // while.
   void enlarge();
 
  private:
   static constexpr size_t kWays = 4;
   static constexpr unsigned kFewBits = 2, kManyBits = 6;
   static constexpr uint32_t kCrowded = 64;
-  // A thousand walks a second are a thousandth of a processor: less does not pay for 24 KiB.
+  // A thousand walks per second take 1/1000 of a processor. Fewer do not justify 24 KiB.
   static constexpr uint32_t kHastyWalks = 16;
   static constexpr uint64_t kHaste_ns = 16 * kMillisecond_ns;
 
@@ -122,28 +127,28 @@ class StackMemo {
   uint8_t way_for_new(Set& set);
   void count_walk();
 
-  uint64_t era_ = 0;  // entries of others are no more
+  uint64_t era_ = 0;  // entries of other eras are invalid
   Set* sets_ = nullptr;
-  uint64_t counted_ns_ = 0;  // when walks_ was a multiple of kHastyWalks
-  uint32_t walks_ = 0;       // without room
+  uint64_t counted_ns_ = 0;  // the time when walks_ was a multiple of kHastyWalks
+  uint32_t walks_ = 0;       // walks while there are no entries
   uint32_t forgotten_ = 0;
   uint8_t bits_ = 0;         // log2 of the number of sets; 0: none
   bool hasty_ = false;
 };
 
-// What a walk depends on, noted on its way into an entry.
+// Notes the dependencies of a walk in an entry, while the walk is in progress.
 class WalkNotes {
  public:
   explicit WalkNotes(StackMemo::Entry* entry) : entry_(entry) {}
 
-  // False when the walk cannot be remembered.
+  // False if the walk cannot be remembered.
   bool complete() const { return entry_ != nullptr; }
   void give_up() { entry_ = nullptr; }
-  // The next step is taken by a rule for the code at `pc`.
+  // The next step uses a rule for the code at `pc`.
   void in_code(uintptr_t pc, const Module& module) {
     if (!module.at_start && complete()) in_module(pc, module);
   }
-  // That step's frame ends at base + a constant, where base is the stack pointer or the frame pointer.
+  // The frame of that step ends at base + a constant; base is the stack pointer or the frame pointer.
   void frame_from(unsigned base, const Registers& registers) {
     if (base == kFp && complete()) {
       from_frame_pointer(registers);
@@ -151,15 +156,15 @@ class WalkNotes {
       give_up();
     }
   }
-  // The step read a return address.
+  // The step has read a return address.
   void read(uintptr_t address, uintptr_t value) {
     if (complete()) note(address, value);
   }
-  // It found the caller's frame pointer there.
+  // The step has found the caller's frame pointer at `address`.
   void frame_pointer_is_at(uintptr_t address) { frame_pointer_at_ = address; }
 
  private:
-  // Where the frame pointer came from, unless from a word of the stack.
+  // Other sources of the frame pointer than a word of the stack.
   static constexpr uintptr_t kInitial = 0, kChecked = 1;
 
   void in_module(uintptr_t pc, const Module& module);

@@ -10,9 +10,9 @@
 namespace seemalloc::profile {
 namespace {
 
-// A stack deeper than this at its first capture is probed page by page as it is walked.
+// A stack deeper than this at its first capture is probed page by page during each walk.
 constexpr size_t kMaxProbeBytes = 8 * MiB;
-// A thread that keeps running on other stacks near its own stops looking for its own.
+// A thread that often runs on other stacks near its own stops searching for its own.
 constexpr uint32_t kMaxFailures = 8;
 
 struct OwnStack {
@@ -37,8 +37,8 @@ bool page_is_readable(uintptr_t page) {
   return os::read_memory(reinterpret_cast<const void*>(page), &byte, 1);
 }
 
-// True when every page of [low, high) is readable; `low` is a page boundary. One system call a page, once per thread;
-// a refusal after such calls counts as a failure.
+// Whether every page of [low, high) is readable; `low` is a page boundary. One system call per page, once per thread.
+// Returning false after such calls counts as a failure.
 bool is_readable(uintptr_t low, uintptr_t high) {
   if (high - low > kMaxProbeBytes) return false;
   for (uintptr_t page = low; page < high; page += os::page_bytes()) {
@@ -49,12 +49,12 @@ bool is_readable(uintptr_t low, uintptr_t high) {
   return true;
 }
 
-// Where the stack that holds `sp` must end if it is the thread's own: the C libraries put a thread's control block at
-// the top of its stack, and the kernel puts 16 random bytes above main's. Both stay for the thread's life.
+// Finds the end of the stack that contains `sp`, if that is the thread's own: the C libraries put a thread's control
+// block at the top of its stack, and the kernel puts 16 random bytes above main's. Both stay for the thread's life.
 bool find_own_stack(uintptr_t sp, uintptr_t page) {
   for (uintptr_t anchor : {thread_pointer(), static_cast<uintptr_t>(getauxval(AT_RANDOM))}) {
     if (anchor <= sp || !is_readable(page, anchor)) continue;
-    // A signal handler here sees an empty range or the whole: low < high only at the end.
+    // A signal handler that interrupts this code sees an empty range or the whole range: low < high only at the end.
     own_stack.low = UINTPTR_MAX;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     own_stack.high = round_down(anchor, sizeof(uintptr_t));
@@ -71,7 +71,7 @@ bool is_on_own_stack(uintptr_t sp, uintptr_t page) {
   if (own_stack.failures >= kMaxFailures) return false;
   if (own_stack.high == 0) return find_own_stack(sp, page);
   if (!is_readable(page, own_stack.low)) return false;
-  own_stack.low = page;  // deeper than ever
+  own_stack.low = page;  // deeper than ever before
   return true;
 }
 
@@ -96,7 +96,7 @@ bool StackMemory::read_slow(uintptr_t address, uintptr_t* value) {
   if (address % sizeof(uintptr_t) != 0) return false;
   if (own_ || !trusted_) return read_copy(address, value);
   if (!os::read_memory(reinterpret_cast<const void*>(address), value, sizeof(*value))) return false;
-  // The read was the probe of its page. Walking up, the readable range grows; after a jump it starts anew.
+  // The read was the probe of its page. When walking up, the readable range grows; after a jump it restarts.
   uintptr_t page = round_down(address, os::page_bytes());
   if (page != high_) low_ = page;
   high_ = page + os::page_bytes();

@@ -1,9 +1,10 @@
-// Reads of the stack that cannot fault, and almost never cost a system call.
+// StackMemory: reads of the stack that cannot fault, and almost never cost a system call.
 //
 // The thread's own stack, from the lowest page seen in use up to its anchor (the thread's control block, or the
 // kernel's start-up data above main), is probed once and then read in place. Any other stack (signal stack, fibre,
-// clone with its own stack) is probed page by page in every capture: it may be gone by the next one.
-// After a guess (see unwind.cc) other memory is not even trusted to stay: it is copied, 512 bytes by a system call.
+// clone with its own stack) is probed page by page in every capture, because it may be gone at the next one.
+// After a guess (see unwind.cc), other memory is not even assumed to stay mapped during the capture: it is copied, 512
+// bytes per system call.
 // Called by the unwinder; an object serves one capture. Threads: 24 bytes of thread-local storage.
 // Invariant: [low_, high_) was readable when probed in this capture, or belongs to the thread's own stack.
 #pragma once
@@ -18,17 +19,18 @@ namespace seemalloc::profile {
 
 class StackMemory {
  public:
-  // Starts at stack pointer `sp`, which is in use by the running code, or else is_there() must be asked first.
+  // Starts at stack pointer `sp`. If `sp` may not be the stack pointer of running code, is_there() must be checked
+  // first.
   explicit StackMemory(uintptr_t sp) { enter(sp); }
   ~StackMemory() {
     if (SEEMALLOC_UNLIKELY(copy_ != nullptr)) os::give_scratch(copy_);
   }
   StackMemory(const StackMemory&) = delete;
   StackMemory& operator=(const StackMemory&) = delete;
-  // False when nothing is mapped where it started: interrupted code may keep anything in that register.
+  // Returns false if nothing is mapped at the start: interrupted code may have any value in that register.
   bool is_there() const;
 
-  // The word at `address`; false when nothing is mapped there.
+  // Reads the word at `address`. Returns false if nothing is mapped there.
   SEEMALLOC_ALWAYS_INLINE bool read(uintptr_t address, uintptr_t* value) {
     if (SEEMALLOC_LIKELY(covers(address))) {
       *value = load(address);
@@ -36,7 +38,7 @@ class StackMemory {
     }
     return read_slow(address, value);
   }
-  // The word at `address`, in place. Requires: covers(address).
+  // Reads the word at `address` in place. Requires: covers(address).
   static SEEMALLOC_NO_TSAN uintptr_t load(uintptr_t address) {
     uintptr_t value;
     __builtin_memcpy(&value, reinterpret_cast<const void*>(address), sizeof(value));
@@ -46,22 +48,24 @@ class StackMemory {
     return address >= low_ && address < high_ && high_ - address >= sizeof(uintptr_t);
   }
 
-  // A frame at `sp` says its caller's frame ends at `cfa`. True when that can be: higher up on this stack, or (a few
-  // times in a capture, and only when the frame's rule came from a table) on another readable stack.
+  // Follows a step from a frame at `sp` to its caller's frame, which ends at `cfa`. Returns true if that is possible:
+  // higher up on this stack, or on another readable stack (a few times per capture, and only if the frame's rule came
+  // from a table).
   bool follow(uintptr_t sp, uintptr_t cfa) {
     if (SEEMALLOC_LIKELY(cfa > sp && covers(cfa - sizeof(uintptr_t)))) return true;
     return follow_slow(sp, cfa);
   }
-  // The interrupted code's stack pointer, behind a signal frame. False when nothing is mapped there.
+  // Follows a signal frame to the stack pointer of the interrupted code. Returns false if nothing is mapped there.
   bool follow_signal(uintptr_t sp);
 
   bool is_own() const { return own_; }  // the thread's own stack
 
-  // From now on addresses are guesses: no other stack is entered, and off the own stack only copies are read.
+  // From now on addresses are guesses: no other stack is entered, and outside the thread's own stack only copies are
+  // read.
   void distrust();
 
  private:
-  // Further away than this is not the same stack.
+  // A longer step leaves the stack.
   static constexpr size_t kMaxStepBytes = size_t{1} << 20;
   static constexpr unsigned kMaxSwitches = 4;
 
@@ -75,10 +79,11 @@ class StackMemory {
   bool own_ = false;      // on the thread's own stack
   bool trusted_ = true;
   unsigned switches_ = 0;
-  // A copy of the aligned block of memory at copy_start_; 1: none yet. Within a page, so all or nothing is there.
+  // A copy of the aligned block of memory at copy_start_; 1: none yet. A block is within a page, so it is mapped as a
+  // whole or not at all.
   static constexpr size_t kCopyBytes = 512;
   uintptr_t copy_start_ = 1;
-  uintptr_t* copy_ = nullptr;  // scratch memory, from the first copy on
+  uintptr_t* copy_ = nullptr;  // scratch memory, allocated at the first copy
 };
 
 }  // namespace seemalloc::profile

@@ -7,7 +7,7 @@ namespace seemalloc::profile {
 uint64_t hash_stack(const Stack& stack) {
   DCHECK(stack.depth <= kMaxStackDepth);
   uint64_t hash = stack.depth * 4u + stack.truncated * 2u + stack.broken;
-  // Two frames a step: the multiplications depend on each other, so their number is the cost.
+  // Two frames per step: the multiplications form a dependency chain, so their number determines the cost.
   size_t i = 0;
   for (; i + 2 <= stack.depth; i += 2) hash = mix(hash ^ stack.pcs[i], stack.pcs[i + 1]);
   if (i < stack.depth) hash = mix(hash ^ stack.pcs[i], 0);

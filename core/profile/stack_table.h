@@ -1,8 +1,9 @@
-// Interned stacks: each distinct stack is kept once and never moves, so that samples can point at it. What it says changes
-// where a module goes whose code it has (unloaded.h): then no walk finds it any more.
+// Interned stacks. Each distinct stack is stored once and never moves, so samples can point at it. The addresses in a
+// stack change only when a module whose code they refer to is unloaded (unloaded.h); after that no walk matches the
+// stack.
 //
-// Two stacks are the same when their frames and their truncated and broken marks are. Nothing is ever given back: the
-// memory is bounded by the number of distinct stacks (16 + 8 × depth bytes each, and the slots of the table).
+// Two stacks are equal if their frames and their truncated and broken marks are equal. Memory is never freed: it is
+// bounded by the number of distinct stacks (16 + 8 × depth bytes each, plus the slots of the table).
 // Threads: any; a known stack is found without a lock.
 #pragma once
 
@@ -20,7 +21,8 @@ struct InternedStack {
   uint32_t depth;
   bool truncated;
   bool broken;
-  mutable std::atomic<bool> has_bucket;  // of samples (bucket_table.h): growth and pools keep their stacks here too
+  // Whether the stack has a bucket of samples (bucket_table.h). The stacks of growth and pools are in this table, too.
+  mutable std::atomic<bool> has_bucket;
 
   const uintptr_t* pcs() const { return reinterpret_cast<const uintptr_t*>(this + 1); }
 };
@@ -35,12 +37,13 @@ class StackTable {
   constexpr StackTable() = default;
   // Requires: hash == hash_stack(stack). Null when memory is refused.
   const InternedStack* intern(const Stack& stack, uint64_t hash);
-  // Null when there is none.
+  // Returns null if there is none.
   const InternedStack* find(const Stack& stack, uint64_t hash) const;
   size_t size() const { return table_.size(); }
-  // Whether a call in [start, limit) is in one of them. Takes no lock.
+  // Whether any stack has a call in [start, limit). Takes no lock.
   bool any_in(uintptr_t start, uintptr_t limit) const;
-  // Such calls are from now on as far behind `to`. Takes no lock: who compares or writes a stack meanwhile may see some of each.
+  // Moves such calls to the same offset from `to`. Takes no lock: a thread that compares or writes a stack meanwhile
+  // may see a mixture of old and new addresses.
   void move_code(uintptr_t start, uintptr_t limit, uintptr_t to);
   void lock_all() { table_.lock_all(); }
   void unlock_all() { table_.unlock_all(); }

@@ -8,7 +8,8 @@ namespace seemalloc::profile {
 
 namespace {
 
-// The record is the thread's from now on, with nothing in it, unless it is a later one's.
+// Resets the record for `thread`. Returns false if it belongs to a later thread of the slot, or if another thread is
+// resetting it.
 bool begin_anew(ThreadLives& record, uint32_t thread) {
   uint32_t before = record.thread.load(std::memory_order_acquire);
   if (before == thread) return true;
@@ -45,7 +46,7 @@ void ThreadLivesTable::add(const Bucket& bucket, FreedBy by, uint32_t thread, ui
   auto equal = [&](const ThreadLives& known) { return known.bucket == &bucket && known.place == place && known.way == way; };
   ThreadLives* record = table_.find(hash, equal);
   if (SEEMALLOC_UNLIKELY(record == nullptr)) {
-    if (is_full(most)) return;  // no lock for that
+    if (is_full(most)) return;  // without a lock
     record = table_.find_or_insert(hash, equal, [&] { return make(hash, bucket, by, thread); });
     if (record == nullptr) return;
   }

@@ -1,13 +1,15 @@
-// How long freed blocks have lived, by the thread that allocated them: a record for a bucket, a way of being freed and a thread, beside
-// the one for all threads (lifetimes.h), which goes on counting everything. So what is kept here may be lost or refused, and what
-// profiles say of all threads stays exact: the difference is the "other threads'".
+// ThreadLivesTable: how long freed blocks lived, by the thread that allocated them. One record per bucket, way of being
+// freed and thread, in addition to the record for all threads (lifetimes.h), which keeps counting everything. So
+// records here may be lost or refused, and the figures for all threads stay exact: profiles report the difference as
+// "other threads".
 //
-// Not of FreedBy::kOwner: the bucket itself knows whose those are. Nor where all blocks are recorded, unless that is asked for (heap_profile.h):
-// there it took a tenth more. There are at most kMost records, and fewer where little is in use (records.h); what finds no room is
-// counted for all only.
-// They are kept for ever, by the place of the thread's number (thread_names.h): when the place is given to another thread, the first
-// block of that one begins the record anew. A thread that is late with a free for the one before is told by its number, and not counted here.
-// Threads: any; a known record is found without a lock. Memory: 152 bytes each, and the slots of the table.
+// There are no records for FreedBy::kOwner, because the bucket identifies that thread. There are also none when all
+// blocks are recorded, unless requested (heap_profile.h): they cost 10 % more there. There are at most kMost records,
+// and fewer in a small heap (records.h); a free without a record is counted for all threads only.
+// Records are kept forever, keyed by the slot of the thread's number (thread_names.h). When the slot is given to
+// another thread, that thread's first block resets the record. A late free of a block of the slot's former thread is
+// recognised by the thread's number, and not counted here.
+// Threads: any; a known record is found without a lock. Memory: 152 bytes per record, plus the slots of the table.
 #pragma once
 
 #include <atomic>
@@ -24,9 +26,9 @@ struct Bucket;
 struct ThreadLives {
   uint64_t hash;
   const Bucket* bucket;
-  uint16_t place;  // of the thread's number
+  uint16_t place;  // slot of the thread's number
   uint16_t way;    // a FreedBy
-  std::atomic<uint32_t> thread;  // its number; 0: the record is being begun anew
+  std::atomic<uint32_t> thread;  // its number; 0: the record is being reset
   Lifetimes lives;
 };
 static_assert(sizeof(ThreadLives) == 152);
@@ -36,8 +38,9 @@ class ThreadLivesTable {
   static constexpr size_t kMost = 8192;
 
   constexpr ThreadLivesTable() = default;
-  // A block of `thread` has been freed, and counted for all threads. Requires: has_number(thread); by ≠ kOwner; where it is kSame
-  // the calling thread is that one. No record is made beyond `most`, which is at most kMost.
+  // Counts the free of a block of `thread`, which has been counted for all threads already. Requires:
+  // has_number(thread); by ≠ kOwner; if `by` is kSame, `thread` is the calling thread. Makes no record beyond `most`,
+  // which is at most kMost.
   void add(const Bucket& bucket, FreedBy by, uint32_t thread, uint64_t lived_ns, size_t most = kMost);
   size_t size() const { return made_.load(std::memory_order_relaxed); }
   bool is_full(size_t most = kMost) const { return size() >= most; }

@@ -17,7 +17,8 @@ uint32_t ThreadNames::add(uint32_t id, const char* name) {
   uint32_t place = take_free_locked();
   if (place == 0) return 0;
   fresh_.store(fresh_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  // Who had this id has ended without a word: the library's part in the end of a thread may not have run.
+  // If a live slot has this id, its thread exited without calling end(): the library's code for thread exit may not
+  // have run.
   uint16_t& last = last_[id % kMost];
   if (last != 0 && state(last - 1u) == kLives && this->id(last - 1u) == id) set(last - 1u, kEnded, id);
   last = static_cast<uint16_t>(place);
@@ -26,7 +27,7 @@ uint32_t ThreadNames::add(uint32_t id, const char* name) {
   return number(place - 1);
 }
 
-// 0: there is none.
+// Returns 0 if there is none.
 uint32_t ThreadNames::take_free_locked() {
   if (free_ == 0) return used_ < kMost ? ++used_ : 0;
   uint32_t place = free_;
@@ -50,7 +51,7 @@ void ThreadNames::note_end(uint32_t number) {
   if (is_known(number) && state(index) == kLives) set(index, kEnded, id(index));
 }
 
-// add() may have taken one of the two for that of a thread which is gone.
+// add() may have marked one of the two as ended, taking it for a thread that has exited.
 void ThreadNames::keep_first(uint32_t first, uint32_t second) {
   LockGuard guard(lock_);
   uint32_t index = place_of(first) - 1, id = this->id(index);
@@ -85,7 +86,8 @@ ThreadNames::Thread ThreadNames::get(uint32_t number) {
   return thread;
 }
 
-// Takes no lock: fork may not have got it, and who holds it then is gone, or is this thread, interrupted by a signal handler.
+// Takes no lock: fork may have failed to take it. Then its holder does not exist in the child, or is this thread,
+// interrupted by a signal handler.
 void ThreadNames::keep_only(uint32_t number, uint32_t id) {
   lock_.reset();
   recycling_ = false;
@@ -124,7 +126,9 @@ bool ThreadNames::begin_recycling(When when) {
 void ThreadNames::recycle(const Marks& in_use) {
   LockGuard guard(lock_);
   uint32_t recycled = 0;
-  for (uint32_t i = used_; i-- > 0;) {  // the first place is the next to be given away: of it something may be left (thread_lives.h)
+  // From high to low, so that the lowest slot is reassigned first: it may have records that can be reused
+  // (thread_lives.h).
+  for (uint32_t i = used_; i-- > 0;) {
     if (state(i) != kCandidate) continue;
     if (in_use.has(i + 1)) {
       set(i, kEnded, id(i));

@@ -1,11 +1,14 @@
-// Threads by number, and what they are called: a sample keeps a number, and a profile tells of threads that have ended.
+// ThreadNames: numbers threads and stores their names. A sample stores a thread's number, so that a profile can name
+// threads that have exited.
 //
-// A number is one thread's, also when the kernel gives its id to another. It is a place in the table, of which there are kMost, and how
-// often that has been given away before: what is still known by the number of a thread that has been forgotten is nobody's, and never
-// another's. Who gets none is among the "other threads". A thread's name is the last that is known: it is read when the thread gets its number, when a profile
-// is taken, and at the thread's end. Zeroed memory is an empty table.
-// Threads: any. The lock is the innermost but the arena's, and not held while the kernel is asked.
-// Invariant: a place is given away again only when its thread had ended before recycling began, and no sample has its number since.
+// A number identifies one thread, even if the kernel gives that thread's id to another. It consists of a slot in the
+// table, of which there are kMost, and a count of how often the slot was reassigned. So data with the number of a
+// forgotten thread is attributed to no thread, never to another one. Threads without a number are among the "other
+// threads". A thread's name is the last one known: it is read when the thread gets its number, when a profile is
+// written, and when the thread exits. Zeroed memory is an empty table.
+// Threads: any. The lock is the innermost except the arena's, and is not held during system calls.
+// Invariant: a slot is reassigned only if its thread had exited before recycling began, and no sample has its number
+// since.
 #pragma once
 
 #include <atomic>
@@ -19,19 +22,19 @@ namespace seemalloc::profile {
 
 class ThreadNames {
  public:
-  static constexpr uint32_t kMost = 4096;  // places are 1 … kMost, and so are the numbers when they are given away first
+  static constexpr uint32_t kMost = 4096;  // slots are 1 … kMost, and so are the numbers at first
   static constexpr unsigned kPlaceBits = 13;
   static constexpr uint32_t place_of(uint32_t number) { return number & ((1u << kPlaceBits) - 1); }
-  // Of two numbers of one place: whether the first was given away after the second.
+  // For two numbers of one slot: whether the first was assigned after the second.
   static constexpr bool is_later(uint32_t number, uint32_t than) {
     return static_cast<int16_t>((number >> kPlaceBits) - (than >> kPlaceBits)) > 0;
   }
 
   struct Thread {
-    uint32_t id = 0;  // the kernel's; 0: the number is nobody's
+    uint32_t id = 0;  // the kernel's thread id; 0: the number belongs to no thread
     char name[os::kThreadNameBytes] = {};
   };
-  // Which places' numbers samples have.
+  // The slots whose numbers occur in samples.
   struct Marks {
     uint64_t bits[kMost / 64] = {};
     void set(uint32_t place) { bits[(place - 1) / 64] |= uint64_t{1} << (place - 1) % 64; }
@@ -40,27 +43,30 @@ class ThreadNames {
 
   constexpr ThreadNames() = default;
 
-  // A number for a thread that has none; of a longer name the beginning is kept. 0 when all are taken. Requires: id < 2^30.
+  // Assigns a number to a thread that has none. Long names are cut off. Returns 0 if all slots are taken. Requires: id
+  // < 2^30.
   uint32_t add(uint32_t id, const char* name);
-  // The calling thread ends.
+  // The calling thread exits.
   void end(uint32_t number);
-  // A thread has ended some time ago.
+  // A thread has exited some time ago.
   void note_end(uint32_t number);
-  // The calling thread has got two numbers, and goes on with the first. 0: there is no second.
+  // The calling thread has got two numbers, and keeps the first. second = 0: it got only one.
   void keep_first(uint32_t first, uint32_t second);
-  // Reads the names of the threads that run.
+  // Reads the names of the running threads.
   void refresh();
-  // Nobody, when the number's thread has been forgotten.
+  // Returns a Thread with id 0 if the number's thread has been forgotten.
   Thread get(uint32_t number);
-  // In a forked child: only this one lives, and the kernel calls it `id` now. 0: it has no number.
+  // In a forked child: only this thread exists, and its kernel id is now `id`. number = 0: it has no number.
   void keep_only(uint32_t number, uint32_t id);
 
-  // Before, or when, all places are taken: begin, find out which ones samples have, recycle. False while another does it, or when it has
-  // not been worth it for less than kPause_ns; what has been done early bars nobody who needs a place.
+  // Recycling makes slots available again, when all are taken or earlier: call begin_recycling(), find the slots that
+  // occur in samples, call recycle(). begin_recycling() returns false while another thread recycles, and for kPause_ns
+  // after an attempt that freed few slots. An early attempt does not prevent one with kAllTaken.
   enum class When { kEarly, kAllTaken };
   bool begin_recycling(When when = When::kAllTaken);
   void recycle(const Marks& in_use);
-  // So many threads have come since then that it may be worth it, taken or not; at least `few`.
+  // Whether enough threads have been added since the last recycling (`few`, but at most 2 × kWorthIt) to make another
+  // worthwhile, even if slots are left.
   bool may_recycle(size_t few) const {
     return fresh_.load(std::memory_order_relaxed) >= (few < 2 * kWorthIt ? few : size_t{2 * kWorthIt});
   }
@@ -71,9 +77,9 @@ class ThreadNames {
  private:
   static constexpr uint64_t kPause_ns = 1000000000;
   static constexpr uint32_t kWorthIt = kMost / 16;
-  enum State : uint32_t { kFree, kLives, kEnded, kCandidate };  // kCandidate: had ended when recycling began
+  enum State : uint32_t { kFree, kLives, kEnded, kCandidate };  // kCandidate: had exited when recycling began
 
-  // Indexes are places - 1.
+  // An index is a slot - 1.
   State state(uint32_t index) const { return static_cast<State>(words_[index] >> 30); }
   uint32_t id(uint32_t index) const { return words_[index] & ((1u << 30) - 1); }
   void set(uint32_t index, State state, uint32_t id) { words_[index] = state << 30 | id; }
@@ -84,14 +90,14 @@ class ThreadNames {
   uint32_t take_free_locked();
 
   Lock lock_;
-  uint32_t used_ = 0;  // places that have ever been given away
-  uint32_t free_ = 0;  // the first of those that came back; in the place of its id the next one stands
+  uint32_t used_ = 0;  // number of slots ever assigned
+  uint32_t free_ = 0;  // first slot of the free list; the id field of a free slot is the next one
   bool recycling_ = false;
-  std::atomic<uint32_t> fresh_{0};  // given away since recycling; written under the lock
-  uint64_t not_before_ns_[2] = {};  // recycling, by When
+  std::atomic<uint32_t> fresh_{0};  // threads added since recycling; written under the lock
+  uint64_t not_before_ns_[2] = {};  // earliest time of the next recycling, by When
   uint32_t words_[kMost] = {};  // state and id
-  uint16_t before_[kMost] = {};  // how often each place has come back
-  uint16_t last_[kMost] = {};   // by id: the place that it was given last
+  uint16_t before_[kMost] = {};  // how often each slot has been freed
+  uint16_t last_[kMost] = {};   // by id modulo kMost: the slot assigned last
   char names_[kMost][os::kThreadNameBytes] = {};
 };
 

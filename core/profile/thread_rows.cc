@@ -33,7 +33,7 @@ unsigned thread_labels(const ThreadNames::Thread& thread, Label* labels) {
 bool write_thread_rows(ProfileEncoder& encoder, uint64_t interval_bytes) {
   records.threads.refresh();
   HeldCounts counts;
-  if (!counts.take(HeldCounts::Order::kByThread)) return false;  // its name is written once
+  if (!counts.take(HeldCounts::Order::kByThread)) return false;  // so that each name is written once
   ThreadNames::Thread thread;
   uint32_t number = 0;
   uint64_t threads = 0, others = 0;

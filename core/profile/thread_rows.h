@@ -1,7 +1,8 @@
-// The rows of a threads profile: what is in use of each bucket, by the thread that allocated it. And the labels that tell of a thread in
-// all kinds.
+// The rows of a threads profile: the live samples of each bucket, by allocating thread. Also the labels that identify a
+// thread in all kinds of profiles.
 //
-// What is in use is counted from the live table (held.h); what has been freed is known by thread with its age only (lifetime_rows.h). Threads: one.
+// Live samples are counted from the live table (held.h). Freed samples are known by thread only together with their age
+// (lifetime_rows.h). Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +12,15 @@
 
 namespace seemalloc::profile {
 
-// The labels of a row of one thread: "thread", its name, and "tid"; of one of the other threads "thread" alone, kOtherThreads. Returns their
-// number. They point into `thread`.
+// The labels of a row of one thread: "thread", its name, and "tid". For one of the other threads, only "thread":
+// kOtherThreads. Returns the number of labels. They point into `thread`.
 inline constexpr unsigned kThreadLabels = 2;
 unsigned thread_labels(const ThreadNames::Thread& thread, Label* labels);
 inline constexpr const char* kOtherThreads = "(other threads)";
-inline constexpr const char* kNamelessThread = "(no name)";  // pprof takes a label without a text for a number
+inline constexpr const char* kNamelessThread = "(no name)";  // pprof treats a label without text as a number
 
-// Values: inuse_objects, inuse_space. Labels besides those of the bucket (lifetime_rows.h) the thread's; threads beyond
-// ThreadNames::kMost are the other ones. False when memory was refused.
+// Values: inuse_objects, inuse_space. Labels: those of the bucket (lifetime_rows.h) and of the thread; threads beyond
+// ThreadNames::kMost are among the other threads. Returns false if memory was refused.
 bool write_thread_rows(ProfileEncoder& encoder, uint64_t interval_bytes);
 
 }  // namespace seemalloc::profile

@@ -18,15 +18,16 @@ namespace seemalloc::profile {
 
 namespace {
 
-// A program that loads and unloads for ever is not to fill its memory with stacks that no walk finds again.
+// Limits, so that a program that loads and unloads forever does not fill its memory with stacks that no walk matches
+// again.
 constexpr size_t kMostCodes = 512, kMostTimes = 32;
 constexpr uint64_t kLongestWait_ns = 20 * kMillisecond_ns, kPause_ns = 50 * kMicrosecond_ns;
 
-// Code as it is loaded.
+// A range of loaded code.
 struct Loaded {
   uintptr_t start, limit;
   uint64_t file_offset;
-  size_t path_at, path_bytes;  // in the list's text; from the root or not
+  size_t path_at, path_bytes;  // in the list's text; absolute or relative
   BuildId build_id;
   bool gone, overlaid;
 
@@ -45,7 +46,7 @@ struct List {
     codes.set_size(0);
     text.set_size(0);
   }
-  // It may have been refused memory once only.
+  // Discards both arrays: memory may have been refused only once.
   void give_up() {
     GrowArray<Loaded>().swap(codes);
     GrowArray<char>().swap(text);
@@ -53,12 +54,12 @@ struct List {
 };
 
 Lock lock;
-// ---- under the lock
-alignas(List) char list_memory[2][sizeof(List)];  // nothing is constructed at run time, and nothing destroyed
-unsigned current = 0;                             // which of the two
-unsigned long long seen_adds = 0, seen_subs = 0;  // as the dynamic linker counts modules, when the current one was made
-// ---- set under the lock, read without
-std::atomic<UnloadedCode*> codes[kMostCodes];  // in the order of their addresses; set once
+// ---- protected by the lock
+alignas(List) char list_memory[2][sizeof(List)];  // raw memory: no constructor and no destructor runs
+unsigned current = 0;                             // index of the current list
+unsigned long long seen_adds = 0, seen_subs = 0;  // the dynamic linker's counters when the current list was made
+// ---- written under the lock, read without it
+std::atomic<UnloadedCode*> codes[kMostCodes];  // sorted by address; each is set once
 std::atomic<size_t> code_count{0};
 std::atomic<uint64_t> without_room{0};
 
@@ -67,7 +68,7 @@ List& list(unsigned number) { return *reinterpret_cast<List*>(list_memory[number
 uintptr_t next_place_locked() {
   size_t count = code_count.load(std::memory_order_relaxed);
   if (count == 0) return kUnloadedCode;
-  constexpr uintptr_t kGap = 64 * KiB;  // so that they are two mappings
+  constexpr uintptr_t kGap = 64 * KiB;  // keeps them two mappings
   return round_up(codes[count - 1].load(std::memory_order_relaxed)->limit + kGap, kGap);
 }
 
@@ -82,7 +83,7 @@ UnloadedCode* find_locked(const Loaded& code, const char* path, size_t path_byte
   return nullptr;
 }
 
-// Null without room.
+// Returns null if there is no room.
 UnloadedCode* make_locked(const Loaded& code, const char* path, size_t path_bytes) {
   size_t count = code_count.load(std::memory_order_relaxed);
   if (count == kMostCodes) return nullptr;
@@ -93,11 +94,12 @@ UnloadedCode* make_locked(const Loaded& code, const char* path, size_t path_byte
   uintptr_t start = next_place_locked();
   *made = {start, start + (code.limit - code.start), code.file_offset, copy, path_bytes, code.build_id, 0};
   codes[count].store(made, std::memory_order_relaxed);
-  code_count.store(count + 1, std::memory_order_release);  // pairs with unloaded_count(); before its first stack
+  code_count.store(count + 1, std::memory_order_release);  // pairs with unloaded_count(); comes before its first stack
   return made;
 }
 
-// The dynamic linker has a name as it was given to dlopen. From which folder that was is not known: the present one is the best guess.
+// The dynamic linker stores the name as it was passed to dlopen. The working directory of that time is unknown; the
+// present one is the best guess.
 size_t full_path(const char* path, size_t bytes, char* full, size_t capacity) {
   while (bytes > 2 && path[0] == '.' && path[1] == '/') path += 2, bytes -= 2;
   size_t folder = path[0] == '/' ? 0 : os::working_folder(full, capacity);
@@ -121,18 +123,19 @@ void move_stacks_locked(const Loaded& code, const char* path, const OtherStacks*
   known->times++;
   if (others != nullptr) others->move({code.start, code.limit, known->start});
   records.stacks.move_code(code.start, code.limit, known->start);
-  unload_count.fetch_add(1, std::memory_order_release);  // pairs with find_module(): who remembers a stack by it sees that moved
+  // Pairs with find_module(): a thread that remembers a stack with the new count sees the moved stacks.
+  unload_count.fetch_add(1, std::memory_order_release);
 }
 
-// ---- what is loaded ----
+// ---- loaded modules ----
 
 bool is_code(const ElfW(Phdr) & segment) { return segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0; }
 
 struct Look {
   List* to;
   bool changed;
-  bool added;     // else what is there has been there, and build ids need not be read
-  bool filtered;  // a filter may kill who asks the kernel for other things than the program does
+  bool added;     // if not, all present modules were there before, and build ids need not be read
+  bool filtered;  // a seccomp filter may kill the process for system calls that the program does not make
 };
 
 void note(const Look& look, const dl_phdr_info& info) {
@@ -153,7 +156,8 @@ void note(const Look& look, const dl_phdr_info& info) {
   }
 }
 
-// Ends at the first module where none has come or gone. C libraries that do not count tell nothing else either.
+// Callback of dl_iterate_phdr. Stops at the first module if none has been loaded or unloaded. If the C library has no
+// such counters, it offers no other way to detect changes, so nothing is recorded.
 int look_at_module(dl_phdr_info* info, size_t bytes, void* context) {
   Look& look = *static_cast<Look*>(context);
   bool counts = bytes >= offsetof(dl_phdr_info, dlpi_subs) + sizeof(info->dlpi_subs);
@@ -191,7 +195,7 @@ void look_locked(bool just_gone, const OtherStacks* others) {
   now.clear();
   dl_iterate_phdr(look_at_module, &look);
   if (!look.changed) return;
-  if (now.failed()) {  // what goes before the next look is not noticed
+  if (now.failed()) {  // modules unloaded before the next call are not noticed
     without_room.fetch_add(1, std::memory_order_relaxed);
     before.give_up();
     now.give_up();

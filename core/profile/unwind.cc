@@ -1,9 +1,10 @@
-// Walks the calling thread's stack: cached rule, else row, else frame pointer, frame by frame.
+// Walks the calling thread's stack frame by frame: by a cached rule, else by a row of the unwind tables, else by frame
+// pointer.
 //
-// Called when an allocation is sampled and by the CPU sampler's signal handler. Threads: any; a capture lives on the
-// stack that it walks. Invariants: 1. no lock, no allocation, no errno. 2. memory is only read through StackMemory and,
-// for unwind tables, in modules that hold a pc of this stack. 3. once a step was a guess (frame pointer), everything
-// after it is untrusted: tables and foreign stacks are then read by system calls that cannot fault.
+// Called when an allocation is sampled, and by the CPU sampler's signal handler. Threads: any; all state is on the
+// stack that is walked. Invariants: 1. no lock, no allocation, no change of errno. 2. memory is only read through
+// StackMemory, and, for unwind tables, in modules that contain a pc of this stack. 3. after a step that was a guess
+// (frame pointer), everything is untrusted: tables and other stacks are then read by system calls that cannot fault.
 #include "core/base/check.h"
 #include "core/os/scratch.h"
 #include "core/profile/call_site.h"
@@ -20,7 +21,7 @@
 #include "core/profile/stack_memory.h"
 #include "core/profile/unwind.h"
 
-// Where the stack pointer of the process was at first. glibc's.
+// The process's initial stack pointer. Defined by glibc.
 extern "C" {
 extern void* __libc_stack_end __attribute__((weak));
 }
@@ -30,10 +31,10 @@ namespace {
 
 constinit RuleCache rule_cache;
 
-// The lowest and highest+1 pc that user code can have.
+// The lowest pc that user code can have, and the highest plus 1.
 constexpr uintptr_t kLowestPc = 4096, kHighestPc = uintptr_t{1} << 56;
 
-// Where a walk begins: in the caller of this code, or wherever a signal came.
+// The start of a walk: the caller of this code, or the code that a signal interrupted.
 enum class Start { kHere, kInterrupted };
 
 class Walk {
@@ -45,13 +46,13 @@ class Walk {
     if (!memory_.is_own()) notes_->give_up();
   }
 
-  // False when there is no stack where the registers say. Asked before the first step where they may say anything.
+  // Whether the registers point at a stack. Checked before the first step if the registers may have any value.
   bool starts_on_a_stack() const { return memory_.is_there(); }
-  // Goes to the caller's frame. kEnd: there is none, this was the thread's first.
+  // Moves to the caller's frame. kEnd: there is no caller; this was the thread's first frame.
   Step step();
   uintptr_t sp() const { return registers_.sp(); }
   uintptr_t pc() const { return registers_.pc(); }
-  // As Stack::pcs has it: behind the instruction that runs, also where a signal came before that.
+  // The pc as in Stack::pcs: past the instruction that runs, also if a signal came before that instruction.
   uintptr_t return_address() const { return registers_.pc() + (exact_pc_ ? 1 : 0); }
 
  private:
@@ -79,14 +80,14 @@ class Walk {
   StackMemory memory_;
   WalkNotes* notes_;
   ModuleMemo modules_;
-  bool exact_pc_ = true;            // not a return address: the start, and code interrupted by a signal
+  bool exact_pc_ = true;            // the pc is not a return address: the start, or code interrupted by a signal
   bool on_frame_pointers_ = false;  // the last step was by frame pointer
   bool trusted_ = true;             // no step so far was a guess
-  bool tables_trusted_ = true;      // the module of the current frame cannot go away meanwhile
+  bool tables_trusted_ = true;      // the module of the current frame cannot be unloaded during the walk
 };
 
 Walk::Step Walk::step() {
-  // A return address may lie behind its function's last instruction: the call is what is looked up.
+  // A return address may lie past its function's last instruction. So the address of the call is looked up.
   uintptr_t pc = registers_.pc() - (exact_pc_ ? 0 : 1);
   const Module* module = modules_.find(pc);
   if (SEEMALLOC_UNLIKELY(module == nullptr)) return step_outside_modules();
@@ -101,8 +102,9 @@ Walk::Step Walk::step() {
   return step_by_rule(rule, module);
 }
 
-// From the unwind tables. False when they have no row for `pc`. Where a row is no rule the step is taken by the row itself.
-// Not a part of step(): a row is large, and the stack may be small.
+// Makes a rule from the unwind tables. Returns false if they have no row for `pc`. If the row does not fit into a rule,
+// takes the step by the row itself and stores the result in *taken.
+// Not part of step(), because a row is large and the stack may be small.
 SEEMALLOC_NOINLINE bool Walk::make_rule(uintptr_t pc, const Module& module, Rule* rule, Step* taken) {
   Row row;
   if (!find_row(module, pc, tables_trusted_, &row)) return false;
@@ -116,15 +118,15 @@ SEEMALLOC_NOINLINE bool Walk::make_rule(uintptr_t pc, const Module& module, Rule
   return true;
 }
 
-// Whether the rule was made for the code that is there now. Code that nobody can unload is not looked at. Nor is untrusted
-// code: a wrong rule for a guessed frame costs that stack, no more.
+// Whether the rule was made for the code that is mapped there now. Code that cannot be unloaded is not checked. Nor is
+// untrusted code: a wrong rule for a guessed frame spoils that one stack only.
 bool Walk::is_current(Rule rule, uintptr_t pc, const Module& module) const {
   if (SEEMALLOC_LIKELY(module.permanent) || !tables_trusted_) return true;
   uint16_t tag;
   return code_tag(pc, true, &tag) && rule.tag() == tag;
 }
 
-// The caller's pc and sp, checked. Also the end of what this frame knew about interrupted code.
+// Checks the caller's pc, and sets pc and sp. kEnd: the return address is null.
 Walk::Step Walk::arrive(uintptr_t return_address, uintptr_t cfa) {
   uintptr_t pc = plain_code_address(return_address);
   if (pc == 0) return Step::kEnd;
@@ -134,12 +136,13 @@ Walk::Step Walk::arrive(uintptr_t return_address, uintptr_t cfa) {
   return Step::kFrame;
 }
 
-// Loads the saved registers.
+// Loads the saved registers. Returns false if they cannot be read.
 SEEMALLOC_ALWAYS_INLINE bool Walk::load_slots(uint32_t slots, uintptr_t cfa) {
   constexpr uint32_t kSlotMask = (1u << kSlotBits) - 1;
   bool near = kMaxSlotBytes < 256 && memory_.covers(cfa - kMaxSlotBytes);
   if (SEEMALLOC_LIKELY(near && (registers_.known & kCalleeSaved) == kCalleeSaved)) {
-    // Without branches: which registers a function saves is not predictable. An unsaved one is loaded from itself.
+    // Branch-free, because the set of saved registers is unpredictable. A register that was not saved is loaded from
+    // itself.
 #pragma GCC unroll 8
     for (unsigned i = 0; i < kSlotCount; i++) {
       uintptr_t slot = slots >> (i * kSlotBits) & kSlotMask;
@@ -158,7 +161,7 @@ SEEMALLOC_ALWAYS_INLINE bool Walk::load_slots(uint32_t slots, uintptr_t cfa) {
   return true;
 }
 
-// Rules that say only what kind of code it is.
+// Steps by a rule that is a mark: it only tells the kind of code.
 Walk::Step Walk::step_by_mark(Rule mark, const Module* module) {
   if (mark.is_first_frame()) return Step::kEnd;
   return exact_pc_ ? step_without_row(module) : step_by_guess();
@@ -170,7 +173,7 @@ SEEMALLOC_ALWAYS_INLINE Walk::Step Walk::step_by_rule(Rule rule, const Module* m
   unsigned base = rule.cfa_register();
   if (SEEMALLOC_UNLIKELY(!registers_.has(base))) return Step::kBroken;
   uintptr_t cfa = registers_.value[base] + static_cast<uintptr_t>(rule.cfa_offset());
-  // Only code that was interrupted, and only where a call does not push, may have a frame of no size.
+  // Only interrupted code can have a frame of size zero, and only on machines whose call instruction does not push.
   uintptr_t lowest = registers_.sp() - (exact_pc_ ? 1 : 0);
   if (cfa % sizeof(uintptr_t) != 0 || !memory_.follow(lowest, cfa)) return Step::kBroken;
   if (!memory_.is_own()) notes_->give_up();
@@ -205,7 +208,8 @@ bool Walk::cfa_of(const Row& row, uintptr_t* cfa) {
   return true;
 }
 
-// The caller's value of one register into `caller`; left unknown when it is lost. False when it cannot be read.
+// Stores the caller's value of one register in `caller`; leaves it unknown if it is lost. Returns false if it cannot be
+// read.
 bool Walk::recover(const Row& row, unsigned number, uintptr_t cfa, Registers* caller) {
   uintptr_t value = 0;
   auto block = static_cast<uintptr_t>(row.value[number]);
@@ -248,7 +252,7 @@ Walk::Step Walk::step_by_row(const Row& row) {
   Registers caller;
   caller.known = 0;
   for (unsigned i = 0; i < kRegisterCount; i++) {
-    // What a called function may destroy is unknown unless the row says where it is.
+    // A caller-saved register is unknown unless the row tells where it is.
     bool lost = row.how[i] == How::kSame && (kCalleeSaved & register_bit(i)) == 0 && i != row.return_register;
     if (!lost && i != kSp && !recover(row, i, cfa, &caller)) return Step::kBroken;
   }
@@ -263,14 +267,16 @@ Walk::Step Walk::step_by_row(const Row& row) {
   return arrive(caller.value[row.return_register], cfa);
 }
 
-// The dynamic linker's first code, which calls the libraries' constructors, has no entry. Its stack is what the kernel left, aligned.
+// The dynamic linker's start code, which calls the libraries' constructors, has no unwind entry. Its stack pointer is
+// the one that the kernel set, aligned.
 bool is_where_the_process_began(uintptr_t sp) {
   uintptr_t first = &__libc_stack_end != nullptr ? reinterpret_cast<uintptr_t>(__libc_stack_end) : 0;
   return sp <= first && first - sp < 2 * sizeof(uintptr_t);
 }
 
-// A function's first instruction is no place to return to, unless its address was put on the stack by hand: for a
-// signal handler to return to, or (makecontext) for a fibre's function. Nothing is above the latter. False: it is none.
+// No call returns to a function's first instruction. If one is a return address, it was stored on the stack explicitly:
+// as the return address of a signal handler, or (by makecontext) of a fibre's function. There is no frame above the
+// latter. Returns false if pc is not the first instruction of a function.
 SEEMALLOC_NOINLINE bool Walk::step_by_first_instruction(const Module& module, Step* taken) {
   Row row;
   if (!find_row(module, registers_.pc(), tables_trusted_, &row)) return false;
@@ -278,8 +284,8 @@ SEEMALLOC_NOINLINE bool Walk::step_by_first_instruction(const Module& module, St
   return true;
 }
 
-// Code in a module, but without an entry: a signal trampoline, the start of a fibre, assembly that nobody described, the
-// built-in functions of V8.
+// Code in a module, but without an unwind entry: a signal trampoline, the start of a fibre, assembly without
+// annotations, the built-in functions of V8.
 Walk::Step Walk::step_without_row(const Module* module) {
   notes_->give_up();
   Step taken;
@@ -290,15 +296,16 @@ Walk::Step Walk::step_without_row(const Module* module) {
   return step_by_guess();
 }
 
-// All this took dozens of system calls where tables are not trusted, and one where they are (1 µs).
+// Caches that the code has no row. Finding that out takes dozens of system calls if the tables are not trusted, and one
+// (1 µs) if they are.
 void Walk::remember_rowless(const Module& module) {
   uintptr_t pc = registers_.pc() - 1;
   uint16_t tag;
   if (code_tag(pc, tables_trusted_, &tag)) rule_cache.insert(pc ^ module.identity, Rule::rowless(tag).bits);
 }
 
-// Code made at run time, or a trampoline that is in no module. Only the first such frame of a stack is looked at, and
-// remembered under its bare pc. Should that become a trampoline one day, stacks through it come out wrong.
+// Code made at run time, or a trampoline that is in no module. Only the first such frame of a stack is examined, and
+// the result is cached under its bare pc. If the address becomes a trampoline later, stacks through it are wrong.
 Walk::Step Walk::step_outside_modules() {
   notes_->give_up();
   uintptr_t pc = registers_.pc();
@@ -316,7 +323,8 @@ Walk::Step Walk::step_by_signal_return() {
   return arrive(registers_.pc(), sp);
 }
 
-// The guess for code without tables: that it keeps a frame pointer; or, interrupted, that it has none yet.
+// The guess for code without tables: that it has a frame pointer or, if it was interrupted, that it has not set up one
+// yet.
 Walk::Step Walk::step_by_guess() {
   notes_->give_up();
   trusted_ = false;
@@ -330,9 +338,10 @@ bool Walk::holds_return_address(uintptr_t address) {
   return memory_.read(address, &word) && is_behind_call(word);
 }
 
-// Where interrupted code may have its return address when there is none beside the frame pointer: on top of the stack
-// (a leaf, or the first instruction), or below the frame pointer that it has just pushed: first, as what that holds may look like
-// a return address too. 0: nowhere there.
+// Returns the slot that holds the return address of interrupted code, if there is no return address beside the frame
+// pointer: beside a frame pointer that has just been pushed, or on top of the stack (a leaf, or the first instruction).
+// The pushed frame pointer is checked first, because its value may look like a return address, too. Returns 0 if there
+// is no such slot.
 uintptr_t Walk::return_slot_on_top() {
 #if defined(__x86_64__)
   uintptr_t sp = registers_.sp(), fp = registers_.fp(), top;
@@ -354,9 +363,9 @@ Walk::Step Walk::step_by_stack_top(uintptr_t return_slot) {
   return arrive(return_address, cfa);
 }
 
-// A frame record is the caller's frame pointer and
-// the return address. Null is how the ABI marks the first frame, but it is believed only at the end of a chain: on
-// x86-64 it may also be a register that nobody used.
+// A frame record is the caller's frame pointer and the return address. The ABI marks the first frame by a null frame
+// pointer. Null is accepted only at the end of a chain of records: on x86-64 the frame pointer may also be a register
+// that the code does not use.
 Walk::Step Walk::step_by_frame_pointer() {
 #if defined(__x86_64__)
   bool in_chain = on_frame_pointers_;
@@ -381,14 +390,14 @@ Walk::Step Walk::step_by_frame_pointer() {
   return arrive(return_address, cfa);
 }
 
-// Stands for PythonWalk where the C frames are all that is shown.
+// Replaces PythonWalk if only C frames are recorded.
 struct NoPython {
   static bool runs_in(uintptr_t, uintptr_t) { return false; }
   static void replace_last(Stack*, size_t) {}
   static void append_rest(Stack*, size_t) {}
 };
 
-// Fills `out` from the frames above the one where `walk` begins.
+// Fills `out` with the frames above the one where `walk` starts.
 template <typename Python>
 SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Stack* out, Python& python) {
   uintptr_t own_start = 0, own_end = 0;
@@ -421,7 +430,8 @@ SEEMALLOC_ALWAYS_INLINE void fill(Walk& walk, Start start, size_t max_depth, Sta
   }
 }
 
-// Functions of Python's may differ where all C frames are the same, so such a stack cannot be remembered.
+// Stacks whose C frames are equal may differ in their Python functions, so such a stack cannot be recalled from the
+// memo.
 SEEMALLOC_NOINLINE bool fill_with_python(const Registers& registers, Start start, size_t max_depth, Stack* out, WalkNotes* notes,
                                          const Python& found) {
   os::Scratch<PythonWalk> python(found);

@@ -1,7 +1,9 @@
-// The walk behind capture_stack(), for callers that have the registers: their own, or those that a signal interrupted.
+// Stack walking behind capture_stack(), for callers that have the registers: their own, or those that a signal
+// interrupted.
 //
-// Threads: any. Takes no lock, allocates nothing, calls nothing of the dynamic linker that could, leaves errno alone, and
-// reads no memory that may be gone; so it is safe in a signal handler, whatever that interrupted.
+// Threads: any. Takes no lock, allocates nothing, calls no function of the dynamic linker that could, preserves errno,
+// and reads no memory that may have been unmapped. So it is safe in a signal handler, regardless of the code that the
+// signal interrupted.
 #pragma once
 
 #include "core/profile/registers.h"
@@ -10,12 +12,14 @@
 
 namespace seemalloc::profile {
 
-// Fills `out` from the frames above the one `registers` describes, which must be running; otherwise as capture_stack().
+// Fills `out` with the frames above the one that `registers` describes, which must be active. Otherwise like
+// capture_stack().
 void walk_stack(const Registers& registers, size_t max_depth, Stack* out, WalkNotes* notes);
 // Captures the stack that a signal interrupted, from the third argument of its handler (a ucontext_t). pcs[0] is the
-// interrupted code itself, of whatever library; nothing is skipped. The handler may run on any stack. About 2 KiB of it are used (tests/abi/stack_budget.py).
+// interrupted code itself, in whichever library; no frame is skipped. The handler may run on any stack and needs about
+// 2 KiB of it (tests/abi/stack_budget.py).
 void capture_stack_from(const void* ucontext, Stack* out, size_t max_depth);
-// The same with the interpreter's own frames, whatever the option python_frames says.
+// The same, but keeps the interpreter's own frames regardless of the option python_frames.
 void capture_native_stack_from(const void* ucontext, Stack* out, size_t max_depth);
 
 }  // namespace seemalloc::profile
