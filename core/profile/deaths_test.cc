@@ -61,7 +61,7 @@ TEST(Deaths, OneListIsBounded) {
   for (uintptr_t number = 0; number < Deaths::kMostOfOne; number++) {
     for (uintptr_t of : {0, 1}) deaths.add(lifetimes[of], deaths.intern(lifetimes[of], make_stack(1000 * of + number), stacks), false);
   }
-  // There is room in the process, and the stack is known from the other one.
+  // There is room in the process, and the stack is known from the other record.
   deaths.add(lifetimes[0], deaths.intern(lifetimes[0], make_stack(1000), stacks), false);
   EXPECT_EQ(counts_of(lifetimes[0]).size(), Deaths::kMostOfOne);
   EXPECT_EQ(deaths.size(), 2 * Deaths::kMostOfOne);
@@ -84,10 +84,10 @@ TEST(Deaths, AreBounded) {
   EXPECT_EQ(counts_of(lifetimes[0]).size(), Deaths::kMostOfOne);
   EXPECT_EQ(deaths.size(), Deaths::kMost);
   EXPECT_EQ(stacks.size(), Deaths::kMost) << "a stack that is in no list is kept for nothing";
-  // Those that are known go on.
+  // Known stacks are still counted.
   deaths.add(lifetimes[0], deaths.intern(lifetimes[0], make_stack(0), stacks), false);
   EXPECT_EQ(counts_of(lifetimes[0])[0x1000], 2u);
-  // A stack that is known is no reason to pass the bound.
+  // A known stack does not allow exceeding the bound.
   deaths.add(lifetimes[kRecords - 1], deaths.intern(lifetimes[0], make_stack(0), stacks), false);
   EXPECT_EQ(counts_of(lifetimes[kRecords - 1]).size(), 0u);
   EXPECT_EQ(deaths.size(), Deaths::kMost);
@@ -124,7 +124,7 @@ TEST(Deaths, MemoryRefused) {
   static constinit StackTable stacks;
   os::RefuseCalls refuse(SYS_mmap, ENOMEM);
   std::vector<Lifetimes> lifetimes(Deaths::kMost);
-  // What the arena has left is used up first.
+  // The arena's remaining memory is used up first.
   size_t refused = 0;
   for (uintptr_t number = 0; number < 1000000 && refused < 10; number++) {
     Lifetimes& each = lifetimes[number % Deaths::kMost];

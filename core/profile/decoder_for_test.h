@@ -1,4 +1,5 @@
-// A reader of profile.proto for tests: written without a look at the writer, so that both must be wrong to agree.
+// A reader of profile.proto for tests. It was written independently of the writer, so that an error must be in both to
+// go unnoticed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +13,8 @@ namespace seemalloc::profile {
 
 struct Field {
   unsigned number;
-  uint64_t value = 0;  // of a varint
-  std::string bytes;   // of a delimited field
+  uint64_t value = 0;  // value of a varint
+  std::string bytes;   // value of a delimited field
 };
 
 inline uint64_t read_varint(const std::string& text, size_t* at) {
@@ -64,7 +65,7 @@ inline Message message_of(const std::string& bytes) {
   return message;
 }
 
-// The first field of each number: a sample may have several labels.
+// The first field of each number, because a sample may have several labels.
 inline Message first_of(const std::string& bytes) {
   Message message;
   for (Field& field : fields_of(bytes)) message.emplace(field.number, field);
@@ -116,7 +117,7 @@ inline Profile decode(const std::string& bytes) {
   return profile;
 }
 
-// The innermost first; 0 is a name without an address.
+// Innermost first; 0 is a name without an address.
 inline std::vector<uint64_t> addresses(const Profile& profile, const Message& sample) {
   std::vector<uint64_t> result;
   for (uint64_t id : numbers_of(sample.at(1).bytes)) {
@@ -126,7 +127,7 @@ inline std::vector<uint64_t> addresses(const Profile& profile, const Message& sa
   return result;
 }
 
-// A row with all of its labels: numbers written out, texts as they are.
+// A row with all of its labels; numbers as decimal text.
 struct DecodedRow {
   std::vector<uint64_t> stack;
   std::vector<int64_t> values;

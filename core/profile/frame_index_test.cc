@@ -1,4 +1,4 @@
-// The index that is made of a program's .eh_frame finds what the linker's own finds.
+// The index made from a program's .eh_frame gives the same results as the linker's own.
 #include "core/profile/frame_index.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(FrameIndex, IsNoneWhereTheFileCannotBeReadOrMemoryIsRefused) {
     EXPECT_EQ(make_frame_index(program), nullptr) << number;
     EXPECT_GT(refuse.refusals(), 0u);
   }
-  // The file ends early: each of the reads is needed.
+  // The file ends early. Each of the reads is needed.
   unsigned needed = 0;
   for (;; needed++) {
     os::RefuseCalls refuse(SYS_pread64, EIO, 1, needed);

@@ -65,7 +65,7 @@ TEST(LiveTable, HandsOutEachIdOnceAndRecycles) {
   EXPECT_LE(table.capacity(), 20000u + 3 * 64);
 }
 
-// One thread only adds, another only removes: the records must find their way back.
+// One thread only adds, another only removes: the records must return to the first.
 TEST(LiveTable, StaysSmallWhenAnotherThreadFrees) {
   static LiveTable table;
   constexpr size_t kIds = 300000;

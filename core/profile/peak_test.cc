@@ -11,7 +11,7 @@
 namespace seemalloc::profile {
 namespace {
 
-// A table of buckets of its own; bucket i is of blocks of 16 << i % 8 bytes.
+// A set of tables of its own. Blocks of bucket i have 16 << i % 8 bytes.
 struct Books {
   BucketTable buckets;
   StackTable stacks;
@@ -43,7 +43,7 @@ struct Books {
   }
 };
 
-// Allocates and frees at random, mostly the one for a while and then the other.
+// Allocates and frees at random, in phases with mostly allocations or mostly frees.
 void run_against_model(bool gather) {
   uint64_t seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -89,7 +89,8 @@ void run_against_model(bool gather) {
 TEST(Peak, AgreesWithAModel) { run_against_model(false); }
 TEST(Peak, IsOffByOneGrainWhereChangesAreGathered) { run_against_model(true); }
 
-// All allocate, wait for each other, and free: the top is what all had then, but for what each had not told.
+// All threads allocate, wait for each other, and free. The peak is the sum over all threads, except for the bytes that
+// they have not reported.
 TEST(Peak, ThreadsTogether) {
   static Books books;
   constexpr int kThreads = 4, kBlocks = 5000, kBuckets = 100;
@@ -115,7 +116,7 @@ TEST(Peak, ThreadsTogether) {
     EXPECT_EQ(bucket.live_samples(), 0u);
   });
   EXPECT_LE(std::abs(truth - books.peak.bytes()), kThreads * books.peak.grain_bytes());
-  // Each thread may have been between two lines when the last mark was passed.
+  // Each thread may have been between two statements when the last mark was reached.
   EXPECT_LE(std::abs(truth - books.captured_bytes()), kThreads * (books.peak.grain_bytes() + (16 << 7)));
 }
 

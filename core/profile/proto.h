@@ -1,7 +1,7 @@
-// Writes protocol buffer messages: varints and length-delimited fields, as much as profile.proto needs.
+// ProtoWriter: writes protocol buffer messages: varints and length-delimited fields, as needed for profile.proto.
 //
-// begin(field) … end() nests; the length is put in front of the body when it is known. Threads: one.
-// When memory is refused everything is dropped and failed() says so; a partial message never counts as written.
+// begin(field) … end() may be nested; end() inserts the length before the body. Threads: one.
+// If memory is refused, all output is dropped and failed() returns true; a partial message never counts as written.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace seemalloc::profile {
 
 class ProtoWriter {
  public:
-  // A field of type (u)int64, bool or enum. Zero is the default and is left out.
+  // A field of type (u)int64, bool or enum. Zero is the default and is omitted.
   void number(unsigned field, uint64_t value) {
     if (value == 0) return;
     varint(field << 3 | kVarint);
@@ -31,7 +31,7 @@ class ProtoWriter {
   void begin(unsigned field) {
     DCHECK(depth_ < kMaxDepth);
     varint(field << 3 | kDelimited);
-    bytes_.push(0);  // the length, while it fits one byte
+    bytes_.push(0);  // the length, if it fits into one byte
     starts_[depth_++] = bytes_.size();
   }
   void end() {

@@ -23,8 +23,8 @@ uint32_t line_of(const std::string& table, int32_t first_line, uint64_t unit) {
   return decoder.line();
 }
 
-// What co_linetable and co_lines() of CPython's own say: the ends of ranges, in code units, and their lines. Instructions
-// without one have that of what is before them.
+// Data from CPython's own co_linetable and co_lines(): the ends of ranges, in code units, and their lines. Instructions
+// without a line have that of the preceding instruction.
 struct Range {
   uint64_t end;
   uint32_t line;
@@ -50,7 +50,7 @@ TEST(PythonLines, AreThoseOfPython313) {
   expect_lines("e9008000dc0d1290318e588801df0b0c8831d812138c47f205000e16f9", 5, {{3, 5}, {17, 6}, {26, 7}, {32, 8}, {37, 6}});
 }
 
-// An entry as the compiler writes it.
+// Writes the numbers of an entry like the compiler.
 void add_varint(std::string& table, uint64_t n) {
   for (; n >= 64; n >>= 6) table.push_back(static_cast<char>(n & 63) | 64);
   table.push_back(static_cast<char>(n));
@@ -87,7 +87,7 @@ TEST(PythonLines, AgreeWithAModelOnAllKindsOfEntries) {
     for (size_t unit = 0; unit < lines.size(); unit++) {
       ASSERT_EQ(line_of(table, first, unit), lines[unit]) << "round " << round << " unit " << unit;
     }
-    EXPECT_EQ(line_of(table, first, lines.size() + 5), lines.back());  // behind the end: the last
+    EXPECT_EQ(line_of(table, first, lines.size() + 5), lines.back());  // past the end: the last line
   }
 }
 

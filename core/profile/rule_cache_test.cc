@@ -8,13 +8,13 @@
 namespace seemalloc::profile {
 namespace {
 
-// As it lies in .bss: zeroed memory that nobody has touched.
+// The cache is in untouched zeroed memory, as in .bss.
 class RuleCacheTest : public testing::Test {
  protected:
   RuleCacheTest() : cache_(*static_cast<RuleCache*>(os::map(sizeof(RuleCache), os::Reason::kRecords))) {}
   ~RuleCacheTest() override { os::unmap(&cache_, sizeof(RuleCache), os::Reason::kRecords); }
 
-  // Keys like code addresses, a rule for each.
+  // Keys similar to code addresses, with a rule each.
   static uint64_t key(uint64_t i) { return 0x7f0000001000 + i * 37; }
   static uint64_t rule(uint64_t i) { return i + 1; }
   void insert(uint64_t first, uint64_t last) {

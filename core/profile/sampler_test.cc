@@ -11,7 +11,7 @@
 namespace seemalloc::profile {
 namespace {
 
-// A new seed each run, printed when the test fails; by chance alone a threshold is passed in one run of 10^5.
+// A new seed in each run, printed if the test fails. A threshold is exceeded by chance in one run of 10^5.
 uint64_t fresh_seed() { return std::random_device()() | 1; }
 
 TEST(Random, SeedsItselfAndDiffers) {
@@ -72,7 +72,7 @@ TEST(DrawDistance, IsExponential) {
     double root = std::sqrt(static_cast<double>(kDraws));
     EXPECT_NEAR(sum / kDraws, 1 + 0.5 / mean, 5 / root);
     EXPECT_NEAR(squares / kDraws, 2 + 1 / mean, 5 * std::sqrt(20.0) / root);
-    // Kolmogorov and Smirnov: D√n > 2.5 has probability 7e-6.
+    // Kolmogorov-Smirnov test: D√n > 2.5 has probability 7e-6.
     std::sort(draws.begin(), draws.end());
     double distance = 0;
     for (size_t i = 0; i < kDraws; i++) {
@@ -124,7 +124,8 @@ TEST(SampleWeight, Corners) {
   EXPECT_EQ(sample_weight(uint64_t{1} << 40, 2), 1.0);
 }
 
-// Blocks of mixed sizes pass by; the weights of those that a sample point meets must add up to their number and bytes.
+// Blocks of mixed sizes are allocated. The weights of the blocks that contain a sample point must add up to the number
+// and the bytes of all.
 TEST(Sampling, EstimatesAreUnbiased) {
   Random random{fresh_seed()};
   SCOPED_TRACE(testing::Message() << "seed " << random.state);

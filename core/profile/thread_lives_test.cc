@@ -1,4 +1,5 @@
-// The records of threads' lives against a model: they are counted for who has the number, begun anew for the next one, and bounded.
+// Tests the records of lifetimes by thread against a model: they are counted for the thread with the number, reset for
+// the next one, and bounded.
 #include "core/profile/thread_lives.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +45,7 @@ TEST(ThreadLives, AgreeWithAModel) {
   std::mt19937_64 random(seed);
   std::vector<Bucket> buckets = make_buckets(10);
   uint32_t times[9] = {};
-  times[1] = 0xFFF0;  // comes back to none
+  times[1] = 0xFFF0;  // wraps around to 0
   std::map<Who, uint64_t> model;
   for (int i = 0; i < 100000; i++) {
     uint32_t place = 1 + random() % 8;
@@ -108,7 +109,8 @@ TEST(ThreadLives, ThreadsMakeEachOnce) {
   EXPECT_EQ(another, kThreads * kSteps);
 }
 
-// Others free blocks of threads whose number is given away meanwhile: each record is in the end the last one's.
+// Other threads free blocks of threads whose number is reassigned meanwhile. In the end each record belongs to the last
+// of these threads.
 TEST(ThreadLives, AreBegunAnewWhileOthersAdd) {
   static constinit ThreadLivesTable table;
   std::vector<Bucket> buckets = make_buckets(4);
@@ -135,7 +137,8 @@ TEST(ThreadLives, MemoryRefused) {
   static constinit ThreadLivesTable table;
   std::vector<Bucket> buckets = make_buckets(2);
   os::RefuseCalls refuse(SYS_mmap, ENOMEM);
-  // What the arena has left is used up first.
+  // The arena's remaining memory is used up first.
+  //
   size_t before = 0;
   for (uint32_t thread = 1; thread <= ThreadNames::kMost; thread++) {
     before = table.size();
