@@ -49,7 +49,7 @@ std::string written(const CpuSums& sums, const CpuProfileFacts& about, ThreadNam
   return bytes;
 }
 
-// What comes with the addresses that a stack had before is another one: something else lies there now.
+// A stack with the addresses that another stack had before is a different one: there is other code now.
 TEST(CpuSums, StacksOfAModuleThatIsGoneAreMoved) {
   CpuSums sums;
   for (int i = 0; i < 3; i++) sums.add(sample_of(0x1001, 4, 1, 2));
@@ -78,7 +78,7 @@ TEST(CpuSums, AddsUpByStack) {
     for (uint32_t f = 1; f < row.depth; f++) EXPECT_EQ(sums.frames(row)[f], sums.frames(row)[0] + f);
     if (row.depth != 0) ticks[sums.frames(row)[0]] += row.ticks;
   }
-  EXPECT_EQ(sums.size(), 19001u);  // those without a frame are one
+  EXPECT_EQ(sums.size(), 19001u);  // stacks without a frame are one
   EXPECT_EQ(without_frames, 6000u);
   for (const auto& [frame, count] : ticks) EXPECT_EQ(count, 6u);
   EXPECT_EQ(sums.lost(), 0u);

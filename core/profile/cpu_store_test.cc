@@ -1,5 +1,5 @@
-// The store against a model: random stacks, in one thread with a reader now and then, and in many threads at once. What went
-// in has come out or is counted as lost.
+// Tests the store against a model with random stacks: in one thread with occasional reads, and in many threads at once.
+// Every sample that was added is taken or counted as lost.
 #include "core/profile/cpu_store.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ struct Count {
 };
 using Model = std::map<std::vector<uintptr_t>, Count>;
 
-// Stack number n: all different, some cut, some broken, of depths 0 to 128.
+// Stack number n: all different, some truncated, some broken, with depths from 0 to 128.
 Stack stack_of(uint64_t n) {
   Stack stack;
   stack.depth = static_cast<uint32_t>(n % (kMaxStackDepth + 1));
@@ -102,7 +102,7 @@ TEST(CpuStore, TellsThreadsApart) {
 
 TEST(CpuStore, EvictsWhatIsRare) {
   auto store = make_store();
-  // One stack that is found all the time, among so many others that each set overflows.
+  // One stack that recurs constantly, among enough others that each set overflows.
   constexpr uint64_t kOthers = CpuStore::kSets * CpuStore::kWays * 4;
   Model model;
   auto take = [&](const CpuSample& sample) { note(model, sample); };
@@ -120,8 +120,8 @@ TEST(CpuStore, EvictsWhatIsRare) {
   EXPECT_GT(model.size(), kOthers * 95 / 100);  // stacks without a frame are the same
 }
 
-// Random adds and takes. While the ring has room everything is there, stack by stack; once it had none the lost ones are
-// exactly those that are missing.
+// Random adds and takes. While the ring has room, every sample is found, stack by stack. After it was full, the lost
+// samples are exactly the missing ones.
 TEST(CpuStore, AgreesWithAModel) {
   uint64_t chosen = seed();
   std::mt19937_64 random(chosen);
@@ -130,7 +130,7 @@ TEST(CpuStore, AgreesWithAModel) {
     Model in, out;
     auto take = [&](const CpuSample& sample) { note(out, sample); };
     uint64_t stacks = uint64_t{1} << random() % 15;
-    bool lazy = random() % 3 == 0;  // the reader hardly ever comes
+    bool lazy = random() % 3 == 0;  // the reader hardly ever runs
     for (int step = 0; step < 20000; step++) {
       Stack stack = stack_of(random() % stacks);
       uint64_t ticks = 1 + random() % 3;
@@ -154,14 +154,14 @@ TEST(CpuStore, AgreesWithAModel) {
   }
 }
 
-// Many writers, also on the same stacks, and the reader at the same time. `paced`: writers wait for the reader, so that there is always
-// room in the ring and nothing may be lost.
+// Many writers, also of the same stacks, and a concurrent reader. `paced`: writers wait for the reader, so that the
+// ring always has room and nothing may be lost.
 void run_threads(bool paced) {
   uint64_t chosen = seed();
   auto store = make_store();
   constexpr int kThreads = 4, kSteps = 30000;
   std::atomic<int> running{kThreads};
-  std::atomic<int64_t> allowed{0};  // adds; each puts one sample into the ring at most
+  std::atomic<int64_t> allowed{0};  // adds; each puts at most one sample into the ring
   std::vector<Model> in(kThreads);
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; t++) {
@@ -217,7 +217,7 @@ TEST(CpuSampleRing, IsFullAndThenNot) {
     EXPECT_EQ(ring->waiting(), CpuSampleRing::kSlots);
     ring->take([&](const CpuSample& sample) { EXPECT_EQ(sample.hash, read++); });
     EXPECT_EQ(read, next);
-    // Not always from slot 0.
+    // Do not always start at slot 0.
     for (int i = 0; i < 37; i++) {
       ASSERT_TRUE(ring->put(fill));
       next++;

@@ -24,7 +24,7 @@
 namespace seemalloc::profile {
 namespace {
 
-// The records are the process's: every test uses frames of its own, `base` and up, and looks only at those.
+// The records are global: every test uses frames of its own, starting at `base`, and checks only those.
 Stack make_stack(uintptr_t base, uintptr_t number) {
   Stack stack;
   stack.depth = 4 + number % 20;
@@ -165,7 +165,7 @@ TEST(HeapProfile, InPlaceResizeKeepsWeightAndAllocatedTotals) {
   EXPECT_EQ(sample_totals().live_samples, before.live_samples);
 }
 
-// Blocks allocated by each thread are resized and freed by others, while totals and profiles are taken.
+// Blocks allocated by each thread are resized and freed by other threads, while totals and profiles are taken.
 TEST(HeapProfile, ThreadsKeepTheBooksTogether) {
   constexpr uintptr_t kBase = uintptr_t{3} << 40;
   constexpr int kThreads = 8;
@@ -238,7 +238,8 @@ TEST(HeapProfile, DropsAndCountsWhenMemoryIsRefused) {
   EXPECT_FALSE(heap_profile_to_buffer(&buffer, 1));
   EXPECT_EQ(buffer.data, nullptr);
   EXPECT_FALSE(write_heap_profile({[](void*, const void*, size_t) { return true; }, nullptr}, 1));
-  // A resize to a new size needs a bucket: it is not followed, and nothing breaks. Once what earlier tests have left has been used.
+  // A resize to a new size needs a bucket. If there is no memory for it, the resize is not recorded, and nothing
+  // breaks. Memory left over by earlier tests is used up first.
   for (size_t i = 0, buckets = 0; buckets < 100'000 && records.stale_resizes.load() == 0; buckets++, i = (i + 1) % ids.size()) {
     record_resize(ids[i], 5000 + buckets, 8192 + buckets);
   }
@@ -253,7 +254,7 @@ TEST(HeapProfile, DropsAndCountsWhenMemoryIsRefused) {
   EXPECT_EQ(sample_totals().live_samples, before.live_samples);
 }
 
-// Address space of the process in OS pages. Allocates nothing.
+// The process's address space in OS pages. Allocates nothing.
 long mapped_pages() {
   int fd = os::open_file("/proc/self/statm", 0);
   char text[64] = {};
@@ -262,7 +263,8 @@ long mapped_pages() {
   return atol(text);
 }
 
-// Every single mapping call of a profile is refused once: false each time, no crash, nothing left mapped.
+// Each mapping call of a profile is refused once: writing returns false each time, does not crash, and leaves nothing
+// mapped.
 TEST(HeapProfile, WritingSurvivesEachRefusedCall) {
   static long calls_until_refusal;
   SampleId id = record_alloc({10, 16, 1}, make_stack(uintptr_t{5} << 40, 1));
@@ -303,7 +305,7 @@ TEST(HeapProfile, ForkedChildCanRecord) {
   }
   for (int round = 0; round < 20; round++) {
     lock_for_fork();
-    os::arena_lock().lock_for_fork();  // the page heap's part in the library
+    os::arena_lock().lock_for_fork();  // done by the page heap in the library
     pid_t child = fork();
     os::arena_lock().unlock_after_fork();
     unlock_after_fork();
@@ -332,7 +334,7 @@ uint64_t freed_elsewhere(uintptr_t base) {
   return samples;
 }
 
-// In place of a signal handler: what it samples comes while the thread asks for its name, on the way to a number.
+// Simulates a signal handler that samples while the thread reads its name to get a number.
 TEST(HeapProfile, KeepsTheNumberThatASignalHandlerHasGivenIt) {
   static uint32_t in_handler;
   in_handler = 0;
@@ -355,7 +357,7 @@ TEST(HeapProfile, KeepsTheNumberThatASignalHandlerHasGivenIt) {
   }).join();
 }
 
-// The thread that forks is the one that goes on in the child: what it allocated before is its own there.
+// The thread that calls fork continues in the child: blocks that it allocated before are its own there.
 TEST(HeapProfile, ForkedChildFreesItsOwn) {
   constexpr uintptr_t kBase = uintptr_t{7} << 40;
   SampleId own = record_alloc({10, 48, 1}, make_stack(kBase, 1)), others = 0;
@@ -377,7 +379,7 @@ TEST(HeapProfile, ForkedChildFreesItsOwn) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-// Growth and memory pools keep their stacks in the same table.
+// Growth and memory pools store their stacks in the same table.
 TEST(HeapProfile, CountsTheStacksOfSamples) {
   constexpr uintptr_t kBase = uintptr_t{8} << 40;
   uint64_t before = sample_totals().stacks;

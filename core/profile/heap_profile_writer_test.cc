@@ -1,4 +1,4 @@
-// The profile is decoded by a reader written for this test and, where Go is installed, by pprof itself.
+// The profile is decoded by a reader written for this test and, if Go is installed, by pprof itself.
 #include <gtest/gtest.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
@@ -37,7 +37,7 @@ Stack make_stack(std::initializer_list<uintptr_t> pcs) {
   return stack;
 }
 
-// Values of the one sample with this innermost address and block size.
+// The values of the only sample with this innermost address and block size.
 std::vector<uint64_t> values(const Profile& profile, uint64_t address, uint64_t bytes) {
   std::vector<uint64_t> found;
   for (const Message& sample : profile.samples) {
@@ -100,12 +100,12 @@ TEST(HeapProfileWriter, ValuesAreUnbiasedSums) {
   weight = sample_weight(4096, 524288);
   EXPECT_EQ(values(profile, kPc + 9, 4096),
             (std::vector<uint64_t>{whole(weight), whole(weight * 4096), whole(weight), whole(weight * 4096)}));
-  EXPECT_EQ(values(profile, kPc + 9, 8), (std::vector<uint64_t>{1, 8, 0, 0}));  // all dead: still there
+  EXPECT_EQ(values(profile, kPc + 9, 8), (std::vector<uint64_t>{1, 8, 0, 0}));  // all freed, but still listed
   for (SampleId id : {ids[2], ids[3], ids[4]}) record_free(id);
   EXPECT_EQ(values(decode(written(524288)), kPc + 9, 112).at(3), 0u);
 }
 
-// The strings and locations of a profile; decode() takes one label of a row.
+// The strings and locations of a profile. decode() reads only one label per row.
 Profile tables_of(const std::string& bytes) {
   Profile profile;
   for (const Field& field : fields_of(bytes)) {
@@ -115,7 +115,7 @@ Profile tables_of(const std::string& bytes) {
   return profile;
 }
 
-// The labels of the one sample in use with this innermost address.
+// The labels of the only live sample with this innermost address.
 std::map<std::string, uint64_t> labels(const Profile& profile, const std::string& bytes, uint64_t address) {
   std::map<std::string, uint64_t> found;
   for (const Field& field : fields_of(bytes)) {
@@ -138,7 +138,7 @@ TEST(HeapProfileWriter, LabelsWhatIsFarLargerThanAskedForAndWhatReallocMoved) {
   constexpr uintptr_t kPc = uintptr_t{3} << 44;
   record_alloc({100, 4096, 1}, make_stack({kPc + 10}));
   record_alloc({100, 112, 1, true}, make_stack({kPc + 20}));
-  record_alloc({1, 16, 1}, make_stack({kPc + 30}));  // small blocks cannot be smaller
+  record_alloc({1, 16, 1}, make_stack({kPc + 30}));  // small blocks have no smaller size class
   record_alloc({2048, 4096, 1}, make_stack({kPc + 40}));
   SampleId grows = record_alloc({100, 4096, 1}, make_stack({kPc + 50}));
   record_resize(grows, 4000, 4096);
@@ -152,7 +152,7 @@ TEST(HeapProfileWriter, LabelsWhatIsFarLargerThanAskedForAndWhatReallocMoved) {
   EXPECT_EQ(labels(profile, bytes, kPc + 49), (Labels{{"bytes", 4096}})) << "the row that it has become";
 }
 
-// A block's chance of being a sample is that of the size it had then, and so is its part of the error.
+// The probability of a sample is determined by the block's size at that time, and so is its contribution to the error.
 TEST(HeapProfileWriter, LabelsWhatWasDrawnAtAnotherSize) {
   constexpr uintptr_t kPc = uintptr_t{6} << 44;
   using Labels = std::map<std::string, uint64_t>;
@@ -177,7 +177,7 @@ TEST(HeapProfileWriter, LabelsWhatWasDrawnAtAnotherSize) {
   EXPECT_TRUE(found);
 }
 
-// By this label a reader knows the sampling error of a row, whatever the option `sample` is when the profile is taken.
+// This label tells a reader the sampling error of a row, regardless of the option `sample` at the time of the profile.
 TEST(HeapProfileWriter, LabelsRowsThatWereDrawnAtAnotherInterval) {
   constexpr uintptr_t kPc = uintptr_t{5} << 44;
   record_alloc({112, 112, 65536}, make_stack({kPc + 10}));
@@ -274,7 +274,7 @@ TEST(HeapProfileWriter, TellsHowManyStacksAreCut) {
   stack = make_stack({(uintptr_t{3} << 44) + 1});
   stack.broken = true;
   record_alloc({1, 16, 1}, stack);
-  record_alloc({1, 16, 1}, Stack());  // nothing could be unwound: a sample without locations
+  record_alloc({1, 16, 1}, Stack());  // unwinding failed: a sample without locations
   SampleTotals totals = sample_totals();
   Profile profile = decode(written(1));
   std::string all;

@@ -41,7 +41,7 @@ TEST(Mappings, ReadsTheTableOfAProcess) {
   EXPECT_EQ(mappings[0].file_offset, 0x1000u);
   EXPECT_EQ(mappings[0].file_start, 0x55d0c0000000u);
 
-  // The mark of a deleted file goes; one segment in two mappings is one.
+  // The mark of a deleted file is removed; one segment in two mappings is merged.
   EXPECT_EQ(path_of(mappings, 1), "/lib/libold.so");
   EXPECT_EQ(mappings[1].start, 0x7f1000020000u);
   EXPECT_EQ(mappings[1].limit, 0x7f1000040000u);
@@ -105,7 +105,7 @@ TEST(Mappings, IsEmptyWithoutProc) {
   EXPECT_EQ(mappings.size(), 0u);
 }
 
-// readelf's opinion of the build id of a file.
+// The build id of a file as printed by readelf.
 std::string build_id_from_readelf(const std::string& path) {
   FILE* pipe = popen(("readelf -n '" + path + "' 2>/dev/null | sed -n 's/.*Build ID: //p'").c_str(), "r");
   char line[128] = {};

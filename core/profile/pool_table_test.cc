@@ -1,4 +1,5 @@
-// The table of sampled pool blocks against a map, at random: the same blocks are in both, and what is in none is not held.
+// Tests the table of sampled pool blocks against a map with random operations: both have the same blocks, and other
+// blocks are not held.
 #include "core/profile/pool_table.h"
 
 #include <gtest/gtest.h>
@@ -99,7 +100,7 @@ TEST(PoolTable, IsAMap) {
 TEST(PoolTable, MemoryRefused) {
   static constinit PoolTable table;
   os::RefuseCalls refuse(SYS_mmap, ENOMEM);
-  // What the arena has left will do for a while; then the table is full, and what is in it stays in it.
+  // The arena's remaining memory is used up first. Then the table is full, and keeps its samples.
   uintptr_t block = 16;
   while (block < 16u << 20 && table.add({block, pool_number(1), nullptr, block, 1})) block += 16;
   EXPECT_LT(block, 16u << 20);
@@ -131,7 +132,7 @@ TEST(PoolTable, Threads) {
   table.for_each([](const PoolSample&) { FAIL() << "all were removed"; });
 }
 
-// A pool per request: what emptying it takes does not depend on what others hold.
+// A pool per request: the cost of emptying it does not depend on the samples of other pools.
 TEST(PoolTable, EmptyingAPoolCostsWhatItHas) {
   static constinit PoolTable table;
   auto request_ns = [] {

@@ -69,7 +69,7 @@ struct Expected {
   std::map<std::string, std::string> labels;
 };
 
-// Texts of labels in a random order, far more of them than are remembered: each row must keep its own.
+// Label texts in random order, far more of them than are cached: each row must keep its own.
 TEST(ProfileEncoder, AgreesWithAModel) {
   uint64_t seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

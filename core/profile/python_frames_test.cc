@@ -1,4 +1,5 @@
-// A make-believe CPython: objects in the layout of each version, and C functions that keep an anchor as its interpreter does.
+// A simulated CPython: objects in the layout of each version, and C functions that have an anchor as its interpreter
+// has.
 #include "core/profile/python_frames.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +69,7 @@ class FakePython {
   uintptr_t ascii(const std::string& characters) {
     return text(std::u32string(characters.begin(), characters.end()), 1, true, static_cast<int64_t>(std::hash<std::string>()(characters)));
   }
-  // 16 code units, four of each line from the first on.
+  // 16 code units, four on each line, starting with the first line.
   uintptr_t code(uintptr_t name, uintptr_t file, int32_t first_line) {
     uintptr_t lines = object(64);
     put(lines, 8, address(bytes_type));
@@ -86,7 +87,7 @@ class FakePython {
     return made;
   }
   uintptr_t code(const std::string& name, int32_t first_line) { return code(ascii(name), ascii("/srv/app.py"), first_line); }
-  // Runs the code at one of its units. `previous` is who called it.
+  // Runs the code at one of its units. `previous` is the caller's frame.
   uintptr_t frame(uintptr_t of_code, int unit, uintptr_t previous) {
     uintptr_t made = object(128);
     put(made, layout.frame_code, of_code);
@@ -112,14 +113,14 @@ struct Called {
   int unit;
 };
 
-// An interpreter that runs functions, the outermost first, and then C code.
+// An interpreter that runs functions, outermost first, and then C code.
 NOINLINE void interpret(FakePython& fake, const std::vector<Called>& functions, const std::function<void()>& then) {
   alignas(16) char anchor[128] = {};
   const PythonLayout& layout = fake.layout;
   uintptr_t before = fake.top(), here = FakePython::address(anchor), frame = 0;
   if (layout.has_cframes) memcpy(&frame, reinterpret_cast<char*>(before) + layout.cframe_current, sizeof(frame));
   if (!layout.mark_is_entry) {
-    // The frame on the C stack, between those of this interpreter and of the one before.
+    // The frame on the C stack, between those of this interpreter and of the previous one.
     uintptr_t entry = layout.has_cframes ? here + 32 : here;
     FakePython::put(entry, layout.frame_previous, layout.has_cframes ? frame : before);
     FakePython::put(entry, layout.frame_mark, uint8_t{3});
@@ -150,7 +151,7 @@ std::string shown(uintptr_t pc) {
   return std::string(function.name.data, function.name.bytes) + ":" + std::to_string(place.line);
 }
 
-// Both ways of one stack, from one place.
+// One stack captured in both ways from the same place.
 struct Both {
   Stack with, without;
   std::string text() const {
@@ -158,7 +159,8 @@ struct Both {
     for (size_t i = 0; i < with.depth; i++) line += (i == 0 ? "" : " ") + shown(with.pcs[i]);
     return line;
   }
-  // The C frames that are left are those of the stack without Python's, in their order.
+  // Without the Python functions, the C frames are those of the native stack except for the interpreters', in the same
+  // order.
   size_t expect_same_c_frames(size_t interpreters) const {
     std::vector<uintptr_t> left;
     for (size_t i = 0; i < with.depth; i++) {
@@ -173,7 +175,7 @@ struct Both {
 };
 
 NOINLINE void take(Both* both, size_t max_depth = kMaxStackDepth) {
-  // One call for both, so that they return to one place.
+  // A single call for both, so that they have the same return address.
   static void (*volatile captures[])(Stack*, size_t) = {capture_native_stack, capture_stack};
   Stack* stacks[] = {&both->without, &both->with};
   for (int i = 0; i < 2; i++) {
@@ -248,7 +250,7 @@ TEST_P(PythonFrames, OfAnotherStackLeaveThisOneAsItIs) {
   FakePython fake(GetParam());
   Both both;
   interpret(fake, {{fake.code("f", 7), 0}}, [&] { KEEP_FRAME; });
-  // An anchor that lies in no C frame, as another interpreter's of the same thread would.
+  // An anchor that is in no C frame, as in another interpreter of the same thread.
   uintptr_t elsewhere = fake.object(256), code = fake.code("g", 1);
   uintptr_t entry = fake.object(128);
   FakePython::put(entry, fake.layout.frame_mark, uint8_t{static_cast<uint8_t>(fake.layout.mark_is_entry ? 1 : 3)});
@@ -300,7 +302,7 @@ TEST_P(PythonFrames, KeepTheEndOfLongPathsAndTheBeginningOfLongNames) {
   }
 }
 
-// One place in memory is one function's today and another's tomorrow.
+// The same address belongs to one function first, and to another one later.
 TEST_P(PythonFrames, AreNotThoseOfCodeThatLayThereBefore) {
   FakePython fake(GetParam());
   uintptr_t code = fake.code("first", 1);
@@ -318,7 +320,7 @@ TEST_P(PythonFrames, AreNotThoseOfCodeThatLayThereBefore) {
 TEST_P(PythonFrames, ThatCannotBeReadLeaveTheInterpreterAndAreCounted) {
   FakePython fake(GetParam());
   uintptr_t good = fake.code("good", 1), bad = fake.code("bad", 1);
-  FakePython::put(bad, 8, uintptr_t{8});  // no code object
+  FakePython::put(bad, 8, uintptr_t{8});  // not a code object
   uint64_t before = python_counters().unreadable;
   Both both;
   interpret(fake, {{good, 0}}, [&] { interpret(fake, {{good, 0}, {bad, 0}}, [&] { take(&both); }); });
@@ -327,7 +329,7 @@ TEST_P(PythonFrames, ThatCannotBeReadLeaveTheInterpreterAndAreCounted) {
   EXPECT_EQ(python_counters().unreadable, before + 1);
 }
 
-// What a signal may find: anything. The C frames are right all the same, and nothing faults.
+// A signal may find any state. The C frames are correct anyway, and nothing faults.
 TEST_P(PythonFrames, SurviveAnythingInTheirMemory) {
   unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
@@ -348,7 +350,7 @@ TEST_P(PythonFrames, SurviveAnythingInTheirMemory) {
           switch (random() % 6) {
             case 0: fresh = random(); break;
             case 1: fresh = 0; break;
-            case 5: fresh = 0 - random() % 32 * 8; break;  // what begins there ends at 0 or behind it
+            case 5: fresh = 0 - random() % 32 * 8; break;  // objects there end at address 0 or beyond
             case 2: fresh = reinterpret_cast<uintptr_t>(gone) + random() % 512 * 8; break;
             case 3: fresh = FakePython::address(fake.memory[random() % fake.memory.size()].data()); break;
             default: fresh = old ^ uint64_t{1} << random() % 64; break;
@@ -361,7 +363,7 @@ TEST_P(PythonFrames, SurviveAnythingInTheirMemory) {
         ASSERT_FALSE(both.with.broken && !both.without.broken);
         for (size_t i = undo.size(); i > 0; i--) memcpy(undo[i - 1].first, &undo[i - 1].second, 8);
       }
-      // Lines may be those of a table that was changed in place, which CPython never does: they are remembered.
+      // Lines may be those of a table that was changed in place, because lines are cached. CPython never does that.
       Both both;
       take(&both);
       std::string functions;
@@ -372,7 +374,7 @@ TEST_P(PythonFrames, SurviveAnythingInTheirMemory) {
   munmap(gone, 4096);
 }
 
-// The C frames are the same ones: what tells the stacks apart is in Python's memory only.
+// The C frames are equal: the stacks differ only in Python's memory.
 TEST_P(PythonFrames, AreInSamplesWhoseCStackWasSampledBefore) {
   FakePython fake(GetParam());
   uintptr_t code[] = {fake.code("first", 1), fake.code("second", 1)};

@@ -17,13 +17,13 @@ class Paces : public testing::Test {
   void SetUp() override { SamplePace::forget_all_for_test(); }
 };
 
-// Runs a thread that would take `rate` samples per second at the interval asked for; looks 64 times a second. Returns the
-// samples of the last period, as of a second.
+// Runs a thread that would take `rate` samples per second at the requested interval, with 64 checks per second. Returns
+// the samples of the last period, scaled to a second.
 double run(SamplePace& pace, double rate, unsigned periods, uint64_t* now) {
   double taken = 0;
   for (unsigned i = 0; i < periods; i++) {
     taken = rate / 64 / static_cast<double>(uint64_t{1} << pace.stretch());
-    for (double n = 1; n <= taken; n++) pace.count(kNone);  // no look of its own
+    for (double n = 1; n <= taken; n++) pace.count(kNone);  // without checks of its own
     *now += kSecond_ns / 64;
     pace.look(*now, kBoth);
   }
@@ -48,7 +48,7 @@ TEST_F(Paces, StaysBelowTheLimitAndNotFarBelow) {
     SamplePace pace;
     uint64_t now = 1;
     pace.look(now, kBoth);
-    double taken = run(pace, rate, 70, &now);  // a second's samples in advance
+    double taken = run(pace, rate, 70, &now);  // includes a second's samples in advance
     EXPECT_LE(taken, kLimit) << rate;
     EXPECT_GE(taken, kLimit / 4) << rate;
     unsigned settled = pace.stretch();
@@ -80,7 +80,7 @@ TEST_F(Paces, LeavesABurstAlone) {
   EXPECT_GT(pace.stretch(), 0u);
 }
 
-// A burst of 256 MiB within a few milliseconds, of a heap that does not grow, and three standard deviations.
+// A burst of 256 MiB within a few milliseconds, in a heap that does not grow, plus three standard deviations.
 TEST_F(Paces, ABurstIsSampledAsAskedByDefault) {
   SamplePace::Limit limit = SamplePace::limit_for(10000, 512 * KiB);
   SamplePace pace;
@@ -105,7 +105,7 @@ TEST_F(Paces, AnotherThreadsClockIsNotComparedWithThisOnes) {
   pace.look(50 * kSecond_ns, kBoth);
   for (unsigned i = 0; i < 1000; i++) pace.count(kNone);
   pace.restart();
-  pace.look(1, kBoth);  // earlier than before: were it compared, the difference would be negative
+  pace.look(1, kBoth);  // earlier than before: if it were compared, the difference would be negative
   EXPECT_EQ(pace.stretch(), 0u);
 }
 
@@ -120,10 +120,10 @@ TEST_F(Paces, AClockThatBeginsAnewIsNoLongTime) {
   EXPECT_EQ(pace.stretch(), stretch);
 }
 
-// A thousand threads that end soon are one start-up: each comes with some 50 samples, of which its time allows 2.
+// A thousand threads that exit soon count as one start-up. Each takes about 50 samples, of which its CPU time allows 2.
 TEST_F(Paces, ThreadsThatEndSoonShareWhatIsTakenInAdvance) {
   constexpr unsigned kThreads = 1000, kSamples = 50;
-  SamplePace pace;  // of the heap that they have one after the other
+  SamplePace pace;  // belongs to the heap that they use one after the other
   double taken = 0;
   for (unsigned t = 0; t < kThreads; t++) {
     pace.restart();
@@ -136,7 +136,7 @@ TEST_F(Paces, ThreadsThatEndSoonShareWhatIsTakenInAdvance) {
   EXPECT_GE(taken, kLimit);
 }
 
-// Fewer than one for each look.
+// Fewer than one sample per check.
 TEST_F(Paces, ASmallLimitIsOne) {
   for (uint64_t limit : {1, 10, 63, 64, 100}) {
     SamplePace::forget_all_for_test();
@@ -144,7 +144,7 @@ TEST_F(Paces, ASmallLimitIsOne) {
     uint64_t now = 1;
     pace.look(now, {limit, limit});
     double taken = 0, seconds = 30;
-    for (int i = 0; i < seconds * 1000; i++) {  // it would take 1,000 a second
+    for (int i = 0; i < seconds * 1000; i++) {  // without a limit it would take 1,000 per second
       double each = 1 / static_cast<double>(uint64_t{1} << pace.stretch());
       if (static_cast<uint64_t>(taken + each) != static_cast<uint64_t>(taken)) {
         pace.count(kNone);
@@ -158,7 +158,7 @@ TEST_F(Paces, ASmallLimitIsOne) {
   }
 }
 
-// Asked for a limit of two a second, a thread that takes none is not stretched for that.
+// With a limit of two samples per second, a thread that takes none does not back off.
 TEST_F(Paces, NoSamplesRaiseNothing) {
   SamplePace pace;
   SamplePace::Limit limit{2, 1};
@@ -175,7 +175,7 @@ TEST_F(Paces, NoSamplesRaiseNothing) {
   }
 }
 
-// Threads of a few samples each: alone none of them would ever come to a limit.
+// Threads with a few samples each: none of them alone would reach the limit.
 TEST_F(Paces, ThreadsOfAFewSamplesAreLimitedTogether) {
   uint64_t taken = 0, stretched_by = 0;
   for (unsigned t = 0; t < 100000; t++) {
@@ -196,7 +196,7 @@ TEST_F(Paces, ThreadsOfAFewSamplesAreLimitedTogether) {
   EXPECT_EQ(pace.stretch(), 0u) << "a thread that has been looked at is measured by its own time";
 }
 
-// Until the short threads are stretched by at least 8.
+// Runs short threads until their back-off is at least a factor of 8.
 void stretch_short_threads() {
   for (unsigned t = 0; t < 100000 && SamplePace::stretch_of_short_threads() < 3; t++) {
     SamplePace pace;
@@ -217,12 +217,12 @@ TEST_F(Paces, ThreadsOfAFewSamplesComeBack) {
   EXPECT_EQ(SamplePace::stretch_of_short_threads(), 0u);
 }
 
-// No thread ends any more.
+// No further threads exit.
 TEST_F(Paces, ThreadsOfAFewSamplesComeBackByTimeAlone) {
   stretch_short_threads();
   for (unsigned t = 0; t < 1000 && SamplePace::stretch_of_short_threads() != 0; t++) {
     work(20 * kSecond_ns / 1000);
-    SamplePace pace;  // of one that began just now
+    SamplePace pace;  // of a thread that has just started
     pace.relax(kSmall);
   }
   EXPECT_EQ(SamplePace::stretch_of_short_threads(), 0u);
@@ -240,7 +240,7 @@ TEST_F(Paces, WhoLivesOnIsMeasuredByItsOwnTime) {
   }).join();
 }
 
-// They are charged by their own clock: many that end at once are no burst.
+// They are charged by their own clocks: many that exit at once are not a burst.
 TEST_F(Paces, ThreadsThatHaveBeenLookedAtAreNotChargedWithTheShortOnes) {
   for (unsigned t = 0; t < 1000; t++) {
     SamplePace pace;

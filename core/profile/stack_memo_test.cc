@@ -27,7 +27,7 @@ namespace seemalloc::profile {
 namespace {
 
 #define NOINLINE __attribute__((noipa))
-// Keeps a call from becoming a jump, so that its frame is there to be found.
+// Prevents the compiler from turning the last call into a jump, so that the frame is on the stack.
 #define KEEP_FRAME __asm__ volatile("" ::: "memory")
 
 StackTable stacks;
@@ -41,7 +41,7 @@ size_t max_depth = kMaxStackDepth;
 uintptr_t site = 0;
 int found, remembered, left_out;
 
-// Looks the stack up and walks it too: what is found must be what is there.
+// Looks up the stack and walks it, too: a stack that is found must equal the walked one.
 NOINLINE void look() {
   Registers registers;
   take_registers(&registers);
@@ -99,7 +99,7 @@ NOINLINE void outer_right(void (*f)()) {
   KEEP_FRAME;
 }
 
-// The same depth, the same stack pointer, other callers: near and far.
+// The same depth and the same stack pointer, but other callers: near and far.
 TEST_F(Memo, TellsCallersApart) {
   void (*volatile inner[])() = {left, right};
   void (*volatile outer[])(void (*)()) = {outer_left, outer_right};
@@ -110,8 +110,8 @@ TEST_F(Memo, TellsCallersApart) {
   EXPECT_GT(found, 100 + 8);
 }
 
-// The frames of these two end elsewhere, but what a walk of the first looked at is still there when the second runs:
-// but for the frame pointer.
+// The frames of these two functions end at different addresses. When the second runs, everything that a walk of the
+// first read is unchanged, except for the frame pointer.
 NOINLINE void look_with_room(size_t bytes) {
   __asm__ volatile("" ::"r"(__builtin_alloca(bytes)));
   look();
@@ -155,7 +155,7 @@ NOINLINE void look_from_each(uintptr_t first, uintptr_t sites) {
   KEEP_FRAME;
 }
 
-// Who walks now and then has no use for more room, however many stacks there are.
+// A thread that walks only now and then does not need a larger memo, regardless of the number of stacks.
 TEST_F(Memo, StaysSmallWhereStacksComeSlowly) {
   StackMemo other = std::exchange(memo, StackMemo());  // another test may have enlarged it
   for (volatile int i = 0; i < 8; i = i + 1) {
@@ -173,10 +173,10 @@ TEST_F(Memo, StaysSmallWhereStacksComeSlowly) {
   memo = other;
 }
 
-// Beyond 64 that were forgotten it is too small for what is there.
+// After 64 evicted entries the memo is too small.
 TEST_F(Memo, KeepsManyMoreOnceEnlarged) {
   constexpr int kSites = 100;
-  constexpr int kGroups = 16;  // of sites: where the stack happens to lie decides how many of one group are in each other's way
+  constexpr int kGroups = 16;  // of sites: the stack's address decides how many sites of a group collide
   StackMemo other = std::exchange(memo, with_room());  // another test may have enlarged it
   int found_again = 0;
   for (volatile int round = 0; round < 2 + 2 * kGroups; round = round + 1) {  // volatile, and read each time: all calls are one
@@ -275,7 +275,7 @@ void fibre_main() {
   swapcontext(&fibre_context, &main_context);
 }
 
-// They may be unmapped by the next look.
+// They may be unmapped at the next lookup.
 TEST_F(Memo, LeavesOtherStacksOut) {
   std::vector<char> room(64 * 1024);
   getcontext(&fibre_context);
@@ -292,8 +292,8 @@ TEST_F(Memo, LeavesOtherStacksOut) {
 #if defined(__x86_64__)
 using CallBack = int (*)(void (*)());
 
-// A library with one function that calls back. `index` shows in the code behind the call, `more` is put
-// behind it. Empty when there is no compiler.
+// Builds a library with one function that calls back. `index` changes the code after the call; `more` is appended.
+// Returns an empty path if there is no compiler.
 std::string build_library(const std::string& name, int frame_bytes, int index, const std::string& more) {
   std::string path = testing::TempDir() + "/seemalloc_" + std::to_string(getpid()) + "_memo_" + name;
   std::ofstream(path + ".c") << "int call_back(void (*f)(void)) { volatile char room[" << frame_bytes
@@ -304,8 +304,8 @@ std::string build_library(const std::string& name, int frame_bytes, int index, c
   return built ? path + ".so" : "";
 }
 
-// Two libraries that differ in nothing but the size of a frame; each caller makes up for that, so that all a walk of
-// the first stack looked at is still there when the second runs.
+// Two libraries that differ only in the size of a frame. Each caller compensates for that, so that everything that a
+// walk of the first stack read is still there when the second runs.
 constexpr size_t kFrame = 1000, kOtherFrame = 3000;
 template <size_t kRoom>
 NOINLINE void call_with_room(CallBack call_back) {
@@ -314,7 +314,7 @@ NOINLINE void call_with_room(CallBack call_back) {
   call_back(look);
   room[0] = room[1];
 }
-// Far below, so that what else this thread does leaves the old frames there.
+// Runs the call at a much lower address, so that other calls of this thread do not overwrite the old frames.
 NOINLINE void far_below(void (*call)(CallBack), CallBack call_back) {
   auto* room = static_cast<volatile char*>(__builtin_alloca(64 * 1024));
   __asm__ volatile("" ::"r"(room));
@@ -395,7 +395,8 @@ TEST(Recorder, KnowsBucketsOfSeveralSizes) {
   }
 }
 
-// Where all are recorded there is room for the stacks of a whole program; one sample in many need not be so quick.
+// If all allocations are recorded, the memo holds the stacks of a whole program. With rare samples, lookups need not be
+// that fast.
 TEST(Recorder, TakesMoreRoomForStacksWhereAllAreRecorded) {
   for (uint64_t interval : {uint64_t{1}, uint64_t{1} << 19}) {
     Recorder* recorder = make_recorder();

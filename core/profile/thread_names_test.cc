@@ -1,4 +1,5 @@
-// The table of thread names against a model: numbers are given away once, kept while samples have them, and come back.
+// Tests the table of thread names against a model: a number is assigned once, kept while samples have it, and becomes
+// available again.
 #include "core/profile/thread_names.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@
 namespace seemalloc::profile {
 namespace {
 
-// No thread of this process.
+// Not the id of any thread of this process.
 constexpr uint32_t kNobody = 1 << 29;
 
 std::unique_ptr<ThreadNames> make_names() { return std::make_unique<ThreadNames>(); }
@@ -66,7 +67,7 @@ TEST(ThreadNames, IsFullAndRecyclesWhatNoSampleHas) {
   auto names = make_names();
   for (uint32_t i = 1; i <= ThreadNames::kMost; i++) ASSERT_EQ(add(*names, kNobody + i, "t" + std::to_string(i)), i);
   EXPECT_EQ(add(*names, kNobody, "one more"), 0u);
-  // Nobody has told of their end: the kernel does not know them.
+  // Their end was not reported, but the kernel has no threads with these ids.
   ASSERT_TRUE(names->begin_recycling());
   EXPECT_FALSE(names->begin_recycling()) << "two at once";
   ThreadNames::Marks marks;
@@ -80,7 +81,7 @@ TEST(ThreadNames, IsFullAndRecyclesWhatNoSampleHas) {
   for (uint32_t i = 3; i <= ThreadNames::kMost; i += 3) ASSERT_EQ(names->get(i).name, "t" + std::to_string(i));
 }
 
-// Walking all samples is not done again and again for nothing.
+// A walk over all samples that frees nothing is not repeated at once.
 TEST(ThreadNames, PausesWhereThereIsNothingToRecycle) {
   auto names = make_names();
   ThreadNames::Marks all;
@@ -92,7 +93,7 @@ TEST(ThreadNames, PausesWhereThereIsNothingToRecycle) {
   ASSERT_TRUE(names->begin_recycling());
   names->recycle(all);
   bool again = names->begin_recycling();
-  // Else this thread had to wait so long for its CPU that it may begin.
+  // Otherwise this thread waited so long for its CPU that recycling may begin.
   if (os::monotonic_ns() - began_ns < 900000000) EXPECT_FALSE(again);
   if (again) names->recycle(all);
   os::pause(1100000000);
@@ -101,7 +102,7 @@ TEST(ThreadNames, PausesWhereThereIsNothingToRecycle) {
   EXPECT_TRUE(names->begin_recycling()) << "it was worth it";
 }
 
-// What has been done early, for little, bars nobody who needs a place.
+// An early attempt that freed little does not prevent recycling when a slot is needed.
 TEST(ThreadNames, IsRecycledInTimeAfterLittleCameBackEarly) {
   auto names = make_names();
   for (uint32_t i = 1; i <= 10; i++) add(*names, kNobody + i, "early");
@@ -118,7 +119,7 @@ TEST(ThreadNames, IsRecycledInTimeAfterLittleCameBackEarly) {
   EXPECT_NE(add(*names, kNobody, "one more"), 0u);
 }
 
-// A thread that runs, and one that ends while others look for samples, keep their numbers.
+// A running thread keeps its number, and so does one that ends while samples are searched.
 TEST(ThreadNames, KeepsThreadsThatMayHaveSamples) {
   auto names = make_names();
   uint32_t own = add(*names, static_cast<uint32_t>(os::thread_id()), "own"), ends = add(*names, kNobody, "ends"), before = 0;
@@ -144,7 +145,7 @@ TEST(ThreadNames, KeepsThreadsThatMayHaveSamples) {
   EXPECT_EQ(names->get(ends).id, 0u);
 }
 
-// The kernel gives an id to another thread: whoever had it is gone, and keeps its name.
+// If the kernel gives an id to another thread, the former thread has exited. It keeps its name.
 TEST(ThreadNames, TellsThreadsOfOneIdApart) {
   auto names = make_names();
   uint32_t first = add(*names, kNobody, "first"), second = add(*names, kNobody, "second");
@@ -176,7 +177,7 @@ TEST(ThreadNames, KnowsAForkedChildsOwnThread) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-// fork waits for the lock only so long; the thread that has it is not in the child.
+// fork waits for the lock for a limited time only. The thread that holds it does not exist in the child.
 TEST(ThreadNames, ForkedChildNeedsNoLockThatAnotherThreadHolds) {
   auto names = make_names();
   uint32_t own = add(*names, static_cast<uint32_t>(os::thread_id()), "own");
@@ -204,7 +205,7 @@ TEST(ThreadNames, KeepsWhatItKnowsWithoutProc) {
   EXPECT_STREQ(names->get(own).name, "as it was");
 }
 
-// Threads that come, end, are looked at and recycled at once: each sees its own name as long as it has its number.
+// Threads are added, ended, read and recycled at the same time. Each sees its own name as long as it has its number.
 TEST(ThreadNames, ThreadsAtOnce) {
   auto names = make_names();
   std::atomic<bool> stop{false};

@@ -1,4 +1,5 @@
-// Stacks that lie: code without tables, rubbish in the frame pointer, stacks that end early, modules that go away.
+// Misleading stacks: code without tables, rubbish in the frame pointer, stacks that end early, modules that are
+// unloaded.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <setjmp.h>
@@ -46,7 +47,7 @@ class UnwindHostile : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Modules, UnwindHostile, testing::Bool(),
                          [](const auto& kind) { return kind.param ? "OwnTable" : "DynamicLinker"; });
 
-// While alive, counts what captures read by system calls.
+// While alive, counts the reads that captures make by system calls.
 class CountReads {
  public:
   CountReads() {
@@ -68,7 +69,7 @@ class CountReads {
 
 constexpr size_t kPage = 4096;
 
-// A page of machine code that no table describes.
+// A page of machine code without unwind tables.
 class JitCode {
  public:
   using Function = void (*)(void (*callee)(), uintptr_t frame_pointer);
@@ -117,7 +118,7 @@ TEST_P(UnwindHostile, ReadsNothingBySystemCallsOnceAStackIsKnown) {
   }
 }
 
-// Every kind of value a frame pointer register may hold.
+// All kinds of values that a frame pointer register may have.
 NOINLINE void try_rubbish(const JitCode& code) {
   uintptr_t here[8];
   auto at = reinterpret_cast<uintptr_t>(here);
@@ -160,7 +161,7 @@ class GuardedStack {
   char* map_;
 };
 
-// A chain of frame pointers through rubbish and off the thread's stack, near the ends of what is mapped.
+// A chain of frame pointers through rubbish and off the thread's stack, near the ends of mapped memory.
 TEST_P(UnwindHostile, SurvivesAFramePointerIntoOtherMemory) {
   JitCode code(kWithRubbish);
   GuardedStack stack;
@@ -182,7 +183,7 @@ extern "C" NOINLINE void capture_and_leave() {
   siglongjmp(back, 1);
 }
 
-// Runs capture_and_leave with the stack pointer at `sp`: the word there is its return address.
+// Runs capture_and_leave with the stack pointer at `sp`; the word there is its return address.
 NOINLINE void capture_at(uintptr_t* sp, uintptr_t frame_pointer = 0) {
   if (sigsetjmp(back, 0) != 0) return;
   __asm__ volatile("movq %0, %%rsp\n\tmovq %2, %%rbp\n\tjmp *%1" ::"a"(sp), "c"(capture_and_leave), "d"(frame_pointer)
@@ -210,7 +211,7 @@ TEST_P(UnwindHostile, SurvivesStacksThatEndEarly) {
   }
 }
 
-// A chain of frame records from `sp` up, as code made at run time leaves them; each returns to `return_address`.
+// Makes a chain of frame records from `sp` up, like generated code; each returns to `return_address`.
 uintptr_t make_chain(uintptr_t* sp, int frames, int words_each, uintptr_t return_address) {
   uintptr_t* record = sp + 1;
   sp[0] = return_address;
@@ -237,7 +238,7 @@ TEST_P(UnwindHostile, CopiesOtherStacksInBlocks) {
   }
 }
 
-// What stacker (Rust) and Ruby do: a frame held by rbp calls on another stack.
+// As in stacker (Rust) and Ruby: a frame addressed by rbp makes a call on another stack.
 __attribute__((noinline, optimize("no-omit-frame-pointer"))) void call_on(uintptr_t* sp) {
   __asm__ volatile("movq %%rsp, %%rbx\n\tmovq %0, %%rsp\n\tcall *%1\n\tmovq %%rbx, %%rsp" ::"r"(sp), "r"(capture_last)
                    : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
@@ -261,7 +262,7 @@ TEST_P(UnwindHostile, FollowsASwitchOfStacks) {
 
 using CallBack = void (*)(void (*)());
 
-// bare(f, n) calls itself n times, then f. It keeps a frame pointer, and no table describes it.
+// bare(f, n) calls itself n times, then f. It sets up a frame pointer, and has no unwind table.
 #if defined(__x86_64__)
 const char kBareFunction[] = R"(__asm__(".text\n.globl bare\n.type bare, @function\nbare:\npush %rbp\nmov %rsp, %rbp\n"
     "dec %rsi\njs 1f\ncall bare\npop %rbp\nret\n1: call *%rdi\npop %rbp\nret\n.size bare, .-bare");
@@ -270,7 +271,8 @@ const char kBareFunction[] = R"(__asm__(".text\n.globl bare\n.type bare, @functi
 const char kBareFunction[] = "";
 #endif
 
-// A library with one function that calls back, with a frame of the given size. Empty when there is no compiler.
+// Builds a library with one function that calls back, with a frame of the given size. Returns an empty path if there is
+// no compiler.
 std::string build_library(const std::string& name, int frame_bytes) {
   std::string path = testing::TempDir() + "/seemalloc_" + std::to_string(getpid()) + "_" + name;
   std::ofstream(path + ".c") << "int call_back(void (*f)(void)) { volatile char room[" << frame_bytes
@@ -290,7 +292,7 @@ NOINLINE void call_library(const std::string& path) {
 }
 
 #if defined(__x86_64__)
-// V8's built-in functions: code in a library that may go, without an entry in its tables.
+// Like V8's built-in functions: code in a library that may be unloaded, without an entry in its tables.
 TEST_P(UnwindHostile, RemembersThatALibrarysCodeHasNoRows) {
   std::string path = build_library("e", 64);
   if (path.empty()) GTEST_SKIP() << "no C compiler";
@@ -302,7 +304,7 @@ TEST_P(UnwindHostile, RemembersThatALibrarysCodeHasNoRows) {
     bare(capture_last, 20);
     EXPECT_GE(last_stack.depth, 22u);
     EXPECT_FALSE(last_stack.broken);
-    // The own table asks each time whether the library is still there.
+    // With our own table, each lookup checks whether the library is still loaded.
     if (i != 0) EXPECT_LE(reads.count(), GetParam() ? 2 : 0);
   }
   dlclose(library);
@@ -316,7 +318,7 @@ TEST_P(UnwindHostile, NoticesThatALibraryWasReplacedAtTheSameAddress) {
   capture_last();
   uint32_t depth = last_stack.depth;
   for (int i = 0; i < 20; i++) {
-    // The own table is read at most every 200 ms.
+    // Our own table is read at most every 200 ms.
     if (GetParam() && i == 5) break;
     if (GetParam()) usleep(210000);
     call_library(i % 2 == 0 ? path : other);
@@ -357,7 +359,7 @@ TEST_P(UnwindHostile, CapturesWhileLibrariesAreOpenedAndClosed) {
 }
 
 #if defined(__x86_64__)
-// Guessed frames in a library that another thread closes, on memory that it takes away: neither may be read in place.
+// Guessed frames in a library that another thread closes, on memory that it unmaps: neither may be read in place.
 struct Prey {
   char* page;
   std::atomic<uintptr_t> function{0};
@@ -392,7 +394,7 @@ TEST_P(UnwindHostile, SurvivesGuessesIntoModulesAndMemoryThatGo) {
   std::thread hunted(come_and_go, path, &prey);
   uint64_t in_library = 0, in_page = 0;
   for (uintptr_t i = 0; !prey.stop; i++) {
-    // The first guess is right; then come records whose return addresses lie in the library, and records in the page.
+    // The first guess is right. Then follow records whose return addresses are in the library, and records in the page.
     uintptr_t* sp = stack.top() - 1001;
     uintptr_t frame_pointer = make_chain(sp, 100, 4, prey.function + i % 64);
     sp[0] = code.low() + 6;

@@ -1,4 +1,4 @@
-// Captures in a signal handler, of what it interrupted: wherever that is, and whatever is in its registers.
+// Captures in a signal handler of the code that it interrupted: at any place, and with any values in the registers.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <setjmp.h>
@@ -27,7 +27,7 @@ namespace {
 #define NOINLINE __attribute__((noipa))
 #define KEEP_FRAME __asm__ volatile("" ::: "memory")
 
-// Both ways of finding modules go through every test of this kind.
+// All tests in this class run with both ways of finding modules.
 class UnwindSignal : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override { without_dl_find_object = GetParam(); }
@@ -36,7 +36,7 @@ class UnwindSignal : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Modules, UnwindSignal, testing::Bool(),
                          [](const auto& kind) { return kind.param ? "OwnTable" : "DynamicLinker"; });
 
-// True when the outermost `count` frames of `stack` are those of `other`.
+// Whether the outermost `count` frames of `stack` and `other` are the same.
 bool end_alike(const Stack& stack, const Stack& other, uint32_t count) {
   if (count > stack.depth || count > other.depth) return false;
   return std::equal(stack.pcs + stack.depth - count, stack.pcs + stack.depth, other.pcs + other.depth - count);
@@ -68,7 +68,7 @@ class Handler {
   struct sigaction old_;
 };
 
-// While alive, handlers with SA_ONSTACK run on a stack of their own.
+// While alive, handlers with SA_ONSTACK run on a separate stack.
 class SignalStack {
  public:
   SignalStack() : room_(64 * 1024) {
@@ -94,7 +94,7 @@ NOINLINE void expect_interrupted() {
   raise(SIGUSR1);
   EXPECT_FALSE(interrupted.broken);
   EXPECT_FALSE(interrupted.truncated);
-  // The handler's own stack goes through the signal's frame to the same frames: both were made by raise().
+  // The handler's own stack continues through the signal's frame to the same frames: both were made by raise().
   EXPECT_GE(interrupted.depth, 5u);
   EXPECT_GT(handlers_own.depth, interrupted.depth);
   EXPECT_TRUE(end_alike(interrupted, handlers_own, interrupted.depth)) << text_of(interrupted) << text_of(handlers_own);
@@ -127,7 +127,7 @@ TEST(UnwindSignalDepth, SaysWhenAStackIsCut) {
 
 // ---- rubbish in the registers -------------------------------------------------------------------------------------
 
-// Signals itself with this stack pointer.
+// Sends a signal to itself with this stack pointer.
 NOINLINE void kill_with_stack_pointer(uintptr_t sp) {
   pid_t pid = getpid(), tid = gettid();
   __asm__ volatile(
@@ -186,13 +186,13 @@ TEST_P(UnwindSignal, FindsWhoCalledNothing) {
 
 // ---- instruction by instruction -----------------------------------------------------------------------------------
 
-// What was seen while a subject was stepped through.
+// The results of stepping through a subject.
 struct Steps {
   int all = 0, wrong = 0;
   Stack first_wrong;
 };
 Steps steps;
-Stack stepper;  // the stack of step_through(): what every stack must end with, less its innermost frame
+Stack stepper;  // the stack of step_through(); every stack must end with it, except for its innermost frame
 volatile bool stepping = false;
 
 void on_step(int, siginfo_t*, void* context) {
@@ -228,8 +228,8 @@ TEST_P(UnwindSignal, KnowsTheKernelsSharedCode) {
   }
 }
 
-// Functions without unwind tables. `bare_frame` keeps a frame pointer, `bare_leaf` has no frame at all, `bare_rubbish` keeps
-// what it likes in rbp and calls bare_leaf.
+// Functions without unwind tables. `bare_frame` sets up a frame pointer, `bare_leaf` has no frame, `bare_rubbish`
+// stores other values in rbp and calls bare_leaf.
 extern "C" void bare_frame();
 extern "C" void bare_leaf();
 __asm__(".text\n"
@@ -237,7 +237,7 @@ __asm__(".text\n"
         ".type bare_frame, @function\nbare_frame:\npushq %rbp\nmovq %rsp, %rbp\nsubq $64, %rsp\nmovq $0, (%rsp)\n"
         "call bare_leaf\nleave\nret\n.size bare_frame, .-bare_frame\n");
 
-// Calls `function` with `value` in rbp: an ordinary register in most programs.
+// Calls `function` with `value` in rbp, which is an ordinary register in most programs.
 NOINLINE void call_with_rbp(void (*function)(), uintptr_t value) {
   __asm__ volatile("pushq %%rbp\n\t.cfi_adjust_cfa_offset 8\n\tmovq %1, %%rbp\n\tcall *%0\n\tpopq %%rbp\n\t.cfi_adjust_cfa_offset -8"
                    :
@@ -245,7 +245,7 @@ NOINLINE void call_with_rbp(void (*function)(), uintptr_t value) {
                    : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
 }
 
-// One of them has in front of it what looks like a call: local[0], the byte 0xe8 five bytes before local[1].
+// Before one of the addresses is a byte that looks like a call: 0xe8, five bytes before local[1].
 std::vector<uintptr_t> rbp_values(uintptr_t* local) {
   local[0] = uintptr_t{0xe8} << 24;
   auto here = reinterpret_cast<uintptr_t>(local);
@@ -263,7 +263,7 @@ TEST_P(UnwindSignal, LeavesCodeWithoutTablesAtAnyInstruction) {
   }
 }
 
-// The same code, made at run time.
+// The same code, generated at run time.
 TEST_P(UnwindSignal, LeavesCodeMadeAtRunTimeAtAnyInstruction) {
   constexpr size_t kBytes = 4096;
   void* code = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -282,7 +282,7 @@ TEST_P(UnwindSignal, LeavesCodeMadeAtRunTimeAtAnyInstruction) {
   munmap(code, kBytes);
 }
 
-// A library that is opened and closed, so that the dynamic linker's own tables are in every state when they are asked.
+// A library that is opened and closed, so that the dynamic linker's tables are in every state when they are read.
 std::string build_library() {
   std::string path = testing::TempDir() + "/seemalloc_" + std::to_string(getpid()) + "_stepped";
   std::ofstream(path + ".c") << "int seven(void) { return 7; }\n";

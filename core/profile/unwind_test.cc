@@ -24,17 +24,17 @@ namespace seemalloc::profile {
 namespace {
 
 #define NOINLINE __attribute__((noipa))
-// Keeps a call from becoming a jump, so that its frame is there to be found.
+// Prevents the compiler from turning the last call into a jump, so that the frame is on the stack.
 #define KEEP_FRAME __asm__ volatile("" ::: "memory")
 
-// What libgcc's unwinder says, as the reference.
+// The result of a comparison with libgcc's unwinder, the reference.
 struct Verdict {
   bool same = false;  // the same frames
   bool broken = false;
   std::string text;
 };
 
-// Not backtrace(): ThreadSanitizer puts a frame of its own in front of that.
+// backtrace() is not used, because ThreadSanitizer adds a frame of its own to it.
 struct Reference {
   uintptr_t pcs[kMaxStackDepth];
   int depth = 0;
@@ -42,7 +42,7 @@ struct Reference {
 _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* to) {
   auto* reference = static_cast<Reference*>(to);
   if (reference->depth == static_cast<int>(kMaxStackDepth)) return _URC_END_OF_STACK;
-  // An interrupted frame's pc is that of its next instruction: ours is then one more.
+  // An interrupted frame's pc is that of its next instruction; our pc is one more.
   int interrupted = 0;
   uintptr_t pc = _Unwind_GetIPInfo(context, &interrupted);
   // libgcc also reports the 0 that it finds above the last frame.
@@ -58,7 +58,7 @@ NOINLINE Verdict compare_with_libgcc() {
   Verdict verdict;
   verdict.same = static_cast<int>(ours.depth) == theirs.depth;
   verdict.broken = ours.broken;
-  // Frame 0 is this function: two different calls in it.
+  // Frame 0 is this function, with a different call in each.
   for (int i = 1; i < theirs.depth && verdict.same; i++) {
     verdict.same = ours.pcs[i] == theirs.pcs[i];
   }
@@ -80,7 +80,7 @@ NOINLINE void expect_same() {
   EXPECT_FALSE(verdict.broken);
 }
 
-// Both ways of finding modules go through every test of this kind.
+// All tests in this class run with both ways of finding modules.
 class Unwind : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override { without_dl_find_object = GetParam(); }
@@ -272,7 +272,7 @@ TEST_P(Unwind, AgreesWithLibgccInThreads) {
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < 4; i++) {
     threads.emplace_back([i] {
-      // qsort's callback state is global, so no sorting here.
+      // qsort's callback state is global, so the threads do not sort.
       for (unsigned n = 0; n < 200; n++) {
         std::mt19937 random(i * 1000 + n);
         through_alloca(random, 0);
@@ -312,13 +312,13 @@ TEST_P(Unwind, CrossesFromASignalStack) {
 }
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-// Steps through real code instruction by instruction and compares in each: prologues, epilogues, PLT stubs, lazy
+// Steps through real code instruction by instruction, and compares at each: prologues, epilogues, PLT stubs, lazy
 // binding, leaf functions.
 std::atomic<int> steps{0}, differences{0}, broken_steps{0};
 std::atomic<bool> stepping{false};
 std::string first_difference;
 std::atomic<int> differences_from_registers{0};
-// True when the interrupted stack is the end of the handler's own.
+// Whether the interrupted stack is the end of the handler's own stack.
 bool is_end_of_own_stack(const void* context) {
   static Stack own, from;
   capture_stack(&own, kMaxStackDepth);
@@ -369,7 +369,7 @@ TEST_P(Unwind, AgreesWithLibgccAtEveryInstruction) {
   EXPECT_GT(steps, 3000);
   EXPECT_EQ(differences, 0) << "of " << steps << "\n" << first_difference;
   EXPECT_EQ(differences_from_registers, 0) << "of " << steps;
-  // libgcc rewrites its own frame just before it jumps into a handler: there nobody can tell.
+  // libgcc rewrites its own frame just before it jumps into a handler; no unwinder can handle that.
   EXPECT_LT(broken_steps, steps / 100);
 }
 #endif
