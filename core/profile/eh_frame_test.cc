@@ -14,7 +14,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-// A module made by hand: header and table, one CIE, and one FDE for a function of 64 KiB that follows them.
+// A synthetic module: header and table, one CIE, and one FDE for a function of 64 KiB that follows them.
 class FakeModule {
  public:
   static constexpr size_t kFunctionBytes = 65536;
@@ -24,7 +24,7 @@ class FakeModule {
     put8(1), put8(0x1B), put8(0x03), put8(0x3B);
     put32(0);
     put32(1);
-    put32(4096);  // the function, from the header
+    put32(4096);  // offset of the function from the header
     size_t entry_field = at_;
     put32(0);
 
@@ -139,7 +139,7 @@ TEST(EhFrame, ReadsTheRarerRules) {
                    0x13, 0x7C,                         // def_cfa_offset_sf -4
                    0x2E, 16,                           // GNU_args_size
                    0x10, 3,    2,    0x76, 0x00,       // expression
-                   0x05, 100,  1};                     // a register we do not track
+                   0x05, 100,  1};                     // an untracked register
   Row row = row_of(program, 0);
   EXPECT_EQ(row.how[FakeModule::kReturn], How::kUndefined);
   EXPECT_EQ(row.value[kFp], -200 * 8);

@@ -14,7 +14,7 @@
 
 namespace seemalloc::profile {
 
-// As after so many frees.
+// The state after this many frees.
 struct FullLifetimes {
   static void set_count(Lifetimes& lifetimes, unsigned age_class, uint64_t count) {
     lifetimes.counts_[age_class].store(static_cast<decltype(lifetimes.counts_[0].load())>(count));
@@ -96,7 +96,7 @@ TEST(Lifetimes, ThreadsLoseNothing) {
   model.expect(lifetimes);
 }
 
-// Everything recorded, a busy program frees as many in minutes.
+// If everything is recorded, a busy program makes this many frees in minutes.
 TEST(Lifetimes, CountMoreThan32Bits) {
   for (uint64_t ns : {uint64_t{0}, uint64_t{500}, uint64_t{5'000'000'000}}) {
     for (bool alone : {false, true}) {
@@ -108,7 +108,8 @@ TEST(Lifetimes, CountMoreThan32Bits) {
   }
 }
 
-// Who reads a count finds what it counts in the other figures.
+// A reader that loads a count finds the counted lifetimes in the other figures.
+//
 TEST(Lifetimes, AReaderNeverSeesACountAlone) {
   constexpr size_t kRecords = 30000;
   constexpr uint64_t kAge = 3'000'000;

@@ -1,4 +1,4 @@
-// The kinds of profiles against a model: a program of its own, so that nobody else has samples.
+// Tests the kinds of profiles against a model. A program of its own, so that there are no other samples.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -51,7 +51,7 @@ Stack make_stack(uintptr_t number) {
   return stack;
 }
 
-// Rows of one stack, size and drawn size are one bucket; samples only, as weights differ.
+// Rows with the same stack, size and drawn size are one bucket. Only samples are counted, because weights differ.
 using Key = std::tuple<uintptr_t, size_t, size_t, uint64_t>;  // stack, allocated, drawn, interval
 struct Counts {
   uint64_t alloc = 0, live = 0, freed = 0, asked = 0, at_peak = 0, mark_alloc = 0, mark_live = 0;
@@ -114,7 +114,7 @@ struct Model {
   }
 };
 
-// What a profile must add up to for each stack and size, by value.
+// The expected sums of a profile for each stack and size, by value.
 using Sums = std::map<std::pair<uint64_t, uint64_t>, std::vector<double>>;
 
 void add(Sums& sums, const Key& key, std::vector<double> objects, std::vector<double> more = {}) {
@@ -143,7 +143,8 @@ void expect_sums(const std::string& bytes, const Sums& expected, const char* kin
   for (const auto& [where, values] : expected) {
     ASSERT_EQ(found[where].size(), values.size()) << where.first << " " << where.second;
     for (size_t i = 0; i < values.size(); i++) {
-      // Each row is rounded; a stack and size has at most 12 (6 sizes drawn × 2 intervals), lifetimes a few times more.
+      // Each row is rounded. A stack and size has at most 12 rows (6 drawn sizes × 2 intervals), in lifetimes a few
+      // times more.
       EXPECT_NEAR(static_cast<double>(found[where][i]), values[i], 60) << where.first << " " << where.second << " value " << i;
     }
   }
@@ -165,7 +166,7 @@ void expect_all(const Model& model) {
   expect_sums(written(Kind::kSince), since, "since");
   expect_sums(written(Kind::kLifetime), lifetime, "lifetime");
   expect_sums(written(Kind::kDeaths), deaths, "deaths");
-  // Churn has rows of stacks that only freed short-lived, resized blocks too; the rest agrees.
+  // Churn also has rows of stacks that only freed short-lived, resized blocks; the rest agrees.
   std::map<std::pair<uint64_t, uint64_t>, std::vector<int64_t>> found;
   for (const DecodedRow& row : rows_of(written(Kind::kChurn))) {
     std::vector<int64_t>& sum = found[{row.stack.at(0), std::stoull(row.labels.at("bytes"))}];
@@ -205,23 +206,23 @@ TEST(ProfileKinds, AgreeWithAModel) {
   expect_all(model);
 }
 
-// As if not all were recorded; each stands for itself alone, all the same.
+// An interval that means "not all blocks are recorded"; the weight of each sample is 1 anyway.
 constexpr uint64_t kRare = 2;
 
-// As many records of lifetimes by thread as there may be: much has been in use.
+// Makes live bytes large once, so that there may be the maximum number of lifetime records by thread.
 void make_room() {
   record_free(record_alloc({GiB, GiB, kRare}, make_stack(1)));
   ASSERT_EQ(most_thread_lives(), ThreadLivesTable::kMost);
 }
 
-// A sample whose stack is the place in here alone, whoever calls.
+// A sample whose stack is only the call in this function, regardless of the caller.
 SEEMALLOC_NOINLINE SampleId sample_here(Recorder* recorder) {
   SampleId id = record_alloc(recorder, {100, 112, kRare}, 0, 1);
   asm volatile("");
   return id;
 }
 
-// The labels and values of the rows of one stack, by their class of age.
+// The labels and values of the rows of one stack, by age class.
 std::map<std::string, DecodedRow> by_lifetime(uintptr_t pc) {
   std::map<std::string, DecodedRow> found;
   for (const DecodedRow& row : rows_of(written(Kind::kLifetime))) {
@@ -264,7 +265,7 @@ TEST(ProfileKinds, LifetimesKnowAgesAndWhoFreed) {
   EXPECT_EQ(freed, 3u);
 }
 
-// What a profile of lifetimes says of one stack, by thread and by what became of the blocks.
+// A lifetime profile's figures for one stack, by thread and by the fate of the blocks.
 std::map<std::pair<std::string, std::string>, int64_t> lives_of(uintptr_t pc) {
   std::map<std::pair<std::string, std::string>, int64_t> found;
   for (const DecodedRow& row : rows_of(written(Kind::kLifetime))) {
@@ -286,10 +287,10 @@ void as_thread(const char* name, F f) {
   }).join();
 }
 
-// The thread that made the bucket, one that came later, and one that frees what the first has allocated.
+// The thread that made the bucket, a later one, and one that frees blocks of the first.
 TEST(ProfileKinds, LifetimesKnowTheThread) {
   make_room();
-  // With a recorder a bucket is its maker's: that is what threads of a program have.
+  // With a recorder, a bucket belongs to its maker, as for threads of a real program.
   Recorder* recorder = make_recorder();
   SampleId passed_on = 0;
   uintptr_t pc = 0;
@@ -321,8 +322,8 @@ TEST(ProfileKinds, LifetimesKnowTheThread) {
   for (SampleId id : left) record_free(id);
 }
 
-// Threads that allocate at the same places and free each other's blocks, with a model of what became of whose; the sums over
-// threads are what the buckets have counted.
+// Threads allocate at the same places and free each other's blocks. A model records the fate of each thread's blocks.
+// The sums over threads equal the counts of the buckets.
 TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
   make_room();
   constexpr uintptr_t kFirst = 0x920000, kPlaces = 7;
@@ -382,7 +383,7 @@ TEST(ProfileKinds, LifetimesByThreadAgreeWithAModel) {
   for (const Block& block : shared) record_free(block.id);
 }
 
-// Where all are recorded, by thread only what the maker of the bucket frees, unless more is asked for.
+// If all blocks are recorded, frees are known by thread only for the maker of the bucket, unless more is requested.
 TEST(ProfileKinds, LifetimesKnowLessOfThreadsWhereAllAreRecorded) {
   make_room();
   for (bool of_all : {false, true}) {
@@ -395,7 +396,7 @@ TEST(ProfileKinds, LifetimesKnowLessOfThreadsWhereAllAreRecorded) {
   }
 }
 
-// One sample each of many threads: rounded one by one they would be a quarter less.
+// One sample each from many threads: rounded separately, their sum would be a quarter less.
 TEST(ProfileKinds, LifetimesOfThreadsAddUpToTheEstimate) {
   make_room();
   constexpr uintptr_t kPlace = 0x950000;
@@ -421,7 +422,7 @@ TEST(ProfileKinds, LifetimesOfThreadsAddUpToTheEstimate) {
   for (SampleId id : ids) record_free(id);
 }
 
-// Far more threads than there are records for: the sums stay what they were, and who comes after them is told apart.
+// Far more threads than records: the sums are unchanged, and later threads are distinguished.
 TEST(ProfileKinds, LifetimesOfManyThreadsAreBounded) {
   make_room();
   constexpr uintptr_t kFirst = 0x930000, kPlaces = 40;
@@ -451,8 +452,7 @@ SEEMALLOC_NOINLINE void free_there(Recorder* recorder, SampleId id, DeathStacks 
   asm volatile("");
 }
 
-// Of the rows of one place: blocks by who freed them and where, as the number of frames in front of the joint and the frame there that
-// the caller is in.
+// The rows of one place: objects by freeing thread and by the depth of the freeing stack; and the freeing stacks.
 struct DeathsFound {
   std::map<std::pair<std::string, size_t>, int64_t> objects;  // by freed_by and depth of the stack that freed
   std::set<std::vector<uint64_t>> stacks;
@@ -469,7 +469,7 @@ DeathsFound deaths_of(uintptr_t pc) {
   return found;
 }
 
-// Its record found no memory when it was counted, but was there when its death was noted.
+// The record got no memory when the free was counted, but existed when the death was noted.
 TEST(ProfileKinds, ADeathMoreThanWasCountedIsNoHugeRow) {
   constexpr uintptr_t kPc = 0xD00000;
   free_here(record_alloc({100, 112, 1}, make_stack(kPc - 0x10000)), {3, true});
@@ -491,8 +491,8 @@ TEST(ProfileKinds, DeathsKnowWhereBlocksWereFreed) {
   make();  // alive
   for (int i = 0; i < 5; i++) free_here(make(), {3, true});
   for (int i = 0; i < 7; i++) free_there(recorder, make(), {5, true});
-  for (int i = 0; i < 2; i++) free_here(make(), {3, false});  // not recorded: everything is
-  free_here(make(), {0, true});                              // not recorded: not wanted
+  for (int i = 0; i < 2; i++) free_here(make(), {3, false});  // not recorded, because every block is
+  free_here(make(), {0, true});                              // not recorded, because it is not requested
   DeathsFound found = deaths_of(kPc);
   std::map<std::pair<std::string, size_t>, int64_t> expected{
       {{"same thread", 0}, 3}, {{"same thread", 3}, 5}, {{"same thread", 5}, 7}};
@@ -564,7 +564,7 @@ TEST(ProfileKinds, SayWhatTheyAre) {
   record_free(id);
 }
 
-// The sums of their rows, each with its error; those freed by another thread are a part.
+// Each figure is the sum of the rows with its standard error; blocks freed by another thread are a part.
 TEST(ProfileKinds, SayWhatWasFreedWithItsErrorAndExactly) {
   constexpr uint64_t kInterval = 4096;
   struct Said {
@@ -599,7 +599,7 @@ TEST(ProfileKinds, SayWhatWasFreedWithItsErrorAndExactly) {
   record_free(held);
 }
 
-// Of what has been allocated since the baseline only, however much came before and whatever was freed.
+// Only allocations since the baseline count, regardless of earlier ones and of frees.
 TEST(ProfileKinds, SinceSaysWhatWasAllocatedWithItsErrorAndExactly) {
   constexpr uint64_t kInterval = 4096;
   std::vector<SampleId> ids;
@@ -635,7 +635,7 @@ TEST(ProfileKinds, SinceSaysWhatWasAllocatedWithItsErrorAndExactly) {
   exact_allocated = 1'000'000;
 }
 
-// Frees that cannot be noted are counted, and all else stays right.
+// Frees that cannot be recorded are counted, and everything else stays correct.
 TEST(ProfileKinds, LifetimesAreLostAndCountedWhenMemoryIsRefused) {
   constexpr uintptr_t kFirst = 0x1000000;
   std::vector<SampleId> ids;
@@ -655,7 +655,7 @@ TEST(ProfileKinds, LifetimesAreLostAndCountedWhenMemoryIsRefused) {
   EXPECT_EQ(alive, 0u);
 }
 
-// Profiles of all kinds and new baselines, while threads allocate, resize and free.
+// Takes profiles of all kinds and sets baselines, while threads allocate, resize and free.
 TEST(ProfileKinds, CanBeTakenWhileThreadsRun) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;

@@ -37,7 +37,8 @@ std::vector<UnloadedCode> unloaded() {
   return all;
 }
 
-// The first byte after a call may be behind the code; the first byte of the code is behind no call in it.
+// The first byte after a call may be past the end of the code; before the first byte of the code there is no call in
+// it.
 TEST(MoveCode, TakesReturnAddressesOfCallsInTheRange) {
   static StackTable table;
   const InternedStack* stack = intern(table, stack_of({0x1000, 0x1001, 0x1800, 0x2000, 0x2001}));
@@ -60,7 +61,8 @@ TEST(MoveCode, WhatWasMovedIsFoundByNoWalk) {
   EXPECT_EQ(intern(table, walked), after);
 }
 
-// Stacks of twelve modules, which go one after the other, and again: each stack says what a map of its words says.
+// Stacks of twelve modules, which are unloaded one after the other, repeatedly. Each stack equals the one computed by a
+// map of its words.
 TEST(MoveCode, AgreesWithAModel) {
   unsigned seed = std::random_device{}();
   if (const char* given = getenv("SEEMALLOC_SEED")) seed = static_cast<unsigned>(atoi(given));
@@ -92,7 +94,7 @@ TEST(MoveCode, AgreesWithAModel) {
   for (const auto& [stack, pcs] : model) ASSERT_EQ(pcs_of(*stack), pcs);
 }
 
-// Samples are taken and profiles written while modules go.
+// Samples are taken and profiles are written while modules are unloaded.
 TEST(MoveCode, BesideThoseWhoInternAndRead) {
   static StackTable table;
   constexpr uintptr_t kModule = 0x10000;
@@ -126,7 +128,7 @@ TEST(MoveCode, BesideThoseWhoInternAndRead) {
 }
 
 TEST(Unloading, NothingHappensWhereNothingGoes) {
-  intern(records.stacks, stack_of({1, 2, 3}));  // else it does not look
+  intern(records.stacks, stack_of({1, 2, 3}));  // otherwise it returns at once
   size_t before = unloaded().size();
   look_at_modules(false);
   look_at_modules(true);
@@ -142,7 +144,7 @@ class Library {
   ~Library() { remove(path_.c_str()); }
   bool built() const { return built_; }
   const std::string& path() const { return path_; }
-  // Loads it, and has a stack in it. *handle is to be closed.
+  // Loads the library and interns a stack with its code. The caller closes *handle.
   const InternedStack* in_a_stack(void** handle) const {
     *handle = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (*handle == nullptr) return nullptr;
@@ -160,7 +162,7 @@ void close_it(void* handle) {
   look_at_modules(true);
 }
 
-// libstdc++ came with this program; the dynamic linker may unload a module that dlopen() brought.
+// libstdc++ was loaded with this program. The dynamic linker may unload a module that dlopen() loaded.
 TEST(Modules, AtStartAreThoseThatCameWithTheProgram) {
   Library library("opened");
   if (!library.built()) GTEST_SKIP() << "no C compiler";
@@ -171,13 +173,13 @@ TEST(Modules, AtStartAreThoseThatCameWithTheProgram) {
   void* handle = nullptr;
   const InternedStack* stack = library.in_a_stack(&handle);
   ASSERT_NE(stack, nullptr);
-  note_modules_at_start();  // later, as where dlopen() brought this library as well
+  note_modules_at_start();  // later, as if dlopen() had loaded this library, too
   ASSERT_TRUE(find_module(stack->pcs()[0], &module));
   EXPECT_FALSE(module.at_start);
   close_it(handle);
 }
 
-// What a stack says of it is moved, and has a mapping with its file and build id; each time to the same place.
+// The addresses in stacks are moved and get a mapping with the file and the build id; each time the same addresses.
 TEST(Unloading, WhatGoesKeepsItsFile) {
   Library library("gone");
   if (!library.built()) GTEST_SKIP() << "no C compiler";
@@ -242,7 +244,8 @@ TEST(Unloading, WhatIsStillUsedStays) {
   EXPECT_NE(pcs_of(*stack), before);
 }
 
-// Others close libraries too, and the C library by itself: what is missed is found at the next look, if nothing lies in its place.
+// Libraries are also closed by other code, and by the C library itself. A missed unload is detected at the next call,
+// if no other module is at its addresses.
 TEST(Unloading, WhatWentUnseenIsFoundLater) {
   Library library("unseen");
   if (!library.built()) GTEST_SKIP() << "no C compiler";
@@ -257,7 +260,7 @@ TEST(Unloading, WhatWentUnseenIsFoundLater) {
   EXPECT_TRUE(is_unloaded_code(stack->pcs()[0]));
 }
 
-// Else they would be charged with what the one before has allocated; what of it is theirs is not known.
+// If a module was loaded at these addresses unnoticed, it is unknown which stacks belong to it. They are not moved.
 TEST(Unloading, StacksOfWhatHasComeUnseenAreLeftToIt) {
   Library first("first"), second("second", "int other(void) { return 8; }");
   if (!first.built() || !second.built()) GTEST_SKIP() << "no C compiler";
@@ -284,7 +287,7 @@ TEST(Unloading, NobodyWaitsForLong) {
   const InternedStack* stack = library.in_a_stack(&handle);
   ASSERT_NE(stack, nullptr);
   uint64_t count = unloaded_without_room();
-  lock_unloaded_for_fork();  // fork holds it: nobody waits for ever
+  lock_unloaded_for_fork();  // as fork does; no thread waits forever
   std::thread([] { look_at_modules(false); }).join();
   unlock_unloaded_after_fork();
   EXPECT_EQ(unloaded_without_room(), count + 1);
@@ -292,7 +295,7 @@ TEST(Unloading, NobodyWaitsForLong) {
   EXPECT_TRUE(is_unloaded_code(stack->pcs()[0]));
 }
 
-// Else a program that loads and unloads for ever would keep its stacks for each time.
+// Otherwise a program that loads and unloads forever would accumulate stacks.
 TEST(Unloading, TooOftenIsCounted) {
   Library library("often");
   if (!library.built()) GTEST_SKIP() << "no C compiler";
