@@ -65,7 +65,6 @@ BuildId read_build_id(uintptr_t start) {
   size_t count = header.e_phnum < kMaxSegments ? header.e_phnum : kMaxSegments;
   if (!read_at(start + header.e_phoff, segments, count * sizeof(Segment))) return id;
   // Address v of the file is mapped at bias + v; bias follows from the segment that contains offset 0.
-  //
   uintptr_t bias = start;
   for (size_t i = 0; i < count; i++) {
     if (segments[i].p_type != PT_LOAD || segments[i].p_offset >= os::page_bytes()) continue;

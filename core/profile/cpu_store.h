@@ -5,9 +5,9 @@
 // A set of the table is held by one writer at a time. A writer that finds the set held puts its sample into the ring,
 // which many writers can use at once. The reader, one at a time and not in a handler, takes from both; in the ring no
 // writer waits for it.
-// Invariants: 1. each interrupt added is in exactly one place: in the table, in the ring, taken, or counted as lost. 2.
-// a slot of the ring with turn 2·lap is free for its writer of that lap; with 2·lap + 1 it belongs to the reader. 3.
-// the contents of a set are written by its holder only; its bit in used_ is set before the set is released.
+// Invariants: 1. each interrupt added is in exactly one place: in the table, in the ring, taken, or counted as lost.
+// 2. a slot of the ring with turn 2·lap is free for its writer of that lap; with 2·lap + 1 it belongs to the reader.
+// 3. the contents of a set are written by its holder only; its bit in used_ is set before the set is released.
 // The object is in zeroed memory of its own, of sizeof(CpuStore) bytes.
 #pragma once
 
@@ -95,7 +95,7 @@ class CpuStore {
 
   CpuStore() = delete;
 
-  // The thread was interrupted at this stack, after `ticks` periods of its timer.
+  // The thread was interrupted at this stack, `ticks` periods of its timer after the last interrupt.
   void add(const Stack& stack, uint32_t thread, uint64_t ticks);
 
   // For the reader: calls visit(sample) for the samples in the ring.

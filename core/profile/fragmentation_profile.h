@@ -4,7 +4,7 @@
 // A sample of weight w stands for itself, in the span that it is in, and for w-1 blocks like it in ordinary spans.
 // core/heap/fragmentation.h computes the charge of each; this class weights and sums them. So the sum over all samples
 // is an unbiased estimate of the charges of all live blocks. Each sample contributes the variance (1-p)(w-1)²x², where
-// p = 1/w and x is its charge in an ordinary span.
+// p = 1/w and x is the charge of such a block in an ordinary span.
 // Threads: one. add() makes no system call, takes no lock and never calls malloc, because it is called under the heap's
 // locks.
 #pragma once

@@ -1,6 +1,6 @@
 // The rows of a deaths profile: one per pair of allocating stack and freeing stack. The rows of a lifetime profile: for
-// each bucket and allocating thread, one per age class in which blocks were freed and by which thread (the same or
-// another), and one for live blocks. Also the labels that rows of buckets have in all kinds of profiles. Threads: one.
+// each bucket and allocating thread, one per age class and freeing thread (the same or another) of the freed blocks,
+// and one for the live blocks. Also the labels that rows of buckets have in all kinds of profiles. Threads: one.
 #pragma once
 
 #include "core/profile/grow_array.h"

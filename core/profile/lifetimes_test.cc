@@ -109,7 +109,6 @@ TEST(Lifetimes, CountMoreThan32Bits) {
 }
 
 // A reader that loads a count finds the counted lifetimes in the other figures.
-//
 TEST(Lifetimes, AReaderNeverSeesACountAlone) {
   constexpr size_t kRecords = 30000;
   constexpr uint64_t kAge = 3'000'000;

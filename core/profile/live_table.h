@@ -26,7 +26,7 @@ struct LiveSample {
   Bucket* bucket;  // has the stack, the allocated bytes and the interval
   size_t requested_bytes;
   uint64_t birth_ns;  // CLOCK_MONOTONIC, see life_clock_ns()
-  uint32_t thread;    // that allocated it (sampled_threads.h)
+  uint32_t thread;    // the thread that allocated it (sampled_threads.h)
 };
 
 // The record of a sample that was removed.
@@ -58,7 +58,7 @@ class LiveTable {
   // Like get(), for an id that may be freed concurrently. In that case the returned bucket is null, or the record is
   // that of another sample.
   LiveSample get_if_alive(SampleId id) const;
-  // Calls visit(sample) for each live sample. Of the samples added or removed during the call, some are visited.
+  // Calls visit(sample) for each live sample. Samples added or removed during the call may be visited or not.
   template <typename Visit>
   void for_each_alive(Visit visit) const {
     uint64_t end = capacity();

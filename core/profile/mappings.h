@@ -3,8 +3,8 @@
 //
 // Read from /proc/self/maps with plain system calls when a profile is written: no dynamic linker, no malloc. Without
 // /proc the table is empty. Threads: one per object; the process may map and unmap meanwhile.
-// Invariants: 1. the loaded mappings are sorted by address and do not overlap, and so are the unloaded ones; 2. ids are
-// 1 … size(), and the main binary has id 1.
+// Invariants: 1. the loaded mappings are sorted by address and do not overlap; the same holds for the unloaded ones;
+// 2. ids are 1 … size(), and the main binary has id 1.
 #pragma once
 
 #include <cstddef>

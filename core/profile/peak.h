@@ -6,8 +6,8 @@
 // thread with a recorder accumulates its changes and reports them when they exceed 1/1024 of the mark (and 4 KiB). This
 // bounds a thread's error, and avoids a shared word in every sample. An operation that is in progress in another thread
 // when a mark is reached may be counted on either side.
-// Threads: any; no lock. Cost: a load and a compare per sample; an addition and a compare-exchange when a bucket
-// changes for the first time after a mark.
+// Threads: any; no lock. Cost: a load and a compare per sample, plus a compare-exchange when a bucket changes for the
+// first time after a mark.
 #pragma once
 
 #include <atomic>

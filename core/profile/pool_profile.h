@@ -47,7 +47,6 @@ PoolTotals pool_totals();
 
 // Value types: alloc_objects, alloc_space, inuse_objects, inuse_space; label: pool. Returns false if memory was
 // refused.
-//
 bool pool_profile_to_buffer(Buffer* out, uint64_t interval_bytes);
 
 void lock_pools_for_fork();

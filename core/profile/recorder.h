@@ -24,7 +24,6 @@ struct Recorder {
 static_assert(sizeof(Recorder) <= 2 * KiB);
 
 // The calling thread's use of a recorder. get() returns null if there is none or it is busy.
-//
 class RecorderUse {
  public:
   explicit RecorderUse(Recorder* recorder) : recorder_(recorder != nullptr && !recorder->busy ? recorder : nullptr) {

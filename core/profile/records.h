@@ -80,10 +80,10 @@ struct BucketRow {
 BucketRow read_bucket(const Bucket& bucket);
 
 // The standard error of a sum of samples. The sum is the Horvitz-Thompson estimate: each sample counts 1/p. Under
-// Poisson sampling, its variance is estimated by the sum over samples of (1-p)/p² × bytes². That estimate is too small
-// whenever the estimated sum is too small: with few samples, or with large blocks of which nearly all are sampled.
-// Therefore the variance of one more block is added if any block may be missing. The tool does the same for parts of a
-// profile (tool/report/error.go).
+// Poisson sampling, its variance is estimated by the sum over samples of (1-p)/p² × bytes². With few samples, or with
+// large blocks of which nearly all are sampled, that variance estimate is too small exactly when the sum is too small.
+// Therefore one more block is allowed for if any block may be missing: the square of the largest weight × bytes is
+// added. The tool does the same for parts of a profile (tool/report/error.go).
 class SamplingError {
  public:
   // Adds `objects` estimated blocks of `bytes` each, every one with `weight` = 1/p.

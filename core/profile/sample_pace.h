@@ -38,12 +38,12 @@ class SamplePace {
   };
   // The limit for the option `sample_limit`. Its default is 10,000 samples, which stand for 5 GiB at 512 KiB each and
   // take 0.3 to 1.7 % of a second at 0.3 to 1.7 µs each. The advance is a 16th of the option at 512 KiB and more (a
-  // growing heap is not limited at all), and all of it at shorter intervals, which are chosen by the user.
+  // growing heap is not limited at all), and all of it at shorter intervals, which only a user chooses.
   static Limit limit_for(uint64_t option, uint64_t interval_bytes) {
     return {option, interval_bytes < 512 * KiB ? option : (option + 15) / 16};
   }
 
-  // Limits the back-off to `most`, if the caller does not apply more.
+  // Caps the back-off at `most`, the maximum that the caller applies. The excess is discarded.
   void stretch_at_most(unsigned most) {
     if (stretch_ > most) stretch_ = static_cast<uint8_t>(most);
   }

@@ -164,7 +164,8 @@ class WalkNotes {
   void frame_pointer_is_at(uintptr_t address) { frame_pointer_at_ = address; }
 
  private:
-  // Other sources of the frame pointer than a word of the stack.
+  // Values of frame_pointer_at_ that are not the address of a word: the initial register, and a frame pointer checked
+  // already.
   static constexpr uintptr_t kInitial = 0, kChecked = 1;
 
   void in_module(uintptr_t pc, const Module& module);

@@ -35,7 +35,7 @@ bool same_stack(const InternedStack& interned, const Stack& stack);
 class StackTable {
  public:
   constexpr StackTable() = default;
-  // Requires: hash == hash_stack(stack). Null when memory is refused.
+  // Requires: hash == hash_stack(stack). Returns null if memory is refused.
   const InternedStack* intern(const Stack& stack, uint64_t hash);
   // Returns null if there is none.
   const InternedStack* find(const Stack& stack, uint64_t hash) const;

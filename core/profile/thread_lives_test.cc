@@ -138,7 +138,6 @@ TEST(ThreadLives, MemoryRefused) {
   std::vector<Bucket> buckets = make_buckets(2);
   os::RefuseCalls refuse(SYS_mmap, ENOMEM);
   // The arena's remaining memory is used up first.
-  //
   size_t before = 0;
   for (uint32_t thread = 1; thread <= ThreadNames::kMost; thread++) {
     before = table.size();

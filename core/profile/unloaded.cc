@@ -68,7 +68,7 @@ List& list(unsigned number) { return *reinterpret_cast<List*>(list_memory[number
 uintptr_t next_place_locked() {
   size_t count = code_count.load(std::memory_order_relaxed);
   if (count == 0) return kUnloadedCode;
-  constexpr uintptr_t kGap = 64 * KiB;  // keeps them two mappings
+  constexpr uintptr_t kGap = 64 * KiB;  // keeps them separate mappings
   return round_up(codes[count - 1].load(std::memory_order_relaxed)->limit + kGap, kGap);
 }
 

@@ -87,7 +87,7 @@ class Walk {
 };
 
 Walk::Step Walk::step() {
-  // A return address may lie past its function's last instruction. So the address of the call is looked up.
+  // A return address may be past its function's last instruction. So the address of the call is looked up.
   uintptr_t pc = registers_.pc() - (exact_pc_ ? 0 : 1);
   const Module* module = modules_.find(pc);
   if (SEEMALLOC_UNLIKELY(module == nullptr)) return step_outside_modules();
