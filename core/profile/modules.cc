@@ -71,7 +71,7 @@ bool is_at_start(uintptr_t start) {
   return false;
 }
 
-// In the linker's list modules that dlopen() loads stand behind the linker itself, so the walk ends there. `context`: the modules so far.
+// The dynamic linker lists modules that dlopen() loads after itself, so the walk ends there. `context`: the count so far.
 int note_start_module(dl_phdr_info* info, size_t, void* context) {
   unsigned& count = *static_cast<unsigned*>(context);
   if (info->dlpi_addr == getauxval(AT_BASE) || count == kMostStartModules) return 1;
