@@ -126,6 +126,12 @@ def memory():
     yield Row("trivial program", "memory", "trivial", [], 1, time=None)
 
 
+def single_threaded():
+    # What a thread of the allocator's costs a program that has one; ordinary tools are in programs/tools.py.
+    yield Row("copies of shared_ptr", "single-threaded", "shared_pointers", words(150_000_000, 100_000), 1)
+    yield Row("putc", "single-threaded", "characters", words(300_000_000, 20), 1)
+
+
 def scaling():
     """The same work and the same number of live blocks in all threads together, by ever more threads."""
     for threads in (1, 2, 4, 8, 16, 32, 64):
@@ -141,5 +147,6 @@ def scaling():
 
 
 SCALING = list(scaling())
-ROWS = [row for rows in (ping_pong, large, random_replacement, bulk, cross_thread, server, ttest, threads, growth, memory)
+ROWS = [row for rows in (ping_pong, large, random_replacement, bulk, cross_thread, server, ttest, threads, growth, memory,
+                          single_threaded)
         for row in rows()]
