@@ -6,6 +6,7 @@
 #include "core/api/cpu_profiler.h"
 #include "core/api/next_function.h"
 #include "core/base/compiler.h"
+#include "core/profile/python.h"
 #include "core/profile/unloaded.h"
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
@@ -28,8 +29,10 @@ void look_at_modules(bool just_gone) {
 SEEMALLOC_EXPORT int dlclose(void* handle) noexcept {
   seemalloc::Close next = seemalloc::next_dlclose.find_once("dlclose");
   if (next == nullptr) return -1;
+  seemalloc::profile::keep_wanted_python();
   seemalloc::look_at_modules(false);
   int result = next(handle);
+  seemalloc::profile::forget_closed_python();
   seemalloc::look_at_modules(true);
   return result;
 }

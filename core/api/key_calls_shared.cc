@@ -1,10 +1,12 @@
 // pthread_key_create, as the program and its libraries call it. A program may use all PTHREAD_KEYS_MAX keys: when none is left, we give our
-// own key back (core/api/process.h). Only in the shared libraries: in a static program there is no other pthread_key_create to call.
+// own key back (core/api/process.h). A CPython that is loaded by dlopen makes one when it starts: so it is found. Only in the shared
+// libraries: in a static program there is no other pthread_key_create to call.
 #include <errno.h>
 #include <pthread.h>
 
 #include "core/api/next_function.h"
 #include "core/api/process.h"
+#include "core/api/runtime_options.h"
 #include "core/base/compiler.h"
 
 namespace seemalloc {
@@ -24,5 +26,6 @@ int create_key(pthread_key_t* key, void (*destructor)(void*)) {
 }  // namespace seemalloc
 
 SEEMALLOC_EXPORT int pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) noexcept {
+  seemalloc::look_for_python(reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
   return seemalloc::create_key(key, destructor);
 }

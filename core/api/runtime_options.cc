@@ -41,9 +41,8 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
   return SetOption::kDone;
 }
 
-void look_for_python() {
-  // Found without our lock: the dynamic linker's may be held by a thread that forks, which waits for ours.
-  if (options::get(options::Id::python_frames) == 0 || !find_loaded_python()) return;
+void look_for_python(uintptr_t pc) {
+  if (!note_loaded_python(pc) || options::get(options::Id::python_frames) == 0) return;
   LockGuard guard(lock);
   python_option_changed();
 }

@@ -17,8 +17,8 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
 void copy_text_option(options::Id id, Text& out);
 void print_option(options::Id id, Text& out);
 
-// For the helper's rounds: a Python may have been loaded since (option python_frames).
-void look_for_python();
+// The code at `pc` makes a thread-specific key: it may be a Python that the program has loaded (option python_frames).
+void look_for_python(uintptr_t pc);
 
 void lock_options_for_fork();
 void unlock_options_after_fork();

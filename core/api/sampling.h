@@ -75,8 +75,8 @@ bool set_profile_baseline();
 void sampling_loaded();
 // The option python_frames was read or set. One caller at a time, in no signal handler.
 void python_option_changed();
-// A Python was found that the program has loaded: the option has to be followed anew. For the helper, which holds no lock.
-bool find_loaded_python();
+// As in core/profile/python.h: of code that makes a thread-specific key.
+bool note_loaded_python(uintptr_t pc);
 // Memory that names of Python functions take: in no arena.
 size_t python_name_bytes();
 

@@ -23,7 +23,7 @@ bool deaths_profile(ProfileBytes*) { return false; }
 bool threads_profile(ProfileBytes*) { return false; }
 void sampling_loaded() {}
 void python_option_changed() {}
-bool find_loaded_python() { return false; }
+bool note_loaded_python(uintptr_t) { return false; }
 size_t python_name_bytes() { return 0; }
 bool set_profile_baseline() { return false; }
 void record_growth() { pages::take_growth(); }

@@ -198,7 +198,7 @@ bool threads_profile(ProfileBytes* out) { return profile_of(profile::Kind::kThre
 
 void sampling_loaded() { profile::note_modules_at_start(); }
 void python_option_changed() { profile::follow_python_option(options::get(options::Id::python_frames) != 0); }
-bool find_loaded_python() { return profile::find_loaded_python(); }
+bool note_loaded_python(uintptr_t pc) { return profile::note_loaded_python(pc); }
 size_t python_name_bytes() { return profile::python_name_bytes(); }
 
 bool set_profile_baseline() {

@@ -63,15 +63,15 @@ DynamicSymbols::DynamicSymbols(const Elf64_Dyn* dynamic, uintptr_t base) : base_
   }
 }
 
-const Elf64_Sym* DynamicSymbols::check(uint32_t index, const char* name) const {
+const Elf64_Sym* DynamicSymbols::check(uint32_t index, const char* name, bool is_variable) const {
   const Elf64_Sym& symbol = symbols_[index];
   unsigned type = ELF64_ST_TYPE(symbol.st_info);
-  bool is_function = type == STT_FUNC || type == STT_NOTYPE;
+  bool is_kind = is_variable ? type == STT_OBJECT : type == STT_FUNC || type == STT_NOTYPE;
   bool is_defined = symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0;
-  return is_function && is_defined && text_equal(names_ + symbol.st_name, name) ? &symbol : nullptr;
+  return is_kind && is_defined && text_equal(names_ + symbol.st_name, name) ? &symbol : nullptr;
 }
 
-const Elf64_Sym* DynamicSymbols::function(const char* name, const Elf64_Sym* behind) const {
+const Elf64_Sym* DynamicSymbols::find(const char* name, const Elf64_Sym* behind, bool is_variable) const {
   if (symbols_ == nullptr || names_ == nullptr) return nullptr;
   auto is_behind = [behind](const Elf64_Sym* symbol) { return behind == nullptr || symbol > behind; };
   if (gnu_hash_ != nullptr) {
@@ -79,7 +79,7 @@ const Elf64_Sym* DynamicSymbols::function(const char* name, const Elf64_Sym* beh
     if (table.is_empty()) return nullptr;
     uint32_t hash = gnu_hash_of(name);
     for (uint32_t i = table.first(hash); i >= table.first_symbol && i != 0; i++) {
-      const Elf64_Sym* symbol = table.has(i, hash) ? check(i, name) : nullptr;
+      const Elf64_Sym* symbol = table.has(i, hash) ? check(i, name, is_variable) : nullptr;
       if (symbol != nullptr && is_behind(symbol)) return symbol;
       if (table.ends(i)) return nullptr;
     }
@@ -90,7 +90,7 @@ const Elf64_Sym* DynamicSymbols::function(const char* name, const Elf64_Sym* beh
   const uint32_t *buckets = hash_ + 2, *chain = buckets + bucket_count;
   const Elf64_Sym* lowest = nullptr;  // these chains are in no order
   for (uint32_t i = buckets[system_v_hash_of(name) % bucket_count]; i != 0; i = chain[i]) {
-    const Elf64_Sym* symbol = check(i, name);
+    const Elf64_Sym* symbol = check(i, name, is_variable);
     if (symbol != nullptr && is_behind(symbol) && (lowest == nullptr || symbol < lowest)) lowest = symbol;
   }
   return lowest;
@@ -98,6 +98,11 @@ const Elf64_Sym* DynamicSymbols::function(const char* name, const Elf64_Sym* beh
 
 uintptr_t DynamicSymbols::address_of(const char* name) const {
   const Elf64_Sym* found = function(name);
+  return found != nullptr ? address_of(found) : 0;
+}
+
+uintptr_t DynamicSymbols::address_of_variable(const char* name) const {
+  const Elf64_Sym* found = find(name, nullptr, true);
   return found != nullptr ? address_of(found) : 0;
 }
 

@@ -1,4 +1,4 @@
-// The functions that an ELF object in memory defines for others: an object that the dynamic linker has loaded, or the vDSO.
+// The functions and variables that an ELF object in memory defines for others: an object that the dynamic linker has loaded, or the vDSO.
 //
 // Threads: any, signal handlers included. It reads the object's tables and calls nothing.
 #pragma once
@@ -21,14 +21,16 @@ class DynamicSymbols {
   DynamicSymbols(const Elf64_Dyn* dynamic, uintptr_t base);
 
   // The defined function of this name; null: none. A name may have several versions: the first one behind the symbol `behind`.
-  const Elf64_Sym* function(const char* name, const Elf64_Sym* behind = nullptr) const;
+  const Elf64_Sym* function(const char* name, const Elf64_Sym* behind = nullptr) const { return find(name, behind, false); }
   uintptr_t base() const { return base_; }
-  uintptr_t address_of(const Elf64_Sym* function) const { return base_ + function->st_value; }
+  uintptr_t address_of(const Elf64_Sym* symbol) const { return base_ + symbol->st_value; }
   // 0: none.
-  uintptr_t address_of(const char* name) const;
+  uintptr_t address_of(const char* function) const;
+  uintptr_t address_of_variable(const char* name) const;
 
  private:
-  const Elf64_Sym* check(uint32_t index, const char* name) const;
+  const Elf64_Sym* find(const char* name, const Elf64_Sym* behind, bool is_variable) const;
+  const Elf64_Sym* check(uint32_t index, const char* name, bool is_variable) const;
 
   uintptr_t base_ = 0;
   const Elf64_Sym* symbols_ = nullptr;

@@ -135,6 +135,12 @@ void note_modules_at_start() {
   start_module_count.store(count, std::memory_order_release);
 }
 
+const link_map* loaded_object_of(uintptr_t pc) {
+  struct dl_find_object found;
+  bool is_found = has_dl_find_object() && _dl_find_object(reinterpret_cast<void*>(pc), &found) == 0;
+  return is_found ? found.dlfo_link_map : nullptr;
+}
+
 void reset_static_program() {
   int expected = kBeingStored;
   static_state.compare_exchange_strong(expected, kUnknown, std::memory_order_relaxed);

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+struct link_map;
+
 namespace seemalloc::profile {
 
 // How often a module has gone that kept stacks have (unloaded.h): what was remembered of code at its addresses is another's then.
@@ -34,6 +36,9 @@ bool find_module(uintptr_t pc, Module* module);
 
 // Notes which modules were loaded with the program, for Module::at_start. Called once, by this library's constructor.
 void note_modules_at_start();
+
+// The dynamic linker's entry for the object with this code; null: none, or the C library does not tell without a lock. Requires: it stays loaded.
+const link_map* loaded_object_of(uintptr_t pc);
 
 // In the child of fork: another thread of the parent may have been making the index of a static program.
 void reset_static_program();

@@ -1,10 +1,13 @@
 #include "core/profile/python.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include "core/base/check.h"
 #include "core/base/text.h"
+#include "core/os/dynamic_symbols.h"
 #include "core/os/os.h"
+#include "core/profile/modules.h"
 
 // CPython's own, where the program or a library that it is linked with is one. The types are more than a word; only their
 // addresses, and the size that each says objects have, are looked at.
@@ -15,12 +18,9 @@ extern char PyUnicode_Type[] __attribute__((weak));
 extern char PyBytes_Type[] __attribute__((weak));
 extern char _PyRuntime[] __attribute__((weak));
 __attribute__((weak)) void* PyGILState_GetThisThreadState(void);
-__attribute__((weak)) const char* Py_GetVersion(void);
 
 // Null in a static program.
 __attribute__((weak)) void* dlopen(const char* name, int flags) noexcept;
-__attribute__((weak)) void* dlsym(void* handle, const char* name) noexcept;
-__attribute__((weak)) int dladdr(const void* address, Dl_info* info) noexcept;
 }
 
 namespace seemalloc::profile {
@@ -54,17 +54,16 @@ struct Symbols {
   const unsigned long* version;
   const char *code_type, *text_type, *bytes_type, *runtime;
   void* (*thread_state)();
-  const char* (*version_text)();
 
   bool any() const { return thread_state != nullptr; }
 };
 
 Symbols linked() {
-  return {&Py_Version, PyCode_Type, PyUnicode_Type, PyBytes_Type, _PyRuntime, PyGILState_GetThisThreadState, Py_GetVersion};
+  return {&Py_Version, PyCode_Type, PyUnicode_Type, PyBytes_Type, _PyRuntime, PyGILState_GetThisThreadState};
 }
 
 constinit Symbols loaded{};  // by dlopen; to be read once has_loaded says so
-std::atomic<bool> has_loaded{false};
+std::atomic<bool> has_loaded{false}, is_kept{false};
 constinit Python here{};
 std::atomic<PythonNames*> names{nullptr};
 std::atomic<uint64_t> unreadable{0}, without_room{0};
@@ -130,11 +129,14 @@ void refuse(const char* why) {
 
 void refuse_version(const Symbols& symbols) {
   FixedText<160> why;
-  const char* version = symbols.version_text != nullptr ? symbols.version_text() : "?";
-  size_t bytes = 0;
-  while (version[bytes] != 0 && version[bytes] != ' ') bytes++;
   why << "CPython ";
-  why.append(version, bytes) << " is none that is known (3.11, 3.12 and 3.13, with the global lock, as released)";
+  if (symbols.version != nullptr) {
+    unsigned long version = *symbols.version;
+    why << (version >> 24) << '.' << (version >> 16 & 0xFF) << '.' << (version >> 8 & 0xFF);
+  } else {
+    why << "before 3.11";
+  }
+  why << " is none that is known (3.11, 3.12 and 3.13, with the global lock, as released)";
   refuse(why.c_str());
 }
 
@@ -176,20 +178,33 @@ void follow_python_option(bool on) {
   detail::python.store(found, std::memory_order_release);
 }
 
-bool find_loaded_python() {
-  if (linked().any() || has_loaded.load(std::memory_order_relaxed) || dlsym == nullptr || dlopen == nullptr || dladdr == nullptr) return false;
-  auto symbol = [](const char* name) { return dlsym(RTLD_DEFAULT, name); };
-  void* state = symbol("PyGILState_GetThisThreadState");
-  if (state == nullptr) return false;
-  // It must not go away any more: it is called in signal handlers.
-  Dl_info library;
-  if (dladdr(state, &library) == 0 || dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr) return false;
-  auto object = [&](const char* name) { return static_cast<const char*>(symbol(name)); };
-  loaded = {static_cast<const unsigned long*>(symbol("Py_Version")), object("PyCode_Type"), object("PyUnicode_Type"),
-            object("PyBytes_Type"), object("_PyRuntime"), reinterpret_cast<void* (*)()>(state),
-            reinterpret_cast<const char* (*)()>(symbol("Py_GetVersion"))};
+bool note_loaded_python(uintptr_t pc) {
+  if (linked().any() || has_loaded.load(std::memory_order_acquire)) return false;
+  const link_map* object = loaded_object_of(pc);
+  if (object == nullptr || object->l_ld == nullptr) return false;
+  os::DynamicSymbols symbols(object->l_ld, object->l_addr);
+  uintptr_t state = symbols.address_of("PyGILState_GetThisThreadState");
+  if (state == 0) return false;
+  auto data = [&](const char* name) { return reinterpret_cast<const char*>(symbols.address_of_variable(name)); };
+  loaded = {reinterpret_cast<const unsigned long*>(data("Py_Version")), data("PyCode_Type"), data("PyUnicode_Type"), data("PyBytes_Type"),
+            data("_PyRuntime"), reinterpret_cast<void* (*)()>(state)};
   has_loaded.store(true, std::memory_order_release);
   return true;
+}
+
+void keep_wanted_python() {
+  if (!has_loaded.load(std::memory_order_acquire) || is_kept.load(std::memory_order_relaxed) || wanted_python() == nullptr) return;
+  const link_map* object = loaded_object_of(reinterpret_cast<uintptr_t>(loaded.thread_state));
+  if (object == nullptr || dlopen == nullptr || dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr) return;
+  is_kept.store(true, std::memory_order_relaxed);
+}
+
+void forget_closed_python() {
+  if (!has_loaded.load(std::memory_order_acquire) || is_kept.load(std::memory_order_relaxed)) return;
+  if (loaded_object_of(reinterpret_cast<uintptr_t>(loaded.thread_state)) != nullptr) return;
+  detail::python.store(nullptr, std::memory_order_release);
+  here.layout = nullptr;
+  has_loaded.store(false, std::memory_order_release);
 }
 
 const PythonNames* python_names() { return names.load(std::memory_order_acquire); }

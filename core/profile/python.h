@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/base/compiler.h"
+#include "core/os/sandbox.h"
 #include "core/profile/python_names.h"
 
 namespace seemalloc::profile {
@@ -46,7 +47,10 @@ extern std::atomic<const Python*> python;
 }
 
 // Null while Python's frames are not wanted, or there is no Python that we know.
-inline const Python* wanted_python() { return detail::python.load(std::memory_order_acquire); }
+inline const Python* wanted_python() {
+  const Python* python = detail::python.load(std::memory_order_acquire);
+  return SEEMALLOC_LIKELY(python == nullptr) || os::is_helper_thread() ? nullptr : python;  // the helper runs no code of the program's
+}
 
 // The calling thread has Python's frames among its own: its stack is more than what C says.
 inline bool runs_python() {
@@ -58,9 +62,12 @@ inline bool runs_python() {
 // one caller at a time.
 void follow_python_option(bool on);
 
-// Whether there is a Python now that dlopen has loaded with RTLD_GLOBAL, which was not known yet: follow_python_option() finds it
-// then. Takes locks of the dynamic linker. For the helper only.
-bool find_loaded_python();
+// CPython makes a thread-specific key when it starts. True when the code at `pc`, which makes one, is in a CPython that dlopen has loaded and
+// that was not known yet: follow_python_option() finds it then.
+bool note_loaded_python(uintptr_t pc);
+// Before and after a dlclose: while Python's frames are wanted it must not go, since it is called in signal handlers. Else it is forgotten.
+void keep_wanted_python();
+void forget_closed_python();
 
 // Names of functions met so far, also when the option is off again; null: there are none.
 const PythonNames* python_names();

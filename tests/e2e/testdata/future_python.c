@@ -5,7 +5,6 @@
 const unsigned long Py_Version = 0x03630000;
 char PyCode_Type[512], PyUnicode_Type[512], PyBytes_Type[512];
 void* PyGILState_GetThisThreadState(void) { abort(); }
-const char* Py_GetVersion(void) { return "3.99.0 (from another time)"; }
 
 int main(void) {
   free(malloc(1 << 20));
