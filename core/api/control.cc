@@ -241,16 +241,22 @@ void Control::wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns) {
   polls[kClients] = os::Poll{accepting ? listener_.fd : -1, false};  // negative descriptors are passed over
   polls[kClients + 1] = stalls.wanted();
   polls[kClients + 2] = wake_up.wanted();
-  os::poll_ready(polls, kPolls, timeout_ns);
+  bool any_open = false;
+  for (const os::Poll& poll : polls) any_open |= poll.fd >= 0;
+  bool has_waited = !any_open && timeout_ns != 0 && os::futex_wait(&interrupted_, 0, timeout_ns);
+  if (!has_waited) os::poll_ready(polls, kPolls, timeout_ns);
+  interrupted_.store(0, std::memory_order_relaxed);
   stalls.note(polls[kClients + 1]);
   wake_up.note(polls[kClients + 2]);
   for (unsigned i = 0; i < kClients; i++) clients_[i].ready = polls[i].ready;
   listener_ready_ = polls[kClients].ready;
 }
 
-void Control::interrupt() const {
+void Control::interrupt() {
   os::Descriptor listener = listener_;
   if (listener.is_ours()) os::stop_listening(listener.fd);
+  interrupted_.store(1, std::memory_order_relaxed);
+  os::futex_wake(&interrupted_, 1);
 }
 
 void Control::serve() {

@@ -11,6 +11,7 @@
 // Threads: the helper thread alone; remove_socket() also from the exiting thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "core/api/reply.h"
@@ -27,7 +28,7 @@ class Control {
   // Waits until there is something to serve, the kernel reports a stall, somebody wakes us, or `timeout_ns` has passed.
   void wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns);
   // Ends a wait, from another thread: nobody is listened to any more. For where the helper ends.
-  void interrupt() const;
+  void interrupt();
   // Answers what wait() found.
   void serve();
   // Forgets every descriptor without touching the files: in the child of fork they belong to the parent.
@@ -66,6 +67,7 @@ class Control {
   static bool run_line(Client& client, char* line);
   static bool prove(Client& client, const char* secret);
 
+  std::atomic<uint32_t> interrupted_{0};  // waited for where no descriptor is open
   os::Descriptor listener_;
   unsigned user_ = 0;
   bool listener_ready_ = false;

@@ -11,8 +11,10 @@
 #include "core/base/units.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/os/process.h"
 #include "core/os/sandbox.h"
 #include "core/os/signal_mask.h"
+#include "core/os/socket.h"
 #include "core/os/threads.h"
 #include "core/profile/cpu_profile.h"
 #include "core/profile/unloaded.h"
@@ -64,7 +66,6 @@ std::atomic<Session*> active{nullptr};
 std::atomic<unsigned> in_handler{0};
 std::atomic<uint64_t> sessions{0};
 std::atomic<ThreadClock> session_clock{ThreadClock::kCpu};
-bool helper_is_open = false;  // the helper lets the signal through
 std::atomic<bool> keeps_stacks{false};  // there is a session, which may have ended
 
 // ---- the handler ----
@@ -95,7 +96,7 @@ bool handler_is_ours(const struct sigaction& action) {
 // Ours stays once it is there: signals that are still on their way when a profile ends would kill the process.
 CpuStart take_signal() {
   struct sigaction now {};
-  if (sigaction(SIGPROF, nullptr, &now) != 0) return CpuStart::kSignalInUse;
+  if (!os::get_action(SIGPROF, &now)) return CpuStart::kSignalInUse;
   bool free = (now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
   if (!free && !handler_is_ours(now)) return CpuStart::kSignalInUse;
   if (os::has_profiling_timer()) return CpuStart::kTimerInUse;
@@ -104,12 +105,12 @@ CpuStart take_signal() {
   ours.sa_sigaction = on_interrupt;
   ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
   sigfillset(&ours.sa_mask);
-  return sigaction(SIGPROF, &ours, nullptr) == 0 ? CpuStart::kStarted : CpuStart::kSignalInUse;
+  return os::set_action(SIGPROF, ours) ? CpuStart::kStarted : CpuStart::kSignalInUse;
 }
 
 bool signal_is_still_ours() {
   struct sigaction now {};
-  return sigaction(SIGPROF, nullptr, &now) == 0 && handler_is_ours(now);
+  return os::get_action(SIGPROF, &now) && handler_is_ours(now);
 }
 
 // ---- sessions, under `lock` ----
@@ -291,11 +292,18 @@ CpuStart begin_session(const CpuRequest& request) {
 
 // ---- the helper's part ----
 
-// All signals are blocked in the helper; its own work shows in the profile, too.
-void open_helper(bool open) {
-  if (helper_is_open == open) return;
-  helper_is_open = open;
-  os::change_signal_mask(open ? SIG_UNBLOCK : SIG_BLOCK, os::mask_of(SIGPROF));
+// All signals are blocked in the helper: it takes its own, so that its work shows in the profile, too. One that was sent to the process comes back.
+void count_own_work() {
+  siginfo_t info{};
+  if (!os::take_signal(SIGPROF, &info)) return;
+  if (info.si_code != SI_TIMER) return os::signal_process(SIGPROF);
+  uintptr_t carried = reinterpret_cast<uintptr_t>(info.si_value.sival_ptr);
+  if (carried >> 32 != session->token) return;
+  profile::Stack stack;
+  profile::capture_stack(&stack, session->max_depth);
+  session->interrupts.fetch_add(1, std::memory_order_relaxed);
+  uint64_t missed = info.si_overrun > 0 ? static_cast<uint64_t>(info.si_overrun) : 0;
+  session->store.add(stack, static_cast<uint32_t>(carried), 1 + missed);
 }
 
 void warn_of_end(const char* why) {
@@ -478,20 +486,15 @@ const profile::OtherStacks* lock_cpu_stacks() {
 void unlock_cpu_stacks() { lock.unlock(); }
 
 uint64_t tick_cpu_profiler() {
-  uint64_t wait = UINT64_MAX;
-  if (active.load(std::memory_order_relaxed) != nullptr) {
-    LockGuard guard(lock);
-    wait = tick_locked();
-  }
-  // In wall time it would be woken for nothing.
-  open_helper(wait != UINT64_MAX && session_clock.load(std::memory_order_relaxed) == ThreadClock::kCpu);
-  return wait;
+  if (active.load(std::memory_order_relaxed) == nullptr) return UINT64_MAX;
+  LockGuard guard(lock);
+  if (is_running() && session->clock == ThreadClock::kCpu) count_own_work();
+  return tick_locked();
 }
 
 bool forget_cpu_profile_in_child() {
   bool was_running = active.exchange(nullptr, std::memory_order_relaxed) != nullptr;
   in_handler.store(0, std::memory_order_relaxed);
-  helper_is_open = false;
   // This thread goes on with what it was doing to the session, if that is it. To all others it has ended.
   if (fork_interrupts_a_holder) {
     lock.reset();

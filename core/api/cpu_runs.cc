@@ -10,6 +10,7 @@
 #include "core/api/dump.h"
 #include "core/api/dump_names.h"
 #include "core/api/foreign_options.h"
+#include "core/api/helper.h"
 #include "core/api/profile_kinds.h"
 #include "core/api/runtime_options.h"
 #include "core/base/check.h"
@@ -48,7 +49,6 @@ uint64_t run_number = 0;                 // its number, cpu_profiler.h; under ru
 bool forked = false;                     // this process is a child of fork
 std::atomic<uint64_t> began_wall_ns{0};  // the last one, by CLOCK_REALTIME
 std::atomic<bool> toggle_asked{false};
-std::atomic<int> helper_thread{0};
 // In a child of fork: when the run that the parent had goes on, or a helper is wanted that follows the signal; 0: never.
 std::atomic<uint64_t> due_ns{0};
 std::atomic<bool> goes_on{false};  // a run is what is due
@@ -198,24 +198,14 @@ bool end() {
   return true;
 }
 
-// Any thread may receive the signal: it only asks, and passes it on to wake the helper out of its poll. What comes there like that
-// is no second one.
-void on_signal(int signal, siginfo_t* info, void*) {
-  int thread = helper_thread.load(std::memory_order_acquire);
-  bool in_helper = thread == os::thread_id();
-  if (in_helper && info->si_code == SI_TKILL && info->si_pid == os::process_id()) return;
+// Any thread may receive the signal: it only asks.
+void on_signal(int) {
   toggle_asked.store(true, std::memory_order_relaxed);
-  if (thread != 0 && !in_helper) os::signal_thread(os::process_id(), thread, signal);
+  wake_helper();
 }
 
 void install_signal(int signal) {
-  struct sigaction old {};
-  bool usable = sigaction(signal, nullptr, &old) == 0 && old.sa_handler == SIG_DFL;
-  struct sigaction action {};
-  action.sa_sigaction = on_signal;
-  action.sa_flags = SA_SIGINFO | SA_RESTART;
-  sigfillset(&action.sa_mask);
-  if (usable && sigaction(signal, &action, nullptr) == 0) return;
+  if (take_asking_signal(signal, on_signal)) return;
   warn(is_by_variable() ? "CPUPROFILESIGNAL: the signal is in use or cannot be caught; ignored"
                         : "cpu_signal: the signal is in use or cannot be caught; ignored");
 }
@@ -226,8 +216,6 @@ int cpu_signal() {
   int chosen = static_cast<int>(options::get(options::Id::cpu_signal));
   return chosen != 0 ? chosen : variables.signal;
 }
-
-void cpu_signal_wakes(int thread) { helper_thread.store(thread, std::memory_order_release); }
 
 bool start_cpu_run() {
   bool chosen = *options::get_text(options::Id::cpu_profile) != 0 || options::get(options::Id::cpu_signal) != 0;
@@ -246,6 +234,7 @@ bool start_cpu_run() {
 }
 
 void follow_cpu_signal() {
+  if (cpu_signal() != 0 && takes_blocked_signal(cpu_signal(), on_signal)) on_signal(cpu_signal());
   if (!toggle_asked.exchange(false, std::memory_order_relaxed)) return;
   LockGuard guard(run_lock);
   if (running) {
@@ -293,7 +282,6 @@ void forget_cpu_run_in_child(bool profiled) {
   running = false;
   forked = variables.named_after_process = true;
   toggle_asked.store(false, std::memory_order_relaxed);
-  helper_thread.store(0, std::memory_order_relaxed);
   goes_on.store(whole_run, std::memory_order_relaxed);
   due_ns.store(by_signal || whole_run ? os::coarse_monotonic_ns() + kChildStays_ns : 0, std::memory_order_relaxed);
 }

@@ -28,10 +28,8 @@ bool flush_cpu_run();
 bool cpu_run_is_running();
 // Appends the name of its file (or the pattern for it), and says when it began (CLOCK_REALTIME). False when none is running.
 bool cpu_run_name(Text& name, uint64_t* wall_ns);
-// The signal that toggles; 0: none. It must reach the helper.
+// The signal that toggles; 0: none.
 int cpu_signal();
-// In the helper: it is the one that the signal's handler wakes. 0: there is none (any more).
-void cpu_signal_wakes(int thread);
 
 // In the child of fork; `profiled`: a CPU profile was running.
 void forget_cpu_run_in_child(bool profiled);

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "core/api/helper.h"
+#include "core/api/helper_aside.h"
 #include "core/api/next_function.h"
 #include "core/base/compiler.h"
 #include "core/os/filter_install.h"
@@ -18,36 +19,17 @@ constinit NextFunction<Syscall> next_syscall(os::plain_syscall);
 constinit NextFunction<Prctl> next_prctl(os::plain_prctl);
 constinit NextFunction<TwoArguments> next_capset(os::plain_capset), next_unshare(os::plain_unshare), next_setns(os::plain_setns);
 
-// The helper is away while this lives, if the call wants that.
-class HelperAside {
- public:
-  HelperAside(os::OneThreadCall call, long a) : is_away_(os::wants_one_thread(call, a) && steps_aside()) {}
-  HelperAside(const HelperAside&) = delete;
-  ~HelperAside() {
-    if (!is_away_) return;
-    int saved_errno = errno;
-    helper_comes_back();
-    errno = saved_errno;
-  }
-
- private:
-  static bool steps_aside() {
-    int saved_errno = errno;
-    bool is_away = helper_steps_aside();
-    errno = saved_errno;
-    return is_away;
-  }
-  bool is_away_;
-};
-
-int call_apart(const NextFunction<TwoArguments>& next, os::OneThreadCall call, long a, long b) {
-  HelperAside aside(call, a);
+int call_apart(const NextFunction<TwoArguments>& next, long a, long b) {
+  HelperAside aside(HelperAside::kIfAlone);
   return next.get()(a, b);
 }
 
+// A filter of the program's only thread is the process's.
 void before(const os::FilterCall& call) {
   if (!call.installs) return;
-  if (call.for_all_threads) end_helper_before_filter();
+  int saved_errno = errno;
+  if (call.for_all_threads || helper_is_only_other_thread()) end_helper_before_filter();
+  errno = saved_errno;
   os::expect_filter(call.for_all_threads);
 }
 
@@ -55,12 +37,12 @@ void after(const os::FilterCall& call, long result) {
   if (!call.installs || !call.was_refused(result)) return;
   int saved_errno = errno;
   os::filter_was_refused(call.for_all_threads);
-  if (call.for_all_threads) filter_did_not_come();
+  filter_did_not_come();
   errno = saved_errno;
 }
 
 [[maybe_unused]] SEEMALLOC_NOINLINE long noted_syscall(long number, long a, long b, long c, long d, long e, long f) {
-  HelperAside aside(static_cast<os::OneThreadCall>(number), a);
+  HelperAside aside(os::is_of_one_thread(number, a) ? HelperAside::kIfAlone : HelperAside::kNever);
   os::FilterCall call = os::filter_call_of_syscall(number, a, b, c);
   before(call);
   long result = next_syscall.get()(number, a, b, c, d, e, f);
@@ -69,7 +51,7 @@ void after(const os::FilterCall& call, long result) {
 }
 
 [[maybe_unused]] SEEMALLOC_NOINLINE int noted_prctl(int option, long a, long b, long c, long d) {
-  HelperAside aside(os::OneThreadCall::kPrctl, option);
+  HelperAside aside(os::is_of_one_thread_option(option) ? HelperAside::kIfAlone : HelperAside::kNever);
   os::FilterCall call = os::filter_call_of_prctl(option, a, b);
   before(call);
   int result = next_prctl.get()(option, a, b, c, d);
@@ -79,9 +61,9 @@ void after(const os::FilterCall& call, long result) {
 
 }  // namespace
 
-int noted_capset(long a, long b) { return call_apart(next_capset, os::OneThreadCall::kCapset, a, b); }
-int noted_unshare(long a, long b) { return call_apart(next_unshare, os::OneThreadCall::kUnshare, a, b); }
-int noted_setns(long a, long b) { return call_apart(next_setns, os::OneThreadCall::kSetns, a, b); }
+int noted_capset(long a, long b) { return call_apart(next_capset, a, b); }
+int noted_unshare(long a, long b) { return call_apart(next_unshare, a, b); }
+int noted_setns(long a, long b) { return call_apart(next_setns, a, b); }
 
 void find_next_filter_calls() {
   next_syscall.find("syscall");

@@ -1,17 +1,21 @@
 // fork and __register_atfork (pthread_atfork calls it), as the program and its libraries call them: in turns, with signals that can wait
 // blocked until the call is over (core/api/fork.h). glibc's fork holds a lock around its handlers, in a process of several threads, and one
-// called in a signal handler meanwhile waits for it for ever. A program of one thread need not know: it has several by our helper. The C
-// library's own calls do not come here; nor do a static program's.
+// called in a signal handler meanwhile waits for it for ever. The C library's own calls do not come here; nor do a static program's.
+// CPython counts the process's threads after each fork, and warns if there are several (from 3.12 on). If it has one, the helper is away meanwhile.
 #include <errno.h>
 #include <unistd.h>
 
+#include "core/api/auto_dump.h"
 #include "core/api/fork.h"
+#include "core/api/helper.h"
 #include "core/api/next_function.h"
 #include "core/base/compiler.h"
+#include "core/base/units.h"
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
 
 extern "C" pid_t __fork() noexcept;
+extern "C" __attribute__((weak)) const unsigned long Py_Version;
 
 namespace seemalloc {
 namespace {
@@ -30,13 +34,26 @@ int register_in_turn(Handler prepare, Handler parent, Handler child, void* libra
   return next(prepare, parent, child, library);
 }
 
+pid_t fork_in_turn() {
+  ForkTurn turn(ForkTurn::kFork);
+  return next_fork.get()();
+}
+
+bool threads_are_counted() {
+  constexpr unsigned long kFirstThatCounts = 0x030C0000;
+  return SEEMALLOC_UNLIKELY(&Py_Version != nullptr) && Py_Version >= kFirstThatCounts && helper_is_only_other_thread() && may_lock();
+}
+
 }  // namespace
 }  // namespace seemalloc
 
 SEEMALLOC_EXPORT pid_t fork() noexcept {
   using namespace seemalloc;
-  ForkTurn turn(ForkTurn::kFork);
-  return next_fork.get()();
+  constexpr uint64_t kUntilCounted_ns = 50 * kMillisecond_ns;
+  bool helper_is_away = threads_are_counted() && helper_steps_aside();
+  pid_t result = fork_in_turn();
+  if (helper_is_away && result != 0) helper_comes_back(kUntilCounted_ns);
+  return result;
 }
 
 SEEMALLOC_EXPORT int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library) noexcept {

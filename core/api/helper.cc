@@ -1,9 +1,8 @@
 #include "core/api/helper.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -27,6 +26,7 @@
 #include "core/heap/housekeeping.h"
 #include "core/heap/pressure.h"
 #include "core/heap/thread_heap.h"
+#include "core/os/bare_thread.h"
 #include "core/os/os.h"
 #include "core/os/process.h"
 #include "core/os/sandbox.h"
@@ -40,18 +40,15 @@
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 
-// glibc's: the least stack a thread needs, its thread-local memory included.
-extern "C" __attribute__((weak)) size_t __pthread_get_minstack(const pthread_attr_t* attributes);
-// Also glibc's (2.32): not 0 while it knows of no other thread.
+// glibc's (2.32): not 0 while it knows of no other thread.
 extern "C" __attribute__((weak)) char __libc_single_threaded;
 
 namespace seemalloc {
 
 namespace {
 
-// Besides the program's thread-local memory, which lies on it too. Untouched stack costs address space only; it is this
-// large for the program's exit handlers, should they run here.
-constexpr size_t kStackBytes = 1 * MiB;
+// Untouched stack costs address space only.
+constexpr size_t kStackBytes = 256 * KiB;
 constexpr uint64_t kIdle_ns = 500 * kMillisecond_ns;
 constexpr uint64_t kShortest_ns = 50 * kMillisecond_ns;
 // What the coarse clock may be late: a helper that woke before the time would sleep once more.
@@ -63,8 +60,16 @@ enum class Helper { kNone, kRunning, kRefused };
 std::atomic<Helper> helper{Helper::kNone};
 enum class Leave { kNo, kBeforeFilter, kForAMoment };
 std::atomic<Leave> leave{Leave::kNo};  // why the helper is to end
-std::atomic<int> helper_thread_id{0};
-std::atomic<int> latest_helper_id{0};  // also of one that has ended
+constinit os::BareThread thread;
+// Calls in progress for which the helper is away: none starts.
+std::atomic<unsigned> calls_apart{0};
+std::atomic<bool> is_to_come_back{false};  // when they are over
+// The program's when the helper was started. Written by who starts it.
+constinit os::Credentials credentials{};
+constinit bool has_credentials = false;
+// How often it has come back since when, and until when it does not.
+std::atomic<unsigned> returns{0};
+std::atomic<uint64_t> returns_since_ns{0}, not_before_ns{0};
 std::atomic<bool> exiting{false};
 constinit Control control;
 constinit StallWatch stalls;
@@ -99,16 +104,21 @@ constexpr uint64_t kWatchStallsAfter_ns = 5 * kSecond_ns;
 // And a descriptor. A small heap has little to give back when the machine is short of memory.
 constexpr size_t kWatchStallsFrom_bytes = 32 * MiB;
 
-bool is_to_end() {
+// Any thread may receive the signal: it only asks.
+void on_dump_signal(int) { ask_for_dump(DumpReason::kSignal); }
+
+int dump_signal() { return static_cast<int>(options::get(options::Id::dump_signal)); }
+
+bool is_to_end(Leave why) {
   if (!os::can_pause()) return true;  // refused all: slow paths purge
-  return exiting.load(std::memory_order_relaxed) || leave.load(std::memory_order_acquire) != Leave::kNo || os::all_threads_are_limited();
+  return exiting.load(std::memory_order_relaxed) || why != Leave::kNo || os::all_threads_are_limited();
 }
 
 // A filter that reaches all threads comes, or the process is to have one thread for a moment. What is open is closed while that is allowed;
-// slow paths do the helper's work from here on.
-void leave_early() {
+// slow paths do the helper's work from here on. After a moment they may start another, also where who has asked has given up waiting.
+void leave_early(Leave why) {
   if (exiting.load(std::memory_order_relaxed)) return;
-  if (leave.load(std::memory_order_acquire) != Leave::kForAMoment) {
+  if (why != Leave::kForAMoment) {
     end_cpu_run();
     stop_cpu_profile();  // one that was asked for: its timers and signals
   }
@@ -117,26 +127,36 @@ void leave_early() {
   stalls.forget();
   wake_up.forget();
   heap::hole_helper.store(nullptr, std::memory_order_relaxed);
-  helper.store(Helper::kRefused, std::memory_order_release);
+  helper.store(why == Leave::kForAMoment ? Helper::kNone : Helper::kRefused, std::memory_order_release);
 }
 
-void* run_helper(void*) {
+// The program has changed them by bare system calls, which are not seen: this helper ends, and a slow path starts one with those that its
+// thread has.
+bool have_credentials_changed() {
+  os::Credentials now;
+  return has_credentials && os::read_credentials_of_main(&now) && now != credentials;
+}
+
+int run_helper() {
   os::this_thread_is_the_helper();
   bool cpu_profile_runs = false;
+  int status = 0;
   uint64_t watch_stalls_from_ns = os::monotonic_ns() + kWatchStallsAfter_ns;
   os::name_thread("seemalloc");
-  latest_helper_id.store(os::thread_id(), std::memory_order_relaxed);
-  helper_thread_id.store(os::thread_id(), std::memory_order_release);
-  cpu_signal_wakes(os::thread_id());
   heap::hole_helper.store(&heap::thread_cache, std::memory_order_relaxed);
-  while (!is_to_end()) {
+  Leave why;
+  while (why = leave.load(std::memory_order_acquire), !is_to_end(why)) {
     heap::tick(true);
+    if (dump_signal() != 0 && takes_blocked_signal(dump_signal(), on_dump_signal)) on_dump_signal(dump_signal());
     tick_dumps();
     set_baseline_if_due();
-    look_for_python();
     // Opens a descriptor only if it is needed. At the beginning of a CPU profile idle threads are noticed half a second late.
-    wake_up.keep_open(dumps_want_helper() || cpu_profile_runs);
+    wake_up.keep_open(dumps_want_helper() || cpu_signal() != 0 || cpu_profile_runs);
     control.keep_open();
+    if (have_credentials_changed()) {
+      why = Leave::kForAMoment;
+      break;
+    }
     // The exiting thread removes the socket once; one made since is ours to remove.
     if (exiting.load(std::memory_order_seq_cst)) remove_socket();
     uint64_t watch_ns = heap::watch_pressure(stalls.take_report());
@@ -149,72 +169,53 @@ void* run_helper(void*) {
     if (profiler_ns < watch_ns) watch_ns = profiler_ns;
     uint64_t wait_ns = next_wait_ns();
     control.wait(stalls, wake_up, watch_ns < wait_ns ? watch_ns : wait_ns);
-    // A program whose main thread has ended lives until its last thread ends; we must not be the one that keeps it.
-    if (os::is_last_thread()) {
-      os::change_signal_mask(SIG_SETMASK, 0);
-      exit(0);
-    }
+    // The last thread of the program has ended by itself, without the C library's exit. The process ends with this one, and its status.
+    if (os::is_last_thread(&status)) break;
     control.serve();
     tick_trace(os::monotonic_ns());
   }
-  leave_early();
-  helper_thread_id.store(0, std::memory_order_release);
-  return nullptr;
-}
-
-// Any thread may receive the signal: it only asks.
-void on_dump_signal(int) { ask_for_dump(DumpReason::kSignal); }
-
-int dump_signal() { return static_cast<int>(options::get(options::Id::dump_signal)); }
-
-void install_dump_signal() {
-  int signal = dump_signal();
-  struct sigaction old {};
-  bool usable = sigaction(signal, nullptr, &old) == 0 && old.sa_handler == SIG_DFL;
-  struct sigaction action {};
-  action.sa_handler = on_dump_signal;
-  action.sa_flags = SA_RESTART;
-  sigfillset(&action.sa_mask);
-  if (!usable || sigaction(signal, &action, nullptr) != 0) {
-    warn("dump_signal: the signal is in use or cannot be caught; ignored");
-  }
+  leave_early(why);
+  return status;
 }
 
 SEEMALLOC_COLD void start_helper() {
-  if (os::inner_calls) return;
+  if (os::inner_calls || os::coarse_monotonic_ns() < not_before_ns.load(std::memory_order_relaxed)) return;
   Helper none = Helper::kNone;
-  if (!helper.compare_exchange_strong(none, Helper::kRunning, std::memory_order_acq_rel)) return;
-  // In the child of vfork a thread would be the parent's.
-  if (os::process_id() != loaded_process) {
+  if (!helper.compare_exchange_strong(none, Helper::kRunning, std::memory_order_seq_cst)) return;
+  // In the child of vfork a thread would be the parent's. The load pairs with helper_steps_aside(): who calls apart has seen this helper, or is
+  // seen here.
+  constexpr uint64_t kLongestEnd_ns = 20 * kMillisecond_ns;
+  thread.wait_for_end(kLongestEnd_ns);
+  if (os::process_id() != loaded_process || calls_apart.load(std::memory_order_seq_cst) != 0 || thread.id() != 0) {
     helper.store(Helper::kNone, std::memory_order_release);
     return;
   }
   if (os::is_in_a_sandbox()) return helper.store(Helper::kRefused, std::memory_order_release);
-  int saved_errno = errno;
-  os::SignalMask blocked = os::all_signals();
-  for (int signal : {dump_signal(), cpu_signal()}) {
-    if (signal != 0) blocked &= ~os::mask_of(signal);
-  }
-  os::MaskBefore before = os::change_signal_mask(SIG_SETMASK, blocked);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  size_t least = __pthread_get_minstack != nullptr ? __pthread_get_minstack(&attributes) : 0;
-  pthread_attr_setstacksize(&attributes, round_up(kStackBytes + least, os::page_bytes()));
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  // Those that the C library has for itself, too: it does not know this thread.
+  os::MaskBefore before = os::change_signal_mask(SIG_SETMASK, ~os::SignalMask{0});
   if (&__libc_single_threaded != nullptr && __libc_single_threaded != 0) os::make_room_for_descriptors();
-  pthread_t thread;
-  int result;
-  {
-    InnerCalls inner;
-    result = pthread_create(&thread, &attributes, run_helper, nullptr);
-  }
-  pthread_attr_destroy(&attributes);
+  has_credentials = os::read_credentials_of_main(&credentials);
+  bool started = thread.start(run_helper, kStackBytes);
   os::restore_signal_mask(before);
-  if (result != 0) helper.store(Helper::kRefused, std::memory_order_release);
-  errno = saved_errno;
+  if (!started) helper.store(Helper::kRefused, std::memory_order_release);
 }
 
 }  // namespace
+
+bool take_asking_signal(int signal, void (*handler)(int)) {
+  struct sigaction old {}, action {};
+  if (!os::get_action(signal, &old) || old.sa_handler != SIG_DFL) return false;
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigfillset(&action.sa_mask);
+  return os::set_action(signal, action);
+}
+
+bool takes_blocked_signal(int signal, void (*handler)(int)) {
+  struct sigaction now {};
+  if (!os::is_signal_pending(signal) || !os::get_action(signal, &now) || now.sa_handler != handler) return false;
+  return os::take_signal(signal);
+}
 
 void start_helper_if_due() {
   if (SEEMALLOC_LIKELY(helper.load(std::memory_order_relaxed) != Helper::kNone)) return;
@@ -233,7 +234,9 @@ void start_helper_at_load() {
   loaded_ns = os::monotonic_ns();
   loaded_process = os::process_id();
   if (os::is_limited()) return;
-  if (dump_signal() != 0) install_dump_signal();
+  if (dump_signal() != 0 && !take_asking_signal(dump_signal(), on_dump_signal)) {
+    warn("dump_signal: the signal is in use or cannot be caught; ignored");
+  }
   remember_runtime_folder(value_in(environ, "XDG_RUNTIME_DIR"));
   bool wants_cpu = start_cpu_run();
   if (options::get(options::Id::helper) == 0) return;
@@ -265,25 +268,24 @@ void stop_helper_at_exit() {
 bool helper_runs() { return helper.load(std::memory_order_acquire) == Helper::kRunning; }
 
 void wake_helper() {
-  int thread = helper_thread_id.load(std::memory_order_acquire);
-  if (thread != 0) wake_up.wake(os::process_id(), thread);
+  int id = thread.id();
+  if (id > 0) wake_up.wake(os::process_id(), id);
 }
 
 namespace {
-// Its system calls on the way out, the C library's, too, are made before this returns; it is waited for, but not for ever.
+// In a child of vfork the helper is the parent's.
+// Its system calls on the way out are made before this returns; it is waited for, but not for ever: less long where a signal handler may have
+// interrupted a critical section that it waits for.
 void end_helper(Leave why) {
   constexpr uint64_t kStep_ns = kMillisecond_ns;
-  constexpr unsigned kMostSteps = 2000;
-  if (!helper_runs() || os::is_helper_thread()) return;
+  constexpr unsigned kMostSteps = 2000, kMostStepsInHandler = 20;
+  if (!helper_runs() || os::is_helper_thread() || os::process_id() != loaded_process) return;
   leave.store(why, std::memory_order_release);
-  for (unsigned step = 0; step < kMostSteps; step++) {
-    // It may begin and end between two looks.
-    bool has_left = !helper_runs() && helper_thread_id.load(std::memory_order_acquire) == 0;
-    int latest = latest_helper_id.load(std::memory_order_relaxed);
-    if (has_left && (latest == 0 || os::is_limited() || !os::is_thread(latest))) break;
-    if (step == 0) control.interrupt();
+  unsigned most = may_lock() ? kMostSteps : kMostStepsInHandler;
+  for (unsigned step = 0; step < most && (helper_runs() || thread.id() != 0); step++) {
+    control.interrupt();
     wake_helper();
-    os::pause(kStep_ns);
+    thread.id() != 0 ? thread.wait_for_end(kStep_ns) : os::pause(kStep_ns);
   }
   leave.store(Leave::kNo, std::memory_order_release);
 }
@@ -296,16 +298,40 @@ void filter_did_not_come() {
   helper.compare_exchange_strong(refused, Helper::kNone, std::memory_order_acq_rel);
 }
 
-// In a child of vfork the helper is the parent's.
+bool helper_is_only_other_thread() { return helper_runs() && os::process_id() == loaded_process && os::thread_count() <= 2; }
+
+// Calls of several threads may overlap: it is away until the last of them is over.
 bool helper_steps_aside() {
-  if (!helper_runs() || os::is_helper_thread() || os::is_limited() || os::process_id() != loaded_process) return false;
-  if (os::thread_count() > 2) return false;
+  if (os::is_limited() || os::is_helper_thread() || os::process_id() != loaded_process) return false;
+  calls_apart.fetch_add(1, std::memory_order_seq_cst);
+  if (helper.load(std::memory_order_seq_cst) != Helper::kRunning) return true;  // pairs with start_helper()
   end_helper(Leave::kForAMoment);
-  return !helper_runs();
+  is_to_come_back.store(true, std::memory_order_relaxed);
+  return true;
 }
 
-void helper_comes_back() {
-  filter_did_not_come();
+namespace {
+// A program that gives up its privileges makes dozens of such calls, and may be idle afterwards. One that changes them all the time is to pay
+// for a hundred starts a second at most: then slow paths do the helper's work for a second, and start it later.
+bool comes_back_too_often(uint64_t now_ns) {
+  constexpr unsigned kMostReturns = 100;
+  if (now_ns - returns_since_ns.load(std::memory_order_relaxed) > kSecond_ns) {
+    returns_since_ns.store(now_ns, std::memory_order_relaxed);
+    returns.store(0, std::memory_order_relaxed);
+  }
+  return returns.fetch_add(1, std::memory_order_relaxed) >= kMostReturns;
+}
+}  // namespace
+
+void helper_comes_back(uint64_t pause_ns) {
+  // 0: this is a child of a fork in the midst of the call.
+  unsigned calls = calls_apart.load(std::memory_order_relaxed);
+  while (calls != 0 && !calls_apart.compare_exchange_weak(calls, calls - 1, std::memory_order_seq_cst)) {
+  }
+  if (calls != 1 || !is_to_come_back.exchange(false, std::memory_order_relaxed)) return;
+  uint64_t now_ns = os::coarse_monotonic_ns();
+  if (comes_back_too_often(now_ns)) pause_ns = kSecond_ns;
+  if (pause_ns != 0) not_before_ns.store(now_ns + pause_ns, std::memory_order_relaxed);
   start_helper();
 }
 
@@ -332,8 +358,10 @@ void forget_helper_in_child() {
   pages::forget_collapse_in_child();
   forget_trace_in_child();
   forget_cpu_run_in_child(forget_cpu_profile_in_child());
-  helper_thread_id.store(0, std::memory_order_relaxed);
-  latest_helper_id.store(0, std::memory_order_relaxed);
+  thread.forget();
+  calls_apart.store(0, std::memory_order_relaxed);
+  is_to_come_back.store(false, std::memory_order_relaxed);
+  not_before_ns.store(0, std::memory_order_relaxed);
   loaded_process = os::process_id();
   loaded_ns = os::monotonic_ns();
   helper.store(Helper::kNone, std::memory_order_release);

@@ -43,7 +43,7 @@ size_t resize_without_moving(void* p, size_t bytes);
 // The calling thread's heap, made on first use; null when it is past its destructors or memory is refused.
 heap::ThreadHeap* thread_heap();
 
-// Alive while a slow path calls a function that may call malloc: pthread_create, pthread_setspecific. The stack may be small, so these
+// Alive while a slow path calls a function that may call malloc: pthread_setspecific. The stack may be small, so these
 // inner calls leave out all work that can wait: they are not sampled or traced, do not look for pressure, and start no helper.
 class InnerCalls {
  public:

@@ -1,7 +1,6 @@
 #include "core/os/filter_install.h"
 
 #include <errno.h>
-#include <linux/sched.h>
 #include <linux/seccomp.h>
 
 #include "core/os/syscall.h"
@@ -26,12 +25,6 @@ FilterCall filter_call_of_syscall(long number, long a, long b, long c) {
   if (a == SECCOMP_SET_MODE_STRICT) return {true, false, false};
   if (a != SECCOMP_SET_MODE_FILTER || c == 0) return {};  // without a filter it is a question about flags
   return {true, (b & SECCOMP_FILTER_FLAG_TSYNC) != 0, (b & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0};
-}
-
-bool wants_one_thread(OneThreadCall call, long a) {
-  if (call == OneThreadCall::kPrctl) return a == PR_SET_KEEPCAPS || a == PR_SET_SECUREBITS;
-  if (call == OneThreadCall::kUnshare) return (a & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)) != 0;
-  return call == OneThreadCall::kCapset || call == OneThreadCall::kSetns;
 }
 
 long plain_syscall(long number, long a, long b, long c, long d, long e, long f) { return with_errno(raw_sys(number, a, b, c, d, e, f)); }

@@ -18,18 +18,35 @@ struct FilterCall {
 };
 FilterCall filter_call_of_syscall(long number, long a, long b, long c);
 FilterCall filter_call_of_prctl(int option, long a, long b);
-// Calls that go wrong where a second thread exists, such as the helper. capset, PR_SET_KEEPCAPS and PR_SET_SECUREBITS change the calling
-// thread alone; the C library's setuid and its like call in each thread and abort the process if the answers differ. The kernel refuses
-// a user namespace (unshare, setns), and to enter a mount namespace, to a process with several threads.
-enum class OneThreadCall : long { kPrctl = SYS_prctl, kCapset = SYS_capset, kUnshare = SYS_unshare, kSetns = SYS_setns };
-bool wants_one_thread(OneThreadCall call, long a);  // others than these do not
+// Calls that change what the calling thread may do, and no other thread: a second one, such as the helper, would keep it. And those that the
+// kernel refuses to a process with several threads: a user namespace (unshare, setns), and to enter a mount namespace.
+constexpr bool is_of_one_thread_option(int prctl_option) {
+  return prctl_option == PR_SET_KEEPCAPS || prctl_option == PR_SET_SECUREBITS || prctl_option == PR_SET_NO_NEW_PRIVS ||
+         prctl_option == PR_CAPBSET_DROP || prctl_option == PR_CAP_AMBIENT;
+}
+constexpr bool is_of_one_thread(long number, long a) {
+  constexpr long kLandlockRestrictSelf = 446;  // not in older headers
+  switch (number) {
+    case SYS_prctl: return is_of_one_thread_option(static_cast<int>(a));
+    case SYS_capset:
+    case SYS_unshare:
+    case SYS_setns:
+    case SYS_setuid:
+    case SYS_setgid:
+    case SYS_setreuid:
+    case SYS_setregid:
+    case SYS_setresuid:
+    case SYS_setresgid:
+    case SYS_setfsuid:
+    case SYS_setfsgid:
+    case SYS_setgroups:
+    case kLandlockRestrictSelf: return true;
+    default: return false;
+  }
+}
 // The short question before both.
-inline bool is_noted_call(long number) {
-  return number == SYS_seccomp || number == SYS_prctl || number == SYS_capset || number == SYS_unshare || number == SYS_setns;
-}
-inline bool is_noted_option(int prctl_option) {
-  return prctl_option == PR_SET_SECCOMP || prctl_option == PR_SET_KEEPCAPS || prctl_option == PR_SET_SECUREBITS;
-}
+constexpr bool is_noted_call(long number) { return number == SYS_seccomp || number == SYS_prctl || is_of_one_thread(number, 0); }
+constexpr bool is_noted_option(int prctl_option) { return prctl_option == PR_SET_SECCOMP || is_of_one_thread_option(prctl_option); }
 
 // As the C library's functions of these names: -1 and errno.
 long plain_syscall(long number, long a, long b, long c, long d, long e, long f);

@@ -1,6 +1,8 @@
 #include "core/os/process.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/stat.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
@@ -55,7 +57,7 @@ void page_faults(uint64_t* minor, uint64_t* major) {
   *major = static_cast<uint64_t>(usage.ru_majflt);
 }
 
-bool is_last_thread() {
+bool is_last_thread(int* status) {
   // An ended main thread has no memory to read: asked first, since a file opened here may take the number that the
   // program expects its next open to get.
   constexpr long kNoSuchProcess = -3;  // -ESRCH
@@ -63,18 +65,21 @@ bool is_last_thread() {
   iovec local{&to, 1}, remote{&from, 1};
   if (sys(SYS_process_vm_readv, process_id(), as_long(&local), 1, as_long(&remote), 1, 0) != kNoSuchProcess) return false;
   // "pid (name) S …": the name may hold anything, its last parenthesis ends it. Behind it are the state (field 3; an ended main
-  // thread is a zombie that still counts) and, as field 20, the number of threads.
-  char text[512];
+  // thread is a zombie that still counts), as field 20 the number of threads, and as field 52 the main thread's end as wait tells it.
+  char text[1024];
   Slice rest = read_start("/proc/self/stat", text, sizeof(text)), field;
   size_t name_end = rest.length;
   while (name_end != 0 && rest.at[name_end - 1] != ')') name_end--;
   if (name_end == 0 || name_end == rest.length) return false;
   rest = Slice{rest.at + name_end + 1, rest.length - name_end - 1};
   if (!take_field(&rest, ' ', &field) || !field.equals("Z")) return false;
-  for (int number = 4; number <= 20; number++) {
-    if (!take_field(&rest, ' ', &field)) return false;
+  uint64_t end = 0;
+  for (int number = 4; number <= 52; number++) {
+    if (!take_field(&rest, number == 52 ? '\n' : ' ', &field)) return false;
+    if (number == 20 && !field.equals("2")) return false;
   }
-  return field.equals("2");
+  *status = parse_number(field, &end) ? static_cast<int>(end >> 8 & 0xFF) : 0;
+  return true;
 }
 
 size_t working_folder(char* path, size_t capacity) {
@@ -84,6 +89,20 @@ size_t working_folder(char* path, size_t capacity) {
 
 void name_thread(const char* name) { sys(SYS_prctl, PR_SET_NAME, as_long(name)); }
 
+bool read_credentials_of_main(Credentials* out) {
+  int process = process_id();
+  struct statx status {};
+  if (sys_failed(sys(SYS_statx, AT_FDCWD, as_long("/proc/self"), 0, STATX_UID | STATX_GID, as_long(&status)))) return false;
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, process};
+  static_assert(sizeof(out->capabilities) == 2 * sizeof(__user_cap_data_struct));
+  if (sys_failed(sys(SYS_capget, as_long(&header), as_long(out->capabilities)))) return false;
+  out->user = status.stx_uid;
+  out->group = status.stx_gid;
+  return true;
+}
+
 void signal_thread(int process, int thread, int signal) { sys(SYS_tgkill, process, thread, signal); }
+
+void signal_process(int signal) { sys(SYS_kill, process_id(), signal); }
 
 }  // namespace seemalloc::os

@@ -1,4 +1,5 @@
-// The calling thread's signal mask, by system calls: a program may have a pthread_sigmask of its own in front of the C library's.
+// The calling thread's signal mask, by system calls: a program may have a pthread_sigmask of its own in front of the C library's. And what is
+// done upon a signal.
 //
 // Threads: any, at any time, signal handlers included.
 #pragma once
@@ -9,6 +10,14 @@
 
 #include "core/base/compiler.h"
 #include "core/os/syscall.h"
+
+// The C library's other name for it, which a program that has a sigaction of its own does not replace: that one may lock, and a BareThread
+// must not. The thread sanitizer has to see each call.
+#if !defined(__SANITIZE_THREAD__)
+extern "C" int __sigaction(int signal, const struct sigaction* action, struct sigaction* old) noexcept;
+#else
+#define __sigaction sigaction
+#endif
 
 namespace seemalloc::os {
 
@@ -48,5 +57,9 @@ inline MaskBefore change_signal_mask(int how, SignalMask mask) {
 inline void restore_signal_mask(const MaskBefore& before) {
   if (before.is_known) raw_sys(SYS_rt_sigprocmask, SIG_SETMASK, as_long(&before.mask), 0, sizeof(before.mask), 0, 0);
 }
+
+// What is done upon a signal: false where it cannot be asked, or set.
+inline bool get_action(int signal, struct sigaction* action) { return __sigaction(signal, nullptr, action) == 0; }
+inline bool set_action(int signal, const struct sigaction& action) { return __sigaction(signal, &action, nullptr) == 0; }
 
 }  // namespace seemalloc::os

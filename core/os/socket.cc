@@ -243,10 +243,10 @@ int watch_signal(int signal) {
   return out_of_the_way(static_cast<int>(sys(SYS_signalfd4, -1, as_long(&set), sizeof(set), O_CLOEXEC | O_NONBLOCK)));
 }
 
-void take_signal(int signal) {
+bool take_signal(int signal, siginfo_t* info) {
   uint64_t set = set_of(signal);
   timespec now{};
-  sys(SYS_rt_sigtimedwait, as_long(&set), 0, as_long(&now), sizeof(set));
+  return !sys_failed(sys(SYS_rt_sigtimedwait, as_long(&set), as_long(info), as_long(&now), sizeof(set)));
 }
 
 bool is_signal_pending(int signal) {

@@ -5,6 +5,8 @@
 // descriptor that lives long, compare its identity.
 #pragma once
 
+#include <signal.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -57,8 +59,8 @@ int watch_stalls(const char* pressure_file);
 
 // A descriptor that can be read while this signal, which the calling thread has blocked, is pending for it. Or -errno.
 int watch_signal(int signal);
-// Takes such a signal away, if there is one: first what was sent to the thread, then what was sent to the process.
-void take_signal(int signal);
+// Takes such a signal away, if there is one, and tells what came with it: first what was sent to the thread, then what was sent to the process.
+bool take_signal(int signal, siginfo_t* info = nullptr);
 // Whether this signal, which the calling thread has blocked, is pending for it or for the whole process.
 bool is_signal_pending(int signal);
 

@@ -50,15 +50,20 @@ SEEMALLOC_ALWAYS_INLINE long raw_sys(long number, long a, long b, long c, long d
 
 inline constexpr long kLimited = -1;  // -EPERM
 
-inline long sys(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+// 0: such a call may be made. Else the -errno that it is answered with.
+SEEMALLOC_ALWAYS_INLINE long refusal(long number) {
 #ifdef SEEMALLOC_FAULT_INJECTION
   if (long (*hook)(long) = fault_hook.load(std::memory_order_acquire)) {
-    long refusal = hook(number);
-    if (refusal != 0) return refusal;
+    long refused = hook(number);
+    if (refused != 0) return refused;
   }
 #endif
-  if (!is_basic_call(number) && is_limited()) return kLimited;
-  return raw_sys(number, a, b, c, d, e, f);
+  return !is_basic_call(number) && is_limited() ? kLimited : 0;
+}
+
+inline long sys(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+  long refused = refusal(number);
+  return refused != 0 ? refused : raw_sys(number, a, b, c, d, e, f);
 }
 
 inline long as_long(const void* p) { return reinterpret_cast<long>(p); }

@@ -50,6 +50,7 @@ POINTERS = {
     "pages::RegionWalk::next": [],
     "options::parse": ["warn"],
     "choose": ["warn"],
+    "seemalloc_bare_clone": [],  # the helper's own stack
     "complain": ["warn"],
     "read_foreign_options": ["warn"],
     "report_options_without_effect": ["warn"],
@@ -82,9 +83,8 @@ POINTERS = {
 OUTSIDE = {
     "memcpy": 64, "memmove": 64, "memset": 64, "memcmp": 64, "strlen": 64, "strchr": 64, "__errno_location": 16, "getauxval": 64,
     "_dl_find_object": 192,
-    "sigemptyset": 16, "sigfillset": 16, "sigaddset": 16, "sigdelset": 16, "sigismember": 16, "pthread_sigmask": 320, "sigaction": 512,
-    "pthread_key_create": 64, "__pthread_get_minstack": 64, "pthread_attr_init": 64, "pthread_attr_destroy": 64,
-    "pthread_attr_setdetachstate": 16, "pthread_attr_setstacksize": 16, "pthread_create": 3520, "sbrk": 64,
+    "sigemptyset": 16, "sigfillset": 16, "sigaddset": 16, "sigdelset": 16, "sigismember": 16, "pthread_sigmask": 320, "__sigaction": 512,
+    "pthread_key_create": 64,
     "pthread_setspecific": 96, "__cxa_thread_atexit_impl": 96, "__pthread_key_create": 64, "pthread_key_delete": 64,
     "_IO_list_lock": 64, "_IO_list_unlock": 64, "_IO_list_resetlock": 64,
     # Operators that the program has replaced.
@@ -93,9 +93,8 @@ OUTSIDE = {
     "dlopen": 0, "dlsym": 0, "__cxa_begin_catch": 0, "__cxa_end_catch": 0, "__cxa_allocate_exception": 0, "__cxa_throw": 0,  # only to throw bad_alloc, which needs the unwinder of libgcc
 }
 # Those of them that call malloc, with the bytes that they need above that call: for a thread's storage, and for keys from the
-# 32nd on. The slow paths around them are marked (InnerCalls in core/api/slow_path.h). pthread_create needs 3.5 KiB the first time,
-# when the dynamic linker binds the functions that libc calls in it.
-ALLOCATE = {"pthread_create": 560, "pthread_setspecific": 96, "__cxa_thread_atexit_impl": 96}
+# 32nd on. The slow paths around them are marked (InnerCalls in core/api/slow_path.h).
+ALLOCATE = {"pthread_setspecific": 96, "__cxa_thread_atexit_impl": 96}
 # (caller, callee): the chain ends here. The bytes that the callee still needs, and the reason.
 ENDS = {
     ("*", "os::sandbox::is_limited_slow"): (8, "a filter is looked for once, when the options are read; afterwards it is a leaf"),

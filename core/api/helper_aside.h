@@ -1,0 +1,35 @@
+// HelperAside: the helper is away while this lives, so that a call that changes credentials or namespaces reaches all threads. Keeps errno.
+#pragma once
+
+#include <errno.h>
+
+#include "core/api/helper.h"
+
+namespace seemalloc {
+
+class HelperAside {
+ public:
+  // Where the program has threads of its own, a call for the calling thread alone leaves the others as they are, and the helper too.
+  enum When { kNever, kIfAlone, kAlways };
+  explicit HelperAside(When when) : is_away_(when != kNever && steps_aside(when)) {}
+  HelperAside(const HelperAside&) = delete;
+  HelperAside& operator=(const HelperAside&) = delete;
+  ~HelperAside() {
+    if (!is_away_) return;
+    int saved_errno = errno;
+    helper_comes_back();
+    errno = saved_errno;
+  }
+
+ private:
+  static bool steps_aside(When when) {
+    int saved_errno = errno;
+    bool is_away = (when == kAlways || helper_is_only_other_thread()) && helper_steps_aside();
+    errno = saved_errno;
+    return is_away;
+  }
+
+  bool is_away_;
+};
+
+}  // namespace seemalloc
