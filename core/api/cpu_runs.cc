@@ -37,7 +37,7 @@ struct Variables {
   char path[kDumpPathBytes];  // empty: CPUPROFILE is not set
   bool named_after_process;   // it is a child's
   bool wall;
-  int signal;
+  std::atomic<int> signal;
   unsigned frequency;            // 0: not set
   std::atomic<unsigned> number;  // of profiles between two signals
 };
@@ -80,7 +80,7 @@ bool another_profiler_is_there() {
 void append_path(Text& path) {
   path << variables.path;
   if (variables.named_after_process) path << '_' << os::process_id();
-  if (variables.signal != 0) path << '.' << variables.number.load(std::memory_order_relaxed);
+  if (variables.signal.load(std::memory_order_relaxed) != 0) path << '.' << variables.number.load(std::memory_order_relaxed);
 }
 
 void read_variables() {
@@ -100,7 +100,7 @@ void read_variables() {
   variables.named_after_process = path.is_child();
   variables.wall = value_in(environ, "CPUPROFILE_REALTIME") != nullptr;
   constexpr unsigned kMostSignals = 64;
-  variables.signal = static_cast<int>(number_in("CPUPROFILESIGNAL", kMostSignals));
+  variables.signal.store(static_cast<int>(number_in("CPUPROFILESIGNAL", kMostSignals)), std::memory_order_relaxed);
   // More than gperftools' most is its most.
   variables.frequency = number_in("CPUPROFILE_FREQUENCY", 1000000000);
   if (variables.frequency > kMaxCpuFrequency) variables.frequency = kMaxCpuFrequency;
@@ -214,7 +214,7 @@ void install_signal(int signal) {
 
 int cpu_signal() {
   int chosen = static_cast<int>(options::get(options::Id::cpu_signal));
-  return chosen != 0 ? chosen : variables.signal;
+  return chosen != 0 ? chosen : variables.signal.load(std::memory_order_relaxed);
 }
 
 bool start_cpu_run() {
