@@ -391,7 +391,7 @@ TEST_F(AutoDump, ExitInTheMidstOfTheAllocatorWritesNothing) {
     heap::registry_lock().lock();
     exit(0);
   };
-  const char* said = "seemalloc: exit was called in a signal handler that has interrupted the allocator: what was to be written";
+  const char* said = "seemalloc: exit was called in a signal handler that interrupted the allocator: files requested at exit";
   for (const char* option : {"stats_at_exit", "dump_at_exit"}) EXPECT_EXIT(ends(option), testing::ExitedWithCode(0), said);
   EXPECT_EXIT(ends(nullptr), testing::ExitedWithCode(0), "^$");
   EXPECT_EQ(files().size(), 0u);

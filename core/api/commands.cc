@@ -27,7 +27,7 @@ void do_profile(Reply& reply, const char* name) {
   const ProfileKind* kind = find_profile_kind(name);
   if (kind == nullptr) {
     FixedText<400> problem;
-    problem << "no profile is called \"" << name << "\", expected one of ";
+    problem << "unknown kind of profile \"" << name << "\", expected one of ";
     list_profile_kinds(problem);
     return reply.error(problem.c_str());
   }
@@ -45,7 +45,7 @@ void do_baseline(Reply& reply, const char*) {
 // Writes the file that the program's own options name, and answers with the name. A client cannot name a path: the tool fetches the profile
 // and writes it itself.
 void do_dump(Reply& reply, const char* arguments) {
-  if (*arguments != 0) return reply.error("expected dump alone: this library writes to no path that a client names");
+  if (*arguments != 0) return reply.error("expected dump without arguments: clients cannot choose the path");
   FixedText<kDumpPathBytes> path;
   int result = dump_by_prefix(DumpReason::kAsked, path);
   if (result == 0) return reply.text(path);
@@ -111,7 +111,7 @@ void do_set(Reply& reply, const char* arguments) {
   options::Id id;
   if (options::find(arguments, name_length, &id) && options::row(id).kind == options::Kind::kText &&
       options::row(id).when == options::When::kAny) {
-    return reply.error("names of files are the program's to choose, in SEEMALLOC_CONF or by its own calls: ", options::row(id).name);
+    return reply.error("only the program itself can set file names, in SEEMALLOC_CONF or by its own calls: ", options::row(id).name);
   }
   FixedText<400> problem;
   if (set_option(arguments, name_length, value, problem) != SetOption::kDone) return reply.error(problem.c_str());
@@ -128,7 +128,7 @@ void answer_start(Reply& reply) {
   unsigned reader = 0;
   switch (start_trace(&reader)) {
     case TraceStart::kNoMemory: return reply.error("no memory for the trace");
-    case TraceStart::kTooManyReaders: return reply.error("too many are tracing it already");
+    case TraceStart::kTooManyReaders: return reply.error("too many traces are running already");
     case TraceStart::kStarted: break;
   }
   FixedText<32> name;
@@ -197,10 +197,10 @@ void answer_cpu_stop(Reply& reply, const char* argument) {
   if (*argument == 0) return stop_cpu_profile() ? reply.text("") : reply.error("no CPU profile is running");
   uint64_t number = 0;
   const char* at = argument;
-  if (!take_number(&at, &number) || *at != 0) return reply.error("expected the number that cpu start has answered: ", argument);
+  if (!take_number(&at, &number) || *at != 0) return reply.error("expected the number returned by cpu start: ", argument);
   CpuTaken taken{};
   switch (take_cpu_profile(number, true, &taken)) {
-    case CpuTake::kReplaced: return reply.error("there is no such CPU profile any more: another has begun since");
+    case CpuTake::kReplaced: return reply.error("no such CPU profile: another one has started since");
     case CpuTake::kNoMemory: return reply.error("no memory for the profile");
     case CpuTake::kTaken: break;
   }

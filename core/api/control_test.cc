@@ -180,9 +180,9 @@ TEST_F(ControlTest, WithoutADescriptorOrRandomBitsThereIsNoProof) {
 TEST_F(ControlTest, NoPathOfAClientsIsOpened) {
   int fd = connect_proven();
   std::string file = folder_ + "/profile";
-  EXPECT_EQ(ask(fd, "dump " + file).rfind("error expected dump alone", 0), 0u);
+  EXPECT_EQ(ask(fd, "dump " + file).rfind("error expected dump without arguments", 0), 0u);
   for (const char* option : {"dump_prefix", "dump_at_exit", "stats_at_exit"}) {
-    EXPECT_EQ(ask(fd, std::string("set ") + option + " " + file).rfind("error names of files are the program's", 0), 0u) << option;
+    EXPECT_EQ(ask(fd, std::string("set ") + option + " " + file).rfind("error only the program itself can set file names", 0), 0u) << option;
     EXPECT_EQ(ask(fd, std::string("get ") + option), "ok 0\n");
   }
   EXPECT_FALSE(std::filesystem::exists(file));
@@ -400,7 +400,7 @@ TEST_F(ControlTest, AnotherPlaceIsTakenAndTheCauseKept) {
       {"it is a file or a link", [&] { std::filesystem::create_symlink(elsewhere, sockets); }},
   };
   if (geteuid() == 0) {
-    cases.push_back({"another user has made it", [&] {
+    cases.push_back({"it belongs to another user", [&] {
                        mkdir(sockets.c_str(), 0700);
                        EXPECT_EQ(chown(sockets.c_str(), 65534, 65534), 0);
                      }});

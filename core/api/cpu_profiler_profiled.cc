@@ -370,7 +370,7 @@ const char* text_of(CpuStart result) {
     case CpuStart::kSignalInUse: return "the program handles SIGPROF itself";
     case CpuStart::kTimerInUse: return "the program uses the profiling timer itself (ITIMER_PROF)";
     case CpuStart::kNoMemory: return "no memory for the profile";
-    case CpuStart::kNoTimers: return "the kernel gives no timers (ulimit -i limits them; in a sandbox there are none)";
+    case CpuStart::kNoTimers: return "the kernel refused the timers (ulimit -i limits them; a sandbox has none)";
   }
   return "";
 }

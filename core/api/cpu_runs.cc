@@ -175,7 +175,7 @@ void write(bool ended) {
   append_name(name);
   CpuTaken taken{};
   CpuTake result = take_cpu_profile(run_number, ended, &taken);
-  if (result == CpuTake::kReplaced) return complain_of(name.c_str(), ": others have ended it and begun another one; it is lost");
+  if (result == CpuTake::kReplaced) return complain_of(name.c_str(), ": another caller ended it and started a new one; the profile is lost");
   int error = kDumpNoMemory;
   if (result == CpuTake::kTaken) {
     error = is_by_variable() ? write_profile_as(taken.profile, name.c_str()) : write_profile(taken.profile, name.c_str());
@@ -222,8 +222,8 @@ bool start_cpu_run() {
   if (!chosen) read_variables();
   if (!chosen && !is_by_variable()) return false;
   if (cpu_signal() != 0 && options::get(options::Id::helper) == 0) {
-    warn(is_by_variable() ? "CPUPROFILESIGNAL: nobody would follow the signal with helper:0; ignored"
-                          : "cpu_signal: nobody would follow the signal with helper:0; ignored");
+    warn(is_by_variable() ? "CPUPROFILESIGNAL: no helper thread handles the signal (helper:0); ignored"
+                          : "cpu_signal: no helper thread handles the signal (helper:0); ignored");
   } else if (cpu_signal() != 0) {
     install_signal(cpu_signal());
   } else {

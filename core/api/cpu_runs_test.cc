@@ -75,7 +75,7 @@ TEST(CpuRuns, WithoutAHelperNobodyFollowsTheSignal) {
   OptionForTest helper(Id::helper, "0"), signal(Id::cpu_signal, "12");
   testing::internal::CaptureStderr();
   start_cpu_run();
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "seemalloc: cpu_signal: nobody would follow the signal with helper:0; ignored\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "seemalloc: cpu_signal: no helper thread handles the signal (helper:0); ignored\n");
 }
 
 // The helper writes when the second signal comes; the process that ends meanwhile would lose the file.

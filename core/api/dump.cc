@@ -101,7 +101,7 @@ int write_profile_as(const ProfileBytes& profile, const char* path) { return cou
 
 namespace {
 constexpr const char* kReasons[kDumpReasons] = {"dump_alloc_interval", "dump_inuse_interval", "dump_growth_interval",
-                                                "dump_time_interval", "dump_on_failure", "dump_signal", "asked for", "at exit"};
+                                                "dump_time_interval", "dump_on_failure", "dump_signal", "requested", "at exit"};
 
 void say(DumpReason reason, const char* path) {
   if (options::get(Id::verbose) == 0) return;
@@ -153,9 +153,9 @@ void write_statistics_to(const char* pattern) {
 void say_what_is_left(const char* profile) {
   SamplingReport r = sampling_report();
   FixedText<kDumpPathBytes + 256> line;
-  line << "still in use at exit: about " << r.estimate_bytes << " bytes (standard error " << r.estimate_stderr_bytes << "), by "
+  line << "still in use at exit: about " << r.estimate_bytes << " bytes (standard error " << r.estimate_stderr_bytes << "), estimated from "
        << r.live_samples << " samples";
-  if (*profile != 0) line << "; `seemalloc top " << profile << "` shows whose";
+  if (*profile != 0) line << "; `seemalloc top " << profile << "` shows the call stacks";
   warn(line.c_str());
 }
 

@@ -270,7 +270,7 @@ void read_jemalloc(const char* text) {
   choose_if(conf, JemallocName::background_thread, Id::helper);
   if (conf.is_on(JemallocName::stats_print)) choose(Id::stats_print, 1);
   if (conf.is_on(JemallocName::confirm_conf)) choose(Id::verbose, 1);
-  if (!good && conf.is_on(JemallocName::abort_conf)) fatal_text("MALLOC_CONF: abort_conf:true, and not all of it was understood");
+  if (!good && conf.is_on(JemallocName::abort_conf)) fatal_text("MALLOC_CONF: aborted because of the errors above (abort_conf:true)");
 }
 
 }  // namespace
@@ -288,7 +288,7 @@ void read_foreign_options(char** environment, void (*report)(const char* line)) 
 void report_options_without_effect(void (*report)(const char* line)) {
   if (without_effect_count == 0 || options::get(Id::verbose) == 0) return;
   FixedText<500> line;
-  line << "without effect here: ";
+  line << "settings without effect: ";
   for (unsigned i = 0; i < without_effect_count && i < kMostWithoutEffect; i++) line << (i != 0 ? ", " : "") << without_effect[i];
   if (without_effect_count > kMostWithoutEffect) line << " and others";
   report(line.c_str());

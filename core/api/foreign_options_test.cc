@@ -222,7 +222,7 @@ TEST_F(ForeignOptions, WhatJemallocWouldNotTakeIsReportedAndTheRestRead) {
             "stats_print:1");
   ASSERT_EQ(lines.size(), 8u);
   EXPECT_EQ(lines[0], "MALLOC_CONF: bad pair \"prof:yes\" ignored; expected true or false");
-  EXPECT_EQ(lines[1], "MALLOC_CONF: bad pair \"colour:red\" ignored; no option of jemalloc's that is known here; see docs/migrating.md");
+  EXPECT_EQ(lines[1], "MALLOC_CONF: bad pair \"colour:red\" ignored; unknown option; see docs/migrating.md");
   // As jemalloc, it reads no further where it cannot tell names from values.
   for (const char* rest : {"prof", "pr of:true,stats_print:true", ":1", ",stats_print:true", "prof;true,stats_print:true"}) {
     EXPECT_EQ(changed_by_conf("dirty_decay_ms:7," + std::string(rest)), "purge_delay:7") << rest;
@@ -246,7 +246,7 @@ TEST_F(ForeignOptions, WhatHasNoEffectIsNamedOnRequest) {
   ASSERT_TRUE(options::set(Id::verbose, "1", 1, problem));
   report_options_without_effect(keep);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_EQ(lines[0], "without effect here: HEAP_PROFILE_MMAP, HEAP_PROFILE_BUFFER_SIZE, CPUPROFILE_PER_THREAD_TIMERS, "
+  EXPECT_EQ(lines[0], "settings without effect: HEAP_PROFILE_MMAP, HEAP_PROFILE_BUFFER_SIZE, CPUPROFILE_PER_THREAD_TIMERS, "
                       "CPUPROFILE_TIMER_SIGNAL, narenas, tcache, hpa_, lg_chunk");
 }
 

@@ -25,7 +25,7 @@ namespace {
   Text &path = texts->path, &line = texts->line;
   int result = may_lock() ? dump_by_prefix(DumpReason::kFailure, path) : kWouldDeadlock;
   line << "heap_limit of " << options::get(options::Id::heap_limit) << " bytes reached: " << pages::backing.total_bytes()
-       << " in use, " << bytes << " more wanted; ";
+       << " in use, " << bytes << " more requested; ";
   if (result == 0) {
     line << "heap profile: " << path.c_str();
   } else {

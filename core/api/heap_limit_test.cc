@@ -202,7 +202,7 @@ TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
     fill(500, 100 * MiB);
   };
   EXPECT_EXIT(pass_the_limit(), testing::KilledBySignal(SIGABRT),
-              "seemalloc: heap_limit of [0-9]+ bytes reached: [0-9]+ in use, [0-9]+ more wanted; heap profile: .*heap.pb");
+              "seemalloc: heap_limit of [0-9]+ bytes reached: [0-9]+ in use, [0-9]+ more requested; heap profile: .*heap.pb");
   unsigned profiles = 0;
   for (auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
     if (entry.path().string().find("limit_test_" + std::to_string(getpid())) == std::string::npos) continue;
@@ -213,7 +213,7 @@ TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
   EXPECT_EQ(profiles, 1u);
   // Without a place for the profile it still ends, and says so.
   set("dump_prefix", "/nowhere/at/all");
-  EXPECT_EXIT(pass_the_limit(), testing::KilledBySignal(SIGABRT), "more wanted; no heap profile \\(errno 2\\)");
+  EXPECT_EXIT(pass_the_limit(), testing::KilledBySignal(SIGABRT), "more requested; no heap profile \\(errno 2\\)");
   // A signal handler that has interrupted a holder of one of our locks would wait for itself.
   set("dump_prefix", prefix);
   auto pass_it_in_a_handler = [&] {
@@ -221,7 +221,7 @@ TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
     count_held(+1);
     pass_the_limit();
   };
-  EXPECT_EXIT(pass_it_in_a_handler(), testing::KilledBySignal(SIGABRT), "more wanted; no heap profile \\(errno 35\\)");
+  EXPECT_EXIT(pass_it_in_a_handler(), testing::KilledBySignal(SIGABRT), "more requested; no heap profile \\(errno 35\\)");
   set("heap_limit_action", "fail");
   set("dump_prefix", "");
   set("sample", "512K");

@@ -246,7 +246,7 @@ void start_helper_at_load() {
 namespace {
 void say_that_nothing_is_written() {
   if (!dumps_at_exit() && !cpu_run_is_running()) return;
-  warn("exit was called in a signal handler that has interrupted the allocator: what was to be written at exit is not");
+  warn("exit was called in a signal handler that interrupted the allocator: files requested at exit are not written");
 }
 }  // namespace
 

@@ -24,7 +24,7 @@ constexpr Row kRows[] = {
     {JemallocName::dirty_decay_ms, "dirty_decay_ms", Kind::kNumber, "expected milliseconds, or -1 (never)", -1, INT64_MAX},
     {JemallocName::muzzy_decay_ms, "muzzy_decay_ms", Kind::kNumber, "expected milliseconds, or -1 (never)", -1, INT64_MAX},
     {JemallocName::lg_dirty_mult, "lg_dirty_mult", Kind::kNumber, "expected a number from -1 (never) to 63", -1, 63},
-    {JemallocName::prof_prefix, "prof_prefix", Kind::kText, "expected a text of fewer than 256 bytes"},
+    {JemallocName::prof_prefix, "prof_prefix", Kind::kText, "expected fewer than 256 bytes"},
 };
 #undef SWITCH
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(JemallocName::kCount));
@@ -128,7 +128,7 @@ const char* JemallocConf::set(const char* name, size_t name_length, const char* 
     if (text_equal(name, name_length, kRows[i].text)) return set_known(i, value, length);
   }
   const char* known = idle_name(name, name_length);
-  if (known == nullptr) return "no option of jemalloc's that is known here; see docs/migrating.md";
+  if (known == nullptr) return "unknown option; see docs/migrating.md";
   idle(known);
   return nullptr;
 }

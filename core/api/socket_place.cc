@@ -49,14 +49,14 @@ struct Why {
   const char* text;
 };
 constexpr Why kWhy[] = {
-    {os::kFolderOfAnother, "another user has made it"},
+    {os::kFolderOfAnother, "it belongs to another user"},
     {os::kNoFolder, "it is a file or a link"},
     {os::kFolderOpen, "it is open to other users"},
     {-98, "another process listens there"},
     {-30, "read-only file system"},
-    {-28, "no space is left"},
+    {-28, "no space left"},
     {-13, "permission denied"},
-    {-2, "there is no such folder"},
+    {-2, "no such folder"},
 };
 
 void append_why(int problem, Text& out) {

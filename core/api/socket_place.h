@@ -20,7 +20,7 @@ int open_socket(Text& path);
 // It is closed; or, in the child of fork, it is the parent's.
 void forget_socket();
 
-// {"path":"/tmp/…/12.sock","refused":[{"folder":"/tmp/…","why":"no space is left"}]}; no path where there is no socket.
+// {"path":"/tmp/…/12.sock","refused":[{"folder":"/tmp/…","why":"no space left"}]}; no path where there is no socket.
 void write_socket_json(Text& out);
 
 }  // namespace seemalloc

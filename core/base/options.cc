@@ -146,7 +146,7 @@ void unchoose(Id id) {
 
 bool set_text(Id id, const char* value, size_t length, Text& problem) {
   if (length >= kMaxTextBytes) {
-    problem << "a text of fewer than " << uint64_t{kMaxTextBytes} << " bytes";
+    problem << "fewer than " << uint64_t{kMaxTextBytes} << " bytes";
     return false;
   }
   char* text = texts[static_cast<size_t>(id)];
@@ -242,7 +242,7 @@ void print_expected(Id id, Text& out) {
       print_words(id, out);
       return;
     case Kind::kText:
-      out << "a text";
+      out << "text";
       return;
     case Kind::kBytes:
     case Kind::kMilliseconds:

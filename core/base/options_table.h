@@ -13,98 +13,110 @@
 OPTION(sample, kBytes, 512 * KiB, 0, TiB, kAny,
        "mean number of allocated bytes between two heap samples; 1 records every allocation, 0 turns sampling off")
 OPTION(sample_limit, kCount, 10000, 0, 1000000000, kAny,
-       "samples that a thread takes in a second of its CPU time at most, by a longer interval (each sample knows its own); without a limit "
-       "while the heap grows, and where it is larger than 200 MiB; 0: no limit at all. Not for sample:1")
-OPTION(stack_depth, kCount, 64, 4, 128, kAny, "frames kept of each sampled stack; deeper stacks are cut and counted")
+       "maximum number of samples per second of a thread's CPU time; a thread that exceeds it gets a longer sampling interval "
+       "(each sample records its own interval). Not enforced while the heap grows or is larger than 200 MiB. 0: no limit. No "
+       "effect with sample:1")
+OPTION(stack_depth, kCount, 64, 4, 128, kAny,
+       "maximum number of frames recorded per sampled stack; deeper stacks are truncated and counted")
 OPTION(free_stacks, kChoice, 1, 0, 2, kAny,
-       "of which sampled blocks the stack that frees them is recorded, for profiles of the kind deaths: off, sampled (not where "
-       "sample:1 records everything), all")
+       "for which sampled blocks the call stack that frees them is recorded (profiles of the kind deaths): off (none), sampled "
+       "(all, but none with sample:1, which records every allocation), all")
 OPTION(python_frames, kSwitch, 0, 0, 1, kAny,
-       "show the functions of Python programs (CPython 3.11 to 3.13) in place of the interpreter's frames, in profiles of heap and CPU: "
-       "a few microseconds more for each sample of a Python thread")
+       "show Python functions (CPython 3.11 to 3.13) instead of the interpreter's frames in heap and CPU profiles; costs a "
+       "few microseconds more per sample of a Python thread")
 OPTION(baseline_after, kMilliseconds, 0, 0, 3600000, kStart,
-       "set the baseline of profiles of the kind since so long after the start (in a child of fork: after the fork), when the program has warmed up; 0: it is set by "
-       "`seemalloc baseline` or the API only. Needs the helper")
+       "time after program start (in a forked child: after the fork) at which the baseline of profiles of the kind since is "
+       "set, for programs that warm up first; 0: only `seemalloc baseline` or the API sets it. Requires the helper thread")
 OPTION(purge, kChoice, 0, 0, 2, kAny,
-       "when free memory goes back to the system by itself: balanced (purge_delay after it was freed), eager (at once), never; on "
-       "and off are balanced and never")
+       "when free memory is returned to the OS automatically: balanced (purge_delay after it was freed), eager (immediately; "
+       "ranges below 64 KiB about 0.1 s later), never; on means balanced, off means never")
 OPTION(purge_delay, kAutoMilliseconds, 1000, 0, 3600000, kAny,
-       "how long a free page stays with the process before it is given back to the system; 0 gives back at once; auto: 1000 at first, "
-       "then by how much of what went is wanted again. Short name: delay")
+       "how long a free page is kept before it is returned to the OS; 0 is the same as purge:eager; auto starts at 1000 and "
+       "adapts between 250 and 30000 to how much of the returned memory the program soon needs again. Short name: delay")
 OPTION(free_ratio, kCount, 0, 0, 1000000000, kAny,
-       "free memory that has not gone back yet is at most what is in use divided by this (2 MiB are always allowed): what is more goes "
-       "at once; 0: as purge sees fit. Not with purge:never")
+       "cap free memory that is still resident at in-use memory / N (but not below 2 MiB); the excess is returned to the OS "
+       "without waiting for purge_delay. 0: no such cap. No effect with purge:never")
 OPTION(purge_free, kSwitch, 0, 0, 1, kAny,
-       "leave free pages to the kernel, which takes them when memory is short (MADV_FREE), instead of giving them back: fewer page "
-       "faults, but RSS does not fall until then")
+       "mark free pages for the kernel (MADV_FREE) instead of returning them: fewer page faults, but RSS does not fall until "
+       "the kernel is short of memory and takes them. Explicit purges and purges under memory pressure still return them")
 OPTION(huge_pages, kSwitch, 1, 0, 1, kAny,
-       "let a heap of more than 64 MiB grow by huge pages (2 MiB) while the kernel gives them quickly, and move what stays dense "
-       "to them; smaller heaps have small pages; off: as the system is set")
+       "let a heap of more than 64 MiB grow by huge pages (2 MiB) while the kernel provides them quickly, and move dense "
+       "regions onto huge pages; smaller heaps use small pages. off: leave huge pages to the system's setting")
 OPTION(thread_cache, kBytes, 32 * MiB, 64 * KiB, TiB, kAny,
-       "bytes of free blocks that threads together aim to keep for themselves at most; not strict: a thread gives up what is beyond it "
-       "when it comes to look, a sleeping one never does, and the list and the span that each has in use of each size class are not counted")
+       "soft limit on the free blocks that all threads together cache. A thread enforces it while it allocates, so a sleeping "
+       "thread keeps its blocks; the free list and the current span of each size class are not counted")
 OPTION(pressure, kSwitch, 1, 0, 1, kAny,
-       "give free memory back early while the cgroup's memory limit is near or the kernel reports that memory is short; not with "
-       "purge:never")
+       "return free memory early while the cgroup's memory limit is near or the kernel reports memory pressure; no effect "
+       "with purge:never")
 OPTION(heap_soft_limit, kBytes, 0, 0, 1024 * TiB, kAny,
-       "while the heap has more bytes than this from the system, all that is free is given back before it grows; 0: no limit")
+       "while the heap holds more than this many bytes from the OS, return all free memory before the heap grows; 0: no limit")
 OPTION(heap_limit, kBytes, 0, 0, 1024 * TiB, kAny,
-       "most bytes that the heap may have from the system; what does not fit once all that is free has been given back is "
-       "refused, see heap_limit_action; 0: no limit")
+       "maximum number of bytes that the heap may take from the OS; an allocation that does not fit after all free memory has "
+       "been returned fails, see heap_limit_action. 0: no limit")
 OPTION(heap_limit_action, kChoice, 0, 0, 1, kAny,
-       "what is done about an allocation beyond heap_limit: fail (null and ENOMEM; operator new throws), abort (a line on "
-       "stderr, a heap profile named after dump_prefix, SIGABRT)")
+       "what happens to an allocation that would exceed heap_limit: fail (it returns null with ENOMEM; operator new throws), "
+       "abort (one line on stderr, a heap profile named after dump_prefix, SIGABRT)")
 OPTION(foreign, kChoice, 0, 0, 2, kAny,
-       "free and its family with a pointer that is not from this heap: pass (a block of the C library's malloc, or of an allocator loaded "
-       "behind this one, goes back to it; any other pointer ends the program, with a line that says where it leads), report (like pass, but "
-       "the program goes on), fatal (a block of another allocator ends the program, too)")
-OPTION(helper, kSwitch, 1, 0, 1, kStart, "start a helper thread (control socket, timed purge) once the heap is worth it. 0: free memory goes back only while the "
-       "program allocates or frees, so a process that rests keeps it; purge:eager gives it back when it is freed")
+       "what free and its family do with a pointer that is not from this heap: pass (a block of the C library's malloc, or of "
+       "an allocator loaded behind this one, is handed to that allocator; any other pointer ends the program with a line that "
+       "tells which memory it points to), report (like pass, but the program continues), fatal (a block of another allocator "
+       "also ends the program)")
+OPTION(helper, kSwitch, 1, 0, 1, kStart,
+       "start a helper thread (control socket, timed purge) once the heap outgrows its first 2 MiB. 0: memory is returned "
+       "only while the program allocates or frees, so an idle process keeps its free memory; with purge:eager it is returned "
+       "when it is freed")
 OPTION(sandbox, kChoice, 0, 0, 2, kStart,
-       "which system calls the library makes: auto: all, until the process is under a seccomp filter of its own or was started under one "
-       "with no_new_privs outside of a container; on: no others than malloc's (mmap, munmap, mremap, madvise, futex; mprotect while the "
-       "process starts); off: all, whatever filters there are")
+       "which system calls the library makes: auto (all, but only those of on once the process has installed a seccomp "
+       "filter, or if it was started under a filter with no_new_privs outside a container), on (only those that malloc needs: "
+       "mmap, munmap, mremap, madvise, futex, and mprotect during process start), off (all, regardless of filters)")
 OPTION(socket, kSwitch, 1, 0, 1, kStart, "serve the control socket")
-OPTION(at_start, kSwitch, 0, 0, 1, kStart, "start the helper thread when the program starts instead of when the heap grows")
+OPTION(at_start, kSwitch, 0, 0, 1, kStart, "start the helper thread at program start instead of when the heap grows")
 OPTION(socket_dir, kText, 0, 0, 0, kStart,
-       "folder of the control socket, tried before /tmp/seemalloc-UID, $XDG_RUNTIME_DIR/seemalloc-UID and /dev/shm/seemalloc-UID; it must belong "
-       "to this user and be closed to others (0700)")
+       "directory of the control socket, tried before /tmp/seemalloc-UID, $XDG_RUNTIME_DIR/seemalloc-UID and "
+       "/dev/shm/seemalloc-UID; it must belong to this user and be closed to others (mode 0700)")
 OPTION(dump_at_exit, kText, 0, 0, 0, kAny,
-       "write a heap profile to this file at exit; %p is the process id, %n a count, %t the time in seconds since 1970")
+       "write a heap profile to this file at exit; %p is the process id, %n a sequence number, %t the time in seconds since "
+       "1970")
 OPTION(stats_at_exit, kText, 0, 0, 0, kAny,
        "write the statistics (JSON) to this file at exit; %p, %n and %t as in dump_at_exit")
-OPTION(dump_signal, kCount, 0, 0, 64, kStart, "on this signal number write a heap profile to dump_prefix; 0 is off")
+OPTION(dump_signal, kCount, 0, 0, 64, kStart,
+       "number of the signal on which a heap profile named after dump_prefix is written; 0: off")
 OPTION(dump_prefix, kText, 0, 0, 0, kAny,
-       "start of the names of profiles that are not given a name (default: seemalloc); %p is the process id, %n a count, %t the "
-       "time in seconds since 1970")
+       "prefix of the names of profiles that have no file name of their own (default: seemalloc; with dump_names:jemalloc, "
+       "jeprof); %p is the process id, %n a sequence number, %t the time in seconds since 1970")
 OPTION(dump_names, kChoice, 0, 0, 2, kAny,
-       "how names go on behind dump_prefix: seemalloc (PREFIX.PID.N.heap.pb), gperftools (PREFIX.0001.heap), jemalloc "
-       "(PREFIX.PID.N.i0.heap); the last two take % as it is")
+       "form of the names that follow dump_prefix: seemalloc (PREFIX.PID.N.heap.pb), gperftools (PREFIX.0001.heap), jemalloc "
+       "(PREFIX.PID.N.i0.heap); the last two do not expand %")
 OPTION(dump_alloc_interval, kBytes, 0, 0, 1024 * TiB, kAny,
-       "write a heap profile to dump_prefix each time so many bytes have been allocated (by the samples); 0 is off")
+       "write a heap profile named after dump_prefix each time this many more bytes have been allocated (estimated from "
+       "samples); 0: off")
 OPTION(dump_inuse_interval, kBytes, 0, 0, 1024 * TiB, kAny,
-       "write a heap profile to dump_prefix each time so many bytes more are in use than ever at such a dump (by the samples: exactly "
-       "with sample:1); 0 is off")
+       "write a heap profile named after dump_prefix each time bytes in use exceed those at all earlier dumps of this kind by "
+       "this many (estimated from samples, exact with sample:1); 0: off")
 OPTION(dump_growth_interval, kBytes, 0, 0, 1024 * TiB, kAny,
-       "write a heap profile to dump_prefix each time the heap has so many bytes more from the system than ever at such a dump; "
-       "0 is off")
+       "write a heap profile named after dump_prefix each time the heap holds this many bytes more from the OS than at all "
+       "earlier dumps of this kind; 0: off")
 OPTION(dump_time_interval, kCount, 0, 0, 31536000, kAny,
-       "write a heap profile to dump_prefix every so many seconds, also while the process is idle; 0 is off")
+       "write a heap profile named after dump_prefix every N seconds, also while the process is idle; 0: off")
 OPTION(dump_on_failure, kSwitch, 0, 0, 1, kAny,
-       "write a heap profile to dump_prefix when an allocation fails for want of memory or at heap_limit, every 10 s at most")
+       "write a heap profile named after dump_prefix when an allocation fails because memory is exhausted or heap_limit is "
+       "reached, at most once every 10 s")
 OPTION(dump_keep, kCount, 0, 0, 1000, kAny,
-       "so many of the profiles written by themselves (dump_*_interval, dump_on_failure) are kept, older ones removed; 0 keeps all")
-OPTION(dump_final, kSwitch, 0, 0, 1, kAny, "write a heap profile to dump_prefix at exit")
-OPTION(leak_summary, kSwitch, 0, 0, 1, kAny, "at exit say on standard error how much is still in use")
-OPTION(stats_print, kSwitch, 0, 0, 1, kAny, "at exit print the statistics of malloc_stats() on standard error; libseemalloc_compat: jemalloc's")
+       "number of automatically written profiles (dump_*_interval, dump_on_failure) to keep; older ones are removed. 0: keep "
+       "all")
+OPTION(dump_final, kSwitch, 0, 0, 1, kAny, "write a heap profile named after dump_prefix at exit")
+OPTION(leak_summary, kSwitch, 0, 0, 1, kAny, "at exit, report on standard error how much memory is still in use")
+OPTION(stats_print, kSwitch, 0, 0, 1, kAny,
+       "at exit, print the statistics of malloc_stats() on standard error; libseemalloc_compat prints them in jemalloc's form")
 OPTION(verbose, kSwitch, 0, 0, 1, kAny,
-       "say on standard error which profiles are written, and which settings of other allocators have no effect")
+       "report on standard error which profiles are written, and which settings of other allocators have no effect")
 OPTION(cpu_profile, kText, 0, 0, 0, kStart,
-       "profile the CPU time of the whole run and write the profile to this file at exit; %p is the process id, %n a count; without %p "
-       "a forked child's file has _PID behind the name")
-OPTION(cpu_frequency, kCount, 100, 1, 4000, kAny, "times that each thread is interrupted in a second of its CPU time while that is profiled")
+       "profile the CPU time of the whole run and write the profile to this file at exit; %p is the process id, %n a sequence "
+       "number; without %p, _PID is appended to the name of a forked child's file")
+OPTION(cpu_frequency, kCount, 100, 1, 4000, kAny,
+       "interrupts of each thread per second of its CPU time (with cpu_clock:wall, per second) during a CPU profile")
 OPTION(cpu_clock, kChoice, 0, 0, 1, kAny,
-       "the time that a CPU profile counts: cpu (that threads run), wall (that passes; interrupts sleeping threads, too)")
+       "what a CPU profile measures: cpu (CPU time of threads), wall (elapsed time; interrupts sleeping threads, too)")
 OPTION(cpu_signal, kCount, 0, 0, 64, kStart,
-       "on this signal number a CPU profile begins, on the next one it ends and is written to cpu_profile or, named after dump_prefix, "
-       "PREFIX.PID.N.cpu.pb; 0 is off")
+       "number of the signal that starts a CPU profile; the next such signal ends it and writes it to cpu_profile or, if that "
+       "is not set, to PREFIX.PID.N.cpu.pb named after dump_prefix. 0: off")

@@ -146,7 +146,7 @@ bool start_cpu(const char* path) {
 void write_cpu(bool ended) {
   CpuTaken taken{};
   CpuTake result = take_cpu_profile(cpu_number, ended, &taken);
-  if (result == CpuTake::kReplaced) return complain("CPU profile", cpu_path, "others have ended it and begun another one; it is lost");
+  if (result == CpuTake::kReplaced) return complain("CPU profile", cpu_path, "another caller ended it and started a new one; the profile is lost");
   bool written = result == CpuTake::kTaken && write_profile_as(taken.profile, cpu_path) == 0;
   if (result == CpuTake::kTaken) give_back(taken.profile);
   if (!written) complain("CPU profile", cpu_path, "could not be written");
@@ -194,7 +194,7 @@ SEEMALLOC_EXPORT void HeapProfilerStart(const char* prefix) {
   if (text_length(prefix) >= options::kMaxTextBytes) return complain_of_length("HeapProfilerStart", "prefix", options::kMaxTextBytes, prefix);
   LockGuard guard(heap_lock);
   if (heap_is_profiled()) return;
-  if (!begin_absolute_anew()) return complain("heap profile", prefix, "there is no memory to begin it");
+  if (!begin_absolute_anew()) return complain("heap profile", prefix, "no memory to start it");
   keep_options();
   choose_options(prefix);
   record_all();
@@ -253,7 +253,7 @@ struct State {
 
 SEEMALLOC_EXPORT int ProfilerStartWithOptions(const char* path, const Options* options) {
   if (options != nullptr && options->filter_in_thread != nullptr) {
-    complain("CPU profile", path != nullptr ? path : "", "a filter of threads is not supported");
+    complain("CPU profile", path != nullptr ? path : "", "filtering threads is not supported");
     return 0;
   }
   return start_cpu(path) ? 1 : 0;

@@ -323,7 +323,7 @@ TEST_F(Profilers, ThoseOfOthersAreLeftAlone) {
   testing::internal::CaptureStderr();
   ProfilerFlush();
   ProfilerStop();
-  std::string line = "seemalloc: CPU profile " + in("p") + ": others have ended it and begun another one; it is lost\n";
+  std::string line = "seemalloc: CPU profile " + in("p") + ": another caller ended it and started a new one; the profile is lost\n";
   EXPECT_EQ(testing::internal::GetCapturedStderr(), line + line);
   EXPECT_EQ(files(), Names{});
   EXPECT_EQ(seemalloc_cpu_running(nullptr), 1);
@@ -391,7 +391,7 @@ TEST_F(Profilers, CPUPROFILEIsCheckedAtTheStart) {
   setenv("CPUPROFILE", in("p").c_str(), 1);
   setenv("CPUPROFILESIGNAL", "12", 1);
   OptionForTest helper(Id::helper, "0");
-  refused("CPUPROFILESIGNAL: nobody would follow the signal with helper:0; ignored");
+  refused("CPUPROFILESIGNAL: no helper thread handles the signal (helper:0); ignored");
   unsetenv("CPUPROFILESIGNAL");
   setenv("CPUPROFILE", (folder_ + "/" + std::string(600, 'x')).c_str(), 1);
   refused("CPUPROFILE: ignored, expected a path of fewer than 480 bytes: /tmp/");

@@ -144,11 +144,11 @@ void print_place(Place place, const char* file, Text& out) {
   switch (place) {
     case Place::kUnknown: return;
     case Place::kUnmapped: out << "nothing is mapped there"; return;
-    case Place::kNoAccess: out << "memory that may not be read"; break;
+    case Place::kNoAccess: out << "unreadable memory"; break;
     case Place::kOwnStack: out << "this thread's stack"; return;
     case Place::kOwnStackOrData: out << "this thread's stack or thread-local data"; return;
     case Place::kMainStack: out << "the main thread's stack"; return;
-    case Place::kCHeap: out << "the C library's heap, but no block in use"; return;
+    case Place::kCHeap: out << "the C library's heap, but not an allocated block"; return;
     case Place::kCode: out << "code"; break;
     case Place::kStaticData: out << "static data"; break;
     case Place::kConstantData: out << "constant data"; break;

@@ -123,7 +123,7 @@ void refuse(const char* why) {
   if (refused) return;
   refused = true;
   FixedText<256> line;
-  line << "python_frames: " << why << "; Python functions are shown as the interpreter's";
+  line << "python_frames: " << why << "; Python functions are shown as interpreter frames";
   warn(line.c_str());
 }
 
@@ -136,7 +136,7 @@ void refuse_version(const Symbols& symbols) {
   } else {
     why << "before 3.11";
   }
-  why << " is none that is known (3.11, 3.12 and 3.13, with the global lock, as released)";
+  why << " is not supported (3.11, 3.12 and 3.13 are, as released and with the global interpreter lock)";
   refuse(why.c_str());
 }
 
@@ -165,7 +165,7 @@ void follow_python_option(bool on) {
     if (layout == nullptr) {
       refuse_version(symbols);
     } else if (!make_names()) {
-      refuse("no memory for the names");
+      refuse("no memory for function names");
     } else {
       // Handlers may be reading it: it is the same each time.
       if (here.layout == nullptr) {

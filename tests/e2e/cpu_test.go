@@ -17,7 +17,7 @@ import (
 	"seemalloc/tool/attach"
 )
 
-// cpuReport is what `cpu --json` prints, as far as it is looked at.
+// cpuReport is the part of `cpu --json` that the tests read.
 type cpuReport struct {
 	Type      string
 	Total     int64
@@ -55,7 +55,7 @@ func (r cpuReport) cum(name string) int64 {
 	return 0
 }
 
-// expectTwoToOne checks what burn.cc does, within the error of so many samples.
+// expectTwoToOne checks the ratio that burn.cc produces, within the error of this number of samples.
 func (r cpuReport) expectTwoToOne(t *testing.T) {
 	t.Helper()
 	two, one := float64(r.cum("burn_two")), float64(r.cum("burn_one"))
@@ -77,7 +77,7 @@ func TestCPUOfAProcess(t *testing.T) {
 	waitFor(t, socketOf(p.pid))
 	file := filepath.Join(t.TempDir(), "cpu.pb.gz")
 	var r cpuReport
-	for seconds := 2; seconds < 200 && r.CPU.Samples < 100; seconds *= 2 { // where the machine is busy it takes longer to see enough
+	for seconds := 2; seconds < 200 && r.CPU.Samples < 100; seconds *= 2 { // on a busy machine it takes longer to see enough
 		r = cpuReport{}
 		parse(t, tool(t, "cpu", p.pid, "--for", strconv.Itoa(seconds)+"s", "--hz", "200", "--json", "-n", "0", "-o", file), &r)
 	}
@@ -93,7 +93,7 @@ func TestCPUOfAProcess(t *testing.T) {
 	if math.Abs(share-want) > 0.1 {
 		t.Errorf("no burn_two with %.2f %% of the time in\n%s", want, table)
 	}
-	// Again, as a table; and by hand.
+	// Again, as a table; and stopped manually.
 	out := tool(t, "cpu", p.pid, "--for", "2s")
 	if !regexp.MustCompile(`(?s)CPU time by function\nTotal .* samples, one every 10\.00 ms.*burn_(two|one)`).MatchString(out) {
 		t.Errorf("no table:\n%s", out)
@@ -142,7 +142,7 @@ func profiled(t *testing.T, variables []string, args ...string) (complaint strin
 	return complaint, state.ExitCode()
 }
 
-// profiledTo is the same, and how it ended.
+// profiledTo is the same; it also returns how the program ended.
 func profiledTo(t *testing.T, variables []string, args ...string) (complaint string, state *os.ProcessState) {
 	t.Helper()
 	command := exec.Command(burn, args...)
@@ -161,7 +161,7 @@ func TestCPUPROFILE(t *testing.T) {
 	if !state.Success() || match == nil {
 		t.Fatalf("%s, %s", state, complaint)
 	}
-	used := (state.UserTime() + state.SystemTime()).Seconds() // its beginning and its end take some, too
+	used := (state.UserTime() + state.SystemTime()).Seconds() // start-up and exit use some CPU time, too
 	if n, _ := strconv.Atoi(match[1]); n < 50 || float64(n) > 250*used+10 {
 		t.Errorf("%d interrupts in %.2f s of 250 a second", n, used)
 	}
@@ -174,7 +174,7 @@ func TestCPUPROFILE(t *testing.T) {
 	}
 }
 
-// What is no number is an error, not a part of it.
+// An argument that is not entirely a number is an error.
 func TestCPUStartOverTheSocketIsStrict(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", burn, "for", "1e9")
@@ -193,7 +193,8 @@ func TestCPUStartOverTheSocketIsStrict(t *testing.T) {
 	}
 }
 
-// Who has begun a profile ends that one and has what it saw, also if somebody has ended it meanwhile; another's is left alone.
+// The client that started a profile can end it and gets its samples, even if another client has ended it meanwhile;
+// another client's profile is left alone.
 func TestCPUProfilesHaveNumbersOverTheSocket(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", burn, "for", "1e9")
@@ -213,7 +214,7 @@ func TestCPUProfilesHaveNumbersOverTheSocket(t *testing.T) {
 		return string(number)
 	}
 	first := start()
-	if _, err := client.Call("cpu", "stop"); err != nil { // by somebody else
+	if _, err := client.Call("cpu", "stop"); err != nil { // by another client
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "cpu.pb")
@@ -231,7 +232,7 @@ func TestCPUProfilesHaveNumbersOverTheSocket(t *testing.T) {
 	}
 	second := start()
 	for command, want := range map[string]string{
-		"cpu stop " + first: "another has begun since", "cpu stop x": "expected the number", "cpu stop " + second + " 1": "expected the number", "cpu stop 999999": "no such CPU profile",
+		"cpu stop " + first: "another one has started since", "cpu stop x": "expected the number", "cpu stop " + second + " 1": "expected the number", "cpu stop 999999": "no such CPU profile",
 	} {
 		if _, err := client.Call(command); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, expected %s", command, err, want)
@@ -242,7 +243,8 @@ func TestCPUProfilesHaveNumbersOverTheSocket(t *testing.T) {
 	}
 }
 
-// A child writes to the file with its number, whether it executes something or not. One that is none of fork's is left alone.
+// A child writes to the file with its process id, whether it executes a program or not. A process that is not a child
+// by fork is left alone.
 func TestCPUPROFILEOfChildren(t *testing.T) {
 	need(t)
 	folder := t.TempDir()
@@ -266,7 +268,7 @@ func TestCPUPROFILEOfChildren(t *testing.T) {
 	}
 }
 
-// useCPU waits until the main thread has used so much CPU time more: on a busy machine that takes a while.
+// useCPU waits until the main thread has used this much more CPU time: on a busy machine that takes a while.
 func (p *program) useCPU(t *testing.T, duration time.Duration) {
 	t.Helper()
 	used := func() (ns time.Duration) {
@@ -307,7 +309,7 @@ func TestCPUPROFILESIGNAL(t *testing.T) {
 	p.err.Reset()
 }
 
-// Our option without the name of a file: the process and a number make one.
+// Our option without a file name: the process id and a number make one.
 func TestCPUSignalWithoutAName(t *testing.T) {
 	need(t)
 	p := launch(t, []string{"LD_PRELOAD=" + library, "SEEMALLOC_CONF=at_start:1,cpu_signal:12,cpu_frequency:500"}, burn, "for", "1e9")
@@ -323,13 +325,13 @@ func TestCPUSignalWithoutAName(t *testing.T) {
 		dumped(t, name)
 		var r cpuReport
 		parse(t, tool(t, "top", name, "--json", "-n", "0"), &r)
-		if r.cum("burn_two") == 0 { // the helper begins when it comes to run: for how long is not told
+		if r.cum("burn_two") == 0 { // the helper thread starts the profile when it is scheduled: its duration is unknown
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
 }
 
-// Bad values are said once, and the program carries on.
+// Bad values are reported once, and the program continues.
 func TestCPUPROFILEWithBadValues(t *testing.T) {
 	need(t)
 	complaint, status := profiled(t, []string{"CPUPROFILE=/nowhere/at/all", "CPUPROFILE_FREQUENCY=often"}, "for", "0.1")
@@ -362,13 +364,14 @@ func TestCPUOfAProgramThatHandlesSIGPROF(t *testing.T) {
 	}
 }
 
-// By the kernel: where it is permitted, page faults and madvise are told apart, and the program's function is named.
+// Samples by the kernel: where permitted, page faults and madvise are distinguished, and the program's function is
+// named.
 func TestCPUByTheKernel(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", burn, "kernel")
 	waitFor(t, socketOf(p.pid))
 	var r cpuReport
-	for seconds := 2; seconds < 100 && r.Total < 500e6; seconds *= 2 { // where the machine is busy it takes longer to see enough
+	for seconds := 2; seconds < 100 && r.Total < 500e6; seconds *= 2 { // on a busy machine it takes longer to see enough
 		out, complaint, status := try(t, "cpu", p.pid, "--kernel", "--for", strconv.Itoa(seconds)+"s", "--hz", "500", "--json", "-n", "0")
 		if status != 0 && (strings.Contains(complaint, "it takes root") || strings.Contains(complaint, "perf_event_open")) {
 			t.Skip(complaint)
@@ -400,10 +403,10 @@ func TestCPUByTheKernel(t *testing.T) {
 			t.Errorf("%s: %d ns, by function and by who entered %v", entry.Name, entry.NS, sums)
 		}
 	}
-	if runtime.GOARCH != "amd64" { // the kernel's walk by frame pointers, which the program has not
+	if runtime.GOARCH != "amd64" { // the kernel walks frame pointers, which the program does not have
 		return
 	}
-	// Who entered, by whole stacks.
+	// The functions that entered the kernel, by whole stacks.
 	for entry, by := range map[string]string{"page faults": "memset", "madvise": "madvise"} {
 		for _, one := range r.Kernel {
 			from := one.From[0].Name
@@ -417,7 +420,8 @@ func TestCPUByTheKernel(t *testing.T) {
 	}
 }
 
-// A child of fork is in it, from a tenth of a second on. One that ends by _exit has no profile: its time is not passed over in silence.
+// A forked child is included, from a tenth of a second on. A child that ends by _exit has no profile: the report
+// mentions its time.
 func TestCPUOfARunThatForks(t *testing.T) {
 	need(t)
 	_, complaint, status := try(t, "cpu", "--json", "-n", "0", "--", burn, "fork", "1.5")
@@ -434,7 +438,7 @@ func TestCPUOfARunThatForks(t *testing.T) {
 	if status != 0 || match == nil {
 		t.Fatalf("status %d: %s", status, complaint)
 	}
-	if ms, _ := strconv.Atoi(match[1]); ms < 750 || ms > 1400 { // it begins, and ends
+	if ms, _ := strconv.Atoi(match[1]); ms < 750 || ms > 1400 { // the time of start-up and exit
 		t.Errorf("%d ms, and the child used 800", ms)
 	}
 	if _, complaint, _ := try(t, "cpu", "--", burn, "exec"); strings.Contains(complaint, "left no profile") {

@@ -20,7 +20,7 @@ func startKinds(t *testing.T) *program {
 	return p
 }
 
-// near: the peak is captured to 4 KiB, or 1/1024 of it, per thread.
+// near: the peak is captured to within 4 KiB, or 1/1024 of it, per thread.
 func near(t *testing.T, what string, got, want int64) {
 	t.Helper()
 	if off := got - want; off > 8<<10 || off < -8<<10 {
@@ -62,7 +62,7 @@ func TestSinceABaseline(t *testing.T) {
 	if flat["after_mark"] != 100*2048 || flat["held"] != 0 || report.Exact != nil {
 		t.Errorf("since the mark: %v, exact %v", flat, report.Exact)
 	}
-	// Answering the tool takes a little.
+	// Answering the tool allocates a little.
 	const slack = 256 << 10
 	if more := report.ExactMore; more == nil || *more < 100*2048 || *more > 100*2048+slack {
 		t.Errorf("exactly %v more since the mark", more)
@@ -94,7 +94,7 @@ func TestChurn(t *testing.T) {
 		_, flat, _ := top(t, p.pid, "--kind", "churn", "--by", value)
 		return flat
 	}
-	_, short, _ := top(t, p.pid, "--kind", "churn") // what it is for
+	_, short, _ := top(t, p.pid, "--kind", "churn") // the purpose of this kind
 	if n := short["short_lived"]; n > 1000*112 || n < 800*112 {
 		t.Errorf("short_lived: %d bytes freed within 10 ms", n)
 	}
@@ -147,7 +147,7 @@ func TestLifetimes(t *testing.T) {
 				t.Errorf("%+v", row)
 			}
 		case "short_lived":
-			// Not all of them, nor so soon, where the machine is slow or busy.
+			// On a slow or busy machine not all of them are freed, nor as soon.
 			if row.Freed != 1000 || row.Mean > 100e6 || row.Ages["under 1us"]+row.Ages["1us to 10us"]+row.Ages["10us to 100us"] < 800 {
 				t.Errorf("%+v", row)
 			}
@@ -167,7 +167,8 @@ func TestLifetimes(t *testing.T) {
 	}
 }
 
-// pairsOf are the blocks of a profile of deaths: how many of those that one function allocated another freed ("" where that is not known).
+// pairsOf returns the blocks of a profile of deaths: how many blocks that one function allocated another function freed
+// ("" where that is unknown).
 func pairsOf(t *testing.T, pid string) map[[2]string]int64 {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "deaths.pb.gz")
@@ -196,7 +197,7 @@ func pairsOf(t *testing.T, pid string) map[[2]string]int64 {
 	return pairs
 }
 
-// exactDeaths are those of kinds.cc.
+// exactDeaths are the expected pairs of kinds.cc.
 func exactDeaths(t *testing.T, pid string) {
 	t.Helper()
 	pairs := pairsOf(t, pid)
@@ -247,7 +248,7 @@ func TestDeaths(t *testing.T) {
 	}
 }
 
-// By default where blocks are sampled, and only there.
+// By default free stacks are recorded where blocks are sampled, and only there.
 func TestDeathsByDefault(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--sample", "2K", "--conf", "at_start:1,sample_limit:0", "--", kinds)
@@ -274,7 +275,7 @@ func TestDeathsByDefault(t *testing.T) {
 	}
 }
 
-// Where the library is part of the program its functions stand at the ends of both stacks: they are taken off.
+// In a static program the library's functions are at the ends of both stacks: they are removed.
 func TestDeathsOfAStaticProgram(t *testing.T) {
 	need(t)
 	program := filepath.Join(t.TempDir(), "kinds")
@@ -296,7 +297,7 @@ func TestAllocsOverAWindow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "window.pb.gz")
 	var report topReport
 	var flat map[string]int64
-	// Nothing says that the window has begun, nor that it is about to end: on a busy machine what should be in it comes too soon or too late.
+	// The program cannot tell when the window begins or ends: on a busy machine its events may come too early or too late.
 	for seconds := 3; seconds < 100; seconds *= 2 {
 		told := time.AfterFunc(time.Duration(seconds)*time.Second/3, func() { p.stdin.Write([]byte("m\n")) })
 		began := time.Now()
@@ -323,7 +324,7 @@ func TestAllocsOverAWindow(t *testing.T) {
 	}
 }
 
-// The exact figure of what was allocated stands beside its estimate in every kind that has one, and everything is recorded.
+// The exact figure of allocated bytes is beside its estimate in every kind that has one, and everything is recorded.
 func TestKindsSayExactlyWhatWasAllocated(t *testing.T) {
 	need(t)
 	p := startKinds(t)
@@ -337,7 +338,7 @@ func TestKindsSayExactlyWhatWasAllocated(t *testing.T) {
 		}
 		estimate, _ := strconv.ParseInt(m[1], 10, 64)
 		exact, _ := strconv.ParseInt(m[2], 10, 64)
-		// What was allocated before sampling began is not in the estimate.
+		// Allocations from before sampling began are not in the estimate.
 		if exact < estimate || exact > estimate+64<<10 {
 			t.Errorf("%s: %d by samples of everything, exactly %d", kind, estimate, exact)
 		}
@@ -357,7 +358,7 @@ func TestKindsSayExactlyWhatWasAllocated(t *testing.T) {
 	}
 }
 
-// A file says what the process would have.
+// A file shows the same facts as the process would.
 func TestFileSaysWhatItRestsOn(t *testing.T) {
 	need(t)
 	p := leak(t, 100, "--sample", "64K", "--conf", "stack_depth:4")
@@ -381,7 +382,7 @@ func TestUnknownKind(t *testing.T) {
 	p := leak(t, 1)
 	for _, args := range [][]string{{"profile", p.pid, "--kind", "nonsense"}, {"top", p.pid, "--kind", "nonsense"}} {
 		out, complaint, status := try(t, args...)
-		if status != 1 || out != "" || !strings.Contains(complaint, `no profile is called "nonsense", expected one of heap, allocs, peak`) {
+		if status != 1 || out != "" || !strings.Contains(complaint, `unknown kind of profile "nonsense", expected one of heap, allocs, peak`) {
 			t.Errorf("%v: %d %q %q", args, status, out, complaint)
 		}
 	}
@@ -392,7 +393,8 @@ func TestUnknownKind(t *testing.T) {
 	}
 }
 
-// What constructors of libraries allocate: above them is the dynamic linker's first code, which has no unwind tables, and above that nothing.
+// Allocations by constructors of libraries: above them is the dynamic linker's start code, which has no unwind tables,
+// and above that nothing.
 func TestStacksOfConstructorsAreWhole(t *testing.T) {
 	need(t)
 	dir := t.TempDir()

@@ -29,7 +29,7 @@ func limited(t *testing.T, options string) (out, complaint string, signal syscal
 	return out, complaint, signal
 }
 
-// At the limit each way to allocate fails as its documentation says, and what is freed can be had again.
+// At the limit each way to allocate fails as documented, and freed memory can be allocated again.
 func TestHeapLimitFails(t *testing.T) {
 	out, complaint, signal := limited(t, "")
 	var want strings.Builder
@@ -42,11 +42,12 @@ func TestHeapLimitFails(t *testing.T) {
 	}
 }
 
-// With the action abort the first refusal ends the program: one line, and a profile that names who holds the memory.
+// With the action abort the first refusal ends the program: one line, and a profile that names the functions that hold
+// the memory.
 func TestHeapLimitAborts(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "at-limit")
 	out, complaint, signal := limited(t, ",heap_limit_action:abort,sample:64K,dump_prefix:"+prefix)
-	line := regexp.MustCompile(`^seemalloc: heap_limit of 67108864 bytes reached: (\d+) in use, \d+ more wanted; heap profile: (\S+)\n$`)
+	line := regexp.MustCompile(`^seemalloc: heap_limit of 67108864 bytes reached: (\d+) in use, \d+ more requested; heap profile: (\S+)\n$`)
 	match := line.FindStringSubmatch(complaint)
 	if match == nil || out != "" || signal != syscall.SIGABRT {
 		t.Fatalf("%q %q %v", out, complaint, signal)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The variables of other allocators, against their owners: where the owner's library is installed the same program runs on it with the
-// same variables, and must leave files of the same names.
+// The variables of other allocators, compared with those allocators: where one is installed the same program runs on it
+// with the same variables, and must leave files of the same names.
 
 var (
 	gperftoolsLibraries = []string{os.Getenv("SEEMALLOC_GPERFTOOLS_LIB"), "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4",
@@ -20,7 +20,8 @@ var (
 		"/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"}
 )
 
-// leaves runs the program with `variables`, in which DIR is a folder that stands for the run, and returns the names there.
+// leaves runs the program with `variables`, in which DIR stands for a directory of the run, and returns the names of
+// the files in it.
 func leaves(t *testing.T, preload string, variables, commands []string) (names []string, complaint string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +67,7 @@ func TestGperftoolsVariables(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { sameAsOwner(t, gperftoolsLibraries, test.variables, test.commands, test.want) })
 	}
-	// As its documentation has it (the library itself gives a child that only forks its parent's names, and so takes its files).
+	// As documented (gperftools itself gives a child that only forks its parent's names, and so overwrites its files).
 	t.Run("a child", func(t *testing.T) {
 		names, _ := leaves(t, "", []string{"HEAPPROFILE=DIR/p"}, []string{"fork:1"})
 		if len(names) != 2 || names[0] != "p.0001.heap" || !regexp.MustCompile(`^p_PID\.\d{4}\.heap$`).MatchString(names[1]) {
@@ -76,27 +77,27 @@ func TestGperftoolsVariables(t *testing.T) {
 	t.Run("seconds", func(t *testing.T) {
 		began := time.Now()
 		names, _ := leaves(t, "", []string{"HEAPPROFILE=DIR/p", "HEAP_PROFILE_TIME_INTERVAL=1"}, []string{"await:1", "sleep:500"})
-		// One each second, and one at the end.
+		// One file per second, and one at the end.
 		if took := int(time.Since(began).Seconds()); len(names) < 2 || len(names) > took+1 || names[0] != "p.0001.heap" || names[1] != "p.0002.heap" {
 			t.Errorf("%v after %d s", names, took)
 		}
 	})
 }
 
-// A program that waits for nobody leaves a file for each time the helper came to write: at least one, never more than on the owner's
-// library, whose thread writes itself.
+// A program that does not wait leaves a file for each time the helper thread came to write: at least one, never more
+// than on gperftools, whose allocating thread writes itself.
 func TestIntervalsOfAProgramThatDoesNotWait(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		variables []string
 		owners    []string
-		most      int // on the owner's
+		most      int // on the other allocator
 	}{
 		{"gperftools", []string{"HEAPPROFILE=DIR/p", "HEAP_PROFILE_ALLOCATION_INTERVAL=10485760"}, gperftoolsLibraries, 21},
 		{"jemalloc", []string{"MALLOC_CONF=prof:true,lg_prof_sample:0,lg_prof_interval:23,prof_final:true,prof_prefix:DIR/j"}, jemallocLibraries, 26},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// The last is the one at exit.
+			// The last file is the one at exit.
 			names, _ := leaves(t, "", test.variables, []string{"churn:200"})
 			if len(names) < 2 || len(names) > test.most {
 				t.Errorf("%d files, expected 2 to %d: %v", len(names), test.most, names)
@@ -130,7 +131,7 @@ func TestJemallocVariables(t *testing.T) {
 			sameAsOwner(t, jemallocLibraries, []string{"MALLOC_CONF=" + test.conf}, test.commands, test.want)
 		})
 	}
-	// jemalloc dumps at each step of its own growth, 16 KiB or so; here it is each 2 MiB.
+	// jemalloc dumps at each step of its own growth, 16 KiB or so; seemalloc at each 2 MiB.
 	t.Run("growth", func(t *testing.T) {
 		names, _ := leaves(t, "", []string{"MALLOC_CONF=prof:true,prof_gdump:true,prof_prefix:DIR/j"},
 			[]string{"keep:3", "await:1", "keep:3", "await:2", "keep:3", "await:3", "free", "keep:9"})
@@ -140,7 +141,7 @@ func TestJemallocVariables(t *testing.T) {
 	})
 	t.Run("leaks", func(t *testing.T) {
 		_, complaint := leaves(t, "", []string{"MALLOC_CONF=prof:true,prof_leak:true,prof_final:true,lg_prof_sample:0,prof_prefix:DIR/j"}, []string{"keep:10"})
-		line := regexp.MustCompile("^seemalloc: still in use at exit: about 10\\d{6} bytes \\(standard error 0\\), by \\d+ samples; `seemalloc top \\S+/j\\.\\d+\\.0\\.f\\.heap` shows whose\n$")
+		line := regexp.MustCompile("^seemalloc: still in use at exit: about 10\\d{6} bytes \\(standard error 0\\), estimated from \\d+ samples; `seemalloc top \\S+/j\\.\\d+\\.0\\.f\\.heap` shows the call stacks\n$")
 		if !line.MatchString(complaint) {
 			t.Errorf("%q", complaint)
 		}
@@ -158,7 +159,8 @@ func TestJemallocVariables(t *testing.T) {
 	})
 }
 
-// With libseemalloc_compat the files are what jemalloc would have written under these names: jeprof reads them as they are.
+// With libseemalloc_compat the files have the text that jemalloc would have written under these names: jeprof reads
+// them as they are.
 func TestJemallocsDumpsAreItsText(t *testing.T) {
 	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
 	const kept = 5 << 20
@@ -191,7 +193,7 @@ func TestJemallocsDumpsAreItsText(t *testing.T) {
 	nearly(t, "keep in jeprof", theirs["keep"], kept)
 }
 
-// And under gperftools' names its heap profiler's text, which its own pprof, jeprof and Go's read.
+// And under gperftools' names the text of its heap profiler, which its own pprof, jeprof and Go's pprof read.
 func TestGperftoolsDumpsAreItsText(t *testing.T) {
 	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
 	const kept = 5 << 20
@@ -223,7 +225,7 @@ func TestGperftoolsDumpsAreItsText(t *testing.T) {
 	}
 }
 
-// The constructors of libraries that a program is linked with run before those of one that is preloaded.
+// The constructors of libraries that a program is linked with run before those of a preloaded library.
 func TestJemallocsDumpsBeforeTheProgramBegins(t *testing.T) {
 	need(t)
 	dir := t.TempDir()
@@ -252,7 +254,8 @@ func TestJemallocsDumpsBeforeTheProgramBegins(t *testing.T) {
 	}
 }
 
-// Who chooses our names gets our profiles, also there; the default library writes none but ours.
+// With seemalloc's names the profiles have seemalloc's format, in that library, too; the default library writes no
+// other format.
 func TestOthersNamesElsewhere(t *testing.T) {
 	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")
 	const jemalloc, gperftools = "MALLOC_CONF=prof:true,prof_final:true,prof_prefix:DIR/j", "HEAPPROFILE=DIR/j"
@@ -274,7 +277,7 @@ func TestOthersNamesElsewhere(t *testing.T) {
 	}
 }
 
-// Ours wins; what is not understood is a line, and the program runs.
+// seemalloc's option wins; an unknown setting is reported in one line, and the program runs.
 func TestForeignVariablesAndOurs(t *testing.T) {
 	names, complaint := leaves(t, "", []string{"HEAPPROFILE=DIR/p", "SEEMALLOC_CONF=dump_names:seemalloc,dump_prefix:DIR/ours,dump_final:1"}, []string{"churn:1"})
 	if strings.Join(names, " ") != "ours.PID.1.heap.pb" || complaint != "" {
@@ -291,12 +294,13 @@ func TestForeignVariablesAndOurs(t *testing.T) {
 		t.Errorf("%q", complaint)
 	}
 	_, complaint = leaves(t, "", []string{"MALLOC_CONF=narenas:4,confirm_conf:true"}, []string{"churn:1"})
-	if complaint != "seemalloc: without effect here: narenas\n" {
+	if complaint != "seemalloc: settings without effect: narenas\n" {
 		t.Errorf("%q", complaint)
 	}
 }
 
-// opt.… tells of the start also before our constructors have run, and whatever is changed then: a library of the program asks first.
+// opt.… reports the settings of the start even before the constructors have run, and whatever is changed later: a
+// library of the program asks first.
 func TestOptionsOfTheStartAreKnownAtOnce(t *testing.T) {
 	need(t)
 	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")

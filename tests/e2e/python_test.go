@@ -12,7 +12,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// pythons are the interpreters to test with: Debian's own, and those in $SEEMALLOC_PYTHONS (paths, separated by colons).
+// pythons are the interpreters to test with: Debian's own, and those in $SEEMALLOC_PYTHONS (paths, separated by
+// colons).
 func pythons(t *testing.T) []string {
 	t.Helper()
 	need(t)
@@ -61,7 +62,7 @@ func lineOf(t *testing.T, text string) int64 {
 	return 0
 }
 
-// heldBy are the functions that hold memory, and how much, themselves and by what they call.
+// heldBy are the bytes in use of functions, including their callees.
 var heldBy = map[string]int64{
 	"Keeper.hold":            164 << 10,
 	"recurse":                64 << 10,
@@ -75,7 +76,7 @@ var heldBy = map[string]int64{
 	"hold.<locals>.<lambda>": 8 << 10,
 }
 
-// expectHeld allows what a block is larger than what was asked for, and objects and compiled code besides.
+// expectHeld allows for rounding up of block sizes, and for objects and compiled code.
 func expectHeld(t *testing.T, cum map[string]int64) {
 	t.Helper()
 	for name, want := range heldBy {
@@ -130,7 +131,7 @@ func TestPythonHeap(t *testing.T) {
 	})
 }
 
-// expectPlaces looks at files and lines, as every reader of profile.proto finds them.
+// expectPlaces checks files and lines, as every reader of profile.proto finds them.
 func expectPlaces(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Open(path)
@@ -166,7 +167,7 @@ func expectPlaces(t *testing.T, path string) {
 	}
 }
 
-// Switched on and off while it runs; without the option nothing is different.
+// Switched on and off at run time; without the option nothing changes.
 func TestPythonFramesAreAnOption(t *testing.T) {
 	for _, python := range pythons(t)[:1] {
 		p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "at_start:1", "--", python, framesScript, "hold")
@@ -195,7 +196,8 @@ func TestPythonCPU(t *testing.T) {
 	eachPython(t, func(t *testing.T, python string) {
 		var r cpuReport
 		two, one := 0.0, 0.0
-		// The kernel gives 250 samples a second at least: of 500 the standard error is 0.021. Three times in a row they are hardly so far off.
+		// The kernel gives at least 250 samples a second: of 500 the standard error is 0.021. A deviation three times in a
+		// row is very unlikely.
 		for range 3 {
 			_, complaint, status := try(t, "cpu", "--hz", "1000", "--json", "-n", "0", "--conf", "python_frames:1", "--", python, framesScript, "burn", "2")
 			if status != 0 {
@@ -226,7 +228,8 @@ func TestPythonCPU(t *testing.T) {
 
 var saysPython = regexp.MustCompile(`Says: python: (\d+) functions met; (\d+) stacks with Python frames that could not be read, (\d+) frames`)
 
-// Interrupted as often as the kernel can, with every block recorded: nothing breaks, and hardly a stack is without its functions.
+// Interrupted as often as the kernel can, with every block recorded: nothing breaks, and hardly any stack lacks its
+// functions.
 func TestPythonUnderStress(t *testing.T) {
 	eachPython(t, func(t *testing.T, python string) {
 		for _, command := range [][]string{{"stress", "4"}, {"late"}} {
@@ -252,7 +255,7 @@ func TestPythonUnderStress(t *testing.T) {
 	})
 }
 
-// Python started and ended several times, with another interpreter in the same thread; samples in between.
+// Python is started and ended several times, with another interpreter in the same thread; samples in between.
 func TestPythonEmbedded(t *testing.T) {
 	for _, python := range pythons(t)[:1] {
 		out, err := exec.Command(python, "-c", "import sysconfig as s; v = s.get_config_var; "+
@@ -280,13 +283,13 @@ func TestPythonEmbedded(t *testing.T) {
 		if within := alloc["within"]; within < 85e6 || within > 130e6 {
 			t.Errorf("within has allocated %d, want 100e6: %v", within, alloc)
 		}
-		if alloc["work"] < 7e5 { // a million, in samples of 4 KiB; the compiler may leave out what is freed at once
+		if alloc["work"] < 7e5 { // a million, in samples of 4 KiB; the compiler may omit blocks that are freed at once
 			t.Errorf("work has allocated %d, want 1e6", alloc["work"])
 		}
 	}
 }
 
-// A Python that was not there when the program began.
+// A Python that is loaded after the program has started.
 func TestPythonLoadedLater(t *testing.T) {
 	python := pythons(t)[0]
 	out, err := exec.Command(python, "-c", "import sysconfig as s; print(s.get_config_var('LIBDIR') + '/' + s.get_config_var('INSTSONAME'))").Output()
@@ -314,14 +317,15 @@ func TestUnknownPythonIsSaidOnce(t *testing.T) {
 	run := exec.Command(program)
 	run.Env = environment("LD_PRELOAD="+library, "SEEMALLOC_CONF=python_frames:1,sample:1")
 	out, complaint := finish(t, run, nil)
-	want := "seemalloc: python_frames: CPython 3.99.0 is none that is known (3.11, 3.12 and 3.13, with the global lock, as released); " +
-		"Python functions are shown as the interpreter's\n"
+	want := "seemalloc: python_frames: CPython 3.99.0 is not supported (3.11, 3.12 and 3.13 are, as released and with the global interpreter lock); " +
+		"Python functions are shown as interpreter frames\n"
 	if out != "done\n" || complaint != want {
 		t.Errorf("%q %q", out, complaint)
 	}
 }
 
-// The text that gperftools' variables ask for has addresses only: functions in Python are left out, and it says so.
+// The text that gperftools' variables request has addresses only: functions in Python are left out, and the text
+// reports it.
 func TestPythonInTexts(t *testing.T) {
 	need(t)
 	compat := filepath.Join(filepath.Dir(library), "libseemalloc_compat.so")

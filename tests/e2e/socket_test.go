@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// elsewhere copies the library and the test program to a folder that other users may read, and that is not under /tmp.
+// elsewhere copies the library and the test program to a directory that other users may read, and that is not under
+// /tmp.
 func elsewhere(t *testing.T) (lib, program string) {
 	t.Helper()
 	folder, err := os.MkdirTemp("/var/tmp", "seemalloc-e2e")
@@ -135,7 +136,7 @@ int main(int count, char** words) {
 	}
 }
 
-// What is written for the asker has the asker's owner and rights, not the process's: neither more nor less.
+// A dump written for a client has the client's owner and permissions, not the process's: neither more nor less.
 func TestDumpIsWrittenByTheAsker(t *testing.T) {
 	needRoot(t, "setpriv")
 	lib, program := elsewhere(t)
@@ -200,9 +201,9 @@ func TestDumpIsWrittenByTheAsker(t *testing.T) {
 			}
 		})
 	}
-	// The process itself writes to no path, whoever asks.
+	// The process itself writes to no path that a client names.
 	file := filepath.Join(shared, "by-the-process")
-	if answer, err := connect(t, p.pid).ask("dump " + file); err == nil || !strings.Contains(err.Error(), "expected dump alone") {
+	if answer, err := connect(t, p.pid).ask("dump " + file); err == nil || !strings.Contains(err.Error(), "expected dump without arguments") {
 		t.Errorf("%q %v", answer, err)
 	}
 	if _, err := os.Stat(file); err == nil {
@@ -242,15 +243,16 @@ func TestSocketFileThatWasRemoved(t *testing.T) {
 	}
 }
 
-// Where /tmp cannot be used another place is, from outside of the process's mounts too; where none can, the cause is told.
+// If /tmp cannot be used another directory is, also seen from outside the process's mount namespace; if none can, the
+// cause is reported.
 func TestSocketElsewhere(t *testing.T) {
 	needRoot(t, "unshare", "mount")
 	lib, program := elsewhere(t)
 	folder := fmt.Sprintf("/tmp/seemalloc-%d", os.Geteuid())
 	for _, test := range []struct{ name, mounts, conf, place, why string }{
 		{"read-only", "mount -t tmpfs -o ro none /tmp", "", "/dev/shm/seemalloc-0", "read-only file system"},
-		{"full", "mount -t tmpfs -o nr_inodes=2 none /tmp; mkdir -m 700 " + folder, "", "/dev/shm/seemalloc-0", "no space is left"},
-		{"another user's", "mount -t tmpfs none /tmp; mkdir -m 700 " + folder + "; chown 65534 " + folder, "", "/dev/shm/seemalloc-0", "another user has made it"},
+		{"full", "mount -t tmpfs -o nr_inodes=2 none /tmp; mkdir -m 700 " + folder, "", "/dev/shm/seemalloc-0", "no space left"},
+		{"another user's", "mount -t tmpfs none /tmp; mkdir -m 700 " + folder + "; chown 65534 " + folder, "", "/dev/shm/seemalloc-0", "it belongs to another user"},
 		{"a link", "mount -t tmpfs none /tmp; ln -s /var " + folder, "", "/dev/shm/seemalloc-0", "it is a file or a link"},
 		{"the session's", "mount -t tmpfs -o ro none /tmp; export XDG_RUNTIME_DIR=/var/tmp", "", "/var/tmp/seemalloc-0", "read-only file system"},
 		{"nowhere", "mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /dev/shm", "", "", "in " + folder + ": read-only file system"},
@@ -285,7 +287,7 @@ func TestSocketElsewhere(t *testing.T) {
 	}
 }
 
-// A socket in a folder of another user is not trusted.
+// A socket in a directory of another user is not trusted.
 func TestStrangersSocketIsNotTrusted(t *testing.T) {
 	needRoot(t, "unshare", "mount")
 	lib, program := elsewhere(t)
@@ -315,7 +317,7 @@ func TestStrangersSocketIsNotTrusted(t *testing.T) {
 	}
 }
 
-// Told at once, not after the time-out.
+// Reported at once, not after the time-out.
 func TestStoppedProcessIsTold(t *testing.T) {
 	need(t)
 	p := leak(t, 1)
@@ -329,7 +331,7 @@ func TestStoppedProcessIsTold(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 
-	// Stopped while the tool waits: it has its connection already.
+	// Stopped while the tool waits: it is already connected.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	pid, _ := strconv.Atoi(p.pid)
@@ -356,7 +358,8 @@ func TestStoppedProcessIsTold(t *testing.T) {
 	}
 }
 
-// Idle connections and half lines do not shut out other clients, even if they take all places; nor does a client that does not read.
+// Idle connections and half lines do not shut out other clients, even if they fill all slots; nor does a client that
+// does not read.
 func TestClientsThatLeaveThingsUndone(t *testing.T) {
 	need(t)
 	p := leak(t, 3)

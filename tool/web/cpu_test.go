@@ -40,7 +40,7 @@ func (c *cpuSocket) answer(args []string) string {
 		c.running = c.last
 		return fmt.Sprint(c.running)
 	case len(args) != 2 || args[1] != fmt.Sprint(c.last):
-		return "error there is no such CPU profile any more: another has begun since"
+		return "error no such CPU profile: another one has started since"
 	}
 	c.running = 0
 	if c.hangs > 0 {
@@ -187,7 +187,7 @@ func TestCPUProfilesAreRefusedInWords(t *testing.T) {
 	cpu.answer([]string{"start"})
 	expect(base, "api/cpu/stop", `{}`, http.StatusOK, "")
 	state := cpuUntil(t, base, "over", func(s cpuState) bool { return !s.Running })
-	if !strings.Contains(state.Problem, "another has begun since") || cpu.running != 3 {
+	if !strings.Contains(state.Problem, "another one has started since") || cpu.running != 3 {
 		t.Errorf("%+v, and %d runs", state, cpu.running)
 	}
 	files, _ := serve(t)

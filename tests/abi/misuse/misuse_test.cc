@@ -1,7 +1,8 @@
-// What becomes of each misuse of misuse.c, with seemalloc and, beside it, with glibc.
+// The outcome of each misuse of misuse.c, with seemalloc and, for comparison, with glibc.
 //
-// Reads MISUSE_PROGRAM, SEEMALLOC_LIB. A "must" that is not caught fails the test; the others are counted and printed, so
-// that a lost catch and a new one both show. "Caught" is the end by SIGABRT; the line on stderr is judged for seemalloc only.
+// Reads MISUSE_PROGRAM and SEEMALLOC_LIB. A size under `must` that is not caught fails the test; the others are counted
+// and printed, so that a change in either direction is visible. "Caught" means an end by SIGABRT; the line on stderr is
+// checked for seemalloc only.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -22,10 +23,10 @@ struct Row {
   const char* kind;
   std::vector<size_t> must;    // caught, or the test fails
   std::vector<size_t> wanted;  // counted only; but never a hang
-  const char* line;            // what the line may say, separated by '|'
+  const char* line;            // the allowed kinds of the line, separated by '|'
 };
 
-// Small ones by class, then of pages, large and huge.
+// Small sizes by class, then sizes of several pages, large and huge ones.
 using Sizes = std::vector<size_t>;
 const Sizes kSmall = {16, 48, 64, 256, 1024}, kPaged = {8192, 30000}, kLarge = {200000, 5 << 20};
 const Sizes kWithInterior = {48, 64, 256, 1024, 8192, 30000};
@@ -36,11 +37,12 @@ Sizes operator+(Sizes a, const Sizes& b) {
 }
 const Sizes kAll = kSmall + kPaged + kLarge;
 
-// A large block's pages may have gone, or have been taken again, by the second time.
+// By the second free, the pages of a large block may have been released or reused.
 const char* kDouble = "double free|invalid free";
 const char* kUse = "double free|invalid free|invalid pointer|use of a freed block";
 
-// What free and realloc see on their slow paths is a must; what would cost the fast path is wanted.
+// Misuse that free and realloc can see on their slow paths must be caught; misuse whose detection would cost the fast
+// path is only counted.
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {"double_now", kAll, {}, kDouble},
@@ -95,8 +97,8 @@ bool survived(const Outcome& outcome) {
   return outcome.exited(0) && outcome.out.find("survived") != std::string::npos;
 }
 
-// Exactly one line "seemalloc: WHAT POINTER", first on stderr, WHAT being one of `allowed`; indented lines may explain.
-// Returns what is wrong, or "".
+// Requires exactly one line "seemalloc: KIND POINTER", first on stderr, with KIND one of `allowed`; indented lines may
+// follow. Returns the problem, or "".
 std::string line_problem(const Outcome& outcome, const std::string& allowed, bool with_pointer) {
   std::vector<std::string> lines = conform::lines_of(outcome.err);
   if (lines.empty()) return "no line on stderr";
@@ -117,7 +119,7 @@ std::string line_problem(const Outcome& outcome, const std::string& allowed, boo
   return "expected \"seemalloc: " + allowed + " 0x…\", got: " + lines[0];
 }
 
-// One letter per size: A aborted, s survived, S by another signal, T no end.
+// One letter per size: A aborted, s survived, S died of another signal, T timed out.
 char letter(const Outcome& outcome) {
   if (outcome.timed_out) return 'T';
   if (outcome.died_of(SIGABRT)) return 'A';
@@ -128,11 +130,11 @@ char letter(const Outcome& outcome) {
 void expect_caught(const Row& row, const Outcome& outcome) {
   EXPECT_TRUE(outcome.died_of(SIGABRT)) << "expected SIGABRT, got " << outcome.all();
   if (!outcome.died_of(SIGABRT)) return;
-  // What an overwritten link leads to is not the pointer that was overwritten.
+  // An overwritten link leads to a pointer other than the one that was overwritten.
   EXPECT_EQ(line_problem(outcome, row.line, std::string(row.line) != "corrupted free list"), "");
 }
 
-// A pointer that no allocator in the process knows, and the words about the place where it leads.
+// A pointer that no allocator in the process knows, and the expected description of the memory that it points to.
 struct Foreign {
   const char* kind;
   const char* place;
@@ -153,17 +155,17 @@ const std::vector<Foreign>& foreign_kinds() {
       {"code", ": code of /"},
       {"own_mapping", kAnonymous},
       {"start_of_own_mapping", kAnonymous},
-      {"no_access", ": memory that may not be read"},
+      {"no_access", ": unreadable memory"},
       {"mapped_file", ": mapped file of /"},
-      {"brk_memory", ": the C library's heap, but no block in use"},
+      {"brk_memory", ": the C library's heap, but not an allocated block"},
       {"unmapped", ": nothing is mapped there"},
       {"low_address", ": nothing is mapped there"},
       {"small_number", ": nothing is mapped there"},
       {"last_address", ": nothing is mapped there"},
       {"not_canonical", ": nothing is mapped there"},
       {"kernel_address", ": nothing is mapped there"},
-      {"libc_interior", ": the C library's heap, but no block in use"},
-      {"libc_misaligned", ": the C library's heap, but no block in use"},
+      {"libc_interior", ": the C library's heap, but not an allocated block"},
+      {"libc_misaligned", ": the C library's heap, but not an allocated block"},
   };
   return kinds;
 }
@@ -207,7 +209,7 @@ TEST(Misuse, Table) {
   printf("\n");
 }
 
-// glibc, too, ends the program over a free or realloc; its malloc_usable_size may return anything.
+// glibc, too, ends the program on such a free or realloc; its malloc_usable_size may return anything.
 TEST(Misuse, ForeignPointersEndTheProgram) {
   for (const Foreign& foreign : foreign_kinds()) {
     for (const char* operation : kOperations) {
@@ -236,7 +238,8 @@ TEST(Misuse, ForeignPointersAreReportedByOption) {
   }
 }
 
-// Small, large and mapped ones, of its first and of a further arena: a block that glibc's malloc has given goes back to it.
+// Small, large and mapped blocks of glibc's main arena and of another arena: a block that glibc's malloc allocated is
+// passed to glibc.
 TEST(Misuse, BlocksOfGlibcArePassedOn) {
   for (const char* kind : {"libc_blocks", "libc_blocks_in_thread"}) {
     for (const char* operation : kOperations) {
@@ -253,7 +256,7 @@ TEST(Misuse, BlocksOfGlibcArePassedOn) {
   }
 }
 
-// Either of the two allocators may find it: glibc leaves small freed blocks marked as in use.
+// Either allocator may detect it: glibc leaves small freed blocks marked as in use.
 TEST(Misuse, FreedBlocksOfGlibcEndTheProgram) {
   for (size_t size : {size_t{64}, size_t{1000}, size_t{5000}, size_t{1} << 20}) {
     Outcome outcome = misuse("libc_freed", size, preloaded());
@@ -261,7 +264,7 @@ TEST(Misuse, FreedBlocksOfGlibcEndTheProgram) {
   }
 }
 
-// Sampled blocks live in spans of their own: the same must hold there.
+// Sampled blocks are in spans of their own: the same must hold for them.
 TEST(Misuse, IsCaughtInSampledBlocksToo) {
   for (const char* kind : {"double_now", "double_in_thread", "interior_16", "misaligned_1"}) {
     for (size_t size : {size_t{64}, size_t{1024}, size_t{30000}, size_t{5} << 20}) {
