@@ -1,6 +1,7 @@
-// What the shared libraries show to the world: the documented names and nothing else; what they ask of it: libc alone.
+// Checks the symbols of the shared libraries: they export only the documented names, and import only from libc.
 //
-// Reads the files named by SEEMALLOC_LIB, SEEMALLOC_MINIMAL_LIB and SEEMALLOC_COMPAT_LIB with nm and readelf; runs none of their code.
+// Reads the files named by SEEMALLOC_LIB, SEEMALLOC_MINIMAL_LIB and SEEMALLOC_COMPAT_LIB with nm and readelf; runs none
+// of their code.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,37 +15,38 @@
 
 namespace {
 
-// What goes with dlclose is to keep its name in profiles (core/profile/unloaded.h).
+// Code that is unloaded with dlclose keeps its name in profiles (core/profile/unloaded.h).
 const char* kProfiled = "dlclose";
-// In turns, with signals blocked (core/api/fork_call.cc).
+// fork calls take turns and run with signals blocked (core/api/fork_call.cc).
 const char* kWrapped = "fork __register_atfork";
 
 const char* kFamily =
     "malloc free calloc realloc reallocarray memalign posix_memalign aligned_alloc valloc pvalloc malloc_usable_size "
     "malloc_trim malloc_stats malloc_info mallinfo mallinfo2 mallopt cfree free_sized free_aligned_sized "
     "__libc_malloc __libc_free __libc_calloc __libc_realloc __libc_memalign __libc_valloc __libc_pvalloc __posix_memalign";
-// A seccomp filter that the program installs is noticed by them (docs/sandboxes.md), and calls that want the process to have one thread.
+// These calls notice a seccomp filter that the program installs (docs/sandboxes.md), and calls that need a process with
+// one thread.
 const char* kFilterCalls = "prctl syscall capset unshare setns";
-// The helper is to have the program's credentials (core/api/identity_calls_shared.cc).
+// These calls let the helper thread have the program's credentials (core/api/identity_calls_shared.cc).
 const char* kIdentityCalls = "setuid setgid seteuid setegid setreuid setregid setresuid setresgid setgroups initgroups setfsuid setfsgid";
-// The last key is the program's (core/api/key_calls_shared.cc).
+// The last key belongs to the program (core/api/key_calls_shared.cc).
 const char* kKeyCalls = "pthread_key_create";
-// The twenty of the standard.
+// The twenty operators of the standard.
 const char* kOperators =
     "_Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_t _ZnamSt11align_val_t "
     "_ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm "
     "_ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvmSt11align_val_t "
     "_ZdaPvmSt11align_val_t _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t";
-// Other spellings that some allocators have; they do no harm (sized and nothrow at once is in no standard).
+// Spellings that some other allocators export; they do no harm (sized and nothrow together is in no standard).
 const char* kTolerated =
     "_ZdlPvmRKSt9nothrow_t _ZdaPvmRKSt9nothrow_t _ZdlPvmSt11align_val_tRKSt9nothrow_t "
     "_ZdaPvmSt11align_val_tRKSt9nothrow_t __libc_cfree __libc_reallocarray __libc_mallopt __libc_mallinfo";
 
-// What libseemalloc_compat.so has beside: the calls of docs/compat.md.
+// The additional exports of libseemalloc_compat.so: the calls of docs/compat.md.
 const char* kJemalloc =
     "mallctl mallctlnametomib mallctlbymib mallocx rallocx xallocx sallocx dallocx sdallocx nallocx malloc_stats_print "
     "malloc_message malloc_conf";
-// These also with the prefixes je_ and _rjem_.
+// These exist also with the prefixes je_ and _rjem_.
 const char* kPrefixed =
     "malloc calloc realloc free free_sized free_aligned_sized posix_memalign aligned_alloc memalign valloc malloc_usable_size";
 const char* kTcmalloc =
@@ -62,7 +64,7 @@ const char* kExtensionForC =
     "VerifyAllMemory VerifyNewMemory VerifyArrayNewMemory VerifyMallocMemory MallocMemoryStats GetStats GetNumericProperty "
     "SetNumericProperty MarkThreadIdle MarkThreadBusy MarkThreadTemporarilyIdle ReleaseToSystem ReleaseFreeMemory "
     "SetMemoryReleaseRate GetMemoryReleaseRate GetEstimatedAllocatedSize GetAllocatedSize GetThreadCacheSize GetOwnership";
-// Of the class MallocExtension; its other names are mangled ones of the class or of SysAllocator.
+// Members of the class MallocExtension; its other names are mangled names of the class or of SysAllocator.
 const char* kExtension =
     "_ZN15MallocExtension8instanceEv _ZN15MallocExtension8RegisterEPS_ _ZN15MallocExtension10InitializeEv "
     "_ZTV15MallocExtension _ZTI15MallocExtension _ZTS15MallocExtension _ZTV12SysAllocator _ZTI12SysAllocator _ZTS12SysAllocator "
@@ -172,9 +174,9 @@ TEST_P(Exports, AskOnlyWhatLibcHas) {
   }
 }
 
-// A program may have functions of its own in front of the C library's, which allocate or take locks (libfaketime's clock_gettime calls
-// dlsym). So each name that the library asks for stands here, with the reason why it does no harm. A new one needs a reason, or a system
-// call of its own in core/os instead.
+// A program may put functions of its own in front of the C library's, and these may allocate or take locks
+// (libfaketime's clock_gettime calls dlsym). So this list holds each name that the library imports, with the reason why
+// it does no harm. A new import needs a reason, or a system call in core/os instead.
 struct Asked {
   const char* names;
   const char* reason;
@@ -214,7 +216,7 @@ TEST_P(Exports, AskOnlyForNamesThatMayBeReplaced) {
   }
 }
 
-// Nothing stands in the list that no library asks for.
+// Each name in the list is imported by a library.
 TEST(ListOfNames, HasNoMoreThanIsAskedFor) {
   std::set<std::string> found;
   for (const char* variable : {"SEEMALLOC_LIB", "SEEMALLOC_MINIMAL_LIB", "SEEMALLOC_COMPAT_LIB"}) {
@@ -225,17 +227,20 @@ TEST(ListOfNames, HasNoMoreThanIsAskedFor) {
   }
 }
 
-// What it reaches by one of its own names may be another's by then: the program's, or a library's in front of this one. A block would come
-// from one allocator and go to the other.
+// A name that the library also exports may resolve to another definition: the program's, or that of a library in front
+// of this one. A block would then come from one allocator and be freed by another. So the library does not call its own
+// exported names.
 TEST_P(Exports, ReachNothingByTheirOwnNames) {
-  // The program's on purpose: the operators that others call by the standard (core/api/operators.cc), and that std::string and std::vector of
-  // its runtime call; jemalloc's variables; the profiler that it may bring; and the function behind pthread_atfork, at load and without a lock.
+  // Exceptions, which resolve to the program's definition on purpose: the operators that other operators call by the
+  // standard (core/api/operators.cc) and that std::string and std::vector of the library's runtime call; jemalloc's
+  // variables; the profiler that the program may bring; and the function behind pthread_atfork, which is called at load
+  // without a lock.
   std::set<std::string> theirs = words(
       "_Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t _ZdlPv _ZdaPv _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t _ZdlPvm ProfilerStart __register_atfork");
   for (const char* prefix : {"", "je_", "_rjem_"}) theirs.insert(std::string(prefix) + "malloc_message");
   std::set<std::string> own;
   for (const Symbol& symbol : symbols(library_, "--defined-only")) {
-    bool is_type = symbol.name.rfind("_ZT", 0) == 0;  // one per program, whoever has it
+    bool is_type = symbol.name.rfind("_ZT", 0) == 0;  // one per program, whichever module defines it
     if (!is_type && theirs.count(symbol.name) == 0) own.insert(symbol.name);
   }
   size_t relocations = 0;
@@ -250,7 +255,8 @@ TEST_P(Exports, ReachNothingByTheirOwnNames) {
   EXPECT_GT(relocations, 10u);
 }
 
-// malloc is called before any constructor has run, and the helper may start before the last: all state is constant-initialised.
+// malloc is called before any constructor has run, and the helper thread may start before the last: all state is
+// constant-initialised.
 TEST_P(Exports, ConstructNothingAtRunTime) {
   for (const std::string& line : conform::lines_of(output_of({"nm", "-C", library_}))) {
     EXPECT_EQ(line.find("_GLOBAL__sub_I"), std::string::npos) << line;
@@ -259,8 +265,8 @@ TEST_P(Exports, ConstructNothingAtRunTime) {
   }
 }
 
-// What is not zero at first lies in the file, and is read from there 64 KiB at a time: a table of which one word is not would
-// cost each process all of it.
+// Data that is not zero-initialised is stored in the file and read from it 64 KiB at a time: a large table with one
+// non-zero word would cost each process the whole table.
 TEST_P(Exports, KeepTablesOutOfTheFile) {
   size_t bytes = 0;
   for (const std::string& line : conform::lines_of(output_of({"readelf", "-SW", library_}))) {
@@ -287,7 +293,7 @@ TEST_P(Exports, TakeLittleStaticTls) {
   }
 }
 
-// It is made of the other's objects.
+// The minimal library is built from other objects, without the profiler.
 TEST_P(Exports, HaveTheProfilerButForTheMinimalOne) {
   bool is_minimal = library_.find("_minimal") != std::string::npos;
   EXPECT_EQ(output_of({"nm", library_}).find("9seemalloc7profile") == std::string::npos, is_minimal);

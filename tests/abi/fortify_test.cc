@@ -1,6 +1,6 @@
-// malloc_usable_size under _FORTIFY_SOURCE=3: the compiler knows the requested size and stops writes beyond it, so programs
-// tell it the new size through a function with alloc_size (systemd issue 22801). What usable_size said must then hold.
-// Built with -O2 -D_FORTIFY_SOURCE=3.
+// malloc_usable_size under _FORTIFY_SOURCE=3: the compiler knows the requested size and stops writes beyond it.
+// Programs tell it the new size through a function with alloc_size (systemd issue 22801), and the size that
+// malloc_usable_size reported must then hold. Built with -O2 -D_FORTIFY_SOURCE=3.
 #include <gtest/gtest.h>
 #include <malloc.h>
 

@@ -1,5 +1,5 @@
-// What the allocator says, and where: an unknown option or a bad value is one line on stderr each, naming it and what was
-// expected; everything good is silent; stdout is never ours.
+// Messages of the allocator: an unknown option or a bad value is reported by one line on stderr that names it and the
+// expected values; valid options print nothing; stdout is never written to.
 //
 // Runs MESSAGES_PROGRAM (lives/quiet.c, which prints "ok") with SEEMALLOC_LIB preloaded.
 #include <gtest/gtest.h>

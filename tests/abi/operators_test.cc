@@ -1,4 +1,5 @@
-// The C++ operators: all twenty of the standard library are the subject's, call the new-handler, and throw only where they may.
+// The C++ operators: the allocator under test defines all twenty of the standard library; they call the new-handler,
+// and throw only where the standard allows it.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -109,7 +110,7 @@ TEST(Operators, ExpressionsOfTheLanguage) {
 
 class ImpossibleSizes : public testing::TestWithParam<size_t> {};
 
-// The first is one byte more than there are addresses on x86-64.
+// The first size is one byte more than the address space of x86-64.
 INSTANTIATE_TEST_SUITE_P(Operators, ImpossibleSizes,
                          testing::Values((size_t{1} << 47) + 1, (size_t{1} << 48) + 1, size_t{1} << 62, PTRDIFF_MAX - 4096, PTRDIFF_MAX,
                                          size_t{PTRDIFF_MAX} + 1, SIZE_MAX - 65536, SIZE_MAX));
@@ -146,7 +147,7 @@ TEST(Operators, ArrayTooLongIsTheCompilersCase) {
   EXPECT_THROW(opaque(new Wide[count]), std::bad_array_new_length);
 }
 
-// The new-handlers; each test sets one and clears it.
+// State of the new-handlers; each test installs one and removes it.
 int calls;
 rlim_t allowed;
 

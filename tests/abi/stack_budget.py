@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How much stack malloc, free and their kin can use, by the machine code of a built library (x86-64).
+"""Computes how much stack malloc, free and related functions can use, from the machine code of a built library (x86-64).
 
-  tests/abi/stack_budget.py LIBRARY                  the most that each entry needs; exit 1 if one needs more than the limit
-  tests/abi/stack_budget.py LIBRARY --entry NAME     one function, of the library's own too
+  tests/abi/stack_budget.py LIBRARY                  the maximum of each entry point; exits with 1 if one exceeds the limit
+  tests/abi/stack_budget.py LIBRARY --entry NAME     one function, which may be internal
 
-The frame of a function at each instruction is in the unwind tables. So the depth of the stack is known
-at each call, and the deepest path is the sum along a chain of calls. The tables below add the facts that machine code does not show: the
-targets of calls through pointers, the needs of C library functions, and the ends of chains that seem endless.
+The unwind tables give the size of a function's frame at each instruction, and so the depth of the stack at each call. The
+deepest path is the sum along a chain of calls. The tables below add the facts that machine code does not show: the targets
+of calls through pointers, the needs of C library functions, and where chains end that look endless.
 """
 import argparse
 import bisect
@@ -15,22 +15,24 @@ import re
 import subprocess
 import sys
 
-# A signal's frame takes up to 3.5 KiB of an alternate stack of 8 KiB (AVX-512).
+# A signal frame takes up to 3.5 KiB of an alternate stack of 8 KiB (AVX-512).
 LIMIT = 4608
 
 ENTRIES = """malloc calloc realloc reallocarray aligned_alloc posix_memalign memalign valloc pvalloc free free_sized
 free_aligned_sized malloc_usable_size malloc_trim mallopt operator.new operator.new[] operator.delete
 operator.delete[] mallocx rallocx xallocx sallocx dallocx sdallocx nallocx cfree tc_malloc tc_free tc_calloc tc_realloc tc_memalign
 tc_posix_memalign tc_valloc tc_pvalloc tc_new tc_delete seemalloc_pool_alloc seemalloc_pool_free""".split()
-# Entries that the C library and the kernel call: the end of a thread, fork, a signal of the CPU profiler, the signal that asks for a dump.
+# Entry points that the C library and the kernel call: thread exit, fork, the CPU profiler's signal, the signal that
+# requests a dump.
 CALLED_FROM_OUTSIDE = ["thread_ends", "before_fork", "after_fork_in_parent", "after_fork_in_child", "on_interrupt", "on_signal"]
 
-# Calls through pointers: in this function, to these. All of a function's go to all of its targets. A number: bytes that a target outside of
-# the library needs. "inner": the function is called as one of InnerCalls.
+# Calls through pointers: function → its possible targets. All indirect calls of a function reach all of its targets. A
+# number is the stack in bytes that a target outside the library needs. "inner": the function is called within
+# InnerCalls.
 POINTERS = {
-    # Without a place where it could be refused a jump is a hook's, which is asked for only where it is set.
+    # A call site that cannot be refused reaches the hook, which is called only where it is set.
     "os::counted_call": ["record_call"],
-    "os::bump": ["record_call"],  # with counted_call in it
+    "os::bump": ["record_call"],  # counted_call is inlined into it
     "heap::tick": ["child_frees"],
     "heap::span_countdown_slow": ["child_frees"],
     "heap::LargeCache::put_making_room": ["child_frees"],
@@ -56,14 +58,14 @@ POINTERS = {
     "report_options_without_effect": ["warn"],
     "report_pair": ["warn"],
     "JemallocConf::set": ["warn"],
-    "read_options_once": [],  # the other targets follow the options: a few stores
+    "read_options_once": [],  # the other targets store options: a few stores
     "text_of": [],            # a switch
     "dump_by_prefix": ["write_gperftools_text", "write_jemallocs_text"],
-    "write_kind": ["heap_profile"],  # dumps that nothing asked for are of that kind
+    "write_kind": ["heap_profile"],  # automatic dumps are of that kind
     "profile::take_snapshot_once": ["profile::has_samples"],
     "profile::heap_profile_to_buffer": ["profile::heap_values"],
     "profile::Notes::add": ["profile::ProfileEncoder::comment"],
-    "for_each_sample_row": ["write_sample"],  # the text formats of the library for other allocators' calls
+    "for_each_sample_row": ["write_sample"],  # the text formats of core/compat
     "for_each_sample_row_since": ["write_sample"],
     "profile::for_each_row_since": ["write_sample"],
     "profile::for_each_growth": ["write_growth"],
@@ -73,13 +75,14 @@ POINTERS = {
     "throw_bad_alloc": [],  # throws
     "new_slow": [],          # the program's new_handler, and the throw
     "new_nothrow_slow": [],
-    "free_foreign": [],      # another allocator's
+    "free_foreign": [],      # another allocator's free
     "meet_other_allocators": [512],  # glibc's mallopt; its first malloc as a whole needs 360
     "foreign_usable_bytes": [],
     "reallocate_foreign": [],
 }
-# Tables of pointers are data; [] stands for a call that is not made while malloc runs, or leads out of the library.
-# The stack that functions of other libraries need, in bytes below the call (lives/stack_depth.c measures the large ones).
+# Tables of pointers are data; [] stands for a call that is not made while malloc runs, or that leads out of the
+# library. The values below are the stack that functions of other libraries need, in bytes below the call
+# (lives/stack_depth.c measures the large ones).
 OUTSIDE = {
     "memcpy": 64, "memmove": 64, "memset": 64, "memcmp": 64, "strlen": 64, "strchr": 64, "__errno_location": 16, "getauxval": 64,
     "_dl_find_object": 192,
@@ -92,10 +95,10 @@ OUTSIDE = {
                        _ZdaPvSt11align_val_t""".split(), 0),
     "dlopen": 0, "dlsym": 0, "__cxa_begin_catch": 0, "__cxa_end_catch": 0, "__cxa_allocate_exception": 0, "__cxa_throw": 0,  # only to throw bad_alloc, which needs the unwinder of libgcc
 }
-# Those of them that call malloc, with the bytes that they need above that call: for a thread's storage, and for keys from the
-# 32nd on. The slow paths around them are marked (InnerCalls in core/api/slow_path.h).
+# External functions that call malloc, with the bytes that they need above that call: for a thread's storage, and for
+# keys from the 32nd on. The slow paths around them are marked (InnerCalls in core/api/slow_path.h).
 ALLOCATE = {"pthread_setspecific": 96, "__cxa_thread_atexit_impl": 96}
-# (caller, callee): the chain ends here. The bytes that the callee still needs, and the reason.
+# (caller, callee) where the chain ends, with the bytes that the callee still needs, and the reason.
 ENDS = {
     ("*", "os::sandbox::is_limited_slow"): (8, "a filter is looked for once, when the options are read; afterwards it is a leaf"),
     ("heap::release_lost", "heap::release_everything"): (800, "in the walk gate, where tick() returns at once"),
@@ -103,8 +106,8 @@ ENDS = {
     ("heap::central_publish_lists", "heap::publish_blocks"): (400, "the same"),
     ("profile::heap_profile_to_buffer", "profile::write_lifetime_rows"): (0, "of a kind that nothing dumps unasked"),
     ("profile::heap_profile_to_buffer", "profile::write_thread_rows"): (0, "the same"),
-    # The deepest paths lead through a traced call; a trace is started by the socket's thread, whose calls have asked before. No other path
-    # with this call comes within 300 bytes of the limit.
+    # The deepest paths lead through a traced call. A trace is started by the socket's thread, whose calls have already
+    # passed this point. No other path with this call comes within 300 bytes of the limit.
     ("profile::make_frame_index", "profile::read_description"): (560, "the program's own tables are read in place"),
     ("profile::make_frame_index", "os::map"): (440, "mappings of the unwinder are not traced"),
 }
@@ -134,7 +137,7 @@ def output(*command):
 class Function:
     def __init__(self, name):
         self.name = name
-        self.frame = 8        # at its deepest instruction, the return address included
+        self.frame = 8        # at its deepest instruction, with the return address
         self.calls = []       # (depth at the call, address or "*symbol" or "*")
 
 
@@ -149,7 +152,7 @@ def short(name):
 
 
 def frame_rows(library):
-    """The sorted addresses where the distance from the stack pointer to the caller's changes, and that distance there."""
+    """The sorted addresses where the distance from the stack pointer to the caller's changes, and the distance at each."""
     rows = {}
     for line in output("readelf", "--debug-dump=frames-interp", library).splitlines():
         if row := re.match(r"([0-9a-f]{16}) rsp\+(\d+) ", line):
@@ -166,7 +169,7 @@ INSTRUCTION = re.compile(r"\s+([0-9a-f]+):\s+(?:(?:addr32|notrack|bnd|data16|cs|
 
 
 def read_code(library):
-    """The library's functions by address. Parts that the compiler moved away (.cold) belong to theirs."""
+    """The library's functions by address. Parts that the compiler split off (.cold) belong to their function."""
     addresses, rows = frame_rows(library)
 
     def depth_at(pc):
@@ -188,7 +191,8 @@ def read_code(library):
         function = functions[start] = Function(short(plain[name]))
         pushed = 0
         for pc, operation, argument in instructions:
-            # With a frame pointer the tables do not say where the stack ends. Counted: the bytes that the function pushes, and a line for alignment.
+            # With a frame pointer the tables do not give the end of the stack. Counted instead: the bytes that the
+            # function pushes, and a cache line for alignment.
             if operation == "push":
                 pushed += 8
             elif argument.endswith(",%rsp") and operation in ("sub", "and"):
@@ -204,10 +208,10 @@ def read_code(library):
                 below = 0 if operation == "call" else depth_at(target)
                 if operation == "call" or inner != start:
                     function.calls.append((depth - (below if isinstance(below, int) else 8), inner, operation == "call"))
-            elif argument.startswith("*") and (operation == "call" or depth == 8):  # other jumps are a switch's
+            elif argument.startswith("*") and (operation == "call" or depth == 8):  # other jumps belong to a switch
                 symbol = re.search(r"# [0-9a-f]+ <([^@+>]*)", argument)
                 function.calls.append((depth - (0 if operation == "call" else 8), "*" + (symbol[1] if symbol else ""), True))
-    # A cold part is entered by jumps from its function, at the depth that function has there.
+    # A cold part is entered by jumps from its function, at the depth that the function has there.
     homes = {}
     for start, (name, _) in bodies.items():
         if not name.endswith(".cold"):
@@ -233,7 +237,7 @@ class Budget:
         self.problems = set()
 
     def targets(self, function, target):
-        """Addresses of the functions that a call may reach; less than zero: the bytes that it needs."""
+        """Addresses of the functions that a call may reach; a negative number is the number of bytes that it needs."""
         if not isinstance(target, str):
             name = self.functions[target].name
             end = self.ends.get((function.name, name)) or self.ends.get(("*", name))
@@ -271,7 +275,7 @@ class Budget:
         best = function.frame, [(function.name, function.frame)]
         for depth, target, _ in function.calls:
             for callee in self.targets(function, target):
-                if isinstance(callee, tuple):  # a call back, from outside
+                if isinstance(callee, tuple):  # a callback, from outside
                     below, links = max(self.inner.need(start) for start in self.by_name[callee[1]])
                     below, links = below + callee[0], [(target[1:], callee[0])] + links
                 elif callee <= 0:

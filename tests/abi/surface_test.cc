@@ -1,4 +1,5 @@
-// The surface: every function of the malloc family is there, is the subject's, and does what its manual page says.
+// The API surface: every function of the malloc family exists, is defined by the allocator under test, and behaves as
+// its manual page describes.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -31,7 +32,7 @@ namespace {
 
 using conform::opaque;
 
-// What a program of today can name, and what old programs and run-time look-ups name besides.
+// The names that current programs can use, and those that old programs and run-time lookups use in addition.
 constexpr const char* kFamily[] = {"malloc",         "free",          "calloc",        "realloc",
                                    "reallocarray",   "memalign",      "posix_memalign", "aligned_alloc",
                                    "valloc",         "pvalloc",       "malloc_usable_size", "malloc_trim",
@@ -47,9 +48,10 @@ TEST(Surface, TheWholeFamilyIsOneAllocators) {
   if (!conform::is_static()) EXPECT_TRUE(conform::is_ours("cfree"));
 }
 
-// glibc keeps it under its old version only, for programs linked before 2.26.
+// glibc keeps cfree under its old symbol version only, for programs linked before 2.26.
 TEST(Surface, CfreeFrees) {
-  // A program only exports what a library on its link line defines by default; glibc's cfree has an old version alone.
+  // By default a program exports a symbol only if a library on its link line defines it; glibc's cfree has only an old
+  // version.
   if (conform::is_static()) GTEST_SKIP() << "not exported by a program that links the archive";
   void* address = conform::find("cfree");
   if (address == nullptr) address = dlvsym(RTLD_DEFAULT, "cfree", "GLIBC_2.2.5");
@@ -78,7 +80,7 @@ TEST(Surface, SizedFrees) {
 }
 
 TEST(Surface, LibcNamesShareOneHeapWithTheFamily) {
-  // Programs mix them: what __libc_malloc gives, free takes, and the other way round.
+  // Programs mix them: free takes blocks of __libc_malloc, and the other way round.
   auto a = opaque(static_cast<char*>(__libc_malloc(100)));
   ASSERT_NE(a, nullptr);
   memset(a, 7, malloc_usable_size(a));
@@ -126,7 +128,7 @@ struct Blocks {
   }
 };
 
-// mallinfo is deprecated for its 32-bit counts; programs still ask it.
+// mallinfo is deprecated for its 32-bit counts; programs still call it.
 unsigned old_uordblks() {
   auto old = reinterpret_cast<struct mallinfo (*)()>(conform::find("mallinfo"));
   return static_cast<unsigned>(old().uordblks);
@@ -151,7 +153,7 @@ TEST(Surface, MallinfoCountsLargeBlocks) {
   struct mallinfo2 before = mallinfo2();
   Blocks blocks(4, size_t{32} << 20);
   struct mallinfo2 during = mallinfo2();
-  // glibc books them apart as mmapped (hblkhd); either place is where a reader of mallinfo looks.
+  // glibc counts large blocks separately as mmapped (hblkhd); readers of mallinfo look at both fields.
   EXPECT_GE(during.uordblks + during.hblkhd, before.uordblks + before.hblkhd + (size_t{128} << 20));
 }
 
@@ -188,7 +190,7 @@ TEST(Surface, MalloptTakesGlibcsParameters) {
   free(opaque(malloc(200000)));
 }
 
-// Runs f with the two standard outputs kept in files; returns what went to each.
+// Runs f with stdout and stderr redirected to files; returns the text written to each.
 struct Captured {
   std::string out, err;
 };
@@ -221,7 +223,7 @@ TEST(Surface, MallocStatsGoToStderr) {
   EXPECT_EQ(captured.err.back(), '\n');
 }
 
-// The number behind a name, from `at` on; *at is left behind it. Fails when there is none.
+// The number after a name, searched from `at` on; *at is set behind it. Fails when the name is missing.
 size_t number_after(const std::string& text, const std::string& name, size_t* at) {
   size_t found = text.find(name, *at);
   EXPECT_NE(found, std::string::npos) << name << " is missing in " << text.substr(*at);
@@ -278,7 +280,7 @@ std::string malloc_info_text() {
   return text;
 }
 
-// glibc's elements: of each heap, then of all.
+// glibc's elements: those of each heap, then those of all heaps.
 TEST(Surface, MallocInfoHasGlibcsElements) {
   constexpr size_t kHuge = 40 << 20;
   void* huge = malloc(kHuge);
@@ -321,7 +323,7 @@ TEST(Surface, MallocInfoHasGlibcsElements) {
   number_after(text, "<aspace type=\"mprotect\" size=\"", &at);
 }
 
-// The calls agree with each other. A number that does not fit into an int field is shown as INT_MAX, not as a negative one.
+// Both calls agree. A number that does not fit into an int field is reported as INT_MAX, not as a negative one.
 TEST(Surface, MallinfoAgreesWithItsWiderForm) {
   constexpr size_t kHuge = size_t{3} << 30;
   void* huge = malloc(kHuge);
@@ -336,13 +338,13 @@ TEST(Surface, MallinfoAgreesWithItsWiderForm) {
   EXPECT_EQ(wide.arena, wide.uordblks + wide.fordblks);
   EXPECT_EQ(narrow.arena, static_cast<int>(wide.arena));
   EXPECT_EQ(narrow.hblks, static_cast<int>(wide.hblks));
-  // glibc's is cut off instead.
+  // glibc truncates the number instead.
   if (getenv("EXPECT_SEEMALLOC") != nullptr) {
     EXPECT_EQ(narrow.hblkhd, INT_MAX);
   }
 }
 
-// Just enough of XML: one root, tags balanced, attributes quoted. Returns what is wrong, or "".
+// Checks the little XML that is needed: one root, balanced tags, quoted attributes. Returns the problem, or "".
 std::string xml_problem(const std::string& text) {
   std::vector<std::string> open;
   size_t at = 0;

@@ -21,7 +21,8 @@ var dumpsProgram = sync.OnceValues(func() (string, error) {
 	return program, build("c++", "-std=c++20", "-O2", "-g", "-fomit-frame-pointer", "testdata/dumps.cc", "-o", program)
 })
 
-// dumping runs testdata/dumps.cc in folder on a library (ours when it is "") with these variables and commands. It must succeed.
+// dumping runs testdata/dumps.cc in folder on a library (ours when preload is "") with these variables and commands. It
+// must succeed.
 func dumping(t *testing.T, folder, preload string, variables []string, commands ...string) (out, complaint string) {
 	t.Helper()
 	need(t)
@@ -43,14 +44,14 @@ func dumping(t *testing.T, folder, preload string, variables []string, commands 
 	return stdout.String(), stderr.String()
 }
 
-// named lists a folder, with "PID" for process ids, in order of name.
+// named lists a directory, sorted by name, with "PID" in place of process ids.
 func named(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := regexp.MustCompile(`([._])[1-9]\d{2,}([._])`) // files are numbered from 1 or 0001; process ids begin anew at 32768
+	pid := regexp.MustCompile(`([._])[1-9]\d{2,}([._])`) // files are numbered from 1 or 0001; process ids wrap around at 32768
 	for _, entry := range entries {
 		if name := entry.Name(); strings.HasSuffix(name, ".heap") || strings.HasSuffix(name, ".pb") || strings.Contains(name, ".tmp.") {
 			if !regexp.MustCompile(`^[a-z]+\.\d{4}\.heap$`).MatchString(name) {
@@ -92,7 +93,7 @@ func TestDumpsByBytesAllocated(t *testing.T) {
 	}
 }
 
-// 60 MiB more than ever before, in steps of 20: what is freed and had again is no growth.
+// 60 MiB more than ever before, in steps of 20: memory that is freed and allocated again is not growth.
 func TestDumpsByGrowth(t *testing.T) {
 	for _, helper := range []string{"helper:1", "helper:0"} {
 		t.Run(helper, func(t *testing.T) {
@@ -110,7 +111,7 @@ func TestDumpsByGrowth(t *testing.T) {
 	}
 }
 
-// Also while the process sleeps; %t and %n in names.
+// Also while the process sleeps; names contain %t and %n.
 func TestDumpsByTime(t *testing.T) {
 	dir := t.TempDir()
 	begin := time.Now()
@@ -135,7 +136,7 @@ func TestDumpsOnFailure(t *testing.T) {
 	}
 }
 
-// A ring of the last three; what was asked for by name, or at the end, is not in it.
+// A ring of the last three; dumps that were requested by name, or written at exit, are not in it.
 func TestDumpsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	dumping(t, dir, "", conf("sample:1,dump_alloc_interval:2M,dump_keep:3,dump_signal:12,dump_final:1,dump_at_exit:end.pb,dump_prefix:d"),
@@ -179,7 +180,7 @@ func TestDumpOverTheSocket(t *testing.T) {
 	}
 }
 
-// full is a file system with room for nothing much; read-only where it cannot be mounted.
+// full is a file system with hardly any space; read-only where it cannot be mounted.
 func full(t *testing.T) (dir string, errno syscall.Errno) {
 	dir = t.TempDir()
 	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
@@ -204,7 +205,8 @@ func readOnly(t *testing.T) (dir string, errno syscall.Errno) {
 	return dir, syscall.EROFS
 }
 
-// A disk that is full or may not be written to: one warning, a count, nothing left behind, and the profile over the socket.
+// A disk that is full or read-only: one warning, a count, no file left behind, and the profile is available over the
+// socket.
 func TestDumpsWithoutADisk(t *testing.T) {
 	for name, disk := range map[string]func(*testing.T) (string, syscall.Errno){"full": full, "read-only": readOnly} {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +221,7 @@ func TestDumpsWithoutADisk(t *testing.T) {
 					LastErrno       int64 `json:"last_errno"`
 				}
 			}
-			soon(t, "a profile fails", func() bool { // the helper writes beside
+			soon(t, "a profile fails", func() bool { // the helper thread writes concurrently
 				parse(t, tool(t, "stats", p.pid, "--json"), &s)
 				return s.Dumps.Failed != 0
 			})

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// comparison is what of `compare --json` is looked at.
+// comparison is the part of `compare --json` that the tests read.
 type comparison struct {
 	Seed       uint64
 	Threads    int
@@ -44,7 +44,7 @@ func (c *comparison) median(t *testing.T, key, allocator string) float64 {
 	return 0
 }
 
-// all says whether each run has at least so much.
+// all reports whether the value of each run is at least `least`.
 func (c *comparison) all(key string, least float64) bool {
 	return len(c.Runs) > 0 && !slices.ContainsFunc(c.Runs, func(run struct {
 		Allocator, Ending string
@@ -96,7 +96,7 @@ func TestCompare(t *testing.T) {
 		if wall, cpu := c.median(t, "wall_s", name), c.median(t, "cpu_s", name); wall < 0.2 || cpu <= 0 {
 			t.Errorf("%s: wall %g, CPU %g", name, wall, cpu)
 		}
-		// At the end half of it is free; whether it has gone back is the allocator's affair.
+		// At the end half of it is free; whether that has been returned to the OS depends on the allocator.
 		if peak, final := c.median(t, "peak_rss", name), c.median(t, "final_rss", name); peak < live || peak > live*3/2 || final < live/2 || final > peak {
 			t.Errorf("%s: peak %g, final %g", name, peak, final)
 		}
@@ -140,7 +140,7 @@ func TestCompareExcludesWhatFails(t *testing.T) {
 			t.Errorf("%s:\n%s", name, out)
 		}
 	}
-	// What is usual on glibc is right on the others.
+	// An exit status that is usual on glibc is accepted on the others.
 	if out := tool(t, "compare", both, "--rounds", "1", "--", script(t, "exit 3")); !strings.Contains(out, "On glibc the program ends with exit 3") {
 		t.Errorf("%s", out)
 	}
@@ -152,7 +152,7 @@ func TestCompareOfWhatTakesNoPreload(t *testing.T) {
 	if status != 1 || !strings.Contains(complaint, "churn is statically linked") {
 		t.Errorf("status %d, %s", status, complaint)
 	}
-	// Behind a shell it shows only while it runs, which on a busy machine nobody may see.
+	// Behind a shell it is visible only while it runs, and on a busy machine that may be missed.
 	out, behind := "", script(t, static+"; true")
 	for range 10 {
 		if out, _, status = try(t, "compare", both, "--", behind); status == 1 {
@@ -162,7 +162,7 @@ func TestCompareOfWhatTakesNoPreload(t *testing.T) {
 	if status != 1 || !strings.Contains(out, library+" was not in the program's memory") {
 		t.Errorf("status %d\n%s", status, out)
 	}
-	// Nor does a library that is none of this machine's.
+	// Nor does a library of another machine type.
 	foreign := filepath.Join(t.TempDir(), "foreign.so")
 	if err := build("cc", "-shared", "-nostdlib", "-x", "c", "/dev/null", "-Wl,--no-as-needed", "-o", foreign); err != nil {
 		t.Skip(err)
@@ -220,7 +220,7 @@ func TestCompareServer(t *testing.T) {
 func TestCompareInterrupted(t *testing.T) {
 	program := churn(t)
 	stamp := filepath.Join(t.TempDir(), "pid")
-	// The warm-up, the first round, and one that never ends.
+	// The warm-up, the first round, and a round that never ends.
 	wait := script(t, `echo $$ >>`+stamp+`; [ $(wc -l <`+stamp+`) -le 3 ] || exec `+program+` sleep; sleep 0.1`)
 	command := exec.Command(binary, "compare", both, "--", wait)
 	command.Env = environment()

@@ -44,7 +44,7 @@ func (d diagnosis) ids() string {
 
 const foundStatus = 3
 
-// examine runs doctor on a process; its exit status must say whether something was found.
+// examine runs doctor on a process; its exit status must tell whether something was found.
 func examine(t *testing.T, pid string, lasts string) (d diagnosis) {
 	t.Helper()
 	out, complaint, status := try(t, "doctor", pid, "--for", lasts, "--json")
@@ -66,10 +66,11 @@ func examine(t *testing.T, pid string, lasts string) (d diagnosis) {
 	return d
 }
 
-// tries is how often is looked: on a busy machine the program may hardly have run, or be held up so that it is ill in other ways.
+// tries is the number of attempts: on a busy machine the program may hardly have run, or be delayed so that it shows
+// other problems.
 const tries = 8
 
-// examineFor looks again where something else is found than this alone.
+// examineFor repeats the examination while it finds anything but this finding alone.
 func examineFor(t *testing.T, pid, id, lasts string) (d diagnosis) {
 	t.Helper()
 	for look := 1; look <= tries; look++ {
@@ -83,8 +84,9 @@ func examineFor(t *testing.T, pid, id, lasts string) (d diagnosis) {
 	return d
 }
 
-// expectClean wants most looks to find nothing: until those lead by two, or the others do. look returns what was found. One accusation
-// may be the busy machine's doing; a doctor who makes them as often as not is wrong, however often he is asked.
+// expectClean requires that most attempts find nothing: it repeats until the clean ones lead by two, or the others do.
+// look returns the finding. A busy machine may cause one false finding; a doctor that reports one every second time is
+// wrong, however often it runs.
 func expectClean(t *testing.T, look func() (accusation string)) {
 	t.Helper()
 	const mostLooks, leadWanted = 9, 2
@@ -108,7 +110,7 @@ func expectCleanProcess(t *testing.T, pid, lasts string) {
 	expectClean(t, func() string { return examine(t, pid, lasts).ids() })
 }
 
-// expectOnly wants this finding and no other, in this place.
+// expectOnly requires this finding and no other, at this place.
 func (d diagnosis) expectOnly(t *testing.T, id, place string) {
 	t.Helper()
 	if len(d.Findings) != 1 || d.Findings[0].ID != id {
@@ -171,7 +173,7 @@ func TestMappingsAreInTheJSONOfDoctorAndStats(t *testing.T) {
 	}
 }
 
-// The programs of the storms, where memory may stay for a while, and others that do nothing wrong.
+// Programs that resemble the storms but may keep memory for a while, and others that do nothing wrong.
 func TestDoctorFindsNothingByDefault(t *testing.T) {
 	need(t)
 	for _, way := range []string{"storm", "videos", "grows", "workers"} {
@@ -210,7 +212,7 @@ func TestDoctorFindsBloat(t *testing.T) {
 	d.expectOnly(t, "huge-pages", "")
 }
 
-// hugeBytes is what lies in huge pages.
+// hugeBytes is the memory in huge pages.
 func hugeBytes(t *testing.T, pid string) int {
 	t.Helper()
 	data, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
@@ -240,7 +242,7 @@ func TestDoctorFindsDroppedSamples(t *testing.T) {
 func TestDoctorFindsTheLimit(t *testing.T) {
 	need(t)
 	group := memoryGroup(t, 128<<20)
-	// The shell puts itself in, and the program takes its place.
+	// The shell enters the cgroup, and the program replaces the shell.
 	p := launch(t, nil, "sh", "-c", "echo $$ > "+group+"/cgroup.procs && exec "+binary+" run -- "+sick+" limit")
 	waitFor(t, socketOf(p.pid))
 	examineFor(t, p.pid, "memory-limit", "1s").expectOnly(t, "memory-limit", "load_table")
@@ -257,9 +259,9 @@ func memoryGroup(t *testing.T, limit int) string {
 			continue
 		}
 		t.Cleanup(func() {
-			soon(t, folder+" goes", func() bool { return os.Remove(folder) == nil }) // the kernel has seen its process end
+			soon(t, folder+" goes", func() bool { return os.Remove(folder) == nil }) // the kernel has noticed the end of its process
 		})
-		// Not created: a folder that is no cgroup has no such file.
+		// Not created: a directory that is not a cgroup has no such file.
 		file, err := os.OpenFile(filepath.Join(folder, place.file), os.O_WRONLY, 0)
 		if err != nil {
 			continue
@@ -298,7 +300,7 @@ func TestDoctorFindsNothingInACleanProgram(t *testing.T) {
 	}
 }
 
-// doctorRun runs `doctor -- sick WAY`, which may go on for this long.
+// doctorRun runs `doctor -- sick WAY`, which may take this long.
 func doctorRun(t *testing.T, lasts time.Duration, args ...string) (out, report string, status int) {
 	t.Helper()
 	command := exec.Command(binary, append([]string{"doctor"}, args...)...)
@@ -333,7 +335,7 @@ func TestDoctorOfARun(t *testing.T) {
 			if status == 0 || status == foundStatus {
 				parse(t, report, &d)
 			}
-			if d.Seconds < 1 { // it could hardly be looked at
+			if d.Seconds < 1 { // it could hardly be observed
 				continue
 			}
 			if d.Status != "exit status 0" || (status == foundStatus) != (len(d.Findings) > 0) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// dumped waits for a file matching the pattern, which appears whole.
+// dumped waits for a file matching the pattern; dumps appear atomically.
 func dumped(t *testing.T, pattern string) string {
 	t.Helper()
 	var files []string
@@ -20,7 +20,7 @@ func dumped(t *testing.T, pattern string) string {
 	return files[0]
 }
 
-// Each signal leaves one more profile, and the program does not notice.
+// Each signal writes one more profile, and the program does not notice.
 func TestDumpOnSignal(t *testing.T) {
 	need(t)
 	prefix := filepath.Join(t.TempDir(), "on-signal")
@@ -39,7 +39,7 @@ func TestDumpOnSignal(t *testing.T) {
 	}
 }
 
-// A profile that cannot be written is one line on standard error, and the program's own status stands.
+// A profile that cannot be written is one line on standard error, and the program keeps its own exit status.
 func TestDumpThatFails(t *testing.T) {
 	need(t)
 	for _, destination := range []string{"/nonexistent/folder/x.pb", "/proc/x.pb", strings.Repeat("a/", 120) + "x"} {
@@ -56,7 +56,7 @@ func TestDumpThatFails(t *testing.T) {
 	}
 }
 
-// A main thread that ends before the others must not leave the helper alone behind.
+// When the main thread ends before the others, the helper thread must not stay behind alone.
 func TestHelperDoesNotKeepTheProcess(t *testing.T) {
 	need(t)
 	source := filepath.Join(t.TempDir(), "main_ends.c")

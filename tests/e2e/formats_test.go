@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// jeprof runs Debian's jeprof and returns the total of in-use bytes, and the bytes of each function itself.
+// jeprof runs Debian's jeprof and returns the total of in-use bytes, and the self bytes of each function.
 func jeprof(t *testing.T, program, file string) (total int64, flat map[string]int64) {
 	t.Helper()
 	command, err := exec.LookPath("jeprof")
@@ -43,7 +43,7 @@ func jeprof(t *testing.T, program, file string) (total int64, flat map[string]in
 	return total, flat
 }
 
-// nearly: equal but for the rounding of single rows.
+// nearly: equal except for the rounding of single rows.
 func nearly(t *testing.T, what string, got, want int64) {
 	t.Helper()
 	if math.Abs(float64(got-want)) > 1e-4*math.Abs(float64(want))+1 {
@@ -73,7 +73,7 @@ func TestJeprofReadsOurs(t *testing.T) {
 	}
 }
 
-// What jemalloc itself has dumped opens here, with jeprof's total and the program's functions.
+// Dumps of jemalloc itself can be opened, with jeprof's total and the program's functions.
 func TestOpensJemallocs(t *testing.T) {
 	need(t)
 	const jemalloc = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
@@ -103,7 +103,7 @@ func TestOpensJemallocs(t *testing.T) {
 	}
 }
 
-// A saved profile and the process later: the diff names what has grown, by how much.
+// A saved profile and the process later: the diff names the function that has grown, and by how much.
 func TestDiffNamesTheLeak(t *testing.T) {
 	need(t)
 	const scale = 20
@@ -127,7 +127,7 @@ func TestDiffNamesTheLeak(t *testing.T) {
 	if len(d.Functions) == 0 || d.Functions[0].Name != "leak_large" || d.Functions[0].Change != scale*128<<10 || d.Functions[0].Error != 0 {
 		t.Fatalf("%+v", d)
 	}
-	// It was called from another line of main: the functions are the same, so is the stack.
+	// It was called from another line of main: the functions are the same, and so is the stack.
 	if len(d.Stacks) == 0 || d.Stacks[0].Stack[0] != "leak_large" || d.Stacks[0].State != "" {
 		t.Errorf("%+v", d.Stacks)
 	}
@@ -146,7 +146,8 @@ func TestDiffNamesTheLeak(t *testing.T) {
 	}
 }
 
-// The texts of libseemalloc_compat say what they could not see, in lines that pprof and jeprof skip and `seemalloc top` shows.
+// The texts of libseemalloc_compat report the data they lack, in lines that pprof and jeprof skip and `seemalloc top`
+// shows.
 func TestTextsSayWhatTheyCouldNotSee(t *testing.T) {
 	need(t)
 	dir := t.TempDir()
@@ -179,10 +180,10 @@ func TestTextsSayWhatTheyCouldNotSee(t *testing.T) {
 			if out := tool(t, "top", file); !strings.Contains(out, "10 samples with a truncated stack") {
 				t.Errorf("top does not say what is missing:\n%s", out)
 			}
-			if !strings.HasSuffix(name, ".jemalloc") { // which pprof does not know
+			if !strings.HasSuffix(name, ".jemalloc") { // pprof does not know this format
 				p := profileOf(t, file)
 				var total int64
-				for _, sample := range p.Sample { // nothing was freed: pprof calls what is in use just objects and space
+				for _, sample := range p.Sample { // nothing was freed: pprof names the in-use types just objects and space
 					total += sample.Value[len(sample.Value)-1]
 				}
 				nearly(t, "pprof's total", total, report.Total)

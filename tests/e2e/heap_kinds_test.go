@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// startHeapKinds runs one way of heap_kinds.cc under the tool.
+// startHeapKinds runs one mode of heap_kinds.cc under the tool.
 func startHeapKinds(t *testing.T, way string, flags ...string) *program {
 	t.Helper()
 	p := launch(t, nil, append(append([]string{binary, "run"}, flags...), "--", heapKinds, way)...)
@@ -17,7 +17,8 @@ func startHeapKinds(t *testing.T, way string, flags ...string) *program {
 	return p
 }
 
-// fragmentationSaid is what the profile says of itself: bytes that are free, and that are charged to somebody.
+// fragmentationSaid returns the figures in the profile's comments: the free bytes, and the bytes that are charged to
+// stacks.
 func fragmentationSaid(t *testing.T, pid string) (exact, charged int64) {
 	t.Helper()
 	out := tool(t, "top", pid, "--kind", "fragmentation")
@@ -30,12 +31,13 @@ func fragmentationSaid(t *testing.T, pid string) (exact, charged int64) {
 	return exact, charged
 }
 
-// Half-empty spans are charged to the few blocks that keep them, not to the many in full ones.
+// Half-empty spans are charged to the few blocks that keep them, not to the many blocks in full spans.
 func TestFragmentationIsChargedToWhoPinsSpans(t *testing.T) {
 	need(t)
 	p := startHeapKinds(t, "pinned", "--sample", "2K", "--conf", "purge:never,sample_limit:0")
 	report, flat, _ := top(t, p.pid, "--kind", "fragmentation")
-	// 4,000 sessions, and spans of 400 blocks: each span of the requests is kept by some of them. One request in 13 was a sample, elsewhere.
+	// 4,000 sessions, and spans of 400 blocks: some sessions keep each span of the requests. One request in 13 was a
+	// sample, in a span of its own.
 	exact, charged := fragmentationSaid(t, p.pid)
 	if most := int64(400000 * 99 / 100 * 160); exact > most || exact < most*9/10 {
 		t.Errorf("%d bytes are free, expected nearly %d", exact, most)
@@ -43,7 +45,8 @@ func TestFragmentationIsChargedToWhoPinsSpans(t *testing.T) {
 	if off := charged - report.Total; off < -16 || off > 16 { // rows are rounded
 		t.Errorf("the profile says that %d bytes are charged, its rows %d", charged, report.Total)
 	}
-	// It is 0.055 of them, and where the samples are off by more than three times that, what they are off by: once in 300 times.
+	// The error is 0.055 of them; where the samples are off by more than three times that (once in 300 times), their
+	// actual error.
 	most := max(float64(exact)/10, math.Abs(float64(charged-exact)))
 	if report.Error <= 0 || report.Error > most+16 || most > float64(exact)/4 {
 		t.Errorf("standard error %.0f, %d bytes charged of %d", report.Error, charged, exact)
@@ -76,7 +79,8 @@ func TestFragmentationWithEverythingRecorded(t *testing.T) {
 	}
 }
 
-// The heap grows for whom it grows first; who uses what is there makes it grow no more.
+// Growth is charged to the function for which the heap grows first; a function that reuses free memory causes no
+// growth.
 func TestGrowthIsChargedToWhoMadeTheHeapGrow(t *testing.T) {
 	need(t)
 	p := startHeapKinds(t, "grown")
@@ -133,7 +137,8 @@ func TestPoolsAreEstimated(t *testing.T) {
 	}
 }
 
-// Where the library is part of the program its functions are no end of a stack: readers have to know them.
+// In a static program the library's functions are not at the end of a stack automatically: readers have to recognise
+// them.
 func TestPoolsOfAStaticProgram(t *testing.T) {
 	need(t)
 	archive := filepath.Join(filepath.Dir(library), "libseemalloc.a")
@@ -172,7 +177,7 @@ func TestPoolsOfAStaticProgram(t *testing.T) {
 	}
 }
 
-// The same program without the library: its pools are nobody's business.
+// The same program without the library: its pool calls have no effect.
 func TestPoolsWithoutTheLibrary(t *testing.T) {
 	need(t)
 	launch(t, nil, heapKinds, "arena")

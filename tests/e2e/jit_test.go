@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Blocks allocated by code made at run time: its frames have the names of the list in /tmp/perf-PID.map, in a live
-// process's table and in a saved profile, and the frames above them are there.
+// Blocks allocated by code generated at run time: its frames have the names listed in /tmp/perf-PID.map, in a live
+// process's table and in a saved profile, and the frames above them are present.
 func TestCodeMadeAtRunTime(t *testing.T) {
 	need(t)
 	program := filepath.Join(t.TempDir(), "jit")

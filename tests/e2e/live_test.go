@@ -61,7 +61,7 @@ func (term *terminal) text() string {
 	return b.String()
 }
 
-// shows waits until the screen shows something.
+// shows waits until the screen shows the pattern.
 func (term *terminal) shows(pattern string) {
 	term.t.Helper()
 	wanted := regexp.MustCompile(pattern)

@@ -1,7 +1,7 @@
 // Package e2e runs the real tool against real programs on the real library.
 //
-// The library is taken from $SEEMALLOC_OUT/lib, or out/lib of this repository, as `./dev build` leaves it; without it
-// the tests are skipped, or fail where SEEMALLOC_REQUIRE_LIB=1. The tool and the test program are built here.
+// The library is taken from $SEEMALLOC_OUT/lib, or from out/lib of this repository, where `./dev build` puts it;
+// without it the tests are skipped, or fail if SEEMALLOC_REQUIRE_LIB=1. The tool and the test programs are built here.
 package e2e
 
 import (
@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	work      string // a folder for everything that is built, readable by other users
+	work      string // a directory for all build results, readable by other users
 	binary    string // the tool
 	leaky     string // leaky.cc compiled
 	caller    string // caller.cc compiled
@@ -35,7 +35,7 @@ var (
 	burn      string // burn.cc compiled
 	threads   string // threads.cc compiled
 	library   string // libseemalloc.so
-	problem   string // why nothing can be tested, "" when all is there
+	problem   string // the reason why nothing can be tested, "" if there is none
 )
 
 func TestMain(m *testing.M) {
@@ -103,7 +103,7 @@ func need(t *testing.T) {
 	t.Skip(problem)
 }
 
-// environment is the caller's without any seemalloc variable, plus the library's place.
+// environment is the caller's without any seemalloc variable, plus the library's path.
 func environment(more ...string) []string {
 	var env []string
 	for _, variable := range os.Environ() {
@@ -114,7 +114,7 @@ func environment(more ...string) []string {
 	return append(append(env, "SEEMALLOC_LIB="+library), more...)
 }
 
-// tool runs the tool, which must succeed and say nothing on standard error.
+// tool runs the tool, which must succeed and print nothing on standard error.
 func tool(t *testing.T, args ...string) string {
 	t.Helper()
 	out, complaint, status := try(t, args...)
@@ -124,7 +124,7 @@ func tool(t *testing.T, args ...string) string {
 	return out
 }
 
-// try runs the tool and returns what it left.
+// try runs the tool and returns its output and its status.
 func try(t *testing.T, args ...string) (out, complaint string, status int) {
 	t.Helper()
 	command := exec.Command(binary, args...)
@@ -133,7 +133,7 @@ func try(t *testing.T, args ...string) (out, complaint string, status int) {
 	return out, complaint, command.ProcessState.ExitCode()
 }
 
-// finish runs the command to its end, whatever its status, and returns what it printed. `started`, which may be nil, is
+// finish runs the command to its end, whatever its status, and returns its output. `started`, which may be nil, is
 // called once it runs.
 func finish(t *testing.T, command *exec.Cmd, started func()) (out, complaint string) {
 	t.Helper()
@@ -152,7 +152,7 @@ func finish(t *testing.T, command *exec.Cmd, started func()) (out, complaint str
 	return stdout.String(), stderr.String()
 }
 
-// program is a running test program that said it is ready.
+// program is a running test program that has printed that it is ready.
 type program struct {
 	*exec.Cmd
 	pid   string
@@ -161,7 +161,7 @@ type program struct {
 	err   *saidSoFar
 }
 
-// saidSoFar is what a process has said: it may say more meanwhile.
+// saidSoFar is the output of a process so far: more may follow.
 type saidSoFar struct {
 	mutex sync.Mutex
 	bytes.Buffer
@@ -179,7 +179,7 @@ func (s *saidSoFar) String() string {
 	return s.Buffer.String()
 }
 
-// follower is the tool while it prints on.
+// follower is the tool while it continues to print.
 type follower struct {
 	*exec.Cmd
 	lines     *bufio.Reader
@@ -248,8 +248,8 @@ func socketOf(pid string) string {
 	return filepath.Join(fmt.Sprintf("/tmp/seemalloc-%d", os.Geteuid()), pid+".sock")
 }
 
-// waitFor waits for a socket: the thread that opens it runs beside main, which may be ready first. A process that was killed leaves its
-// socket behind, and a later one has its id.
+// waitFor waits for a socket: the thread that opens it runs concurrently with main, which may be ready first. A killed
+// process leaves its socket behind, and a later process may have its id.
 func waitFor(t *testing.T, socket string) {
 	t.Helper()
 	soon(t, socket+" answers", func() bool {
@@ -261,7 +261,7 @@ func waitFor(t *testing.T, socket string) {
 	})
 }
 
-// soon waits for what comes sooner or later, however busy the machine is.
+// soon waits for a condition that becomes true eventually, however busy the machine is.
 func soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
@@ -288,7 +288,7 @@ func (p *program) expect(t *testing.T, line string) {
 }
 
 // parse reads JSON that the tool printed.
-// profileOf is what pprof's own package reads in a file.
+// profileOf reads a file with pprof's own package.
 func profileOf(t *testing.T, file string) *profile.Profile {
 	t.Helper()
 	data, err := os.ReadFile(file)

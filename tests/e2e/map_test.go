@@ -66,7 +66,7 @@ func TestMap(t *testing.T) {
 			t.Errorf("%d pages in %s", next, line)
 		}
 	}
-	// What threads have in their lists is live here and cached there.
+	// Blocks in free lists of threads count as live in the map and as cached in the statistics.
 	if live < stats.Memory.LiveAllocated || live > stats.Memory.LiveAllocated+stats.Memory.LiveAllocated/4+1<<20 {
 		t.Errorf("%d bytes are live, by the statistics %d", live, stats.Memory.LiveAllocated)
 	}

@@ -17,9 +17,9 @@ import (
 	"seemalloc/tool/report"
 )
 
-// What all commands say of one moment, against programs whose truth is known: planned.cc.
+// Compares the figures of all commands at one moment with the known truth of a program: planned.cc.
 
-// sums is the truth of one place's blocks.
+// sums is the truth about the blocks of one place.
 type sums struct{ blocks, requested, allocated, resident int64 }
 
 func (s *sums) add(more sums) {
@@ -48,7 +48,7 @@ func planned(t *testing.T, conf string, steps ...string) *program {
 	return p
 }
 
-// truth asks the program what it holds: by place, and in all.
+// truth asks the program for the blocks that it holds: by place, and in total.
 func (p *program) truth(t *testing.T) (places map[string]sums, all sums) {
 	t.Helper()
 	if _, err := io.WriteString(p.stdin, "truth\n"); err != nil {
@@ -67,7 +67,7 @@ func (p *program) truth(t *testing.T) (places map[string]sums, all sums) {
 	return places, all
 }
 
-// residentMemory is RSS explained, as `stats`, `map` and the page say it.
+// residentMemory is the breakdown of RSS that `stats`, `map` and the page report.
 type residentMemory struct {
 	RSS, Live, Cached, Fragmentation, Metadata, Dirty int64
 	NotOurs                                           int64 `json:"not_ours"`
@@ -76,7 +76,7 @@ type residentMemory struct {
 	Refused                                           int64 `json:"pages_refused"`
 }
 
-// fullStats is what `stats --json` says that these tests compare.
+// fullStats is the part of `stats --json` that these tests compare.
 type fullStats struct {
 	Memory   residentMemory
 	Sampling struct {
@@ -100,7 +100,7 @@ type fullStats struct {
 	SizeClasses []struct{ Size, Live, Cached, Free int64 } `json:"size_classes"`
 }
 
-// mapSums adds up what `map --json` says.
+// mapSums adds up the figures of `map --json`.
 type mapSums struct {
 	live, free, holes, dirtyPages int64
 	memory                        *residentMemory
@@ -136,7 +136,7 @@ func mapOf(t *testing.T, pid string) (sum mapSums) {
 	return sum
 }
 
-// page is the process as the page's server has it.
+// page is the process as the page's server reports it.
 type page struct {
 	stats  fullStats
 	points []struct{ RSS, Live, Cached, Frag, Meta, Other, Dirty, Handed, Allocated, Unsure int64 }
@@ -245,9 +245,9 @@ func TestNumbersAgree(t *testing.T) {
 		name      string
 		conf      string
 		steps     []string
-		fragments int64 // what is resident between live blocks, to within 2 MiB; -1: not known
+		fragments int64 // resident bytes between live blocks, to within 2 MiB; -1: unknown
 	}{
-		// As it was reported: 80 blocks of 900 KiB that nobody wrote beside 60 MB of half-empty spans.
+		// As in a bug report: 80 blocks of 900 KiB that were never written beside 60 MB of half-empty spans.
 		{"large blocks that nobody wrote", "purge:never", []string{"0,921600,80,0,1", "1,1024,61440,-1,16"}, 60 * mib / 16 * 15},
 		{"huge blocks that hardly anybody wrote", "purge:never", []string{"0,50000000,6,8192,1", "1,512,122880,-1,8"}, 60 * mib / 8 * 7},
 		{"freed large blocks that nobody wrote", "purge:never", []string{"0,300000,300,1,0", "1,2000000,20,1,0", "2,256,100000,-1,4"}, 256 * 75000},
@@ -266,7 +266,7 @@ func TestNumbersAgree(t *testing.T) {
 				var s fullStats
 				parse(t, tool(t, "stats", p.pid, "--json"), &s)
 				checkStats(t, s, all)
-				if plan.fragments >= 0 && sample != "1" { // a block that is recorded lies elsewhere
+				if plan.fragments >= 0 && sample != "1" { // a recorded block is in another span
 					about(t, "fragmentation", s.Memory.Fragmentation, plan.fragments, 2*mib+s.Memory.Uncertain)
 				}
 				checkTop(t, p.pid, sample == "1", s, places, all)
@@ -278,7 +278,7 @@ func TestNumbersAgree(t *testing.T) {
 	}
 }
 
-// checkTop: exact is what the heap counts, and what samples say where all is recorded.
+// checkTop: the heap's exact counts must agree, and the samples where everything is recorded.
 func checkTop(t *testing.T, pid string, all_recorded bool, s fullStats, places map[string]sums, all sums) {
 	t.Helper()
 	report, flat, cum := top(t, pid)
@@ -298,7 +298,7 @@ func checkTop(t *testing.T, pid string, all_recorded bool, s fullStats, places m
 		within(t, "requested", int64(s.Sampling.Requested), all.requested, s.Sampling.RequestedStderr)
 		return
 	}
-	// What else there is, of the start-up and of threads, may be no samples of the program's.
+	// The other allocations, of the start-up and of threads, may not be sampled.
 	own := places["others"]
 	about(t, "top's total", report.Total, all.allocated-own.allocated/2, own.allocated/2)
 	if own.allocated > 16<<10 {
@@ -309,14 +309,14 @@ func checkTop(t *testing.T, pid string, all_recorded bool, s fullStats, places m
 		requested += truth.requested
 		if name != "others" {
 			same(t, name, flat[name], truth.allocated)
-			same(t, name+" and what it calls", cum[name], truth.allocated) // nothing that the library itself causes
+			same(t, name+" and what it calls", cum[name], truth.allocated) // nothing that the library itself allocates
 			others -= truth.allocated
 		}
 	}
 	for _, bytes := range flat {
 		others += bytes
 	}
-	// Of the others it is not known what was requested, but not more than they have.
+	// For the others the requested size is unknown, but it is not more than the allocated size.
 	about(t, "requested", int64(s.Sampling.Requested), requested+others/2, others/2+1)
 	allocated, _, _ := top(t, pid, "--by", "alloc")
 	if allocated.Allocated == nil {
@@ -327,7 +327,7 @@ func checkTop(t *testing.T, pid string, all_recorded bool, s fullStats, places m
 	}
 }
 
-// sameMemory: two commands say the same of resident memory. `moves`: memory goes back between them.
+// sameMemory: two commands must report the same resident memory. `moves`: memory is returned between them.
 func sameMemory(t *testing.T, who string, got *residentMemory, moves bool, want residentMemory) {
 	t.Helper()
 	if got == nil {
@@ -429,7 +429,7 @@ func checkDoctor(t *testing.T, pid string, s fullStats) {
 	}
 }
 
-// checkPage: the page's server says what the commands say. `moves`: memory goes back meanwhile.
+// checkPage: the page's server reports the same as the commands. `moves`: memory is returned meanwhile.
 func checkPage(t *testing.T, pid string, moves bool, s fullStats, all sums) {
 	t.Helper()
 	p := pageOf(t, pid)

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// phases is what many runs of bench/workloads/phases.cc have shown.
+// phases collects the results of many runs of bench/workloads/phases.cc.
 type phases struct {
-	functions, totals []float64 // by how many of its stated errors each estimate is off
+	functions, totals []float64 // the deviation of each estimate, in units of its stated error
 	wide              int       // totals whose stated error is more than 4 %
 	far               []string  // estimates beyond three errors
 }
 
-// run adds what one program shows: of the functions that hold a twentieth or more, and of the total.
+// run adds the results of one program: of the functions that hold a twentieth or more, and of the total.
 func (all *phases) run(t *testing.T, program, seed string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "heap.pb")
@@ -46,7 +46,7 @@ func (all *phases) run(t *testing.T, program, seed string) {
 		}
 		return errors
 	}
-	// What the program keeps besides is less than a tenth of a percent.
+	// The program's other memory is less than a tenth of a percent.
 	all.totals = append(all.totals, off("total", report.Total, live, report.Error))
 	found := map[string]bool{}
 	for _, f := range report.Functions {
@@ -63,7 +63,8 @@ func (all *phases) run(t *testing.T, program, seed string) {
 	}
 }
 
-// spread is how many are more than three errors off, and how far their mean and their mean square are from 0 and 1.
+// spread returns how many estimates are more than three errors off, and the mean and mean square of the deviations,
+// ideally 0 and 1.
 func spread(errors []float64) (beyond int, mean, square float64) {
 	for _, e := range errors {
 		if !(math.Abs(e) <= 3) {
@@ -75,8 +76,9 @@ func spread(errors []float64) (beyond int, mean, square float64) {
 	return beyond, mean, square
 }
 
-// Whatever a program did before, what it holds is within the stated errors: functions of a twentieth and more, and the total. By a normal
-// estimate 0.27 % are beyond three errors. SEEMALLOC_PHASES_RUNS=1000 runs so many programs, for hours.
+// Whatever a program did before, the bytes in use are within the stated errors: for functions of a twentieth and more,
+// and for the total. For a normal estimate 0.27 % are beyond three errors. SEEMALLOC_PHASES_RUNS=1000 runs 1000
+// programs, for hours.
 func TestWhatStaysIsSampledInAllPhases(t *testing.T) {
 	runs, first := 12, 1
 	if text := os.Getenv("SEEMALLOC_PHASES_RUNS"); text != "" {
@@ -93,7 +95,8 @@ func TestWhatStaysIsSampledInAllPhases(t *testing.T) {
 		beyond, mean, square := spread(errors)
 		n := float64(len(errors))
 		t.Logf("%d %s: %d beyond three errors, mean %.2f, mean square %.2f", len(errors), name, beyond, mean, square)
-		// So many more than expected in one of a million runs; the mean and the mean square within five of their errors.
+		// This many more than expected occur in one of a million runs; the mean and the mean square are within five of their
+		// errors.
 		if limit := 3 + n*0.0027 + 5*math.Sqrt(n*0.0027); float64(beyond) > limit {
 			t.Errorf("%d of %d %s beyond three errors", beyond, len(errors), name)
 		}
@@ -101,7 +104,7 @@ func TestWhatStaysIsSampledInAllPhases(t *testing.T) {
 			t.Errorf("%s: mean %.2f, mean square %.2f", name, mean, square)
 		}
 	}
-	// A few samples of a thread that was stretched far when the heap began to grow may add to it: in 1 of 250 programs.
+	// A few samples of a thread that had backed off far when the heap began to grow may add to it: in 1 of 250 programs.
 	if all.wide > 1+runs/50 {
 		t.Errorf("%d of %d totals are stated to more than 4 %%", all.wide, runs)
 	}

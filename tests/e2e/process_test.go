@@ -32,7 +32,8 @@ func statsOf(t *testing.T, pid string) (s stats) {
 	return s
 }
 
-// loaderStacks are stacks that end in the dynamic loader's first instructions, which carry no mark of being the end.
+// loaderStacks are stacks that end in the dynamic loader's first instructions, which are not marked as the end of a
+// stack.
 const loaderStacks = 2
 
 func TestStatsReconcile(t *testing.T) {
@@ -100,7 +101,7 @@ func TestOptionsAndPurge(t *testing.T) {
 	if after := statsOf(t, p.pid).Memory.RSS; after > before/2 {
 		t.Errorf("RSS %d before the purge, %d after", before, after)
 	}
-	// A delay that was chosen adapts no more until the choice is taken back.
+	// A delay that was set explicitly does not adapt until auto is set again.
 	for _, delay := range []string{"250", "1000", "auto"} {
 		if got := tool(t, "set", p.pid, "delay="+delay); got != "delay="+delay+"\n" {
 			t.Errorf("set delay=%s printed %q", delay, got)
@@ -184,7 +185,7 @@ func TestPsAndSockets(t *testing.T) {
 	})
 	t.Run("another folder", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := os.Chmod(dir, 0o700); err != nil { // the library takes no other
+		if err := os.Chmod(dir, 0o700); err != nil { // the library requires this mode
 			t.Fatal(err)
 		}
 		p := leak(t, 1, "--conf", "socket_dir:"+dir)
@@ -211,7 +212,7 @@ func TestRunIsTransparent(t *testing.T) {
 	}
 }
 
-// Root looks at anybody; others only at their own.
+// Root may inspect any process; other users only their own.
 func TestOtherUsers(t *testing.T) {
 	need(t)
 	if os.Geteuid() != 0 {
@@ -221,7 +222,7 @@ func TestOtherUsers(t *testing.T) {
 	if err != nil {
 		t.Skip("needs setpriv")
 	}
-	// Where the repository is under a closed folder, others cannot load the library from there.
+	// Where the repository is in a directory closed to others, other users cannot load the library from there.
 	copied := filepath.Join(work, "libseemalloc.so")
 	if err := build("cp", library, copied); err != nil {
 		t.Fatal(err)

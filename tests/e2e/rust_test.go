@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A Rust program, optimised, without frame pointers: whole stacks and demangled names; 64 frames are kept of 100, or all
-// of them where the option says so.
+// A Rust program, optimised, without frame pointers: whole stacks and demangled names; 64 frames of 100 are recorded,
+// or all of them if the option is set accordingly.
 func TestRustStacks(t *testing.T) {
 	need(t)
 	if _, err := exec.LookPath("rustc"); err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// What other allocators' variables do, not only which options they become: the same program on this library and, where it is
-// installed, on the owner's, with one expectation for both.
+// The effects of other allocators' variables, not only the options they map to: the same program runs on this library
+// and, where it is installed, on the other allocator, with one expectation for both.
 
 var settingsProgram = sync.OnceValues(func() (string, error) {
 	program := filepath.Join(work, "settings")
@@ -46,7 +46,7 @@ func withSettings(t *testing.T, preload string, variables []string, commands ...
 	return out, complaint
 }
 
-// installed is the first of these files that is there, if any.
+// installed is the first of these files that exists, if any.
 func installed(files []string) []string {
 	for _, file := range files {
 		if _, err := os.Stat(file); err == nil {
@@ -57,23 +57,23 @@ func installed(files []string) []string {
 }
 
 func TestForeignVariablesDoWhatTheirOwnersDocument(t *testing.T) {
-	const kept, gone = 150, 60 // MiB that are resident of 200 that were freed
+	const kept, gone = 150, 60 // MiB resident of 200 that were freed
 	atOnce := []string{"keep:200", "free", "resident"}
 	later := []string{"keep:200", "free", "sleep:2500", "resident"}
-	// Most of the time they sleep.
+	// The programs sleep most of the time.
 	var all sync.WaitGroup
 	room := make(chan struct{}, 5)
 	defer all.Wait()
 	for _, test := range []struct {
 		variables   string
-		owners      []string // nil: what the owner makes of it is not comparable
+		owners      []string // nil: the allocator's own behaviour is not comparable
 		commands    []string
 		least, most int
 	}{
 		{"TCMALLOC_RELEASE_RATE=0", gperftoolsLibraries, later, kept, 250},
 		{"TCMALLOC_RELEASE_RATE=0.1", gperftoolsLibraries, later, kept, 250},
-		// Its owner gives memory back only while more is freed. Without it nothing goes for a second; with it in 0.1 s, or 0.6 where the
-		// helper had nothing to do and sleeps.
+		// gperftools returns memory only while more is freed. Without the variable nothing is returned for a second; with it
+		// in 0.1 s, or 0.6 s if the helper thread had nothing to do and sleeps.
 		{"TCMALLOC_RELEASE_RATE=10", nil, []string{"keep:200", "free", "sleep:750", "resident"}, 0, gone},
 		{"TCMALLOC_DISABLE_MEMORY_RELEASE=1", nil, later, kept, 250},
 		{"TCMALLOC_AGGRESSIVE_DECOMMIT=1", gperftoolsLibraries, atOnce, 0, gone},
@@ -83,9 +83,9 @@ func TestForeignVariablesDoWhatTheirOwnersDocument(t *testing.T) {
 		{"MALLOC_CONF=dirty_decay_ms:0", jemallocLibraries, atOnce, 0, gone},
 		{"MALLOC_CONF=dirty_decay_ms:-1", jemallocLibraries, later, kept, 250},
 		{"MALLOC_CONF=dirty_decay_ms:300,background_thread:true", jemallocLibraries, later, 0, gone},
-		// Nobody is there to look at the time.
+		// There is no thread that watches the time.
 		{"MALLOC_CONF=dirty_decay_ms:300,background_thread:false", jemallocLibraries, later, gone, 250},
-		// jemalloc has had it until 4.
+		// jemalloc had this option until version 4.
 		{"MALLOC_CONF=lg_dirty_mult:-1", nil, later, kept, 250},
 		{"MALLOC_CONF=lg_dirty_mult:3,dirty_decay_ms:600000", nil, later, 0, gone},
 		{"MALLOC_CONF=dirty_decay_ms:600000", nil, later, kept, 250},
@@ -102,8 +102,8 @@ func TestForeignVariablesDoWhatTheirOwnersDocument(t *testing.T) {
 					if err == nil && scanned == nil && got >= test.least && got <= test.most {
 						return
 					}
-					// On a busy machine memory may go later than it should, or freeing it all takes as long as its decay, or between that and the
-					// look it has time to go: in one of some tries not.
+					// On a busy machine memory may be returned later than it should, or freeing takes as long as the decay time, so
+					// that memory is returned before the check: in one of several attempts that must not happen.
 					most := 5
 					if test.least <= gone {
 						most = 30
@@ -119,7 +119,7 @@ func TestForeignVariablesDoWhatTheirOwnersDocument(t *testing.T) {
 	}
 }
 
-// Free large blocks stay with the threads that freed them, as far as the bound of all allows.
+// Free large blocks stay with the threads that freed them, within the total limit.
 func TestTCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES(t *testing.T) {
 	need(t)
 	program, err := settingsProgram()
@@ -142,7 +142,8 @@ func TestTCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES(t *testing.T) {
 	}
 }
 
-// The interval between two samples is in the profile, which the samples add up to; no samples where there are to be none.
+// The sampling interval is in the profile, and the samples add up to the right total; with sampling off there are no
+// samples.
 func TestForeignSamplingIntervals(t *testing.T) {
 	for _, test := range []struct {
 		name, variable string
@@ -183,19 +184,19 @@ func TestForeignSamplingIntervals(t *testing.T) {
 	}
 }
 
-// With it the time that passes is profiled, without it the time that is used: of a program that sleeps.
+// With the variable elapsed time is profiled, without it CPU time: of a program that sleeps.
 func TestCPUPROFILE_REALTIME(t *testing.T) {
 	for _, preload := range append([]string{library}, installed(profilerLibraries)...) {
 		for _, test := range []struct {
 			variables   []string
-			least, most int64 // ms; most: besides what it took
+			least, most int64 // ms; most: in addition to its actual run time
 		}{
 			{[]string{"CPUPROFILE_REALTIME=1"}, 500, 500},
-			{[]string{"CPUPROFILE_REALTIME="}, 500, 500}, // any value, it says
+			{[]string{"CPUPROFILE_REALTIME="}, 500, 500}, // any value enables it, as documented
 			{nil, 0, -700},
 		} {
 			var said string
-			for range 10 { // on a busy machine a program may hardly come to be interrupted, or be long in its beginning
+			for range 10 { // on a busy machine a program may hardly be interrupted, or start slowly
 				if said = realtime(t, preload, test.variables, test.least, test.most); said == "" {
 					break
 				}
@@ -207,7 +208,7 @@ func TestCPUPROFILE_REALTIME(t *testing.T) {
 	}
 }
 
-// realtime says what is wrong with the profile of a program that sleeps for a second; "": nothing.
+// realtime returns the problem of the profile of a program that sleeps for a second, or "".
 func realtime(t *testing.T, preload string, variables []string, least, most int64) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "cpu.prof")
@@ -218,7 +219,7 @@ func realtime(t *testing.T, preload string, variables []string, least, most int6
 	if _, err := fmt.Sscanf(complaint, "PROFILE: interrupts/evictions/bytes = %d/", &interrupts); err != nil {
 		t.Fatalf("%q", complaint)
 	}
-	if interrupts == 0 { // the owner's file then has nothing to read
+	if interrupts == 0 { // the file is then empty on the other allocator
 		if least == 0 {
 			return ""
 		}

@@ -16,13 +16,13 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// raw is a connection that speaks the protocol by itself, so that it can read as slowly as it likes.
+// raw is a connection that implements the protocol directly, so that it can read arbitrarily slowly.
 type raw struct {
 	net.Conn
 	in *bufio.Reader
 }
 
-// connect shows the process who asks, unless the process does not want to know.
+// connect authenticates the client to the process, if the process asks for it.
 func connect(t *testing.T, pid string) raw {
 	t.Helper()
 	conn, err := net.Dial("unix", socketIn(t, pid))
@@ -46,7 +46,7 @@ func connect(t *testing.T, pid string) raw {
 	return r
 }
 
-// socketIn is where the process has its socket, by its own statistics.
+// socketIn is the path of the process's socket, from its own statistics.
 func socketIn(t *testing.T, pid string) string {
 	t.Helper()
 	paths, _ := filepath.Glob("/tmp/seemalloc-*/" + pid + ".sock")
@@ -78,8 +78,8 @@ func (r raw) answer() ([]byte, error) {
 	return payload, err
 }
 
-// wide starts a program whose profile is larger than what the kernel keeps of an answer: it has many stacks. "f" makes it fork a child that
-// has a helper of its own, "e" ends the child.
+// wide starts a program whose profile is larger than the kernel's socket buffer: it has many stacks. "f" makes it fork
+// a child that has a helper thread of its own, "e" ends the child.
 func wide(t *testing.T) *program {
 	t.Helper()
 	source, binaryOf := filepath.Join(t.TempDir(), "wide.c"), filepath.Join(t.TempDir(), "wide")
@@ -138,7 +138,7 @@ int main(void) {
 	return p
 }
 
-// slow reads few bytes at a time until it is hurried.
+// slow reads a few bytes at a time until hurry is closed.
 type slow struct {
 	net.Conn
 	hurry chan struct{}
@@ -153,8 +153,8 @@ func (s slow) Read(into []byte) (int, error) {
 	return s.Conn.Read(into)
 }
 
-// readSlowly asks for many profiles, statistics and parts of a trace at once, and reads the answers slowly, until hurry is closed. What was
-// wrong comes from the channel, in the end nil.
+// readSlowly requests many profiles, statistics and parts of a trace at once, and reads the answers slowly, until hurry
+// is closed. The channel delivers the first error, or nil at the end.
 func readSlowly(t *testing.T, pid string, hurry chan struct{}) <-chan error {
 	t.Helper()
 	r := connect(t, pid)
@@ -166,7 +166,7 @@ func readSlowly(t *testing.T, pid string, hurry chan struct{}) <-chan error {
 	const times = 5
 	commands := []string{"profile heap", "stats", "trace read " + string(number), "options"}
 	done := make(chan error, 1)
-	go func() { // the process does not take all of them before it is read
+	go func() { // the process does not read all requests before its answers are read
 		_, _ = io.WriteString(r, strings.Repeat(strings.Join(commands, "\n")+"\n", times))
 	}()
 	go func() {
@@ -201,7 +201,7 @@ func readSlowly(t *testing.T, pid string, hurry chan struct{}) <-chan error {
 	return done
 }
 
-// Others are answered while a client reads long answers slowly, and it gets all of them.
+// Other clients are answered while one client reads long answers slowly, and it gets all of them.
 func TestSlowReaderHoldsUpNobody(t *testing.T) {
 	need(t)
 	p := wide(t)
@@ -216,7 +216,7 @@ func TestSlowReaderHoldsUpNobody(t *testing.T) {
 	finishReading(t, slowly, hurry)
 }
 
-// A child of fork has a socket of its own, and neither its birth nor its end cuts off what the parent is sending.
+// A forked child has its own socket, and neither its start nor its end interrupts an answer that the parent is sending.
 func TestForkWhileAnAnswerIsSent(t *testing.T) {
 	need(t)
 	p := wide(t)
@@ -244,7 +244,7 @@ func TestForkWhileAnAnswerIsSent(t *testing.T) {
 	finishReading(t, slowly, hurry)
 }
 
-// finishReading expects the slow client to be at it still, and lets it read the rest at once.
+// finishReading expects the slow client to be still reading, and lets it read the rest at once.
 func finishReading(t *testing.T, slowly <-chan error, hurry chan<- struct{}) {
 	t.Helper()
 	select {

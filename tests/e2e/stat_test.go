@@ -23,9 +23,9 @@ func TestStatLines(t *testing.T) {
 		}
 		lines = append(lines, in.Text())
 	}
-	next() // it looks
+	next() // one measurement
 	p.tell(t, "gh")
-	for range 2 { // the first may have been under way
+	for range 2 { // the first may already have been under way
 		next()
 	}
 	advice, maps := 0.0, 0.0
@@ -41,7 +41,7 @@ func TestStatLines(t *testing.T) {
 		advice += stat.Madvise * stat.Seconds
 		maps += stat.Mmap * stat.Seconds
 	}
-	// Regions that are taken get an advice each.
+	// Each new region costs one advice.
 	if advice < holes || advice > holes+10 || maps < 2 {
 		t.Errorf("%.0f madvise, %.0f mmap in\n%s", advice, maps, strings.Join(lines, "\n"))
 	}
@@ -88,7 +88,7 @@ func TestStatOfARun(t *testing.T) {
 	}
 }
 
-// Its own, not that of the tool that starts it, with which the kernel's figure begins.
+// The program's own peak, not that of the tool that starts it, with which the kernel's figure begins.
 func TestStatTellsThePeakOfTheCommand(t *testing.T) {
 	need(t)
 	out, summary, _ := try(t, "stat", "--json", "--", "true")
@@ -100,20 +100,20 @@ func TestStatTellsThePeakOfTheCommand(t *testing.T) {
 	}
 }
 
-// Its children count too.
+// A shell's children count, too.
 func TestStatOfAShell(t *testing.T) {
 	need(t)
 	out, summary, status := try(t, "stat", "--", "sh", "-c", caller+" g; "+caller+" g")
 	if status != 0 || out != "ready\nready\n" {
 		t.Errorf("status %d, standard output %q", status, out)
 	}
-	// The shell itself leaves statistics only if it lives long enough to be asked.
+	// The shell itself provides statistics only if it lives long enough to be queried.
 	if !regexp.MustCompile(fmt.Sprintf(`\nmadvise:dontneed +asked +%d `, 2*holes)).MatchString(summary) || !regexp.MustCompile(` of [23] processes `).MatchString(summary) {
 		t.Errorf("not both in\n%s", summary)
 	}
 }
 
-// What a process has counted before it forks is not counted once more by each child.
+// Calls that a process made before it forks are not counted again in each child.
 func TestStatOfARunThatForks(t *testing.T) {
 	need(t)
 	out, summary, status := try(t, "stat", "--", caller, "ghfff")

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// What threads.cc holds, by thread; the blocks are of size classes.
+// The bytes that threads.cc holds, by thread; the blocks are of exact class sizes.
 var heldByThread = map[string]int64{"alpha": 500*1024 + 100*4096, "beta": 250 * 1024, "gone": 80 * 1024, "threads": 50 * 1024}
 
 func startThreads(t *testing.T) *program {
@@ -22,7 +22,7 @@ func startThreads(t *testing.T) *program {
 	return p
 }
 
-// tagFocused is the total of what the reference pprof leaves of a file, in bytes or ns.
+// tagFocused is the total after the reference pprof has filtered a file by a tag, in bytes or ns.
 func tagFocused(t *testing.T, file, sampleIndex, unit, focus string) int64 {
 	t.Helper()
 	c := exec.Command("go", "tool", "pprof", "-top", "-unit="+unit, "-sample_index="+sampleIndex, "-tagfocus="+focus, "-nodecount=0", "-nodefraction=0", file)
@@ -66,13 +66,14 @@ func TestThreadsOfTheHeap(t *testing.T) {
 	parse(t, tool(t, "top", p.pid, "--threads", "--json"), &r)
 	held := r.byThread()
 	for _, row := range r.Threads {
-		soon(t, fmt.Sprintf("%+v is there, or gone", row), func() bool { // who has waited for a thread may be sooner than its end
+		soon(t, fmt.Sprintf("%+v is there, or gone", row), func() bool { // joining a thread may return before the kernel has removed it
 			_, err := os.Stat(fmt.Sprintf("/proc/%s/task/%d", p.pid, row.TID))
 			return (err == nil) == (row.Thread != "gone")
 		})
 	}
 	for name, want := range heldByThread {
-		// The program's own start, and the C library's, hold a little in the main thread; the makers of threads hold their handles.
+		// The start of the program and of the C library hold a little in the main thread; creators of threads hold their
+		// handles.
 		if got := held[name]; got < want || got > want+(128<<10) || name != "threads" && got != want {
 			t.Errorf("%s holds %d, want %d: %+v", name, got, want, r.Threads)
 		}
@@ -103,7 +104,7 @@ func TestThreadsOfTheHeap(t *testing.T) {
 			t.Errorf("pprof -tagfocus=tid=%s: %d instead of %d", tid, got, row.Value)
 		}
 	}
-	// All that show a profile have the filter.
+	// All commands that show a profile have the filter.
 	for _, args := range [][]string{{"tree", p.pid}, {"peek", p.pid, "hold"}, {"top", file}, {"list", p.pid, "^hold$"}} {
 		out := tool(t, append(args, "--thread", "beta")...)
 		if !strings.Contains(out, "Filtered: thread beta") || !strings.Contains(out, "Total 250.0 KiB") {
@@ -120,7 +121,7 @@ func TestThreadsOfTheHeap(t *testing.T) {
 	}
 }
 
-// What is alive is known by thread, and all threads together have what the heap has.
+// Live blocks are known by thread, and all threads together have the total of the heap.
 func TestThreadsOfLifetimes(t *testing.T) {
 	need(t)
 	p := startThreads(t)
@@ -193,7 +194,7 @@ func TestThreadsOfCPUTime(t *testing.T) {
 	}
 	var r threadsReport
 	var used map[string]int64
-	// Until it has some rounds: where the machine is busy one may take long.
+	// Until it has completed some rounds: on a busy machine one may take long.
 	for seconds := 3; seconds < 500 && used["alpha"]+used["beta"] < 27e8; seconds *= 2 {
 		taken := make(chan answer)
 		go func() {
@@ -216,7 +217,7 @@ func TestThreadsOfCPUTime(t *testing.T) {
 		parse(t, a.out, &r)
 		used = r.byThread()
 	}
-	// Twice as much in each round, of which there are three, and a part of another one.
+	// Twice as much in each round; three rounds, and part of another.
 	if ratio := float64(used["alpha"]) / float64(used["beta"]); !(ratio > 1.3 && ratio < 2.7) {
 		t.Errorf("alpha used %.2f times as much as beta, want 2: %+v", ratio, r.Threads)
 	}

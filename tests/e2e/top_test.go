@@ -37,7 +37,7 @@ func top(t *testing.T, target string, flags ...string) (report topReport, flat, 
 	return report, flat, cum
 }
 
-// known is what one function of leaky.cc allocates at a scale.
+// known is the memory that one function of leaky.cc allocates at a scale.
 type known struct {
 	name        string
 	count, size int64
@@ -60,7 +60,8 @@ func deviation(count, size int64, interval float64) float64 {
 	return float64(size) * math.Sqrt(float64(count)*(1-q)/q)
 }
 
-// within says whether the estimate of a sum of many samples is as near to the truth as sampling promises, all but once in 500,000,000 times.
+// within reports whether the estimate of a sum of many samples is within the promised error of the truth, which fails
+// once in 500,000,000 times.
 func within(t *testing.T, what string, got, want int64, deviation float64) {
 	t.Helper()
 	if off := math.Abs(float64(got - want)); off > 6*deviation+1 {
@@ -68,8 +69,8 @@ func within(t *testing.T, what string, got, want int64, deviation float64) {
 	}
 }
 
-// rare is how rare it is that this share of so many is met by chance, or one farther off, where each is with this probability: it
-// happens less often than once in exp(rare) times, however few there are (Chernoff's bound).
+// rare returns how unlikely it is that this share of count trials, or one farther off, occurs by chance, where each has
+// this probability: it happens less often than once in exp(rare) times, for any count (Chernoff's bound).
 func rare(share, count, probability float64) float64 {
 	part := func(a, b float64) float64 {
 		if a <= 0 {
@@ -80,16 +81,16 @@ func rare(share, count, probability float64) float64 {
 	return count * (part(share, probability) + part(1-share, 1-probability))
 }
 
-// onceInABillion is rare, as these tests mean it: together they ask a hundred times.
+// onceInABillion is the threshold of rare in these tests, which check it a hundred times in total.
 const onceInABillion = 21
 
-// sampled is within for count blocks of size bytes, of which those that sampling has met stand for all: also for few blocks, and for
-// large ones, hardly any of which it misses.
+// sampled is within for count blocks of size bytes: the sampled blocks must stand for all, also for few blocks, and for
+// large blocks, hardly any of which are missed.
 func sampled(t *testing.T, what string, got, count, size int64, interval float64) {
 	t.Helper()
 	met := -math.Expm1(-float64(size) / interval)
 	share := float64(got) / float64(count*size) * met
-	if share > 1 && share < 1+1e-4 { // as it is written it is rounded
+	if share > 1 && share < 1+1e-4 { // the printed figure is rounded
 		share = 1
 	}
 	if !(share >= 0 && share <= 1) || rare(share, float64(count), met) > onceInABillion {
@@ -97,7 +98,7 @@ func sampled(t *testing.T, what string, got, count, size int64, interval float64
 	}
 }
 
-// The samples that there are have the error with which they were drawn, whatever the interval is now.
+// Existing samples have the error of the interval with which they were drawn, whatever the interval is now.
 func TestTopAfterTheIntervalHasChanged(t *testing.T) {
 	need(t)
 	p := leak(t, 300, "--sample", "64K")
@@ -217,7 +218,7 @@ func TestProfileIsReadByPprof(t *testing.T) {
 			if err := c.Run(); err != nil {
 				t.Fatalf("%s: %v\n%s", pprof, err, complaint.String())
 			}
-			said := regexp.MustCompile(`(?m)^go: downloading .*\n`).ReplaceAllString(complaint.String(), "") // where it is run for the first time
+			said := regexp.MustCompile(`(?m)^go: downloading .*\n`).ReplaceAllString(complaint.String(), "") // printed when it runs for the first time
 			if said != "" && name == "named" {
 				t.Errorf("%s complains: %s", pprof, said)
 			}
@@ -228,7 +229,7 @@ func TestProfileIsReadByPprof(t *testing.T) {
 	}
 }
 
-// The library writes a profile at exit, which the tool reads after the process is gone.
+// The library writes a profile at exit, which the tool reads after the process has ended.
 func TestDumpAtExit(t *testing.T) {
 	need(t)
 	file := filepath.Join(t.TempDir(), "exit.pb.gz")

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// What caller.cc does: 50 holes of 64 KiB, each given back by itself.
+// The calls of caller.cc: 50 holes of 64 KiB, each returned to the OS separately.
 const holes, holeBytes = 50, 64 << 10
 
-// traced runs `trace` while the program does what it is told, and returns what the tool printed.
+// traced runs `trace` while the program executes the commands, and returns the tool's output.
 func traced(t *testing.T, p *program, commands string, flags ...string) string {
 	t.Helper()
 	trace := follow(t, append([]string{"trace", p.pid, "--for", "1h"}, flags...)...)
-	header, err := trace.lines.ReadString('\n') // it traces once this is there
+	header, err := trace.lines.ReadString('\n') // the trace has started once this arrives
 	if err != nil || !strings.Contains(header, "reason") {
 		t.Fatalf("%q %v %s", header, err, trace.complaint.String())
 	}
@@ -84,7 +84,7 @@ func TestTraceJSON(t *testing.T) {
 	p := launch(t, nil, binary, "run", "--", caller)
 	waitFor(t, socketOf(p.pid))
 	trace := follow(t, "trace", p.pid, "--for", "0", "--json")
-	// It says nothing before there is a call.
+	// It prints nothing before the first call.
 	first := make(chan string, 1)
 	go func() {
 		line, _ := trace.lines.ReadString('\n')
@@ -134,7 +134,7 @@ func TestTraceJSON(t *testing.T) {
 	}
 }
 
-// A reader that is killed leaves nothing behind that keeps others from tracing, nor the process from going on.
+// A killed reader leaves nothing behind that keeps others from tracing, or the process from continuing.
 func TestTraceAfterAKilledReader(t *testing.T) {
 	need(t)
 	p := launch(t, nil, binary, "run", "--", caller)
@@ -156,7 +156,7 @@ func TestTraceEndsWithItsProcess(t *testing.T) {
 	waitFor(t, socketOf(p.pid))
 	trace := follow(t, "trace", p.pid, "--for", "0")
 	line, err := trace.lines.ReadString('\n')
-	if err != nil { // the header: it traces
+	if err != nil { // the header: the trace has started
 		t.Fatal(err)
 	}
 	p.tell(t, "h")

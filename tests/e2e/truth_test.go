@@ -11,7 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// The benchmarks' programs whose truth is known, here with nothing measured but what is right: bench/profiling.py times them.
+// The benchmark programs whose truth is known; only the correctness is checked here: bench/profiling.py times them.
 
 // workload builds a program of bench/workloads.
 func workload(t *testing.T, name string) string {
@@ -25,7 +25,7 @@ func workload(t *testing.T, name string) string {
 	return program
 }
 
-// onLibrary runs a program that must succeed, and returns what it printed.
+// onLibrary runs a program that must succeed, and returns its output.
 func onLibrary(t *testing.T, options string, command ...string) string {
 	t.Helper()
 	c := exec.Command(command[0], command[1:]...)
@@ -37,10 +37,10 @@ func onLibrary(t *testing.T, options string, command ...string) string {
 	return out
 }
 
-// Eight functions hold known shares, of blocks of 64 bytes to 3 MB; sampled more often than by default, so that 256 MB are as many
-// samples as 2 GB. Six functions' estimates are normal about the truth: each within 6 standard errors, and so is the mean of all runs
-// within 6 of its own. Of the other two nearly every block is sampled: there the missing ones are counted. Right profiles miss that
-// once in some million tests.
+// Eight functions hold known shares, of blocks of 64 bytes to 3 MB; sampled more often than by default, so that 256 MB
+// give as many samples as 2 GB. Six functions' estimates are normally distributed about the truth: each must be within
+// 6 standard errors, and the mean of all runs within 6 of its own. Of the other two nearly every block is sampled:
+// there the missing ones are counted. Correct profiles fail once in some million tests.
 func TestEstimatesAreWithinTheirErrors(t *testing.T) {
 	const runs, megabytes, interval = 10, "256", 64 << 10
 	program, file := workload(t, "known_truth"), filepath.Join(t.TempDir(), "heap.pb")
@@ -73,7 +73,7 @@ func TestEstimatesAreWithinTheirErrors(t *testing.T) {
 	if len(deviations) != 6 || few != 2*runs {
 		t.Fatalf("%d functions by chance, %d estimates of the others: the program held something else", len(deviations), few)
 	}
-	// Chernoff's bound for so many where about so many are expected.
+	// Chernoff's bound for this many where about `expected` are expected.
 	if missed < 0 || missed > expected && missed*math.Log(missed/expected)-missed+expected > onceInABillion {
 		t.Errorf("%g blocks without a sample, about %.1f expected", missed, expected)
 	}
@@ -84,7 +84,8 @@ func TestEstimatesAreWithinTheirErrors(t *testing.T) {
 	}
 }
 
-// 100,000 stacks, each of one block, written while another thread allocates and frees: pprof finds each of them once.
+// 100,000 stacks, each of one block, written while another thread allocates and frees: pprof finds each of them exactly
+// once.
 func TestManyStacksAreAllInTheProfile(t *testing.T) {
 	const stacks, depth, size = 100_000, 17, 64
 	file := filepath.Join(t.TempDir(), "heap.pb")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// buildUnloading makes the program and the two libraries that it is given, in a folder of the test's.
+// buildUnloading builds the program and the two libraries that it loads, in a directory of the test.
 func buildUnloading(t *testing.T) (folder, program string, libraries []string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -24,8 +24,8 @@ func buildUnloading(t *testing.T) (folder, program string, libraries []string) {
 	return folder, program, libraries
 }
 
-// Two libraries that lie at the same place one after the other, over and over: each is charged with what it has allocated, also when
-// both are gone, in profiles and in the text that jeprof reads.
+// Two libraries that are loaded alternately at the same addresses: each is charged with its own allocations, even when
+// both are unloaded, in profiles and in the text that jeprof reads.
 func TestUnloadedLibraries(t *testing.T) {
 	need(t)
 	const first, other = 5 * 8000 * 1024, 5 * 2000 * 1024
@@ -70,8 +70,8 @@ func TestUnloadedLibraries(t *testing.T) {
 	}
 }
 
-// The processor time of both is their own, although neither is loaded any more when the profile is written, and each has lain where the
-// other was. Without heap samples, which keep stacks of libraries too.
+// The CPU time of each library is attributed to it, although neither is loaded any more when the profile is written,
+// and each has been at the addresses of the other. Without heap samples, which keep stacks of libraries, too.
 func TestUnloadedLibrariesOfACPUProfile(t *testing.T) {
 	need(t)
 	folder, program, libraries := buildUnloading(t)

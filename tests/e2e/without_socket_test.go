@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// own compiles a C program into a folder that other users may read.
+// own compiles a C program into a directory that other users may read.
 func own(t *testing.T, name, code string) string {
 	t.Helper()
 	folder := filepath.Join(work, t.Name())
@@ -24,7 +24,8 @@ func own(t *testing.T, name, code string) string {
 	return program
 }
 
-// A process that was started under a seccomp filter has no helper and no socket: the tool says so, and what to do.
+// A process that was started under a seccomp filter has no helper thread and no socket: the tool reports this, and what
+// to do.
 func TestSandboxIsTold(t *testing.T) {
 	need(t)
 	launcher := own(t, "launcher", `#include <linux/filter.h>
@@ -41,7 +42,7 @@ int main(int count, char** words) {
   return 1;
 }`)
 	for _, test := range []struct {
-		name, conf, way, want string // "" wants an answer
+		name, conf, way, want string // "" expects an answer
 	}{
 		{"a sandbox", "at_start:1", "sandbox", "in a sandbox (a seccomp filter, no_new_privs), where it has no control socket: set sandbox:off"},
 		{"a sandbox, sandbox:off", "at_start:1,sandbox:off", "sandbox", ""},
@@ -65,7 +66,7 @@ int main(int count, char** words) {
 	}
 }
 
-// A thread of the program's with the name of our helper says nothing about us.
+// A thread of the program with the name of our helper thread proves nothing about seemalloc.
 func TestThreadWithTheHelpersName(t *testing.T) {
 	need(t)
 	program := own(t, "named", `#include <pthread.h>
@@ -107,7 +108,7 @@ int main(void) {
 	}
 }
 
-// Where /proc shows no other user's processes the tool does not say that there are none.
+// Where /proc shows no other user's processes the tool does not claim that there are none.
 func TestHiddenProcessesAreTold(t *testing.T) {
 	needRoot(t, "unshare", "mount", "setpriv")
 	p := leak(t, 1)

@@ -1,16 +1,16 @@
-// The operations whose instructions are counted, each kCalls times, for callgrind (tests/instructions/run).
+// The operations whose instructions are counted, each kCalls times, by callgrind (tests/instructions/run).
 //
-// Around every single call the counters are set to zero, and written out under the operation's name. What the call costs
-// in the allocator's library is that profile's self cost of the library: nothing else of it runs in between.
-// One thread. Some blocks of the size live on, others have been freed, so lists are there and spans neither appear nor
-// empty with every call. A few calls enter a slow path all the same: what most calls cost is what is kept.
+// The counters are reset before every single call, and written out after it under the operation's name. The cost of the
+// call in the allocator's library is the library's self cost in that profile: none of its other code runs in between.
+// One thread. Some blocks of the size stay live and others have been freed, so that free lists exist and spans do not
+// appear or become empty with every call. A few calls still enter a slow path: the most frequent count is used.
 #include <malloc.h>
 #include <valgrind/callgrind.h>
 
 #include <cstdlib>
 #include <new>
 
-// Exactly five: if they are not counted as five, no other count is to be believed.
+// Exactly five instructions: a calibration. If they are not counted as five, no other count can be trusted.
 extern "C" void five_instructions();
 asm(".type five_instructions, @function\n"
     "five_instructions: nop; nop; nop; nop; ret\n"
@@ -27,7 +27,7 @@ void count(const char* name, Call call) {
   CALLGRIND_DUMP_STATS_AT(name);
 }
 
-// 64 blocks that stay, and as many between them, in fours, that are freed.
+// 64 blocks that stay live, and the same number between them, in groups of four, that are freed.
 class Warm {
  public:
   explicit Warm(size_t bytes) {

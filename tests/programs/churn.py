@@ -1,4 +1,4 @@
-"""C++: what is resident, and how many mappings there are, depends on what is alive, not on what has passed through.
+"""C++: resident memory and the number of mappings depend on the live objects, not on the number of past allocations.
 """
 from proofs import MAPPINGS
 
@@ -6,7 +6,7 @@ NEEDS = ["g++"]
 ALONE = True
 CONFS = ["", "purge:eager"]
 TIMEOUT = 300
-RSS = 2.5  # of what is alive; a small heap has more beside it than the benchmark's
+RSS = 2.5  # times the live bytes; a small heap has relatively more overhead than the benchmark's
 
 
 def check(session):
@@ -14,5 +14,5 @@ def check(session):
     session.at_most("largest RSS, of what is alive", figures["rss_most_kib"] / figures["live_kib"], RSS)
     session.at_most("mappings", figures["mappings_most"], MAPPINGS)
     if session.conf == "":
-        # 15 GB in pages; hardly any of them may have to be brought twice.
+        # 15 GB in pages; hardly any page may fault in twice.
         session.at_most("page faults, of the pages allocated", series["faults"][-1][1] / (15e9 / 4096), 0.1)

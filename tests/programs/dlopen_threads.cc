@@ -1,5 +1,5 @@
-// Threads that open and close libraries at the same time as they and others allocate: the dynamic linker calls malloc
-// with its lock held, and the code that a sampled stack points into may be gone a moment later.
+// Threads open and close libraries while they and others allocate: the dynamic linker calls malloc with its lock held,
+// and the code that a sampled stack points into may be unmapped a moment later.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -62,7 +62,7 @@ int main(int, char** arguments) {
   for (auto& thread : threads) thread.join();
   done = true;
   other.join();
-  // Nobody holds a library now: each must really have been unloaded.
+  // No thread holds a library now: each must really have been unloaded.
   bool gone = true;
   for (int i = 0; i < kLibraries; ++i) {
     gone = gone && !dlopen((folder + "/library" + std::to_string(i) + ".so").c_str(), RTLD_NOW | RTLD_NOLOAD);

@@ -1,4 +1,4 @@
-// One of the libraries that dlopen_threads opens: allocates when it is loaded, in use, per thread, and gives back later.
+// One of the libraries that dlopen_threads opens: it allocates at load, in use and per thread, and frees later.
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -30,7 +30,7 @@ thread_local int uses;
 
 }  // namespace
 
-// Returns a block that the caller frees, perhaps after this library has gone.
+// Returns a block that the caller frees, possibly after this library has been unloaded.
 extern "C" char* make(size_t bytes) {
   ++uses;
   memset(scratch, uses, sizeof scratch);

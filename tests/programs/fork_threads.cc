@@ -1,5 +1,6 @@
-// Forks from eight threads that are all inside malloc most of the time. A child is a copy of one thread in the middle of
-// the others' work: it must be able to allocate, to free what any thread had allocated, and to start threads of its own.
+// Forks from eight threads that are inside malloc most of the time. A child is a copy of one thread in the middle of
+// the others' work: it must be able to allocate, to free blocks that any thread had allocated, and to start threads of
+// its own.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,7 +36,7 @@ void swap_blocks(unsigned& seed, int times) {
 }
 
 [[noreturn]] void child(unsigned seed, int number) {
-  alarm(60);  // a deadlock ends here and is seen by the parent as a signal
+  alarm(60);  // a deadlock ends here; the parent sees it as a signal
   swap_blocks(seed, 2000);
   std::vector<std::string> some;
   for (int i = 0; i < 1000; ++i) some.emplace_back(i, 'c');

@@ -5,12 +5,12 @@ CONFS = ["", "sample:64K"]
 
 COMMITS = 600
 FILES = 40
-# The name of the last commit follows from the contents of all of them.
+# The hash of the last commit depends on the contents of all commits.
 HEAD = "da7a981c02b8a0e0afe48f7392d881d32f034409"
 
 
 def history():
-    """A stream for git fast-import, the same each time, so the name of the last commit is known."""
+    """A stream for git fast-import, the same each time, so that the hash of the last commit is known."""
     parts = []
     for commit in range(COMMITS):
         message = f"commit {commit}\n"

@@ -1,6 +1,7 @@
-// What programs written against gperftools' own headers do with them: the C++ class, called through its table of virtual functions, the
-// C calls, tc_malloc and its kin, the heap profiler and the CPU profiler. Each step checks what gperftools documents and prints
-// a line. Compiled with Debian's headers and linked with its libraries; run on ours and on theirs. Arguments: a folder to write to, and `heap` or `cpu` for one part.
+// The calls that programs written against gperftools' own headers make: the C++ class, called through its vtable, the C
+// calls, tc_malloc and related functions, the heap profiler and the CPU profiler. Each step checks the behaviour that
+// gperftools documents and prints a line. Compiled with Debian's headers and linked with its libraries; run on
+// seemalloc and on gperftools. Arguments: a directory to write to, and `heap` or `cpu` for one part.
 #include <gperftools/heap-profiler.h>
 #include <gperftools/malloc_extension.h>
 #include <gperftools/malloc_extension_c.h>
@@ -30,7 +31,7 @@ namespace {
 
 constexpr size_t MiB = size_t{1} << 20;
 
-// On gperftools itself the rest has to hold all the same.
+// On gperftools itself the rest has to hold as well.
 bool is_ours() { return strstr(tc_version(nullptr, nullptr, nullptr), "seemalloc") != nullptr; }
 
 size_t property(const char* name) {
@@ -120,7 +121,7 @@ void sizes() {
   puts("sizes");
 }
 
-// The same by the calls for C.
+// The same through the C calls.
 void c_calls() {
   MallocExtension* extension = MallocExtension::instance();
   void* p = malloc(5000);
@@ -209,7 +210,7 @@ void other_names() {
   puts("names");
 }
 
-// A program may derive from the classes and offer what it made.
+// A program may derive from the classes and register its objects.
 class MySystem : public SysAllocator {
  public:
   void* Alloc(size_t, size_t*, size_t) override { return nullptr; }
@@ -280,7 +281,7 @@ void cpu_profiler(const std::string& folder) {
   puts("CPU profiler");
 }
 
-// Ours begins with who asked; with their own it is the function that they ask in.
+// seemalloc's trace begins with the caller; gperftools' begins with the function that calls it.
 __attribute__((noinline)) int trace(void** pcs, int most, int skip) {
   int depth = ProfilerGetStackTrace(pcs, most, skip, nullptr);
   __asm__ volatile("");

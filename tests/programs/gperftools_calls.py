@@ -1,4 +1,4 @@
-"""gperftools: a C++ program against its headers, linked with -ltcmalloc -lprofiler, on this library by its names and by LD_PRELOAD, and on theirs.
+"""gperftools: a C++ program built against its headers, linked with -ltcmalloc -lprofiler, runs on this library (by its names, by LD_PRELOAD) and on theirs.
 """
 import pathlib
 
@@ -9,7 +9,7 @@ STEPS = ["properties", "release", "sizes", "C calls", "texts", "names", "derived
 
 def run(session, program, folder, environment, preload):
     folder.mkdir()
-    # Beside the real profiler, whose handler for the signal is there from the start, ours refuses.
+    # The real profiler's signal handler is installed from the start, so our profiler refuses to start.
     done = session.run([program, folder], preload=preload, env=environment, says="the program handles SIGPROF itself" if preload else None)
     lines = done.stdout.splitlines()
     session.expect("steps", lines[:5] + lines[6:-1], STEPS)
@@ -24,8 +24,8 @@ def run(session, program, folder, environment, preload):
 
 
 def run_on_theirs(session, program):
-    """What is expected of ours holds there: the behaviour is its owner's. In two parts, since its CPU profiler sometimes ends the process when
-    the heap profiler has run before."""
+    """The expectations hold on gperftools, too: it defines the behaviour. In two parts, since its CPU profiler sometimes
+    ends the process when the heap profiler has run before."""
     folder = session.folder / "theirs"
     folder.mkdir()
     for part, steps in (("heap", STEPS), ("cpu", ["CPU profiler"])):
@@ -37,13 +37,13 @@ def run_on_theirs(session, program):
 def check(session):
     if not HEADER.exists():
         raise session.skipped("libgoogle-perftools-dev is not installed")
-    # As it would be built for gperftools itself: their libraries are what it asks for when it starts.
+    # Built as for gperftools itself: the program loads gperftools' libraries when it starts.
     program = session.compile("gperftools_calls", "-fno-builtin", "-Wl,--no-as-needed", "-ltcmalloc", "-lprofiler")
     run_on_theirs(session, program)
     names = session.library.parent / "seemalloc-compat"
     run(session, program, session.folder / "by_name", {"LD_LIBRARY_PATH": str(names)}, preload=False)
-    # Beside the libraries that it was linked with.
+    # Preloaded beside the libraries that the program was linked with.
     run(session, program, session.folder / "preloaded", {}, preload=True)
-    # Linked with ours under their names: what it asks for is ours, by its own name.
+    # Linked with seemalloc under gperftools' library names: the program then loads seemalloc by its own name.
     ours = session.compile("gperftools_calls", "-fno-builtin", f"-L{names}", "-Wl,--no-as-needed", "-ltcmalloc_and_profiler")
     run(session, ours, session.folder / "linked", {"LD_LIBRARY_PATH": str(session.library.parent)}, preload=False)

@@ -1,4 +1,4 @@
-"""C++: a program that has freed most of its objects and then does nothing gives their memory back by itself.
+"""C++: the memory of a program that has freed most of its objects and then does nothing is returned automatically.
 """
 from proofs import DEAD_RETURNED, LARGE_RETURNED
 
@@ -14,6 +14,6 @@ def check(session):
     session.at_least("% of the dead bytes returned", figures["returned_percent"], 100 * DEAD_RETURNED)
     figures, _ = session.measure([binary, "6", "300", "200", str(256 << 10), str(1 << 20)])
     session.at_least("% of the dead bytes returned, large blocks", figures["returned_percent"], 100 * LARGE_RETURNED)
-    # That the figure tells: with nothing given back it must be small.
+    # Validates the figure: with nothing returned it must be small.
     figures, _ = session.measure([binary, "2", "200000"], env={"SEEMALLOC_CONF": "purge:never"})
     session.at_most("% of the dead bytes returned with purge:never", figures["returned_percent"], 5)

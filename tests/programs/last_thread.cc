@@ -1,5 +1,5 @@
-// last_thread HOW: ends without calling exit(). The C library does that when the last thread ends; a thread of the
-// allocator's must not count, or the process would stay for ever.
+// last_thread HOW: ends without calling exit(). The C library exits when the last thread ends; a thread of the
+// allocator must not count, or the process would stay forever.
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// Enough for the helper thread to be thought worth it.
+// Enough memory for the helper thread to be started.
 std::vector<std::string> grow() {
   std::vector<std::string> some;
   for (int i = 0; i < 100000; ++i) some.emplace_back(i % 1000, 'x');
@@ -30,7 +30,7 @@ void* later(void*) {
   return grow().size() == 100000 ? nullptr : (abort(), nullptr);
 }
 
-// The child has one thread, this one, which is not the one that runs main(): it ends by returning.
+// The child has one thread, this one, which does not run main(): it ends by returning.
 void* fork_here(void*) {
   grow();
   const pid_t pid = fork();

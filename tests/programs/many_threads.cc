@@ -1,6 +1,6 @@
-// 2,000 threads, 50 at a time. Each allocates over many sizes, swaps blocks with the others through a table, and leaves a
-// thread-local object behind whose destructor frees and allocates once more, when the thread's heap may be half gone.
-// What ended threads held must be used again: the process may not grow with the number of threads that ever were.
+// 2,000 threads, 50 at a time. Each allocates blocks of many sizes, swaps blocks with the others through a table, and
+// leaves a thread-local object whose destructor frees and allocates once more, when the thread's heap may be partly
+// torn down. Memory of ended threads must be reused: the process may not grow with the number of threads ever started.
 #include <unistd.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-"""C++: 2,000 threads come and go, hand blocks to each other and free in thread-local destructors; memory stays bounded.
+"""C++: 2,000 threads come and go, pass blocks to each other and free in thread-local destructors; memory stays bounded.
 """
 NEEDS = ["g++"]
 CONFS = ["", "sample:1", "sample:64K"]

@@ -15,7 +15,7 @@ def check(session):
     (session.folder / "tmp").mkdir()
     session.run(["mariadb-install-db", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={data}",
                  "--auth-root-authentication-method=normal", "--skip-test-db",
-                 "--force"])  # a bare machine may not know its own name
+                 "--force"])  # a minimal machine may not know its own name
     server = session.start(["mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={data}", f"--socket={socket}",
                             f"--tmpdir={session.folder / 'tmp'}", "--bind-address=127.0.0.1",
                             f"--port={session.free_port()}", "--skip-name-resolve", "--innodb-buffer-pool-size=64M"])
@@ -24,7 +24,7 @@ def check(session):
     def sql(text):
         return session.run([*client, "-e", text], preload=False).stdout.split()
 
-    def listens():  # which the file alone does not say
+    def listens():  # the existence of the file does not prove it
         with sockets.socket(sockets.AF_UNIX) as connection:
             connection.connect(str(socket))
         return True
@@ -37,7 +37,7 @@ def check(session):
         INSERT INTO kind SELECT seq - 1, CONCAT('kind-', seq) FROM seq_1_to_50;""")
     session.expect("rows and their sum", sql("SELECT COUNT(*), SUM(id), SUM(LENGTH(note)) FROM shop.item"),
                    [str(ROWS), str(ROWS * (ROWS + 1) // 2), str(sum(range(500)) * ROWS // 500)])
-    # The report behind this: these joins took 20 s on one allocator and 2 s on another.
+    # The bug report behind this test: these joins took 20 s on one allocator and 2 s on another.
     join = """SELECT SUM(id), COUNT(DISTINCT title) FROM (SELECT item.id, kind.title, item.note
               FROM item JOIN kind ON item.kind = kind.id ORDER BY RAND() LIMIT 1000000) AS mixed;""" * 4
     answers = session.run_all([[*client, "shop", "-e", join]] * CLIENTS, preload=False)

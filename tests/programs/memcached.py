@@ -1,4 +1,4 @@
-"""memcached: two threads of it serve 40,000 values of many sizes; every one must come back whole.
+"""memcached: two of its threads serve 40,000 values of many sizes; every value must come back intact.
 """
 import socket
 

@@ -1,12 +1,12 @@
-// Bursts of memory, each freed before the next one and each of another kind: what one has left behind is of no use to the next
-// but through the system.
+// Bursts of memory, each freed before the next one and each of another kind: the next burst can reuse the memory of the last one only
+// through the OS.
 //
 //   memory_cgroup MIB CYCLES [elsewhere]
 //   memory_cgroup MIB idle
 //
 // In each cycle small blocks (two threads), huge buffers, then large ones, MIB of each; with `elsewhere` also a mapping of the
-// program's own. At no time more than MIB of them live. Every byte is written. The last block of each thread outlives the burst.
-// `idle`: after one burst of small blocks it calls malloc and free no more, and is there until it is ended.
+// program's own. At most MIB of them are live at a time. Every byte is written. The last block of each thread outlives the burst.
+// `idle`: after one burst of small blocks it makes no more calls of malloc and free, and runs until it is ended.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ void free_all(std::vector<void*>& blocks) {
   blocks.clear();
 }
 
-// Sizes between the two, one after the other.
+// Sizes between the two limits, one after the other.
 std::vector<void*> fill(size_t bytes, size_t smallest, size_t largest) {
   std::vector<void*> blocks;
   size_t each = smallest;
@@ -60,7 +60,7 @@ void small_burst(size_t bytes) {
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < 2; i++) {
     free_all(blocks[i]);
-    // For good: a thread's last block is where its memory ends.
+    // Never freed: a thread's last block is at the end of its memory.
     static std::vector<void*> pinned;
     pinned.push_back(kept[i][0]);
   }
@@ -71,7 +71,7 @@ void pause_ms(long ms) {
   nanosleep(&time, nullptr);
 }
 
-// Memory that malloc does not see, a tenth of a gigabyte a second.
+// Memory that malloc does not see, a tenth of a gigabyte per second.
 void elsewhere(size_t bytes) {
   char* p = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   if (p == MAP_FAILED) exit(3);

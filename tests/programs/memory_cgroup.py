@@ -1,4 +1,4 @@
-"""C++: in a memory cgroup with 1.3 times its need, a program lives through bursts that kill it under glibc or with purge:never.
+"""C++: in a memory cgroup with 1.3 times its need, a program survives bursts that kill it under glibc or with purge:never.
 """
 import atexit
 import os
@@ -19,7 +19,8 @@ PREFIX = "seemalloc-test-"
 
 
 class MemoryCgroup:
-    """A cgroup with a memory limit (None: with none), of whichever version the machine has; its folder goes when this ends, whatever happens."""
+    """A cgroup with a memory limit (None: no limit), of the version that the machine has; its directory is always removed
+    at the end."""
 
     def __init__(self, limit_bytes):
         reasons = []
@@ -43,7 +44,7 @@ class MemoryCgroup:
 
     @classmethod
     def _fresh(cls, parent):
-        # What a run that was killed has left.
+        # Removes cgroups that killed runs left behind.
         for old in parent.glob(PREFIX + "*"):
             if not pathlib.Path("/proc", old.name[len(PREFIX):].split("-")[0]).exists():
                 cls._rmdir(old)
@@ -59,7 +60,7 @@ class MemoryCgroup:
             self._rmdir(folder)
             raise
         try:
-            (folder / "memory.memsw.limit_in_bytes").write_text(str(limit_bytes or -1))  # nothing may hide in swap
+            (folder / "memory.memsw.limit_in_bytes").write_text(str(limit_bytes or -1))  # nothing may be hidden in swap
         except OSError:
             pass
         return folder
@@ -83,7 +84,7 @@ class MemoryCgroup:
         return folder
 
     def command(self, *words):
-        """Runs in the cgroup: a shell enters it and becomes the program."""
+        """Runs in the cgroup: a shell enters it and executes the program."""
         return ["sh", "-c", 'echo $$ >"$0" && exec "$@"', self.folder / "cgroup.procs", *words]
 
     def limit(self, limit_bytes):
@@ -91,7 +92,7 @@ class MemoryCgroup:
         (self.folder / name).write_text(str(limit_bytes))
 
     def kills(self):
-        """How many processes the limit has killed here; None where the kernel does not say."""
+        """The number of processes that the limit has killed here; None where the kernel does not report it."""
         for name in ("memory.oom_control", "memory.events"):
             if (self.folder / name).exists():
                 for line in (self.folder / name).read_text().splitlines():
@@ -111,7 +112,7 @@ class MemoryCgroup:
 
     @staticmethod
     def _rmdir(folder):
-        # A process that was killed is in it until the kernel has put it away.
+        # A killed process stays in the cgroup until the kernel has removed it.
         for _ in range(100):
             try:
                 folder.rmdir()
@@ -139,13 +140,14 @@ def resident_bytes(pid):
 
 
 def limit_while_idle(session, binary):
-    """A limit is set while the process does nothing, just above what it holds: it gives back what it would have kept for ten minutes."""
+    """A limit is set while the process is idle, just above its usage: it returns memory that it would have kept for ten
+    minutes."""
     cgroup = MemoryCgroup(None)
     conf = "purge_delay:600000" + ("," + session.conf if session.conf else "")
     try:
         process = session.start(cgroup.command(binary, BURST_MIB, "idle"), env={"SEEMALLOC_CONF": conf})
         session.wait_until(process, lambda: process.out.read_text() == "idle\n", "the burst")
-        time.sleep(3)  # by then it has looked for a limit, and found none
+        time.sleep(3)  # by then it has checked for a limit, and found none
         session.at_least("MiB resident while there is no limit", resident_bytes(process.pid) >> 20, BURST_MIB * 3 // 4)
         cgroup.limit(resident_bytes(process.pid) * 21 // 20 + (4 << 20))
         session.wait_until(process, lambda: resident_bytes(process.pid) >> 20 < BURST_MIB // 4, "giving back under a limit")
@@ -162,7 +164,7 @@ def check(session):
         done = run_in_cgroup(session, binary, BURST_MIB, *words, status=0)
         session.expect("what it printed", done.stdout, f"{words[0]} cycles of {BURST_MIB} MiB\n")
         session.expect("stderr", done.stderr, "")
-    # That the limit is one: the same program, with what it keeps to itself.
+    # Validates the limit: the same program dies when it keeps its free memory.
     conf = "purge:never" + ("," + session.conf if session.conf else "")
     run_in_cgroup(session, binary, BURST_MIB, "3", status=-9, env={"SEEMALLOC_CONF": conf})
     run_in_cgroup(session, binary, BURST_MIB, "3", status=-9, preload=False)

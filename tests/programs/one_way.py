@@ -1,4 +1,4 @@
-"""C++: a thread that only allocates and one that only frees: memory that never dies where it was born stays bounded.
+"""C++: one thread only allocates and one only frees: memory that is never freed by its allocating thread stays bounded.
 """
 from harness import criteria
 

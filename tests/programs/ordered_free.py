@@ -1,4 +1,4 @@
-"""C++: what giving memory back asks of the kernel is linear in the objects freed, in any order and also with purge:eager.
+"""C++: the kernel calls for returning memory are linear in the objects freed, in any order and also with purge:eager.
 """
 import json
 import shutil

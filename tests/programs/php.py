@@ -1,4 +1,4 @@
-"""PHP: its extensions look in the C library first (RTLD_DEEPBIND). A script, FFI, and php-fpm under load, also while it is reloaded.
+"""PHP: its extensions resolve symbols in the C library first (RTLD_DEEPBIND). A script, FFI, and php-fpm under load, also during a reload.
 """
 import hashlib
 import json
@@ -36,7 +36,8 @@ if (openssl_verify($text, $signature, $details['key'], OPENSSL_ALGO_SHA256) !== 
 echo json_encode(['md5' => md5($text), 'found' => $found, 'day' => $day->format('Y-m-d')]);
 """
 
-# Functions found by the C library's handle. They take blocks that the C library has allocated by its own calls of malloc.
+# Functions found through the C library's handle. They take blocks that the C library has allocated by its own calls of
+# malloc.
 FFI = r"""
 $c = FFI::cdef('char* strdup(const char*); void free(void*); void* realloc(void*, size_t); void* malloc(size_t);
                 size_t malloc_usable_size(void*);', 'libc.so.6');
@@ -143,7 +144,8 @@ def serve(session, fpm):
 
 
 def load(session, ask, between=None):
-    """All clients at once; returns the processes that answered. `between` is called when a third is done."""
+    """All clients run concurrently; returns the processes that answered. `between` is called when a third of them is
+    done."""
     problems, workers, done, third = [], set(), [], threading.Event()
 
     def client(first):
@@ -156,7 +158,7 @@ def load(session, ask, between=None):
                 done.append(n)
                 if len(done) * 3 > REQUESTS * CLIENTS:
                     third.set()
-        except Exception as problem:  # of a thread: told below
+        except Exception as problem:  # in a thread: reported below
             problems.append(problem)
             third.set()
 

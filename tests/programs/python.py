@@ -1,10 +1,10 @@
-"""Python: part of its own test-suite, with PYTHONMALLOC=malloc so that small objects come to malloc as well.
+"""Python: part of its own test suite, with PYTHONMALLOC=malloc so that small objects are allocated by malloc as well.
 """
 import re
 
 from session import Failed
 
-# Debian's own: the tests belong to it, and another python3 may come first in the PATH.
+# Debian's own Python: the tests belong to it, and another python3 may come first in PATH.
 PYTHON = "/usr/bin/python3"
 NEEDS = [PYTHON]
 TIMEOUT = 360
@@ -19,16 +19,17 @@ def check(session):
         preload=False, status=None).status == 0]
     if "test_json" not in tests:
         raise Failed("Python's own tests are not installed (Debian: libpython3.11-testsuite)")
-    # Its tests look at their own environment; what stays in there is ours to choose.
+    # Its tests inspect their own environment, so the environment is minimal.
     environment = {"PYTHONMALLOC": "malloc", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(session.folder)}
-    # test_subprocess lists the descriptors that a child has open: there our socket, and what tells us of stalls, are too many.
+    # test_subprocess lists the descriptors that are open in a child: our socket and our descriptor for memory pressure
+    # would be unexpected.
     run(session, [name for name in tests if name != "test_subprocess"], environment)
     if "test_subprocess" in tests:
         run(session, ["test_subprocess"], environment | {"SEEMALLOC_CONF": "sample:64K,socket:0,pressure:0"})
 
 
 def run(session, tests, environment):
-    # Some of its tests depend on times: what fails is run again, alone (-w).
+    # Some of its tests depend on timing: failed tests are run again, alone (-w).
     done = session.run([PYTHON, "-m", "test", "-j2", "-w", "--timeout", "900", *tests], env=environment)
     text = done.stdout + done.stderr
     if not re.search(r"[Rr]esult: (FAILURE then )?SUCCESS", text):

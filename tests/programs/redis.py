@@ -1,4 +1,4 @@
-"""Redis: a benchmark over all its types, DUMP and RESTORE, a save from a forked child, and reading that back.
+"""Redis: a benchmark over all its types, DUMP and RESTORE, a save from a forked child, and reading the file back.
 """
 import re
 import socket
@@ -7,7 +7,7 @@ NEEDS = ["redis-server", "redis-benchmark"]
 
 
 class Client:
-    """As much of Redis's protocol as is needed here, on one connection."""
+    """The part of Redis's protocol that is needed here, on one connection."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=600)
@@ -71,7 +71,7 @@ def check(session):
         session.expect(f"{key} after DUMP and RESTORE", two, one)
     session.expect("length of the restored list", client("LLEN", "list.copy"), 2000)
 
-    # BGSAVE forks; the parent goes on writing, so pages are copied while the child walks the heap.
+    # BGSAVE forks; the parent continues to write, so pages are copied while the child walks the heap.
     client("BGSAVE")
     for i in range(20000):
         client.send("SET", f"later{i}", b"y" * (i % 500))

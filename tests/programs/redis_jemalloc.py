@@ -1,4 +1,4 @@
-"""Redis as Debian builds it, with jemalloc's calls: this library in jemalloc's place shows our figures in INFO, MEMORY and its purge.
+"""Redis as Debian builds it, with jemalloc's calls: this library in jemalloc's place serves the figures of INFO and MEMORY, and its purge.
 """
 import redis
 
@@ -18,7 +18,7 @@ def start(session, preload):
 
 
 def figures(session, server, client, what, are_so):
-    """INFO's section, as soon as the figures are so: Redis's timer takes them now and then."""
+    """INFO's section, as soon as it has these figures: Redis updates them by a timer."""
     found = {}
 
     def taken():

@@ -1,4 +1,4 @@
-"""Rust: tikv-jemallocator and tikv-jemalloc-ctl, linked with this library in place of the jemalloc they bring (JEMALLOC_OVERRIDE), and with that one.
+"""Rust: tikv-jemallocator and tikv-jemalloc-ctl, linked with this library in place of the jemalloc they bring (JEMALLOC_OVERRIDE), and with that jemalloc.
 """
 import shutil
 
@@ -7,7 +7,7 @@ LIBRARY = "libseemalloc_compat.so"
 
 
 def run(session, folder, dump, build, variables):
-    """Builds it there, and runs all of its steps."""
+    """Builds the program in the directory, and runs all of its steps."""
     target = session.builds / folder
     session.build(f"the Rust program ({folder})", ["cargo", "build", "--release", "--locked", "--target-dir", target],
                   cwd=session.source / "rust_jemalloc_ctl", env=build)
@@ -22,7 +22,7 @@ def run(session, folder, dump, build, variables):
 
 def check(session):
     session.fetch("the Rust program", ["cargo", "fetch", "--locked"], cwd=session.source / "rust_jemalloc_ctl")
-    # What is expected of ours holds on jemalloc itself: it is what jemalloc does.
+    # The expectations hold on jemalloc itself: it defines the behaviour.
     run(session, "rust_on_jemalloc", session.folder / "theirs.heap", {}, {"_RJEM_MALLOC_CONF": "prof:true,background_thread:true"})
     dump = session.folder / "rust.heap"
     program, done, lines = run(session, "rust_jemalloc_ctl", dump, {"JEMALLOC_OVERRIDE": str(session.library)},
@@ -32,7 +32,7 @@ def check(session):
     if "Begin jemalloc statistics" not in done.stderr:
         session.expect("malloc_stats_print", done.stderr, "statistics")
 
-    # jeprof reads what prof.dump has written.
+    # jeprof reads the file that prof.dump has written.
     text = dump.read_text()
     session.expect("the profile's first line", text.splitlines()[0], "heap_v2/524288")
     if shutil.which("jeprof"):

@@ -1,8 +1,8 @@
-"""One run of one program: its folder, its environment, its processes and what is asked of each of them.
+"""One run of one program: its directory, its environment, its processes and the checks on each.
 
-A process started through run() or start() gets LD_PRELOAD; it must have the library mapped (looked up in /proc while it
-runs), must end in time and as expected, and must leave no line of seemalloc's on stderr. What it starts is ended by
-process id when the session ends, whatever happens.
+A process started through run() or start() gets LD_PRELOAD; it must have the library mapped (checked in /proc while it
+runs), must end in time and as expected, and must leave no line of seemalloc on stderr. When the session ends, the processes
+it started are ended by process id, whatever happens.
 """
 import os
 import pathlib
@@ -16,14 +16,14 @@ import tempfile
 import threading
 import time
 
-# Workloads, what they print and what is asked of it are the benchmarks'.
+# The workloads, their output format and their criteria are those of the benchmarks.
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent.parent / "bench"))
 from harness import measure  # noqa: E402 (the path above comes first)
 
 TAIL_LINES = 25
-# A busy machine lets a program wait: each may take so many times as long as it says.
+# Programs are slower on a busy machine: each may take this many times its stated time.
 PATIENCE = 5
-# What is preloaded is mapped before the C library. Two looks, since the kernel tells mappings in pieces.
+# Preloaded libraries are mapped before the C library. Checked twice, since the kernel reports mappings in pieces.
 LOOKS_WITHOUT = 2
 
 
@@ -31,15 +31,15 @@ _given, _ports = set(), threading.Lock()
 
 
 class Failed(Exception):
-    """The program did not do what it should have; the text says what, and shows the end of its output."""
+    """The program did not behave as required; the text describes how, and shows the end of its output."""
 
 
 class Skipped(Exception):
-    """This machine cannot do what the program needs; the text says what."""
+    """This machine lacks something that the program needs; the text names it."""
 
 
 class Finished:
-    """A process that has ended: its status and what it printed."""
+    """A process that has ended: its status and its output."""
 
     def __init__(self, status, stdout, stderr):
         self.status, self.stdout, self.stderr = status, stdout, stderr
@@ -49,7 +49,7 @@ class Session:
     def __init__(self, name, root, library, conf, timeout):
         self.name, self.root, self.library, self.conf = name, pathlib.Path(root), pathlib.Path(library), conf
         self.source = self.root / "tests/programs"
-        # Builds outlive a session: Rust's and Go's take longer than the run.
+        # Builds outlive a session: Rust and Go builds take longer than the run.
         self.builds = self.root / "build/programs"
         self.timeout = PATIENCE * timeout
         self.deadline = time.monotonic() + self.timeout
@@ -70,12 +70,12 @@ class Session:
     def mapped_note(self):
         return f"mapped in {self.seen}" + (f", {self.unseen} too short to look" if self.unseen else "")
 
-    # ---- what a program's check() calls ----
+    # ---- called by a program's check() ----
 
     def build(self, what, command, cwd=None, env=None):
-        """Runs a build step without the library; its failure is the program's."""
+        """Runs a build step without the library; its failure is a failure of the program."""
         self.builds.mkdir(parents=True, exist_ok=True)
-        # A build is not what is timed and bounded here: a fresh machine downloads first.
+        # The time of a build does not count: a fresh machine downloads first.
         began = time.monotonic()
         done = subprocess.run([str(word) for word in command], cwd=cwd, env={**os.environ, **(env or {})},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -85,7 +85,7 @@ class Session:
             raise Failed(f"{what} does not build: {words(command)}\n{tail(done.stdout)}")
 
     def fetch(self, what, command, cwd):
-        """Runs what downloads: a place that does not answer just now is asked again."""
+        """Runs a build step that downloads; retried when a server does not answer."""
         for pause in (5, 20, 60, None):
             try:
                 return self.build(what, command, cwd=cwd)
@@ -102,26 +102,26 @@ class Session:
         return binary
 
     def workload(self, name):
-        """Compiles the benchmarks' program NAME and returns the path of the binary."""
+        """Compiles the benchmark program NAME and returns the path of the binary."""
         binary = self.folder / name
         self.build(name, ["g++", "-std=c++20", "-O2", "-g", "-pthread", "-fno-builtin-malloc", "-fno-builtin-free",
                           self.root / f"bench/workloads/{name}.cc", "-o", binary])
         return binary
 
     def measure(self, command, **options):
-        """Runs a workload; what it printed of itself: figures by name, and series of [seconds, value] by name."""
+        """Runs a workload; returns the metrics that it printed, by name, and series of [seconds, value] by name."""
         printed = self.run(command, **options).stdout
         return measure.metrics_of(printed), measure.series_of(printed)
 
     def run(self, command, input=None, env=None, cwd=None, status=0, preload=True, says=None):
-        """Runs a command to its end and checks it (any status will do when None is asked); returns what it printed. The library
-        may say nothing but what has the text `says` in it."""
+        """Runs a command to its end and checks it (any status is accepted if None is expected); returns its output. The library may
+        print only lines that contain the text `says`."""
         process = self._launch(command, env, cwd, input, preload)
         self._wait(process)
         return self._finished(process, status, says)
 
     def run_all(self, commands, **options):
-        """Runs commands side by side, then checks each; returns what they printed."""
+        """Runs commands side by side, then checks each; returns their outputs."""
         processes = [self._launch(command, None, None, None, options.get("preload", True)) for command in commands]
         for process in processes:
             self._wait(process)
@@ -132,7 +132,7 @@ class Session:
         return self._launch(command, env, cwd, None, preload)
 
     def has_library(self, process):
-        """Whether a server has the library mapped, however it came by it."""
+        """Whether a server has the library mapped, by whatever means."""
         self._look(process)
         return process.mapped
 
@@ -166,8 +166,8 @@ class Session:
 
     @staticmethod
     def free_port():
-        # Below those that the system gives to connections, which the programs beside this one make many of. None is given twice: who
-        # has one listens to it later.
+        # Below the range that the system uses for connections, of which the programs beside this one make many. No port
+        # is given out twice: the owner may start listening later.
         for _ in range(100):
             port = random.randrange(10_000, 30_000)
             with socket.socket() as probe:
@@ -221,7 +221,7 @@ class Session:
             feed_path = self.folder / f"{number}.stdin"
             feed_path.write_text(input)
             feed = open(feed_path, "rb")
-        # Files, not pipes: nobody has to read while we look into /proc, and a server's output cannot block it.
+        # Files, not pipes: no reader is needed while /proc is read, and a server's output cannot block it.
         with open(out, "wb") as stdout, open(err, "wb") as stderr:
             process = subprocess.Popen([str(word) for word in command], cwd=cwd or self.folder, stdin=feed,
                                        stdout=stdout, stderr=stderr, env=self._environment(env, preload),
@@ -269,7 +269,7 @@ class Session:
             if process.mapped:
                 self.seen += 1
             elif process.without < LOOKS_WITHOUT:
-                self.unseen += 1  # it ended before anybody had looked
+                self.unseen += 1  # it ended before it could be checked
             else:
                 raise Failed(f"{self.library.name} was never mapped in: {process.title}")
         return Finished(process.returncode, stdout, stderr)
@@ -283,7 +283,7 @@ class Session:
         return text or "(it printed nothing)\n"
 
     def _where(self, process):
-        """What each thread waits for in the kernel: tells a deadlock (futex) from slowness."""
+        """The kernel function that each thread waits in: distinguishes a deadlock (futex) from slowness."""
         text = []
         for task in sorted(pathlib.Path(f"/proc/{process.pid}/task").glob("*"))[:12]:
             try:
@@ -295,7 +295,7 @@ class Session:
 
     @staticmethod
     def _end(process):
-        # The group is the session of this very process: what it has started goes with it.
+        # The process leads its own session and group: the processes that it started end with it.
         if process.poll() is None:
             try:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Short runs: some 300 processes that end as soon as they have begun, while the library itself is still starting.
+"""Short runs: some 300 processes that end as soon as they have started, while the library itself is still starting.
 """
 NEEDS = ["git", "g++", "redis-server", "/usr/bin/python3"]
-# The helper thread starts with the process: both at once is where a race would be.
+# The helper thread starts with the process, so that both start at the same time: a race would show here.
 CONFS = ["", "at_start:1,sample:1"]
 
 
@@ -14,7 +14,7 @@ def check(session):
         session.expect("what sh printed", done.stdout, "42\n")
         session.run(["g++", "--version"])
         for _ in range(2):
-            # Its libraries allocate in their constructors, before ours have run.
+            # Its libraries allocate in their constructors, before those of this library have run.
             done = session.run(["redis-server", "--version"])
             session.expect("start of Redis's version", done.stdout[:14], "Redis server v")
     for number in range(10):

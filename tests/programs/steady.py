@@ -1,4 +1,4 @@
-"""C++: a busy process whose live heap has a constant size does not grow, whatever lives and dies in it.
+"""C++: a busy process whose live heap has a constant size does not grow, whatever it allocates and frees.
 """
 from harness import criteria
 

@@ -12,7 +12,7 @@ struct captured {
   uintptr_t pcs[128];
 };
 
-// As capture_stack() and capture_stack_from() in core/profile.
+// Like capture_stack() and capture_stack_from() in core/profile.
 void capture(struct captured* out);
 void capture_from(const void* ucontext, struct captured* out);
 

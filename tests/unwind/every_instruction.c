@@ -1,9 +1,10 @@
-// A signal at every instruction of malloc and free: its handler captures the interrupted stack, which must be whole.
+// Sends a signal at every instruction of malloc and free: the handler captures the interrupted stack, which must be
+// complete.
 //
-// A child is single-stepped by ptrace through calls of the malloc family. At each instruction it is given a signal, whose
-// handler captures from the registers. The stack must end with the frames that the calls were made from, up to the
-// program's first; and nothing may wait for what the interrupted code holds: after four minutes without end the child is
-// killed, and the test has failed. Exit 77: this machine does not allow ptrace.
+// A child is single-stepped by ptrace through calls of the malloc family. At each instruction it receives a signal,
+// whose handler captures the stack from the registers. The stack must end with the frames that made the calls, up to
+// the program's first. The handler must not wait for a lock that the interrupted code holds: a child that has not ended
+// after four minutes is killed, and the test fails. Exit status 77: this machine does not allow ptrace.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,9 +33,9 @@ struct shared {
 };
 static struct shared* shared;
 
-// True when all frames from window()'s caller on are there.
+// True when all frames from window()'s caller on are present.
 static int ends_as_expected(const struct captured* stack) {
-  int expected = shared->reference.depth - 2;  // less window() itself, and capture()
+  int expected = shared->reference.depth - 2;  // without window() itself and capture()
   if (stack->broken || stack->truncated || stack->depth < expected) return 0;
   const uintptr_t* end = stack->pcs + stack->depth - expected;
   return memcmp(end, shared->reference.pcs + 2, (size_t)expected * sizeof(*end)) == 0;
@@ -46,7 +47,7 @@ static void on_signal(int number, siginfo_t* info, void* context) {
   capture_from(context, &stack);
   shared->captures++;
   if (!ends_as_expected(&stack) && shared->wrong++ == 0) shared->first_wrong = stack;
-  // One instruction more after the handler, then it stops again.
+  // One more instruction runs after the handler, then the child stops again.
   ((ucontext_t*)context)->uc_mcontext.gregs[REG_EFL] |= kTrapFlag;
 }
 
@@ -147,7 +148,7 @@ static struct user_regs_struct registers(void) {
   return now;
 }
 
-// Lets the child run to its next stop, with a signal or none.
+// Lets the child run to its next stop, with the signal, or 0 for none.
 static void go_on(int signal) {
   if (ptrace(PTRACE_CONT, child, NULL, (void*)(long)signal) != 0) fail("PTRACE_CONT", errno);
 }
@@ -172,7 +173,7 @@ static long step_through_window(void) {
       blocked++;
       step();
     } else {
-      go_on(SIGUSR1);  // the handler, and the instruction where the child stands
+      go_on(SIGUSR1);  // runs the handler, and the instruction at which the child stopped
     }
     if (!wait_for_stop()) fail("the child ended inside a call", 0);
   }

@@ -1,5 +1,5 @@
-// Frames of every kind that C has, in random order: from small ones to realigned ones of variable size, callbacks, signals,
-// threads, fibres, code without unwind tables, code made at run time, recursion without end.
+// Frames of every kind that C has, in random order: from small ones to realigned ones of variable size, callbacks,
+// signals, threads, fibres, code without unwind tables, code generated at run time, unbounded recursion.
 #ifdef WITHOUT_INDEX
 #include <link.h>
 #endif
@@ -29,7 +29,7 @@ static NOINLINE void through_nothing(int depth) {
   FORGET();
 }
 
-// Needs all registers that a function must keep, the one for frame pointers included.
+// Needs all callee-saved registers, the frame pointer's included.
 static NOINLINE long through_registers(int depth, long a, long b, long c, long d, long e, long f) {
   NOTE();
   long g = a * b, h = c * d, i = e * f;
@@ -55,7 +55,7 @@ static NOINLINE void through_alloca(int depth) {
   FORGET();
 }
 
-// Its CFA is an expression.
+// The CFA of this frame is an expression.
 static NOINLINE void through_realigned_stack(int depth) {
   NOTE();
   _Alignas(128) volatile char aligned[128];
@@ -67,7 +67,7 @@ static NOINLINE void through_realigned_stack(int depth) {
   FORGET();
 }
 
-// ---- through others' code ----
+// ---- through library code ----
 
 static __thread int callback_depth;
 static NOINLINE int compare(const void* a, const void* b) {
@@ -100,7 +100,7 @@ static void on_signal(int number) {
 }
 
 static NOINLINE void through_signal(int depth) {
-  if (on_signal_stack) depth = 0;  // a walk changes stacks a few times only
+  if (on_signal_stack) depth = 0;  // a walk switches stacks a few times only
   NOTE();
   signal_depth = depth;
   NOTE_OTHERS();
@@ -120,7 +120,7 @@ static void handle_signals(void) {
   sigaction(SIGUSR2, &action, NULL);
 }
 
-// ---- code without unwind tables, that keeps a frame pointer ----
+// ---- code without unwind tables that keeps a frame pointer ----
 
 #if defined(__x86_64__)
 #define HAS_BARE_CODE 1
@@ -192,7 +192,7 @@ static NOINLINE int recurse(int n) {
   if (n == 0) {
     check();
   } else {
-    if (n > kMostNoted / 2) FORGET();  // there is no room for more, nor in a capture
+    if (n > kMostNoted / 2) FORGET();  // neither the notes nor a capture have room for more
     result += recurse(n - 1);
     if (n > kMostNoted / 2) NOTE();
   }

@@ -1,8 +1,8 @@
-// Stacks that a program knows itself: each function notes where it will return to, and a capture must find exactly that.
-// C and C++; the programs that include it are linked with libseemalloc.a and capture.cc.
+// Stacks that a program records itself: each function notes its return address, and a capture must find exactly these
+// addresses. For C and C++; the programs that include this file are linked with libseemalloc.a and capture.cc.
 //
-// A function begins with NOTE() and ends with FORGET(). NOTE_OTHERS() stands for the frames of code that notes nothing (qsort,
-// a signal's frame). check() compares, and ends the program at the first difference.
+// A function begins with NOTE() and ends with FORGET(). NOTE_OTHERS() stands for the frames of code that notes nothing
+// (qsort, a signal frame). check() compares, and ends the program at the first difference.
 #pragma once
 
 #include <stdint.h>
@@ -13,11 +13,11 @@
 #include "capture.h"
 
 #define NOINLINE __attribute__((noipa))
-// Keeps a call from becoming a jump, so that its frame is there to be found.
+// Keeps a call from becoming a jump, so that its frame exists.
 #define KEEP_FRAME __asm__ volatile("" ::: "memory")
 
 enum { kMostNoted = 400, kOthers = 1, kMostOthers = 8, kLibraryStart = 5 };
-// Volatile: glibc says that raise() calls nothing of ours.
+// Volatile: glibc declares that raise() calls no function of the program.
 static __thread volatile uintptr_t noted[kMostNoted];
 static __thread volatile int noted_count;
 static __thread long checks;
@@ -40,7 +40,7 @@ static void difference(const struct captured* stack, const char* what) {
   _exit(1);
 }
 
-// The frames that were noted, from `at` on; where they end.
+// Matches the noted frames from `at` on; returns the index behind them.
 static int match_noted(const struct captured* stack, int at) {
   for (int i = noted_count - 1; i >= 0; i--) {
     int skipped = 0;
@@ -56,7 +56,7 @@ static int match_noted(const struct captured* stack, int at) {
   return at;
 }
 
-// The stack of the caller is the noted one, up to the thread's first frame.
+// The captured stack of the caller must be the noted one, up to the thread's first frame.
 static NOINLINE void check(void) {
   NOTE();
   struct captured stack;

@@ -1,5 +1,5 @@
-// What a user chooses, and what then stands there: two moments on a line, functions, sizes, an order; also by keys and on a phone. Against
-// a program that leaks.
+// The user's choices and the resulting page: two moments on a line, functions, sizes, an order; also by keyboard and on
+// a phone. Against a program that leaks.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { LONG, accessible, bytes, close, end, open, serve, soon, startBrowser, startLeak, wait } from "./harness.mjs";
@@ -20,7 +20,7 @@ after(end);
 
 /** A drag over an element, from one share of its width to another. */
 async function drag(page, element, from, to) {
-  // Where it is once it stands still: what comes above moves it down.
+  // Its position once it is stable: content above moves it down while loading.
   const { width, height } = await element.boundingBox();
   await element.hover({ position: { x: from * width, y: height / 2 } });
   const box = await element.boundingBox();
@@ -34,8 +34,9 @@ test("a drag over the time line compares its end with its beginning", { timeout:
   const page = await open(url, { view: "changes" });
   const strip = page.locator(".timeline .strip");
   await strip.waitFor();
-  await page.locator(".sum").waitFor(); // filters come with the profile, above the line
-  // On a busy machine they lie unevenly, and one more may come in the middle of a drag: then again, from the beginning.
+  await page.locator(".sum").waitFor(); // the filters appear with the profile, above the line
+  // On a busy machine they are spaced unevenly, and a new one may appear in the middle of a drag: then the drag is
+  // repeated.
   const compares = (from, to) => soon(async () => {
     await page.evaluate(() => (location.hash = "view=changes"));
     await page.getByText("Choose two moments, or two files").waitFor();
@@ -79,18 +80,18 @@ test("the time line is moved by arrows, and told by a reader of the screen", { t
 test("a stretch of the memory's chart leads to what changed in it", { timeout: LONG }, async () => {
   const page = await open(url, { view: "overview" });
   for (const title of ["Resident memory, explained", "Allocated, a second", "Page faults a second", "Given back to the system, a second", "Threads"]) await page.getByText(title, { exact: true }).waitFor();
-  // It allocates all the time, and the chart says how much.
+  // The program allocates all the time, and the chart shows how much.
   await page.waitForFunction(() => /^Allocated, a second: now allocated (?!0 B)/.test([...document.querySelectorAll("figure [role=img]")].map((one) => one.getAttribute("aria-label")).find((text) => text.startsWith("Allocated"))));
   const sum = await page.locator(".sum").textContent();
-  await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6); // drawn one a frame
+  await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6); // one is drawn per frame
   for (const part of ["live", "cached by threads", "fragmentation", "dirty", "metadata", "not ours"]) assert.ok(sum.includes(part), `${sum} has no ${part}`);
-  // A chart may be made anew in the middle of a drag.
+  // A chart may be rebuilt in the middle of a drag.
   const choose = (from, to, name) => soon(async () => {
     await drag(page, page.locator("figure").first().locator(".u-over"), from, to);
     await page.getByRole("button", { name }).waitFor({ timeout: 5000 });
     return page.getByRole("button", { name });
   });
-  // At first the chart may show a few seconds only, in which there is but one profile.
+  // At first the chart may cover only a few seconds, with a single profile.
   await soon(async () => {
     await (await choose(0.02, 0.95, "what has changed in this time")).click();
     const alone = page.getByText("There are no two profiles of this time.");
@@ -123,7 +124,7 @@ test("growth and lifetimes are of the functions that are chosen", { timeout: LON
   await page.getByLabel("focus").press("Enter");
   await page.getByRole("row", { name: /leaky_parser/ }).first().waitFor({ state: "detached" });
   await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
-  // By size and by module: what the server says of them is what is shown.
+  // By size and by module: the page shows the figures of the server.
   await page.getByLabel("size from").fill("1G");
   await page.getByLabel("size from").press("Enter");
   await page.getByText("Of what the filters leave, nothing grows").waitFor();
@@ -143,13 +144,13 @@ test("growth and lifetimes are of the functions that are chosen", { timeout: LON
   assert.equal(await page.getByLabel("module").inputValue(), "leak");
   await page.getByText("allocated in, called by").waitFor();
   const rows = () => page.locator("table.stacks tbody tr").evaluateAll((all) => all.map((row) => row.textContent));
-  assert.ok((await rows()).every((text) => text.includes("leaky_session")), "the filter goes with the view"); // no other answer was asked for
+  assert.ok((await rows()).every((text) => text.includes("leaky_session")), "the filter goes with the view"); // the filter stays with the view
   await page.getByLabel("focus").fill("");
   await page.getByLabel("focus").press("Enter");
   await page.getByLabel("ignore").fill("leaky_");
   await page.getByLabel("ignore").press("Enter");
   await page.getByRole("row", { name: /steady_work/ }).first().waitFor();
-  await soon(async () => { // for a moment there are those without any filter
+  await soon(async () => { // for a moment the unfiltered rows are shown
     const left = await rows();
     assert.ok(left.length > 0 && left.every((text) => !text.includes("leaky_")), left.join("\n"));
   });
@@ -165,7 +166,7 @@ test("size classes say what rounding takes, and how often each was asked for", {
   const page = await open(url, { view: "sizes" });
   const table = page.getByRole("table", { name: "Size classes" });
   await page.getByText("requests since the start").waitFor();
-  await soon(async () => { // the page has asked before, and asks again
+  await soon(async () => { // the page has requested before, and requests again
     const requests = await json("requests");
     const most = requests.filter((one) => one.size <= 32768).reduce((a, b) => (b.count > a.count ? b : a));
     assert.ok(most.requested > 0 && most.requested <= 1.001 * most.bytes, JSON.stringify(most));

@@ -1,4 +1,4 @@
-// The profile of CPU time that the page begins, in a real Chromium: of a program whose functions use known shares of it.
+// The CPU profile that the page starts, in a real Chromium: of a program whose functions use known shares of the time.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -11,7 +11,7 @@ const burn = join(folder, "burn");
 const lib = join(process.env.SEEMALLOC_OUT ?? join(root, "out"), "lib");
 let pid, url;
 
-/** Starts the program, two thirds of whose time are burn_two's, and waits until it can be asked. */
+/** Starts the program, which spends two thirds of its time in burn_two, and waits until it answers. */
 async function startBurn(...what) {
   const child = start(tool, "run", "--lib", lib, "--", burn, ...what);
   await answers(child.pid);
@@ -29,7 +29,7 @@ after(end);
 
 const panel = (page) => page.getByRole("region", { name: "Profile of CPU time" });
 
-/** Presses the button; refused requests are said in the console, too. */
+/** Presses the button; refused requests appear in the console, too. */
 async function begin(page, seconds, hz = 100) {
   await panel(page).getByLabel("seconds", { exact: true }).fill(String(seconds));
   await panel(page).getByLabel("samples a second").fill(String(hz));
@@ -46,7 +46,7 @@ test("a profile is begun, followed to its end, and shown in each view", { timeou
   await begin(page, 15, 200);
   await panel(page).getByText(/^Total [\d.]+ m?s of CPU time in \d+\.\d\d s: [\d,]+ samples/).waitFor();
   assert.equal(await panel(page).getByLabel("seconds", { exact: true }).inputValue(), "15", "what was typed stays");
-  // What the process itself says of the same profile.
+  // The figures that the process itself reports for the same profile.
   const { functions, total } = JSON.parse(execFileSync(tool, ["top", pid, "--kind", "cpu", "--json", "-n", "0"]));
   const two = functions.find((row) => row.name === "burn_two").cum;
   assert.ok(total > 1e8 && two > total / 3, `burn_two has ${two} of ${total} ns`);
@@ -76,7 +76,7 @@ test("it is ended before its time, and a second one is refused", { timeout: LONG
   await page.getByRole("progressbar", { name: "CPU profile" }).waitFor();
   await panel(page).getByText(/^[1-9]\d* of 3600 s, 100 samples a second/).waitFor();
   await accessible(page, "CPU time, while it runs");
-  await panel(other).getByRole("button", { name: "end it now" }).waitFor(); // it is the server's: all its pages know
+  await panel(other).getByRole("button", { name: "end it now" }).waitFor(); // it belongs to the server: all its pages show it
   assert.equal((await fetch(`${url}api/cpu`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ for_s: 1, hz: 100 }) })).status, 409);
   await soon(() => assert.ok(JSON.parse(execFileSync(tool, ["top", pid, "--kind", "cpu", "--json"])).total > 0, "nothing is seen of the program yet"));
   await stop.click();
@@ -142,5 +142,5 @@ test("what was seen of a process that ends is still there", { timeout: LONG }, a
   process.kill(Number(short), "SIGKILL");
   await page.getByRole("alert").filter({ hasText: "The process has ended before the profile did" }).waitFor();
   await page.getByRole("button", { name: "burn_two", exact: true }).first().waitFor();
-  await page.context().close(); // its console tells of what was asked meanwhile
+  await page.context().close(); // its console contains errors of earlier requests
 });

@@ -1,4 +1,5 @@
-// `./dev demo leak`: a program with two leaks, in C++ and in Rust; the page names both, first, and without being told where to look.
+// `./dev demo leak`: a program with two leaks, in C++ and in Rust; the page names both at the top, without any
+// selection.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
@@ -16,7 +17,7 @@ for (const [language, leaks] of [["c++", ["leaky_parser", "leaky_session"]], ["r
     }
     await page.getByRole("link", { name: "Growth" }).or(page.getByRole("button", { name: "Growth" })).first().click();
     const rows = page.getByRole("row").filter({ hasText: "practically certain" });
-    // Both leaks are there when each has been seen often enough to be certain.
+    // Both leaks are listed when each has been observed often enough to be certain.
     for (const name of leaks) await rows.filter({ hasText: name }).first().waitFor();
     await soon(async () => {
       const stacks = await rows.allInnerTexts();

@@ -1,5 +1,5 @@
-// Filters in the views that are not of one profile, folded recursion, and pictures of each view, in a real Chromium. What a view does not heed
-// it says. Against a program whose threads, stacks and blocks are known.
+// Filters in the views that do not show a single profile, folded recursion, and pictures of each view, in a real
+// Chromium. A view states which filters it ignores. Against a program whose threads, stacks and blocks are known.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { LONG, accessible, bytes, close, end, open, saved, serve, soon, startBrowser, top, wait } from "./harness.mjs";
@@ -25,7 +25,7 @@ async function choose(page, name, text) {
   await field(page, name).press("Enter");
 }
 
-/** Three threads take more each time, until there are profiles enough. */
+/** Three threads allocate more each time, until there are enough profiles. */
 async function untilItGrows(row) {
   await soon(async () => {
     if ((await row.count()) > 0) return;
@@ -35,7 +35,7 @@ async function untilItGrows(row) {
   });
 }
 
-/** What the tool says that a function holds, as the page writes it. */
+/** The bytes that a function holds according to the tool, in the page's notation. */
 const held = (name, ...args) => bytes(top(shapes.pid, ...args).functions.find((one) => one.name.endsWith(name)).cum);
 
 test("growth is ranked by thread, from profiles that are taken while somebody looks", { timeout: LONG }, async () => {
@@ -47,7 +47,7 @@ test("growth is ranked by thread, from profiles that are taken while somebody lo
   const [reader, writers] = [held("holds", "--thread", "reader"), held("holds", "--thread", "^writer")];
   await row.getByText(reader, { exact: true }).waitFor();
   await page.getByText(/since \d\d:\d\d:\d\d/).waitFor();
-  await page.locator("#thread-names option[value='writer 2']").waitFor({ state: "attached" }); // names are offered
+  await page.locator("#thread-names option[value='writer 2']").waitFor({ state: "attached" }); // names are suggested
   await accessible(page, "growth by thread");
   await choose(page, "thread", "^writer");
   await row.getByText(writers, { exact: true }).waitFor();
@@ -73,12 +73,12 @@ test("a pattern is judged by who reads it, in growth and in lifetimes by the ser
       await page.getByRole("alert").waitFor({ state: "detached" });
       await marked(name, "false");
     }
-    await choose(page, "focus", "(?i)HOLDS"); // JavaScript could not read it
+    await choose(page, "focus", "(?i)HOLDS"); // a syntax that JavaScript's regular expressions do not have
     await page.waitForFunction(() => location.hash.includes("focus=%28%3Fi%29HOLDS"));
-    await wait(300); // for an answer that should not come
+    await wait(300); // for an answer that must not come
     await marked("focus", "false");
     assert.equal(await page.getByRole("alert").count(), 0, view);
-    page.errors = page.errors.filter((one) => !one.includes("400")); // of the refused requests
+    page.errors = page.errors.filter((one) => !one.includes("400")); // caused by the refused requests
     await close(page);
   }
 });
@@ -95,7 +95,7 @@ test("a pattern that the page cannot read itself is said, where it is as if it w
 test("recursion is folded, also by way of another function, in the tree and in the flame graph", { timeout: LONG }, async () => {
   const page = await open(url, { view: "tree", focus: "ping" });
   const names = async () => {
-    // A branch that has one child opens with it; the innermost of these has two.
+    // A branch with one child opens together with it; the innermost of these has two.
     await page.getByRole("treeitem").filter({ hasText: "ping" }).first().waitFor();
     return page.locator(".branch").evaluateAll((all) => all.map((one) => one.lastChild.textContent.replace(/^.*::/, "").replace(/\(.*/, "").trim()).filter((name) => name === "ping" || name === "pong"));
   };
@@ -146,7 +146,7 @@ async function pixels(page, { name, data }) {
 test("each chart of the overview is saved as a picture", { timeout: LONG }, async () => {
   const page = await open(url, { view: "overview" });
   await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6);
-  await soon(async () => { // with each look there is more in it
+  await soon(async () => { // it grows with each measurement
     const one = await saved(page, () => page.getByRole("button", { name: "PNG of Threads" }).click());
     assert.equal(one.name, "seemalloc.threads.png");
     const threads = await pixels(page, one);
@@ -205,7 +205,7 @@ test("growth, size classes and lifetimes are saved as SVG and PNG, with their fi
 test("the heap map is saved as it is seen, and chosen by who pins", { timeout: LONG }, async () => {
   const page = await open(url, { view: "map" });
   await page.locator("table.parts tbody tr").first().waitFor();
-  await soon(async () => { // canvases are drawn behind the table
+  await soon(async () => { // canvases are drawn after the table
     const map = await pixels(page, await saved(page, () => page.getByRole("button", { name: "PNG" }).click()));
     assert.ok(map.colours["37,99,235"] > 1000, "live memory of the regions");
     const { bottom, top: begin } = await page.evaluate(() => ({ bottom: document.querySelector("canvas.map.parts").getBoundingClientRect().bottom, top: document.querySelector("p.sum").getBoundingClientRect().top }));
@@ -239,7 +239,7 @@ test("calls of the trace are chosen by function and by thread", { timeout: LONG 
   const before = await rows.count();
   await choose(page, "thread", "shapes");
   await page.waitForFunction(() => /thread=shapes/.test(location.hash));
-  await soon(async () => { // what is shown while it asks may be nothing
+  await soon(async () => { // while it loads it may show nothing
     const by = await rows.count();
     assert.ok(by >= before, `all by the first thread, and more may have come: ${by} after ${before}`);
   });
@@ -261,7 +261,7 @@ test("lifetimes are chosen by the thread that allocated", { timeout: LONG }, asy
   const [FREED, ALIVE] = [2, 4];
   const lived = (...args) => top(shapes.pid, "--kind", "lifetime", ...args).lifetimes;
   const sum = (rows, what) => rows.reduce((sum, row) => sum + row[what], 0);
-  await page.locator("#thread-names option[value='writer 2']").waitFor({ state: "attached" }); // names are offered
+  await page.locator("#thread-names option[value='writer 2']").waitFor({ state: "attached" }); // names are suggested
   await page.getByText("Who frees blocks is not recorded").waitFor();
   for (const thread of ["reader", "^writer"]) {
     await choose(page, "thread", thread);
@@ -270,7 +270,7 @@ test("lifetimes are chosen by the thread that allocated", { timeout: LONG }, asy
     await page.getByText(`; ${sum(rows, "alive").toLocaleString("en")} are alive`).waitFor();
     const holds = sum(lived("--thread", thread, "--focus", "holds"), "alive");
     assert.ok(holds >= (thread === "reader" ? 400 : 300), String(holds));
-    await soon(async () => assert.equal(await column("holds", ALIVE), holds, thread)); // drawn some rows a frame
+    await soon(async () => assert.equal(await column("holds", ALIVE), holds, thread)); // some rows are drawn per frame
     assert.equal(await stacks.filter({ hasText: "temporary" }).count(), 0, "another thread's");
     assert.equal(await page.getByText("Who frees blocks is not recorded").count(), 0, "nothing is known of it by thread");
   }
@@ -281,14 +281,14 @@ test("lifetimes are chosen by the thread that allocated", { timeout: LONG }, asy
   await stacks.filter({ hasText: "temporary" }).getByRole("button").first().click(); // other views show the same rows
   await page.waitForFunction(() => /kind=lifetime/.test(location.hash) && /thread=/.test(location.hash) && !document.body.textContent.includes("no row passes"));
   await page.goto(`${url}#view=lifetimes&thread=reader`);
-  await stacks.filter({ hasText: "holds" }).getByRole("button", { name: "holds" }).first().click(); // of which nothing was freed
+  await stacks.filter({ hasText: "holds" }).getByRole("button", { name: "holds" }).first().click(); // nothing of it was freed
   await page.waitForFunction(() => /type=alive_space/.test(location.hash) && !document.body.textContent.includes("no row passes"));
   await page.goto(`${url}#view=lifetimes&thread=nobody`);
   await page.getByText("of 0 freed blocks were").waitFor();
   assert.equal(await stacks.count(), 0);
   await choose(page, "thread", "(");
   await page.getByRole("alert").filter({ hasText: "thread=(: expected a thread's id, or a regular expression" }).waitFor();
-  page.errors = page.errors.filter((one) => !one.includes("400")); // of the refused requests
+  page.errors = page.errors.filter((one) => !one.includes("400")); // caused by the refused requests
   await choose(page, "thread", "");
   await stacks.filter({ hasText: "holds" }).first().waitFor();
   await page.getByText("Who frees blocks is not recorded").waitFor();

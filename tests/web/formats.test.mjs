@@ -1,4 +1,4 @@
-// What `seemalloc convert` writes, in the viewers that the formats are for: speedscope itself, and valgrind's page for DHAT.
+// The output of `seemalloc convert` in the viewers of the formats: speedscope itself, and valgrind's page for DHAT.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -31,7 +31,7 @@ function converted(to) {
 
 test("speedscope shows the functions", { timeout: LONG }, async () => {
   const file = converted("speedscope.json");
-  // As its own command line does: a page from a file may not read another file, but run a script.
+  // As speedscope's command line does: a page from a file may not read another file, but it may run a script.
   const script = join(folder, "profile.js");
   writeFileSync(script, `speedscope.loadFileFromBase64("leak.speedscope.json", ${JSON.stringify(readFileSync(file).toString("base64"))})`);
   const page = await open(pathToFileURL(SPEEDSCOPE).href, { localProfilePath: script });

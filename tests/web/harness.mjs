@@ -1,5 +1,5 @@
-// What the tests of views have in common: a program that leaks, profiles of it, pages in a real Chromium, and the tools that the
-// figures are compared with.
+// Common parts of the tests of views: a program that leaks, profiles of it, pages in a real Chromium, and the tools
+// whose figures the page is compared with.
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -17,15 +17,15 @@ export const folder = mkdtempSync(join(tmpdir(), "seemalloc-web-"));
 export const program = join(folder, "leak");
 const children = [];
 
-/** ms for one thing to come: on a busy machine looks at a process are up to a minute apart (tool/web/watch.go), and some things take eight. */
+/** ms for one event: on a busy machine measurements of a process are up to a minute apart (tool/web/watch.go), and some things need eight. */
 const PATIENCE = 600_000;
 
-/** ms for a test, so that what hangs ends. */
+/** ms for a test, so that a test that hangs ends. */
 export const LONG = 1_800_000;
 
 let browser;
 
-/** The first line that a process prints, or the first that begins so. */
+/** The first line that a process prints, or the first that begins with `begin`. */
 export function firstLine(child, begin = "") {
   return new Promise((resolve, reject) => {
     let text = "";
@@ -34,7 +34,7 @@ export function firstLine(child, begin = "") {
       const line = text.split("\n").slice(0, -1).find((one) => one.startsWith(begin));
       if (line !== undefined) resolve(line);
     });
-    // Behind its last words, which may come after its end.
+    // After its last output, which may arrive after its end.
     child.on("close", (status) => reject(new Error(`${child.spawnfile} ended: ${status}`)));
   });
 }
@@ -49,7 +49,7 @@ export function adopted(child) {
   return child;
 }
 
-/** Kills a process, and waits until it has ended: what it held is free then. */
+/** Kills a process, and waits until it has ended and released its resources. */
 export async function killed(child) {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = new Promise((resolve) => child.on("exit", resolve));
@@ -57,24 +57,24 @@ export async function killed(child) {
   await ended;
 }
 
-/** The address of a page of a process or of files. */
+/** Serves a page of a process or of files; returns its address. */
 export async function serve(...args) {
   return (await serving(...args)).address;
 }
 
-/** The same, and the process, for what has to end it. */
+/** The same; also returns the process, for tests that have to end it. */
 export async function serving(...args) {
   const child = start(tool, "web", ...args);
   return { address: await firstLine(child), child };
 }
 
-/** Starts `./dev demo leak LANGUAGE`, as it is after the build: the process and the page's address. */
+/** Starts `./dev demo leak LANGUAGE`, as after the build: returns the process and the page's address. */
 export async function startDemo(language) {
   const demo = adopted(spawn("sh", ["demo/leak", language], { cwd: root, stdio: ["ignore", "pipe", "inherit"] }));
   return { demo, address: await firstLine(demo, "http://") };
 }
 
-/** Starts the program that leaks, and waits until it can be asked. */
+/** Starts the program that leaks, and waits until it answers. */
 export async function startLeak(sample = "64K") {
   execFileSync("c++", ["-O1", "-g", join(root, "demo/leak.cc"), "-o", program]);
   const leak = start(tool, "run", "--sample", sample, "--lib", join(out, "lib"), "--", program);
@@ -83,7 +83,7 @@ export async function startLeak(sample = "64K") {
   return leak;
 }
 
-/** Waits until the process can be asked: its socket is opened beside main. */
+/** Waits until the process answers: its socket is opened concurrently with main. */
 export function answers(pid) {
   return soon(() => assert.equal(spawnSync(tool, ["get", String(pid), "sample"]).status, 0, "the program cannot be asked"));
 }
@@ -92,7 +92,7 @@ export function wait(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Checks again and again, until nothing is wrong: for what may still be coming. What is wrong at last is thrown. */
+/** Repeats a check until it passes: for conditions that become true eventually. Throws the last error after PATIENCE. */
 export async function soon(check) {
   for (const end = Date.now() + PATIENCE; ; await wait(200)) {
     try {
@@ -115,19 +115,19 @@ export async function startBrowser() {
 
 export async function end() {
   await browser?.close();
-  // What still runs could write into the folder while it is removed.
+  // Running processes could write into the directory while it is removed.
   await Promise.all(children.map(killed));
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** Opens a page; what its console says, and each request for another place, is an error of the test (close). now: what its clock says. */
+/** Opens a page; any console message, and each request to another host, is an error of the test (reported by close). now: the time of its clock. */
 export async function open(address, state, { now, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   if (now) await page.clock.setFixedTime(now);
   page.errors = [];
-  page.places = []; // of what the console says
+  page.places = []; // sources of the console messages
   page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()) && page.places.push(message.location().url));
   page.on("pageerror", (error) => page.errors.push(error.message));
   page.on("request", (request) => {
@@ -148,7 +148,7 @@ export async function accessible(page, what) {
   assert.deepEqual(violations.map((one) => `${what}: ${one.id} ${one.nodes.map((node) => node.target).join(" ")}`), []);
 }
 
-/** What a button saves: the file's name and its contents. */
+/** The file that a button saves: its name and contents. */
 export async function saved(page, press) {
   const [download] = await Promise.all([page.waitForEvent("download"), press()]);
   const chunks = [];
@@ -156,12 +156,12 @@ export async function saved(page, press) {
   return { name: download.suggestedFilename(), data: Buffer.concat(chunks) };
 }
 
-/** The reference: `go tool pprof`, with all values in bytes. It leaves the names alone: Go 1.25's takes a `_` off each that is no C++ name. */
+/** The reference: `go tool pprof`, with all values in bytes. It does not rewrite names: Go 1.25's removes a `_` from each name that is not a C++ name. */
 export function pprof(...args) {
   return execFileSync("go", ["tool", "pprof", "-unit=B", "-symbolize=none", ...args], { cwd: root, stdio: ["ignore", "pipe", "ignore"], maxBuffer: 1 << 28 }).toString();
 }
 
-/** `seemalloc top` of a file, or of its change since another. */
+/** `seemalloc top` of a file, or of its difference from another. */
 export function top(file, ...args) {
   return JSON.parse(execFileSync(tool, ["top", file, "--json", "-n", "0", ...args], { maxBuffer: 1 << 28 }));
 }
@@ -171,7 +171,7 @@ export function diff(before, after) {
   return JSON.parse(execFileSync(tool, ["diff", before, after, "--json", "-n", "0"]));
 }
 
-/** Bytes as the page writes them (web/src/model/format.ts). */
+/** Bytes in the page's notation (web/src/model/format.ts). */
 export function bytes(value, change = false) {
   const units = ["B", "KiB", "MiB", "GiB"];
   let size = Math.abs(value);

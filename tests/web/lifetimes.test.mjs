@@ -1,4 +1,5 @@
-// The view of lifetimes, in a real Chromium: its figures are those of `seemalloc top --kind lifetime` and of what the program did.
+// The view of lifetimes, in a real Chromium: its figures are those of `seemalloc top --kind lifetime`, and match the
+// program.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
@@ -48,7 +49,7 @@ test("stacks tell temporary blocks, those of other threads and those that waited
   const cells = async (name) => page.locator("table.stacks tbody tr").filter({ hasText: name }).filter({ hasText: "filled" }).first().evaluate((row) => [...row.cells].map((cell) => cell.textContent));
   await page.locator("table.stacks tbody tr").first().waitFor();
   assert.match(await page.locator("table.stacks tbody tr").first().textContent(), /temporary/, "most temporary blocks first");
-  // On a busy machine the program is interrupted, and one or the other block lives longer than it should.
+  // On a busy machine the program is interrupted, and some blocks live longer than they should.
   const temporary = await cells("temporary");
   assert.ok(number(temporary[0]) >= 950 && parseInt(temporary[1], 10) >= 95, `${temporary[0]}, ${temporary[1]} of 1,000 are temporary`);
   assert.deepEqual([temporary[2], temporary[4]], ["1,000", "0"]);
@@ -57,9 +58,9 @@ test("stacks tell temporary blocks, those of other threads and those that waited
   assert.equal(over[5], "100 %");
   const waited = await cells("waits_a_while");
   assert.deepEqual([waited[0], waited[2]], ["0", "50"]);
-  assert.ok(ms(waited[6]) >= 300 && ms(waited[6]) <= 1.01 * took + 20, // as it is written it is rounded
+  assert.ok(ms(waited[6]) >= 300 && ms(waited[6]) <= 1.01 * took + 20, // the shown figure is rounded
     `${waited[6]}, of a step of ${took} ms`);
-  // As a rule it is 100 ms to 1 s, which no temporary one has lived.
+  // Usually the class from 100 ms to 1 s, which no temporary block has reached.
   const { classes, rows } = await (await fetch(url + "api/lifetimes")).json();
   const age = classes.findIndex((_, i) => rows.some((row) => row.ages[i] > 0 && ["filled", "waits_a_while"].every((part) => row.stack.some((name) => name.includes(part)))));
   const lived = rows.filter((row) => row.ages[age] > 0).length;
@@ -89,7 +90,7 @@ test("the words are explained", async () => {
 
 test("who frees is said, or how it is recorded", { timeout: LONG }, async () => {
   const page = await open(url, { view: "lifetimes" });
-  await page.getByText("Who frees blocks is not recorded").waitFor(); // where all blocks are
+  await page.getByText("Who frees blocks is not recorded").waitFor(); // stated where all blocks are recorded
   await page.getByText(`seemalloc set ${shapes.pid} free_stacks=all`).waitFor();
   await page.getByRole("button", { name: "record it from now on" }).click();
   await page.getByText("It is recorded from now on.").waitFor();

@@ -1,5 +1,6 @@
-// The heap map, in a real Chromium: what it draws and says is what the control socket answers, for a program whose spans are known; it
-// is moved through by mouse and by keys; 100 GiB stay smooth. NEW_PICTURES=1 makes the picture of the documentation.
+// The heap map, in a real Chromium: it draws and states the answers of the control socket, for a program whose spans
+// are known; navigation by mouse and keyboard; 100 GiB stay smooth. NEW_PICTURES=1 renews the picture of the
+// documentation.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
@@ -22,8 +23,8 @@ before(async () => {
   shapes = await startShapes("16K");
   await shapes.tell("p");
   await shapes.tell("g");
-  // Until what goes has gone, and nothing goes any more: on a busy machine seconds may lie between two rounds of giving back, so that two
-  // equal looks alone say nothing. The thread that gives back is the one that answers: behind "never" there is no round left half done.
+  // Waits until purging has finished: on a busy machine two rounds may be seconds apart, so two equal answers alone
+  // prove nothing. The thread that purges is the one that answers: after "never" no round is left unfinished.
   for (let tries = 0, last = "", isFixed = false; ; tries++) {
     assert.ok(tries < 600, "it does not come to rest");
     lines = await askLines(shapes.pid, "map");
@@ -78,7 +79,7 @@ test("regions are told on hover and by keys, and kept in the address", { timeout
   await page.locator("p.told.all").filter({ hasText: `Region ${regions[0].region}` }).waitFor();
   await soon(async () => assert.ok((await page.locator("p.told.all").textContent()).startsWith(toldOf(regions[0]))));
   const { width } = await canvas.boundingBox();
-  const size = 34; // so few regions get the largest cells
+  const size = 34; // this few regions get the largest cells
   const columns = Math.floor(width / size);
   const third = 3;
   await canvas.hover({ position: { x: (third % columns) * size + 10, y: Math.floor(third / columns) * size + 10 } });
@@ -98,7 +99,7 @@ test("what is drawn is what is there", { timeout: LONG }, async () => {
   const page = await open(url, { view: "map" });
   await page.waitForFunction(() => document.querySelector("canvas.map.parts")?.width > 600 && document.querySelector("table.parts tbody tr"));
   await soon(async () => {
-    // Of the first cell, the share of each colour from below.
+    // The share of each colour in the first cell, from below.
     const heights = await page.locator("canvas.map.all").evaluate((canvas) => {
       const scale = devicePixelRatio;
       const data = canvas.getContext("2d").getImageData(34 * scale + 10 * scale, 0, 1, 33 * scale).data;
@@ -168,7 +169,7 @@ test("sizes choose spans, blocks and classes", { timeout: LONG }, async () => {
   await page.locator("table.parts tbody tr").first().waitFor();
   const paint = () => page.locator("canvas.map.parts").evaluate((canvas) => {
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    let strong = 0; // pixels of a colour, be it the light one of free blocks, and not of a grey
+    let strong = 0; // counts coloured pixels, including the light colour of free blocks, but no greys
     for (let i = 0; i < data.length; i += 4) strong += Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 25;
     return strong;
   });
@@ -193,7 +194,7 @@ test("sizes choose spans, blocks and classes", { timeout: LONG }, async () => {
   await page.locator("table.blocks").waitFor({ state: "detached" });
   await soon(async () => assert.deepEqual(await column("parts", 0), wanted.map((part) => String(part.page))));
   await accessible(page, "map by size");
-  // The same of the classes.
+  // The same for the size classes.
   await page.goto(`${url}#view=sizes&sizeFrom=1K&sizeTo=2K`);
   await page.locator("table.sizes tbody tr").first().waitFor();
   const { size_classes } = await (await fetch(url + "api/stats")).json();
@@ -201,7 +202,7 @@ test("sizes choose spans, blocks and classes", { timeout: LONG }, async () => {
   await page.getByText("that got blocks of such sizes").waitFor();
   assert.equal(await page.getByRole("table", { name: "Requests of large blocks" }).count(), 0);
   await page.getByLabel("size from").fill("2G");
-  await page.getByLabel("size from").press("Enter"); // more than "to"
+  await page.getByLabel("size from").press("Enter"); // larger than "to"
   await soon(async () => assert.equal(await page.getByLabel("size from").getAttribute("aria-invalid"), "true"));
   await page.getByLabel("to", { exact: true }).fill("");
   await page.getByLabel("to", { exact: true }).press("Enter");
@@ -242,9 +243,9 @@ test("100 GiB stay smooth", { timeout: LONG }, async () => {
   assert.match(await canvas.getAttribute("aria-label"), /All 51200 regions in \d+ cells/);
   const { width, height } = await canvas.boundingBox();
   assert.ok(height <= 400, `${height} px`);
-  // Work for one step by key: the picture is drawn anew.
+  // The work of one step by keyboard: the picture is redrawn.
   await canvas.focus();
-  // No step is done sooner than its work takes, and others are done while the machine is busy: the quick ones tell.
+  // A step takes at least as long as its work, and longer while the machine is busy: the fastest steps show the cost.
   const times = [];
   await soon(async () => {
     times.push(...await page.evaluate(async () => {

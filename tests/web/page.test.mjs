@@ -1,5 +1,6 @@
-// The page in a real Chromium, against a program that leaks: every view is opened, clicked and filtered; what it shows is what
-// `seemalloc top` says of the same profile; nobody else gets in. SHOTS=FOLDER keeps a picture of each view.
+// The page in a real Chromium, against a program that leaks: every view is opened, clicked and filtered; its figures
+// are those of `seemalloc top` for the same profile; unauthorised clients are refused. SHOTS=FOLDER keeps a picture of
+// each view.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -7,7 +8,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { LONG, accessible, bytes, close, end, folder, open, serve, soon, startBrowser, startLeak, tool, top, wait } from "./harness.mjs";
 
-/** Each view, and what is there when all of it is. */
+/** Each view, and the element that is present when all of it is drawn. */
 const STANDS = {
   overview: "figure:nth-of-type(5) canvas", flame: "canvas.flame", functions: "tbody tr", callers: "canvas.flame", tree: "[role=treeitem]", graph: ".graph g[role=button]", source: "table.source tr",
   changes: "main section button", growth: "main section", map: "table.parts tbody tr", sizes: "table.sizes tbody tr", lifetimes: "table.stacks tbody tr", kernel: "main table tbody tr",
@@ -36,7 +37,7 @@ test("the overview names who holds and who grows", { timeout: LONG }, async () =
 
 test("growth suspects are the two leaks", async () => {
   const page = await open(url, { view: "growth" });
-  // The more profiles there are, the surer it is.
+  // The more profiles there are, the more certain the result.
   await soon(async () => {
     const first = await page.locator("tbody tr").evaluateAll((rows) => rows.slice(0, 2).map((row) => row.textContent.match(/leaky_\w+/)?.[0]));
     assert.deepEqual(first.sort(), ["leaky_parser", "leaky_session"]);
@@ -46,7 +47,7 @@ test("growth suspects are the two leaks", async () => {
 
 test("an address that changes while the page comes up is followed", async () => {
   const page = await open(url);
-  // Before the first frame, and before anything that waits for it.
+  // Before the first frame, and before any code that waits for it.
   await page.addInitScript(() => addEventListener("DOMContentLoaded", () => (location.hash = "#view=sizes")));
   await page.goto("about:blank");
   await page.goto(`${url}#view=settings`);
@@ -66,7 +67,7 @@ test("functions are those of seemalloc top, on the same profile", async () => {
   await page.goto(`${url}#view=functions&at=${moment.id}`);
   await page.getByRole("button", { name: "flat" }).waitFor();
   const own = expected.functions.filter((row) => row.flat > 0).map((row) => row.name);
-  await soon(async () => { // until then it shows the profile of now
+  await soon(async () => { // until then it shows the current profile
     const shown = await page.locator("tbody tr").evaluateAll((rows) => rows.map((row) => row.querySelector("button").textContent));
     assert.deepEqual(shown.slice(0, own.length), own);
     assert.equal(await page.locator(".sum strong").textContent(), bytes(expected.total));
@@ -109,7 +110,7 @@ test("what has changed since a moment is the leak", { timeout: LONG }, async () 
   await page.getByText("since then").waitFor();
   await page.getByLabel("search").fill("leaky_|steady");
   for (const name of ["leaky_parser", "leaky_session"]) await page.getByRole("row", { name }).locator("td.more").waitFor();
-  // A profile may be taken in the middle of its work: behind it nothing is left.
+  // A profile may be taken in the middle of its work: after it nothing is left.
   await soon(async () => assert.equal(await page.getByRole("row", { name: "steady_work" }).locator("td.more").count(), 0));
   await page.getByRole("button", { name: "Flame graph" }).click();
   await page.getByText("grown").waitFor();
@@ -145,7 +146,7 @@ test("settings are set, and nonsense is refused in words", async () => {
   await page.getByRole("button", { name: "set", exact: true }).click();
   await page.getByText(/soon/).first().waitFor();
   await page.getByRole("button", { name: "give free memory back now" }).click();
-  await page.getByText(/^[\d.]+ [KMGT]?i?B given back\.$/).waitFor(); // by the purge, and no option's help
+  await page.getByText(/^[\d.]+ [KMGT]?i?B given back\.$/).waitFor(); // the message of the purge, not the help of an option
   await soon(() => assert.equal(page.errors.length, 1, page.errors.join("; ")));
   assert.match(page.errors[0], /400/, "the console tells of the refused request");
   page.errors = [];
@@ -162,7 +163,7 @@ test("every view stands, for everybody", { timeout: LONG }, async () => {
       if (process.env.SHOTS && colorScheme === "light") await page.screenshot({ path: join(process.env.SHOTS, `web-${view}.png`) });
       await page.setViewportSize({ width: 390, height: 800 });
       await page.waitForFunction(() => document.documentElement.clientWidth === 390);
-      // Charts are drawn anew for the new width, each in its turn.
+      // Charts are redrawn for the new width, one after the other.
       await soon(async () => {
         assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${view}: no sideways scrolling on a phone`);
         const cut = await page.locator("table.stacked td, table.histogram td, table.source td").evaluateAll((cells) => cells.filter((cell) => cell.getBoundingClientRect().right > innerWidth).length);
@@ -173,7 +174,7 @@ test("every view stands, for everybody", { timeout: LONG }, async () => {
   }
 });
 
-/** Opens a report from its file; that it asks for anything else is an error of the test. */
+/** Opens a report from its file; any request that it makes is an error of the test. */
 async function openReport(file, state) {
   const page = await open("file://" + file, state);
   page.asked = [];
@@ -184,14 +185,15 @@ async function openReport(file, state) {
 }
 
 async function closeReport(page, file) {
-  await page.waitForTimeout(1500); // the live page would have asked again
+  await page.waitForTimeout(1500); // the live page would have made another request
   assert.deepEqual(page.asked.map((one) => one.replace(/#.*/, "")), ["file://" + file]);
   await close(page);
 }
 
 test("a report opens from its file and asks nobody", { timeout: LONG }, async () => {
   const file = join(folder, "report.html");
-  // As many profiles as say who grows, and one more. On a busy machine they are further apart.
+  // As many profiles as are needed to tell which functions grow, and one more. On a busy machine they are further
+  // apart.
   const profilesIn = (text) => JSON.parse(text.match(/<script type="application\/json" id="report">(.*?)<\/script>/s)[1]).answers.moments.length;
   for (let seconds = 6; seconds < 400; seconds *= 2) {
     assert.equal(execFileSync(tool, ["report", String(leak.pid), "--for", `${seconds}s`, "-o", file]).toString(), file + "\n");
@@ -240,7 +242,7 @@ test("a report opens from its file and asks nobody", { timeout: LONG }, async ()
 
 test("no name in a report is code", async () => {
   const evil = "</script><script>window.evil=1</script><!--<script>";
-  const stacks = join(folder, "evil.txt"); // a text of Java's, where a name may be anything
+  const stacks = join(folder, "evil.txt"); // Java's text format, in which a name may contain anything
   writeFileSync(stacks, `--- heapz 1 ---\nformat = java\nresolution = bytes\n  7048 1 @ 0x3 0x4\n  500 1 @ 0x5 0x4\n` +
     `    0x3 ${evil} (source.java:3)\n    0x4 main (source.java:4)\n    0x5 <img/src=x/onerror=window.evil=1> (source.java:5)\n`);
   const file = join(folder, "evil.html");
@@ -252,7 +254,7 @@ test("no name in a report is code", async () => {
 });
 
 test("a process that is stopped for a while is looked at again", { timeout: LONG }, async () => {
-  const address = await serve("--timeout", "10s", String(leak.pid)); // a busy one answers within that
+  const address = await serve("--timeout", "10s", String(leak.pid)); // a busy process answers within that time
   const page = await open(address, { view: "overview" });
   await page.getByText(/resident =/).waitFor();
   leak.kill("SIGSTOP");
@@ -272,7 +274,7 @@ test("saved profiles are shown too, and an ended process stays", { timeout: LONG
   await close(page);
   leak.kill("SIGKILL");
   const gone = await open(url, { view: "functions" });
-  // On a loaded machine looks are up to a minute apart.
+  // On a loaded machine measurements are up to a minute apart.
   await gone.getByText("The process does not answer any more").waitFor();
   await gone.getByRole("row", { name: /leaky_parser/ }).waitFor();
   await gone.close();

@@ -1,5 +1,5 @@
-// The pictures of the documentation, made again of a history that is kept here (stored/make) and compared: a view that has lost a
-// part, or stands elsewhere, is seen. After a change that is meant:
+// The pictures of the documentation are made again from a stored history (stored/make) and compared: this detects a view that has
+// lost a part or moved. After an intended change:
 //
 //   NEW_PICTURES=1 SEEMALLOC_OUT=$PWD/out node --test tests/web/pictures.test.mjs
 import assert from "node:assert/strict";
@@ -10,7 +10,7 @@ import { after, before, test } from "node:test";
 import { LONG, close, end, folder, open, root, serve, soon, startBrowser, wait } from "./harness.mjs";
 
 const images = join(root, "docs/images");
-// In another font everything stands elsewhere. This one comes with Debian's Chromium, by way of fontconfig.
+// Another font changes the whole layout. This one comes with Debian's Chromium, through fontconfig.
 const FONT = "DejaVu Sans";
 const skip = (() => {
   try {
@@ -20,7 +20,7 @@ const skip = (() => {
     return `which font this machine has is not known: ${failure.message}`;
   }
 })();
-// Pictures are compared in cells: letters a little different are no difference.
+// Pictures are compared in cells: slightly different letters do not count.
 const CELL = 10; // px
 const DIFFERENT = 32; // of 255, in any colour
 const TOLERATED = 0.02; // of the cells
@@ -57,7 +57,7 @@ async function picture(state, text, options = {}) {
   return image;
 }
 
-/** The page when it has not changed for a second: charts are drawn when all of their points are here. */
+/** The page when it has not changed for a second: charts are drawn when all of their points have arrived. */
 async function still(page) {
   let image = await page.screenshot();
   for (let same = 0; same < 4; ) {
@@ -104,7 +104,7 @@ for (const [name, [state, text]] of Object.entries(VIEWS)) {
     await page.getByText(text).first().waitFor();
     let now;
     try {
-      await soon(async () => { // on a busy machine a part of it may come after a second without anything
+      await soon(async () => { // on a busy machine a part may appear after a second without any change
         now = await still(page);
         const share = await difference(now, readFileSync(file));
         assert.ok(share <= TOLERATED, `${(100 * share).toFixed(1)} % of the picture differ from ${file}; as it is now: ${found}`);

@@ -1,5 +1,5 @@
-// A program whose blocks are known: how long they live, which spans they leave half empty, and what it makes the kernel do.
-// Does a step for each letter that it reads, and answers with the letter.
+// A program whose blocks are known: how long they live, which spans they leave half empty, and which system calls it
+// causes. Executes one step for each letter that it reads, and answers with the letter.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -72,7 +72,7 @@ void named_threads() {
   run("writer 2", 100);
 }
 
-// One calls the other, and that one the first again; the innermost ping holds 5000 bytes, what it calls 300,000.
+// The two call each other recursively; the innermost ping holds 5000 bytes, its callee 300,000.
 void* pong(int);
 __attribute__((noinline)) void* ping(int depth) {
   void* below = depth > 0 ? pong(depth - 1) : filled(300000);

@@ -1,4 +1,4 @@
-// The program shapes.cc, running on seemalloc: started, told what to do, asked.
+// The program shapes.cc, running on seemalloc: starting it, sending it commands, querying it.
 import { execFileSync, spawn } from "node:child_process";
 import { readlinkSync } from "node:fs";
 import { connect } from "node:net";
@@ -8,7 +8,7 @@ import { adopted, answers, folder, root, tool } from "./harness.mjs";
 const out = process.env.SEEMALLOC_OUT ?? join(root, "out");
 let built = "";
 
-/** Starts it; tell() has it do a step and waits until it has. */
+/** Starts it; tell() sends it a command and waits until it is done. */
 export async function startShapes(sample, ...flags) {
   if (!built) {
     built = join(folder, "shapes");
@@ -37,7 +37,7 @@ export async function startShapes(sample, ...flags) {
   };
 }
 
-/** What the control socket answers to a line, once it has been shown that this user may inspect the process (core/api/control.h). */
+/** The control socket's answer to a line, after proving that this user may inspect the process (core/api/control.h). */
 export async function ask(pid, command) {
   const path = join("/tmp", `seemalloc-${process.getuid()}`, `${pid}.sock`);
   const socket = connect(path);

@@ -1,4 +1,5 @@
-// What is kept in a folder, in a real Chromium: the tool and the program are killed, and the page still shows it, at any time of it.
+// Data kept in a directory, in a real Chromium: the tool and the program are killed, and the page still shows any
+// moment of the recorded time.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -17,7 +18,7 @@ before(async () => {
   const live = await firstLine(watcher);
   for (points = []; points.length < 12; await wait(500)) points = await get(live + "api/series?since=0");
   for (let moments = []; moments.length < 8; await wait(500)) moments = await get(live + "api/moments");
-  // The map is the last that is kept of what nobody looks at.
+  // The map is stored last of the data that is collected without a viewer.
   while (!(await get(live + "api/state")).stored.map) await wait(500);
   await startBrowser();
   const page = await open(live, { view: "doctor" });
@@ -38,7 +39,7 @@ test("a folder is shown after the process and its tool are gone", { timeout: LON
   const page = await open(url, { view: "overview" });
   await page.getByText(/^stored$/).waitFor();
   await page.getByText(/resident =/).waitFor();
-  await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6); // drawn one a frame
+  await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6); // one is drawn per frame
   for (const [view, what] of [["functions", /leaky_session/], ["growth", /leaky_parser/], ["sizes", /KiB/], ["kernel", /mmap/], ["settings", /purge_delay/]]) {
     await page.goto(`${url}#view=${view}`);
     await page.getByRole("row", { name: what }).first().waitFor();
@@ -50,7 +51,7 @@ test("a folder is shown after the process and its tool are gone", { timeout: LON
     if (view === "doctor") await page.getByText("What was looked at").waitFor();
     assert.equal(await page.locator(".problem").count(), 0, view);
   }
-  // Nobody can look again, or set anything.
+  // No new examination is possible, and no option can be set.
   await page.getByText("As it was when doctor last looked.").waitFor();
   assert.equal(await page.getByRole("button", { name: "look again" }).count(), 0);
   await page.goto(`${url}#view=settings`);
@@ -85,10 +86,10 @@ test("the last of what is not kept over time is shown, too", { timeout: LONG }, 
 
 test("the memory of two processes is two pieces", { timeout: LONG }, async () => {
   const page = await open(url, null);
-  // The same points, those of the second half of another process, an hour later.
+  // The same points, with the second half from another process, an hour later.
   const half = Math.floor(points.length / 2);
   const two = points.map((point, i) => (i < half ? point : { ...point, run: point.run + 1, t: point.t + 3_600_000 }));
-  /** Pixels of a colour in the middle of the chart: there nobody was looked at. */
+  /** Pixels of a colour in the middle of the chart, where no process was observed. */
   const between = async (served) => {
     await page.route(/api\/series/, (route) => route.fulfill({ json: new URL(route.request().url()).searchParams.get("since") === "0" ? served : [] }));
     await page.reload();

@@ -1,4 +1,5 @@
-// The filter of threads, in a real Chromium: its figures are those of `seemalloc top --thread`, of a process, of a file and in a report.
+// The filter by thread, in a real Chromium: its figures are those of `seemalloc top --thread`, of a process, of a file
+// and in a report.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -28,7 +29,7 @@ async function choose(page, pattern) {
 
 const shows = (page, text) => page.waitForFunction((want) => document.querySelector(".sum strong")?.textContent === want, text);
 
-/** Known from shapes.cc, and what the tool says of the same. */
+/** Known from shapes.cc, and the tool's figures for the same. */
 function held(pattern, blocks) {
   const { total, functions } = top(shapes.pid, "--thread", pattern);
   assert.equal(functions.find((row) => row.name.endsWith("holds")).cum, blocks * 4096);
@@ -84,8 +85,8 @@ test("what the server cannot read is said and marked, and what it can is shown, 
   await page.goto(`${url}#view=functions&kind=threads&thread=(`);
   await page.getByRole("alert").filter({ hasText: "missing closing )" }).waitFor();
   await choose(page, "reader");
-  await shows(page, held("reader", 400)); // what a link has wrong can be put right
-  page.errors = page.errors.filter((one) => !one.includes("400")); // of the refused requests
+  await shows(page, held("reader", 400)); // an invalid filter in a link can be corrected
+  page.errors = page.errors.filter((one) => !one.includes("400")); // caused by the refused requests
   await close(page);
 });
 
@@ -93,7 +94,7 @@ test("another kind has no threads, and is shown whole", { timeout: LONG }, async
   const page = await open(url, { view: "functions", kind: "threads", thread: "reader" });
   await shows(page, held("reader", 400));
   await page.getByLabel("profile").selectOption("allocs");
-  await filter(page).waitFor({ state: "detached" }); // the old answer is shown until the new one is here
+  await filter(page).waitFor({ state: "detached" }); // the old answer is shown until the new one arrives
   await page.getByRole("row", { name: /holds/ }).waitFor();
   await soon(() => assert.doesNotMatch(page.url(), /thread=/));
   await close(page);
@@ -119,7 +120,7 @@ test("a file and a report have the filter, too", { timeout: LONG }, async () => 
   await heap.getByRole("row", { name: /holds/ }).waitFor();
   await filter(heap).waitFor();
   await close(heap);
-  // As it is written where there are more than 100 threads.
+  // The format used when there are more than 100 threads.
   const many = join(folder, "many.html");
   writeFileSync(many, readFileSync(html, "utf8").replace(/(<script type="application\/json" id="report">)(.*?)(<\/script>)/s, (_, begin, data, end) => {
     const report = JSON.parse(data);

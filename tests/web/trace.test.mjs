@@ -1,5 +1,5 @@
-// The live trace in the view of the kernel, in a real Chromium: its calls, histograms and stacks are those of `seemalloc trace` of the
-// same time.
+// The live trace in the view of the kernel, in a real Chromium: its calls, histograms and stacks are those of
+// `seemalloc trace` for the same time.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -22,9 +22,9 @@ function handlesInterrupts(pid) {
   return (BigInt(`0x${readFileSync(`/proc/${pid}/status`, "utf8").match(/SigCgt:\s*(\S+)/)[1]}`) & SIGINT) !== 0n;
 }
 
-/** What `seemalloc trace --json` prints while something is done. */
+/** The output of `seemalloc trace --json` while an action runs. */
 async function traced(what) {
-  // It has begun when the process knows a reader of the next number.
+  // It has started when the process knows a reader with the next number.
   const before = Number(await ask(shapes.pid, "trace start"));
   await ask(shapes.pid, `trace stop ${before}`);
   const child = spawn(tool, ["trace", shapes.pid, "--for", "0", "--json"], { stdio: ["ignore", "pipe", "inherit"] });
@@ -48,7 +48,7 @@ test("calls, histograms and stacks are those of seemalloc trace", { timeout: LON
   assert.ok(want.length > 0 && want.some((each) => each.bytes >= 200 << 20), JSON.stringify(want));
   const row = (each) => trace.locator("table.totals tbody tr").filter({ hasText: each.reason }).filter({ has: page.getByRole("button", { name: each.call, exact: true }) });
   for (const each of want) {
-    await soon(async () => { // the page asks again and again
+    await soon(async () => { // the page polls
       const cells = await row(each).first().evaluate((one) => [...one.cells].map((cell) => cell.textContent));
       assert.deepEqual(cells.slice(0, 5), [each.call, each.reason, String(each.calls), bytes(each.bytes), String(each.refused)]);
     });
@@ -81,7 +81,7 @@ test("it is stopped, and the process records nothing any more", { timeout: LONG 
   await trace.getByText(/Stopped/).waitFor();
   const before = await trace.locator("table.events tbody tr").count();
   await shapes.tell("h");
-  // Readers have numbers: once the page's is gone, nobody's is there.
+  // Readers have numbers: once the page's reader has ended there is none left.
   await soon(async () => {
     const last = Number(await ask(shapes.pid, "trace start"));
     await ask(shapes.pid, `trace stop ${last}`);

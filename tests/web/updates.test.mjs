@@ -1,4 +1,4 @@
-// What is large does not hold up the page: profiles are read by its worker, long tables are drawn a piece a frame.
+// Large data does not block the page: profiles are read by its worker, long tables are drawn one piece per frame.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ after(end);
 
 const names = (page) => page.locator("tbody tr td.name button").evaluateAll((all) => all.map((one) => one.textContent));
 
-/** Waits until as many rows are there. */
+/** Waits until this many rows are present. */
 const rows = (page, count) => page.waitForFunction((want) => document.querySelectorAll("tbody tr").length === want, count);
 
 test("a table of 500 rows is that of seemalloc top, and comes 100 rows a frame", { timeout: LONG }, async () => {
@@ -30,7 +30,7 @@ test("a table of 500 rows is that of seemalloc top, and comes 100 rows a frame",
   await page.evaluate(() => {
     window.pieces = [];
     const rowsOf = (nodes) => [...nodes].reduce((sum, node) => sum + (node.nodeName === "TR" ? 1 : node.querySelectorAll?.("tbody tr").length ?? 0), 0);
-    // Called once behind each task that has changed something.
+    // Called once after each task that has changed something.
     new MutationObserver((changes) => {
       const added = changes.reduce((sum, change) => sum + rowsOf(change.addedNodes), 0);
       if (added > 1) window.pieces.push(added);

@@ -1,5 +1,5 @@
-// The graph, the source, pprof's own pages and changes, in a real Chromium: their figures are those of the reference pprof and of
-// `seemalloc top` on the same profiles.
+// The graph, the source, pprof's own pages and changes, in a real Chromium: their figures are those of the reference
+// pprof and of `seemalloc top` for the same profiles.
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -66,7 +66,7 @@ test("the graph leaves out what is small, focuses by click, and is walked by key
   await page.getByLabel("functions from").selectOption("10");
   await soon(() => assert.match(page.url(), /nodes=10/));
   await soon(async () => assert.ok((await page.locator(".graph g[role=button]").count()) <= 10));
-  // Which small functions have a sample is chance: there may be no more than that.
+  // Which small functions have a sample is random: there may be no more than that.
   if (before > 10) await page.getByText(/functions are left out/).waitFor();
   await node("leaky_parser").click();
   await node("steady_work").waitFor({ state: "detached" });
@@ -125,7 +125,7 @@ test("the source has the bytes of pprof -list on its lines", { timeout: LONG }, 
     const reference = Object.entries(listed(second, name)).map(([number, [flat, cum]]) => [flat ? bytes(flat) : "0 B", bytes(cum), number]);
     assert.ok(reference.length > 0, name);
     const text = readFileSync(source, "utf8").split("\n");
-    await soon(async () => { // the text comes behind the figures
+    await soon(async () => { // the text appears after the figures
       const rows = await page.locator("table.source tr.held").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
       assert.deepEqual(rows.map((cells) => [cells[0] || "0 B", cells[1], cells[2]]), reference, name);
       for (const cells of rows) assert.equal(cells[3], text[cells[2] - 1]);
@@ -138,11 +138,11 @@ test("the source has the bytes of pprof -list on its lines", { timeout: LONG }, 
 });
 
 test("source that is not here is said to be, and its lines still have their bytes", { timeout: LONG }, async () => {
-  // The same profile, with the file somewhere else.
+  // The same profile, with the file at another path.
   const { gunzipSync } = await import("node:zlib");
   const { writeFileSync } = await import("node:fs");
   const moved = `${second}.moved.pb`;
-  const elsewhere = source.replace(/^./, "X"); // as long: strings of a protobuf carry their length
+  const elsewhere = source.replace(/^./, "X"); // the same length: strings of a protobuf include their length
   writeFileSync(moved, Buffer.from(gunzipSync(readFileSync(second)).toString("latin1").replaceAll(source, elsewhere), "latin1"));
   const address = await serve("--source-path", folder, moved);
   const page = await open(address, { view: "source", function: "leaky_parser" });
@@ -150,14 +150,14 @@ test("source that is not here is said to be, and its lines still have their byte
   const lines = Object.keys(listed(second, "leaky_parser"));
   await soon(async () => assert.deepEqual(await page.locator("table.source tr.held").evaluateAll((all) => all.map((row) => row.cells[2].textContent)), lines));
   await accessible(page, "source that is not here"); // no column without a heading
-  page.errors = page.errors.filter((text) => !/404/.test(text)); // the console tells of the file
+  page.errors = page.errors.filter((text) => !/404/.test(text)); // the console reports the missing file
   await close(page);
   const found = await open(await serve("--source-path", root, "--trim-path", elsewhere.slice(0, elsewhere.length - "demo/leak.cc".length), moved), { view: "source", function: "leaky_parser" });
   await found.getByText(`Read from ${source}`).waitFor();
   await close(found);
 });
 
-/** Goes to pprof's pages; once more where the page was just being drawn anew, and the click came to nothing. */
+/** Opens pprof's pages; retries where the page was being redrawn and the click was lost. */
 async function toPprof(page) {
   await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
   await soon(async () => {
@@ -173,7 +173,7 @@ test("pprof's pages have the same figures, load nothing, and lead back", { timeo
   await soon(() => assert.match(page.url(), /\/pprof\/2\/top\?si=inuse_space/));
   const rows = await page.locator("#toptable tbody tr").evaluateAll((all) => all.map((row) => row.cells[5].textContent));
   const { functions, total } = top(second);
-  const own = functions.filter((row) => row.flat > 0.005 * total).map((row) => row.name); // it leaves smaller ones out
+  const own = functions.filter((row) => row.flat > 0.005 * total).map((row) => row.name); // smaller ones are left out
   assert.deepEqual(rows.slice(0, own.length), own);
   const disassembly = spawnSync("objdump", ["--version"]).status === 0;
   for (const [name, want] of [["flamegraph", /leaky_session/], ["peek?f=leaky_parser", /filled/], ["source?f=leaky_parser", /kept\.push_back/], ["disasm?f=leaky_parser", disassembly ? /call/ : /leaky_parser|disassembl/]]) {
@@ -246,13 +246,13 @@ test("the changes are those of seemalloc diff, by stack and in all", { timeout: 
   await soon(() => assert.match(page.url(), /what=grown/));
   await soon(async () => assert.deepEqual(new Set((await read()).map((row) => row.what)), new Set(["grown"])));
   await accessible(page, "changes");
-  // The other way round what is new is gone.
+  // In the reverse direction new stacks appear as gone.
   await page.goto(`${files}#${new URLSearchParams({ view: "changes", at: 1, base: 2 })}`);
   await page.getByText(`${bytes(-reference.total.change)} in all`).waitFor();
   await close(page);
 });
 
-/** What the titles of a flame graph's SVG say, by function. */
+/** The titles of a flame graph's SVG, by function. */
 async function titles(page, svg) {
   return page.evaluate((text) => {
     const one = new DOMParser().parseFromString(text, "image/svg+xml");
@@ -346,7 +346,7 @@ test("sizes choose what pprof's tagfocus does, and stand in the address", { time
   const link = await open(files, { view: "functions", at: 2, base: 1, sizeTo: "2K" });
   const left = focused(second, "inuse_space", "bytes=:2048b");
   await total(link, bytes(left));
-  const since = bytes(left - focused(first, "inuse_space", "bytes=:2048b"), true); // the base is filtered too
+  const since = bytes(left - focused(first, "inuse_space", "bytes=:2048b"), true); // the base is filtered, too
   await soon(async () => {
     const sum = await link.locator(".sum").textContent();
     assert.ok(sum.includes(`, ${since}`), `${sum} has no ${since}`);
@@ -358,7 +358,7 @@ test("sizes choose what pprof's tagfocus does, and stand in the address", { time
 
 test("how long blocks lived, and who freed them, where the profile has it", { timeout: LONG }, async () => {
   const page = await open(await serve(lifetimes), { view: "functions", type: "freed_space" });
-  // The list is empty until the first profile is here.
+  // The list is empty until the first profile has arrived.
   await page.getByLabel("lived").locator("option").filter({ hasText: /^alive$/ }).waitFor({ state: "attached" });
   const options = await page.getByLabel("lived").locator("option").evaluateAll((all) => all.map((one) => one.value).filter(Boolean));
   assert.ok(options.includes("alive") && options.length >= 3, options.join());
@@ -403,7 +403,7 @@ test("what is asked for once while the tab is hidden is there when it is seen", 
   const second = await sum();
   await page.evaluate(() => Object.defineProperty(document, "hidden", { configurable: true, get: () => true }));
   await page.evaluate(() => (location.hash = "view=functions&at=1"));
-  await page.waitForTimeout(300); // for what should not come
+  await page.waitForTimeout(300); // for something that must not appear
   assert.equal(await sum(), second, "nobody sees it");
   await page.evaluate(() => delete document.hidden);
   await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));

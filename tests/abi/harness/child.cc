@@ -47,7 +47,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return result;
 }
 
-// Name, waiting place and system call of each thread; with gdb at hand, its stack.
+// Name, kernel wait channel and system call of each thread, and its stack if gdb is available.
 std::string threads_of(pid_t pid) {
   std::ostringstream text;
   std::string folder = "/proc/" + std::to_string(pid) + "/task";
@@ -75,7 +75,7 @@ std::string threads_of(pid_t pid) {
   return text.str();
 }
 
-// Appends what is there; closes and forgets a pipe at its end.
+// Appends the data that is available; closes a pipe at its end and sets its descriptor to -1.
 void drain(int* fd, std::string* text) {
   char buffer[65536];
   while (*fd >= 0) {

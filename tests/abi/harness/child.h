@@ -1,6 +1,7 @@
-// A child process with its two outputs kept apart: how the tests run a program and look at what became of it.
+// A child process whose stdout and stderr are captured separately: how the tests run a program and inspect the outcome.
 //
-// Threads: none. A child that outlives its time is killed with all its group; where its threads stood is kept.
+// Threads: none. A child that exceeds its time is killed with its process group; the position of each of its threads is
+// recorded.
 #pragma once
 
 #include <string>
@@ -10,22 +11,22 @@ namespace conform {
 
 struct Command {
   std::vector<std::string> argv;
-  std::vector<std::string> environment;  // NAME=VALUE set, NAME alone unset, over this process's own
+  std::vector<std::string> environment;  // NAME=VALUE sets, NAME alone unsets; relative to this process's environment
   double seconds = 600;
 };
 
 struct Outcome {
-  int status = 0;  // as waitpid gives it
+  int status = 0;  // as returned by waitpid
   bool timed_out = false;
   std::string out;
   std::string err;
-  std::string stuck_at;  // per thread, when it timed out
+  std::string stuck_at;  // position of each thread, if it timed out
 
   bool exited(int code) const;
   bool died_of(int signal) const;
   // "exit 1", "signal 6", "no end after 20 s".
   std::string ending() const;
-  // The ending and both outputs, for a failed test's message.
+  // The ending and both outputs, for the message of a failed test.
   std::string all() const;
 };
 

@@ -1,7 +1,7 @@
-// abi_run: runs one program of lives/ and judges it.
+// abi_run: runs one program of lives/ and judges its outcome.
 //   abi_run [--seconds N] [--env NAME=VALUE]... [--] PROGRAM [ARGUMENT]...
-// It passes when the program exits 0, printed "ok" and nothing else on stdout, and nothing on stderr:
-// the library may live anywhere, but it stays silent there. Exit 77 (the program's "cannot be tried here") is handed on.
+// It passes when the program exits with 0, printed "ok" and nothing else on stdout, and nothing on stderr: the library
+// must stay silent in every environment. Exit status 77 (the program reports that it cannot run here) is passed on.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// The program's SIGABRT handler allocates after misuse was found: it gets memory, not a deadlock.
+// The program's SIGABRT handler allocates after misuse was detected: it must get memory and not deadlock.
 #include <signal.h>
 
 #include "expect.h"
@@ -15,7 +15,7 @@ int main(void) {
   expect_subject();
   EXPECT(freopen("/dev/null", "w", stderr) != NULL);  // the line about the misuse is expected
   EXPECT(signal(SIGABRT, on_abort) != SIG_ERR);
-  // A link overwritten: met in the middle of a refill.
+  // Overwrites a link of the free list: it is detected in the middle of a refill.
   char* volatile blocks[4];
   for (int i = 0; i < 4; i++) blocks[i] = malloc(40);
   for (int i = 0; i < 4; i++) free(blocks[i]);

@@ -1,6 +1,6 @@
-// Under RLIMIT_AS: allocation ends with ENOMEM, not with the program; what was freed can be allocated again, also as other sizes.
-//   address_limit MAX_MIB MIN_SIZE            runs itself under limits to MAX_MIB, set before the allocator starts and after
-//   address_limit early|late MIB MIN_SIZE     one of those, with blocks of MIN_SIZE and more
+// Under RLIMIT_AS: allocation fails with ENOMEM and the program continues; freed memory can be reused, also for other sizes.
+//   address_limit MAX_MIB MIN_SIZE            runs itself under limits up to MAX_MIB, set before the allocator starts and after
+//   address_limit early|late MIB MIN_SIZE     one such run, with blocks of MIN_SIZE and more
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -11,14 +11,14 @@ struct Link {
   size_t size;
 };
 
-// Allocates blocks of one size until it is refused. Returns how many; *list holds them.
+// Allocates blocks of one size until a request is refused. Returns the number of blocks; *list links them.
 static size_t fill(size_t size, struct Link** list) {
   size_t count = 0;
   errno = 0;
   for (;;) {
     struct Link* link = malloc(size);
     if (link == NULL) break;
-    // Small ones wholly, of large ones the ends: touching all would be most of the time.
+    // Writes all of a small block and both ends of a large one: touching everything would take most of the time.
     memset(link, 0x6d, size <= 4096 ? size : sizeof(*link));
     ((unsigned char*)link)[size - 1] = 0x6d;
     link->next = *list;
@@ -47,12 +47,12 @@ static void set_limit(size_t bytes) {
 static int under_limit(size_t limit, size_t min_size) {
   static const size_t sizes[] = {1 << 20, 65536, 4000, 200, 32, 4000, 65536, 1 << 20, 200000, 32, 3 << 20};
   struct Link* list = NULL;
-  size_t first[16] = {0};  // bytes by size index of the first time
+  size_t first[16] = {0};  // bytes by size index in the first pass
   for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
     if (sizes[i] < min_size) continue;
     size_t bytes = fill(sizes[i], &list) * sizes[i];
     if (bytes == 0) dprintf(2, "limit %zu MiB: not one block of %zu bytes, step %u\n", limit >> 20, sizes[i], i);
-    // Refused with a full heap: everything else fails alike, and the old block stays.
+    // With a full heap every other request fails, too, and realloc leaves the old block unchanged.
     void* block = list;
     EXPECT(block != NULL);
     EXPECT(realloc(block, limit) == NULL && errno == ENOMEM);
@@ -60,7 +60,7 @@ static int under_limit(size_t limit, size_t min_size) {
     EXPECT(aligned_alloc(4096, limit) == NULL && errno == ENOMEM);
     free_all(&list);
     first[i] = bytes;
-    // At least a third of what the limit allows; small blocks have their overhead.
+    // At least a third of the limit must be usable; small blocks have overhead.
     if (bytes < limit / 3) dprintf(2, "limit %zu MiB: only %zu KiB of %zu-byte blocks\n", limit >> 20, bytes >> 10, sizes[i]);
     EXPECT(bytes >= limit / 3);
     for (unsigned j = 0; j < i; j++) {

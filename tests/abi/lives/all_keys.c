@@ -1,5 +1,5 @@
-// A program may use all keys for thread-local values. Its threads begin and end before and after; the heaps of ended threads do not
-// add up.
+// A program may use all keys for thread-local values. Its threads start and end before and after that; the heaps of
+// ended threads must not accumulate.
 #include <limits.h>
 #include <pthread.h>
 

@@ -1,6 +1,7 @@
-// A library of functions in front of the C library's. They allocate before and after they call them, like wrappers that look up the next
-// function by dlsym, keep tables or write logs. Each name that the allocator calls is here, and others that it might call,
-// except functions that only read or write the memory of their arguments (memcpy, sigfillset, getauxval).
+// A library of functions in front of the C library's. They allocate before and after they call the original, like
+// wrappers that look up the next function by dlsym, keep tables or write logs. Each name that the allocator calls is
+// here, and others that it might call, except functions that only read or write the memory of their arguments (memcpy,
+// sigfillset, getauxval).
 //
 // interposed.c, the program, asks how many times they ran.
 #include <dlfcn.h>
@@ -22,7 +23,8 @@
 static int calls;
 int interposed_calls(void) { return __atomic_load_n(&calls, __ATOMIC_RELAXED); }
 
-// Small, larger than the thread's lists, large and huge; and a block that is kept for a while, so that lists come to their ends.
+// Allocates small blocks, blocks larger than the thread's lists, large and huge blocks; each call also replaces a block
+// that was kept for a while, so that free lists run out.
 static void allocate(void) {
   static void* kept[64];
   static unsigned turn;
@@ -35,7 +37,7 @@ static void allocate(void) {
   free(__atomic_exchange_n(&kept[now % 64], block, __ATOMIC_ACQ_REL));
 }
 
-// By a table that is not dlsym's: that is one of those here.
+// Looks the next function up by dlvsym: dlsym is one of the interposed functions.
 static void* next_of(const char* name) {
   static void* (*next_dlsym)(void*, const char*);
   if (next_dlsym == NULL) next_dlsym = (void* (*)(void*, const char*))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
@@ -98,7 +100,8 @@ INTERPOSE(size_t, fwrite, (const void* restrict data, size_t size, size_t count,
 INTERPOSE(int, pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex))
 INTERPOSE(int, pthread_mutex_unlock, (pthread_mutex_t * mutex), (mutex))
 
-// Those that the macro cannot make. dlsym(RTLD_NEXT) is meant as seen from the caller: nothing is done behind the call, so that it is a jump.
+// Functions that the macro cannot generate. dlsym(RTLD_NEXT) depends on its caller: nothing follows the call, so that
+// it is compiled to a jump.
 void* dlsym(void* restrict handle, const char* restrict name) {
   static void* (*next)(void*, const char*);
   if (next == NULL) next = (void* (*)(void*, const char*))next_of("dlsym");

@@ -1,5 +1,6 @@
-// Allocation in atexit handlers and after them: destructor functions of the program and of a library, on_exit, at_quick_exit,
-// while another thread still hammers. The child runs many times; the parent looks how it ended.
+// Allocation in atexit handlers and after them: destructor functions of the program and of a library, on_exit,
+// at_quick_exit, while another thread still allocates and frees. The child runs many times; the parent checks how it
+// ended.
 #include <pthread.h>
 #include <sys/wait.h>
 

@@ -1,6 +1,7 @@
-// Threads that end by the bare system call: no destructor runs, nothing of the C library, and nobody hears of it. Once they are
-// joined their stacks go, with the thread-local memory on them: unmapped by the program (unmapped, and while others look: beside) or
-// given to the next thread (reused). What they had is for others (much).
+// Threads that end by the bare system call: no destructor and no C library code runs, and the allocator is not
+// notified. Once they are joined, their stacks, which hold the thread-local memory, are unmapped by the program
+// (unmapped; while other threads walk the heaps: beside) or given to the next thread (reused). Other threads get the
+// memory of the ended ones (much).
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -29,7 +30,7 @@ static void* live(void* argument) {
   }
   char byte;
   if (t->waits) EXPECT(read(t->pipe[0], &byte, 1) == 1);
-  // What is free then is on the lists of the thread.
+  // The free blocks are then on the thread's lists.
   for (int i = 0; i < kBlocks; i += 2) free_marked(t->blocks[i], t->sizes[i]);
   for (int i = 0; i < kBlocks; i += 4) free_marked(marked(malloc(t->sizes[i]), t->sizes[i]), t->sizes[i]);
   if (t->bare) syscall(SYS_exit, 0);
@@ -56,7 +57,7 @@ static void* new_stack(void) {
   return stack;
 }
 
-// Nothing is handed out twice.
+// No block may be allocated twice.
 static void use_memory(unsigned long state) {
   static struct Thread mine;
   mine.state = state;
@@ -106,7 +107,7 @@ static void start_to_wait(struct Thread* t, void* stack) {
   EXPECT(pipe(t->pipe) == 0);
   t->waits = 1;
   start(t, stack, 0);
-  usleep(20000);  // until it waits; before that it is as well
+  usleep(20000);  // until the thread waits; the test also holds before that
 }
 
 static void go_on(struct Thread* t) {
@@ -114,7 +115,7 @@ static void go_on(struct Thread* t) {
   end(t);
 }
 
-// The second is likely to have what the earlier one had, besides the memory of the first.
+// The second thread is likely to get the memory of the earlier one, besides that of the first.
 static void reused(void) {
   static struct Thread earlier, first, second;
   void* stack = new_stack();
@@ -179,7 +180,7 @@ static size_t resident_bytes(void) {
   return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-// Each leaves 4 MB, of which a tenth is in use: the next ones have the rest.
+// Each thread leaves 4 MB behind, of which a tenth is live: later threads reuse the rest.
 static void much(void) {
   static void* kept[kMany][kEach / kKept];
   size_t before = resident_bytes();

@@ -1,5 +1,5 @@
 // Allocation before main and before constructors: .preinit_array of the program, constructors of the program and of a
-// library preloaded beside the allocator (early_library.c, in either order). What they took, main frees.
+// library preloaded beside the allocator (early_library.c, in either order). main frees the blocks.
 #include "expect.h"
 
 static void* from_preinit[3];

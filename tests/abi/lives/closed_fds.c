@@ -1,6 +1,6 @@
-// Programs that play with descriptors: started with 0, 1 and 2 closed; closing all from 3 on (as daemons do) and using the
-// numbers for files of their own; handing what is open to a child. The allocator's socket and helper must not be in the way.
-//   closed_fds REPORT      starts itself in the three ways; children write what is wrong into the file REPORT
+// Programs that manipulate descriptors: started with 0, 1 and 2 closed; closing all from 3 on (as daemons do) and using the
+// numbers for their own files; passing open descriptors to a child. The allocator's socket and helper thread must not interfere.
+//   closed_fds REPORT      starts itself in the three ways; the children write their complaints to the file REPORT
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -17,7 +17,7 @@ static void work(void) {
     blocks[at] = malloc(random_size(&state));
   }
   for (int i = 0; i < 300; i++) free(blocks[i]);
-  usleep(300000);  // time for a helper to come up and open what it opens
+  usleep(300000);  // time for a helper thread to start and open its descriptors
   free(malloc(5 << 20));
 }
 
@@ -27,7 +27,7 @@ static void complain(const char* report, const char* what, int fd) {
   close(file);
 }
 
-// Descriptors 0–2 were closed at start and are nobody's.
+// Descriptors 0–2 were closed at start, and the allocator must not use them.
 static int standard_closed(const char* report) {
   work();
   for (int fd = 0; fd < 3; fd++) {
@@ -40,7 +40,8 @@ static int standard_closed(const char* report) {
   return 0;
 }
 
-// Everything from 3 on is closed and the numbers used for files of ours: nobody writes to them or closes them.
+// Closes everything from 3 on and uses the numbers for its own files: the allocator must not write to them or close
+// them.
 static int all_closed(const char* report) {
   work();
   close_range(3, ~0u, 0);
@@ -63,7 +64,7 @@ static int all_closed(const char* report) {
   return 0;
 }
 
-// After exec only 0–2 and what the program itself left open.
+// After exec, only 0–2 and the descriptors that the program itself left open may exist.
 static int inherited(const char* report) {
   DIR* folder = opendir("/proc/self/fd");
   if (folder == NULL) return 0;
@@ -72,7 +73,7 @@ static int inherited(const char* report) {
     char link[64], target[256] = "";
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     if (fd > 2 && fd != dirfd(folder) && readlink(link, target, sizeof(target) - 1) > 0) {
-      // The child has an allocator of its own, which may have opened its own things by now; those close on exec.
+      // The child has its own allocator, which may have opened descriptors by now; those close on exec.
       if (fcntl(fd, F_GETFD) & FD_CLOEXEC) continue;
       complain(report, target, fd);
     }

@@ -1,12 +1,12 @@
-// Plugins that look in the C library before they look in the program: their malloc and free are found in libc.so, or in an object of their
-// own. Blocks cross in both directions.
-//   deepbind cross PLUGIN lazy|now       opened with RTLD_DEEPBIND; each of the family on each other's blocks
-//   deepbind first PLUGIN                threads make the first calls of the C library's own allocator, all at once
-//   deepbind private PLUGIN              the plugin brings an allocator of its own, which it has to get
-//   deepbind runpath OPENER PLUGIN       opened by a library that finds it by its own RUNPATH only
+// Plugins whose symbols resolve in the C library before the program: their malloc and free are those of libc.so, or of an
+// object of their own. Blocks cross in both directions.
+//   deepbind cross PLUGIN lazy|now       opened with RTLD_DEEPBIND; each function of the family on each other's blocks
+//   deepbind first PLUGIN                threads make the first calls of the C library's own allocator, all at the same time
+//   deepbind private PLUGIN              the plugin brings its own allocator, which must serve it
+//   deepbind runpath OPENER PLUGIN       opened by a library that finds it only through its own RUNPATH
 //   deepbind handle PLUGIN               no flag: functions found by the handle of libc.so, or of a library that needs it
 //   deepbind namespace PLUGIN            in a namespace of its own (dlmopen): no block crosses, nothing breaks
-//   deepbind apart PLUGIN                the same by dlopen, for a static program: the plugin comes with a C library of its own
+//   deepbind apart PLUGIN                the same by dlopen, for a static program: the plugin comes with its own C library
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@
 #include "deepbind.h"
 #include "expect.h"
 
-// The plugin's constructor finds them by name.
+// The plugin's constructor finds these by name.
 void* block_for_constructor;
 void* block_of_constructor;
 
@@ -43,7 +43,7 @@ static void* made_by(const struct Family* from, unsigned way, size_t size) {
   }
 }
 
-// A block of one family is asked for its size, grows and goes by the other.
+// A block allocated by one family is queried, resized and freed by the other.
 static void cross(const struct Family* from, const struct Family* to, unsigned long* state) {
   unsigned way = random_below(state, 8);
   size_t size = random_size(state);
@@ -104,7 +104,7 @@ static void* first_call(void* unused) {
   return unused;
 }
 
-// In many processes, since each has only one first call.
+// Runs in many processes, since each has only one first call.
 static void first_calls_in_threads(void) {
   for (int i = 0; i < 400; i++) {
     pid_t child = fork();
@@ -189,8 +189,9 @@ int main(int argc, char** argv) {
   } else if (strcmp(argv[1], "namespace") == 0) {
     void* library = dlmopen(LM_ID_NEWLM, argv[2], RTLD_NOW);
     keep_apart(library);
-    // Not in a static program: glibc's plugins cannot start threads there. Without thread-local storage: the dynamic linker allocates it by
-    // the program's malloc, and the namespace's C library frees it by its own free (docs/decisions/0069).
+    // Not in a static program: glibc's plugins cannot start threads there. Without thread-local storage: the dynamic
+    // linker allocates it with the program's malloc, and the namespace's C library frees it with its own free
+    // (docs/decisions/0069).
     meet_the_linker(library, 0);
   } else if (strcmp(argv[1], "apart") == 0) {
     keep_apart(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL));

@@ -1,5 +1,6 @@
-// A plugin of deepbind.c. It calls the family in functions of its own, so that each call goes where the plugin's is bound, now or at the
-// first call; and by a library that it needs (deepbind_needed.c). Its constructor takes and frees blocks before dlopen returns.
+// A plugin of deepbind.c. It calls the family from its own functions, so that each call goes where the plugin's symbols
+// are bound, now or at the first call; and through a library that it needs (deepbind_needed.c). Its constructor
+// allocates and frees blocks before dlopen returns.
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -40,7 +41,7 @@ const struct Family* plugin_family(void) {
   return &family;
 }
 
-// A key of the plugin's C library has no value that a thread has under a key of the program's C library.
+// A key of the plugin's C library must not show a value that a thread has under a key of the program's C library.
 static int ended;
 static void end(void* unused) {
   (void)unused;
@@ -58,7 +59,8 @@ static int first_values_are_null(void) {
 }
 int plugin_keys_are_new(void) { return first_values_are_null() && ended == 0; }
 
-// Memory that the dynamic linker allocates and the plugin's C library frees, or the reverse: texts of errors, a thread's storage.
+// Memory that the dynamic linker allocates and the plugin's C library frees, or the reverse: error texts, a thread's
+// storage.
 static int uses_storage;
 static __thread volatile char storage[2000];
 static void* fail_often(void* unused) {
@@ -92,7 +94,7 @@ __attribute__((constructor)) static void cross_early(void) {
   *theirs = NULL;
   size_t size = 400;
   block = malloc(size);
-  // expect.h's mark of the address and the size.
+  // The mark of expect.h, from the address and the size.
   memset(block, (unsigned char)(((size_t)block >> 4) * 31 + size * 7 + 1), size);
   *ours = block;
 }

@@ -1,4 +1,5 @@
-// A block that a constructor took from the C library's malloc before the allocator's own had run (early_foreign_library.c), freed by main.
+// A constructor that ran before the allocator's own took a block from the C library's malloc (early_foreign_library.c);
+// main frees it.
 #include <malloc.h>
 
 #include "expect.h"

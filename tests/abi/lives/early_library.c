@@ -1,4 +1,5 @@
-// A library preloaded beside seemalloc whose constructor allocates, perhaps before seemalloc's own has run.
+// A library preloaded beside seemalloc whose constructor allocates, possibly before seemalloc's own constructor has
+// run.
 #include "expect.h"
 
 void* early_small;

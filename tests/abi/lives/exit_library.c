@@ -1,4 +1,4 @@
-// A library that still frees and allocates when the program's own destructors are long done.
+// A library that still frees and allocates after the program's own destructors have finished.
 #include "expect.h"
 
 static void* kept;

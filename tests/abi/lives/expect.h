@@ -1,7 +1,8 @@
-// What each program of lives/ begins and ends with. C and C++.
+// Common beginning and end of the programs of lives/. C and C++.
 //
-// A program checks as it goes (EXPECT, which ends it), says ok() at its end and nothing else; cannot() means that
-// this machine does not allow the attempt. Built with _GNU_SOURCE. expect_subject() fails when malloc is not whose it should be.
+// A program checks as it runs (EXPECT, which ends it on failure), calls ok() at its end and prints nothing else;
+// cannot() reports that this machine does not allow the test. Built with _GNU_SOURCE. expect_subject() fails when
+// malloc is not that of the allocator under test.
 #pragma once
 
 #include <dlfcn.h>
@@ -38,7 +39,7 @@ static inline void expect_subject(void) {
   EXPECT(strcmp(slash == NULL ? info.dli_fname : slash + 1, expected) == 0);
 }
 
-// Fills a block with bytes that depend on its address and size, and looks whether they are still there.
+// Fills a block with bytes that depend on its address and size, and checks them later.
 static inline unsigned char mark_of(const void* block, size_t size) {
   return (unsigned char)(((size_t)block >> 4) * 31 + size * 7 + 1);
 }
@@ -57,12 +58,12 @@ static inline void free_marked(void* block, size_t size) {
   free(block);
 }
 
-// A small generator; each thread has its own state.
+// A small random number generator; each thread has its own state.
 static inline unsigned random_below(unsigned long* state, unsigned n) {
   *state = *state * 6364136223846793005ul + 1442695040888963407ul;
   return (unsigned)(*state >> 33) % n;
 }
-// Mostly small, at times large: 1 B to 1 MiB.
+// Mostly small sizes, occasionally large ones: 1 B to 1 MiB.
 static inline size_t random_size(unsigned long* state) {
   unsigned kind = random_below(state, 100);
   if (kind < 70) return 1 + random_below(state, 512);

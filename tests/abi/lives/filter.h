@@ -16,7 +16,7 @@ struct Filter {
   struct sock_fprog program;
 };
 
-// `listed` is done for the calls of the list, `others` for all that are not in it.
+// `listed` is the action for calls of the list, `others` for all other calls.
 static inline void make_filter(struct Filter* filter, const int* calls, size_t count, unsigned listed, unsigned others) {
   EXPECT(count <= kMostCalls);
   struct sock_filter* at = filter->code;
@@ -30,7 +30,7 @@ static inline void make_filter(struct Filter* filter, const int* calls, size_t c
   filter->program.filter = filter->code;
 }
 
-// As a program that calls the kernel by itself does it: no library sees it.
+// As in a program that calls the kernel directly: no library sees the call.
 static inline long bare_call(long number, long a, long b, long c) {
   long result;
 #if defined(__x86_64__)
@@ -54,7 +54,7 @@ static inline void no_new_privileges(void) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) cannot("no_new_privs is not allowed");
 }
 
-// How it is installed.
+// Ways to install a filter.
 enum Door { kByPrctl, kBySeccomp, kBySeccompForAll, kBySeccompWithListener, kBare, kBareForAll };
 
 static inline void install(struct Filter* filter, enum Door door) {

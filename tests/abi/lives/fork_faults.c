@@ -1,5 +1,6 @@
-// A library that the program is linked with. Its constructor runs before a preloaded allocator's, so its prepare handler runs after the
-// allocator's, and its other handlers before the allocator's: all of them run while the allocator holds its locks.
+// A library that the program is linked with. Its constructor runs before a preloaded allocator's, so its prepare
+// handler runs after the allocator's, and its other handlers before the allocator's: all of them run while the
+// allocator holds its locks.
 #include <pthread.h>
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
-// fork between handlers that allocate, registered before the allocator's, with threads that allocate all the time; and fork
-// from a signal handler that has interrupted malloc or free (crash handlers that start a debugger do this).
+// fork between handlers that allocate, registered before the allocator's, with threads that allocate all the time; and
+// fork from a signal handler that has interrupted malloc or free (crash handlers that start a debugger do this).
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -24,9 +24,10 @@ enum { kForksFromSignals = 200 };
 
 static void on_alarm(int signal) {
   (void)signal;
-  // Handlers that allocate are not for signal handlers: this fork has none.
+  // fork handlers that allocate must not run in a signal handler: this fork has none.
   fork_once();
-  // Where a fork takes longer than the time to the next signal, what was interrupted never goes on by itself.
+  // If a fork takes longer than the time to the next signal, the interrupted code never makes progress unless the timer
+  // stops.
   struct itimerval never = {{0, 0}, {0, 0}};
   if (forks >= kForksFromSignals) setitimer(ITIMER_REAL, &never, NULL);
 }
@@ -52,7 +53,7 @@ static void from_signals(void) {
   }
 }
 
-// What a child gives back: blocks of a thread that it does not have.
+// The child frees blocks of a thread that does not exist in it.
 static void* keep_blocks(void* arg) {
   (void)arg;
   static char* kept[200];

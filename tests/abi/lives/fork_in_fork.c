@@ -1,7 +1,7 @@
 // fork in a signal handler while the main thread forks, and fork in a fork handler: at any point of the outer fork.
-//   fork_in_fork alarm|usr1 [grown]   signals at random times; grown: the heap is large enough for the allocator's helper
-//   fork_in_fork fault                a handler of SIGSEGV that forks, raised in fork handlers while the allocator's hold all locks; its child
-//                                     goes on with the outer fork
+//   fork_in_fork alarm|usr1 [grown]   signals at random times; grown: the heap is large enough for the allocator's helper thread
+//   fork_in_fork fault                a SIGSEGV handler that forks, raised in fork handlers while the allocator's handlers hold all
+//                                     locks; its child continues with the outer fork
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -15,7 +15,7 @@ extern void (*fork_faults_in_child)(void);
 
 enum { kForks = 1500 };
 static volatile int handled;
-static int turns[2];  // a byte in it: the next signal may be sent
+static int turns[2];  // one byte in the pipe: the next signal may be sent
 
 static void wait_for(pid_t pid) {
   int status = 0;
@@ -86,11 +86,11 @@ static void by_signals(const char* way) {
     handle(SIGUSR1, on_usr1);
     sender = start_sender();
   }
-  // Until both have forked as often: where one fork takes long, many signals come in it.
+  // Until both have forked equally often: where one fork takes long, many signals arrive during it.
   for (int i = 0; i < kForks || handled < kForks; i++) {
     pid_t pid = fork();
     if (pid == 0) {
-      // The mask is the parent's, and the child may allocate.
+      // The child has the parent's signal mask, and may allocate.
       expect_open_mask();
       void* block = malloc(100 + (size_t)i * 10);
       EXPECT(block != NULL);
@@ -118,7 +118,7 @@ static void on_fault(int signal) {
   forked_by = getpid();
   inner = fork();
   EXPECT(inner >= 0);
-  // The child goes on with the outer fork, as the parent does.
+  // The child continues with the outer fork, as the parent does.
   void* block = malloc(3000);
   EXPECT(block != NULL);
   free(block);
@@ -151,14 +151,14 @@ static void by_faults(void) {
     pid_t outer = fork();
     *places[place] = NULL;
     EXPECT(outer >= 0 && forked_inside == (place == kPrepare || (place == kParent) == (outer != 0)));
-    // Four processes where it forked before the outer fork's clone, three where behind it. All but the first end here.
+    // Four processes if it forked before the outer fork's clone, three if after it. All but the first end here.
     int is_first = outer != 0 && inner != 0;
     use_memory();
     expect_open_mask();
     pthread_t thread;
     if (!is_first) EXPECT(pthread_create(&thread, NULL, use_in_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
     if (inner > 0 && forked_by == getpid()) wait_for(inner);
-    if (outer > 0 && !(place == kParent && inner == 0)) wait_for(outer);  // else it is this process's sister
+    if (outer > 0 && !(place == kParent && inner == 0)) wait_for(outer);  // otherwise it is a sibling of this process
     if (!is_first) _exit(0);
   }
 }

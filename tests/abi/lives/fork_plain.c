@@ -1,2 +1,2 @@
-// Stands in for fork_library where fork handlers must not allocate.
+// Replaces fork_library where fork handlers must not allocate.
 void fork_library_use(void) {}

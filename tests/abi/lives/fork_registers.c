@@ -1,5 +1,5 @@
 // Fork handlers are registered while another thread forks.
-//   fork_registers grows     the C library's list of handlers grows; in many processes, since it does so only a few times in each
+//   fork_registers grows     the C library's list of handlers grows; in many processes, since it grows only a few times in each
 //   fork_registers waits     a handler waits for a thread that registers another
 #include <gnu/libc-version.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ static void fork_beside_registrations(void) {
   for (int i = 0; i < kForks; i++) {
     pid_t child = fork();
     if (child == 0) {
-      if (i % 8 == 0) EXPECT(pthread_atfork(handler, handler, handler) == 0);  // nobody else registers there
+      if (i % 8 == 0) EXPECT(pthread_atfork(handler, handler, handler) == 0);  // no other thread registers there
       _exit(0);
     }
     EXPECT(wait_for(child) == 0);

@@ -1,7 +1,7 @@
-// fork of a program whose 8 threads hammer malloc. The child is usable at once: it frees blocks of all threads, allocates,
-// starts threads, forks again, execs. A lock held by a thread that does not exist in the child would show as a hang.
+// fork of a program with 8 threads that allocate and free all the time. The child is usable at once: it frees blocks of all
+// threads, allocates, starts threads, forks again, execs. A lock held by a thread that does not exist in the child would hang it.
 //   fork_storm           the storm
-//   fork_storm exec      what the grandchild execs
+//   fork_storm exec      the program that the grandchild executes
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -14,7 +14,8 @@ namespace {
 constexpr int kThreads = 8, kSlots = 64, kForks = 60;
 std::atomic<bool> stop{false};
 
-// Each slot holds a block with its size in its first word; exchanged between threads, so frees are mostly remote.
+// Each slot holds a block with its size in the first word; blocks are exchanged between threads, so frees are mostly
+// remote.
 std::atomic<size_t*> slots[kThreads * kSlots];
 
 size_t* sized_block(size_t size) {

@@ -1,6 +1,6 @@
-// Memory goes back where nobody would see to it by himself: a program of one huge block that goes to sleep, a child of fork that
-// only frees, and programs in sandboxes that allow no threads. And a program that has been in a sandbox since it was loaded lives.
-// gives_back WAY.
+// Free memory is returned to the OS even where the program makes no further calls that would do it: a program with one
+// huge block that goes to sleep, a child of fork that only frees, and programs in sandboxes that allow no threads.
+// Also: a program that has been in a sandbox since it was loaded survives. Usage: gives_back WAY.
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -14,7 +14,7 @@
 
 enum { kMiB = 1 << 20, kFull = 64, kLittle = 24, kBlocks = 128 * 1024, kBytes = 512 };
 
-// Without a call of malloc.
+// Reads the figure without calling malloc.
 static long figure(const char* path, const char* name) {
   static char text[8192];
   int fd = open(path, O_RDONLY);
@@ -36,7 +36,7 @@ static void rest(long milliseconds) {
   }
 }
 
-// Until hardly anything is resident, `meanwhile` being done.
+// Repeats `meanwhile` until hardly any memory is resident.
 static void expect_given_back(void (*meanwhile)(void)) {
   for (int i = 0; i < 200 && resident_mib() > kLittle; i++) {
     rest(50);
@@ -62,7 +62,7 @@ static void grown(void) {
   expect_given_back(NULL);
 }
 
-// ---- a child of fork frees what it was born with ----
+// ---- a child of fork frees the blocks that it inherited ----
 
 static void* blocks[kBlocks];
 
@@ -88,7 +88,7 @@ static void in_child(void (*frees)(void)) {
 static void free_all(void) {
   for (size_t i = 0; i < kBlocks; i++) free(blocks[i]);
 }
-// One of each page's blocks and a half stays: no span is empty.
+// One block in every page and a half stays live, so that no span is empty.
 static void free_most(void) {
   for (size_t i = 0; i < kBlocks; i++) {
     if (i % 64 != 0) free(blocks[i]);
@@ -128,7 +128,7 @@ static void forbid_threads(unsigned answer) {
   set_filter(filter, sizeof(filter) / sizeof(filter[0]));
 }
 
-// What a program does that has become quiet, but not silent.
+// The work of a program that is nearly idle.
 static void some_work(void) {
   void* few[1000];
   for (int i = 0; i < 1000; i++) few[i] = marked(malloc(64), 64);
@@ -153,13 +153,14 @@ static void run_again(const char* way) {
   EXPECT(!"exec");
 }
 
-// By who starts it: there the helper is tried, and refused.
+// The filter is installed by the parent: the helper thread is tried there, and refused.
 static void never_had(void) {
   forbid_threads(SECCOMP_RET_ERRNO | EAGAIN);
   run_again("alone");
 }
 
-// By who starts it, as service managers do: what a small program does by itself is all that is allowed. Sampled or not.
+// The filter is installed by the parent, as service managers do; it allows only the calls that a small program makes
+// itself. With and without sampling.
 static void loaded(void) {
   struct sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
                                  IF_IT_IS(prctl, 5), IF_IT_IS(membarrier, 4), IF_IT_IS(clone, 3), IF_IT_IS(clone3, 2), IF_IT_IS(seccomp, 1),

@@ -1,4 +1,4 @@
-// Threads that allocate and free marked blocks all the time, until stopped.
+// Threads that allocate and free marked blocks until they are stopped.
 #pragma once
 
 #include <pthread.h>

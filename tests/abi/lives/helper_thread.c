@@ -1,5 +1,5 @@
-// The allocator's helper thread takes no signal of the program's: it blocks all of them, and what is sent to the process is handled by a
-// thread of the program's. helper_thread.
+// The allocator's helper thread takes no signal of the program: it blocks all signals, and a thread of the program
+// handles those sent to the process. Usage: helper_thread.
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -42,7 +42,7 @@ static void expect_all_blocked(int thread) {
   EXPECT(at != NULL && (at = strstr(at, "SigBlk:")) != NULL);
   unsigned long blocked = strtoul(at + strlen("SigBlk:"), NULL, 16);
   for (int s = 1; s <= SIGRTMAX; s++) {
-    int possible = s != SIGKILL && s != SIGSTOP && (s < 32 || s >= SIGRTMIN);  // the C library's own are its business
+    int possible = s != SIGKILL && s != SIGSTOP && (s < 32 || s >= SIGRTMIN);  // the C library's own signals are exempt
     if (possible) EXPECT((blocked >> (s - 1) & 1) != 0);
   }
 }
@@ -65,7 +65,7 @@ int main(void) {
   }
   EXPECT(helper != 0);
   expect_all_blocked(helper);
-  // This thread blocks it: were the helper's not blocked, that would have to take it.
+  // This thread blocks the signal: if the helper thread did not block it, the helper would have to take it.
   sigset_t one;
   sigemptyset(&one);
   sigaddset(&one, SIGUSR2);

@@ -4,7 +4,7 @@
 
 void* ifunc_block;
 
-// C++'s new[] and delete[], of the allocator or of a C++ runtime: this program has none.
+// C++'s new[] and delete[], defined by the allocator or by a C++ runtime: this program has none of its own.
 extern void* _Znam(size_t bytes) __attribute__((weak));
 extern void _ZdaPvm(void* block, size_t bytes) __attribute__((weak));
 

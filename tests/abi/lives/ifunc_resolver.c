@@ -1,4 +1,4 @@
-// Malloc in ifunc resolvers: of the program, of a library it links, of a library it opens. Linked with -z now.
+// Calls malloc in ifunc resolvers: of the program, of a library it links, of a library it opens. Linked with -z now.
 #include "expect.h"
 
 extern int ifunc_answer(void);
@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   EXPECT(own_answer() == 7);
   EXPECT(ifunc_answer() == 42);
   free(own_block);
-  // The library's block is zero, and realloc knows it.
+  // The library's block is zeroed, and realloc preserves it.
   unsigned char* block = ifunc_block;
   EXPECT(block != NULL);
   for (int i = 0; i < 5000; i++) EXPECT(block[i] == 0);

@@ -1,5 +1,5 @@
-// The allocator itself opened late by a program that runs on glibc: RTLD_LOCAL or RTLD_GLOBAL, after threads have started and
-// after TLS_COUNT libraries took the surplus of static TLS. It must work by its handle, or dlopen must say clearly why not.
+// The allocator itself is opened late by a program that runs on glibc: RTLD_LOCAL or RTLD_GLOBAL, after threads have started
+// and after TLS_COUNT libraries used the surplus of static TLS. It must work through its handle, or dlopen must report why not.
 //   late_itself LIBSEEMALLOC local|global TLS_COUNT TLS_PATTERN      (tls_user_%d.so)
 #include <pthread.h>
 
@@ -13,7 +13,7 @@ static pthread_barrier_t opened;
 
 static void* use(void* argument) {
   unsigned long state = (unsigned long)argument;
-  void* own = marked(malloc(1000), 1000);  // glibc's, from before
+  void* own = marked(malloc(1000), 1000);  // allocated by glibc before
   pthread_barrier_wait(&opened);
   if (their_malloc == NULL) return own;
   void* blocks[100] = {0};
@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < 4; i++) EXPECT(pthread_create(&threads[i], NULL, use, (void*)(i + 1)) == 0);
   void* library = dlopen(argv[1], RTLD_NOW | (strcmp(argv[2], "global") == 0 ? RTLD_GLOBAL : RTLD_LOCAL));
   if (library == NULL) {
-    // Only for want of static TLS, and only when we used it up.
+    // dlopen may fail only for lack of static TLS, and only when this program used it up.
     const char* reason = dlerror();
     EXPECT(reason != NULL && strstr(reason, "static TLS") != NULL);
     EXPECT(atoi(argv[3]) > 0);
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   if (library != NULL) {
     their_free(their_malloc(100));
     dlclose(library);
-    their_free(their_malloc(100));  // it never goes away
+    their_free(their_malloc(100));  // it is never unloaded
   }
   return ok();
 }

@@ -1,4 +1,4 @@
-// With all memory locked (mlockall) each mapping is filled at once. A refused request fills nothing.
+// With all memory locked (mlockall) the kernel populates each mapping at once. A refused request must populate nothing.
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -38,7 +38,7 @@ int main(void) {
   if (grown > 16 * kMiB) dprintf(2, "%zu bytes were filled\n", grown);
   EXPECT(grown <= 16 * kMiB);
   for (int i = 0; i < kBlocks; i++) free(blocks[i]);
-  void* block = malloc(200 * (size_t)kMiB);  // what is free makes room for it
+  void* block = malloc(200 * (size_t)kMiB);  // returning free memory makes room for it
   if (getenv("EXPECT_SEEMALLOC") != NULL) EXPECT(block != NULL);
   free(block);
   return ok();

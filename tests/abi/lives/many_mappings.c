@@ -1,6 +1,6 @@
-// A process that has many holes between huge blocks, or all the mappings that the kernel allows of its own: memory is still to be had.
-//   many_mappings          holes
-//   many_mappings limit    holes that have to be given back, since the address space is limited
+// A process with many gaps between huge blocks, or with as many mappings of its own as the kernel allows, can still allocate.
+//   many_mappings          gaps
+//   many_mappings limit    gaps that have to be unmapped, since the address space is limited
 //   many_mappings own      the program's own mappings
 #include <pthread.h>
 #include <sys/mman.h>
@@ -47,7 +47,7 @@ static void use_small_blocks(int count) {
   }
 }
 
-// All blocks are freed but one of every few.
+// Frees all blocks but one in `every`.
 static void make_holes(int count, int every) {
   char** blocks = malloc((size_t)count * sizeof(*blocks));
   EXPECT(blocks != NULL);
@@ -74,7 +74,7 @@ static void make_holes(int count, int every) {
   EXPECT(mappings() < 2000);
 }
 
-// What is freed in blocks of one size is wanted as blocks twice as large, for which no hole has room.
+// Memory freed in blocks of one size is requested in blocks twice as large, which fit into no gap.
 static void use_holes_under_a_limit(int count) {
   size_t each = 1200000, all = (size_t)count * (each + 8192);
   struct rlimit limit = {all + ((size_t)1 << 30), all + ((size_t)1 << 30)};
@@ -93,7 +93,7 @@ static void use_holes_under_a_limit(int count) {
   free(blocks);
 }
 
-// The program has them all itself: from here on what is there grows.
+// The program itself has all the mappings: from here on the heap can only grow existing ones.
 static void use_up_mappings(void) {
   long most = limit();
   size_t page = (size_t)sysconf(_SC_PAGESIZE);

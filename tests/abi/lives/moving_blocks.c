@@ -1,4 +1,4 @@
-// Large blocks grown by moving while other threads map and unmap at the addresses they leave.
+// Large blocks grow by moving while other threads map and unmap memory at the addresses that they leave.
 #include <pthread.h>
 #include <time.h>
 
@@ -29,7 +29,7 @@ static void* grow(void* unused) {
   return unused;
 }
 
-// Too large to be kept: each is a mapping of its own, made and gone.
+// Too large to be cached: each block is a mapping of its own, created and unmapped.
 static void* map_and_unmap(void* unused) {
   while (!time_is_up()) {
     char* blocks[8];

@@ -1,4 +1,4 @@
-// A static program of musl on libseemalloc.a: it links, and has large and small blocks by several threads.
+// A static program of musl linked with libseemalloc.a: it links, and several threads use large and small blocks.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

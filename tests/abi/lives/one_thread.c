@@ -1,6 +1,7 @@
-// A program of one thread may do what the kernel or the C library deny to several, though there is a helper: change its credentials by
-// calls for the calling thread (setuid and its like of the C library abort where threads disagree), and enter namespaces. The helper is
-// there again afterwards. one_thread WAY.
+// A program of one thread may do things that the kernel or the C library deny to programs with several threads,
+// although there is a helper thread: change its credentials by calls for the calling thread (setuid and similar calls
+// of the C library abort where threads disagree), and enter namespaces. The helper thread exists again afterwards.
+// Usage: one_thread WAY.
 #include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -37,7 +38,7 @@ static int threads(void) {
   return atoi(at + strlen("\nThreads:\t"));
 }
 
-// The sum of the threads' ids: another helper would have another.
+// The sum of the threads' ids: it changes if the helper thread is replaced.
 static long thread_ids(void) {
   DIR* tasks = opendir("/proc/self/task");
   if (tasks == NULL) cannot("no /proc");
@@ -61,7 +62,7 @@ static void need_root(void) {
   if (geteuid() != 0) cannot("needs root");
 }
 
-// As setpriv does it: the identity goes, capabilities stay, and are used.
+// As setpriv does: the identity is dropped, the capabilities stay, and are used.
 static struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
 static struct __user_cap_data_struct capabilities[2];
 static int set_capabilities(int by_number) {
@@ -115,18 +116,18 @@ static void mount_namespace(void) {
   expect_helper(0);
 }
 
-// In the child of vfork the helper is the parent's: it stays.
+// In the child of vfork the helper thread belongs to the parent: it stays.
 static void in_vfork(void) {
   long before = thread_ids();
   pid_t child = vfork();
   if (child == 0) _exit(unshare(CLONE_NEWUSER) == 0 || errno != EINVAL ? 0 : 1);
   int status;
   EXPECT(child > 0 && waitpid(child, &status, 0) == child);
-  EXPECT(WIFEXITED(status));  // CLONE_VM: the kernel may say no
+  EXPECT(WIFEXITED(status));  // CLONE_VM: the kernel may refuse
   EXPECT(thread_ids() == before);
 }
 
-// Where the program has other threads, the kernel's answer is theirs, and the helper stays.
+// If the program has other threads, the kernel refuses because of them, and the helper thread stays.
 static volatile int go_on;
 static void* wait_for_it(void* none) {
   while (!go_on) rest();

@@ -1,4 +1,5 @@
-// A thread ends while another is just freeing its blocks; the memory finds its way back: rounds without end would otherwise grow.
+// A thread ends while another frees its blocks; the memory must be reused: otherwise it would grow with each of many
+// rounds.
 #include <pthread.h>
 
 #include <atomic>
@@ -19,7 +20,7 @@ void* producer(void* argument) {
     blocks[i] = marked(malloc(sizes[i]), sizes[i]);
     ready.store(i + 1, std::memory_order_release);
   }
-  return nullptr;  // and is gone while the consumer is at the last blocks
+  return nullptr;  // and ends while the consumer frees the last blocks
 }
 
 size_t virtual_bytes() {

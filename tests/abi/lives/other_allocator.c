@@ -1,5 +1,5 @@
-// An allocator preloaded behind ours. It cannot be asked which blocks it owns: a block of another allocator ends the program. No object is
-// bound to its malloc, but the program may call it by another name.
+// An allocator preloaded behind seemalloc. It cannot tell which blocks it owns: a block of another allocator ends the
+// program. No object is bound to its malloc, but the program may call it by another name.
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// An ordinary little program: it allocates a bit of everything and says ok. With "fork" children do so too.
+// An ordinary small program: it allocates blocks of many sizes and prints ok. With "fork", children do the same.
 #include <sys/wait.h>
 
 #include "expect.h"

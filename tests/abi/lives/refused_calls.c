@@ -1,5 +1,6 @@
-// Under a seccomp filter that answers EPERM to all but the plainest system calls: no madvise, mremap, sockets, new
-// threads, files. The allocator makes do; above all calloc may not believe that memory was given back when it was not.
+// Under a seccomp filter that answers EPERM to all but the most basic system calls: no madvise, mremap, sockets, new
+// threads, files. The allocator must cope; in particular calloc must not assume that memory was returned to the OS when
+// it was not.
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,7 +18,7 @@ static void refuse_calls(void) {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
       ALLOW(brk), ALLOW(mmap), ALLOW(munmap), ALLOW(mprotect), ALLOW(futex), ALLOW(read), ALLOW(write), ALLOW(exit), ALLOW(exit_group),
       ALLOW(rt_sigreturn), ALLOW(clock_gettime), ALLOW(newfstatat), ALLOW(fstat), ALLOW(getpid), ALLOW(rt_sigprocmask),
-      ALLOW(lseek),  // for dprintf, should a check fail
+      ALLOW(lseek),  // for dprintf, if a check fails
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)};
   struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
@@ -33,7 +34,7 @@ static void expect_zero(const unsigned char* bytes, size_t size) {
 int main(int argc, char** argv) {
   (void)argv;
   expect_subject();
-  // Both orders: the filter before the allocator has done much, and after it is warm.
+  // Both orders: the filter before the allocator has been used much, and after it is warm.
   if (argc == 1) free(malloc(100));
   if (argc > 1) {
     for (size_t size = 1; size < (4 << 20); size *= 2) free(malloc(size));
@@ -59,6 +60,6 @@ int main(int argc, char** argv) {
     memset(growing, 1, size);
   }
   free(growing);
-  if (getenv("EXPECT_SEEMALLOC") != NULL) EXPECT(errno == 77);  // glibc's realloc lets mremap's EPERM through
+  if (getenv("EXPECT_SEEMALLOC") != NULL) EXPECT(errno == 77);  // glibc's realloc passes mremap's EPERM on
   return ok();
 }

@@ -1,7 +1,9 @@
-// The helper never runs in circles: each of its system calls in turn is refused for good, to all threads, and the limit of open files is below
-// the number that are open. A client waits for an answer each time. The test measures how long the thread has run or was ready to run: on a busy machine a
-// thread in a tight loop gets little processor time, but it is ready all the time.
-// refused_waits; it starts itself as: refused_waits CALL ERRNO PIPE.
+// The helper thread never spins: each of its system calls in turn is refused permanently, to all threads, or the limit
+// of open files is below the number of open files. A client waits for an answer each time. The test measures how long
+// the thread has run or was ready to run: on a busy machine a thread in a tight loop gets little processor time, but it
+// is ready all the time.
+//
+// Usage: refused_waits; it starts itself as: refused_waits CALL ERRNO PIPE.
 #include <dirent.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -42,7 +44,7 @@ static void wait_for_end(int pipe, int call) {
 
 static int watched(int call, int error, int pipe) {
   free(marked(malloc(8 << 20), 8 << 20));
-  rest(200);  // the helper begins
+  rest(200);  // the helper thread starts
   if (call == kLimit) {
     struct rlimit limit = {(rlim_t)error, (rlim_t)error};
     EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -61,7 +63,7 @@ static void ask(pid_t process) {
   snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/seemalloc-%u/%d.sock", geteuid(), process);
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (connect(fd, (struct sockaddr*)&address, sizeof(address)) == 0) send(fd, "ping\nstats brief\n", 17, MSG_NOSIGNAL);
-  // Stays open: it waits to be served.
+  // The connection stays open and waits to be served.
 }
 
 struct Busy {
@@ -114,7 +116,8 @@ static void start(struct Watch* watch, const int* ends) {
   _exit(1);
 }
 
-// A loop that does not sleep runs or waits all the time. Beside much other work a thread that sleeps waits long as well, but runs little.
+// A loop that does not sleep runs or waits for a processor all the time. On a loaded machine a thread that sleeps waits
+// long as well, but runs little.
 static int has_been_busy(struct Watch* watch) {
   struct Busy now = busy(watch->process);
   double ran_ms = now.ran_ms - watch->busy.ran_ms, waited_ms = now.waited_ms - watch->busy.waited_ms;

@@ -1,4 +1,5 @@
-// A program that has its own operators, malloc_stats and so on, and leads them to gperftools' second names: those must not come back.
+// A program with its own operators, malloc_stats and so on, which call gperftools' second names: those must not call
+// back.
 #include <fcntl.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -65,7 +66,7 @@ int main() {
   void* pages = pvalloc(1);
   good = good && reinterpret_cast<size_t>(pages) % 4096 == 0 && malloc_usable_size(pages) >= 4096;
   free(pages);
-  // What it prints is not what this is about.
+  // The printed text is not under test.
   int said = dup(2), nowhere = open("/dev/null", O_WRONLY);
   good = good && dup2(nowhere, 2) == 2;
   malloc_stats();

@@ -1,6 +1,6 @@
-// Under filters that end the process, or never answer, for each system call that is not in a short list: malloc's own, and what the
-// program itself does. And what is done under filters that answer with errors.
-//   sandbox WAY [PROGRAM ARGUMENT...]     the program is what the ways `started...` start; else this one, `inside`
+// Under filters that end the process, or never answer, for each system call that is not in a short list: malloc's own, and those
+// that the program itself makes. Also under filters that answer with errors.
+//   sandbox WAY [PROGRAM ARGUMENT...]     PROGRAM is started by the ways `started...`; without it this program, as `inside`
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -13,16 +13,16 @@
 
 enum { kMiB = 1 << 20, kBlocks = 512, kThreads = 4 };
 
-// The calls that malloc may make. glibc's also asks for the number of processors when a second thread starts.
+// The calls that malloc may make. glibc's malloc also asks for the number of processors when a second thread starts.
 static const int kOfMalloc[] = {SYS_mmap, SYS_munmap, SYS_mremap, SYS_madvise, SYS_futex};
 static const int kOfGlibcsMalloc[] = {SYS_brk, SYS_mprotect, SYS_openat, SYS_read, SYS_close, SYS_sched_getaffinity, SYS_prlimit64,
                                       SYS_newfstatat, SYS_getrandom};
 static const int kOfProgram[] = {SYS_write, SYS_exit_group, SYS_rt_sigreturn, SYS_clock_nanosleep};
-// Starting threads and joining them, and those that end.
+// The calls for starting, joining and ending threads.
 static const int kOfThreads[] = {SYS_clone, SYS_clone3, SYS_mprotect, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask,
                                   SYS_rt_sigaction, SYS_exit};
 static const int kOfFork[] = {SYS_clone, SYS_set_robust_list, SYS_wait4, SYS_rt_sigprocmask};
-// The calls of the dynamic linker and the C library before main, and of the test's beginning.
+// The calls of the dynamic linker and the C library before main, and of the beginning of the test.
 static const int kOfStart[] = {SYS_execve, SYS_brk, SYS_openat, SYS_read, SYS_pread64, SYS_close, SYS_newfstatat, SYS_fstat, SYS_mprotect,
                                SYS_access, SYS_faccessat, SYS_arch_prctl, SYS_set_tid_address, SYS_set_robust_list, SYS_rseq,
                                SYS_prlimit64, SYS_getrandom, SYS_readlink, SYS_lseek};
@@ -42,9 +42,9 @@ static void rest(long milliseconds) {
   }
 }
 
-// ---- what a program does with malloc ----
+// ---- uses of malloc ----
 
-// Each size class and beyond, in any order, moved and zeroed.
+// Each size class and larger sizes, in any order, moved and zeroed.
 static void use_all_sizes(unsigned long seed) {
   static __thread void* blocks[kBlocks];
   static __thread size_t sizes[kBlocks];
@@ -66,7 +66,7 @@ static void use_all_sizes(unsigned long seed) {
   }
 }
 
-// Half a gigabyte, freed and allocated again: no system call for huge pages, resident memory or processor time.
+// Half a gigabyte is freed and allocated again: without system calls for huge pages, resident memory or processor time.
 static void grow_and_shrink(void) {
   enum { kCount = 500 * kMiB / 1024 };
   void** blocks = malloc(kCount * sizeof(void*));
@@ -87,7 +87,7 @@ static void grow_and_shrink(void) {
 
 static void* in_thread(void* seed) {
   use_all_sizes((unsigned long)seed);
-  return malloc(100);  // of a thread that has ended
+  return malloc(100);  // a block of a thread that has ended
 }
 
 static void use_threads(void) {
@@ -124,7 +124,7 @@ static void close_the_door(enum Door door, unsigned others) {
   install(&filter, door);
 }
 
-// Threads from before the filter go on: they wait for each other by futex, the program's and the allocator's.
+// Threads from before the filter continue: they wait for each other by futex, the program's and the allocator's.
 static volatile int go_on;
 static void* waits_outside(void* seed) {
   use_all_sizes(3);
@@ -149,7 +149,7 @@ static void later_unanswered(void) { alone(kBySeccompWithListener, SECCOMP_RET_U
 static void later_warm(void) {
   warm_up();
   later_prctl();
-  rest(700);  // the helper's rounds
+  rest(700);  // several rounds of the helper thread
 }
 static void later_for_all(void) {
   warm_up();
@@ -157,7 +157,7 @@ static void later_for_all(void) {
   rest(700);
 }
 
-// Threads from before, under a filter for all, and new ones.
+// Threads from before, under a filter for all threads, and new ones.
 static void threads_for_all(void) {
   ALLOW(kOfThreads);
   pthread_t early;
@@ -189,14 +189,14 @@ static void forks(void) {
   use_fork();
 }
 
-// A filter that no library sees: a small program has nothing to do with the kernel but to get memory.
+// A filter that no library sees: a small program makes no system call but those to get memory.
 static void bare(void) {
   free(malloc(100));
   close_the_door(kBare, SECCOMP_RET_KILL_PROCESS);
   for (size_t size = 1; size <= 20000; size += size / 8 + 1) free(marked(malloc(size), size));
 }
 
-// By who starts it. The dynamic linker opens files before us.
+// The parent installs the filter. The dynamic linker opens files before the allocator runs.
 static char** to_start;
 static void start(const char* inside) {
   char* self[] = {(char*)"/proc/self/exe", (char*)inside, NULL};
@@ -205,7 +205,8 @@ static void start(const char* inside) {
   EXPECT(!"exec");
 }
 
-// Variables and files of containers stand for a runtime's filter, which answers with errors. One of two filters is not the runtime's.
+// Variables and files of containers indicate a runtime's filter, which answers with errors. Of two filters, one is not
+// the runtime's.
 static int looks_like_a_container(void) { return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0; }
 static void leave_container(void) {
   unsetenv("KUBERNETES_SERVICE_HOST");
@@ -237,7 +238,7 @@ static void started_in_container(void) {
   start("inside");
 }
 
-// As a runtime does it: some calls are refused, all others are made.
+// As a container runtime does: some calls are refused, all others are allowed.
 static void refuse_some(void) {
   static const int kRefused[] = {SYS_mount, SYS_umount2, SYS_ptrace, SYS_bpf, SYS_reboot};
   make_filter(&filter, kRefused, sizeof(kRefused) / sizeof(kRefused[0]), SECCOMP_RET_ERRNO | EPERM, SECCOMP_RET_ALLOW);
@@ -262,7 +263,7 @@ static void inside(void) {
   rest(700);
 }
 
-// ---- the helper and its socket ----
+// ---- the helper thread and its socket ----
 
 static int has_helper(void) {
   static char status[8192];
@@ -303,7 +304,8 @@ static void has_nothing(void) {
   EXPECT(!socket_answers());
 }
 
-// What the kernel refuses is no filter: the helper may come back, and all goes on as before.
+// A filter that the kernel refuses does not count: the helper thread may be started again, and everything continues as
+// before.
 static void refused(void) {
   no_new_privileges();
   struct sock_fprog bad = {0, NULL};

@@ -1,7 +1,8 @@
-// A setuid program obeys no variable. Linked with libseemalloc.a (the dynamic linker drops LD_PRELOAD for setuid programs).
+// A setuid program ignores the environment variables. Linked with libseemalloc.a (the dynamic linker drops LD_PRELOAD for
+// setuid programs).
 //   secure                   makes a setuid copy of itself and runs it; needs root
-//   secure inside            prints whether it is AT_SECURE; its allocator had SEEMALLOC_CONF and other allocators' variables
-//                            with what is unknown to it
+//   secure inside            prints whether it is AT_SECURE; its environment has SEEMALLOC_CONF and other allocators' variables with
+//                            unknown settings
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/sendfile.h>
@@ -16,7 +17,7 @@ static int inside(void) {
   return 0;
 }
 
-// Runs `program inside`; its two outputs into buffers.
+// Runs `program inside` and stores its stdout and stderr in buffers.
 static void run(const char* program, char* out, char* err, size_t size) {
   int pipes[2][2];
   EXPECT(pipe(pipes[0]) == 0 && pipe(pipes[1]) == 0);

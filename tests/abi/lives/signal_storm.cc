@@ -1,4 +1,5 @@
-// A storm of signals whose handler does not allocate: interrupted system calls and locks inside the allocator must not show.
+// Many signals whose handler does not allocate: interrupted system calls and locks inside the allocator must not be
+// noticeable.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -42,7 +43,7 @@ void* hammer(void* argument) {
 int main() {
   expect_subject();
   struct sigaction action = {};
-  action.sa_handler = handler;  // no SA_RESTART: calls do return EINTR
+  action.sa_handler = handler;  // no SA_RESTART: calls return EINTR
   sigaction(SIGALRM, &action, nullptr);
   sigaction(SIGUSR1, &action, nullptr);
   itimerval every = {{0, 100}, {0, 100}};
@@ -51,7 +52,7 @@ int main() {
   for (size_t i = 0; i < 4; i++) {
     EXPECT(pthread_create(&threads[i], nullptr, hammer, reinterpret_cast<void*>(i + 1)) == 0);
   }
-  // The work has a size, so that a busy machine only takes longer.
+  // The amount of work is fixed, so that a busy machine only takes longer.
   while (storms.load() < kSignals || threads_done.load() < 4) {
     for (pthread_t thread : threads) pthread_kill(thread, SIGUSR1);
   }

@@ -1,4 +1,4 @@
-// Threads with the smallest stack there is (16 KiB) and fibres (swapcontext) on stacks of 16 KiB, through every path of
+// Threads with the smallest possible stack (16 KiB) and fibres (swapcontext) on stacks of 16 KiB, through every path of
 // malloc and free. With SEEMALLOC_CONF=sample:1 also through the sampler and its unwinder.
 #include <limits.h>
 #include <pthread.h>

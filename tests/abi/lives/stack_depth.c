@@ -1,5 +1,6 @@
-// How much stack each call needs, below its caller: on a painted stack, in a signal's handler and in a fibre, in threads that are new
-// and by random calls. And nothing is written below an alternate stack of 8 KiB. stack_depth [print].
+// Measures how much stack each call needs below its caller: on a painted stack, in a signal handler and in a fibre, in
+// new threads and by random calls. Also checks that nothing is written below an alternate stack of 8 KiB. Usage:
+// stack_depth [print].
 //
 // Under another allocator it measures, and expects nothing.
 #include <malloc.h>
@@ -19,7 +20,7 @@ enum { kMalloc, kLarge, kHuge, kCalloc, kRealloc, kAligned, kFree, kUsable, kTri
 static const char* const kNames[kKinds] = {"malloc", "malloc, large", "malloc, huge", "calloc", "realloc", "aligned_alloc",
                                            "free", "malloc_usable_size", "malloc_trim", "malloc, refused", "fork"};
 static _Atomic size_t deepest[kKinds];
-static _Atomic(void*) blocks[kBlocks];  // of all threads, which free each other's
+static _Atomic(void*) blocks[kBlocks];  // of all threads, which free each other's blocks
 
 static __thread char* stack_low;
 static __thread unsigned long state;
@@ -120,7 +121,7 @@ static void use_signal_stack(char* stack, size_t bytes) {
   EXPECT(sigaltstack(&alternate, NULL) == 0);
 }
 
-// The first call of a new thread is on that stack.
+// The first call of a new thread runs on that stack.
 static void* thread_main(void* argument) {
   state = (unsigned long)(intptr_t)argument * 77 + 1;
   paints = 1;
@@ -150,7 +151,7 @@ static void* thread_main(void* argument) {
   return NULL;
 }
 
-// A guard lies below it: a call that needs more ends the process.
+// A guard page is below the stack: a call that needs more ends the process.
 static void* small_thread_main(void* argument) {
   state = (unsigned long)(intptr_t)argument * 99 + 5;
   size_t bytes = 8192, page = (size_t)sysconf(_SC_PAGESIZE), frame = getauxval(AT_MINSIGSTKSZ);
@@ -178,7 +179,7 @@ int main(int count, char** arguments) {
   EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
   const char* expected = getenv("EXPECT_SEEMALLOC");
   int is_ours = expected != NULL && *expected != 0;
-  // In a process of its own: much is done once in each, and the deepest of it must fit as well.
+  // Runs in a process of its own: some work is done once per process, and the deepest of it must fit, too.
   pid_t child = is_ours ? fork() : 0;
   if (is_ours && child == 0) {
     run(small_thread_main, 200);
@@ -194,7 +195,7 @@ int main(int count, char** arguments) {
   for (int kind = 0; kind < kKinds; kind++) {
     size_t used = atomic_load(&deepest[kind]);
     if (count > 1) printf("%6zu %s\n", used, kNames[kind]);
-    if (kind != kFork && used > most) most = used;  // fork's own need is the C library's
+    if (kind != kFork && used > most) most = used;  // the stack that fork itself needs is the C library's
   }
   if (count > 1) printf("a signal's frame: %lu\n", getauxval(AT_MINSIGSTKSZ));
   if (is_ours) EXPECT(most <= kLimit);

@@ -1,5 +1,5 @@
-// A tool that wraps a program's start and its allocations, as some profilers of parallel programs do: it defines __libc_start_main beside
-// malloc and its family, and passes each call on to the next library.
+// A tool that wraps a program's start and its allocations, as some profilers of parallel programs do: it defines
+// __libc_start_main as well as malloc and its family, and passes each call on to the next library.
 #include <dlfcn.h>
 #include <stddef.h>
 

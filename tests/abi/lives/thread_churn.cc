@@ -1,5 +1,5 @@
-// 5,000 short threads, up to 500 alive at once, that hand blocks to each other; then what is left is small: threads that
-// ended must not keep memory.
+// 5,000 short threads, up to 500 alive at once, that pass blocks to each other; at the end little memory may remain:
+// threads that ended must not keep memory.
 #include <pthread.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Destructors of thread-local things that allocate and free: C++ thread_local objects and pthread keys in all four rounds,
-// in threads that end and in the main thread. What the last round allocated, others free.
+// Destructors of thread-local objects that allocate and free: C++ thread_local objects and pthread keys in all four
+// rounds, in threads that end and in the main thread. Other threads free the blocks of the last round.
 #include <pthread.h>
 
 #include <atomic>
@@ -63,7 +63,7 @@ struct Talkative {
 thread_local Talkative talkative;
 
 struct LateUser {
-  // Its destructor runs first (constructed last) and makes a thread_local of its own come alive.
+  // Its destructor runs first (it is constructed last) and constructs a thread_local of its own.
   ~LateUser() {
     static thread_local Talkative born_in_a_destructor;
     EXPECT(born_in_a_destructor.words.size() == 20);
@@ -95,6 +95,6 @@ int main() {
   for (void* block : *left) free_marked(block, 333);
   delete left;
   left = new std::vector<void*>;
-  thread_main(nullptr);  // and in the main thread, whose thread_locals die in exit()
+  thread_main(nullptr);  // and in the main thread, whose thread_locals are destroyed in exit()
   return ok();
 }

@@ -1,5 +1,5 @@
-// The calls of seemalloc.h by weak references, as their documentation has it: a program that is linked with the archive finds them all,
-// though a weak reference takes nothing out of one, and so does a program that takes all of the archive.
+// Calls the functions of seemalloc.h by weak references, as documented: a program linked with the archive finds them
+// all, although a weak reference extracts nothing from an archive, and so does a program that links the whole archive.
 #include <seemalloc/seemalloc.h>
 
 #include "expect.h"

@@ -1,9 +1,8 @@
 // One misuse of the heap per run: misuse KIND SIZE [OPERATION]
 //
-// OPERATION is the call that gets a pointer outside of the heap: free (the default), realloc, malloc_usable_size, and C++'s delete,
-// sized_delete and aligned_delete.
-// Prints "pointer 0x…", the wrong pointer, before the misuse, and "survived" after it and after a little more use of the heap. The table of
-// expected results is in misuse_test.cc.
+// OPERATION is the call that receives a pointer outside the heap: free (the default), realloc, malloc_usable_size, or C++'s
+// delete, sized_delete or aligned_delete. Prints "pointer 0x…", the wrong pointer, before the misuse, and "survived" after it
+// and after some more use of the heap. The table of expected results is in misuse_test.cc.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <malloc.h>
@@ -18,12 +17,12 @@
 static size_t size;
 static char static_bytes[256] __attribute__((aligned(64)));
 
-// The compiler must not see that these are wrong.
+// Hides the pointer from the compiler, which must not see that it is wrong.
 static void* hidden(void* p) {
   __asm__ volatile("" : "+r"(p) : : "memory");
   return p;
 }
-// Says which pointer it will be, without an allocation that could take the freed memory again.
+// Prints the pointer, without an allocation that could reuse the freed memory.
 static void announce(void* p) {
   char line[64];
   int length = snprintf(line, sizeof(line), "pointer %p\n", p);
@@ -38,7 +37,7 @@ static void give_back(void* p) {
     size_t bytes = malloc_usable_size(hidden(p));
     hidden((void*)bytes);
   } else if (strstr(operation, "delete") != NULL) {
-    // A C++ program's calls; without a C++ allocator in the process they are free.
+    // The calls of a C++ program; in a process without a C++ allocator, free is called instead.
     int is_sized = strcmp(operation, "sized_delete") == 0, is_aligned = strcmp(operation, "aligned_delete") == 0;
     void* call = dlsym(RTLD_DEFAULT, is_sized ? "_ZdlPvm" : is_aligned ? "_ZdlPvSt11align_val_t" : "_ZdlPv");
     if (call == NULL) {
@@ -237,7 +236,7 @@ static void last_address(void) { wrong_free(hidden((void*)~(uintptr_t)15)); }
 static void not_canonical(void) { wrong_free(hidden((void*)(uintptr_t)0xdeadbeefdeadbee0)); }
 static void kernel_address(void) { wrong_free(hidden((void*)(uintptr_t)0xffffffff81000000)); }
 
-// ---- the C library's own, by a name of its malloc that stays its own ----
+// ---- a block of the C library, allocated by a name of its malloc that is not replaced ----
 static void* libc_block(size_t bytes) {
   void* library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
   void* (*allocate)(size_t) = library == NULL ? NULL : (void* (*)(size_t))dlsym(library, "__libc_malloc");
@@ -254,7 +253,7 @@ static void libc_freed(void) {
   wrong_free(p);
   hidden(behind);
 }
-// No misuse.
+// Not a misuse.
 static void libc_blocks(void) {
   for (size_t bytes = 1; bytes < 40 * size; bytes += bytes / 3 + 1) wrong_free(libc_block(bytes));
 }
@@ -353,7 +352,7 @@ int main(int argc, char** argv) {
   size = strtoul(argv[2], NULL, 10);
   for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
     if (strcmp(kinds[i].name, argv[1]) != 0) continue;
-    // A heap that has been used: some blocks live, some free.
+    // A heap that has been used: some blocks are live, some free.
     void* warm[64];
     for (int j = 0; j < 64; j++) warm[j] = hidden(malloc(size < 4096 ? size : 100));
     for (int j = 0; j < 64; j += 2) free(warm[j]);

@@ -1,7 +1,9 @@
-// Calls each of the 20 operators in a program that has replaced some of them: every_form MASK, a bit for each replaced one (forms.h).
+// Calls each of the 20 operators in a program that replaces some of them: every_form MASK, one bit for each replaced
+// operator (forms.h).
 //
-// The standard says which operator serves a call: the program's, if that form is replaced; else the one that serves the form which the
-// default calls; the last default calls none. Each new is paired with each delete that may take its block.
+// The standard defines which operator serves a call: the program's, if that form is replaced; otherwise the operator
+// that serves the form which the default version calls; the last default version calls no other. Each new is paired
+// with each delete that may take its block.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +18,7 @@ unsigned checks;
 
 bool is_replaced(Form form) { return (mask >> form & 1) != 0; }
 
-// The program's operator that serves a call of the form; kForms: the library's own.
+// The program's operator that serves a call of the form; kForms: the library's own operator.
 Form server_of(Form form) {
   if (is_replaced(form)) return form;
   return kCalls[form] == form ? kForms : server_of(kCalls[form]);
@@ -99,7 +101,7 @@ void check_delete(Form form, Form other, void* p, size_t bytes, size_t alignment
   if (server != kForms) EXPECT(seen.last == server && seen.block == p);
 }
 
-// A call that the program's own operator refuses by an exception.
+// A call that the program's own operator refuses with an exception.
 void check_refused(Form form, size_t bytes, size_t alignment) {
   Form other = kForms;
   if (server_of(form) == kForms) return;
@@ -123,7 +125,8 @@ void check_pairs(const Form* news, const Form* end_of_news, const Form* deletes,
     check_refused(*form, bytes, alignment);
     for (const Form* other = deletes; other < end_of_deletes; other++) {
       void* p = checked_new(*form, bytes, alignment);
-      // The library's own delete may not have a block of the program's pool: such a program is wrong under any allocator.
+      // The library's delete must not receive a block of the program's pool: such a program is wrong under any
+      // allocator.
       if (!is_of_pool(p) || server_of(*other) != kForms) check_delete(*other, *form, p, bytes, alignment);
     }
   }

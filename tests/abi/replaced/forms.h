@@ -1,18 +1,19 @@
-// The 20 replaceable operators, numbered, and which of them each calls by default ([new.delete.single], [new.delete.array]).
+// The 20 replaceable operators, numbered, and the operator that each of them calls by default ([new.delete.single],
+// [new.delete.array]).
 #pragma once
 
 #include <cstddef>
 #include <new>
 
 enum Form {
-  kNew, kNewArray, kNewAligned, kNewArrayAligned, kDelete, kDeleteArray, kDeleteAligned, kDeleteArrayAligned,  // others call these
+  kNew, kNewArray, kNewAligned, kNewArrayAligned, kDelete, kDeleteArray, kDeleteAligned, kDeleteArrayAligned,  // the other forms call these
   kNewNothrow, kNewArrayNothrow, kNewAlignedNothrow, kNewArrayAlignedNothrow,
   kDeleteSized, kDeleteArraySized, kDeleteNothrow, kDeleteArrayNothrow,
   kDeleteSizedAligned, kDeleteArraySizedAligned, kDeleteAlignedNothrow, kDeleteArrayAlignedNothrow,
   kForms
 };
 
-// The one that a form calls; itself: none.
+// The form that a form's default version calls; the form itself if it calls none.
 constexpr Form kCalls[kForms] = {
     kNew, kNew, kNewAligned, kNewAligned, kDelete, kDelete, kDeleteAligned, kDeleteAligned,
     kNew, kNewArray, kNewAligned, kNewArrayAligned,
@@ -20,16 +21,16 @@ constexpr Form kCalls[kForms] = {
     kDeleteAligned, kDeleteArrayAligned, kDeleteAligned, kDeleteArrayAligned,
 };
 
-// A record of the calls of the program's own operators (own_operators.cc) since it was last cleared.
+// Records the calls of the program's own operators (own_operators.cc) since it was last cleared.
 struct Seen {
   int calls;
   Form last;
-  void* block;      // given or taken by the last
-  size_t bytes;     // asked of it
+  void* block;      // returned or taken by the last call
+  size_t bytes;     // requested size
   size_t alignment; // 0: none
 };
 extern Seen seen;
 extern bool refuse;     // the program's operators new throw Refused
-extern unsigned freed;  // blocks of the program's pool that came back
+extern unsigned freed;  // blocks of the program's pool that were freed
 struct Refused {};
 bool is_of_pool(const void* block);

@@ -1,5 +1,6 @@
-// The operators of the test program, with a pool of their own. Here they have other names; for each subset, run.py gives its members the
-// real names, with objcopy. Each subset is then a program that replaces just these.
+// The operators of the test program, with a pool of their own. In this file they have other names; for each subset,
+// run.py renames its members to the real names with objcopy. Each subset is then a program that replaces exactly these
+// operators.
 #include <cstdint>
 #include <cstdlib>
 
@@ -31,7 +32,7 @@ void* give_nothrow(Form form, size_t bytes, size_t alignment) noexcept {
   refuse = refused;
   return refused ? nullptr : block;
 }
-// Of the program's pool or of malloc, as where only operator delete is replaced.
+// The block is from the program's pool or from malloc, as in a program that replaces only operator delete.
 void take(Form form, void* block, size_t bytes, size_t alignment) noexcept {
   seen = {seen.calls + 1, form, block, bytes, alignment};
   if (is_of_pool(block)) {

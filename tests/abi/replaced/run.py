@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Links every_form.cc with subsets of own_operators.cc and runs each: a program whose operators new and delete are replaced in part.
+"""Links every_form.cc with subsets of own_operators.cc and runs each: programs that replace some operators new and delete.
 
   run.py --cxx COMPILER --out FOLDER --subsets all|some [--env NAME=VALUE]... [--link FLAG]...
 
-all: each of the 256 subsets of the eight operators that others call, each other operator alone, all, and 60 subsets drawn of
-all 20. some: 40 of them, among them each operator alone. Prints "N passed, N failed"; exit 1 when something failed.
+all: each of the 256 subsets of the eight operators that other operators call, each other operator alone, all 20, and 60
+random subsets of all 20. some: 40 of them, among them each operator alone. Prints "N passed, N failed"; exits with 1 when
+a run failed.
 """
 import argparse
 import concurrent.futures
@@ -29,14 +30,14 @@ def forms():
 def subsets(which):
     drawn = random.Random(20)
     masks = list(range(256)) + [1 << bit for bit in range(8, 20)] + [drawn.getrandbits(20) for _ in range(60)] + [(1 << 20) - 1]
-    # The usual subsets in programs: new and delete, the four base operators, only news, only deletes.
+    # The usual subsets in programs: new and delete, the four base operators, only the news, only the deletes.
     if which == "all":
         return masks
     return [0x00, 0x11, 0x55, 0x0f, 0xf0, (1 << 20) - 1] + [1 << bit for bit in range(20)] + drawn.sample(masks, 14)
 
 
 def build_and_run(options, symbols, mask):
-    """The problem; None: there is none."""
+    """Returns a description of the problem, or None."""
     names = options.out / f"names.{mask:05x}"
     operators = options.out / f"operators.{mask:05x}.o"
     program = options.out / f"program.{mask:05x}"

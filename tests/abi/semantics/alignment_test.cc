@@ -1,4 +1,4 @@
-// Alignment: what malloc gives by itself, what the aligned functions give for every power of two to 1 GiB, and their odd corners.
+// Alignment: malloc's default, the aligned functions for every power of two up to 1 GiB, and their corner cases.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -42,14 +42,14 @@ TEST(Alignment, ReallocGivesSixteen) {
   free(block);
 }
 
-// Fills what may be used; of much, both ends. (glibc calls the whole rest of a mapping usable.)
+// Fills the usable bytes; of a large block, both ends. (glibc counts the whole rest of a mapping as usable.)
 void fill(void* block, int mark) {
   size_t usable = malloc_usable_size(block), piece = usable < 1 << 20 ? usable : 1 << 19;
   memset(block, mark, piece);
   memset(static_cast<char*>(block) + usable - piece, mark, piece);
 }
 
-// Every byte that may be used is written; neighbours of the same kind must not notice.
+// Every usable byte is written; neighbours of the same kind must not change.
 void expect_aligned(size_t alignment, size_t size) {
   SCOPED_TRACE(testing::Message() << "alignment " << alignment << " size " << size);
   void* blocks[3] = {};
@@ -111,7 +111,8 @@ TEST(Alignment, MemalignRoundsOddAlignmentsUp) {
   }
 }
 
-// glibc to 2.37: as memalign. From 2.38, and in the manual: refused by EINVAL. Either is a floor; a misaligned block is not.
+// glibc up to 2.37 behaves as memalign. From 2.38 on, as in the manual, it fails with EINVAL. Both are accepted; a
+// misaligned block is not.
 TEST(Alignment, AlignedAllocRoundsOddAlignmentsUpOrRefuses) {
   for (size_t alignment : {3, 24, 48, 100, 4097}) {
     size_t rounded = 1;

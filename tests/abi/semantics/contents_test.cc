@@ -1,4 +1,4 @@
-// Contents: blocks are distinct, wholly writable to their usable size, zero from calloc, and kept by realloc.
+// Contents: blocks are distinct, writable up to their usable size, zeroed by calloc, and preserved by realloc.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/mman.h>
@@ -59,7 +59,7 @@ TEST(Contents, UsableSizeIsWhollyOurs) {
 }
 
 TEST(Contents, BytesInUsableSizeSurviveRealloc) {
-  // The block is as large as usable_size says: growing to just that stays in place or copies all of it.
+  // The block is as large as malloc_usable_size reports: growing to that size stays in place or copies all of it.
   for (size_t size : {size_t{1}, size_t{20}, size_t{130}, size_t{1000}, size_t{5000}, size_t{70000}, size_t{2} << 20}) {
     auto block = opaque(static_cast<unsigned char*>(malloc(size)));
     size_t usable = malloc_usable_size(block);
@@ -72,7 +72,7 @@ TEST(Contents, BytesInUsableSizeSurviveRealloc) {
 
 bool is_zero(const unsigned char* bytes, size_t size) { return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0); }
 
-// All that malloc_usable_size says, as with glibc.
+// Checks all usable bytes; with glibc, too, they are zero.
 bool is_zero(unsigned char* block) { return is_zero(block, malloc_usable_size(block)); }
 
 void expect_zero_on_reuse(size_t size, size_t count, bool from_another_thread) {
@@ -80,7 +80,7 @@ void expect_zero_on_reuse(size_t size, size_t count, bool from_another_thread) {
   std::vector<unsigned char*> blocks;
   for (int round = 0; round < 3; round++) {
     for (size_t i = 0; i < count; i++) {
-      // A count and a size that both matter, as in calloc(n, sizeof(thing)).
+      // The count and the size are both larger than 1, as in calloc(n, sizeof(thing)).
       auto block = size % 8 == 0 ? calloc(size / 8, 8) : calloc(1, size);
       blocks.push_back(opaque(static_cast<unsigned char*>(block)));
       ASSERT_NE(block, nullptr);
@@ -126,7 +126,7 @@ TEST(Contents, CallocIsZeroToTheUsableSizeForEachSize) {
 }
 
 TEST(Contents, CallocIsZeroToTheUsableSizeForLargeSizes) {
-  // A few stay, so that other memory than the last block's comes back too.
+  // Some blocks stay live, so that memory other than the last block's is reused, too.
   std::mt19937 random(3);
   std::vector<unsigned char*> held;
   for (int i = 0; i < 3000; i++) {
@@ -152,7 +152,7 @@ TEST(Contents, CallocIsZeroOnMemoryFreedByAnotherThread) {
 }
 
 TEST(Contents, CallocIsZeroWhenSpansChangeTheirSize) {
-  // Dirty memory of one size comes back as another: split, joined, regrouped.
+  // Dirty memory of one size is reused for another: split, merged, regrouped.
   std::mt19937 random(2);
   std::vector<std::pair<unsigned char*, size_t>> held;
   for (int step = 0; step < 20000; step++) {
@@ -180,7 +180,7 @@ TEST(Contents, KeptByReallocForAllTransitions) {
     for (size_t to : sizes) {
       auto block = opaque(static_cast<unsigned char*>(malloc(from)));
       size_t kept = from < to ? from : to;
-      // All of small ones, the ends and a comb of large ones.
+      // Writes all of a small block; of a large one both ends and one byte in 509.
       size_t step = kept > 65536 ? 509 : 1;
       for (size_t i = 0; i < kept; i += step) block[i] = static_cast<unsigned char>(i * 131 + from);
       block[kept - 1] = 0x3c;
@@ -211,7 +211,7 @@ TEST(Contents, KeptByGrowthInSteps) {
   }
 }
 
-// Calls on parts of a block make several mappings of it, which a kernel may move one by one, or only some of them.
+// Calls on parts of a block split its mapping into several, which a kernel may move one by one, or only in part.
 TEST(Contents, KeptByGrowthOfABlockWithAdviceToItsParts) {
   constexpr size_t kPart = 64 << 10;
   for (size_t size = size_t{2} << 20; size <= size_t{16} << 20; size *= 2) {
@@ -234,7 +234,7 @@ TEST(Contents, KeptByGrowthOfABlockWithAdviceToItsParts) {
 }
 
 TEST(Contents, ReallocToZeroFrees) {
-  // glibc's documented choice: the block is freed and NULL returned, without an error.
+  // glibc's documented choice: the block is freed and NULL is returned, without an error.
   for (size_t size : {size_t{0}, size_t{10}, size_t{1000}, size_t{100000}, size_t{4} << 20}) {
     errno = 4242;
     void* block = opaque(malloc(size));

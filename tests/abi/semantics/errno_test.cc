@@ -1,4 +1,5 @@
-// errno: untouched by every success and by free; ENOMEM (or EINVAL) where a request is refused, and nothing else changed.
+// errno: unchanged by every success and by free; set to ENOMEM (or EINVAL) where a request is refused, with no other
+// effect.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -55,7 +56,7 @@ TEST(Errno, UntouchedByReallocInPlaceAndMoved) {
   EXPECT_EQ(errno, kMark);
 }
 
-// free of a large block makes a system call, which may fail and must not tell.
+// Freeing a large block makes a system call, which may fail and must not change errno.
 TEST(Errno, UntouchedByFreeOfManyLargeBlocks) {
   void* blocks[64];
   for (void*& block : blocks) block = opaque(malloc(3 << 20));
@@ -93,7 +94,7 @@ TEST(Errno, BeyondPtrdiffMaxIsRefused) {
   }
 }
 
-// Permitted by type, not by any machine: 2^63 − 1 and what no address space holds.
+// Sizes that the type allows but no machine provides: 2^63 − 1, and sizes beyond any address space.
 TEST(Errno, MoreThanTheAddressSpaceIsRefused) {
   for (size_t raw : {static_cast<size_t>(PTRDIFF_MAX), static_cast<size_t>(PTRDIFF_MAX) - 4096, size_t{1} << 62, size_t{1} << 48}) {
     SCOPED_TRACE(raw);

@@ -1,12 +1,12 @@
-// Says "ready". Uses CPU time, two thirds of it in burn_two and one third in burn_one, and does what its argument says:
+// Prints "ready". Uses CPU time, two thirds of it in burn_two and one third in burn_one, as its argument says:
 //   for SECONDS   of CPU time in the main thread, then ends
 //   threads N     threads one after the other, each of 60 ms
-//   fork SECONDS  a child of fork that uses so much, asks for memory meanwhile and ends by exit, then 0.2 s
-//   leave SECONDS the same, but it ends by _exit
-//   bare          a child that a bare system call makes, and that ends by exit at once; then 0.2 s
+//   fork SECONDS  a forked child uses this much, allocates meanwhile and ends by exit, then 0.2 s
+//   leave SECONDS the same, but the child ends by _exit
+//   bare          a child made by a bare system call, which ends by exit at once; then 0.2 s
 //   exec          0.1 s, then itself with "for 0.2"
-//   handler       handles SIGPROF itself, then runs for ever
-//   kernel        has memory taken and given back by the kernel, for ever
+//   handler       handles SIGPROF itself, then runs forever
+//   kernel        has the kernel map and unmap memory, forever
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -55,7 +55,7 @@ void burn(double seconds) {
   }
 }
 
-// A thread that asks for memory is met at once.
+// The profiler notices a thread that allocates at once.
 void* volatile block;
 void burn_in_a_thread() {
   block = malloc(10);

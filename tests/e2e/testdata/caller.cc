@@ -1,5 +1,5 @@
-// Has the allocator make known calls into the kernel, from functions with known names, as it is told on standard input or
-// by its arguments.
+// Makes the allocator issue known system calls, from functions with known names, as commanded on standard input or by
+// its arguments.
 #include <malloc.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -16,7 +16,7 @@ static char* blocks[kBlocks];
 static char* volatile weight;  // never touched
 #define KNOWN extern "C" __attribute__((noinline)) void
 
-// One mmap and one munmap: more than is kept for the next block, since `weight` outweighs it.
+// One mmap and one munmap: the block is larger than the cache keeps, since `weight` outweighs it.
 KNOWN take_huge() {
   char* block = static_cast<char*>(malloc(size_t{100} << 20));
   *static_cast<volatile char*>(block) = 1;
@@ -24,7 +24,7 @@ KNOWN take_huge() {
   asm volatile("");
 }
 
-// Half as many holes as blocks, each between two blocks in use: a madvise each.
+// Half as many holes as blocks, each between two live blocks: one madvise each.
 KNOWN give_back_holes() {
   for (char*& block : blocks) {
     block = static_cast<char*>(malloc(kBytes));
@@ -36,7 +36,7 @@ KNOWN give_back_holes() {
   asm volatile("");
 }
 
-// A child that does nothing but end, with its exit handlers.
+// A child that only exits, with its exit handlers.
 static void fork_and_wait() {
   pid_t child = fork();
   if (child == 0) exit(0);

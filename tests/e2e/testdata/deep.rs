@@ -19,7 +19,7 @@ impl Walker<'_> {
             bottom(self.blocks);
             return 0;
         }
-        // What follows the call keeps it from becoming a jump.
+        // The code after the call keeps it from becoming a jump.
         std::hint::black_box(self.descend(depth - 1)) + 1
     }
 }

@@ -1,8 +1,8 @@
-// Does what its arguments say, one after the other, and exits: for the ways in which profiles are written by themselves.
+// Executes its arguments, one after the other, and exits: for the ways in which profiles are written automatically.
 //   keep:N, free: words.h                                              churn:N  allocates and frees N MiB
-//   sleep:MS   sleeps, doing nothing                                   fail     asks for more than there is; must get null
-//   await:N    waits until there are N profiles in its folder          signal:N sends itself a signal
-//   until:N    churn:1 until there is a profile of this number in its folder, or has been
+//   sleep:MS   sleeps, doing nothing                                   fail     requests too much memory; must get null
+//   await:N    waits until there are N profiles in its directory       signal:N sends itself a signal
+//   until:N    churn:1 until a profile of this number exists in its directory, or has existed
 //   fork:N     has a child do churn:N and exit, waits for it           exec:N   has a child start this program with churn:N
 #include <fcntl.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ extern "C" __attribute__((noinline)) void churn(size_t mib) {
   }
 }
 
-// How many profiles there are, or the largest of their numbers. Not readdir, which allocates.
+// The number of profiles, or the largest of their numbers. Not readdir, which allocates.
 static size_t profiles(bool by_number = false) {
   struct Entry {
     uint64_t inode, offset;

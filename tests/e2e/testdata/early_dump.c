@@ -1,4 +1,4 @@
-// A library whose constructor, which runs before the allocator's own, allocates until $PREFIX.PID.0.i0.heap is there.
+// A library whose constructor, which runs before the allocator's own, allocates until $PREFIX.PID.0.i0.heap exists.
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Starts and ends Python several times, and allocates and burns time before, between and after.
+// Starts and ends Python several times, and allocates and uses CPU time before, between and after.
 #include <Python.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 
   frames.py hold            holds, prints "ready" and waits for its standard input to end
   frames.py burn SECONDS    burns CPU time, two parts in burn_two for each one in burn_one
-  frames.py stress SECONDS  does what frames must survive: threads, exceptions, recursion, code that comes and goes
-  frames.py late            leaves threads behind that work while Python is taken down
+  frames.py stress SECONDS  difficult cases for the frame walk: threads, exceptions, recursion, short-lived code
+  frames.py late            leaves threads behind that work while Python is finalised
 """
 import sys
 import threading
@@ -54,7 +54,7 @@ def in_thread():
 
 def from_text():
     space = {"kept": kept}
-    # Its code object is gone before the profile is taken.
+    # Its code object is freed before the profile is taken.
     exec(compile("def made_up():\n\n    kept.append(bytearray(96 << 10))\nmade_up()\n", "made_up.py", "exec"), space)
 
 
@@ -93,7 +93,7 @@ def burn_one_more(n):
 def burn(seconds):
     end = time.process_time() + seconds
     while time.process_time() < end:
-        # Long enough not to go in step with the kernel's ticks.
+        # Long enough not to be in step with the kernel's ticks.
         burn_two(100000)
         burn_one(100000)
 

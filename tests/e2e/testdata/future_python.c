@@ -1,4 +1,4 @@
-// What a CPython shows of itself whose version is not known yet.
+// The symbols of a CPython whose version is not known yet.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-// Programs of known truth for the kinds of profiles that are more than who allocated what: heap_kinds WAY runs until standard input
-// ends. Each function that is to be named is one of its own.
+// Programs of known truth for the profile kinds that show more than allocations: heap_kinds WAY runs until standard
+// input ends. Each function that a test names is a separate function.
 #include <seemalloc/seemalloc.h>
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 static constexpr size_t kMiB = 1 << 20;
 
-// The calls are not the last ones of their functions, which the compiler would turn into jumps.
+// The calls are not the last ones of their functions: the compiler would turn those into jumps.
 template <typename T>
 static T* keep(T* p) {
   asm volatile("" : "+r"(p) : : "memory");
@@ -32,7 +32,7 @@ static void rest() {
   }
 }
 
-// ---- pinned: blocks of one size. A table fills its spans. Of what came later one block in a hundred stays. ----
+// ---- pinned: blocks of one size. A table fills its spans. Of the later blocks one in a hundred stays. ----
 
 KNOWN char* fill_table() { return keep(static_cast<char*>(malloc(160))); }
 KNOWN char* serve_request() { return keep(static_cast<char*>(malloc(160))); }
@@ -53,7 +53,7 @@ static void pinned() {
   rest();
 }
 
-// ---- grown: 64 MiB in small blocks, one block of 96 MiB, and blocks for which others have left room ----
+// ---- grown: 64 MiB in small blocks, one block of 96 MiB, and blocks that fit into memory that others have freed ----
 
 KNOWN char* load_index() { return keep(static_cast<char*>(malloc(1024))); }
 KNOWN char* map_table() { return keep(static_cast<char*>(malloc(96 * kMiB))); }
@@ -68,7 +68,7 @@ static void grown() {
   rest();
 }
 
-// ---- arena: a program with an arena of its own, which reports its blocks if there is anybody to hear of them ----
+// ---- arena: a program with its own arena, which reports its blocks if the library is loaded ----
 
 class Arena {
  public:

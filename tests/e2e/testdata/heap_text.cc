@@ -1,5 +1,5 @@
-// heap_text PREFIX: holds 2,000 blocks of 1 KiB, ten of them from deep in a recursion; has gperftools' heap profiler write PREFIX.0001.heap,
-// and jemalloc's prof.dump PREFIX.jemalloc.
+// heap_text PREFIX: holds 2,000 blocks of 1 KiB, ten of them allocated deep in a recursion; has gperftools' heap
+// profiler write PREFIX.0001.heap, and jemalloc's prof.dump PREFIX.jemalloc.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -1,4 +1,4 @@
-// Calls malloc from code that it makes at run time, and keeps perf's list of it, as a compiler for scripts does.
+// Calls malloc from code generated at run time, and writes perf's list of that code, as a JIT compiler does.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

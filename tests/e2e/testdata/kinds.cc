@@ -1,6 +1,6 @@
-// Does in functions with known names what each kind of profile is there to show, says so, and then does what it is told.
+// Allocates in functions with known names for each kind of profile, prints "ready", and then obeys commands.
 //
-// All sizes but those of short_lived are size classes, so that the exact sums are those of the allocator.
+// All sizes except those of short_lived are class sizes, so that the exact sums are those of the allocator.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-// Keeps the compiler from taking an allocation away.
+// Keeps the compiler from removing an allocation.
 static void touch(void* block) {
   *static_cast<volatile char*>(block) = 1;
   asm volatile("" ::"r"(block) : "memory");
@@ -19,7 +19,7 @@ static void touch(void* block) {
 static void* kept[1 << 20];
 static int count;
 
-// No function: malloc's caller is who is to be shown.
+// A macro, not a function: the profile must show malloc's caller.
 #define MADE(bytes)             \
   ({                            \
     void* fresh = malloc(bytes); \
@@ -31,7 +31,7 @@ KNOWN held(int n) {
   for (int i = 0; i < n; i++) kept[count++] = MADE(1024);
 }
 
-// The high-water mark is in here.
+// The high-water mark is in this function.
 KNOWN spike(int n) {
   int before = count;
   for (int i = 0; i < n; i++) kept[count++] = MADE(4096);

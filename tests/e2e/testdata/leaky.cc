@@ -1,6 +1,6 @@
-// Allocates known amounts in functions with known names, says so, and then does what it is told on standard input.
+// Allocates known amounts in functions with known names, prints "ready", and then obeys commands on standard input.
 //
-// All sizes are size classes, so that the exact sums are those of the allocator.
+// All sizes are class sizes, so that the exact sums are those of the allocator.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-// Keeps the compiler from taking an allocation away.
+// Keeps the compiler from removing an allocation.
 static void touch(void* block) {
   *static_cast<volatile char*>(block) = 1;
   asm volatile("" ::"r"(block) : "memory");

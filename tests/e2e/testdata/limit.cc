@@ -1,4 +1,4 @@
-// Reaches heap_limit in each way that a program can, and says what came of it.
+// Reaches heap_limit in each way that a program can, and prints the results.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ void release() {
 
 }  // namespace
 
-// Takes blocks until there are no more; returns their bytes.
+// Allocates blocks until malloc fails; returns their bytes.
 extern "C" __attribute__((noinline)) size_t grow(size_t each) {
   size_t bytes = 0;
   while (Block* block = static_cast<Block*>(malloc(each))) {

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   int (*run)(const char*) = (int (*)(const char*))dlsym(python, "PyRun_SimpleString");
   start(0);
   run("kept = []\ndef within():\n  kept.append(bytearray(100000))\n");
-  // Whoever looks for it has time to.
+  // Gives the library time to notice it.
   for (int i = 0; i < 50; i++) {
     usleep(40000);
     run("within()\n");

@@ -1,11 +1,12 @@
-// Allocates by a plan and says what is true of it: for tests that compare what the commands show.
+// Allocates by a plan and reports the truth about it: for tests that compare the figures of the commands.
 //
 //   planned STEP...   a step is place,size,count,written,keep[,thread]
 //
-// Each step has its place (a function planned_0 to planned_7) allocate `count` blocks of `size` bytes and write the first `written` bytes of each
-// (-1: all), then frees all but each `keep`-th (0: all). A step "thread" does so in a thread of its own, which stays. Then "ready" is
-// printed, and the truth with each line that is read, up to "done": of each place, and of what else is alive, the blocks, the bytes that were requested and
-// allocated, and those on resident pages. Books of its own are in memory that malloc does not know.
+// Each step has its place (a function planned_0 to planned_7) allocate `count` blocks of `size` bytes and write the first `written`
+// bytes of each (-1: all), then frees all but each `keep`-th (0: all). A step "thread" does this in a separate thread, which stays.
+// Then "ready" is printed, and the truth with each line that is read, up to "done": of each place, and of the other live blocks, the
+// number of blocks, the bytes that were requested and allocated, and the bytes on resident pages. Its own records are in memory that
+// malloc does not know.
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -47,7 +48,7 @@ size_t kept_count;
 void** step_blocks;
 size_t page_bytes;
 
-// Bytes of the range that are on resident pages.
+// The bytes of the range that are on resident pages.
 size_t resident(const char* block, size_t bytes) {
   size_t sum = 0;
   const char *end = block + bytes, *at = block;
@@ -113,7 +114,7 @@ void* map(size_t bytes) {
   return memory;
 }
 
-// Not by the size that the walk over all blocks gives: that is one of the library's figures.
+// Ignores the size that the walk over all blocks reports: that is one of the library's figures.
 void add_block(void* sums, void* block, size_t) {
   Sums& s = *static_cast<Sums*>(sums);
   size_t bytes = malloc_usable_size(block);
@@ -138,7 +139,7 @@ void tell() {
     place.requested += kept[i].size;
     add_block(&place, kept[i].block, 0);
   }
-  // What else is alive: the start-up's, threads' own.
+  // The other live blocks: those of the start-up, and of threads.
   if (seemalloc_for_each_block(add_block, &others) != 0) abort();
   for (int i = 0; i < kPlaces; i++) {
     char name[16];

@@ -1,8 +1,8 @@
-// Does what its arguments say, one after the other: for what settings of the allocator do to memory.
+// Executes its arguments, one after the other: for the effects of allocator settings on memory.
 //   keep:N, free: words.h
-//   sleep:MS   until so much time has passed, whatever signals come                   resident  prints the MiB that are resident
-//   blocks:N   prints how many blocks of 1 MiB it gets, at most N
-//   caches:N   N threads that each free 8 blocks of 256 KiB and stay; says "ready", then until standard input ends
+//   sleep:MS   until this much time has passed, whatever signals arrive               resident  prints the resident MiB
+//   blocks:N   prints the number of blocks of 1 MiB it gets, at most N
+//   caches:N   N threads that each free 8 blocks of 256 KiB and stay; prints "ready", then waits until standard input ends
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Programs that are ill in one way each, for `seemalloc doctor`: sick WAY runs until standard input ends. Each function that
-// is to be named is one of its own.
+// Programs with one problem each, for `seemalloc doctor`: sick WAY runs until standard input ends. Each function that a
+// test names is a separate function.
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
@@ -21,7 +21,7 @@
 static constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
 static std::atomic<bool> ended{false};
 
-// The calls are not the last ones of their functions, which the compiler would turn into jumps.
+// The calls are not the last ones of their functions: the compiler would turn those into jumps.
 template <typename T>
 static T* keep(T* p) {
   asm volatile("" : "+r"(p) : : "memory");
@@ -48,7 +48,7 @@ static void rest() {
   while (!over()) usleep(20000);
 }
 
-// ---- storm: 32 MiB are taken, touched and freed, again and again ----
+// ---- storm: 32 MiB are allocated, touched and freed, again and again ----
 
 KNOWN char* receive_buffer() { return keep(static_cast<char*>(malloc(256 * kKiB))); }
 
@@ -66,7 +66,7 @@ static void storm() {
   }
 }
 
-// ---- trims: the same, and after each time the program has all given back ----
+// ---- trims: the same, and each time the program calls malloc_trim ----
 
 static void trims() {
   ready();
@@ -104,7 +104,7 @@ static void fragments() {
   rest();
 }
 
-// ---- scatters: the same in 62 sizes, of which none has much ----
+// ---- scatters: the same in 62 sizes, none of which has much ----
 
 static void scatters() {
   std::vector<char*> sessions(400 * kKiB);
@@ -165,7 +165,7 @@ static void use_all_sizes() {
     std::vector<char*> blocks(kEach / size);
     for (char*& block : blocks) memset(block = static_cast<char*>(malloc(size)), 1, size);
     for (char* block : blocks) free(block);
-    free(keep(static_cast<char*>(malloc(size))));  // its list is as long as can be
+    free(keep(static_cast<char*>(malloc(size))));  // the thread's free list has its maximum length
   }
 }
 
@@ -185,7 +185,7 @@ static void hoards() {
   for (std::thread& thread : threads) thread.join();
 }
 
-// ---- bloat: sparse memory that the program itself has asked huge pages for ----
+// ---- bloat: sparse memory for which the program itself has requested huge pages ----
 
 static void bloat() {
   constexpr size_t kBytes = 96 * kKiB, kHuge = 2 * kMiB, kKept = 20;
@@ -208,7 +208,7 @@ static void bloat() {
   rest();
 }
 
-// ---- copies: text that grows by little and little ----
+// ---- copies: text that grows in small steps ----
 
 KNOWN char* append_line(char* text, size_t bytes) { return keep(static_cast<char*>(realloc(text, bytes))); }
 
@@ -236,7 +236,7 @@ static void aligned() {
   rest();
 }
 
-// ---- limit: the caller has put it into a memory cgroup of 128 MiB ----
+// ---- limit: the caller has put the process into a memory cgroup of 128 MiB ----
 
 KNOWN char* load_table() { return keep(static_cast<char*>(malloc(kMiB))); }
 
@@ -245,7 +245,7 @@ static void limit() {
   rest();
 }
 
-// ---- drops: no more address space for records, but blocks to be had again; sample:1 ----
+// ---- drops: no address space is left for records, but free blocks exist; sample:1 ----
 
 static void drops() {
   constexpr size_t kCount = 400000;
@@ -263,10 +263,10 @@ static void drops() {
   rlimit tight = now;
   tight.rlim_cur = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
   setrlimit(RLIMIT_AS, &tight);
-  // Every second one, so that no address space comes free with them, which records could have.
+  // Every second block, so that freeing them releases no address space that records could use.
   for (size_t i = 0; i < kCount; i += 2) free(blocks[i]);
   for (size_t i = 0; i < kCount; i += 2) blocks[i] = static_cast<char*>(malloc(256));
-  setrlimit(RLIMIT_AS, &now);  // the answers to the tool have room
+  setrlimit(RLIMIT_AS, &now);  // so that the answers to the tool have memory
   rest();
 }
 
@@ -280,12 +280,12 @@ static void splits() {
   size_t pages = limit / 10 * 9, page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   char* area = static_cast<char*>(mmap(nullptr, pages * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   for (size_t i = 0; i < pages; i += 2) mprotect(area + i * page, page, PROT_READ);
-  // The helper thread comes with the heap.
+  // The helper thread starts when the heap grows.
   for (int i = 0; i < 20; i++) memset(load_table(), 1, kMiB);
   rest();
 }
 
-// ---- clean: what programs do ----
+// ---- clean: what ordinary programs do ----
 
 static void clean() {
   std::vector<std::string> words(100000);
@@ -310,7 +310,7 @@ static void clean() {
   helper.join();
 }
 
-// ---- grows: tables that fill up, by vectors and strings that grow, and are dropped ----
+// ---- grows: tables that fill up, with vectors and strings that grow, and are dropped ----
 
 static void grows() {
   ready();
@@ -321,7 +321,7 @@ static void grows() {
   }
 }
 
-// ---- workers: each makes messages for the next one and frees those of the one before ----
+// ---- workers: each makes messages for the next one and frees those of the previous one ----
 
 static void workers() {
   constexpr int kWorkers = 4, kMessages = 512;

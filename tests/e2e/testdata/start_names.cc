@@ -1,5 +1,5 @@
-// start_names: with -DLIBRARY a library whose constructor asks mallctl for what the options were at the start, and turns sampling off;
-// without it a program linked with that library, which asks again. A line each.
+// start_names: with -DLIBRARY a library whose constructor asks mallctl for the options at the start, and turns sampling
+// off; without it a program linked with that library, which asks again. Prints a line each.
 #include <cstdio>
 
 extern "C" __attribute__((weak)) int mallctl(const char* name, void* old, size_t* old_bytes, void* fresh, size_t fresh_bytes);

@@ -1,7 +1,7 @@
-// Threads with names that hold known amounts, say so, and then use CPU time as they are told.
+// Threads with names that hold known amounts, print "ready", and then use CPU time as commanded.
 //
-// alpha holds 500 blocks in hold() and 100 in hold_apart(), beta 250 in hold(), gone, which has ended, 80; main 50. "b": alpha uses 0.6 s in
-// burn(), beta 0.3 s.
+// alpha holds 500 blocks in hold() and 100 in hold_apart(), beta 250 in hold(), gone, which has ended, 80; main 50.
+// "b": alpha uses 0.6 s in burn(), beta 0.3 s.
 #include <pthread.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
-// Loads two libraries in turns, at the same place where the system does so, allocates in each and unloads it; with BURN_MS in the
-// environment it uses the processor in the first for so long, and in the other for a third of that.
+// Loads two libraries in turns, at the same addresses where the system does so, allocates in each and unloads it; with BURN_MS in
+// the environment it uses the processor for this long in the first, and for a third of it in the other.
 //   unload LIBRARY LIBRARY ROUNDS [exit]
 #include <dlfcn.h>
 #include <stddef.h>

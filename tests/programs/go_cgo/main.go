@@ -1,4 +1,4 @@
-// Go hands C memory from goroutine to goroutine, so blocks are freed by other threads than the ones that asked for them;
+// C memory is passed from goroutine to goroutine, so blocks are freed by threads other than those that allocated them;
 // locked threads end with their goroutine, so threads come and go as well.
 package main
 

@@ -1,4 +1,4 @@
-// Drives the parts of a JVM that allocate with malloc, and checks what comes back.
+// Exercises the parts of a JVM that allocate with malloc, and checks the results.
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Arrays;

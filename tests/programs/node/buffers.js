@@ -1,4 +1,5 @@
-// Allocates a lot outside V8's heap and checks every byte of it: unpooled buffers, zlib's state, isolates of workers.
+// Allocates much memory outside V8's heap and checks every byte of it: unpooled buffers, zlib's state, isolates of
+// workers.
 'use strict';
 const zlib = require('zlib');
 const { Worker, isMainThread, parentPort, workerData } = require('worker_threads');
@@ -7,7 +8,7 @@ function sumOfBuffers(from, to) {
   const kept = [];
   let sum = 0;
   for (let i = from; i < to; i++) {
-    // Not from Node's pool: each one is a malloc of its own.
+    // Not from Node's pool: each buffer is a malloc of its own.
     const buffer = Buffer.allocUnsafeSlow(8 + (i * 37) % 5000);
     buffer.writeDoubleLE(i, 0);
     buffer.fill(i & 255, 8);
