@@ -1,16 +1,16 @@
 // libpin.so: gives each thread of a benchmark a CPU of its own, from the first pthread_create on.
 //
-// Left to itself the scheduler sometimes keeps two threads of a workload on one CPU for a while, and a run with two threads
-// takes one of two times at random. Preloaded before the allocator, because some wrap what a thread runs into a function of
-// their own (rule 3 could not tell). Threads: any may create threads.
+// Without pinning the scheduler sometimes keeps two threads of a workload on one CPU for a while, so that a run with two threads
+// takes one of two times at random. Preloaded before the allocator, because some allocators wrap a thread's function into one of
+// their own (rule 3 could not recognise it). Threads: any may create threads.
 //
-// 1. The thread that creates the first one is pinned to the first of the CPUs that the process may use, and not counted:
-//    most wait from then on. The first one gets the second CPU.
-// 2. Each further one gets the CPU with the fewest threads that live; among equals that of its creator, which often ends or
-//    waits, or the next in turn if its creator is not counted. Plain turns would gather threads that follow each other.
-// 3. Threads that the allocator starts for itself (what they run lies in the library that malloc is from) are not pinned
-//    and not counted: they may run on any of the process's CPUs.
-// 4. Nothing here allocates: what is measured is the program's own use of malloc.
+// 1. The thread that creates the first thread is pinned to the first of the CPUs that the process may use, and is not counted:
+//    most such threads only wait from then on. The first created thread gets the second CPU.
+// 2. Each further thread gets the CPU with the fewest live threads; on a tie, its creator's CPU, since the creator often ends or
+//    waits, or the next CPU in turn if its creator is not counted. Plain round-robin would put successive threads together.
+// 3. Threads that the allocator starts itself (their function is in the library that defines malloc) are not pinned and not
+//    counted: they may run on any of the process's CPUs.
+// 4. Nothing here allocates: the program's own use of malloc is measured.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ typedef int create_function(pthread_t*, const pthread_attr_t*, void* (*)(void*),
 
 enum { kNowhere = -1, kStarts = 1024 };
 
-// What a new thread is to do, from its creation until it has read it.
+// The instructions for a new thread, from its creation until it has read them.
 struct start {
   _Atomic int taken;
   void* (*routine)(void*);
@@ -42,7 +42,7 @@ static int living[CPU_SETSIZE];  // threads at each place; under the lock
 static int next_place;           // under the lock
 static __thread int own_place = kNowhere;
 
-// dladdr() would go through all symbols of the library, for each thread.
+// dladdr() would search all symbols of the library, for each thread.
 static struct link_map* library_of(const void* code) {
   struct dl_find_object found;
   return _dl_find_object((void*)code, &found) == 0 ? found.dlfo_link_map : NULL;
@@ -103,7 +103,7 @@ static void* begin(void* argument) {
   own_place = start->place;
   atomic_store_explicit(&start->taken, 0, memory_order_release);  // pairs with take_start
   run_at(own_place);
-  pthread_cleanup_push(leave_place, NULL);  // it may also leave by pthread_exit
+  pthread_cleanup_push(leave_place, NULL);  // the thread may also end by pthread_exit
   result = routine(its_argument);
   pthread_cleanup_pop(1);
   return result;
@@ -117,7 +117,7 @@ static struct start* take_start(void) {
         return &starts[i];
       }
     }
-    sched_yield();  // 1024 threads have been created and have not run yet
+    sched_yield();  // 1024 threads have been created but have not run yet
   }
 }
 

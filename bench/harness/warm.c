@@ -1,8 +1,8 @@
-// warm MIB: touches so much memory and ends. The runner (bench/run) calls it before each run.
+// warm MIB: touches this much memory and ends. The runner (bench/run) calls it before each run.
 //
-// A virtual machine's host may take back the memory that its guest does not use (free page reporting, two seconds after it was
-// freed), and a fault in such a page then takes several times as long. Without this the run after a pause, and that with the
-// largest heap, pay for it.
+// A virtual machine's host may reclaim memory that its guest does not use (free page reporting, two seconds after it
+// was freed), and a page fault there then takes several times as long. Without this program, the run after a pause, and
+// the run with the largest heap, would pay for it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ int main(int count, char** arguments) {
     perror("warm: mmap");
     return 1;
   }
-  madvise(memory, bytes, MADV_NOHUGEPAGE);  // the small pages that the others get
+  madvise(memory, bytes, MADV_NOHUGEPAGE);  // the small pages that the measured runs get
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   for (size_t offset = 0; offset < bytes; offset += page) memory[offset] = 1;
   return 0;

@@ -1,9 +1,9 @@
-// calls: what single calls of the malloc family cost in a tight loop, by Google Benchmark.
+// calls: the cost of single calls of the malloc family in a tight loop, by Google Benchmark.
 //
 //   LD_PRELOAD=… build/release/bench/micro/calls --benchmark_filter=pair
 //
-// Stands for nothing but itself: everything is in the cache and every branch is predicted. For finding out which path got
-// slower, not for comparing allocators (bench/workloads, bench/programs). Linked with no allocator; LD_PRELOAD chooses.
+// Not representative of programs: everything is in the cache and every branch is predicted. Use it to find out which path got
+// slower, not to compare allocators (bench/workloads, bench/programs). Linked with no allocator; LD_PRELOAD selects one.
 // Names: OPERATION/BYTES or OPERATION/BLOCKS/BYTES. A batch's time is that of the whole batch; items_per_second counts its
 // blocks.
 #include <benchmark/benchmark.h>
@@ -125,7 +125,7 @@ void realloc_doubling(benchmark::State& state) {
 }
 BENCHMARK(realloc_doubling)->Arg(1 << 10)->Arg(64 << 10)->Arg(4 << 20);
 
-// ---- batches: allocate them all, then free them all ----
+// ---- batches: allocate all blocks, then free all of them ----
 
 enum class Order { kFirstToLast, kLastToFirst, kShuffled };
 

@@ -1,12 +1,12 @@
-// unwind: what it costs to take a call stack of functions without frame pointers: ours, libgcc's and libunwind's.
+// unwind: the cost of capturing a call stack of functions without frame pointers, with seemalloc's, libgcc's and libunwind's unwinder.
 //
 //   build/release/bench/micro/unwind --benchmark_filter=/20
 //
-// Names: WHO_WHICH/FRAMES. `same`: the same stack each time, as a sampled loop has it; everything is in the caches and every
-// branch is predicted. `other`: each time another one, of random functions out of 64 with frames of eight kinds, warm all the
-// same; its time less that of `calls` (the calls without a capture) is what a walk costs a program with many stacks.
-// FRAMES is the number of frames that a capture finds, those of the runner and of the C library's start included.
-// libunwind is taken from the system when it is there (libunwind.so.8; no headers needed).
+// Names: UNWINDER_STACK/FRAMES. `same`: the same stack each time, as in a sampled loop; everything is in the caches and every
+// branch is predicted. `other`: another stack each time, of random functions out of 64 with frames of eight kinds, also warm;
+// its time minus that of `calls` (the calls without a capture) is the cost of a walk in a program with many stacks.
+// FRAMES is the number of frames that a capture finds, including those of the runner and of the C library's start.
+// libunwind is taken from the system if it is installed (libunwind.so.8; no headers needed).
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <ucontext.h>
@@ -29,7 +29,7 @@ using seemalloc::profile::kMaxStackDepth;
 
 #define NOINLINE __attribute__((noipa))
 
-// ---- the unwinders: each gives the number of frames that it found ----
+// ---- the unwinders: each returns the number of frames that it found ----
 
 int ours() {
   static thread_local Stack stack;
@@ -96,7 +96,7 @@ void go_on(Descent& descent) {
   functions[descent.random >> 26](descent);
 }
 
-// The kind of frame is in the low bits: which registers are saved, and how many bytes are in it.
+// The low bits select the kind of frame: which registers are saved, and how many bytes it has.
 template <unsigned kNumber>
 NOINLINE void function(Descent& descent) {
   if constexpr ((kNumber & 1) != 0) __asm__ volatile("" ::: "rbx", "r12");
@@ -136,11 +136,11 @@ NOINLINE void capture_once(void* argument) {
   run->frames = run->unwinder();
 }
 
-// How many levels of ours make a stack of so many frames under the runner.
+// The number of levels that gives a stack of `frames` frames under the runner.
 NOINLINE int levels_for(benchmark::State& state, int frames) {
   Run run{&state, ours, 0};
   descend(0, 1, capture_once, &run);
-  return frames - run.frames + 1;  // this function is no part of it later
+  return frames - run.frames + 1;  // this function is not on the stack later
 }
 
 void finish(benchmark::State& state, const Run& run) {
@@ -188,7 +188,7 @@ void from_registers(benchmark::State& state) {
 }
 BENCHMARK(from_registers)->Arg(20);
 
-// A frame whose rule is in no cache: the module, the search in .eh_frame_hdr, the entry and its program.
+// A frame whose rule is in no cache: finding the module, the search in .eh_frame_hdr, the entry and its program.
 void row_from_tables(benchmark::State& state) {
   size_t i = 0;
   for (auto _ : state) {

@@ -1,7 +1,7 @@
-// heap [STACKS] [MIB]: holds MIB MiB, allocated by STACKS different stacks, and then allocates and frees without end. Each second it
-// prints how many blocks it has allocated in it, so that one sees whether being looked at costs it anything.
+// heap [STACKS] [MIB]: holds MIB MiB, allocated by STACKS different stacks, and then allocates and frees without end.
+// Each second it prints how many blocks it has allocated in that second, so that the cost of live profiling is visible.
 //
-// Stands for: a large program whose memory is looked at live.
+// Stands for: a large program that is profiled live.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -1,10 +1,10 @@
-// The Node row's program (node.py): what of Node comes to malloc: buffers outside V8's heap, zlib's state, long strings on
-// their way in and out, worker threads with heaps of their own. Prints a line per part.
+// The Node row's program (node.py): the parts of Node that use malloc: buffers outside V8's heap, zlib's state, long
+// strings on input and output, worker threads with heaps of their own. Prints a line per part.
 'use strict';
 const zlib = require('zlib');
 const { Worker, isMainThread, parentPort, workerData } = require('worker_threads');
 
-// Unpooled buffers, a few thousand of them alive, thrown away in lots.
+// Unpooled buffers, a few thousand of them live, dropped in batches.
 function buffers(count) {
   const kept = [];
   let sum = 0;

@@ -1,7 +1,7 @@
--- sysbench script: joins of which a few rows are picked by ORDER BY RAND(), as pages with "you may also like" do.
+-- sysbench script: joins with a few rows picked by ORDER BY RAND(), as for pages with "you may also like".
 --
--- Each statement sorts hundreds of rows with texts in memory: sort buffers and temporary tables come and go in every
--- connection's thread. On such statements people have seen one allocator take ten times as long as another.
+-- Each statement sorts hundreds of rows with texts in memory: sort buffers and temporary tables are allocated and freed
+-- in every connection's thread. On such statements one allocator was reported to take ten times as long as another.
 
 sysbench.cmdline.options = {
    rows = {"Rows of the larger table", 4000},

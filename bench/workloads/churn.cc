@@ -1,9 +1,9 @@
-// churn [THREADS] [LIVE_MB] [TOTAL_GB] [SECONDS]: each thread keeps its share of LIVE_MB alive and replaces blocks of 256 bytes to 4 MiB
-// until TOTAL_GB have been allocated, and freed, by all together. Each page of each block is written to. With SECONDS it pauses in
-// between, so that it takes at least as long: what works by the clock has time to work.
+// churn [THREADS] [LIVE_MB] [TOTAL_GB] [SECONDS]: each thread keeps its share of LIVE_MB live and replaces blocks of
+// 256 bytes to 4 MiB until all threads together have allocated, and freed, TOTAL_GB. Each page of each block is written
+// to. With SECONDS it pauses in between, so that it takes at least this long: time-based mechanisms get time to work.
 //
-// Stands for: everything that allocates for as long as it runs: what is resident, how often the kernel must bring pages and
-// how many mappings there are depends on what is alive, not on what has passed through.
+// Stands for: every program that allocates for as long as it runs: resident memory, page faults and the number of
+// mappings must depend on the live data, not on the amount ever allocated.
 #include <atomic>
 #include <chrono>
 #include <thread>

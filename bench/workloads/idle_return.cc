@@ -1,10 +1,11 @@
-// idle_return [SECONDS] [OBJECTS] [KEPT_OF] [LEAST] [MOST]: allocates OBJECTS of LEAST to MOST bytes (16 to 1,015), writes to all of
-// each, frees all but each KEPT_OFth, and is silent for SECONDS: no malloc, no free. Then ten mallocs and frees, as an idle program makes
-// now and then.
+// idle_return [SECONDS] [OBJECTS] [KEPT_OF] [LEAST] [MOST]: allocates OBJECTS of LEAST to MOST bytes (16 to 1,015),
+// writes all bytes of each, frees all but each KEPT_OFth, and is idle for SECONDS: no malloc, no free. Then ten mallocs
+// and frees, as an idle program makes occasionally.
 //
-// Stands for: a server after its load peak. What it does not need must go back without anybody asking, although survivors
-// lie between the dead. Printed, in KiB: rss_full_kib with all alive, rss_freed_kib, rss_after_kib after the silence,
-// rss_stirred_kib after the ten; dead_kib and live_kib (what was asked for), returned_percent (of the dead; by the silence).
+// Stands for: a server after its load peak. Memory that it does not need must be returned automatically, although live
+// blocks are between the freed ones. Prints, in KiB: rss_full_kib with all blocks live, rss_freed_kib, rss_after_kib
+// after the idle time, rss_stirred_kib after the ten calls; dead_kib and live_kib (requested sizes), returned_percent
+// (of the dead bytes, during the idle time).
 #include <vector>
 
 #include "timeline.h"

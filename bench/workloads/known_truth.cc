@@ -1,8 +1,9 @@
-// known_truth [MB] [PROFILE]: eight functions hold known shares of MB, 5 % to 30 %, in blocks of one size each. When all of it is
-// held, a heap profile is written to PROFILE; printed are lines "truth FUNCTION BYTES BLOCK_BYTES", by what each block takes.
+// known_truth [MB] [PROFILE]: eight functions hold known shares of MB, 5 % to 30 %, in blocks of one size each. When
+// all blocks are allocated, a heap profile is written to PROFILE; prints lines "truth FUNCTION BYTES BLOCK_BYTES" with
+// allocated sizes.
 //
-// Stands for: the question of how right a profile is. What a function holds is known to the byte here, so that the runner
-// can compare the profile's estimate with it.
+// Stands for: the accuracy of a profile. The bytes that a function holds are known exactly here, so that the runner can
+// compare the profile's estimate with them.
 #include <malloc.h>
 #include <seemalloc/seemalloc.h>
 
@@ -22,7 +23,7 @@ struct Truth {
 
 }  // namespace
 
-// A function of its own name for each; none may be folded into another, nor be left by a tail call.
+// A named function for each; none may be merged into another, or make its call a tail call.
 #define HOLDER(NAME, PERCENT, BLOCK)                                                  \
   extern "C" __attribute__((noinline, noipa)) Truth NAME(long megabytes) {            \
     const size_t wanted = static_cast<size_t>(megabytes) * 1'000'000 * PERCENT / kHundredth; \

@@ -1,8 +1,9 @@
-// large_blocks [PERCENT] [OPERATIONS] [LIVE]: LIVE blocks of 256 KiB–16 MiB (each doubling equally likely); a random one is
-// replaced, OPERATIONS times. Of each block the first PERCENT is written, one byte in each 4 KiB.
+// large_blocks [PERCENT] [OPERATIONS] [LIVE]: LIVE blocks of 256 KiB–16 MiB (each doubling equally likely); a random
+// one is replaced, OPERATIONS times. The first PERCENT of each block is written, one byte in each 4 KiB.
 //
-// Stands for: images, tensors, columns, I/O buffers. Memory that is given back to the system at each free must be had page
-// by page again; memory that is kept must not pile up, and pages that the program never writes must not become resident.
+// Stands for: images, tensors, columns, I/O buffers. Memory that is returned to the OS at each free must be faulted in
+// again page by page; memory that is cached must not accumulate, and pages that the program never writes must not
+// become resident.
 #include <vector>
 
 #include "workload.h"

@@ -1,8 +1,8 @@
-// One thread's heap of a constant size: blocks of mixed sizes and lifetimes, of which as many bytes live all the time.
+// One thread's heap of a constant size: blocks of mixed sizes and lifetimes, with a constant number of live bytes.
 //
-// Each new block pushes out old ones: one of the youngest sixteenth, or any, by the toss of a coin. So most blocks die young
-// and a few grow old, as in most programs. Sizes: in each octave the same number of bytes (small blocks are by far
-// the most), so that no kind of block is left out by counting.
+// Each new block evicts old ones: with equal probability one of the youngest sixteenth, or any. So most blocks are
+// freed young and a few grow old, as in most programs. Sizes: each octave has the same number of bytes (small blocks
+// are by far the most numerous), so that every block size matters.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace workload {
 
-// A size between the two, ends included; the chance falls with the square of the size.
+// A size between the two, ends included; the probability falls with the square of the size.
 inline size_t mixed_size(Random& random, double smallest, double largest) {
   const double u = static_cast<double>(random.below(1 << 24)) / (1 << 24);
   return static_cast<size_t>(smallest / (1 - u * (1 - smallest / largest)));
@@ -26,12 +26,12 @@ inline char* fresh_pages(size_t bytes) {
 
 class LiveHeap {
  public:
-  // `expected`: room for as many blocks, so that this vector does not move about in the heap that it measures.
+  // `expected`: capacity for this many blocks, so that this vector is not reallocated in the heap that it measures.
   LiveHeap(uint64_t seed, size_t limit_bytes, size_t expected) : random_(seed), limit_bytes_(limit_bytes) {
     blocks_.reserve(expected);
   }
 
-  // A new block between the two sizes, 16 bytes at least; those that have to go for it go to `bury`.
+  // A new block between the two sizes, 16 bytes at least; the blocks evicted for it are passed to `bury`.
   template <class Bury>
   void replace(double smallest, double largest, Bury bury) {
     const size_t bytes = mixed_size(random_, smallest, largest);

@@ -1,12 +1,13 @@
-// many_stacks [STACKS] [DUMPS] [PROFILE]: makes one block by each of STACKS different stacks; then writes a heap profile DUMPS times,
-// while a second thread goes on allocating and frees, and notes the longest time between two of its steps. With every allocation
-// recorded (sample:1) each stack is in the profile. It is written to PROFILE and kept, if that is given.
+// many_stacks [STACKS] [DUMPS] [PROFILE]: allocates one block from each of STACKS different stacks; then writes a heap
+// profile DUMPS times, while a second thread continues to allocate and free, and records the longest time between two
+// of its steps. With every allocation recorded (sample:1) each stack is in the profile. It is written to PROFILE and
+// kept, if that is given.
 //
-// Stands for: a large program with a profile of many stacks: how long writing one takes, and whether the others are
-// stopped meanwhile. Each figure is the longest of all DUMPS. The second thread's longest pause without a dump, over the same
-// time, is what the machine does to it. …_held_us is the longest of what is left of each pause when what others on the machine
-// have taken is taken away, by the kernel's account: the time that the thread was ready and waited for a processor, and that its
-// processor was taken from the whole (virtual) machine.
+// Stands for: a large program with a profile of many stacks: how long writing one takes, and whether other threads are
+// blocked meanwhile. Each figure is the maximum over all DUMPS. The second thread's longest pause without a dump, over
+// the same time, is caused by the machine. …_held_us is the longest of the pauses after subtracting, by the kernel's
+// accounting, the time taken by other processes: the time that the thread was ready and waited for a processor, and the
+// time that its processor was taken from the whole (virtual) machine.
 #include <seemalloc/seemalloc.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -23,7 +24,7 @@ namespace {
 
 std::vector<char*> blocks;
 
-// Each number goes down another way: left or right by its bits.
+// Each number takes another path: left or right by its bits.
 __attribute__((noinline)) void left(unsigned number, unsigned depth);
 __attribute__((noinline)) void right(unsigned number, unsigned depth);
 void go_on(unsigned number, unsigned depth) {
@@ -44,11 +45,11 @@ void right(unsigned number, unsigned depth) {
   asm volatile("");
 }
 
-// What the kernel has noted of the thread that makes it.
+// The kernel's accounting for the thread that creates it.
 class Account {
  public:
   struct Figures {
-    double ran_s, waited_s;  // with a processor of the machine's; ready, without one (0 where the kernel does not say)
+    double ran_s, waited_s;  // running on a processor; ready, without one (0 where the kernel does not report it)
     long sleeps;
   };
   Figures read() const {
@@ -67,7 +68,8 @@ class Account {
   const int file_ = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);  // kept until the process ends
 };
 
-// What is left of a pause. Where the thread has slept, for a lock say, all but what it then waited for a processor; else only what it ran.
+// The part of a pause that is not explained by waiting for a processor. If the thread has slept (for a lock, say), all
+// but its wait for a processor afterwards; else only its running time.
 double held_s(double pause_s, const Account::Figures& before, const Account::Figures& after) {
   if (after.sleeps != before.sleeps) return pause_s - (after.waited_s - before.waited_s);
   return std::min(pause_s, after.ran_s - before.ran_s);
@@ -88,7 +90,8 @@ void work() {
   std::vector<char*> own(64);
   workload::Random random(7);
   workload::Clock clock;
-  // The account is read after each step long enough to have been a pause, and often enough that what other steps leave in it is nothing.
+  // The accounting is read after each step long enough to have been a pause, and often enough that other steps add a
+  // negligible amount.
   constexpr double kMayBePause_s = 10e-6;
   constexpr unsigned kSteps = 256;
   const Account account;

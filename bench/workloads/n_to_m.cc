@@ -1,11 +1,11 @@
-// n_to_m [PRODUCERS] [CONSUMERS] [BLOCKS]: PRODUCERS threads allocate blocks of 16–515 bytes, CONSUMERS threads free them,
-// whoever gets them.
+// n_to_m [PRODUCERS] [CONSUMERS] [BLOCKS]: PRODUCERS threads allocate blocks of 16–515 bytes, CONSUMERS threads free
+// them; any consumer may get a block.
 //
 // Stands for: a pool of readers and a pool of workers around one queue. Every freeing thread holds blocks of every
-// allocating one, so batching what goes back to one owner is harder than for a pair; and there are more threads than cores.
+// allocating one, so batching the frees by owner is harder than for a pair; and there are more threads than cores.
 //
-// Waiting: blocks go over in crates of 256 under one lock, 64 crates in all; who finds no crate sleeps on a condition
-// variable. Sleeping is right here, as there is always another thread with work to do.
+// Waiting: blocks are passed in crates of 256 under one lock, 64 crates in total; a thread that finds no crate sleeps
+// on a condition variable. Sleeping is right here, as there is always another thread with work to do.
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -33,7 +33,7 @@ class Shelf {
     }
     changed_.notify_one();
   }
-  // Waits; null when there is nothing and never will be.
+  // Waits; null when the shelf is empty and closed.
   Crate* take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return closed_ || !crates_.empty(); });

@@ -1,9 +1,9 @@
-// one_way [SECONDS] [CRATES]: for SECONDS one thread only allocates and another one only frees; CRATES of 1,024 blocks are on
-// their way, or SLACK fewer. Blocks of 16 bytes to 64 KiB, as many bytes in each octave.
+// one_way [SECONDS] [CRATES]: for SECONDS one thread only allocates and another one only frees; CRATES crates of 1,024
+// blocks are in transit, or SLACK fewer. Blocks of 16 bytes to 64 KiB, the same number of bytes in each octave.
 //
-// Stands for: reader and writer of a pipeline. No block is ever freed where it was made, so the thread that frees gathers
-// memory that it never allocates from, and the one that allocates sees none of its own again unless somebody brings it
-// back (a report had 437 MiB grow to 1.8 GiB).
+// Stands for: reader and writer of a pipeline. No block is freed by the thread that allocated it, so the freeing thread
+// gathers memory that it never allocates from, and the allocating thread gets its own memory back only if the allocator
+// returns it (in one report 437 MiB grew to 1.8 GiB).
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -16,7 +16,7 @@ namespace {
 
 using Crate = std::array<char*, 1024>;
 
-// As little as keeps both threads busy: what is alive must not depend on which of them is ahead.
+// The least that keeps both threads busy: the live bytes must not depend on which of them is ahead.
 constexpr long SLACK = 8;
 
 struct Belt {
@@ -28,7 +28,7 @@ struct Belt {
   explicit Belt(long count) : crates(count), empty(count) {}
 };
 
-// Ends with a crate of nulls, and leave to empty the belt.
+// Ends with a crate of nulls and the permission to empty the belt.
 void produce(Belt& belt) {
   workload::Random random(1);
   for (long i = 0;; ++i) {
@@ -42,7 +42,7 @@ void produce(Belt& belt) {
   }
 }
 
-// Begins when the belt is full but for the slack, and keeps it so.
+// Begins when the belt is full except for the slack, and keeps it so.
 void consume(Belt& belt) {
   for (long i = 0; i < belt.kept(); ++i) belt.full.acquire();
   for (long i = 0;; ++i) {

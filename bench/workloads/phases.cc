@@ -1,10 +1,10 @@
-// phases SEED [PROFILE]: a random program of phases. Eight functions fill the heap with blocks that stay, in one or many threads, long or
-// short-lived; others allocate and free as fast as they can; blocks go, or are replaced; the sampling interval changes. At its end at least
-// 512 MiB are live. A heap profile is written to PROFILE; printed are lines "truth FUNCTION BYTES BLOCKS", by what each block takes, and
-// on stderr, with SEEMALLOC_PHASES=show, what it did.
+// phases SEED [PROFILE]: a random program of phases. Eight functions fill the heap with blocks that stay, in one or
+// many threads, long or short-lived; others allocate and free as fast as they can; blocks are freed or replaced; the
+// sampling interval changes. At its end at least 512 MiB are live. A heap profile is written to PROFILE; prints lines
+// "truth FUNCTION BYTES BLOCKS" with allocated sizes and, on stderr, with SEEMALLOC_PHASES=show, the phases.
 //
-// Stands for: servers that load their data at start, batch jobs, request loops. The question is whether what stays is sampled as it should be, whatever came
-// before it.
+// Stands for: servers that load their data at start, batch jobs, request loops. The question is whether live blocks are
+// sampled correctly, whatever happened before they were allocated.
 #include <malloc.h>
 #include <pthread.h>
 #include <seemalloc/seemalloc.h>
@@ -26,7 +26,7 @@ namespace {
 constexpr size_t kMiB = 1 << 20;
 constexpr int kFunctions = 8;
 
-// The first bytes of each block that stays. Nothing else of it is written: allocating is as fast as it can be.
+// The first bytes of each block that stays. The rest of the block is not written: allocating is as fast as possible.
 struct Block {
   Block* next;
   int function;
@@ -53,7 +53,7 @@ struct Sizes {
 
 }  // namespace
 
-// None may be folded into another, nor be left by a tail call.
+// None may be merged into another, or make its call a tail call.
 #define HOLD(N)                                                             \
   extern "C" __attribute__((noinline, noipa)) Block* hold_##N(size_t bytes) { \
     Block* block = static_cast<Block*>(malloc(bytes));                      \
@@ -116,7 +116,7 @@ void churn_ring(size_t count, size_t blocks, Sizes sizes, workload::Random& rand
 struct Work {
   enum Kind { kFill, kPairs, kRing } kind;
   int function;
-  size_t bytes;  // to fill; of the others the number of blocks
+  size_t bytes;  // to allocate; for churning threads the number of blocks
   size_t ring;
   Sizes sizes;
   uint64_t seed;
@@ -131,7 +131,7 @@ void* run(void* argument) {
   return nullptr;
 }
 
-// A single piece in the calling thread.
+// Runs a single piece in the calling thread.
 void run_in_threads(std::vector<Work>& all, size_t at_once) {
   if (all.size() == 1) {
     run(all.data());
@@ -146,7 +146,7 @@ void run_in_threads(std::vector<Work>& all, size_t at_once) {
   }
 }
 
-// Each block goes with a chance of percent, or is replaced by one of another function.
+// Each block is freed with a probability of percent, or replaced by a block of another function.
 void let_go(int function, long percent, bool replace, Sizes sizes, workload::Random& random) {
   Held left, others[kFunctions];
   for (Block *block = held[function].first, *next; block != nullptr; block = next) {

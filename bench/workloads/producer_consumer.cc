@@ -1,13 +1,13 @@
 // producer_consumer [PAIRS] [BLOCKS] [RING]: in each pair one thread allocates blocks of 16–515 bytes and another frees
-// them; up to RING blocks of a pair are on their way.
+// them; up to RING blocks of a pair are in transit.
 //
-// Stands for: pipelines, message queues, RPC servers: blocks always die in another thread than they were born in. Measures
-// the way back of remote frees, and shows in peak RSS when it does not keep up.
+// Stands for: pipelines, message queues, RPC servers: blocks are always freed by a thread other than the one that
+// allocated them. Measures how remote frees reach the owner, and shows in peak RSS when that is too slow.
 //
-// Waiting: a ring is two halves. The producer fills one while the consumer empties the other; who is done first waits until
-// the other is, so the number of blocks on their way does not depend on who happens to be ahead. It watches the other's
+// Waiting: a ring is two halves. The producer fills one while the consumer empties the other; the first to finish waits
+// for the other, so the number of blocks in transit does not depend on which thread is ahead. It polls the other's
 // count for 50 µs, which is enough for small rings, because waking up costs more than the work on half of one; then it
-// sleeps on a condition variable, so that on a busy machine it gets its processor back when there is something to do.
+// sleeps on a condition variable, so that on a busy machine it gets its processor back when there is work.
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -18,7 +18,7 @@
 
 namespace {
 
-// How many halves one of the two is done with.
+// The number of halves that one of the two has finished.
 class alignas(64) Progress {
  public:
   void advance() {

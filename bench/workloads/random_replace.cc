@@ -1,8 +1,8 @@
-// random_replace [THREADS] [LIVE] [OPERATIONS]: each thread keeps LIVE blocks of 16–1015 bytes and replaces a random one,
-// until all threads together have done OPERATIONS.
+// random_replace [THREADS] [LIVE] [OPERATIONS]: each thread keeps LIVE blocks of 16–1015 bytes and replaces a random
+// one, until all threads together have done OPERATIONS.
 //
-// Stands for: a server or cache in its steady state. With LIVE small it measures the fast paths, with LIVE large how well
-// blocks are packed (cache and TLB misses); with more threads than cores, whether anything is waited for.
+// Stands for: a server or cache in its steady state. With LIVE small it measures the fast paths, with LIVE large how
+// well blocks are packed (cache and TLB misses); with more threads than cores, whether threads block each other.
 #include <thread>
 #include <vector>
 

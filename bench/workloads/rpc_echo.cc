@@ -1,12 +1,13 @@
-// rpc_echo [CONNECTIONS] [REQUESTS] [LARGEST_KIB]: a server on loopback with one thread per connection reads each request of
-// 4 KiB to LARGEST_KIB into a fresh block, sends it back and frees it. REQUESTS in all, as many in each octave of sizes.
+// rpc_echo [CONNECTIONS] [REQUESTS] [LARGEST_KIB]: a server on loopback with one thread per connection reads each
+// request of 4 KiB to LARGEST_KIB into a new block, sends it back and frees it. REQUESTS in total, the same number in
+// each octave of sizes.
 //
-// Stands for: the report of an RPC server that lost 20 % of its throughput to memory given back too early: 220,000 madvise
-// calls and 500,000 page faults a second. Each request is a block of another size, and what the last one left is wanted
-// again at once.
+// Stands for: the report of an RPC server that lost 20 % of its throughput because memory was returned to the OS too
+// early: 220,000 madvise calls and 500,000 page faults a second. Each request is a block of another size, and the
+// memory of the last one is needed again at once.
 //
-// The client is this program too, but a process of its own and without LD_PRELOAD: what it costs is the same for every
-// allocator. It allocates its buffers before it begins. Printed: by the client requests_per_s, mb_per_s (both ways), p50_us,
+// The client is this program too, but a separate process without LD_PRELOAD: its cost is the same for every allocator.
+// It allocates its buffers before it begins. Printed: by the client requests_per_s, mb_per_s (both directions), p50_us,
 // p99_us; by the server its own faults and processor time.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -59,7 +60,7 @@ void answer_at_once(int socket) {
 
 // ---- the server ----
 
-// A request is its size, and that many bytes.
+// A request is its size, followed by that many bytes.
 void serve(int socket) {
   answer_at_once(socket);
   for (uint32_t bytes; read_all(socket, &bytes, sizeof bytes);) {
@@ -155,7 +156,7 @@ float ask(int socket, char* message, uint32_t bytes, uint64_t stamp) {
   return static_cast<float>(seconds * 1e6);
 }
 
-// A tenth more than is counted comes first: connections, windows and heaps are then as they stay.
+// A tenth more requests than are counted come first: connections, windows and heaps are then in their steady state.
 void drive(Connection& own, std::barrier<>& warm) {
   workload::Random random(own.seed);
   std::vector<char> message(sizeof(uint32_t) + static_cast<size_t>(own.largest) + 1, 'x');

@@ -1,10 +1,10 @@
-// server [THREADS] [LIVE] [OPERATIONS] [GENERATIONS]: each thread has an array of LIVE blocks of 16–1015 bytes and replaces
-// random ones; after its share of OPERATIONS it hands the array to a thread that it starts, and ends. GENERATIONS of
-// threads follow each other on each array. The first blocks come from the main thread.
+// server [THREADS] [LIVE] [OPERATIONS] [GENERATIONS]: each thread has an array of LIVE blocks of 16–1015 bytes and
+// replaces random ones; after its share of OPERATIONS it passes the array to a thread that it starts, and ends.
+// GENERATIONS of threads follow each other on each array. The main thread allocates the first blocks.
 //
 // Stands for: servers with a thread per connection or request (after Larson and Krishnan's simulation of them). Blocks
-// outlive the threads that made them, so heaps are orphaned, taken over and freed into all the time; memory must not grow
-// with each generation. The work is fixed, not the time.
+// outlive the threads that allocated them, so heaps are abandoned, adopted and freed into all the time; memory must not
+// grow with each generation. The work is fixed, not the time.
 #include <latch>
 #include <thread>
 #include <vector>

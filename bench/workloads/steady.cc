@@ -1,9 +1,10 @@
-// steady [THREADS] [LIVE_MB] [OPERATIONS] [DAYS]: each thread keeps its share of LIVE_MB alive and replaces blocks, OPERATIONS
-// in all; one in eight is freed by another thread. Over a day sizes drift from 16–512 bytes to 16 bytes–64 KiB and back.
+// steady [THREADS] [LIVE_MB] [OPERATIONS] [DAYS]: each thread keeps its share of LIVE_MB live and replaces blocks,
+// OPERATIONS in total; one in eight is freed by another thread. Over a day sizes drift from 16–512 bytes to 16 bytes–64
+// KiB and back.
 //
-// Stands for: a server that is busy for weeks, with a live heap that does not grow; time is compressed: nothing waits. What
-// then grows is fragmentation, what threads keep, and what waits for the wrong thread. The first quarter of the run is
-// for warming up: it holds whole days, so that each kind of block has been there.
+// Stands for: a server that is busy for weeks, with a live heap that does not grow; time is compressed: nothing waits.
+// Any growth is then fragmentation, thread caches, and blocks that wait for another thread. The first quarter of the
+// run warms up: it has whole days, so that each kind of block has occurred.
 #include <atomic>
 #include <cmath>
 #include <numbers>
@@ -16,7 +17,7 @@ namespace {
 constexpr int kTables = 1024;
 std::atomic<char*> handed_over[kTables];
 
-// To free it, or to leave it to whichever thread comes by here next, and free what another one left.
+// Frees the block, or leaves it in a random slot for another thread and frees the block found there.
 void bury(workload::Random& random, char* block) {
   if (random.below(8) == 0) block = handed_over[random.below(kTables)].exchange(block, std::memory_order_acq_rel);
   free(block);

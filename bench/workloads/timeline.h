@@ -1,9 +1,9 @@
-// What a program's memory does while it runs: resident size, page faults and mappings, read at regular times by a thread that
-// does nothing else, and printed at the end for the runner, as lines "series NAME SECONDS VALUE" and figures drawn from them.
-// It does hardly anything: a program that is silent is to be idle.
+// A program's memory over time: resident size, page faults and mappings, read at regular times by a thread that does
+// nothing else, and printed at the end for the runner, as lines "series NAME SECONDS VALUE" and figures derived from
+// them. The thread does hardly any work: an idle program must stay idle.
 //
-// Reading allocates nothing. When there is no room for more readings, every other one goes and the next are twice as far
-// apart: a run may be as long as it likes.
+// Reading allocates nothing. When the array is full, every second reading is dropped and the interval doubles, so a run
+// may be arbitrarily long.
 #pragma once
 
 #include <sys/resource.h>
@@ -44,7 +44,7 @@ class Timeline {
     for (; !done(); wait_ms(interval_ms_)) read();
   }
 
-  // Runs work(0), work(1) … in so many threads, and reads until the first of them has ended.
+  // Runs work(0), work(1) … in this many threads, and reads until the first of them has ended.
   template <class Work>
   void watch_threads(long threads, Work work) {
     std::atomic<bool> ended = false;

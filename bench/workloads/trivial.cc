@@ -1,7 +1,6 @@
 // trivial: starts, allocates 100 blocks of 10–1,000 bytes and ends.
 //
-// Stands for: shells, small tools, the many processes of a container. peak_kib is what an allocator costs before it has
-// done anything for the program.
+// Stands for: shells, small tools, the many processes of a container. peak_kib is the fixed cost of an allocator.
 #include "workload.h"
 
 int main() {

@@ -1,10 +1,10 @@
-// ttest [THREADS] [MAX] [OPERATIONS] [ROUNDS]: each thread has an array of bins and goes on emptying 1–30 random ones and
-// filling as many, with blocks of 1–MAX bytes; of 1,024 blocks 4 come from aligned_alloc, 16 from calloc, 80 from realloc of
-// what the bin held, the others from malloc. ROUNDS times the threads end and others are started in their places. The bins
-// of all threads together hold about 8 MB, and there are at least 16 to a thread.
+// ttest [THREADS] [MAX] [OPERATIONS] [ROUNDS]: each thread has an array of bins and repeatedly empties 1–30 random ones
+// and fills the same number, with blocks of 1–MAX bytes; of 1,024 blocks 4 come from aligned_alloc, 16 from calloc, 80
+// from realloc of the bin's old block, the others from malloc. ROUNDS times the threads end and others are started in
+// their places. The bins of all threads together hold about 8 MB, and there are at least 16 per thread.
 //
-// Stands for: the pattern of t-test1 (Wolfram Gloger, ptmalloc), in which allocators have been compared since 1996; TCMalloc
-// published its figures with it: 1–20 threads, 64 B–128 KiB.
+// Stands for: the pattern of t-test1 (Wolfram Gloger, ptmalloc), with which allocators have been compared since 1996;
+// TCMalloc published its figures with it: 1–20 threads, 64 B–128 KiB.
 #include <algorithm>
 #include <thread>
 #include <vector>

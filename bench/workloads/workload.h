@@ -1,8 +1,9 @@
-// What every workload needs: a random sequence that is the same each time, a clock, a block to write to, memory figures.
+// Common parts of the workloads: a random sequence that is the same each time, a clock, a block to write to, memory
+// figures.
 //
-// Workloads are ordinary programs on the allocator they are started with (LD_PRELOAD; nothing is linked). They touch each
-// block they get, because a block nobody writes to costs nothing. One thread each unless a workload says otherwise. What
-// they measure themselves they print as lines "NAME VALUE". None of the helpers here but `fresh` allocates.
+// Workloads are ordinary programs on the allocator they are started with (LD_PRELOAD; nothing is linked). They touch
+// each block they allocate, because a block that is never written costs nothing. One thread each unless a workload says
+// otherwise. They print their own measurements as lines "NAME VALUE". No helper here except `fresh` allocates.
 #pragma once
 
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 
 namespace workload {
 
-// xorshift64*: a few cycles, so what is measured is the allocator. The seed may not be 0.
+// xorshift64*: a few cycles, so that the allocator dominates. The seed may not be 0.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
@@ -67,10 +68,10 @@ inline long argument(int count, char** arguments, int n, long fallback) {
   return n < count ? strtol(arguments[n], nullptr, 10) : fallback;
 }
 
-// Prints "NAME VALUE" for the runner: the time of one phase, say.
+// Prints "NAME VALUE" for the runner: the time of one phase, for example.
 inline void metric(const char* name, double value) { printf("%s %.6f\n", name, value); }
 
-// The figure after `field` in a file of /proc/self; 0 when it cannot be read.
+// The figure after `field` in a file of /proc/self; 0 when the file cannot be read.
 inline double proc_kib(const char* path, const char* field) {
   char text[4096];
   const int file = open(path, O_RDONLY);
@@ -84,10 +85,10 @@ inline double proc_kib(const char* path, const char* field) {
 // The largest resident size of this program since exec (rusage's figure would include the runner's own, from before exec).
 inline double peak_kib() { return proc_kib("/proc/self/status", "VmHWM:"); }
 
-// The resident size now, as the kernel knows it without counting: some hundred KiB late.
+// The resident size now, by the kernel's approximate counter: it lags by some hundred KiB.
 inline double about_resident_kib() { return proc_kib("/proc/self/status", "VmRSS:"); }
 
-// The same, counted: some milliseconds of work for each 300 MiB.
+// The same, exact: takes some milliseconds for each 300 MiB.
 inline double resident_kib() {
   const double exact = proc_kib("/proc/self/smaps_rollup", "\nRss:");
   return exact > 0 ? exact : about_resident_kib();

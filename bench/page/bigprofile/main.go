@@ -1,6 +1,6 @@
-// Command bigprofile writes a profile with many samples, for measuring what opens one: `go run ./bench/page/bigprofile FILE SAMPLES`.
-// Its stacks are ways down a tree of calls, 12 to 28 deep, of 20,000 functions; nearly every one is different, as when all
-// allocations of a large program are kept.
+// Command bigprofile writes a profile with many samples, to measure how long opening it takes: `go run
+// ./bench/page/bigprofile FILE SAMPLES`. Its stacks are paths down a tree of calls, 12 to 28 deep, of 20,000 functions;
+// nearly every stack is different, as when all allocations of a large program are recorded.
 package main
 
 import (
@@ -45,7 +45,7 @@ func made(samples int) *profile.Profile {
 	p := &profile.Profile{
 		SampleType: []*profile.ValueType{{Type: "alloc_objects", Unit: "count"}, {Type: "alloc_space", Unit: "bytes"}, {Type: "inuse_objects", Unit: "count"}, {Type: "inuse_space", Unit: "bytes"}},
 		PeriodType: &profile.ValueType{Type: "space", Unit: "bytes"}, Period: 512 << 10, TimeNanos: 1_700_000_000e9, DefaultSampleType: "inuse_space",
-		DropFrames: "malloc|operator new.*", // as the library writes it; there is none
+		DropFrames: "malloc|operator new.*", // as the library writes it; no function matches
 		Mapping:    []*profile.Mapping{program},
 	}
 	for i := range functions {

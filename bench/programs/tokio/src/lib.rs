@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as the server and its client need: a head of header lines and a body of a known length.
+//! The part of HTTP/1.1 that the server and its client need: a head of header lines and a body of a known length.
 use std::collections::HashMap;
 use std::io::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, BufReader};

@@ -1,5 +1,5 @@
-//! client PORT [CONNECTIONS REQUESTS]: stores values and reads them, by mini-redis's own client, checks every answer, prints how many there were
-//! and how long the slowest hundredth took at least.
+//! client PORT [CONNECTIONS REQUESTS]: stores values and reads them with mini-redis's own client, checks every answer, prints the
+//! number of answers and their 99th percentile.
 use bytes::Bytes;
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ fn value(connection: usize, number: usize) -> Bytes {
     vec![(connection + number) as u8; 64 + (number * 7919 + connection * 31) % 8000].into()
 }
 
-/// How long each answer took, in microseconds.
+/// Latency of each answer, in microseconds.
 async fn ask(connection: usize, port: u16, requests: usize) -> mini_redis::Result<Vec<u64>> {
     let mut client = mini_redis::client::connect(("127.0.0.1", port)).await?;
     let mut stored: Vec<Option<Bytes>> = vec![None; KEYS];

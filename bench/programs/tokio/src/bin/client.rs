@@ -1,5 +1,5 @@
-//! client PORT [CONNECTIONS REQUESTS]: asks the server, checks every answer, prints how many there were and how long the slowest
-//! hundredth took at least.
+//! client PORT [CONNECTIONS REQUESTS]: sends requests to the server, checks every answer, prints the number of answers and their 99th
+//! percentile.
 //! client PORT quit: ends the server.
 use bench_tokio::read_message;
 use std::io::Result;
@@ -13,7 +13,7 @@ fn value(connection: usize, number: usize) -> Vec<u8> {
     vec![(connection + number) as u8; 64 + (number * 7919 + connection * 31) % 8000]
 }
 
-/// How long each answer took, in microseconds.
+/// Latency of each answer, in microseconds.
 async fn ask(connection: usize, port: u16, requests: usize) -> Result<Vec<u64>> {
     let stream = TcpStream::connect(("127.0.0.1", port)).await?;
     stream.set_nodelay(true)?;

@@ -1,6 +1,6 @@
-//! A small HTTP service on tokio with two worker threads: PUT and GET of values, and reports made of them.
+//! A small HTTP service on tokio with two worker threads: PUT and GET of values, and reports about them.
 //!
-//! A request is read in one task, worked on in another, answered by the first: what is allocated in one thread is often
+//! A request is read in one task, processed in another, and answered by the first: memory allocated in one thread is often
 //! freed in the other. POST /quit ends it.
 use bench_tokio::{read_message, Message};
 use std::collections::{BTreeMap, HashMap};
@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, Notify};
 
 type Store = Arc<Mutex<HashMap<String, Arc<Vec<u8>>>>>;
 
-/// The values whose keys begin so, with some figures of each, as JSON.
+/// The values whose keys begin with `prefix`, with some figures of each, as JSON.
 fn report(store: &Store, prefix: &str) -> Vec<u8> {
     let chosen: BTreeMap<String, Arc<Vec<u8>>> = {
         let store = store.lock().expect("nobody panics");
