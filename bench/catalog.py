@@ -1,8 +1,9 @@
-"""The workloads that allocators are compared with: which programs run, with which arguments, and what of it counts.
+"""The workloads that allocators are compared with: which programs run, with which arguments, and which of their figures
+count.
 
-bench/run imports ROWS. What each program stands for, and what its arguments mean, is written at the top of
-bench/workloads/PROGRAM.cc. Arguments are chosen so that one run takes 0.5 to 2 s on one 2 GHz core with a good allocator,
-except where memory is the point, and for string sort, which keeps the size of the report it is after.
+bench/run imports ROWS. The purpose of each program, and the meaning of its arguments, is described at the top of
+bench/workloads/PROGRAM.cc. Arguments are chosen so that one run takes 0.5 to 2 s on one 2 GHz core with a good
+allocator, except where memory is the point, and for string sort, which keeps the size of the report it reproduces.
 """
 import dataclasses
 
@@ -14,14 +15,14 @@ class Row:
     program: str
     arguments: list[str]
     threads: int  # that work at the same time
-    time: str | None = "wall_s"  # what is compared for time; None where time says nothing
-    memory: str | None = "peak_mb"  # what is compared for space: this, or a metric that the program prints
-    metrics: tuple[str, ...] = ()  # further metrics that are worth a look
-    pinned: bool | None = None  # None: where there is more than one thread
-    subjects: tuple[str, ...] = ()  # the allocators it runs on; none: all
-    rounds: int | None = None  # None: all of them
+    time: str | None = "wall_s"  # the metric compared for time; None where time is meaningless
+    memory: str | None = "peak_mb"  # the metric compared for space: this, or one that the program prints
+    metrics: tuple[str, ...] = ()  # further metrics to show
+    pinned: bool | None = None  # None: if there is more than one thread
+    subjects: tuple[str, ...] = ()  # the allocators it runs on; empty: all
+    rounds: int | None = None  # None: all rounds
     turns: int = 1  # in each round
-    once: tuple[str, ...] = ()  # allocators that run in the first round alone: they take minutes, and differ by factors
+    once: tuple[str, ...] = ()  # allocators that run in the first round only: they take minutes, and differ by factors
     cgroup_mib: int | None = None  # the limit of the memory cgroup that it runs in
 
 
@@ -41,7 +42,7 @@ def words(*values):
 
 
 def ping_pong():
-    # One block at a time: what is resident is the base cost, for which the row "trivial program" stands.
+    # One block at a time: the resident memory is the base cost, which the row "trivial program" measures.
     for group, bytes_, operations in (
             ("ping-pong small", 16, 200_000_000), ("ping-pong small", 64, 200_000_000),
             ("ping-pong small", 256, 200_000_000), ("ping-pong small", 1 << 10, 150_000_000),
@@ -105,7 +106,7 @@ def growth():
     yield Row("vectors up to 4 MiB", "growth", "vector_growth", words(4096, 30_000), 1)
     yield Row("calloc, small, fresh", "growth", "calloc_fresh_reused", words(0, 0, 2_000_000), 1)
     yield Row("calloc, small, reused", "growth", "calloc_fresh_reused", words(1, 0, 50_000_000), 1)
-    # Few, because who zeroes all of it needs 1 GB.
+    # Few, because an allocator that zeroes all of it needs 1 GB.
     yield Row("calloc, large, fresh", "growth", "calloc_fresh_reused", words(0, 1, 2_000), 1)
     yield Row("calloc, large, reused", "growth", "calloc_fresh_reused", words(1, 1, 30_000), 1)
     yield Row("grow heap to 500 MB", "growth", "grow_heap", words(500, 1), 1)
@@ -133,7 +134,7 @@ def single_threaded():
 
 
 def scaling():
-    """The same work and the same number of live blocks in all threads together, by ever more threads."""
+    """The same work and the same number of live blocks in all threads together, with an increasing number of threads."""
     for threads in (1, 2, 4, 8, 16, 32, 64):
         yield Row(f"random replace, {threads_text(threads)}", "random replacement, 64 k live", "random_replace",
                   words(threads, 64_000 // threads, 60_000_000), threads, memory=None)

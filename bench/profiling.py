@@ -1,7 +1,9 @@
-"""What profiling costs, and how right its profiles are: which programs run on whom, and what their figures must show.
+"""The cost of profiling, and the accuracy of profiles: which programs run on which allocators, and the criteria for their
+figures.
 
-bench/run --profiling imports PROOFS; see proofs.py, which has the same form. The load is the same with and without a profiler;
-peers run with theirs beside themselves without. What our sampling costs is measured within one process.
+bench/run --profiling imports PROOFS; see proofs.py, which has the same form. The load is the same with and without a
+profiler; peers with their profilers are compared with the same peers without. The cost of seemalloc's sampling is
+measured within one process.
 """
 import collections
 import dataclasses
@@ -20,9 +22,9 @@ from proofs import MIB, Column, Proof
 TITLE = "What profiling costs, and how right its profiles are"
 OPTION, FILE = "--profiling", "bench/profiling.py"
 
-THROUGHPUT, P99 = 0.995, 1.01  # of sample:0
-TIME_PERCENT = 0.5  # the same, where the machine is too restless for the throughput to be told
-EVERYTHING_RECORDED = 0.8  # throughput, of sample:0
+THROUGHPUT, P99 = 0.995, 1.01  # relative to sample:0
+TIME_PERCENT = 0.5  # the same, where the machine is too restless to measure the throughput
+EVERYTHING_RECORDED = 0.8  # throughput, relative to sample:0
 METADATA_PERCENT = 1
 DUMP_MS, PAUSE_US = 500, 1000
 STANDARD_ERRORS = 3
@@ -36,13 +38,13 @@ SLOW = ("glibc heaptrack", "gperftools-profiler HEAPPROFILE")
 
 @dataclasses.dataclass(frozen=True)
 class ProgramRow:
-    """A real program with what a row of the catalogue says of its runs."""
+    """A real program with the attributes of its runs that a row of the catalogue has."""
     real: row.Row
     subjects: tuple
     rounds: int | None = None
     once: tuple = ()
     turns: int = 1
-    time: str | None = "wall_s"  # None: a run that others disturb is not repeated
+    time: str | None = "wall_s"  # None: a disturbed run is not repeated
 
     @property
     def name(self):
@@ -51,14 +53,14 @@ class ProgramRow:
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """A program on everybody, and again on us alone, where sampling is switched on and off while it runs: two processes differ by
-    more than 0.5 %."""
+    """A program on all allocators, and again on seemalloc alone, where sampling is switched on and off while it runs: two
+    processes differ by more than 0.5 %."""
     rate: str  # the metric
     everybody: ProgramRow
     switched: ProgramRow
     where: ProgramRow
-    recorded: ProgramRow | None = None  # switched between everything and nothing
-    briefly: ProgramRow | None = None  # switched more often, for the throughput; the driver tells no P99 of so short a time
+    recorded: ProgramRow | None = None  # switched between recording everything and nothing
+    briefly: ProgramRow | None = None  # switched more often, for the throughput; the driver reports no P99 for such short times
 
     @property
     def rows(self):
@@ -77,7 +79,7 @@ class Load:
 
 
 def load(real, switched, where, rate="requests_per_s", recorded=None, briefly=None, rounds=None):
-    """rounds: of the row that is switched; its pairs are many enough in one."""
+    """rounds: of the switched row; one round has enough pairs."""
     def alone(real, **how):
         return ProgramRow(real, (OURS,), time=None, **how)
     return Load(rate, ProgramRow(real, EVERYBODY, once=SLOW), alone(switched, rounds=rounds), alone(where, rounds=1), recorded and alone(recorded),
@@ -96,19 +98,20 @@ def service(of):
 TOKIO, MINI_REDIS = service(tokio.HTTP), service(tokio.MINI_REDIS)
 
 
-# ---- how right ----
+# ---- accuracy ----
 
 RUNS = 20
-# Of so many blocks without a sample a function's estimate is off as a normal variable is. Where fewer are expected it jumps by whole
-# blocks: there those are counted.
+# With this many blocks without a sample a function's estimate is normally distributed. With fewer expected it jumps by
+# whole blocks: then those are counted.
 FEW = 10
 WITHIN_PERCENT = 98  # of the estimates; 99.7 are expected
-# Of the 360 blocks of 3 MB in all runs 1.2 are expected to have no sample; more than this in one of 600 measurements.
+# Of the 360 blocks of 3 MB in all runs 1.2 are expected to have no sample; more than this happens in one of 600
+# measurements.
 MISSED_BLOCKS = 5
 
 
 def chance(block):
-    """That a block of so many bytes is sampled."""
+    """The probability that a block of this size is sampled."""
     return -math.expm1(-block / INTERVAL)
 
 
@@ -117,23 +120,23 @@ def estimates(profile):
 
 
 def without_a_sample(total, block):
-    """How many blocks are expected to have none."""
+    """The expected number of blocks without a sample."""
     return total / block * (1 - chance(block))
 
 
 def deviations(truths, profile):
-    """Of each function: its name, and by how many standard errors the estimate is off. A block of b bytes is sampled with p = 1 − exp(−b/interval)
-    and counts b/p, so that n of them have the variance n·b²·(1−p)/p."""
+    """For each function: its name, and the deviation of the estimate in standard errors. A block of b bytes is sampled
+    with p = 1 − exp(−b/interval) and counts b/p, so that n of them have the variance n·b²·(1−p)/p."""
     found = estimates(profile)
     for name, total, block in truths:
         if without_a_sample(total, block) < FEW:
             continue
         error = math.sqrt(total * block * (1 - chance(block)) / chance(block))
-        yield name, (found.get(name, 0) - total) / max(error, 0.001 * total)  # what is printed is rounded
+        yield name, (found.get(name, 0) - total) / max(error, 0.001 * total)  # the printed figure is rounded
 
 
 def missed_blocks(truths, profile):
-    """How many blocks too few, or too many, the others have."""
+    """The number of blocks missing, or in excess, in the other functions."""
     found = estimates(profile)
     return sum(abs(round((total - found.get(name, 0) * chance(block)) / block))
                for name, total, block in truths if without_a_sample(total, block) < FEW)
@@ -176,7 +179,7 @@ def built():
 
 
 TRUTH = ProgramRow(row.Row("1 GiB held by eight functions, 20 times", 1, (), compare_with_truth, built), (OURS,), rounds=1)
-# The machine stops programs too: in so many runs also while nothing is written.
+# The machine stops programs, too: with this many runs also while nothing is written.
 STACKS = Row("100,000 stacks", "profiling", "many_stacks", words(100_000, 5), 2, time=None, memory=None, pinned=False, subjects=(ALL,), rounds=12)
 
 

@@ -1,8 +1,9 @@
-"""The proofs that memory goes back by itself, at no cost: which programs run on whom, and what their figures must show.
+"""The proofs that memory is returned automatically, at no cost: which programs run on which allocators, and the criteria
+for their figures.
 
-bench/run --proofs imports PROOFS. What each program stands for is written at the top of bench/workloads/PROGRAM.cc. A criterion
-is judged by the figures alone; harness/criteria.py has the words for it, harness/proof_report.py shows them. Short runs of the
-same programs stand in tests/programs.
+bench/run --proofs imports PROOFS. The purpose of each program is described at the top of bench/workloads/PROGRAM.cc. A
+criterion is judged by the figures alone; harness/criteria.py has the verdicts, harness/proof_report.py shows them.
+Short runs of the same programs are in tests/programs.
 """
 import dataclasses
 import typing
@@ -13,16 +14,16 @@ from harness import criteria
 TITLE = "Memory goes back by itself, at no cost: what proves it"
 OPTION, FILE = "--proofs", "bench/proofs.py"
 
-FLAT = 1.10  # time per object, of that with the fewest objects
-OF_NEVER = 1.10  # the same, of purge:never's with as many objects
-RPC_THROUGHPUT, RPC_P99 = 0.99, 1.02  # of purge:never
+FLAT = 1.10  # time per object, relative to that with the fewest objects
+OF_NEVER = 1.10  # the same, relative to purge:never with the same number of objects
+RPC_THROUGHPUT, RPC_P99 = 0.99, 1.02  # relative to purge:never
 DEAD_RETURNED = 0.80
-LARGE_RETURNED = 0.95  # of large blocks no survivor lies in a page with others
+LARGE_RETURNED = 0.95  # no live block shares a page with a freed large block
 OF_BEST_RETURNED = 0.85
 GROWTH = 1.05  # resident size, from the end of the first quarter on
-CHURN_RSS = 2.0  # of what is alive
+CHURN_RSS = 2.0  # relative to the live bytes
 MAPPINGS = 1_000
-# What 1 % of one processor serves at 1 µs each; the report's server had 500,000.
+# The number that 1 % of one processor serves at 1 µs each; the report's server had 500,000.
 FAULTS_PER_S = 10_000
 
 MILLIONS = (1, 3, 10, 30)
@@ -34,7 +35,7 @@ PEERS = ("glibc", "jemalloc", "mimalloc2", "rpmalloc", "gperftools")
 class Column:
     heading: str
     metric: str
-    scale: float = 1  # what the figure is multiplied with
+    scale: float = 1  # factor on the figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Proof:
     rows: list[Row]
     columns: tuple[Column, ...]
     judge: typing.Callable  # figures → [Finding]
-    plot: str | None = None  # which kind, of harness/proof_plots.py
+    plot: str | None = None  # the kind of plot, of harness/proof_plots.py
     axes: tuple = ()  # of the plot: (heading, metric or series, scale) each
 
 
@@ -59,7 +60,7 @@ def objects_row(millions, shuffled):
     # A short run is repeated, each time in a process of its own.
     runs = {1: 5, 3: 3}.get(millions, 1)
     rounds, order = (1, "shuffled") if shuffled else (3, "in order")
-    # Those that give back take half a minute for 30 M.
+    # The variants that return memory take half a minute for 30 M.
     more = () if millions > 10 else ("gperftools rate 10", "gperftools aggressive")
     return Row(f"{millions} M objects, freed {order}", "objects", "ordered_free",
                words(rounds, millions * 1_000_000, int(shuffled), runs, 1), 1,
@@ -80,7 +81,7 @@ def judge_objects(figures):
     for name in (OURS, EAGER, NEVER):
         for metric, unit in (("ns_per_block", "ns per object"), ("free_ns", "of it the frees")):
             found = criteria.flat(figures, name, metric, [row.name for row in IN_ORDER], FLAT, unit)
-            # What never gives back grows too, by what the machine's caches do not hold.
+            # Without any returning the time grows, too, because of the machine's caches.
             yield criteria.beside(found) if name == NEVER else found
     for row in IN_ORDER:
         yield criteria.at_most(figures, (row.name, OURS), (row.name, NEVER), "ns_per_block", OF_NEVER,
@@ -97,8 +98,8 @@ def judge_objects(figures):
 
 RPC = Row("RPC echo, 4 KiB to 4 MiB", "rpc", "rpc_echo", words(8, 8_000, 4096), 8, pinned=False,
           subjects=(OURS, EAGER, NEVER, "jemalloc", "jemalloc decay 0", "gperftools", "glibc", "mimalloc2"))
-# Each run differs from the one before by 4 %, and the machine by more from one minute to the next: only pairs tell 1 %. Each takes some
-# ten purge delays, so that most of it is what a server does all day, and not how it began.
+# Each run differs from the one before by 4 %, and the machine by more from one minute to the next: only pairs can
+# measure 1 %. Each run takes some ten purge delays, so that most of it is steady state, not start-up.
 RPC_PAIRS = Row("RPC echo, in pairs", "rpc", "rpc_echo", words(8, 80_000, 4096), 8, pinned=False, subjects=(OURS, NEVER), turns=5)
 
 
@@ -113,10 +114,10 @@ def judge_rpc(figures):
 
 IDLE = Row("idle for 5 s", "idle", "idle_return", words(5), 1, time=None, memory="rss_after_kib",
            subjects=(OURS, EAGER, *PEERS, "jemalloc background", "mimalloc3", "snmalloc"))
-# What threads keep of them makes them fast: it goes too.
+# The blocks in thread caches, which make threads fast, are returned, too.
 IDLE_LARGE = Row("idle for 5 s, blocks of 256 KiB to 1 MiB", "idle", "idle_return", words(5, 600, 200, 256 << 10, 1 << 20), 1, time=None,
                  memory="rss_after_kib", subjects=(OURS, EAGER, *PEERS, "jemalloc background", "mimalloc3", "snmalloc"))
-# jemalloc begins after 10 s and is done after 20: the best that peers do is looked for then too.
+# jemalloc begins after 10 s and is done after 20: the best result of any peer is recorded at that time, too.
 IDLE_LONG = Row("idle for 22 s", "idle", "idle_return", words(22), 1, time=None, memory="rss_after_kib", rounds=1,
                 subjects=("jemalloc background",))
 
@@ -133,7 +134,7 @@ def judge_idle(figures):
 
 # ---- in a memory cgroup ----
 
-# 200 MiB alive at most; the same program and limit as the test tests/programs/memory_cgroup.py.
+# At most 200 MiB are live; the same program and limit as the test tests/programs/memory_cgroup.py.
 CGROUP = Row("bursts of 200 MiB in 260 MiB", "cgroup", "memory_cgroup", words(200, 3), 2, time=None, memory=None, pinned=False,
              subjects=(OURS, EAGER, NEVER, "glibc", "jemalloc", "gperftools"), cgroup_mib=260)
 
@@ -145,7 +146,7 @@ def judge_cgroup(figures):
 
     for name in (OURS, EAGER):
         yield criteria.verdict(*share(name), 1, "at least", "")
-    # That the limit is one.
+    # Validates the limit.
     for name in (NEVER, "glibc"):
         yield criteria.verdict(*share(name), 0, "at most", "")
 
@@ -154,7 +155,7 @@ def judge_cgroup(figures):
 
 STEADY = Row("busy, 32 MB live", "steady", "steady", words(4, 32, 40_000_000, 48), 4, memory="rss_most_kib",
              subjects=(OURS, EAGER, *PEERS, "snmalloc"))
-# What works by the clock, the purge and its delay, has time to work.
+# Time-based mechanisms, the purge and its delay, have time to work.
 STEADY_LONG = Row("busy for a minute, 32 MB live", "steady", "steady", words(4, 32, 1_600_000_000, 48), 4, memory="rss_most_kib", rounds=1,
                   subjects=(OURS, EAGER))
 

@@ -1,8 +1,10 @@
-"""The public allocator benchmarks as rows: mimalloc-bench's programs and t-test1. bench/run --public FOLDER imports rows_in().
+"""The public allocator benchmarks as rows: mimalloc-bench's programs and t-test1. bench/run --public FOLDER imports
+rows_in().
 
-Nothing of them is kept here. FOLDER is a checkout of github.com/daanx/mimalloc-bench that its own script has built (programs in
-out/bench), with t-test1 of ptmalloc3 (www.malloc.de) put beside them. Arguments are those of mimalloc-bench's bench.sh; N is the number of
-CPUs. Where a program works for a fixed time and prints a rate, its time is that for a million operations.
+None of them is part of this repository. FOLDER is a checkout of github.com/daanx/mimalloc-bench built by its own
+script (programs in out/bench), with t-test1 of ptmalloc3 (www.malloc.de) added. Arguments are those of
+mimalloc-bench's bench.sh; N is the number of CPUs. For a program that works for a fixed time and prints a rate, the
+time is that for a million operations.
 """
 import dataclasses
 import os
@@ -14,11 +16,11 @@ from harness.session import PROGRAMS
 
 ALONE = PROGRAMS / "alone"  # harness/alone.c
 N = len(os.sched_getaffinity(0))
-RATES = {  # of what a program prints: the figure, and seconds for a million operations by it
+RATES = {  # from the program's output: the figure, and the seconds for a million operations
     "larson": (r"Throughput = +(\d+)", lambda rate: 1e6 / rate),
     "larson-sized": (r"Throughput = +(\d+)", lambda rate: 1e6 / rate),
     "xmalloc-test": (r"free/sec: ([\d.]+) M", lambda rate: 1 / rate),
-    "glibc-thread": (r"^(\d+) iterations$", lambda count: 2e6 / count),  # of two seconds
+    "glibc-thread": (r"^(\d+) iterations$", lambda count: 2e6 / count),  # in two seconds
 }
 
 
@@ -49,7 +51,7 @@ INPUTS = {"barnes": "barnes/input"}  # read from standard input
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What session.Program wants of a program."""
+    """The part of session.Program that a program must implement."""
     name: str
     threads: int
     folder: pathlib.Path  # of the programs
@@ -62,7 +64,7 @@ class Row:
         return "seconds_per_million" if self.program in RATES else "wall_s"
 
     def available(self):
-        """Why it cannot run here; None when it can."""
+        """The reason why it cannot run here; None when it can."""
         missing = [path for path in (ALONE, self.folder / self.program, self.input) if not path.exists()]
         return f"no {missing[0]}" if missing else None
 
@@ -84,7 +86,7 @@ class Row:
         return self.command[0]
 
     def started(self, environment):
-        """(words, environment) with which it starts on the allocator of that environment."""
+        """(words, environment) that start it on the allocator of that environment."""
         clean = {key: value for key, value in environment.items() if key != "LD_PRELOAD"}
         words = [ALONE, environment.get("LD_PRELOAD", ""), self.folder, self.input, f"./{self.program}", *self.command[1:]]
         return [str(word) for word in words], clean

@@ -1,6 +1,6 @@
-"""The runner behind bench/run: who is measured (allocators), one run (measure), all of them in their order (session), what
-the figures say (compare), and how that is shown (tables, plots)."""
+"""The runner behind bench/run: the allocators measured (allocators), one run (measure), all runs in their order
+(session), the evaluation of the figures (compare), and their presentation (tables, plots)."""
 
 
 class Refused(Exception):
-    """What was asked for cannot be done; the text says why."""
+    """The request cannot be fulfilled; the text gives the reason."""

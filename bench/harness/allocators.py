@@ -1,7 +1,8 @@
-"""Who is measured: seemalloc, the C library's own allocator and every peer that is here, each with its version.
+"""The allocators measured: seemalloc, the C library's own allocator and every peer that is installed, each with its
+version.
 
-Each is a shared object under LD_PRELOAD, with its own defaults: options for allocators in the caller's environment do not
-reach the programs.
+Each is a shared object under LD_PRELOAD, with its own defaults: options for allocators in the caller's environment do
+not reach the programs.
 """
 import dataclasses
 import glob
@@ -22,7 +23,7 @@ DEBIAN = [
     ("jemalloc-debian", "libjemalloc.so.2", "libjemalloc2"),
     ("mimalloc-debian", "libmimalloc.so.2*", "libmimalloc2.0"),
 ]
-# What the proofs compare beside the defaults: name of another one and what to add to its name, variable, value.
+# Variants that the proofs compare in addition to the defaults: the allocator's name, the suffix, variable, value.
 VARIANTS = [
     ("seemalloc", "eager", "SEEMALLOC_CONF", "purge:eager"),
     ("seemalloc", "never", "SEEMALLOC_CONF", "purge:never"),
@@ -31,8 +32,9 @@ VARIANTS = [
     ("gperftools", "rate 10", "TCMALLOC_RELEASE_RATE", "10"),
     ("gperftools", "aggressive", "TCMALLOC_AGGRESSIVE_DECOMMIT", "1"),
 ]
-# What profiles are compared with: the libraries that have a profiler, and what turns it on. No file is written.
-ANNOUNCED = "Starting tracking the heap"  # says gperftools of itself
+# Profilers that seemalloc's is compared with: the libraries that have one, and the variable that enables it. No file is
+# written.
+ANNOUNCED = "Starting tracking the heap"  # gperftools' message
 PROFILERS = [
     ("seemalloc", "sample 0", "SEEMALLOC_CONF", "sample:0"),
     ("seemalloc", "sample 1", "SEEMALLOC_CONF", "sample:1"),
@@ -52,18 +54,18 @@ class Allocator:
     options: tuple = ()  # (variable, value) pairs of its environment
 
     def environment(self, *preload):
-        """What a program on this allocator is started with; `preload` are libraries to come before it."""
+        """The environment of a program on this allocator; `preload` are libraries to be preloaded before it."""
         clean = {key: value for key, value in os.environ.items() if not key.startswith(OPTIONS)}
         libraries = [str(path) for path in (*preload, self.library) if path]
         return {**clean, **dict(self.options), **({"LD_PRELOAD": ":".join(libraries)} if libraries else {})}
 
     def loads(self):
-        """Whether a program runs on it at all. The loader goes on without a library that it cannot preload."""
+        """Whether a program runs on it at all. The loader continues without a library that it cannot preload."""
         done = subprocess.run(["cat", "/proc/self/maps"], env=self.environment(), capture_output=True, text=True)
         return done.returncode == 0 and (self.library is None or str(self.library) in done.stdout)
 
     def complaint(self):
-        """What it says at once of the options that it is given: one that knows them says nothing."""
+        """Its messages about the given options at start: an allocator that knows the options prints nothing."""
         done = subprocess.run(["cat", os.devnull], env=self.environment(), capture_output=True, text=True)
         return done.stderr.strip()
 
@@ -91,7 +93,7 @@ def glibc():
 
 
 def built_peers(folder=OUT / "peers"):
-    """What bench/peers/build has built."""
+    """The allocators that bench/peers/build has built."""
     kept = folder / "versions.json"
     versions = json.loads(kept.read_text()) if kept.exists() else {}
     return [Allocator(name, (folder / f"{name}.so").resolve(), version) for name, version in versions.items()
@@ -116,7 +118,8 @@ def debian_peers(say):
 
 
 def all_of_them(peers, say):
-    """Every allocator that is here and loads, ours first; `peers` are NAME=PATH texts. Says what is missing."""
+    """Every allocator that is installed and loads, seemalloc first; `peers` are NAME=PATH texts. Reports the missing
+    ones."""
     ours = seemalloc()
     if ours is None:
         say(f"no {OUT / 'lib/libseemalloc.so'}: ./dev build makes it; measuring the peers alone")
@@ -136,7 +139,7 @@ def all_of_them(peers, say):
 
 
 def for_proofs(peers, say):
-    """Every allocator that is here, each followed by itself with other options, where it knows them."""
+    """Every installed allocator, each followed by its variants with other options, if it knows them."""
     return with_variants(all_of_them(peers, say), VARIANTS, say)
 
 
@@ -157,7 +160,7 @@ def with_variants(everyone, variants, say):
 
 
 def for_profiling(peers, say):
-    """Those that have a profiler, with and without it."""
+    """The allocators that have a profiler, with and without it."""
     everyone = [one for one in all_of_them(peers, say) if one.name in ("seemalloc", "glibc", "jemalloc-debian")]
     for base, name, pattern, package in (("gperftools-profiler", "", "libtcmalloc.so.4", "libgoogle-perftools4"),
                                          ("glibc", " heaptrack", "heaptrack/libheaptrack_preload.so", "heaptrack")):
@@ -171,6 +174,6 @@ def for_profiling(peers, say):
 
 
 def for_sampling():
-    """seemalloc three times: with sampling, with sampling again (what identical runs differ by), without."""
+    """seemalloc three times: with sampling, with sampling again (to measure the difference of identical runs), without."""
     on = ("SEEMALLOC_CONF", "sample:524288")
     return [seemalloc("sampling", on), seemalloc("sampling again", on), seemalloc("no sampling", ("SEEMALLOC_CONF", "sample:0"))]

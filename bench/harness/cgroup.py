@@ -1,6 +1,6 @@
-"""Workloads in a memory cgroup, whose limit kills them: whether they live is what is measured.
+"""Workloads in a memory cgroup, whose limit kills them: whether they survive is measured.
 
-The cgroup is made by the code of the test that has the same program (tests/programs/memory_cgroup.py).
+The cgroup is made by the code of the test that uses the same program (tests/programs/memory_cgroup.py).
 """
 import sys
 
@@ -9,7 +9,7 @@ from harness.allocators import ROOT
 
 
 def cgroups():
-    """The class that makes them, and what it raises where none can be made."""
+    """The class that makes cgroups, and the exception that it raises where none can be made."""
     sys.path.append(str(ROOT / "tests/programs"))
     from memory_cgroup import MemoryCgroup, Skipped
     return MemoryCgroup, Skipped
@@ -36,7 +36,7 @@ class InCgroup(session.Workload):
             cgroup.remove()
 
     def run_in(self, cgroup, allocator, limit_s):
-        """Killed by the limit is a result; any other failure is one."""
+        """A process killed by the limit is a result; any other failure raises."""
         _, *command = map(str, cgroup.command(*self.command))
         try:
             found = measure.run_once(["/bin/sh", *command], allocator.environment(), limit_s)

@@ -1,11 +1,11 @@
-"""What the figures say, and what they do not: medians, ratios to the best of a row, and whether a difference may be called.
+"""Evaluates figures: medians, ratios to the best of a row, and whether a difference is significant.
 
-With five runs each, two allocators that are the same come apart (no run of one between those of the other) once in 126
-times; with three, once in ten. And identical programs differ from one start to the next by where their memory happens to
-lie. So no difference is called
+With five runs each, two identical allocators come apart (no run of one between those of the other) once in 126 times; with
+three, once in ten. And identical programs differ from one start to the next by the addresses of their memory. So no
+difference is called
 1. with fewer than five runs of either;
 2. where the smallest-to-largest spreads overlap;
-3. where times differ by less than 5 %, or by less than 15 % with two threads or more (of sampling on and off: by less than half a percent).
+3. where times differ by less than 5 %, or by less than 15 % with two threads or more (sampling on and off: by less than half a percent).
 """
 import dataclasses
 import math
@@ -13,9 +13,9 @@ import statistics
 
 LEAST_RUNS = 5
 LEAST_DIFFERENCE = {"one": 0.05, "more": 0.15}
-LEAST_OF_SAMPLING = 0.005  # the same library, and two series of the one kind: their spreads tell
+LEAST_OF_SAMPLING = 0.005  # the same library, and two series of the same kind: their spreads decide
 TIMES = ("wall_s", "cpu_s")
-FLOOR = 1e-6  # a time or a size of nothing has no ratio
+FLOOR = 1e-6  # a time or a size of zero has no ratio
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Cell:
 
 def least_difference(measure, threads):
     if measure not in TIMES:
-        return 0.0  # of memory: what a program takes up hardly changes from run to run
+        return 0.0  # memory: a program's usage hardly changes from run to run
     return LEAST_DIFFERENCE["one" if threads < 2 else "more"]
 
 
 def differ(one, two, least):
-    """Whether these two lists of values may be called different."""
+    """Whether these two lists of values differ significantly."""
     if min(len(one), len(two)) < LEAST_RUNS or (min(one) <= max(two) and min(two) <= max(one)):
         return False
     small, large = sorted((statistics.median(one), statistics.median(two)))
@@ -54,12 +54,12 @@ def compare(values, least):
 
 
 def value_of(run, measure):
-    """A measure of ours, or a metric that the program printed; None if it has neither."""
+    """A measure of the runner, or a metric that the program printed; None if it is neither."""
     return run[measure] if measure in run else run.get("metrics", {}).get(measure)
 
 
 def values_of(figures, row, measure):
-    """Allocator → its values in that row; without those that failed."""
+    """Allocator → its values in that row; without allocators that failed."""
     found = {}
     for name, runs in figures["runs"][row].items():
         values = [value for value in (value_of(run, measure) for run in runs) if value is not None]
@@ -69,7 +69,8 @@ def values_of(figures, row, measure):
 
 
 def measure_of(about, kind):
-    """What a row says that it measures as "time", "cpu" or "memory", and the least difference of that; (None, …) where it does not."""
+    """The measure that a row uses for "time", "cpu" or "memory", and its least significant difference; (None, …) where it
+    has none."""
     measure = {"time": about["time"], "cpu": about["time"] in TIMES and "cpu_s", "memory": about["memory"]}[kind]
     return measure, least_difference("wall_s" if kind == "time" else measure, about["threads"])
 
@@ -110,14 +111,14 @@ def worst(cells, name, count):
 
 
 def disturbed(figures):
-    """How many runs others disturbed and how many there are."""
+    """The number of disturbed runs, and of all runs."""
     runs = [run for row in figures["runs"].values() for some in row.values() for run in some]
     return sum(run["disturbed"] for run in runs), len(runs)
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Of sampling on to off in one row; `identical`: of sampling on to itself, measured twice."""
+    """The change from sampling off to on in one row; `identical`: between two measurements of sampling on."""
     off: float
     change: float
     identical: float
@@ -125,7 +126,7 @@ class Difference:
 
 
 def sampling_difference(on, again, off, least):
-    """Clear where the rule allows it against both runs of the same, and it is more than what those differ by."""
+    """Significant if it is so against both runs with sampling, and it is larger than their difference."""
     medians = [statistics.median(values) for values in (on, again, off)]
     base = max(medians[2], FLOOR)
     change, identical = statistics.median(on + again) / base - 1, medians[1] / max(medians[0], FLOOR) - 1
@@ -134,7 +135,7 @@ def sampling_difference(on, again, off, least):
 
 
 def sampling_differences(figures, kind):
-    """Row → its Difference, and the fewest runs there are of any."""
+    """Row → its Difference, and the smallest number of runs of any row."""
     names = list(figures["allocators"])
     found, fewest = {}, math.inf
     for row, about in figures["rows"].items():
@@ -147,6 +148,6 @@ def sampling_differences(figures, kind):
 
 
 def mean_changes(differences):
-    """Geometric means of the changes by sampling and of what identical runs differ by, less one."""
+    """Geometric means of the changes by sampling and of the differences of identical runs, minus one."""
     return tuple(geometric_mean(1 + value for value in some) - 1 for some in
                  ([one.change for one in differences], [one.identical for one in differences]))

@@ -1,8 +1,9 @@
 """Whether figures meet a criterion: a limit, a ratio to another run, no growth over time. Each answer is a Finding.
 
-A limit is compared with the median, one that nothing may ever exceed with the largest run. A ratio that misses its limit is not called missed where the spreads (smallest to largest)
-of the two overlap: then the runs do not tell. A ratio of a few per mille is judged in pairs, by where the median of the pairs' ratios lies.
-Without figures there is no answer either.
+A limit is compared with the median; a limit that may never be exceeded, with the largest run. A ratio that misses its
+limit is not called missed where the spreads (smallest to largest) of the two overlap: then the runs do not decide. A
+ratio of a few per mille is judged in pairs, by the median of the pairs' ratios. Without figures there is no answer
+either.
 """
 import dataclasses
 import math
@@ -16,7 +17,7 @@ TOO_FEW = "not to be told: too few pairs"
 AS_WITHOUT = "not to be told: as much without"
 NOT_JUDGED = "shown beside it"
 CONFIDENCE = 0.95
-# Figures have noise in their last digits, and a limit of 1.00 is one for what is shown.
+# Figures have noise in their last digits, and a limit of 1.00 applies to the rounded figure.
 DIGITS = 3
 
 
@@ -63,7 +64,7 @@ def never_above(figures, row, name, metric, limit, what):
 
 
 def never_above_by_itself(figures, row, name, metric, without, limit, what):
-    """Missed only where the largest is also beyond what the same run had `without`: the machine stops programs too."""
+    """Missed only if the largest value is also above that of the same run `without`: the machine stops programs, too."""
     found = never_above(figures, row, name, metric, limit, what)
     if found.verdict != MISSED:
         return found
@@ -100,8 +101,8 @@ def at_least(figures, one, other, metric, limit, what):
 # ---- in pairs ----
 
 def pairs(figures, row, one, other, metric):
-    """The ratio of one to the other in each turn in which both ran, one right after the other: what a machine does for minutes
-    at a time happens to both."""
+    """The ratio of one to the other in each turn in which both ran, one right after the other: disturbances of the
+    machine that last for minutes affect both."""
     def by_turn(name):
         runs = [] if name in figures["failed"].get(row, {}) else figures["runs"].get(row, {}).get(name, [])
         return {(run["round"], run["turn"]): compare.value_of(run, metric) for run in runs}
@@ -111,15 +112,17 @@ def pairs(figures, row, one, other, metric):
 
 
 def interval(ordered):
-    """Between which two of the values the true median lies, with CONFIDENCE, whatever their distribution is. None: too few values."""
-    count, rank, chance = len(ordered), 0, 0.0  # that at most `rank` of them are beneath the median
+    """The two values between which the true median lies with probability CONFIDENCE, for any distribution. None: too few
+    values."""
+    count, rank, chance = len(ordered), 0, 0.0  # the probability that at most `rank` of them are below the median
     while (chance := chance + math.comb(count, rank) / 2**count) <= (1 - CONFIDENCE) / 2:
         rank += 1
     return (ordered[rank - 1], ordered[count - rank]) if rank else None
 
 
 def judge_pairs(ratios, limit, side, what):
-    """The median of the pairs' ratios. Missed where the whole interval is beyond the limit: never where too few pairs have none."""
+    """The median of the pairs' ratios. Missed if the whole interval is beyond the limit: never if there are too few pairs
+    for an interval."""
     found = verdict(what, statistics.median(ratios) if ratios else None, limit, side, "×")
     between = interval(ratios)
     if not between:
@@ -131,12 +134,12 @@ def judge_pairs(ratios, limit, side, what):
 
 
 def paired(figures, row, one, other, metric, limit, side, what):
-    """In pairs, of runs that took their turns one right after the other."""
+    """In pairs, of runs that alternated, one right after the other."""
     return judge_pairs(pairs(figures, row, one, other, metric), limit, side, what)
 
 
 def slices(figures, place, value, metric):
-    """Of all runs of `place`, a (row, name), those in which a switch had that value, in their order."""
+    """The slices of all runs of `place`, a (row, name), in which a switch had that value, in their order."""
     row, name = place
     runs = [] if name in figures["failed"].get(row, {}) else figures["runs"].get(row, {}).get(name, [])
     return [one[metric] for run in runs for one in run["slices"][value] if metric in one]
@@ -149,7 +152,8 @@ def sliced(figures, place, values, metric, limit, side, what):
 
 
 def flat(figures, name, metric, rows, limit, what):
-    """The largest of the rows' medians, of the first row's; less is no harm. That the spreads of the two overlap is a doubt."""
+    """The largest of the rows' medians, relative to the first row's; a smaller one is no harm. Overlapping spreads of the
+    two are a doubt."""
     medians = [median(figures, row, name, metric) for row in rows]
     what = f"{name}: {what}"
     if None in medians:
@@ -160,7 +164,7 @@ def flat(figures, name, metric, rows, limit, what):
 
 
 def beside(finding):
-    """The same figure with no limit: of what is no subject of the criterion, to be compared with."""
+    """The same figure without a limit: for a row that is not subject to the criterion, for comparison."""
     return finding if finding.verdict == UNKNOWN else dataclasses.replace(finding, limit="", verdict=NOT_JUDGED)
 
 
@@ -173,7 +177,8 @@ def part(points, begin, end):
 
 
 def growth(points):
-    """The median of the last eighth, of that of the second eighth: the first one is for growing up. None: too few points."""
+    """The median of the last eighth, relative to that of the second eighth: the first eighth is for growing. None: too
+    few points."""
     if not points:
         return None
     early, late = part(points, 1 / 8, 1 / 4), part(points, 7 / 8, 1)
@@ -191,7 +196,7 @@ def no_growth(figures, row, name, limit):
 
 
 def rate(figures, row, name, which):
-    """How fast a count rose in the second half, per second."""
+    """The rate of a count in the second half, per second."""
     rates = []
     for points in series(figures, row, name, which):
         late = [point for point in points if point[0] >= points[-1][0] / 2]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of the runner: what may be called a difference, the order, one run, the tables. `./dev test bench` runs them.
+"""Tests of the runner: significance of differences, the order, one run, the tables. `./dev test bench` runs them.
 
 Ends with "N passed, N failed, N skipped".
 """
@@ -29,7 +29,7 @@ from programs import process, redis, where_time_goes
 
 
 def figures_of(rows, names, ours=("a",), failed=None, kind="comparison"):
-    """Figures as Session keeps them: row → (group, threads, {name: [wall_s, …]}); memory is ten times the time."""
+    """Figures as Session stores them: row → (group, threads, {name: [wall_s, …]}); memory is ten times the time."""
     def run(value):
         return {"wall_s": value, "cpu_s": value, "system_s": 0, "peak_mb": value * 10, "minor_faults": 1, "major_faults": 0,
                 "voluntary_switches": 1, "involuntary_switches": 1, "others_cpu_s": 0, "disturbed": False, "attempts": 1,
@@ -303,7 +303,8 @@ class Runs(unittest.TestCase):
         self.assertIn("HOME", environment)
 
 
-# One thread that stays while three come and go, one of them by pthread_exit; prints the CPUs that each may use, main last.
+# One thread that stays while three others start and end, one of them by pthread_exit; prints the CPUs that each may
+# use, main last.
 PINNED_PROGRAM = """
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -337,7 +338,7 @@ int main(void) {
 
 @unittest.skipUnless(shutil.which("cc"), "no C compiler")
 class Public(unittest.TestCase):
-    """Rows of programs that are built elsewhere: here, of shell scripts in their places."""
+    """Rows of programs that are built elsewhere; here shell scripts stand in for them."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -424,7 +425,7 @@ def proof_figures(runs, failed=None, options=None):
 
 
 def line(first, last, count=64):
-    """A series over a minute that goes from one value to the other."""
+    """A series over a minute that moves from one value to the other."""
     return [[60 * i / (count - 1), first + (last - first) * i / (count - 1)] for i in range(count)]
 
 
@@ -472,7 +473,7 @@ class Criteria(unittest.TestCase):
         return criteria.paired(figures, "row", "a", "b", "x", limit, "at least", "")
 
     def test_pairs_are_judged_by_the_interval_of_their_median(self):
-        # The machine doubles its speed meanwhile: the spreads of the two tell nothing.
+        # The machine doubles its speed meanwhile: the spreads of the two are meaningless.
         for ratios, verdict, found in (([0.995] * 12, criteria.MET, "0.995 × (0.995–0.995, 12 pairs)"),
                                        ([0.98] * 12, criteria.MISSED, "0.980 × (0.980–0.980, 12 pairs)"),
                                        ([0.97, 0.98, 1.0] * 4, criteria.UNSURE, "0.980 × (0.970–1.000, 12 pairs)"),
@@ -575,7 +576,8 @@ class Proofs(unittest.TestCase):
             self.assertIn(f"# {suite.TITLE}\n", proof_report.report(figures, suite))
 
     def objects(self, **factors):
-        """What is found of objects freed in order: 10 ns each with 1 M of them, and so many times that with more, by allocator."""
+        """The findings for objects freed in order: 10 ns each with 1 M of them, and `factors` times that with more, by
+        allocator."""
         def run(name, row):
             return {"ns_per_block": 10 * (factors.get(name, 1) if row != proofs.IN_ORDER[0] else 1), "free_ns": 2, "wall_s": 1, "drop_s": 0.1}
         runs = {row.name: {name: [run(name, row)] for name in row.subjects} for row in (*proofs.IN_ORDER, *proofs.SHUFFLED, *proofs.STRINGS)}
@@ -621,7 +623,8 @@ class Proofs(unittest.TestCase):
         self.assertAlmostEqual(gone, -41.5, 1)
 
     def judged_truth(self, rng, factor=1.0, only=None):
-        """The verdicts on 20 profiles of what known_truth holds, made up; all estimates, or those of one block size, times the factor."""
+        """The verdicts on 20 made-up profiles of the blocks of known_truth; all estimates, or those of one block size,
+        times the factor."""
         compared = []
         for _ in range(profiling.RUNS):
             truths, functions = [], []
@@ -646,7 +649,7 @@ class Proofs(unittest.TestCase):
 
     def test_one_dump_that_takes_too_long_misses(self):
         def judged(longest, without=250):
-            # Waits for a processor are others' doing, however long.
+            # Waiting for a processor is caused by other processes, however long it takes.
             runs = [{"dump_ms": 90, "longest_pause_us": 9000 + pause, "longest_pause_held_us": pause, "longest_pause_without_us": 200,
                      "longest_pause_without_held_us": without} for pause in (300, 200, longest, 300, 200)]
             return [one.verdict for one in profiling.judge_stacks(proof_figures({profiling.STACKS.name: {profiling.ALL: runs}}))]

@@ -1,34 +1,34 @@
-"""One run of one program: what it cost, what it says of itself, and what others did on the machine meanwhile."""
+"""One run of one program: its cost, the figures that it prints, and the load by other processes meanwhile."""
 import os
 import resource
 import signal
 import tempfile
 import time
 
-# Others' use of CPUs is not believed below this: the kernel counts the machine's time in ticks, a process's exactly.
+# CPU use by other processes is ignored below this: the kernel counts the machine's time in ticks, a process's exactly.
 RESOLUTION_S = 0.03
 DISTURBED = 0.05  # of one CPU
 
 
 class Failed(Exception):
-    """The program crashed, said that it failed, or took too long."""
+    """The program crashed, reported a failure, or took too long."""
 
 
 def machine_busy_s():
-    """CPU time that everybody has used since boot, what the host took from this machine included."""
+    """CPU time used by all processes since boot, including the time that the host took from this machine."""
     with open("/proc/stat") as file:
         user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def own_cpu_s():
-    """What this process, and everything that it has started and that has ended, have used."""
+    """CPU time used by this process and by all its descendants that have ended."""
     return sum(usage.ru_utime + usage.ru_stime
                for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
 def observed(run):
-    """What `run` returns, and with it what others used while it ran."""
+    """The result of `run`, with the CPU use of other processes while it ran."""
     busy, own, began = machine_busy_s(), own_cpu_s(), time.monotonic()
     measures = run()
     wall = time.monotonic() - began
@@ -98,7 +98,7 @@ def run_once(command, environment, limit_s, read=metrics_of):
             why = f"not done after {limit_s} s" if late else ending(status)
             raise Failed(": ".join([why, *said]))
     metrics, series = read(printed), series_of(printed)
-    # The kernel's figure for a child begins with the size of its parent: the program's own is better.
+    # The kernel's figure for a child begins with the size of its parent: the program's own figure is better.
     peak_kib = metrics.pop("peak_kib", usage.ru_maxrss)
     return {
         "wall_s": wall,

@@ -1,6 +1,6 @@
 """The figures as pictures (SVG): geometric means per group, of time and of memory, and one against the other.
 
-Needs matplotlib (Debian: python3-matplotlib), and is imported only when pictures are wanted.
+Needs matplotlib (Debian: python3-matplotlib), and is imported only when pictures are requested.
 """
 import math
 
@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from harness import compare
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; each allocator has a marker of its own too.
+# Okabe and Ito's colours, which colour-blind people can distinguish; each allocator also has its own marker.
 OURS = "#D55E00"
 OTHERS = [("#0072B2", "o"), ("#009E73", "s"), ("#CC79A7", "^"), ("#56B4E9", "v"), ("#000000", "P"), ("#E69F00", "X"),
           ("#7F7F7F", "<"), ("#8C6BB1", ">"), ("#B2A000", "h"), ("#5D4037", "p")]
@@ -21,7 +21,8 @@ STYLE = {"svg.hashsalt": "seemalloc", "svg.fonttype": "path", "font.size": 10, "
 
 
 def looks(figures):
-    """Name → how it is drawn; the same in every picture. Ours is large and lies below, so that it hides nobody."""
+    """Name → its drawing style; the same in every picture. seemalloc's marker is large and drawn below, so that it hides
+    no other."""
     others = iter(OTHERS * 4)
     found = {}
     for name in figures["allocators"]:
@@ -43,7 +44,7 @@ TICKS = [1, 2, 10, 100, 1000, 5, 1.5, 3, 20, 50, 200, 500, 1.2, 1.1, 1.3, 7, 30,
 
 
 def ticks(low, high, apart=0.085):
-    """Round ratios, at least that part of the axis from each other."""
+    """Round ratios, at least that part of the axis apart."""
     chosen = []
     for tick in TICKS:
         if low <= tick <= high and all(abs(math.log(tick / other)) >= apart * math.log(high / low) for other in chosen):
@@ -63,7 +64,7 @@ def log_axis(axes, which, values):
 
 
 def by_group(figures, kind, title, path):
-    """One line per group, one mark per allocator: how far it is from the best, on the average of the group's rows."""
+    """One line per group, one mark per allocator: its ratio to the best, averaged over the group's rows."""
     cells = compare.cells_of(figures, kind)
     if not cells:
         return False
@@ -73,7 +74,7 @@ def by_group(figures, kind, title, path):
     figure, axes = pyplot.subplots(figsize=(8.6, max(3.4, 1.3 + 0.66 * len(lines))), layout="constrained")
     for place in range(len(lines) - 1):
         axes.axhline(place + 0.5, color="#DDDDDD" if place < len(lines) - 2 else "#777777", linewidth=0.8, zorder=1)
-    # Each allocator has its own height within a group's band, in the legend's order: equals stay visible.
+    # Each allocator has its own height within a group's band, in the legend's order: equal ones stay visible.
     height = {name: 0.7 * (place / max(len(figures["allocators"]) - 1, 1) - 0.5)
               for place, name in enumerate(figures["allocators"])}
     for name, look in looks(figures).items():

@@ -1,6 +1,6 @@
 """The proofs as pictures (SVG), one each: times by number of objects, figures by allocator, memory over time.
 
-Needs matplotlib, and is imported only when pictures are wanted.
+Needs matplotlib, and is imported only when pictures are requested.
 """
 import statistics
 
@@ -12,7 +12,7 @@ DASHES = ["-", (0, (4, 1.5)), (0, (1, 1.2))]
 
 
 def lines(figures):
-    """Name → how its line is drawn; the same in every picture."""
+    """Name → its line style; the same in every picture."""
     colors, seen, found = {}, {}, {}
     others = iter(plots.OTHERS * 4)
     for name in figures["allocators"]:

@@ -1,4 +1,4 @@
-"""The proofs as Markdown: what is measured, what the figures must show, whether they do, and all of them."""
+"""The proofs as Markdown: the measurements, their criteria, whether these are met, and all figures."""
 import statistics
 
 from harness import compare, criteria, tables
@@ -37,7 +37,8 @@ def cell(values, scale):
 
 
 def values_by_line(figures, row, columns):
-    """What each line of the row's table says it is about, and its values of each column: of an allocator, or of one where a switch had a value."""
+    """The label of each line of the row's table, and its values of each column: of an allocator, or of one with a switch
+    at a value."""
     for name, runs in figures["runs"][row].items():
         if any("slices" in run for run in runs):
             for value in runs[0]["slices"]:
@@ -47,7 +48,7 @@ def values_by_line(figures, row, columns):
 
 
 def row_table(figures, row, columns):
-    """One line per allocator; columns that nobody has a figure for are left out. Growth has one where RSS was watched."""
+    """One line per allocator; columns without any figure are left out. Growth has one where RSS was recorded."""
     failed = figures["failed"].get(row, {})
     found = list(values_by_line(figures, row, columns))
     shown = [place for place in range(len(columns)) if any(values[place] for _, _, values in found)]

@@ -1,8 +1,8 @@
-"""A whole measurement: every row with every allocator, several rounds, and what of it is kept.
+"""A whole measurement: every row with every allocator, several rounds, and the stored results.
 
-In each round each row runs with all allocators in random order: a run that leaves the machine's memory cold or in small
-pieces then punishes each of the others now and then, instead of always the same one. The order follows from the seed, the
-round and the row's name alone.
+In each round each row runs with all allocators in random order: a run that leaves the machine's memory cold or
+fragmented then affects each of the others occasionally, instead of always the same one. The order depends only on the
+seed, the round and the row's name.
 """
 import json
 import os
@@ -18,7 +18,7 @@ from harness.allocators import ROOT, output_of
 
 PROGRAMS = ROOT / "build/release/bench"
 PIN, WARM = PROGRAMS / "libpin.so", PROGRAMS / "warm"
-FORMAT = 2  # of the kept figures
+FORMAT = 2  # of the stored figures
 
 
 def say(*words):
@@ -31,7 +31,7 @@ def not_built(*paths):
 
 
 class Workload:
-    """A row of the catalogue, run by us."""
+    """A row of the catalogue, run by this runner."""
 
     def __init__(self, row):
         self.name, self.group, self.threads = row.name, row.group, row.threads
@@ -50,8 +50,8 @@ class Workload:
 
 
 class Program:
-    """A real program, which knows itself how it is run and measured. Its threads are not pinned: each of its processes
-    would begin at the first CPU, and who drives a server needs a CPU too."""
+    """A real program, which implements its own run and measurement. Its threads are not pinned: each of its processes
+    would begin at the first CPU, and a server's driver needs a CPU, too."""
     memory, pinned = "peak_mb", False
 
     def __init__(self, row, subjects=(), rounds=None, turns=1, once=(), time="wall_s"):
@@ -65,19 +65,19 @@ class Program:
     def run(self, allocator, limit_s):
         try:
             return self.row.run(allocator.environment(), limit_s)
-        except LookupError as problem:  # says nothing but the key
+        except LookupError as problem:  # its text is only the key
             raise measure.Failed(f"something is missing in what it printed: {problem}") from problem
         except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as problem:
             raise measure.Failed(str(problem) or type(problem).__name__) from problem
 
 
 def subjects_of(row, names):
-    """Who runs that row, in the order of the names."""
+    """The allocators that run that row, in the order of the names."""
     return [name for name in names if not row.subjects or name in row.subjects]
 
 
 def order(seed, when, row, names):
-    """In which order the allocators take their turns: another one in each round, and in each turn of a round."""
+    """The order in which the allocators take their turns: a different one in each round, and in each turn of a round."""
     names = list(names)
     random.Random(f"{seed}/{when}/{row}").shuffle(names)
     return names
@@ -96,7 +96,8 @@ FIRST_WARM_MIB, SPARE = 1024, 1.25
 
 
 def to_warm(runs, memory):
-    """How many MiB a run of that row may need, by those there have been (name → its runs); `memory`: MiB the machine has to spare."""
+    """The MiB that a run of that row may need, by the earlier runs (name → its runs); `memory`: MiB that the machine can
+    spare."""
     peaks = [run["peak_mb"] for some in runs.values() for run in some if run.get("peak_mb")]
     return max(1, round(min(max(peaks) * SPARE if peaks else FIRST_WARM_MIB, memory / 2)))
 
@@ -106,12 +107,12 @@ def available_mib():
 
 
 def warm(mib):
-    """Has the machine's free memory touched, so that no run pays for what the host took back before it."""
-    subprocess.run([WARM, str(mib)], check=False)  # a machine without that much goes on as it is
+    """Has the machine's free memory touched, so that no run pays for memory that the host reclaimed before it."""
+    subprocess.run([WARM, str(mib)], check=False)  # a machine without that much memory continues without it
 
 
 def run_undisturbed(run, repeats, before=lambda: None):
-    """Runs again while others use the machine, `repeats` times at most; keeps the run they disturbed least."""
+    """Repeats a run while other processes use the machine, `repeats` times at most; keeps the least disturbed run."""
     attempts = []
     while not attempts or (attempts[-1]["disturbed"] and len(attempts) <= repeats):
         before()
@@ -153,8 +154,8 @@ class Session:
         for place, name in enumerate(order(self.options.seed, (number, turn), row.name, self.runs[row.name])):
             if name in self.failed[row.name] or (number > 0 and name in row.once):
                 continue
-            # Only a time is worth another try: what is resident does not depend on what others do.
-            # Of a pair both are disturbed alike, and one follows the other.
+            # Only a time is worth another try: resident memory does not depend on other processes. In a pair both runs
+            # are disturbed alike, as one follows the other.
             repeats = self.options.repeats if row.time and row.turns == 1 else 0
 
             def before():
@@ -169,7 +170,7 @@ class Session:
             self.runs[row.name][name].append({"round": number, "turn": turn, "place": place, **figures})
 
     def run(self, keep_in):
-        """All rounds; what there is so far is kept after each."""
+        """All rounds; the results so far are stored after each."""
         began = time.monotonic()
         for number in range(self.options.rounds):
             for row in self.rows:

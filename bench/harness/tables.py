@@ -20,7 +20,7 @@ WORST = 8
 
 
 def number(value):
-    """Three significant digits, more where they are whole numbers."""
+    """Three significant digits, more for whole numbers."""
     for digits, limit in ((0, 100), (1, 10), (2, 1)):
         if abs(value) >= limit:
             return f"{value:,.{digits}f}"
@@ -135,7 +135,7 @@ def about(figures):
     marked, count = compare.disturbed(figures)
     runs = [run for row in figures["runs"].values() for some in row.values() for run in some]
     again = sum(run["attempts"] - 1 for run in runs)
-    # Of a run that was stopped there are fewer than were asked for.
+    # A run that was stopped has fewer rounds than requested.
     rounds = max((len(some) for row in figures["runs"].values() for some in row.values()), default=0)
     return "\n".join([
         f"- {figures['when']}, {rounds} rounds, seed {figures['seed']}, "
@@ -190,7 +190,7 @@ def sampling(figures):
 
 
 def scaling_table(figures, group, rows):
-    """Each row's time, and the throughput against the same allocator's with as many threads as there are cores."""
+    """Each row's time, and the throughput relative to that of the same allocator with one thread per core."""
     names = list(figures["allocators"])
     cores = figures["machine"]["cores"]
     threads = {row: figures["rows"][row]["threads"] for row in rows}

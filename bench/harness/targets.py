@@ -1,7 +1,9 @@
-"""What seemalloc wants to be beside the best peer of each row, and whether it is: for each kind of results that says so.
+"""The targets of seemalloc relative to the best peer of each row, and whether they are met: for each kind of results that
+has targets.
 
-The best peer is another one from row to row: nobody of them reaches all of this. Rows in which no difference can be called count in the means; where only such
-are beyond a limit, that is not to be told. A row in which seemalloc failed is missed.
+The best peer differs from row to row: no single peer reaches all of this. Rows in which no difference can be called
+count in the means; if only such rows are beyond a limit, the verdict is unclear. A row in which seemalloc failed is
+missed.
 """
 import dataclasses
 import statistics
@@ -13,13 +15,13 @@ MEAN = {TIME: 1.00, MEMORY: 1.20}
 ROW = {TIME: 1.15, MEMORY: 1.5}
 MOST_NAMED = 20
 FLAT, NEVER_FALLS = 0.90, 1.00
-FLAT_GROUPS = "t-test"  # what may fall by a tenth; others may not
-MOST_MIB = 1.0  # what is shown as MB are MiB
-PRESENT = 0.9  # a page fault for so much of the peak, by pages of 4 KiB: no huge pages
+FLAT_GROUPS = "t-test"  # its throughput may fall by a tenth; others' may not fall
+MOST_MIB = 1.0  # figures shown as MB are MiB
+PRESENT = 0.9  # page faults of 4 KiB for this part of the peak: no huge pages
 
 
 def best_peer(figures, values):
-    """The name of the fastest or smallest of others; None without any."""
+    """The name of the fastest or smallest peer; None without any."""
     peers = {name: statistics.median(some) for name, some in values.items() if name not in figures["ours"]}
     return min(peers, key=peers.get) if peers else None
 
@@ -68,13 +70,13 @@ def small_programs(figures, ours):
 
 
 def without_huge_pages(figures, row, name):
-    """It had a fault for nearly each page that it had."""
+    """It had a fault for nearly each page of its peak."""
     faults, peak = criteria.median(figures, row, name, "minor_faults"), criteria.median(figures, row, name, "peak_mb")
     return faults is not None and peak is not None and faults * 4096 >= PRESENT * peak * 2**20
 
 
 def batched_faults(figures, ours):
-    """A heap that grows, against the best peer that has no huge pages."""
+    """A heap that grows, compared with the best peer that has no huge pages."""
     row = "ordered free"
     if row not in figures["rows"]:
         return
@@ -115,12 +117,12 @@ def of_comparison(figures):
         yield from large_ping_pong(figures, ours)
 
 
-# What sampling may cost: over all rows, and in one.
+# Limits for the cost of sampling: over all rows, and in one row.
 SAMPLING_MEAN, SAMPLING_ROW = 0.01, 0.03
 
 
 def of_sampling(figures):
-    """Rows in which a difference can be called; and how far apart all rows are together, beside what identical runs are."""
+    """Rows in which a difference can be called; and the difference over all rows together, beside that of identical runs."""
     for kind, what in ((TIME, "wall time"), (CPU, "CPU time"), (MEMORY, "memory")):
         found, fewest = compare.sampling_differences(figures, kind)
         if found:
@@ -136,7 +138,7 @@ def of_sampling(figures):
 
 
 def of_scaling(figures):
-    """The least throughput of ours with one thread per core or more, of that with one per core."""
+    """The least throughput of seemalloc with one thread per core or more, relative to that with one per core."""
     cores = figures["machine"]["cores"]
     groups = {}
     for row, about in figures["rows"].items():

@@ -1,4 +1,4 @@
-"""Real programs as rows of the comparison. `from programs import ROWS`; each is a row.Row. What they do: README.md."""
+"""Real programs as rows of the comparison. `from programs import ROWS`; each is a row.Row. README.md describes them."""
 from . import gcc, mariadb, memcached, node, python, redis, rocksdb, sqlite, tokio, tools, z3
 from .process import Failed
 

@@ -1,4 +1,4 @@
-"""Runs rows once, to try them: what bench/run does many times, in turns, with all allocators.
+"""Runs rows once, to try them: bench/run does this many times, alternating, with all allocators.
 
   python3 bench/programs [WORD…]                            those whose name contains a word, on the C library's allocator
   python3 bench/programs --preload LIBRARY [WORD…]          on this one

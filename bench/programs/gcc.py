@@ -1,4 +1,4 @@
-"""GCC: its compiler proper, cc1plus -O2, on a generated file full of templates and of the standard library's headers.
+"""GCC: the compiler proper, cc1plus -O2, on a generated file full of templates and of the standard library's headers.
 
 GCC has a garbage-collected heap of its own on whole pages; its vectors, hash tables, bitmaps and much of the optimiser
 use malloc.
@@ -94,7 +94,7 @@ double together(std::deque<std::function<double(double)>> steps, double x) {
 
 
 def compiler():
-    """cc1plus, and what g++ would tell it about the platform."""
+    """cc1plus, and the options about the platform that g++ would pass to it."""
     def asked(question):
         return subprocess.run(["g++", question], capture_output=True, text=True).stdout.strip()
     program, multiarch = asked("-print-prog-name=cc1plus"), asked("-print-multiarch")

@@ -1,7 +1,7 @@
-"""MariaDB: a thread for each of 64 and of 512 connections, all busy; sysbench's read-only transactions, and joins of which
-rows are picked by ORDER BY RAND() (order_by_rand.lua).
+"""MariaDB: a thread for each of 64 and of 512 connections, all busy; sysbench's read-only transactions, and joins with
+rows picked by ORDER BY RAND() (order_by_rand.lua).
 
-The data folder is made once, on the C library's allocator; each run gets a copy of it.
+The data directory is made once, on the C library's allocator; each run gets a copy of it.
 """
 import atexit
 import functools
@@ -49,14 +49,14 @@ def stop(run, server):
 
 @functools.cache
 def prepared_data():
-    """A data folder with the tables of both scripts; removed when the runner ends."""
+    """A data directory with the tables of both scripts; removed when the runner ends."""
     parent = pathlib.Path(tempfile.mkdtemp(prefix="bench-mariadb-data-"))
     atexit.register(shutil.rmtree, parent, ignore_errors=True)
     data = parent / "data"
     with Run("MariaDB data", without_allocator(os.environ), 120) as run:
         run.run(["mariadb-install-db", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={data}",
                  "--auth-root-authentication-method=normal", "--skip-test-db", "--force",
-                 "--innodb-log-file-size=16M"])  # forced: a bare machine may not know its own name
+                 "--innodb-log-file-size=16M"])  # forced: a minimal machine may not know its own name
         server = serve(run, data)
         run.run(client(run, "--execute=CREATE DATABASE bench"))
         for script in (READ_ONLY, ORDER_BY_RAND):

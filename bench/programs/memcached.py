@@ -1,6 +1,6 @@
 """memcached: two threads serve values of 400 B to eight clients, one key and many keys at a time.
 
-Its values live in slabs of its own; what comes to malloc are connections, buffers of requests and answers, and slab pages.
+Its values are in slabs of its own; malloc serves connections, buffers of requests and answers, and slab pages.
 """
 from .process import answers, expect
 from .row import Row

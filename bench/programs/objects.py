@@ -1,5 +1,5 @@
-# The Python row's program (python.py): what services in Python do all day, with PYTHONMALLOC=malloc, so that every object
-# comes from malloc. Prints a line per part; the sums are the same in every run.
+# The Python row's program (python.py): typical work of services in Python, with PYTHONMALLOC=malloc, so that every
+# object is allocated by malloc. Prints a line per part; the sums are the same in every run.
 import collections
 import heapq
 import json
@@ -8,7 +8,7 @@ import string
 
 
 def documents(count):
-    """JSON there and back: strings, numbers, nested lists and dicts."""
+    """JSON round trips: strings, numbers, nested lists and dicts."""
     total = 0
     document = {"id": 0, "name": "an item", "tags": ["red", "green", "blue"], "sizes": list(range(20)), "price": 12.5,
                 "parts": [{"id": part, "text": "part %d of it" % part, "more": {"a": None, "b": True}} for part in range(15)]}
@@ -29,7 +29,7 @@ def words(count):
 
 
 def dicts(count):
-    """Large dicts that grow, are merged, turned around and thrown away."""
+    """Large dicts that grow, are merged, inverted and dropped."""
     total = 0
     for turn in range(3):
         squares = {number: str(number * number) for number in range(count)}

@@ -1,12 +1,12 @@
-"""One run of one real program: its folder, its processes, and what the one under test costs.
+"""One run of one real program: its directory, its processes, and the cost of the one under test.
 
-Two kinds of programs: measure() runs one to its end; serve() starts a server, and measuring() takes what it costs while
-drivers, which run() starts, give it work. Only the program under test gets the environment of the allocator; drivers run
-without. Whatever was started has ended, and the folder is gone, when the `with` of a Run is left.
+Two kinds of programs: measure() runs one to its end; serve() starts a server, and measuring() takes its cost while
+drivers, started by run(), send it requests. Only the program under test gets the environment of the allocator; drivers
+run without. When the `with` of a Run is left, all started processes have ended, and the directory is removed.
 
 Figures: wall_s, cpu_s, user_s, system_s, peak_mb (VmHWM), faults (minor_faults + major_faults), switches
-(voluntary_switches + involuntary_switches). Of a server all but the peak are those between the two ends of measuring();
-its times come in the kernel's ticks of 10 ms.
+(voluntary_switches + involuntary_switches). Of a server all but the peak are those between the two ends of
+measuring(); its times come in the kernel's ticks of 10 ms.
 """
 import contextlib
 import ctypes
@@ -33,18 +33,19 @@ LIBC = ctypes.CDLL(None)
 
 
 class Failed(RuntimeError):
-    """The program crashed, gave a wrong answer or took too long; the text says which, and shows the end of its output."""
+    """The program crashed, gave a wrong answer or took too long; the text describes it, and shows the end of its output."""
 
 
 def become_child():
-    """In the child: a server must not outlive a runner that was killed, and may have as many connections as it can."""
+    """In the child: a server must not outlive a runner that was killed, and gets the highest limit of open files, for
+    connections."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 20_000) if most != resource.RLIM_INFINITY else 20_000, most))
 
 
 def without_allocator(environment):
-    """Drivers may be linked with one of the allocators, and would take its options for theirs."""
+    """Drivers may be linked with one of the allocators, and would apply its options to themselves."""
     return {key: value for key, value in environment.items() if not key.startswith(allocators.OPTIONS)}
 
 
@@ -54,14 +55,14 @@ def preloaded(environment):
 
 
 def links_an_allocator(program):
-    """Whether the program brings an allocator of its own, as Debian's Redis does."""
+    """Whether the program contains its own allocator, as Debian's Redis does."""
     done = subprocess.run(["ldd", shutil.which(program)], capture_output=True, text=True)
     return any(name in done.stdout for name in OWN_ALLOCATORS)
 
 
 def c_library():
-    """The C library's file: preloaded, it comes before an allocator that the program is linked with, and what only wraps an
-    allocator (heaptrack) finds it next."""
+    """The C library's file: preloaded, it comes before an allocator that the program is linked with, and a library that
+    only wraps an allocator (heaptrack) finds it next."""
     with open("/proc/self/maps") as maps:
         return next(line.split()[-1] for line in maps if re.search(r"/libc(-[\d.]+)?\.so", line))
 
@@ -78,9 +79,9 @@ def status_field(text, name):
 
 
 def cost_of(pid):
-    """What a living process has cost so far; context switches are those of the threads that it has now."""
+    """The cost of a running process so far; context switches are those of its current threads."""
     folder = pathlib.Path(f"/proc/{pid}")
-    # After the name, which may hold anything: state, parent, … (proc(5)).
+    # After the name, which may contain anything: state, parent, … (proc(5)).
     fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
     minor, major, user, system = int(fields[7]), int(fields[9]), int(fields[11]) / TICKS, int(fields[12]) / TICKS
     voluntary = involuntary = 0
@@ -108,10 +109,10 @@ class Run:
             end(process)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    # ---- what a row calls ----
+    # ---- called by rows ----
 
     def measure(self, command, input=None, cwd=None, **variables):
-        """Runs the program under test to its end; returns its figures and what it printed."""
+        """Runs the program under test to its end; returns its figures and its output."""
         floor_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         began = time.monotonic()
         process = self._start(command, self._under_test(command, variables), input, cwd)
@@ -134,7 +135,7 @@ class Run:
             raise Failed(f"{how(process.returncode)}: {process.title}\n{output_of(process)}")
         if not mapped and wall > 10 * LOOK_SECONDS:
             raise Failed(f"ran without the allocator: {process.title}")
-        # The kernel's figure of a child begins with the size of its parent: good for what has grown beyond that.
+        # The kernel's figure for a child begins with the size of its parent: it is valid only above that.
         peak_kib = usage.ru_maxrss if usage.ru_maxrss > floor_kib else seen_kib
         return figures(wall, usage.ru_utime, usage.ru_stime, peak_kib, usage.ru_minflt, usage.ru_majflt, usage.ru_nvcsw,
                        usage.ru_nivcsw), process.out.read_text(errors="replace")
@@ -149,7 +150,7 @@ class Run:
 
     @contextlib.contextmanager
     def measuring(self, server):
-        """Takes the cost of a server from here to the end of the `with`, into the dict that it gives."""
+        """Measures the cost of a server from here to the end of the `with`; the result is in the dict that it yields."""
         result = {}
         before = cost_of(server.pid)
         yield result
@@ -158,20 +159,20 @@ class Run:
         result.update({key: after[key] - before[key] for key in after}, peak_mb=after["peak_mb"])
 
     def run(self, command, input=None, cwd=None, **variables):
-        """Runs a driver, without the allocator; returns what it printed."""
+        """Runs a driver, without the allocator; returns its output."""
         process = self._start(command, {**without_allocator(self.environment), **variables}, input, cwd)
         return self._finish(process)
 
     @contextlib.contextmanager
     def driving(self, command):
-        """The same for a driver that goes on until the end of the `with`, which must find it still at work."""
+        """The same for a driver that runs until the end of the `with`, and must still be running then."""
         process = self._start(command, without_allocator(self.environment), None, None)
         yield process
         self.check_alive(process)
         end(process)
 
     def stop(self, server, ask=None):
-        """Ends a server by SIGTERM or by what `ask` does, and checks that it ends well: frees at exit are tested too."""
+        """Ends a server by SIGTERM or by calling `ask`, and checks that it ends well: frees at exit are tested, too."""
         self.check_alive(server)
         if ask:
             ask()
@@ -205,7 +206,7 @@ class Run:
         out, err = self.folder / f"{number}.stdout", self.folder / f"{number}.stderr"
         feed = self.folder / f"{number}.stdin"
         feed.write_text(input or "")
-        # Files, not pipes: nobody has to read, and nobody waits for a reader.
+        # Files, not pipes: no reader is needed, and no process blocks on one.
         with open(feed, "rb") as stdin, open(out, "wb") as stdout, open(err, "wb") as stderr:
             process = subprocess.Popen([str(word) for word in command], cwd=cwd or self.folder, stdin=stdin, stdout=stdout,
                                        stderr=stderr, env=environment, start_new_session=True, preexec_fn=become_child)
@@ -233,7 +234,7 @@ class Run:
             raise Failed(f"not done after {self.limit_s} s: {process.title}\n{where(process)}{said}")
 
     def _servers_say(self, process):
-        """When a driver fails, its server may be why."""
+        """When a driver fails, its server may be the cause."""
         said = ""
         for other in self.processes:
             if other is not process and other.poll() != 0:
@@ -243,7 +244,7 @@ class Run:
 
 
 def end(process):
-    # The group is the session of this very process: what it has started goes with it.
+    # The process leads its own session and group: the processes that it started end with it.
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -251,7 +252,7 @@ def end(process):
 
 
 def where(process):
-    """What each of its threads waits for in the kernel: tells a deadlock (futex) from slowness."""
+    """The kernel function that each of its threads waits in: distinguishes a deadlock (futex) from slowness."""
     lines = []
     for task in sorted(glob.glob(f"/proc/{process.pid}/task/*"))[:12]:
         with contextlib.suppress(OSError, IndexError):
@@ -282,7 +283,7 @@ def words(command):
 
 
 def answers(path):
-    """Whether somebody listens on the socket; for Run.serve."""
+    """Whether a process listens on the socket; for Run.serve."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.connect(str(path))
         return True

@@ -2,7 +2,7 @@
 from .process import expect
 from .row import HERE, Row
 
-# Debian's own: another python3 may come first in the PATH.
+# Debian's own Python: another python3 may come first in PATH.
 PYTHON = "/usr/bin/python3"
 PARTS = ["documents", "words", "dicts", "trees", "events"]
 

@@ -1,4 +1,4 @@
-"""Redis: one thread that stores 1 KiB values as strings, in a list and in a sorted set, asked by 50 pipelining clients."""
+"""Redis: one thread that stores 1 KiB values as strings, in a list and in a sorted set, with 50 pipelining clients."""
 import csv
 import dataclasses
 import re
@@ -11,7 +11,7 @@ from .switched import SOCKET, in_short_turns, in_turns
 
 CLIENTS, PIPELINE, BYTES, KEYS = 50, 16, 1024, 100_000
 REQUESTS = {"set": 400_000, "get": 400_000, "lpush": 200_000, "zadd": 400_000}
-LONG = 4_000_000  # requests of one test: seconds, so that two slices of a pair seldom differ in kind
+LONG = 4_000_000  # requests of one test: seconds, so that the two slices of a pair seldom differ in kind
 SLICE = {test: requests // 8 for test, requests in REQUESTS.items()}
 
 
@@ -22,7 +22,7 @@ def start(run, command=("redis-server",), **variables):
 
 
 def ask(run, path, wanted):
-    """Puts so many requests of each test."""
+    """Sends this many requests of each test."""
     printed = [run.run(["redis-benchmark", "-s", path, "-t", test, "-n", requests, "-r", KEYS, "-d", BYTES, "-P", PIPELINE,
                         "-c", CLIENTS, "--csv"]) for test, requests in wanted.items()]
     tests = {row["test"].lower(): row for text in printed for row in csv.DictReader(text.splitlines())}
@@ -46,7 +46,7 @@ def once(run):
 def switched(run):
     path, server = start(run, **SOCKET)
     with run.measuring(server) as figures:
-        # The list would only grow.
+        # Otherwise the list would only grow.
         slices = in_turns(run, server, sum(SLICE.values()), lambda: ask(run, path, SLICE),
                           lambda: run.run(["redis-cli", "-s", path, "del", "mylist"]))
     run.stop(server)
@@ -54,7 +54,7 @@ def switched(run):
 
 
 class Connection:
-    """One more client, that asks the server about itself."""
+    """Another client, which queries the server's state."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -72,19 +72,19 @@ class Connection:
         return line[1:]
 
     def ask(self, *commands):
-        """Returns the last one's answer."""
+        """Returns the answer to the last command."""
         self.socket.sendall("".join(f"{command}\r\n" for command in commands).encode())
         return [self.answer() for _ in commands][-1]
 
     def count(self):
-        """How many commands it has done, and its clock in seconds, at one moment."""
+        """The number of commands it has processed, and its clock in seconds, at one moment."""
         (seconds, microseconds), stats = self.ask("MULTI", "TIME", "INFO stats", "EXEC")
         return int(re.search(r"total_commands_processed:(\d+)", stats)[1]), int(seconds) + int(microseconds) / 1e6
 
 
 def briefly_switched(run):
     path, server = start(run, **SOCKET)
-    ask(run, path, REQUESTS)  # the keys are there
+    ask(run, path, REQUESTS)  # creates the keys
     load = ["redis-benchmark", "-s", path, "-t", ",".join(REQUESTS), "-n", LONG, "-r", KEYS, "-d", BYTES, "-P", PIPELINE, "-c", CLIENTS, "-q", "-l"]
     with run.measuring(server) as figures, run.driving(load):
         connection = Connection(path)

@@ -1,4 +1,4 @@
-"""RocksDB: its own db_bench with two threads: random writes, flushes and compactions, reads, scans of what was written."""
+"""RocksDB: its own db_bench with two threads: random writes, flushes and compactions, reads, scans of the written data."""
 import re
 
 from .process import Failed

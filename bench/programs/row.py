@@ -1,4 +1,4 @@
-"""A row of the comparison: one program, what it needs, and how one run of it goes."""
+"""A row of the comparison: one program, its requirements, and how one run of it goes."""
 import dataclasses
 import pathlib
 import shutil
@@ -7,7 +7,7 @@ import typing
 from .process import Run
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What takes long to make and is the same for every run; below build/, so that `./dev clean` removes it.
+# Build results that take long to make and are the same for every run; below build/, so that `./dev clean` removes them.
 BUILDS = HERE.parent.parent / "build/bench-programs"
 
 
@@ -18,12 +18,12 @@ class Row:
     needs: tuple  # (command, Debian package) pairs
     # One run: takes a process.Run, returns its figures with the program's own under "metrics"; raises process.Failed.
     once: typing.Callable
-    # Builds what is not there yet; returns why it cannot, or None.
+    # Builds missing parts; returns the reason if that is impossible, or None.
     prepare: typing.Callable = lambda: None
     group: str = "programs"
 
     def available(self):
-        """Why it cannot run here; None when it can."""
+        """The reason why it cannot run here; None when it can."""
         for command, package in self.needs:
             if not shutil.which(command):
                 return f"{command} is not installed (Debian: {package})"

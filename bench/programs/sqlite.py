@@ -1,6 +1,6 @@
 """SQLite: a database in memory: inserts, an index, joins, groups, sorted and concatenated text, updates, deletes.
 
-SQLite takes every page of its cache, every row that it works on and every compiled statement from malloc.
+SQLite allocates every page of its cache, every row that it works on and every compiled statement with malloc.
 """
 from .process import expect
 from .row import Row

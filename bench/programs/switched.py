@@ -1,9 +1,11 @@
-"""One server with sampling on and off, or everything recorded and nothing, in turns, while it answers: what half a percent needs to be told. Two processes differ by
-several percent, by where their memory happens to lie alone; one process does not differ from itself.
+"""One server whose sampling is switched while it answers: on and off, or everything and nothing recorded, alternating.
+Measuring half a percent requires this: two processes differ by several percent just by the addresses of their memory;
+one process does not differ from itself.
 
-What was sampled while it was on may be freed while it is off: where that is to be seen too slices are long against the time that a block
-lives. But a machine whose speed changes by a tenth between two slices does so between short ones as well, and of these there are more: to tell
-half a percent takes some thousand pairs, in which freeing sampled blocks, a part of the costs, is shared by both.
+Blocks sampled in an "on" slice may be freed in an "off" slice: to see the cost of freeing them too, slices must be
+long compared with the lifetime of a block. But a machine whose speed changes by a tenth between two slices does so
+between short ones as well, and of these there are more: measuring half a percent takes some thousand pairs, in which
+both sides share the freeing of sampled blocks, a part of the cost.
 """
 import os
 import pathlib
@@ -16,20 +18,20 @@ from harness.allocators import OUT
 from .process import Failed
 
 ON, OFF, EVERYTHING = "sample:512K", "sample:0", "sample:1"
-SOCKET = {"SEEMALLOC_CONF": "at_start:1"}  # what the server needs to be told which
-PAIRS, WARM = 120, 4  # WARM slices before the first pair are not kept
-FEW_PAIRS = 30  # tell a fifth
+SOCKET = {"SEEMALLOC_CONF": "at_start:1"}  # the server needs a socket to receive the switches
+PAIRS, WARM = 120, 4  # WARM slices before the first pair are discarded
+FEW_PAIRS = 30  # enough to measure a fifth
 MANY_PAIRS, SHORT_S = 3_000, 0.04
-SOCKET_S = 10  # after which a server that answers has a socket
+SOCKET_S = 10  # after this time a server that answers has a socket
 
 
 def cpu_s(pid):
-    """What the threads that it has now have used: to the nanosecond, unlike /proc/PID/stat."""
+    """CPU time of its current threads: to the nanosecond, unlike /proc/PID/stat."""
     return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def order(values, pair):
-    """Each value comes first as often."""
+    """Each value comes first equally often."""
     return values if pair % 2 == 0 else values[::-1]
 
 
@@ -42,10 +44,10 @@ def tell(server, value):
 
 
 class Switch:
-    """Tells a server itself, within microseconds: the tool takes longer to start than a short slice lasts."""
+    """Sends commands to a server directly, within microseconds: the tool takes longer to start than a short slice lasts."""
 
     def __init__(self, server):
-        tell(server, ON)  # its socket is there then
+        tell(server, ON)  # its socket exists then
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(f"/tmp/seemalloc-{os.getuid()}/{server.pid}.sock")
         self.answers = self.socket.makefile("rb")
@@ -65,8 +67,9 @@ class Switch:
 
 
 def in_short_turns(server, count, between=lambda: None, pairs=MANY_PAIRS):
-    """While others put requests all the time; count() tells how many it has answered, and the server's clock at that moment, in seconds. between()
-    stands between two pairs. Returns value → metrics of its slices, in the order of the pairs."""
+    """For a server under constant load; count() returns the number of requests it has answered, and the server's clock at
+    that moment, in seconds. between() is called between two pairs. Returns value → metrics of its slices, in the order
+    of the pairs."""
     switch = Switch(server)
     slices = {ON: [], OFF: []}
     for pair in range(pairs):
@@ -83,8 +86,8 @@ def in_short_turns(server, count, between=lambda: None, pairs=MANY_PAIRS):
 
 
 def in_turns(run, server, requests, work, after=lambda: None, values=(ON, OFF), pairs=PAIRS):
-    """work() puts so many requests and returns its metrics; after() is not measured. Returns value → metrics of its slices, in the
-    order of the pairs."""
+    """work() sends a fixed number of requests and returns its metrics; after() is not measured. Returns value → metrics
+    of its slices, in the order of the pairs."""
     def one(value):
         tell(server, value)
         before, began = cpu_s(server.pid), time.monotonic()

@@ -1,5 +1,5 @@
-"""Services in Rust on tokio, two threads each, asked by 64 connections; Rust's allocator calls malloc: an HTTP service (tokio/), and mini-redis as its
-authors published it (mini_redis/)."""
+"""Services in Rust on tokio, two threads each, with 64 connections; Rust's allocator calls malloc: an HTTP service
+(tokio/), and mini-redis as its authors published it (mini_redis/)."""
 import dataclasses
 import functools
 import subprocess
@@ -17,7 +17,7 @@ NEEDS = (("cargo", "cargo-web"),)
 
 @functools.cache
 def build(folder):
-    """Builds a server and its client, with what is in Cargo.lock; the first time that downloads it."""
+    """Builds a server and its client, with the versions in Cargo.lock; the first build downloads them."""
     target = BUILDS / folder
     target.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", target], cwd=HERE / folder,
@@ -32,7 +32,7 @@ def build(folder):
 class Service:
     name: str
     folder: str
-    by_request: bool  # it is a request that ends it, instead of a signal
+    by_request: bool  # it is ended by a request instead of a signal
 
     @property
     def client(self):
@@ -79,7 +79,7 @@ class Service:
         return Row(self.name + what, 2, NEEDS, once or self.once, functools.partial(build, self.folder))
 
     def rows(self):
-        """Alone; with sampling switched; with everything recorded and nothing; and by perf."""
+        """Alone; with sampling switched on and off; with recording switched between everything and nothing; and by perf."""
         return (self.row(), self.row(", sampling on and off in turns", self.switched),
                 self.row(", everything recorded and nothing in turns", self.recorded), where_time_goes.row(self.row(), self.sampled_by_perf))
 

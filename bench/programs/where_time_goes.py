@@ -1,8 +1,10 @@
-"""A program whose time is sampled by perf: which share of it sampling takes. That is told to a few hundredths of a percent in seconds, on a machine
-whose speed changes by a tenth from one half second to the next, where a few per mille of throughput take hours.
+"""A program sampled by perf: the share of its time that sampling takes. Measures it to a few hundredths of a percent in
+seconds, on a machine whose speed changes by a tenth from one half second to the next, where a few per mille of
+throughput take hours.
 
-Not counted by instructions (callgrind): its clock is fifty times slower than the program's, and what is remembered of stacks only while samples follow
-each other fast (docs/decisions/0051) is not, then. Not in it: what sampling does to others' caches, and the kernel's part.
+Not counted in instructions (callgrind): its clock is fifty times slower than the program's, and the recorder remembers
+stacks only while samples follow each other fast (docs/decisions/0051). Not included: the effect of sampling on the
+caches of other code, and the kernel's part.
 """
 import contextlib
 import dataclasses
@@ -16,10 +18,10 @@ from .process import Failed
 
 EVERY_HZ = 9_999
 BEGINS_S = 0.3  # until perf records
-# All that is done for a sampled block and for no other: deciding, finding it a place, recording it, and freeing it.
+# All code that runs for sampled blocks only: deciding, finding a slot for the block, recording it, and freeing it.
 SAMPLING = re.compile(r"seemalloc::(profile::|record_sample|forget_sample|\(anonymous namespace\)::(free_)?sampled_block|heap::(\(anonymous namespace\)::)?\w*(sample|_home))")
 OURS = re.compile(r"libseemalloc\w*\.so")
-LINE = re.compile(r"\s*(\d+\.\d+)%\s+(\S+)\s+\[(.)\]\s+(.+?)(?:\s+-)*\s*$")  # some versions have empty columns behind
+LINE = re.compile(r"\s*(\d+\.\d+)%\s+(\S+)\s+\[(.)\]\s+(.+?)(?:\s+-)*\s*$")  # some versions print empty columns at the end
 
 
 def row(real, once):
@@ -40,7 +42,7 @@ def command(run, *words):
 
 @contextlib.contextmanager
 def watching(run, server):
-    """A server, to the end of the `with`."""
+    """Samples a server to the end of the `with`."""
     with open(path(run).with_suffix(".said"), "w") as said:
         perf = subprocess.Popen([str(word) for word in command(run, "-p", server.pid)], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
     time.sleep(BEGINS_S)
@@ -52,7 +54,7 @@ def watching(run, server):
 
 
 def samples_in(report):
-    """Of what perf report prints: (percent, file, whether in the kernel, function), the largest first."""
+    """Parses the output of perf report: (percent, file, whether in the kernel, function), the largest first."""
     return [(float(found[1]), found[2], found[3] == "k", found[4]) for found in map(LINE.match, report.splitlines()) if found]
 
 

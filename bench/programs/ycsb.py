@@ -11,13 +11,13 @@ from .row import BUILDS, HERE, Row
 from .switched import OFF, ON, WARM
 
 THREADS, OPERATIONS = 200, 400_000
-SLICE, PAIRS = 5_000, 900  # of a twelfth of a second: more pairs tell more (switched.py)
+SLICE, PAIRS = 5_000, 900  # of a twelfth of a second: more pairs give a better estimate (switched.py)
 PROGRAM = BUILDS / "ycsb"
 
 
 @functools.cache
 def prepare():
-    """Builds it, where it is not newer than its source."""
+    """Builds it, if its source is newer."""
     source = HERE / "ycsb/ycsb.cc"
     if PROGRAM.exists() and PROGRAM.stat().st_mtime > source.stat().st_mtime:
         return None
@@ -39,7 +39,7 @@ def once(run):
 
 
 def switched(run):
-    """It switches sampling itself, between slices."""
+    """The program switches sampling itself, between slices."""
     figures, printed = run.measure([PROGRAM, run.folder / "db", THREADS, SLICE * (WARM + 2 * PAIRS), WARM, PAIRS, ON, OFF])
     slices = {ON: [], OFF: []}
     for words in (line.split() for line in printed.splitlines()):

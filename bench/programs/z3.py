@@ -1,4 +1,5 @@
-"""z3: timetables (integer differences) and products of bit vectors. Millions of small terms and clauses come and go.
+"""z3: timetables (integer differences) and products of bit vectors. Millions of small terms and clauses are allocated and
+freed.
 
 The file is generated, the same each time, and z3 is deterministic: every allocator gets the same work.
 """
@@ -8,14 +9,14 @@ from .process import expect
 from .row import Row
 
 JOBS, MACHINES, BITS = 10, 8, 6
-# Seed → the lengths asked for, and the answer: there is a plan down to about 80.
+# Seed → the answers for the requested lengths: there is a plan down to about 80.
 LENGTHS = range(140, 60, -10)
 ANSWERS = {1: "sat sat sat sat sat sat unsat unsat", 2: "sat sat sat sat sat unsat unsat unsat",
            3: "sat sat sat sat sat unsat unsat unsat"}
 
 
 def timetable(seed):
-    """Jobs that pass through all machines, each in an order of its own; is there a plan of at most that length?"""
+    """Jobs that pass through all machines, each in its own order; is there a plan of at most that length?"""
     chance = random.Random(seed)
     lines, tasks = ["(push)", "(declare-const end Int)"], {}
     for job in range(JOBS):
