@@ -19,7 +19,7 @@ from programs import process, redis, row, tokio, ycsb
 from programs.switched import EVERYTHING, OFF, ON
 from proofs import MIB, Column, Proof
 
-TITLE = "What profiling costs, and how right its profiles are"
+TITLE = "The cost of profiling, and the accuracy of profiles"
 OPTION, FILE = "--profiling", "bench/profiling.py"
 
 THROUGHPUT, P99 = 0.995, 1.01  # relative to sample:0
@@ -189,19 +189,19 @@ def judge_truth(figures):
     yield criteria.above(figures, TRUTH.name, OURS, "within_three_percent", WITHIN_PERCENT,
                          f"estimates within {STANDARD_ERRORS} standard errors, %")
     yield criteria.below(figures, TRUTH.name, OURS, "missed_blocks", MISSED_BLOCKS, "blocks of 3 MB without a sample, of 360")
-    yield criteria.below(figures, TRUTH.name, OURS, "metadata_percent", METADATA_PERCENT, "records, % of what is held")
+    yield criteria.below(figures, TRUTH.name, OURS, "metadata_percent", METADATA_PERCENT, "records, % of the live bytes")
 
 
 def judge_stacks(figures):
     yield criteria.never_above(figures, STACKS.name, ALL, "dump_ms", DUMP_MS, "longest time to write the profile, ms")
     yield criteria.never_above_by_itself(figures, STACKS.name, ALL, "longest_pause_held_us", "longest_pause_without_held_us", PAUSE_US,
-                                         "longest pause of another thread meanwhile, less what others on the machine took, µs")
+                                         "longest pause of another thread meanwhile, without the time that other processes took, µs")
 
 
 LOAD_COLUMNS = (Column("P99, µs", "p99_us"), Column("CPU, s", "cpu_s"), Column("CPU of a request, µs", "cpu_us"), Column("peak, MB", "peak_mb"),
-                Column("of it the allocator, %", "allocator_percent"), Column("sampling, %", "sampling_percent"))
+                Column("allocator's share of it, %", "allocator_percent"), Column("sampling, %", "sampling_percent"))
 LOAD_CRITERION = f"With sampling at 512 KiB, which is the default, at least {THROUGHPUT} × the throughput without, and at most {P99} × its P99; \
-sampling takes at most {TIME_PERCENT} % of its processor time (perf; where the machine is restless that alone can be told)."
+sampling takes at most {TIME_PERCENT} % of its processor time (by perf; on a restless machine only this can be measured)."
 
 
 def service_proof(key, title, of, what):
@@ -215,37 +215,37 @@ PROOFS = [
           LOAD_CRITERION, REDIS.rows, (Column("requests/s", "requests_per_s"), *LOAD_COLUMNS), REDIS.judge, "dots",
           (("requests/s", "requests_per_s", 1), ("P99, ms", "p99_us", 1e-3), ("CPU, s", "cpu_s", 1))),
     Proof("ycsb", "RocksDB under YCSB's load",
-          "200 threads, records of 20 fields of 100 bytes, half reads, half updates of one field; each record is taken apart into a map.",
+          "200 threads, records of 20 fields of 100 bytes, half reads, half updates of one field; each record is parsed into a map.",
           LOAD_CRITERION, YCSB.rows, (Column("operations/s", "operations_per_s"), *LOAD_COLUMNS), YCSB.judge, "dots",
           (("operations/s", "operations_per_s", 1), ("P99, ms", "p99_us", 1e-3), ("CPU, s", "cpu_s", 1))),
     service_proof("mini-redis", "mini-redis", MINI_REDIS,
                   "The server of the field report, as its authors published it: tokio on two threads, 64 connections, values of up to 8 KiB that are "
                   "stored and read."),
     service_proof("tokio", "An HTTP service in Rust", TOKIO,
-                  "tokio on two threads, 64 connections, values of up to 8 KiB that are stored, read, and reported on; each request is taken apart into "
+                  "tokio on two threads, 64 connections, values of up to 8 KiB that are stored, read, and reported on; each request is parsed into "
                   "49 blocks."),
-    Proof("truth", "How right a profile is",
+    Proof("truth", "Accuracy of a profile",
           "Eight functions hold known shares of 1 GiB, 5 % to 30 %, in blocks of 64 bytes to 3 MB; a profile is written and read by "
-          "`seemalloc top`. Of seven functions the estimates are normal, and one in three such measurements has one of 140 that is off by "
-          "more than three standard errors by chance; so each function's mean is judged, and their share. The eighth holds 18 blocks of 3 MB, nearly "
-          "all of which are sampled: there the others are counted. By chance a right profile misses in one of 40 measurements. "
-          "Taken at its word, “every function within three standard errors in 20 runs” asks that none be beyond: how many are, of how many, and the "
-          "worst, stand in the table. Our own records do not shrink with the heap: of 10 MB held the same way they are 1.08 % (108 KB), of 12 MB 0.99 %, so that heaps "
-          "below 12 to 15 MB, by the program, hold more than 1 %.",
-          f"Each function's mean within {STANDARD_ERRORS} standard errors of what it holds, {WITHIN_PERCENT} % of the estimates within {STANDARD_ERRORS} of theirs, at "
+          "`seemalloc top`. The estimates of seven functions are normally distributed, and in one of three such measurements one of 140 is off by "
+          "more than three standard errors by chance; so each function's mean is judged, and the share of estimates within the limit. The eighth holds 18 blocks of 3 MB, nearly "
+          "all of which are sampled: there the missing ones are counted. By chance a correct profile fails in one of 40 measurements. "
+          "Taken literally, “every function within three standard errors in 20 runs” requires that none be beyond: their number, the number of estimates and the "
+          "worst one are in the table. Our own records do not shrink with the heap: for 10 MB held the same way they are 1.08 % (108 KB), for 12 MB 0.99 %, so that in heaps "
+          "below 12 to 15 MB, depending on the program, they are more than 1 %.",
+          f"Each function's mean within {STANDARD_ERRORS} standard errors of the bytes it holds, {WITHIN_PERCENT} % of the estimates within {STANDARD_ERRORS} of theirs, at "
           f"most {MISSED_BLOCKS} of the large blocks without a sample; our own records at most {METADATA_PERCENT} % of the heap.",
           [TRUTH],
           (Column("estimates", "estimates"), Column("of them beyond three standard errors", "beyond_three"), Column("worst, standard errors", "worst_errors"), Column("mean", "mean_errors"), Column("a function's worst mean", "bias_errors"),
            Column("within three, %", "within_three_percent"), Column("large blocks missed", "missed_blocks"), Column("records, %", "metadata_percent"), Column("peak, MB", "peak_mb")),
           judge_truth),
     Proof("stacks", "A profile of 100,000 stacks",
-          "Every allocation is recorded, each with another stack; five profiles are written while another thread allocates and frees. From each of its "
-          "pauses what others on the machine took is taken away, by the kernel's account: where it has slept, the time in which it was ready and waited "
-          "for a processor (`schedstat`); where not, all but what it ran. Without a profile: the same thread over the same time, with nothing written.",
-          f"Each written in {DUMP_MS} ms, and nobody ever stopped for longer than {PAUSE_US / 1000:g} ms.",
+          "Every allocation is recorded, each with another stack; five profiles are written while another thread allocates and frees. The time that other "
+          "processes took, by the kernel's accounting, is subtracted from each of its pauses: if it slept, the time in which it was ready and waited "
+          "for a processor (`schedstat`); otherwise all but its running time. Without a profile: the same thread over the same time, with nothing written.",
+          f"Each written in {DUMP_MS} ms, and no thread ever stopped for longer than {PAUSE_US / 1000:g} ms.",
           [STACKS],
-          (Column("to write one, ms", "dump_ms"), Column("longest pause meanwhile, µs", "longest_pause_us"), Column("less what others took", "longest_pause_held_us"),
-           Column("without a profile, µs", "longest_pause_without_us"), Column("less what others took", "longest_pause_without_held_us"), Column("peak, MiB", "peak_kib", MIB)),
+          (Column("to write one, ms", "dump_ms"), Column("longest pause meanwhile, µs", "longest_pause_us"), Column("without the time of others", "longest_pause_held_us"),
+           Column("without a profile, µs", "longest_pause_without_us"), Column("without the time of others", "longest_pause_without_held_us"), Column("peak, MiB", "peak_kib", MIB)),
           judge_stacks),
 ]
 ROWS = [row for proof in PROOFS for row in proof.rows]

@@ -11,7 +11,7 @@ import typing
 from catalog import Row, words
 from harness import criteria
 
-TITLE = "Memory goes back by itself, at no cost: what proves it"
+TITLE = "Proofs that memory is returned automatically, at no cost"
 OPTION, FILE = "--proofs", "bench/proofs.py"
 
 FLAT = 1.10  # time per object, relative to that with the fewest objects
@@ -142,7 +142,7 @@ CGROUP = Row("bursts of 200 MiB in 260 MiB", "cgroup", "memory_cgroup", words(20
 def judge_cgroup(figures):
     def share(name):
         lived = criteria.values(figures, CGROUP.name, name, "lived")
-        return f"{name}: share of the runs that lived", sum(lived) / len(lived) if lived else None
+        return f"{name}: share of the runs that survived", sum(lived) / len(lived) if lived else None
 
     for name in (OURS, EAGER):
         yield criteria.verdict(*share(name), 1, "at least", "")
@@ -180,7 +180,7 @@ def judge_churn(figures):
         for name in (OURS, EAGER):
             rss, live = (criteria.median(figures, row.name, name, metric) for metric in ("rss_most_kib", "live_kib"))
             what = f"{name}: {row.name}"
-            yield criteria.verdict(f"{what}: largest RSS, of what is alive", live and rss / live, CHURN_RSS, "at most", "×")
+            yield criteria.verdict(f"{what}: largest RSS, relative to the live bytes", live and rss / live, CHURN_RSS, "at most", "×")
             yield criteria.never_above(figures, row.name, name, "mappings_most", MAPPINGS, f"{what}: mappings")
         rate = criteria.rate(figures, row.name, OURS, "faults")
         yield criteria.verdict(f"{row.name}: page faults/s at defaults, second half of the run", rate, FAULTS_PER_S, "at most", "")
@@ -199,25 +199,25 @@ def judge_one_way(figures):
         yield criteria.no_growth(figures, row.name, OURS, GROWTH)
 
 
-RSS_COLUMNS = (Column("largest RSS, MiB", "rss_most_kib", MIB), Column("mappings at most", "mappings_most"))
+RSS_COLUMNS = (Column("largest RSS, MiB", "rss_most_kib", MIB), Column("most mappings", "mappings_most"))
 
 PROOFS = [
     Proof("objects", "Objects freed in order",
-          "Report 1: objects of 32 bytes are made and freed in the order in which they were made, three times over; beside it "
-          "freed in random order, and strings built and dropped, sorted and not. Time per object, page faults included; of "
-          "short runs the median of several processes. The vector that keeps them has its room before the clock starts.",
-          "At no number of objects more than 10 % above the time per object of 1 M, in both modes that give memory back: of all that is "
-          "done with an object, and of the frees alone, which took 16 times as long in report 1. "
-          f"At each number of objects at most {OF_NEVER - 1:.0%} above `purge:never`, whose time per object is shown beside it: what grows there "
-          "is the machine's, not what giving back costs. "
+          "Report 1: objects of 32 bytes are allocated and freed in the same order, three times over; for comparison also "
+          "freed in random order, and strings built and dropped, sorted and not. Time per object, page faults included; for "
+          "short runs the median of several processes. The vector that holds them has its capacity before the clock starts.",
+          "At no number of objects more than 10 % above the time per object of 1 M, in both modes that return memory: for the whole life "
+          "of an object, and for the frees alone, which took 16 times as long in report 1. "
+          f"At each number of objects at most {OF_NEVER - 1:.0%} above `purge:never`, whose time per object is shown beside it: any growth there "
+          "is caused by the machine, not by returning memory. "
           "Freeing in order never slower than freeing in random order, and not sorting never slower than sorting: dropping all strings, and the run.",
           [*IN_ORDER, *SHUFFLED, *STRINGS],
           (Column("ns per object", "ns_per_block"), Column("of it freeing", "free_ns"), Column("dropping, s", "drop_s"),
            Column("wall, s", "wall_s"), Column("CPU, s", "cpu_s"), Column("of it system", "system_s")),
           judge_objects, "by_objects"),
     Proof("rpc", "An RPC echo server",
-          "Report 3: eight connections on loopback, requests of 4 KiB to 4 MiB, each read into a fresh block, sent back, and "
-          "the block freed. The client is another process and not under the allocator that is measured.",
+          "Report 3: eight connections on loopback, requests of 4 KiB to 4 MiB, each read into a new block, sent back, and "
+          "the block freed. The client is another process, which does not use the measured allocator.",
           f"At defaults at least {RPC_THROUGHPUT} × the throughput of `purge:never`, and at most {RPC_P99} × its P99.",
           [RPC, RPC_PAIRS],
           (Column("requests/s", "requests_per_s"), Column("MB/s", "mb_per_s"), Column("P50, µs", "p50_us"),
@@ -226,29 +226,29 @@ PROOFS = [
           judge_rpc, "dots",
           (("requests/s", "requests_per_s", 1), ("P99, ms", "p99_us", 1e-3), ("page faults/s", "server_faults_per_s", 1))),
     Proof("idle", "Idle after a load peak",
-          "600,000 objects of 16 to 1,015 bytes, all but each 200th freed, then silence: no call of malloc or free. Returned: by "
-          "how much the resident size fell from the peak to the end of the silence, of the bytes that were freed. Afterwards "
-          "ten allocations, at which some allocators begin to give back. The same with 600 blocks of 256 KiB to 1 MiB.",
-          f"{DEAD_RETURNED:.0%} of the dead bytes returned, and {OF_BEST_RETURNED:.0%} of what the best of jemalloc with its "
-          f"background thread (which is given 22 s too) and rpmalloc returns; {LARGE_RETURNED:.0%} of large blocks.",
+          "600,000 objects of 16 to 1,015 bytes, all but each 200th freed, then an idle time without any call of malloc or free. Returned: the "
+          "decrease of the resident size from the peak to the end of the idle time, in percent of the freed bytes. Afterwards "
+          "ten allocations, at which some allocators begin to return memory. The same with 600 blocks of 256 KiB to 1 MiB.",
+          f"{DEAD_RETURNED:.0%} of the freed bytes returned, and {OF_BEST_RETURNED:.0%} of the share that the best of jemalloc with its "
+          f"background thread (which also gets 22 s) and rpmalloc returns; {LARGE_RETURNED:.0%} for large blocks.",
           [IDLE, IDLE_LONG, IDLE_LARGE],
           (Column("RSS full, MiB", "rss_full_kib", MIB), Column("freed", "rss_freed_kib", MIB),
-           Column("after the silence", "rss_after_kib", MIB), Column("after ten calls", "rss_stirred_kib", MIB),
+           Column("after the idle time", "rss_after_kib", MIB), Column("after ten calls", "rss_stirred_kib", MIB),
            Column("returned, %", "returned_percent")),
           judge_idle, "over_time", (("RSS, MiB", "rss_kib", MIB),)),
     Proof("cgroup", "In a memory cgroup",
-          "In a cgroup with 1.3 times what it needs a program makes and frees bursts of small, huge and large blocks, each of "
-          "which fills the need, so that what one has left behind is in the way of the next. The kernel kills what goes beyond "
-          "the limit.",
-          "It lives through them, and dies under glibc and with `purge:never`.",
+          "In a cgroup with 1.3 times its need a program allocates and frees bursts of small, huge and large blocks, each of "
+          "which takes all of the need, so that memory cached from one burst is in the way of the next. The kernel kills a process that "
+          "exceeds the limit.",
+          "It survives them, and dies under glibc and with `purge:never`.",
           [CGROUP],
-          (Column("lived, % of the runs", "lived", 100), Column("most that the cgroup held, MiB", "cgroup_peak_kib", MIB),
+          (Column("survived, % of the runs", "lived", 100), Column("peak of the cgroup, MiB", "cgroup_peak_kib", MIB),
            Column("wall, s", "wall_s")),
-          judge_cgroup, "dots", (("lived, % of the runs", "lived", 100), ("most that the cgroup held, MiB", "cgroup_peak_kib", MIB))),
+          judge_cgroup, "dots", (("survived, % of the runs", "lived", 100), ("peak of the cgroup, MiB", "cgroup_peak_kib", MIB))),
     Proof("steady", "Busy for long",
-          "Four threads replace blocks of mixed sizes and lifetimes, whose sizes drift by day and night for 48 days; as many bytes "
-          "live all the time. 40 million blocks: an hour of 11,000 a second, in seconds; and 40 times as many, for what works by the clock. Growth: resident size in the last "
-          "eighth of the run, against that of the second eighth.",
+          "Four threads replace blocks of mixed sizes and lifetimes, whose sizes drift by day and night for 48 days; the live bytes are "
+          "constant. 40 million blocks: an hour of 11,000 a second, in seconds; and 40 times as many, for time-based mechanisms. Growth: resident size in the last "
+          "eighth of the run, relative to that in the second eighth.",
           f"No growth: at most {GROWTH - 1:.0%}.",
           [STEADY_LONG, STEADY],
           (*RSS_COLUMNS, Column("ns per replacement", "ns_per_operation")),
@@ -256,14 +256,14 @@ PROOFS = [
     Proof("churn", "100 GB through a heap of 200 MB",
           "Two threads replace blocks of 256 bytes to 4 MiB, each page written to, until 100 GB have been allocated and freed: as fast as they can, "
           "and spread over a minute.",
-          f"RSS at most {CHURN_RSS:g} × what is alive, at most {MAPPINGS:,} mappings, and at most {FAULTS_PER_S:,} page faults a "
-          "second: what 1 % of one processor serves.",
+          f"RSS at most {CHURN_RSS:g} × the live bytes, at most {MAPPINGS:,} mappings, and at most {FAULTS_PER_S:,} page faults a "
+          "second: the number that 1 % of one processor serves.",
           [CHURN_LONG, CHURN],
           (*RSS_COLUMNS, Column("GB/s", "gb_per_s"), Column("page faults", "minor_faults"), Column("CPU, s", "cpu_s")),
           judge_churn, "over_run", (("RSS, MiB", "rss_kib", MIB), ("mappings", "mappings", 1))),
     Proof("one-way", "One thread allocates, another frees",
-          "One thread only allocates and another one only frees, with 254,000 to 262,000 blocks on their way: none is ever freed "
-          "where it was made. Growth as above.",
+          "One thread only allocates and another one only frees, with 254,000 to 262,000 blocks in transit: none is ever freed "
+          "by the thread that allocated it. Growth as above.",
           f"RSS flat over a minute: growth at most {GROWTH - 1:.0%}.",
           [ONE_WAY_LONG, ONE_WAY],
           (*RSS_COLUMNS, Column("blocks/s", "blocks_per_s")),

@@ -12,10 +12,10 @@ import statistics
 from harness import compare
 
 MET, MISSED, UNKNOWN = "met", "**missed**", "not measured"
-UNCLEAR, UNSURE = "not to be told: the spreads overlap", "not to be told: the interval reaches the limit"
-TOO_FEW = "not to be told: too few pairs"
-AS_WITHOUT = "not to be told: as much without"
-NOT_JUDGED = "shown beside it"
+UNCLEAR, UNSURE = "unclear: the spreads overlap", "unclear: the interval reaches the limit"
+TOO_FEW = "unclear: too few pairs"
+AS_WITHOUT = "unclear: the same without"
+NOT_JUDGED = "for comparison"
 CONFIDENCE = 0.95
 # Figures have noise in their last digits, and a limit of 1.00 applies to the rounded figure.
 DIGITS = 3

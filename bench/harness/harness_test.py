@@ -209,8 +209,8 @@ class Targets(unittest.TestCase):
         figures = figures_of(rows("t-test", [(1, 2, 0.01), (2, 1, 0.01), (5, 1.05, 0.01), (20, 1.2, 0.01)]) |
                              rows("other", [(2, 1, 0.1), (8, 1.05, 0.1), (64, 0.9, 0.1)]), "a", kind="scaling")
         found = self.verdicts(figures)
-        self.assertEqual(("0.833 ×", criteria.MISSED), found["t-test: least throughput, of that with 2 threads (20 threads)"])
-        self.assertEqual(("0.952 ×", criteria.UNCLEAR), found["other: least throughput, of that with 2 threads (8 threads)"])
+        self.assertEqual(("0.833 ×", criteria.MISSED), found["t-test: least throughput, relative to that with 2 threads (20 threads)"])
+        self.assertEqual(("0.952 ×", criteria.UNCLEAR), found["other: least throughput, relative to that with 2 threads (8 threads)"])
 
 
 class Order(unittest.TestCase):

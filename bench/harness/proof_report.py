@@ -83,7 +83,7 @@ def options(figures):
 
 
 def legend(suite):
-    return (f"Medians, and small the smallest and the largest run. All by `./dev bench {suite.OPTION} --publish`; verdicts are computed "
+    return (f"Medians; in small print the smallest and the largest run. All by `./dev bench {suite.OPTION} --publish`; verdicts are computed "
             f"from the figures, by the limits in `{suite.FILE}`.")
 
 

@@ -117,8 +117,8 @@ def rest_tables(figures):
             lines.append([f"{row}: {metric}", *(number(statistics.median(values[name])) if values[name] else ""
                                                 for name in names)])
     if lines:
-        parts.append("#### What the programs print themselves\n\n" + table(["row: figure", *names], lines))
-    return "\n\n".join(["<details><summary>Medians of the rest</summary>", *parts, "</details>"]) if parts else ""
+        parts.append("#### Figures that the programs print\n\n" + table(["row: figure", *names], lines))
+    return "\n\n".join(["<details><summary>Medians of the other figures</summary>", *parts, "</details>"]) if parts else ""
 
 
 def failures(figures):
@@ -142,10 +142,10 @@ def about(figures):
         f"{count} runs in {figures.get('took_s', 0) / 60:.0f} min",
         f"- {', '.join(part for part in described if part)}; load at the start {machine['load_at_start']}",
         f"- {versions}",
-        f"- others used more than 5 % of a CPU during {marked} of {count} runs ({again} runs were repeated for that)"])
+        f"- other processes used more than 5 % of a CPU during {marked} of {count} runs ({again} runs were repeated for this reason)"])
 
 
-LEGEND = """Medians; in a row **bold** is the best, the others show their ratio to it, and small the smallest and the largest run. \
+LEGEND = """Medians; in a row **bold** is the best, the others show their ratio to it; in small print the smallest and the largest run. \
 `~`: no difference to the best can be called: the spreads overlap, or times differ by less than 5 % (one thread) or 15 % \
 (two or more), or there are fewer than five runs."""
 
@@ -182,9 +182,9 @@ def sampling_table(figures, kind):
 
 
 def sampling(figures):
-    return joined("# What sampling costs", about(figures),
-                  "Medians: without sampling, the change by sampling at its default, and by how much two series of "
-                  "identical runs (both with sampling) differed. `~`: no difference can be called: the spreads overlap, identical runs "
+    return joined("# The cost of sampling", about(figures),
+                  "Medians: without sampling, the change by sampling at its default, and the difference of two series of "
+                  "identical runs (both with sampling). `~`: no difference can be called: the spreads overlap, identical runs "
                   "differed by more, it is less than half a percent, or there are fewer than five runs.", targets_table(figures),
                   *(sampling_table(figures, kind) for kind in KINDS), failures(figures))
 
@@ -215,9 +215,9 @@ def scaling_table(figures, group, rows):
 
 def scaling(figures):
     cores = figures["machine"]["cores"]
-    return joined("# The same work by more threads", about(figures),
-                  f"Median times, and the throughput against that of the same allocator with {cores} threads, one per core: 1.00 "
-                  f"where more threads cost nothing. The last line is the least with {cores} threads or more.", targets_table(figures),
+    return joined("# The same work with more threads", about(figures),
+                  f"Median times, and the throughput relative to that of the same allocator with {cores} threads, one per core: 1.00 "
+                  f"if more threads cost nothing. The last line is the least with {cores} threads or more.", targets_table(figures),
                   *(scaling_table(figures, group, rows) for group, rows in grouped(figures, figures["rows"])), failures(figures))
 
 

@@ -110,7 +110,7 @@ def of_comparison(figures):
         yield from small_programs(figures, ours)
         yield from metric_of_rows(figures, ours, "1,000 idle threads, 64", "rss_kib_per_thread", 64, "KiB for each", "KiB")
         yield from metric_of_rows(figures, ours, "1,000 idle threads, 73", "rss_kib_per_thread", 100, "KiB for each", "KiB")
-        yield from metric_of_rows(figures, ours, "1,000 idle threads", "rss_after_exit_percent", 110, "resident after they have ended, of before", "%")
+        yield from metric_of_rows(figures, ours, "1,000 idle threads", "rss_after_exit_percent", 110, "resident after they have ended, relative to before", "%")
         yield from metric_of_rows(figures, ours, "20 M objects of 8 B", "bytes_per_object", 1.02 * 8, "bytes for each", "B")
         yield from metric_of_rows(figures, ours, "phase change", "growth_percent", 5, "growth in the second phase", "%")
         yield from batched_faults(figures, ours)
@@ -147,7 +147,7 @@ def of_scaling(figures):
         for group, rows in groups.items():
             limit = FLAT if group.startswith(FLAT_GROUPS) else NEVER_FALLS
             base = rows.get(cores)
-            found = {threads: criteria.at_least(figures, (base, ours), (row, ours), "wall_s", limit, f"{group}: least throughput, of that with {cores} threads")
+            found = {threads: criteria.at_least(figures, (base, ours), (row, ours), "wall_s", limit, f"{group}: least throughput, relative to that with {cores} threads")
                      for threads, row in rows.items() if base and threads > cores}
             known = {threads: one for threads, one in found.items() if one.found}
             for row in rows.values():
