@@ -20,26 +20,26 @@ std::atomic<bool> dumps_armed{false};
 namespace {
 
 constexpr uint64_t kBetweenFailures_ns = 10 * kSecond_ns;
-// A dump that takes longer is not waited for at exit.
+// At exit a dump that takes longer is not waited for.
 constexpr uint64_t kLongestExitWait_ns = 3 * kSecond_ns;
 
 constinit DumpRules rules;
-// Bits of reasons.
+// Bits of the requested reasons (dump_bit).
 std::atomic<unsigned> asked{0};
-// Set by whoever writes; the ring is its.
+// Set by the thread that writes a dump; it owns `ring`.
 std::atomic<bool> writing{false};
 constinit DumpRing ring;
 std::atomic<uint64_t> last_failure_ns{0};
 
 void update_armed() { dumps_armed.store(rules.any() || options::get(Id::dump_signal) != 0, std::memory_order_relaxed); }
 
-// Only what nobody has asked for by name is kept in the ring.
+// Only dumps that were not requested explicitly are kept in the ring.
 bool is_automatic(DumpReason reason) {
   return reason == DumpReason::kAllocated || reason == DumpReason::kInUse || reason == DumpReason::kGrowth ||
          reason == DumpReason::kTime || reason == DumpReason::kFailure;
 }
 
-// Requires: writing.
+// Requires: the caller has set `writing`.
 void write_dump(DumpReason reason) {
   unsigned keep = static_cast<unsigned>(options::get(Id::dump_keep));
   bool bounded = is_automatic(reason) && keep != 0;
@@ -53,7 +53,7 @@ void write_dump(DumpReason reason) {
   count_removed_dumps(ring.shrink_to(keep));
 }
 
-// Of what was asked for at the same time; one profile answers them all.
+// The first of the reasons requested at the same time; one profile answers them all.
 DumpReason first_of(unsigned bits) {
   unsigned reason = 0;
   while ((bits & (1u << reason)) == 0) reason++;
@@ -67,7 +67,7 @@ void write_asked() {
   writing.store(false, std::memory_order_release);
 }
 
-// One profile answers all that is asked for until somebody takes it up: the first of them is written, the others join it.
+// One profile answers all requests made before a thread takes them: the first is written, the others join it.
 void note_asked(unsigned bits) {
   bool is_first = asked.fetch_or(bits, std::memory_order_relaxed) == 0;
   unsigned joining = static_cast<unsigned>(std::popcount(bits)) - (is_first ? 1 : 0);
@@ -111,7 +111,7 @@ SEEMALLOC_NOINLINE void look_for_dump(uint64_t bytes) {
   if (!helper_runs() && may_lock()) write_asked();
 }
 
-// In this order: what is taken from the one is in the other by then.
+// In this order: a request that has left `asked` is visible in `writing` by then.
 bool dump_is_pending() { return asked.load(std::memory_order_acquire) != 0 || writing.load(std::memory_order_acquire); }
 
 void ask_for_dump(DumpReason reason) { ask(dump_bit(reason)); }

@@ -1,11 +1,11 @@
-// Heap profiles that are written by themselves: every so many bytes allocated, of growth or seconds, when an allocation fails, on a
-// signal.
+// Automatic heap profiles: written after a number of allocated bytes, of bytes of growth or of seconds, when an
+// allocation fails, or on a signal.
 //
-// Looked for where samples are recorded and by the helper: what malloc and free do otherwise does not know of it. Who finds
-// one due asks for it; the helper writes it, woken up, or, where there is none, the thread itself. What is asked for several times
-// before it is written is written once, so that a slow disk is not given more than it can take.
-// Threads: any; ask_for_dump() also from signal handlers. One writes at a time; nobody waits for another's writing, but the thread
-// that ends the process. No lock is held while a profile is written.
+// Checked where samples are recorded, and by the helper thread; the other paths of malloc and free are not involved. A
+// thread that finds a dump due requests it; the helper thread is woken and writes it, or the thread itself if there is
+// no helper. Requests that arrive before the dump is written are answered by one dump, so that a slow disk does not get
+// more than it can take. Threads: any; ask_for_dump() also from signal handlers. One thread writes at a time; no other
+// thread waits for it, except the one that ends the process. No lock is held while a profile is written.
 #pragma once
 
 #include <atomic>
@@ -17,34 +17,37 @@
 
 namespace seemalloc {
 
-// Once the options have been read; and when one of them has been set.
+// Called once the options have been read, and when one of them has been set.
 void dump_options_read();
 void dump_option_changed(options::Id id);
-// Whether the helper is wanted from the start.
+// Whether the helper thread is needed from the start.
 bool dumps_want_helper();
 
-// False in a signal handler that has interrupted one of our critical sections, or between fork's handlers: a profile needs the locks.
+// False in a signal handler that has interrupted one of our critical sections, or between fork's handlers: taking a
+// profile needs the locks.
 bool may_lock();
 
-// Something may become due.
+// True while a dump may become due.
 extern std::atomic<bool> dumps_armed SEEMALLOC_HIDDEN;
-// A recorded sample stands for so many allocated bytes (0: a block has been resized). Asks, and without a helper writes.
+// Called for a recorded sample, which stands for `bytes` allocated bytes (0: a block has been resized). Requests due
+// dumps, and writes them if there is no helper thread.
 void look_for_dump(uint64_t bytes);
 
-// For a dump of this reason, by whoever can write it.
+// Requests a dump for this reason. Async-signal-safe.
 void ask_for_dump(DumpReason reason);
-// The helper's: looks at the clock and the heap, and writes what was asked for.
+// Called by the helper thread: checks the clock and the heap, and writes requested dumps.
 void tick_dumps();
-// When to call that at the latest, in ns.
+// The time until tick_dumps() must be called next, in ns.
 uint64_t next_dump_tick_in_ns();
-// Something has been asked for and is not yet written and counted. Threads: any.
+// True while a requested dump is not yet written and counted. Threads: any.
 bool dump_is_pending();
 
-// An allocation has failed, and the program will be told so: written at once, since the thread may be about to give up.
+// Called when an allocation has failed, before the program learns of it: writes at once, since the thread may be about
+// to give up.
 void dump_after_failure();
-// The process ends: writes what was asked for, waits for a dump that is being written, and lets no other begin.
+// Called when the process ends: writes requested dumps, waits for a dump in progress, and lets no other begin.
 void finish_dumps();
-// In the child of fork nobody writes, and the files are the parent's.
+// In the child of fork no thread writes, and the files belong to the parent.
 void forget_dumps_in_child();
 
 }  // namespace seemalloc

@@ -1,5 +1,5 @@
-// What the C library's calls do around the fast paths, for all names that they have (malloc.cc, core/compat). Nothing here leaves this
-// library, whoever else has a malloc.
+// The parts of the C library's calls around the fast paths, for all their names (malloc.cc, core/compat). No call here
+// leaves this library, even if another library defines malloc.
 //
 // Threads: any.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace seemalloc {
 
-// All bytes that malloc_usable_size counts are zero, as with glibc: programs use them.
+// Zeroes all bytes that malloc_usable_size counts, as glibc does: programs use them.
 SEEMALLOC_NOINLINE inline void* new_zeroed_slow(size_t bytes, size_t size_class) {
   void* p = allocate_slow(bytes, size_class);
   return p != nullptr ? memset(p, 0, heap::kClasses[size_class].bytes) : nullptr;
@@ -51,7 +51,7 @@ inline void* resize_array(void* p, size_t count, size_t each) {
   return resize(p, bytes);
 }
 
-// glibc rounds an alignment that is not a power of two up to one, and refuses what cannot be rounded.
+// Like glibc: rounds an alignment that is not a power of two up to one, and fails if that is impossible.
 inline void* new_aligned_to(size_t alignment, size_t bytes) {
   if (alignment > SIZE_MAX / 2 + 1) {
     errno = EINVAL;
@@ -60,7 +60,7 @@ inline void* new_aligned_to(size_t alignment, size_t bytes) {
   return allocate_aligned(bytes, alignment <= 16 ? 16 : std::bit_ceil(alignment));
 }
 
-// Like posix_memalign. Sets errno to ENOMEM as well, like glibc.
+// Like posix_memalign. Also sets errno to ENOMEM, like glibc.
 SEEMALLOC_NOINLINE inline int new_aligned_slow(void** out, size_t alignment, size_t bytes) {
   void* p = allocate_aligned(bytes, alignment);
   if (p == nullptr) return ENOMEM;
@@ -76,7 +76,7 @@ SEEMALLOC_ALWAYS_INLINE int new_aligned_to(void** out, size_t alignment, size_t 
   return 0;
 }
 
-// As pvalloc: whole pages.
+// Like pvalloc: whole pages.
 inline void* new_pages(size_t bytes) {
   size_t page = os::page_bytes();
   if (bytes > SIZE_MAX - page) {

@@ -42,8 +42,8 @@ void do_baseline(Reply& reply, const char*) {
   return reply.text("");
 }
 
-// Writes the file that the program's own options name, and answers with the name. A client cannot name a path: the tool fetches the profile
-// and writes it itself.
+// Writes a profile to the file that the program's own options name, and answers with the name. A client cannot choose a
+// path: the tool fetches the profile and writes it itself.
 void do_dump(Reply& reply, const char* arguments) {
   if (*arguments != 0) return reply.error("expected dump without arguments: clients cannot choose the path");
   FixedText<kDumpPathBytes> path;
@@ -144,7 +144,7 @@ void answer_read(Reply& reply, unsigned reader) {
   reply.memory(memory, text.size());
 }
 
-// 0: there is none.
+// The number at `text`, after spaces; 0 if there is none.
 unsigned number_at(const char* text) {
   while (*text == ' ') text++;
   unsigned number = 0;
@@ -161,7 +161,8 @@ void do_trace(Reply& reply, const char* arguments) {
   return reply.error("expected trace start, read N or stop N: ", arguments);
 }
 
-// Reads a number of at most nine digits, followed by a space or the end. False: there is none. *at: the text after it.
+// Reads a number of at most nine digits, followed by a space or the end. False if there is none. *at: the text after
+// it.
 bool take_number(const char** at, uint64_t* number) {
   const char* s = *at;
   uint64_t n = 0;
@@ -191,8 +192,8 @@ void answer_cpu_start(Reply& reply, const char* arguments) {
   return reply.text(name);
 }
 
-// "": stops the run that is going on. "NUMBER": stops that run, if it is still going on. The answer is its profile, unless another run has
-// begun since.
+// "": stops the running profile. "NUMBER": stops that profile if it is still running. The answer is its profile, unless
+// another one has started since.
 void answer_cpu_stop(Reply& reply, const char* argument) {
   if (*argument == 0) return stop_cpu_profile() ? reply.text("") : reply.error("no CPU profile is running");
   uint64_t number = 0;
@@ -215,7 +216,7 @@ void do_cpu(Reply& reply, const char* arguments) {
   return reply.error("expected cpu start [HZ [MILLISECONDS]] or cpu stop [NUMBER]: ", arguments);
 }
 
-// The number that an argument spells in full, in hexadecimal; false where it spells none.
+// Reads a hexadecimal number ("0x…") and advances `text`; false if there is none.
 bool read_hex(const char*& text, uint64_t* out) {
   if (text[0] != '0' || text[1] != 'x') return false;
   text += 2;

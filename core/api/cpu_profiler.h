@@ -1,13 +1,13 @@
-// The CPU profiler: a timer per thread interrupts it every so often in its CPU time, and the handler of SIGPROF notes its stack.
+// The CPU profiler: a timer per thread interrupts it at regular intervals of its CPU time, and the SIGPROF handler records its stack.
 //
-// Two implementations: profiled, and minimal (the library without a profiler, where nothing can be started).
-// Threads: any, but in no signal handler. One profile at a time; what the last one saw is kept until the next begins.
+// Two implementations: profiled, and minimal (the library without a profiler, where no profile can be started).
+// Threads: any, but not in signal handlers. One profile at a time; the samples of the last one are kept until the next one starts.
 //
-// Who starts a profile to write it to a file later (cpu_runs.h; ProfilerStart, core/compat) keeps its number. Others may end that profile
-// meanwhile and begin another: by the socket, the API, a signal. So:
-// 1. A number is of one profile. With it nobody ends or gets another one.
-// 2. Ending a profile and getting what it saw is one step (take_cpu_profile): no other begins in between and takes its place.
-// 3. Files are written with no lock of this file's. Their writers take turns by locks of their own, which are taken first.
+// A caller that starts a profile to write it to a file later (cpu_runs.h; ProfilerStart, core/compat) keeps its number. Meanwhile other
+// callers (the socket, the API, a signal) may end that profile and start another. So:
+// 1. A number belongs to one profile. A caller that passes it never ends or gets another profile.
+// 2. Ending a profile and getting its samples is one step (take_cpu_profile): no other profile starts in between and replaces it.
+// 3. Files are written while no lock of this file is held. Their writers take turns with locks of their own, which are taken first.
 #pragma once
 
 #include <cstdint>
@@ -31,21 +31,21 @@ enum class CpuStart {
 };
 
 struct CpuRequest {
-  unsigned frequency;        // interrupts in a second of each thread's time, 1 … kMaxCpuFrequency
-  bool wall = false;         // of the time that passes instead of the time that the thread runs
-  uint64_t most_ns = 0;      // ends by itself after so long; 0: when it is stopped
-  bool whole_run = false;    // what the process has used before counts as used, and not seen
+  unsigned frequency;        // interrupts per second of each thread's time, 1 … kMaxCpuFrequency
+  bool wall = false;         // elapsed time instead of the thread's CPU time
+  uint64_t most_ns = 0;      // ends automatically after this time; 0: when it is stopped
+  bool whole_run = false;    // CPU time used before the start counts as used, but not sampled
 };
 constexpr unsigned kMaxCpuFrequency = 4000;
 
-// What the options say: cpu_frequency, cpu_clock.
+// The request that the options cpu_frequency and cpu_clock make.
 CpuRequest requested_cpu_profile();
 
-// Fills in the number, at least 1, when it has started.
+// On success sets *number, which is at least 1.
 CpuStart start_cpu_profile(const CpuRequest& request, uint64_t* number = nullptr);
-// In words, for errors and warnings.
+// A text for errors and warnings.
 const char* text_of(CpuStart result);
-// Ends the one that runs, whoever has started it. False when none was running.
+// Ends the running profile, whichever caller has started it. False if none was running.
 bool stop_cpu_profile();
 struct CpuTaken {
   ProfileBytes profile;
@@ -53,12 +53,12 @@ struct CpuTaken {
 };
 enum class CpuTake {
   kTaken,
-  kReplaced,  // another one has begun since: it is lost
+  kReplaced,  // another one has started since: its samples are lost
   kNoMemory,
 };
-// What the profile of this number has seen so far; ends it first when `end` is set and it still runs.
+// Gets the samples so far of the profile with this number; ends it first if `end` is set and it is still running.
 CpuTake take_cpu_profile(uint64_t number, bool end, CpuTaken* out);
-// What was seen so far, or by the last one; empty before the first. A kind of profile (profile_kinds.h).
+// The samples so far, or those of the last profile; empty before the first. A kind of profile (profile_kinds.h).
 bool cpu_profile(ProfileBytes* out);
 
 struct CpuReport {
@@ -67,20 +67,20 @@ struct CpuReport {
 };
 CpuReport cpu_report();
 
-// The calling thread has got its heap; it is about to end.
+// Called when the calling thread has got its heap, and when it is about to end.
 void cpu_profiler_meets_thread();
 void cpu_profiler_loses_thread();
 
-// The stacks of the profile, to be moved where they go through a module that is gone: nothing changes them until they are unlocked. Null:
-// there are none, or they cannot be had soon, and nothing is to be unlocked.
+// The stacks of the profile, to be rewritten where they go through an unloaded module: they do not change until they
+// are unlocked. Null: there are none, or the lock was not available soon enough; then there is nothing to unlock.
 const profile::OtherStacks* lock_cpu_stacks();
 void unlock_cpu_stacks();
 
-// The helper's part: looks for threads that came and went, empties the ring, ends what is due. Returns when it wants to be
-// called again, at the latest, in ns; UINT64_MAX while nothing is profiled.
+// Called by the helper thread: looks for new and ended threads, empties the ring, ends a profile that is due. Returns
+// the time until the next call, in ns; UINT64_MAX while no profile is running.
 uint64_t tick_cpu_profiler();
 
-// The child of fork has no timers, and the profile is the parent's. True when one was running.
+// The child of fork has no timers, and the profile belongs to the parent. True when one was running.
 bool forget_cpu_profile_in_child();
 
 }  // namespace seemalloc

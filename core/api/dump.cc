@@ -30,7 +30,7 @@ std::atomic<bool> warned{false};
 std::atomic<uint64_t> written{0}, failed{0}, removed{0}, joined{0};
 std::atomic<int> last_error{0};
 using WriteHeapDump = int (*)(const char* path, os::FileIdentity* file);
-// By the form of the names; null: profile.proto.
+// By the value of dump_names; null: profile.proto.
 constinit const WriteHeapDump kWriteHeapDump[options::kDumpNames]{nullptr, write_gperftools_text, write_jemallocs_text};
 
 using Print = void (*)();
@@ -112,7 +112,7 @@ void say(DumpReason reason, const char* path) {
 }  // namespace
 
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file) {
-  uint64_t names = options::get(Id::dump_names);  // once: what is written is what the name says
+  uint64_t names = options::get(Id::dump_names);  // read once, so that the contents match the name
   WriteHeapDump write = kWriteHeapDump[names];
   int result = kNameTooLong;
   if (next_dump_name(reason, static_cast<options::DumpNames>(names), path)) result = write != nullptr ? write(path.c_str(), file) : write_kind(heap_kind(), path.c_str(), file);
@@ -135,7 +135,7 @@ void dump_to(const char* pattern) {
   warn_of_failed_dump("heap profile", path.c_str(), result);
 }
 
-// Its name, or "".
+// Appends the file's name to `path`, or leaves it empty.
 void dump_finally(Text& path) {
   if (options::get(Id::dump_final) == 0) return;
   int result = dump_by_prefix(DumpReason::kExit, path);
@@ -149,7 +149,7 @@ void write_statistics_to(const char* pattern) {
   warn_of_failed_dump("statistics", path.c_str(), result);
 }
 
-// What is in use now, by the samples.
+// Reports the bytes in use, as estimated from samples.
 void say_what_is_left(const char* profile) {
   SamplingReport r = sampling_report();
   FixedText<kDumpPathBytes + 256> line;

@@ -1,8 +1,9 @@
-// Profiles and statistics into files: at exit, on a signal, by themselves (auto_dump.h), from the API and the socket. Complete or
-// not there at all: written beside, then renamed. What is no file (a terminal, a pipe) is written to as it is.
+// Writes profiles and statistics to files: at exit, on a signal, automatically (auto_dump.h), for the API and the
+// socket. A file is complete or does not exist: it is written under a temporary name and renamed. Special files (a
+// terminal, a pipe) are written to directly.
 //
-// A file that cannot be written is one line on stderr, once for all, and counted; the program carries on.
-// Threads: any. Requires: no lock held. Not in signal handlers.
+// The first failure to write a file prints one line on stderr; each is counted, and the program continues. Threads:
+// any. Requires: no lock held. Not in signal handlers.
 #pragma once
 
 #include "core/api/dump_rules.h"
@@ -17,38 +18,42 @@ struct ProfileKind;
 
 inline constexpr int kDumpNoMemory = -12;  // -ENOMEM
 
-// Writes the heap profile to `pattern` with %p (process id), %n (count of dumps), %t (time) and %% replaced. 0 or -errno.
+// Writes the heap profile to `pattern` with %p (process id), %n (number of the dump), %t (time) and %% replaced. 0 or
+// -errno.
 int dump_heap_profile(const char* pattern);
-// The same of a profile of any kind; the name, also of one that could not be written, is appended to `path`, if there is one.
+// The same for a profile of any kind; the name, even of a file that could not be written, is appended to `path` if that
+// is not null.
 int dump_profile(const ProfileKind& kind, const char* pattern, Text* path = nullptr);
-// A profile that is there already; with a pattern for its name, or to this very path.
+// Writes an existing profile; to a name made from a pattern, or to exactly this path.
 int write_profile(const ProfileBytes& profile, const char* pattern);
 int write_profile_as(const ProfileBytes& profile, const char* path);
-// Anything else, as all of these are written, but not counted. *file is what was written. 0 or -errno.
+// Writes any data in the same way, but does not count it. *file identifies the written file. 0 or -errno.
 int write_file(const char* path, const char* data, size_t bytes, os::FileIdentity* file = nullptr);
 
-// What dump_by_prefix() writes under names of the others' forms: 0 or -errno. Null but in libseemalloc_compat: profile.proto. Known
-// from the first instruction on, since constructors of other libraries run, and bring dumps about, before ours.
+// The writers that dump_by_prefix() uses for the other allocators' names: 0 or -errno. Null except in
+// libseemalloc_compat: profile.proto. They are known from the first instruction on, since constructors of other
+// libraries run, and may cause dumps, before ours.
 __attribute__((weak, visibility("hidden"))) int write_gperftools_text(const char* path, os::FileIdentity* file);
 __attribute__((weak, visibility("hidden"))) int write_jemallocs_text(const char* path, os::FileIdentity* file);
-// jemalloc's statistics, for its option stats_print. Null but in libseemalloc_compat: those of malloc_stats().
+// jemalloc's statistics, for the option stats_print. Null except in libseemalloc_compat: those of malloc_stats() are
+// printed.
 __attribute__((weak, visibility("hidden"))) void print_jemallocs_statistics();
-// The heap profile to a file named after dump_prefix (dump_names.h). *file is what was written.
+// Writes the heap profile to a file named after dump_prefix (dump_names.h). *file identifies the written file.
 int dump_by_prefix(DumpReason reason, Text& path, os::FileIdentity* file = nullptr);
 
-// Unless it is 0, says so on stderr, the first time.
+// Unless `result` is 0, prints a warning on stderr, the first time.
 void warn_of_failed_dump(const char* what, const char* path, int result);
 
-// What the options ask for.
+// Writes the files that the options request at exit.
 void dump_at_exit();
-// The options ask for something to be written then. Takes no lock.
+// Whether the options request output at exit. Takes no lock.
 bool dumps_at_exit();
 
 struct DumpStatistics {
   uint64_t written, failed;
-  uint64_t removed;  // older ones (option dump_keep)
-  uint64_t joined;   // became due while another waited to be written, and are that one
-  int last_error;    // of those that failed, an errno; 0: none has
+  uint64_t removed;  // older files, removed (option dump_keep)
+  uint64_t joined;   // became due while another request was waiting, and share its file
+  int last_error;    // errno of the last failed one; 0: none has failed
 };
 DumpStatistics dump_statistics();
 void count_removed_dumps(unsigned files);

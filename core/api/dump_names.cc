@@ -11,9 +11,9 @@ namespace seemalloc {
 
 namespace {
 
-// Counts from 1; %n.
+// For %n, which starts at 1.
 std::atomic<unsigned> names{0};
-// Of names made of dump_prefix, and of those by jemalloc's letter.
+// Numbers of names made from dump_prefix, and of those by jemalloc's letter.
 std::atomic<unsigned> prefixed{0};
 std::atomic<unsigned> by_letter[kDumpReasons];
 std::atomic<int> first_process{0};
@@ -69,7 +69,7 @@ constexpr char kLetters[kDumpReasons] = {'i', 'h', 'u', 't', 'o', 'm', 'm', 'f'}
 void jemalloc_name(DumpReason reason, const char* prefix, Text& path) {
   char letter = kLetters[static_cast<unsigned>(reason)];
   path << prefix << '.' << os::process_id() << '.' << next(prefixed) << '.' << letter;
-  if (reason == DumpReason::kSignal) reason = DumpReason::kAsked;  // one letter, one count
+  if (reason == DumpReason::kSignal) reason = DumpReason::kAsked;  // both have the letter m and share its number
   if (reason != DumpReason::kExit) path << next(by_letter[static_cast<unsigned>(reason)]);
   path << ".heap";
 }

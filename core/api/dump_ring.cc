@@ -5,7 +5,7 @@
 namespace seemalloc {
 
 bool DumpRing::make_room() {
-  size_t bytes = round_up(sizeof(File) * kMost, os::page_bytes());  // touched as it fills
+  size_t bytes = round_up(sizeof(File) * kMost, os::page_bytes());  // pages are touched as it fills
   if (files_ == nullptr) files_ = static_cast<File*>(os::map(bytes, os::Reason::kReport));
   return files_ != nullptr;
 }

@@ -1,7 +1,7 @@
-// DumpRing: the files that automatic dumps have left, oldest first, so that older ones can be removed.
+// DumpRing: the files written by automatic dumps, oldest first, so that older ones can be removed.
 //
-// A file is known by its name and its identity: a name that stands for another file by now (the program has changed its folder,
-// somebody has moved files) is left alone. Threads: one at a time.
+// A file is identified by its name and its inode: a name that now refers to another file (the program has changed its
+// directory, a user has moved files) is left alone. Threads: one at a time.
 #pragma once
 
 #include "core/api/dump_names.h"
@@ -16,12 +16,12 @@ class DumpRing {
 
   // False when there is no memory for names.
   bool make_room();
-  // Remembers the newest. Requires: make_room(). Beyond kMost the oldest is forgotten.
+  // Adds the newest file. Requires: make_room(). Beyond kMost the oldest is forgotten.
   void add(const char* path, os::FileIdentity identity);
-  // Removes the oldest files until there are `most`. Returns how many.
+  // Removes the oldest files until `most` are left. Returns the number of removed files.
   unsigned shrink_to(unsigned most);
   unsigned size() const { return count_; }
-  // In a forked child: the files are its parent's.
+  // In a forked child: the files belong to the parent.
   void forget() { count_ = 0; }
 
  private:

@@ -1,12 +1,12 @@
-// DumpRules: when a heap profile is due by itself. No clock, no files: what has happened is told, what is due comes back.
+// DumpRules: when an automatic heap profile is due. Without clock and files: the caller passes in events and gets the due reasons back.
 //
-// Threads: any; each time a dump becomes due, one caller is told so.
+// Threads: any; each time a dump becomes due, exactly one caller is told.
 // Rules, which dump_rules_test compares with a model:
 //   1. allocated: due each time at least the interval has been allocated since it was last due.
-//   2. in use, growth: due each time so much, or the heap, is at least the interval more than when it was last due; never where it
-//      shrinks.
-//   3. time: due every interval; where that was missed by more than an interval (a process that was stopped), once.
-//   4. An interval that is set counts from that moment on; 0 is never.
+//   2. in use, growth: due each time the bytes in use, or of the heap, are at least the interval above the value when it was last due;
+//      never when they shrink.
+//   3. time: due every interval; once, if it was missed by more than an interval (a process that was stopped).
+//   4. A new interval counts from the moment when it is set; 0 is never.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,14 @@
 
 namespace seemalloc {
 
-// Why a profile is written. The first four are this file's.
+// Why a profile is written. This file determines the first four.
 enum class DumpReason : unsigned { kAllocated, kInUse, kGrowth, kTime, kFailure, kSignal, kAsked, kExit };
 inline constexpr unsigned kDumpReasons = 8;
 constexpr unsigned dump_bit(DumpReason reason) { return 1u << static_cast<unsigned>(reason); }
 
 class DumpRules {
  public:
-  // Each returns the bit of its reason when a dump is due, else 0.
+  // Each returns the bit of its reason if a dump is due, else 0.
   unsigned allocated(uint64_t bytes) {
     if (allocated_.is_off()) return 0;
     uint64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -45,7 +45,7 @@ class DumpRules {
   uint64_t next_time_ns() const { return time_.due(); }
 
  private:
-  // A mark that moves on by an interval each time it is passed.
+  // A threshold that moves by an interval each time it is passed.
   class Mark {
    public:
     bool is_off() const { return due() == kNever; }
@@ -56,7 +56,8 @@ class DumpRules {
       due_.store(interval != 0 ? add(from, interval) : kNever, std::memory_order_relaxed);
     }
     bool passed(uint64_t at) { return passed(at, at); }
-    // Counts on from `from`. False for all but one of those who find it passed.
+    // Sets the next threshold an interval above `from`. True for exactly one of the threads that find the threshold
+    // passed.
     bool passed(uint64_t at, uint64_t from) {
       uint64_t due = due_.load(std::memory_order_relaxed);
       while (due != kNever && at >= due) {

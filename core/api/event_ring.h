@@ -1,11 +1,13 @@
-// A bounded ring of events: many threads write, readers each keep their own place, the oldest are overwritten.
+// A bounded ring of events: many threads write, readers each keep their own position, the oldest events are overwritten.
 //
-// Writers never wait: a writer that would have to, because another one is still busy with the slot a lap behind, drops its
-// event. Readers notice what was overwritten before they came, and how much.
-// Protocol: a slot's state is 2·position + 1 while the event of that position is being written, and one more once it is
-// there; `head_` follows, moved on by whoever finds the slot taken. Words are written by releases and read by acquires
-// between two looks at the state, so that a reader who sees a word of a later event sees the later state too.
-// Lies in zeroed memory of its own, bytes() large. Threads: any; a place by one at a time. Signal handlers may write.
+// Writers never wait: a writer that would have to, because another one is still writing to the slot one lap behind, drops its event.
+// Readers detect how many events were overwritten before they were read.
+// Protocol:
+// 1. A slot's state is 2·position + 1 while the event of that position is being written, and 2·position + 2 once it is complete.
+// 2. `head_` follows: any thread that finds the slot at the head claimed advances it.
+// 3. Words are stored with release and loaded with acquire between two loads of the state, so a reader that sees a word of a later event
+//    also sees the later state.
+// The ring is in zeroed memory of its own, of bytes(). Threads: any; a position is used by one thread at a time. Signal handlers may write.
 #pragma once
 
 #include <atomic>
@@ -37,7 +39,7 @@ class EventRing {
   EventRing() = delete;
   static constexpr size_t bytes() { return sizeof(EventRing); }
 
-  // False: dropped.
+  // False: the event is dropped.
   bool put(const TraceEvent& event) {
     for (;;) {
       uint64_t position = head_.load(std::memory_order_acquire);
@@ -47,7 +49,7 @@ class EventRing {
         head_.compare_exchange_strong(position, position + 1, std::memory_order_acq_rel);
         continue;
       }
-      if (state > 2 * position) continue;  // the head has gone on
+      if (state > 2 * position) continue;  // the head has advanced
       bool busy = state % 2 == 1;
       if (!busy && !slot.state.compare_exchange_strong(state, 2 * position + 1, std::memory_order_acq_rel)) continue;
       if (busy) {
@@ -60,14 +62,14 @@ class EventRing {
       return true;
     }
   }
-  // An event that its writer could not even bring here.
+  // Counts an event that its writer could not record.
   void drop() { dropped_.fetch_add(1, std::memory_order_relaxed); }
 
-  // Where the next event will be.
+  // The position of the next event.
   uint64_t head() const { return head_.load(std::memory_order_acquire); }
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
-  // The event at *place, which goes on by one; false when there is none yet. What was overwritten is passed over and
+  // Reads the event at *place and advances *place; false when there is none yet. Overwritten events are skipped and
   // counted in *lost.
   bool read(uint64_t* place, TraceEvent* event, uint64_t* lost) const {
     for (;;) {
@@ -111,7 +113,7 @@ class EventRing {
     uint64_t words[kWords];
     for (unsigned i = 0; i < kWords; i++) words[i] = slot.words[i].load(std::memory_order_acquire);
     __builtin_memcpy(event, words, sizeof(words));
-    if (event->depth > TraceEvent::kMaxFrames) event->depth = 0;  // torn: the caller's look at the state will say so
+    if (event->depth > TraceEvent::kMaxFrames) event->depth = 0;  // torn: the caller's check of the state will detect it
   }
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> head_;

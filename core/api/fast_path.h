@@ -1,5 +1,5 @@
-// The fast paths of malloc and free, whole. Everything rare leaves them through one test each:
-// malloc where a list ends, free where the span's owner is not this thread's heap.
+// The fast paths of malloc and free. Each leaves for a slow path through a single test: malloc where a list ends, free
+// where the span's owner is not this thread's heap.
 //
 // Included by malloc.cc and operators.cc. Budget: malloc ≤ 15 instructions, free ≤ 20 for 64 B.
 #pragma once
@@ -13,18 +13,18 @@
 
 namespace seemalloc {
 
-// The first of the class's malloc list; null at its end.
+// Pops the first block of the class's free list; null if it is empty.
 SEEMALLOC_ALWAYS_INLINE Block* take_listed(size_t size_class) {
   heap::ListHead head(size_class);
   Block* block = head.first();
   if (SEEMALLOC_UNLIKELY(block == nullptr)) return nullptr;
   Block* next = block->next;
   head.set(next);
-  prefetch_for_write(next);  // its turn comes soon; null at the end does no harm
+  prefetch_for_write(next);  // it is allocated next; prefetching null does no harm
   return block;
 }
 
-// A block of the class; `bytes` is what was asked for, told to the sampler.
+// A block of the class; `bytes` is the requested size, for the sampler.
 SEEMALLOC_ALWAYS_INLINE void* allocate_from(size_t size_class, size_t bytes) {
   Block* block = take_listed(size_class);
   return SEEMALLOC_LIKELY(block != nullptr) ? block : allocate_slow(bytes, size_class);

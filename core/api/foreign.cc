@@ -17,7 +17,7 @@ namespace {
 
 // The two words in front of a block of glibc's malloc.
 struct Chunk {
-  size_t before;  // the size of the chunk before if that is free; in a mapped chunk: its offset in the mapping
+  size_t before;  // the size of the previous chunk if that is free; in a mapped chunk: its offset in the mapping
   size_t size;    // with three flags
 };
 constexpr size_t kPreviousInUse = 1, kMapped = 2, kOtherArena = 4, kUnused = 8;
@@ -36,8 +36,8 @@ bool is_mapping(uintptr_t at, const Chunk& chunk, size_t bytes) {
          (bytes + chunk.before) % page == 0;
 }
 
-// The heaps of an arena other than the main one are 64 MiB each (other sizes with glibc.malloc.hugetlb), and aligned to their size. Each
-// begins with the address of its arena, which lies in the arena's first heap.
+// The heaps of an arena other than the main one are 64 MiB each (other sizes with glibc.malloc.hugetlb), and aligned to
+// their size. Each begins with the address of its arena, which is in the arena's first heap.
 bool has_arena(uintptr_t at) {
   for (size_t heap_bytes : {64 * MiB, 8 * MiB, 4 * GiB, 128 * MiB, 2 * GiB, 256 * KiB}) {
     uintptr_t heap = round_down(at, heap_bytes);
@@ -48,7 +48,7 @@ bool has_arena(uintptr_t at) {
   return false;
 }
 
-// True when the memory around p looks like a chunk of glibc's malloc that is in use. glibc's own checks are not stricter.
+// True when the memory around p looks like an allocated chunk of glibc's malloc. glibc's own checks are not stricter.
 bool looks_like_glibc_block(const void* p) {
   uintptr_t address = reinterpret_cast<uintptr_t>(p);
   Chunk chunk, next;
@@ -63,7 +63,7 @@ bool looks_like_glibc_block(const void* p) {
   return (chunk.size & kOtherArena) == 0 || has_arena(at);
 }
 
-// True when an allocator may have given this memory out.
+// True when this memory may be a block of an allocator.
 bool might_be_a_block(const void* p) {
   FixedText<16> file;
   os::Place place = os::place_of(reinterpret_cast<uintptr_t>(p), file);
@@ -72,10 +72,11 @@ bool might_be_a_block(const void* p) {
 
 bool option_is(options::Foreign value) { return options::get(options::Id::foreign) == static_cast<uint64_t>(value); }
 
-// The thread is in a function of the unknown allocator. If that allocator passes pointers on, the pointer comes back to us.
+// Set while the thread is in a function of the unknown allocator. If that allocator passes a pointer on, it comes back
+// to us.
 constinit thread_local bool asks_unknown __attribute__((tls_model("initial-exec"))) = false;
 
-// The allocator that the block belongs to; null: none that is known.
+// The allocator that the block belongs to; null if no known one does.
 const OtherAllocator* owner_of(const void* p) {
   if (option_is(options::Foreign::kFatal)) return nullptr;
   start_process();  // a constructor before ours may free blocks of the C library

@@ -21,7 +21,7 @@ const char* without_effect[kMostWithoutEffect];
 unsigned without_effect_count = 0;
 bool heap_is_profiled = false;
 constinit JemallocSaid said{};
-// "NAME_USE_PID=1" of those whose children are to know.
+// "NAME_USE_PID=1" for the variables that children must recognise.
 constexpr unsigned kMostMarks = 2;
 char marks[kMostMarks][40];
 unsigned mark_count = 0;
@@ -34,7 +34,7 @@ void choose(Id id, const char* value) {
   report_line(line.c_str());
 }
 
-// The nearest that the option takes.
+// Sets the nearest value that the option accepts.
 void choose(Id id, uint64_t value) {
   const options::Row& row = options::row(id);
   FixedText<24> text;
@@ -53,7 +53,7 @@ void note_without_effect(const char* name) {
   without_effect_count++;
 }
 
-// ---- gperftools: numbers are decimal, switches what begins with t, y or 1, or is empty ----
+// ---- gperftools: numbers are decimal; a switch is on if its value begins with t, y or 1, or is empty ----
 
 bool parse_number(const char* value, uint64_t* number) {
   uint64_t n = 0;
@@ -70,7 +70,7 @@ bool is_true(const char* value) {
   return first == 't' || first == 'T' || first == 'y' || first == 'Y' || first == '1' || first == 0;
 }
 
-// "2", "0.5": in thousandths. More digits are left out.
+// "2", "0.5": in thousandths. Further digits are ignored.
 bool parse_thousandths(const char* value, uint64_t* number) {
   uint64_t n = 0, unit = 1000;
   bool fraction = false;
@@ -92,7 +92,7 @@ bool parse_thousandths(const char* value, uint64_t* number) {
 enum Variable : unsigned {
   kHeapProfile, kAllocationInterval, kInuseInterval, kTimeInterval, kProfileSignal, kHeapCheck, kSampleParameter,
   kAggressiveDecommit, kReleaseRate, kHeapLimitMb, kThreadCacheBytes, kDisableRelease, kVerbose, kMallocConf,
-  // Of gperftools, and nothing that we have.
+  // gperftools variables without a counterpart here.
   kDeallocationInterval, kProfileMmap, kProfileOnlyMmap, kProfileMmapLog, kProfileCleanup, kSkipMmap, kSkipSbrk, kLargeReport,
   kPageSize, kMemfsPath, kProfileBuffer, kPerThreadTimers, kTimerSignal, kVariables
 };
@@ -125,7 +125,7 @@ void find_variables(char** environment, Values& values) {
   }
 }
 
-// A variable's number of units, if it is there and good.
+// Reads a variable as a number of units; false if it is not set or invalid.
 bool read_number(const Values& values, Variable variable, const char* expected, uint64_t unit, uint64_t most, uint64_t* out) {
   const char* value = values[variable];
   if (value == nullptr) return false;
@@ -136,7 +136,7 @@ bool read_number(const Values& values, Variable variable, const char* expected, 
   return true;
 }
 
-// Sets an option to it.
+// Sets an option to the number of a variable, if that is set and valid.
 void choose_number(const Values& values, Variable variable, Id id, const char* expected, uint64_t unit = 1, uint64_t most = UINT64_MAX) {
   uint64_t number;
   if (read_number(values, variable, expected, unit, most, &number)) choose(id, number);
@@ -166,7 +166,7 @@ void read_heap_profile(char** environment, const Values& values) {
   choose(Id::dump_alloc_interval, intervals.allocated);
   choose(Id::dump_inuse_interval, intervals.in_use);
   choose(Id::dump_time_interval, intervals.seconds);
-  // No other signal is near to one that is none.
+  // An invalid signal number is rejected, not clamped to a neighbour.
   choose_number(values, kProfileSignal, Id::dump_signal, "the number of a signal", 1, options::row(Id::dump_signal).max);
 }
 
@@ -175,7 +175,7 @@ void read_release_rate(const char* value) {
   if (value == nullptr) return;
   if (!parse_thousandths(value, &thousandths)) return complain(kNames[kReleaseRate], value, "a number such as 0.5 (0 is never)");
   if (thousandths == 0) return choose(Id::purge, "never");
-  if (thousandths == 1000) return;  // the default, theirs and ours
+  if (thousandths == 1000) return;  // the default of both allocators
   choose(Id::purge_delay, options::row(Id::purge_delay).fallback * 1000 / thousandths);
 }
 
@@ -191,7 +191,7 @@ bool is_set(const char* value) { return value != nullptr && *value != 0; }
 void read_gperftools(char** environment, const Values& values) {
   read_heap_profile(environment, values);
   read_heap_check(values[kHeapCheck]);
-  // The other two record each allocation, whatever the sampler's interval.
+  // The other two variables record each allocation, whatever the sampling interval.
   if (!is_set(values[kHeapProfile]) && !is_set(values[kHeapCheck])) {
     choose_number(values, kSampleParameter, Id::sample, "bytes (0 is never)");
   }
@@ -212,7 +212,7 @@ void choose_if(const JemallocConf& conf, JemallocName name, Id id) {
   if (conf.given(name)) choose(id, static_cast<uint64_t>(conf.number(name)));
 }
 
-// 2^n, at most what the option takes.
+// 2^n, limited to the option's maximum.
 void choose_power(Id id, int64_t log2) { choose(id, log2 < 63 ? uint64_t{1} << log2 : UINT64_MAX); }
 
 void keep_said(const JemallocConf& conf) {
@@ -225,14 +225,14 @@ void keep_said(const JemallocConf& conf) {
 }
 
 void choose_profiling(const JemallocConf& conf) {
-  // Without prof the rest has no effect, but for prof_leak, which turns it on.
+  // Without prof the other settings have no effect, except prof_leak, which enables it.
   bool leak = said.prof_leak;
   if (!conf.is_on(JemallocName::prof) && !leak) return;
   if (conf.given(JemallocName::lg_prof_sample)) choose_power(Id::sample, conf.number(JemallocName::lg_prof_sample));
   if (conf.given(JemallocName::prof_active) && !conf.is_on(JemallocName::prof_active)) choose(Id::sample, uint64_t{0});
   choose(Id::dump_names, "jemalloc");
   if (conf.given(JemallocName::prof_prefix)) choose(Id::dump_prefix, conf.prefix());
-  if (conf.given(JemallocName::prof_prefix) && *conf.prefix() == 0) return;  // no dumps by themselves
+  if (conf.given(JemallocName::prof_prefix) && *conf.prefix() == 0) return;  // no automatic dumps
   if (conf.is_on(JemallocName::prof_final)) {
     choose(Id::dump_final, 1);
     if (leak) choose(Id::leak_summary, 1);
@@ -318,7 +318,7 @@ const char* value_in(char** environment, const char* name) {
 namespace {
 constexpr unsigned char kHighestBit = 0x80;
 
-// What begins with a letter of more bytes (UTF-8) has the bit, too, and a byte from 0x80 to 0xBF behind it.
+// A path that begins with a multi-byte UTF-8 character has the bit, too, but its second byte is 0x80 to 0xBF.
 bool has_childs_bit(const char* path) {
   auto byte = [path](unsigned i) { return static_cast<unsigned char>(path[i]); };
   return (byte(0) & kHighestBit) != 0 && (byte(1) & 0xC0) != 0x80;

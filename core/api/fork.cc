@@ -17,28 +17,29 @@
 #include "core/os/signal_mask.h"
 #include "core/pages/page_heap.h"
 
-// glibc's lock of its list of streams, which a thread may take again. Its fork takes it behind the prepare handlers, in a process of several
-// threads, and makes it anew in the child.
+// glibc's recursive lock of its list of streams. In a process of several threads, glibc's fork takes it after the
+// prepare handlers, and reinitialises it in the child.
 extern "C" __attribute__((weak)) void _IO_list_lock();
 extern "C" __attribute__((weak)) void _IO_list_unlock();
 extern "C" __attribute__((weak)) void _IO_list_resetlock();
-// glibc's (2.32): not 0 while it knows of no other thread.
+// glibc's (2.32): not 0 while glibc knows of no other thread.
 extern "C" __attribute__((weak)) char __libc_single_threaded;
 
 namespace seemalloc {
 
 namespace {
 
-// The calling thread's fork.
+// The state of the calling thread's fork.
 struct Fork {
-  unsigned depth = 0;     // forks within forks; 0: none
-  bool in_child = false;  // this is the child of it, or of one within
+  unsigned depth = 0;     // nested forks; 0: none
+  bool in_child = false;  // this is the child of this fork, or of a nested one
   bool holds_streams = false;
   os::MaskBefore signals_before;
 };
 constinit thread_local Fork now;
 
-// The number of forks under way, or of registrations, negative. Changed by compare and exchange only: from 0, or from a number of the same kind.
+// The number of forks in progress; negative: the number of registrations. Changed by compare and exchange only: from 0,
+// or from a number of the same sign.
 std::atomic<int> turns{0};
 // The kind of turn in which the calling thread is counted, or 0.
 constinit thread_local int counted_turn = 0;
@@ -58,13 +59,15 @@ bool enter(int kind) {
 
 bool has_one_thread() { return &__libc_single_threaded != nullptr && __libc_single_threaded != 0; }
 
-// A child of a process with one thread goes on with the lock as it is: who has interrupted fflush may hold it.
+// A child of a process with one thread keeps the lock's state: the code that a signal handler has interrupted (fflush)
+// may hold it.
 void lock_streams() {
   now.holds_streams = _IO_list_lock != nullptr && _IO_list_unlock != nullptr && _IO_list_resetlock != nullptr && !has_one_thread();
   if (now.holds_streams) _IO_list_lock();
 }
 
-// In the child glibc has made the lock anew already; before 2.34, not where it had one thread. Once more does no harm, and unlocking might.
+// In the child glibc has already reinitialised the lock; before 2.34, not if the process had one thread. Doing so again
+// does no harm, but unlocking might.
 void unlock_streams(bool in_child) {
   if (!now.holds_streams) return;
   now.holds_streams = false;
@@ -100,7 +103,7 @@ void unlock_all(bool in_child) {
 }
 
 void after_fork(bool in_child) {
-  if (now.depth == 0) return;  // installed in the midst of it
+  if (now.depth == 0) return;  // the handlers were installed during this fork
   now.in_child |= in_child;
   if (--now.depth != 0) return;
   in_child = now.in_child;
@@ -109,7 +112,7 @@ void after_fork(bool in_child) {
     heap::forget_pressure_in_child();
     forget_dumps_in_child();
     forget_key_users_in_child();
-    turns.store(counted_turn, std::memory_order_relaxed);  // the other threads are gone
+    turns.store(counted_turn, std::memory_order_relaxed);  // the other threads do not exist here
     forget_helper_in_child();
   }
   fork_interrupts_a_holder = false;

@@ -54,7 +54,7 @@ void Attempt::failed(size_t bytes) const {
   bool wanted = options::get(options::Id::heap_limit_action) == static_cast<uint64_t>(options::LimitAction::kAbort);
   if (may_fail) return;
   if (!wanted || !limit_refused()) return dump_after_failure();
-  // Others, and the program's own SIGABRT handler, get null meanwhile.
+  // Other threads, and the program's own SIGABRT handler, get null meanwhile.
   static std::atomic<bool> ending{false};
   if (!ending.exchange(true, std::memory_order_relaxed)) abort_at_limit(bytes);
 }

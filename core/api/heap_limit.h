@@ -1,5 +1,5 @@
-// What becomes of an allocation that heap_limit does not allow, though everything free has been given back: null, or the end of the
-// process with a heap profile, as heap_limit_action says.
+// An allocation that heap_limit still does not allow after all free memory has been returned: it fails, or ends the
+// process with a heap profile, as heap_limit_action selects.
 #pragma once
 
 #include <cstddef>
@@ -9,22 +9,23 @@
 
 namespace seemalloc {
 
-// Notes how often heap_limit had refused memory, before a try.
+// Records how often heap_limit has refused memory, before an attempt.
 class Attempt {
  public:
   Attempt() : refusals_(pages::backing.refusals()) {}
-  // Since then it has refused some: to this thread, unless another one was at the limit, too.
+  // True if it has refused memory since then: to this thread, unless another thread was at the limit, too.
   bool limit_refused() const;
-  // It never has room for so much, whatever is given back.
+  // True if the limit can never allow this many bytes, however much is returned.
   bool is_hopeless(size_t bytes) const;
-  // It was the last. Returns where the system is to blame, or the action is `fail`. Requires: no lock held.
+  // Called when the last attempt has failed. Returns if the OS refused the memory, or the action is `fail`. Requires:
+  // no lock held.
   void failed(size_t bytes) const;
 
  private:
   uint64_t refusals_;
 };
 
-// While alive, an allocation of this thread that fails does not end the process: it can do without.
+// While alive, a failing allocation of this thread does not end the process: the thread can do without it.
 class MayFail {
  public:
   MayFail();

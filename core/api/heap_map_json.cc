@@ -27,19 +27,19 @@ using pages::SpanState;
 constexpr size_t kLineRoom = 400;
 constexpr size_t kPartRoom = 320;
 static_assert(kMemoryJsonBytes + kLineRoom / 4 < 2 * kLineRoom);
-// Address space for an answer with parts; what is not written costs no memory.
+// Address space for an answer with parts; unwritten pages cost no memory.
 constexpr size_t kPartsBytes = 16 * MiB;
 
 size_t bytes_of_sums() {
   size_t lines = pages::region_count() + pages::huge_statistics().spans + pages::HugeCache::kExtents;
-  constexpr size_t kMore = 256;  // that may come meanwhile
+  constexpr size_t kMore = 256;  // samples that may be added meanwhile
   constexpr size_t kStacksBytes = 1 * MiB;
   return round_up((lines + kMore) * kLineRoom + kStacksBytes, os::page_bytes());
 }
 
-// ---- who pins what ----
+// ---- the samples that pin spans ----
 
-// A sampled block: by the start of its own span, or by the number of the span it would be in.
+// A sampled block, by the start of its own span, or by the number of its home span.
 struct Pin {
   uint64_t key;
   SampleView sample;
@@ -62,7 +62,7 @@ class Pins {
     return true;
   }
 
-  // The oldest sample of the key, or null; and how many there are.
+  // The oldest sample of the key, or null; *samples is the number of samples of the key.
   const SampleView* find(uint64_t key, uint64_t* samples) {
     const Pin* end = pins() + count_;
     const Pin* first = std::lower_bound(pins(), pins() + count_, key, [](const Pin& pin, uint64_t k) { return pin.key < k; });
@@ -72,11 +72,11 @@ class Pins {
   }
 
  private:
-  static constexpr size_t kMore = 4096;  // samples that may come while it is filled
+  static constexpr size_t kMore = 4096;  // samples that may be added while it is filled
 
   Pin* pins() { return reinterpret_cast<Pin*>(memory_.memory()); }
 
-  // Under the lock of the block's class: its span stays, and so does the sample.
+  // Called under the lock of the block's class: its span and its sample cannot go away.
   void add(const heap::SampledBlock& block) {
     SampleView sample;
     if (!view_sample(block.id, &sample)) return;
@@ -95,7 +95,7 @@ class Pins {
   size_t count_ = 0;
 };
 
-// The stacks that lines refer to, to be written once each.
+// The stacks that lines refer to, each to be written once.
 class Stacks {
  public:
   Stacks() : memory_(kMost * sizeof(SampleView)) {}
@@ -103,7 +103,7 @@ class Stacks {
   void add(const SampleView& sample) {
     if (count_ < kMost) stacks()[count_++] = sample;
   }
-  // Returns how many there was no room for.
+  // Returns the number of stacks left out for lack of space.
   uint64_t write(Text& out, size_t room) {
     uint64_t left_out = 0;
     std::sort(stacks(), stacks() + count_, [](const SampleView& a, const SampleView& b) { return a.stack < b.stack; });
@@ -124,7 +124,7 @@ class Stacks {
 
   SampleView* stacks() { return reinterpret_cast<SampleView*>(memory_.memory()); }
 
-  // Of the frames, at most.
+  // The most bytes that the frames can take.
   static size_t room_for(const SampleView& sample) {
     constexpr size_t kFrameRoom = 24, kPlaceRoom = 80;
     size_t bytes = sample.depth * kFrameRoom;
@@ -148,7 +148,7 @@ class Stacks {
     out << '\n';
   }
 
-  // What nobody else can name.
+  // Frames that only the process can name.
   static void write_python(JsonObject& object, const SampleView& sample) {
     PythonPlace place;
     auto is_python = [&](uintptr_t pc) { return python_place(pc, &place); };
@@ -231,7 +231,7 @@ class Writer {
   }
 
  private:
-  // The last line has its place for certain.
+  // The last line always has space reserved.
   bool has_room(size_t bytes) {
     if (out_.size() + bytes + kLineRoom <= room_) return true;
     left_out_++;

@@ -1,9 +1,12 @@
-// The heap map as the control socket gives it: JSON, a line for each region, huge block and kept range; docs/map.md has the fields.
+// The heap map as the control socket returns it: JSON, a line for each region, huge block and retained range;
+// docs/map.md describes the fields.
 //
-// All regions in sums, all huge blocks, and RSS explained as in the statistics (report.h); or those of a range of addresses, with the parts of regions, and for each span who pins it: the sampled block that has lain
-// there longest, or would (heap/homes.h), by stack, thread and age. The last line says what there was no room for.
-// Threads: the helper; tests. Memory of its own is mapped; malloc is never called. No lock is held while
-// text of regions is written; the lines of huge blocks are written under the lock of their list.
+// Either sums of all regions, all huge blocks, and the breakdown of RSS as in the statistics (report.h); or the regions
+// and huge blocks of a range of addresses, with the parts of regions, and for each span the sample that pins it: the
+// oldest sampled block of the span, or of those whose home it is (heap/homes.h), with stack, thread and age. The last
+// line reports the parts that did not fit.
+// Threads: the helper thread; tests. Its memory is mapped; malloc is never called. No lock is held while text of regions
+// is written; the lines of huge blocks are written under the lock of their list.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +18,21 @@
 namespace seemalloc {
 
 struct HeapMapRequest {
-  uint64_t from = 0, to = UINT64_MAX;  // of regions and huge blocks, where they begin
+  uint64_t from = 0, to = UINT64_MAX;  // of regions and huge blocks, by their start
   bool with_parts = false;
 };
 
 class HeapMapJson {
  public:
   explicit HeapMapJson(const HeapMapRequest& request);
-  // The same with room for so many bytes of text.
+  // The same with a buffer of `room` bytes of text.
   HeapMapJson(const HeapMapRequest& request, size_t room);
 
   // False when memory was refused.
   bool write();
-  // Requires: write() has been true.
+  // Requires: write() has returned true.
   const Text& text() const { return text_; }
-  // The text's memory, for the caller to take over.
+  // The text's memory, which the caller may take over.
   MappedText& memory() { return memory_; }
 
  private:

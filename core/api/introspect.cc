@@ -1,5 +1,5 @@
-// glibc's views of the heap: malloc_trim, malloc_stats, malloc_info, mallinfo, mallinfo2, mallopt. They tell the truth
-// where their words have a meaning here; fields of ptmalloc's own (fastbins, top) are 0.
+// glibc's views of the heap: malloc_trim, malloc_stats, malloc_info, mallinfo, mallinfo2, mallopt. Fields that have a
+// meaning here are exact; fields specific to ptmalloc (fastbins, top) are 0.
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
@@ -31,15 +31,15 @@ struct mallinfo2 heap_info(const heap::Statistics& s) {
   pages::PageStatistics regions = pages::page_statistics();
   pages::HugeStatistics huge = pages::huge_statistics();
   struct mallinfo2 info {};
-  info.arena = regions.mapped_bytes;                          // bytes not in mappings of their own
-  info.hblks = huge.spans;                                    // blocks with a mapping of their own
+  info.arena = regions.mapped_bytes;                          // bytes not in separate mappings
+  info.hblks = huge.spans;                                    // blocks with a separate mapping
   info.hblkhd = huge.used_bytes;
-  // Counted one after the other while other threads go on: a difference may come out below zero.
+  // Counted one after the other while other threads run: a difference may come out below zero.
   info.uordblks = minus(s.live_bytes, huge.used_bytes);       // in use
   info.fordblks = minus(regions.mapped_bytes, info.uordblks);  // not in use
   for (const heap::ClassStatistics& c : s.classes) info.ordblks += c.cached + c.free;
   info.ordblks += regions.used_bytes < regions.mapped_bytes;  // free pages count as one block, as glibc's top does
-  info.keepcost = regions.dirty_bytes;                        // what malloc_trim would give back
+  info.keepcost = regions.dirty_bytes;                        // the bytes that malloc_trim would return
   return info;
 }
 
@@ -70,7 +70,7 @@ namespace {
 
 void put(Text& out, const char* name, uint64_t value) { out << " " << name << "=\"" << value << "\""; }
 
-// glibc's element: free blocks by size. Our own attributes follow glibc's.
+// glibc's element: free blocks by size. seemalloc's own attributes follow glibc's.
 void write_size(Text& out, unsigned size_class, const heap::ClassStatistics& c) {
   uint64_t below = size_class == 0 ? 0 : heap::kClasses[size_class - 1].bytes, bytes = heap::kClasses[size_class].bytes;
   uint64_t count = c.cached + c.free;
@@ -107,7 +107,7 @@ void write_regions(Text& out, const struct mallinfo2& info) {
   write_row(out, "aspace", "mprotect", info.arena);
 }
 
-// The same elements as glibc's, with one heap: scripts read them. We add elements of our own.
+// The same elements as glibc's, with one heap: scripts read them. Elements of our own are added.
 void write_info(Text& out) {
   heap::Statistics s = heap::statistics();
   MemoryReport r = memory_report(s, true);
@@ -142,14 +142,14 @@ void write_info(Text& out) {
 
 SEEMALLOC_EXPORT int malloc_info(int options, FILE* file) noexcept {
   if (options != 0) return EINVAL;
-  // One write: the stream's own buffer may come from us.
+  // One write: the stream's own buffer may be allocated by us.
   FixedText<16 * KiB> text;
   write_info(text);
   return fwrite(text.c_str(), 1, text.size(), file) == text.size() ? 0 : errno;
 }
 
-// ptmalloc's knobs (arenas, mmap thresholds, trimming) have no counterpart: what glibc would take is accepted and does
-// nothing. Our own options are set by name: seemalloc_option_set().
+// ptmalloc's parameters (arenas, mmap thresholds, trimming) have no counterpart: values that glibc would accept are
+// accepted and have no effect. seemalloc's options are set by name: seemalloc_option_set().
 int seemalloc::accept_mallopt(int parameter, int value) {
   constexpr int kLargestFastBlock = 80 * sizeof(size_t) / 4;
   constexpr int kLargestMmapThreshold = 32 * MiB;
@@ -168,7 +168,7 @@ int seemalloc::accept_mallopt(int parameter, int value) {
     case M_PERTURB:
       return 1;
     default:
-      return 1;  // as glibc does with parameters it does not know
+      return 1;  // as glibc does with unknown parameters
   }
 }
 

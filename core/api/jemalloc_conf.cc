@@ -29,7 +29,8 @@ constexpr Row kRows[] = {
 #undef SWITCH
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == static_cast<size_t>(JemallocName::kCount));
 
-// Of some version, and nothing that we have: arenas, caches of threads, fillings, its own ways to spread and to count.
+// Options of some jemalloc version without a counterpart here: arenas, thread caches, junk filling, its own layout and
+// counters.
 constexpr const char* kIdle[] = {
     "abort", "narenas", "narenas_ratio", "lg_chunk", "purge", "decay_time", "chunk_hooks", "dss", "retain", "thp", "metadata_thp",
     "trust_madvise", "cache_oblivious", "oversize_threshold", "percpu_arena", "max_background_threads", "mutex_max_spin", "bin_shards",
@@ -40,7 +41,7 @@ constexpr const char* kIdle[] = {
     "prof_thread_active_init", "prof_log", "prof_recent_alloc_max", "prof_stats", "prof_sys_thread_name", "prof_time_resolution",
     "prof_unbias", "lg_san_uaf_align", "san_guard_small", "san_guard_large", "log", "debug_double_free_max_scan", "hpa",
 };
-// All that begin with these.
+// All options with these prefixes.
 constexpr const char* kIdleFamilies[] = {"hpa_", "experimental_"};
 
 bool begins_with(const char* text, size_t length, const char* beginning) {
@@ -58,7 +59,7 @@ const char* idle_name(const char* name, size_t length) {
   return nullptr;
 }
 
-// The value of a digit in this base, or the base where it is none.
+// The value of a digit in this base, or the base if it is not a digit.
 unsigned digit(char c, unsigned base) {
   unsigned value = base;
   if (c >= '0' && c <= '9') value = static_cast<unsigned>(c - '0');
@@ -66,7 +67,7 @@ unsigned digit(char c, unsigned base) {
   return value < base ? value : base;
 }
 
-// As strtol reads it: decimal, 0x… or 0…; with a sign.
+// Like strtol: decimal, 0x… or 0…; with a sign.
 bool parse_number(const char* value, size_t length, int64_t* out) {
   size_t i = length != 0 && value[0] == '-' ? 1 : 0;
   unsigned base = 10;
@@ -142,7 +143,7 @@ bool JemallocConf::parse(const char* text, void (*report)(const char* line), voi
     while (*end != 0 && *end != ',') end++;
     Slice pair{at, static_cast<size_t>(end - at)};
     if (*colon != ':' || colon == at) {
-      // jemalloc reads no further: it does not know where the next begins.
+      // jemalloc stops parsing: it does not know where the next pair begins.
       report_pair(report, "the rest from", {at, text_length(at)}, "expected name:value,name:value");
       return false;
     }

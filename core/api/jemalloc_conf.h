@@ -1,7 +1,7 @@
-// JemallocConf: what a MALLOC_CONF says, "name:value,name:value", as jemalloc's manual (5.3, and 3.6 where it has been removed
-// since) describes it. Only reads; foreign_options.cc knows what it means here.
+// JemallocConf: parses a MALLOC_CONF, "name:value,name:value", as described in jemalloc's manual (5.3, and 3.6 for
+// options removed since). It only parses; foreign_options.cc applies the settings.
 //
-// Threads: its owner's. Makes no memory.
+// Threads: its owner's. Allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace seemalloc {
 
-// Those that have an effect here.
+// The options that have an effect here.
 enum class JemallocName : unsigned {
   abort_conf, confirm_conf, prof, prof_active, prof_gdump, prof_final, prof_leak, prof_leak_error, stats_print, background_thread,
   lg_prof_sample, lg_prof_interval, dirty_decay_ms, muzzy_decay_ms, lg_dirty_mult, prof_prefix,
@@ -20,8 +20,8 @@ enum class JemallocName : unsigned {
 
 class JemallocConf {
  public:
-  // Of a name given twice the last counts. What is not understood is reported and skipped; what has no effect here is told to
-  // `idle`. False when there was something to report.
+  // The last of duplicate names counts. Invalid pairs are reported and skipped; options without effect here are passed
+  // to `idle`. False when something was reported.
   bool parse(const char* text, void (*report)(const char* line), void (*idle)(const char* name));
 
   bool given(JemallocName name) const { return settings_[static_cast<unsigned>(name)].given; }
@@ -35,7 +35,7 @@ class JemallocConf {
     bool given = false;
     int64_t number = 0;
   };
-  // Each returns what was expected instead, or null.
+  // Each returns a text with the expected value, or null on success.
   const char* set(const char* name, size_t name_length, const char* value, size_t length, void (*idle)(const char* name));
   const char* set_known(unsigned row, const char* value, size_t length);
 

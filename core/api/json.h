@@ -1,4 +1,5 @@
-// JSON objects and arrays, written into a Text as they come. Strings are our own words: nothing is escaped, but by append_escaped().
+// JSON objects and arrays, written directly into a Text. Strings are constants of ours: nothing is escaped, except by
+// append_escaped().
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,8 @@
 
 namespace seemalloc {
 
-// The program's words, UTF-8 without control characters, for between quotation marks: at most twice the bytes.
+// A string of the program, UTF-8 without control characters, to be put between quotation marks: at most twice the
+// bytes.
 inline Text& append_escaped(Text& out, const char* text, size_t bytes) {
   for (size_t i = 0; i < bytes; i++) {
     if (text[i] == '"' || text[i] == '\\') out << '\\';
@@ -43,7 +45,7 @@ class JsonObject {
   bool first_ = true;
 };
 
-// [a,b]: each element is written to what next() returns.
+// [a,b]: each element is written to the Text that next() returns.
 class JsonArray {
  public:
   explicit JsonArray(Text& out) : out_(out) { out_ << '['; }

@@ -1,5 +1,6 @@
-// malloc, free and their family, as the C library exports them. The fast paths are in fast_path.h, what is around them in
-// block_calls.h: none of the names below calls another one, which may be the program's or another library's.
+// malloc, free and their family, as the C library exports them. The fast paths are in fast_path.h, the code around them
+// in block_calls.h: no function below calls another by its exported name, which may resolve to the program's or another
+// library's.
 #include <malloc.h>
 
 #include "core/api/block_calls.h"
@@ -7,8 +8,9 @@
 
 using namespace seemalloc;
 
-// A program may refer to the calls of seemalloc.h weakly, and a weak reference takes no member out of an archive. So this member refers to
-// them: a program that links malloc gets them as well. The references stand in the symbol table only and cost no code and no data.
+// A program may refer to the calls of seemalloc.h weakly, and a weak reference extracts no member from an archive. So
+// this member refers to them: a program that links malloc gets them as well. The references are in the symbol table
+// only and cost no code and no data.
 __asm__(
     ".globl seemalloc_version\n"
     ".globl seemalloc_pool_create\n");
@@ -43,7 +45,8 @@ SEEMALLOC_EXPORT void free_sized(void* p, size_t) noexcept { deallocate(p); }
 
 SEEMALLOC_EXPORT void free_aligned_sized(void* p, size_t, size_t) noexcept { deallocate(p); }
 
-// glibc's internal names: code that calls them must meet the same heap. Here, so that a static link has them too.
+// glibc's internal names: code that calls them must use the same heap. They are here so that a static link has them,
+// too.
 SEEMALLOC_EXPORT void* __libc_malloc(size_t bytes) noexcept { return allocate(bytes); }
 SEEMALLOC_EXPORT void __libc_free(void* p) noexcept { deallocate(p); }
 SEEMALLOC_EXPORT void __libc_cfree(void* p) noexcept { deallocate(p); }

@@ -1,4 +1,4 @@
-// MappedText: memory of its own for an answer or a file, since the helper's stack is small.
+// MappedText: mapped memory for an answer or a file, since the helper thread's stack is small.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace seemalloc {
 
-// memory() is null where it was refused.
+// memory() is null if it was refused.
 class MappedText {
  public:
   explicit MappedText(size_t bytes) : bytes_(bytes), memory_(static_cast<char*>(os::map(bytes, os::Reason::kReport))) {}

@@ -1,4 +1,4 @@
-// For tests of what the helper would change, or read, meanwhile: including this, a test runs without one.
+// For tests that the helper thread would disturb: a test that includes this file runs without one.
 #pragma once
 
 #include "core/base/option_of_all_for_test.h"

@@ -1,4 +1,5 @@
-// For tests of where blocks lie, or whose they are: including this, a test runs without samples, whose spans are nobody's.
+// For tests of the positions or owners of blocks: a test that includes this file runs without samples, whose spans have
+// no owner.
 #pragma once
 
 #include "core/base/option_of_all_for_test.h"

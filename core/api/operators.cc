@@ -2,12 +2,12 @@
 //
 // By the standard most of them call others: new[](n) calls new(n), delete(p, n) calls delete(p), and so on down to four base
 // operators: new and delete, with and without an alignment. A program may replace any of them. The rest must then call the replacement.
-// If nothing is replaced, each operator here goes straight to the heap: a call of another operator would cost every program.
+// If none is replaced, each operator here goes straight to the heap: a call of another operator would cost every program.
 //
 // Invariants:
-//  1. Until it is known that nothing is replaced, the gate of an operator that has to call others is closed: no size is small
+//  1. Until it is known that no operator is replaced, the gate of an operator that has to call others is closed: no size is small
 //     (`gate`), and no page is in the window (Window::guarded_page_of). The gates are the limits that the fast path compares
-//     with anyway, so they cost no instruction. A closed gate leads to `..._outside`, which asks nothing_is_replaced().
+//     with anyway, so they cost no instruction. A closed gate leads to `..._outside`, which calls nothing_is_replaced().
 //  2. The set of replaced operators never changes: their addresses are bound when the library is loaded or linked.
 //
 // All are weak: in a static link the program's own operators win. The program brings the C++ runtime: std::get_new_handler and the
@@ -36,13 +36,14 @@ __asm__(
     ".weak _ZNSt9bad_allocD1Ev\n"
     ".weak _ZSt15get_new_handlerv\n");
 
-// A program that takes this member out of the archive also needs members that nothing here refers to. So their names are put into the
-// symbol table. No relocation uses them, so linkers do not complain if they are undefined.
-// malloc: the program and the C library then share one heap.
+// A program that extracts this member from the archive also needs members that nothing here refers to. So their names
+// are put into the symbol table. No relocation uses them, so linkers do not complain if they are undefined. malloc: the
+// program and the C library then share one heap.
 __asm__(".globl malloc\n");
 #ifdef SEEMALLOC_ARCHIVE
-// A weak reference takes no member out of libstdc++.a, so a static program might lack __cxa_throw. A strong reference would not link in C
-// (with --whole-archive). The members that define these two also define the weak ones above, in libstdc++ and in libc++abi.
+// A weak reference extracts no member from libstdc++.a, so a static program might lack __cxa_throw. A strong reference
+// would not link in C (with --whole-archive). The members that define these two also define the weak ones above, in
+// libstdc++ and in libc++abi.
 __asm__(
     ".globl __cxa_rethrow\n"
     ".globl _ZNKSt9bad_alloc4whatEv\n");
@@ -52,7 +53,7 @@ extern "C" void (*_ZSt15get_new_handlerv())() __attribute__((weak));
 extern "C" void __cxa_throw(void* object, void* type, void (*destroy)(void*)) __attribute__((weak));
 extern "C" const char bad_alloc_type __asm__("_ZTISt9bad_alloc") __attribute__((weak));
 
-// The definitions in this file, even if the names lead to others.
+// The definitions in this file, even if the names resolve to others.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
 #define OURS(name) __attribute__((alias(name), visibility("hidden")))
@@ -85,8 +86,8 @@ void* allocate_any(size_t bytes, size_t alignment) {
 
 // ---- out of memory ----
 
-// Our references are not bound to a C++ runtime that came with a library loaded later: it is looked up by name, and only
-// when memory is out. A program with the archive has the runtime that it was linked with.
+// Our references are not bound to a C++ runtime that was loaded later with a library: it is looked up by name, and only
+// when memory is exhausted. A program with the archive has the runtime that it was linked with.
 template <typename F>
 F find_runtime(F bound, [[maybe_unused]] const char* name) {
 #ifdef SEEMALLOC_ARCHIVE
@@ -109,7 +110,7 @@ F find_runtime(F bound, [[maybe_unused]] const char* name) {
   fatal("operator new: out of memory and no C++ runtime to throw", nullptr);
 }
 
-// Asks the program's new-handler to make room until there is room; throws when there is no handler (any more).
+// Calls the program's new-handler until the allocation succeeds; throws when there is no handler (any more).
 SEEMALLOC_COLD void* new_slow(size_t bytes, size_t alignment) {
   auto* get_new_handler = find_runtime(&_ZSt15get_new_handlerv, "_ZSt15get_new_handlerv");
   for (;;) {
@@ -131,8 +132,8 @@ SEEMALLOC_COLD void* new_nothrow_slow(size_t bytes, size_t alignment) noexcept {
   }
 }
 
-// ---- from our heap, whatever is replaced ----
-// `a` is nothing or the alignment. An alignment that is no power of two is refused without a call of the new-handler, as in libstdc++.
+// ---- from our heap, whatever is replaced ---- `a` is empty or the alignment. An alignment that is not a power of two
+// is refused without a call of the new-handler, as in libstdc++.
 
 bool is_valid() { return true; }
 bool is_valid(align_val_t a) { return is_power_of_two(static_cast<size_t>(a)); }
@@ -156,7 +157,8 @@ SEEMALLOC_NOINLINE void* new_block_nothrow(size_t bytes, Alignment... a) noexcep
 
 enum class Replaced : uint8_t { kNotAsked, kNothing, kSomething };
 
-// The fast path takes sizes below these limits; zero: none. It has a cache line of its own, since it is hardly ever written.
+// The fast path takes sizes below these limits; zero: no size. In a cache line of its own, since it is hardly ever
+// written.
 struct alignas(kCacheLineBytes) Gate {
   size_t tiny_end = 0;
   size_t small_end = 0;
@@ -170,7 +172,8 @@ bool leads_to(F* name, F* definition) {
   return name == definition;
 }
 
-// Whether the eight operators that others call are ours. Each name leads to the program's own operator if it has one.
+// Whether the eight operators that others call are ours. Each name resolves to the program's own operator if it has
+// one.
 bool leads_to_ours() {
   return leads_to<void*(size_t)>(&::operator new, &seemalloc_new) &&
          leads_to<void*(size_t)>(&::operator new[], &seemalloc_new_array) &&
@@ -182,7 +185,7 @@ bool leads_to_ours() {
          leads_to<void(void*, align_val_t) noexcept>(&::operator delete[], &seemalloc_delete_array_aligned);
 }
 
-// Opens the gate for sizes if nothing is replaced. Any thread, any number of times.
+// Opens the gate for sizes if no operator is replaced. Any thread, any number of times.
 bool nothing_is_replaced() {
   Replaced replaced = gate.replaced.load(std::memory_order_relaxed);
   if (SEEMALLOC_UNLIKELY(replaced == Replaced::kNotAsked)) {
@@ -206,7 +209,7 @@ struct Gated {
   SEEMALLOC_ALWAYS_INLINE static size_t small_end() { return load_racing(gate.small_end); }
 };
 
-// The class of a small request; false: it is not small.
+// The class of a small request; false if it is not small.
 template <typename Small>
 SEEMALLOC_ALWAYS_INLINE bool find_class(size_t* size_class, size_t bytes) {
   if (SEEMALLOC_LIKELY(bytes < Small::tiny_end())) {
@@ -227,7 +230,7 @@ SEEMALLOC_ALWAYS_INLINE bool find_class(size_t* size_class, size_t bytes, align_
   return true;
 }
 
-// A small block, without a stack frame; else the result of kElse.
+// Allocates a small block, without a stack frame; otherwise returns the result of kElse.
 template <typename Small, auto kElse, auto kOutOfMemory, typename... Alignment>
 SEEMALLOC_ALWAYS_INLINE void* new_small(size_t bytes, Alignment... a) {
   size_t size_class;
@@ -280,13 +283,13 @@ SEEMALLOC_ALWAYS_INLINE void* new_array(size_t bytes, Alignment... a) {
   return new_small<Gated, new_array_outside<Alignment...>, new_slow>(bytes, a...);
 }
 
-// The nothrow ones, which call the operator of the same kind that throws.
+// The nothrow forms, which call the throwing operator of the same kind.
 template <bool kIsArray, typename... Alignment>
 SEEMALLOC_ALWAYS_INLINE void* new_nothrow(size_t bytes, Alignment... a) {
   return new_small<Gated, new_nothrow_outside<kIsArray, Alignment...>, new_nothrow_slow>(bytes, a...);
 }
 
-// Those that call delete[](p) or delete(p).
+// The forms that call delete[](p) or delete(p).
 template <bool kIsArray, typename... Alignment>
 SEEMALLOC_ALWAYS_INLINE void delete_by(void* p, Alignment... a) {
   size_t page = pages::window.guarded_page_of(p);

@@ -1,5 +1,5 @@
-// What the operators and glibc's views of the heap do, for their second names (core/compat/tc_malloc.cc). Under the first they may be the
-// program's own, and call the second.
+// The functions of the operators and of glibc's views of the heap, for their second names (core/compat/tc_malloc.cc).
+// The first names may resolve to the program's own functions, which may call the second.
 //
 // Threads: any.
 #pragma once

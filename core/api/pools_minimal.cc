@@ -1,4 +1,4 @@
-// Memory pools in the library without a profiler: nobody asks for them.
+// Memory pools in the library without a profiler: they record nothing.
 #include <seemalloc/seemalloc.h>
 
 #include "core/base/compiler.h"

@@ -1,5 +1,5 @@
-// Memory pools that programs report: draws which of their blocks are samples. A block that is none costs a few instructions of the
-// caller's thread.
+// Memory pools reported by programs: selects the blocks to be sampled. A block that is not sampled costs a few
+// instructions of the caller's thread.
 #include <seemalloc/seemalloc.h>
 
 #include "core/api/sample_stretch.h"
@@ -10,11 +10,12 @@
 #include "core/profile/sample_pace.h"
 #include "core/profile/sampler.h"
 
-// In a statically linked program readers know the allocator's own functions by this name, and take them out of the stacks.
+// In a statically linked program readers recognise the allocator's own functions by this name, and remove them from the
+// stacks.
 namespace seemalloc {
 namespace {
 
-// One thread's next sample point, of all pools together. All zero at first: stale.
+// One thread's next sample point, for all pools together. All zero at first: stale.
 struct Distance {
   int64_t left;             // bytes until the next sample point
   uint64_t interval_bytes;  // the mean that it was drawn with
@@ -24,7 +25,7 @@ struct Distance {
 };
 constinit thread_local Distance distance __attribute__((tls_model("initial-exec"))) = {};
 
-// What pools hold is not known here: 512 KiB may become 16 MiB.
+// The size of pools is not known here: 512 KiB may become 16 MiB.
 constexpr unsigned kMostStretch = 5;
 
 uint64_t changes() { return heap::sample_changes.load(std::memory_order_relaxed); }
@@ -41,7 +42,7 @@ void draw(bool sampled) {
 }
 
 SEEMALLOC_COLD void alloc_slow(profile::Pool* pool, uintptr_t block, uint64_t bytes) {
-  if (distance.changes != changes()) {  // the option is another, or time has passed and samples may be closer again
+  if (distance.changes != changes()) {  // the option has changed, or time has passed and samples may be closer again
     distance.changes = changes();
     draw(false);
   }

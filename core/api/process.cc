@@ -21,7 +21,7 @@
 #include "core/os/os.h"
 #include "core/os/sandbox.h"
 
-// The C library's function. The plain name leads to ours (key_calls_shared.cc) or to an interposer's.
+// The C library's function. The plain name resolves to ours (key_calls_shared.cc) or to an interposer's.
 extern "C" int __pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) noexcept;
 // glibc's function for destructors of C++'s thread_local objects. It calls them before the destructors of keys.
 extern "C" __attribute__((weak)) int __cxa_thread_atexit_impl(void (*destructor)(void*), void* object, void* library) noexcept;
@@ -38,11 +38,12 @@ Lock start_lock;
 bool options_read = false;
 pthread_key_t thread_key;
 std::atomic<bool> have_thread_key{false};
-// The number of threads that are setting the key's value. The key is not given back while there are any.
+// The number of threads that are setting the key's value. The key is not deleted while there are any.
 std::atomic<unsigned> key_users{0};
 
-// Runs after all C++ thread_local destructors. Other keys' destructors may still allocate: thread_cache.finished sends
-// them to the central lists. May run twice, if an interposer allocates in start_process: the second time there is no heap.
+// Runs after all C++ thread_local destructors. Other keys' destructors may still allocate: thread_cache.finished
+// directs them to the central lists. May run twice, if an interposer allocates in start_process: the second time there
+// is no heap.
 void thread_ends(void* cache) {
   heap::ThreadCache* mine = static_cast<heap::ThreadCache*>(cache);
   heap::ThreadHeap* ending = mine->heap;
@@ -52,14 +53,15 @@ void thread_ends(void* cache) {
   if (ending != nullptr) heap::abandon_heap(*ending);
 }
 
-// The thread that is about to abort may hold its heap's lock: what its handlers allocate comes from the central lists.
+// The thread that is about to abort may hold its heap's lock: allocations of its handlers come from the central lists.
 void leave_heap() {
   heap::thread_cache = heap::ThreadCache{};
   heap::thread_cache.finished = true;
 }
 
-// In glibc each namespace of dlmopen numbers its keys from 0, but a thread's values are in one table: a plugin would find our value under its
-// own key of the same number. So ours is not the first one, but the last for which each thread has room without an allocation.
+// In glibc each namespace of dlmopen numbers its keys from 0, but a thread's values are in one table: a plugin would
+// find our value under its own key of the same number. So ours is not the first key, but the last for which each thread
+// has storage without an allocation.
 void make_thread_key() {
 #ifdef __GLIBC__
   constexpr pthread_key_t kLast = 31;
@@ -89,7 +91,7 @@ void read_environment() {
 void read_options_once() {
   if (options_read || environ == nullptr) return;
   options_read = true;
-  if (!os::is_privileged()) read_environment();  // else it is somebody else's
+  if (!os::is_privileged()) read_environment();  // otherwise the environment belongs to another user
   auto sandbox = static_cast<options::Sandbox>(options::get(options::Id::sandbox));
   if (sandbox == options::Sandbox::kOn) os::limit_calls();
   if (sandbox == options::Sandbox::kOff) os::never_limit_calls();
@@ -137,8 +139,9 @@ void start_process() {
   make_thread_key();
 }
 
-// Without a key (the program may use them all) the heap ends like a thread_local object: before the destructors of keys, whose allocations
-// then come from the central lists. If even that is missing, other threads find the heap of an ended thread: core/heap/lost_threads.h.
+// Without a key (the program may use them all) the heap ends like a thread_local object: before the destructors of
+// keys, whose allocations then come from the central lists. If even that is unavailable, other threads find the heap of
+// an ended thread: core/heap/lost_threads.h.
 void end_with_thread(heap::ThreadCache* cache) {
   key_users.fetch_add(1, std::memory_order_seq_cst);
   bool has_key = have_thread_key.load(std::memory_order_seq_cst);
@@ -147,7 +150,8 @@ void end_with_thread(heap::ThreadCache* cache) {
   if (!has_key && __cxa_thread_atexit_impl != nullptr) __cxa_thread_atexit_impl(thread_ends, cache, &__dso_handle);
 }
 
-// Not where a user does not come to its end: it may be the caller, below a function of the program's in front of pthread_setspecific.
+// Fails if a user of the key does not finish: it may be the caller, below a function of the program in front of
+// pthread_setspecific.
 bool give_thread_key_back() {
   if (!have_thread_key.exchange(false, std::memory_order_seq_cst)) return false;
   constexpr uint64_t kPause_ns = 100000;

@@ -1,6 +1,6 @@
-// The one list of the kinds of profiles: what `profile KIND` on the socket, files and seemalloc_profile_dump_kind() can be asked for.
+// The list of profile kinds: those that `profile KIND` on the socket, files and seemalloc_profile_dump_kind() accept.
 //
-// Threads: any. A kind is there in the library without a profiler too, and then cannot be taken.
+// Threads: any. The kinds also exist in the library without a profiler, but cannot be taken there.
 #pragma once
 
 #include "core/api/sampling.h"
@@ -11,7 +11,7 @@ namespace seemalloc {
 struct ProfileKind {
   const char* name;
   const char* help;
-  // Makes the profile; the caller gives it back. False when memory was refused.
+  // Makes the profile; the caller releases it with give_back(). False when memory was refused.
   bool (*take)(ProfileBytes* out);
 };
 

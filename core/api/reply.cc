@@ -29,7 +29,7 @@ void Reply::error(const char* what, const char* detail) {
 
 void Reply::long_answer(char* memory, size_t mapped_bytes, size_t bytes) {
   DCHECK(!is_pending());
-  // The address is stored last: a child of fork gives that memory back, at whatever moment the fork came.
+  // The address is stored last: a child of fork unmaps that memory, at whatever moment the fork happened.
   mapped_bytes_ = mapped_bytes;
   bytes_ = bytes;
   memory_ = memory;

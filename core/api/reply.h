@@ -1,7 +1,7 @@
-// Reply: the answer to one request, kept until the client has taken all of it.
+// Reply: the answer to one request, kept until the client has received all of it.
 //
-// Commands fill it. The control socket sends it in parts, as the client reads, and never waits for the client.
-// A long answer has its own memory, which the reply gives back. Threads: the helper; forget() in the child of fork.
+// Commands fill it. The control socket sends it in parts, as the client reads, and never waits for the client. A long
+// answer has memory of its own, which the reply unmaps. Threads: the helper thread; forget() in the child of fork.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class Reply {
  public:
   enum class Sent { kAll, kSome, kGone };
 
-  // A text that is too long is cut off; only errors can be. All of these require that nothing is pending.
+  // A text that is too long is truncated; only errors can be. All of these require that nothing is pending.
   void text(const char* text) { text_of(text, text_length(text)); }
   void text(const Text& text) { text_of(text.c_str(), text.size()); }
   void error(const char* what, const char* detail = "");
@@ -28,7 +28,7 @@ class Reply {
   void profile(const ProfileBytes& profile);
 
   bool is_pending() const { return head_bytes_ != 0; }
-  // Sends as many bytes as the client takes now, and sets *bytes to their number.
+  // Sends as many bytes as the client accepts now, and sets *bytes to their number.
   Sent send(int fd, size_t* bytes);
   // Drops the rest of the answer.
   void clear();

@@ -26,8 +26,9 @@ namespace seemalloc {
 
 namespace {
 
-// The parts add up to what the process has resident. They were counted one after the other while the program ran, and the kernel calls pages
-// resident that it does not count: those that were only ever read (the zero page). Both are in live blocks most of all.
+// Makes the parts add up to the process's resident memory. They were counted one after the other while the program ran,
+// and the kernel reports pages as resident that it does not count in RSS: pages that were only ever read (the zero
+// page). Both errors are mostly in live blocks.
 void reconcile(MemoryReport& r, size_t resident_files) {
   size_t most = minus(r.rss, resident_files), ours = r.live + r.cached + r.fragmentation + r.metadata;
   if (r.rss != 0 && ours > most) {
@@ -111,7 +112,7 @@ void write_sampling(Text& out) {
       .put("requested_stderr", r.requested_stderr_bytes);
 }
 
-// One object for each call and reason that there was.
+// One object for each call and reason that has occurred.
 void write_calls(Text& out) {
   JsonArray array(out);
   for (unsigned i = 0; i < os::kCalls * os::kReasons; i++) {
@@ -225,7 +226,7 @@ void write_classes(Text& out, const heap::Statistics& s) {
   JsonArray array(out);
   for (unsigned i = 0; i < heap::kClassCount; i++) {
     const heap::ClassStatistics& c = s.classes[i];
-    if (c.spans == 0 && c.live == 0) continue;  // sampled blocks lie in spans of another class
+    if (c.spans == 0 && c.live == 0) continue;  // sampled blocks are in spans of another class
     JsonObject(array.next())
         .put("size", uint64_t{heap::kClasses[i].bytes})
         .put("spans", c.spans)
@@ -236,7 +237,7 @@ void write_classes(Text& out, const heap::Statistics& s) {
   }
 }
 
-constexpr size_t kThreadRoom = 256;  // the longest object of one thread, and what ends the list
+constexpr size_t kThreadRoom = 256;  // the longest object of one thread, and the end of the list
 
 struct ThreadList {
   Text& out;
@@ -252,7 +253,7 @@ void write_thread(void* context, const heap::ThreadStatistics& t) {
     return;
   }
   JsonObject(list.array.next())
-      .put("tid", uint64_t{t.thread_id > 0 ? static_cast<unsigned>(t.thread_id) : 0})  // the kernel may refuse to tell
+      .put("tid", uint64_t{t.thread_id > 0 ? static_cast<unsigned>(t.thread_id) : 0})  // the kernel may refuse to report it
       .put("list_bytes", t.list_bytes)
       .put("empty_bytes", t.empty_bytes)
       .put("free_bytes", t.free_bytes)
@@ -264,7 +265,7 @@ void write_thread(void* context, const heap::ThreadStatistics& t) {
 
 }  // namespace
 
-// Some heaps may be made between this and the writing.
+// More heaps may be created between this and the writing.
 size_t threads_json_bytes() { return round_up((heap::active_heaps() + 16) * kThreadRoom, os::page_bytes()); }
 
 void write_threads_json(Text& out, size_t room) {
@@ -306,7 +307,7 @@ void write_json(Text& out, bool with_residency) {
 
 namespace {
 
-// glibc's lines: ten places for a number.
+// glibc's lines: numbers are ten characters wide.
 void put_glibcs(Text& out, const char* name, uint64_t value) {
   FixedText<24> number;
   number << value;

@@ -1,4 +1,4 @@
-// <seemalloc/seemalloc.h>.
+// The functions of <seemalloc/seemalloc.h>.
 #include <errno.h>
 #include <seemalloc/seemalloc.h>
 #include <string.h>
@@ -77,7 +77,7 @@ SEEMALLOC_EXPORT int seemalloc_cpu_start(unsigned frequency) {
   if (frequency != 0) request.frequency = frequency;
   int error = error_of(start_cpu_profile(request));
   if (error != 0) return fail(error);
-  start_helper_for_work();  // it looks for new threads,
+  start_helper_for_work();  // it finds new threads,
   wake_helper();            // from now on
   return 0;
 }

@@ -17,10 +17,10 @@ constexpr int kNowhere = -1;
 
 char runtime_folder[options::kMaxTextBytes];
 std::atomic<int> used{kNowhere};
-// For each place: 0, -errno, or the result of os::make_private_folder().
+// For each directory: 0, -errno, or the result of os::make_private_folder().
 std::atomic<int> refusals[kPlaces];
 
-// False: there is no such place.
+// False if there is no such candidate.
 bool folder_at(unsigned place, Text& folder) {
   const char* chosen = options::get_text(options::Id::socket_dir);
   const char* bases[kPlaces] = {chosen, "/tmp", runtime_folder, "/dev/shm"};
@@ -33,7 +33,7 @@ bool folder_at(unsigned place, Text& folder) {
 
 struct Opened {
   int fd;
-  int problem;  // 0: there is none
+  int problem;  // 0: none
 };
 Opened open_at(const char* folder, Text& path) {
   int problem = os::make_private_folder(folder);
@@ -66,7 +66,7 @@ void append_why(int problem, Text& out) {
   if (out.size() == 0) out << "errno " << -problem;
 }
 
-// The problem that the name of the helper's thread shows; 0: none.
+// The problem that the helper thread's name shows; 0: none.
 int told = 0;
 
 void name_helper(int problem) {

@@ -1,6 +1,6 @@
-// StallWatch: has the kernel report when tasks wait for memory (PSI): those of this process's cgroup, else the machine's.
+// StallWatch: has the kernel report memory stalls (PSI): of this process's cgroup, else of the machine.
 //
-// Threads: the helper's own.
+// Threads: the helper thread only.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@ namespace seemalloc {
 
 class StallWatch {
  public:
-  // Opens the report, again where the program has closed it; closes it when it is not wanted. Tried once a minute.
+  // Opens the report, and reopens it if the program has closed it; closes it when it is not wanted. Tried once a
+  // minute.
   void keep_open();
-  // What to wait for, and what came of it.
+  // The descriptor to poll, and the result of the poll.
   os::Poll wanted() const;
   void note(const os::Poll& poll);
   // True when there was a report since the last call.
   bool take_report();
-  // In the child of fork: the report is the parent's.
+  // In the child of fork: the report belongs to the parent.
   void forget();
 
  private:

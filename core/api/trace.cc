@@ -22,7 +22,7 @@ static_assert(kEventsPerRead * kMaxLineBytes + 100 < kTraceTextBytes);
 
 std::atomic<EventRing*> ring{nullptr};
 std::atomic<unsigned> writers{0};        // threads that may be using the ring
-std::atomic<uint64_t> expires_ns{0};     // when the last reader will be gone
+std::atomic<uint64_t> expires_ns{0};     // when the last reader expires
 constinit thread_local bool recording = false;
 
 void describe(const os::CallRecord& record, TraceEvent& event) {
@@ -39,13 +39,14 @@ void describe(const os::CallRecord& record, TraceEvent& event) {
 
 SEEMALLOC_NOINLINE void record_call(const os::CallRecord& record) {
   if (record.reason == os::Reason::kReport) return;
-  // The ring goes away once no writer is left and none can come: each comes in first and then looks whether it is there.
+  // The ring is unmapped once no writer is left and none can come: each writer counts itself in first and then checks
+  // whether the ring is there.
   writers.fetch_add(1, std::memory_order_seq_cst);
   EventRing* events = ring.load(std::memory_order_seq_cst);
   if (events != nullptr && record.begin_ns > expires_ns.load(std::memory_order_relaxed)) {
-    os::on_call.store(nullptr, std::memory_order_relaxed);  // the helper is busy; it will do the rest
+    os::on_call.store(nullptr, std::memory_order_relaxed);  // the helper thread is busy; it will do the rest
   } else if (events != nullptr && (recording || os::inner_calls)) {
-    events->drop();  // also a signal handler's call, in the middle of another event
+    events->drop();  // includes a signal handler's call in the middle of another event
   } else if (events != nullptr) {
     recording = true;
     if (os::Scratch<TraceEvent> event; event) {

@@ -10,7 +10,7 @@ namespace seemalloc {
 
 int WakeUp::signal() { return options::get(options::Id::dump_signal) == SIGURG ? SIGWINCH : SIGURG; }
 
-// In this order: of one that is pending from wake(), the sender is still in it or has said so.
+// Checked in this order: for a signal pending from wake(), its sender is still counted in sending_ or has set sent_.
 bool WakeUp::is_theirs() const {
   return os::is_signal_pending(signal()) && sending_.load(std::memory_order_acquire) == 0 && !sent_.load(std::memory_order_relaxed);
 }
@@ -26,7 +26,7 @@ void WakeUp::keep_open(bool wanted) {
 }
 
 void WakeUp::note(const os::Poll& poll) {
-  // Only what was sent by wake() is taken: the same signal to the whole process is the program's.
+  // Only a signal sent by wake() is consumed: the same signal to the whole process is the program's.
   if (sent_.exchange(false, std::memory_order_acquire)) {
     os::take_signal(signal());
     in_vain_ = 0;
@@ -36,13 +36,14 @@ void WakeUp::note(const os::Poll& poll) {
   if (in_vain_ != kManyTimes) return;
   in_vain_ = 0;
   theirs_ = is_theirs();
-  // The number is somebody else's by now, of a kind whose identities are all the same: not ours to close.
+  // The descriptor's number now belongs to another file, of a kind whose identities are all the same: it is not ours to
+  // close.
   if (!os::is_signal_pending(signal())) descriptor_.fd = -1;
 }
 
 void WakeUp::wake(int process, int thread) {
   if (sent_.load(std::memory_order_relaxed)) return;
-  // In this order: what is said to be sent can be taken.
+  // In this order: when sent_ is set, the signal can be consumed.
   sending_.fetch_add(1, std::memory_order_relaxed);
   os::signal_thread(process, thread, signal());
   sent_.store(true, std::memory_order_release);

@@ -1,11 +1,11 @@
-// WakeUp: gets the helper out of its poll, from any thread and from signal handlers.
+// WakeUp: gets the helper thread out of its poll, from any thread and from signal handlers.
 //
-// A descriptor to write to would be in danger: the program may close it and get its number for a file of its own. Here
-// the waking thread needs none: it sends a signal to the helper alone, which has it blocked, so that it stays pending, whatever
-// the program does with that signal; the helper polls a descriptor that shows what is pending. Where that is refused the helper
-// wakes up when its time is over, as it does without; and so it does while the same signal is pending for the whole process (every
-// thread has blocked it): the descriptor shows that one, too, and only the program may take it.
-// Threads: the helper's own, but for wake().
+// A descriptor to write to would be unsafe: the program may close it and reuse its number for a file of its own. Here
+// the waking thread needs none: it sends a signal to the helper thread alone, which has it blocked, so that it stays
+// pending, whatever the program does with that signal; the helper polls a descriptor that shows pending signals. If
+// that is refused, the helper wakes up when its time-out expires, as without a wake-up. It does the same while the same
+// signal is pending for the whole process (every thread has blocked it): the descriptor shows that one, too, and only
+// the program may consume it. Threads: the helper thread only, except wake().
 #pragma once
 
 #include <atomic>
@@ -16,22 +16,23 @@ namespace seemalloc {
 
 class WakeUp {
  public:
-  // Opens the descriptor, again where the program has closed it; closes it when it is not wanted. Before each wait.
+  // Opens the descriptor, and reopens it if the program has closed it; closes it when it is not wanted. Called before
+  // each wait.
   void keep_open(bool wanted = true);
-  // What to wait for, and what came of it.
+  // The descriptor to poll, and the result of the poll.
   os::Poll wanted() const { return os::Poll{theirs_ ? -1 : descriptor_.fd, false}; }
   void note(const os::Poll& poll);
-  // In the child of fork: the helper is gone.
+  // In the child of fork: the helper thread does not exist.
   void forget();
 
-  // By anybody, at any time. `thread` is the helper's id.
+  // Any thread, at any time. `thread` is the helper's id.
   void wake(int process, int thread);
 
-  // Must be blocked in the helper: one that is ignored by default, and not the one that asks for dumps.
+  // Must be blocked in the helper thread: a signal that is ignored by default, and not the one that requests dumps.
   static int signal();
 
  private:
-  // In a row. Now and then the signal is there before it is said to be sent.
+  // In a row. Occasionally the signal arrives before sent_ is set.
   static constexpr unsigned kManyTimes = 20;
 
   // The signal that is pending is not from wake().
@@ -39,9 +40,9 @@ class WakeUp {
 
   os::Descriptor descriptor_;
   bool refused_ = false;
-  bool theirs_ = false;  // what is pending is the program's
+  bool theirs_ = false;  // the pending signal is the program's
   unsigned in_vain_ = 0;
-  std::atomic<unsigned> sending_{0};  // those between sending and saying so
+  std::atomic<unsigned> sending_{0};  // threads between sending the signal and setting sent_
   std::atomic<bool> sent_{false};
 };
 
