@@ -1,5 +1,6 @@
-// Dumps that are written by themselves, through the malloc family, into a folder: without a helper (this program has none until
-// the last tests), with files that cannot be written, in a forked child, and a random run against a model of what must be there.
+// Automatic dumps through the malloc family, into a directory: without a helper thread (this program has none until the
+// last tests), with files that cannot be written, in a forked child, and a random run against a model of the expected
+// files.
 #include "core/api/auto_dump.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ void set(const char* name, const std::string& value) {
   ASSERT_EQ(set_option(name, strlen(name), value.c_str(), problem), SetOption::kDone) << problem.c_str();
 }
 
-// Allocates and frees so many bytes, all of them sampled, in blocks of 64 KiB.
+// Allocates and frees this many bytes, all of them sampled, in blocks of 64 KiB.
 constexpr size_t kEach = 64 * KiB;
 void churn(size_t bytes) {
   for (size_t sum = 0; sum < bytes; sum += kEach) sm_free(sm_malloc(kEach));
@@ -60,7 +61,7 @@ bool within_seconds(double seconds, F done) {
   return true;
 }
 
-// Until the helper has written, and counted, all it was asked for.
+// Waits until the helper thread has written, and counted, all requested dumps.
 bool quiet() {
   return within_seconds(300, [] { return !dump_is_pending(); });
 }
@@ -72,7 +73,7 @@ class AutoDump : public testing::Test {
     folder_ = mkdtemp(pattern);
     set("dump_prefix", folder_ + "/d");
     set("sample", "1");
-    churn(MiB);  // distances drawn before are over
+    churn(MiB);  // distances drawn before are used up
   }
   void TearDown() override {
     for (const char* name : {"dump_alloc_interval", "dump_inuse_interval", "dump_growth_interval", "dump_time_interval", "dump_on_failure",
@@ -89,7 +90,7 @@ class AutoDump : public testing::Test {
     for (const auto& entry : fs::directory_iterator(folder_)) found.insert(entry.path());
     return found;
   }
-  // Which dumps there are, in the order they were made.
+  // The numbers of the existing dumps.
   std::set<unsigned> numbers() const {
     std::set<unsigned> found;
     for (const std::string& file : files()) {
@@ -111,7 +112,7 @@ class AutoDump : public testing::Test {
   DumpStatistics before_ = dump_statistics();
 };
 
-// ---- without a helper: the thread writes ----
+// ---- without a helper thread: the allocating thread writes ----
 
 TEST_F(AutoDump, EachSoManyBytesAllocated) {
   set("dump_alloc_interval", "1M");
@@ -143,7 +144,7 @@ TEST_F(AutoDump, EachTimeTheHeapIsSoMuchLarger) {
   EXPECT_EQ(counted().written, 0u) << "as large as before";
 }
 
-// By what is in use, to the block: neither by what the heap has from the system, nor anew after a fall.
+// By the bytes in use, exact to the block: not by the heap's memory from the OS, and not again after a decrease.
 TEST_F(AutoDump, EachTimeSoMuchMoreIsInUseThanEver) {
   set("dump_inuse_interval", "1M");
   std::vector<void*> blocks;
@@ -160,7 +161,7 @@ TEST_F(AutoDump, EachTimeSoMuchMoreIsInUseThanEver) {
   keep(10 * MiB + kEach, kEach);
   churn(20 * MiB);
   EXPECT_EQ(counted().written, 0u) << "in use before";
-  // One block in eight stays and pins what is around it: others of another size need memory of their own.
+  // One block in eight stays and pins its span: blocks of another size need memory of their own.
   std::vector<void*> pins;
   for (size_t i = 0; i < blocks.size(); i++) {
     if (i % 8 == 0) pins.push_back(blocks[i]);
@@ -186,7 +187,7 @@ TEST_F(AutoDump, OlderOnesAreRemovedOthersFilesAreNot) {
   EXPECT_EQ(numbers(), (std::set<unsigned>{newest - 2, newest - 1, newest}));
   EXPECT_EQ(counted().removed, 3u);
   std::set<std::string> last = files();
-  // Somebody puts a file of his own in one's place, and takes another away.
+  // A user puts another file in the place of one dump, and removes another dump.
   std::string theirs = *last.begin(), gone = *last.rbegin();
   fs::remove(theirs);
   fs::remove(gone);
@@ -196,7 +197,7 @@ TEST_F(AutoDump, OlderOnesAreRemovedOthersFilesAreNot) {
   EXPECT_EQ(counted().removed, 1u + 2u);
   EXPECT_EQ(files().size(), 3u + 1u);
   EXPECT_TRUE(fs::exists(theirs));
-  // What is asked for is kept.
+  // A requested dump is kept.
   FixedText<kDumpPathBytes> path;
   EXPECT_EQ(dump_by_prefix(DumpReason::kAsked, path), 0);
   set("dump_keep", "1");
@@ -207,7 +208,7 @@ TEST_F(AutoDump, OlderOnesAreRemovedOthersFilesAreNot) {
 
 TEST_F(AutoDump, NotUnderALockAndNotTwiceAtOnce) {
   set("dump_alloc_interval", "1M");
-  count_held(+1);  // a handler that has interrupted one of our critical sections
+  count_held(+1);  // a signal handler that has interrupted one of our critical sections
   churn(3 * MiB);
   DumpStatistics d = counted();
   EXPECT_EQ(d.written, 0u);
@@ -239,7 +240,7 @@ TEST_F(AutoDump, WhenAnAllocationFails) {
   sm_free(p);
 }
 
-// ---- what cannot be written ----
+// ---- files that cannot be written ----
 
 TEST_F(AutoDump, OneWarningForAllAndACount) {
   set("dump_alloc_interval", "1M");
@@ -279,7 +280,7 @@ TEST_F(AutoDump, EachCallMayBeRefused) {
   churn(4 * MiB);
   EXPECT_EQ(counted().written, 4u);
   EXPECT_EQ(files().size(), 2u);
-  // Nothing can be removed; nobody may look whose files they are.
+  // Nothing can be removed; the owner of the files cannot be checked.
   for (long call : {SYS_unlinkat, SYS_statx}) {
     os::RefuseCalls refuse(call, EPERM);
     churn(4 * MiB);
@@ -321,7 +322,7 @@ TEST_F(AutoDump, TheChildLeavesItsParentsFiles) {
   ASSERT_EQ(ours.size(), 2u);
   pid_t child = fork();
   if (child == 0) {
-    forget_dumps_in_child();  // as the fork handler of the library does; the test build has it too
+    forget_dumps_in_child();  // as the library's fork handler does; the test build also has it
     churn(5 * MiB);
     _exit(dump_statistics().removed - before_.removed == 3 ? 0 : 1);
   }
@@ -341,8 +342,8 @@ unsigned chosen_seed() {
   return seed;
 }
 
-// Bytes are allocated, the interval and the bound change, calls are refused. As many dumps as the model has; on the disk are those
-// written and not removed, at most the bound, and nothing half-written.
+// Bytes are allocated, the interval and the bound change, calls are refused. The number of dumps equals the model's; on
+// disk are the dumps that were written and not removed, at most the bound, and no partial file.
 TEST_F(AutoDump, RandomRunAgainstAModel) {
   std::mt19937 random(chosen_seed());
   uint64_t interval = 0, due = UINT64_MAX, total = 0, dumps = 0, attempts = 0, written = 0, removed = 0;
@@ -373,7 +374,7 @@ TEST_F(AutoDump, RandomRunAgainstAModel) {
     removed += d.removed;
     ASSERT_EQ(attempts, dumps) << "step " << step;
     ASSERT_EQ(files().size(), written - removed) << "step " << step;
-    // Those of before there was a bound are nobody's any more.
+    // Dumps from before there was a bound are not managed any more.
     if (keep == 0) unbounded = files().size();
     if (d.written != 0 && keep != 0) ASSERT_LE(files().size(), unbounded + keep) << "step " << step;
   }
@@ -381,9 +382,10 @@ TEST_F(AutoDump, RandomRunAgainstAModel) {
   EXPECT_GT(attempts, written);
 }
 
-// ---- exit where nothing can be locked ----
+// ---- exit where no lock can be taken ----
 
-// A signal handler may have interrupted this thread, which will not go on. A lock it holds is waited for by nobody.
+// A signal handler may have interrupted this thread, which will not continue. The exit must not wait for a lock that it
+// holds.
 TEST_F(AutoDump, ExitInTheMidstOfTheAllocatorWritesNothing) {
   auto ends = [&](const char* option) {
     alarm(20);
@@ -397,7 +399,7 @@ TEST_F(AutoDump, ExitInTheMidstOfTheAllocatorWritesNothing) {
   EXPECT_EQ(files().size(), 0u);
 }
 
-// ---- with a helper ----
+// ---- with a helper thread ----
 
 bool helper_is_there() {
   FixedText<64> problem;
@@ -418,7 +420,7 @@ TEST_F(AutoDump, TheHelperWritesAtOnceAndAlsoWhileNothingHappens) {
   set("dump_time_interval", "0");
   EXPECT_TRUE(quiet());
   uint64_t before = dump_statistics().written;
-  // Threads together, faster than any disk: written one at a time, none half.
+  // Several threads together, faster than any disk: dumps are written one at a time, and completely.
   set("dump_keep", "4");
   set("dump_alloc_interval", "64K");
   std::vector<std::thread> threads;
@@ -431,7 +433,8 @@ TEST_F(AutoDump, TheHelperWritesAtOnceAndAlsoWhileNothingHappens) {
   for (const std::string& file : files()) EXPECT_EQ(file.find(".tmp."), std::string::npos) << file;
 }
 
-// Nobody waits for the helper: each dump that becomes due is a file of its own or has joined one, so there are never too many.
+// No thread waits for the helper: each dump that becomes due is a file of its own or has joined one, so there are never
+// too many.
 TEST_F(AutoDump, WhatBecomesDueWhileOneWaitsJoinsIt) {
   if (!helper_is_there()) GTEST_SKIP() << "no helper can be had";
   counted();
@@ -449,7 +452,7 @@ TEST_F(AutoDump, WhatBecomesDueWhileOneWaitsJoinsIt) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  // No helper until a test wants one.
+  // No helper thread until a test needs one.
   seemalloc::FixedText<64> problem;
   if (!seemalloc::options::set(seemalloc::options::Id::helper, "0", 1, problem)) return 1;
   return RUN_ALL_TESTS();

@@ -1,5 +1,5 @@
-// The control socket, driven by hand: who may ask, clients that leave things undone, and where the socket lies. Time passes only as the
-// tests say.
+// The control socket, driven directly: authentication, clients that stop midway, and the socket's directory. Time
+// passes only as the tests say.
 #include "core/api/control.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ class ControlTest : public testing::Test {
   void rounds() {
     for (int i = 0; i < 5; i++) round();
   }
-  // Some clients do nothing for so long.
+  // Lets time pass in which clients do nothing.
   void pass(uint64_t ns) {
     os::let_pass(ns);
     rounds();
@@ -92,7 +92,7 @@ class ControlTest : public testing::Test {
     return fd;
   }
   static void say(int fd, const std::string& text) { EXPECT_EQ(send(fd, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size())); }
-  // What there is to be read; "<gone>" at its end.
+  // The data that can be read; "<gone>" at its end.
   std::string heard(int fd) {
     std::string all;
     char part[65536];
@@ -134,10 +134,10 @@ class ControlTest : public testing::Test {
 };
 
 constexpr unsigned kPlaces = 8;
-// All that this test's user can fill.
+// The number of places that this test's user can fill.
 unsigned places() { return geteuid() == 0 ? kPlaces + 2 : kPlaces; }
 
-// ---- who may ask ----
+// ---- authentication ----
 
 TEST_F(ControlTest, NoCommandIsServedBeforeAProof) {
   int fd = connect();
@@ -188,7 +188,7 @@ TEST_F(ControlTest, NoPathOfAClientsIsOpened) {
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
-// ---- clients that leave things undone ----
+// ---- clients that stop midway ----
 
 TEST_F(ControlTest, AClientThatDoesNotReadHoldsUpNobodyAndIsLetGo) {
   int stalled = connect_proven(), other = connect_proven();
@@ -227,7 +227,8 @@ TEST_F(ControlTest, ASlowReaderGetsAllOfALongAnswer) {
   for (size_t i = 0; i < kTimes; i++) EXPECT_TRUE(all.compare(i * one.size(), one.size(), one) == 0) << i;
 }
 
-// poll does not call its socket writable until most of the buffer has been read, which takes this one longer than it has time.
+// poll does not report its socket writable until most of the buffer has been read, which takes this one longer than the
+// time-out.
 TEST_F(ControlTest, AVerySlowReaderIsNotTakenForOneThatDoesNotRead) {
   int slow = connect_proven();
   std::string one = ask(slow, "options"), many;
@@ -270,7 +271,7 @@ TEST_F(ControlTest, AProofIsNotWaitedForHoweverMuchIsSaid) {
   EXPECT_EQ(heard(busy), "<gone>");
 }
 
-// There is something of its in each round.
+// It has input in each round.
 TEST_F(ControlTest, AFloodWithoutAProofEnds) {
   int flood = connect();
   bool ended = false;
@@ -343,7 +344,7 @@ TEST_F(ControlTest, RandomBytesAreAnsweredOrRefused) {
   EXPECT_TRUE(is_served(connect_proven()));
 }
 
-// ---- the place of the socket ----
+// ---- the directory of the socket ----
 
 TEST_F(ControlTest, AFileThatWasRemovedIsMadeAgain) {
   int before = connect_proven();
@@ -360,7 +361,7 @@ TEST_F(ControlTest, AFileThatWasRemovedIsMadeAgain) {
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
-// Say, in another pid namespace.
+// For example, in another pid namespace.
 TEST_F(ControlTest, AnotherProcessOfTheSameNumberKeepsItsSocket) {
   round();
   std::filesystem::remove(path());

@@ -1,4 +1,5 @@
-// CPU profiles of this process: the truth of their figures, threads, signals and timers of the program's own, fork, refusals.
+// CPU profiles of this process: the accuracy of their figures, threads, signals and timers of the program's own, fork,
+// refusals.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -31,13 +32,12 @@ namespace seemalloc {
 namespace {
 
 #ifdef __SANITIZE_THREAD__
-constexpr bool kSignalsComeLate = true;  // the thread sanitizer keeps them until the thread makes a call that it knows
+constexpr bool kSignalsComeLate = true;  // the thread sanitizer holds them back until the thread makes a call that it knows
 #else
 constexpr bool kSignalsComeLate = false;
 #endif
 
-// Each uses so much CPU time of its thread.
-// Each in a section of its own, whose ends the linker knows.
+// Each uses this much CPU time of its thread. Each is in a section of its own, whose bounds the linker knows.
 extern "C" const char __start_burn_a_code, __stop_burn_a_code, __start_burn_b_code, __stop_burn_b_code;
 #define BURNER(name) __attribute__((noipa, section(#name "_code")))
 BURNER(burn_a) void burn_a(uint64_t ns) {
@@ -77,7 +77,7 @@ struct Seen {
     }
     return false;
   }
-  // The number in front of this text.
+  // The number before this text.
   uint64_t number_before(const std::string& text) const {
     for (const std::string& comment : comments) {
       size_t at = comment.find(text);
@@ -142,12 +142,12 @@ TEST(CpuProfiler, ChecksWhatItIsAsked) {
   EXPECT_EQ(seen().period, 10 * kMillisecond_ns);
 }
 
-// Two functions that use CPU time two to one, in turns, in two threads.
+// Two functions that use CPU time two to one, alternating, in two threads.
 TEST(CpuProfiler, TellsTheTruth) {
   if (kSignalsComeLate) GTEST_SKIP();
   ASSERT_EQ(start(200), 0);
   auto work = [] {
-    sm_free(sm_malloc(100));  // it is met here
+    sm_free(sm_malloc(100));  // the profiler notices the thread here
     for (int i = 0; i < 25; i++) {
       burn_a(24 * kMillisecond_ns);
       burn_b(12 * kMillisecond_ns);
@@ -163,7 +163,7 @@ TEST(CpuProfiler, TellsTheTruth) {
   EXPECT_GT(samples, 60);
   double error = std::sqrt(2.0 / 3 * 1 / 3 / samples);
   EXPECT_NEAR(a / (a + b), 2.0 / 3, 4.5 * error + 0.02) << samples << " samples";
-  // Of 1.8 s in all. Ticks of a machine that others use, too, come late; they are not forgotten.
+  // Of 1.8 s in total. On a machine with other load ticks come late; they are not lost.
   EXPECT_NEAR((a + b) / 1.8e9, 1, 0.25);
   EXPECT_EQ(profile.number_before(" samples with a broken unwind"), 0u);
   size_t interrupts = 0;
@@ -171,7 +171,7 @@ TEST(CpuProfiler, TellsTheTruth) {
   EXPECT_GE(interrupts, profile.interrupts(burn_a) + profile.interrupts(burn_b));
 }
 
-// A timer's signal that waits, since the kernel looks at its own ticks only, stands for all the time since.
+// A timer signal that is delayed, since the kernel checks timers only at its own ticks, stands for all the time since.
 TEST(CpuProfiler, CountsTimeAboveTheKernelsOwnFrequency) {
   if (kSignalsComeLate) GTEST_SKIP();
   ASSERT_EQ(start(4000), 0);
@@ -183,12 +183,13 @@ TEST(CpuProfiler, CountsTimeAboveTheKernelsOwnFrequency) {
 TEST(CpuProfiler, SeesThreadsThatComeAndGo) {
   if (kSignalsComeLate) GTEST_SKIP();
   constexpr int kThreads = 40;
-  // What a thread uses after the last of the kernel's ticks that met it is lost: a few milliseconds, more on a busy machine.
+  // Time that a thread uses after the last kernel tick that interrupted it is lost: a few milliseconds, more on a busy
+  // machine.
   constexpr uint64_t kEach_ns = 50 * kMillisecond_ns;
   ASSERT_EQ(start(500), 0);
   for (int i = 0; i < kThreads; i += 2) {
     auto work = [] {
-      sm_free(sm_malloc(100));  // it is met here
+      sm_free(sm_malloc(100));  // the profiler notices the thread here
       burn_b(kEach_ns);
     };
     std::thread one(work), two(work);
@@ -205,7 +206,7 @@ TEST(CpuProfiler, SaysWhichThreadRan) {
   if (kSignalsComeLate) GTEST_SKIP();
   ASSERT_EQ(start(500), 0);
   auto work = [](const char* name, void (*burn)(uint64_t), uint64_t ns) {
-    sm_free(sm_malloc(100));  // it is met before it has its name
+    sm_free(sm_malloc(100));  // the profiler notices it before it has its name
     pthread_setname_np(pthread_self(), name);
     burn(ns);
   };
@@ -225,7 +226,7 @@ TEST(CpuProfiler, SaysWhichThreadRan) {
     if (row.labels.at("thread") == "burns both") tids.insert(row.labels.at("tid"));
   }
   EXPECT_EQ(a.size(), 2u);
-  // Time after the last of the kernel's ticks is lost: up to 50 ms of a thread were seen on a busy machine.
+  // Time after the last kernel tick is lost: up to 50 ms of a thread were seen on a busy machine.
   EXPECT_NEAR(static_cast<double>(a["burns a"]) / 0.6e9, 1, 0.3);
   EXPECT_NEAR(static_cast<double>(a["burns both"]) / 0.4e9, 1, 0.3);
   EXPECT_EQ(b.size(), 1u);
@@ -233,7 +234,7 @@ TEST(CpuProfiler, SaysWhichThreadRan) {
   EXPECT_EQ(tids.size(), 2u) << "two threads of one name";
 }
 
-// Threads that never ask for memory are found by the helper.
+// The helper thread finds threads that never allocate.
 TEST(CpuProfiler, SeesThreadsThatNeverAskForMemory) {
   if (kSignalsComeLate) GTEST_SKIP();
   ASSERT_EQ(start(200), 0);
@@ -243,11 +244,12 @@ TEST(CpuProfiler, SeesThreadsThatNeverAskForMemory) {
   EXPECT_GT(seen().ns(burn_b), uint64_t{300} * kMillisecond_ns);
 }
 
-// At once, though the helper has just gone to sleep for half a second. The best of some: others use the machine, too.
+// At once, although the helper thread has just gone to sleep for half a second. The best of several attempts, since the
+// machine has other load.
 TEST(CpuProfiler, SeesThreadsThatNeverAskForMemoryFromTheFirstMoment) {
   constexpr uint64_t kAtOnce_ns = 200 * kMillisecond_ns;
   uint64_t best_ns = UINT64_MAX;
-  ASSERT_EQ(start(100), 0);  // a helper that is just being made would look at once
+  ASSERT_EQ(start(100), 0);  // a helper thread that is just starting would check at once
   ASSERT_EQ(stop(), 0);
   for (int tries = 0; tries < 20 && best_ns > kAtOnce_ns; tries++) {
     os::pause(100 * kMillisecond_ns);
@@ -341,14 +343,15 @@ bool is_blocked() {
   return sigismember(&now, SIGPROF) == 1;
 }
 
-// Registered before the library's handlers, and therefore called behind them: right before fork.
+// Registered before the library's handlers, and therefore called after them: right before fork.
 bool blocked_before_fork = false;
 void register_first() {
   pthread_atfork([] { blocked_before_fork = is_blocked(); }, nullptr, nullptr);
 }
 __attribute__((section(".preinit_array"), used)) void (*const first)() = register_first;
 
-// Old kernels would begin it anew at each interrupt. Blocked by the fork handlers, whether a profile runs or not (core/api/fork.cc).
+// Old kernels would restart the fork at each interrupt. The fork handlers block the signal, whether a profile runs or
+// not (core/api/fork.cc).
 TEST(CpuProfiler, DoesNotInterruptAFork) {
   auto blocked_during_fork = [] {
     pid_t child = fork();
@@ -373,7 +376,8 @@ TEST(CpuProfiler, DoesNotInterruptAFork) {
   EXPECT_EQ(stop(), 0);
 }
 
-// Signals that no timer of ours has sent are no samples, and do no harm, nor do those that come when it has ended.
+// Signals that no timer of ours has sent are not samples, and do no harm, nor do those that arrive after the profile's
+// end.
 TEST(CpuProfiler, TakesAStormOfSignals) {
   ASSERT_EQ(start(10), 0);
   size_t before = 0, after = 0;
@@ -408,7 +412,7 @@ TEST(CpuProfiler, DoesNotInterruptARead) {
   int pipes[2];
   ASSERT_EQ(pipe(pipes), 0);
   std::thread writer([&] {
-    // The timers interrupt this one, too.
+    // The timers interrupt this thread, too.
     for (uint64_t end = os::monotonic_ns() + 200 * kMillisecond_ns; os::monotonic_ns() < end;) os::pause(10 * kMillisecond_ns);
     EXPECT_EQ(write(pipes[1], "x", 1), 1);
   });
@@ -416,13 +420,13 @@ TEST(CpuProfiler, DoesNotInterruptARead) {
   EXPECT_EQ(read(pipes[0], &letter, 1), 1) << errno;
   writer.join();
   EXPECT_EQ(stop(), 0);
-  // The wall's time: it slept all the while.
+  // Elapsed time: it slept all the while.
   EXPECT_TRUE(kSignalsComeLate || seen().all_ns() > 100 * kMillisecond_ns);
   close(pipes[0]);
   close(pipes[1]);
 }
 
-// Starts and stops while threads come, allocate and go: what must not happen is a deadlock or a lost session.
+// Starts and stops while threads start, allocate and end: there must be no deadlock and no lost session.
 TEST(CpuProfiler, StartsAndStopsUnderLoad) {
   std::atomic<bool> done{false};
   std::vector<std::thread> makers;
@@ -468,7 +472,7 @@ TEST(CpuProfiler, SaysWhatIsRefused) {
   }
 }
 
-// Without /proc the calling thread is profiled, and those that ask for memory.
+// Without /proc the calling thread is profiled, and threads that allocate.
 TEST(CpuProfiler, WorksWithoutProc) {
   if (kSignalsComeLate) GTEST_SKIP();
   os::RefuseCalls refuse(SYS_openat, ENOENT);

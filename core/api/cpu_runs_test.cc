@@ -1,5 +1,5 @@
-// CPU profiles from signal to signal, what becomes of one that is being written when the process ends, and of one of a whole run in
-// children of fork.
+// CPU profiles from signal to signal, a profile that is being written when the process ends, and profiles of a whole
+// run in children of fork.
 #include "core/api/cpu_runs.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ void choose(Id id, const std::string& value) {
   ASSERT_TRUE(options::set(id, value.c_str(), value.size(), problem)) << problem.c_str();
 }
 
-// A pipe by name that is full: who writes to it waits until somebody reads.
+// A full named pipe: a writer waits until it is read.
 class FullPipe {
  public:
   FullPipe() {
@@ -78,7 +78,7 @@ TEST(CpuRuns, WithoutAHelperNobodyFollowsTheSignal) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "seemalloc: cpu_signal: no helper thread handles the signal (helper:0); ignored\n");
 }
 
-// The helper writes when the second signal comes; the process that ends meanwhile would lose the file.
+// The helper thread writes when the second signal arrives; if the process ended meanwhile, the file would be lost.
 TEST(CpuRuns, TheEndWaitsForTheHelper) {
   FullPipe pipe;
   choose(Id::cpu_profile, pipe.path());
@@ -104,11 +104,11 @@ class BlockedWriter {
   BlockedWriter() : file_(Id::cpu_profile, pipe_.path().c_str()), signal_(Id::cpu_signal, std::to_string(SIGUSR2).c_str()) {
     testing::internal::CaptureStderr();
     EXPECT_TRUE(start_cpu_run());
-    testing::internal::GetCapturedStderr();  // the first test's handler of the signal may be there
+    testing::internal::GetCapturedStderr();  // the first test's signal handler may still be installed
     toggle();
     EXPECT_TRUE(cpu_report().running);
   }
-  // Empties it until the threads are through.
+  // Empties the pipe until the threads have finished.
   void let_go(std::thread& one, std::thread& other) {
     std::atomic<bool> through{false};
     std::thread reader([&] {
@@ -125,7 +125,7 @@ class BlockedWriter {
   OptionForTest file_, signal_;
 };
 
-// Its older file would take the place of the whole one.
+// Otherwise its older file would replace the complete one.
 TEST(CpuRuns, TheEndWaitsForAFlush) {
   BlockedWriter run;
   std::thread flush([] { EXPECT_TRUE(flush_cpu_run()); });
@@ -138,7 +138,7 @@ TEST(CpuRuns, TheEndWaitsForAFlush) {
   EXPECT_FALSE(flush_cpu_run());
 }
 
-// The new one would be written as the old.
+// Otherwise the new profile would be written as the old one.
 TEST(CpuRuns, ASignalBeginsNoneBeforeTheLastIsWritten) {
   BlockedWriter run;
   std::thread stop([] { EXPECT_TRUE(stop_cpu_run()); });
@@ -155,25 +155,25 @@ TEST(CpuRuns, ASignalBeginsNoneBeforeTheLastIsWritten) {
 
 namespace fs = std::filesystem;
 
-// Uses so much CPU time.
+// Uses this much CPU time.
 void burn(uint64_t ns) {
   for (uint64_t end = os::thread_cpu_ns() + ns; os::thread_cpu_ns() < end;) {
     for (int i = 0; i < 20000; i++) asm volatile("" : "+r"(i));
   }
 }
 
-// The same block over and over.
+// Allocates the same block over and over.
 void ask_for_memory() {
   for (int i = 0; i < 200; i++) sm_free(sm_malloc(100000));
 }
 
-// Is there long enough to be profiled.
+// Stays alive long enough to be profiled.
 void stay() {
   os::pause(150 * kMillisecond_ns);
   ask_for_memory();
 }
 
-// A run that is profiled from its start to its end, with its files in a folder of its own.
+// A run that is profiled from its start to its end, with its files in a directory of its own.
 class Forked : public testing::Test {
  protected:
   void SetUp() override {
@@ -201,7 +201,8 @@ class Forked : public testing::Test {
   std::string folder_;
 };
 
-// What a child does, until its end by exit, of which only our part is done here. Returns its number when that is the status 0, else 0.
+// Runs `what` in a child, which ends by exit, of which only our part is executed here. Returns its process id if its
+// status is 0, else 0.
 template <typename F>
 pid_t in_child(F what) {
   pid_t child = fork();
@@ -232,7 +233,7 @@ TEST_F(Forked, GoesOnInAFileOfItsOwn) {
   EXPECT_EQ(files(), (std::set<std::string>{"p", own}));
 }
 
-// Also through one that does not stay; a name that has the number in it is left as it is.
+// Also through a child that does not stay; a name that contains the process id is left as it is.
 TEST_F(Forked, GrandchildrenGoOnToo) {
   OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("100%%_%p.pb").c_str());
   ASSERT_TRUE(start_cpu_run());
@@ -249,7 +250,8 @@ TEST_F(Forked, GrandchildrenGoOnToo) {
   EXPECT_TRUE(stop_cpu_run());
 }
 
-// As what starts programs does it: all signals get their default actions back before exec. SIGPROF's ends the process.
+// As programs that start others do: all signals get their default actions before exec. SIGPROF's default ends the
+// process.
 TEST_F(Forked, IsNotInterruptedBeforeItStays) {
   OptionForTest no_signal(Id::cpu_signal, "0"), file(Id::cpu_profile, in("p").c_str()), often(Id::cpu_frequency, "1000");
   ASSERT_TRUE(start_cpu_run());
@@ -274,19 +276,19 @@ TEST_F(Forked, IsStoppedBeforeItGoesOn) {
   EXPECT_TRUE(stop_cpu_run());
 }
 
-// It is of the process that got the signal. In the child another signal begins one.
+// It belongs to the process that got the signal. In the child another signal starts one.
 TEST_F(Forked, OneThatASignalBeganDoesNotGoOn) {
   OptionForTest by_signal(Id::cpu_signal, std::to_string(SIGUSR2).c_str()), file(Id::cpu_profile, in("p").c_str());
   testing::internal::CaptureStderr();
   ASSERT_TRUE(start_cpu_run());
-  testing::internal::GetCapturedStderr();  // the first test's handler of the signal may be there
+  testing::internal::GetCapturedStderr();  // the first test's signal handler may still be installed
   toggle();
   ASSERT_TRUE(cpu_report().running);
   pid_t child = in_child([] {
     stay();
     if (cpu_report().running) return false;
     raise(SIGUSR2);
-    for (int i = 0; i < 5000 && !cpu_report().running; i++) os::pause(kMillisecond_ns);  // the child's helper follows it
+    for (int i = 0; i < 5000 && !cpu_report().running; i++) os::pause(kMillisecond_ns);  // the child's helper thread follows it
     return cpu_report().running;
   });
   EXPECT_EQ(files(), std::set<std::string>{"p_" + std::to_string(child)});

@@ -47,7 +47,7 @@ TEST(DumpNames, Ours) {
   EXPECT_EQ(next(DumpReason::kGrowth), "/tmp/x" + own() + "-" + count + "." + own() + "." + count + ".heap.pb");
 }
 
-// As its documentation has them; % means nothing.
+// As documented; % has no meaning.
 TEST(DumpNames, Gperftools) {
   OptionForTest prefix(Id::dump_prefix, "/tmp/g%p"), names(Id::dump_names, "gperftools");
   dump_names_begin();

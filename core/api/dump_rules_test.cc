@@ -1,5 +1,5 @@
-// The rules against a model of them, on a simulated clock and simulated bytes: random events and settings. SEEMALLOC_SEED repeats
-// a run. Then threads: however they interleave, no dump is due twice and none is forgotten.
+// The rules against a model of them, on a simulated clock and simulated bytes: random events and settings.
+// SEEMALLOC_SEED repeats a run. Then threads: for any interleaving, no dump is due twice and none is lost.
 #include "core/api/dump_rules.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace seemalloc {
 namespace {
 
-// As the header's rules are written, without a thought for threads.
+// The rules of the header, written without regard to threads.
 struct Model {
   struct Mark {
     uint64_t interval = 0, base = 0;
@@ -54,11 +54,11 @@ unsigned chosen_seed() {
   return seed;
 }
 
-// A program's life in numbers: it allocates, grows and shrinks, sleeps, and somebody sets the intervals anew.
+// A simulated program: it allocates, grows and shrinks, sleeps, and the intervals are set again.
 class Life {
  public:
   explicit Life(unsigned seed) : random_(seed) {}
-  // False when rules and model have come apart.
+  // False when rules and model differ.
   bool step() {
     switch (random_() % 8) {
       case 0: return set_interval();
@@ -166,7 +166,8 @@ TEST(DumpRules, ThreadsTogether) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // Each time it is due at least an interval has gone by, and at most one and what the threads add at the same time.
+  // Each time it is due, at least an interval has passed, and at most one plus the bytes that the threads add at the
+  // same time.
   for (uint64_t dumps : {by_bytes.load(), by_growth.load()}) {
     EXPECT_LE(dumps, total / kInterval);
     EXPECT_GE(dumps, total / (kInterval + kThreads * kMost) - 1);

@@ -1,4 +1,5 @@
-// The ring against a model; and with many writers and readers: nothing torn, nothing twice, everything accounted for.
+// The ring against a model; and with many writers and readers: no event is torn or read twice, and every event is
+// accounted for.
 #include "core/api/event_ring.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ class Memory {
   void* memory_;
 };
 
-// All that an event holds follows from its number.
+// All fields of an event are derived from its number.
 TraceEvent numbered(uint64_t number, uint32_t thread) {
   TraceEvent event{};
   event.begin_ns = number;
@@ -52,7 +53,7 @@ TEST(EventRing, IsEmptyAtFirst) {
   EXPECT_EQ(lost, 0u);
 }
 
-// Random writes and reads by three readers, against a queue that forgets its oldest.
+// Random writes and reads by three readers, against a queue that drops its oldest element.
 TEST(EventRing, DoesWhatTheModelDoes) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);

@@ -1,4 +1,5 @@
-// Each variable against what its owner documents (docs/migrating.md): which options of ours it sets, and what is said of nonsense.
+// Each variable against its owner's documentation (docs/migrating.md): the options it sets, and the messages for
+// invalid values.
 #include "core/api/foreign_options.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +37,7 @@ class ForeignOptions : public testing::Test {
       ASSERT_TRUE(options::set(static_cast<Id>(i), value.c_str(), value.size(), problem));
     }
   }
-  // Reads an environment; returns "name:value …" of each option that is not its default any more, in table order.
+  // Reads an environment; returns "name:value …" of each option that no longer has its default, in table order.
   std::string changed_by(std::vector<std::string> environment) {
     lines.clear();
     restore();
@@ -119,7 +120,7 @@ TEST_F(ForeignOptions, ChildrenOfAProfiledProgramPutTheirIdBehind) {
   EXPECT_EQ(environ, before) << "it is there already";
 }
 
-// gperftools until 2.10 tells them by the highest bit of the first byte.
+// gperftools until 2.10 marks children by the highest bit of the first byte.
 TEST_F(ForeignOptions, TheOlderMarkOfChildrenIsUnderstood) {
   std::string own = "dump_prefix:/tmp/p_" + std::to_string(getpid()) + " ";
   EXPECT_NE(changed_by({"HEAPPROFILE=\xAFtmp/p"}).find(own), std::string::npos);
@@ -208,7 +209,7 @@ TEST_F(ForeignOptions, Jemalloc) {
   }
 }
 
-// With it sampling is switched on again.
+// Sampling is switched on again with this interval.
 TEST_F(ForeignOptions, AnIntervalOutlastsProfActive) {
   EXPECT_EQ(changed_by_conf("prof:true,prof_active:false,lg_prof_sample:12"), "sample:0 dump_names:jemalloc");
   EXPECT_EQ(options::last_sample_interval(), 4 * KiB);
@@ -223,7 +224,7 @@ TEST_F(ForeignOptions, WhatJemallocWouldNotTakeIsReportedAndTheRestRead) {
   ASSERT_EQ(lines.size(), 8u);
   EXPECT_EQ(lines[0], "MALLOC_CONF: bad pair \"prof:yes\" ignored; expected true or false");
   EXPECT_EQ(lines[1], "MALLOC_CONF: bad pair \"colour:red\" ignored; unknown option; see docs/migrating.md");
-  // As jemalloc, it reads no further where it cannot tell names from values.
+  // Like jemalloc, it stops where it cannot separate names from values.
   for (const char* rest : {"prof", "pr of:true,stats_print:true", ":1", ",stats_print:true", "prof;true,stats_print:true"}) {
     EXPECT_EQ(changed_by_conf("dirty_decay_ms:7," + std::string(rest)), "purge_delay:7") << rest;
     ASSERT_EQ(lines.size(), 1u) << rest;

@@ -1,5 +1,5 @@
-// Are half-empty spans charged to those whose blocks keep them? What samples say beside what a walk over all blocks counts, for
-// programs whose blocks are of two kinds; and what becomes of the homes of sampled blocks.
+// Are half-empty spans charged to the blocks that keep them? Compares the estimate from samples with a walk over all
+// blocks, for programs with blocks of two kinds; and tests the homes of sampled blocks.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <sys/syscall.h>
@@ -38,7 +38,7 @@ namespace {
 
 enum Kind { kShort, kLong, kDense, kKinds };
 
-// Blocks of the test, by what they are for.
+// The test's blocks, by their purpose.
 class Blocks {
  public:
   void* make(Kind kind, size_t bytes) {
@@ -63,7 +63,7 @@ class Blocks {
   std::unordered_map<void*, Kind> kinds_;
 };
 
-// What a span's live blocks are charged each, counted.
+// The share of each live block of a span, counted.
 double true_share(const void* block) {
   const pages::Span* span = pages::page_map.span_of(block);
   if (span->kind != pages::SpanKind::kSmall && span->kind != pages::SpanKind::kSampled) return 0;
@@ -94,7 +94,8 @@ Charged measure(const Blocks& blocks, size_t interval) {
         double share = true_share(block);
         double w = profile::sample_weight(sm_malloc_usable_size(block), measuring.interval);
         measuring.charged.exact[*kind] += share;
-        // Of all blocks, not of those that were sampled: where a few have the most, they may all be missed, and so would their variance.
+        // Over all blocks, not only the sampled ones: if a few blocks have most of the bytes, all of them may be
+        // missed, and so would their variance.
         measuring.charged.variance[*kind] += (w - 1) * share * share;
       },
       &m));
@@ -111,16 +112,16 @@ Charged measure(const Blocks& blocks, size_t interval) {
   return m.charged;
 }
 
-// A program, run by a thread of its own that is told its random numbers and makes its blocks with `make`.
+// A program, run by a thread of its own with the given random numbers; it allocates its blocks with `make`.
 using Program = std::function<void(std::mt19937& random, Blocks& blocks)>;
 
-// Runs it often: the estimates are within their errors of what is counted, and not to one side of it.
+// Runs it often: the estimates are within their errors of the counted truth, and not biased.
 void expect_right_on_average(size_t interval, const Program& program, double bias) {
   constexpr int kRounds = repetitions(12);
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   ASSERT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
-  ASSERT_EQ(seemalloc_option_set("purge", "never"), 0);  // of holes below
+  ASSERT_EQ(seemalloc_option_set("purge", "never"), 0);  // of the holes below
   double exact[kKinds] = {}, estimate[kKinds] = {}, variance[kKinds] = {};
   for (int round = 0; round < kRounds; round++) {
     heap::purge_all();
@@ -152,7 +153,7 @@ void expect_right_on_average(size_t interval, const Program& program, double bia
   ASSERT_EQ(seemalloc_option_set("sample_limit", "10000"), 0);
 }
 
-// A load has passed: one block in `keep` stays, each kept by nobody else.
+// After a load peak: one block in `keep` stays, and is the only one that keeps its span.
 Program spike(size_t bytes, size_t count, unsigned keep) {
   return [=](std::mt19937& random, Blocks& blocks) {
     std::vector<void*> passing;
@@ -172,7 +173,7 @@ TEST_P(Spike, IsChargedToWhatStays) { expect_right_on_average(2 * KiB, spike(96,
 TEST(Fragmentation, OfLargerBlocks) { expect_right_on_average(32 * KiB, spike(1500, 10000, 8), 0.03); }
 TEST(Fragmentation, OfBlocksThatAreOftenSampled) { expect_right_on_average(64 * KiB, spike(20000, 2000, 5), 0.03); }
 
-// Blocks in full spans are charged nothing, though there are many more of them.
+// Blocks in full spans are charged nothing, although there are many more of them.
 TEST(Fragmentation, DenseBlocksAreNotCharged) {
   expect_right_on_average(2 * KiB, [](std::mt19937& random, Blocks& blocks) {
     for (int i = 0; i < 30000; i++) blocks.make(kDense, 96);
@@ -180,7 +181,7 @@ TEST(Fragmentation, DenseBlocksAreNotCharged) {
   }, 0.03);
 }
 
-// A class in use: blocks come and go all the time, a few stay.
+// A class in use: blocks are allocated and freed all the time, a few stay.
 TEST(Fragmentation, WhileTheClassIsInUse) {
   expect_right_on_average(2 * KiB, [](std::mt19937& random, Blocks& blocks) {
     std::vector<void*> alive;
@@ -214,7 +215,7 @@ TEST(Fragmentation, WithRandomLifetimes) {
   }, 0.10);
 }
 
-// Idle spans lose their holes, and so would those that are not there because their blocks were samples.
+// Idle spans lose their holes, and so would holes that are missing because their blocks were sampled.
 TEST(Fragmentation, HolesAreNotCharged) {
   ASSERT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
   ASSERT_EQ(seemalloc_option_set("purge_delay", "20"), 0);
@@ -223,12 +224,12 @@ TEST(Fragmentation, HolesAreNotCharged) {
     std::mt19937 random(std::random_device{}());
     Blocks blocks;
     spike(96, 200000, 700)(random, blocks);
-    for (int i = 0; i < 30; i++) {  // ticks: two delays and more
+    for (int i = 0; i < 30; i++) {  // ticks: more than two delays
       os::pause(5 * kMillisecond_ns);
       heap::purge_all();
     }
     Charged charged = measure(blocks, 2 * KiB);
-    size_t most = 200000 / 700 * 2 * 4096;  // a block's page, and one for the span's list
+    size_t most = 200000 / 700 * 2 * 4096;  // the page of a block, and one for the span's list
     EXPECT_LT(charged.exact[kLong], most * 1.2);
     EXPECT_NEAR(charged.estimate[kLong], charged.exact[kLong], 4 * std::sqrt(charged.variance[kLong]) + 0.2 * charged.exact[kLong]);
     blocks.drop_all();
@@ -238,7 +239,7 @@ TEST(Fragmentation, HolesAreNotCharged) {
   ASSERT_EQ(seemalloc_option_set("sample_limit", "10000"), 0);
 }
 
-// Where each block is a sample nothing is estimated, and nothing has a home.
+// If each block is sampled, nothing is estimated, and no block has a home.
 TEST(Fragmentation, IsExactWhereEverythingIsRecorded) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   std::thread([] {
@@ -296,7 +297,8 @@ TEST(Fragmentation, ProfileSaysTheSame) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);
 }
 
-// Samples that all missed who keeps the memory agree with each other: that is no reason to be sure.
+// Samples that all missed the blocks that keep the memory agree with each other: that does not make the estimate
+// reliable.
 TEST(Fragmentation, ProfileDoesNotClaimToBeRightWhereNoSampleWasDrawn) {
   ASSERT_EQ(seemalloc_profile_start(1024 * GiB), 0);
   std::thread([] {
@@ -342,7 +344,7 @@ TEST(Fragmentation, ProfileWithMemoryRefused) {
   EXPECT_FALSE(find_profile_kind("fragmentation")->take(&taken));
 }
 
-// Homes end with their samples, whoever frees them, in whatever order, whatever is refused meanwhile.
+// Homes end with their samples, whichever thread frees them, in any order, whatever is refused meanwhile.
 TEST(Homes, EndWithTheirSamples) {
   heap::HomeTotals before = heap::home_totals();
   unsigned seed = std::random_device{}();

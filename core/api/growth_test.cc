@@ -1,4 +1,4 @@
-// Who made the heap grow: every piece taken from the system is recorded once, with the stack of who asked.
+// Growth by caller: every piece of memory taken from the OS is recorded once, with the stack of its request.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <sys/syscall.h>
@@ -38,7 +38,7 @@ std::vector<profile::DecodedRow> growth_rows() {
   return profile::rows_of(bytes);
 }
 
-// Told apart by address: none of them is longer than this.
+// Functions are identified by address: none of them is longer than this.
 constexpr uint64_t kLongest = 256;
 #define KNOWN __attribute__((noinline, aligned(256)))
 
@@ -83,7 +83,7 @@ int64_t charged_to(Function* function) {
   return bytes;
 }
 
-// Before all others: the first region is nobody's.
+// Runs before all others: the first region is not charged to a caller.
 TEST(Growth, TheFirstIsEverybodys) {
   sm_free(sm_malloc(1));
   profile::GrowthTotals totals = profile::growth_totals();
@@ -102,7 +102,7 @@ TEST(Growth, ByRegionsIsChargedToWhoNeededThem) {
   EXPECT_GT(grown, 15 * kRegionBytes);
   EXPECT_EQ(profile::growth_totals().bytes - before, grown);
   EXPECT_EQ(static_cast<size_t>(charged_to(small_blocks)), grown);
-  // Used again, nothing has grown; given back, nothing is subtracted.
+  // Reusing memory is not growth; returning memory subtracts nothing.
   free_list(list);
   free_list(small_blocks(30000));
   heap::purge_all();
@@ -114,12 +114,12 @@ TEST(Growth, ByHugeBlocksIsChargedToThem) {
   void* p = one_block(64 * MiB);
   EXPECT_EQ(charged_to(one_block), static_cast<int64_t>(64 * MiB));
   p = grow_block(p, 128 * MiB);
-  EXPECT_NEAR(static_cast<double>(charged_to(grow_block)), 64.0 * MiB, 17.0 * MiB);  // and perhaps an eighth to grow into
+  EXPECT_NEAR(static_cast<double>(charged_to(grow_block)), 64.0 * MiB, 17.0 * MiB);  // and possibly an eighth to grow into
   int64_t charged = charged_to(grow_block);
   p = grow_block(p, 32 * MiB);
   EXPECT_EQ(charged_to(grow_block), charged);
   sm_free(p);
-  // What the cache has kept is no growth.
+  // Reusing cached memory is not growth.
   uint64_t before = profile::growth_totals().bytes;
   p = one_block(16 * MiB);
   EXPECT_EQ(profile::growth_totals().bytes, before);
@@ -136,7 +136,7 @@ TEST(Growth, WithMemoryRefused) {
     ProfileBytes taken{};
     EXPECT_FALSE(find_profile_kind("growth")->take(&taken));
   }
-  // Every other call: whatever comes of it, all that was got is accounted for.
+  // Every second call is refused: in any case all memory obtained is accounted for.
   std::vector<void*> blocks;
   for (unsigned skip = 0; skip < 6; skip++) {
     os::RefuseCalls refuse(SYS_mmap, ENOMEM, 2, skip);
@@ -149,7 +149,7 @@ TEST(Growth, WithMemoryRefused) {
   heap::purge_all();
 }
 
-// As many stacks as depths.
+// One stack for each depth.
 __attribute__((noinline)) void* at_depth(unsigned depth, size_t bytes) {
   void* p = depth == 0 ? sm_malloc(bytes) : at_depth(depth - 1, bytes);
   asm volatile("");
@@ -180,7 +180,7 @@ TEST(Growth, ThreadsAndForksAtOnce) {
     ASSERT_GE(child, 0);
     if (child == 0) {
       alarm(20);
-      heap::purge_all();  // what others have freed would do for a part of it
+      heap::purge_all();  // otherwise memory freed by other tests would serve part of it
       uint64_t in_child = profile::growth_totals().bytes;
       void* p = one_block(700 * MiB);
       uint64_t grown = profile::growth_totals().bytes - in_child;
@@ -219,7 +219,7 @@ TEST(Growth, SaysWhichStacksAreNotWhole) {
   EXPECT_NE(comments[1].find(said), std::string::npos) << comments[1];
 }
 
-// Last: there is no more room for stacks afterwards.
+// Last: there is no space for stacks afterwards.
 __attribute__((noinline)) void record_from(const unsigned char* path, unsigned length);
 __attribute__((noinline)) void turn_left(const unsigned char* path, unsigned length) {
   record_from(path, length);

@@ -36,7 +36,7 @@ void set(const char* name, const std::string& value) {
   ASSERT_EQ(set_option(name, strlen(name), value.c_str(), problem), SetOption::kDone) << problem.c_str();
 }
 
-// An option for the time of a test.
+// Sets an option for the duration of a test.
 class Option {
  public:
   Option(const char* name, size_t value, const char* after = "0") : name_(name), after_(after) { set(name, std::to_string(value)); }
@@ -80,7 +80,7 @@ TEST_P(HeapLimit, FailsWithErrnoAndLosesNothing) {
   EXPECT_EQ(errno, ENOMEM);
   EXPECT_GE(blocks.size() * GetParam(), kRoom * 3 / 4 - 3 * MiB);
   EXPECT_LE(pages::backing.total_bytes(), before + kRoom + kRegionBytes);
-  // All that is refused says so, and what was there stays.
+  // All requests are refused with an error, and existing blocks stay.
   unsigned char* last = static_cast<unsigned char*>(blocks.back());
   errno = 0;
   EXPECT_EQ(sm_realloc(last, 40 * MiB), nullptr);
@@ -91,14 +91,14 @@ TEST_P(HeapLimit, FailsWithErrnoAndLosesNothing) {
   void* aligned = nullptr;
   EXPECT_EQ(sm_posix_memalign(&aligned, 64, 40 * MiB), ENOMEM);
   free_all(blocks);
-  // Freed memory of one kind makes room for another.
+  // Freed memory of one kind makes space for another.
   std::vector<void*> others = fill(GetParam() < MiB ? 3 * MiB : 500, 12 * MiB);
   EXPECT_GE(others.size(), 4u);
   free_all(others);
 }
 
 TEST(HeapLimitAtRunTime, BelowWhatIsUsedRefusesGrowthOnly) {
-  used_bytes();  // nothing is kept of what the tests before have freed
+  used_bytes();  // no memory that earlier tests have freed is cached
   std::vector<void*> blocks = fill(1000, 8 * MiB);
   {
     Option limit("heap_limit", 4 * MiB);
@@ -121,7 +121,7 @@ TEST(HeapLimitAtRunTime, AReallocMakesRoomForItsGrowth) {
   std::vector<void*> others = fill(1000, 16 * MiB);
   Option limit("heap_limit", pages::backing.total_bytes());
   free_all(others);
-  // In two places at once it would not fit.
+  // Two copies at once would not fit.
   char* grown = static_cast<char*>(sm_realloc(p, 52 * MiB));
   ASSERT_NE(grown, nullptr) << "what is free is more than the growth";
   EXPECT_EQ(grown[40 * MiB - 1], 7);
@@ -211,7 +211,7 @@ TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
     std::filesystem::remove(entry.path());
   }
   EXPECT_EQ(profiles, 1u);
-  // Without a place for the profile it still ends, and says so.
+  // If the profile cannot be written, the process still ends, and the message says so.
   set("dump_prefix", "/nowhere/at/all");
   EXPECT_EXIT(pass_the_limit(), testing::KilledBySignal(SIGABRT), "more requested; no heap profile \\(errno 2\\)");
   // A signal handler that has interrupted a holder of one of our locks would wait for itself.
@@ -227,7 +227,7 @@ TEST(HeapLimitDeathTest, AbortsWithALineAndAProfile) {
   set("sample", "512K");
 }
 
-// What is live is half of the limit all the time; what is free is of another kind than what is wanted next.
+// The live bytes are half of the limit all the time; the free memory is of another kind than the next request.
 TEST(SoftLimit, WhatIsFreeGoesBeforeTheHeapGrows) {
   constexpr size_t kRoom = 32 * MiB, kBurst = 16 * MiB;
   size_t before = used_bytes();
@@ -250,7 +250,8 @@ TEST(SoftLimit, ALiveHeapAboveItGrowsWithoutAStorm) {
   Option soft("heap_soft_limit", before + 4 * MiB);
   std::vector<void*> blocks = fill(1000, 8 * MiB);
   uint64_t rounds = heap::pressure_statistics().rounds;
-  // Frees and allocates again: no growth, so nothing to give back but what the helper, if it runs, takes at its pace.
+  // Frees and allocates again: without growth nothing is returned, except by the helper thread, if it runs, at its
+  // pace.
   for (int i = 0; i < 200000; i++) {
     size_t at = static_cast<size_t>(i) * 7919 % blocks.size();
     sm_free(blocks[at]);
@@ -260,7 +261,7 @@ TEST(SoftLimit, ALiveHeapAboveItGrowsWithoutAStorm) {
   free_all(blocks);
 }
 
-// The kernel has reported that tasks wait for memory: what is kept goes, old enough or not.
+// The kernel has reported that tasks wait for memory: cached memory is returned, whatever its age.
 TEST(Pressure, AReportOfStallsHasEverythingGivenBack) {
   Option delay("purge_delay", 600000, "1000");
   std::vector<void*> blocks = fill(1000, 16 * MiB);
@@ -268,7 +269,7 @@ TEST(Pressure, AReportOfStallsHasEverythingGivenBack) {
   uint64_t times = heap::pressure_statistics().times, bytes = heap::pressure_statistics().purged_bytes;
   heap::watch_pressure(false);
   EXPECT_EQ(heap::pressure_statistics().times, times);
-  // The helper may be looking itself; and what earlier rounds have cost is paid for by waiting.
+  // The helper thread may be checking at the same time; and the cost of earlier rounds is paid for by waiting.
   for (int i = 0; i < 60'000 && heap::pressure_statistics().purged_bytes < bytes + 8 * MiB; i++) {
     heap::watch_pressure(heap::pressure_statistics().times == times);
     os::pause(kMillisecond_ns);
@@ -282,11 +283,12 @@ void take(std::optional<heap::PressureTurn>& turn) {
   while (!turn->mine);
 }
 
-// The helper may be giving everything back: in a cgroup of 260 MiB a burst filled what it made free faster than that, and more.
+// The helper thread may be returning everything: in a cgroup of 260 MiB a burst filled the freed memory faster than
+// that, and more.
 TEST(Limits, WhoGrowsWaitsForWhoLooks) {
   Option soft("heap_soft_limit", size_t{64} << 30);
   bool looked = false;
-  for (int i = 0; i < 10 && !looked; i++) {  // a busy machine may let it wait for longer than it does
+  for (int i = 0; i < 10 && !looked; i++) {  // on a busy machine a thread may wait longer than the check takes
     pages::backing.set_next_look(0);
     std::thread grows;
     {
@@ -301,14 +303,14 @@ TEST(Limits, WhoGrowsWaitsForWhoLooks) {
   EXPECT_TRUE(looked);
 }
 
-// Looks for pressure `count` times, and counts the looks that waited for another thread's.
+// Checks the pressure `count` times, and counts the checks that waited for another thread's.
 uint64_t waits_of_looks(unsigned count) {
   uint64_t before = heap::pressure_statistics().waits;
   for (unsigned i = 0; i < count; i++) heap::look_at_pressure(0);
   return heap::pressure_statistics().waits - before;
 }
 
-// A signal handler that allocates has interrupted who looks.
+// A signal handler that allocates has interrupted the thread that checks.
 TEST(Limits, NobodyWaitsForHimself) {
   Option soft("heap_soft_limit", size_t{64} << 30);
   std::optional<heap::PressureTurn> turn;
@@ -316,9 +318,10 @@ TEST(Limits, NobodyWaitsForHimself) {
   EXPECT_EQ(waits_of_looks(10), 0u);
 }
 
-// In the child it goes on, and nobody looks beside it. What others of the parent had is nobody's.
+// In the child that thread continues, and no other checks at the same time. Turns of other threads of the parent are
+// void.
 TEST(Limits, ASignalHandlerForksWhereItHasInterruptedWhoLooks) {
-  sm_free(sm_malloc(1));  // the fork handlers are there
+  sm_free(sm_malloc(1));  // the fork handlers are installed
   std::optional<heap::PressureTurn> turn;
   auto mine_in_child = [] {
     pid_t child = fork();
@@ -332,7 +335,7 @@ TEST(Limits, ASignalHandlerForksWhereItHasInterruptedWhoLooks) {
   std::thread([&] { EXPECT_TRUE(mine_in_child()); }).join();
 }
 
-// To give much back takes seconds, and each refill comes to look meanwhile.
+// Returning much memory takes seconds, and each refill checks meanwhile.
 TEST(Limits, WhoLooksForLongIsNotWaitedForAgainAndAgain) {
   Option soft("heap_soft_limit", size_t{64} << 30);
   std::optional<heap::PressureTurn> turn;
@@ -340,10 +343,11 @@ TEST(Limits, WhoLooksForLongIsNotWaitedForAgainAndAgain) {
   std::thread([] { EXPECT_LE(waits_of_looks(40), 1u); }).join();
 }
 
-// Others may have taken what room there was, and the next growth is to be seen early.
+// Other processes may have taken the free space, so the next growth must be noticed early.
 TEST(Limits, AHeapThatHasShrunkIsLookedAtEarlierAgain) {
   void* p = sm_malloc(64 * MiB);
-  // The helper may be looking itself, for an option that a test before this has changed: what it agrees on comes at its end.
+  // The helper thread may be checking, because an earlier test has changed an option: its agreed value arrives at its
+  // end.
   size_t agreed = 0;
   for (int i = 0; i < 10'000 && agreed < 64 * MiB; i++) {
     if (i != 0) os::pause(kMillisecond_ns);
@@ -353,7 +357,7 @@ TEST(Limits, AHeapThatHasShrunkIsLookedAtEarlierAgain) {
   ASSERT_GE(agreed, 64 * MiB);
   sm_free(p);
   used_bytes();
-  // The helper may be looking itself, or have looked before all was given back.
+  // The helper thread may be checking, or have checked before all memory was returned.
   for (int i = 0; i < 10'000 && pages::backing.next_look() > agreed - 32 * MiB; i++) {
     heap::watch_pressure(false);
     os::pause(kMillisecond_ns);

@@ -1,4 +1,4 @@
-// The heap map says what is there: beside a walk over all spans, for blocks whose places are known, and while threads work.
+// The heap map against a walk over all spans, for blocks whose positions are known, and while threads work.
 #include "core/api/heap_map_json.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/api/no_helper_for_test.h"  // what is there must stay between two looks
+#include "core/api/no_helper_for_test.h"  // the heap must not change between two calls
 #include "core/api/report.h"
 #include "core/api/test_api.h"
 #include "core/base/units.h"
@@ -32,7 +32,7 @@
 namespace seemalloc {
 namespace {
 
-// ---- a reader of the lines: objects of numbers, words, and arrays of the same ----
+// ---- a reader of the lines: objects of numbers, strings, and arrays of the same ----
 
 struct Object {
   std::map<std::string, std::string> values;
@@ -103,7 +103,7 @@ struct Map {
   Object end;
 };
 
-// Reads an answer, and checks what holds for each.
+// Reads an answer, and checks the invariants of every answer.
 Map parse(const Text& text) {
   EXPECT_FALSE(text.truncated());
   Map map;
@@ -150,7 +150,7 @@ Map take(const HeapMapRequest& request) {
 Map take_sums() { return take({}); }
 Map take_parts() { return take({.from = 0, .to = UINT64_MAX, .with_parts = true}); }
 
-// The part that an address lies in.
+// The part that contains an address.
 const Object* part_of(const Map& map, const void* p) {
   uintptr_t address = reinterpret_cast<uintptr_t>(p), region = address & ~(kRegionBytes - 1);
   for (const Object& o : map.regions) {
@@ -215,7 +215,7 @@ TEST_F(HeapMap, IsWhatAWalkOverAllSpansFinds) {
   EXPECT_EQ(dirty, pages.dirty_bytes);
   EXPECT_EQ(used, pages.used_bytes);
   EXPECT_EQ(live + free + holes, used);
-  // Each block is where the map says that blocks of its size are.
+  // Each block is where the map shows blocks of its size.
   for (void* block : blocks) {
     if (block == nullptr) continue;
     const Object* part = part_of(map, block);
@@ -302,7 +302,7 @@ TEST_F(HeapMap, SumsAreThoseOfTheParts) {
     EXPECT_TRUE(sums.regions[i].parts.empty());
     EXPECT_FALSE(parts.regions[i].parts.empty());
   }
-  // A range is those that begin in it.
+  // A range contains the regions that begin in it.
   uint64_t first = parts.regions[0].number("region");
   Map one = take({.from = first, .to = first + kRegionBytes, .with_parts = true});
   ASSERT_EQ(one.regions.size(), 1u);
@@ -325,7 +325,7 @@ bool has_frame_here(const std::vector<std::string>& frames) {
   return false;
 }
 
-// Whoever has a sampled block in a span, or would have one there, is told, with how long it has been there.
+// The thread with a sampled block in a span, or whose home it is, is reported, with the age of the block.
 TEST_F(HeapMap, TellsWhoPins) {
   ASSERT_EQ(seemalloc_profile_start(16 * 1024), 0);
   std::vector<void*> blocks;
@@ -357,13 +357,13 @@ TEST_F(HeapMap, TellsWhoPins) {
   for (void* block : blocks) sm_free(block);
   for (void* block : more) sm_free(block);
   seemalloc_profile_start(0);
-  // Nobody's any more.
+  // No sample pins them any more.
   for (const Object& region : take_parts().regions) {
     for (const Object& each : region.parts) EXPECT_FALSE(each.has("stack") && has_frame_here(map.stacks[each.word("stack")]));
   }
 }
 
-// Its records have the number that the thread had in the parent.
+// Its records have the thread id of the thread in the parent.
 TEST_F(HeapMap, AForkedChildsThreadHasItsOwnNumber) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   void* before = sm_malloc(500000);
@@ -383,7 +383,7 @@ TEST_F(HeapMap, AForkedChildsThreadHasItsOwnNumber) {
   sm_free(before);
 }
 
-// In the grandchild that another thread of the child forks, each block has the number that its thread had last.
+// In a grandchild forked by another thread of the child, each block has the last id of its thread.
 TEST_F(HeapMap, AGrandchildsThreadHasItsOwnNumberToo) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the sanitizer allows no threads after a fork";
@@ -411,7 +411,7 @@ TEST_F(HeapMap, AGrandchildsThreadHasItsOwnNumberToo) {
   sm_free(before);
 }
 
-// A thread's own spans are timed anew at each look for holes: nothing is said of them.
+// A thread's own spans are timed anew at each pass for holes: the map shows no age for them.
 TEST_F(HeapMap, OnlySpansOfNobodySayHowLongTheyWait) {
   auto sparse = [] {
     std::vector<void*> all, kept;
@@ -419,7 +419,7 @@ TEST_F(HeapMap, OnlySpansOfNobodySayHowLongTheyWait) {
     for (size_t i = 0; i < all.size(); i++) i % 20 == 0 ? kept.push_back(all[i]) : sm_free(all[i]);
     return kept;
   };
-  // In this order: what the ended thread has left would be taken first.
+  // In this order: otherwise the spans left by the ended thread would be used first.
   std::vector<void*> own = sparse(), left;
   std::thread([&] { left = sparse(); }).join();
   heap::purge_all_holes();

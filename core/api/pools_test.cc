@@ -1,5 +1,5 @@
-// Memory pools through the public calls: what the profile says beside what is in them, for random programs; names, threads, fork,
-// and memory refused.
+// Memory pools through the public calls: the profile against the pools' actual contents, for random programs; names,
+// threads, fork, and refused memory.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <sys/syscall.h>
@@ -54,13 +54,13 @@ class Pools : public testing::Test {
 
 const void* at(uintptr_t number) { return reinterpret_cast<const void*>(number * 8); }
 
-// A pool and what it should have.
+// A pool and its expected contents.
 struct Modelled {
   seemalloc_pool_t* pool = nullptr;
   std::map<uintptr_t, size_t> blocks;
 };
 
-// Every call at random; with everything recorded the profile is exact.
+// Random calls; with everything recorded the profile is exact.
 class Machine {
  public:
   explicit Machine(unsigned seed) : random_(seed) {
@@ -108,7 +108,7 @@ class Machine {
     pools_[i].pool = seemalloc_pool_create(("model " + std::to_string(i / 3)).c_str());
     ASSERT_NE(pools_[i].pool, nullptr);
   }
-  void alloc(unsigned i, uintptr_t block) {  // also where one is: the pool has not told of its end
+  void alloc(unsigned i, uintptr_t block) {  // also where a block exists: the pool has not reported its end
     size_t bytes = random_() % 5000;
     seemalloc_pool_alloc(pools_[i].pool, at(block), bytes);
     if (bytes == 0) bytes = 1;
@@ -116,7 +116,7 @@ class Machine {
     expected_[i / 3].alloc_objects++;
     expected_[i / 3].alloc_bytes += static_cast<int64_t>(bytes);
   }
-  void free(unsigned i, uintptr_t block) {  // also where none is
+  void free(unsigned i, uintptr_t block) {  // also where no block exists
     seemalloc_pool_free(pools_[i].pool, at(block));
     pools_[i].blocks.erase(block);
   }
@@ -160,7 +160,7 @@ TEST_F(Pools, LongNamesAreCutBetweenCharacters) {
   seemalloc_pool_destroy(pool);
 }
 
-// Readers of profiles take no others: labels are UTF-8, and an empty one is none.
+// Readers of profiles accept no other names: labels are UTF-8, and an empty one is ignored.
 TEST_F(Pools, NamesCanBeRead) {
   struct {
     const char *given, *shown;
@@ -170,7 +170,7 @@ TEST_F(Pools, NamesCanBeRead) {
       {"t\xC3\xA9xtes \xE2\x82\xAC \xF0\x9F\x98\x80", "t\xC3\xA9xtes \xE2\x82\xAC \xF0\x9F\x98\x80"},
       {"t\xE9xtes", "t\xEF\xBF\xBDxtes"},                                   // Latin-1
       {"cut \xE2\x82", "cut \xEF\xBF\xBD\xEF\xBF\xBD"},                    // in the middle of a character
-      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                            // longer than need be
+      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                            // longer than necessary
       {"\xE0\x80\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
       {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},            // half of a pair
       {"\xF5\x80\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
@@ -283,7 +283,7 @@ TEST_F(Pools, MemoryRefused) {
   EXPECT_EQ(by_pool()["refused"].objects, 0);
 }
 
-// Blocks are sampled by their bytes: the estimate is within its error, whatever their sizes, and not to one side.
+// Blocks are sampled by their bytes: the estimate is within its error, whatever their sizes, and not biased.
 TEST_F(Pools, EstimatesAreRightOnAverage) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -314,7 +314,7 @@ TEST_F(Pools, EstimatesAreRightOnAverage) {
   ASSERT_EQ(seemalloc_option_set("sample_limit", "10000"), 0);
 }
 
-// Last: there is no more room for names afterwards.
+// Last: there is no space for names afterwards.
 TEST_F(Pools, TooManyNamesShareOne) {
   std::vector<seemalloc_pool_t*> pools;
   for (size_t i = 0; i < profile::kMostPoolNames + 10; i++) {

@@ -1,4 +1,4 @@
-// The calls of <seemalloc/seemalloc.h> that write profiles: each kind by its name, the baseline, and what cannot be done.
+// The calls of <seemalloc/seemalloc.h> that write profiles: each kind by its name, the baseline, and invalid requests.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
@@ -60,7 +60,7 @@ class ProfileCalls : public testing::Test {
   void hold(size_t bytes, int count) {
     for (int i = 0; i < count; i++) blocks_.push_back(sm_malloc(bytes));
   }
-  // By block size, the value of this type.
+  // The value of this type, by block size.
   static std::map<std::string, int64_t> by_size(const std::string& bytes, const std::string& type) {
     std::vector<std::string> types = profile::decode(bytes).types;
     size_t at = static_cast<size_t>(std::find(types.begin(), types.end(), type) - types.begin());
@@ -81,7 +81,7 @@ TEST_F(ProfileCalls, WriteEachKindByItsName) {
   for (int i = 0; i < 20; i++) sm_free(sm_malloc(1024));
   ASSERT_EQ(seemalloc_cpu_start(0), 0);
   ASSERT_EQ(seemalloc_cpu_stop(), 0);
-  // What each is known by; the writers' own tests have the figures.
+  // The characteristic sample type of each kind; the writers' own tests check the figures.
   const std::map<std::string, std::string> wanted = {
       {"heap", "inuse_space/bytes"},     {"allocs", "alloc_space/bytes"},  {"peak", "peak_space/bytes"},
       {"since", "inuse_space/bytes"},    {"churn", "alloc_space/bytes"},   {"lifetime", "alive_space/bytes"},

@@ -1,6 +1,6 @@
-// Random operations of several threads against a model: every block is filled with a pattern of its own when it is
-// made and checked when it is resized or freed; blocks change hands between threads through mailboxes.
-// SEEMALLOC_SEED repeats a run, SEEMALLOC_SECONDS makes it longer.
+// Random operations of several threads against a model: every block is filled with its own pattern when it is allocated
+// and checked when it is resized or freed; threads exchange blocks through mailboxes. SEEMALLOC_SEED repeats a run,
+// SEEMALLOC_SECONDS makes it longer.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 #include <string.h>
@@ -84,7 +84,7 @@ class Actor {
     }
   }
 
-  // Large blocks are filled in part: the pages' ends, where mistakes show.
+  // Large blocks are filled in part: at the ends of pages, where errors show.
   static constexpr size_t kWhole = 16 * KiB;
   template <typename F>
   void for_bytes(const Owned& b, size_t bytes, F f) {
@@ -206,7 +206,7 @@ void run_threads(unsigned seed, double seconds) {
   std::atomic<unsigned> generation{0};
   for (unsigned t = 0; t < 6; t++) {
     threads.emplace_back([&, t] {
-      // Threads come and go: each lives for a while and leaves blocks behind for others.
+      // Each thread lives for a while and leaves blocks for others.
       while (std::chrono::steady_clock::now() < end) {
         std::thread([&] {
           Actor actor(seed + 7919 * generation.fetch_add(1) + t);
@@ -242,7 +242,7 @@ TEST(RandomOps, SmallCacheBudgetAndImmediatePurge) {
   ASSERT_EQ(seemalloc_option_set("purge_delay", "1000"), 0);
 }
 
-// Half-empty spans lose pages all the time, and for_each_block finds every block once at the end.
+// Half-empty spans lose pages all the time, and for_each_block finds every block exactly once at the end.
 TEST(RandomOps, WhileHolesArePurged) {
   uint64_t before = heap::hole_counters().spans;
   std::atomic<bool> done{false};

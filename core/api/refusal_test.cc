@@ -1,5 +1,5 @@
-// Each system call the core makes is refused, always or now and then, while a program allocates: blocks keep their
-// contents, failures are null with ENOMEM, and what was freed can be had again afterwards.
+// Each system call of the core is refused, always or occasionally, while a program allocates: blocks keep their
+// contents, failures are null with ENOMEM, and freed memory can be allocated again afterwards.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, Refusal, testing::ValuesIn(cases()), [](const au
   return std::string(info.param.call.name) + (info.param.every == 1 ? "Always" : "Sometimes");
 });
 
-// A byte here and there, on every page: to fill all of it takes the thread sanitizer a minute and a half.
+// A byte here and there, on every page: filling all of it takes the thread sanitizer a minute and a half.
 template <typename Do>
 void at_marks(size_t bytes, Do&& at) {
   for (size_t i = 0; i < bytes; i += 512) at(i);
@@ -65,7 +65,7 @@ void mark(unsigned char* p, size_t bytes, unsigned char value) {
   at_marks(bytes, [&](size_t i) { p[i] = value; });
 }
 
-// Marks what it gets; counts what it does not get.
+// Marks the blocks it gets; counts the failures.
 unsigned churn() {
   constexpr size_t kSizes[] = {8, 40, 500, 3000, 20000, 100000, 700000, 3 * MiB, 9 * MiB};
   struct Owned {
@@ -130,7 +130,8 @@ uint64_t taken_bytes() {
   return s.allocated_bytes - s.untaken_bytes;
 }
 
-// A sampled block has a span of its own kind. Where that cannot be had, the block comes from a span in use, and the sample is lost.
+// A sampled block has a span of its own kind. If that is refused, the block comes from an ordinary span, and the sample
+// is lost.
 TEST(RefusalOfSamples, IsCounted) {
   constexpr size_t kBlocks = 200000;
   std::thread([] {
@@ -165,7 +166,7 @@ TEST(RefusalOfDumps, FailsWithTheCallsErrorAndLeavesNoFile) {
   for (long number : {SYS_openat, SYS_write, SYS_renameat2}) {
     os::RefuseCalls refuse(number, ENOSPC);
     errno = 0;
-    // openat is asked for the maps first, which a profile can do without; then for the file.
+    // openat is called for the maps first, which a profile can do without; then for the file.
     EXPECT_EQ(seemalloc_profile_dump(path.c_str()), -1);
     EXPECT_EQ(errno, ENOSPC);
     EXPECT_NE(access(path.c_str(), F_OK), 0);
@@ -176,7 +177,7 @@ TEST(RefusalOfDumps, FailsWithTheCallsErrorAndLeavesNoFile) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);
 }
 
-// The process has all the mappings that it may have: existing ones grow.
+// The process has all the mappings that the kernel allows: existing ones grow.
 TEST(RefusalOfMappings, MemoryAndRecordsGrowWithoutANewOne) {
   sm_free(sm_malloc(1));
   std::vector<void*> blocks;
@@ -200,7 +201,7 @@ TEST(RefusalOfMappings, MemoryAndRecordsGrowWithoutANewOne) {
   EXPECT_EQ(nulls, 0u);
 }
 
-// More threads at once than there is room for in the first chunk of their records.
+// More threads at once than fit into the first chunk of their records.
 TEST(RefusalOfMappings, ThreadsGetTheirHeaps) {
   constexpr size_t kThreads = 80;
   size_t before = heap::statistics().live_heaps;
@@ -232,7 +233,7 @@ uint64_t calls_for_memory() {
   return calls;
 }
 
-// Freed memory of each kind that may be given back after a refusal.
+// Frees memory of each kind that may be returned after a refusal.
 size_t fill_caches() {
   for (size_t bytes : {100 * KiB, 600 * KiB, 3 * MiB, 20 * MiB}) {
     void* p = sm_malloc(bytes);
@@ -274,7 +275,7 @@ TEST(RefusalOfSizes, ImpossibleOnesCostNothing) {
   sm_free(huge);
 }
 
-// More than the machine grants, even after all memory was given back: the caches stay.
+// More than the machine grants, even after all memory was returned: the caches stay.
 TEST(RefusalOfSizes, HopelessOnesLeaveTheCaches) {
   size_t cached = fill_caches();
   void* p = sm_malloc(kAddressSpaceBytes - 1024 * GiB);

@@ -1,5 +1,5 @@
-// The list of threads as the control socket gives it: complete where there is room, and honest where there is not. What memory is made
-// of: counted without making the program wait, and right enough while it goes on.
+// The list of threads as the control socket returns it: complete if there is space, and otherwise with a count of the
+// rest. The parts of memory: counted without blocking the program, and accurate enough while it runs.
 #include "core/api/report.h"
 
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST(Report, IsRightWhileOthersAllocate) {
       while (!over.load()) {
         void*& block = held[random() % kHeld];
         sm_free(block);
-        // Sizes that make spans come and go.
+        // Sizes for which spans are created and released.
         block = random() % 4 == 0 ? nullptr : sm_malloc(16 + random() % kLargest);
       }
       for (void* block : held) sm_free(block);

@@ -1,4 +1,4 @@
-// What resident memory holds: against blocks of which it is known how much of them was written.
+// The parts of resident memory, compared with blocks of which the written part is known.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -50,7 +50,7 @@ class Blocks {
       blocks_.push_back({start, sm_malloc_usable_size(start)});
     }
   }
-  // Frees all but each so many-th of the last ones.
+  // Frees the last `count` blocks except each `keep`-th.
   void free_last(size_t count, size_t keep) {
     size_t first = blocks_.size() - count, left = first;
     for (size_t i = 0; i < count; i++) {
@@ -83,7 +83,7 @@ class Blocks {
 
 MemoryReport report() { return memory_report(heap::statistics(), true); }
 
-// Blocks of other tests, in this thread's lists: what of them is resident is not known.
+// Blocks of other tests, in this thread's lists: how much of them is resident is unknown.
 constexpr size_t kLeftInLists = 512 * KiB;
 
 size_t apart(size_t a, size_t b) { return a > b ? a - b : b - a; }
@@ -97,7 +97,7 @@ class Residency : public testing::Test {
   options::OptionForTest never{options::Id::purge, "never"};
 };
 
-// As it was reported: blocks that nobody has written are not what is resident between others.
+// As in a bug report: blocks that were never written are not counted as resident fragmentation.
 TEST_F(Residency, LargeBlocksThatNobodyWroteAreNotLive) {
   for (size_t bytes : {40 * KiB, 100 * KiB, 900'000ul, 1 * MiB, 5 * MiB, 80 * MiB}) {
     for (size_t written : {0ul, 4096ul}) {
@@ -117,7 +117,7 @@ TEST_F(Residency, LargeBlocksThatNobodyWroteAreNotLive) {
   }
 }
 
-// Of a freed block whose memory was hardly written there is hardly any to give back.
+// A freed block whose memory was hardly written has hardly any to return.
 TEST_F(Residency, FreeMemoryIsWhatIsThere) {
   for (size_t bytes : {200 * KiB, 900'000ul, 8 * MiB}) {
     Blocks blocks;
@@ -131,7 +131,7 @@ TEST_F(Residency, FreeMemoryIsWhatIsThere) {
   }
 }
 
-// Any mixture: right to within what is said, and nearly exact where blocks are smaller than pages.
+// Any mixture: within the stated bound, and nearly exact where blocks are smaller than pages.
 TEST_F(Residency, IsRightToWithinWhatIsSaid) {
   std::minstd_rand random(std::random_device{}());
   unsigned seed = random();
@@ -152,14 +152,14 @@ TEST_F(Residency, IsRightToWithinWhatIsSaid) {
     expect_sum(r);
     EXPECT_EQ(r.live_allocated, blocks.allocated());
     EXPECT_LE(apart(r.live, live), r.uncertain) << "seed " << seed << ", round " << round;
-    // The last block that has been cut of a span may reach into a page that nobody has touched.
+    // The last block carved from a span may reach into a page that was never touched.
     size_t spans = heap::statistics().spans.owned;
     if (only_small) EXPECT_LE(r.uncertain, spans * os::page_bytes()) << "seed " << seed << ", round " << round;
     if (testing::Test::HasFailure()) return;
   }
 }
 
-// What has gone back inside of spans is known to be free.
+// Purged holes inside spans are known to be free.
 TEST_F(Residency, HolesAreFree) {
   options::OptionForTest back{options::Id::purge, "balanced"};
   Blocks blocks;
@@ -174,7 +174,7 @@ TEST_F(Residency, HolesAreFree) {
   EXPECT_LT(r.uncertain, kLeftInLists);
 }
 
-// Where only some pieces are looked at the rest is estimated, as well as is said.
+// If only some pieces are examined the rest is estimated, within the stated error.
 TEST_F(Residency, SomePiecesStandForAll) {
   Blocks blocks;
   for (int i = 0; i < 150; i++) {
@@ -205,7 +205,8 @@ TEST_F(Residency, SomePiecesStandForAll) {
   EXPECT_LT(squares / kRounds, 2.5) << "the stated error is too small";
 }
 
-// Where the kernel does not tell, that is said: what may be resident counts, and the bound is all of it.
+// If the kernel refuses to report residency, this is stated: memory that may be resident counts, and the bound is all
+// of it.
 TEST_F(Residency, RefusedIsSaid) {
   Blocks blocks;
   blocks.add(80, 900'000, 0);
@@ -224,7 +225,7 @@ TEST_F(Residency, RefusedIsSaid) {
   EXPECT_TRUE(report().told);
 }
 
-// Pages that were only read are the kernel's page of zeros: it tells of them, but counts them for nobody.
+// Pages that were only read are the kernel's zero page: it reports them as resident, but does not count them.
 TEST_F(Residency, PagesThatWereOnlyReadDoNotCountForOthers) {
   Blocks blocks;
   blocks.add(1, 256 * MiB, 0);

@@ -1,4 +1,4 @@
-// Texts that are set while others read them.
+// Texts that are set while other threads read them.
 #include "core/api/runtime_options.h"
 
 #include <gtest/gtest.h>

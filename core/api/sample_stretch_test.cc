@@ -5,7 +5,8 @@
 namespace seemalloc {
 namespace {
 
-// All that is live may have been allocated at the stretched interval: the error of the total is its root of bytes times interval.
+// All live blocks may have been allocated at the backed-off interval: the error of the total is the square root of
+// bytes times interval.
 TEST(MostStretch, BoundsTheErrorOfTheTotal) {
   constexpr double kInterval = 512 * KiB, kMost = 14.15 * MiB;
   for (double bytes = 4096; bytes < 1e13; bytes *= 1.1) {

@@ -1,5 +1,5 @@
-// Is every byte sampled with the probability it should be? Observed over expected sample counts within 4 standard
-// errors, for every way of allocating and the patterns that break countdown samplers.
+// Is every byte sampled with the right probability? Observed over expected sample counts within 4 standard errors, for
+// every way of allocating and the patterns that break countdown samplers.
 #include <gtest/gtest.h>
 #include <seemalloc/seemalloc.h>
 
@@ -28,11 +28,11 @@ size_t allocated_bytes(size_t bytes) {
   return bytes <= heap::kMaxSmallBytes ? heap::kClasses[heap::class_of(bytes)].bytes : heap::large_bytes(bytes);
 }
 
-// The distance between the samples of `n` allocations of `bytes` and the binomial's n·p, in standard errors. A new thread makes the
-// allocations: an older one may use many lists before it notices the new interval.
+// The difference between the samples of `n` allocations of `bytes` and the binomial's n·p, in standard errors. A new
+// thread makes the allocations: an older one may use many lists before it notices the new interval.
 double deviation(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
   EXPECT_EQ(seemalloc_option_set("sample_limit", "0"), 0);
-  heap::purge_all();  // a large span kept from before may be an eighth longer than it need be
+  heap::purge_all();  // a large span cached from before may be an eighth larger than necessary
   EXPECT_EQ(seemalloc_profile_start(interval), 0);
   uint64_t before = sampling_report().samples;
   std::thread(run).join();
@@ -45,7 +45,7 @@ double deviation(size_t bytes, size_t interval, size_t n, const std::function<vo
   return (observed - expected) / std::sqrt(expected * (1 - p));
 }
 
-// Some of the hundreds of comparisons of a test day land outside by luck alone; a bias does so again, on the same side.
+// Some of the hundreds of comparisons of a test day fail by chance; a bias fails again, on the same side.
 void expect_samples(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
   double first = deviation(bytes, interval, n, run);
   if (std::abs(first) <= 4) return;
@@ -131,7 +131,7 @@ TEST_P(Sampling, OtherWaysToAllocate) {
   });
 }
 
-// Classes interleaved and the interval changed on the way: each sample keeps its own weight, so the estimate holds.
+// Classes interleaved and the interval changed meanwhile: each sample keeps its own weight, so the estimate holds.
 TEST(SamplingEstimate, LiveBytesOfAMixedHeap) {
   unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -159,7 +159,7 @@ TEST(SamplingEstimate, LiveBytesOfAMixedHeap) {
   ASSERT_EQ(seemalloc_profile_stop(), 0);
 }
 
-// A thread that allocates far too fast for its samples takes fewer; what they say together stays right.
+// A thread that allocates far too fast for its samples takes fewer; their total stays correct.
 TEST(SamplingEstimate, HoldsWhereSamplesAreLimited) {
   ASSERT_EQ(seemalloc_option_set("sample_limit", "2000"), 0);
   ASSERT_EQ(seemalloc_profile_start(4 * KiB), 0);
@@ -193,7 +193,7 @@ TEST(SamplingEstimate, HoldsWhereSamplesAreLimited) {
   ASSERT_EQ(seemalloc_option_set("sample_limit", "10000"), 0);
 }
 
-// Distances are drawn again all the time, because some other thread's are stretched: no point is lost by that.
+// Distances are redrawn all the time, because another thread has backed off: no sample point is lost by that.
 TEST_P(Sampling, WhileDistancesAreDrawnAgain) {
   Case c = GetParam();
   std::vector<void*> blocks(64);
@@ -241,7 +241,7 @@ size_t blocks_of_all_sizes() {
   return sum;
 }
 
-// In a thread of its own: lists handed to malloc before the interval changed are used up as they were drawn.
+// In a thread of its own: lists passed to malloc before the interval changed are used up as they were drawn.
 TEST(SamplingEstimate, EverythingRecordedIsExact) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   std::thread([] {

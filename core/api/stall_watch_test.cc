@@ -25,7 +25,8 @@ namespace {
 
 constexpr uint64_t kLong_ns = 60 * kSecond_ns, kShort_ns = 20 * kMillisecond_ns;
 
-// What stands for the kernel's report: one end of a connection, on which urgent data is POLLPRI, as a stall is on the kernel's file.
+// A substitute for the kernel's report: one end of a connection, on which urgent data is POLLPRI, as a stall is on the
+// kernel's file.
 class Report {
  public:
   Report() {
@@ -46,19 +47,19 @@ class Report {
     ::close(kernel_);
   }
   bool is_there() const { return kernel_ >= 0; }
-  // As if it were the kernel's file: the watch gets a descriptor of its own.
+  // Opened as if it were the kernel's file: the watch gets its own descriptor.
   void open(StallWatch& stalls) const {
     os::AnswerCall answer(SYS_openat, dup(watched_));
     stalls.keep_open();
     EXPECT_TRUE(answer.asked());
   }
-  // What was asked for.
+  // The requested trigger.
   std::string trigger() const {
     char text[100] = {};
     return recv(kernel_, text, sizeof(text) - 1, 0) > 0 ? text : "";
   }
   void stall() const { EXPECT_EQ(send(kernel_, "!", 1, MSG_OOB), 1); }
-  // A stall is reported to one poll; urgent data stays until somebody reads it.
+  // A stall is reported to one poll; urgent data stays until it is read.
   void end() const {
     char byte;
     EXPECT_EQ(recv(watched_, &byte, 1, MSG_OOB), 1);
@@ -74,7 +75,7 @@ class Report {
   int watched_ = -1, kernel_ = -1;
 };
 
-// What the helper does between two looks: returns how long it waited.
+// The helper's wait between two checks: returns how long it waited.
 uint64_t wait(StallWatch& stalls, uint64_t timeout_ns) {
   static Control control;
   static WakeUp nobody;
@@ -122,7 +123,7 @@ TEST(StallWatch, OneThatIsGoneIsLetGo) {
   EXPECT_GE(wait(stalls, kShort_ns), kShort_ns * 3 / 4);
 }
 
-// From the descriptor to the memory: what is free stays for its delay, and goes when tasks wait for memory.
+// From the descriptor to the memory: free memory is kept for its delay, and returned when tasks wait for memory.
 TEST(StallWatch, AReportHasMemoryGiveBack) {
   Report report;
   if (!report.is_there()) GTEST_SKIP() << "no connection on loopback";
@@ -154,7 +155,8 @@ TEST(StallWatch, AReportHasMemoryGiveBack) {
   stalls.forget();
 }
 
-// The machine's report is that of strangers, too: it is no substitute for the cgroup's because somebody looks just then.
+// The machine's report covers other processes, too: it does not replace the cgroup's report just because another thread
+// holds the turn.
 TEST(StallWatch, AsksAgainSoonWhereSomebodyLooks) {
   StallWatch stalls;
   {

@@ -1,4 +1,4 @@
-// Which thread holds what: the profile "threads" of programs whose threads come, go, are renamed, fork, and are too many.
+// Memory by thread: the profile "threads" of programs whose threads start, end, are renamed, fork, and are too many.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <seemalloc/seemalloc.h>
@@ -136,7 +136,7 @@ TEST_F(ThreadsProfile, AddsUpToTheHeapProfile) {
   }
 }
 
-// More threads than are told apart, none of which holds anything: their numbers come back.
+// More threads than can be distinguished, none of which holds anything: their numbers are recycled.
 TEST_F(ThreadsProfile, ThreadsThatHoldNothingTakeNoRoom) {
   for (uint32_t i = 0; i < profile::ThreadNames::kMost + 500; i++) std::thread([] { sm_free(sm_malloc(100)); }).join();
   void* block = nullptr;
@@ -161,12 +161,12 @@ TEST_F(ThreadsProfile, TooManyThreadsAreTheOthers) {
     said = said || comment.find("; " + std::to_string(others.objects) + " samples are of (other threads)") != std::string::npos;
   }
   EXPECT_TRUE(said);
-  // Each is still a thread of its own to who frees.
+  // For frees each is still a thread of its own.
   std::string lives = take("remote");
   std::thread([] { sm_free(sm_malloc(100)); }).join();
   EXPECT_EQ(profile::rows_of(take("remote")).size(), profile::rows_of(lives).size()) << "its own block";
   for (void* block : blocks) sm_free(block);
-  os::pause(1100 * kMillisecond_ns);  // recycling was not worth it for the last ones
+  os::pause(1100 * kMillisecond_ns);  // recycling was not worthwhile for the last ones
   void* block = nullptr;
   std::thread([&] {
     call_myself("has a number");
@@ -230,7 +230,7 @@ TEST_F(ThreadsProfile, IsRefusedWithMemory) {
   sm_free(block);
 }
 
-// Profiles are taken while threads come, allocate for each other, and go.
+// Profiles are taken while threads start, allocate for each other, and end.
 TEST_F(ThreadsProfile, CanBeTakenAtAnyTime) {
   std::atomic<bool> stop{false};
   std::atomic<void*> between{nullptr};
@@ -244,7 +244,7 @@ TEST_F(ThreadsProfile, CanBeTakenAtAnyTime) {
       }
     });
   }
-  // Not by its name: that also counts what is handed out, which reads what threads are writing.
+  // Not by its name: that call also counts live blocks, by reading data that threads are writing.
   for (int i = 0; i < 50; i++) {
     profile::Buffer buffer;
     ASSERT_TRUE(profile::heap_profile_to_buffer(&buffer, 1, profile::Kind::kThreads));

@@ -1,4 +1,4 @@
-// A trace shows each call of the allocator once, with what caused it; it ends by itself, and is not inherited.
+// A trace shows each call of the allocator once, with its cause; it ends automatically, and is not inherited.
 #include "core/api/trace.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,8 @@ unsigned start() {
   return reader;
 }
 
-// Outweighs what the tests free, which would be kept else. Not before the tests begin: until then a large block starts the helper.
+// A block larger than those that the tests free, which otherwise would be cached. Not allocated before the tests begin:
+// until then a large block starts the helper thread.
 class Heavier : public testing::Environment {
   void* block_ = nullptr;
 
@@ -85,7 +86,7 @@ bool tracing() { return os::on_call.load() != nullptr; }
 
 __attribute__((noinline)) void take_and_give(size_t bytes) {
   sm_free(sm_malloc(bytes));
-  asm volatile("");  // a call behind which there is something: its frame stays
+  asm volatile("");  // the call is not the last action: its frame stays
 }
 
 bool has_frame_in(const Line& line, void (*function)(size_t)) {
@@ -102,7 +103,7 @@ TEST(Trace, ShowsWhatTheProgramCaused) {
   constexpr size_t kBlock = 100 * MiB;
   unsigned reader = start();
   EXPECT_TRUE(tracing());
-  take_and_give(kBlock);  // more than is kept
+  take_and_give(kBlock);  // more than is cached
   Answer answer;
   ASSERT_TRUE(read(reader, &answer));
   std::vector<Line> maps = answer.with("mmap", "huge"), unmaps = answer.with("munmap", "decay");
@@ -134,7 +135,7 @@ TEST(Trace, NamesTheSizeClassThatGrew) {
   for (void* block : blocks) sm_free(block);
   std::vector<Line> growth = answer.with("mmap", "growth");
   ASSERT_GE(growth.size(), 3u);
-  size_t by_samples = 0;  // which live in spans of the next class that is shared
+  size_t by_samples = 0;  // which are in spans of the next shared class
   for (const Line& line : growth) {
     by_samples += line.size_class == "128";
     EXPECT_TRUE(line.size_class == "112" || line.size_class == "128") << line.size_class;
@@ -224,11 +225,11 @@ TEST(Trace, WithoutMemoryThereIsNone) {
   EXPECT_TRUE(stop_trace(reader));
 }
 
-// More events than one answer holds, and more than the ring: what is not read is counted.
+// More events than one answer holds, and more than the ring: unread events are counted.
 TEST(Trace, CountsWhatItLoses) {
   unsigned reader = start();
   void* page = os::map(os::page_bytes(), os::Reason::kHole);
-  constexpr unsigned kCalls = EventRing::kSlots + 200;  // soon enough not to be taken for a reader that has vanished
+  constexpr unsigned kCalls = EventRing::kSlots + 200;  // soon enough for the reader not to expire
   for (unsigned i = 0; i < kCalls; i++) os::purge(page, os::page_bytes(), os::Reason::kHole);
   size_t seen = 0;
   Answer answer;
@@ -262,7 +263,7 @@ TEST(Trace, StartsAndEndsWhileOthersAllocate) {
 }
 
 TEST(Trace, IsOffInAForkedChild) {
-  options::OptionForTest eager(options::Id::purge, "eager");  // what other tests have freed many times is kept else
+  options::OptionForTest eager(options::Id::purge, "eager");  // otherwise memory that other tests have freed many times is cached
   unsigned reader = start();
   pid_t child = fork();
   if (child == 0) {

@@ -27,7 +27,7 @@ void block(int signal) {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-// What the helper does: returns how long it was away.
+// The helper's wait: returns how long it waited.
 uint64_t wait(WakeUp& wake_up, uint64_t timeout_ns) {
   wake_up.keep_open();
   uint64_t begin = os::monotonic_ns();
@@ -41,7 +41,7 @@ class WakeUpTest : public testing::Test {
  protected:
   void SetUp() override {
     block(WakeUp::signal());
-    while (os::is_signal_pending(WakeUp::signal())) os::take_signal(WakeUp::signal());  // of the test before
+    while (os::is_signal_pending(WakeUp::signal())) os::take_signal(WakeUp::signal());  // left by the previous test
   }
 };
 
@@ -98,7 +98,8 @@ size_t open_descriptors() {
   return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
-// It shows at the descriptor as long as it is pending: no reason to wait no more, nor to open another one each time.
+// The descriptor shows the signal as long as it is pending: the helper must still sleep, and not open another
+// descriptor each time.
 TEST_F(WakeUpTest, WhileTheProgramsOwnSignalIsPendingItSleepsAndOpensNothing) {
   WakeUp wake_up;
   wake_up.keep_open();
@@ -112,7 +113,7 @@ TEST_F(WakeUpTest, WhileTheProgramsOwnSignalIsPendingItSleepsAndOpensNothing) {
   EXPECT_GT(slept, 2900u);
   EXPECT_LT(os::thread_cpu_ns() - begin, kSecond_ns);
   EXPECT_EQ(open_descriptors(), open);
-  // Woken meanwhile it is late, and takes its own signal only.
+  // A wake-up is delayed then, and only its own signal is consumed.
   wake_up.wake(os::process_id(), me);
   wait(wake_up, kMillisecond_ns);
   EXPECT_TRUE(os::is_signal_pending(WakeUp::signal()));
