@@ -14,20 +14,21 @@ namespace seemalloc {
 namespace {
 
 constexpr long kWouldBlock = -11;  // -EAGAIN
-// After a failed accept (no descriptor to be had) the waiting client would wake us at once, and again.
+// After a failed accept (out of descriptors) the waiting client would wake the helper at once, again and again.
 constexpr uint64_t kAcceptPause_ns = kSecond_ns;
-// How often the file is looked for (one system call), and a socket that could not be made is tried again.
+// How often the file's existence is checked (one system call), and a socket that could not be created is tried again.
 constexpr uint64_t kLookAgain_ns = 2 * kSecond_ns, kTryAgain_ns = 5 * kSecond_ns;
-// For a client that takes nothing of its answer or has sent half a line; and from the connection to the proof.
+// Time-outs: for a client that reads nothing of its answer or has sent half a line; and from the connection to the
+// proof.
 constexpr uint64_t kUndone_ns = 5 * kSecond_ns, kUnproven_ns = 10 * kSecond_ns;
-// For one whole answer: its memory is the program's.
+// For one whole answer: its memory is taken from the program.
 constexpr uint64_t kAnswer_ns = 30 * kSecond_ns;
-// A connection that has been idle for so long makes room for a new one where all places are taken; the tool connects again.
+// A connection that has been idle this long is dropped for a new one when all slots are taken; the tool connects again.
 constexpr uint64_t kIdle_ns = 2 * kSecond_ns;
 
-// The process that made the socket file; 0: none. A forked child must not remove its parent's.
+// The process that created the socket file; 0: none. A forked child must not remove its parent's.
 std::atomic<int> socket_process{0};
-// Of that file; written while socket_process is 0.
+// The path of that file; written while socket_process is 0.
 char socket_path[options::kMaxTextBytes + 64];
 os::FileIdentity socket_file;
 
@@ -93,8 +94,8 @@ void Control::let_go(Client& client) {
   client.descriptor.close();
 }
 
-// A free place, or that of the client which has been idle longest: of those that have proved nothing, if there is any. Null when all are
-// busy.
+// A free slot, or the slot of the client that has been idle longest: an unproven one, if there is any. Null when all
+// are busy.
 Control::Client* Control::place_for(unsigned user, uint64_t now_ns) {
   for (unsigned i = 0; i < (user == 0 ? kClients : kPlaces); i++) {
     if (clients_[i].descriptor.fd < 0) return &clients_[i];
@@ -130,7 +131,7 @@ void Control::accept_client() {
   client->active_ns = now_ns;
 }
 
-// Who has proved nothing is as old as its connection, whatever it sends.
+// The age of an unproven client counts from its connection, whatever it sends.
 void Control::note_activity(Client& client, uint64_t now_ns) {
   if (client.proven) client.active_ns = now_ns;
 }
@@ -142,7 +143,8 @@ bool Control::is_in_time(const Client& client, uint64_t now_ns) {
   return client.length == 0 || idle_ns < kUndone_ns;
 }
 
-// An answer is sent on in each round: poll calls a socket writable only once most of its buffer has been read.
+// Sends more of a pending answer in each round: poll reports a socket writable only once most of its buffer has been
+// read.
 bool Control::serve_client(Client& client, uint64_t now_ns) {
   if (client.reply.is_pending()) {
     if (!client.descriptor.is_ours() || !send_reply(client, now_ns) || !answer_lines(client, now_ns)) return false;
@@ -156,17 +158,17 @@ bool Control::read_client(Client& client, uint64_t now_ns) {
   long received = os::receive_now(client.descriptor.fd, client.line + client.length, kMaxLine - 1 - client.length);
   if (received == kWouldBlock) return true;
   if (received <= 0) return false;
-  if (client.length == 0) note_activity(client, now_ns);  // a line that comes byte by byte has no more time than another
+  if (client.length == 0) note_activity(client, now_ns);  // a line that arrives byte by byte gets no extra time
   client.length += static_cast<unsigned>(received);
   return answer_lines(client, now_ns);
 }
 
-// All that are there whole, until one's answer does not go out at once.
+// Answers all complete lines, until an answer cannot be sent at once.
 bool Control::answer_lines(Client& client, uint64_t now_ns) {
   while (!client.reply.is_pending()) {
     unsigned end = 0;
     while (end < client.length && client.line[end] != '\n') end++;
-    if (end == client.length) return client.length < kMaxLine - 1;  // a longer line is no command of ours
+    if (end == client.length) return client.length < kMaxLine - 1;  // no command is longer
     client.line[end] = 0;
     client.asked_ns = now_ns;
     note_activity(client, now_ns);
@@ -199,7 +201,7 @@ bool Control::run_line(Client& client, char* line) {
   return true;
 }
 
-// A secret that is wrong ends the connection: there is one guess.
+// A wrong secret ends the connection: there is one guess.
 bool Control::prove(Client& client, const char* secret) {
   if (*secret != 0) {
     bool known = client.proof.fd >= 0 && text_equal(secret, client.secret);
@@ -238,7 +240,7 @@ void Control::wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns) {
     polls[i] = os::Poll{clients_[i].descriptor.fd, false, false, false, clients_[i].reply.is_pending()};
   }
   bool accepting = os::monotonic_ns() >= accept_again_ns_;
-  polls[kClients] = os::Poll{accepting ? listener_.fd : -1, false};  // negative descriptors are passed over
+  polls[kClients] = os::Poll{accepting ? listener_.fd : -1, false};  // negative descriptors are skipped
   polls[kClients + 1] = stalls.wanted();
   polls[kClients + 2] = wake_up.wanted();
   bool any_open = false;

@@ -1,5 +1,5 @@
-// The parts and who touches them: the handler writes to the session that `active` points to, in whatever thread; everything
-// else is done under `lock`, which no handler takes. A session stays where it is until no handler can have seen it.
+// Access to the state: the handler writes to the session that `active` points to, in any thread; everything else is
+// done under `lock`, which no handler takes. A session stays mapped until no handler can have seen it.
 #include <errno.h>
 #include <signal.h>
 
@@ -26,24 +26,24 @@ namespace {
 
 using os::ThreadClock;
 
-// Between two looks of the helper: a thread that ends sooner, and never asks for memory, is not seen.
+// The time between two passes of the helper: a thread that ends sooner, and never allocates, is missed.
 constexpr uint64_t kLook_ns = 20 * kMillisecond_ns;
 constexpr uint64_t kSoon_ns = 5 * kMillisecond_ns;
-// A look costs at most this part of the time: listing 10,000 threads takes 10 ms.
+// A pass takes at most this part of the time: listing 10,000 threads takes 10 ms.
 constexpr uint64_t kLookShare = 50;
 
 struct ThreadTimer {
   int thread;
   int timer;
-  uint32_t number;  // in the session's names; 0: it found none
-  bool seen;  // by the look that is under way
+  uint32_t number;  // in the session's names; 0: there was no number left
+  bool seen;  // by the current pass
 };
 
 // In zeroed memory of its own.
 struct Session {
   profile::CpuStore store;
   unsigned max_depth;
-  uint32_t token;  // what its timers' signals carry, with the thread's number: later ones are of a session that has ended
+  uint32_t token;  // carried by its timers' signals, with the thread's number: signals with another token are from a session that has ended
   std::atomic<uint64_t> interrupts;
   uint64_t number;
   // ---- under `lock` ----
@@ -52,8 +52,8 @@ struct Session {
   profile::GrowArray<ThreadTimer> timers;  // by thread, ascending
   ThreadClock clock;
   uint64_t period_ns;
-  uint64_t began_ns, ends_ns, ended_ns;  // monotonic; ends_ns 0: when it is stopped, ended_ns 0: it runs
-  uint64_t cpu_before_ns, cpu_ns;        // the process's, at the start and used
+  uint64_t began_ns, ends_ns, ended_ns;  // monotonic; ends_ns 0: no time limit, ended_ns 0: it is running
+  uint64_t cpu_before_ns, cpu_ns;        // the process's CPU time at the start, and used
   uint64_t look_took_ns;
   uint64_t threads, without_timer;
   uint64_t random;
@@ -61,7 +61,7 @@ struct Session {
 };
 
 Lock lock;
-Session* session = nullptr;  // the one that runs, or the last one
+Session* session = nullptr;  // the running one, or the last one
 std::atomic<Session*> active{nullptr};
 std::atomic<unsigned> in_handler{0};
 std::atomic<uint64_t> sessions{0};
@@ -72,7 +72,8 @@ std::atomic<bool> keeps_stacks{false};  // there is a session, which may have en
 
 void on_interrupt(int, siginfo_t* info, void* context) {
   int saved_errno = errno;
-  // First in, then a look at the session: who ends it takes it away and then waits until nobody is in.
+  // First counts itself in, then loads the session: the thread that ends a session clears `active` and then waits until
+  // no handler is counted.
   in_handler.fetch_add(1, std::memory_order_seq_cst);
   Session* mine = active.load(std::memory_order_seq_cst);
   uintptr_t carried = reinterpret_cast<uintptr_t>(info->si_value.sival_ptr);
@@ -80,8 +81,8 @@ void on_interrupt(int, siginfo_t* info, void* context) {
     mine->interrupts.fetch_add(1, std::memory_order_relaxed);
     profile::Stack stack;
     profile::capture_stack_from(context, &stack, mine->max_depth);
-    // The kernel looks at these timers at its own ticks, and while the thread is in a system call the signal waits: all
-    // that time was spent here.
+    // The kernel checks these timers at its own ticks, and while the thread is in a system call the signal is delayed:
+    // all that time was spent here.
     uint64_t missed = info->si_overrun > 0 ? static_cast<uint64_t>(info->si_overrun) : 0;
     mine->store.add(stack, static_cast<uint32_t>(carried), 1 + missed);
   }
@@ -93,7 +94,7 @@ bool handler_is_ours(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == on_interrupt;
 }
 
-// Ours stays once it is there: signals that are still on their way when a profile ends would kill the process.
+// Our handler stays once it is installed: signals still in flight when a profile ends would kill the process.
 CpuStart take_signal() {
   struct sigaction now {};
   if (!os::get_action(SIGPROF, &now)) return CpuStart::kSignalInUse;
@@ -119,7 +120,7 @@ bool is_running() { return session != nullptr && session->ended_ns == 0; }
 
 size_t session_bytes() { return round_up(sizeof(Session), os::page_bytes()); }
 
-// False when a handler would not come to its end.
+// False when a handler does not finish.
 bool wait_for_handlers() {
   constexpr unsigned kPatience = 200;
   for (unsigned tries = 0; in_handler.load(std::memory_order_seq_cst) != 0; tries++) {
@@ -136,7 +137,7 @@ void forget_last_session() {
   if (old == nullptr) return;
   old->sums.~CpuSums();
   old->timers.~GrowArray();
-  // A handler that never returns (its thread was cancelled in it) may have it still: then it stays.
+  // A handler that never returns (its thread was cancelled in it) may still use it: then it stays mapped.
   if (wait_for_handlers()) os::unmap(old, session_bytes(), os::Reason::kReport);
 }
 
@@ -157,7 +158,8 @@ bool is_at(size_t place, int thread) {
   return place < session->timers.size() && session->timers[place].thread == thread;
 }
 
-// The first interrupt comes at a random time of the first period: the chance of a short thread is what it should be.
+// The first interrupt comes at a random time of the first period: so a short thread is sampled with the right
+// probability.
 uint64_t first_period_ns() {
   session->random = session->random * 0x5851F42D4C957F2D + 0x14057B7EF767814F;
   return 1 + (session->random >> 33) % session->period_ns;
@@ -184,12 +186,12 @@ void remove_timer(size_t place) {
   timers.set_size(timers.size() - 1);
 }
 
-// False when something has stayed in the store.
+// False when samples have remained in the store.
 bool collect() {
   return session->store.take_all([](const profile::CpuSample& sample) { session->sums.add(sample); });
 }
 
-// By it the samples know their thread. 0 when all numbers have samples.
+// The number by which samples refer to their thread. 0 when all numbers have samples.
 uint32_t number_of(int thread) {
   char name[os::kThreadNameBytes] = {};
   thread == os::thread_id() ? os::own_thread_name(name) : os::read_thread_name(thread, name);
@@ -205,7 +207,7 @@ uint32_t number_of(int thread) {
   return session->names.add(static_cast<uint32_t>(thread), name);
 }
 
-// A thread that is refused a timer is remembered without one, so that it is counted once.
+// A thread whose timer is refused is recorded without one, so that it is counted once.
 void add_thread(size_t place, int thread) {
   uint32_t number = number_of(thread);
   void* carried = reinterpret_cast<void*>(uintptr_t{session->token} << 32 | number);
@@ -233,7 +235,7 @@ void see_thread(void*, int thread) {
   }
 }
 
-// Gives timers to new threads and takes them from those that ended: the kernel keeps a dead thread's timer.
+// Gives timers to new threads and deletes those of ended threads: the kernel keeps a dead thread's timer.
 void look_for_threads() {
   uint64_t began = os::monotonic_ns();
   profile::GrowArray<ThreadTimer>& timers = session->timers;
@@ -284,13 +286,13 @@ CpuStart begin_session(const CpuRequest& request) {
   session_clock.store(fresh->clock, std::memory_order_relaxed);
   active.store(fresh, std::memory_order_seq_cst);
   look_for_threads();
-  if (session->threads == 0) add_thread(place_of(os::thread_id()), os::thread_id());  // no /proc: this one at least
+  if (session->threads == 0) add_thread(place_of(os::thread_id()), os::thread_id());  // no /proc: at least this thread
   if (session->threads != 0) return CpuStart::kStarted;
   end_session(nullptr);
   return CpuStart::kNoTimers;
 }
 
-// ---- the helper's part ----
+// ---- called by the helper thread ----
 
 // All signals are blocked in the helper: it takes its own, so that its work shows in the profile, too. One that was sent to the process comes back.
 void count_own_work() {
@@ -312,7 +314,7 @@ void warn_of_end(const char* why) {
   warn(line.c_str());
 }
 
-// Null while it may go on.
+// Null while the profile may continue.
 const char* reason_to_end() {
   if (!signal_is_still_ours()) return "the program has set a handler of its own for SIGPROF";
   if (os::has_profiling_timer()) return "the program has set ITIMER_PROF";
@@ -437,13 +439,14 @@ CpuReport cpu_report() {
   return {true, is_running(), session->interrupts.load(std::memory_order_relaxed), session->store.evictions()};
 }
 
-// Does not wait: it may be called in a handler that has interrupted the holder. The helper's next look makes up for it.
+// Does not wait: it may be called in a handler that has interrupted the holder. The helper's next pass finds the
+// thread.
 void cpu_profiler_meets_thread() {
   if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock()) return;
   if (is_running()) {
     int thread = os::thread_id();
     size_t place = place_of(thread);
-    // The number may have been another thread's, which has ended since the last look.
+    // The thread id may have belonged to another thread, which has ended since the last pass.
     bool stale = is_at(place, thread) && session->timers[place].timer >= 0 && !os::is_timer_set(session->timers[place].timer);
     if (stale) remove_timer(place);
     if (!is_at(place, thread)) add_thread(place, thread);
@@ -451,7 +454,7 @@ void cpu_profiler_meets_thread() {
   lock.unlock();
 }
 
-// Waits a little, for a look of the helper: it is the last time that the name can be read.
+// Waits a little, for a pass of the helper: this is the last time that the name can be read.
 void cpu_profiler_loses_thread() {
   constexpr uint64_t kPatience_ns = 10 * kMillisecond_ns;
   if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock_for(locks_held == 0 ? kPatience_ns : 0)) return;
@@ -501,7 +504,7 @@ bool forget_cpu_profile_in_child() {
     if (is_running()) session->ended_ns = os::monotonic_ns();
     return was_running;
   }
-  // Where another thread was changing it there is no telling what it has mapped: it stays, shared with the parent.
+  // If another thread was changing it, its mappings are unknown: it stays, shared with the parent.
   if (lock.try_lock()) {
     forget_last_session();
     lock.unlock();

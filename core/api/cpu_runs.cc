@@ -21,7 +21,7 @@
 #include "core/os/os.h"
 #include "core/os/process.h"
 
-// gperftools' own profiler, where the program has it; and the ends of this library.
+// gperftools' own profiler, if the program has it; and the bounds of this library.
 extern "C" {
 int ProfilerStart(const char* path) __attribute__((weak));
 extern const char __ehdr_start SEEMALLOC_HIDDEN;
@@ -32,32 +32,33 @@ namespace seemalloc {
 
 namespace {
 
-// What gperftools' variables say. Written at load only, but for `number` and `named_after_process`.
+// The settings of gperftools' variables. Written at load only, except `number` and `named_after_process`.
 struct Variables {
   char path[kDumpPathBytes];  // empty: CPUPROFILE is not set
-  bool named_after_process;   // it is a child's
+  bool named_after_process;   // the file is a child's
   bool wall;
   std::atomic<int> signal;
   unsigned frequency;            // 0: not set
-  std::atomic<unsigned> number;  // of profiles between two signals
+  std::atomic<unsigned> number;  // of profiles started by the signal
 };
 constinit Variables variables{};
-// Held while one is begun, ended or written: else an older file would replace a newer one, or a new profile be written as the old.
+// Held while a profile is started, ended or written: otherwise an older file could replace a newer one, or a new
+// profile be written as the old one.
 Lock run_lock;
 std::atomic<bool> running{false};        // a profile that this file has started; written under run_lock
 uint64_t run_number = 0;                 // its number, cpu_profiler.h; under run_lock
 bool forked = false;                     // this process is a child of fork
-std::atomic<uint64_t> began_wall_ns{0};  // the last one, by CLOCK_REALTIME
+std::atomic<uint64_t> began_wall_ns{0};  // of the last profile, by CLOCK_REALTIME
 std::atomic<bool> toggle_asked{false};
 // In a child of fork: when the run that the parent had goes on, or a helper is wanted that follows the signal; 0: never.
 std::atomic<uint64_t> due_ns{0};
-std::atomic<bool> goes_on{false};  // a run is what is due
-// Whoever is there so long after is not about to execute something else: then neither timers nor a thread do harm.
+std::atomic<bool> goes_on{false};  // due_ns is for continuing a run
+// A child that still exists after this time is not about to call exec: then neither timers nor a thread do harm.
 constexpr uint64_t kChildStays_ns = 100 * kMillisecond_ns;
 
 // ---- gperftools' variables ----
 
-// 0, and a line on stderr, when it is no number from 1 to `most`.
+// Returns 0, with a line on stderr, if the value is not a number from 1 to `most`.
 unsigned number_in(const char* name, unsigned most) {
   const char* value = value_in(environ, name);
   if (value == nullptr) return 0;
@@ -71,7 +72,7 @@ unsigned number_in(const char* name, unsigned most) {
   return 0;
 }
 
-// The variables are for the other profiler then; two of them would only be in each other's way.
+// The variables are for the other profiler then; two profilers would only disturb each other.
 bool another_profiler_is_there() {
   uintptr_t theirs = reinterpret_cast<uintptr_t>(&ProfilerStart);
   return theirs != 0 && (theirs < reinterpret_cast<uintptr_t>(&__ehdr_start) || theirs >= reinterpret_cast<uintptr_t>(&_end));
@@ -89,7 +90,7 @@ void read_variables() {
   variables.path[0] = 0;
   if (os::is_privileged() || another_profiler_is_there() || !path.read(environ, kName)) return;
   if (!path.is_child()) note_children_of(kName);
-  FixedText<kDumpPathBytes - 32> text;  // with room for what is put behind it
+  FixedText<kDumpPathBytes - 32> text;  // leaves space for suffixes
   path.append_to(text);
   if (text.truncated()) {
     FixedText<kDumpPathBytes + 160> line;
@@ -108,7 +109,7 @@ void read_variables() {
 
 // ---- both ----
 
-// Its files have names of their own by themselves.
+// Whether the names of the files contain the process id.
 bool names_the_process(const char* pattern) {
   for (const char* at = pattern; *at != 0; at++) {
     if (*at != '%') continue;
@@ -130,7 +131,7 @@ CpuRequest request() {
   return request;
 }
 
-// As it is with the variable, else a pattern.
+// The exact name given by the variable, or a pattern.
 void append_name(Text& name) {
   if (is_by_variable()) return append_path(name);
   const char* file = options::get_text(options::Id::cpu_profile);
@@ -169,7 +170,7 @@ void complain_of(const char* file, const char* why) {
   warn(line.c_str());
 }
 
-// What was seen so far, or in all. Requires: run_lock.
+// Writes the samples so far, or all of an ended profile. Requires: run_lock.
 void write(bool ended) {
   FixedText<kDumpPathBytes> name;
   append_name(name);
@@ -266,7 +267,7 @@ bool cpu_run_name(Text& name, uint64_t* wall_ns) {
   return true;
 }
 
-// What the helper is writing would end with the process.
+// Otherwise the file that the helper is writing would be lost at the end of the process.
 void end_cpu_run() {
   constexpr uint64_t kLongest_ns = 3 * kSecond_ns;
   due_ns.store(0, std::memory_order_relaxed);
@@ -291,7 +292,7 @@ bool cpu_run_in_child_is_due() {
   return SEEMALLOC_UNLIKELY(due != 0) && os::coarse_monotonic_ns() >= due;
 }
 
-// Who finds the lock held leaves it to a later time.
+// A thread that finds the lock held leaves it for later.
 void begin_cpu_run_in_child() {
   if (!may_lock() || !run_lock.try_lock()) return;
   due_ns.store(0, std::memory_order_relaxed);

@@ -14,7 +14,7 @@ namespace {
 
 using Syscall = long (*)(long number, long a, long b, long c, long d, long e, long f);
 using Prctl = int (*)(int option, long a, long b, long c, long d);
-using TwoArguments = int (*)(long a, long b);  // capset, unshare (the second is any), setns
+using TwoArguments = int (*)(long a, long b);  // capset, unshare (any second argument), setns
 constinit NextFunction<Syscall> next_syscall(os::plain_syscall);
 constinit NextFunction<Prctl> next_prctl(os::plain_prctl);
 constinit NextFunction<TwoArguments> next_capset(os::plain_capset), next_unshare(os::plain_unshare), next_setns(os::plain_setns);
@@ -76,8 +76,9 @@ void find_next_filter_calls() {
 }  // namespace seemalloc
 
 #ifndef SEEMALLOC_FAULT_INJECTION
-// Elsewhere these are declared with "...", but the arguments are passed in the same places. Weak: a static program's own functions win.
-// The calls at the end are tail calls: the next function finds the stack and the registers as the caller left them.
+// Elsewhere these are declared with "...", but the arguments are passed in the same places. Weak: a static program's
+// own functions win. The last calls are tail calls: the next function finds the stack and the registers as the caller
+// left them.
 extern "C" {
 __attribute__((visibility("default"), weak)) long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) {

@@ -1,6 +1,6 @@
-// prctl, syscall, capset, unshare and setns, as the program and its libraries call them: a seccomp filter that they install is noticed
-// before it is in force (core/os/sandbox.h), and the helper is away while a call is made that wants the process to have one thread. All else
-// goes to the next one. What is done by a bare system call is not seen.
+// prctl, syscall, capset, unshare and setns, as the program and its libraries call them: a seccomp filter that they
+// install is noticed before it is in force (core/os/sandbox.h), and the helper thread is ended during a call that
+// requires a process with one thread. All other calls go to the next function. Bare system calls are not seen.
 #pragma once
 
 namespace seemalloc {

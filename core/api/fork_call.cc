@@ -24,7 +24,7 @@ using Handler = void (*)();
 constinit NextFunction<pid_t (*)()> next_fork(__fork);
 constinit NextFunction<int (*)(Handler, Handler, Handler, void*)> next_register;
 
-// Not in the first call, which may be in a signal handler.
+// Not at the first call, which may be in a signal handler.
 __attribute__((constructor(101))) void find_next_fork() { next_fork.find("fork"); }
 
 int register_in_turn(Handler prepare, Handler parent, Handler child, void* library) {

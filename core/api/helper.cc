@@ -51,7 +51,7 @@ namespace {
 constexpr size_t kStackBytes = 256 * KiB;
 constexpr uint64_t kIdle_ns = 500 * kMillisecond_ns;
 constexpr uint64_t kShortest_ns = 50 * kMillisecond_ns;
-// What the coarse clock may be late: a helper that woke before the time would sleep once more.
+// The lag of the coarse clock: a helper that woke too early would sleep once more.
 constexpr uint64_t kClockStep_ns = 10 * kMillisecond_ns;
 
 // kRefused also stands for a helper that has ended before a filter for all threads.
@@ -89,7 +89,7 @@ uint64_t next_wait_ns() {
   return wait;
 }
 
-// Half a second late at most.
+// Up to half a second late.
 void set_baseline_if_due() {
   static bool done = false;
   uint64_t after = options::get(options::Id::baseline_after);
@@ -98,10 +98,10 @@ void set_baseline_if_due() {
   done = true;
 }
 
-// The kernel ends a report of stalls by waiting for all processors: 8 to 20 ms of a process's exit. One that is over sooner than this has
-// none: until then only limits are looked at.
+// To end a stall report the kernel waits for all processors: 8 to 20 ms of a process's exit. A process that runs for
+// less than this time opens none: until then only limits are checked.
 constexpr uint64_t kWatchStallsAfter_ns = 5 * kSecond_ns;
-// And a descriptor. A small heap has little to give back when the machine is short of memory.
+// The report also takes a descriptor. A small heap has little to return when the machine is short of memory.
 constexpr size_t kWatchStallsFrom_bytes = 32 * MiB;
 
 // Any thread may receive the signal: it only asks.
@@ -120,7 +120,7 @@ void leave_early(Leave why) {
   if (exiting.load(std::memory_order_relaxed)) return;
   if (why != Leave::kForAMoment) {
     end_cpu_run();
-    stop_cpu_profile();  // one that was asked for: its timers and signals
+    stop_cpu_profile();  // one started by another caller: its timers and signals
   }
   control.forget();
   remove_socket();
@@ -250,8 +250,8 @@ void say_that_nothing_is_written() {
 }
 }  // namespace
 
-// The memory of a child of vfork is its parent's, and one made by a bare system call knows nothing of our fork handlers: files, socket and
-// helper are the parent's.
+// The memory of a child of vfork is its parent's, and a child made by a bare system call has not run our fork handlers:
+// files, socket and helper belong to the parent.
 void stop_helper_at_exit() {
   // Most processes have no helper to end. They make no system call here: a filter may have been installed unnoticed.
   bool idle = helper.load(std::memory_order_acquire) == Helper::kNone && !dumps_at_exit() && !cpu_run_is_running();
@@ -259,7 +259,8 @@ void stop_helper_at_exit() {
   if (os::process_id() != loaded_process) return;
   exiting.store(true, std::memory_order_seq_cst);
   remove_socket();
-  // A signal handler that has interrupted us may end the process, though it should not. What it has interrupted holds locks.
+  // A signal handler that has interrupted us may end the process, although it should not. The interrupted code holds
+  // locks.
   if (!may_lock()) return say_that_nothing_is_written();
   end_cpu_run();
   dump_at_exit();
@@ -338,9 +339,10 @@ void helper_comes_back(uint64_t pause_ns) {
 uint64_t helper_uptime_ns() { return os::monotonic_ns() - loaded_ns; }
 
 namespace {
-// A child of fork that frees what it was born with, and allocates nothing. One that frees little may be about to call exec.
+// Called in a child of fork that frees inherited blocks and allocates nothing. A child that frees little may be about
+// to call exec.
 void child_frees() {
-  constexpr unsigned kWorthAHelper = 64;  // spans, of which an eighth has been freed
+  constexpr unsigned kWorthAHelper = 64;  // spans that have become an eighth free
   if (!may_lock()) return;
   bool worth_it = frees_in_child.fetch_add(1, std::memory_order_relaxed) + 1 >= kWorthAHelper || pages::anything_cached_huge();
   if (!worth_it) return;
@@ -349,8 +351,8 @@ void child_frees() {
 }
 }  // namespace
 
-// fork does not wait for the helper, which may be sending to a slow client: what it holds are locks that the fork handlers
-// take, and the state of the control socket, which the child forgets whatever it was.
+// fork does not wait for the helper, which may be sending to a slow client: it holds only locks that the fork handlers
+// take, and the state of the control socket, which the child discards in any state.
 void forget_helper_in_child() {
   control.forget();
   stalls.forget();

@@ -1,4 +1,4 @@
-// The helper thread: serves the control socket and gives free memory back while the program is idle.
+// The helper thread: serves the control socket and returns free memory while the program is idle.
 //
 // Started lazily, once the heap is worth it, from a slow path that holds no lock of ours. The C library does not know this thread: what it runs
 // keeps the rules of core/os/bare_thread.h.
@@ -9,18 +9,18 @@
 
 namespace seemalloc {
 
-// Starts the helper when the heap has grown enough and it does not run. Cheap when there is nothing to do.
+// Starts the helper when the heap has grown enough and it is not running. Cheap when there is nothing to do.
 void start_helper_if_due();
-// Starts it whatever the heap's size: there is work for it. Requires: no lock of ours is held.
+// Starts it for pending work, whatever the heap's size. Requires: no lock of ours is held.
 void start_helper_for_work();
-// At load: starts it at once when the option says so.
+// Called at load: starts it at once if the options require it.
 void start_helper_at_load();
-// At exit: removes the socket, writes the exit profile, if locks can be had.
+// Called at exit: removes the socket and, if locks can be taken, writes the exit profile.
 void stop_helper_at_exit();
 
-// There is a helper: what is left to it will be done.
+// Whether the helper is running, so that work can be left to it.
 bool helper_runs();
-// Has it look at what is to be done. Any thread, signal handlers too.
+// Makes the helper check for work now. Any thread; async-signal-safe.
 void wake_helper();
 
 // For signals that ask the helper for something. False when the signal is in use or cannot be caught.
@@ -40,10 +40,10 @@ bool helper_is_only_other_thread();
 bool helper_steps_aside();
 void helper_comes_back(uint64_t pause_ns = 0);
 
-// Since the library was loaded.
+// Time since the library was loaded, or since the fork.
 uint64_t helper_uptime_ns();
 
-// In the child of fork there is no helper: the next slow path may start one.
+// The child of fork has no helper: the next slow path may start one.
 void forget_helper_in_child();
 
 }  // namespace seemalloc

@@ -32,7 +32,7 @@ SetOption set_option(const char* name, size_t name_length, const char* value, Te
     problem << "bad value \"" << value << "\" for " << options::row(id).name << ", expected " << expected.c_str();
     return SetOption::kBadValue;
   }
-  // Distances already drawn belong to the old interval.
+  // Distances already drawn are based on the old interval.
   if (id == options::Id::sample || id == options::Id::sample_limit) heap::invalidate_sample_distances();
   using options::Id;
   dump_option_changed(id);

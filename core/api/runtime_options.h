@@ -1,4 +1,4 @@
-// Setting an option while the program runs, and what has to happen for it to take effect.
+// Sets an option while the program runs, and makes it take effect.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@ namespace seemalloc {
 
 enum class SetOption { kDone, kUnknown, kBadValue, kOnlyAtStart };
 
-// Appends to `problem` what was wrong. Threads: any; the last one wins.
+// Appends the problem to `problem`. Threads: any; the last call wins.
 SetOption set_option(const char* name, size_t name_length, const char* value, Text& problem);
 
-// Appends the value of a text that may be set meanwhile; or of any option, as it would be written in SEEMALLOC_CONF.
+// Appends the value of a text option that may be set concurrently; or of any option, in the format of SEEMALLOC_CONF.
 void copy_text_option(options::Id id, Text& out);
 void print_option(options::Id id, Text& out);
 

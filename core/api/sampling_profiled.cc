@@ -37,7 +37,7 @@ std::atomic<uint64_t> stretched_samples{0};
 
 profile::Recorder* recorder_of(const heap::ThreadHeap& heap) { return static_cast<profile::Recorder*>(heap.recorder); }
 
-// Samples of a heap that grows are not counted: their number is limited by how far it can grow.
+// Samples of a growing heap do not count: the growth limits their number.
 unsigned stretch_of(heap::ThreadHeap& heap, bool sampled) {
   profile::SamplePace::Limit limit;
   if (!limits_samples(heap.sample_base, &limit)) return 0;
@@ -56,19 +56,19 @@ void draw(heap::ThreadHeap& heap, heap::Draw reason) {
   heap.random_state = random.state;
 }
 
-// The bytes that one sample of so many stands for: bytes/(1-exp(-bytes/interval)), within 3 %.
+// The bytes that one sample of a block of `bytes` stands for: bytes/(1-exp(-bytes/interval)), within 3 %.
 int64_t stands_for(uint64_t bytes, uint64_t interval) {
   if (interval <= 1 || bytes >= 4 * interval) return static_cast<int64_t>(bytes);
   double x = static_cast<double>(bytes), mean = static_cast<double>(interval);
   return static_cast<int64_t>(mean + x / 2 + x * x / (12 * mean));
 }
 
-// What the calling thread has freed, estimated: what it was handed out, without what it holds by its samples. A block that
-// another thread frees is that thread's.
+// Estimates the bytes that the calling thread has freed: its allocated bytes minus the bytes it holds according to its
+// samples. A block that another thread frees counts for that thread.
 struct ThreadSamples {
-  int64_t live_bytes;    // of its samples, less those of others that it freed
-  uint64_t freed_bytes;  // never falls
-  int64_t highest_bytes, zero_bytes;  // of net(): the most before freed_bytes last grew, and what it was at the reset
+  int64_t live_bytes;    // of its samples, minus those of other threads that it freed
+  uint64_t freed_bytes;  // never decreases
+  int64_t highest_bytes, zero_bytes;  // of net(): its maximum before freed_bytes last grew, and its value at the reset
 
   int64_t net(const heap::ThreadHeap& mine) const { return static_cast<int64_t>(mine.handed_out_bytes - freed_bytes); }
   void look_for_peak(const heap::ThreadHeap& mine) {
@@ -78,7 +78,7 @@ struct ThreadSamples {
     live_bytes -= bytes;
     int64_t freed = static_cast<int64_t>(mine.handed_out_bytes) - live_bytes;
     if (freed <= static_cast<int64_t>(freed_bytes)) return;
-    look_for_peak(mine);  // what was handed out never falls: it is only here that net() does
+    look_for_peak(mine);  // allocated bytes never decrease: net() decreases only here
     freed_bytes = static_cast<uint64_t>(freed);
   }
 };
@@ -122,7 +122,7 @@ uint64_t sampled_bytes_in_use() {
 void drop_sample() { profile::drop_sample(); }
 
 namespace {
-enum : uint64_t { kFreeStacksOff, kFreeStacksSampled, kFreeStacksAll };  // as the words in options.cc
+enum : uint64_t { kFreeStacksOff, kFreeStacksSampled, kFreeStacksAll };  // in the order of the words in options.cc
 }
 
 void forget_sample(heap::ThreadHeap* mine, uint32_t id) {
@@ -167,7 +167,7 @@ bool hand_over(const profile::Buffer& buffer, ProfileBytes* out) {
   *out = {buffer.data, buffer.bytes, buffer.mapped_bytes};
   return true;
 }
-// Blocks in threads' lists, which the program has not got yet, are in neither.
+// Neither total includes blocks in threads' free lists, which the program has not received yet.
 profile::ExactBytes exact_bytes() {
   struct Taken {
     heap::Statistics statistics = heap::statistics();
@@ -179,7 +179,7 @@ profile::ExactBytes exact_bytes() {
 }
 bool profile_of(profile::Kind kind, ProfileBytes* out) {
   profile::Buffer buffer{};
-  // The exact figures first: encoding takes time, and they stand beside the estimates.
+  // The exact figures first: encoding takes time, and they are shown beside the estimates.
   profile::ExactBytes exact = exact_bytes();
   if (!profile::heap_profile_to_buffer(&buffer, options::get(options::Id::sample), kind, exact)) return false;
   return hand_over(buffer, out);
@@ -248,7 +248,7 @@ unsigned copy_frames(const profile::Stack& stack, uintptr_t* frames, unsigned mo
 unsigned call_stack(uintptr_t* frames, unsigned most) {
   os::Scratch<profile::Stack> stack;
   if (!stack) return 0;
-  profile::capture_native_stack(&*stack, profile::kMaxStackDepth);  // in full: a cut stack would be counted as one
+  profile::capture_native_stack(&*stack, profile::kMaxStackDepth);  // in full: a truncated stack would be counted as truncated
   return copy_frames(*stack, frames, most);
 }
 
@@ -256,7 +256,7 @@ unsigned interrupted_call_stack(const void* ucontext, uintptr_t* frames, unsigne
   profile::Stack stack;
   profile::capture_native_stack_from(ucontext, &stack, profile::kMaxStackDepth);
   unsigned depth = copy_frames(stack, frames, most);
-  if (depth != 0) frames[0]--;  // no call
+  if (depth != 0) frames[0]--;  // not a return address
   return depth;
 }
 
@@ -352,7 +352,7 @@ void unlock_sampling_after_fork(bool in_child) {
   if (!in_child) return;
   profile::renumber_threads_in_child();
   profile::SamplePace::reset_in_child();
-  profile::reset_module_table();  // its refresh may have been under way in a thread that is gone
+  profile::reset_module_table();  // a thread that does not exist here may have been refreshing it
   profile::reset_static_program();
 }
 

@@ -34,7 +34,7 @@ using pages::page_map;
 using pages::Span;
 using pages::SpanKind;
 
-// A sample of a thread without a recorder tries to get one.
+// Remembers the heap's recorder: a sample of a thread without a recorder tries to get one.
 InnerCalls::InnerCalls()
     : heap_(heap::thread_cache.heap), recorder_(heap_ != nullptr ? heap_->recorder : nullptr), before_(os::inner_calls) {
   os::inner_calls = true;
@@ -50,7 +50,7 @@ ThreadHeap* thread_heap() {
   if (SEEMALLOC_LIKELY(mine != nullptr)) return mine;
   if (heap::thread_cache.finished) return nullptr;
   start_process();
-  mine = heap::thread_cache.heap;  // the calls above may lead to functions of the program, which allocate
+  mine = heap::thread_cache.heap;  // the calls above may call functions of the program, which allocate
   bool is_new = mine == nullptr;
   if (is_new) mine = heap::adopt_heap();
   if (mine != nullptr) {
@@ -73,12 +73,12 @@ void* out_of_memory() {
 
 constexpr uint64_t kManySamples_bytes = 4 * KiB;
 
-// A block of a sampled span, recorded; null when there is no memory for one.
+// A recorded block of a sampled span; null when memory for one was refused.
 void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const void* site) {
   uint32_t* id;
   heap::HomeId home = mine.due_home;
   mine.due_home = 0;
-  // Few samples share a part, and so its spans.
+  // At long intervals few samples share a part, and so its spans.
   unsigned part = mine.due_interval <= kManySamples_bytes ? mine.shard % heap::kSampledParts : 0;
   void* p = heap::allocate_sampled(part, size_class, home, &id);
   if (p == nullptr) {
@@ -91,8 +91,8 @@ void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const v
   return p;
 }
 
-// Memory was refused: what we keep ourselves goes back, so that it can be had in another shape. heap_limit does not count
-// addresses.
+// Called when memory was refused: cached memory is returned, so that it can be used in another form. heap_limit does
+// not count address space.
 void make_room(ThreadHeap* mine, bool only_for_limit) {
   if (mine != nullptr) heap::collect(*mine, true);
   heap::purge_all(os::Reason::kPressure);
@@ -101,7 +101,7 @@ void make_room(ThreadHeap* mine, bool only_for_limit) {
 
 void* try_again(ThreadHeap& mine, unsigned size_class, const Attempt& first) {
   Block* block = take_listed(size_class);
-  if (block != nullptr) return block;  // it was a sample's block that could not be had
+  if (block != nullptr) return block;  // the sample's block could not be allocated
   make_room(&mine, first.limit_refused());
   Attempt last;
   // There is no memory for records either.
@@ -119,7 +119,7 @@ Span* try_large_again(ThreadHeap* mine, size_t bytes, size_t alignment, const At
   Attempt last;
   unsigned shard = mine != nullptr ? mine->shard : 0;
   Span* span = heap::allocate_large(shard, bytes, alignment);
-  // heap_limit was not all that refused.
+  // heap_limit was not the only cause of refusals.
   if (span == nullptr && first.limit_refused() && !last.limit_refused() && pages::unmap_empty_regions() != 0) {
     span = heap::allocate_large(shard, bytes, alignment);
   }
@@ -127,7 +127,7 @@ Span* try_large_again(ThreadHeap* mine, size_t bytes, size_t alignment, const At
   return span;
 }
 
-// The heap has grown by what was agreed with whoever looked last.
+// The heap has grown by the step that the last check set.
 SEEMALLOC_COLD void look(size_t upcoming_bytes) {
   if (os::inner_calls) return;
   int saved_errno = errno;
@@ -139,17 +139,18 @@ SEEMALLOC_ALWAYS_INLINE void look_if_due(size_t upcoming_bytes) {
   if (SEEMALLOC_UNLIKELY(pages::backing.look_is_due())) look(upcoming_bytes);
 }
 
-// Without a helper. A program that has become quiet comes to few slow paths, but at the end of some lists to this one.
+// Ticks if there is no helper thread. A program that has become idle reaches few slow paths, but this one at the end of
+// some lists.
 SEEMALLOC_ALWAYS_INLINE void tick_if_nobody_does() {
   if (SEEMALLOC_UNLIKELY(!helper_runs()) && !pages::heap_is_tiny()) heap::tick();
 }
 
-// Every slow path that may have taken memory from the system ends with this: for its caller the heap has grown.
+// Every slow path that may have taken memory from the OS ends with this: the growth is charged to its caller.
 SEEMALLOC_ALWAYS_INLINE void record_growth_if_any() {
   if (SEEMALLOC_UNLIKELY(pages::growth.times != 0)) record_growth();
 }
 
-// More than the address space: refused at once, before anything is given back for it.
+// A size beyond the address space: refused at once, before any memory is returned for it.
 bool is_impossible(size_t bytes, size_t alignment) { return bytes > kAddressSpaceBytes || alignment > kAddressSpaceBytes - bytes; }
 
 Span* large_span(size_t bytes, size_t alignment, const void* site) {
@@ -174,7 +175,7 @@ Span* large_span(size_t bytes, size_t alignment, const void* site) {
 SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_class, const void* site) {
   bool is_first = heap::thread_cache.heap == nullptr;
   ThreadHeap* mine = thread_heap();
-  if (SEEMALLOC_UNLIKELY(is_first)) {  // the heap may have come with lists
+  if (SEEMALLOC_UNLIKELY(is_first)) {  // the heap may have been adopted with lists
     if (Block* block = take_listed(size_class)) return block;
   }
   if (mine == nullptr) {
@@ -206,7 +207,7 @@ SEEMALLOC_NOINLINE void* allocate_slowest(size_t bytes, size_t wide_class) {
   return p;
 }
 
-// A list has ended and nothing was freed into its span. The call in the end leaves the stack as allocate_slowest() finds it.
+// A list has ended and no block was freed into its span. The tail call leaves the stack as allocate_slowest() finds it.
 SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
   ThreadHeap* mine = heap::thread_cache.heap;
   if (SEEMALLOC_LIKELY(mine != nullptr)) {
@@ -231,24 +232,24 @@ bool may_be_cached(const ThreadHeap* mine, size_t bytes) {
   return mine != nullptr && bytes <= pages::kMaxRegionRunPages * kPageBytes;
 }
 
-// A span of just this size that the thread has freed; null when it has none.
+// A span of exactly this size that the thread has freed; null if it has none.
 SEEMALLOC_ALWAYS_INLINE Span* freed_before(ThreadHeap* mine, size_t bytes) {
   return SEEMALLOC_LIKELY(may_be_cached(mine, bytes)) ? mine->body->large.take(pages_for(bytes)) : nullptr;
 }
 
 void* block_of(const Span* span) { return reinterpret_cast<void*>(span->start); }
 
-// For the program, unless it is a sample.
+// Returns the block to the program, or samples it.
 SEEMALLOC_NOINLINE void* sample_if_due(Span* span, size_t bytes, const void* site) {
   ThreadHeap& mine = *heap::thread_cache.heap;
   if (heap::large_sample_due(mine, span->bytes)) {
     span->sample_id = record_sample(mine, bytes, span->bytes, site);
-    start_helper_if_due();  // a thread that asks for what it has freed, over and over, comes nowhere else
+    start_helper_if_due();  // a thread that keeps allocating the block it has just freed reaches no other slow path
   }
   return block_of(span);
 }
 
-// The thread has freed no span of just this size. *clean: the block reads as zero.
+// The thread has freed no span of exactly this size. *clean: the block reads as zero.
 SEEMALLOC_NOINLINE void* allocate_larger_or_new(size_t bytes, const void* site, bool* clean) {
   ThreadHeap* mine = heap::thread_cache.heap;
   Span* span = may_be_cached(mine, bytes) ? mine->body->large.take_larger(pages_for(bytes)) : nullptr;
@@ -267,7 +268,7 @@ SEEMALLOC_NOINLINE void* allocate_larger_or_new(size_t bytes, const void* site) 
 
 }  // namespace
 
-// All that is rare is a call in the end, so that nothing is saved on the stack.
+// All rare cases are tail calls, so that nothing is saved on the stack.
 void* allocate_large_slow(size_t bytes) noexcept {
   ThreadHeap* mine = heap::thread_cache.heap;
   Span* span = freed_before(mine, bytes);
@@ -292,7 +293,8 @@ void* allocate_aligned_slow(size_t bytes, size_t alignment) noexcept {
 
 namespace {
 
-// The thread's cache takes the span. Most of the cost of a large block is elsewhere, but not of one that is never touched.
+// Puts the span into the thread's cache. Most of the cost of a large block is elsewhere, except for a block that is
+// never touched.
 SEEMALLOC_ALWAYS_INLINE bool keep_large_block(void* p, Span* span) {
   ThreadHeap* mine = heap::thread_cache.heap;
   return span->kind == SpanKind::kLarge && span->sample_id == 0 && reinterpret_cast<uintptr_t>(p) == span->start &&
@@ -347,7 +349,7 @@ SEEMALLOC_ALWAYS_INLINE bool gather_small_block(void* p, const Span* span) {
 
 }  // namespace
 
-// All that is rare is a call in the end, so that nothing is saved on the stack.
+// All rare cases are tail calls, so that nothing is saved on the stack.
 void deallocate_slow(void* p, Span* span) noexcept {
   if (!gather_small_block(p, span) && !keep_large_block(p, span)) deallocate_by_kind(p, span);
 }
@@ -384,14 +386,15 @@ namespace {
 // Shrinking to less than half is worth a move.
 bool fits_in_place(size_t bytes, size_t have) { return bytes <= have && bytes >= have / 2; }
 
-// Where heap_limit does not let the block grow, what is free makes room: elsewhere it would need all of its size.
+// If heap_limit does not let the block grow, free memory is returned first: a copy elsewhere would need all of its
+// size.
 bool resize_large_block(Span* span, size_t bytes) {
   Attempt attempt;
   bool resized = heap::resize_large(span, bytes);
   record_growth_if_any();
-  start_helper_if_due();  // one block that grows may be all there is
+  start_helper_if_due();  // a single growing block may be the whole heap
   if (resized) return true;
-  // A large block finds room elsewhere among what is dirty, which the limit counts already.
+  // A large block finds space elsewhere among dirty pages, which the limit counts already.
   if (span->kind != SpanKind::kHuge || bytes <= span->bytes) return false;
   if (!attempt.limit_refused() || attempt.is_hopeless(bytes)) return false;
   make_room(heap::thread_cache.heap, true);
@@ -400,7 +403,8 @@ bool resize_large_block(Span* span, size_t bytes) {
   return resized;
 }
 
-// True when the block can stay where it is and have the new size; *p is its address then. Inlined: realloc is one function.
+// True when the block can stay at its place and have the new size; *p is its address then. Inlined: realloc is one
+// function.
 SEEMALLOC_ALWAYS_INLINE bool resize_in_place(void** p, Span* span, size_t bytes) {
   switch (span->kind) {
     case SpanKind::kLarge:
@@ -431,16 +435,16 @@ SEEMALLOC_ALWAYS_INLINE bool resize_in_place(void** p, Span* span, size_t bytes)
 constinit thread_local bool moving_block = false;
 
 namespace {
-// By the thread whose heap this is; null: not counted.
+// Counted for the thread that owns this heap; null: not counted.
 void count_copy(ThreadHeap* mine, size_t bytes) {
   if (mine == nullptr) return;
   mine->copies.store(mine->copies.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   mine->copied_bytes.store(mine->copied_bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
 }
 
-// What has grown once will grow again: room for a quarter more, so that what grows by little steps is copied less often. Not for
-// smaller blocks, which are copied in no time, and of which there may be many that have grown for the last time (Redis fills list nodes
-// of up to 8 KiB); large ones grow in place (docs/decisions/0055).
+// A block that has grown once is likely to grow again: allocates a quarter more, so that a block that grows in small
+// steps is copied less often. Not for smaller blocks, whose copies are cheap, and of which many may have grown for the
+// last time (Redis fills list nodes of up to 8 KiB); large ones grow in place (docs/decisions/0055).
 SEEMALLOC_ALWAYS_INLINE void* allocate_to_grow(size_t old_bytes, size_t bytes) {
   size_t roomy = old_bytes + old_bytes / 4;
   if (roomy > heap::kMaxSmallBytes) roomy = heap::kMaxSmallBytes;
@@ -467,7 +471,7 @@ void* move_block(void* p, size_t old_bytes, size_t bytes) {
   return fresh;
 }
 
-// It need not move to be smaller.
+// A block that shrinks need not move.
 void* move_or_stay(void* p, size_t old_bytes, size_t bytes) {
   int saved_errno = errno;
   MayFail may_fail;
