@@ -1,4 +1,4 @@
-// The heap map against a walk over all spans, for blocks whose positions are known, and while threads work.
+// The heap map against a walk over all spans, for blocks at known positions, and while threads work.
 #include "core/api/heap_map_json.h"
 
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@ namespace seemalloc {
 struct MemoryReport {
   size_t rss;
   size_t live;           // live blocks, as far as they are resident
-  size_t cached;         // free blocks in threads' lists, spans without a live block, free pages not yet given back
+  size_t cached;         // free blocks in threads' lists, spans without a live block, free pages not yet returned to the OS
   size_t fragmentation;  // free blocks and uncarved ends of spans that contain live blocks
   size_t metadata;
   size_t not_ours;

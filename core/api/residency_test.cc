@@ -117,7 +117,7 @@ TEST_F(Residency, LargeBlocksThatNobodyWroteAreNotLive) {
   }
 }
 
-// A freed block whose memory was hardly written has hardly any to return.
+// A freed block with hardly any written memory has hardly any to return.
 TEST_F(Residency, FreeMemoryIsWhatIsThere) {
   for (size_t bytes : {200 * KiB, 900'000ul, 8 * MiB}) {
     Blocks blocks;

@@ -27,7 +27,7 @@ extern constinit thread_local bool moving_block __attribute__((tls_model("initia
 // Records an allocation made by the calling thread, with its stack. 0 when it could not be recorded (counted). `site`
 // is an address in a caller, preferably the program's: it distinguishes call sites with the same stack pointer.
 uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes, const void* site);
-// Counts a sample whose block could not be allocated.
+// Counts a sample dropped because its block could not be allocated.
 void drop_sample();
 // The bytes in use, estimated from samples, as far as threads have reported: each thread may be off by 1/1024 of the
 // maximum so far, and 4 KiB. 0 in the library without a profiler.

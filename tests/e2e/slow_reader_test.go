@@ -78,7 +78,7 @@ func (r raw) answer() ([]byte, error) {
 	return payload, err
 }
 
-// wide starts a program whose profile is larger than the kernel's socket buffer: it has many stacks. "f" makes it fork
+// wide starts a program with a profile larger than the kernel's socket buffer: it has many stacks. "f" makes it fork
 // a child that has a helper thread of its own, "e" ends the child.
 func wide(t *testing.T) *program {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// The benchmark programs whose truth is known; only the correctness is checked here: bench/profiling.py times them.
+// The benchmark programs with known truth; only the correctness is checked here: bench/profiling.py times them.
 
 // workload builds a program of bench/workloads.
 func workload(t *testing.T, name string) string {

@@ -1,4 +1,4 @@
-"""Java: direct buffers, deflaters and short threads of the JVM, whose native side allocates with malloc.
+"""Java: direct buffers, deflaters and short threads of the JVM, which allocates its native memory with malloc.
 """
 NEEDS = ["java", "javac"]
 

@@ -1,4 +1,4 @@
-"""C++: a busy process whose live heap has a constant size does not grow, whatever it allocates and frees.
+"""C++: a busy process with a live heap of constant size does not grow, whatever it allocates and frees.
 """
 from harness import criteria
 

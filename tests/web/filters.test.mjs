@@ -1,5 +1,5 @@
 // Filters in the views that do not show a single profile, folded recursion, and pictures of each view, in a real
-// Chromium. A view states which filters it ignores. Against a program whose threads, stacks and blocks are known.
+// Chromium. A view states which filters it ignores. Against a program with known threads, stacks and blocks.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { LONG, accessible, bytes, close, end, open, saved, serve, soon, startBrowser, top, wait } from "./harness.mjs";

@@ -1,4 +1,4 @@
-// A child process whose stdout and stderr are captured separately: how the tests run a program and inspect the outcome.
+// A child process with stdout and stderr captured separately: how the tests run a program and inspect the outcome.
 //
 // Threads: none. A child that exceeds its time is killed with its process group; the position of each of its threads is
 // recorded.

@@ -1,4 +1,4 @@
-// A library preloaded beside seemalloc whose constructor allocates, possibly before seemalloc's own constructor has
+// A library preloaded beside seemalloc with a constructor that allocates, possibly before seemalloc's own constructor has
 // run.
 #include "expect.h"
 

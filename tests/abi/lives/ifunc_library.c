@@ -1,4 +1,4 @@
-// A library whose function is chosen by an ifunc resolver that allocates: malloc runs while the dynamic linker relocates.
+// A library with a function chosen by an ifunc resolver that allocates: malloc runs while the dynamic linker relocates.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// A program whose calls make an allocator call the C library: threads, fork, dlopen and dlclose, growth, exit. A library in
+// A program that makes an allocator call the C library: threads, fork, dlopen and dlclose, growth, exit. A library in
 // front of the C library's functions, or between the allocator and them, allocates in each (allocating_interposers.c).
 //   interposed LIBRARY [outlive]   the library that it opens and closes; with "outlive" the main thread ends before the others
 #include <pthread.h>

@@ -1,4 +1,4 @@
-// vfork + exec, posix_spawn and system() from a program whose threads allocate and free all the time. vfork's child
+// vfork + exec, posix_spawn and system() from a program with threads that allocate and free all the time. vfork's child
 // shares the parent's memory: the allocator must not behave differently there or leave anything changed.
 #include <spawn.h>
 #include <sys/wait.h>
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
     expect_end(pid);
     free_marked(marked(malloc(3000), 3000), 3000);
   }
-  // A child of vfork whose exec fails, and which exits.
+  // A child of vfork that fails to exec, and exits.
   pid_t pid = vfork();
   if (pid == 0) {
     execl("/no/such/program", "x", NULL);

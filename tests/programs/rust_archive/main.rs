@@ -1,4 +1,4 @@
-// A Rust program whose global allocator is seemalloc, linked in as an archive (docs/linking.md).
+// A Rust program with seemalloc as its global allocator, linked in as an archive (docs/linking.md).
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void, CStr};
