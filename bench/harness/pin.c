@@ -1,15 +1,17 @@
 // libpin.so: gives each thread of a benchmark a CPU of its own, from the first pthread_create on.
 //
-// Without pinning the scheduler sometimes keeps two threads of a workload on one CPU for a while, so that a run with two threads
-// takes one of two times at random. Preloaded before the allocator, because some allocators wrap a thread's function into one of
-// their own (rule 3 could not recognise it). Threads: any may create threads.
+// Without pinning the scheduler sometimes keeps two threads of a workload on one CPU for a while, so that a run with
+// two threads takes one of two times at random. Preloaded before the allocator, because some allocators wrap a thread's
+// function into one of their own (rule 3 could not recognise it).
+// Threads: any may create threads.
 //
-// 1. The thread that creates the first thread is pinned to the first of the CPUs that the process may use, and is not counted:
-//    most such threads only wait from then on. The first created thread gets the second CPU.
-// 2. Each further thread gets the CPU with the fewest live threads; on a tie, its creator's CPU, since the creator often ends or
-//    waits, or the next CPU in turn if its creator is not counted. Plain round-robin would put successive threads together.
-// 3. Threads that the allocator starts itself (their function is in the library that defines malloc) are not pinned and not
-//    counted: they may run on any of the process's CPUs.
+// 1. The thread that creates the first thread is pinned to the first of the CPUs that the process may use, and is not
+//    counted: most such threads only wait from then on. The first created thread gets the second CPU.
+// 2. Each further thread gets the CPU with the fewest live threads; on a tie, its creator's CPU, since the creator
+//    often ends or waits, or the next CPU in turn if its creator is not counted. Plain round-robin would put successive
+//    threads together.
+// 3. Threads that the allocator starts itself (their function is in the library that defines malloc) are not pinned and
+//    not counted: they may run on any of the process's CPUs.
 // 4. Nothing here allocates: the program's own use of malloc is measured.
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -2,10 +2,10 @@
 //
 //   LD_PRELOAD=… build/release/bench/micro/calls --benchmark_filter=pair
 //
-// Not representative of programs: everything is in the cache and every branch is predicted. Use it to find out which path got
-// slower, not to compare allocators (bench/workloads, bench/programs). Linked with no allocator; LD_PRELOAD selects one.
-// Names: OPERATION/BYTES or OPERATION/BLOCKS/BYTES. A batch's time is that of the whole batch; items_per_second counts its
-// blocks.
+// Not representative of programs: everything is in the cache and every branch is predicted. Use it to find out which
+// path got slower, not to compare allocators (bench/workloads, bench/programs). Linked with no allocator; LD_PRELOAD
+// selects one. Names: OPERATION/BYTES or OPERATION/BLOCKS/BYTES. A batch's time is that of the whole batch;
+// items_per_second counts its blocks.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 

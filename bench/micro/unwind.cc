@@ -1,12 +1,13 @@
-// unwind: the cost of capturing a call stack of functions without frame pointers, with seemalloc's, libgcc's and libunwind's unwinder.
+// unwind: the cost of capturing a call stack of functions without frame pointers, with seemalloc's, libgcc's and
+// libunwind's unwinder.
 //
 //   build/release/bench/micro/unwind --benchmark_filter=/20
 //
-// Names: UNWINDER_STACK/FRAMES. `same`: the same stack each time, as in a sampled loop; everything is in the caches and every
-// branch is predicted. `other`: another stack each time, of random functions out of 64 with frames of eight kinds, also warm;
-// its time minus that of `calls` (the calls without a capture) is the cost of a walk in a program with many stacks.
-// FRAMES is the number of frames that a capture finds, including those of the runner and of the C library's start.
-// libunwind is taken from the system if it is installed (libunwind.so.8; no headers needed).
+// Names: UNWINDER_STACK/FRAMES. `same`: the same stack each time, as in a sampled loop; everything is in the caches and
+// every branch is predicted. `other`: another stack each time, of random functions out of 64 with frames of eight
+// kinds, also warm; its time minus that of `calls` (the calls without a capture) is the cost of a walk in a program
+// with many stacks. FRAMES is the number of frames that a capture finds, including those of the runner and of the C
+// library's start. libunwind is taken from the system if it is installed (libunwind.so.8; no headers needed).
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <ucontext.h>

@@ -1,12 +1,13 @@
-// idle_threads [LARGER] [KEEP] [THREADS] [WAIT_MS]: THREADS threads each allocate one block of each of 64 sizes up to 1 KiB
-// (LARGER 1: and of nine from 2 to 32 KiB), free them (KEEP 1: keep them) and do nothing more; after WAIT_MS all end.
+// idle_threads [LARGER] [KEEP] [THREADS] [WAIT_MS]: THREADS threads each allocate one block of each of 64 sizes up to 1
+// KiB (LARGER 1: and of nine from 2 to 32 KiB), free them (KEEP 1: keep them) and do nothing more; after WAIT_MS all
+// end.
 //
-// Stands for: servers with hundreds of threads of which few are busy; memory that allocators cache for each thread is then wasted.
-// Time is not compared here. Printed:
+// Stands for: servers with hundreds of threads of which few are busy; memory that allocators cache for each thread is
+// then wasted. Time is not compared here. Printed:
 //   rss_kib_per_thread      the memory of each idle thread, compared with the same number of threads that have allocated nothing
 //   rss_after_exit_percent  resident size once all have ended (and WAIT_MS later), in percent of that before they began
-// Stacks do not count: the program maps them, with all of their pages, and unmaps them when the threads have ended, in the phase
-// without allocations just as in the one with them.
+// Stacks do not count: the program maps them, with all of their pages, and unmaps them when the threads have ended, in
+// the phase without allocations just as in the one with them.
 #include <pthread.h>
 #include <sys/mman.h>
 

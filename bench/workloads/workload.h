@@ -82,7 +82,8 @@ inline double proc_kib(const char* path, const char* field) {
   return found ? strtod(found + strlen(field), nullptr) : 0;
 }
 
-// The largest resident size of this program since exec (rusage's figure would include the runner's own, from before exec).
+// The largest resident size of this program since exec (rusage's figure would include the runner's own, from before
+// exec).
 inline double peak_kib() { return proc_kib("/proc/self/status", "VmHWM:"); }
 
 // The resident size now, by the kernel's approximate counter: it lags by some hundred KiB.

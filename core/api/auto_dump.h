@@ -4,8 +4,9 @@
 // Checked where samples are recorded, and by the helper thread; the other paths of malloc and free are not involved. A
 // thread that finds a dump due requests it; the helper thread is woken and writes it, or the thread itself if there is
 // no helper. Requests that arrive before the dump is written are answered by one dump, so that a slow disk does not get
-// more than it can take. Threads: any; ask_for_dump() also from signal handlers. One thread writes at a time; no other
-// thread waits for it, except the one that ends the process. No lock is held while a profile is written.
+// more than it can take.
+// Threads: any; ask_for_dump() also from signal handlers. One thread writes at a time; no other thread waits for it,
+// except the one that ends the process. No lock is held while a profile is written.
 #pragma once
 
 #include <atomic>

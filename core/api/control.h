@@ -1,8 +1,9 @@
 // The control socket: how `seemalloc` communicates with a running process.
 //
-// One Unix socket per process, PID.sock of mode 0600 in a directory of mode 0700 (socket_place.h). Off in privileged processes. The
-// client sends lines, `COMMAND [ARGS]\n`; each is answered with `ok <length>\n` and that many bytes, or `error <text>\n`. Commands: see
-// kCommands in commands.cc; they are reserved for clients that may inspect this process, as decided by the kernel (decision 0073):
+// One Unix socket per process, PID.sock of mode 0600 in a directory of mode 0700 (socket_place.h). Off in privileged
+// processes. The client sends lines, `COMMAND [ARGS]\n`; each is answered with `ok <length>\n` and that many bytes, or
+// `error <text>\n`. Commands: see kCommands in commands.cc; they are reserved for clients that may inspect this
+// process, as decided by the kernel (decision 0073):
 //   prove          is answered with the number N of a descriptor: /proc/PID/fd/N is a link to `/memfd:seemalloc:SECRET (deleted)`, which
 //                  can be read with the rights that ptrace requires (PTRACE_MODE_READ_FSCREDS): same user and groups, at least this
 //                  process's capabilities, and this process dumpable; or CAP_SYS_PTRACE

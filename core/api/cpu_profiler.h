@@ -1,13 +1,17 @@
-// The CPU profiler: a timer per thread interrupts it at regular intervals of its CPU time, and the SIGPROF handler records its stack.
+// The CPU profiler: a timer per thread interrupts it at regular intervals of its CPU time, and the SIGPROF handler
+// records its stack.
 //
 // Two implementations: profiled, and minimal (the library without a profiler, where no profile can be started).
-// Threads: any, but not in signal handlers. One profile at a time; the samples of the last one are kept until the next one starts.
+// Threads: any, but not in signal handlers. One profile at a time; the samples of the last one are kept until the next
+// one starts.
 //
-// A caller that starts a profile to write it to a file later (cpu_runs.h; ProfilerStart, core/compat) keeps its number. Meanwhile other
-// callers (the socket, the API, a signal) may end that profile and start another. So:
+// A caller that starts a profile to write it to a file later (cpu_runs.h; ProfilerStart, core/compat) keeps its number.
+// Meanwhile other callers (the socket, the API, a signal) may end that profile and start another. So:
 // 1. A number belongs to one profile. A caller that passes it never ends or gets another profile.
-// 2. Ending a profile and getting its samples is one step (take_cpu_profile): no other profile starts in between and replaces it.
-// 3. Files are written while no lock of this file is held. Their writers take turns with locks of their own, which are taken first.
+// 2. Ending a profile and getting its samples is one step (take_cpu_profile): no other profile starts in between and
+//    replaces it.
+// 3. Files are written while no lock of this file is held. Their writers take turns with locks of their own, which are
+//    taken first.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,11 @@
 // CPU profiles requested by options and variables: of a whole run, or from one signal to the next; and their files.
 //
-// SEEMALLOC_CONF: cpu_profile, cpu_signal. gperftools' variables: CPUPROFILE, CPUPROFILESIGNAL, CPUPROFILE_FREQUENCY and
-// CPUPROFILE_REALTIME, with its names for the files of children and its last line on stderr.
+// SEEMALLOC_CONF: cpu_profile, cpu_signal. gperftools' variables: CPUPROFILE, CPUPROFILESIGNAL, CPUPROFILE_FREQUENCY
+// and CPUPROFILE_REALTIME, with its names for the files of children and its last line on stderr.
 //
 // A child of fork continues the profile of a whole run, as gperftools documents it: in a file of its own, with its
-// process id at the end of the name. Not at once: a child that is about to call exec may first reset SIGPROF to its default
-// action, which ends the process.
-// A profile started by a signal belongs to the process that got the signal.
+// process id at the end of the name. Not at once: a child that is about to call exec may first reset SIGPROF to its
+// default action, which ends the process. A profile started by a signal belongs to the process that got the signal.
 //
 // Threads: any; starting, ending and writing take turns.
 #pragma once

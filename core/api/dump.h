@@ -2,8 +2,8 @@
 // socket. A file is complete or does not exist: it is written under a temporary name and renamed. Special files (a
 // terminal, a pipe) are written to directly.
 //
-// The first failure to write a file prints one line on stderr; each is counted, and the program continues. Threads:
-// any. Requires: no lock held. Not in signal handlers.
+// The first failure to write a file prints one line on stderr; each is counted, and the program continues.
+// Threads: any. Requires: no lock held. Not in signal handlers.
 #pragma once
 
 #include "core/api/dump_rules.h"

@@ -1,10 +1,11 @@
-// DumpRules: when an automatic heap profile is due. Without clock and files: the caller passes in events and gets the due reasons back.
+// DumpRules: when an automatic heap profile is due. Without clock and files: the caller passes in events and gets the
+// due reasons back.
 //
 // Threads: any; each time a dump becomes due, exactly one caller is told.
 // Rules, which dump_rules_test compares with a model:
 //   1. allocated: due each time at least the interval has been allocated since it was last due.
-//   2. in use, growth: due each time the bytes in use, or of the heap, are at least the interval above the value when it was last due;
-//      never when they shrink.
+//   2. in use, growth: due each time the bytes in use, or of the heap, are at least the interval above the value when
+//      it was last due; never when they shrink.
 //   3. time: due every interval; once, if it was missed by more than an interval (a process that was stopped).
 //   4. A new interval counts from the moment when it is set; 0 is never.
 #pragma once

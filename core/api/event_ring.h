@@ -1,13 +1,16 @@
-// A bounded ring of events: many threads write, readers each keep their own position, the oldest events are overwritten.
+// A bounded ring of events: many threads write, readers each keep their own position, the oldest events are
+// overwritten.
 //
-// Writers never wait: a writer that would have to, because another one is still writing to the slot one lap behind, drops its event.
-// Readers detect how many events were overwritten before they were read.
+// Writers never wait: a writer that would have to, because another one is still writing to the slot one lap behind,
+// drops its event. Readers detect how many events were overwritten before they were read.
 // Protocol:
-// 1. A slot's state is 2·position + 1 while the event of that position is being written, and 2·position + 2 once it is complete.
+// 1. A slot's state is 2·position + 1 while the event of that position is being written, and 2·position + 2 once it is
+//    complete.
 // 2. `head_` follows: any thread that finds the slot at the head claimed advances it.
-// 3. Words are stored with release and loaded with acquire between two loads of the state, so a reader that sees a word of a later event
-//    also sees the later state.
-// The ring is in zeroed memory of its own, of bytes(). Threads: any; a position is used by one thread at a time. Signal handlers may write.
+// 3. Words are stored with release and loaded with acquire between two loads of the state, so a reader that sees a word
+//    of a later event also sees the later state.
+// The ring is in zeroed memory of its own, of bytes().
+// Threads: any; a position is used by one thread at a time. Signal handlers may write.
 #pragma once
 
 #include <atomic>

@@ -1,17 +1,20 @@
 // The C++ operators new and delete: the 20 replaceable ones of the standard.
 //
-// By the standard most of them call others: new[](n) calls new(n), delete(p, n) calls delete(p), and so on down to four base
-// operators: new and delete, with and without an alignment. A program may replace any of them. The rest must then call the replacement.
-// If none is replaced, each operator here goes straight to the heap: a call of another operator would cost every program.
+// By the standard most of them call others: new[](n) calls new(n), delete(p, n) calls delete(p), and so on down to four
+// base operators: new and delete, with and without an alignment. A program may replace any of them. The rest must then
+// call the replacement. If none is replaced, each operator here goes straight to the heap: a call of another operator
+// would cost every program.
 //
 // Invariants:
-//  1. Until it is known that no operator is replaced, the gate of an operator that has to call others is closed: no size is small
-//     (`gate`), and no page is in the window (Window::guarded_page_of). The gates are the limits that the fast path compares
-//     with anyway, so they cost no instruction. A closed gate leads to `..._outside`, which calls nothing_is_replaced().
+//  1. Until it is known that no operator is replaced, the gate of an operator that has to call others is closed: no
+//     size is small (`gate`), and no page is in the window (Window::guarded_page_of). The gates are the limits that the
+//     fast path compares with anyway, so they cost no instruction. A closed gate leads to `..._outside`, which calls
+//     nothing_is_replaced().
 //  2. The set of replaced operators never changes: their addresses are bound when the library is loaded or linked.
 //
-// All are weak: in a static link the program's own operators win. The program brings the C++ runtime: std::get_new_handler and the
-// exception machinery are weak references, which are null in a C program. A C program never calls these operators.
+// All are weak: in a static link the program's own operators win. The program brings the C++ runtime:
+// std::get_new_handler and the exception machinery are weak references, which are null in a C program. A C program
+// never calls these operators.
 #include <dlfcn.h>
 
 #include <atomic>

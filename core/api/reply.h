@@ -1,7 +1,8 @@
 // Reply: the answer to one request, kept until the client has received all of it.
 //
 // Commands fill it. The control socket sends it in parts, as the client reads, and never waits for the client. A long
-// answer has memory of its own, which the reply unmaps. Threads: the helper thread; forget() in the child of fork.
+// answer has memory of its own, which the reply unmaps.
+// Threads: the helper thread; forget() in the child of fork.
 #pragma once
 
 #include <cstddef>

@@ -2,9 +2,9 @@
 //
 //   1. the option socket_dir     3. $XDG_RUNTIME_DIR/seemalloc-UID (its value when the library was loaded)
 //   2. /tmp/seemalloc-UID        4. /dev/shm/seemalloc-UID
-// The tool looks in the same directories (tool/attach/process.go). The reason why a directory was refused is kept for the
-// statistics. If there is no socket, the helper thread informs the tool: it is then named after the reason, `seemalloc:30` (an errno)
-// or `seemalloc:other`.
+// The tool looks in the same directories (tool/attach/process.go). The reason why a directory was refused is kept for
+// the statistics. If there is no socket, the helper thread informs the tool: it is then named after the reason,
+// `seemalloc:30` (an errno) or `seemalloc:other`.
 // Threads: the helper thread; write_socket_json() any.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Memory by thread: the profile "threads" of programs with threads that start, end, are renamed, fork, and are too many.
+// Memory by thread: the profile "threads" of programs with threads that start, end, are renamed, fork, and are too
+// many.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <seemalloc/seemalloc.h>

@@ -3,8 +3,8 @@
 // While off, it costs one load per call. While on, the thread that made the call captures its stack and puts the event
 // into a ring; it takes no lock, allocates nothing and never waits: an event that does not fit is dropped and counted.
 // Calls made to answer the tool (Reason::kReport) are not traced. Readers have their own positions; one that has not
-// read for some seconds is removed, and with the last of them tracing ends. Off in a forked child. Threads: the helper
-// thread only, except for the recording itself, and forget_trace_in_child().
+// read for some seconds is removed, and with the last of them tracing ends. Off in a forked child.
+// Threads: the helper thread only, except for the recording itself, and forget_trace_in_child().
 #pragma once
 
 #include "core/base/text.h"

@@ -5,7 +5,8 @@
 // pending, whatever the program does with that signal; the helper polls a descriptor that shows pending signals. If
 // that is refused, the helper wakes up when its time-out expires, as without a wake-up. It does the same while the same
 // signal is pending for the whole process (every thread has blocked it): the descriptor shows that one, too, and only
-// the program may consume it. Threads: the helper thread only, except wake().
+// the program may consume it.
+// Threads: the helper thread only, except wake().
 #pragma once
 
 #include <atomic>

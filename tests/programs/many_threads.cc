@@ -1,6 +1,7 @@
 // 2,000 threads, 50 at a time. Each allocates blocks of many sizes, swaps blocks with the others through a table, and
-// leaves a thread-local object with a destructor that frees and allocates once more, when the thread's heap may be partly
-// torn down. Memory of ended threads must be reused: the process may not grow with the number of threads ever started.
+// leaves a thread-local object with a destructor that frees and allocates once more, when the thread's heap may be
+// partly torn down. Memory of ended threads must be reused: the process may not grow with the number of threads ever
+// started.
 #include <unistd.h>
 
 #include <atomic>

@@ -1,12 +1,13 @@
-// Bursts of memory, each freed before the next one and each of another kind: the next burst can reuse the memory of the last one only
-// through the OS.
+// Bursts of memory, each freed before the next one and each of another kind: the next burst can reuse the memory of the
+// last one only through the OS.
 //
 //   memory_cgroup MIB CYCLES [elsewhere]
 //   memory_cgroup MIB idle
 //
-// In each cycle small blocks (two threads), huge buffers, then large ones, MIB of each; with `elsewhere` also a mapping of the
-// program's own. At most MIB of them are live at a time. Every byte is written. The last block of each thread outlives the burst.
-// `idle`: after one burst of small blocks it makes no more calls of malloc and free, and runs until it is ended.
+// In each cycle small blocks (two threads), huge buffers, then large ones, MIB of each; with `elsewhere` also a mapping
+// of the program's own. At most MIB of them are live at a time. Every byte is written. The last block of each thread
+// outlives the burst. `idle`: after one burst of small blocks it makes no more calls of malloc and free, and runs until
+// it is ended.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-// ycsb FOLDER [THREADS] [OPERATIONS]: the load of YCSB's workload A on RocksDB: half reads, half updates of one field, with a Zipf
-// distribution of keys (0.99); records have 20 fields of 100 bytes. Each operation parses a record into a map of its fields, as YCSB's
-// binding does. OPERATIONS in total. Prints operations_per_s, p50_us, p99_us.
+// ycsb FOLDER [THREADS] [OPERATIONS]: the load of YCSB's workload A on RocksDB: half reads, half updates of one field,
+// with a Zipf distribution of keys (0.99); records have 20 fields of 100 bytes. Each operation parses a record into a
+// map of its fields, as YCSB's binding does. OPERATIONS in total. Prints operations_per_s, p50_us, p99_us.
 //
-// ycsb FOLDER THREADS OPERATIONS WARM PAIRS ON OFF: the same in WARM + 2 * PAIRS slices, for each of which an option of seemalloc is
-// set: ON and OFF ("name:value") alternate, and each comes first equally often. Prints for each slice of a pair: slice ON-or-OFF
-// operations_per_s p99_us, CPU time per operation in µs.
+// ycsb FOLDER THREADS OPERATIONS WARM PAIRS ON OFF: the same in WARM + 2 * PAIRS slices, for each of which an option of
+// seemalloc is set: ON and OFF ("name:value") alternate, and each comes first equally often. Prints for each slice of a
+// pair: slice ON-or-OFF operations_per_s p99_us, CPU time per operation in µs.
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>
 

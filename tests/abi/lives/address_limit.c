@@ -1,4 +1,5 @@
-// Under RLIMIT_AS: allocation fails with ENOMEM and the program continues; freed memory can be reused, also for other sizes.
+// Under RLIMIT_AS: allocation fails with ENOMEM and the program continues; freed memory can be reused, also for other
+// sizes.
 //   address_limit MAX_MIB MIN_SIZE            runs itself under limits up to MAX_MIB, set before the allocator starts and after
 //   address_limit early|late MIB MIN_SIZE     one such run, with blocks of MIN_SIZE and more
 #include <sys/resource.h>

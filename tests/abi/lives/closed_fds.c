@@ -1,5 +1,6 @@
-// Programs that manipulate descriptors: started with 0, 1 and 2 closed; closing all from 3 on (as daemons do) and using the
-// numbers for their own files; passing open descriptors to a child. The allocator's socket and helper thread must not interfere.
+// Programs that manipulate descriptors: started with 0, 1 and 2 closed; closing all from 3 on (as daemons do) and using
+// the numbers for their own files; passing open descriptors to a child. The allocator's socket and helper thread must
+// not interfere.
 //   closed_fds REPORT      starts itself in the three ways; the children write their complaints to the file REPORT
 #include <dirent.h>
 #include <fcntl.h>

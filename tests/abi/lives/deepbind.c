@@ -1,5 +1,5 @@
-// Plugins that resolve symbols in the C library before the program: their malloc and free are those of libc.so, or of an
-// object of their own. Blocks cross in both directions.
+// Plugins that resolve symbols in the C library before the program: their malloc and free are those of libc.so, or of
+// an object of their own. Blocks cross in both directions.
 //   deepbind cross PLUGIN lazy|now       opened with RTLD_DEEPBIND; each function of the family on each other's blocks
 //   deepbind first PLUGIN                threads make the first calls of the C library's own allocator, all at the same time
 //   deepbind private PLUGIN              the plugin brings its own allocator, which must serve it

@@ -1,5 +1,6 @@
-// fork of a program with 8 threads that allocate and free all the time. The child is usable at once: it frees blocks of all
-// threads, allocates, starts threads, forks again, execs. A lock held by a thread that does not exist in the child would hang it.
+// fork of a program with 8 threads that allocate and free all the time. The child is usable at once: it frees blocks of
+// all threads, allocates, starts threads, forks again, execs. A lock held by a thread that does not exist in the child
+// would hang it.
 //   fork_storm           the storm
 //   fork_storm exec      the program that the grandchild executes
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// A C program (no C++ runtime) opens a C++ library late, many times, from threads; blocks cross in both directions and outlive
-// dlclose. operator new must be able to throw although libstdc++ was loaded after the allocator, and locally.
+// A C program (no C++ runtime) opens a C++ library late, many times, from threads; blocks cross in both directions and
+// outlive dlclose. operator new must be able to throw although libstdc++ was loaded after the allocator, and locally.
 //   late_dlopen LIBRARY
 #include <pthread.h>
 

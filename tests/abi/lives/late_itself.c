@@ -1,5 +1,6 @@
-// The allocator itself is opened late by a program that runs on glibc: RTLD_LOCAL or RTLD_GLOBAL, after threads have started
-// and after TLS_COUNT libraries used the surplus of static TLS. It must work through its handle, or dlopen must report why not.
+// The allocator itself is opened late by a program that runs on glibc: RTLD_LOCAL or RTLD_GLOBAL, after threads have
+// started and after TLS_COUNT libraries used the surplus of static TLS. It must work through its handle, or dlopen must
+// report why not.
 //   late_itself LIBSEEMALLOC local|global TLS_COUNT TLS_PATTERN      (tls_user_%d.so)
 #include <pthread.h>
 

@@ -1,4 +1,5 @@
-// A process with many gaps between huge blocks, or with as many mappings of its own as the kernel allows, can still allocate.
+// A process with many gaps between huge blocks, or with as many mappings of its own as the kernel allows, can still
+// allocate.
 //   many_mappings          gaps
 //   many_mappings limit    gaps that have to be unmapped, since the address space is limited
 //   many_mappings own      the program's own mappings

@@ -1,5 +1,5 @@
-// Under filters that end the process, or never answer, for each system call that is not in a short list: malloc's own, and those
-// that the program itself makes. Also under filters that answer with errors.
+// Under filters that end the process, or never answer, for each system call that is not in a short list: malloc's own,
+// and those that the program itself makes. Also under filters that answer with errors.
 //   sandbox WAY [PROGRAM ARGUMENT...]     PROGRAM is started by the ways `started...`; without it this program, as `inside`
 #include <fcntl.h>
 #include <malloc.h>

@@ -1,5 +1,5 @@
-// A setuid program ignores the environment variables. Linked with libseemalloc.a (the dynamic linker drops LD_PRELOAD for
-// setuid programs).
+// A setuid program ignores the environment variables. Linked with libseemalloc.a (the dynamic linker drops LD_PRELOAD
+// for setuid programs).
 //   secure                   makes a setuid copy of itself and runs it; needs root
 //   secure inside            prints whether it is AT_SECURE; its environment has SEEMALLOC_CONF and other allocators' variables with
 //                            unknown settings

@@ -55,7 +55,8 @@ int main() {
     if (i == kThreads / 2) middle = resident_bytes();
   }
   for (pthread_t thread : alive) pthread_join(thread, nullptr);
-  // 2,048 slots of at most 20 KB are 40 MB at the worst, some 13 MB on average; the second half must not add to the first.
+  // 2,048 slots of at most 20 KB are 40 MB at the worst, some 13 MB on average; the second half must not add to the
+  // first.
   size_t at_end = resident_bytes();
   EXPECT(at_end < (size_t{160} << 20));
   EXPECT(at_end < middle + (size_t{48} << 20));

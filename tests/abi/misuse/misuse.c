@@ -1,8 +1,8 @@
 // One misuse of the heap per run: misuse KIND SIZE [OPERATION]
 //
-// OPERATION is the call that receives a pointer outside the heap: free (the default), realloc, malloc_usable_size, or C++'s
-// delete, sized_delete or aligned_delete. Prints "pointer 0x…", the wrong pointer, before the misuse, and "survived" after it
-// and after some more use of the heap. The table of expected results is in misuse_test.cc.
+// OPERATION is the call that receives a pointer outside the heap: free (the default), realloc, malloc_usable_size, or
+// C++'s delete, sized_delete or aligned_delete. Prints "pointer 0x…", the wrong pointer, before the misuse, and
+// "survived" after it and after some more use of the heap. The table of expected results is in misuse_test.cc.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <malloc.h>

@@ -2,11 +2,11 @@
 //
 //   planned STEP...   a step is place,size,count,written,keep[,thread]
 //
-// Each step has its place (a function planned_0 to planned_7) allocate `count` blocks of `size` bytes and write the first `written`
-// bytes of each (-1: all), then frees all but each `keep`-th (0: all). A step "thread" does this in a separate thread, which stays.
-// Then "ready" is printed, and the truth with each line that is read, up to "done": of each place, and of the other live blocks, the
-// number of blocks, the bytes that were requested and allocated, and the bytes on resident pages. Its own records are in memory that
-// malloc does not know.
+// Each step has its place (a function planned_0 to planned_7) allocate `count` blocks of `size` bytes and write the
+// first `written` bytes of each (-1: all), then frees all but each `keep`-th (0: all). A step "thread" does this in a
+// separate thread, which stays. Then "ready" is printed, and the truth with each line that is read, up to "done": of
+// each place, and of the other live blocks, the number of blocks, the bytes that were requested and allocated, and the
+// bytes on resident pages. Its own records are in memory that malloc does not know.
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
