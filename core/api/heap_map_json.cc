@@ -238,7 +238,7 @@ class Writer {
     return false;
   }
 
-  // What is resident of all: the lines that follow count by the heap's books.
+  // The resident parts of all memory: the lines that follow are based on the heap's metadata.
   void write_memory() {
     if (!has_room(2 * kLineRoom)) return;
     {

@@ -99,7 +99,7 @@ class Reader {
 struct Map {
   std::vector<Object> regions, blocks, kept;
   std::map<std::string, std::vector<std::string>> stacks;
-  Object memory;  // what is resident
+  Object memory;  // the breakdown of RSS
   Object end;
 };
 
@@ -231,7 +231,8 @@ TEST_F(HeapMap, IsWhatAWalkOverAllSpansFinds) {
   }
 }
 
-// The other lines count by the books. Freed blocks of pages that were hardly written are not resident, and books do not know.
+// The other lines are based on the heap's metadata, which does not know that freed blocks on hardly written pages are
+// not resident.
 TEST_F(HeapMap, SaysWhatIsResidentAsStatisticsDo) {
   heap::purge_all();  // the blocks' memory is fresh
   std::vector<void*> blocks;

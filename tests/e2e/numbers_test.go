@@ -346,8 +346,8 @@ func sameMemory(t *testing.T, who string, got *residentMemory, moves bool, want 
 	same(t, who+": uncertain", got.Uncertain, want.Uncertain)
 }
 
-// mapAtRest returns the map and the statistics of one state of the heap. The helper thread takes large blocks out of the lists of idle threads,
-// so statistics that were read a second ago may describe another state.
+// mapAtRest returns the map and the statistics of one state of the heap. The helper thread takes large blocks out of
+// the lists of idle threads, so statistics that were read a second ago may describe another state.
 func mapAtRest(t *testing.T, pid string, moves bool, s fullStats) (mapSums, fullStats) {
 	t.Helper()
 	for {
@@ -361,7 +361,8 @@ func mapAtRest(t *testing.T, pid string, moves bool, s fullStats) (mapSums, full
 	}
 }
 
-// checkMap: spans have what is live and what lies in lists; what is resident of them is what stats says. Returns the statistics compared with.
+// checkMap: spans contain the live blocks and the blocks in free lists; their resident parts are those of stats. Returns
+// the statistics that it compared with.
 func checkMap(t *testing.T, pid string, moves bool, s fullStats) fullStats {
 	t.Helper()
 	sum, s := mapAtRest(t, pid, moves, s)
@@ -401,7 +402,7 @@ func checkMap(t *testing.T, pid string, moves bool, s fullStats) fullStats {
 	return s
 }
 
-// checkDoctor: it judges by the same figures, which may fall meanwhile.
+// checkDoctor: the doctor uses the same figures, which may decrease meanwhile.
 func checkDoctor(t *testing.T, pid string, s fullStats) {
 	t.Helper()
 	out, complaint, _ := try(t, "doctor", pid, "--json", "--for", "1s")
