@@ -19,7 +19,7 @@ struct BuildId {
 // `start` is the address at which offset 0 of the file is mapped. Never faults, even if the file is not mapped there
 // any more. Makes a few system calls.
 BuildId read_build_id(uintptr_t start);
-// The same for a module whose segments are known: address v of its file is mapped at bias + v.
+// The same for a module with known segments: address v of its file is mapped at bias + v.
 BuildId build_id_of_module(uintptr_t bias, const ElfW(Phdr) * segments, size_t count);
 
 }  // namespace seemalloc::profile

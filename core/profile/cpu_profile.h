@@ -41,7 +41,7 @@ class CpuSums {
   // Adds to the sample's row. Samples for which there is no memory are counted as lost.
   void add(const CpuSample& sample);
 
-  // For a module that was unloaded and whose addresses stacks may have.
+  // For an unloaded module: stacks may still have its addresses.
   bool any_in(const MovedCode& code) const;
   void move_code(const MovedCode& moved);
 
@@ -77,7 +77,7 @@ struct CpuProfileFacts {
   uint64_t lost, lost_ticks;  // in the store
   uint64_t process_cpu_ns;    // CPU time of the process in this time, as counted by the kernel
   uint64_t threads;           // that had a timer at any time
-  uint64_t without_timer;     // whose timer was refused
+  uint64_t without_timer;     // for which the timer was refused
   const char* ended;          // reason for ending before it was stopped; null: none
 };
 

@@ -56,7 +56,7 @@ inline std::vector<uint64_t> numbers_of(const std::string& packed) {
   return numbers;
 }
 
-using Message = std::map<unsigned, Field>;  // for messages whose fields occur once
+using Message = std::map<unsigned, Field>;  // for messages without repeated fields
 inline Message message_of(const std::string& bytes) {
   Message message;
   for (Field& field : fields_of(bytes)) {

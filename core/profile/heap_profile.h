@@ -34,7 +34,7 @@ void adopt_recorder(Recorder& recorder);
 SampleId record_alloc(Recorder* recorder, const Allocation& allocation, uintptr_t site, size_t max_depth);
 // The same with a stack that was captured before.
 SampleId record_alloc(const Allocation& allocation, const Stack& stack);
-// Counts a sample whose block could not be allocated.
+// Counts a sample for which no block could be allocated.
 void drop_sample();
 // The properties of a freed sample.
 struct FreedSample {

@@ -145,7 +145,7 @@ TEST(BuildId, NeverFaults) {
   EXPECT_EQ(read_build_id(UINTPTR_MAX - 10).size, 0u);
   const char text[] = "no ELF file at all, but long enough to be read as a header and then to be told from one";
   EXPECT_EQ(read_build_id(reinterpret_cast<uintptr_t>(text)).size, 0u);
-  // A real header whose segments point nowhere.
+  // A real header with segments that point nowhere.
   char* page = static_cast<char*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   memcpy(page, reinterpret_cast<void*>(getauxval(AT_SYSINFO_EHDR)), 4096);
   munmap(page + 4096, 4096);

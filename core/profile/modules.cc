@@ -12,7 +12,7 @@
 #include "core/profile/module_table.h"
 
 #ifndef DLFO_STRUCT_HAS_EH_DBASE
-// <dlfcn.h> of a C library older than glibc 2.35: the interface as that release fixed it.
+// <dlfcn.h> is from a C library older than glibc 2.35; this is the interface as fixed in that release.
 struct dl_find_object {
   unsigned long long dlfo_flags;
   void* dlfo_map_start;
@@ -22,7 +22,7 @@ struct dl_find_object {
   unsigned long long reserved[7];
 };
 #endif
-// Weak: absent in older glibc, in musl, and in static programs that did not ask for it.
+// Weak: absent in older glibc, in musl, and in static programs that do not use it.
 extern "C" int _dl_find_object(void* address, struct dl_find_object* result) noexcept __attribute__((weak));
 
 namespace seemalloc::profile {
@@ -35,7 +35,7 @@ std::atomic<bool> without_dl_find_object{false};
 
 namespace {
 
-// Where a module's tables must end when nothing else says it.
+// Upper bound of the size of a module's tables, if no other bound is known.
 constexpr size_t kMaxTableBytes = 256 * MiB;
 
 bool has_dl_find_object() {
@@ -47,7 +47,7 @@ bool has_dl_find_object() {
 
 uintptr_t address_of(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
-// Where the program starts: an address in the main program's code.
+// The program's entry point: an address in the main program's code.
 uintptr_t program_entry() {
   static std::atomic<uintptr_t> cached{0};
   uintptr_t entry = cached.load(std::memory_order_relaxed);
@@ -58,7 +58,8 @@ uintptr_t program_entry() {
   return entry;
 }
 
-// Where the modules start that were loaded with the program. The count is stored last (release) and pairs with the load in is_at_start().
+// The start addresses of the modules that were loaded with the program. The count is stored last (release), which pairs
+// with the load in is_at_start().
 constexpr unsigned kMostStartModules = 64;
 std::atomic<uintptr_t> start_modules[kMostStartModules];
 std::atomic<unsigned> start_module_count{0};
@@ -71,7 +72,8 @@ bool is_at_start(uintptr_t start) {
   return false;
 }
 
-// The dynamic linker lists modules that dlopen() loads after itself, so the walk ends there. `context`: the count so far.
+// Callback of dl_iterate_phdr. In the dynamic linker's list, modules loaded by dlopen() follow the linker itself, so
+// the walk ends there. `context`: the number of modules so far.
 int note_start_module(dl_phdr_info* info, size_t, void* context) {
   unsigned& count = *static_cast<unsigned*>(context);
   if (info->dlpi_addr == getauxval(AT_BASE) || count == kMostStartModules) return 1;
@@ -101,8 +103,8 @@ enum : int { kUnknown, kBeingStored, kKnown, kNone };
 std::atomic<int> static_state{kUnknown};
 Module static_program;
 
-// In a static program its own code, by its headers. While glibc makes the list that _dl_find_object reads it allocates; to ask for
-// such a sample's stack would crash.
+// Finds the code of a static program by its headers. _dl_find_object cannot be used there: glibc allocates while it
+// builds the list that _dl_find_object reads, and a lookup for the stack of such a sample would crash.
 bool find_in_static_program(uintptr_t pc, Module* module) {
   int seen = static_state.load(std::memory_order_acquire);  // pairs with the store below
   if (SEEMALLOC_LIKELY(seen == kNone)) return false;
@@ -112,10 +114,11 @@ bool find_in_static_program(uintptr_t pc, Module* module) {
   } else {
     bool is_static = getauxval(AT_BASE) == 0 && read_module(getauxval(AT_PHDR) - sizeof(Elf64_Ehdr), &here);
     here.main_program = here.permanent = true;
-    int expected = kUnknown;  // not `seen`: another may be storing it
+    int expected = kUnknown;  // not `seen`: another thread may be storing the program
     if (static_state.compare_exchange_strong(expected, is_static ? kBeingStored : kNone, std::memory_order_relaxed) && is_static) {
       if (here.eh_frame_header == 0) here.frame_index = make_frame_index(here);
-      // Who came meanwhile had no index, and remembers that there are no rules.
+      // Threads that came meanwhile had no index, and have cached that there are no rows. Another identity makes these
+      // cache entries unreachable.
       if (here.frame_index != nullptr) here.identity = mix_identity(here.identity, 1, 0, 0);
       static_program = here;
       static_state.store(kKnown, std::memory_order_release);
@@ -160,15 +163,15 @@ bool find_module(uintptr_t pc, Module* module) {
   module->tables_start = module->start;
   module->tables_end = module->end;
   if (module->eh_frame_header >= module->end) {
-    // In a static program glibc's bounds are those of its code only.
+    // In a static program, glibc's bounds are only those of the code.
     module->tables_end = module->eh_frame_header + kMaxTableBytes;
   }
   return true;
 }
 
 bool own_library(uintptr_t* start, uintptr_t* end) {
-  // Bounds never change (we are never unloaded), so racing threads store the same values. `known` is stored last
-  // (release) and pairs with the acquire here.
+  // Bounds never change (this library is never unloaded), so racing threads store the same values. `known` is stored
+  // last (release), which pairs with the acquire here.
   enum : int { kUnknown, kLibrary, kStatic };
   static std::atomic<int> known{kUnknown};
   static std::atomic<uintptr_t> own_start{0}, own_end{0};

@@ -12,7 +12,7 @@ struct Notes {
   void* context;
 
   void add(const Text& text) const { line(context, text); }
-  // The number of stacks, and of samples whose stack is incomplete.
+  // The number of stacks, and of samples with an incomplete stack.
   void add_stacks(uint64_t distinct, uint64_t truncated_samples, uint64_t broken_samples) const {
     FixedText<256> text;
     text << "stacks: " << distinct << " distinct; " << truncated_samples << " samples with a truncated stack, " << broken_samples

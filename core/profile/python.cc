@@ -9,8 +9,8 @@
 #include "core/os/os.h"
 #include "core/profile/modules.h"
 
-// CPython's own, where the program or a library that it is linked with is one. The types are more than a word; only their
-// addresses, and the size that each says objects have, are looked at.
+// CPython's symbols, if the program or a library that it is linked with is CPython. The type objects are larger than
+// declared here; only their addresses are used, and the object size that each one states.
 extern "C" {
 extern const unsigned long Py_Version __attribute__((weak));
 extern char PyCode_Type[] __attribute__((weak));
@@ -49,7 +49,7 @@ constexpr PythonLayout kLayouts[] = {
      .ascii_bytes = 40, .compact_bytes = 56, .text_bytes = 64},
 };
 
-// What a CPython shows. Null: nothing of it.
+// The symbols of a CPython. Null: it does not have the symbol.
 struct Symbols {
   const unsigned long* version;
   const char *code_type, *text_type, *bytes_type, *runtime;
@@ -62,12 +62,12 @@ Symbols linked() {
   return {&Py_Version, PyCode_Type, PyUnicode_Type, PyBytes_Type, _PyRuntime, PyGILState_GetThisThreadState};
 }
 
-constinit Symbols loaded{};  // by dlopen; to be read once has_loaded says so
+constinit Symbols loaded{};  // by dlopen; read only after has_loaded is true
 std::atomic<bool> has_loaded{false}, is_kept{false};
 constinit Python here{};
 std::atomic<PythonNames*> names{nullptr};
 std::atomic<uint64_t> unreadable{0}, without_room{0};
-bool refused = false;  // said so already
+bool refused = false;  // the warning was printed
 
 uint64_t word_at(const char* object, size_t offset) {
   uint64_t word;
@@ -75,7 +75,8 @@ uint64_t word_at(const char* object, size_t offset) {
   return word;
 }
 
-// 3.13 says itself where its fields are: what we know has to be the same. Builds without the global lock have other objects.
+// CPython 3.13 states the offsets of its fields; they must equal the known ones. Builds without the global lock have
+// other object layouts.
 bool offsets_agree(const char* runtime, const PythonLayout& layout) {
   constexpr char kCookie[] = "xdebugpy";
   if (runtime == nullptr || __builtin_memcmp(runtime, kCookie, sizeof(kCookie) - 1) != 0) return false;
@@ -103,7 +104,7 @@ bool offsets_agree(const char* runtime, const PythonLayout& layout) {
   return true;
 }
 
-// The layout of that Python. Null: it is another.
+// Returns the layout of that Python; null if it is not known.
 const PythonLayout* layout_of(const Symbols& symbols) {
   if (symbols.version == nullptr || symbols.code_type == nullptr || symbols.text_type == nullptr || symbols.bytes_type == nullptr) {
     return nullptr;
@@ -167,7 +168,7 @@ void follow_python_option(bool on) {
     } else if (!make_names()) {
       refuse("no memory for function names");
     } else {
-      // Handlers may be reading it: it is the same each time.
+      // Signal handlers may be reading it. It is the same each time, so it is written only once.
       if (here.layout == nullptr) {
         here = {layout, reinterpret_cast<uintptr_t>(symbols.code_type), reinterpret_cast<uintptr_t>(symbols.text_type),
                 reinterpret_cast<uintptr_t>(symbols.bytes_type), symbols.thread_state, names.load(std::memory_order_relaxed)};
