@@ -16,18 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxPayload bounds what a server may announce, so that a broken one cannot make the tool allocate without end.
+// maxPayload limits the size that a server may announce, so that a faulty server cannot exhaust the tool's memory.
 const maxPayload = 1 << 30
 
-// Client is one connection to a process's control socket. Not safe for concurrent use.
+// Client is one connection to a process's control socket. It is not safe for concurrent use.
 type Client struct {
 	conn    *net.UnixConn
 	in      *bufio.Reader
 	timeout time.Duration
 	who     string
 	lost    error
-	pid     int  // of the other end, as this tool sees it; 0 when the kernel does not say
-	proved  bool // that this user may inspect the process
+	pid     int  // process at the other end, in this tool's pid namespace; 0 if the kernel does not report it
+	proved  bool // set once this user has shown that it may inspect the process
 }
 
 // ServerError is the text of an `error …` answer.
@@ -53,7 +53,8 @@ func DialPath(path, who string, timeout time.Duration) (*Client, error) {
 	return c, nil
 }
 
-// isNew says whether the process may not have come to listen there yet: a socket is seen from bind on.
+// isNew reports whether the socket is younger than one second. Its process may not have called listen yet: the socket
+// file appears at bind.
 func isNew(path string) bool {
 	file, err := os.Lstat(path)
 	return err == nil && time.Since(file.ModTime()).Abs() < time.Second
@@ -62,11 +63,12 @@ func isNew(path string) bool {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Lost says why the connection was given up, nil while it is good.
+// Lost returns the error that closed the connection, or nil while the connection is usable.
 func (c *Client) Lost() error { return c.lost }
 
-// Call sends one command line and returns the payload of its answer. After any error but a ServerError the connection is
-// closed, and each later call has the same error: an answer that comes too late would be taken for that to the next command.
+// Call sends one command line and returns the payload of the answer. Any error except a ServerError closes the
+// connection, and all later calls return the same error: otherwise a late answer would be taken for the answer to the
+// next command.
 func (c *Client) Call(command string, args ...string) ([]byte, error) {
 	line := strings.Join(append([]string{command}, args...), " ")
 	if strings.ContainsAny(line, "\n\r\x00") {
@@ -98,7 +100,7 @@ func (c *Client) exchange(command, line string) ([]byte, error) {
 	if err := c.awaitAnswer(deadline); err != nil {
 		return nil, err
 	}
-	// A server that refuses the peer answers and closes without reading: its reason is worth more than EPIPE.
+	// A server that refuses the peer answers and closes without reading. Its reason is more useful than EPIPE.
 	answer, err := c.in.ReadString('\n')
 	if err != nil {
 		if writeErr != nil {
@@ -126,8 +128,8 @@ func (c *Client) exchange(command, line string) ([]byte, error) {
 	return payload, nil
 }
 
-// awaitAnswer waits for the answer's first byte, and gives up at once if the process is stopped. Any other problem is left to the reader
-// of the answer.
+// awaitAnswer waits for the first byte of the answer. It fails immediately if the process is stopped. All other errors
+// are left to the code that reads the answer.
 func (c *Client) awaitAnswer(deadline time.Time) error {
 	const lookAgain = time.Second
 	for {
@@ -148,13 +150,13 @@ func (c *Client) awaitAnswer(deadline time.Time) error {
 	}
 }
 
-// askedForProof begins the answer of a process that does not know yet whether this user may inspect it.
+// askedForProof is the start of the answer of a process that does not know yet whether this user may inspect it.
 const askedForProof = "permission denied: prove first"
 
 var secretName = regexp.MustCompile(`^/memfd:seemalloc:([0-9a-f]{32}) \(deleted\)$`)
 
-// prove shows the process that this user may inspect it, by the name of a file that the process has open. It opens no file, and tells
-// nothing but that name: the process at the other end may belong to any user.
+// prove shows the process that this user may inspect it: it reads the name of a file that the process has open. It
+// opens no file and sends nothing but that name, because the process at the other end may belong to any user.
 func (c *Client) prove() error {
 	number, err := c.exchange("prove", "prove")
 	if err != nil {
@@ -182,7 +184,8 @@ func (c *Client) prove() error {
 	return err
 }
 
-// readDescriptor reads the link of a descriptor: of a thread's where the first thread has ended.
+// readDescriptor reads the link of a file descriptor. If the main thread has ended, it reads it from another thread's
+// directory.
 func readDescriptor(pid, fd int) (string, error) {
 	link, err := os.Readlink(procPath(pid, "fd/"+strconv.Itoa(fd)))
 	for _, tid := range threads(pid) {
@@ -203,10 +206,10 @@ func mayNotInspect(err error) string {
 	return "permission denied: the kernel does not let this user inspect the process: it has capabilities, changed its user or is protected (PR_SET_DUMPABLE); run as root"
 }
 
-// PeerPID returns the process at the other end, or 0 when the kernel does not say.
+// PeerPID returns the pid of the process at the other end, or 0 if the kernel does not report it.
 func (c *Client) PeerPID() int { return c.pid }
 
-// PeerPID returns the process that made the other end, or 0 when the kernel does not say.
+// PeerPID returns the pid of the process that created the other end, or 0 if the kernel does not report it.
 func PeerPID(conn *net.UnixConn) int {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -221,8 +224,9 @@ func PeerPID(conn *net.UnixConn) int {
 	return pid
 }
 
-// peerHasEnded tells whether the process that made the other end is gone: its number may be that of another process by now, which would be
-// asked for the proof while somebody else gets it. Linux 6.5; false where the kernel does not say.
+// peerHasEnded reports whether the process that created the other end has ended. Its pid may have been reused since,
+// and then the proof would be requested from an unrelated process. It needs Linux 6.5 and returns false on older
+// kernels.
 func (c *Client) peerHasEnded() bool {
 	raw, err := c.conn.SyscallConn()
 	if err != nil {

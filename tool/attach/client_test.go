@@ -27,7 +27,7 @@ func TestCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	// Several requests on one connection, an error among them.
+	// Several requests on one connection, one of which fails.
 	if got, err := client.Call("ping"); err != nil || string(got) != "pong" {
 		t.Errorf("ping: %q %v", got, err)
 	}
@@ -42,7 +42,7 @@ func TestCall(t *testing.T) {
 	if m.RSS != m.Live+m.Cached+m.Fragmentation+m.Metadata+m.NotOurs || m.RSS != 100<<20 {
 		t.Errorf("memory %+v", m)
 	}
-	// Its JSON is the library's own, with what this tool has no field for.
+	// The JSON is the library's own, including the fields that this tool does not know.
 	var said, passed any
 	again, err := json.Marshal(map[string]any{"stats": stats})
 	if err != nil || json.Unmarshal([]byte(`{"stats":`+fake.Stats+`}`), &said) != nil || json.Unmarshal(again, &passed) != nil || !reflect.DeepEqual(said, passed) {
@@ -99,7 +99,8 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// A process that ended has left its listener to another: its number may be anybody's.
+// The process that created the listener has ended and left it to another process. Its pid may belong to any process
+// now.
 func TestListenerOfAProcessThatHasEnded(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("needs python3")
@@ -158,7 +159,7 @@ func TestRemoveStale(t *testing.T) {
 	gone := listen(nobody+".sock", false)
 	unfinished := listen(nobody+".soc~", false)
 	answering := listen("999999998.sock", true) // of a process in another pid namespace
-	living := listen("1.sock", false)           // pid 1 exists: not ours to judge
+	living := listen("1.sock", false)           // pid 1 exists, so the socket must not be removed
 	other := filepath.Join(dir, "999999997.sock")
 	if err := os.WriteFile(other, nil, 0o600); err != nil { // not a socket
 		t.Fatal(err)
@@ -182,7 +183,7 @@ func TestRemoveStale(t *testing.T) {
 	}
 }
 
-// The test process itself stands for a program with the allocator linked in.
+// The test process plays a program that is linked with the allocator.
 func TestFindsByPID(t *testing.T) {
 	self, err := attach.Find(os.Getpid())
 	if err != nil {
@@ -220,7 +221,7 @@ func TestFindErrors(t *testing.T) {
 		}
 	}
 	expect()
-	// Left behind by an earlier holder of the same pid.
+	// A leftover of an earlier process with the same pid.
 	path := self.SocketPaths()[0]
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -236,7 +237,7 @@ func TestFindErrors(t *testing.T) {
 	expect()
 }
 
-// The socket is there before its process listens.
+// The socket file exists before its process listens.
 func TestWhoHasJustBeganIsWaitedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -255,12 +256,12 @@ func TestWhoHasJustBeganIsWaitedFor(t *testing.T) {
 	client.Close()
 }
 
-// An answer that comes after its time is not taken for that to the next command.
+// A late answer is not taken for the answer to the next command.
 func TestLateAnswersAreNobodys(t *testing.T) {
 	server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
 	late := make(chan struct{})
 	server.Answers["ping"] = func([]string) string { <-late; return "late" }
-	client, err := attach.DialSocket(server.Path, 3*time.Second) // a refusal comes in time, on a busy machine too
+	client, err := attach.DialSocket(server.Path, 3*time.Second) // the refusal arrives in time even on a busy machine
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +291,7 @@ func TestRedialersTellWhoIsGone(t *testing.T) {
 		t.Errorf("one that runs, without a socket: %v", err)
 	}
 	_ = sleeper.Process.Kill()
-	for range 6000 { // a zombie, and nothing
+	for range 6000 { // a zombie, then no process
 		if _, err = again(); errors.Is(err, attach.ErrEnded) {
 			break
 		}

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// What a CPU profile is unless it is asked for otherwise, and how fine it may be: as in the library (core/api/cpu_profiler.h).
+// The defaults and limits of a CPU profile. They equal those of the library (core/api/cpu_profiler.h).
 const (
 	UsualCPUTime = 10 * time.Second
 	UsualCPUHz   = 100
 	MostCPUHz    = 4000
 )
 
-// cpuGrace is how long after its time a profile ends by itself, should nobody be left to end it.
+// cpuGrace is the time after the requested duration at which the library ends a profile if no client does.
 const cpuGrace = 30 * time.Second
 
-// CPUProfile is a profile of a process's CPU time that has begun. The process has one at a time.
+// CPUProfile is a running CPU profile of a process. A process has at most one at a time.
 type CPUProfile struct {
-	number string // by which the process knows it; "": of an older library, which ends whichever runs
+	number string // identifies the profile to the process; "": an older library, whose stop command ends any running profile
 }
 
-// StartCPU begins a profile: hz samples in a second of each thread's time, for so long or until it is stopped. A ServerError says why there
-// can be none.
+// StartCPU starts a profile with hz samples per second of each thread's CPU time. The profile ends when it is stopped,
+// or cpuGrace after the given duration. It returns a ServerError if the process refuses.
 func StartCPU(c *Client, hz int, duration time.Duration) (*CPUProfile, error) {
 	lease := (duration + cpuGrace).Milliseconds()
 	payload, err := c.Call("cpu", "start", strconv.Itoa(hz), strconv.FormatInt(lease, 10))
@@ -38,14 +38,14 @@ func StartCPU(c *Client, hz int, duration time.Duration) (*CPUProfile, error) {
 	return &CPUProfile{number: string(payload)}, nil
 }
 
-// Stop ends the profile and returns what it saw; again, if it has ended already. Only this one: a ServerError where another has begun
-// since.
+// Stop ends the profile and returns its data. It may be called again after the profile has ended. It affects this
+// profile only: if another one has been started since, it returns a ServerError.
 func (p *CPUProfile) Stop(c *Client) ([]byte, error) {
 	if p.number != "" {
 		return c.Call("cpu", "stop", p.number)
 	}
 	var ended *ServerError
-	if _, err := c.Call("cpu", "stop"); err != nil && !errors.As(err, &ended) { // it may have ended by itself: the profile says why
+	if _, err := c.Call("cpu", "stop"); err != nil && !errors.As(err, &ended) { // the profile may have ended on its own and reports why
 		return nil, err
 	}
 	return c.Call("profile", "cpu")

@@ -11,7 +11,8 @@ import (
 	"seemalloc/tool/attach/fake"
 )
 
-// An older library has no numbers: there whichever runs is ended, and one that has ended by itself is no failure.
+// An older library does not number its profiles: stop ends any running profile, and a profile that has already ended is
+// not an error.
 func TestCPUProfileWithAndWithoutNumbers(t *testing.T) {
 	for _, test := range []struct {
 		name, number, stopped string

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrEnded is in an error's chain when the process is gone for good.
+// ErrEnded is in the error chain if the process has ended.
 var ErrEnded = errors.New("has ended")
 
-// Redialer returns a function that connects to p once more. Its error is ErrEnded when p is gone, whoever has its number by then.
+// Redialer returns a function that connects to p again. It returns ErrEnded if p has ended, even if its pid has been
+// reused.
 func Redialer(p *Process, timeout time.Duration) func() (*Client, error) {
 	began := p.startTicks()
 	return func() (*Client, error) {
@@ -30,7 +31,7 @@ func Redialer(p *Process, timeout time.Duration) func() (*Client, error) {
 	}
 }
 
-// SocketRedialer is Redialer for a socket given by path, whose other end is the process peer (0: nobody knows).
+// SocketRedialer is Redialer for a socket path. peer is the process at the other end (0: unknown).
 func SocketRedialer(path string, peer int, timeout time.Duration) func() (*Client, error) {
 	return func() (*Client, error) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -45,17 +46,18 @@ func SocketRedialer(path string, peer int, timeout time.Duration) func() (*Clien
 	}
 }
 
-// Dial connects to the control socket of p. Its error is one line that says what is wrong and what to do about it. A process that
-// has just begun is waited for: its socket comes soon after it, and before that it may still be the program that started it.
+// Dial connects to the control socket of p. The error is one line with the problem and its remedy. For a process that
+// has just started Dial waits: the socket appears shortly after the start, and until then the process may still run the
+// program that started it.
 func Dial(p *Process, timeout time.Duration) (*Client, error) {
 	return dialWhile(p, timeout, min(timeout, remade), p.socketMayCome)
 }
 
-// remade is longer than the library takes to notice that its socket's file is gone, and to make it again.
+// remade is longer than the library needs to notice that its socket file is gone and to create it again.
 const remade = 4 * time.Second
 
-// socketMayCome says whether a socket that is not there may be there soon: the process has just begun, or its helper runs and knows of
-// nothing that stands in the way.
+// socketMayCome reports whether a missing socket may appear soon: the process has just started, or its helper thread
+// runs and has reported no problem.
 func (p *Process) socketMayCome() bool {
 	if p.isYoung() {
 		return true
@@ -83,8 +85,8 @@ func dialWhile(p *Process, timeout, longest time.Duration, mayCome func() bool) 
 	return client, err
 }
 
-// foreignSocket is a socket in p's place that another process has made: a number used again, or a folder made by someone else.
-// Names would come from the wrong program.
+// foreignSocket reports a socket at p's path that was created by another process: the pid was reused, or another user
+// created the directory. Symbols would come from the wrong program.
 type foreignSocket struct {
 	p    *Process
 	path string
@@ -112,7 +114,7 @@ func dialNow(p *Process, timeout time.Duration) (*Client, error) {
 			}
 			return client, nil
 		}
-		// "Not there" at one place says nothing once another place answered with something stronger.
+		// A "not found" at one path must not replace a more specific error of another path.
 		if worst == nil || errors.Is(worst, fs.ErrNotExist) {
 			worst = err
 		}
@@ -120,7 +122,7 @@ func dialNow(p *Process, timeout time.Duration) (*Client, error) {
 	return nil, worst
 }
 
-// DialSocket connects to a socket given by path.
+// DialSocket connects to the socket at path.
 func DialSocket(path string, timeout time.Duration) (*Client, error) {
 	client, err := DialPath(path, path, timeout)
 	switch {
@@ -136,16 +138,17 @@ func DialSocket(path string, timeout time.Duration) (*Client, error) {
 	return nil, fmt.Errorf("%s: %w", path, err)
 }
 
-// explain turns a failed connect into the state of the process that caused it.
+// explain turns a failed connect into an error that describes the state of the process.
 func (p *Process) explain(err error) error {
 	mapped, mapsErr := p.MapsLibrary()
 	h := findHelper(p.PID)
-	mapped = mapped || h.tid != "" // a static program
-	// These have none, whatever an earlier process of the same number has left in a place.
+	mapped = mapped || h.tid != "" // a statically linked program
+	// These processes have no socket. A socket file at their path is a leftover of an earlier process with the same
+	// pid.
 	if h.problem != "" || (mapped && h.tid == "" && p.sandbox() != "") {
 		return p.withoutSocket(err)
 	}
-	// The number may be in use again since the process that left the socket behind.
+	// The pid may have been reused since the process that created the socket ended.
 	if errors.Is(err, unix.ECONNREFUSED) && (mapped || mapsErr != nil) {
 		return fmt.Errorf("%s: nobody listens on its control socket: the process is ending, or the socket is a leftover (`seemalloc ps` removes those)", p)
 	}
@@ -168,7 +171,7 @@ func (p *Process) explain(err error) error {
 	return p.withoutSocket(err)
 }
 
-// withoutSocket says why a process that runs on seemalloc has no control socket.
+// withoutSocket explains why a process that runs on seemalloc has no control socket.
 func (p *Process) withoutSocket(err error) error {
 	if stopped := stoppedBy(p.PID); stopped != "" {
 		return fmt.Errorf("%s: %s", p, stopped)

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// The socket comes while it is waited for; that it is ours, not the process's, shows that it was found.
+// The socket appears while Dial waits for it. The error that it belongs to this process and not to p shows that it was
+// found.
 func TestASocketThatComesIsWaitedFor(t *testing.T) {
 	process := exec.Command("sleep", "60")
 	if err := process.Start(); err != nil {
@@ -53,7 +54,7 @@ func TestNobodyIsWaitedForForLong(t *testing.T) {
 	if err == nil || looks != 3 {
 		t.Errorf("after %d looks: %v", looks, err)
 	}
-	// Where the machine's clock says that every process has just begun.
+	// For machines whose clock makes every process look new.
 	if _, err := dialWhile(self, time.Minute, 30*time.Millisecond, func() bool { return true }); err == nil {
 		t.Error("connected to nobody")
 	}

@@ -11,50 +11,50 @@ import (
 	"strings"
 )
 
-// Map is the heap map: regions, huge blocks, and huge memory that is kept for the next one, each in the order of addresses.
-// Lines count by the heap's books, resident or not; Memory is what is resident of all.
+// Map is the heap map: regions, live huge blocks, and retained memory of freed huge blocks, each sorted by address.
+// These count by the metadata of the heap, whether resident or not. Memory shows the resident part of all memory.
 type Map struct {
-	// Memory is nil in answers with parts, and where the library is older than this tool.
+	// Memory is nil in answers with parts, and if the library is older than this tool.
 	Memory  *Memory
 	Regions []MapRegion
 	Blocks  []MapBlock
 	Kept    []MapKept
-	// Stacks are those that parts and blocks refer to: return addresses, innermost first.
+	// Stacks are the stacks that parts and blocks refer to: return addresses, innermost first.
 	Stacks map[string][]uint64
-	// Python names those of them that are no addresses but functions of Python's.
+	// Python names the frames that are Python functions and not addresses.
 	Python      map[uint64]PythonPlace
 	PageBytes   int64
 	OSPageBytes int64
-	LeftOut     int64 // lines that there was no room for
+	LeftOut     int64 // lines that did not fit into the answer
 }
 
-// PythonPlace is a function of Python's, and the line in it.
+// PythonPlace is a Python function and a line in it.
 type PythonPlace struct {
 	Function string `json:"function"`
 	File     string `json:"file"`
 	Line     int64  `json:"line"`
 }
 
-// MapRegion is 2 MiB of address space. Pages by what they are add up to all of it.
+// MapRegion is 2 MiB of address space. Its page counts by state add up to the whole region.
 type MapRegion struct {
 	Address   Address   `json:"region"`
 	Shard     int       `json:"shard"`
-	Huge      int       `json:"huge"` // 1: lies on one huge page
+	Huge      int       `json:"huge"` // 1: backed by one huge page
 	Spans     int64     `json:"spans"`
 	Used      int64     `json:"used"`  // pages in spans
-	Taken     int64     `json:"taken"` // pages on their way to a span, or to the system
-	Dirty     int64     `json:"dirty"` // free pages that have not been given back
-	Lazy      int64     `json:"lazy"`  // free pages that the kernel may take
+	Taken     int64     `json:"taken"` // pages that are being moved to a span or returned to the OS
+	Dirty     int64     `json:"dirty"` // free pages that have not been purged
+	Lazy      int64     `json:"lazy"`  // free pages that the kernel may reclaim (MADV_FREE)
 	Purged    int64     `json:"purged"`
 	Clean     int64     `json:"clean"`
 	LiveBytes int64     `json:"live_bytes"`
-	FreeBytes int64     `json:"free_bytes"` // free blocks and uncut ends in spans
-	HoleBytes int64     `json:"hole_bytes"` // of spans, given back to the system
-	Most      int64     `json:"most"`       // the block size that has most pages; 0: large blocks
+	FreeBytes int64     `json:"free_bytes"` // free blocks and uncarved ends of spans
+	HoleBytes int64     `json:"hole_bytes"` // purged holes in spans
+	Most      int64     `json:"most"`       // the block size with the most pages; 0: large blocks
 	Parts     []MapPart `json:"parts,omitempty"`
 }
 
-// MapPart is a span, or free pages that are alike.
+// MapPart is one span, or a run of free pages in the same state.
 type MapPart struct {
 	Page     int64  `json:"page"`
 	Pages    int64  `json:"pages"`
@@ -70,31 +70,31 @@ type MapPart struct {
 	MapPin
 }
 
-// MapPin is who has a sampled block there, or would: nothing is known where Stack is "".
+// MapPin describes the sampled blocks that pin the memory. An empty Stack means that none is known.
 type MapPin struct {
 	Stack   string `json:"stack,omitempty"`
 	Samples int64  `json:"samples,omitempty"`
-	AgeMS   int64  `json:"age_ms,omitempty"` // of the oldest one
+	AgeMS   int64  `json:"age_ms,omitempty"` // of the oldest block
 	Thread  int    `json:"thread,omitempty"`
 }
 
-// MapBlock is a huge block in use.
+// MapBlock is a live huge block.
 type MapBlock struct {
 	Address Address `json:"block"`
 	Bytes   int64   `json:"bytes"`
-	Room    int64   `json:"room"` // behind it
+	Room    int64   `json:"room"` // reserved address space behind it
 	MapPin
 }
 
-// MapKept is memory of freed huge blocks.
+// MapKept is retained memory of freed huge blocks.
 type MapKept struct {
 	Address Address `json:"kept"`
 	Bytes   int64   `json:"bytes"`
-	Purged  int     `json:"purged"` // 1: only the addresses are kept
+	Purged  int     `json:"purged"` // 1: only the address range is retained
 	IdleMS  *int64  `json:"idle_ms,omitempty"`
 }
 
-// Address is written in hexadecimal: JSON's numbers are too short for it.
+// Address is written in hexadecimal because a JSON number cannot hold 64 bits exactly.
 type Address uint64
 
 // UnmarshalJSON reads "0x…".
@@ -114,20 +114,21 @@ func (a Address) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf(`"%#x
 // RegionBytes is the size of a region.
 const RegionBytes = 2 << 20
 
-// FetchMap asks for all regions in sums, and for huge memory.
+// FetchMap fetches the totals of all regions, and the huge memory.
 func FetchMap(c *Client) (*Map, error) { return fetchMap(c) }
 
-// FetchMapOf asks for what begins in [from, to), with the parts of regions and who pins them.
+// FetchMapOf fetches the regions and blocks that begin in [from, to), with the parts of each region and their pins.
 func FetchMapOf(c *Client, from, to Address) (*Map, error) {
 	return fetchMap(c, fmt.Sprintf("%#x", uint64(from)), fmt.Sprintf("%#x", uint64(to)))
 }
 
-// EachRegion asks for the parts of these regions, which are in the order of addresses, some at a time. What lies between them is
-// not passed on. An answer that had no room for all of them is asked for again in halves.
+// EachRegion fetches the parts of the given regions, which are sorted by address, several at a time, and calls f for
+// each of them. It skips other regions between them. If an answer is too small for all of them, it is requested again
+// in halves.
 func EachRegion(c *Client, regions []MapRegion, f func(*Map, MapRegion) error) error {
-	const atOnce = 64 // their answers' texts are some MiB at most
+	const atOnce = 64 // limits the text of one answer to a few MiB
 	for len(regions) > 0 {
-		// Regions may lie far apart: what is asked for is bounded by the addresses, not by how many are wanted.
+		// Regions may be far apart, so a request is limited by its address range and not by the number of regions.
 		n, end := 1, regions[0].Address+atOnce*RegionBytes
 		for n < len(regions) && regions[n].Address < end {
 			n++
@@ -140,7 +141,7 @@ func EachRegion(c *Client, regions []MapRegion, f func(*Map, MapRegion) error) e
 	return nil
 }
 
-// eachRegionOf passes on what one answer has room for.
+// eachRegionOf calls f for the regions that one answer has room for.
 func eachRegionOf(c *Client, regions []MapRegion, f func(*Map, MapRegion) error) error {
 	first, last := regions[0].Address, regions[len(regions)-1].Address
 	part, err := FetchMapOf(c, first, last+RegionBytes)
@@ -185,7 +186,8 @@ func fetchMap(c *Client, args ...string) (*Map, error) {
 	return m, nil
 }
 
-// parseMap reads a line for what is resident, for each region, block, kept range and stack, and the last one.
+// parseMap reads one line for the resident memory, one line for each region, block, retained range and stack, and the
+// final line.
 func parseMap(payload []byte) (*Map, error) {
 	m := &Map{Stacks: map[string][]uint64{}, Python: map[uint64]PythonPlace{}}
 	ended := false

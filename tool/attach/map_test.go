@@ -78,7 +78,7 @@ func TestMapOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// The parts are asked for some regions at a time, each region once.
+// The parts are requested for several regions at a time, and once for each region.
 func TestEachRegionIsAskedForOnce(t *testing.T) {
 	var regions []attach.MapRegion
 	for i := range 150 {
@@ -98,7 +98,7 @@ func TestEachRegionIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// mapOf answers for a heap whose regions have these addresses, which has room for so many in an answer.
+// mapOf answers for a heap with regions at these addresses. An answer has room for the given number of regions.
 func mapOf(addresses []attach.Address, room int, asked *int) func([]string) string {
 	return func(args []string) string {
 		*asked++
@@ -120,7 +120,7 @@ func mapOf(addresses []attach.Address, room int, asked *int) func([]string) stri
 	}
 }
 
-// Regions that were not asked for lie between those that were; and an answer is not asked to hold the whole heap.
+// Regions that were not requested lie between the requested ones, and no answer has to hold the whole heap.
 func TestEachRegionIsThoseThatWereChosen(t *testing.T) {
 	var all []attach.Address
 	for i := range 1000 {
@@ -128,9 +128,9 @@ func TestEachRegionIsThoseThatWereChosen(t *testing.T) {
 	}
 	chosen := []attach.MapRegion{{Address: all[3]}, {Address: all[5]}, {Address: all[40]}, {Address: all[300]}, {Address: all[999]}}
 	for _, of := range []struct{ room, requests int }{
-		{64, 3}, // one answer for what lies within 128 MiB
-		{37, 5}, // the first answer would be of 38 regions: it is asked for in halves
-		{1, 7},  // and these again
+		{64, 3}, // one answer for each range of 128 MiB
+		{37, 5}, // the first answer has 38 regions: it is requested in halves
+		{1, 7},  // these are halved as well
 	} {
 		var got []attach.MapRegion
 		asked := 0

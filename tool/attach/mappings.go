@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// Mappings is how many mappings of the address space a process has, and how many the kernel lets one have.
+// Mappings holds the number of memory mappings of a process and the kernel's limit for one process.
 type Mappings struct {
 	Count int64 `json:"count"`
 	Limit int64 `json:"limit"` // vm.max_map_count
 }
 
-// ReadMappings is nil where the kernel does not tell.
+// ReadMappings returns nil if the kernel does not report the numbers.
 func ReadMappings(pid int) *Mappings {
 	maps, err := os.ReadFile(procPath(pid, "maps"))
 	if err != nil || len(maps) == 0 {
@@ -30,7 +30,7 @@ func ReadMappings(pid int) *Mappings {
 	return m
 }
 
-// AddTo puts the mappings behind the other fields of a JSON object, as the field "mappings"; the rest stays as it is.
+// AddTo appends the mappings to a JSON object as the field "mappings". The rest of the object does not change.
 func (m *Mappings) AddTo(object []byte) []byte {
 	object = bytes.TrimSpace(object)
 	if m == nil || len(object) == 0 || object[len(object)-1] != '}' {
@@ -44,5 +44,5 @@ func (m *Mappings) AddTo(object []byte) []byte {
 	return fmt.Appendf(bytes.Clone(fields), `%s"mappings":{"count":%d,"limit":%d}}`, comma, m.Count, m.Limit)
 }
 
-// Share is how much of the limit is used up.
+// Share returns the used fraction of the limit.
 func (m *Mappings) Share() float64 { return float64(m.Count) / float64(m.Limit) }

@@ -17,7 +17,7 @@ func TestMappingsAreAddedToWhatTheLibrarySays(t *testing.T) {
 		{m, "<html>", "<html>"},
 		{nil, `{"version":"1"}`, `{"version":"1"}`},
 	} {
-		in := append(make([]byte, 0, 200), test.in...) // with room behind it
+		in := append(make([]byte, 0, 200), test.in...) // with spare capacity
 		if got := string(test.m.AddTo(in)); got != test.want {
 			t.Errorf("%q: %q", test.in, got)
 		}

@@ -1,7 +1,8 @@
 // Package attach finds the processes that run on seemalloc and talks to their control sockets.
 //
-// A socket's place is part of the protocol: /tmp/seemalloc-UID/PID.sock, or one of those behind it, as the target sees it, with the
-// uid and pid of its own namespaces. It is reached through /proc/PID/root, so that processes in containers are found from outside.
+// The path of a socket is part of the protocol: /tmp/seemalloc-UID/PID.sock, or one of the fallback paths, as the
+// target process sees it, with the uid and pid of its own namespaces. The tool reaches it through /proc/PID/root, so it
+// also finds processes in containers from outside.
 package attach
 
 import (
@@ -21,17 +22,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is what /proc says of one process.
+// Process holds the data of one process from /proc.
 type Process struct {
 	PID   int    // in this tool's pid namespace
 	NSPID int    // in the process's own pid namespace
-	UID   int    // effective, as this tool sees it
+	UID   int    // effective, in this tool's user namespace
 	Name  string // the kernel's short name
-	// Defunct says that the first thread has ended while others, such as the allocator's helper, have not.
+	// Defunct is set if the main thread has ended while other threads, such as the allocator's helper thread, still
+	// run.
 	Defunct bool
 }
 
-// Find reads /proc/pid. A thread's id leads to its process.
+// Find reads /proc/pid. The id of a thread finds its process.
 func Find(pid int) (*Process, error) {
 	data, err := os.ReadFile(procPath(pid, "status"))
 	if err != nil {
@@ -64,7 +66,7 @@ func Find(pid int) (*Process, error) {
 	return p, nil
 }
 
-// notFound says why /proc has nothing of a process: it is not there, or not shown to this user.
+// notFound explains why /proc has no entry for a process: it does not exist, or it is hidden from this user.
 func notFound(pid int, err error) error {
 	hidden := errors.Is(err, fs.ErrPermission) || !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 	switch {
@@ -76,7 +78,7 @@ func notFound(pid int, err error) error {
 	return fmt.Errorf("no process has the id %d: `seemalloc ps` lists those that run on seemalloc", pid)
 }
 
-// HidesProcesses says whether /proc is mounted so that it shows other users' processes to root alone.
+// HidesProcesses reports whether /proc is mounted so that only root sees the processes of other users.
 func HidesProcesses() bool {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	hides := false
@@ -91,13 +93,13 @@ func HidesProcesses() bool {
 			return ok && value != "0" && value != "off"
 		})
 	}
-	return hides // of the last one: it covers the others
+	return hides // of the last mount, which covers the others
 }
 
 // String names the process in messages: "pid 12 (redis-server)".
 func (p *Process) String() string { return fmt.Sprintf("pid %d (%s)", p.PID, p.Name) }
 
-// User is the name of the process's owner, or the number where it has no name.
+// User returns the name of the process's owner, or the uid if it has no name.
 func (p *Process) User() string {
 	if u, err := user.LookupId(strconv.Itoa(p.UID)); err == nil {
 		return u.Username
@@ -105,7 +107,8 @@ func (p *Process) User() string {
 	return strconv.Itoa(p.UID)
 }
 
-// Command is the command line, arguments separated by blanks; the short name where there is none.
+// Command returns the command line, with the arguments separated by blanks, or the short name if there is no command
+// line.
 func (p *Process) Command() string {
 	if p.Defunct {
 		return "[" + p.Name + "] <defunct>"
@@ -123,7 +126,7 @@ func (p *Process) Command() string {
 	}, line)
 }
 
-// RSS is the resident memory in bytes, 0 when it cannot be read.
+// RSS returns the resident memory in bytes, or 0 if it cannot be read.
 func (p *Process) RSS() int64 {
 	data, err := os.ReadFile(procPath(p.PID, "statm"))
 	fields := strings.Fields(string(data))
@@ -137,14 +140,15 @@ func (p *Process) RSS() int64 {
 // clockTicks is USER_HZ: the unit of /proc/PID/stat, 100 on every Linux architecture that Go runs on.
 const clockTicks = 100
 
-// startTicks is when the process began, in ticks since the machine did: it tells holders of the same number apart. "" when it
-// cannot be read.
+// startTicks returns the start time of the process in clock ticks since boot, or "" if it cannot be read. It
+// distinguishes processes that have used the same pid.
 func (p *Process) startTicks() string {
 	stat, err := os.ReadFile(procPath(p.PID, "stat"))
 	if err != nil {
 		return ""
 	}
-	// The name in parentheses may hold blanks; count fields after it. starttime is field 22, the 20th after the name.
+	// The name in parentheses may contain blanks, so fields are counted after it. starttime is field 22, the 20th after
+	// the name.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 {
 		return ""
@@ -152,7 +156,7 @@ func (p *Process) startTicks() string {
 	return fields[19]
 }
 
-// Uptime is how long the process has run, 0 when it cannot be read.
+// Uptime returns how long the process has run, or 0 if it cannot be read.
 func (p *Process) Uptime() time.Duration {
 	start, err := strconv.ParseFloat(p.startTicks(), 64)
 	uptime, readErr := os.ReadFile("/proc/uptime")
@@ -166,14 +170,15 @@ func (p *Process) Uptime() time.Duration {
 	return 0
 }
 
-// youth is the age up to which a process may not have come to open its control socket yet.
+// youth is the age below which a process may not have opened its control socket yet.
 const youth = 500 * time.Millisecond
 
 func (p *Process) isYoung() bool { return p.startTicks() != "" && p.Uptime() < youth }
 
 var libraryLine = regexp.MustCompile(`/libseemalloc[^/]*\.so[^/ ]*( \(deleted\))?$`)
 
-// MapsLibrary says whether the process has libseemalloc in its address space; an error means that it may not be read.
+// MapsLibrary reports whether the process has libseemalloc in its address space. It returns an error if this user may
+// not read the mappings.
 func (p *Process) MapsLibrary() (bool, error) {
 	maps, err := os.ReadFile(procPath(p.PID, "maps"))
 	if err != nil {
@@ -190,8 +195,8 @@ func (p *Process) MapsLibrary() (bool, error) {
 	return false, nil
 }
 
-// conf returns the value of one option in the process's SEEMALLOC_CONF ("" when unset or unreadable); the last one wins,
-// as in the core.
+// conf returns the value of one option in the process's SEEMALLOC_CONF, or "" if it is unset or unreadable. As in the
+// core, the last value wins.
 func (p *Process) conf(name string) string {
 	found := ""
 	for _, item := range strings.Split(p.variable("SEEMALLOC_CONF"), ",") {
@@ -202,7 +207,7 @@ func (p *Process) conf(name string) string {
 	return found
 }
 
-// variable returns an environment variable that the process was started with, "" when unset or unreadable.
+// variable returns an environment variable from the start of the process, or "" if it is unset or unreadable.
 func (p *Process) variable(name string) string {
 	env, _ := os.ReadFile(procPath(p.PID, "environ"))
 	for _, variable := range strings.Split(string(env), "\x00") {
@@ -213,8 +218,8 @@ func (p *Process) variable(name string) string {
 	return ""
 }
 
-// SocketPaths lists where the process's control socket can be, most likely first: the places that the library tries
-// (core/api/socket_place.h), as the process sees them.
+// SocketPaths lists the possible paths of the process's control socket, the most likely first. They are the directories
+// that the library tries (core/api/socket_place.h), as the process sees them.
 func (p *Process) SocketPaths() []string {
 	name := strconv.Itoa(p.NSPID) + ".sock"
 	root := procPath(p.PID, "root")
@@ -228,8 +233,8 @@ func (p *Process) SocketPaths() []string {
 			paths = append(paths, filepath.Join(root, base, folderOf(uid), name))
 		}
 	}
-	// /proc/PID/root asks for more rights than a connect does, so the plain path stays as the last resort; it is the
-	// same file only where the process shares our pid namespace.
+	// /proc/PID/root requires more privileges than connect, so the plain path remains as the last resort. It is the
+	// same file only if the process shares our pid namespace.
 	if p.NSPID == p.PID {
 		for _, base := range bases {
 			paths = append(paths, filepath.Join(base, folderOf(p.UID), name))
@@ -241,12 +246,12 @@ func (p *Process) SocketPaths() []string {
 func (p *Process) socketBases() []string {
 	runtime := p.variable("XDG_RUNTIME_DIR")
 	if !strings.HasPrefix(runtime, "/") {
-		runtime = "/run/user/" + strconv.Itoa(p.UID) // this user may not read its environment
+		runtime = "/run/user/" + strconv.Itoa(p.UID) // this user may not read the process's environment
 	}
 	return []string{"/tmp", runtime, "/dev/shm"}
 }
 
-// firstPlace is where the process would have its control socket if nothing stood in the way.
+// firstPlace returns the directory in which the library tries to create the control socket first.
 func (p *Process) firstPlace() string {
 	if dir := p.conf("socket_dir"); dir != "" {
 		return dir
@@ -256,10 +261,10 @@ func (p *Process) firstPlace() string {
 
 func folderOf(uid int) string { return "seemalloc-" + strconv.Itoa(uid) }
 
-// Dir is the folder of the control sockets of one user, where nothing stands in the way.
+// Dir is the preferred directory for the control sockets of one user.
 func Dir(uid int) string { return "/tmp/" + folderOf(uid) }
 
-// Dirs are all folders of this user's own control sockets.
+// Dirs lists all directories that can hold this user's control sockets.
 func Dirs() []string {
 	uid := os.Geteuid()
 	dirs := []string{Dir(uid), "/dev/shm/" + folderOf(uid)}
@@ -269,7 +274,7 @@ func Dirs() []string {
 	return dirs
 }
 
-// insideUID is the process's uid as it sees itself: in a user namespace of its own it differs from what we see.
+// insideUID returns the uid of the process in its own user namespace, which can differ from the uid in ours.
 func (p *Process) insideUID() int {
 	own, err1 := os.Readlink("/proc/self/ns/user")
 	its, err2 := os.Readlink(procPath(p.PID, "ns/user"))

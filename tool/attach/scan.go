@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SocketState says how far one gets with a process's control socket.
+// SocketState is the result of an attempt to connect to a process's control socket.
 type SocketState string
 
 // The states of a control socket.
 const (
 	SocketOpen   SocketState = "open"          // it answers
-	SocketNone   SocketState = "no socket"     // not there: the heap was too small so far, or it is turned off
-	SocketDenied SocketState = "not permitted" // there, but not for this user
-	SocketSilent SocketState = "no answer"     // there, but nobody answered in time
+	SocketNone   SocketState = "no socket"     // missing: the heap is still too small, or the socket is turned off
+	SocketDenied SocketState = "not permitted" // exists, but this user may not connect
+	SocketSilent SocketState = "no answer"     // exists, but did not answer in time
 )
 
 // Found is one process that runs on seemalloc.
@@ -31,8 +31,8 @@ type Found struct {
 	Stats  *Stats // nil unless the socket is open
 }
 
-// Scan lists the processes that run on seemalloc, by process id. What may not be read is passed over: without root,
-// that is other users' processes. timeout bounds the question to each process.
+// Scan lists the processes that run on seemalloc, sorted by pid. It skips processes that this user may not read:
+// without root, those of other users. timeout limits the query of each process.
 func Scan(timeout time.Duration) []Found {
 	entries, _ := os.ReadDir("/proc")
 	var found []Found
@@ -48,7 +48,7 @@ func Scan(timeout time.Duration) []Found {
 		if mapped, _ := p.MapsLibrary(); mapped || p.hasSocketFile() {
 			found = append(found, Found{Process: p, Socket: SocketNone})
 			if !mapped {
-				found[len(found)-1].Socket = "" // a static program, or a leftover of an earlier process: ask it below
+				found[len(found)-1].Socket = "" // a statically linked program, or a leftover socket of an earlier process: ask queries it
 			}
 		}
 	}
@@ -63,7 +63,8 @@ func Scan(timeout time.Duration) []Found {
 	return kept
 }
 
-// ask fills in socket state and statistics, all processes at once: one that is stopped must not hold up the others.
+// ask fills in socket states and statistics. It queries all processes in parallel, so that a stopped process does not
+// delay the others.
 func ask(found []Found, timeout time.Duration) {
 	var wait sync.WaitGroup
 	for i := range found {
@@ -113,9 +114,9 @@ func (p *Process) hasSocketFile() bool {
 	return false
 }
 
-// RemoveStale deletes the control sockets in dir whose process is gone, and returns how many. It touches nothing unless
-// dir is a real folder that belongs to this user, and no socket that still answers: one of a process in another pid
-// namespace that shares /tmp looks dead by its number alone.
+// RemoveStale deletes the control sockets in dir whose process has ended, and returns their number. It does nothing
+// unless dir is a real directory owned by this user. It keeps sockets that still answer: a process in another pid
+// namespace that shares /tmp looks dead by its pid alone.
 func RemoveStale(dir string) int {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() {
@@ -129,7 +130,7 @@ func RemoveStale(dir string) int {
 	removed := 0
 	for _, entry := range entries {
 		number, ok := strings.CutSuffix(entry.Name(), ".sock")
-		if !ok { // the process was killed while it made its socket
+		if !ok { // the process was killed while it created its socket
 			number, ok = strings.CutSuffix(entry.Name(), ".soc~")
 		}
 		pid, err := strconv.Atoi(number)

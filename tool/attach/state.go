@@ -15,16 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// helperName is how the library names its helper thread; behind it stands why there is no control socket, if it could not be made.
+// helperName is the name of the library's helper thread. If the control socket could not be created, the thread's name
+// continues with the reason.
 const helperName = "seemalloc"
 
-// helper is the thread that serves the control socket.
+// helper is the helper thread, which serves the control socket.
 type helper struct {
-	tid     string // "": there is none
-	problem string // ":30": an errno; ":other", ":file", ":open": a problem with the folder; "": none
+	tid     string // "": no such thread
+	problem string // ":30": an errno; ":other", ":file", ":open": a problem with the directory; "": none
 }
 
-// findHelper looks for the thread that serves the control socket. Any user may read the names of threads.
+// findHelper finds the thread that serves the control socket. Any user may read thread names.
 func findHelper(pid int) helper {
 	for _, tid := range threads(pid) {
 		comm, err := os.ReadFile(procPath(pid, "task/"+tid+"/comm"))
@@ -37,15 +38,15 @@ func findHelper(pid int) helper {
 	return helper{}
 }
 
-// takesNoSignals tells the library's helper from a thread of the program's that has its name: the helper blocks all signals but those that
-// the options name, at most two, and the two of the C library.
+// takesNoSignals distinguishes the library's helper thread from a thread of the program with the same name. The helper
+// thread blocks all signals except those named by the options (at most two) and the two that the C library reserves.
 func takesNoSignals(pid int, tid string) bool {
 	const most, others = 64, 4
 	mask, err := strconv.ParseUint(statusField(pid, tid, "SigBlk"), 16, 64)
 	return err == nil && bits.OnesCount64(mask|1<<(unix.SIGKILL-1)|1<<(unix.SIGSTOP-1)) >= most-others
 }
 
-// statusField is one line of a thread's status; "" where it cannot be read.
+// statusField returns one field of a thread's status file, or "" if it cannot be read.
 func statusField(pid int, tid, name string) string {
 	status, _ := os.ReadFile(procPath(pid, "task/"+tid+"/status"))
 	for line := range strings.Lines(string(status)) {
@@ -56,7 +57,8 @@ func statusField(pid int, tid, name string) string {
 	return ""
 }
 
-// sandbox says why the library makes no system calls for a socket (core/os/sandbox.cc), and what to do about it; "" where it may make them.
+// sandbox explains why the library may not make the system calls for a socket (core/os/sandbox.cc), and the remedy. It
+// returns "" if they are allowed.
 func (p *Process) sandbox() string {
 	choice, tid := p.conf("sandbox"), strconv.Itoa(p.PID)
 	if choice == "on" {
@@ -79,7 +81,7 @@ func threads(pid int) []string {
 	return ids
 }
 
-// why says in words why the control socket could not be made; "" where nothing is known.
+// why describes why the control socket could not be created. It returns "" if no reason is known.
 func (h helper) why() string {
 	switch h.problem {
 	case "":
@@ -98,7 +100,8 @@ func (h helper) why() string {
 	return syscall.Errno(number).Error()
 }
 
-// stoppedBy tells why a process does not run and cannot answer, and how to help. "": it runs, or its state cannot be read.
+// stoppedBy explains why a process is stopped and cannot answer, and the remedy. It returns "" if the process runs or
+// its state cannot be read.
 func stoppedBy(pid int) string {
 	if pid == 0 {
 		return ""
@@ -119,7 +122,8 @@ func stoppedBy(pid int) string {
 	return ""
 }
 
-// staysTraced is true for a process that waits for its debugger, and false for one that stops for each system call and goes on at once.
+// staysTraced returns true for a process that waits for its debugger, and false for one that stops briefly at each
+// system call.
 func staysTraced(pid int, tid string) bool {
 	for range 20 {
 		time.Sleep(10 * time.Millisecond)
@@ -130,7 +134,8 @@ func staysTraced(pid int, tid string) bool {
 	return true
 }
 
-// threadState is the kernel's letter: R runs, S sleeps, T stopped, t stopped by its tracer; "" when the thread is gone.
+// threadState returns the kernel's state letter: R running, S sleeping, T stopped, t stopped by its tracer, or "" if
+// the thread has ended.
 func threadState(pid int, tid string) string {
 	stat, err := os.ReadFile(procPath(pid, "task/"+tid+"/stat"))
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
@@ -147,7 +152,8 @@ func tracer(pid int, tid string) string {
 	return ""
 }
 
-// frozenGroup is the control group of a process if it is frozen (version 2, or the freezer of version 1), else "".
+// frozenGroup returns the control group of the process if the group is frozen (the cgroup of version 2, or the freezer
+// of version 1), else "".
 func frozenGroup(pid int) string {
 	groups, _ := os.ReadFile(procPath(pid, "cgroup"))
 	for line := range strings.Lines(strings.TrimSpace(string(groups))) {
@@ -169,7 +175,7 @@ func frozenGroup(pid int) string {
 	return ""
 }
 
-// foreignFolder is a folder in a socket's place that the process has not made: its listener may belong to any user.
+// foreignFolder reports a socket directory that was not created by the process. Its sockets may belong to any user.
 type foreignFolder struct {
 	folder string
 	uid    int
@@ -179,12 +185,13 @@ func (e *foreignFolder) Error() string {
 	return fmt.Sprintf("%s belongs to the user %d, not to the process's: sockets in it are not trusted", e.folder, e.uid)
 }
 
-// trusts says whether sockets in this folder are the process's own: nil, or why not. One that is not there is no reason.
+// trusts returns nil if sockets in this directory belong to the process, or the reason why they may not. A missing
+// directory is not a reason.
 func (p *Process) trusts(folder string) error {
 	info, err := os.Lstat(folder)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-			return nil // to connect says it better
+			return nil // connect returns a better error
 		}
 		return err
 	}

@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// Stats is the answer to `stats`: bytes, counts and milliseconds. Fields that an older or newer core does not send
-// stay 0; what this tool has no field for is kept for whoever reads its JSON.
+// Stats is the answer to `stats`: bytes, counts and milliseconds. Fields that an older or newer library does not send
+// stay
+// 0. Fields that this tool does not know are preserved in its JSON output.
 type Stats struct {
-	answer json.RawMessage // what the library said, whole
+	answer json.RawMessage // the library's complete answer
 
 	Version     string      `json:"version"`
 	PID         int         `json:"pid"`
 	UptimeMS    int64       `json:"uptime_ms"`
-	TimeNS      int64       `json:"time_ns"` // CLOCK_MONOTONIC when it was written
+	TimeNS      int64       `json:"time_ns"` // CLOCK_MONOTONIC at the time of the answer
 	Memory      Memory      `json:"memory"`
 	Sampling    Sampling    `json:"sampling"`
 	System      System      `json:"system"`
@@ -33,86 +34,88 @@ type Stats struct {
 	SizeClasses []SizeClass `json:"size_classes"`
 }
 
-// Memory reconciles the resident memory: RSS = Live + Cached + Fragmentation + Metadata + NotOurs. Blocks count by their allocated size:
-// that of their size class, or whole pages.
+// Memory breaks down the resident memory: RSS = Live + Cached + Fragmentation + Metadata + NotOurs. A block counts with
+// its allocated size: its size class, or whole pages.
 type Memory struct {
 	RSS           int64 `json:"rss"`
-	PeakRSS       int64 `json:"peak_rss"` // since the program was started; 0 where the library does not say
+	PeakRSS       int64 `json:"peak_rss"` // since the start of the program; 0 if the library does not report it
 	Live          int64 `json:"live"`
 	Cached        int64 `json:"cached"`
 	Fragmentation int64 `json:"fragmentation"`
 	Metadata      int64 `json:"metadata"`
 	NotOurs       int64 `json:"not_ours"`
-	// Unused is the part of Cached that is free pages without use, which huge pages have brought; nil where the library does not say: then it is
-	// in Fragmentation.
+	// Unused is the part of Cached that consists of free pages that came with a huge page and were never used. If the
+	// library does not report it, it is nil and these pages are part of Fragmentation.
 	Unused *int64 `json:"unused"`
-	// Uncertain is by how much Live, Cached, Fragmentation and NotOurs may each be off; nil where the library does not say.
+	// Uncertain is the maximum error of each of Live, Cached, Fragmentation and NotOurs, or nil if the library does not
+	// report it.
 	Uncertain *int64 `json:"uncertain"`
-	// PagesRefused is 1 where the kernel refuses to tell which pages are resident.
+	// PagesRefused is 1 if the kernel refuses to report which pages are resident.
 	PagesRefused  int64 `json:"pages_refused"`
 	Mapped        int64 `json:"mapped"`
-	LiveAllocated int64 `json:"live_allocated"` // exact, by allocated size; may exceed what is resident
-	Dirty         int64 `json:"dirty"`          // the part of Cached that is free pages; of brief statistics: free pages that have not been given back
+	LiveAllocated int64 `json:"live_allocated"` // exact, by allocated size; may exceed the resident memory
+	Dirty         int64 `json:"dirty"`          // free pages in Cached; in brief statistics: free pages that have not been purged
 }
 
-// Socket is where the control socket is, and in which folders before that it could not be made.
+// Socket holds the path of the control socket, and the directories in which it could not be created before.
 type Socket struct {
 	Path    string         `json:"path"`
 	Refused []RefusedPlace `json:"refused"`
 }
 
-// RefusedPlace is a folder in which the control socket could not be made.
+// RefusedPlace is a directory in which the control socket could not be created.
 type RefusedPlace struct {
 	Folder string `json:"folder"`
 	Why    string `json:"why"`
 }
 
-// Sampling says what the profile rests on.
+// Sampling describes the data behind the profile.
 type Sampling struct {
 	Interval       int64   `json:"interval"`
 	Samples        int64   `json:"samples"`
 	LiveSamples    int64   `json:"live_samples"`
 	Dropped        int64   `json:"dropped"`
-	Truncated      int64   `json:"truncated"` // samples, of Samples, with a stack that is cut
-	Broken         int64   `json:"broken"`    // or that could not be followed to its end
+	Truncated      int64   `json:"truncated"` // samples (part of Samples) with a truncated stack
+	Broken         int64   `json:"broken"`    // samples whose stack could not be unwound to its end
 	Stacks         int64   `json:"stacks"`
-	Stretched      int64   `json:"stretched"` // samples at a longer interval than asked for
+	Stretched      int64   `json:"stretched"` // samples taken at a backed-off interval
 	Estimate       float64 `json:"estimate"`
 	EstimateStderr float64 `json:"estimate_stderr"`
-	// Requested is the same of what the program asked for; nil where the library does not say.
+	// Requested is the estimate of the requested bytes, or nil if the library does not report it.
 	Requested       *float64 `json:"requested"`
 	RequestedStderr float64  `json:"requested_stderr"`
 }
 
-// System counts what was asked of the kernel.
+// System counts the allocator's calls into the kernel.
 type System struct {
 	MinorFaults  int64 `json:"minor_faults"`
 	MajorFaults  int64 `json:"major_faults"`
 	Calls        Calls `json:"calls"`
-	RefaultRuns  int64 `json:"refault_runs"`  // allocations that met memory purged shortly before
-	RefaultBytes int64 `json:"refault_bytes"` // how much of it
-	// Of it, what went by the delay, or was more than may be kept.
+	RefaultRuns  int64 `json:"refault_runs"`  // allocations that reused memory purged shortly before
+	RefaultBytes int64 `json:"refault_bytes"` // bytes of that memory
+	// RefaultDelayedBytes is the part of RefaultBytes that was purged because of the delay or because it exceeded the
+	// cache limit.
 	RefaultDelayedBytes int64 `json:"refault_delayed_bytes"`
 }
 
-// CallCount counts one kind of call into the kernel, made for one reason.
+// CallCount counts the calls of one kind that were made for one reason.
 type CallCount struct {
 	Call    string `json:"call"`   // mmap, madvise:dontneed, …
 	Reason  string `json:"reason"` // growth, decay, …
-	Calls   int64  `json:"calls"`  // refused ones included
+	Calls   int64  `json:"calls"`  // including refused calls
 	Bytes   int64  `json:"bytes"`
 	Refused int64  `json:"refused"`
 	NS      int64  `json:"ns"`
 }
 
-// Calls is all that the allocator asked of the kernel about memory.
+// Calls counts all memory calls of the allocator into the kernel.
 type Calls []CallCount
 
-// ReportReason is the reason of calls made to answer this tool: no doing of the program's.
+// ReportReason is the reason of calls that only serve a request of this tool.
 const ReportReason = "report"
 
-// Sum adds up the calls whose name is call or begins with "call:", without those made to answer this tool. An empty
-// call means all.
+// Sum adds up the calls whose name is call or begins with "call:". It excludes calls made to answer this tool. An empty
+// call selects all.
 func (c Calls) Sum(call string) CallCount {
 	sum := CallCount{Call: call}
 	for _, one := range c {
@@ -127,7 +130,8 @@ func (c Calls) Sum(call string) CallCount {
 	return sum
 }
 
-// Purged is how many bytes of free memory were given back. Splitting a huge page only prepares it; what goes for calloc is in use.
+// Purged returns the bytes of free memory that were returned to the OS. It excludes the splitting of huge pages, which
+// only prepares a purge, and the zeroing of calloc, whose memory is live.
 func (c Calls) Purged() int64 {
 	sum := int64(0)
 	for _, one := range c {
@@ -136,7 +140,7 @@ func (c Calls) Purged() int64 {
 			if one.Reason != "huge_pages" && one.Reason != "zero" {
 				sum += one.Bytes
 			}
-		case "munmap": // a large block's memory; others unmap what was never free memory, or moved
+		case "munmap": // a large block; other reasons unmap memory that was never free, or was moved
 			if one.Reason == "decay" || one.Reason == "asked" || one.Reason == "pressure" {
 				sum += one.Bytes
 			}
@@ -145,7 +149,7 @@ func (c Calls) Purged() int64 {
 	return sum
 }
 
-// WithoutReport leaves out the calls made to answer this tool.
+// WithoutReport returns the calls except those made to answer this tool.
 func (c Calls) WithoutReport() Calls {
 	var out Calls
 	for _, one := range c {
@@ -156,7 +160,7 @@ func (c Calls) WithoutReport() Calls {
 	return out
 }
 
-// Plus adds up, by call and reason.
+// Plus adds the counts of both, by call and reason.
 func (c Calls) Plus(more Calls) Calls {
 	out := slices.Clone(c)
 	for _, one := range more {
@@ -173,7 +177,7 @@ func (c Calls) Plus(more Calls) Calls {
 	return out
 }
 
-// Minus returns what came after before.
+// Minus returns the calls that were made after the earlier state before.
 func (c Calls) Minus(before Calls) Calls {
 	type key struct{ call, reason string }
 	had := map[key]CallCount{}
@@ -194,13 +198,13 @@ func (c Calls) Minus(before Calls) Calls {
 	return out
 }
 
-// Purge says how free memory goes back to the system by itself. Mode is "" where the core does not send it.
+// Purge describes the automatic return of free memory to the OS. Mode is "" if the library does not send it.
 type Purge struct {
 	Mode      string `json:"mode"`
 	DelayMS   int64  `json:"delay_ms"`
 	GivenBack int64  `json:"given_back"`
-	Postponed int64  `json:"postponed"` // ticks that ended since purging had its share of the processor time
-	// HoleRefilled is memory of idle holes in spans that was given back and used again.
+	Postponed int64  `json:"postponed"` // purge ticks cut short because purging had used its share of CPU time
+	// HoleRefilled counts bytes of holes in spans that were purged and used again.
 	HoleRefilled int64 `json:"hole_refilled_bytes"`
 }
 
@@ -208,29 +212,29 @@ type Purge struct {
 type Threads struct {
 	Heaps int64 `json:"heaps"`
 	Live  int64 `json:"live"`
-	// RemoteFrees counts blocks that were sent back to the thread whose memory they are.
+	// RemoteFrees counts blocks that were returned to the thread that owns their memory.
 	RemoteFrees int64 `json:"remote_frees"`
 }
 
-// Pressure says how near the process is to the memory limit that it is under, as it sees that itself.
+// Pressure describes how close the process is to its memory limit, as the process itself sees it.
 type Pressure struct {
-	Limit int64 `json:"limit"` // of its memory cgroup; 0: none is known
-	Usage int64 `json:"usage"` // of the cgroup, without file cache
-	// Waits is how often a thread that wanted memory slept until another one had given some back.
+	Limit int64 `json:"limit"` // of its memory cgroup; 0: no known limit
+	Usage int64 `json:"usage"` // of the cgroup, without page cache
+	// Waits counts how often a thread that needed memory slept until another thread had freed some.
 	Waits  int64 `json:"waits"`
 	WaitNS int64 `json:"wait_ns"`
 }
 
-// Dumps counts the files that the process has written or tried to: profiles and statistics.
+// Dumps counts the profiles and statistics files that the process has written or tried to write.
 type Dumps struct {
 	Written   int64 `json:"written"`
 	Failed    int64 `json:"failed"`
-	Removed   int64 `json:"removed"`    // older ones (option dump_keep)
-	Joined    int64 `json:"joined"`     // became due while another waited to be written, and are that one
-	LastErrno int64 `json:"last_errno"` // of those that failed
+	Removed   int64 `json:"removed"`    // older files that were deleted (option dump_keep)
+	Joined    int64 `json:"joined"`     // dumps that became due while another one was waiting, and were merged with it
+	LastErrno int64 `json:"last_errno"` // of the last failure
 }
 
-// Locks counts how often a lock was found held: short waits were over within a spin, the others slept.
+// Locks counts contended lock acquisitions. Short waits ended within a spin; in the others the thread slept.
 type Locks struct {
 	SharedShortWaits int64 `json:"shared_short_waits"`
 	SharedWaits      int64 `json:"shared_waits"`
@@ -240,13 +244,13 @@ type Locks struct {
 	HeapWaitNS       int64 `json:"heap_wait_ns"`
 }
 
-// Waits is how often a thread slept for a lock.
+// Waits returns how often a thread slept for a lock.
 func (l Locks) Waits() int64 { return l.SharedWaits + l.HeapWaits }
 
-// WaitNS is how long.
+// WaitNS returns the total time that threads slept for a lock.
 func (l Locks) WaitNS() int64 { return l.SharedWaitNS + l.HeapWaitNS }
 
-// Spans says who has the regions' spans, and what the pages without one are.
+// Spans describes the owners of the regions' spans, and the state of the pages outside spans.
 type Spans struct {
 	Owned            int64 `json:"owned"`
 	OwnedBytes       int64 `json:"owned_bytes"`
@@ -262,12 +266,13 @@ type Spans struct {
 	FreeCleanBytes   int64 `json:"free_clean_bytes"`
 }
 
-// Blocks are bytes by what blocks are doing, by allocated size, whether resident or not.
+// Blocks holds bytes by state of the block, by allocated size, whether resident or not.
 type Blocks struct {
 	LiveBytes   int64 `json:"live_bytes"`
-	CachedBytes int64 `json:"cached_bytes"` // free, in threads' lists
+	CachedBytes int64 `json:"cached_bytes"` // free, in free lists of threads
 	FreeBytes   int64 `json:"free_bytes"`   // free, in their spans
-	// AllocatedBytes were handed to threads since the start, large blocks included, freed or not; 0 of an older library.
+	// AllocatedBytes counts the bytes allocated since the start, including large blocks and freed blocks; 0 for an
+	// older library.
 	AllocatedBytes int64 `json:"allocated_bytes"`
 }
 
@@ -277,7 +282,7 @@ type Large struct {
 	Bytes  int64 `json:"bytes"`
 }
 
-// Realloc counts blocks that could not be resized where they were.
+// Realloc counts blocks that could not be resized in place.
 type Realloc struct {
 	Copies      int64 `json:"copies"`
 	CopiedBytes int64 `json:"copied_bytes"`
@@ -290,15 +295,15 @@ type SizeClass struct {
 	Live   int64 `json:"live"`
 	Cached int64 `json:"cached"`
 	Free   int64 `json:"free"`
-	// Refills counts how often a thread had no free block of its own at hand.
+	// Refills counts how often a thread's free list was empty.
 	Refills int64 `json:"refills"`
 }
 
-// FetchStats asks for the statistics.
+// FetchStats fetches the statistics.
 func FetchStats(c *Client) (*Stats, error) { return fetchStats(c, "stats") }
 
-// FetchBriefStats leaves out the parts of Memory for which the kernel would have to be asked about each region: Live,
-// Cached, Fragmentation and NotOurs.
+// FetchBriefStats fetches the statistics without the parts of Memory that need a query to the kernel for each region:
+// Live, Cached, Fragmentation and NotOurs.
 func FetchBriefStats(c *Client) (*Stats, error) { return fetchStats(c, "stats", "brief") }
 
 func fetchStats(c *Client, command string, args ...string) (*Stats, error) {
@@ -309,7 +314,7 @@ func fetchStats(c *Client, command string, args ...string) (*Stats, error) {
 	return ParseStats(payload, c.who)
 }
 
-// ParseStats reads the JSON of a `stats` answer; who names its source in the error.
+// ParseStats reads the JSON of a `stats` answer. who names the source in the error.
 func ParseStats(payload []byte, who string) (*Stats, error) {
 	stats := new(Stats)
 	if err := json.Unmarshal(payload, stats); err != nil {
@@ -319,7 +324,7 @@ func ParseStats(payload []byte, who string) (*Stats, error) {
 	return stats, nil
 }
 
-// MarshalJSON passes on what the library said; statistics that were made here are their fields.
+// MarshalJSON returns the library's answer unchanged. Statistics that were computed here are encoded from their fields.
 func (s *Stats) MarshalJSON() ([]byte, error) {
 	if s.answer != nil {
 		return s.answer, nil

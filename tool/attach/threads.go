@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// Thread is what one thread keeps, in bytes, and what it did. The counts are its heap's: those of threads that had it
-// before are in them.
+// Thread holds the bytes that one thread caches, and its counters. The counters belong to its thread heap, so they
+// include earlier threads that used the same heap.
 type Thread struct {
 	TID         int   `json:"tid"`         // in the process's own pid namespace
-	ListBytes   int64 `json:"list_bytes"`  // free blocks in its lists
-	EmptyBytes  int64 `json:"empty_bytes"` // spans without a live block
+	ListBytes   int64 `json:"list_bytes"`  // free blocks in its free lists
+	EmptyBytes  int64 `json:"empty_bytes"` // spans without live blocks
 	FreeBytes   int64 `json:"free_bytes"`  // free blocks in its other spans
-	LargeBytes  int64 `json:"large_bytes"` // large blocks kept for its next request
+	LargeBytes  int64 `json:"large_bytes"` // large blocks cached for reuse
 	LiveBytes   int64 `json:"live_bytes"`
-	Refills     int64 `json:"refills"`      // how often a list of its was at its end
-	RemoteFrees int64 `json:"remote_frees"` // blocks of other threads that it sent back
+	Refills     int64 `json:"refills"`      // how often one of its free lists was empty
+	RemoteFrees int64 `json:"remote_frees"` // blocks of other threads that it returned to them
 }
 
-// Kept is what nobody but the thread can use.
+// Kept returns the bytes that only this thread can use.
 func (t Thread) Kept() int64 { return t.ListBytes + t.EmptyBytes + t.LargeBytes }
 
-// FetchThreads asks for the threads; nil without an error where the library is too old to tell.
+// FetchThreads fetches the threads. It returns nil without an error if the library is too old for this command.
 func FetchThreads(c *Client) ([]Thread, error) {
 	payload, err := c.Call("threads")
 	var refused *ServerError

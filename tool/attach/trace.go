@@ -8,26 +8,26 @@ import (
 
 // Event is one call into the kernel that the allocator made.
 type Event struct {
-	TimeNS    int64 // CLOCK_MONOTONIC, when it began
+	TimeNS    int64 // CLOCK_MONOTONIC at the start of the call
 	Call      string
 	Reason    string
 	Bytes     int64
-	NS        int64 // how long it took
+	NS        int64 // duration of the call
 	Thread    int
-	SizeClass int64 // bytes of the class for which it was made; 0: for none
+	SizeClass int64 // bytes of the size class that needed the call; 0: none
 	Refused   bool
-	Stack     []uint64 // return addresses, innermost first, without the library's own
+	Stack     []uint64 // return addresses, innermost first, without the library's own frames
 }
 
-// Trace is a running trace of a process. It ends by itself when it is not read for five seconds.
+// Trace is a running trace of a process. The library ends it if it is not read for five seconds.
 type Trace struct {
 	client *Client
 	reader string
-	// Lost counts events that were overwritten before they were read, Dropped those that could not be recorded.
+	// Lost counts events that were overwritten before they were read. Dropped counts events that could not be recorded.
 	Lost, Dropped int64
 }
 
-// StartTrace has the process record its calls from now on.
+// StartTrace makes the process record its calls from now on.
 func StartTrace(c *Client) (*Trace, error) {
 	payload, err := c.Call("trace", "start")
 	if err != nil {
@@ -36,7 +36,7 @@ func StartTrace(c *Client) (*Trace, error) {
 	return &Trace{client: c, reader: strings.TrimSpace(string(payload))}, nil
 }
 
-// Read returns the events since the last time, oldest first.
+// Read returns the events since the last read, oldest first.
 func (t *Trace) Read() ([]Event, error) {
 	var events []Event
 	for {
@@ -54,13 +54,13 @@ func (t *Trace) Read() ([]Event, error) {
 	}
 }
 
-// Stop ends the recording, unless others read it too.
+// Stop ends the recording unless other clients read it too.
 func (t *Trace) Stop() error {
 	_, err := t.client.Call("trace", "stop", t.reader)
 	return err
 }
 
-// parse reads one answer: events, one a line, and behind them what was lost. True when there is more to read at once.
+// parse reads one answer: one event a line, then the number of lost events. It returns true if more events are waiting.
 func (t *Trace) parse(text string, events *[]Event) (more bool, err error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -99,7 +99,7 @@ func parseEvent(fields []string) (Event, error) {
 	return event, nil
 }
 
-// number is 0 for what is none, such as "-".
+// number returns 0 for text that is not a number, such as "-".
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n

@@ -11,7 +11,7 @@ import (
 	"seemalloc/tool/attach/fake"
 )
 
-// dialTrace connects to a fake process whose answers to `trace read` are these, one after the other.
+// dialTrace connects to a fake process that gives these answers to successive `trace read` commands.
 func dialTrace(t *testing.T, answers ...string) (*attach.Client, *[]string) {
 	t.Helper()
 	server := fake.Start(t, filepath.Join(t.TempDir(), "s"))
@@ -88,7 +88,7 @@ func TestTraceFromAnotherVersion(t *testing.T) {
 	}
 }
 
-// Fields behind the ones that this tool knows are a newer library's.
+// Additional fields after the known ones come from a newer library.
 func TestTraceIgnoresFurtherFields(t *testing.T) {
 	client, _ := dialTrace(t, "100 mmap growth 1 2 3 - 0 - more to come\nlost 0 dropped 0 more 0\n")
 	trace, err := attach.StartTrace(client)

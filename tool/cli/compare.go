@@ -86,7 +86,7 @@ them. Ctrl-C ends the program and shows what has been measured until then.`,
 	f.StringVar(&flags.keep, "keep-output", "", "keep what the program prints in this folder, as NAME.ROUND.out and .err")
 	f.StringVar(&flags.lib, "lib", "", "the seemalloc library to use, a file or a folder")
 	f.BoolVar(&flags.asJSON, "json", false, "print JSON, with every run")
-	f.SetInterspersed(false) // flags behind the program's name are the program's
+	f.SetInterspersed(false) // flags after the program's name belong to the program
 	return c
 }
 
@@ -179,7 +179,7 @@ func newComparison(ctx context.Context, flags compareFlags, args []string) (*com
 	return result, nil
 }
 
-// measure fills in the runs; what there is stays when it fails.
+// measure adds the runs to result. Completed runs remain in it if a later one fails.
 func (a *app) measure(ctx context.Context, flags compareFlags, command *compare.Command, result *compare.Result) error {
 	outputs, err := newOutputs(flags.keep)
 	if err != nil {
@@ -225,7 +225,7 @@ func (a *app) measure(ctx context.Context, flags compareFlags, command *compare.
 	return few(result)
 }
 
-// few is the error where the command failed on so many allocators that there is nothing to compare.
+// few returns an error if the command failed on so many allocators that there is nothing to compare.
 func few(result *compare.Result) error {
 	counted := result.Counted()
 	switch {
@@ -244,8 +244,8 @@ func interrupted(err error, when string) error {
 	return err
 }
 
-// remarks names the allocators that the program was perhaps not on: no run lasted long enough to see it, or it brings one
-// of its own, which then ran in place of glibc's.
+// remarks names the allocators that the program may not have used: no run lasted long enough to check, or the program
+// has an allocator of its own, which then ran in place of glibc's.
 func remarks(result *compare.Result) []string {
 	var notes []string
 	for _, one := range result.Allocators {
@@ -267,7 +267,8 @@ func remarks(result *compare.Result) []string {
 	return notes
 }
 
-// progress returns a function that shows one line on a terminal, replacing the last; elsewhere it shows nothing.
+// progress returns a function that shows one line on a terminal and replaces the previous line. If standard error is
+// not a terminal, it shows nothing.
 func (a *app) progress() func(text string) {
 	file, ok := a.err.(*os.File)
 	if !ok {
@@ -280,8 +281,8 @@ func (a *app) progress() func(text string) {
 	return func(text string) { io.WriteString(a.err, eraseLine+text) }
 }
 
-// outputs are where a program's standard output and error go.
-type outputs struct{ folder string } // "": nowhere, except that the end of standard error is wanted
+// outputs is the destination of a program's standard output and standard error.
+type outputs struct{ folder string } // "": discarded, except for the end of standard error
 
 func newOutputs(folder string) (outputs, error) {
 	if folder != "" {

@@ -115,7 +115,7 @@ func (a *app) convert(flags convertFlags, args []string) error {
 	return nil
 }
 
-// format is the one that --to names, or else the one that the output's extension asks for.
+// format returns the format named by --to, or else the one that the output's extension implies.
 func (flags convertFlags) format() (*formats.Format, error) {
 	if flags.to != "" {
 		if format := formats.ByName(flags.to); format != nil {

@@ -106,17 +106,17 @@ func (f *cpuFlags) check(isRun, forGiven bool) error {
 	return f.run.check()
 }
 
-// cpuReport is what `cpu --json` prints.
+// cpuReport is the output of `cpu --json`.
 type cpuReport struct {
 	Source string `json:"source"`
 	*report.Top
 	CPU    report.CPU           `json:"cpu"`
 	Kernel []report.KernelEntry `json:"kernel,omitempty"`
-	// With --threads.
+	// Only with --threads.
 	Threads []report.ThreadRow `json:"threads,omitempty"`
 }
 
-// showCPU prints a named profile, and saves it if asked to.
+// showCPU prints a symbolized profile, and saves it if requested.
 func (a *app) showCPU(p *profile.Profile, source string, flags cpuFlags, out io.Writer) error {
 	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Unit == "nanoseconds" })
 	if index < 0 {
@@ -171,7 +171,7 @@ func (a *app) showCPU(p *profile.Profile, source string, flags cpuFlags, out io.
 	return err
 }
 
-// ---- a process, by its own library ----
+// ---- a process, by its library ----
 
 func (a *app) cpuProcess(flags cpuFlags, args []string) error {
 	t, _, err := a.dial(args)
@@ -198,7 +198,7 @@ func (a *app) cpuProcess(flags cpuFlags, args []string) error {
 	return a.showCPU(p, t.name, flags, a.out)
 }
 
-// waitFor waits for so long, or for Ctrl-C; true when the process has ended meanwhile.
+// waitFor waits for the duration or for Ctrl-C. It returns true if the process ends in the meantime.
 func (a *app) waitFor(duration time.Duration, pid int) (ended bool) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
@@ -251,7 +251,8 @@ func (a *app) cpuRun(flags cpuFlags, args []string) error {
 	return exitError{nil, exitStatus(run.command.ProcessState)}
 }
 
-// readCPUProfiles reads and names what the command and its children left in folder; nil when there is nothing.
+// readCPUProfiles reads and symbolizes the profiles that the command and its children wrote to folder. It returns nil
+// if there are none.
 func readCPUProfiles(folder string) (*profile.Profile, int) {
 	files, _ := filepath.Glob(filepath.Join(folder, "*.pb"))
 	var all []*profile.Profile
@@ -264,7 +265,7 @@ func readCPUProfiles(folder string) (*profile.Profile, int) {
 	if len(all) == 0 {
 		return nil, 0
 	}
-	// The longest is the command's own: merging adds up what lasted at the same time.
+	// The longest profile is the command's own. Merging adds up durations that overlap.
 	duration := int64(0)
 	var comments []string
 	for _, p := range all {

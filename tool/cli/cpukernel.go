@@ -16,7 +16,8 @@ import (
 	"seemalloc/tool/unwind"
 )
 
-// recordKernel samples the process until wait returns. The kernel's functions have their names, the program's not yet.
+// recordKernel samples the process until wait returns. Kernel functions have names in the result; the program's
+// functions are not symbolized yet.
 func recordKernel(process *attach.Process, flags cpuFlags, wait func()) (*profile.Profile, error) {
 	kernel, err := symbolize.ReadKernel()
 	if err != nil {
@@ -41,7 +42,7 @@ func recordKernel(process *attach.Process, flags cpuFlags, wait func()) (*profil
 	return maker.finish(began, recorder.Lost), nil
 }
 
-// kernelProfile makes a profile of the samples that the kernel took.
+// kernelProfile builds a profile from the kernel's samples.
 type kernelProfile struct {
 	p         *profile.Profile
 	kernel    *symbolize.Kernel
@@ -52,15 +53,15 @@ type kernelProfile struct {
 	functions map[string]*profile.Function
 	samples   map[string]*profile.Sample
 	pid       int
-	threads   map[int]string // their names, when they were met
+	threads   map[int]string // thread names, read when the thread first appears
 	period    int64
-	// Samples whose stack is cut, or not followed to its end.
+	// Counts of samples with a truncated stack, and of samples whose stack could not be unwound to its end.
 	truncated, broken int
 }
 
 type location struct {
 	address  uint64
-	mapping  *profile.Mapping // not the kernel's
+	mapping  *profile.Mapping // nil for kernel code
 	inKernel bool
 }
 
@@ -89,13 +90,13 @@ func (k *kernelProfile) add(s perf.Sample) {
 	}
 	for i, address := range s.Kernel {
 		if i > 0 {
-			address-- // into the call
+			address-- // an address inside the call instruction
 		}
 		push(address, true)
 	}
 	user, outcome := k.userStack(s)
 	for i, address := range user {
-		// In a system call the innermost address is behind the instruction.
+		// In a system call the innermost address is behind the instruction, as for a caller.
 		if i > 0 || len(s.Kernel) > 0 {
 			address--
 		}
@@ -118,12 +119,12 @@ func (k *kernelProfile) add(s perf.Sample) {
 	sample.Value[1] += k.period
 }
 
-// userStack is the program's part, innermost first; addresses of callers are those that they return to.
+// userStack returns the user-space part of the stack, innermost first. The addresses of callers are return addresses.
 func (k *kernelProfile) userStack(s perf.Sample) ([]uint64, unwind.Outcome) {
 	if s.Registers != nil && len(s.Stack) != 0 {
 		return unwind.Walk(k.tables, *s.Registers, s.Stack)
 	}
-	// The kernel's walk. Without frame pointers it takes anything for the next frame.
+	// This is the kernel's own unwind. Without frame pointers it may treat arbitrary data as the next frame.
 	for i, address := range s.User {
 		if i > 0 && k.mapped.find(address-1) == nil {
 			return s.User[:i], unwind.Broken
@@ -135,7 +136,7 @@ func (k *kernelProfile) userStack(s perf.Sample) ([]uint64, unwind.Outcome) {
 	return s.User, unwind.Whole
 }
 
-// thread is the name of a thread, also once it has ended.
+// thread returns the name of a thread, even after the thread has ended.
 func (k *kernelProfile) thread(tid int) string {
 	if name, known := k.threads[tid]; known {
 		return name
@@ -181,7 +182,7 @@ func (k *kernelProfile) function(name string) *profile.Function {
 }
 
 func (k *kernelProfile) finish(began time.Time, lost int64) *profile.Profile {
-	for key, l := range k.locations { // what came too soon after a look
+	for key, l := range k.locations { // addresses that were not resolved because the mappings had been read too recently
 		if !key.inKernel && l.Mapping == nil {
 			l.Mapping = k.mapped.known(key.address)
 		}
@@ -194,7 +195,7 @@ func (k *kernelProfile) finish(began time.Time, lost int64) *profile.Profile {
 	k.p.DurationNanos = time.Since(began).Nanoseconds()
 	k.p.Comments = []string{
 		fmt.Sprintf("seemalloc: CPU time by the kernel's clock, the kernel's stacks included; lost %d", lost),
-		// As core/profile/profile_encoder.cc says it.
+		// The same text as in core/profile/profile_encoder.cc.
 		fmt.Sprintf("stacks: %d distinct, by thread; %d samples with a truncated stack, %d samples with a broken unwind", len(k.p.Sample), k.truncated, k.broken),
 	}
 	return k.p

@@ -10,7 +10,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// A stack that is cut, or goes on where no code is, is kept as far as it is known, and counted.
+// A truncated stack, or one that continues outside code, is kept up to the last valid frame and counted.
 func TestKernelProfileSaysWhichStacksAreNotWhole(t *testing.T) {
 	k := newKernelProfile(nil, os.Getpid(), 100)
 	if len(k.mapped.list) == 0 {

@@ -44,11 +44,11 @@ at most; a change that is not twice as large is marked with ~. The profiles may 
 	return c
 }
 
-// diffReport is what `diff --json` prints.
+// diffReport is the output of `diff --json`.
 type diffReport struct {
 	Before   string   `json:"before"`
 	After    string   `json:"after"`
-	Seconds  float64  `json:"seconds,omitempty"` // between them
+	Seconds  float64  `json:"seconds,omitempty"` // between the two profiles
 	Comments []string `json:"comments,omitempty"`
 	*report.Diff
 }
@@ -65,7 +65,7 @@ func (a *app) diff(flags diffFlags, args []string) error {
 	var indexes [2]int
 	for k := range both {
 		of := flags.view
-		if !a.isProcess(args[k:]) && a.isProcess(args[1-k:]) { // the kind is that of the other one, to be like this one
+		if !a.isProcess(args[k:]) && a.isProcess(args[1-k:]) { // take the kind of the other profile, so that the two can be compared
 			of.kind = defaultKind
 		}
 		if both[k], indexes[k], err = a.load(args[k:k+1], &of, nil); err != nil {
@@ -76,7 +76,7 @@ func (a *app) diff(flags diffFlags, args []string) error {
 	if was, is := before.profile.SampleType[i].Type, after.profile.SampleType[j].Type; was != is {
 		return fmt.Errorf("%s has %s, but %s has %s: choose what both have with --by", before.source, was, after.source, is)
 	}
-	// A thread and a name each have to match something.
+	// --thread and the name filters each have to match at least once.
 	missedNames, missedThread := filters["focus"] != nil || filters["show"] != nil, filters["thread"] != nil
 	for _, s := range []*subject{before, after} {
 		if wanted := filters["thread"]; wanted != nil {
@@ -87,7 +87,7 @@ func (a *app) diff(flags diffFlags, args []string) error {
 				missedThread = false
 			}
 		}
-		// What is only in one of them is no error: it is new, or gone.
+		// A function in only one of the profiles is not an error: it is new or gone.
 		focused, _, _, shown := s.profile.FilterSamplesByName(filters["focus"], filters["ignore"], filters["hide"], filters["show"])
 		if filters["focus"] != nil && focused || filters["show"] != nil && shown {
 			missedNames = false
@@ -115,7 +115,7 @@ func (a *app) diff(flags diffFlags, args []string) error {
 	return nil
 }
 
-// diffHeading says what is compared, the sum, and what both could not see.
+// diffHeading describes the compared profiles, the total change, and the limits of both profiles.
 func diffHeading(before, after *subject, d *report.Diff, seconds float64, filters filters) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s → %s: %s", before.source, after.source, report.TypeName(d.Type))

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// exitFound is the status when something was found: neither a failure nor a wrong command line.
+	// exitFound is the exit status if there are findings. It is distinct from a failure and from a usage error.
 	exitFound = 3
 
 	shortestDoctor = 100 * time.Millisecond
-	// A command is looked at so often, from as soon as it can be asked.
+	// A command is checked at this interval, beginning as soon as it answers.
 	doctorInterval = 500 * time.Millisecond
 	doctorFirst    = 10 * time.Millisecond
 )
@@ -100,7 +100,7 @@ func (f *doctorFlags) check() error {
 	return f.run.check()
 }
 
-// take looks at the process.
+// take takes a snapshot of the process.
 func (f *doctorFlags) take(c *attach.Client, pid int, name string) (*doctor.Snapshot, error) {
 	snapshot, err := doctor.Take(c, pid, name)
 	if err == nil {
@@ -109,11 +109,11 @@ func (f *doctorFlags) take(c *attach.Client, pid int, name string) (*doctor.Snap
 	return snapshot, err
 }
 
-// doctorAnswer is what `doctor --json` prints.
+// doctorAnswer is the output of `doctor --json`.
 type doctorAnswer struct {
 	Source string `json:"source"`
 	PID    int    `json:"pid"`
-	Status string `json:"status,omitempty"` // how the command ended
+	Status string `json:"status,omitempty"` // the command's exit status
 	*doctor.Diagnosis
 }
 
@@ -132,7 +132,7 @@ func (answer *doctorAnswer) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// found is the exit status as an error; nil when nothing was found.
+// found returns the exit status as an error, or nil without findings.
 func (answer *doctorAnswer) found() error {
 	if len(answer.Findings) == 0 {
 		return nil
@@ -195,7 +195,7 @@ func (a *app) doctorRun(flags doctorFlags, args []string) error {
 	return answer.found()
 }
 
-// look adds looks until the command ends.
+// look adds snapshots until the command ends.
 func (r *child) look(flags doctorFlags, watch *doctor.Watch) {
 	var client *attach.Client
 	defer func() {

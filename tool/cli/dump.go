@@ -52,7 +52,7 @@ func (t *target) dump(names []string) (string, error) {
 	return path, writeFile(path, data)
 }
 
-// dumpName replaces %p, %n, %t and %% in the name of a dump. %n is the lowest count of which there is no file yet.
+// dumpName replaces %p, %n, %t and %% in the name of a dump. %n is the lowest number without an existing file.
 func dumpName(pattern string, pid int, now time.Time) string {
 	for n, before := 1, ""; ; n++ {
 		count := strconv.Itoa(n)

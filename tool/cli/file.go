@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// fileError is the one line for a file that cannot be read or written.
+// fileError returns a one-line error for a file that cannot be read or written.
 func fileError(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -24,13 +24,12 @@ func fileError(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// writeFile makes path appear with all of data or not at all: a reader never sees half a profile, and an older file
-// stays when the disk is full.
+// writeFile writes path atomically: readers never see half a profile, and an existing file survives a full disk.
 func writeFile(path string, data []byte) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fileError(path, syscall.EISDIR)
 	} else if err == nil && !info.Mode().IsRegular() {
-		// A device or a pipe (/dev/stdout, /dev/null) must be written to, not replaced.
+		// A device or a pipe (/dev/stdout, /dev/null) must be written to and not replaced.
 		if err := os.WriteFile(path, data, 0o644); err != nil {
 			return fileError(path, err)
 		}
@@ -61,7 +60,7 @@ func writeFile(path string, data []byte) error {
 	return nil
 }
 
-// umask reads the mask that files made by os.Create would get; temporary files are private by default.
+// umask returns the mask that os.Create would apply. Temporary files are private by default.
 func umask() os.FileMode {
 	mask := syscall.Umask(0o077)
 	syscall.Umask(mask)

@@ -78,7 +78,7 @@ func (a *app) heapMap(flags mapFlags, args []string) error {
 	return err
 }
 
-// placeOfPin names the function that a pin's stack allocated in.
+// placeOfPin names the function that allocated the pin's blocks.
 func placeOfPin(namer *symbolize.Namer, m *attach.Map) func(attach.MapPin) string {
 	return func(pin attach.MapPin) string {
 		frames := m.Stacks[pin.Stack]
@@ -93,7 +93,7 @@ func placeOfPin(namer *symbolize.Namer, m *attach.Map) func(attach.MapPin) strin
 	}
 }
 
-// learn has the namer know a stack of the map.
+// learn registers the frames of a map's stack with the namer.
 func learn(namer *symbolize.Namer, m *attach.Map, frames []uint64) {
 	for _, frame := range frames {
 		if place, ok := m.Python[frame]; ok {
@@ -103,7 +103,7 @@ func learn(namer *symbolize.Namer, m *attach.Map, frames []uint64) {
 	namer.Learn(frames)
 }
 
-// heapMapJSON prints regions as the process gives them, with names in place of addresses of code.
+// heapMapJSON prints the regions as the process sends them, with symbols in place of code addresses.
 func (a *app) heapMapJSON(t *target, whole *attach.Map, namer *symbolize.Namer) error {
 	out := json.NewEncoder(a.out)
 	if whole.Memory != nil {

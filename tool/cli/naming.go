@@ -9,13 +9,13 @@ import (
 	"seemalloc/tool/symbolize"
 )
 
-// symbolFlags adds the flags of commands that name addresses.
+// symbolFlags adds the flags of commands that symbolize addresses.
 func (a *app) symbolFlags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&a.debugDirs, "debug-dir", nil, "look for programs and debug information in this folder as well (may be repeated)")
 	c.Flags().StringArrayVar(&a.perfMaps, "perf-map", nil, "take names of code made at run time from this file, written as perf-PID.map (may be repeated)")
 }
 
-// setUpNames tells the symbolizer what holds for this run of the tool. What it has to say is said once.
+// setUpNames configures the symbolizer for this run of the tool. Each of its messages is printed once.
 func (a *app) setUpNames() error {
 	for _, dir := range a.debugDirs {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {

@@ -9,7 +9,7 @@ import (
 	"seemalloc/docs"
 )
 
-// optionsTopic is `seemalloc help options`: the generated docs/options.md, set for a terminal.
+// optionsTopic is `seemalloc help options`: the generated docs/options.md, formatted for a terminal.
 func (a *app) optionsTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
@@ -21,7 +21,8 @@ func (a *app) optionsTopic() *cobra.Command {
 	}
 }
 
-// optionsText turns the Markdown table into paragraphs: a table with a column of sentences does not fit a terminal.
+// optionsText turns the Markdown table into paragraphs, because a table with a column of sentences does not fit a
+// terminal.
 func optionsText(markdown string) string {
 	const width = 96
 	var b strings.Builder

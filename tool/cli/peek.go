@@ -9,7 +9,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// peekFlags are those of peek and list, which are pprof's own reports under our heading.
+// peekFlags are the flags of peek and list, which print pprof's own reports under our heading.
 type peekFlags struct {
 	view
 	sourcePath, trimPath string
@@ -59,13 +59,13 @@ machine; --source-path says where it lies if not where it was compiled.`,
 	return c
 }
 
-// sourceFlags adds those that say where source code lies.
+// sourceFlags adds the flags for the location of source code.
 func sourceFlags(c *cobra.Command, path, trim *string) {
 	c.Flags().StringVar(path, "source-path", "", "folders in which to look for the source, separated by :")
 	c.Flags().StringVar(trim, "trim-path", "", "beginnings of the paths in the profile to take off, separated by :")
 }
 
-// functionArgs checks for a process or a file, which --socket makes optional, and a function.
+// functionArgs checks for two arguments: a process or a file (optional with --socket), and a function.
 func (a *app) functionArgs(c *cobra.Command, args []string) error {
 	if a.socket != "" && len(args) == 1 {
 		return nil

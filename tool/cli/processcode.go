@@ -7,11 +7,12 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Mappings are read anew for an address that is in none, which stacks may be full of, at most every lookInterval; and every mostInterval
-// without being asked for one, since what is unloaded makes room for others.
+// The mappings are read again for an address outside all known mappings at most every lookInterval, since broken stacks
+// may be full of such addresses. They are also read every mostInterval in any case, because unloaded code makes room
+// for other code at the same addresses.
 const lookInterval, mostInterval = 100 * time.Millisecond, time.Second
 
-// processCode knows the code that a process has, and had, mapped since it is watched.
+// processCode holds the code mappings of a process, including earlier ones, since observation began.
 type processCode struct {
 	list   []*profile.Mapping
 	read   func() []*profile.Mapping
@@ -22,7 +23,8 @@ func newProcessCode(read func() []*profile.Mapping) *processCode {
 	return &processCode{list: read(), read: read, looked: time.Now()}
 }
 
-// find is the mapping that holds the address, nil if none does. The mappings are read anew for it, if that is some time ago.
+// find returns the mapping that contains the address, or nil. It reads the mappings again if the last read was long
+// enough ago.
 func (c *processCode) find(address uint64) *profile.Mapping {
 	m, since := c.known(address), time.Since(c.looked)
 	if since < lookInterval || m != nil && since < mostInterval {
@@ -39,7 +41,7 @@ func (c *processCode) find(address uint64) *profile.Mapping {
 	return c.known(address)
 }
 
-// known is find without a look: the last that was found there.
+// known is find without reading the mappings. It prefers the mapping that was read last.
 func (c *processCode) known(address uint64) *profile.Mapping {
 	for _, m := range slices.Backward(c.list) {
 		if address >= m.Start && address < m.Limit {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Code that comes is found, and what is no code does not have the mappings read for each of its addresses.
+// New code is found. Addresses outside code do not cause one read of the mappings each.
 func TestProcessCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mapped := []*profile.Mapping{{Start: 0x1000, Limit: 0x2000, File: "/bin/shop"}}

@@ -7,16 +7,16 @@ import (
 	"seemalloc/tool/unwind"
 )
 
-// processTables are the unwind tables of what a process has mapped, read when they are first needed.
+// processTables holds the unwind tables of the process's mappings. Each table is read when it is first needed.
 type processTables struct {
 	mapped *processCode
 	pid    int
-	of     map[*profile.Mapping]*unwind.Tables // nil: the file has none, or cannot be had
+	of     map[*profile.Mapping]*unwind.Tables // nil: the file has no table or cannot be read
 }
 
 func newProcessTables(mapped *processCode, pid int) *processTables {
 	t := &processTables{mapped: mapped, pid: pid, of: map[*profile.Mapping]*unwind.Tables{}}
-	// Those of a large program take a while, in which samples would be lost.
+	// Reading the tables of a large program takes time in which samples would be lost, so they are read now.
 	for _, m := range mapped.list {
 		t.TablesOf(m.Start)
 	}

@@ -39,7 +39,7 @@ they could not be found again. Prints the name of the file.
 	return c
 }
 
-// kindsHelp describes the library's list of kinds (core/api/profile_kinds.cc).
+// kindsHelp describes the library's profile kinds (core/api/profile_kinds.cc).
 const kindsHelp = `Kinds of profiles:
   heap      blocks in use, and all that were allocated since the start
   allocs    all that were allocated since sampling began, or, with --seconds, in that time
@@ -69,7 +69,7 @@ func windowFlag(c *cobra.Command, window *time.Duration) {
 	c.Flags().DurationVar(window, "seconds", 0, "show only what happens in so much time from now: 10s, 2m")
 }
 
-// checkWindow wants kinds that can be subtracted.
+// checkWindow requires a kind that can be subtracted.
 func checkWindow(kind string, window time.Duration) error {
 	switch {
 	case window < 0:
@@ -114,7 +114,7 @@ func (a *app) profile(args []string, kind string, window time.Duration, output s
 	return nil
 }
 
-// fileName makes a process's name usable in a file's: "kworker/0:1" has a slash.
+// fileName makes a process's name usable in a file name: "kworker/0:1" contains a slash.
 func fileName(comm string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r == '/' || r == 0x7f {

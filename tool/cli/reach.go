@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// unreachable says why LD_PRELOAD will not reach the program at path, "" when it will. For a script it looks at the
-// interpreter.
+// unreachable explains why LD_PRELOAD has no effect on the program at path, or returns "" if it works. For a script it
+// checks the interpreter.
 func unreachable(path string) string {
 	for path = range interpreters(path) {
 		if info, err := os.Stat(path); err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 && os.Geteuid() != 0 {
@@ -27,10 +27,11 @@ func unreachable(path string) string {
 	return fmt.Sprintf("%s is statically linked, so LD_PRELOAD does not reach it: link it with libseemalloc.a instead", filepath.Base(path))
 }
 
-// otherLibc says why the library at lib cannot be loaded into the program at path, which is linked with musl; "" when it can. The loader
-// itself would end the program with the name of the first symbol that musl has not.
+// otherLibc explains why the library at lib cannot be loaded into the program at path, which is linked with musl, or
+// returns "" if it can. Without this check the loader ends the program with the name of the first symbol that musl
+// lacks.
 func otherLibc(path, lib string) string {
-	for path = range interpreters(path) { // to the last one
+	for path = range interpreters(path) { // continues with the last one
 	}
 	loader, _ := loaderOf(path)
 	if !strings.HasPrefix(filepath.Base(loader), "ld-musl-") {
@@ -48,7 +49,8 @@ func otherLibc(path, lib string) string {
 		path, loader, lib)
 }
 
-// loaderOf reads the path of the dynamic loader that a program asks for; "" for a static one. known is false for what is no ELF file.
+// loaderOf reads the path of a program's dynamic loader, or "" for a static program. known is false if path is not an
+// ELF file.
 func loaderOf(path string) (loader string, known bool) {
 	file, err := elf.Open(path)
 	if err != nil {
@@ -64,10 +66,10 @@ func loaderOf(path string) (loader string, known bool) {
 	return "", true
 }
 
-// interpreters goes through the program, what interprets it when it is a script, what interprets that, and so on.
+// interpreters yields the program, its interpreter if it is a script, the interpreter's interpreter, and so on.
 func interpreters(path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		const scriptDepth = 4 // the kernel's own limit for interpreters of interpreters
+		const scriptDepth = 4 // the kernel's limit for nested interpreters
 		for range scriptDepth + 1 {
 			if path == "" || !yield(path) {
 				return
@@ -77,14 +79,15 @@ func interpreters(path string) iter.Seq[string] {
 	}
 }
 
-// interpreterOf reads a script's first line; "" for other files. `env NAME` is followed to NAME.
+// interpreterOf returns the interpreter from a script's first line, or "" for other files. It resolves `env NAME` to
+// NAME.
 func interpreterOf(path string) string {
 	file, err := os.Open(path)
 	if err != nil {
 		return ""
 	}
 	defer file.Close()
-	const longestLine = 256 // of a first line that the kernel reads
+	const longestLine = 256 // the kernel reads this much of the first line
 	line, _ := bufio.NewReaderSize(file, longestLine).ReadSlice('\n')
 	rest, ok := strings.CutPrefix(string(line), "#!")
 	fields := strings.Fields(rest)

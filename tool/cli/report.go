@@ -15,7 +15,7 @@ import (
 	"seemalloc/tool/web"
 )
 
-// reportMoments is how many heap profiles a report of a process has: growth is seen in four or more.
+// reportMoments is the number of heap profiles in a report of a process. Growth is visible from four on.
 const reportMoments = 6
 
 func (a *app) reportCommand() *cobra.Command {
@@ -36,7 +36,7 @@ The page of ` + "`seemalloc web`" + ` saves the same, of all that it has seen, i
   seemalloc report before.pb.gz after.pb.gz -o change.html`,
 		Args: func(c *cobra.Command, args []string) error {
 			if a.socket == "" && len(args) > 0 && !isNumber(args[0]) {
-				return nil // files
+				return nil // argument is a file
 			}
 			return a.sourceArgs(0)(c, args)
 		},
@@ -83,7 +83,7 @@ func args0(args []string, otherwise string) string {
 	return args[0]
 }
 
-// reportServer fills the history, and says how the report may be called.
+// reportServer fills the history and returns a default file name for the report.
 func (a *app) reportServer(args []string, history *web.History, lasts time.Duration) (*web.Server, string, error) {
 	if a.socket == "" && !isNumber(args[0]) {
 		server, err := a.webOfSaved(args, history)
@@ -112,7 +112,7 @@ func (a *app) webOfSaved(args []string, history *web.History) (*web.Server, erro
 	if err != nil {
 		return nil, err
 	}
-	if folder != nil { // closed when the tool ends
+	if folder != nil { // closed when the tool exits
 		return webOfStore(webFlags{}, history, folder)
 	}
 	return a.webOfFiles(webFlags{}, args, history)

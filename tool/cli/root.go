@@ -1,8 +1,9 @@
-// Package cli holds the seemalloc commands, one file each, and what they share.
+// Package cli holds the seemalloc commands, one file each, and their shared code.
 //
-// Every command follows the same rules: results go to standard output and nothing else does; a failure is one line on
-// standard error, "seemalloc: …", that names the thing and the way out; the exit status is 1, or 2 when the command
-// line itself was wrong. (doctor: 3 when it has found something.)
+// All commands follow the same rules:
+//   - Standard output has results only.
+//   - A failure is one line on standard error, "seemalloc: …", which names the problem and the remedy.
+//   - The exit status is 1 for a failure, 2 for a usage error, and 3 if doctor has findings.
 package cli
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Version is this tool's version; the library's own is asked from a process.
+// Version is this tool's version. The library's version is queried from a process.
 const Version = "0.1.0"
 
 const (
@@ -26,21 +27,21 @@ const (
 // app is one run of the tool.
 type app struct {
 	out, err io.Writer
-	// started is set once a command's flags and arguments were found good: errors before that are usage errors.
+	// started is set once a command's flags and arguments have been checked. Errors before that are usage errors.
 	started bool
 	socket  string
 	timeout time.Duration
-	// Where names are looked for besides the usual places.
+	// Additional places to search for debug information and symbols.
 	debugDirs, perfMaps []string
 }
 
-// exitError carries an exit status of its own; without an error in it nothing is said.
+// exitError carries a specific exit status. Nothing is printed if it wraps no error.
 type exitError struct {
 	error
 	status int
 }
 
-// usageError is a wrong command line that only the command itself can see.
+// usageError returns an error for an invalid command line that only the command itself can detect.
 func usageError(format string, args ...any) error {
 	return exitError{fmt.Errorf(format, args...), exitUsage}
 }
@@ -94,7 +95,7 @@ and where its resident memory is with ` + "`seemalloc stats`" + `.`,
   seemalloc top 4242`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs, // so that a mistyped command comes to RunE
+		Args:          cobra.ArbitraryArgs, // a mistyped command reaches RunE
 		Version:       Version,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			a.started = true
@@ -115,7 +116,7 @@ and where its resident memory is with ` + "`seemalloc stats`" + `.`,
 	return root
 }
 
-// helpCommand is cobra's, except that an unknown topic is an error.
+// helpCommand is cobra's help command, except that an unknown topic is an error.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND|TOPIC]",
@@ -133,7 +134,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// unknown is the error for a mistyped word, with the words that are like it.
+// unknown returns the error for a mistyped word, with similar words as suggestions.
 func unknown(root *cobra.Command, kind, word string) error {
 	root.SuggestionsMinimumDistance = 2
 	if near := root.SuggestionsFor(word); len(near) > 0 {

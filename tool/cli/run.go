@@ -14,7 +14,7 @@ import (
 	"seemalloc/tool/library"
 )
 
-// What a shell returns for the same failures.
+// The exit statuses that a shell returns for the same failures.
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
@@ -47,11 +47,11 @@ SEEMALLOC_CONF; ` + "`seemalloc help options`" + ` lists them. The control socke
 	c.Flags().StringVar(&flags.sample, "sample", "", "mean bytes between two heap samples (512K); 1 records every allocation, 0 none")
 	flags.register(c, "")
 	c.Flags().BoolVar(&flags.minimal, "minimal", false, "use the variant without profiler")
-	c.Flags().SetInterspersed(false) // flags behind the program's name are the program's
+	c.Flags().SetInterspersed(false) // flags after the program's name belong to the program
 	return c
 }
 
-// register adds the flags of all subcommands that start a program; `when` comes before each explanation.
+// register adds the flags of all subcommands that start a program. The text `when` precedes each description.
 func (flags *runFlags) register(c *cobra.Command, when string) {
 	c.Flags().StringVar(&flags.conf, "conf", "", when+"options for the allocator, as name:value,…")
 	c.Flags().StringVar(&flags.lib, "lib", "", when+"the library to use, a file or a folder")
@@ -59,7 +59,7 @@ func (flags *runFlags) register(c *cobra.Command, when string) {
 
 var sizePattern = regexp.MustCompile(`^[0-9]+[KMGTkmgt]?$`)
 
-// check looks at the flags' values.
+// check validates the values of the flags.
 func (flags runFlags) check() error {
 	if flags.sample != "" && !sizePattern.MatchString(flags.sample) {
 		return usageError("--sample %s: expected a number of bytes, such as 512K, 1M, 1 or 0", flags.sample)
@@ -75,7 +75,7 @@ func (flags runFlags) check() error {
 	return nil
 }
 
-// add lets an option of the tool's hold for the run: behind the user's, of which the last counts.
+// add appends an option that the tool itself needs. It comes after the user's options because the last value wins.
 func (flags *runFlags) add(conf string) {
 	if flags.conf != "" {
 		conf = flags.conf + "," + conf
@@ -83,7 +83,7 @@ func (flags *runFlags) add(conf string) {
 	flags.conf = conf
 }
 
-// find returns the paths of the program and of the library that it is to run on, and warns where that one cannot reach it.
+// find returns the paths of the program and of the library. It warns if the library cannot be loaded into the program.
 func (a *app) find(flags runFlags, args []string) (path, lib string, err error) {
 	name := library.Full
 	if flags.minimal {
@@ -116,7 +116,7 @@ func noLoader(path string) error {
 	return fmt.Errorf("%s: its interpreter or loader is not there: check its first line, or `file %s`", path, path)
 }
 
-// executable finds the program called name; its error has the status that a shell would return.
+// executable finds the program called name. Its error has the exit status that a shell would return.
 func executable(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
@@ -139,8 +139,8 @@ func (a *app) run(flags runFlags, args []string) error {
 	return executionError(path, syscall.Exec(path, args, environment(os.Environ(), lib, flags)))
 }
 
-// environment returns env with the library preloaded first and the options merged: ours, then those that are already
-// there, then the flags; in the core the last of a name wins.
+// environment returns env with the library first in LD_PRELOAD and the options merged: first ours, then those already
+// in env, then those of the flags. In the core the last value of an option wins.
 func environment(env []string, lib string, flags runFlags) []string {
 	preload, conf := []string{lib}, []string{"at_start:1"}
 	out := make([]string, 0, len(env)+2)

@@ -26,7 +26,7 @@ type statFlags struct {
 	count    int
 	asJSON   bool
 	run      runFlags
-	watch    bool // lines while a command runs
+	watch    bool // print lines while a command runs
 }
 
 func (a *app) statCommand() *cobra.Command {
@@ -100,7 +100,7 @@ type statLines struct {
 	before *attach.Stats
 }
 
-// next prints the line for an answer; the first one is only what the second is compared with.
+// next prints the line for an answer. The first answer only serves as the base for the second.
 func (s *statLines) next(now *attach.Stats) error {
 	before := s.before
 	s.before = now
@@ -194,7 +194,7 @@ func (a *app) statRun(flags statFlags, args []string) error {
 	return exitError{nil, run.status()}
 }
 
-// runJSON is what `stat --json -- COMMAND` prints: the system's facts and the library's own words.
+// runJSON is the output of `stat --json -- COMMAND`: the system's data and the library's own statistics.
 func runJSON(facts report.RunFacts, stats *attach.Stats, others []*attach.Stats) any {
 	return struct {
 		report.RunFacts
@@ -203,7 +203,7 @@ func runJSON(facts report.RunFacts, stats *attach.Stats, others []*attach.Stats)
 	}{facts, stats, others}
 }
 
-// exitStatus is what a shell reports.
+// exitStatus returns the status that a shell would report.
 func exitStatus(state *os.ProcessState) int {
 	if wait, ok := state.Sys().(syscall.WaitStatus); ok && wait.Signaled() {
 		const bySignal = 128

@@ -14,7 +14,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// child is a command that runs on seemalloc while this tool looks at it.
+// child is a command that runs on seemalloc and is observed by this tool.
 type child struct {
 	command *exec.Cmd
 	began   time.Time
@@ -28,7 +28,7 @@ type statRun struct {
 	lines statLines
 }
 
-// startRun starts the command, whose processes leave their statistics in folder when they end.
+// startRun starts the command. Its processes write their statistics to folder when they end.
 func (a *app) startRun(flags statFlags, args []string, folder string) (*statRun, error) {
 	flags.run.add("stats_at_exit:" + filepath.Join(folder, "%p.json"))
 	started, err := a.startChild(flags.run, args)
@@ -65,7 +65,7 @@ func (r *child) start() error {
 	return nil
 }
 
-// end makes an end of the command, which may tidy up for a while.
+// end terminates the command. It allows some time for cleanup before it kills it.
 func (r *child) end() {
 	const patience = 5 * time.Second
 	_ = r.command.Process.Signal(syscall.SIGTERM)
@@ -77,7 +77,8 @@ func (r *child) end() {
 	}
 }
 
-// forwardSignals leaves what the terminal sends to all to the command, and passes on what comes to this process alone.
+// forwardSignals forwards signals that are sent to this process alone. Signals from the terminal reach the command
+// directly.
 func (r *child) forwardSignals() {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
@@ -90,7 +91,7 @@ func (r *child) forwardSignals() {
 	}()
 }
 
-// watch asks the process now and then until it ends; returns the last answer, nil when there was none.
+// watch queries the process at intervals until it ends. It returns the last answer, or nil if there was none.
 func (r *statRun) watch() *attach.Stats {
 	const firstLook = 50 * time.Millisecond
 	var client *attach.Client
@@ -138,7 +139,7 @@ func (r *child) dial() *attach.Client {
 
 func (r *statRun) status() int { return exitStatus(r.command.ProcessState) }
 
-// facts is what the system says about the command, which has ended.
+// facts returns the system's data about the command, which has ended.
 func (r *statRun) facts() report.RunFacts {
 	state := r.command.ProcessState
 	facts := report.RunFacts{
@@ -148,7 +149,7 @@ func (r *statRun) facts() report.RunFacts {
 	return facts
 }
 
-// peakRSS in bytes, 0 when nobody knows. stats is the command's own last word.
+// peakRSS returns bytes, or 0 if unknown. stats is the command's last report.
 func (r *statRun) peakRSS(stats *attach.Stats) int64 {
 	own := int64(0)
 	if stats != nil {
@@ -161,7 +162,7 @@ func (r *statRun) peakRSS(stats *attach.Stats) int64 {
 	return compare.PeakRSS(used, own)
 }
 
-// readExitStats reads what the command and its children left in folder.
+// readExitStats reads the statistics that the command and its children wrote to folder.
 func readExitStats(folder string, pid int) (own *attach.Stats, others []*attach.Stats) {
 	files, _ := filepath.Glob(filepath.Join(folder, "*.json"))
 	for _, file := range files {

@@ -42,7 +42,7 @@ resident; where that does not tell whose they are, a line says by how much the p
 			}
 			mappings := attach.ReadMappings(t.pid)
 			if asJSON {
-				// The library's own words, so that fields which this tool does not know come through.
+				// The library's own JSON, so that fields unknown to this tool are preserved.
 				var indented bytes.Buffer
 				if err := json.Indent(&indented, mappings.AddTo(payload), "", "  "); err != nil {
 					return err

@@ -17,10 +17,11 @@ import (
 // target is a running process with an open control socket.
 type target struct {
 	*attach.Client
-	pid  int    // 0 when only a socket was named and the kernel does not tell whose it is
+	pid  int    // 0 if only a socket was given and the kernel does not report its owner
 	name string // for titles: "redis-server (pid 12)"
 	comm string
-	// again makes another connection, for those that stay when one is lost; attach.ErrEnded when the process is gone.
+	// again opens another connection, for views that survive a lost connection. It returns attach.ErrEnded if the
+	// process has ended.
 	again func() (*attach.Client, error)
 }
 
@@ -30,8 +31,8 @@ func (a *app) targetFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&a.timeout, "timeout", 30*time.Second, "how long to wait for an answer")
 }
 
-// pidArgs checks the arguments of a command that takes a process id, which --socket makes optional, and then from
-// least to most others.
+// pidArgs checks the arguments of a command that takes a process id (optional with --socket) followed by least to most
+// other arguments.
 func (a *app) pidArgs(least, most int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		rest := args
@@ -53,7 +54,7 @@ func (a *app) pidArgs(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// dial connects to the process that args begin with, or to --socket, and returns the other arguments.
+// dial connects to the process in the first argument, or to --socket, and returns the remaining arguments.
 func (a *app) dial(args []string) (*target, []string, error) {
 	pid := 0
 	if len(args) > 0 && isNumber(args[0]) {
@@ -96,7 +97,8 @@ func (t *target) describe(p *attach.Process) {
 	t.comm = p.Name
 }
 
-// takeProfile takes a profile of the process, or of what happens in a window from now, and, unless raw, names its addresses.
+// takeProfile takes a profile of the process, or of a window that begins now. It symbolizes the addresses unless raw is
+// set.
 func (t *target) takeProfile(kind string, window time.Duration, raw bool) (*profile.Profile, error) {
 	p, err := t.rawProfile(kind)
 	if err != nil {
@@ -135,7 +137,7 @@ func isNumber(s string) bool {
 	return s != ""
 }
 
-// pidOrCommand checks the arguments of a subcommand that takes a process, or a command behind the double dash.
+// pidOrCommand checks the arguments of a subcommand that takes a process, or a command after the double dash.
 func (a *app) pidOrCommand(c *cobra.Command, args []string) error {
 	switch dash := c.ArgsLenAtDash(); {
 	case dash < 0:

@@ -17,7 +17,7 @@ type topFlags struct {
 	rows    int
 	asJSON  bool
 	threads bool
-	// The full-screen view.
+	// live selects the full-screen view.
 	live     bool
 	interval time.Duration
 }
@@ -69,26 +69,26 @@ kinds of profiles (? lists them). It looks less often where that would keep the 
 	return c
 }
 
-// topReport is what `top --json` prints.
+// topReport is the output of `top --json`.
 type topReport struct {
 	Source string `json:"source"`
 	Base   string `json:"base,omitempty"`
 	Time   string `json:"time,omitempty"`
 	*report.Top
-	Exact *int64 `json:"exact_live,omitempty"` // what the total of inuse_space estimates: the bytes held, by allocated size
-	// What the program asked for of them, as far as samples tell.
+	Exact *int64 `json:"exact_live,omitempty"` // the exact value of the inuse_space total: live bytes by allocated size
+	// Requested is the estimate of the live bytes by requested size.
 	Requested      *float64 `json:"requested_live,omitempty"`
 	RequestedError float64  `json:"requested_live_standard_error,omitempty"`
-	// Of a profile since a baseline: how many bytes more are held than then.
+	// ExactMore is the exact growth of live bytes since the baseline, for a profile since a baseline.
 	ExactMore *int64 `json:"exact_more,omitempty"`
-	// Of a profile that says it: what the total of alloc_space estimates.
+	// ExactAllocated is the exact value of the alloc_space total, if the profile reports it.
 	ExactAllocated *int64 `json:"exact_allocated,omitempty"`
 
 	Sampling *attach.Sampling `json:"sampling,omitempty"`
 	Comments []string         `json:"comments,omitempty"`
-	// Of a profile of lifetimes, besides.
+	// Only for a profile of lifetimes.
 	Lifetimes []report.LifetimeRow `json:"lifetimes,omitempty"`
-	// With --threads, besides.
+	// Only with --threads.
 	Threads []report.ThreadRow `json:"threads,omitempty"`
 }
 

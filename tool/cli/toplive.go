@@ -19,7 +19,7 @@ import (
 
 const shortestLook = 250 * time.Millisecond
 
-// topLive shows the table in the whole terminal, and again and again.
+// topLive shows the table on the whole terminal and refreshes it.
 func (a *app) topLive(flags topFlags, args []string) error {
 	filters, err := flags.check()
 	if err != nil {
@@ -48,14 +48,14 @@ func (a *app) topLive(flags topFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	t.Close() // each look has a connection of its own: one that has failed leaves nothing behind
+	t.Close() // each refresh uses its own connection, so a failed one has no effect on the next
 	options := live.Options{Title: t.name, By: flags.by, Unit: flags.unit, Sort: flags.sort, Interval: flags.interval, Filters: filters, Kinds: []string{flags.kind}}
 	for _, kind := range kinds() {
 		if kind.Name != flags.kind && (flags.thread == "" || tellsThreads(kind.Name)) {
 			options.Kinds = append(options.Kinds, kind.Name)
 		}
 	}
-	// What there is to say meanwhile would spoil the screen: it is said afterwards.
+	// Messages in the meantime would corrupt the screen, so they are printed afterwards.
 	var said bytes.Buffer
 	terminal := a.err
 	a.err = &said
@@ -65,7 +65,7 @@ func (a *app) topLive(flags topFlags, args []string) error {
 	return err
 }
 
-// lookedAt is the process as a live.Source.
+// lookedAt makes a process a live.Source.
 type lookedAt struct {
 	app   *app
 	args  []string
@@ -89,7 +89,7 @@ func (l *lookedAt) look(kind string) (*profile.Profile, *attach.Stats, time.Dura
 	}
 	defer t.Close()
 	stats, err := attach.FetchStats(t.Client)
-	if refused := (*attach.ServerError)(nil); err != nil && !errors.As(err, &refused) { // an older library has none
+	if refused := (*attach.ServerError)(nil); err != nil && !errors.As(err, &refused) { // an older library has no CPU profile
 		return nil, nil, time.Since(began), err
 	}
 	data, err := t.Call("profile", kind)

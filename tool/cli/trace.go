@@ -21,7 +21,7 @@ import (
 	"seemalloc/tool/symbolize"
 )
 
-// A trace that is not read for five seconds ends, and the process keeps 4096 events between two reads.
+// A trace that is not read for five seconds ends. The process keeps 4096 events between two reads.
 const traceReadInterval = 100 * time.Millisecond
 
 type traceFlags struct {
@@ -92,7 +92,7 @@ func (a *app) trace(flags traceFlags, args []string) error {
 		return err
 	}
 	began := time.Now()
-	interrupted := make(chan os.Signal, 1) // before the header, which says that it traces
+	interrupted := make(chan os.Signal, 1) // before the header, which announces the trace
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(interrupted)
 	tracer := newTracer(a, t, flags)
@@ -112,7 +112,7 @@ func (a *app) trace(flags traceFlags, args []string) error {
 	return nil
 }
 
-// tracer prints events and adds them up.
+// tracer prints events and adds up their counts.
 type tracer struct {
 	a       *app
 	t       *target
@@ -120,7 +120,7 @@ type tracer struct {
 	namer   *symbolize.Namer
 	threads map[int]string
 	totals  report.TraceTotals
-	first   int64 // when the first event began
+	first   int64 // start of the first event
 	encoder *json.Encoder
 }
 
@@ -132,7 +132,7 @@ func newTracer(a *app, t *target, flags traceFlags) *tracer {
 	return tr
 }
 
-// follow reads events until it is time to stop; ended says that the process is gone.
+// follow reads events until it is time to stop. ended reports that the process has ended.
 func (tr *tracer) follow(trace *attach.Trace, interrupted <-chan os.Signal) (ended bool, err error) {
 	var stop <-chan time.Time
 	if tr.flags.duration > 0 {
@@ -160,7 +160,7 @@ func (tr *tracer) follow(trace *attach.Trace, interrupted <-chan os.Signal) (end
 	return false, nil
 }
 
-// unlessEnded is nil when the error only says that the process is gone.
+// unlessEnded returns nil if the error only means that the process has ended.
 func (tr *tracer) unlessEnded(err error) error {
 	var refused *attach.ServerError
 	if !errors.As(err, &refused) && gone(tr.t.pid) {
@@ -169,7 +169,7 @@ func (tr *tracer) unlessEnded(err error) error {
 	return err
 }
 
-// gone waits a moment: a process closes its files before it ends.
+// gone reports whether the process has ended. It waits a moment, because a process closes its files before it ends.
 func gone(pid int) bool {
 	for range 20 {
 		p, err := attach.Find(pid)
@@ -181,7 +181,7 @@ func gone(pid int) bool {
 	return false
 }
 
-// traceEvent is an event as `trace --json` prints it.
+// traceEvent is an event in the format of `trace --json`.
 type traceEvent struct {
 	Seconds    float64     `json:"time_s"` // since the first event
 	TimeNS     int64       `json:"monotonic_ns"`
@@ -236,7 +236,7 @@ func (tr *tracer) print(events []attach.Event) error {
 	return nil
 }
 
-// shown is the stack without what --hide names.
+// shown returns the stack without the functions that match --hide.
 func (tr *tracer) shown(stack []symbolize.Place) []symbolize.Place {
 	if tr.flags.hidden == nil {
 		return stack
@@ -255,7 +255,7 @@ func (tr *tracer) jsonEvent(e attach.Event, stack []symbolize.Place, thread, pla
 	return event
 }
 
-// helperThread is what the allocator's own thread is called.
+// helperThread is the name of the allocator's helper thread.
 const helperThread = "seemalloc"
 
 func placeOf(stack []symbolize.Place, thread string) string {
@@ -268,7 +268,7 @@ func placeOf(stack []symbolize.Place, thread string) string {
 	return stack[0].String()
 }
 
-// threadName is the kernel's name of a thread, asked for when it is first met.
+// threadName returns the kernel's name of a thread. It is read when the thread first appears.
 func (tr *tracer) threadName(thread int) string {
 	name, known := tr.threads[thread]
 	if !known {

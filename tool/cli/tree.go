@@ -43,7 +43,7 @@ the same indent.`,
 	return c
 }
 
-// treeReport is what `tree --json` prints.
+// treeReport is the output of `tree --json`.
 type treeReport struct {
 	Source string       `json:"source"`
 	Base   string       `json:"base,omitempty"`

@@ -21,7 +21,8 @@ import (
 	"seemalloc/tool/symbolize"
 )
 
-// view is what the reports of a profile have in common: which of its values, which stacks, and how names are shown.
+// view holds the options that all profile reports share: the selected values, the selected stacks, and the style of
+// names.
 type view struct {
 	kind, by, unit, names       string
 	focus, ignore, hide, showRE string
@@ -35,7 +36,7 @@ const (
 	lifetimeKind = "lifetime"
 )
 
-// tellsThreads says whether the samples of a profile that a process takes say their thread.
+// tellsThreads reports whether the samples of a profile of this kind carry their thread.
 func tellsThreads(kind string) bool { return kind == threadsKind || kind == lifetimeKind }
 
 // flags adds the flags of a view to a command.
@@ -53,7 +54,7 @@ func (v *view) flags(c *cobra.Command) {
 	f.StringVar(&v.thread, "thread", "", "only what threads have allocated (in a CPU profile: used) whose name matches, or that have this id")
 }
 
-// byThread has a process asked for the heap by thread.
+// byThread selects the heap profile by thread if the source is a process.
 func (a *app) byThread(v *view, args []string) {
 	if a.isProcess(args) && v.kind == defaultKind {
 		v.kind = threadsKind
@@ -64,7 +65,7 @@ func (v *view) baseFlag(c *cobra.Command) {
 	c.Flags().StringVar(&v.base, "base", "", "take this earlier profile off: what is left is the change since then")
 }
 
-// check looks at the values of the flags and compiles the filters.
+// check validates the values of the flags and compiles the filters.
 func (v *view) check() (filters, error) {
 	if err := checkKind(v.kind); err != nil {
 		return nil, err
@@ -92,24 +93,24 @@ func (v *view) check() (filters, error) {
 	return result, nil
 }
 
-// subject is a profile that a report is made of, and what is known of where it comes from.
+// subject is the profile of a report, with the data about its source.
 type subject struct {
-	source  string // a file's name, or the process: "redis-server (pid 12)"
+	source  string // a file name, or the process: "redis-server (pid 12)"
 	profile *profile.Profile
 	command string // of a process
 	pid     int    // 0 for a file
-	// Of a live process whose library knows them:
+	// For a live process whose library reports them:
 	sampling *attach.Sampling
-	exact    *int64 // bytes that are really handed out
-	// Of a difference:
+	exact    *int64 // live bytes, exact
+	// For a difference:
 	base      string
-	baseTotal int64   // of what the filters let through
-	variance  float64 // of both totals, likewise
-	// The table is pprof's, whose percentages are of the sum of all changes, gains and losses alike.
+	baseTotal int64   // after filtering
+	variance  float64 // of both totals, after filtering
+	// Set if the table is pprof's. Its percentages refer to the sum of all changes, gains and losses alike.
 	byPprof bool
 }
 
-// sourceArgs checks for one argument that is a process or a file, or none with --socket.
+// sourceArgs checks for one argument, a process or a file, which --socket makes optional.
 func (a *app) sourceArgs(rest int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && a.socket == "" {
@@ -119,11 +120,11 @@ func (a *app) sourceArgs(rest int) cobra.PositionalArgs {
 	}
 }
 
-// isProcess says whether args begin with a process, not with a file.
+// isProcess reports whether args begin with a process and not with a file.
 func (a *app) isProcess(args []string) bool { return a.socket != "" || isNumber(args[0]) }
 
-// open takes a profile of this kind of the process, or reads the file, that args begin with, and names its addresses if named is
-// set. A window, if any, is one of a process.
+// open takes a profile of this kind of the process in args, or reads the file in args. If named is set, it symbolizes
+// the addresses. A window requires a process.
 func (a *app) open(args []string, kind string, window time.Duration, named bool) (*subject, error) {
 	if !a.isProcess(args) {
 		switch {
@@ -147,8 +148,8 @@ func (a *app) open(args []string, kind string, window time.Duration, named bool)
 	}
 	defer t.Close()
 	s := &subject{source: t.name, command: t.comm, pid: t.pid}
-	// Statistics first: naming the addresses takes time, and the two are shown side by side. An older library
-	// without them still has its profile shown.
+	// The statistics come first: symbolizing takes time, and the two are shown side by side. The profile of an older
+	// library without statistics is still shown.
 	if (kind == defaultKind || kind == threadsKind) && window == 0 {
 		stats, err := attach.FetchStats(t.Client)
 		var refused *attach.ServerError
@@ -180,8 +181,8 @@ func readProfile(path string) (*profile.Profile, error) {
 	return formats.Read(data, path)
 }
 
-// subtract leaves in s what has changed since the profile in the file base. What the filters let through of both is in the variance
-// and the base's total alone.
+// subtract replaces the profile of s by its change since the profile in the file base. The variance and the base total
+// include only the samples of both that pass the filters.
 func (s *subject) subtract(base string, v *view, filters filters) error {
 	earlier, err := readProfile(base)
 	if err != nil {
@@ -194,7 +195,7 @@ func (s *subject) subtract(base string, v *view, filters filters) error {
 		case !report.HasThreads(s.profile):
 			return noThreads(s.source)
 		}
-		// Before they are subtracted: of a thread that has not changed nothing is left.
+		// Filtered before subtraction: a thread that has not changed would disappear from the difference.
 		have := append(report.ThreadNames(earlier), report.ThreadNames(s.profile)...)
 		slices.Sort(have)
 		was, is := report.KeepThreads(earlier, wanted), report.KeepThreads(s.profile, wanted)
@@ -225,8 +226,8 @@ func (s *subject) subtract(base string, v *view, filters filters) error {
 	return nil
 }
 
-// load opens the profile that args name, takes the base off, and lets the filters of the view work. It returns the
-// index of the sample type that is wanted.
+// load opens the profile in args, subtracts the base and applies the filters of the view. It returns the index of the
+// selected sample type.
 func (a *app) load(args []string, v *view, filters filters) (*subject, int, error) {
 	if v.thread != "" {
 		a.byThread(v, args)
@@ -249,7 +250,7 @@ func (a *app) load(args []string, v *view, filters filters) (*subject, int, erro
 	return s, index, v.narrow(s.profile, s.source, filters)
 }
 
-// loadTop loads a profile and adds it up by function.
+// loadTop loads a profile and sums it up by function.
 func (a *app) loadTop(args []string, v *view, filters filters) (*subject, int, *report.Top, error) {
 	s, index, err := a.load(args, v, filters)
 	if err != nil {
@@ -259,16 +260,16 @@ func (a *app) loadTop(args []string, v *view, filters filters) (*subject, int, *
 	return s, index, top, err
 }
 
-// left is what the filters let through of p, which may be nothing. It leaves p as it is.
+// left returns the samples of p that pass the filters, possibly none. It does not modify p.
 func (v *view) left(p *profile.Profile, filters filters) *profile.Profile {
 	if filters.any() {
 		p = p.Copy()
-		_ = v.narrow(p, "", filters) // what is only in one of two profiles is no error
+		_ = v.narrow(p, "", filters) // a function in only one of two profiles is not an error
 	}
 	return p
 }
 
-// narrow chooses the style of the names, and leaves in p what the filters let through.
+// narrow applies the style of names and the filters to p.
 func (v *view) narrow(p *profile.Profile, source string, filters filters) error {
 	if v.names != string(symbolize.Short) {
 		symbolize.Rename(p, symbolize.Style(v.names))
@@ -276,7 +277,7 @@ func (v *view) narrow(p *profile.Profile, source string, filters filters) error 
 	return filters.apply(p, source)
 }
 
-// heading says what a report shows, how sure it is and what is missing; the first line ends with "by WHAT".
+// heading describes the report, its accuracy and missing data. The first line ends with "by WHAT".
 func (s *subject) heading(t *report.Top, filters filters, by string) string {
 	var b strings.Builder
 	if s.base != "" {
@@ -325,7 +326,7 @@ func (s *subject) heading(t *report.Top, filters filters, by string) string {
 	return b.String()
 }
 
-// requested is what the program asked for of what it has in use, as far as samples tell, and its standard error; nil where it is not known.
+// requested returns the estimate of the live bytes by requested size, and its standard error; nil if unknown.
 func (s *subject) requested() (bytes *float64, stderr float64) {
 	if s.base != "" {
 		return nil, 0
@@ -336,7 +337,7 @@ func (s *subject) requested() (bytes *float64, stderr float64) {
 	return report.Requested(s.profile)
 }
 
-// pools lists the largest of the program's memory pools, if the profile is of them.
+// pools lists the largest of the program's memory pools if the profile has any.
 func (s *subject) pools(b *strings.Builder, t *report.Top) {
 	pools := report.Pools(s.profile, t.Type)
 	if len(pools) == 0 {
@@ -353,7 +354,7 @@ func (s *subject) pools(b *strings.Builder, t *report.Top) {
 	fmt.Fprintf(b, "Pools: %s\n", oneLine(strings.Join(parts, ", ")))
 }
 
-// taken is the moment of the profile, "" when it does not say.
+// taken returns the time of the profile, or "" if the profile has none.
 func (s *subject) taken() string {
 	if s.profile.TimeNanos == 0 {
 		return ""
@@ -361,7 +362,7 @@ func (s *subject) taken() string {
 	return time.Unix(0, s.profile.TimeNanos).Format(time.RFC3339)
 }
 
-// missing says what the profile could not see: of a process from its statistics, of a file from its own comments.
+// missing reports the data that the profile lacks: for a process from its statistics, for a file from its comments.
 func (s *subject) missing(b *strings.Builder, empty bool) {
 	if s.sampling == nil {
 		for _, comment := range s.profile.Comments {
@@ -380,7 +381,7 @@ func (s *subject) missing(b *strings.Builder, empty bool) {
 	}
 }
 
-// top adds the profile up by function.
+// top sums the profile up by function.
 func (s *subject) top(index int) (*report.Top, error) {
 	t, err := report.NewTop(s.profile, index)
 	if err != nil {
@@ -392,7 +393,7 @@ func (s *subject) top(index int) (*report.Top, error) {
 	return t, nil
 }
 
-// filters are the regular expressions of a report, by the name of their flag.
+// filters are the regular expressions of a report, keyed by the name of their flag.
 type filters map[string]*regexp.Regexp
 
 func (f filters) any() bool { return len(f) > 0 }
@@ -407,7 +408,7 @@ func (f filters) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// apply leaves in p what the filters let through. A focus that nothing matches is an error: it is nearly always a
+// apply keeps only the samples of p that pass the filters. A focus without a match is an error: it is nearly always a
 // mistyped name, and an empty table would look like an answer.
 func (f filters) apply(p *profile.Profile, source string) error {
 	if !f.any() {
@@ -432,17 +433,17 @@ func (f filters) apply(p *profile.Profile, source string) error {
 	return nil
 }
 
-// noThread: none of those that a profile has matches.
+// noThread returns the error for a filter that matches none of the profile's threads.
 func noThread(source string, wanted *regexp.Regexp, have []string) error {
 	return fmt.Errorf("%s: no thread matches --thread %s: it has %s", source, wanted, oneLine(some(have)))
 }
 
-// noThreads: a profile cannot be taken apart by thread.
+// noThreads returns the error for a profile that cannot be split by thread.
 func noThreads(source string) error {
 	return fmt.Errorf("%s: its samples do not say which thread they are of: expected a profile as `seemalloc profile PID` takes it with --kind threads or --kind lifetime, or as `seemalloc cpu` does", source)
 }
 
-// some lists the first of many names.
+// some lists the first few of many names.
 func some(names []string) string {
 	const most = 8
 	if len(names) > most {

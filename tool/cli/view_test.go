@@ -11,7 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// heapFile writes a heap profile of functions that hold so many bytes, of these threads if any.
+// heapFile writes a heap profile in which each function has the given live bytes, for these threads if any.
 func heapFile(t *testing.T, name string, held map[string]int64, threads ...string) string {
 	t.Helper()
 	p := &profile.Profile{
@@ -48,7 +48,7 @@ func tool(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// A part of a heap is compared with the same part of the other one, in the heading and in each percentage.
+// A filtered heap is compared with the filtered base, in the heading and in each percentage.
 func TestAFilteredDifferenceIsOfTheFilteredBase(t *testing.T) {
 	before := heapFile(t, "before.pb.gz", map[string]int64{"wanted": 1 << 20, "other": 7 << 20})
 	after := heapFile(t, "after.pb.gz", map[string]int64{"wanted": 3 << 20, "other": 5 << 20})
@@ -76,7 +76,7 @@ func TestAFilteredDifferenceIsOfTheFilteredBase(t *testing.T) {
 	}
 }
 
-// A thread that matches does not make up for a name that does not.
+// A matching thread does not make up for a name without a match.
 func TestADifferenceOfNothingIsAnError(t *testing.T) {
 	file := heapFile(t, "threads.pb.gz", map[string]int64{"wanted": 1 << 20}, "alpha")
 	for _, filter := range [][]string{{"--thread", "alpha", "--focus", "typo"}, {"--thread", "typo"}, {"--thread", "typo", "--focus", "wanted"}} {
@@ -89,7 +89,7 @@ func TestADifferenceOfNothingIsAnError(t *testing.T) {
 	tool(t, "diff", file, file, "--thread", "alpha", "--focus", "wanted")
 }
 
-// A thread that both have, and that has not changed, is not unknown.
+// A thread that is in both profiles and has not changed is not unknown.
 func TestAThreadThatHasNotChangedIsZero(t *testing.T) {
 	file := heapFile(t, "threads.pb.gz", map[string]int64{"wanted": 1 << 20}, "alpha")
 	if out := tool(t, "top", file, "--base", file, "--thread", "alpha"); !strings.Contains(out, "percentages are of the 1.00 MiB before") {
@@ -101,7 +101,7 @@ func TestAThreadThatHasNotChangedIsZero(t *testing.T) {
 	}
 }
 
-// The screen of `top --live` goes through the kinds that tell threads while one is chosen.
+// While a thread is selected, `top --live` cycles through the kinds that carry threads.
 func TestKindsThatTellThreads(t *testing.T) {
 	var telling []string
 	for _, kind := range kinds() {

@@ -31,10 +31,10 @@ type webFlags struct {
 	allowSet bool
 	store    string
 	size     string
-	tell     func(error) // what is not kept, and why
+	tell     func(error) // called with data that is not stored, and the reason
 	run      runFlags
 
-	patience             time.Duration // until a command that was started answers
+	patience             time.Duration // how long to wait until a started command answers
 	sourcePath, trimPath string
 }
 
@@ -61,7 +61,7 @@ The address has a random token in it; it is printed on standard output. Ctrl-C e
   seemalloc web history`,
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() < 0 && a.socket == "" && len(args) > 0 && !isNumber(args[0]) {
-				return nil // files
+				return nil // arguments are files
 			}
 			return a.pidOrCommand(c, args)
 		},
@@ -120,8 +120,8 @@ func (a *app) web(flags webFlags, args []string, isCommand bool) error {
 		if child == nil {
 			return nil
 		}
-		// Ctrl-C has reached the command too, and what else this process is sent is passed on (forwardSignals). Another signal could
-		// break off what the command does about that one.
+		// Ctrl-C has already reached the command, and forwardSignals forwards the other signals. A second signal could
+		// interrupt the command's handling of the first.
 		if received == os.Interrupt && !ofTerminal() {
 			_ = child.command.Process.Signal(syscall.SIGTERM)
 		}
@@ -129,7 +129,7 @@ func (a *app) web(flags webFlags, args []string, isCommand bool) error {
 	}
 }
 
-// listenHere listens on an address that no other machine reaches.
+// listenHere listens on an address that is reachable only from this machine.
 func listenHere(address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -165,7 +165,7 @@ func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *
 	return server, nil, err
 }
 
-// openStore opens the folder of --store, or the one to be shown; nil: there is none.
+// openStore opens the folder of --store, or the stored folder to show. It returns nil if there is neither.
 func (flags *webFlags) openStore(args []string, isProcess bool, size int64) (*store.Store, error) {
 	if !isProcess && len(args) > 0 && !isNumber(args[0]) {
 		if flags.store != "" {
@@ -179,7 +179,7 @@ func (flags *webFlags) openStore(args []string, isProcess bool, size int64) (*st
 	return store.Create(flags.store, size)
 }
 
-// openFolder opens a folder that --store has written; nil when the arguments are files.
+// openFolder opens a folder written by --store. It returns nil if the arguments are files.
 func openFolder(args []string) (*store.Store, error) {
 	for _, arg := range args {
 		if info, err := os.Stat(arg); err != nil || !info.IsDir() {
@@ -206,7 +206,7 @@ func webOfStore(flags webFlags, history *web.History, folder *store.Store) (*web
 	return web.NewServer(options, history, nil, nil)
 }
 
-// parseSize reads 64K, 256M or 2G as the library's options do.
+// parseSize reads 64K, 256M or 2G in the format of the library's options.
 func parseSize(text string) (int64, error) {
 	shift := 0
 	if digits := strings.TrimRight(text, "KMGT"); len(digits) == len(text)-1 {
@@ -244,7 +244,7 @@ func webProcess(t *target) *web.Process {
 	return process
 }
 
-// kinds lists what kindsHelp explains.
+// kinds lists the kinds that kindsHelp describes.
 func kinds() []web.Kind {
 	var list []web.Kind
 	for _, line := range strings.Split(kindsHelp, "\n") {
@@ -253,17 +253,18 @@ func kinds() []web.Kind {
 		case ok && !strings.HasPrefix(entry, " "):
 			name, what, _ := strings.Cut(entry, " ")
 			list = append(list, web.Kind{Name: name, What: strings.TrimSpace(what)})
-		case ok && len(list) > 0 && list[len(list)-1].What == "": // a long name has a line of its own
+		case ok && len(list) > 0 && list[len(list)-1].What == "": // a long name is on a line of its own
 			list[len(list)-1].What = strings.TrimSpace(entry)
 		}
 	}
 	return list
 }
 
-// collectLater has the garbage collector wait until the browser shows what is in the files: nearly all that is read is kept, and looking
-// for the rest of a large profile takes a fifth of the time until then. What waits is less than half of what is kept.
+// collectLater delays the garbage collector until the browser shows the content of the files: nearly all data read is
+// kept, and collecting the rest of a large profile takes a fifth of the time until then. The uncollected garbage is
+// less than half of the data that is kept.
 func collectLater(files []string) (collect func(after time.Duration)) {
-	const most = 256 << 20 // of files that are read so
+	const most = 256 << 20 // maximum size of the files for which collection is delayed
 	size := int64(0)
 	for _, file := range files {
 		if info, err := os.Stat(file); err == nil {
@@ -281,7 +282,7 @@ func collectLater(files []string) (collect func(after time.Duration)) {
 }
 
 func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (server *web.Server, err error) {
-	const shown = 2 * time.Second // after it has been made
+	const shown = 2 * time.Second // after the page has been built
 	collect := collectLater(files)
 	defer func() {
 		if err != nil {
@@ -322,7 +323,7 @@ func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (
 	return server, err
 }
 
-// webOfCommand starts the command and waits until it can be asked; it does not outlive a page that cannot be shown.
+// webOfCommand starts the command and waits until it answers. If its page cannot be shown, the command is ended.
 func (a *app) webOfCommand(flags webFlags, args []string, history *web.History, folder *store.Store) (*web.Server, *child, error) {
 	started, err := a.startChild(flags.run, args)
 	if err != nil {
@@ -351,7 +352,7 @@ func (a *app) webOfChild(flags webFlags, started *child, history *web.History, f
 	return nil, fmt.Errorf("%s does not answer after %s: does it run on seemalloc?", started.name(), flags.patience)
 }
 
-// ofTerminal: Ctrl-C on the terminal reaches this process and those that it has started.
+// ofTerminal reports whether Ctrl-C on the terminal reaches this process and the processes that it has started.
 func ofTerminal() bool {
 	terminal, err := os.Open("/dev/tty")
 	if err != nil {
@@ -362,7 +363,7 @@ func ofTerminal() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// finish waits for the command, and has its exit status.
+// finish waits for the command and returns its exit status.
 func (a *app) finish(r *child) error {
 	const patience = 2 * time.Second
 	select {

@@ -18,7 +18,7 @@ import (
 	"seemalloc/tool/web"
 )
 
-// saved writes a heap profile; no time: 0.
+// saved writes a heap profile. A time of 0 means no time.
 func saved(t *testing.T, name string, seconds int64) string {
 	t.Helper()
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}, TimeNanos: seconds * 1e9}
@@ -33,7 +33,7 @@ func saved(t *testing.T, name string, seconds int64) string {
 	return path
 }
 
-// All files are there, in the order of their times; where one has none, as given, and that is said.
+// All files are shown, sorted by time. If one has no time, they keep the given order and a message says so.
 func TestSavedProfilesOfThePage(t *testing.T) {
 	const many = 200
 	var files []string
@@ -71,7 +71,7 @@ func TestSavedProfilesOfThePage(t *testing.T) {
 	}
 }
 
-// shell runs a script until it has said that it is ready.
+// shell runs a script and waits until it reports that it is ready.
 func shell(t *testing.T, script string) (started *child, said string) {
 	t.Helper()
 	said = filepath.Join(t.TempDir(), "said")
@@ -91,7 +91,7 @@ func shell(t *testing.T, script string) (started *child, said string) {
 	}
 }
 
-// After Ctrl-C the command does what it does about it, and its status is the tool's, also where it was a signal.
+// After Ctrl-C the command handles the signal, and its status becomes the tool's status, even if it was a signal.
 func TestAfterCtrlC(t *testing.T) {
 	const trap = `trap 'echo terminated >>"$SAID"' TERM; trap 'echo interrupted >>"$SAID"; sleep 0.3; exit 3' INT; `
 	for _, c := range []struct {
@@ -118,7 +118,7 @@ func TestAfterCtrlC(t *testing.T) {
 	}
 }
 
-// A command that cannot be shown is not left behind, whether it minds being told so or not.
+// A command that cannot be shown is ended, whether it handles the signal or not.
 func TestACommandThatCannotBeShownEnds(t *testing.T) {
 	folder := t.TempDir()
 	notSeemalloc := filepath.Join(folder, "libseemalloc.so")
@@ -137,7 +137,7 @@ func TestACommandThatCannotBeShownEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) { // a zombie would be there
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) { // a zombie would still exist
 		t.Errorf("process %d is still there: %v", pid, err)
 	}
 	stubborn, _ := shell(t, `trap '' TERM; echo ready >"$SAID"; while :; do sleep 0.02; done`)

@@ -1,4 +1,4 @@
-// Package fake is a control socket for tests: it speaks the core's protocol without the core.
+// Package fake provides a control socket for tests. It implements the core's protocol without the core.
 package fake
 
 import (
@@ -14,7 +14,7 @@ import (
 	"seemalloc/tool/attach"
 )
 
-// Stats is the statistics of a made-up process whose parts add up.
+// Stats are the statistics of an imaginary process. Their parts add up.
 const Stats = `{"version":"0.1.0","pid":4242,"uptime_ms":61500,
 "memory":{"rss":104857600,"live":73400320,"cached":10485760,"fragmentation":5242880,"metadata":2097152,"not_ours":13631488,
 "mapped":134217728,"live_allocated":75497472,"dirty":1048576},
@@ -30,11 +30,11 @@ const Stats = `{"version":"0.1.0","pid":4242,"uptime_ms":61500,
 {"size":1024,"spans":40,"live":60000,"cached":100,"free":2000}],
 "a_field_from_the_future":{"x":1}}`
 
-// Server answers commands by their first word; a value that starts with "error" is an error.
+// Server answers each command by its first word. A value that starts with "error" is sent as an error.
 type Server struct {
 	Path    string
 	Answers map[string]func(args []string) string
-	// Raw, when set for a command, is sent as it is, and the connection closed: broken servers.
+	// Raw holds answers that are sent verbatim before the connection is closed, to imitate faulty servers.
 	Raw map[string]string
 }
 
@@ -86,7 +86,8 @@ func Start(t *testing.T, path string) *Server {
 	return s
 }
 
-// isOfTest tells whether the client is the test itself or was started by it, and not another test's `seemalloc ps`, which asks all processes.
+// isOfTest reports whether the client is the test process or one of its descendants. It excludes the `seemalloc ps` of
+// another test, which queries all processes.
 func isOfTest(conn net.Conn) bool {
 	pid := attach.PeerPID(conn.(*net.UnixConn))
 	for pid > 1 && pid != os.Getpid() {
@@ -95,7 +96,7 @@ func isOfTest(conn net.Conn) bool {
 	return pid == os.Getpid()
 }
 
-// parent is 0 where the process is gone.
+// parent returns 0 if the process has ended.
 func parent(pid int) int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
