@@ -7,7 +7,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// bloat is what is resident in the regions though it lies in no span and has not been freed either: huge pages brought it.
+// bloat returns the resident bytes in regions that are outside spans but were never freed: they came with huge pages.
 func bloat(s *Snapshot) float64 {
 	if s.Memory == nil {
 		return 0
@@ -22,7 +22,7 @@ func bloat(s *Snapshot) float64 {
 	return float64(max(min(resident-known, s.Memory.AnonHugePages), 0))
 }
 
-// hugePages: a huge page holds a few live pages, and all of it is resident.
+// hugePages finds huge pages that hold few live pages but are fully resident.
 func hugePages(p Pair) (string, *Finding, error) {
 	if p.After.Memory == nil || p.Before.Memory == nil {
 		return "", nil, errNoProc
@@ -52,7 +52,7 @@ func hugePages(p Pair) (string, *Finding, error) {
 	}, nil
 }
 
-// reallocCopies: realloc could not grow blocks where they are, and copied them.
+// reallocCopies finds blocks that realloc could not grow in place and had to copy.
 func reallocCopies(p Pair) (string, *Finding, error) {
 	copied := p.perSecond(func(s *attach.Stats) int64 { return s.Realloc.CopiedBytes })
 	copies := p.perSecond(func(s *attach.Stats) int64 { return s.Realloc.Copies })
@@ -88,7 +88,8 @@ func reallocCopies(p Pair) (string, *Finding, error) {
 	return seen, finding, nil
 }
 
-// overAlignment: blocks of which the program wanted less than half. No size class wastes that much; an alignment does.
+// overAlignment finds blocks of which the program requested less than half. No size class wastes that much, but an
+// alignment can.
 func overAlignment(p Pair) (string, *Finding, error) {
 	for _, look := range []*Snapshot{p.Before, p.After} {
 		if look.Heap == nil {
@@ -121,7 +122,8 @@ func overAlignment(p Pair) (string, *Finding, error) {
 	return seen, finding, nil
 }
 
-// excess weighs by the bytes beyond what was asked for (rounded up, so at least so many).
+// excess weighs a row by the bytes beyond the requested size. The requested size is rounded up, so the result is a
+// lower bound.
 func excess(s *Snapshot) weigh {
 	objects := value(s.Heap, "inuse_objects")
 	return func(row *sample) float64 {

@@ -9,9 +9,9 @@ import (
 	"seemalloc/tool/attach"
 )
 
-// readLimits lists the memory limits that a process is under, its own group's and those above, of cgroup v2 or v1. Where its group
-// is in a part of the hierarchy that is not mounted here, as in another container, it is what the process itself says. Nil: nobody
-// tells; empty: there is none.
+// readLimits lists the memory limits of a process: those of its own group and of the groups above it, in cgroup v2 or
+// v1. If its group is in a part of the hierarchy that is not mounted here, as in another container, it returns the
+// limit that the process itself reports. Nil means unknown, and an empty list means that no limit is set.
 func readLimits(pid int, own attach.Pressure) []Limit {
 	groups := procFile(pid, "cgroup")
 	if groups == "" {
@@ -34,7 +34,7 @@ func readLimits(pid int, own attach.Pressure) []Limit {
 	return found
 }
 
-// memoryGroup is where a process's group is found: a mount and a path below it.
+// memoryGroup is the location of a process's group: a mount and a path below it.
 type memoryGroup struct{ mount, group string }
 
 func ownLimit(own attach.Pressure) []Limit {
@@ -44,7 +44,8 @@ func ownLimit(own attach.Pressure) []Limit {
 	return []Limit{{Group: "(its container's)", File: "memory limit", Bytes: own.Limit, Used: own.Usage}}
 }
 
-// memoryGroups reads /proc/PID/cgroup and /proc/self/mountinfo. False: there is one that lies outside of what is mounted here.
+// memoryGroups parses /proc/PID/cgroup and /proc/self/mountinfo. all is false if a group lies outside the mounted
+// hierarchy.
 func memoryGroups(groups, mounts string) (found []memoryGroup, all bool) {
 	all = true
 	for line := range strings.Lines(groups) {
@@ -66,9 +67,10 @@ func memoryGroups(groups, mounts string) (found []memoryGroup, all bool) {
 	return found, all
 }
 
-// groupBelow finds a group below one of the mounts, which may begin below the root of the hierarchy, as in a container.
+// groupBelow finds a group below one of the mounts. A mount may begin below the root of the hierarchy, as in a
+// container.
 func groupBelow(group string, mounts []cgroupMount) (memoryGroup, bool) {
-	if strings.HasPrefix(group, "/..") { // of another namespace
+	if strings.HasPrefix(group, "/..") { // in another namespace
 		return memoryGroup{}, false
 	}
 	for _, m := range mounts {
@@ -98,7 +100,8 @@ func memoryMounts(mounts string, v2 bool) []cgroupMount {
 	return found
 }
 
-// limitsOf reads one group's folder. Pages of files do not count as used: the kernel drops them before it kills.
+// limitsOf reads the directory of one group. Page cache does not count as used, because the kernel drops it before it
+// kills processes.
 func limitsOf(folder, group string) []Limit {
 	read := func(name string) string {
 		data, _ := os.ReadFile(filepath.Join(folder, name))
@@ -129,7 +132,7 @@ func limitsOf(folder, group string) []Limit {
 	return found
 }
 
-// fieldsOf reads lines of a name and a number.
+// fieldsOf parses lines with a name and a number.
 func fieldsOf(text string) map[string]int64 {
 	fields := map[string]int64{}
 	for line := range strings.Lines(text) {

@@ -8,7 +8,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// checks in the order in which their looks are shown.
+// checks lists the checks in display order.
 var checks = []Check{
 	{"purge-storm", "page faults by giving memory back too soon", Rate, purgeStorm},
 	{"fragmentation", "spans half empty", State, fragmentation},
@@ -22,7 +22,7 @@ var checks = []Check{
 	{"samples-lost", "what the profile lacks", State, samplesLost},
 }
 
-// Checks lists the checks' names and what they look at.
+// Checks lists the names of the checks and what they examine.
 func Checks() []Look {
 	var list []Look
 	for _, check := range checks {
@@ -38,7 +38,7 @@ var (
 	errNoKind     = errors.New("the process's library does not make heap profiles")
 )
 
-// noProfile says why a look has no heap profile.
+// noProfile explains why a snapshot has no heap profile.
 func noProfile(s *Snapshot) error {
 	switch {
 	case strings.Contains(s.NoHeap, "minimal"):
@@ -52,7 +52,7 @@ func noProfile(s *Snapshot) error {
 	return fmt.Errorf("no heap profile could be made: %s", s.NoHeap)
 }
 
-// waste says how bad it is that so much of the resident memory is there for nothing; false: not bad.
+// waste rates the severity of this many wasted resident bytes. It returns false if the waste is acceptable.
 func waste(bytes, rss float64) (Severity, bool) {
 	switch {
 	case bytes < wasteBytes || bytes < wasteShare*rss:
@@ -63,7 +63,7 @@ func waste(bytes, rss float64) (Severity, bool) {
 	return Warning, true
 }
 
-// percent is a share for people: "34 %".
+// percent formats a share for people: "34 %".
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
 func ratio(part, whole float64) float64 {

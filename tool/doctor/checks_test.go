@@ -11,7 +11,8 @@ import (
 	"seemalloc/tool/attach"
 )
 
-// healthy is a pair, ten seconds apart, of a process that does a little of everything: no check finds anything in it.
+// healthy returns two snapshots, ten seconds apart, of a process that does a little of everything. No check finds
+// anything in it.
 func healthy() Pair {
 	look := func(seconds int64) *Snapshot {
 		return &Snapshot{
@@ -46,7 +47,7 @@ func healthy() Pair {
 	return Pair{look(100), look(110)}
 }
 
-// row is one of a made profile: values by the order of the types.
+// row is one row of an artificial profile. The values are in the order of the types.
 type row struct {
 	function            string
 	bytes, asked, moved int64
@@ -91,19 +92,19 @@ func addFunction(p *profile.Profile, loc *profile.Location, name string) {
 	loc.Line = []profile.Line{{Function: f, Line: 7}}
 }
 
-// change edits both looks; n is 0 for the first and 1 for the second.
+// change edits both snapshots. n is 0 for the first and 1 for the second.
 func (p Pair) change(edit func(s *Snapshot, n int64)) Pair {
 	edit(p.Before, 0)
 	edit(p.After, 1)
 	return p
 }
 
-// refaults makes so many bytes wanted again that went by the delay.
+// refaults sets the number of bytes that were purged by the delay and reused soon after.
 func (s *Snapshot) refaults(bytes int64) {
 	s.Stats.System.RefaultBytes, s.Stats.System.RefaultDelayedBytes = bytes, bytes
 }
 
-// fragmented makes so many MiB resident between live blocks, in spans.
+// fragmented sets the MiB of resident memory between live blocks in spans.
 func (s *Snapshot) fragmented(mebibytes int64) {
 	s.Stats.Memory.Fragmentation = mebibytes * mib
 	s.Stats.Spans.OwnedBytes = 200 * mib
@@ -121,7 +122,7 @@ func TestNothingIsFoundInAHealthyProcess(t *testing.T) {
 	}
 }
 
-// Each check finds what is at its threshold, and nothing just below it.
+// Each check has a finding at its threshold, and none just below it.
 func TestThresholds(t *testing.T) {
 	const seconds = 10
 	class := func(live, free int64) attach.SizeClass {
@@ -129,7 +130,7 @@ func TestThresholds(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, id string
-		severity Severity // "": nothing
+		severity Severity // "": no finding
 		edit     func(s *Snapshot, n int64)
 	}{
 		{"refaults at the rate", "purge-storm", Warning, func(s *Snapshot, n int64) { s.refaults(n * seconds * stormRate) }},
@@ -299,7 +300,7 @@ func TestFindingsNameTheirPlaces(t *testing.T) {
 	inuse := func(n, bytes int64) []int64 { return []int64{n, bytes, n, bytes} }
 	for _, test := range []struct {
 		id    string
-		sites string // place and bytes of each
+		sites string // location and bytes of each site
 		edit  func(s *Snapshot, n int64)
 	}{
 		{"purge-storm", "receive 102400, drop 51200", func(s *Snapshot, n int64) {
@@ -312,7 +313,7 @@ func TestFindingsNameTheirPlaces(t *testing.T) {
 			s.Stats.SizeClasses[1].Free = 300_000
 			s.Heap = heapProfile(row{"keep", 512, 0, 0, inuse(100, 51200)}, row{"other", 64, 0, 0, inuse(100, 6400)})
 		}},
-		{"fragmentation", "keep 3000, table 1000", func(s *Snapshot, _ int64) { // who keeps most counts, not who holds most
+		{"fragmentation", "keep 3000, table 1000", func(s *Snapshot, _ int64) { // the site that keeps the most counts, and not the one that holds the most
 			s.fragmented(50)
 			s.Stats.SizeClasses[1].Free = 300_000
 			s.Heap = heapProfile(row{"keep", 512, 0, 0, inuse(100, 51200)}, row{"table", 512, 0, 0, inuse(10000, 5120000)})
@@ -364,7 +365,7 @@ func TestHiddenFunctionsAreNoPlaces(t *testing.T) {
 	}
 }
 
-// What could not be had is said, and nothing is found by it.
+// Missing data is reported and causes no finding.
 func TestMissingFacts(t *testing.T) {
 	d := Examine(healthy().change(func(s *Snapshot, _ int64) {
 		s.Threads, s.Tasks, s.Memory, s.Limits, s.Heap, s.Remote, s.Options = nil, nil, nil, nil, nil, nil, nil
@@ -377,7 +378,7 @@ func TestMissingFacts(t *testing.T) {
 		!missing["over-alignment"] || missing["purge-storm"] || missing["fragmentation"] {
 		t.Errorf("%+v", d)
 	}
-	// A finding without a profile has no places.
+	// A finding without a profile has no sites.
 	d = Examine(healthy().change(func(s *Snapshot, n int64) {
 		s.Heap, s.Remote = nil, nil
 		s.Stats.Realloc.CopiedBytes = n * 10 * copyRate
@@ -398,7 +399,7 @@ func TestAdviceDependsOnTheOptions(t *testing.T) {
 		return strings.Join(d.Findings[0].Change, "\n")
 	}
 	byDelay := func(s *Snapshot, n int64) { s.refaults(n * 10 * stormRate) }
-	// That much goes for a reason besides the decay of a healthy process, and is wanted again.
+	// Memory purged for a reason other than the decay of a healthy process, and reused.
 	atOnce := func(call, reason string) func(s *Snapshot, n int64) {
 		return func(s *Snapshot, n int64) {
 			s.Stats.System.MinorFaults, s.Stats.System.RefaultBytes = n*1_000_000, n*20*stormRate
@@ -429,7 +430,7 @@ func TestAdviceDependsOnTheOptions(t *testing.T) {
 	}
 }
 
-// The last ones, by their names in JSON.
+// Mappings are those of the last snapshot, under their JSON names.
 func TestDiagnosisHasTheMappings(t *testing.T) {
 	p := healthy()
 	p.Before.Mappings = &attach.Mappings{Count: 1, Limit: 1000}

@@ -1,7 +1,7 @@
-// Package doctor says in plain words what is wrong with a process's memory, and what to change.
+// Package doctor reports in plain words what is wrong with a process's memory and what to change.
 //
-// It looks twice at everything that the library and the kernel report (Take), with some time between, and has each check
-// (checks.go) judge the pair. A check is a function of the pair alone; its thresholds stand in thresholds.go.
+// It takes two snapshots of the data that the library and the kernel report (Take), some time apart, and lets each
+// check (checks.go) judge the pair. A check is a function of the pair alone. The thresholds are in thresholds.go.
 package doctor
 
 import (
@@ -15,31 +15,32 @@ import (
 	"seemalloc/tool/attach"
 )
 
-// Snapshot is one look at a process. What could not be had is nil, and the checks that need it say so.
+// Snapshot is the state of a process at one moment. Data that is not available is nil, and the checks that need it
+// report that.
 type Snapshot struct {
 	Stats   *attach.Stats
 	Threads []attach.Thread
 	Tasks   map[int]Task // by thread id in the process's own pid namespace
 	Memory  *Memory
 	Limits  []Limit
-	// Mappings is how many mappings of the address space it has, of how many it may have.
+	// Mappings is the number of mappings of the process and its limit.
 	Mappings *attach.Mappings
 	Options  map[string]string
 	Heap     *profile.Profile
-	// NoHeap is the process's answer if Heap is nil.
+	// NoHeap is the process's refusal if Heap is nil.
 	NoHeap string
-	Remote *profile.Profile // blocks that other threads than their own have freed
+	Remote *profile.Profile // blocks that were freed by another thread
 
-	// What is free in half-empty spans, by whose blocks keep them.
+	// Fragmentation holds the free memory in half-empty spans, by the sites whose blocks keep the spans.
 	Fragmentation *profile.Profile
 
-	// Name gives names to the addresses of a profile; it is called for those only that a finding needs.
+	// Name symbolizes the addresses of a profile. It is called only for those that a finding needs.
 	Name func(*profile.Profile)
-	// Hide names functions that are no places; nil: none.
+	// Hide matches functions that are never sites; nil: none.
 	Hide *regexp.Regexp
 }
 
-// Task is what the kernel says of a thread.
+// Task holds the kernel's data about a thread.
 type Task struct {
 	Name  string
 	CPUNS int64
@@ -50,27 +51,27 @@ type Memory struct {
 	RSS, AnonHugePages int64
 }
 
-// Limit is a memory cgroup with a limit that the process is in.
+// Limit is a memory cgroup with a limit that applies to the process.
 type Limit struct {
 	Group    string // its path below the mount
-	File     string // what holds the limit: memory.max, memory.high, memory.limit_in_bytes
+	File     string // the file with the limit: memory.max, memory.high, memory.limit_in_bytes
 	Bytes    int64
-	Used     int64 // without file cache that can be dropped
-	Failures int64 // how often the limit was met
-	Kills    int64 // processes that the kernel has killed for it
+	Used     int64 // without page cache that can be dropped
+	Failures int64 // how often the limit was hit
+	Kills    int64 // processes that the kernel has killed because of it
 }
 
-// Pair is two looks at one process.
+// Pair is two snapshots of one process.
 type Pair struct {
 	Before, After *Snapshot
 }
 
-// Seconds is the time between the looks.
+// Seconds returns the time between the snapshots.
 func (p Pair) Seconds() float64 {
 	return float64(p.After.Stats.TimeNS-p.Before.Stats.TimeNS) / float64(time.Second)
 }
 
-// perSecond is a count's growth.
+// perSecond returns the growth of a count per second.
 func (p Pair) perSecond(count func(*attach.Stats) int64) float64 {
 	grown := count(p.After.Stats) - count(p.Before.Stats)
 	if grown <= 0 || p.Seconds() <= 0 {
@@ -79,76 +80,76 @@ func (p Pair) perSecond(count func(*attach.Stats) int64) float64 {
 	return float64(grown) / p.Seconds()
 }
 
-// option is a number that the process has set, or otherwise.
+// option returns a numeric option of the process.
 func (p Pair) option(name string) (int64, bool) {
 	value, err := strconv.ParseInt(p.After.Options[name], 10, 64)
 	return value, err == nil
 }
 
-// Severity is how much a finding matters.
+// Severity is the importance of a finding.
 type Severity string
 
-// In this order they are shown.
+// The severities in display order.
 const (
-	Severe  Severity = "severe"  // it costs much, or is about to
-	Warning Severity = "warning" // it costs
-	Note    Severity = "note"    // good to know
+	Severe  Severity = "severe"  // costs much, or will soon
+	Warning Severity = "warning" // has a cost
+	Note    Severity = "note"    // information
 )
 
 var severities = []Severity{Severe, Warning, Note}
 
-// Finding is something that is wrong.
+// Finding is a problem that a check has found.
 type Finding struct {
 	ID       string   `json:"id"`
 	Severity Severity `json:"severity"`
 	Title    string   `json:"title"`
 	Figure   string   `json:"figure"`
-	Value    float64  `json:"value"` // the figure's number, in bytes, bytes per second, a count or a share of 1
+	Value    float64  `json:"value"` // the number in Figure: bytes, bytes per second, a count, or a fraction of 1
 	Why      string   `json:"why"`
 	Change   []string `json:"change"`
-	Places   string   `json:"places,omitempty"` // what the sites are
-	Sites    []Site   `json:"sites,omitempty"`  // the largest ones first
+	Places   string   `json:"places,omitempty"` // what the sites show
+	Sites    []Site   `json:"sites,omitempty"`  // the largest first
 }
 
-// Look is what a check looked at, also where it has found nothing.
+// Look is the data that a check examined, even without a finding.
 type Look struct {
 	ID   string `json:"id"`
 	What string `json:"what"`
 	Seen string `json:"seen"`
-	// Missing says why it could not look, "" when it could.
+	// Missing is the reason why the check could not run, or "".
 	Missing string `json:"missing,omitempty"`
 }
 
-// Diagnosis is the outcome of all checks.
+// Diagnosis is the result of all checks.
 type Diagnosis struct {
-	Seconds  float64   `json:"seconds"` // how long it was looked at
+	Seconds  float64   `json:"seconds"` // the time between the snapshots
 	Findings []Finding `json:"findings"`
 	Looks    []Look    `json:"looked_at"`
-	// Mappings is nil where the kernel does not tell.
+	// Mappings is nil if the kernel does not report them.
 	Mappings *attach.Mappings `json:"mappings,omitempty"`
 }
 
-// Kind says which pairs a check is made for.
+// Kind determines which pairs a check applies to.
 type Kind int
 
 const (
-	// State checks judge how things are. They want the same in both looks, however far these are apart.
+	// State checks judge the present state. Both snapshots must show the problem, no matter how far apart they are.
 	State Kind = 1 << iota
-	// Rate checks judge what happened between the looks: the farther apart, the better.
+	// Rate checks judge the events between the snapshots. A longer time gives a better result.
 	Rate
-	// All is both.
+	// All selects both kinds.
 	All = State | Rate
 )
 
-// Check is one of the things that may be wrong.
+// Check looks for one kind of problem.
 type Check struct {
 	ID, What string
 	Kind     Kind
-	// Judge returns what it has seen, and a finding or nil. An error says why it cannot tell.
+	// Judge returns the data that it examined, and a finding or nil. The error is the reason why it cannot judge.
 	Judge func(Pair) (seen string, finding *Finding, err error)
 }
 
-// Examine makes the checks of these kinds.
+// Examine runs the checks of these kinds.
 func Examine(p Pair, kinds Kind) *Diagnosis {
 	d := &Diagnosis{Seconds: p.Seconds(), Findings: []Finding{}, Looks: []Look{}, Mappings: p.After.Mappings}
 	for _, check := range checks {
@@ -171,11 +172,11 @@ func Examine(p Pair, kinds Kind) *Diagnosis {
 	return d
 }
 
-// Worse takes over from other what is worse there, and what was not looked at here.
+// Worse takes over from other the findings that are worse, and the checks that are missing in d.
 func (d *Diagnosis) Worse(other *Diagnosis) {
 	d.Seconds = max(d.Seconds, other.Seconds)
 	if other.Mappings != nil {
-		d.Mappings = other.Mappings // the last ones
+		d.Mappings = other.Mappings // the latest ones
 	}
 	for _, finding := range other.Findings {
 		at := slices.IndexFunc(d.Findings, func(f Finding) bool { return f.ID == finding.ID })
@@ -192,13 +193,13 @@ func (d *Diagnosis) Worse(other *Diagnosis) {
 		case at < 0:
 			d.Looks = append(d.Looks, look)
 		case look.Missing == "":
-			d.Looks[at] = look // the last one
+			d.Looks[at] = look // the latest one
 		}
 	}
 	d.sort()
 }
 
-// sort puts the worst first, and looks in the order of the checks.
+// sort orders findings by severity, and the examined data in the order of the checks.
 func (d *Diagnosis) sort() {
 	order := func(id string) int {
 		return slices.IndexFunc(checks, func(c Check) bool { return c.ID == id })

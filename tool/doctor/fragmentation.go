@@ -12,11 +12,11 @@ import (
 	"seemalloc/tool/report"
 )
 
-// fragmentation: the free blocks between live ones hold much memory, in both looks: in size classes that are half empty, or in spans that
-// one place keeps.
+// fragmentation finds much memory in free blocks between live ones, in both snapshots: in half-empty size classes, or
+// in spans that the blocks of one site keep.
 func fragmentation(p Pair) (string, *Finding, error) {
 	wasted := min(float64(p.After.Stats.Memory.Fragmentation), float64(p.Before.Stats.Memory.Fragmentation))
-	if p.After.Stats.Memory.Unused == nil { // an older library counts it there
+	if p.After.Stats.Memory.Unused == nil { // an older library counts the unused memory as fragmentation
 		wasted = max(0, wasted-bloat(p.After))
 	}
 	rss := float64(p.After.Stats.Memory.RSS)
@@ -50,7 +50,8 @@ func fragmentation(p Pair) (string, *Finding, error) {
 	return seen, finding, nil
 }
 
-// halfEmpty are the classes that have as many free bytes as live ones in their spans, the one with most free bytes first.
+// halfEmpty returns the classes with at least as many free bytes as live bytes in their spans, the one with the most
+// free bytes first.
 func halfEmpty(p Pair) (classes []attach.SizeClass) {
 	for _, c := range p.After.Stats.SizeClasses {
 		free := min(c.Free, classOf(p.Before.Stats, c.Size).Free)
@@ -62,7 +63,7 @@ func halfEmpty(p Pair) (classes []attach.SizeClass) {
 	return classes
 }
 
-// freeInBoth is what was free in the classes in both looks.
+// freeInBoth returns the bytes that were free in the classes in both snapshots.
 func freeInBoth(p Pair, classes []attach.SizeClass) (bytes float64) {
 	for _, c := range classes {
 		bytes += float64(min(c.Free, classOf(p.Before.Stats, c.Size).Free) * c.Size)
@@ -70,7 +71,7 @@ func freeInBoth(p Pair, classes []attach.SizeClass) (bytes float64) {
 	return bytes
 }
 
-// mostOf is the first class alone where it has most of the free bytes.
+// mostOf returns only the first class if it has most of the free bytes, else all classes.
 func mostOf(classes []attach.SizeClass) []attach.SizeClass {
 	var all int64
 	for _, c := range classes {
@@ -82,7 +83,7 @@ func mostOf(classes []attach.SizeClass) []attach.SizeClass {
 	return classes
 }
 
-// halfEmptyText names the class, or how many there are.
+// halfEmptyText names the class, or the number of classes.
 func halfEmptyText(classes []attach.SizeClass, bytes float64) (title, figure string) {
 	var live, free, used, spans int64
 	var sizes []int64
@@ -99,23 +100,23 @@ func halfEmptyText(classes []attach.SizeClass, bytes float64) (title, figure str
 		report.Bytes(float64(live)), report.Count(spans), percent(ratio(float64(free), float64(free+used))))
 }
 
-// placeSize is blocks of one size that one place allocates.
+// placeSize identifies blocks of one size that one site allocates.
 type placeSize struct {
 	place string
 	size  int64
 }
 
-// placeSizes sums rows up.
+// placeSizes sums the rows by site and size.
 func placeSizes(s *Snapshot, p *profile.Profile, by weigh) map[placeSize]float64 {
 	sums := map[placeSize]float64{}
 	eachPlace(s, p, by, func(place string, _ []string, size int64, weight float64) { sums[placeSize{place, size}] += weight })
 	return sums
 }
 
-// sampleParts is the unit in which samples are counted: weights are whole numbers.
+// sampleParts is the unit for counting samples, because weights are integers.
 const sampleParts = 1000
 
-// samplesOf is how many samples a row is made of: it tells for how many blocks they stand.
+// samplesOf weighs a row by its number of samples, computed from the number of blocks that they represent.
 func samplesOf(p *profile.Profile) weigh {
 	blocks := value(p, "fragmentation_objects")
 	return func(row *sample) float64 {
@@ -127,15 +128,16 @@ func samplesOf(p *profile.Profile) weigh {
 	}
 }
 
-// pin is what is free, in both looks, beside the blocks of a place: of the sizes of which more is free beside them than they hold.
+// pin holds the memory next to the blocks of one site that is free in both snapshots. It counts only sizes for which
+// more memory is free next to the blocks than they hold.
 type pin struct {
 	place   string
 	bytes   float64
-	surely  float64 // less two standard errors
+	surely  float64 // minus two standard errors
 	samples float64
 }
 
-// mostPinned finds the place with the most, by what is sure.
+// mostPinned finds the site with the largest certain value.
 func mostPinned(p Pair) (most pin) {
 	free := func(s *Snapshot) map[placeSize]float64 {
 		if s.Fragmentation == nil {
@@ -174,7 +176,8 @@ func mostPinned(p Pair) (most pin) {
 	return most
 }
 
-// pinned is found where classes are not half empty as a whole, but one place's blocks keep much of what is free in them.
+// pinned finds memory in classes that are not half empty as a whole, if the blocks of one site keep much of the free
+// memory in them.
 func pinned(p Pair, wasted float64) *Finding {
 	most := mostPinned(p)
 	severity, bad := waste(min(most.surely, wasted), float64(p.After.Stats.Memory.RSS))
@@ -200,7 +203,8 @@ func pinned(p Pair, wasted float64) *Finding {
 
 const placesPinning = "Blocks that are still in use and keep the pages, by what is free beside them (estimated)"
 
-// keepers are the places whose blocks keep the classes' spans: by what is free beside them, or, where no profile tells, by what they hold.
+// keepers returns the sites whose blocks keep the spans of the classes. They are ordered by the free memory next to
+// them, or, if no profile has it, by the bytes they hold.
 func keepers(s *Snapshot, classes []attach.SizeClass) (places string, found []Site) {
 	if found = pinning(s, classes); found != nil || s.Heap == nil {
 		return placesPinning, found
@@ -210,7 +214,8 @@ func keepers(s *Snapshot, classes []attach.SizeClass) (places string, found []Si
 		sites(s, s.Heap, of(classes, func(row *sample) float64 { return float64(inuse(row)) }))
 }
 
-// pinning are the places by what is free in the spans that their blocks keep; of these classes, or of all where there are none.
+// pinning returns the sites, ordered by the free memory in the spans that their blocks keep. It is limited to these
+// classes, unless the list is empty.
 func pinning(s *Snapshot, classes []attach.SizeClass) []Site {
 	if s.Fragmentation == nil {
 		return nil
@@ -219,7 +224,7 @@ func pinning(s *Snapshot, classes []attach.SizeClass) []Site {
 	return sites(s, s.Fragmentation, of(classes, func(row *sample) float64 { return float64(free(row)) }))
 }
 
-// of counts blocks of these classes only; all where there are none.
+// of weighs only blocks of these classes, or all blocks if the list is empty.
 func of(classes []attach.SizeClass, by weigh) weigh {
 	return func(row *sample) float64 {
 		size := label(row, "bytes")
@@ -230,7 +235,7 @@ func of(classes []attach.SizeClass, by weigh) weigh {
 	}
 }
 
-// emptiest is the class with the most free bytes in spans that have live blocks.
+// emptiest returns the class with the most free bytes in spans that have live blocks.
 func emptiest(s *attach.Stats) (class attach.SizeClass, free float64) {
 	for _, c := range s.SizeClasses {
 		if bytes := float64(c.Free * c.Size); c.Live > 0 && bytes > free {

@@ -7,7 +7,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// purgeStorm: memory goes back to the system and is wanted again at once, so that each page costs a fault and a call.
+// purgeStorm finds memory that is purged and reused at once, so that each page costs a fault and a system call.
 func purgeStorm(p Pair) (string, *Finding, error) {
 	given := p.perSecond(func(s *attach.Stats) int64 { return s.System.Calls.Purged() })
 	wanted := p.wantedAgain()
@@ -42,17 +42,18 @@ func purgeStorm(p Pair) (string, *Finding, error) {
 	return seen, finding, nil
 }
 
-// wanted is what was given back and is wanted again, in bytes per second, by what would have kept it.
+// wanted holds the rate of memory that was purged and reused, in bytes per second, by the change that would have kept
+// it.
 type wanted struct {
-	delayed float64 // a longer delay, or leave to keep more
-	atOnce  float64 // no delay: it went when it was freed, since somebody asked, or since memory was short
-	holes   float64 // idle holes in spans: nobody asking for them
+	delayed float64 // a longer delay, or a larger cache
+	atOnce  float64 // no delay would help: purged when it was freed, on request, or because memory was short
+	holes   float64 // idle holes in spans: purged without a request
 }
 
 func (p Pair) wantedAgain() wanted {
 	delayed := p.perSecond(func(s *attach.Stats) int64 { return s.System.RefaultDelayedBytes })
 	all := p.perSecond(func(s *attach.Stats) int64 { return s.System.RefaultBytes })
-	// A large block that is not touched costs nothing but two calls.
+	// A large block that is never touched costs only two system calls.
 	touched := p.perSecond(func(s *attach.Stats) int64 { return s.System.MinorFaults }) * pageBytes
 	return wanted{delayed, min(all-delayed, touched), p.perSecond(func(s *attach.Stats) int64 { return s.Purge.HoleRefilled })}
 }
@@ -68,7 +69,7 @@ func largeOnly(by weigh) weigh {
 	}
 }
 
-// givenBack is how much went for one of these reasons, in bytes per second.
+// givenBack returns the rate of memory that was purged for this reason, in bytes per second.
 func (p Pair) givenBack(reason string) float64 {
 	return p.perSecond(func(s *attach.Stats) int64 {
 		sum := int64(0)
@@ -81,7 +82,7 @@ func (p Pair) givenBack(reason string) float64 {
 	})
 }
 
-// purgeAdvice depends on what gave the memory back, and on what the process was told.
+// purgeAdvice depends on the reason of the purges and on the options of the process.
 func purgeAdvice(p Pair, w wanted) []string {
 	pid := p.After.Stats.PID
 	reuse := "keep the buffers and use them again, at the places below"

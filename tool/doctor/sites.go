@@ -13,11 +13,11 @@ import (
 	"seemalloc/tool/report"
 )
 
-// Site is a place in the program, by the stacks of samples.
+// Site is a location in the program, found from the stacks of samples.
 type Site struct {
-	Place string   `json:"place"` // the first function outside of the allocator and of standard libraries
-	Stack []string `json:"stack"` // innermost first; of the largest of its stacks
-	Bytes float64  `json:"bytes"` // estimated; per second where the finding is a rate
+	Place string   `json:"place"` // the first function outside the allocator and the standard libraries
+	Stack []string `json:"stack"` // the largest of its stacks, innermost first
+	Bytes float64  `json:"bytes"` // estimated; per second if the finding is a rate
 	Share float64  `json:"share"` // of all sites
 	Size  int64    `json:"block_bytes,omitempty"`
 
@@ -27,10 +27,10 @@ type Site struct {
 // sample is a row of a profile.
 type sample = profile.Sample
 
-// weigh is what a sample of the profile counts; rows that count nothing are no sites.
+// weigh returns the weight of a sample. Rows with weight 0 are not sites.
 type weigh func(*sample) float64
 
-// value reads one of a profile's values, 0 where the profile has none of the name.
+// value returns a function that reads the named value of a sample, or 0 if the profile has no such value.
 func value(p *profile.Profile, name string) func(*sample) int64 {
 	at := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == name })
 	return func(s *sample) int64 {
@@ -41,7 +41,7 @@ func value(p *profile.Profile, name string) func(*sample) int64 {
 	}
 }
 
-// label is a number beside a sample, 0 where there is none.
+// label returns a numeric label of a sample, or 0 if it has none.
 func label(s *sample, name string) int64 {
 	if values := s.NumLabel[name]; len(values) != 0 {
 		return values[0]
@@ -49,12 +49,13 @@ func label(s *sample, name string) int64 {
 	return 0
 }
 
-// rowKey tells the rows of two profiles of one process apart, before names were given. Where everything is recorded, some that were resized share one.
+// rowKey identifies a row in two unsymbolized profiles of one process. If everything is recorded, some rows of resized
+// blocks share a key.
 func rowKey(p *profile.Profile, s *sample) string {
 	var b strings.Builder
 	for _, loc := range s.Location {
 		address := loc.Address
-		if m := loc.Mapping; m != nil && m.BuildID != "" { // a library that is unloaded between the two has other addresses then
+		if m := loc.Mapping; m != nil && m.BuildID != "" { // a library that is unloaded between the two snapshots is identified by other addresses afterwards
 			b.WriteString(m.BuildID)
 			address += m.Offset - m.Start
 		}
@@ -65,7 +66,7 @@ func rowKey(p *profile.Profile, s *sample) string {
 	return b.String()
 }
 
-// growth weighs by how much a value has grown since before, per second.
+// growth weighs a row by the growth of a value since before, per second.
 func growth(before, after *profile.Profile, name string, seconds float64) weigh {
 	had := map[string]int64{}
 	old, now := value(before, name), value(after, name)
@@ -84,7 +85,7 @@ func growth(before, after *profile.Profile, name string, seconds float64) weigh 
 	return func(s *sample) float64 { return grown[s] }
 }
 
-// sites adds the rows up by place, the largest first.
+// sites sums the rows by location, the largest first.
 func sites(snapshot *Snapshot, p *profile.Profile, by weigh) []Site {
 	found := map[string]*Site{}
 	total := eachPlace(snapshot, p, by, func(place string, stack []string, size int64, weight float64) {
@@ -101,7 +102,8 @@ func sites(snapshot *Snapshot, p *profile.Profile, by weigh) []Site {
 	return largest(found, total)
 }
 
-// eachPlace names the rows that count and says of each where it is, the size of its blocks, and its weight. Returns the sum of all.
+// eachPlace symbolizes the rows with a weight and calls f for each of them with its location, the size of its blocks
+// and its weight. It returns the sum of the weights.
 func eachPlace(snapshot *Snapshot, p *profile.Profile, by weigh, f func(place string, stack []string, size int64, weight float64)) float64 {
 	if p == nil {
 		return 0
@@ -121,7 +123,8 @@ func eachPlace(snapshot *Snapshot, p *profile.Profile, by weigh, f func(place st
 	return total
 }
 
-// weighed is a profile of the rows that count, with their weight as their only value: naming changes a profile, and takes time.
+// weighed returns a profile of the rows with a weight, which is their only value. It is a copy because symbolizing
+// takes time and modifies the profile.
 func weighed(p *profile.Profile, by weigh) (named *profile.Profile, total float64) {
 	less := &profile.Profile{
 		SampleType: []*profile.ValueType{{Type: "weight", Unit: "bytes"}}, PeriodType: p.PeriodType, Period: p.Period,
@@ -160,7 +163,7 @@ func largest(found map[string]*Site, total float64) []Site {
 	return list[:min(len(list), mostSites)]
 }
 
-// places lists a row's functions, innermost first, without those that are hidden.
+// places lists a row's functions, innermost first, without the hidden ones.
 func places(s *sample, hide *regexp.Regexp) []string {
 	var list []string
 	for _, loc := range s.Location {
@@ -183,5 +186,5 @@ func places(s *sample, hide *regexp.Regexp) []string {
 	return list
 }
 
-// placeOf passes over what stands between the program and the allocator.
+// placeOf skips the functions between the program and the allocator.
 func placeOf(stack []string) string { return stack[report.Inner(stack)] }

@@ -6,8 +6,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Several rows may have one key: blocks that were sampled at other sizes and resized to one. What they have grown by is the
-// growth of their sum; and a row is the same when the option `sample` has changed meanwhile.
+// Several rows may have the same key: blocks that were sampled at different sizes and resized to the same size. Their
+// growth is the growth of their sum. A row remains the same if the option `sample` changes in between.
 func TestGrowthOfRowsOfOneKey(t *testing.T) {
 	types := []string{"alloc_space"}
 	look := func(period int64, values ...int64) *profile.Profile {
@@ -47,7 +47,7 @@ func TestGrowthOfRowsOfOneKey(t *testing.T) {
 	}
 }
 
-// A library that is unloaded between the two looks has its stacks at other addresses afterwards.
+// A library that is unloaded between the two snapshots has its stacks at other addresses afterwards.
 func TestNothingGrowsBecauseALibraryGoes(t *testing.T) {
 	look := func(start uint64) *profile.Profile {
 		p := madeProfile([]string{"alloc_space"}, []row{{function: "gone", bytes: 128, values: []int64{5000}}})

@@ -7,7 +7,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// memoryLimit: the kernel is about to kill the process, or already makes it wait for memory.
+// memoryLimit finds a process that the kernel is about to kill, or already throttles, because of a memory limit.
 func memoryLimit(p Pair) (string, *Finding, error) {
 	if p.After.Limits == nil {
 		return "", nil, errNoProc
@@ -56,7 +56,8 @@ func memoryLimit(p Pair) (string, *Finding, error) {
 	return used, finding, nil
 }
 
-// mappings: the kernel is about to refuse memory, threads and files though there is room, for the process has too many mappings.
+// mappings finds a process that is close to the limit of mappings, at which the kernel refuses memory, threads and
+// files even if memory is free.
 func mappings(p Pair) (string, *Finding, error) {
 	m := p.After.Mappings
 	if m == nil {
@@ -85,7 +86,7 @@ func mappings(p Pair) (string, *Finding, error) {
 	return seen, finding, nil
 }
 
-// failures counts how often the limit was met between the looks.
+// failures counts how often the limit was hit between the snapshots.
 func (p Pair) failures(limit Limit) int64 {
 	for _, before := range p.Before.Limits {
 		if before.Group == limit.Group && before.File == limit.File {
@@ -95,7 +96,7 @@ func (p Pair) failures(limit Limit) int64 {
 	return 0
 }
 
-// samplesLost: what other findings and profiles rest on is incomplete.
+// samplesLost finds incomplete data behind the other findings and the profiles.
 func samplesLost(p Pair) (string, *Finding, error) {
 	s := p.After.Stats.Sampling
 	seen := fmt.Sprintf("%s samples, %s more dropped; %s with a cut stack, %s with a broken one", report.Count(s.Samples), report.Count(s.Dropped),

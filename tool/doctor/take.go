@@ -15,8 +15,8 @@ import (
 	"seemalloc/tool/symbolize"
 )
 
-// Take looks at a process. What the library is too old to tell is no error, but for the statistics; pid is 0 where only the
-// socket is known.
+// Take takes a snapshot of a process. Data that an older library does not report is not an error, except for the
+// statistics. pid is 0 if only the socket is known.
 func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
 	stats, err := attach.FetchStats(c)
 	if err != nil {
@@ -49,13 +49,13 @@ func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
 	return s, nil
 }
 
-// fetchProfile is nil without an error where the library does not make such profiles.
+// fetchProfile returns nil without an error if the library does not provide this kind of profile.
 func fetchProfile(c *attach.Client, kind, name string) (*profile.Profile, error) {
 	p, _, err := askProfile(c, kind, name)
 	return p, err
 }
 
-// askProfile is nil with the process's own words where it makes no such profile, or cannot now.
+// askProfile returns nil and the process's refusal if it does not provide this kind of profile, or cannot at present.
 func askProfile(c *attach.Client, kind, name string) (p *profile.Profile, refusal string, err error) {
 	data, err := c.Call("profile", kind)
 	var refused *attach.ServerError
@@ -69,7 +69,7 @@ func askProfile(c *attach.Client, kind, name string) (p *profile.Profile, refusa
 	return p, "", err
 }
 
-// options are the values in effect, by name; none where the library does not tell.
+// options returns the values in effect, by name, or nil if the library does not report them.
 func options(c *attach.Client) (map[string]string, error) {
 	payload, err := c.Call("options")
 	var refused *attach.ServerError
@@ -93,7 +93,7 @@ func procFile(pid int, name string) string {
 	return string(data)
 }
 
-// readTasks asks for the CPU time of each thread; nil where the kernel does not tell.
+// readTasks reads the CPU time of each thread. It returns nil if the kernel does not report it.
 func readTasks(pid int) map[int]Task {
 	entries, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
 	if err != nil {
@@ -115,7 +115,7 @@ func readTasks(pid int) map[int]Task {
 	return tasks
 }
 
-// taskStatus reads a thread's name and its id in its own pid namespace.
+// taskStatus parses a thread's name and its id in its own pid namespace.
 func taskStatus(status string) (tid int, name string) {
 	for line := range strings.Lines(status) {
 		key, value, _ := strings.Cut(line, ":")
@@ -129,7 +129,7 @@ func taskStatus(status string) (tid int, name string) {
 	return tid, name
 }
 
-// readMemory is nil where the kernel does not tell.
+// readMemory returns nil if the kernel does not report the values.
 func readMemory(pid int) *Memory {
 	return parseMemory(procFile(pid, "smaps_rollup"))
 }
@@ -154,7 +154,7 @@ func parseMemory(rollup string) *Memory {
 	return m
 }
 
-// number is 0 for what is none.
+// number returns 0 for text that is not a number.
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n

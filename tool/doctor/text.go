@@ -12,7 +12,7 @@ const (
 	width  = 110
 )
 
-// Text writes the diagnosis for people; who is its first words.
+// Text formats the diagnosis for people. who is its first words.
 func (d *Diagnosis) Text(who string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, looked at for %.1f s: ", who, d.Seconds)
@@ -57,7 +57,7 @@ func (f *Finding) text() string {
 	return b.String()
 }
 
-// callers are the next few functions behind the place.
+// callers returns the next few callers of the site's function.
 func (s *Site) callers() []string {
 	const most = 3
 	for i, place := range s.Stack {
@@ -68,7 +68,7 @@ func (s *Site) callers() []string {
 	return nil
 }
 
-// paragraph writes text behind head, its further lines indented as far.
+// paragraph writes head followed by text, with a hanging indent of head's width.
 func paragraph(b *strings.Builder, head, left, text string) {
 	line := left + head
 	blank := strings.Repeat(" ", len(line))

@@ -9,16 +9,16 @@ import (
 	"seemalloc/tool/report"
 )
 
-// thread is what one thread did between the looks.
+// thread holds the activity of one thread between the snapshots.
 type thread struct {
 	attach.Thread
 	name                 string
 	cpu                  float64 // of one processor
 	refills, remoteFrees float64 // per second
-	known                bool    // the kernel knows it in both looks
+	known                bool    // the kernel lists it in both snapshots
 }
 
-// threads lists those that are in both looks.
+// threads lists the threads that are in both snapshots.
 func (p Pair) threads() []thread {
 	before := map[int]attach.Thread{}
 	for _, t := range p.Before.Threads {
@@ -50,7 +50,7 @@ func (t thread) String() string {
 	return fmt.Sprintf("thread %d (%s)", t.TID, t.name)
 }
 
-// naming writes the first few of many threads.
+// naming formats the first few of many threads.
 func naming(list []thread) string {
 	const most = 3
 	var names []string
@@ -63,7 +63,8 @@ func naming(list []thread) string {
 	return strings.Join(names, ", ")
 }
 
-// onlyFrees: a thread frees what others allocate, and allocates nothing, so that each block has to be sent back.
+// onlyFrees finds a thread that frees blocks of other threads and allocates nothing, so that each block must be
+// returned to its owner.
 func onlyFrees(p Pair) (string, *Finding, error) {
 	if p.After.Threads == nil || p.Before.Threads == nil {
 		return "", nil, errOldLibrary
@@ -104,7 +105,7 @@ func onlyFrees(p Pair) (string, *Finding, error) {
 	return seen, finding, nil
 }
 
-// hoarding: threads that do nothing keep free memory that no other thread can use.
+// hoarding finds idle threads that cache free memory that no other thread can use.
 func hoarding(p Pair) (string, *Finding, error) {
 	switch {
 	case p.After.Threads == nil || p.Before.Threads == nil:

@@ -2,20 +2,20 @@ package doctor
 
 import "time"
 
-// Watch adds up many looks at one process: states between each look and the next, rates over windows. The worst of each
-// kind stays.
+// Watch combines many snapshots of one process: it judges states between successive snapshots, and rates over windows.
+// It keeps the worst finding of each check.
 type Watch struct {
 	Window time.Duration
 
 	first, last, anchor *Snapshot
 	judged              *Diagnosis
-	rated               bool // a window has been judged
+	rated               bool // at least one window has been judged
 }
 
-// shortestRate is what can be called a rate; less is chance.
+// shortestRate is the shortest time over which a rate is meaningful.
 const shortestRate = 400 * time.Millisecond
 
-// Add takes the next look. Names are asked for at once, since the process may be gone later.
+// Add adds the next snapshot. It symbolizes at once, because the process may end at any time.
 func (w *Watch) Add(s *Snapshot) {
 	if w.last == nil {
 		w.first, w.last, w.anchor = s, s, s
@@ -38,7 +38,8 @@ func (w *Watch) take(d *Diagnosis) {
 	w.judged.Worse(d)
 }
 
-// Diagnosis is the outcome; nil when there were too few looks. The last window may be shorter, where there is no other one.
+// Diagnosis returns the result, or nil if there were too few snapshots. The last window may be shorter if there is no
+// other one.
 func (w *Watch) Diagnosis() *Diagnosis {
 	if w.judged == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 
 func number64(x float64) string { return strconv.FormatInt(int64(x), 10) }
 
-// at is a look of the healthy process, so many milliseconds after its first one.
+// at returns a snapshot of the healthy process, this many milliseconds after its first snapshot.
 func at(ms int64, edit func(s *Snapshot)) *Snapshot {
 	s := healthy().Before
 	s.Stats.TimeNS += ms * int64(time.Millisecond)
@@ -40,7 +40,7 @@ func TestWatchNeedsTwoLooks(t *testing.T) {
 	}
 }
 
-// A state that lasts from one look to the next is found, and the worst of it shown.
+// A state that lasts from one snapshot to the next is found, and its worst value is shown.
 func TestWatchKeepsTheWorstState(t *testing.T) {
 	w := Watch{Window: time.Hour}
 	for i, used := range []int64{100, 365, 370, 100} {
@@ -57,7 +57,7 @@ func TestWatchKeepsTheWorstState(t *testing.T) {
 	}
 }
 
-// What happened in one window is not thinned by the others, and a short rest is no window.
+// Events in one window are not diluted by the other windows, and a short remainder is not a window.
 func TestWatchJudgesRatesByTheWindow(t *testing.T) {
 	copied := func(seconds int64) int64 { return min(max(seconds-4, 0), 2) * 70 * mib } // in the fifth and sixth second
 	for _, test := range []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// writeCollapsed writes one sample type as `outermost;…;innermost VALUE`, a line per stack of functions, sorted.
+// writeCollapsed writes one sample type as sorted lines `outermost;…;innermost VALUE`, one per stack of functions.
 func writeCollapsed(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	sums := map[string]int64{}
 	for _, sample := range p.Sample {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// writeCSV writes a row per sample, the largest first: its values, its labels, the innermost function with its place,
-// and the whole stack, outermost function first.
+// writeCSV writes one row per sample, the largest first: its values, its labels, the innermost function with its
+// location, and the whole stack, outermost function first.
 func writeCSV(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	labels := labelKeys(p)
 	header := append(strings.Split(typeNames(p), ", "), labels...)
@@ -54,7 +54,7 @@ func writeCSV(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	return Left{}, out.Error()
 }
 
-// labelKeys lists the labels that some sample has, sorted.
+// labelKeys lists the keys of all labels, sorted.
 func labelKeys(p *profile.Profile) []string {
 	seen := map[string]bool{}
 	for _, sample := range p.Sample {
@@ -73,7 +73,7 @@ func labelKeys(p *profile.Profile) []string {
 	return keys
 }
 
-// labelText is a sample's label as text, several values with blanks between them.
+// labelText formats a sample's label, with blanks between several values.
 func labelText(sample *profile.Sample, key string) string {
 	texts := slices.Clone(sample.Label[key])
 	for _, value := range sample.NumLabel[key] {

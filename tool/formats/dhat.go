@@ -8,7 +8,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// The fields of DHAT's files, version 2 (valgrind, dhat/dh_main.c). Times are in microseconds.
+// The fields of DHAT files, version 2 (valgrind, dhat/dh_main.c). Times are in microseconds.
 type (
 	dhatFile struct {
 		Version   int         `json:"dhatFileVersion"`
@@ -19,7 +19,7 @@ type (
 		TimeUnit  string      `json:"tu"`
 		MTimeUnit string      `json:"Mtu"`
 		Short     *int64      `json:"tuth,omitempty"`
-		Notes     []string    `json:"notes,omitempty"` // ours: what the profile says of itself
+		Notes     []string    `json:"notes,omitempty"` // our extension: the profile's comments
 		Command   string      `json:"cmd"`
 		PID       int         `json:"pid"`
 		End       int64       `json:"te"`
@@ -33,7 +33,7 @@ type (
 		*dhatLive
 		Stack []int `json:"fs"` // innermost first
 	}
-	// dhatLive is there where the profile knows what is in use.
+	// dhatLive is present if the profile has live blocks.
 	dhatLive struct {
 		Lifetimes  int64 `json:"tl"`
 		MaxBytes   int64 `json:"mb"`
@@ -45,9 +45,8 @@ type (
 	}
 )
 
-// writeDHAT writes what was allocated as DHAT's totals and what is in use as what is left at the end. A heap profile
-// knows no lifetimes (tl is 0), and no more than one moment: where it has no peak_space the moment of the profile
-// stands for the peak too.
+// writeDHAT writes the allocated blocks as DHAT's totals and the live blocks as those at the end. A heap profile has no
+// lifetimes (tl is 0) and describes a single moment. Without peak_space this moment also stands for the peak.
 func writeDHAT(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	total, live, peak := pairOf(p, "alloc"), pairOf(p, "inuse"), pairOf(p, "peak")
 	if chosen := pairAt(p, o.Index); !total.ok() && !live.ok() && chosen.ok() {
@@ -83,7 +82,7 @@ func writeDHAT(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 			}
 			stack = append(stack, frames[text])
 		}
-		// Viewers want each stack once.
+		// Viewers expect each stack once.
 		key := fmt.Sprint(stack)
 		at, found := points[key]
 		if !found {
@@ -114,7 +113,7 @@ func (d *dhatPoint) add(sample *profile.Sample, total, live, peak pair) {
 	d.MaxBlocks = max(d.PeakBlocks, d.EndBlocks)
 }
 
-// dhat writes a frame as valgrind does: "0x401136: leak (leaky.cc:33)" or "0x7f…: malloc (in /usr/lib/libc.so.6)".
+// dhat formats a frame as valgrind does: "0x401136: leak (leaky.cc:33)" or "0x7f…: malloc (in /usr/lib/libc.so.6)".
 func (f frame) dhat() string {
 	where := "in ???"
 	switch {

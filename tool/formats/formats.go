@@ -1,8 +1,8 @@
-// Package formats reads profiles in the formats that people have lying about and writes those that other viewers read.
+// Package formats reads profiles in widespread formats and writes the formats of other viewers.
 //
-// In memory a profile is pprof's profile.Profile, whatever file it came from. Read (read.go) tells a format by its
-// content; pprof's own package parses all but jemalloc's text (jemalloc.go). Each writer is a file: heaptext.go,
-// collapsed.go, speedscope.go, dhat.go, csv.go, json.go. docs/formats.md describes what each of them holds.
+// In memory a profile is always a pprof profile.Profile. Read (read.go) recognizes a format by its content. The pprof
+// package parses all formats except jemalloc's text (jemalloc.go). Each writer has its own file: heaptext.go,
+// collapsed.go, speedscope.go, dhat.go, csv.go, json.go. docs/formats.md describes the content of each format.
 package formats
 
 import (
@@ -12,18 +12,19 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Options of a writer.
+// Options configures a writer.
 type Options struct {
-	// Index is the sample type that is wanted, for formats that hold one, or that open with one.
+	// Index is the selected sample type, for formats that hold one type or open with one.
 	Index int
-	// Source is the file or process that the profile came from, for titles.
+	// Source is the file or process of the profile, for titles.
 	Source string
-	// Command and PID tell of the process, where they are known.
+	// Command and PID describe the process, if known.
 	Command string
 	PID     int
 }
 
-// Left is what a format could not hold: the rows and the sum of negative values, which only differences have.
+// Left describes the data that a format cannot hold: the number of rows and the sum of negative values, which only
+// differences have.
 type Left struct {
 	Rows int
 	Sum  int64
@@ -36,20 +37,20 @@ func (l *Left) add(value int64) {
 	}
 }
 
-// Format is one way to write a profile.
+// Format is one output format for profiles.
 type Format struct {
 	Name       string
 	Extensions []string // of file names, the preferred one first
 	Help       string
-	// Named says that the format holds functions, so that they must have been found and the allocator's own frames
-	// taken off the stacks; the others hold addresses, for readers that do both themselves.
+	// Named is set if the format holds functions: the profile must be symbolized, and the allocator's own frames
+	// removed. The other formats hold addresses, and their readers do both themselves.
 	Named bool
-	// Notes says that it holds what a profile says of itself: how it was sampled, what it could not see, its error.
+	// Notes is set if the format holds the profile's comments: how it was sampled, its losses, and its error.
 	Notes bool
 	write func(io.Writer, *profile.Profile, Options) (Left, error)
 }
 
-// All lists the formats in the order in which they are explained.
+// All lists the formats in the order of the documentation.
 var All = []Format{
 	{"proto", []string{".pb.gz", ".pb", ".prof"}, "profile.proto, for pprof, go tool pprof and most viewers (.pb: not compressed)", false, true, writeProto},
 	{"heap", []string{".heap"}, "heap_v2, the older text of addresses, for jeprof and pprof", false, true, writeHeapText},
@@ -60,7 +61,7 @@ var All = []Format{
 	{"json", []string{".json"}, "everything, for scripts", true, true, writeJSON},
 }
 
-// ByName finds a format; nil when there is none of that name.
+// ByName finds a format by its name, or returns nil.
 func ByName(name string) *Format {
 	for i := range All {
 		if All[i].Name == name {
@@ -70,7 +71,7 @@ func ByName(name string) *Format {
 	return nil
 }
 
-// ByExtension finds the format that a file's name asks for: the longest extension that fits.
+// ByExtension finds the format for a file name, by the longest matching extension.
 func ByExtension(file string) *Format {
 	var found *Format
 	longest := 0
@@ -102,7 +103,7 @@ func Extensions() string {
 	return strings.Join(list, ", ")
 }
 
-// Write writes p, which must be valid; the profile may be changed by it.
+// Write writes p, which must be valid. It may modify p.
 func (f *Format) Write(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	if f.Named {
 		if err := p.RemoveUninteresting(); err != nil {
@@ -116,5 +117,5 @@ func writeProto(w io.Writer, p *profile.Profile, _ Options) (Left, error) {
 	return Left{}, p.Write(w)
 }
 
-// WriteUncompressed writes profile.proto as it is within the gzip file.
+// WriteUncompressed writes profile.proto without gzip.
 func WriteUncompressed(w io.Writer, p *profile.Profile) error { return p.WriteUncompressed(w) }

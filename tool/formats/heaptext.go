@@ -10,10 +10,10 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// writeHeapText writes `heap profile: … @ heap_v2/INTERVAL`, with the memory map behind it: addresses only, so that a
-// reader finds the names itself. Readers multiply the counts of a row by 1/(1-exp(-(bytes/objects)/interval)), so what is
-// written is what was recorded, not what was estimated. Where that cannot be told (differences, profiles with other
-// rows than sampling makes) the interval is written as 1, which readers take for "nothing to estimate".
+// writeHeapText writes `heap profile: … @ heap_v2/INTERVAL` followed by the memory map. The text holds addresses only;
+// readers symbolize it themselves. Readers multiply the counts of a row by 1/(1-exp(-(bytes/objects)/interval)), so the
+// text holds recorded counts and not estimates. If the recorded counts cannot be computed (differences, or rows that
+// were not produced by sampling), the interval is written as 1, which makes readers use the counts as they are.
 func writeHeapText(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	inuse, alloc := pairAt(p, o.Index), pairOf(p, "alloc")
 	if !inuse.ok() {
@@ -46,13 +46,13 @@ func writeHeapText(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "heap profile: %s @ heap_v2/%d\n", total.counts(), interval)
 	for _, comment := range p.Comments {
-		fmt.Fprintf(out, "# %s\n", strings.ReplaceAll(comment, "\n", " ")) // readers skip these lines
+		fmt.Fprintf(out, "# %s\n", strings.ReplaceAll(comment, "\n", " ")) // readers skip lines that begin with #
 	}
 	writePythonNames(out, p)
 	for _, row := range rows {
 		fmt.Fprintf(out, "%s @", row.counts())
 		for _, loc := range row.stack {
-			fmt.Fprintf(out, " %#x", loc.Address+1) // readers take one off, to come into the call
+			fmt.Fprintf(out, " %#x", loc.Address+1) // readers subtract 1 to get an address inside the call
 		}
 		out.WriteByte('\n')
 	}
@@ -60,7 +60,7 @@ func writeHeapText(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	return left, out.Flush()
 }
 
-// counted is a number of blocks and their bytes, as they were recorded.
+// counted is a number of recorded blocks and their bytes.
 type counted struct{ objects, bytes int64 }
 
 func (c *counted) add(other counted) {
@@ -77,15 +77,15 @@ func (r heapRow) counts() string {
 	return fmt.Sprintf("%d: %d [%d: %d]", r.inuse.objects, r.inuse.bytes, r.alloc.objects, r.alloc.bytes)
 }
 
-// restated says that the row was drawn at a longer interval than the given one, as where a thread samples too fast: its counts are
-// those that samples at this interval would have had, rounded to whole blocks, of which there are some. (Rows of a shorter one
-// stand for too few blocks.)
+// restated reports whether the row was drawn at a longer interval than the given one, because its thread sampled too
+// fast. Its counts are converted to those of samples at the given interval, rounded to at least one block. (Rows of a
+// shorter interval represent too few blocks for that.)
 func restated(sample *profile.Sample, interval int64) bool {
 	drawn := sample.NumLabel["interval"]
 	return len(drawn) == 1 && drawn[0] > interval && len(sample.NumLabel["bytes"]) == 1
 }
 
-// heapInterval is the profile's mean sampling interval if every row comes out again when it is read, else 1.
+// heapInterval returns the profile's mean sampling interval if a reader can recover every row from it, else 1.
 func heapInterval(p *profile.Profile, pairs ...pair) int64 {
 	if p.Period <= 1 || p.PeriodType == nil || p.PeriodType.Unit != "bytes" {
 		return 1
@@ -112,7 +112,7 @@ func near(a, b, absolute int64, relative float64) bool {
 // chance is the probability that a block of size bytes is sampled.
 func chance(size float64, interval int64) float64 { return -math.Expm1(-size / float64(interval)) }
 
-// estimate is what a reader makes of the counts.
+// estimate returns the values that a reader computes from the counts.
 func (c counted) estimate(interval int64) counted {
 	if c.objects == 0 {
 		return counted{}
@@ -121,7 +121,7 @@ func (c counted) estimate(interval int64) counted {
 	return counted{rounded(float64(c.objects) / q), rounded(float64(c.bytes) / q)}
 }
 
-// recorded undoes the estimate of a row.
+// recorded inverts the estimate of a row.
 func recorded(sample *profile.Sample, at pair, interval int64) counted {
 	if !at.ok() || sample.Value[at.objects] <= 0 || sample.Value[at.bytes] <= 0 {
 		return counted{}
@@ -130,7 +130,7 @@ func recorded(sample *profile.Sample, at pair, interval int64) counted {
 	if interval <= 1 {
 		return counted{objects, bytes}
 	}
-	// The mean size suffers from the rounding of the number of blocks; a label with the exact one is better.
+	// The rounded number of blocks makes the mean size inexact. The label with the exact size is better.
 	if label := sample.NumLabel["bytes"]; len(label) == 1 {
 		q := chance(float64(label[0]), interval)
 		blocks := rounded(float64(objects) * q)
@@ -147,8 +147,8 @@ func recorded(sample *profile.Sample, at pair, interval int64) counted {
 	return counted{blocks, rounded(float64(blocks) * sizeFor(float64(bytes)/float64(blocks), float64(interval)))}
 }
 
-// sizeFor finds the mean size of recorded blocks each of which stands for estimate bytes: size/chance(size) = estimate,
-// which grows with size. It is 0 where there is none, below one interval.
+// sizeFor returns the mean size of recorded blocks that each represent estimate bytes: it solves size/chance(size) =
+// estimate, whose left side grows with size. It returns 0 if there is no solution, below one interval.
 func sizeFor(estimate, interval float64) float64 {
 	const steps = 60
 	low, high := 0.0, estimate
@@ -172,7 +172,7 @@ func hasAddresses(p *profile.Profile) bool {
 	return len(p.Location) == 0
 }
 
-// writeMemoryMap writes the mappings as /proc/PID/maps has them, which is what jeprof understands.
+// writeMemoryMap writes the mappings in the format of /proc/PID/maps, which jeprof reads.
 func writeMemoryMap(w io.Writer, p *profile.Profile) {
 	fmt.Fprint(w, "\nMAPPED_LIBRARIES:\n")
 	for _, m := range p.Mapping {

@@ -14,26 +14,27 @@ import (
 	"seemalloc/tool/report"
 )
 
-// The text that jemalloc writes since its version 4 (`prof.dump`, prof_final …) and jeprof reads:
+// The text format that jemalloc writes since version 4 (`prof.dump`, prof_final …) and jeprof reads:
 //
-//	heap_v2/524288
-//	  t*: 3: 4096 [0: 0]
-//	  t1: 3: 4096 [0: 0] name of the thread
-//	@ 0x55d1 0x55d2 …
-//	  t*: 3: 4096 [0: 0]
-//	  t1: 3: 4096 [0: 0]
+// 	heap_v2/524288
+// 	  t*: 3: 4096 [0: 0]
+// 	  t1: 3: 4096 [0: 0] name of the thread
+// 	@ 0x55d1 0x55d2 …
+// 	  t*: 3: 4096 [0: 0]
+// 	  t1: 3: 4096 [0: 0]
 //
-//	MAPPED_LIBRARIES:
-//	…
+// 	MAPPED_LIBRARIES:
+// 	…
 //
-// Lines that begin with # are comments: libseemalloc_compat says there what the profile could not see, and jeprof skips them.
-// After the header's totals come the stacks, innermost address first, each with its counts: in use, and in brackets
-// since the start where prof_accum is on. t* is all threads together; jemalloc numbers its threads by itself. jemalloc writes the counts so that
-// 1/(1-exp(-(bytes/objects)/interval)) times them is its estimate.
+// Lines that begin with # are comments. libseemalloc_compat writes the losses of the profile there, and jeprof skips
+// them. The header's totals are followed by the stacks, innermost address first, each with its counts: live, and in
+// brackets since the start if prof_accum is on. t* is the sum of all threads. Thread numbers are jemalloc's own.
+// jemalloc's estimate is the counts times 1/(1-exp(-(bytes/objects)/interval)).
 
 func isJemalloc(data []byte) bool { return bytes.HasPrefix(data, []byte("heap_v2/")) }
 
-// allocatorDoors are the functions below which a stack is the allocator's own; jeprof takes the same ones off.
+// allocatorDoors are the allocator's entry functions. Frames below them are the allocator's own; jeprof removes the
+// same ones.
 const allocatorDoors = `(_?rjem_|je_|tc_|__libc_|__)?(malloc|calloc|cfree|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|valloc|pvalloc|` +
 	`mallocx|rallocx|xallocx|do_rallocx|smallocx.*|malloc_default|newImpl|fallbackNewImpl|handleOOM)|operator new(\[\])?|_Zn[aw][jm].*`
 
@@ -43,13 +44,13 @@ type jemallocParser struct {
 	p         *profile.Profile
 	locations map[uint64]*profile.Location
 	stack     []*profile.Location
-	stackLine int // of the stack that waits for its t* line, 0 for none
+	stackLine int // of the stack that waits for its t* line, 0: none
 	inStack   bool
-	accum     bool // some count since the start is not zero
+	accum     bool // some count since the start is nonzero
 	values    [][4]int64
 	names     map[string]string // of threads, by number
 	functions pythonNames
-	// Of the stack whose lines are being read: the counts of all threads together, and of each.
+	// Of the current stack: the counts of all threads together, and of each thread.
 	together [4]int64
 	threads  []jemallocThread
 	counted  bool
@@ -65,8 +66,8 @@ var (
 	jemallocCounts = regexp.MustCompile(`^t(\*|\d+): (\d+): (\d+) \[(\d+): (\d+)\]( .*)?$`)
 )
 
-// readJemalloc reads jemalloc's text. Each stack has a sample for each thread, labelled with its name: together they are what
-// t* is estimated to stand for.
+// readJemalloc reads jemalloc's text. Each stack has one sample per thread, labelled with the thread's name. Their sum
+// is the estimate for t*.
 func readJemalloc(data []byte) (*profile.Profile, error) {
 	parser := &jemallocParser{p: &profile.Profile{}, locations: map[uint64]*profile.Location{}, names: map[string]string{}}
 	number, offset := 0, 0
@@ -104,7 +105,7 @@ func (j *jemallocParser) line(number int, text string) error {
 		}
 		j.p.Period = interval
 		j.interval = float64(interval)
-		j.scale = interval > 1 // 1: every allocation is there
+		j.scale = interval > 1 // 1: every allocation is recorded
 	case text == "":
 	case strings.HasPrefix(text, "#"):
 		comment := strings.TrimSpace(text[1:])
@@ -133,7 +134,7 @@ func (j *jemallocParser) addresses(number int, text string) error {
 		if err != nil || !hex && address != 0 {
 			return lineError(number, word, "an address, 0x…")
 		}
-		address-- // in the call, not behind it
+		address-- // inside the call and not behind it
 		loc := j.locations[address]
 		if loc == nil {
 			loc = &profile.Location{ID: uint64(len(j.p.Location) + 1), Address: address}
@@ -178,7 +179,7 @@ func (j *jemallocParser) counts(number int, text string) error {
 	return nil
 }
 
-// add enters the counts of the stack that has been read, if there is one: objects and bytes in use, and since the start.
+// add adds the counts of the current stack, if any: live objects and bytes, and those since the start.
 func (j *jemallocParser) add() {
 	if !j.counted {
 		return
@@ -195,7 +196,7 @@ func (j *jemallocParser) add() {
 	if !j.threadsAddUp() {
 		threads = []jemallocThread{{"", j.together}}
 	}
-	// Of each what its part of all is, rounded so that nothing is lost.
+	// Each thread gets its share of the total, rounded so that the shares add up to it.
 	var counted, given [4]int64
 	for _, thread := range threads {
 		var own [4]int64
@@ -220,7 +221,7 @@ func (j *jemallocParser) add() {
 	j.threads, j.counted = nil, false
 }
 
-// threadsAddUp says whether the lines of the threads are all there.
+// threadsAddUp reports whether the lines of the threads are complete.
 func (j *jemallocParser) threadsAddUp() bool {
 	var sum [4]int64
 	for _, thread := range j.threads {
@@ -231,7 +232,7 @@ func (j *jemallocParser) threadsAddUp() bool {
 	return len(j.threads) > 0 && sum == j.together
 }
 
-// estimate undoes the sampling, which found a block of size s with a chance of 1-exp(-s/interval).
+// estimate inverts the sampling, which records a block of size s with probability 1-exp(-s/interval).
 func (j *jemallocParser) estimate(objects, bytes int64) (int64, int64) {
 	if !j.scale || bytes == 0 {
 		return objects, bytes
@@ -248,7 +249,7 @@ func rounded(value float64) int64 {
 	return int64(math.Round(value))
 }
 
-// finish chooses the sample types and finds the mappings of the addresses.
+// finish selects the sample types and assigns mappings to the addresses.
 func (j *jemallocParser) finish(maps []byte) (*profile.Profile, error) {
 	p := j.p
 	p.PeriodType = &profile.ValueType{Type: "space", Unit: "bytes"}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// What `convert --to json` writes; docs/formats.md describes it.
+// The output of `convert --to json`. docs/formats.md describes it.
 type (
 	jsonFile struct {
 		Source     string       `json:"source"`
@@ -41,7 +41,7 @@ type (
 	jsonSample struct {
 		Values []int64        `json:"values"`           // in the order of sample_types
 		Labels map[string]any `json:"labels,omitempty"` // numbers, texts, or lists of them
-		Stack  []int          `json:"stack"`            // frames, the innermost first
+		Stack  []int          `json:"stack"`            // indices of frames, the innermost first
 	}
 )
 
@@ -76,7 +76,7 @@ func writeJSON(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	return Left{}, encode(w, file)
 }
 
-// encode writes value as one line, with <, > and & as they are: nobody puts it into a page.
+// encode writes value as one line. It does not escape <, > and &, because the output is not embedded in HTML.
 func encode(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
@@ -91,7 +91,7 @@ func (f frame) json() jsonFrame {
 	return jsonFrame{f.function, f.file, f.line, f.module, address}
 }
 
-// labelsOf makes single values of lists with one element.
+// labelsOf returns the labels, with lists of one element as single values.
 func labelsOf(sample *profile.Sample) map[string]any {
 	labels := map[string]any{}
 	for key, values := range sample.NumLabel {

@@ -10,12 +10,12 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// A function of a Python program is no code that a reader of addresses could find the name of: it has a number in place of an
-// address (core/profile/python_pc.h). So the text says what the numbers stand for, in lines that other readers skip:
+// A Python function has no code address that a reader could symbolize: it has a number in place of an address
+// (core/profile/python_pc.h). So the text explains the numbers in lines that other readers skip:
 //
-//	# 0x7000000001000017 is Keeper.hold at /srv/app.py:22 from 21
+// 	# 0x7000000001000017 is Keeper.hold at /srv/app.py:22 from 21
 
-// isPython says whether a location is a Python function that the process named itself.
+// isPython reports whether a location is a Python function that the process itself has named.
 func isPython(loc *profile.Location) bool {
 	const tag, shift = 0x70, 56
 	return loc.Address>>shift == tag && loc.Mapping == nil && len(loc.Line) == 1 && loc.Line[0].Function != nil
@@ -33,13 +33,13 @@ func writePythonNames(w io.Writer, p *profile.Profile) {
 
 var pythonName = regexp.MustCompile(`^(0x70[0-9a-f]{14}) is (.*?) at (.*):(\d+) from (\d+)$`)
 
-// pythonNames reads such lines, and puts the names where they belong.
+// pythonNames parses these lines and adds the names to the locations.
 type pythonNames struct {
-	lines     map[uint64]profile.Line // by the address as the rows have it
+	lines     map[uint64]profile.Line // by the address in the rows
 	functions map[profile.Function]*profile.Function
 }
 
-// learn says whether a comment is one of them.
+// learn parses a comment. It returns false if the comment is not one of these lines.
 func (n *pythonNames) learn(comment string) bool {
 	match := pythonName.FindStringSubmatch(comment)
 	if match == nil {

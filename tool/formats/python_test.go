@@ -8,7 +8,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Names of Python functions come back from the text of addresses; other readers find it right, too.
+// The names of Python functions survive the text format, and other readers accept the text.
 func TestHeapTextHasPythonNames(t *testing.T) {
 	c := &profile.Mapping{ID: 1, Start: 0x1000, Limit: 0x9000, File: "/usr/bin/python3"}
 	hold := &profile.Function{ID: 1, Name: "Keeper.hold", SystemName: "Keeper.hold", Filename: "/srv/a at b.py", StartLine: 21}

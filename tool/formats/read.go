@@ -12,8 +12,8 @@ import (
 	"seemalloc/tool/report"
 )
 
-// Read reads a profile in any format that is known, compressed or not. name is its file for the error, which is one
-// line and says where the file is wrong and what was expected there.
+// Read reads a profile in any known format, compressed or not. name is the file for the one-line error, which contains
+// the position of the problem and what was expected there.
 func Read(data []byte, name string) (*profile.Profile, error) {
 	plain, err := report.Unzip(data, name)
 	if err != nil {
@@ -44,10 +44,10 @@ func Read(data []byte, name string) (*profile.Profile, error) {
 	return p, err
 }
 
-// beginning shows the first bytes of a file, on one line.
+// beginning formats the first bytes of a file on one line.
 func beginning(data []byte) string { return fmt.Sprintf("%q", data[:min(len(data), 24)]) }
 
-// lineError names a line and what was expected there.
+// lineError returns an error with the line and what was expected there.
 func lineError(number int, line, expected string) error {
 	const longest = 60
 	if len(line) > longest {
@@ -60,11 +60,12 @@ func cutOff(number int) error {
 	return fmt.Errorf("line %d: cut off in the middle: the file is truncated; copy it again", number)
 }
 
-// textFormat is how the lines of one of pprof's text formats look, to tell where a file is wrong: pprof says only that.
+// textFormat describes the lines of one of pprof's text formats. It is used to locate errors, because pprof only
+// reports that the file is wrong.
 type textFormat struct {
 	row      *regexp.Regexp
 	expected string
-	header   *regexp.Regexp // further lines that may stand before the rows
+	header   *regexp.Regexp // additional lines allowed before the rows
 }
 
 const (
@@ -88,7 +89,7 @@ var (
 	}
 )
 
-// check walks the rows up to the memory map or the next section.
+// check checks the rows up to the memory map or the next section.
 func (f textFormat) check(data []byte) error {
 	number := 0
 	for line := range bytes.Lines(data) {
@@ -102,7 +103,7 @@ func (f textFormat) check(data []byte) error {
 		case !f.row.MatchString(text):
 			return lineError(number, text, f.expected)
 		case !bytes.HasSuffix(line, []byte("\n")):
-			return cutOff(number) // an address that is cut short would be taken for another
+			return cutOff(number) // a truncated address would be taken for another one
 		}
 	}
 	return nil
@@ -112,7 +113,7 @@ func isMemoryMap(line string) bool {
 	return strings.Contains(line, "MAPPED_LIBRARIES:") || strings.Contains(line, "--- Memory map:")
 }
 
-// readWith checks the rows and lets pprof read them.
+// read checks the rows, then pprof parses them.
 func (f textFormat) read(data []byte, kind string) (*profile.Profile, error) {
 	if err := f.check(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", kind, err)
@@ -135,7 +136,7 @@ var (
 	growthHeader = regexp.MustCompile(`@ *(growth|fragmentation)`)
 )
 
-// readHeapText reads what gperftools, older jemallocs and older Go write: `heap profile: …`.
+// readHeapText reads the format of gperftools, older jemallocs and older Go: `heap profile: …`.
 func readHeapText(data []byte) (*profile.Profile, error) {
 	const kind = "a heap profile"
 	first, _, whole := bytes.Cut(data, []byte("\n"))
@@ -155,7 +156,7 @@ func readHeapText(data []byte) (*profile.Profile, error) {
 	}
 	p.DropFrames += "|" + allocatorDoors
 	trimAllocator(p)
-	// Without allocations since the start pprof calls what is in use just objects and space.
+	// Without allocations since the start pprof calls the live values just objects and space.
 	if pairOf(p, "").ok() && len(p.SampleType) == 2 && !growthHeader.MatchString(header) {
 		for _, t := range p.SampleType {
 			t.Type = "inuse_" + t.Type
@@ -180,7 +181,7 @@ func isOtherText(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("--- ")) || goCount.Match(data)
 }
 
-// readOtherText reads contention profiles, stacks of threads, and the counts of Go (`goroutine profile: total 3`).
+// readOtherText reads contention profiles, stacks of threads, and Go's counts (`goroutine profile: total 3`).
 func readOtherText(data []byte) (*profile.Profile, error) {
 	switch {
 	case goCount.Match(data):
@@ -201,18 +202,18 @@ func readOtherText(data []byte) (*profile.Profile, error) {
 	return p, nil
 }
 
-// isJava: Java's contention profiles have a `format = java` among their attributes.
+// isJava reports whether this is a Java profile: Java's contention profiles have the attribute `format = java`.
 func isJava(data []byte) bool {
 	return bytes.Contains(data[:min(len(data), 512)], []byte("format = java"))
 }
 
-// cpuWords are how gperftools' CPU profile may be written: the native words of the program's machine.
+// cpuWords are the word formats of a gperftools CPU profile: the native words of the profiled machine.
 var cpuWords = []struct {
 	bytes int
 	order binary.ByteOrder
 }{{8, binary.LittleEndian}, {4, binary.LittleEndian}, {8, binary.BigEndian}, {4, binary.BigEndian}}
 
-// cpuReader reads words from data, from an offset on.
+// cpuReader reads words from data, starting at an offset.
 type cpuReader struct {
 	data   []byte
 	offset int
@@ -234,7 +235,8 @@ func (r *cpuReader) word() (value uint64, ok bool) {
 
 const cpuHeaderWords = 5
 
-// cpuRecords returns a reader behind the header `0 3 0 PERIOD 0`; nil when there is none. Java's has a 1 as its third.
+// cpuRecords returns a reader positioned behind the header `0 3 0 PERIOD 0`, or nil if there is none. In Java's format
+// the third word is 1.
 func cpuRecords(data []byte) *cpuReader {
 	for _, kind := range cpuWords {
 		r := &cpuReader{data: data, bytes: kind.bytes, order: kind.order}
@@ -254,8 +256,8 @@ func cpuRecords(data []byte) *cpuReader {
 
 func isCPU(data []byte) bool { return cpuRecords(data) != nil }
 
-// readCPU reads gperftools' CPU profile: records of COUNT DEPTH ADDRESS…, the record 0 1 0, and the memory map. pprof
-// takes a file that was cut off for a whole one, so the records are walked first.
+// readCPU reads a gperftools CPU profile: records of COUNT DEPTH ADDRESS…, the record 0 1 0, and the memory map. It
+// walks the records first because pprof takes a truncated file for a complete one.
 func readCPU(data []byte) (*profile.Profile, error) {
 	const kind = "a CPU profile"
 	r := cpuRecords(data)

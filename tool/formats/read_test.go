@@ -18,7 +18,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// All that pprof reads comes out as pprof reads it.
+// Every file that pprof reads gives the same result as in pprof.
 func TestReadsWhatPprofReads(t *testing.T) {
 	dir := pprofTestdata(t)
 	files, _ := filepath.Glob(filepath.Join(dir, "*"))
@@ -73,7 +73,7 @@ func compressed(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-// A compressed profile is unpacked once: that is as much memory as its parsing takes.
+// A compressed profile is unpacked only once: unpacking takes as much memory as parsing.
 func TestUnzippedOnce(t *testing.T) {
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}, Comments: []string{strings.Repeat("many words, ", 1<<19)}}
 	var plain bytes.Buffer
@@ -99,14 +99,14 @@ func TestUnzippedOnce(t *testing.T) {
 	}
 }
 
-// Heap profiles without allocations since the start tell what is in use, and say so by the usual name.
+// Heap profiles without allocations since the start hold live values, under the usual name.
 func TestHeapTextNames(t *testing.T) {
 	maps := "\nMAPPED_LIBRARIES:\n00400000-00500000 r-xp 00000000 00:00 0 /usr/bin/x\n"
 	for text, want := range map[string]string{
 		"heap profile: 1: 100 [ 1: 100] @ heapprofile\n 1: 100 [ 1: 100] @ 0x400010 0x400020\n" + maps: "map[inuse_objects:1 inuse_space:100]",
 		"heap profile: 1: 100 [ 2: 300] @ heapprofile\n 1: 100 [ 2: 300] @ 0x400010\n" + maps:          "map[alloc_objects:2 alloc_space:300 inuse_objects:1 inuse_space:100]",
 		"heap profile: 1: 100 [ 1: 100] @ growthz\n 1: 100 [ 1: 100] @ 0x400010\n" + maps:              "map[objects:1 space:100]",
-		// Recorded once: 1/(1-exp(-100/1000)) blocks of 100 bytes; pprof cuts fractions off.
+		// Recorded once: 1/(1-exp(-100/1000)) blocks of 100 bytes. pprof truncates fractions.
 		"heap profile: 1: 100 [ 0: 0] @ heap_v2/1000\n1: 100 [0: 0] @ 0x400010\n" + maps: "map[inuse_objects:10 inuse_space:1050]",
 	} {
 		p, err := Read([]byte(text), "x")
@@ -163,25 +163,25 @@ func TestJemalloc(t *testing.T) {
 	if label := p.Sample[0].Label["thread"]; len(label) != 1 || label[0] != "t0" || p.Sample[1].Label["thread"][0] != "worker: 1" {
 		t.Errorf("threads %v and %v", label, p.Sample[1].Label)
 	}
-	// Frames of the allocator's own library are not the program's, whatever their names.
+	// Frames in the allocator's own library are removed, whatever their names.
 	p, err = Read([]byte(strings.ReplaceAll(strings.ReplaceAll(jemallocText, "/usr/lib/liby.so", "/usr/lib/libjemalloc.so.2"), "@ 0x400011 0x7f", "@ 0x7f0000000041 0x400011 0x7f")), "x")
 	if err != nil || len(p.Sample[1].Location) != 2 || p.Sample[1].Location[0].Address != 0x400010 || len(p.Sample[0].Location) != 2 {
 		t.Errorf("%v %v", err, p)
 	}
-	// Without prof_accum there is nothing since the start.
+	// Without prof_accum there are no values since the start.
 	p, err = Read([]byte(strings.ReplaceAll(jemallocText, "[10: 10000]", "[0: 0]")), "x")
 	if err != nil || len(p.SampleType) != 2 || p.SampleType[1].Type != "inuse_space" {
 		t.Errorf("%v %v", err, p)
 	}
-	// An interval of 1 records all: nothing to estimate.
+	// With an interval of 1 everything is recorded, so nothing is estimated.
 	p, err = Read([]byte(strings.Replace(jemallocText, "heap_v2/1000", "heap_v2/1", 1)), "x")
 	if err != nil || totals(p)["inuse_space"] != 3100 {
 		t.Errorf("%v %v", err, totals(p))
 	}
 }
 
-// What threads hold adds up to what all do, which is estimated by the size that all together have on average.
-// What libseemalloc_compat says of itself between jemalloc's lines, and what a row of a Python function stands for.
+// The comments of libseemalloc_compat between jemalloc's lines, and the explanation of rows with Python functions. The
+// values of the threads add up to those of all threads, which are estimated by the mean size over all threads.
 func TestJemallocComments(t *testing.T) {
 	lines := strings.SplitAfter(jemallocText, "\n")
 	text := lines[0] + "# 3 more dropped for want of memory\n" + strings.Join(lines[1:3], "") + "#in use: 7 bytes\n" + strings.Join(lines[3:], "")
@@ -223,7 +223,7 @@ func TestJemallocThreads(t *testing.T) {
 	second, third := 1/(1-math.Exp(-398.0/3/1000)), 1/(1-math.Exp(-0.1))
 	for name, want := range map[string][2]float64{
 		"small ones": {5*first + 3*second, 601*first + 398*second}, "large one": {first, 3001 * first},
-		"": {5 * third, 500 * third}, // a line is missing: whose the rest is, is not known
+		"": {5 * third, 500 * third}, // a line is missing, so the owner of the remainder is unknown
 	} {
 		if got := sums[name]; math.Abs(float64(got[0])-want[0]) > 1 || math.Abs(float64(got[1])-want[1]) > 2 {
 			t.Errorf("%q: %v instead of %v", name, got, want)
@@ -234,7 +234,7 @@ func TestJemallocThreads(t *testing.T) {
 	}
 }
 
-// jemallocOf writes what jemalloc would for the recorded blocks, t* before the threads.
+// jemallocOf writes jemalloc's output for the recorded blocks, t* before the threads.
 func jemallocOf(r *rand.Rand, period int64, rows int) (text string, inuse, alloc float64) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "heap_v2/%d\n  t*: 1: 1 [1: 1]\n  t3: 1: 1 [1: 1]\n", period)
@@ -274,7 +274,7 @@ func TestJemallocRandom(t *testing.T) {
 	}
 }
 
-// cpuFile writes gperftools' CPU profile: the stacks, each once, and the end mark.
+// cpuFile writes a gperftools CPU profile: the stacks, each once, and the end mark.
 func cpuFile(size int, order binary.ByteOrder, stacks [][]uint64) []byte {
 	var b bytes.Buffer
 	word := func(values ...uint64) {
@@ -312,7 +312,7 @@ func TestCPU(t *testing.T) {
 		end := bytes.Index(data, []byte("00400000-"))
 		for n := range end {
 			p, err := Read(data[:n], "x")
-			record := n >= 5*kind.bytes // else not to be known as a CPU profile
+			record := n >= 5*kind.bytes // otherwise it is not recognizable as a CPU profile
 			switch {
 			case err == nil && (len(p.Comments) == 0 || len(p.Sample) > len(stacks)):
 				t.Errorf("cut to %d: read as if it were whole", n)
@@ -323,7 +323,7 @@ func TestCPU(t *testing.T) {
 	}
 }
 
-// What is wrong is named with its line, and with what was expected there.
+// Errors contain the line and what was expected there.
 func TestErrors(t *testing.T) {
 	jemalloc := func(old, new string) string {
 		changed := strings.Replace(jemallocText, old, new, 1)
@@ -364,7 +364,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// However a text is cut, what is read of it was in it: no panic, no number or address cut short.
+// For any truncation of a text, the result is contained in the original: no panic, no truncated number or address.
 func TestCutTexts(t *testing.T) {
 	r := random(t)
 	jemalloc, _, _ := jemallocOf(r, 4096, 5)
@@ -407,7 +407,7 @@ func TestCutTexts(t *testing.T) {
 	}
 }
 
-// Anything at all may be in a file.
+// Files may contain arbitrary bytes.
 func TestReadRandom(t *testing.T) {
 	r := random(t)
 	jemalloc, _, _ := jemallocOf(r, 4096, 5)

@@ -20,7 +20,7 @@ var (
 	seed   = flag.Int64("seed", 0, "of the random profiles; 0 takes the time")
 )
 
-// random makes a generator whose seed is printed when the test fails.
+// random returns a generator. Its seed is printed if the test fails.
 func random(t *testing.T) *rand.Rand {
 	t.Helper()
 	s := *seed
@@ -35,7 +35,7 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewSource(s))
 }
 
-// build makes a profile whose locations and functions are found by name.
+// builder builds a profile. It finds locations and functions by name.
 type builder struct {
 	p         *profile.Profile
 	functions map[string]*profile.Function
@@ -64,7 +64,7 @@ func (b *builder) mapping(start, limit, offset uint64, file string) *profile.Map
 	return m
 }
 
-// location is one at address, with `function file:line` for each function there, the innermost first.
+// location returns the location at address, with `function file:line` for each function there, the innermost first.
 func (b *builder) location(m *profile.Mapping, address uint64, lines ...string) *profile.Location {
 	key := fmt.Sprint(address, lines)
 	if loc := b.locations[key]; loc != nil {
@@ -98,8 +98,8 @@ func (b *builder) sample(values []int64, size int64, stack ...*profile.Location)
 	b.p.Sample = append(b.p.Sample, s)
 }
 
-// shop is a small profile with all that a writer must get right: inlined frames, a library, an address without a name,
-// a recursion, a frame of the allocator, labels, names with odd characters, a stack twice.
+// shop is a small profile with all cases that a writer must handle: inlined frames, a library, an address without a
+// symbol, recursion, an allocator frame, labels, names with special characters, and a stack that occurs twice.
 func shop() *profile.Profile {
 	b := newBuilder("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
 	program := b.mapping(0x400000, 0x500000, 0, "/usr/bin/shop")
@@ -125,8 +125,8 @@ func shop() *profile.Profile {
 	return p
 }
 
-// sampled is a random heap profile as sampling makes it: each row has a number of recorded blocks of one size, and its
-// values are estimates, rounded.
+// sampled builds a random heap profile like those of sampling: each row represents a number of recorded blocks of one
+// size, and its values are rounded estimates.
 func sampled(r *rand.Rand, period int64) *profile.Profile {
 	b := newBuilder("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
 	program := b.mapping(0x400000, 0x800000, 0, "/usr/bin/random")
@@ -163,7 +163,7 @@ func sampled(r *rand.Rand, period int64) *profile.Profile {
 	return b.p
 }
 
-// totals adds each sample type up.
+// totals sums each sample type.
 func totals(p *profile.Profile) map[string]int64 {
 	sums := map[string]int64{}
 	for _, s := range p.Sample {
@@ -174,7 +174,7 @@ func totals(p *profile.Profile) map[string]int64 {
 	return sums
 }
 
-// pprofTestdata is the folder of profiles in every old format that pprof tests itself with.
+// pprofTestdata returns the directory of pprof's own test profiles, in all old formats.
 func pprofTestdata(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/google/pprof").Output()

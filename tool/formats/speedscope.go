@@ -13,7 +13,7 @@ type (
 		Schema   string              `json:"$schema"`
 		Name     string              `json:"name"`
 		Exporter string              `json:"exporter"`
-		Notes    []string            `json:"notes,omitempty"` // ours: what the profile says of itself
+		Notes    []string            `json:"notes,omitempty"` // our extension: the profile's comments
 		Active   int                 `json:"activeProfileIndex"`
 		Shared   speedscopeShared    `json:"shared"`
 		Profiles []speedscopeProfile `json:"profiles"`
@@ -37,13 +37,13 @@ type (
 	}
 )
 
-// speedscopeUnits are the units that speedscope knows, by pprof's names.
+// speedscopeUnits are speedscope's units, keyed by pprof's names.
 var speedscopeUnits = map[string]string{
 	"bytes": "bytes", "nanoseconds": "nanoseconds", "microseconds": "microseconds", "milliseconds": "milliseconds", "seconds": "seconds",
 }
 
-// writeSpeedscope writes a profile per sample type over one table of functions. A frame is a function, not a line, so
-// that all calls from it lie side by side in the flame graph.
+// writeSpeedscope writes one profile per sample type, with a shared table of functions. A frame is a function and not a
+// line, so that all its calls are adjacent in the flame graph.
 func writeSpeedscope(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 	file := speedscopeFile{
 		Schema: "https://www.speedscope.app/file-format-schema.json", Name: o.Source, Exporter: "seemalloc", Notes: p.Comments, Active: o.Index,
@@ -62,7 +62,7 @@ func writeSpeedscope(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 				known[key] = index
 				file.Shared.Frames = append(file.Shared.Frames, speedscopeFrame{f.function, f.file, f.start})
 			}
-			stacks[i][len(stack)-1-depth] = index // the outermost first
+			stacks[i][len(stack)-1-depth] = index // outermost first
 		}
 	}
 	var left Left
@@ -71,7 +71,7 @@ func writeSpeedscope(w io.Writer, p *profile.Profile, o Options) (Left, error) {
 		if unit := speedscopeUnits[kind.Unit]; unit != "" {
 			one.Unit = unit
 		}
-		at := map[string]int{} // a stack has one sample
+		at := map[string]int{} // one sample per stack
 		for i, sample := range p.Sample {
 			value := sample.Value[t]
 			if t == o.Index {

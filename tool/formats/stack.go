@@ -9,17 +9,17 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// frame is one function of a stack, inlined ones included.
+// frame is one function of a stack. Inlined functions are separate frames.
 type frame struct {
 	function string
-	file     string // of the source, "" when unknown
+	file     string // of the source, "" if unknown
 	line     int64
-	start    int64  // the function's first line, 0 when unknown
+	start    int64  // the function's first line, 0 if unknown
 	module   string // the program or library
-	address  uint64 // 0 when the profile has none
+	address  uint64 // 0 if the profile has none
 }
 
-// stackOf lists the functions of a sample, innermost first; never empty.
+// stackOf lists the functions of a sample, innermost first. It never returns an empty list.
 func stackOf(s *profile.Sample) []frame {
 	var stack []frame
 	for _, loc := range s.Location {
@@ -42,7 +42,7 @@ func stackOf(s *profile.Sample) []frame {
 	return stack
 }
 
-// rootFirst joins the names of a stack, the outermost first, as flame graphs want it.
+// rootFirst joins the names of a stack, outermost first, as flame graphs expect.
 func rootFirst(stack []frame) string {
 	names := make([]string, len(stack))
 	for i, f := range stack {
@@ -51,11 +51,11 @@ func rootFirst(stack []frame) string {
 	return strings.Join(names, ";")
 }
 
-// allocatorLibrary is an allocator that says malloc to its programs from a file of its own.
+// allocatorLibrary matches the shared libraries of allocators that provide malloc.
 var allocatorLibrary = regexp.MustCompile(`^lib(jemalloc|tcmalloc|seemalloc)[^/]*\.so`)
 
-// trimAllocator takes the innermost frames that lie in an allocator's library off the stacks. Their names would do, but
-// libraries as distributions ship them have none for most of these.
+// trimAllocator removes the innermost frames that lie in an allocator's library from the stacks. It does not go by
+// function names, because most of these functions have no symbols in the libraries of distributions.
 func trimAllocator(p *profile.Profile) {
 	inside := map[*profile.Mapping]bool{}
 	for _, m := range p.Mapping {
@@ -70,12 +70,12 @@ func trimAllocator(p *profile.Profile) {
 	}
 }
 
-// pair is two sample types that count the same blocks: one in number, one in bytes. -1: there is none.
+// pair holds the indices of two sample types that describe the same blocks, by number and by bytes. -1: missing.
 type pair struct{ objects, bytes int }
 
 func (p pair) ok() bool { return p.objects >= 0 && p.bytes >= 0 }
 
-// pairOf finds the pair called kind: inuse, alloc, peak; "" stands for plain objects and space.
+// pairOf finds the pair of the kind inuse, alloc or peak. "" means plain objects and space.
 func pairOf(p *profile.Profile, kind string) pair {
 	found := pair{-1, -1}
 	if kind != "" {
@@ -92,7 +92,7 @@ func pairOf(p *profile.Profile, kind string) pair {
 	return found
 }
 
-// pairAt is the pair that the sample type at index belongs to.
+// pairAt returns the pair that contains the sample type at index.
 func pairAt(p *profile.Profile, index int) pair {
 	name := p.SampleType[index].Type
 	for _, suffix := range []string{"objects", "space"} {
@@ -112,7 +112,7 @@ func typeNames(p *profile.Profile) string {
 	return strings.Join(names, ", ")
 }
 
-// command is the program that the profile is of.
+// command returns the program of the profile.
 func command(p *profile.Profile, o Options) string {
 	switch {
 	case o.Command != "":
@@ -123,7 +123,7 @@ func command(p *profile.Profile, o Options) string {
 	return filepath.Base(o.Source)
 }
 
-// defaultIndex is the sample type that a viewer should open with.
+// defaultIndex returns the sample type that a viewer should show first.
 func defaultIndex(p *profile.Profile) int {
 	for i, t := range p.SampleType {
 		if t.Type == p.DefaultSampleType {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// valgrind's own viewer builds its tree of our DHAT files, and finds our totals in it.
+// valgrind's own viewer builds its tree from our DHAT files and finds our totals in it.
 func TestDhView(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {

@@ -24,7 +24,7 @@ func write(t *testing.T, format string, p *profile.Profile, index int) []byte {
 	return b.Bytes()
 }
 
-// What each format looks like, to the byte: testdata/shop.*. `go test ./tool/formats -update` writes them anew.
+// Each format is compared byte by byte with testdata/shop.*. `go test ./tool/formats -update` rewrites these files.
 func TestGolden(t *testing.T) {
 	for _, f := range All {
 		got := write(t, f.Name, shop(), 3)
@@ -33,7 +33,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = []byte(p.String()) // compressed bytes may change with the library
+			got = []byte(p.String()) // compressed bytes may change with the version of the library
 		}
 		golden := filepath.Join("testdata", "shop."+f.Name)
 		if *update {
@@ -65,7 +65,7 @@ func TestByExtension(t *testing.T) {
 	}
 }
 
-// profile.proto → heap_v2 → profile.proto: what comes back differs by rounding only, and pprof reads the same.
+// profile.proto → heap_v2 → profile.proto: the result differs only by rounding, and pprof reads the same values.
 func TestHeapTextRoundTrip(t *testing.T) {
 	r := random(t)
 	for range 25 {
@@ -88,11 +88,11 @@ func TestHeapTextRoundTrip(t *testing.T) {
 		}
 		sums, want := totals(back), totals(p)
 		if sums["alloc_space"] == 0 && want["alloc_space"] == want["inuse_space"] {
-			delete(want, "alloc_space") // readers take equal totals for the absence of the second pair
+			delete(want, "alloc_space") // readers interpret equal totals as the absence of the second pair
 			delete(want, "alloc_objects")
 		}
 		for name, sum := range want {
-			// Readers cut the fraction off each row's number and bytes; both were rounded before.
+			// Readers truncate each row's number and bytes, both of which were rounded before.
 			allowed := 3 * float64(len(p.Sample))
 			if math.Abs(float64(sums[name]-sum)) > allowed {
 				t.Fatalf("%s: %d instead of %d in\n%s", name, sums[name], sum, text)
@@ -104,7 +104,7 @@ func TestHeapTextRoundTrip(t *testing.T) {
 	}
 }
 
-// stacks lists the addresses of each sample that is not empty.
+// stacks lists the addresses of each nonempty sample.
 func stacks(p *profile.Profile) string {
 	var b strings.Builder
 	for _, s := range p.Sample {
@@ -116,8 +116,8 @@ func stacks(p *profile.Profile) string {
 	return b.String()
 }
 
-// A thread that samples too fast has some rows at a longer interval: they are written as samples at the profile's would be. Those of a
-// shorter one stand for fewer blocks than one sample does, so that all is written as it is.
+// A thread that samples too fast has some rows at a longer interval: they are converted to samples at the profile's
+// interval. A row of a shorter interval represents less than one sample, so the whole profile is written unconverted.
 func TestHeapTextOfRowsAtOtherIntervals(t *testing.T) {
 	const period, size = 1 << 19, 256 << 10
 	of := func(interval int64, blocks, size float64) *profile.Profile {
@@ -141,7 +141,7 @@ func TestHeapTextOfRowsAtOtherIntervals(t *testing.T) {
 	}
 }
 
-// Rows that no sampling at the profile's interval can have made are written as they are.
+// Rows that cannot come from sampling at the profile's interval are written unconverted.
 func TestHeapTextOfOtherRows(t *testing.T) {
 	p := shop()
 	p.Period = 512 << 10 // the rows are exact
@@ -163,7 +163,7 @@ func TestHeapTextOfOtherRows(t *testing.T) {
 	}
 }
 
-// Every format that holds a total holds the profile's.
+// Every format that holds a total holds that of the profile.
 func TestTotals(t *testing.T) {
 	r := random(t)
 	for range 4 {
@@ -235,7 +235,7 @@ func strictly(t *testing.T, data []byte, into any) {
 	}
 }
 
-// speedscopeTotal also checks what the schema of speedscope's files asks for.
+// speedscopeTotal also checks the requirements of speedscope's schema.
 func speedscopeTotal(t *testing.T, data []byte, index int) int64 {
 	t.Helper()
 	var file struct {
@@ -289,7 +289,7 @@ func speedscopeTotal(t *testing.T, data []byte, index int) int64 {
 	return *file.Profiles[index].EndValue
 }
 
-// dhatTotal also checks what dh_view.js checks of a file, version 2.
+// dhatTotal also makes the checks that dh_view.js makes for files of version 2.
 func dhatTotal(t *testing.T, data []byte, index int) (total int64) {
 	t.Helper()
 	var fields map[string]any
@@ -328,7 +328,7 @@ func dhatTotal(t *testing.T, data []byte, index int) (total int64) {
 	return total
 }
 
-// Differences have negative values, which some formats cannot hold: what is left out is told.
+// Differences have negative values, which some formats cannot hold. The omitted values are reported.
 func TestNegative(t *testing.T) {
 	for _, f := range All {
 		p := shop()
@@ -341,9 +341,9 @@ func TestNegative(t *testing.T) {
 		switch f.Name {
 		case "proto", "csv", "json":
 			want = Left{}
-		case "dhat": // holds all that was allocated
+		case "dhat": // holds all allocated blocks
 			want.Sum = -65536
-		case "collapsed": // holds one line for the two rows of the stack
+		case "collapsed": // has one line for the two rows of the stack
 			want.Sum += 128
 		}
 		if left != want {

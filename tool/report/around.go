@@ -6,15 +6,15 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Neighbours are the functions next to one function in the stacks, each with the values at an index of the stacks that go
-// from one to the other; largest first. A stack counts once for each pair, however often the function calls itself.
+// Neighbours holds the direct callers and callees of one function, the largest first. A value is the sum, at one index,
+// over the stacks in which the two functions are adjacent. A stack counts once per pair, even if the function recurses.
 type Neighbours struct {
-	// The name "" stands for no caller: the function is where its stacks begin.
+	// The name "" means no caller: the function is the outermost of its stacks.
 	Callers, Callees []Named
 	Flat, Cum        int64 // of the function itself
 }
 
-// Around finds what calls the function and what it calls.
+// Around returns the callers and callees of the function.
 func Around(p *profile.Profile, index int, function string) Neighbours {
 	callers, callees := map[string]int64{}, map[string]int64{}
 	var n Neighbours
@@ -53,7 +53,7 @@ func Around(p *profile.Profile, index int, function string) Neighbours {
 		}
 	}
 	for _, values := range []map[string]int64{callers, callees} {
-		maps.DeleteFunc(values, func(_ string, value int64) bool { return value == 0 }) // of a difference, where all has cancelled out
+		maps.DeleteFunc(values, func(_ string, value int64) bool { return value == 0 }) // in a difference, values that cancelled out
 	}
 	n.Callers, n.Callees = largestFirst(callers), largestFirst(callees)
 	return n

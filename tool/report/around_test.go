@@ -8,7 +8,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// stacksOf makes a profile of one value: bytes by stack, outermost function first.
+// stacksOf builds a profile with one value: bytes by stack, outermost function first.
 func stacksOf(rows map[string]int64) *profile.Profile {
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}}
 	for stack, bytes := range rows {
@@ -25,7 +25,7 @@ func stacksOf(rows map[string]int64) *profile.Profile {
 func TestAround(t *testing.T) {
 	p := stacksOf(map[string]int64{"main walk": 1, "main walk walk read": 10, "main walk walk walk": 100, "other read": 1000, "walk": 10000, "main": 5})
 	for function, want := range map[string]Neighbours{
-		// A stack in which walk calls itself counts once for walk as its own caller, and for walk as its callee.
+		// A stack in which walk calls itself counts once with walk as its own caller and once with walk as its callee.
 		"walk": {Callers: []Named{{"", 10000}, {"main", 111}, {"walk", 110}}, Callees: []Named{{"walk", 110}, {"read", 10}}, Flat: 10101, Cum: 10111},
 		"read": {Callers: []Named{{"other", 1000}, {"walk", 10}}, Flat: 1010, Cum: 1010},
 		"none": {},

@@ -1,18 +1,18 @@
 package report
 
-// ByID finds what belongs to a location by its id. Most writers count from 1: a million samples have twenty million locations, and
-// looking them up in a map would take longer than all else.
+// ByID maps location ids to values. Most writers number from 1, so small ids are looked up in a slice: a million
+// samples have twenty million locations, and looking them up in a map would take longer than all other work.
 type ByID[T any] struct {
 	near []T
-	far  map[uint64]T // ids that are larger
+	far  map[uint64]T // larger ids
 }
 
-// NewByID has room for the ids of so many locations that are counted from 1.
+// NewByID returns a ByID with slots for this many locations, numbered from 1.
 func NewByID[T any](locations int) ByID[T] {
 	return ByID[T]{near: make([]T, locations+1), far: map[uint64]T{}}
 }
 
-// Get is nothing (T's zero) for an id that has none.
+// Get returns the zero value of T for an unknown id.
 func (b *ByID[T]) Get(id uint64) T {
 	if id < uint64(len(b.near)) {
 		return b.near[id]
@@ -20,7 +20,7 @@ func (b *ByID[T]) Get(id uint64) T {
 	return b.far[id]
 }
 
-// Set must not be called while others Get.
+// Set must not run concurrently with Get.
 func (b *ByID[T]) Set(id uint64, value T) {
 	if id < uint64(len(b.near)) {
 		b.near[id] = value

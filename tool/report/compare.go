@@ -9,12 +9,12 @@ import (
 	"seemalloc/tool/compare"
 )
 
-// The words of bench/harness/tables.py, for the same rules.
+// The same text as in bench/harness/tables.py, for the same rules.
 const compareLegend = `Medians, their ratio to the best of the row, and below them the smallest and the largest run.
 ~: no difference to the best can be called: the spreads overlap, or times differ by less than 5 % (one
 thread) or 15 % (two or more), or there are fewer than five runs.`
 
-// Compare writes the result of a comparison: a row for each measure, a column for each allocator.
+// Compare formats the result of a comparison: one row per measure, one column per allocator.
 func Compare(r *compare.Result) string {
 	var b strings.Builder
 	compareHead(&b, r)
@@ -85,7 +85,7 @@ func compareTable(b *strings.Builder, r *compare.Result) {
 	}
 }
 
-// columns sets lines of cells: the first column to the left, the others to the right.
+// columns formats lines of cells: the first column is left-aligned, the others right-aligned.
 func columns(b *strings.Builder, lines [][]string) {
 	widths := make([]int, len(lines[0]))
 	for _, line := range lines {
@@ -108,7 +108,7 @@ func columns(b *strings.Builder, lines [][]string) {
 }
 
 func compareRatio(row compare.Row, cell compare.Cell) string {
-	all := true // nothing
+	all := true // no value at all
 	for _, other := range row.Cells {
 		all = all && other.Median == 0
 	}
@@ -151,7 +151,7 @@ func compareValue(unit compare.Unit, value float64) string {
 	return Count(int64(value + 0.5))
 }
 
-// Seconds writes a time with three significant digits, more where they are whole: "1,234 s", "1.23 s", "12.3 ms".
+// Seconds formats a time with three significant digits, and integers in full: "1,234 s", "1.23 s", "12.3 ms".
 func Seconds(value float64) string {
 	unit := "s"
 	if value < 0.9995 {
@@ -166,7 +166,7 @@ func Seconds(value float64) string {
 	return fmt.Sprintf("%.2f %s", value, unit)
 }
 
-// Plural writes a count of things: "1 round", "5 rounds".
+// Plural formats a count with its noun: "1 round", "5 rounds".
 func Plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -197,7 +197,7 @@ func compareNotes(b *strings.Builder, r *compare.Result) {
 	}
 }
 
-// shellWords is a command line as one could type it, for reading: only what would mislead is quoted.
+// shellWords formats a command line for reading, as it could be typed. It quotes only words that would be misleading.
 func shellWords(words []string) string {
 	var quoted []string
 	for _, word := range words {

@@ -62,7 +62,7 @@ Others used more than 5 % of a CPU during 1 of 15 runs.
 	if got := Compare(r); got != want {
 		t.Errorf("got\n%s", got)
 	}
-	// Nothing measured is no reason to fail.
+	// An empty result is not a reason to fail.
 	if text := Compare(&compare.Result{Command: []string{"x"}, Rounds: 1}); strings.Contains(text, "Medians") {
 		t.Errorf("%s", text)
 	}

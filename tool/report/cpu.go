@@ -11,21 +11,21 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// CPU is what a CPU profile says about itself.
+// CPU holds the comments of a CPU profile.
 type CPU struct {
 	Samples  int64 `json:"samples"`
 	Duration int64 `json:"duration_ns"`
 	Period   int64 `json:"period_ns"`
-	// The process's CPU time by the kernel's account; 0 when the profile does not say.
+	// Used is the process's CPU time as counted by the kernel, or 0 if the profile does not report it.
 	Used int64 `json:"process_cpu_ns,omitempty"`
 	Lost int64 `json:"lost"`
-	// Samples whose stack is cut, or was not walked to its end.
+	// Samples with a truncated stack, and samples whose stack could not be unwound to its end.
 	Truncated int64  `json:"truncated"`
 	Broken    int64  `json:"broken"`
 	Refused   int64  `json:"threads_without_timer"`
 	Elsewhere int64  `json:"unprofiled_processes_ns,omitempty"`
 	Ended     string `json:"ended_early,omitempty"`
-	// The samples are of some threads alone, what the process used is of all.
+	// Part is set if the samples cover only some threads, while Used covers all of them.
 	Part bool `json:"-"`
 }
 
@@ -39,7 +39,7 @@ var cpuComments = map[string]*regexp.Regexp{
 	"ended":     regexp.MustCompile(`^ended early: (.*)$`),
 }
 
-// NewCPU reads the profile's comments; those of several processes that were merged add up.
+// NewCPU parses the profile's comments. The values of merged profiles of several processes are added up.
 func NewCPU(p *profile.Profile) CPU {
 	c := CPU{Duration: p.DurationNanos, Period: p.Period}
 	into := map[string]*int64{"lost": &c.Lost, "used": &c.Used, "truncated": &c.Truncated, "broken": &c.Broken, "refused": &c.Refused, "elsewhere": &c.Elsewhere}
@@ -63,8 +63,8 @@ func NewCPU(p *profile.Profile) CPU {
 	return c
 }
 
-// Unprofiled is a comment on the profile of a run whose processes used so much CPU time altogether, if much of that is in none of the
-// profiles that were merged. Each leaves out a little of its start and its end.
+// Unprofiled returns a comment for the merged profile of a run whose processes used this much CPU time in total, if a
+// large part of it is missing from the merged profiles. Each profile lacks a little of its process's start and end.
 func Unprofiled(p *profile.Profile, used time.Duration) []string {
 	const least, share = 100 * time.Millisecond, 0.1
 	rest := used - time.Duration(NewCPU(p).Used)
@@ -74,7 +74,8 @@ func Unprofiled(p *profile.Profile, used time.Duration) []string {
 	return []string{fmt.Sprintf("cpu: processes without a profile used %d ns", rest.Nanoseconds())}
 }
 
-// Text is what stands above the table: how much was seen, how sure it is and what is missing. total is the time in the table.
+// Text formats the lines above the table: the amount of data, its accuracy, and the losses. total is the time in the
+// table.
 func (c CPU) Text(total int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Total %s of CPU time in %s: %s samples, one every %s of a thread's", Took(total), Took(c.Duration), Count(c.Samples), Took(c.Period))
@@ -96,7 +97,7 @@ func (c CPU) Text(total int64) string {
 			missing = append(missing, Count(part.n)+" "+part.what)
 		}
 	}
-	// Threads that block SIGPROF, or ended between two ticks.
+	// The missing time belongs to threads that block SIGPROF, or that ended between two ticks.
 	const shown = 0.8
 	if !c.Part && c.Used > int64(time.Second) && float64(total) < shown*float64(c.Used) {
 		missing = append(missing, Percent(float64(c.Used-total), float64(c.Used))+" of the CPU time (threads that block SIGPROF, or that live for milliseconds)")
@@ -115,15 +116,15 @@ func (c CPU) Text(total int64) string {
 
 // ---- the kernel's side ----
 
-// KernelFile is the mapping of the kernel's functions.
+// KernelFile is the name of the mapping that holds the kernel's functions.
 const KernelFile = "[kernel.kallsyms]"
 
-// KernelEntry is one way into the kernel: a system call, page faults, interrupts.
+// KernelEntry is one kind of entry into the kernel: a system call, page faults, or interrupts.
 type KernelEntry struct {
 	Name  string `json:"name"`
 	NS    int64  `json:"ns"`
-	Inner []Row  `json:"functions"` // of the kernel's, by what they used themselves
-	From  []Row  `json:"from"`      // the program's functions that it was entered from
+	Inner []Row  `json:"functions"` // kernel functions, by self time
+	From  []Row  `json:"from"`      // the program's functions that entered the kernel
 }
 
 var (
@@ -133,7 +134,7 @@ var (
 	interrupt  = regexp.MustCompile(`^asm_sysvec_|^asm_common_interrupt$|^el0_interrupt$|^irqentry_exit|^asm_exc_nmi$|^el0_irq`)
 )
 
-// entryOf names the way in by the kernel's part of a stack, innermost first.
+// entryOf names the entry by the kernel part of a stack, innermost first.
 func entryOf(kernel []string) string {
 	for i := len(kernel) - 1; i >= 0; i-- {
 		if match := systemCall.FindStringSubmatch(kernel[i]); match != nil {
@@ -149,16 +150,17 @@ func entryOf(kernel []string) string {
 	return "other"
 }
 
-// userFrame is a function of the program, or of a library that the time is not charged to.
+// userFrame is a function of the program, or of a library that is not charged for the time.
 type userFrame struct {
 	name    string
 	library bool
 }
 
-// systemLibrary is what a program enters the kernel through: the C library, its loader, the compiler's runtime, allocators.
+// systemLibrary matches the libraries through which a program enters the kernel: the C library, its loader, the
+// compiler's runtime, and allocators.
 var systemLibrary = regexp.MustCompile(`/(libc|libm|libpthread|ld-linux|ld|libgcc_s|libstdc\+\+|libc\+\+|libc\+\+abi|lib(see|je|tc|mi|sn|rp)malloc\w*)[-.][^/]*$`)
 
-// sides takes a stack apart, innermost functions first.
+// sides splits a stack into its kernel and user parts, each with the innermost function first.
 func sides(sample *profile.Sample) (kernel []string, user []userFrame) {
 	for _, loc := range sample.Location {
 		for _, frame := range Frames(&profile.Sample{Location: []*profile.Location{loc}}) {
@@ -172,14 +174,15 @@ func sides(sample *profile.Sample) (kernel []string, user []userFrame) {
 	return kernel, user
 }
 
-// caller is the program's function that entered the kernel, and by which of a library's: "fill (by memset)". Where there is none in the
-// stack it is the innermost, the C library's function of the same name as the system call passed over.
+// caller names the program's function that entered the kernel, and the library function that it used: "fill (by
+// memset)". If the stack has no function of the program, it names the innermost function other than the C library's
+// wrapper with the name of the system call.
 func caller(user []userFrame, entry string) string {
 	if len(user) == 0 {
 		return "(no stack)"
 	}
 	of := slices.IndexFunc(user, func(f userFrame) bool { return !f.library })
-	// Above the first function of a thread is only the library that has started it.
+	// Above a thread's first function are only library functions that started the thread.
 	if of > 0 && user[of].name != "_start" {
 		return fmt.Sprintf("%s (by %s)", user[of].name, user[of-1].name)
 	}
@@ -191,7 +194,7 @@ func caller(user []userFrame, entry string) string {
 	return user[len(user)-1].name
 }
 
-// KernelEntries groups a profile's time in the kernel by the way in; the largest comes first.
+// KernelEntries groups a profile's kernel time by kind of entry, the largest first.
 func KernelEntries(p *profile.Profile, index int) []KernelEntry {
 	type sums struct {
 		ns          int64
@@ -236,7 +239,7 @@ func rowsOf(sums map[string]int64) []Row {
 	return t.Rows
 }
 
-// KernelText writes the ways into the kernel with the functions that took most; total is the time of the whole profile.
+// KernelText formats the entries into the kernel with their largest functions. total is the time of the whole profile.
 func KernelText(entries []KernelEntry, total int64) string {
 	var b strings.Builder
 	sum := int64(0)

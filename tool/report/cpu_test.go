@@ -8,7 +8,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// A stack is written innermost first; names in brackets are the kernel's, those behind a / the C library's.
+// Stacks are written innermost first. Names in brackets are kernel functions, and names after a / belong to the C
+// library.
 func timeProfile(rows map[string]int64) *profile.Profile {
 	p := &profile.Profile{
 		SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},

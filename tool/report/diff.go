@@ -10,22 +10,23 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Delta is how a function, or a stack, has changed.
+// Delta is the change of one function or one stack.
 type Delta struct {
 	Name   string   `json:"name,omitempty"`
 	Stack  []string `json:"stack,omitempty"` // innermost function first
 	Before int64    `json:"before"`
 	After  int64    `json:"after"`
 	Change int64    `json:"change"`
-	// Error is the standard error of Change from sampling, at most: what is in both profiles adds to it.
+	// Error is an upper bound of the standard error of Change from sampling: objects that are in both profiles add to
+	// it.
 	Error StandardError `json:"standard_error"`
 
 	sampled samplingError
-	// State is "new" for what was not there before, "gone" for what is not there any more.
+	// State is "new" if the row is absent from the first profile, and "gone" if it is absent from the second.
 	State string `json:"state,omitempty"`
 }
 
-// Diff is what has changed between two profiles, by function (what each holds itself) and by stack.
+// Diff holds the differences between two profiles, by function (flat values) and by stack.
 type Diff struct {
 	Type      string  `json:"type"`
 	Unit      string  `json:"unit"`
@@ -36,7 +37,7 @@ type Diff struct {
 	Stacks    []Delta `json:"stacks"`
 }
 
-// deltas collects the values of two profiles under one key.
+// deltas collects the values of two profiles by key.
 type deltas struct {
 	rows  map[string]*Delta
 	order []*Delta
@@ -52,8 +53,9 @@ func (d *deltas) at(key string, make func() *Delta) *Delta {
 	return row
 }
 
-// NewDiff compares the values at indexes i and j of two profiles. Functions are compared by name, for addresses differ
-// from process to process. Frames that the profiles themselves call uninteresting are taken off, which changes them.
+// NewDiff compares the values at index i of before with those at index j of after. Functions are compared by name
+// because addresses differ between processes. It modifies both profiles: it removes the frames that they mark as
+// uninteresting.
 func NewDiff(before *profile.Profile, i int, after *profile.Profile, j int) (*Diff, error) {
 	d := &Diff{Type: after.SampleType[j].Type, Unit: after.SampleType[j].Unit}
 	if strings.HasSuffix(d.Type, "_objects") {
@@ -110,7 +112,7 @@ func (d *Delta) finish() {
 	}
 }
 
-// finish lists what has changed, the largest change first.
+// finish returns the rows with a change, the largest change first.
 func (d *deltas) finish() []Delta {
 	rows := []Delta{}
 	for _, row := range d.order {
@@ -124,13 +126,13 @@ func (d *deltas) finish() []Delta {
 	return rows
 }
 
-// unsure: so small a change may be chance.
+// unsure reports whether the change is so small that it may be sampling error.
 func (d *Delta) unsure() bool {
 	const errors = 2
 	return math.Abs(float64(d.Change)) <= errors*float64(d.Error)
 }
 
-// Text writes both tables, limit rows of each; 0 shows all.
+// Text formats both tables with at most limit rows each. 0 shows all rows.
 func (d *Diff) Text(limit int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%12s %12s %12s %13s  %s\n", "before", "after", "change", "± error", "function, by what it holds itself")
@@ -180,7 +182,7 @@ func (d *Diff) columns(row *Delta) string {
 	return fmt.Sprintf("%12s %12s %s%11s %13s", Amount(row.Before, d.Unit), Amount(row.After, d.Unit), mark, Signed(row.Change, d.Unit), error_)
 }
 
-// Signed writes a change with its sign.
+// Signed formats a change with its sign.
 func Signed(v int64, unit string) string {
 	if v > 0 {
 		return "+" + Amount(v, unit)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// randomHeap makes a heap profile of a few functions that call each other, recursions included.
+// randomHeap builds a heap profile of a few functions that call each other, with recursion.
 func randomHeap(r *rand.Rand) *profile.Profile {
 	p := heap(1, 1, 4096)
 	p.Sample = nil
@@ -30,7 +30,8 @@ func randomHeap(r *rand.Rand) *profile.Profile {
 	return p
 }
 
-// The changes by function and by stack add up to that of the total, and each is what the two tables of top say.
+// The changes by function and by stack each add up to the change of the total, and each equals the difference of the
+// two top tables.
 func TestDiffAddsUp(t *testing.T) {
 	seed := time.Now().UnixNano()
 	r := rand.New(rand.NewSource(seed))
@@ -111,7 +112,8 @@ func TestSubtract(t *testing.T) {
 	}
 }
 
-// In a tree each function holds what it holds itself and what its callees do; both directions hold the same.
+// In a tree the value of a function is its flat value plus the values of its callees. Both directions have the same
+// total.
 func TestTreeAddsUp(t *testing.T) {
 	seed := time.Now().UnixNano()
 	r := rand.New(rand.NewSource(seed))

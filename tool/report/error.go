@@ -11,11 +11,11 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// StandardError is how far sampling has probably taken a value from the truth: 0 where everything was recorded, NaN where
-// nobody knows. JSON has null for that.
+// StandardError is the standard error of a value due to sampling: 0 if everything was recorded, NaN if it is unknown.
+// JSON output has null for NaN.
 type StandardError float64
 
-// Known is false where nothing can be said.
+// Known returns false if the error is unknown.
 func (e StandardError) Known() bool { return !math.IsNaN(float64(e)) }
 
 // MarshalJSON writes a number or null.
@@ -26,10 +26,11 @@ func (e StandardError) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(e))
 }
 
-// Variance estimates the sampling error of the total at index, squared. A block that had s bytes when it was
-// allocated is recorded with probability q = 1-exp(-s/R) and then counted as 1/q blocks, so n counted blocks come from n·q recorded
-// ones, each of which adds (1-q)/q² to the variance of the count: n·(1-q)/q in all, for bytes times the square of its size now. What
-// is not the size of a block has an error that the profile states. NaN where nobody knows.
+// Variance estimates the variance of the total at index due to sampling. A block whose size was s bytes when it was
+// allocated is recorded with probability q = 1-exp(-s/R) and then counts as 1/q blocks. So n counted blocks come from
+// n·q recorded blocks, each of which adds (1-q)/q² to the variance of the count: n·(1-q)/q in total, times the square
+// of the block's present size for a variance of bytes. For values that are not block sizes the profile states the error
+// itself. The result is NaN if the variance is unknown.
 func Variance(p *profile.Profile, index int) float64 {
 	if stated, found := StatedError(p, index); found {
 		return stated * stated
@@ -41,11 +42,11 @@ func Variance(p *profile.Profile, index int) float64 {
 	return sum.variance()
 }
 
-// samplingError is what is known of the error of a sum of rows.
+// samplingError accumulates the data for the error of a sum of rows.
 type samplingError struct {
-	squares float64 // the variance that those which were recorded let expect
-	missing float64 // how many blocks were not recorded, estimated
-	largest float64 // the most that one recorded block counts
+	squares float64 // the variance estimated from the recorded blocks
+	missing float64 // the estimated number of blocks that were not recorded
+	largest float64 // the largest value that one recorded block represents
 }
 
 func (s *samplingError) add(more samplingError) {
@@ -54,25 +55,25 @@ func (s *samplingError) add(more samplingError) {
 	s.largest = max(s.largest, more.largest)
 }
 
-// variance allows for one block more than was recorded, where one may be missing at all: of few records, or of large blocks that are
-// nearly all recorded, the variance that is estimated by the records alone is too small when the sum is (as the interval of Agresti
-// and Coull does for a share).
+// variance allows for one block more than was recorded if a block may be missing at all. For few records, or for large
+// blocks that are nearly all recorded, an estimate from the records alone is too small whenever the sum is too small
+// (compare the Agresti-Coull interval for a proportion).
 func (s *samplingError) variance() float64 {
 	if s.missing == 0 {
 		return s.squares
 	}
-	const certain = 40 // of more than one in 40 missing blocks this one is; of fewer a part
+	const certain = 40 // with more than one missing block in 40 the extra block counts in full, with fewer in part
 	return s.squares + s.largest*s.largest*min(1, certain*s.missing)
 }
 
-// samplingOf returns what one row of the profile adds to it.
+// samplingOf returns a function that computes the contribution of one row.
 func samplingOf(p *profile.Profile, index int) func(*profile.Sample) samplingError {
 	name := p.SampleType[index].Type
 	kind, isBytes := strings.CutSuffix(name, "space")
 	if !isBytes {
 		kind = strings.TrimSuffix(name, "objects")
 	}
-	if kind == "requested_" { // of the blocks that were allocated
+	if kind == "requested_" { // of the allocated blocks
 		kind = "alloc_"
 	}
 	column := func(name string) int {
@@ -88,7 +89,7 @@ func samplingOf(p *profile.Profile, index int) func(*profile.Sample) samplingErr
 		}
 	}
 	return func(sample *profile.Sample) samplingError {
-		// Of a difference at least that of what is left.
+		// For a difference this is at least the error of the remaining rows.
 		n, b := math.Abs(float64(sample.Value[objects])), math.Abs(float64(sample.Value[bytes]))
 		interval := intervalOf(p, sample)
 		switch {
@@ -108,14 +109,14 @@ func samplingOf(p *profile.Profile, index int) func(*profile.Sample) samplingErr
 	}
 }
 
-// intervalLabel stands beside rows whose samples were drawn at another mean interval than the profile's, which is what the option
-// `sample` is when it is taken (core/profile/heap_profile.h).
+// intervalLabel marks rows whose samples were drawn at another mean interval than that of the profile, which is the
+// value of the option `sample` when the profile is taken (core/profile/heap_profile.h).
 const intervalLabel = "interval"
 
-// drawnLabel is the size that the blocks of a row had when they were drawn, where realloc has resized them in place since.
+// drawnLabel is the size of a row's blocks when they were sampled, for blocks that realloc has resized in place since.
 const drawnLabel = "drawn"
 
-// intervalOf is the mean interval at which a row's samples were drawn; 1: everything was recorded; 0: not known.
+// intervalOf returns the mean interval at which a row's samples were drawn. 1: everything was recorded; 0: unknown.
 func intervalOf(p *profile.Profile, sample *profile.Sample) int64 {
 	if interval := number(sample, intervalLabel); interval > 0 {
 		return interval
@@ -123,7 +124,7 @@ func intervalOf(p *profile.Profile, sample *profile.Sample) int64 {
 	return p.Period
 }
 
-// restateIntervals makes p one whose interval is period: its rows are labelled as those of such a profile are.
+// restateIntervals changes the interval of p to period: it relabels the rows as in a profile with that interval.
 func restateIntervals(p *profile.Profile, period int64) {
 	for _, sample := range p.Sample {
 		switch interval := intervalOf(p, sample); {
@@ -143,15 +144,15 @@ func restateIntervals(p *profile.Profile, period int64) {
 	p.Period = period
 }
 
-// As core/profile/heap_profile_writer.cc, pool_profile.cc and fragmentation_profile.cc write them.
+// The formats of core/profile/heap_profile_writer.cc, pool_profile.cc and fragmentation_profile.cc.
 var statedErrors = map[string]*regexp.Regexp{
 	"inuse_space":         regexp.MustCompile(`^in use: (\d+) bytes estimated, standard error (\d+) bytes`),
 	"fragmentation_space": regexp.MustCompile(`^fragmentation: .*?(\d+) bytes charged[^,]*, standard error (\d+) bytes`),
 }
 
-// StatedError is the standard error of the total that the profile states itself, which it knows best: a block may have been resized
-// since it was sampled, or be charged more or less of what others left free around it. It is that of a certain total: what is
-// filtered, or a difference, has another.
+// StatedError returns the standard error of the total that the profile states itself. That value is better than an
+// estimate: a block may have been resized since it was sampled, or may be charged with more or less free memory around
+// it. It is valid only for the total of the whole profile, and not for a filtered profile or a difference.
 func StatedError(p *profile.Profile, index int) (float64, bool) {
 	pattern := statedErrors[p.SampleType[index].Type]
 	if pattern == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// typed makes a profile with one row.
+// typed builds a profile with one row.
 func typed(period int64, types []string, values ...int64) *profile.Profile {
 	p := &profile.Profile{PeriodType: &profile.ValueType{Type: "space", Unit: "bytes"}, Period: period, Sample: []*profile.Sample{{Value: values}}}
 	for _, name := range types {
@@ -33,8 +33,8 @@ func drawnAt(p *profile.Profile, interval int64) *profile.Profile {
 	return p
 }
 
-// Rows that were drawn at another interval than the option's have the error of that one, and values that are no sizes, or have
-// an underline in their name, have theirs.
+// Rows that were drawn at another interval than that of the option have the error of their own interval. Values that
+// are not sizes, and values with an underscore in their name, have their own error too.
 func TestStandardErrorOfOtherRows(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	const interval, blocks, rounds, size, asked = 4096, 3000, 400, 512, 300
@@ -76,7 +76,8 @@ func TestStandardErrorOfOtherRows(t *testing.T) {
 	}
 }
 
-// Blocks that realloc has resized in place are as many as their old size makes likely, and weigh what they take now.
+// The number of blocks that realloc has resized in place follows from the sampling probability of their old size, and
+// their weight from their present size.
 func TestStandardErrorOfResizedRows(t *testing.T) {
 	random := rand.New(rand.NewSource(2))
 	const interval, blocks, rounds, drawn, size = 4096, 3000, 400, 128, 8192
@@ -103,7 +104,7 @@ func churn(n, size, asked float64, period int64) *profile.Profile {
 		int64(math.Round(n*asked)))
 }
 
-// What is not known is neither 0 nor missing without a word.
+// An unknown error is neither 0 nor silently missing.
 func TestUnknownErrors(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{
 		"an interval that nobody knows": heap(10, 64, 0),
@@ -129,7 +130,7 @@ func TestUnknownErrors(t *testing.T) {
 	}
 }
 
-// The error that a profile states is that of its total, and of no other.
+// The error that a profile states is that of its total and of no other value.
 func TestStatedErrorIsOfTheTotal(t *testing.T) {
 	p := heap(1000, 64, 4096)
 	p.Comments = []string{"in use: 64003 bytes estimated, standard error 777 bytes; exactly 65000 bytes are handed out"}
@@ -139,7 +140,7 @@ func TestStatedErrorIsOfTheTotal(t *testing.T) {
 	if top, _ := NewTop(p, 1); top.Error != 777 {
 		t.Errorf("got %g", top.Error)
 	}
-	p.Sample[0].Value[1] = 60000 // something has been filtered out
+	p.Sample[0].Value[1] = 60000 // a sample has been filtered out
 	if _, found := StatedError(p, 1); found {
 		t.Error("taken for that of another total")
 	}
@@ -174,7 +175,7 @@ func TestDiffOfFragmentation(t *testing.T) {
 	}
 }
 
-// The same rows have another label once the option `sample` has been changed. They are the same rows.
+// The same rows have a different label after the option `sample` has changed. They are still the same rows.
 func TestSubtractAtAnotherInterval(t *testing.T) {
 	const before, after = 524288, 65536
 	base := heap(1000, 64, before)
@@ -209,7 +210,8 @@ func TestSubtractAtAnotherInterval(t *testing.T) {
 	}
 }
 
-// A difference that is saved and read again is not taken for a whole, and its time is the time between the two.
+// A difference that is saved and read again is not taken for a whole profile. Its duration is the time between the two
+// profiles.
 func TestDifferenceReadAgain(t *testing.T) {
 	now := time.Now().UnixNano()
 	made := func(at, took int64, n float64) *profile.Profile {
@@ -262,7 +264,7 @@ func TestDifferenceReadAgain(t *testing.T) {
 	}
 }
 
-// The exact figure beside the bytes allocated is that of the same time as the estimate.
+// The exact number of allocated bytes covers the same time as the estimate.
 func TestExactAllocated(t *testing.T) {
 	line := func(n int, since string) string {
 		return fmt.Sprintf("allocated: 640 bytes estimated, standard error 7 bytes; exactly %d bytes since the %s", n, since)

@@ -9,10 +9,10 @@ import (
 
 // Histogram counts values by powers of two.
 type Histogram struct {
-	counts [64]int64 // of values that need so many bits
+	counts [64]int64 // by the number of bits of the value
 }
 
-// Add counts one value; negative ones count as 0.
+// Add counts one value. Negative values count as 0.
 func (h *Histogram) Add(value int64) {
 	if value < 0 {
 		value = 0
@@ -20,14 +20,14 @@ func (h *Histogram) Add(value int64) {
 	h.counts[bits.Len64(uint64(value))]++
 }
 
-// Bucket is one row of a histogram: values from Low up to, not including, High.
+// Bucket is one row of a histogram, for values from Low (inclusive) to High (exclusive).
 type Bucket struct {
 	Low   int64 `json:"low"`
 	High  int64 `json:"high"`
 	Count int64 `json:"count"`
 }
 
-// Buckets lists the rows from the first to the last that is not empty.
+// Buckets lists the rows from the first to the last nonempty one.
 func (h *Histogram) Buckets() []Bucket {
 	var list []Bucket
 	last := 0
@@ -50,7 +50,7 @@ func (h *Histogram) Buckets() []Bucket {
 	return list[:last]
 }
 
-// Text draws the histogram, one row a line, as bpftrace does; edge writes a bound.
+// Text formats the histogram in the style of bpftrace, one row per line. edge formats a bound.
 func (h *Histogram) Text(edge func(int64) string) string {
 	const width = 52
 	var b strings.Builder
@@ -66,7 +66,7 @@ func (h *Histogram) Text(edge func(int64) string) string {
 	return b.String()
 }
 
-// BinaryEdge writes a number of bytes shortly: "4K", "2M".
+// BinaryEdge formats a number of bytes in short form: "4K", "2M".
 func BinaryEdge(n int64) string {
 	for _, unit := range []string{"", "K", "M", "G", "T"} {
 		if n < 1024 || n%1024 != 0 {
@@ -77,7 +77,7 @@ func BinaryEdge(n int64) string {
 	return fmt.Sprintf("%dP", n)
 }
 
-// NanosecondEdge writes a power of two of nanoseconds shortly: "512ns", "4us", "2ms".
+// NanosecondEdge formats a power of two of nanoseconds in short form: "512ns", "4us", "2ms".
 func NanosecondEdge(n int64) string {
 	for _, unit := range []string{"ns", "us", "ms"} {
 		if n < 1024 {

@@ -7,13 +7,13 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Named is what something with a name has: a memory pool of the program's, or pools of one name together; a function.
+// Named is a value with a name: of a memory pool, of all pools with the same name, or of a function.
 type Named struct {
 	Name  string `json:"name"`
 	Value int64  `json:"value"`
 }
 
-// largestFirst lists sums by size, not by sign; equal ones by name.
+// largestFirst sorts sums by absolute value, and equal ones by name.
 func largestFirst(sums map[string]int64) []Named {
 	var list []Named
 	for name, value := range sums {
@@ -28,7 +28,8 @@ func largestFirst(sums map[string]int64) []Named {
 	return list
 }
 
-// Pools adds up the values of a sample type by the label of memory pools, largest first; none when the profile has no such label.
+// Pools sums the values of a sample type by memory pool, the largest first. It returns nothing if the profile has no
+// pool labels.
 func Pools(p *profile.Profile, sampleType string) []Named {
 	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == sampleType })
 	if index < 0 {

@@ -10,14 +10,15 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// AgeClasses are the classes of age of a lifetime profile, the youngest first (core/profile/lifetimes.cc). Short ones end within 10 ms.
+// AgeClasses lists the age classes of a lifetime profile, the youngest first (core/profile/lifetimes.cc). Short
+// lifetimes are those below 10 ms.
 var AgeClasses = []string{"under 1us", "1us to 10us", "10us to 100us", "100us to 1ms", "1ms to 10ms", "10ms to 100ms", "100ms to 1s",
 	"1s to 10s", "10s to 100s", "100s to 1000s", "over 1000s"}
 
-// LifetimeRow is what became of the blocks that one function, or one stack, allocated.
+// LifetimeRow holds the lifetimes of the blocks that one function, or one stack, allocated.
 type LifetimeRow struct {
 	Name      string           `json:"name"`
-	Alive     int64            `json:"alive"` // objects
+	Alive     int64            `json:"alive"` // live objects
 	Freed     int64            `json:"freed"`
 	FreedB    int64            `json:"freed_bytes"`
 	Elsewhere int64            `json:"freed_by_another_thread"`
@@ -25,13 +26,13 @@ type LifetimeRow struct {
 	Mean      float64          `json:"mean_ns"`
 	Deviation float64          `json:"deviation_ns"`
 	Most      int64            `json:"most_ns"`
-	Ages      map[string]int64 `json:"ages"` // freed objects by class of age
+	Ages      map[string]int64 `json:"ages"` // freed objects by age class
 	AgeBytes  map[string]int64 `json:"-"`
-	Stack     []Frame          `json:"-"` // innermost first; of one of them
+	Stack     []Frame          `json:"-"` // one of its stacks, innermost first
 	squares   float64
 }
 
-// HasLifetimes says whether this is a profile of the kind lifetime.
+// HasLifetimes reports whether this is a profile of the kind lifetime.
 func HasLifetimes(p *profile.Profile) bool { return lifetimeColumns(p) != nil }
 
 func lifetimeColumns(p *profile.Profile) []int {
@@ -46,16 +47,16 @@ func lifetimeColumns(p *profile.Profile) []int {
 	return columns
 }
 
-// Lifetimes sums up a lifetime profile by the functions that allocated, those that allocated most first. Mean and deviation
-// are over all blocks: each row brings those of its stack, size and way of being freed.
+// Lifetimes sums a lifetime profile by allocating function, the function with the most allocations first. Mean and
+// deviation are over all blocks: each row of the profile holds those of one stack, one size and one way of being freed.
 func Lifetimes(p *profile.Profile) []LifetimeRow {
 	return lifetimesBy(p, func(stack []Frame) string { return stack[0].Name })
 }
 
-// LifetimesByStack does so by the whole stack, whose functions are the rows' names, a line each.
+// LifetimesByStack sums by whole stack. The name of a row lists the stack's functions, one per line.
 func LifetimesByStack(p *profile.Profile) []LifetimeRow { return lifetimesBy(p, StackName) }
 
-// StackName tells stacks of other functions apart.
+// StackName returns a name that distinguishes stacks with different functions.
 func StackName(stack []Frame) string {
 	var names []string
 	for _, frame := range stack {
@@ -111,7 +112,7 @@ func lifetimesBy(p *profile.Profile, nameOf func([]Frame) string) []LifetimeRow 
 	return list
 }
 
-// LifetimeText writes the table.
+// LifetimeText formats the table.
 func LifetimeText(rows []LifetimeRow, limit int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%12s %12s %8s %9s %9s %9s %9s  %-14s  %s\n", "alive", "freed", "another%", "least", "mean", "deviation", "most", "mostly", "function")
@@ -144,7 +145,7 @@ func (row LifetimeRow) age(ns float64) string {
 	return time.Duration(ns).Round(time.Minute).String()
 }
 
-// mostly is the class of age in which most of them died.
+// mostly returns the age class in which most blocks were freed.
 func (row LifetimeRow) mostly() string {
 	best := "-"
 	for name, count := range row.Ages {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Rows of one stack that differ by thread alone are one row again where none is chosen.
+// Rows of one stack that differ only by thread become one row if no thread is selected.
 func TestLifetimesOfThreadsAddUp(t *testing.T) {
 	function := &profile.Function{ID: 1, Name: "make"}
 	location := &profile.Location{ID: 1, Line: []profile.Line{{Function: function}}}
@@ -33,7 +33,7 @@ func TestLifetimesOfThreadsAddUp(t *testing.T) {
 	add("a", 7, "under 1us", "same thread", []int64{0, 0, 10, 100}, 100, 200, 0, 300)
 	add("b", 8, "under 1us", "same thread", []int64{0, 0, 30, 300}, 50, 600, 0, 900)
 	add("(other threads)", 0, "under 1us", "another thread", []int64{0, 0, 10, 100}, 70, 500, 0, 950)
-	p, err := profile.Merge([]*profile.Profile{p}) // what is read and written is kept apart
+	p, err := profile.Merge([]*profile.Profile{p}) // as after writing and reading: rows are not merged
 	if err != nil || len(p.Sample) != 5 {
 		t.Fatalf("%d rows, %v", len(p.Sample), err)
 	}

@@ -13,12 +13,12 @@ import (
 // MapTotals sums up a heap map, in bytes.
 type MapTotals struct {
 	Regions, HugePages                       int64
-	Live, Free, Holes                        int64 // of spans
-	Dirty, Lazy, Empty                       int64 // free pages: with memory, left to the kernel, without
+	Live, Free, Holes                        int64 // in spans
+	Dirty, Lazy, Empty                       int64 // free pages: with memory, reclaimable by the kernel, without memory
 	Blocks, BlockBytes, KeptBytes, KeptEmpty int64
 }
 
-// SumMap adds up the regions and the huge memory.
+// SumMap sums the regions and the huge memory.
 func SumMap(m *attach.Map) MapTotals {
 	t := MapTotals{Regions: int64(len(m.Regions))}
 	for _, r := range m.Regions {
@@ -44,7 +44,8 @@ func SumMap(m *attach.Map) MapTotals {
 	return t
 }
 
-// MostFragmented are the regions with most free memory in spans, at most so many (0: all), in the order of addresses.
+// MostFragmented returns the regions with the most free memory in spans, at most `most` of them (0: all), sorted by
+// address.
 func MostFragmented(regions []attach.MapRegion, most int) []attach.MapRegion {
 	list := slices.Clone(regions)
 	slices.SortStableFunc(list, func(a, b attach.MapRegion) int { return cmp.Compare(b.FreeBytes, a.FreeBytes) })
@@ -55,7 +56,7 @@ func MostFragmented(regions []attach.MapRegion, most int) []attach.MapRegion {
 	return list
 }
 
-// MapText is the heading: what all regions are.
+// MapText formats the heading: the totals of all regions.
 func MapText(name string, m *attach.Map) string {
 	t := SumMap(m)
 	var b strings.Builder
@@ -76,7 +77,7 @@ func MapText(name string, m *attach.Map) string {
 	return b.String()
 }
 
-// MapRegionText is a region in one line. m is the answer that it came with.
+// MapRegionText formats a region as one line. m is the answer that contains it.
 func MapRegionText(m *attach.Map, r attach.MapRegion) string {
 	mostly := "large"
 	if r.Most > 0 {
@@ -96,7 +97,7 @@ func MapRegionText(m *attach.Map, r attach.MapRegion) string {
 
 const pictureWidth = 64
 
-// mapPicture draws the parts: of each character's pages, what most of them are.
+// mapPicture draws the parts of a region. Each character shows the most frequent state of its pages.
 func mapPicture(m *attach.Map, r attach.MapRegion) string {
 	pages := int(attach.RegionBytes / m.PageBytes)
 	each := max(1, pages/pictureWidth)
@@ -120,13 +121,13 @@ func mapPicture(m *attach.Map, r attach.MapRegion) string {
 	return b.String()
 }
 
-// markOf is the character of one page of a part.
+// markOf returns the character for one page of a part.
 func markOf(m *attach.Map, part attach.MapPart, page int) rune {
 	switch part.Is {
 	case "large":
 		return 'L'
 	case "small", "sampled":
-		first := uint(int64(page) * m.PageBytes / m.OSPageBytes) // OS pages are 64 KiB at most where they are larger than ours
+		first := uint(int64(page) * m.PageBytes / m.OSPageBytes) // OS pages that are larger than ours have at most 64 KiB
 		if first < 32 && part.Holes>>first&1 == 1 {
 			return 'o'
 		}
@@ -145,7 +146,7 @@ func markOf(m *attach.Map, part attach.MapPart, page int) rune {
 	return ' '
 }
 
-// MapSpansText lists a region's spans; place names where a pin was allocated.
+// MapSpansText lists a region's spans. place names the function that allocated a pin.
 func MapSpansText(m *attach.Map, r attach.MapRegion, place func(attach.MapPin) string) string {
 	var b strings.Builder
 	for _, part := range r.Parts {
@@ -188,7 +189,7 @@ func MapHugeText(m *attach.Map, most int) string {
 	return b.String()
 }
 
-// MapAge writes milliseconds shortly.
+// MapAge formats milliseconds in short form.
 func MapAge(ms int64) string {
 	if ms < 1000 {
 		return fmt.Sprintf("%d ms", ms)

@@ -16,7 +16,7 @@ func TestPlumbing(t *testing.T) {
 		"core::iter::adapters::map::map_fold::{closure#0}":            true,
 		"hashbrown::raw::RawTable::reserve_rehash":                    true,
 		"__rust_alloc": true,
-		// Of programs.
+		// Functions of programs.
 		"core::Widget::grow": false,
 		"alloc::Pool::take":  false,
 		"stdlib_like":        false,
@@ -35,7 +35,7 @@ func TestPlumbing(t *testing.T) {
 	}{
 		{[]string{"std::a", "__gnu_cxx::b", "mine", "std::c", "main"}, 2},
 		{[]string{"mine"}, 0},
-		{[]string{"std::a", "std::b"}, 0}, // nobody else is there
+		{[]string{"std::a", "std::b"}, 0}, // no other functions
 		{nil, 0},
 	} {
 		if got := Inner(of.stack); got != of.want {

@@ -13,9 +13,9 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Pprof lets pprof itself write one of its text reports (peek, list) of the values at index, for the functions that
-// match. flags are further flags of pprof's. The profile must have its names; pprof looks for none, and starts no program.
-// Not safe for concurrent use: pprof keeps its settings in globals.
+// Pprof runs one of pprof's own text reports (peek, list) on the values at index, for the matching functions. flags are
+// additional pprof flags. The profile must be symbolized: pprof looks up no symbols and starts no program. Not safe for
+// concurrent use, because pprof keeps its settings in globals.
 func Pprof(p *profile.Profile, index int, command, functions string, flags map[string]string) (string, error) {
 	set := map[string]string{command: functions, "sample_index": p.SampleType[index].Type, "output": "report", "compact_labels": "true", "unit": "auto"}
 	for name, value := range flags {
@@ -31,7 +31,7 @@ func Pprof(p *profile.Profile, index int, command, functions string, flags map[s
 		}
 		return "", fmt.Errorf("pprof: %w", err)
 	}
-	// What stands before the table is in our own heading.
+	// The text before the table is in our own heading.
 	text := out.String()
 	if table := pprofTable.FindStringIndex(text); table != nil {
 		text = text[table[0]:]
@@ -40,14 +40,15 @@ func Pprof(p *profile.Profile, index int, command, functions string, flags map[s
 }
 
 var (
-	// pprofColumns is what stands before a function (peek) or a line of source (list): there, not in the source, are values.
+	// pprofColumns matches the columns before a function (peek) or a source line (list). Values occur only there and
+	// not in the source text.
 	pprofColumns = regexp.MustCompile(`^([^|:]*\||[^:]*\(flat, cum\)|[^:]*[0-9]:)`)
-	// pprofTable is the first line of its table.
+	// pprofTable matches the first line of pprof's table.
 	pprofTable = regexp.MustCompile(`(?m)^(-{10}|ROUTINE )`)
 	pprofBytes = regexp.MustCompile(`(^| ) {0,2}(-?[0-9.]+)([kMGTP])B`)
 )
 
-// binaryUnits writes MiB for pprof's MB, as our other reports do; the columns stay where they are.
+// binaryUnits replaces pprof's MB by MiB, as in our other reports. It keeps the alignment of the columns.
 func binaryUnits(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -58,7 +59,7 @@ func binaryUnits(text string) string {
 	return b.String()
 }
 
-// pprofFlags answers pprof's questions for its flags from a table, by their defaults else.
+// pprofFlags supplies pprof's flags from a table, and their defaults for all others.
 type pprofFlags map[string]string
 
 func (f pprofFlags) Bool(name string, def bool, _ string) *bool {
@@ -82,14 +83,14 @@ func (f pprofFlags) String(name string, def string, _ string) *string {
 	return &def
 }
 
-// pprofFetcher hands the profile over.
+// pprofFetcher returns the profile that it holds.
 type pprofFetcher struct{ p *profile.Profile }
 
 func (f pprofFetcher) Fetch(string, time.Duration, time.Duration) (*profile.Profile, string, error) {
 	return f.p, "", nil
 }
 
-// pprofNames finds no names: they are there.
+// pprofNames does nothing: the profile is symbolized already.
 type pprofNames struct{}
 
 func (pprofNames) Symbolize(string, driver.MappingSources, *profile.Profile) error { return nil }
@@ -107,7 +108,7 @@ func (pprofNoFiles) Disasm(string, uint64, uint64, bool) ([]driver.Inst, error) 
 	return nil, errNoFiles
 }
 
-// pprofUI has nobody to talk to: what pprof says on its way (which report it writes where) is of no use here.
+// pprofUI discards pprof's messages, such as the name of the output file, and has no input.
 type pprofUI struct{}
 
 func (*pprofUI) ReadLine(string) (string, error)     { return "", io.EOF }
@@ -117,7 +118,7 @@ func (*pprofUI) IsTerminal() bool                    { return false }
 func (*pprofUI) WantBrowser() bool                   { return false }
 func (*pprofUI) SetAutoComplete(func(string) string) {}
 
-// pprofWriter keeps the report.
+// pprofWriter captures the report.
 type pprofWriter struct{ bytes.Buffer }
 
 func (w *pprofWriter) Open(string) (io.WriteCloser, error) { return w, nil }

@@ -9,12 +9,12 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// pprofSettings guards pprof's settings, which are globals, while pages are made.
+// pprofSettings guards pprof's settings, which are globals, while pages are created.
 var pprofSettings sync.Mutex
 
-// PprofPages are pprof's own pages of a profile, by name ("top", "graph", "peek", …): the handlers of its web interface, without
-// those that write its settings to disk. The profile must have its names. Disassembly opens the files of its mappings, and runs
-// objdump; the graph runs dot. Safe for concurrent use, but not beside Pprof.
+// PprofPages returns the handlers of pprof's web interface for a profile, by page name ("top", "graph", "peek", …),
+// except those that write its settings to disk. The profile must be symbolized. Disassembly opens the files of its
+// mappings and runs objdump. The graph runs dot. Safe for concurrent use, but not concurrently with Pprof.
 func PprofPages(p *profile.Profile) (map[string]http.Handler, error) {
 	pprofSettings.Lock()
 	defer pprofSettings.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Parse reads a profile, compressed or not; name is its file or process for the error, which is one line.
+// Parse reads a profile, compressed or not. name is the file or process for the one-line error.
 func Parse(data []byte, name string) (*profile.Profile, error) {
 	plain, err := Unzip(data, name)
 	if err != nil {
@@ -20,7 +20,7 @@ func Parse(data []byte, name string) (*profile.Profile, error) {
 	return ParseUnzipped(plain, len(data), name)
 }
 
-// Unzip is what is in data, if it is compressed, else data itself.
+// Unzip returns the uncompressed content of data, or data itself if it is not compressed.
 func Unzip(data []byte, name string) ([]byte, error) {
 	if len(data) < 2 || data[0] != 0x1f || data[1] != 0x8b {
 		return data, nil
@@ -40,10 +40,11 @@ func Unzip(data []byte, name string) ([]byte, error) {
 	return plain.Bytes(), nil
 }
 
-// plainSize is how much a compressed file says that is in it, and what ReadFrom wants behind it: growing step by step takes as long
-// as reading a large one. It may say anything: no more is believed than what profiles are.
+// plainSize returns the uncompressed size stated in a compressed file, plus the space that ReadFrom needs behind it.
+// Growing the buffer step by step takes as long as reading a large profile. The stated size is not trusted beyond a
+// ratio that profiles can have.
 func plainSize(data []byte) int {
-	const atMost = 30 // times the compressed file
+	const atMost = 30 // maximum ratio to the compressed size
 	last := data[max(len(data)-4, 0):]
 	if len(last) < 4 {
 		return 0
@@ -51,7 +52,7 @@ func plainSize(data []byte) int {
 	return min(int(binary.LittleEndian.Uint32(last)), atMost*len(data)) + bytes.MinRead
 }
 
-// ParseUnzipped reads a profile that is not compressed any more; size is that of its file, for the error.
+// ParseUnzipped reads an uncompressed profile. size is the size of its file, for the error.
 func ParseUnzipped(plain []byte, size int, name string) (*profile.Profile, error) {
 	if len(plain) == 0 {
 		return nil, fmt.Errorf("%s: empty, not a profile: the writer may have been stopped; take the profile again", name)
@@ -59,7 +60,7 @@ func ParseUnzipped(plain []byte, size int, name string) (*profile.Profile, error
 	if p, ok := parseSamples(plain); ok {
 		return p, nil
 	}
-	p, err := profile.ParseData(plain) // which checks it too
+	p, err := profile.ParseData(plain) // checks it too
 	switch {
 	case err == nil:
 		return p, nil
@@ -73,8 +74,8 @@ func truncated(name string, size int) error {
 	return fmt.Errorf("%s: a truncated profile (%d bytes): copy it again, or take it again with `seemalloc profile PID -o FILE`", name, size)
 }
 
-// isCut says whether data starts like profile.proto and then breaks off in the middle of a field. It steps over the
-// fields of the outermost message, which must be among those that profile.proto has.
+// isCut reports whether data begins like profile.proto and ends in the middle of a field. It walks the fields of the
+// outermost message, whose numbers must exist in profile.proto.
 func isCut(data []byte) bool {
 	const lastField = 16
 	fields := 0

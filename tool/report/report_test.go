@@ -38,7 +38,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// heap makes a heap profile with one row: counted blocks of a size.
+// heap builds a heap profile with one row: the counted blocks of one size.
 func heap(count, size float64, period int64) *profile.Profile {
 	return &profile.Profile{
 		SampleType: []*profile.ValueType{{Type: "inuse_objects", Unit: "count"}, {Type: "inuse_space", Unit: "bytes"}},
@@ -48,7 +48,7 @@ func heap(count, size float64, period int64) *profile.Profile {
 	}
 }
 
-// The standard error that a report gives must be the spread that sampling really has.
+// The standard error in a report must equal the actual spread of the samples.
 func TestStandardError(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	const period, blocks, rounds = 4096, 3000, 400
@@ -69,7 +69,7 @@ func TestStandardError(t *testing.T) {
 		if math.Abs(mean/(blocks*size)-1) > 4*spread/math.Sqrt(rounds)/mean {
 			t.Errorf("size %g: mean %g, exactly %g", size, mean, blocks*size)
 		}
-		if ratio := promised / spread; ratio < 0.85 || ratio > 1.15 { // the spread of 400 rounds is itself known to 3.5 %
+		if ratio := promised / spread; ratio < 0.85 || ratio > 1.15 { // the measured spread of 400 rounds is itself accurate to 3.5 %
 			t.Errorf("size %g: promised %g, really %g", size, promised, spread)
 		}
 	}
@@ -78,7 +78,7 @@ func TestStandardError(t *testing.T) {
 	}
 }
 
-// recordedOf is how many blocks are recorded of so many, each with the chance q.
+// recordedOf returns how many of the blocks are recorded if each is recorded with probability q.
 func recordedOf(random *rand.Rand, blocks int, q float64) (recorded int) {
 	for range blocks {
 		if random.Float64() < q {
@@ -114,11 +114,11 @@ func TestParseDamaged(t *testing.T) {
 		if _, err := Parse(data, "x"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		// Whatever is cut off: never a panic, always one line, and nearly always the right word.
+		// For any truncation: no panic, a one-line error, and nearly always the correct one.
 		for n := range data {
 			_, err := Parse(data[:n], "x")
 			if err == nil {
-				continue // what is missing is not needed, such as the period
+				continue // the missing field, such as the period, is optional
 			}
 			if strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "x: ") {
 				t.Errorf("%s cut to %d: %q", name, n, err)

@@ -9,11 +9,11 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Nearly all of a large profile is its samples. They are read here, in pieces, on all processors, into few large pieces of memory:
-// pprof makes three small ones of each sample and reads them one by one. All else of the file is read by pprof, and so is the whole
-// file where anything in a sample is not as it should be: what is said of it, and what becomes of it, is up to pprof.
+// Samples make up nearly all of a large profile. This file reads them in pieces, on all processors, into a few large
+// allocations; pprof makes three small allocations per sample and reads the samples one by one. pprof reads the rest of
+// the file. It also reads the whole file if any sample is malformed, so that the error and the result are pprof's.
 
-// Fields of the message Profile in profile.proto, and of Sample and Label in it.
+// Field numbers of the message Profile in profile.proto, and of its messages Sample and Label.
 const (
 	samplesField = 2
 	stringsField = 6
@@ -28,7 +28,7 @@ const (
 	labelUnit = 4
 )
 
-// Ways in which a field is written.
+// Wire types of fields.
 const (
 	varint   = 0
 	fixed64  = 1
@@ -36,15 +36,15 @@ const (
 	fixed32  = 5
 )
 
-// piece is samples that stand one behind the other.
+// piece is a run of consecutive samples.
 type piece struct {
 	data         []byte // fields of a Profile, all of them samples
-	first, count int    // which they are
+	first, count int    // index of the first sample, and their number
 }
 
 const pieceSamples = 8192
 
-// parseSamples reads profile.proto; false: pprof must do it.
+// parseSamples reads profile.proto. It returns false if pprof must read the file.
 func parseSamples(plain []byte) (*profile.Profile, bool) {
 	rest, pieces, texts, ok := takeOut(plain)
 	if !ok || len(pieces) == 0 {
@@ -81,9 +81,9 @@ func parseSamples(plain []byte) (*profile.Profile, bool) {
 	return p, !failed.Load()
 }
 
-// takeOut cuts a Profile into its samples and the rest, which is a Profile too. texts are its strings.
+// takeOut splits a Profile into its samples and the rest, which is a valid Profile too. texts are its strings.
 func takeOut(plain []byte) (rest []byte, pieces []piece, texts []string, ok bool) {
-	samples, begin := 0, -1 // where the piece begins that is being made
+	samples, begin := 0, -1 // start of the current piece
 	count := 0
 	end := func(at int) {
 		if begin >= 0 {
@@ -119,16 +119,16 @@ func takeOut(plain []byte) (rest []byte, pieces []piece, texts []string, ok bool
 	return rest, pieces, texts, true
 }
 
-// field is one of a message.
+// field is one field of a message.
 type field struct {
 	number uint64
 	kind   uint64
-	value  uint64 // of a varint
-	body   []byte // of one with a length
+	value  uint64 // for a varint
+	body   []byte // for a length-delimited field
 }
 
-// nextField finds the first field in data, and its size with its key; 0: data ends within it, and if the number is 0 too, within its
-// key; less: that is none.
+// nextField parses the first field in data and returns its size including the key. Size 0 means that data ends inside
+// the field (inside its key if the field number is 0 too). A negative size means that the field is invalid.
 func nextField(data []byte) (f field, size int) {
 	key, size := binary.Uvarint(data)
 	if size <= 0 {
@@ -165,27 +165,28 @@ func nextField(data []byte) (f field, size int) {
 	return f, end
 }
 
-// sampleReader reads pieces one by one. What samples consist of is cut from pieces of memory for many of them.
+// sampleReader reads pieces one after the other. It allocates the parts of samples in chunks for many samples.
 type sampleReader struct {
-	types     int // of values
+	types     int // number of values
 	locations ByID[*profile.Location]
 	texts     []string
 
 	locationRoom []*profile.Location
 	valueRoom    []int64
-	left         int      // bytes of the piece that are yet to be read
-	labels       []label  // of the sample that is being read
-	numbers      []uint64 // of the field that is
+	left         int      // unread bytes of the piece
+	labels       []label  // of the current sample
+	numbers      []uint64 // of the current field
 }
 
 type label struct {
-	key, text, number, unit int64 // all but the number are indices of texts
+	key, text, number, unit int64 // all except number are indices into texts
 }
 
-// roomEntries is what is made at once at most. Profiles of few samples get as much as these can need: a server keeps many profiles.
+// roomEntries is the maximum size of one chunk. Profiles with few samples get only as much as they can need, because a
+// server keeps many profiles.
 const roomEntries = 1 << 15
 
-// read reads as many samples as out has room for.
+// read reads len(out) samples.
 func (r *sampleReader) read(data []byte, out []*profile.Sample) bool {
 	samples := make([]profile.Sample, len(out))
 	for i := range samples {
@@ -201,7 +202,7 @@ func (r *sampleReader) read(data []byte, out []*profile.Sample) bool {
 }
 
 func (r *sampleReader) sample(data []byte, into *profile.Sample) bool {
-	// Each location and each value is a byte or more.
+	// Each location and each value takes at least one byte.
 	room := max(min(roomEntries, r.left), len(data))
 	if cap(r.locationRoom)-len(r.locationRoom) < len(data) {
 		r.locationRoom = make([]*profile.Location, 0, room)
@@ -242,7 +243,7 @@ func (r *sampleReader) sample(data []byte, into *profile.Sample) bool {
 		return false
 	}
 	for _, location := range locations {
-		if location == nil { // there is none with this id
+		if location == nil { // unknown id
 			return false
 		}
 	}
@@ -252,7 +253,7 @@ func (r *sampleReader) sample(data []byte, into *profile.Sample) bool {
 	return len(r.labels) == 0 || r.put(into)
 }
 
-// readNumbers reads a field of one number or of many into numbers.
+// readNumbers reads a field with one number or with packed numbers into numbers.
 func (r *sampleReader) readNumbers(f field) bool {
 	numbers := r.numbers[:0]
 	if f.kind == varint {
@@ -274,7 +275,7 @@ func (r *sampleReader) readNumbers(f field) bool {
 	return true
 }
 
-// uvarint reads a number that has more than one byte; binary.Uvarint is slower.
+// uvarint reads a number with more than one byte. It is faster than binary.Uvarint.
 func uvarint(data []byte) (uint64, int) {
 	if len(data) > 2 {
 		if data[1] < 0x80 {
@@ -317,7 +318,8 @@ func (r *sampleReader) label(data []byte) bool {
 	return true
 }
 
-// put gives a sample its labels, as pprof does: one whose text is the empty one is a number, and one of 0 without a unit is none.
+// put sets the labels of a sample as pprof does: a label with an empty text is a number, and a number of 0 without a
+// unit is dropped.
 func (r *sampleReader) put(into *profile.Sample) bool {
 	for _, l := range r.labels {
 		for _, index := range []int64{l.key, l.text, l.unit} {
@@ -348,7 +350,7 @@ func (r *sampleReader) put(into *profile.Sample) bool {
 	return true
 }
 
-// padded has no unit for the numbers that have none.
+// padded appends an empty unit for each number without one.
 func padded(units []string, length int) []string {
 	for len(units) < length {
 		units = append(units, "")

@@ -12,7 +12,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// randomSamples has samples of all kinds that writers make: with labels or none, without a stack, of locations with large ids.
+// randomSamples builds samples of all kinds that writers produce: with and without labels, without a stack, and with
+// large location ids.
 func randomSamples(random *rand.Rand, count int) *profile.Profile {
 	p := &profile.Profile{
 		SampleType: []*profile.ValueType{{Type: "inuse_objects", Unit: "count"}, {Type: "inuse_space", Unit: "bytes"}},
@@ -54,7 +55,7 @@ func encoded(t *testing.T, p *profile.Profile) []byte {
 	return plain.Bytes()
 }
 
-// differs says in what two profiles differ, "" if in nothing.
+// differs describes the difference between two profiles, or returns "" if they are equal.
 func differs(got, want *profile.Profile) string {
 	if len(got.Sample) != len(want.Sample) {
 		return fmt.Sprintf("%d samples instead of %d", len(got.Sample), len(want.Sample))
@@ -99,7 +100,7 @@ func TestSamplesAreReadAsPprofReadsThem(t *testing.T) {
 	}
 }
 
-// Whatever bytes there are: what is read here is what pprof reads, and what pprof refuses is left to it.
+// For arbitrary bytes: the result equals pprof's, and files that pprof rejects are left to pprof.
 func TestDamagedSamplesAreLeftToPprof(t *testing.T) {
 	seed := time.Now().UnixNano()
 	random := rand.New(rand.NewSource(seed))
@@ -133,7 +134,7 @@ func TestDamagedSamplesAreLeftToPprof(t *testing.T) {
 	}
 }
 
-// A number may stand alone, not in a row of them, and of a field that comes twice both are meant.
+// Numbers may be unpacked, and if a field occurs twice both values count.
 func TestSamplesOfOtherWriters(t *testing.T) {
 	p := randomSamples(rand.New(rand.NewSource(1)), 1)
 	p.Sample[0].Location, p.Sample[0].Label, p.Sample[0].NumLabel, p.Sample[0].NumUnit = nil, nil, nil, nil
@@ -167,7 +168,7 @@ func TestSamplesOfOtherWriters(t *testing.T) {
 	}
 }
 
-// A compressed file ends with the size of what is in it, which may be damaged as all else.
+// A compressed file ends with the size of its content, which can be damaged like any other byte.
 func TestSizeOfACompressedFileIsNotBelieved(t *testing.T) {
 	for _, data := range [][]byte{{}, {1, 2}, {0xff, 0xff, 0xff, 0xff}, append(make([]byte, 96), 0xff, 0xff, 0xff, 0xff)} {
 		if size := plainSize(data); size > 30*len(data)+bytes.MinRead {
@@ -176,7 +177,7 @@ func TestSizeOfACompressedFileIsNotBelieved(t *testing.T) {
 	}
 }
 
-// A server keeps many profiles, most of them small.
+// A server keeps many profiles, most of which are small.
 func TestSmallProfilesTakeLittle(t *testing.T) {
 	plain := encoded(t, randomSamples(rand.New(rand.NewSource(1)), 10))
 	inUse := func() int64 {

@@ -8,9 +8,10 @@ import (
 	"seemalloc/tool/attach"
 )
 
-// Stat is one line of `seemalloc stat`: what is held now, and what happened since the line before. Rates are per second.
+// Stat is one line of `seemalloc stat`: the present state, and the events since the previous line. Rates are per
+// second.
 type Stat struct {
-	Seconds     float64 `json:"seconds"` // since the line before
+	Seconds     float64 `json:"seconds"` // since the previous line
 	RSS         int64   `json:"rss"`
 	Live        int64   `json:"live"`
 	Cached      int64   `json:"cached"`
@@ -25,7 +26,7 @@ type Stat struct {
 	RemoteFrees float64 `json:"remote_frees_per_s"`
 	Refills     float64 `json:"refills_per_s"`
 	Refused     float64 `json:"refused_per_s"`
-	KernelCPU   float64 `json:"kernel_cpu_percent"` // of one CPU, in calls that the allocator made
+	KernelCPU   float64 `json:"kernel_cpu_percent"` // percent of one CPU, in the allocator's system calls
 }
 
 // NewStat compares two answers.
@@ -65,14 +66,14 @@ func refills(s *attach.Stats) int64 {
 	return sum
 }
 
-// StatHeader is the two lines above the columns.
+// StatHeader returns the two lines above the columns.
 func StatHeader() string {
 	return "----------- memory, MiB ----------- --- faults/s --- -------- system calls/s -------- ------ other threads/s ------  cpu\n" +
 		fmt.Sprintf("%8s %8s %8s %8s %9s %6s %9s %8s %6s %6s %9s %9s %9s %4s\n", "rss", "live", "cached", "dirty", "minor", "major",
 			"madvise", "MB", "mmap", "re-MB", "refills", "remote", "lockwait", "sys%")
 }
 
-// Text is the line.
+// Text formats the line.
 func (s Stat) Text() string {
 	mib := func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<20)) }
 	return fmt.Sprintf("%8s %8s %8s %8s %9.0f %6.0f %9.0f %8.1f %6.0f %6.1f %9.0f %9.0f %9.0f %4.1f\n", mib(s.RSS), mib(s.Live), mib(s.Cached),
@@ -80,7 +81,7 @@ func (s Stat) Text() string {
 		s.KernelCPU)
 }
 
-// RunFacts is what the system says of a command that has ended.
+// RunFacts holds the system's data about a command that has ended.
 type RunFacts struct {
 	Command   string        `json:"command"`
 	Status    string        `json:"status"`
@@ -88,8 +89,9 @@ type RunFacts struct {
 	User      time.Duration `json:"user_ns"`
 	System    time.Duration `json:"system_ns"`
 	PeakRSS   int64         `json:"peak_rss"`
-	Processes int           `json:"processes"` // whose statistics are known, the command's own included
-	// AtExit says that Stats is from the command's end; else it is what was last seen while it ran.
+	Processes int           `json:"processes"` // processes with statistics, including the command's own
+	// AtExit is set if Stats was written when the command ended. Otherwise Stats is the last answer of the running
+	// command.
 	AtExit bool `json:"at_exit"`
 }
 
@@ -100,8 +102,8 @@ func known(bytes int64) string {
 	return Bytes(float64(bytes))
 }
 
-// Run is the summary of a whole run; stats is nil when there are none of the command itself, others are those of its child
-// processes.
+// Run formats the summary of a whole run. stats is nil if the command itself left none. others are the statistics of
+// its child processes.
 func Run(f RunFacts, stats *attach.Stats, others []*attach.Stats) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s after %s; CPU %s user, %s system; peak RSS %s\n", f.Command, f.Status, precise(f.Elapsed), precise(f.User),
@@ -123,7 +125,7 @@ func Run(f RunFacts, stats *attach.Stats, others []*attach.Stats) string {
 	return b.String()
 }
 
-// ownEnd says what the command's own process had at its end.
+// ownEnd formats the final state of the command's own process.
 func ownEnd(b *strings.Builder, f RunFacts, s *attach.Stats, processes int) {
 	if !f.AtExit {
 		b.WriteString("It ended without running its exit handlers: these are the statistics from the last time it was asked\n")
@@ -136,7 +138,7 @@ func ownEnd(b *strings.Builder, f RunFacts, s *attach.Stats, processes int) {
 	b.WriteByte('\n')
 }
 
-// addUp adds up what runTotals shows.
+// addUp sums the values that runTotals shows.
 func addUp(all []*attach.Stats) *attach.Stats {
 	sum := new(attach.Stats)
 	for _, s := range all {

@@ -112,7 +112,7 @@ func TestTraceTotals(t *testing.T) {
 	totals.Add(attach.Event{Call: "madvise:dontneed", Reason: "decay", Bytes: 8192, NS: 20000})
 	text := totals.Text(2*time.Second, 3, 1)
 	rest := text
-	for _, want := range []string{ // in this order: what took longest comes first
+	for _, want := range []string{ // in this order, the longest time first
 		"\n@bytes[madvise:dontneed, decay]:\n[8K, 16K) ", "\n@took[madvise:dontneed, decay]:\n[16us, 32us) ",
 		"\n@bytes[mmap, growth]:\n[2M, 4M)                      2 |", "\n@took[mmap, growth]:\n[4us, 8us)                    2 |",
 		"\nmadvise:dontneed    decay               1     8.00 KiB        0    20.0 us    20.0 us\n",

@@ -9,9 +9,8 @@ import (
 	"seemalloc/tool/attach"
 )
 
-// Stats writes the statistics of one process: where its resident memory is, how it is sampled, what it asked of the
-// system, and the size classes in use.
-// mappings is nil where it is not known.
+// Stats formats the statistics of one process: the breakdown of its resident memory, its sampling, its calls into the
+// kernel, and the size classes in use. mappings is nil if unknown.
 func Stats(s *attach.Stats, who string, mappings *attach.Mappings) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: seemalloc %s, up %s, thread heaps %s in use, %s so far\n\n", who, orUnknown(s.Version),
@@ -57,7 +56,7 @@ func reconciliation(b *strings.Builder, m attach.Memory) {
 		Bytes(float64(m.LiveAllocated)), Bytes(float64(m.Mapped)), Bytes(float64(m.Dirty)))
 }
 
-// eachWithin says how right the parts are in a few words.
+// eachWithin states the accuracy of the parts briefly.
 func eachWithin(m attach.Memory) string {
 	if m.Uncertain == nil || *m.Uncertain == 0 {
 		return ""
@@ -65,7 +64,7 @@ func eachWithin(m attach.Memory) string {
 	return fmt.Sprintf(", each right to within %s", Bytes(float64(*m.Uncertain)))
 }
 
-// certainty says how right the parts are where they are not exact.
+// certainty states the accuracy of the parts that are estimates.
 func certainty(b *strings.Builder, m attach.Memory) {
 	if m.Uncertain == nil || *m.Uncertain == 0 {
 		return
@@ -102,7 +101,8 @@ func sampling(b *strings.Builder, s *attach.Stats) {
 	b.WriteByte('\n')
 }
 
-// Losses says what the profile lacks: samples without room, stacks cut or lost. "" when it lacks nothing.
+// Losses describes the data that the profile lacks: dropped samples, and truncated or broken stacks. It returns "" if
+// nothing is missing.
 func Losses(p attach.Sampling) string {
 	var parts []string
 	for _, loss := range []struct {
@@ -120,7 +120,7 @@ func Losses(p attach.Sampling) string {
 	return strings.Join(parts, "; ")
 }
 
-// system is what was asked of the kernel since the start, by call and reason, and what threads met.
+// system formats the calls into the kernel since the start, by call and reason, and the waits and faults of threads.
 func system(b *strings.Builder, s *attach.Stats) {
 	b.WriteString("Asked of the system\n")
 	b.WriteString(CallsTable(s.System.Calls.WithoutReport(), time.Duration(s.UptimeMS)*time.Millisecond))
@@ -148,7 +148,7 @@ func purge(b *strings.Builder, p attach.Purge, s attach.System) {
 	b.WriteByte('\n')
 }
 
-// spans is how many there are in each state, and how much address space that is.
+// spans formats the number of spans in each state, and their address space.
 func spans(b *strings.Builder, s attach.Spans) {
 	b.WriteString("Spans\n")
 	for _, row := range []struct {
@@ -173,7 +173,7 @@ func spans(b *strings.Builder, s attach.Spans) {
 	b.WriteByte('\n')
 }
 
-// socket says nothing where it is in its first place.
+// socket prints nothing if the socket is in its preferred directory.
 func socket(b *strings.Builder, s attach.Socket) {
 	if len(s.Refused) == 0 {
 		return
@@ -189,7 +189,7 @@ func socket(b *strings.Builder, s attach.Socket) {
 	b.WriteByte('\n')
 }
 
-// dumps says nothing where there were none.
+// dumps prints nothing if there were no dumps.
 func dumps(b *strings.Builder, d attach.Dumps) {
 	if d.Written+d.Failed == 0 {
 		return
@@ -225,7 +225,7 @@ func classes(b *strings.Builder, classes []attach.SizeClass) {
 	}
 }
 
-// Duration writes a time in its two largest units: "3h12m", "41.5s".
+// Duration formats a time in its two largest units: "3h12m", "41.5s".
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Second:

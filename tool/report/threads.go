@@ -12,24 +12,26 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// The labels by which samples say their thread (core/profile/thread_rows.h): which allocated, or in a CPU profile which ran.
+// The labels that hold the thread of a sample (core/profile/thread_rows.h): the allocating thread, or in a CPU profile
+// the running one.
 const (
 	ThreadLabel = "thread"
 	TIDLabel    = "tid"
 )
 
-// HasThreads says whether the samples of a profile say their thread. One without samples says nothing wrong.
+// HasThreads reports whether the profile's samples are labelled with their thread. It returns true for a profile
+// without samples.
 func HasThreads(p *profile.Profile) bool {
 	return len(p.Sample) == 0 || slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool { return len(s.Label[ThreadLabel]) > 0 })
 }
 
-// IsOfThread says whether a sample is of a thread whose name matches, or whose id the pattern is.
+// IsOfThread reports whether the sample belongs to a thread whose name matches, or whose id equals the pattern.
 func IsOfThread(sample *profile.Sample, wanted *regexp.Regexp) bool {
 	return slices.ContainsFunc(sample.Label[ThreadLabel], wanted.MatchString) ||
 		slices.ContainsFunc(sample.NumLabel[TIDLabel], func(tid int64) bool { return strconv.FormatInt(tid, 10) == wanted.String() })
 }
 
-// KeepThreads leaves in p the samples of such threads, and says whether there are any.
+// KeepThreads removes from p the samples of all other threads. It reports whether any remain.
 func KeepThreads(p *profile.Profile, wanted *regexp.Regexp) bool {
 	var kept []*profile.Sample
 	for _, sample := range p.Sample {
@@ -41,7 +43,7 @@ func KeepThreads(p *profile.Profile, wanted *regexp.Regexp) bool {
 	return len(kept) > 0
 }
 
-// ThreadNames lists the names of a profile's threads.
+// ThreadNames lists the names of the profile's threads.
 func ThreadNames(p *profile.Profile) []string {
 	names := map[string]bool{}
 	for _, sample := range p.Sample {
@@ -52,18 +54,18 @@ func ThreadNames(p *profile.Profile) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// ThreadRow is what one thread holds, or used.
+// ThreadRow is the memory or the CPU time of one thread.
 type ThreadRow struct {
 	Name string `json:"thread"`
-	TID  int64  `json:"tid,omitempty"` // 0: of more than one
-	// Value is of the type that is shown, Count of the same in objects or samples.
+	TID  int64  `json:"tid,omitempty"` // 0: more than one thread
+	// Value is of the selected sample type. Count is the same in objects or samples.
 	Value int64 `json:"value"`
 	Count int64 `json:"count"`
-	// The functions that it holds most by, those of a standard library passed over.
+	// Functions are its largest functions, without those of standard libraries.
 	Functions []Named `json:"functions"`
 }
 
-// Threads adds the values at index up by thread, largest first. A thread without the labels has no name.
+// Threads sums the values at index by thread, the largest first. Samples without labels form a row without a name.
 func Threads(p *profile.Profile, index int) []ThreadRow {
 	type key struct {
 		name string
@@ -92,7 +94,7 @@ func Threads(p *profile.Profile, index int) []ThreadRow {
 	}
 	var list []ThreadRow
 	for id, row := range rows {
-		if row.value != 0 || row.count != 0 { // of a difference, where all has cancelled out
+		if row.value != 0 || row.count != 0 { // in a difference, values that cancelled out
 			list = append(list, ThreadRow{id.name, id.tid, row.value, row.count, largestFirst(row.functions)})
 		}
 	}
@@ -108,7 +110,7 @@ func Threads(p *profile.Profile, index int) []ThreadRow {
 	return list
 }
 
-// countIndex finds the objects beside bytes, or the samples beside time.
+// countIndex finds the count that belongs to the value at index: objects for bytes, samples for time.
 func countIndex(p *profile.Profile, index int) int {
 	kind, isSpace := strings.CutSuffix(p.SampleType[index].Type, "_space")
 	for i, t := range p.SampleType {
@@ -119,7 +121,8 @@ func countIndex(p *profile.Profile, index int) int {
 	return index
 }
 
-// printable leaves out of a thread's name what a terminal would obey: a program may call its threads anything.
+// printable replaces control characters in a thread's name, because a program may choose any name and a terminal would
+// execute them.
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -129,7 +132,7 @@ func printable(name string) string {
 	}, name)
 }
 
-// ThreadText writes the table of threads.
+// ThreadText formats the table of threads.
 func (t *Top) ThreadText(rows []ThreadRow, limit int) string {
 	var b strings.Builder
 	total := float64(t.Whole)

@@ -15,36 +15,36 @@ type Row struct {
 	Name string `json:"name"`
 	File string `json:"file,omitempty"`
 	Flat int64  `json:"flat"` // allocated by the function itself
-	Cum  int64  `json:"cum"`  // by it and what it calls
-	// FlatError and CumError are their standard errors, from sampling.
+	Cum  int64  `json:"cum"`  // including its callees
+	// FlatError and CumError are the standard errors of Flat and Cum due to sampling.
 	FlatError StandardError `json:"flat_error"`
 	CumError  StandardError `json:"cum_error"`
-	// PerSecond is Flat over the time that the profile covers, where values grow with time.
+	// PerSecond is Flat divided by the duration of the profile, for values that grow with time.
 	PerSecond float64 `json:"flat_per_second,omitempty"`
 }
 
-// Top is a profile by function.
+// Top is a profile summed by function.
 type Top struct {
-	Type  string        `json:"type"` // a sample type of the profile: inuse_space …
+	Type  string        `json:"type"` // a sample type of the profile, such as inuse_space
 	Unit  string        `json:"unit"` // bytes or objects
 	Total int64         `json:"total"`
-	Error StandardError `json:"standard_error"` // of Total, from sampling
-	// Records counts the profile's rows that have a value; each stands for one or more samples of one stack.
+	Error StandardError `json:"standard_error"` // of Total, due to sampling
+	// Records counts the profile's nonzero rows. Each represents one or more samples of one stack.
 	Records int   `json:"records"`
-	Period  int64 `json:"interval"` // at which samples are drawn when the profile is taken
-	// Least and Most are the intervals at which those of the rows were drawn: 0 where that is not known.
+	Period  int64 `json:"interval"` // the sampling interval when the profile is taken
+	// Least and Most are the smallest and the largest interval at which the rows were sampled, or 0 if unknown.
 	Least int64 `json:"least_interval,omitempty"`
 	Most  int64 `json:"most_interval,omitempty"`
-	// Whole is what percentages are of: the total, or for a change the total before.
+	// Whole is the base of percentages: the total, or for a change the earlier total.
 	Whole  int64 `json:"percentages_of"`
-	Change bool  `json:"-"` // values are differences, and shown with their sign
-	// Seconds is the time that values which grow with it cover; 0 for others, and where it is not known.
+	Change bool  `json:"-"` // values are differences, shown with their sign
+	// Seconds is the duration covered by values that grow with time. It is 0 for other values, and if it is unknown.
 	Seconds float64 `json:"seconds,omitempty"`
 	Rows    []Row   `json:"functions"`
 }
 
-// SampleIndex finds the value of the profile's samples that a person asks for: by "inuse" or "alloc" or another kind,
-// in "bytes" or "objects"; by the name of any sample type; or, by "", what is in use, else the profile's own default.
+// SampleIndex finds the sample type that the user selects: by "inuse", "alloc" or another kind, in "bytes" or
+// "objects"; by the name of any sample type; or with "" the inuse type if there is one, else the profile's default.
 func SampleIndex(p *profile.Profile, by, unit string) (int, error) {
 	suffix := map[string]string{"bytes": "_space", "objects": "_objects"}[unit]
 	want := by
@@ -67,7 +67,8 @@ func SampleIndex(p *profile.Profile, by, unit string) (int, error) {
 	return 0, fmt.Errorf("no %s values in this profile: it has %s (choose with --by)", want, strings.Join(have, ", "))
 }
 
-// defaultIndex is the profile's own default, or its last sample type; with the suffix where there is such a one too.
+// defaultIndex returns the profile's default sample type or its last one. If that type also exists with the suffix, it
+// returns the one with the suffix.
 func defaultIndex(p *profile.Profile, suffix string) int {
 	index := len(p.SampleType) - 1
 	for i, t := range p.SampleType {
@@ -87,7 +88,7 @@ func defaultIndex(p *profile.Profile, suffix string) int {
 	return index
 }
 
-// TypeName says in words what a sample type counts.
+// TypeName describes a sample type in words.
 func TypeName(name string) string {
 	words := map[string]string{
 		"inuse_space": "bytes in use", "inuse_objects": "objects in use",
@@ -109,7 +110,7 @@ func TypeName(name string) string {
 	return words
 }
 
-// Total adds up the values at index.
+// Total sums the values at index.
 func Total(p *profile.Profile, index int) int64 {
 	total := int64(0)
 	for _, sample := range p.Sample {
@@ -118,13 +119,14 @@ func Total(p *profile.Profile, index int) int64 {
 	return total
 }
 
-// Subtract leaves what p has more, or less, than base; both are used up. Sample types that only one has are dropped. A comment says
-// that it is a difference, so that one which is saved and read again is not taken for a whole.
+// Subtract returns the difference p - base. It consumes both profiles, and drops sample types that only one of them
+// has. A comment marks the result as a difference, so that it is not taken for a whole profile after it has been saved
+// and read again.
 func Subtract(p, base *profile.Profile) (*profile.Profile, error) {
 	return subtract(p, base, "difference")
 }
 
-// subtract: kind is the first word of the comment.
+// subtract implements Subtract and Window. kind is the first word of the comment.
 func subtract(p, base *profile.Profile, kind string) (*profile.Profile, error) {
 	both := []*profile.Profile{p, base}
 	if err := profile.CompatibilizeSampleTypes(both); err != nil {
@@ -155,8 +157,8 @@ func subtract(p, base *profile.Profile, kind string) (*profile.Profile, error) {
 	return change, nil
 }
 
-// NewTop adds up the values at index by function. Frames that the profile itself calls uninteresting (the allocator's
-// own) are taken off first, which changes p.
+// NewTop sums the values at index by function. It first removes from p the frames that the profile marks as
+// uninteresting (the allocator's own), which modifies p.
 func NewTop(p *profile.Profile, index int) (*Top, error) {
 	if err := p.RemoveUninteresting(); err != nil {
 		return nil, fmt.Errorf("the profile's drop_frames cannot be read: %v", err)
@@ -208,7 +210,7 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 		}
 	}
 	for _, r := range order {
-		if r.Flat != 0 || r.Cum != 0 { // of a difference, where all has cancelled out
+		if r.Flat != 0 || r.Cum != 0 { // in a difference, values that cancelled out
 			if t.Seconds > 0 {
 				r.PerSecond = float64(r.Flat) / t.Seconds
 			}
@@ -222,7 +224,8 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 	return t, nil
 }
 
-// Plus says how sure the total is, behind it; "" where everything was recorded, or where it is of no sampled blocks.
+// Plus formats the accuracy of the total, to follow it. It returns "" if everything was recorded, or if the total does
+// not count sampled blocks.
 func (t *Top) Plus() string {
 	switch {
 	case !t.Error.Known() && (t.Unit == "bytes" || t.Unit == "objects"):
@@ -259,7 +262,7 @@ func Frames(sample *profile.Sample) []Frame {
 	return list
 }
 
-// Sort orders the rows by "flat" or "cum", largest first; equal ones by the other value, then by name.
+// Sort orders the rows by "flat" or "cum", the largest first; equal ones by the other value, then by name.
 func (t *Top) Sort(by string) {
 	slices.SortFunc(t.Rows, func(a, b Row) int {
 		a1, a2, b1, b2 := a.Flat, a.Cum, b.Flat, b.Cum
@@ -276,7 +279,8 @@ func (t *Top) Sort(by string) {
 	})
 }
 
-// compareDown compares by size, not by sign: in a difference of profiles a large loss matters like a large gain.
+// compareDown compares absolute values, because in a difference of profiles a large loss matters as much as a large
+// gain.
 func compareDown(a, b int64) int {
 	if a, b := max(a, -a), max(b, -b); a != b {
 		if a > b {
@@ -287,7 +291,7 @@ func compareDown(a, b int64) int {
 	return 0
 }
 
-// Text writes the table: flat, flat%, sum%, flat/s where values grow with time, cum, cum%, name.
+// Text formats the table: flat, flat%, sum%, flat/s for values that grow with time, cum, cum%, name.
 func (t *Top) Text(limit int) string {
 	var b strings.Builder
 	row := func(flat, share, sum, rate, cum, cumShare, name string) {
@@ -320,11 +324,11 @@ func (t *Top) Text(limit int) string {
 	return b.String()
 }
 
-// rated says whether values are shown per second too.
+// rated reports whether values are also shown per second.
 func (t *Top) rated() bool { return t.Seconds > 0 }
 
-// BecomeChange makes it a difference to another profile, of this total before and with this error: of two moments, or two processes, and so
-// without rates.
+// BecomeChange turns the report into a difference. before is the earlier total and of the standard error. A difference
+// between two moments or two processes has no rates.
 func (t *Top) BecomeChange(before int64, of StandardError) {
 	t.Whole, t.Change, t.Error, t.Seconds = before, true, of, 0
 	for i := range t.Rows {
@@ -332,7 +336,7 @@ func (t *Top) BecomeChange(before int64, of StandardError) {
 	}
 }
 
-// Value writes one value of the report in its unit.
+// Value formats one value of the report in its unit.
 func (t *Top) Value(v int64) string {
 	if t.Change {
 		return Signed(v, t.Unit)

@@ -14,7 +14,7 @@ func TraceHeader() string {
 	return fmt.Sprintf("%10s %-19s %-10s %12s %10s %8s %7s  %s\n", "time", "call", "reason", "bytes", "took", "thread", "class", "place")
 }
 
-// TraceLine writes one event; since is when the trace began.
+// TraceLine formats one event. since is the start of the trace.
 func TraceLine(e attach.Event, since int64, place string) string {
 	class, call := "-", e.Call
 	if e.SizeClass != 0 {
@@ -27,7 +27,7 @@ func TraceLine(e attach.Event, since int64, place string) string {
 		Bytes(float64(e.Bytes)), Took(e.NS), e.Thread, class, place)
 }
 
-// Took writes a short time with its unit: "870 ns", "12.3 us", "4.56 ms".
+// Took formats a short time with its unit: "870 ns", "12.3 us", "4.56 ms".
 func Took(ns int64) string {
 	switch {
 	case ns < 1000:
@@ -40,7 +40,7 @@ func Took(ns int64) string {
 	return fmt.Sprintf("%.2f s", float64(ns)/1e9)
 }
 
-// TraceTotals sums a trace up, by call and reason.
+// TraceTotals sums a trace by call and reason.
 type TraceTotals struct {
 	kinds map[[2]string]*traceKind
 }
@@ -72,7 +72,7 @@ func (t *TraceTotals) Add(e attach.Event) {
 	kind.times.Add(e.NS)
 }
 
-// sorted lists the kinds, those that took longest first.
+// sorted lists the kinds of calls, the longest total time first.
 func (t *TraceTotals) sorted() []*traceKind {
 	var list []*traceKind
 	for _, kind := range t.kinds {
@@ -87,7 +87,7 @@ func (t *TraceTotals) sorted() []*traceKind {
 	return list
 }
 
-// Text writes histograms of sizes and times for each call and reason, and the totals.
+// Text formats histograms of sizes and times for each call and reason, and the totals.
 func (t *TraceTotals) Text(elapsed time.Duration, lost, dropped int64) string {
 	var b strings.Builder
 	kinds := t.sorted()
@@ -105,7 +105,7 @@ func (t *TraceTotals) Text(elapsed time.Duration, lost, dropped int64) string {
 	return b.String()
 }
 
-// TraceSummary is what `trace --json` prints last.
+// TraceSummary is the last output of `trace --json`.
 type TraceSummary struct {
 	ElapsedSeconds float64          `json:"elapsed_s"`
 	Lost           int64            `json:"lost"`
@@ -113,14 +113,14 @@ type TraceSummary struct {
 	Calls          []TraceSummaryOf `json:"calls"`
 }
 
-// TraceSummaryOf is one call and reason in it.
+// TraceSummaryOf is the summary of one call and reason.
 type TraceSummaryOf struct {
 	attach.CallCount
 	Sizes []Bucket `json:"bytes_histogram"`
 	Times []Bucket `json:"ns_histogram"`
 }
 
-// Summary is Text for programs.
+// Summary returns the same data as Text, for programs.
 func (t *TraceTotals) Summary(elapsed time.Duration, lost, dropped int64) TraceSummary {
 	s := TraceSummary{ElapsedSeconds: elapsed.Seconds(), Lost: lost, Dropped: dropped, Calls: []TraceSummaryOf{}}
 	for _, kind := range t.sorted() {
@@ -129,7 +129,7 @@ func (t *TraceTotals) Summary(elapsed time.Duration, lost, dropped int64) TraceS
 	return s
 }
 
-// CallsTable lists calls by call and reason with their sum and the share of one CPU that they took.
+// CallsTable formats a table of calls by call and reason, with their total and their share of one CPU.
 func CallsTable(calls attach.Calls, elapsed time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-19s %-10s %10s %12s %8s %10s %10s\n", "call", "reason", "calls", "bytes", "refused", "time", "per call")

@@ -8,7 +8,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Node is a function in a tree of calls.
+// Node is a function in a call tree.
 type Node struct {
 	Name     string  `json:"name"`
 	Cum      int64   `json:"cum"`
@@ -27,8 +27,9 @@ func (n *Node) child(name string) *Node {
 	return c
 }
 
-// NewTree adds the values at index up by stack: callers above the functions that they call, or inverted, the functions
-// that hold the memory above their callers. The root has no name. p's frames must have been pruned (NewTop does it).
+// NewTree sums the values at index by stack: each node is a caller and its children are its callees. If inverted, the
+// root's children are the functions that hold the memory, and the children of a node are its callers. The root has no
+// name. The frames of p must have been pruned (by NewTop).
 func NewTree(p *profile.Profile, index int, inverted bool) *Node {
 	root := &Node{byName: map[string]*Node{}}
 	for _, sample := range p.Sample {
@@ -64,9 +65,9 @@ func (n *Node) sort() {
 	}
 }
 
-// TreeText writes the tree. Branches below least percent of the whole are summed up in a line, and so is what lies
-// deeper than depth functions; 0 is no limit. A function that is the only one shown below another stands at the same
-// indent, so that a tree is as deep as it has forks.
+// TreeText formats the tree. Branches below least percent of the total are summarized in one line, and so are levels
+// below depth; 0 means no limit. A function that is the only visible child has the same indent as its parent, so that
+// the depth of the tree is its number of forks.
 func (t *Top) TreeText(root *Node, least float64, depth int) string {
 	w := treeWriter{top: t, depth: depth, least: int64(least / 100 * float64(max(t.Whole, -t.Whole)))}
 	fmt.Fprintf(&w.b, "%12s %8s %12s  %s\n", "cum", "cum%", "flat", "function")

@@ -1,4 +1,4 @@
-// Package report turns profiles and statistics into text and JSON for people.
+// Package report formats profiles and statistics as text and JSON.
 package report
 
 import (
@@ -9,7 +9,7 @@ import (
 
 var units = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 
-// Bytes writes a number of bytes with four significant digits at most: "512 B", "1.25 KiB", "17.3 GiB".
+// Bytes formats a number of bytes with at most four significant digits: "512 B", "1.25 KiB", "17.3 GiB".
 func Bytes(n float64) string {
 	sign := ""
 	if n < 0 {
@@ -30,7 +30,7 @@ func Bytes(n float64) string {
 	return sign + strconv.FormatFloat(n, 'f', digits, 64) + " " + units[unit]
 }
 
-// Amount writes a value of a profile in its unit: bytes, times, or numbers of things.
+// Amount formats a value of a profile in its unit: bytes, time, or a count.
 func Amount(v int64, unit string) string {
 	switch unit {
 	case "bytes":
@@ -44,7 +44,7 @@ func Amount(v int64, unit string) string {
 	return Count(v)
 }
 
-// Count writes a number with its thousands apart: "1,234,567".
+// Count formats a number with thousands separators: "1,234,567".
 func Count(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	sign := ""
@@ -61,7 +61,7 @@ func Count(n int64) string {
 	return sign + b.String()
 }
 
-// Percent writes part of whole: "12.34%"; "0%" where there is no whole.
+// Percent formats part/whole: "12.34%", or "0%" if whole is 0.
 func Percent(part, whole float64) string {
 	if whole == 0 || part == 0 {
 		return "0%"

@@ -9,16 +9,16 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// TakesWindow says whether profiles of the kind can be subtracted: their rows are the same from one moment to the next, but for
-// their values.
+// TakesWindow reports whether profiles of this kind can be subtracted: their rows stay the same over time and only the
+// values change.
 func TakesWindow(kind string) bool { return kind != "peak" && kind != "lifetime" && kind != "since" }
 
-// Window is what happened between two profiles of one process; both are used up.
+// Window returns the events between two profiles of one process. It consumes both.
 func Window(before, after *profile.Profile) (*profile.Profile, error) {
 	return subtract(after, before, "window")
 }
 
-// Rate is the total of a profile whose values grow with time, over the time that it covers; "" for others.
+// Rate formats the total per second, for a profile whose values grow with time. It returns "" for other profiles.
 func (t *Top) Rate() string {
 	if !(t.Seconds > 0) {
 		return ""
@@ -28,10 +28,11 @@ func (t *Top) Rate() string {
 
 var growing = regexp.MustCompile(`^(alloc|requested|moved|short|freed|remote_free)_`)
 
-// As core/profile/heap_profile_writer.cc writes it.
+// The format of core/profile/heap_profile_writer.cc.
 var exactLine = regexp.MustCompile(`^in use: \d+ bytes estimated, standard error \d+ bytes; exactly (\d+) bytes are handed out`)
 
-// Exact is what the profile's estimate of the bytes in use estimates, where the profile says it and shows all that is in use.
+// Exact returns the exact number of live bytes that the profile's total estimates, if the profile states it and shows
+// all live blocks.
 func Exact(p *profile.Profile) *int64 {
 	var exact *int64
 	for _, line := range p.Comments {
@@ -47,11 +48,11 @@ func Exact(p *profile.Profile) *int64 {
 	return exact
 }
 
-// As core/profile/heap_profile_writer.cc writes it.
+// The format of core/profile/heap_profile_writer.cc.
 var requestedLine = regexp.MustCompile(`^requested: (\d+) bytes of those in use estimated, standard error (\d+) bytes$`)
 
-// Requested is what the program asked for of what the profile shows in use, and its standard error; nil where the profile does not say
-// it, or is a difference.
+// Requested returns the requested size of the live blocks in the profile, and its standard error. It returns nil if the
+// profile does not state it or is a difference.
 func Requested(p *profile.Profile) (bytes *float64, stderr float64) {
 	for _, line := range p.Comments {
 		switch match := requestedLine.FindStringSubmatch(line); {
@@ -66,10 +67,10 @@ func Requested(p *profile.Profile) (bytes *float64, stderr float64) {
 	return bytes, stderr
 }
 
-// As core/profile/heap_profile_writer.cc writes it.
+// The format of core/profile/heap_profile_writer.cc.
 var exactMore = regexp.MustCompile(`^since: .*; exactly (-?\d+) bytes more are handed out(?:, by allocated size)?$`)
 
-// ExactMore is what a profile of the kind since estimates of the bytes in use: how many more, or fewer, there are than at the baseline.
+// ExactMore returns the exact growth of live bytes since the baseline, for a profile of the kind since.
 func ExactMore(p *profile.Profile) *int64 {
 	for _, line := range p.Comments {
 		if match := exactMore.FindStringSubmatch(line); match != nil {
@@ -77,7 +78,7 @@ func ExactMore(p *profile.Profile) *int64 {
 				return &n
 			}
 		}
-		if ofTwo.MatchString(line) { // what comes behind it is of one of the two
+		if ofTwo.MatchString(line) { // the following comments belong to one of the two profiles
 			return nil
 		}
 	}
@@ -90,8 +91,8 @@ var (
 	ofTwo          = regexp.MustCompile(`^(window|difference):`)
 )
 
-// ExactAllocated is what the profile's estimate of the bytes allocated estimates, where the profile says it: since the start or the
-// baseline, in the window, or what the later of two profiles has more.
+// ExactAllocated returns the exact number of allocated bytes that the profile's total estimates, if the profile states
+// it: since the start or the baseline, in the window, or between two profiles.
 func ExactAllocated(p *profile.Profile) *int64 {
 	var exact *int64
 	for _, line := range p.Comments {
@@ -107,7 +108,7 @@ func ExactAllocated(p *profile.Profile) *int64 {
 			}
 			exact = &n
 		}
-		if change { // what comes behind it is of the later one alone
+		if change { // the following comments belong to the later profile
 			return exact
 		}
 	}
