@@ -11,8 +11,8 @@ import (
 	"seemalloc/tool/attach/fake"
 )
 
-// serveCopying makes this test process look like a program on seemalloc in which realloc copies so many bytes between any
-// two questions, which are a second apart.
+// serveCopying makes this test process look like a program on seemalloc in which realloc copies this many bytes between
+// two successive queries, which are a second apart.
 func serveCopying(t *testing.T, bytes int) (pid string, server *fake.Server) {
 	t.Helper()
 	server = serve(t)

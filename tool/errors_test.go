@@ -10,7 +10,7 @@ import (
 	"seemalloc/tool/attach/fake"
 )
 
-// Every error that a person meets: one line that names the thing and the way out.
+// Every error message is one line that names the problem and the remedy.
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, data []byte) string {
@@ -145,7 +145,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Another user's process: only root can set this up.
+// Another user's process, which only root can set up.
 func TestPermission(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become someone else")

@@ -16,7 +16,7 @@ import (
 	"seemalloc/tool/attach/fake"
 )
 
-// shopFile saves the shop's profile without names.
+// shopFile saves the shop's profile without symbols.
 func shopFile(t *testing.T, s *shop, change func(*profile.Profile)) string {
 	t.Helper()
 	p := s.profile(t)
@@ -30,11 +30,11 @@ func shopFile(t *testing.T, s *shop, change func(*profile.Profile)) string {
 	return file
 }
 
-// Whatever a profile is converted to and back: the same table, from the same names, which are found anew where the
-// format holds addresses.
+// After any conversion and back the table is the same, with the same symbols. For formats with addresses they are
+// looked up again.
 func TestConvert(t *testing.T) {
 	shop := buildShop(t)
-	in := shopFile(t, shop, func(p *profile.Profile) { p.Period = 1 }) // its rows are not such as sampling makes
+	in := shopFile(t, shop, func(p *profile.Profile) { p.Period = 1 }) // its rows are not the result of sampling
 	dir := t.TempDir()
 	table := func(file string, flags ...string) string {
 		_, rows, _ := strings.Cut(tool(t, nil, append([]string{"top", file, "-n", "0"}, flags...)...).expectSuccess(t), "  function\n")
@@ -51,12 +51,12 @@ func TestConvert(t *testing.T) {
 		}
 		hide := "none"
 		if name == "out.heap" {
-			hide = "^take_memory$" // what to drop cannot be said in this format
+			hide = "^take_memory$" // this format cannot express the frames to drop
 		}
 		if got := table(file, "--hide", hide); got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 		}
-		// The reference pprof agrees on the total.
+		// The reference pprof computes the same total.
 		rows, _ := pprofTop(t, pprofs["reference pprof"], "inuse_space", file)
 		if total := flatSum(t, rows); total != 3189936 {
 			t.Errorf("%s: pprof says %d", name, total)
@@ -89,7 +89,7 @@ func TestConvertText(t *testing.T) {
 	}
 }
 
-// - is standard input.
+// "-" is standard input.
 func TestStandardInput(t *testing.T) {
 	shop := buildShop(t)
 	command := exec.Command(binary, "convert", "-", "--to", "collapsed", "--focus", "basket")
@@ -104,7 +104,7 @@ func TestStandardInput(t *testing.T) {
 	}
 }
 
-// --base leaves what has changed.
+// --base shows the difference.
 func TestBase(t *testing.T) {
 	shop := buildShop(t)
 	now := shopFile(t, shop, func(p *profile.Profile) { p.Comments = []string{"2 dropped"} })
@@ -126,7 +126,8 @@ func TestBase(t *testing.T) {
 	if top.Total != 2097152-10240 || top.Exact != nil || top.Error <= 0 {
 		t.Errorf("%+v", top)
 	}
-	// The error is that of what is left: all of these blocks are of one function or the other. Each allows for one block that was missed.
+	// The error is that of the remaining rows: all blocks belong to one function or the other. Each error allows for
+	// one block that was missed.
 	basket := parseTop(t, tool(t, nil, "top", now, "--base", before, "--focus", "shop::basket", "--json").expectSuccess(t))
 	till := parseTop(t, tool(t, nil, "top", now, "--base", before, "--ignore", "shop::basket", "--json").expectSuccess(t))
 	if sum := math.Hypot(basket.Error, till.Error); basket.Error <= 0 || basket.Error >= top.Error || sum < top.Error || sum > 1.1*top.Error {
@@ -138,7 +139,7 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// A file of another kind than memory opens with its own values.
+// A profile that is not of memory opens with its own values.
 func TestOtherKinds(t *testing.T) {
 	shop := buildShop(t)
 	file := filepath.Join(t.TempDir(), "cpu.pb")
@@ -167,13 +168,13 @@ func flatSum(t *testing.T, rows []string) (sum int64) {
 	return sum
 }
 
-// earlier is the shop's profile a minute ago: less in till, more in basket, no recursion yet.
+// earlier is the shop's profile one minute ago: less in till, more in basket, and no recursion yet.
 func earlier(t *testing.T, shop *shop) string {
 	return shopFile(t, shop, func(p *profile.Profile) {
 		p.Sample[0].Value = []int64{100, 102400, 50, 51200}
 		p.Sample[1].Value = []int64{1, 1048576, 1, 1048576}
 		p.Sample[2].Value = []int64{0, 0, 0, 0}
-		p.Sample[4].Location = p.Sample[1].Location[1:2] // main has gone, till stands alone
+		p.Sample[4].Location = p.Sample[1].Location[1:2] // main is gone, till is alone
 		p.TimeNanos -= 61_000_000_000
 		p.Comments = []string{"nothing missing"}
 	})
@@ -211,7 +212,7 @@ func TestDiff(t *testing.T) {
 	if d.Total.Change != 3189936-1048576-51200-48 || d.Functions[0].Name != "shop::till" || d.New != 2 {
 		t.Errorf("%+v", d)
 	}
-	// A process, and a filter that fits only one of the two.
+	// A process, and a filter that matches only one of the two.
 	pid := serveSelf(t, shop.profileBytes(t))
 	expectTexts(t, tool(t, nil, "diff", before, pid, "--focus", "^main$").expectSuccess(t), "(pid "+pid+"): bytes in use", "Filtered: focus ^main$", "(new) main\n",
 		"(pid "+pid+"): Missing: samples dropped")
@@ -260,13 +261,14 @@ func TestPeekAndList(t *testing.T) {
 	expectTexts(t, out, "void* b = till(n);")
 	pid := serveSelf(t, shop.profileBytes(t))
 	expectTexts(t, tool(t, nil, "list", pid, "shop::basket").expectSuccess(t), "exactly 72.00 MiB", "ROUTINE ======================== shop::basket in ")
-	// The kind is that of the process, for both to be alike.
+	// The kind applies to the process, so that the two are comparable.
 	if got := tool(t, nil, "diff", now, pid, "--kind", "peak"); strings.Contains(got.err, "is a file") {
 		t.Errorf("%+v", got)
 	}
 }
 
-// pprof's percentages of a difference are of all changes, gains and losses, and its own heading has a minus in it.
+// pprof's percentages of a difference refer to all changes, gains and losses, and its own heading contains a minus
+// sign.
 func TestPeekAndListOfADifference(t *testing.T) {
 	shop := buildShop(t)
 	now := shopFile(t, shop, func(p *profile.Profile) {})

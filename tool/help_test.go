@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every command explains itself, with an example that names it.
+// Every command has a help text with an example.
 func TestHelp(t *testing.T) {
 	root := tool(t, nil, "--help").expectSuccess(t)
 	for _, name := range []string{"run", "ps", "top", "tree", "peek", "list", "diff", "profile", "dump", "baseline", "convert", "cpu", "stats", "get", "set", "purge", "stat", "trace", "doctor", "web", "report", "compare", "version", "help"} {
@@ -22,7 +22,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The note about missing names tells of --debug-dir: each command that may give it has the flag.
+// The note about missing symbols mentions --debug-dir, so each command that may print it has the flag.
 func TestCommandsThatNameAddressesFindThem(t *testing.T) {
 	for _, name := range []string{"top", "tree", "peek", "list", "diff", "profile", "convert", "cpu", "trace", "doctor", "web", "report"} {
 		help := tool(t, nil, name, "--help").expectSuccess(t)

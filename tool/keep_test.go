@@ -51,7 +51,8 @@ func ask(t *testing.T, address string, into any) {
 	}
 }
 
-// The tool is killed while it watches: all that its page has shown is in the folder, and so is the last second but one.
+// The tool is killed while it observes a process: the directory holds everything that the page has shown, up to the
+// second before the last one.
 func TestAKilledToolLosesTheLastSecondAtMost(t *testing.T) {
 	pid := serveSelf(t, buildShop(t).profileBytes(t))
 	dir := filepath.Join(t.TempDir(), "history")

@@ -37,7 +37,8 @@ func serveSelf(t *testing.T, profile []byte) (pid string) {
 	return strconv.Itoa(os.Getpid())
 }
 
-// The statistics stand beside what is in use now, and are asked for there alone: they cost the process some work.
+// The statistics are requested only where they are shown, beside the live bytes, because they cost the process some
+// work.
 func TestStatisticsAreAskedForWhereTheyAreShown(t *testing.T) {
 	profile := buildShop(t).profileBytes(t)
 	server := serve(t)
@@ -123,7 +124,7 @@ func TestProfileFiles(t *testing.T) {
 	if err != nil || info.Mode().Perm()&0o600 != 0o600 {
 		t.Fatalf("%v %v", info, err)
 	}
-	// Nothing temporary is left behind.
+	// No temporary file is left behind.
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("%d files", len(entries))
 	}

@@ -1,4 +1,4 @@
-// Command seemalloc starts programs on the seemalloc allocator and looks into them while they run.
+// Command seemalloc starts programs on the seemalloc allocator and inspects them while they run.
 package main
 
 import (

@@ -14,7 +14,7 @@ import (
 // binary is the tool, built once for all tests of this package.
 var binary string
 
-// cacheHome is the tool's XDG_CACHE_HOME: it gets nothing of the user's, and leaves nothing there.
+// cacheHome is the tool's XDG_CACHE_HOME, so that the tests neither read nor modify the user's cache.
 var cacheHome string
 
 func TestMain(m *testing.M) {
@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// result is what one run of the tool left.
+// result is the outcome of one run of the tool.
 type result struct {
 	out, err string
 	status   int
 }
 
-// tool runs the tool without any seemalloc variable of the caller's, plus env.
+// tool runs the tool without the caller's seemalloc variables, plus env.
 func tool(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	return toolIn(t, "", env, args...)
@@ -67,8 +67,8 @@ func toolIn(t *testing.T, dir string, env []string, args ...string) result {
 	return result{out.String(), errors_.String(), command.ProcessState.ExitCode()}
 }
 
-// expectFailure checks the rules for failures: the status, nothing on standard output, one line on standard error that
-// begins with the tool's name and holds every one of the texts.
+// expectFailure checks the rules for failures: the status, an empty standard output, and one line on standard error
+// that starts with the tool's name and contains all of the texts.
 func (r result) expectFailure(t *testing.T, status int, texts ...string) {
 	t.Helper()
 	if r.status != status {
@@ -87,7 +87,7 @@ func (r result) expectFailure(t *testing.T, status int, texts ...string) {
 	}
 }
 
-// expectSuccess checks that the tool was content and said nothing besides its result.
+// expectSuccess checks that the tool succeeded and printed nothing except its result.
 func (r result) expectSuccess(t *testing.T) string {
 	t.Helper()
 	if r.status != 0 || r.err != "" {

@@ -36,7 +36,7 @@ func parseTop(t *testing.T, text string) topJSON {
 	return top
 }
 
-// pprofs are the readers that a saved profile must please: the reference pprof and Go's.
+// pprofs are the readers that must accept a saved profile: the reference pprof and Go's.
 var pprofs = map[string][]string{
 	"reference pprof": {"go", "tool", "github.com/google/pprof"},
 	"go tool pprof":   {"go", "tool", "pprof"},
@@ -66,7 +66,7 @@ func pprofTop(t *testing.T, command []string, index, file string) (rows []string
 	return rows, errors.String()
 }
 
-// What `seemalloc profile` saves is read without complaint by both pprofs, and all three tell the same numbers for
+// Both pprofs read the output of `seemalloc profile` without warnings, and all three programs show the same numbers for
 // every function and every value.
 func TestPprofAgrees(t *testing.T) {
 	shop := buildShop(t)
@@ -109,7 +109,7 @@ func TestPprofAgrees(t *testing.T) {
 					t.Errorf("%s, raw %v, %s: total %d, seemalloc top says %d", name, raw, index, total, ours.Total)
 				}
 				if raw {
-					continue // each pprof then finds names in its own way, and says so when it cannot
+					continue // each pprof then symbolizes in its own way and prints a warning if it cannot
 				}
 				if complaint != "" {
 					t.Errorf("%s complains: %s", name, complaint)
@@ -127,7 +127,7 @@ func TestPprofAgrees(t *testing.T) {
 	}
 }
 
-// A file without the program beside it still has its names: they were put in when it was saved.
+// A file is readable without the program, because it was symbolized when it was saved.
 func TestSavedProfileStandsAlone(t *testing.T) {
 	shop := buildShop(t)
 	server := fake.Start(t, filepath.Join(t.TempDir(), "socket"))

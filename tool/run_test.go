@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// library makes an empty shared library that can be preloaded, or skips.
+// library builds an empty shared library that can be preloaded. Without a compiler it skips the test.
 func library(t *testing.T, name string) string {
 	t.Helper()
 	compiler, err := exec.LookPath("cc")
@@ -66,7 +66,7 @@ func TestRunFindsLibrary(t *testing.T) {
 	if got := tool(t, []string{"SEEMALLOC_LIB=" + lib}, "run", "--", "printenv", "LD_PRELOAD").expectSuccess(t); got != lib+"\n" {
 		t.Errorf("$SEEMALLOC_LIB: got %s", got)
 	}
-	// As in out/bin and out/lib.
+	// The same layout as out/bin and out/lib.
 	beside := filepath.Join(filepath.Dir(filepath.Dir(binary)), "lib", "libseemalloc.so")
 	if err := os.MkdirAll(filepath.Dir(beside), 0o755); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestRunStatus(t *testing.T) {
 	if r := run("--", "sh", "-c", "exit 7"); r.status != 7 || r.err != "" {
 		t.Errorf("the program's own status: %+v", r)
 	}
-	// Without --, flags behind the name are the program's.
+	// Without --, flags after the program's name belong to the program.
 	if r := run("sh", "-c", "echo $0 $1", "--sample", "--lib"); r.out != "--sample --lib\n" {
 		t.Errorf("%+v", r)
 	}
@@ -112,10 +112,11 @@ func TestRunStatus(t *testing.T) {
 	tool(t, nil, "run", "--lib", blank, "--", "true").expectFailure(t, 1, "blank", "LD_PRELOAD")
 }
 
-// musl's loader would end it over a symbol of glibc's: the program is not started, and why is said.
+// musl's loader would end the program because of a missing glibc symbol. The tool does not start it and prints the
+// reason.
 func TestRunRefusesProgramsOfMusl(t *testing.T) {
 	const loader = "/lib/ld-musl-x86_64.so.1"
-	lib, program := library(t, "libseemalloc.so"), filepath.Join(t.TempDir(), "small") // an empty library needs nothing
+	lib, program := library(t, "libseemalloc.so"), filepath.Join(t.TempDir(), "small") // an empty library has no dependencies
 	for _, flags := range [][]string{{"-shared", "-Wl,--no-as-needed", "-o", lib}, {"-Wl,--dynamic-linker=" + loader, "-o", program}} {
 		build := exec.Command("cc", append(flags, "-x", "c", "-")...)
 		build.Stdin = strings.NewReader("int main(void) { return 0; }\n")
@@ -136,7 +137,7 @@ func TestRunRefusesProgramsOfMusl(t *testing.T) {
 	}
 }
 
-// LD_PRELOAD does nothing to a static program; better to say so than to show an empty ps.
+// LD_PRELOAD has no effect on a static program. A warning is better than an empty ps.
 func TestRunWarnsOfStaticPrograms(t *testing.T) {
 	lib := library(t, "libseemalloc.so")
 	source := filepath.Join(t.TempDir(), "main.go")

@@ -16,14 +16,14 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// shop is testdata/shop.cc compiled, and where its functions are.
+// shop is the compiled testdata/shop.cc, and the addresses of its functions.
 type shop struct {
 	path      string
 	functions map[string]uint64
 	text      *elf.Prog
 }
 
-// compiledShop compiles once for all tests, which get a copy each; nil without a compiler.
+// compiledShop compiles once for all tests, each of which gets a copy. It returns nil without a compiler.
 var compiledShop = sync.OnceValues(func() ([]byte, error) {
 	compiler, err := exec.LookPath("g++")
 	if err != nil {
@@ -57,7 +57,7 @@ func buildShop(t *testing.T) *shop {
 	if err := os.WriteFile(s.path, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Older than the profiles of it, as it would be.
+	// Older than its profiles, as in practice.
 	old := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	if err := os.Chtimes(s.path, old, old); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func buildShop(t *testing.T) *shop {
 	return s
 }
 
-// profile makes an unsymbolised heap profile with known sums.
+// profile builds an unsymbolized heap profile with known sums.
 func (s *shop) profile(t *testing.T) *profile.Profile {
 	t.Helper()
 	const base, page = 0x5580_0000_0000, 4096
@@ -138,7 +138,7 @@ func (s *shop) profileBytes(t *testing.T) []byte {
 	return uncompressed(t, s.profile(t))
 }
 
-// withTypes is a profile with two values per sample, called by other names.
+// withTypes builds a profile with two values per sample, under other names.
 func (s *shop) withTypes(t *testing.T, first, second string) []byte {
 	t.Helper()
 	p := s.profile(t)

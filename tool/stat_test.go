@@ -12,8 +12,8 @@ import (
 	"seemalloc/tool/attach/fake"
 )
 
-// serveCounting makes this test process look like a program on seemalloc in which a second passes, and something happens,
-// between any two questions.
+// serveCounting makes this test process look like a program on seemalloc. Between two successive queries one second
+// passes and the counters change.
 func serveCounting(t *testing.T) (pid string, server *fake.Server) {
 	t.Helper()
 	server = serve(t)
@@ -60,7 +60,7 @@ func TestStatWhenTheLibraryRefuses(t *testing.T) {
 	tool(t, nil, "stat", pid).expectFailure(t, 1, "no memory for the statistics")
 }
 
-// serveTrace answers to `trace` with one event, and then with what then says.
+// serveTrace answers `trace` with one event, and then with `then`.
 func serveTrace(t *testing.T, then string) (pid string, commands *[]string) {
 	t.Helper()
 	pid, server := serveCounting(t)

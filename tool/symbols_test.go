@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// raw saves an unsymbolised profile of the shop.
+// raw saves an unsymbolized profile of the shop.
 func (s *shop) raw(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "raw.pb")
@@ -20,7 +20,7 @@ func (s *shop) raw(t *testing.T) string {
 	return path
 }
 
-// The names come from the program, then from the cache, and what is missing is told on standard error.
+// The symbols come from the program, then from the cache. Missing files are reported on standard error.
 func TestTopWithoutTheProgram(t *testing.T) {
 	shop := buildShop(t)
 	if out, err := exec.Command("objcopy", "--preserve-dates", "--remove-section=.note.gnu.build-id", shop.path).CombinedOutput(); err != nil {
@@ -67,7 +67,7 @@ func TestTopPerfMap(t *testing.T) {
 	}
 }
 
-// A server that is down costs one line.
+// An unreachable server costs one line.
 func TestTopWithoutDebuginfod(t *testing.T) {
 	shop := buildShop(t)
 	if out, err := exec.Command("strip", "--preserve-dates", shop.path).CombinedOutput(); err != nil {

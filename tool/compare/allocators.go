@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// Allocator is one that the command is run on.
+// Allocator is an allocator to run the command with.
 type Allocator struct {
 	Name    string `json:"name"`
-	Library string `json:"library,omitempty"` // to preload, links followed as /proc/PID/maps shows it; "" is the C library's own
+	Library string `json:"library,omitempty"` // to preload; the path is resolved because /proc/PID/maps shows resolved paths; "": the C library's own allocator
 }
 
-// Missing is an allocator that is not here.
+// Missing is an allocator that is not installed.
 type Missing struct {
 	Name    string `json:"name"`
-	Package string `json:"package,omitempty"` // Debian's
-	Reason  string `json:"reason,omitempty"`  // what else there is to say
+	Package string `json:"package,omitempty"` // Debian package
+	Reason  string `json:"reason,omitempty"`  // additional information
 }
 
 func (m Missing) String() string {
@@ -29,13 +29,13 @@ func (m Missing) String() string {
 	return m.Name + ": " + m.Reason
 }
 
-// The two that are not looked for by a soname.
+// The two allocators that are not searched by soname.
 const (
 	Glibc = "glibc"
 	Ours  = "seemalloc"
 )
 
-// known allocators in the order in which they are shown. A name's first pattern that is there counts.
+// known lists the allocators in display order. For each name the first pattern with a matching file is used.
 var known = []struct {
 	name     string
 	patterns []string // of file names
@@ -43,13 +43,13 @@ var known = []struct {
 }{
 	{Glibc, nil, ""},
 	{"jemalloc", []string{"libjemalloc.so.2"}, "libjemalloc2"},
-	// The minimal one first: the other is the same allocator with profilers.
+	// The minimal library first: the other one is the same allocator with profilers.
 	{"tcmalloc", []string{"libtcmalloc_minimal.so.4", "libtcmalloc.so.4"}, "libtcmalloc-minimal4"},
 	{"mimalloc", []string{"libmimalloc.so.3*", "libmimalloc.so.2*"}, "libmimalloc2.0"},
 	{Ours, nil, ""},
 }
 
-// Names of the known allocators.
+// Names lists the names of the known allocators.
 func Names() []string {
 	var names []string
 	for _, one := range known {
@@ -58,7 +58,7 @@ func Names() []string {
 	return names
 }
 
-// Places where libraries lie, in the order in which they are searched.
+// Places lists the library directories in search order.
 func Places() []string {
 	var places []string
 	for _, pattern := range []string{"/usr/local/lib", "/usr/local/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib/*-linux-gnu",
@@ -72,12 +72,12 @@ func Places() []string {
 // Finder finds allocators.
 type Finder struct {
 	Places []string
-	Ours   func() (string, error)  // the library of this project
-	Usable func(path string) error // whether the file can be preloaded
+	Ours   func() (string, error)  // finds this project's library
+	Usable func(path string) error // reports whether the file can be preloaded
 }
 
-// Find takes NAME or NAME=PATH, all known names if none is given. Unknown names, names given twice and unusable paths are
-// errors; what is known and not here is not.
+// Find resolves words of the form NAME or NAME=PATH, or all known names if the list is empty. Unknown names, duplicate
+// names and unusable paths are errors. A known allocator that is not installed is not an error.
 func (f Finder) Find(wanted []string) (found []Allocator, missing []Missing, err error) {
 	if len(wanted) == 0 {
 		wanted = Names()
@@ -154,7 +154,7 @@ func (f Finder) known(name string) (Allocator, *Missing, error) {
 		name, strings.Join(Names(), ", "))
 }
 
-// search returns the first file that can be used, "" if there is none.
+// search returns the first usable file, or "".
 func (f Finder) search(patterns []string) string {
 	for _, pattern := range patterns {
 		for _, place := range f.Places {
@@ -170,7 +170,7 @@ func (f Finder) search(patterns []string) string {
 	return ""
 }
 
-// real is path without links, which is how /proc/PID/maps names it; on an error the path that was asked for.
+// real resolves the links in path, as /proc/PID/maps does. On an error it returns path unchanged.
 func real(path string) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -183,8 +183,8 @@ func real(path string) (string, error) {
 	return followed, nil
 }
 
-// SharedLibrary says why the file cannot be preloaded, nil if it can as far as its header tells. Whether it is for this
-// machine shows when it is tried.
+// SharedLibrary explains why the file cannot be preloaded, or returns nil if its header permits it. Whether it fits
+// this machine is found out by loading it.
 func SharedLibrary(path string) error {
 	if strings.ContainsAny(path, " :\t\n") {
 		return fmt.Errorf("%q has a blank or a colon, which LD_PRELOAD cannot express: copy or link it to another place", path)

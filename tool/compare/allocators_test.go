@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// places makes folders with these files and links in them ("a -> b").
+// places creates directories with these files and links ("a -> b").
 func places(t *testing.T, folders ...[]string) []string {
 	t.Helper()
 	var list []string
@@ -55,7 +55,7 @@ func TestFind(t *testing.T) {
 	if err != nil || len(missing) != 0 || !reflect.DeepEqual(found, want) {
 		t.Errorf("found %v, missing %v, %v", found, missing, err)
 	}
-	// In the order they were asked for; others by their path; a known name's own library.
+	// In the order of the arguments: by path, by name with its own library, and a known name with another path.
 	other := folders[0] + "/libjemalloc.so.1"
 	found, _, err = f.Find([]string{"tcmalloc", "new=" + other, "glibc", "mimalloc=" + other})
 	want = []Allocator{{"tcmalloc", folders[1] + "/libtcmalloc_minimal.so.4"}, {"new", other}, {Glibc, ""}, {"mimalloc", other}}
@@ -79,7 +79,7 @@ func TestFindWhatIsMissing(t *testing.T) {
 	if !reflect.DeepEqual(lines, want) {
 		t.Errorf("missing: %q", lines)
 	}
-	// What is there and cannot be used is as good as missing.
+	// A file that cannot be used counts as missing.
 	f.Usable = func(string) error { return errors.New("not a library") }
 	if _, missing, err = f.Find([]string{"tcmalloc"}); err != nil || len(missing) != 1 {
 		t.Errorf("%v, %v", missing, err)

@@ -2,33 +2,33 @@ package compare
 
 import "slices"
 
-// With five runs each, two allocators that are the same come apart (no run of one between those of the other) once in
-// 126 times; with three, once in ten. And identical programs differ from one start to the next by where their memory
-// happens to lie. So no difference is called
-//  1. with fewer than five runs of either;
-//  2. where the smallest-to-largest spreads overlap;
-//  3. where times differ by less than 5 %, or by less than 15 % with two threads or more.
+// With five runs each, two identical allocators are separated (no overlap of their ranges) once in 126 times; with
+// three runs, once in ten. Identical programs also differ between starts because of their memory layout. Therefore no
+// difference is reported
+//  1. with fewer than five runs of either allocator;
+//  2. if the ranges from smallest to largest value overlap;
+//  3. if times differ by less than 5 %, or by less than 15 % with two or more threads.
 //
-// These are the rules of bench/harness/compare.py; a test holds the two against each other.
+// bench/harness/compare.py has the same rules; a test compares the two implementations.
 const (
 	LeastRuns           = 5
 	leastDifferenceOne  = 0.05
 	leastDifferenceMore = 0.15
-	nothing             = 1e-6 // a time or a size of nothing has no ratio
+	nothing             = 1e-6 // smaller times and sizes have no ratio
 )
 
-// Cell is one allocator's values of one measure.
+// Cell summarizes one allocator's values of one measure.
 type Cell struct {
 	Median  float64 `json:"median"`
 	Low     float64 `json:"smallest"`
 	High    float64 `json:"largest"`
-	Ratio   float64 `json:"ratio,omitempty"` // of the medians, to the best; absent where the best is nothing and this is not
+	Ratio   float64 `json:"ratio,omitempty"` // of the medians, relative to the best; absent if the best is about zero and this one is not
 	Best    bool    `json:"best"`
-	Unclear bool    `json:"unclear"` // no difference to the best can be called
+	Unclear bool    `json:"unclear"` // the difference from the best is not significant
 	Runs    int     `json:"runs"`
 }
 
-// Median of values, of which there is at least one.
+// Median requires at least one value.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2
@@ -38,18 +38,18 @@ func Median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// LeastDifference is the part of the smaller median by which two must differ.
+// LeastDifference returns the minimum significant difference of two medians, as a fraction of the smaller one.
 func LeastDifference(m Measure, threads int) float64 {
 	switch {
 	case m.Unit != Seconds:
-		return 0 // of memory and counts: what a program takes up hardly changes from run to run
+		return 0 // memory and counts hardly vary between runs
 	case threads < 2:
 		return leastDifferenceOne
 	}
 	return leastDifferenceMore
 }
 
-// Differ says whether these two lists of values may be called different.
+// Differ reports whether two lists of values differ significantly.
 func Differ(one, two []float64, least float64) bool {
 	if min(len(one), len(two)) < LeastRuns || slices.Min(one) <= slices.Max(two) && slices.Min(two) <= slices.Max(one) {
 		return false
@@ -58,7 +58,8 @@ func Differ(one, two []float64, least float64) bool {
 	return max(a, b)-min(a, b) >= least*max(min(a, b), nothing)
 }
 
-// Cells compares the values of the allocators that have some, by name; of equal medians the first of names is the best.
+// Cells compares the values of all allocators that have any, by name. Among equal medians the first in names is the
+// best.
 func Cells(names []string, values map[string][]float64, least float64) map[string]Cell {
 	best := ""
 	for _, name := range names {
@@ -81,7 +82,7 @@ func Cells(names []string, values map[string][]float64, least float64) map[strin
 	return cells
 }
 
-// ratio is 0 where there is none.
+// ratio returns 0 if there is no ratio.
 func ratio(median, best float64) float64 {
 	if best < nothing && median >= nothing {
 		return 0

@@ -88,7 +88,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// The same rules as the benchmarks': both decide about the same random samples.
+// Both implementations of the rules, here and in the benchmarks, must give the same results for random samples.
 func TestCellsAgreeWithTheBenchmarks(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

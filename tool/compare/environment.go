@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Libraries that the caller's LD_PRELOAD may name and that would take the place of the one to be measured.
+// allocatorLibraries are libraries in the caller's LD_PRELOAD that would replace the library to be measured.
 var allocatorLibraries = []string{"libjemalloc", "libtcmalloc", "libmimalloc", "libseemalloc", "libsnmalloc", "librpmalloc", "libhoard"}
 
-// Variables by which allocators are told what to do.
+// optionVariables are environment variables that configure allocators.
 var optionVariables = []string{"SEEMALLOC_CONF", "MALLOC_CONF", "_RJEM_MALLOC_CONF", "JE_MALLOC_CONF", "MALLOC_", "MIMALLOC_", "TCMALLOC_",
 	"GLIBC_TUNABLES"}
 
-// Environment is env with this library preloaded first ("": none) in place of any other allocator; what else is preloaded
-// stays.
+// Environment returns env with this library first in LD_PRELOAD ("": none). It removes other allocators from LD_PRELOAD
+// and keeps all other libraries.
 func Environment(env []string, library string) []string {
 	var preload, out []string
 	if library != "" {
@@ -49,7 +49,7 @@ func isAllocator(path string) bool {
 
 var mappedLibrary = regexp.MustCompile(`(?m)/((?:` + strings.Join(allocatorLibraries, "|") + `)[^/\n]*\.so[^/ \n]*)`)
 
-// linkedAllocator is the file name of an allocator's library in /proc/PID/maps, "" if there is none.
+// linkedAllocator returns the file name of an allocator's library in /proc/PID/maps, or "" if there is none.
 func linkedAllocator(maps []byte) string {
 	if found := mappedLibrary.FindSubmatch(maps); found != nil {
 		return string(found[1])
@@ -57,7 +57,7 @@ func linkedAllocator(maps []byte) string {
 	return ""
 }
 
-// Options are the variables of env that reach an allocator: it does not run with its defaults then.
+// Options returns the variables of env that configure an allocator, which then does not run with its defaults.
 func Options(env []string) []string {
 	var found []string
 	for _, variable := range env {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Loads says why no program runs on the library, nil if one does: the loader goes on without what it cannot preload. The
-// program is cat, which shows its own memory map; without a cat that can tell, nil.
+// Loads explains why the library cannot be preloaded, or returns nil if it can. The loader only prints a warning in
+// that case. The test program is cat, which prints its own memory map. If cat is not suitable, it returns nil.
 func Loads(ctx context.Context, library string, env []string) error {
 	cat, err := exec.LookPath("cat")
 	if err != nil || library == "" {
@@ -25,7 +25,7 @@ func Loads(ctx context.Context, library string, env []string) error {
 		return out.String(), firstLine(complaint.String()), err
 	}
 	if plain, _, err := maps(""); err != nil || !strings.Contains(plain, "libc.so") {
-		return nil // a static cat
+		return nil // cat is statically linked
 	}
 	seen, complaint, err := maps(library)
 	switch {

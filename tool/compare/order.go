@@ -2,8 +2,8 @@ package compare
 
 import "math/rand/v2"
 
-// Order is the one in which the allocators take their turns in a round: by chance, so that a run which leaves cold or
-// broken-up memory to the next does not always punish the same one. It follows from the seed and the round alone.
+// Order returns the random order of the allocators in a round. It prevents a run that leaves cold or fragmented memory
+// behind from always affecting the same allocator. The order depends only on the seed and the round.
 func Order(seed uint64, round int, allocators []Allocator) []Allocator {
 	shuffled := append([]Allocator(nil), allocators...)
 	random := rand.New(rand.NewPCG(seed, uint64(round)))

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	clockTicks = 100  // USER_HZ: the unit of times in /proc, 100 on every Linux architecture that Go runs on
-	kib        = 1024 // what /proc means by kB
+	clockTicks = 100  // USER_HZ, the unit of times in /proc: 100 on every Linux architecture that Go supports
+	kib        = 1024 // the unit kB in /proc
 )
 
-// status is what matters of /proc/PID/status; bytes are 0 of a process that has ended.
+// status holds the required fields of /proc/PID/status. The sizes of a process that has ended are 0.
 type status struct {
 	peak, rss int64
 	threads   int
@@ -42,7 +42,7 @@ func parseStatus(text []byte) status {
 	return s
 }
 
-// usage is what a process and those of its children that it has waited for have used.
+// usage is the resource usage of a process and of its children that it has waited for.
 type usage struct {
 	user, system float64 // seconds
 	minor, major float64 // page faults
@@ -52,9 +52,9 @@ func (u usage) plus(v usage) usage {
 	return usage{u.user + v.user, u.system + v.system, u.minor + v.minor, u.major + v.major}
 }
 
-// parseStat reads /proc/PID/stat. The name in parentheses may hold blanks: fields are counted after it.
+// parseStat parses /proc/PID/stat. The name in parentheses may contain blanks, so fields are counted after it.
 func parseStat(text []byte) (usage, bool) {
-	const minor, major, user, system, fewest = 7, 9, 11, 12, 15 // each followed by, or two before, the children's
+	const minor, major, user, system, fewest = 7, 9, 11, 12, 15 // each is followed by the children's value, or preceded by it by two fields
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < fewest {
 		return usage{}, false
@@ -71,8 +71,8 @@ func parseStat(text []byte) (usage, bool) {
 	}, true
 }
 
-// parseBusy reads, from the first line of /proc/stat, the CPU seconds that everybody has used since boot, what the host
-// took from this machine included.
+// parseBusy reads the CPU seconds of all processes since boot from the first line of /proc/stat. They include the time
+// stolen by the host.
 func parseBusy(text []byte) float64 {
 	line, _, _ := bytes.Cut(text, []byte{'\n'})
 	fields := strings.Fields(string(line))
@@ -87,7 +87,7 @@ func parseBusy(text []byte) float64 {
 	return busy / clockTicks
 }
 
-// children of a process, by what its threads say.
+// children returns the children of a process, from the lists of its threads.
 func children(pid int) []int {
 	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	var found []int
@@ -102,10 +102,10 @@ func children(pid int) []int {
 	return found
 }
 
-// The control socket of seemalloc is no service of the program.
+// controlSocket matches seemalloc's control socket, which is not a service of the program.
 var controlSocket = regexp.MustCompile(`^[0-9]+\.soc[k~]$`)
 
-// listening adds the inodes of listening sockets in a table of /proc/PID/net: tcp, tcp6 or unix.
+// listening adds the inodes of listening sockets in a /proc/PID/net table: tcp, tcp6 or unix.
 func listening(text []byte, unix bool, inodes map[string]bool) {
 	for line := range bytes.Lines(text) {
 		fields := strings.Fields(string(line))
@@ -122,7 +122,7 @@ func listening(text []byte, unix bool, inodes map[string]bool) {
 	}
 }
 
-// listens says whether the process has a socket open that listens for clients.
+// listens reports whether the process has a listening socket.
 func listens(pid int) bool {
 	inodes := map[string]bool{}
 	for _, table := range []string{"tcp", "tcp6", "unix"} {

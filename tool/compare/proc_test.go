@@ -55,7 +55,7 @@ func TestListening(t *testing.T) {
 	}
 }
 
-// This test's own process is the server.
+// The test process plays the server.
 func TestListens(t *testing.T) {
 	if listens(os.Getpid()) {
 		t.Skip("listens already")
@@ -85,10 +85,10 @@ func TestListens(t *testing.T) {
 
 func TestTruePeak(t *testing.T) {
 	for _, test := range []struct{ kernels, own, read, want int64 }{
-		{100, 12, 90, 100}, // the last reading came before the peak
-		{12, 12, 5, 5},     // the kernel's figure is this tool's size
-		{12, 12, 0, 0},     // and nothing was read
-		{13, 12, 0, 13},    // larger than this tool: exact
+		{100, 12, 90, 100}, // the last reading was before the peak
+		{12, 12, 5, 5},     // the kernel's value is the size of this tool
+		{12, 12, 0, 0},     // and there was no reading
+		{13, 12, 0, 13},    // larger than this tool, so it is exact
 	} {
 		if got := truePeak(test.kernels, test.own, test.read); got != test.want {
 			t.Errorf("%+v: %d", test, got)

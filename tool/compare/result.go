@@ -1,11 +1,11 @@
-// Package compare runs a command on several allocators in turn and tells by how much they differ.
+// Package compare runs a command with several allocators in turn and compares the results.
 //
-// allocators.go finds them, order.go and session.go say whose turn it is, run.go and tree.go measure one run by what /proc
-// and wait4 say, cells.go decides what may be called a difference. `seemalloc compare` puts it together; nothing here
-// prints.
+// allocators.go finds the allocators. order.go and session.go schedule the runs. run.go and tree.go measure one run
+// from /proc and wait4. cells.go decides which differences are significant. `seemalloc compare` combines these parts;
+// this package prints nothing.
 package compare
 
-// Unit of a measure.
+// Unit is the unit of a measure.
 type Unit string
 
 const (
@@ -14,14 +14,14 @@ const (
 	Count   Unit = "count"
 )
 
-// Measure is one figure of a run.
+// Measure is one value of a run.
 type Measure struct {
-	Key   string `json:"key"` // in Run.Values
+	Key   string `json:"key"` // key in Run.Values
 	Title string `json:"title"`
 	Unit  Unit   `json:"unit"`
 }
 
-// Measures in the order in which they are shown.
+// Measures lists the measures in display order.
 var Measures = []Measure{
 	{"load_s", "time of the load", Seconds},
 	{"wall_s", "wall time", Seconds},
@@ -34,52 +34,52 @@ var Measures = []Measure{
 	{"switches", "context switches", Count},
 }
 
-// Run is what one run of the command was measured at.
+// Run holds the results of one run of the command.
 type Run struct {
 	Allocator string             `json:"allocator"`
 	Round     int                `json:"round"` // from 1
 	Values    map[string]float64 `json:"values"`
-	Threads   int                `json:"threads"` // the most that one process had at once, as far as seen
+	Threads   int                `json:"threads"` // the maximum of any one process, as far as observed
 	Ending    string             `json:"ending"`
-	Others    float64            `json:"others_cpu_s"` // what other processes used of the CPUs meanwhile
+	Others    float64            `json:"others_cpu_s"` // CPU time of other processes during the run
 	Disturbed bool               `json:"disturbed"`
-	Loaded    Seen               `json:"library_seen"`               // whether the allocator's library was in the program's memory
-	Linked    string             `json:"linked_allocator,omitempty"` // on glibc: another's library in the program's memory
-	said      string             // the last line on standard error
+	Loaded    Seen               `json:"library_seen"`               // whether the allocator's library was mapped in the program
+	Linked    string             `json:"linked_allocator,omitempty"` // on glibc: another allocator's library that was mapped in the program
+	said      string             // the last line of standard error
 }
 
-// Excluded is an allocator whose runs do not count.
+// Excluded is an allocator whose runs are not counted.
 type Excluded struct {
 	Name   string `json:"name"`
 	Round  int    `json:"round"`
 	Reason string `json:"reason"`
 }
 
-// Row is one measure with a cell for each allocator that has it.
+// Row is one measure with a cell for each allocator that has values.
 type Row struct {
 	Measure
 	Cells map[string]Cell `json:"allocators"`
 }
 
-// Result is what `seemalloc compare --json` prints.
+// Result is the output of `seemalloc compare --json`.
 type Result struct {
 	Command     []string    `json:"command"`
 	ForSeconds  float64     `json:"for_s,omitempty"`
 	Load        string      `json:"load,omitempty"`
-	Rounds      int         `json:"rounds"` // asked for
+	Rounds      int         `json:"rounds"` // as requested
 	Seed        uint64      `json:"seed"`
 	Threads     int         `json:"threads"`
 	Allocators  []Allocator `json:"allocators"`
 	Missing     []Missing   `json:"missing"`
 	Excluded    []Excluded  `json:"excluded"`
-	Options     []string    `json:"options"` // of the environment, for allocators
+	Options     []string    `json:"options"` // environment variables that configure allocators
 	Notes       []string    `json:"notes"`
 	Interrupted bool        `json:"interrupted"`
 	Rows        []Row       `json:"measures"`
 	Runs        []Run       `json:"runs"`
 }
 
-// Fill works out the rows from the runs of those that were not excluded.
+// Fill computes the rows from the runs of all allocators that are not excluded.
 func (r *Result) Fill() {
 	names := r.Counted()
 	r.Threads = threads(names, r.Runs)
@@ -97,7 +97,7 @@ func (r *Result) Fill() {
 	}
 }
 
-// Counted are the names of the allocators whose runs count.
+// Counted returns the names of the allocators whose runs are counted.
 func (r *Result) Counted() []string {
 	var names []string
 	for _, one := range r.Allocators {
@@ -117,7 +117,8 @@ func (r *Result) excluded(name string) bool {
 	return false
 }
 
-// threads of the program itself: an allocator may have some of its own, so those of the one with which there were fewest.
+// threads returns the program's own number of threads. An allocator may have additional threads, so it is the smallest
+// number over all allocators.
 func threads(names []string, runs []Run) int {
 	least := 0
 	for _, name := range names {
@@ -134,7 +135,7 @@ func threads(names []string, runs []Run) int {
 	return max(least, 1)
 }
 
-// Disturbed counts the runs that others disturbed.
+// Disturbed counts the runs that other processes disturbed.
 func (r *Result) Disturbed() int {
 	count := 0
 	for _, run := range r.Runs {

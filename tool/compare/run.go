@@ -16,35 +16,36 @@ import (
 const (
 	grace       = 5 * time.Second // from SIGTERM to SIGKILL
 	upLimit     = 30 * time.Second
-	othersShare = 0.05 // of one CPU: a run during which others used more was disturbed
-	resolution  = 0.03 // seconds: the kernel counts the machine's time in ticks, a process's exactly
-	parallel    = 1.1  // CPU time per wall time from which two threads must have run
+	othersShare = 0.05 // share of one CPU: a run is disturbed if other processes used more
+	resolution  = 0.03 // seconds: the kernel counts the machine's CPU time in ticks, but that of a process exactly
+	parallel    = 1.1  // ratio of CPU time to wall time from which at least two threads must have run
 )
 
-// readable is how long a program must last for its memory to be read while it does its work, not while it starts.
+// readable is the minimum run time of a program from which its memory can be read while it works and not while it
+// starts.
 const readable = 50 * time.Millisecond
 
-// Failed is why a run does not count, and its allocator with it.
+// Failed is the reason why a run and its allocator are not counted.
 type Failed struct{ Reason string }
 
 func (f Failed) Error() string { return f.Reason }
 
-// Command is what is run and how.
+// Command is the command to run, and how to run it.
 type Command struct {
 	Path string
-	Args []string // the first is the name it was called by
+	Args []string // the first is the name under which it was called
 	Env  []string
-	// A server is ended after For, or when Load (of the shell) is done; For is how long that may take then. What it used
-	// until then counts.
+	// A server is ended after For, or when the shell command Load is done; then For is the maximum time of Load.
+	// Resource usage counts up to that moment.
 	For     time.Duration
 	Load    string
-	UpAfter time.Duration // when the load begins; 0: when the server listens on a socket
+	UpAfter time.Duration // when the load starts; 0: when the server listens on a socket
 }
 
 func (c *Command) server() bool { return c.For > 0 || c.Load != "" }
 
-// Run runs the command once, with its standard output and error going to these files. The error is Failed, the context's
-// or the system's.
+// Run runs the command once, with its standard output and standard error redirected to these files. The error is a
+// Failed, the context's error, or a system error.
 func (c *Command) Run(ctx context.Context, a Allocator, out, errors *os.File) (Run, error) {
 	busy, own, began := machineBusy(), ownCPU(), time.Now()
 	run, err := c.measure(ctx, a, out, errors)
@@ -94,7 +95,8 @@ func (c *Command) serve(ctx context.Context, p *process, t *tree) (Run, error) {
 	if c.Load != "" {
 		run.Values["load_s"] = load.Seconds()
 	}
-	// Until then, without its ending: except for the context switches, which the kernel tells only afterwards.
+	// These values exclude the shutdown. Only the context switches include it, because the kernel reports them
+	// afterwards.
 	run.Values["cpu_s"], run.Values["system_s"] = used.user+used.system, used.system
 	run.Values["minor_faults"], run.Values["major_faults"] = used.minor, used.major
 	run.Values["peak_rss"] = float64(t.largest().last.peak)
@@ -102,7 +104,7 @@ func (c *Command) serve(ctx context.Context, p *process, t *tree) (Run, error) {
 	return run, nil
 }
 
-// drive lets a server run: for its time, or until its load is done, whose time it returns.
+// drive lets a server run for its time, or until its load is done. It returns the duration of the load.
 func (c *Command) drive(ctx context.Context, p *process, t *tree) (time.Duration, error) {
 	watched := events{ended: p.ended, cancelled: ctx.Done()}
 	if c.Load == "" {
@@ -147,7 +149,7 @@ func (c *Command) waitUntilUp(ctx context.Context, p *process, t *tree) error {
 	return p.unexpected(ctx, t.watch(watched), ready, fmt.Sprintf("it listened on no socket within %s: say with --up-after when it is up", upLimit))
 }
 
-// unexpected is the error of any event but the wanted one; late is what is to be said when the time is up.
+// unexpected returns the error for any event except the wanted one. late is the message if the time is up.
 func (p *process) unexpected(ctx context.Context, came, wanted event, late string) error {
 	switch came {
 	case wanted:
@@ -160,17 +162,17 @@ func (p *process) unexpected(ctx context.Context, came, wanted event, late strin
 	return Failed{late}
 }
 
-// process is a running program, leader of a process group of its own: signals of the terminal do not reach it, and
-// what it leaves behind can be ended with it.
+// process is a running program. It leads its own process group, so that signals of the terminal do not reach it and its
+// descendants can be ended together with it.
 type process struct {
 	cmd   *exec.Cmd
 	began time.Time
-	took  time.Duration // valid once ended is closed
+	took  time.Duration // valid after ended is closed
 	ended chan struct{}
 }
 
-// adopt makes this process the parent of orphans, so that it sees when they have ended (clear). Where the kernel refuses,
-// clear waits for init.
+// adopt makes this process the parent of orphans, so that clear can wait for them. If the kernel refuses, clear waits
+// for init to do that.
 var adopt = sync.OnceFunc(func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
 
 func start(path string, args, env []string, out, errors *os.File) (*process, error) {
@@ -181,7 +183,7 @@ func start(path string, args, env []string, out, errors *os.File) (*process, err
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // its state says how it ended
+		_ = p.cmd.Wait() // the ProcessState describes how it ended
 		p.took = time.Since(p.began)
 		close(p.ended)
 	}()
@@ -190,7 +192,7 @@ func start(path string, args, env []string, out, errors *os.File) (*process, err
 
 func (p *process) signal(which syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, which) }
 
-// end asks the group to end, and no longer asks after the grace.
+// end asks the process group to terminate, and kills it after the grace period.
 func (p *process) end() {
 	deadline := time.Now().Add(grace)
 	p.signal(syscall.SIGTERM)
@@ -203,8 +205,8 @@ func (p *process) end() {
 	p.clear(time.Until(deadline))
 }
 
-// clear ends what an ended program has left in its group after a wait, so that it does not disturb the next run or hold
-// its port.
+// clear kills the remaining processes in the group of an ended program after a wait, so that they do not disturb the
+// next run or occupy its port.
 func (p *process) clear(wait time.Duration) {
 	const poll, limit = 5 * time.Millisecond, time.Second
 	group := -p.cmd.Process.Pid
@@ -224,7 +226,7 @@ func (p *process) clear(wait time.Duration) {
 	}
 }
 
-// ending is how it ended, in words.
+// ending describes how the process ended.
 func (p *process) ending() string {
 	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
 		return fmt.Sprintf("killed by signal %d (%s)", status.Signal(), status.Signal())
@@ -232,7 +234,7 @@ func (p *process) ending() string {
 	return fmt.Sprintf("exit %d", p.cmd.ProcessState.ExitCode())
 }
 
-// values of a program that has ended.
+// values returns the results of a program that has ended.
 func (p *process) values(t *tree) Run {
 	used := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	user, system := seconds(used.Utime), seconds(used.Stime)
@@ -255,13 +257,14 @@ func (p *process) values(t *tree) Run {
 	return run
 }
 
-// PeakRSS of a child that has ended, in bytes; 0: nobody knows. read is the last that /proc or the child itself said.
+// PeakRSS returns the peak memory in bytes of a child that has ended, or 0 if unknown. read is the last value from
+// /proc or from the child itself.
 func PeakRSS(used *syscall.Rusage, read int64) int64 {
 	return truePeak(used.Maxrss*kib, ownPeak(), read)
 }
 
-// truePeak: the kernel's figure for a child (that of the largest process) begins with the size of its parent, this tool.
-// Above that it is right; else what was read last is better. 0: nobody knows.
+// truePeak corrects the kernel's value for a child, which is that of its largest process and starts with the size of
+// the parent, this tool. A value above that size is correct; otherwise the last reading is better. 0: unknown.
 func truePeak(kernels, own, read int64) int64 {
 	if kernels > own {
 		return max(kernels, read)
@@ -269,7 +272,7 @@ func truePeak(kernels, own, read int64) int64 {
 	return read
 }
 
-// parallel is the number of threads, at least 2 where less could not have used that much CPU time.
+// parallel returns the number of threads. It returns at least 2 if one thread cannot have used that much CPU time.
 func (t *tree) parallel(cpu float64, wall time.Duration) int {
 	if cpu > parallel*wall.Seconds() && t.threads < 2 {
 		return 2
@@ -284,7 +287,7 @@ func ownPeak() int64 {
 	return parseStatus(text).peak
 }
 
-// ownCPU is what this process, and everything that it has started and that has ended, have used.
+// ownCPU returns the CPU time of this process and of all its children that have ended.
 func ownCPU() float64 {
 	sum := 0.0
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
@@ -301,7 +304,7 @@ func machineBusy() float64 {
 	return parseBusy(text)
 }
 
-// lastLine of what was written to the file, shortened.
+// lastLine returns the last line of the file, shortened.
 func lastLine(file *os.File) string {
 	const tail, most = 4096, 200
 	info, err := file.Stat()

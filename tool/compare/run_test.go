@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// shell runs a script on the C library's own allocator.
+// shell runs a script with the C library's allocator.
 func shell(t *testing.T, ctx context.Context, script string, more func(*Command)) (Run, error) {
 	t.Helper()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -32,7 +32,7 @@ func shell(t *testing.T, ctx context.Context, script string, more func(*Command)
 	return command.Run(ctx, Allocator{Name: Glibc}, null, errs)
 }
 
-// seen runs the script until its memory was read, which on a busy machine nobody may come to.
+// seen runs the script until its memory has been read, which may take several attempts on a busy machine.
 func seen(t *testing.T, script string, least float64) (run Run, err error) {
 	t.Helper()
 	for range 20 {
@@ -43,7 +43,7 @@ func seen(t *testing.T, script string, least float64) (run Run, err error) {
 	return run, err
 }
 
-// server runs the script as one that is to be ended, after longer and longer until it is ready for that.
+// server runs the script as a server that is ended. It increases the time until the script is ready to be ended.
 func server(t *testing.T, script string, ready func(error) bool) (run Run, err error) {
 	t.Helper()
 	for most := time.Second; most < 5*time.Minute; most *= 2 {
@@ -63,7 +63,7 @@ func TestRun(t *testing.T) {
 	if v["wall_s"] < 0.15 || v["cpu_s"] <= 0 || v["cpu_s"] > v["wall_s"] || v["minor_faults"] < 10 || v["switches"] < 1 {
 		t.Errorf("%+v", v)
 	}
-	// A shell is smaller than this test, and so the kernel's figure for it must not be believed.
+	// A shell is smaller than this test process, so the kernel's value for it must not be used.
 	if v["peak_rss"] < 500<<10 || v["peak_rss"] > 8<<20 || v["final_rss"] > v["peak_rss"] || v["final_rss"] < 300<<10 {
 		t.Errorf("peak %g, final %g", v["peak_rss"], v["final_rss"])
 	}
@@ -75,7 +75,8 @@ func TestRunKilled(t *testing.T) {
 	}
 }
 
-// Nobody reads the memory of a program that is over in a moment, and a figure from its first millisecond would be wrong.
+// The memory of a program that ends immediately is not reported, because a value from its first millisecond would be
+// wrong.
 func TestRunThatIsTooShort(t *testing.T) {
 	run, err := shell(t, context.Background(), "exit 0", nil)
 	if _, ok := run.Values["final_rss"]; err != nil || ok && run.Values["wall_s"] < readable.Seconds() {
@@ -83,7 +84,7 @@ func TestRunThatIsTooShort(t *testing.T) {
 	}
 }
 
-// gone waits for the process whose id the file holds to end.
+// gone waits until the process whose id is in the file has ended.
 func gone(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -218,7 +219,7 @@ func TestSeen(t *testing.T) {
 	if got := seen(self); got != Yes {
 		t.Errorf("this program's own file: %s", got)
 	}
-	// By now it is another program.
+	// The process has executed another program by now.
 	for range loaderLimit {
 		seen("/nowhere/libx.so")
 	}

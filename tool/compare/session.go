@@ -6,21 +6,21 @@ import (
 	"fmt"
 )
 
-// Session is all rounds of a comparison.
+// Session holds all rounds of a comparison.
 type Session struct {
 	Allocators []Allocator
 	Rounds     int
 	Seed       uint64
-	Expected   string // how a good run ends; "": whatever
+	Expected   string // how a successful run ends; "": any
 	Run        func(ctx context.Context, a Allocator, round int) (Run, error)
-	Say        func(round int, a Allocator) // before each run
+	Say        func(round int, a Allocator) // called before each run
 
-	Runs     []Run // of all, also of those that were excluded later
+	Runs     []Run // of all allocators, including those excluded later
 	Excluded []Excluded
 }
 
-// Do runs every allocator once a round. One that fails is excluded from then on. It stops early when the context ends,
-// whose error it returns, or when of several allocators only one is left; what has been measured stays.
+// Do runs every allocator once per round. An allocator with a failed run is excluded from then on. It stops early if
+// the context ends, with the context's error, or if only one of several allocators is left. The measured runs are kept.
 func (s *Session) Do(ctx context.Context) error {
 	left := append([]Allocator(nil), s.Allocators...)
 	for round := 1; round <= s.Rounds; round++ {
@@ -45,7 +45,7 @@ func (s *Session) Do(ctx context.Context) error {
 	return nil
 }
 
-// once returns why the run does not count, "" if it does.
+// once returns why the run is not counted, or "" if it is.
 func (s *Session) once(ctx context.Context, a Allocator, round int) (string, error) {
 	run, err := s.Run(ctx, a, round)
 	run.Round = round

@@ -26,7 +26,7 @@ func TestOrder(t *testing.T) {
 	if all[0].Name != "a" || all[4].Name != "e" {
 		t.Error("the list itself was shuffled")
 	}
-	// Each comes first about as often as the others: 2,000 draws, 400 each, standard deviation 18.
+	// Each is the first about equally often: 2,000 draws, 400 each, standard deviation 18.
 	first := map[string]int{}
 	for round := range 2000 {
 		order := Order(1, round, all)
@@ -47,7 +47,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// session runs without processes: each run ends as the function says.
+// session runs without processes: the function determines how each run ends.
 func session(rounds int, run func(name string, round int) (Run, error), names ...string) (*Session, *[]string) {
 	var calls []string
 	s := &Session{Allocators: named(names...), Rounds: rounds, Seed: 3, Expected: "exit 0", Say: func(int, Allocator) {}}
@@ -152,7 +152,7 @@ func TestFill(t *testing.T) {
 		}
 	}
 	r.Fill()
-	// One of the allocators has a thread of its own: the program has one, and so 10 % are a difference.
+	// One allocator has an additional thread. The program itself has one thread, so 10 % is a significant difference.
 	if r.Threads != 1 || len(r.Rows) != 2 || r.Rows[0].Key != "wall_s" || r.Rows[1].Key != "peak_rss" {
 		t.Fatalf("%+v", r)
 	}

@@ -9,27 +9,28 @@ import (
 	"time"
 )
 
-// How often processes are looked at. Readings begin close together, because most programs are short. One costs some tens
-// of microseconds of this tool's time and none of the program's.
+// The intervals at which processes are read. The first readings are close together, because most programs are short.
+// One reading costs some tens of microseconds of this tool's time and nothing for the program.
 const (
 	firstReading = time.Millisecond
-	LastReadings = 20 * time.Millisecond // and so the age of the last reading at most
+	LastReadings = 20 * time.Millisecond // also the maximum age of the last reading
 	walkEvery    = 100 * time.Millisecond
-	walkPause    = 50 // times what the last walk took: it reads a file for each thread
+	walkPause    = 50 // multiple of the duration of the last walk, which reads one file per thread
 )
 
-// Ages at which a process's maps are looked at. A program may be replaced by another (exec), so the last look counts.
+// lookAges are the ages at which the memory map of a process is read. A process may execute another program, so the
+// last reading counts.
 var lookAges = []time.Duration{time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second,
 	5 * time.Second}
 
-// loaderLimit is the number of looks after which the loader is surely done.
+// loaderLimit is the number of readings after which the loader has certainly finished.
 const loaderLimit = 4
 
-// Seen says whether something was seen.
+// Seen is the result of an observation.
 type Seen string
 
 const (
-	Unknown Seen = "unknown" // the process ended too soon
+	Unknown Seen = "unknown" // the process ended too early
 	Yes     Seen = "yes"
 	No      Seen = "no"
 )
@@ -38,19 +39,19 @@ const (
 type member struct {
 	pid    int
 	first  time.Time
-	last   status // the last reading that had memory
+	last   status // the last reading with a nonzero size
 	looks  int
 	loaded Seen
 	linked string // another allocator's library in its memory
 }
 
-// tree watches a process and its descendants. One goroutine uses it.
+// tree observes a process and its descendants. It belongs to one goroutine.
 type tree struct {
-	library string // to be looked for; "": any allocator's
+	library string // to search for; "": that of any allocator
 	members []*member
 	began   time.Time
 	walked  time.Time
-	took    time.Duration // by the last walk
+	took    time.Duration // duration of the last walk
 	threads int
 }
 
@@ -85,9 +86,9 @@ func (t *tree) sample() {
 	}
 }
 
-// walk finds new descendants. Those of a process that has ended are not found, only those that were known before.
+// walk finds new descendants. It does not find new ones below a process that has ended.
 func (t *tree) walk(now time.Time) {
-	for i := 0; i < len(t.members); i++ { // grows meanwhile
+	for i := 0; i < len(t.members); i++ { // the list grows in the loop
 		for _, child := range children(t.members[i].pid) {
 			if !slices.ContainsFunc(t.members, func(m *member) bool { return m.pid == child }) {
 				t.add(child, now)
@@ -123,12 +124,12 @@ func (t *tree) look(m *member) {
 	case bytes.Contains(maps, []byte(t.library)):
 		m.loaded = Yes
 	case bytes.Contains(maps, []byte("/libc.so")) || m.looks >= loaderLimit || static(fmt.Sprintf("/proc/%d/exe", m.pid)):
-		// Libraries to preload are mapped before those that the program needs.
+		// Preloaded libraries are mapped before the libraries that the program needs.
 		m.loaded = No
 	}
 }
 
-// static says whether the file is a program that no loader prepares.
+// static reports whether the file is a program without a loader.
 func static(path string) bool {
 	file, err := elf.Open(path)
 	if err != nil {
@@ -138,12 +139,12 @@ func static(path string) bool {
 	return !slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// largest is the process with the highest peak.
+// largest returns the process with the highest peak.
 func (t *tree) largest() *member {
 	return slices.MaxFunc(t.members, func(a, b *member) int { return int(a.last.peak/kib - b.last.peak/kib) })
 }
 
-// used is what the tree has used until now: of each living process, with the children that it has waited for.
+// used sums the resource usage so far over all living processes, each with the children that it has waited for.
 func (t *tree) used() usage {
 	var sum usage
 	for _, m := range t.members {
@@ -157,30 +158,30 @@ func (t *tree) used() usage {
 	return sum
 }
 
-// listens says whether a process of the tree waits for clients.
+// listens reports whether a process of the tree has a listening socket.
 func (t *tree) listens() bool {
 	return slices.ContainsFunc(t.members, func(m *member) bool { return listens(m.pid) })
 }
 
-// event is what ended a watch.
+// event is the reason for the end of a watch.
 type event int
 
 const (
-	ended event = iota // the program, by itself
+	ended event = iota // the program ended on its own
 	loadEnded
 	timeUp
 	ready
 	cancelled
 )
 
-// events to watch for; nil ones never come.
+// events holds the events to watch for. A nil channel never fires.
 type events struct {
 	ended, load, cancelled <-chan struct{}
 	timeUp                 <-chan time.Time
 	ready                  func() bool
 }
 
-// watch samples until an event.
+// watch takes readings until an event occurs.
 func (t *tree) watch(e events) event {
 	interval := firstReading
 	timer := time.NewTimer(interval)

@@ -1,10 +1,12 @@
-// Package diskcache keeps files that can be made again in $XDG_CACHE_HOME/seemalloc (or ~/.cache/seemalloc).
+// Package diskcache stores reproducible files in $XDG_CACHE_HOME/seemalloc (or ~/.cache/seemalloc).
 //
-// Many processes may use one folder at once, without locks: a file appears by rename, whole or not at all; the last
-// writer wins; a file that another process has just evicted is one that is not there. What is read is not checked:
-// callers put a version and a checksum into it and take what does not fit for absent. The folder's size is bounded:
-// whoever writes beyond the limit removes what has been used least lately.
-// Nothing is kept in a folder that another user owns or may write to. All methods may be called on nil, which keeps nothing.
+// Many processes may use one directory concurrently, without locks: a file is renamed into place when it is complete;
+// the last writer wins; and a file that another process has just evicted counts as missing. Contents are not verified:
+// callers include a version and a checksum, and treat invalid contents as missing. The size of the directory is
+// limited: a writer that exceeds the limit removes the least recently used files.
+//
+// Nothing is stored in a directory that another user owns or may write to. All methods may be called on nil, which
+// stores nothing.
 package diskcache
 
 import (
@@ -18,25 +20,25 @@ import (
 	"time"
 )
 
-// Folder is one folder of the cache.
+// Folder is one directory of the cache.
 type Folder struct {
 	path  string
 	limit int64
 }
 
-// Bounds on the bookkeeping.
+// Limits of the bookkeeping.
 const (
 	mostKeyBytes = 200
-	// A file that was used is marked as such no more often: reading is not to wear the disk.
+	// The modification time of a used file is updated at most this often, to limit disk writes.
 	touchInterval = time.Minute
-	// What a writer left behind that was killed.
+	// The age from which a temporary file was left behind by a killed writer.
 	abandonedAfter = time.Hour
 )
 
 const temporaryPrefix = ".new-"
 
-// Open returns the folder called name, which holds at most limit bytes; nil where the user has no place for caches.
-// The folder is made when the first file is written.
+// Open returns the cache directory called name, which holds at most limit bytes, or nil if the user has no cache
+// directory. The directory is created with the first file.
 func Open(name string, limit int64) *Folder {
 	base, err := os.UserCacheDir()
 	if err != nil || !filepath.IsAbs(base) {
@@ -45,7 +47,7 @@ func Open(name string, limit int64) *Folder {
 	return &Folder{path: filepath.Join(base, "seemalloc", name), limit: limit}
 }
 
-// Path is where the file of that key is, "" when there is none. It counts as used.
+// Path returns the path of the file with this key, or "" if there is none. It marks the file as used.
 func (f *Folder) Path(key string) string {
 	if f == nil || !isKey(key) || !isPrivate(f.path) {
 		return ""
@@ -61,7 +63,7 @@ func (f *Folder) Path(key string) string {
 	return path
 }
 
-// Read returns the file of that key, nil when there is none.
+// Read returns the file with this key, or nil if there is none.
 func (f *Folder) Read(key string) []byte {
 	path := f.Path(key)
 	if path == "" {
@@ -74,7 +76,7 @@ func (f *Folder) Read(key string) []byte {
 	return data
 }
 
-// Age is how long ago the file of that key was last written or used; false when there is none.
+// Age returns the time since the file with this key was last written or used. It returns false if there is none.
 func (f *Folder) Age(key string) (time.Duration, bool) {
 	if f == nil || !isKey(key) || !isPrivate(f.path) {
 		return 0, false
@@ -86,14 +88,14 @@ func (f *Folder) Age(key string) (time.Duration, bool) {
 	return time.Since(info.ModTime()), true
 }
 
-// Remove takes a file away that turned out to be of no use.
+// Remove deletes a file that is of no use.
 func (f *Folder) Remove(key string) {
 	if f != nil && isKey(key) && isPrivate(f.path) {
 		_ = os.Remove(filepath.Join(f.path, key))
 	}
 }
 
-// Write puts data under key, in place of what was there.
+// Write stores data under key and replaces an existing file.
 func (f *Folder) Write(key string, data []byte) error {
 	file, err := f.Create(key)
 	if err != nil {
@@ -107,13 +109,13 @@ func (f *Folder) Write(key string, data []byte) error {
 	return err
 }
 
-// errNoPlace: there is no folder, or it is not ours alone.
+// errNoPlace: there is no cache directory, or other users may access it.
 var errNoPlace = errors.New("no private folder for the cache")
 
-// errTooLarge: a file that alone is more than the folder may hold.
+// errTooLarge: a single file exceeds the limit of the directory.
 var errTooLarge = errors.New("larger than the cache")
 
-// File is one that is being written. It appears under its key when it is committed.
+// File is a file that is being written. It appears under its key when it is committed.
 type File struct {
 	*os.File
 	folder  *Folder
@@ -121,7 +123,7 @@ type File struct {
 	written int64
 }
 
-// Create begins a file, which must be committed or abandoned.
+// Create starts a file, which must be committed or abandoned.
 func (f *Folder) Create(key string) (*File, error) {
 	if f == nil || !isKey(key) {
 		return nil, errNoPlace
@@ -139,7 +141,7 @@ func (f *Folder) Create(key string) (*File, error) {
 	return &File{File: temporary, folder: f, key: key}, nil
 }
 
-// Write appends data; a file that does not fit into the cache is refused before it fills the disk.
+// Write appends data. A file that exceeds the limit of the cache is refused before it fills the disk.
 func (w *File) Write(data []byte) (int, error) {
 	if w.written += int64(len(data)); w.written > w.folder.limit {
 		return 0, errTooLarge
@@ -147,13 +149,13 @@ func (w *File) Write(data []byte) (int, error) {
 	return w.File.Write(data)
 }
 
-// Abandon forgets the file.
+// Abandon discards the file.
 func (w *File) Abandon() {
 	w.Close()
 	_ = os.Remove(w.Name())
 }
 
-// Commit makes the file appear and returns where. Older files go where there are too many.
+// Commit renames the file into place and returns its path. It evicts older files if the limit is exceeded.
 func (w *File) Commit() (string, error) {
 	path := filepath.Join(w.folder.path, w.key)
 	err := w.Close()
@@ -168,8 +170,8 @@ func (w *File) Commit() (string, error) {
 	return path, nil
 }
 
-// evict brings the folder below its limit, oldest first, sparing the file just written, and sweeps up what killed
-// writers have left. It goes down to three quarters, so that it is not the work of every write.
+// evict reduces the directory below its limit, oldest files first, except the file just written. It also deletes the
+// leftovers of killed writers. It goes down to three quarters of the limit, so that not every write has to evict.
 func (f *Folder) evict(spare string) {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
@@ -180,7 +182,7 @@ func (f *Folder) evict(spare string) {
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil || !info.Mode().IsRegular() {
-			continue // evicted by somebody else meanwhile
+			continue // evicted by another process in the meantime
 		}
 		if strings.HasPrefix(info.Name(), temporaryPrefix) {
 			if time.Since(info.ModTime()) > abandonedAfter {
@@ -207,13 +209,14 @@ func (f *Folder) evict(spare string) {
 	}
 }
 
-// room is what a file takes on the disk, with its name: that nothing is there to be had is an empty file, and there are many.
+// room returns the disk space of a file with its directory entry. Many files are empty: they record that a debug file
+// does not exist.
 func room(info fs.FileInfo) int64 {
 	const least = 4096
 	return max(info.Size(), least)
 }
 
-// isKey says whether key is a plain file name of ours: it may come from a profile that somebody sent.
+// isKey reports whether key is a safe file name. It may come from an untrusted profile.
 func isKey(key string) bool {
 	if key == "" || len(key) > mostKeyBytes || key[0] == '.' {
 		return false
@@ -227,8 +230,8 @@ func isKey(key string) bool {
 	return true
 }
 
-// isPrivate says whether a folder belongs to the user and nobody else may write to it. With `sudo -E` it is somebody
-// else's, who must neither get files of root's nor choose what root reads.
+// isPrivate reports whether the directory belongs to the user and is not writable for others. With `sudo -E` it belongs
+// to another user, who must neither receive root's files nor control what root reads.
 func isPrivate(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// open makes a cache folder of the test's own.
+// open creates a cache directory for the test.
 func open(t *testing.T, limit int64) *Folder {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -31,7 +31,7 @@ func write(t *testing.T, f *Folder, key string, bytes int) {
 	}
 }
 
-// age makes a file look as if it was used that long ago.
+// age makes a file appear unused for this time.
 func age(t *testing.T, f *Folder, key string, by time.Duration) {
 	t.Helper()
 	then := time.Now().Add(-by)
@@ -85,7 +85,7 @@ func TestSizeIsBounded(t *testing.T) {
 		write(t, f, key, 24_000)
 		age(t, f, key, time.Duration(10-i)*time.Hour)
 	}
-	if f.Read("oldest") == nil { // now it is the youngest
+	if f.Read("oldest") == nil { // now it is the most recently used
 		t.Fatal("evicted too early")
 	}
 	write(t, f, "new", 10_000) // 106,000 bytes: down to 75,000
@@ -100,7 +100,7 @@ func TestSizeIsBounded(t *testing.T) {
 	}
 }
 
-// Empty files are many, and take room as well: that there is no debug file of a program is kept as one.
+// Empty files are numerous and need disk space too: each records that a program has no debug file.
 func TestEmptyFilesGo(t *testing.T) {
 	f := open(t, 100_000)
 	for i := range 1000 {
@@ -138,7 +138,7 @@ func TestAbandonedFilesGo(t *testing.T) {
 	}
 }
 
-// Keys may come from a profile that somebody sent.
+// Keys may come from an untrusted profile.
 func TestKeysAreFileNames(t *testing.T) {
 	f := open(t, 100_000)
 	write(t, f, "a", 1)
@@ -228,7 +228,8 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// Eight processes of four threads write, read and evict in one folder: whoever reads gets nothing or a whole file.
+// Eight processes with four threads each write, read and evict in one directory. A reader gets nothing or a complete
+// file.
 func TestManyProcesses(t *testing.T) {
 	if os.Getenv("SEEMALLOC_TEST_WRITER") != "" {
 		work(t, Open("test", 20_000))
@@ -265,7 +266,7 @@ func TestManyProcesses(t *testing.T) {
 	}
 }
 
-// work writes files that consist of one byte, over and over, of a length that it tells.
+// work writes files of one repeated byte, whose value depends on the length.
 func work(t *testing.T, f *Folder) {
 	var group sync.WaitGroup
 	for thread := range 4 {

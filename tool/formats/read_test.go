@@ -180,8 +180,7 @@ func TestJemalloc(t *testing.T) {
 	}
 }
 
-// The comments of libseemalloc_compat between jemalloc's lines, and the explanation of rows with Python functions. The
-// values of the threads add up to those of all threads, which are estimated by the mean size over all threads.
+// The comments of libseemalloc_compat between jemalloc's lines, and the explanation of rows with Python functions.
 func TestJemallocComments(t *testing.T) {
 	lines := strings.SplitAfter(jemallocText, "\n")
 	text := lines[0] + "# 3 more dropped for want of memory\n" + strings.Join(lines[1:3], "") + "#in use: 7 bytes\n" + strings.Join(lines[3:], "")
@@ -202,6 +201,7 @@ func TestJemallocComments(t *testing.T) {
 	}
 }
 
+// The values of the threads add up to those of all threads, which are estimated by the mean size over all threads.
 func TestJemallocThreads(t *testing.T) {
 	text := "heap_v2/1000\n  t*: 9: 4000 [0: 0]\n  t1: 8: 1000 [0: 0] small ones\n  t2: 1: 3000 [0: 0] large one\n" +
 		"@ 0x400011\n  t*: 6: 3602 [0: 0]\n  t1: 5: 601 [0: 0]\n  t2: 1: 3001 [0: 0]\n" +

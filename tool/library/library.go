@@ -15,8 +15,8 @@ const (
 	Minimal = "libseemalloc_minimal.so"
 )
 
-// Find returns the absolute path of the library called name. explicit (a flag), or else $SEEMALLOC_LIB, decides alone
-// when it is set; it may be a file or a folder. The error lists the places looked at.
+// Find returns the absolute path of the library called name. If explicit (a flag), or else $SEEMALLOC_LIB, is set, only
+// that path is used; it may be a file or a directory. The error lists the paths that were searched.
 func Find(name, explicit string) (string, error) {
 	for _, given := range []struct{ path, origin string }{{explicit, "--lib"}, {os.Getenv("SEEMALLOC_LIB"), "$SEEMALLOC_LIB"}} {
 		if given.path == "" {
@@ -41,7 +41,8 @@ func Find(name, explicit string) (string, error) {
 		strings.Join(places, ", "))
 }
 
-// places lists where the library can be, beside this program first, so that a build tree uses its own.
+// places lists the possible paths of the library. The directory of this program comes first, so that a build tree uses
+// its own library.
 func places(name string) []string {
 	var list []string
 	if self, err := os.Executable(); err == nil {
@@ -58,7 +59,7 @@ func places(name string) []string {
 	return append(list, filepath.Join("/usr/lib64", name))
 }
 
-// usable refuses paths that LD_PRELOAD cannot express.
+// usable rejects paths that LD_PRELOAD cannot express.
 func usable(path string) (string, error) {
 	if strings.ContainsAny(path, " :\t\n") {
 		return "", fmt.Errorf("the library's path %q has a blank or a colon, which LD_PRELOAD cannot express: copy or link it to another place and use --lib", path)

@@ -1,5 +1,5 @@
-// Package live is the full-screen view of a process in a terminal: `seemalloc top PID --live`. A look at the process is taken
-// every interval, but never for more than a hundredth of the time; keys choose what is shown of the last one.
+// Package live is the full-screen view of a process in a terminal: `seemalloc top PID --live`. It takes a profile at
+// every interval, but uses at most a hundredth of the process's time. Keys select the view of the latest profile.
 package live
 
 import (
@@ -16,23 +16,24 @@ import (
 	"seemalloc/tool/report"
 )
 
-// Source is what is looked at.
+// Source is the process to show.
 type Source interface {
-	// Look takes a profile of this kind, with its names, and the statistics, nil of a library without them. An error that is
-	// Gone is the last one. The time is what the process was busy with it, at most: names are none of its work.
+	// Look takes a symbolized profile of this kind, and the statistics (nil if the library has none). After an error of
+	// type Gone there are no further calls. The duration is an upper bound of the time for which the process was busy;
+	// symbolizing is not part of it.
 	Look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error)
 }
 
-// Gone says that the process has ended.
+// Gone is the error if the process has ended.
 type Gone struct{ Err error }
 
 func (g Gone) Error() string { return g.Err.Error() }
 
-// Options of a screen.
+// Options configures a screen.
 type Options struct {
 	Title    string
-	Kinds    []string // the first one is shown
-	By, Unit string   // as report.SampleIndex has them
+	Kinds    []string // the first one is shown initially
+	By, Unit string   // as in report.SampleIndex
 	Sort     string   // flat or cum
 	Interval time.Duration
 	Filters  map[string]*regexp.Regexp // focus, ignore, hide, show, thread
@@ -41,45 +42,45 @@ type Options struct {
 const (
 	shortest = 250 * time.Millisecond
 	longest  = time.Minute
-	// A look may keep the process busy for a hundredth of the time, and this tool for a fifth.
+	// Profiles may keep the process busy for a hundredth of the time, and this tool for a fifth.
 	share     = 100
 	toolShare = 5
 )
 
-// Screen shows a source. It is a bubbletea model.
+// Screen shows a source. It implements a bubbletea model.
 type Screen struct {
 	source  Source
 	options Options
 
 	width, height int
 	kind          int
-	sampleType    string // chosen; "": by the options
+	sampleType    string // selected by the user; "": as in the options
 	byCum, paused bool
 	help          bool
 	typed         *typed // a filter that is being typed
 
-	last    *profile.Profile // untouched, for other types and filters
-	base    *profile.Profile // "since": compared with this one
+	last    *profile.Profile // unmodified, for other types and filters
+	base    *profile.Profile // base of the comparison (shown as "since")
 	stats   *attach.Stats
 	rates   *report.Stat
 	looked  time.Time
 	problem string
 	gone    bool
-	pause   time.Duration // until the next look
-	round   int           // of looks: an answer of an earlier one is dropped, and so is its timer
+	pause   time.Duration // until the next profile
+	round   int           // number of the current request: answers and timers of earlier ones are ignored
 
 	top        *report.Top
-	shown      *profile.Profile // filtered, of which top was made
+	shown      *profile.Profile // filtered; the input of top
 	index      int
-	selected   string // a function: it stays chosen when the order changes
+	selected   string // a function, which stays selected when the order changes
 	row, first int
-	around     *report.Neighbours // of the selected function: the second page
+	around     *report.Neighbours // of the selected function, for the second page
 }
 
-// typed is a line that the user is writing.
+// typed is an input line.
 type typed struct{ filter, text string }
 
-// New makes a screen.
+// New returns a screen.
 func New(source Source, options Options) *Screen {
 	if options.Filters == nil {
 		options.Filters = map[string]*regexp.Regexp{}
@@ -87,7 +88,7 @@ func New(source Source, options Options) *Screen {
 	return &Screen{source: source, options: options, byCum: options.Sort == "cum", width: 80, height: 24}
 }
 
-// Run shows it until the user has seen enough.
+// Run shows the screen until the user quits.
 func Run(source Source, options Options) error {
 	_, err := tea.NewProgram(New(source, options), tea.WithAltScreen()).Run()
 	return err
@@ -99,13 +100,13 @@ type looked struct {
 	profile *profile.Profile
 	stats   *attach.Stats
 	err     error
-	busy    time.Duration // of the process
+	busy    time.Duration // time for which the process was busy
 	took    time.Duration
 }
 
 type lookAgain struct{ round int }
 
-// look asks the source, beside the screen.
+// look takes a profile in the background.
 func (s *Screen) look() tea.Cmd {
 	round, kind := s.round, s.kind
 	return func() tea.Msg {
@@ -134,7 +135,7 @@ func (s *Screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	return s, nil
 }
 
-// keys takes one key, or several letters that came at once: typed fast, or pasted.
+// keys handles one key, or several letters that arrive at once because they were typed fast or pasted.
 func (s *Screen) keys(m tea.KeyMsg) tea.Cmd {
 	if m.Type == tea.KeyRunes && len(m.Runes) > 1 {
 		var all []tea.Cmd
@@ -150,7 +151,7 @@ func (s *Screen) keys(m tea.KeyMsg) tea.Cmd {
 	return s.press(m.String())
 }
 
-// answered takes what a look has brought.
+// answered handles the answer of the source.
 func (s *Screen) answered(m looked) tea.Cmd {
 	if m.round != s.round {
 		return nil
@@ -177,7 +178,7 @@ func (s *Screen) answered(m looked) tea.Cmd {
 	return tea.Tick(s.pause, func(time.Time) tea.Msg { return lookAgain{round} })
 }
 
-// arrange makes the table of the last look: filters, difference, order.
+// arrange builds the table from the latest profile: filters, difference, order.
 func (s *Screen) arrange() {
 	s.top, s.shown = nil, nil
 	if s.last == nil {
@@ -207,8 +208,8 @@ func (s *Screen) arrange() {
 	}
 }
 
-// difference is what the filters let through of the last profile, less that of the base if there is one, with the base's total and
-// the variance of both.
+// difference returns the filtered latest profile, minus the filtered base if there is one, with the total of the base
+// and the variance of both.
 func (s *Screen) difference() (*profile.Profile, int64, float64, error) {
 	p := s.filtered(s.last)
 	if s.base == nil {
@@ -228,7 +229,7 @@ func (s *Screen) difference() (*profile.Profile, int64, float64, error) {
 	return p, total, variance, err
 }
 
-// filtered leaves p as it is.
+// filtered returns a filtered copy of p.
 func (s *Screen) filtered(p *profile.Profile) *profile.Profile {
 	p = p.Copy()
 	of := s.options.Filters
@@ -254,14 +255,15 @@ func (s *Screen) sort() {
 	if s.selected == "" && len(s.top.Rows) > 0 {
 		s.selected = s.top.Rows[0].Name
 	}
-	// The chosen function keeps being chosen wherever it has gone; one that is no more leaves its place to another.
+	// The selected function stays selected at its new position. If it has disappeared, another one in the same position
+	// is selected.
 	if at := slices.IndexFunc(s.top.Rows, func(r report.Row) bool { return r.Name == s.selected }); at >= 0 {
 		s.row = at
 	}
 	s.follow()
 }
 
-// follow keeps the chosen row in the table and on the screen.
+// follow keeps the selected row inside the table and on the screen.
 func (s *Screen) follow() {
 	count := 0
 	if s.top != nil {
@@ -277,7 +279,7 @@ func (s *Screen) follow() {
 	s.first = max(s.first, s.row-page+1)
 }
 
-// press does what a key is for.
+// press executes the command of a key.
 func (s *Screen) press(key string) tea.Cmd {
 	if s.help {
 		s.help = false
@@ -339,7 +341,7 @@ func (s *Screen) press(key string) tea.Cmd {
 	return nil
 }
 
-// show changes to another kind of profile, of which nothing is known yet.
+// show switches to another kind of profile, for which there is no data yet.
 func (s *Screen) show(kind int) tea.Cmd {
 	s.kind, s.round = kind, s.round+1
 	s.last, s.base, s.around, s.sampleType, s.selected, s.row = nil, nil, nil, "", "", 0
@@ -351,7 +353,7 @@ func (s *Screen) show(kind int) tea.Cmd {
 	return s.look()
 }
 
-// nextType changes to the next of the profile's values: bytes or objects, in use or allocated.
+// nextType switches to the next sample type of the profile: bytes or objects, in use or allocated.
 func (s *Screen) nextType() {
 	if s.last == nil || s.top == nil {
 		return
@@ -369,7 +371,7 @@ func (s *Screen) begin(filter string) {
 	}
 }
 
-// letter takes a key of a filter that is being typed.
+// letter handles a key while a filter is being typed.
 func (s *Screen) letter(key tea.KeyMsg) {
 	switch key.Type {
 	case tea.KeyEsc, tea.KeyCtrlC:

@@ -16,7 +16,7 @@ import (
 	"seemalloc/tool/attach"
 )
 
-// rows are bytes by stack, outermost function first: "main parse grow".
+// rows maps stacks to bytes. Stacks have the outermost function first: "main parse grow".
 type rows map[string]int64
 
 func heapOf(of rows) *profile.Profile {
@@ -42,7 +42,7 @@ func heapOf(of rows) *profile.Profile {
 	return p
 }
 
-// process is a source that is told what to answer.
+// process is a source with predefined answers.
 type process struct {
 	heap  rows
 	err   error
@@ -85,7 +85,7 @@ func key(name string) tea.KeyMsg {
 	return tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(name)}
 }
 
-// press presses keys, and lets what they ask for at once be answered.
+// press presses keys and delivers the answers of the requests that they trigger.
 func press(s *Screen, keys ...string) {
 	for _, name := range keys {
 		if _, command := s.Update(key(name)); command != nil {
@@ -96,10 +96,10 @@ func press(s *Screen, keys ...string) {
 	}
 }
 
-// look has the next look taken.
+// look takes the next profile.
 func look(s *Screen) { s.Update(s.look()()) }
 
-// table is the names that are shown, in their order.
+// table returns the displayed names in order.
 func table(s *Screen) (names []string) {
 	for _, line := range strings.Split(ansi.Strip(s.View()), "\n")[headLines:] {
 		if fields := strings.Fields(line); len(fields) > 5 && strings.HasSuffix(fields[2], "%") {
@@ -164,7 +164,7 @@ func TestChangesFromNowOn(t *testing.T) {
 	expect(t, s, `change of bytes in use: -4\.00 MiB.* \(90\.00 MiB before\)`)
 	expect(t, s, `\+5\.00 MiB`)
 	press(s, "/", "p", "a", "r", "s", "e", "enter")
-	expect(t, s, `change of bytes in use: \+5\.00 MiB.* \(30\.00 MiB before\)`) // of what is shown
+	expect(t, s, `change of bytes in use: \+5\.00 MiB.* \(30\.00 MiB before\)`) // of the filtered profile
 	expect(t, s, `\+5\.00 MiB +16\.67% .* parse`)
 	press(s, "c", "b")
 	same(t, "all", table(s), "parse load answer main serve")
@@ -198,7 +198,7 @@ func TestPausedItAsksNobody(t *testing.T) {
 	if len(p.asked) != before+1 {
 		t.Errorf("going on asks %d times, want once", len(p.asked)-before)
 	}
-	// The timer of before the pause would be a second one.
+	// The timer from before the pause would be a second one.
 	if _, command := s.Update(lookAgain{s.round - 1}); command != nil {
 		t.Error("an old timer still looks")
 	}
@@ -207,7 +207,7 @@ func TestPausedItAsksNobody(t *testing.T) {
 func TestAnotherKind(t *testing.T) {
 	p := shop()
 	s := start(t, p, Options{})
-	late := s.look()() // asked for before the change, answered after it
+	late := s.look()() // requested before the change and answered after it
 	press(s, "tab")
 	if got := p.asked[len(p.asked)-1]; got != "peak" {
 		t.Errorf("asked for %s, want peak", got)
@@ -221,9 +221,9 @@ func TestAnotherKind(t *testing.T) {
 func TestTheNextLookWaitsForItsShare(t *testing.T) {
 	for _, of := range []struct{ busy, took, want time.Duration }{
 		{0, 0, time.Second},
-		{12 * time.Millisecond, 20 * time.Millisecond, 1200 * time.Millisecond}, // the process may be busy for a hundredth
-		{time.Millisecond, 2 * time.Second, 10 * time.Second},                   // the tool, with names, for a fifth
-		{30 * time.Second, 30 * time.Second, time.Minute},                       // nobody waits longer than that
+		{12 * time.Millisecond, 20 * time.Millisecond, 1200 * time.Millisecond}, // a hundredth of the time for the process
+		{time.Millisecond, 2 * time.Second, 10 * time.Second},                   // a fifth of the time for the tool, including symbolizing
+		{30 * time.Second, 30 * time.Second, time.Minute},                       // the maximum wait
 	} {
 		s := start(t, shop(), Options{})
 		s.answered(looked{round: s.round, profile: heapOf(rows{"main": 1}), busy: of.busy, took: of.took})
@@ -249,7 +249,7 @@ func TestTheEndIsTold(t *testing.T) {
 	same(t, "the last table stays", table(s), "load parse answer main serve")
 }
 
-// Any keys, on a screen of any size: never more lines or columns than there are, and the chosen row is among those shown.
+// For any keys on a screen of any size: no more lines or columns than the screen has, and the selected row is visible.
 func TestAnyKeysOnAnyScreen(t *testing.T) {
 	seed := time.Now().UnixNano()
 	random := rand.New(rand.NewSource(seed))

@@ -19,13 +19,13 @@ var (
 	shrunk   = lipgloss.NewStyle().Foreground(lipgloss.Color("4"))
 )
 
-// headLines and footLines stand above and below the table: page has the rest.
+// headLines and footLines are the numbers of lines above and below the table. page has the rest.
 const (
 	headLines = 6
 	footLines = 2
 )
 
-// page is how many functions there is room for.
+// page returns the number of visible functions.
 func (s *Screen) page() int { return max(s.height-headLines-footLines, 1) }
 
 func (s *Screen) View() string {
@@ -68,10 +68,10 @@ const help = `
   The numbers are estimated from samples; ± is the standard error of the total.
   A key leads back.`
 
-// head is what stands above the table.
+// head returns the lines above the table.
 func (s *Screen) head() []string {
 	state := "every " + s.options.Interval.String()
-	if s.pause > s.options.Interval { // a look takes long
+	if s.pause > s.options.Interval { // profiles take long
 		state = "every " + s.pause.Round(100*time.Millisecond).String()
 	}
 	if s.paused {
@@ -165,7 +165,7 @@ func (s *Screen) table() []string {
 	return lines
 }
 
-// nothing says why there are no rows.
+// nothing explains why there are no rows.
 func (s *Screen) nothing() string {
 	switch {
 	case len(s.options.Filters) > 0:
@@ -202,7 +202,7 @@ func (s *Screen) neighbours() []string {
 	return append(lines, of(n.Callees, half)...)
 }
 
-// foot is what stands below.
+// foot returns the lines below the table.
 func (s *Screen) foot() []string {
 	note := s.problem
 	if s.typed != nil {
@@ -217,7 +217,7 @@ func (s *Screen) foot() []string {
 
 func mib(bytes int64) string { return report.Bytes(float64(bytes)) }
 
-// padded fills a line up, so that a bar goes over the whole width.
+// padded extends a line with blanks, so that a bar covers the full width.
 func padded(line string, width int) string {
 	return line + strings.Repeat(" ", max(width-ansi.StringWidth(line), 0))
 }

@@ -1,5 +1,6 @@
-// Package perf samples the stacks of a process with the kernel's performance events: user and kernel side, by the kernel's own
-// clock (no hardware counter is needed). It needs nothing of the process, and a permission of the kernel's.
+// Package perf samples the user and kernel stacks of a process with the kernel's performance events. It uses the
+// kernel's software clock, so no hardware counter is needed. It needs no cooperation of the process, but a permission
+// from the kernel.
 package perf
 
 import (
@@ -20,24 +21,28 @@ import (
 )
 
 const (
-	// Of 4 KiB, for each CPU: as many as the kernel lets everybody have (kernel.perf_event_mlock_kb is 516), or fewer.
+	// Pages of 4 KiB for each CPU: the maximum that the kernel allows to all users (kernel.perf_event_mlock_kb is 516),
+	// or fewer.
 	ringPages, fewRingPages = 128, 64
-	// StackBytes of a thread's stack come with each sample.
+	// StackBytes is the size of the stack copy in each sample.
 	StackBytes = 16 << 10
-	// MaxFrames is how many frames of a stack the kernel takes, its own included.
+	// MaxFrames is the maximum number of frames in the kernel's call chain, including kernel frames.
 	MaxFrames = 127
-	// Of struct perf_event_attr, Linux 5.13: threads are inherited, processes are not.
+	// A bit of struct perf_event_attr since Linux 5.13: threads inherit the event, processes do not.
 	inheritThread = unix.CBitFieldMaskBit35
-	readInterval  = 10 * time.Millisecond // at most
+	readInterval  = 10 * time.Millisecond // maximum
 )
 
-// Sample is one moment of one thread. Stacks are innermost first; addresses of callers are those that they return to.
+// Sample is the state of one thread at one moment. Stacks are innermost first. The addresses of callers are return
+// addresses.
 type Sample struct {
 	Thread       int
 	Kernel, User []uint64
-	// Registers that the program had when it was interrupted, or entered the kernel; nil where the kernel does not say.
+	// Registers holds the program's registers when it was interrupted or entered the kernel; nil if the kernel does not
+	// provide them.
 	Registers *unwind.Registers
-	// Stack is its memory from the stack pointer on, at most StackBytes; valid until the visit is over.
+	// Stack is a copy of the memory above the stack pointer, at most StackBytes. It is valid only during the call of
+	// visit.
 	Stack []byte
 }
 
@@ -46,15 +51,15 @@ type Recorder struct {
 	events  []int
 	rings   []*ring
 	threads map[int]bool
-	opened  map[uint64]int // the thread for which the event of that id was opened
+	opened  map[uint64]int // event id → thread for which the event was opened
 	pid     int
 	attr    unix.PerfEventAttr
 	hz      int
-	// Lost counts the samples that did not fit between two reads.
+	// Lost counts the samples that did not fit into the ring between two reads.
 	Lost int64
 }
 
-// Open begins to sample each thread of the process hz times in a second of its CPU time.
+// Open starts to sample each thread of the process, hz times per second of its CPU time.
 func Open(pid, hz int) (*Recorder, error) {
 	r := &Recorder{pid: pid, hz: hz, threads: map[int]bool{}, opened: map[uint64]int{}}
 	r.attr = unix.PerfEventAttr{
@@ -68,7 +73,8 @@ func Open(pid, hz int) (*Recorder, error) {
 		r.attr.Sample_type |= unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER
 		r.attr.Sample_regs_user, r.attr.Sample_stack_user = registerMask, StackBytes
 	}
-	// A thread that is made while the others are opened is its maker's heir, or found by the next look, or both: see isTwice.
+	// A thread that is created in the meantime inherits its creator's events, or is found by the next scan, or both:
+	// see isTwice.
 	for {
 		fresh, err := r.openThreads()
 		if err != nil {
@@ -88,7 +94,7 @@ func Open(pid, hz int) (*Recorder, error) {
 	return r, nil
 }
 
-// openThreads opens the threads that are new, and returns how many those were.
+// openThreads opens events for new threads and returns their number.
 func (r *Recorder) openThreads() (int, error) {
 	folders, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(r.pid), "task", "*"))
 	if len(folders) == 0 {
@@ -101,7 +107,7 @@ func (r *Recorder) openThreads() (int, error) {
 			continue
 		}
 		err = r.openThread(thread)
-		if err != nil && !errors.Is(err, unix.ESRCH) { // it may have ended
+		if err != nil && !errors.Is(err, unix.ESRCH) { // the thread may have ended
 			return fresh, err
 		}
 		r.threads[thread] = true
@@ -110,16 +116,16 @@ func (r *Recorder) openThreads() (int, error) {
 	return fresh, nil
 }
 
-// openThread opens an event of the thread on each CPU: only such ones can be inherited and share a ring.
+// openThread opens one event per CPU for the thread. Only such events can be inherited and share a ring.
 func (r *Recorder) openThread(thread int) error {
 	for cpu := range cpus() {
 		event, err := unix.PerfEventOpen(&r.attr, thread, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 		if errors.Is(err, unix.EINVAL) && r.attr.Bits&inheritThread != 0 {
-			r.attr.Bits &^= inheritThread // an older kernel: child processes come too, and are left out below
+			r.attr.Bits &^= inheritThread // an older kernel: child processes inherit the events too, and their samples are dropped later
 			event, err = unix.PerfEventOpen(&r.attr, thread, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 		}
 		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
-			continue // that CPU is off
+			continue // the CPU is offline
 		}
 		if err != nil {
 			return err
@@ -144,22 +150,23 @@ func (r *Recorder) openThread(thread int) error {
 	return nil
 }
 
-// eventID reads the id that stands in the event's samples, and in those of the events that threads inherit from it.
+// eventID returns the id in the samples of the event, and of the events that other threads inherit from it.
 func eventID(event int) (uint64, error) {
-	var answer [16]byte // the count and, by Read_format, the id
+	var answer [16]byte // the count and, because of Read_format, the id
 	if n, err := unix.Read(event, answer[:]); err != nil || n != len(answer) {
 		return 0, fmt.Errorf("a performance event that cannot be read (%d bytes): %w", n, cmp.Or[error](err, unix.EIO))
 	}
 	return word(answer[:], 1), nil
 }
 
-// isTwice: the thread has events of its own, and this is a sample of those that it has inherited besides.
+// isTwice reports whether the sample is a duplicate: the thread has its own events, and the sample is from an inherited
+// event.
 func (r *Recorder) isTwice(thread int, id uint64) bool {
 	of, known := r.opened[id]
 	return known && of != thread && r.threads[thread]
 }
 
-// cpus is the number of CPUs that the system may have on.
+// cpus returns the number of possible CPUs.
 func cpus() int {
 	data, err := os.ReadFile("/sys/devices/system/cpu/possible")
 	if err == nil {
@@ -174,7 +181,7 @@ func cpus() int {
 	return runtime.NumCPU()
 }
 
-// Read hands on what has come since the last time.
+// Read passes the samples since the last call to visit.
 func (r *Recorder) Read(visit func(Sample)) {
 	for _, ring := range r.rings {
 		if ring != nil {
@@ -197,9 +204,9 @@ func (r *Recorder) record(kind uint32, body []byte, visit func(Sample)) {
 	}
 }
 
-// Follow reads until stop is closed or sends.
+// Follow reads until stop is closed or receives a value.
 func (r *Recorder) Follow(stop <-chan struct{}, visit func(Sample)) {
-	// Half of a ring is filled meanwhile.
+	// In this time at most half of a ring is filled.
 	const halfOfIt = fewRingPages * 4096 / 2 / (StackBytes + 2<<10)
 	ticker := time.NewTicker(min(readInterval, max(time.Millisecond, halfOfIt*time.Second/time.Duration(r.hz))))
 	defer ticker.Stop()

@@ -2,7 +2,8 @@
 
 package perf
 
-// registerMask: none, where package unwind knows no registers. Stacks are the kernel's walk by frame pointers there.
+// registerMask is 0 because package unwind does not support this architecture. Stacks come from the kernel's
+// frame-pointer unwinder.
 const registerMask = 0
 
 var registerNumbers []int

@@ -12,13 +12,14 @@ import (
 	"seemalloc/tool/unwind"
 )
 
-// ring is the memory in which the kernel leaves the records of one CPU: a page of its state, and the records behind it.
+// ring is the ring buffer in which the kernel stores the records of one CPU: a page with its state, followed by the
+// records.
 type ring struct {
 	event  int
 	memory []byte
 	data   []byte
-	head   *uint64 // the kernel's
-	tail   *uint64 // ours
+	head   *uint64 // written by the kernel
+	tail   *uint64 // written by this process
 }
 
 func newRing(event int) (*ring, error) {
@@ -34,7 +35,7 @@ func newRing(event int) (*ring, error) {
 	return &ring{event: event, memory: memory, data: memory[page:], head: &state.Data_head, tail: &state.Data_tail}, nil
 }
 
-// read visits the records that are there, and gives their room back.
+// read visits the available records and frees their space.
 func (r *ring) read(visit func(kind uint32, body []byte)) {
 	const header = 8 // type, flags and length
 	head := atomic.LoadUint64(r.head)
@@ -51,7 +52,7 @@ func (r *ring) read(visit func(kind uint32, body []byte)) {
 	atomic.StoreUint64(r.tail, head)
 }
 
-// bytes copies what may go over the end.
+// bytes copies data that may wrap around.
 func (r *ring) bytes(at, length uint64) []byte {
 	out := make([]byte, length)
 	size := uint64(len(r.data))
@@ -60,11 +61,11 @@ func (r *ring) bytes(at, length uint64) []byte {
 	return out
 }
 
-// word is the nth word of a record.
+// word returns the nth word of a record.
 func word(body []byte, n int) uint64 { return binary.NativeEndian.Uint64(body[8*n:]) }
 
-// parseSample reads: address, process and thread, the event's id, number of frames, frames. And withStack: the registers' form, registers;
-// the size of the stack's place, the stack, and how much of that is there.
+// parseSample parses: address, process and thread, event id, number of frames, frames. With withStack also: the
+// register format and registers; the size of the stack area, the stack, and the valid size of the stack.
 func parseSample(body []byte, withStack bool) (sample Sample, process int, id uint64, ok bool) {
 	const before = 4
 	if len(body) < 8*before {
@@ -86,7 +87,7 @@ func parseSample(body []byte, withStack bool) (sample Sample, process int, id ui
 		case unix.PERF_CONTEXT_USER:
 			side = &sample.User
 		default:
-			// Others are marks, too: of what runs in a virtual machine here.
+			// All other values in this range are markers too, such as for code in a guest.
 			if int64(address) >= unix.PERF_CONTEXT_MAX && int64(address) < 0 {
 				side = new([]uint64)
 				continue
@@ -100,7 +101,7 @@ func parseSample(body []byte, withStack bool) (sample Sample, process int, id ui
 	return sample, process, id, true
 }
 
-// parseStack: nil where a thread has none, which is the kernel's own, or one of 32 bits.
+// parseStack returns nil for a thread without a user stack (a kernel thread) and for a 32-bit thread.
 func parseStack(body []byte) (*unwind.Registers, []byte) {
 	if len(body) < 8 || word(body, 0) != unix.PERF_SAMPLE_REGS_ABI_64 {
 		return nil, nil

@@ -60,7 +60,7 @@ func TestParseStack(t *testing.T) {
 			t.Errorf("register %d of DWARF's is %d, expected %d", number, sample.Registers[number], numbers[i])
 		}
 	}
-	// No stack, no registers (the kernel's own threads, programs of 32 bits), and what is cut off.
+	// No stack, no registers (kernel threads, 32-bit programs), and truncated records.
 	for _, rest := range [][]byte{nil, words(unix.PERF_SAMPLE_REGS_ABI_NONE, 0), words(unix.PERF_SAMPLE_REGS_ABI_32), registers,
 		append(registers[:len(registers):len(registers)], words(0)...), append(registers[:len(registers):len(registers)], words(1<<40, 1)...)} {
 		if sample, _, _, ok := parseSample(slices.Concat(before, rest), true); !ok || len(sample.Stack) != 0 {
@@ -72,7 +72,7 @@ func TestParseStack(t *testing.T) {
 	}
 }
 
-// Records go over the end of the memory, and come whole.
+// Records wrap around the end of the memory and are read completely.
 func TestRing(t *testing.T) {
 	var head, tail uint64
 	r := &ring{data: make([]byte, 64), head: &head, tail: &tail}
@@ -104,14 +104,15 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// A thread that was found has events of its own. If it was made after its maker's were opened, it has inherited those, too.
+// A thread that was found has its own events. If it was created after its creator's events were opened, it has also
+// inherited those.
 func TestNoSampleTwice(t *testing.T) {
 	r := &Recorder{pid: 17, threads: map[int]bool{17: true, 18: true}, opened: map[uint64]int{100: 17, 101: 17, 200: 18}}
 	var got []int
 	for _, s := range []struct{ thread, event uint64 }{
-		{17, 100}, {17, 101}, {18, 200}, // each by its own
-		{18, 100}, {18, 101}, // inherited by one that has its own
-		{19, 100}, {19, 200}, // inherited by one that was made later
+		{17, 100}, {17, 101}, {18, 200}, // each by its own events
+		{18, 100}, {18, 101}, // inherited by a thread that has its own events
+		{19, 100}, {19, 200}, // inherited by a thread created later
 	} {
 		r.record(unix.PERF_RECORD_SAMPLE, words(1, s.thread<<32|17, s.event, 0), func(sample Sample) { got = append(got, sample.Thread) })
 	}
@@ -131,7 +132,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Of this process itself, where the kernel permits it.
+// Samples this process, if the kernel permits it.
 func TestRecord(t *testing.T) {
 	r, err := Open(os.Getpid(), 1000)
 	if err != nil {

@@ -2,18 +2,18 @@ package store
 
 import "fmt"
 
-// makeRoom thins out what is far back until so many bytes more fit. The database's file keeps its size, and what is freed in it is
-// used again. The lock is held.
+// makeRoom thins out old data until this many additional bytes fit. The database file keeps its size, and freed space
+// in it is reused. The lock is held.
 func (s *Store) makeRoom(more int64) error {
 	if s.limit == 0 {
-		return nil // opened to be read
+		return nil // opened for reading
 	}
 	for {
 		var pages, free int64
 		if err := s.db.QueryRow("SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count").Scan(&pages, &free); err != nil {
 			return s.explain(err)
 		}
-		// A sixteenth is left for tables' inner pages.
+		// A sixteenth is reserved for the inner pages of tables.
 		room := s.databaseBytes()/16*15 - (pages-free)*pageBytes
 		if more < room {
 			return nil
@@ -33,7 +33,7 @@ func (s *Store) makeRoom(more int64) error {
 	}
 }
 
-// thinPoints drops every other one of the older half, as the history in memory does.
+// thinPoints deletes every other point of the older half, like the history in memory.
 func (s *Store) thinPoints() error {
 	_, err := s.db.Exec(`DELETE FROM points WHERE t IN (SELECT t FROM (SELECT t, row_number() OVER (ORDER BY t) AS n FROM points)
 		WHERE n % 2 = 0 AND n <= (SELECT count(*) / 2 + 2 FROM points))`)
@@ -42,13 +42,13 @@ func (s *Store) thinPoints() error {
 	}
 	before := s.pointBytes
 	if err := s.db.QueryRow("SELECT coalesce(sum(length(data)), 0) FROM points").Scan(&s.pointBytes); err == nil && s.pointBytes == before {
-		s.pointBytes = 0 // one is left
+		s.pointBytes = 0 // one point is left
 	}
 	return err
 }
 
-// dropMoment lets the one go whose neighbours are nearest to each other for how long ago it was (as web.History does); the first,
-// the last and those that were asked for stay as long as there are others.
+// dropMoment deletes the moment whose neighbours are closest together relative to its age (like web.History). The first
+// moment, the last one and those requested by the user are kept as long as there are others.
 func (s *Store) dropMoment() error {
 	now := s.moments[len(s.moments)-1].Time
 	best, least := 1, 0.0

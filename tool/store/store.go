@@ -1,9 +1,10 @@
-// Package store keeps on disk what `seemalloc web` has seen of a process: figures by the second, heap profiles, and the last
-// answer of each other kind. One folder, bounded in size; one tool at a time.
+// Package store stores the data that `seemalloc web` has collected about a process: points (one per second), heap
+// profiles, and the last answer of each other kind. It uses one directory of limited size. Only one tool can use the
+// directory at a time.
 //
-// A write is a transaction of its own in SQLite's write-ahead log: it is there as soon as the call returns, whatever happens to
-// the tool afterwards (a power failure may take the last seconds, never the rest). What is in a point or a profile is the
-// caller's business; here they are bytes with a time. Safe for concurrent use.
+// Each write is a transaction in SQLite's write-ahead log. It is durable when the call returns, whatever happens to the
+// tool afterwards; a power failure may lose the last seconds but nothing else. The content of points and profiles
+// belongs to the caller: here they are bytes with a time. Safe for concurrent use.
 package store
 
 import (
@@ -27,21 +28,21 @@ import (
 
 const (
 	file          = "history.db"
-	applicationID = 0x53656d61 // "Sema": tells our files from other databases
+	applicationID = 0x53656d61 // "Sema": distinguishes our files from other databases
 	version       = 1          // of the tables below
 )
 
-// Sizes: of the limit, three quarters are the database's, which is never larger; an eighth is the largest profile, which may be in
-// the log as well; the log is kept to the rest.
+// Sizes: three quarters of the limit are the maximum size of the database; an eighth is the maximum size of a profile,
+// which may be in the log as well; the log uses the rest.
 const (
 	LeastSize  = 16 << 20
 	UsualSize  = 256 << 20
-	logPages   = 256 // are copied to the database then
+	logPages   = 256 // log size at which it is copied to the database
 	pageBytes  = 4096
-	pointsPart = 4  // a part of so many, of the database, is for points
-	notePart   = 32 // so much of the limit an answer may be
+	pointsPart = 4  // points use at most this fraction (1/n) of the database
+	notePart   = 32 // an answer uses at most this fraction (1/n) of the limit
 	lockPause  = 50 * time.Millisecond
-	lockTries  = 20 // a tool that was killed ends a little later, and keeps the folder until then
+	lockTries  = 20 // a killed tool may hold the directory for a moment until it has ended
 )
 
 const tables = `
@@ -50,16 +51,16 @@ CREATE TABLE points(t INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE moments(id INTEGER PRIMARY KEY, t INTEGER NOT NULL, inuse INTEGER NOT NULL, asked INTEGER NOT NULL, run INTEGER NOT NULL, profile BLOB NOT NULL);
 CREATE TABLE notes(name TEXT PRIMARY KEY, data BLOB NOT NULL);`
 
-// Moment is a heap profile that is kept. Times are ms since 1970.
+// Moment is a stored heap profile. Times are ms since 1970.
 type Moment struct {
 	ID    int
 	Time  int64
 	InUse int64
-	Asked bool // somebody asked for it: kept when others go
+	Asked bool // requested by the user: kept while others are deleted
 	Run   int
 }
 
-// Run is a process that was watched.
+// Run is a process that was observed.
 type Run struct {
 	ID    int
 	Time  int64
@@ -67,7 +68,7 @@ type Run struct {
 	PID   int
 }
 
-// Store is an open folder.
+// Store is an open directory.
 type Store struct {
 	dir   string
 	limit int64
@@ -75,11 +76,11 @@ type Store struct {
 	db    *sql.DB // one connection
 
 	mutex      sync.Mutex
-	moments    []Moment // all that are kept, the oldest first
+	moments    []Moment // all stored moments, the oldest first
 	pointBytes int64
 }
 
-// Create opens the folder to write to it, makes it if there is none, and lets it grow to so many bytes.
+// Create opens the directory for writing, creates it if it does not exist, and limits its size to limit bytes.
 func Create(dir string, limit int64) (*Store, error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -94,7 +95,7 @@ func Create(dir string, limit int64) (*Store, error) {
 	return open(dir, max(limit, LeastSize))
 }
 
-// Open opens a folder that was written before.
+// Open opens an existing store.
 func Open(dir string) (*Store, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, reason(err))
@@ -105,7 +106,7 @@ func Open(dir string) (*Store, error) {
 	return open(dir, 0)
 }
 
-// isStore also knows a folder whose tool was killed before it had written: nothing but a lock is in it.
+// isStore also accepts the directory of a tool that was killed before its first write, which holds only a lock.
 func isStore(dir string) bool {
 	if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
 		return true
@@ -114,7 +115,7 @@ func isStore(dir string) bool {
 	return err == nil && len(entries) == 1 && entries[0].Name() == "lock"
 }
 
-// reason is an error without the path, which stands before it.
+// reason returns an error without its path, because the message already starts with the path.
 func reason(err error) error {
 	var where *fs.PathError
 	if errors.As(err, &where) {
@@ -136,7 +137,7 @@ func open(dir string, limit int64) (*Store, error) {
 	return s, nil
 }
 
-// acquire takes the folder for this tool alone. The kernel gives it back when the tool ends, however it does.
+// acquire locks the directory for this tool. The kernel releases the lock when the tool ends for any reason.
 func acquire(dir string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -171,7 +172,7 @@ func acquire(dir string) (*os.File, error) {
 }
 
 func (s *Store) openDatabase() error {
-	// A database of others is private too: names of functions may be secrets.
+	// Other users must not read the database either, because function names may be confidential.
 	path := filepath.Join(s.dir, file)
 	created, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -219,7 +220,7 @@ func (s *Store) createTables() error {
 	if tables_ > 0 {
 		return fmt.Errorf("%s: is a database of another program: expected one that `seemalloc web --store` has written", filepath.Join(s.dir, file))
 	}
-	// All or nothing: a tool killed here leaves an empty file.
+	// One transaction: a tool killed here leaves an empty file.
 	_, err := s.db.Exec(fmt.Sprintf("BEGIN; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", tables, applicationID, version))
 	return s.explain(err)
 }
@@ -243,7 +244,7 @@ func (s *Store) load() error {
 	return rows.Err()
 }
 
-// explain has the words for what SQLite reports.
+// explain converts SQLite's errors to readable ones.
 func (s *Store) explain(err error) error {
 	var reported *sqlite.Error
 	if err == nil || !errors.As(err, &reported) {
@@ -262,7 +263,7 @@ func (s *Store) damaged(what string) error {
 	return fmt.Errorf("%s: is damaged (%s): what is in it cannot be trusted: choose another folder, or remove this one", filepath.Join(s.dir, file), strings.TrimSpace(what))
 }
 
-// Close ends the use of the folder.
+// Close closes the directory.
 func (s *Store) Close() error {
 	var err error
 	if s.db != nil {
@@ -274,10 +275,11 @@ func (s *Store) Close() error {
 
 func (s *Store) databaseBytes() int64 { return s.limit / 4 * 3 }
 
-// Dir is the folder.
+// Dir returns the directory.
 func (s *Store) Dir() string { return s.dir }
 
-// Begin notes that a process is watched from now on, and returns its run. Answers of the one before go: they are not this one's.
+// Begin starts the run of a process and returns its id. It deletes the answers of the previous run, which belong to
+// another process.
 func (s *Store) Begin(now int64, title string, pid int) (int, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -285,7 +287,7 @@ func (s *Store) Begin(now int64, title string, pid int) (int, error) {
 	if err != nil {
 		return 0, s.explain(err)
 	}
-	defer both.Rollback() // nothing, once it is committed
+	defer both.Rollback() // no effect after the commit
 	done, err := both.Exec("INSERT INTO runs(t, title, pid) VALUES(?, ?, ?)", now, title, pid)
 	if err == nil {
 		_, err = both.Exec("DELETE FROM notes")
@@ -300,7 +302,7 @@ func (s *Store) Begin(now int64, title string, pid int) (int, error) {
 	return int(id), err
 }
 
-// LastRun is the process that was watched last; nil: none was.
+// LastRun returns the process that was observed last, or nil if there is none.
 func (s *Store) LastRun() (*Run, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -312,7 +314,7 @@ func (s *Store) LastRun() (*Run, error) {
 	return &r, s.explain(err)
 }
 
-// AddPoint keeps figures of a time.
+// AddPoint stores the point of a time.
 func (s *Store) AddPoint(t int64, data []byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -326,7 +328,7 @@ func (s *Store) AddPoint(t int64, data []byte) error {
 	return nil
 }
 
-// AddMoment keeps a profile under its own id, which must be new.
+// AddMoment stores a profile under its own id, which must be new.
 func (s *Store) AddMoment(m Moment, profile []byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -344,7 +346,7 @@ func (s *Store) AddMoment(m Moment, profile []byte) error {
 	return nil
 }
 
-// Note keeps the last answer of a name, of the process that is watched.
+// Note stores the last answer with this name, for the current run.
 func (s *Store) Note(name string, data []byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -358,7 +360,7 @@ func (s *Store) Note(name string, data []byte) error {
 	return s.explain(err)
 }
 
-// Noted is the last answer of a name, of the process that was watched last; nil: none.
+// Noted returns the last answer with this name, for the last run, or nil if there is none.
 func (s *Store) Noted(name string) ([]byte, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -370,7 +372,7 @@ func (s *Store) Noted(name string) ([]byte, error) {
 	return data, s.explain(err)
 }
 
-// Notes are the names of the answers that there are, of the process that was watched last.
+// Notes returns the names of the stored answers of the last run.
 func (s *Store) Notes() ([]string, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -390,7 +392,8 @@ func (s *Store) Notes() ([]string, error) {
 	return names, s.explain(rows.Err())
 }
 
-// Points returns at most so many points of a time, evenly chosen where there are more, the first and the last among them.
+// Points returns at most `most` points of a time range. If there are more, it selects them evenly, including the first
+// and the last.
 func (s *Store) Points(from, until int64, most int) ([][]byte, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -416,8 +419,8 @@ func (s *Store) Points(from, until int64, most int) ([][]byte, error) {
 	return out, s.explain(rows.Err())
 }
 
-// Moments lists at most so many moments of a time and a run (0: of any), evenly chosen where there are more; those that were asked
-// for come first.
+// Moments lists at most `most` moments of a time range and a run (0: any). If there are more, it selects them evenly,
+// and those requested by the user come first.
 func (s *Store) Moments(run int, from, until int64, most int) []Moment {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -437,7 +440,7 @@ func (s *Store) Moments(run int, from, until int64, most int) []Moment {
 	return out
 }
 
-// evenly chooses, the first and the last among them.
+// evenly selects at most `most` moments, including the first and the last.
 func evenly(all []Moment, most int) []Moment {
 	if len(all) <= most {
 		return slices.Clone(all)
@@ -449,7 +452,7 @@ func evenly(all []Moment, most int) []Moment {
 	return out
 }
 
-// Moment finds one by its id.
+// Moment finds a moment by its id.
 func (s *Store) Moment(id int) (Moment, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -460,8 +463,8 @@ func (s *Store) Moment(id int) (Moment, bool) {
 	return s.moments[i], true
 }
 
-// Keep marks a moment as one that was asked for: it stays when others go. False: there was nothing to write, as for one that has
-// gone already, which is nobody's loss.
+// Keep marks a moment as requested by the user, so that it is kept while others are deleted. It returns false if there
+// was nothing to write, for example because the moment has already been deleted, which is not an error.
 func (s *Store) Keep(id int) (written bool, err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -476,7 +479,7 @@ func (s *Store) Keep(id int) (written bool, err error) {
 	return true, nil
 }
 
-// LastID is the last moment's; 0: there is none.
+// LastID returns the id of the last moment, or 0 if there is none.
 func (s *Store) LastID() int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -486,7 +489,7 @@ func (s *Store) LastID() int {
 	return s.moments[len(s.moments)-1].ID
 }
 
-// Profile reads a moment's.
+// Profile reads the profile of a moment.
 func (s *Store) Profile(id int) ([]byte, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -33,7 +33,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestWhatWasWrittenIsReadAgain(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a folder % with ? #") // all of which mean something in a URI
+	dir := filepath.Join(t.TempDir(), "a folder % with ? #") // all of these characters are special in a URI
 	s := create(t, dir, 0)
 	run, err := s.Begin(1000, "redis-server (pid 12)", 12)
 	must(t, err)
@@ -92,7 +92,7 @@ func TestWhatWasWrittenIsReadAgain(t *testing.T) {
 	}
 }
 
-// What the process before had answered is not said of the next one.
+// The answers of the previous process are not shown for the next one.
 func TestAnswersAreOfTheLastProcess(t *testing.T) {
 	s := create(t, t.TempDir(), 0)
 	for run := 1; run <= 2; run++ {
@@ -112,7 +112,8 @@ func TestAnswersAreOfTheLastProcess(t *testing.T) {
 	}
 }
 
-// Ten times as much as may be kept goes in; the folder is never larger than it may be, and what stays is spread over the time.
+// Ten times the limit is written. The directory never exceeds its limit, and the remaining data is spread over the
+// whole time.
 func TestTheFolderIsBounded(t *testing.T) {
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
@@ -172,8 +173,7 @@ func TestTheFolderIsBounded(t *testing.T) {
 	}
 }
 
-// Points alone are bounded too.
-// Answers may be profiles: moments make room for them.
+// Answers may be as large as profiles: moments are deleted to make room for them.
 func TestAnswersHaveRoom(t *testing.T) {
 	dir := t.TempDir()
 	s := create(t, dir, LeastSize)
@@ -188,7 +188,7 @@ func TestAnswersHaveRoom(t *testing.T) {
 	for i := range 120 {
 		must(t, s.AddMoment(Moment{ID: i + 1, Time: int64(1000 * i)}, some(300_000)))
 		for j := range answers {
-			if i%40 == 39 { // one after the other, when the folder is full
+			if i%40 == 39 { // one after the other when the directory is full
 				name := fmt.Sprint("profile ", j)
 				last[name] = some(most)
 				must(t, s.Note(name, last[name]))
@@ -249,7 +249,7 @@ func folderBytes(t *testing.T, dir string) (sum int64) {
 	return sum
 }
 
-// The child writes as fast as it can and says what it has written; killed in the midst of it, all of that is there.
+// The child writes as fast as it can and reports each write. After it has been killed, all reported data is there.
 func TestNothingIsLostWhenTheToolIsKilled(t *testing.T) {
 	if dir := os.Getenv("SEEMALLOC_STORE_TEST"); dir != "" {
 		s, err := Create(dir, LeastSize)
@@ -280,7 +280,7 @@ func TestNothingIsLostWhenTheToolIsKilled(t *testing.T) {
 			}
 		}
 		must(t, child.Process.Kill())
-		s, err := Open(dir) // waits until it has ended
+		s, err := Open(dir) // waits until the child has ended
 		_ = child.Wait()
 		must(t, err)
 		points, err := s.Points(int64(last), int64(last), 10)
@@ -288,7 +288,7 @@ func TestNothingIsLostWhenTheToolIsKilled(t *testing.T) {
 		if s.LastID() < last || len(points) != 1 {
 			t.Fatalf("round %d: %d was written, %d is there, %d points", round, last, s.LastID(), len(points))
 		}
-		id := s.LastID() // others may have gone already, to make room for those that the child did not come to say
+		id := s.LastID() // earlier ones may have been deleted to make room for data that the child had no time to report
 		data, err := s.Profile(id)
 		must(t, err)
 		if !bytes.Equal(data, bytes.Repeat([]byte{byte(id)}, 20_000)) {
@@ -366,11 +366,11 @@ func TestFoldersThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// A file that happens to be called "lock" makes nobody's folder ours, and keeps what is in it.
+// A directory that contains a file called "lock" is not necessarily ours, and its contents are kept.
 func TestALockOfOthersIsLeftAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
-		want  string // "": it is ours
+		want  string // "": it is our directory
 	}{
 		"beside others":       {map[string]string{"lock": "", "letter.txt": "Dear"}, "holds other files"},
 		"a pid beside others": {map[string]string{"lock": "12\n", "Packages": ""}, "holds other files"},

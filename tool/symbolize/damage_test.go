@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A damaged file costs names, never the report: no panic, no endless loop.
+// A damaged file costs symbols but never the report: no panic, no endless loop.
 func TestDamagedFiles(t *testing.T) {
 	path := compile(t)
 	program := start(t, path)

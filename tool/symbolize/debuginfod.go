@@ -19,46 +19,48 @@ import (
 	"seemalloc/tool/diskcache"
 )
 
-// Debuginfod gets debug files by build id from the servers in DEBUGINFOD_URLS. It understands the variables of
-// elfutils' client that bound it, and looks into that client's cache before it asks; what it gets itself is kept in
-// ours. A server that does not answer is asked no second time. Nothing here fails: what went wrong is a note of one
-// line, and names are missing. Safe for concurrent use. All methods may be called on nil, which asks nobody.
+// Debuginfod fetches debug files by build id from the servers in DEBUGINFOD_URLS. It honours the limits in the
+// environment variables of elfutils' client, and searches that client's cache before it sends a request. Its own
+// downloads are stored in our cache. A server that does not answer is not contacted again. Nothing here fails: problems
+// become notes of one line, and symbols are missing. Safe for concurrent use. All methods may be called on nil, which
+// contacts no server.
 type Debuginfod struct {
 	urls    []string
 	client  *http.Client
-	pause   time.Duration // within which leastProgress bytes must come
+	pause   time.Duration // period within which at least leastProgress bytes must arrive
 	longest time.Duration // for all files of one command
-	most    int64         // bytes of one file
+	most    int64         // maximum bytes of one file
 	folder  *diskcache.Folder
-	say     func(string) // is told that a file is being downloaded: that may take a while
+	say     func(string) // is called when a download starts that may take a while
 
 	mutex sync.Mutex
-	began time.Time       // of the first request
-	down  map[string]bool // servers that are not asked any more
+	began time.Time       // time of the first request
+	down  map[string]bool // servers that are not contacted any more
 	notes []string
 }
 
-// The defaults, where the variables say nothing. elfutils' client waits for 90 seconds, and without an end as long as
-// something comes; a report should not.
+// The defaults if the variables are unset. elfutils' client waits for 90 seconds, and without limit as long as data
+// arrives. A report should not.
 const (
 	defaultPause   = 10 * time.Second
 	defaultLongest = 5 * time.Minute
 	leastProgress  = 100 << 10 // as documented for DEBUGINFOD_TIMEOUT
 	connectTimeout = 5 * time.Second
-	// How long a server's "not found" is believed: the same as in elfutils' client.
+	// How long a server's "not found" is valid: the same time as in elfutils' client.
 	absentFor = 10 * time.Minute
-	// Downloads above this are announced.
+	// Downloads above this size are announced.
 	announceBytes = 1 << 20
-	// What is kept of downloads.
+	// Maximum size of the cache of downloads.
 	debugCacheBytes = 4 << 30
 )
 
-// NewDebuginfod reads the variables; nil when DEBUGINFOD_URLS is unset or empty. say, if any, is told of downloads.
+// NewDebuginfod reads the variables. It returns nil if DEBUGINFOD_URLS is unset or empty. say, if not nil, is called
+// for each announced download.
 func NewDebuginfod(say func(string)) *Debuginfod {
 	d := &Debuginfod{say: say, down: map[string]bool{}, folder: diskcache.Open("debug", debugCacheBytes)}
 	for _, word := range strings.Fields(os.Getenv("DEBUGINFOD_URLS")) {
 		if strings.HasPrefix(word, "ima:") {
-			continue // a policy about signatures, for elfutils
+			continue // a signature policy for elfutils
 		}
 		if u, err := url.Parse(word); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			d.note("DEBUGINFOD_URLS: %q is not a server: expected http://… or https://…", word)
@@ -81,7 +83,7 @@ func NewDebuginfod(say func(string)) *Debuginfod {
 	return d
 }
 
-// number reads a variable with a positive number.
+// number reads a variable that holds a positive number.
 func (d *Debuginfod) number(name, unit string, preset int64) int64 {
 	text := os.Getenv(name)
 	if text == "" || text == "0" {
@@ -102,7 +104,7 @@ func (d *Debuginfod) note(format string, args ...any) {
 	d.notes = append(d.notes, fmt.Sprintf(format, args...))
 }
 
-// Notes returns what went wrong since the last call, and forgets it.
+// Notes returns the problems since the last call and clears them.
 func (d *Debuginfod) Notes() []string {
 	if d == nil {
 		return nil
@@ -114,7 +116,7 @@ func (d *Debuginfod) Notes() []string {
 	return notes
 }
 
-// clientCaches are the places where elfutils' client, which gdb uses too, keeps what it has got.
+// clientCaches returns the cache paths of elfutils' client, which gdb uses too.
 func clientCaches(id string) []string {
 	if folder := os.Getenv("DEBUGINFOD_CACHE_PATH"); folder != "" {
 		return []string{filepath.Join(folder, id, "debuginfo")}
@@ -129,12 +131,12 @@ func clientCaches(id string) []string {
 	return paths
 }
 
-// find returns the debug file with that build id, nil when it cannot be had. what is its name for people.
+// find returns the debug file with that build id, or nil if it is not available. what is its name in messages.
 func (d *Debuginfod) find(id, what string) *object {
 	if !isBuildID(id) {
 		return nil
 	}
-	folder := diskcache.Open("debug", debugCacheBytes) // without a server, too: it was there last time
+	folder := diskcache.Open("debug", debugCacheBytes) // without a server too: it may have been downloaded earlier
 	if o := openWithID(folder.Path(id), id); o != nil {
 		return o
 	}
@@ -166,7 +168,7 @@ func (d *Debuginfod) find(id, what string) *object {
 
 const absentSuffix = ".absent"
 
-// isBuildID guards paths and addresses that are made of a build id, which a profile may bring from anywhere.
+// isBuildID validates a build id before it becomes part of a path or URL. The id may come from an untrusted profile.
 func isBuildID(id string) bool {
 	const least, most = 8, 128
 	return len(id) >= least && len(id) <= most && strings.Trim(id, "0123456789abcdef") == ""
@@ -177,7 +179,7 @@ var (
 	errDown   = errors.New("does not answer")
 )
 
-// get downloads a file into the cache and returns its path. Whatever goes wrong but errAbsent has been noted.
+// get downloads a file into the cache and returns its path. All errors except errAbsent have been noted.
 func (d *Debuginfod) get(server, id, what string) (string, error) {
 	left, ok := d.timeLeft(server)
 	if !ok {
@@ -190,7 +192,7 @@ func (d *Debuginfod) get(server, id, what string) (string, error) {
 	var own noteError
 	switch {
 	case err == nil, errors.Is(err, errAbsent):
-	case errors.As(err, &own): // this file only
+	case errors.As(err, &own): // concerns only this file
 		d.note("%s: %v", server, err)
 	default:
 		d.shun(server, reason(ctx, err, d.pause))
@@ -198,10 +200,10 @@ func (d *Debuginfod) get(server, id, what string) (string, error) {
 	return path, err
 }
 
-// noteError is about one file; the server is well.
+// noteError is an error with one file. The server works.
 type noteError struct{ error }
 
-// timeLeft is how long a request may take; false when the server is not to be asked any more.
+// timeLeft returns the time that a request may take. ok is false if the server must not be contacted any more.
 func (d *Debuginfod) timeLeft(server string) (time.Duration, bool) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -212,7 +214,7 @@ func (d *Debuginfod) timeLeft(server string) (time.Duration, bool) {
 	return left, left > 0 && !d.down[server]
 }
 
-// shun notes that a server does not work, once.
+// shun notes once that a server does not work.
 func (d *Debuginfod) shun(server, why string) {
 	d.mutex.Lock()
 	known := d.down[server]
@@ -223,7 +225,7 @@ func (d *Debuginfod) shun(server, why string) {
 	}
 }
 
-// reason says in a few words why a request failed.
+// reason explains briefly why a request failed.
 func reason(ctx context.Context, err error, pause time.Duration) string {
 	var network net.Error
 	var dns *net.DNSError
@@ -293,7 +295,7 @@ func (d *Debuginfod) download(ctx context.Context, server, id, what string) (str
 	return path, nil
 }
 
-// copy takes a body in, as long as it comes fast enough.
+// copy stores a body in file, as long as it arrives fast enough.
 func (d *Debuginfod) copy(ctx context.Context, cancel context.CancelCauseFunc, file *diskcache.File, body io.Reader) error {
 	slow := fmt.Errorf("less than %d KiB within %v (DEBUGINFOD_TIMEOUT)", leastProgress>>10, d.pause)
 	timer := time.AfterFunc(d.pause, func() { cancel(slow) })
@@ -321,7 +323,7 @@ func (d *Debuginfod) copy(ctx context.Context, cancel context.CancelCauseFunc, f
 	}
 }
 
-// withCause is err, or why we ourselves gave up.
+// withCause returns the reason why we cancelled the request, or else err.
 func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

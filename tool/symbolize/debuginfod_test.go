@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// stripped is a running program without debug information, and the file that has it.
+// stripped is a running program without debug information, and the file that holds the debug information.
 type stripped struct {
 	*program
 	id, debugFile string
@@ -31,7 +31,7 @@ func compileStripped(t *testing.T) stripped {
 	return s
 }
 
-// server is a debuginfod that answers as handle says, and counts.
+// server is a debuginfod that answers with handle and counts its requests.
 func server(t *testing.T, handle http.HandlerFunc) (address string, requests *atomic.Int32) {
 	t.Helper()
 	requests = &atomic.Int32{}
@@ -48,7 +48,7 @@ func server(t *testing.T, handle http.HandlerFunc) (address string, requests *at
 	return s.URL, requests
 }
 
-// forget empties the cache of names, so that files have to be found again, but not that of files.
+// forget clears the cache of symbols, so that files have to be found again. It keeps the cache of files.
 func forget(t *testing.T) {
 	t.Helper()
 	if err := os.RemoveAll(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "seemalloc", "names")); err != nil {
@@ -76,7 +76,7 @@ func TestDebuginfod(t *testing.T) {
 		p := s.profile(t, s.id)
 		for _, m := range p.Mapping {
 			if m.File != s.path {
-				m.File = "" // the libraries are of no interest here
+				m.File = "" // the libraries do not matter here
 			}
 		}
 		if result := Profile(p, Files{}); result.Debug != len(s.marks) || len(result.Notes) != 0 {
@@ -106,7 +106,7 @@ func TestDebuginfodClientCache(t *testing.T) {
 	expectFull(t, func(mark string) string { return stack(p, mark) })
 }
 
-// What a server does not know is asked for once in ten minutes.
+// A file that a server does not have is requested once in ten minutes.
 func TestDebuginfodDoesNotHaveIt(t *testing.T) {
 	emptyCache(t)
 	_, requests := server(t, http.NotFound)
@@ -129,17 +129,17 @@ func TestDebuginfodDoesNotHaveIt(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong is one line, soon, and the server is not asked again.
+// Every failure gives a one-line note, soon, and the server is not contacted again.
 func TestDebuginfodFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle http.HandlerFunc
 		set    map[string]string
 		want   string
-		again  int32 // requests after three files
+		again  int32 // requests for three files
 	}{
 		"answers nothing": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 			map[string]string{"DEBUGINFOD_TIMEOUT": "1"}, "no answer within 1s", 1},
-		// Time enough for the first byte.
+		// Enough time for the first byte.
 		"trickles":        {trickle, map[string]string{"DEBUGINFOD_TIMEOUT": "5"}, "less than 100 KiB within 5s", 1},
 		"comes to no end": {flood, map[string]string{"DEBUGINFOD_MAXTIME": "1"}, "no end after 1s", 1},
 		"breaks off": {func(w http.ResponseWriter, _ *http.Request) {
@@ -187,7 +187,7 @@ func TestDebuginfodFails(t *testing.T) {
 	}
 }
 
-// trickle sends a byte now and then, for ever.
+// trickle sends a byte now and then, forever.
 func trickle(w http.ResponseWriter, r *http.Request) {
 	for r.Context().Err() == nil {
 		if _, err := w.Write([]byte{0}); err != nil {
@@ -198,7 +198,7 @@ func trickle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// flood sends as much as is taken, for ever, but no more than the test's disk bears.
+// flood sends data forever, at a rate that the test's disk can bear.
 func flood(w http.ResponseWriter, r *http.Request) {
 	block := make([]byte, 200<<10)
 	for r.Context().Err() == nil {
@@ -215,7 +215,7 @@ func TestDebuginfodOffline(t *testing.T) {
 		t.Skip(err)
 	}
 	address := "http://" + listener.Addr().String()
-	listener.Close() // now nobody listens there
+	listener.Close() // nothing listens there now
 	for urls, want := range map[string]string{
 		address:                      address + ": connection refused; names from there are missing",
 		"http://seemalloc.invalid:1": "http://seemalloc.invalid:1: its name cannot be resolved; names from there are missing",
@@ -234,7 +234,7 @@ func TestDebuginfodOffline(t *testing.T) {
 	}
 }
 
-// The first server that has it is enough, and one that fails does not stop the others.
+// The first server that has the file is sufficient, and a failing server does not stop the others.
 func TestDebuginfodServers(t *testing.T) {
 	s := compileStripped(t)
 	good, requests := server(t, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, s.debugFile) })
@@ -274,7 +274,7 @@ func TestDebuginfodVariables(t *testing.T) {
 	}
 }
 
-// Ids that are none are not asked for: they come from a profile, and go into an address and a path.
+// Invalid ids are not requested: they come from a profile and would become part of a URL and a path.
 func TestDebuginfodIDs(t *testing.T) {
 	emptyCache(t)
 	_, requests := server(t, http.NotFound)

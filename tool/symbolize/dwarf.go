@@ -10,23 +10,23 @@ import (
 	"sync"
 )
 
-// debugInfo is the DWARF of one object, of which only the units that hold addresses of interest are ever read. What
-// several workers share does not change once the units have been found; the rest is each worker's own.
+// debugInfo is the DWARF of one object. Only units that contain requested addresses are read. After the units have been
+// found, data shared between workers does not change; all other fields belong to one worker.
 type debugInfo struct {
 	data      *dwarf.Data
 	order     binary.ByteOrder
-	alternate *debugInfo // what dwz moved to a shared file; nil in most cases
+	alternate *debugInfo // data that dwz moved to a shared file; nil in most cases
 	units     []unitRoot
 	strings   []byte    // .debug_str
-	skeleton  *skeleton // of a split unit: what the program knows of it
+	skeleton  *skeleton // for a split unit: its skeleton in the program
 
 	names map[dwarf.Offset]function
-	depth int // of scopeOf within scopeOf
-	// Names are missing because a shared file is.
+	depth int // recursion depth of scopeOf
+	// Symbols are missing because a shared file is missing.
 	lacksAlternate bool
 }
 
-// worker returns a debugInfo for use by another goroutine.
+// worker returns a copy for use by another goroutine.
 func (d *debugInfo) worker() *debugInfo {
 	if d == nil {
 		return nil
@@ -37,8 +37,9 @@ func (d *debugInfo) worker() *debugInfo {
 	return &own
 }
 
-// readDebug adds to found the frames, innermost first, of those addresses (sorted) that the debug information covers,
-// and to known whether it was complete. symbols serve where it has no linker's name for a function. Damage is told.
+// readDebug finds the addresses (sorted) that the debug information covers. It adds their frames, innermost first, to
+// found, and records in known whether the debug information was complete. symbols provides names for functions without
+// a linkage name. It returns true if the file is damaged.
 func (f Files) readDebug(addresses []uint64, files *binaries, symbols map[uint64]string, found map[uint64][]frame, known *names) (damaged bool) {
 	o := files.debug()
 	if !o.hasDebug() {
@@ -64,11 +65,11 @@ func (f Files) readDebug(addresses []uint64, files *binaries, symbols map[uint64
 	return work.damaged
 }
 
-// unitWork reads units, several at a time.
+// unitWork reads several units in parallel.
 type unitWork struct {
 	info    *debugInfo
 	splits  *splitFiles
-	symbols map[uint64]string // never changed
+	symbols map[uint64]string // read-only
 
 	mutex          sync.Mutex
 	found          map[uint64][]frame
@@ -94,7 +95,7 @@ func (w *unitWork) run(units []unit) {
 	group.Wait()
 }
 
-// read reads one unit. One that this reader cannot make sense of must not cost the others their names.
+// read reads one unit. A unit that cannot be parsed must not affect the symbols of the others.
 func (w *unitWork) read(worker *debugInfo, u unit) {
 	found := map[uint64][]frame{}
 	damaged := Safely(func() bool {
@@ -130,14 +131,14 @@ func newDebugInfo(o *object) *debugInfo {
 	return &debugInfo{data: data, order: order, names: map[dwarf.Offset]function{}, units: unitRoots(info, order), strings: text}
 }
 
-// unitRoot is where a unit's root entry is, and what its header says.
+// unitRoot is the position of a unit's root entry, with the data of the unit's header.
 type unitRoot struct {
 	root dwarf.Offset
-	kind uint8  // of DWARF 5, else 0
-	id   uint64 // which a skeleton and its split unit have in common
+	kind uint8  // in DWARF 5, else 0
+	id   uint64 // the same in a skeleton and its split unit
 }
 
-// Kinds of units.
+// Unit types.
 const (
 	unitType = iota + 2
 	_
@@ -146,8 +147,8 @@ const (
 	unitSplitType
 )
 
-// unitRoots steps over the headers of .debug_info and returns where each unit's root entry is. debug/dwarf knows, but
-// only tells by walking through all entries.
+// unitRoots walks the headers in .debug_info and returns the position of each unit's root entry. debug/dwarf provides
+// the positions only by walking all entries.
 func unitRoots(info []byte, order binary.ByteOrder) []unitRoot {
 	const escape64 = 0xffffffff
 	var roots []unitRoot
@@ -184,16 +185,16 @@ func unitRoots(info []byte, order binary.ByteOrder) []unitRoot {
 	return roots
 }
 
-// unit is a compile unit and the addresses of interest in it, sorted.
+// unit is a compile unit and the requested addresses in it, sorted.
 type unit struct {
 	root      *dwarf.Entry
 	id        uint64
 	addresses []uint64
 }
 
-// unitsOf finds the units that hold addresses by reading the root entry of each unit. (.debug_aranges would be quicker
-// still, but clang and rustc write none.) It goes to every unit, since debug/dwarf changes what it knows of one when it
-// goes there for the first time; workers must not.
+// unitsOf finds the units that contain the addresses, by the root entry of each unit. (.debug_aranges would be faster,
+// but clang and rustc do not write it.) It visits every unit, because debug/dwarf modifies its state at the first visit
+// of a unit, which workers must not do.
 func (d *debugInfo) unitsOf(addresses []uint64) []unit {
 	var units []unit
 	reader := d.data.Reader()
@@ -230,12 +231,12 @@ func (d *debugInfo) unitsOf(addresses []uint64) []unit {
 	return units
 }
 
-// lowest is the index of the first of the sorted addresses that is at least a.
+// lowest returns the index of the first of the sorted addresses that is >= a.
 func lowest(addresses []uint64, a uint64) int {
 	return sort.Search(len(addresses), func(i int) bool { return addresses[i] >= a })
 }
 
-// within returns those of the sorted addresses that lie in one of the ranges.
+// within returns the sorted addresses that lie in one of the ranges.
 func within(addresses []uint64, ranges [][2]uint64) []uint64 {
 	var inside []uint64
 	for _, r := range ranges {

@@ -10,16 +10,17 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// EhFrame is a file's section .eh_frame: how to leave each of its functions.
+// EhFrame is a file's section .eh_frame, which describes how to unwind each of its functions.
 type EhFrame struct {
 	Data    []byte
 	Order   binary.ByteOrder
 	Address uint64 // in the file
-	Bias    uint64 // of the addresses at which its code runs above the file's
+	Bias    uint64 // run-time address minus address in the file
 }
 
-// EhFrameOf reads the file that the process has mapped as m; pid 0: the file of that name. The section stays mapped for as long as this
-// program runs: a file that is cut short meanwhile is a fault. False where it has none, or is not the mapped one any more.
+// EhFrameOf reads the file that the process has mapped as m. For pid 0 it reads the file with that name. The section
+// stays mapped while this program runs; if the file is truncated in the meantime, an access faults. ok is false if the
+// file has no such section or is not the mapped file any more.
 func EhFrameOf(pid int, m *profile.Mapping) (section EhFrame, ok bool) {
 	if m.File == vdsoName {
 		return ehFrameIn(newObject(ownVdso(), vdsoName), m)
@@ -31,11 +32,11 @@ func EhFrameOf(pid int, m *profile.Mapping) (section EhFrame, ok bool) {
 		return ehFrameIn(openObject(m.File), m)
 	}
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
-	// That is the mapped file itself, whatever has become of its name; it takes privileges.
+	// The map_files entry is the mapped file itself, even if it was renamed or deleted. It requires privileges.
 	if o := openObject(filepath.Join(proc, "map_files", fmt.Sprintf("%x-%x", m.Start, m.Limit))); o != nil {
 		return ehFrameIn(o, m)
 	}
-	return ehFrameIn(openObject(filepath.Join(proc, "root", m.File)), m) // one that is gone ends in " (deleted)": there is none of that name
+	return ehFrameIn(openObject(filepath.Join(proc, "root", m.File)), m) // the name of a deleted file ends in " (deleted)", so it is not found
 }
 
 func ehFrameIn(o *object, m *profile.Mapping) (found EhFrame, ok bool) {

@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// Files says where the files of a profile are looked for.
+// Files determines where the files of a profile are searched.
 type Files struct {
-	// PID is the process that the profile was just taken from, 0 for a saved profile. Its files are then read the way
-	// it sees them, even in a container or when they have been deleted or replaced meanwhile.
+	// PID is the process from which the profile was just taken, or 0 for a saved profile. Its files are read in the
+	// process's own view, so this works in a container, and after the files have been deleted or replaced.
 	PID int
-	// DebugDirs are folders of programs and debug information besides /usr/lib/debug.
+	// DebugDirs are directories with programs and debug information, searched in addition to /usr/lib/debug.
 	DebugDirs []string
-	// PerfMaps are files with the names of code made at run time, besides those of PID.
+	// PerfMaps are files with symbols of code generated at run time, in addition to those of PID.
 	PerfMaps []string
-	// Server gets debug information from elsewhere; nil: from where the environment says.
+	// Server fetches debug information over the network. nil: the server set by the environment.
 	Server *Debuginfod
-	// Say is told, a line each, what people should know: why names are missing, what takes so long.
+	// Say receives one-line messages for the user: why symbols are missing, and what takes long.
 	Say func(string)
 }
 
-// Default is what is used where Files says nothing. A program sets it once, before anything else.
+// Default provides the values that Files leaves unset. A program sets it once, before any other call.
 var Default Files
 
 func (f Files) orDefault() Files {
@@ -53,12 +53,12 @@ func (f Files) say(line string) {
 	}
 }
 
-// binaries are the file that a module stands for and, where that has none itself, the one with its debug information;
-// each nil when it cannot be had.
+// binaries holds the file of a module and, if that file has no debug information, the separate file that has it. A file
+// that is not available is nil.
 type binaries struct {
 	main, separate *object
-	name           string // of the file, as the profile has it
-	why            string // both are nil
+	name           string // the file's name in the profile
+	why            string // why both are nil
 }
 
 func (b *binaries) any() *object   { return b.main.or(b.separate) }
@@ -69,7 +69,7 @@ func (b *binaries) close() {
 	b.separate.close()
 }
 
-// key is what names are remembered under: the build id, else the very file.
+// key is the cache key for the symbols: the build id, or else the identity of the file.
 func (b *binaries) key() string {
 	if id := b.any().buildID(); id != "" {
 		return id
@@ -77,7 +77,7 @@ func (b *binaries) key() string {
 	return b.any().identity
 }
 
-// doubt is asked where a profile does not say which file it was: one written after it was taken is another one.
+// doubt applies to a profile without build ids: a file modified after the profile was taken may be a different file.
 func (b *binaries) doubt(taken time.Time) string {
 	if taken.IsZero() || b.main == nil || !b.main.modified.After(taken) {
 		return ""
@@ -85,7 +85,7 @@ func (b *binaries) doubt(taken time.Time) string {
 	return "written after the profile was taken, which has no build id of it: its names may be wrong"
 }
 
-// open finds a module's files. One whose build id is not the module's is not the one that ran, and is not used.
+// open finds a module's files. A file with a build id other than the module's is not the one that ran, and is not used.
 func (f Files) open(m *module) *binaries {
 	b := &binaries{name: strings.TrimSuffix(m.file, " (deleted)")}
 	if m.file == vdsoName {
@@ -114,7 +114,7 @@ func (f Files) open(m *module) *binaries {
 	return b
 }
 
-// whyNot says why a file cannot be used.
+// whyNot explains why a file cannot be used.
 func whyNot(path string) string {
 	file, err := os.Open(path)
 	switch {
@@ -129,7 +129,7 @@ func whyNot(path string) string {
 	return "not an ELF file"
 }
 
-// abridged is enough of a build id to recognise it.
+// abridged returns the start of a build id, long enough to recognize it.
 func abridged(id string) string {
 	switch {
 	case id == "":
@@ -140,14 +140,14 @@ func abridged(id string) string {
 	return id
 }
 
-// candidates are the places where the mapped file can be, most trustworthy first.
+// candidates returns the paths where the mapped file can be, the most reliable first.
 func (f Files) candidates(m *module) []string {
 	path := strings.TrimSuffix(m.file, " (deleted)")
 	var list []string
 	if f.PID != 0 {
 		proc := "/proc/" + strconv.Itoa(f.PID)
 		list = append(list, filepath.Join(proc, "root", path))
-		// map_files needs privileges, but leads to the mapped file itself, whatever has become of its name.
+		// map_files requires privileges, but it is the mapped file itself, even if it was renamed or deleted.
 		if span := mapFilesName(proc, m.locations[0].Mapping.Start); span != "" {
 			list = append(list, filepath.Join(proc, "map_files", span))
 		}
@@ -156,7 +156,7 @@ func (f Files) candidates(m *module) []string {
 		}
 	}
 	list = append(list, path)
-	if m.buildID != "" { // else it could be any file of that name
+	if m.buildID != "" { // without a build id it could be any file with that name
 		for _, dir := range f.DebugDirs {
 			list = append(list, filepath.Join(dir, path), filepath.Join(dir, filepath.Base(path)))
 		}
@@ -164,7 +164,7 @@ func (f Files) candidates(m *module) []string {
 	return list
 }
 
-// mapFilesName is the entry of /proc/PID/map_files for the mapping that holds address.
+// mapFilesName returns the entry of /proc/PID/map_files for the mapping that contains address.
 func mapFilesName(proc string, address uint64) string {
 	maps, err := os.ReadFile(filepath.Join(proc, "maps"))
 	if err != nil {
@@ -179,7 +179,7 @@ func mapFilesName(proc string, address uint64) string {
 	return ""
 }
 
-// roots are the file trees in which debug files are looked for: the target's, then our own.
+// roots returns the root directories in which debug files are searched: that of the target process, then our own.
 func (f Files) roots() []string {
 	if f.PID == 0 {
 		return []string{"/"}
@@ -187,8 +187,8 @@ func (f Files) roots() []string {
 	return []string{"/proc/" + strconv.Itoa(f.PID) + "/root", "/"}
 }
 
-// debugFile finds separate debug information: by build id, in the cache of debuginfod's clients, by the link in the
-// file, from debuginfod's servers.
+// debugFile finds separate debug information: by build id, in the cache of debuginfod clients, by the link in the file,
+// and on debuginfod servers.
 func (f Files) debugFile(m *module, main *object, id string) *object {
 	var byID []string
 	if isBuildID(id) {
@@ -212,7 +212,7 @@ func (f Files) debugFile(m *module, main *object, id string) *object {
 	return f.Server.find(id, m.file)
 }
 
-// linkedDebugFile follows .gnu_debuglink, which names a file and gives its checksum.
+// linkedDebugFile follows .gnu_debuglink, which holds a file name and a checksum.
 func (f Files) linkedDebugFile(m *module, main *object, id string) *object {
 	link := main.section(".gnu_debuglink")
 	end := bytes.IndexByte(link, 0)
@@ -243,8 +243,8 @@ func (f Files) linkedDebugFile(m *module, main *object, id string) *object {
 	return nil
 }
 
-// alternate opens the file that .gnu_debugaltlink names: what dwz found common to several debug files, as in most of
-// Debian's and Fedora's debug packages.
+// alternate opens the file named by .gnu_debugaltlink, in which dwz stores data that several debug files share. Most
+// debug packages of Debian and Fedora have one.
 func (f Files) alternate(debug *object) *object {
 	link := debug.section(".gnu_debugaltlink")
 	end := bytes.IndexByte(link, 0)

@@ -2,8 +2,8 @@ package symbolize
 
 import "debug/dwarf"
 
-// forwardReader reads entries in the order of the file. In a damaged file a sibling can point backwards, which would
-// send debug/dwarf's reader round in circles for ever; this one stops there.
+// forwardReader reads entries in file order. In a damaged file a sibling reference can point backwards, which sends the
+// reader of debug/dwarf into an endless loop. This reader stops there.
 type forwardReader struct {
 	reader *dwarf.Reader
 	last   dwarf.Offset
@@ -16,8 +16,8 @@ func (d *debugInfo) forward(offset dwarf.Offset) *forwardReader {
 	return f
 }
 
-// next is the next entry, one without a tag at the end of a list of children; nil at the end or where the file is
-// damaged.
+// next returns the next entry. The end of a list of children is an entry without a tag. It returns nil at the end of
+// the data and where the file is damaged.
 func (f *forwardReader) next() *dwarf.Entry {
 	entry, err := f.reader.Next()
 	if err != nil || entry == nil {
@@ -32,11 +32,11 @@ func (f *forwardReader) next() *dwarf.Entry {
 	return entry
 }
 
-// skipChildren passes over the children of the entry just read.
+// skipChildren skips the children of the entry just read.
 func (f *forwardReader) skipChildren() { f.reader.SkipChildren() }
 
-// contains says whether target lies among the descendants of entry, which was just read and has children. The next
-// entry is then the first of them, otherwise the one behind them all.
+// contains reports whether target is a descendant of entry, which was just read and has children. If so, the next entry
+// is the first descendant; otherwise it is the entry behind all descendants.
 func (f *forwardReader) contains(entry *dwarf.Entry, target dwarf.Offset) bool {
 	if sibling, ok := entry.Val(dwarf.AttrSibling).(dwarf.Offset); ok {
 		if target >= sibling {
@@ -47,7 +47,8 @@ func (f *forwardReader) contains(entry *dwarf.Entry, target dwarf.Offset) bool {
 	}
 	f.reader.SkipChildren()
 	behind, err := f.reader.Next()
-	// Behind the last sibling stands an entry without a tag; what was not before it is then below this one.
+	// The last sibling is followed by an entry without a tag. In that case a target that was not found before lies
+	// below this entry.
 	if err == nil && behind != nil && behind.Tag != 0 && target >= behind.Offset {
 		f.reader.Seek(behind.Offset)
 		return false

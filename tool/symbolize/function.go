@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// function is what the debug information calls a function.
+// function holds the names of a function in the debug information.
 type function struct {
-	system  string // the linker's name, mangled
-	display string // where there is none: the plain name, with the names of its scopes
+	system  string // linkage name, mangled
+	display string // for functions without a linkage name: the plain name, qualified with its scopes
 	line    int    // of its declaration
 }
 
-// attrMIPSLinkageName is what compilers wrote before DWARF 4 had a linkage name.
+// attrMIPSLinkageName is the attribute that compilers used before DWARF 4 introduced the linkage name.
 const attrMIPSLinkageName = dwarf.Attr(0x2007)
 
-// maxOrigins bounds a chain of entries that refer to one another; in well-formed files there are at most three.
+// maxOrigins limits a chain of entries that refer to each other. In well-formed files it has at most three entries.
 const maxOrigins = 8
 
-// function names a call's function.
+// function returns the names of the called function.
 func (d *debugInfo) function(c call) function {
 	if c.alternate {
 		if d.alternate == nil {
@@ -35,7 +35,7 @@ func (d *debugInfo) function(c call) function {
 	return f
 }
 
-// resolve follows abstract origins and specifications until it meets a linker's name.
+// resolve follows abstract origins and specifications until it finds a linkage name.
 func (d *debugInfo) resolve(offset dwarf.Offset) function {
 	var f function
 	var nameAt dwarf.Offset
@@ -91,7 +91,7 @@ func (d *debugInfo) resolve(offset dwarf.Offset) function {
 	return f
 }
 
-// text reads an attribute that is a string, possibly one in the shared file of dwz.
+// text reads a string attribute. The string may be in the shared file of dwz.
 func (d *debugInfo) text(field *dwarf.Field) (string, bool) {
 	if field == nil {
 		return "", false
@@ -107,10 +107,10 @@ func (d *debugInfo) text(field *dwarf.Field) (string, bool) {
 	return name, ok && name != ""
 }
 
-// scopeOf returns the namespaces and classes around an entry, as "a::b". Entries do not point to their parents, so it
-// walks down from the unit's root; it is only called for the few functions without a linker's name.
+// scopeOf returns the namespaces and classes that enclose an entry, as "a::b". Entries do not point to their parents,
+// so it descends from the unit's root. It is called only for the few functions without a linkage name.
 func (d *debugInfo) scopeOf(target dwarf.Offset) string {
-	// A scope can be a function whose own name asks for its scope; a damaged file can make that a circle.
+	// A scope can be a function whose own name requires its scope. In a damaged file this recursion can be endless.
 	if d.depth == maxOrigins {
 		return ""
 	}
@@ -121,7 +121,7 @@ func (d *debugInfo) scopeOf(target dwarf.Offset) string {
 		return ""
 	}
 	var path []string
-	// Invariant: target is somewhere below the entry whose children the reader is at.
+	// Invariant: target is a descendant of the entry whose children the reader is reading.
 	for {
 		entry := reader.next()
 		switch {
@@ -129,7 +129,7 @@ func (d *debugInfo) scopeOf(target dwarf.Offset) string {
 			return ""
 		case entry.Offset < target && entry.Tag != 0:
 			if !entry.Children || !reader.contains(entry, target) {
-				continue // contains left the reader behind entry's children
+				continue // contains left the reader behind the children of entry
 			}
 			path = d.enter(path, entry)
 		case entry.Offset == target:
@@ -140,7 +140,7 @@ func (d *debugInfo) scopeOf(target dwarf.Offset) string {
 	}
 }
 
-// enter adds the name of a scope to the path that leads to it.
+// enter appends the name of a scope to the path of its enclosing scopes.
 func (d *debugInfo) enter(path []string, scope *dwarf.Entry) []string {
 	name, named := d.text(scope.AttrField(dwarf.AttrName))
 	switch scope.Tag {
@@ -150,11 +150,11 @@ func (d *debugInfo) enter(path []string, scope *dwarf.Entry) []string {
 		}
 	case dwarf.TagClassType, dwarf.TagStructType, dwarf.TagUnionType:
 		if !named {
-			name = "{lambda}" // the only types without a name that have functions in nearly all programs
+			name = "{lambda}" // nearly always the only unnamed types with member functions
 		}
 	case dwarf.TagSubprogram:
 		if !named {
-			f := d.function(call{function: scope.Offset}) // declared elsewhere: its whole name comes from there
+			f := d.function(call{function: scope.Offset}) // declared elsewhere: the declaration has the qualified name
 			if name = f.display; name == "" {
 				name = Demangle(f.system, Short)
 			}
@@ -166,7 +166,7 @@ func (d *debugInfo) enter(path []string, scope *dwarf.Entry) []string {
 	return append(path, withoutArguments(name))
 }
 
-// rootOf is the root entry of the unit that holds the entry at offset.
+// rootOf returns the root entry of the unit that contains the entry at offset.
 func (d *debugInfo) rootOf(offset dwarf.Offset) dwarf.Offset {
 	root := dwarf.Offset(0)
 	for _, u := range d.units {
@@ -178,7 +178,7 @@ func (d *debugInfo) rootOf(offset dwarf.Offset) dwarf.Offset {
 	return root
 }
 
-// withoutArguments shortens vector<int> to vector, as the short style of mangled names does.
+// withoutArguments shortens vector<int> to vector, like the short style of mangled names.
 func withoutArguments(name string) string {
 	if i := strings.IndexByte(name, '<'); i > 0 {
 		return name[:i]

@@ -4,14 +4,15 @@ import (
 	"debug/dwarf"
 )
 
-// call is one function that is active at an address, and the place in it from which the next inner one was inlined.
+// call is one function that is active at an address, and the location in it at which the next inner function was
+// inlined.
 type call struct {
-	function         dwarf.Offset // its own entry or the abstract one it comes from
+	function         dwarf.Offset // its own entry, or its abstract origin
 	alternate        bool         // function is an offset into the shared file of dwz
-	callFile, callAt int          // of an inlined call: where in the outer function it stands
+	callFile, callAt int          // for an inlined call: its location in the outer function
 }
 
-// readUnit adds the frames of a unit's addresses to found.
+// readUnit adds the frames of the unit's addresses to found.
 func (d *debugInfo) readUnit(u unit, splits *splitFiles, symbols map[uint64]string, found map[uint64][]frame) {
 	calls := map[uint64][]call{} // outermost first
 	inner, root := d, u.root
@@ -36,7 +37,7 @@ func (d *debugInfo) readUnit(u unit, splits *splitFiles, symbols map[uint64]stri
 		for i := len(chain) - 1; i >= 0; i-- {
 			f := inner.function(chain[i])
 			fr := frame{system: f.system, display: f.display, file: place.file, line: place.line, startLine: f.line}
-			// A name without its scope ("push_back") is worth less than the symbol table's.
+			// An unqualified name ("push_back") is less useful than the name in the symbol table.
 			if symbol := symbols[address]; i == 0 && f.system == "" && symbol != "" {
 				fr.system, fr.display = symbol, ""
 			}
@@ -47,8 +48,9 @@ func (d *debugInfo) readUnit(u unit, splits *splitFiles, symbols map[uint64]stri
 	}
 }
 
-// walkUnit finds the functions that hold addresses, first where compilers put nearly all of them: outside of types and
-// other functions. Types are most of a C++ unit. Only for what is left, such as some lambdas, it looks everywhere.
+// walkUnit finds the functions that contain the addresses. The first pass skips types and nested functions, because
+// compilers put nearly all functions outside them, and most of a C++ unit is types. A second pass covers everything,
+// but only for the addresses that are left, such as those in some lambdas.
 func (d *debugInfo) walkUnit(root dwarf.Offset, addresses []uint64, calls map[uint64][]call) {
 	left := d.walkPass(root, addresses, calls, false)
 	if len(left) != 0 {
@@ -56,7 +58,7 @@ func (d *debugInfo) walkUnit(root dwarf.Offset, addresses []uint64, calls map[ui
 	}
 }
 
-// walkPass walks through a unit once and returns the addresses for which it found no function.
+// walkPass walks a unit once and returns the addresses without a function.
 func (d *debugInfo) walkPass(root dwarf.Offset, addresses []uint64, calls map[uint64][]call, everywhere bool) []uint64 {
 	reader := d.forward(root)
 	if reader.next() == nil {
@@ -103,7 +105,7 @@ func (d *debugInfo) walkPass(root dwarf.Offset, addresses []uint64, calls map[ui
 	return missing
 }
 
-// walkFunction reads the children of a function (or of a part of it) and appends the inlined calls at addresses.
+// walkFunction reads the children of a function (or of a block in it) and appends the inlined calls at addresses.
 func (d *debugInfo) walkFunction(reader *forwardReader, addresses []uint64, calls map[uint64][]call) {
 	for {
 		entry := reader.next()
@@ -140,7 +142,7 @@ func (d *debugInfo) walkFunction(reader *forwardReader, addresses []uint64, call
 	}
 }
 
-// hits returns the addresses that an entry's code covers.
+// hits returns the addresses that an entry's code contains.
 func (d *debugInfo) hits(entry *dwarf.Entry, addresses []uint64) []uint64 {
 	if low, ok := entry.Val(dwarf.AttrLowpc).(uint64); ok && entry.AttrField(dwarf.AttrRanges) == nil {
 		high := uint64(0)
@@ -184,7 +186,7 @@ func inlinedCall(entry *dwarf.Entry) call {
 	return c
 }
 
-// reference reads an attribute that points to another entry, which dwz may have moved to the shared file.
+// reference reads an attribute that refers to another entry, which dwz may have moved to the shared file.
 func reference(field *dwarf.Field) (at dwarf.Offset, alternate bool) {
 	switch v := field.Val.(type) {
 	case dwarf.Offset:

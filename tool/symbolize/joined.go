@@ -6,12 +6,14 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Joint is the name of the frame between the two stacks of a row of a profile of deaths: nearer to the root is where the blocks
-// were allocated, nearer to the leaf where they were freed. core/profile/profile_encoder.h writes it.
+// Joint is the name of the frame between the two stacks of a row in a profile of the kind deaths. On the root side is
+// the stack that allocated the blocks, and on the leaf side the stack that freed them. core/profile/profile_encoder.h
+// writes it.
 const Joint = "(freed by)"
 
-// trimJoined takes the allocator's own functions off the ends of both stacks of joined rows. drop_frames cannot: what it cuts below
-// the allocation is the other stack. They are there where the allocator is part of the program.
+// trimJoined removes the allocator's own functions from the ends of both stacks of joined rows. drop_frames cannot do
+// that, because it would drop the other stack together with the frames below the allocation. The frames occur in
+// programs that are linked statically with the allocator.
 func trimJoined(p *profile.Profile) {
 	joint := slices.IndexFunc(p.Location, isJoint)
 	if joint < 0 {
@@ -33,7 +35,7 @@ func trimJoined(p *profile.Profile) {
 	}
 }
 
-// outside is the part of a stack, the leaf first, from the allocator's caller on.
+// outside returns the part of a stack, leaf first, that starts with the allocator's caller.
 func outside(stack []*profile.Location, inside map[*profile.Location]bool) []*profile.Location {
 	for i := len(stack) - 1; i >= 0; i-- {
 		if inside[stack[i]] {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// joinedProfile has one row per stack; functions from the leaf to the root.
+// joinedProfile builds a profile with one row per stack. Functions are listed from leaf to root.
 func joinedProfile(stacks ...string) *profile.Profile {
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "freed_objects", Unit: "count"}}}
 	known := map[string]*profile.Location{}
@@ -45,8 +45,8 @@ func TestBothStacksOfADeathEndAtTheCaller(t *testing.T) {
 	p := joinedProfile(
 		"drop; main; (freed by); make; main",
 		"seemalloc::profile::record_free; free; drop; main; (freed by); seemalloc::allocate_slow(unsigned long); malloc; make; main",
-		"(freed by); operator new(unsigned long); make; main", // it is not known where
-		"malloc; make; main", // drop_frames takes care of these
+		"(freed by); operator new(unsigned long); make; main", // the freeing stack is unknown
+		"malloc; make; main", // drop_frames handles these
 		"seemalloc_pool_alloc; free; (freed by); malloc")
 	Profile(p, Files{})
 	want := []string{"drop; main; (freed by); make; main", "drop; main; (freed by); make; main", "(freed by); make; main", "malloc; make; main", "(freed by)"}

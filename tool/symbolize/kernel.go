@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Kernel names addresses of the running kernel.
+// Kernel finds the symbols of addresses in the running kernel.
 type Kernel struct {
 	starts []uint64
 	names  []string
 }
 
-// ErrHidden says that the kernel shows its names without their addresses.
+// ErrHidden means that the kernel lists its symbols without addresses.
 var ErrHidden = errors.New("the kernel hides its addresses (kernel.kptr_restrict)")
 
-// ReadKernel reads the kernel's own list, /proc/kallsyms.
+// ReadKernel reads the kernel's symbol list, /proc/kallsyms.
 func ReadKernel() (*Kernel, error) {
 	data, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
@@ -26,7 +26,7 @@ func ReadKernel() (*Kernel, error) {
 	return parseKernel(string(data))
 }
 
-// parseKernel reads lines such as "ffffffff81000000 T _stext [module]".
+// parseKernel parses lines such as "ffffffff81000000 T _stext [module]".
 func parseKernel(text string) (*Kernel, error) {
 	type symbol struct {
 		start uint64
@@ -64,12 +64,13 @@ func parseKernel(text string) (*Kernel, error) {
 	return k, nil
 }
 
-// Name is the function that holds the address; "" when there is none below it.
+// Name returns the function that contains the address, or "" if no symbol lies below it.
 func (k *Kernel) Name(address uint64) string {
 	if k == nil {
 		return ""
 	}
-	// Of several names for one place the last one is usually the function's, the others are marks such as _stext.
+	// If several symbols have the same address, the last one is usually the function. The others are markers such as
+	// _stext.
 	i, _ := slices.BinarySearch(k.starts, address+1)
 	if i == 0 {
 		return ""

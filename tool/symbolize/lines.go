@@ -4,19 +4,19 @@ import (
 	"debug/dwarf"
 )
 
-// sourceLine is a place in the source.
+// sourceLine is a source location.
 type sourceLine struct {
 	file string
 	line int
 }
 
-// unitLines is what a unit's line table says about the addresses of interest.
+// unitLines holds a unit's line table entries for the requested addresses.
 type unitLines struct {
 	at    map[uint64]sourceLine
 	files []*dwarf.LineFile
 }
 
-// file is the name of a file by its number in the unit, "" when there is none.
+// file returns the name of the file with this number in the unit, or "" if there is none.
 func (l unitLines) file(number int) string {
 	if number < 0 || number >= len(l.files) || l.files[number] == nil {
 		return ""
@@ -24,8 +24,8 @@ func (l unitLines) file(number int) string {
 	return l.files[number].Name
 }
 
-// linesOf runs a unit's line program once for all its addresses. Asking for one address at a time would run it from
-// the start each time.
+// linesOf runs a unit's line program once for all its addresses. A lookup of single addresses would run it from the
+// start each time.
 func (d *debugInfo) linesOf(u unit) unitLines {
 	lines := unitLines{at: map[uint64]sourceLine{}}
 	reader, err := d.data.LineReader(u.root)
@@ -33,7 +33,7 @@ func (d *debugInfo) linesOf(u unit) unitLines {
 		return lines
 	}
 	var previous, row dwarf.LineEntry
-	open := false // previous starts a row of the sequence that row continues
+	open := false // previous starts a row, which row ends, in the same sequence
 	for reader.Next(&row) == nil {
 		if open && row.Address > previous.Address {
 			for i := lowest(u.addresses, previous.Address); i < len(u.addresses) && u.addresses[i] < row.Address; i++ {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// source is where the names of an address come from.
+// source is the origin of the symbol of an address.
 type source uint8
 
 const (
@@ -17,30 +17,30 @@ const (
 	lastSource = fromDebug
 )
 
-// answer is what is known of one address of a file.
+// answer is the result for one address of a file.
 type answer struct {
 	how    source
 	frames []frame
-	start  uint64 // of the function, where that is all that is known
+	start  uint64 // of the function, if nothing else is known
 }
 
-// module is one file of a profile and the addresses in it that need names.
+// module is one file of a profile, with its unsymbolized addresses.
 type module struct {
 	file      string
-	buildID   string // "" when the profile has none
+	buildID   string // "" if the profile has none
 	isMain    bool
 	locations []*profile.Location
 
-	// What resolve finds.
+	// The result of resolve.
 	at      map[*profile.Location]uint64 // the file's own addresses
-	answers map[uint64]answer            // of those
-	fresh   map[uint64]bool              // those of them that were not known before
-	why     string                       // the file could not be used
-	doubt   string                       // it was used, but may not be the one that ran
-	unnamed int                          // how many of its locations got no name
+	answers map[uint64]answer            // keyed by these addresses
+	fresh   map[uint64]bool              // the addresses that were not in the cache
+	why     string                       // why the file could not be used
+	doubt   string                       // why the file that was used may not be the one that ran
+	unnamed int                          // number of its locations without a symbol
 }
 
-// resolve looks a module's addresses up: in what is remembered of the file, and for what is missing there, in the file.
+// resolve finds the symbols of a module's addresses: first in the cache, then for the missing ones in the file.
 func (s *session) resolve(m *module) {
 	m.fresh = map[uint64]bool{}
 	key := m.buildID
@@ -83,7 +83,7 @@ func (s *session) resolve(m *module) {
 	s.store.save(key, known, m.answers)
 }
 
-// translate finds the file's own addresses, and returns those of which nothing is known, sorted.
+// translate computes the file's own addresses. It returns those that are not in known, sorted.
 func (m *module) translate(known *names) (missing []uint64) {
 	m.at = map[*profile.Location]uint64{}
 	for _, loc := range m.locations {
@@ -100,7 +100,7 @@ func (m *module) translate(known *names) (missing []uint64) {
 	return slices.Compact(missing)
 }
 
-// take makes what is known of the module's addresses its answers.
+// take copies the answers for the module's addresses from known.
 func (m *module) take(known *names) {
 	m.answers = map[uint64]answer{}
 	for _, address := range m.at {
@@ -110,12 +110,12 @@ func (m *module) take(known *names) {
 	}
 }
 
-// lookUp adds to known what the files say of addresses (sorted).
+// lookUp adds the results for addresses (sorted) from the files to known.
 func (s *session) lookUp(addresses []uint64, known *names, found *binaries) {
 	known.changed = true
 	symbols := findSymbols(addresses, found.main, found.separate)
 	inlined := map[uint64][]frame{}
-	// A damaged debug section must not take the symbol table's names away.
+	// A damaged debug section must not affect the names from the symbol table.
 	known.damaged = Safely(func() bool { return s.files.readDebug(addresses, found, symbols, inlined, known) })
 	unwind := found.main.unwindTable()
 	var all [][]frame
@@ -127,12 +127,12 @@ func (s *session) lookUp(addresses []uint64, known *names, found *binaries) {
 	shorten(all...)
 }
 
-// choose makes the best of what the sources say of an address.
+// choose selects the best of the sources' results for an address.
 func choose(frames []frame, symbol string, unwind unwindTable, address uint64) answer {
 	switch {
 	case len(frames) != 0 && frames[len(frames)-1].named():
 		return answer{how: fromDebug, frames: frames}
-	case symbol != "" && len(frames) != 0: // lines, but no function: an assembly file
+	case symbol != "" && len(frames) != 0: // lines without a function: an assembly file
 		frames[len(frames)-1].system = symbol
 		return answer{how: fromSymbol, frames: frames}
 	case symbol != "":

@@ -11,14 +11,14 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Place is one function of a stack, and the line in it.
+// Place is one function of a stack with a line in it.
 type Place struct {
 	Function string
-	File     string // "" when unknown
+	File     string // "" if unknown
 	Line     int64
 }
 
-// String is "function" or "function file.c:12".
+// String returns "function" or "function file.c:12".
 func (p Place) String() string {
 	if p.File == "" {
 		return p.Function
@@ -26,13 +26,13 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s %s:%d", p.Function, filepath.Base(p.File), p.Line)
 }
 
-// Namer names the return addresses of a running process, each once. Not safe for concurrent use.
+// Namer symbolizes the return addresses of a running process, each address once. Not safe for concurrent use.
 type Namer struct {
 	files  Files
 	places map[uint64][]Place
 }
 
-// NewNamer makes a Namer for the process pid. It has no notes: what it names comes piece by piece.
+// NewNamer returns a Namer for the process pid. It prints no notes, because it symbolizes piece by piece.
 func NewNamer(pid int) *Namer {
 	server := Default.Server
 	if server == nil {
@@ -41,10 +41,10 @@ func NewNamer(pid int) *Namer {
 	return &Namer{files: Files{PID: pid, Server: server, Say: func(string) {}}, places: map[uint64][]Place{}}
 }
 
-// Know tells it what an address, or what stands for one, is: nothing is asked about it.
+// Know sets the place of an address, or of a number in place of an address. Learn does not look it up any more.
 func (n *Namer) Know(address uint64, place Place) { n.places[address] = []Place{place} }
 
-// Learn finds the names of those return addresses that are new. It must be done while the process runs.
+// Learn symbolizes the return addresses that are new. The process must be running.
 func (n *Namer) Learn(addresses []uint64) {
 	var fresh []uint64
 	for _, address := range addresses {
@@ -58,7 +58,7 @@ func (n *Namer) Learn(addresses []uint64) {
 	}
 	p := &profile.Profile{Mapping: Mappings(n.files.PID)}
 	for i, address := range fresh {
-		// In the call, not behind it.
+		// An address inside the call instruction and not behind it.
 		loc := &profile.Location{ID: uint64(i + 1), Address: address - 1}
 		for _, m := range p.Mapping {
 			if loc.Address >= m.Start && loc.Address < m.Limit {
@@ -86,12 +86,12 @@ func placesOf(loc *profile.Location) []Place {
 	return places
 }
 
-// The allocator's doors and what is behind them.
+// The allocator's entry functions and the functions behind them.
 var allocatorPattern = regexp.MustCompile(`^((__libc_|__)?(malloc|calloc|realloc|reallocarray|free|memalign|posix_memalign|aligned_alloc|` +
 	`valloc|pvalloc|cfree|malloc_trim)|operator (new|delete)(\[\])?|seemalloc::.*|seemalloc_.*)(\(.*)?$`)
 
-// Stack names a stack of learned return addresses, innermost first, inlined functions included, from the first function
-// outside of the allocator on.
+// Stack returns the symbols of a stack of learned return addresses, innermost first, with inlined functions. It starts
+// with the first function outside the allocator.
 func (n *Namer) Stack(addresses []uint64) []Place {
 	var stack []Place
 	for _, address := range addresses {
@@ -105,7 +105,7 @@ func (n *Namer) Stack(addresses []uint64) []Place {
 	return stack
 }
 
-// Mappings are the code that the process pid has mapped, its own file first.
+// Mappings returns the code mappings of the process pid, those of its own file first.
 func Mappings(pid int) []*profile.Mapping {
 	proc := "/proc/" + strconv.Itoa(pid)
 	data, err := os.ReadFile(proc + "/maps")
@@ -131,7 +131,7 @@ func Mappings(pid int) []*profile.Mapping {
 	return all
 }
 
-// parseMapping reads a line of /proc/PID/maps; nil for what holds no code.
+// parseMapping parses a line of /proc/PID/maps. It returns nil if the mapping is not executable.
 func parseMapping(line string) *profile.Mapping {
 	fields := strings.Fields(line)
 	if len(fields) < 5 || !strings.Contains(fields[1], "x") {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sleeper starts a program that sleeps, and returns it with a return address in its C library's nanosleep.
+// sleeper starts a program that sleeps. It returns its pid and a return address in its C library's nanosleep.
 func sleeper(t *testing.T) (pid int, address uint64) {
 	t.Helper()
 	command := exec.Command("sleep", "3600")
@@ -32,7 +32,7 @@ func sleeper(t *testing.T) (pid int, address uint64) {
 	return 0, 0
 }
 
-// nanosleep is the address of that function in the file.
+// nanosleep returns the address of that function in the file.
 func nanosleep(t *testing.T, path string) uint64 {
 	t.Helper()
 	file, err := elf.Open(path)
@@ -57,7 +57,7 @@ func TestNamerNamesARunningProcess(t *testing.T) {
 	pid, address := sleeper(t)
 	n := NewNamer(pid)
 	n.Learn([]uint64{address})
-	n.Learn([]uint64{address}) // known by now
+	n.Learn([]uint64{address}) // cached by now
 	stack := n.Stack([]uint64{address})
 	if len(stack) == 0 || !strings.Contains(stack[0].Function, "nanosleep") {
 		t.Fatalf("got %v", stack)
@@ -86,7 +86,8 @@ func TestNamerOfWhatHasNoName(t *testing.T) {
 	}
 }
 
-// The stack of a static program has the allocator's frames in it: all up to the door that the program came through are left out.
+// In a static program the stack contains the allocator's frames. All of them are removed, up to and including the entry
+// function that the program called.
 func TestNamerLeavesTheAllocatorOut(t *testing.T) {
 	for _, test := range []struct{ names, want string }{
 		{"seemalloc::os::map seemalloc::pages::allocate_run malloc work main", "work"},

@@ -12,12 +12,12 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// Style says how much of a C++ or Rust name is shown.
+// Style determines how much of a C++ or Rust name is shown.
 type Style string
 
 // The styles, from short to long.
 const (
-	Short     Style = "short"     // std::vector::push_back, as pprof does by default
+	Short     Style = "short"     // std::vector::push_back, pprof's default
 	Templates Style = "templates" // std::vector<int, std::allocator<int>>::push_back
 	Full      Style = "full"      // … with the types of the parameters
 )
@@ -31,7 +31,7 @@ func ParseStyle(name string) (Style, error) {
 	return "", fmt.Errorf("%q is not a style of names: short, templates or full", name)
 }
 
-// maxName bounds what is demangled of one name (2^n characters): some templates unfold into megabytes.
+// maxName limits the length of a demangled name (2^n characters), because some templates expand to megabytes.
 const maxName = 14
 
 var options = map[Style][]demangle.Option{
@@ -40,10 +40,10 @@ var options = map[Style][]demangle.Option{
 	Full:      {demangle.NoClones, demangle.MaxLength(maxName)},
 }
 
-// A compiler splits and specialises functions; to a reader foo.cold and foo.constprop.0 are foo.
+// Compilers split and specialize functions. Reports show foo.cold and foo.constprop.0 as foo.
 var cloneSuffix = regexp.MustCompile(`(\.(constprop|isra|part|cold|lto_priv|llvm|localalias)(\.\d+)*)+$`)
 
-// Demangle turns a linker's name into one for people.
+// Demangle converts a linkage name to a readable one.
 func Demangle(system string, style Style) string {
 	name, version, versioned := strings.Cut(system, "@") // foo@GLIBC_2.2.5
 	if !versioned || version == "" {
@@ -55,7 +55,7 @@ func Demangle(system string, style Style) string {
 	return cloneSuffix.ReplaceAllString(name, "")
 }
 
-// Rename gives all functions of p whose linker's name is known their name in another style.
+// Rename changes the style of all functions in p that have a linkage name.
 func Rename(p *profile.Profile, style Style) {
 	for _, f := range p.Function {
 		if strings.HasPrefix(f.SystemName, "_") {
@@ -66,8 +66,8 @@ func Rename(p *profile.Profile, style Style) {
 	}
 }
 
-// shorten fills in the short names of all frames. Long templates take longest of all that is done for an address, so it
-// is done once for each name, on all processors.
+// shorten computes the short names of all frames. Demangling long templates is the most expensive step for an address,
+// so it runs once per name and on all processors.
 func shorten(all ...[]frame) {
 	unique := map[string]*string{}
 	var todo []string
@@ -96,7 +96,7 @@ func shorten(all ...[]frame) {
 	}
 }
 
-// functions hands out the profile's function records, one for each name and file.
+// functions manages the profile's function records, one per name and file.
 type functions struct {
 	profile *profile.Profile
 	known   map[functionKey]*profile.Function
@@ -116,14 +116,14 @@ func newFunctions(p *profile.Profile) *functions {
 	return f
 }
 
-// put adds a frame to a location, behind its inner ones.
+// put appends a frame to a location, after its inner frames.
 func (f *functions) put(loc *profile.Location, fr frame) {
 	if !fr.named() {
 		fr.display = "(unnamed)"
 	}
 	loc.Line = append(loc.Line, profile.Line{Function: f.get(fr), Line: int64(fr.line)})
 	if m := loc.Mapping; m != nil {
-		// Left unset for made-up names, so that pprof on a machine with the right files may still do better.
+		// Left unset for placeholder names, so that pprof can symbolize them on a machine with the right files.
 		m.HasFunctions = m.HasFunctions || fr.system != ""
 		m.HasFilenames = m.HasFilenames || fr.file != ""
 		m.HasLineNumbers = m.HasLineNumbers || fr.line != 0

@@ -20,17 +20,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// object is one ELF file in memory. All methods may be called on nil, which knows nothing.
+// object is one ELF file in memory. All methods may be called on nil, which finds nothing.
 type object struct {
 	elf      *elf.File
 	data     []byte // the whole file
 	isMapped bool   // data is a memory map
-	path     string // where it was opened
-	identity string // of the file, as long as nobody writes to it
+	path     string // path from which it was opened
+	identity string // of the file; changes if the file is modified
 	modified time.Time
 }
 
-// openObject maps the file at path; nil when that is not a readable ELF file.
+// openObject maps the file at path. It returns nil if the file is not a readable ELF file.
 func openObject(path string) *object {
 	file, err := os.Open(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func openObject(path string) *object {
 	return o
 }
 
-// newObject reads an ELF file that is in memory; nil when it is none.
+// newObject parses an ELF file in memory. It returns nil if data is not one.
 func newObject(data []byte, path string) *object {
 	parsed, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
@@ -67,7 +67,7 @@ func newObject(data []byte, path string) *object {
 	return &object{elf: parsed, data: data, path: path}
 }
 
-// openWithID opens a file if it is the one with that build id.
+// openWithID opens a file if it has that build id.
 func openWithID(path, id string) *object {
 	if path == "" {
 		return nil
@@ -87,7 +87,7 @@ func (o *object) close() {
 	}
 }
 
-// or returns o, or other where o is nil.
+// or returns o, or other if o is nil.
 func (o *object) or(other *object) *object {
 	if o != nil {
 		return o
@@ -95,8 +95,8 @@ func (o *object) or(other *object) *object {
 	return other
 }
 
-// section returns a section's bytes, decompressed where needed; nil when there is none. It also finds the older
-// .zdebug_ spelling.
+// section returns the bytes of a section, decompressed if necessary, or nil if it does not exist. It also finds
+// sections with the older prefix .zdebug_.
 func (o *object) section(name string) []byte {
 	if o == nil {
 		return nil
@@ -120,7 +120,8 @@ func (o *object) section(name string) []byte {
 	return nil
 }
 
-// sections reads several sections at once, since to decompress one can take seconds; nil when the file is damaged.
+// sections reads several sections in parallel, since the decompression of one can take seconds. It returns nil if the
+// file is damaged.
 func (o *object) sections(names ...string) map[string][]byte {
 	found := make([][]byte, len(names))
 	damaged := make([]bool, len(names))
@@ -141,7 +142,7 @@ func (o *object) sections(names ...string) map[string][]byte {
 	return byName
 }
 
-// raw is a part of the file, without copying it.
+// raw returns a part of the file without copying it.
 func (o *object) raw(offset, size uint64) []byte {
 	if offset > uint64(len(o.data)) || size > uint64(len(o.data))-offset {
 		return nil
@@ -149,7 +150,7 @@ func (o *object) raw(offset, size uint64) []byte {
 	return o.data[offset : offset+size : offset+size]
 }
 
-// unpack undoes the compression of a section with SHF_COMPRESSED, in a file of 64 bits: a header (Elf64_Chdr) and a stream.
+// unpack decompresses a section with SHF_COMPRESSED in a 64-bit file: a header (Elf64_Chdr) and a stream.
 func unpack(data []byte, order binary.ByteOrder) []byte {
 	const headerBytes = 24
 	if len(data) < headerBytes {
@@ -165,7 +166,7 @@ func unpack(data []byte, order binary.ByteOrder) []byte {
 	return nil
 }
 
-// unpackOlder undoes .zdebug_ compression: "ZLIB", the size as 8 bytes, a zlib stream.
+// unpackOlder decompresses a .zdebug_ section: "ZLIB", the size in 8 bytes, and a zlib stream.
 func unpackOlder(data []byte) []byte {
 	if len(data) < 12 || string(data[:4]) != "ZLIB" {
 		return nil
@@ -190,10 +191,10 @@ func unpackZstd(stream []byte, size uint64) []byte {
 	return readExactly(reader, size, uint64(len(stream)))
 }
 
-// readExactly reads a decompressed section into one piece of memory; growing a buffer would need three times as much.
-// A size that no compression reaches is damage, and must not be allocated.
+// readExactly reads a decompressed section into one allocation. A growing buffer would need three times the memory. If
+// the stated size exceeds any possible compression ratio, the file is damaged and the memory is not allocated.
 func readExactly(reader io.Reader, size, compressed uint64) []byte {
-	const mostRatio = 1100 // deflate's limit is 1032
+	const mostRatio = 1100 // the maximum ratio of deflate is 1032
 	if size > compressed*mostRatio {
 		return nil
 	}
@@ -209,7 +210,7 @@ func (o *object) hasDebug() bool {
 		o.elf.Section(".zdebug_info") != nil)
 }
 
-// buildID is the GNU build id in hex, "" when there is none.
+// buildID returns the GNU build id in hex, or "" if there is none.
 func (o *object) buildID() string {
 	if o == nil {
 		return ""
@@ -222,7 +223,7 @@ func (o *object) buildID() string {
 			return id
 		}
 	}
-	// A separate debug file keeps the program headers of the original, but not always the place of its notes.
+	// A separate debug file has the program headers of the original, but its notes may be at a different offset.
 	for _, s := range o.elf.Sections {
 		if s.Type == elf.SHT_NOTE {
 			if id := noteBuildID(o.raw(s.Offset, s.FileSize), o.elf.ByteOrder); id != "" {
@@ -251,7 +252,7 @@ func noteBuildID(notes []byte, order binary.ByteOrder) string {
 	return ""
 }
 
-// isDebugOnly says whether the code itself was taken out, as in files under /usr/lib/debug.
+// isDebugOnly reports whether the code has been stripped, as in files under /usr/lib/debug.
 func (o *object) isDebugOnly() bool {
 	text := o.elf.Section(".text")
 	return text != nil && text.Type == elf.SHT_NOBITS

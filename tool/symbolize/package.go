@@ -2,20 +2,20 @@ package symbolize
 
 import "encoding/binary"
 
-// splitPackage is a .dwp file: the sections of many .dwo files joined, and a hash table that says which share of each
-// is a unit's (DWARF 5, section 7.3.5).
+// splitPackage is a .dwp file: the concatenated sections of many .dwo files, and a hash table with each unit's
+// contribution to each section (DWARF 5, section 7.3.5).
 type splitPackage struct {
 	object   *object
 	index    []byte // .debug_cu_index
 	order    binary.ByteOrder
-	columns  []uint32 // which section each column of the table is about
+	columns  []uint32 // the section of each column of the table
 	units    uint32
 	slots    uint32
 	sections map[uint32][]byte
 	str      []byte
 }
 
-// The numbers of sections in the table.
+// The section numbers in the table.
 const (
 	packedInfo       = 1
 	packedAbbrev     = 3
@@ -29,7 +29,7 @@ const (
 	cellBytes          = 4
 )
 
-// newSplitPackage reads a package; nil when the file is none, or one of before DWARF 5.
+// newSplitPackage reads a package. It returns nil if the file is not a package of DWARF 5.
 func newSplitPackage(o *object) *splitPackage {
 	p := readPackageIndex(o.section(".debug_cu_index"), o.elf.ByteOrder)
 	if p == nil {
@@ -61,14 +61,14 @@ func readPackageIndex(index []byte, order binary.ByteOrder) *splitPackage {
 	return p
 }
 
-// cell reads the tables behind the hash table: row 0 names the columns, then come a row of offsets per unit and a row
-// of sizes per unit.
+// cell reads the tables behind the hash table: row 0 holds the column numbers, followed by one row of offsets per unit
+// and one row of sizes per unit.
 func (p *splitPackage) cell(row, column, columns uint32) uint32 {
 	start := packageHeaderBytes + uint64(p.slots)*(signatureBytes+cellBytes)
 	return p.order.Uint32(p.index[start+cellBytes*(uint64(row)*uint64(columns)+uint64(column)):])
 }
 
-// find returns the shares of the unit with that id, nil when it is not in the package.
+// find returns the contributions of the unit with that id, or nil if it is not in the package.
 func (p *splitPackage) find(id uint64) *splitSections {
 	mask := uint64(p.slots - 1)
 	rows := packageHeaderBytes + uint64(p.slots)*signatureBytes

@@ -17,25 +17,25 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Code that a program makes while it runs has no file. Its makers (node --perf-basic-prof, java with
-// -XX:+DumpPerfMapAtExit or `jcmd PID Compiler.perfmap`, .NET with DOTNET_PerfMapEnabled, python -X perf) write names
-// into /tmp/perf-PID.map: lines "START BYTES NAME", hexadecimal, appended as code is made. Where a place was used more
-// than once the last line counts.
+// Code generated at run time has no file. JIT compilers (node --perf-basic-prof, java with -XX:+DumpPerfMapAtExit or
+// `jcmd PID Compiler.perfmap`, .NET with DOTNET_PerfMapEnabled, python -X perf) write its symbols to /tmp/perf-PID.map.
+// Its lines "START BYTES NAME" are hexadecimal and are appended as code is generated. If an address range was reused,
+// the last line is valid.
 
-// perfMaps are the maps of the files' process, or those that were named, in order of preference.
+// perfMaps returns the maps of the process and those given by the user, in order of preference.
 func (f Files) perfMaps() []string {
 	paths := append([]string(nil), f.PerfMaps...)
 	if f.PID == 0 {
 		return paths
 	}
-	// The process writes the number that it has itself, into the /tmp that it sees.
+	// The process uses its own pid, and /tmp as it sees it.
 	pid := strconv.Itoa(f.PID)
 	inside := innermostPID(f.PID)
 	paths = append(paths, filepath.Join("/proc", pid, "root/tmp", "perf-"+inside+".map"))
 	return append(paths, "/tmp/perf-"+pid+".map")
 }
 
-// innermostPID is a process's number in its own namespace.
+// innermostPID returns the pid of a process in its own namespace.
 func innermostPID(pid int) string {
 	number := strconv.Itoa(pid)
 	status, err := os.ReadFile("/proc/" + number + "/status")
@@ -52,10 +52,10 @@ func innermostPID(pid int) string {
 	return number
 }
 
-// generatedCode are the names of code made at run time, by address.
+// generatedCode maps addresses of generated code to symbols.
 type generatedCode map[uint64]string
 
-// put names a location if it is known.
+// put sets the symbol of a location if it is known.
 func (g generatedCode) put(loc *profile.Location, names *functions, result *Result) bool {
 	name, ok := g[loc.Address]
 	if ok {
@@ -66,7 +66,7 @@ func (g generatedCode) put(loc *profile.Location, names *functions, result *Resu
 	return ok
 }
 
-// nameGenerated looks addresses (sorted) up in the perf maps.
+// nameGenerated looks up addresses (sorted) in the perf maps.
 func (f Files) nameGenerated(addresses []uint64) generatedCode {
 	found := generatedCode{}
 	owner := processOwner(f.PID)
@@ -80,7 +80,7 @@ func (f Files) nameGenerated(addresses []uint64) generatedCode {
 		if len(open) == 0 {
 			break
 		}
-		// What the user has named may belong to anybody.
+		// A file given by the user may belong to any owner.
 		file, err := openPerfMap(path, owner, i < len(f.PerfMaps))
 		if err != nil {
 			continue
@@ -91,8 +91,8 @@ func (f Files) nameGenerated(addresses []uint64) generatedCode {
 	return found
 }
 
-// generatedNote says how names could be had for as many addresses of generated code; nothing when it is not known that
-// there is any.
+// generatedNote explains how symbols could be obtained for this many addresses of generated code. It returns nothing if
+// it is unknown whether there is any generated code.
 func (f Files) generatedNote(unnamed int) []string {
 	if unnamed == 0 || f.PID == 0 && len(f.PerfMaps) == 0 {
 		return nil
@@ -106,7 +106,7 @@ func (f Files) generatedNote(unnamed int) []string {
 		"(node --perf-basic-prof, python -X perf, jcmd PID Compiler.perfmap)", places, paths[len(paths)-1])}
 }
 
-// processOwner is the user of a process, -1 when there is none.
+// processOwner returns the uid of a process, or -1 if there is no process.
 func processOwner(pid int) int {
 	if pid == 0 {
 		return -1
@@ -121,7 +121,7 @@ func processOwner(pid int) int {
 	return -1
 }
 
-// errNotPerfMap: not a regular file, or one that somebody else has put into /tmp, which anybody may.
+// errNotPerfMap: not a regular file, or created by another user, since /tmp is writable for all users.
 var errNotPerfMap = errors.New("not the process's perf map")
 
 func openPerfMap(path string, owner int, anybody bool) (*os.File, error) {
@@ -144,8 +144,9 @@ func openPerfMap(path string, owner int, anybody bool) (*os.File, error) {
 	return file, nil
 }
 
-// scanPerfMap finds the names of addresses (sorted) in one pass, with memory for the names that are found only: a Java
-// program's map has tens of thousands of lines, a profile some hundred addresses in generated code.
+// scanPerfMap finds the symbols of addresses (sorted) in one pass. It allocates memory only for the symbols that it
+// finds: the map of a Java program has tens of thousands of lines, and a profile some hundred addresses in generated
+// code.
 func scanPerfMap(file io.Reader, addresses []uint64) generatedCode {
 	found := generatedCode{}
 	reader := bufio.NewReaderSize(file, 256<<10)
@@ -155,7 +156,7 @@ func scanPerfMap(file io.Reader, addresses []uint64) generatedCode {
 		for i := lowest(addresses, start); i < len(addresses) && addresses[i] < end; i++ {
 			found[addresses[i]] = string(name)
 		}
-		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a name of 256 KiB
+		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a symbol longer than 256 KiB
 			_, err = reader.ReadSlice('\n')
 		}
 		if err != nil {
@@ -164,7 +165,7 @@ func scanPerfMap(file io.Reader, addresses []uint64) generatedCode {
 	}
 }
 
-// perfMapLine reads a line; start = end for one that is none, such as one that is being written.
+// perfMapLine parses a line. It returns start = end for an invalid line, such as one that is still being written.
 func perfMapLine(line []byte) (start, end uint64, name []byte) {
 	first, rest, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(" "))
 	second, name, ok := bytes.Cut(rest, []byte(" "))
@@ -181,13 +182,13 @@ func parseHex(digits []byte) (uint64, error) {
 }
 
 var (
-	// py::NAME:FILE, as python -X perf writes it.
+	// py::NAME:FILE, as written by python -X perf.
 	pythonName = regexp.MustCompile(`^py::(.+?):(/.*|<.*>|[^:]+\.py)$`)
-	// KIND:NAME FILE:LINE:COLUMN, as V8 writes it, with a mark of the compiler in front of the name.
+	// KIND:NAME FILE:LINE:COLUMN, as written by V8, with a compiler mark before the name.
 	scriptName = regexp.MustCompile(`^(?:LazyCompile|JS|Function|Script|Eval):[*~^+']*(\S*) ?(\S*?):(\d+)(?::\d+)?$`)
 )
 
-// generatedFrame reads the name of a function, and its file and line where the maker's way of writing them is known.
+// generatedFrame parses a function's name, and its file and line if the format is known.
 func generatedFrame(name string) frame {
 	if m := pythonName.FindStringSubmatch(name); m != nil {
 		return frame{display: m[1], file: m[2]}

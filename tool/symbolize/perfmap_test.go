@@ -10,7 +10,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// generated makes a profile of addresses that lie in no mapping, and names it.
+// generated builds and symbolizes a profile of addresses outside all mappings.
 func generated(t *testing.T, files Files, addresses ...uint64) (names []string, result Result) {
 	t.Helper()
 	emptyCache(t)
@@ -51,7 +51,7 @@ fffffffffffffff0 100 wraps round
 7f0000005000 10 JS:~ node:internal/main:3:1
 7f0000006000 10`
 
-// writePerfMap writes this process's own map, where it belongs.
+// writePerfMap writes a map for this process to the standard path.
 func writePerfMap(t *testing.T) string {
 	t.Helper()
 	path := fmt.Sprintf("/tmp/perf-%d.map", os.Getpid())
@@ -73,7 +73,7 @@ func TestGeneratedCode(t *testing.T) {
 	if result.Generated != 6 || result.Unnamed != 4 || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "4 addresses are in no file, nor in "+path) {
 		t.Errorf("%+v", result)
 	}
-	// Of a saved profile nobody knows the process; its map can be named.
+	// The process of a saved profile is unknown, but the user can name its map.
 	names, result = generated(t, Files{}, addresses...)
 	if strings.Join(names, "") != "" || len(result.Notes) != 0 {
 		t.Errorf("%q %+v", names, result)
@@ -86,7 +86,7 @@ func TestGeneratedCode(t *testing.T) {
 	expectNames(t, names, want...)
 }
 
-// Anybody may write to /tmp.
+// All users may write to /tmp.
 func TestPerfMapOfOthers(t *testing.T) {
 	path := writePerfMap(t)
 	get := func() string {
@@ -129,7 +129,7 @@ func TestPerfMapOfOthers(t *testing.T) {
 	}
 }
 
-// Names as long as that do not take memory, nor hide the lines behind them.
+// Very long symbols take no memory and do not hide the lines behind them.
 func TestPerfMapWithLongNames(t *testing.T) {
 	text := "1000 10 " + strings.Repeat("a", 1<<20) + "\n2000 10 b\n"
 	found := scanPerfMap(strings.NewReader(text), []uint64{0x2000})
@@ -138,7 +138,7 @@ func TestPerfMapWithLongNames(t *testing.T) {
 	}
 }
 
-// The kernel's code in each process, an ELF file that is in memory only.
+// The vDSO is kernel code in each process: an ELF file that exists only in memory.
 func TestVdso(t *testing.T) {
 	emptyCache(t)
 	var vdso *profile.Mapping

@@ -14,14 +14,14 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// program is a running test program that has printed its marks and waits.
+// program is a running test program that has printed its marks and is waiting.
 type program struct {
 	path  string
 	pid   int
 	marks map[string]uint64
 }
 
-// tool skips the test where a compiler or binutil is not installed.
+// tool skips the test if a compiler or a binutils tool is not installed.
 func tool(t *testing.T, names ...string) string {
 	t.Helper()
 	for _, name := range names {
@@ -40,13 +40,13 @@ func run(t *testing.T, name string, args ...string) {
 	}
 }
 
-// emptyCache gives the test a cache of its own: what one test remembers of a build id must not help another.
+// emptyCache gives the test its own cache, so that symbols cached by one test do not affect another.
 func emptyCache(t *testing.T) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 }
 
-// compile builds testdata/marks.cc in a folder of its own.
+// compile builds testdata/marks.cc in a temporary directory.
 func compile(t *testing.T, flags ...string) string {
 	t.Helper()
 	return compileWith(t, tool(t, "g++", "clang++"), flags...)
@@ -62,7 +62,7 @@ func compileWith(t *testing.T, compiler string, flags ...string) string {
 	return path
 }
 
-// start runs the program and reads its marks; it ends with the test.
+// start runs the program and reads its marks. The program ends with the test.
 func start(t *testing.T, path string) *program {
 	t.Helper()
 	command := exec.Command(path)
@@ -92,7 +92,7 @@ func start(t *testing.T, path string) *program {
 	return nil
 }
 
-// profile makes the profile that the core would write: unsymbolised, with mappings as /proc/PID/maps has them.
+// profile builds a profile like the core's: unsymbolized, with the mappings of /proc/PID/maps.
 func (p *program) profile(t *testing.T, buildID string) *profile.Profile {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.pid))
@@ -134,7 +134,7 @@ func (p *program) profile(t *testing.T, buildID string) *profile.Profile {
 	return result
 }
 
-// stack writes the named frames of a mark: "inner file:line < outer file:line", files by their base name.
+// stack formats the frames of a mark: "inner file:line < outer file:line", with base names of files.
 func stack(p *profile.Profile, mark string) string {
 	var parts []string
 	for _, sample := range p.Sample {

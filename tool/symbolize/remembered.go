@@ -11,45 +11,47 @@ import (
 	"seemalloc/tool/diskcache"
 )
 
-// What is found out about a file's addresses is kept on disk, by build id, so that a second look at a profile reads no
-// debug information, and a profile whose files are gone is still read with names.
+// The symbols of a file's addresses are cached on disk by build id. A second report of a profile therefore reads no
+// debug information, and a profile can be symbolized after its files are gone.
 //
-// What came from complete debug information stays true for ever: the build id stands for the file's contents. Anything
-// less is used as long as there is nothing better (stillBest).
+// Results from complete debug information are valid forever, because the build id identifies the file's contents.
+// Incomplete results are used only while nothing better is available (stillBest).
 //
-// An entry is: the word "SMNAMES\n", the version, a checksum of the rest; then numbers as varints and strings as a
-// number of bytes and the bytes:
+// An entry consists of the word "SMNAMES\n", the version, a checksum of the rest, and the data. Numbers are varints,
+// and strings are their length followed by their bytes:
 //
-//	key, flags, split units that were missing, segments, table of strings, addresses with their frames
+// 	key, flags, split units that were missing, segments, table of strings, addresses with their frames
 //
-// Whatever does not fit is taken for absent, and written anew.
+// An invalid entry is treated as missing and written again.
 
 const (
 	namesMagic = "SMNAMES\n"
-	// namesVersion goes up with every change of the format, and of what this package makes of a file.
+	// namesVersion increases with every change of the format, and of the results that this package computes from a
+	// file.
 	namesVersion = 1
 	headerBytes  = len(namesMagic) + 8
-	// Of all entries, and of one: then what the last profile asked for is all that stays.
+	// Maximum size of all entries, and of one entry. If an entry exceeds it, only the addresses of the latest profile
+	// are kept.
 	namesCacheBytes = 256 << 20
 	mostAddresses   = 200_000
 )
 
-// names are what is known of one file.
+// names holds the symbols of one file.
 type names struct {
 	segments segments
-	answers  map[uint64]answer // by the file's own addresses
-	debug    bool              // there was debug information
-	// What it referred to and was not there: the file that dwz has made, and split units.
+	answers  map[uint64]answer // keyed by the file's own addresses
+	debug    bool              // the file had debug information
+	// References from the debug information to missing files: the shared file of dwz, and split units.
 	lacksAlternate bool
 	lacksSplit     []string
-	changed        bool // since it was read
-	damaged        bool // the file is: nothing to keep
+	changed        bool // since it was read from the cache
+	damaged        bool // the file is damaged: not cached
 }
 
-// complete says that nobody can know more.
+// complete reports whether no better result is possible.
 func (n *names) complete() bool { return n.debug && !n.lacksAlternate && len(n.lacksSplit) == 0 }
 
-// stillBest says whether what is known is the best that can be had from the files that are there now.
+// stillBest reports whether the cached result is the best that is possible with the files that exist now.
 func (s *session) stillBest(n *names, found *binaries) bool {
 	switch {
 	case n.complete():
@@ -68,12 +70,12 @@ func (s *session) stillBest(n *names, found *binaries) bool {
 	})
 }
 
-// store keeps names on disk. A nil store keeps nothing.
+// store caches names on disk. A nil store caches nothing.
 type store struct{ folder *diskcache.Folder }
 
 func openStore() *store { return &store{diskcache.Open("names", namesCacheBytes)} }
 
-// load returns what is kept under key, nil when that is nothing.
+// load returns the names cached under key, or nil.
 func (s *store) load(key string) *names {
 	if s == nil || key == "" {
 		return nil
@@ -81,7 +83,7 @@ func (s *store) load(key string) *names {
 	return decodeNames(s.folder.Read(fileKey(key)), key)
 }
 
-// save keeps names if there is anything new in them; wanted is what must stay when they are too many.
+// save caches names if they have changed. If they are too many, only wanted is kept.
 func (s *store) save(key string, n *names, wanted map[uint64]answer) {
 	if s == nil || key == "" || !n.changed || n.damaged {
 		return
@@ -89,10 +91,10 @@ func (s *store) save(key string, n *names, wanted map[uint64]answer) {
 	if len(n.answers) > mostAddresses {
 		n = &names{segments: n.segments, answers: wanted, debug: n.debug, lacksAlternate: n.lacksAlternate, lacksSplit: n.lacksSplit}
 	}
-	_ = s.folder.Write(fileKey(key), encodeNames(n, key)) // a full disk costs time, no more
+	_ = s.folder.Write(fileKey(key), encodeNames(n, key)) // a full disk only costs time
 }
 
-// fileKey is a build id as a file's name.
+// fileKey returns the file name for a key, which is usually a build id.
 func fileKey(key string) string {
 	if isBuildID(key) {
 		return key
@@ -107,7 +109,7 @@ const (
 	flagDebugOnly
 )
 
-// namesWriter builds an entry. Strings are numbered as they are met.
+// namesWriter builds an entry. Strings are numbered in order of appearance.
 type namesWriter struct {
 	body    []byte
 	strings map[string]uint64
@@ -190,7 +192,7 @@ func (w *namesWriter) addresses(answers map[uint64]answer) {
 	}
 }
 
-// namesReader reads an entry; after the first thing that does not fit, everything is zero and bad is set.
+// namesReader reads an entry. After the first invalid value it sets bad, and all further values are zero.
 type namesReader struct {
 	data []byte
 	bad  bool
@@ -206,7 +208,7 @@ func (r *namesReader) number() uint64 {
 	return n
 }
 
-// count is a number of things, each of which takes at least a byte.
+// count reads a number of elements, each of which takes at least one byte.
 func (r *namesReader) count() int {
 	n := r.number()
 	if n > uint64(len(r.data)) {
@@ -225,7 +227,7 @@ func (r *namesReader) text() string {
 
 func (r *namesReader) fail() { r.data, r.bad = nil, true }
 
-// decodeNames reads an entry; nil when it is damaged, of another version or another file's.
+// decodeNames parses an entry. It returns nil if the entry is damaged, has another version, or belongs to another file.
 func decodeNames(data []byte, key string) *names {
 	if len(data) < headerBytes || string(data[:len(namesMagic)]) != namesMagic {
 		return nil

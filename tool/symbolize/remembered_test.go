@@ -13,7 +13,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// gone makes a saved profile of a program whose file is gone: its mapping leads nowhere.
+// gone builds a saved profile of a program whose file is gone: the path of its mapping does not exist.
 func (p *program) gone(t *testing.T, id string) *profile.Profile {
 	t.Helper()
 	saved := p.profile(t, id)
@@ -25,7 +25,7 @@ func (p *program) gone(t *testing.T, id string) *profile.Profile {
 	return saved
 }
 
-// A profile that was looked at before is read without its files.
+// A profile that has been symbolized before is symbolized without its files.
 func TestNamesAreRemembered(t *testing.T) {
 	path := compile(t)
 	program := start(t, path)
@@ -43,7 +43,7 @@ func TestNamesAreRemembered(t *testing.T) {
 	}
 }
 
-// What is new in a second profile is added to what is known.
+// New symbols of a second profile are added to the cached ones.
 func TestNamesAreAdded(t *testing.T) {
 	path := compile(t)
 	program := start(t, path)
@@ -65,7 +65,7 @@ func TestNamesAreAdded(t *testing.T) {
 	expectFull(t, func(mark string) string { return stack(all, mark) })
 }
 
-// What is known from a symbol table gives way to debug information that comes later.
+// Debug information that appears later replaces cached symbols from a symbol table.
 func TestBetterNamesReplaceKnownOnes(t *testing.T) {
 	objcopy, strip := tool(t, "objcopy"), tool(t, "strip")
 	path := compile(t)
@@ -98,7 +98,7 @@ func TestBetterNamesReplaceKnownOnes(t *testing.T) {
 	expectFull(t, func(mark string) string { return stack(p, mark) })
 }
 
-// A file without a build id is remembered as itself: another file in its place is another one.
+// A file without a build id is cached by its identity: another file at the same path does not match.
 func TestFilesWithoutBuildID(t *testing.T) {
 	path := compile(t, "-Wl,--build-id=none")
 	program := start(t, path)
@@ -119,9 +119,9 @@ func TestFilesWithoutBuildID(t *testing.T) {
 		t.Fatal(err)
 	}
 	p = program.profile(t, "")
-	p.TimeNanos = 1 // long before the file was written
+	p.TimeNanos = 1 // long before the file was modified
 	for _, m := range p.Mapping {
-		m.File = strings.TrimSuffix(m.File, ".old") // /proc/PID/maps follows a file's name
+		m.File = strings.TrimSuffix(m.File, ".old") // /proc/PID/maps shows the file's new name after a rename
 	}
 	result := Profile(p, Files{})
 	if result.Known != 0 || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "written after the profile was taken") {
@@ -129,7 +129,7 @@ func TestFilesWithoutBuildID(t *testing.T) {
 	}
 }
 
-// The entry of the only program that was looked at.
+// onlyEntry returns the path of the entry of the only symbolized program.
 func onlyEntry(t *testing.T, key string) string {
 	t.Helper()
 	return filepath.Join(os.Getenv("XDG_CACHE_HOME"), "seemalloc", "names", key)
@@ -192,7 +192,7 @@ func TestEntriesAreReadAsTheyWereWritten(t *testing.T) {
 	if decodeNames(data, "abce") != nil {
 		t.Error("another file's entry was read")
 	}
-	// Each single change is noticed, each cut too.
+	// Every changed byte is detected, and every truncation.
 	for i := range data {
 		changed := slices.Clone(data)
 		changed[i] ^= 1 << (i % 8)
@@ -205,7 +205,7 @@ func TestEntriesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// Behind a right checksum everything is read, so that nothing but the reader itself stands against nonsense.
+// With a valid checksum the reader alone must handle invalid data.
 func TestNonsenseIsNotRead(t *testing.T) {
 	data := encodeNames(someNames(), "abcd")[headerBytes:]
 	for i := range data {
@@ -213,7 +213,7 @@ func TestNonsenseIsNotRead(t *testing.T) {
 			changed := slices.Clone(data)
 			changed[i] = b
 			r := namesReader{data: changed}
-			readNames(&r, "abcd") // must neither panic nor take all memory
+			readNames(&r, "abcd") // must neither panic nor exhaust the memory
 		}
 	}
 }
@@ -237,7 +237,7 @@ func TestTooManyAddresses(t *testing.T) {
 	}
 }
 
-// Build ids of other makers are no file names.
+// Build ids of other tools are not valid file names.
 func TestFileKey(t *testing.T) {
 	seen := map[string]string{}
 	for _, key := range []string{"0123456789abcdef", "0123456789ABCDEF", "../../etc/passwd", "Go/build/id", "ab", strings.Repeat("ab", 200)} {

@@ -6,10 +6,10 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// segments say which of a file's bytes lie at which of its own addresses: the executable ones of its loadable segments.
+// segments maps file offsets to the file's own addresses, for the executable loadable segments.
 type segments struct {
 	list      []segment
-	debugOnly bool // of a file without the code itself, as under /usr/lib/debug: only the addresses are true
+	debugOnly bool // for a file without code, as under /usr/lib/debug: only the addresses are valid
 }
 
 type segment struct{ offset, bytes, address uint64 }
@@ -24,7 +24,7 @@ func (o *object) segments() segments {
 	return s
 }
 
-// bias is what the addresses at which the code in m runs are above the file's own.
+// bias returns the difference between the run-time addresses of the code in m and the file's own addresses.
 func (s segments) bias(m *profile.Mapping) (uint64, bool) {
 	for _, one := range s.list {
 		if one.offset < m.Offset+(m.Limit-m.Start) && m.Offset < one.offset+one.bytes {
@@ -34,15 +34,15 @@ func (s segments) bias(m *profile.Mapping) (uint64, bool) {
 	return 0, false
 }
 
-// translate turns a run-time address within m into the file's own: the mapping says which byte of the file is there,
-// and the segments say which address the file gave that byte.
+// translate converts a run-time address in m to the file's own address: the mapping gives the file offset, and the
+// segments give the address of that offset.
 func (s segments) translate(m *profile.Mapping, address uint64) (uint64, bool) {
 	if len(s.list) == 0 || address < m.Start || m.Limit != 0 && address >= m.Limit {
 		return 0, false
 	}
 	if s.debugOnly {
-		// strip --only-keep-debug moves the segments' places in the file, but not their addresses. With the one
-		// executable segment that linkers make, its first page is where the mapping starts.
+		// strip --only-keep-debug changes the segments' file offsets but not their addresses. Linkers create one
+		// executable segment, whose first page is at the start of the mapping.
 		const pageMask = 4095
 		return address - m.Start + s.list[len(s.list)-1].address&^pageMask, true
 	}

@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// With -gsplit-dwarf a program has of each unit only a skeleton: where its code is, its line table, and the name of
-// a .dwo file with all else, which refers to the program's addresses by number. `dwp` packs the .dwo files of a program
-// into one, PROGRAM.dwp (package.go). Both are read as of DWARF 5; the extension of DWARF 4 that GNU had before is not:
-// such programs have lines and the symbol table's names.
+// With -gsplit-dwarf a program contains only a skeleton of each unit: its code ranges, its line table, and the name of
+// a .dwo file. The .dwo file has the rest, which refers to the program's addresses by index. `dwp` packs the .dwo files
+// of a program into one file, PROGRAM.dwp (package.go). Both are supported for DWARF 5. The earlier GNU extension of
+// DWARF 4 is not: such programs get lines, and names from the symbol table.
 
 // splitFiles opens the split units of one program. Safe for concurrent use.
 type splitFiles struct {
@@ -22,32 +22,32 @@ type splitFiles struct {
 	address []byte // .debug_addr
 
 	mutex   sync.Mutex
-	looked  bool // for a package
+	looked  bool // the package has been searched
 	packed  *splitPackage
-	lacking bool     // a unit was not found
-	missing []string // where nothing was found; what appears there later will be of use
+	lacking bool     // some unit was not found
+	missing []string // paths without a file; a file that appears there later provides symbols
 }
 
-// splitUnit is the part of a unit that its .dwo file holds.
+// splitUnit is the part of a unit in its .dwo file.
 type splitUnit struct {
 	*debugInfo
 	root   *dwarf.Entry
-	object *object // to be closed; nil if it is a package's
+	object *object // must be closed; nil if it belongs to a package
 }
 
-// skeleton is what the program knows of a split unit, and its file refers to.
+// skeleton is the part of a split unit in the program, to which the .dwo file refers.
 type skeleton struct {
-	base     uint64 // for range lists
-	address  []byte // its part of .debug_addr
-	rnglists []byte // of the split unit, without the header
+	base     uint64 // base address of range lists
+	address  []byte // the unit's part of .debug_addr
+	rnglists []byte // of the split unit, without its header
 }
 
-// splitSections are the sections of one .dwo file, or its shares of a package's.
+// splitSections are the sections of one .dwo file, or the unit's contributions in a package.
 type splitSections struct {
 	info, abbrev, str, strOffsets, rnglists []byte
 }
 
-// open returns the split unit that belongs to a skeleton, nil when there is none.
+// open returns the split unit for a skeleton, or nil if it is not found.
 func (s *splitFiles) open(u unit) *splitUnit {
 	name, ok := u.root.Val(dwarf.AttrDwoName).(string)
 	if !ok || u.id == 0 {
@@ -78,7 +78,8 @@ func (s *splitFiles) open(u unit) *splitUnit {
 	return nil
 }
 
-// candidates are the places of a .dwo file: where the compiler wrote it, as the target sees that and as we do.
+// candidates returns the possible paths of a .dwo file: the compiler's output path, in the target's file system and in
+// ours.
 func (s *splitFiles) candidates(u unit, name string) []string {
 	path := name
 	if folder, ok := u.root.Val(dwarf.AttrCompDir).(string); ok && !filepath.IsAbs(name) {
@@ -94,7 +95,8 @@ func (s *splitFiles) candidates(u unit, name string) []string {
 	return paths
 }
 
-// miss notes where a file was looked for. A few are enough to notice that they have come.
+// miss records paths at which a file is missing. A limited number is sufficient to notice later that files have
+// appeared.
 func (s *splitFiles) miss(paths []string) {
 	const most = 64
 	s.mutex.Lock()
@@ -104,7 +106,7 @@ func (s *splitFiles) miss(paths []string) {
 	}
 }
 
-// newSplitUnit reads the sections; nil when they are not the skeleton's.
+// newSplitUnit parses the sections. It returns nil if they do not belong to the skeleton.
 func (s *splitFiles) newSplitUnit(u unit, sections splitSections) *splitUnit {
 	const strOffsetsHeader, rnglistsHeader = 8, 12
 	if len(sections.info) == 0 {
@@ -122,7 +124,7 @@ func (s *splitFiles) newSplitUnit(u unit, sections splitSections) *splitUnit {
 	base, _ := u.root.Val(dwarf.AttrAddrBase).(int64)
 	low, _ := u.root.Val(dwarf.AttrLowpc).(uint64)
 	skeleton := &skeleton{base: low, address: behind(s.address, base), rnglists: behind(sections.rnglists, rnglistsHeader)}
-	// A split unit says nothing of bases: its parts begin at their sections' beginning.
+	// A split unit has no base attributes: its parts start at the beginning of their sections.
 	for name, section := range map[string][]byte{
 		".debug_addr": skeleton.address, ".debug_str_offsets": behind(sections.strOffsets, strOffsetsHeader), ".debug_rnglists": skeleton.rnglists,
 	} {
@@ -153,7 +155,7 @@ func (s *splitFiles) close() {
 	}
 }
 
-// pack finds the package of the program's split units, once.
+// pack finds the package of the program's split units. It searches only once.
 func (s *splitFiles) pack() *splitPackage {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -185,24 +187,24 @@ func (s *splitFiles) pack() *splitPackage {
 	return nil
 }
 
-// lacks are the paths at which something that appears would bring names; none if no split unit was missing.
+// lacks returns the paths at which a new file would provide symbols. It returns none if no split unit was missing.
 func (s *splitFiles) lacks() []string {
 	if !s.lacking {
 		return nil
 	}
 	return slices.DeleteFunc(s.missing, func(path string) bool {
 		_, err := os.Stat(path)
-		return err == nil // it is there, and no help
+		return err == nil // exists, but does not match
 	})
 }
 
-// ranges reads the range list of a split unit's entry. debug/dwarf does not know the base address, which only the
-// skeleton tells.
+// ranges reads the range list of an entry in a split unit. debug/dwarf does not have the base address, which is only in
+// the skeleton.
 func (k *skeleton) ranges(entry *dwarf.Entry, order binary.ByteOrder) [][2]uint64 {
 	const rnglistsHeader = 12
 	var at int64
 	switch v := entry.Val(dwarf.AttrRanges).(type) {
-	case uint64: // a number in the table, which debug/dwarf has looked up
+	case uint64: // an index into the table, which debug/dwarf has resolved
 		at = int64(v)
 	case int64: // an offset into the section
 		at = v - rnglistsHeader
@@ -213,7 +215,7 @@ func (k *skeleton) ranges(entry *dwarf.Entry, order binary.ByteOrder) [][2]uint6
 	return r.ranges(k.base)
 }
 
-// listReader reads a range list of DWARF 5 (section 2.17.3).
+// listReader reads a DWARF 5 range list (section 2.17.3).
 type listReader struct {
 	data    []byte
 	order   binary.ByteOrder
@@ -242,7 +244,7 @@ func (r *listReader) word() uint64 {
 	return word
 }
 
-// indexed reads an address by its number.
+// indexed reads an address by its index.
 func (r *listReader) indexed() uint64 {
 	const bytes = 8
 	n := r.number()
@@ -253,7 +255,7 @@ func (r *listReader) indexed() uint64 {
 	return r.order.Uint64(r.address[n*bytes:])
 }
 
-// The kinds of entries.
+// The kinds of range list entries.
 const (
 	endOfList = iota
 	baseAddressx

@@ -14,7 +14,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// compileSplit builds the test program with its debug information in a .dwo file, whose path it returns.
+// compileSplit builds the test program with its debug information in a .dwo file and returns both paths.
 func compileSplit(t *testing.T, compiler string, flags ...string) (path, dwo string) {
 	t.Helper()
 	emptyCache(t)
@@ -43,7 +43,8 @@ func TestSplitUnits(t *testing.T) {
 				p := program.profile(t, id)
 				return p, Profile(p, files)
 			}
-			// Without the file: lines, and the symbol table's names. They are good only until it is there.
+			// Without the .dwo file: lines, and names from the symbol table. They are valid only until the file
+			// appears.
 			if err := os.Rename(dwo, dwo+".away"); err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +65,7 @@ func TestSplitUnits(t *testing.T) {
 			if _, result = look(Files{}); result.Known != len(program.marks) {
 				t.Errorf("not remembered: %+v", result)
 			}
-			// In a folder of such files.
+			// In a directory of such files.
 			emptyCache(t)
 			elsewhere := t.TempDir()
 			if err := os.Rename(dwo, filepath.Join(elsewhere, filepath.Base(dwo))); err != nil {
@@ -81,7 +82,8 @@ func TestSplitPackages(t *testing.T) {
 		for _, packer := range []string{"llvm-dwp", "dwp"} {
 			t.Run(name+" "+packer, func(t *testing.T) {
 				path, dwo := compileSplit(t, tool(t, names...), "-gdwarf-5")
-				// Some versions of llvm-dwp never end with gcc's output. The limit is processor time, so a busy machine is no reason to skip.
+				// Some versions of llvm-dwp never finish with gcc's output. The limit is processor time, so that a busy
+				// machine does not cause a skip.
 				command := exec.Command("sh", "-c", `ulimit -t 10; exec "$@"`, "sh", tool(t, packer, packer+"-19", packer+"-14"), dwo, "-o", path+".dwp")
 				if out, err := command.CombinedOutput(); err != nil {
 					t.Skipf("%v\n%s", err, out)
@@ -103,7 +105,7 @@ func TestSplitPackages(t *testing.T) {
 	}
 }
 
-// handMadePackage packs one .dwo file behind some bytes of nobody's, so that every share begins somewhere.
+// handMadePackage packs one .dwo file behind some padding, so that every contribution has a nonzero offset.
 func handMadePackage(t *testing.T, dwo, path string, id uint64) {
 	t.Helper()
 	objcopy := tool(t, "objcopy")
@@ -121,7 +123,7 @@ func handMadePackage(t *testing.T, dwo, path string, id uint64) {
 	for _, n := range []uint32{uint32(len(columns)), units, slots} {
 		index = le.AppendUint32(index, n)
 	}
-	// The unit's first slot is taken by another one, so that it stands in its second.
+	// The unit's first hash slot is occupied, so the unit is in its second slot.
 	signatures, rows := make([]uint64, slots), make([]uint32, slots)
 	first := id & (slots - 1)
 	second := (first + (id>>32&(slots-1) | 1)) & (slots - 1)
@@ -181,7 +183,7 @@ func TestHandMadePackage(t *testing.T) {
 			t.Errorf("found unit %#x, which is not there", id)
 		}
 	}
-	// No index, however damaged, is read beyond its end.
+	// A damaged index is never read beyond its end.
 	whole := packed.index
 	for i := range whole {
 		for _, b := range []byte{0, 1, 0x7f, 0xff} {
@@ -198,7 +200,7 @@ func TestHandMadePackage(t *testing.T) {
 	}
 }
 
-// Before DWARF 5 splitting was an extension, which is not read: what the program itself has must still be there.
+// Before DWARF 5 splitting was an extension, which is not supported. The data in the program itself must still be used.
 func TestSplitUnitsBeforeDWARF5(t *testing.T) {
 	path, _ := compileSplit(t, tool(t, "g++"), "-gdwarf-4")
 	program := start(t, path)
@@ -209,7 +211,7 @@ func TestSplitUnitsBeforeDWARF5(t *testing.T) {
 	}
 }
 
-// Another build's file at the same place has another id.
+// The file of another build at the same path has another id.
 func TestSplitUnitOfAnotherBuild(t *testing.T) {
 	compiler := tool(t, "g++")
 	path, dwo := compileSplit(t, compiler, "-gdwarf-5")
@@ -236,9 +238,9 @@ func TestRangeLists(t *testing.T) {
 		{"\x02\x00\x01\x03\x01\x05\x00", [][2]uint64{{0x1000, 0x2000}, {0x2000, 0x2005}}},
 		{"\x05" + word(0x5000) + "\x04\x01\x02\x00", [][2]uint64{{0x5001, 0x5002}}},
 		{"\x06" + word(7) + word(9) + "\x07" + word(16) + "\x04\x00", [][2]uint64{{7, 9}, {16, 20}}},
-		{"\x03\x02\x01\x00", nil}, // there is no third address
-		{"\x04\x01", nil},         // cut
-		{"\x06" + word(7), nil},   // cut
+		{"\x03\x02\x01\x00", nil}, // no third address
+		{"\x04\x01", nil},         // truncated
+		{"\x06" + word(7), nil},   // truncated
 		{"\x63\x00", nil},         // no such kind
 		{"", nil},
 	} {

@@ -1,12 +1,13 @@
-// Package symbolize gives names to the addresses of a profile, from outside the process it was taken from.
+// Package symbolize finds the symbols for the addresses of a profile, from outside the process.
 //
-// For each file of a profile (module.go) it asks what is known of it by its build id (remembered.go). For what is not,
-// it finds the file the process really has mapped, and its debug information (files.go, debuginfod.go), translates
-// run-time addresses to the file's own (object.go), and asks, best source first: DWARF, with inlined frames (dwarf.go,
-// inline.go, lines.go; split.go where it is in files of its own); the symbol tables (symtab.go); the unwind table, which
-// at least tells where a function starts (unwind.go). Code without a file: perfmap.go, vdso.go.
-// Everything is read through a memory map and only where an address of the profile points, because debug files of
-// several hundred megabytes are common; docs/decisions/0002-symbolizer.md and 0028-names-are-kept.md have the numbers.
+// For each file of a profile (module.go) it first looks in its cache by build id (remembered.go). For the missing
+// addresses it finds the file that the process has mapped, and its debug information (files.go, debuginfod.go), and
+// translates run-time addresses to the file's own (object.go). Its sources are, best first: DWARF with inlined frames
+// (dwarf.go, inline.go, lines.go; split.go for separate files); the symbol tables (symtab.go); the unwind table, which
+// has at least the start of each function (unwind.go). Code without a file: perfmap.go, vdso.go.
+//
+// All files are memory-mapped and read only where needed, because debug files of several hundred megabytes are common.
+// docs/decisions/0002-symbolizer.md and 0028-names-are-kept.md have the numbers.
 package symbolize
 
 import (
@@ -21,26 +22,26 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Result counts how the addresses of a profile got their names.
+// Result counts the addresses of a profile by the source of their symbols.
 type Result struct {
 	Debug     int // from debug information
 	Symbol    int // from a symbol table
-	Unwind    int // only the function's start is known
-	Generated int // code made at run time, from a perf map
-	Unnamed   int // module and offset, or nothing at all
-	// Known counts those among them that were known from an earlier time: no file was read for them.
+	Unwind    int // only the start of the function is known
+	Generated int // code generated at run time, from a perf map
+	Unnamed   int // module and offset, or only an address
+	// Known counts the addresses that came from the cache, without reading a file.
 	Known int
-	// Missing lists the modules whose file could not be had, or was not the one that the process runs.
+	// Missing lists the modules whose file was not available or was not the one that the process runs.
 	Missing []string
-	// Notes are for people, a line each: why names are missing, and what would bring them.
+	// Notes are one-line messages for the user: why symbols are missing, and the remedy.
 	Notes []string
 }
 
-// frame is one function at one address; the innermost inlined one comes first in a list of them.
+// frame is one function at one address. In a list of frames the innermost inlined function comes first.
 type frame struct {
-	system    string // as the linker knows it; mangled
+	system    string // linkage name, mangled
 	short     string // system in the short style
-	display   string // to be shown as it is, where there is no linker's name
+	display   string // shown unchanged if there is no linkage name
 	file      string
 	line      int
 	startLine int
@@ -48,7 +49,7 @@ type frame struct {
 
 func (f frame) named() bool { return f.system != "" || f.display != "" }
 
-// Profile names all addresses of p that have no name yet.
+// Profile symbolizes all addresses of p that have no symbol yet.
 func Profile(p *profile.Profile, files Files) Result {
 	files = files.orDefault()
 	modules, outside := split(p)
@@ -67,7 +68,7 @@ func Profile(p *profile.Profile, files Files) Result {
 	unnamed := 0
 	for _, loc := range outside {
 		if !codes.put(loc, names, &result) {
-			unnamed++ // the address is all there is
+			unnamed++ // only the address is known
 		}
 	}
 	result.Unnamed += unnamed
@@ -80,7 +81,7 @@ func Profile(p *profile.Profile, files Files) Result {
 	return result
 }
 
-// split sorts the addresses without a name by module; outside are those that lie in none.
+// split groups the unsymbolized addresses by module. outside are those in no module.
 func split(p *profile.Profile) (modules []*module, outside []*profile.Location) {
 	byFile := map[string]*module{}
 	of := map[*profile.Mapping]*module{}
@@ -108,8 +109,8 @@ func split(p *profile.Profile) (modules []*module, outside []*profile.Location) 
 	return slices.DeleteFunc(modules, func(m *module) bool { return len(m.locations) == 0 }), outside
 }
 
-// unanswered are the addresses, sorted, that may be code made at run time: those outside of all modules, and in what is
-// mapped but no file of code.
+// unanswered returns the addresses, sorted, that may be code generated at run time: those outside all modules, and
+// those in mappings without a code file.
 func unanswered(modules []*module, outside []*profile.Location) []uint64 {
 	var addresses []uint64
 	for _, loc := range outside {
@@ -126,8 +127,8 @@ func unanswered(modules []*module, outside []*profile.Location) []uint64 {
 	return slices.Compact(addresses)
 }
 
-// madeUp says whether a location has nothing but a name of ours that stands for none, from an earlier time: now there
-// may be a better one.
+// madeUp reports whether a location has only a placeholder name from an earlier run. A real symbol may be available
+// now.
 func madeUp(loc *profile.Location) bool {
 	if len(loc.Line) != 1 || loc.Line[0].Function == nil {
 		return false
@@ -135,20 +136,20 @@ func madeUp(loc *profile.Location) bool {
 	return strings.HasPrefix(loc.Line[0].Function.Name, filepath.Base(loc.Mapping.File)+"+0x")
 }
 
-// hasFile is false for memory without a file or something like it, where code is made at run time, and for what the
-// kernel alone knows.
+// hasFile returns false for anonymous memory and similar mappings, in which code is generated at run time, and for
+// mappings that only the kernel knows.
 func (m *module) hasFile() bool {
 	return m.file == vdsoName || !strings.HasPrefix(m.file, "[") && !strings.HasPrefix(m.file, "//anon")
 }
 
-// session is the work on one profile.
+// session is the symbolization of one profile.
 type session struct {
 	files Files
 	store *store
-	taken time.Time // when the profile was; zero when it is of now
+	taken time.Time // when the profile was taken; zero for a profile taken just now
 }
 
-// resolveAll looks the modules' addresses up, a few modules at a time: some may have to be waited for.
+// resolveAll resolves the modules, a few at a time, because some may have to wait for downloads.
 func (s *session) resolveAll(modules []*module) {
 	const atOnce = 4
 	turn := make(chan struct{}, atOnce)
@@ -168,7 +169,7 @@ func (s *session) resolveAll(modules []*module) {
 	group.Wait()
 }
 
-// put writes what was found into the profile.
+// put writes the results into the profile.
 func (m *module) put(codes generatedCode, names *functions, result *Result) {
 	for _, loc := range m.locations {
 		address, located := m.at[loc]
@@ -208,7 +209,7 @@ func (m *module) put(codes generatedCode, names *functions, result *Result) {
 	}
 }
 
-// notes says which modules' names are missing, and why: a line for each reason.
+// notes formats the modules with missing symbols and the reasons, one line per reason.
 func notes(modules []*module) []string {
 	byReason := map[string][]string{}
 	var reasons, lines []string
@@ -238,8 +239,8 @@ func notes(modules []*module) []string {
 	return lines
 }
 
-// Safely runs work and returns its answer, or true when it met a damaged file: debug/dwarf panics on some of those,
-// and a file that somebody truncates under our memory map faults.
+// Safely runs work and returns its result, or true if it hit a damaged file: debug/dwarf panics on some of these, and
+// an access to a mapped file faults if the file has been truncated.
 func Safely(work func() bool) (failed bool) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)

@@ -20,7 +20,7 @@ func expectFull(t *testing.T, get func(mark string) string) {
 		"inlined": "shop::Basket::put " + at("inlined") + " < shop::Basket::add " + at("add") + " < shop::fill " + at("fill"),
 		"plain":   "plain_c " + at("plain"),
 		"after":   "open_till " + at("after"),
-		// Both compilers inline a constructor that is used once.
+		// Both compilers inline a constructor that is called once.
 		"constructor": "shop::Till::Till " + at("constructor") + " < open_till " + at("open"),
 		"anonymous":   "shop::(anonymous namespace)::hidden " + at("anonymous"),
 	} {
@@ -72,7 +72,7 @@ func TestCompilers(t *testing.T) {
 	}
 }
 
-// A saved profile of a process that is gone.
+// A saved profile of a process that has ended.
 func TestSavedProfile(t *testing.T) {
 	path := compile(t)
 	program := start(t, path)
@@ -126,7 +126,7 @@ func TestSeparateDebugFiles(t *testing.T) {
 	})
 }
 
-// The file was deleted, and another one put in its place, while the program runs.
+// The file is deleted and replaced by another one while the program runs.
 func TestReplacedWhileRunning(t *testing.T) {
 	path := compile(t)
 	id := idOf(t, path)
@@ -145,7 +145,7 @@ func TestReplacedWhileRunning(t *testing.T) {
 	}
 }
 
-// A file whose build id is another one must not be believed.
+// A file with a different build id must not be used.
 func TestWrongBuildID(t *testing.T) {
 	path := compile(t)
 	program := start(t, path)
@@ -200,7 +200,7 @@ func TestStripped(t *testing.T) {
 		if result.Unwind != len(program.marks) {
 			t.Errorf("result %+v", result)
 		}
-		// Two marks in one function: the unwind table makes them one name.
+		// Two marks in one function have the same name, from the unwind table.
 		if a, b := stack(p, "constructor"), stack(p, "after"); a != b || !strings.HasPrefix(a, "marks+0x") {
 			t.Errorf("got %s and %s", a, b)
 		}
@@ -228,7 +228,7 @@ func TestRust(t *testing.T) {
 	}
 }
 
-// What compilers and packagers do to debug sections.
+// The formats of debug sections that compilers and packagers use.
 func TestCompressedSections(t *testing.T) {
 	objcopy := tool(t, "objcopy")
 	for _, kind := range []string{"zlib", "zlib-gnu", "zstd"} {
@@ -245,7 +245,7 @@ func TestCompressedSections(t *testing.T) {
 	}
 }
 
-// dwz moves what several debug files have in common to a file of its own, names included.
+// dwz moves data shared by several debug files to a separate file, including names.
 func TestSharedDebugFile(t *testing.T) {
 	dwz := tool(t, "dwz")
 	path := compile(t)
@@ -254,7 +254,7 @@ func TestSharedDebugFile(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "x"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Two programs are needed to have anything in common.
+	// dwz needs two programs to have shared data.
 	other := filepath.Join(dir, "x", "other")
 	run(t, tool(t, "g++", "clang++"), "-O2", "-g", "-DOTHER", "-Wl,--build-id", "testdata/marks.cc", "-o", other)
 	shared := filepath.Join(dir, "shared.debug")
@@ -288,7 +288,7 @@ func TestSharedDebugFile(t *testing.T) {
 	expectFull(t, func(mark string) string { return stack(p, mark) })
 }
 
-// Somebody must be told why there are no names: the file is another one, or none.
+// The user must be told why there are no symbols: the file is a different one, or missing.
 func TestReplacedSince(t *testing.T) {
 	path := compile(t)
 	id := idOf(t, path)
@@ -322,7 +322,7 @@ func TestReplacedSince(t *testing.T) {
 	if len(result.Notes) != 1 || !strings.HasPrefix(result.Notes[0], want) {
 		t.Errorf("replaced: %q, want %q", result.Notes, want)
 	}
-	// With the right file the names come, also into a profile that was saved without them.
+	// With the right file the symbols are found, even for a profile that was saved without them.
 	for _, p := range []*profile.Profile{again, saved()} {
 		if result := Profile(p, Files{DebugDirs: []string{dir}}); len(result.Notes) != 0 {
 			t.Errorf("%q", result.Notes)
@@ -331,7 +331,7 @@ func TestReplacedSince(t *testing.T) {
 	}
 }
 
-// Many missing files are one line.
+// Many missing files give a single line.
 func TestNotesAreFew(t *testing.T) {
 	emptyCache(t)
 	p := &profile.Profile{}

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// findSymbols names addresses (sorted) by the symbol tables of the objects: the static table first, then the dynamic one.
+// findSymbols finds the symbols of addresses (sorted) in the objects' symbol tables: first the static tables, then the
+// dynamic ones.
 func findSymbols(addresses []uint64, objects ...*object) map[uint64]string {
 	names := map[uint64]string{}
 	for _, table := range []struct{ symbols, strings string }{{".symtab", ".strtab"}, {".dynsym", ".dynstr"}} {
@@ -32,21 +33,21 @@ func findSymbols(addresses []uint64, objects ...*object) map[uint64]string {
 	return names
 }
 
-// symbolScan finds the best symbol of each address in one pass over a table, without sorting or copying the table:
-// a large program has a million symbols, a profile some thousand addresses.
+// symbolScan finds the best symbol of each address in one pass over a table, without sorting or copying the table: a
+// large program has a million symbols, and a profile some thousand addresses.
 type symbolScan struct {
 	addresses []uint64
-	best      []candidate // with a size, covering the address of the same index
-	// What starts nearest before an address, recorded at the first address behind it; finish carries both on.
-	sizeless []candidate // hand-written assembly has symbols without a size
+	best      []candidate // symbols with a size that contain the address with the same index
+	// The nearest symbol before an address, recorded at the first address behind it. finish carries both forward.
+	sizeless []candidate // symbols of hand-written assembly have no size
 	starts   []uint64    // of symbols with a size
 }
 
 type candidate struct {
 	name  string
 	value uint64
-	end   uint64 // of the symbol, or of its section where it has no size
-	rank  int    // higher is better among symbols of one place
+	end   uint64 // of the symbol, or of its section if the symbol has no size
+	rank  int    // priority among symbols with the same address
 }
 
 func newSymbolScan(addresses []uint64) *symbolScan {
@@ -55,7 +56,7 @@ func newSymbolScan(addresses []uint64) *symbolScan {
 }
 
 func (s *symbolScan) read(o *object, table, text []byte) {
-	const entryBytes = 24 // of a 64-bit file; the allocator runs on no other
+	const entryBytes = 24 // in a 64-bit file, the only kind that the allocator supports
 	if o.elf.Class != elf.ELFCLASS64 {
 		return
 	}
@@ -79,7 +80,7 @@ func (s *symbolScan) read(o *object, table, text []byte) {
 				continue
 			}
 		}
-		// A copy of the name only now: most symbols are not near any address.
+		// The name is copied only now, because most symbols are not near any address.
 		c.name = cString(text, order.Uint32(table))
 		c.rank = rank(c.name, elf.SymBind(table[4]>>4))
 		if size == 0 {
@@ -96,8 +97,8 @@ func (s *symbolScan) read(o *object, table, text []byte) {
 	s.finish()
 }
 
-// finish gives addresses that no symbol covers the nearest one without a size before them, unless another function
-// starts in between.
+// finish assigns to each address without a containing symbol the nearest preceding symbol without a size, unless
+// another function starts in between.
 func (s *symbolScan) finish() {
 	var last candidate
 	var start uint64
@@ -112,7 +113,7 @@ func (s *symbolScan) finish() {
 	}
 }
 
-// rank prefers public names, and malloc to __libc_malloc.
+// rank prefers public names. For example, it prefers malloc to __libc_malloc.
 func rank(name string, bind elf.SymBind) int {
 	r := len(strings.TrimLeft(name, "_")) - len(name)
 	switch bind {
@@ -124,10 +125,10 @@ func rank(name string, bind elf.SymBind) int {
 	return r
 }
 
-// offer replaces old by c where c is better: nearer to the address, of higher rank, or first by name.
+// offer replaces old by c if c is better: nearer to the address, of higher rank, or first by name.
 func (c candidate) offer(old *candidate) {
 	switch {
-	case c.name == "" || c.name[0] == '$': // $x, $d: marks of the ARM assembler
+	case c.name == "" || c.name[0] == '$': // $x, $d: marker symbols of the ARM assembler
 		return
 	case old.name == "" || c.value > old.value:
 	case c.value < old.value || c.rank < old.rank || c.rank == old.rank && c.name >= old.name:

@@ -6,13 +6,13 @@ import (
 )
 
 // unwindTable is the sorted search table of .eh_frame_hdr. It has an entry for each function even in a stripped
-// program, so addresses within one function come out as one line of a report and not as many.
+// program, so that all addresses in one function form one line of a report.
 type unwindTable struct {
-	pairs []byte // function start and unwind record, each a signed 32-bit distance from base
+	pairs []byte // function start and unwind record, as signed 32-bit offsets from base
 	base  uint64
 }
 
-// unwindTable finds the object's search table; an empty one when there is none.
+// unwindTable finds the object's search table. It returns an empty table if there is none.
 func (o *object) unwindTable() unwindTable {
 	if o == nil {
 		return unwindTable{}
@@ -28,7 +28,7 @@ func (o *object) unwindTable() unwindTable {
 
 const pairBytes = 8
 
-// newUnwindTable understands the one encoding that linkers write: distances from the section, 4 bytes each.
+// newUnwindTable supports the only encoding that linkers write: 4-byte offsets relative to the section.
 func newUnwindTable(data []byte, address uint64) unwindTable {
 	const headerBytes, relative4, count4 = 12, 0x3b, 0x03
 	if len(data) < headerBytes || data[0] != 1 || data[2] != count4 || data[3] != relative4 || data[1]&0x0f != 0x0b {
@@ -45,7 +45,7 @@ func (t unwindTable) start(i int) uint64 {
 	return t.base + uint64(int64(int32(binary.LittleEndian.Uint32(t.pairs[i*pairBytes:]))))
 }
 
-// functionStart is the start of the last function at or before address.
+// functionStart returns the start of the last function at or before address.
 func (t unwindTable) functionStart(address uint64) (uint64, bool) {
 	after := sort.Search(len(t.pairs)/pairBytes, func(i int) bool { return t.start(i) > address })
 	if after == 0 {

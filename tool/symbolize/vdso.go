@@ -8,8 +8,8 @@ import (
 
 const vdsoName = "[vdso]"
 
-// ownVdso is the kernel's code that is mapped into this process, an ELF file that is in memory only. All 64-bit
-// processes of one kernel have the same; whether a profile's is that one is told by the build id.
+// ownVdso is the vDSO of this process: kernel code, an ELF file that exists only in memory. It is the same in all
+// 64-bit processes of one kernel. The build id tells whether a profile's vDSO is the same.
 var ownVdso = sync.OnceValue(func() []byte {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -35,7 +35,8 @@ var ownVdso = sync.OnceValue(func() []byte {
 	return nil
 })
 
-// openVdso returns the vDSO of the process with that build id; without one, that of a process that runs here.
+// openVdso returns the vDSO with that build id. Without a build id it returns the vDSO only for a process that runs on
+// this machine.
 func (f Files) openVdso(buildID string) *object {
 	if buildID == "" && f.PID == 0 {
 		return nil

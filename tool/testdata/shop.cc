@@ -1,4 +1,4 @@
-// Functions with known names, for profiles that tests make up from its symbol table. Never run.
+// Functions with known names, for profiles that tests build from its symbol table. Never executed.
 #include <cstdlib>
 
 extern "C" __attribute__((noinline)) void* take_memory(size_t n) { return malloc(n); }

@@ -1,6 +1,6 @@
-// Package unwind walks the stacks of another process, from its registers and a copy of the top of its stack, by the unwind tables
-// (.eh_frame) in its files: what the kernel, which follows frame pointers only, cannot. The library's own unwinder, which walks the stack
-// that it runs on, is core/profile/unwind.h.
+// Package unwind walks the stack of another process from its registers and a copy of the top of its stack. It uses the
+// unwind tables (.eh_frame) in the process's files, while the kernel can only follow frame pointers. The library's own
+// unwinder, which walks the stack on which it runs, is core/profile/unwind.h.
 package unwind
 
 import (
@@ -15,52 +15,53 @@ import (
 	"seemalloc/tool/symbolize"
 )
 
-// By their numbers in x86-64's DWARF; the last is the address of the next instruction.
+// DWARF register numbers of x86-64. The last one is the address of the next instruction.
 const (
 	framePointer, stackPointer, programCounter = 6, 7, 16
 
 	RegisterCount = programCounter + 1
 )
 
-// Registers of a thread.
+// Registers holds the registers of a thread.
 type Registers [RegisterCount]uint64
 
-// MaxFrames of one stack; it is cut there.
+// MaxFrames is the maximum number of frames. Longer stacks are truncated.
 const MaxFrames = 512
 
-// mostOfAStack: what lies farther above the stack pointer is no frame of the same stack, but something else in a register.
+// mostOfAStack is the maximum distance of a frame from the stack pointer. A register with a larger value does not point
+// to a frame of the same stack.
 const mostOfAStack = 8 << 20
 
-// Outcome says how a walk has ended.
+// Outcome is the result of a walk.
 type Outcome int
 
 const (
 	Whole  Outcome = iota
-	Cut            // there is more above, which the copy of the stack has not, or MaxFrames
-	Broken         // above is code without tables and frame pointers
+	Cut            // truncated: the remaining frames are not in the copy of the stack, or exceed MaxFrames
+	Broken         // the next frame is code without tables and frame pointers
 )
 
-// Code knows the unwind tables of the code that a process has mapped.
+// Code provides the unwind tables of a process's code.
 type Code interface {
-	// TablesOf the module that holds the address; nil where there are none.
+	// TablesOf returns the tables of the module that contains the address, or nil if there are none.
 	TablesOf(address uint64) *Tables
-	// IsCode tells whether something that runs is mapped there.
+	// IsCode reports whether executable code is mapped at the address.
 	IsCode(address uint64) bool
 }
 
 // Tables are the entries of a module's .eh_frame.
 type Tables struct {
 	entries frame.FrameDescriptionEntries
-	bias    uint64 // of the addresses that it runs at above its file's
+	bias    uint64 // run-time address minus address in the file
 	rules   map[uint64]*rule
 }
 
-// rule is how to leave one instruction's frame; nil: nothing is known.
+// rule describes how to unwind the frame at one instruction. nil: unknown.
 type rule struct {
 	cfa       frame.DWRule
 	registers []registerRule
-	isTop     bool // the first function of a thread
-	isSignal  bool // the frame above was interrupted: its address is no return address
+	isTop     bool // the outermost function of a thread
+	isSignal  bool // the caller's frame was interrupted by a signal: its address is not a return address
 }
 
 type registerRule struct {
@@ -79,7 +80,7 @@ func newRule(context *frame.FrameContext, augmentation string) *rule {
 	return r
 }
 
-// NewTables reads a section that the file has at sectionAddress. Damaged ones have what could be read of them: nothing.
+// NewTables parses a section whose address in the file is sectionAddress. The result for a damaged section is empty.
 func NewTables(section []byte, order binary.ByteOrder, sectionAddress, bias uint64) *Tables {
 	t := &Tables{bias: bias, rules: map[uint64]*rule{}}
 	symbolize.Safely(func() bool {
@@ -116,7 +117,7 @@ func (t *Tables) rule(address uint64) *rule {
 	return found
 }
 
-// stackCopy is the memory from a stack pointer on.
+// stackCopy is a copy of the memory above a stack pointer.
 type stackCopy struct {
 	from  uint64
 	bytes []byte
@@ -130,18 +131,19 @@ func (s stackCopy) word(address uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(s.bytes[at:]), true
 }
 
-// ends tells whether the copy does before this address, which may be the stack's.
+// ends reports whether the address lies behind the end of the copy and may still belong to the stack.
 func (s stackCopy) ends(address uint64) bool {
 	above := address - s.from
 	return above >= uint64(len(s.bytes)) && above < mostOfAStack
 }
 
-// Walk returns the stack of a thread with these registers, innermost first; `top` is its stack from the stack pointer on. Addresses of callers
-// are those that they return to; of a frame that a signal has interrupted one more than the instruction's.
+// Walk returns the stack of a thread with these registers, innermost first. top is a copy of its stack from the stack
+// pointer on. The addresses of callers are return addresses. For a frame that was interrupted by a signal the result is
+// the address of the instruction plus one.
 func Walk(code Code, registers Registers, top []byte) ([]uint64, Outcome) {
 	stack := stackCopy{registers[stackPointer], top}
 	frames := []uint64{registers[programCounter]}
-	look := registers[programCounter] // where its rule is looked up
+	look := registers[programCounter] // address for the lookup of the rule
 	for len(frames) < MaxFrames {
 		rule := code.TablesOf(look).rule(look)
 		next, outcome, isWhole := step(rule, registers, stack, code)
@@ -159,7 +161,7 @@ func Walk(code Code, registers Registers, top []byte) ([]uint64, Outcome) {
 	return frames, Cut
 }
 
-// step leaves one frame. isTop: there is none above it.
+// step unwinds one frame. isTop: there is no caller.
 func step(rule *rule, registers Registers, stack stackCopy, code Code) (next Registers, outcome Outcome, isTop bool) {
 	if rule == nil {
 		return stepByFramePointer(registers, stack, code)
@@ -183,7 +185,7 @@ func step(rule *rule, registers Registers, stack stackCopy, code Code) (next Reg
 	if next[programCounter] == 0 {
 		return next, Whole, true
 	}
-	if next[stackPointer] <= registers[stackPointer] && !rule.isSignal { // it would never end
+	if next[stackPointer] <= registers[stackPointer] && !rule.isSignal { // the walk would never end
 		return next, Broken, false
 	}
 	if !code.IsCode(next[programCounter] - 1) {
@@ -192,10 +194,10 @@ func step(rule *rule, registers Registers, stack stackCopy, code Code) (next Reg
 	return next, Whole, false
 }
 
-// stepByFramePointer leaves code without tables, as compilers make at run time.
+// stepByFramePointer unwinds code without tables, such as code generated at run time.
 func stepByFramePointer(registers Registers, stack stackCopy, code Code) (next Registers, outcome Outcome, isTop bool) {
 	at := registers[framePointer]
-	if at == 0 { // what keeps frame pointers begins a stack so
+	if at == 0 { // the outermost frame of code with frame pointers
 		return next, Whole, true
 	}
 	if at < registers[stackPointer] || at%8 != 0 {
@@ -214,11 +216,11 @@ func stepByFramePointer(registers Registers, stack stackCopy, code Code) (next R
 	return next, Whole, false
 }
 
-// evaluator finds a caller's registers.
+// evaluator computes the caller's registers.
 type evaluator struct {
 	registers  Registers
 	stack      stackCopy
-	wantedMore bool // than the copy has
+	wantedMore bool // an access beyond the end of the copy
 	cfa        uint64
 }
 
@@ -248,15 +250,15 @@ func (e *evaluator) frameAddress(how frame.DWRule) bool {
 	return false
 }
 
-// value is what the register has in the caller; `now` what it has.
+// value returns the register's value in the caller. now is its present value.
 func (e *evaluator) value(of registerRule, now uint64) (uint64, bool) {
 	how := of.how
 	switch how.Rule {
-	case frame.RuleUndefined, frame.RuleSameVal: // of a register that its caller does not want kept
+	case frame.RuleUndefined, frame.RuleSameVal: // a register that need not be preserved for the caller
 		return now, true
 	case frame.RuleOffset:
 		address := e.cfa + uint64(how.Offset)
-		if of.number != programCounter && address < e.stack.from { // it has been popped: the tables do not say so
+		if of.number != programCounter && address < e.stack.from { // already popped, which the tables do not describe
 			return now, true
 		}
 		return e.word(address)
@@ -276,7 +278,7 @@ func (e *evaluator) value(of registerRule, now uint64) (uint64, bool) {
 	return 0, false
 }
 
-// onCFA: a register's expression begins with the frame's address on its stack.
+// onCFA prepends the operation that pushes the frame's address, with which the expression of a register starts.
 func onCFA(program []byte) []byte { return append([]byte{byte(op.DW_OP_call_frame_cfa)}, program...) }
 
 func (e *evaluator) expression(program []byte) (uint64, bool) {

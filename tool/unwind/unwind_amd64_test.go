@@ -19,7 +19,7 @@ import (
 	"seemalloc/tool/unwind"
 )
 
-// stepper is a program that stands at a breakpoint, and goes on by single instructions.
+// stepper is a program that is stopped at a breakpoint and continues by single instructions.
 type stepper struct {
 	pid    int
 	memory *os.File
@@ -56,7 +56,7 @@ func startStepper(t *testing.T, program string) *stepper {
 	return s
 }
 
-// wait returns the signal that the program stands at.
+// wait returns the signal at which the program has stopped.
 func (s *stepper) wait(t *testing.T, want unix.Signal) unix.Signal {
 	t.Helper()
 	var status unix.WaitStatus
@@ -97,17 +97,17 @@ func (s *stepper) walk(t *testing.T, registers unwind.Registers) ([]uint64, unwi
 	return unwind.Walk(s.code, registers, top[:n])
 }
 
-// atBreakpoint: the last instruction was an int3 of the program's.
+// atBreakpoint reports whether the last instruction was an int3 of the program.
 func (s *stepper) atBreakpoint(pc uint64) bool {
 	var before [1]byte
 	_, err := s.memory.ReadAt(before[:], int64(pc-1))
 	return err == nil && before[0] == 0xcc && s.code.find(pc) == s.code.list[0]
 }
 
-// At every instruction, of prologues and epilogues, stubs of libraries, the dynamic linker's binding, the kernel's page, a signal's way there and
-// back, the walk leads to who has called main.
+// At every instruction the walk ends in the caller of main: in prologues and epilogues, library stubs, the dynamic
+// linker's binding, the vDSO, and during the delivery of a signal and the return from it.
 func TestEveryInstruction(t *testing.T) {
-	runtime.LockOSThread() // ptrace is a thread's
+	runtime.LockOSThread() // ptrace requests must come from the same thread
 	defer runtime.UnlockOSThread()
 	for _, flags := range [][]string{{"-O2", "-fomit-frame-pointer"}, {"-O1", "-fno-omit-frame-pointer"}, {"-O0"}} {
 		program := filepath.Join(t.TempDir(), "steps")

@@ -17,7 +17,7 @@ import (
 	"seemalloc/tool/unwind"
 )
 
-// mapped is the code of a process that has printed its /proc/self/maps.
+// mapped holds the code mappings of a process that has printed its /proc/self/maps.
 type mapped struct {
 	list   []*profile.Mapping
 	tables map[*profile.Mapping]*unwind.Tables
@@ -110,7 +110,7 @@ func dumped(t *testing.T, flags ...string) ([]*place, *mapped) {
 	return places, code
 }
 
-// At each place the walk is what the C library's own unwinder says.
+// In each function the walk gives the same result as the C library's unwinder.
 func TestWalk(t *testing.T) {
 	for _, flags := range [][]string{{"-O2", "-fomit-frame-pointer"}, {"-O0"}, {"-O3", "-mavx", "-fno-pie", "-no-pie"}, {"-O2", "-fno-omit-frame-pointer"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestWalk(t *testing.T) {
 					t.Errorf("%s: outcome %d after %x", p.name, outcome, frames)
 				}
 				if p.name == "above code without tables" {
-					// The C library's ends below it.
+					// The C library's unwinder stops below this frame.
 					if len(frames) < 5 || len(frames) < len(p.backtrace) {
 						t.Errorf("%s: %x, backtrace says %x", p.name, frames, p.backtrace)
 					}
@@ -150,7 +150,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// allCode has no tables, and code everywhere below 1 MiB.
+// allCode has no tables, and treats everything below 1 MiB as code.
 type allCode struct{}
 
 func (allCode) TablesOf(uint64) *unwind.Tables { return nil }
@@ -160,13 +160,13 @@ func TestFramePointers(t *testing.T) {
 	const sp = 0x7f0000001000
 	stack := make([]byte, 0x100)
 	word := func(at, value uint64) { binary.LittleEndian.PutUint64(stack[at-sp:], value) }
-	word(sp+0x10, sp+0x40) // the caller's frame, and where it goes on
+	word(sp+0x10, sp+0x40) // the caller's frame and return address
 	word(sp+0x18, 0x2000)
-	word(sp+0x40, 0) // nobody has called this one's caller
+	word(sp+0x40, 0) // this frame's caller has no caller
 	word(sp+0x48, 0x3000)
-	word(sp+0x80, sp+0x40000) // a frame that the copy has not
+	word(sp+0x80, sp+0x40000) // a frame outside the copy
 	word(sp+0x88, 0x4000)
-	word(sp+0x90, sp+0x200) // no code
+	word(sp+0x90, sp+0x200) // not code
 	word(sp+0x98, 1<<40)
 	for _, test := range []struct {
 		name   string
@@ -185,7 +185,7 @@ func TestFramePointers(t *testing.T) {
 	}
 }
 
-// A stack of which only a part was copied is cut there, and says so.
+// With a partial copy the stack is truncated at the end of the copy, and the outcome reports that.
 func TestCutStack(t *testing.T) {
 	places, code := dumped(t, "-O2")
 	p := places[0]
@@ -202,7 +202,7 @@ func TestCutStack(t *testing.T) {
 	t.Error("never whole")
 }
 
-// Whatever is in the registers, on the stack and in the tables: it ends, and does not panic.
+// For arbitrary registers, stacks and tables the walk terminates and does not panic.
 func TestDamage(t *testing.T) {
 	places, code := dumped(t, "-O2")
 	seed := rand.Uint64()

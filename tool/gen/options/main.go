@@ -1,5 +1,5 @@
-// Command options writes docs/options.md from core/base/options_table.h. Run it from anywhere in the repository after
-// a change to the table; a test fails while the two differ.
+// Command options generates docs/options.md from core/base/options_table.h. Run it anywhere in the repository after a
+// change to the table. A test fails if the two differ.
 package main
 
 import (
@@ -31,7 +31,7 @@ func write() error {
 
 func document(root string) string { return filepath.Join(root, "docs", "options.md") }
 
-// generate makes the document's text.
+// generate returns the text of the document.
 func generate(root string) (string, error) {
 	table, err := os.ReadFile(filepath.Join(root, "core/base/options_table.h"))
 	if err != nil {

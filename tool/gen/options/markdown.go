@@ -9,7 +9,7 @@ import (
 
 var whenTexts = map[string]string{"kStart": "at start", "kAny": "at any time"}
 
-// expectations say what a value of each kind looks like.
+// expectations describe the values of each kind.
 var expectations = map[string]func(row) string{
 	"kBytes": func(r row) string {
 		return fmt.Sprintf("bytes, %s to %s (suffixes K M G T)", size(r.least), size(r.most))
@@ -42,7 +42,7 @@ name or a bad value is reported on standard error and ignored. Set-uid programs 
 	return b.String()
 }
 
-// fallback writes the default the way one would type it.
+// fallback formats the default as it would be typed.
 func fallback(r row) string {
 	switch {
 	case r.kind == "kBytes":
@@ -71,7 +71,8 @@ func size(n uint64) string {
 
 var choices = regexp.MustCompile(`\{Id::(\w+), \{((?:"\w+"(?:, )?)+)\}\}`)
 
-// parseChoices reads the words of each kChoice option from core/base/options.cc, the one place that has them in order.
+// parseChoices reads the words of each kChoice option from core/base/options.cc, the only file that lists them in
+// order.
 func parseChoices(source string) (map[string][]string, error) {
 	words := map[string][]string{}
 	for _, match := range choices.FindAllStringSubmatch(source, -1) {

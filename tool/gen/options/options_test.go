@@ -8,7 +8,7 @@ import (
 	"seemalloc/tool/gen/repo"
 )
 
-// docs/options.md must be what the table says today.
+// docs/options.md must match the table.
 func TestDocumentIsFresh(t *testing.T) {
 	root, err := repo.Root()
 	if err != nil {

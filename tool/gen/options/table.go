@@ -17,8 +17,8 @@ type row struct {
 	words       []string // of a kChoice row, by value
 }
 
-// parseTable reads the rows of the table. Anything that it does not understand is an error: a row that is left out
-// silently would be an option without documentation.
+// parseTable parses the rows of the table. Unknown syntax is an error, because a silently skipped row would be an
+// undocumented option.
 func parseTable(header string) ([]row, error) {
 	var rows []row
 	text := stripComments(header)
@@ -50,7 +50,7 @@ func parseTable(header string) ([]row, error) {
 	return rows, nil
 }
 
-// stripComments takes // comments out, except within strings.
+// stripComments removes // comments, except inside strings.
 func stripComments(text string) string {
 	var b strings.Builder
 	inString := false
@@ -72,7 +72,7 @@ func stripComments(text string) string {
 	return b.String()
 }
 
-// splitArguments splits what follows "OPTION(" at its commas up to the closing parenthesis.
+// splitArguments splits the text after "OPTION(" at its commas, up to the closing parenthesis.
 func splitArguments(text string) (arguments []string, rest string, err error) {
 	depth, start, inString := 0, 0, false
 	for i := 0; i < len(text); i++ {
@@ -136,7 +136,7 @@ var (
 	constants      = map[string]uint64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 )
 
-// evaluate reads a product of numbers and units: "512 * KiB".
+// evaluate computes a product of numbers and units: "512 * KiB".
 func evaluate(expression string) (uint64, error) {
 	product := uint64(1)
 	for _, factor := range strings.Split(expression, "*") {

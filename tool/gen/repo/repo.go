@@ -1,4 +1,4 @@
-// Package repo finds the repository for the generators of documents.
+// Package repo finds the root of the repository, for the generators of documents.
 package repo
 
 import (
@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Root returns the folder with go.mod: the working folder or one above it.
+// Root returns the directory with go.mod, at or above the current directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

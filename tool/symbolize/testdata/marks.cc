@@ -1,8 +1,8 @@
-// Prints addresses in functions whose names and lines the test knows, and then waits to be read from outside.
+// Prints addresses in functions whose names and lines the test knows, and then waits to be inspected.
 #include <cstdio>
 
 __attribute__((noinline)) static void mark(const char* what) {
-  // What a sampler records of a caller: the byte before the return address.
+  // The address that a sampler records for a caller: the byte before the return address.
   printf("mark %s %p\n", what, static_cast<char*>(__builtin_return_address(0)) - 1);
   asm volatile("" ::: "memory");
 }

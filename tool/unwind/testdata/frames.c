@@ -1,4 +1,4 @@
-// Prints, at places of many kinds, the registers, the stack, and what backtrace() says of them.
+// Prints the registers, the stack and the result of backtrace() in functions of many kinds.
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <execinfo.h>
@@ -15,14 +15,14 @@
 enum { kDepth = 64, kStackBytes = 16 << 10 };
 
 __attribute__((noinline)) static void dump(const char* name, const ucontext_t* c, void** pcs, int depth) {
-  // In the order of DWARF's numbers.
+  // In the order of the DWARF numbers.
   static const int kOrder[] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
                                REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
   printf("place %s\nregisters", name);
   for (size_t i = 0; i < sizeof(kOrder) / sizeof(*kOrder); i++) printf(" %llx", (unsigned long long)c->uc_mcontext.gregs[kOrder[i]]);
   printf("\nbacktrace");
   for (int i = 0; i < depth; i++) printf(" %lx", (unsigned long)(uintptr_t)pcs[i]);
-  // To the end of its mapping.
+  // Up to the end of its mapping.
   static unsigned char stack[kStackBytes];
   size_t bytes = 0;
   for (; bytes < sizeof(stack); bytes += 8) {
@@ -76,7 +76,7 @@ static void* in_thread(void* unused) {
   return unused;
 }
 
-// Without unwind tables, by its frame pointer.
+// A function without unwind tables, with a frame pointer.
 void without_tables(void (*f)(void));
 __asm__(".globl without_tables\nwithout_tables:\n  push %rbp\n  mov %rsp, %rbp\n  sub $32, %rsp\n  call *%rdi\n  leave\n  ret\n");
 static void called_without_tables(void) { HERE("above code without tables"); }

@@ -1,4 +1,4 @@
-// Between two breakpoints a little of everything: for whoever steps through it.
+// Runs code of many kinds between two breakpoints, for a test that single-steps it.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
