@@ -1,4 +1,4 @@
-// Runs src/**/*.test.ts by Node's test runner, bundled first: `npm test`.
+// Bundles src/**/*.test.ts and runs the tests with Node's test runner: `npm test`.
 import { spawnSync } from "node:child_process";
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

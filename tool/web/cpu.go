@@ -17,8 +17,9 @@ import (
 	"seemalloc/tool/report"
 )
 
-// The process's CPU time is profiled when a page asks for it: with --allow-set, since threads are interrupted for it. The process has one
-// CPU profile at a time. Pages begin and end this server's; one that somebody else has begun is shown, and left alone.
+// CPU profiles are taken when a page requests one. That needs --allow-set, because profiling interrupts the process's
+// threads. A process has at most one CPU profile at a time. Pages start and stop the profiles of this server. A profile
+// that another client has started is shown but never stopped.
 
 const (
 	cpuKind    = "cpu"
@@ -28,30 +29,30 @@ const (
 type cpuProfiler struct {
 	mutex   sync.Mutex
 	running *cpuRun
-	rounds  int      // so many have ended
-	said    []string // how the last one went
-	problem string   // why it is not whole
+	rounds  int      // number of profiles that have ended
+	said    []string // comments of the last profile
+	problem string   // why the last profile is incomplete
 }
 
-// cpuRun is a profile that has begun.
+// cpuRun is a running profile.
 type cpuRun struct {
 	profile *attach.CPUProfile
 	began   time.Time
 	length  time.Duration
 	hz      int
-	stop    chan struct{} // closed when a page ends it
+	stop    chan struct{} // closed when a page stops the profile
 	stopped bool
 }
 
-// cpuState is what the page knows of it.
+// cpuState is the state that the page gets.
 type cpuState struct {
 	Running bool     `json:"running"`
 	Elapsed float64  `json:"elapsed_s"`
-	For     float64  `json:"for_s"` // of the one that runs, or what is usual
+	For     float64  `json:"for_s"` // of the running profile, or the default
 	Hz      int      `json:"hz"`
 	MostFor float64  `json:"most_s"`
 	MostHz  int      `json:"most_hz"`
-	Rounds  int      `json:"rounds"` // so many have ended: the page asks for the profile when there is another
+	Rounds  int      `json:"rounds"` // number of profiles that have ended: the page fetches the profile when it increases
 	Said    []string `json:"said"`
 	Problem string   `json:"problem,omitempty"`
 }
@@ -76,7 +77,7 @@ func (s *Server) cpuNow() cpuState {
 	return state
 }
 
-// startCPU begins a profile; the answer is the state, as of GET.
+// startCPU starts a profile. The answer is the state, as for GET.
 func (s *Server) startCPU(r *http.Request) (any, error) {
 	if err := s.mayChange(); err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func (c *cpuProfiler) start(process *Process, run *cpuRun) error {
 	return nil
 }
 
-// stopCPU ends the profile that a page has begun, before its time.
+// stopCPU stops a profile that a page has started, before its time.
 func (s *Server) stopCPU(*http.Request) (any, error) {
 	if err := s.mayChange(); err != nil {
 		return nil, err
@@ -144,7 +145,8 @@ func (s *Server) stopCPU(*http.Request) (any, error) {
 	return s.cpuNow(), nil
 }
 
-// followCPU ends the profile when it is time, and keeps what it saw. Meanwhile it looks, so that a process that ends leaves something.
+// followCPU stops the profile when its time is up and keeps the result. In the meantime it fetches the profile at
+// intervals, so that some data is left if the process ends.
 func (s *Server) followCPU(run *cpuRun) {
 	over := time.After(run.length)
 	look := time.NewTicker(MomentInterval)
@@ -172,7 +174,7 @@ func (s *Server) followCPU(run *cpuRun) {
 	s.cpus.end(taken, err)
 }
 
-// endCPU asks the process for what the profile saw; again, if it has been asked before.
+// endCPU stops the profile and fetches its data. It may be called again.
 func (s *Server) endCPU(run *cpuRun) (*profile.Profile, error) {
 	var data []byte
 	err := s.process.Do(func(client *attach.Client) (err error) {
@@ -190,7 +192,7 @@ func (s *Server) endCPU(run *cpuRun) (*profile.Profile, error) {
 	return p, nil
 }
 
-// isSilence: the process does not answer just now, and may later.
+// isSilence reports whether the error means that the process does not answer at present and may answer later.
 func isSilence(err error) bool {
 	var refused *attach.ServerError
 	var known problem

@@ -16,14 +16,14 @@ import (
 	"seemalloc/tool/attach/fake"
 )
 
-// cpuSocket is the CPU profiler of a made-up process: one profile at a time, by numbers.
+// cpuSocket is the CPU profiler of an imaginary process: one profile at a time, each with a number.
 type cpuSocket struct {
 	mutex   sync.Mutex
-	running int // its number; 0: none
+	running int // number of the running profile; 0: none
 	last    int
-	refuses string // to begin
+	refuses string // the error for a start
 	asked   []string
-	hangs   int // so many times a stop is not answered in time
+	hangs   int // this many stop commands are not answered in time
 }
 
 func (c *cpuSocket) answer(args []string) string {
@@ -45,12 +45,12 @@ func (c *cpuSocket) answer(args []string) string {
 	c.running = 0
 	if c.hangs > 0 {
 		c.hangs--
-		time.Sleep(patience + time.Second) // longer than is waited for it
+		time.Sleep(patience + time.Second) // longer than the client waits
 	}
 	return c.profile()
 }
 
-// profile is what the last one saw: its number tells whose it is.
+// profile returns the data of the last profile. It contains the profile's number.
 func (c *cpuSocket) profile() string {
 	p := heapOf(time.Now(), map[string]int64{fmt.Sprintf("spins_in_%d", c.last): 30})
 	p.SampleType = []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}
@@ -68,7 +68,8 @@ func (c *cpuSocket) wasAsked() []string {
 	return append([]string{}, c.asked...)
 }
 
-// patience is for how long is waited for an answer, where one does not come: others do, on a busy machine too.
+// patience is the time-out in tests where an answer does not arrive. It is long enough for the other answers on a busy
+// machine.
 const patience = 5 * time.Second
 
 func cpuProcess(t *testing.T, allowSet bool) (base string, cpu *cpuSocket, socket *fake.Server, server *Server) {
@@ -93,7 +94,7 @@ func cpuProcessFor(t *testing.T, patience time.Duration, allowSet bool) (base st
 	return listen(t, server), cpu, socket, server
 }
 
-// cpuUntil waits until the state is as it should be.
+// cpuUntil waits until the state fulfils the condition.
 func cpuUntil(t *testing.T, base, what string, is func(cpuState) bool) (state cpuState) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -126,7 +127,7 @@ func TestAPageProfilesCPUTime(t *testing.T) {
 		if said := strings.Join(state.Said, "\n"); state.Rounds != round || state.Problem != "" || !strings.Contains(said, "30 samples") || !strings.Contains(said, "the process used 310.00 ms") {
 			t.Errorf("afterwards: %+v", state)
 		}
-		// That of this round, however soon after the one before.
+		// The profile of this round, even immediately after the previous one.
 		if _, body := get(t, base+"api/profile?kind=cpu", nil); !strings.Contains(body, fmt.Sprintf(`"spins_in_%d"`, round)) {
 			t.Errorf("round %d: %s", round, body)
 		}
@@ -141,7 +142,7 @@ func TestACPUProfileIsEndedBeforeItsTime(t *testing.T) {
 	base, _, _, _ := cpuProcess(t, true)
 	began := time.Now()
 	send(t, base+"api/cpu", `{"for_s":600,"hz":100}`)
-	for range 2 { // whoever presses twice does no harm
+	for range 2 { // a second click has no effect
 		if status, body := send(t, base+"api/cpu/stop", `{}`); status != http.StatusOK && status != http.StatusConflict {
 			t.Errorf("%d %s", status, body)
 		}
@@ -173,7 +174,7 @@ func TestCPUProfilesAreRefusedInWords(t *testing.T) {
 	cpu.refuses = "the program handles SIGPROF itself"
 	expect(base, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusBadRequest, "the program handles SIGPROF itself")
 	cpu.refuses = ""
-	cpu.answer([]string{"start"}) // by somebody else
+	cpu.answer([]string{"start"}) // by another client
 	expect(base, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusConflict, "who began it ends it")
 	expect(base, "api/cpu/stop", `{}`, http.StatusConflict, "no CPU profile that was begun on this page")
 	if cpu.running != 1 {
@@ -182,7 +183,8 @@ func TestCPUProfilesAreRefusedInWords(t *testing.T) {
 	cpu.answer([]string{"stop", "1"})
 	expect(base, "api/cpu", `{"for_s":600,"hz":100}`, http.StatusOK, "true")
 	expect(base, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusConflict, "begun on this page is running already")
-	// Somebody ends it and begins another: theirs is left alone, and it is said that ours is lost.
+	// Another client stops our profile and starts its own: the server does not touch that profile, and reports that
+	// ours is lost.
 	cpu.answer([]string{"stop", "2"})
 	cpu.answer([]string{"start"})
 	expect(base, "api/cpu/stop", `{}`, http.StatusOK, "")
@@ -194,7 +196,7 @@ func TestCPUProfilesAreRefusedInWords(t *testing.T) {
 	expect(files, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusBadRequest, "there is no process to ask")
 }
 
-// A process that does not answer in time is asked again; one that ends leaves what had been seen.
+// A process that does not answer in time is queried again. If it ends, the data fetched so far is kept.
 func TestACPUProfileOutlivesSilenceAndItsProcess(t *testing.T) {
 	base, cpu, socket, _ := cpuProcessFor(t, patience, true)
 	cpu.hangs = 1
@@ -208,7 +210,7 @@ func TestACPUProfileOutlivesSilenceAndItsProcess(t *testing.T) {
 		t.Errorf("while it runs: %s", body)
 	}
 	_ = os.Remove(socket.Path)
-	for _, command := range []string{"stats", "ping", "profile"} { // what is connected is lost
+	for _, command := range []string{"stats", "ping", "profile"} { // the connection is lost
 		socket.Raw[command] = ""
 	}
 	state = cpuUntil(t, base, "over", func(s cpuState) bool { return !s.Running })

@@ -7,18 +7,21 @@ import (
 )
 
 const (
-	// manyStacks is how many the page is sent as they are. It makes trees of them at every change, within a tenth of a second.
+	// manyStacks is the number of stacks up to which the page gets all of them. At every change the page builds trees
+	// from them, in less than a tenth of a second.
 	manyStacks = 50_000
-	// Of more, what is less than this share of every total is summed up where it branches off. A pixel of a wide screen is more.
+	// If there are more, subtrees below this share of every total are summarized where they branch off. One pixel of a
+	// wide screen is a larger share.
 	smallShare = 1.0 / 20_000
 )
 
-// smaller is the function that stands for what has been summed up.
+// smaller is the name of the frame that represents the summarized stacks.
 const smaller = "(smaller stacks)"
 
-// fold sums up the smallest of too many stacks; all totals stay. It goes down the tree of stacks level by level: what is small
-// with all that it calls goes no further. Each level is one pass over the stacks that are left, in the order in which they lie in
-// memory, and half of them for each of two processors; to follow one branch after the other takes several times as long.
+// fold summarizes the smallest stacks if there are too many. All totals stay the same. It processes the tree of stacks
+// level by level: a subtree that is small as a whole is not followed further. Each level is one pass over the remaining
+// stacks in memory order, split between two processors. Following one branch after the other takes several times as
+// long.
 func (b *stackBuilder) fold() {
 	s := b.stacks
 	f := folding{from: b, small: b.smallValues(), branches: []branch{{only: -1, ending: -1}}, parts: make([]foldingPart, processors())}
@@ -36,7 +39,7 @@ func (b *stackBuilder) fold() {
 	s.Stacks, b.values, b.base = f.stacks, f.values, f.base
 }
 
-// smallValues is, by type, from where on a value is worth being shown.
+// smallValues returns, for each type, the smallest value that is shown separately.
 func (b *stackBuilder) smallValues() []float64 {
 	types := len(b.stacks.Types)
 	small := make([]float64, types)
@@ -55,36 +58,36 @@ func magnitude(value int64) float64 { return float64(max(value, -value)) }
 type folding struct {
 	from     *stackBuilder
 	small    []float64
-	branches []branch // the first is that of all stacks
+	branches []branch // the first is the root
 	parts    []foldingPart
-	groups         // of the level that is being divided, of all parts
-	rest     int32 // the frame of what is summed up, + 1; 0: none so far
+	groups         // of the current level, for all parts together
+	rest     int32 // index of the frame for summarized stacks, plus 1; 0: not created yet
 
 	stacks       [][]int32
 	values, base []int64
 }
 
-// branch is a beginning of stacks that is worth being shown.
+// branch is a prefix of stacks that is shown separately.
 type branch struct {
-	frame    int32   // its last one
-	only     int32   // the only stack that begins so: it is shown as it is; -1: there are several
-	ending   int32   // the stack that is this and no more, -1: none
-	children []int32 // in the order of the first stacks in each
-	rest     []int64 // the sums of what is small, nil: there is nothing
+	frame    int32   // last frame of the prefix
+	only     int32   // the only stack with this prefix, which is shown unchanged; -1: several
+	ending   int32   // the stack that equals the prefix; -1: none
+	children []int32 // in the order of their first stacks
+	rest     []int64 // sums of the small stacks; nil: none
 }
 
-// groups are those of a level: of each branch the stacks that go on with the same frame.
+// groups are the groups of a level: for each branch, the stacks that continue with the same frame.
 type groups struct {
 	all   []group
-	known wordMap   // by branch and frame: the group, + 1
-	large []float64 // of each group the magnitudes of its values and those of the base, by type
-	sums  []int64   // of each group the values, and those of the base
+	known wordMap   // branch and frame → index of the group, plus 1
+	large []float64 // for each group, the magnitudes of its values and of the base, by type
+	sums  []int64   // for each group, its values and those of the base
 }
 
 type group struct {
 	branch, frame int32
 	first, count  int32 // stacks
-	becomes       int32 // a branch; -1: its stacks go no further
+	becomes       int32 // index of the new branch; -1: its stacks are not followed further
 }
 
 func (g *groups) clear() {
@@ -92,7 +95,7 @@ func (g *groups) clear() {
 	g.known.clear()
 }
 
-// of finds the group of a branch and a frame, or begins it.
+// of returns the group of a branch and a frame, and creates it if necessary.
 func (g *groups) of(branch, frame, first int32, types int) int32 {
 	number := g.known.at(uint64(branch)<<32 | uint64(frame))
 	if *number == 0 {
@@ -106,17 +109,18 @@ func (g *groups) of(branch, frame, first int32, types int) int32 {
 	return *number - 1
 }
 
-// foldingPart is the stacks that one processor divides, in their order.
+// foldingPart is the share of the stacks that one processor handles, in order.
 type foldingPart struct {
 	from   *stackBuilder
 	stacks []int32
-	of     []int32              // of each the branch; while a level is divided, its group, -1: it ends there
-	ahead  [][aheadFrames]int32 // of each the next frames
+	of     []int32              // branch of each stack; while a level is processed, its group, or -1 if the stack ends there
+	ahead  [][aheadFrames]int32 // the next frames of each stack
 	groups
-	joined []int32 // of each group its number in those of all parts
+	joined []int32 // for each group, its index in the groups of all parts
 }
 
-// Of each stack so many frames are read at once: each look at a stack among many waits for memory.
+// aheadFrames is the number of frames that are read at once from each stack, because each access to one of many stacks
+// waits for memory.
 const aheadFrames = 4
 
 func (p *foldingPart) begin(b *stackBuilder, from, to int) {
@@ -127,7 +131,7 @@ func (p *foldingPart) begin(b *stackBuilder, from, to int) {
 	}
 }
 
-// divide finds the groups of the stacks.
+// divide assigns the stacks to groups.
 func (p *foldingPart) divide(branches []branch, depth int) {
 	const ends = -1
 	p.groups.clear()
@@ -144,7 +148,7 @@ func (p *foldingPart) divide(branches []branch, depth int) {
 	for i, index := range p.stacks {
 		frame := p.ahead[i][depth%aheadFrames]
 		if frame == ends {
-			branches[p.of[i]].ending = index // of one stack alone: they are all different
+			branches[p.of[i]].ending = index // at most one stack, because all stacks are different
 			p.of[i] = -1
 			continue
 		}
@@ -169,7 +173,7 @@ func add(large []float64, sums, row []int64) {
 	}
 }
 
-// each has all parts do something at once.
+// each runs a function on all parts in parallel.
 func (f *folding) each(do func(*foldingPart)) {
 	var all sync.WaitGroup
 	for i := range f.parts {
@@ -178,7 +182,7 @@ func (f *folding) each(do func(*foldingPart)) {
 	all.Wait()
 }
 
-// join makes one of the groups of all parts, in the order in which they would be found by one.
+// join merges the groups of all parts, in the order in which a single part would find them.
 func (f *folding) join() {
 	types := len(f.small)
 	f.groups.clear()
@@ -199,7 +203,7 @@ func (f *folding) join() {
 	}
 }
 
-// judge makes branches of groups that are worth it, and adds the others to the rest of the branch that they are of.
+// judge turns the large groups into branches, and adds the others to the rest of their branch.
 func (f *folding) judge() {
 	types := len(f.small)
 	for i := range f.groups.all {
@@ -226,7 +230,8 @@ func (f *folding) judge() {
 	}
 }
 
-// isSmall says whether a group's values are, of either profile: what grows here and shrinks there is not nothing.
+// isSmall reports whether the values of a group are small in both profiles. Growth in one stack and shrinkage in
+// another do not cancel out.
 func (f *folding) isSmall(group int) bool {
 	for i, small := range f.small {
 		if f.large[group*len(f.small)+i] >= small && small > 0 {
@@ -236,7 +241,7 @@ func (f *folding) isSmall(group int) bool {
 	return true
 }
 
-// keep leaves the stacks that go on, and their branches.
+// keep retains the stacks that are followed further, with their branches.
 func (p *foldingPart) keep(joined groups) {
 	left := 0
 	for i, group := range p.of {
@@ -251,7 +256,7 @@ func (p *foldingPart) keep(joined groups) {
 	p.stacks, p.of, p.ahead = p.stacks[:left], p.of[:left], p.ahead[:left]
 }
 
-// put writes a branch and what is below it; path leads to it.
+// put writes a branch and its subtree. path is the prefix of the branch.
 func (f *folding) put(number int32, path []int32) {
 	types := len(f.small)
 	b := f.branches[number]
@@ -274,7 +279,7 @@ func (f *folding) put(number int32, path []int32) {
 	}
 }
 
-// add adds a stack with values and, if there is a base, its values there.
+// add adds a stack with its values and, if there is a base, its base values.
 func (f *folding) add(stack []int32, values, base []int64) {
 	f.stacks = append(f.stacks, slices.Clone(stack))
 	f.values = append(f.values, values...)

@@ -12,7 +12,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// randomStacks is a profile with so many stacks, most of them small, below a few hundred functions.
+// randomStacks builds a profile with this many stacks, most of them small, from a few hundred functions.
 func randomStacks(random *rand.Rand, count int) *profile.Profile {
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "inuse_objects", Unit: "count"}, {Type: "inuse_space", Unit: "bytes"}}}
 	for i := range 300 {
@@ -33,7 +33,7 @@ func randomStacks(random *rand.Rand, count int) *profile.Profile {
 	return p
 }
 
-// tree is what a page makes of stacks: the values of each beginning of a stack.
+// tree computes the tree of a page: the values of each prefix of a stack.
 func tree(s *Stacks, values [][]int64) map[string][]int64 {
 	sums := map[string][]int64{}
 	add := func(path string, row []int64) {
@@ -126,7 +126,7 @@ func TestFewStacksAreLeftAlone(t *testing.T) {
 	}
 }
 
-// What NewStacks takes off is not taken off the profile that history keeps.
+// NewStacks removes frames, but not from the profile that the history keeps.
 func TestTheProfileIsLeftAsItIs(t *testing.T) {
 	p := randomStacks(rand.New(rand.NewSource(1)), 100)
 	p.DropFrames = "f[0-9]"

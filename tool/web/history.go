@@ -8,7 +8,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Point is one look at the process: bytes now, and counts since the start. Rates are made of two points.
+// Point holds the figures of one moment: present bytes, and counts since the start. Rates are computed from two points.
 type Point struct {
 	Time          int64 `json:"t"` // ms since 1970
 	RSS           int64 `json:"rss"`
@@ -18,9 +18,9 @@ type Point struct {
 	Metadata      int64 `json:"meta"`
 	NotOurs       int64 `json:"other"`
 	Dirty         int64 `json:"dirty"`
-	Unsure        int64 `json:"unsure,omitempty"` // by how much Live, Cached, Fragmentation and NotOurs may each be off
-	LiveAllocated int64 `json:"handed"`           // exact bytes handed out, by allocated size
-	Allocated     int64 `json:"allocated"`        // bytes since the start, as all below; freed or not
+	Unsure        int64 `json:"unsure,omitempty"` // maximum error of each of Live, Cached, Fragmentation and NotOurs
+	LiveAllocated int64 `json:"handed"`           // exact live bytes, by allocated size
+	Allocated     int64 `json:"allocated"`        // bytes allocated since the start, freed or not; all fields below are counts since the start too
 	Faults        int64 `json:"faults"`
 	Purged        int64 `json:"purged"`
 	Refaults      int64 `json:"refaults"`
@@ -30,43 +30,45 @@ type Point struct {
 	RemoteFrees   int64 `json:"remote"`
 	LockWaits     int64 `json:"lockwaits"`
 	Threads       int64 `json:"threads"`
-	Run           int   `json:"run,omitempty"` // of a folder with several processes: which one
+	Run           int   `json:"run,omitempty"` // in a folder with several processes: the run
 }
 
-// Moment is a heap profile that was kept, for the diff of any two of them.
+// Moment is a stored heap profile. Any two can be compared.
 type Moment struct {
 	ID      int    `json:"id"`
-	Time    int64  `json:"t"` // ms since 1970; 0: a file that does not say
+	Time    int64  `json:"t"` // ms since 1970; 0: a file without a time
 	Name    string `json:"name,omitempty"`
 	InUse   int64  `json:"inuse"`
-	Asked   bool   `json:"asked"` // somebody asked for it or looks at it: kept when others go
-	looked  int    // when somebody did so last, in looks
+	Asked   bool   `json:"asked"` // requested or viewed by the user: kept while others are deleted
+	looked  int    // when it was last requested or viewed, as a value of the counter looks
 	profile *profile.Profile
-	load    func() (*profile.Profile, error) // instead of profile: it is in the folder
-	written bool                             // the folder has it
-	held    func() (map[stack]int64, error)  // bytes in use by stack; found out once
+	load    func() (*profile.Profile, error) // used if profile is nil: reads the profile from the folder
+	written bool                             // stored in the folder
+	held    func() (map[stack]int64, error)  // live bytes by stack, computed once
 }
 
-// What is kept at most. A point is 170 bytes, so 6,000 of them are below 1 MB; a moment may be some MB.
+// The maximum numbers of points and moments in memory. A point takes 170 bytes, so 6,000 points take about 1 MB. A
+// moment can take several MB.
 const (
 	mostPoints  = 6000
 	mostMoments = 60
 )
 
-// History keeps points and moments of a process in bounded memory: when there are too many, those far back are thinned
-// out, so that the last minutes are there second by second and hours back are still there in steps. In a folder (stored.go) more
-// is kept. Safe for concurrent use.
+// History keeps points and moments of a process in limited memory. When there are too many, it thins out old ones: the
+// last minutes are complete, and hours ago there are still some. A folder (stored.go) keeps more. Safe for concurrent
+// use.
 type History struct {
 	mutex   sync.Mutex
 	points  []Point
 	moments []*Moment
-	ahead   int64 // ms that points are later than the clock, which was set back
+	ahead   int64 // ms by which points are ahead of the clock after it was set back
 	next    int
 	looks   int
-	disk    *disk // nil: in memory only; set before others see it
+	disk    *disk // nil: in memory only; set before the history is shared
 }
 
-// Add keeps a point. Where the clock was set back, time goes on from the last one: the page asks for what is later than that.
+// Add adds a point. If the clock was set back, time continues from the last point, because the page requests points
+// later than its last one.
 func (h *History) Add(p Point) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -89,7 +91,7 @@ func (h *History) Add(p Point) {
 	h.disk.addPoint(p)
 }
 
-// thinned drops every other one of the older half.
+// thinned removes every other point of the older half.
 func thinned(points []Point) []Point {
 	half := len(points) / 2
 	kept := points[:0]
@@ -101,7 +103,7 @@ func thinned(points []Point) []Point {
 	return kept
 }
 
-// Since returns the points after the time, in ms since 1970.
+// Since returns the points later than ms since 1970.
 func (h *History) Since(ms int64) []Point {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -109,7 +111,7 @@ func (h *History) Since(ms int64) []Point {
 	return append([]Point{}, h.points[first:]...)
 }
 
-// AddMoment keeps a profile and returns what it is called.
+// AddMoment adds a profile and returns its moment.
 func (h *History) AddMoment(p *profile.Profile, inUse int64, asked bool) Moment {
 	data := h.disk.encoded(p)
 	h.mutex.Lock()
@@ -127,7 +129,7 @@ func (h *History) AddMoment(p *profile.Profile, inUse int64, asked bool) Moment 
 	return *m
 }
 
-// AddFile keeps a saved profile behind those that there are, however many: they are what is to be shown.
+// AddFile adds a saved profile after the existing ones. There is no limit, because all given files are shown.
 func (h *History) AddFile(name string, p *profile.Profile) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -140,7 +142,7 @@ func (h *History) enter(m *Moment) *Moment {
 	m.ID, m.looked = h.next, h.looks
 	m.held = sync.OnceValues(func() (map[stack]int64, error) {
 		h.mutex.Lock()
-		one := *m // whose profile may go to the folder meanwhile
+		one := *m // a copy, because the profile may be moved to the folder in the meantime
 		h.mutex.Unlock()
 		p, err := one.Profile()
 		if err != nil {
@@ -152,9 +154,9 @@ func (h *History) enter(m *Moment) *Moment {
 	return m
 }
 
-// dropOne lets the moment go whose neighbours are nearest to each other for how long ago it was: what remains is spread
-// ever more thinly towards the past. The first, the last and those that were asked for stay as long as there are others; then
-// the one goes that nobody has looked at for longest.
+// dropOne removes the moment whose neighbours are closest together relative to its age, so that older moments become
+// ever sparser. The first moment, the last one and those requested by the user are kept as long as there are others.
+// After that the one is removed that has not been viewed for the longest time.
 func (h *History) dropOne() {
 	now := h.moments[len(h.moments)-1].Time
 	best, least, forgotten := -1, 0.0, 1
@@ -177,7 +179,7 @@ func (h *History) dropOne() {
 	h.moments = slices.Delete(h.moments, best, best+1)
 }
 
-// Moments lists what is kept, the oldest first.
+// Moments lists the moments in memory, the oldest first.
 func (h *History) Moments() []Moment {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -188,7 +190,7 @@ func (h *History) Moments() []Moment {
 	return out
 }
 
-// Moment finds one by its id; 0 is the last one.
+// Moment finds a moment by its id. 0 is the last one.
 func (h *History) Moment(id int) (Moment, bool) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -200,7 +202,7 @@ func (h *History) Moment(id int) (Moment, bool) {
 	return h.older(id)
 }
 
-// Keep is Moment for somebody who looks at it, and may do so again: it stays when others go.
+// Keep is Moment for a user who views the moment and may view it again: it is kept while others are removed.
 func (h *History) Keep(id int) (Moment, bool) {
 	h.disk.keep(id)
 	h.mutex.Lock()

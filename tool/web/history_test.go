@@ -8,7 +8,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// A week of seconds stays within bounds, in order, with the last minutes complete and the beginning still there.
+// A week of points, one per second, stays within the limit and in order. The last minutes are complete and the
+// beginning is still there.
 func TestPointsAreThinnedTowardsThePast(t *testing.T) {
 	h := &History{}
 	const week = 7 * 24 * 3600
@@ -35,7 +36,7 @@ func TestPointsAreThinnedTowardsThePast(t *testing.T) {
 	}
 }
 
-// Whatever comes, moments are bounded and in order; the first, the last and those that were asked for stay.
+// For any sequence the moments are limited and in order. The first one, the last one and the requested ones are kept.
 func TestMomentsAreThinnedButNotThoseThatWereAskedFor(t *testing.T) {
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
@@ -80,7 +81,8 @@ func TestMomentsAreThinnedButNotThoseThatWereAskedFor(t *testing.T) {
 	}
 }
 
-// What somebody looks at stays, though others go; of more than can stay, what nobody has looked at for longest goes.
+// A viewed moment is kept while others are removed. If there are too many of these, the least recently viewed one is
+// removed.
 func TestWhatIsLookedAtStays(t *testing.T) {
 	h := &History{}
 	now := int64(1e12)
@@ -110,8 +112,8 @@ func TestWhatIsLookedAtStays(t *testing.T) {
 	}
 }
 
-// The page asks for what is later than it has: it goes on getting points when the clock is set back, in steps of a second, and
-// follows the clock when that is right again.
+// The page requests points later than its last one. It continues to get points after the clock was set back, in steps
+// of one second, and they follow the clock again when it is correct.
 func TestTheClockIsSetBack(t *testing.T) {
 	const hour = 3600
 	h := &History{}

@@ -13,16 +13,16 @@ import (
 	"seemalloc/tool/attach"
 )
 
-// In a folder there is also the last profile of each kind but heap, and the last map: so that all views work when the process is gone.
-// They are taken one after the other, whether somebody looks or not.
+// A folder also stores the last profile of each other kind and the last map, so that all views work after the process
+// has ended. They are taken one after the other, whether or not a page shows them.
 
 const (
-	keptBetween = time.Minute // from one profile of a kind to the next, at least
-	keptProfile = "profile "  // names of answers: and the kind
+	keptBetween = time.Minute // minimum time between two profiles of one kind
+	keptProfile = "profile "  // prefix of the names of answers, followed by the kind
 	keptMap     = "map"
 )
 
-// NoteProfile keeps the last profile of a kind, to be shown when the process is gone.
+// NoteProfile stores the last profile of a kind, which is shown after the process has ended.
 func (h *History) NoteProfile(kind string, p *profile.Profile) {
 	data := h.disk.encoded(p)
 	if data == nil {
@@ -31,7 +31,7 @@ func (h *History) NoteProfile(kind string, p *profile.Profile) {
 	h.disk.wrote(keptProfile+kind, h.disk.store.Note(keptProfile+kind, data))
 }
 
-// notedProfile is the last one of a kind.
+// notedProfile returns the stored profile of a kind.
 func (h *History) notedProfile(kind string) (*profile.Profile, error) {
 	if h.disk == nil {
 		return nil, badRequest("this shows saved profiles: there is no process to ask")
@@ -50,7 +50,7 @@ func (h *History) notedProfile(kind string) (*profile.Profile, error) {
 	return p, nil
 }
 
-// NotedKinds are those of all that a folder has a profile of; heap is one of them.
+// NotedKinds returns the kinds of which the folder has a profile. heap is always one of them.
 func (h *History) NotedKinds(all []Kind) ([]Kind, error) {
 	notes, err := h.disk.store.Notes()
 	if err != nil {
@@ -61,14 +61,14 @@ func (h *History) NotedKinds(all []Kind) ([]Kind, error) {
 	}), nil
 }
 
-// hasNote says whether a folder has an answer of the name.
+// hasNote reports whether the folder has an answer with this name.
 func (h *History) hasNote(name string) bool {
 	notes, err := h.disk.store.Notes()
 	return err == nil && slices.Contains(notes, name)
 }
 
-// keepOthers goes round the kinds until the process ends. Each look waits for so many times as long as the last one took as a page's
-// would, and here nothing is looked at more often than that.
+// keepOthers cycles through the kinds until the process ends. After each query it waits for a multiple of the query's
+// duration, as for a page, so that the queries together take only their share of the process's time.
 func (s *Server) keepOthers() {
 	var kinds []string
 	for _, kind := range s.options.Kinds {
@@ -82,7 +82,7 @@ func (s *Server) keepOthers() {
 			began := time.Now()
 			took := s.keepOne(kind)
 			wait := max(momentShare*took, toolShare*time.Since(began))
-			if round > 0 { // a process may end soon
+			if round > 0 { // no minimum wait in the first round, because the process may end soon
 				wait = max(wait, keptBetween/time.Duration(looks))
 			}
 			select {
@@ -94,7 +94,7 @@ func (s *Server) keepOthers() {
 	}
 }
 
-// keepOne says what the process had to do with it; 0: it was known already.
+// keepOne returns the time for which the process was busy; 0: it was not queried.
 func (s *Server) keepOne(name string) time.Duration {
 	if name != keptMap {
 		_, took, _ := s.takenIn(name)
@@ -109,7 +109,8 @@ func (s *Server) keepOne(name string) time.Duration {
 	return took
 }
 
-// isMissing: an older library, or a folder that it has written, has no such profile.
+// isMissing reports whether the error means that an older library, or a folder written with it, does not have this
+// profile.
 func isMissing(err error) bool {
 	var refused *attach.ServerError
 	var known problem

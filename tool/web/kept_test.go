@@ -20,7 +20,7 @@ const oneRegion = `{"region":"0xffff900000200000","used":256,"live_bytes":7,"mos
 {"end":1,"page_bytes":8192,"os_page_bytes":4096,"left_out":0}
 `
 
-// everyKind answers for a process that has these kinds of profiles.
+// everyKind answers for a process that supports these kinds of profiles.
 func everyKind(socket *fake.Server, kinds ...Kind) {
 	socket.Answers["map"] = func([]string) string { return oneRegion }
 	socket.Answers["profile"] = func(args []string) string {
@@ -41,7 +41,7 @@ func everyKind(socket *fake.Server, kinds ...Kind) {
 	}
 }
 
-// Nobody has looked at any of it while the process ran.
+// No page has requested these while the process ran.
 func TestAFolderHasTheLastProfileOfEachKindAndTheMap(t *testing.T) {
 	dir := t.TempDir()
 	s := folder(t, dir)
@@ -108,7 +108,7 @@ func TestAFolderHasTheLastProfileOfEachKindAndTheMap(t *testing.T) {
 	}
 }
 
-// The next process is not shown with the profiles of the one before.
+// The next process is not shown with profiles of the previous one.
 func TestAFolderOfAnotherProcessHasNoProfilesOfTheOneBefore(t *testing.T) {
 	dir := t.TempDir()
 	s := folder(t, dir)
@@ -125,11 +125,11 @@ func TestAFolderOfAnotherProcessHasNoProfilesOfTheOneBefore(t *testing.T) {
 	}
 }
 
-// Whatever a look takes, all of them together keep the process busy for a hundredth of its time.
+// However long a query takes, all of them together keep the process busy for a hundredth of its time.
 func TestKeepingOthersCostsLittle(t *testing.T) {
 	socket := fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
 	taken := atomic.Int64{}
-	const took = 50 * time.Millisecond // the next is taken 5 s later
+	const took = 50 * time.Millisecond // the next one is taken 5 s later
 	kinds := []Kind{{Name: "growth"}, {Name: "peak"}, {Name: "churn"}}
 	socket.Answers["profile"] = func(args []string) string {
 		if args[0] == "heap" {

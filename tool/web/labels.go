@@ -14,16 +14,16 @@ import (
 	"seemalloc/tool/report"
 )
 
-// Labels says what the rows of a profile can be told apart by, besides their stacks.
+// Labels describes how the rows of a profile differ apart from their stacks.
 type Labels struct {
-	// Least and Most are the sizes of blocks; 0: the rows have none.
+	// Least and Most are the smallest and largest block size. 0: the rows have no sizes.
 	Least int64 `json:"least"`
 	Most  int64 `json:"most"`
-	// Texts are the values of each label that is a text: how long blocks lived, who freed them, their pool.
+	// Texts holds the values of each text label: lifetimes of blocks, which thread freed them, their pool.
 	Texts map[string][]string `json:"texts"`
 }
 
-// labelsOf looks at all rows, of the base too.
+// labelsOf collects the labels of all rows, including those of the base.
 func labelsOf(profiles ...*profile.Profile) *Labels {
 	l := &Labels{Texts: map[string][]string{}}
 	seen := map[string]bool{}
@@ -54,15 +54,15 @@ func labelsOf(profiles ...*profile.Profile) *Labels {
 	return l
 }
 
-// labelFilter chooses rows by the sizes of their blocks and by labels that are texts.
+// labelFilter selects rows by block size and by text labels.
 type labelFilter struct {
-	from, to int64               // bytes; to 0: any
-	texts    map[string][]string // of each label, one of these
+	from, to int64               // bytes; to = 0: no limit
+	texts    map[string][]string // for each label, the accepted values
 	thread   *regexp.Regexp      // nil: any
 }
 
-// newLabelFilter reads size_from=, size_to= (bytes), thread=, which matches names or is an id, and labels=, in which labels stand as in an
-// address: "lifetime=alive&pool=cache".
+// newLabelFilter reads size_from= and size_to= (bytes), thread= (a pattern for names, or an id), and labels=, a query
+// string of labels: "lifetime=alive&pool=cache".
 func newLabelFilter(q url.Values) (f labelFilter, err error) {
 	if f.from, err = number(q, "size_from"); err == nil {
 		f.to, err = number(q, "size_to")
@@ -82,7 +82,7 @@ func newLabelFilter(q url.Values) (f labelFilter, err error) {
 	return f, err
 }
 
-// pattern reads a regular expression; absent is nil.
+// pattern reads a regular expression. It returns nil if the parameter is absent.
 func pattern(q url.Values, name, expected string) (*regexp.Regexp, error) {
 	text := q.Get(name)
 	if text == "" {
@@ -99,13 +99,13 @@ func (f labelFilter) isAll() bool {
 	return f.from == 0 && f.to == 0 && len(f.texts) == 0 && f.thread == nil
 }
 
-// key is the same for filters that choose the same rows.
+// key is equal for filters that select the same rows.
 func (f labelFilter) key() string {
 	thread := ""
 	if f.thread != nil {
 		thread = f.thread.String()
 	}
-	return fmt.Sprintf("%d %d %q %q", f.from, f.to, f.texts, thread) // maps are printed in the order of their keys
+	return fmt.Sprintf("%d %d %q %q", f.from, f.to, f.texts, thread) // maps are printed in key order
 }
 
 func (f labelFilter) passes(sample *profile.Sample) bool {
@@ -126,7 +126,7 @@ func (f labelFilter) passes(sample *profile.Sample) bool {
 	return true
 }
 
-// apply leaves p as it is.
+// apply does not modify p.
 func (f labelFilter) apply(p *profile.Profile) *profile.Profile {
 	if p == nil || f.isAll() {
 		return p
@@ -140,7 +140,7 @@ func (f labelFilter) apply(p *profile.Profile) *profile.Profile {
 	return chosen
 }
 
-// withoutSamples shares all but them with p.
+// withoutSamples returns a profile without samples that shares everything else with p.
 func withoutSamples(p *profile.Profile) *profile.Profile {
 	return &profile.Profile{
 		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
@@ -149,10 +149,10 @@ func withoutSamples(p *profile.Profile) *profile.Profile {
 	}
 }
 
-// longestWindow is how long an answer may wait for things to happen.
+// longestWindow is the maximum number of seconds that a request may wait for events.
 const longestWindow = 60
 
-// window takes a profile of what happens in the next so many seconds; 0: of all that happened.
+// window takes a profile of the events in the next few seconds; 0: since the start.
 func (s *Server) window(q url.Values, kind string) (*profile.Profile, error) {
 	seconds, err := number(q, "seconds")
 	switch {
@@ -187,18 +187,19 @@ func (s *Server) window(q url.Values, kind string) (*profile.Profile, error) {
 	})
 }
 
-// taken is a profile of a kind as it is now, or was when somebody asked a moment ago; of a process that is gone, the last one.
+// taken returns a profile of a kind. It may have been taken for another request a moment ago. For a process that has
+// ended it returns the last one.
 func (s *Server) taken(kind string) (*profile.Profile, error) {
 	p, _, err := s.takenIn(kind)
 	return p, err
 }
 
-// takenIn also says how long the process had to do with it; 0: it was not asked.
+// takenIn is taken. It also returns the time for which the process was busy; 0: it was not queried.
 func (s *Server) takenIn(kind string) (taken *profile.Profile, took time.Duration, err error) {
 	taken, err = s.kinds.get(kind, func() (p *profile.Profile, _ time.Duration, err error) {
 		if s.process == nil {
 			p, err = s.history.notedProfile(kind)
-			return p, longestInterval, err // it stays what it is
+			return p, longestInterval, err // it will not change
 		}
 		if p, took, err = s.process.Profile(kind); err == nil {
 			s.history.NoteProfile(kind, p)

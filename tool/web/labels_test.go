@@ -12,7 +12,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// labelled has rows of three sizes and two pools; the fourth row has no label.
+// labelled has rows with three sizes and two pools. The fourth row has no label.
 func labelled(t time.Time, scale int64) *profile.Profile {
 	p := heapOf(t, map[string]int64{"f": 0})
 	row := p.Sample[0]
@@ -72,7 +72,7 @@ func TestRowsAreChosenBySizeAndLabel(t *testing.T) {
 		if sum != 100*want || before != want {
 			t.Errorf("%s: %d after %d instead of %d after %d", query, sum, before, 100*want, want)
 		}
-		// What is saved is what is shown.
+		// A saved profile equals the displayed one.
 		for compared, want := range map[string]int64{"at=2": 100 * want, "at=2&base=1": 99 * want} {
 			status, body := get(t, base+"api/download?format=proto&"+compared+query, nil)
 			saved, err := profile.ParseData([]byte(body))

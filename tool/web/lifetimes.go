@@ -12,24 +12,25 @@ import (
 	"seemalloc/tool/symbolize"
 )
 
-// lifetimes is how long blocks lived: in all, and by the stacks that allocated them.
+// lifetimes holds the lifetimes of blocks: in total, and by allocating stack.
 type lifetimes struct {
 	Time    int64    `json:"t"`       // ms since 1970
-	Classes []string `json:"classes"` // of age, the youngest first
-	// Short is how many of them are those of temporary blocks: the program freed them within 10 ms.
+	Classes []string `json:"classes"` // age classes, the youngest first
+	// Short is the number of classes of temporary blocks, which the program freed within 10 ms.
 	Short int           `json:"short"`
-	Freed []int64       `json:"freed"` // blocks by class of age
+	Freed []int64       `json:"freed"` // blocks by age class
 	Bytes []int64       `json:"bytes"`
 	Alive int64         `json:"alive"`
 	Rows  []lifetimeRow `json:"rows"`
 	More  int           `json:"more"` // rows left out
 	Says  []string      `json:"says"`
-	// Modules are those of all stacks, chosen or not.
+	// Modules lists the modules of all stacks, selected or not.
 	Modules []string `json:"modules"`
-	// Threads are the names of all rows' threads, chosen or not; nil where an older library does not tell them.
+	// Threads lists the threads of all rows, selected or not. It is nil for an older library, which does not report
+	// them.
 	Threads []string `json:"threads,omitempty"`
-	// Deaths says of how many of the freed blocks it is known who freed them; nil where the process has no profile of deaths, and
-	// while threads are chosen, which its rows do not tell.
+	// Deaths tells for how many freed blocks the freeing stack is known. It is nil if the process has no profile of
+	// deaths, and while threads are selected, because its rows have no threads.
 	Deaths *knownDeaths `json:"deaths,omitempty"`
 }
 
@@ -40,18 +41,19 @@ type knownDeaths struct {
 
 type lifetimeRow struct {
 	Stack     []string `json:"stack"` // functions, innermost first
-	Inner     int      `json:"inner"` // so many of them are of a standard library
+	Inner     int      `json:"inner"` // number of innermost functions that belong to a standard library
 	Alive     int64    `json:"alive"`
 	Freed     int64    `json:"freed"`
 	FreedB    int64    `json:"freed_bytes"`
-	Elsewhere int64    `json:"elsewhere"` // freed by another thread than the one that allocated it
+	Elsewhere int64    `json:"elsewhere"` // freed by a thread other than the allocating one
 	Least     int64    `json:"least_ns"`
 	Mean      float64  `json:"mean_ns"`
 	Most      int64    `json:"most_ns"`
-	Ages      []int64  `json:"ages"` // freed blocks by class
-	// ShortBlocks are those of the short classes: of the profile churn, taken a moment later, they would be more than all that was freed.
+	Ages      []int64  `json:"ages"` // freed blocks by age class
+	// ShortBlocks is the number of blocks in the short classes. The profile churn is taken a moment later, so its
+	// number could exceed that of all freed blocks.
 	ShortBlocks int64 `json:"short_objects"`
-	// Of the profile deaths: the function that freed most of them, without those that only pass it on; "" where that is not known.
+	// By is the function that freed most of them, from the profile deaths, without intermediate functions. "": unknown.
 	By       string `json:"by,omitempty"`
 	ByBlocks int64  `json:"by_objects,omitempty"`
 }
@@ -61,7 +63,7 @@ const (
 	shortClasses     = 5 // of report.AgeClasses
 )
 
-// lifetimes takes a profile of lifetimes and one of deaths: of the stacks and the sizes that are chosen.
+// lifetimes takes a profile of lifetimes and one of deaths, for the selected stacks and sizes.
 func (s *Server) lifetimes(q url.Values) (any, error) {
 	stacks, rows, err := newFilters(q)
 	if err != nil {
@@ -90,7 +92,7 @@ func (s *Server) lifetimes(q url.Values) (any, error) {
 	return answer, err
 }
 
-// plainProfile takes a profile and takes the allocator's own frames off.
+// plainProfile takes a profile and removes the allocator's own frames.
 func (s *Server) plainProfile(kind string) (*profile.Profile, error) {
 	p, err := s.taken(kind)
 	if err != nil {
@@ -129,15 +131,15 @@ func newLifetimes(lived *profile.Profile, filter stackFilter) *lifetimes {
 	return answer
 }
 
-// addDeaths says of each stack who freed most of its blocks. A row of deaths has the stack that allocated, the joint, and inside of it
-// the stack that freed.
+// addDeaths adds to each stack the function that freed most of its blocks. A row of deaths consists of the allocating
+// stack, the joint, and the freeing stack inside it.
 func (l *lifetimes) addDeaths(p *profile.Profile, filter stackFilter) {
 	l.Deaths = &knownDeaths{}
 	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == "freed_objects" })
 	if index < 0 {
 		return
 	}
-	freed := map[string]map[string]int64{} // by the stack that allocated and the function that frees
+	freed := map[string]map[string]int64{} // allocating stack → freeing function → blocks
 	for _, sample := range p.Sample {
 		frames := report.Frames(sample)
 		joint := slices.IndexFunc(frames, func(f report.Frame) bool { return f.Name == symbolize.Joint })
@@ -165,7 +167,7 @@ func (l *lifetimes) addDeaths(p *profile.Profile, filter stackFilter) {
 	}
 }
 
-// freer is the innermost function of the program's own in a stack that frees.
+// freer returns the innermost function of the program itself in a freeing stack.
 func freer(stack []report.Frame) string {
 	names := strings.Split(report.StackName(stack), "\n")
 	return names[report.Inner(names)]

@@ -12,7 +12,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// profileOf makes a profile of stacks (innermost first) with their values and labels.
+// profileOf builds a profile of stacks (innermost first) with their values and labels.
 func profileOf(types []string, rows ...func(*profile.Profile) *profile.Sample) *profile.Profile {
 	p := &profile.Profile{Comments: []string{"says"}}
 	for _, name := range types {
@@ -61,7 +61,8 @@ func TestLifetimesAddUpByStack(t *testing.T) {
 	}
 }
 
-// Who frees: the program's own function, also where a container does it; the most blocks count; and nothing where nobody looked.
+// The freeing function is the program's own, even if a container calls free. The one with the most blocks is shown, and
+// none if the freeing stacks were not recorded.
 func TestWhoFreesIsFoundByStack(t *testing.T) {
 	here, there := []string{"make", "here", "main"}, []string{"make", "there", "main"}
 	answer := newLifetimes(profileOf([]string{"alive_objects", "alive_space", "freed_objects", "freed_space"},
@@ -99,7 +100,8 @@ func filterOf(t *testing.T, query string) stackFilter {
 	return filter
 }
 
-// A function that is chosen chooses the histogram, the stacks and who frees, by who allocated, not by who frees.
+// A selected function restricts the histogram, the stacks and the freeing functions by the allocating stack and not by
+// the freeing stack.
 func TestLifetimesOfChosenStacks(t *testing.T) {
 	here, there := []string{"make", "here", "main"}, []string{"make", "there", "main"}
 	types := []string{"alive_objects", "alive_space", "freed_objects", "freed_space"}
@@ -117,7 +119,8 @@ func TestLifetimesOfChosenStacks(t *testing.T) {
 	}
 }
 
-// A module chooses by who allocated, also rows of deaths, whose innermost functions are of who frees.
+// A module selects by the allocating stack. That includes rows of deaths, whose innermost functions belong to the
+// freeing stack.
 func TestLifetimesOfAModule(t *testing.T) {
 	in := func(file string, sample *profile.Sample, from int) *profile.Sample {
 		for _, location := range sample.Location[from:] {
@@ -145,7 +148,8 @@ func TestLifetimesOfAModule(t *testing.T) {
 	}
 }
 
-// Threads choose what was allocated; who frees is not said while they do, since rows of deaths know none.
+// Threads select by allocating thread. The freeing functions are not shown then, because rows of deaths have no
+// threads.
 func TestLifetimesOfChosenThreads(t *testing.T) {
 	here, there := []string{"make", "here", "main"}, []string{"make", "there", "main"}
 	types := []string{"alive_objects", "alive_space", "freed_objects", "freed_space"}
@@ -181,7 +185,7 @@ func TestLifetimesOfChosenThreads(t *testing.T) {
 			t.Errorf("%s: threads %q, deaths %+v", query, answer.Threads, answer.Deaths)
 		}
 	}
-	// Of an older library, whose rows have no threads.
+	// From an older library, whose rows have no threads.
 	kept.NoteProfile("lifetime", profileOf(types, row(here, nil, 0, 0, 12, 1200)))
 	if server, err = NewServer(Options{}, kept, nil, nil); err != nil {
 		t.Fatal(err)

@@ -12,22 +12,24 @@ import (
 	"seemalloc/tool/symbolize"
 )
 
-// mapSums is all regions in sums, as the page reads them: 100 GiB have 51,200.
+// mapSums holds the sums of all regions in the format of the page. 100 GiB have 51,200 regions.
 type mapSums struct {
 	Time      int64 `json:"t"` // ms since 1970
 	PageBytes int64 `json:"page_bytes"`
 	OSPage    int64 `json:"os_page_bytes"`
-	// Memory is what is resident; regions count by the heap's books. Nil where the library is older than this tool.
+	// Memory shows the resident memory. The regions count by the metadata of the heap, whether resident or not. It is nil
+	// if the library is older than this tool.
 	Memory    *attach.Memory `json:"memory,omitempty"`
 	Columns   []string       `json:"columns"`
 	Addresses []string       `json:"addresses"`
 	Regions   [][]int64      `json:"regions"` // a value for each column
-	// Every is how many ms the page should wait: a map may take this process a share of its time, no more.
+	// Every is the interval in ms at which the page should request the map: a map may use only a share of the process's
+	// time.
 	Every  int64               `json:"every"`
 	Blocks []attach.MapBlock   `json:"blocks"`
 	Kept   []attach.MapKept    `json:"kept"`
 	Stacks map[string][]string `json:"stacks"` // functions, innermost first
-	Inner  map[string]int      `json:"inner"`  // so many of them are of a standard library
+	Inner  map[string]int      `json:"inner"`  // number of innermost functions that belong to a standard library
 }
 
 var mapColumns = []string{"huge", "spans", "used", "taken", "dirty", "lazy", "purged", "clean", "live", "free", "holes", "most"}
@@ -36,14 +38,14 @@ func columnsOf(r attach.MapRegion) []int64 {
 	return []int64{int64(r.Huge), r.Spans, r.Used, r.Taken, r.Dirty, r.Lazy, r.Purged, r.Clean, r.LiveBytes, r.FreeBytes, r.HoleBytes, r.Most}
 }
 
-// mapParts is some regions with all that is in them.
+// mapParts holds some regions with all their parts.
 type mapParts struct {
 	Regions []attach.MapRegion  `json:"regions"`
 	Stacks  map[string][]string `json:"stacks"`
 	Inner   map[string]int      `json:"inner"`
 }
 
-// heapMap keeps the last answer, so that several pages cost the process no more than one.
+// heapMap caches the last answer, so that several pages cost the process no more than one.
 type heapMap struct {
 	mutex sync.Mutex
 	namer *symbolize.Namer
@@ -51,7 +53,7 @@ type heapMap struct {
 	until time.Time
 }
 
-// names has the functions of stacks. Requires: the mutex.
+// names returns the functions of the stacks. It requires the mutex.
 func (h *heapMap) names(pid int, m *attach.Map) map[string][]string {
 	if h.namer == nil {
 		h.namer = symbolize.NewNamer(pid)
@@ -70,7 +72,7 @@ func (h *heapMap) names(pid int, m *attach.Map) map[string][]string {
 	return named
 }
 
-// innerOf is nothing for the stacks in which it is nothing.
+// innerOf omits stacks whose value is 0.
 func innerOf(stacks map[string][]string) map[string]int {
 	inner := map[string]int{}
 	for id, stack := range stacks {
@@ -81,7 +83,7 @@ func innerOf(stacks map[string][]string) map[string]int {
 	return inner
 }
 
-// mapOfAll is the last one once the process is gone.
+// mapOfAll returns the last map after the process has ended.
 func (s *Server) mapOfAll(url.Values) (any, error) {
 	if s.process == nil {
 		return s.history.Noted(keptMap)

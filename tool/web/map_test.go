@@ -9,7 +9,8 @@ import (
 	"seemalloc/tool/attach/fake"
 )
 
-// The process is asked once for several pages that look at once; what they ask of its regions is passed on.
+// Several pages that request the map at the same time cause one query of the process. Their queries of single regions
+// are passed on.
 func TestTheHeapMapIsAskedForOnce(t *testing.T) {
 	socket := fake.Start(t, filepath.Join(t.TempDir(), "s"))
 	var asked []string
@@ -50,7 +51,7 @@ func TestTheHeapMapIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// A vector's block is told by who fills the vector.
+// A vector's memory belongs to the function that fills the vector.
 func TestMapTellsWhatIsOfALibrary(t *testing.T) {
 	got := innerOf(map[string][]string{
 		"0x1": {"std::__new_allocator::allocate", "std::vector::push_back", "keep", "main"},

@@ -21,18 +21,19 @@ import (
 	"seemalloc/tool/report"
 )
 
-// pprof's own pages of a moment are below pprof/NAME/: NAME is a moment ("12"), one against another ("12-3"), or a kind of profile and
-// which one since the start ("lifetime.1"). A name without a number ("0", "lifetime") leads to one of now.
+// pprof's own pages of a moment are below pprof/NAME/. NAME is a moment ("12"), a comparison of two ("12-3"), or a kind
+// of profile with its number since the start ("lifetime.1"). A name without a number ("0", "lifetime") redirects to a
+// current profile.
 
 //go:embed pprof.css
 var pprofStyle string
 
-// mostPprof is how many profiles' pages are kept: each has a copy of its profile.
+// mostPprof is the maximum number of profiles whose pages are kept. Each has a copy of its profile.
 const mostPprof = 4
 
 type pprofPages struct {
 	mutex sync.Mutex
-	made  []madePages // the last one asked for at the end
+	made  []madePages // the most recently requested one at the end
 	taken int
 	last  map[string]numbered // of each kind
 }
@@ -43,7 +44,8 @@ type numbered struct {
 	name    string
 }
 
-// number names a profile of a kind; the same one always alike, as long as there is no other.
+// number returns the name for a profile of a kind. It returns the same name for the same profile until there is another
+// one.
 func (p *pprofPages) number(kind string, taken *profile.Profile) string {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -62,7 +64,7 @@ func (p *pprofPages) number(kind string, taken *profile.Profile) string {
 type madePages struct {
 	name  string
 	title string
-	back  string // what our page shows, behind the #
+	back  string // the view of our page, after the #
 	pages map[string]http.Handler
 }
 
@@ -100,7 +102,7 @@ func (s *Server) pprof(w http.ResponseWriter, r *http.Request) {
 		if page == "" {
 			page = "top"
 		}
-		// Relative, as the token is not known here.
+		// A relative path, because the token is not known here.
 		w.Header().Set("Location", (&url.URL{Path: "../" + shown.name + "/" + page, RawQuery: r.URL.RawQuery}).String())
 		w.WriteHeader(http.StatusFound)
 		return
@@ -119,14 +121,15 @@ func (s *Server) pprof(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	nonce, body := dressed(answer.body.Bytes(), shown)
-	// Its scripts stand in the page; nothing else may run, and nothing may be loaded.
+	// The scripts are inline. Nothing else may run, and nothing may be loaded.
 	w.Header().Set("Content-Security-Policy", fmt.Sprintf("default-src 'none'; script-src 'nonce-%s' 'unsafe-hashes' %s; style-src 'unsafe-inline'; img-src data:", nonce, pprofHandler()))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(answer.status)
 	_, _ = w.Write(body)
 }
 
-// disasmTries: pprof's disassembly misses a function that is there by chance, in about every other request, in the reference tool too.
+// disasmTries: pprof's disassembly randomly fails to find an existing function in about every other request. The
+// reference tool does so too.
 const disasmTries = 12
 
 func askPprof(handler http.Handler, r *http.Request) *pprofAnswer {
@@ -139,7 +142,7 @@ func (a *pprofAnswer) misses() bool {
 	return a.status == http.StatusBadRequest && bytes.Contains(a.body.Bytes(), []byte("no matches found"))
 }
 
-// pprofAnswer keeps what a handler of pprof's answers.
+// pprofAnswer buffers the answer of one of pprof's handlers.
 type pprofAnswer struct {
 	header http.Header
 	status int
@@ -150,7 +153,7 @@ func (a *pprofAnswer) Header() http.Header                { return a.header }
 func (a *pprofAnswer) WriteHeader(status int)             { a.status = status }
 func (a *pprofAnswer) Write(data []byte) (n int, _ error) { return a.body.Write(data) }
 
-// pass hands on what is no page: a profile, or pprof's excuse.
+// pass forwards an answer that is not a page: a profile or an error.
 func (a *pprofAnswer) pass(w http.ResponseWriter, page string) {
 	if a.status == http.StatusNotImplemented && page == "graph" {
 		http.Error(w, "pprof's graph needs the program dot (Debian: apt install graphviz). The Graph view of seemalloc's own page needs nothing.", http.StatusNotImplemented)
@@ -165,13 +168,13 @@ func (a *pprofAnswer) pass(w http.ResponseWriter, page string) {
 	_, _ = w.Write(a.body.Bytes())
 }
 
-// pprofHandler allows the one handler that pprof writes into its HTML.
+// pprofHandler allows the only event handler in pprof's HTML.
 func pprofHandler() string {
 	sum := sha256.Sum256([]byte("pprof_toggle_asm(event)"))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// dressed gives a page our look, a way back, and its scripts leave to run.
+// dressed adds our style and a link back to the page, and permits its scripts to run.
 func dressed(written []byte, shown madePages) (nonce string, page []byte) {
 	var random [16]byte
 	_, _ = rand.Read(random[:])
@@ -198,7 +201,7 @@ func (s *Server) pprofOf(name string) (madePages, error) {
 	return s.pprofMoment(name)
 }
 
-// pprofNow takes a profile for pprof's pages, the one that other views have if it was taken a moment ago.
+// pprofNow takes a profile for pprof's pages. It uses the profile of other views if that was taken a moment ago.
 func (s *Server) pprofNow(kind string) (madePages, error) {
 	p, err := s.taken(kind)
 	if err != nil {

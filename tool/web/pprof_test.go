@@ -11,7 +11,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// away finds what a page would load from elsewhere.
+// away matches references that a page would load from another server.
 var away = regexp.MustCompile(`(?i)(src|href|action)\s*=\s*["']?\s*(https?:)?//[^"'\s>]*|url\(\s*["']?(https?:)?//|@import`)
 
 func TestPprofsPagesAreBelowTheSameDoor(t *testing.T) {
@@ -129,7 +129,7 @@ func TestAFewPprofPagesAreKept(t *testing.T) {
 	}
 }
 
-// Names of a profile are somebody else's words: they must not become parts of the page.
+// Names in a profile are untrusted text and must not become part of the page's code.
 func TestNamesDoNotBecomeScripts(t *testing.T) {
 	h := &History{}
 	name := `</script><script>alert(1)</script><img src=x onerror=alert(1)>`

@@ -21,19 +21,20 @@ import (
 	"seemalloc/tool/report"
 )
 
-// A report is the page in one file, with what the server would have answered: it opens without a server, and asks nobody.
+// A report is the page in one file, with the answers of the server in it. It opens without a server and sends no
+// requests.
 
-// mostReportRows bounds a report: rows of stacks with their values, over all its moments. A row takes some 20 bytes.
+// mostReportRows limits the rows (stacks with their values) over all moments of a report. A row takes some 20 bytes.
 const mostReportRows = 400_000
 
-// reportData is what web/src/model/inlined.ts reads.
+// reportData is the data that web/src/model/inlined.ts reads.
 type reportData struct {
-	Answers map[string]any    `json:"answers"` // by what the page asks for: "stats", "suspects?last=60"
-	Missing map[string]string `json:"missing"` // what could not be answered, and why
-	// Profiles share their frames and stacks: most of them are in every moment.
+	Answers map[string]any    `json:"answers"` // by request: "stats", "suspects?last=60"
+	Missing map[string]string `json:"missing"` // requests without an answer, and the reason
+	// Profiles share their frames and stacks, because most of them occur in every moment.
 	Frames   []Frame                   `json:"frames"`
 	Stacks   [][]int32                 `json:"stacks"`
-	Profiles map[string]*reportProfile `json:"profiles"` // "heap 7": by kind and moment; other kinds, taken once, are of moment 0
+	Profiles map[string]*reportProfile `json:"profiles"` // "heap 7": by kind and moment; the other kinds are taken once and belong to moment 0
 }
 
 type reportProfile struct {
@@ -43,13 +44,13 @@ type reportProfile struct {
 	Time     int64        `json:"t"`
 	Comments []string     `json:"comments"`
 	Errors   []stdError   `json:"errors"`
-	Rows     [][]int64    `json:"rows"` // the stack's index, and its values
-	// Of profiles whose rows say their thread: the names, and for each row the index of its one, -1 where it says none.
+	Rows     [][]int64    `json:"rows"` // the index of the stack, followed by its values
+	// For profiles whose rows have threads: the names, and for each row the index of its thread, or -1 if it has none.
 	Threads    []string `json:"threads,omitempty"`
 	RowThreads []int    `json:"row_threads,omitempty"`
 }
 
-// Report writes the page with all that can be known now. It asks the process, and looks for doctor twice.
+// Report writes the page with all available data. It queries the process, and runs doctor, which takes two snapshots.
 func (s *Server) Report(w io.Writer) error {
 	moments := s.history.Moments()
 	if len(moments) == 0 && len(s.history.Since(0)) == 0 {
@@ -68,7 +69,7 @@ func (s *Server) Report(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		// The first that comes is the last moment: it is there whatever its size.
+		// The first one is the last moment, which is included regardless of its size.
 		if rows += added; i > 0 && rows > mostReportRows {
 			delete(data.Profiles, profileKey("heap", m.ID))
 			break
@@ -90,14 +91,14 @@ func (s *Server) Report(w io.Writer) error {
 		}
 		data.Answers[name] = answer
 	}
-	// Names of files are in a report, what is in them is not.
+	// A report contains the names of source files but not their content.
 	data.Missing["source"] = "a report has no source code and no disassembly; `seemalloc web` shows both where the program and its source are"
 	return writeReport(w, data)
 }
 
 func profileKey(kind string, id int) string { return kind + " " + strconv.Itoa(id) }
 
-// isProcess: what is shown is a process, or was one.
+// isProcess reports whether the page shows a process, running or ended, and not files.
 func (s *Server) isProcess() bool { return s.process != nil || s.history.disk != nil }
 
 func (s *Server) pid() int {
@@ -107,7 +108,7 @@ func (s *Server) pid() int {
 	return s.process.PID
 }
 
-// otherKinds takes a profile of each other kind that the process has, and says which there are in the report.
+// otherKinds takes a profile of each other kind that the process supports, and returns the kinds in the report.
 func (s *Server) otherKinds(builder *reportBuilder) []Kind {
 	var kinds []Kind
 	for _, kind := range s.options.Kinds {
@@ -125,8 +126,8 @@ func (s *Server) otherKinds(builder *reportBuilder) []Kind {
 	return kinds
 }
 
-// spread orders moments so that any number of the first ones is spread over the time: the last, the first, those that were
-// asked for, then halves between them.
+// spread orders moments so that any prefix of the result is spread over the whole time: the last one, the first one,
+// the requested ones, and then repeated bisection.
 func spread(moments []Moment) []Moment {
 	var out []Moment
 	taken := make([]bool, len(moments))
@@ -163,10 +164,11 @@ type reportBuilder struct {
 	stacks map[string]int64
 }
 
-// mostReportThreads: with more, what is in a report cannot be chosen by thread. Each has its own row of a stack that several share.
+// mostReportThreads: with more threads, a report cannot be filtered by thread, because each thread has its own row of a
+// shared stack.
 const mostReportThreads = 100
 
-// add puts a profile in and returns the number of its rows.
+// add adds a profile and returns the number of its rows.
 func (b *reportBuilder) add(key string, p *profile.Profile) (int, error) {
 	s, err := NewStacks(p, nil)
 	if err != nil {
@@ -180,12 +182,12 @@ func (b *reportBuilder) add(key string, p *profile.Profile) (int, error) {
 		return len(out.Rows), nil
 	}
 	out.Threads = names
-	// Those that say no thread are in none of the names, but in the whole.
+	// Rows without a thread belong to the total but to no thread.
 	byThread := map[int]*profile.Profile{}
 	for _, sample := range p.Sample {
 		thread := -1
 		if of := sample.Label[report.ThreadLabel]; len(of) > 0 {
-			thread = slices.Index(names, of[0]) // of one alone: each counts once
+			thread = slices.Index(names, of[0]) // exactly one thread, because each row counts once
 		}
 		if byThread[thread] == nil {
 			byThread[thread] = withoutSamples(p)
@@ -203,7 +205,7 @@ func (b *reportBuilder) add(key string, p *profile.Profile) (int, error) {
 	return len(out.Rows), nil
 }
 
-// addRows puts the stacks in and returns their number.
+// addRows adds the stacks and returns their number.
 func (b *reportBuilder) addRows(out *reportProfile, s *Stacks) int {
 	frames := make([]int32, len(s.Frames))
 	for i, frame := range s.Frames {
@@ -231,9 +233,9 @@ func (b *reportBuilder) addRows(out *reportProfile, s *Stacks) int {
 	return len(s.Stacks)
 }
 
-// writeReport puts script, style and data into the page. A policy in it forbids every request.
+// writeReport inserts script, style and data into the page. A content security policy in the page forbids all requests.
 func writeReport(w io.Writer, data *reportData) error {
-	// json escapes <, > and &, so that no name ends the script that it stands in.
+	// json escapes <, > and &, so that no name can end the script element that contains it.
 	inlined, err := json.Marshal(data)
 	if err != nil {
 		return err
@@ -271,7 +273,7 @@ func writeReport(w io.Writer, data *reportData) error {
 	return err
 }
 
-// report answers with a file to keep.
+// report answers with a file for download.
 func (s *Server) report(w http.ResponseWriter, _ *http.Request) {
 	var body bytes.Buffer
 	if err := s.Report(&body); err != nil {

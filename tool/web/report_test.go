@@ -14,7 +14,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// inlined reads back what a report carries.
+// inlined parses the data in a report.
 func inlined(t *testing.T, page string) (data struct {
 	Answers  map[string]json.RawMessage
 	Missing  map[string]string
@@ -33,7 +33,7 @@ func inlined(t *testing.T, page string) (data struct {
 	return data
 }
 
-// Names that would end the script, or begin a comment in it, come through as they are.
+// Names that would end the script or start a comment in it are preserved.
 func TestAReportIsOnePageWhateverNamesAreIn(t *testing.T) {
 	const evil = `</script><script>alert(1)</script><!--<img src=http://evil.example/x>` + "\u2028"
 	h := &History{}
@@ -64,7 +64,7 @@ func TestAReportIsOnePageWhateverNamesAreIn(t *testing.T) {
 	if err := json.Unmarshal(data.Answers["state"], &title); err != nil || title.Title != evil || title.Report == 0 || title.Live {
 		t.Errorf("%+v, %v", title, err)
 	}
-	// Each profile adds up to the one that it was made of, stack by stack.
+	// Each profile equals its source, stack by stack.
 	for _, m := range h.Moments() {
 		one := data.Profiles[profileKey("heap", m.ID)]
 		index, _ := report.SampleIndex(m.profile, "inuse", "bytes")
@@ -128,7 +128,7 @@ func TestAReportOfNothingIsAnError(t *testing.T) {
 	}
 }
 
-// Samples that do not say their thread, or say two, are in a report once.
+// Samples without a thread, or with two threads, occur once in a report.
 func TestAReportOfThreadsAddsUpToTheWhole(t *testing.T) {
 	p := heapOf(time.Unix(1e9, 0), map[string]int64{"a": 1, "b": 2, "c": 4})
 	index, err := report.SampleIndex(p, "inuse", "bytes")
@@ -162,7 +162,8 @@ func TestAReportOfThreadsAddsUpToTheWhole(t *testing.T) {
 	}
 }
 
-// Of too many rows those moments stay that are spread over the time, the last one whatever its size.
+// If there are too many rows, the report has moments spread over the whole time, including the last one regardless of
+// its size.
 func TestAReportIsBounded(t *testing.T) {
 	var all []Moment
 	for i := range 33 {

@@ -9,19 +9,19 @@ import (
 	"seemalloc/tool/report"
 )
 
-// requestRow is what was asked for since the start and got blocks of one size, estimated from samples: freed or not.
+// requestRow holds the requests since the start that got blocks of one size, estimated from samples, freed or not.
 type requestRow struct {
-	Size      int64 `json:"size"` // of the blocks: that of their class, or whole pages
+	Size      int64 `json:"size"` // of the blocks: their size class, or whole pages
 	Count     int64 `json:"count"`
 	Bytes     int64 `json:"bytes"`
 	Requested int64 `json:"requested"` // the difference is lost by rounding
 }
 
-// requests are counted by the size of their blocks, the smallest first. Of a folder: none where nobody has looked at them.
+// requests returns the rows, the smallest block size first. For a folder it returns none if no page has requested them.
 func (s *Server) requests(url.Values) (any, error) {
 	churn, err := s.taken("churn")
 	if s.process == nil && s.history.disk != nil && isMissing(err) {
-		answer, err := s.history.Noted("requests") // an older tool's
+		answer, err := s.history.Noted("requests") // from a folder of an older tool
 		if isMissing(err) {
 			return []requestRow{}, nil
 		}

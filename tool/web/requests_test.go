@@ -7,7 +7,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Rows of one size add up, whatever their stacks; what has no size is in none.
+// Rows with the same size are added up over all stacks. Rows without a size are ignored.
 func TestRequestsAddUpBySize(t *testing.T) {
 	sized := func(size int64, values ...int64) func(*profile.Profile) *profile.Sample {
 		return func(p *profile.Profile) *profile.Sample {

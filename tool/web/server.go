@@ -1,8 +1,9 @@
-// Package web serves a page that shows a process, or saved profiles, live: what its memory is, who holds it, what changed.
+// Package web serves a page that shows a process live, or saved profiles: its memory, which functions hold it, and its
+// changes.
 //
-// Everything is below a path with a random token, on the loopback address. Requests of other sites are refused by their Host
-// and Origin. A process is only looked at, unless the user allows more (Options.AllowSet). The page is in web/, built into dist/,
-// which is part of the tool: nothing is fetched from elsewhere.
+// All paths are below a random token, on the loopback address. Requests from other sites are rejected by their Host and
+// Origin headers. The process is only observed unless the user allows more (Options.AllowSet). The page is in web/ and
+// is built into dist/, which is embedded in the tool: nothing is loaded from elsewhere.
 package web
 
 import (
@@ -34,13 +35,14 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// Options of a server.
+// Options configures a server.
 type Options struct {
 	Title    string
-	PID      int  // of a process that is not asked any more
-	AllowSet bool // options may be set, free memory given back and CPU time profiled from the page
+	PID      int  // of a process that has ended
+	AllowSet bool // the page may set options, purge free memory and profile CPU time
 	Kinds    []Kind
-	// Where source code lies, as for `seemalloc list`: folders in which to look, and beginnings of paths to take off, separated by ":".
+	// The location of source code, as for `seemalloc list`: directories to search, and path prefixes to remove,
+	// separated by ":".
 	SourcePath, TrimPath string
 }
 
@@ -54,19 +56,19 @@ type Server struct {
 	mux       *http.ServeMux
 	heapMap   heapMap
 	tracer    tracer
-	answers   map[string]func(url.Values) (any, error) // what GET api/… is answered with
+	answers   map[string]func(url.Values) (any, error) // the handlers of GET api/…
 	kinds     kindsTaken
 	cpus      cpuProfiler
 	diagnosis paced[*doctor.Diagnosis]
 	pprofs    pprofPages
 	sources   sources
-	// Of the suspects of chosen rows, and of threads.
+	// Caches for the suspects of selected rows and of threads.
 	chosenHeld chosenHeld
 	byThread   byThread
-	first      func() (any, error) // what the page asks for first; nil: nothing is prepared
+	first      func() (any, error) // the page's first request; nil: not prepared
 }
 
-// NewServer makes a server; process and watcher are nil for saved profiles.
+// NewServer creates a server. process and watcher are nil for saved profiles.
 func NewServer(options Options, history *History, process *Process, watcher *Watcher) (*Server, error) {
 	var random [16]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -110,10 +112,10 @@ func NewServer(options Options, history *History, process *Process, watcher *Wat
 	return s, nil
 }
 
-// Path is where the page is: "/TOKEN/".
+// Path returns the path of the page: "/TOKEN/".
 func (s *Server) Path() string { return "/" + s.token + "/" }
 
-// ServeHTTP lets in those that know the token.
+// ServeHTTP accepts requests with the token.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !isLocal(r.Host) {
 		http.Error(w, "this page is for this machine alone", http.StatusForbidden)
@@ -129,10 +131,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
 	if r.URL.Path == "/"+s.token {
-		http.Redirect(w, r, s.Path(), http.StatusMovedPermanently) // what the page asks for is below it
+		http.Redirect(w, r, s.Path(), http.StatusMovedPermanently) // the page uses relative paths
 		return
 	}
-	if r.URL.Path == "/favicon.ico" { // asked for by browsers that show a text of ours; pages say that they have none
+	if r.URL.Path == "/favicon.ico" { // browsers request it for plain-text answers; pages declare that they have no icon
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
@@ -156,7 +158,7 @@ func sameHost(origin, host string) bool {
 	return err == nil && u.Host == host
 }
 
-// problem is an error with the status that it is answered with.
+// problem is an error with its HTTP status.
 type problem struct {
 	status int
 	error
@@ -175,7 +177,7 @@ func (s *Server) get(name string, answer func(url.Values) (any, error)) {
 
 func (s *Server) post(name string, answer func(*http.Request) (any, error)) {
 	s.mux.HandleFunc("POST /api/"+name, func(w http.ResponseWriter, r *http.Request) {
-		// A form of another page cannot send this type without asking first.
+		// A form on another site cannot send this content type without a preflight request.
 		if r.Header.Get("Content-Type") != "application/json" {
 			http.Error(w, "expected application/json", http.StatusUnsupportedMediaType)
 			return
@@ -193,7 +195,7 @@ func reply(w http.ResponseWriter, answer func() (any, error)) {
 		if errors.As(err, &known) {
 			status = known.status
 		} else if errors.As(err, &refused) {
-			status = http.StatusBadRequest // it did answer
+			status = http.StatusBadRequest // the process answered with an error
 		}
 		http.Error(w, err.Error(), status)
 		return
@@ -204,7 +206,7 @@ func reply(w http.ResponseWriter, answer func() (any, error)) {
 	_ = encoder.Encode(value)
 }
 
-// number reads a parameter; absent is 0.
+// number reads a numeric parameter. It returns 0 if the parameter is absent.
 func number(q url.Values, name string) (int64, error) {
 	text := q.Get(name)
 	if text == "" {
@@ -224,22 +226,22 @@ func (s *Server) needProcess() error {
 	return nil
 }
 
-// ---- what the page asks for ----
+// ---- answers for the page ----
 
 type state struct {
 	Title    string       `json:"title"`
-	Process  bool         `json:"process"` // not of files alone; its id may be 0, in another namespace
+	Process  bool         `json:"process"` // a process and not only files; its id may be 0, in another namespace
 	PID      int          `json:"pid,omitempty"`
-	Live     bool         `json:"live"` // of a process that runs
+	Live     bool         `json:"live"` // the process is running
 	Ended    string       `json:"ended,omitempty"`
-	Silent   string       `json:"silent,omitempty"` // why it does not answer just now
+	Silent   string       `json:"silent,omitempty"` // why the process does not answer at present
 	AllowSet bool         `json:"allow_set"`
-	Kinds    []Kind       `json:"kinds"`            // of profiles that can be taken
-	Report   int64        `json:"report,omitempty"` // this is a report, of this time in ms since 1970
-	Stored   *storedState `json:"stored,omitempty"` // what is kept in a folder can be asked for by time
+	Kinds    []Kind       `json:"kinds"`            // kinds of profiles that can be taken
+	Report   int64        `json:"report,omitempty"` // in a report: its time in ms since 1970
+	Stored   *storedState `json:"stored,omitempty"` // a folder, whose data can be requested by time
 }
 
-// Kind of profile.
+// Kind is a kind of profile.
 type Kind struct {
 	Name string `json:"name"`
 	What string `json:"what"`
@@ -271,7 +273,7 @@ func (s *Server) series(q url.Values) (any, error) {
 	return s.history.Since(since), err
 }
 
-// window reads from and until, in ms since 1970; absent is no bound.
+// window reads from and until in ms since 1970. An absent parameter is no limit.
 func window(q url.Values) (from, until int64, err error) {
 	if from, err = number(q, "from"); err != nil {
 		return 0, 0, err
@@ -294,7 +296,7 @@ func (s *Server) takeMoment(*http.Request) (any, error) {
 	return s.watcher.Take()
 }
 
-// moment finds the profile that a parameter names; 0 is the last one.
+// moment returns the profile named by a parameter. 0 is the last one.
 func (s *Server) moment(q url.Values, name string) (*profile.Profile, error) {
 	id, err := number(q, name)
 	if err != nil {
@@ -316,7 +318,7 @@ func (s *Server) moment(q url.Values, name string) (*profile.Profile, error) {
 	return m.Profile()
 }
 
-// refused says why there are no profiles of the process.
+// refused returns the reason why the process provides no profiles.
 func (s *Server) refused() error {
 	if s.watcher == nil {
 		return nil
@@ -324,7 +326,7 @@ func (s *Server) refused() error {
 	return s.watcher.Refused()
 }
 
-// chosen is the heap at a moment, or another kind of profile, taken now.
+// chosen returns the heap profile of a moment, or takes a profile of another kind.
 func (s *Server) chosen(q url.Values) (*profile.Profile, error) {
 	kind := q.Get("kind")
 	if kind == "" || kind == "heap" {
@@ -339,8 +341,9 @@ func (s *Server) chosen(q url.Values) (*profile.Profile, error) {
 	return s.window(q, kind)
 }
 
-// Prepare begins to make what the page asks for first: a large profile takes as long as the browser needs to open. It is kept, so
-// this is for saved profiles, which stay what they are. done is called when it is made.
+// Prepare starts to compute the page's first answer: for a large profile that takes as long as the start of the
+// browser. The answer is cached, so Prepare is for saved profiles, which do not change. done is called when the answer
+// is ready.
 func (s *Server) Prepare(done func()) {
 	s.first = sync.OnceValues(func() (any, error) { return s.profileOf(url.Values{}) })
 	go func() {
@@ -349,7 +352,7 @@ func (s *Server) Prepare(done func()) {
 	}()
 }
 
-// profile answers with the chosen one, also against another moment.
+// profile answers with the selected profile, compared with another moment if requested.
 func (s *Server) profile(q url.Values) (any, error) {
 	if s.first != nil && (len(q) == 0 || q.Encode() == "at=0&kind=heap") {
 		return s.first()
@@ -365,7 +368,7 @@ func (s *Server) profileOf(q url.Values) (any, error) {
 	return s.stacks(q, p, base)
 }
 
-// compared is the chosen profile, and the moment that it is compared with if there is one.
+// compared returns the selected profile, and the moment to compare it with, if any.
 func (s *Server) compared(q url.Values) (p, base *profile.Profile, err error) {
 	if p, err = s.chosen(q); err != nil {
 		return nil, nil, err
@@ -378,7 +381,7 @@ func (s *Server) compared(q url.Values) (p, base *profile.Profile, err error) {
 	return p, base, nil
 }
 
-// stacks are those of the rows that were asked for; the page may read the source that they name.
+// stacks returns the stacks of the requested rows. It permits the page to read the source files that they name.
 func (s *Server) stacks(q url.Values, p, base *profile.Profile) (any, error) {
 	filter, err := newLabelFilter(q)
 	if err != nil {
@@ -393,7 +396,8 @@ func (s *Server) stacks(q url.Values, p, base *profile.Profile) (any, error) {
 	return stacks, nil
 }
 
-// suspects are those of a time, or of the last so many seconds up to the last profile; without either, of all that is in memory.
+// suspects returns the suspects of a time range, or of the last few seconds before the last profile. Without either it
+// uses all moments in memory.
 func (s *Server) suspects(q url.Values) (any, error) {
 	const most = 30
 	last, err := number(q, "last")
@@ -428,7 +432,7 @@ func (s *Server) suspects(q url.Values) (any, error) {
 	return s.chosenHeld.suspects(window, most, filter, rows)
 }
 
-// momentsIn are those of a time; without one, all that are in memory.
+// momentsIn returns the moments of a time range. Without one it returns all moments in memory.
 func momentsIn(h *History, q url.Values) ([]Moment, error) {
 	from, until, err := window(q)
 	if err != nil {
@@ -440,10 +444,10 @@ func momentsIn(h *History, q url.Values) ([]Moment, error) {
 	return h.Moments(), nil
 }
 
-// choices are what suspects can be chosen by.
+// choices lists the filter values for suspects.
 type choices struct {
 	Modules []string `json:"modules"`
-	// Threads are names that are known; nil where nothing tells threads.
+	// Threads lists the known thread names. It is nil if no profile has threads.
 	Threads []string `json:"threads"`
 }
 
@@ -487,7 +491,7 @@ func (s *Server) doctor(url.Values) (any, error) {
 	return noted(s, "doctor", func() (*doctor.Diagnosis, error) { return s.diagnosis.get(s.process.Diagnose) })
 }
 
-// noted asks the process and keeps the answer; what is saved has the last one.
+// noted queries the process and stores the answer. For a process that has ended it returns the stored answer.
 func noted[T any](s *Server, name string, ask func() (T, error)) (any, error) {
 	if s.process == nil {
 		return s.history.Noted(name)
@@ -530,7 +534,7 @@ func (p *Process) settings() ([]setting, error) {
 	return all, nil
 }
 
-// mayChange: something in the process, or of how it runs.
+// mayChange returns nil if the page may change the process or affect how it runs.
 func (s *Server) mayChange() error {
 	if err := s.needProcess(); err != nil {
 		return err
@@ -541,7 +545,7 @@ func (s *Server) mayChange() error {
 	return nil
 }
 
-// command sends one that changes something.
+// command sends a command that changes something.
 func (s *Server) command(name string, args ...string) (any, error) {
 	if err := s.mayChange(); err != nil {
 		return nil, err
@@ -564,7 +568,7 @@ func (s *Server) set(r *http.Request) (any, error) {
 
 func (s *Server) purge(*http.Request) (any, error) { return s.command("purge") }
 
-// saved is a profile of its own with what a view shows: the rows that pass the filters, or what has changed in them.
+// saved returns a copy of the profile in a view: the rows that pass the filters, or their changes.
 func (s *Server) saved(q url.Values) (*profile.Profile, error) {
 	p, base, err := s.compared(q)
 	if err != nil {
@@ -585,7 +589,8 @@ func (s *Server) saved(q url.Values) (*profile.Profile, error) {
 	return change, nil
 }
 
-// download writes what is chosen in one of the formats; those that have one value a stack have that of the type.
+// download writes the selection in one of the formats. A format with one value per stack gets that of the selected
+// type.
 func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	format := formats.ByName(q.Get("format"))

@@ -25,7 +25,7 @@ import (
 	"seemalloc/tool/store"
 )
 
-// serve starts a page of two saved profiles, a minute apart.
+// serve starts a page with two saved profiles, one minute apart.
 func serve(t *testing.T) (base string, server *Server) {
 	t.Helper()
 	h := &History{}
@@ -89,14 +89,14 @@ func TestOnlyWhoKnowsTheAddressGetsIn(t *testing.T) {
 	for header, value := range map[string]string{"Host": "evil.example:80", "Origin": "http://evil.example"} {
 		request, _ := http.NewRequest("GET", base+"api/state", nil)
 		request.Header.Set(header, value)
-		if header == "Host" { // rebinding: the name leads here, but is not ours
+		if header == "Host" { // DNS rebinding: the name resolves to this machine but is not ours
 			request.Host = value
 		}
 		if status, _ := fetch(t, request, nil); status != http.StatusForbidden {
 			t.Errorf("%s %s: %d", header, value, status)
 		}
 	}
-	// What a form of another page could send without asking.
+	// A request that a form on another site can send without a preflight.
 	request, _ := http.NewRequest("POST", base+"api/purge", strings.NewReader("{}"))
 	request.Header.Set("Content-Type", "text/plain")
 	if status, _ := fetch(t, request, nil); status != http.StatusUnsupportedMediaType {
@@ -136,7 +136,7 @@ func TestStacksAddUpAsTopDoes(t *testing.T) {
 	}
 }
 
-// The page reads lists: none of them is null.
+// The page expects lists, so none of them is null.
 func TestStacksWithoutFramesAreLists(t *testing.T) {
 	bare := heapOf(time.Unix(1e9, 0), nil)
 	for _, p := range []*profile.Profile{bare, heapOf(time.Unix(1e9, 0), map[string]int64{"malloc": 100})} {
@@ -153,7 +153,8 @@ func TestStacksWithoutFramesAreLists(t *testing.T) {
 	}
 }
 
-// What has no stack has the name that `seemalloc top` gives it, and a place without a function has none here either.
+// A row without a stack has the same name as in `seemalloc top`, and a location without a function is handled the same
+// way.
 func TestStacksHaveTheFunctionsOfTop(t *testing.T) {
 	p := heapOf(time.Unix(1e9, 0), map[string]int64{"a": 100, "b": 200, "c": 300})
 	p.Sample[0].Location = nil
@@ -183,7 +184,7 @@ func TestStacksHaveTheFunctionsOfTop(t *testing.T) {
 	}
 }
 
-// An error that nobody knows is not 0.
+// An unknown error is not 0.
 func TestAnUnknownErrorIsNull(t *testing.T) {
 	p := heapOf(time.Unix(1e9, 0), map[string]int64{"f": 100})
 	p.SampleType[0].Type, p.SampleType[1].Type = "peak_count", "inuse_space"
@@ -196,7 +197,7 @@ func TestAnUnknownErrorIsNull(t *testing.T) {
 	}
 }
 
-// Its id is 0 in another namespace; files are of no process.
+// Its id is 0 in another namespace. Files do not belong to a process.
 func TestAProcessIsNoFile(t *testing.T) {
 	base, _, server := process(t, false)
 	server.process.PID = 0
@@ -209,11 +210,11 @@ func TestAProcessIsNoFile(t *testing.T) {
 	}
 }
 
-// Pages that ask for a profile at the same time, or soon after, get the same: it costs the process what one does.
+// Pages that request a profile at the same time, or soon after, get the same one, at the cost of one for the process.
 func TestPagesShareProfilesOfAKind(t *testing.T) {
 	base, socket, _ := process(t, false)
 	heap, taken := socket.Answers["profile"], atomic.Int64{}
-	const took = longestInterval / momentShare // the next is taken a minute later
+	const took = longestInterval / momentShare // the next one is taken a minute later
 	socket.Answers["profile"] = func(args []string) string {
 		if args[0] != "heap" {
 			taken.Add(1)
@@ -243,7 +244,8 @@ func TestPagesShareProfilesOfAKind(t *testing.T) {
 	}
 }
 
-// However fast somebody clicks, the process is asked once in a while for what takes it long: pprof's pages, reports and moments too.
+// However fast the user clicks, expensive queries of the process are limited. That includes pprof's pages, reports and
+// moments.
 func TestWhoClicksFastGetsTheSame(t *testing.T) {
 	var heap bytes.Buffer
 	_ = heapOf(time.Now(), map[string]int64{"holder": 1 << 20}).WriteUncompressed(&heap)
@@ -254,7 +256,7 @@ func TestWhoClicksFastGetsTheSame(t *testing.T) {
 			return "error unknown kind " + args[0]
 		}
 		taken[args[0]].Add(1)
-		time.Sleep(longestInterval / momentShare) // the next is taken a minute later
+		time.Sleep(longestInterval / momentShare) // the next one is taken a minute later
 		return heap.String()
 	}
 	base, server := unwatched(t, socket)
@@ -281,7 +283,7 @@ func TestWhoClicksFastGetsTheSame(t *testing.T) {
 	}
 }
 
-// What failed is asked for again at once.
+// After a failure the next request is not delayed.
 func TestPacedAsksAgainAfterAFailure(t *testing.T) {
 	var p paced[int]
 	asked := 0
@@ -301,7 +303,7 @@ func TestPacedAsksAgainAfterAFailure(t *testing.T) {
 	}
 }
 
-// The page takes what it gets for arrays.
+// The page expects arrays.
 func TestNothingIsAnEmptyArray(t *testing.T) {
 	h := &History{}
 	h.AddProfile(heapOf(time.Unix(1e9, 0), nil))
@@ -325,7 +327,7 @@ func TestNothingIsAnEmptyArray(t *testing.T) {
 	}
 }
 
-// A moment that is chosen on the page is asked for again and again, while others come.
+// A selected moment is requested again and again while new ones are added.
 func TestAChosenMomentStays(t *testing.T) {
 	base, server := serve(t)
 	chosen := Moment{}
@@ -342,7 +344,7 @@ func TestAChosenMomentStays(t *testing.T) {
 	}
 }
 
-// Files of other kinds, or of other tools, have other sample types, in another order.
+// Files of other kinds or from other tools have other sample types, in a different order.
 func TestProfilesAreComparedByType(t *testing.T) {
 	now, before := heapOf(time.Unix(1e9+60, 0), map[string]int64{"f": 7000}), heapOf(time.Unix(1e9, 0), map[string]int64{"f": 3000})
 	before.SampleType = []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}, {Type: "alloc_space", Unit: "bytes"}}
@@ -402,7 +404,7 @@ func TestDownloadsAreTheSameProfile(t *testing.T) {
 	}
 }
 
-// process serves a page about a made-up process.
+// process serves a page about an imaginary process.
 func process(t *testing.T, allowSet bool) (base string, socket *fake.Server, server *Server) {
 	t.Helper()
 	return processIn(t, allowSet, nil)
@@ -415,7 +417,7 @@ func processIn(t *testing.T, allowSet bool, s *store.Store) (base string, socket
 	return listen(t, server), socket, server
 }
 
-// unwatched serves a page about the process behind the socket, which is asked for nothing but what pages ask.
+// unwatched serves a page about the process behind the socket. The process gets only the queries of pages.
 func unwatched(t *testing.T, socket *fake.Server) (base string, server *Server) {
 	t.Helper()
 	client, err := attach.DialSocket(socket.Path, time.Minute)
@@ -439,13 +441,13 @@ func onlyHeap(args []string) string {
 	return heap.String()
 }
 
-// watched makes the server of a page about the process behind the socket.
+// watched creates the server of a page about the process behind the socket.
 func watched(t *testing.T, socket *fake.Server, allowSet bool, s *store.Store, kinds ...Kind) *Server {
 	t.Helper()
 	return watchedFor(t, time.Minute, socket, allowSet, s, kinds...)
 }
 
-// watchedFor says how long an answer may take: on a busy machine some take a second.
+// watchedFor also sets the time-out of answers: on a busy machine some take a second.
 func watchedFor(t *testing.T, patience time.Duration, socket *fake.Server, allowSet bool, s *store.Store, kinds ...Kind) *Server {
 	t.Helper()
 	if socket.Answers["profile"] == nil {
@@ -495,7 +497,7 @@ func TestAProcessIsOnlyLookedAtUnlessAllowed(t *testing.T) {
 	_ = socket
 }
 
-// Other kinds are taken now, and saved as such; what the process refuses is no failure of its.
+// Profiles of other kinds are taken on request and saved as such. A refusal by the process is not a failure.
 func TestOtherKinds(t *testing.T) {
 	base, socket, _ := process(t, false)
 	answer := socket.Answers["profile"]
@@ -565,7 +567,7 @@ func TestPointsAndMomentsOfAProcess(t *testing.T) {
 	}
 }
 
-// A process that was stopped is looked at again when it goes on; one that is gone is not asked any more.
+// A stopped process is queried again when it continues. A process that has ended is not queried any more.
 func TestSilenceIsNotTheEnd(t *testing.T) {
 	socket := fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
 	var stopped atomic.Bool
@@ -602,11 +604,11 @@ func TestSilenceIsNotTheEnd(t *testing.T) {
 	before := len(server.history.Since(0))
 	until("looked at again", func(s state) bool { return s.Silent == "" && s.Live && len(server.history.Since(0)) > before })
 	_ = os.Remove(socket.Path)
-	stopped.Store(true) // what was connected is lost
+	stopped.Store(true) // the connection is lost
 	until("ended", func(s state) bool { return !s.Live && strings.Contains(s.Ended, "has ended") })
 }
 
-// A library without a profiler says so, where profiles would be, and is not asked again and again.
+// A library without a profiler reports that in place of profiles and is not queried again.
 func TestNoProfiler(t *testing.T) {
 	socket := fake.Start(t, filepath.Join(t.TempDir(), "process.sock"))
 	client, err := attach.SocketRedialer(socket.Path, os.Getpid(), time.Minute)()
@@ -627,7 +629,7 @@ func TestNoProfiler(t *testing.T) {
 	base := listen(t, server)
 	for deadline := time.Now().Add(10 * time.Minute); asked.Load() == 0 && time.Now().Before(deadline); time.Sleep(between) {
 	}
-	time.Sleep(100 * between) // for what should not come
+	time.Sleep(100 * between) // time in which no further query must arrive
 	for _, path := range []string{"profile?at=0", "suspects"} {
 		if status, body := get(t, base+"api/"+path, nil); status != http.StatusBadRequest || !strings.Contains(body, "without a profiler") {
 			t.Errorf("%s: %d %s", path, status, body)
@@ -642,7 +644,7 @@ func TestNoProfiler(t *testing.T) {
 	}
 }
 
-// Asked for again and again, also while it is being made, and not in place of anything else.
+// The prepared answer is used repeatedly, also while it is being prepared, and only for its own request.
 func TestWhatIsPreparedIsWhatIsAskedForFirst(t *testing.T) {
 	base, server := serve(t)
 	const first = "api/profile?kind=heap&at=0"

@@ -13,11 +13,11 @@ import (
 	"syscall"
 )
 
-// mostSource is the longest file that is shown: longer ones are no text that somebody wrote.
+// mostSource is the maximum size of a source file. A longer file was not written by hand.
 const mostSource = 16 << 20
 
-// sources reads files of source code for the page: those alone that a function of a profile that was shown is said to be in. Safe for
-// concurrent use.
+// sources reads source files for the page, but only those named by a function of a profile that has been shown. Safe
+// for concurrent use.
 type sources struct {
 	path, trim string // as in Options
 
@@ -25,7 +25,7 @@ type sources struct {
 	named map[string]bool
 }
 
-// allow notes the files that the frames name.
+// allow records the files that the frames name.
 func (s *sources) allow(frames []Frame) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -45,8 +45,8 @@ func (s *sources) isNamed(file string) bool {
 	return s.named[file]
 }
 
-// places lists where the source may lie, as pprof looks for it: where it was compiled, or, of a path whose beginning is taken off
-// or that is relative, in each folder of the path and those above it.
+// places lists the possible paths of a source file, as pprof does: the compiled path, or for a relative or trimmed
+// path, each directory of the search path and its parents.
 func (s *sources) places(file string) []string {
 	path := s.path
 	if path == "" {
@@ -71,7 +71,7 @@ func (s *sources) places(file string) []string {
 	return places
 }
 
-// trimmed takes the beginning of a path off: what was asked for, or else all up to the name of a folder that is looked in.
+// trimmed removes the prefix of a path: the given one, or else everything up to the name of a searched directory.
 func trimmed(file, trim string, folders []string) string {
 	if trim == "" {
 		for _, folder := range folders {
@@ -110,7 +110,7 @@ func (s *sources) read(file string) (*source, error) {
 	return nil, problem{http.StatusNotFound, fmt.Errorf("%s is not on this machine; --source-path FOLDER of `seemalloc web` says where else it lies", file)}
 }
 
-// readText reads a regular file; opening anything else may wait, or do something.
+// readText reads a regular file. Opening other files may block or have side effects.
 func readText(path string) (string, os.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -29,7 +29,7 @@ func heapIn(files ...string) *profile.Profile {
 	return p
 }
 
-// asked opens a page of a profile and asks for the source.
+// asked opens the page of a profile and requests the source file.
 func asked(t *testing.T, options Options, p *profile.Profile, file string) (source, int, string) {
 	t.Helper()
 	h := &History{}
@@ -106,7 +106,7 @@ func TestWhatIsNoSourceIsNotRead(t *testing.T) {
 	}
 }
 
-// Where `seemalloc list` finds the source, the page does.
+// The page finds the source wherever `seemalloc list` finds it.
 func TestSourceIsFoundWhereListFindsIt(t *testing.T) {
 	folder := t.TempDir()
 	write(t, filepath.Join(folder, "shop/src/a.cc"), "first\nMARK\nthird\n")

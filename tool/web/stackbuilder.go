@@ -12,15 +12,15 @@ import (
 	"seemalloc/tool/report"
 )
 
-// stackBuilder finds the distinct stacks of a profile and of its base. A million samples have twenty million locations: what is done
-// for each of those is done on all processors, and memory is taken in large pieces.
+// stackBuilder finds the distinct stacks of a profile and of its base. A million samples have twenty million locations,
+// so the work per location runs on all processors, and memory is allocated in large chunks.
 type stackBuilder struct {
 	stacks  *Stacks
 	frames  map[Frame]int32
-	seed    uint64  // nobody can write a profile whose stacks all have one hash
-	known   wordMap // by hash: the last stack that has it, + 1
-	earlier []int32 // of each stack the one before it with the same hash, -1: none
-	// Of each stack a value for each type, one behind the other.
+	seed    uint64  // random, so that a crafted profile cannot make all stacks collide
+	known   wordMap // hash → index of the last stack with it, plus 1
+	earlier []int32 // for each stack, the previous one with the same hash; -1: none
+	// For each stack one value per type, consecutively.
 	values, base []int64
 }
 
@@ -28,7 +28,7 @@ func newStackBuilder(s *Stacks) *stackBuilder {
 	return &stackBuilder{stacks: s, frames: map[Frame]int32{}, seed: rand.Uint64()}
 }
 
-// add takes a profile, which stays as it is, or the base.
+// add adds a profile, which it does not modify, or the base.
 func (b *stackBuilder) add(p *profile.Profile, isBase bool) error {
 	t, err := trim(p)
 	if err != nil {
@@ -58,7 +58,7 @@ func (b *stackBuilder) add(p *profile.Profile, isBase bool) error {
 	return nil
 }
 
-// expect makes room for so many more stacks.
+// expect reserves space for this many additional stacks.
 func (b *stackBuilder) expect(more int) {
 	b.known.expect(len(b.stacks.Stacks) + more)
 	b.stacks.Stacks, b.earlier = slices.Grow(b.stacks.Stacks, more), slices.Grow(b.earlier, more)
@@ -67,7 +67,7 @@ func (b *stackBuilder) expect(more int) {
 	b.values = append(make([]int64, 0, size), b.values[:had]...)[:size]
 }
 
-// index finds a stack, or adds it.
+// index returns the index of a stack, and adds it if necessary.
 func (b *stackBuilder) index(stack []int32, hash uint64) int {
 	last := b.known.at(hash)
 	for at := *last - 1; at >= 0; at = b.earlier[at] {
@@ -81,7 +81,7 @@ func (b *stackBuilder) index(stack []int32, hash uint64) int {
 	return len(b.stacks.Stacks) - 1
 }
 
-// finish leaves what has been found in the Stacks.
+// finish stores the result in the Stacks.
 func (b *stackBuilder) finish(compares bool) {
 	s := b.stacks
 	if len(s.Stacks) > manyStacks {
@@ -94,11 +94,11 @@ func (b *stackBuilder) finish(compares bool) {
 	}
 }
 
-// number leaves the frames that are in a stack, in the order in which they come, and finds out about those. The stacks are copied: of a
-// million, few may be left.
+// number keeps only the frames that occur in stacks, in order of occurrence, and sets their properties. It copies the
+// stacks, because few of a million may be left.
 func (b *stackBuilder) number() {
 	s := b.stacks
-	frames, numbers := []Frame{}, make([]int32, len(s.Frames)) // + 1
+	frames, numbers := []Frame{}, make([]int32, len(s.Frames)) // index + 1
 	length := 0
 	for _, stack := range s.Stacks {
 		length += len(stack)
@@ -123,7 +123,7 @@ func (b *stackBuilder) number() {
 	s.Frames = frames
 }
 
-// rows cuts values into so many rows.
+// rows splits values into rows.
 func rows(values []int64, count, width int) [][]int64 {
 	out := make([][]int64, count)
 	for i := range out {
@@ -132,15 +132,15 @@ func rows(values []int64, count, width int) [][]int64 {
 	return out
 }
 
-// places are the frames of each location, by its id, the outermost first.
+// places holds the frames of each location by its id, the outermost first.
 type places struct {
-	of      report.ByID[int32] // a frame; negative: -1 - its place in several
-	several [][]int32          // frames of one location: functions that were inlined
-	most    int                // of one location
-	none    int32              // of a stack that has none: all may be the allocator's; as report.Frames has it
+	of      report.ByID[int32] // a frame; if negative, -1 minus the index in several
+	several [][]int32          // lists of frames for locations with inlined functions
+	most    int                // maximum number of frames per location
+	none    int32              // frame for an empty stack, if all its frames belong to the allocator; as in report.Frames
 }
 
-// placesOf makes frames of all locations, also of those that no sample has: finish drops them.
+// placesOf creates frames for all locations, including those without samples, which finish drops.
 func (b *stackBuilder) placesOf(p *profile.Profile, t *trimming) *places {
 	found := &places{of: report.NewByID[int32](len(p.Location)), most: 1, none: b.frame(Frame{Name: "(no stack)"})}
 	for _, location := range p.Location {
@@ -159,7 +159,7 @@ func (p *places) set(id uint64, frames []int32) {
 	p.most = max(p.most, len(frames))
 }
 
-// framesOf are a location's frames, the outermost first.
+// framesOf returns a location's frames, the outermost first.
 func (b *stackBuilder) framesOf(location *profile.Location) (frames []int32) {
 	module := moduleOf(location)
 	if len(location.Line) == 0 {
@@ -184,12 +184,12 @@ func (b *stackBuilder) frame(f Frame) int32 {
 	return index
 }
 
-// walk finds the stack of each sample, the outermost frame first, and its hash.
+// walk computes the stack of each sample, the outermost frame first, and its hash.
 func (b *stackBuilder) walk(p *profile.Profile, t *trimming, places *places) (stacks [][]int32, hashes []uint64) {
 	const roomFrames = 1 << 16
 	stacks, hashes = make([][]int32, len(p.Sample)), make([]uint64, len(p.Sample))
 	inParts(len(p.Sample), func(_, from, to int) {
-		var room []int32 // for the stacks of many samples
+		var room []int32 // shared by the stacks of many samples
 		for index := from; index < to; index++ {
 			kept := t.kept(p.Sample[index])
 			if most := max(len(kept)*places.most, 1); cap(room)-len(room) < most {
@@ -222,11 +222,11 @@ func (b *stackBuilder) hash(stack []int32) uint64 {
 	return sum
 }
 
-var processors = func() int { return runtime.GOMAXPROCS(0) } // tests have others
+var processors = func() int { return runtime.GOMAXPROCS(0) } // a variable for tests
 
-// inParts calls do for all of 0 to count, in a part for each processor, at once.
+// inParts calls do for the range 0 to count, split into parts that run in parallel on all processors.
 func inParts(count int, do func(part, from, to int)) {
-	const least = 4096 // below which a part is not worth it
+	const least = 4096 // minimum size of a part
 	parts := min(processors(), 1+count/least)
 	var all sync.WaitGroup
 	for part := range parts {
@@ -235,23 +235,24 @@ func inParts(count int, do func(part, from, to int)) {
 	all.Wait()
 }
 
-// trimming is of a profile without the allocator's own frames.
+// trimming describes a profile without the allocator's own frames.
 type trimming struct {
 	locations report.ByID[*profile.Location]
-	ends      report.ByID[end] // where stacks are cut off
-	any       bool             // there are such
+	ends      report.ByID[end] // where stacks are cut
+	any       bool             // some stacks are cut
 }
 
-// end says what of a stack goes, as pprof's Prune has it.
+// end tells which part of a stack is removed, as in pprof's Prune.
 type end uint8
 
 const (
 	stays   end = iota
-	callees     // what this location calls
-	itself      // and itself
+	callees     // the callees of this location
+	itself      // the callees and the location itself
 )
 
-// trim asks pprof what becomes of each location, by a stack of two: a million samples need not be copied for that.
+// trim determines what pprof does with each location. It uses stacks with two locations, which avoids a copy of a
+// million samples.
 func trim(p *profile.Profile) (*trimming, error) {
 	t := &trimming{locations: report.NewByID[*profile.Location](len(p.Location))}
 	if p.DropFrames == "" {
@@ -260,10 +261,10 @@ func trim(p *profile.Profile) (*trimming, error) {
 		}
 		return t, nil
 	}
-	var caller profile.Location // no name matches it, and no other has the id 0
+	var caller profile.Location // no name matches it, and no other location has id 0
 	asked := &profile.Profile{DropFrames: p.DropFrames, KeepFrames: p.KeepFrames}
 	for _, location := range p.Location {
-		copied := *location // pprof takes lines off
+		copied := *location // pprof removes lines
 		asked.Location = append(asked.Location, &copied)
 		asked.Sample = append(asked.Sample, &profile.Sample{Location: []*profile.Location{&copied, &caller}})
 	}
@@ -285,7 +286,7 @@ func trim(p *profile.Profile) (*trimming, error) {
 	return t, nil
 }
 
-// kept is what is left of a sample's stack. Of frames that the program has not called nothing is cut off.
+// kept returns the remaining part of a sample's stack. Frames that the program has not called are not cut.
 func (t *trimming) kept(sample *profile.Sample) []*profile.Location {
 	if !t.any {
 		return sample.Location
@@ -304,9 +305,9 @@ func (t *trimming) kept(sample *profile.Sample) []*profile.Location {
 	return sample.Location
 }
 
-// wordMap finds numbers by words: a million in a fraction of the time that Go's map takes.
+// wordMap maps words to numbers. For a million words it takes a fraction of the time of a Go map.
 type wordMap struct {
-	slots []wordSlot // a power of two, half of them free
+	slots []wordSlot // a power of two, at least half of them free
 	shift int
 	used  int
 }
@@ -316,7 +317,7 @@ type wordSlot struct {
 	number int32 // 0: free
 }
 
-// expect makes room for so many words.
+// expect reserves space for this many words.
 func (m *wordMap) expect(words int) {
 	shift := 64 - 8
 	for words*2 > 1<<(64-shift) {
@@ -334,7 +335,7 @@ func (m *wordMap) expect(words int) {
 	}
 }
 
-// at is the number of a word; 0: it is new, and gets one that is not 0 now.
+// at returns a pointer to the number of a word. 0 means that the word is new; the caller must set a nonzero number.
 func (m *wordMap) at(word uint64) *int32 {
 	if len(m.slots) == 0 {
 		m.expect(0)
@@ -363,7 +364,7 @@ func (m *wordMap) find(word uint64) *int32 {
 	}
 }
 
-// clear keeps the room.
+// clear keeps the memory.
 func (m *wordMap) clear() {
 	clear(m.slots)
 	m.used = 0

@@ -12,7 +12,7 @@ import (
 	"seemalloc/tool/report"
 )
 
-// inlinedStacks is randomStacks with functions inlined into others, one of them into nothing else.
+// inlinedStacks is randomStacks with inlined functions. One location has only the inlined function.
 func inlinedStacks(random *rand.Rand, count int) *profile.Profile {
 	p := randomStacks(random, count)
 	for i := 20; i < 60; i++ {
@@ -25,7 +25,7 @@ func inlinedStacks(random *rand.Rand, count int) *profile.Profile {
 	return p
 }
 
-// The allocator's own frames are taken off where pprof takes them off.
+// The allocator's own frames are removed in the same way as by pprof.
 func TestStacksEndWherePprofEndsThem(t *testing.T) {
 	seed := time.Now().UnixNano()
 	random := rand.New(rand.NewSource(seed))
@@ -56,7 +56,7 @@ func TestStacksEndWherePprofEndsThem(t *testing.T) {
 			}
 			want[strings.Join(names, " ")] += sample.Value[1]
 		}
-		// Lines of a function are told apart in stacks, not by their names alone.
+		// In stacks, lines of one function are distinct, even though their names are equal.
 		if drop == "" && len(got) < 1000 || len(got) != len(want) {
 			t.Errorf("seed %d, %q: %d stacks, want %d", seed, drop, len(got), len(want))
 		}
@@ -76,14 +76,14 @@ func TestStacksEndWherePprofEndsThem(t *testing.T) {
 	}
 }
 
-// However many processors there are, the stacks come in the same order, with the same values, also when the small ones are summed up.
+// For any number of processors the stacks have the same order and the same values, even if small ones are summarized.
 func TestStacksAreTheSameOnAnyNumberOfProcessors(t *testing.T) {
 	seed := time.Now().UnixNano()
 	random := rand.New(rand.NewSource(seed))
 	defer func(usual func() int) { processors = usual }(processors)
 	for _, count := range []int{0, 3, 5000, 3 * manyStacks} {
 		p, base := inlinedStacks(random, count), randomStacks(random, count/2)
-		p.Period, base.Period = 1000, 1000 // else no error is known, and NaN is not NaN
+		p.Period, base.Period = 1000, 1000 // otherwise the error is NaN, which is not equal to itself
 		processors = func() int { return 1 }
 		want, err := NewStacks(p, base)
 		if err != nil {
@@ -102,7 +102,7 @@ func TestStacksAreTheSameOnAnyNumberOfProcessors(t *testing.T) {
 	}
 }
 
-// Frames that no stack has are not sent.
+// Frames that occur in no stack are not sent.
 func TestFramesAreThoseOfStacks(t *testing.T) {
 	p := randomStacks(rand.New(rand.NewSource(1)), 50)
 	s, err := NewStacks(p, nil)
@@ -130,7 +130,7 @@ func TestWordMap(t *testing.T) {
 	for range 3 {
 		model := map[uint64]int32{}
 		for i := range int32(20_000) {
-			word := uint64(random.Intn(10_000)) << (8 * random.Intn(6)) // 0 too
+			word := uint64(random.Intn(10_000)) << (8 * random.Intn(6)) // including 0
 			number := m.at(word)
 			if *number != model[word] {
 				t.Fatalf("seed %d: %d has %d, want %d", seed, word, *number, model[word])

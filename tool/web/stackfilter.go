@@ -12,11 +12,12 @@ import (
 	"seemalloc/tool/symbolize"
 )
 
-// stackFilter chooses stacks by the functions in them, as the page itself does in a profile: regular expressions, without regard to case.
+// stackFilter selects stacks by their functions, as the page does within a profile: with case-insensitive regular
+// expressions.
 type stackFilter struct {
-	focus  *regexp.Regexp // a function must match; nil: any
-	ignore *regexp.Regexp // none may
-	module string         // the innermost function is of it; "": of any
+	focus  *regexp.Regexp // some function must match; nil: any
+	ignore *regexp.Regexp // no function may match
+	module string         // module of the innermost function; "": any
 }
 
 // newStackFilter reads focus=, ignore= and module=.
@@ -35,7 +36,7 @@ func newStackFilter(q url.Values) (f stackFilter, err error) {
 	return f, nil
 }
 
-// newFilters reads what chooses stacks, and what chooses rows.
+// newFilters reads the filters for stacks and those for rows.
 func newFilters(q url.Values) (stacks stackFilter, rows labelFilter, err error) {
 	if stacks, err = newStackFilter(q); err == nil {
 		rows, err = newLabelFilter(q)
@@ -43,7 +44,7 @@ func newFilters(q url.Values) (stacks stackFilter, rows labelFilter, err error) 
 	return stacks, rows, err
 }
 
-// ofModule leaves p as it is. Requires: the allocator's own frames are off.
+// ofModule does not modify p. It requires that the allocator's own frames have been removed.
 func (f stackFilter) ofModule(p *profile.Profile) *profile.Profile {
 	if f.module == "" {
 		return p
@@ -57,7 +58,8 @@ func (f stackFilter) ofModule(p *profile.Profile) *profile.Profile {
 	return chosen
 }
 
-// allocatingModule is that of the innermost function; of a row of deaths, of the innermost one that allocated. "": not known.
+// allocatingModule returns the module of the innermost function, or for a row of deaths that of the innermost
+// allocating function. "": unknown.
 func allocatingModule(sample *profile.Sample) string {
 	joint := slices.IndexFunc(sample.Location, func(l *profile.Location) bool {
 		return slices.ContainsFunc(l.Line, func(line profile.Line) bool { return line.Function != nil && line.Function.Name == symbolize.Joint })
@@ -68,7 +70,7 @@ func allocatingModule(sample *profile.Sample) string {
 	return ""
 }
 
-// moduleOf is the name of the file that a location is in; "": not known.
+// moduleOf returns the base name of the file of a location; "": unknown.
 func moduleOf(l *profile.Location) string {
 	if l.Mapping == nil || l.Mapping.File == "" {
 		return ""
@@ -76,7 +78,7 @@ func moduleOf(l *profile.Location) string {
 	return filepath.Base(l.Mapping.File)
 }
 
-// modulesOf lists those that a stackFilter can choose.
+// modulesOf lists the modules that a stackFilter can select.
 func modulesOf(p *profile.Profile) []string {
 	seen := map[string]bool{}
 	for _, sample := range p.Sample {

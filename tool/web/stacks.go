@@ -12,35 +12,35 @@ import (
 	"seemalloc/tool/report"
 )
 
-// Stacks is a profile as the page reads it: each distinct stack once, with a value for each sample type. The page makes trees,
-// tables and searches of it.
+// Stacks is a profile in the format of the page: each distinct stack once, with a value for each sample type. The page
+// builds trees, tables and searches from it.
 type Stacks struct {
 	Types   []SampleType `json:"types"`
 	Default int          `json:"default"` // index of a type
 	Period  int64        `json:"period"`
-	Time    int64        `json:"t"` // ms since 1970; 0: it does not say
+	Time    int64        `json:"t"` // ms since 1970; 0: unknown
 	Frames  []Frame      `json:"frames"`
-	// Stacks are indices into Frames, the outermost first.
+	// Stacks are lists of indices into Frames, the outermost first.
 	Stacks [][]int32 `json:"stacks"`
 	Values [][]int64 `json:"values"` // of each stack, by type
-	// Base holds the values of the moment that is compared with; nil where none was asked for.
+	// Base holds the values of the moment to compare with; nil without a comparison.
 	Base     [][]int64  `json:"base,omitzero"`
 	Comments []string   `json:"comments"`
 	Errors   []stdError `json:"errors"` // standard errors of the totals, by type
-	// BaseErrors are those of the moment that is compared with.
+	// BaseErrors are those of the moment to compare with.
 	BaseErrors []stdError `json:"base_errors,omitempty"`
-	// Labels say what else the rows can be chosen by; nil in a report, where nobody can be asked for others.
+	// Labels describes the other filters for rows. It is nil in a report, which has no server to apply them.
 	Labels *Labels `json:"labels,omitempty"`
 }
 
-// SampleType is what a value counts.
+// SampleType is the type of a value.
 type SampleType struct {
 	Name string `json:"name"` // inuse_space
 	Unit string `json:"unit"`
 	What string `json:"what"` // bytes in use
 }
 
-// stdError is null for the page where it is NaN: not known.
+// stdError is null in JSON if it is NaN, that is, unknown.
 type stdError float64
 
 func (e stdError) MarshalJSON() ([]byte, error) {
@@ -50,20 +50,21 @@ func (e stdError) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(e))
 }
 
-// Frame is a function, a place in it and where it comes from.
+// Frame is a function, a location in it, and its module.
 type Frame struct {
 	Name   string `json:"n"`
 	File   string `json:"f,omitempty"`
 	Line   int64  `json:"l,omitempty"`
 	Module string `json:"m,omitempty"`
-	// Plumbing is of a standard library, and only stands between the program and the allocator.
+	// Plumbing is set for functions of a standard library, which are only intermediaries between the program and the
+	// allocator.
 	Plumbing bool `json:"p,omitempty"`
 }
 
-// NewStacks makes Stacks of a profile with names, and of a base if there is one: then of the sample types that both have. The
-// allocator's own frames are taken off. Both are left as they are.
+// NewStacks converts a symbolized profile. With a base the result has the sample types that both have. The allocator's
+// own frames are removed. It modifies neither profile.
 func NewStacks(p, base *profile.Profile) (*Stacks, error) {
-	// Not nil, even if a profile is empty: the page reads arrays.
+	// Not nil even for an empty profile, because the page expects arrays.
 	s := &Stacks{
 		Period: p.Period, Time: p.TimeNanos / 1e6, Comments: append([]string{}, p.Comments...),
 		Types: []SampleType{}, Frames: []Frame{}, Stacks: [][]int32{}, Values: [][]int64{},
@@ -98,7 +99,7 @@ func NewStacks(p, base *profile.Profile) (*Stacks, error) {
 	return s, nil
 }
 
-// startErrors finds the standard errors while the stacks are made.
+// startErrors computes the standard errors while the stacks are built.
 func startErrors(s *Stacks, p, base *profile.Profile) *sync.WaitGroup {
 	var all sync.WaitGroup
 	s.Errors = make([]stdError, len(s.Types))
@@ -117,7 +118,7 @@ func startErrors(s *Stacks, p, base *profile.Profile) *sync.WaitGroup {
 	return &all
 }
 
-// indexOf finds a sample type in another profile, -1 if it has none.
+// indexOf finds a sample type in another profile. It returns -1 if that has none.
 func indexOf(p *profile.Profile, t *profile.ValueType) int {
 	return slices.IndexFunc(p.SampleType, func(other *profile.ValueType) bool { return other.Type == t.Type && other.Unit == t.Unit })
 }

@@ -15,36 +15,36 @@ import (
 	"seemalloc/tool/store"
 )
 
-// A history may be kept in a folder as well (tool/store): all that is added is written at once, and moments that have gone from
-// memory, or were seen by an earlier tool, are read from there.
+// A history may also be stored in a folder (tool/store): all additions are written immediately. Moments that have been
+// removed from memory, or were recorded by an earlier tool, are read from there.
 
 const (
-	mostListed = 200 // moments of the folder in one list
-	mostOlder  = 200 // moments of which is remembered who holds what
+	mostListed = 200 // maximum number of the folder's moments in one list
+	mostOlder  = 200 // maximum number of moments whose values by stack are cached
 	noEnd      = math.MaxInt64
 	noBound    = math.MaxInt32
 )
 
-// disk is a history's folder.
+// disk is the folder of a history.
 type disk struct {
 	store *store.Store
-	run   int // that is written to; 0: none
-	shown int // the run that memory is of
+	run   int // that is being written; 0: none
+	shown int // the run in memory
 	tell  func(error)
 
 	mutex    sync.Mutex
-	failures []failure // of the kinds whose last write failed, in the order in which they began to
+	failures []failure // one for each kind whose last write failed, the oldest failure first
 	older    map[int]*Moment
 }
 
-// failure is why the last write of a kind failed: a large profile may have no room where a point has.
+// failure is the reason why the last write of a kind failed. A large profile may not fit where a point does.
 type failure struct {
 	kind string
 	err  error
 }
 
-// KeepIn lets all that comes be kept in the folder, as a run of a process. What the folder has of earlier times is in the history,
-// its points thinned out. A write that fails is told, once until one of its kind succeeds.
+// KeepIn stores all further additions in the folder, as a run of a process. It loads the folder's earlier data into the
+// history and thins out its points. A failed write is reported once, until a write of the same kind succeeds.
 func (h *History) KeepIn(s *store.Store, now int64, title string, pid int, tell func(error)) error {
 	run, err := s.Begin(now, title, pid)
 	if err != nil {
@@ -53,7 +53,8 @@ func (h *History) KeepIn(s *store.Store, now int64, title string, pid int, tell 
 	return h.load(&disk{store: s, run: run, shown: run, tell: tell, older: map[int]*Moment{}}, mostPoints/2)
 }
 
-// Reopen fills the history with what a folder has: the points of all its time, the moments of its last run. It returns that run.
+// Reopen fills the history from a folder: the points of its whole time, and the moments of its last run. It returns
+// that run.
 func (h *History) Reopen(s *store.Store) (*store.Run, error) {
 	run, err := s.LastRun()
 	if err != nil {
@@ -98,7 +99,7 @@ func (d *disk) points(from, until int64, most int) ([]Point, error) {
 	return points, nil
 }
 
-// loader reads a moment's profile.
+// loader returns a function that reads the profile of a moment.
 func (d *disk) loader(id int) func() (*profile.Profile, error) {
 	return func() (*profile.Profile, error) {
 		data, err := d.store.Profile(id)
@@ -113,7 +114,7 @@ func (d *disk) loader(id int) func() (*profile.Profile, error) {
 	}
 }
 
-// moment is one of the folder; its profile is read when it is asked for.
+// moment returns a moment of the folder. Its profile is read on demand.
 func (d *disk) moment(h *History, m store.Moment) *Moment {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -136,7 +137,7 @@ func (d *disk) moment(h *History, m store.Moment) *Moment {
 	return one
 }
 
-// wrote keeps how a write went. What all kinds fail of is told once.
+// wrote records the result of a write. An error that several kinds have in common is reported once.
 func (d *disk) wrote(kind string, err error) {
 	d.mutex.Lock()
 	of := func(f failure) bool { return f.kind == kind }
@@ -166,7 +167,7 @@ func (d *disk) addPoint(p Point) {
 	d.wrote("points", err)
 }
 
-// encoded is the profile as it is kept, made before others see it.
+// encoded returns the encoded profile. It must be called before the profile is shared.
 func (d *disk) encoded(p *profile.Profile) []byte {
 	if d == nil || d.run == 0 {
 		return nil
@@ -179,7 +180,7 @@ func (d *disk) encoded(p *profile.Profile) []byte {
 	return data.Bytes()
 }
 
-// addMoment says whether the folder has it.
+// addMoment reports whether the folder has stored the moment.
 func (d *disk) addMoment(m *Moment, data []byte) bool {
 	if data == nil {
 		return false
@@ -190,8 +191,8 @@ func (d *disk) addMoment(m *Moment, data []byte) bool {
 	return m.written
 }
 
-// lighten takes the profiles that the folder has out of memory, but for the last one's: those of 20,000 stacks take 20 MB each. What
-// the folder has let go is left out.
+// lighten releases the profiles in memory that are in the folder, except the last one: a profile with 20,000 stacks
+// takes 20 MB. It drops moments that the folder has deleted.
 func (d *disk) lighten(h *History, moments []*Moment) []*Moment {
 	last := moments[len(moments)-1]
 	return slices.DeleteFunc(moments, func(m *Moment) bool {
@@ -206,7 +207,7 @@ func (d *disk) lighten(h *History, moments []*Moment) []*Moment {
 	})
 }
 
-// keep lets a moment stay that somebody looks at.
+// keep marks a moment that the user views, so that it is not deleted.
 func (d *disk) keep(id int) {
 	if d == nil || d.run == 0 {
 		return
@@ -216,10 +217,10 @@ func (d *disk) keep(id int) {
 	}
 }
 
-// isWritten: what is seen goes to a folder.
+// isWritten reports whether data is written to a folder.
 func (h *History) isWritten() bool { return h.disk != nil && h.disk.run != 0 }
 
-// Note keeps the last answer of a name, to be shown when the process is gone.
+// Note stores the last answer with this name, which is shown after the process has ended.
 func (h *History) Note(name string, answer any) {
 	if !h.isWritten() {
 		return
@@ -231,7 +232,7 @@ func (h *History) Note(name string, answer any) {
 	h.disk.wrote("note "+name, err)
 }
 
-// Noted is the last answer of a name.
+// Noted returns the stored answer with this name.
 func (h *History) Noted(name string) (any, error) {
 	if h.disk == nil {
 		return nil, badRequest("this shows saved profiles: there is no process to ask")
@@ -243,7 +244,7 @@ func (h *History) Noted(name string) (any, error) {
 	return json.RawMessage(data), err
 }
 
-// Failure says why something is not written to the folder just now: the one that has lasted longest.
+// Failure returns why data is not being written to the folder at present: the longest-lasting failure.
 func (h *History) Failure() error {
 	if h.disk == nil {
 		return nil
@@ -256,7 +257,7 @@ func (h *History) Failure() error {
 	return h.disk.failures[0].err
 }
 
-// Between returns the points of a time, from the folder where there is one.
+// Between returns the points of a time range, from the folder if there is one.
 func (h *History) Between(from, until int64) ([]Point, error) {
 	if h.disk != nil {
 		return h.disk.points(from, until, mostPoints)
@@ -265,10 +266,12 @@ func (h *History) Between(from, until int64) ([]Point, error) {
 	return slices.DeleteFunc(points, func(p Point) bool { return p.Time > until }), nil
 }
 
-// Listed returns at least the moments in memory of a time, and, spread over it, so many of the folder's.
+// Listed returns the moments in memory that are in the time range and, spread over the range, at most `most` of the
+// folder's moments.
 func (h *History) Listed(from, until int64, most int) []Moment { return h.listed(0, from, until, most) }
 
-// ListedOfOne returns those of the process that was watched last in that time: what another one held says nothing of its growth.
+// ListedOfOne returns the moments of the process that was observed last in this time, because the memory of another
+// process says nothing about its growth.
 func (h *History) ListedOfOne(from, until int64, most int) []Moment {
 	run := 0
 	if h.disk != nil {
@@ -279,7 +282,7 @@ func (h *History) ListedOfOne(from, until int64, most int) []Moment {
 	return h.listed(run, from, until, most)
 }
 
-// listed is of a run; 0: of any.
+// listed returns the moments of a run; 0: of any run.
 func (h *History) listed(run int, from, until int64, most int) []Moment {
 	all := slices.DeleteFunc(h.Moments(), func(m Moment) bool { return m.Time < from || m.Time > until })
 	if h.disk == nil {
@@ -313,7 +316,7 @@ func (h *History) older(id int) (Moment, bool) {
 	return *h.disk.moment(h, m), true
 }
 
-// Profile is the moment's.
+// Profile returns the profile of the moment.
 func (m *Moment) Profile() (*profile.Profile, error) {
 	if m.profile != nil {
 		return m.profile, nil
@@ -324,10 +327,10 @@ func (m *Moment) Profile() (*profile.Profile, error) {
 	return m.load()
 }
 
-// storedState tells the page of the folder.
+// storedState describes the folder to the page.
 type storedState struct {
 	Dir     string `json:"dir"`
-	Problem string `json:"problem,omitempty"` // why it is not written to just now
+	Problem string `json:"problem,omitempty"` // why it is not being written at present
 	Map     bool   `json:"map,omitempty"`     // it has a map
 }
 

@@ -25,7 +25,7 @@ func folder(t *testing.T, dir string) *store.Store {
 	return s
 }
 
-// reopen serves what a folder has.
+// reopen serves the data of a folder.
 func reopen(t *testing.T, dir string) (base string, h *History) {
 	t.Helper()
 	s, err := store.Open(dir)
@@ -45,7 +45,8 @@ func reopen(t *testing.T, dir string) (base string, h *History) {
 	return listen(t, server), h
 }
 
-// What memory has let go is in the folder: listed by time, found by its id, and any two can be compared, also afterwards.
+// Moments that are no longer in memory are in the folder: they are listed by time and found by id, and any two can be
+// compared, also after a restart.
 func TestMomentsThatAreGoneFromMemoryAreInTheFolder(t *testing.T) {
 	dir := t.TempDir()
 	s := folder(t, dir)
@@ -141,7 +142,7 @@ func TestMomentsThatAreGoneFromMemoryAreInTheFolder(t *testing.T) {
 	}
 }
 
-// A second process in the same folder goes on where the first one ended.
+// A second process in the same folder continues where the first one ended.
 func TestAFolderGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	for run := range int64(2) {
@@ -166,7 +167,7 @@ func TestAFolderGoesOn(t *testing.T) {
 	if all := h.Listed(0, noEnd, 10); len(all) != 2 {
 		t.Errorf("of both: %+v", all)
 	}
-	// What grows is asked of one process: the last that was watched in that time.
+	// Growth is computed for one process: the last one that was observed in that time.
 	for until, want := range map[int64]int{noEnd: 2, 1e12: 1} {
 		if all := h.ListedOfOne(0, until, 10); len(all) != 1 || all[0].ID != want {
 			t.Errorf("of one until %d: %+v", until, all)
@@ -177,7 +178,7 @@ func TestAFolderGoesOn(t *testing.T) {
 	}
 }
 
-// A process that was watched too shortly for a profile has none: not those of the one before, nor its answers.
+// A process that ended before its first profile has no profiles: neither those of the previous process nor its answers.
 func TestAProcessIsNotShownWithWhatIsOfTheOneBefore(t *testing.T) {
 	dir := t.TempDir()
 	s := folder(t, dir)
@@ -188,7 +189,7 @@ func TestAProcessIsNotShownWithWhatIsOfTheOneBefore(t *testing.T) {
 		}
 		h.Add(Point{Time: 1e12 + 1000*run})
 		if run == 0 {
-			keep(h, heapOf(time.Unix(2e9, 0), map[string]int64{"f": 100}), false) // by a clock that was set back since
+			keep(h, heapOf(time.Unix(2e9, 0), map[string]int64{"f": 100}), false) // with a clock that has been set back since
 			h.Note("doctor", "ill")
 		}
 	}
@@ -244,7 +245,7 @@ func TestWhatTheProcessSaidLastIsKept(t *testing.T) {
 	}
 }
 
-// A folder that cannot be written any more is said, and the page goes on.
+// A folder that cannot be written any more is reported, and the page continues to work.
 func TestAFolderThatFailsIsSaid(t *testing.T) {
 	s := folder(t, t.TempDir())
 	h := &History{}
@@ -266,7 +267,7 @@ func TestAFolderThatFailsIsSaid(t *testing.T) {
 	}
 }
 
-// Points that are written do not hide that profiles are not; the failure is told once, not each second.
+// Successful writes of points do not hide failed writes of profiles. A failure is reported once and not every second.
 func TestWhatFailsIsSaidByKind(t *testing.T) {
 	s := folder(t, t.TempDir())
 	h := &History{}
@@ -304,7 +305,7 @@ func TestWhatFailsIsSaidByKind(t *testing.T) {
 	}
 }
 
-// With a folder, memory has one profile, whatever is asked for; what somebody has looked at stays in both.
+// With a folder, memory holds only one profile, whatever is requested. Viewed moments are kept in both.
 func TestProfilesAreNotKeptTwice(t *testing.T) {
 	s := folder(t, t.TempDir())
 	h := &History{}
@@ -312,7 +313,7 @@ func TestProfilesAreNotKeptTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	go func() { // a page that looks meanwhile
+	go func() { // a page that sends requests in the meantime
 		defer close(done)
 		for range 50 {
 			if _, err := Suspects(h.Moments(), 10); err != nil {
@@ -351,7 +352,7 @@ func TestProfilesAreNotKeptTwice(t *testing.T) {
 	}
 }
 
-// What the folder has thinned out is not offered any more.
+// Moments that the folder has deleted are not listed any more.
 func TestAMomentThatTheFolderLetGoIsNotListed(t *testing.T) {
 	s := folder(t, t.TempDir())
 	h := &History{}

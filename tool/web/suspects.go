@@ -12,30 +12,31 @@ import (
 	"seemalloc/tool/report"
 )
 
-// Suspect is a stack whose memory grows: by how much in a second, and how sure that is.
+// Suspect is a stack whose memory grows, with its growth per second and the certainty of the growth.
 type Suspect struct {
 	Stack []string `json:"stack"`       // functions, innermost first
-	Inner int      `json:"inner"`       // so many of them are of a standard library: the next one is who holds the memory
-	PerS  float64  `json:"bytes_per_s"` // the median of the slopes between all pairs of moments (Theil and Sen)
-	// Sure is the probability, 0 to 1, that memory which neither grows nor falls would not give such an order of values
-	// (Mann and Kendall's test, normal approximation, one-sided).
+	Inner int      `json:"inner"`       // number of innermost functions that belong to a standard library: the next function holds the memory
+	PerS  float64  `json:"bytes_per_s"` // the median of the slopes between all pairs of moments (Theil-Sen estimator)
+	// Sure is the probability, 0 to 1, that memory without a trend does not produce such a sequence of values
+	// (Mann-Kendall test, normal approximation, one-sided).
 	Sure   float64 `json:"sure"`
 	Now    int64   `json:"now"`
-	Values []int64 `json:"values"` // bytes in use, moment by moment
-	Times  []int64 `json:"times"`  // of the moments, in ms since 1970
+	Values []int64 `json:"values"` // live bytes at each moment
+	Times  []int64 `json:"times"`  // times of the moments, in ms since 1970
 
-	left bool // it does not pass the filters
+	left bool // filtered out
 }
 
-// leastMoments is below which no order of values says anything.
+// leastMoments is the minimum number of moments for a significant result.
 const leastMoments = 4
 
-// Suspects ranks stacks by how fast what they allocated grows over the moments: none when it is not known when one of them was.
+// Suspects ranks stacks by the growth rate of their memory over the moments. It returns none if the time of a moment is
+// unknown.
 func Suspects(moments []Moment, most int) ([]Suspect, error) {
 	return suspectsOf(moments, most, stackFilter{}, Moment.heldByStack)
 }
 
-// suspectsOf ranks those that pass, by what a moment is said to hold.
+// suspectsOf ranks the stacks that pass the filter. heldOf returns the live bytes of a moment by stack.
 func suspectsOf(moments []Moment, most int, filter stackFilter, heldOf func(Moment) (map[stack]int64, error)) ([]Suspect, error) {
 	if len(moments) < leastMoments || slices.ContainsFunc(moments, func(m Moment) bool { return m.Time == 0 }) {
 		return []Suspect{}, nil
@@ -71,12 +72,13 @@ func suspectsOf(moments []Moment, most int, filter stackFilter, heldOf func(Mome
 			out = append(out, *s)
 		}
 	}
-	// A fast one that may be chance comes behind a slower one that is not.
+	// A fast growth that may be random comes after a slower one that is certain.
 	slices.SortFunc(out, func(a, b Suspect) int { return descending(a.PerS*weight(a.Sure), b.PerS*weight(b.Sure)) })
 	return out[:min(len(out), most)], nil
 }
 
-// stack is the names of a stack's functions, innermost first: the same one in all profiles. It is forgotten with the last of them.
+// stack holds the names of a stack's functions, innermost first. Equal stacks of different profiles have the same
+// value. The names are released with the last reference.
 type stack unique.Handle[string]
 
 const betweenNames = "\x00"
@@ -95,22 +97,22 @@ func (s stack) names() []string {
 
 func (m Moment) heldByStack() (map[stack]int64, error) { return m.held() }
 
-// chosenHeld remembers what moments hold of chosen rows and modules, as each moment does of all: a page asks again and again, and a new
-// moment is all that is new. Safe for concurrent use.
+// chosenHeld caches the live bytes of selected rows and modules for each moment, like Moment does for all rows: a page
+// repeats its request, and only the latest moment is new. Safe for concurrent use.
 type chosenHeld struct {
 	mutex  sync.Mutex
-	choice string // the last that was asked for; what was known of another one is forgotten
+	choice string // the last selection; results for other selections are dropped
 	held   map[int]map[stack]int64
 }
 
-// suspects ranks those of rows that pass and of stacks that do.
+// suspects ranks the stacks that pass, from the rows that pass.
 func (c *chosenHeld) suspects(moments []Moment, most int, filter stackFilter, rows labelFilter) ([]Suspect, error) {
 	if filter.module == "" && rows.isAll() {
 		return suspectsOf(moments, most, filter, Moment.heldByStack)
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	known := map[int]map[stack]int64{} // of these moments and no others
+	known := map[int]map[stack]int64{} // of these moments only
 	choice := filter.module + " " + rows.key()
 	if c.choice == choice {
 		known = c.held
@@ -135,18 +137,18 @@ func (c *chosenHeld) suspects(moments []Moment, most int, filter stackFilter, ro
 	})
 }
 
-// threadsKind is that of heap profiles that tell threads.
+// threadsKind is the kind of heap profile whose samples carry threads.
 const threadsKind = "threads"
 
-// byThread keeps heap profiles that tell threads, each taken when a page asked who grows by thread: those that are kept all the time do not
-// tell them. Safe for concurrent use.
+// byThread keeps heap profiles with threads. They are taken when a page requests growth by thread, because the regular
+// profiles have no threads. Safe for concurrent use.
 type byThread struct {
 	mutex   sync.Mutex
 	last    *profile.Profile
 	history History
 }
 
-// add keeps a profile that is not yet kept.
+// add adds a profile that has not been added yet.
 func (b *byThread) add(p *profile.Profile) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -156,7 +158,7 @@ func (b *byThread) add(p *profile.Profile) {
 	}
 }
 
-// names are those of the last profile's threads.
+// names returns the threads of the last profile.
 func (b *byThread) names() []string {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -166,13 +168,13 @@ func (b *byThread) names() []string {
 	return append([]string{}, report.ThreadNames(b.last)...)
 }
 
-// thatTellsThreads is the history in which suspects of threads are found.
+// thatTellsThreads returns the history for suspects by thread.
 func (s *Server) thatTellsThreads(pattern string) (*History, error) {
 	if s.process != nil {
 		p, err := s.taken(threadsKind)
 		if err == nil {
 			s.byThread.add(p)
-		} else if _, ok := s.byThread.history.Moment(0); !ok { // of a process that has ended meanwhile there is what was seen
+		} else if _, ok := s.byThread.history.Moment(0); !ok { // for a process that has ended, the profiles taken before remain
 			return nil, err
 		}
 		return &s.byThread.history, nil
@@ -189,13 +191,13 @@ func (s *Server) thatTellsThreads(pattern string) (*History, error) {
 	return s.history, nil
 }
 
-// interesting is p without the allocator's own frames.
+// interesting returns p without the allocator's own frames.
 func interesting(p *profile.Profile) (*profile.Profile, error) {
-	p = p.Copy() // others may look at it
+	p = p.Copy() // p may be in use by others
 	return p, p.RemoveUninteresting()
 }
 
-// inUseByStack says what each stack has in use in a profile, in bytes.
+// inUseByStack returns the live bytes of each stack in a profile.
 func inUseByStack(p *profile.Profile) (map[stack]int64, error) {
 	p, err := interesting(p)
 	if err != nil {
@@ -246,7 +248,7 @@ func slope(times []float64, values []int64) float64 {
 	return (slopes[(len(slopes)-1)/2] + slopes[len(slopes)/2]) / 2
 }
 
-// certainty is Mann and Kendall's test with their correction for ties.
+// certainty computes the Mann-Kendall test with its correction for ties.
 func certainty(values []int64) float64 {
 	n, score := float64(len(values)), 0.0
 	ties := map[int64]float64{}
@@ -271,7 +273,7 @@ func certainty(values []int64) float64 {
 	return 1 - math.Erfc((score-1)/math.Sqrt(variance/18)/math.Sqrt2)/2
 }
 
-// standardError is that of the total of a profile whose own frames are gone.
+// standardError returns the error of the total for a profile from which frames have been removed.
 func standardError(p *profile.Profile, index int) stdError {
 	return stdError(math.Sqrt(report.Variance(p, index)))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// heapOf makes a profile of functions, each called by main, that have so many bytes in use.
+// heapOf builds a profile of functions, each called by main, with these live bytes.
 func heapOf(at time.Time, bytes map[string]int64) *profile.Profile {
 	p := &profile.Profile{
 		SampleType: []*profile.ValueType{{Type: "inuse_objects", Unit: "count"}, {Type: "inuse_space", Unit: "bytes"}},
@@ -38,7 +38,7 @@ func heapOf(at time.Time, bytes map[string]int64) *profile.Profile {
 	return p
 }
 
-// Two leaks among noise are named first, at their rate; what swings is not called sure.
+// Two leaks among noise are ranked first with their rates. A fluctuating value does not get a high certainty.
 func TestLeaksComeFirst(t *testing.T) {
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
@@ -64,7 +64,7 @@ func TestLeaksComeFirst(t *testing.T) {
 	if times := all[1].Times; len(times) != 30 || times[0] != 1e12 || times[29] != 1e12+29*5000 {
 		t.Errorf("times %v", times)
 	}
-	// So many swings end a little above where they began: they are listed, and not called sure.
+	// After this many periods the value ends slightly above its start: it is listed, but with a low certainty.
 	swings := slices.IndexFunc(all, func(one Suspect) bool { return one.Stack[0] == "swings" })
 	if swings < 0 || all[swings].Sure > 0.9 {
 		t.Errorf("swings: %+v", all)
@@ -76,7 +76,7 @@ func TestLeaksComeFirst(t *testing.T) {
 	}
 }
 
-// The filters come before the ranking is cut: what they leave is not lost behind others.
+// Filters apply before the ranking is cut, so that their results are not lost behind others.
 func TestSuspectsOfChosenFunctions(t *testing.T) {
 	h := &History{}
 	for i := range int64(6) {
@@ -97,7 +97,7 @@ func TestSuspectsOfChosenFunctions(t *testing.T) {
 	}
 }
 
-// Sizes and modules choose rows before the ranking, and what is remembered of one choice is not taken for another.
+// Sizes and modules select rows before the ranking, and the cached results of one selection are not used for another.
 func TestSuspectsOfChosenSizesAndModules(t *testing.T) {
 	h := &History{}
 	add := func(i int64) {
@@ -106,7 +106,7 @@ func TestSuspectsOfChosenSizesAndModules(t *testing.T) {
 		p.Mapping = []*profile.Mapping{app, lib}
 		for _, sample := range p.Sample {
 			sample.NumLabel = map[string][]int64{"bytes": {64}}
-			sample.Location[0].Mapping, sample.Location[1].Mapping = app, app // main's too
+			sample.Location[0].Mapping, sample.Location[1].Mapping = app, app // main as well
 			if sample.Location[0].Line[0].Function.Name == "leak_b" {
 				sample.NumLabel["bytes"] = []int64{4096}
 				sample.Location[0].Mapping = lib
@@ -158,7 +158,7 @@ func TestSuspectsOfChosenSizesAndModules(t *testing.T) {
 	}
 }
 
-// What is remembered of one choice is known by all that chooses rows.
+// The key of a selection depends on everything that selects rows.
 func TestKeysOfFiltersAreTheirOwn(t *testing.T) {
 	known := map[string]string{}
 	for _, query := range []string{"", "size_from=1", "size_to=1", "size_from=1&size_to=1", "thread=a", "thread=b", "labels=a%3Db", "labels=a%3Dc", "labels=a%3Db%26c%3Dd", "thread=a&size_to=1"} {
@@ -177,7 +177,7 @@ func TestKeysOfFiltersAreTheirOwn(t *testing.T) {
 	}
 }
 
-// heapByThread is one in which each thread holds so many bytes by the same stack.
+// heapByThread is a heap in which each thread holds this many bytes with the same stack.
 func heapByThread(at time.Time, bytes map[string]int64) *profile.Profile {
 	p := heapOf(at, map[string]int64{"holds": 0})
 	locations := p.Sample[0].Location
@@ -198,7 +198,7 @@ func suspectsAt(t *testing.T, url string) []Suspect {
 	return all
 }
 
-// Saved profiles that tell threads are ranked by them; of others that is refused, and not offered.
+// Saved profiles with threads are ranked by thread. For others this is refused and not offered.
 func TestSuspectsOfThreadsInFiles(t *testing.T) {
 	tell, others := &History{}, &History{}
 	for i := range int64(6) {
@@ -236,7 +236,7 @@ func TestSuspectsOfThreadsInFiles(t *testing.T) {
 	}
 }
 
-// Of a process, profiles that tell threads are taken while somebody asks, and kept; once it has ended what was seen is still there.
+// For a process, profiles with threads are taken and kept while a page requests them. They remain after it has ended.
 func TestSuspectsOfThreadsInAProcess(t *testing.T) {
 	base, socket, server := process(t, false)
 	server.options.Kinds = []Kind{{Name: "heap"}, {Name: threadsKind}}
@@ -300,7 +300,7 @@ func TestTooFewMomentsSayNothing(t *testing.T) {
 	}
 }
 
-// A rate needs times.
+// A rate requires times.
 func TestFilesWithoutTimesSayNothing(t *testing.T) {
 	for _, timeless := range []int{-1, 3} {
 		h := &History{}
@@ -317,9 +317,10 @@ func TestFilesWithoutTimesSayNothing(t *testing.T) {
 	}
 }
 
-// What is known of stacks goes with the profiles that they were in: a program may have ever new ones.
+// Cached data about stacks is released with the profiles that contain them, because a program may produce ever new
+// stacks.
 func TestStacksOfThePastAreForgotten(t *testing.T) {
-	const alone = "SEEMALLOC_TEST_ALONE" // what is in use is that of the process: other tests' servers keep profiles too
+	const alone = "SEEMALLOC_TEST_ALONE" // the live heap is that of the process, and the servers of other tests keep profiles too
 	if os.Getenv(alone) == "" {
 		child := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 		child.Env = append(os.Environ(), alone+"=1")
@@ -331,7 +332,7 @@ func TestStacksOfThePastAreForgotten(t *testing.T) {
 	h := &History{}
 	inHeap := func() int64 {
 		var m runtime.MemStats
-		for range 3 { // what was reachable from what was freed
+		for range 3 { // also collect objects that were reachable from freed ones
 			runtime.GC()
 		}
 		runtime.ReadMemStats(&m)
@@ -350,9 +351,9 @@ func TestStacksOfThePastAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A name is in a profile and, as a part of a stack, once more; twice for room.
+	// Each name is stored in a profile and once more as part of a stack. The factor 2 allows for spare capacity.
 	grown, most := inHeap()-before, int64(2*2*mostMoments*perMoment*nameBytes)
-	for tries := 0; grown > most && tries < 1500; tries++ { // unique forgets in the background, which a busy machine may be late with
+	for tries := 0; grown > most && tries < 1500; tries++ { // the package unique releases values in the background, which may take a while on a busy machine
 		time.Sleep(20 * time.Millisecond)
 		grown = inHeap() - before
 	}
@@ -362,7 +363,7 @@ func TestStacksOfThePastAreForgotten(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-// The test's figures against those of its inventors' normal approximation: five values in order.
+// Expected values from the normal approximation in the original papers, for five values in order.
 func TestCertainty(t *testing.T) {
 	for _, c := range []struct {
 		values []int64
@@ -371,7 +372,7 @@ func TestCertainty(t *testing.T) {
 		{[]int64{1, 2, 3, 4, 5}, 0.9864}, // S = 10, variance 50/3: z = 2.205
 		{[]int64{5, 4, 3, 2, 1}, 0},
 		{[]int64{7, 7, 7, 7, 7}, 0},
-		{[]int64{1, 1, 2, 2, 3}, 0.9680}, // S = 8, variance 14.67: z = 1.828 … by ties
+		{[]int64{1, 1, 2, 2, 3}, 0.9680}, // S = 8, variance 14.67: z = 1.828 … because of ties
 	} {
 		if got := certainty(c.values); math.Abs(got-c.want) > 0.003 {
 			t.Errorf("%v: %.4f instead of %.4f", c.values, got, c.want)

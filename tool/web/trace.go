@@ -17,29 +17,29 @@ import (
 
 const (
 	traceRead   = 200 * time.Millisecond // the process keeps 4096 events between two reads
-	traceUnseen = 30 * time.Second       // without a page that asks, the trace ends
+	traceUnseen = 30 * time.Second       // the trace ends if no page has requested it for this long
 	tracedKept  = 2000                   // events
-	tracedSent  = 500                    // at a time, the last ones
+	tracedSent  = 500                    // maximum per answer, the latest ones
 )
 
-// tracer traces the process's calls into the kernel while a page looks.
+// tracer traces the process's calls into the kernel while a page shows them.
 type tracer struct {
 	mutex   sync.Mutex
 	running bool
-	asked   time.Time // when a page has last asked
+	asked   time.Time // time of the last request of a page
 	began   time.Time
-	first   int64 // when the first event began
+	first   int64 // start of the first event
 	totals  report.TraceTotals
 	events  []traceEvent
-	next    int64 // id of the event that comes
+	next    int64 // id of the next event
 	lost    int64
 	dropped int64
-	ended   string // why it is over
+	ended   string // why the trace has ended
 	namer   *symbolize.Namer
 	threads map[int]string
 }
 
-// traceEvent is one call, as the page shows it.
+// traceEvent is one call in the format of the page.
 type traceEvent struct {
 	ID        int64    `json:"id"`
 	Seconds   float64  `json:"time_s"` // since the first event
@@ -54,7 +54,7 @@ type traceEvent struct {
 	Stack     []string `json:"stack"` // places, innermost first
 }
 
-// traced is what has been seen since the trace began, and the events since the one that the page had last.
+// traced holds the totals since the trace began, and the events after the last one that the page has.
 type traced struct {
 	report.TraceSummary
 	Running bool         `json:"running"`
@@ -63,7 +63,7 @@ type traced struct {
 	Events  []traceEvent `json:"events"`
 }
 
-// trace begins a trace if there is none, and answers with what it has seen.
+// trace starts a trace if none is running, and answers with its data.
 func (s *Server) trace(q url.Values) (any, error) {
 	if err := s.needProcess(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (s *Server) trace(q url.Values) (any, error) {
 		Events: append([]traceEvent{}, events...)}, nil
 }
 
-// start begins anew: what was seen by an earlier trace had other beginnings. Requires: the mutex.
+// start starts a new trace and discards the data of an earlier one. It requires the mutex.
 func (t *tracer) start(process *Process) error {
 	var trace *attach.Trace
 	err := process.Do(func(c *attach.Client) (err error) {
@@ -111,7 +111,7 @@ func (t *tracer) start(process *Process) error {
 	return nil
 }
 
-// follow reads until no page asks any more, or the process does not answer.
+// follow reads until no page requests the trace any more, or until the process does not answer.
 func (t *tracer) follow(process *Process, trace *attach.Trace) {
 	for {
 		time.Sleep(traceRead)
@@ -165,7 +165,7 @@ func (t *tracer) keep(event traceEvent) {
 	t.events = append(t.events, event)
 }
 
-// threadName is the kernel's name of a thread, asked for when it is first met.
+// threadName returns the kernel's name of a thread. It is read when the thread first appears.
 func (t *tracer) threadName(pid, thread int) string {
 	name, known := t.threads[thread]
 	if !known {

@@ -11,7 +11,8 @@ import (
 	"seemalloc/tool/attach/fake"
 )
 
-// Pages share one trace; each gets the events that it has not had; it ends when nobody looks, and begins anew.
+// Pages share one trace. Each gets the events that it does not have yet. The trace ends without requests and starts
+// again later.
 func TestTraceWhilePagesLook(t *testing.T) {
 	socket := fake.Start(t, filepath.Join(t.TempDir(), "s"))
 	var mutex sync.Mutex

@@ -13,14 +13,15 @@ import (
 	"seemalloc/tool/report"
 )
 
-// Watching may take this share of the process's time: the next look waits so many times as long as the last one kept the process
-// busy, however many pages ask. But it is looked at each minute, whatever that takes.
+// Observation may use only a small share of the process's time: the wait until the next query is a multiple (statsShare,
+// momentShare) of the time for which the last query kept the process busy, however many pages there are. The wait is at
+// most longestInterval in any case.
 const (
 	interval        = time.Second
 	MomentInterval  = 5 * time.Second
 	statsShare      = 200
 	momentShare     = 100
-	toolShare       = 4 // of this tool's time, for names and for writing
+	toolShare       = 4 // likewise, a multiple of this tool's own time for symbolizing and writing
 	doctorBetween   = 2 * time.Second
 	longestInterval = time.Minute
 )
@@ -29,22 +30,22 @@ const (
 type Process struct {
 	Name string
 	PID  int
-	// Symbolize names the addresses of a profile of it.
+	// Symbolize symbolizes a profile of the process.
 	Symbolize func(*profile.Profile)
-	// Dial makes another connection when one is lost: a process that was stopped may go on. Its error is attach.ErrEnded when the
-	// process is gone. Nil: what is lost stays lost.
+	// Dial opens another connection after one is lost, since a stopped process may continue. It returns attach.ErrEnded
+	// if the process has ended. If it is nil, a lost connection is final.
 	Dial func() (*attach.Client, error)
 
 	mutex  sync.Mutex
 	client *attach.Client
 }
 
-// NewProcess takes the connection over.
+// NewProcess takes ownership of the connection.
 func NewProcess(client *attach.Client, name string, pid int, symbolize func(*profile.Profile)) *Process {
 	return &Process{Name: name, PID: pid, Symbolize: symbolize, client: client}
 }
 
-// Do has the connection to itself; attach.ErrEnded when there can be none any more.
+// Do calls f with exclusive access to the connection. It returns attach.ErrEnded if the process has ended.
 func (p *Process) Do(f func(*attach.Client) error) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -56,8 +57,8 @@ func (p *Process) Do(f func(*attach.Client) error) error {
 	return f(p.client)
 }
 
-// connect replaces a connection that is lost, once the process answers. It is asked for nothing but a sign of life: a process that
-// is stopped does all that it was asked meanwhile when it goes on.
+// connect replaces a lost connection when the process answers. It sends only a ping: a stopped process executes all
+// commands that it has received when it continues.
 func (p *Process) connect(lost error) error {
 	if p.Dial == nil {
 		return fmt.Errorf("%w (%w)", lost, attach.ErrEnded)
@@ -74,7 +75,7 @@ func (p *Process) connect(lost error) error {
 	return nil
 }
 
-// Profile takes a profile of the kind, with names; took is what the process had to do with it.
+// Profile takes a symbolized profile of the kind. took is the time for which the process was busy.
 func (p *Process) Profile(kind string) (taken *profile.Profile, took time.Duration, err error) {
 	var data []byte
 	err = p.Do(func(c *attach.Client) (err error) {
@@ -93,14 +94,15 @@ func (p *Process) Profile(kind string) (taken *profile.Profile, took time.Durati
 	return taken, took, nil
 }
 
-// paced is something that the process is asked for when a page asks, however many pages and however fast.
+// paced caches the answer to an expensive query, so that its rate is limited however many pages there are and however
+// fast they send requests.
 type paced[T any] struct {
-	mutex sync.Mutex // held while it is asked: all that ask meanwhile get the same
+	mutex sync.Mutex // held during the query: all concurrent requests get the same answer
 	value T
-	until time.Time // for so long it is not asked again
+	until time.Time // no new query before this time
 }
 
-// get returns what take makes, or made not long ago; took is what the process had to do with it.
+// get returns the answer of take, or a recent one. took is the time for which the process was busy.
 func (p *paced[T]) get(take func() (taken T, took time.Duration, err error)) (T, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -114,27 +116,27 @@ func (p *paced[T]) get(take func() (taken T, took time.Duration, err error)) (T,
 	return taken, err
 }
 
-// set has it asked for at once the next time; value is the last one until then.
+// set replaces the value, and lets the next get query at once.
 func (p *paced[T]) set(value T) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.value, p.until = value, time.Time{}
 }
 
-// last is what was made last, however long ago.
+// last returns the last value, whatever its age.
 func (p *paced[T]) last() T {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return p.value
 }
 
-// kindsTaken are profiles of other kinds than heap, each by its name.
+// kindsTaken caches profiles of the other kinds, by name.
 type kindsTaken struct {
 	mutex sync.Mutex
 	by    map[string]*paced[*profile.Profile]
 }
 
-// get is the last one once the process has ended.
+// get returns the last profile after the process has ended.
 func (k *kindsTaken) get(name string, take func() (taken *profile.Profile, took time.Duration, err error)) (*profile.Profile, error) {
 	one := k.of(name)
 	taken, err := one.get(take)
@@ -146,10 +148,10 @@ func (k *kindsTaken) get(name string, take func() (taken *profile.Profile, took 
 	return taken, err
 }
 
-// forget has the next one taken at once.
+// forget makes the next get take a new profile.
 func (k *kindsTaken) forget(name string) { k.of(name).set(nil) }
 
-// put keeps one that was taken otherwise; the next is taken at once.
+// put stores a profile that was taken elsewhere. The next get takes a new one.
 func (k *kindsTaken) put(name string, taken *profile.Profile) { k.of(name).set(taken) }
 
 func (k *kindsTaken) of(name string) *paced[*profile.Profile] {
@@ -166,7 +168,7 @@ func (k *kindsTaken) of(name string) *paced[*profile.Profile] {
 	return one
 }
 
-// Diagnose looks twice; took is what the process had to do with it.
+// Diagnose takes two snapshots. took is the time for which the process was busy.
 func (p *Process) Diagnose() (found *doctor.Diagnosis, took time.Duration, err error) {
 	take := func() (snapshot *doctor.Snapshot, err error) {
 		err = p.Do(func(c *attach.Client) (err error) {
@@ -193,25 +195,25 @@ func (p *Process) Diagnose() (found *doctor.Diagnosis, took time.Duration, err e
 type Watcher struct {
 	process *Process
 	history *History
-	between time.Duration // from one profile to the next, at least
+	between time.Duration // minimum time between two profiles
 
 	mutex    sync.Mutex
 	last     *attach.Stats
 	ended    error
 	over     chan struct{} // closed when ended is set
-	failures [2]error      // of the last look and of the last profile; nil: it did not fail
-	refused  error         // why the process takes no profiles, such as the library without a profiler
+	failures [2]error      // of the last statistics and of the last profile; nil: no failure
+	refused  error         // why the process provides no profiles, such as a library without a profiler
 
-	asked paced[Moment] // the last one that a page wanted to have
+	asked paced[Moment] // the last moment that a page has requested
 }
 
-// Which of the failures.
+// Indices of failures.
 const (
 	ofPoints = iota
 	ofMoments
 )
 
-// Watch begins to look: for figures once a second, for a heap profile once in so much time.
+// Watch starts to observe the process: statistics every second, and a heap profile at the given interval.
 func Watch(p *Process, h *History, between time.Duration) *Watcher {
 	w := &Watcher{process: p, history: h, between: between, over: make(chan struct{})}
 	go w.points()
@@ -219,14 +221,14 @@ func Watch(p *Process, h *History, between time.Duration) *Watcher {
 	return w
 }
 
-// Last is the last full look, nil before the first, and why there are none any more.
+// Last returns the last full statistics (nil before the first), and the reason why there are no new ones.
 func (w *Watcher) Last() (*attach.Stats, error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.last, w.ended
 }
 
-// Silent says why the process cannot be looked at just now, nil if it can.
+// Silent returns why the process cannot be queried at present, or nil.
 func (w *Watcher) Silent() error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -236,7 +238,7 @@ func (w *Watcher) Silent() error {
 	return w.failures[ofMoments]
 }
 
-// heard keeps how it went; false when there is nothing more to be asked.
+// heard records the result of a query. It returns false if the process has ended.
 func (w *Watcher) heard(which int, err error) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -248,10 +250,11 @@ func (w *Watcher) heard(which int, err error) bool {
 	return w.ended == nil
 }
 
-// Ended is closed when the process does not answer any more.
+// Ended is closed when the process has ended.
 func (w *Watcher) Ended() <-chan struct{} { return w.over }
 
-// points looks once a second; less often where a look takes long, since the kernel is asked about each region.
+// points queries the statistics once a second, or less often if a query takes long, because the kernel is asked about
+// each region.
 func (w *Watcher) points() {
 	if w.history.disk != nil {
 		if all, err := w.process.settings(); err == nil {
@@ -263,7 +266,7 @@ func (w *Watcher) points() {
 		var took time.Duration
 		var stats *attach.Stats
 		err := w.process.Do(func(c *attach.Client) (err error) {
-			began = time.Now() // not while others ask
+			began = time.Now() // excludes the time for which other queries hold the connection
 			stats, err = attach.FetchStats(c)
 			took = time.Since(began)
 			return err
@@ -284,7 +287,7 @@ func (w *Watcher) points() {
 	}
 }
 
-// Refused says why the process takes no profiles, nil if it does.
+// Refused returns why the process provides no profiles, or nil.
 func (w *Watcher) Refused() error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -309,11 +312,11 @@ func (w *Watcher) moments() {
 		if !w.heard(ofMoments, err) {
 			return
 		}
-		if isRefused { // the library without a profiler will say so again
+		if isRefused { // a library without a profiler will answer the same again
 			time.Sleep(longestInterval)
 			continue
 		}
-		if err != nil { // it took as long as was waited for it
+		if err != nil { // took is only the time-out of the query
 			time.Sleep(interval)
 			continue
 		}
@@ -321,7 +324,7 @@ func (w *Watcher) moments() {
 	}
 }
 
-// Take keeps a heap profile of now, because somebody has asked for it, or gives the one that somebody has just asked for.
+// Take takes a heap profile on request and stores it. It returns the same one for requests in quick succession.
 func (w *Watcher) Take() (Moment, error) {
 	return w.asked.get(func() (Moment, time.Duration, error) {
 		p, took, err := w.process.Profile("heap")
@@ -332,12 +335,12 @@ func (w *Watcher) Take() (Moment, error) {
 	})
 }
 
-// keep adds a profile to the history, with what it has in use.
+// keep adds a profile to the history, with its live bytes.
 func keep(h *History, p *profile.Profile, asked bool) Moment {
 	return h.AddMoment(p, inUse(p), asked)
 }
 
-// inUse is 0 for profiles of something else.
+// inUse returns 0 for profiles without live bytes.
 func inUse(p *profile.Profile) int64 {
 	index, err := report.SampleIndex(p, "inuse", "bytes")
 	if err != nil {
@@ -365,5 +368,5 @@ func pointOf(s *attach.Stats, at time.Time) Point {
 	return p
 }
 
-// AddProfile keeps a saved profile.
+// AddProfile adds a saved profile.
 func (h *History) AddProfile(p *profile.Profile) { h.AddFile("", p) }

@@ -1,21 +1,21 @@
-// What the server answers (tool/web/server.go), and how it is asked. Paths are relative: the page lies below its token.
-// In a report (tool/web/report.go) nobody is asked: the answers are in the page.
+// The server's answers (tool/web/server.go) and the requests for them. Paths are relative, because the page is below
+// its token. In a report (tool/web/report.go) there is no server: the answers are in the page.
 import { type Report, Inlined } from "./model/inlined.ts";
 
 export interface State {
   title: string;
-  process: boolean; // not of files alone
+  process: boolean; // a process and not only files
   pid?: number;
   live: boolean;
   ended?: string;
-  silent?: string; // why the process does not answer just now
+  silent?: string; // why the process does not answer at present
   allow_set: boolean;
   kinds: { name: string; what: string }[] | null;
-  report?: number; // this is a report, of this time
-  stored?: { dir: string; problem?: string; map?: boolean }; // what is kept in a folder can be asked for by time; map: it has one
+  report?: number; // in a report: its time
+  stored?: { dir: string; problem?: string; map?: boolean }; // a folder, whose data can be requested by time; map: it has one
 }
 
-/** One look at the process: bytes now, and counts since its start. Times are ms since 1970. */
+/** The figures of one moment: present bytes, and counts since the start of the process. Times are ms since 1970. */
 export interface Point {
   t: number;
   rss: number;
@@ -25,9 +25,9 @@ export interface Point {
   meta: number;
   other: number;
   dirty: number;
-  unsure?: number; // by how much live, cached, frag and other may each be off; absent: not at all, or an older library
+  unsure?: number; // maximum error of each of live, cached, frag and other; absent: exact, or an older library
   handed: number; // by allocated size
-  allocated?: number; // not of an older library
+  allocated?: number; // absent for an older library
   faults: number;
   purged: number;
   refaults: number;
@@ -37,12 +37,12 @@ export interface Point {
   remote: number;
   lockwaits: number;
   threads: number;
-  run?: number; // of a folder with several processes: which one
+  run?: number; // in a folder with several processes: the run
 }
 
 export interface Moment {
   id: number;
-  t: number; // 0: a file that does not say
+  t: number; // 0: a file without a time
   name?: string; // of a file
   inuse: number;
   asked: boolean;
@@ -59,7 +59,7 @@ export interface Frame {
   f?: string;
   l?: number;
   m?: string;
-  p?: boolean; // of a standard library: it only stands between the program and the allocator
+  p?: boolean; // a function of a standard library: only an intermediary between the program and the allocator
 }
 
 /** A profile: each distinct stack once, the outermost frame first, with a value for each type. */
@@ -73,13 +73,13 @@ export interface Stacks {
   values: number[][];
   base?: number[][];
   comments: string[] | null;
-  errors: (number | null)[]; // standard errors of the totals, by type; null: not known
+  errors: (number | null)[]; // standard errors of the totals, by type; null: unknown
   base_errors?: (number | null)[];
-  labels?: Labels; // what else rows can be chosen by
+  labels?: Labels; // other filters for rows
 }
 
 export interface Labels {
-  least: number; // size of blocks; most 0: the rows have none
+  least: number; // block size; most 0: the rows have no sizes
   most: number;
   texts: Record<string, string[]>;
 }
@@ -92,7 +92,7 @@ export interface Source {
 
 export interface Suspect {
   stack: string[]; // innermost first
-  inner: number; // so many of them are of a standard library; the next one holds the memory
+  inner: number; // number of innermost functions that belong to a standard library; the next one holds the memory
   bytes_per_s: number;
   sure: number;
   now: number;
@@ -100,10 +100,10 @@ export interface Suspect {
   times: number[]; // of the values, ms since 1970
 }
 
-/** What suspects can be chosen by. */
+/** The filter values for suspects. */
 export interface Choices {
   modules: string[];
-  threads: string[] | null; // names that are known; null where nothing tells threads
+  threads: string[] | null; // known names; null if no profile has threads
 }
 
 export interface SizeClass {
@@ -115,7 +115,7 @@ export interface SizeClass {
   refills: number;
 }
 
-/** What was asked for since the start and got blocks of one size, estimated from samples. */
+/** Requests since the start that got blocks of one size, estimated from samples. */
 export interface Request {
   size: number;
   count: number;
@@ -168,7 +168,7 @@ export interface Diagnosis {
 
 export interface LifetimeRow {
   stack: string[]; // innermost first
-  inner?: number; // as of a suspect
+  inner?: number; // as for a suspect
   alive: number;
   freed: number;
   freed_bytes: number;
@@ -176,25 +176,25 @@ export interface LifetimeRow {
   least_ns: number;
   mean_ns: number;
   most_ns: number;
-  ages: number[]; // freed blocks by class of age
+  ages: number[]; // freed blocks by age class
   short_objects: number;
-  by?: string; // the function that freed most of them, where it is known
+  by?: string; // the function that freed most of them, if known
   by_objects?: number;
 }
 
 export interface Lifetimes {
   t?: number; // when they were taken, ms since 1970
   classes: string[];
-  short: number; // so many classes are those of temporary blocks
+  short: number; // number of classes of temporary blocks
   freed: number[];
   bytes: number[];
   alive: number;
   rows: LifetimeRow[];
   more: number;
   says: string[] | null;
-  modules?: string[]; // of all stacks, chosen or not
-  threads?: string[]; // of all rows, chosen or not; none of an older library
-  deaths?: { known: number; all: number }; // blocks, of how many it is known who freed them; none of an older library, or of chosen threads
+  modules?: string[]; // of all stacks, selected or not
+  threads?: string[]; // of all rows, selected or not; absent for an older library
+  deaths?: { known: number; all: number }; // number of blocks whose freeing stack is known; absent for an older library and while threads are selected
 }
 
 export interface Bucket {
@@ -222,7 +222,7 @@ export interface TraceEvent {
   stack: string[]; // places, innermost first
 }
 
-/** Since the trace began; and the events that the page has not had. */
+/** The totals since the trace began, and the events that the page does not have yet. */
 export interface Traced {
   elapsed_s: number;
   lost: number;
@@ -234,20 +234,20 @@ export interface Traced {
   events: TraceEvent[];
 }
 
-/** The profile of CPU time that a page of this server has begun last. */
+/** The last CPU profile that a page of this server has started. */
 export interface CPU {
   running: boolean;
   elapsed_s: number;
-  for_s: number; // of the one that runs, or what is usual
+  for_s: number; // of the running profile, or the default
   hz: number;
   most_s: number;
   most_hz: number;
-  rounds: number; // so many have ended
-  said: string[]; // how the last one went
-  problem?: string; // why it is not whole
+  rounds: number; // number of profiles that have ended
+  said: string[]; // comments of the last profile
+  problem?: string; // why the last profile is incomplete
 }
 
-/** Who has a sampled block somewhere, or would: nothing is known without a stack. */
+/** The sampled blocks that pin memory. None is known without a stack. */
 export interface MapPin {
   stack?: string;
   samples?: number;
@@ -281,12 +281,12 @@ export interface MapBlock extends MapPin {
   room: number;
 }
 
-/** All regions in sums, a value for each column. */
+/** The sums of all regions, with a value for each column. */
 export interface MapSums {
   t: number;
   page_bytes: number;
   os_page_bytes: number;
-  memory?: Record<string, number>; // what is resident; older libraries do not say
+  memory?: Record<string, number>; // the resident memory; undefined for older libraries
   columns: string[];
   addresses: string[];
   regions: number[][];
@@ -294,7 +294,7 @@ export interface MapSums {
   blocks: MapBlock[] | null;
   kept: { kept: string; bytes: number; purged: number; idle_ms?: number }[] | null;
   stacks: Record<string, string[]>;
-  inner?: Record<string, number>; // so many of a stack are of a standard library; older folders do not have it
+  inner?: Record<string, number>; // number of innermost functions of a stack that belong to a standard library; absent in older folders
 }
 
 export interface MapParts {
@@ -313,15 +313,18 @@ async function textOf(response: Response): Promise<string> {
 const element = typeof document === "undefined" ? null : document.getElementById("report");
 const inlined = element && new Inlined(JSON.parse(element.textContent!) as Report);
 
-/** Nobody can be asked for more than what is in it. */
+/** A report has no server for further requests. */
 export const isReport = !!inlined;
 
-/** Whether rows of such a profile can be chosen by thread, as far as that is known without asking for it. */
+/**
+ * Whether rows of this kind of profile can be selected by thread, as far as that is known without requesting the
+ * profile.
+ */
 export function tellsThreads(kind: string): boolean {
   return !inlined || inlined.tellsThreads(kind);
 }
 
-// The last answer of each path: the same text is the same object, for which nothing is drawn again.
+// The last answer for each path. The same text gives the same object, so that nothing is redrawn.
 const known = new Map<string, { what: string; text: string; value: unknown }>();
 
 async function ask<T>(what: string): Promise<T> {
@@ -337,7 +340,7 @@ async function ask<T>(what: string): Promise<T> {
   const before = known.get(path);
   if (before?.what === what && before.text === text) return before.value as T;
   const value = JSON.parse(text) as T;
-  // Profiles are large, and the worker keeps the last one.
+  // Profiles are not kept here: they are large, and the worker keeps the last one.
   if (path !== "profile") known.set(path, { what, text, value });
   return value;
 }
@@ -346,7 +349,7 @@ async function send<T>(what: string, body: unknown = {}): Promise<T> {
   return JSON.parse(await textOf(await fetch("api/" + what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }))) as T;
 }
 
-/** A time of what is kept in a folder; 0 is no bound. */
+/** A time range of a folder; 0 is no limit. */
 function window(from: number, until: number): string {
   return `from=${from}&until=${until}`;
 }

@@ -7,7 +7,7 @@ import { NOTHING, type Shown } from "./state.ts";
 
 const MANY = 700;
 
-// main → f0 … f699, which hold 1 to 700 bytes; half of them are called by way of "go".
+// main → f0 … f699, which hold 1 to 700 bytes. Half of them are called through "go".
 const STACKS: Stacks = {
   types: [{ name: "inuse_objects", unit: "objects", what: "" }, { name: "inuse_space", unit: "bytes", what: "" }],
   default: 1, period: 1, t: 7, comments: ["said"], errors: [1, 20],

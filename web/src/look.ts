@@ -1,5 +1,6 @@
-// What a view shows of a profile: chosen, added up and laid out. The worker makes it (worker.ts), so that no update holds up the page;
-// in a report, which has none, the page itself (looks.ts). Pure but for the last graph that was laid out.
+// Computes the data of a view of a profile: filtered, summed and laid out. It runs in the worker (worker.ts), so that
+// an update does not block the page. In a report, which has no worker, the page itself runs it (looks.ts). Pure, except
+// that it caches the last graph layout.
 import type { Labels, SampleType, Stacks } from "./api.ts";
 import { type Picture, layout, shapeOf } from "./draw/graph.ts";
 import { type Changed, type Changes, type What, changes } from "./model/changes.ts";
@@ -11,10 +12,11 @@ import { type Column, column, sorted } from "./model/table.ts";
 import type { Shown } from "./state.ts";
 
 const MOST_ROWS = 500;
-const MOST_NAMES = 2000; // offered where one is typed
+const MOST_NAMES = 2000; // suggested in input fields
 const MOST_HOLDERS = 3;
 
-// What each view's figures depend on, besides the filters; all else of what is shown only decides how they are drawn.
+// The settings that affect the data of each view, in addition to the filters. All other settings only affect the
+// drawing.
 const NEEDS = {
   overview: [],
   flame: ["inverted", "folded", "search"],
@@ -30,14 +32,14 @@ const FILTERS = ["type", "focus", "ignore", "hide", "module"] as const;
 
 type ViewName = keyof typeof NEEDS;
 
-/** Which profile, and what of it; two that ask for the same are the same text as JSON. */
+/** The requested profile and view. Two questions are equal if their JSON is equal. */
 export interface Question {
   kind: string;
   at: number;
   base?: number;
-  rows: string; // filters that the server does
-  follows: boolean; // the process goes on
-  round?: number; // of profiles that begin and end: how often they have
+  rows: string; // filters that the server applies
+  follows: boolean; // the process is running
+  round?: number; // for profiles with a start and an end: their number
   view: string;
   shown: Partial<Shown>;
 }
@@ -48,21 +50,21 @@ export function questionOf(shown: Shown, view: string, profile: Pick<Question, "
   return { ...profile, view, shown: needed as Partial<Shown> };
 }
 
-/** What is told of a profile beside every view. */
+/** The data shown beside every view of a profile. */
 export interface About {
   types: SampleType[];
-  type: number; // the one that is shown
+  type: number; // the selected one
   unit: string;
   t: number;
   compares: boolean;
-  stacks: number; // of all, whatever is shown
+  stacks: number; // of all stacks, selected or not
   comments: string[];
-  error: number | null; // of the sum; 0 where nobody knows it here
+  error: number | null; // of the sum; 0 if unknown here
   baseError: number | null;
   labels?: Labels;
   modules: string[];
   sum: { value: number; base: number; weight: number };
-  freed?: Freed; // of the kind deaths
+  freed?: Freed; // for the kind deaths
 }
 
 export interface FlameFigures {
@@ -70,7 +72,7 @@ export interface FlameFigures {
   found: ReturnType<typeof matching>; // by the search
 }
 
-/** The figures of each view, by its name. */
+/** The data of each view, by its name. */
 export interface Figures {
   overview: { most: (Held & { callers: Held[] })[] };
   flame: FlameFigures;
@@ -90,7 +92,7 @@ export interface Look {
 
 type Make<V extends ViewName> = (stacks: Stacks, all: Line[], shown: Shown, sum: { weight: number }) => Figures[V];
 
-let last: { shape: string; picture: Picture } | null = null; // while the shape stays, so does the picture
+let last: { shape: string; picture: Picture } | null = null; // the picture is reused while the shape stays the same
 
 function picture(one: Graph): Picture {
   const shape = shapeOf(one);
@@ -140,11 +142,11 @@ const MADE: { [V in ViewName]: Make<V> } = {
 };
 
 export function lookAt(stacks: Stacks, { kind, view, shown: given }: Question): Look {
-  const shown = given as Shown; // each view's needs are in it
+  const shown = given as Shown; // it contains the settings of all views
   const type = Math.max(0, shown.type ? stacks.types.findIndex((one) => one.name === shown.type) : stacks.default);
   const all = lines(stacks, type, shown);
   const sum = total(all);
-  // That of the whole: of a part nobody knows it here.
+  // The error of the total. The error of a part is unknown here.
   const errorOf = (errors: (number | null)[] | undefined) => (errors && isWhole(shown) ? errors[type]! : 0);
   const about: About = {
     types: stacks.types, type, unit: stacks.types[type]?.unit ?? "bytes", t: stacks.t, compares: stacks.base !== undefined, stacks: stacks.stacks.length, comments: stacks.comments ?? [],
@@ -156,7 +158,7 @@ export function lookAt(stacks: Stacks, { kind, view, shown: given }: Question): 
   return { view, about, figures: make(stacks, all, shown, sum) };
 }
 
-/** The memory that goes to the other thread instead of being copied. */
+/** The buffers that are transferred to the other thread instead of being copied. */
 export function buffersOf({ figures }: Look): ArrayBuffer[] {
   const { tree, callers, callees } = figures as Partial<Figures["flame"] & Figures["callers"]>;
   const trees = [tree, callers?.tree, callees?.tree].filter((one) => !!one);

@@ -1,4 +1,4 @@
-// Asks the worker for what a view shows of a profile, again and again while the process goes on.
+// Requests the data of a view from the worker, repeatedly while the process runs.
 import { api, isReport } from "./api.ts";
 import { type Look, type Question, lookAt } from "./look.ts";
 import { useAnswer } from "./state.ts";
@@ -6,11 +6,12 @@ import type { Answered, Asked } from "./worker.ts";
 
 const EVERY = 5000; // ms
 
-// Begun with the page, so that it is there when the first view asks. One question at a time: whoever asks does not want the last one's answer any more.
+// Created with the page, so that it is ready for the first view. There is one question at a time: a new question
+// cancels the previous one.
 const worker = isReport ? null : new Worker("worker.js");
 let waiting: { id: number; resolve: (look: Look) => void; reject: (problem: Error) => void } | null = null;
 let asked = 0;
-let failed: Error | null = null; // before anybody had asked, perhaps
+let failed: Error | null = null; // possibly before the first question
 
 worker?.addEventListener("message", ({ data: { id, look, problem } }: MessageEvent<Answered>) => {
   if (waiting?.id !== id) return;
@@ -32,7 +33,7 @@ async function ask(question: Question, age: number): Promise<Look> {
   });
 }
 
-/** The last look at a profile; while another one is made, that before it. */
+/** The latest data for a question. While new data is computed, the previous data is returned. */
 export function useLook(question: Question | null): { value: Look | null; problem: string } {
   const follows = !!question?.follows;
   return useAnswer<Look | null>(async (again) => question && ask(question, again ? 0 : follows ? EVERY : Infinity), follows ? EVERY : 0, [JSON.stringify(question)]);

@@ -1,4 +1,4 @@
-// The page: a bar of views, and the view.
+// The page: a bar of views, and the selected view.
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { render } from "preact";
@@ -15,10 +15,10 @@ import { PROFILE_VIEWS, Profile } from "./views/profile.tsx";
 import { Unheeded } from "./views/unheeded.tsx";
 import { Window } from "./views/window.tsx";
 
-// Those that ask a process.
+// The views that query a process.
 const PROCESS_VIEWS: Record<string, string> = { map: "Heap map", sizes: "Size classes", lifetimes: "Lifetimes", kernel: "Kernel", doctor: "Doctor", settings: "Settings" };
 
-// Those that show a time, which may be chosen where it is kept in a folder.
+// The views of a time range, which can be selected in a folder.
 const OF_A_TIME = new Set(["overview", "growth", ...Object.keys(PROFILE_VIEWS)]);
 
 const NO_POINTS: Point[] = [];
@@ -71,7 +71,7 @@ function Page() {
   const { value: within } = useAnswer(() => (bounded ? api.between(shown.from, shown.until) : Promise.resolve(null)), 0, [shown.from, shown.until]);
   const points = (bounded && within) || latest;
   const { value: state, problem } = useAnswer(api.state, 2000, []);
-  // Points come every second: only the overview, which any unknown name is, is drawn again for them.
+  // Points arrive every second, but only the overview (also shown for unknown names) is redrawn for them.
   const seen = Object.hasOwn(PROFILE_VIEWS, shown.view) || shown.view === "growth" || Object.hasOwn(PROCESS_VIEWS, shown.view) ? NO_POINTS : points;
   const view = useMemo(() => state && <View state={state} points={seen} shown={shown} change={change} />, [state, seen, shown, change]);
   if (!state) return <main><p role="status">{problem || "…"}</p></main>;

@@ -1,4 +1,4 @@
-// What the page shows, kept in the address behind the #, so that a link shows the same.
+// The state of the page, stored in the address after the #, so that a link restores it.
 import { useCallback, useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { About, Figures } from "./look.ts";
 import type { Folded } from "./model/stacks.ts";
@@ -6,9 +6,9 @@ import type { Folded } from "./model/stacks.ts";
 export interface Shown {
   view: string;
   kind: string; // of profile
-  at: number; // id of a moment; 0: the last one, and it follows
-  base: number; // compared with this one; -1: not
-  from: number; // only this time, ms since 1970, of what is kept in a folder; 0: no bound
+  at: number; // id of a moment; 0: the last one, with live updates
+  base: number; // the moment to compare with; -1: none
+  from: number; // time range of a folder, ms since 1970; 0: no limit
   until: number;
   type: string; // a sample type; "": the profile's default
   focus: string;
@@ -16,28 +16,28 @@ export interface Shown {
   hide: string;
   module: string;
   search: string;
-  function: string; // of the view "callers"
-  region: string; // of the heap map: address of the first one that is shown in parts
-  paint: string; // of the heap map: "class" or ""
-  sort: string; // of the functions: a column; "": by what is chosen
-  lived: string; // of the lifetimes: a class of age; "": all
-  by: string; // likewise: their order; "": by temporary blocks
-  last: number; // of the growth: the last so many seconds; 0: all
-  zoom: string; // of the flame graph: names from the root, one a line
-  open: string; // of the tree: branches that were opened or closed (model/branches.ts)
+  function: string; // for the view "callers"
+  region: string; // heap map: address of the first region that is shown in parts
+  paint: string; // heap map: "class" or ""
+  sort: string; // functions: a column; "": the default
+  lived: string; // lifetimes: an age class; "": all
+  by: string; // lifetimes: the order; "": by temporary blocks
+  last: number; // growth: the last seconds to use; 0: all
+  zoom: string; // flame graph: names from the root, one per line
+  open: string; // tree: branches that were opened or closed (model/branches.ts)
   inverted: boolean;
   folded: Folded; // recursion
-  nodes: number; // of the graph: functions with less than so many percent are left out
-  edges: number; // likewise calls
-  most: number; // functions at most
-  what: string; // of the changes: new, gone, grown or shrunk stacks alone
-  flames: boolean; // the flame graph's root at the bottom
-  sizeFrom: string; // of blocks, as it was typed
+  nodes: number; // graph: functions below this percentage are left out
+  edges: number; // the same for calls
+  most: number; // maximum number of functions
+  what: string; // changes: only new, gone, grown or shrunk stacks
+  flames: boolean; // flame graph with the root at the bottom
+  sizeFrom: string; // of blocks, as typed
   sizeTo: string;
-  labels: string; // of rows: "lifetime=alive&pool=cache"
-  thread: string; // of rows: whose name matches, or whose id this is
-  seconds: number; // a window from now on; 0: all that happened
-  colour: string; // of the flame graph: "module" or "change"; "": by change if there is one
+  labels: string; // for rows: "lifetime=alive&pool=cache"
+  thread: string; // for rows: a pattern for the thread's name, or its id
+  seconds: number; // length of a window that starts now; 0: since the start
+  colour: string; // flame graph: "module" or "change"; "": by change in a comparison
 }
 
 export const NOTHING: Shown = {
@@ -69,7 +69,7 @@ export function write(shown: Shown): string {
 
 export type Change = (change: Partial<Shown>) => void;
 
-/** What each view of a profile gets. */
+/** The properties of each view of a profile. */
 export interface ViewProps<V extends keyof Figures = keyof Figures> {
   about: About;
   figures: Figures[V];
@@ -79,7 +79,7 @@ export interface ViewProps<V extends keyof Figures = keyof Figures> {
 
 export function useShown(): [Shown, Change] {
   const [shown, setShown] = useState(() => read(location.hash));
-  // Not after the first frame: an address that changed before it would be missed.
+  // Before the first frame: a change of the address before that would be missed otherwise.
   useLayoutEffect(() => {
     const follow = () => setShown(read(location.hash));
     addEventListener("hashchange", follow);
@@ -87,7 +87,7 @@ export function useShown(): [Shown, Change] {
   }, []);
   const change: Change = useCallback((some) => {
     const next = write({ ...read(location.hash), ...some });
-    // Another view is a step that "back" undoes; a letter typed into a filter is not.
+    // A change of view is a step for the "back" button; a letter typed into a filter is not.
     if ("view" in some) location.hash = next;
     else {
       history.replaceState(null, "", next);
@@ -97,7 +97,10 @@ export function useShown(): [Shown, Change] {
   return [shown, change];
 }
 
-/** Asks again every `every` ms (again: nothing else has changed), and at once when a dependency changes; while the page is hidden, as soon as it is seen. */
+/**
+ * Repeats the request every `every` ms (again: nothing else has changed), and immediately when a dependency
+ * changes. A hidden page sends it when it becomes visible.
+ */
 export function useAnswer<T>(ask: (again: boolean) => Promise<T>, every: number, needs: unknown[]): { value: T | null; problem: string } {
   const [value, setValue] = useState<T | null>(null);
   const [problem, setProblem] = useState("");

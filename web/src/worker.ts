@@ -1,11 +1,12 @@
-// The page's second thread: it fetches profiles and makes what views show of them (look.ts). The page asks by looks.ts.
+// The page's worker thread: it fetches profiles and computes the data of views (look.ts). The page calls it through
+// looks.ts.
 import { type Stacks, api } from "./api.ts";
 import { type Look, type Question, buffersOf, lookAt } from "./look.ts";
 
 export interface Asked {
   id: number;
   question: Question;
-  age: number; // ms: how old the profile may be
+  age: number; // ms: maximum age of the profile
 }
 
 export interface Answered {
@@ -14,7 +15,7 @@ export interface Answered {
   problem?: string;
 }
 
-// The last profile: most questions are about the same one.
+// The last profile, because most questions are about the same one.
 let kept: { key: string; stacks: Promise<Stacks>; came: number } | null = null;
 let newest = 0;
 
@@ -27,7 +28,7 @@ function profile({ kind, at, base, rows, follows, round }: Question, age: number
   return one.stacks;
 }
 
-/** Only the newest question is answered: whoever types a filter asks once a letter. */
+/** Only the latest question is answered, because typing a filter sends one question per letter. */
 async function answer({ id, question, age }: Asked): Promise<void> {
   newest = id;
   await new Promise((resolve) => setTimeout(resolve));

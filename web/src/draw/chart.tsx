@@ -1,4 +1,4 @@
-// A chart over time: lines, or areas on top of each other. uPlot draws; the legend shows the values under the pointer.
+// A chart over time: lines or stacked areas, drawn by uPlot. The legend shows the values under the pointer.
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { timeTicks } from "../model/format.ts";
@@ -14,22 +14,22 @@ export interface Line {
 
 interface Props {
   title: string;
-  caption?: preact.ComponentChildren; // the title, with what explains it
+  caption?: preact.ComponentChildren; // the title, with its explanation
   seconds: number[]; // since 1970
   lines: Line[];
   stacked?: boolean;
   format: (value: number) => string;
   bytes?: boolean; // ticks at powers of two
   height?: number;
-  onZoom?: (span: { from: number; to: number } | null) => void; // s since 1970; null: all is shown again
+  onZoom?: (span: { from: number; to: number } | null) => void; // s since 1970; null: not zoomed any more
 }
 
 const POWERS = Array.from({ length: 50 }, (_, i) => 2 ** i);
 
-// Counts have no halves.
+// Steps for counts, which have no fractions.
 const WHOLE = Array.from({ length: 16 }, (_, i) => [1, 2, 5].map((digit) => digit * 10 ** i)).flat();
 
-/** Each line with those below it. */
+/** Each line plus the lines below it. */
 function piled(lines: Line[]): (number | null)[][] {
   const sums: (number | null)[][] = [];
   for (const line of lines) {
@@ -62,7 +62,7 @@ function options(props: Props, width: number): uPlot.Options {
         width: stacked ? 1 : 1.5,
         ...(stacked ? { fill: line.colour } : {}),
         points: { show: false },
-        // Of a pile, what the line itself is.
+        // In a stack the legend shows the line's own value.
         value: (_: uPlot, __: number, ___: number, index: number | null) => {
           const value = line.values[index ?? line.values.length - 1];
           return value == null ? "–" : format(value);
@@ -72,7 +72,7 @@ function options(props: Props, width: number): uPlot.Options {
   };
 }
 
-/** What of the time is shown, where that is not all. */
+/** The visible time range, unless that is everything. */
 function zoomOf(chart: uPlot): { from: number; to: number } | null {
   const seconds = chart.data[0];
   const { min, max } = chart.scales.x!;
@@ -108,9 +108,9 @@ export function Chart(props: Props) {
       chart.current = null;
     };
   }, []);
-  // A page of charts has one drawn after the other: together, with their 6,000 points, they would hold it up.
+  // The charts of a page are drawn one after the other: all at once, with 6,000 points each, they would block the page.
   useEffect(() => inTurn(() => {
-    // The legend's texts close over the lines: they are made anew with them.
+    // The legend's functions refer to the lines, so they are replaced together with them.
     const one = chart.current;
     if (!one) return;
     options(props, one.width).series.forEach((series, i) => i > 0 && Object.assign(one.series[i]!, { value: series.value }));

@@ -1,4 +1,4 @@
-// A flame graph on a canvas: only what is wide enough to be seen is drawn, so that 100,000 frames stay smooth.
+// A flame graph on a canvas. Only visible frames are drawn, so that 100,000 frames remain smooth.
 import type { Node } from "../model/stacks.ts";
 import { escaped } from "./save.ts";
 import { ofChange, ofFunction } from "./colour.ts";
@@ -15,19 +15,22 @@ export interface Box {
 
 export interface Look {
   width: number;
-  up: boolean; // flames: the root at the bottom; else icicles
-  byChange: boolean; // coloured by change, else by module
+  up: boolean; // flames: the root at the bottom; otherwise icicles
+  byChange: boolean; // coloured by change and not by module
   search: RegExp | null;
   dark: boolean;
   chosen: Node | null;
 }
 
-/** Of a change, what a frame's width stands for: the larger one, so that what is gone is seen too. */
+/**
+ * The value of a frame's width. In a comparison it is the larger of the two values, so that freed memory is
+ * visible too.
+ */
 export function size(node: Node, compares: boolean): number {
   return Math.max(0, compares ? Math.max(node.total, node.base) : node.weight);
 }
 
-/** The boxes of what is below `top`, with its callers above it at full width. */
+/** The boxes of the subtree of `top`, and of its callers above it at full width. */
 export function layout(top: Node, width: number, compares: boolean): { boxes: Box[]; rows: number } {
   const boxes: Box[] = [];
   const path: Node[] = [];
@@ -50,7 +53,7 @@ export function layout(top: Node, width: number, compares: boolean): { boxes: Bo
   return { boxes, rows };
 }
 
-/** The modules of what is seen, those of the widest frames first. */
+/** The modules of the visible boxes, those with the widest frames first. */
 export function modulesOf(boxes: Box[]): string[] {
   const widths = new Map<string, number>();
   for (const { node, width } of boxes) if (node.parent) widths.set(node.module, (widths.get(node.module) ?? 0) + width);
@@ -69,10 +72,10 @@ function coloursOf(node: Node, look: Look): { fill: string; ink: string } {
   return { fill, ink: look.dark ? "#fff" : "#111" };
 }
 
-/** The same picture as SVG; each box tells what `title` says of its node. */
+/** The same picture as SVG. Each box has a tooltip, the `title` of its node. */
 export function svgOf(boxes: Box[], rows: number, look: Look, title: (node: Node) => string): string {
   const height = rows * ROW;
-  const letter = 7.2; // px wide, in 12 px of a monospaced font
+  const letter = 7.2; // px per letter in a 12 px monospaced font
   const parts = boxes.map((box) => {
     const y = top(box, rows, look.up);
     const { fill, ink } = coloursOf(box.node, look);
@@ -117,7 +120,7 @@ function top(box: Box, rows: number, up: boolean): number {
   return (up ? rows - 1 - box.y : box.y) * ROW;
 }
 
-/** What lies at that place of the canvas. */
+/** The box at this position of the canvas. */
 export function hit(boxes: Box[], rows: number, up: boolean, x: number, y: number): Box | null {
   const row = up ? rows - 1 - Math.floor(y / ROW) : Math.floor(y / ROW);
   return boxes.find((box) => box.y === row && x >= box.x && x < box.x + box.width) ?? null;

@@ -1,16 +1,16 @@
-// Where the boxes and edges of a graph of calls lie: dagre lays them out in ranks, callers above.
+// Positions of the boxes and edges of a call graph: dagre arranges them in ranks, with callers above.
 import { Graph as DagreGraph, layout as dagre } from "@dagrejs/dagre";
 import type { Edge, Graph } from "../model/graph.ts";
 import { weight } from "../model/stacks.ts";
 
-const LETTERS = 34; // in a line of a box
-const LINES = 3; // of a name at most
+const LETTERS = 34; // per line of a box
+const LINES = 3; // maximum per name
 
 export interface Box {
   name: string;
   lines: string[]; // of the name
   letter: number; // px
-  x: number; // its middle
+  x: number; // centre
   y: number;
   width: number;
   height: number;
@@ -29,7 +29,7 @@ export interface Picture {
   ways: Way[];
 }
 
-/** A name in lines: cut behind :: , ( < or a space where one is near. */
+/** Splits a name into lines, behind :: , ( < or a space if possible. */
 export function wrapped(name: string): string[] {
   const lines: string[] = [];
   let rest = name;
@@ -44,12 +44,12 @@ export function wrapped(name: string): string[] {
   return lines;
 }
 
-/** The size of a box's letters: four steps, so that small changes of a live profile leave everything where it is. */
+/** The font size of a box, in four steps, so that small changes of a live profile do not change the layout. */
 export function letterOf(share: number): number {
   return 11 + 3 * Math.min(3, Math.floor(4 * Math.sqrt(Math.max(0, share))));
 }
 
-/** What a layout depends on: while it stays the same, so does the picture. */
+/** The input of a layout: the picture is reused while it stays the same. */
 export function shapeOf(graph: Graph): string {
   const boxes = graph.nodes.map((node) => `${node.name}\t${letterOf(weight(node.cum, node.cumBase) / Math.max(1, graph.whole))}`);
   return [...boxes.sort(), ...graph.edges.map((edge) => `${edge.from}\t→${edge.to}`).sort()].join("\n");
@@ -66,7 +66,7 @@ export function layout(graph: Graph): Picture {
     const lines = wrapped(node.name);
     const letters = Math.max(20, ...lines.map((line) => line.length));
     const box = { name: node.name, lines, letter, x: 0, y: 0, width: letters * letter * 0.61 + 14, height: (lines.length + 2) * letter * 1.25 + 10 };
-    // dagre keeps nodes in plain objects, where a function's name may mean something ("__proto__").
+    // dagre keeps nodes in plain objects, in which some function names have a special meaning ("__proto__").
     ids.set(node.name, `n${boxes.size}`);
     boxes.set(node.name, box);
     one.setNode(ids.get(node.name)!, { width: box.width, height: box.height });
@@ -88,7 +88,7 @@ export function layout(graph: Graph): Picture {
   return { width: Math.max(1, width || 0), height: Math.max(1, height || 0), boxes: [...boxes.values()], ways };
 }
 
-/** The points as a smooth path of SVG. */
+/** The points as a smooth SVG path. */
 export function pathOf(points: { x: number; y: number }[]): string {
   const at = (point: { x: number; y: number }) => `${point.x.toFixed(1)},${point.y.toFixed(1)}`;
   const last = points[points.length - 1];

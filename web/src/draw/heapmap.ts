@@ -1,8 +1,8 @@
-// The heap map on canvases: cells for all regions, and strips of the spans of some.
+// The heap map on canvases: cells for all regions, and strips for the spans of some regions.
 import type { MapPart, MapRegion } from "../api.ts";
 import { type Grid, type Sum, occupancy, whole } from "../model/heapmap.ts";
 
-export const STRIP = 26; // px of a region
+export const STRIP = 26; // px per region
 export const STRIP_GAP = 4;
 
 export const LIVE = "#2563eb";
@@ -13,12 +13,12 @@ export const LARGE = "#0d9488";
 export interface Paint {
   dark: boolean;
   byClass: boolean;
-  has?: (part: MapPart) => boolean; // all others are faint; none: all are drawn alike
+  has?: (part: MapPart) => boolean; // all others are drawn faint; absent: all are drawn alike
 }
 
 const FAINT = 0.12;
 
-/** A hue for each doubling of the size, shades between. */
+/** One hue for each doubling of the size, with shades in between. */
 export function ofClass(size: number, dark: boolean): string {
   if (size <= 0) return size < 0 ? "transparent" : LARGE;
   const step = Math.log2(size);
@@ -37,7 +37,10 @@ function prepare(canvas: HTMLCanvasElement, width: number, height: number): Canv
   return context;
 }
 
-/** Each cell is filled from below: live, free in spans, free pages not given back; what is left has no memory. */
+/**
+ * Each cell is filled from the bottom: live, free in spans, free pages that have not been purged; the rest has
+ * no memory.
+ */
 export function drawCells(canvas: HTMLCanvasElement, width: number, cells: Sum[], shape: Grid, chosen: number, paint: Paint): void {
   const context = prepare(canvas, width, shape.rows * shape.size);
   const inner = shape.size - 1;
@@ -94,7 +97,7 @@ function drawPart(context: CanvasRenderingContext2D, part: MapPart, y: number, p
   context.globalAlpha = alpha;
   const height = full === 0 ? 0 : Math.max(2, STRIP * full);
   context.fillRect(x, y + STRIP - height, width, height);
-  // What has gone back from within: no memory is behind it.
+  // Purged holes, which have no memory.
   context.fillStyle = paint.dark ? "#161616" : "#fff";
   for (let i = 0; i < 32 && part.holes; i++) {
     if ((part.holes >>> i) & 1) context.fillRect(x + i * page * osPages, y, Math.max(1, page * osPages), STRIP / 2);
@@ -128,7 +131,7 @@ export function drawStrips(canvas: HTMLCanvasElement, width: number, regions: Ma
   }
 }
 
-/** The region and its page below a place of the strips. */
+/** The region and its page at this position of the strips. */
 export function stripAt(x: number, y: number, width: number): { region: number; page: number } {
   return { region: Math.floor(y / (STRIP + STRIP_GAP)), page: Math.min(PAGES - 1, Math.floor((x / width) * PAGES)) };
 }

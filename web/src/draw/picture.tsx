@@ -1,12 +1,12 @@
-// "save picture": what is drawn, as SVG or PNG.
+// "save picture": saves a drawing as SVG or PNG.
 import { useState } from "preact/hooks";
 import { type Drawn, savePng, saveSvg } from "./save.ts";
 
 interface Props {
   name: string; // of the file
-  of?: string; // for a reader of the screen, where there are several
+  of?: string; // for screen readers, if there are several
   draw: () => Drawn;
-  pixels?: boolean; // PNG alone: it is drawn on a canvas
+  pixels?: boolean; // PNG only, because it is drawn on a canvas
 }
 
 export function SavePicture({ name, of, draw, pixels = false }: Props) {

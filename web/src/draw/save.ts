@@ -1,11 +1,11 @@
-// Pictures as files: SVG as it is drawn, PNG of it.
+// Saves pictures as files: SVG as drawn, or PNG rendered from it.
 
 function offer(content: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content);
   link.download = name;
   link.click();
-  // The download has begun by then; until then the content has to be there.
+  // The URL is needed until the download has started.
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
@@ -23,7 +23,7 @@ export function saveSvg(svg: string, name: string): void {
   offer(new Blob([svg], { type: "image/svg+xml" }), `${name}.svg`);
 }
 
-/** Twice as fine as the screen, where a canvas can be that large. */
+/** Twice the screen's resolution, if a canvas can be that large. */
 export async function savePng(svg: string, width: number, height: number, name: string): Promise<void> {
   const most = 16_000;
   const scale = Math.min(2, most / width, most / height);

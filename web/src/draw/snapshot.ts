@@ -1,5 +1,5 @@
-// A part of the page as a picture: its texts, lines and coloured boxes as SVG, each where it stands; drawings in it as they are, canvases as
-// images. What is there to be pressed or filled in is left out.
+// Renders a part of the page as SVG: its texts, lines and coloured boxes at their positions, drawings unchanged, and
+// canvases as images. Controls are left out.
 import { type Drawn, escaped } from "./save.ts";
 
 const LEFT_OUT = "button:not(.link), label, select, input, .save, .u-over";
@@ -14,7 +14,7 @@ interface Place {
 
 const known = new Map<string, string>();
 
-/** Any colour of CSS as attributes that each viewer of SVG knows; "": nothing is to be seen. */
+/** Converts any CSS colour to attributes that all SVG viewers support; "": invisible. */
 function paint(colour: string): string {
   let text = known.get(colour);
   if (text === undefined) {
@@ -32,7 +32,7 @@ function attributes(place: Partial<Place>): string {
   return Object.entries(place).map(([name, value]) => `${name}="${Math.round(10 * value) / 10}"`).join(" ");
 }
 
-/** The pieces of a text that stand on one line each: a name may be broken anywhere. */
+/** The pieces of a text that are each on one line. A name may be broken anywhere. */
 function linesOf(text: Text): { text: string; place: DOMRect }[] {
   const range = document.createRange();
   const lines: { begin: number; end: number; place: DOMRect }[] = [];
@@ -58,7 +58,7 @@ function linesOf(text: Text): { text: string; place: DOMRect }[] {
   return lines.map(({ begin, end, place }) => ({ text: text.data.slice(begin, end).replace(/\s+/g, " "), place }));
 }
 
-/** A picture of an element and all that is in it, as it is seen now. */
+/** A picture of an element with all its visible content. */
 export function snapshot(root: Element): Drawn {
   const origin = root.getBoundingClientRect();
   const parts: string[] = [];

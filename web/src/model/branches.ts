@@ -1,14 +1,14 @@
-// Which branches of the tree are open, in few letters: they stand in the address. A branch is told by a hash of the names from the
-// root to it, so that it is the same one in the next profile; those that the reader has opened are listed, and, with a minus,
-// those that he has closed. All others are as they come. Pure functions.
+// The open branches of the tree, in a short form for the address. A branch is identified by a hash of the names on the
+// path from the root, so that it is the same in the next profile. The list contains the branches that the user has
+// opened and, with a minus sign, those that the user has closed. All others have their default state. Pure functions.
 import { hash } from "./hash.ts";
 
-/** A branch's sign, by that of its parent; the root's is that of "". */
+/** The hash of a branch, computed from that of its parent. The root's is that of "". */
 export function sign(parent: string, name: string): string {
   return hash(`${parent}\n${name}`).toString(36);
 }
 
-/** What was done to each: true is open. Anything else in the address is left out. */
+/** The state of each listed branch: true is open. Invalid text in the address is ignored. */
 export function parse(text: string): Map<string, boolean> {
   const known = new Map<string, boolean>();
   for (const one of text.split(".")) {
@@ -18,7 +18,7 @@ export function parse(text: string): Map<string, boolean> {
   return known;
 }
 
-/** The list after a branch was opened or closed; usual: how it comes. */
+/** The list after a branch was opened or closed. usual: its default state. */
 export function changed(text: string, branch: string, open: boolean, usual: boolean): string {
   const known = parse(text);
   known.delete(branch);

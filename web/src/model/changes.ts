@@ -1,4 +1,4 @@
-// What has changed between two moments, by stack. Pure functions.
+// The changes between two moments, by stack. Pure functions.
 import type { Stacks } from "../api.ts";
 import { type Line, holder, weight } from "./stacks.ts";
 
@@ -8,7 +8,7 @@ export const WHATS: What[] = ["new", "grown", "shrunk", "gone"];
 
 export interface Changed {
   stack: string[]; // innermost first
-  inner: number; // so many of them are of a standard library: the next one is whose memory it is
+  inner: number; // number of innermost functions that belong to a standard library: the next one holds the memory
   value: number;
   base: number;
   what: What;
@@ -20,7 +20,7 @@ export interface Part {
 }
 
 export interface Changes {
-  rows: Changed[]; // those that changed, the most first
+  rows: Changed[]; // the changed ones, the largest change first
   parts: Record<What, Part>;
   value: number;
   base: number;
@@ -33,7 +33,7 @@ function what(value: number, base: number): What {
   return value > base ? "grown" : "shrunk";
 }
 
-/** Stacks are told apart by the names of their functions: another line of the same function is the same stack. */
+/** Stacks are identified by the names of their functions: another line in the same function is the same stack. */
 export function changes(stacks: Stacks, all: Line[]): Changes {
   const known = new Map<string, Changed>();
   for (const line of all) {

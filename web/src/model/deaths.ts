@@ -1,8 +1,8 @@
-// Rows of the kind deaths: where blocks were allocated, a frame that joins, and below it who freed them. Pure functions.
+// Rows of the kind deaths: the allocating stack, the joint frame, and below it the freeing stack. Pure functions.
 import type { Stacks } from "../api.ts";
 import type { Line } from "./stacks.ts";
 
-// core/profile/profile_encoder.h writes it, tool/symbolize/joined.go reads it.
+// Written by core/profile/profile_encoder.h, read by tool/symbolize/joined.go.
 export const JOINT = "(freed by)";
 
 export interface Freed {
@@ -10,7 +10,10 @@ export interface Freed {
   all: number;
 }
 
-/** How much of what was freed is known by whom: nothing stands below the joint where it is not. */
+/**
+ * The share of the freed memory whose freeing stack is known. If it is unknown, there is nothing below the
+ * joint.
+ */
 export function freed(stacks: Stacks, all: Line[]): Freed {
   const sum: Freed = { known: 0, all: 0 };
   for (const line of all) {

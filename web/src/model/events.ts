@@ -1,4 +1,4 @@
-// Which calls of a trace are shown. The page reads the patterns itself: the calls are all here.
+// The calls of a trace that pass the filters. The page applies the patterns itself, because it has all calls.
 import type { TraceEvent } from "../api.ts";
 import { functionOf } from "./findings.ts";
 import { passes, pattern, unreadable } from "./stacks.ts";
@@ -6,10 +6,10 @@ import { passes, pattern, unreadable } from "./stacks.ts";
 export interface Chosen {
   focus: string;
   ignore: string;
-  thread: string; // a regular expression for its name, with regard to case, or its id
+  thread: string; // a case-sensitive regular expression for its name, or its id
 }
 
-/** What is said of the first pattern that cannot be read; "": all can. */
+/** The error of the first invalid pattern; "": all are valid. */
 export function problemOf(chosen: Chosen): string {
   return (["focus", "ignore", "thread"] as const).map((name) => unreadable(name, chosen[name])).find(Boolean) ?? "";
 }

@@ -1,4 +1,5 @@
-// Where each of doctor's findings (tool/doctor/checks.go) is seen: the view, and the kind of profile and its values where it is of one.
+// Where each of doctor's findings (tool/doctor/checks.go) is visible: the view, and the kind of profile and its values
+// if applicable.
 
 export const SEEN: Record<string, { view: string; kind?: string; type?: string }> = {
   "purge-storm": { view: "kernel" },
@@ -13,7 +14,7 @@ export const SEEN: Record<string, { view: string; kind?: string; type?: string }
   "samples-lost": { view: "functions" },
 };
 
-/** Of a place, "name file:line". */
+/** The function in a place "name file:line". */
 export function functionOf(place: string): string {
   return place.replace(/ [^ ]*:\d+$/, "");
 }

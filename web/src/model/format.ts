@@ -19,13 +19,13 @@ export function amount(value: number, unit: string, change = false): string {
   return change && value > 0 ? "+" + text : text;
 }
 
-/** The standard error behind a figure: nothing for exact ones, "?" where it is not known. */
+/** The standard error to append to a value: nothing for exact values, "?" if it is unknown. */
 export function plusMinus(error: number | null, unit: string, after = ""): string {
   if (error === null) return " ± ?" + after;
   return error > 0 ? ` ± ${amount(error, unit)}${after}` : "";
 }
 
-/** Of a difference. */
+/** The standard error of a difference. */
 export function together(a: number | null, b: number | null): number | null {
   return a === null || b === null ? null : Math.hypot(a, b);
 }
@@ -45,20 +45,23 @@ export function percent(part: number, whole: number): string {
   return `${Math.abs(value) >= 9.95 ? value.toFixed(0) : value.toFixed(1)} %`.replace("-", "−");
 }
 
-/** The time of day, with the day when it is another one than today. */
+/** The time of day, with the date unless it is today. */
 export function clock(ms: number): string {
   const at = new Date(ms);
   return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString("en-GB") : moment(ms);
 }
 
-/** With its day. */
+/** With its date. */
 export function moment(ms: number): string {
   return new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 }
 
 const DAY_S = 86400;
 
-/** Ticks of a time axis, in s since 1970: times of day as elsewhere on the page, days where a day begins. */
+/**
+ * Ticks of a time axis, in s since 1970: times of day as elsewhere on the page, and the date at the beginning of
+ * each day.
+ */
 export function timeTicks(ticks: number[], step_s: number): string[] {
   return ticks.map((tick) => {
     const at = new Date(tick * 1000);

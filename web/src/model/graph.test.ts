@@ -4,7 +4,7 @@ import type { Stacks } from "../api.ts";
 import { exactly, graph, heaviest } from "./graph.ts";
 import { lines, table } from "./stacks.ts";
 
-// main → parse → node; main → serve → serve → cache; main → serve; what is gone: main → parse.
+// main → parse → node; main → serve → serve → cache; main → serve; freed: main → parse.
 const STACKS: Stacks = {
   types: [{ name: "inuse_space", unit: "bytes", what: "" }],
   default: 0, period: 1, t: 0, comments: null, errors: [0],

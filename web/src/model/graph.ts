@@ -1,5 +1,6 @@
-// The graph of calls: a node per function, an edge per call, with what goes through it. Small ones are left out, as pprof does: calls
-// over a function that is left out are one edge, which says so. Pure functions.
+// The call graph: one node per function, one edge per call, each with the value that flows through it. As in pprof,
+// small nodes and edges are left out; calls through a function that was left out are merged into one edge, marked as
+// indirect. Pure functions.
 import type { Stacks } from "../api.ts";
 import { type Line, type Row, nameNumbers, table, total, weight } from "./stacks.ts";
 
@@ -13,24 +14,24 @@ export interface Edge {
 
 export interface Limits {
   nodes: number; // functions with less than this share of the total are left out
-  edges: number; // likewise calls
-  most: number; // functions at most: the largest
+  edges: number; // the same for calls
+  most: number; // maximum number of functions, the largest
 }
 
 export interface Graph {
   nodes: Row[]; // the largest first
   edges: Edge[];
-  whole: number; // what shares are of
-  nodesLeft: number; // out
+  whole: number; // base of percentages
+  nodesLeft: number; // number of nodes left out
   edgesLeft: number;
 }
 
-/** A function that calls itself has no edge to itself, and each stack counts once for an edge. */
+/** A recursive function has no edge to itself. Each stack counts once per edge. */
 function calls(stacks: Stacks, all: Line[], kept: Set<string>): Edge[] {
   const numbers = nameNumbers(stacks);
   const isKept: boolean[] = []; // by the number of the name
   stacks.frames.forEach((frame, index) => (isKept[numbers[index]!] = kept.has(frame.n)));
-  const edges = new Map<number, { edge: Edge; seen: number }>(); // by both numbers; seen: the last line that has it
+  const edges = new Map<number, { edge: Edge; seen: number }>(); // by both numbers; seen: the last line that contains it
   all.forEach((line, index) => {
     let from = -1; // a frame
     let skipped = false;
@@ -73,7 +74,7 @@ export function graph(stacks: Stacks, all: Line[], limits: Limits): Graph {
   return { nodes, edges: kept, whole, nodesLeft: rows.length - nodes.length, edgesLeft: edges.length - kept.length };
 }
 
-/** The heaviest edge into a function, or out of it; null where there is none. */
+/** The heaviest edge into or out of a function, or null. */
 export function heaviest(edges: Edge[], name: string, direction: "in" | "out"): Edge | null {
   let most: Edge | null = null;
   for (const edge of edges) {
@@ -83,7 +84,7 @@ export function heaviest(edges: Edge[], name: string, direction: "in" | "out"): 
   return most;
 }
 
-/** A regular expression that matches the name alone. */
+/** A regular expression that matches exactly this name. */
 export function exactly(name: string): string {
   return `^${name.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}$`;
 }

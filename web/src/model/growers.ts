@@ -1,10 +1,13 @@
-// Who grows, in few words: stacks that would be told by the same names are one. Pure functions.
+// The growing stacks in short form: stacks that would be shown with the same names are merged. Pure functions.
 import type { Suspect } from "../api.ts";
 
-/** So many names of a stack are told, without those of the standard libraries inside (views/path.tsx). */
+/** The number of names shown for a stack, without the innermost ones of standard libraries (views/path.tsx). */
 export const TOLD = 3;
 
-/** What grows by way of the same callers, together, the fastest first: a vector of boxes and the boxes are of one function. */
+/**
+ * Merges the growth of stacks with the same callers, the fastest first: a vector of boxes and the boxes
+ * themselves belong to one function.
+ */
 export function growers(suspects: Suspect[]): Suspect[] {
   const found = new Map<string, Suspect>();
   for (const one of suspects) {

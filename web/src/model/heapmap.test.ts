@@ -39,7 +39,7 @@ test("a grid fits what it is given, and shares cells when it must", () => {
 
 test("100 GiB are summed up well within a frame's work", () => {
   const map = mapOf(51200);
-  // Others may work at the same time: the quickest of several counts.
+  // Other processes may be running, so the fastest of several attempts counts.
   let quickest = Infinity;
   for (let tries = 0; tries < 20 && quickest >= 100; tries++) {
     const began = performance.now();

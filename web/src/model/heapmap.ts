@@ -1,27 +1,27 @@
-// The heap map: regions in sums, several to a cell where there are many, and the parts of some. Pure functions.
+// The heap map: sums of regions, several per cell if there are many, and the parts of some regions. Pure functions.
 import type { MapPart, MapRegion, MapSums } from "../api.ts";
 import { bytes, count } from "./format.ts";
 import { passes, pattern } from "./stacks.ts";
 
-/** What regions hold, in bytes. */
+/** The memory of regions, in bytes. */
 export interface Sum {
   first: number; // index of the region
   regions: number;
   live: number;
   free: number; // free blocks in spans
-  holes: number; // of spans, given back
-  dirty: number; // free pages that have not been given back
-  empty: number; // free pages without
+  holes: number; // purged holes in spans
+  dirty: number; // free pages that have not been purged
+  empty: number; // free pages without memory
   huge: number; // regions on huge pages
   spans: number;
-  most: number; // block size with most pages, of the region with most used pages; 0: large blocks, -1: no spans
+  most: number; // block size with the most pages, in the region with the most used pages; 0: large blocks, -1: no spans
 }
 
 export function whole(sum: Sum): number {
   return sum.live + sum.free + sum.holes + sum.dirty + sum.empty;
 }
 
-/** Of memory in spans that has not gone back, what is not live: 0 to 1. */
+/** The share of the memory in spans that is not live, without purged holes: 0 to 1. */
 export function fragmentation(sum: { live: number; free: number }): number {
   return sum.live + sum.free === 0 ? 0 : sum.free / (sum.live + sum.free);
 }
@@ -30,7 +30,7 @@ function column(map: MapSums, name: string): number {
   return map.columns.indexOf(name);
 }
 
-/** Sums of `each` regions after another. */
+/** The sums of `each` consecutive regions. */
 export function sums(map: MapSums, each: number): Sum[] {
   const [huge, spans, used, taken, dirty, lazy, purged, clean, live, free, holes, most] =
     ["huge", "spans", "used", "taken", "dirty", "lazy", "purged", "clean", "live", "free", "holes", "most"].map((name) => column(map, name)) as
@@ -60,13 +60,16 @@ export function sums(map: MapSums, each: number): Sum[] {
 }
 
 export interface Grid {
-  each: number; // regions in a cell
+  each: number; // regions per cell
   columns: number;
   rows: number;
-  size: number; // px of a cell, with the line between
+  size: number; // px per cell, including the gap
 }
 
-/** Cells as large as fit for so many regions; where they would be smaller than can be seen, several share one. */
+/**
+ * The largest cells that fit for this many regions. If they would be too small to see, several regions share a
+ * cell.
+ */
 export function grid(regions: number, width: number, most: number): Grid {
   const least = 7;
   const largest = 34;
@@ -90,26 +93,26 @@ export function describeSum(map: MapSums, sum: Sum): string {
     `free pages not given back ${bytes(sum.dirty)}, without memory ${bytes(sum.empty)}; ${count(sum.spans)} spans, ${mostly}${huge}`;
 }
 
-/** How full a span is, 0 to 1; of free pages null. */
+/** How full a span is, 0 to 1; null for free pages. */
 export function occupancy(part: MapPart): number | null {
   if (part.is === "large") return 1;
   if (part.is !== "small" && part.is !== "sampled") return null;
   return (part.live ?? 0) / Math.max(1, part.blocks ?? 1);
 }
 
-/** What is filtered by: the size of a span's blocks, of a large block its pages; free pages have none. */
+/** The size to filter by: the block size of a span, or the pages of a large block; null for free pages. */
 export function blockSize(part: MapPart, pageBytes: number): number | null {
   if (part.is === "large") return part.pages * pageBytes;
   return occupancy(part) === null ? null : (part.size ?? 0);
 }
 
-/** Whose stack, where one is known, is of the chosen functions; undefined: none are chosen. */
+/** Whether a stack, if known, passes the function filters; undefined if no filter is set. */
 export function pinnedBy({ focus, ignore }: { focus: string; ignore: string }): ((stack: string[] | undefined) => boolean) | undefined {
   const [wanted, unwanted] = [pattern(focus), pattern(ignore)];
   return wanted || unwanted ? (stack) => passes(stack ?? [], wanted, unwanted) : undefined;
 }
 
-/** A time in words that may be days. */
+/** A duration, up to days, in readable form. */
 export function age(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   const seconds = Math.round(ms / 1000);

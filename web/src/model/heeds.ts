@@ -1,12 +1,12 @@
-// Which filters a view does not heed, and why. It says so where one of them is set: what looks chosen and is not would mislead.
-// The views of a profile heed all that their kind of profile tells.
+// The filters that a view ignores, and why. The view shows a message if one of them is set, since a filter without
+// effect would be misleading. The views of a profile apply all filters that their kind of profile supports.
 import { isAllSizes } from "./rows.ts";
 
 export type Filter = "focus" | "ignore" | "hide" | "module" | "size" | "thread" | "labels" | "over";
 
 interface Heeded {
   filters: Filter[];
-  why: string; // not the others
+  why: string; // why the others are ignored
 }
 
 const WHOLE: Heeded = { filters: [], why: "it is of the whole process" };
@@ -22,7 +22,7 @@ const HEEDED: Record<string, Heeded> = {
   settings: WHOLE,
 };
 
-// A report has answers that were made before anybody chose.
+// The answers in a report were made before any filter was set.
 const IN_REPORT: Record<string, Heeded> = {
   growth: { filters: ["focus", "ignore"], why: "a report has what grows of all rows" },
   lifetimes: { filters: [], why: "a report has the lifetimes of all stacks" },
@@ -41,7 +41,7 @@ export interface Set {
   seconds: number;
 }
 
-/** The filters that are set and that the view does not heed, and why; null: there are none. */
+/** The filters that are set but ignored by the view, and why; null if there are none. */
 export function unheeded(view: string, set: Set, inReport: boolean): { filters: Filter[]; why: string } | null {
   const all = inReport && Object.hasOwn(IN_REPORT, view) ? IN_REPORT : HEEDED;
   const heeded = Object.hasOwn(all, view) && all[view];

@@ -1,10 +1,11 @@
-// What a report (tool/web/report.go) has in it instead of a server. Answers are kept, so that the same question has the same one.
+// The data in a report (tool/web/report.go), which replaces the server. Answers are cached, so that equal requests get
+// the same object.
 import type { Frame, Moment, Point, SampleType, Stacks, Suspect } from "../api.ts";
 import { passes, unreadable } from "./stacks.ts";
 
 export interface Report {
   answers: Record<string, unknown>;
-  missing: Record<string, string>; // and why
+  missing: Record<string, string>; // with the reason
   frames: Frame[];
   stacks: number[][];
   profiles: Record<string, Profile>; // "heap 7"
@@ -17,12 +18,12 @@ interface Profile {
   t: number;
   comments: string[] | null;
   errors: (number | null)[];
-  rows: number[][]; // a stack's index, and its values
+  rows: number[][]; // the index of the stack, followed by its values
   threads?: string[];
-  row_threads?: number[]; // of each row the index of its thread; -1: it says none
+  row_threads?: number[]; // for each row the index of its thread; -1: none
 }
 
-/** A pattern; throws what a server says of one that it cannot read. */
+/** Compiles a pattern. Throws the server's error text if the pattern is invalid. */
 function read(name: string, text: string, flags = ""): RegExp {
   try {
     return new RegExp(text, flags);
@@ -31,7 +32,7 @@ function read(name: string, text: string, flags = ""): RegExp {
   }
 }
 
-/** The rows of threads that match; all where none is asked for. */
+/** The rows of matching threads, or all rows without a pattern. */
 function rowsOf({ rows, threads, row_threads: of }: Profile, thread: string | null): number[][] {
   if (!thread) return rows;
   if (!threads || !of) throw new Error("this report cannot show it by thread: its samples say no thread, or more than 100");
@@ -51,12 +52,12 @@ export class Inlined {
     this.report = report;
   }
 
-  /** Whether rows of the kind can be chosen by their thread. */
+  /** Whether rows of this kind can be selected by thread. */
   tellsThreads(kind: string): boolean {
     return !!this.report.profiles[`${kind} 0`]?.row_threads;
   }
 
-  /** As the server answers GET api/WHAT; throws where the report has no answer. */
+  /** The server's answer to GET api/WHAT. Throws if the report does not have it. */
   answer(what: string): unknown {
     if (!this.known.has(what)) this.known.set(what, this.find(what));
     return this.known.get(what);
@@ -74,7 +75,7 @@ export class Inlined {
     return all;
   }
 
-  /** Of those that are in the report. */
+  /** From the suspects in the report. */
   private suspects(asked: URLSearchParams): Suspect[] {
     const all = this.report.answers[`suspects?last=${asked.get("last") ?? 0}`] as Suspect[] | undefined;
     if (all === undefined) throw new Error(this.report.missing.suspects ?? "this report does not have it");
@@ -89,7 +90,7 @@ export class Inlined {
     const { rows: _, threads, row_threads: __, ...about } = now;
     const thread = asked.get("thread");
     const rows = rowsOf(now, thread);
-    // Those that both have, as NewStacks (tool/web/stacks.go) compares them: where each is in the rows of either.
+    // The sample types that both have, with their columns in either profile, as in NewStacks (tool/web/stacks.go).
     const columns = now.types.map((type, i) => [i, base ? base.types.findIndex((other) => other.name === type.name && other.unit === type.unit) : i] as const).filter(([, other]) => other >= 0);
     if (base && columns.length === 0) throw new Error(`the two profiles have nothing in common: one is of ${typeNames(now)}, the other of ${typeNames(base)}`);
     const places = new Map<number, number>();
@@ -97,7 +98,7 @@ export class Inlined {
       ...about, frames: this.report.frames, stacks: [], values: [],
       types: columns.map(([i]) => now.types[i]!),
       default: Math.max(0, columns.findIndex(([i]) => i === now.default)),
-      errors: columns.map(([i]) => (thread ? null : now.errors[i]!)), // known of the whole alone
+      errors: columns.map(([i]) => (thread ? null : now.errors[i]!)), // known only for the whole profile
     };
     const nothing = () => columns.map(() => 0);
     const place = (index: number): number => {
@@ -109,7 +110,7 @@ export class Inlined {
       }
       return known;
     };
-    // A stack has a row for each thread.
+    // A stack has one row per thread.
     for (const [index, ...values] of rows) {
       const sums = stacks.values[place(index!)]!;
       columns.forEach(([i], column) => (sums[column]! += values[i]!));

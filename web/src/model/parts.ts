@@ -1,4 +1,4 @@
-// What resident memory is made of, from the program's own to what is around it. The parts of a point add up to its RSS.
+// The parts of resident memory, from the program's own memory outwards. The parts of a point add up to its RSS.
 import type { Point } from "../api.ts";
 
 export interface Part {
@@ -7,7 +7,7 @@ export interface Part {
   colour: string;
 }
 
-/** Free pages that are still there: the process counts them as cached, too. */
+/** Resident free pages, which the process also counts as cached. */
 function dirty(point: Point): number {
   return Math.min(point.dirty, point.cached);
 }

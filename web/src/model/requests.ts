@@ -1,12 +1,12 @@
-// Requests since the start, by size class: those of blocks larger than all classes by powers of two. Pure functions.
+// Requests since the start, by size class. Blocks larger than all classes are grouped by powers of two. Pure functions.
 import type { Request } from "../api.ts";
 
-/** Bytes of which so much was not asked for, of all that were handed out in a class. */
+/** The share of the allocated bytes of a class that was not requested. */
 export function lost(one: Request | undefined): number {
   return one && one.bytes > 0 ? Math.max(0, 1 - one.requested / one.bytes) : 0;
 }
 
-/** Those above the largest class, each as the power of two that it is not larger than. */
+/** The blocks above the largest class, grouped by size rounded up to a power of two. */
 export function larger(all: Request[], largest: number): Request[] {
   const found = new Map<number, Request>();
   for (const one of all) {

@@ -1,8 +1,9 @@
-// Filters that the server does, since they choose rows of the profile and not stacks: sizes of blocks, labels, threads, a window of time.
+// Filters that the server applies, because they select rows of the profile and not stacks: block sizes, labels,
+// threads, a time window.
 
 const UNITS: Record<string, number> = { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30 };
 
-/** "4096", "4K", "1.5 MiB" in bytes; "" is 0; null: none of these. */
+/** Parses "4096", "4K" or "1.5 MiB" into bytes; "" is 0; null: invalid. */
 export function parseBytes(text: string): number | null {
   const match = /^\s*(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?\s*$/i.exec(text);
   if (text.trim() === "") return 0;
@@ -10,32 +11,35 @@ export function parseBytes(text: string): number | null {
 }
 
 export interface Rows {
-  sizeFrom: string; // as it was typed
+  sizeFrom: string; // as typed
   sizeTo: string;
   labels: string; // "lifetime=alive&pool=cache"
   thread: string; // a regular expression, or an id
-  seconds: number; // 0: all that happened
+  seconds: number; // 0: since the start
 }
 
-/** The sizes fit together, as far as they can be read. */
+/** Whether the sizes form a valid range. */
 export function isRange(rows: Pick<Rows, "sizeFrom" | "sizeTo">): boolean {
   const [from, to] = [parseBytes(rows.sizeFrom), parseBytes(rows.sizeTo)];
   return from !== null && to !== null && (to === 0 || from <= to);
 }
 
-/** Nothing is left out: there is no range, or none that can be read. */
+/** Whether all sizes are selected: there is no range, or it is invalid. */
 export function isAllSizes(rows: Pick<Rows, "sizeFrom" | "sizeTo">): boolean {
   return !isRange(rows) || (!parseBytes(rows.sizeFrom) && !parseBytes(rows.sizeTo));
 }
 
-/** Whether blocks of so many bytes are among those that are shown; of a range that cannot be read all are. */
+/** Whether blocks of this size are selected. An invalid range selects all. */
 export function hasSize(rows: Pick<Rows, "sizeFrom" | "sizeTo">, bytes: number): boolean {
   if (!isRange(rows)) return true;
   const [from, to] = [parseBytes(rows.sizeFrom)!, parseBytes(rows.sizeTo)!];
   return bytes >= from && (to === 0 || bytes <= to);
 }
 
-/** What is added to the question for a profile; a range that cannot be read is none. The server reads patterns of threads in another way than JavaScript does: it judges them. */
+/**
+ * The query parameters for a profile. An invalid range is omitted. Thread patterns are sent unchecked, because
+ * the server's syntax differs from that of JavaScript.
+ */
 export function asked(rows: Rows): string {
   const query = new URLSearchParams();
   if (isRange(rows)) {
@@ -47,7 +51,7 @@ export function asked(rows: Rows): string {
   return query.size === 0 ? "" : `&${query}`;
 }
 
-/** What rows are chosen by that a profile does not tell of any: none of its rows passes. */
+/** The filters for properties that no row of the profile has, so that no row passes. */
 export function untoldOf(rows: Rows, labels: { most: number; texts: Record<string, string[]> }): string[] {
   return [
     ...(!isAllSizes(rows) && labels.most === 0 ? ["size"] : []),
@@ -55,7 +59,7 @@ export function untoldOf(rows: Rows, labels: { most: number; texts: Record<strin
   ];
 }
 
-/** The labels with one of them changed; "" takes it away. */
+/** The labels after a change of one of them; "" removes it. */
 export function withLabel(labels: string, key: string, value: string): string {
   const all = new URLSearchParams(labels);
   if (value) all.set(key, value);

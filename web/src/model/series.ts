@@ -1,13 +1,13 @@
-// From points to lines: rates are differences of counts over time.
+// Converts points to lines. Rates are differences of counts divided by time.
 import type { Point } from "../api.ts";
 
-/** A time at which nobody was looked at: between two processes of a folder. Lines break there. */
+/** A time without observation, between two processes of a folder. Lines are interrupted there. */
 export interface Gap {
   t: number;
   run: null;
 }
 
-/** With a gap between the last point of a process and the first of the next one. */
+/** Inserts a gap between the last point of a process and the first one of the next process. */
 export function apart(points: Point[]): (Point | Gap)[] {
   return points.flatMap((point, i) => {
     const before = points[i - 1];
@@ -23,7 +23,10 @@ export function level(points: (Point | Gap)[], of: (point: Point) => number): (n
   return points.map((point) => (point.run === null ? null : of(point)));
 }
 
-/** Per second, at each point since the one before; a process's first has none and shows the second's. */
+/**
+ * The rate per second at each point since the previous one. A process's first point has no rate and shows that
+ * of the second.
+ */
 export function rate(points: (Point | Gap)[], of: (point: Point) => number): (number | null)[] {
   const since = (i: number) => {
     const [before, point] = [points[i - 1], points[i]];
@@ -33,7 +36,10 @@ export function rate(points: (Point | Gap)[], of: (point: Point) => number): (nu
   return points.map((point, i) => (point.run === null ? null : (since(i) ?? since(i + 1) ?? 0)));
 }
 
-/** Adds what is new, in the server's bounds: when there are too many, every other one of the older half goes, but for the first. */
+/**
+ * Appends new points with the same limit as the server: if there are too many, every other point of the older
+ * half is removed, except the first.
+ */
 export function joined(points: Point[], more: Point[], most = 6000): Point[] {
   if (more.length === 0) return points;
   const last = points[points.length - 1]?.t ?? 0;
@@ -45,7 +51,7 @@ export function joined(points: Point[], more: Point[], most = 6000): Point[] {
   return all;
 }
 
-/** The points of a small line: each value where its time is, between the first and the last. */
+/** The points of a sparkline: each value at its time, from the first to the last. */
 export function sparkline(values: number[], times: number[], width: number, height: number): string {
   const most = Math.max(1, ...values);
   const begin = times[0] ?? 0;

@@ -1,4 +1,4 @@
-// A function by line: what each line allocated itself (flat), and with what it calls (cum). Pure functions.
+// A function by line: the flat value of each line, and its cumulative value including callees. Pure functions.
 import type { Stacks } from "../api.ts";
 import { type Line, weight } from "./stacks.ts";
 
@@ -9,10 +9,13 @@ export interface Sum {
   cumBase: number;
 }
 
-/** What of a function is in one file; a function has several where the profile says so (static ones of one name, what is inlined). */
+/**
+ * The part of a function in one file. A function can have several: static functions with the same name, or
+ * inlined code.
+ */
 export interface Part {
   file: string;
-  lines: Map<number, Sum>; // by number; 0: the profile does not say which
+  lines: Map<number, Sum>; // by line number; 0: unknown
   total: Sum;
 }
 
@@ -31,7 +34,10 @@ function add(sum: Sum, line: Line, self: boolean, cum: boolean): void {
   }
 }
 
-/** The function's files, that with most first. A stack counts once for a line, however often it passes it. */
+/**
+ * The function's files, the largest first. A stack counts once per line, even if it contains the line several
+ * times.
+ */
 export function byLine(stacks: Stacks, all: Line[], name: string): Part[] {
   const parts = new Map<string, Part>();
   for (const line of all) {
@@ -54,7 +60,10 @@ export function byLine(stacks: Stacks, all: Line[], name: string): Part[] {
   return [...parts.values()].sort((a, b) => size(b) - size(a));
 }
 
-/** The lines to show: from a little before the first that has a value to a little behind the last, or all. */
+/**
+ * The lines to show: from a little before the first line with a value to a little after the last one, or all
+ * lines.
+ */
 export function excerpt(part: Part, count: number, whole: boolean): { from: number; to: number } {
   const around = 5;
   const known = [...part.lines.keys()].filter((number) => number > 0);
@@ -62,7 +71,7 @@ export function excerpt(part: Part, count: number, whole: boolean): { from: numb
   return { from: Math.max(1, Math.min(...known) - around), to: Math.min(count, Math.max(...known) + around) };
 }
 
-/** Functions whose lines are known, those that hold most themselves first. */
+/** The functions with known lines, the largest flat values first. */
 export function withLines(stacks: Stacks, all: Line[]): string[] {
   const sums = new Map<string, number>();
   for (const line of all) {

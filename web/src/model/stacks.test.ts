@@ -63,7 +63,7 @@ test("a helper holds for those who call it", () => {
   const stacks: Stacks = {
     ...STACKS,
     frames: [{ n: "main" }, { n: "parse" }, { n: "serve" }, { n: "filled" }, { n: "std::function", p: true }, { n: "std::vector", p: true }],
-    // Directly, by way of a library, recursive, and from main itself.
+    // Direct, through a library, recursive, and from main itself.
     stacks: [[0, 1, 3], [0, 2, 4, 3, 5], [0, 1, 3, 3], [0, 3], [0, 1]],
     values: [[1, 10], [1, 70], [1, 30], [1, 5], [1, 1000]],
   };
@@ -89,7 +89,7 @@ test("texts are what they were, also empty ones", () => {
   assert.deepEqual(texts.map((_, i) => textAt(joined, i)), texts);
 });
 
-// f → g → f → g → f → h and f → g → f, of which all is what f has allocated, and what h has for it.
+// f → g → f → g → f → h and f → g → f, which when folded consist of the memory of f, and the memory of h for f.
 const INDIRECT: Stacks = {
   ...STACKS, frames: [{ n: "main" }, { n: "f" }, { n: "g" }, { n: "h" }],
   stacks: [[0, 1, 2, 1, 2, 1, 3], [0, 1, 2, 1], [0, 1, 1, 2]], values: [[1, 100], [1, 30], [1, 7]], base: undefined,
@@ -105,7 +105,7 @@ test("recursion by way of other functions is folded, each function's bytes count
 
 const SHAPES: Shape[] = (["", "direct", "all"] as const).flatMap((folded) => [{ folded }, { folded, inverted: true }]);
 
-/** A tree as it is made step by step: what each node must have. */
+/** A tree built step by step, as the reference for each node. */
 function grown(profile: Stacks, all: Line[], shape: Shape): Map<string, [number, number, number, number]> {
   const nodes = new Map<string, [number, number, number, number]>();
   for (const line of all) {

@@ -1,10 +1,10 @@
-// From stacks to what is shown: filters, a tree of calls, a table of functions. Pure functions.
+// Converts stacks to the displayed data: filters, a call tree, a table of functions. Pure functions.
 import type { Stacks } from "../api.ts";
 
 export interface Filter {
-  focus?: string; // only stacks with a function that matches; a regular expression, without regard to case
+  focus?: string; // only stacks with a function that matches this case-insensitive regular expression
   ignore?: string; // no stacks with a function that matches
-  hide?: string; // such functions are taken out of the stacks
+  hide?: string; // matching functions are removed from the stacks
   module?: string; // only stacks that end in this module
 }
 
@@ -13,7 +13,7 @@ export function isWhole(filter: Filter): boolean {
   return !(pattern(filter.focus) || pattern(filter.ignore) || filter.module);
 }
 
-/** A stack that is left, with its value and, of a change, what it was before. */
+/** A stack that passes the filters, with its value and, in a comparison, its value in the base. */
 export interface Line {
   frames: number[];
   value: number;
@@ -25,11 +25,11 @@ export function pattern(text: string | undefined): RegExp | null {
   try {
     return new RegExp(text, "i");
   } catch {
-    return null; // half typed
+    return null; // incomplete input
   }
 }
 
-/** What is said of a pattern that the page itself cannot read, as a server says it; "": it can. */
+/** The server's error text for a pattern that is invalid in JavaScript; "": valid. */
 export function unreadable(name: string, text: string): string {
   try {
     new RegExp(text, "i");
@@ -40,7 +40,7 @@ export function unreadable(name: string, text: string): string {
   }
 }
 
-/** Whether a stack of these functions is chosen. */
+/** Whether a stack of these functions passes. */
 export function passes(names: string[], focus: RegExp | null, ignore: RegExp | null): boolean {
   return (!focus || names.some((name) => focus.test(name))) && !(ignore && names.some((name) => ignore.test(name)));
 }
@@ -70,31 +70,35 @@ export interface Node {
   file: string;
   self: number;
   total: number;
-  weight: number; // gains and losses of the kind "since", both as what they are large
+  weight: number; // the sum of absolute values, since the kind "since" has gains and losses
   base: number;
   depth: number; // 0: the root
   parent: Node | null;
   children: Node[];
 }
 
-/** direct: a function that calls itself is one frame. all: also by way of others, which go; what the innermost one calls stays below it. */
+/**
+ * direct: a function that calls itself is one frame. all: also recursion through other functions, which are
+ * removed; the callees of the innermost call are below the remaining frame.
+ */
 export type Folded = "" | "direct" | "all";
 
 export interface Shape {
-  inverted?: boolean; // from the functions that allocate to their callers
+  inverted?: boolean; // from the allocating functions to their callers
   folded?: Folded;
 }
 
-/** Of each frame the number of its function's name, and the names by their number, sorted. */
+/** For each frame the number of its function's name, and the sorted names by number. */
 interface Numbered {
   numbers: Int32Array;
   names: string[];
 }
 
-// An update makes trees and tables of 20,000 stacks: by numbers that takes a fifth of the time that it takes by names.
+// An update builds trees and tables of 20,000 stacks. With numbers this takes a fifth of the time that it takes with
+// names.
 const numbered = new WeakMap<Stacks, Numbered>();
 
-/** Of a profile's frames; they stay as they are. */
+/** For the frames of a profile, which must not change. */
 function named(stacks: Stacks): Numbered {
   let known = numbered.get(stacks);
   if (!known) {
@@ -106,12 +110,15 @@ function named(stacks: Stacks): Numbered {
   return known;
 }
 
-/** Of each frame the number of its function's name, in the order of the names. */
+/** For each frame the number of its function's name, in the order of the names. */
 export function nameNumbers(stacks: Stacks): Int32Array {
   return named(stacks).numbers;
 }
 
-/** Many texts as one, which another thread gets a hundred times as fast as an array of them. */
+/**
+ * Many texts as one string, which is transferred to another thread a hundred times as fast as an array of
+ * strings.
+ */
 export interface Texts {
   text: string;
   ends: Int32Array;
@@ -122,7 +129,7 @@ export function joinedTexts(texts: string[]): Texts {
   return { text: texts.join(""), ends: Int32Array.from(texts, (text) => (end += text.length)) };
 }
 
-/** Each of them once, and which one each was. */
+/** The distinct texts, and for each text its index among them. */
 function numberedTexts(all: string[]): { numbers: Int32Array; texts: Texts } {
   const places = new Map<string, number>();
   for (const text of all) if (!places.has(text)) places.set(text, places.size);
@@ -134,32 +141,32 @@ export function textAt({ text, ends }: Texts, place: number): string {
 }
 
 /**
- * The ways from the root on, and an order in which those that begin alike lie side by side: all that a tree of calls is made of, and
- * nothing that costs time to hand to another thread.
+ * The stacks from the root on, sorted so that stacks with equal prefixes are adjacent: the complete data of a
+ * call tree, in a form that is fast to transfer to another thread.
  */
 export interface Ordered {
-  begins: Int32Array; // of each line's way in `frames`, and the end of the last one
+  begins: Int32Array; // start of each line's stack in `frames`, and the end of the last one
   frames: Int32Array;
-  nameOf: Int32Array; // of each frame, its place in `names`; in the order of the names
+  nameOf: Int32Array; // for each frame, its index in `names`, in the order of the names
   names: Texts;
-  moduleOf: Int32Array; // likewise
+  moduleOf: Int32Array; // the same for `modules`
   modules: Texts;
   fileOf: Int32Array;
   files: Texts;
-  order: Int32Array; // lines
-  values: Float64Array; // in that order, each with all those before it; 0 stands in front
+  order: Int32Array; // indices of lines
+  values: Float64Array; // prefix sums in that order, starting with 0
   weights: Float64Array;
   bases: Float64Array;
 }
 
-/** Functions are told apart by name; places in them are not. */
+/** Functions are identified by name. Locations within them are not distinguished. */
 export function ordered(stacks: Stacks, all: Line[], shape: Shape = {}): Ordered {
   const { numbers, names } = named(stacks);
   const room = all.reduce((sum, line) => sum + line.frames.length, 0);
   const begins = new Int32Array(all.length + 1);
   const frames = new Int32Array(room);
-  const ways = new Int32Array(room); // the same by names
-  const seen = new Int32Array(names.length).fill(-1); // of each name, where it stood last
+  const ways = new Int32Array(room); // the same as numbers of names
+  const seen = new Int32Array(names.length).fill(-1); // for each name, its last position
   let end = 0;
   all.forEach((line, index) => {
     const begin = end;
@@ -177,7 +184,7 @@ export function ordered(stacks: Stacks, all: Line[], shape: Shape = {}): Ordered
       frames[end] = frame;
       ways[end++] = number;
     }
-    // Folded from the root on, whichever way it is shown: both are of the same stacks.
+    // Recursion is folded from the root on in both directions, so that both show the same stacks.
     if (shape.inverted) for (const way of [frames, ways]) way.subarray(begin, end).reverse();
     begins[index + 1] = end;
   });
@@ -207,7 +214,7 @@ export function ordered(stacks: Stacks, all: Line[], shape: Shape = {}): Ordered
   };
 }
 
-/** A node that finds its children when they are asked for: of 100,000 those are made that are looked at. */
+/** A node that creates its children on demand: of 100,000 nodes only the visible ones are created. */
 class LazyNode implements Node {
   readonly name: string;
   readonly module: string;
@@ -218,7 +225,7 @@ class LazyNode implements Node {
   readonly depth: number;
   readonly parent: LazyNode | null;
   private readonly of: Ordered;
-  private readonly begin: number; // in the order
+  private readonly begin: number; // in `order`
   private readonly end: number;
   private known: LazyNode[] | null = null;
 
@@ -259,14 +266,14 @@ class LazyNode implements Node {
     return this.known;
   }
 
-  /** The number of the next name on a way; -1: it ends here. */
+  /** The number of the next name of a stack; -1: it ends here. */
   private nameAt(place: number): number {
     const { begins, order, frames, nameOf } = this.of;
     const at = begins[order[place]!]! + this.depth;
     return at < begins[order[place]! + 1]! ? nameOf[frames[at]!]! : -1;
   }
 
-  /** The first way from `from` on whose next name is behind this one. */
+  /** The first stack at or after `from` whose next name is greater than this one. */
   private behind(from: number, name: number): number {
     let least = from;
     let step = 1;
@@ -284,7 +291,7 @@ class LazyNode implements Node {
   }
 }
 
-/** The tree of calls. Children are sorted by name. */
+/** The call tree. Children are sorted by name. */
 export function tree(of: Ordered): Node {
   return new LazyNode(of, null, 0, of.order.length);
 }
@@ -296,7 +303,7 @@ export function pathOf(node: Node): string[] {
   return path;
 }
 
-/** The node that a path leads to, or the last one on the way that is there. */
+/** The node at the end of a path, or the last existing node on it. */
 export function find(root: Node, path: string[]): Node {
   let node = root;
   for (const name of path) {
@@ -317,12 +324,12 @@ export interface Row {
   cumBase: number;
 }
 
-/** By function: what it allocated itself (flat), and with what it called (cum). */
+/** By function: its own allocations (flat), and those including its callees (cum). */
 export function table(stacks: Stacks, all: Line[]): Row[] {
   const numbers = nameNumbers(stacks);
   const rows: Row[] = [];
   const known: Row[] = []; // by the number of the name
-  const seen: number[] = []; // likewise: the last line that has it
+  const seen: number[] = []; // the same: the last line that contains it
   all.forEach((line, index) => {
     line.frames.forEach((place, depth) => {
       const number = numbers[place]!;
@@ -347,7 +354,7 @@ export function table(stacks: Stacks, all: Line[]): Row[] {
   return rows;
 }
 
-/** Around one function: the stacks down to it, and those from it on (a recursive one: from its outermost call). */
+/** The stacks down to a function, and the stacks from it on (for a recursive function, from its outermost call). */
 export function around(stacks: Stacks, all: Line[], name: string): { callers: Line[]; callees: Line[] } {
   const callers: Line[] = [];
   const callees: Line[] = [];
@@ -361,11 +368,11 @@ export function around(stacks: Stacks, all: Line[], name: string): { callers: Li
   return { callers, callees };
 }
 
-/** The place of the function that holds a stack's memory: the innermost that is not of the standard libraries. */
+/** The position of the function that holds a stack's memory: the innermost one outside the standard libraries. */
 export function holder(stacks: Stacks, line: Line): number {
   let place = line.frames.length - 1;
   while (place > 0 && stacks.frames[line.frames[place]!]!.p) place--;
-  // Where all are of the libraries, it is the one that allocates.
+  // If all functions belong to the libraries, it is the innermost one.
   return place <= 0 && stacks.frames[line.frames[0]!]?.p ? line.frames.length - 1 : place;
 }
 
@@ -378,7 +385,10 @@ function largestFirst(sums: Map<string, number>): Held[] {
   return [...sums].map(([name, value]) => ({ name, value })).sort((a, b) => b.value - a.value);
 }
 
-/** What each function holds by way of the standard libraries: a vector's memory is that of the function which fills it. */
+/**
+ * The memory of each function, including memory allocated through standard libraries: a vector's memory belongs
+ * to the function that fills it.
+ */
 export function holders(stacks: Stacks, all: Line[]): Held[] {
   const found = new Map<string, number>();
   for (const line of all) {
@@ -388,7 +398,10 @@ export function holders(stacks: Stacks, all: Line[]): Held[] {
   return largestFirst(found);
 }
 
-/** For whom a function holds what it does, where that are several: the next functions outwards. Of a helper, they are who matters. */
+/**
+ * The next outer functions for which a function holds its memory, if there are several. For a helper function
+ * these are the relevant ones.
+ */
 export function heldFor(stacks: Stacks, all: Line[], name: string): Held[] {
   const found = new Map<string, number>();
   for (const line of all) {
@@ -402,7 +415,7 @@ export function heldFor(stacks: Stacks, all: Line[], name: string): Held[] {
   return found.size > 1 ? largestFirst(found) : [];
 }
 
-/** The sums; weight is that of gains and losses alike, of which percentages are. */
+/** The sums. weight is the sum of absolute values, the base of percentages. */
 export function total(all: Line[]): { value: number; base: number; weight: number } {
   let value = 0;
   let base = 0;
@@ -415,7 +428,10 @@ export function total(all: Line[]): { value: number; base: number; weight: numbe
   return { value, base, weight };
 }
 
-/** What goes through functions that match, each stack once, and how many functions they are; null where nothing is searched for. */
+/**
+ * The value of all stacks with a matching function, each stack once, and the number of matching functions; null
+ * without a search.
+ */
 export function matching(stacks: Stacks, all: Line[], search: RegExp | null): { value: number; functions: number } | null {
   if (!search) return null;
   const isIt = stacks.frames.map((frame) => search.test(frame.n));
@@ -429,7 +445,7 @@ export function matching(stacks: Stacks, all: Line[], search: RegExp | null): { 
   return { value, functions: names.size };
 }
 
-/** What a value stands for where two moments are compared: the larger side, so that what is gone is seen too. */
+/** The weight of a value in a comparison: the larger of the two values, so that freed memory is visible too. */
 export function weight(value: number, base: number): number {
   return Math.max(Math.abs(value), Math.abs(base));
 }

@@ -1,4 +1,4 @@
-// The table of functions in an order. Pure functions.
+// The sorted table of functions. Pure functions.
 import type { Row } from "./stacks.ts";
 
 export type Column = "flat" | "cum" | "flatChange" | "cumChange" | "name";
@@ -11,7 +11,7 @@ const VALUES: Record<Column, (row: Row) => number | string> = {
   name: (row) => row.name,
 };
 
-/** The one that the address names, if it is there: "-cum" is turned round. */
+/** The column named in the address, if it exists. "-cum" is in reverse order. */
 export function column(sort: string, compares: boolean): { by: Column; turned: boolean } {
   const turned = sort.startsWith("-");
   const name = turned ? sort.slice(1) : sort;
@@ -19,7 +19,7 @@ export function column(sort: string, compares: boolean): { by: Column; turned: b
   return { by: compares ? "flatChange" : "flat", turned: false };
 }
 
-/** The most first, names from a to z; or turned round. */
+/** The largest first, names from a to z; or reversed. */
 export function sorted(rows: Row[], by: Column, turned: boolean): Row[] {
   const value = VALUES[by];
   const all = [...rows].sort((a, b) => {

@@ -1,4 +1,4 @@
-// One function: who calls it, and what it calls (sandwich).
+// One function with its callers and callees (sandwich view).
 import { amount } from "../model/format.ts";
 import type { ViewProps } from "../state.ts";
 import { Flames } from "./flame.tsx";

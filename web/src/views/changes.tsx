@@ -1,4 +1,4 @@
-// What has changed between two moments, or two files: totals, and the stacks that are new, gone, grown and shrunk.
+// The changes between two moments or two files: totals, and the stacks that are new, gone, grown and shrunk.
 import { useState } from "preact/hooks";
 import { api } from "../api.ts";
 import { amount, count, percent } from "../model/format.ts";
@@ -14,7 +14,7 @@ const MEANS: Record<string, string> = {
   gone: "Stacks that hold nothing any more.",
 };
 
-/** Nothing is compared yet. */
+/** Shown before a comparison is selected. */
 function Choose({ shown, change }: Pick<ViewProps, "shown" | "change">) {
   const [problem, setProblem] = useState("");
   const first = async () => {

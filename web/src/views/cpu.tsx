@@ -1,4 +1,4 @@
-// The profile of CPU time: begun and ended here where this page may do so, in plain words what does it where it may not.
+// CPU profiles: controls to start and stop them if the page may do so, otherwise the command that does.
 import { useState } from "preact/hooks";
 import { type CPU, type State, api } from "../api.ts";
 
@@ -6,11 +6,11 @@ export const CPU_KIND = "cpu";
 
 interface Props {
   state: State;
-  cpu: CPU | null; // null: not known yet
+  cpu: CPU | null; // null: unknown
   changed: () => void;
 }
 
-/** How far it is, and the button that ends it sooner. */
+/** The progress, and a button to stop early. */
 function Running({ cpu, end }: { cpu: CPU; end: () => void }) {
   const elapsed = Math.floor(cpu.elapsed_s);
   return (
@@ -23,7 +23,7 @@ function Running({ cpu, end }: { cpu: CPU; end: () => void }) {
 }
 
 interface Wanted {
-  seconds: string; // as they were typed
+  seconds: string; // as typed
   hz: string;
 }
 
@@ -73,7 +73,7 @@ export function CPUTime({ state, cpu, changed }: Props) {
   );
 }
 
-/** Where nothing has been sampled. */
+/** Shown if there are no samples. */
 export function NoCPU({ state, running }: { state: State; running: boolean }) {
   if (running) return <p class="note">Nothing has been seen so far: it is looked at every few seconds, and a thread that waits is not sampled.</p>;
   if (!state.live) return <p class="note">Nobody has profiled CPU time while the process ran.</p>;

@@ -1,10 +1,10 @@
-// Who frees blocks, beneath who allocated them (the kind deaths): how much of it is known, and how it is recorded where it is not.
+// The kind deaths, freeing stacks below allocating stacks: how much is known, and how to record it otherwise.
 import { useState } from "preact/hooks";
 import { type State, api } from "../api.ts";
 import { percent } from "../model/format.ts";
 import type { Freed } from "../model/deaths.ts";
 
-/** How it is switched on: by a command, or here where this page may set options. */
+/** How to switch the recording on: by a command, or with a button if the page may set options. */
 function SwitchOn({ state }: { state: State }) {
   const [said, setSaid] = useState("");
   const set = async () => {
@@ -24,7 +24,7 @@ function SwitchOn({ state }: { state: State }) {
   );
 }
 
-/** What is not known, in words; nothing where all is. */
+/** The unknown share in words; nothing if all is known. */
 export function Unknown({ freed, state }: { freed: Freed; state: State }) {
   if (freed.all === 0 || freed.known >= freed.all) return null;
   const share = freed.known / freed.all;

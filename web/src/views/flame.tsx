@@ -1,4 +1,5 @@
-// Flame graph: a click zooms in, one on the root or Esc out; arrows move, Enter zooms, so that no mouse is needed.
+// Flame graph. A click zooms in; a click on the root or Esc zooms out. The arrow keys move the selection and Enter
+// zooms, so that no mouse is needed.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ofModule } from "../draw/colour.ts";
 import { draw, hit, layout, modulesOf, svgOf, ROW } from "../draw/flame.ts";
@@ -11,7 +12,7 @@ import { ShapeOfTree } from "./shape.tsx";
 
 const MOST_MODULES = 8; // in the legend
 
-/** Where an arrow leads from a node. */
+/** The node in the direction of an arrow key. */
 function neighbour(node: Node, key: string): Node | null {
   const siblings = node.parent?.children ?? [];
   const place = siblings.indexOf(node);
@@ -24,7 +25,7 @@ function neighbour(node: Node, key: string): Node | null {
   return null;
 }
 
-/** What a function allocated itself is not known of the tree from the inside out. */
+/** The inverted tree has no self values. */
 export function describe(node: Node, whole: number, unit: string, compares: boolean, inverted = false): string {
   const now = `${amount(node.total, unit)}, ${percent(node.total, whole)}`;
   const change = compares ? `, ${amount(node.total - node.base, unit, true)} since` : "";
@@ -35,14 +36,14 @@ export function Flame({ about, figures, shown, change }: ViewProps<"flame">) {
   return <Flames about={about} of={figures} shown={shown} change={change} />;
 }
 
-/** Fixed: it may not be turned around. */
+/** fixed: it cannot be inverted. */
 export function Flames({ about, of, shown, change, fixed = false }: { about: About; of: FlameFigures; shown: Shown; change: Change; fixed?: boolean }) {
   const { unit, compares } = about;
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
-  const [ownPath, setOwnPath] = useState<string[]>([]); // of one beside another; else it is in the address
+  const [ownPath, setOwnPath] = useState<string[]>([]); // for a flame graph beside another one; otherwise the path is in the address
   const path = useMemo(() => (fixed ? ownPath : shown.zoom.split("\n").filter(Boolean)), [fixed, ownPath, shown.zoom]);
-  const [chosenPath, setChosenPath] = useState<string[] | null>(null); // by names: the tree is made anew every few seconds
+  const [chosenPath, setChosenPath] = useState<string[] | null>(null); // by names, because the tree is rebuilt every few seconds
   const [pointer, setPointer] = useState<{ x: number; y: number } | null>(null);
   const up = shown.flames;
   const root = useMemo(() => tree(of.tree), [of]);

@@ -1,4 +1,4 @@
-// The table of functions: flat and cum, sorted by any column; a change has what it was before beside it.
+// The table of functions: flat and cum, sortable by any column. A comparison also shows the earlier values.
 import { amount, percent } from "../model/format.ts";
 import type { Column } from "../model/table.ts";
 import type { ViewProps } from "../state.ts";

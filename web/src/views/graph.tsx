@@ -1,5 +1,6 @@
-// The graph of calls: a box per function, by what goes through it, an edge per call. A click shows only what goes through a function;
-// arrows move along the heaviest calls, Enter does what a click does, Escape shows all.
+// The call graph: one box per function, sized by its value, and one edge per call. A click shows only the stacks
+// through a function. The arrow keys move along the heaviest calls, Enter acts like a click, and Escape shows
+// everything.
 import { useMemo, useRef, useState } from "preact/hooks";
 import { ofShare, ofChange } from "../draw/colour.ts";
 import { type Box, pathOf } from "../draw/graph.ts";
@@ -14,7 +15,7 @@ const STEPS = [0, 0.1, 0.5, 1, 2, 5, 10, 20];
 export function Graph({ about: { unit, compares }, figures: { graph: one, picture }, shown, change }: ViewProps<"graph">) {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const [chosen, setChosen] = useState("");
-  const [scale, setScale] = useState(0); // 0: as wide as the window
+  const [scale, setScale] = useState(0); // 0: the width of the window
   const svg = useRef<SVGSVGElement>(null);
   const rows = useMemo(() => new Map(one.nodes.map((node) => [node.name, node])), [one]);
   const edges = useMemo(() => new Map(one.edges.map((edge) => [`${edge.from}\n${edge.to}`, edge])), [one]);

@@ -1,4 +1,4 @@
-// Stacks ranked by how steadily what they hold grows.
+// Stacks ranked by how steadily their memory grows.
 import { useRef } from "preact/hooks";
 import { type State, type Suspect, api, isReport } from "../api.ts";
 import { SavePicture } from "../draw/picture.tsx";
@@ -28,7 +28,7 @@ export function Growth({ state, shown, change }: { state: State; shown: Shown; c
   const table = useRef<HTMLTableElement>(null);
   const { value: choices } = useAnswer(() => (isReport ? Promise.resolve(null) : api.choices()), state.live ? 10_000 : 0, [state.live]);
   const thread = choices && !choices.threads ? "" : shown.thread;
-  // A report has what grows of all rows.
+  // A report has the growth of all rows only.
   const chosen = isReport ? filters({ ...shown, module: "" }) : filters(shown) + asked({ ...shown, labels: "", thread, seconds: 0 });
   const { value, problem } = useAnswer(() => api.suspects(seconds, shown.from, shown.until, chosen), 5000, [seconds, shown.from, shown.until, chosen]);
   return (

@@ -1,4 +1,5 @@
-// The heap map: the address space as it is. Above all regions, below the spans of those that are chosen; a table says the same.
+// The heap map: the address space with all regions above, and the spans of the selected regions below. A table has the
+// same data.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type MapPart, type MapRegion, type MapSums, type State, api, isReport } from "../api.ts";
 import { type Chosen, DIRTY, FREE, LARGE, LIVE, STRIP, STRIP_GAP, drawCells, drawStrips, ofClass, stripAt } from "../draw/heapmap.ts";
@@ -36,10 +37,10 @@ function isDark(): boolean {
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** How many of a stack are of a standard library. */
+/** Number of innermost functions of a stack that belong to a standard library. */
 type Inner = Record<string, number> | undefined;
 
-/** Who pins, with a way to the callers. */
+/** The stack that pins memory, with links to the callers. */
 function Pin({ part, stacks, inner, change }: { part: MapPart | { stack?: string; samples?: number; age_ms?: number }; stacks: Record<string, string[]>; inner: Inner; change: Change }) {
   const stack = part.stack ? stacks[part.stack] : undefined;
   if (!stack) return null;
@@ -87,7 +88,10 @@ function Overall({ map, shown, change }: { map: MapSums; shown: Shown; change: C
   );
 }
 
-/** Whether a span has blocks of the chosen sizes, and is pinned by the chosen functions; undefined where none are chosen. */
+/**
+ * Whether a span has blocks of the selected sizes and is pinned by the selected functions; undefined without
+ * filters.
+ */
 type Has = ((part: MapPart) => boolean) | undefined;
 
 function Strips({ map, regions, has, stacks, inner, change }: { map: MapSums; regions: MapRegion[]; has: Has; stacks: Record<string, string[]>; inner: Inner; change: Change }) {
@@ -190,7 +194,7 @@ function add(cells: Sum[]): Sum {
   return all;
 }
 
-/** The figures of `seemalloc stats`, of the same moment as the map. */
+/** The values of `seemalloc stats` at the time of the map. */
 function Resident({ memory }: { memory: Record<string, number> }) {
   return (
     <>
@@ -201,7 +205,7 @@ function Resident({ memory }: { memory: Record<string, number> }) {
 }
 
 export function HeapMap({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
-  // Nobody can be asked what is in a region.
+  // The parts of a region are no longer available.
   const sumsAlone = !state.live && !state.ended;
   const [every, setEvery] = useState(2000);
   const picture = useRef<HTMLDivElement>(null);

@@ -1,4 +1,5 @@
-// How long blocks lived: a histogram of their ages, and the stacks that allocated them, those with most temporary blocks first.
+// Lifetimes of blocks: a histogram of their ages, and the allocating stacks, those with the most temporary blocks
+// first.
 import { useMemo, useRef } from "preact/hooks";
 import { type LifetimeRow, type State, api } from "../api.ts";
 import { SavePicture } from "../draw/picture.tsx";
@@ -26,7 +27,7 @@ const ORDERS: Record<Order, [string, (row: LifetimeRow) => number]> = {
   mean: ["mean age", (row) => row.mean_ns],
 };
 
-/** The ages of one stack, as columns of a small picture. */
+/** The ages of one stack as a small bar chart. */
 function Ages({ row, short, classes }: { row: LifetimeRow; short: number; classes: string[] }) {
   const most = Math.max(1, ...row.ages);
   const said = classes.flatMap((name, i) => (row.ages[i] ? [`${name}: ${count(row.ages[i]!)}`] : [])).join(", ");
@@ -42,7 +43,7 @@ function Ages({ row, short, classes }: { row: LifetimeRow; short: number; classe
 
 export function Lifetimes({ state, shown, change }: { state: State; shown: Shown; change: Change }) {
   const picture = useRef<HTMLDivElement>(null);
-  // A report has them as they were taken, all together.
+  // A report has unfiltered lifetimes only.
   const chosenOnly = state.report ? "" : filters(shown) + asked({ ...shown, labels: "", seconds: 0 });
   const { value, problem } = useAnswer(() => api.lifetimes(chosenOnly), 5000, [chosenOnly]);
   const bar = (
@@ -62,7 +63,7 @@ export function Lifetimes({ state, shown, change }: { state: State; shown: Shown
   const temporary = value.freed.slice(0, value.short).reduce((sum, one) => sum + one, 0);
   const most = Math.max(1, ...value.freed);
   const ofThread = !state.report && shown.thread !== "";
-  // What is freed is not in the heap's profile, and of which thread is not in that of temporary blocks.
+  // Freed blocks are not in the heap profile, and the profile of temporary blocks has no threads.
   const to = (kind: string, type = ""): Change => (some) => change({ ...some, kind, type, at: 0, base: -1 });
   const toRow = (row: LifetimeRow) => (ofThread ? to("lifetime", row.freed ? "freed_space" : "alive_space") : to("churn"));
   const hasDeaths = value.deaths !== undefined && (state.kinds ?? []).some((kind) => kind.name === "deaths");

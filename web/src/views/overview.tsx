@@ -1,4 +1,4 @@
-// What the process's memory is, over time and in words.
+// The process's memory, over time and in words.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Point, type SampleType, type State, type Suspect, api } from "../api.ts";
 import { Chart } from "../draw/chart.tsx";
@@ -28,7 +28,7 @@ export function usePoints(): Point[] {
         last = more[more.length - 1]?.t ?? last;
         if (more.length) setPoints((before) => joined(before, more));
       } catch {
-        // The state's own request says that the server is gone.
+        // The request for the state reports that the server is gone.
       }
       timer = window.setTimeout(once, 1000);
     };
@@ -41,7 +41,7 @@ export function usePoints(): Point[] {
   return points;
 }
 
-/** In words; saved profiles may be of something else than memory in use. */
+/** In words. Saved profiles may be of something other than live memory. */
 function holds(value: number, whole: number, type: SampleType | undefined): string {
   if (type?.name === "inuse_space") return `holds ${bytes(value)}, ${percent(value, whole)} of what is in use`;
   return `has ${amount(value, type?.unit ?? "")} of ${type?.what ?? "all"}, ${percent(value, whole)}`;
@@ -89,7 +89,7 @@ function Growers({ suspects, change }: { suspects: Suspect[] | null; change: Cha
   );
 }
 
-/** The stretch of time that the chart is zoomed to: the way to what changed in it. */
+/** The zoomed time range of the chart, with a link to its changes. */
 function Zoomed({ span, shown, change, end }: { span: { from: number; to: number }; shown: Shown; change: Change; end: () => void }) {
   const [problem, setProblem] = useState("");
   const compare = async () => {
@@ -114,13 +114,13 @@ function Zoomed({ span, shown, change, end }: { span: { from: number; to: number
 export function Overview({ points, state, shown, change }: { points: Point[]; state: State; shown: Shown; change: Change }) {
   const last = points[points.length - 1];
   const [span, setSpan] = useState<{ from: number; to: number } | null>(null);
-  const [round, setRound] = useState(0); // of the chart, which is made anew to show all
-  // Who holds most at the end of the time that is shown, which may be long ago.
+  const [round, setRound] = useState(0); // of the chart, which is recreated to show everything
+  // The largest functions at the end of the displayed time, which may be long ago.
   const inWindow = shown.from !== 0 || shown.until !== 0;
   const ends = useAnswer(async () => (inWindow ? { id: (await api.moments(shown.from, shown.until)).at(-1)?.id ?? 0 } : { id: 0 }), inWindow ? 5000 : 0, [shown.from, shown.until]);
   const look = useLook(ends.value && questionOf(NOTHING, "overview", { kind: "heap", at: ends.value.id, rows: "", follows: ends.value.id === 0 && state.process && !state.report }));
   const suspects = useAnswer(() => api.suspects(0, shown.from, shown.until), 5000, [shown.from, shown.until]);
-  // Of a folder: what one process had says nothing of the time until the next one.
+  // In a folder, the values of one process are not connected to those of the next process.
   const looks = useMemo(() => apart(points), [points]);
   const times = seconds(looks);
   const now = last && PARTS.map((part) => ({ ...part, value: part.of(last) }));

@@ -1,5 +1,5 @@
-// A stack in one line: where it was allocated, and by whom that was called, without the innermost that only pass it on. Each name
-// leads to its callers.
+// A stack in one line: the allocating function and its callers, without the innermost intermediate functions. Each name
+// links to its callers.
 import { TOLD } from "../model/growers.ts";
 import type { Change } from "../state.ts";
 

@@ -1,11 +1,11 @@
-// The rows of a long table, drawn a piece a frame: 200 rows of stacks are 12,000 elements, and take 150 ms to be made and laid out. Until
-// its turn comes a piece shows what it showed before.
+// The rows of a long table, drawn in pieces, one per frame: 200 rows of stacks are 12,000 elements, which take 150 ms
+// to create and lay out. Each piece shows its previous content until it is redrawn.
 import { Fragment, type VNode } from "preact";
 import { useEffect, useReducer, useRef } from "preact/hooks";
 import { inTurn } from "../draw/turns.ts";
 
 interface Props<T> {
-  rows: T[]; // another array whenever `each` would draw something else
+  rows: T[]; // a different array whenever `each` would draw something else
   each: (row: T) => VNode; // with a key
   piece: number; // rows
 }

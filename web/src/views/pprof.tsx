@@ -1,4 +1,4 @@
-// The way to pprof's own pages of what is shown (tool/web/pprof.go), which lead back.
+// The link to pprof's own pages for the displayed profile (tool/web/pprof.go), which link back.
 import { asked } from "../model/rows.ts";
 import type { Shown } from "../state.ts";
 
@@ -6,13 +6,13 @@ export function pprofAddress(shown: Shown, type: string): string {
   const name = shown.kind !== "heap" ? shown.kind : shown.base >= 0 ? `${shown.at}-${shown.base}` : String(shown.at);
   const query = new URLSearchParams();
   if (type) query.set("si", type);
-  // pprof tells letters' cases apart where this page does not.
+  // pprof's patterns are case-sensitive, this page's are not.
   for (const [key, text] of [["f", shown.focus], ["i", shown.ignore], ["h", shown.hide]] as const) if (text) query.set(key, `(?i)${text}`);
   if (shown.thread) query.set("tf", /^\d+$/.test(shown.thread) ? `tid=${shown.thread}` : `thread=(?:${shown.thread})`); // pprof's -tagfocus
   return `pprof/${name}/top?${query}`;
 }
 
-/** pprof takes patterns apart at a comma, and many digits for a number that it cannot read. */
+/** pprof splits patterns at commas, and parses a long run of digits as a number that it cannot represent. */
 function isTagFocus(pattern: string): boolean {
   return !/,|\d{19}/.test(pattern);
 }

@@ -1,4 +1,4 @@
-// Size classes, calls into the kernel, what doctor says, and the options: one table each.
+// Size classes, calls into the kernel, doctor's findings, and the options: one table each.
 import { useRef, useState } from "preact/hooks";
 import { type Request, type Setting, type State, api } from "../api.ts";
 import { SavePicture } from "../draw/picture.tsx";
@@ -30,7 +30,7 @@ export function Sizes({ shown, change }: { shown: Shown; change: Change }) {
   const all = sum(requests);
   const mostAsked = Math.max(1, ...requests.map((one) => one.count), ...large.map((one) => one.count));
   const wasted = classes.reduce((bytes, one) => bytes + lost(bySize.get(one.size)) * one.size * one.live, 0);
-  // Two cells: how many, and as a bar.
+  // Two cells: the number, and the same as a bar.
   const ofRequests = (one: Request | undefined) => (
     <>
       <td>{one ? count(one.count) : ""}</td>
@@ -107,7 +107,7 @@ export function Kernel({ live, shown, change }: { live: boolean; shown: Shown; c
   );
 }
 
-/** The map is the process's as it is now, or was when it was looked at last. Older folders have none. */
+/** The map shows the process at present, or at the last query. Older folders do not have one. */
 export function hasMap(state: State): boolean {
   return state.live || !!state.ended || !!state.report || !!state.stored?.map;
 }
@@ -116,7 +116,7 @@ function seen(id: string, state: State): Partial<Shown> | undefined {
   const { view, kind = "heap", type = "" } = SEEN[id] ?? {};
   if (!view || (view === "map" && !hasMap(state))) return undefined;
   if (!Object.hasOwn(PROFILE_VIEWS, view)) return { view };
-  // A profile that cannot be taken any more is not asked for.
+  // A profile that can no longer be taken is not requested.
   const has = kind === "heap" || state.kinds?.some((one) => one.name === kind);
   return { view, at: 0, base: -1, labels: "", thread: "", seconds: 0, sizeFrom: "", sizeTo: "", kind: has ? kind : "heap", type: has ? type : "" };
 }

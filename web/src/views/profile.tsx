@@ -1,4 +1,4 @@
-// What the views of a profile have in common: which one, compared with which, and what of it.
+// The common part of all views of a profile: the selected profile, the comparison, and the filters.
 import { useMemo, useState } from "preact/hooks";
 import { type CPU, type Moment, type State, api } from "../api.ts";
 import { type About, type Figures, questionOf } from "../look.ts";
@@ -35,7 +35,7 @@ const VIEWS: { [V in Exclude<keyof Figures, "overview">]: [string, View<V>] } = 
 
 export const PROFILE_VIEWS = VIEWS as Record<string, [string, View<keyof Figures>]>;
 
-const PATTERNS = ["focus", "ignore", "hide", "search"] as const; // the page reads them itself: stacks are chosen as one types
+const PATTERNS = ["focus", "ignore", "hide", "search"] as const; // the page applies them itself, so that stacks are filtered while typing
 
 const FORMATS = ["proto", "speedscope", "collapsed", "dhat", "csv", "json"];
 
@@ -45,12 +45,12 @@ function label(moment: Moment): string {
   return `${when}, ${bytes(moment.inuse)} in use${moment.asked && !file ? " (kept)" : ""}`;
 }
 
-/** What a value counts, behind its unit: "1.00 MiB in use", "7 objects in use". */
+/** The description of a value, behind its unit: "1.00 MiB in use", "7 objects in use". */
 function without(what: string, unit: string): string {
   return unit === "bytes" ? what.replace(/^bytes /, "") : what;
 }
 
-/** Where what is shown is saved: its rows, or what has changed in them. */
+/** The address for saving the displayed rows or their changes. */
 function download(shown: Shown, format: string): string {
   const query = new URLSearchParams({ kind: shown.kind, at: shown.kind === "heap" ? String(shown.at) : "0", format });
   if (shown.kind === "heap" && shown.base >= 0) query.set("base", String(shown.base));
@@ -75,7 +75,7 @@ function Choice({ state, about, moments: listed, shown, change, problem }: Choic
       {name} <input value={shown[name]} aria-invalid={!!unreadable(name, shown[name])} size={14} onInput={(event) => change({ [name]: event.currentTarget.value })} />
     </label>
   );
-  // One that is chosen and of another time than is listed.
+  // A selected moment outside the listed time.
   const beside = (id: number) => id > 0 && !moments.some((moment) => moment.id === id) && <option value={id}>profile {id}</option>;
   const [refused, setRefused] = useState("");
   const keep = async () => {
@@ -86,8 +86,8 @@ function Choice({ state, about, moments: listed, shown, change, problem }: Choic
       setRefused(failure instanceof Error ? failure.message : String(failure));
     }
   };
-  const isKept = shown.kind === "heap"; // other kinds are taken now
-  // On a phone they would take the whole screen.
+  const isKept = shown.kind === "heap"; // other kinds are taken on request
+  // On a phone they would fill the screen.
   const [unfolded, setUnfolded] = useState(() => !matchMedia("(max-width: 700px)").matches);
   const chosen = [shown.focus, shown.ignore, shown.hide, shown.module, shown.sizeFrom, shown.sizeTo, shown.labels, shown.thread, shown.seconds, shown.search].filter(Boolean).length;
   const wrong = PATTERNS.map((name) => unreadable(name, shown[name])).filter(Boolean);
@@ -145,16 +145,16 @@ export function Profile({ state, shown, change }: { state: State; shown: Shown; 
   const rows = asked(shown);
   const follows = state.live && at === 0;
   const moments = useAnswer(() => api.moments(shown.from, shown.until), state.live ? 5000 : 0, [state.live, shown.from, shown.until]);
-  // A profile of CPU time that has begun or ended is asked for at once.
+  // A CPU profile is requested as soon as it has been started or stopped.
   const isCPU = shown.kind === CPU_KIND && state.process && !state.report;
   const isAsked = isCPU && (state.live || !!state.ended);
-  const [changes, setChanges] = useState(0); // begun or ended here
+  const [changes, setChanges] = useState(0); // started or stopped here
   const cpu = useAnswer<CPU | null>(async () => (isAsked ? api.cpu() : null), isAsked ? 1000 : 0, [isAsked, changes]);
   const round = cpu.value ? 2 * cpu.value.rounds + Number(cpu.value.running) : 0;
   const question = questionOf(shown, shown.view, { kind: shown.kind, at, ...(base >= 0 ? { base } : {}), rows, follows, ...(round ? { round } : {}) });
   const { value: look, problem } = useLook(question);
   const about = look?.about ?? null;
-  // Each is drawn again only when something in it has changed: an answer that only others wait for costs nothing.
+  // Each part is redrawn only if its data has changed, so that an answer for another part costs nothing.
   const choice = useMemo(() => <Choice state={state} about={about} moments={moments.value} shown={shown} change={change} problem={problem} />,
     [state, about, moments.value, shown, change, problem]);
   const line = useMemo(() => isKept && <TimeLine moments={moments.value ?? []} shown={shown} change={change} />, [isKept, moments.value, shown, change]);

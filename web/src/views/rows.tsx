@@ -1,5 +1,5 @@
-// What of a profile's rows is shown, besides their stacks: sizes of blocks, how long they lived, who freed them, their pool, their
-// thread, a window of time. Each is there where the kind of profile has it.
+// The filters for a profile's rows, apart from stacks: block sizes, lifetimes, freeing thread, pool, thread, and a time
+// window. A filter is shown if the kind of profile supports it.
 import { type Labels, type State, tellsThreads } from "../api.ts";
 import { bytes } from "../model/format.ts";
 import { isRange, untoldOf, withLabel } from "../model/rows.ts";
@@ -8,10 +8,11 @@ import { Typed, isRefused } from "./typed.tsx";
 
 const NAMES: Record<string, string> = { lifetime: "lived", freed_by: "freed by", pool: "pool" };
 
-// A profile of these is as of one moment: its rows cannot be subtracted. The heap has its moments to be compared, CPU time is profiled for a time.
+// Profiles of these kinds show a single moment and cannot be subtracted. The heap has moments to compare, and CPU
+// profiles have their own duration.
 const TIMELESS = ["heap", "peak", "lifetime", "since", "cpu"];
 
-/** Values as "1ms to 10ms" by their length, not by their letters. */
+/** Sorts values such as "1ms to 10ms" by duration. */
 function inOrder(values: string[]): string[] {
   const units: Record<string, number> = { ns: 1, us: 1e3, ms: 1e6, s: 1e9, m: 60e9, h: 3600e9 };
   const length = (text: string) => {
@@ -21,26 +22,26 @@ function inOrder(values: string[]): string[] {
   return [...values].sort((a, b) => length(a) - length(b) || (a < b ? -1 : 1));
 }
 
-/** The two bounds. Examples: the least and the greatest size that there is. */
+/** The two limits. examples: the smallest and the largest existing size. */
 export function SizeRange({ shown, change, examples = ["", ""] }: { shown: Shown; change: Change; examples?: [string, string] }) {
   return (["sizeFrom", "sizeTo"] as const).map((name, i) => (
     <Typed key={name} text={["size from", "to"][i]!} help="Only blocks of this size: 4096, 4K, 1.5M" width={7} value={shown[name]} example={examples[i]!} bad={!isRange(shown)} set={(text) => change({ [name]: text })} />
   ));
 }
 
-// The process is asked for its heap by thread where that is wanted: the one that is looked at all the time does not know threads.
+// The heap by thread is requested on demand, because the regular heap profiles have no threads.
 const BY_THREAD = "threads";
 
 function hasByThread(state: State): boolean {
   return !!state.kinds?.some((kind) => kind.name === BY_THREAD) && tellsThreads(BY_THREAD);
 }
 
-/** Of threads, where the profile that is shown does not tell them: that which does is shown instead. */
+/** The state for a thread filter: if the displayed profile has no threads, it selects one that has. */
 export function ofThreads(state: State, thread: string): Partial<Shown> {
   return thread && hasByThread(state) ? { kind: BY_THREAD, thread, type: "", base: -1, at: 0, labels: "", seconds: 0 } : { thread };
 }
 
-/** The names of a profile's threads are offered; any regular expression that some of them match will do. Who answers says whether it can be read. */
+/** Suggests the names of a profile's threads, but accepts any regular expression. The server validates it. */
 export function Thread({ names, value, problem, set }: { names: string[]; value: string; problem: string; set: (value: string) => void }) {
   return <Typed text="thread" help="Only what threads have allocated (of CPU time: used) whose name matches this regular expression, or that have this id" width={12} value={value} names={names}
     bad={isRefused("thread", value, problem)} set={set} />;
@@ -51,13 +52,13 @@ interface Props {
   labels: Labels | undefined;
   shown: Shown;
   change: Change;
-  problem: string; // what was answered
+  problem: string; // the server's answer
 }
 
 export function RowFilters({ state, labels, shown, change, problem }: Props) {
   const elsewhere = shown.kind === "heap" && hasByThread(state);
-  // One that is set can be taken away, also where the profile does not tell threads, and where a link's pattern is refused before
-  // anything has been answered.
+  // A filter that is set can be removed, even if the profile has no threads, or if the pattern of a link was rejected
+  // before the first answer.
   const thread = (names: string[] | undefined) => (names || shown.thread || elsewhere) && (
     <Thread names={names ?? []} value={shown.thread} problem={problem} set={(text) => change(!names && elsewhere ? ofThreads(state, text) : { thread: text })} />
   );

@@ -1,10 +1,10 @@
-// The shape of a tree of calls: which way round, and whether recursion is folded.
+// The shape of a call tree: its direction, and whether recursion is folded.
 import type { Folded } from "../model/stacks.ts";
 import type { Change, Shown } from "../state.ts";
 
 const FOLDED: Record<Folded, string> = { "": "no", direct: "direct (f → f)", all: "all (f → g → f)" };
 
-/** Fixed: it may not be turned around. */
+/** fixed: it cannot be inverted. */
 export function ShapeOfTree({ shown, change, fixed = false }: { shown: Shown; change: Change; fixed?: boolean }) {
   return (
     <>

@@ -1,4 +1,5 @@
-// A function's source, each line with what it holds; where the source is not on this machine, the lines' numbers with their bytes.
+// A function's source with the value of each line. If the source is not on this machine, it shows the line numbers with
+// their values.
 import { useState } from "preact/hooks";
 import { type Source as Text, api } from "../api.ts";
 import { amount, clock } from "../model/format.ts";
@@ -30,7 +31,7 @@ function InFile({ part, name, unit, compares, taken }: { part: Part; name: strin
   const numbers = [...part.lines.keys()].sort((a, b) => a - b);
   const { from, to } = excerpt(part, text?.lines.length ?? 0, whole);
   const rows = text ? Array.from({ length: Math.max(0, to - from + 1) }, (_, i) => from + i) : [];
-  // A line that the file does not have is of another version of it.
+  // A line beyond the end of the file belongs to another version of it.
   const beyond = text ? numbers.filter((number) => number > text.lines.length) : [];
   return (
     <>

@@ -1,5 +1,5 @@
-// Which stacks are shown where the server ranks them: by the functions in them, as in the views of a profile. Who answers reads the
-// patterns, and says where it cannot: a server in another way than JavaScript does.
+// The stack filters for views that the server ranks: by functions, as in the views of a profile. The patterns are
+// validated where they are applied, because the server's syntax differs from that of JavaScript.
 import type { Change, Shown } from "../state.ts";
 import { Typed, isRefused } from "./typed.tsx";
 
@@ -8,12 +8,15 @@ const HELP = {
   ignore: "No stacks with a function that matches",
 };
 
-/** What is added to the question. */
+/** The additional query parameters. */
 export function filters(shown: Shown): string {
   return (["focus", "ignore", "module"] as const).map((name) => (shown[name] ? `&${name}=${encodeURIComponent(shown[name])}` : "")).join("");
 }
 
-/** problem: what was answered. modules: to choose from; none in a report, whose stacks here are names alone. */
+/**
+ * problem: the error in the answer. modules: the choices; undefined in a report, whose stacks have only names
+ * here.
+ */
 export function StackFilter({ shown, change, problem, modules }: { shown: Shown; change: Change; problem: string; modules: string[] | undefined }) {
   return (
     <>

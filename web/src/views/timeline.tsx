@@ -1,17 +1,17 @@
-// The moments that are kept, as a line of what was in use then: a drag over it compares its end with its beginning, and both can be
-// moved, by hand or by arrows.
+// The stored moments as a line of live bytes. A drag selects two moments to compare. Both can be moved with the mouse
+// or the arrow keys.
 import { useRef, useState } from "preact/hooks";
 import type { Moment } from "../api.ts";
 import { bytes, clock } from "../model/format.ts";
 import { between, nearest, places } from "../model/timeline.ts";
 import type { Change, Shown } from "../state.ts";
 
-const NEAR = 9; // px from a handle, and it is meant
-const [WIDTH, HEIGHT] = [1000, 40]; // of the picture, which is stretched
+const NEAR = 9; // px from a handle within which it is selected
+const [WIDTH, HEIGHT] = [1000, 40]; // of the picture, which is scaled
 
 interface Handle {
   name: string;
-  place: number; // of the moment; -1: none is chosen
+  place: number; // index of the moment; -1: none
   least: number;
   set: (place: number) => void;
 }
@@ -42,7 +42,7 @@ export function TimeLine({ moments: all, shown, change }: { moments: Moment[]; s
   const placeOf = (id: number) => moments.findIndex((moment) => moment.id === id);
   const now = shown.at === 0 ? last : placeOf(shown.at);
   const base = shown.base < 0 ? -1 : placeOf(shown.base);
-  // The last one is not held fast: what follows stays in sight.
+  // The last moment is selected as 0, so that the view follows new ones.
   const idOf = (place: number) => (place === last ? 0 : moments[place]!.id);
   const handles: Handle[] = [
     { name: "earlier moment", place: base, least: -1, set: (place) => change({ base: place < 0 ? -1 : moments[place]!.id }) },
@@ -70,7 +70,7 @@ export function TimeLine({ moments: all, shown, change }: { moments: Moment[]; s
     change(one === other ? { at: idOf(one) } : { base: moments[one]!.id, at: idOf(other) });
   };
 
-  // While it is dragged, what would be chosen.
+  // The selection during a drag.
   const dragged = drag && between(at, drag.from, drag.to);
   const begin = !drag ? base : drag.what === "base" ? nearest(at, drag.to) : drag.what === "at" ? base : dragged![0];
   const end = !drag ? now : drag.what === "at" ? nearest(at, drag.to) : drag.what === "base" ? now : dragged![1];

@@ -1,4 +1,4 @@
-// The live trace: each call into the kernel as it is made, histograms by call and reason, and the stack that caused one.
+// The live trace: each call into the kernel as it happens, histograms by call and reason, and the stack of each call.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Bucket, type TraceEvent, type Traced, api, isReport } from "../api.ts";
 import { chosenOf, problemOf } from "../model/events.ts";

@@ -1,4 +1,4 @@
-// The tree of calls as a list that opens: the largest first. Which branches are open stands in the address.
+// The call tree as an expandable list, the largest branches first. The open branches are stored in the address.
 import { useMemo } from "preact/hooks";
 import { changed, parse, sign } from "../model/branches.ts";
 import { amount, percent } from "../model/format.ts";
@@ -6,7 +6,7 @@ import { type Node, tree } from "../model/stacks.ts";
 import type { ViewProps } from "../state.ts";
 import { ShapeOfTree } from "./shape.tsx";
 
-/** What all branches have in common. */
+/** The common properties of all branches. */
 interface Trunk {
   whole: number;
   unit: string;
@@ -32,7 +32,7 @@ function Branch({ node, parent, trunk, usual }: { node: Node; parent: string; tr
       {isOpen && children.length > 0 && (
         <ul role="group">
           {children.map((child) => (
-            // An only child is what one is looking for: it opens with its parent.
+            // An only child opens together with its parent.
             <Branch key={child.name} node={child} parent={branch} trunk={trunk} usual={children.length === 1} />
           ))}
         </ul>
@@ -41,7 +41,10 @@ function Branch({ node, parent, trunk, usual }: { node: Node; parent: string; tr
   );
 }
 
-/** Arrows as in any tree: up and down to what is shown, right opens or goes in, left closes or goes out; Enter does what a click does. */
+/**
+ * The usual keys of a tree: up and down move between visible branches, right opens or descends, left closes or
+ * ascends, Enter acts like a click.
+ */
 function walk(event: KeyboardEvent): void {
   const list = event.currentTarget as HTMLElement;
   const here = event.target as HTMLElement;

@@ -1,15 +1,16 @@
-// A field whose text is asked for when it is done, not for each letter; until then it is kept here, whatever is drawn again.
+// An input field that submits its text when editing is finished, and not at each letter. Until then it keeps the text,
+// even if it is redrawn.
 import { useState } from "preact/hooks";
 
 interface Props {
-  text: string; // beside it
+  text: string; // its label
   help: string;
   value: string;
   bad: boolean;
   width: number; // letters
   set: (value: string) => void;
   example?: string;
-  names?: string[]; // offered
+  names?: string[]; // suggestions
 }
 
 export function Typed({ text, help, value, bad, width, set, example, names }: Props) {
@@ -27,7 +28,7 @@ export function Typed({ text, help, value, bad, width, set, example, names }: Pr
   );
 }
 
-/** Whoever was asked says that it cannot read this: the answer begins with it. */
+/** Whether the answer rejects this value: such an error starts with the name and the value. */
 export function isRefused(name: string, value: string, problem: string): boolean {
   return value !== "" && problem.startsWith(`${name}=${value}:`);
 }

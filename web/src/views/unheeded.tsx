@@ -1,4 +1,4 @@
-// Which of the filters that are set a view does not heed.
+// The message about set filters that a view ignores.
 import { isReport } from "../api.ts";
 import { unheeded } from "../model/heeds.ts";
 import type { Shown } from "../state.ts";

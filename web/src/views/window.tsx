@@ -1,8 +1,8 @@
-// Which time is shown, of what is kept in a folder: the moments to choose from, the charts, and who grows follow it.
+// The time range of a folder. It applies to the list of moments, the charts and the growth.
 import { type Point } from "../api.ts";
 import type { Change, Shown } from "../state.ts";
 
-/** As the input wants it: local time without a zone. */
+/** The format of the input: local time without a zone. */
 function local(ms: number): string {
   return new Date(ms - 60_000 * new Date(ms).getTimezoneOffset()).toISOString().slice(0, 19);
 }

@@ -1,4 +1,4 @@
-// Words that are explained where they stand: on hover, and on focus, which a tap gives.
+// Words with an explanation, shown on hover and on focus (also by a tap).
 
 const WORDS: Record<string, string> = {
   flat: "What the function allocated itself.",
@@ -37,9 +37,9 @@ const WORDS: Record<string, string> = {
   "size class": "Requests are rounded up to one of about 100 sizes.",
 };
 
-const WIDTH = 300; // px of the box, in style.css
+const WIDTH = 300; // px, width of the box in style.css
 
-/** Where the box stands, which a tap or a key opens: below the word, or above it near the lower edge, and never beyond the page's edge. */
+/** Positions the box: below the word, or above it near the lower edge, and within the page. */
 function place(event: FocusEvent) {
   const word = event.currentTarget as HTMLElement;
   const box = word.getBoundingClientRect();
