@@ -76,7 +76,7 @@ func TestTopWithoutDebuginfod(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 	got := tool(t, []string{"DEBUGINFOD_URLS=" + server.URL, "XDG_CACHE_HOME=" + t.TempDir()}, "top", shop.raw(t))
-	want := "seemalloc: note: " + server.URL + ": connection refused; names from there are missing\n"
+	want := "seemalloc: note: " + server.URL + ": connection refused; its symbols are missing\n"
 	if got.status != 0 || got.err != want {
 		t.Errorf("got %+v, want %s", got, want)
 	}

@@ -95,7 +95,7 @@ func TestCPUOfAProcess(t *testing.T) {
 	}
 	// Again, as a table; and stopped manually.
 	out := tool(t, "cpu", p.pid, "--for", "2s")
-	if !regexp.MustCompile(`(?s)CPU time by function\nTotal .* samples, one every 10\.00 ms.*burn_(two|one)`).MatchString(out) {
+	if !regexp.MustCompile(`(?s)CPU time by function\nTotal .* samples, one per 10\.00 ms.*burn_(two|one)`).MatchString(out) {
 		t.Errorf("no table:\n%s", out)
 	}
 	_, complaint, status := try(t, "cpu", p.pid, "--hz", "5000")
@@ -373,7 +373,7 @@ func TestCPUByTheKernel(t *testing.T) {
 	var r cpuReport
 	for seconds := 2; seconds < 100 && r.Total < 500e6; seconds *= 2 { // on a busy machine it takes longer to see enough
 		out, complaint, status := try(t, "cpu", p.pid, "--kernel", "--for", strconv.Itoa(seconds)+"s", "--hz", "500", "--json", "-n", "0")
-		if status != 0 && (strings.Contains(complaint, "it takes root") || strings.Contains(complaint, "perf_event_open")) {
+		if status != 0 && (strings.Contains(complaint, "requires root") || strings.Contains(complaint, "perf_event_open")) {
 			t.Skip(complaint)
 		}
 		if status != 0 {
@@ -455,7 +455,7 @@ func TestCPUByTheKernelWithoutPermission(t *testing.T) {
 	command.Env = environment()
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	_, complaint := finish(t, command, nil)
-	if command.ProcessState.ExitCode() != 1 || !strings.Contains(complaint, "it takes root") {
+	if command.ProcessState.ExitCode() != 1 || !strings.Contains(complaint, "requires root") {
 		t.Errorf("status %d, %s", command.ProcessState.ExitCode(), complaint)
 	}
 }

@@ -257,7 +257,7 @@ func TestSocketElsewhere(t *testing.T) {
 		{"the session's", "mount -t tmpfs -o ro none /tmp; export XDG_RUNTIME_DIR=/var/tmp", "", "/var/tmp/seemalloc-0", "read-only file system"},
 		{"nowhere", "mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /dev/shm", "", "", "in " + folder + ": read-only file system"},
 		{"nowhere, another user's", "mount -t tmpfs none /tmp; mkdir -m 700 " + folder + "; chown 65534 " + folder + "; mount -t tmpfs -o ro none /dev/shm", "", "",
-			"in " + folder + ": another user has made that folder"},
+			"in " + folder + ": another user has created that folder"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			script := "unset XDG_RUNTIME_DIR; " + test.mounts + "; exec env LD_PRELOAD=" + lib + " SEEMALLOC_CONF=at_start:1 " + program + " 3"
@@ -307,7 +307,7 @@ func TestStrangersSocketIsNotTrusted(t *testing.T) {
 	}()
 	soon(t, "the folder is named", func() bool {
 		_, complaint, status := try(t, "stats", p.pid)
-		return status == 1 && strings.Contains(complaint, "another user has made that folder")
+		return status == 1 && strings.Contains(complaint, "another user has created that folder")
 	})
 	listener.Close()
 	select {

@@ -44,10 +44,10 @@ int main(int count, char** words) {
 	for _, test := range []struct {
 		name, conf, way, want string // "" expects an answer
 	}{
-		{"a sandbox", "at_start:1", "sandbox", "in a sandbox (a seccomp filter, no_new_privs), where it has no control socket: set sandbox:off"},
+		{"a sandbox", "at_start:1", "sandbox", "is in a sandbox (a seccomp filter, no_new_privs) and has no control socket: set sandbox:off"},
 		{"a sandbox, sandbox:off", "at_start:1,sandbox:off", "sandbox", ""},
 		{"a container's filter", "at_start:1", "container", ""},
-		{"sandbox:on", "at_start:1,sandbox:on", "", "sandbox:on in SEEMALLOC_CONF leaves it no system call for one"},
+		{"sandbox:on", "at_start:1,sandbox:on", "", "sandbox:on in SEEMALLOC_CONF excludes the system calls for it"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			command := []string{leaky, "3"}

@@ -120,7 +120,7 @@ func (c *Client) exchange(command, line string) ([]byte, error) {
 	payload := make([]byte, length)
 	if n, err := io.ReadFull(c.in, payload); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("%s: the answer to %q was cut short (%d of %d bytes): the process ended meanwhile; try again if it still runs",
+			return nil, fmt.Errorf("%s: the answer to %q is incomplete (%d of %d bytes): the process ended; try again if it is still running",
 				c.who, command, n, length)
 		}
 		return nil, c.explain(command, err)
@@ -167,11 +167,11 @@ func (c *Client) prove() error {
 		return fmt.Errorf("%s: its control socket does not speak this protocol (answered %q to prove)", c.who, clip(string(number)))
 	}
 	if c.pid == 0 {
-		return &ServerError{Who: c.who, Text: "permission denied: the process cannot be seen from here (another pid namespace), so it cannot be " +
-			"shown that this user may inspect it: run seemalloc where `ps` shows the process, in its container or on the host"}
+		return &ServerError{Who: c.who, Text: "permission denied: the process is not visible here (another pid namespace), so the right of this user to inspect " +
+			"it cannot be verified: run seemalloc where `ps` shows the process, in its container or on the host"}
 	}
 	if c.peerHasEnded() {
-		return &ServerError{Who: c.who, Text: fmt.Sprintf("the process %d that made this socket has ended, and another listens there: it is not trusted", c.pid)}
+		return &ServerError{Who: c.who, Text: fmt.Sprintf("the process %d that created this socket has ended, and another process listens on it: not trusted", c.pid)}
 	}
 	link, err := readDescriptor(c.pid, fd)
 	name := secretName.FindStringSubmatch(link)
@@ -198,12 +198,12 @@ func readDescriptor(pid, fd int) (string, error) {
 
 func mayNotInspect(err error) string {
 	if err != nil && !errors.Is(err, fs.ErrPermission) {
-		return fmt.Sprintf("permission denied: it could not be shown that this user may inspect the process: %v", err)
+		return fmt.Sprintf("permission denied: the right of this user to inspect the process could not be verified: %v", err)
 	}
 	if os.Geteuid() == 0 {
-		return "permission denied: the kernel does not let this root inspect the process: it lacks CAP_SYS_PTRACE, or capabilities that the process has"
+		return "permission denied: the kernel does not let this root user inspect the process: the user lacks CAP_SYS_PTRACE, or capabilities that the process has"
 	}
-	return "permission denied: the kernel does not let this user inspect the process: it has capabilities, changed its user or is protected (PR_SET_DUMPABLE); run as root"
+	return "permission denied: the kernel does not let this user inspect the process: the process has capabilities, has changed its user, or is protected (PR_SET_DUMPABLE); run as root"
 }
 
 // PeerPID returns the pid of the process at the other end, or 0 if the kernel does not report it.
@@ -254,7 +254,7 @@ func (c *Client) explain(command string, err error) error {
 		return fmt.Errorf("%s: no answer to %q within %s: the process may be very busy; try again", c.who, command, c.timeout)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		return fmt.Errorf("%s: closed the connection without answering %q: it ended, or does not let this user in", c.who, command)
+		return fmt.Errorf("%s: closed the connection without answering %q: the process ended, or refuses this user", c.who, command)
 	}
 	return fmt.Errorf("%s: %w", c.who, err)
 }

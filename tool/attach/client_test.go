@@ -59,8 +59,8 @@ func TestCall(t *testing.T) {
 func TestBrokenServers(t *testing.T) {
 	for _, test := range []struct{ name, raw, want string }{
 		{"closed", "", "without answering"},
-		{"cut short", "ok 100\nabc", "cut short (3 of 100 bytes)"},
-		{"nothing of it", "ok 100\n", "cut short (0 of 100 bytes)"},
+		{"cut short", "ok 100\nabc", "is incomplete (3 of 100 bytes)"},
+		{"nothing of it", "ok 100\n", "is incomplete (0 of 100 bytes)"},
 		{"another protocol", "HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak this protocol"},
 		{"negative", "ok -1\n", "does not speak this protocol"},
 		{"too long", "ok 99999999999999\n", "does not speak this protocol"},
@@ -134,7 +134,7 @@ while True:
 	if major < 6 || major == 6 && minor < 5 {
 		t.Skip("needs Linux 6.5")
 	}
-	if _, err := client.Call("ping"); err == nil || !strings.Contains(err.Error(), "has ended, and another listens there") {
+	if _, err := client.Call("ping"); err == nil || !strings.Contains(err.Error(), "has ended, and another process listens on it") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func SocketRedialer(path string, peer int, timeout time.Duration) func() (*Clien
 		client, err := DialSocket(path, timeout)
 		if err == nil && client.PeerPID() != peer {
 			client.Close()
-			return nil, fmt.Errorf("%s: another process listens there: pid %d %w", path, peer, ErrEnded)
+			return nil, fmt.Errorf("%s: another process listens on it: pid %d %w", path, peer, ErrEnded)
 		}
 		return client, err
 	}
@@ -94,7 +94,7 @@ type foreignSocket struct {
 }
 
 func (e *foreignSocket) Error() string {
-	return fmt.Sprintf("%s: its control socket %s belongs to pid %d: if that is meant, ask for that one", e.p, e.path, e.peer)
+	return fmt.Sprintf("%s: its control socket %s belongs to pid %d: if that process is meant, give its id", e.p, e.path, e.peer)
 }
 
 func dialNow(p *Process, timeout time.Duration) (*Client, error) {
@@ -133,7 +133,7 @@ func DialSocket(path string, timeout time.Duration) (*Client, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%s: permission denied: run as the process's owner or as root", path)
 	case errors.Is(err, unix.ECONNREFUSED):
-		return nil, fmt.Errorf("%s: nobody listens there: the process %w", path, ErrEnded)
+		return nil, fmt.Errorf("%s: no process listens on it: the process %w", path, ErrEnded)
 	}
 	return nil, fmt.Errorf("%s: %w", path, err)
 }
@@ -150,7 +150,7 @@ func (p *Process) explain(err error) error {
 	}
 	// The pid may have been reused since the process that created the socket ended.
 	if errors.Is(err, unix.ECONNREFUSED) && (mapped || mapsErr != nil) {
-		return fmt.Errorf("%s: nobody listens on its control socket: the process is ending, or the socket is a leftover (`seemalloc ps` removes those)", p)
+		return fmt.Errorf("%s: no process listens on its control socket: the process is ending, or the socket is a leftover (`seemalloc ps` removes those)", p)
 	}
 	if errors.Is(err, fs.ErrPermission) || errors.Is(mapsErr, fs.ErrPermission) {
 		return p.denied()
@@ -189,7 +189,7 @@ func (p *Process) withoutSocket(err error) error {
 		return fmt.Errorf("%s runs on seemalloc, but %s", p, sandbox)
 	}
 	if h.tid != "" {
-		return fmt.Errorf("%s runs on seemalloc, but has no control socket although its helper thread runs: it may be set-uid, or see other folders than this tool", p)
+		return fmt.Errorf("%s runs on seemalloc, but has no control socket although its helper thread runs: it may be set-uid, or see a different file system than this tool", p)
 	}
 	return fmt.Errorf("%s runs on seemalloc, but has no control socket yet: it opens when the heap has grown, or at the start with SEEMALLOC_CONF=at_start:1 (`seemalloc run` sets it)", p)
 }

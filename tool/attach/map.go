@@ -150,7 +150,7 @@ func eachRegionOf(c *Client, regions []MapRegion, f func(*Map, MapRegion) error)
 	}
 	if part.LeftOut > 0 {
 		if len(regions) == 1 {
-			return fmt.Errorf("%s: its answer had no room for %d lines of the region %#x", c.who, part.LeftOut, uint64(first))
+			return fmt.Errorf("%s: %d lines of the region %#x did not fit into the answer", c.who, part.LeftOut, uint64(first))
 		}
 		half := len(regions) / 2
 		if err := eachRegionOf(c, regions[:half], f); err != nil {

@@ -151,7 +151,7 @@ func TestARegionWithoutRoomIsAnError(t *testing.T) {
 	asked := 0
 	client := dialMap(t, mapOf([]attach.Address{attach.RegionBytes}, 0, &asked))
 	err := attach.EachRegion(client, []attach.MapRegion{{Address: attach.RegionBytes}}, func(*attach.Map, attach.MapRegion) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), "no room for 1 lines of the region 0x200000") {
+	if err == nil || !strings.Contains(err.Error(), "1 lines of the region 0x200000 did not fit") {
 		t.Errorf("got %v", err)
 	}
 }

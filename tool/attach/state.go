@@ -62,13 +62,13 @@ func statusField(pid int, tid, name string) string {
 func (p *Process) sandbox() string {
 	choice, tid := p.conf("sandbox"), strconv.Itoa(p.PID)
 	if choice == "on" {
-		return "has no control socket: sandbox:on in SEEMALLOC_CONF leaves it no system call for one"
+		return "has no control socket: sandbox:on in SEEMALLOC_CONF excludes the system calls for it"
 	}
 	mode := statusField(p.PID, tid, "Seccomp")
 	if off(choice) || mode == "" || mode == "0" || statusField(p.PID, tid, "NoNewPrivs") != "1" {
 		return ""
 	}
-	return "in a sandbox (a seccomp filter, no_new_privs), where it has no control socket: set sandbox:off in SEEMALLOC_CONF if the filter allows sockets"
+	return "is in a sandbox (a seccomp filter, no_new_privs) and has no control socket: set sandbox:off in SEEMALLOC_CONF if the filter allows sockets"
 }
 
 // threads lists the ids of a process's threads.
@@ -87,9 +87,9 @@ func (h helper) why() string {
 	case "":
 		return ""
 	case "other":
-		return "another user has made that folder"
+		return "another user has created that folder"
 	case "file":
-		return "that is a file or a link, no folder"
+		return "that is a file or a link, not a folder"
 	case "open":
 		return "that folder is open to other users"
 	}
@@ -112,12 +112,12 @@ func stoppedBy(pid int) string {
 	}
 	switch state := threadState(pid, tid); {
 	case state == "T":
-		return fmt.Sprintf("the process is stopped (by SIGSTOP, Ctrl-Z or the like): `kill -CONT %d` lets it go on", pid)
+		return fmt.Sprintf("the process is stopped (by SIGSTOP, Ctrl-Z or the like): `kill -CONT %d` resumes it", pid)
 	case state == "t" && staysTraced(pid, tid):
-		return "the process is stopped by a debugger" + tracer(pid, tid) + ": let it go on there"
+		return "the process is stopped by a debugger" + tracer(pid, tid) + ": resume it there"
 	}
 	if group := frozenGroup(pid); group != "" {
-		return fmt.Sprintf("the process is frozen with its cgroup %s (by `docker pause`, `systemctl freeze` or the like): thaw that", group)
+		return fmt.Sprintf("the process is frozen with its cgroup %s (by `docker pause`, `systemctl freeze` or the like): resume the cgroup", group)
 	}
 	return ""
 }
@@ -182,7 +182,7 @@ type foreignFolder struct {
 }
 
 func (e *foreignFolder) Error() string {
-	return fmt.Sprintf("%s belongs to the user %d, not to the process's: sockets in it are not trusted", e.folder, e.uid)
+	return fmt.Sprintf("%s belongs to user %d and not to the user of the process: sockets in it are not trusted", e.folder, e.uid)
 }
 
 // trusts returns nil if sockets in this directory belong to the process, or the reason why they may not. A missing

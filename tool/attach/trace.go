@@ -92,7 +92,7 @@ func parseEvent(fields []string) (Event, error) {
 	for _, frame := range strings.Split(fields[8], ",") {
 		address, err := strconv.ParseUint(frame, 0, 64)
 		if err != nil {
-			return Event{}, fmt.Errorf("%q is no address", frame)
+			return Event{}, fmt.Errorf("%q is not an address", frame)
 		}
 		event.Stack = append(event.Stack, address)
 	}

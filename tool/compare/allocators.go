@@ -150,7 +150,7 @@ func (f Finder) known(name string) (Allocator, *Missing, error) {
 		}
 		return Allocator{}, &Missing{Name: name, Package: one.debian}, nil
 	}
-	return Allocator{}, nil, fmt.Errorf("no allocator called %q is known: expected %s, or NAME=PATH of another's shared library",
+	return Allocator{}, nil, fmt.Errorf("unknown allocator %q: expected %s, or NAME=PATH of a shared library",
 		name, strings.Join(Names(), ", "))
 }
 

@@ -96,8 +96,8 @@ func TestFindRefuses(t *testing.T) {
 		wanted []string
 		text   string
 	}{
-		{[]string{"jmalloc"}, `"jmalloc" is known: expected glibc, jemalloc, tcmalloc, mimalloc, seemalloc, or NAME=PATH`},
-		{[]string{""}, `"" is known`},
+		{[]string{"jmalloc"}, `unknown allocator "jmalloc": expected glibc, jemalloc, tcmalloc, mimalloc, seemalloc, or NAME=PATH`},
+		{[]string{""}, `unknown allocator ""`},
 		{[]string{"glibc", "jemalloc", "glibc"}, "glibc is named twice"},
 		{[]string{"new=/nowhere/x.so"}, "/nowhere/x.so: no such file"},
 		{[]string{"=" + file}, "not of the form NAME=PATH"},

@@ -30,7 +30,7 @@ func Loads(ctx context.Context, library string, env []string) error {
 	seen, complaint, err := maps(library)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: a program on it fails: %w", library, errors.Join(err, text(complaint)))
+		return fmt.Errorf("%s: a program with it fails: %w", library, errors.Join(err, text(complaint)))
 	case !strings.Contains(seen, library):
 		return fmt.Errorf("%s does not load: %s", library, complaint)
 	}

@@ -26,7 +26,7 @@ var Measures = []Measure{
 	{"load_s", "time of the load", Seconds},
 	{"wall_s", "wall time", Seconds},
 	{"cpu_s", "CPU (user + system)", Seconds},
-	{"system_s", "system alone", Seconds},
+	{"system_s", "CPU (system only)", Seconds},
 	{"peak_rss", "peak RSS", Bytes},
 	{"final_rss", "final RSS", Bytes},
 	{"minor_faults", "minor page faults", Count},

@@ -88,7 +88,7 @@ func (c *Command) serve(ctx context.Context, p *process, t *tree) (Run, error) {
 	}
 	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() && status.Signal() != syscall.SIGTERM &&
 		status.Signal() != syscall.SIGKILL {
-		return Run{}, Failed{"asked to end, it was " + p.ending()}
+		return Run{}, Failed{"after SIGTERM it was " + p.ending()}
 	}
 	run := p.values(t)
 	delete(run.Values, "wall_s")
@@ -130,7 +130,7 @@ func (c *Command) drive(ctx context.Context, p *process, t *tree) (time.Duration
 	came := t.watch(watched)
 	if came != loadEnded {
 		load.end()
-		return 0, p.unexpected(ctx, came, loadEnded, fmt.Sprintf("the load was not done after %s", c.For))
+		return 0, p.unexpected(ctx, came, loadEnded, fmt.Sprintf("the load had not finished after %s", c.For))
 	}
 	load.clear(0)
 	if !load.cmd.ProcessState.Success() {
@@ -146,7 +146,7 @@ func (c *Command) waitUntilUp(ctx context.Context, p *process, t *tree) error {
 		return p.unexpected(ctx, t.watch(watched), timeUp, "")
 	}
 	watched.timeUp, watched.ready = time.After(upLimit), t.listens
-	return p.unexpected(ctx, t.watch(watched), ready, fmt.Sprintf("it listened on no socket within %s: say with --up-after when it is up", upLimit))
+	return p.unexpected(ctx, t.watch(watched), ready, fmt.Sprintf("it did not listen on a socket within %s: give its start-up time with --up-after", upLimit))
 }
 
 // unexpected returns the error for any event except the wanted one. late is the message if the time is up.
@@ -157,7 +157,7 @@ func (p *process) unexpected(ctx context.Context, came, wanted event, late strin
 	case cancelled:
 		return ctx.Err()
 	case ended:
-		return Failed{fmt.Sprintf("it ended by itself after %.1f s: %s", p.took.Seconds(), p.ending())}
+		return Failed{fmt.Sprintf("it ended on its own after %.1f s: %s", p.took.Seconds(), p.ending())}
 	}
 	return Failed{late}
 }

@@ -154,14 +154,14 @@ func TestServer(t *testing.T) {
 func TestServerThatEnds(t *testing.T) {
 	_, err := shell(t, context.Background(), "echo no port >&2; exit 3", func(c *Command) { c.For = 10 * time.Minute })
 	var failed Failed
-	if !errors.As(err, &failed) || !strings.Contains(failed.Reason, "it ended by itself after") || !strings.HasSuffix(failed.Reason, "exit 3: no port") {
+	if !errors.As(err, &failed) || !strings.Contains(failed.Reason, "it ended on its own after") || !strings.HasSuffix(failed.Reason, "exit 3: no port") {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestServerThatCrashesAtTheEnd(t *testing.T) {
 	crashed := func(err error) bool {
-		return err != nil && strings.Contains(err.Error(), "asked to end, it was killed by signal 6")
+		return err != nil && strings.Contains(err.Error(), "after SIGTERM it was killed by signal 6")
 	}
 	_, err := server(t, "trap 'kill -ABRT $$' TERM; while :; do sleep 0.05; done", crashed)
 	if !crashed(err) {
@@ -182,7 +182,7 @@ func TestLoad(t *testing.T) {
 	for _, test := range []struct {
 		load, reason string
 		most         time.Duration
-	}{{"exit 7", "the load failed: exit 7", 10 * time.Minute}, {"sleep 600", "the load was not done after 200ms", 200 * time.Millisecond}} {
+	}{{"exit 7", "the load failed: exit 7", 10 * time.Minute}, {"sleep 600", "the load had not finished after 200ms", 200 * time.Millisecond}} {
 		if _, err := server(test.load, test.most); err == nil || !strings.HasPrefix(err.Error(), test.reason) {
 			t.Errorf("%s: %v", test.load, err)
 		}

@@ -69,7 +69,7 @@ func (s *Session) wrong(a Allocator, run Run) string {
 		return reason
 	}
 	if a.Library != "" && run.Loaded == No {
-		return fmt.Sprintf("%s was not in the program's memory: LD_PRELOAD does not reach it (static, set-uid, or started with an environment of its own)",
+		return fmt.Sprintf("%s was not in the program's memory: LD_PRELOAD does not reach it (static, set-uid, or started with its own environment)",
 			a.Library)
 	}
 	return ""

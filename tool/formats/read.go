@@ -283,7 +283,7 @@ func readCPU(data []byte) (*profile.Profile, error) {
 		return nil, fmt.Errorf("%s that cannot be read: %v", kind, err)
 	}
 	if !ended {
-		p.Comments = append(p.Comments, "the file has no end mark: the program may still have been writing, and what followed is missing")
+		p.Comments = append(p.Comments, "the file has no end mark: the program may still have been writing it, and the rest is missing")
 	}
 	return p, nil
 }

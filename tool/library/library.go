@@ -27,7 +27,7 @@ func Find(name, explicit string) (string, error) {
 			path = filepath.Join(path, name)
 		}
 		if err != nil || !isFile(path) {
-			return "", fmt.Errorf("library not found: %s says %s, and no such file is there: `./dev build` makes out/lib/%s", given.origin, path, name)
+			return "", fmt.Errorf("library not found: %s is %s, which does not exist: `./dev build` creates out/lib/%s", given.origin, path, name)
 		}
 		return usable(path)
 	}
@@ -37,7 +37,7 @@ func Find(name, explicit string) (string, error) {
 			return usable(path)
 		}
 	}
-	return "", fmt.Errorf("library not found: looked for %s: build it with `./dev build`, or name it with --lib PATH or $SEEMALLOC_LIB",
+	return "", fmt.Errorf("library not found: searched %s: build it with `./dev build`, or name it with --lib PATH or $SEEMALLOC_LIB",
 		strings.Join(places, ", "))
 }
 

@@ -15,15 +15,15 @@ func Explain(err error, who string) error {
 	case errors.Is(err, unix.ESRCH):
 		return fmt.Errorf("%s has ended", who)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%s: the kernel does not let this user see kernel stacks: it takes root or CAP_PERFMON, or kernel.perf_event_paranoid of 1 "+
-			"or less for one's own processes (it is %s)", who, paranoid())
+		return fmt.Errorf("%s: the kernel does not let this user see kernel stacks: this requires root or CAP_PERFMON, or kernel.perf_event_paranoid of 1 "+
+			"or less for your own processes (it is %s)", who, paranoid())
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP):
 		return fmt.Errorf("%s: this kernel, or the sandbox, has no performance events (perf_event_open: %w): without --kernel the process "+
 			"is profiled by its own library", who, err)
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 		return fmt.Errorf("%s: too many threads: each takes a descriptor per CPU (`ulimit -n` is the limit)", who)
 	case errors.Is(err, unix.ENOMEM):
-		return fmt.Errorf("%s: no room for the samples: kernel.perf_event_mlock_kb limits it for others than root", who)
+		return fmt.Errorf("%s: no memory for the samples: kernel.perf_event_mlock_kb limits it for all users except root", who)
 	}
 	return fmt.Errorf("%s: perf_event_open: %w", who, err)
 }
@@ -31,7 +31,7 @@ func Explain(err error, who string) error {
 func paranoid() string {
 	data, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
 	if err != nil {
-		return "not known"
+		return "unknown"
 	}
 	return strings.TrimSpace(string(data))
 }

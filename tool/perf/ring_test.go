@@ -123,7 +123,7 @@ func TestNoSampleTwice(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	for err, want := range map[error]string{
-		unix.ESRCH: "sleep has ended", unix.EACCES: "it takes root or CAP_PERFMON", unix.ENOSYS: "has no performance events",
+		unix.ESRCH: "sleep has ended", unix.EACCES: "requires root or CAP_PERFMON", unix.ENOSYS: "has no performance events",
 		unix.EMFILE: "too many threads", unix.ENOMEM: "perf_event_mlock_kb", errors.New("odd"): "perf_event_open: odd",
 	} {
 		if got := Explain(err, "sleep").Error(); !strings.Contains(got, want) {

@@ -19,7 +19,7 @@ func (s *Store) makeRoom(more int64) error {
 			return nil
 		}
 		if s.pointBytes == 0 && len(s.moments) <= 2 {
-			return fmt.Errorf("%s: the size that the folder may have (%d bytes) is full", s.dir, s.limit)
+			return fmt.Errorf("%s: the folder has reached its size limit (%d bytes)", s.dir, s.limit)
 		}
 		var err error
 		if s.pointBytes > s.databaseBytes()/pointsPart || len(s.moments) <= 2 {

@@ -160,7 +160,7 @@ func acquire(dir string) (*os.File, error) {
 	case err != nil:
 		err = fmt.Errorf("%s: cannot be locked: %w", dir, err)
 	case n > 0 && notAPid != nil:
-		err = fmt.Errorf("%s: is not of seemalloc, and stays as it is: expected an empty file or the id of a process; choose another folder", lock.Name())
+		err = fmt.Errorf("%s: not a seemalloc file, left unchanged: expected an empty file or a process id; choose another folder", lock.Name())
 	}
 	if err != nil {
 		lock.Close()
@@ -254,13 +254,13 @@ func (s *Store) explain(err error) error {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		return s.damaged(reported.Error())
 	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("%s: the disk, or the size that the folder may have, is full", s.dir)
+		return fmt.Errorf("%s: the disk is full, or the folder has reached its size limit", s.dir)
 	}
 	return fmt.Errorf("%s: %w", s.dir, err)
 }
 
 func (s *Store) damaged(what string) error {
-	return fmt.Errorf("%s: is damaged (%s): what is in it cannot be trusted: choose another folder, or remove this one", filepath.Join(s.dir, file), strings.TrimSpace(what))
+	return fmt.Errorf("%s: is damaged (%s): its contents cannot be trusted: choose another folder, or remove this one", filepath.Join(s.dir, file), strings.TrimSpace(what))
 }
 
 // Close closes the directory.
@@ -333,7 +333,7 @@ func (s *Store) AddMoment(m Moment, profile []byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if most := s.limit / 8; int64(len(profile)) > most {
-		return fmt.Errorf("%s: a profile of %d bytes is too large for it: the folder may have %d; give it more with --store-size", s.dir, len(profile), s.limit)
+		return fmt.Errorf("%s: a profile of %d bytes is too large: the limit of the folder is %d bytes; raise it with --store-size", s.dir, len(profile), s.limit)
 	}
 	if err := s.makeRoom(int64(len(profile))); err != nil {
 		return err
@@ -351,7 +351,7 @@ func (s *Store) Note(name string, data []byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if most := s.limit / notePart; int64(len(data)) > most {
-		return fmt.Errorf("%s: %s of %d bytes is too large for it: the folder may have %d; give it more with --store-size", s.dir, name, len(data), s.limit)
+		return fmt.Errorf("%s: %s of %d bytes is too large: the limit of the folder is %d bytes; raise it with --store-size", s.dir, name, len(data), s.limit)
 	}
 	if err := s.makeRoom(int64(len(data))); err != nil {
 		return err
@@ -496,7 +496,7 @@ func (s *Store) Profile(id int) ([]byte, error) {
 	var data []byte
 	if err := s.db.QueryRow("SELECT profile FROM moments WHERE id = ?", id).Scan(&data); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
-			return nil, fmt.Errorf("profile %d has gone meanwhile, to make room for newer ones", id)
+			return nil, fmt.Errorf("profile %d has been deleted to make room for newer ones", id)
 		}
 		return nil, s.explain(err)
 	}

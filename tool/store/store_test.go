@@ -374,9 +374,9 @@ func TestALockOfOthersIsLeftAlone(t *testing.T) {
 	}{
 		"beside others":       {map[string]string{"lock": "", "letter.txt": "Dear"}, "holds other files"},
 		"a pid beside others": {map[string]string{"lock": "12\n", "Packages": ""}, "holds other files"},
-		"text":                {map[string]string{"lock": "version: 4\n"}, "lock: is not of seemalloc"},
-		"text, history":       {map[string]string{"lock": "version: 4\n", file: ""}, "lock: is not of seemalloc"},
-		"long":                {map[string]string{"lock": strings.Repeat("1", 40)}, "lock: is not of seemalloc"},
+		"text":                {map[string]string{"lock": "version: 4\n"}, "lock: not a seemalloc file"},
+		"text, history":       {map[string]string{"lock": "version: 4\n", file: ""}, "lock: not a seemalloc file"},
+		"long":                {map[string]string{"lock": strings.Repeat("1", 40)}, "lock: not a seemalloc file"},
 		"killed early":        {map[string]string{"lock": ""}, ""},
 		"killed later":        {map[string]string{"lock": "12\n"}, ""},
 		"killed even later":   {map[string]string{"lock": "12\n", file: ""}, ""},

@@ -154,7 +154,7 @@ func (d *Debuginfod) find(id, what string) *object {
 				return o
 			}
 			d.folder.Remove(id)
-			d.note("%s: what it sent for build id %s is another file", server, id)
+			d.note("%s: it sent a different file for build id %s", server, id)
 			everywhereAbsent = false
 		case !errors.Is(err, errAbsent):
 			everywhereAbsent = false
@@ -221,7 +221,7 @@ func (d *Debuginfod) shun(server, why string) {
 	d.down[server] = true
 	d.mutex.Unlock()
 	if !known {
-		d.note("%s: %s; names from there are missing", server, why)
+		d.note("%s: %s; its symbols are missing", server, why)
 	}
 }
 
@@ -282,7 +282,7 @@ func (d *Debuginfod) download(ctx context.Context, server, id, what string) (str
 	}
 	file, err := d.folder.Create(id)
 	if err != nil {
-		return "", noteError{fmt.Errorf("the debug information of %s cannot be kept: %v", what, err)}
+		return "", noteError{fmt.Errorf("the debug information of %s cannot be stored: %v", what, err)}
 	}
 	if err := d.copy(ctx, cancel, file, answer.Body); err != nil {
 		file.Abandon()
@@ -290,7 +290,7 @@ func (d *Debuginfod) download(ctx context.Context, server, id, what string) (str
 	}
 	path, err := file.Commit()
 	if err != nil {
-		return "", noteError{fmt.Errorf("the debug information of %s cannot be kept: %v", what, err)}
+		return "", noteError{fmt.Errorf("the debug information of %s cannot be stored: %v", what, err)}
 	}
 	return path, nil
 }
@@ -308,7 +308,7 @@ func (d *Debuginfod) copy(ctx context.Context, cancel context.CancelCauseFunc, f
 			return noteError{fmt.Errorf("a file of more than the %d bytes that DEBUGINFOD_MAXSIZE allows", d.most)}
 		}
 		if _, writeErr := file.Write(buffer[:n]); writeErr != nil {
-			return noteError{fmt.Errorf("what it sends cannot be kept: %v", writeErr)}
+			return noteError{fmt.Errorf("its answer cannot be stored: %v", writeErr)}
 		}
 		switch {
 		case errors.Is(err, io.EOF):

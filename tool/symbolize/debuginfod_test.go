@@ -147,7 +147,7 @@ func TestDebuginfodFails(t *testing.T) {
 			fmt.Fprint(w, "half")
 		}, nil, "broke off", 1},
 		"fails":          {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", 503) }, nil, "answers 503 Service Unavailable", 1},
-		"sends nonsense": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "nonsense") }, nil, "is another file", 3},
+		"sends nonsense": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "nonsense") }, nil, "it sent a different file", 3},
 		"tells too much": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "5000")
 			w.Write(make([]byte, 5000))
@@ -217,8 +217,8 @@ func TestDebuginfodOffline(t *testing.T) {
 	address := "http://" + listener.Addr().String()
 	listener.Close() // nothing listens there now
 	for urls, want := range map[string]string{
-		address:                      address + ": connection refused; names from there are missing",
-		"http://seemalloc.invalid:1": "http://seemalloc.invalid:1: its name cannot be resolved; names from there are missing",
+		address:                      address + ": connection refused; its symbols are missing",
+		"http://seemalloc.invalid:1": "http://seemalloc.invalid:1: its name cannot be resolved; its symbols are missing",
 	} {
 		emptyCache(t)
 		t.Setenv("DEBUGINFOD_URLS", urls)

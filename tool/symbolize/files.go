@@ -82,7 +82,7 @@ func (b *binaries) doubt(taken time.Time) string {
 	if taken.IsZero() || b.main == nil || !b.main.modified.After(taken) {
 		return ""
 	}
-	return "written after the profile was taken, which has no build id of it: its names may be wrong"
+	return "modified after the profile was taken, and the profile has no build id for it: its symbols may be wrong"
 }
 
 // open finds a module's files. A file with a build id other than the module's is not the one that ran, and is not used.
@@ -90,7 +90,7 @@ func (f Files) open(m *module) *binaries {
 	b := &binaries{name: strings.TrimSuffix(m.file, " (deleted)")}
 	if m.file == vdsoName {
 		if b.main = f.openVdso(m.buildID); b.main == nil {
-			b.why = "the kernel's code is only known of a process that runs, or of this kernel"
+			b.why = "the kernel's code is available only for a running process, or for this kernel"
 		}
 		return b
 	}

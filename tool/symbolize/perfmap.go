@@ -102,7 +102,7 @@ func (f Files) generatedNote(unnamed int) []string {
 		places = fmt.Sprintf("%d addresses are", unnamed)
 	}
 	paths := f.perfMaps()
-	return []string{fmt.Sprintf("%s in no file, nor in %s: code made at run time has names only if its maker writes that map "+
+	return []string{fmt.Sprintf("%s in no file and not in %s: code generated at run time has symbols only if the JIT compiler writes that map "+
 		"(node --perf-basic-prof, python -X perf, jcmd PID Compiler.perfmap)", places, paths[len(paths)-1])}
 }
 

@@ -70,7 +70,7 @@ func TestGeneratedCode(t *testing.T) {
 		"old", "", "(anonymous) node:internal/main:3", ""}
 	names, result := generated(t, Files{PID: os.Getpid()}, addresses...)
 	expectNames(t, names, want...)
-	if result.Generated != 6 || result.Unnamed != 4 || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "4 addresses are in no file, nor in "+path) {
+	if result.Generated != 6 || result.Unnamed != 4 || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "4 addresses are in no file and not in "+path) {
 		t.Errorf("%+v", result)
 	}
 	// The process of a saved profile is unknown, but the user can name its map.

@@ -124,7 +124,7 @@ func TestFilesWithoutBuildID(t *testing.T) {
 		m.File = strings.TrimSuffix(m.File, ".old") // /proc/PID/maps shows the file's new name after a rename
 	}
 	result := Profile(p, Files{})
-	if result.Known != 0 || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "written after the profile was taken") {
+	if result.Known != 0 || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "modified after the profile was taken") {
 		t.Errorf("%+v", result)
 	}
 }
