@@ -34,8 +34,8 @@ func TestDoctor(t *testing.T) {
 	if got.status != 3 || got.err != "" {
 		t.Errorf("status %d, %q", got.status, got.err)
 	}
-	for _, want := range []string{"(pid " + pid + "), looked at for 1.0 s: 1 finding\n\n1. SEVERE: Blocks grow by being copied  [realloc-copies]\n",
-		"1.00 GiB/s copied by realloc", "\n  ?? blocks far larger than what was asked for", "no heap profile could be made: unknown command profile"} {
+	for _, want := range []string{"(pid " + pid + "), checked for 1.0 s: 1 finding\n\n1. SEVERE: Growing blocks are copied  [realloc-copies]\n",
+		"1.00 GiB/s copied by realloc", "\n  ?? blocks far larger than requested", "no heap profile could be taken: unknown command profile"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%q is not in\n%s", want, got.out)
 		}
@@ -63,7 +63,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 	}
 	delete(server.Answers, "threads") // an older library
 	out := tool(t, nil, "doctor", pid, "--for", "100ms").expectSuccess(t)
-	if strings.Count(out, "?? ") < 2 || !strings.Contains(out, "too old to tell") {
+	if strings.Count(out, "?? ") < 2 || !strings.Contains(out, "too old to report it") {
 		t.Error(out)
 	}
 	server.Answers["threads"] = func([]string) string { return "[1" }

@@ -293,7 +293,7 @@ func TestDoctorFindsNothingInACleanProgram(t *testing.T) {
 		out = report
 		return ""
 	})
-	for _, want := range []string{"sick (pid " + p.pid + "), looked at for ", ": nothing found\n", "\nLooked at\n  ok page faults"} {
+	for _, want := range []string{"sick (pid " + p.pid + "), checked for ", ": nothing found\n", "\nChecked\n  ok page faults"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
@@ -322,7 +322,7 @@ func TestDoctorOfARun(t *testing.T) {
 	if status != foundStatus || out != "ready\n" {
 		t.Errorf("status %d, standard output %q", status, out)
 	}
-	for _, want := range []string{"sick (pid ", "exit status 0, looked at for ", ": 1 finding\n", "Blocks grow by being copied  [realloc-copies]\n", " append_line sick.cc:"} {
+	for _, want := range []string{"sick (pid ", "exit status 0, checked for ", ": 1 finding\n", "Growing blocks are copied  [realloc-copies]\n", " append_line sick.cc:"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("%q is not in\n%s", want, report)
 		}
@@ -351,7 +351,7 @@ func TestDoctorOfARun(t *testing.T) {
 func TestDoctorOfAShortRun(t *testing.T) {
 	need(t)
 	out, complaint, status := try(t, "doctor", "--", "true")
-	if status != 1 || out != "" || !strings.Contains(complaint, "before it could be looked at twice") {
+	if status != 1 || out != "" || !strings.Contains(complaint, "before the second snapshot") {
 		t.Errorf("status %d, %q", status, complaint)
 	}
 }

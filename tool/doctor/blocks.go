@@ -35,19 +35,19 @@ func hugePages(p Pair) (string, *Finding, error) {
 		return seen, nil, nil
 	}
 	advice := []string{
-		"leave the addresses of malloc's blocks out of madvise(MADV_HUGEPAGE) calls of your own",
-		"`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` where the system says always",
+		"exclude malloc's blocks from your own calls of madvise(MADV_HUGEPAGE)",
+		"`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` if it is set to always",
 	}
 	if p.After.Options["huge_pages"] == "0" {
-		advice = append([]string{"option huge_pages:0 leaves it to the system: with 1, the default, sparse memory is kept from huge pages"}, advice...)
+		advice = append([]string{"option huge_pages:0 leaves huge pages to the kernel: with 1, the default, sparse memory does not get any"}, advice...)
 	}
 	return seen, &Finding{
-		Severity: severity, Title: "Huge pages hold memory that nobody uses",
-		Figure: fmt.Sprintf("%s of %s in huge pages are neither in a block nor free: nobody has asked for them", report.Bytes(bytes),
+		Severity: severity, Title: "Huge pages contain unused memory",
+		Figure: fmt.Sprintf("%s of %s in huge pages are neither in a block nor freed: they were never requested", report.Bytes(bytes),
 			report.Bytes(huge)),
 		Value: bytes,
-		Why: "Where a huge page may be taken, touching one byte makes 2 MiB resident. The allocator lets that happen only where a region " +
-			"is going to be dense; these pages came otherwise.",
+		Why: "Where a huge page is possible, touching one byte makes 2 MiB resident. The allocator permits that only if a region " +
+			"is going to be dense; these pages have another origin.",
 		Change: advice,
 	}, nil
 }
@@ -61,17 +61,17 @@ func reallocCopies(p Pair) (string, *Finding, error) {
 		return seen, nil, nil
 	}
 	finding := &Finding{
-		Severity: Warning, Title: "Blocks grow by being copied",
+		Severity: Warning, Title: "Growing blocks are copied",
 		Figure: fmt.Sprintf("%s/s copied by realloc in %s copies/s, of %s on average", report.Bytes(copied), report.Count(int64(copies)),
 			report.Bytes(ratio(copied, copies))),
 		Value: copied,
 		Why: "A block that outgrows its size class has to move, and all of it is copied. (Blocks above 1 MiB are moved by the kernel " +
 			"without copying, and are not counted here.)",
 		Change: []string{
-			"ask for the size that will be needed at once: reserve(), or a first realloc to the expected size",
-			"let buffers grow by a factor (one and a half, or two) instead of by steps: then each byte is copied about once",
+			"request the final size at once: reserve(), or a first realloc to the expected size",
+			"grow buffers by a factor (1.5 or 2) instead of in steps: then each byte is copied about once",
 		},
-		Places: "Blocks that realloc had to move, bytes per second in their new places",
+		Places: "Places where realloc had to move blocks, in bytes per second",
 	}
 	if copied >= severeCopyRate {
 		finding.Severity = Severe
@@ -99,23 +99,23 @@ func overAlignment(p Pair) (string, *Finding, error) {
 	before, _ := oversized(p.Before)
 	wasted, count := oversized(p.After)
 	bytes := min(before, wasted)
-	seen := fmt.Sprintf("%s in %s blocks (estimated) beyond what was asked for", report.Bytes(wasted), report.Count(int64(count)))
+	seen := fmt.Sprintf("%s in %s blocks (estimated) beyond the requested size", report.Bytes(wasted), report.Count(int64(count)))
 	severity, bad := waste(bytes, float64(p.After.Stats.Memory.LiveAllocated))
 	if !bad {
 		return seen, nil, nil
 	}
 	finding := &Finding{
-		Severity: severity, Title: "Blocks are far larger than what was asked for",
-		Figure: fmt.Sprintf("%s in %s blocks, on average %s each, are there for their alignment only", report.Bytes(wasted),
+		Severity: severity, Title: "Blocks are far larger than requested",
+		Figure: fmt.Sprintf("%s in %s blocks, on average %s each, are due only to their alignment", report.Bytes(wasted),
 			report.Count(int64(count)), report.Bytes(ratio(wasted, count))),
 		Value: bytes,
-		Why: "A block aligned to N bytes takes a multiple of N bytes. Here the alignment is more than twice the size that was asked for, so " +
+		Why: "A block aligned to N bytes takes a multiple of N bytes. Here the alignment is more than twice the requested size, so " +
 			"that more than half of each block is never used.",
 		Change: []string{
-			"ask for the alignment that is needed: 64 bytes keep blocks from sharing a cache line, 16 are what malloc gives anyway",
+			"request only the alignment that is needed: 64 bytes prevent blocks from sharing a cache line, and malloc always aligns to 16",
 			"or allocate one aligned array for many of these objects",
 		},
-		Places: "Bytes beyond what was asked for, in use now",
+		Places: "Bytes beyond the requested size, in live blocks",
 	}
 	over := excess(p.After)
 	finding.Sites = sites(p.After, p.After.Heap, over)

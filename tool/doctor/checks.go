@@ -10,16 +10,16 @@ import (
 
 // checks lists the checks in display order.
 var checks = []Check{
-	{"purge-storm", "page faults by giving memory back too soon", Rate, purgeStorm},
-	{"fragmentation", "spans half empty", State, fragmentation},
-	{"only-frees", "threads that only free what others allocate", Rate, onlyFrees},
-	{"hoarding", "free memory that idle threads keep", Rate, hoarding},
-	{"huge-pages", "memory that huge pages brought and nobody uses", State, hugePages},
-	{"realloc-copies", "blocks that grow by being copied", Rate, reallocCopies},
-	{"over-alignment", "blocks far larger than what was asked for", State, overAlignment},
+	{"purge-storm", "page faults because memory is purged too soon", Rate, purgeStorm},
+	{"fragmentation", "half-empty spans", State, fragmentation},
+	{"only-frees", "threads that only free blocks of other threads", Rate, onlyFrees},
+	{"hoarding", "free memory cached by idle threads", Rate, hoarding},
+	{"huge-pages", "unused memory in huge pages", State, hugePages},
+	{"realloc-copies", "growing blocks that are copied", Rate, reallocCopies},
+	{"over-alignment", "blocks far larger than requested", State, overAlignment},
 	{"memory-limit", "the limit of a memory cgroup", State, memoryLimit},
 	{"mappings", "mappings of the address space", State, mappings},
-	{"samples-lost", "what the profile lacks", State, samplesLost},
+	{"samples-lost", "missing data in the profile", State, samplesLost},
 }
 
 // Checks lists the names of the checks and what they examine.
@@ -32,10 +32,10 @@ func Checks() []Look {
 }
 
 var (
-	errOldLibrary = errors.New("the process's library is too old to tell")
+	errOldLibrary = errors.New("the process's library is too old to report it")
 	errNoProc     = errors.New("/proc does not show it to this user")
 	errNoProfile  = errors.New("the process's library has no profiler (libseemalloc_minimal)")
-	errNoKind     = errors.New("the process's library does not make heap profiles")
+	errNoKind     = errors.New("the process's library does not provide heap profiles")
 )
 
 // noProfile explains why a snapshot has no heap profile.
@@ -46,10 +46,10 @@ func noProfile(s *Snapshot) error {
 	case s.NoHeap == "":
 		return errNoKind
 	case s.Mappings != nil && s.Mappings.Share() >= severeNearMappings:
-		return fmt.Errorf("no heap profile could be made (%s): the process has %s mappings and may have %s (vm.max_map_count)", s.NoHeap,
+		return fmt.Errorf("no heap profile could be taken (%s): the process has %s mappings of at most %s (vm.max_map_count)", s.NoHeap,
 			report.Count(s.Mappings.Count), report.Count(s.Mappings.Limit))
 	}
-	return fmt.Errorf("no heap profile could be made: %s", s.NoHeap)
+	return fmt.Errorf("no heap profile could be taken: %s", s.NoHeap)
 }
 
 // waste rates the severity of this many wasted resident bytes. It returns false if the waste is acceptable.

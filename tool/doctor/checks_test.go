@@ -417,7 +417,7 @@ func TestAdviceDependsOnTheOptions(t *testing.T) {
 		{"seemalloc set 42 purge_delay=2000", map[string]string{"purge": "balanced", "purge_delay": "500"}, byDelay},
 		{"is 1500 ms now", defaults, byDelay},
 		{"seemalloc set 42 free_ratio=0", map[string]string{"purge": "balanced", "purge_delay": "auto", "free_ratio": "10"}, byDelay},
-		{"pages between blocks in use: `malloc_trim`", defaults, func(s *Snapshot, n int64) { s.Stats.Purge.HoleRefilled = n * 10 * stormRate }},
+		{"pages between live blocks: `malloc_trim`", defaults, func(s *Snapshot, n int64) { s.Stats.Purge.HoleRefilled = n * 10 * stormRate }},
 		{"malloc_trim", defaults, atOnce("madvise:dontneed", "asked")},
 		{"malloc_trim", map[string]string{"purge": "eager"}, atOnce("munmap", "asked")},
 		{"limit of the memory cgroup", defaults, atOnce("madvise:dontneed", "pressure")},

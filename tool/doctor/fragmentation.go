@@ -37,11 +37,11 @@ func fragmentation(p Pair) (string, *Finding, error) {
 	bytes := min(freeInBoth(p, classes), wasted)
 	finding := &Finding{
 		Severity: severity, Value: bytes,
-		Why: "A span's pages can go back to the system only where no live block touches them. Most blocks that were allocated together " +
-			"have been freed, and the few that live on keep the pages. Only blocks of the same size can use the room.",
+		Why: "A span's pages can be returned to the OS only where no live block touches them. Most blocks that were allocated together " +
+			"have been freed, and the few live ones keep the pages. Only blocks of the same size can use the free space.",
 		Change: []string{
-			"allocate what lives long apart from what lives short (another phase, another thread, or a pool that is freed as a whole)",
-			"copy the survivors to fresh blocks once most of their neighbours are gone",
+			"separate long-lived from short-lived allocations (another phase, another thread, or a pool that is freed as a whole)",
+			"copy the remaining blocks to new ones once most of their neighbours have been freed",
 			"no option changes this: the blocks would have to move",
 		},
 	}
@@ -91,9 +91,9 @@ func halfEmptyText(classes []attach.SizeClass, bytes float64) (title, figure str
 		live, free, used, spans = live+c.Live*c.Size, free+c.Free*c.Size, used+(c.Live+c.Cached)*c.Size, spans+c.Spans
 		sizes = append(sizes, c.Size)
 	}
-	title = fmt.Sprintf("Blocks of %s bytes leave their spans half empty", report.Count(sizes[0]))
+	title = fmt.Sprintf("Blocks of %s bytes keep their spans half empty", report.Count(sizes[0]))
 	if len(sizes) > 1 {
-		title = fmt.Sprintf("Blocks of %d sizes, %s to %s bytes, leave their spans half empty", len(sizes),
+		title = fmt.Sprintf("Blocks of %d sizes, %s to %s bytes, keep their spans half empty", len(sizes),
 			report.Count(slices.Min(sizes)), report.Count(slices.Max(sizes)))
 	}
 	return title, fmt.Sprintf("%s of free blocks between %s of live ones in %s spans: %s free", report.Bytes(min(bytes, float64(free))),
@@ -188,20 +188,20 @@ func pinned(p Pair, wasted float64) *Finding {
 	found := pinning(p.After, nil)
 	return &Finding{
 		Severity: severity, Value: bytes,
-		Title:  "Blocks of one place keep half-empty spans",
-		Figure: fmt.Sprintf("about %s of free blocks lie in spans that the blocks of %s keep", report.Bytes(bytes), most.place),
-		Why: "A span's pages can go back to the system only where no live block touches them. Elsewhere the spans of these sizes are well " +
-			"filled; here most blocks that were allocated together have been freed, and these live on.",
+		Title:  "Blocks from one place keep spans half empty",
+		Figure: fmt.Sprintf("about %s of free blocks are in spans kept by the blocks of %s", report.Bytes(bytes), most.place),
+		Why: "A span's pages can be returned to the OS only where no live block touches them. Elsewhere the spans of these sizes are well " +
+			"filled; here most blocks that were allocated together have been freed, and these remain.",
 		Change: []string{
-			"allocate what lives long apart from what lives short (another phase, another thread, or a pool that is freed as a whole)",
-			"copy the survivors to fresh blocks once most of their neighbours are gone",
+			"separate long-lived from short-lived allocations (another phase, another thread, or a pool that is freed as a whole)",
+			"copy the remaining blocks to new ones once most of their neighbours have been freed",
 			"no option changes this: the blocks would have to move",
 		},
 		Places: placesPinning, Sites: found,
 	}
 }
 
-const placesPinning = "Blocks that are still in use and keep the pages, by what is free beside them (estimated)"
+const placesPinning = "Live blocks that keep the pages, by the free memory next to them (estimated)"
 
 // keepers returns the sites whose blocks keep the spans of the classes. They are ordered by the free memory next to
 // them, or, if no profile has it, by the bytes they hold.
@@ -210,7 +210,7 @@ func keepers(s *Snapshot, classes []attach.SizeClass) (places string, found []Si
 		return placesPinning, found
 	}
 	inuse := value(s.Heap, "inuse_space")
-	return "Blocks of these sizes that are still in use and keep the pages (estimated)",
+	return "Live blocks of these sizes that keep the pages (estimated)",
 		sites(s, s.Heap, of(classes, func(row *sample) float64 { return float64(inuse(row)) }))
 }
 

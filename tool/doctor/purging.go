@@ -13,18 +13,18 @@ func purgeStorm(p Pair) (string, *Finding, error) {
 	wanted := p.wantedAgain()
 	again := wanted.delayed + wanted.atOnce + wanted.holes
 	faults := p.perSecond(func(s *attach.Stats) int64 { return s.System.MinorFaults })
-	seen := fmt.Sprintf("%s/s given back, %s/s of it wanted again, %s page faults/s", report.Bytes(given), report.Bytes(again),
+	seen := fmt.Sprintf("%s/s purged, %s/s of it reused soon, %s page faults/s", report.Bytes(given), report.Bytes(again),
 		report.Count(int64(faults)))
 	if again < stormRate || again < stormShare*given {
 		return seen, nil, nil
 	}
 	finding := &Finding{
-		Severity: Warning, Title: "Memory is given back and wanted again at once",
-		Figure: fmt.Sprintf("%s/s of %s/s given back are wanted again; %s page faults/s", report.Bytes(again), report.Bytes(given),
+		Severity: Warning, Title: "Memory is purged and reused soon after",
+		Figure: fmt.Sprintf("%s/s of %s/s purged are reused soon; %s page faults/s", report.Bytes(again), report.Bytes(given),
 			report.Count(int64(faults))),
 		Value: again,
-		Why: "Each page that was given back has to be made anew by the kernel when it is touched again: a page fault of a quarter of " +
-			"a microsecond to several, and the calls that gave it back come on top.",
+		Why: "The kernel must provide each purged page again when it is touched: a page fault of a quarter of " +
+			"a microsecond to several microseconds, in addition to the purge calls.",
 		Change: purgeAdvice(p, wanted),
 	}
 	if again >= severeStormRate {
@@ -32,7 +32,7 @@ func purgeStorm(p Pair) (string, *Finding, error) {
 	}
 	if p.Before.Heap != nil && p.After.Heap != nil {
 		by := growth(p.Before.Heap, p.After.Heap, "alloc_space", p.Seconds())
-		finding.Places = "Allocated meanwhile, per second"
+		finding.Places = "Allocated during this time, per second"
 		if wanted.holes <= wanted.delayed+wanted.atOnce {
 			finding.Places += ", in blocks of a page and more"
 			by = largeOnly(by)
@@ -85,7 +85,7 @@ func (p Pair) givenBack(reason string) float64 {
 // purgeAdvice depends on the reason of the purges and on the options of the process.
 func purgeAdvice(p Pair, w wanted) []string {
 	pid := p.After.Stats.PID
-	reuse := "keep the buffers and use them again, at the places below"
+	reuse := "keep and reuse the buffers, at the places below"
 	delay, chosen := p.option("purge_delay")
 	if !chosen {
 		delay = p.After.Stats.Purge.DelayMS
@@ -94,25 +94,25 @@ func purgeAdvice(p Pair, w wanted) []string {
 	asked, short := p.givenBack("asked"), p.givenBack("pressure")
 	switch mode := p.After.Options["purge"]; {
 	case w.holes > w.delayed+w.atOnce:
-		return []string{"pages between blocks in use: `malloc_trim`, `seemalloc purge` and memory that is short have them given back at once; without these, " +
-			"spans wait the longer the more of them is wanted again", fmt.Sprintf("`seemalloc set %d purge=never` keeps them until somebody asks", pid)}
+		return []string{"pages between live blocks: `malloc_trim`, `seemalloc purge` and memory pressure purge them immediately; without these, " +
+			"the delay increases with the amount that is reused", fmt.Sprintf("`seemalloc set %d purge=never` keeps them until a purge is requested", pid)}
 	case w.atOnce > w.delayed && asked > short && asked > p.givenBack("decay"):
-		return []string{"the program, or who watches it, asks for it (malloc_trim, seemalloc_purge, `seemalloc purge`): without that, what is not " +
-			"used for a second goes back by itself; `seemalloc trace` shows who asks", reuse}
+		return []string{"the program, or another tool, requests it (malloc_trim, seemalloc_purge, `seemalloc purge`): without requests, memory that is " +
+			"unused for a second is returned automatically; `seemalloc trace` shows the requests", reuse}
 	case w.atOnce > w.delayed && short > p.givenBack("decay"):
-		return []string{"memory is short: a higher limit of the memory cgroup, or option heap_soft_limit if it is that one which was reached", reuse}
+		return []string{"memory is short: raise the limit of the memory cgroup, or option heap_soft_limit if that limit was reached", reuse}
 	case mode == "eager":
-		return []string{fmt.Sprintf("option purge:eager: take purge:balanced, the default (`seemalloc set %d purge=balanced`)", pid), reuse}
+		return []string{fmt.Sprintf("option purge:eager: use purge:balanced, the default (`seemalloc set %d purge=balanced`)", pid), reuse}
 	case chosen && delay == 0:
 		return []string{fmt.Sprintf("option purge_delay:0: leave it at its default (`seemalloc set %d purge_delay=auto`)", pid), reuse}
 	case ratio > 0:
-		return []string{fmt.Sprintf("option free_ratio:%d, which a delay does not change: leave it at its default (`seemalloc set %d free_ratio=0`)",
+		return []string{fmt.Sprintf("option free_ratio:%d, which applies regardless of the delay: leave it at its default (`seemalloc set %d free_ratio=0`)",
 			ratio, pid), reuse}
 	case chosen:
 		return []string{fmt.Sprintf("option purge_delay, now %d ms: longer than the time between two uses (`seemalloc set %d purge_delay=%d`)",
 			delay, pid, max(4*delay, 1000)), reuse}
 	default:
-		return []string{fmt.Sprintf("option purge_delay follows such uses, is %d ms now, and keeps no more than was in use lately: "+
-			"`seemalloc set %d purge=never` keeps all", delay, pid), reuse}
+		return []string{fmt.Sprintf("option purge_delay adapts to such reuse, is %d ms now, and keeps no more than was recently in use: "+
+			"`seemalloc set %d purge=never` keeps all memory", delay, pid), reuse}
 	}
 }

@@ -32,25 +32,25 @@ func memoryLimit(p Pair) (string, *Finding, error) {
 	finding := &Finding{
 		Severity: Warning, Title: "The memory limit is near",
 		Figure: used + " of cgroup " + tightest.Group, Value: share,
-		Why: fmt.Sprintf("At the limit the kernel takes what it can and then kills a process of the group. This process has %s resident, of "+
-			"which %s are live blocks and %s free memory that the allocator keeps.", report.Bytes(float64(memory.RSS)),
+		Why: fmt.Sprintf("At the limit the kernel reclaims what it can and then kills a process of the group. This process has %s resident, of "+
+			"which %s are live blocks and %s free memory cached by the allocator.", report.Bytes(float64(memory.RSS)),
 			report.Bytes(float64(memory.Live)), report.Bytes(free)),
 	}
 	if met > 0 {
-		finding.Figure += fmt.Sprintf("; met %s times meanwhile", report.Count(met))
+		finding.Figure += fmt.Sprintf("; limit hit %s times during this time", report.Count(met))
 	}
 	if share >= severeNearLimit || met > 0 {
 		finding.Severity = Severe
 	}
 	if free >= wasteShare*float64(memory.RSS) {
-		finding.Change = append(finding.Change, fmt.Sprintf("`seemalloc purge %d` gives free memory back now; option purge_delay, now %d ms, "+
-			"shorter: it goes back sooner by itself", p.After.Stats.PID, p.After.Stats.Purge.DelayMS))
+		finding.Change = append(finding.Change, fmt.Sprintf("`seemalloc purge %d` returns free memory now; with a shorter option purge_delay, now %d ms, "+
+			"it is returned sooner automatically", p.After.Stats.PID, p.After.Stats.Purge.DelayMS))
 	}
-	finding.Change = append(finding.Change, fmt.Sprintf("raise %s of %s, or hold less: `seemalloc top %d` shows who holds it", tightest.File,
+	finding.Change = append(finding.Change, fmt.Sprintf("raise %s of %s, or use less memory: `seemalloc top %d` shows the functions that hold it", tightest.File,
 		tightest.Group, p.After.Stats.PID))
 	if p.After.Heap != nil {
 		inuse := value(p.After.Heap, "inuse_space")
-		finding.Places = "Who holds the live bytes"
+		finding.Places = "Places that hold the live bytes"
 		finding.Sites = sites(p.After, p.After.Heap, func(s *sample) float64 { return float64(inuse(s)) })
 	}
 	return used, finding, nil
@@ -69,7 +69,7 @@ func mappings(p Pair) (string, *Finding, error) {
 		return seen, nil, nil
 	}
 	finding := &Finding{
-		Severity: Warning, Title: "The process has nearly as many mappings as it may have",
+		Severity: Warning, Title: "The process is close to its limit of mappings",
 		Figure: seen, Value: share,
 		Why: "At the limit the kernel refuses every new mapping, however much memory is free: threads cannot be started, files cannot be " +
 			"mapped, and large blocks are refused. seemalloc itself uses a quarter of the kernel's default limit, more only where memory was refused; most are the program's " +
@@ -77,7 +77,7 @@ func mappings(p Pair) (string, *Finding, error) {
 		Change: []string{
 			fmt.Sprintf("see what they are: `sort -k6 /proc/%d/maps | less`", p.After.Stats.PID),
 			"raise the limit: `sysctl vm.max_map_count=262144`, and a line in /etc/sysctl.d to keep it",
-			"map fewer and larger pieces: neighbours with the same protection and advice are one mapping",
+			"map fewer and larger pieces: neighbours with the same protection and advice form one mapping",
 		},
 	}
 	if share >= severeNearMappings {
@@ -99,7 +99,7 @@ func (p Pair) failures(limit Limit) int64 {
 // samplesLost finds incomplete data behind the other findings and the profiles.
 func samplesLost(p Pair) (string, *Finding, error) {
 	s := p.After.Stats.Sampling
-	seen := fmt.Sprintf("%s samples, %s more dropped; %s with a cut stack, %s with a broken one", report.Count(s.Samples), report.Count(s.Dropped),
+	seen := fmt.Sprintf("%s samples, %s more dropped; %s with a truncated stack, %s with a broken one", report.Count(s.Samples), report.Count(s.Dropped),
 		report.Count(s.Truncated), report.Count(s.Broken))
 	if s.Interval == 0 {
 		seen += "; sampling is off, so no place in the program can be named"
@@ -110,18 +110,18 @@ func samplesLost(p Pair) (string, *Finding, error) {
 		return s.Samples >= leastSamples && float64(count) >= incompleteShare*float64(s.Samples)
 	}
 	if s.Dropped > 0 {
-		figures = append(figures, fmt.Sprintf("%s samples dropped for want of memory, %s recorded", report.Count(s.Dropped), report.Count(s.Samples)))
+		figures = append(figures, fmt.Sprintf("%s samples dropped for lack of memory, %s recorded", report.Count(s.Dropped), report.Count(s.Samples)))
 		change = append(change, fmt.Sprintf("the system refuses memory for the records (ulimit -v, a cgroup, overcommit): raise that limit, or "+
 			"sample less (`seemalloc set %d sample=4M`)", p.After.Stats.PID))
 		severity = Warning
 	}
 	if many(s.Truncated) {
-		figures = append(figures, fmt.Sprintf("%s of %s samples have a stack cut at its depth limit", report.Count(s.Truncated), report.Count(s.Samples)))
+		figures = append(figures, fmt.Sprintf("%s of %s samples have a stack truncated at the depth limit", report.Count(s.Truncated), report.Count(s.Samples)))
 		change = append(change, fmt.Sprintf("option stack_depth, now %s: more frames (`seemalloc set %d stack_depth=128`)",
 			optionText(p, "stack_depth"), p.After.Stats.PID))
 	}
 	if many(s.Broken) {
-		figures = append(figures, fmt.Sprintf("%s of %s samples have a stack that could not be followed to its end", report.Count(s.Broken), report.Count(s.Samples)))
+		figures = append(figures, fmt.Sprintf("%s of %s samples have a stack that could not be unwound to its end", report.Count(s.Broken), report.Count(s.Samples)))
 		change = append(change, "compile with -fasynchronous-unwind-tables (usually the default) or -fno-omit-frame-pointer")
 	}
 	if len(figures) == 0 {
@@ -130,7 +130,7 @@ func samplesLost(p Pair) (string, *Finding, error) {
 	return seen, &Finding{
 		Severity: severity, Title: "The profile is incomplete", Figure: strings.Join(figures, "; "),
 		Value:  float64(s.Dropped + s.Truncated + s.Broken),
-		Why:    "Places are named and bytes charged to them by samples of allocations. What is missing there is missing in `seemalloc top` and above.",
+		Why:    "Samples of allocations determine the places and their bytes. Data missing there is also missing in `seemalloc top` and above.",
 		Change: change,
 	}, nil
 }

@@ -23,7 +23,7 @@ func Take(c *attach.Client, pid int, name string) (*Snapshot, error) {
 		return nil, err
 	}
 	if stats.TimeNS == 0 {
-		return nil, fmt.Errorf("%s: its library does not count what doctor looks at: it is older than this tool", name)
+		return nil, fmt.Errorf("%s: its library does not have the counters of doctor: it is older than this tool", name)
 	}
 	s := &Snapshot{Stats: stats}
 	if s.Options, err = options(c); err != nil {

@@ -15,7 +15,7 @@ const (
 // Text formats the diagnosis for people. who is its first words.
 func (d *Diagnosis) Text(who string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, looked at for %.1f s: ", who, d.Seconds)
+	fmt.Fprintf(&b, "%s, checked for %.1f s: ", who, d.Seconds)
 	if len(d.Findings) == 0 {
 		b.WriteString("nothing found\n")
 	} else {
@@ -88,7 +88,7 @@ func paragraph(b *strings.Builder, head, left, text string) {
 }
 
 func (d *Diagnosis) looks(b *strings.Builder) {
-	b.WriteString("\nLooked at\n")
+	b.WriteString("\nChecked\n")
 	bad := map[string]bool{}
 	for _, finding := range d.Findings {
 		bad[finding.ID] = true

@@ -78,21 +78,21 @@ func onlyFrees(p Pair) (string, *Finding, error) {
 			sum += t.remoteFrees
 		}
 	}
-	seen := fmt.Sprintf("%s blocks/s sent back to other threads, %s/s of them by threads that allocate nothing", report.Count(int64(all)),
+	seen := fmt.Sprintf("%s blocks/s returned to other threads, %s/s of them by threads that allocate nothing", report.Count(int64(all)),
 		report.Count(int64(sum)))
 	if sum < remoteRate {
 		return seen, nil, nil
 	}
 	slices.SortFunc(found, func(a, b thread) int { return int(b.remoteFrees - a.remoteFrees) })
 	finding := &Finding{
-		Severity: Note, Title: "Threads only free what others have allocated",
+		Severity: Note, Title: "Threads only free blocks of other threads",
 		Figure: fmt.Sprintf("%s blocks/s are freed by threads that allocate nothing: %s", report.Count(int64(sum)), naming(found)),
 		Value:  sum,
-		Why: "A block goes back to the span it is from, which belongs to the thread that allocated it. Freed by another thread it has to " +
-			"be sent there, and both processors' caches miss on it. Memory does not grow by that, but each such free costs several times one of its own.",
+		Why: "A freed block returns to its span, which belongs to the thread that allocated it. If another thread frees it, it has to " +
+			"be sent there, with cache misses on both processors. Memory does not grow because of that, but each such free costs several times as much as a local one.",
 		Change: []string{
-			"free a block in the thread that allocated it: hand it back through the queue it came by, or reference counts that end there",
-			"or let the thread that frees allocate too (buffers that go both ways)",
+			"free a block in the thread that allocated it: return it through the queue, or let its reference count end there",
+			"or let the freeing thread allocate too (buffers in both directions)",
 		},
 		Places: "Allocated here, freed by other threads, per second",
 	}
@@ -130,15 +130,15 @@ func hoarding(p Pair) (string, *Finding, error) {
 	slices.SortFunc(idle, func(a, b thread) int { return int(b.Kept() - a.Kept()) })
 	finding := &Finding{
 		Severity: severity, Title: "Idle threads keep free memory",
-		Figure: fmt.Sprintf("%s kept by %s that did nothing for %.1f s: %s", report.Bytes(kept), report.Plural(len(idle), "thread"),
+		Figure: fmt.Sprintf("%s kept by %s that were idle for %.1f s: %s", report.Bytes(kept), report.Plural(len(idle), "thread"),
 			p.Seconds(), naming(idle)),
 		Value: kept,
 		Why: "A thread keeps lists of free blocks and empty spans for its next allocations, for each size it has used. While it sleeps " +
-			"nobody else can have them.",
+			"no other thread can use them.",
 		Change: []string{
-			"let such threads end, or have fewer of them: a thread that ends gives all back",
+			"end such threads, or use fewer: a thread that ends returns all its memory",
 			"call malloc_trim(0) in a thread before it sleeps for long",
-			fmt.Sprintf("option thread_cache, now %s: what all threads together aim to keep at most; each looks while it works, never asleep", optionText(p, "thread_cache")),
+			fmt.Sprintf("option thread_cache, now %s: the target limit for all threads together; a thread checks it while it works, and never while it sleeps", optionText(p, "thread_cache")),
 		},
 	}
 	return seen, finding, nil

@@ -96,14 +96,14 @@ func TestSeverityOrdersFindings(t *testing.T) {
 		t.Error(got)
 	}
 	text := d.Text("shop (pid 42)")
-	for _, want := range []string{"shop (pid 42), looked at for 10.0 s: 4 findings\n", "\n1. SEVERE: The memory limit is near  [memory-limit]\n",
-		"\n4. NOTE: ", "\n   Why:    ", "\n   Change: - ", "\n  !! the limit of a memory cgroup ", "\n  ok spans half empty "} {
+	for _, want := range []string{"shop (pid 42), checked for 10.0 s: 4 findings\n", "\n1. SEVERE: The memory limit is near  [memory-limit]\n",
+		"\n4. NOTE: ", "\n   Why:    ", "\n   Change: - ", "\n  !! the limit of a memory cgroup ", "\n  ok half-empty spans "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
 	for line := range strings.Lines(text) {
-		if before, _, _ := strings.Cut(text, "\nLooked at\n"); strings.Contains(before, line) && len([]rune(line)) > width+1 {
+		if before, _, _ := strings.Cut(text, "\nChecked\n"); strings.Contains(before, line) && len([]rune(line)) > width+1 {
 			t.Errorf("too long: %s", line)
 		}
 	}
