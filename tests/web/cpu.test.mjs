@@ -90,7 +90,7 @@ test("somebody else's profile is shown, and not ended here", { timeout: LONG }, 
   const number = await ask(pid, "cpu start 100 3600000");
   const page = await open(url, { view: "functions", kind: "cpu" });
   await begin(page, 1);
-  await page.getByRole("alert").filter({ hasText: "a CPU profile is running already, begun elsewhere" }).filter({ hasText: "who began it ends it" }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "a CPU profile is running already, started elsewhere" }).filter({ hasText: "it can only be stopped there" }).waitFor();
   assert.equal(await panel(page).getByRole("button", { name: "end it now" }).count(), 0);
   await page.getByRole("button", { name: "burn_two", exact: true }).first().waitFor();
   await accessible(page, "CPU time, refused");

@@ -108,7 +108,7 @@ func (c *cpuProfiler) start(process *Process, run *cpuRun) error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.running != nil {
-		return problem{http.StatusConflict, errors.New("a CPU profile that was begun on this page is running already: end that one first")}
+		return problem{http.StatusConflict, errors.New("a CPU profile started on this page is already running: stop it first")}
 	}
 	err := process.Do(func(client *attach.Client) (err error) {
 		run.profile, err = attach.StartCPU(client, run.hz, run.length)
@@ -116,7 +116,7 @@ func (c *cpuProfiler) start(process *Process, run *cpuRun) error {
 	})
 	var refused *attach.ServerError
 	if errors.As(err, &refused) && strings.Contains(refused.Text, "is running already") {
-		return problem{http.StatusConflict, fmt.Errorf("%w, begun elsewhere (seemalloc cpu, a signal, an option or the program): who began it ends it", err)}
+		return problem{http.StatusConflict, fmt.Errorf("%w, started elsewhere (seemalloc cpu, a signal, an option or the program): it can only be stopped there", err)}
 	}
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *Server) stopCPU(*http.Request) (any, error) {
 	}
 	c.mutex.Unlock()
 	if run == nil {
-		return nil, problem{http.StatusConflict, errors.New("no CPU profile that was begun on this page is running")}
+		return nil, problem{http.StatusConflict, errors.New("no CPU profile started on this page is running")}
 	}
 	return s.cpuNow(), nil
 }
@@ -206,7 +206,7 @@ func (c *cpuProfiler) end(p *profile.Profile, err error) {
 	c.rounds++
 	switch {
 	case errors.Is(err, attach.ErrEnded):
-		c.problem = "The process has ended before the profile did: what is shown is what had been seen some seconds before."
+		c.problem = "The process ended before the profile: the data shown is some seconds older than its end."
 	case err != nil:
 		c.problem = err.Error()
 	default:

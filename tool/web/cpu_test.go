@@ -170,19 +170,19 @@ func TestCPUProfilesAreRefusedInWords(t *testing.T) {
 	expect(base, "api/cpu", `{"for_s":3601,"hz":100}`, http.StatusBadRequest, "3601 s: expected")
 	expect(base, "api/cpu", `{"for_s":1,"hz":4001}`, http.StatusBadRequest, "4001 samples a second: expected 1 to 4000")
 	expect(base, "api/cpu", `ten`, http.StatusBadRequest, "expected {")
-	expect(base, "api/cpu/stop", `{}`, http.StatusConflict, "no CPU profile that was begun on this page")
+	expect(base, "api/cpu/stop", `{}`, http.StatusConflict, "no CPU profile started on this page")
 	cpu.refuses = "the program handles SIGPROF itself"
 	expect(base, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusBadRequest, "the program handles SIGPROF itself")
 	cpu.refuses = ""
 	cpu.answer([]string{"start"}) // by another client
-	expect(base, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusConflict, "who began it ends it")
-	expect(base, "api/cpu/stop", `{}`, http.StatusConflict, "no CPU profile that was begun on this page")
+	expect(base, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusConflict, "it can only be stopped there")
+	expect(base, "api/cpu/stop", `{}`, http.StatusConflict, "no CPU profile started on this page")
 	if cpu.running != 1 {
 		t.Error("somebody else's profile was ended")
 	}
 	cpu.answer([]string{"stop", "1"})
 	expect(base, "api/cpu", `{"for_s":600,"hz":100}`, http.StatusOK, "true")
-	expect(base, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusConflict, "begun on this page is running already")
+	expect(base, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusConflict, "started on this page is already running")
 	// Another client stops our profile and starts its own: the server does not touch that profile, and reports that
 	// ours is lost.
 	cpu.answer([]string{"stop", "2"})
@@ -193,7 +193,7 @@ func TestCPUProfilesAreRefusedInWords(t *testing.T) {
 		t.Errorf("%+v, and %d runs", state, cpu.running)
 	}
 	files, _ := serve(t)
-	expect(files, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusBadRequest, "there is no process to ask")
+	expect(files, "api/cpu", `{"for_s":1,"hz":100}`, http.StatusBadRequest, "there is no process to query")
 }
 
 // A process that does not answer in time is queried again. If it ends, the data fetched so far is kept.
@@ -214,7 +214,7 @@ func TestACPUProfileOutlivesSilenceAndItsProcess(t *testing.T) {
 		socket.Raw[command] = ""
 	}
 	state = cpuUntil(t, base, "over", func(s cpuState) bool { return !s.Running })
-	if !strings.Contains(state.Problem, "The process has ended before the profile did") {
+	if !strings.Contains(state.Problem, "The process ended before the profile") {
 		t.Errorf("%+v", state)
 	}
 	if status, body := get(t, base+"api/profile?kind=cpu", nil); status != http.StatusOK || !strings.Contains(body, "spins_in_2") {

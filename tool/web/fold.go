@@ -33,7 +33,7 @@ func (b *stackBuilder) fold() {
 		f.each(func(part *foldingPart) { part.keep(f.groups) })
 		left = slices.ContainsFunc(f.parts, func(part foldingPart) bool { return len(part.stacks) > 0 })
 	}
-	note := fmt.Sprintf("stacks: of %d the smallest are summed up as %s: below 0.005 %% of each total with all that they call", len(s.Stacks), smaller)
+	note := fmt.Sprintf("stacks: the smallest of %d are summarized as %s: below 0.005 %% of each total including their callees", len(s.Stacks), smaller)
 	s.Comments = append(s.Comments, note)
 	f.put(0, nil)
 	s.Stacks, b.values, b.base = f.stacks, f.values, f.base

@@ -34,14 +34,14 @@ func (h *History) NoteProfile(kind string, p *profile.Profile) {
 // notedProfile returns the stored profile of a kind.
 func (h *History) notedProfile(kind string) (*profile.Profile, error) {
 	if h.disk == nil {
-		return nil, badRequest("this shows saved profiles: there is no process to ask")
+		return nil, badRequest("saved profiles are shown: there is no process to query")
 	}
 	data, err := h.disk.store.Noted(keptProfile + kind)
 	if err != nil {
 		return nil, err
 	}
 	if data == nil {
-		return nil, problem{http.StatusNotFound, fmt.Errorf("%s: no profile of this kind was kept while the process was watched", kind)}
+		return nil, problem{http.StatusNotFound, fmt.Errorf("%s: no profile of this kind was stored while the process was observed", kind)}
 	}
 	p, err := profile.ParseData(data)
 	if err != nil {

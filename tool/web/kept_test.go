@@ -91,12 +91,12 @@ func TestAFolderHasTheLastProfileOfEachKindAndTheMap(t *testing.T) {
 		"requests":                             `"requested":600`,
 		"map":                                  "0xffff900000200000",
 		"state":                                `"map":true`,
-		"profile?kind=lifetime&at=0":           "404 lifetime: no profile of this kind was kept",
+		"profile?kind=lifetime&at=0":           "404 lifetime: no profile of this kind was stored",
 		"lifetimes":                            "404 lifetime: no profile",
-		"profile?kind=churn&at=0&seconds=5":    "400 this shows saved profiles",
-		"map/parts?from=0x200000&to=0x400000":  "400 this shows saved profiles",
+		"profile?kind=churn&at=0&seconds=5":    "400 saved profiles are shown",
+		"map/parts?from=0x200000&to=0x400000":  "400 saved profiles are shown",
 		"report":                               "of_deaths",
-		"profile?kind=growth&at=0&base=1":      `400 kind="growth" is taken now`,
+		"profile?kind=growth&at=0&base=1":      `400 kind="growth" is taken on request`,
 	} {
 		status, body := get(t, base+"api/"+path, nil)
 		if got := fmt.Sprintf("%d %s", status, body); !strings.Contains(got, want) {

@@ -159,9 +159,9 @@ func (s *Server) window(q url.Values, kind string) (*profile.Profile, error) {
 	case err != nil:
 		return nil, err
 	case seconds < 0 || seconds > longestWindow:
-		return nil, badRequest("seconds=%d: expected 1 to %d, or 0 for all that happened", seconds, longestWindow)
+		return nil, badRequest("seconds=%d: expected 1 to %d, or 0 for everything since the start", seconds, longestWindow)
 	case seconds > 0 && !report.TakesWindow(kind):
-		return nil, badRequest("seconds=%d: a %s profile has a time of its own", seconds, kind)
+		return nil, badRequest("seconds=%d: a %s profile cannot be limited to a time window", seconds, kind)
 	}
 	if seconds == 0 {
 		return s.taken(kind)
@@ -181,7 +181,7 @@ func (s *Server) window(q url.Values, kind string) (*profile.Profile, error) {
 		}
 		taken, err := report.Window(before, after)
 		if err != nil {
-			err = problem{http.StatusBadGateway, fmt.Errorf("the two profiles do not go together: %w", err)}
+			err = problem{http.StatusBadGateway, fmt.Errorf("the two profiles are not compatible: %w", err)}
 		}
 		return taken, tookBefore + tookAfter, err
 	})

@@ -74,7 +74,7 @@ func (s *Server) lifetimes(q url.Values) (any, error) {
 		return nil, err
 	}
 	if rows.thread != nil && !report.HasThreads(lived) {
-		return nil, badRequest("thread=%s: this profile of lifetimes does not tell threads; an older library has taken it", rows.thread)
+		return nil, badRequest("thread=%s: this profile of lifetimes has no threads; it was taken by an older library", rows.thread)
 	}
 	chosen := func(p *profile.Profile) *profile.Profile { return stacks.ofModule(rows.apply(p)) }
 	answer := newLifetimes(chosen(lived), stacks)

@@ -193,7 +193,7 @@ func TestLifetimesOfChosenThreads(t *testing.T) {
 	if got, err := server.lifetimes(url.Values{}); err != nil || got.(*lifetimes).Threads != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := server.lifetimes(url.Values{"thread": {"reader"}}); err == nil || !strings.Contains(err.Error(), "does not tell threads") {
+	if got, err := server.lifetimes(url.Values{"thread": {"reader"}}); err == nil || !strings.Contains(err.Error(), "has no threads") {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -194,7 +194,7 @@ func (s *Server) pprofOf(name string) (madePages, error) {
 	kind, number, numbered := strings.Cut(name, ".")
 	if kind != "" && strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz_") == "" {
 		if numbered {
-			return madePages{}, problem{http.StatusNotFound, fmt.Errorf("%s: this %s profile (number %s) is not kept any more: open pprof from the page again", name, kind, number)}
+			return madePages{}, problem{http.StatusNotFound, fmt.Errorf("%s: this %s profile (number %s) is no longer available: open pprof from the page again", name, kind, number)}
 		}
 		return s.pprofNow(kind)
 	}
@@ -228,7 +228,7 @@ func (s *Server) pprofMoment(name string) (madePages, error) {
 		}
 		m, ok := s.history.Moment(id)
 		if !ok {
-			return madePages{}, problem{http.StatusNotFound, fmt.Errorf("%s: no such profile is kept", text)}
+			return madePages{}, problem{http.StatusNotFound, fmt.Errorf("%s: no such profile", text)}
 		}
 		p, err := m.Profile()
 		if err != nil {

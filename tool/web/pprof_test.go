@@ -96,7 +96,7 @@ func TestPprofChangesNothingOnDisk(t *testing.T) {
 
 func TestPprofOfWhatIsNotThere(t *testing.T) {
 	base, _ := serve(t)
-	for name, want := range map[string]string{"77": "no such profile is kept", "1-77": "77: no such", "1x": "expected a moment", "lifetime": "no process to ask", "churn.1": "not kept any more", "-": "expected a moment"} {
+	for name, want := range map[string]string{"77": "no such profile", "1-77": "77: no such", "1x": "expected a moment", "lifetime": "no process to query", "churn.1": "no longer available", "-": "expected a moment"} {
 		if status, body := get(t, base+"pprof/"+name+"/top", nil); status < 400 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", name, status, body)
 		}

@@ -54,7 +54,7 @@ type reportProfile struct {
 func (s *Server) Report(w io.Writer) error {
 	moments := s.history.Moments()
 	if len(moments) == 0 && len(s.history.Since(0)) == 0 {
-		return problem{http.StatusServiceUnavailable, errors.New("nothing has been seen yet that a report could show")}
+		return problem{http.StatusServiceUnavailable, errors.New("there is no data for a report yet")}
 	}
 	builder := &reportBuilder{frames: map[Frame]int32{}, stacks: map[string]int64{},
 		data: reportData{Answers: map[string]any{}, Missing: map[string]string{}, Frames: []Frame{}, Stacks: [][]int32{}, Profiles: map[string]*reportProfile{}}}

@@ -123,7 +123,7 @@ func TestAReportOfNothingIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Report(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "nothing has been seen") {
+	if err := server.Report(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "there is no data for a report") {
 		t.Error(err)
 	}
 }

@@ -118,11 +118,11 @@ func (s *Server) Path() string { return "/" + s.token + "/" }
 // ServeHTTP accepts requests with the token.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !isLocal(r.Host) {
-		http.Error(w, "this page is for this machine alone", http.StatusForbidden)
+		http.Error(w, "this page is available only on this machine", http.StatusForbidden)
 		return
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && !sameHost(origin, r.Host) {
-		http.Error(w, "requests of other pages are refused", http.StatusForbidden)
+		http.Error(w, "requests from other sites are refused", http.StatusForbidden)
 		return
 	}
 	h := w.Header()
@@ -221,7 +221,7 @@ func number(q url.Values, name string) (int64, error) {
 
 func (s *Server) needProcess() error {
 	if s.process == nil {
-		return badRequest("this shows saved profiles: there is no process to ask")
+		return badRequest("saved profiles are shown: there is no process to query")
 	}
 	return nil
 }
@@ -313,7 +313,7 @@ func (s *Server) moment(q url.Values, name string) (*profile.Profile, error) {
 		}
 	}
 	if !ok {
-		return nil, problem{http.StatusNotFound, fmt.Errorf("%s=%d: no such profile is kept", name, id)}
+		return nil, problem{http.StatusNotFound, fmt.Errorf("%s=%d: no such profile", name, id)}
 	}
 	return m.Profile()
 }
@@ -336,7 +336,7 @@ func (s *Server) chosen(q url.Values) (*profile.Profile, error) {
 		return nil, s.needProcess()
 	}
 	if id, err := number(q, "at"); err != nil || id != 0 || q.Has("base") {
-		return nil, badRequest("kind=%q is taken now: only heap profiles are kept, for at and base", kind)
+		return nil, badRequest("kind=%q is taken on request: at and base need heap profiles, which are stored", kind)
 	}
 	return s.window(q, kind)
 }
@@ -479,7 +479,7 @@ func (s *Server) stats(url.Values) (any, error) {
 	}
 	last, err := s.watcher.Last()
 	if last == nil && err == nil {
-		err = problem{http.StatusServiceUnavailable, errors.New("the process has not been looked at yet")}
+		err = problem{http.StatusServiceUnavailable, errors.New("there are no statistics of the process yet")}
 	}
 	if last == nil {
 		return nil, err
@@ -540,7 +540,7 @@ func (s *Server) mayChange() error {
 		return err
 	}
 	if !s.options.AllowSet {
-		return problem{http.StatusForbidden, errors.New("read only: start `seemalloc web` with --allow-set to change the process, or to profile its CPU time")}
+		return problem{http.StatusForbidden, errors.New("read-only page: start `seemalloc web` with --allow-set to change the process, or to profile its CPU time")}
 	}
 	return nil
 }

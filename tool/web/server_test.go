@@ -368,11 +368,11 @@ func TestProfilesAreComparedByType(t *testing.T) {
 func TestBadQuestionsGetAClearAnswer(t *testing.T) {
 	base, _ := serve(t)
 	for path, want := range map[string]string{
-		"api/profile?at=99":             "404 at=99: no such profile is kept",
+		"api/profile?at=99":             "404 at=99: no such profile",
 		"api/profile?at=x":              `400 at="x": expected a number`,
-		"api/profile?kind=cpu":          "400 this shows saved profiles",
-		"api/stats":                     "400 this shows saved profiles",
-		"api/doctor":                    "400 this shows saved profiles",
+		"api/profile?kind=cpu":          "400 saved profiles are shown",
+		"api/stats":                     "400 saved profiles are shown",
+		"api/doctor":                    "400 saved profiles are shown",
 		"api/download?at=1&format=gif":  `400 format="gif": expected one of proto, heap`,
 		"api/download?at=9&format=json": "404 at=9",
 		"api/nothing":                   "404",
@@ -516,8 +516,8 @@ func TestOtherKinds(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"profile?kind=churn&at=0":                                     `churner`,
-		"profile?kind=churn&at=3":                                     `400 kind="churn" is taken now`,
-		"profile?kind=churn&base=1":                                   `400 kind="churn" is taken now`,
+		"profile?kind=churn&at=3":                                     `400 kind="churn" is taken on request`,
+		"profile?kind=churn&base=1":                                   `400 kind="churn" is taken on request`,
 		"profile?kind=nonsense":                                       `process.sock: unknown kind nonsense`,
 		"download?kind=churn&format=collapsed&type=short_objects":     "main;churner 7\n",
 		"download?kind=churn&format=collapsed":                        "main;churner 700\n",

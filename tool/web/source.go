@@ -96,7 +96,7 @@ type source struct {
 
 func (s *sources) read(file string) (*source, error) {
 	if !s.isNamed(file) {
-		return nil, problem{http.StatusForbidden, fmt.Errorf("%s: no function of a profile that was shown is in this file, so it is not read", file)}
+		return nil, problem{http.StatusForbidden, fmt.Errorf("%s: no function of a displayed profile is in this file, so it is not read", file)}
 	}
 	for _, place := range s.places(file) {
 		text, info, err := readText(place)
@@ -107,7 +107,7 @@ func (s *sources) read(file string) (*source, error) {
 			return nil, problem{http.StatusNotFound, err}
 		}
 	}
-	return nil, problem{http.StatusNotFound, fmt.Errorf("%s is not on this machine; --source-path FOLDER of `seemalloc web` says where else it lies", file)}
+	return nil, problem{http.StatusNotFound, fmt.Errorf("%s is not on this machine; `seemalloc web --source-path FOLDER` searches another folder", file)}
 }
 
 // readText reads a regular file. Opening other files may block or have side effects.

@@ -83,7 +83,7 @@ func NewStacks(p, base *profile.Profile) (*Stacks, error) {
 		}
 	}
 	if base != nil && len(s.Types) == 0 {
-		return nil, badRequest("the two profiles have nothing in common: one is of %s, the other of %s", typeNames(p), typeNames(base))
+		return nil, badRequest("the two profiles have no sample type in common: one is of %s, the other of %s", typeNames(p), typeNames(base))
 	}
 	defer startErrors(s, p, base).Wait()
 	builder := newStackBuilder(s)

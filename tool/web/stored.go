@@ -235,11 +235,11 @@ func (h *History) Note(name string, answer any) {
 // Noted returns the stored answer with this name.
 func (h *History) Noted(name string) (any, error) {
 	if h.disk == nil {
-		return nil, badRequest("this shows saved profiles: there is no process to ask")
+		return nil, badRequest("saved profiles are shown: there is no process to query")
 	}
 	data, err := h.disk.store.Noted(name)
 	if data == nil && err == nil {
-		err = problem{http.StatusNotFound, fmt.Errorf("%s: nobody has asked for it while the process was watched", name)}
+		err = problem{http.StatusNotFound, fmt.Errorf("%s: it was not requested while the process was observed", name)}
 	}
 	return json.RawMessage(data), err
 }

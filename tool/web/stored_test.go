@@ -237,7 +237,7 @@ func TestWhatTheProcessSaidLastIsKept(t *testing.T) {
 			t.Errorf("%s:\n%s\ninstead of\n%s", name, body, live[name])
 		}
 	}
-	if status, body := get(t, base+"api/doctor", nil); status != http.StatusNotFound || !strings.Contains(body, "nobody has asked") {
+	if status, body := get(t, base+"api/doctor", nil); status != http.StatusNotFound || !strings.Contains(body, "it was not requested") {
 		t.Errorf("doctor: %d %s", status, body)
 	}
 	if status, body := get(t, base+"api/report", nil); status != http.StatusOK || len(inlined(t, body).Profiles) == 0 {

@@ -185,7 +185,7 @@ func (s *Server) thatTellsThreads(pattern string) (*History, error) {
 			return nil, err
 		}
 		if !report.HasThreads(p) {
-			return nil, badRequest("thread=%s: the saved profiles do not tell threads; those of the kind %s do", pattern, threadsKind)
+			return nil, badRequest("thread=%s: the saved profiles have no threads; those of the kind %s do", pattern, threadsKind)
 		}
 	}
 	return s.history, nil

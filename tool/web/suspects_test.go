@@ -228,7 +228,7 @@ func TestSuspectsOfThreadsInFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	base = listen(t, server)
-	if status, body := get(t, base+"api/suspects?thread=reader", nil); status != http.StatusBadRequest || !strings.Contains(body, "thread=reader: the saved profiles do not tell threads") {
+	if status, body := get(t, base+"api/suspects?thread=reader", nil); status != http.StatusBadRequest || !strings.Contains(body, "thread=reader: the saved profiles have no threads") {
 		t.Errorf("%d %s", status, body)
 	}
 	if get(t, base+"api/choices", &offered); offered.Threads != nil {

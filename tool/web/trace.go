@@ -141,7 +141,7 @@ func (t *tracer) follow(process *Process, trace *attach.Trace) {
 	}
 }
 
-var errUnseen = errors.New("nobody looks")
+var errUnseen = errors.New("no page requests the trace")
 
 func (t *tracer) add(pid int, e attach.Event) {
 	if t.first == 0 {
