@@ -83,7 +83,7 @@ func TestErrors(t *testing.T) {
 		{"usage: convert to something", []string{"convert", "x", "--to", "xml"}, 2, []string{"--to xml", "speedscope"}},
 		{"usage: convert's extension", []string{"convert", "x", "-o", "x.txt"}, 2, []string{"-o x.txt", ".pb.gz", "--to"}},
 		{"usage: convert nothing", []string{"convert", "--to", "csv"}, 2, []string{"which process or file"}},
-		{"usage: convert a difference without names", []string{"convert", "x", "--base", "y", "--raw", "--to", "proto"}, 2, []string{"--raw", "found by names", "--base"}},
+		{"usage: convert a difference without names", []string{"convert", "x", "--base", "y", "--raw", "--to", "proto"}, 2, []string{"--raw", "requires names", "--base"}},
 		{"usage: kind of a file", []string{"top", "x", "--kind", "peak"}, 2, []string{"--kind peak", "x is a file", "expected a process"}},
 		{"usage: kind of two files", []string{"diff", "x", "y", "--kind", "peak"}, 2, []string{"--kind peak", "x is a file"}},
 		{"usage: kind of a file to convert", []string{"convert", "x", "--kind", "peak", "--to", "csv"}, 2, []string{"--kind peak", "x is a file"}},

@@ -115,7 +115,7 @@ func TestBase(t *testing.T) {
 	out := tool(t, nil, "top", now, "--base", before).expectSuccess(t)
 	for _, want := range []string{
 		now + " since " + before + ": change of bytes in use by function",
-		"Total +1.99 MiB ± ", "percentages are of the 1.05 MiB before", "Says: 2 dropped\n",
+		"Total +1.99 MiB ± ", "percentages are of the 1.05 MiB before", "Comment: 2 dropped\n",
 		"   +2.00 MiB 190", "  shop::till\n", "  -10.00 KiB  -0.93%", "  shop::basket\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -134,7 +134,7 @@ func TestBase(t *testing.T) {
 		t.Errorf("errors %g of the one and %g of the other, together %g instead of %g", basket.Error, till.Error, sum, top.Error)
 	}
 	r := tool(t, nil, "convert", now, "--base", before, "--to", "collapsed")
-	if r.out != "main;shop::serve;shop::till 2097152\n" || !strings.Contains(r.err, "holds no negative values: 1 row that shrank, by 10.00 KiB together") {
+	if r.out != "main;shop::serve;shop::till 2097152\n" || !strings.Contains(r.err, "cannot hold negative values: 1 row that shrank, by 10.00 KiB in total") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -194,7 +194,7 @@ func TestDiff(t *testing.T) {
 	before, now := earlier(t, shop), shopFile(t, shop, nil)
 	out := tool(t, nil, "diff", before, now).expectSuccess(t)
 	expectTexts(t, out, before+" → "+now+": bytes in use, 1m01s later\n", "Total 1.05 MiB → 3.04 MiB: +1.99 MiB ± ",
-		"; 2 stacks new, 1 gone\n", before+": Says: nothing missing\n",
+		"; 2 stacks new, 1 gone\n", before+": Comment: nothing missing\n",
 		"    1.00 MiB     3.00 MiB ~  +2.00 MiB ", "  shop::till\n", "   50.00 KiB    40.00 KiB ~ -10.00 KiB ", "  shop::basket < shop::serve < main\n",
 		"  (new) shop::till < shop::serve < shop::serve < shop::serve < main\n", "  (new) main\n", "  (gone) shop::till\n", "~: within twice")
 	expectTexts(t, tool(t, nil, "diff", now, before).expectSuccess(t), "EARLIER")
@@ -223,7 +223,7 @@ func TestTree(t *testing.T) {
 	shop := buildShop(t)
 	now := shopFile(t, shop, func(p *profile.Profile) { p.Comments = []string{"2 dropped"} })
 	out := tool(t, nil, "tree", now, "--min", "0").expectSuccess(t)
-	expectTexts(t, out, now+": bytes in use by call path", "Says: 2 dropped\n", `
+	expectTexts(t, out, now+": bytes in use by call path", "Comment: 2 dropped\n", `
     3.04 MiB  100.00%         48 B  main
     3.04 MiB  100.00%               shop::serve
     3.00 MiB   98.61%     3.00 MiB  ├─ shop::till
@@ -242,7 +242,7 @@ func TestPeekAndList(t *testing.T) {
 	shop := buildShop(t)
 	now := shopFile(t, shop, func(p *profile.Profile) { p.Comments = []string{"2 dropped"} })
 	out := tool(t, nil, "peek", now, "till|basket").expectSuccess(t)
-	expectTexts(t, out, now+": bytes in use by callers and callees", "Says: 2 dropped\n", "  3 MiB   100% |   shop::serve\n", "| shop::till\n", "   40 KiB  1.28%   100%     40 KiB  1.28%                | shop::basket\n")
+	expectTexts(t, out, now+": bytes in use by callers and callees", "Comment: 2 dropped\n", "  3 MiB   100% |   shop::serve\n", "| shop::till\n", "   40 KiB  1.28%   100%     40 KiB  1.28%                | shop::basket\n")
 	if strings.Contains(out, "Showing nodes") || strings.Contains(out, "MB") {
 		t.Errorf("pprof's own heading:\n%s", out)
 	}
@@ -260,7 +260,7 @@ func TestPeekAndList(t *testing.T) {
 	out = toolIn(t, "/", nil, "list", now, "shop::serve", "--source-path", here).expectSuccess(t)
 	expectTexts(t, out, "void* b = till(n);")
 	pid := serveSelf(t, shop.profileBytes(t))
-	expectTexts(t, tool(t, nil, "list", pid, "shop::basket").expectSuccess(t), "exactly 72.00 MiB", "ROUTINE ======================== shop::basket in ")
+	expectTexts(t, tool(t, nil, "list", pid, "shop::basket").expectSuccess(t), "exact live bytes: 72.00 MiB", "ROUTINE ======================== shop::basket in ")
 	// The kind applies to the process, so that the two are comparable.
 	if got := tool(t, nil, "diff", now, pid, "--kind", "peak"); strings.Contains(got.err, "is a file") {
 		t.Errorf("%+v", got)
@@ -279,7 +279,7 @@ func TestPeekAndListOfADifference(t *testing.T) {
 		out := tool(t, nil, command, now, "shop::till", "--base", before).expectSuccess(t)
 		got := lines(out)
 		at := slices.IndexFunc(got, func(line string) bool { return strings.HasPrefix(line, first) })
-		if at < 0 || !strings.HasPrefix(got[at-1], "Says: ") && !strings.HasPrefix(got[at-1], "Total -6.00 MiB") || !strings.Contains(out, "-6 MiB") {
+		if at < 0 || !strings.HasPrefix(got[at-1], "Comment: ") && !strings.HasPrefix(got[at-1], "Total -6.00 MiB") || !strings.Contains(out, "-6 MiB") {
 			t.Errorf("%s: its table does not follow our heading:\n%s", command, out)
 		}
 		if strings.Contains(out, "percentages are of") {

@@ -129,7 +129,7 @@ func TestStoreRefuses(t *testing.T) {
 		{[]string{"web", dir}, 1, "there is no history.db in it"},
 		{[]string{"web", dir, text}, 2, dir + " is a folder"},
 		{[]string{"web", "--store", dir, "1"}, 1, "holds other files"},
-		{[]string{"web", "--store", dir, text}, 2, "keeps what is seen of a process"},
+		{[]string{"web", "--store", dir, text}, 2, "stores the data of a process"},
 		{[]string{"web", "--store", dir, "--store-size", "1M", "1"}, 2, "--store-size 1M: expected a size of 16M or more"},
 		{[]string{"web", "--store", dir, "--store-size", "much", "1"}, 2, "--store-size much: expected"},
 		{[]string{"report", dir}, 1, "there is no history.db in it"},

@@ -70,8 +70,8 @@ func TestTopOfProcess(t *testing.T) {
 	out := tool(t, nil, "top", pid).expectSuccess(t)
 	for _, want := range []string{
 		"(pid " + pid + "): bytes in use by function",
-		"Total 3.04 MiB ± ", "exactly 72.00 MiB are handed out",
-		"Missing: samples dropped for want of room: 2; samples with a stack cut at the depth limit (option stack_depth): 3\n",
+		"Total 3.04 MiB ± ", "exact live bytes: 72.00 MiB by allocated size",
+		"Missing: samples dropped for lack of space: 2; samples with a stack truncated at the depth limit (option stack_depth): 3\n",
 		"flat   flat%    sum%          cum    cum%  function",
 		"3.00 MiB  98.71%  98.71%     3.00 MiB  98.71%  shop::till",
 		"48 B   0.00% 100.00%     3.04 MiB 100.00%  main",
@@ -148,12 +148,12 @@ func TestStats(t *testing.T) {
 		"(RSS) 100.0 MiB, of which",
 		"live              70.00 MiB  70.00%", "cached            10.00 MiB  10.00%", "fragmentation      5.00 MiB   5.00%",
 		"metadata           2.00 MiB   2.00%", "not ours          13.00 MiB  13.00%",
-		"1,234 samples so far", "71.53 MiB ± 5.96 MiB", "samples dropped for want of room: 2",
+		"1,234 samples so far", "71.53 MiB ± 5.96 MiB", "samples dropped for lack of space: 2",
 		"madvise:dontneed    decay               7     7.00 MiB", "all                                     7     7.00 MiB", "25,600 minor",
 		"1,024       40       60,000", "  97.66%          3\n",
-		"after 2.0s (purge:balanced); of 6.00 MiB that went by itself 1.50 MiB were wanted again soon (25.00%)\n" +
-			"  wanted again soon of what went when it was freed, on request or since memory was short: 512.0 KiB\n" +
-			"  wanted again of idle holes in spans: 8.00 KiB\n",
+		"after 2.0s (purge:balanced); of 6.00 MiB returned automatically, 1.50 MiB were reused soon (25.00%)\n" +
+			"  reused soon after it was returned at free, on request or because memory was short: 512.0 KiB\n" +
+			"  reused of purged holes in spans: 8.00 KiB\n",
 		"threads'           12     3.00 MiB", "returned                  4.00 MiB",
 	} {
 		if !strings.Contains(out, want) {
@@ -181,7 +181,7 @@ func TestThinCommands(t *testing.T) {
 		{[]string{"get", pid, "sample"}, "512K\n"},
 		{[]string{"set", pid, "sample=64K"}, "sample=64K\n"},
 		{[]string{"get", pid, "sample"}, "64K\n"},
-		{[]string{"purge", pid}, "1.00 MiB given back\n"},
+		{[]string{"purge", pid}, "1.00 MiB returned to the OS\n"},
 	} {
 		if got := tool(t, nil, test.args...).expectSuccess(t); got != test.want {
 			t.Errorf("%v: got %q, want %q", test.args, got, test.want)

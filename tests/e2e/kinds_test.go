@@ -41,7 +41,7 @@ func TestPeak(t *testing.T) {
 		t.Errorf("spike still holds %d", now["spike"])
 	}
 	out := tool(t, "top", p.pid, "--kind", "peak")
-	for _, want := range []string{"bytes in use at the peak by function", "Says: peak: ", " ms before this profile was taken"} {
+	for _, want := range []string{"bytes in use at the peak by function", "Comment: peak: ", " ms before this profile was taken"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
@@ -83,7 +83,7 @@ func TestBaselineByOption(t *testing.T) {
 	p := launch(t, nil, binary, "run", "--sample", "1", "--conf", "at_start:1,baseline_after:1", "--", kinds)
 	waitFor(t, socketOf(p.pid))
 	soon(t, "the baseline is set", func() bool {
-		return strings.Contains(tool(t, "top", p.pid, "--kind", "since"), "Says: since: the baseline was set ")
+		return strings.Contains(tool(t, "top", p.pid, "--kind", "since"), "Comment: since: the baseline was set ")
 	})
 }
 
@@ -233,7 +233,7 @@ func TestDeaths(t *testing.T) {
 	if flat["free_passed"] != 100*512 || cum["passed_on"] != 100*512 || report.Total < 1000*4096 {
 		t.Errorf("freed by free_passed %d, of passed_on %d, in all %d", flat["free_passed"], cum["passed_on"], report.Total)
 	}
-	if out := tool(t, "top", p.pid, "--kind", "deaths"); !strings.Contains(out, "bytes freed by function") || !strings.Contains(out, "Says: deaths: ") {
+	if out := tool(t, "top", p.pid, "--kind", "deaths"); !strings.Contains(out, "bytes freed by function") || !strings.Contains(out, "Comment: deaths: ") {
 		t.Error(out)
 	}
 	p.tell(t, "f")
@@ -319,7 +319,7 @@ func TestAllocsOverAWindow(t *testing.T) {
 	if report.Allocated == nil || *report.Allocated != report.Total {
 		t.Errorf("exactly %v were allocated in the window, by samples of everything %d", report.Allocated, report.Total)
 	}
-	if out := tool(t, "top", file); !strings.Contains(out, " a second over ") || !strings.Contains(out, "Says: window: ") {
+	if out := tool(t, "top", file); !strings.Contains(out, " per second over ") || !strings.Contains(out, "Comment: window: ") {
 		t.Errorf("no rate in\n%s", out)
 	}
 }
@@ -328,7 +328,7 @@ func TestAllocsOverAWindow(t *testing.T) {
 func TestKindsSayExactlyWhatWasAllocated(t *testing.T) {
 	need(t)
 	p := startKinds(t)
-	line := regexp.MustCompile(`Says: allocated: (\d+) bytes estimated, standard error 0 bytes; exactly (\d+) bytes since the start`)
+	line := regexp.MustCompile(`Comment: allocated: (\d+) bytes estimated, standard error 0 bytes; exactly (\d+) bytes since the start`)
 	for _, kind := range []string{"allocs", "churn", "lifetime", "deaths", "remote"} {
 		out := tool(t, "top", p.pid, "--kind", kind)
 		m := line.FindStringSubmatch(out)
@@ -345,14 +345,14 @@ func TestKindsSayExactlyWhatWasAllocated(t *testing.T) {
 	}
 	for _, args := range [][]string{{"top", p.pid}, {"peek", p.pid, "main"}, {"tree", p.pid}} {
 		args = append(args, "--by", "alloc")
-		if out := tool(t, args...); !strings.Contains(out, " were allocated;") && !strings.Contains(out, " were allocated\n") {
+		if out := tool(t, args...); !strings.Contains(out, "; exact allocated bytes: ") {
 			t.Errorf("%v:\n%s", args, out)
 		}
 	}
 	tool(t, "baseline", p.pid)
 	p.tell(t, "m")
 	out := tool(t, "top", p.pid, "--kind", "since", "--by", "alloc")
-	m := regexp.MustCompile(`Says: allocated: (\d+) bytes estimated, standard error 0 bytes; exactly (\d+) bytes since the baseline`).FindStringSubmatch(out)
+	m := regexp.MustCompile(`Comment: allocated: (\d+) bytes estimated, standard error 0 bytes; exactly (\d+) bytes since the baseline`).FindStringSubmatch(out)
 	if m == nil || m[1] != m[2] || m[1] != strconv.Itoa(100*2048) {
 		t.Errorf("%v in\n%s", m, out)
 	}

@@ -104,7 +104,7 @@ func TestPythonHeap(t *testing.T) {
 		expectHeld(t, cum)
 		expectPlaces(t, file)
 		out, complaint, status := try(t, "convert", "--to", "collapsed", file)
-		if status != 0 || !strings.Contains(complaint, "collapsed cannot hold what "+file+" says of itself: ") || strings.Count(complaint, "\n") != 1 {
+		if status != 0 || !strings.Contains(complaint, "collapsed cannot hold the comments of "+file+": ") || strings.Count(complaint, "\n") != 1 {
 			t.Errorf("status %d, %s", status, complaint)
 		}
 		for _, want := range []string{"<module>;hold;recurse;recurse;recurse;recurse;recurse;recurse;Keeper.hold;", ";order;", ";weigh;"} {
@@ -186,7 +186,7 @@ func TestPythonFramesAreAnOption(t *testing.T) {
 			t.Errorf("an old profile has changed:\n%s", out)
 		}
 		tool(t, "profile", p.pid, "-o", file)
-		if out := tool(t, "top", file); !strings.Contains(out, "Says: python: ") {
+		if out := tool(t, "top", file); !strings.Contains(out, "Comment: python: ") {
 			t.Errorf("it does not say what it could not see:\n%s", out)
 		}
 	}
@@ -226,7 +226,7 @@ func TestPythonCPU(t *testing.T) {
 	})
 }
 
-var saysPython = regexp.MustCompile(`Says: python: (\d+) functions met; (\d+) stacks with Python frames that could not be read, (\d+) frames`)
+var saysPython = regexp.MustCompile(`Comment: python: (\d+) functions met; (\d+) stacks with Python frames that could not be read, (\d+) frames`)
 
 // Interrupted as often as the kernel can, with every block recorded: nothing breaks, and hardly any stack lacks its
 // functions.

@@ -131,7 +131,7 @@ func TestStatOfAKilledRun(t *testing.T) {
 	if status != 128+9 || out != "ready\n" {
 		t.Errorf("status %d, standard output %q", status, out)
 	}
-	for _, want := range []string{"signal: killed", "last time it was asked", "madvise:dontneed"} {
+	for _, want := range []string{"signal: killed", "statistics of the last query", "madvise:dontneed"} {
 		if !strings.Contains(summary, want) {
 			t.Errorf("%q is not in\n%s", want, summary)
 		}

@@ -169,11 +169,11 @@ func TestThreadsThatAreNotThere(t *testing.T) {
 		args []string
 	}{
 		{"no thread matches --thread nobody: it has alpha, beta, gone", []string{"top", p.pid, "--thread", "nobody"}},
-		{"do not say which thread", []string{"top", heap, "--thread", "alpha"}},
-		{"do not say which thread", []string{"top", heap, "--threads"}},
-		{"do not say which thread", []string{"top", p.pid, "--kind", "churn", "--thread", "alpha"}},
-		{"do not say which thread", []string{"top", p.pid, "--base", heap, "--thread", "alpha"}},
-		{"do not say which thread", []string{"diff", heap, p.pid, "--thread", "alpha"}},
+		{"its samples have no threads", []string{"top", heap, "--thread", "alpha"}},
+		{"its samples have no threads", []string{"top", heap, "--threads"}},
+		{"its samples have no threads", []string{"top", p.pid, "--kind", "churn", "--thread", "alpha"}},
+		{"its samples have no threads", []string{"top", p.pid, "--base", heap, "--thread", "alpha"}},
+		{"its samples have no threads", []string{"diff", heap, p.pid, "--thread", "alpha"}},
 		{"--thread: error parsing regexp", []string{"top", p.pid, "--thread", "("}},
 		{"--thread: error parsing regexp", []string{"cpu", p.pid, "--thread", "("}},
 	} {

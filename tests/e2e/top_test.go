@@ -194,7 +194,7 @@ func TestTopText(t *testing.T) {
 	need(t)
 	p := leak(t, 100)
 	out := tool(t, "top", p.pid)
-	for _, want := range []string{"leaky (pid " + p.pid + "): bytes in use by function", "standard error; sampled once in 512.0 KiB", "exactly", "cum%  function\n"} {
+	for _, want := range []string{"leaky (pid " + p.pid + "): bytes in use by function", "standard error; sampled once in 512.0 KiB", "exact live bytes: ", "cum%  function\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}

@@ -28,6 +28,6 @@ def check(session):
         session.expect("the cache", lines[1], "20000 entries, 20000000 bytes")
         top = session.run([archive.parent / "bin/seemalloc", "top", dump, "-n", "0"], preload=False).stdout
         session.expect("who fills the cache", "main::fill_cache" in top, True)
-        handed_out = float(re.search(r"exactly ([\d.]+) MiB are handed out", top).group(1))
+        handed_out = float(re.search(r"exact live bytes: ([\d.]+) MiB", top).group(1))
         session.at_least("MiB handed out", handed_out, 19)
         session.at_most("MiB handed out", handed_out, 40)

@@ -12,7 +12,7 @@ import (
 )
 
 // Map is the heap map: regions, live huge blocks, and retained memory of freed huge blocks, each sorted by address.
-// These count by the metadata of the heap, whether resident or not. Memory shows the resident part of all memory.
+// These values come from heap metadata and include nonresident memory. Memory shows the resident memory.
 type Map struct {
 	// Memory is nil in answers with parts, and if the library is older than this tool.
 	Memory  *Memory

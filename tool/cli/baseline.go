@@ -9,10 +9,10 @@ import (
 func (a *app) baselineCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "baseline PID",
-		Short: "Have a process remember what it holds now, for profiles of what comes after",
-		Long: `Have a process remember what each of its stacks holds now: its baseline, of which it has one. Afterwards
-` + "`seemalloc top PID --kind since`" + ` and ` + "`seemalloc profile PID --kind since`" + ` show what has been allocated since, and what more,
-or less, is in use. No file is needed.`,
+		Short: "Set a baseline in a process, for profiles of later changes",
+		Long: `Record the live memory of each stack of a process as its baseline. A process has one baseline. Afterwards
+` + "`seemalloc top PID --kind since`" + ` and ` + "`seemalloc profile PID --kind since`" + ` show the allocations
+since then, and the growth or shrinkage of live memory. No file is needed.`,
 		Example: `  seemalloc baseline 4242
   seemalloc top 4242 --kind since`,
 		Args: a.pidArgs(0, 0),
@@ -25,7 +25,7 @@ or less, is in use. No file is needed.`,
 			if _, err := t.Call("baseline"); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "%s: baseline set; `seemalloc top --kind since` shows what changes from now on\n", t.name)
+			fmt.Fprintf(a.out, "%s: baseline set; `seemalloc top --kind since` shows the changes from now on\n", t.name)
 			return nil
 		},
 	}

@@ -38,23 +38,23 @@ func (a *app) compareCommand() *cobra.Command {
 	var flags compareFlags
 	c := &cobra.Command{
 		Use:   "compare [flags] -- COMMAND [ARGUMENTS…]",
-		Short: "Run a program on several allocators and compare time and memory",
-		Long: `Run a program on each allocator that is installed (` + strings.Join(compare.Names(), ", ") + `) by
-LD_PRELOAD, several rounds in an order by chance, and compare what it took: wall and CPU time, peak and final resident
-memory, page faults, context switches. Each figure is the median, with its ratio to the best and the smallest and the
-largest run. A difference that may be chance is marked ~.
+		Short: "Run a program with several allocators and compare time and memory",
+		Long: `Run a program with each installed allocator (` + strings.Join(compare.Names(), ", ") + `), loaded by
+LD_PRELOAD, in several rounds in random order, and compare wall and CPU time, peak and final resident memory, page
+faults and context switches. Each figure is the median, with its ratio to the best and the smallest and the largest run.
+A difference that is not significant is marked ~.
 
-Standard input is empty. CPU time, page faults and context switches are those of the program and of all children that
-were waited for. Peak RSS is that of the largest process, not the sum; final RSS is that same process's last reading
-before it ended, one every 20 ms. One run on glibc comes first and does not count: it warms up, and the others must end
-with its exit status. A program that fails on an allocator is reported and that allocator left out.
+Standard input is empty. CPU time, page faults and context switches include the program and all children that it has
+waited for. Peak RSS is that of the largest process, not the sum; final RSS is the last reading of the same process
+before it ended (one every 20 ms). The first run uses glibc as a warm-up and is not counted; all other runs must end
+with the same exit status. An allocator on which the program fails is reported and excluded.
 
-Servers, which do not end by themselves: --for ends it with SIGTERM after that time (SIGKILL 5 s later) and shows what
-it used in it. --load runs a command against it once it listens on a socket, shows how long that takes, and ends the
-server. The load itself runs on the usual allocator.
+For servers, which do not end on their own: --for ends the server with SIGTERM after that time (SIGKILL 5 s later) and
+shows its usage up to then. --load runs a command against the server once it listens on a socket, shows how long that
+takes, and ends the server. The load itself runs with the default allocator.
 
-Options in the environment (SEEMALLOC_CONF, MALLOC_CONF, GLIBC_TUNABLES …) reach the allocators, and the result names
-them. Ctrl-C ends the program and shows what has been measured until then.`,
+Allocator options in the environment (SEEMALLOC_CONF, MALLOC_CONF, GLIBC_TUNABLES …) take effect, and the result lists
+them. Ctrl-C ends the program and shows the results so far.`,
 		Example: `  seemalloc compare -- python3 job.py
   seemalloc compare --alloc glibc,seemalloc --rounds 9 -- sqlite3 -bail :memory: '.read job.sql'
   seemalloc compare --alloc glibc,new=/opt/libjemalloc.so.2 -- ./job
@@ -77,13 +77,13 @@ them. Ctrl-C ends the program and shows what has been measured until then.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&flags.alloc, "alloc", "", "which allocators, as NAME,NAME=PATH,… (all that are installed)")
-	f.IntVar(&flags.rounds, "rounds", compare.LeastRuns, "how often each is run; with fewer than 5 no difference is called")
+	f.StringVar(&flags.alloc, "alloc", "", "allocators, as NAME,NAME=PATH,… (default: all that are installed)")
+	f.IntVar(&flags.rounds, "rounds", compare.LeastRuns, "number of runs of each; with fewer than 5 no difference is significant")
 	f.Uint64Var(&flags.seed, "seed", 0, "repeat the order of a comparison that printed this seed")
-	f.DurationVar(&flags.lasts, "for", 0, "end the program after this time; with --load: the longest that the load may take")
-	f.StringVar(&flags.load, "load", "", "a shell command that uses the server; its time is what counts")
+	f.DurationVar(&flags.lasts, "for", 0, "end the program after this time; with --load: time limit of the load")
+	f.StringVar(&flags.load, "load", "", "a shell command that uses the server; its time is measured")
 	f.DurationVar(&flags.upAfter, "up-after", 0, "start the load after this time, instead of when the server listens on a socket")
-	f.StringVar(&flags.keep, "keep-output", "", "keep what the program prints in this folder, as NAME.ROUND.out and .err")
+	f.StringVar(&flags.keep, "keep-output", "", "save the program's output in this folder, as NAME.ROUND.out and .err")
 	f.StringVar(&flags.lib, "lib", "", "the seemalloc library to use, a file or a folder")
 	f.BoolVar(&flags.asJSON, "json", false, "print JSON, with every run")
 	f.SetInterspersed(false) // flags after the program's name belong to the program
@@ -100,7 +100,7 @@ func (flags compareFlags) check(c *cobra.Command) error {
 	case changed("load") && strings.TrimSpace(flags.load) == "":
 		return usageError("--load: expected a command of the shell")
 	case changed("up-after") && flags.load == "":
-		return usageError("--up-after says when the load begins: it needs --load")
+		return usageError("--up-after sets the start of the load: it needs --load")
 	case changed("up-after") && flags.upAfter <= 0:
 		return usageError("--up-after %s: expected a time, such as 2s", flags.upAfter)
 	case changed("alloc") && flags.alloc == "":
@@ -212,7 +212,7 @@ func (a *app) measure(ctx context.Context, flags compareFlags, command *compare.
 		}
 		session.Expected = first.Ending
 		if first.Ending != "exit 0" {
-			result.Notes = append(result.Notes, fmt.Sprintf("On glibc the program ends with %s, and so it must on the others.", first.Ending))
+			result.Notes = append(result.Notes, fmt.Sprintf("On glibc the program ends with %s, so this is expected on the other allocators.", first.Ending))
 		}
 	}
 	err = session.Do(ctx)
@@ -232,7 +232,7 @@ func few(result *compare.Result) error {
 	case len(counted) == 0:
 		return fmt.Errorf("%s: it failed on every allocator", result.Command[0])
 	case len(counted) == 1 && len(result.Allocators) > 1:
-		return fmt.Errorf("%s: it failed on every allocator but %s", result.Command[0], counted[0])
+		return fmt.Errorf("%s: it failed on every allocator except %s", result.Command[0], counted[0])
 	}
 	return nil
 }
@@ -258,10 +258,10 @@ func remarks(result *compare.Result) []string {
 			}
 		}
 		if one.Library != "" && runs > 0 && !seen {
-			notes = append(notes, fmt.Sprintf("%s: the program ends too soon to see whether it takes the library.", one.Name))
+			notes = append(notes, fmt.Sprintf("%s: the program ends too early to verify that it loads the library.", one.Name))
 		}
 		if linked != "" {
-			notes = append(notes, fmt.Sprintf("%s: the program itself is linked with %s, and that is what was measured here.", one.Name, linked))
+			notes = append(notes, fmt.Sprintf("%s: the program itself is linked with %s, which was measured instead.", one.Name, linked))
 		}
 	}
 	return notes

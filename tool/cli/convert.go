@@ -22,15 +22,15 @@ func (a *app) convertCommand() *cobra.Command {
 	var flags convertFlags
 	c := &cobra.Command{
 		Use:   "convert PID|FILE [--to FORMAT] [-o OUTPUT]",
-		Short: "Turn a profile into another format",
-		Long: `Turn a profile into another format: one that seemalloc wrote, or another tool. What a file is, is told by its content:
+		Short: "Convert a profile to another format",
+		Long: `Convert a profile, written by seemalloc or by another tool, to another format. The input format is detected by content:
 profile.proto; the heap profiles of gperftools, older Go and jemalloc (heap_v2); the CPU profiles of gperftools;
-contention profiles. A process id takes a profile of that process.
+contention profiles. With a process id, take a profile of that process.
 
 The output format comes from --to, or from the extension of OUTPUT:
 
 ` + formatTable() + `
-collapsed holds one value per stack: --by chooses it, and it is the one that the others open with.`,
+collapsed holds one value per stack, selected by --by. Viewers of the other formats open with that value.`,
 		Example: `  seemalloc convert jeprof.1234.0.f.heap -o heap.pb.gz
   seemalloc convert heap.pb.gz -o heap.speedscope.json
   seemalloc convert 4242 --to collapsed --by alloc | flamegraph.pl > alloc.svg
@@ -43,7 +43,7 @@ collapsed holds one value per stack: --by chooses it, and it is the one that the
 	f := c.Flags()
 	f.StringVar(&flags.to, "to", "", "format: "+formats.Names())
 	f.StringVarP(&flags.output, "output", "o", "-", "file to write, - for standard output")
-	f.BoolVar(&flags.raw, "raw", false, "do not look for names: leave the addresses as they are")
+	f.BoolVar(&flags.raw, "raw", false, "do not symbolize: keep the addresses")
 	a.symbolFlags(c)
 	a.targetFlags(c)
 	return c
@@ -65,7 +65,7 @@ func (a *app) convert(flags convertFlags, args []string) error {
 		return err
 	}
 	if flags.raw && flags.base != "" {
-		return usageError("--raw: a difference is found by names; expected --raw or --base, not both")
+		return usageError("--raw: a difference requires names; give --raw or --base, not both")
 	}
 	format, err := flags.format()
 	if err != nil {
@@ -98,11 +98,11 @@ func (a *app) convert(flags convertFlags, args []string) error {
 		return fmt.Errorf("%s: %w", s.source, err)
 	}
 	if left.Rows > 0 {
-		a.say(fmt.Sprintf("%s holds no negative values: %s that shrank, by %s together, are left out", format.Name,
+		a.say(fmt.Sprintf("%s cannot hold negative values: %s that shrank, by %s in total, are left out", format.Name,
 			report.Plural(left.Rows, "row"), report.Amount(-left.Sum, s.profile.SampleType[index].Unit)))
 	}
 	if !format.Notes && len(s.profile.Comments) > 0 {
-		a.say(fmt.Sprintf("%s cannot hold what %s says of itself: %s", format.Name, s.source, oneLine(strings.Join(s.profile.Comments, "; "))))
+		a.say(fmt.Sprintf("%s cannot hold the comments of %s: %s", format.Name, s.source, oneLine(strings.Join(s.profile.Comments, "; "))))
 	}
 	if flags.output == "-" {
 		_, err := a.out.Write(data.Bytes())

@@ -39,15 +39,16 @@ func (a *app) cpuCommand() *cobra.Command {
 		Use:   "cpu PID | cpu -- COMMAND [ARGUMENTS…]",
 		Short: "Show which functions use the CPU time, of a process or of a whole run",
 		Long: `Profile a process's CPU time for --for and show which functions used it: flat is a function's own time, cum includes the
-functions that it called. Each thread is interrupted --hz times in a second that it runs, by SIGPROF; a program that uses
-SIGPROF or ITIMER_PROF itself is left alone. Ctrl-C ends the profile sooner. -o saves it for ` + "`seemalloc top`" + ` and pprof.
+functions that it called. SIGPROF interrupts each thread --hz times per second of its CPU time; a program that uses
+SIGPROF or ITIMER_PROF itself is not profiled. Ctrl-C ends the profile earlier. -o saves it for ` + "`seemalloc top`" + ` and pprof.
 
-With a command instead of a process, run it on seemalloc and profile it from its start to its end, the programs that it
-starts included; the table goes to standard error, and the exit status is the command's. Children of fork are in it
-from a tenth of a second on. One that is killed, or ends by _exit, has no profile: what such ones used is said.
+With a command instead of a process, run it on seemalloc and profile it from start to end, including the programs that
+it starts; the table goes to standard error, and the exit status is the command's. The profile of a forked child begins
+a tenth of a second after the fork. A process that is killed, or ends with _exit, leaves no profile; the CPU time of such
+processes is reported.
 
---kernel has the kernel sample instead (perf_event_open): the table then has the kernel's functions, too, and below it
-stands what the time in the kernel was for: page faults, madvise, other system calls. It takes root, or
+--kernel lets the kernel take the samples (perf_event_open): the table then includes kernel functions, and below it the
+time in the kernel is broken down into page faults, madvise and other system calls. It requires root, or
 kernel.perf_event_paranoid of 1 or less; the program need not run on seemalloc.`,
 		Example: `  seemalloc cpu 4242
   seemalloc cpu 4242 --for 30s --hz 500 -o cpu.pb.gz
@@ -71,14 +72,14 @@ kernel.perf_event_paranoid of 1 or less; the program need not run on seemalloc.`
 	}
 	f := c.Flags()
 	f.DurationVar(&flags.duration, "for", attach.UsualCPUTime, "how long to profile a process")
-	f.IntVar(&flags.hz, "hz", attach.UsualCPUHz, "samples in a second of each thread's CPU time, 1 to "+strconv.Itoa(attach.MostCPUHz))
-	f.StringVarP(&flags.output, "output", "o", "", "save the profile to this file, too")
+	f.IntVar(&flags.hz, "hz", attach.UsualCPUHz, "samples per second of each thread's CPU time, 1 to "+strconv.Itoa(attach.MostCPUHz))
+	f.StringVarP(&flags.output, "output", "o", "", "also save the profile to this file")
 	f.StringVar(&flags.sort, "sort", "flat", "flat or cum")
 	f.IntVarP(&flags.rows, "count", "n", 20, "number of functions; 0 shows all")
-	f.BoolVar(&flags.threads, "threads", false, "show threads and the time that they used instead of functions")
+	f.BoolVar(&flags.threads, "threads", false, "show threads with their CPU time instead of functions")
 	f.StringVar(&flags.thread, "thread", "", "only threads whose name matches this regular expression, or that have this id")
 	f.BoolVar(&flags.asJSON, "json", false, "print JSON")
-	f.BoolVar(&flags.kernel, "kernel", false, "have the kernel sample, and show what it did itself")
+	f.BoolVar(&flags.kernel, "kernel", false, "let the kernel take the samples, and show kernel functions")
 	flags.run.register(c, "with a command: ")
 	a.symbolFlags(c)
 	a.targetFlags(c)
@@ -98,7 +99,7 @@ func (f *cpuFlags) check(isRun, forGiven bool) error {
 	case isRun && forGiven:
 		return usageError("--for: a command is profiled until it ends")
 	case isRun && f.kernel:
-		return usageError("--kernel: only for a process that runs; give its id")
+		return usageError("--kernel: only for a running process; give its id")
 	}
 	if _, err := regexp.Compile(f.thread); err != nil {
 		return usageError("--thread: %v", err)
@@ -184,7 +185,7 @@ func (a *app) cpuProcess(flags cpuFlags, args []string) error {
 		return err
 	}
 	if a.waitFor(flags.duration, t.pid) {
-		return fmt.Errorf("%s has ended, and its profile with it: `seemalloc cpu -- COMMAND` profiles a whole run", t.name)
+		return fmt.Errorf("%s has ended, and its profile is lost: `seemalloc cpu -- COMMAND` profiles a whole run", t.name)
 	}
 	data, err := running.Stop(t.Client)
 	if err != nil {

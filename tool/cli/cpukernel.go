@@ -21,7 +21,7 @@ import (
 func recordKernel(process *attach.Process, flags cpuFlags, wait func()) (*profile.Profile, error) {
 	kernel, err := symbolize.ReadKernel()
 	if err != nil {
-		return nil, fmt.Errorf("%s: no names for the kernel's functions: %w: it takes root, or kernel.kptr_restrict of 0 and kernel.perf_event_paranoid of 1 or less",
+		return nil, fmt.Errorf("%s: no symbols for the kernel's functions: %w: this requires root, or kernel.kptr_restrict of 0 and kernel.perf_event_paranoid of 1 or less",
 			process, err)
 	}
 	maker := newKernelProfile(kernel, process.PID, flags.hz)

@@ -20,13 +20,14 @@ func (a *app) diffCommand() *cobra.Command {
 	var flags diffFlags
 	c := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
-		Short: "Show what has changed between two profiles",
-		Long: `Show what has changed between two profiles: by function, then by stack, the largest change first. Each of the two is a
-file or a process id, so that a saved profile can be compared with what a process holds now. Stacks that were not there
-before are marked as new, those that hold nothing any more as gone. ± is the standard error of a change from sampling,
-at most; a change that is not twice as large is marked with ~. The profiles may be of different processes and formats.`,
+		Short: "Show the changes between two profiles",
+		Long: `Show the changes between two profiles: by function, then by stack, the largest change first. Each profile is a file or a
+process id, so that a saved profile can be compared with the present state of a process. Stacks that are only in the
+second profile are marked as new, and those that are only in the first as gone. ± is an upper bound of the standard error
+of a change due to sampling; a change below twice that error is marked with ~. The profiles may be of different processes
+and formats.`,
 		Example: `  seemalloc diff before.pb.gz after.pb.gz
-  seemalloc diff before.pb.gz 4242                 # what has grown since it was saved?
+  seemalloc diff before.pb.gz 4242                 # what has grown since then?
   seemalloc diff jeprof.1.heap jeprof.2.heap --by alloc -n 5`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -74,7 +75,7 @@ func (a *app) diff(flags diffFlags, args []string) error {
 	}
 	before, i, after, j := both[0], indexes[0], both[1], indexes[1]
 	if was, is := before.profile.SampleType[i].Type, after.profile.SampleType[j].Type; was != is {
-		return fmt.Errorf("%s has %s, but %s has %s: choose what both have with --by", before.source, was, after.source, is)
+		return fmt.Errorf("%s has %s, but %s has %s: choose a type that both have with --by", before.source, was, after.source, is)
 	}
 	// --thread and the name filters each have to match at least once.
 	missedNames, missedThread := filters["focus"] != nil || filters["show"] != nil, filters["thread"] != nil
@@ -122,16 +123,16 @@ func diffHeading(before, after *subject, d *report.Diff, seconds float64, filter
 	if seconds != 0 {
 		order := "later"
 		if seconds < 0 {
-			seconds, order = -seconds, "EARLIER: are the two exchanged?"
+			seconds, order = -seconds, "EARLIER: are the two swapped?"
 		}
 		fmt.Fprintf(&b, ", %s %s", report.Duration(time.Duration(seconds*float64(time.Second))), order)
 	}
 	fmt.Fprintf(&b, "\nTotal %s → %s: %s", report.Amount(d.Total.Before, d.Unit), report.Amount(d.Total.After, d.Unit), report.Signed(d.Total.Change, d.Unit))
 	switch {
 	case !d.Total.Error.Known():
-		b.WriteString(" (its standard error is not known)")
+		b.WriteString(" (standard error unknown)")
 	case d.Total.Error > 0:
-		fmt.Fprintf(&b, " ± %s (standard error, at most)", report.Amount(int64(d.Total.Error), d.Unit))
+		fmt.Fprintf(&b, " ± %s (upper bound of the standard error)", report.Amount(int64(d.Total.Error), d.Unit))
 	}
 	fmt.Fprintf(&b, "; %s new, %d gone\n", report.Plural(d.New, "stack"), d.Gone)
 	if filters.any() {

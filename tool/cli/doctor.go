@@ -41,18 +41,18 @@ func (a *app) doctorCommand() *cobra.Command {
 	var flags doctorFlags
 	c := &cobra.Command{
 		Use:   "doctor PID | doctor -- COMMAND [ARGUMENTS…]",
-		Short: "Say what is wrong with a process's memory, and what to change",
-		Long: `Look at all that the allocator and the kernel report about a process, twice with --for between, and say in plain words
-what is wrong and what to change: each finding with its figure, the option, and the places in the program, estimated
-from samples. Nothing found is an answer too, with what was looked at.
+		Short: "Find problems in a process's memory use, and suggest changes",
+		Long: `Check all data that the allocator and the kernel report about a process, in two snapshots --for apart, and report
+problems and remedies in plain words: each finding with its figure, the option to change, and the places in the program,
+estimated from samples. The checked values are listed even if there are no findings.
 
-With a command instead of a process, run it on seemalloc and look at it until it ends, twice a second: the worst that
-was seen is shown, rates over --for each. The answer then goes to standard error, as the command's own output is on
-standard output.
+With a command instead of a process, run it on seemalloc and check it twice a second until it ends: the report shows the
+worst state, and rates over windows of --for. It goes to standard error, because the command's own output is on standard
+output.
 
-Looked at:
+Checks:
 ` + checkList() + `
-Exit status: 0 nothing found, 3 something found (of any severity), 1 it could not look, 2 wrong command line.`,
+Exit status: 0 no findings, 3 findings (of any severity), 1 failure, 2 usage error.`,
 		Example: `  seemalloc doctor 4242
   seemalloc doctor 4242 --for 1m
   seemalloc doctor 4242 --hide '^z(m|c|re)alloc'     # charge Redis's wrappers to their callers
@@ -69,9 +69,9 @@ Exit status: 0 nothing found, 3 something found (of any severity), 1 it could no
 			return a.doctorProcess(flags, args)
 		},
 	}
-	c.Flags().DurationVar(&flags.lasts, "for", 10*time.Second, "time between the two looks; Ctrl-C ends it sooner")
+	c.Flags().DurationVar(&flags.lasts, "for", 10*time.Second, "time between the two snapshots; Ctrl-C ends it earlier")
 	c.Flags().BoolVar(&flags.asJSON, "json", false, "print JSON")
-	c.Flags().StringVar(&flags.hide, "hide", "", "take functions that match this regular expression out of the stacks")
+	c.Flags().StringVar(&flags.hide, "hide", "", "remove functions that match this regular expression from the stacks")
 	c.Flags().StringVar(&flags.run.sample, "sample", "", "with a command: mean bytes between two heap samples (512K)")
 	flags.run.register(c, "with a command: ")
 	a.symbolFlags(c)
@@ -161,7 +161,7 @@ func (a *app) doctorProcess(flags doctorFlags, args []string) error {
 	if err != nil {
 		var refused *attach.ServerError
 		if !errors.As(err, &refused) && gone(t.pid) {
-			return fmt.Errorf("%s has ended before it could be looked at again: give a shorter --for, or its command line behind --", t.name)
+			return fmt.Errorf("%s ended before the second snapshot: give a shorter --for, or its command line after --", t.name)
 		}
 		return err
 	}
@@ -185,7 +185,7 @@ func (a *app) doctorRun(flags doctorFlags, args []string) error {
 	name := fmt.Sprintf("%s (pid %d)", filepath.Base(run.command.Path), run.command.Process.Pid)
 	status := run.command.ProcessState.String()
 	if diagnosis == nil {
-		return fmt.Errorf("%s ended after %.1f s (%s), before it could be looked at twice: a longer run is needed", name,
+		return fmt.Errorf("%s ended after %.1f s (%s), before the second snapshot: a longer run is needed", name,
 			time.Since(run.began).Seconds(), status)
 	}
 	answer := doctorAnswer{Source: name, PID: run.command.Process.Pid, Status: status, Diagnosis: diagnosis}

@@ -13,11 +13,11 @@ import (
 func (a *app) dumpCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dump PID [NAME]",
-		Short: "Write a heap profile into a file, as the process itself would",
-		Long: `Write a heap profile into a file. Without NAME the process writes it, as on a signal: where and how its own options say (dump_prefix and
-dump_names). With NAME this tool fetches the profile and writes it, with the rights and in the folder of who runs the tool; NAME may hold
-%p (the process id), %n (the lowest count that makes a new file) and %t (seconds since 1970). Prints the name of the file. It has addresses and build
-ids, no names; ` + "`seemalloc top FILE`" + ` finds those.`,
+		Short: "Write a heap profile to a file, as the process itself does",
+		Long: `Write a heap profile to a file. Without NAME the process writes it, as on a signal, to the place that its own options
+determine (dump_prefix and dump_names). With NAME this tool fetches the profile and writes it, as the user and in the
+folder of the tool; NAME may contain %p (the process id), %n (the lowest number that gives a new file) and %t (seconds
+since 1970). Prints the name of the file. It contains addresses and build ids but no symbols; ` + "`seemalloc top FILE`" + ` finds them.`,
 		Example: `  seemalloc dump 4242
   seemalloc dump 4242 /var/tmp/before-%t.heap.pb`,
 		Args: a.pidArgs(0, 1),

@@ -20,22 +20,24 @@ func (a *app) mapCommand() *cobra.Command {
 	var flags mapFlags
 	c := &cobra.Command{
 		Use:   "map PID",
-		Short: "Show the address space of a heap: regions, spans, what is free, and who pins what",
-		Long: `Show the address space of a process's heap as it is: each region (2 MiB) with what its pages are, by default those with
-most free memory in half-empty spans first; then the huge blocks. With --spans each span of the regions shown, with its class, how full
-it is, how long it has been idle, and who pins it: the stack and the age of the oldest sampled block that lies there, or would.
+		Short: "Show the address space of a heap: regions, spans, free memory, and the stacks that pin it",
+		Long: `Show the address space of a process's heap: each region (2 MiB) with the state of its pages, by default the regions with
+the most free memory in half-empty spans; then the huge blocks. --spans lists each span of these regions with its size
+class, how full it is, how long it has been idle, and the stack that pins it: that of the oldest sampled block that is in
+the span, or would be if it were not sampled, with its age.
 
-The heading says what is resident, with the figures of ` + "`seemalloc stats`" + `. All else counts by the heap's books, resident or not.
+The heading shows the resident memory, with the values of ` + "`seemalloc stats`" + `. All other values come from heap
+metadata and include nonresident memory.
 
 A picture of a region has 64 characters of 32 KiB: # full, + more than half full, - less, . almost empty, L large block,
-d free with memory, a blank free without, o given back inside spans.`,
+d free with memory, a blank free without memory, o purged inside spans.`,
 		Example: `  seemalloc map 4242
   seemalloc map 4242 --spans -n 1              # the region with most free memory in spans, span by span
   seemalloc map 4242 --json | jq -s '[.[].parts[]? | select(.is == "small" and .live == 1)]'`,
 		Args: a.pidArgs(0, 0),
 		RunE: func(_ *cobra.Command, args []string) error { return a.heapMap(flags, args) },
 	}
-	c.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object of what is resident, per region in the order of addresses, with its parts, per huge block and per kept range")
+	c.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object for the resident memory, per region (sorted by address, with its parts), per huge block and per retained range")
 	c.Flags().BoolVar(&flags.spans, "spans", false, "print the spans of each region shown")
 	c.Flags().IntVarP(&flags.rows, "rows", "n", 20, "print this many regions, and huge blocks; 0: all")
 	a.targetFlags(c)

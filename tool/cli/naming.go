@@ -11,8 +11,8 @@ import (
 
 // symbolFlags adds the flags of commands that symbolize addresses.
 func (a *app) symbolFlags(c *cobra.Command) {
-	c.Flags().StringArrayVar(&a.debugDirs, "debug-dir", nil, "look for programs and debug information in this folder as well (may be repeated)")
-	c.Flags().StringArrayVar(&a.perfMaps, "perf-map", nil, "take names of code made at run time from this file, written as perf-PID.map (may be repeated)")
+	c.Flags().StringArrayVar(&a.debugDirs, "debug-dir", nil, "additional folder with programs and debug information (may be repeated)")
+	c.Flags().StringArrayVar(&a.perfMaps, "perf-map", nil, "file with symbols of code generated at run time, in the format of perf-PID.map (may be repeated)")
 }
 
 // setUpNames configures the symbolizer for this run of the tool. Each of its messages is printed once.

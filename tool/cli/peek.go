@@ -19,9 +19,9 @@ func (a *app) peekCommand() *cobra.Command {
 	var flags peekFlags
 	c := &cobra.Command{
 		Use:   "peek PID|FILE FUNCTION",
-		Short: "Show who calls a function, and what it calls",
-		Long: `Show who calls the functions that match the regular expression FUNCTION, and what they call: callers above, callees
-below, each with the memory that goes through the call. (pprof's report of this name.)`,
+		Short: "Show the callers and callees of a function",
+		Long: `Show the callers (above) and callees (below) of the functions that match the regular expression FUNCTION, each with the
+memory that goes through the call. (This is pprof's report of the same name.)`,
 		Example: `  seemalloc peek 4242 createStringObject
   seemalloc peek heap.pb.gz '^shop::' --by alloc`,
 		Args: a.functionArgs,
@@ -42,8 +42,8 @@ func (a *app) listCommand() *cobra.Command {
 		Use:   "list PID|FILE FUNCTION",
 		Short: "Show a function's source with the memory of each line",
 		Long: `Show the source of the functions that match the regular expression FUNCTION, each line with the memory that it
-allocated itself (flat) and with what it calls (cum). (pprof's report of this name.) The source must be on this
-machine; --source-path says where it lies if not where it was compiled.`,
+allocated itself (flat) and including its callees (cum). (This is pprof's report of the same name.) The source must be on
+this machine; --source-path gives its location if that is not where it was compiled.`,
 		Example: `  seemalloc list 4242 createStringObject
   seemalloc list heap.pb.gz '^shop::serve$' --source-path ~/src/shop --trim-path /build/shop`,
 		Args: a.functionArgs,
@@ -61,8 +61,8 @@ machine; --source-path says where it lies if not where it was compiled.`,
 
 // sourceFlags adds the flags for the location of source code.
 func sourceFlags(c *cobra.Command, path, trim *string) {
-	c.Flags().StringVar(path, "source-path", "", "folders in which to look for the source, separated by :")
-	c.Flags().StringVar(trim, "trim-path", "", "beginnings of the paths in the profile to take off, separated by :")
+	c.Flags().StringVar(path, "source-path", "", "folders to search for the source, separated by :")
+	c.Flags().StringVar(trim, "trim-path", "", "prefixes to remove from the paths in the profile, separated by :")
 }
 
 // functionArgs checks for two arguments: a process or a file (optional with --socket), and a function.

@@ -19,8 +19,8 @@ func (a *app) profileCommand() *cobra.Command {
 		Use:   "profile PID",
 		Short: "Save a profile of a process's memory",
 		Long: `Save a profile of a process's memory as a gzip-compressed profile.proto, which ` + "`seemalloc top`" + `, pprof,
-` + "`go tool pprof`" + ` and many viewers read. Names, files and lines are put in unless --raw is given; on another machine
-they could not be found again. Prints the name of the file.
+` + "`go tool pprof`" + ` and many viewers read. Symbols, files and lines are included unless --raw is given, since they may not be
+available on another machine. Prints the name of the file.
 
 ` + kindsHelp,
 		Example: `  seemalloc profile 4242 -o heap.pb.gz
@@ -31,8 +31,8 @@ they could not be found again. Prints the name of the file.
 		RunE: func(_ *cobra.Command, args []string) error { return a.profile(args, kind, window, output, raw) },
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "file to write, - for standard output (default seemalloc.NAME.PID.KIND.pb.gz)")
-	c.Flags().BoolVar(&raw, "raw", false, "leave out names, files and lines: addresses and build ids only")
-	c.Flags().StringVar(&kind, "kind", "heap", "what to show, see above")
+	c.Flags().BoolVar(&raw, "raw", false, "leave out symbols, files and lines: addresses and build ids only")
+	c.Flags().StringVar(&kind, "kind", "heap", "kind of profile, see above")
 	a.symbolFlags(c)
 	windowFlag(c, &window)
 	a.targetFlags(c)
@@ -41,17 +41,17 @@ they could not be found again. Prints the name of the file.
 
 // kindsHelp describes the library's profile kinds (core/api/profile_kinds.cc).
 const kindsHelp = `Kinds of profiles:
-  heap      blocks in use, and all that were allocated since the start
-  allocs    all that were allocated since sampling began, or, with --seconds, in that time
-  peak      blocks that were in use when most bytes were
-  since     what there is more, or less, than at the baseline (` + "`seemalloc baseline`" + `)
-  churn     allocations, bytes asked for, copies by realloc, blocks freed within 10 ms; also with --seconds
-  lifetime  how long blocks lived, where they were allocated, and whether another thread freed them
-  deaths    blocks that were freed: by whom, below where they were allocated; also with --seconds
-  threads   blocks in use, by the thread that allocated them (labels thread and tid)
-  remote    blocks that another thread than the one that allocated them has freed; also with --seconds
+  heap      live blocks, and all allocations since the start
+  allocs    all allocations since sampling began, or with --seconds, in that time
+  peak      live blocks at the moment with the most live bytes
+  since     changes since the baseline (` + "`seemalloc baseline`" + `)
+  churn     allocations, requested bytes, copies by realloc, blocks freed within 10 ms; also with --seconds
+  lifetime  lifetimes of blocks, where they were allocated, and whether another thread freed them
+  deaths    freed blocks: the freeing stack below the allocating stack; also with --seconds
+  threads   live blocks, by the thread that allocated them (labels thread and tid)
+  remote    blocks freed by a thread other than the one that allocated them; also with --seconds
   cpu       CPU time, as far as it has been profiled (` + "`seemalloc cpu`" + `)
-  growth    who made the heap grow from the system; what was given back is not subtracted
+  growth    allocations for which the heap grew; memory returned to the OS is not subtracted
   pools     blocks of memory pools that the program reports (seemalloc_pool_create), by pool
   fragmentation
             free memory in half-empty spans, by the stacks of the blocks that pin them
@@ -66,16 +66,16 @@ func checkKind(kind string) error {
 
 // windowFlag adds --seconds.
 func windowFlag(c *cobra.Command, window *time.Duration) {
-	c.Flags().DurationVar(window, "seconds", 0, "show only what happens in so much time from now: 10s, 2m")
+	c.Flags().DurationVar(window, "seconds", 0, "show only the events in this time from now: 10s, 2m")
 }
 
 // checkWindow requires a kind that can be subtracted.
 func checkWindow(kind string, window time.Duration) error {
 	switch {
 	case window < 0:
-		return usageError("--seconds %s: expected a time from now on, such as 10s", window)
+		return usageError("--seconds %s: expected a duration, such as 10s", window)
 	case window > 0 && !report.TakesWindow(kind):
-		return usageError("--seconds: a %s profile has a time of its own; expected a kind that counts, such as allocs or churn", kind)
+		return usageError("--seconds: a %s profile cannot be limited to a time window; expected a kind that counts events, such as allocs or churn", kind)
 	}
 	return nil
 }

@@ -31,9 +31,9 @@ func (a *app) psCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ps",
 		Short: "List the processes that run on seemalloc",
-		Long: `List the processes that run on seemalloc, as far as this user may see: RSS is their resident memory, LIVE the bytes
-that the program holds. A process without a socket has had too small a heap so far, or has it turned off. Control
-sockets of this user that ended processes left behind are removed.`,
+		Long: `List the processes that run on seemalloc and are visible to this user: RSS is their resident memory, LIVE their live
+bytes. A process has no socket if its heap is still too small, or if the socket is turned off. Leftover control sockets
+of this user's ended processes are removed.`,
 		Example: `  seemalloc ps
   seemalloc ps --json | jq '.[].pid'`,
 		Args: cobra.NoArgs,

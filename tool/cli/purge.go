@@ -13,9 +13,9 @@ import (
 func (a *app) purgeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "purge PID",
-		Short: "Give a process's free memory back to the system now",
-		Long: `Give a process's free memory back to the system now, without waiting for the purge delay and whatever the option
-purge says. What sleeping threads keep goes too, but for a few blocks of each size that only they can give.`,
+		Short: "Return a process's free memory to the OS now",
+		Long: `Return a process's free memory to the OS now, without waiting for the purge delay and regardless of the option purge.
+This includes the caches of sleeping threads, except for a few blocks of each size that only they can return.`,
 		Example: `  seemalloc purge 4242`,
 		Args:    a.pidArgs(0, 0),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -30,7 +30,7 @@ purge says. What sleeping threads keep goes too, but for a few blocks of each si
 			}
 			text := strings.TrimSpace(string(payload))
 			if released, err := strconv.ParseInt(text, 10, 64); err == nil {
-				text = report.Bytes(float64(released)) + " given back"
+				text = report.Bytes(float64(released)) + " returned to the OS"
 			}
 			fmt.Fprintln(a.out, text)
 			return nil

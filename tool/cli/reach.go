@@ -18,7 +18,7 @@ import (
 func unreachable(path string) string {
 	for path = range interpreters(path) {
 		if info, err := os.Stat(path); err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 && os.Geteuid() != 0 {
-			return fmt.Sprintf("%s is set-uid or set-gid, where the system ignores LD_PRELOAD: it will run on its usual allocator", path)
+			return fmt.Sprintf("%s is set-uid or set-gid, where the system ignores LD_PRELOAD: it will run on its default allocator", path)
 		}
 	}
 	if loader, known := loaderOf(path); loader != "" || !known {

@@ -23,14 +23,14 @@ func (a *app) reportCommand() *cobra.Command {
 	var lasts time.Duration
 	c := &cobra.Command{
 		Use:   "report PID | report FILE… | report DIR",
-		Short: "Save the page of a process as one file that opens without anything else",
-		Long: `Save the page that ` + "`seemalloc web`" + ` shows, with what it shows, as one HTML file: what resident memory is made of over time,
-flame graph, functions, callers, tree, what changed between any two of its moments, what grows, size classes, calls into the
-kernel, what doctor says and the options. It opens in a browser without seemalloc and without a network; no request leaves
-it. The process is looked at for some seconds; of saved profiles, and of a folder that ` + "`seemalloc web --store`" + ` has
-written, it takes what they have. Prints the name of the file.
+		Short: "Save the page of a process as one self-contained HTML file",
+		Long: `Save the page that ` + "`seemalloc web`" + ` shows, with its data, as one HTML file: the composition of resident memory over time,
+flame graph, functions, callers, tree, changes between any two of its moments, growth, size classes, calls into the
+kernel, doctor's findings and the options. It opens in a browser without seemalloc and without a network; it sends no
+requests. A process is observed for some seconds; saved profiles, and a folder that ` + "`seemalloc web --store`" + ` has
+written, are shown as they are. Prints the name of the file.
 
-The page of ` + "`seemalloc web`" + ` saves the same, of all that it has seen, in its settings.`,
+The page of ` + "`seemalloc web`" + ` can save the same in its settings, with all the data that it has collected.`,
 		Example: `  seemalloc report 4242 -o report.html
   seemalloc report 4242 --for 1m
   seemalloc report before.pb.gz after.pb.gz -o change.html`,
@@ -43,7 +43,7 @@ The page of ` + "`seemalloc web`" + ` saves the same, of all that it has seen, i
 		RunE: func(_ *cobra.Command, args []string) error { return a.report(args, output, lasts) },
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "file to write, - for standard output (default seemalloc.NAME.PID.html)")
-	c.Flags().DurationVar(&lasts, "for", 5*time.Second, "how long to look at a process")
+	c.Flags().DurationVar(&lasts, "for", 5*time.Second, "how long to observe a process")
 	a.symbolFlags(c)
 	a.targetFlags(c)
 	return c

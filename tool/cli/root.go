@@ -85,11 +85,11 @@ func oneLine(text string) string {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "seemalloc",
-		Short: "Start programs on the seemalloc allocator and see who allocates while they run",
-		Long: `seemalloc is a memory allocator that one can look into while it runs.
+		Short: "Run programs on the seemalloc allocator and inspect their memory",
+		Long: `seemalloc is a memory allocator that can be inspected while it runs.
 
-Start a program on it with ` + "`seemalloc run`" + `, then ask who holds its memory with ` + "`seemalloc top`" + `
-and where its resident memory is with ` + "`seemalloc stats`" + `.`,
+Start a program on it with ` + "`seemalloc run`" + `, then find the functions that hold its memory with ` + "`seemalloc top`" + `
+and the composition of its resident memory with ` + "`seemalloc stats`" + `.`,
 		Example: `  seemalloc run -- redis-server --port 7777
   seemalloc ps
   seemalloc top 4242`,

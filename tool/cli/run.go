@@ -30,9 +30,8 @@ func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARGUMENTS…]",
 		Short: "Start a program on seemalloc",
-		Long: `Start a program on seemalloc, by LD_PRELOAD. The program takes the place of this command, so signals and the exit
-status are the program's own. Options for the allocator come from --conf and --sample, and otherwise from
-SEEMALLOC_CONF; ` + "`seemalloc help options`" + ` lists them. The control socket is there from the start (at_start:1).`,
+		Long: `Start a program on seemalloc, by LD_PRELOAD. The program replaces this command, so signals and the exit status are the
+program's own. Options for the allocator come from --conf and --sample, and otherwise from SEEMALLOC_CONF; ` + "`seemalloc help options`" + ` lists them. The control socket is open from the start (at_start:1).`,
 		Example: `  seemalloc run -- redis-server --port 7777
   seemalloc run --sample 64K -- python3 job.py
   seemalloc run --conf purge_delay:250,dump_at_exit:/tmp/job.%p.pb.gz -- ./job`,
@@ -113,7 +112,7 @@ func executionError(path string, err error) error {
 }
 
 func noLoader(path string) error {
-	return fmt.Errorf("%s: its interpreter or loader is not there: check its first line, or `file %s`", path, path)
+	return fmt.Errorf("%s: its interpreter or loader is missing: check its first line, or `file %s`", path, path)
 }
 
 // executable finds the program called name. Its error has the exit status that a shell would return.
@@ -123,7 +122,7 @@ func executable(name string) (string, error) {
 	case err == nil || errors.Is(err, exec.ErrDot):
 		return path, nil
 	case errors.Is(err, os.ErrPermission):
-		return "", exitError{fmt.Errorf("%s: not an executable file: `chmod +x` makes it one", name), exitNotExecutable}
+		return "", exitError{fmt.Errorf("%s: not an executable file: `chmod +x` makes it executable", name), exitNotExecutable}
 	}
 	return "", exitError{fmt.Errorf("%s: command not found: check the name and $PATH", name), exitNotFound}
 }

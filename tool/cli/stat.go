@@ -33,27 +33,27 @@ func (a *app) statCommand() *cobra.Command {
 	var flags statFlags
 	c := &cobra.Command{
 		Use:   "stat PID | stat -- COMMAND [ARGUMENTS…]",
-		Short: "Show once a second what the allocator does, or sum up a whole run",
-		Long: `Show, one line per interval as vmstat does, what a process's allocator holds and what it did since the line before.
-With a command instead of a process, run it on seemalloc and print a summary when it has ended, on standard error; the
-exit status is the command's. With --interval it prints the lines too, also on standard error.
+		Short: "Show the allocator's activity once a second, or a summary of a whole run",
+		Long: `Show the state of a process's allocator and its activity since the previous line, one line per interval, like vmstat.
+With a command instead of a process, run it on seemalloc and print a summary to standard error when it has ended; the
+exit status is the command's. With --interval it also prints the lines, to standard error.
 
 Memory, in MiB now:
   rss       resident memory of the process
-  live      blocks that the program holds
-  cached    free blocks, in threads' lists and in spans that are in use; not what stats calls so, which has dirty pages in it
-  dirty     free pages that have not been given back
+  live      live blocks
+  cached    free blocks, in free lists of threads and in spans; unlike the value of that name in stats, without dirty pages
+  dirty     free pages that have not been purged
 Per second:
-  minor, major    page faults of the whole process; major ones had to wait for a disk
-  madvise   advice given to the kernel: memory that it may take back, and which addresses may have huge pages
-  MB        free memory given back (1,000,000 bytes), by madvise or, of large blocks, munmap
-  mmap      address space taken, given back or moved: mmap, munmap and mremap
-  re-MB     refaults: memory that was given back and used again within twice the purge delay
-  refills   how often a thread's list of free blocks was at its end, and it went to its heap for the next
-  remote    blocks sent back to the thread whose memory they are, by others that freed them
-  lockwait  how often a thread slept for a lock of the allocator, or near a memory limit until memory had been given back; looking
-            causes some: mostly it is the helper that waits for the program while it counts for this line
-  sys%      time in the calls counted here, of one CPU`,
+  minor, major    page faults of the whole process; major ones waited for a disk
+  madvise   calls of madvise: memory that the kernel may reclaim, and addresses that may have huge pages
+  MB        free memory returned to the OS (1,000,000 bytes), by madvise or, for large blocks, munmap
+  mmap      calls that map, unmap or move address space: mmap, munmap and mremap
+  re-MB     refaults: memory that was purged and used again within twice the purge delay
+  refills   how often a thread's free list was empty, and the thread refilled it from its heap
+  remote    blocks that were freed by another thread and returned to the thread that owns their memory
+  lockwait  how often a thread slept for a lock of the allocator, or near a memory limit until memory was returned; the
+            observation causes some: mostly the helper thread waits for the program while it collects this line
+  sys%      time in the calls counted here, in percent of one CPU`,
 		Example: `  seemalloc stat 4242
   seemalloc stat 4242 --interval 200ms --count 50
   seemalloc stat 4242 --json | jq .rss
@@ -87,7 +87,7 @@ func (f *statFlags) check(isRun bool) error {
 		return usageError("--count %d: expected 0 or more", f.count)
 	}
 	if isRun && f.count != 0 {
-		return usageError("--count: a command is watched until it ends; expected a process")
+		return usageError("--count: a command is observed until it ends; expected a process")
 	}
 	return f.run.check()
 }
@@ -143,7 +143,7 @@ func (a *app) statProcess(flags statFlags, args []string) error {
 			return nil
 		}
 		if stats.TimeNS == 0 {
-			return fmt.Errorf("%s: its library does not count what stat shows: it is older than this tool", t.name)
+			return fmt.Errorf("%s: its library does not have the counters of stat: it is older than this tool", t.name)
 		}
 		if err := lines.next(stats); err != nil {
 			return err

@@ -15,14 +15,14 @@ func (a *app) statsCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "stats PID",
-		Short: "Show where a process's resident memory is",
-		Long: `Show where a process's resident memory is: live, cached, fragmentation, metadata and not ours add up to RSS. Then
-sampling, what was asked of the system, and the size classes in use.
+		Short: "Show the composition of a process's resident memory",
+		Long: `Show the composition of a process's resident memory: live, cached, fragmentation, metadata and not ours add up to RSS.
+Then sampling, calls into the kernel, and the size classes in use.
 
-cached is free blocks in threads' lists and free pages that are still backed by memory; the column of that name of
-'seemalloc stat' is without these pages (its column dirty has them) and with the free blocks inside spans, which are
-in fragmentation here. Blocks count by their allocated size (docs/glossary.md). The kernel is asked which pages are
-resident; where that does not tell whose they are, a line says by how much the parts may be off.`,
+cached consists of free blocks in free lists of threads and of free pages that are still backed by memory. The column of
+that name in 'seemalloc stat' excludes these pages (they are in its column dirty) and includes the free blocks inside
+spans, which are part of fragmentation here. Blocks count with their allocated size (docs/glossary.md). The kernel is
+asked which pages are resident; where that does not determine the parts exactly, a line states the maximum error.`,
 		Example: `  seemalloc stats 4242
   seemalloc stats 4242 --json | jq .memory`,
 		Args: a.pidArgs(0, 0),

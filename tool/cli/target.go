@@ -27,7 +27,7 @@ type target struct {
 
 // targetFlags adds the flags of all commands that talk to a process.
 func (a *app) targetFlags(c *cobra.Command) {
-	c.Flags().StringVar(&a.socket, "socket", "", "talk to this control socket instead of looking for the one of PID")
+	c.Flags().StringVar(&a.socket, "socket", "", "use this control socket instead of that of PID")
 	c.Flags().DurationVar(&a.timeout, "timeout", 30*time.Second, "how long to wait for an answer")
 }
 
@@ -111,7 +111,7 @@ func (t *target) takeProfile(kind string, window time.Duration, raw bool) (*prof
 			return nil, err
 		}
 		if p, err = report.Window(p, after); err != nil {
-			return nil, fmt.Errorf("%s: its two profiles do not go together: %w", t.name, err)
+			return nil, fmt.Errorf("%s: its two profiles are not compatible: %w", t.name, err)
 		}
 	}
 	if !raw {
@@ -145,9 +145,9 @@ func (a *app) pidOrCommand(c *cobra.Command, args []string) error {
 	case dash != 0:
 		return fmt.Errorf("%q before --: give either a process or a command", args[0])
 	case len(args) == 0:
-		return errors.New("which program? Give its command line behind --")
+		return errors.New("which program? Give its command line after --")
 	case a.socket != "":
-		return errors.New("--socket names a process that runs already; it cannot be given with a command")
+		return errors.New("--socket names a running process; it cannot be given with a command")
 	}
 	return nil
 }

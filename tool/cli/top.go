@@ -31,18 +31,19 @@ func (a *app) topCommand() *cobra.Command {
 flat is what a function allocated itself, cum includes the functions that it called. Functions of the allocator
 itself are left out. The numbers are estimated from samples; the header gives the standard error of the total.
 --kind shows another kind of profile (see ` + "`seemalloc help profile`" + `), with its own values.
-A file may have any format that ` + "`seemalloc convert`" + ` reads: jemalloc's and gperftools' profiles open too.
---live shows it in the whole terminal and keeps it up to date; keys sort, filter, show changes, callers and other
-kinds of profiles (? lists them). It looks less often where that would keep the process busy for more than 1 % of the time.`,
+A file may have any format that ` + "`seemalloc convert`" + ` reads, including those of jemalloc and gperftools.
+--live shows a full-screen view that is kept up to date; keys sort and filter, and show changes, callers and other kinds
+of profiles (? lists them). It is refreshed less often if it would otherwise keep the process busy for more than 1 % of
+the time.`,
 		Example: `  seemalloc top 4242
   seemalloc top 4242 --live
   seemalloc top 4242 --by alloc --sort cum -n 40
   seemalloc top 4242 --kind peak
   seemalloc top 4242 --kind churn --seconds 10s
   seemalloc top 4242 --threads                     # which thread holds it?
-  seemalloc top 4242 --thread '^worker'            # only what these have allocated
+  seemalloc top 4242 --thread '^worker'            # only memory allocated by these
   seemalloc top 4242 --hide '^z(m|c|re)alloc'      # charge Redis's wrappers to their callers
-  seemalloc top 4242 --base before.pb.gz           # what has changed since then
+  seemalloc top 4242 --base before.pb.gz           # changes since then
   seemalloc top seemalloc.redis-server.4242.heap.pb.gz --focus 'dictAdd|zset'`,
 		Args: a.sourceArgs(0),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -61,9 +62,9 @@ kinds of profiles (? lists them). It looks less often where that would keep the 
 	f.StringVar(&flags.sort, "sort", "flat", "flat or cum")
 	f.IntVarP(&flags.rows, "count", "n", 20, "number of functions; 0 shows all")
 	f.BoolVar(&flags.asJSON, "json", false, "print JSON")
-	f.BoolVar(&flags.threads, "threads", false, "show threads and what they have allocated (in a CPU profile: used) instead of functions")
-	f.BoolVar(&flags.live, "live", false, "show it in the whole terminal, live")
-	f.DurationVar(&flags.interval, "interval", 2*time.Second, "with --live: time between two looks")
+	f.BoolVar(&flags.threads, "threads", false, "show threads with their memory (in a CPU profile: their time) instead of functions")
+	f.BoolVar(&flags.live, "live", false, "full-screen live view")
+	f.DurationVar(&flags.interval, "interval", 2*time.Second, "with --live: time between two updates")
 	a.symbolFlags(c)
 	a.targetFlags(c)
 	return c

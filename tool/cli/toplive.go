@@ -31,11 +31,11 @@ func (a *app) topLive(flags topFlags, args []string) error {
 	case flags.asJSON:
 		return usageError("--live and --json: a screen is not JSON; leave one out")
 	case flags.threads:
-		return usageError("--live and --threads: the screen shows functions; --thread chooses whose")
+		return usageError("--live and --threads: the screen shows functions; --thread selects a thread")
 	case flags.base != "":
-		return usageError("--live and --base: on the screen, b shows what changes; leave --base out")
+		return usageError("--live and --base: on the screen, b shows changes; leave --base out")
 	case flags.window != 0:
-		return usageError("--live and --seconds: on the screen, b shows what changes; leave --seconds out")
+		return usageError("--live and --seconds: on the screen, b shows changes; leave --seconds out")
 	case flags.interval < shortestLook:
 		return usageError("--interval %s: expected %s or more", flags.interval, shortestLook)
 	case !term.IsTerminal(os.Stdout.Fd()) || !term.IsTerminal(os.Stdin.Fd()):
@@ -76,7 +76,7 @@ type lookedAt struct {
 func (l *lookedAt) Look(kind string) (*profile.Profile, *attach.Stats, time.Duration, error) {
 	p, stats, busy, err := l.look(kind)
 	if err != nil && l.pid != 0 && errors.Is(unix.Kill(l.pid, 0), unix.ESRCH) {
-		err = live.Gone{Err: fmt.Errorf("the process has ended; this is the last that was seen of it")}
+		err = live.Gone{Err: fmt.Errorf("the process has ended; this is its last profile")}
 	}
 	return p, stats, busy, err
 }

@@ -35,16 +35,17 @@ func (a *app) traceCommand() *cobra.Command {
 	var flags traceFlags
 	c := &cobra.Command{
 		Use:   "trace PID",
-		Short: "Show each call into the kernel that the allocator makes, and what caused it",
-		Long: `Show each call into the kernel for memory that the allocator makes in a process: when, which call and why, bytes, how long it
-took, the thread, the size class it was for, and the place in the program that caused it (the first function outside
-of the allocator; --stacks shows the callers too, --hide passes over wrappers). At the end histograms of sizes and of times, by call and reason,
-and totals. Calls made to answer this tool are left out, and those that are not about memory (futex, membarrier, reading /proc). Ends after --for, with the process, or at Ctrl-C.
+		Short: "Show each call into the kernel that the allocator makes, and its cause",
+		Long: `Show each memory call into the kernel that the allocator makes in a process: time, call and reason, bytes, duration,
+thread, the size class that needed it, and the place in the program that caused it (the first function outside the
+allocator; --stacks also shows the callers, --hide skips wrappers). Histograms of sizes and times by call and reason, and
+totals, follow at the end. Calls made to answer this tool are left out, and so are calls that do not concern memory
+(futex, membarrier, reading /proc). Ends after --for, when the process ends, or at Ctrl-C.
 
 Reasons: growth (address space for more spans), huge (blocks above 1 MiB), records and page_map (the allocator's own
-books), decay (free for longer than purge_delay), asked (malloc_trim, seemalloc purge), pressure (memory was refused
-or is short), hole (idle holes in spans in use), huge_pages (which addresses may have them), zero (a large
-calloc: used memory goes and comes anew).`,
+metadata), decay (free for longer than purge_delay), asked (malloc_trim, seemalloc purge), pressure (memory was refused
+or is short), hole (idle holes in spans in use), huge_pages (addresses that may have huge pages), zero (a large calloc:
+used memory is replaced by fresh pages).`,
 		Example: `  seemalloc trace 4242
   seemalloc trace 4242 --for 1m --stacks
   seemalloc trace 4242 --hide '^z(m|c|re)alloc'      # charge Redis's wrappers to their callers
@@ -55,7 +56,7 @@ calloc: used memory goes and comes anew).`,
 	c.Flags().DurationVar(&flags.duration, "for", 10*time.Second, "how long to trace; 0: until the process ends or Ctrl-C")
 	c.Flags().BoolVar(&flags.asJSON, "json", false, "print one JSON object per event, and a summary as the last one")
 	c.Flags().BoolVar(&flags.stacks, "stacks", false, "print the whole stack below each event")
-	c.Flags().StringVar(&flags.hide, "hide", "", "take functions that match this regular expression out of the stacks")
+	c.Flags().StringVar(&flags.hide, "hide", "", "remove functions that match this regular expression from the stacks")
 	a.symbolFlags(c)
 	a.targetFlags(c)
 	return c

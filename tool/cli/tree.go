@@ -20,11 +20,10 @@ func (a *app) treeCommand() *cobra.Command {
 	var flags treeFlags
 	c := &cobra.Command{
 		Use:   "tree PID|FILE",
-		Short: "Show the memory as a tree of calls",
-		Long: `Show the memory of a process or a saved profile as a tree of calls: callers above the functions that they call, with what
-all below them holds together (cum) and what a function allocated itself (flat). With --invert it begins with the
-functions that hold the memory, and their callers stand below. A function that is the only one below another has
-the same indent.`,
+		Short: "Show the memory as a call tree",
+		Long: `Show the memory of a process or a saved profile as a call tree: callers above the functions that they call, with the
+memory of the whole subtree (cum) and that of the function itself (flat). --invert starts with the functions that hold
+the memory, with their callers below. A function that is the only child of another has the same indent.`,
 		Example: `  seemalloc tree 4242
   seemalloc tree 4242 --invert --focus zslInsert
   seemalloc tree after.pb.gz --base before.pb.gz --min 5`,
@@ -36,7 +35,7 @@ the same indent.`,
 	f := c.Flags()
 	f.Float64Var(&flags.least, "min", 1, "leave out branches below this percentage of the total")
 	f.IntVar(&flags.depth, "depth", 0, "number of functions from the root; 0 is no limit")
-	f.BoolVar(&flags.inverted, "invert", false, "begin with the functions that hold the memory")
+	f.BoolVar(&flags.inverted, "invert", false, "start with the functions that hold the memory")
 	f.BoolVar(&flags.asJSON, "json", false, "print JSON, the whole tree")
 	a.symbolFlags(c)
 	a.targetFlags(c)

@@ -12,7 +12,7 @@ func (a *app) versionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version [PID]",
 		Short: "Show the version of this tool, or of the library in a process",
-		Long:  `Show the version of this tool, and with a process id that of the library which the process runs on.`,
+		Long:  `Show the version of this tool, or with a process id, that of the library in the process.`,
 		Example: `  seemalloc version
   seemalloc version 4242`,
 		Args: func(c *cobra.Command, args []string) error {

@@ -44,14 +44,14 @@ func (v *view) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&v.kind, "kind", defaultKind, "kind of profile to take of a process")
 	windowFlag(c, &v.window)
-	f.StringVar(&v.by, "by", "", "inuse (held now), alloc (since the start), or a sample type of the profile (default: what the profile is for)")
+	f.StringVar(&v.by, "by", "", "inuse (live now), alloc (since the start), or a sample type of the profile (default: that of the profile)")
 	f.StringVar(&v.unit, "unit", "bytes", "bytes or objects")
 	f.StringVar(&v.names, "names", string(symbolize.Short), "how much of a name to show: short, templates or full")
 	f.StringVar(&v.focus, "focus", "", "only stacks with a function that matches this regular expression")
 	f.StringVar(&v.ignore, "ignore", "", "no stacks with a function that matches")
-	f.StringVar(&v.hide, "hide", "", "take matching functions out of the stacks")
-	f.StringVar(&v.showRE, "show", "", "leave only matching functions in the stacks")
-	f.StringVar(&v.thread, "thread", "", "only what threads have allocated (in a CPU profile: used) whose name matches, or that have this id")
+	f.StringVar(&v.hide, "hide", "", "remove matching functions from the stacks")
+	f.StringVar(&v.showRE, "show", "", "keep only matching functions in the stacks")
+	f.StringVar(&v.thread, "thread", "", "only memory (in a CPU profile: time) of threads whose name matches, or that have this id")
 }
 
 // byThread selects the heap profile by thread if the source is a process.
@@ -62,7 +62,7 @@ func (a *app) byThread(v *view, args []string) {
 }
 
 func (v *view) baseFlag(c *cobra.Command) {
-	c.Flags().StringVar(&v.base, "base", "", "take this earlier profile off: what is left is the change since then")
+	c.Flags().StringVar(&v.base, "base", "", "subtract this earlier profile: show the changes since then")
 }
 
 // check validates the values of the flags and compiles the filters.
@@ -131,7 +131,7 @@ func (a *app) open(args []string, kind string, window time.Duration, named bool)
 		case window > 0:
 			return nil, usageError("--seconds: %s is a file; expected a process", args[0])
 		case kind != defaultKind:
-			return nil, usageError("--kind %s: %s is a file, which has a kind of its own; expected a process", kind, args[0])
+			return nil, usageError("--kind %s: %s is a file, whose kind is fixed; expected a process", kind, args[0])
 		}
 		p, err := readProfile(args[0])
 		if err != nil {
@@ -290,22 +290,23 @@ func (s *subject) heading(t *report.Top, filters filters, by string) string {
 	}
 	fmt.Fprintf(&b, "\nTotal %s%s", t.Value(t.Total), t.Plus())
 	if s.exact != nil && t.Type == "inuse_space" && !filters.any() {
-		fmt.Fprintf(&b, "; exactly %s are handed out, by allocated size", report.Bytes(float64(*s.exact)))
+		fmt.Fprintf(&b, "; exact live bytes: %s by allocated size", report.Bytes(float64(*s.exact)))
 		if bytes, stderr := s.requested(); bytes != nil {
-			fmt.Fprintf(&b, ", for requests of %s", report.Bytes(*bytes))
+			fmt.Fprintf(&b, ", %s by requested size", report.Bytes(*bytes))
 			if stderr > 0 {
 				fmt.Fprintf(&b, " ± %s", report.Bytes(stderr))
 			}
 		}
 	}
 	if more := report.ExactMore(s.profile); more != nil && t.Type == "inuse_space" && !filters.any() {
-		fmt.Fprintf(&b, "; exactly %s more are handed out, by allocated size", report.Amount(*more, t.Unit))
+		fmt.Fprintf(&b, "; exact change of live bytes: %s by allocated size", report.Amount(*more, t.Unit))
 	}
 	if exact := report.ExactAllocated(s.profile); exact != nil && t.Type == "alloc_space" && !filters.any() {
-		fmt.Fprintf(&b, "; exactly %s", report.Amount(*exact, t.Unit))
+		name := "change"
 		if s.base == "" {
-			b.WriteString(" were allocated")
+			name = "allocated bytes"
 		}
+		fmt.Fprintf(&b, "; exact %s: %s", name, report.Amount(*exact, t.Unit))
 	}
 	if rate := t.Rate(); rate != "" && s.base == "" {
 		fmt.Fprintf(&b, "; %s", rate)
@@ -319,7 +320,7 @@ func (s *subject) heading(t *report.Top, filters filters, by string) string {
 	if filters.any() {
 		b.WriteString("Filtered: " + filters.String())
 		if s.base == "" {
-			b.WriteString("; percentages are of what is left")
+			b.WriteString("; percentages are of the filtered total")
 		}
 		b.WriteByte('\n')
 	}
@@ -366,7 +367,7 @@ func (s *subject) taken() string {
 func (s *subject) missing(b *strings.Builder, empty bool) {
 	if s.sampling == nil {
 		for _, comment := range s.profile.Comments {
-			fmt.Fprintf(b, "Says: %s\n", oneLine(comment))
+			fmt.Fprintf(b, "Comment: %s\n", oneLine(comment))
 		}
 		return
 	}
@@ -376,7 +377,7 @@ func (s *subject) missing(b *strings.Builder, empty bool) {
 	if empty && s.sampling.Interval == 0 {
 		b.WriteString("Sampling is off: `seemalloc set PID sample=512K` turns it on\n")
 	} else if empty && s.base == "" {
-		fmt.Fprintf(b, "No samples: the heap is small against the interval of %s; `seemalloc run --sample 1` records everything\n",
+		fmt.Fprintf(b, "No samples: the heap is small compared with the sampling interval of %s; `seemalloc run --sample 1` records everything\n",
 			report.Bytes(float64(s.sampling.Interval)))
 	}
 }
@@ -440,7 +441,7 @@ func noThread(source string, wanted *regexp.Regexp, have []string) error {
 
 // noThreads returns the error for a profile that cannot be split by thread.
 func noThreads(source string) error {
-	return fmt.Errorf("%s: its samples do not say which thread they are of: expected a profile as `seemalloc profile PID` takes it with --kind threads or --kind lifetime, or as `seemalloc cpu` does", source)
+	return fmt.Errorf("%s: its samples have no threads: expected a profile of `seemalloc profile PID` with --kind threads or --kind lifetime, or of `seemalloc cpu`", source)
 }
 
 // some lists the first few of many names.

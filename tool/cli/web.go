@@ -43,16 +43,17 @@ func (a *app) webCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "web PID | web FILE… | web DIR | web -- COMMAND [ARGUMENTS…]",
 		Short: "Show a process's memory in the browser while it runs",
-		Long: `Serve a page that shows a process live: what its resident memory is made of, who holds it (flame graph, functions, graph,
-callers, tree, source), what has changed between any two moments, what grows, size classes, calls into the kernel, what doctor
-says, and the options. The process is only looked at, unless --allow-set is given; the page works on after it has ended.
-With saved profiles instead of a process, it shows those, the first to the last.
+		Long: `Serve a page that shows a process live: the composition of its resident memory, the functions that hold it (flame graph,
+functions, graph, callers, tree, source), the changes between any two moments, growth, size classes, calls into the
+kernel, doctor's findings, and the options. The page is read-only unless --allow-set is given; it keeps working after the
+process has ended. With saved profiles instead of a process, it shows those, from the first to the last.
 
-With --store what is seen is also kept in a folder, once a second: figures, heap profiles, and the last answer of the other views.
-A process or a tool that is killed loses the last second at most. The folder keeps to its size: what is far back is thinned out.
-` + "`seemalloc web DIR`" + ` shows it again, also after the process is gone; a folder may be used for one process after another.
+--store also saves the data in a folder, once a second: figures, heap profiles, and the last answer of each other view. If
+the process or the tool is killed, at most the last second is lost. The size of the folder is limited: old data is thinned
+out.
+` + "`seemalloc web DIR`" + ` shows it again, also after the process has ended; a folder can be used for one process after another.
 
-The address has a random token in it; it is printed on standard output. Ctrl-C ends it.`,
+The address contains a random token and is printed on standard output. Ctrl-C ends the server.`,
 		Example: `  seemalloc web 4242
   seemalloc web --listen 127.0.0.1:8080 4242
   seemalloc web before.pb.gz after.pb.gz       # choose "compared with" on the page
@@ -67,11 +68,11 @@ The address has a random token in it; it is printed on standard output. Ctrl-C e
 		},
 		RunE: func(c *cobra.Command, args []string) error { return a.web(flags, args, c.ArgsLenAtDash() >= 0) },
 	}
-	c.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:0", "address of this machine alone to listen on; port 0: any that is free")
-	c.Flags().BoolVar(&flags.allowSet, "allow-set", false, "let the page set options, give free memory back and profile CPU time")
+	c.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:0", "loopback address to listen on; port 0: any free port")
+	c.Flags().BoolVar(&flags.allowSet, "allow-set", false, "let the page set options, purge free memory and profile CPU time")
 	sourceFlags(c, &flags.sourcePath, &flags.trimPath)
-	c.Flags().StringVar(&flags.store, "store", "", "keep what is seen in this folder too")
-	c.Flags().StringVar(&flags.size, "store-size", "256M", "how large the folder may become, 16M or more")
+	c.Flags().StringVar(&flags.store, "store", "", "also store the data in this folder")
+	c.Flags().StringVar(&flags.size, "store-size", "256M", "maximum size of the folder, 16M or more")
 	flags.run.register(c, "with a command: ")
 	a.symbolFlags(c)
 	a.targetFlags(c)
@@ -86,7 +87,7 @@ func (a *app) web(flags webFlags, args []string, isCommand bool) error {
 	if err != nil || size < store.LeastSize {
 		return usageError("--store-size %s: expected a size of 16M or more, such as 256M or 2G", flags.size)
 	}
-	flags.tell = func(err error) { a.say("what is seen is not kept just now: " + oneLine(err.Error())) }
+	flags.tell = func(err error) { a.say("the data is not being stored at present: " + oneLine(err.Error())) }
 	listener, err := listenHere(flags.listen)
 	if err != nil {
 		return err
@@ -136,7 +137,7 @@ func listenHere(address string) (net.Listener, error) {
 		return nil, usageError("--listen %s: expected HOST:PORT, such as 127.0.0.1:8080", address)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, usageError("--listen %s: only this machine may see the page: expected 127.0.0.1:PORT, [::1]:PORT or localhost:PORT", address)
+		return nil, usageError("--listen %s: not a loopback address: expected 127.0.0.1:PORT, [::1]:PORT or localhost:PORT", address)
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -169,7 +170,7 @@ func (a *app) webServer(flags webFlags, args []string, isCommand bool, history *
 func (flags *webFlags) openStore(args []string, isProcess bool, size int64) (*store.Store, error) {
 	if !isProcess && len(args) > 0 && !isNumber(args[0]) {
 		if flags.store != "" {
-			return nil, usageError("--store %s: keeps what is seen of a process; %s is none: expected a process id, or a command behind --", flags.store, args[0])
+			return nil, usageError("--store %s: stores the data of a process; %s is not one: expected a process id, or a command after --", flags.store, args[0])
 		}
 		return openFolder(args)
 	}
@@ -186,7 +187,7 @@ func openFolder(args []string) (*store.Store, error) {
 			continue
 		}
 		if len(args) > 1 {
-			return nil, usageError("%s is a folder: expected one folder of --store alone, or files", arg)
+			return nil, usageError("%s is a folder: expected a single folder of --store, or files", arg)
 		}
 		return store.Open(arg)
 	}
@@ -309,7 +310,7 @@ func (a *app) webOfFiles(flags webFlags, files []string, history *web.History) (
 	if timeless == "" {
 		slices.SortStableFunc(all, func(a, b saved) int { return cmp.Compare(a.profile.TimeNanos, b.profile.TimeNanos) })
 	} else if len(all) > 1 {
-		a.say(timeless + " does not say when it was taken: the files are shown in the order given, without growth")
+		a.say(timeless + " has no time: the files are shown in the given order, without growth")
 	}
 	var names []string
 	for _, one := range all {
@@ -342,7 +343,7 @@ func (a *app) webOfChild(flags webFlags, started *child, history *web.History, f
 	for deadline := time.Now().Add(flags.patience); time.Now().Before(deadline); time.Sleep(doctorFirst) {
 		select {
 		case <-started.ended:
-			return nil, fmt.Errorf("%s ended before it could be asked (%s)", started.name(), started.command.ProcessState)
+			return nil, fmt.Errorf("%s ended before it answered (%s)", started.name(), started.command.ProcessState)
 		default:
 		}
 		if t, _, err := a.dial([]string{pid}); err == nil {
@@ -369,7 +370,7 @@ func (a *app) finish(r *child) error {
 	select {
 	case <-r.ended:
 	case <-time.After(patience):
-		a.say(fmt.Sprintf("waits for %s to end; `kill %d` ends it", r.name(), r.command.Process.Pid))
+		a.say(fmt.Sprintf("waiting for %s to end; `kill %d` ends it", r.name(), r.command.Process.Pid))
 		<-r.ended
 	}
 	return exitError{nil, exitStatus(r.command.ProcessState)}

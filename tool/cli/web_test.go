@@ -65,7 +65,7 @@ func TestSavedProfilesOfThePage(t *testing.T) {
 		if last := moments[len(moments)-1]; timeless != "" && last.Time != 0 {
 			t.Errorf("it is of %d", last.Time)
 		}
-		if strings.Contains(said.String(), "does not say when it was taken") != (timeless != "") {
+		if strings.Contains(said.String(), "has no time") != (timeless != "") {
 			t.Errorf("said %q", said.String())
 		}
 	}

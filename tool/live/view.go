@@ -52,21 +52,21 @@ func (s *Screen) View() string {
 
 const help = `
   up, down, page up, page down, home, end   choose a function
-  Enter, Esc     who calls it and what it calls, and back
-  s              sort by flat (what a function allocated itself) or cum (with all that it calls)
+  Enter, Esc     callers and callees, and back
+  s              sort by flat (allocated by the function itself) or cum (including its callees)
   t              next value: bytes or objects, in use or allocated since the start
   Tab            next kind of profile: heap, peak, churn …
-  b              from now on show what changes; again: all
+  b              show changes from now on; again: show everything
   / or f         focus: only stacks with a function that matches a regular expression
   \ or i         ignore: no stacks with a function that matches
-  x              hide: take matching functions out of the stacks
+  x              hide: remove matching functions from the stacks
   c              clear the filters
-  space          pause, and go on
-  + -            look more often, less often
-  q              end
+  space          pause, continue
+  + -            update more often, less often
+  q              quit
 
   The numbers are estimated from samples; ± is the standard error of the total.
-  A key leads back.`
+  Any key returns to the table.`
 
 // head returns the lines above the table.
 func (s *Screen) head() []string {
@@ -90,7 +90,7 @@ func (s *Screen) head() []string {
 			mib(m.Memory.Cached), mib(m.Memory.Fragmentation), mib(m.Memory.Metadata), mib(m.Memory.NotOurs))
 	}
 	if r := s.rates; r != nil {
-		lines[2] = fmt.Sprintf("per second: %.0f page faults, %.1f MB given back, %.1f MB refaulted, %.0f refills, %.0f remote frees",
+		lines[2] = fmt.Sprintf("per second: %.0f page faults, %.1f MB purged, %.1f MB refaulted, %.0f refills, %.0f remote frees",
 			r.MinorFaults+r.MajorFaults, r.PurgedMB, r.RefaultMB, r.Refills, r.RemoteFrees)
 	}
 	heading := fmt.Sprintf("%12s %7s %12s %7s  %s", "flat", "flat%", "cum", "cum%", "function")
@@ -189,7 +189,7 @@ func (s *Screen) neighbours() []string {
 			}
 			name := one.Name
 			if name == "" {
-				name = "(nothing: its stacks begin here)"
+				name = "(none: its stacks begin here)"
 			}
 			lines = append(lines, fmt.Sprintf("%12s %7s  %s", s.top.Value(one.Value), report.Percent(float64(one.Value), float64(n.Cum)), name))
 		}
@@ -208,9 +208,9 @@ func (s *Screen) foot() []string {
 	if s.typed != nil {
 		note = s.typed.filter + ": " + s.typed.text + "█  (a regular expression; Enter, Esc)"
 	}
-	keys := "q end  ? help  Enter callers  s sort  t value  Tab kind  b changes  / focus  \\ ignore  space pause"
+	keys := "q quit  ? help  Enter callers  s sort  t value  Tab kind  b changes  / focus  \\ ignore  space pause"
 	if s.around != nil {
-		keys = "Esc back  q end  ? help"
+		keys = "Esc back  q quit  ? help"
 	}
 	return []string{note, faint.Render(keys)}
 }

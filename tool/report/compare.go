@@ -180,17 +180,17 @@ func compareNotes(b *strings.Builder, r *compare.Result) {
 		notes = append(notes, "Interrupted: these are the runs until then.")
 	}
 	for _, one := range r.Excluded {
-		notes = append(notes, fmt.Sprintf("%s failed in round %d and is left out: %s", one.Name, one.Round, one.Reason))
+		notes = append(notes, fmt.Sprintf("%s failed in round %d and is excluded: %s", one.Name, one.Round, one.Reason))
 	}
 	for _, one := range r.Missing {
 		notes = append(notes, one.String())
 	}
 	if len(r.Options) > 0 {
-		notes = append(notes, "Options from the environment reached them: "+strings.Join(r.Options, " "))
+		notes = append(notes, "Allocator options in the environment: "+strings.Join(r.Options, " "))
 	}
 	notes = append(notes, r.Notes...)
 	if disturbed := r.Disturbed(); disturbed > 0 {
-		notes = append(notes, fmt.Sprintf("Others used more than 5 %% of a CPU during %d of %s.", disturbed, Plural(len(r.Runs), "run")))
+		notes = append(notes, fmt.Sprintf("Other processes used more than 5 %% of a CPU during %d of %s.", disturbed, Plural(len(r.Runs), "run")))
 	}
 	if len(notes) > 0 {
 		b.WriteString("\n" + strings.Join(notes, "\n") + "\n")

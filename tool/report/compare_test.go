@@ -54,10 +54,10 @@ Medians, their ratio to the best of the row, and below them the smallest and the
 thread) or 15 % (two or more), or there are fewer than five runs.
 RSS: of the largest process; final: its last reading (one every 20 ms) before the end.
 
-bad failed in round 1 and is left out: exit 1 instead of exit 0
+bad failed in round 1 and is excluded: exit 1 instead of exit 0
 mimalloc is not installed (Debian: libmimalloc2.0)
-Options from the environment reached them: MALLOC_CONF=x:1
-Others used more than 5 % of a CPU during 1 of 15 runs.
+Allocator options in the environment: MALLOC_CONF=x:1
+Other processes used more than 5 % of a CPU during 1 of 15 runs.
 `
 	if got := Compare(r); got != want {
 		t.Errorf("got\n%s", got)

@@ -78,7 +78,7 @@ func Unprofiled(p *profile.Profile, used time.Duration) []string {
 // table.
 func (c CPU) Text(total int64) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Total %s of CPU time in %s: %s samples, one every %s of a thread's", Took(total), Took(c.Duration), Count(c.Samples), Took(c.Period))
+	fmt.Fprintf(&b, "Total %s of CPU time in %s: %s samples, one per %s of a thread's CPU time", Took(total), Took(c.Duration), Count(c.Samples), Took(c.Period))
 	if c.Used > 0 {
 		fmt.Fprintf(&b, "; the process used %s", Took(c.Used))
 	}
@@ -88,8 +88,8 @@ func (c CPU) Text(total int64) string {
 		n    int64
 		what string
 	}{
-		{c.Lost, "samples lost for want of room"},
-		{c.Truncated, "stacks cut (option stack_depth; with --kernel below the top 16 KiB)"},
+		{c.Lost, "samples lost for lack of space"},
+		{c.Truncated, "truncated stacks (option stack_depth; with --kernel below the top 16 KiB)"},
 		{c.Broken, "stacks whose unwinding failed"},
 		{c.Refused, "threads without a timer (ulimit -i)"},
 	} {
@@ -103,7 +103,7 @@ func (c CPU) Text(total int64) string {
 		missing = append(missing, Percent(float64(c.Used-total), float64(c.Used))+" of the CPU time (threads that block SIGPROF, or that live for milliseconds)")
 	}
 	if c.Elsewhere > 0 {
-		missing = append(missing, Took(c.Elsewhere)+" of CPU time of processes that left no profile (killed, ended by _exit, or soon after fork)")
+		missing = append(missing, Took(c.Elsewhere)+" of CPU time of processes that left no profile (killed, ended with _exit, or ended soon after fork)")
 	}
 	if len(missing) > 0 {
 		fmt.Fprintf(&b, "Missing: %s\n", strings.Join(missing, ", "))

@@ -65,8 +65,8 @@ func TestCPUComments(t *testing.T) {
 	c.Elsewhere = 0
 	text := c.Text(400_000_000)
 	for _, part := range []string{
-		"Total 400.00 ms of CPU time in 2.00 s: 40 samples, one every 10.00 ms of a thread's; the process used 1.50 s\n",
-		"Missing: 3 samples lost for want of room, 4 stacks cut (option stack_depth; with --kernel below the top 16 KiB), 5 stacks whose unwinding failed, 2 threads without a timer",
+		"Total 400.00 ms of CPU time in 2.00 s: 40 samples, one per 10.00 ms of a thread's CPU time; the process used 1.50 s\n",
+		"Missing: 3 samples lost for lack of space, 4 truncated stacks (option stack_depth; with --kernel below the top 16 KiB), 5 stacks whose unwinding failed, 2 threads without a timer",
 		", 73.33% of the CPU time (threads that block SIGPROF", "Ended early: the program has set ITIMER_PROF\n",
 	} {
 		if !strings.Contains(text, part) {

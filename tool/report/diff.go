@@ -135,7 +135,7 @@ func (d *Delta) unsure() bool {
 // Text formats both tables with at most limit rows each. 0 shows all rows.
 func (d *Diff) Text(limit int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%12s %12s %12s %13s  %s\n", "before", "after", "change", "± error", "function, by what it holds itself")
+	fmt.Fprintf(&b, "\n%12s %12s %12s %13s  %s\n", "before", "after", "change", "± error", "function (flat)")
 	unsure, unknown := false, false
 	for i := range d.Functions {
 		row := &d.Functions[i]
@@ -161,10 +161,10 @@ func (d *Diff) Text(limit int) string {
 		fmt.Fprintf(&b, "%s  %s%s\n", d.columns(row), state, strings.Join(row.Stack, " < "))
 	}
 	if unsure {
-		b.WriteString("\n~: within twice the standard error, may be chance\n")
+		b.WriteString("\n~: within twice the standard error, not significant\n")
 	}
 	if unknown {
-		b.WriteString("\n± ?: its standard error is not known\n")
+		b.WriteString("\n± ?: standard error unknown\n")
 	}
 	return b.String()
 }

@@ -116,7 +116,7 @@ func TestUnknownErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := json.Marshal(top)
-		if top.Error.Known() || !strings.Contains(top.Plus(), "not known") || err != nil || !strings.Contains(string(text), `"standard_error":null`) {
+		if top.Error.Known() || !strings.Contains(top.Plus(), "unknown") || err != nil || !strings.Contains(string(text), `"standard_error":null`) {
 			t.Errorf("%s: %q, %v\n%s", name, top.Plus(), err, text)
 		}
 	}
@@ -167,7 +167,7 @@ func TestDiffOfFragmentation(t *testing.T) {
 	if d.Stacks[0].Error.Known() || d.Stacks[0].unsure() {
 		t.Errorf("%+v", d.Stacks[0])
 	}
-	if text := d.Text(0); !strings.Contains(text, "± ?  (no stack)") || !strings.Contains(text, "\n± ?: its standard error is not known\n") {
+	if text := d.Text(0); !strings.Contains(text, "± ?  (no stack)") || !strings.Contains(text, "\n± ?: standard error unknown\n") {
 		t.Error(text)
 	}
 	if text, err := json.Marshal(d); err != nil || !strings.Contains(string(text), `"standard_error":null`) {
@@ -249,7 +249,7 @@ func TestDifferenceReadAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := map[bool]string{true: "128 B a second over 3.0s"}[of.wantNanos != 0]; top.Rate() != want {
+		if want := map[bool]string{true: "128 B per second over 3.0s"}[of.wantNanos != 0]; top.Rate() != want {
 			t.Errorf("%s: %q, want %q", name, top.Rate(), want)
 		}
 		for _, row := range top.Rows {

@@ -66,12 +66,12 @@ func MapText(name string, m *attach.Map) string {
 		fmt.Fprintf(&b, "resident, as in `seemalloc stats`: live %s, cached %s (free pages %s), fragmentation %s%s\n", Bytes(float64(r.Live)),
 			Bytes(float64(r.Cached)), Bytes(float64(r.Dirty)), Bytes(float64(r.Fragmentation)), eachWithin(*r))
 	}
-	fmt.Fprintf(&b, "by the heap's books, resident or not: %s regions of 2 MiB, %s of them on huge pages; in spans: live %s (with free blocks in threads' lists), free %s, given back inside %s; free pages: not given back %s, without memory %s\n",
+	fmt.Fprintf(&b, "by heap metadata, including nonresident memory: %s regions of 2 MiB, %s of them on huge pages; in spans: live %s (including free blocks in threads' free lists), free %s, purged inside %s; free pages: not purged %s, without memory %s\n",
 		Count(t.Regions), Count(t.HugePages), Bytes(float64(t.Live)), Bytes(float64(t.Free)), Bytes(float64(t.Holes)),
 		Bytes(float64(t.Dirty+t.Lazy)), Bytes(float64(t.Empty)))
-	fmt.Fprintf(&b, "%s huge blocks of %s; %s of freed ones are kept\n", Count(t.Blocks), Bytes(float64(t.BlockBytes)), Bytes(float64(t.KeptBytes)))
+	fmt.Fprintf(&b, "%s huge blocks of %s; %s of freed ones are retained\n", Count(t.Blocks), Bytes(float64(t.BlockBytes)), Bytes(float64(t.KeptBytes)))
 	if m.LeftOut > 0 {
-		fmt.Fprintf(&b, "%s lines had no room in the answer\n", Count(m.LeftOut))
+		fmt.Fprintf(&b, "%s lines did not fit into the answer\n", Count(m.LeftOut))
 	}
 	fmt.Fprintf(&b, "\n%-16s %6s %10s %10s %10s %10s %6s  %s\n", "region", "spans", "live", "free in", "free out", "empty", "mostly", "picture")
 	return b.String()

@@ -111,10 +111,10 @@ func Run(f RunFacts, stats *attach.Stats, others []*attach.Stats) string {
 	all := others
 	switch {
 	case stats == nil && len(others) == 0:
-		b.WriteString("No statistics: it ended without running its exit handlers, too early to be asked, or does not run on seemalloc\n")
+		b.WriteString("No statistics: it ended without running its exit handlers, ended before the first query, or does not run on seemalloc\n")
 		return b.String()
 	case stats == nil:
-		fmt.Fprintf(&b, "No statistics of its own; these are of %d processes that it started, together\n\n", len(others))
+		fmt.Fprintf(&b, "No statistics of its own; these are the totals of %d processes that it started\n\n", len(others))
 	default:
 		all = append([]*attach.Stats{stats}, others...)
 		ownEnd(&b, f, stats, len(all))
@@ -128,12 +128,12 @@ func Run(f RunFacts, stats *attach.Stats, others []*attach.Stats) string {
 // ownEnd formats the final state of the command's own process.
 func ownEnd(b *strings.Builder, f RunFacts, s *attach.Stats, processes int) {
 	if !f.AtExit {
-		b.WriteString("It ended without running its exit handlers: these are the statistics from the last time it was asked\n")
+		b.WriteString("It ended without running its exit handlers: these are the statistics of the last query\n")
 	}
 	fmt.Fprintf(b, "At its end: RSS %s, live %s, free blocks %s, free pages %s\n", Bytes(float64(s.Memory.RSS)), Bytes(float64(s.Memory.LiveAllocated)),
 		Bytes(float64(s.Blocks.CachedBytes+s.Blocks.FreeBytes)), Bytes(float64(s.Memory.Dirty)))
 	if processes > 1 {
-		fmt.Fprintf(b, "All that follows is of %d processes together, itself and those that it started\n", processes)
+		fmt.Fprintf(b, "The rest is the total of %d processes (itself and those that it started)\n", processes)
 	}
 	b.WriteByte('\n')
 }
@@ -161,12 +161,12 @@ func addUp(all []*attach.Stats) *attach.Stats {
 
 func runTotals(b *strings.Builder, sum *attach.Stats) {
 	fmt.Fprintf(b, "Page faults: %s minor, %s major (from disk)\n", Count(sum.System.MinorFaults), Count(sum.System.MajorFaults))
-	fmt.Fprintf(b, "Refaults: %s in %s allocations: memory that was used again soon after it had been given back\n",
+	fmt.Fprintf(b, "Refaults: %s in %s allocations: memory that was reused soon after it was purged\n",
 		Bytes(float64(sum.System.RefaultBytes)), Count(sum.System.RefaultRuns))
 	fmt.Fprintf(b, "Threads: %s heaps, %s refills, %s blocks freed by other threads, %s lock waits (%s), %s short ones\n", Count(sum.Threads.Heaps),
 		Count(refills(sum)), Count(sum.Threads.RemoteFrees), Count(sum.Locks.Waits()), Took(sum.Locks.WaitNS()), Count(sum.Locks.SharedShortWaits))
 	if sum.Pressure.Waits > 0 {
-		fmt.Fprintf(b, "Near a memory limit threads waited %s times until memory had been given back (%s)\n", Count(sum.Pressure.Waits), Took(sum.Pressure.WaitNS))
+		fmt.Fprintf(b, "Near a memory limit threads waited %s times until memory was returned (%s)\n", Count(sum.Pressure.Waits), Took(sum.Pressure.WaitNS))
 	}
 }
 

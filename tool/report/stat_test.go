@@ -169,10 +169,10 @@ func TestRun(t *testing.T) {
 		unwanted string
 	}{
 		{"alone", own, nil, true, []string{"job: exit status 0 after 1.50 s;", "At its end: RSS 1.00 MiB, live 512.0 KiB",
-			"mmap                growth              1     4.00 KiB", "3 lock waits (1.5 us), 9 short ones"}, "together"},
-		{"with children", own, []*attach.Stats{child}, true, []string{"is of 2 processes together", "growth              3    12.00 KiB"}, "last time"},
-		{"killed", own, nil, false, []string{"last time it was asked", "At its end"}, "together"},
-		{"children only", nil, []*attach.Stats{child}, false, []string{"these are of 1 processes that it started", "growth              2"}, "At its end"},
+			"mmap                growth              1     4.00 KiB", "3 lock waits (1.5 us), 9 short ones"}, "total of"},
+		{"with children", own, []*attach.Stats{child}, true, []string{"the total of 2 processes (itself and those that it started)", "growth              3    12.00 KiB"}, "last query"},
+		{"killed", own, nil, false, []string{"statistics of the last query", "At its end"}, "total of"},
+		{"children only", nil, []*attach.Stats{child}, false, []string{"these are the totals of 1 processes that it started", "growth              2"}, "At its end"},
 		{"nothing", nil, nil, false, []string{"No statistics: "}, "call"},
 	} {
 		facts.AtExit = test.atExit
@@ -192,7 +192,7 @@ func TestDumpsAreCounted(t *testing.T) {
 	for want, d := range map[string]attach.Dumps{
 		"":                                 {},
 		"Profiles written to files: 8\n\n": {Written: 8},
-		"Profiles written to files: 8, older ones removed: 3; became due while another waited to be written, and are that one: 13; " +
+		"Profiles written to files: 8, older ones removed: 3; merged with another one that was waiting to be written: 13; " +
 			"could not be written: 1 (last: no space left on device)\n\n": {Written: 8, Removed: 3, Joined: 13, Failed: 1, LastErrno: 28},
 	} {
 		var b strings.Builder

@@ -38,10 +38,10 @@ func reconciliation(b *strings.Builder, m attach.Memory) {
 		bytes int64
 		help  string
 	}{
-		{"live", m.Live, "blocks that the program holds, by allocated size"},
-		{"cached", m.Cached, "free blocks and pages kept for the next allocation"},
-		{"fragmentation", m.Fragmentation, "free room in spans that still hold blocks"},
-		{"metadata", m.Metadata, "the allocator's own books, samples and stacks"},
+		{"live", m.Live, "live blocks, by allocated size"},
+		{"cached", m.Cached, "free blocks and pages cached for later allocations"},
+		{"fragmentation", m.Fragmentation, "free space in spans that still have live blocks"},
+		{"metadata", m.Metadata, "the allocator's own metadata, samples and stacks"},
 		{"not ours", m.NotOurs, "code, stacks, files, and memory mapped by others"},
 	} {
 		sum += part.bytes
@@ -52,7 +52,7 @@ func reconciliation(b *strings.Builder, m attach.Memory) {
 			"the parts were not read at the same moment")
 	}
 	certainty(b, m)
-	fmt.Fprintf(b, "Handed out %s (exactly, by allocated size; may be more than is resident), address space %s, waiting to be given back %s\n\n",
+	fmt.Fprintf(b, "Live bytes %s (exact, by allocated size; may exceed the resident part), address space %s, free pages not purged %s\n\n",
 		Bytes(float64(m.LiveAllocated)), Bytes(float64(m.Mapped)), Bytes(float64(m.Dirty)))
 }
 
@@ -61,7 +61,7 @@ func eachWithin(m attach.Memory) string {
 	if m.Uncertain == nil || *m.Uncertain == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", each right to within %s", Bytes(float64(*m.Uncertain)))
+	return fmt.Sprintf(", each may be off by up to %s", Bytes(float64(*m.Uncertain)))
 }
 
 // certainty states the accuracy of the parts that are estimates.
@@ -69,9 +69,9 @@ func certainty(b *strings.Builder, m attach.Memory) {
 	if m.Uncertain == nil || *m.Uncertain == 0 {
 		return
 	}
-	fmt.Fprintf(b, "  estimated: live, cached, fragmentation and not ours are each right to within %s\n", Bytes(float64(*m.Uncertain)))
+	fmt.Fprintf(b, "  estimated: live, cached, fragmentation and not ours may each be off by up to %s\n", Bytes(float64(*m.Uncertain)))
 	if m.PagesRefused != 0 {
-		b.WriteString("  the kernel refuses to tell which pages are resident (mincore): all that may be counts as if it were\n")
+		b.WriteString("  the kernel refuses to report which pages are resident (mincore): all pages that may be resident are counted\n")
 	}
 }
 
@@ -84,15 +84,15 @@ func sampling(b *strings.Builder, s *attach.Stats) {
 			Bytes(float64(p.Interval)), Count(p.Samples), Count(p.LiveSamples), Count(p.Stacks))
 	}
 	if p.Stretched != 0 {
-		fmt.Fprintf(b, "  %s of the samples at a longer interval: their threads would have taken more than sample_limit a second\n",
+		fmt.Fprintf(b, "  %s of the samples at a longer interval: their threads would have exceeded sample_limit\n",
 			Count(p.Stretched))
 	}
 	if p.Estimate != 0 {
-		fmt.Fprintf(b, "  the samples put the live bytes at %s ± %s (standard error); exactly they are %s, by allocated size\n",
+		fmt.Fprintf(b, "  live bytes estimated from samples: %s ± %s (standard error); exact: %s, by allocated size\n",
 			Bytes(p.Estimate), Bytes(p.EstimateStderr), Bytes(float64(s.Memory.LiveAllocated)))
 	}
 	if p.Requested != nil && p.Estimate != 0 {
-		fmt.Fprintf(b, "  the program asked for %s ± %s of them; the rest is rounding up to size classes and pages\n", Bytes(*p.Requested),
+		fmt.Fprintf(b, "  requested by the program: %s ± %s; the rest is rounding up to size classes and pages\n", Bytes(*p.Requested),
 			Bytes(p.RequestedStderr))
 	}
 	if losses := Losses(p); losses != "" {
@@ -109,9 +109,9 @@ func Losses(p attach.Sampling) string {
 		count int64
 		text  string
 	}{
-		{p.Dropped, "samples dropped for want of room"},
-		{p.Truncated, "samples with a stack cut at the depth limit (option stack_depth)"},
-		{p.Broken, "samples with a stack that could not be followed to its end"},
+		{p.Dropped, "samples dropped for lack of space"},
+		{p.Truncated, "samples with a stack truncated at the depth limit (option stack_depth)"},
+		{p.Broken, "samples with a stack that could not be unwound to its end"},
 	} {
 		if loss.count != 0 {
 			parts = append(parts, loss.text+": "+Count(loss.count))
@@ -122,7 +122,7 @@ func Losses(p attach.Sampling) string {
 
 // system formats the calls into the kernel since the start, by call and reason, and the waits and faults of threads.
 func system(b *strings.Builder, s *attach.Stats) {
-	b.WriteString("Asked of the system\n")
+	b.WriteString("Calls into the kernel\n")
 	b.WriteString(CallsTable(s.System.Calls.WithoutReport(), time.Duration(s.UptimeMS)*time.Millisecond))
 	runTotals(b, addUp([]*attach.Stats{s}))
 	b.WriteByte('\n')
@@ -133,17 +133,17 @@ func purge(b *strings.Builder, p attach.Purge, s attach.System) {
 		return
 	}
 	if p.Mode == "never" {
-		b.WriteString("Free memory goes back only on request (option purge)\n")
+		b.WriteString("Free memory is returned to the OS only on request (option purge)\n")
 	} else {
-		fmt.Fprintf(b, "Free memory goes back after %s (purge:%s); of %s that went by itself %s were wanted again soon (%s)\n",
+		fmt.Fprintf(b, "Free memory is returned to the OS after %s (purge:%s); of %s returned automatically, %s were reused soon (%s)\n",
 			Duration(time.Duration(p.DelayMS)*time.Millisecond), p.Mode, Bytes(float64(p.GivenBack)), Bytes(float64(s.RefaultDelayedBytes)),
 			Percent(float64(s.RefaultDelayedBytes), float64(p.GivenBack)))
 	}
 	if rest := s.RefaultBytes - s.RefaultDelayedBytes; rest > 0 {
-		fmt.Fprintf(b, "  wanted again soon of what went when it was freed, on request or since memory was short: %s\n", Bytes(float64(rest)))
+		fmt.Fprintf(b, "  reused soon after it was returned at free, on request or because memory was short: %s\n", Bytes(float64(rest)))
 	}
 	if p.HoleRefilled > 0 {
-		fmt.Fprintf(b, "  wanted again of idle holes in spans: %s\n", Bytes(float64(p.HoleRefilled)))
+		fmt.Fprintf(b, "  reused of purged holes in spans: %s\n", Bytes(float64(p.HoleRefilled)))
 	}
 	b.WriteByte('\n')
 }
@@ -156,13 +156,13 @@ func spans(b *strings.Builder, s attach.Spans) {
 		count, bytes int64
 		help         string
 	}{
-		{"threads'", s.Owned, s.OwnedBytes, "a thread allocates from them; empty ones included"},
-		{"empty", s.Empty, s.EmptyBytes, "of them, kept without any live block"},
-		{"central", s.Central, s.CentralBytes, "of no thread: for the next one that needs blocks of their class"},
+		{"threads'", s.Owned, s.OwnedBytes, "owned by threads, which allocate from them; includes empty ones"},
+		{"empty", s.Empty, s.EmptyBytes, "of these, without live blocks"},
+		{"central", s.Central, s.CentralBytes, "owned by no thread: for the next thread that needs blocks of their class"},
 		{"sampled", s.Sampled, s.SampledBytes, "of sampled blocks"},
-		{"large", s.CachedLarge, s.CachedLargeBytes, "of large blocks that were freed, kept by threads"},
-		{"free", -1, s.FreeDirtyBytes, "pages in no span that have not been given back"},
-		{"returned", -1, s.FreeCleanBytes, "pages in no span, without memory"},
+		{"large", s.CachedLarge, s.CachedLargeBytes, "of freed large blocks, cached by threads"},
+		{"free", -1, s.FreeDirtyBytes, "pages outside spans that have not been purged"},
+		{"returned", -1, s.FreeCleanBytes, "pages outside spans, without memory"},
 	} {
 		count := ""
 		if row.count >= 0 {
@@ -199,7 +199,7 @@ func dumps(b *strings.Builder, d attach.Dumps) {
 		fmt.Fprintf(b, ", older ones removed: %s", Count(d.Removed))
 	}
 	if d.Joined != 0 {
-		fmt.Fprintf(b, "; became due while another waited to be written, and are that one: %s", Count(d.Joined))
+		fmt.Fprintf(b, "; merged with another one that was waiting to be written: %s", Count(d.Joined))
 	}
 	if d.Failed != 0 {
 		fmt.Fprintf(b, "; could not be written: %s (last: %s)", Count(d.Failed), syscall.Errno(d.LastErrno))

@@ -94,14 +94,14 @@ func TypeName(name string) string {
 		"inuse_space": "bytes in use", "inuse_objects": "objects in use",
 		"alloc_space": "bytes allocated", "alloc_objects": "objects allocated",
 		"peak_space": "bytes in use at the peak", "peak_objects": "objects in use at the peak",
-		"requested_space": "bytes asked for",
+		"requested_space": "bytes requested",
 		"moved_space":     "bytes copied by realloc", "moved_objects": "objects copied by realloc",
 		"short_space": "bytes freed within 10 ms", "short_objects": "objects freed within 10 ms",
 		"freed_space": "bytes freed", "freed_objects": "objects freed",
 		"alive_space": "bytes alive", "alive_objects": "objects alive",
 		"remote_free_space": "bytes freed by another thread", "remote_free_objects": "objects freed by another thread",
 		"growth_space": "bytes of heap growth", "growth_objects": "steps of heap growth",
-		"fragmentation_space": "free bytes, by the books, that blocks pin", "fragmentation_objects": "objects that pin free bytes",
+		"fragmentation_space": "free bytes, by heap metadata, pinned by blocks", "fragmentation_objects": "objects that pin free bytes",
 		"cpu": "CPU time",
 	}[name]
 	if words == "" {
@@ -229,7 +229,7 @@ func NewTop(p *profile.Profile, index int) (*Top, error) {
 func (t *Top) Plus() string {
 	switch {
 	case !t.Error.Known() && (t.Unit == "bytes" || t.Unit == "objects"):
-		return " (its standard error is not known)"
+		return " (standard error unknown)"
 	case !(t.Error > 0):
 		return ""
 	}

@@ -23,7 +23,7 @@ func (t *Top) Rate() string {
 	if !(t.Seconds > 0) {
 		return ""
 	}
-	return fmt.Sprintf("%s a second over %s", Amount(int64(float64(t.Total)/t.Seconds), t.Unit), Duration(time.Duration(t.Seconds*1e9)))
+	return fmt.Sprintf("%s per second over %s", Amount(int64(float64(t.Total)/t.Seconds), t.Unit), Duration(time.Duration(t.Seconds*1e9)))
 }
 
 var growing = regexp.MustCompile(`^(alloc|requested|moved|short|freed|remote_free)_`)

@@ -17,8 +17,8 @@ type mapSums struct {
 	Time      int64 `json:"t"` // ms since 1970
 	PageBytes int64 `json:"page_bytes"`
 	OSPage    int64 `json:"os_page_bytes"`
-	// Memory shows the resident memory. The regions count by the metadata of the heap, whether resident or not. It is nil
-	// if the library is older than this tool.
+	// Memory shows the resident memory. The values of the regions come from heap metadata and include nonresident memory.
+	// Memory is nil if the library is older than this tool.
 	Memory    *attach.Memory `json:"memory,omitempty"`
 	Columns   []string       `json:"columns"`
 	Addresses []string       `json:"addresses"`
