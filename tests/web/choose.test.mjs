@@ -79,9 +79,9 @@ test("the time line is moved by arrows, and told by a reader of the screen", { t
 
 test("a stretch of the memory's chart leads to what changed in it", { timeout: LONG }, async () => {
   const page = await open(url, { view: "overview" });
-  for (const title of ["Resident memory, explained", "Allocated, a second", "Page faults a second", "Given back to the system, a second", "Threads"]) await page.getByText(title, { exact: true }).waitFor();
+  for (const title of ["Resident memory, explained", "Allocated per second", "Page faults per second", "Returned to the OS per second", "Threads"]) await page.getByText(title, { exact: true }).waitFor();
   // The program allocates all the time, and the chart shows how much.
-  await page.waitForFunction(() => /^Allocated, a second: now allocated (?!0 B)/.test([...document.querySelectorAll("figure [role=img]")].map((one) => one.getAttribute("aria-label")).find((text) => text.startsWith("Allocated"))));
+  await page.waitForFunction(() => /^Allocated per second: now allocated (?!0 B)/.test([...document.querySelectorAll("figure [role=img]")].map((one) => one.getAttribute("aria-label")).find((text) => text.startsWith("Allocated"))));
   const sum = await page.locator(".sum").textContent();
   await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6); // one is drawn per frame
   for (const part of ["live", "cached by threads", "fragmentation", "dirty", "metadata", "not ours"]) assert.ok(sum.includes(part), `${sum} has no ${part}`);
@@ -93,25 +93,25 @@ test("a stretch of the memory's chart leads to what changed in it", { timeout: L
   });
   // At first the chart may cover only a few seconds, with a single profile.
   await soon(async () => {
-    await (await choose(0.02, 0.95, "what has changed in this time")).click();
-    const alone = page.getByText("There are no two profiles of this time.");
+    await (await choose(0.02, 0.95, "changes in this time")).click();
+    const alone = page.getByText("There are fewer than two profiles of this time.");
     await page.getByText("since then").or(alone).first().waitFor();
     if (!await alone.isVisible()) return;
-    await page.getByRole("button", { name: "all of the time" }).click();
+    await page.getByRole("button", { name: "whole time" }).click();
     assert.fail("one profile");
   });
   await page.getByRole("row", { name: /leaky_(parser|session)/ }).first().waitFor();
   assert.equal((await chosen(page)).view, "changes");
   await page.goBack();
   await page.waitForFunction(() => document.querySelectorAll("figure canvas").length === 6);
-  await (await choose(0.2, 0.8, "all of the time")).click();
+  await (await choose(0.2, 0.8, "whole time")).click();
   await page.getByRole("group", { name: "Chosen time" }).waitFor({ state: "detached" });
   await close(page);
 });
 
 test("nothing is compared yet: one press compares with the first profile", { timeout: LONG }, async () => {
   const page = await open(url, { view: "changes" });
-  await page.getByRole("button", { name: "what has changed since the first profile" }).click();
+  await page.getByRole("button", { name: "changes since the first profile" }).click();
   await page.getByRole("row", { name: /leaky_(parser|session)/ }).first().waitFor();
   assert.equal(Number((await chosen(page)).base), (await json("moments"))[0].id);
   await close(page);
@@ -127,7 +127,7 @@ test("growth and lifetimes are of the functions that are chosen", { timeout: LON
   // By size and by module: the page shows the figures of the server.
   await page.getByLabel("size from").fill("1G");
   await page.getByLabel("size from").press("Enter");
-  await page.getByText("Of what the filters leave, nothing grows").waitFor();
+  await page.getByText("Nothing that passes the filters grows").waitFor();
   await page.getByLabel("size from").fill("4K");
   await page.getByLabel("size from").press("Enter");
   await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
@@ -217,7 +217,7 @@ test("the flame graph tells what is found and what is pointed at, and which colo
 
 test("on a phone a tap explains a word, within the screen", { timeout: LONG }, async () => {
   const page = await open(url, { view: "overview" }, { viewport: { width: 390, height: 844 }, hasTouch: true });
-  for (const word of ["live", "not ours", "Slow paths a second"]) {
+  for (const word of ["live", "not ours", "Slow paths per second"]) {
     const abbr = page.locator("abbr", { hasText: new RegExp(`^${word}$`) });
     await abbr.tap();
     const box = await abbr.evaluate((one) => {

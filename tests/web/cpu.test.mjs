@@ -32,16 +32,16 @@ const panel = (page) => page.getByRole("region", { name: "Profile of CPU time" }
 /** Presses the button; refused requests appear in the console, too. */
 async function begin(page, seconds, hz = 100) {
   await panel(page).getByLabel("seconds", { exact: true }).fill(String(seconds));
-  await panel(page).getByLabel("samples a second").fill(String(hz));
+  await panel(page).getByLabel("samples per second").fill(String(hz));
   await panel(page).getByRole("button", { name: "profile CPU time" }).click();
 }
 
 test("a profile is begun, followed to its end, and shown in each view", { timeout: LONG }, async () => {
   const page = await open(url);
-  await page.getByRole("button", { name: "Who uses the CPU time" }).click();
-  await page.getByText("Nobody has profiled CPU time yet.").waitFor();
+  await page.getByRole("button", { name: "CPU time by function" }).click();
+  await page.getByText("CPU time has not been profiled yet.").waitFor();
   assert.equal(await panel(page).getByLabel("seconds", { exact: true }).inputValue(), "10", "as seemalloc cpu");
-  assert.equal(await panel(page).getByLabel("samples a second").inputValue(), "100");
+  assert.equal(await panel(page).getByLabel("samples per second").inputValue(), "100");
   await accessible(page, "CPU time, before");
   await begin(page, 15, 200);
   await panel(page).getByText(/^Total [\d.]+ m?s of CPU time in \d+\.\d\d s: [\d,]+ samples/).waitFor();
@@ -71,12 +71,12 @@ test("it is ended before its time, and a second one is refused", { timeout: LONG
   const other = await open(url, { view: "functions", kind: "cpu" });
   await panel(other).getByRole("button", { name: "profile CPU time" }).waitFor();
   await begin(page, 3600);
-  const stop = panel(page).getByRole("button", { name: "end it now" });
+  const stop = panel(page).getByRole("button", { name: "stop now" });
   await stop.waitFor();
   await page.getByRole("progressbar", { name: "CPU profile" }).waitFor();
-  await panel(page).getByText(/^[1-9]\d* of 3600 s, 100 samples a second/).waitFor();
+  await panel(page).getByText(/^[1-9]\d* of 3600 s, 100 samples per second/).waitFor();
   await accessible(page, "CPU time, while it runs");
-  await panel(other).getByRole("button", { name: "end it now" }).waitFor(); // it belongs to the server: all its pages show it
+  await panel(other).getByRole("button", { name: "stop now" }).waitFor(); // it belongs to the server: all its pages show it
   assert.equal((await fetch(`${url}api/cpu`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ for_s: 1, hz: 100 }) })).status, 409);
   await soon(() => assert.ok(JSON.parse(execFileSync(tool, ["top", pid, "--kind", "cpu", "--json"])).total > 0, "nothing is seen of the program yet"));
   await stop.click();
@@ -91,7 +91,7 @@ test("somebody else's profile is shown, and not ended here", { timeout: LONG }, 
   const page = await open(url, { view: "functions", kind: "cpu" });
   await begin(page, 1);
   await page.getByRole("alert").filter({ hasText: "a CPU profile is running already, started elsewhere" }).filter({ hasText: "it can only be stopped there" }).waitFor();
-  assert.equal(await panel(page).getByRole("button", { name: "end it now" }).count(), 0);
+  assert.equal(await panel(page).getByRole("button", { name: "stop now" }).count(), 0);
   await page.getByRole("button", { name: "burn_two", exact: true }).first().waitFor();
   await accessible(page, "CPU time, refused");
   assert.ok((await ask(pid, `cpu stop ${number}`)).length > 0, "it has gone on");
@@ -101,7 +101,7 @@ test("somebody else's profile is shown, and not ended here", { timeout: LONG }, 
   await begin(page, 3600);
   await page.getByRole("progressbar").waitFor();
   await page.getByRole("alert").waitFor({ state: "detached" });
-  await panel(page).getByRole("button", { name: "end it now" }).click();
+  await panel(page).getByRole("button", { name: "stop now" }).click();
   await page.getByRole("progressbar").waitFor({ state: "detached" });
   await close(page);
 });
@@ -140,7 +140,7 @@ test("what was seen of a process that ends is still there", { timeout: LONG }, a
   await begin(page, 3600);
   await page.getByRole("button", { name: "burn_two", exact: true }).first().waitFor();
   process.kill(Number(short), "SIGKILL");
-  await page.getByRole("alert").filter({ hasText: "The process has ended before the profile did" }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "The process ended before the profile" }).waitFor();
   await page.getByRole("button", { name: "burn_two", exact: true }).first().waitFor();
   await page.context().close(); // its console contains errors of earlier requests
 });

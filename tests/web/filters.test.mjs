@@ -41,7 +41,7 @@ const held = (name, ...args) => bytes(top(shapes.pid, ...args).functions.find((o
 test("growth is ranked by thread, from profiles that are taken while somebody looks", { timeout: LONG }, async () => {
   const page = await open(url, { view: "growth" });
   await choose(page, "thread", "reader");
-  await page.getByText("By thread, from profiles that are taken while this is looked at").waitFor();
+  await page.getByText("By thread, from profiles that are taken while this view is open").waitFor();
   const row = page.getByRole("row", { name: /holds/ });
   await untilItGrows(row);
   const [reader, writers] = [held("holds", "--thread", "reader"), held("holds", "--thread", "^writer")];
@@ -52,7 +52,7 @@ test("growth is ranked by thread, from profiles that are taken while somebody lo
   await choose(page, "thread", "^writer");
   await row.getByText(writers, { exact: true }).waitFor();
   await choose(page, "thread", "nobody");
-  await page.getByText("Of what the filters leave, nothing grows").waitFor();
+  await page.getByText("Nothing that passes the filters grows").waitFor();
   // The views of a profile show the same threads.
   await choose(page, "thread", "reader");
   await page.getByRole("button", { name: "Functions" }).click();
@@ -85,7 +85,7 @@ test("a pattern is judged by who reads it, in growth and in lifetimes by the ser
 
 test("a pattern that the page cannot read itself is said, where it is as if it were empty", { timeout: LONG }, async () => {
   const page = await open(url, { view: "functions", focus: "(?i)holds" });
-  await page.getByText("focus=(?i)holds: expected a regular expression, read as JavaScript does: Invalid group. Until it can be read it is as if it were empty.").waitFor();
+  await page.getByText("focus=(?i)holds: expected a regular expression, read as JavaScript does: Invalid group. Until it is valid it is ignored.").waitFor();
   await field(page, "focus").fill("HOLDS");
   await page.locator("p.problem").waitFor({ state: "detached" });
   await page.waitForFunction((text) => document.querySelector(".sum strong")?.textContent === text, held("holds"));
@@ -192,7 +192,7 @@ test("growth, size classes and lifetimes are saved as SVG and PNG, with their fi
   await untilItGrows(growth.getByRole("row", { name: /holds/ }));
   const grows = await svgOf(growth);
   assert.ok(grows.texts.some((text) => text.includes("holds")), grows.texts.join());
-  assert.ok(grows.texts.includes("how sure"));
+  assert.ok(grows.texts.includes("certainty"));
   assert.ok(grows.shapes > 2, "small charts");
   await close(growth);
   const lifetimes = await open(url, { view: "lifetimes" });
@@ -214,7 +214,7 @@ test("the heap map is saved as it is seen, and chosen by who pins", { timeout: L
   const rows = () => page.locator("table.blocks tbody tr").count();
   await soon(async () => assert.equal(await rows(), 1));
   await choose(page, "focus", "KEEPS_LARGE");
-  await page.getByText("So chosen are the spans and blocks below").waitFor();
+  await page.getByText("The filters select the spans and blocks below").waitFor();
   await soon(async () => { // a long table is drawn in pieces
     const whom = await page.locator("table.parts tbody tr").evaluateAll((all) => all.map((row) => row.querySelector("[title]")?.title ?? ""));
     assert.ok(whom.every((stack) => stack.includes("keeps_large")), whom.join());
@@ -262,7 +262,7 @@ test("lifetimes are chosen by the thread that allocated", { timeout: LONG }, asy
   const lived = (...args) => top(shapes.pid, "--kind", "lifetime", ...args).lifetimes;
   const sum = (rows, what) => rows.reduce((sum, row) => sum + row[what], 0);
   await page.locator("#thread-names option[value='writer 2']").waitFor({ state: "attached" }); // names are suggested
-  await page.getByText("Who frees blocks is not recorded").waitFor();
+  await page.getByText("The freeing stacks are not recorded").waitFor();
   for (const thread of ["reader", "^writer"]) {
     await choose(page, "thread", thread);
     const rows = lived("--thread", thread);
@@ -272,7 +272,7 @@ test("lifetimes are chosen by the thread that allocated", { timeout: LONG }, asy
     assert.ok(holds >= (thread === "reader" ? 400 : 300), String(holds));
     await soon(async () => assert.equal(await column("holds", ALIVE), holds, thread)); // some rows are drawn per frame
     assert.equal(await stacks.filter({ hasText: "temporary" }).count(), 0, "another thread's");
-    assert.equal(await page.getByText("Who frees blocks is not recorded").count(), 0, "nothing is known of it by thread");
+    assert.equal(await page.getByText("The freeing stacks are not recorded").count(), 0, "nothing is known of it by thread");
   }
   await accessible(page, "lifetimes by thread");
   await choose(page, "thread", "^shapes$");
@@ -291,18 +291,18 @@ test("lifetimes are chosen by the thread that allocated", { timeout: LONG }, asy
   page.errors = page.errors.filter((one) => !one.includes("400")); // caused by the refused requests
   await choose(page, "thread", "");
   await stacks.filter({ hasText: "holds" }).first().waitFor();
-  await page.getByText("Who frees blocks is not recorded").waitFor();
+  await page.getByText("The freeing stacks are not recorded").waitFor();
   await close(page);
 });
 
 test("a view says which filters it does not heed; one that a profile does not tell can be taken away", { timeout: LONG }, async () => {
   const page = await open(url, { view: "overview", focus: "holds", thread: "reader" });
-  await page.getByText("Not chosen here by focus, thread: it is of the whole process.").waitFor();
+  await page.getByText("This view ignores focus, thread: it shows the whole process.").waitFor();
   await page.getByRole("button", { name: "Lifetimes" }).click();
-  await page.getByText("By the thread that allocated. Who frees is not known by thread.").waitFor();
-  assert.equal(await page.getByText("Not chosen here by").count(), 0);
+  await page.getByText("By the thread that allocated the blocks. The freeing stacks are not known by thread.").waitFor();
+  assert.equal(await page.getByText("This view ignores").count(), 0);
   await page.getByRole("button", { name: "Size classes" }).click();
-  await page.getByText("Not chosen here by focus, thread: blocks are counted by their size class alone.").waitFor();
+  await page.getByText("This view ignores focus, thread: blocks are counted only by size class.").waitFor();
   await accessible(page, "what is not heeded");
   await close(page);
   const other = await open(url, { view: "functions", kind: "heap", labels: "pool=cache" });

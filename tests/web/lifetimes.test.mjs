@@ -90,18 +90,18 @@ test("the words are explained", async () => {
 
 test("who frees is said, or how it is recorded", { timeout: LONG }, async () => {
   const page = await open(url, { view: "lifetimes" });
-  await page.getByText("Who frees blocks is not recorded").waitFor(); // stated where all blocks are recorded
+  await page.getByText("The freeing stacks are not recorded").waitFor(); // stated where all blocks are recorded
   await page.getByText(`seemalloc set ${shapes.pid} free_stacks=all`).waitFor();
-  await page.getByRole("button", { name: "record it from now on" }).click();
-  await page.getByText("It is recorded from now on.").waitFor();
+  await page.getByRole("button", { name: "record from now on" }).click();
+  await page.getByText("Recording is on.").waitFor();
   assert.equal(execFileSync(tool, ["get", shapes.pid, "free_stacks"]).toString().trim().split(/\s+/).pop(), "all");
   await shapes.tell("l");
   const row = (name) => page.locator("table.stacks tbody tr").filter({ hasText: name }).filter({ hasText: "filled" });
   await row("waits_a_while").getByText("freed by main, 50 % of them").waitFor(); // of both rounds
   await row("temporary").getByText("freed by (anonymous namespace)::temporary, 50 % of them").waitFor();
   await accessible(page, "who frees");
-  await page.getByRole("button", { name: "who frees them" }).click();
-  await page.getByText("Beneath (freed by): who freed them.").waitFor();
+  await page.getByRole("button", { name: "freeing stacks" }).click();
+  await page.getByText("Below (freed by): the stacks that freed them.").waitFor();
   await soon(() => assert.match(page.url(), /kind=deaths/));
   await page.locator("canvas.flame").waitFor();
   const { total, functions } = top(shapes.pid, "--kind", "deaths", "--unit", "objects");
@@ -111,7 +111,7 @@ test("who frees is said, or how it is recorded", { timeout: LONG }, async () => 
   for (const name of ["main", "(anonymous namespace)::temporary", "(freed by)"]) {
     assert.equal(number(await flat(name)), functions.find((one) => one.name === name).flat, `${name}: who frees is flat`);
   }
-  await page.getByText(/It is not known who freed [45]\d % of it/).waitFor();
+  await page.getByText(/The freeing stack is unknown for [45]\d % of it/).waitFor();
   await page.getByText(`seemalloc set ${shapes.pid} free_stacks=all`).waitFor();
   await accessible(page, "deaths");
   await close(page);

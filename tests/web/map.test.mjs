@@ -53,8 +53,8 @@ test("its sums are those of the socket", { timeout: LONG }, async () => {
   const { memory } = await (await fetch(url + "api/map")).json();
   assert.ok(memory.live > 0 && memory.live + memory.cached + memory.fragmentation + memory.metadata + memory.not_ours === memory.rss, JSON.stringify(memory));
   assert.ok(told.includes(`live ${bytes(memory.live)}, cached ${bytes(memory.cached)}, fragmentation ${bytes(memory.fragmentation)}`), told);
-  assert.ok(told.includes(`${bytes(sum("free_bytes"))} beside ${bytes(sum("live_bytes"))} live`), told);
-  assert.ok(told.includes(`${bytes(sum("hole_bytes"))} given back inside spans`), told);
+  assert.ok(told.includes(`${bytes(sum("free_bytes"))} next to ${bytes(sum("live_bytes"))} live`), told);
+  assert.ok(told.includes(`${bytes(sum("hole_bytes"))} purged inside spans`), told);
   assert.ok(told.includes(`${bytes(8192 * (sum("clean") + sum("purged")))} without`), told);
   assert.ok(told.includes(`${regions.length} regions are ${bytes(regions.length * 2 ** 21)} of addresses`), told);
   assert.ok(sum("hole_bytes") > 20 << 20, "39 of 40 blocks have gone, and their pages");
@@ -69,8 +69,8 @@ test("its sums are those of the socket", { timeout: LONG }, async () => {
 
 function toldOf(region) {
   const dirty = 8192 * (region.dirty + region.lazy + region.taken);
-  return `Region ${region.region}: live ${bytes(region.live_bytes)}, free in spans ${bytes(region.free_bytes)}, given back in spans ${bytes(region.hole_bytes)}, ` +
-    `free pages not given back ${bytes(dirty)}, without memory ${bytes(8192 * (region.clean + region.purged))}; `;
+  return `Region ${region.region}: live ${bytes(region.live_bytes)}, free in spans ${bytes(region.free_bytes)}, purged in spans ${bytes(region.hole_bytes)}, ` +
+    `free pages not purged ${bytes(dirty)}, without memory ${bytes(8192 * (region.clean + region.purged))}; `;
 }
 
 test("regions are told on hover and by keys, and kept in the address", { timeout: LONG }, async () => {
@@ -137,7 +137,7 @@ test("spans are told by keys, with who pins them, and the table says the same", 
   const part = found.parts[index];
   const told = page.locator("p.told.part");
   await told.filter({ hasText: `${part.live} of ${part.blocks} blocks of 1.00 KiB live` }).waitFor();
-  assert.match(await told.textContent(), /available span.*OS pages given back.*pins_spans/);
+  assert.match(await told.textContent(), /available span.*OS pages purged.*pins_spans/);
   await soon(async () => { // a long table is drawn in pieces
     const rows = await page.locator("table.parts tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent.trim())));
     assert.deepEqual(rows.map((row) => row[0]), found.parts.map((each) => String(each.page)));
@@ -220,7 +220,7 @@ test("huge blocks are listed with who allocated them, words are explained, also 
   assert.deepEqual([address, size], [block.block, bytes(block.bytes)]);
   assert.equal(block.bytes, 2 ** 26);
   assert.match(who, /keeps_large/);
-  for (const word of ["regions", "given back", "fragmentation", "huge page", "waits for", "who pins it"]) {
+  for (const word of ["regions", "purged", "fragmentation", "huge page", "idle for", "pinned by"]) {
     assert.ok((await page.locator("abbr").filter({ hasText: word }).first().getAttribute("title")).length > 30, word);
   }
   await accessible(page, "map, dark");

@@ -145,8 +145,8 @@ test("settings are set, and nonsense is refused in words", async () => {
   await page.getByLabel("purge_delay", { exact: true }).fill("soon");
   await page.getByRole("button", { name: "set", exact: true }).click();
   await page.getByText(/soon/).first().waitFor();
-  await page.getByRole("button", { name: "give free memory back now" }).click();
-  await page.getByText(/^[\d.]+ [KMGT]?i?B given back\.$/).waitFor(); // the message of the purge, not the help of an option
+  await page.getByRole("button", { name: "return free memory now" }).click();
+  await page.getByText(/^[\d.]+ [KMGT]?i?B returned to the OS\.$/).waitFor(); // the message of the purge, not the help of an option
   await soon(() => assert.equal(page.errors.length, 1, page.errors.join("; ")));
   assert.match(page.errors[0], /400/, "the console tells of the refused request");
   page.errors = [];
@@ -216,7 +216,7 @@ test("a report opens from its file and asks nobody", { timeout: LONG }, async ()
       await page.locator("main section, main table").first().waitFor();
       if (view === "functions" || view === "growth") await page.getByRole("row", { name: /leaky_session/ }).first().waitFor();
       if (view === "sizes" || view === "kernel" || view === "settings") await page.locator("tbody tr").nth(3).waitFor();
-      if (view === "doctor") await page.getByText("What was looked at").waitFor();
+      if (view === "doctor") await page.getByText("Checked values").waitFor();
       assert.equal(await page.locator(".problem").count(), 0, view);
     }
     await accessible(page, "report");
@@ -258,11 +258,11 @@ test("a process that is stopped for a while is looked at again", { timeout: LONG
   const page = await open(address, { view: "overview" });
   await page.getByText(/resident =/).waitFor();
   leak.kill("SIGSTOP");
-  await page.getByText("The process does not answer just now").waitFor();
+  await page.getByText("The process does not answer at present").waitFor();
   const points = async () => (await (await fetch(address + "api/series?since=0")).json()).length;
   const before = await points();
   leak.kill("SIGCONT");
-  await page.getByText("The process does not answer just now").waitFor({ state: "detached" });
+  await page.getByText("The process does not answer at present").waitFor({ state: "detached" });
   await soon(async () => assert.ok((await points()) > before));
   await close(page);
 });
@@ -275,7 +275,7 @@ test("saved profiles are shown too, and an ended process stays", { timeout: LONG
   leak.kill("SIGKILL");
   const gone = await open(url, { view: "functions" });
   // On a loaded machine measurements are up to a minute apart.
-  await gone.getByText("The process does not answer any more").waitFor();
+  await gone.getByText("The process no longer answers").waitFor();
   await gone.getByRole("row", { name: /leaky_parser/ }).waitFor();
   await gone.close();
 });

@@ -22,7 +22,7 @@ before(async () => {
   while (!(await get(live + "api/state")).stored.map) await wait(500);
   await startBrowser();
   const page = await open(live, { view: "doctor" });
-  await page.getByText("What was looked at").waitFor();
+  await page.getByText("Checked values").waitFor();
   await page.getByText(/^live$/).waitFor();
   await close(page);
   points = await get(live + "api/series?since=0");
@@ -48,14 +48,14 @@ test("a folder is shown after the process and its tool are gone", { timeout: LON
   for (const view of ["flame", "tree", "callers", "doctor"]) {
     await page.goto(`${url}#view=${view}&function=leaky_parser`);
     await page.locator("main section").first().waitFor();
-    if (view === "doctor") await page.getByText("What was looked at").waitFor();
+    if (view === "doctor") await page.getByText("Checked values").waitFor();
     assert.equal(await page.locator(".problem").count(), 0, view);
   }
   // No new examination is possible, and no option can be set.
-  await page.getByText("As it was when doctor last looked.").waitFor();
-  assert.equal(await page.getByRole("button", { name: "look again" }).count(), 0);
+  await page.getByText("State at doctor's last check.").waitFor();
+  assert.equal(await page.getByRole("button", { name: "check again" }).count(), 0);
   await page.goto(`${url}#view=settings`);
-  await page.getByText("As they were when they were last looked at.").waitFor();
+  await page.getByText("Values of the last query.").waitFor();
   assert.equal(await page.getByText("--allow-set").count(), 0);
   await close(page);
 });
@@ -75,7 +75,7 @@ test("the last of what is not kept over time is shown, too", { timeout: LONG }, 
   await page.getByText(/ were alive at /).waitFor();
   await accessible(page, "stored lifetimes");
   await page.getByRole("button", { name: "Heap map" }).click();
-  await page.getByText("A folder has the regions in sums, as they were at").waitFor();
+  await page.getByText("A folder has the sums of the regions, as of").waitFor();
   assert.ok((await page.locator("canvas.map").first().evaluate((one) => one.height)) > 10);
   await accessible(page, "stored map");
   await page.goto(`${url}#view=sizes`);
@@ -135,7 +135,7 @@ test("any two moments are compared, and a time is chosen", { timeout: LONG }, as
   assert.ok(chosen.length > 0 && chosen.length < points.length);
   await page.getByText(/resident =/).waitFor();
   await accessible(page, "overview of a time");
-  await page.getByRole("button", { name: "all of the time" }).click();
+  await page.getByRole("button", { name: "whole time" }).click();
   await soon(() => assert.doesNotMatch(page.url(), /from=/));
   await close(page);
 });

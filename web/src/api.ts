@@ -333,7 +333,7 @@ async function ask<T>(what: string): Promise<T> {
   try {
     response = await fetch("api/" + what);
   } catch {
-    throw new Error("seemalloc web does not answer any more");
+    throw new Error("seemalloc web no longer answers");
   }
   const text = await textOf(response);
   const [path] = what.split("?", 1) as [string];

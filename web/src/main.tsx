@@ -81,9 +81,9 @@ function Page() {
       <Bar state={state} shown={shown} change={change} />
       <main>
         {problem && <p class="problem" role="alert">{problem}</p>}
-        {state.ended && <p class="problem" role="status">The process does not answer any more: {state.ended}. What was seen before is still here.</p>}
-        {state.silent && <p class="problem" role="status">The process does not answer just now: {state.silent}. It is asked again and again.</p>}
-        {state.stored?.problem && <p class="problem" role="alert">What is seen is not kept just now: {state.stored.problem}.</p>}
+        {state.ended && <p class="problem" role="status">The process no longer answers: {state.ended}. The data collected before is still shown.</p>}
+        {state.silent && <p class="problem" role="status">The process does not answer at present: {state.silent}. The page keeps trying.</p>}
+        {state.stored?.problem && <p class="problem" role="alert">The data is not being stored at present: {state.stored.problem}.</p>}
         {state.stored && OF_A_TIME.has(shown.view) && <Window points={latest} shown={shown} change={change} />}
         <Unheeded shown={shown} />
         {view}

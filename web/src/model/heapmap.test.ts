@@ -61,8 +61,8 @@ test("functions choose by the stack that pins, where one is known", () => {
 
 test("parts are told in words", () => {
   const small = { page: 4, pages: 2, is: "small", size: 64, blocks: 256, live: 3, state: "available", idle_ms: 4100, holes: 6, stack: "0x1", age_ms: 61000 };
-  assert.equal(describePart(small, 8192), "16.0 KiB: available span, 3 of 256 blocks of 64 B live, waits for 4 s, 2 OS pages given back; the oldest sampled block is 61 s old");
-  assert.equal(describePart({ page: 0, pages: 1, is: "purged" }, 8192), "8.00 KiB: free pages that went back lately");
+  assert.equal(describePart(small, 8192), "16.0 KiB: available span, 3 of 256 blocks of 64 B live, idle for 4 s, 2 OS pages purged; the oldest sampled block is 61 s old");
+  assert.equal(describePart({ page: 0, pages: 1, is: "purged" }, 8192), "8.00 KiB: free pages that were purged recently");
   assert.equal(partAt({ region: "0x0", parts: [{ page: 0, pages: 4, is: "clean" }, small] }, 5), 1);
   assert.equal(bitCount(0xffffffff), 32);
   assert.deepEqual([age(5), age(119000), age(7199000), age(90000000)], ["5 ms", "119 s", "120 min", "25 h"].map((text) => text.replace("120 min", "2 h")));

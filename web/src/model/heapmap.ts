@@ -89,8 +89,8 @@ export function describeSum(map: MapSums, sum: Sum): string {
   const what = sum.regions === 1 ? `Region ${address}` : `${count(sum.regions)} regions from ${address}`;
   const mostly = sum.most < 0 ? "no spans" : sum.most === 0 ? "mostly large blocks" : `mostly blocks of ${bytes(sum.most)}`;
   const huge = sum.huge === 0 ? "" : sum.regions === 1 ? ", on a huge page" : `, ${count(sum.huge)} on huge pages`;
-  return `${what}: live ${bytes(sum.live)}, free in spans ${bytes(sum.free)}, given back in spans ${bytes(sum.holes)}, ` +
-    `free pages not given back ${bytes(sum.dirty)}, without memory ${bytes(sum.empty)}; ${count(sum.spans)} spans, ${mostly}${huge}`;
+  return `${what}: live ${bytes(sum.live)}, free in spans ${bytes(sum.free)}, purged in spans ${bytes(sum.holes)}, ` +
+    `free pages not purged ${bytes(sum.dirty)}, without memory ${bytes(sum.empty)}; ${count(sum.spans)} spans, ${mostly}${huge}`;
 }
 
 /** How full a span is, 0 to 1; null for free pages. */
@@ -123,12 +123,12 @@ export function age(ms: number): string {
 }
 
 const FREE: Record<string, string> = {
-  dirty: "free pages, not given back",
-  lazy: "free pages that the kernel may take",
-  purged: "free pages that went back lately",
+  dirty: "free pages, not purged",
+  lazy: "free pages that the kernel may reclaim",
+  purged: "free pages that were purged recently",
   clean: "free pages without memory",
-  taken: "pages about to be used, or to go back",
-  kept: "a freed large block that a thread keeps",
+  taken: "pages about to be used or returned",
+  kept: "a freed large block cached by a thread",
 };
 
 export function describePart(part: MapPart, pageBytes: number): string {
@@ -137,8 +137,8 @@ export function describePart(part: MapPart, pageBytes: number): string {
   if (part.is === "large") return `${size}: one large block${pinned(part)}`;
   const full = `${count(part.live ?? 0)} of ${count(part.blocks ?? 0)} blocks of ${bytes(part.size ?? 0)} live`;
   const kind = part.is === "sampled" ? "span of sampled blocks" : `${part.state ?? ""} span`.trim();
-  const idle = part.idle_ms === undefined ? "" : `, waits for ${age(part.idle_ms)}`;
-  const gone = part.holes ? `, ${bitCount(part.holes)} OS pages given back` : "";
+  const idle = part.idle_ms === undefined ? "" : `, idle for ${age(part.idle_ms)}`;
+  const gone = part.holes ? `, ${bitCount(part.holes)} OS pages purged` : "";
   return `${size}: ${kind}, ${full}${idle}${gone}${pinned(part)}`;
 }
 

@@ -9,22 +9,22 @@ interface Heeded {
   why: string; // why the others are ignored
 }
 
-const WHOLE: Heeded = { filters: [], why: "it is of the whole process" };
+const WHOLE: Heeded = { filters: [], why: "it shows the whole process" };
 
 const HEEDED: Record<string, Heeded> = {
   overview: WHOLE,
-  growth: { filters: ["focus", "ignore", "module", "size", "thread"], why: "it ranks whole stacks by what they have in use" },
-  map: { filters: ["focus", "ignore", "size"], why: "of a span it is known what size its blocks have, and perhaps a stack that pins it" },
-  sizes: { filters: ["size"], why: "blocks are counted by their size class alone" },
-  lifetimes: { filters: ["focus", "ignore", "module", "size", "thread"], why: "it sums up what became of the blocks of whole stacks, since the start of the process" },
-  kernel: { filters: ["focus", "ignore", "thread"], why: "calls are counted by their reason alone; in the live trace each has its thread and its stack" },
+  growth: { filters: ["focus", "ignore", "module", "size", "thread"], why: "it ranks whole stacks by their live bytes" },
+  map: { filters: ["focus", "ignore", "size"], why: "for a span only the size of its blocks is known, and possibly a stack that pins it" },
+  sizes: { filters: ["size"], why: "blocks are counted only by size class" },
+  lifetimes: { filters: ["focus", "ignore", "module", "size", "thread"], why: "it sums up the blocks of whole stacks since the start of the process" },
+  kernel: { filters: ["focus", "ignore", "thread"], why: "calls are counted only by reason; in the live trace each has its thread and its stack" },
   doctor: WHOLE,
   settings: WHOLE,
 };
 
 // The answers in a report were made before any filter was set.
 const IN_REPORT: Record<string, Heeded> = {
-  growth: { filters: ["focus", "ignore"], why: "a report has what grows of all rows" },
+  growth: { filters: ["focus", "ignore"], why: "a report has the growth of all rows" },
   lifetimes: { filters: [], why: "a report has the lifetimes of all stacks" },
   kernel: { filters: [], why: "a report has the counts of all calls" },
 };

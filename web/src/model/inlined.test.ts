@@ -59,7 +59,7 @@ test("rows are chosen by thread, and added up where several are of one stack", (
   assert.deepEqual(of("&thread=nobody").values, []);
   assert.deepEqual([of("").errors, of("&thread=work").errors], [[0, 0], [null, null]], "the error is that of the whole");
   assert.equal((report.answer("profile?kind=heap&at=0") as Stacks).labels, undefined);
-  assert.throws(() => report.answer("profile?kind=heap&at=0&thread=work"), /cannot show it by thread/);
+  assert.throws(() => report.answer("profile?kind=heap&at=0&thread=work"), /cannot be filtered by thread/);
 });
 
 test("rows that say no thread are in the whole alone", () => {
@@ -87,7 +87,7 @@ test("profiles of other files are compared by the types that both have", () => {
   const change = report.answer("profile?kind=heap&at=8&base=1") as Stacks;
   assert.deepEqual([change.types, change.default, change.errors, change.base_errors], [[types[1]], 0, [4], [3]]);
   assert.deepEqual([change.stacks, change.values, change.base], [[[0, 2], [0, 3], [0, 1]], [[30], [40], [0]], [[20], [0], [10]]]);
-  assert.throws(() => report.answer("profile?kind=heap&at=8&base=2"), /nothing in common: one is of inuse_objects in objects, inuse_space in bytes, the other of cpu/);
+  assert.throws(() => report.answer("profile?kind=heap&at=8&base=2"), /no sample type in common: one is of inuse_objects in objects, inuse_space in bytes, the other of cpu/);
   assert.deepEqual((report.answer("profile?kind=heap&at=8") as Stacks).values, [[3, 30], [4, 40]]);
 });
 
@@ -96,7 +96,7 @@ test("a report says whether it tells threads apart, and which patterns it cannot
   const report = new Inlined({ ...REPORT, profiles: { ...REPORT.profiles, "threads 0": threads } });
   assert.deepEqual([report.tellsThreads("threads"), report.tellsThreads("peak"), report.tellsThreads("cpu")], [true, false, false]);
   assert.deepEqual((report.answer("profile?kind=threads&thread=%5Ework") as Stacks).values, [[2, 20]]);
-  assert.throws(() => report.answer("profile?kind=heap&at=8&size_from=16"), /^Error: size_from=16: the rows of a report do not say that/);
+  assert.throws(() => report.answer("profile?kind=heap&at=8&size_from=16"), /^Error: size_from=16: the rows of a report do not have that/);
   assert.throws(() => new Inlined({ ...REPORT, answers: { "suspects?last=0": [] } }).answer("suspects?last=0&ignore=(%3Fi)w"), /^Error: ignore=\(\?i\)w: expected a regular expression, read as JavaScript does: Invalid group/);
   assert.throws(() => report.answer("profile?kind=threads&thread=(%3Fi)w"), /^Error: thread=\(\?i\)w: expected a regular expression, read as JavaScript does: Invalid group/);
 });

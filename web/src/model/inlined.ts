@@ -35,7 +35,7 @@ function read(name: string, text: string, flags = ""): RegExp {
 /** The rows of matching threads, or all rows without a pattern. */
 function rowsOf({ rows, threads, row_threads: of }: Profile, thread: string | null): number[][] {
   if (!thread) return rows;
-  if (!threads || !of) throw new Error("this report cannot show it by thread: its samples say no thread, or more than 100");
+  if (!threads || !of) throw new Error("this report cannot be filtered by thread: its samples have no threads, or more than 100");
   const wanted = read("thread", thread);
   return rows.filter((_, i) => of[i]! >= 0 && wanted.test(threads[of[i]!]!));
 }
@@ -66,7 +66,7 @@ export class Inlined {
   private find(what: string): unknown {
     const [path, query] = what.split("?", 2) as [string, string?];
     const asked = new URLSearchParams(query);
-    for (const name of ["size_from", "size_to", "labels", "seconds"]) if (asked.has(name)) throw new Error(`${name}=${asked.get(name)}: the rows of a report do not say that`);
+    for (const name of ["size_from", "size_to", "labels", "seconds"]) if (asked.has(name)) throw new Error(`${name}=${asked.get(name)}: the rows of a report do not have that`);
     if (path === "profile") return this.profile(asked);
     if (path === "suspects") return this.suspects(asked);
     const all = this.report.answers[what] ?? this.report.answers[path];
@@ -92,7 +92,7 @@ export class Inlined {
     const rows = rowsOf(now, thread);
     // The sample types that both have, with their columns in either profile, as in NewStacks (tool/web/stacks.go).
     const columns = now.types.map((type, i) => [i, base ? base.types.findIndex((other) => other.name === type.name && other.unit === type.unit) : i] as const).filter(([, other]) => other >= 0);
-    if (base && columns.length === 0) throw new Error(`the two profiles have nothing in common: one is of ${typeNames(now)}, the other of ${typeNames(base)}`);
+    if (base && columns.length === 0) throw new Error(`the two profiles have no sample type in common: one is of ${typeNames(now)}, the other of ${typeNames(base)}`);
     const places = new Map<number, number>();
     const stacks: Stacks = {
       ...about, frames: this.report.frames, stacks: [], values: [],

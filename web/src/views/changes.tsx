@@ -8,10 +8,10 @@ import { Path } from "./path.tsx";
 import { Pieces } from "./pieces.tsx";
 
 const MEANS: Record<string, string> = {
-  new: "Stacks that held nothing then.",
-  grown: "Stacks that hold more than then.",
-  shrunk: "Stacks that hold less than then, but something.",
-  gone: "Stacks that hold nothing any more.",
+  new: "Stacks without memory at that time.",
+  grown: "Stacks with more memory than at that time.",
+  shrunk: "Stacks with less memory than at that time, but not none.",
+  gone: "Stacks without memory now.",
 };
 
 /** Shown before a comparison is selected. */
@@ -30,10 +30,10 @@ function Choose({ shown, change }: Pick<ViewProps, "shown" | "change">) {
     <section>
       {shown.kind === "heap" ? (
         <>
-          <div class="bar"><button onClick={() => void first()}>what has changed since the first profile</button>{problem && <span class="problem" role="alert">{problem}</span>}</div>
-          <p class="note">Or choose two moments, or two files: drag over the time between them in the line above; or the later one in <em>at</em>, the earlier one in <em>compared with</em>. Of a process that runs, <em>compare from now on</em> keeps this moment and shows what changes after it.</p>
+          <div class="bar"><button onClick={() => void first()}>changes since the first profile</button>{problem && <span class="problem" role="alert">{problem}</span>}</div>
+          <p class="note">Or choose two moments, or two files: drag over the time between them in the line above; or select the later one in <em>at</em> and the earlier one in <em>compared with</em>. For a running process, <em>compare from now on</em> stores this moment and shows the changes after it.</p>
         </>
-      ) : <p class="note">Only profiles of the heap are kept, and can be compared: choose <em>profile</em> → <em>heap</em>.</p>}
+      ) : <p class="note">Only heap profiles are stored and can be compared: choose <em>profile</em> → <em>heap</em>.</p>}
     </section>
   );
 }
@@ -48,7 +48,7 @@ export function Changes({ about: { unit, compares }, figures: { totals: sums, ro
           <tr><td class="name">then</td><td>{amount(sums.base, unit)}</td><td /><td /></tr>
           {WHATS.map((what: What) => (
             <tr key={what}>
-              <td class="name"><button class="link" aria-pressed={shown.what === what} title={`${MEANS[what]} Shows these alone.`} onClick={() => show(what)}>{what}</button></td>
+              <td class="name"><button class="link" aria-pressed={shown.what === what} title={`${MEANS[what]} Shows only these.`} onClick={() => show(what)}>{what}</button></td>
               <td class={mark(sums.parts[what].change)}>{amount(sums.parts[what].change, unit, true)}</td>
               <td>{percent(sums.parts[what].change, sums.base)}</td>
               <td>{count(sums.parts[what].stacks)} {sums.parts[what].stacks === 1 ? "stack" : "stacks"}</td>
@@ -74,7 +74,7 @@ export function Changes({ about: { unit, compares }, figures: { totals: sums, ro
       </table>
       {rows.length === 0 && <p class="note">No stack.</p>}
       {more > 0 && <p class="note">{count(more)} more: search or filter to see them.</p>}
-      <p class="note">Both sides are estimates from samples: a small stack may be new, or gone, by chance. <code>seemalloc diff</code> says of each how sure it is.</p>
+      <p class="note">Both sides are estimates from samples: a small stack may be new, or gone, by chance. <code>seemalloc diff</code> shows the error of each.</p>
     </section>
   );
 }

@@ -16,8 +16,8 @@ function Running({ cpu, end }: { cpu: CPU; end: () => void }) {
   return (
     <>
       <progress aria-label="CPU profile" max={cpu.for_s} value={cpu.elapsed_s} />
-      <span>{cpu.elapsed_s < cpu.for_s ? `${elapsed} of ${cpu.for_s} s, ${cpu.hz} samples a second of each thread's CPU time` : "ending …"}</span>
-      <button onClick={end}>end it now</button>
+      <span>{cpu.elapsed_s < cpu.for_s ? `${elapsed} of ${cpu.for_s} s, ${cpu.hz} samples per second of each thread's CPU time` : "ending …"}</span>
+      <button onClick={end}>stop now</button>
     </>
   );
 }
@@ -34,7 +34,7 @@ function Begin({ cpu, wanted, want, begin }: { cpu: CPU; wanted: Wanted; want: (
       begin(Number(wanted.seconds), Number(wanted.hz));
     }}>
       <label>seconds <input type="number" required min={1} max={cpu.most_s} step="any" value={wanted.seconds} onInput={(event) => want({ ...wanted, seconds: event.currentTarget.value })} /></label>
-      <label title="How often each thread is interrupted in a second that it runs">samples a second <input type="number" required min={1} max={cpu.most_hz} value={wanted.hz} onInput={(event) => want({ ...wanted, hz: event.currentTarget.value })} /></label>
+      <label title="How often each thread is interrupted per second of its CPU time">samples per second <input type="number" required min={1} max={cpu.most_hz} value={wanted.hz} onInput={(event) => want({ ...wanted, hz: event.currentTarget.value })} /></label>
       <button>profile CPU time</button>
     </form>
   );
@@ -48,7 +48,7 @@ export function CPUTime({ state, cpu, changed }: Props) {
   if (!state.allow_set) {
     return (
       <p class="note">
-        This page may only look. To profile CPU time from it, start it with <code>seemalloc web --allow-set {pid}</code>; without it, <code>seemalloc cpu {pid}</code> does, and what that saw is shown here.
+        Read-only page. To profile CPU time from here, start the page with <code>seemalloc web --allow-set {pid}</code>; or run <code>seemalloc cpu {pid}</code>, and its profile is shown here.
       </p>
     );
   }
@@ -75,7 +75,7 @@ export function CPUTime({ state, cpu, changed }: Props) {
 
 /** Shown if there are no samples. */
 export function NoCPU({ state, running }: { state: State; running: boolean }) {
-  if (running) return <p class="note">Nothing has been seen so far: it is looked at every few seconds, and a thread that waits is not sampled.</p>;
-  if (!state.live) return <p class="note">Nobody has profiled CPU time while the process ran.</p>;
-  return <p class="note">Nobody has profiled CPU time yet{state.allow_set ? "." : <>: <code>seemalloc cpu {state.pid || "PID"}</code> does, and what it saw is shown here.</>}</p>;
+  if (running) return <p class="note">No samples so far: the profile is fetched every few seconds, and a waiting thread is not sampled.</p>;
+  if (!state.live) return <p class="note">CPU time was not profiled while the process ran.</p>;
+  return <p class="note">CPU time has not been profiled yet{state.allow_set ? "." : <>: run <code>seemalloc cpu {state.pid || "PID"}</code>, and its profile is shown here.</>}</p>;
 }

@@ -10,15 +10,15 @@ function SwitchOn({ state }: { state: State }) {
   const set = async () => {
     try {
       await api.set("free_stacks", "all");
-      setSaid("It is recorded from now on.");
+      setSaid("Recording is on.");
     } catch (failure) {
       setSaid(failure instanceof Error ? failure.message : String(failure));
     }
   };
   return (
     <>
-      <code>seemalloc set {state.pid || "PID"} free_stacks=all</code> records it of what is freed from then on.{" "}
-      {state.allow_set && state.live && <button onClick={() => void set()}>record it from now on</button>}
+      <code>seemalloc set {state.pid || "PID"} free_stacks=all</code> records it for all further frees.{" "}
+      {state.allow_set && state.live && <button onClick={() => void set()}>record from now on</button>}
       <span role="status">{said && ` ${said}`}</span>
     </>
   );
@@ -28,11 +28,11 @@ function SwitchOn({ state }: { state: State }) {
 export function Unknown({ freed, state }: { freed: Freed; state: State }) {
   if (freed.all === 0 || freed.known >= freed.all) return null;
   const share = freed.known / freed.all;
-  const what = freed.known === 0 ? "Who frees blocks is not recorded" : `It is not known who freed ${share > 0.99 ? "some" : percent(freed.all - freed.known, freed.all)} of it`;
+  const what = freed.known === 0 ? "The freeing stacks are not recorded" : `The freeing stack is unknown for ${share > 0.99 ? "some" : percent(freed.all - freed.known, freed.all)} of it`;
   return (
     <p class="note">
       {what}.{" "}
-      {state.report ? "" : share < 0.9 ? <SwitchOn state={state} /> : "There was no room for more pairs of stacks, or it was not recorded at first."}
+      {state.report ? "" : share < 0.9 ? <SwitchOn state={state} /> : "There was no space for more pairs of stacks, or the recording was off at first."}
     </p>
   );
 }

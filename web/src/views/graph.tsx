@@ -76,7 +76,7 @@ export function Graph({ about: { unit, compares }, figures: { graph: one, pictur
     <section>
       <div class="bar">
         {share("nodes", "functions from", "Functions with less than this share of the total are left out")}
-        {share("edges", "calls from", "Calls through which less than this share goes are left out")}
+        {share("edges", "calls from", "Calls with less than this share of the total are left out")}
         <label title="The largest functions, as many as this">at most <select value={shown.most} onChange={(event) => change({ most: Number(event.currentTarget.value) })}>
           {[...new Set([20, 40, 80, 160, shown.most])].sort((a, b) => a - b).map((most) => <option key={most} value={most}>{most}</option>)}
         </select></label>
@@ -91,7 +91,7 @@ export function Graph({ about: { unit, compares }, figures: { graph: one, pictur
       </div>
       <p class="told" aria-live="polite">{told ? describe(told) : "No function is that large: lower the limits, or clear the filters."}</p>
       <div class="graph">
-        <svg ref={svg} role="group" aria-label={`Graph of ${one.nodes.length} functions and ${one.edges.length} calls; the table under Functions has the same figures. Arrows move along calls, Enter shows only what goes through a function, Escape shows all.`}
+        <svg ref={svg} role="group" aria-label={`Graph of ${one.nodes.length} functions and ${one.edges.length} calls; the table under Functions has the same figures. Arrows move along calls, Enter shows only the stacks through a function, Escape shows all.`}
           viewBox={`0 0 ${Math.ceil(picture.width)} ${Math.ceil(picture.height)}`} onKeyDown={key} font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
           style={scale ? { width: picture.width * scale, maxWidth: "none" } : { maxWidth: picture.width }}>
           <rect width="100%" height="100%" fill={paper} />
@@ -119,7 +119,7 @@ export function Graph({ about: { unit, compares }, figures: { graph: one, pictur
       <p class="note">
         {one.nodesLeft > 0 && `${one.nodesLeft} functions are left out. `}
         {one.edgesLeft > 0 && `${one.edgesLeft} calls are left out. `}
-        Letters and colour: what goes through a function (<em>of …</em>); dashed: over functions that are left out.
+        Text size and colour: the value that flows through a function (<em>of …</em>); dashed: through functions that are left out.
       </p>
     </section>
   );
@@ -154,7 +154,7 @@ function Way({ edge, path, points, label, text, share, ink, paper }: WayProps) {
   const head = 5 + wide;
   return (
     <g class="way">
-      <title>{`${edge.from} → ${edge.to}: ${text}${edge.indirect ? ", over functions that are left out" : ""}`}</title>
+      <title>{`${edge.from} → ${edge.to}: ${text}${edge.indirect ? ", through functions that are left out" : ""}`}</title>
       <path d={path} fill="none" stroke={ink} stroke-width={wide} stroke-opacity={0.35 + 0.5 * Math.min(1, share)} stroke-dasharray={edge.indirect ? "6 4" : undefined} />
       <polygon points={`0,0 ${-head},${head / 2} ${-head},${-head / 2}`} fill={ink} transform={`translate(${end.x} ${end.y}) rotate(${angle})`} />
       <text x={label.x} y={label.y} font-size={11} fill={ink} text-anchor="middle" dominant-baseline="middle" stroke={paper} stroke-width={4} paint-order="stroke">{text}</text>

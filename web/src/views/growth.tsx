@@ -11,7 +11,7 @@ import { Path } from "./path.tsx";
 import { SizeRange, Thread, ofThreads } from "./rows.tsx";
 import { StackFilter, filters } from "./stackfilter.tsx";
 
-const WINDOWS: [string, number][] = [["all that is kept", 0], ["last 10 minutes", 600], ["last minute", 60]];
+const WINDOWS: [string, number][] = [["all stored profiles", 0], ["last 10 minutes", 600], ["last minute", 60]];
 
 function Spark({ values, times }: { values: number[]; times: number[] }) {
   const points = sparkline(values, times, 120, 28);
@@ -43,13 +43,13 @@ export function Growth({ state, shown, change }: { state: State; shown: Shown; c
         {!!value?.length && <SavePicture name="seemalloc.growth" draw={() => snapshot(table.current!)} />}
       </div>
       {problem && <p class="problem" role="alert">{problem}</p>}
-      {value?.length === 0 && <p class="note">{chosen ? "Of what the filters leave, nothing" : "Nothing"} grows, or there are fewer than four profiles so far, or not all of them say when they were taken.</p>}
+      {value?.length === 0 && <p class="note">{chosen ? "Nothing that passes the filters" : "Nothing"} grows, or there are fewer than four profiles so far, or some of them have no time.</p>}
       {thread && state.live && (
-        <p class="note">By thread, from profiles that are taken while this is looked at{value?.[0] && `, since ${clock(value[0].times[0]!)}`}: those that are kept all the time do not tell threads.</p>
+        <p class="note">By thread, from profiles that are taken while this view is open{value?.[0] && `, since ${clock(value[0].times[0]!)}`}: the regular profiles have no threads.</p>
       )}
       {value && value.length > 0 && (
         <table ref={table} class="figures stacked" style={{ "--columns": 4 }}>
-          <thead><tr><th scope="col">a second</th><th scope="col">holds now</th><th scope="col">how sure</th><th scope="col">over time</th><th scope="col">allocated in, called by …</th></tr></thead>
+          <thead><tr><th scope="col">per second</th><th scope="col">holds now</th><th scope="col">certainty</th><th scope="col">over time</th><th scope="col">allocated in, called by …</th></tr></thead>
           <tbody>
             {value.map((one) => (
               <tr key={one.stack.join()}>
@@ -63,7 +63,7 @@ export function Growth({ state, shown, change }: { state: State; shown: Shown; c
           </tbody>
         </table>
       )}
-      <p class="note">A second: the median of the slopes between all pairs of profiles. How sure: Mann and Kendall's test that it is no chance.</p>
+      <p class="note">Per second: the median of the slopes between all pairs of profiles. Certainty: Mann-Kendall test for a trend.</p>
     </section>
   );
 }

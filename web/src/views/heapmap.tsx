@@ -73,7 +73,7 @@ function Overall({ map, shown, change }: { map: MapSums; shown: Shown; change: C
         class="map all"
         tabIndex={0}
         role="img"
-        aria-label={`All ${map.regions.length} regions in ${cells.length} cells. Arrows move; the table below has the parts of those chosen.`}
+        aria-label={`All ${map.regions.length} regions in ${cells.length} cells. The arrow keys move the selection; the table below has the parts of the selected regions.`}
         onMouseMove={(event) => setHovered(cellAt(event))}
         onMouseLeave={() => setHovered(-1)}
         onClick={(event) => choose(cellAt(event))}
@@ -128,14 +128,14 @@ function Strips({ map, regions, has, stacks, inner, change }: { map: MapSums; re
     <>
       <p class="told part" aria-live="polite">
         {part ? <>{region!.region} + {bytes(part.page * map.page_bytes)}, {describePart(part, map.page_bytes)} <Pin part={part} stacks={stacks} inner={inner} change={change} /></>
-          : "Point at a span, or move to it by arrows: it tells its size class, how full it is, how long it has waited, and who pins it."}
+          : "Point at a span, or move to it with the arrow keys, for its size class, how full it is, how long it has been idle, and the stack that pins it."}
       </p>
       <canvas
         ref={canvas}
         class="map parts"
         tabIndex={0}
         role="img"
-        aria-label={`The spans of ${regions.length} regions. Left and right move between spans, up and down between regions; the table below says the same.`}
+        aria-label={`The spans of ${regions.length} regions. Left and right move between spans, up and down between regions; the table below has the same data.`}
         height={IN_PARTS * (STRIP + STRIP_GAP)}
         onMouseMove={(event) => setHovered(place(event))}
         onMouseLeave={() => setHovered(null)}
@@ -151,7 +151,7 @@ function Table({ map, region, has, stacks, inner, change }: { map: MapSums; regi
   return (
     <table class="figures parts stacked" style={{ "--columns": 4 }}>
       <caption>{region.region}{region.huge ? ", on a huge page" : ""}</caption>
-      <thead><tr><th scope="col">page</th><th scope="col">bytes</th><th scope="col" class="name"><Word name="what" /></th><th scope="col"><Word name="size class" /></th><th scope="col"><Word name="handed out">live</Word></th><th scope="col">of</th><th scope="col">full</th><th scope="col"><Word name="waits for" /></th><th scope="col"><Word name="who pins it" /></th></tr></thead>
+      <thead><tr><th scope="col">page</th><th scope="col">bytes</th><th scope="col" class="name"><Word name="what" /></th><th scope="col"><Word name="size class" /></th><th scope="col"><Word name="live blocks">live</Word></th><th scope="col">of</th><th scope="col">full</th><th scope="col"><Word name="idle for" /></th><th scope="col"><Word name="pinned by" /></th></tr></thead>
       <tbody>
         <Pieces rows={parts} piece={64} each={(part) => {
           const full = occupancy(part);
@@ -199,7 +199,7 @@ function Resident({ memory }: { memory: Record<string, number> }) {
   return (
     <>
       Resident: live {bytes(memory.live!)}, cached {bytes(memory.cached!)}, <strong><Word name="fragmentation" /> {bytes(memory.fragmentation!)}</strong>
-      {memory.uncertain! > 0 && <>, each right to within {bytes(memory.uncertain!)}</>}.{" "}
+      {memory.uncertain! > 0 && <>, each may be off by up to {bytes(memory.uncertain!)}</>}.{" "}
     </>
   );
 }
@@ -238,9 +238,9 @@ export function HeapMap({ state, shown, change }: { state: State; shown: Shown; 
       <div ref={picture}>
       <p class="sum">
         {map.memory && <Resident memory={map.memory} />}
-        By the heap's books, resident or not, {percent(share, 1) || "0 %"} of the memory of spans is <Word name="free in spans">free</Word>: {bytes(all.free)} beside {bytes(all.live)} live.{" "}
-        {count(all.regions)} <Word name="region">regions</Word> are {bytes(whole(all))} of addresses: {bytes(all.holes)} <Word name="given back" /> inside spans,{" "}
-        {bytes(all.dirty)} of free pages not given back, {bytes(all.empty)} without memory; {count(all.huge)} on a <Word name="huge page" />.
+        By heap metadata, including nonresident memory, {percent(share, 1) || "0 %"} of the memory of spans is <Word name="free in spans">free</Word>: {bytes(all.free)} next to {bytes(all.live)} live.{" "}
+        {count(all.regions)} <Word name="region">regions</Word> are {bytes(whole(all))} of addresses: {bytes(all.holes)} <Word name="purged" /> inside spans,{" "}
+        {bytes(all.dirty)} of free pages not purged, {bytes(all.empty)} without memory; {count(all.huge)} on a <Word name="huge page" />.
       </p>
       <div class="bar">
         <label>live memory coloured by <select value={shown.paint} onChange={(event) => change({ paint: event.currentTarget.value })}>
@@ -253,19 +253,19 @@ export function HeapMap({ state, shown, change }: { state: State; shown: Shown; 
       </div>
       <Overall map={map} shown={shown} change={change} />
       {wrong && <p class="problem" role="alert">{wrong}</p>}
-      {has && <p class="note">{sumsAlone ? "So chosen are the blocks below" : "So chosen are the spans and blocks below, others are faint or left out"}; a region's sums are of all. Functions choose by the stack that pins, where one is known.</p>}
-      {sumsAlone && <p class="note">{isReport ? "A report" : "A folder"} has the regions in sums, as they were at {clock(map.t)}. <code>seemalloc map PID --spans</code> and the live page show their spans.</p>}
+      {has && <p class="note">{sumsAlone ? "The filters select the blocks below" : "The filters select the spans and blocks below, others are faint or left out"}; the sums of a region include everything. Functions select by the stack that pins a span, if it is known.</p>}
+      {sumsAlone && <p class="note">{isReport ? "A report" : "A folder"} has the sums of the regions, as of {clock(map.t)}. <code>seemalloc map PID --spans</code> and the live page show their spans.</p>}
       {!sumsAlone && <>
       <h2>Spans from {first} on</h2>
-      <p class="legend map">The colour is the <Word name="size class" />, <span style={{ background: LARGE }} />large blocks; filled as far as the blocks are live; a gap at the top is what was <Word name="given back" />.</p>
+      <p class="legend map">The colour is the <Word name="size class" />, <span style={{ background: LARGE }} />large blocks; filled as far as the blocks are live; a gap at the top is <Word name="purged">purged memory</Word>.</p>
       {parts.problem && <p class="problem" role="alert">{parts.problem}</p>}
       <Strips map={map} regions={regions} has={has} stacks={parts.value?.stacks ?? {}} inner={parts.value?.inner} change={change} />
       </>}
       </div>
       {!sumsAlone && regions[0] && <details open><summary>The first of them as a table</summary><Table map={map} region={regions[0]} has={has} stacks={parts.value?.stacks ?? {}} inner={parts.value?.inner} change={change} /></details>}
       <Blocks map={map} shown={shown} change={change} />
-      {(map.kept ?? []).length > 0 && <p class="note">{bytes(map.kept!.reduce((sum, one) => sum + (one.purged ? 0 : one.bytes), 0))} of freed huge blocks are kept for the next one.</p>}
-      <p class="note"><code>seemalloc map PID</code> prints the same. Each region is as it was at a moment of its own. {count(all.spans)} spans in all.</p>
+      {(map.kept ?? []).length > 0 && <p class="note">{bytes(map.kept!.reduce((sum, one) => sum + (one.purged ? 0 : one.bytes), 0))} of freed huge blocks are retained for the next one.</p>}
+      <p class="note"><code>seemalloc map PID</code> prints the same. The regions are read one after the other. {count(all.spans)} spans in total.</p>
     </section>
   );
 }

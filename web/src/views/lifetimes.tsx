@@ -86,10 +86,10 @@ export function Lifetimes({ state, shown, change }: { state: State; shown: Shown
           ))}
         </tbody>
       </table>
-      {ofThread && <p class="note">By the thread that allocated. Who frees is not known by thread. Freed blocks of which the process has not kept whose they were are those of the thread <code>(other threads)</code>: where every allocation is recorded (<code>sample:1</code>), all but what the thread that came by a stack first has freed itself, unless <code>free_stacks:all</code> is set.</p>}
+      {ofThread && <p class="note">By the thread that allocated the blocks. The freeing stacks are not known by thread. Freed blocks without a recorded owner are shown under the thread <code>(other threads)</code>: if every allocation is recorded (<code>sample:1</code>), these are all blocks except those that the first thread with a stack has freed itself, unless <code>free_stacks:all</code> is set.</p>}
       {value.deaths && <Unknown freed={value.deaths} state={state} />}
       <div class="bar">
-        {hasDeaths && value.deaths!.known > 0 && <button onClick={() => to("deaths")({ view: "flame", zoom: "" })}>who frees them</button>}
+        {hasDeaths && value.deaths!.known > 0 && <button onClick={() => to("deaths")({ view: "flame", zoom: "" })}>freeing stacks</button>}
         <label>order by <select value={order} onChange={(event) => change({ by: event.currentTarget.value })}>
           {Object.entries(ORDERS).map(([id, [name]]) => <option key={id} value={id}>{name}</option>)}
         </select></label>
@@ -114,8 +114,8 @@ export function Lifetimes({ state, shown, change }: { state: State; shown: Shown
       </table>
       </div>
       {rows.length + value.more > MOST && <p class="note">{rows.length + value.more - MOST} more stacks, with fewer blocks.</p>}
-      <p class="note">Since the start of the process, estimated from samples. Where every allocation is recorded (<code>sample:1</code>) ages are up to 10 ms off.</p>
-      <details class="note"><summary>What this profile says of itself</summary><ul>{(value.says ?? []).map((text) => <li key={text}>{text}</li>)}</ul></details>
+      <p class="note">Since the start of the process, estimated from samples. If every allocation is recorded (<code>sample:1</code>), ages are accurate to 10 ms.</p>
+      <details class="note"><summary>Profile details</summary><ul>{(value.says ?? []).map((text) => <li key={text}>{text}</li>)}</ul></details>
     </section>
   );
 }

@@ -60,7 +60,7 @@ function Holders({ look, change }: { look: Look | null; change: Change }) {
   if (!look) return <p>…</p>;
   const { most } = look.figures as Figures["overview"];
   const { types, type, sum: { weight: whole } } = look.about;
-  if (whole === 0) return <p>Nothing has been sampled yet: the program has allocated too little.</p>;
+  if (whole === 0) return <p>There are no samples yet: the program has allocated too little.</p>;
   return (
     <ol>
       {most.map((row) => (
@@ -96,7 +96,7 @@ function Zoomed({ span, shown, change, end }: { span: { from: number; to: number
     try {
       const moments = (await api.moments(shown.from, shown.until)).filter((moment) => moment.t > 0);
       const [one, other] = between(moments.map((moment) => moment.t), 1000 * span.from, 1000 * span.to);
-      if (one === other) setProblem("There are no two profiles of this time.");
+      if (one === other) setProblem("There are fewer than two profiles of this time.");
       else change({ view: "changes", kind: "heap", type: "", base: moments[one]!.id, at: moments[other]!.id });
     } catch (failure) {
       setProblem(failure instanceof Error ? failure.message : String(failure));
@@ -104,8 +104,8 @@ function Zoomed({ span, shown, change, end }: { span: { from: number; to: number
   };
   return (
     <div class="bar" role="group" aria-label="Chosen time">
-      {clock(1000 * span.from)} to {clock(1000 * span.to)}: <button onClick={() => void compare()}>what has changed in this time</button>
-      <button onClick={end}>all of the time</button>
+      {clock(1000 * span.from)} to {clock(1000 * span.to)}: <button onClick={() => void compare()}>changes in this time</button>
+      <button onClick={end}>whole time</button>
       {problem && <span class="problem" role="alert">{problem}</span>}
     </div>
   );
@@ -135,7 +135,7 @@ export function Overview({ points, state, shown, change }: { points: Point[]; st
               <span class="swatch" style={{ background: part.colour }} /> {bytes(part.value)} <Word name={part.label} />
             </span>
           ))}
-          {(last.unsure ?? 0) > 0 && <>{" "}(<Word name="estimated" />: each part is right to within {bytes(last.unsure ?? 0)})</>}
+          {(last.unsure ?? 0) > 0 && <>{" "}(<Word name="estimated" />: the maximum error of each part is {bytes(last.unsure ?? 0)})</>}
         </p>
       )}
       {state.process && points.length > 0 && (
@@ -150,31 +150,31 @@ export function Overview({ points, state, shown, change }: { points: Point[]; st
       )}
       <div class="columns">
         <div>
-          <h2>Who holds most</h2>
+          <h2>Largest holders</h2>
           <Holders look={look.value} change={change} />
           {(look.problem || ends.problem) && <p class="problem">{look.problem || ends.problem}</p>}
         </div>
         <div>
-          <h2>Who grows</h2>
+          <h2>Growth</h2>
           <Growers suspects={suspects.value} change={change} />
           {suspects.problem && <p class="problem">{suspects.problem}</p>}
           {state.live && state.kinds?.some((kind) => kind.name === CPU_KIND) && (
-            <p><button class="link" onClick={() => change({ view: "flame", kind: CPU_KIND, type: "", at: 0, base: -1, labels: "", thread: "", seconds: 0 })}>Who uses the CPU time</button></p>
+            <p><button class="link" onClick={() => change({ view: "flame", kind: CPU_KIND, type: "", at: 0, base: -1, labels: "", thread: "", seconds: 0 })}>CPU time by function</button></p>
           )}
         </div>
       </div>
       {points.length > 1 && (
         <div class="columns">
           {points.some((point) => point.allocated) && (
-            <Chart title="Allocated, a second" seconds={times} format={bytes} bytes lines={[{ label: "allocated", colour: "#2563eb", values: rate(looks, (p) => p.allocated ?? 0) }]} />
+            <Chart title="Allocated per second" seconds={times} format={bytes} bytes lines={[{ label: "allocated", colour: "#2563eb", values: rate(looks, (p) => p.allocated ?? 0) }]} />
           )}
-          <Chart title="Page faults a second" caption={<Word name="page faults">Page faults a second</Word>} seconds={times} format={count} lines={[{ label: "faults", colour: "#dc2626", values: rate(looks, (p) => p.faults) }]} />
-          <Chart title="Given back to the system, a second" caption={<Word name="given back to the system">Given back to the system, a second</Word>} seconds={times} format={bytes} bytes
+          <Chart title="Page faults per second" caption={<Word name="page faults">Page faults per second</Word>} seconds={times} format={count} lines={[{ label: "faults", colour: "#dc2626", values: rate(looks, (p) => p.faults) }]} />
+          <Chart title="Returned to the OS per second" caption={<Word name="returned to the OS">Returned to the OS per second</Word>} seconds={times} format={bytes} bytes
             lines={[
-              { label: "given back", colour: "#16a34a", values: rate(looks, (p) => p.purged) },
+              { label: "returned", colour: "#16a34a", values: rate(looks, (p) => p.purged) },
               { label: "refaults", colour: "#dc2626", values: rate(looks, (p) => p.refaults) },
             ]} />
-          <Chart title="Slow paths a second" caption={<Word name="slow paths">Slow paths a second</Word>} seconds={times} format={count}
+          <Chart title="Slow paths per second" caption={<Word name="slow paths">Slow paths per second</Word>} seconds={times} format={count}
             lines={[
               { label: "refills", colour: "#7c3aed", values: rate(looks, (p) => p.refills) },
               { label: "remote frees", colour: "#ea580c", values: rate(looks, (p) => p.remote) },

@@ -18,6 +18,6 @@ function isTagFocus(pattern: string): boolean {
 }
 
 export function PprofLink({ shown, type }: { shown: Shown; type: string }) {
-  if (asked({ ...shown, thread: "" }) || shown.module || !isTagFocus(shown.thread)) return <span class="note" title="pprof's pages have no filters of module, size, labels or time">no pprof of a part</span>;
+  if (asked({ ...shown, thread: "" }) || shown.module || !isTagFocus(shown.thread)) return <span class="note" title="pprof's pages have no filters of module, size, labels or time">no pprof with these filters</span>;
   return <a href={pprofAddress(shown, type)} title="The same profile in the pages of pprof: top, graph, peek, source, disassembly">pprof</a>;
 }

@@ -45,9 +45,9 @@ export function Sizes({ shown, change }: { shown: Shown; change: Change }) {
       </div>
       <Problem text={problem} />
       {value && classes.length + large.length === 0 && <p class="note">There are no classes of such sizes.</p>}
-      {asked.value?.length === 0 && <p class="note">No request has been sampled, or nobody has looked at them while the process was watched.</p>}
-      {asked.problem ? <p class="note">Requests are not known: {asked.problem}.</p> : asked.value && all.count > 0 && (
-        <p class="sum">About <strong>{count(all.count)}</strong> requests since the start{!isAllSizes(shown) && " that got blocks of such sizes"}, of {bytes(all.requested / all.count)} on average; <Word name="rounding" /> them up to size classes takes {bytes(wasted)} of what is live in the classes.</p>
+      {asked.value?.length === 0 && <p class="note">No request has been sampled, or requests were not viewed while the process was observed.</p>}
+      {asked.problem ? <p class="note">Requests are not available: {asked.problem}.</p> : asked.value && all.count > 0 && (
+        <p class="sum">About <strong>{count(all.count)}</strong> requests since the start{!isAllSizes(shown) && " that got blocks of such sizes"}, of {bytes(all.requested / all.count)} on average; <Word name="rounding" /> up to size classes takes {bytes(wasted)} of the live bytes in the classes.</p>
       )}
       <div ref={tables}>
       <table class="figures sizes" aria-label="Size classes">
@@ -72,7 +72,7 @@ export function Sizes({ shown, change }: { shown: Shown; change: Change }) {
       {large.length > 0 && (
         <table class="figures" aria-label="Requests of large blocks">
           <caption>Larger than all classes: whole pages</caption>
-          <thead><tr><th scope="col">up to</th><th scope="col">asked for</th><th scope="col">lost by rounding</th><th scope="col"><Word name="requests" /></th><th scope="col" class="name">as a histogram</th></tr></thead>
+          <thead><tr><th scope="col">up to</th><th scope="col">requested</th><th scope="col">lost by rounding</th><th scope="col"><Word name="requests" /></th><th scope="col" class="name">as a histogram</th></tr></thead>
           <tbody>{large.map((one) => <tr key={one.size}><td>{bytes(one.size)}</td><td>{bytes(one.requested)}</td><td>{Math.round(100 * lost(one))} %</td>{ofRequests(one)}</tr>)}</tbody>
         </table>
       )}
@@ -88,8 +88,8 @@ export function Kernel({ live, shown, change }: { live: boolean; shown: Shown; c
     <section>
       <Problem text={problem} />
       {value && (
-        <p>Purging is <strong>{value.purge.mode}</strong>, after {count(value.purge.delay_ms)} ms; {bytes(value.purge.given_back)} have gone back,{" "}
-          {bytes(value.system.refault_bytes)} of it were wanted again soon (<Word name="refault">refaults</Word>). Page faults: {count(value.system.minor_faults)} minor, {count(value.system.major_faults)} from disk.</p>
+        <p>Purging is <strong>{value.purge.mode}</strong>, after {count(value.purge.delay_ms)} ms; {bytes(value.purge.given_back)} have been returned to the OS,{" "}
+          {bytes(value.system.refault_bytes)} of it were reused soon (<Word name="refault">refaults</Word>). Page faults: {count(value.system.minor_faults)} minor, {count(value.system.major_faults)} from disk.</p>
       )}
       <table class="figures stacked calls" style={{ "--columns": 5 }}>
         <thead><tr><th scope="col" class="name">call</th><th scope="col" class="name"><Word name="reason" /></th><th scope="col">calls</th><th scope="col">bytes</th><th scope="col">refused</th><th scope="col">time</th><th scope="col">per call</th></tr></thead>
@@ -101,7 +101,7 @@ export function Kernel({ live, shown, change }: { live: boolean; shown: Shown; c
           ))}
         </tbody>
       </table>
-      <p class="note">Since the start of the process; calls with the reason "report" were made for this page. <code>seemalloc trace PID</code> shows each call and what caused it{live ? ", as this does:" : "."}</p>
+      <p class="note">Since the start of the process; calls with the reason "report" were made for this page. <code>seemalloc trace PID</code> shows each call and its cause{live ? ", as this does:" : "."}</p>
       {live && <Trace shown={shown} change={change} />}
     </section>
   );
@@ -126,12 +126,12 @@ export function Doctor({ state, change }: { state: State; change: Change }) {
   const { value, problem } = useAnswer(api.doctor, 0, [round]);
   return (
     <section>
-      {state.live ? <div class="bar"><button onClick={() => setRound(round + 1)}>look again</button> it looks twice, two seconds apart</div>
-        : !state.report && <p class="note">As it was when doctor last looked.</p>}
+      {state.live ? <div class="bar"><button onClick={() => setRound(round + 1)}>check again</button> doctor takes two snapshots, two seconds apart</div>
+        : !state.report && <p class="note">State at doctor's last check.</p>}
       <Problem text={problem} />
-      {!value && !problem && <p>Looking …</p>}
-      {value && !value.findings?.length && <p class="good">Nothing is wrong, as far as can be seen in {value.seconds.toFixed(1)} s.</p>}
-      {value && <p class="note">Doctor looks at how memory is used, not for leaks: who grows is under <button class="link" onClick={() => change({ view: "growth" })}>Growth</button>.</p>}
+      {!value && !problem && <p>Checking …</p>}
+      {value && !value.findings?.length && <p class="good">No problem found in {value.seconds.toFixed(1)} s.</p>}
+      {value && <p class="note">Doctor checks how memory is used, and does not search for leaks: for growth see <button class="link" onClick={() => change({ view: "growth" })}>Growth</button>.</p>}
       {value?.findings?.map((one) => (
         <article key={one.id} class={`finding ${one.severity}`}>
           <h2>{one.title}: {one.figure}</h2>
@@ -148,7 +148,7 @@ export function Doctor({ state, change }: { state: State; change: Change }) {
       ))}
       {value && (
         <details>
-          <summary>What was looked at</summary>
+          <summary>Checked values</summary>
           <table class="figures"><tbody>{value.looked_at.map((one) => <tr key={one.id}><td class="name">{one.what}</td><td class="name">{one.missing || one.seen}</td></tr>)}</tbody></table>
         </details>
       )}
@@ -194,19 +194,19 @@ export function Settings({ state }: { state: State }) {
   };
   const purge = async () => {
     try {
-      setSaid(`${bytes(Number(await api.purge()))} given back.`);
+      setSaid(`${bytes(Number(await api.purge()))} returned to the OS.`);
     } catch (failure) {
       setSaid(String(failure instanceof Error ? failure.message : failure));
     }
   };
   return (
     <section>
-      {state.report ? <p class="note">As they were when this report was made.</p> : (
-        <p><a href="api/report" download>Save a report of all this</a>: one file that opens without seemalloc and without a network.</p>
+      {state.report ? <p class="note">Values at the time of this report.</p> : (
+        <p><a href="api/report" download>Save a report of this page</a>: one file that opens without seemalloc and without a network.</p>
       )}
-      {!state.live && !state.report && <p class="note">As they were when they were last looked at.</p>}
-      {state.live && state.allow_set && <div class="bar"><button onClick={purge}>give free memory back now</button></div>}
-      {state.live && !state.allow_set && <p class="note">Read only: <code>seemalloc web --allow-set</code> lets this page change the process.</p>}
+      {!state.live && !state.report && <p class="note">Values of the last query.</p>}
+      {state.live && state.allow_set && <div class="bar"><button onClick={purge}>return free memory now</button></div>}
+      {state.live && !state.allow_set && <p class="note">Read-only page: start <code>seemalloc web</code> with <code>--allow-set</code> to change the process from here.</p>}
       <Problem text={problem} />
       <p aria-live="polite">{said}</p>
       <table class="figures settings stacked" style={{ "--columns": 2 }}><tbody>{value?.map((one) => <Row key={one.name} one={one} may={state.allow_set && state.live} done={done} />)}</tbody></table>

@@ -103,7 +103,7 @@ function Choice({ state, about, moments: listed, shown, change, problem }: Choic
         {about?.types.map((type) => <option key={type.name} value={type.name}>{type.what}</option>)}
       </select></label>
       {isKept && <label>at <select value={shown.at} onChange={(event) => change({ at: Number(event.currentTarget.value) })}>
-        <option value={0}>{state.live ? "now (follows)" : "the last one"}</option>
+        <option value={0}>{state.live ? "now (live)" : "the last one"}</option>
         {beside(shown.at)}
         {[...moments].reverse().map((moment) => <option key={moment.id} value={moment.id}>{moment.label}</option>)}
       </select></label>}
@@ -112,13 +112,13 @@ function Choice({ state, about, moments: listed, shown, change, problem }: Choic
         {beside(shown.base)}
         {moments.map((moment) => <option key={moment.id} value={moment.id}>{moment.label}</option>)}
       </select></label>}
-      {isKept && state.live && <button onClick={keep} title="Keeps a profile of now, and shows what changes from here on">compare from now on</button>}
+      {isKept && state.live && <button onClick={keep} title="Stores a profile now, and shows the changes from now on">compare from now on</button>}
       {refused && <span class="problem" role="alert">{refused}</span>}
       <button class="fold" aria-expanded={unfolded} onClick={() => setUnfolded(!unfolded)}>filters and formats{chosen > 0 && ` (${chosen})`}</button>
       {unfolded && <>
       {text("focus", "Only stacks with a function that matches this regular expression")}
       {text("ignore", "No stacks with a function that matches")}
-      {text("hide", "Takes matching functions out of the stacks")}
+      {text("hide", "Removes matching functions from the stacks")}
       <label>module <select value={shown.module} onChange={(event) => change({ module: event.currentTarget.value })}>
         <option value="">all</option>
         {about?.modules.map((name) => <option key={name}>{name}</option>)}
@@ -129,12 +129,12 @@ function Choice({ state, about, moments: listed, shown, change, problem }: Choic
         const format = event.currentTarget.value;
         location.href = format === "report" ? "api/report" : download(shown, format);
         event.currentTarget.value = "";
-      }}><option value="">…</option>{FORMATS.map((name) => <option key={name}>{name}</option>)}<option value="report" title="All of this in one file, to open without seemalloc">report of all this</option></select></label>}
+      }}><option value="">…</option>{FORMATS.map((name) => <option key={name}>{name}</option>)}<option value="report" title="This page in one file, which opens without seemalloc">report of this page</option></select></label>}
       {!!state.report && <span class="note" title="The live page has them: seemalloc web PID, or seemalloc web FILE of saved profiles">no disassembly, no other formats in a report</span>}
       {!state.report && <PprofLink shown={shown} type={shown.type || type} />}
       </>}
     </div>
-    {wrong.map((text) => <p key={text} class="problem" role="status">{text}. Until it can be read it is as if it were empty.</p>)}
+    {wrong.map((text) => <p key={text} class="problem" role="status">{text}. Until it is valid it is ignored.</p>)}
     </>
   );
 }
@@ -174,13 +174,13 @@ export function Profile({ state, shown, change }: { state: State; shown: Shown; 
           <Sum about={about} />
           {about.freed && (
             <>
-              <p class="note">Nearer to the root: who allocated blocks that have been freed. Beneath <em>{JOINT}</em>: who freed them.</p>
+              <p class="note">Towards the root: the stacks that allocated the freed blocks. Below <em>{JOINT}</em>: the stacks that freed them.</p>
               <Unknown freed={about.freed} state={state} />
             </>
           )}
           {isCPU && about.stacks === 0 && <NoCPU state={state} running={!!cpu.value?.running} />}
           {view}
-          <details class="note"><summary>What this profile says of itself</summary><ul>{about.comments.map((text) => <li key={text}>{text}</li>)}</ul></details>
+          <details class="note"><summary>Profile details</summary><ul>{about.comments.map((text) => <li key={text}>{text}</li>)}</ul></details>
         </>
       )}
     </>

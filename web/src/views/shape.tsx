@@ -9,7 +9,7 @@ export function ShapeOfTree({ shown, change, fixed = false }: { shown: Shown; ch
   return (
     <>
       {!fixed && <label><input type="checkbox" checked={shown.inverted} onChange={() => change({ inverted: !shown.inverted, zoom: "", open: "" })} /> from the allocating function to its callers</label>}
-      <label title="direct: a function that calls itself is one frame. all: also where it does so by way of others, which are left out; what the innermost call of it calls stands below the outermost one.">
+      <label title="direct: a function that calls itself is one frame. all: also recursion through other functions, which are left out; the callees of the innermost call are shown below the outermost one.">
         fold recursion <select value={shown.folded} onChange={(event) => change({ folded: event.currentTarget.value as Folded })}>
           {Object.entries(FOLDED).map(([folded, text]) => <option key={folded} value={folded}>{text}</option>)}
         </select>

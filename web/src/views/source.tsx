@@ -35,7 +35,7 @@ function InFile({ part, name, unit, compares, taken }: { part: Part; name: strin
   const beyond = text ? numbers.filter((number) => number > text.lines.length) : [];
   return (
     <>
-      <h2>{name} in {part.file || "a file that the profile does not name"}: {show(part.total.flat, part.total.flatBase) || "0"} itself, {show(part.total.cum, part.total.cumBase) || "0"} with what it calls</h2>
+      <h2>{name} in {part.file || "a file that the profile does not name"}: {show(part.total.flat, part.total.flatBase) || "0"} itself, {show(part.total.cum, part.total.cumBase) || "0"} including its callees</h2>
       {!part.file && <p class="note">The profile has no file and lines for it: was the program compiled with -g?</p>}
       {problem && <p class="note" role="status">The source cannot be shown: {problem}.</p>}
       {text && text.path !== part.file && <p class="note">Read from {text.path}.</p>}

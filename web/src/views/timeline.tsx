@@ -79,7 +79,7 @@ export function TimeLine({ moments: all, shown, change }: { moments: Moment[]; s
   const points = moments.map((moment, i) => `${(WIDTH * at[i]!).toFixed(1)},${(HEIGHT - 1 - ((HEIGHT - 4) * moment.inuse) / most).toFixed(1)}`);
   const told = begin >= 0 && end >= 0 && begin !== end
     ? `${clock(moments[end]!.t)} compared with ${clock(moments[begin]!.t)}: ${bytes(moments[end]!.inuse)} after ${bytes(moments[begin]!.inuse)} in use`
-    : "drag over a time to see what has changed in it";
+    : "drag over a time to see the changes in it";
   return (
     <div class="timeline" role="group" aria-label="Time line">
       <div class="strip" ref={strip} onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={() => setDrag(null)}>

@@ -76,14 +76,14 @@ export function Trace({ shown: { focus, ignore, thread }, shown: all, change }: 
   const wrong = problemOf({ focus, ignore, thread });
   const calls = seen?.calls ?? [];
   const isChosen = !!(focus || ignore || thread);
-  if (isReport) return <p class="note">A report has no trace: it is of calls that are being made.</p>;
+  if (isReport) return <p class="note">A report has no trace, which shows calls as they happen.</p>;
   const one = calls.find((each) => nameOf(each) === kind) ?? calls[0];
   return (
     <section class="trace" aria-label="Trace">
       <h2>Live trace</h2>
       <div class="bar">
         <button aria-pressed={on} onClick={() => setOn(!on)}>{on ? "stop tracing" : "trace"}</button>
-        <span role="status">{on && seen ? `Tracing for ${Math.round(seen.elapsed_s)} s` : on ? "…" : "Stopped: the process records nothing any more after 5 s"}</span>
+        <span role="status">{on && seen ? `Tracing for ${Math.round(seen.elapsed_s)} s` : on ? "…" : "Stopped: the process stops recording after 5 s"}</span>
         {seen && <span>{count(seen.lost)} <Word name="lost" />, {count(seen.dropped)} not recorded</span>}
         <label>calls <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
           <option value="">all</option>
@@ -123,7 +123,7 @@ export function Trace({ shown: { focus, ignore, thread }, shown: all, change }: 
       )}
       {shown.length > 0 && (
         <table class="figures events stacked" style={{ "--columns": 4 }}>
-          <caption>The last calls{isChosen && " that are chosen"}; a place opens its stack</caption>
+          <caption>The last calls{isChosen && " that pass the filters"}; a place opens its stack</caption>
           <thead><tr><th scope="col">at</th><th scope="col" class="name">call</th><th scope="col" class="name">reason</th><th scope="col">bytes</th><th scope="col">took</th><th scope="col">thread</th><th scope="col">class</th><th scope="col"><Word name="place" /></th></tr></thead>
           <tbody>
             {shown.map((event) => (

@@ -5,5 +5,5 @@ import type { Shown } from "../state.ts";
 
 export function Unheeded({ shown }: { shown: Shown }) {
   const left = unheeded(shown.view, shown, isReport);
-  return left && <p class="note" role="status">Not chosen here by {left.filters.map((name, i) => <>{i > 0 && ", "}<em key={name}>{name}</em></>)}: {left.why}.</p>;
+  return left && <p class="note" role="status">This view ignores {left.filters.map((name, i) => <>{i > 0 && ", "}<em key={name}>{name}</em></>)}: {left.why}.</p>;
 }

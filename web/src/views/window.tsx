@@ -16,7 +16,7 @@ export function Window({ points, shown, change }: { points: Point[]; shown: Show
     <div class="bar" role="group" aria-label="Time">
       {bound("from", points[0]?.t)}
       {bound("until", points[points.length - 1]?.t)}
-      <button disabled={!shown.from && !shown.until} onClick={() => change({ from: 0, until: 0 })}>all of the time</button>
+      <button disabled={!shown.from && !shown.until} onClick={() => change({ from: 0, until: 0 })}>whole time</button>
     </div>
   );
 }
