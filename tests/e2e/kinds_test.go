@@ -365,7 +365,7 @@ func TestFileSaysWhatItRestsOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "heap.pb.gz")
 	tool(t, "profile", p.pid, "-o", file)
 	out := tool(t, "top", file)
-	for _, want := range []string{"standard error; sampled once in 64.00 KiB", "exactly ", " are handed out", " samples with a truncated stack"} {
+	for _, want := range []string{"standard error; sampled once in 64.00 KiB", "exact live bytes: ", " samples with a truncated stack"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
