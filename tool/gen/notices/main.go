@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// component is a piece of software of others; folder holds its licence.
+// component is third-party software. folder is the directory with its licence.
 type component struct{ name, version, folder string }
 
 func (c component) title() string { return strings.TrimSpace(c.name + " " + c.version) }
@@ -54,7 +54,7 @@ func write() error {
 
 func document(root string) string { return filepath.Join(root, "THIRD_PARTY.md") }
 
-// components lists all of them, by name. The folders of packages of the page exist only where `npm ci` has run.
+// components returns all components, sorted by name. The directories of the page's packages exist only after `npm ci`.
 func components(root string) ([]component, error) {
 	modules, err := goModules(root)
 	if err != nil {
@@ -70,7 +70,7 @@ func components(root string) ([]component, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without its version: any toolchain that go.mod allows may build the tool.
+	// Without the version, because any toolchain that go.mod allows can build the tool.
 	return append([]component{{"The Go standard library", "", strings.TrimSpace(goRoot)}}, all...), nil
 }
 
@@ -104,7 +104,7 @@ func goModules(root string) ([]component, error) {
 	return modules, nil
 }
 
-// pagePackages lists the packages that web/package.json names as dependencies, and theirs.
+// pagePackages returns the direct and indirect dependencies in web/package.json.
 func pagePackages(root string) ([]component, error) {
 	text, err := os.ReadFile(filepath.Join(root, "web/package-lock.json"))
 	if err != nil {
@@ -130,7 +130,7 @@ func pagePackages(root string) ([]component, error) {
 
 var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
-// licenceOf joins the licence, copying, notice and patent files of the component's folder.
+// licenceOf concatenates the licence, copying, notice and patent files in the component's directory.
 func licenceOf(c component) (string, error) {
 	entries, err := os.ReadDir(c.folder)
 	if err != nil {
@@ -153,7 +153,7 @@ func licenceOf(c component) (string, error) {
 	return strings.Join(texts, "\n"), nil
 }
 
-// indented makes a code block of the text, whatever is in it.
+// indented formats any text as a code block.
 func indented(text string) string {
 	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")), "\n")
 	for i, line := range lines {

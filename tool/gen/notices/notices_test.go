@@ -8,7 +8,7 @@ import (
 	"seemalloc/tool/gen/repo"
 )
 
-// THIRD_PARTY.md must name each component with its present version, and no other.
+// THIRD_PARTY.md must contain exactly the components, with their current versions.
 func TestNoticesAreFresh(t *testing.T) {
 	root, err := repo.Root()
 	if err != nil {
