@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Stacks } from "./api.ts";
+import type { Stacks } from "./answers.ts";
 import { type Figures, type Question, buffersOf, lookAt, questionOf } from "./look.ts";
 import { type Node, lines, ordered, table, tree } from "./model/stacks.ts";
 import { NOTHING, type Shown } from "./state.ts";

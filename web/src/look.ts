@@ -1,7 +1,7 @@
 // Computes the data of a view of a profile: filtered, summed and laid out. It runs in the worker (worker.ts), so that
 // an update does not block the page. In a report, which has no worker, the page itself runs it (looks.ts). Pure, except
 // that it caches the last graph layout.
-import type { Labels, SampleType, Stacks } from "./api.ts";
+import type { Labels, SampleType, Stacks } from "./answers.ts";
 import { type Picture, layout, shapeOf } from "./draw/graph.ts";
 import { type Changed, type Changes, type What, changes } from "./model/changes.ts";
 import { type Freed, freed } from "./model/deaths.ts";

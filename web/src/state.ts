@@ -1,6 +1,5 @@
 // The state of the page, stored in the address after the #, so that a link restores it.
 import { useCallback, useEffect, useLayoutEffect, useState } from "preact/hooks";
-import type { About, Figures } from "./look.ts";
 import type { Folded } from "./model/stacks.ts";
 
 export interface Shown {
@@ -68,14 +67,6 @@ export function write(shown: Shown): string {
 }
 
 export type Change = (change: Partial<Shown>) => void;
-
-/** The properties of each view of a profile. */
-export interface ViewProps<V extends keyof Figures = keyof Figures> {
-  about: About;
-  figures: Figures[V];
-  shown: Shown;
-  change: Change;
-}
 
 export function useShown(): [Shown, Change] {
   const [shown, setShown] = useState(() => read(location.hash));

@@ -1,6 +1,7 @@
 // The page's worker thread: it fetches profiles and computes the data of views (look.ts). The page calls it through
 // looks.ts.
-import { type Stacks, api } from "./api.ts";
+import type { Stacks } from "./answers.ts";
+import { api } from "./api.ts";
 import { type Look, type Question, buffersOf, lookAt } from "./look.ts";
 
 export interface Asked {

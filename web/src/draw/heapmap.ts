@@ -1,5 +1,5 @@
 // The heap map on canvases: cells for all regions, and strips for the spans of some regions.
-import type { MapPart, MapRegion } from "../api.ts";
+import type { MapPart, MapRegion } from "../answers.ts";
 import { type Grid, type Sum, occupancy, whole } from "../model/heapmap.ts";
 
 export const STRIP = 26; // px per region

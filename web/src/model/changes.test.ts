@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Stacks } from "../api.ts";
+import type { Stacks } from "../answers.ts";
 import { changes } from "./changes.ts";
 import { lines, total } from "./stacks.ts";
 

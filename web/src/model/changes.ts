@@ -1,5 +1,5 @@
 // The changes between two moments, by stack. Pure functions.
-import type { Stacks } from "../api.ts";
+import type { Stacks } from "../answers.ts";
 import { type Line, holder, weight } from "./stacks.ts";
 
 export type What = "new" | "gone" | "grown" | "shrunk" | "same";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Stacks } from "../api.ts";
+import type { Stacks } from "../answers.ts";
 import { JOINT, freed } from "./deaths.ts";
 import { lines } from "./stacks.ts";
 

@@ -1,5 +1,5 @@
 // Rows of the kind deaths: the allocating stack, the joint frame, and below it the freeing stack. Pure functions.
-import type { Stacks } from "../api.ts";
+import type { Stacks } from "../answers.ts";
 import type { Line } from "./stacks.ts";
 
 // Written by core/profile/profile_encoder.h, read by tool/symbolize/joined.go.

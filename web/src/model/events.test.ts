@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { TraceEvent } from "../api.ts";
+import type { TraceEvent } from "../answers.ts";
 import { chosenOf, problemOf } from "./events.ts";
 
 const event = (id: number, thread: number, thread_name: string, ...stack: string[]): TraceEvent =>

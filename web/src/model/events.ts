@@ -1,5 +1,5 @@
 // The calls of a trace that pass the filters. The page applies the patterns itself, because it has all calls.
-import type { TraceEvent } from "../api.ts";
+import type { TraceEvent } from "../answers.ts";
 import { functionOf } from "./findings.ts";
 import { passes, pattern, unreadable } from "./stacks.ts";
 

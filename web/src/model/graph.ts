@@ -1,7 +1,7 @@
 // The call graph: one node per function, one edge per call, each with the value that flows through it. As in pprof,
 // small nodes and edges are left out; calls through a function that was left out are merged into one edge, marked as
 // indirect. Pure functions.
-import type { Stacks } from "../api.ts";
+import type { Stacks } from "../answers.ts";
 import { type Line, type Row, nameNumbers, table, total, weight } from "./stacks.ts";
 
 export interface Edge {

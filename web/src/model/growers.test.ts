@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Suspect } from "../api.ts";
+import type { Suspect } from "../answers.ts";
 import { growers } from "./growers.ts";
 
 const one = (stack: string, inner: number, bytes_per_s: number, now: number): Suspect => ({ stack: stack.split(" "), inner, bytes_per_s, sure: 1, now, values: [], times: [] });

@@ -1,5 +1,5 @@
 // The growing stacks in short form: stacks that would be shown with the same names are merged. Pure functions.
-import type { Suspect } from "../api.ts";
+import type { Suspect } from "../answers.ts";
 
 /** The number of names shown for a stack, without the innermost ones of standard libraries (views/path.tsx). */
 export const TOLD = 3;

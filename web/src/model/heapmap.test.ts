@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { MapSums } from "../api.ts";
+import type { MapSums } from "../answers.ts";
 import { age, bitCount, describePart, describeSum, fragmentation, grid, partAt, pinnedBy, sums, whole } from "./heapmap.ts";
 
 function mapOf(regions: number): MapSums {

@@ -1,5 +1,5 @@
 // The heap map: sums of regions, several per cell if there are many, and the parts of some regions. Pure functions.
-import type { MapPart, MapRegion, MapSums } from "../api.ts";
+import type { MapPart, MapRegion, MapSums } from "../answers.ts";
 import { bytes, count } from "./format.ts";
 import { passes, pattern } from "./stacks.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Inlined, type Report } from "./inlined.ts";
-import type { Stacks } from "../api.ts";
+import type { Stacks } from "../answers.ts";
 
 const types = [{ name: "inuse_objects", unit: "objects", what: "" }, { name: "inuse_space", unit: "bytes", what: "" }];
 const about = { types, default: 1, period: 1, comments: null, errors: [0, 0] };

@@ -1,6 +1,6 @@
 // The data in a report (tool/web/report.go), which replaces the server. Answers are cached, so that equal requests get
 // the same object.
-import type { Frame, Moment, Point, SampleType, Stacks, Suspect } from "../api.ts";
+import type { Frame, Moment, Point, SampleType, Stacks, Suspect } from "../answers.ts";
 import { passes, unreadable } from "./stacks.ts";
 
 export interface Report {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Point } from "../api.ts";
+import type { Point } from "../answers.ts";
 import { PARTS } from "./parts.ts";
 
 const point = (some: Partial<Point>) => ({ live: 50, cached: 30, dirty: 20, frag: 7, meta: 3, other: 10, rss: 100, ...some }) as Point;

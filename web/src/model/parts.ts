@@ -1,5 +1,5 @@
 // The parts of resident memory, from the program's own memory outwards. The parts of a point add up to its RSS.
-import type { Point } from "../api.ts";
+import type { Point } from "../answers.ts";
 
 export interface Part {
   label: string;

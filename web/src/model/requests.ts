@@ -1,5 +1,5 @@
 // Requests since the start, by size class. Blocks larger than all classes are grouped by powers of two. Pure functions.
-import type { Request } from "../api.ts";
+import type { Request } from "../answers.ts";
 
 /** The share of the allocated bytes of a class that was not requested. */
 export function lost(one: Request | undefined): number {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Point } from "../api.ts";
+import type { Point } from "../answers.ts";
 import { bytes, clock, count, percent, plusMinus, together } from "./format.ts";
 import { apart, joined, level, rate, seconds, sparkline } from "./series.ts";
 

@@ -1,5 +1,5 @@
 // Converts points to lines. Rates are differences of counts divided by time.
-import type { Point } from "../api.ts";
+import type { Point } from "../answers.ts";
 
 /** A time without observation, between two processes of a folder. Lines are interrupted there. */
 export interface Gap {

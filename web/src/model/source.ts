@@ -1,5 +1,5 @@
 // A function by line: the flat value of each line, and its cumulative value including callees. Pure functions.
-import type { Stacks } from "../api.ts";
+import type { Stacks } from "../answers.ts";
 import { type Line, weight } from "./stacks.ts";
 
 export interface Sum {

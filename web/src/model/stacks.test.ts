@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Stacks } from "../api.ts";
+import type { Stacks } from "../answers.ts";
 import { type Line, type Node, type Shape, around, find, heldFor, holders, isWhole, joinedTexts, lines, matching, ordered, pathOf, table, textAt, total, tree as treeOf, unreadable } from "./stacks.ts";
 
 // main → parse → node, main → serve → serve → cache (recursive), and one that is only in the base.

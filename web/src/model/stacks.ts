@@ -1,5 +1,5 @@
 // Converts stacks to the displayed data: filters, a call tree, a table of functions. Pure functions.
-import type { Stacks } from "../api.ts";
+import type { Stacks } from "../answers.ts";
 
 export interface Filter {
   focus?: string; // only stacks with a function that matches this case-insensitive regular expression

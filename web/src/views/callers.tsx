@@ -1,6 +1,6 @@
 // One function with its callers and callees (sandwich view).
 import { amount } from "../model/format.ts";
-import type { ViewProps } from "../state.ts";
+import type { ViewProps } from "../viewprops.ts";
 import { Flames } from "./flame.tsx";
 
 export function Callers({ about, figures: { name, names, value, callers, callees }, shown, change }: ViewProps<"callers">) {

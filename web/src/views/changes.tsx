@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { api } from "../api.ts";
 import { amount, count, percent } from "../model/format.ts";
 import { WHATS, type What } from "../model/changes.ts";
-import type { ViewProps } from "../state.ts";
+import type { ViewProps } from "../viewprops.ts";
 import { Path } from "./path.tsx";
 import { Pieces } from "./pieces.tsx";
 

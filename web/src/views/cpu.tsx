@@ -1,6 +1,7 @@
 // CPU profiles: controls to start and stop them if the page may do so, otherwise the command that does.
 import { useState } from "preact/hooks";
-import { type CPU, type State, api } from "../api.ts";
+import type { CPU, State } from "../answers.ts";
+import { api } from "../api.ts";
 
 export const CPU_KIND = "cpu";
 

@@ -1,6 +1,7 @@
 // The kind deaths, freeing stacks below allocating stacks: how much is known, and how to record it otherwise.
 import { useState } from "preact/hooks";
-import { type State, api } from "../api.ts";
+import type { State } from "../answers.ts";
+import { api } from "../api.ts";
 import { percent } from "../model/format.ts";
 import type { Freed } from "../model/deaths.ts";
 

@@ -7,7 +7,8 @@ import { SavePicture } from "../draw/picture.tsx";
 import { amount, percent } from "../model/format.ts";
 import { type Node, find, pathOf, pattern, tree } from "../model/stacks.ts";
 import type { About, FlameFigures } from "../look.ts";
-import type { Change, Shown, ViewProps } from "../state.ts";
+import type { Change, Shown } from "../state.ts";
+import type { ViewProps } from "../viewprops.ts";
 import { ShapeOfTree } from "./shape.tsx";
 
 const MOST_MODULES = 8; // in the legend

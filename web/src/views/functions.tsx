@@ -1,7 +1,7 @@
 // The table of functions: flat and cum, sortable by any column. A comparison also shows the earlier values.
 import { amount, percent } from "../model/format.ts";
 import type { Column } from "../model/table.ts";
-import type { ViewProps } from "../state.ts";
+import type { ViewProps } from "../viewprops.ts";
 import { Pieces } from "./pieces.tsx";
 import { Word } from "./word.tsx";
 

@@ -8,7 +8,7 @@ import { SavePicture } from "../draw/picture.tsx";
 import { type Edge, exactly, heaviest } from "../model/graph.ts";
 import { amount, percent } from "../model/format.ts";
 import { type Row, weight } from "../model/stacks.ts";
-import type { ViewProps } from "../state.ts";
+import type { ViewProps } from "../viewprops.ts";
 
 const STEPS = [0, 0.1, 0.5, 1, 2, 5, 10, 20];
 

@@ -1,6 +1,7 @@
 // Stacks ranked by how steadily their memory grows.
 import { useRef } from "preact/hooks";
-import { type State, type Suspect, api, isReport } from "../api.ts";
+import type { State, Suspect } from "../answers.ts";
+import { api, isReport } from "../api.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { snapshot } from "../draw/snapshot.ts";
 import { bytes, clock } from "../model/format.ts";

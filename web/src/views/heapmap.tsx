@@ -1,7 +1,8 @@
 // The heap map: the address space with all regions above, and the spans of the selected regions below. A table has the
 // same data.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type MapPart, type MapRegion, type MapSums, type State, api, isReport } from "../api.ts";
+import type { MapPart, MapRegion, MapSums, State } from "../answers.ts";
+import { api, isReport } from "../api.ts";
 import { type Chosen, DIRTY, FREE, LARGE, LIVE, STRIP, STRIP_GAP, drawCells, drawStrips, ofClass, stripAt } from "../draw/heapmap.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { snapshot } from "../draw/snapshot.ts";

@@ -1,7 +1,8 @@
 // Lifetimes of blocks: a histogram of their ages, and the allocating stacks, those with the most temporary blocks
 // first.
 import { useMemo, useRef } from "preact/hooks";
-import { type LifetimeRow, type State, api } from "../api.ts";
+import type { LifetimeRow, State } from "../answers.ts";
+import { api } from "../api.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { snapshot } from "../draw/snapshot.ts";
 import { bytes, clock, count, duration, percent } from "../model/format.ts";

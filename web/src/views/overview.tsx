@@ -1,6 +1,7 @@
 // The process's memory, over time and in words.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type Point, type SampleType, type State, type Suspect, api } from "../api.ts";
+import type { Point, SampleType, State, Suspect } from "../answers.ts";
+import { api } from "../api.ts";
 import { Chart } from "../draw/chart.tsx";
 import { amount, bytes, clock, count, percent } from "../model/format.ts";
 import { growers } from "../model/growers.ts";

@@ -1,6 +1,7 @@
 // Size classes, calls into the kernel, doctor's findings, and the options: one table each.
 import { useRef, useState } from "preact/hooks";
-import { type Request, type Setting, type State, api } from "../api.ts";
+import type { Request, Setting, State } from "../answers.ts";
+import { api } from "../api.ts";
 import { SavePicture } from "../draw/picture.tsx";
 import { snapshot } from "../draw/snapshot.ts";
 import { bytes, count, duration } from "../model/format.ts";

@@ -1,13 +1,15 @@
 // The common part of all views of a profile: the selected profile, the comparison, and the filters.
 import { useMemo, useState } from "preact/hooks";
-import { type CPU, type Moment, type State, api } from "../api.ts";
+import type { CPU, Moment, State } from "../answers.ts";
+import { api } from "../api.ts";
 import { type About, type Figures, questionOf } from "../look.ts";
 import { useLook } from "../looks.ts";
 import { amount, bytes, clock, plusMinus, together } from "../model/format.ts";
 import { JOINT } from "../model/deaths.ts";
 import { unreadable } from "../model/stacks.ts";
 import { asked } from "../model/rows.ts";
-import { type Change, type Shown, type ViewProps, useAnswer } from "../state.ts";
+import { type Change, type Shown, useAnswer } from "../state.ts";
+import type { ViewProps } from "../viewprops.ts";
 import { Callers } from "./callers.tsx";
 import { Changes } from "./changes.tsx";
 import { CPUTime, CPU_KIND, NoCPU } from "./cpu.tsx";

@@ -1,6 +1,7 @@
 // The filters for a profile's rows, apart from stacks: block sizes, lifetimes, freeing thread, pool, thread, and a time
 // window. A filter is shown if the kind of profile supports it.
-import { type Labels, type State, tellsThreads } from "../api.ts";
+import type { Labels, State } from "../answers.ts";
+import { tellsThreads } from "../api.ts";
 import { bytes } from "../model/format.ts";
 import { isRange, untoldOf, withLabel } from "../model/rows.ts";
 import type { Change, Shown } from "../state.ts";

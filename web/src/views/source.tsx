@@ -1,10 +1,12 @@
 // A function's source with the value of each line. If the source is not on this machine, it shows the line numbers with
 // their values.
 import { useState } from "preact/hooks";
-import { type Source as Text, api } from "../api.ts";
+import type { Source as Text } from "../answers.ts";
+import { api } from "../api.ts";
 import { amount, clock } from "../model/format.ts";
 import { type Part, type Sum, excerpt } from "../model/source.ts";
-import { type ViewProps, useAnswer } from "../state.ts";
+import { useAnswer } from "../state.ts";
+import type { ViewProps } from "../viewprops.ts";
 import { Word } from "./word.tsx";
 
 export function Source({ about: { unit, compares, t }, figures: { name, names, parts }, change }: ViewProps<"source">) {

@@ -1,7 +1,7 @@
 // The stored moments as a line of live bytes. A drag selects two moments to compare. Both can be moved with the mouse
 // or the arrow keys.
 import { useRef, useState } from "preact/hooks";
-import type { Moment } from "../api.ts";
+import type { Moment } from "../answers.ts";
 import { bytes, clock } from "../model/format.ts";
 import { between, nearest, places } from "../model/timeline.ts";
 import type { Change, Shown } from "../state.ts";

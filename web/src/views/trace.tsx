@@ -1,6 +1,7 @@
 // The live trace: each call into the kernel as it happens, histograms by call and reason, and the stack of each call.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Bucket, type TraceEvent, type Traced, api, isReport } from "../api.ts";
+import type { Bucket, TraceEvent, Traced } from "../answers.ts";
+import { api, isReport } from "../api.ts";
 import { chosenOf, problemOf } from "../model/events.ts";
 import { bytes, count, duration } from "../model/format.ts";
 import type { Change, Shown } from "../state.ts";

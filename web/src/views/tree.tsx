@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { changed, parse, sign } from "../model/branches.ts";
 import { amount, percent } from "../model/format.ts";
 import { type Node, tree } from "../model/stacks.ts";
-import type { ViewProps } from "../state.ts";
+import type { ViewProps } from "../viewprops.ts";
 import { ShapeOfTree } from "./shape.tsx";
 
 /** The common properties of all branches. */

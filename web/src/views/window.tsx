@@ -1,5 +1,5 @@
 // The time range of a folder. It applies to the list of moments, the charts and the growth.
-import { type Point } from "../api.ts";
+import type { Point } from "../answers.ts";
 import type { Change, Shown } from "../state.ts";
 
 /** The format of the input: local time without a zone. */
