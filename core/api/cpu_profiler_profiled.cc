@@ -294,7 +294,8 @@ CpuStart begin_session(const CpuRequest& request) {
 
 // ---- called by the helper thread ----
 
-// All signals are blocked in the helper: it takes its own, so that its work shows in the profile, too. One that was sent to the process comes back.
+// All signals are blocked in the helper: it takes its own, so that its work shows in the profile, too. One that was
+// sent to the process comes back.
 void count_own_work() {
   siginfo_t info{};
   if (!os::take_signal(SIGPROF, &info)) return;

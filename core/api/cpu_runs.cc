@@ -50,7 +50,8 @@ uint64_t run_number = 0;                 // its number, cpu_profiler.h; under ru
 bool forked = false;                     // this process is a child of fork
 std::atomic<uint64_t> began_wall_ns{0};  // of the last profile, by CLOCK_REALTIME
 std::atomic<bool> toggle_asked{false};
-// In a child of fork: when the run that the parent had goes on, or a helper is wanted that follows the signal; 0: never.
+// In a child of fork: when the run that the parent had goes on, or a helper is wanted that follows the signal; 0:
+// never.
 std::atomic<uint64_t> due_ns{0};
 std::atomic<bool> goes_on{false};  // due_ns is for continuing a run
 // A child that still exists after this time is not about to call exec: then neither timers nor a thread do harm.

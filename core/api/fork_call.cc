@@ -1,7 +1,8 @@
-// fork and __register_atfork (pthread_atfork calls it), as the program and its libraries call them: in turns, with signals that can wait
-// blocked until the call is over (core/api/fork.h). glibc's fork holds a lock around its handlers, in a process of several threads, and one
-// called in a signal handler meanwhile waits for it for ever. The C library's own calls do not come here; nor do a static program's.
-// CPython counts the process's threads after each fork, and warns if there are several (from 3.12 on). If it has one, the helper is away meanwhile.
+// fork and __register_atfork (pthread_atfork calls it), as the program and its libraries call them: in turns, with
+// signals that can wait blocked until the call is over (core/api/fork.h). glibc's fork holds a lock around its
+// handlers, in a process of several threads, and one called in a signal handler meanwhile waits for it for ever. The C
+// library's own calls do not come here; nor do a static program's. CPython counts the process's threads after each
+// fork, and warns if there are several (from 3.12 on). If it has one, the helper is away meanwhile.
 #include <errno.h>
 #include <unistd.h>
 

@@ -115,7 +115,8 @@ bool is_to_end(Leave why) {
 }
 
 // A filter that reaches all threads comes, or the process is to have one thread for a moment. What is open is closed while that is allowed;
-// slow paths do the helper's work from here on. After a moment they may start another, also where who has asked has given up waiting.
+// slow paths do the helper's work from here on. After a moment they may start another, also where who has asked has
+// given up waiting.
 void leave_early(Leave why) {
   if (exiting.load(std::memory_order_relaxed)) return;
   if (why != Leave::kForAMoment) {
@@ -130,8 +131,8 @@ void leave_early(Leave why) {
   helper.store(why == Leave::kForAMoment ? Helper::kNone : Helper::kRefused, std::memory_order_release);
 }
 
-// The program has changed them by bare system calls, which are not seen: this helper ends, and a slow path starts one with those that its
-// thread has.
+// The program has changed them by bare system calls, which are not seen: this helper ends, and a slow path starts one
+// with those that its thread has.
 bool have_credentials_changed() {
   os::Credentials now;
   return has_credentials && os::read_credentials_of_main(&now) && now != credentials;
@@ -150,7 +151,8 @@ int run_helper() {
     if (dump_signal() != 0 && takes_blocked_signal(dump_signal(), on_dump_signal)) on_dump_signal(dump_signal());
     tick_dumps();
     set_baseline_if_due();
-    // Opens a descriptor only if it is needed. At the beginning of a CPU profile idle threads are noticed half a second late.
+    // Opens a descriptor only if it is needed. At the beginning of a CPU profile idle threads are noticed half a second
+    // late.
     wake_up.keep_open(dumps_want_helper() || cpu_signal() != 0 || cpu_profile_runs);
     control.keep_open();
     if (have_credentials_changed()) {
@@ -169,7 +171,8 @@ int run_helper() {
     if (profiler_ns < watch_ns) watch_ns = profiler_ns;
     uint64_t wait_ns = next_wait_ns();
     control.wait(stalls, wake_up, watch_ns < wait_ns ? watch_ns : wait_ns);
-    // The last thread of the program has ended by itself, without the C library's exit. The process ends with this one, and its status.
+    // The last thread of the program has ended by itself, without the C library's exit. The process ends with this one,
+    // and its status.
     if (os::is_last_thread(&status)) break;
     control.serve();
     tick_trace(os::monotonic_ns());
@@ -182,8 +185,8 @@ SEEMALLOC_COLD void start_helper() {
   if (os::inner_calls || os::coarse_monotonic_ns() < not_before_ns.load(std::memory_order_relaxed)) return;
   Helper none = Helper::kNone;
   if (!helper.compare_exchange_strong(none, Helper::kRunning, std::memory_order_seq_cst)) return;
-  // In the child of vfork a thread would be the parent's. The load pairs with helper_steps_aside(): who calls apart has seen this helper, or is
-  // seen here.
+  // In the child of vfork a thread would be the parent's. The load pairs with helper_steps_aside(): who calls apart has
+  // seen this helper, or is seen here.
   constexpr uint64_t kLongestEnd_ns = 20 * kMillisecond_ns;
   thread.wait_for_end(kLongestEnd_ns);
   if (os::process_id() != loaded_process || calls_apart.load(std::memory_order_seq_cst) != 0 || thread.id() != 0) {
@@ -275,8 +278,8 @@ void wake_helper() {
 
 namespace {
 // In a child of vfork the helper is the parent's.
-// Its system calls on the way out are made before this returns; it is waited for, but not for ever: less long where a signal handler may have
-// interrupted a critical section that it waits for.
+// Its system calls on the way out are made before this returns; it is waited for, but not for ever: less long where a
+// signal handler may have interrupted a critical section that it waits for.
 void end_helper(Leave why) {
   constexpr uint64_t kStep_ns = kMillisecond_ns;
   constexpr unsigned kMostSteps = 2000, kMostStepsInHandler = 20;
@@ -312,8 +315,9 @@ bool helper_steps_aside() {
 }
 
 namespace {
-// A program that gives up its privileges makes dozens of such calls, and may be idle afterwards. One that changes them all the time is to pay
-// for a hundred starts a second at most: then slow paths do the helper's work for a second, and start it later.
+// A program that gives up its privileges makes dozens of such calls, and may be idle afterwards. One that changes them
+// all the time is to pay for a hundred starts a second at most: then slow paths do the helper's work for a second, and
+// start it later.
 bool comes_back_too_often(uint64_t now_ns) {
   constexpr unsigned kMostReturns = 100;
   if (now_ns - returns_since_ns.load(std::memory_order_relaxed) > kSecond_ns) {

@@ -1,4 +1,5 @@
-// HelperAside: the helper is away while this lives, so that a call that changes credentials or namespaces reaches all threads. Keeps errno.
+// HelperAside: the helper is away while this lives, so that a call that changes credentials or namespaces reaches all
+// threads. Keeps errno.
 #pragma once
 
 #include <errno.h>
@@ -9,7 +10,8 @@ namespace seemalloc {
 
 class HelperAside {
  public:
-  // Where the program has threads of its own, a call for the calling thread alone leaves the others as they are, and the helper too.
+  // Where the program has threads of its own, a call for the calling thread alone leaves the others as they are, and
+  // the helper too.
   enum When { kNever, kIfAlone, kAlways };
   explicit HelperAside(When when) : is_away_(when != kNever && steps_aside(when)) {}
   HelperAside(const HelperAside&) = delete;

@@ -1,6 +1,7 @@
-// setuid and its like, as the program and its libraries call them: the C library makes the call in each thread that it knows, and the helper is
-// none of them. It is away meanwhile, and comes back with the credentials that the caller has by then. Only in the shared libraries: in a static
-// program there are no other ones to call, and the helper finds out by itself (core/api/helper.cc).
+// setuid and its like, as the program and its libraries call them: the C library makes the call in each thread that it
+// knows, and the helper is none of them. It is away meanwhile, and comes back with the credentials that the caller has
+// by then. Only in the shared libraries: in a static program there are no other ones to call, and the helper finds out
+// by itself (core/api/helper.cc).
 #include <errno.h>
 
 #include <string_view>

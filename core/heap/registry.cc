@@ -310,8 +310,7 @@ bool has_idle_body(ThreadHeap& heap) {
          (heap.idle_ticks == kBodyPurged || has_no_spans(heap));
 }
 
-// Heaps with adjacent bodies. They are off the idle list, so no other thread takes them while their pages are
-// purged.
+// Heaps with adjacent bodies. They are off the idle list, so no other thread takes them while their pages are purged.
 struct IdleBodies {
   ThreadHeap* heaps = nullptr;  // linked by next_idle
   HeapBody* first = nullptr;

@@ -10,8 +10,8 @@
 // the end of a walk.
 //
 // A walk does not wait for ever: a thread that was lost in the middle of its work, or that a child of a bare clone does
-// not have, never decrements the counter. (After a thread is lost in the middle of a walk, workers skip all
-// changes from then on.)
+// not have, never decrements the counter. (After a thread is lost in the middle of a walk, workers skip all changes
+// from then on.)
 // Checked by walk_gate_model_test.cc (every interleaving) and walk_gate_test.cc (threads, forks; under TSan).
 #pragma once
 

@@ -70,8 +70,8 @@ bool BareThread::start(int (*run)(), size_t) {
 
 namespace {
 
-// clone(2), whose child calls `run` on its own stack and ends. The registers named are those of the system call's arguments. The child's frame
-// is the last of its stack: an unwinder stops there.
+// clone(2), whose child calls `run` on its own stack and ends. The registers named are those of the system call's
+// arguments. The child's frame is the last of its stack: an unwinder stops there.
 extern "C" long seemalloc_bare_clone(long flags, uintptr_t stack, std::atomic<int>* id, uintptr_t thread_pointer, int (*run)());
 #if defined(__x86_64__)
 __asm__(R"(
@@ -151,8 +151,8 @@ uintptr_t thread_pointer() {
   return pointer;
 }
 
-// What lies around the thread pointer: on one side thread-local memory, at distances that are the same in each thread, and on the
-// other, or on both, the C library's record of the thread.
+// What lies around the thread pointer: on one side thread-local memory, at distances that are the same in each thread,
+// and on the other, or on both, the C library's record of the thread.
 constexpr uintptr_t kRecord_bytes = 8 * KiB;
 constexpr uintptr_t kLibcsTls_bytes = 1 * KiB;  // with errno in it
 constexpr uintptr_t kMostTls_bytes = 1 * GiB;
@@ -188,8 +188,8 @@ void write_record([[maybe_unused]] uintptr_t pointer, [[maybe_unused]] uintptr_t
 
 }  // namespace
 
-// From below: a page that is never touched, the stack, what lies around the thread pointer. That is at the same place within a page as the
-// caller's, so alignments agree.
+// From below: a page that is never touched, the stack, what lies around the thread pointer. That is at the same place
+// within a page as the caller's, so alignments agree.
 bool BareThread::make_room(size_t stack_bytes) {
   if (memory_ != nullptr) return purge(memory_, bytes_, Reason::kRecords);
   uintptr_t page = page_bytes(), pointer = thread_pointer();

@@ -22,7 +22,8 @@ uint32_t system_v_hash_of(const char* name) {
   return hash;
 }
 
-// The parts of DT_GNU_HASH: a Bloom filter, buckets of symbols, and a chain of their hashes, which ends with one whose lowest bit is set.
+// The parts of DT_GNU_HASH: a Bloom filter, buckets of symbols, and a chain of their hashes, which ends with one whose
+// lowest bit is set.
 struct GnuHash {
   explicit GnuHash(const uint32_t* table)
       : bucket_count(table[0]),

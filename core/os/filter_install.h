@@ -1,5 +1,5 @@
-// What a system call that the program is about to make means for us: whether it installs a seccomp filter (FilterCall), and whether it
-// depends on the process having one thread. And such calls, made plainly.
+// What a system call that the program is about to make means for us: whether it installs a seccomp filter (FilterCall),
+// and whether it depends on the process having one thread. And such calls, made plainly.
 // Threads: any.
 #pragma once
 
@@ -18,8 +18,9 @@ struct FilterCall {
 };
 FilterCall filter_call_of_syscall(long number, long a, long b, long c);
 FilterCall filter_call_of_prctl(int option, long a, long b);
-// Calls that change what the calling thread may do, and no other thread: a second one, such as the helper, would keep it. And those that the
-// kernel refuses to a process with several threads: a user namespace (unshare, setns), and to enter a mount namespace.
+// Calls that change what the calling thread may do, and no other thread: a second one, such as the helper, would keep
+// it. And those that the kernel refuses to a process with several threads: a user namespace (unshare, setns), and to
+// enter a mount namespace.
 constexpr bool is_of_one_thread_option(int prctl_option) {
   return prctl_option == PR_SET_KEEPCAPS || prctl_option == PR_SET_SECUREBITS || prctl_option == PR_SET_NO_NEW_PRIVS ||
          prctl_option == PR_CAPBSET_DROP || prctl_option == PR_CAP_AMBIENT;

@@ -64,8 +64,9 @@ bool is_last_thread(int* status) {
   char from = 0, to = 0;
   iovec local{&to, 1}, remote{&from, 1};
   if (sys(SYS_process_vm_readv, process_id(), as_long(&local), 1, as_long(&remote), 1, 0) != kNoSuchProcess) return false;
-  // "pid (name) S …": the name may hold anything, its last parenthesis ends it. Behind it are the state (field 3; an ended main
-  // thread is a zombie that still counts), as field 20 the number of threads, and as field 52 the main thread's end as wait tells it.
+  // "pid (name) S …": the name may hold anything, its last parenthesis ends it. Behind it are the state (field 3; an
+  // ended main thread is a zombie that still counts), as field 20 the number of threads, and as field 52 the main
+  // thread's end as wait tells it.
   char text[1024];
   Slice rest = read_start("/proc/self/stat", text, sizeof(text)), field;
   size_t name_end = rest.length;

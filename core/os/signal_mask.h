@@ -1,5 +1,5 @@
-// The calling thread's signal mask, by system calls: a program may have a pthread_sigmask of its own in front of the C library's. And what is
-// done upon a signal.
+// The calling thread's signal mask, by system calls: a program may have a pthread_sigmask of its own in front of the C
+// library's. And what is done upon a signal.
 //
 // Threads: any, at any time, signal handlers included.
 #pragma once
@@ -11,8 +11,8 @@
 #include "core/base/compiler.h"
 #include "core/os/syscall.h"
 
-// The C library's other name for it, which a program that has a sigaction of its own does not replace: that one may lock, and a BareThread
-// must not. The thread sanitizer has to see each call.
+// The C library's other name for it, which a program that has a sigaction of its own does not replace: that one may
+// lock, and a BareThread must not. The thread sanitizer has to see each call.
 #if !defined(__SANITIZE_THREAD__)
 extern "C" int __sigaction(int signal, const struct sigaction* action, struct sigaction* old) noexcept;
 #else
@@ -26,8 +26,8 @@ using SignalMask = uint64_t;
 
 constexpr SignalMask mask_of(int signal) { return SignalMask{1} << (signal - 1); }
 
-// All but those that the C library has for itself (cancellation, setuid): other threads wait for their handlers. It knows which.
-// Not inlined: sigset_t has 128 bytes.
+// All but those that the C library has for itself (cancellation, setuid): other threads wait for their handlers. It
+// knows which. Not inlined: sigset_t has 128 bytes.
 SEEMALLOC_NOINLINE inline SignalMask all_signals() {
   sigset_t all;
   sigfillset(&all);
@@ -36,7 +36,8 @@ SEEMALLOC_NOINLINE inline SignalMask all_signals() {
   return mask;
 }
 
-// Signals that an instruction raises cannot wait: the kernel ends a process that has blocked one. The signal of abort() cannot wait either.
+// Signals that an instruction raises cannot wait: the kernel ends a process that has blocked one. The signal of abort()
+// cannot wait either.
 constexpr SignalMask kCannotWait = mask_of(SIGSEGV) | mask_of(SIGBUS) | mask_of(SIGFPE) | mask_of(SIGILL) | mask_of(SIGTRAP) |
                                    mask_of(SIGSYS) | mask_of(SIGABRT);
 

@@ -63,8 +63,9 @@ bool is_special_file(const char* path) {
 
 namespace {
 
-// A pipe, a terminal or another device for characters, of the user's own or of root. What a stranger has put in a file's place gets nothing:
-// his pipe, nor a link to a disk, nor a link to a file of ours that was not there when the path was looked at.
+// A pipe, a terminal or another device for characters, of the user's own or of root. What a stranger has put in a
+// file's place gets nothing: his pipe, nor a link to a disk, nor a link to a file of ours that was not there when the
+// path was looked at.
 bool is_trusted(int fd) {
   struct statx status {};
   if (!status_of(fd, "", AT_EMPTY_PATH, STATX_UID | STATX_TYPE, &status)) return false;
@@ -221,7 +222,8 @@ void make_room_for_descriptors() {
 }
 
 int watch_stalls(const char* pressure_file) {
-  // 50 ms of each second; without CAP_SYS_RESOURCE (Linux 6.5) a window is as long as the kernel's own averages are apart.
+  // 50 ms of each second; without CAP_SYS_RESOURCE (Linux 6.5) a window is as long as the kernel's own averages are
+  // apart.
   constexpr const char* kTriggers[] = {"some 50000 1000000", "some 100000 2000000"};
   int fd = open_apart(pressure_file, O_RDWR | O_NONBLOCK);
   if (fd < 0) return fd;

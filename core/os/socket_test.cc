@@ -1,5 +1,5 @@
-// Descriptors that are out of the program's way, and writing to what is no file. The rest of socket.h is tested with the control
-// socket (core/api/control_test.cc).
+// Descriptors that are out of the program's way, and writing to what is no file. The rest of socket.h is tested with
+// the control socket (core/api/control_test.cc).
 #include "core/os/socket.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 // System calls without the C library: no errno, no cancellation point, no lock, usable before libc is relocated.
 //
-// Every call the core makes into the kernel goes through sys(), which refuses those that a sandbox may punish (sandbox.h). In the test build (SEEMALLOC_FAULT_INJECTION) it first
-// asks a hook that may refuse the call, so each failure path can be reached (os/fault.h).
+// Every call the core makes into the kernel goes through sys(), which refuses those that a sandbox may punish
+// (sandbox.h). In the test build (SEEMALLOC_FAULT_INJECTION) it first asks a hook that may refuse the call, so each
+// failure path can be reached (os/fault.h).
 // Returns: the kernel's value, or -errno (see sys_failed).
 #pragma once
 

@@ -35,8 +35,8 @@ constexpr size_t kBytesPerMove = 128 * KiB;
 // ranges behind, and they are of no use if only small blocks follow.
 constexpr size_t kMaxKeptBytes = 32 * MiB;
 // Most that all sparse ranges together may have, unless an eighth of the bytes in use is more. Each keeps the pages of
-// the largest block it has held, which the next block does not need. With half of this limit, large_blocks 10 takes 10 %
-// less memory and 40 % more time.
+// the largest block it has held, which the next block does not need. With half of this limit, large_blocks 10 takes
+// 10 % less memory and 40 % more time.
 constexpr size_t kMaxSparseBytes = 128 * MiB;
 // Each refused move may cost address space. After this many, a move is tried only now and then until everything is
 // purged.
