@@ -1,7 +1,8 @@
-// shared_pointers [COPIES] [OBJECTS]: copies of std::shared_ptr, made and dropped, of objects all over the heap. One thread.
+// shared_pointers [COPIES] [OBJECTS]: copies of std::shared_ptr, made and dropped, of objects all over the heap. One
+// thread.
 //
-// Stands for: programs of one thread in modern C++. libstdc++ counts without atomics as long as the C library knows of one thread, so an
-// allocator that starts a thread of its own by pthread_create makes each copy several times as slow.
+// Stands for: programs of one thread in modern C++. libstdc++ counts without atomics as long as the C library knows of
+// one thread, so an allocator that starts a thread of its own by pthread_create makes each copy several times as slow.
 #include <memory>
 #include <vector>
 
