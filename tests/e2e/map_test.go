@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The map of a program that leaks: its parts cover its regions, its bytes are those of the statistics, and its leak is named.
+// The map of a program that leaks: its parts cover its regions, its bytes are those of the statistics, and its leak is
+// named.
 func TestMap(t *testing.T) {
 	need(t)
 	p := leak(t, 20, "--sample", "64K")

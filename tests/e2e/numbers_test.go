@@ -361,8 +361,8 @@ func mapAtRest(t *testing.T, pid string, moves bool, s fullStats) (mapSums, full
 	}
 }
 
-// checkMap: spans contain the live blocks and the blocks in free lists; their resident parts are those of stats. Returns
-// the statistics that it compared with.
+// checkMap: spans contain the live blocks and the blocks in free lists; their resident parts are those of stats.
+// Returns the statistics that it compared with.
 func checkMap(t *testing.T, pid string, moves bool, s fullStats) fullStats {
 	t.Helper()
 	sum, s := mapAtRest(t, pid, moves, s)

@@ -78,8 +78,8 @@ func (r raw) answer() ([]byte, error) {
 	return payload, err
 }
 
-// wide starts a program with a profile larger than the kernel's socket buffer: it has many stacks. "f" makes it fork
-// a child that has a helper thread of its own, "e" ends the child.
+// wide starts a program with a profile larger than the kernel's socket buffer: it has many stacks. "f" makes it fork a
+// child that has a helper thread of its own, "e" ends the child.
 func wide(t *testing.T) *program {
 	t.Helper()
 	source, binaryOf := filepath.Join(t.TempDir(), "wide.c"), filepath.Join(t.TempDir(), "wide")

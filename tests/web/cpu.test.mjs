@@ -1,4 +1,5 @@
-// The CPU profile that the page starts, in a real Chromium: of a program with functions that use known shares of the time.
+// The CPU profile that the page starts, in a real Chromium: of a program with functions that use known shares of the
+// time.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";

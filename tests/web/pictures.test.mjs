@@ -1,5 +1,5 @@
-// The pictures of the documentation are made again from a stored history (stored/make) and compared: this detects a view that has
-// lost a part or moved. After an intended change:
+// The pictures of the documentation are made again from a stored history (stored/make) and compared: this detects a
+// view that has lost a part or moved. After an intended change:
 //
 //   NEW_PICTURES=1 SEEMALLOC_OUT=$PWD/out node --test tests/web/pictures.test.mjs
 import assert from "node:assert/strict";

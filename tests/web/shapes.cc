@@ -1,5 +1,5 @@
-// A program with known blocks: how long they live, which spans they leave half empty, and which system calls it
-// causes. Executes one step for each letter that it reads, and answers with the letter.
+// A program with known blocks: how long they live, which spans they leave half empty, and which system calls it causes.
+// Executes one step for each letter that it reads, and answers with the letter.
 #include <pthread.h>
 #include <unistd.h>
 

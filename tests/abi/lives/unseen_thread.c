@@ -1,5 +1,5 @@
-// A program of one thread stays one for the C library, though the helper works: stdio locks nothing, shared_ptr counts without atomics. The
-// helper gives memory back and answers meanwhile. unseen_thread WAY.
+// A program of one thread stays one for the C library, though the helper works: stdio locks nothing, shared_ptr counts
+// without atomics. The helper gives memory back and answers meanwhile. unseen_thread WAY.
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>

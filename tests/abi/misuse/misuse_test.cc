@@ -41,8 +41,8 @@ const Sizes kAll = kSmall + kPaged + kLarge;
 const char* kDouble = "double free|invalid free";
 const char* kUse = "double free|invalid free|invalid pointer|use of a freed block";
 
-// Misuse that free and realloc can see on their slow paths must be caught; misuse that only the fast
-// path could detect is counted only.
+// Misuse that free and realloc can see on their slow paths must be caught; misuse that only the fast path could detect
+// is counted only.
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {"double_now", kAll, {}, kDouble},

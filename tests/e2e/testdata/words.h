@@ -18,7 +18,8 @@ extern "C" __attribute__((noinline)) inline void keep(size_t mib) {
   }
 }
 
-// Calls own(word, number) for each word that is the program's own, until one returns a status that is not 0; returns the last.
+// Calls own(word, number) for each word that is the program's own, until one returns a status that is not 0; returns
+// the last.
 template <typename Own>
 int do_words(char** arguments, Own own) {
   for (char** at = arguments + 1; *at != nullptr; at++) {
