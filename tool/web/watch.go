@@ -13,9 +13,9 @@ import (
 	"seemalloc/tool/report"
 )
 
-// Observation may use only a small share of the process's time: the wait until the next query is a multiple (statsShare,
-// momentShare) of the time for which the last query kept the process busy, however many pages there are. The wait is at
-// most longestInterval in any case.
+// Observation may use only a small share of the process's time: the wait until the next query is a multiple
+// (statsShare, momentShare) of the time for which the last query kept the process busy, however many pages there are.
+// The wait is at most longestInterval in any case.
 const (
 	interval        = time.Second
 	MomentInterval  = 5 * time.Second

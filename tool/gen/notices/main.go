@@ -1,6 +1,7 @@
-// Command notices writes THIRD_PARTY.md: the licences of the software that the seemalloc binary contains. These are the Go standard
-// library, the modules that tool/ imports, and the packages that esbuild bundles into the page. Run it from anywhere in the repository
-// after a change to go.mod or web/package.json, with web/node_modules installed; a test fails while a name or version is missing.
+// Command notices writes THIRD_PARTY.md: the licences of the software that the seemalloc binary contains. These are the
+// Go standard library, the modules that tool/ imports, and the packages that esbuild bundles into the page. Run it from
+// anywhere in the repository after a change to go.mod or web/package.json, with web/node_modules installed; a test
+// fails while a name or version is missing.
 package main
 
 import (
