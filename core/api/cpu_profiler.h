@@ -27,7 +27,7 @@ struct OtherStacks;
 enum class CpuStart {
   kStarted,
   kUnavailable,  // this is the library without a profiler
-  kRunning,      // one is running already
+  kRunning,      // a profile is running already
   kSignalInUse,  // the program handles SIGPROF
   kTimerInUse,   // the program has set ITIMER_PROF
   kNoMemory,
@@ -37,17 +37,17 @@ enum class CpuStart {
 struct CpuRequest {
   unsigned frequency;        // interrupts per second of each thread's time, 1 … kMaxCpuFrequency
   bool wall = false;         // elapsed time instead of the thread's CPU time
-  uint64_t most_ns = 0;      // ends automatically after this time; 0: when it is stopped
-  bool whole_run = false;    // CPU time used before the start counts as used, but not sampled
+  uint64_t most_ns = 0;      // ends automatically after this time; 0: runs until it is stopped
+  bool whole_run = false;    // the total CPU time includes the time before the start, which is not sampled
 };
 constexpr unsigned kMaxCpuFrequency = 4000;
 
-// The request that the options cpu_frequency and cpu_clock make.
+// The request according to the options cpu_frequency and cpu_clock.
 CpuRequest requested_cpu_profile();
 
 // On success sets *number, which is at least 1.
 CpuStart start_cpu_profile(const CpuRequest& request, uint64_t* number = nullptr);
-// A text for errors and warnings.
+// A description of the result for error messages and warnings.
 const char* text_of(CpuStart result);
 // Ends the running profile, whichever caller has started it. False if none was running.
 bool stop_cpu_profile();
@@ -62,7 +62,8 @@ enum class CpuTake {
 };
 // Gets the samples so far of the profile with this number; ends it first if `end` is set and it is still running.
 CpuTake take_cpu_profile(uint64_t number, bool end, CpuTaken* out);
-// The samples so far, or those of the last profile; empty before the first. A kind of profile (profile_kinds.h).
+// The samples so far, or those of the last profile; empty if there was none. Writes the profile of the kind `cpu`
+// (profile_kinds.h).
 bool cpu_profile(ProfileBytes* out);
 
 struct CpuReport {
@@ -75,16 +76,18 @@ CpuReport cpu_report();
 void cpu_profiler_meets_thread();
 void cpu_profiler_loses_thread();
 
-// The stacks of the profile, to be rewritten where they go through an unloaded module: they do not change until they
-// are unlocked. Null: there are none, or the lock was not available soon enough; then there is nothing to unlock.
+// The stacks of the profile, so that those with frames in an unloaded module can be rewritten. They do not change until
+// they are unlocked. Null: there are none, or the lock was not available soon enough; then there is nothing to unlock.
 const profile::OtherStacks* lock_cpu_stacks();
 void unlock_cpu_stacks();
 
-// Called by the helper thread: looks for new and ended threads, empties the ring, ends a profile that is due. Returns
-// the time until the next call, in ns; UINT64_MAX while no profile is running.
+// Called by the helper thread: looks for new and ended threads, adds the samples in the ring (core/profile/cpu_store.h)
+// to the profile, and ends a profile whose time is over. Returns the time until the next call, in ns; UINT64_MAX while
+// no profile is running.
 uint64_t tick_cpu_profiler();
 
-// The child of fork has no timers, and the profile belongs to the parent. True when one was running.
+// Called in the child of fork: it has no timers, and the running profile belongs to the parent. Returns true if one was
+// running.
 bool forget_cpu_profile_in_child();
 
 }  // namespace seemalloc

@@ -52,9 +52,9 @@ class GperftoolsPath {
 // The value of a variable; null if it is not set.
 const char* value_in(char** environment, const char* name);
 
-// Registers one of these names, before mark_children().
+// Registers a name (HEAPPROFILE or CPUPROFILE) for mark_children().
 void note_children_of(const char* name);
-// Sets NAME_USE_PID=1 for the registered names. Requires: the C library has its environment.
+// Sets NAME_USE_PID=1 for the registered names. Requires: the C library has initialised its environment.
 void mark_children();
 
 }  // namespace seemalloc

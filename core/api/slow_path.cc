@@ -78,7 +78,7 @@ void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const v
   uint32_t* id;
   heap::HomeId home = mine.due_home;
   mine.due_home = 0;
-  // At long intervals few samples share a part, and so its spans.
+  // At long intervals there are few samples: they all use part 0, so that they share its spans.
   unsigned part = mine.due_interval <= kManySamples_bytes ? mine.shard % heap::kSampledParts : 0;
   void* p = heap::allocate_sampled(part, size_class, home, &id);
   if (p == nullptr) {
@@ -91,8 +91,8 @@ void* sampled_block(ThreadHeap& mine, size_t bytes, unsigned size_class, const v
   return p;
 }
 
-// Called when memory was refused: cached memory is returned, so that it can be used in another form. heap_limit does
-// not count address space.
+// Called when memory was refused: returns cached memory to the OS, so that it can be used for other sizes. If only
+// heap_limit refused it, empty regions stay mapped, because the limit does not count address space.
 void make_room(ThreadHeap* mine, bool only_for_limit) {
   if (mine != nullptr) heap::collect(*mine, true);
   heap::purge_all(os::Reason::kPressure);
@@ -104,7 +104,7 @@ void* try_again(ThreadHeap& mine, unsigned size_class, const Attempt& first) {
   if (block != nullptr) return block;  // the sample's block could not be allocated
   make_room(&mine, first.limit_refused());
   Attempt last;
-  // There is no memory for records either.
+  // Takes no sample, because there is no memory for its record either.
   if (heap::refill(mine, size_class, &block, false) == heap::Refill::kBlock) return block;
   last.failed(heap::kClasses[size_class].bytes);
   return out_of_memory();
@@ -127,7 +127,7 @@ Span* try_large_again(ThreadHeap* mine, size_t bytes, size_t alignment, const At
   return span;
 }
 
-// The heap has grown by the step that the last check set.
+// Checks for memory pressure. Called when the heap has grown by the step that the last check set.
 SEEMALLOC_COLD void look(size_t upcoming_bytes) {
   if (os::inner_calls) return;
   int saved_errno = errno;
@@ -139,13 +139,14 @@ SEEMALLOC_ALWAYS_INLINE void look_if_due(size_t upcoming_bytes) {
   if (SEEMALLOC_UNLIKELY(pages::backing.look_is_due())) look(upcoming_bytes);
 }
 
-// Ticks if there is no helper thread. A program that has become idle reaches few slow paths, but this one at the end of
-// some lists.
+// Does the helper thread's periodic work if there is no helper thread. A program that has become quiet enters few slow
+// paths, but it enters this one when some of its free lists end.
 SEEMALLOC_ALWAYS_INLINE void tick_if_nobody_does() {
   if (SEEMALLOC_UNLIKELY(!helper_runs()) && !pages::heap_is_tiny()) heap::tick();
 }
 
-// Every slow path that may have taken memory from the OS ends with this: the growth is charged to its caller.
+// Every slow path that may have taken memory from the OS ends with this call, which attributes the growth to the stack
+// of its caller.
 SEEMALLOC_ALWAYS_INLINE void record_growth_if_any() {
   if (SEEMALLOC_UNLIKELY(pages::growth.times != 0)) record_growth();
 }
@@ -175,7 +176,7 @@ Span* large_span(size_t bytes, size_t alignment, const void* site) {
 SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_class, const void* site) {
   bool is_first = heap::thread_cache.heap == nullptr;
   ThreadHeap* mine = thread_heap();
-  if (SEEMALLOC_UNLIKELY(is_first)) {  // the heap may have been adopted with lists
+  if (SEEMALLOC_UNLIKELY(is_first)) {  // an adopted heap may bring free lists with it
     if (Block* block = take_listed(size_class)) return block;
   }
   if (mine == nullptr) {
@@ -207,7 +208,8 @@ SEEMALLOC_NOINLINE void* allocate_slowest(size_t bytes, size_t wide_class) {
   return p;
 }
 
-// A list has ended and no block was freed into its span. The tail call leaves the stack as allocate_slowest() finds it.
+// A list has ended and no block was freed into its span. The call of allocate_slowest() is a tail call, so the return
+// address that it reads is the program's.
 SEEMALLOC_NOINLINE void* allocate_slower(size_t bytes, size_t wide_class) {
   ThreadHeap* mine = heap::thread_cache.heap;
   if (SEEMALLOC_LIKELY(mine != nullptr)) {
@@ -293,8 +295,8 @@ void* allocate_aligned_slow(size_t bytes, size_t alignment) noexcept {
 
 namespace {
 
-// Puts the span into the thread's cache. Most of the cost of a large block is elsewhere, except for a block that is
-// never touched.
+// Puts the span into the thread's cache. Inlined, because for a block that the program never touches this is much of
+// the total cost.
 SEEMALLOC_ALWAYS_INLINE bool keep_large_block(void* p, Span* span) {
   ThreadHeap* mine = heap::thread_cache.heap;
   return span->kind == SpanKind::kLarge && span->sample_id == 0 && reinterpret_cast<uintptr_t>(p) == span->start &&
@@ -383,7 +385,7 @@ size_t usable_bytes(void* p) {
 
 namespace {
 
-// Shrinking to less than half is worth a move.
+// A block that shrinks to less than half of its size is moved.
 bool fits_in_place(size_t bytes, size_t have) { return bytes <= have && bytes >= have / 2; }
 
 // If heap_limit does not let the block grow, free memory is returned first: a copy elsewhere would need all of its
@@ -394,7 +396,7 @@ bool resize_large_block(Span* span, size_t bytes) {
   record_growth_if_any();
   start_helper_if_due();  // a single growing block may be the whole heap
   if (resized) return true;
-  // A large block finds space elsewhere among dirty pages, which the limit counts already.
+  // A block that is not huge can be copied to dirty pages, which the limit counts already.
   if (span->kind != SpanKind::kHuge || bytes <= span->bytes) return false;
   if (!attempt.limit_refused() || attempt.is_hopeless(bytes)) return false;
   make_room(heap::thread_cache.heap, true);
@@ -403,8 +405,8 @@ bool resize_large_block(Span* span, size_t bytes) {
   return resized;
 }
 
-// True when the block can stay at its place and have the new size; *p is its address then. Inlined: realloc is one
-// function.
+// Returns true if the block has the new size without a copy; *p is its address then, which changes if a huge block's
+// pages were moved. Inlined into realloc.
 SEEMALLOC_ALWAYS_INLINE bool resize_in_place(void** p, Span* span, size_t bytes) {
   switch (span->kind) {
     case SpanKind::kLarge:
@@ -435,7 +437,7 @@ SEEMALLOC_ALWAYS_INLINE bool resize_in_place(void** p, Span* span, size_t bytes)
 constinit thread_local bool moving_block = false;
 
 namespace {
-// Counted for the thread that owns this heap; null: not counted.
+// Counts a copy by realloc in this heap; does nothing if it is null.
 void count_copy(ThreadHeap* mine, size_t bytes) {
   if (mine == nullptr) return;
   mine->copies.store(mine->copies.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -471,7 +473,7 @@ void* move_block(void* p, size_t old_bytes, size_t bytes) {
   return fresh;
 }
 
-// A block that shrinks need not move.
+// Moves a block that shrinks. If there is no memory for the copy, it stays where it is.
 void* move_or_stay(void* p, size_t old_bytes, size_t bytes) {
   int saved_errno = errno;
   MayFail may_fail;

@@ -43,8 +43,10 @@ void complain_of_length(const char* call, const char* what, size_t most, const c
   warn(line.c_str());
 }
 
-// ---- heap: HeapProfilerStart does from then on what HEAPPROFILE does from the start: gperftools' text, by the same
-// options ----
+// ---- heap profiles ----
+//
+// HeapProfilerStart has the effect that HEAPPROFILE has from the start of the program: dumps in gperftools' text format,
+// controlled by the same options.
 
 using options::Id;
 enum class Heap { kAsTheVariableSays, kOn, kOff };
@@ -137,8 +139,8 @@ bool start_cpu(const char* path) {
     cpu_process = os::process_id();
     cpu_started = static_cast<time_t>(os::realtime_ns() / kSecond_ns);
   }
-  start_helper_for_work();  // it finds new threads,
-  wake_helper();            // from now on
+  start_helper_for_work();  // which finds new threads
+  wake_helper();            // so that it finds them from now on
   return true;
 }
 
@@ -160,7 +162,7 @@ bool stop_started_cpu() {
   return true;
 }
 
-// If there is none, stops CPUPROFILE's.
+// Stops the profile that ProfilerStart started. If there is none, stops the one that CPUPROFILE started.
 void stop_cpu() {
   {
     LockGuard guard(cpu_lock);

@@ -172,7 +172,8 @@ void** words_of(void (*put)(Words&)) {
 
 // ---- returning memory to the OS ----
 
-// Bytes that were released beyond the request: the next requests are served from them.
+// Bytes that earlier requests released beyond what they asked for: later requests are satisfied by them without another
+// purge.
 std::atomic<size_t> released_ahead{0};
 
 bool served_ahead(size_t bytes) {
@@ -220,7 +221,7 @@ MallocExtension::~MallocExtension() {}
 
 void MallocExtension::Initialize() {}
 MallocExtension* MallocExtension::instance() { return reinterpret_cast<MallocExtension*>(&instance_object); }
-// Another allocator that is loaded too registers itself here; it does not serve malloc.
+// Does nothing: an allocator that registers itself here is loaded beside this one, and does not serve malloc.
 void MallocExtension::Register(MallocExtension*) {}
 
 bool MallocExtension::VerifyAllMemory() { return true; }

@@ -27,8 +27,8 @@ std::atomic<ThreadHeap*> first_heap{nullptr};
 ThreadHeap* first_idle = nullptr;
 ThreadHeap* oldest_heap = nullptr;
 std::atomic<unsigned> active{0};
-// At most this many heaps are kept abandoned as they are: threads that end together are not soon followed by as many
-// new ones.
+// At most this many abandoned heaps keep their lists and spans; the others are emptied. When many threads end together,
+// rarely as many new ones start soon.
 constexpr unsigned kMaxParked = 16;
 // Limits on the spans of abandoned heaps, together and each: until the next thread or tick no other thread can use
 // their free memory.
@@ -246,8 +246,8 @@ bool is_locked(ThreadHeap& heap) {
   return false;
 }
 
-// Takes the next heap that has lost its thread, which is the caller's from here on. Returns null if the checks are used
-// up, or no heap follows *from. *from becomes the heap at which to go on.
+// Takes the next heap that has lost its thread, which is the caller's from here on. Makes at most *looks checks.
+// Returns null if it finds none. Sets *from to the heap at which the next call continues.
 ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process) {
   LockGuard guard(registry);
   for (; *from != nullptr && *looks != 0; --*looks) {
@@ -317,8 +317,8 @@ struct IdleBodies {
   HeapBody* last = nullptr;
 };
 
-// Takes the next ones from *from on of which some still have pages; none if there are no more. *from becomes the heap
-// at which to go on.
+// Starting at *from, takes the next group of which at least one body still has its pages. Returns an empty group if
+// there is none. Sets *from to the heap at which the next call continues.
 IdleBodies take_idle_bodies(ThreadHeap** from) {
   LockGuard guard(registry);
   IdleBodies found;
@@ -352,7 +352,7 @@ IdleBodies take_idle_bodies(ThreadHeap** from) {
   return found;
 }
 
-// Puts them behind the other idle heaps, whose bodies still have their pages.
+// Puts the heaps back into the idle list, behind the others, whose bodies still have their pages.
 void put_idle_bodies(const IdleBodies& bodies) {
   LockGuard guard(registry);
   for (ThreadHeap* heap = bodies.heaps; heap != nullptr; heap = heap->next_idle) heap->idle_ticks = kBodyPurged;
@@ -383,7 +383,7 @@ void purge_idle_bodies() {
 
 void hand_on_zombie(ThreadHeap& heap) {
   LockGuard guard(registry);
-  // Recycled meanwhile: its new thread sees the pending stack.
+  // The heap has a new thread, which processes its pending spans.
   if (heap.state.load(std::memory_order_seq_cst) != HeapState::kZombie) return;
   LockGuard slow(heap.slow_lock);
   release_spans_locked(heap);
@@ -462,7 +462,7 @@ void unlock_after_fork_child() {
     take_over_lists(*heap);
     empty_heap(*heap);
   }
-  if (may_lock) {  // other threads may have been about to count theirs, or to be counted
+  if (may_lock) {  // other threads may have been changing these counters at the fork
     parked = still_parked;
     parked_bytes = still_parked_bytes;
   }

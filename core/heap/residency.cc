@@ -78,7 +78,7 @@ class PagesThere {
   unsigned char there_[kRegionBytes / kLeastPageBytes + 1];
 };
 
-// The resident live bytes of a span of blocks, and the most by which the number may be off.
+// The resident live bytes of a span of blocks, and the largest possible error of this number.
 struct LiveShare {
   size_t bytes, open_bytes;
 };
@@ -110,10 +110,10 @@ struct Sums {
   Share taken;  // live blocks and blocks in lists
   Share recorded;  // the part of `taken` that is sampled, in sampled spans
   Share large;  // blocks of whole pages in regions
-  Share room;   // the rest of spans with such blocks
+  Share room;   // the rest of spans that have live blocks
   Share idle;   // spans without live blocks, and free pages that the kernel may take
   Share dirty;  // other free pages that have not been purged
-  Share unused;  // free pages that should have no memory
+  Share unused;  // free pages that should not be backed by memory
   // Huge blocks, the reserves behind them, and cached memory of freed ones.
   Share huge, reserve, kept;
   PartBytes classes[kClassCount];
@@ -222,7 +222,8 @@ class OutsideAsker {
 };
 
 // Blocks of the size classes. The resident fraction of a class's blocks, in lists or not, is taken to be that of its
-// queried spans. It is open which of the blocks miss pages, as far as there are any in lists.
+// queried spans. If some blocks are in lists, it is unknown whether the missing pages belong to them or to live blocks:
+// open_bytes includes this error.
 void add_taken(const Statistics& s, const Sums& sums, Residency* out) {
   double live = 0, cached = 0;
   for (unsigned i = 0; i < kClassCount; i++) {
@@ -295,7 +296,7 @@ void ask_kept(unsigned most_pieces, Memory& memory, Residency* out) {
 
 size_t all_of(const Residency& r) { return r.live + r.cached + r.dirty + r.unused + r.fragmentation; }
 
-// Without the kernel: as if everything were resident.
+// Called if there is no memory for the query: counts everything as resident.
 Residency by_books(const Statistics& s) {
   pages::PageStatistics regions = pages::page_statistics();
   Residency out{};

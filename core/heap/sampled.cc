@@ -18,7 +18,8 @@ using pages::SpanState;
 
 namespace {
 
-// Tables of handles, by capacity. Spans of one class have the same size, so a freed table fits the next span exactly.
+// A free table for the sample ids of the blocks of a span (table_bytes). All sampled spans of a class have the same
+// size, so the table fits the next span exactly.
 struct IdTable {
   IdTable* next;
 };
@@ -34,7 +35,7 @@ struct alignas(kCacheLineBytes) SampledClass {
 // SampledClass, under its lock.
 constinit uint32_t live_blocks[kSampledParts][kClassCount];
 
-// The block is being allocated (`blocks` = 1) or freed (-1).
+// Counts a block that is being allocated (`blocks` = 1) or freed (-1).
 SEEMALLOC_ALWAYS_INLINE void count_block_locked(Span* span, unsigned size_class, int blocks) {
   uint32_t& live = live_blocks[span->sampled_part][size_class];
   __atomic_store_n(&live, live + static_cast<uint32_t>(blocks), __ATOMIC_RELAXED);
@@ -46,7 +47,8 @@ constinit SampledClass sampled[kSampledParts][kClassCount];
 // not in use.
 constinit std::atomic<unsigned> parts_in_use{1};
 
-// Returns the part to use. In the thread that forks locks have no effect: fork handlers around ours may allocate.
+// Returns the part to use. Returns part 0 in the thread that forks: other fork handlers may allocate there, while locks
+// have no effect.
 SEEMALLOC_COLD unsigned use_part(unsigned part) {
   if (fork_holds_every_lock) return 0;
   LockGuard guard(sampled[0][0].lock);
@@ -63,10 +65,10 @@ void for_each_class(F f) {
   }
 }
 
-// Marks a block that is not live; the sampler's handles are below it.
+// The id of a block that is not live. All sample ids are smaller.
 constexpr uint32_t kNotLive = UINT32_MAX;
 
-// All blocks' handles, then their homes, then their classes.
+// A table has the sample ids of all blocks of a span, then their homes, then their size classes.
 size_t table_bytes(const Span* span) {
   size_t bytes = span->capacity * (sizeof(uint32_t) + sizeof(HomeId) + sizeof(uint8_t));
   return round_up(bytes < sizeof(IdTable) ? sizeof(IdTable) : bytes, 8);

@@ -48,7 +48,7 @@ constexpr unsigned kMostGrowth = 4;  // log2 of a span's size over the smallest 
 
 void never_sample(ThreadHeap& heap, Draw) { heap.sample_at = UINT64_MAX; }
 
-// Frees of a full span that make it available: refills then get many blocks, not one at a time.
+// Number of frees after which a full span becomes available: the next refill then gets many blocks instead of one.
 uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 8; }
 
 void file_available(ClassState& cs, Span* span, uint32_t live) {
@@ -146,9 +146,9 @@ Block* cut(Span* span, uint32_t count, Block* behind) {
   return first;
 }
 
-// A class comes here with freed blocks after many lists (refill). If these lists are short, refills are much of its
-// cost. So this puts as many fresh blocks again in front, up to kListBlocks (docs/decisions/0056). Returns their
-// number.
+// Lengthens a list of freed blocks. A class gets here only once in many lists (kFreedListsPerRefill); if its lists are
+// short, refills are much of its cost. So this puts fresh blocks in front: as many as the list has, up to kListBlocks
+// in all (docs/decisions/0056). Returns the number of fresh blocks.
 uint32_t lengthen(Span* span, uint32_t count, Block** first) {
   if (span->block_bytes > kMostListBytes / kLeastListBlocks || span->holes != 0) return 0;
   uint32_t enough = kMostListBytes / span->block_bytes;
@@ -224,8 +224,8 @@ uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_b
   return before;
 }
 
-// No sample may be among these bytes: moves the next point along with the clock, so the drawn distance still lies
-// ahead.
+// Allocates bytes that must not be sampled: moves the next sample point by the same number of bytes, so that its
+// distance stays as drawn.
 void pass_unsampled(ThreadHeap& heap, uint64_t bytes) {
   heap.handed_out_bytes += bytes;
   if (heap.sample_at <= UINT64_MAX - bytes) heap.sample_at += bytes;
@@ -321,7 +321,7 @@ bool large_sample_due(ThreadHeap& heap, size_t bytes) {
 
 namespace {
 // Lists are linked through the blocks, so every OS page of a carved span is written if each page has the start of a
-// block. The part that is not carved yet is, at most and in all heaps together, a small part of the regions.
+// block. In all heaps together, the parts of spans that are not carved yet are only a small part of the regions.
 bool written_everywhere(const SizeClass& c) {
   constexpr size_t kLeastRegions = 32, kRegionsPerHeap = 10;
   return c.bytes <= os::page_bytes() && pages::region_count() >= kLeastRegions + kRegionsPerHeap * active_heaps();
@@ -406,7 +406,8 @@ void forget_refills_in_child() {
   for (ThreadHeap* heap = all_heaps(); heap != nullptr; heap = heap->next_all) {
     if (heap->state.load(std::memory_order_relaxed) == HeapState::kZombie) continue;
     for (unsigned c = 0; c < kClassCount; c++) {
-      // The lists that take_freed may still hand out stay: fork may have interrupted it.
+      // freed_lists, the number of lists that take_freed may still hand out, is not changed: fork may have interrupted
+      // take_freed.
       heap->body->classes[c].refills = 0;
       heap->body->freed_lists_at_first[c] -= static_cast<uint16_t>(lists_since_refill(*heap, c));
     }
@@ -483,10 +484,10 @@ Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
 }  // namespace
 
 Block* take_available(ThreadHeap& heap, size_t size_class) {
-  // Both counts end at a refill, which does the other work.
+  // When one of the two counts has ended, the caller goes on to refill(), which does the periodic work.
   if (heap.body->freed_lists[size_class] - 1 >= kFreedListsPerRefill || heap.slow_entries % kRefillsPerFlush == 0) return nullptr;
   if (heap.pending.load(std::memory_order_relaxed) != nullptr || !sample_changes_seen(heap)) return nullptr;
-  // Then the lock would be useless.
+  // Without a current span that is ready, take_available_locked() would return null.
   if (SEEMALLOC_UNLIKELY(load_racing(heap.body->ready[size_class]) == nullptr)) return nullptr;
   if (SEEMALLOC_UNLIKELY(!heap.slow_lock.try_lock())) return nullptr;
   Block* first = take_available_locked(heap, size_class);
@@ -755,7 +756,7 @@ void release_everything(ThreadHeap& heap) {
 
 namespace {
 
-// Bytes of all its spans; if they are more than `most`, some number above `most`.
+// Bytes of all spans of the heap. Stops counting above `most`, and then returns a number that is larger than `most`.
 size_t span_bytes(const ThreadHeap& heap, size_t most) {
   size_t bytes = 0;
   for (const ClassState& cs : heap.body->classes) {
@@ -769,7 +770,7 @@ size_t span_bytes(const ThreadHeap& heap, size_t most) {
   return bytes;
 }
 
-// If the next thread finds a current span, it needs no empty span behind it.
+// Releases the empty available spans of classes that have a current span, because the next thread does not need them.
 void retire_spare_spans(ThreadHeap& heap) {
   for (ClassState& cs : heap.body->classes) {
     Span* span = cs.available.front();

@@ -6,12 +6,12 @@
 // 1. A worker announces itself (workers_), then reads walkers_. If there is a walker it skips the change.
 // 2. A walker announces itself (walkers_), then waits until there are no workers (workers_ is 0).
 // Each side writes before it reads, in one total order (seq_cst), so at least one of them sees the other. The
-// decrements release: a walk sees the changes of the workers that it waited for, and a worker sees everything before
-// the end of a walk.
+// decrements have release order: a walk sees the changes of the workers that it waited for, and a worker sees
+// everything before the end of a walk.
 //
-// A walk does not wait for ever: a thread that was lost in the middle of its work, or that a child of a bare clone does
-// not have, never decrements the counter. (After a thread is lost in the middle of a walk, workers skip all changes
-// from then on.)
+// A walk does not wait for ever: a thread that ended in the middle of its work (lost_threads.h) never decrements the
+// counter. In the child of a clone system call that ran no fork handlers, the parent's workers never do either. (After
+// a thread is lost in the middle of a walk, workers skip all changes from then on.)
 // Checked by walk_gate_model_test.cc (every interleaving) and walk_gate_test.cc (threads, forks; under TSan).
 #pragma once
 
@@ -43,8 +43,8 @@ class WalkGate {
 
   bool entered_by_this_thread() const { return mine.works != 0; }
 
-  // Returns false if another thread has been at work for the whole of `most_ns`: lists may be changing. end_walk() must
-  // follow in both cases. Requires: this thread is not between enter() and leave().
+  // Returns false if there were workers for the whole of `most_ns`: lists may be changing. end_walk() must follow in
+  // both cases. Requires: this thread is not between enter() and leave().
   bool begin_walk(uint64_t most_ns = 10 * kSecond_ns) {
     walkers_.fetch_add(1, std::memory_order_seq_cst);
     mine.walks++;

@@ -26,7 +26,7 @@ namespace {
 // The rest of a run behind a block is kept for other requests if it has at least this many bytes; a smaller rest stays
 // with the block.
 constexpr size_t kMinRestBytes = 256 * KiB;
-// A move costs about 10 page faults per call.
+// Smaller pieces are not moved: each call costs as much as about 10 page faults.
 constexpr size_t kMinPieceBytes = 64 * KiB;
 constexpr unsigned kMaxPieces = 32;
 // A block with more than one part per this many bytes is cheaper to copy than to move.
@@ -41,7 +41,7 @@ constexpr size_t kMaxSparseBytes = 128 * MiB;
 // Each refused move may cost address space. After this many, a move is tried only now and then until everything is
 // purged.
 constexpr unsigned kMaxRefusedMoves = 8;
-constexpr unsigned kDelaysBetweenTries = 64;  // in purge delays, plus one second
+constexpr unsigned kDelaysBetweenTries = 64;  // time between such tries, in purge delays; one second is added
 
 constinit Lock lock;
 constinit HugeCache cache;
@@ -149,8 +149,8 @@ bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
   return false;
 }
 
-// Moves a piece to `at`. Unmaps the part of it whose move is refused. Also unmaps the last granule of a piece that
-// would reach the end of the target, because every move needs room behind it.
+// Moves a piece to `at`. If a move is refused, unmaps the rest of the piece. Also unmaps the last granule of a piece
+// that would reach the end of the target, because every move needs room behind it.
 bool move_piece(Range piece, uintptr_t at, Target* target) {
   if (at + piece.bytes == target->range.end()) {
     piece.bytes -= huge_granule();
@@ -176,8 +176,8 @@ bool may_move() {
   return true;
 }
 
-// Moves cached memory into the target from `at` on, as far as it reaches. Returns false when a move was refused: the
-// caller must abandon the target.
+// Moves cached pieces into the target from `at` on, until the target is full or no suitable piece is left. Returns
+// false when a move was refused: the caller must abandon the target.
 bool fill(uintptr_t at, Target* target) {
   struct Pieces {
     Extent at[kMaxPieces];
@@ -287,7 +287,8 @@ void set_sizes(Span* span, const Range& memory, size_t bytes) {
 
 }  // namespace
 
-// Its age keeps it from being tried again. If there is no free record, the range is lost.
+// Caches a range that the kernel could neither unmap nor purge. Its age excludes it from further purges. If there is no
+// free record, the range is lost.
 void keep_stuck_huge(const Range& range) {
   BookGuard guard;
   cache.put(Extent{range.start, range.bytes, UINT64_MAX, false});
@@ -367,7 +368,8 @@ void make_room_for_sparse(size_t bytes) {
 void keep_or_discard(const Range& range, bool known_dense) {
   options::Purge mode = purge_mode();
   if (goes_at_once(range, mode)) return discard_huge(range, os::Reason::kDecay);
-  // The kernel checks pages one by one: skip it for memory that is reused often.
+  // The kernel checks each page, so the query is skipped for memory that is known to be dense because it is reused
+  // often.
   bool sparse = !known_dense && os::estimate_resident_bytes(pointer(range.start), range.bytes, os::Reason::kHuge) < range.bytes / 2;
   if (sparse && mode == options::Purge::kBalanced) make_room_for_sparse(range.bytes);
   keep(Extent{range.start, range.bytes, freed_now(), sparse});
@@ -394,7 +396,8 @@ void release_huge(Span* span) {
 
 namespace {
 
-// The block already has the memory. The excess is discarded when that is worth a call.
+// For a size that the memory of the block already covers. The excess of a block that shrinks is freed if it is large
+// enough to be worth a system call.
 void resize_within(Span* span, size_t bytes) {
   Range memory = memory_of(span);
   Range rest{memory.start + bytes, memory.bytes - bytes};
@@ -408,7 +411,8 @@ void resize_within(Span* span, size_t bytes) {
   if (give) keep_or_discard(rest, span->known_dense);
 }
 
-// A block that grows by little for the second time will probably do so again.
+// The size to grow to. A block that grows by little for the second time will probably do so again, so it gets an eighth
+// more.
 size_t with_room(const Span* span, size_t bytes) {
   if (span->carved == 0 || bytes - span->bytes > bytes / 4) return bytes;
   return rounded(bytes + bytes / 8);
@@ -443,7 +447,7 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
 }
 
 // Moves the block's pages part by part. If a move is refused in the middle, the whole block is copied to the spare
-// range, which is mapped for this case: between a block in two halves and a whole one there is no step that could fail.
+// range, which is mapped in advance for this case: once the block is in two parts, no further step can fail.
 bool move_block(const Range& from, const Range& spare, Target* target) {
   Range rest = from;
   uintptr_t at = target->range.start;

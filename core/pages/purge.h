@@ -4,9 +4,11 @@
 // pages are purged within the budget (purge_budget.h), large ranges first; the rest waits for the next tick. The delay
 // adapts to how much purged memory is soon reused (refaults.h, purge_delay.h), unless the user has set one. Free memory
 // beyond a share of the memory in use is purged immediately, and a process with hardly any free memory keeps it while
-// it works. Reasons: docs/decisions/0018. Exact ranges: only freed pages, each once per free, never a merged neighbour.
-// Threads: any, also several at once. Callers: the helper thread; slow paths when there is no helper thread or it is
-// late (tick), so that the program's threads seldom wait for the kernel; and requests to purge everything.
+// it works. Reasons: docs/decisions/0018. A purge covers exactly the pages that were freed since they were last purged,
+// not the free range that they have been merged into.
+// Threads: any, also several at once. Callers: the helper thread;
+// slow paths when there is no helper thread or it is late (tick), so that the program's threads seldom wait for the
+// kernel; and requests to purge everything.
 #pragma once
 
 #include <cstddef>

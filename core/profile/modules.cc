@@ -93,7 +93,8 @@ bool ask_dynamic_linker(uintptr_t pc, Module* module) {
   module->end = address_of(found.dlfo_map_end);
   module->eh_frame_header = address_of(found.dlfo_eh_frame);
   module->identity = mix_identity(module->start, module->end, module->eh_frame_header, address_of(found.dlfo_link_map));
-  // Not by the name in the link map: a guessed pc's module may be closed meanwhile, and its link map freed.
+  // Not by the name in the link map: the pc may be a guess (not on the stack of a running function), so dlclose() may
+  // unload its module and free the link map at the same time.
   module->main_program = program_entry() >= module->start && program_entry() < module->end;
   module->permanent = module->main_program || holds_permanent_code(module->start, module->end);
   return true;
@@ -104,7 +105,7 @@ std::atomic<int> static_state{kUnknown};
 Module static_program;
 
 // Finds the code of a static program by its headers. _dl_find_object cannot be used there: glibc allocates while it
-// builds the list that _dl_find_object reads, and a lookup for the stack of such a sample would crash.
+// builds the list that _dl_find_object reads, and a lookup for the stack of a sample of that allocation would crash.
 bool find_in_static_program(uintptr_t pc, Module* module) {
   int seen = static_state.load(std::memory_order_acquire);  // pairs with the store below
   if (SEEMALLOC_LIKELY(seen == kNone)) return false;
@@ -117,8 +118,8 @@ bool find_in_static_program(uintptr_t pc, Module* module) {
     int expected = kUnknown;  // not `seen`: another thread may be storing the program
     if (static_state.compare_exchange_strong(expected, is_static ? kBeingStored : kNone, std::memory_order_relaxed) && is_static) {
       if (here.eh_frame_header == 0) here.frame_index = make_frame_index(here);
-      // Threads that came meanwhile had no index, and have cached that there are no rows. Another identity makes these
-      // cache entries unreachable.
+      // Threads that looked up an address before had no index, and have cached that there are no unwind rows. Another
+      // identity makes these cache entries unreachable.
       if (here.frame_index != nullptr) here.identity = mix_identity(here.identity, 1, 0, 0);
       static_program = here;
       static_state.store(kKnown, std::memory_order_release);

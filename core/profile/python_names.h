@@ -15,7 +15,7 @@
 
 namespace seemalloc::profile {
 
-// Records by key, numbered from 1. Only the key is compared: 64 bits, well mixed.
+// Records by key, numbered from 1. Only the key is compared, so it must be a good 64-bit hash.
 template <typename Record, uint32_t kMost>
 class ClaimTable {
  public:
@@ -36,7 +36,7 @@ class ClaimTable {
       if (number == 0) {
         if (mine == 0 && (mine = claim()) == 0) return 0;
         if (records_[mine].key != key) {
-          if (!fill(records_[mine])) return 0;  // the number is lost
+          if (!fill(records_[mine])) return 0;  // this record number stays unused
           records_[mine].key = key;
         }
         if (slots_[i].compare_exchange_strong(number, mine, std::memory_order_acq_rel, std::memory_order_acquire)) return mine;
@@ -68,7 +68,7 @@ class ClaimTable {
 template <uint32_t kMostFunctions, uint32_t kMostFiles, size_t kTextBytes>
 class PythonNameTable {
  public:
-  static constexpr size_t kMostBytes = 512;  // of a name, and of a file
+  static constexpr size_t kMostBytes = 512;  // longest name, and longest file name
 
   struct Text {
     const char* data;
@@ -102,8 +102,8 @@ class PythonNameTable {
   }
   uint32_t functions() const { return functions_.size(); }
 
-  // Finds the line of a place in code, by a hash of the place. Returns false if it is not cached. Places share the
-  // slots of the cache.
+  // Finds the line of a place in code, by a hash of the place. Returns false if it is not cached. Places with the same
+  // slot replace each other.
   bool find_line(uint64_t place, uint32_t* line) const {
     uint64_t kept = lines_[place % kLines].load(std::memory_order_relaxed);
     *line = static_cast<uint32_t>(kept & kLineMask);
@@ -114,7 +114,7 @@ class PythonNameTable {
   }
 
   // The last known addresses of the objects that a code object refers to, so that they can be read together with it.
-  // The caller must verify them; nothing may be mapped there. All 0: not cached.
+  // The caller must verify them, since the addresses may no longer be mapped. All 0: not cached.
   struct Places {
     uintptr_t file, name, lines;
     bool operator==(const Places&) const = default;
@@ -131,7 +131,7 @@ class PythonNameTable {
   }
 
  private:
-  static constexpr size_t kPlaces = 1024;  // shared by code objects
+  static constexpr size_t kPlaces = 1024;  // slots; code objects with the same slot replace each other
   struct KeptPlaces {
     std::atomic<uintptr_t> file, name, lines;
   };
@@ -173,7 +173,7 @@ class PythonNameTable {
   char texts_[kTextBytes];
 };
 
-// 7 MiB of addresses. The functions of a large program take a few hundred KiB.
+// 7 MiB of address space, of which the functions of a large program use a few hundred KiB.
 using PythonNames = PythonNameTable<32768, 8192, size_t{4} << 20>;
 
 }  // namespace seemalloc::profile
