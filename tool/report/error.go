@@ -62,7 +62,7 @@ func (s *samplingError) variance() float64 {
 	if s.missing == 0 {
 		return s.squares
 	}
-	const certain = 40 // with more than one missing block in 40 the extra block counts in full, with fewer in part
+	const certain = 40 // the extra block counts in full if at least 1/40 block is estimated to be missing, else in part
 	return s.squares + s.largest*s.largest*min(1, certain*s.missing)
 }
 

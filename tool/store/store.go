@@ -1,10 +1,10 @@
 // Package store stores the data that `seemalloc web` has collected about a process: points (one per second), heap
-// profiles, and the last answer of each other kind. It uses one directory of limited size. Only one tool can use the
-// directory at a time.
+// profiles, and the last answer of the process to each other kind of request. It uses one directory of limited size.
+// Only one tool can use the directory at a time.
 //
 // Each write is a transaction in SQLite's write-ahead log. It is durable when the call returns, whatever happens to the
-// tool afterwards; a power failure may lose the last seconds but nothing else. The content of points and profiles
-// belongs to the caller: here they are bytes with a time. Safe for concurrent use.
+// tool afterwards; a power failure may lose the last seconds but nothing else. The store does not interpret points and
+// profiles: to it they are bytes with a time. Safe for concurrent use.
 package store
 
 import (
@@ -314,7 +314,7 @@ func (s *Store) LastRun() (*Run, error) {
 	return &r, s.explain(err)
 }
 
-// AddPoint stores the point of a time.
+// AddPoint stores the point for time t.
 func (s *Store) AddPoint(t int64, data []byte) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -420,7 +420,7 @@ func (s *Store) Points(from, until int64, most int) ([][]byte, error) {
 }
 
 // Moments lists at most `most` moments of a time range and a run (0: any). If there are more, it selects them evenly,
-// and those requested by the user come first.
+// and prefers those requested by the user.
 func (s *Store) Moments(run int, from, until int64, most int) []Moment {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

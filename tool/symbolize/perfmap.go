@@ -20,7 +20,7 @@ import (
 // Code generated at run time has no file. JIT compilers (node --perf-basic-prof, java with -XX:+DumpPerfMapAtExit or
 // `jcmd PID Compiler.perfmap`, .NET with DOTNET_PerfMapEnabled, python -X perf) write its symbols to /tmp/perf-PID.map.
 // Its lines "START BYTES NAME" are hexadecimal and are appended as code is generated. If an address range was reused,
-// the last line is valid.
+// the last line for it counts.
 
 // perfMaps returns the maps of the process and those given by the user, in order of preference.
 func (f Files) perfMaps() []string {
@@ -28,14 +28,14 @@ func (f Files) perfMaps() []string {
 	if f.PID == 0 {
 		return paths
 	}
-	// The process uses its own pid, and /tmp as it sees it.
+	// The process names the file by its pid in its own pid namespace, in the /tmp of its own mount namespace.
 	pid := strconv.Itoa(f.PID)
 	inside := innermostPID(f.PID)
 	paths = append(paths, filepath.Join("/proc", pid, "root/tmp", "perf-"+inside+".map"))
 	return append(paths, "/tmp/perf-"+pid+".map")
 }
 
-// innermostPID returns the pid of a process in its own namespace.
+// innermostPID returns the pid of a process in its own pid namespace.
 func innermostPID(pid int) string {
 	number := strconv.Itoa(pid)
 	status, err := os.ReadFile("/proc/" + number + "/status")
@@ -121,7 +121,7 @@ func processOwner(pid int) int {
 	return -1
 }
 
-// errNotPerfMap: not a regular file, or created by another user, since /tmp is writable for all users.
+// errNotPerfMap: not a regular file, or created by another user, since all users can write to /tmp.
 var errNotPerfMap = errors.New("not the process's perf map")
 
 func openPerfMap(path string, owner int, anybody bool) (*os.File, error) {

@@ -37,7 +37,8 @@ type disk struct {
 	older    map[int]*Moment
 }
 
-// failure is the reason why the last write of a kind failed. A large profile may not fit where a point does.
+// failure is the reason why the last write of a kind failed. Failures are recorded by kind, because a point may fit
+// into the folder when a large profile does not.
 type failure struct {
 	kind string
 	err  error

@@ -30,8 +30,8 @@ type Suspect struct {
 // leastMoments is the minimum number of moments for a significant result.
 const leastMoments = 4
 
-// Suspects ranks stacks by the growth rate of their memory over the moments. It returns none if the time of a moment is
-// unknown.
+// Suspects ranks stacks by the growth rate of their memory over the moments. It returns no suspects if the time of a
+// moment is unknown.
 func Suspects(moments []Moment, most int) ([]Suspect, error) {
 	return suspectsOf(moments, most, stackFilter{}, Moment.heldByStack)
 }
@@ -105,7 +105,7 @@ type chosenHeld struct {
 	held   map[int]map[stack]int64
 }
 
-// suspects ranks the stacks that pass, from the rows that pass.
+// suspects ranks the stacks that pass the first filter, by the rows that pass the second.
 func (c *chosenHeld) suspects(moments []Moment, most int, filter stackFilter, rows labelFilter) ([]Suspect, error) {
 	if filter.module == "" && rows.isAll() {
 		return suspectsOf(moments, most, filter, Moment.heldByStack)
