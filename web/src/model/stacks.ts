@@ -8,7 +8,7 @@ export interface Filter {
   module?: string; // only stacks that end in this module
 }
 
-/** Whether all stacks pass. */
+/** Whether the filter lets all stacks pass. */
 export function isWhole(filter: Filter): boolean {
   return !(pattern(filter.focus) || pattern(filter.ignore) || filter.module);
 }
@@ -98,7 +98,7 @@ interface Numbered {
 // names.
 const numbered = new WeakMap<Stacks, Numbered>();
 
-/** For the frames of a profile, which must not change. */
+/** The numbers are cached, so the frames of a profile must not change. */
 function named(stacks: Stacks): Numbered {
   let known = numbered.get(stacks);
   if (!known) {
@@ -165,7 +165,7 @@ export function ordered(stacks: Stacks, all: Line[], shape: Shape = {}): Ordered
   const room = all.reduce((sum, line) => sum + line.frames.length, 0);
   const begins = new Int32Array(all.length + 1);
   const frames = new Int32Array(room);
-  const ways = new Int32Array(room); // the same as numbers of names
+  const ways = new Int32Array(room); // for each of these frames, the number of its name
   const seen = new Int32Array(names.length).fill(-1); // for each name, its last position
   let end = 0;
   all.forEach((line, index) => {
@@ -249,7 +249,7 @@ class LazyNode implements Node {
     return this.parent ? textAt(this.of.files, this.of.fileOf[this.frame]!) : "";
   }
 
-  /** Of lines that end here. */
+  /** The value of the lines that end at this node. */
   get self(): number {
     return this.of.values[this.behind(this.begin, -1)]! - this.of.values[this.begin]!;
   }
@@ -399,8 +399,8 @@ export function holders(stacks: Stacks, all: Line[]): Held[] {
 }
 
 /**
- * The next outer functions for which a function holds its memory, if there are several. For a helper function
- * these are the relevant ones.
+ * The nearest callers outside the libraries for which a function holds memory, if there are several. If the function
+ * is a general-purpose helper, these are the relevant functions.
  */
 export function heldFor(stacks: Stacks, all: Line[], name: string): Held[] {
   const found = new Map<string, number>();
