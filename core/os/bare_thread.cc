@@ -33,7 +33,7 @@ void BareThread::wait_for_end(uint64_t ns) const {
     if (at_ns >= end_ns) return;
     uint64_t left_ns = end_ns - at_ns < kMillisecond_ns ? end_ns - at_ns : kMillisecond_ns;
     timespec left{0, static_cast<long>(left_ns)};
-    // Not FUTEX_WAIT_PRIVATE: the kernel wakes for all processes.
+    // Not FUTEX_WAIT_PRIVATE: at the end of a thread the kernel wakes waiters with a shared futex call.
     long result = sys(SYS_futex, as_long(&id_), FUTEX_WAIT, now, as_long(&left));
     if (result == -EPERM || result == -ENOSYS) pause(left_ns);
   }
@@ -70,8 +70,8 @@ bool BareThread::start(int (*run)(), size_t) {
 
 namespace {
 
-// clone(2), whose child calls `run` on its own stack and ends. The registers named are those of the system call's
-// arguments. The child's frame is the last of its stack: an unwinder stops there.
+// Calls clone(2). The new thread calls `run` on its own stack and then ends. The moves put the arguments into the
+// registers of the system call. The new thread's frame is the outermost one of its stack: an unwinder stops there.
 extern "C" long seemalloc_bare_clone(long flags, uintptr_t stack, std::atomic<int>* id, uintptr_t thread_pointer, int (*run)());
 #if defined(__x86_64__)
 __asm__(R"(
@@ -132,7 +132,7 @@ seemalloc_bare_clone:
 // The ELF header of the program or library that contains this code.
 extern "C" const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 
-// The length of that one's thread-local memory.
+// The length of the thread-local memory of that program or library.
 size_t own_tls_bytes() {
   auto* header = reinterpret_cast<const Elf64_Phdr*>(reinterpret_cast<const char*>(&__ehdr_start) + __ehdr_start.e_phoff);
   for (unsigned i = 0; i < __ehdr_start.e_phnum; i++) {
@@ -151,16 +151,17 @@ uintptr_t thread_pointer() {
   return pointer;
 }
 
-// What lies around the thread pointer: on one side thread-local memory, at distances that are the same in each thread,
-// and on the other, or on both, the C library's record of the thread.
+// The memory around the thread pointer: on one side thread-local memory, at distances that are the same in each thread;
+// on the other side, or on both, the C library's record of the thread.
 constexpr uintptr_t kRecord_bytes = 8 * KiB;
-constexpr uintptr_t kLibcsTls_bytes = 1 * KiB;  // with errno in it
+constexpr uintptr_t kLibcsTls_bytes = 1 * KiB;  // contains errno
 constexpr uintptr_t kMostTls_bytes = 1 * GiB;
 
 struct Around {
   uintptr_t below = kRecord_bytes, above = kRecord_bytes;
 
-  // The bytes from `at - bytes` to `at + bytes`: where a variable is known, and not where in its block it is.
+  // Includes the bytes from `at - bytes` to `at + bytes`, where `at` is the variable's address: its position in its
+  // block of thread-local memory is unknown.
   void include(const volatile void* variable, uintptr_t bytes, uintptr_t pointer) {
     uintptr_t at = reinterpret_cast<uintptr_t>(variable);
     if (at < pointer && pointer - at + bytes > below) below = pointer - at + bytes;
@@ -175,7 +176,7 @@ Around around(uintptr_t pointer) {
   return needed;
 }
 
-// The words of the thread's record that code of the C library reads in any function, at offsets that the ABI fixes.
+// Writes the words of the thread's record that any function of the C library may read. The ABI fixes their offsets.
 void write_record([[maybe_unused]] uintptr_t pointer, [[maybe_unused]] uintptr_t of_caller) {
 #if defined(__x86_64__)
   constexpr size_t kSelf = 0x00, kSelfAgain = 0x10, kStackGuard = 0x28, kPointerGuard = 0x30;
@@ -188,8 +189,8 @@ void write_record([[maybe_unused]] uintptr_t pointer, [[maybe_unused]] uintptr_t
 
 }  // namespace
 
-// From below: a page that is never touched, the stack, what lies around the thread pointer. That is at the same place
-// within a page as the caller's, so alignments agree.
+// Maps, in order of addresses: a guard page, the stack, and the memory around the thread pointer. The thread pointer
+// has the same offset in its page as the caller's, so that all alignments are the same.
 bool BareThread::make_room(size_t stack_bytes) {
   if (memory_ != nullptr) return purge(memory_, bytes_, Reason::kRecords);
   uintptr_t page = page_bytes(), pointer = thread_pointer();

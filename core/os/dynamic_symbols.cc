@@ -22,8 +22,8 @@ uint32_t system_v_hash_of(const char* name) {
   return hash;
 }
 
-// The parts of DT_GNU_HASH: a Bloom filter, buckets of symbols, and a chain of their hashes, which ends with one whose
-// lowest bit is set.
+// The parts of DT_GNU_HASH: a Bloom filter, buckets of symbols, and a chain of their hashes, whose last hash has its
+// lowest bit set.
 struct GnuHash {
   explicit GnuHash(const uint32_t* table)
       : bucket_count(table[0]),
@@ -89,7 +89,7 @@ const Elf64_Sym* DynamicSymbols::find(const char* name, const Elf64_Sym* behind,
   if (hash_ == nullptr || hash_[0] == 0) return nullptr;
   uint32_t bucket_count = hash_[0];
   const uint32_t *buckets = hash_ + 2, *chain = buckets + bucket_count;
-  const Elf64_Sym* lowest = nullptr;  // these chains are in no order
+  const Elf64_Sym* lowest = nullptr;  // these chains are not sorted
   for (uint32_t i = buckets[system_v_hash_of(name) % bucket_count]; i != 0; i = chain[i]) {
     const Elf64_Sym* symbol = check(i, name, is_variable);
     if (symbol != nullptr && is_behind(symbol) && (lowest == nullptr || symbol < lowest)) lowest = symbol;

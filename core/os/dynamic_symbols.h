@@ -22,8 +22,8 @@ class DynamicSymbols {
   // `base` is the difference between the object's addresses in memory and those in its file.
   DynamicSymbols(const Elf64_Dyn* dynamic, uintptr_t base);
 
-  // The defined function of this name; null: none. A name may have several versions: the first one behind the symbol
-  // `behind`.
+  // Finds the defined function with this name; null if there is none. A name may have several versions: this returns
+  // the first one after the symbol `behind`.
   const Elf64_Sym* function(const char* name, const Elf64_Sym* behind = nullptr) const { return find(name, behind, false); }
   uintptr_t base() const { return base_; }
   uintptr_t address_of(const Elf64_Sym* symbol) const { return base_ + symbol->st_value; }

@@ -23,7 +23,7 @@ FilterCall filter_call_of_syscall(long number, long a, long b, long c) {
   if (number == SYS_prctl) return filter_call_of_prctl(static_cast<int>(a), b, c);
   if (number != SYS_seccomp) return {};
   if (a == SECCOMP_SET_MODE_STRICT) return {true, false, false};
-  if (a != SECCOMP_SET_MODE_FILTER || c == 0) return {};  // without a filter it is a question about flags
+  if (a != SECCOMP_SET_MODE_FILTER || c == 0) return {};  // without a filter it only checks which flags are supported
   return {true, (b & SECCOMP_FILTER_FLAG_TSYNC) != 0, (b & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0};
 }
 

@@ -17,7 +17,7 @@ namespace seemalloc::os {
 
 namespace {
 
-// The beginning of a file; empty where it cannot be read.
+// Reads the beginning of a file; empty if it cannot be read.
 Slice read_start(const char* path, char* buffer, size_t capacity) {
   int fd = open_file(path, O_RDONLY);
   if (fd < 0) return {};
@@ -58,15 +58,15 @@ void page_faults(uint64_t* minor, uint64_t* major) {
 }
 
 bool is_last_thread(int* status) {
-  // An ended main thread has no memory to read: asked first, since a file opened here may take the number that the
-  // program expects its next open to get.
+  // First checks whether the main thread has memory to read, which an ended one does not have. This needs no
+  // descriptor: a file opened here may take the number that the program expects for its next open.
   constexpr long kNoSuchProcess = -3;  // -ESRCH
   char from = 0, to = 0;
   iovec local{&to, 1}, remote{&from, 1};
   if (sys(SYS_process_vm_readv, process_id(), as_long(&local), 1, as_long(&remote), 1, 0) != kNoSuchProcess) return false;
-  // "pid (name) S …": the name may hold anything, its last parenthesis ends it. Behind it are the state (field 3; an
-  // ended main thread is a zombie that still counts), as field 20 the number of threads, and as field 52 the main
-  // thread's end as wait tells it.
+  // "pid (name) S …": the name may contain any character, and ends at the last parenthesis. After it come the state
+  // (field 3; an ended main thread is a zombie that is still counted), the number of threads (field 20), and the main
+  // thread's exit status in the form of wait() (field 52).
   char text[1024];
   Slice rest = read_start("/proc/self/stat", text, sizeof(text)), field;
   size_t name_end = rest.length;

@@ -1,5 +1,5 @@
-// The calling thread's signal mask, by system calls: a program may have a pthread_sigmask of its own in front of the C
-// library's. And what is done upon a signal.
+// The calling thread's signal mask, and the actions of signals. The mask is changed by system calls, because a program
+// may define its own pthread_sigmask in front of the C library's.
 //
 // Threads: any, at any time, signal handlers included.
 #pragma once
@@ -11,8 +11,9 @@
 #include "core/base/compiler.h"
 #include "core/os/syscall.h"
 
-// The C library's other name for it, which a program that has a sigaction of its own does not replace: that one may
-// lock, and a BareThread must not. The thread sanitizer has to see each call.
+// The C library's internal name of sigaction. A program that defines its own sigaction does not replace it; the
+// program's function may take locks, which a BareThread must not. In builds with the thread sanitizer this is
+// sigaction, because the sanitizer must see each call.
 #if !defined(__SANITIZE_THREAD__)
 extern "C" int __sigaction(int signal, const struct sigaction* action, struct sigaction* old) noexcept;
 #else
@@ -26,8 +27,8 @@ using SignalMask = uint64_t;
 
 constexpr SignalMask mask_of(int signal) { return SignalMask{1} << (signal - 1); }
 
-// All but those that the C library has for itself (cancellation, setuid): other threads wait for their handlers. It
-// knows which. Not inlined: sigset_t has 128 bytes.
+// All signals except those that the C library uses internally (cancellation, setuid), since other threads wait for
+// their handlers: sigfillset leaves them out. Not inlined, because sigset_t has 128 bytes.
 SEEMALLOC_NOINLINE inline SignalMask all_signals() {
   sigset_t all;
   sigfillset(&all);
@@ -36,12 +37,12 @@ SEEMALLOC_NOINLINE inline SignalMask all_signals() {
   return mask;
 }
 
-// Signals that an instruction raises cannot wait: the kernel ends a process that has blocked one. The signal of abort()
-// cannot wait either.
+// Signals that must not be blocked: those that an instruction raises, since the kernel ends a process that has blocked
+// one, and the signal of abort().
 constexpr SignalMask kCannotWait = mask_of(SIGSEGV) | mask_of(SIGBUS) | mask_of(SIGFPE) | mask_of(SIGILL) | mask_of(SIGTRAP) |
                                    mask_of(SIGSYS) | mask_of(SIGABRT);
 
-// The mask as it was; is_known is false where it could not be changed, and so need not be restored.
+// The previous mask. is_known is false if the mask could not be changed, and so need not be restored.
 struct MaskBefore {
   SignalMask mask = 0;
   bool is_known = false;
@@ -54,12 +55,12 @@ inline MaskBefore change_signal_mask(int how, SignalMask mask) {
   return before;
 }
 
-// Also where a sandbox has been noticed since: a changed mask never stays.
+// Makes the system call even if a sandbox has been detected since then, so that a changed mask is always restored.
 inline void restore_signal_mask(const MaskBefore& before) {
   if (before.is_known) raw_sys(SYS_rt_sigprocmask, SIG_SETMASK, as_long(&before.mask), 0, sizeof(before.mask), 0, 0);
 }
 
-// What is done upon a signal: false where it cannot be asked, or set.
+// The action of a signal. Return false if the kernel refuses.
 inline bool get_action(int signal, struct sigaction* action) { return __sigaction(signal, nullptr, action) == 0; }
 inline bool set_action(int signal, const struct sigaction& action) { return __sigaction(signal, &action, nullptr) == 0; }
 

@@ -26,8 +26,9 @@ constexpr long kWouldBlock = -11;  // -EAGAIN
 constexpr int kNameTooLong = -36;  // -ENAMETOOLONG
 constexpr int kInUse = -98;        // -EADDRINUSE
 
-// Programs count on the low numbers: closed standard streams, the lowest free one for the next open, lists of what is
-// open (Python's own tests look at 256). Ours are above those; where the limit is lower, above 2.
+// Programs rely on the low descriptor numbers: they close standard streams and expect the next open to get the lowest
+// free number, and they list the open descriptors (Python's own tests look at 256). Our numbers are above these; if the
+// limit is lower, they are above 2.
 int out_of_the_way(int fd) {
   constexpr int kOurs = 256, kAboveStandardStreams = 3;
   if (fd < 0) return fd;
@@ -63,16 +64,16 @@ bool is_special_file(const char* path) {
 
 namespace {
 
-// A pipe, a terminal or another device for characters, of the user's own or of root. What a stranger has put in a
-// file's place gets nothing: his pipe, nor a link to a disk, nor a link to a file of ours that was not there when the
-// path was looked at.
+// Whether the descriptor is a pipe, a terminal or another character device that belongs to the user or to root. Another
+// user may have replaced the file: nothing is written to his pipe, through a link to a disk, or through a link to a
+// file of ours that was not there when the path was checked.
 bool is_trusted(int fd) {
   struct statx status {};
   if (!status_of(fd, "", AT_EMPTY_PATH, STATX_UID | STATX_TYPE, &status)) return false;
   return (S_ISFIFO(status.stx_mode) || S_ISCHR(status.stx_mode)) && (status.stx_uid == effective_user() || status.stx_uid == 0);
 }
 
-// A descriptor that does not wait; each part has its time, and all of it.
+// Writes to a non-blocking descriptor. Each part has a time limit, and so has the whole.
 int write_in_time(int fd, const char* data, size_t bytes) {
   constexpr uint64_t kNoProgress_ns = 5 * kSecond_ns, kAll_ns = 30 * kSecond_ns;
   constexpr uint64_t kStep_ns = 100 * kMillisecond_ns;
@@ -97,7 +98,7 @@ int write_in_time(int fd, const char* data, size_t bytes) {
   return 0;
 }
 
-// The same. A reader that goes away is an error, and no signal to the program.
+// The same for a pipe. A reader that closes it is an error, and sends no signal to the program.
 int write_without_signal(int fd, const char* data, size_t bytes) {
   constexpr int kBrokenPipe = -32;  // -EPIPE
   MaskBefore before = change_signal_mask(SIG_BLOCK, mask_of(SIGPIPE));
@@ -131,7 +132,7 @@ int make_private_folder(const char* path) {
 
 namespace {
 
-// False where the path is too long.
+// Returns false if the path is too long.
 bool set_address(const char* path, sockaddr_un* address) {
   address->sun_family = AF_UNIX;
   size_t length = text_length(path);
@@ -140,7 +141,7 @@ bool set_address(const char* path, sockaddr_un* address) {
   return true;
 }
 
-// Another process may have the same number, in another pid namespace, and the same folder.
+// Another process may have the same process id, in another pid namespace, and use the same directory.
 bool is_listened_to(const sockaddr_un& address) {
   int fd = out_of_the_way(static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (fd < 0) return false;
@@ -157,7 +158,8 @@ int listen_unix(const char* path) {
   if (!(identity(path) == FileIdentity{}) && is_listened_to(address)) return kInUse;
   int fd = out_of_the_way(static_cast<int>(sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (fd < 0) return fd;
-  // Who connects between bind and listen is refused, as by a leftover: the name is there when it can be used.
+  // A client that connects between bind and listen is refused, as if the socket were a leftover. So the final name
+  // appears only when the socket can be used.
   address.sun_path[text_length(path) - 1] = '~';
   remove_file(address.sun_path);
   long result = sys(SYS_bind, fd, as_long(&address), sizeof(address));
@@ -259,7 +261,8 @@ bool is_signal_pending(int signal) {
 void poll_ready(Poll* polls, size_t count, uint64_t timeout_ns) {
   constexpr size_t kMost = 32;
   if (count > kMost) count = kMost;
-  // Without those that are not open: the kernel compares their number with the limit of open files.
+  // Leaves out descriptors that are not open, because the kernel compares the number of entries with the limit of open
+  // files.
   pollfd fds[kMost];
   size_t open = 0;
   for (size_t i = 0; i < count; i++) {
@@ -267,7 +270,7 @@ void poll_ready(Poll* polls, size_t count, uint64_t timeout_ns) {
   }
   timespec timeout{static_cast<time_t>(timeout_ns / kSecond_ns), static_cast<long>(timeout_ns % kSecond_ns)};
   long ready = sys(SYS_ppoll, as_long(fds), static_cast<long>(open), as_long(&timeout));
-  // Refused: a caller that waits in a loop must not use up the processor.
+  // The call was refused: pauses, so that a caller that waits in a loop does not use up the processor.
   if (sys_failed(ready) && ready != kInterrupted) pause(timeout_ns);
   size_t next = 0;
   for (size_t i = 0; i < count; i++) {

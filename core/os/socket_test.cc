@@ -1,5 +1,5 @@
-// Descriptors that are out of the program's way, and writing to what is no file. The rest of socket.h is tested with
-// the control socket (core/api/control_test.cc).
+// Tests of descriptors with high numbers, and of writing to pipes and devices. The rest of socket.h is tested with the
+// control socket (core/api/control_test.cc).
 #include "core/os/socket.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ TEST(Descriptors, WhereTheLimitIsLowerNothingIsLeftOpen) {
       testing::ExitedWithCode(0), "");
 }
 
-// A pipe by name, in a folder of its own, with a reader that is there and does not read by itself.
+// A named pipe in a directory of its own, with a reader that has opened it and reads only when told to.
 class NamedPipe {
  public:
   NamedPipe() {
@@ -108,7 +108,7 @@ TEST(SpecialFiles, AReaderIsNotWaitedForForLong) {
     for (; !done; pause(kMillisecond_ns)) let_pass(100 * kMillisecond_ns);
   });
   EXPECT_EQ(write_special_file(pipe.path().c_str(), long_text.data(), long_text.size()), -ETIMEDOUT);
-  // Who reads a little, again and again, is not waited for either in the end.
+  // A reader that reads a little again and again is not waited for without limit either.
   std::thread drip([&] {
     char page[4096];
     for (; !done; pause(20 * kMillisecond_ns)) {

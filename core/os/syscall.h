@@ -1,8 +1,8 @@
 // System calls without the C library: no errno, no cancellation point, no lock, usable before libc is relocated.
 //
-// Every call the core makes into the kernel goes through sys(), which refuses those that a sandbox may punish
-// (sandbox.h). In the test build (SEEMALLOC_FAULT_INJECTION) it first asks a hook that may refuse the call, so each
-// failure path can be reached (os/fault.h).
+// The core makes every system call through sys(), which refuses those for which a sandbox may end the process
+// (sandbox.h). In the test build (SEEMALLOC_FAULT_INJECTION) it first calls a hook that may refuse the call, so that
+// tests can reach each failure path (os/fault.h).
 // Returns: the kernel's value, or -errno (see sys_failed).
 #pragma once
 
@@ -51,7 +51,7 @@ SEEMALLOC_ALWAYS_INLINE long raw_sys(long number, long a, long b, long c, long d
 
 inline constexpr long kLimited = -1;  // -EPERM
 
-// 0: such a call may be made. Else the -errno that it is answered with.
+// Returns 0 if this call may be made, or the -errno to return instead.
 SEEMALLOC_ALWAYS_INLINE long refusal(long number) {
 #ifdef SEEMALLOC_FAULT_INJECTION
   if (long (*hook)(long) = fault_hook.load(std::memory_order_acquire)) {
