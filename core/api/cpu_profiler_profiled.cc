@@ -294,8 +294,8 @@ CpuStart begin_session(const CpuRequest& request) {
 
 // ---- called by the helper thread ----
 
-// All signals are blocked in the helper: it takes its own, so that its work shows in the profile, too. One that was
-// sent to the process comes back.
+// All signals are blocked in the helper thread. It consumes its own SIGPROF here, so that its work is in the profile,
+// too. A signal that was sent to the process is sent again.
 void count_own_work() {
   siginfo_t info{};
   if (!os::take_signal(SIGPROF, &info)) return;

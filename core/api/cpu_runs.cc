@@ -50,8 +50,8 @@ uint64_t run_number = 0;                 // its number, cpu_profiler.h; under ru
 bool forked = false;                     // this process is a child of fork
 std::atomic<uint64_t> began_wall_ns{0};  // of the last profile, by CLOCK_REALTIME
 std::atomic<bool> toggle_asked{false};
-// In a child of fork: when the run that the parent had goes on, or a helper is wanted that follows the signal; 0:
-// never.
+// In a child of fork: the time at which the parent's profile of the whole run is continued, or at which the helper
+// thread that serves cpu_signal is needed; 0: never.
 std::atomic<uint64_t> due_ns{0};
 std::atomic<bool> goes_on{false};  // due_ns is for continuing a run
 // A child that still exists after this time is not about to call exec: then neither timers nor a thread do harm.
@@ -73,7 +73,7 @@ unsigned number_in(const char* name, unsigned most) {
   return 0;
 }
 
-// The variables are for the other profiler then; two profilers would only disturb each other.
+// If the program contains gperftools' profiler, the variables are for that one: two profilers would disturb each other.
 bool another_profiler_is_there() {
   uintptr_t theirs = reinterpret_cast<uintptr_t>(&ProfilerStart);
   return theirs != 0 && (theirs < reinterpret_cast<uintptr_t>(&__ehdr_start) || theirs >= reinterpret_cast<uintptr_t>(&_end));
@@ -200,7 +200,7 @@ bool end() {
   return true;
 }
 
-// Any thread may receive the signal: it only asks.
+// Runs in any thread, so it only requests the change.
 void on_signal(int) {
   toggle_asked.store(true, std::memory_order_relaxed);
   wake_helper();

@@ -1,8 +1,10 @@
-// fork and __register_atfork (pthread_atfork calls it), as the program and its libraries call them: in turns, with
-// signals that can wait blocked until the call is over (core/api/fork.h). glibc's fork holds a lock around its
-// handlers, in a process of several threads, and one called in a signal handler meanwhile waits for it for ever. The C
-// library's own calls do not come here; nor do a static program's. CPython counts the process's threads after each
-// fork, and warns if there are several (from 3.12 on). If it has one, the helper is away meanwhile.
+// fork and __register_atfork (which pthread_atfork calls), for the calls of the program and its libraries. The two
+// functions take turns, and signals that can wait are blocked until the call is over (core/api/fork.h): in a process of
+// several threads glibc's fork holds a lock around its handlers, and a fork in a signal handler during that time would
+// wait for the lock for ever. Calls inside the C library and calls of static programs do not reach these functions.
+//
+// CPython 3.12 and later counts the process's threads after each fork, and warns if there are several. In a CPython
+// process of one thread there is no helper thread during the fork.
 #include <errno.h>
 #include <unistd.h>
 
@@ -25,7 +27,7 @@ using Handler = void (*)();
 constinit NextFunction<pid_t (*)()> next_fork(__fork);
 constinit NextFunction<int (*)(Handler, Handler, Handler, void*)> next_register;
 
-// Not at the first call, which may be in a signal handler.
+// Looked up at load, because the first call may be in a signal handler.
 __attribute__((constructor(101))) void find_next_fork() { next_fork.find("fork"); }
 
 int register_in_turn(Handler prepare, Handler parent, Handler child, void* library) {

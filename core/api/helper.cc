@@ -40,7 +40,7 @@
 #include "core/pages/page_heap.h"
 #include "core/pages/purge.h"
 
-// glibc's (2.32): not 0 while it knows of no other thread.
+// A variable of glibc 2.32 and later: not 0 while it knows of no other thread.
 extern "C" __attribute__((weak)) char __libc_single_threaded;
 
 namespace seemalloc {
@@ -51,7 +51,8 @@ namespace {
 constexpr size_t kStackBytes = 256 * KiB;
 constexpr uint64_t kIdle_ns = 500 * kMillisecond_ns;
 constexpr uint64_t kShortest_ns = 50 * kMillisecond_ns;
-// The lag of the coarse clock: a helper that woke too early would sleep once more.
+// The lag of the coarse clock. It is added to the wait: a helper thread that wakes up too early would have to sleep
+// once more.
 constexpr uint64_t kClockStep_ns = 10 * kMillisecond_ns;
 
 // kRefused also stands for a helper that has ended before a filter for all threads.
@@ -59,15 +60,15 @@ enum class Helper { kNone, kRunning, kRefused };
 
 std::atomic<Helper> helper{Helper::kNone};
 enum class Leave { kNo, kBeforeFilter, kForAMoment };
-std::atomic<Leave> leave{Leave::kNo};  // why the helper is to end
+std::atomic<Leave> leave{Leave::kNo};  // why the helper thread must end
 constinit os::BareThread thread;
-// Calls in progress for which the helper is away: none starts.
+// Number of calls in progress between helper_steps_aside() and helper_comes_back(). Meanwhile no helper thread starts.
 std::atomic<unsigned> calls_apart{0};
-std::atomic<bool> is_to_come_back{false};  // when they are over
-// The program's when the helper was started. Written by who starts it.
+std::atomic<bool> is_to_come_back{false};  // when these calls are over
+// The credentials of the main thread when the helper thread was started. Written by the thread that starts it.
 constinit os::Credentials credentials{};
 constinit bool has_credentials = false;
-// How often it has come back since when, and until when it does not.
+// The number of restarts since returns_since_ns. No helper thread starts before not_before_ns.
 std::atomic<unsigned> returns{0};
 std::atomic<uint64_t> returns_since_ns{0}, not_before_ns{0};
 std::atomic<bool> exiting{false};
@@ -98,25 +99,25 @@ void set_baseline_if_due() {
   done = true;
 }
 
-// To end a stall report the kernel waits for all processors: 8 to 20 ms of a process's exit. A process that runs for
-// less than this time opens none: until then only limits are checked.
+// When a stall report is closed, the kernel waits for all processors, which delays the exit of a process by 8 to 20 ms.
+// So a process that runs for less than this time opens no stall report; until then only the memory limits are checked.
 constexpr uint64_t kWatchStallsAfter_ns = 5 * kSecond_ns;
 // The report also takes a descriptor. A small heap has little to return when the machine is short of memory.
 constexpr size_t kWatchStallsFrom_bytes = 32 * MiB;
 
-// Any thread may receive the signal: it only asks.
+// Runs in any thread, so it only requests the dump.
 void on_dump_signal(int) { ask_for_dump(DumpReason::kSignal); }
 
 int dump_signal() { return static_cast<int>(options::get(options::Id::dump_signal)); }
 
 bool is_to_end(Leave why) {
-  if (!os::can_pause()) return true;  // refused all: slow paths purge
+  if (!os::can_pause()) return true;  // all ways to wait are refused: slow paths purge
   return exiting.load(std::memory_order_relaxed) || why != Leave::kNo || os::all_threads_are_limited();
 }
 
-// A filter that reaches all threads comes, or the process is to have one thread for a moment. What is open is closed while that is allowed;
-// slow paths do the helper's work from here on. After a moment they may start another, also where who has asked has
-// given up waiting.
+// Called if a filter for all threads is about to be installed, or if the process must have one thread for a moment.
+// Closes all descriptors while that is allowed. From here on slow paths do the work of the helper thread. In the second
+// case they may start another one later, even if the caller of end_helper() has stopped waiting.
 void leave_early(Leave why) {
   if (exiting.load(std::memory_order_relaxed)) return;
   if (why != Leave::kForAMoment) {
@@ -131,8 +132,8 @@ void leave_early(Leave why) {
   helper.store(why == Leave::kForAMoment ? Helper::kNone : Helper::kRefused, std::memory_order_release);
 }
 
-// The program has changed them by bare system calls, which are not seen: this helper ends, and a slow path starts one
-// with those that its thread has.
+// Detects credentials that the program has changed by system calls of its own, which do not reach our functions. This
+// helper thread then ends, and a slow path starts another one, with the credentials of its thread.
 bool have_credentials_changed() {
   os::Credentials now;
   return has_credentials && os::read_credentials_of_main(&now) && now != credentials;
@@ -171,8 +172,8 @@ int run_helper() {
     if (profiler_ns < watch_ns) watch_ns = profiler_ns;
     uint64_t wait_ns = next_wait_ns();
     control.wait(stalls, wake_up, watch_ns < wait_ns ? watch_ns : wait_ns);
-    // The last thread of the program has ended by itself, without the C library's exit. The process ends with this one,
-    // and its status.
+    // The last thread of the program has ended without the C library's exit. The process ends with this thread, with
+    // the exit status of the main thread.
     if (os::is_last_thread(&status)) break;
     control.serve();
     tick_trace(os::monotonic_ns());
@@ -185,8 +186,8 @@ SEEMALLOC_COLD void start_helper() {
   if (os::inner_calls || os::coarse_monotonic_ns() < not_before_ns.load(std::memory_order_relaxed)) return;
   Helper none = Helper::kNone;
   if (!helper.compare_exchange_strong(none, Helper::kRunning, std::memory_order_seq_cst)) return;
-  // In the child of vfork a thread would be the parent's. The load pairs with helper_steps_aside(): who calls apart has
-  // seen this helper, or is seen here.
+  // In the child of vfork a thread would be the parent's. The load of calls_apart pairs with helper_steps_aside():
+  // either its caller has seen this helper, or this load sees its call.
   constexpr uint64_t kLongestEnd_ns = 20 * kMillisecond_ns;
   thread.wait_for_end(kLongestEnd_ns);
   if (os::process_id() != loaded_process || calls_apart.load(std::memory_order_seq_cst) != 0 || thread.id() != 0) {
@@ -194,7 +195,7 @@ SEEMALLOC_COLD void start_helper() {
     return;
   }
   if (os::is_in_a_sandbox()) return helper.store(Helper::kRefused, std::memory_order_release);
-  // Those that the C library has for itself, too: it does not know this thread.
+  // Blocks the signals that the C library uses internally, too, because it does not know of this thread.
   os::MaskBefore before = os::change_signal_mask(SIG_SETMASK, ~os::SignalMask{0});
   if (&__libc_single_threaded != nullptr && __libc_single_threaded != 0) os::make_room_for_descriptors();
   has_credentials = os::read_credentials_of_main(&credentials);
@@ -277,9 +278,9 @@ void wake_helper() {
 }
 
 namespace {
-// In a child of vfork the helper is the parent's.
-// Its system calls on the way out are made before this returns; it is waited for, but not for ever: less long where a
-// signal handler may have interrupted a critical section that it waits for.
+// Does nothing in a child of vfork, where the helper thread belongs to the parent. Waits until the helper thread has
+// made its last system calls, but not for ever; the limit is shorter in a signal handler, which may have interrupted a
+// critical section that the helper thread waits for.
 void end_helper(Leave why) {
   constexpr uint64_t kStep_ns = kMillisecond_ns;
   constexpr unsigned kMostSteps = 2000, kMostStepsInHandler = 20;
@@ -304,7 +305,7 @@ void filter_did_not_come() {
 
 bool helper_is_only_other_thread() { return helper_runs() && os::process_id() == loaded_process && os::thread_count() <= 2; }
 
-// Calls of several threads may overlap: it is away until the last of them is over.
+// Calls of several threads may overlap: no helper thread runs until the last of them is over.
 bool helper_steps_aside() {
   if (os::is_limited() || os::is_helper_thread() || os::process_id() != loaded_process) return false;
   calls_apart.fetch_add(1, std::memory_order_seq_cst);
@@ -315,9 +316,9 @@ bool helper_steps_aside() {
 }
 
 namespace {
-// A program that gives up its privileges makes dozens of such calls, and may be idle afterwards. One that changes them
-// all the time is to pay for a hundred starts a second at most: then slow paths do the helper's work for a second, and
-// start it later.
+// A program that gives up its privileges makes dozens of such calls, and may be idle afterwards. A program that changes
+// them very frequently pays for at most a hundred starts per second: beyond that, slow paths do the work of the helper
+// thread for a second, and start it afterwards.
 bool comes_back_too_often(uint64_t now_ns) {
   constexpr unsigned kMostReturns = 100;
   if (now_ns - returns_since_ns.load(std::memory_order_relaxed) > kSecond_ns) {
@@ -329,7 +330,7 @@ bool comes_back_too_often(uint64_t now_ns) {
 }  // namespace
 
 void helper_comes_back(uint64_t pause_ns) {
-  // 0: this is a child of a fork in the midst of the call.
+  // 0: this process was forked in the middle of the call.
   unsigned calls = calls_apart.load(std::memory_order_relaxed);
   while (calls != 0 && !calls_apart.compare_exchange_weak(calls, calls - 1, std::memory_order_seq_cst)) {
   }

@@ -1,7 +1,7 @@
-// setuid and its like, as the program and its libraries call them: the C library makes the call in each thread that it
-// knows, and the helper is none of them. It is away meanwhile, and comes back with the credentials that the caller has
-// by then. Only in the shared libraries: in a static program there are no other ones to call, and the helper finds out
-// by itself (core/api/helper.cc).
+// setuid and similar functions, for the calls of the program and its libraries. The C library makes these system calls
+// in each thread that it knows of, which excludes the helper thread. So the helper thread ends before the call, and
+// starts again afterwards with the new credentials of the caller. Only in the shared libraries: a static program has no
+// second function of the same name to call, and its helper thread detects the change (core/api/helper.cc).
 #include <errno.h>
 
 #include <string_view>
@@ -12,10 +12,10 @@
 namespace seemalloc {
 namespace {
 
-// Elsewhere these have one to three arguments, of 32 and 64 bits, passed in the same registers.
+// The C library declares these with one to three arguments of 32 or 64 bits, which are passed in the same registers.
 using IdentityCall = int (*)(long a, long b, long c);
 
-// setfsuid and setfsgid are for the calling thread; the C library makes all others in each thread.
+// setfsuid and setfsgid affect the calling thread only; the C library makes all other calls in each thread.
 constexpr struct {
   const char* name;
   HelperAside::When when;
@@ -32,7 +32,7 @@ consteval unsigned number_of(std::string_view name) {
   return number;
 }
 
-// They may be called in signal handlers, where nothing is to be looked up any more.
+// Looked up at load, because they may be called in signal handlers, where a lookup is not possible.
 __attribute__((constructor(101))) void find_all() {
   for (unsigned number = 0; number < kCount; number++) next_calls[number].find(kCalls[number].name);
 }

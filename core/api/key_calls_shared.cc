@@ -1,6 +1,7 @@
-// pthread_key_create, as the program and its libraries call it. A program may use all PTHREAD_KEYS_MAX keys: when none
-// is left, we give our own key back (core/api/process.h). A CPython that is loaded by dlopen makes one when it starts:
-// so it is found. Only in the shared libraries: in a static program there is no other pthread_key_create to call.
+// pthread_key_create, for the calls of the program and its libraries. A program may use all PTHREAD_KEYS_MAX keys: when
+// none is left, we delete our own key (core/api/process.h). A CPython that is loaded by dlopen creates a key when it
+// starts, and is detected by that. Only in the shared libraries: a static program has no second pthread_key_create to
+// call.
 #include <errno.h>
 #include <pthread.h>
 

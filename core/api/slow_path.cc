@@ -34,7 +34,8 @@ using pages::page_map;
 using pages::Span;
 using pages::SpanKind;
 
-// Remembers the heap's recorder: a sample of a thread without a recorder tries to get one.
+// Hides the heap's recorder, so that inner calls cannot record samples: record_sample() needs a recorder, and makes
+// none in an inner call.
 InnerCalls::InnerCalls()
     : heap_(heap::thread_cache.heap), recorder_(heap_ != nullptr ? heap_->recorder : nullptr), before_(os::inner_calls) {
   os::inner_calls = true;

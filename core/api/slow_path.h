@@ -45,8 +45,8 @@ size_t resize_without_moving(void* p, size_t bytes);
 heap::ThreadHeap* thread_heap();
 
 // Alive while a slow path calls a function that may call malloc: pthread_setspecific. The stack may be small, so these
-// inner calls leave out all work that can wait: they are not sampled or traced, do not look for pressure, and start no
-// helper.
+// inner calls leave out all work that can wait: they are not sampled or traced, do not check for memory pressure, and
+// start no helper thread.
 class InnerCalls {
  public:
   InnerCalls();
