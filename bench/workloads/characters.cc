@@ -1,4 +1,4 @@
-// characters [CHARACTERS] [MEGABYTES]: writes that many characters by putc, into /dev/null, with that much on the heap.
+// characters [CHARACTERS] [MEGABYTES]: writes CHARACTERS characters to /dev/null by putc, with MEGABYTES on the heap.
 // One thread.
 //
 // Stands for: filters and tools that read and write characters. stdio locks nothing as long as the C library knows of
@@ -15,7 +15,7 @@ int main(int count, char** arguments) {
   for (long i = 0; i < megabytes * 1000; ++i) heap.push_back(workload::fresh(1000));
   FILE* out = fopen("/dev/null", "w");
   if (out == nullptr) return 1;
-  // What an allocator does beside the program, it has begun by now.
+  // By now an allocator has started its background thread, if it uses one.
   workload::wait_ms(100);
   workload::Clock clock;
   for (long i = 0; i < characters; ++i) putc('a' + i % 26, out);

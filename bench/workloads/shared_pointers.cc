@@ -1,8 +1,8 @@
-// shared_pointers [COPIES] [OBJECTS]: copies of std::shared_ptr, made and dropped, of objects all over the heap. One
-// thread.
+// shared_pointers [COPIES] [OBJECTS]: copies and drops std::shared_ptr to objects all over the heap. One thread.
 //
-// Stands for: programs of one thread in modern C++. libstdc++ counts without atomics as long as the C library knows of
-// one thread, so an allocator that starts a thread of its own by pthread_create makes each copy several times as slow.
+// Stands for: single-threaded programs in modern C++. libstdc++ counts without atomics as long as the C library knows
+// of one thread, so an allocator that starts a thread of its own by pthread_create makes each copy several times as
+// slow.
 #include <memory>
 #include <vector>
 
@@ -13,12 +13,12 @@ int main(int count, char** arguments) {
   const long objects = workload::argument(count, arguments, 2, 100'000);
   std::vector<std::shared_ptr<long>> all;
   for (long i = 0; i < objects; ++i) all.push_back(std::make_shared<long>(i));
-  // What an allocator does beside the program, it has begun by now.
+  // By now an allocator has started its background thread, if it uses one.
   workload::wait_ms(100);
   workload::Clock clock;
   long sum = 0;
   for (long i = 0; i < copies; ++i) {
-    // Of few of them: the processor's caches are not what is measured.
+    // Copies only few of the objects, because this does not measure the processor's caches.
     std::shared_ptr<long> copy = all[i % 64];
     asm volatile("" : : "r"(copy.get()) : "memory");
     sum += *copy;

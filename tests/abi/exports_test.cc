@@ -174,7 +174,7 @@ TEST_P(Exports, AskOnlyWhatLibcHas) {
   }
 }
 
-// A program may put functions of its own in front of the C library's, and these may allocate or take locks
+// A program may define functions of its own in front of the C library's, and these may allocate or take locks
 // (libfaketime's clock_gettime calls dlsym). So this list holds each name that the library imports, with the reason why
 // it does no harm. A new import needs a reason, or a system call in core/os instead.
 struct Asked {

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Which functions of the C library the helper thread may call, by the machine code of a built library (x86-64).
+"""Checks from the machine code of a built library (x86-64) which functions of the C library the helper thread may call.
 
-  tests/abi/helper_calls.py LIBRARY                the functions, each with the shortest chain of calls to it; exit 1 if one is not allowed
-  tests/abi/helper_calls.py LIBRARY --from NAME    those of another function
+  tests/abi/helper_calls.py LIBRARY                lists the functions, each with the shortest chain of calls to it; exit
+                                                   status 1 if one of them is not allowed
+  tests/abi/helper_calls.py LIBRARY --from NAME    lists the functions that function NAME may call
 
-The C library does not know this thread (core/os/bare_thread.h): its locks may not be atomic, and thread-local memory of others is not there.
-Followed are calls and jumps, addresses of functions that code takes, and tables of functions whose address it takes. So
-more is found than can happen. Not followed are pointers that another thread has stored: HOOKS names what they lead to.
+The C library does not know of this thread (core/os/bare_thread.h): its locks may not be atomic, and the thread has no
+thread-local memory of other libraries. The script follows calls and jumps, addresses of functions that code takes, and
+tables of functions whose address it takes. So it finds more than can happen. It does not follow pointers that another
+thread has stored: HOOKS names their targets.
 """
 import argparse
 import bisect
@@ -15,7 +17,7 @@ import re
 import subprocess
 import sys
 
-# Why each does no harm.
+# The allowed functions, with the reason why each does no harm.
 ALLOWED = {
     "memcpy memmove memset memcmp strlen": "touch their arguments alone",
     "sigfillset": "touches its argument alone",
@@ -27,9 +29,9 @@ ALLOWED = {
     "_dl_find_object": "made for signal handlers: no lock, no thread-local memory",
     "__sigaction": "a system call; errno where it is refused",
 }
-# Functions that other threads store in variables, and the helper calls.
+# Functions that the helper thread calls through variables in which other threads store them.
 HOOKS = ["child_frees", "leave_heap", "record_call", "draw", "warn", "write_gperftools_text", "write_jemallocs_text"]
-# The check sees something: what these call is known. For libraries that have the function.
+# A test of the script itself: calls that it must find, in libraries that have the function.
 KNOWN = {"dlclose": {"dlsym", "dl_iterate_phdr"}, "library_loaded": {"__register_atfork", "dlsym"}}
 
 

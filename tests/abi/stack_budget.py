@@ -52,7 +52,7 @@ POINTERS = {
     "pages::RegionWalk::next": [],
     "options::parse": ["warn"],
     "choose": ["warn"],
-    "seemalloc_bare_clone": [],  # the helper's own stack
+    "seemalloc_bare_clone": [],  # runs on the stack of the helper thread
     "complain": ["warn"],
     "read_foreign_options": ["warn"],
     "report_options_without_effect": ["warn"],

@@ -1,4 +1,5 @@
-// No thread of the allocator's holds a privilege that the program has given up, in whichever way. credentials WAY.
+// Tests that no thread of the allocator keeps a privilege that the program has given up, for each way to give it up.
+// Usage: credentials WAY.
 #include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -24,13 +25,13 @@ static void rest(void) {
   nanosleep(&time, NULL);
 }
 
-// The lines that tell what a thread may do.
+// Gets the lines of a thread's status that show its privileges.
 static int credentials(const char* thread, char* out) {
   static const char* const kLines[] = {"Uid:", "Gid:", "Groups:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:", "Seccomp:"};
   char path[300], text[8192];
   snprintf(path, sizeof(path), "/proc/self/task/%s/status", thread);
   int fd = open(path, O_RDONLY);
-  if (fd < 0) return 0;  // it has ended
+  if (fd < 0) return 0;  // the thread has ended
   ssize_t length = read(fd, text, sizeof(text) - 1);
   close(fd);
   if (length <= 0) return 0;
@@ -44,7 +45,7 @@ static int credentials(const char* thread, char* out) {
   return 1;
 }
 
-// The number of threads; 0: they differ.
+// Returns the number of threads, or 0 if their privileges differ.
 static int threads_that_agree(int say) {
   DIR* tasks = opendir("/proc/self/task");
   if (tasks == NULL) cannot("no /proc");
@@ -102,7 +103,7 @@ static void do_no_new_privileges(void) { EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0,
 static void do_bounds(void) {
   for (int capability = 0; capability <= 30; capability++) EXPECT(prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0);
 }
-static void do_many(void) {  // one soon after the other, and back
+static void do_many(void) {  // in quick succession, and back again
   for (int i = 0; i < 200; i++) {
     EXPECT(seteuid(kNobody) == 0 && threads_that_agree(1) != 0);
     EXPECT(seteuid(0) == 0 && threads_that_agree(1) != 0);
@@ -111,7 +112,8 @@ static void do_many(void) {  // one soon after the other, and back
   do_setuid();
 }
 
-// Each in a process of its own, which has a helper; afterwards, too, at once or once the program allocates.
+// Tests one way in a child process, which has a helper thread before and after it: immediately afterwards, or when the
+// program next allocates.
 static void in_a_process(void (*give_up)(void), int is_back_at_once) {
   fflush(NULL);
   pid_t child = fork();
@@ -137,7 +139,7 @@ static void calls(void) {
   in_a_process(do_many, 0);
 }
 
-// Without a function that could be seen. The helper looks now and then.
+// System calls that reach none of our functions. The helper thread checks the credentials regularly.
 static void wait_until_they_agree(void) {
   for (int i = 0; i < 3000 && threads_that_agree(0) == 0; i++) rest();
 }
@@ -156,7 +158,7 @@ static void bare_calls(void) {
   in_a_process(do_bare_capset, 0);
 }
 
-// The only thread's filter is the process's.
+// A filter of the only thread of the program ends the helper thread, like a filter for all threads.
 static void filter(void) {
   static struct Filter all;
   make_filter(&all, NULL, 0, SECCOMP_RET_ALLOW, SECCOMP_RET_ALLOW);
@@ -166,7 +168,8 @@ static void filter(void) {
   EXPECT(threads_that_agree(1) == 1);
 }
 
-// What is restricted cannot be read; that of an older thread is not, so there is none.
+// Whether Landlock restricts a thread cannot be read. So this tests that the helper thread was replaced after the
+// restriction.
 static long thread_ids(void) {
   DIR* tasks = opendir("/proc/self/task");
   if (tasks == NULL) cannot("no /proc");
@@ -189,7 +192,7 @@ static void landlock(void) {
   expect_helper(0);
 }
 
-// The C library makes the call in each of the program's threads, whichever asks for it.
+// The C library makes the call in each thread of the program, whichever thread calls its function.
 static volatile int go_on;
 static void* waits(void* none) {
   while (!go_on) rest();
@@ -211,7 +214,7 @@ static void do_in_second_thread(void) {
   go_on = 1;
   EXPECT(pthread_join(waiting, NULL) == 0);
 }
-// Several at once, in several threads, while all of them allocate.
+// Several calls at the same time, in threads that also allocate.
 static void* changes_often(void* none) {
   for (int i = 0; i < 200; i++) {
     EXPECT(setegid(i % 2 == 0 ? kNobody : 0) == 0);

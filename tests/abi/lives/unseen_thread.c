@@ -1,5 +1,6 @@
-// A program of one thread stays one for the C library, though the helper works: stdio locks nothing, shared_ptr counts
-// without atomics. The helper gives memory back and answers meanwhile. unseen_thread WAY.
+// Tests that a single-threaded program stays single-threaded for the C library while the helper thread works: stdio
+// takes no locks, and shared_ptr counts without atomics. The helper thread returns memory and serves the socket. Usage:
+// unseen_thread WAY.
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,7 +17,7 @@
 
 enum { kMiB = 1 << 20, kBlocks = 100000, kBlockBytes = 1000, kNeedsLock = 128 /* of FILE::_flags2, glibc's libio.h */ };
 
-// As CPython's: what counts threads after each fork.
+// Makes the library treat this program as CPython, which counts threads after each fork.
 __attribute__((visibility("default"))) const unsigned long Py_Version = 0x030C01F0;
 
 static int has_seemalloc(void) {
@@ -40,7 +41,7 @@ static const char* contents(const char* path) {
   return text;
 }
 
-// As CPython asks: field 20 of the line.
+// The number of threads as CPython reads it: field 20 of the line.
 static int threads(void) {
   const char* at = strrchr(contents("/proc/self/stat"), ')');
   EXPECT(at != NULL);
@@ -94,13 +95,13 @@ static void works(void) {
   for (int i = 0; has_seemalloc() && i < 3000 && !socket_answers(); i++) rest();
   EXPECT(!has_seemalloc() || socket_answers());
   shrink();
-  // Idle: nothing but the helper gives it back.
+  // The program is idle, so only the helper thread returns memory.
   for (int i = 0; has_seemalloc() && i < 3000 && resident_kib() > full / 4; i++) rest();
   EXPECT(!has_seemalloc() || resident_kib() <= full / 4);
   expect_one_thread_for_libc();
 }
 
-// Threads of the program's come and go beside it; the C library sees that they do.
+// Threads of the program start and end beside the helper thread; the C library knows of them.
 static void* in_thread(void* none) {
   for (int i = 0; i < 1000; i++) free_marked(marked(malloc(5000), 5000), 5000);
   return none;
@@ -117,7 +118,7 @@ static void has_threads(void) {
   shrink();
 }
 
-// The last thread ends by a bare system call: so does the process, with its status.
+// The last thread ends by a bare system call. The process then ends with the status of that thread.
 static void bare_exit(void) {
   pid_t child = fork();
   if (child == 0) {
@@ -162,7 +163,7 @@ static void counted_fork(void) {
   expect_helper(0);
 }
 
-// The helper ends with the process's image, and its stack with it; vfork leaves it alone.
+// execve ends the helper thread and frees its stack. vfork does not affect it.
 static void executes(void) {
   grow();
   expect_helper(0);
@@ -181,10 +182,10 @@ static void image(void) {
   EXPECT(threads() == 1);
   grow();
   expect_helper(0);
-  _exit(0);  // says nothing
+  _exit(0);  // reports nothing
 }
 
-// A crash is the program's to handle; one that it does not handle ends it.
+// The program may handle a crash. A crash that it does not handle ends it.
 static sigjmp_buf out;
 static void on_crash(int signal) { siglongjmp(out, signal); }
 static void crashes(void) {
