@@ -111,7 +111,7 @@ SEEMALLOC_NOINLINE void look_for_dump(uint64_t bytes) {
   if (!helper_runs() && may_lock()) write_asked();
 }
 
-// In this order: a request that has left `asked` is visible in `writing` by then.
+// `asked` is read before `writing`: a request that is no longer in `asked` is then visible in `writing`.
 bool dump_is_pending() { return asked.load(std::memory_order_acquire) != 0 || writing.load(std::memory_order_acquire); }
 
 void ask_for_dump(DumpReason reason) { ask(dump_bit(reason)); }

@@ -433,8 +433,8 @@ TEST_F(AutoDump, TheHelperWritesAtOnceAndAlsoWhileNothingHappens) {
   for (const std::string& file : files()) EXPECT_EQ(file.find(".tmp."), std::string::npos) << file;
 }
 
-// No thread waits for the helper: each dump that becomes due is a file of its own or has joined one, so there are never
-// too many.
+// No thread waits for the helper thread: each dump that becomes due is a file of its own or has joined one, so there
+// are never too many.
 TEST_F(AutoDump, WhatBecomesDueWhileOneWaitsJoinsIt) {
   if (!helper_is_there()) GTEST_SKIP() << "no helper can be had";
   counted();

@@ -14,7 +14,8 @@ namespace seemalloc {
 namespace {
 
 constexpr long kWouldBlock = -11;  // -EAGAIN
-// After a failed accept (out of descriptors) the waiting client would wake the helper at once, again and again.
+// After a failed accept (out of descriptors) the waiting client would immediately wake the helper thread again and
+// again.
 constexpr uint64_t kAcceptPause_ns = kSecond_ns;
 // How often the file's existence is checked (one system call), and a socket that could not be created is tried again.
 constexpr uint64_t kLookAgain_ns = 2 * kSecond_ns, kTryAgain_ns = 5 * kSecond_ns;
@@ -231,7 +232,7 @@ bool Control::prove(Client& client, const char* secret) {
   return true;
 }
 
-// ---- the helper's rounds ----
+// ---- the rounds of the helper thread ----
 
 void Control::wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns) {
   constexpr unsigned kPolls = kClients + 3;

@@ -26,10 +26,10 @@ class Control {
  public:
   // Opens the socket, and reopens it if the program has closed it or changed its user, or its file is gone.
   void keep_open();
-  // Waits until a client needs service, the kernel reports a stall, another thread wakes the helper, or `timeout_ns`
-  // has passed.
+  // Waits until a client needs service, the kernel reports a stall, another thread wakes the helper thread, or
+  // `timeout_ns` has passed.
   void wait(StallWatch& stalls, WakeUp& wake_up, uint64_t timeout_ns);
-  // Ends a wait, from another thread: nobody is listened to any more. For where the helper ends.
+  // Ends a wait in another thread; later connections are refused. Called when the helper thread must end.
   void interrupt();
   // Answers what wait() found.
   void serve();

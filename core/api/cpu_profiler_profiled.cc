@@ -26,7 +26,7 @@ namespace {
 
 using os::ThreadClock;
 
-// The time between two passes of the helper: a thread that ends sooner, and never allocates, is missed.
+// The time between two passes of the helper thread: a thread that ends sooner, and never allocates, is missed.
 constexpr uint64_t kLook_ns = 20 * kMillisecond_ns;
 constexpr uint64_t kSoon_ns = 5 * kMillisecond_ns;
 // A pass takes at most this part of the time: listing 10,000 threads takes 10 ms.
@@ -455,7 +455,7 @@ void cpu_profiler_meets_thread() {
   lock.unlock();
 }
 
-// Waits a little, for a pass of the helper: this is the last time that the name can be read.
+// Waits a little for a pass of the helper thread: this is the last time that the name can be read.
 void cpu_profiler_loses_thread() {
   constexpr uint64_t kPatience_ns = 10 * kMillisecond_ns;
   if (active.load(std::memory_order_relaxed) == nullptr || !lock.try_lock_for(locks_held == 0 ? kPatience_ns : 0)) return;
@@ -499,7 +499,8 @@ uint64_t tick_cpu_profiler() {
 bool forget_cpu_profile_in_child() {
   bool was_running = active.exchange(nullptr, std::memory_order_relaxed) != nullptr;
   in_handler.store(0, std::memory_order_relaxed);
-  // This thread goes on with what it was doing to the session, if that is it. To all others it has ended.
+  // If the fork interrupted this thread while it changed the session, it continues with that. To all other threads the
+  // session has ended.
   if (fork_interrupts_a_holder) {
     lock.reset();
     if (is_running()) session->ended_ns = os::monotonic_ns();

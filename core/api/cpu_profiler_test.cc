@@ -376,8 +376,8 @@ TEST(CpuProfiler, DoesNotInterruptAFork) {
   EXPECT_EQ(stop(), 0);
 }
 
-// Signals that no timer of ours has sent are not samples, and do no harm, nor do those that arrive after the profile's
-// end.
+// Signals that were not sent by our timers are not samples, and do no harm, nor do those that arrive after the
+// profile's end.
 TEST(CpuProfiler, TakesAStormOfSignals) {
   ASSERT_EQ(start(10), 0);
   size_t before = 0, after = 0;

@@ -268,7 +268,7 @@ bool cpu_run_name(Text& name, uint64_t* wall_ns) {
   return true;
 }
 
-// Otherwise the file that the helper is writing would be lost at the end of the process.
+// Otherwise the file that the helper thread is writing would be lost at the end of the process.
 void end_cpu_run() {
   constexpr uint64_t kLongest_ns = 3 * kSecond_ns;
   due_ns.store(0, std::memory_order_relaxed);

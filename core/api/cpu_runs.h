@@ -38,7 +38,7 @@ void forget_cpu_run_in_child(bool profiled);
 // True when it is time for the child to start its own profile, or to get a helper thread that handles the signal. Costs
 // one load if there is nothing to do.
 bool cpu_run_in_child_is_due();
-// Starts it. Requires: no lock of ours is held, or may_lock() returns true.
+// Starts it. Requires: none of our locks is held, or may_lock() returns true.
 void begin_cpu_run_in_child();
 
 }  // namespace seemalloc

@@ -24,7 +24,8 @@ int call_apart(const NextFunction<TwoArguments>& next, long a, long b) {
   return next.get()(a, b);
 }
 
-// A filter of the program's only thread is the process's.
+// Called before a call that may install a filter. A filter of the program's only thread counts as one for the whole
+// process.
 void before(const os::FilterCall& call) {
   if (!call.installs) return;
   int saved_errno = errno;
@@ -76,9 +77,9 @@ void find_next_filter_calls() {
 }  // namespace seemalloc
 
 #ifndef SEEMALLOC_FAULT_INJECTION
-// Elsewhere these are declared with "...", but the arguments are passed in the same places. Weak: a static program's
-// own functions win. The last calls are tail calls: the next function finds the stack and the registers as the caller
-// left them.
+// The C library declares these functions with "...", but their arguments are passed in the same registers. Weak: a
+// static program's own functions win. The last calls are tail calls: the next function finds the stack and the
+// registers as the caller left them.
 extern "C" {
 __attribute__((visibility("default"), weak)) long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long seemalloc_syscall(long number, long a, long b, long c, long d, long e, long f) {

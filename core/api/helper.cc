@@ -356,8 +356,8 @@ void child_frees() {
 }
 }  // namespace
 
-// fork does not wait for the helper, which may be sending to a slow client: it holds only locks that the fork handlers
-// take, and the state of the control socket, which the child discards in any state.
+// fork does not wait for the helper thread, which may be sending to a slow client: it holds only locks that the fork
+// handlers take, and the state of the control socket, which the child discards in any state.
 void forget_helper_in_child() {
   control.forget();
   stalls.forget();

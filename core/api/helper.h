@@ -10,18 +10,18 @@
 
 namespace seemalloc {
 
-// Starts the helper when the heap has grown enough and it is not running. Cheap when there is nothing to do.
+// Starts the helper thread if the heap has grown enough and it is not running. Cheap when there is nothing to do.
 void start_helper_if_due();
-// Starts it for pending work, regardless of the heap's size. Requires: no lock of ours is held.
+// Starts it for pending work, regardless of the heap's size. Requires: none of our locks is held.
 void start_helper_for_work();
 // Called at load: starts it at once if the options require it.
 void start_helper_at_load();
 // Called at exit: removes the socket and, if locks can be taken, writes the exit profile.
 void stop_helper_at_exit();
 
-// Whether the helper is running, so that work can be left to it.
+// Whether the helper thread is running, so that work can be left to it.
 bool helper_runs();
-// Makes the helper check for work now. Any thread; async-signal-safe.
+// Makes the helper thread check for work now. Any thread; async-signal-safe.
 void wake_helper();
 
 // Installs the handler of a signal that requests work from the helper thread. Returns false if the program uses the

@@ -1,4 +1,4 @@
-// JSON objects and arrays, written directly into a Text. Strings are constants of ours: nothing is escaped, except by
+// JSON objects and arrays, written directly into a Text. Strings are our own constants: nothing is escaped, except by
 // append_escaped().
 #pragma once
 

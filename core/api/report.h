@@ -12,7 +12,7 @@ namespace seemalloc {
 // All resident memory, by use: rss = live + cached + fragmentation + metadata + not_ours.
 struct MemoryReport {
   size_t rss;
-  size_t live;           // live blocks, as far as they are resident
+  size_t live;           // the resident part of live blocks
   size_t cached;         // free blocks in threads' lists, spans without a live block, free pages not yet returned to the OS
   size_t fragmentation;  // free blocks and uncarved ends of spans that contain live blocks
   size_t metadata;

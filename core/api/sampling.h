@@ -29,8 +29,8 @@ extern constinit thread_local bool moving_block __attribute__((tls_model("initia
 uint32_t record_sample(heap::ThreadHeap& mine, size_t requested_bytes, size_t allocated_bytes, const void* site);
 // Counts a sample dropped because its block could not be allocated.
 void drop_sample();
-// The bytes in use, estimated from samples, as far as threads have reported: each thread may be off by 1/1024 of the
-// maximum so far, and 4 KiB. 0 in the library without a profiler.
+// The bytes in use, estimated from samples, as far as threads have reported: the error of each thread is at most 1/1024
+// of the maximum so far, and 4 KiB. 0 in the library without a profiler.
 uint64_t sampled_bytes_in_use();
 // `mine` is null in a thread that has no heap.
 void forget_sample(heap::ThreadHeap* mine, uint32_t id);

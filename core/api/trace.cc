@@ -60,7 +60,7 @@ SEEMALLOC_NOINLINE void record_call(const os::CallRecord& record) {
   writers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-// ---- readers: the helper ----
+// ---- reader: the helper thread ----
 
 struct Reader {
   unsigned name = 0;  // 0: none

@@ -2,10 +2,10 @@
 //
 // A descriptor to write to would be unsafe: the program may close it and reuse its number for a file of its own. Here
 // the waking thread needs none: it sends a signal to the helper thread alone, which has it blocked, so that it stays
-// pending, whatever the program does with that signal; the helper polls a descriptor that shows pending signals. If
-// that is refused, the helper wakes up when its time-out expires, as without a wake-up. It does the same while the same
-// signal is pending for the whole process (every thread has blocked it): the descriptor shows that one, too, and only
-// the program may consume it.
+// pending, whatever the program does with that signal; the helper thread polls a descriptor that shows pending signals.
+// If that is refused, the helper thread wakes up when its time-out expires, as without a wake-up. It does the same
+// while the same signal is pending for the whole process (every thread has blocked it): the descriptor shows that one,
+// too, and only the program may consume it.
 // Threads: the helper thread only, except wake().
 #pragma once
 
@@ -26,7 +26,7 @@ class WakeUp {
   // In the child of fork: the helper thread does not exist.
   void forget();
 
-  // Any thread, at any time. `thread` is the helper's id.
+  // Any thread, at any time. `thread` is the id of the helper thread.
   void wake(int process, int thread);
 
   // Must be blocked in the helper thread: a signal that is ignored by default, and not the one that requests dumps.

@@ -98,7 +98,7 @@ size_t open_descriptors() {
   return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
-// The descriptor shows the signal as long as it is pending: the helper must still sleep, and not open another
+// The descriptor shows the signal as long as it is pending: the helper thread must still sleep, and not open another
 // descriptor each time.
 TEST_F(WakeUpTest, WhileTheProgramsOwnSignalIsPendingItSleepsAndOpensNothing) {
   WakeUp wake_up;

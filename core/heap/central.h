@@ -52,7 +52,7 @@ void central_publish_lists(bool all);
 
 // For holes.cc. Takes a span off its list that has been there for at least this many periods and may have holes.
 // Returns null if there is none, with *more set if it stopped because it has checked kHoleLooks spans. Frees into the
-// span go on as before, but no thread allocates from it.
+// span continue as before, but no thread allocates from it.
 Span* central_detach(unsigned size_class, uint32_t least_periods, bool* more);
 // The lock under which other threads change a detached span's counts.
 Lock& central_lock(unsigned size_class);

@@ -392,7 +392,7 @@ void begin_period(uint64_t now) {
   uint64_t length = shortest_period_ns();
   for (unsigned i = 0; i < periods.doubled && length < kLongestPeriod_ns; i++) length *= 2;
   periods.next_ns = now + length;
-  // Work left over from the last period goes on first.
+  // Continues first with the work that is left from the last period.
   if (!unfinished.load(std::memory_order_relaxed)) periods.place = the_beginning();
   unfinished.store(true, std::memory_order_relaxed);
   begin_epoch();
@@ -531,7 +531,7 @@ HoleCounters hole_counters() {
 
 void forget_purger_in_child(bool may_lock) {
   hole_helper.store(nullptr, std::memory_order_relaxed);
-  // A signal handler has called fork in the middle of a purge: the purger is this thread, which will go on.
+  // A signal handler has called fork in the middle of a purge: the purger is this thread, which will continue.
   if (purger.load(std::memory_order_relaxed) == &thread_cache) return;
   Span* span = detached_span.load(std::memory_order_relaxed);
   if (span != nullptr && may_lock) {

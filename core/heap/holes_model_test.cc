@@ -1,4 +1,4 @@
-// The purge of holes (holes.h) beside an owner that goes on, as a small state machine; the test explores every
+// The purge of holes (holes.h) while the owner keeps working, as a small state machine; the test explores every
 // interleaving of its steps.
 //
 // There is one available span. Blocks 0 and 4 are live; 1, 2 and 3 are on the free list in this order. 0 and 3 share a

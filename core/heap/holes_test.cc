@@ -422,7 +422,7 @@ TEST_F(Holes, OfSpansInUseOfThreadsThatSleep) {
   }
 }
 
-// No thread allocates: only the helper's ticks do the work.
+// No thread allocates: only the ticks of the helper thread do the work.
 TEST_F(Holes, TimePurgesThoseOfSpansInUse) {
   options::OptionForTest delay(options::Id::purge_delay, "250");
   size_t before = resident_bytes();
@@ -625,7 +625,7 @@ TEST_F(Holes, AgesStayWhenAPeriodBegins) {
   EXPECT_GE(least, 50 * kMillisecond_ns);
 }
 
-// A slice ends before all heaps have been scanned: the next one goes on where it stopped.
+// A slice ends before all heaps have been scanned: the next one continues where it stopped.
 TEST_F(Holes, EachOfManyHeapsGetsItsTurn) {
 #ifdef __SANITIZE_THREAD__
   constexpr unsigned kThreads = 50;

@@ -23,7 +23,7 @@ constexpr uint64_t kFindAgain_ns = 30 * kSecond_ns;
 constexpr uint64_t kAskAgain_ns = kSecond_ns;
 // If no check has been made for this long, there is no helper thread.
 constexpr uint64_t kUnwatched_ns = 2 * kSecond_ns;
-// A thread of the program waits for this pass, or the helper's other work does.
+// A thread of the program waits for this pass, or the other work of the helper thread does.
 constexpr uint64_t kLongestHolePass_ns = 50 * kMillisecond_ns;
 static_assert(PressureGauge::kLevels >= os::MemoryGroup::kMaxLevels);
 
@@ -78,7 +78,7 @@ void publish_least_limit() {
 }
 
 // The helper thread leaves the full search to the program's own threads (core/os/cgroup.h). But in a process that is
-// idle, only the helper can notice that a limit has been set.
+// idle, only the helper thread can notice that a limit has been set.
 void find_limit(uint64_t now, bool by_helper) {
   if (options::get(Id::pressure) == 0) return watch.files.close();
   if (by_helper && now >= watch.ask_again_ns && !look_anew.load(std::memory_order_relaxed)) {
@@ -141,8 +141,8 @@ void count_wait(uint64_t ns) {
   wait_ns.fetch_add(ns, std::memory_order_relaxed);
 }
 
-// Waits while another thread, mostly the helper, returns everything. That takes as long as a burst needs to fill the
-// freed space, so a thread that grows the heap waits. It does not wait for a check that its own signal handler has
+// Waits while another thread, mostly the helper thread, returns everything. That takes as long as a burst needs to fill
+// the freed space, so a thread that grows the heap waits. It does not wait for a check that its own signal handler has
 // interrupted, nor for a thread that has been checking for long, however often the heap grows.
 void wait_for_who_looks() {
   constexpr uint64_t kPause_ns = 200 * kMicrosecond_ns;
@@ -236,7 +236,7 @@ void pressure_options_changed() {
 
 void forget_pressure_in_child() {
   set_to_zero(rounds, round_bytes, round_ns, waits, wait_ns);
-  // If a signal handler that has interrupted the check called fork, this thread goes on with the check.
+  // If a signal handler that has interrupted the check called fork, this thread continues the check.
   if (who_looks.load(std::memory_order_relaxed) != &thread_cache) {
     who_looks.store(nullptr, std::memory_order_relaxed);
     looks_since_ns.store(0, std::memory_order_relaxed);

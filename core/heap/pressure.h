@@ -4,7 +4,8 @@
 // The helper thread checks, more often the nearer the limit. Slow paths check each time the heap has grown by a part of
 // the free space below the limit, so a burst is noticed in time. A check reads a few files if there is a limit, else
 // none. Without a helper thread ticks check.
-// Threads: any; one at a time checks, the others go on. Code that returns memory requires that no lock is held.
+// Threads: any; one at a time checks, the others continue without a check. Code that returns memory requires that no
+// lock is held.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ void look_at_pressure(size_t upcoming_bytes);
 // Called by the helper thread. `stalled`: the kernel has reported that tasks wait for memory. Returns the latest time
 // for the next call, in ns from now.
 uint64_t watch_pressure(bool stalled);
-// Does the helper's work if there is no helper thread. Called by ticks.
+// Does the periodic work of the helper thread if there is none. Called by ticks.
 void watch_without_helper();
 
 // The most bytes that all threads together may keep: thread_cache, or less if memory is scarce. A collection compares

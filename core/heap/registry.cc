@@ -90,7 +90,7 @@ void make_active_locked(ThreadHeap& heap) {
 }
 
 // A heap changes hands in several critical sections. If a signal handler forks between two of them, that counts as a
-// fork within one: the child has this thread, which goes on with the change.
+// fork within one: the child has this thread, which continues the change.
 class HandOver {
  public:
   HandOver() { count_held(+1); }
@@ -426,7 +426,7 @@ void finish_take_of_lost_thread(ThreadHeap& heap) {
 void unlock_after_fork_child() {
   unlock_after_fork_parent();
   // A signal handler that has interrupted one of our critical sections may fork. The locks of that section stay held
-  // until this thread goes on with it, so this function takes no lock then, and the process never recovers the other
+  // until this thread continues it, so this function takes no lock then, and the process never recovers the other
   // threads' heaps.
   bool may_lock = !fork_interrupts_a_holder;
   forget_housekeeping_in_child();

@@ -28,7 +28,7 @@ struct Residency {
   size_t unused;         // free pages without contents that are resident because they are part of a huge page
   size_t fragmentation;  // free blocks and uncarved ends of spans with live blocks
   // The errors of these values.
-  size_t open_bytes;  // the most by which each may be off, since pages are missing in partly free spans
+  size_t open_bytes;  // the largest possible error of each, because pages are missing in partly free spans
   double variance;    // of each, if only some pieces were queried
   bool told;          // false: the kernel refused some queries, and the memory in question counts as resident
 };

@@ -1,6 +1,6 @@
 // Sampled blocks: blocks that the sampler records are in spans of their own. free() recognises them by the span's owner
-// (none), at no cost to other blocks. Each block has two numbers beside it: the sampler's handle, and the span that it
-// would be in (homes.h).
+// (none), at no cost to other blocks. Each block has two numbers beside it: its sample id, and the span that it would
+// be in (homes.h).
 // Neighbouring classes share their spans. Threads share spans too, until they sample so often that they would contend
 // for the locks.
 //
@@ -19,7 +19,7 @@ using pages::Span;
 
 // Threads of different parts do not contend for a lock, as long as they free their own blocks.
 inline constexpr unsigned kSampledParts = 4;
-// Allocates a block of the class; null when out of memory. *id points to its handle, 0 at first, which the block's
+// Allocates a block of the class; null when out of memory. *id points to its sample id, 0 at first, which the block's
 // holder may set. The block, or a failure, leaves the home that the caller has entered for it.
 void* allocate_sampled(unsigned part, unsigned size_class, HomeId home, uint32_t** id);
 uint32_t sample_id(const Span* span, const void* block);
@@ -27,7 +27,7 @@ uint32_t sample_id(const Span* span, const void* block);
 size_t sampled_block_bytes(const Span* span, const void* block);
 // Number of live blocks that were allocated as this class. Exact while no other thread allocates or frees.
 uint32_t sampled_blocks(unsigned size_class);
-// Frees the block and returns its handle. If `block` is not a live block of the span, sets *valid to false and does
+// Frees the block and returns its sample id. If `block` is not a live block of the span, sets *valid to false and does
 // nothing.
 uint32_t free_sampled(Span* span, void* block, bool* valid);
 

@@ -92,7 +92,7 @@ struct HeapBody {
   ZeroingPace zeroing;       // of this heap's large callocs
   uint64_t as_asked_until;   // until handed_out_bytes reaches this, sample distances are drawn without back-off
                              // (sample_growth.h)
-  uint32_t growths_seen;     // GrowthWatch::times() at the last draw; 0: the thread's first draw is to come
+  uint32_t growths_seen;     // GrowthWatch::times() at the last draw; 0: the thread has not drawn yet
 };
 
 struct ThreadHeap {

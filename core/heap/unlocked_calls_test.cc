@@ -1,5 +1,5 @@
 // System calls that return memory are made without any of our locks held: such a call may take milliseconds, and other
-// threads go on meanwhile.
+// threads continue in the meantime.
 #include <gtest/gtest.h>
 #include <string.h>
 

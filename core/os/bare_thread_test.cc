@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kStack_bytes = 256 * KiB;
 constexpr uint64_t kLong_ns = 60 * kSecond_ns;
 
-// Of this program, whose thread-local memory is the test's and the library's.
+// A variable in the thread-local memory of this program, which is linked with the library.
 alignas(64) thread_local int own[100];
 std::atomic<int> seen_thread{0}, found{0}, go_on{0};
 std::atomic<uint64_t> seen_mask{0};
@@ -119,7 +119,7 @@ TEST(BareThread, IsRefusedAndStartsLater) {
   }
 }
 
-// Where the wait is refused it looks from time to time.
+// If the futex call is refused, wait_for_end checks at intervals.
 TEST(BareThread, IsWaitedForWithoutFutex) {
   BareThread thread;
   RefuseCalls refuse(SYS_futex, EPERM);

@@ -2,7 +2,7 @@
 //
 // The basic calls are those of malloc itself: mmap, munmap, mremap, madvise, futex. They are always made. So is
 // mprotect, which is called only while the process starts, as the dynamic linker has done before (loaded_object.h).
-// Once the process is known to be in a sandbox, every other call of ours is refused here, with -EPERM and without
+// Once the process is known to be in a sandbox, every other call that we make is refused here, with -EPERM and without
 // calling the kernel; each caller degrades as if the kernel had refused. sys() makes the check. How a sandbox is
 // detected: docs/decisions/0074.
 // Threads: any, signal handlers included.

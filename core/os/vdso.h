@@ -1,9 +1,9 @@
 // The vDSO: a small library that the kernel maps into each process, whose functions read the clocks without a system
 // call.
 //
-// We look up its functions ourselves instead of calling libc's clock_gettime: a program may have replaced that one
-// (libfaketime) by one that allocates, and we read clocks under locks. Threads: any, at any time, signal handlers
-// included.
+// We look up its functions ourselves instead of calling libc's clock_gettime: a program may have replaced it
+// (libfaketime) by a function that allocates, and we read clocks under locks. Threads: any, at any time, signal
+// handlers included.
 #pragma once
 
 #include <time.h>

@@ -46,7 +46,7 @@ void note_huge_mapping(const Range& range);
 // The kernel has already unmapped the range. Another thread may have mapped memory there, so entries and boundaries are
 // left alone. The range itself has only boundaries here, no entries, and an excess boundary does no harm.
 void lose_huge_mapping(const Range& range);
-// The range is one new mapping, in place of others of ours.
+// The range is one new mapping, in place of our previous ones.
 void replace_huge_mapping(const Range& range);
 
 // The part of `range` up to its first boundary.

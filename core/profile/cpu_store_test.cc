@@ -139,7 +139,7 @@ TEST(CpuStore, AgreesWithAModel) {
       Count& count = in[key_of(stack, thread)];
       count.interrupts++;
       count.ticks += ticks;
-      bool full = !lazy && store->ring_is_half_full();  // as the helper does
+      bool full = !lazy && store->ring_is_half_full();  // as the helper thread does
       if (full || random() % (lazy ? 15000 : 50) == 0) store->take_evicted(take);
       if (random() % 5000 == 0) store->take_all(take);
     }
