@@ -45,8 +45,8 @@ void complain_of_length(const char* call, const char* what, size_t most, const c
 
 // ---- heap profiles ----
 //
-// HeapProfilerStart has the effect that HEAPPROFILE has from the start of the program: dumps in gperftools' text format,
-// controlled by the same options.
+// HeapProfilerStart has the effect that HEAPPROFILE has from the start of the program: dumps in gperftools' text
+// format, controlled by the same options.
 
 using options::Id;
 enum class Heap { kAsTheVariableSays, kOn, kOff };
