@@ -8,7 +8,8 @@
 //                  can be read with the rights that ptrace requires (PTRACE_MODE_READ_FSCREDS): same user and groups, at least this
 //                  process's capabilities, and this process dumpable; or CAP_SYS_PTRACE
 //   prove SECRET   enables all commands on this connection
-// The helper never waits for a client: answers are sent as the client reads them, and incomplete requests time out.
+// The helper thread never waits for a client: answers are sent as the client reads them, and incomplete requests time
+// out.
 // Threads: the helper thread only; remove_socket() also from the exiting thread.
 #pragma once
 

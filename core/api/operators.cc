@@ -135,8 +135,10 @@ SEEMALLOC_COLD void* new_nothrow_slow(size_t bytes, size_t alignment) noexcept {
   }
 }
 
-// ---- from our heap, whatever is replaced ---- `a` is empty or the alignment. An alignment that is not a power of two
-// is refused without a call of the new-handler, as in libstdc++.
+// ---- from our heap, whichever operators are replaced ----
+//
+// `a` is empty or the alignment. An alignment that is not a power of two is refused without a call of the new-handler,
+// as in libstdc++.
 
 bool is_valid() { return true; }
 bool is_valid(align_val_t a) { return is_power_of_two(static_cast<size_t>(a)); }

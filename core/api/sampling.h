@@ -61,7 +61,7 @@ struct ProfileBytes {
   size_t mapped_bytes;
 };
 bool heap_profile(ProfileBytes* out);
-// The same of other kinds (profile_kinds.cc).
+// Profiles of other kinds, in the same form (profile_kinds.cc).
 bool remote_free_profile(ProfileBytes* out);
 bool allocs_profile(ProfileBytes* out);
 bool peak_profile(ProfileBytes* out);
@@ -77,15 +77,16 @@ bool set_profile_baseline();
 void sampling_loaded();
 // The option python_frames was read or set. One caller at a time, in no signal handler.
 void python_option_changed();
-// As in core/profile/python.h: of code that makes a thread-specific key.
+// Called with the address of code that creates a thread-specific key: notes whether it belongs to Python
+// (core/profile/python.h).
 bool note_loaded_python(uintptr_t pc);
-// Memory that names of Python functions take: in no arena.
+// Memory used by the names of Python functions. It is not part of an arena.
 size_t python_name_bytes();
 
 // The heap has grown since this thread's last report (core/pages/growth.h): records the stack. Requires: no lock held.
 void record_growth();
-// The callers that made the heap grow; the users of the memory pools that the program reports; the blocks that pin
-// half-empty spans.
+// The kinds of profiles for the callers that made the heap grow, the users of the memory pools that the program
+// reports, and the blocks that pin half-empty spans.
 bool growth_profile(ProfileBytes* out);
 bool pool_profile(ProfileBytes* out);
 bool fragmentation_profile(ProfileBytes* out);
@@ -97,7 +98,7 @@ unsigned call_stack(uintptr_t* frames, unsigned most);
 // code itself.
 unsigned interrupted_call_stack(const void* ucontext, uintptr_t* frames, unsigned most);
 
-// A sample that is live, or was until now.
+// A sample that is live or has just been freed.
 struct SampleView {
   const uintptr_t* return_addresses;  // innermost first; they are never freed
   unsigned depth;
@@ -136,7 +137,7 @@ void for_each_unloaded_range(void (*f)(void* context, const UnloadedRange& range
 // Calls f for each row; f may allocate. A sample drawn at another interval would count as 1 / chance_of_sample()
 // blocks.
 void for_each_sample_row(void (*f)(void* context, const SampleRow& row), void* context);
-// The same for samples since forget_samples(), which is false when memory was refused. f must not iterate over rows
+// The same for samples since forget_samples(), which returns false if memory was refused. f must not iterate over rows
 // itself.
 void for_each_sample_row_since(void (*f)(void* context, const SampleRow& row), void* context);
 bool forget_samples();

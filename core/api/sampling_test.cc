@@ -45,7 +45,7 @@ double deviation(size_t bytes, size_t interval, size_t n, const std::function<vo
   return (observed - expected) / std::sqrt(expected * (1 - p));
 }
 
-// Some of the hundreds of comparisons of a test day fail by chance; a bias fails again, on the same side.
+// Some of the hundreds of comparisons of a test day fail by chance; a bias fails again, in the same direction.
 void expect_samples(size_t bytes, size_t interval, size_t n, const std::function<void()>& run) {
   double first = deviation(bytes, interval, n, run);
   if (std::abs(first) <= 4) return;

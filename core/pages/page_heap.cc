@@ -37,7 +37,8 @@ std::atomic<unsigned> shard_count{1};
 std::atomic<unsigned> shard_cursor{0};
 std::atomic<unsigned> regions{0}, most_regions{0};
 
-// Memory that huge pages brought and that was never allocated stays below 1/kSpareShare of the regions' memory.
+// Memory that is resident only because of huge pages, and was never allocated, stays below 1/kSpareShare of the
+// regions' memory.
 constexpr size_t kSpareShare = 32;
 
 Lock region_pool_lock;
@@ -83,7 +84,7 @@ struct Run {
   unsigned pages;
   unsigned longest_left;  // the region's longest free run after this one is taken
   bool clean;             // all of it reads as zero
-  bool takes_huge_page;   // the first touch brings a huge page for the whole region
+  bool takes_huge_page;   // the first touch maps a huge page for the whole region
 };
 
 // Finds a run. Returns false when the shard's regions have none. Spare memory of huge pages is reserved for dense
@@ -109,7 +110,7 @@ size_t clean_bytes(const Region* region, unsigned first, unsigned pages) {
   return (pages - dirty) * kPageBytes;
 }
 
-// Dirty pages read as zero too if a huge page brought them and they were never allocated.
+// Dirty pages read as zero, too, if they became resident with a huge page and were never allocated.
 bool reads_as_zero(const Region* region, unsigned first, unsigned pages) {
   PageBits written = region->dirty();
   written -= region->spare;
