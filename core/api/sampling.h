@@ -77,8 +77,8 @@ bool set_profile_baseline();
 void sampling_loaded();
 // The option python_frames was read or set. One caller at a time, in no signal handler.
 void python_option_changed();
-// Called with the address of code that creates a thread-specific key: notes whether it belongs to Python
-// (core/profile/python.h).
+// Called with the address of code that creates a thread-specific key. Returns true if it belongs to a CPython that is
+// not known yet (core/profile/python.h).
 bool note_loaded_python(uintptr_t pc);
 // Memory used by the names of Python functions. It is not part of an arena.
 size_t python_name_bytes();
