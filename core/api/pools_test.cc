@@ -257,7 +257,7 @@ TEST_F(Pools, SayWhichStacksAreNotWhole) {
   std::vector<std::string> comments = profile::decode(take_pools_profile()).comments;
   ASSERT_EQ(comments.size(), 3u);
   std::string said = std::to_string(profile::pool_totals().stacks) + " distinct; " + std::to_string(before + 3) + " samples with a truncated stack, 0 ";
-  EXPECT_NE(comments[1].find("there is no exact total: blocks that are no samples are not counted"), std::string::npos) << comments[1];
+  EXPECT_NE(comments[1].find("there is no exact total: only sampled blocks are counted"), std::string::npos) << comments[1];
   EXPECT_NE(comments[2].find(said), std::string::npos) << comments[2];
   seemalloc_pool_destroy(pool);
 }

@@ -272,7 +272,7 @@ TEST(HeapText, AddressesAreThoseOfTheStacks) {
 TEST(HeapText, SaysWhatItCouldNotSee) {
   ASSERT_EQ(seemalloc_profile_start(1), 0);
   constexpr HeapText kForms[] = {HeapText::kSampled, HeapText::kAbsolute, HeapText::kJemalloc};
-  uint64_t dropped = figure_before(notes_of(kForms[0]), " more dropped for want of memory");
+  uint64_t dropped = figure_before(notes_of(kForms[0]), " more dropped for lack of memory");
   uint64_t truncated = figure_before(notes_of(kForms[0]), " samples with a truncated stack");
   for (int i = 0; i < 3; i++) drop_sample();
   ASSERT_EQ(seemalloc_option_set("stack_depth", "8"), 0);
@@ -280,11 +280,11 @@ TEST(HeapText, SaysWhatItCouldNotSee) {
   ASSERT_EQ(seemalloc_option_set("stack_depth", "64"), 0);
   for (HeapText form : kForms) {
     std::vector<std::string> notes = notes_of(form);
-    EXPECT_EQ(figure_before(notes, " more dropped for want of memory"), dropped + 3);
+    EXPECT_EQ(figure_before(notes, " more dropped for lack of memory"), dropped + 3);
     EXPECT_EQ(figure_before(notes, " samples with a truncated stack"), truncated + 1);
-    EXPECT_GT(figure_before(notes, " bytes are handed out"), 100u) << "the exact total";
+    EXPECT_GT(figure_before(notes, " live bytes"), 100u) << "the exact total";
   }
-  EXPECT_GT(figure_before(notes_of(HeapText::kGrowth), " bytes taken from the system"), 0u);
+  EXPECT_GT(figure_before(notes_of(HeapText::kGrowth), " bytes obtained from the OS"), 0u);
   sm_free(cut);
   ASSERT_EQ(seemalloc_profile_start(64 * KiB), 0);
 }

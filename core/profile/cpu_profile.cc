@@ -136,7 +136,7 @@ void write_comments(ProfileEncoder& encoder, const CpuSums& sums, const CpuProfi
   if (totals.others != 0) {
     text.clear();
     text << "thread labels: " << totals.others << " samples are of " << kOtherThreads << ": at most " << uint64_t{ThreadNames::kMost}
-         << " threads, and " << uint64_t{CpuSums::kMaxThreadRows} << " pairs of a thread and a stack, are told apart";
+         << " threads, and " << uint64_t{CpuSums::kMaxThreadRows} << " pairs of a thread and a stack, are distinguished";
     encoder.comment(text);
   }
   if (facts.ended == nullptr) return;

@@ -173,7 +173,7 @@ TEST(CpuProfile, SaysWhichThreadRan) {
   EXPECT_EQ(found, (std::map<std::string, std::pair<std::string, int64_t>>{{"reader", {"1234", 3}}, {"(no name)", {"1235", 2}}, {"(other threads)", {"", 1}}}));
   EXPECT_EQ(rows_of(bytes).size(), 3u) << "rows without a sample";
   EXPECT_EQ(decode(bytes).comments.back(),
-            "thread labels: 1 samples are of (other threads): at most 4096 threads, and 262144 pairs of a thread and a stack, are told apart");
+            "thread labels: 1 samples are of (other threads): at most 4096 threads, and 262144 pairs of a thread and a stack, are distinguished");
 }
 
 TEST(CpuProfile, OfTheWallSaysSo) {

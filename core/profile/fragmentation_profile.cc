@@ -61,16 +61,16 @@ size_t FragmentationProfile::write_bucket(ProfileEncoder& encoder, size_t first)
 
 void FragmentationProfile::write_comments(ProfileEncoder& encoder, const FragmentationTotals& totals) const {
   FixedText<400> text;
-  text << "fragmentation: " << totals.booked_bytes << " bytes free in spans that live blocks keep, by the heap's books; " << rounded(charged_bytes_)
-       << " bytes charged to the stacks of such blocks, standard error " << rounded(standard_error(totals.booked_bytes))
-       << " bytes; the rest is kept by blocks that " << (by_chance_ ? "no sample stands for, or that " : "") << "lie in threads' lists";
+  text << "fragmentation: " << totals.booked_bytes << " bytes free in spans that live blocks keep, by heap metadata; " << rounded(charged_bytes_)
+       << " bytes charged to the stacks of these blocks, standard error " << rounded(standard_error(totals.booked_bytes))
+       << " bytes; the rest is kept by blocks " << (by_chance_ ? "without a sample, or " : "") << "in threads' free lists";
   encoder.comment(text);
   text.clear();
-  text << "resident: " << totals.resident_bytes << " bytes between live blocks, as in the statistics, right to within " << totals.uncertain_bytes << " bytes";
+  text << "resident: " << totals.resident_bytes << " bytes between live blocks, as in the statistics; may be off by up to " << totals.uncertain_bytes << " bytes";
   encoder.comment(text);
   text.clear();
-  text << "samples: " << uint64_t{charges_.size()} << " in use; " << homeless_ << " of which it is not known where they would be, "
-       << left_out_ << " that came too late, " << records.dropped.load(std::memory_order_relaxed) << " more dropped for want of memory";
+  text << "samples: " << uint64_t{charges_.size()} << " in use; " << homeless_ << " with an unknown place in the heap, "
+       << left_out_ << " recorded too late, " << records.dropped.load(std::memory_order_relaxed) << " more dropped for lack of memory";
   encoder.comment(text);
   encoder.notes().add_stacks(records.buckets.stacks(), truncated_, broken_);
 }

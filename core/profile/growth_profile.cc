@@ -48,14 +48,14 @@ GrowthSite* make_site(const Stack& stack, uint64_t hash) {
 void growth_profile_notes(const Notes& notes) {
   GrowthTotals totals = growth_totals();
   FixedText<400> text;
-  text << "heap growth: " << totals.bytes << " bytes taken from the system in " << totals.times
-       << " pieces, exactly; what was given back since is not subtracted";
+  text << "heap growth: " << totals.bytes << " bytes obtained from the OS in " << totals.times
+       << " pieces (exact); memory returned since then is not subtracted";
   notes.add(text);
   text.clear();
   text << "stacks: " << uint64_t{totals.stacks} << " distinct; " << totals.truncated_times << " pieces with a truncated stack, "
        << totals.broken_times << " pieces with a broken unwind; without a stack " << totals.stackless_bytes << " bytes in "
        << totals.stackless_times << " pieces (the first of the process; those at more than " << uint64_t{kMostGrowthStacks}
-       << " stacks; " << totals.refused_times << " for want of memory)";
+       << " stacks; " << totals.refused_times << " for lack of memory)";
   notes.add(text);
 }
 

@@ -122,7 +122,7 @@ void about_peak(ProfileEncoder& encoder, const Snapshot& snapshot) {
   encoder.comment(text);
   if (snapshot.peak_epoch == records.peak.epoch()) return;
   text.clear();
-  text << "peak: a new mark was passed while this profile was taken: some rows are of that one";
+  text << "peak: a new mark was reached while this profile was taken: some rows belong to the new mark";
   encoder.comment(text);
 }
 
@@ -148,9 +148,9 @@ void about_since(ProfileEncoder& encoder, const Snapshot& snapshot) {
   } else {
     uint64_t ns = minus(os::monotonic_ns(), mark_ns);
     encoder.duration(ns);
-    text << "since: the baseline was set " << ns / kMillisecond_ns << " ms before this profile was taken; less than then is negative";
+    text << "since: the baseline was set " << ns / kMillisecond_ns << " ms before this profile was taken; values below it are negative";
     if (snapshot.exact.live != 0 && snapshot.baseline_live_bytes != 0) {
-      text << "; exactly " << static_cast<int64_t>(snapshot.exact.live - snapshot.baseline_live_bytes) << " bytes more are handed out, by allocated size";
+      text << "; live bytes changed by exactly " << static_cast<int64_t>(snapshot.exact.live - snapshot.baseline_live_bytes) << ", by allocated size";
     }
   }
   encoder.comment(text);
@@ -205,7 +205,7 @@ void about_lifetime(ProfileEncoder& encoder, const Snapshot& snapshot) {
   cover_all(encoder, snapshot);
   note_freed(encoder.notes(), snapshot);
   FixedText<256> text;
-  text << "lifetime: from allocation to free; where every allocation is recorded (sample:1) ages are a clock tick off, up to "
+  text << "lifetime: from allocation to free; if every allocation is recorded (sample:1), ages are off by up to a clock tick, "
        << kShortLife_ns / kMillisecond_ns << " ms";
   encoder.comment(text);
 }
@@ -224,8 +224,8 @@ void about_deaths(ProfileEncoder& encoder, const Snapshot& snapshot) {
     sum.all += counts.all;
   }
   FixedText<400> text;
-  text << "deaths: " << sum.all << " samples freed; by whom is not known of " << minus(sum.all, sum.known)
-       << " of them (option free_stacks); " << uint64_t{records.deaths.size()} << " pairs of stacks kept, at most "
+  text << "deaths: " << sum.all << " samples freed, " << minus(sum.all, sum.known)
+       << " of them by an unknown stack (option free_stacks); " << uint64_t{records.deaths.size()} << " pairs of stacks kept, at most "
        << uint64_t{Deaths::kMost} << ", and " << uint64_t{Deaths::kMostOfOne} << " of one stack and size";
   encoder.comment(text);
 }
@@ -297,12 +297,12 @@ void write_notes(const Notes& notes, const Snapshot& snapshot, uint64_t interval
   FixedText<256> text;
   text << "seemalloc: one sample every " << interval_bytes << " bytes on average; " << totals.samples
        << " samples recorded, " << totals.live_samples << " of them in use, " << records.dropped.load(std::memory_order_relaxed)
-       << " more dropped for want of memory";
+       << " more dropped for lack of memory";
   notes.add(text);
   text.clear();
   text << "in use: " << rounded(totals.inuse_bytes) << " bytes estimated, standard error "
        << rounded(totals.inuse_bytes_stderr) << " bytes";
-  if (snapshot.exact.live != 0) text << "; exactly " << snapshot.exact.live << " bytes are handed out, by allocated size";
+  if (snapshot.exact.live != 0) text << "; exactly " << snapshot.exact.live << " live bytes, by allocated size";
   notes.add(text);
   text.clear();
   text << "requested: " << rounded(totals.inuse_requested_bytes) << " bytes of those in use estimated, standard error "
@@ -314,11 +314,11 @@ void write_notes(const Notes& notes, const Snapshot& snapshot, uint64_t interval
     note_allocated(notes, totals, snapshot.exact.allocated != 0, snapshot.exact.allocated, "since the start");
   }
   notes.add_stacks(records.buckets.stacks(), totals.truncated_samples, totals.broken_samples);
-  note_count(notes, snapshot.other_interval_samples, " samples were drawn at another interval, and stand for what it says");
+  note_count(notes, snapshot.other_interval_samples, " samples were drawn at another interval: the label interval of their rows");
   note_count(notes, records.stale_resizes.load(std::memory_order_relaxed),
-             " resizes of sampled blocks not followed for want of memory");
+             " resizes of sampled blocks not followed for lack of memory");
   note_count(notes, records.lost_lifetimes.load(std::memory_order_relaxed),
-             " lifetimes of freed samples lost for want of memory");
+             " lifetimes of freed samples lost for lack of memory");
 }
 
 void write_row(ProfileEncoder& encoder, const RowKind& kind, const BucketRow& row, uint64_t interval_bytes) {

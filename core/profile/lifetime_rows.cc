@@ -230,10 +230,10 @@ class LifetimeWriter {
   void comment() const {
     if (other_samples_ == 0) return;
     FixedText<512> text;
-    text << "lifetime by thread: " << other_samples_ << " samples freed are of " << kOtherThreads << ": ended ones make room for new ones, "
-         << "and at most " << uint64_t{ThreadNames::kMost} << " threads, and " << uint64_t{most_thread_lives()}
-         << " records of a stack, a size and a thread, are told apart";
-    if (interval_bytes_ <= 1) text << "; where all blocks are recorded only frees by who came by a stack first, but for free_stacks:all";
+    text << "lifetime by thread: " << other_samples_ << " samples freed are of " << kOtherThreads << ": ended threads make room for new ones; "
+         << "at most " << uint64_t{ThreadNames::kMost} << " threads, and " << uint64_t{most_thread_lives()}
+         << " records of a stack, a size and a thread, are distinguished";
+    if (interval_bytes_ <= 1) text << "; if all blocks are recorded, only frees by the first thread with a stack are, unless free_stacks:all is set";
     encoder_.comment(text);
   }
 

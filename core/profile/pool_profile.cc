@@ -148,12 +148,12 @@ void write_comments(ProfileEncoder& encoder, const PoolTotals& totals, uint64_t 
   FixedText<400> text;
   text << "memory pools: " << totals.created << " created, " << totals.open << " of them open, with " << uint64_t{names.size()}
        << " names; one sample every " << interval_bytes << " bytes on average, " << totals.samples << " recorded, "
-       << totals.live_samples << " of them in use, " << totals.dropped << " more dropped for want of memory";
+       << totals.live_samples << " of them in use, " << totals.dropped << " more dropped for lack of memory";
   encoder.comment(text);
   text.clear();
   text << "in use: " << rounded(totals.inuse_bytes) << " bytes estimated, standard error " << rounded(totals.inuse_bytes_stderr)
-       << " bytes; these blocks lie in memory that the heap profile shows where the pools got it; there is no exact "
-          "total: blocks that are no samples are not counted";
+       << " bytes; the heap profile shows the memory of these blocks at the stacks where the pools allocated it; there is no "
+          "exact total: only sampled blocks are counted";
   encoder.comment(text);
   encoder.notes().add_stacks(totals.stacks, totals.truncated_samples, totals.broken_samples);
 }

@@ -94,7 +94,7 @@ void ProfileEncoder::write_python_comment() {
   PythonCounters counters = python_counters();
   FixedText<256> text;
   text << "python: " << uint64_t{names->functions()} << " functions met; " << counters.unreadable
-       << " stacks with Python frames that could not be read, " << counters.without_room << " frames of functions that there was no room for";
+       << " stacks with Python frames that could not be read, " << counters.without_room << " frames of functions for which there was no space";
   comment(text);
 }
 
@@ -102,7 +102,7 @@ void ProfileEncoder::write_unloaded_comment() {
   uint64_t times = unloaded_without_room();
   if (times == 0) return;
   FixedText<192> text;
-  text << "modules: " << times << " times one was unloaded that stacks had, and it could not be kept apart from what may have come in its place";
+  text << "modules: " << times << " times a module of recorded stacks was unloaded that cannot be distinguished from a later one at its addresses";
   comment(text);
 }
 

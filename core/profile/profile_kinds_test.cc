@@ -539,8 +539,8 @@ TEST(ProfileKinds, SayWhatTheyAre) {
   SampleId id = record_alloc({100, 112, 1}, make_stack(1));
   for (int kind = 0; kind < static_cast<int>(Kind::kCount); kind++) {
     std::string text = comments(written(static_cast<Kind>(kind)));
-    EXPECT_NE(text.find("exactly 12345 bytes are handed out"), std::string::npos) << text;
-    EXPECT_NE(text.find("more dropped for want of memory"), std::string::npos) << text;
+    EXPECT_NE(text.find("exactly 12345 live bytes"), std::string::npos) << text;
+    EXPECT_NE(text.find("more dropped for lack of memory"), std::string::npos) << text;
     EXPECT_NE(text.find("samples with a broken unwind"), std::string::npos) << text;
   }
   EXPECT_NE(comments(written(Kind::kPeak)).find("peak: "), std::string::npos);
@@ -626,11 +626,11 @@ TEST(ProfileKinds, SinceSaysWhatWasAllocatedWithItsErrorAndExactly) {
   EXPECT_NE(comments(written(Kind::kSince)).find(said()), std::string::npos) << comments(written(Kind::kSince)) << said();
   for (SampleId id : ids) record_free(id);
   EXPECT_NE(comments(written(Kind::kSince)).find(said()), std::string::npos) << "freed or not";
-  EXPECT_NE(comments(written(Kind::kSince)).find("; exactly 0 bytes more are handed out, by allocated size\n"), std::string::npos) << comments(written(Kind::kSince));
+  EXPECT_NE(comments(written(Kind::kSince)).find("; live bytes changed by exactly 0, by allocated size\n"), std::string::npos) << comments(written(Kind::kSince));
   set_baseline({20000, exact_allocated});
-  EXPECT_NE(comments(written(Kind::kSince)).find("; exactly -7655 bytes more are handed out, by allocated size\n"), std::string::npos) << comments(written(Kind::kSince));
+  EXPECT_NE(comments(written(Kind::kSince)).find("; live bytes changed by exactly -7655, by allocated size\n"), std::string::npos) << comments(written(Kind::kSince));
   set_baseline();
-  EXPECT_EQ(comments(written(Kind::kSince)).find(" bytes more are handed out"), std::string::npos);
+  EXPECT_EQ(comments(written(Kind::kSince)).find("live bytes changed by"), std::string::npos);
   EXPECT_EQ(comments(written(Kind::kSince)).find(" since the baseline\n"), std::string::npos) << "what it was at the baseline is not known";
   exact_allocated = 1'000'000;
 }

@@ -46,10 +46,10 @@ bool write_thread_rows(ProfileEncoder& encoder, uint64_t interval_bytes) {
     write_row(encoder, held, thread, interval_bytes);
   }
   FixedText<256> text;
-  text << "threads: " << threads << " have allocated what is in use";
+  text << "threads: " << threads << " have live blocks";
   if (others != 0) {
     text << "; " << others << " samples are of " << kOtherThreads << ": at most " << uint64_t{ThreadNames::kMost}
-         << " that hold something are told apart";
+         << " threads with live blocks are distinguished";
   }
   encoder.comment(text);
   return true;

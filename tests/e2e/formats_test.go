@@ -168,7 +168,7 @@ func TestTextsSayWhatTheyCouldNotSee(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, note := range []string{"# seemalloc: one sample every 1 bytes", "; 10 samples with a truncated stack, 0 samples with a broken unwind\n",
-				" bytes are handed out, by allocated size\n", " 0 more dropped for want of memory\n"} {
+				" live bytes, by allocated size\n", " 0 more dropped for lack of memory\n"} {
 				if !bytes.Contains(data, []byte(note)) {
 					t.Errorf("%q is not in\n%.600s", note, data)
 				}

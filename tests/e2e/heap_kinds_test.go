@@ -22,7 +22,7 @@ func startHeapKinds(t *testing.T, way string, flags ...string) *program {
 func fragmentationSaid(t *testing.T, pid string) (exact, charged int64) {
 	t.Helper()
 	out := tool(t, "top", pid, "--kind", "fragmentation")
-	found := regexp.MustCompile(`fragmentation: (\d+) bytes free in spans that live blocks keep, by the heap's books; (\d+) bytes charged`).FindStringSubmatch(out)
+	found := regexp.MustCompile(`fragmentation: (\d+) bytes free in spans that live blocks keep, by heap metadata; (\d+) bytes charged`).FindStringSubmatch(out)
 	if found == nil {
 		t.Fatalf("the exact total is not in\n%s", out)
 	}

@@ -110,7 +110,7 @@ func TestManyStacksAreAllInTheProfile(t *testing.T) {
 	if len(seen) != stacks || bytes != stacks*size {
 		t.Errorf("%d stacks of %d, %d bytes", len(seen), stacks, bytes)
 	}
-	if text := strings.Join(p.Comments, "\n"); !strings.Contains(text, " 0 more dropped for want of memory") || !strings.Contains(text, "; 0 samples with a truncated stack, 0 samples with a broken unwind") {
+	if text := strings.Join(p.Comments, "\n"); !strings.Contains(text, " 0 more dropped for lack of memory") || !strings.Contains(text, "; 0 samples with a truncated stack, 0 samples with a broken unwind") {
 		t.Errorf("%s", text)
 	}
 }

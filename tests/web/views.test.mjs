@@ -382,7 +382,7 @@ test("a window of time, of a process", { timeout: LONG }, async () => {
   await page.getByRole("row", { name: /steady_work/ }).waitFor();
   await page.getByLabel("over").selectOption("2");
   await page.getByText("Profile details").click();
-  await page.getByText(/window: what changed in ([2-9]|[1-9]\d)\.\d ?s/).waitFor();
+  await page.getByText(/window: changes over ([2-9]|[1-9]\d)\.\d ?s/).waitFor();
   const allocated = async (more) => (await (await fetch(`${live}api/profile?kind=allocs${more}`)).json()).values.reduce((sum, values) => sum + values.at(-1), 0);
   await soon(async () => { // the program may hardly have run meanwhile
     const window = await allocated("&seconds=2");

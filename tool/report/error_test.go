@@ -133,7 +133,7 @@ func TestUnknownErrors(t *testing.T) {
 // The error that a profile states is that of its total and of no other value.
 func TestStatedErrorIsOfTheTotal(t *testing.T) {
 	p := heap(1000, 64, 4096)
-	p.Comments = []string{"in use: 64003 bytes estimated, standard error 777 bytes; exactly 65000 bytes are handed out"}
+	p.Comments = []string{"in use: 64003 bytes estimated, standard error 777 bytes; exactly 65000 live bytes, by allocated size"}
 	if value, found := StatedError(p, 1); !found || value != 777 {
 		t.Errorf("got %g, %v", value, found)
 	}
@@ -217,7 +217,7 @@ func TestDifferenceReadAgain(t *testing.T) {
 	made := func(at, took int64, n float64) *profile.Profile {
 		p := typed(1, []string{"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"}, int64(n), int64(n)*64, int64(n), int64(n)*64)
 		p.TimeNanos, p.DurationNanos = at, took
-		p.Comments = []string{"in use: 640 bytes estimated, standard error 0 bytes; exactly 640 bytes are handed out"}
+		p.Comments = []string{"in use: 640 bytes estimated, standard error 0 bytes; exactly 640 live bytes, by allocated size"}
 		return p
 	}
 	for name, of := range map[string]struct {
@@ -225,10 +225,10 @@ func TestDifferenceReadAgain(t *testing.T) {
 		before, after, wantNanos int64
 		comment                  string
 	}{
-		"difference":    {Subtract, now - 3e9, now, 3e9, "difference: what changed in 3.0s"},
-		"exchanged":     {Subtract, now, now - 3e9, 0, "difference: what changed between two profiles"},
-		"times unknown": {Subtract, 0, now, 0, "difference: what changed between two profiles"},
-		"window":        {func(p, base *profile.Profile) (*profile.Profile, error) { return Window(base, p) }, now - 3e9, now, 3e9, "window: what changed in 3.0s"},
+		"difference":    {Subtract, now - 3e9, now, 3e9, "difference: changes over 3.0s"},
+		"exchanged":     {Subtract, now, now - 3e9, 0, "difference: changes between two profiles"},
+		"times unknown": {Subtract, 0, now, 0, "difference: changes between two profiles"},
+		"window":        {func(p, base *profile.Profile) (*profile.Profile, error) { return Window(base, p) }, now - 3e9, now, 3e9, "window: changes over 3.0s"},
 	} {
 		change, err := of.make(made(of.after, 60e9, 10), made(of.before, 57e9, 4))
 		if err != nil {
@@ -260,6 +260,28 @@ func TestDifferenceReadAgain(t *testing.T) {
 			if math.Abs(row.PerSecond-perSecond) > 1e-6 || !strings.Contains(top.Text(0), shown) || strings.Contains(top.Text(0), "flat/s") != (shown != "") {
 				t.Errorf("%s: %+v in\n%s", name, row, top.Text(0))
 			}
+		}
+	}
+}
+
+// Profiles of older versions word the exact numbers differently; both wordings are read.
+func TestExactLiveBytesInBothWordings(t *testing.T) {
+	for comment, want := range map[string]int64{
+		"in use: 640 bytes estimated, standard error 0 bytes; exactly 650 live bytes, by allocated size":           650,
+		"in use: 640 bytes estimated, standard error 0 bytes; exactly 650 bytes are handed out, by allocated size": 650,
+		"in use: 640 bytes estimated, standard error 0 bytes; exactly 650 bytes are handed out":                    650,
+		"since: the baseline was set 3 ms before; live bytes changed by exactly -65, by allocated size":            -65,
+		"since: the baseline was set 3 ms before; exactly -65 bytes more are handed out, by allocated size":        -65,
+		"since: the baseline was set 3 ms before; exactly -65 bytes more are handed out":                           -65,
+	} {
+		p := typed(1, []string{"alloc_objects", "alloc_space"}, 10, 640)
+		p.Comments = []string{comment}
+		got := Exact(p)
+		if strings.HasPrefix(comment, "since") {
+			got = ExactMore(p)
+		}
+		if got == nil || *got != want {
+			t.Errorf("%v instead of %d: %q", got, want, comment)
 		}
 	}
 }

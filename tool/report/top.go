@@ -146,9 +146,9 @@ func subtract(p, base *profile.Profile, kind string) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	what := kind + ": what changed between two profiles"
+	what := kind + ": changes between two profiles"
 	if between != 0 {
-		what = kind + ": what changed in " + Duration(time.Duration(between))
+		what = kind + ": changes over " + Duration(time.Duration(between))
 	}
 	if was != nil && is != nil {
 		what += fmt.Sprintf("; exactly %d bytes were allocated", *is-*was)

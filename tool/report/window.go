@@ -28,8 +28,8 @@ func (t *Top) Rate() string {
 
 var growing = regexp.MustCompile(`^(alloc|requested|moved|short|freed|remote_free)_`)
 
-// The format of core/profile/heap_profile_writer.cc.
-var exactLine = regexp.MustCompile(`^in use: \d+ bytes estimated, standard error \d+ bytes; exactly (\d+) bytes are handed out`)
+// The format of core/profile/heap_profile_writer.cc, and its older wording.
+var exactLine = regexp.MustCompile(`^in use: \d+ bytes estimated, standard error \d+ bytes; exactly (\d+) (?:live bytes|bytes are handed out)`)
 
 // Exact returns the exact number of live bytes that the profile's total estimates, if the profile states it and shows
 // all live blocks.
@@ -67,14 +67,14 @@ func Requested(p *profile.Profile) (bytes *float64, stderr float64) {
 	return bytes, stderr
 }
 
-// The format of core/profile/heap_profile_writer.cc.
-var exactMore = regexp.MustCompile(`^since: .*; exactly (-?\d+) bytes more are handed out(?:, by allocated size)?$`)
+// The format of core/profile/heap_profile_writer.cc, and its older wording.
+var exactMore = regexp.MustCompile(`^since: .*; (?:live bytes changed by exactly (-?\d+)|exactly (-?\d+) bytes more are handed out)(?:, by allocated size)?$`)
 
 // ExactMore returns the exact growth of live bytes since the baseline, for a profile of the kind since.
 func ExactMore(p *profile.Profile) *int64 {
 	for _, line := range p.Comments {
 		if match := exactMore.FindStringSubmatch(line); match != nil {
-			if n, err := strconv.ParseInt(match[1], 10, 64); err == nil {
+			if n, err := strconv.ParseInt(match[1]+match[2], 10, 64); err == nil {
 				return &n
 			}
 		}
