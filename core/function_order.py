@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes core/function_order.txt: the library's functions in the order in which they lie side by side.
+"""Writes core/function_order.txt: the order of the library's functions in memory.
 
-  core/function_order.py LIBRARY WORKLOADS     LIBRARY: out/lib/libseemalloc.so; WORKLOADS: the folder of the benchmarks' programs
-  core/function_order.py --check LIBRARY       whether they do lie so, and malloc and free begin a cache line: exit 1 when not
+  core/function_order.py LIBRARY WORKLOADS     LIBRARY: out/lib/libseemalloc.so; WORKLOADS: the folder with the benchmarks' programs
+  core/function_order.py --check LIBRARY       checks the order, and that malloc and free start at a cache line: exit 1 if not
 
-The kernel maps a file's pages by 64 KiB, and all of them count as the process's. So what every process runs comes first, then what
-most programs run as their heaps grow, are sampled and purged; the rest lies behind it as the linker pleases. What runs is what
-callgrind counts in a few short runs. Functions that no longer exist match nothing, and new ones lie with the rest: the file may be old.
+The kernel maps the pages of a file in groups of 64 KiB, and all of them count as memory of the process. So the functions that every
+process runs come first, then those that most programs run when their heaps grow, are sampled and purged. All others follow in the
+order of the linker. callgrind finds the functions in a few short runs. The file may be out of date: functions that no longer exist
+match nothing, and new ones are placed with the others.
 """
 import pathlib
 import re
@@ -15,12 +16,12 @@ import sys
 import tempfile
 
 TARGET = pathlib.Path(__file__).with_suffix(".txt")
-# The first stands for every process.
+# The first represents every process.
 RUNS = ("trivial", "ttest 4 8192 200000 10", "random_replace 2 10000 1000000", "producer_consumer 1 300000 1024",
         "server 4 2000 400000 10", "large_blocks 10 200", "string_sort 1 200000", "vector_growth 4096 300", "short_threads 200 2 200",
         "calloc_fresh_reused 0 1 50")
-# Of the compiler and the C library: a few hundred bytes. Written as lines of a linker script, in which core/CMakeLists.txt puts them.
-HEAD = """    /* Written by core/function_order.py: what every process runs, then what most programs run. */
+# Code of the compiler and the C library, a few hundred bytes. core/CMakeLists.txt inserts these lines into a linker script.
+HEAD = """    /* Written by core/function_order.py: the functions that every process runs, then those that most programs run. */
     *(.text.startup .text.startup.* .text.exit .text.exit.*)
     *crtbegin*.o(.text .text.*)
     *libgcc.a:*(.text .text.*)
@@ -58,7 +59,7 @@ def check(library):
     extent, used = max(at + size for at, size in places) - min(places)[0], sum(size for _, size in places)
     print(f"{library}: {len(places)} functions of {used} bytes within {extent}")
     if extent > 1.5 * used:
-        sys.exit("function_order.py: they lie apart")
+        sys.exit("function_order.py: they are too far apart")
 
 
 def main():
@@ -68,7 +69,7 @@ def main():
         return check(sys.argv[2])
     library, workloads = map(lambda path: pathlib.Path(path).resolve(), sys.argv[1:])
     with tempfile.TemporaryDirectory() as folder:
-        # Points of samples are drawn in every process, but in one of ten that small there is a sample.
+        # Every process draws sampling points, but only one in ten processes of this size takes a sample.
         ran = [functions_that_ran(library, [workloads / words.split()[0], *words.split()[1:]], folder,
                                   "sample:1G" if words is RUNS[0] else "sample:512K") for words in RUNS]
     if not ran[0]:
@@ -77,7 +78,7 @@ def main():
     for names in ran[1:]:
         for name in names - every:
             most[name] = most.get(name, 0) + 1
-    # The compiler's parts of functions (.constprop.0) are numbered as it pleases.
+    # The compiler numbers parts of functions (.constprop.0) arbitrarily.
     order = dict.fromkeys(re.sub(r"\.\d+(?=\.|$)", ".*", name)
                           for name in [*sorted(every), *sorted(most, key=lambda name: (-most[name], name))])
     TARGET.write_text(HEAD + "".join(f"    *(.text.{name})\n" for name in order))
