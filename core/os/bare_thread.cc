@@ -192,16 +192,18 @@ void write_record([[maybe_unused]] uintptr_t pointer, [[maybe_unused]] uintptr_t
 // Maps, in order of addresses: a guard page, the stack, and the memory around the thread pointer. The thread pointer
 // has the same offset in its page as the caller's, so that all alignments are the same.
 bool BareThread::make_room(size_t stack_bytes) {
-  if (memory_ != nullptr) return purge(memory_, bytes_, Reason::kRecords);
+  if (char* memory = memory_.load(std::memory_order_acquire)) return purge(memory, bytes_, Reason::kRecords);
   uintptr_t page = page_bytes(), pointer = thread_pointer();
   Around needed = around(pointer);
   if (needed.below > kMostTls_bytes || needed.above > kMostTls_bytes) return false;
   uintptr_t below = page + round_up(stack_bytes, page) + round_up(needed.below, page);
   bytes_ = below + page + round_up(needed.above, page);
-  memory_ = static_cast<char*>(map(bytes_, Reason::kRecords));
-  if (memory_ == nullptr) return false;
-  sys(SYS_mprotect, as_long(memory_), static_cast<long>(page), PROT_NONE);
-  thread_pointer_ = reinterpret_cast<uintptr_t>(memory_) + below + pointer % page;
+  auto* memory = static_cast<char*>(map(bytes_, Reason::kRecords));
+  if (memory == nullptr) return false;
+  sys(SYS_mprotect, as_long(memory), static_cast<long>(page), PROT_NONE);
+  thread_pointer_ = reinterpret_cast<uintptr_t>(memory) + below + pointer % page;
+  // Last: another thread may fork at any point, and the child must find all of it or nothing.
+  memory_.store(memory, std::memory_order_release);
   return true;
 }
 
@@ -209,7 +211,7 @@ bool BareThread::start(int (*run)(), size_t stack_bytes) {
   if (!make_room(stack_bytes)) return false;
   uintptr_t of_caller = thread_pointer();
   write_record(thread_pointer_, of_caller);
-  uintptr_t stack = round_down(reinterpret_cast<uintptr_t>(memory_) + page_bytes() + stack_bytes, 16);
+  uintptr_t stack = round_down(reinterpret_cast<uintptr_t>(memory_.load(std::memory_order_relaxed)) + page_bytes() + stack_bytes, 16);
   constexpr long kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
                           CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
   if (refusal(SYS_clone) != 0) return false;

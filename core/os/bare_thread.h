@@ -42,7 +42,7 @@ class BareThread {
   bool make_room(size_t stack_bytes);
 
   std::atomic<int> id_{0};  // written by the kernel
-  char* memory_ = nullptr;
+  std::atomic<char*> memory_{nullptr};  // stored last: then bytes_ and thread_pointer_ are valid
   size_t bytes_ = 0;
   uintptr_t thread_pointer_ = 0;
 };

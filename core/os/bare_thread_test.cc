@@ -58,6 +58,33 @@ TEST(BareThread, HasMemoryOfItsOwnWhichIsZeroEachTime) {
   EXPECT_EQ(own[0], 0x07070707);
 }
 
+// Another thread of the program may fork while the memory is made. The child starts a thread of its own.
+BareThread* half_made = nullptr;
+int status_of_child = -1;
+long fork_at_mprotect(long number) {
+  if (number != SYS_mprotect || half_made == nullptr) return 0;
+  BareThread& thread = *half_made;
+  half_made = nullptr;
+  pid_t child = fork();
+  if (child == 0) {
+    thread.forget();
+    if (!thread.start(look_at_own_memory, kStack_bytes)) _exit(1);
+    thread.wait_for_end(kLong_ns);
+    _exit(thread.id() == 0 ? 0 : 2);
+  }
+  waitpid(child, &status_of_child, 0);
+  return 0;
+}
+TEST(BareThread, StartsInAChildOfAForkWhileItsMemoryWasMade) {
+  BareThread thread;
+  half_made = &thread;
+  fault_hook = fork_at_mprotect;
+  run(thread, look_at_own_memory);
+  fault_hook = nullptr;
+  if (half_made != nullptr) GTEST_SKIP() << "an ordinary thread in this build: its memory is not made here";
+  EXPECT_EQ(status_of_child, 0);
+}
+
 int use_all_of_the_stack() {
   volatile char most[kStack_bytes - 16 * KiB];
   for (size_t i = 0; i < sizeof(most); i += 512) most[i] = 1;
