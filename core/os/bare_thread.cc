@@ -8,6 +8,7 @@
 #include "core/base/units.h"
 #include "core/os/os.h"
 #include "core/os/syscall.h"
+#include "core/os/thread_pointer.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define SEEMALLOC_ORDINARY_THREAD
@@ -139,16 +140,6 @@ size_t own_tls_bytes() {
     if (header[i].p_type == PT_TLS) return header[i].p_memsz;
   }
   return 0;
-}
-
-uintptr_t thread_pointer() {
-  uintptr_t pointer;
-#if defined(__x86_64__)
-  __asm__("movq %%fs:0, %0" : "=r"(pointer));
-#elif defined(__aarch64__)
-  __asm__("mrs %0, tpidr_el0" : "=r"(pointer));
-#endif
-  return pointer;
 }
 
 // The memory around the thread pointer: on one side thread-local memory, at distances that are the same in each thread;

@@ -6,6 +6,7 @@
 
 #include "core/base/units.h"
 #include "core/os/os.h"
+#include "core/os/thread_pointer.h"
 
 namespace seemalloc::profile {
 namespace {
@@ -21,16 +22,6 @@ struct OwnStack {
   uint32_t failures;
 };
 constinit thread_local OwnStack own_stack{0, 0, 0};
-
-uintptr_t thread_pointer() {
-  uintptr_t pointer;
-#if defined(__x86_64__)
-  __asm__("movq %%fs:0, %0" : "=r"(pointer));
-#elif defined(__aarch64__)
-  __asm__("mrs %0, tpidr_el0" : "=r"(pointer));
-#endif
-  return pointer;
-}
 
 bool page_is_readable(uintptr_t page) {
   char byte;
@@ -52,7 +43,7 @@ bool is_readable(uintptr_t low, uintptr_t high) {
 // Finds the end of the stack that contains `sp`, if that is the thread's own: the C libraries put a thread's control
 // block at the top of its stack, and the kernel puts 16 random bytes above main's. Both stay for the thread's life.
 bool find_own_stack(uintptr_t sp, uintptr_t page) {
-  for (uintptr_t anchor : {thread_pointer(), static_cast<uintptr_t>(getauxval(AT_RANDOM))}) {
+  for (uintptr_t anchor : {os::thread_pointer(), static_cast<uintptr_t>(getauxval(AT_RANDOM))}) {
     if (anchor <= sp || !is_readable(page, anchor)) continue;
     // A signal handler that interrupts this code sees an empty range or the whole range: low < high only at the end.
     own_stack.low = UINTPTR_MAX;

@@ -10,20 +10,11 @@
 #include <time.h>
 
 #include "filter.h"
+#include "helper.h"
 
 enum { kMiB = 1 << 20, kNobody = 65534, kLandlockCreate = 444, kLandlockRestrict = 446 };
 
 int capset(struct __user_cap_header_struct* header, const struct __user_cap_data_struct* data);
-
-static int has_seemalloc(void) {
-  const char* subject = getenv("EXPECT_SEEMALLOC");
-  return subject != NULL && *subject != 0;
-}
-
-static void rest(void) {
-  struct timespec time = {0, 10000000};
-  nanosleep(&time, NULL);
-}
 
 // Gets the lines of a thread's status that show its privileges.
 static int credentials(const char* thread, char* out) {
@@ -66,7 +57,7 @@ static int threads_that_agree(int say) {
 static void expect_helper(int others) {
   for (int i = 0; has_seemalloc() && i < 3000 && threads_that_agree(0) != others + 2; i++) {
     free(malloc(2 * kMiB));
-    rest();
+    rest(10);
   }
   EXPECT(threads_that_agree(1) == others + (has_seemalloc() ? 2 : 1));
 }
@@ -141,7 +132,7 @@ static void calls(void) {
 
 // System calls that reach none of our functions. The helper thread checks the credentials regularly.
 static void wait_until_they_agree(void) {
-  for (int i = 0; i < 3000 && threads_that_agree(0) == 0; i++) rest();
+  for (int i = 0; i < 3000 && threads_that_agree(0) == 0; i++) rest(10);
 }
 static void do_bare_user(void) {
   EXPECT(bare_call(SYS_setresuid, kNobody, kNobody, kNobody) == 0);
@@ -195,7 +186,7 @@ static void landlock(void) {
 // The C library makes the call in each thread of the program, whichever thread calls its function.
 static volatile int go_on;
 static void* waits(void* none) {
-  while (!go_on) rest();
+  while (!go_on) rest(10);
   return none;
 }
 static void* gives_up(void* none) {

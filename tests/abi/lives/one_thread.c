@@ -15,15 +15,11 @@
 #include <time.h>
 
 #include "expect.h"
+#include "helper.h"
 
 enum { kMiB = 1 << 20, kNobody = 65534 };
 
 int capset(struct __user_cap_header_struct* header, const struct __user_cap_data_struct* data);
-
-static void rest(void) {
-  struct timespec time = {0, 10000000};
-  nanosleep(&time, NULL);
-}
 
 static int threads(void) {
   static char status[8192];
@@ -53,7 +49,7 @@ static void expect_helper(int others) {
   if (subject == NULL || *subject == 0) return;
   for (int i = 0; i < 3000 && threads() != others + 2; i++) {
     free(malloc(2 * kMiB));
-    rest();
+    rest(10);
   }
   EXPECT(threads() == others + 2);
 }
@@ -130,7 +126,7 @@ static void in_vfork(void) {
 // If the program has other threads, the kernel refuses because of them, and the helper thread stays.
 static volatile int go_on;
 static void* wait_for_it(void* none) {
-  while (!go_on) rest();
+  while (!go_on) rest(10);
   return none;
 }
 static void with_threads(void) {

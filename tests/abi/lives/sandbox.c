@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "filter.h"
+#include "helper.h"
 
 enum { kMiB = 1 << 20, kBlocks = 512, kThreads = 4 };
 
@@ -35,12 +36,6 @@ static void allow(const int* calls, size_t count) {
 #define ALLOW(calls) allow(calls, sizeof(calls) / sizeof(calls[0]))
 
 static void say(const char* text) { EXPECT(write(1, text, strlen(text)) == (ssize_t)strlen(text)); }
-
-static void rest(long milliseconds) {
-  struct timespec left = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-  while (nanosleep(&left, &left) != 0) {
-  }
-}
 
 // ---- uses of malloc ----
 
@@ -273,17 +268,6 @@ static int has_helper(void) {
   EXPECT(length > 0);
   status[length] = 0;
   return strstr(status, "Threads:\t2") != NULL;
-}
-
-static int socket_answers(void) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/seemalloc-%d/%d.sock", (int)geteuid(), (int)getpid());
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  char answer[64];
-  int answers = connect(fd, (struct sockaddr*)&address, sizeof(address)) == 0 && write(fd, "prove\n", 6) == 6 &&
-                read(fd, answer, sizeof(answer)) > 3 && memcmp(answer, "ok ", 3) == 0;
-  close(fd);
-  return answers;
 }
 
 static void has_helper_soon(int with_socket) {

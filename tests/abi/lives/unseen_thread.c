@@ -14,21 +14,12 @@
 #include <time.h>
 
 #include "expect.h"
+#include "helper.h"
 
 enum { kMiB = 1 << 20, kBlocks = 100000, kBlockBytes = 1000, kNeedsLock = 128 /* of FILE::_flags2, glibc's libio.h */ };
 
 // Makes the library treat this program as CPython, which counts threads after each fork.
 __attribute__((visibility("default"))) const unsigned long Py_Version = 0x030C01F0;
-
-static int has_seemalloc(void) {
-  const char* subject = getenv("EXPECT_SEEMALLOC");
-  return subject != NULL && *subject != 0;
-}
-
-static void rest(void) {
-  struct timespec time = {0, 10000000};
-  nanosleep(&time, NULL);
-}
 
 static const char* contents(const char* path) {
   static char text[8192];
@@ -63,7 +54,7 @@ static void expect_one_thread_for_libc(void) {
 static void expect_helper(int others) {
   for (int i = 0; has_seemalloc() && i < 3000 && threads() != others + 2; i++) {
     free(malloc(2 * kMiB));
-    rest();
+    rest(10);
   }
   EXPECT(threads() == others + (has_seemalloc() ? 2 : 1));
 }
@@ -76,27 +67,16 @@ static void shrink(void) {
   for (int i = 0; i < kBlocks; i++) free_marked(blocks[i], kBlockBytes);
 }
 
-static int socket_answers(void) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/seemalloc-%d/%d.sock", (int)geteuid(), (int)getpid());
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  char answer[64];
-  int answers = connect(fd, (struct sockaddr*)&address, sizeof(address)) == 0 && write(fd, "prove\n", 6) == 6 &&
-                read(fd, answer, sizeof(answer)) > 3 && memcmp(answer, "ok ", 3) == 0;
-  close(fd);
-  return answers;
-}
-
 static void works(void) {
   grow();
   expect_helper(0);
   expect_one_thread_for_libc();
   long full = resident_kib();
-  for (int i = 0; has_seemalloc() && i < 3000 && !socket_answers(); i++) rest();
+  for (int i = 0; has_seemalloc() && i < 3000 && !socket_answers(); i++) rest(10);
   EXPECT(!has_seemalloc() || socket_answers());
   shrink();
   // The program is idle, so only the helper thread returns memory.
-  for (int i = 0; has_seemalloc() && i < 3000 && resident_kib() > full / 4; i++) rest();
+  for (int i = 0; has_seemalloc() && i < 3000 && resident_kib() > full / 4; i++) rest(10);
   EXPECT(!has_seemalloc() || resident_kib() <= full / 4);
   expect_one_thread_for_libc();
 }
