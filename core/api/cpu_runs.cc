@@ -19,14 +19,11 @@
 #include "core/base/text.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/os/own_image.h"
 #include "core/os/process.h"
 
-// gperftools' own profiler, if the program has it; and the bounds of this library.
-extern "C" {
-int ProfilerStart(const char* path) __attribute__((weak));
-extern const char __ehdr_start SEEMALLOC_HIDDEN;
-extern const char _end SEEMALLOC_HIDDEN;
-}
+// gperftools' own profiler, if the program has it.
+extern "C" int ProfilerStart(const char* path) __attribute__((weak));
 
 namespace seemalloc {
 
@@ -76,7 +73,7 @@ unsigned number_in(const char* name, unsigned most) {
 // If the program contains gperftools' profiler, the variables are for that one: two profilers would disturb each other.
 bool another_profiler_is_there() {
   uintptr_t theirs = reinterpret_cast<uintptr_t>(&ProfilerStart);
-  return theirs != 0 && (theirs < reinterpret_cast<uintptr_t>(&__ehdr_start) || theirs >= reinterpret_cast<uintptr_t>(&_end));
+  return theirs != 0 && (theirs < reinterpret_cast<uintptr_t>(__ehdr_start) || theirs >= reinterpret_cast<uintptr_t>(_end));
 }
 
 void append_path(Text& path) {

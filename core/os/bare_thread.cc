@@ -7,6 +7,7 @@
 
 #include "core/base/units.h"
 #include "core/os/os.h"
+#include "core/os/own_image.h"
 #include "core/os/syscall.h"
 #include "core/os/thread_pointer.h"
 
@@ -130,13 +131,11 @@ seemalloc_bare_clone:
 )");
 #endif
 
-// The ELF header of the program or library that contains this code.
-extern "C" const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
-
-// The length of the thread-local memory of that program or library.
+// The length of the thread-local memory of the program or library that contains this code.
 size_t own_tls_bytes() {
-  auto* header = reinterpret_cast<const Elf64_Phdr*>(reinterpret_cast<const char*>(&__ehdr_start) + __ehdr_start.e_phoff);
-  for (unsigned i = 0; i < __ehdr_start.e_phnum; i++) {
+  auto& file = *reinterpret_cast<const Elf64_Ehdr*>(__ehdr_start);
+  auto* header = reinterpret_cast<const Elf64_Phdr*>(__ehdr_start + file.e_phoff);
+  for (unsigned i = 0; i < file.e_phnum; i++) {
     if (header[i].p_type == PT_TLS) return header[i].p_memsz;
   }
   return 0;
