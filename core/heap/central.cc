@@ -34,6 +34,9 @@ struct alignas(kCacheLineBytes) CentralClass {
   uint32_t list_low_water;  // fewest lists since the last central_publish_lists
 
   void add(Span* span) {
+    DCHECK(lock.is_held());
+    DCHECK(span->remote.load(std::memory_order_relaxed) == kUnowned);
+    DCHECK(reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody);
     span->state = SpanState::kAvailable;
     span->look.since = hole_epoch.load(std::memory_order_relaxed);
     if (worth_another_look(span)) span->look.worth_from = 0;
@@ -41,6 +44,8 @@ struct alignas(kCacheLineBytes) CentralClass {
     note_any();
   }
   void remove(Span* span) {
+    DCHECK(lock.is_held());
+    DCHECK(span->state == SpanState::kAvailable);
     list_of(span).remove(span);
     note_any();
   }
@@ -73,6 +78,8 @@ List& list_at(unsigned size_class, uint32_t i) {
 bool has_free(const Span* span) { return span->free_blocks() != 0 || span->carved < span->capacity || span->holes != 0; }
 
 void file_locked(CentralClass& list, Span* span) {
+  DCHECK(list.lock.is_held());
+  DCHECK(span->prev == nullptr && span->next == nullptr);
   if (has_free(span)) {
     list.add(span);
   } else {
@@ -83,6 +90,8 @@ void file_locked(CentralClass& list, Span* span) {
 }  // namespace
 
 bool central_put(Span* span) {
+  DCHECK(span->kind == SpanKind::kSmall && !span->lending());
+  DCHECK(span->state == SpanState::kAvailable || span->state == SpanState::kFull);
   CentralClass& list = central[span->size_class];
   LockGuard guard(list.lock);
   uint64_t nothing = 0;
@@ -104,6 +113,8 @@ Span* central_take(unsigned size_class, const void* owner) {
   if (span == nullptr) span = list.lending_to_take();
   if (span == nullptr) return nullptr;
   list.remove(span);
+  DCHECK(span->remote.load(std::memory_order_relaxed) == kUnowned && span->size_class == size_class);
+  DCHECK(has_free(span));
   span->set_lending(false);
   span->set_owner(owner);
   span->remote.store(0, std::memory_order_release);
@@ -114,6 +125,7 @@ bool central_claim(Span* span, const void* owner) {
   CentralClass& list = central[span->size_class];
   LockGuard guard(list.lock);
   if (span->remote.load(std::memory_order_relaxed) != kUnowned || span->state == SpanState::kDetached) return false;
+  DCHECK(span->state == SpanState::kAvailable || span->state == SpanState::kFull);
   if (span->state == SpanState::kAvailable) list.remove(span);
   span->set_owner(owner);
   span->remote.store(0, std::memory_order_release);
@@ -121,6 +133,7 @@ bool central_claim(Span* span, const void* owner) {
 }
 
 bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
+  DCHECK(count != 0 && span->contains(first) && span->contains(last));
   CentralClass& list = central[span->size_class];
   list.lock.lock();
   if (span->remote.load(std::memory_order_relaxed) != kUnowned) {
@@ -131,6 +144,7 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
   for (unsigned looked = 16; same != nullptr && looked != 0; looked--, same = same->next) {
     if (same == first) fatal("double free", first);
   }
+  DCHECK(span->live() - span->hole_blocks() >= count);
   last->next = span->free_list;
   span->free_list = first;
   span->set_live(span->live() - count);
@@ -152,6 +166,7 @@ bool central_free(Span* span, Block* first, Block* last, uint32_t count) {
 }
 
 uint32_t central_lend(unsigned size_class, uint32_t count, Block** first) {
+  DCHECK(size_class < kClassCount && count != 0);
   CentralClass& list = central[size_class];
   LockGuard guard(list.lock);
   list.lent = true;
@@ -166,6 +181,7 @@ uint32_t central_lend(unsigned size_class, uint32_t count, Block** first) {
   }
   // Carves one block at a time from the untouched end: blocks that are not given out are not touched.
   uint32_t lent = 0;
+  DCHECK(span->lending() && span->state == SpanState::kAvailable);
   Block** link = first;
   for (; lent < count && (span->free_list != nullptr || span->carved < span->capacity); lent++) {
     Block* block = span->free_list;
@@ -187,6 +203,7 @@ uint32_t central_lend(unsigned size_class, uint32_t count, Block** first) {
 }
 
 bool central_give_blocks(unsigned size_class, Block* const* blocks, uint32_t count) {
+  DCHECK(count != 0 && count <= kMaxForeignBlocks);
   CentralClass& list = central[size_class];
   if (listed_bytes.load(std::memory_order_relaxed) >= kMaxListedBytes) return false;
   LockGuard guard(list.lock);
@@ -200,7 +217,10 @@ bool central_give_blocks(unsigned size_class, Block* const* blocks, uint32_t cou
 
 namespace {
 uint32_t take_blocks_locked(CentralClass& list, unsigned size_class, Block** blocks) {
+  DCHECK(list.lock.is_held());
+  DCHECK(list.list_count != 0 && list.list_count <= kMaxLists);
   const List& last = list_at(size_class, --list.list_count);
+  DCHECK(last.count != 0 && last.count <= kMaxForeignBlocks);
   for (uint32_t i = 0; i < last.count; i++) {
     prefetch_for_write(last.blocks[i]);
     blocks[i] = last.blocks[i];
@@ -257,6 +277,7 @@ Span* central_detach(unsigned size_class, uint32_t least_periods, bool* more) {
     if (span == nullptr || !has_waited(span, least_periods)) return nullptr;
     list.remove(span);
     if (may_have_holes(span)) {
+      DCHECK(!span->lending());
       note_detached(span);
       return span;
     }
@@ -274,6 +295,7 @@ void central_reattach(Span* span) {
   bool empty;
   {
     LockGuard guard(list.lock);
+    DCHECK(span->state == SpanState::kDetached && span->remote.load(std::memory_order_relaxed) == kUnowned);
     empty = span->is_empty();
     forget_detached();
     if (empty) {

@@ -1,5 +1,6 @@
 #include "core/heap/current_spans.h"
 
+#include "core/base/check.h"
 #include "core/heap/holes.h"
 #include "core/heap/lost_threads.h"
 #include "core/os/os.h"
@@ -19,6 +20,7 @@ uint32_t use_of(const Span* span, const Block* list) {
 
 // Returns true if the class has not been used since the last check, and for long enough. Requires: slow_lock.
 bool is_unused(ClassState& cs, const Block* list, uint32_t least_periods) {
+  DCHECK(cs.current->state == pages::SpanState::kCurrent);
   uint32_t use = use_of(cs.current, list);
   if (use != cs.last_use) {
     cs.last_use = use;
@@ -36,6 +38,7 @@ bool changes_hands(const ThreadHeap& heap) {
 }
 
 uint64_t close_unused(ThreadHeap& heap, uint32_t least_periods) {
+  DCHECK(heap.slow_lock.is_held());
   Block* lists[kClassCount];
   if (changes_hands(heap) || !read_lists(heap, lists)) return 0;
   uint64_t classes = 0;
@@ -66,6 +69,7 @@ Span* detach_current(ThreadHeap& heap, unsigned size_class) {
   Span* span = cs.current;
   bool closed = !changes_hands(heap) && read_list(heap, size_class, &list) && list != nullptr && span != nullptr && heap.body->ready[size_class] == nullptr;
   if (closed && use_of(span, list) == cs.last_use) {
+    DCHECK(span->state == pages::SpanState::kCurrent && span->owner() == &heap && span->size_class == size_class);
     cs.current = nullptr;
     cs.mixed = true;
     cs.last_use = 0;

@@ -56,7 +56,10 @@ bool become_purger() {
   const void* nobody = nullptr;
   return purger.compare_exchange_strong(nobody, &thread_cache, std::memory_order_acquire, std::memory_order_relaxed);
 }
-void cease_to_purge() { purger.store(nullptr, std::memory_order_release); }
+void cease_to_purge() {
+  DCHECK(purger.load(std::memory_order_relaxed) == &thread_cache);
+  purger.store(nullptr, std::memory_order_release);
+}
 
 // ---- pages of a span ----
 
@@ -70,6 +73,7 @@ unsigned page_at(const Span* span, uintptr_t address) {
 
 // The pages that [start, end) of the span touches.
 uint32_t pages_touched(const Span* span, uintptr_t start, uintptr_t end) {
+  DCHECK(start < end && page_at(span, end - 1) < 32);
   return (UINT32_MAX << page_at(span, start)) & (UINT32_MAX >> (31 - page_at(span, end - 1)));
 }
 static_assert(kMaxSpanPages * kPageBytes / 4096 <= 32);  // no OS page is smaller
@@ -100,6 +104,7 @@ uint32_t number_of(const Span* span, const Block* block) {
 
 // Returns false if the block is marked already.
 bool mark_free(uint32_t number) {
+  DCHECK(number < kMaxBlocks);
   uint64_t bit = uint64_t{1} << (number % 64);
   if ((is_free[number / 64] & bit) != 0) return false;
   is_free[number / 64] |= bit;
@@ -155,6 +160,8 @@ uint32_t busy_pages(const Span* span, const Block* first) {
 
 // Returns the pages to purge: the new holes. Returns 0 if there are none, or too few to split a huge page for them.
 uint32_t find_holes(const Span* span, const FreeList& list) {
+  DCHECK(purger.load(std::memory_order_relaxed) == &thread_cache);
+  DCHECK(span->carved <= kMaxBlocks && list.count <= span->carved);
   for (uint32_t word = 0; word * 64 < span->carved; word++) is_free[word] = 0;
   if (list.first == nullptr || !read_list(span, list) || !mark_hole_blocks(span)) return 0;
   uint32_t pages = purgeable_pages(span) & ~busy_pages(span, list.first) & ~span->holes;
@@ -165,6 +172,8 @@ uint32_t find_holes(const Span* span, const FreeList& list) {
 
 // Takes the blocks that start in these pages off the list.
 void unlink_blocks(Span* span, const FreeList& list, uint32_t pages) {
+  DCHECK(span->state == SpanState::kDetached);
+  DCHECK(pages != 0 && (span->holes & pages) == 0);
   Block* kept = list.first;
   uint32_t holes = 0, unlinked = 0;
   bool gap = false;
@@ -187,6 +196,7 @@ void unlink_blocks(Span* span, const FreeList& list, uint32_t pages) {
 
 // Returns the bytes purged. Sets *refused if the kernel did not purge all of them.
 size_t purge_pages(const Span* span, uint32_t pages, bool* refused) {
+  DCHECK(pages != 0 && span->state == SpanState::kDetached);
   os::ForSizeClass label(span->size_class);
   bool splits = pages::take_huge_page_apart(span);
   size_t bytes = 0;
@@ -229,6 +239,7 @@ struct Pass {
 // Steps 2 to 4 for a span of a heap, or an unowned one. L is the lock under which other threads change its counts.
 template <typename L>
 void purge_detached(Span* span, L& lock, Pass& pass) {
+  DCHECK(span->state == SpanState::kDetached && detached_span.load(std::memory_order_relaxed) == span);
   FreeList list{};
   {
     LockGuard guard(lock);
@@ -275,6 +286,7 @@ Span* detach_owned(ThreadHeap& heap, unsigned* size_class, uint32_t least_period
     span = detach_from(heap.body->classes[*size_class], least_periods, more);
     if (span != nullptr || *more) break;
   }
+  DCHECK(span == nullptr || (span->owner() == &heap && span->size_class == *size_class));
   if (span != nullptr) heap.detached_spans++;
   heap.slow_lock.unlock();
   return span;
@@ -284,6 +296,8 @@ Span* detach_owned(ThreadHeap& heap, unsigned* size_class, uint32_t least_period
 void reattach_owned(ThreadHeap& heap, Span* span) {
   {
     LockGuard guard(heap.slow_lock);
+    DCHECK(heap.detached_spans != 0 && span->state == SpanState::kDetached);
+    DCHECK(span->owner() == &heap);
     heap.detached_spans--;
     forget_detached();
     ClassState& cs = heap.body->classes[span->size_class];
@@ -332,6 +346,7 @@ bool purge_unowned(Pass& pass) {
     if (pass.over()) return false;
     bool more = false;
     Span* span = central_detach(pass.place.size_class, pass.least_periods, &more);
+    DCHECK(span == nullptr || span->size_class == pass.place.size_class);
     if (span != nullptr) {
       purge_detached(span, central_lock(pass.place.size_class), pass);
       central_reattach(span);
@@ -435,8 +450,11 @@ void note_look(Span* span) {
 }
 
 uint32_t refill_hole(Span* span, Block** first) {
+  DCHECK(span->holes != 0 && span->free_list == nullptr);
+  DCHECK(span->state == SpanState::kCurrent && span->owner() == thread_cache.heap);
   unsigned page = lowest_page(span->holes);
   BlockRange range = blocks_starting_in(span, page);
+  DCHECK(range.end <= span->carved && range.end - range.first <= span->hole_blocks());
   CHECK(range.first < range.end);
   for (uint32_t i = range.first; i + 1 < range.end; i++) span->block_at(i)->next = span->block_at(i + 1);
   span->block_at(range.end - 1)->next = nullptr;

@@ -33,6 +33,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/base/compiler.h"
 #include "core/pages/span.h"
 
@@ -89,6 +90,8 @@ HoleCounters hole_counters();
 // The span that is detached; else null. There is at most one, since one thread at a time purges.
 extern std::atomic<Span*> detached_span;
 inline void note_detached(Span* span) {
+  DCHECK(span->state == pages::SpanState::kAvailable || span->state == pages::SpanState::kCurrent);
+  DCHECK(span->prev == nullptr && span->next == nullptr);
   span->state = pages::SpanState::kDetached;
   detached_span.store(span, std::memory_order_relaxed);
 }

@@ -32,10 +32,14 @@ constinit HomeId unused = 0;
 constinit HomeId last_waiting[kClassCount] = {};
 constinit HomeTotals totals{};
 
-Home& home_at(HomeId id) { return chunks[id >> kChunkBits][id & ((size_t{1} << kChunkBits) - 1)]; }
+Home& home_at(HomeId id) {
+  DCHECK(id != 0 && id <= made);
+  return chunks[id >> kChunkBits][id & ((size_t{1} << kChunkBits) - 1)];
+}
 
 // Returns 0 if memory is refused, or there are too many homes.
 HomeId take_locked() {
+  DCHECK(lock.is_held());
   if (unused != 0) {
     HomeId id = unused;
     unused = home_at(id).next;
@@ -56,6 +60,7 @@ HomeId take_locked() {
 
 void begin_waiting_locked(HomeId id) {
   Home& home = home_at(id);
+  DCHECK(lock.is_held() && home.span == nullptr && home.blocks != 0);
   HomeId& last = last_waiting[home.size_class];
   home.next = 0;
   home.previous = last;
@@ -70,6 +75,8 @@ void begin_waiting_locked(HomeId id) {
 
 void end_waiting_locked(HomeId id) {
   Home& home = home_at(id);
+  DCHECK(lock.is_held() && home.span == nullptr);
+  DCHECK(totals.waiting != 0);
   if (home.previous != 0) {
     home_at(home.previous).next = home.next;
   } else {
@@ -81,6 +88,7 @@ void end_waiting_locked(HomeId id) {
 
 void give_up_locked(HomeId id) {
   Home& home = home_at(id);
+  DCHECK(home.blocks == 0 && totals.homes != 0);
   if (home.span != nullptr) {
     home.span->set_home(0);
     home.span = nullptr;
@@ -133,6 +141,7 @@ HomeId enter_home(Span* span) {
     span->set_home(id);
     totals.homes++;
   }
+  DCHECK(home_at(id).span == span && home_at(id).size_class == span->size_class);
   home_at(id).blocks++;
   return id;
 }
@@ -151,6 +160,7 @@ void home_loses_span(Span* span) {
   span->set_home(0);
   Home& home = home_at(id);
   home.span = nullptr;
+  DCHECK(home.size_class == span->size_class && span->carved <= span->capacity);
   home.carved = span->carved;
   home.lost_ns = os::coarse_monotonic_ns();
   begin_waiting_locked(id);
@@ -161,6 +171,7 @@ void home_gets_span(Span* span) {
   HomeId id = first_waiting_home[span->size_class].load(std::memory_order_relaxed);
   if (id == 0) return;
   end_waiting_locked(id);
+  DCHECK(span->home() == 0 && home_at(id).size_class == span->size_class);
   home_at(id).span = span;
   span->set_home(id);
 }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "core/base/check.h"
 #include "core/heap/housekeeping.h"
 #include "core/heap/size_class.h"
 #include "core/pages/huge.h"
@@ -14,6 +15,7 @@ using pages::SpanKind;
 size_t large_bytes(size_t bytes) { return round_up(bytes, kPageBytes); }
 
 Span* allocate_large(unsigned shard, size_t bytes, size_t alignment) {
+  DCHECK(bytes != 0 && is_power_of_two(alignment) && shard < pages::kMaxShards);
   size_t page_count = pages_for(bytes);
   size_t alignment_pages = alignment <= kPageBytes ? 1 : alignment / kPageBytes;
   if (page_count > pages::kMaxRegionRunPages || alignment_pages > pages::kMaxRegionRunPages) {
@@ -28,6 +30,8 @@ Span* allocate_large(unsigned shard, size_t bytes, size_t alignment) {
 }
 
 void free_large(Span* span) {
+  DCHECK(span->kind == SpanKind::kLarge || span->kind == SpanKind::kHuge);
+  DCHECK(span->sample_id == 0);
   if (span->kind == SpanKind::kHuge) {
     pages::release_huge(span);
   } else {
@@ -41,6 +45,7 @@ namespace {
 std::atomic<int64_t> resized{0};
 
 bool resize(Span* span, size_t bytes) {
+  DCHECK(span->kind == SpanKind::kLarge || span->kind == SpanKind::kHuge);
   size_t page_count = pages_for(bytes);
   size_t have = span->bytes >> kPageShift;
   if (span->kind == SpanKind::kHuge) {

@@ -1,5 +1,6 @@
 #include "core/heap/large_cache.h"
 
+#include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/pressure.h"
 #include "core/heap/thread_heap.h"
@@ -26,6 +27,7 @@ void share_large_budget(unsigned threads) {
 }
 
 size_t LargeCache::next_filled(size_t pages) {
+  DCHECK(pages <= kLists);
   for (size_t word = pages / 64; word < sizeof(filled_) / sizeof(filled_[0]); word++) {
     uint64_t bits = filled_[word];
     if (word == pages / 64) bits &= ~uint64_t{0} << (pages % 64);
@@ -81,6 +83,7 @@ void LargeCache::drop_before(size_t pages, uint32_t epoch) {
   }
   while (span != nullptr) {
     Span* next = span->next;
+    DCHECK(span->kind == pages::SpanKind::kCachedLarge && bytes_ >= span->bytes);
     set_bytes(bytes_ - span->bytes);
     pages::release(span);
     span = next;

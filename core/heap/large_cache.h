@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/os/asymmetric_lock.h"
 #include "core/os/calls.h"
 #include "core/pages/page_heap.h"
@@ -72,15 +73,18 @@ class LargeCache {
   SEEMALLOC_ALWAYS_INLINE Span* take_first(size_t pages) {
     Span* span = lists_[pages];
     if (SEEMALLOC_UNLIKELY(span == nullptr)) return nullptr;
+    DCHECK(span->bytes == pages << kPageShift);
     set_list(pages, span->next);
     count_out(span);
     return span;
   }
   SEEMALLOC_ALWAYS_INLINE void count_out(Span* span) {
+    DCHECK(span->kind == pages::SpanKind::kCachedLarge && bytes_ >= span->bytes);
     set_bytes(bytes_ - span->bytes);
     span->kind = pages::SpanKind::kLarge;
   }
   SEEMALLOC_ALWAYS_INLINE void push(Span* span, size_t bytes_then) {
+    DCHECK(span->kind == pages::SpanKind::kLarge && bytes_then == bytes_ + span->bytes);
     span->kind = pages::SpanKind::kCachedLarge;
     span->cached_epoch = large_epoch.load(std::memory_order_relaxed);
     set_bytes(bytes_then);
@@ -89,6 +93,7 @@ class LargeCache {
   }
   SEEMALLOC_ALWAYS_INLINE void file(Span* span) {
     size_t pages = span->bytes >> kPageShift;
+    DCHECK(span->kind == pages::SpanKind::kCachedLarge && pages != 0 && pages < kLists);
     span->next = lists_[pages];
     filled_[pages / 64] |= uint64_t{1} << (pages % 64);
     set_list(pages, span);

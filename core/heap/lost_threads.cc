@@ -1,5 +1,6 @@
 #include "core/heap/lost_threads.h"
 
+#include "core/base/check.h"
 #include "core/os/os.h"
 #include "core/os/threads.h"
 
@@ -46,6 +47,7 @@ bool read_lists(const ThreadHeap& heap, Block* (&lists)[kClassCount]) { return r
 bool read_list(const ThreadHeap& heap, unsigned size_class, Block** list) { return read_some_lists(heap, size_class, 1, list); }
 
 void take_over_lists(ThreadHeap& heap) {
+  DCHECK(&heap != thread_cache.heap);
   ThreadCache& kept = heap.body->kept;
   bool its = read_lists(heap, kept.heads);
   heap.cache.store(its ? &kept : nullptr, std::memory_order_release);

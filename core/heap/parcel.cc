@@ -19,6 +19,7 @@ Parcel* parcel_in(Block* block) { return reinterpret_cast<Parcel*>(block); }
 const Parcel* parcel_in(const Block* block) { return reinterpret_cast<const Parcel*>(block); }
 
 uint16_t place_of(const Span* span, const Block* block) {
+  DCHECK(span->contains(block) && span->is_block_start(block));
   return static_cast<uint16_t>((reinterpret_cast<uintptr_t>(block) - span->start) / sizeof(Block) + 1);
 }
 
@@ -31,6 +32,7 @@ Block* block_in(const Span* span, uint16_t place) {
 // The most blocks that a batch of this span can hold.
 uint32_t room(const Span* span) {
   uint32_t halves = span->block_bytes / sizeof(uint16_t);
+  DCHECK(halves >= 4);
   return halves - 1 < kMaxParcelBlocks ? halves - 1 : kMaxParcelBlocks;
 }
 
@@ -43,11 +45,13 @@ void check_list(BlockList list, uint32_t count) {
 }  // namespace
 
 Block* write_parcels(const Span* span, Block* const* blocks, uint32_t count) {
+  DCHECK(count != 0);
   uint32_t most = room(span);
   for (;;) {
     Parcel* parcel = parcel_in(blocks[0]);
     uint32_t here = count < most ? count : most;
     for (uint32_t i = 1; i < here; i++) parcel->others[i - 1] = place_of(span, blocks[i]);
+    DCHECK(here != 0 && here <= kMaxParcelBlocks);
     parcel->count = static_cast<uint16_t>(here - 1);
     if (here == count) return blocks[0];
     parcel->next = place_of(span, blocks[here]);
@@ -79,6 +83,7 @@ uint32_t read_parcel(const Span* span, const Block* parcel, Block** blocks, Bloc
 
 BlockList open_parcels(const Span* span, Block* parcel, uint32_t count) {
   BlockList list{nullptr, nullptr};
+  DCHECK(count != 0 && span->kind == pages::SpanKind::kSmall);
   uint32_t left = count;
   while (parcel != nullptr) {
     Block* blocks[kMaxParcelBlocks];
@@ -99,6 +104,7 @@ BlockList open_parcels(const Span* span, Block* parcel, uint32_t count) {
 }
 
 BlockList link_blocks(Block* const* blocks, uint32_t count) {
+  DCHECK(count != 0);
   for (uint32_t i = 1; i < count; i++) blocks[i - 1]->next = blocks[i];
   BlockList list{blocks[0], blocks[count - 1]};
   list.last->next = nullptr;

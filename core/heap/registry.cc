@@ -44,6 +44,7 @@ HeapBody* next_body = nullptr;
 HeapBody* bodies_end = nullptr;
 
 HeapBody* take_body_locked() {
+  DCHECK(registry.is_held());
   if (next_body != bodies_end) return next_body;
   size_t bytes = round_up(sizeof(HeapBody) * kBodiesPerChunk, os::page_bytes());
   void* chunk = os::map(bytes, os::Reason::kRecords);
@@ -64,6 +65,7 @@ ThreadHeap* make_heap_locked() {
   if (memory == nullptr) return nullptr;
   ThreadHeap* heap = new (memory) ThreadHeap;
   heap->body = body;
+  DCHECK(next_body == body && next_body < bodies_end);
   next_body++;
   if (oldest_heap == nullptr) oldest_heap = heap;
   heap->next_all = first_heap.load(std::memory_order_relaxed);
@@ -72,6 +74,8 @@ ThreadHeap* make_heap_locked() {
 }
 
 void make_idle_locked(ThreadHeap& heap) {
+  DCHECK(registry.is_held());
+  DCHECK(heap.state.load(std::memory_order_relaxed) != HeapState::kActive);
   heap.idle_ticks = 1;
   heap.next_idle = first_idle;
   first_idle = &heap;
@@ -80,7 +84,9 @@ void make_idle_locked(ThreadHeap& heap) {
 
 // The heap has left the idle list, for its next thread or to be emptied.
 void make_active_locked(ThreadHeap& heap) {
+  DCHECK(registry.is_held());
   if (heap.state.load(std::memory_order_relaxed) == HeapState::kParked) {
+    DCHECK(parked != 0 && parked_bytes >= heap.parked_bytes);
     parked--;
     parked_bytes -= heap.parked_bytes;
   }
@@ -109,6 +115,7 @@ void empty_heap(ThreadHeap& heap) {
 // Takes the heap that became idle last, except heaps whose lists are older than a change of the option `sample`: a tick
 // empties those. Returns null if there is none.
 ThreadHeap* take_idle_locked() {
+  DCHECK(registry.is_held());
   ThreadHeap** link = &first_idle;
   auto is_older = [](const ThreadHeap& heap) {
     return heap.state.load(std::memory_order_relaxed) == HeapState::kParked && has_older_lists(heap);
@@ -135,11 +142,13 @@ bool keep_as_is(ThreadHeap& heap) {
   if (most == 0) return false;
   bool kept = park(heap, most);
   LockGuard guard(registry);
+  DCHECK(parked != 0 && parked <= kMaxParked && parked_bytes >= most);
   parked_bytes -= most;
   if (!kept) {
     parked--;
     return false;
   }
+  DCHECK(heap.parked_bytes <= most && heap.cache.load(std::memory_order_relaxed) == &heap.body->kept);
   parked_bytes += heap.parked_bytes;
   heap.process_id.store(0, std::memory_order_relaxed);
   heap.state.store(HeapState::kParked, std::memory_order_seq_cst);
@@ -181,12 +190,14 @@ ThreadHeap* adopt_heap() {
     share_large_budget(active_heaps());
   }
 
+  DCHECK(heap->state.load(std::memory_order_relaxed) == HeapState::kActive && heap->idle_ticks == 0);
   heap->shard = pages::next_shard();
   give_to_this_thread(*heap);
   return heap;
 }
 
 void abandon_heap(ThreadHeap& heap) {
+  DCHECK(&heap == thread_cache.heap);
   heap.body->large.flush();
   HandOver hand_over;
   if (keep_as_is(heap)) return;
@@ -222,6 +233,7 @@ ThreadHeap* take_parked() {
     if (heap->state.load(std::memory_order_relaxed) != HeapState::kParked) continue;
     *link = heap->next_idle;
     LockGuard slow(heap->slow_lock);
+    DCHECK(heap->idle_ticks != 0);
     make_active_locked(*heap);
     return heap;
   }
@@ -255,6 +267,7 @@ ThreadHeap* take_lost(ThreadHeap** from, unsigned* looks, int this_process) {
     *from = heap->next_all;
     next_look = *from;
     if (!has_lost_its_thread(*heap, this_process) || is_locked(*heap)) continue;
+    DCHECK(heap->state.load(std::memory_order_relaxed) == HeapState::kActive && heap != thread_cache.heap);
     heap->process_id.store(0, std::memory_order_relaxed);
     LockGuard slow(heap->slow_lock);  // from here on no thread takes its current spans
     take_over_lists(*heap);
@@ -346,6 +359,7 @@ IdleBodies take_idle_bodies(ThreadHeap** from) {
       continue;
     }
     *link = idle->next_idle;
+    DCHECK(idle->state.load(std::memory_order_relaxed) == HeapState::kZombie);
     idle->next_idle = found.heaps;
     found.heaps = idle;
   }

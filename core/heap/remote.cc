@@ -18,6 +18,8 @@ constexpr uint32_t kPendingBeforeReclaim = 32;
 constexpr uint32_t kLeastComplete = 8;
 
 void push_pending(ThreadHeap& owner, Span* span) {
+  DCHECK(remote_count(span->remote.load(std::memory_order_relaxed)) != 0);
+  DCHECK(span->owner() == &owner && span->kind == pages::SpanKind::kSmall);
   Span* top = owner.pending.load(std::memory_order_relaxed);
   do {
     span->pending_next = top;
@@ -35,11 +37,14 @@ void reclaim_for_sleeper(ThreadHeap& owner) {
   while (span != nullptr) {
     Span* next = span->pending_next;
     uint64_t word = span->remote.load(std::memory_order_acquire);
+    DCHECK(word != kUnowned && remote_count(word) != 0);
+    DCHECK(span->owner() == &owner);
     bool on_list = span->state == SpanState::kFull || span->state == SpanState::kAvailable;
     if (on_list && remote_count(word) + span->hole_blocks() == span->live_acquire()) {
       ClassState& cs = owner.body->classes[span->size_class];
       span->state == SpanState::kFull ? cs.full.remove(span) : remove_available(cs, span);
       span->remote.store(0, std::memory_order_relaxed);
+      DCHECK(span->holes == 0 || span->hole_blocks() != 0);
       span->set_live(span->hole_blocks());
       retire(span);
     } else {
@@ -65,6 +70,7 @@ void one_more_complete(ThreadHeap& owner) {
 bool claim(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
   LockGuard guard(heap.slow_lock);
   if (!central_claim(span, &heap)) return false;
+  DCHECK(span->owner() == &heap && !span->lending());
   file_owned_locked(heap, span);
   return_blocks_locked(heap, span, list, count);
   return true;
@@ -82,6 +88,7 @@ bool free_unowned(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t c
 // Publishes blocks of one span.
 void publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t count) {
   Block* first = blocks[0];
+  DCHECK(count != 0 && count <= kMaxForeignBlocks && span->contains(first) && span->is_block_start(first));
   Block* last = nullptr;  // the block that holds the last batch
   uint64_t word = span->remote.load(std::memory_order_relaxed);
   uint64_t longer = 0;
@@ -96,6 +103,7 @@ void publish_remote(ThreadHeap* heap, Span* span, Block* const* blocks, uint32_t
     if (last == nullptr) last = write_parcels(span, blocks, count);
     set_next_parcel(span, last, remote_first(word));
     longer = pack_remote(first, remote_count(word) + count);
+    DCHECK(remote_first(longer) == first && remote_count(longer) == remote_count(word) + count);
     if (span->remote.compare_exchange_weak(word, longer, std::memory_order_acq_rel, std::memory_order_relaxed)) break;
   }
   // Only compared: once published, the span may be released and its record reused.
@@ -153,6 +161,7 @@ void publish_blocks(ThreadHeap* heap, Block** blocks, uint32_t count) {
       if (span->kind != pages::SpanKind::kSmall || !span->is_block_start(blocks[i])) fatal("corrupted free list", blocks[i]);
       same[same_count++] = blocks[i];
     }
+    DCHECK(same_count != 0 && same_count + others == count);
     publish_remote(heap, span, same, same_count);
     count = others;
   }
@@ -172,6 +181,7 @@ std::atomic<uint64_t> heapless_remote_frees{0};
 
 // Counts blocks that are published, on the thread that owns this heap.
 void count_remote_frees(ThreadHeap* heap, uint32_t blocks) {
+  DCHECK(blocks <= kMaxForeignBlocks);
   if (heap == nullptr) {
     heapless_remote_frees.fetch_add(blocks, std::memory_order_relaxed);
   } else {
@@ -201,6 +211,8 @@ uint64_t remote_frees() {
 void forget_heapless_remote_frees_in_child() { heapless_remote_frees.store(0, std::memory_order_relaxed); }
 
 void free_remote(ThreadHeap* heap, Span* span, Block* block) {
+  DCHECK(heap == nullptr || heap == thread_cache.heap);
+  DCHECK(span->contains(block) && span->is_block_start(block));
   // A span without an owner becomes ours (rule 5), so its further frees are fast.
   bool unowned = reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody && !span->lending();
   if (heap == nullptr || unowned) {
@@ -221,6 +233,7 @@ void free_remote(ThreadHeap* heap, Span* span, Block* block) {
   block->next = cs.foreign;
   cs.foreign = block;
   uint32_t count = ++cs.foreign_count;
+  DCHECK(count <= kMaxForeignBlocks);
   heap->foreign_bytes += span->block_bytes;
   if (count >= kMaxForeignBlocks || size_t{count} * span->block_bytes > kMaxForeignClassBytes) {
     publish_foreign(*heap, size_class, true);
@@ -241,6 +254,7 @@ uint32_t take_foreign(ThreadHeap& heap, unsigned size_class, Block** blocks) {
   ClassState& cs = heap.body->classes[size_class];
   uint32_t count = cs.foreign_count;
   Block* first = cs.foreign;
+  DCHECK(heap.foreign_bytes >= size_t{count} * kClasses[size_class].bytes);
   heap.foreign_bytes -= size_t{count} * kClasses[size_class].bytes;
   cs.foreign = nullptr;
   cs.foreign_count = 0;
@@ -273,6 +287,7 @@ void publish_mixed_lists(ThreadHeap& heap, unsigned size_class) {
   if (cache != nullptr) store_racing(cache->heads[size_class], static_cast<Block*>(nullptr));
   cs.stash = nullptr;
   cs.stash_count = 0;
+  DCHECK(cs.mixed);
   cs.mixed = false;
   count_returned_unused(publish_list(listed) * kClasses[size_class].bytes);
   publish_list(stash);

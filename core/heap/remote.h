@@ -29,6 +29,7 @@
 
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/heap/thread_heap.h"
 #include "core/pages/span.h"
 
@@ -55,6 +56,7 @@ inline constexpr size_t kMaxLentBytes = 16 * KiB;
 SEEMALLOC_ALWAYS_INLINE bool gather_foreign(ThreadHeap& heap, const Span* span, Block* block) {
   if (reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody || !span->is_block_start(block)) return false;
   ClassState& cs = heap.body->classes[span->size_class];
+  DCHECK(&heap == thread_cache.heap && span->kind == pages::SpanKind::kSmall && span->owner() != &heap);
   uint32_t count = cs.foreign_count + 1;
   size_t bytes = heap.foreign_bytes + span->block_bytes;
   size_t class_bytes = size_t{count} * span->block_bytes;

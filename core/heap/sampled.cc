@@ -38,6 +38,7 @@ constinit uint32_t live_blocks[kSampledParts][kClassCount];
 // Counts a block that is being allocated (`blocks` = 1) or freed (-1).
 SEEMALLOC_ALWAYS_INLINE void count_block_locked(Span* span, unsigned size_class, int blocks) {
   uint32_t& live = live_blocks[span->sampled_part][size_class];
+  DCHECK(blocks > 0 || (live != 0 && span->sampled_bytes() >= kClasses[size_class].bytes));
   __atomic_store_n(&live, live + static_cast<uint32_t>(blocks), __ATOMIC_RELAXED);
   span->set_sampled_bytes(span->sampled_bytes() + static_cast<uint32_t>(blocks) * kClasses[size_class].bytes);
 }
@@ -105,6 +106,7 @@ constexpr bool shared_classes_fit() {
 static_assert(shared_classes_fit());
 
 Span* new_span_locked(SampledClass& list, unsigned part, unsigned size_class) {
+  DCHECK(list.lock.is_held() && part < kSampledParts);
   Span* span = new_small_span(0, size_class, 0, SpanKind::kSampled);
   if (span == nullptr) return nullptr;
   IdTable* table = list.free_tables;
@@ -118,6 +120,7 @@ Span* new_span_locked(SampledClass& list, unsigned part, unsigned size_class) {
       return nullptr;
     }
   }
+  DCHECK(span->kind == SpanKind::kSampled && reinterpret_cast<uintptr_t>(span->owner()) == Span::kNobody);
   span->sampled_part = static_cast<uint8_t>(part);
   span->sample_ids = reinterpret_cast<uint32_t*>(table);
   for (uint32_t i = 0; i < span->capacity; i++) span->sample_ids[i] = kNotLive;
@@ -137,6 +140,9 @@ uint32_t index_of(const Span* span, const void* block) {
 }
 
 void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, HomeId home, uint32_t** id) {
+  DCHECK(list.lock.is_held());
+  DCHECK(span->state == SpanState::kAvailable && span->live() < span->capacity);
+  DCHECK(kClasses[size_class].bytes <= span->block_bytes);
   Block* block = span->free_list;
   if (block != nullptr) {
     if (!span->contains(block) || !span->is_block_start(block)) fatal("corrupted free list", block);
@@ -146,6 +152,7 @@ void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, 
   }
   span->set_live(span->live() + 1);
   uint32_t index = index_of(span, block);
+  DCHECK(index < span->carved && span->sample_ids[index] == kNotLive);
   block_classes(span)[index] = static_cast<uint8_t>(size_class);
   count_block_locked(span, size_class, 1);
   *id = &span->sample_ids[index];
@@ -162,6 +169,7 @@ void* allocate_from_locked(SampledClass& list, Span* span, unsigned size_class, 
 }  // namespace
 
 void* allocate_sampled(unsigned part, unsigned size_class, HomeId home, uint32_t** id) {
+  DCHECK(part < kSampledParts && size_class < kClassCount);
   unsigned shared = kSharedClass[size_class];
   if (SEEMALLOC_UNLIKELY(part >= parts_in_use.load(std::memory_order_relaxed))) part = use_part(part);
   SampledClass& list = sampled[part][shared];
@@ -210,6 +218,7 @@ uint32_t free_sampled(Span* span, void* p, bool* valid) {
     id = span->sample_ids[index];
     home = block_homes(span)[index];
     span->sample_ids[index] = kNotLive;
+    DCHECK(span->live() != 0 && span->state != SpanState::kDetached);
     count_block_locked(span, block_classes(span)[index], -1);
     Block* block = static_cast<Block*>(p);
     block->next = span->free_list;
@@ -223,6 +232,7 @@ uint32_t free_sampled(Span* span, void* p, bool* valid) {
     empty = span->live() == 0 && list.available.size() > 1;
     if (empty) {
       list.available.remove(span);
+      DCHECK(span->sampled_bytes() == 0 && span->state == SpanState::kAvailable);
       IdTable* table = reinterpret_cast<IdTable*>(span->sample_ids);
       table->next = list.free_tables;
       list.free_tables = table;
@@ -236,6 +246,7 @@ uint32_t free_sampled(Span* span, void* p, bool* valid) {
 namespace {
 void visit(const Span* span, void (*f)(void* context, const SampledBlock& block), void* context) {
   if (span->live() == 0) return;
+  DCHECK(span->live() <= span->carved);
   double share = static_cast<double>(span->free_blocks()) * span->block_bytes / span->live();
   for (uint32_t i = 0; i < span->carved; i++) {
     uint32_t id = __atomic_load_n(&span->sample_ids[i], __ATOMIC_ACQUIRE);

@@ -52,6 +52,7 @@ void never_sample(ThreadHeap& heap, Draw) { heap.sample_at = UINT64_MAX; }
 uint32_t full_threshold(const Span* span) { return span->capacity < 32 ? 1 : span->capacity / 8; }
 
 void file_available(ClassState& cs, Span* span, uint32_t live) {
+  DCHECK(span->kind == SpanKind::kSmall && span->state != SpanState::kDetached);
   // At the back: the longer a span waits, the more blocks its next list has (docs/decisions/0004).
   span->state = SpanState::kAvailable;
   span->look.since = hole_epoch.load(std::memory_order_relaxed);
@@ -60,8 +61,11 @@ void file_available(ClassState& cs, Span* span, uint32_t live) {
 }
 
 void file_full(ClassState& cs, Span* span) {
+  DCHECK(span->kind == SpanKind::kSmall && span->remote.load(std::memory_order_relaxed) != kUnowned);
+  DCHECK(span->carved == span->capacity && span->holes == 0);
   uint32_t live = span->live();
   uint32_t threshold = full_threshold(span);
+  DCHECK(threshold != 0 && live >= threshold);
   span->set_countdown(threshold, live - threshold);
   span->state = SpanState::kFull;
   cs.full.push_front(span);
@@ -69,6 +73,7 @@ void file_full(ClassState& cs, Span* span) {
 
 // Makes an available span the current one. The caller sets cs.current.
 void use_available(ClassState& cs, Span* span) {
+  DCHECK(span->remote.load(std::memory_order_relaxed) != kUnowned);
   remove_available(cs, span);
   span->state = SpanState::kCurrent;
   span->look.worth_from = 0;
@@ -98,6 +103,7 @@ Span* next_span(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
       span->set_owner(&heap);
       pages::publish(span);
     }
+    DCHECK(span->owner() == &heap && span->size_class == size_class && !span->lending());
     span->state = SpanState::kCurrent;
     span->look.worth_from = 0;
   }
@@ -117,6 +123,7 @@ uint32_t foreign_list(ThreadHeap& heap, unsigned size_class, bool others, Block*
   Block* blocks[kMaxForeignBlocks];
   uint32_t count = take_foreign(heap, size_class, blocks);
   if (count == 0 && others) count = central_take_blocks(size_class, blocks);
+  DCHECK(count <= kMaxForeignBlocks);
   if (count != 0) *first = link_blocks(blocks, count).first;
   return count;
 }
@@ -134,6 +141,7 @@ uint32_t borrow(ClassState& cs, unsigned size_class, Block** first) {
 
 // Carves `count` blocks from the span's untouched end and links the last one to `behind`.
 Block* cut(Span* span, uint32_t count, Block* behind) {
+  DCHECK(count != 0 && count <= span->capacity - span->carved);
   Block* first = span->block_at(span->carved);
   Block* block = first;
   for (uint32_t i = 1; i < count; i++) {
@@ -150,6 +158,7 @@ Block* cut(Span* span, uint32_t count, Block* behind) {
 // short, refills are much of its cost. So this puts fresh blocks in front: as many as the list has, up to kListBlocks
 // in all (docs/decisions/0056). Returns the number of fresh blocks.
 uint32_t lengthen(Span* span, uint32_t count, Block** first) {
+  DCHECK(count != 0 && *first != nullptr);
   if (span->block_bytes > kMostListBytes / kLeastListBlocks || span->holes != 0) return 0;
   uint32_t enough = kMostListBytes / span->block_bytes;
   if (enough > kListBlocks) enough = kListBlocks;
@@ -165,6 +174,7 @@ uint32_t lengthen(Span* span, uint32_t count, Block** first) {
 uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block** first) {
   if (cs.stash != nullptr) {
     uint32_t count = cs.stash_count;
+    DCHECK(count != 0);
     *first = cs.stash;
     cs.stash = nullptr;
     cs.stash_count = 0;
@@ -178,6 +188,8 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
     Span* span = cs.current;
     if (span != nullptr) {
       uint32_t count = span->free_blocks();
+      DCHECK(span->state == SpanState::kCurrent && span->owner() == &heap && span->size_class == size_class);
+      DCHECK(span->carved <= span->capacity && count <= span->carved);
       if (count != 0) {
         *first = checked(span, span->free_list);
         span->free_list = nullptr;
@@ -211,13 +223,16 @@ uint32_t next_list(ThreadHeap& heap, ClassState& cs, unsigned size_class, Block*
 // Returns how many of `count` blocks come before the next sample point. If one of them reaches the point, draws the
 // next point.
 uint32_t blocks_before_sample(ThreadHeap& heap, ClassState& cs, uint32_t block_bytes, uint32_t count) {
+  DCHECK(count != 0);
   uint64_t clock = heap.handed_out_bytes + uint64_t{block_bytes} * count;
   if (clock < heap.sample_at) {
     heap.handed_out_bytes = clock;
     return count;
   }
   // Less than the bytes of a list, so it fits 32 bits, for which division is fast.
+  DCHECK(heap.sample_at > heap.handed_out_bytes && cs.sample_due == 0);
   uint32_t before = static_cast<uint32_t>(heap.sample_at - heap.handed_out_bytes - 1) / block_bytes;
+  DCHECK(before < count);
   heap.handed_out_bytes += uint64_t{block_bytes} * (before + 1);  // includes the sample's own block
   cs.sample_due = static_cast<uint8_t>(1 + heap.sample_stretch);
   draw_sample_distance(heap, Draw::kSampled);
@@ -234,6 +249,7 @@ void pass_unsampled(ThreadHeap& heap, uint64_t bytes) {
 // Splits the list: returns `keep` blocks to hand out; the others go to the stash, where they still count as live. The
 // shorter part is taken off the front, because each step may cost a cache miss. Requires: keep < count.
 Block* split_list(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
+  DCHECK(keep < count && (cs.stash == nullptr || cs.stash == first));
   uint32_t front = keep < count - keep ? keep : count - keep;
   Block* behind = first;
   if (front != 0) {
@@ -249,6 +265,7 @@ Block* split_list(ClassState& cs, Block* first, uint32_t keep, uint32_t count) {
 
 // Requires: the stash holds the blocks that follow the sample in its list.
 void take_due_sample(ThreadHeap& heap, ClassState& cs) {
+  DCHECK(heap.slow_lock.is_held() && cs.sample_due != 0);
   heap.due_interval = heap.sample_base << (cs.sample_due - 1);
   cs.sample_due = 0;
   leave_home(heap.due_home);
@@ -260,6 +277,7 @@ void take_due_sample(ThreadHeap& heap, ClassState& cs) {
 
 // A sample was due where the thread free list ended: the stash behind it becomes the next list.
 void hand_out_stash(ThreadHeap& heap, ClassState& cs, unsigned size_class) {
+  DCHECK((cs.stash == nullptr) == (cs.stash_count == 0));
   if (cs.stash == nullptr) return;
   Block* first = cs.stash;
   uint32_t count = cs.stash_count;
@@ -329,6 +347,8 @@ bool written_everywhere(const SizeClass& c) {
 }  // namespace
 
 Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanKind kind) {
+  DCHECK(size_class < kClassCount);
+  DCHECK(kind == SpanKind::kSmall || kind == SpanKind::kSampled);
   const SizeClass& c = kClasses[size_class];
   // Samples are few: a span for one block is enough.
   size_t page_count = kind == SpanKind::kSampled ? pages_for(c.bytes) : c.min_pages;
@@ -341,12 +361,14 @@ Span* new_small_span(unsigned shard, unsigned size_class, unsigned growth, SpanK
   if (span == nullptr) return nullptr;
   span->size_class = static_cast<uint8_t>(size_class);
   span->set_block_bytes(c.bytes);
+  DCHECK(span->capacity != 0 && span->carved == 0 && span->is_empty());
   if (kind == SpanKind::kSmall) span_comes(span);
   look_for_growth();
   return span;
 }
 
 uint32_t carve(Span* span, Block** first) {
+  DCHECK(span->carved < span->capacity);
   // Doubles each time, so memory that is not needed stays untouched.
   uint32_t count = kClasses[span->size_class].max_blocks_per_extension;
   if (count < span->carved) count = span->carved;
@@ -420,6 +442,7 @@ uint64_t refills_of(const ThreadHeap& heap, unsigned size_class) {
 
 namespace {
 Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
+  DCHECK(heap.slow_lock.is_held());
   if (heap.pending.load(std::memory_order_relaxed) != nullptr) drain_pending_locked(heap);
   ClassState& cs = heap.body->classes[size_class];
   count_refill(heap, size_class);
@@ -449,6 +472,8 @@ Refill refill_locked(ThreadHeap& heap, unsigned size_class, Block** block, bool 
     take_due_sample(heap, cs);
     return Refill::kSample;
   }
+  DCHECK(cs.current == nullptr || cs.current->state == SpanState::kCurrent);
+  DCHECK(cs.sample_due == 0 || cs.stash != nullptr);
   if (cs.stash == nullptr && cs.current != nullptr) heap.body->ready[size_class] = cs.current;
   *block = first;
   thread_cache.heads[size_class] = first->next;
@@ -468,6 +493,9 @@ Block* take_available_locked(ThreadHeap& heap, size_t size_class) {
   if (first == nullptr || !first_links_are_sound(span, first)) return nullptr;
   uint64_t clock = heap.handed_out_bytes + uint64_t{span->free_blocks()} * span->block_bytes;
   if (clock >= heap.sample_at) return nullptr;
+  DCHECK(used_up == cs.current && used_up->state == SpanState::kCurrent);
+  DCHECK(cs.stash == nullptr && cs.sample_due == 0);
+  DCHECK(span->owner() == &heap && span->size_class == size_class);
   heap.handed_out_bytes = clock;
   heap.body->freed_lists[size_class]--;
   heap.slow_entries++;
@@ -498,6 +526,7 @@ Block* take_available(ThreadHeap& heap, size_t size_class) {
 Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sample) {
   if (heap.foreign_bytes != 0 && heap.slow_entries % kRefillsPerFlush == 0) flush_foreign(heap);
   if (++heap.slow_entries >= kSlowEntriesPerLook) collect_if_due(heap);
+  DCHECK(&heap == thread_cache.heap && size_class < kClassCount);
   LockGuard guard(heap.slow_lock);
   Refill outcome = refill_locked(heap, size_class, block, may_sample);
   relax_if_due(heap);  // after the sample point that a list held has been taken
@@ -506,6 +535,9 @@ Refill refill(ThreadHeap& heap, unsigned size_class, Block** block, bool may_sam
 
 void retire(Span* span) {
   DCHECK(span->is_empty());
+  DCHECK(span->kind == SpanKind::kSmall && span->state != SpanState::kCurrent);
+  DCHECK(span->prev == nullptr && span->next == nullptr);
+  DCHECK(span->remote.load(std::memory_order_relaxed) == 0);
   span_goes(span);
   span->disown();
   pages::release(span);
@@ -516,6 +548,7 @@ namespace {
 // A span on the available list has no live block left. One per class is kept, because the next refill would need it
 // again.
 bool retire_or_keep(ClassState& cs, Span* span) {
+  DCHECK(span->state == SpanState::kAvailable && span->is_empty());
   if (cs.available.size() <= 1) return false;
   remove_available(cs, span);
   retire(span);
@@ -523,6 +556,7 @@ bool retire_or_keep(ClassState& cs, Span* span) {
 }
 
 void full_to_available(ClassState& cs, Span* span, uint32_t live) {
+  DCHECK(span->state == SpanState::kFull);
   cs.full.remove(span);
   file_available(cs, span, live);
 }
@@ -532,6 +566,7 @@ void full_to_available(ClassState& cs, Span* span, uint32_t live) {
 namespace {
 // Returns true if pages were released.
 bool span_countdown_locked(ThreadHeap& heap, Span* span) {
+  DCHECK(heap.slow_lock.is_held());
   // Between the free and the lock, a remote free may have found the span empty and released it (remote.h, rule 6).
   if (span->owner() != &heap) return false;
   ClassState& cs = heap.body->classes[span->size_class];
@@ -552,6 +587,8 @@ void span_countdown_slow(ThreadHeap& heap, Span* span) noexcept {
 }
 
 void file_owned_locked(ThreadHeap& heap, Span* span) {
+  DCHECK(heap.slow_lock.is_held());
+  DCHECK(span->owner() == &heap && span->prev == nullptr && span->next == nullptr);
   ClassState& cs = heap.body->classes[span->size_class];
   if (span->free_blocks() == 0 && span->carved == span->capacity && span->holes == 0) {
     file_full(cs, span);
@@ -561,6 +598,9 @@ void file_owned_locked(ThreadHeap& heap, Span* span) {
 }
 
 void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t count) {
+  DCHECK(heap.slow_lock.is_held());
+  DCHECK(count != 0 && span->contains(list.first) && span->contains(list.last));
+  DCHECK(span->owner() == &heap && span->kind == SpanKind::kSmall);
   if (count > span->live() - span->hole_blocks()) fatal("double free", list.first);  // double free by different threads
   list.last->next = span->free_list;
   span->free_list = list.first;
@@ -579,6 +619,7 @@ void return_blocks_locked(ThreadHeap& heap, Span* span, BlockList list, uint32_t
 }
 
 void drain_pending_locked(ThreadHeap& heap) {
+  DCHECK(heap.slow_lock.is_held());
   Span* span = heap.pending.exchange(nullptr, std::memory_order_seq_cst);
   heap.pending_count.store(0, std::memory_order_relaxed);
   heap.complete_count.store(0, std::memory_order_relaxed);
@@ -593,6 +634,8 @@ void drain_pending_locked(ThreadHeap& heap) {
     while (span != nullptr && count < kAtOnce) {
       Span* next = span->pending_next;  // before the exchange: after it the span may be pushed again
       uint64_t word = span->remote.exchange(0, std::memory_order_acq_rel);
+      DCHECK(word != kUnowned && remote_count(word) != 0 && remote_first(word) != nullptr);
+      DCHECK(span->owner() == &heap);
       prefetch_for_write(remote_first(word));
       taken[count++] = {span, word};
       span = next;
@@ -633,6 +676,7 @@ size_t estimate_cached(const ThreadHeap& heap) {
 bool give_away_oldest(ClassState& cs, size_t* given_bytes) {
   Span* span = cs.available.front();
   *given_bytes = free_bytes(span);
+  DCHECK(span->state == SpanState::kAvailable);
   cs.available.remove(span);
   if (span->is_empty()) {
     retire(span);
@@ -649,6 +693,7 @@ size_t cached_bytes_total() { return cached_total.load(std::memory_order_relaxed
 
 namespace {
 void collect_locked(ThreadHeap& heap, bool everything) {
+  DCHECK(heap.slow_lock.is_held());
   size_t cached = estimate_cached(heap);
   size_t others = cached_total.load(std::memory_order_relaxed) - heap.cached_bytes;
   size_t budget = thread_cache_budget();
@@ -691,6 +736,7 @@ uint32_t return_list_locked(ThreadHeap& heap, Span* span, Block** head) {
   uint32_t count = 0;
   Block* last = nullptr;
   for (Block* block = *head; block != nullptr; block = block->next, count++) last = block;
+  DCHECK(count == 0 || span != nullptr);
   if (count != 0) return_blocks_locked(heap, span, {*head, last}, count);
   *head = nullptr;
   return count;
@@ -699,6 +745,8 @@ uint32_t return_list_locked(ThreadHeap& heap, Span* span, Block** head) {
 // Returns the blocks of the thread free list and the stash to their span.
 void return_lists_locked(ThreadHeap& heap, unsigned size_class) {
   ClassState& cs = heap.body->classes[size_class];
+  DCHECK(heap.slow_lock.is_held());
+  DCHECK(!cs.mixed || cs.stash == nullptr);
   Span* span = cs.current;
   uint64_t unused = cs.sample_due != 0 ? 1 : 0;
   cs.sample_due = 0;
@@ -728,6 +776,7 @@ void release_list_locked(SpanList& list) {
 }  // namespace
 
 void release_spans_locked(ThreadHeap& heap) {
+  DCHECK(heap.slow_lock.is_held());
   drain_pending_locked(heap);
   for (ClassState& cs : heap.body->classes) {
     release_list_locked(cs.available);
@@ -739,6 +788,7 @@ void release_spans_locked(ThreadHeap& heap) {
 }
 
 void release_everything(ThreadHeap& heap) {
+  DCHECK(heap.state.load(std::memory_order_relaxed) != HeapState::kZombie);
   publish_lists_of_ending(heap);
   LockGuard guard(heap.slow_lock);
   for (unsigned c = 0; c < kClassCount; c++) return_lists_locked(heap, c);
@@ -747,6 +797,7 @@ void release_everything(ThreadHeap& heap) {
   heap.cache.store(nullptr, std::memory_order_relaxed);
   cached_total.fetch_sub(heap.cached_bytes, std::memory_order_relaxed);
   heap.cached_bytes = 0;
+  DCHECK(heap.foreign_bytes == 0 && heap.cached_bytes == 0);
   heap.state.store(HeapState::kZombie, std::memory_order_seq_cst);
   // A remote free that has not seen the new state has pushed before this (remote.h, rule 4).
   release_spans_locked(heap);
@@ -783,6 +834,8 @@ void retire_spare_spans(ThreadHeap& heap) {
 }  // namespace
 
 void take_from_this_thread(ThreadHeap& heap) {
+  DCHECK(heap.slow_lock.is_held());
+  DCHECK(thread_cache.heap == &heap && heap.cache.load(std::memory_order_relaxed) == &thread_cache);
   ThreadCache& kept = heap.body->kept;
   memcpy(kept.heads, thread_cache.heads, sizeof(kept.heads));
   memset(thread_cache.heads, 0, sizeof(thread_cache.heads));
@@ -807,6 +860,7 @@ bool has_older_lists(const ThreadHeap& heap) {
 }
 
 void give_to_this_thread(ThreadHeap& heap) {
+  DCHECK(thread_cache.heap == nullptr && heap.state.load(std::memory_order_relaxed) == HeapState::kActive);
   LockGuard guard(heap.slow_lock);
   ThreadCache& kept = heap.body->kept;
   heap.body->inherited_bytes = 0;

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/heap/large_cache.h"
 #include "core/heap/parcel.h"
 #include "core/heap/size_class.h"
@@ -70,6 +71,7 @@ struct ClassState {
 // Takes a span off the available list and lowers low_water if the list is now shorter than ever since the last
 // collection.
 inline void remove_available(ClassState& cs, Span* span) {
+  DCHECK(span->state == pages::SpanState::kAvailable);
   cs.available.remove(span);
   if (cs.available.size() < cs.low_water) cs.low_water = cs.available.size();
 }

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/base/units.h"
 #include "core/os/os.h"
 
@@ -37,6 +38,7 @@ class WalkGate {
     return true;
   }
   void leave() {
+    DCHECK(mine.works != 0);
     mine.works--;
     workers_.fetch_sub(1, std::memory_order_release);
   }
@@ -46,6 +48,7 @@ class WalkGate {
   // Returns false if there were workers for the whole of `most_ns`: lists may be changing. end_walk() must follow in
   // both cases. Requires: this thread is not between enter() and leave().
   bool begin_walk(uint64_t most_ns = 10 * kSecond_ns) {
+    DCHECK(mine.works == 0);
     walkers_.fetch_add(1, std::memory_order_seq_cst);
     mine.walks++;
     uint64_t begin = os::monotonic_ns();
@@ -56,6 +59,7 @@ class WalkGate {
     return true;
   }
   void end_walk() {
+    DCHECK(mine.walks != 0);
     mine.walks--;
     walkers_.fetch_sub(1, std::memory_order_release);
   }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/heap/thread_heap.h"
 #include "core/os/os.h"
@@ -57,6 +58,8 @@ bool huge_is_given_back(const pages::Span* span) {
 }  // namespace
 
 void make_zero(ThreadHeap* heap, pages::Span* span) {
+  DCHECK(span->kind == pages::SpanKind::kLarge || span->kind == pages::SpanKind::kHuge);
+  DCHECK(heap == nullptr || heap == thread_cache.heap);
   if (huge_is_given_back(span)) return;
   if (heap != nullptr && may_be_given_back(span) && is_given_back(heap->body->zeroing, span)) return;
   memset(reinterpret_cast<void*>(span->start), 0, span->bytes);

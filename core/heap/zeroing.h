@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/pages/span.h"
 
 namespace seemalloc::heap {
@@ -55,7 +56,10 @@ class ZeroingPace {
 
  private:
   static constexpr int kAtFirst = 3;
-  int rarity() const { return kAtFirst + change_; }
+  int rarity() const {
+    DCHECK(kAtFirst + change_ <= kRarest);
+    return kAtFirst + change_;
+  }
 
   int8_t change_;
   uint8_t unseen_;

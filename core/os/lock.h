@@ -40,6 +40,10 @@ class LockWord {
   LockWord& operator=(const LockWord&) = delete;
 
   bool try_lock() { return fork_holds_every_lock || acquire(); }
+  // For assertions: whether the calling thread may hold it. True when the lock is held and this thread holds a lock.
+  bool is_held() const {
+    return fork_holds_every_lock || (locks_held != 0 && state_.load(std::memory_order_relaxed) != 0);
+  }
   // Gives up after a while: fork may have been called by a signal handler that interrupted the holder, which then
   // continues to hold the lock in parent and child.
   void lock_for_fork();

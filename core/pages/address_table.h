@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/os/arena.h"
 
 namespace seemalloc::pages {
@@ -23,9 +24,11 @@ class AddressTable {
   }
   // Requires: the address is absent and not zero. Returns false when memory is refused.
   bool insert(uintptr_t address, Value value) {
+    DCHECK(address != 0 && find(address) == nullptr);
     if (!make_room()) return false;
     slots_[slot_of(address)] = Slot{address, value};
     count_++;
+    DCHECK(2 * count_ <= capacity_);
     return true;
   }
   // Returns false when the address is absent.

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/base/compiler.h"
 #include "core/base/units.h"
 
@@ -32,7 +33,10 @@ class alignas(kCacheLineBytes) Backing {
   bool charge(size_t bytes);
   // For memory that exists already, whatever the limit.
   void add(size_t bytes) { charged_.fetch_add(bytes, std::memory_order_relaxed); }
-  void give_back(size_t bytes) { charged_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void give_back(size_t bytes) {
+    size_t before = charged_.fetch_sub(bytes, std::memory_order_relaxed);
+    DCHECK(before >= bytes);
+  }
   void set_huge_bytes(size_t bytes) { huge_.store(bytes, std::memory_order_relaxed); }
   // In a forked child: sets the charge to the bytes that the regions' counters give. This drops the charges of the
   // parent's other threads.

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/os/huge_page_setting.h"
 #include "core/os/os.h"
@@ -63,6 +64,9 @@ PageBits pages_without_memory(const Region* region) {
 
 // Returns false when heap_limit is reached.
 bool begin_locked(Region* region, uint64_t now_ns) {
+  DCHECK(shards[region->shard].lock.is_held());
+  DCHECK(!region->collapsing && !region->expecting && !region->huge);
+  DCHECK(region->purging.empty());
   unsigned pages = pages_without_memory(region).count();
   // has_room() comes first so that this does not count as a refusal.
   if (!backing.has_room(pages * kPageBytes) || !backing.charge(pages * kPageBytes)) return false;
@@ -76,6 +80,7 @@ bool begin_locked(Region* region, uint64_t now_ns) {
 
 // Pages that had no memory and got it from the huge page are entered as freshly freed.
 void enter_brought_locked(Shard& shard, Region* region) {
+  DCHECK(!region->huge && !region->resting);
   PageBits brought = pages_without_memory(region);
   region->huge = !region->parted;
   region->young |= brought;
@@ -86,6 +91,8 @@ void enter_brought_locked(Shard& shard, Region* region) {
 }
 
 void end_locked(Shard& shard, Region* region, bool done) {
+  DCHECK(shard.lock.is_held());
+  DCHECK(region->collapsing && !region->expecting);
   region->collapsing = false;
   if (done) enter_brought_locked(shard, region);
   backing.give_back(region->charged_pages * kPageBytes);

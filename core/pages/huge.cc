@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
@@ -98,6 +99,7 @@ void discard_early(const Range& range) {
 
 // Caches memory for the next request. If there is no free record, the range that was freed first is unmapped.
 void keep(const Extent& extent) {
+  DCHECK(extent.bytes != 0 && (extent.start | extent.bytes) % huge_granule() == 0);
   for (;;) {
     Extent oldest;
     Hold hold;
@@ -124,6 +126,7 @@ struct Target {
 };
 
 void abandon(const Target& target) {
+  DCHECK(target.hole.bytes == 0 || (target.hole.start >= target.range.start && target.hole.end() <= target.range.end()));
   if (target.hole.bytes == 0) return discard_huge(target.range);
   discard_huge(Range{target.range.start, target.hole.start - target.range.start});
   discard_huge(Range{target.hole.end(), target.range.end() - target.hole.end()});
@@ -132,6 +135,7 @@ void abandon(const Target& target) {
 // Moves one part to `at` in the target, with `room` bytes mapped behind it (os::move_pages), which the next move
 // replaces.
 bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
+  DCHECK(part.bytes != 0 && at >= target->range.start && at + part.bytes + room <= target->range.end());
   forget_huge_mapping(part);
   Range moved{at, part.bytes + room};
   os::Moved result = os::move_pages(pointer(part.start), part.bytes, pointer(at), moved.bytes, os::Reason::kHuge);
@@ -152,6 +156,7 @@ bool move_part(const Range& part, uintptr_t at, size_t room, Target* target) {
 // Moves a piece to `at`. If a move is refused, unmaps the rest of the piece. Also unmaps the last granule of a piece
 // that would reach the end of the target, because every move needs room behind it.
 bool move_piece(Range piece, uintptr_t at, Target* target) {
+  DCHECK(at + piece.bytes <= target->range.end());
   if (at + piece.bytes == target->range.end()) {
     piece.bytes -= huge_granule();
     discard_huge(Range{piece.end(), huge_granule()});
@@ -190,6 +195,7 @@ bool fill(uintptr_t at, Target* target) {
     BookGuard guard;
     count = cache.take_pieces(target->range.end() - at, kMinPieceBytes, pieces, kMaxPieces);
   }
+  DCHECK(at >= target->range.start && count <= kMaxPieces);
   if (count != 0) target->filled = at;
   bool sound = true;
   for (unsigned i = 0; i < count; i++) {
@@ -243,6 +249,7 @@ bool take_cached(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
   BookGuard guard;
   Extent extent;
   if (!cache.take_fit(bytes, alignment, kMinRestBytes, &extent)) return false;
+  DCHECK(extent.bytes >= bytes && extent.start % alignment == 0);
   hold->add(extent.bytes);
   *out = Taken{Range{extent.start, extent.bytes}, false, !extent.sparse, 0};
   return true;
@@ -271,6 +278,10 @@ bool take_memory(size_t bytes, size_t alignment, Hold* hold, Taken* out) {
 }
 
 void set_sizes_locked(Span* span, const Range& memory, size_t bytes) {
+  DCHECK(lock.is_held());
+  DCHECK(span->kind == SpanKind::kHuge && bytes != 0 && memory.bytes >= bytes);
+  DCHECK((memory.start | memory.bytes | bytes) % huge_granule() == 0);
+  DCHECK(used_bytes >= span->bytes && memory_bytes >= memory_of(span).bytes);
   store_racing(used_bytes, used_bytes + bytes - span->bytes);
   memory_bytes += memory.bytes - memory_of(span).bytes;
   if (used_bytes > peak_bytes) peak_bytes = used_bytes;
@@ -295,6 +306,7 @@ void keep_stuck_huge(const Range& range) {
 }
 
 Span* allocate_huge(size_t bytes, size_t alignment) {
+  DCHECK(alignment == 0 || is_power_of_two(alignment));
   bytes = rounded(bytes);
   if (alignment < kPageBytes) alignment = kPageBytes;
   Taken memory;
@@ -311,6 +323,7 @@ Span* allocate_huge(size_t bytes, size_t alignment) {
   span->known_dense = memory.dense;
   span->set_live(1);
   BookGuard guard;
+  DCHECK(memory.range.start % alignment == 0);
   set_sizes_locked(span, memory.range, bytes);
   page_map.set(span->start, kPageBytes, span);
   in_use.push_front(span);
@@ -377,6 +390,8 @@ void keep_or_discard(const Range& range, bool known_dense) {
 }  // namespace
 
 void release_huge(Span* span) {
+  DCHECK(span->kind == SpanKind::kHuge && span->region == nullptr);
+  DCHECK(page_map.span_of(pointer(span->start)) == span);
   Range memory = memory_of(span);
   bool known_dense = span->known_dense;
   page_map.set_free(memory.start, kPageBytes);
@@ -384,6 +399,7 @@ void release_huge(Span* span) {
   {
     BookGuard guard;
     hold.add(memory.bytes);
+    DCHECK(used_bytes >= span->bytes && memory_bytes >= memory.bytes);
     in_use.remove(span);
     store_racing(used_bytes, used_bytes - span->bytes);
     memory_bytes -= memory.bytes;
@@ -400,6 +416,7 @@ namespace {
 // enough to be worth a system call.
 void resize_within(Span* span, size_t bytes) {
   Range memory = memory_of(span);
+  DCHECK(bytes != 0 && bytes <= memory.bytes);
   Range rest{memory.start + bytes, memory.bytes - bytes};
   bool give = bytes < span->bytes && rest.bytes >= kMinRestBytes;
   Hold hold;
@@ -421,6 +438,7 @@ size_t with_room(const Span* span, size_t bytes) {
 // Takes the memory behind the block, cached or not yet mapped. On success the block has `whole` bytes.
 bool grow_behind(Span* span, size_t bytes, size_t whole) {
   Range memory = memory_of(span);
+  DCHECK(whole >= bytes && whole > memory.bytes);
   Target more{Range{memory.end(), whole - memory.bytes}};
   Hold growth;
   bool cached, dense = false;
@@ -449,6 +467,7 @@ bool grow_behind(Span* span, size_t bytes, size_t whole) {
 // Moves the block's pages part by part. If a move is refused in the middle, the whole block is copied to the spare
 // range, which is mapped in advance for this case: once the block is in two parts, no further step can fail.
 bool move_block(const Range& from, const Range& spare, Target* target) {
+  DCHECK(target->range.bytes >= from.bytes && (spare.bytes == 0 || spare.bytes >= from.bytes));
   Range rest = from;
   uintptr_t at = target->range.start;
   while (rest.bytes != 0) {
@@ -525,6 +544,7 @@ bool grow_by_moving(Span* span, size_t bytes, size_t whole) {
 }  // namespace
 
 bool resize_huge(Span* span, size_t bytes) {
+  DCHECK(span->kind == SpanKind::kHuge && page_map.span_of(pointer(span->start)) == span);
   bytes = rounded(bytes);
   if (bytes <= memory_of(span).bytes) {
     resize_within(span, bytes);
@@ -589,6 +609,7 @@ constexpr uint32_t kAtOnce = 32;  // spans seen before the lock is released
 
 // Seen spans move to the end of the list, whose order has no meaning.
 Span* see_next_locked() {
+  DCHECK(lock.is_held() && in_use.size() != 0);
   Span* span = in_use.front();
   in_use.remove(span);
   in_use.push_back(span);

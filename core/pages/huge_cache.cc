@@ -2,16 +2,23 @@
 
 #include <string.h>
 
+#include "core/base/check.h"
+#include "core/base/units.h"
+
 namespace seemalloc::pages {
 
 void HugeCache::remove(unsigned first, unsigned count) {
+  DCHECK(first + count <= count_);
   memmove(&extents_[first], &extents_[first + count], (count_ - first - count) * sizeof(Extent));
   count_ -= count;
 }
 
 bool HugeCache::put(Extent extent) {
+  DCHECK(extent.bytes != 0);
   unsigned i = 0;
   while (i < count_ && extents_[i].start < extent.start) i++;
+  DCHECK(i == 0 || extents_[i - 1].start + extents_[i - 1].bytes <= extent.start);
+  DCHECK(i == count_ || extent.start + extent.bytes <= extents_[i].start);
   auto joins = [](const Extent& before, const Extent& behind) {
     return continues(before, behind) && before.freed_ns == behind.freed_ns;
   };
@@ -32,12 +39,14 @@ bool HugeCache::put(Extent extent) {
     memmove(&extents_[i + 1], &extents_[i], (count_ - i) * sizeof(Extent));
     extents_[i] = extent;
     count_++;
+    DCHECK(count_ <= kExtents);
   }
   return true;
 }
 
 // Returns the index behind the last extent of the run, and the run's bytes.
 unsigned HugeCache::end_of_run(unsigned first, size_t* bytes) const {
+  DCHECK(first < count_);
   unsigned i = first;
   for (*bytes = extents_[i].bytes; i + 1 < count_ && continues(extents_[i], extents_[i + 1]); i++) *bytes += extents_[i + 1].bytes;
   return i + 1;
@@ -46,6 +55,7 @@ unsigned HugeCache::end_of_run(unsigned first, size_t* bytes) const {
 // Takes the first `bytes` of the run that starts at an extent. Requires: the run has them. *out gets the latest
 // freed_ns of its parts.
 void HugeCache::take_from(unsigned first, size_t bytes, Extent* out) {
+  DCHECK(first < count_ && bytes != 0 && dirty_bytes_ >= bytes);
   *out = extents_[first];
   out->bytes = bytes;
   dirty_bytes_ -= bytes;
@@ -54,6 +64,7 @@ void HugeCache::take_from(unsigned first, size_t bytes, Extent* out) {
     if (extents_[whole].freed_ns > out->freed_ns) out->freed_ns = extents_[whole].freed_ns;
     bytes -= extents_[whole++].bytes;
   }
+  DCHECK(whole <= count_ && (bytes == 0 || whole < count_));
   if (bytes != 0) {
     if (extents_[whole].freed_ns > out->freed_ns) out->freed_ns = extents_[whole].freed_ns;
     extents_[whole].start += bytes;
@@ -63,6 +74,7 @@ void HugeCache::take_from(unsigned first, size_t bytes, Extent* out) {
 }
 
 bool HugeCache::take_fit(size_t bytes, size_t alignment, size_t least_rest, Extent* out) {
+  DCHECK(bytes != 0 && is_power_of_two(alignment));
   unsigned best = kExtents;
   size_t best_bytes = SIZE_MAX;
   for (unsigned i = 0; i < count_;) {

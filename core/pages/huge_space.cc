@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "core/base/check.h"
 #include "core/base/units.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
@@ -54,6 +55,7 @@ SEEMALLOC_NOINLINE Result unmap_first_parts(Range* range, Range* parts, os::Reas
   *parts = *range;
   if (count == kMostNoted) parts->bytes = noted[--count] - parts->start;
   *range = Range{parts->end(), range->bytes - parts->bytes};
+  DCHECK(parts->bytes != 0 && parts->end() + range->bytes == range->end());
   forget_huge_mapping(*parts);
   if (os::unmap(pointer(parts->start), parts->bytes, reason)) return Result::kUnmapped;
   bool gone = os::purge(pointer(parts->start), parts->bytes, reason);
@@ -117,6 +119,7 @@ void unmap_kept_around(const Range& range, os::Reason reason) {
 size_t huge_granule() { return os::page_bytes() > kPageBytes ? os::page_bytes() : kPageBytes; }
 
 void note_huge_mapping(const Range& range) {
+  DCHECK(range.bytes != 0 && (range.start | range.bytes) % huge_granule() == 0);
   LockGuard guard(lock);
   edges.toggle(range.start, range.end());
   seams.add(range.start);
@@ -124,6 +127,7 @@ void note_huge_mapping(const Range& range) {
 }
 
 void replace_huge_mapping(const Range& range) {
+  DCHECK(range.bytes != 0 && (range.start | range.bytes) % huge_granule() == 0);
   LockGuard guard(lock);
   seams.remove(range.start, range.end() - 1);
   seams.add(range.start);
@@ -136,6 +140,7 @@ void lose_huge_mapping(const Range& range) {
 }
 
 void forget_huge_mapping(const Range& range) {
+  DCHECK(range.bytes != 0 && (range.start | range.bytes) % huge_granule() == 0);
   page_map.forget(range.start, range.bytes);
   LockGuard guard(lock);
   edges.toggle(range.start, range.end());
@@ -189,6 +194,7 @@ bool take_kept_huge_at(const Range& range) {
 
 void discard_huge(Range range, os::Reason reason) {
   if (range.bytes == 0) return;
+  DCHECK((range.start | range.bytes) % huge_granule() == 0);
   if (is_worth_keeping(range) && purge_and_keep(range, reason)) return;
   if (unmap_all(range, reason)) unmap_kept_around(range, reason);
 }

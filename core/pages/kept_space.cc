@@ -19,6 +19,7 @@ unsigned KeptSpace::bin_of(size_t bytes) {
 }
 
 void KeptSpace::enter(Record* record) {
+  DCHECK(record->range.bytes != 0 && (record->range.start | record->range.bytes) % kPageBytes == 0);
   // Both tables have room: put() and take() made sure of it.
   CHECK(by_start_.insert(record->range.start, record) && by_end_.insert(record->range.end(), record));
   Record*& first = bins_[bin_of(record->range.bytes)];
@@ -30,10 +31,12 @@ void KeptSpace::enter(Record* record) {
 }
 
 void KeptSpace::leave(Record* record) {
+  DCHECK(record->next == nullptr || record->next->previous == record);
   bool both = by_start_.remove(record->range.start) && by_end_.remove(record->range.end());
   CHECK(both);
   (record->previous != nullptr ? record->previous->next : bins_[bin_of(record->range.bytes)]) = record->next;
   if (record->next != nullptr) record->next->previous = record->previous;
+  DCHECK(bytes_ >= record->range.bytes);
   bytes_ -= record->range.bytes;
 }
 
@@ -78,10 +81,12 @@ KeptSpace::Record* KeptSpace::find(size_t bytes) const {
 }
 
 bool KeptSpace::take(size_t bytes, size_t alignment, Range* out) {
+  DCHECK(bytes != 0 && is_power_of_two(alignment));
   Record* record = find(alignment > kPageBytes ? bytes + alignment - kPageBytes : bytes);
   if (record == nullptr || record->range.bytes < bytes) return false;
   Range whole = record->range;
   uintptr_t start = round_up(whole.start, alignment);
+  DCHECK(start + bytes <= whole.end());
   Range head{whole.start, start - whole.start}, tail{start + bytes, whole.end() - (start + bytes)};
   Record* second = nullptr;
   if (head.bytes != 0 && tail.bytes != 0) {

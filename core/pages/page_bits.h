@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/base/units.h"
 
 namespace seemalloc::pages {
@@ -26,7 +27,10 @@ class PageBits {
     for_words(first, count, [this, &found](unsigned word, uint64_t mask) { found |= words_[word] & mask; });
     return found != 0;
   }
-  bool test(unsigned page) const { return (words_[page / 64] >> (page % 64)) & 1; }
+  bool test(unsigned page) const {
+    DCHECK(page < kPagesPerRegion);
+    return (words_[page / 64] >> (page % 64)) & 1;
+  }
   bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
   unsigned count() const {
     unsigned total = 0;
@@ -78,8 +82,14 @@ class PageBits {
   }
 
   // Length of the run of clear pages around a clear page, and of the run of set pages around a set page.
-  unsigned clear_run_around(unsigned page) const { return find(true, page) - one_behind(true, page); }
-  unsigned set_run_around(unsigned page) const { return find(false, page) - one_behind(false, page); }
+  unsigned clear_run_around(unsigned page) const {
+    DCHECK(!test(page));
+    return find(true, page) - one_behind(true, page);
+  }
+  unsigned set_run_around(unsigned page) const {
+    DCHECK(test(page));
+    return find(false, page) - one_behind(false, page);
+  }
 
   struct Fit {
     unsigned first;    // kPagesPerRegion when there is none
@@ -87,6 +97,7 @@ class PageBits {
   };
   // The first run of `count` clear pages that starts at a multiple of `alignment` pages.
   Fit find_clear(unsigned count, unsigned alignment) const {
+    DCHECK(count != 0 && is_power_of_two(alignment));
     Fit fit{kPagesPerRegion, 0};
     auto leave = [&fit](unsigned length) { fit.longest = length > fit.longest ? length : fit.longest; };
     for_each_clear_run([&](unsigned first, unsigned length) {
@@ -112,6 +123,7 @@ class PageBits {
   template <typename F>
   static void for_words(unsigned first, unsigned count, F f) {
     unsigned end = first + count;
+    DCHECK(end <= kPagesPerRegion);
     for (unsigned word = first / 64; word * 64 < end; word++) {
       unsigned low = word * 64 > first ? 0 : first - word * 64;
       unsigned high = end - word * 64 < 64 ? end - word * 64 : 64;

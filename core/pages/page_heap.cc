@@ -50,6 +50,7 @@ Region* take_region() {
 }
 
 Region* add_region_locked(Shard& shard) {
+  DCHECK(shard.lock.is_held());
   uintptr_t base = reserve_region();
   if (base == 0) return nullptr;
   Region* region = page_map.reserve(base, kRegionBytes) ? take_region() : nullptr;
@@ -57,6 +58,7 @@ Region* add_region_locked(Shard& shard) {
     return_region(base);
     return nullptr;
   }
+  DCHECK(base % kRegionBytes == 0);
   *region = Region{};
   region->base = base;
   region->shard = static_cast<uint16_t>(&shard - shards);
@@ -90,11 +92,15 @@ struct Run {
 // Finds a run. Returns false when the shard's regions have none. Spare memory of huge pages is reserved for dense
 // spans.
 bool find_run_locked(Shard& shard, unsigned alignment, bool dense, Run* run) {
+  DCHECK(shard.lock.is_held());
+  DCHECK(run->pages != 0 && run->pages <= kPagesPerRegion);
   for (unsigned bucket = shard.tightest(run->pages); bucket <= kPagesPerRegion; bucket = shard.tightest(bucket + 1)) {
     for (Region* candidate = shard.buckets[bucket]; candidate != nullptr; candidate = candidate->next) {
       if (!dense && !candidate->spare.empty()) continue;
       PageBits::Fit fit = candidate->used.find_clear(run->pages, alignment);
+      DCHECK(alignment > 1 || fit.first != kPagesPerRegion);
       if (fit.first == kPagesPerRegion) continue;  // possible only with an alignment
+      DCHECK(fit.first % alignment == 0 && !candidate->used.any(fit.first, run->pages));
       run->region = candidate;
       run->first = fit.first;
       run->longest_left = fit.longest;
@@ -120,6 +126,9 @@ bool reads_as_zero(const Region* region, unsigned first, unsigned pages) {
 
 // Marks pages as used and clean. Returns true when all of them read as zero. The caller refiles the region.
 bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
+  DCHECK(shard.lock.is_held());
+  DCHECK(&shard == &shards[region->shard]);
+  DCHECK(pages != 0 && !region->used.any(first, pages));
   region->used.set(first, pages);
   shard.takes++;
   store_racing(shard.used_pages, shard.used_pages + pages);
@@ -127,6 +136,7 @@ bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
   note_refaults(shard, region, first, pages);
   if (!region->is_dirty(first, pages) && !region->lazy.any(first, pages)) return true;
   bool clean = reads_as_zero(region, first, pages);
+  DCHECK(shard.dirty_count(region) >= region->dirty().count(first, pages));
   shard.dirty_count(region) -= region->dirty().count(first, pages);
   region->forget_dirty(first, pages);
   region->lazy.clear(first, pages);
@@ -135,6 +145,11 @@ bool claim_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
 }
 
 void free_pages(Shard& shard, Region* region, unsigned first, unsigned pages) {
+  DCHECK(shard.lock.is_held());
+  DCHECK(pages != 0 && region->used.count(first, pages) == pages);
+  DCHECK(!region->purging.any(first, pages));
+  DCHECK(!region->is_dirty(first, pages) && !region->lazy.any(first, pages));
+  DCHECK(shard.used_pages >= pages);
   region->used.clear(first, pages);
   region->young.set(first, pages);
   region->freed_pages = static_cast<uint16_t>(region->freed_pages + pages < UINT16_MAX ? region->freed_pages + pages : UINT16_MAX);
@@ -156,6 +171,7 @@ bool huge_pages_on() { return options::get(options::Id::huge_pages) != 0; }
 bool expect_huge_page_locked(Region* region) {
   if (region->collapsing || region->longest_free != kPagesPerRegion) return false;
   if (!region->dirty().empty() || !region->lazy.empty()) return false;
+  DCHECK(!region->expecting && region->used.empty());
   size_t spare_after = spare_pages.load(std::memory_order_relaxed) + kPagesPerRegion;
   if (spare_after * kSpareShare > size_t{region_count()} * kPagesPerRegion) return false;
   if (memory_is_short.load(std::memory_order_relaxed) || !backing.has_room(kRegionBytes)) return false;
@@ -171,6 +187,7 @@ bool expect_huge_page_locked(Region* region) {
 
 // Returns false when heap_limit is reached.
 bool claim_run_locked(Shard& shard, bool dense, Run* run) {
+  DCHECK(run->region->shard == &shard - shards);
   if (!backing.charge(clean_bytes(run->region, run->first, run->pages))) return false;
   run->takes_huge_page = dense && expect_huge_page_locked(run->region);
   run->clean = claim_pages(shard, run->region, run->first, run->pages);
@@ -180,10 +197,13 @@ bool claim_run_locked(Shard& shard, bool dense, Run* run) {
 
 // The rest of the huge page is ordinary free memory: it is purged if it is not allocated.
 void enter_spare_locked(Shard& shard, Region* region) {
+  DCHECK(!region->huge && !region->resting);
+  DCHECK(region->spare.empty());
   region->huge = true;
   region->spare.set(0, kPagesPerRegion);
   region->spare -= region->used;
   region->spare -= region->dirty();
+  region->spare -= region->lazy;
   region->young |= region->spare;
   shard.dirty_pages += region->spare.count();
   spare_pages.fetch_add(region->spare.count(), std::memory_order_relaxed);
@@ -192,6 +212,9 @@ void enter_spare_locked(Shard& shard, Region* region) {
 }
 
 void end_expecting_locked(Shard& shard, Region* region, bool came) {
+  DCHECK(shard.lock.is_held());
+  DCHECK(region->expecting && !region->collapsing);
+  DCHECK(spare_pages.load(std::memory_order_relaxed) >= kPagesPerRegion);
   region->expecting = false;
   if (came) enter_spare_locked(shard, region);
   spare_pages.fetch_sub(kPagesPerRegion, std::memory_order_relaxed);
@@ -267,6 +290,8 @@ unsigned next_shard() {
 }
 
 Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pages, SpanKind kind, bool dense) {
+  DCHECK(page_count != 0 && page_count <= kPagesPerRegion);
+  DCHECK(is_power_of_two(alignment_pages) && alignment_pages <= kPagesPerRegion);
   Span* span = take_span(kind);
   if (span == nullptr) return nullptr;
   Run run{};
@@ -280,13 +305,23 @@ Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pag
   span->start = run.region->address_of(run.first);
   span->bytes = page_count * kPageBytes;
   span->known_zero = run.clean;
+  DCHECK(span->start % (alignment_pages * kPageBytes) == 0);
+  DCHECK(page_map.span_of(reinterpret_cast<void*>(span->start)) == &free_span);
   return span;
 }
 
-void publish(Span* span) { page_map.set(span->start, span->bytes, span); }
+void publish(Span* span) {
+  DCHECK(span->region != nullptr && span->region->used.test(span->region->page_of(span->start)));
+  page_map.set(span->start, span->bytes, span);
+}
 
 void release(Span* span) {
   Region* region = span->region;
+  DCHECK(region != nullptr && region->page_of(span->start) + (span->bytes >> kPageShift) <= kPagesPerRegion);
+  DCHECK(span->kind == SpanKind::kSmall || span->kind == SpanKind::kSampled || span->kind == SpanKind::kLarge ||
+         span->kind == SpanKind::kCachedLarge);
+  DCHECK(page_map.span_of(reinterpret_cast<void*>(span->start)) == span);
+  DCHECK(page_map.span_of(reinterpret_cast<void*>(span->start + span->bytes - 1)) == span);
   page_map.set_free(span->start, span->bytes);
   {
     Shard& shard = shards[region->shard];
@@ -297,6 +332,7 @@ void release(Span* span) {
 }
 
 bool try_extend(Span* span, size_t page_count) {
+  DCHECK(span->kind == SpanKind::kLarge && page_count > span->bytes >> kPageShift);
   Region* region = span->region;
   size_t have = span->bytes >> kPageShift;
   unsigned first = region->page_of(span->start);
@@ -316,11 +352,13 @@ bool try_extend(Span* span, size_t page_count) {
 }
 
 bool lies_on_huge_page(const Span* span) {
+  DCHECK(span->region != nullptr);
   LockGuard guard(shards[span->region->shard].lock);
   return span->region->huge || span->region->collapsing;
 }
 
 bool take_huge_page_apart(const Span* span) {
+  DCHECK(span->region != nullptr);
   Shard& shard = shards[span->region->shard];
   LockGuard guard(shard.lock);
   Region* region = span->region;
@@ -332,6 +370,7 @@ bool take_huge_page_apart(const Span* span) {
 }
 
 void shrink(Span* span, size_t page_count) {
+  DCHECK(span->kind == SpanKind::kLarge && page_count != 0);
   Region* region = span->region;
   size_t have = span->bytes >> kPageShift;
   if (page_count >= have) return;
@@ -350,6 +389,8 @@ Region* detach_empty_locked(Shard& shard) {
   Region* region = shard.buckets[kPagesPerRegion];
   while (region != nullptr && region->collapsing) region = region->next;
   if (region == nullptr) return nullptr;
+  DCHECK(region->used.empty() && region->purging.empty());
+  DCHECK(!region->expecting && !region->resting);
   shard.unfile(region);
   if (shard.next_look == region) shard.next_look = region->next_all;
   forget_spare(region, 0, kPagesPerRegion);
@@ -361,6 +402,7 @@ Region* detach_empty_locked(Shard& shard) {
     while (*link != region) link = &(*link)->next_ripe;
     *link = region->next_ripe;
   }
+  DCHECK(shard.dirty_pages >= region->dirty().count());
   shard.dirty_pages -= region->dirty().count();
   return region;
 }

@@ -1,5 +1,6 @@
 #include "core/pages/page_map.h"
 
+#include "core/base/check.h"
 #include "core/os/os.h"
 
 namespace seemalloc::pages {
@@ -15,6 +16,7 @@ constinit PageMap page_map;  // all zero, so it takes no space in the file
 Lock& PageMap::grow_lock() { return leaf_lock; }
 
 bool PageMap::reserve(uintptr_t start, size_t bytes) {
+  DCHECK(bytes != 0 && start % kPageBytes == 0);
   if (window.has_entry(start)) return true;
   uintptr_t first = (start >> kPageShift) >> kLeafBits;
   uintptr_t last = ((start + bytes - 1) >> kPageShift) >> kLeafBits;
@@ -42,6 +44,8 @@ PageMap::Leaf* PageMap::leaf_of(uintptr_t page) const {
 // range finds each entry.
 void PageMap::set_outside(uintptr_t first, uintptr_t end, uint64_t entry) {
   Leaf* leaf = leaf_of(first);
+  DCHECK(leaf != nullptr);
+  DCHECK(first < end && first >> kLeafBits == (end - 1) >> kLeafBits);
   first &= kLeafEntries - 1;
   end = ((end - 1) & (kLeafEntries - 1)) + 1;
   for (uintptr_t group = first >> kGroupBits; entry != 0 && group <= (end - 1) >> kGroupBits; group++) {
@@ -66,6 +70,7 @@ void for_each_leaf(uintptr_t first, uintptr_t end, const F& f) {
 }  // namespace
 
 void PageMap::set(uintptr_t start, size_t bytes, const Span* span) {
+  DCHECK(bytes != 0 && (start | bytes) % kPageBytes == 0);
   if (window.contains(start)) {
     window.set(window.page_of(reinterpret_cast<void*>(start)), bytes >> kPageShift, span);
     return;
@@ -82,6 +87,7 @@ void PageMap::set_foreign(uintptr_t start, size_t bytes) { set(start, bytes, &fo
 // `first` and `end` are pages of one group, counted within the leaf. The mark is cleared only if the range covers the
 // whole group: otherwise other ranges have the rest.
 void PageMap::forget_group(Leaf* leaf, uintptr_t first, uintptr_t end) {
+  DCHECK(first < end && first >> kGroupBits == (end - 1) >> kGroupBits);
   uintptr_t group = first >> kGroupBits;
   uint64_t* word = &leaf->marked[group >> kGroupBits];
   uint64_t mark = uint64_t{1} << (group & ((1 << kGroupBits) - 1));
@@ -94,6 +100,7 @@ void PageMap::forget_group(Leaf* leaf, uintptr_t first, uintptr_t end) {
 
 void PageMap::forget(uintptr_t start, size_t bytes) {
   constexpr uintptr_t kGroup = uintptr_t{1} << kGroupBits, kWord = kGroup << kGroupBits;  // pages
+  DCHECK((start | bytes) % kPageBytes == 0);
   window.forget(start, bytes);
   for_each_leaf(start >> kPageShift, (start + bytes) >> kPageShift, [&](uintptr_t from, uintptr_t to) {
     Leaf* leaf = leaf_of(from);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "core/base/check.h"
 #include "core/base/counters.h"
 #include "core/os/os.h"
 #include "core/pages/collapse.h"
@@ -63,6 +64,7 @@ Totals totals(bool new_window) {
   for (unsigned i = 0; i < shards_in_use(); i++) {
     Shard& shard = shards[i];
     LockGuard guard(shard.lock);
+    DCHECK(shard.used_pages <= shard.peak_pages);
     t.used_bytes += shard.used_pages * kPageBytes;
     t.peak_bytes += shard.peak_pages * kPageBytes;
     t.dirty_bytes += shard.dirty_pages * kPageBytes;
@@ -80,9 +82,11 @@ Totals totals(bool new_window) {
 
 // Pages that stayed free through the last period become old; old pages become due.
 bool age_some_locked(Shard& shard, WalkPosition* position) {
+  DCHECK(shard.lock.is_held());
   for (unsigned looks = 0; looks < kLooksPerLock; looks++) {
     Region* region = shard.dirty_behind(position->seen);
     if (region == nullptr) return false;
+    DCHECK(region->on_dirty_list && !region->resting);
     region->due |= region->old;
     region->old = region->young;
     region->young = PageBits();

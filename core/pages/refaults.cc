@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "core/base/check.h"
 #include "core/base/counters.h"
 #include "core/os/os.h"
 #include "core/pages/shard.h"
@@ -19,6 +20,8 @@ std::atomic<uint64_t> huge_refaulted{0}, huge_refaulted_at_once{0}, huge_refault
 }  // namespace
 
 void note_gone(Region* region, unsigned first, unsigned pages, bool at_once) {
+  DCHECK(shards[region->shard].lock.is_held());
+  DCHECK(!region->used.any(first, pages) && !region->is_dirty(first, pages) && !region->lazy.any(first, pages));
   uint32_t now = window.load(std::memory_order_relaxed);
   if (region->gone_window != now) {
     region->gone_before = region->gone_window + 1 == now ? region->gone : PageBits();
@@ -34,6 +37,7 @@ void note_gone(Region* region, unsigned first, unsigned pages, bool at_once) {
 }
 
 void note_refaults(Shard& shard, Region* region, unsigned first, unsigned pages) {
+  DCHECK(shard.lock.is_held());
   if (!region->gone.any(first, pages) && !region->gone_before.any(first, pages)) return;
   uint32_t ago = window.load(std::memory_order_relaxed) - region->gone_window;
   if (os::coarse_monotonic_ns() > window_stale_ns.load(std::memory_order_relaxed)) ago = 2;
@@ -43,6 +47,7 @@ void note_refaults(Shard& shard, Region* region, unsigned first, unsigned pages)
   size_t all = again.count(first, pages);
   again -= region->gone_at_once;
   size_t delayed = again.count(first, pages);
+  DCHECK(delayed <= all && all <= pages);
   shard.refaulted_delayed_pages += delayed;
   shard.refaulted_pages += all;
   shard.refaulted_runs += all != 0;

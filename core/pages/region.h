@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/pages/page_bits.h"
 
 namespace seemalloc::pages {
@@ -66,8 +67,14 @@ struct Region {
     due.clear(first, pages);
   }
 
-  uintptr_t address_of(unsigned page) const { return base + size_t{page} * kPageBytes; }
-  unsigned page_of(uintptr_t address) const { return static_cast<unsigned>((address - base) >> kPageShift); }
+  uintptr_t address_of(unsigned page) const {
+    DCHECK(page <= kPagesPerRegion);
+    return base + size_t{page} * kPageBytes;
+  }
+  unsigned page_of(uintptr_t address) const {
+    DCHECK(address - base < kRegionBytes);
+    return static_cast<unsigned>((address - base) >> kPageShift);
+  }
 };
 
 }  // namespace seemalloc::pages

@@ -1,5 +1,6 @@
 #include "core/pages/region_walk.h"
 
+#include "core/base/check.h"
 #include "core/os/lock.h"
 #include "core/pages/shard.h"
 
@@ -15,6 +16,7 @@ bool RegionWalk::next(void (*f)(void* context, const Region& region), void* cont
       inside_ = true;
     }
     if (const Region* region = cursor_.at) {
+      DCHECK(region->shard == shard_);
       cursor_.at = region->next_all;
       f(context, *region);
       return true;
@@ -27,6 +29,7 @@ bool RegionWalk::next(void (*f)(void* context, const Region& region), void* cont
 
 RegionWalk::~RegionWalk() {
   if (!inside_) return;
+  DCHECK(shard_ < shards_in_use());
   LockGuard guard(shards[shard_].lock);
   shards[shard_].end_walk(&cursor_);
 }

@@ -1,5 +1,6 @@
 #include "core/pages/reserve.h"
 
+#include "core/base/check.h"
 #include "core/base/units.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
@@ -19,6 +20,7 @@ uintptr_t returned = 0;  // one region that could not be used; further ones are 
 size_t chunk_bytes = kFirstChunkBytes;
 
 uintptr_t reserve_outside_locked() {
+  DCHECK(lock.is_held() && next <= end);
   if (returned != 0) {
     uintptr_t base = returned;
     returned = 0;
@@ -40,6 +42,7 @@ uintptr_t reserve_outside_locked() {
   }
   uintptr_t base = next;
   next += kRegionBytes;
+  DCHECK(base % kRegionBytes == 0 && next <= end);
   return base;
 }
 }  // namespace
@@ -51,6 +54,7 @@ uintptr_t reserve_region() {
 }
 
 void unmap_region(uintptr_t base) {
+  DCHECK(base % kRegionBytes == 0);
   constexpr os::Reason kReason = os::Reason::kPressure;
   if (window.contains(base)) return window.unmap_region(base, kReason);
   page_map.set_foreign(base, kRegionBytes);
@@ -59,6 +63,7 @@ void unmap_region(uintptr_t base) {
 }
 
 void return_region(uintptr_t base) {
+  DCHECK(base % kRegionBytes == 0);
   if (window.contains(base)) return window.unmap_region(base, os::Reason::kGrowth);
   LockGuard guard(lock);
   if (base + kRegionBytes == next) {

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/base/check.h"
+
 namespace seemalloc::pages {
 
 class Seams {
@@ -24,6 +26,7 @@ class Seams {
       return;
     }
     memmove(&seams_[i + 1], &seams_[i], (count_ - i) * sizeof(seams_[0]));
+    DCHECK((i == 0 || seams_[i - 1] < address) && (i == count_ || address < seams_[i + 1]));
     seams_[i] = address;
     count_++;
   }
@@ -31,6 +34,7 @@ class Seams {
   // nothing adjacent.
   void remove(uintptr_t first, uintptr_t last) {
     unsigned i = at_or_behind(first), end = at_or_behind(last + 1);
+    DCHECK(i <= end && end <= count_);
     memmove(&seams_[i], &seams_[end], (count_ - end) * sizeof(seams_[0]));
     count_ -= end - i;
     if (count_ <= kMost / 8) incomplete_ = false;

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/base/compiler.h"
 #include "core/os/lock.h"
 #include "core/pages/page_heap.h"
@@ -49,6 +50,8 @@ struct alignas(kCacheLineBytes) Shard {
 
   void file(Region* region) {
     unsigned longest = region->longest_free;
+    DCHECK(lock.is_held());
+    DCHECK(longest <= kPagesPerRegion);
     region->prev = nullptr;
     region->next = buckets[longest];
     if (region->next != nullptr) region->next->prev = region;
@@ -58,12 +61,16 @@ struct alignas(kCacheLineBytes) Shard {
 
   void unfile(Region* region) {
     unsigned longest = region->longest_free;
+    DCHECK(lock.is_held());
+    DCHECK(region->prev != nullptr ? region->prev->next == region : buckets[longest] == region);
+    DCHECK(region->next == nullptr || region->next->prev == region);
     (region->prev != nullptr ? region->prev->next : buckets[longest]) = region->next;
     if (region->next != nullptr) region->next->prev = region->prev;
     if (buckets[longest] == nullptr) filled[longest / 64] &= ~(uint64_t{1} << (longest % 64));
   }
 
   void refile(Region* region, unsigned longest) {
+    DCHECK(longest == region->used.longest_clear_run());
     if (longest == region->longest_free) return;
     unfile(region);
     region->longest_free = static_cast<uint16_t>(longest);
@@ -73,6 +80,7 @@ struct alignas(kCacheLineBytes) Shard {
 
   // The tightest bucket at or above `pages` that has a region; kPagesPerRegion + 1 when none.
   unsigned tightest(unsigned pages) const {
+    DCHECK(pages <= kPagesPerRegion + 1);
     for (unsigned word = pages / 64; word < sizeof(filled) / sizeof(filled[0]); word++) {
       uint64_t bits = filled[word];
       if (word == pages / 64) bits &= ~uint64_t{0} << (pages % 64);
@@ -82,12 +90,16 @@ struct alignas(kCacheLineBytes) Shard {
   }
 
   void add_to_all(Region* region) {
+    DCHECK(lock.is_held());
+    DCHECK(region->next_all == nullptr && region->prev_all == nullptr);
     region->next_all = all;
     region->prev_all = nullptr;
     if (all != nullptr) all->prev_all = region;
     all = region;
   }
   void remove_from_all(Region* region) {
+    DCHECK(lock.is_held());
+    DCHECK(region->prev_all != nullptr ? region->prev_all->next_all == region : all == region);
     (region->prev_all != nullptr ? region->prev_all->next_all : all) = region->next_all;
     if (region->next_all != nullptr) region->next_all->prev_all = region->prev_all;
     for (RegionCursor* cursor = cursors; cursor != nullptr; cursor = cursor->next) {
@@ -95,6 +107,7 @@ struct alignas(kCacheLineBytes) Shard {
     }
   }
   void begin_walk(RegionCursor* cursor) {
+    DCHECK(lock.is_held());
     cursor->next = cursors;
     cursors = cursor;
   }
@@ -110,6 +123,8 @@ struct alignas(kCacheLineBytes) Shard {
   Region* dirty_behind(const Region* before) const { return before != nullptr ? before->next_dirty : dirty; }
   void take_off_dirty_list(Region* before) {
     Region* region = dirty_behind(before);
+    DCHECK(lock.is_held());
+    DCHECK(region != nullptr && region->on_dirty_list && region->prev_dirty == before);
     region->on_dirty_list = false;
     (before != nullptr ? before->next_dirty : dirty) = region->next_dirty;
     if (region->next_dirty != nullptr) region->next_dirty->prev_dirty = before;
@@ -121,8 +136,10 @@ struct alignas(kCacheLineBytes) Shard {
   size_t& dirty_count(const Region* region) { return region->resting ? resting_pages : dirty_pages; }
   // Hides the region's free pages from the purge. Requires: it is on the dirty list.
   void rest(Region* region) {
+    DCHECK(region->huge && !region->resting && region->used.count() >= kDense_pages);
     take_off_dirty_list(region->prev_dirty);
     size_t pages = region->dirty().count();
+    DCHECK(dirty_pages >= pages);
     dirty_pages -= pages;
     resting_pages += pages;
     region->resting = true;
@@ -132,15 +149,18 @@ struct alignas(kCacheLineBytes) Shard {
     resting = region;
   }
   void wake(Region* region) {
+    DCHECK(region->resting && !region->on_dirty_list);
     (region->prev_dirty != nullptr ? region->prev_dirty->next_dirty : resting) = region->next_dirty;
     if (region->next_dirty != nullptr) region->next_dirty->prev_dirty = region->prev_dirty;
     region->resting = false;
     size_t pages = region->dirty().count();
+    DCHECK(resting_pages >= pages);
     resting_pages -= pages;
     dirty_pages += pages;
     put_on_dirty_list(region);
   }
   void begin_walk(WalkPosition* walk) {
+    DCHECK(lock.is_held());
     walk->next = walks;
     walks = walk;
   }
@@ -152,6 +172,8 @@ struct alignas(kCacheLineBytes) Shard {
     }
   }
   void put_on_dirty_list(Region* region) {
+    DCHECK(lock.is_held());
+    DCHECK(!region->resting);
     if (region->on_dirty_list) return;
     region->on_dirty_list = true;
     region->next_dirty = dirty;
@@ -171,6 +193,8 @@ extern std::atomic<size_t> spare_pages SEEMALLOC_HIDDEN;
 inline void forget_spare(Region* region, unsigned first, unsigned pages) {
   if (!region->spare.any(first, pages)) return;
   unsigned before = region->spare.count();
+  DCHECK(shards[region->shard].lock.is_held());
+  DCHECK(spare_pages.load(std::memory_order_relaxed) >= region->spare.count(first, pages));
   region->spare.clear(first, pages);
   spare_pages.fetch_sub(before - region->spare.count(), std::memory_order_relaxed);
 }

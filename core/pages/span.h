@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/check.h"
 #include "core/base/compiler.h"
 #include "core/base/units.h"
 
@@ -94,14 +95,20 @@ struct alignas(kCacheLineBytes) Span {
   };
 
   uint32_t live() const { return countdown + bias; }
-  void set_live(uint32_t live) { set_countdown(live - hole_blocks_, hole_blocks_); }
+  void set_live(uint32_t live) {
+    DCHECK(live >= hole_blocks_ && (block_bytes == 0 || live <= carved));
+    set_countdown(live - hole_blocks_, hole_blocks_);
+  }
   // No block of it is allocated.
   bool is_empty() const { return live() == hole_blocks_; }
   // The same, for a thread other than the owner's. Once true, only the holder of slow_lock can reach the span
   // (remote.h, rule 6).
   bool is_empty_now() const { return live_acquire() == hole_blocks(); }
   // For a span whose countdown must never reach zero: its owner checks it whenever a list ends.
-  void set_live_quietly(uint32_t live) { set_countdown(live + kNever, 0 - kNever); }
+  void set_live_quietly(uint32_t live) {
+    DCHECK(live <= carved && live >= hole_blocks_);
+    set_countdown(live + kNever, 0 - kNever);
+  }
   void set_countdown(uint32_t frees, uint32_t rest) {
     __atomic_store_n(&countdown, frees, __ATOMIC_RELAXED);
     __atomic_store_n(&bias, rest, __ATOMIC_RELAXED);
@@ -118,12 +125,14 @@ struct alignas(kCacheLineBytes) Span {
   // This many free blocks were taken off the list because their pages are purged. They count as live from now on,
   // through the bias: the countdown belongs to the owner, which may be decrementing it.
   void add_holes(uint32_t pages, uint32_t blocks) {
+    DCHECK((holes & pages) == 0 && hole_blocks_ + blocks <= carved);
     holes |= pages;
     __atomic_store_n(&hole_blocks_, hole_blocks_ + blocks, __ATOMIC_RELAXED);
     __atomic_store_n(&bias, bias + blocks, __ATOMIC_RELAXED);
   }
   // The blocks are about to be allocated: they continue to count as live.
   void remove_holes(uint32_t pages, uint32_t blocks) {
+    DCHECK((holes & pages) == pages && hole_blocks_ >= blocks);
     holes &= ~pages;
     __atomic_store_n(&hole_blocks_, hole_blocks_ - blocks, __ATOMIC_RELAXED);
   }
@@ -134,7 +143,10 @@ struct alignas(kCacheLineBytes) Span {
 
   SEEMALLOC_ALWAYS_INLINE const void* owner() const { return reinterpret_cast<const void*>(load_racing(owner_)); }
   const void* owner_acquire() const { return reinterpret_cast<const void*>(__atomic_load_n(&owner_, __ATOMIC_ACQUIRE)); }
-  void set_owner(const void* owner) { __atomic_store_n(&owner_, reinterpret_cast<uintptr_t>(owner), __ATOMIC_RELEASE); }
+  void set_owner(const void* owner) {
+    DCHECK(reinterpret_cast<uintptr_t>(owner) > kNobody);
+    __atomic_store_n(&owner_, reinterpret_cast<uintptr_t>(owner), __ATOMIC_RELEASE);
+  }
   void disown() { __atomic_store_n(&owner_, kNobody, __ATOMIC_RELEASE); }
   static constexpr uintptr_t kNobody = 1;
 
@@ -183,6 +195,7 @@ struct alignas(kCacheLineBytes) Span {
     return static_cast<uint64_t>(product) < reciprocal && static_cast<uint64_t>(product >> 64) < carved;
   }
   void set_block_bytes(uint32_t block) {
+    DCHECK(block != 0 && block <= bytes);
     block_bytes = block;
     capacity = static_cast<uint32_t>(bytes / block);
     reciprocal = UINT64_MAX / block + 1;
@@ -192,7 +205,10 @@ struct alignas(kCacheLineBytes) Span {
   uint32_t sampled_bytes() const { return __atomic_load_n(&sampled_bytes_, __ATOMIC_RELAXED); }
   void set_sampled_bytes(uint32_t sum) { __atomic_store_n(&sampled_bytes_, sum, __ATOMIC_RELAXED); }
 
-  Block* block_at(uint32_t index) const { return reinterpret_cast<Block*>(start + size_t{index} * block_bytes); }
+  Block* block_at(uint32_t index) const {
+    DCHECK(index < capacity);
+    return reinterpret_cast<Block*>(start + size_t{index} * block_bytes);
+  }
   bool contains(const void* p) const { return reinterpret_cast<uintptr_t>(p) - start < bytes; }
 };
 static_assert(sizeof(Span) == 2 * kCacheLineBytes);
@@ -205,6 +221,7 @@ class SpanList {
   uint32_t size() const { return size_; }
 
   void push_front(Span* span) {
+    DCHECK(is_on_no_list(span));
     span->prev = nullptr;
     span->next = head_;
     (head_ != nullptr ? head_->prev : tail_) = span;
@@ -212,6 +229,7 @@ class SpanList {
     size_++;
   }
   void push_back(Span* span) {
+    DCHECK(is_on_no_list(span));
     span->next = nullptr;
     span->prev = tail_;
     (tail_ != nullptr ? tail_->next : head_) = span;
@@ -219,11 +237,19 @@ class SpanList {
     size_++;
   }
   void remove(Span* span) {
+    DCHECK(size_ != 0);
+    DCHECK(span->prev != nullptr ? span->prev->next == span : head_ == span);
+    DCHECK(span->next != nullptr ? span->next->prev == span : tail_ == span);
     (span->prev != nullptr ? span->prev->next : head_) = span->next;
     (span->next != nullptr ? span->next->prev : tail_) = span->prev;
     span->next = span->prev = nullptr;
     size_--;
   }
+  // For assertions: what is on a list has a neighbour, or is the list's only span.
+  bool is_on_no_list(const Span* span) const {
+    return span->prev == nullptr && span->next == nullptr && head_ != span;
+  }
+
 
  private:
   Span* head_ = nullptr;

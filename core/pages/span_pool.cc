@@ -40,6 +40,8 @@ class PageList {
     first_ = page;
   }
   void remove(RecordPage* page) {
+    DCHECK(page->previous != nullptr ? page->previous->next == page : first_ == page);
+    DCHECK(page->next == nullptr || page->next->previous == page);
     (page->previous != nullptr ? page->previous->next : first_) = page->next;
     if (page->next != nullptr) page->next->previous = page->previous;
   }
@@ -75,11 +77,14 @@ void set_absent_count(size_t count) {
   absent_bytes.store(count * os::page_bytes(), std::memory_order_release);
 }
 void push_absent(RecordPage* page) {
+  DCHECK(absent_count < absent_room);
+  DCHECK(address_of(page) % os::page_bytes() == 0);
   absent[absent_count] = page;
   set_absent_count(absent_count + 1);
 }
 
 bool make_room_for_absent_locked() {
+  DCHECK(lock.is_held() && absent_count <= page_count);
   if (page_count + kPagesPerChunk <= absent_room) return true;
   size_t room = absent_room == 0 ? kFirstRoom : absent_room * 2;
   auto* larger = static_cast<RecordPage**>(os::arena_allocate(room * sizeof(RecordPage*), alignof(RecordPage*)));
@@ -117,17 +122,21 @@ RecordPage* partial_page_locked() {
 }
 
 Span* take_locked() {
+  DCHECK(lock.is_held());
   if (Span* span = recent; span != nullptr) {
+    DCHECK(recent_count != 0 && recent_count <= kMostRecent);
     recent = span->next;
     recent_count--;
     return span;
   }
   RecordPage* page = partial_page_locked();
   if (page == nullptr) return nullptr;
+  DCHECK(page->taken < records_per_page() && page->carved <= records_per_page());
   Span* span = page->free;
   if (span != nullptr) {
     page->free = span->next;
   } else {
+    DCHECK(page->carved == page->taken);
     span = reinterpret_cast<Span*>(page) + 1 + page->carved++;
   }
   if (++page->taken == records_per_page()) partial.remove(page);
@@ -137,6 +146,7 @@ Span* take_locked() {
 void give_to_page_locked(Span* span) {
   RecordPage* page = page_of(span);
   DCHECK(page->taken != 0);
+  DCHECK(page->taken <= page->carved && page->carved <= records_per_page());
   span->next = page->free;
   page->free = span;
   if (page->taken-- == records_per_page()) partial.push(page);
@@ -146,6 +156,8 @@ void give_to_page_locked(Span* span) {
 }
 
 void give_locked(Span* span) {
+  DCHECK(lock.is_held());
+  DCHECK(span != recent && reinterpret_cast<Span*>(page_of(span)) != span);
   if (recent_count == kMostRecent) return give_to_page_locked(span);
   span->next = recent;
   recent = span;
@@ -188,6 +200,7 @@ size_t end_of_neighbours(size_t from) {
 
 // The pages from index `gone` on could not be purged.
 void end_going(size_t gone) {
+  DCHECK(gone <= going_count && going_count <= kMostGoing);
   LockGuard guard(lock);
   for (size_t i = 0; i < going_count; i++) i < gone ? push_absent(going[i]) : empty.push(going[i]);
   going_count = 0;
@@ -223,6 +236,7 @@ Span* take_span(SpanKind kind) {
     span = take_locked();
   }
   if (span == nullptr) return nullptr;
+  DCHECK(span->kind == SpanKind::kFree || span->kind == SpanKind::kForeign);  // given back, or never taken
   span->free_list = nullptr;
   span->disown();
   span->forget_holes();
@@ -242,6 +256,7 @@ Span* take_span(SpanKind kind) {
 }
 
 void give_span(Span* span) {
+  DCHECK(span->kind != SpanKind::kFree && span->kind != SpanKind::kForeign);
   span->kind = SpanKind::kFree;
   span->disown();
   LockGuard guard(lock);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/os/os.h"
 #include "core/pages/backing.h"
@@ -39,6 +40,9 @@ PageBits chosen_pages(const Region* region, What what) {
 }
 
 void detach_range_locked(Shard& shard, Region* region, unsigned first, unsigned pages) {
+  DCHECK(shard.lock.is_held());
+  DCHECK(!region->used.any(first, pages) && !region->purging.any(first, pages));
+  DCHECK(!region->resting && shard.dirty_pages >= region->dirty().count(first, pages));
   shard.dirty_pages -= region->dirty().count(first, pages);
   // All detached pages are charged.
   if (!region->lazy.empty()) backing.add(region->lazy.count(first, pages) * kPageBytes);
@@ -64,6 +68,7 @@ bool keeps_huge_page_locked(Shard& shard, Region* region, const PageBits& pages,
 // Detaches the runs of a region that the sweep selects: they count as used.
 void detach_locked(Shard& shard, Region* region, Sweeping* s, Batch* batch) {
   batch->region = region;
+  DCHECK(shard.lock.is_held());
   batch->count = 0;
   PageBits pages = chosen_pages(region, s->what);
   if (region->collapsing || keeps_huge_page_locked(shard, region, pages, s->apart)) return;
@@ -72,6 +77,7 @@ void detach_locked(Shard& shard, Region* region, Sweeping* s, Batch* batch) {
   for (unsigned from = 0; s->pages_left != 0 && pages.next_run(true, from, &first, &length); from = first + length) {
     if (length < s->least) continue;
     detach_range_locked(shard, region, first, length);
+    DCHECK(batch->count < kPagesPerRegion / 2);
     batch->ranges[batch->count++] = Range{static_cast<uint16_t>(first), static_cast<uint16_t>(length)};
     s->pages_left -= length < s->pages_left ? length : s->pages_left;
   }
@@ -105,6 +111,7 @@ Next detach_next_locked(Shard& shard, WalkPosition* position, Sweeping* s, Batch
 
 bool detach_ripe_locked(Shard& shard, Sweeping* s, Batch* batch) {
   while (Region* region = shard.ripe) {
+    DCHECK(region->ripe);
     shard.ripe = region->next_ripe;
     region->ripe = false;
     detach_locked(shard, region, s, batch);
@@ -134,6 +141,7 @@ Range whole_os_pages(const Region* region, const Range& range) {
 bool purge_range(const Batch& batch, const Range& range, How how, os::Reason reason) {
   Range whole = whole_os_pages(batch.region, range);
   if (whole.pages == 0) return false;
+  DCHECK(whole.first >= range.first && whole.first + whole.pages <= range.first + range.pages);
   void* memory = reinterpret_cast<void*>(batch.region->address_of(whole.first));
   size_t bytes = whole.pages * kPageBytes;
   if (how == How::kNow && batch.splits_huge_page && &range == batch.ranges) os::split_huge_page(memory, bytes);
@@ -144,6 +152,11 @@ bool purge_range(const Batch& batch, const Range& range, How how, os::Reason rea
 
 // The pages become free again. Those not purged are dirty, as if just freed.
 void reattach_locked(Shard& shard, Region* region, const Range& range, const Range& gone) {
+  DCHECK(shard.lock.is_held());
+  DCHECK(region->used.count(range.first, range.pages) == range.pages);
+  DCHECK(region->purging.count(range.first, range.pages) == range.pages);
+  DCHECK(!region->is_dirty(range.first, range.pages) && !region->resting);
+  DCHECK(gone.first >= range.first && gone.first + gone.pages <= range.first + range.pages);
   region->used.clear(range.first, range.pages);
   region->purging.clear(range.first, range.pages);
   backing.give_back(gone.pages * kPageBytes);
@@ -238,6 +251,8 @@ void sweep_all(Sweeping* s) {
 }
 
 void note_ripe(Shard& shard, Region* region, unsigned first) {
+  DCHECK(shard.lock.is_held());
+  DCHECK(!region->resting && !region->used.test(first));
   if (region->ripe || region->dirty().set_run_around(first) < kWorthACall_pages) return;
   region->ripe = true;
   region->next_ripe = shard.ripe;
@@ -269,7 +284,8 @@ void reattach_all_locked(Shard& shard) {
     PageBits purging = region->purging;
     for (unsigned from = 0; purging.next_run(true, from, &first, &length); from = first + length) {
       // It is unknown whether the pages were purged, so they count as dirty.
-      reattach_locked(shard, region, Range{static_cast<uint16_t>(first), static_cast<uint16_t>(length)}, Range{0, 0});
+      reattach_locked(shard, region, Range{static_cast<uint16_t>(first), static_cast<uint16_t>(length)},
+                      Range{static_cast<uint16_t>(first), 0});
     }
     shard.refile(region);
   }

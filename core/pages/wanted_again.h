@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/check.h"
+
 namespace seemalloc::pages {
 
 class WantedAgain {
@@ -35,6 +37,7 @@ class WantedAgain {
       if (would_serve && (best == nullptr || gone.bytes < best->bytes)) best = &gone;
     }
     if (best == nullptr) return false;
+    DCHECK(best->bytes >= bytes);
     best->bytes -= bytes;
     if (now_ns - last_miss_ns_ > kDelaysKept * delay_ns) misses_ = 0;
     last_miss_ns_ = now_ns;

@@ -1,5 +1,6 @@
 #include "core/pages/window.h"
 
+#include "core/base/check.h"
 #include "core/os/arena.h"
 #include "core/os/os.h"
 #include "core/os/scratch.h"
@@ -28,6 +29,7 @@ void* region_for_records(size_t bytes, size_t* got) {
 constinit Window window;
 
 void Window::set(size_t page, size_t count, const Span* span) {
+  DCHECK((page + count) * sizeof(Span*) <= map_bytes());
   for (size_t i = page; i < page + count; i++) __atomic_store_n(&spans_[i], const_cast<Span*>(span), __ATOMIC_RELAXED);
 }
 
@@ -42,6 +44,7 @@ void Window::forget(uintptr_t start, size_t bytes) {
 // Chooses the base: an eighth of the address space below the place where the kernel would map a region, which leaves as
 // much room for others; nearer if that is not available (a sanitizer's shadow).
 bool Window::place_locked() {
+  DCHECK(lock_.is_held());
   if (base_ != kNowhere) return true;
   if (too_late_) return false;
   void* probe = os::map(kRegionBytes, os::Reason::kPageMap);
@@ -66,6 +69,8 @@ bool Window::place_locked() {
 
 // Adds the entries of one region.
 bool Window::add_region_locked() {
+  DCHECK(lock_.is_held());
+  DCHECK(pages_ % kPagesPerRegion == 0 && pages_ <= end_);
   if (pages_ + kPagesPerRegion > end_) return false;
   size_t have = map_bytes();
   if ((pages_ + kPagesPerRegion) * sizeof(Span*) > have) {
@@ -81,6 +86,7 @@ bool Window::add_region_locked() {
 bool Window::is_kept_mapped(size_t page) const { return span_at(page + 1) == &free_span && span_at(page + 2) == &free_span; }
 
 uintptr_t Window::take_place_locked() {
+  DCHECK(search_ + kPagesPerRegion <= pages_ && span_at(search_) == &foreign_span);
   uintptr_t start = base_ + search_ * kPageBytes;
   set(search_, kPagesPerRegion, &free_span);
   search_ += kPagesPerRegion;
@@ -90,6 +96,7 @@ uintptr_t Window::take_place_locked() {
 uintptr_t Window::map_region() {
   LockGuard guard(lock_);
   if (!place_locked()) return 0;
+  DCHECK(search_ % kPagesPerRegion == 0 && search_ <= pages_);
   while (search_ < pages_ && span_at(search_) != &foreign_span) search_ += kPagesPerRegion;
   if (search_ == pages_ && !add_region_locked()) return 0;
   uintptr_t start = base_ + search_ * kPageBytes;
@@ -106,6 +113,7 @@ void Window::step_over() {
 
 void Window::unmap_region(uintptr_t start, os::Reason reason) {
   LockGuard guard(lock_);
+  DCHECK(start % kRegionBytes == 0 && contains(start));
   size_t page = (start - base_) >> kPageShift;
   set(page, kPagesPerRegion, &foreign_span);
   void* region = reinterpret_cast<void*>(start);
