@@ -16,6 +16,7 @@
 #include "core/api/test_api.h"
 #include "core/base/units.h"
 #include "core/heap/holes.h"
+#include "core/heap/verify.h"
 
 namespace seemalloc {
 namespace {
@@ -50,6 +51,7 @@ class Actor {
   explicit Actor(unsigned seed) : random_(seed) {}
 
   void step() {
+    verify_structures();
     unsigned action = random_() % 100;
     if (action < 45) {
       allocate();
@@ -73,6 +75,14 @@ class Actor {
   }
 
  private:
+  // The thread's own structures are checked every few steps, those of others, which may wait for their locks, less often.
+  void verify_structures() {
+    steps_++;
+    heap::ThreadHeap* mine = heap::thread_cache.heap;
+    if (mine != nullptr && steps_ % kStepsPerHeap == 0) heap::require_sound(heap::verify_heap(*mine));
+    if (steps_ % kStepsPerWalk == 0) heap::require_sound(heap::verify_all());
+  }
+
   size_t random_size() {
     switch (random_() % 64) {
       case 0: return 0;
@@ -180,6 +190,8 @@ class Actor {
     box.blocks.clear();
   }
 
+  static constexpr unsigned kStepsPerHeap = 16, kStepsPerWalk = 1024;
+  unsigned steps_ = 0;
   std::mt19937 random_;
   std::vector<Owned> blocks_;
 };

@@ -10,6 +10,7 @@
 #include "core/api/helper.h"
 #include "core/api/process.h"
 #include "core/api/sampling.h"
+#include "core/api/verify_often.h"
 #include "core/heap/central.h"
 #include "core/heap/housekeeping.h"
 #include "core/heap/large.h"
@@ -156,6 +157,7 @@ SEEMALLOC_ALWAYS_INLINE void record_growth_if_any() {
 bool is_impossible(size_t bytes, size_t alignment) { return bytes > kAddressSpaceBytes || alignment > kAddressSpaceBytes - bytes; }
 
 Span* large_span(size_t bytes, size_t alignment, const void* site) {
+  verify_if_due();
   if (SEEMALLOC_UNLIKELY(is_impossible(bytes, alignment))) return nullptr;
   ThreadHeap* mine = thread_heap();
   Attempt attempt;
@@ -175,6 +177,7 @@ Span* large_span(size_t bytes, size_t alignment, const void* site) {
 }
 
 SEEMALLOC_ALWAYS_INLINE void* allocate_by_refill(size_t bytes, unsigned size_class, const void* site) {
+  verify_if_due();
   bool is_first = heap::thread_cache.heap == nullptr;
   ThreadHeap* mine = thread_heap();
   if (SEEMALLOC_UNLIKELY(is_first)) {  // an adopted heap may bring free lists with it
@@ -328,6 +331,7 @@ void free_small_block(void* p, Span* span) {
 }
 
 SEEMALLOC_NOINLINE void deallocate_by_kind(void* p, Span* span) {
+  verify_if_due();
   switch (span->kind) {
     case SpanKind::kForeign:
       if (p != nullptr) free_foreign(p);
@@ -392,6 +396,7 @@ bool fits_in_place(size_t bytes, size_t have) { return bytes <= have && bytes >=
 // If heap_limit does not let the block grow, free memory is returned first: a copy elsewhere would need all of its
 // size.
 bool resize_large_block(Span* span, size_t bytes) {
+  verify_if_due();
   Attempt attempt;
   bool resized = heap::resize_large(span, bytes);
   record_growth_if_any();

@@ -7,8 +7,10 @@
 #include "core/heap/remote.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
+#include "core/heap/verify.h"
 #include "core/os/lock.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/verify.h"
 
 namespace seemalloc::heap {
 
@@ -24,6 +26,9 @@ constexpr size_t kMaxListedBytes = 4 * MiB;
 std::atomic<size_t> listed_bytes{0};
 
 struct alignas(kCacheLineBytes) CentralClass {
+  // Invariants (verify.h): 1. a span is in the care of the central list while its remote is kUnowned; it has no owner then. 2. a
+  // span on a list is available, has free blocks, and is on the list that list_of() says. 3. `any` is set while a list has spans.
+  // 4. a batch has 1 to kMaxForeignBlocks blocks.
   Lock lock;
   std::atomic<bool> any;  // a span is available: a hint that may be read without the lock
   SpanList available;
@@ -324,6 +329,42 @@ void central_trim() {
     retire(span);
   }
 }
+
+#ifdef SEEMALLOC_DEBUG
+namespace {
+const char* verify_central_list(const CentralClass& list, const SpanList& spans, unsigned size_class, bool lending, bool looked) {
+  if (const char* broken = pages::verify_list(spans)) return broken;
+  for (const Span* span = spans.front(); span != nullptr; span = span->next) {
+    if (span->remote.load(std::memory_order_relaxed) != kUnowned) return "invariant central.1: a span in the central list's care is kUnowned";
+    if (reinterpret_cast<uintptr_t>(span->owner()) != Span::kNobody) return "invariant central.1: a span in the central list's care has no owner";
+    if (span->size_class != size_class || span->state != SpanState::kAvailable || !has_free(span)) {
+      return "invariant central.2: a span on a list has its class, is available and has free blocks";
+    }
+    if (span->lending() != lending || (!lending && (span->look.worth_from != 0) != looked)) {
+      return "invariant central.2: a span is on the list that it says";
+    }
+    if (const char* broken = verify_span(*span)) return broken;
+  }
+  bool any = list.any.load(std::memory_order_relaxed);
+  return spans.size() == 0 || any ? nullptr : "invariant central.3: `any` is set while a list has spans";
+}
+}  // namespace
+
+const char* verify_central(unsigned size_class) {
+  CentralClass& list = central[size_class];
+  LockGuard guard(list.lock);
+  if (const char* broken = verify_central_list(list, list.available, size_class, false, false)) return broken;
+  if (const char* broken = verify_central_list(list, list.looked, size_class, false, true)) return broken;
+  if (const char* broken = verify_central_list(list, list.lending, size_class, true, false)) return broken;
+  uint32_t lists = list.list_count.load(std::memory_order_relaxed);
+  if (lists > kMaxLists || list.list_low_water > lists) return "invariant central.4: batches are counted";
+  for (uint32_t i = 0; i < lists; i++) {
+    uint32_t count = list_at(size_class, i).count;
+    if (count == 0 || count > kMaxForeignBlocks) return "invariant central.4: a batch has blocks, and at most kMaxForeignBlocks";
+  }
+  return nullptr;
+}
+#endif
 
 void lock_central_for_fork() {
   for (CentralClass& list : central) list.lock.lock_for_fork();

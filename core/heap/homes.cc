@@ -1,6 +1,7 @@
 #include "core/heap/homes.h"
 
 #include "core/base/check.h"
+#include "core/heap/verify.h"
 #include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
@@ -186,6 +187,32 @@ HomeTotals home_totals() {
   LockGuard guard(lock);
   return totals;
 }
+
+#ifdef SEEMALLOC_DEBUG
+const char* verify_homes() {
+  LockGuard guard(lock);
+  size_t homes = 0, waiting = 0;
+  for (HomeId id = 1; id <= made; id++) {
+    const Home& home = home_at(id);
+    if (home.blocks == 0) continue;
+    homes++;
+    if (home.span != nullptr && home.span->home() != id) return "invariant homes.1: a home's span names it";
+    waiting += home.span == nullptr;
+  }
+  if (homes != totals.homes || waiting != totals.waiting) return "invariant homes.2: homes with blocks, and those that wait, are counted";
+  for (unsigned c = 0; c < kClassCount; c++) {
+    HomeId before = 0;
+    for (HomeId id = first_waiting_home[c].load(std::memory_order_relaxed); id != 0; before = id, id = home_at(id).next) {
+      const Home& home = home_at(id);
+      if (home.previous != before || home.span != nullptr || home.size_class != c || waiting-- == 0) {
+        return "invariant homes.3: homes that wait are on the list of their class";
+      }
+    }
+    if (last_waiting[c] != before) return "invariant homes.3: last_waiting is the end of its list";
+  }
+  return waiting == 0 ? nullptr : "invariant homes.3: homes that wait are on the list of their class";
+}
+#endif
 
 void lock_homes_for_fork() { lock.lock_for_fork(); }
 void unlock_homes_after_fork() { lock.unlock_after_fork(); }

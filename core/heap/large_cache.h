@@ -67,6 +67,9 @@ class LargeCache {
   // In a forked child: the thread that was inside is gone.
   void reset();
 
+  // The owner's. The broken invariant, or null (verify.cc). 1: each list has cached spans of its size, and its bit in filled_;
+  // bytes() is the sum.
+  const char* verify();
   size_t bytes() const { return __atomic_load_n(&bytes_, __ATOMIC_RELAXED); }
 
  private:

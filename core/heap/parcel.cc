@@ -83,7 +83,7 @@ uint32_t read_parcel(const Span* span, const Block* parcel, Block** blocks, Bloc
 
 BlockList open_parcels(const Span* span, Block* parcel, uint32_t count) {
   BlockList list{nullptr, nullptr};
-  DCHECK(count != 0 && span->kind == pages::SpanKind::kSmall);
+  DCHECK(count != 0);
   uint32_t left = count;
   while (parcel != nullptr) {
     Block* blocks[kMaxParcelBlocks];

@@ -6,9 +6,11 @@
 #include "core/base/check.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
+#include "core/heap/verify.h"
 #include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/verify.h"
 
 namespace seemalloc::heap {
 
@@ -275,6 +277,46 @@ void for_each_sampled_block(void (*f)(void* context, const SampledBlock& block),
     visit_list(each, each.available, f, context);
   });
 }
+
+#ifdef SEEMALLOC_DEBUG
+namespace {
+const char* verify_sampled_span(const SampledClass& owner, const Span& span, SpanState state) {
+  if (span.kind != SpanKind::kSampled || &class_of_span(&span) != &owner || span.state != state) {
+    return "invariant sampled.1: a sampled span is on the list of its class, part and state";
+  }
+  if (span.remote.load(std::memory_order_relaxed) != 0 || span.hole_blocks() != 0) {
+    return "invariant sampled.1: a sampled span has neither remote blocks nor holes";
+  }
+  if ((span.live() == span.capacity) != (state == SpanState::kFull)) return "invariant sampled.2: a full span is on the list of full ones";
+  uint32_t live = 0, bytes = 0;
+  for (uint32_t i = 0; i < span.carved; i++) {
+    if (__atomic_load_n(&span.sample_ids[i], __ATOMIC_RELAXED) == kNotLive) continue;
+    live++;
+    bytes += kClasses[block_classes(&span)[i]].bytes;
+  }
+  if (live != span.live() || bytes != span.sampled_bytes()) return "invariant sampled.3: live blocks have a handle, and are counted with their bytes";
+  return verify_span(span);
+}
+
+const char* verify_sampled_list(const SampledClass& owner, const SpanList& list, SpanState state) {
+  if (const char* broken = pages::verify_list(list)) return broken;
+  for (const Span* span = list.front(); span != nullptr; span = span->next) {
+    if (const char* broken = verify_sampled_span(owner, *span, state)) return broken;
+  }
+  return nullptr;
+}
+}  // namespace
+
+const char* verify_sampled() {
+  const char* broken = nullptr;
+  for_each_class([&broken](SampledClass& each) {
+    LockGuard guard(each.lock);
+    if (broken == nullptr) broken = verify_sampled_list(each, each.available, SpanState::kAvailable);
+    if (broken == nullptr) broken = verify_sampled_list(each, each.full, SpanState::kFull);
+  });
+  return broken;
+}
+#endif
 
 void lock_sampled_for_fork() {
   for_each_class([](SampledClass& each) { each.lock.lock_for_fork(); });

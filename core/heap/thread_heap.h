@@ -98,6 +98,13 @@ struct HeapBody {
 };
 
 struct ThreadHeap {
+  // Invariants, under slow_lock (verify.h); 4 and 5 as the owner sees them:
+  //  1. the spans on a class's lists, and its current span, are owned by this heap and have that class and state.
+  //  2. body->ready[c] is null or the current span of the class, and null while there is a stash.
+  //  3. low_water is at most the number of available spans.
+  //  4. the stash has stash_count blocks, and some while a sample is due. It and the thread free list have blocks of the
+  //     current span, unless the class is mixed.
+  //  5. foreign has foreign_count blocks; foreign_bytes is their sum over all classes.
   // Spans that got their first remote free. Any thread pushes, the owner empties the stack. The push releases and the
   // exchange that empties it acquires (both are seq_cst, for rule 4 of remote.h).
   alignas(kCacheLineBytes) std::atomic<Span*> pending{nullptr};

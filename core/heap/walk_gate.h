@@ -48,7 +48,6 @@ class WalkGate {
   // Returns false if there were workers for the whole of `most_ns`: lists may be changing. end_walk() must follow in
   // both cases. Requires: this thread is not between enter() and leave().
   bool begin_walk(uint64_t most_ns = 10 * kSecond_ns) {
-    DCHECK(mine.works == 0);
     walkers_.fetch_add(1, std::memory_order_seq_cst);
     mine.walks++;
     uint64_t begin = os::monotonic_ns();

@@ -18,6 +18,7 @@
 #include "core/pages/purge_delay.h"
 #include "core/pages/refaults.h"
 #include "core/pages/span_pool.h"
+#include "core/pages/verify.h"
 #include "core/pages/wanted_again.h"
 
 namespace seemalloc::pages {
@@ -671,5 +672,23 @@ void unlock_huge_after_fork() {
   lock.unlock_after_fork();
 }
 void restate_huge_in_child() { backing.set_huge_bytes(book_bytes()); }
+
+#ifdef SEEMALLOC_DEBUG
+const char* verify_huge() {
+  LockGuard guard(lock);
+  if (const char* broken = verify_list(in_use)) return broken;
+  size_t used = 0, memory = 0;
+  for (const Span* span = in_use.front(); span != nullptr; span = span->next) {
+    const Span* entry = page_map.span_of(pointer(span->start));
+    // Foreign while realloc moves the block, free while the block is being released.
+    bool leaves = entry->kind == SpanKind::kForeign || entry->kind == SpanKind::kFree;
+    if (span->kind != SpanKind::kHuge || (entry != span && !leaves)) return "invariant huge.1: each block in use is in the page map";
+    used += span->bytes;
+    memory += memory_of(span).bytes;
+  }
+  if (used != used_bytes || memory != memory_bytes) return "invariant huge.2: the counters are the sums over the blocks in use";
+  return cache.verify();
+}
+#endif
 
 }  // namespace seemalloc::pages

@@ -45,6 +45,9 @@ class HugeCache {
   // Bytes of all sparse extents.
   size_t sparse_bytes() const;
 
+  // The broken invariant, or null (verify.cc). 1: extents are sorted, do not overlap and are not empty. 2: dirty_bytes() is
+  // the sum over the extents.
+  const char* verify() const;
   size_t dirty_bytes() const { return dirty_bytes_; }
   // Copies the extents, at most kExtents. Returns their number.
   unsigned copy(Extent* out) const {

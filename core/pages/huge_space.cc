@@ -10,6 +10,7 @@
 #include "core/pages/kept_space.h"
 #include "core/pages/page_map.h"
 #include "core/pages/seams.h"
+#include "core/pages/verify.h"
 
 namespace seemalloc::pages {
 
@@ -216,5 +217,14 @@ size_t unmap_kept_huge() {
 
 void lock_huge_space_for_fork() { lock.lock_for_fork(); }
 void unlock_huge_space_after_fork() { lock.unlock_after_fork(); }
+
+#ifdef SEEMALLOC_DEBUG
+const char* verify_huge_space() {
+  LockGuard guard(lock);
+  if (kept_bytes.load(std::memory_order_relaxed) != kept.bytes()) return "invariant huge_space.1: kept_bytes is what is kept";
+  const char* broken = kept.verify();
+  return broken != nullptr ? broken : seams.verify();
+}
+#endif
 
 }  // namespace seemalloc::pages

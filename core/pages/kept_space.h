@@ -31,6 +31,8 @@ class KeptSpace {
   // Takes one range of the largest size bin.
   bool take_largest(Range* out);
 
+  // The broken invariant, or null (verify.cc). Beside the two above: 3. each range is in the bin of its size; bytes() is the sum.
+  const char* verify();
   size_t bytes() const { return bytes_; }
   size_t ranges() const { return by_start_.size(); }
 

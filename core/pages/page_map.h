@@ -25,6 +25,8 @@ extern Span foreign_span;
 extern Span free_span;
 
 class PageMap {
+  // Invariant 1 (verify.h): the entry of a page in use is its span, or free_span until the span is published and once it
+  // is released. The entry of any other page of a region is free_span.
  public:
   static constexpr unsigned kLeafBits = 18;
   static constexpr unsigned kRootBits = 48 - kPageShift - kLeafBits;

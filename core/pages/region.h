@@ -18,6 +18,12 @@ namespace seemalloc::pages {
 inline constexpr unsigned kDense_pages = kPagesPerRegion * 95 / 100 + 1;
 
 struct Region {
+  // Invariants (verify.h):
+  //  1. base is aligned to the region's size.
+  //  2. a page is in one of used, young, old, due and lazy, or clean: in none of them.
+  //  3. purging is a part of used, and spare a part of the dirty pages.
+  //  4. at most one of huge, expecting and collapsing is set.
+  //  5. a region that rests is dense, lies on a huge page and is not on the dirty list.
   uintptr_t base;
   PageBits used;   // in spans, or being purged
   PageBits purging;  // detached during a purge; the child of a fork has to reattach them

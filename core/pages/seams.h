@@ -55,6 +55,13 @@ class Seams {
   // False after there have been too many boundaries to record, until few are left. A boundary not recorded costs at
   // most one refused move.
   bool complete() const { return !incomplete_; }
+  // The broken invariant, or null.
+  const char* verify() const {
+    for (unsigned i = 1; i < count_; i++) {
+      if (seams_[i - 1] >= seams_[i]) return "invariant seams.1: seams are sorted, each once";
+    }
+    return nullptr;
+  }
 
  private:
   unsigned at_or_behind(uintptr_t address) const {

@@ -29,6 +29,9 @@ struct WalkPosition {
 };
 
 struct alignas(kCacheLineBytes) Shard {
+  // Further invariants (verify.h):
+  //  4. `all` has each region whose `shard` is this one, once.
+  //  5. `ripe` has the regions whose `ripe` is set.
   Lock lock;
   Region* buckets[kPagesPerRegion + 1];          // by longest free run
   uint64_t filled[kPagesPerRegion / 64 + 1];     // the buckets that have a region

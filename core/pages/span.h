@@ -51,6 +51,8 @@ enum class SpanState : uint8_t {
 };
 
 struct alignas(kCacheLineBytes) Span {
+  // Invariant 4 (verify.h): block_bytes is the size of size_class, capacity is bytes / block_bytes, carved ≤ capacity. Small
+  // and sampled spans.
   Block* free_list;    // blocks freed by the owner since it last took the list: the local free list
   uintptr_t owner_;    // the ThreadHeap that may use the fast path, or kNobody. See owner()
   uint64_t reciprocal;  // of block_bytes, for is_block_start()
@@ -215,6 +217,7 @@ static_assert(sizeof(Span) == 2 * kCacheLineBytes);
 
 // A doubly linked list of spans, newest first. The caller's lock protects it.
 class SpanList {
+  // Invariant 1 (verify.h): next and prev agree with each other, and with the ends and the size of the list.
  public:
   Span* front() const { return head_; }
   Span* back() const { return tail_; }

@@ -9,6 +9,7 @@
 #include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
+#include "core/pages/verify.h"
 
 namespace seemalloc::pages {
 
@@ -228,6 +229,43 @@ size_t give_back(PageList& from, size_t most) {
 }
 
 }  // namespace
+
+#ifdef SEEMALLOC_DEBUG
+namespace {
+const char* verify_page(const RecordPage* page) {
+  if (page->taken > page->carved || page->carved > records_per_page()) return "invariant span_pool.1: taken ≤ carved ≤ records of a page";
+  uint32_t unused = 0;
+  for (Span* span = page->free; span != nullptr && unused <= page->carved; span = span->next, unused++) {
+    if (page_of(span) != page) return "invariant span_pool.2: a page's free records are its own";
+  }
+  return page->taken + unused == page->carved ? nullptr : "invariant span_pool.2: each carved record is taken or free";
+}
+
+const char* verify_page_list(const PageList& list, bool is_partial) {
+  const RecordPage* before = nullptr;
+  for (const RecordPage* page = list.front(); page != nullptr; before = page, page = page->next) {
+    if (page->previous != before) return "invariant span_pool.3: the links of a list of pages agree";
+    // A page becomes empty only on its way off the list of partial ones, but for a new one.
+    if (is_partial ? page->taken == records_per_page() : page->taken != 0) return "invariant span_pool.3: a page is on the list of its use";
+    if (const char* broken = verify_page(page)) return broken;
+  }
+  return nullptr;
+}
+}  // namespace
+
+const char* verify_span_pool() {
+  LockGuard guard(lock);
+  size_t count = 0;
+  for (const Span* span = recent; span != nullptr && count <= kMostRecent; span = span->next, count++) {
+    if (span->kind != SpanKind::kFree) return "invariant span_pool.4: records given back last are free";
+  }
+  if (count != recent_count) return "invariant span_pool.4: recent_count is their number";
+  if (absent_count > page_count || page_count > absent_room) return "invariant span_pool.5: there is room for each absent page";
+  if (const char* broken = verify_page_list(partial, true)) return broken;
+  const char* broken = verify_page_list(empty, false);
+  return broken != nullptr ? broken : verify_page_list(empty_before, false);
+}
+#endif
 
 Span* take_span(SpanKind kind) {
   Span* span;
