@@ -190,7 +190,7 @@ class Actor {
     box.blocks.clear();
   }
 
-  static constexpr unsigned kStepsPerHeap = 16, kStepsPerWalk = 1024;
+  static constexpr unsigned kStepsPerHeap = 4, kStepsPerWalk = 1024;
   unsigned steps_ = 0;
   std::mt19937 random_;
   std::vector<Owned> blocks_;

@@ -7,7 +7,6 @@
 #include <atomic>
 
 #include "core/api/foreign_options.h"
-#include "core/api/process.h"
 #include "core/heap/verify.h"
 #include "core/os/lock.h"
 #include "core/os/scratch.h"
@@ -20,7 +19,7 @@ constexpr unsigned kDefault = 4096, kUnread = UINT32_MAX;
 std::atomic<unsigned> every{kUnread}, operations{0};
 
 unsigned read_every() {
-  const char* text = environ != nullptr ? value_in(environ, "SEEMALLOC_VERIFY_EVERY") : nullptr;
+  const char* text = value_in(environ, "SEEMALLOC_VERIFY_EVERY");
   if (text == nullptr) return kDefault;
   unsigned number = 0;
   for (; *text >= '0' && *text <= '9' && number < kDefault * 100; text++) number = number * 10 + static_cast<unsigned>(*text - '0');
@@ -30,7 +29,7 @@ unsigned read_every() {
 bool is_due() {
   unsigned period = every.load(std::memory_order_relaxed);
   if (period == kUnread) {
-    if (!process_started()) return false;  // the environment may not be there
+    if (environ == nullptr) return false;  // before the C library has it
     period = read_every();
     every.store(period, std::memory_order_relaxed);
   }

@@ -7,10 +7,8 @@
 #include "core/heap/remote.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
-#include "core/heap/verify.h"
 #include "core/os/lock.h"
 #include "core/pages/page_heap.h"
-#include "core/pages/verify.h"
 
 namespace seemalloc::heap {
 
@@ -332,8 +330,9 @@ void central_trim() {
 
 #ifdef SEEMALLOC_DEBUG
 namespace {
-const char* verify_central_list(const CentralClass& list, const SpanList& spans, unsigned size_class, bool lending, bool looked) {
-  if (const char* broken = pages::verify_list(spans)) return broken;
+const char* verify_central_list(const CentralClass& list, const SpanList& spans, unsigned size_class, bool lending, bool looked,
+                                VerifySpan verify_span) {
+  if (const char* broken = spans.verify()) return broken;
   for (const Span* span = spans.front(); span != nullptr; span = span->next) {
     if (span->remote.load(std::memory_order_relaxed) != kUnowned) return "invariant central.1: a span in the central list's care is kUnowned";
     if (reinterpret_cast<uintptr_t>(span->owner()) != Span::kNobody) return "invariant central.1: a span in the central list's care has no owner";
@@ -350,12 +349,12 @@ const char* verify_central_list(const CentralClass& list, const SpanList& spans,
 }
 }  // namespace
 
-const char* verify_central(unsigned size_class) {
+const char* verify_central(unsigned size_class, VerifySpan verify_span) {
   CentralClass& list = central[size_class];
   LockGuard guard(list.lock);
-  if (const char* broken = verify_central_list(list, list.available, size_class, false, false)) return broken;
-  if (const char* broken = verify_central_list(list, list.looked, size_class, false, true)) return broken;
-  if (const char* broken = verify_central_list(list, list.lending, size_class, true, false)) return broken;
+  if (const char* broken = verify_central_list(list, list.available, size_class, false, false, verify_span)) return broken;
+  if (const char* broken = verify_central_list(list, list.looked, size_class, false, true, verify_span)) return broken;
+  if (const char* broken = verify_central_list(list, list.lending, size_class, true, false, verify_span)) return broken;
   uint32_t lists = list.list_count.load(std::memory_order_relaxed);
   if (lists > kMaxLists || list.list_low_water > lists) return "invariant central.4: batches are counted";
   for (uint32_t i = 0; i < lists; i++) {

@@ -64,5 +64,8 @@ void central_trim();
 
 void lock_central_for_fork();
 void unlock_central_after_fork();
+// For verify.h: the broken invariant of a class's lists, or null.
+using VerifySpan = const char* (*)(const Span& span);
+const char* verify_central(unsigned size_class, VerifySpan verify_span);
 
 }  // namespace seemalloc::heap

@@ -1,7 +1,6 @@
 #include "core/heap/homes.h"
 
 #include "core/base/check.h"
-#include "core/heap/verify.h"
 #include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"

@@ -64,5 +64,7 @@ HomeTotals home_totals();
 
 void lock_homes_for_fork();
 void unlock_homes_after_fork();
+// For verify.h: the broken invariant, or null.
+const char* verify_homes();
 
 }  // namespace seemalloc::heap

@@ -6,11 +6,9 @@
 #include "core/base/check.h"
 #include "core/heap/size_class.h"
 #include "core/heap/thread_heap.h"
-#include "core/heap/verify.h"
 #include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/pages/page_heap.h"
-#include "core/pages/verify.h"
 
 namespace seemalloc::heap {
 
@@ -280,7 +278,9 @@ void for_each_sampled_block(void (*f)(void* context, const SampledBlock& block),
 
 #ifdef SEEMALLOC_DEBUG
 namespace {
-const char* verify_sampled_span(const SampledClass& owner, const Span& span, SpanState state) {
+using VerifySpan = const char* (*)(const Span& span);
+
+const char* verify_sampled_span(const SampledClass& owner, const Span& span, SpanState state, VerifySpan verify_span) {
   if (span.kind != SpanKind::kSampled || &class_of_span(&span) != &owner || span.state != state) {
     return "invariant sampled.1: a sampled span is on the list of its class, part and state";
   }
@@ -298,21 +298,21 @@ const char* verify_sampled_span(const SampledClass& owner, const Span& span, Spa
   return verify_span(span);
 }
 
-const char* verify_sampled_list(const SampledClass& owner, const SpanList& list, SpanState state) {
-  if (const char* broken = pages::verify_list(list)) return broken;
+const char* verify_sampled_list(const SampledClass& owner, const SpanList& list, SpanState state, VerifySpan verify_span) {
+  if (const char* broken = list.verify()) return broken;
   for (const Span* span = list.front(); span != nullptr; span = span->next) {
-    if (const char* broken = verify_sampled_span(owner, *span, state)) return broken;
+    if (const char* broken = verify_sampled_span(owner, *span, state, verify_span)) return broken;
   }
   return nullptr;
 }
 }  // namespace
 
-const char* verify_sampled() {
+const char* verify_sampled(VerifySpan verify_span) {
   const char* broken = nullptr;
-  for_each_class([&broken](SampledClass& each) {
+  for_each_class([&broken, verify_span](SampledClass& each) {
     LockGuard guard(each.lock);
-    if (broken == nullptr) broken = verify_sampled_list(each, each.available, SpanState::kAvailable);
-    if (broken == nullptr) broken = verify_sampled_list(each, each.full, SpanState::kFull);
+    if (broken == nullptr) broken = verify_sampled_list(each, each.available, SpanState::kAvailable, verify_span);
+    if (broken == nullptr) broken = verify_sampled_list(each, each.full, SpanState::kFull, verify_span);
   });
   return broken;
 }

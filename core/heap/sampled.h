@@ -43,5 +43,7 @@ void for_each_sampled_block(void (*f)(void* context, const SampledBlock& block),
 
 void lock_sampled_for_fork();
 void unlock_sampled_after_fork();
+// For verify.h: the broken invariant, or null.
+const char* verify_sampled(const char* (*verify_span)(const Span& span));
 
 }  // namespace seemalloc::heap

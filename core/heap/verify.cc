@@ -1,8 +1,11 @@
 #include "core/heap/verify.h"
 
 #include "core/base/check.h"
+#include "core/heap/central.h"
 #include "core/heap/holes.h"
+#include "core/heap/homes.h"
 #include "core/heap/remote.h"
+#include "core/heap/sampled.h"
 #include "core/os/scratch.h"
 #include "core/pages/page_map.h"
 #include "core/pages/verify.h"
@@ -88,8 +91,8 @@ const char* verify_owned(const ThreadHeap& heap, unsigned size_class, const Span
 
 const char* verify_spans(const ThreadHeap& heap, unsigned size_class, bool exactly) {
   const ClassState& cs = heap.body->classes[size_class];
-  if (const char* broken = pages::verify_list(cs.available)) return broken;
-  if (const char* broken = pages::verify_list(cs.full)) return broken;
+  if (const char* broken = cs.available.verify()) return broken;
+  if (const char* broken = cs.full.verify()) return broken;
   for (const Span* span = cs.available.front(); span != nullptr; span = span->next) {
     if (const char* broken = verify_owned(heap, size_class, *span, SpanState::kAvailable, exactly)) return broken;
   }
@@ -173,9 +176,9 @@ const char* verify_all() {
     if (const char* broken = verify_heap(*heap)) return broken;
   }
   for (unsigned c = 0; c < kClassCount; c++) {
-    if (const char* broken = verify_central(c)) return broken;
+    if (const char* broken = verify_central(c, verify_span)) return broken;
   }
-  if (const char* broken = verify_sampled()) return broken;
+  if (const char* broken = verify_sampled(verify_span)) return broken;
   if (const char* broken = verify_homes()) return broken;
   return pages::verify_pages();
 }

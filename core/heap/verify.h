@@ -18,10 +18,7 @@ const char* verify_span(const Span& span);
 const char* verify_counts(const Span& span);
 // A thread heap's spans, and for its own thread all lists. Null as well when another thread holds its lock.
 const char* verify_heap(ThreadHeap& heap);
-const char* verify_central(unsigned size_class);
-const char* verify_sampled();
-const char* verify_homes();
-// All of these, and the page heap.
+// All heaps, the central lists (central.h), sampled spans (sampled.h), homes (homes.h) and the page heap.
 const char* verify_all();
 
 // Ends the process with the text of a broken invariant.

@@ -12,6 +12,7 @@
 #include "core/api/test_api.h"
 #include "core/heap/central.h"
 #include "core/heap/remote.h"
+#include "core/heap/sampled.h"
 #include "core/heap/thread_heap.h"
 #include "core/heap/verify.h"
 #include "core/pages/page_map.h"
@@ -179,25 +180,25 @@ TEST_F(VerifyHeap, CentralList) {
   ASSERT_EQ(central_lend(class_, 2, &lent), 2u);
   Block* second = lent->next;
   Span* span = page_map.span_of(lent);
-  EXPECT_STREQ(text_of(verify_central(class_)), "nothing is broken");
+  EXPECT_STREQ(text_of(verify_central(class_, verify_span)), "nothing is broken");
   {
     Broken countdown(span->countdown, span->countdown + 1);
-    EXPECT_NE(verify_central(class_), nullptr);
+    EXPECT_NE(verify_central(class_, verify_span), nullptr);
   }
   {
     Broken owner(span->owner_, reinterpret_cast<uintptr_t>(heap_));
-    EXPECT_BROKEN("central.1", verify_central(class_));
+    EXPECT_BROKEN("central.1", verify_central(class_, verify_span));
   }
   {
     Broken state(span->state, SpanState::kFull);
-    EXPECT_BROKEN("central.2", verify_central(class_));
+    EXPECT_BROKEN("central.2", verify_central(class_, verify_span));
   }
   {
     Broken lending(span->lending_, false);
-    EXPECT_BROKEN("central.2", verify_central(class_));
+    EXPECT_BROKEN("central.2", verify_central(class_, verify_span));
   }
   span->remote.store(0);
-  EXPECT_BROKEN("central.1", verify_central(class_));
+  EXPECT_BROKEN("central.1", verify_central(class_, verify_span));
   span->remote.store(kUnowned);
   for (Block* block : {lent, second}) ASSERT_TRUE(central_free(span, block, block, 1));
 }
@@ -208,18 +209,18 @@ TEST_F(VerifyHeap, SampledBlocks) {
   ASSERT_EQ(seemalloc_profile_start(0), 0);
   Span* span = page_map.span_of(block);
   ASSERT_EQ(span->kind, pages::SpanKind::kSampled);
-  EXPECT_STREQ(text_of(verify_sampled()), "nothing is broken");
+  EXPECT_STREQ(text_of(verify_sampled(verify_span)), "nothing is broken");
   {
     Broken id(span->sample_ids[0], UINT32_MAX);
-    EXPECT_BROKEN("sampled.3", verify_sampled());
+    EXPECT_BROKEN("sampled.3", verify_sampled(verify_span));
   }
   {
     Broken bytes(span->sampled_bytes_, span->sampled_bytes_ + 8);
-    EXPECT_BROKEN("sampled.3", verify_sampled());
+    EXPECT_BROKEN("sampled.3", verify_sampled(verify_span));
   }
   {
     Broken state(span->state, SpanState::kCurrent);
-    EXPECT_BROKEN("sampled.1", verify_sampled());
+    EXPECT_BROKEN("sampled.1", verify_sampled(verify_span));
   }
   sm_free(block);
 }

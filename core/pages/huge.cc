@@ -18,7 +18,6 @@
 #include "core/pages/purge_delay.h"
 #include "core/pages/refaults.h"
 #include "core/pages/span_pool.h"
-#include "core/pages/verify.h"
 #include "core/pages/wanted_again.h"
 
 namespace seemalloc::pages {
@@ -676,7 +675,7 @@ void restate_huge_in_child() { backing.set_huge_bytes(book_bytes()); }
 #ifdef SEEMALLOC_DEBUG
 const char* verify_huge() {
   LockGuard guard(lock);
-  if (const char* broken = verify_list(in_use)) return broken;
+  if (const char* broken = in_use.verify()) return broken;
   size_t used = 0, memory = 0;
   for (const Span* span = in_use.front(); span != nullptr; span = span->next) {
     const Span* entry = page_map.span_of(pointer(span->start));

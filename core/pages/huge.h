@@ -72,5 +72,7 @@ void lock_huge_for_fork();
 void unlock_huge_after_fork();
 // In a forked child: reports the counters' values to the backing.
 void restate_huge_in_child();
+// For verify.h: the broken invariant of huge blocks or of the cache, or null.
+const char* verify_huge();
 
 }  // namespace seemalloc::pages

@@ -10,7 +10,6 @@
 #include "core/pages/kept_space.h"
 #include "core/pages/page_map.h"
 #include "core/pages/seams.h"
-#include "core/pages/verify.h"
 
 namespace seemalloc::pages {
 

@@ -68,5 +68,7 @@ size_t unmap_kept_huge();
 
 void lock_huge_space_for_fork();
 void unlock_huge_space_after_fork();
+// For verify.h: the broken invariant, or null.
+const char* verify_huge_space();
 
 }  // namespace seemalloc::pages

@@ -248,6 +248,16 @@ class SpanList {
     span->next = span->prev = nullptr;
     size_--;
   }
+  // The broken invariant, or null.
+  const char* verify() const {
+    const char* broken = "invariant span_list.1: the links of a list agree with its ends and its size";
+    const Span* before = nullptr;
+    uint32_t count = 0;
+    for (const Span* span = head_; span != nullptr; before = span, span = span->next, count++) {
+      if (span->prev != before || count == size_) return broken;
+    }
+    return before == tail_ && count == size_ ? nullptr : broken;
+  }
   // For assertions: what is on a list has a neighbour, or is the list's only span.
   bool is_on_no_list(const Span* span) const {
     return span->prev == nullptr && span->next == nullptr && head_ != span;

@@ -9,7 +9,6 @@
 #include "core/os/arena.h"
 #include "core/os/lock.h"
 #include "core/os/os.h"
-#include "core/pages/verify.h"
 
 namespace seemalloc::pages {
 

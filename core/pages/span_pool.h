@@ -30,5 +30,7 @@ size_t absent_span_record_bytes();
 
 void lock_span_pool_for_fork();
 void unlock_span_pool_after_fork(bool in_child);
+// For verify.h: the broken invariant, or null.
+const char* verify_span_pool();
 
 }  // namespace seemalloc::pages

@@ -3,10 +3,13 @@
 #include <atomic>
 
 #include "core/os/lock.h"
+#include "core/pages/huge.h"
 #include "core/pages/huge_cache.h"
+#include "core/pages/huge_space.h"
 #include "core/pages/kept_space.h"
 #include "core/pages/page_map.h"
 #include "core/pages/shard.h"
+#include "core/pages/span_pool.h"
 
 namespace seemalloc::pages {
 
@@ -139,15 +142,6 @@ const char* verify_region(const Region& region) {
 const char* verify_shard(Shard& shard) {
   LockGuard guard(shard.lock);
   return verify_locked(shard);
-}
-
-const char* verify_list(const SpanList& list) {
-  const Span* before = nullptr;
-  uint32_t count = 0;
-  for (const Span* span = list.front(); span != nullptr; before = span, span = span->next, count++) {
-    if (span->prev != before || count == list.size()) return "invariant span_list.1: the links of a list agree with its size";
-  }
-  return before == list.back() && count == list.size() ? nullptr : "invariant span_list.1: the links of a list agree with its size";
 }
 
 const char* HugeCache::verify() const {

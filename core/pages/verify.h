@@ -5,8 +5,6 @@
 // takes the lock of what it checks, so other threads may work meanwhile. Cost: a few microseconds for each region.
 #pragma once
 
-#include "core/pages/span.h"
-
 namespace seemalloc::pages {
 
 struct Region;
@@ -16,14 +14,7 @@ struct Shard;
 const char* verify_shard(Shard& shard);
 // One region. Requires: the lock of its shard.
 const char* verify_region(const Region& region);
-// The links and the size of a list. Requires: the lock of the list.
-const char* verify_list(const SpanList& list);
-// Huge blocks, the cache of huge memory (huge.cc) and its address space (huge_space.cc).
-const char* verify_huge();
-const char* verify_huge_space();
-// The records of spans (span_pool.cc).
-const char* verify_span_pool();
-// All of these.
+// All shards, huge memory (huge.h, huge_space.h) and the records of spans (span_pool.h).
 const char* verify_pages();
 
 }  // namespace seemalloc::pages

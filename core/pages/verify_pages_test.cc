@@ -8,6 +8,7 @@
 #include "core/api/no_helper_for_test.h"
 #include "core/pages/huge.h"
 #include "core/pages/huge_cache.h"
+#include "core/pages/huge_space.h"
 #include "core/pages/kept_space.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/page_map.h"
