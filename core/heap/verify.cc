@@ -112,7 +112,7 @@ uint32_t list_length(unsigned size_class, const Span* of, const Block* first) {
   uint32_t length = 0;
   for (const Block* block = first; block != nullptr; block = block->next, length++) {
     const Span* span = page_map.span_of(block);
-    bool fits = span->kind == SpanKind::kSmall && span->size_class == size_class && span->is_carved_block(block);
+    bool fits = span->kind == SpanKind::kSmall && span->size_class == size_class && span->is_block_start(block);
     if (!fits || (of != nullptr && span != of) || length == kMaxBlocks) return UINT32_MAX;
   }
   return length;

@@ -126,7 +126,8 @@ struct Target {
 };
 
 void abandon(const Target& target) {
-  DCHECK(target.hole.bytes == 0 || (target.hole.start >= target.range.start && target.hole.end() <= target.range.end()));
+  DCHECK(target.hole.bytes == 0 || target.hole.start >= target.range.start);
+  DCHECK(target.hole.bytes == 0 || target.hole.end() <= target.range.end());
   if (target.hole.bytes == 0) return discard_huge(target.range);
   discard_huge(Range{target.range.start, target.hole.start - target.range.start});
   discard_huge(Range{target.hole.end(), target.range.end() - target.hole.end()});

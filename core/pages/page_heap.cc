@@ -311,7 +311,7 @@ Span* allocate_run(unsigned shard_index, size_t page_count, size_t alignment_pag
 }
 
 void publish(Span* span) {
-  DCHECK(span->region != nullptr && span->region->used.test(span->region->page_of(span->start)));
+  DCHECK(span->region != nullptr && span->region->page_of(span->start) + (span->bytes >> kPageShift) <= kPagesPerRegion);
   page_map.set(span->start, span->bytes, span);
 }
 
